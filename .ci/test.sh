@@ -1,0 +1,183 @@
+#!/usr/bin/env bash
+# Vets and tests everything against real servers, and leaves nothing behind but
+# packages. Usage: .ci/test.sh [arguments for go test, after -race ./...]
+#
+# Installs what is missing (on Debian and its kin), starts one private MariaDB
+# on loopback for all packages (each test makes a database of its own; Redis
+# servers are started by the tests themselves) and removes all of it at the
+# end, also after a failure or an interrupt.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+exec </dev/null
+
+work=""
+mariadb_pid=""
+step_pid=""
+
+say() { printf '== %s\n' "$*"; }
+fail() { printf 'test.sh: %s\n' "$*" >&2; exit 1; }
+
+# stop ends a process group that this script started: politely, then for good.
+stop() {
+	local pid=$1
+	[ -n "$pid" ] || return 0
+	kill -TERM -- "-$pid" 2>/dev/null || return 0
+	for _ in $(seq 50); do
+		kill -0 -- "-$pid" 2>/dev/null || return 0
+		sleep 0.1
+	done
+	kill -KILL -- "-$pid" 2>/dev/null || true
+}
+
+clean_up() {
+	local status=$?
+	trap '' INT TERM HUP
+	trap - EXIT
+	stop "$step_pid"
+	stop "$mariadb_pid"
+	if [ -n "$work" ]; then
+		# A server of a test that was killed may still be writing its last.
+		for _ in 1 2 3 4 5; do
+			chmod -R u+w "$work" 2>/dev/null || true
+			rm -rf "$work" 2>/dev/null && break
+			sleep 0.5
+		done
+	fi
+	exit "$status"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# find prints the path of the first of the given programs that exists.
+find_program() {
+	local name
+	for name in "$@"; do
+		PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" command -v "$name" && return 0
+	done
+	return 1
+}
+
+# missing prints the packages whose programs are not there.
+missing() {
+	find_program redis-server >/dev/null || echo redis-server
+	{ find_program mariadbd mysqld && find_program mariadb-install-db mysql_install_db; } >/dev/null || echo mariadb-server
+	find_program chromium chromium-browser google-chrome >/dev/null || echo chromium
+	# The race detector needs a C compiler.
+	find_program gcc clang cc >/dev/null || echo gcc libc6-dev
+}
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	else
+		command -v sudo >/dev/null || fail "installing packages needs root or sudo"
+		sudo -n "$@"
+	fi
+}
+
+# install adds packages without starting the services they bring.
+install() {
+	command -v apt-get >/dev/null || fail "please install: $* (only Debian and its kin are served automatically)"
+	say "installing $*"
+	local policy=/usr/sbin/policy-rc.d made=""
+	if [ ! -e "$policy" ]; then
+		printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+		as_root chmod 755 "$policy"
+		made=yes
+	fi
+	local status=0
+	{
+		as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
+			as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+	} >"$work/apt.log" 2>&1 || status=$?
+	[ -z "$made" ] || as_root rm -f "$policy"
+	if [ "$status" != 0 ]; then
+		tail -n 30 "$work/apt.log" >&2
+		fail "apt-get failed"
+	fi
+}
+
+# free_port prints a loopback port that nobody listens on, below the range from
+# which the kernel takes ports for outgoing connections.
+free_port() {
+	local port
+	for _ in $(seq 200); do
+		port=$((15000 + RANDOM % 15000))
+		if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+			echo "$port"
+			return 0
+		fi
+	done
+	return 1
+}
+
+# start_mariadb runs a small server that does not care for the disk.
+start_mariadb() {
+	local dir=$work/mysql port password user=()
+	password=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+	[ "$(id -u)" != 0 ] || user=(--user=root)
+	mkdir "$dir"
+	printf "CREATE USER 'fanfare'@'127.0.0.1' IDENTIFIED BY '%s';\nGRANT ALL ON *.* TO 'fanfare'@'127.0.0.1' WITH GRANT OPTION;\n" "$password" >"$dir/init.sql"
+	"$(find_program mariadb-install-db mysql_install_db)" --no-defaults --datadir="$dir/data" \
+		--auth-root-authentication-method=normal --skip-test-db "${user[@]}" >"$dir/install.log" 2>&1 ||
+		{ cat "$dir/install.log" >&2; fail "mariadb-install-db failed"; }
+	port=$(free_port) || fail "no free port"
+	set -m
+	"$(find_program mariadbd mysqld)" --no-defaults --datadir="$dir/data" --socket="$dir/s" --pid-file="$dir/pid" \
+		--log-error="$dir/error.log" --init-file="$dir/init.sql" --bind-address=127.0.0.1 --port="$port" \
+		--skip-name-resolve --skip-log-bin --performance-schema=OFF --max-connections=500 \
+		--innodb-buffer-pool-size=64M --innodb-log-file-size=32M --innodb-flush-log-at-trx-commit=0 \
+		--innodb-flush-method=nosync --innodb-doublewrite=OFF --key-buffer-size=1M \
+		"${user[@]}" >/dev/null 2>&1 &
+	mariadb_pid=$!
+	set +m
+	wait_for_mariadb "$dir" "$port"
+	export FANFARE_TEST_MYSQL_URL="mysql://fanfare:$password@127.0.0.1:$port/"
+}
+
+# wait_for_mariadb waits until the server says that it is ready, which it does
+# after it has run the init file.
+wait_for_mariadb() {
+	local dir=$1 port=$2
+	for _ in $(seq 600); do
+		if grep -q 'ready for connections' "$dir/error.log" 2>/dev/null && (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+			return 0
+		fi
+		kill -0 "$mariadb_pid" 2>/dev/null || break
+		sleep 0.1
+	done
+	cat "$dir/error.log" >&2 || true
+	fail "MariaDB did not start"
+}
+
+# step runs a command in a process group of its own, so that an interrupt
+# reaches all of it at once.
+step() {
+	say "$*"
+	local status=0
+	set -m
+	"$@" &
+	step_pid=$!
+	set +m
+	wait "$step_pid" || status=$?
+	step_pid=""
+	[ "$status" = 0 ] || exit "$status"
+}
+
+main() {
+	command -v go >/dev/null || fail "Go is not installed (https://go.dev/dl)"
+	work=$(mktemp -d "${TMPDIR:-/tmp}/fanfare-test.XXXXXX")
+	local packages
+	packages=$(missing)
+	# shellcheck disable=SC2086 # a list of words
+	[ -z "$packages" ] || install $packages
+	mkdir "$work/tmp"
+	export TMPDIR=$work/tmp
+	start_mariadb
+	step go vet ./...
+	step go test -race -p 2 -timeout 15m ./... "$@"
+	say "passed"
+}
+
+main "$@"

@@ -1,0 +1,28 @@
+# fanfare. `make` alone lists what there is.
+
+# Versions of tools are pinned, so that a run today and in a year say the same.
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+# ARGS goes to `go test` or to the benchmark: make test ARGS='-run TestShare'
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help build test bench lint openapi
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+build: ## build ./fanfare
+	CGO_ENABLED=0 go build -trimpath -o fanfare .
+
+test: ## vet and test everything on private servers (installs what is missing)
+	./.ci/test.sh $(ARGS)
+
+bench: ## run the benchmarks of bench/, which print ratios
+	go run ./bench $(ARGS)
+
+lint: ## run the linters
+	go run $(GOLANGCI) run ./...
+
+openapi: ## generate the OpenAPI document anew
+	go generate ./openapi

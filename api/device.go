@@ -1,0 +1,66 @@
+package api
+
+// Environment is the APNs environment that a token belongs to.
+type Environment string
+
+// The APNs environments.
+const (
+	EnvProduction Environment = "production"
+	EnvSandbox    Environment = "sandbox"
+)
+
+// DeviceState says whether a device is sent to.
+type DeviceState string
+
+// The states of a device. A suspect device is still sent to; a dropped one is
+// not, until it registers again.
+const (
+	DeviceActive  DeviceState = "active"
+	DeviceSuspect DeviceState = "suspect"
+	DeviceDropped DeviceState = "dropped"
+)
+
+// DeviceRequest is the body of PUT /v1/users/{user}/devices/{token}.
+type DeviceRequest struct {
+	Platform    string      `json:"platform" validate:"required,oneof=apns" example:"apns"`
+	Topic       string      `json:"topic" validate:"required,identifier" example:"com.example.app"`
+	Environment Environment `json:"environment" validate:"required,oneof=production sandbox" example:"production"`
+}
+
+// Device is a registered device.
+type Device struct {
+	Token        string      `json:"token"`
+	Platform     string      `json:"platform"`
+	Topic        string      `json:"topic"`
+	Environment  Environment `json:"environment"`
+	State        DeviceState `json:"state"`
+	Reason       string      `json:"reason,omitempty"`
+	RegisteredAt Time        `json:"registered_at"`
+	DroppedAt    *Time       `json:"dropped_at,omitempty"`
+}
+
+// DeviceList is the answer of GET /v1/users/{user}/devices.
+type DeviceList struct {
+	Items []Device `json:"items"`
+	Next  string   `json:"next,omitempty"`
+}
+
+// MuteRequest is the optional body of PUT /v1/users/{user}/mutes/{object}.
+type MuteRequest struct {
+	// Until ends the mute by itself; absent: until it is deleted.
+	Until *Time `json:"until,omitempty" swaggertype:"string" format:"date-time"`
+}
+
+// Mute is one muted object.
+type Mute struct {
+	Object string `json:"object"`
+	Until  *Time  `json:"until,omitempty"`
+}
+
+// NotificationSettings is the answer of
+// GET /v1/users/{user}/notification-settings.
+type NotificationSettings struct {
+	OptOuts []string `json:"opt_outs"`
+	Mutes   []Mute   `json:"mutes"`
+	Devices []Device `json:"devices"`
+}

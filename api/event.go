@@ -1,0 +1,86 @@
+package api
+
+import "encoding/json"
+
+// EventRequest is one event: something happened, and these people may want to
+// know. It holds identifiers only; nothing is looked up while it is accepted.
+type EventRequest struct {
+	Type     string   `json:"type" validate:"required,identifier" example:"photo.shared"`
+	Actor    string   `json:"actor,omitempty" validate:"omitempty,identifier" example:"alice"`
+	Object   string   `json:"object,omitempty" validate:"omitempty,identifier" example:"album:42"`
+	Audience Audience `json:"audience"`
+	// Data travels in the payload and fills the type's templates: flat string
+	// values, at most 2 KiB as JSON.
+	Data map[string]string `json:"data,omitempty"`
+	// Alert overrides the type's templates; with it the type need not exist.
+	Alert *Alert `json:"alert,omitempty"`
+	// APS is merged into the payload's aps object; at most 2 KiB.
+	APS        json.RawMessage `json:"aps,omitempty" swaggertype:"object"`
+	CollapseID string          `json:"collapse_id,omitempty" validate:"maxbytes=64"`
+	ExpiresAt  *Time           `json:"expires_at,omitempty" swaggertype:"string" format:"date-time"`
+}
+
+// Audience is exactly one of its fields.
+type Audience struct {
+	Users      []string `json:"users,omitempty" validate:"omitempty,min=1,max=10000,dive,identifier" example:"bob"`
+	ContactsOf string   `json:"contacts_of,omitempty" validate:"omitempty,identifier"`
+	Chat       string   `json:"chat,omitempty" validate:"omitempty,identifier"`
+}
+
+// Alert is the visible text of a notification, taken as it is.
+type Alert struct {
+	Title string `json:"title,omitempty" validate:"maxbytes=256"`
+	Body  string `json:"body,omitempty" validate:"maxbytes=2048"`
+}
+
+// EventBatchRequest is the body of POST /v1/events/batch.
+type EventBatchRequest struct {
+	Events []EventRequest `json:"events" validate:"required,min=1,max=1000,dive"`
+}
+
+// EventAccepted names an accepted event: from here on it is not lost.
+type EventAccepted struct {
+	ID string `json:"id"`
+}
+
+// EventBatchAccepted names the accepted events, in the order they came.
+type EventBatchAccepted struct {
+	Items []EventAccepted `json:"items"`
+}
+
+// EventState is how far an event has come.
+type EventState string
+
+// The states of an event.
+const (
+	EventQueued    EventState = "queued"
+	EventTargeting EventState = "targeting"
+	EventSending   EventState = "sending"
+	EventDone      EventState = "done"
+	EventExpired   EventState = "expired"
+)
+
+// EventReport is the answer of GET /v1/events/{id}. Counts are true after any
+// redoing. Recipients are distinct users before suppression.
+type EventReport struct {
+	ID            string           `json:"id"`
+	Type          string           `json:"type"`
+	State         EventState       `json:"state"`
+	Recipients    int64            `json:"recipients"`
+	Notifications int64            `json:"notifications"`
+	Delivered     int64            `json:"delivered"`
+	Failed        int64            `json:"failed"`
+	Expired       int64            `json:"expired"`
+	Retrying      int64            `json:"retrying"`
+	Suppressed    SuppressedCounts `json:"suppressed"`
+}
+
+// SuppressedCounts counts users who were not notified, each once, by the first
+// reason that applies in this order.
+type SuppressedCounts struct {
+	IsActor  int64 `json:"is_actor"`
+	OptedOut int64 `json:"opted_out"`
+	Muted    int64 `json:"muted"`
+	NoDevice int64 `json:"no_device"`
+	Live     int64 `json:"live"`
+}

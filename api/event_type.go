@@ -1,0 +1,63 @@
+package api
+
+import "encoding/json"
+
+// PushType is the apns-push-type of a notification.
+type PushType string
+
+// The push types that APNs knows.
+const (
+	PushAlert        PushType = "alert"
+	PushBackground   PushType = "background"
+	PushLocation     PushType = "location"
+	PushVoIP         PushType = "voip"
+	PushComplication PushType = "complication"
+	PushFileProvider PushType = "fileprovider"
+	PushMDM          PushType = "mdm"
+	PushLiveActivity PushType = "liveactivity"
+	PushPushToTalk   PushType = "pushtotalk"
+	PushWidgets      PushType = "widgets"
+	PushControls     PushType = "controls"
+)
+
+// EventTypeRequest is the body of PUT /v1/event-types/{type}: how events of
+// this type look on a phone.
+type EventTypeRequest struct {
+	// Title and Body are templates: text, {{.actor}}, {{.object}},
+	// {{.data.name}} and {{if}}{{else}}{{end}}, nothing else.
+	Title    string   `json:"title,omitempty" validate:"maxbytes=256" example:"New photo"`
+	Body     string   `json:"body,omitempty" validate:"maxbytes=2048" example:"{{.actor}} shared {{.data.album}}"`
+	Sound    string   `json:"sound,omitempty" validate:"maxbytes=128" example:"default"`
+	Category string   `json:"category,omitempty" validate:"maxbytes=128"`
+	ThreadID string   `json:"thread_id,omitempty" validate:"maxbytes=128"`
+	PushType PushType `json:"push_type,omitempty" validate:"omitempty,oneof=alert background location voip complication fileprovider mdm liveactivity pushtotalk widgets controls" default:"alert"`
+	// Priority is 1, 5 or 10; by default 5 for background and 10 otherwise.
+	Priority int `json:"priority,omitempty" validate:"omitempty,oneof=1 5 10"`
+	// TTLSeconds is how long a notification is worth delivering, counted from
+	// acceptance. Absent: no apns-expiration is sent. 0: APNs tries once and
+	// stores nothing.
+	TTLSeconds *int64 `json:"ttl_seconds,omitempty" validate:"omitempty,min=0,max=2592000"`
+	// Collapse (default true) derives a collapse id from the event, so that a
+	// resend after an unknown outcome replaces rather than repeats.
+	Collapse *bool `json:"collapse,omitempty" default:"true"`
+	// RetryUnknown (default true) resends when the connection was lost before
+	// APNs answered; false ends as failed(unknown_outcome).
+	RetryUnknown *bool           `json:"retry_unknown,omitempty" default:"true"`
+	APS          json.RawMessage `json:"aps,omitempty" swaggertype:"object"`
+}
+
+// EventType is an event type on record. Revision rises with every change;
+// events keep the revision they were accepted with.
+type EventType struct {
+	Type string `json:"type" example:"photo.shared"`
+	EventTypeRequest
+	Revision  int64 `json:"revision"`
+	CreatedAt Time  `json:"created_at"`
+	UpdatedAt Time  `json:"updated_at"`
+}
+
+// EventTypeList is the answer of GET /v1/event-types.
+type EventTypeList struct {
+	Items []EventType `json:"items"`
+	Next  string      `json:"next,omitempty"`
+}

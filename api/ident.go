@@ -1,0 +1,41 @@
+package api
+
+import "strings"
+
+// ValidIdentifier tells whether s may name a thing that clients choose: 1 to
+// MaxIdentifier bytes of A-Z a-z 0-9 . _ : @ -. No such name can hold a brace,
+// so none can move a Redis key to another slot.
+func ValidIdentifier(s string) bool {
+	if s == "" || len(s) > MaxIdentifier {
+		return false
+	}
+	for i := range len(s) {
+		if !identifierByte(s[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func identifierByte(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	return strings.IndexByte("._:@-", c) >= 0
+}
+
+// NormalToken returns a device token in the form it is stored in, lower-case
+// hex, and whether s is one: hex, even length, MinTokenHex to MaxTokenHex.
+func NormalToken(s string) (string, bool) {
+	if len(s) < MinTokenHex || len(s) > MaxTokenHex || len(s)%2 != 0 {
+		return "", false
+	}
+	s = strings.ToLower(s)
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return "", false
+		}
+	}
+	return s, true
+}

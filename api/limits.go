@@ -1,0 +1,29 @@
+package api
+
+import "time"
+
+// The limits of the HTTP contract. Sizes are bytes unless said otherwise.
+const (
+	MaxIdentifier     = 128      // a client-chosen id
+	MinTokenHex       = 64       // hex digits of a device token
+	MaxTokenHex       = 200      // hex digits of a device token
+	MaxBody           = 64 << 10 // most request bodies
+	MaxEventBody      = 1 << 20  // POST /v1/events
+	MaxBatchBody      = 4 << 20  // POST /v1/events/batch
+	MaxBatchEvents    = 1000     // events in one batch
+	MaxAudienceUsers  = 10_000   // users named in one audience
+	MaxTitle          = 256      // title template
+	MaxBodyTemplate   = 2048     // body template
+	MaxAPS            = 2 << 10  // the aps object, as JSON
+	MaxData           = 2 << 10  // the data object, as JSON
+	MaxCollapseID     = 64       // apns-collapse-id
+	MaxPayload        = 4096     // rendered APNs payload
+	MaxVoIPPayload    = 5120     // rendered APNs payload, push type voip
+	MaxIdempotencyKey = 255      // printable bytes
+	MaxDevices        = 50       // per user
+	MaxMutes          = 1000     // per user
+	MaxOptOuts        = 1000     // per user
+	DefaultPageSize   = 50       // ?limit= of lists
+	MaxPageSize       = 500      // ?limit= of lists
+	IdempotencyTTL    = 24 * time.Hour
+)

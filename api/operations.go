@@ -1,0 +1,72 @@
+package api
+
+import "encoding/json"
+
+// Readiness is the answer of GET /readyz.
+type Readiness struct {
+	Ready        bool         `json:"ready"`
+	Dependencies []Dependency `json:"dependencies"`
+	// Notes say what an operator should know though nothing is wrong, such as
+	// embedded parts or shards that nobody serves.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Dependency is one line of readiness: redis, sql, apns or workers.
+type Dependency struct {
+	Name      string  `json:"name"`
+	State     string  `json:"state" example:"ok"`
+	LatencyMS float64 `json:"latency_ms"`
+	Detail    string  `json:"detail,omitempty"`
+}
+
+// Stats is the answer of GET /v1/stats.
+type Stats struct {
+	Queues []QueueStats `json:"queues"`
+	// DeliveredPerSecond is this process's mean over the last minute.
+	DeliveredPerSecond float64 `json:"delivered_per_second"`
+	// Contacts is how far the recent contacts lag behind the record.
+	Contacts *ContactsStats `json:"contacts,omitempty"`
+}
+
+// QueueStats describes one queue, all its shards together.
+type QueueStats struct {
+	Name        string  `json:"name"`
+	Depth       int64   `json:"depth"`
+	Blocked     int64   `json:"blocked"`
+	Scheduled   int64   `json:"scheduled"`
+	InFlight    int64   `json:"in_flight"`
+	Retries     int64   `json:"retries"`
+	DeadLetters int64   `json:"dead_letters"`
+	Parked      int64   `json:"parked"`
+	OldestAgeMS int64   `json:"oldest_age_ms"`
+	Unserved    []int   `json:"unserved_shards,omitempty"`
+	Recovered   int64   `json:"leases_recovered"`
+	WakeupMS    float64 `json:"wakeup_ms"`
+}
+
+// DeadLetter is work that was given up.
+type DeadLetter struct {
+	ID        string          `json:"id"`
+	Kind      string          `json:"kind" enums:"event,notification,job"`
+	Reason    string          `json:"reason"`
+	Attempts  int             `json:"attempts"`
+	LastError string          `json:"last_error"`
+	FailedAt  Time            `json:"failed_at"`
+	Payload   json.RawMessage `json:"payload" swaggertype:"object"`
+}
+
+// DeadLetterList is the answer of GET /v1/dead-letters, newest first.
+type DeadLetterList struct {
+	Items []DeadLetter `json:"items"`
+	Next  string       `json:"next,omitempty"`
+}
+
+// Health is the answer of GET /healthz.
+type Health struct {
+	Status string `json:"status" example:"ok"`
+}
+
+// DeadLetterRetried is the answer of POST /v1/dead-letters/{id}/retry.
+type DeadLetterRetried struct {
+	ID string `json:"id"`
+}

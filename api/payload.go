@@ -1,0 +1,360 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"time"
+	"unicode/utf8"
+)
+
+// Look is an event type made ready for rendering: its templates parsed, its
+// defaults filled in, its rules checked. It is read-only and safe for
+// concurrent use.
+type Look struct {
+	pushType     PushType
+	priority     int
+	title, body  *Template
+	aps          map[string]json.RawMessage // sound, category, thread-id and the type's own aps
+	ttl          *int64
+	collapse     bool
+	retryUnknown bool
+}
+
+// Push is one rendered notification, the same for every device of an event:
+// the payload and what goes into APNs' headers.
+type Push struct {
+	Payload    json.RawMessage `json:"payload"`
+	PushType   PushType        `json:"push_type"`
+	Priority   int             `json:"priority"`
+	CollapseID string          `json:"collapse_id,omitempty"`
+	// Expiration is apns-expiration in Unix seconds; nil: the header is absent,
+	// 0: APNs tries once and stores nothing.
+	Expiration *int64 `json:"expiration,omitempty"`
+	// ExpiresAt is when fanfare itself gives up, in Unix milliseconds; 0: never.
+	ExpiresAt int64 `json:"expires_at,omitempty"`
+	// NoRetryUnknown ends the notification when its outcome is unknown.
+	NoRetryUnknown bool `json:"no_retry_unknown,omitempty"`
+}
+
+// PlainLook is how an event looks whose type does not exist but which brings
+// its own alert.
+func PlainLook() *Look {
+	return &Look{pushType: PushAlert, priority: 10, collapse: true, retryUnknown: true}
+}
+
+// NewLook checks an event type and makes it ready. Every failing field is
+// named in one CodeValidation error.
+func NewLook(t *EventTypeRequest) (*Look, error) {
+	l := PlainLook()
+	if t.PushType != "" {
+		l.pushType = t.PushType
+	}
+	if t.Priority != 0 {
+		l.priority = t.Priority
+	}
+	l.ttl = t.TTLSeconds
+	l.collapse = t.Collapse == nil || *t.Collapse
+	l.retryUnknown = t.RetryUnknown == nil || *t.RetryUnknown
+	var errs [5]error
+	l.title, errs[0] = ParseTemplate("title", t.Title)
+	l.body, errs[1] = ParseTemplate("body", t.Body)
+	l.aps, errs[2] = parseAPS(l.pushType, t.APS)
+	errs[3] = l.checkBackground(t)
+	errs[4] = l.checkText(t)
+	if err := joinInvalid(errs[:]); err != nil {
+		return nil, err
+	}
+	l.addTypeFields(t)
+	return l, nil
+}
+
+func (l *Look) checkBackground(t *EventTypeRequest) error {
+	if l.pushType != PushBackground {
+		return nil
+	}
+	if t.Priority == 10 {
+		return Invalid("priority", "background", "must be 5 for background, which APNs refuses with 10")
+	}
+	l.priority = 5
+	return nil
+}
+
+// checkText asks an alert type for something to show; aps may bring it.
+func (l *Look) checkText(t *EventTypeRequest) error {
+	if l.pushType != PushAlert || t.Title != "" || t.Body != "" {
+		return nil
+	}
+	for _, name := range visible {
+		if _, ok := l.aps[name]; ok {
+			return nil
+		}
+	}
+	return joinInvalid([]error{
+		Invalid("title", "required", "is needed when there is no body"),
+		Invalid("body", "required", "is needed when there is no title"),
+	})
+}
+
+// addTypeFields puts the type's own fields under what its aps says.
+func (l *Look) addTypeFields(t *EventTypeRequest) {
+	own := map[string]string{"category": t.Category, "thread-id": t.ThreadID}
+	if l.pushType != PushBackground {
+		own["sound"] = t.Sound
+	}
+	for name, value := range own {
+		if _, ok := l.aps[name]; ok || value == "" {
+			continue
+		}
+		if l.aps == nil {
+			l.aps = map[string]json.RawMessage{}
+		}
+		l.aps[name] = quote(value)
+	}
+}
+
+// visible are the keys of aps that Apple forbids in a background push.
+var visible = []string{"alert", "badge", "sound"}
+
+// apsOnly are the push types whose payload comes from aps alone.
+var apsOnly = map[PushType]bool{
+	PushLiveActivity: true, PushLocation: true, PushComplication: true, PushFileProvider: true,
+	PushMDM: true, PushPushToTalk: true, PushWidgets: true, PushControls: true,
+}
+
+// RenderPush renders an event once, for all its devices. It is a pure
+// function of the type's look, the event's id, the event and the time of its
+// acceptance; equal arguments give equal bytes. A payload above APNs' limit,
+// a missing name of data, or an aps that the push type does not allow is a
+// CodeValidation error.
+func RenderPush(l *Look, id string, e *EventRequest, accepted time.Time) (*Push, error) {
+	if err := checkCollapse(e.CollapseID); err != nil {
+		return nil, err
+	}
+	if e.Alert != nil && *e.Alert == (Alert{}) {
+		return nil, Invalid("alert", "required", "must have a title or a body")
+	}
+	aps, err := l.renderAPS(e)
+	if err != nil {
+		return nil, err
+	}
+	payload, err := l.renderPayload(id, e, aps)
+	if err != nil {
+		return nil, err
+	}
+	p := &Push{
+		Payload: payload, PushType: l.pushType, Priority: l.priority,
+		CollapseID: e.CollapseID, NoRetryUnknown: !l.retryUnknown,
+	}
+	if p.CollapseID == "" && l.collapse && l.pushType == PushAlert {
+		p.CollapseID = id
+	}
+	p.Expiration, p.ExpiresAt = expiry(l.ttl, e.ExpiresAt, accepted)
+	return p, nil
+}
+
+// checkCollapse counts bytes, as APNs does, and keeps out what no header holds.
+func checkCollapse(id string) error {
+	if len(id) > MaxCollapseID {
+		return Invalid("collapse_id", "max", "must be at most %d bytes, not %d", MaxCollapseID, len(id))
+	}
+	for i := range len(id) {
+		if id[i] < ' ' || id[i] == 0x7f {
+			return Invalid("collapse_id", "printable", "may not hold control characters")
+		}
+	}
+	if !utf8.ValidString(id) {
+		return Invalid("collapse_id", "utf8", "must be UTF-8")
+	}
+	return nil
+}
+
+// expiry is the header and our own deadline. A ttl of 0 asks APNs to try once
+// and leaves fanfare itself all the time it needs for that one try.
+func expiry(ttl *int64, at *Time, accepted time.Time) (header *int64, deadline int64) {
+	switch {
+	case at != nil:
+		seconds := at.Unix()
+		return &seconds, at.UnixMilli()
+	case ttl == nil:
+		return nil, 0
+	case *ttl == 0:
+		return new(int64), 0
+	}
+	end := accepted.Add(time.Duration(*ttl) * time.Second)
+	seconds := end.Unix()
+	return &seconds, end.UnixMilli()
+}
+
+// renderAPS lays the event over the type: template, type's aps, event's
+// alert, event's aps. Objects under "alert" are merged key by key, all else
+// is replaced as a whole.
+func (l *Look) renderAPS(e *EventRequest) (map[string]json.RawMessage, error) {
+	own, err := parseAPS(l.pushType, e.APS)
+	if err != nil {
+		return nil, err
+	}
+	if apsOnly[l.pushType] && len(l.aps) == 0 && e.APS == nil {
+		return nil, Invalid("aps", "required", "is where a push of type %s takes its payload from", l.pushType)
+	}
+	aps := make(map[string]json.RawMessage, len(l.aps)+len(own)+2)
+	if l.pushType != PushBackground {
+		if err := l.renderAlert(e, aps); err != nil {
+			return nil, err
+		}
+	} else if e.Alert != nil {
+		return nil, Invalid("alert", "background", "is nothing that a background push may show")
+	}
+	for name, value := range own {
+		aps[name] = over(name, aps[name], value)
+	}
+	if l.pushType == PushBackground {
+		mergeMissing(aps, l.aps)
+		aps["content-available"] = json.RawMessage("1")
+	}
+	return aps, nil
+}
+
+// mergeMissing fills in what the upper layer left out.
+func mergeMissing(upper, lower map[string]json.RawMessage) {
+	for name, value := range lower {
+		if _, ok := upper[name]; !ok {
+			upper[name] = value
+		}
+	}
+}
+
+// renderAlert writes the layers below the event's own aps.
+func (l *Look) renderAlert(e *EventRequest, aps map[string]json.RawMessage) error {
+	if e.Alert == nil {
+		text, err := l.renderText(e)
+		if err != nil {
+			return err
+		}
+		setAlert(aps, text)
+	}
+	for name, value := range l.aps {
+		aps[name] = over(name, aps[name], value)
+	}
+	if e.Alert != nil {
+		setAlert(aps, *e.Alert)
+	}
+	return nil
+}
+
+func (l *Look) renderText(e *EventRequest) (a Alert, err error) {
+	if a.Title, err = l.title.Render(e); err != nil {
+		return a, err
+	}
+	a.Body, err = l.body.Render(e)
+	return a, err
+}
+
+func setAlert(aps map[string]json.RawMessage, a Alert) {
+	if a == (Alert{}) {
+		return
+	}
+	aps["alert"] = over("alert", aps["alert"], marshal(a))
+}
+
+// over lays a value of aps over a lower one.
+func over(name string, lower, upper json.RawMessage) json.RawMessage {
+	if name != "alert" || len(lower) == 0 || lower[0] != '{' || upper[0] != '{' {
+		return upper
+	}
+	var merged map[string]json.RawMessage
+	if json.Unmarshal(lower, &merged) != nil || json.Unmarshal(upper, &merged) != nil {
+		return upper
+	}
+	return marshal(merged)
+}
+
+// parseAPS reads an aps object of at most MaxAPS bytes. Absent gives nil.
+func parseAPS(p PushType, raw json.RawMessage) (map[string]json.RawMessage, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	var small bytes.Buffer
+	if err := json.Compact(&small, raw); err != nil || small.Len() == 0 || small.Bytes()[0] != '{' {
+		return nil, Invalid("aps", "object", "must be a JSON object")
+	}
+	if small.Len() > MaxAPS {
+		return nil, Invalid("aps", "max", "must be at most %d bytes, not %d", MaxAPS, small.Len())
+	}
+	var aps map[string]json.RawMessage
+	if err := json.Unmarshal(small.Bytes(), &aps); err != nil {
+		return nil, Invalid("aps", "object", "must be a JSON object")
+	}
+	if p != PushBackground {
+		return aps, nil
+	}
+	for _, name := range visible {
+		if _, ok := aps[name]; ok {
+			return nil, Invalid("aps."+name, "background", "is nothing that a background push may hold")
+		}
+	}
+	return aps, nil
+}
+
+// renderPayload writes the whole payload; encoding/json sorts the keys of
+// maps, which makes equal events give equal bytes.
+func (l *Look) renderPayload(id string, e *EventRequest, aps map[string]json.RawMessage) (json.RawMessage, error) {
+	doc := map[string]any{"aps": aps, "event_id": id, "type": e.Type}
+	if e.Object != "" {
+		doc["object"] = e.Object
+	}
+	if len(e.Data) > 0 {
+		data := marshal(e.Data)
+		if len(data) > MaxData {
+			return nil, Invalid("data", "max", "must be at most %d bytes as JSON, not %d", MaxData, len(data))
+		}
+		doc["data"] = data
+	}
+	payload := marshal(doc)
+	limit := MaxPayload
+	if l.pushType == PushVoIP {
+		limit = MaxVoIPPayload
+	}
+	if len(payload) > limit {
+		return nil, Invalid("payload", "max", "would be %d bytes; the limit for %s is %d", len(payload), l.pushType, limit).
+			With("size", len(payload)).With("limit", limit)
+	}
+	return payload, nil
+}
+
+func quote(s string) json.RawMessage { return marshal(s) }
+
+// marshal writes values that cannot fail, without escaping <, > and & as if
+// for a web page: APNs counts the bytes.
+func marshal(v any) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return json.RawMessage("null")
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// joinInvalid makes one error of several of CodeValidation; nil without any.
+func joinInvalid(errs []error) error {
+	var all *Error
+	for _, err := range errs {
+		var e *Error
+		if !errors.As(err, &e) {
+			continue
+		}
+		if all == nil {
+			all = e
+			continue
+		}
+		joined := *all
+		joined.Fields = append(append([]FieldError{}, all.Fields...), e.Fields...)
+		joined.Detail = all.Detail + "; " + e.Detail
+		all = &joined
+	}
+	if all == nil {
+		return nil
+	}
+	return all
+}

@@ -1,0 +1,286 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/api"
+)
+
+var accepted = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func mustLook(t *testing.T, r *api.EventTypeRequest) *api.Look {
+	t.Helper()
+	l, err := api.NewLook(r)
+	if err != nil {
+		t.Fatalf("NewLook: %v", err)
+	}
+	return l
+}
+
+func mustRender(t *testing.T, l *api.Look, e *api.EventRequest) *api.Push {
+	t.Helper()
+	p, err := api.RenderPush(l, "ev1", e, accepted)
+	if err != nil {
+		t.Fatalf("RenderPush: %v", err)
+	}
+	return p
+}
+
+func TestRenderPayload(t *testing.T) {
+	t.Parallel()
+	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
+	for _, tt := range []struct {
+		name string
+		look api.EventTypeRequest
+		ev   api.EventRequest
+		want string
+	}{
+		{
+			"template, data and object",
+			api.EventTypeRequest{Title: "New", Body: "{{.actor}}: {{.data.n}}", Sound: "default", Category: "c", ThreadID: "th"},
+			api.EventRequest{Type: "t", Actor: "al", Object: "o:1", Data: map[string]string{"n": "<3>", "a": "b"}},
+			`{"aps":{"alert":{"title":"New","body":"al: <3>"},"category":"c","sound":"default","thread-id":"th"},` +
+				`"data":{"a":"b","n":"<3>"},"event_id":"ev1","object":"o:1","type":"t"}`,
+		},
+		{
+			"the type's aps lies over its fields, the event's aps over both",
+			api.EventTypeRequest{Title: "T", Sound: "a", APS: raw(`{"sound": "b", "badge": 1, "mutable-content": 1}`)},
+			api.EventRequest{Type: "t", APS: raw(`{"badge": 1.50, "content-state": {"z": 1, "a": 2}}`)},
+			`{"aps":{"alert":{"title":"T"},"badge":1.50,"content-state":{"z":1,"a":2},"mutable-content":1,"sound":"b"},"event_id":"ev1","type":"t"}`,
+		},
+		{
+			"objects under alert are merged",
+			api.EventTypeRequest{Title: "T", APS: raw(`{"alert": {"subtitle": "S"}}`)},
+			api.EventRequest{Type: "t", APS: raw(`{"alert": {"title": "E"}}`)},
+			`{"aps":{"alert":{"subtitle":"S","title":"E"}},"event_id":"ev1","type":"t"}`,
+		},
+		{
+			"the event's alert overrides the template, which is not even rendered",
+			api.EventTypeRequest{Title: "{{.data.missing}}", Body: "B"},
+			api.EventRequest{Type: "t", Alert: &api.Alert{Title: "Mine"}},
+			`{"aps":{"alert":{"title":"Mine"}},"event_id":"ev1","type":"t"}`,
+		},
+		{
+			"background is content-available and shows nothing",
+			api.EventTypeRequest{PushType: api.PushBackground, Title: "T", Sound: "s", APS: raw(`{"x": 1}`)},
+			api.EventRequest{Type: "t", APS: raw(`{"content-available": 0}`)},
+			`{"aps":{"content-available":1,"x":1},"event_id":"ev1","type":"t"}`,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l := mustLook(t, &tt.look)
+			first := mustRender(t, l, &tt.ev)
+			if string(first.Payload) != tt.want {
+				t.Errorf("payload\n%s\nwant\n%s", first.Payload, tt.want)
+			}
+			for range 20 {
+				if again := mustRender(t, l, &tt.ev); !bytes.Equal(again.Payload, first.Payload) {
+					t.Fatalf("equal events gave other bytes: %s", again.Payload)
+				}
+			}
+		})
+	}
+}
+
+func TestA3_CollapseID(t *testing.T) {
+	t.Parallel()
+	off := false
+	for _, tt := range []struct {
+		name string
+		look api.EventTypeRequest
+		ev   api.EventRequest
+		want string
+	}{
+		{"derived from the event for alerts", api.EventTypeRequest{Title: "T"}, api.EventRequest{}, "ev1"},
+		{"collapse false turns it off", api.EventTypeRequest{Title: "T", Collapse: &off}, api.EventRequest{}, ""},
+		{"the caller's wins", api.EventTypeRequest{Title: "T"}, api.EventRequest{CollapseID: "mine"}, "mine"},
+		{"the caller's wins when off", api.EventTypeRequest{Title: "T", Collapse: &off}, api.EventRequest{CollapseID: "mine"}, "mine"},
+		{"none for background", api.EventTypeRequest{PushType: api.PushBackground}, api.EventRequest{}, ""},
+		{"64 bytes", api.EventTypeRequest{Title: "T"}, api.EventRequest{CollapseID: strings.Repeat("ü", 32)}, strings.Repeat("ü", 32)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got := mustRender(t, mustLook(t, &tt.look), &tt.ev).CollapseID; got != tt.want {
+				t.Errorf("collapse id %q, want %q", got, tt.want)
+			}
+		})
+	}
+	for name, id := range map[string]string{"65 bytes": strings.Repeat("ü", 32) + "x", "a line break": "a\nb"} {
+		t.Run("refuses "+name, func(t *testing.T) {
+			t.Parallel()
+			_, err := api.RenderPush(api.PlainLook(), "ev1", &api.EventRequest{CollapseID: id, Alert: &api.Alert{Title: "T"}}, accepted)
+			rule := "max"
+			if len(id) <= 64 {
+				rule = "printable"
+			}
+			mustInvalid(t, err, "collapse_id", rule)
+		})
+	}
+}
+
+func TestA4_Expiration(t *testing.T) {
+	t.Parallel()
+	seconds := func(n int64) *int64 { return &n }
+	at := api.At(accepted.Add(90*time.Second + 500*time.Millisecond))
+	for _, tt := range []struct {
+		name     string
+		ttl      *int64
+		at       *api.Time
+		header   string
+		deadline int64
+	}{
+		{"absent", nil, nil, "absent", 0},
+		{"0 is sent as 0 and is no deadline of ours", seconds(0), nil, "0", 0},
+		{"a time counted from acceptance", seconds(60), nil, strconv.FormatInt(accepted.Unix()+60, 10), accepted.UnixMilli() + 60_000},
+		{"the event's own time wins", seconds(60), &at, strconv.FormatInt(accepted.Unix()+90, 10), accepted.UnixMilli() + 90_500},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := mustRender(t, mustLook(t, &api.EventTypeRequest{Title: "T", TTLSeconds: tt.ttl}), &api.EventRequest{ExpiresAt: tt.at})
+			header := "absent"
+			if p.Expiration != nil {
+				header = strconv.FormatInt(*p.Expiration, 10)
+			}
+			if header != tt.header || p.ExpiresAt != tt.deadline {
+				t.Errorf("header %s, deadline %d; want %s, %d", header, p.ExpiresAt, tt.header, tt.deadline)
+			}
+		})
+	}
+}
+
+func TestA5_PushTypeAndPriority(t *testing.T) {
+	t.Parallel()
+	aps := json.RawMessage(`{"x":1}`)
+	for _, tt := range []struct {
+		look     api.EventTypeRequest
+		pushType api.PushType
+		priority int
+	}{
+		{api.EventTypeRequest{Title: "T"}, api.PushAlert, 10},
+		{api.EventTypeRequest{Title: "T", Priority: 1}, api.PushAlert, 1},
+		{api.EventTypeRequest{PushType: api.PushBackground}, api.PushBackground, 5},
+		{api.EventTypeRequest{PushType: api.PushBackground, Priority: 1}, api.PushBackground, 5},
+		{api.EventTypeRequest{PushType: api.PushVoIP}, api.PushVoIP, 10},
+		{api.EventTypeRequest{PushType: api.PushLiveActivity, APS: aps, Priority: 5}, api.PushLiveActivity, 5},
+	} {
+		t.Run(string(tt.look.PushType)+strconv.Itoa(tt.look.Priority), func(t *testing.T) {
+			t.Parallel()
+			p := mustRender(t, mustLook(t, &tt.look), &api.EventRequest{})
+			if p.PushType != tt.pushType || p.Priority != tt.priority {
+				t.Errorf("%s %d, want %s %d", p.PushType, p.Priority, tt.pushType, tt.priority)
+			}
+		})
+	}
+	for _, kind := range []api.PushType{"liveactivity", "location", "complication", "fileprovider", "mdm", "pushtotalk", "widgets", "controls"} {
+		t.Run(string(kind)+" takes its payload from aps", func(t *testing.T) {
+			t.Parallel()
+			l := mustLook(t, &api.EventTypeRequest{PushType: kind})
+			_, err := api.RenderPush(l, "ev1", &api.EventRequest{}, accepted)
+			mustInvalid(t, err, "aps", "required")
+			if p := mustRender(t, l, &api.EventRequest{APS: aps}); !bytes.Contains(p.Payload, aps) {
+				t.Errorf("payload %s has no %s", p.Payload, aps)
+			}
+			mustRender(t, mustLook(t, &api.EventTypeRequest{PushType: kind, APS: aps}), &api.EventRequest{})
+		})
+	}
+}
+
+func TestNewLookRefuses(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, field, rule string
+		look              api.EventTypeRequest
+	}{
+		{"a bad title", "title", "template", api.EventTypeRequest{Title: "{{.x}}", Body: "b"}},
+		{"a bad body", "body", "template", api.EventTypeRequest{Title: "t", Body: "{{range .data}}{{end}}"}},
+		{"aps that is no object", "aps", "object", api.EventTypeRequest{Title: "t", APS: json.RawMessage(`[1]`)}},
+		{"aps that is null", "aps", "object", api.EventTypeRequest{Title: "t", APS: json.RawMessage(`null`)}},
+		{"aps above 2 KiB", "aps", "max", api.EventTypeRequest{Title: "t", APS: json.RawMessage(`{"a":"` + strings.Repeat("x", 2048) + `"}`)}},
+		{"background with priority 10", "priority", "background", api.EventTypeRequest{PushType: api.PushBackground, Priority: 10}},
+		{"background with a badge", "aps.badge", "background", api.EventTypeRequest{PushType: api.PushBackground, APS: json.RawMessage(`{"badge":1}`)}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := api.NewLook(&tt.look)
+			mustInvalid(t, err, tt.field, tt.rule)
+		})
+	}
+	t.Run("names every failing field", func(t *testing.T) {
+		t.Parallel()
+		_, err := api.NewLook(&api.EventTypeRequest{Title: "{{.x}}", Body: "{{.y}}"})
+		var e *api.Error
+		if !errors.As(err, &e) || len(e.Fields) != 2 {
+			t.Errorf("error %v, want both fields", err)
+		}
+	})
+	t.Run("an alert with nothing to show", func(t *testing.T) {
+		t.Parallel()
+		_, err := api.NewLook(&api.EventTypeRequest{})
+		var e *api.Error
+		if !errors.As(err, &e) || len(e.Fields) != 2 || e.Fields[0].Field != "title" {
+			t.Errorf("error %v, want title and body required", err)
+		}
+		mustLook(t, &api.EventTypeRequest{APS: json.RawMessage(`{"badge":1}`)})
+	})
+}
+
+func TestRenderPushRefuses(t *testing.T) {
+	t.Parallel()
+	big := strings.Repeat("x", 2041)
+	for _, tt := range []struct {
+		name, field, rule string
+		look              api.EventTypeRequest
+		ev                api.EventRequest
+	}{
+		{"an empty alert", "alert", "required", api.EventTypeRequest{Title: "t"}, api.EventRequest{Alert: &api.Alert{}}},
+		{"an alert for background", "alert", "background", api.EventTypeRequest{PushType: api.PushBackground}, api.EventRequest{Alert: &api.Alert{Title: "t"}}},
+		{"a sound for background", "aps.sound", "background", api.EventTypeRequest{PushType: api.PushBackground}, api.EventRequest{APS: json.RawMessage(`{"sound":"a"}`)}},
+		{"data above 2 KiB", "data", "max", api.EventTypeRequest{Title: "t"}, api.EventRequest{Data: map[string]string{"a": big}}},
+		{"a missing name", "data.n", "required", api.EventTypeRequest{Title: "t {{.data.n}}"}, api.EventRequest{}},
+		{"aps that is no object", "aps", "object", api.EventTypeRequest{Title: "t"}, api.EventRequest{APS: json.RawMessage(`"x"`)}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := api.RenderPush(mustLook(t, &tt.look), "ev1", &tt.ev, accepted)
+			mustInvalid(t, err, tt.field, tt.rule)
+		})
+	}
+}
+
+func TestP7_PayloadLimit(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		kind  api.PushType
+		limit int
+	}{{api.PushAlert, 4096}, {api.PushVoIP, 5120}} {
+		t.Run(string(tt.kind), func(t *testing.T) {
+			t.Parallel()
+			look := &api.EventTypeRequest{PushType: tt.kind, Body: strings.Repeat("b", 2048), APS: json.RawMessage(`{"t":"` + strings.Repeat("t", 1500) + `"}`)}
+			l := mustLook(t, look)
+			ev := &api.EventRequest{Type: "t", Data: map[string]string{"d": ""}}
+			free := tt.limit - len(mustRender(t, l, ev).Payload)
+			if free > 2000 {
+				ev.APS, free = json.RawMessage(`{"u":"`+strings.Repeat("u", 1000)+`"}`), free-1007
+			}
+			ev.Data["d"] = strings.Repeat("d", free)
+			if n := len(mustRender(t, l, ev).Payload); n != tt.limit {
+				t.Fatalf("the test's payload is %d bytes, not %d", n, tt.limit)
+			}
+			ev.Data["d"] += "d"
+			_, err := api.RenderPush(l, "ev1", ev, accepted)
+			mustInvalid(t, err, "payload", "max")
+			for _, part := range []string{strconv.Itoa(tt.limit), strconv.Itoa(tt.limit + 1)} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not name %s", err, part)
+				}
+			}
+		})
+	}
+}

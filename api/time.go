@@ -1,0 +1,37 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Time is a moment as the contract writes it: RFC 3339, UTC, milliseconds.
+type Time struct{ time.Time }
+
+const timeFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// At makes a Time from t, cut to milliseconds.
+func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Millisecond)} }
+
+// AtMillis makes a Time from milliseconds since the Unix epoch.
+func AtMillis(ms int64) Time { return Time{time.UnixMilli(ms).UTC()} }
+
+// MarshalJSON writes the contract's form.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return []byte(`"` + t.UTC().Format(timeFormat) + `"`), nil
+}
+
+// UnmarshalJSON reads any RFC 3339 time, of any zone and precision.
+func (t *Time) UnmarshalJSON(b []byte) error {
+	s, ok := strings.CutPrefix(string(b), `"`)
+	if !ok {
+		return fmt.Errorf("a time is an RFC 3339 string")
+	}
+	parsed, err := time.Parse(time.RFC3339Nano, strings.TrimSuffix(s, `"`))
+	if err != nil {
+		return fmt.Errorf("a time is an RFC 3339 string such as 2026-01-02T15:04:05.000Z")
+	}
+	*t = At(parsed)
+	return nil
+}

@@ -1,0 +1,81 @@
+package api
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/go-playground/validator/v10"
+)
+
+// ruleName is the name a rule has for callers: how lengths are counted is not
+// their concern.
+func ruleName(tag string) string {
+	if tag == "maxbytes" {
+		return "max"
+	}
+	return tag
+}
+
+// message says in words what a field must be, to follow the field's name.
+func message(f validator.FieldError) string {
+	switch f.Tag() {
+	case "required":
+		return requiredMessage(f)
+	case "identifier":
+		return fmt.Sprintf("must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", MaxIdentifier)
+	case "token":
+		return fmt.Sprintf("must be hex of even length, %d to %d digits", MinTokenHex, MaxTokenHex)
+	case "oneof":
+		return "must be one of " + strings.Join(strings.Fields(f.Param()), ", ")
+	case "exactly_one":
+		return "must hold exactly one of " + f.Param()
+	case "object":
+		return "must be a JSON object"
+	case "background":
+		return "must not be 10 for a background push"
+	case "min", "max", "maxbytes":
+		return boundMessage(f)
+	}
+	return "breaks the rule " + f.Tag()
+}
+
+func requiredMessage(f validator.FieldError) string {
+	if f.Param() != "" {
+		return "needs " + f.Param()
+	}
+	return "is required"
+}
+
+// boundMessage counts what the rule counts: items, bytes, characters or the
+// number itself.
+func boundMessage(f validator.FieldError) string {
+	side := "at most"
+	if f.Tag() == "min" {
+		side = "at least"
+	}
+	return fmt.Sprintf("must %s %s %s%s", verb(f), side, f.Param(), unit(f))
+}
+
+func verb(f validator.FieldError) string {
+	if k := f.Kind(); k == reflect.Slice && f.Type().Elem().Kind() != reflect.Uint8 {
+		return "have"
+	}
+	return "be"
+}
+
+func unit(f validator.FieldError) string {
+	switch f.Kind() {
+	case reflect.Slice:
+		if f.Type().Elem().Kind() != reflect.Uint8 {
+			return " items"
+		}
+		return " bytes as JSON"
+	case reflect.Map:
+		return " bytes as JSON"
+	case reflect.String:
+		return " bytes"
+	default:
+		return ""
+	}
+}

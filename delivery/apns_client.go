@@ -1,0 +1,251 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sideshow/apns2"
+
+	"fanfare/api"
+)
+
+// How often one Send tries again by itself before it leaves that to its caller.
+const (
+	maxTries   = 5           // on connections that live on
+	maxMoves   = 100         // to other connections, after GOAWAY
+	maxExpired = 3           // ExpiredProviderToken answers for one notification
+	againAfter = time.Second // what Send asks for when it gives up on Again
+)
+
+// maxTopics bounds how many topics of a key for all topics are told apart.
+const maxTopics = 1000
+
+// anyTopic stands for every topic in AppState.
+const anyTopic = "*"
+
+// APNsOptions configure the APNs sender. One of KeyFile and AppsFile must be
+// set, the others work by default. With both, the file's apps go first.
+type APNsOptions struct {
+	// URL is the base URL of every app that names none; default Apple's server
+	// for the environment.
+	URL string
+	// CAFile holds the roots to trust (PEM); default the system's.
+	CAFile string
+	// KeyFile (.p8), KeyID and TeamID sign for every topic in both environments.
+	KeyFile, KeyID, TeamID string
+	// AppsFile names several apps, see spec/http.md.
+	AppsFile string
+	// Logger is told of configurations and failing connections; default none.
+	Logger *slog.Logger
+	// Timeout bounds one Send, its waiting for a connection included; 30 s.
+	Timeout time.Duration
+	// DialTimeout bounds connecting and the TLS handshake; 10 s.
+	DialTimeout time.Duration
+	// A connection that is silent for ReadIdle (5 s) gets a PING; silent for
+	// PingTimeout (5 s) more it is given up.
+	ReadIdle, PingTimeout time.Duration
+	// Now is the clock of provider tokens; default time.Now.
+	Now func() time.Time
+}
+
+// setDefaults fills in what the zero value leaves open.
+func (o *APNsOptions) setDefaults() {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
+	o.ReadIdle = cmp.Or(o.ReadIdle, 5*time.Second)
+	o.PingTimeout = cmp.Or(o.PingTimeout, 5*time.Second)
+}
+
+// now is the clock of provider tokens. Certificates are judged by it, too.
+func (o *APNsOptions) now() time.Time {
+	if o.Now != nil {
+		return o.Now()
+	}
+	return time.Now()
+}
+
+// APNs sends to Apple's servers. It connects with the first notification.
+type APNs struct {
+	o      APNsOptions
+	apps   atomic.Pointer[appTable]
+	mu     sync.Mutex // of Reload and Close
+	closed bool
+}
+
+var _ Sender = (*APNs)(nil)
+
+// NewAPNs reads keys and certificates and tries them; it does not connect. Its
+// error names every variable and file that is wrong.
+func NewAPNs(o APNsOptions) (*APNs, error) {
+	o.setDefaults()
+	s := &APNs{o: o}
+	s.apps.Store(&appTable{})
+	if err := s.Reload(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Reload implements Sender: keys, certificates and the apps file are read
+// again. Apps whose credentials did not change keep their connections.
+func (s *APNs) Reload() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errPoolClosed
+	}
+	c, err := readConfiguration(&s.o)
+	if err != nil {
+		return err
+	}
+	old := s.apps.Load()
+	next, err := old.next(c, &s.o)
+	if err != nil {
+		return err
+	}
+	s.apps.Store(next)
+	for key, l := range old.links {
+		if _, kept := next.links[key]; !kept {
+			l.pool.close()
+		}
+	}
+	s.o.Logger.Info("APNs apps configured", "apps", len(c.apps), "accounts", len(next.links))
+	return nil
+}
+
+// Close implements Sender.
+func (s *APNs) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, l := range s.apps.Load().links {
+		l.pool.close()
+	}
+	return nil
+}
+
+// Apps implements Sender, sorted by name.
+func (s *APNs) Apps() []AppState {
+	t := s.apps.Load()
+	var out []AppState
+	for _, a := range t.all() {
+		out = append(out, a.state())
+	}
+	slices.SortFunc(out, func(a, b AppState) int { return cmp.Compare(a.App, b.App) })
+	return out
+}
+
+// Send implements Sender.
+func (s *APNs) Send(ctx context.Context, n *Notification) Answer {
+	a := s.apps.Load().find(n.Topic, n.Environment)
+	if a == nil {
+		return Answer{Outcome: NoApp}
+	}
+	if len(n.Payload) == 0 {
+		return Answer{Outcome: OurBug, Reason: "PayloadEmpty", Err: errors.New("the payload is empty")}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	round, err := a.gate.enter(ctx)
+	if err != nil {
+		return Answer{Outcome: NotSent, Err: err}
+	}
+	defer a.gate.leave()
+	answer := a.send(ctx, n)
+	switch answer.Outcome {
+	case Delivered:
+		a.gate.succeed()
+	case RetryUncounted:
+		a.gate.halve(round)
+	}
+	return answer
+}
+
+// send tries until there is an answer that is not Again. It moves on from
+// connections that end as often as they do: the pool sees to it that they are
+// not opened too fast.
+func (a *app) send(ctx context.Context, n *Notification) Answer {
+	tries, moves, expired := 0, 0, 0
+	for {
+		answer, moved := a.try(ctx, n)
+		if answer.Outcome == Again && answer.Reason == reasonExpiredProviderToken {
+			if expired++; expired == maxExpired {
+				answer.Outcome = PauseApp
+				return answer
+			}
+		}
+		if answer.Outcome != Again && !errors.Is(answer.Err, errUnprocessed) || ctx.Err() != nil {
+			return answer
+		}
+		if tries++; moved && answer.Status == 0 {
+			tries, moves = 0, moves+1
+		}
+		if tries == maxTries || moves == maxMoves {
+			answer.RetryAfter = max(answer.RetryAfter, againAfter)
+			return answer
+		}
+	}
+}
+
+// try sends once on one connection; moved says that this one takes no more.
+func (a *app) try(ctx context.Context, n *Notification) (answer Answer, moved bool) {
+	conn, err := a.link.pool.acquire(ctx)
+	if err != nil {
+		return Answer{Outcome: NotSent, Err: err}, false
+	}
+	x := &exchange{n: n, conn: conn}
+	defer func() { a.link.pool.release(conn, x.answer.Status != 0) }()
+	if x.token, err = conn.bearer(); err != nil {
+		return Answer{Outcome: NotSent, Err: err}, false
+	}
+	err = a.push(ctx, x)
+	if x.answer.Status == 0 {
+		return x.failure(err), conn.gone.Load()
+	}
+	x.answer.Outcome = Classify(x.answer.Status, x.answer.Reason)
+	a.react(x)
+	return x.answer, conn.gone.Load()
+}
+
+// push lets apns2 build the request; the exchange gets the answer.
+func (a *app) push(ctx context.Context, x *exchange) error {
+	n := x.n
+	_, err := a.link.client.PushWithContext(context.WithValue(ctx, exchangeKey{}, x), &apns2.Notification{
+		ApnsID: n.ID, DeviceToken: n.Token, Topic: n.Topic, CollapseID: n.CollapseID, Priority: n.Priority,
+		PushType: apns2.EPushType(cmp.Or(n.PushType, api.PushAlert)),
+		Payload:  "{}", // the exchange puts in the real one: apns2 would encode it anew
+	})
+	return err
+}
+
+// react does what an answer asks of the connection and the provider token.
+func (a *app) react(x *exchange) {
+	source := a.link.pool.source
+	switch x.answer.Reason {
+	case reasonIdleTimeout, reasonShutdown:
+		if x.answer.Outcome == Again {
+			a.link.pool.retire(x.conn)
+		}
+	case reasonTooManyTokenUpdates:
+		if source != nil {
+			source.freeze()
+		}
+	case reasonExpiredProviderToken:
+		if x.token == nil || x.answer.Status != http.StatusForbidden {
+			return
+		}
+		if next, err := source.renew(x.token); err == nil {
+			x.conn.adopt(x.token, next)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"fanfare/api"
+	"fanfare/delivery/apnstest"
+)
+
+// apnsWorld is a stand-in and a sender to it.
+type apnsWorld struct {
+	*apnstest.Server
+	t    testing.TB
+	apns *APNs
+}
+
+// setupAPNs starts a stand-in, and a sender that signs for every topic. Changes are
+// made to the sender's options before it starts.
+func setupAPNs(t testing.TB, o apnstest.Options, changes ...func(*APNsOptions)) *apnsWorld {
+	t.Helper()
+	s := apnstest.Start(t, o)
+	so := optionsFor(s)
+	for _, change := range changes {
+		change(&so)
+	}
+	return &apnsWorld{Server: s, t: t, apns: mustAPNs(t, so)}
+}
+
+func optionsFor(s *apnstest.Server) APNsOptions {
+	return APNsOptions{
+		URL: s.URL(), CAFile: s.CAFile(), KeyFile: s.KeyFile(), KeyID: s.KeyID(), TeamID: s.TeamID(),
+		Timeout: 30 * time.Second,
+	}
+}
+
+func mustAPNs(t testing.TB, o APNsOptions) *APNs {
+	t.Helper()
+	a, err := NewAPNs(o)
+	if err != nil {
+		t.Fatalf("make the sender: %v", err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	return a
+}
+
+// deviceToken is the i-th device token.
+func deviceToken(i int) string { return fmt.Sprintf("%064x", i+1) }
+
+// testNote is a good notification for the i-th device.
+func testNote(i int) *Notification {
+	return &Notification{
+		ID:    uuid.NewSHA1(uuid.Nil, []byte(deviceToken(i))).String(),
+		Token: deviceToken(i), Topic: apnstest.DefaultTopic, Environment: api.EnvProduction,
+		PushType: api.PushAlert, Priority: 10, CollapseID: "c", Payload: []byte(`{"aps":{"alert":{"title":"hi"}}}`),
+	}
+}
+
+func (w *apnsWorld) send(n *Notification) Answer {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return w.apns.Send(ctx, n)
+}
+
+// mustDeliver sends a notification that must be delivered.
+func (w *apnsWorld) mustDeliver(n *Notification) {
+	w.t.Helper()
+	if a := w.send(n); a.Outcome != Delivered {
+		w.t.Fatalf("got %s %d %s: %v", a.Outcome, a.Status, a.Reason, a.Err)
+	}
+}
+
+// sendMany sends to n devices at once, from device first on.
+func (w *apnsWorld) sendMany(first, n int) []Answer {
+	w.t.Helper()
+	out := make([]Answer, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { out[i] = w.send(testNote(first + i)) })
+	}
+	wg.Wait()
+	return out
+}
+
+// outcomesOf counts outcomes.
+func outcomesOf(answers []Answer) map[Outcome]int {
+	out := make(map[Outcome]int)
+	for _, a := range answers {
+		out[a.Outcome]++
+	}
+	return out
+}
+
+// mustSoon waits for a condition.
+func mustSoon(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // the pace of a load
+	}
+}
+
+func TestA1_HTTP2OverTLS(t *testing.T) {
+	t.Parallel()
+	w := setupAPNs(t, apnstest.Options{})
+	w.mustDeliver(testNote(1))
+	w.MustWait(t, 1, time.Second)
+	r := w.Of(deviceToken(1))[0]
+	if r.Topic != apnstest.DefaultTopic || r.PushType != "alert" || r.Priority != "10" || r.CollapseID != "c" ||
+		r.ID != testNote(1).ID || r.Bearer == "" || string(r.Payload) != string(testNote(1).Payload) {
+		t.Fatalf("got %+v", r)
+	}
+}
+
+func TestSendMany(t *testing.T) {
+	t.Parallel()
+	w := setupAPNs(t, apnstest.Options{TrackIDs: true})
+	got := outcomesOf(w.sendMany(0, 5000))
+	if got[Delivered] != 5000 {
+		t.Fatalf("got %v", got)
+	}
+	if n, again := w.IDs(); n != 5000 || again != 0 {
+		t.Fatalf("%d ids, %d again", n, again)
+	}
+	if v := w.Violations(); len(v) > 0 {
+		t.Fatal(v)
+	}
+	t.Logf("peak %d on %d connections", w.PeakStreams(), w.Accepted())
+}
+
+// The lease is asked right before the request leaves, on every try.
+func TestAliveIsAskedBeforeTheWrite(t *testing.T) {
+	t.Parallel()
+	w := setupAPNs(t, apnstest.Options{})
+	n := testNote(1)
+	n.Alive = func() bool { return false }
+	if a := w.send(n); a.Outcome != NotSent || !errors.Is(a.Err, ErrNotAlive) {
+		t.Fatalf("got %s %v", a.Outcome, a.Err)
+	}
+	w.mustDeliver(testNote(0))
+	w.Script(deviceToken(2), apnstest.Failing(apnstest.Refuse))
+	tries := 0
+	n = testNote(2)
+	n.Alive = func() bool { tries++; return tries < 2 }
+	if a := w.send(n); a.Outcome != NotSent || !errors.Is(a.Err, ErrNotAlive) || tries != 2 {
+		t.Fatalf("got %s %v after %d tries", a.Outcome, a.Err, tries)
+	}
+	if got := w.Of(deviceToken(1)); len(got) != 0 {
+		t.Fatalf("without a lease arrived %+v", got)
+	}
+}
+
+// The end of a context is NotSent while the request waits, UnknownOutcome once
+// it was written.
+func TestContextEnds(t *testing.T) {
+	t.Parallel()
+	w := setupAPNs(t, apnstest.Options{})
+	w.ScriptAll(apnstest.Failing(apnstest.Hang))
+	ctx, cancel := context.WithCancel(context.Background())
+	first, second := make(chan Answer, 1), make(chan Answer, 1)
+	go func() { first <- w.apns.Send(ctx, testNote(0)) }()
+	if err := w.WaitTotal(1, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	go func() { second <- w.apns.Send(ctx, testNote(1)) }() // waits: one until the first answer
+	mustSoon(t, "both are under way", func() bool { return w.inFlight() == 2 })
+	cancel()
+	if a := <-first; a.Outcome != UnknownOutcome {
+		t.Errorf("the written one: %s %v", a.Outcome, a.Err)
+	}
+	if a := <-second; a.Outcome != NotSent {
+		t.Errorf("the waiting one: %s %v", a.Outcome, a.Err)
+	}
+	w.ScriptAll(apnstest.OK())
+	w.mustDeliver(testNote(2))
+}
+
+func (w *apnsWorld) inFlight() (n int) {
+	for _, a := range w.apns.Apps() {
+		n += a.InFlight
+	}
+	return n
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	t.Parallel()
+	w := setupAPNs(t, apnstest.Options{})
+	w.mustDeliver(testNote(0))
+	w.Script(deviceToken(1), apnstest.After(100*time.Millisecond))
+	done := make(chan Answer, 1)
+	go func() { done <- w.send(testNote(1)) }()
+	if err := w.WaitTotal(2, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.apns.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-done; a.Outcome != Delivered {
+		t.Fatalf("what was under way: %s %v", a.Outcome, a.Err)
+	}
+	if a := w.send(testNote(2)); a.Outcome != NotSent {
+		t.Fatalf("after the close: %s", a.Outcome)
+	}
+	mustSoon(t, "the connection is closed", func() bool { return w.Connections() == 0 })
+	if err := w.apns.Reload(); err == nil {
+		t.Fatal("a closed sender was reloaded")
+	}
+}

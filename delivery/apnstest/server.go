@@ -1,0 +1,258 @@
+package apnstest
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// DefaultTopic is the topic that tests use when they need just one.
+const DefaultTopic = "com.example.app"
+
+// Options say what the stand-in is like. The zero value works: a free port,
+// token auth with a fresh key, every topic allowed, 1,000 streams.
+type Options struct {
+	// Addr is where it listens; default 127.0.0.1 and a free port.
+	Addr string
+	// Dir is where the CA, the keys and the client certificates are written;
+	// default a fresh temporary directory that Close removes. Files that are
+	// there already are used, so that a second process can have the same.
+	Dir string
+	// KeyID and TeamID are what provider tokens must carry; default KEYID12345
+	// and TEAMID1234.
+	KeyID, TeamID string
+	// MaxStreams is MAX_CONCURRENT_STREAMS after the first good provider token
+	// (default 1000); StartStreams is what it is before (default 1). A
+	// connection with a client certificate starts at MaxStreams.
+	StartStreams, MaxStreams uint32
+	// Topics, when not empty, are the only ones allowed (TopicDisallowed).
+	Topics []string
+	// TokenUpdates, when positive, is how long a connection must keep its
+	// provider token: sooner is TooManyProviderTokenUpdates.
+	TokenUpdates time.Duration
+	// Latency is how long every answer takes, scripts aside.
+	Latency time.Duration
+	// CountsOnly keeps counts instead of requests; TrackIDs also counts each
+	// apns-id, to find repeats.
+	CountsOnly, TrackIDs bool
+	// OnRequest, when set, is called for each request, before the answer leaves
+	// and from the connection's goroutine: it must be quick. The request and its
+	// payload are only valid during the call.
+	OnRequest func(*Request)
+	// Now is the clock that provider tokens are checked by; default time.Now.
+	Now func() time.Time
+}
+
+// Server is a running stand-in. Its methods may be called at any time.
+type Server struct {
+	*Ledger
+	o        Options
+	files    *files
+	script   *script
+	tokens   *tokenChecker
+	listener net.Listener
+	tls      *tls.Config
+	wg       sync.WaitGroup
+
+	mu         sync.Mutex
+	conns      map[*conn]struct{}
+	accepted   int
+	refusing   bool
+	closed     bool
+	maxStreams uint32
+	peak       int
+	violations []string
+}
+
+// New starts a stand-in; Close ends it.
+func New(o Options) (*Server, error) {
+	o.setDefaults()
+	f, err := newFiles(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("make keys and certificates: %w", err)
+	}
+	s := &Server{
+		Ledger: newLedger(&o), o: o, files: f, script: newScript(),
+		conns: make(map[*conn]struct{}), maxStreams: o.MaxStreams,
+	}
+	s.tokens = newTokenChecker(&s.o, f)
+	s.tls = f.serverTLS()
+	if s.listener, err = net.Listen("tcp", o.Addr); err != nil {
+		f.remove()
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	s.wg.Add(1)
+	go s.accept()
+	return s, nil
+}
+
+// Start starts a stand-in for a test, which closes it at its end.
+func Start(t testing.TB, o Options) *Server {
+	t.Helper()
+	s, err := New(o)
+	if err != nil {
+		t.Fatalf("start the APNs stand-in: %v", err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// setDefaults fills in what the zero value leaves open.
+func (o *Options) setDefaults() {
+	if o.Addr == "" {
+		o.Addr = "127.0.0.1:0"
+	}
+	if o.KeyID == "" {
+		o.KeyID = "KEYID12345"
+	}
+	if o.TeamID == "" {
+		o.TeamID = "TEAMID1234"
+	}
+	if o.StartStreams == 0 {
+		o.StartStreams = 1
+	}
+	if o.MaxStreams == 0 {
+		o.MaxStreams = 1000
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+}
+
+// URL is the base URL, such as https://127.0.0.1:34567.
+func (s *Server) URL() string { return "https://" + s.Addr() }
+
+// Addr is the address it listens on.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Dir is where its files are.
+func (s *Server) Dir() string { return s.files.dir }
+
+// CAFile holds the certificate authority that its certificate is signed by.
+func (s *Server) CAFile() string { return filepath.Join(s.files.dir, caFile) }
+
+// KeyFile holds the .p8 key whose provider tokens it accepts, with KeyID and
+// TeamID.
+func (s *Server) KeyFile() string { return filepath.Join(s.files.dir, keyFile) }
+
+// OtherKeyFile holds a .p8 key that it does not know.
+func (s *Server) OtherKeyFile() string { return filepath.Join(s.files.dir, otherKeyFile) }
+
+// KeyID is the id of the key in KeyFile.
+func (s *Server) KeyID() string { return s.o.KeyID }
+
+// TeamID is the team of the key in KeyFile.
+func (s *Server) TeamID() string { return s.o.TeamID }
+
+// CertFile holds a client certificate and its key (PEM) that it accepts.
+func (s *Server) CertFile() string { return filepath.Join(s.files.dir, certFile) }
+
+// Env is the configuration of a fanfare process that sends here.
+func (s *Server) Env() []string {
+	return []string{
+		"FANFARE_APNS_URL=" + s.URL(), "FANFARE_APNS_CA_FILE=" + s.CAFile(),
+		"FANFARE_APNS_KEY_FILE=" + s.KeyFile(), "FANFARE_APNS_KEY_ID=" + s.KeyID(),
+		"FANFARE_APNS_TEAM_ID=" + s.TeamID(),
+	}
+}
+
+// Close ends every connection and removes files that it made.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	err := s.listener.Close()
+	s.KillConnections()
+	s.wg.Wait()
+	s.files.remove()
+	return err
+}
+
+// Script says how requests for a device are answered: one answer each, the
+// last one for all that follow. It goes before ScriptTopic and ScriptAll. No
+// answers: the script is taken back.
+func (s *Server) Script(token string, answers ...Answer) {
+	s.script.set(s.script.tokens, token, answers)
+}
+
+// ScriptTopic says how requests for a topic are answered, see Script.
+func (s *Server) ScriptTopic(topic string, answers ...Answer) {
+	s.script.set(s.script.topics, topic, answers)
+}
+
+// ScriptAll says how all other requests are answered, see Script.
+func (s *Server) ScriptAll(answers ...Answer) { s.script.set(s.script.topics, "", answers) }
+
+// ScriptFunc asks f for each request before any other script; ok false leaves
+// the request to them. f runs in the connection's goroutine; nil takes it back.
+func (s *Server) ScriptFunc(f func(*Request) (a Answer, ok bool)) { s.script.setFunc(f) }
+
+// SetMaxStreams changes MAX_CONCURRENT_STREAMS of every connection that is past
+// its first good token, and of later ones.
+func (s *Server) SetMaxStreams(n uint32) {
+	s.mu.Lock()
+	s.maxStreams = n
+	s.mu.Unlock()
+	s.each(func(c *conn) { c.changeStreams(n) })
+}
+
+// GoAway asks every connection to end: what arrived so far is answered, what
+// comes later is not taken.
+func (s *Server) GoAway() { s.each((*conn).goAwayNow) }
+
+// KillConnections closes every connection at once.
+func (s *Server) KillConnections() { s.each((*conn).kill) }
+
+// BlackHole makes every open connection silent for good; new ones work.
+func (s *Server) BlackHole() { s.each((*conn).blackHole) }
+
+// Refuse (true) closes new connections before the handshake, until Refuse(false).
+func (s *Server) Refuse(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusing = on
+}
+
+// Connections counts the open connections.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+// Accepted counts every connection that completed its handshake.
+func (s *Server) Accepted() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.accepted
+}
+
+// PeakStreams is the most requests that were open on one connection at once.
+func (s *Server) PeakStreams() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.peak
+}
+
+// Violations names what clients did against HTTP/2 or Apple's rules for
+// connections, such as more streams than allowed.
+func (s *Server) Violations() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.violations...)
+}
+
+// WriteFiles makes CA, keys and certificates in a directory, as New does, for
+// processes that start before their stand-in.
+func WriteFiles(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	_, err := newFiles(dir)
+	return err
+}

@@ -1,0 +1,224 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"fanfare/store/apps"
+	"fanfare/store/devices"
+	"fanfare/store/queue"
+)
+
+// Options say what a Delivery works on. Queue, Events, Sender, Devices and
+// Apps are needed; the rest may stay zero.
+type Options struct {
+	// Queue is the queue "notifications"; Events the queue "events", whose
+	// reports are kept while notifications wait.
+	Queue, Events *queue.Queue
+	Sender        Sender
+	Devices       *devices.Store
+	Apps          *apps.Store
+	Metrics       *Metrics
+	// Logger hears of paused apps, alarms and verdicts; default: nobody.
+	Logger *slog.Logger
+	// ProbeEvery is how often a paused app tries one notification, in the whole
+	// cluster; default 30 s.
+	ProbeEvery time.Duration
+	// MaxAge is how long a notification waits for what is away; default 24 h.
+	// It should be the queue's own.
+	MaxAge time.Duration
+	// Retention is how long reports stay after an event's end; default 24 h.
+	Retention time.Duration
+	// RetryBase and RetryMax bound the backoff of a device and of lost
+	// connections; defaults 500 ms and 5 min.
+	RetryBase, RetryMax time.Duration
+	// Timeout of one send, from the first byte to the answer; default 20 s.
+	Timeout time.Duration
+	// AppInFlight is how many notifications of one app a process has in hand at
+	// once, so that a slow app leaves room for others; default 750 (of the
+	// queue's 1000).
+	AppInFlight int
+}
+
+func (o Options) withDefaults() Options {
+	or := func(d *time.Duration, value time.Duration) {
+		if *d <= 0 {
+			*d = value
+		}
+	}
+	or(&o.ProbeEvery, 30*time.Second)
+	or(&o.MaxAge, 24*time.Hour)
+	or(&o.Retention, 24*time.Hour)
+	or(&o.RetryBase, 500*time.Millisecond)
+	or(&o.RetryMax, 5*time.Minute)
+	or(&o.Timeout, 20*time.Second)
+	if o.AppInFlight <= 0 {
+		o.AppInFlight = 750
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil)
+	}
+	return o
+}
+
+// Delivery sends notifications to APNs and records what became of them.
+type Delivery struct {
+	o       Options
+	pauses  *pauses
+	backoff *backoffs
+	storm   *Breaker
+	kept    *reports
+
+	probeNow chan struct{}
+	nudges   chan string
+	judges   chan struct{}
+
+	mu      sync.Mutex
+	chains  map[string]*chain    // by token
+	flight  map[string]int       // notifications in hand, by app
+	resumed map[string]time.Time // when a resuming app had nothing parked any more
+	alarmed map[string]time.Time // when an alarm was logged last
+	wg      sync.WaitGroup
+}
+
+// New makes a Delivery. It starts nothing.
+func New(o Options) *Delivery {
+	o = o.withDefaults()
+	d := &Delivery{
+		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: NewBreaker(BreakerOptions{}), kept: newReports(o),
+		probeNow: make(chan struct{}, 1), nudges: make(chan string, 64), judges: make(chan struct{}, judging),
+		chains: map[string]*chain{}, flight: map[string]int{},
+		resumed: map[string]time.Time{}, alarmed: map[string]time.Time{},
+	}
+	d.pauses = newPauses(o.Apps, o.Logger, d.appChanged)
+	return d
+}
+
+// Run sends until ctx ends and what was begun is finished or handed back. It
+// begins with a probe of every paused app.
+func (d *Delivery) Run(ctx context.Context) error {
+	g, stopped := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.o.Queue.Run(stopped, d.take) })
+	g.Go(func() error { return d.watchApps(stopped) })
+	err := g.Wait()
+	d.wg.Wait()
+	return err
+}
+
+// work is one claimed notification in this process.
+type work struct {
+	*queue.Claimed
+	m     *message
+	clock time.Time // of this process, when Claimed.Now was Redis'
+	probe bool      // it may be sent though its app is paused
+}
+
+// now is Redis' clock, carried on by this process's own.
+func (w *work) now() time.Time { return w.Now.Add(time.Since(w.clock)) }
+
+// take starts a batch. Notifications of one token go one after the other, in
+// the order they were claimed; different tokens go at the same time. What an
+// app that is slow has too much of in hand, waiting or under way, steps aside,
+// so that the places it does not take are there for others.
+func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
+	clock := time.Now()
+	for _, c := range batch {
+		m, err := decodeMessage(c.Payload)
+		if err != nil {
+			c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
+			continue
+		}
+		w := &work{Claimed: c, m: m, clock: clock}
+		if !d.enter(m.app()) {
+			d.stepAside(ctx, w, "its app has too many sends under way")
+			continue
+		}
+		d.begin(ctx, w)
+	}
+}
+
+// chain is what waits behind a token's present send.
+type chain struct {
+	waiting []*work
+	since   time.Time // when the present one was begun
+}
+
+// slowSend is how long the send to one device may take before what waits behind
+// it steps aside: a device that hangs holds up nobody but itself.
+const slowSend = 5 * time.Second
+
+// begin starts a token's goroutine, or queues behind the one that runs.
+func (d *Delivery) begin(ctx context.Context, w *work) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c, running := d.chains[w.m.Token]
+	switch {
+	case !running:
+		d.chains[w.m.Token] = &chain{since: time.Now()}
+		d.wg.Go(func() { d.follow(ctx, w) })
+	case time.Since(c.since) > slowSend:
+		d.wg.Go(func() { d.yield(ctx, w) })
+	default:
+		c.waiting = append(c.waiting, w)
+	}
+}
+
+// follow handles a token's notifications until none waits.
+func (d *Delivery) follow(ctx context.Context, w *work) {
+	for token := w.m.Token; w != nil; {
+		app, began := w.m.app(), time.Now()
+		d.handle(ctx, w)
+		d.leave(app)
+		w = d.next(token)
+		for w != nil && time.Since(began) > slowSend {
+			d.yield(ctx, w)
+			w = d.next(token)
+		}
+	}
+}
+
+// yield lets a notification step aside for a device that is slow.
+func (d *Delivery) yield(ctx context.Context, w *work) {
+	app := w.m.app()
+	d.stepAside(ctx, w, "its device is slow")
+	d.leave(app)
+}
+
+func (d *Delivery) next(token string) *work {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.chains[token]
+	if len(c.waiting) == 0 {
+		delete(d.chains, token)
+		return nil
+	}
+	w := c.waiting[0]
+	c.waiting, c.since = c.waiting[1:], time.Now()
+	return w
+}
+
+// enter takes one of the app's places; false: it has none left.
+func (d *Delivery) enter(app string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.flight[app] >= d.o.AppInFlight {
+		return false
+	}
+	d.flight[app]++
+	return true
+}
+
+func (d *Delivery) leave(app string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.flight[app]--; d.flight[app] <= 0 {
+		delete(d.flight, app)
+	}
+}

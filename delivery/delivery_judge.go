@@ -1,0 +1,103 @@
+package delivery
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+)
+
+const (
+	// judging is how many verdicts on devices are written at once; judgeWithin
+	// how long one may take.
+	judging     = 32
+	judgeWithin = 5 * time.Second
+	// alarmEvery is how often one alarm is logged; all are counted.
+	alarmEvery = time.Minute
+)
+
+// judge records what an answer says about the device. It comes after the
+// result is on its way, so that a slow or absent SQL does not hold up sends; a
+// verdict that is lost comes again with the next send.
+func (d *Delivery) judge(ctx context.Context, w *work, a Answer) {
+	app := w.m.app()
+	if d.storm.Observe(app, w.m.Token, a.Outcome) {
+		d.o.Metrics.breaker.WithLabelValues(app).Set(1)
+		d.alarm("storm", "app", app)
+		d.pause(ctx, app, stormReason)
+	}
+	switch {
+	case a.Outcome == DropDevice && a.Drops(w.m.registeredAt()):
+		d.verdict(ctx, w, a, true)
+	case a.Outcome == SuspectDevice && !d.storm.Open(app) && d.pauses.last(app).Reason != stormReason:
+		d.verdict(ctx, w, a, w.m.Suspect)
+	}
+}
+
+// verdict drops the device, or makes it suspect.
+func (d *Delivery) verdict(ctx context.Context, w *work, a Answer, drop bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), judgeWithin)
+	defer cancel()
+	select {
+	case d.judges <- struct{}{}:
+		defer func() { <-d.judges }()
+	case <-ctx.Done():
+		return
+	}
+	var at api.Time
+	if !a.Timestamp.IsZero() {
+		at = api.At(a.Timestamp)
+	}
+	var err error
+	if registered := api.AtMillis(w.m.RegisteredAt); drop {
+		err = d.o.Devices.Drop(ctx, w.m.Token, a.Reason, at, registered)
+	} else {
+		err = d.o.Devices.MarkSuspect(ctx, w.m.Token, a.Reason, registered)
+	}
+	if err != nil {
+		d.o.Logger.Warn("verdict on a device is lost; the next answer brings it again", "reason", a.Reason, "error", err)
+	}
+}
+
+// alarm counts what a person should look at, and logs it, each kind and app at
+// most once a minute.
+func (d *Delivery) alarm(kind string, args ...any) {
+	d.o.Metrics.alarm(kind)
+	key := kind
+	if len(args) > 1 {
+		if app, ok := args[1].(string); ok {
+			key += " " + app
+		}
+	}
+	d.mu.Lock()
+	loud := time.Since(d.alarmed[key]) > alarmEvery
+	if loud {
+		d.alarmed[key] = time.Now()
+	}
+	d.mu.Unlock()
+	if loud {
+		d.o.Logger.Error("alarm: "+kind, args...)
+	}
+}
+
+// reasonOf names an answer: APNs' reason, else the status, else the outcome.
+func reasonOf(a Answer) string {
+	switch {
+	case a.Reason != "":
+		return a.Reason
+	case a.Status != 0:
+		return "status_" + strconv.Itoa(a.Status)
+	}
+	return a.Outcome.String()
+}
+
+// endLabel is a result's reason as a metric's label: ours or APNs', no other.
+func endLabel(r queue.Result) string {
+	switch r.Reason {
+	case "device_gone", "no_app", "unknown_outcome", "bad_payload":
+		return r.Reason
+	}
+	return reasonLabel(r.Reason)
+}

@@ -1,0 +1,118 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"fanfare/store/apps"
+)
+
+const (
+	// pausesFresh is how old this process's view of the paused apps may be when
+	// a notification asks for it.
+	pausesFresh = time.Second
+	// pausesRetry is how soon after a failed reading the next is tried.
+	pausesRetry = 200 * time.Millisecond
+)
+
+// pauses is this process's view of the paused apps. It asks Redis at most once
+// a second, and only while there is something to send.
+type pauses struct {
+	store    *apps.Store
+	log      *slog.Logger
+	onChange func(app string, was, is apps.State)
+
+	reading sync.Mutex // one reading at a time
+	mu      sync.RWMutex
+	apps    map[string]apps.App
+	until   time.Time // the view is fresh until then
+	known   bool      // it was read at least once
+}
+
+func newPauses(s *apps.Store, log *slog.Logger, onChange func(app string, was, is apps.State)) *pauses {
+	return &pauses{store: s, log: log, onChange: onChange, apps: map[string]apps.App{}}
+}
+
+// app gives the state of an app, at most a second old while Redis answers.
+func (p *pauses) app(ctx context.Context, name string) apps.App {
+	p.mu.RLock()
+	a, fresh, known := p.apps[name], time.Now().Before(p.until), p.known
+	p.mu.RUnlock()
+	if fresh {
+		return a
+	}
+	if !known {
+		p.reading.Lock()
+	} else if !p.reading.TryLock() {
+		return a // another is reading; the last view will do
+	}
+	p.read(ctx)
+	p.reading.Unlock()
+	return p.last(name)
+}
+
+// last gives the state as it was known last.
+func (p *pauses) last(name string) apps.App {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.apps[name]
+}
+
+// refresh reads now and returns every app that is not simply running.
+func (p *pauses) refresh(ctx context.Context) map[string]apps.App {
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	p.read(ctx)
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.apps
+}
+
+// read replaces the view; a failure keeps the old one for a moment. The caller
+// holds reading.
+func (p *pauses) read(ctx context.Context) {
+	all, err := p.store.Apps(ctx)
+	p.mu.Lock()
+	old := p.apps
+	if err != nil {
+		p.until = time.Now().Add(pausesRetry)
+		p.mu.Unlock()
+		p.log.Debug("paused apps are not known afresh", "error", err)
+		return
+	}
+	p.apps, p.known, p.until = all, true, time.Now().Add(pausesFresh)
+	p.mu.Unlock()
+	p.tell(old, all)
+}
+
+// tell reports what changed between two views.
+func (p *pauses) tell(old, all map[string]apps.App) {
+	for name, a := range all {
+		if old[name].State != a.State {
+			p.onChange(name, old[name].State, a.State)
+		}
+	}
+	for name, a := range old {
+		if _, still := all[name]; !still {
+			p.onChange(name, a.State, apps.Running)
+		}
+	}
+}
+
+// set changes one app in this process's view at once.
+func (p *pauses) set(name string, a apps.App) {
+	p.mu.Lock()
+	was := p.apps[name]
+	next := make(map[string]apps.App, len(p.apps)+1)
+	for n, old := range p.apps {
+		next[n] = old
+	}
+	next[name] = a
+	p.apps = next
+	p.mu.Unlock()
+	if was.State != a.State {
+		p.onChange(name, was.State, a.State)
+	}
+}

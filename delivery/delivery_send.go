@@ -1,0 +1,200 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/apps"
+	"fanfare/store/devices"
+	"fanfare/store/events"
+	"fanfare/store/queue"
+)
+
+const (
+	// atOnce is how often a notification is sent again without leaving the
+	// process, when APNs only asked for another connection.
+	atOnce = 3
+	// fullDelay is how long a notification that steps aside waits, at least and at
+	// first; later a share of its age.
+	fullDelay, fullShare = 250 * time.Millisecond, 4
+)
+
+// handle brings one claimed notification to a result.
+func (d *Delivery) handle(ctx context.Context, w *work) {
+	app := w.m.app()
+	if r, ended := d.ended(w); ended {
+		d.finish(ctx, w, r)
+		if d.pauses.last(app).State == apps.Paused {
+			d.nudge(app) // it came for a probe; the next may be fit for one
+		}
+		return
+	}
+	if !d.mayPass(ctx, w) {
+		d.park(ctx, w)
+		return
+	}
+	if wait := d.backoff.wait(w.m.Token, time.Now()); wait > 0 && !w.probe {
+		d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: wait, Reason: "the device backs off"})
+		return
+	}
+	d.settle(ctx, w, d.send(w))
+}
+
+// stepAside puts a notification off without a look at it. The older it is the
+// longer, so that the backlog of an app that hangs costs each of its
+// notifications a few looks, and not everybody's time.
+func (d *Delivery) stepAside(ctx context.Context, w *work, why string) {
+	wait := min(max(fullDelay, w.now().Sub(w.EnqueuedAt)/fullShare), d.o.RetryMax)
+	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: jitter(wait), Reason: why})
+}
+
+// ended tells whether the notification ends without a send: its device is no
+// longer this user's, or its time is over.
+func (d *Delivery) ended(w *work) (queue.Result, bool) {
+	if g, known := devices.ParseGuard(w.GuardValue); known {
+		if !g.Reaches(w.m.User) {
+			return failed("device_gone"), true
+		}
+		w.adopt(g)
+	}
+	now := w.now()
+	if w.m.expired(now) || now.Sub(w.EnqueuedAt) > d.o.MaxAge {
+		return queue.Result{Outcome: queue.Done, Label: events.LabelExpired}, true
+	}
+	return queue.Result{}, false
+}
+
+// adopt takes what the device is registered with now.
+func (w *work) adopt(g devices.Guard) {
+	w.m.Topic, w.m.Environment, w.m.RegisteredAt = g.Topic, g.Environment, g.RegisteredAt.UnixMilli()
+	w.m.Suspect = g.State == api.DeviceSuspect
+}
+
+func failed(reason string) queue.Result {
+	return queue.Result{Outcome: queue.Done, Label: events.LabelFailed, Reason: reason}
+}
+
+// send asks APNs, again at once when it only wants another connection. Fresh is
+// asked by the Sender right before each request leaves: no send starts that
+// could not be recorded before the lease's end, so a Redis that is away or a
+// process that starves lets notifications wait instead of going out twice.
+func (d *Delivery) send(w *work) (a Answer) {
+	ctx, cancel := context.WithTimeout(w.Context(), d.o.Timeout)
+	defer cancel()
+	n := w.m.notification(w.ID, w.Fresh)
+	for tries := 0; tries < atOnce; {
+		if ctx.Err() != nil || !w.AwaitFresh(ctx) {
+			return Answer{Outcome: NotSent, Err: ErrNotAlive}
+		}
+		a = d.o.Sender.Send(ctx, n)
+		if errors.Is(a.Err, ErrNotAlive) && a.Outcome == NotSent {
+			continue // it was not written: wait for the lease's renewal
+		}
+		tries++
+		d.o.Metrics.answered(a, w.m.AcceptedAt)
+		if a.Outcome != Again || ctx.Err() != nil {
+			return a
+		}
+	}
+	return a
+}
+
+// settle turns an answer into a result; the table of outcomes is `results`.
+func (d *Delivery) settle(ctx context.Context, w *work, a Answer) {
+	d.reopen(ctx, w, a)
+	r := results[a.Outcome](d, w, a)
+	if r.Reason == "" {
+		r.Reason = a.Reason
+	}
+	if a.Err != nil {
+		r.Err = a.Err.Error()
+	}
+	if a.Outcome == PauseApp {
+		d.pause(ctx, w.m.app(), reasonOf(a))
+		r.Parked = w.m.app()
+	}
+	d.finish(ctx, w, r)
+	d.judge(ctx, w, a)
+}
+
+// results says, for each outcome, how the notification goes on. Done ends it,
+// Retry uses an attempt, Defer uses none; both without a delay of their own
+// back off as the queue does.
+var results = map[Outcome]func(d *Delivery, w *work, a Answer) queue.Result{
+	Delivered: func(d *Delivery, w *work, _ Answer) queue.Result {
+		d.backoff.forget(w.m.Token)
+		return queue.Result{Outcome: queue.Done, Label: events.LabelDelivered}
+	},
+	FailMessage:   func(_ *Delivery, _ *work, a Answer) queue.Result { return failed(reasonOf(a)) },
+	SuspectDevice: func(_ *Delivery, _ *work, a Answer) queue.Result { return failed(a.Reason) },
+	DropDevice:    func(_ *Delivery, _ *work, a Answer) queue.Result { return failed(a.Reason) },
+	OurBug: func(d *Delivery, w *work, a Answer) queue.Result {
+		d.alarm("our_bug", "app", w.m.app(), "reason", reasonOf(a))
+		return queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: reasonOf(a)}
+	},
+	PauseApp: func(*Delivery, *work, Answer) queue.Result { return queue.Result{Outcome: queue.Park} },
+	NoApp: func(d *Delivery, w *work, _ Answer) queue.Result {
+		d.alarm("no_app", "app", w.m.app())
+		return failed("no_app")
+	},
+	Again: func(*Delivery, *work, Answer) queue.Result {
+		return queue.Result{Outcome: queue.Defer, Delay: time.Millisecond}
+	},
+	Retry: func(_ *Delivery, _ *work, a Answer) queue.Result {
+		return queue.Result{Outcome: queue.Retry, Label: events.LabelFailed, Delay: a.RetryAfter, Reason: reasonOf(a)}
+	},
+	RetryUncounted: func(d *Delivery, w *work, a Answer) queue.Result {
+		return queue.Result{Outcome: queue.Defer, Delay: a.RetryAfter}
+	},
+	BackoffDevice: func(d *Delivery, w *work, a Answer) queue.Result {
+		return queue.Result{Outcome: queue.Defer, Delay: d.backoff.next(w.m.Token, a.RetryAfter, time.Now())}
+	},
+	NotSent: func(d *Delivery, w *work, a Answer) queue.Result {
+		if errors.Is(a.Err, ErrNotAlive) || w.Context().Err() != nil {
+			return queue.Result{Outcome: queue.Release}
+		}
+		return queue.Result{Outcome: queue.Defer, Delay: a.RetryAfter}
+	},
+	UnknownOutcome: func(d *Delivery, w *work, _ Answer) queue.Result {
+		counts := map[string]int64{events.CountUnknown: 1}
+		if w.m.Push.NoRetryUnknown {
+			r := failed("unknown_outcome")
+			r.Counts = counts
+			return r
+		}
+		return queue.Result{Outcome: queue.Defer, Counts: counts, Reason: "unknown_outcome"}
+	},
+}
+
+// finish gives the result to the queue, with the count of what is retrying.
+func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
+	switch r.Outcome {
+	case queue.Done, queue.Dead:
+		d.o.Metrics.ended.WithLabelValues(r.Label, endLabel(r)).Inc()
+		if w.m.Retrying {
+			r.Counts = plus(r.Counts, events.CountRetrying, -1)
+		}
+	case queue.Retry, queue.Defer, queue.Park:
+		if r.Outcome == queue.Defer {
+			r.Label = events.LabelExpired // should the queue find it too old
+		}
+		if !w.m.Retrying {
+			r.Counts = plus(r.Counts, events.CountRetrying, 1)
+			r.Payload = w.m.marked()
+		}
+	}
+	w.Finish(r)
+	if r.Outcome == queue.Defer || r.Outcome == queue.Retry || r.Outcome == queue.Park {
+		d.kept.keep(ctx, w, r)
+	}
+}
+
+func plus(counts map[string]int64, name string, n int64) map[string]int64 {
+	if counts == nil {
+		counts = map[string]int64{}
+	}
+	counts[name] += n
+	return counts
+}

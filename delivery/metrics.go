@@ -1,0 +1,88 @@
+package delivery
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are what targeting and delivery count. No label holds a user, a
+// token or anything else that callers choose without bound.
+type Metrics struct {
+	accepted   prometheus.Counter
+	targeted   prometheus.Counter
+	suppressed *prometheus.CounterVec
+	sent       *prometheus.CounterVec
+	ended      *prometheus.CounterVec
+	latency    prometheus.Histogram
+	breaker    *prometheus.GaugeVec
+	paused     *prometheus.GaugeVec
+	alarms     *prometheus.CounterVec
+	rate       rate
+}
+
+// NewMetrics makes the metrics and registers them; a nil registry keeps them
+// to themselves.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "fanfare", Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "fanfare", Name: name, Help: help}, []string{"app"})
+	}
+	m := &Metrics{
+		accepted:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: "fanfare", Name: "events_accepted_total", Help: "Events accepted."}),
+		targeted:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: "fanfare", Name: "notifications_targeted_total", Help: "Notifications made for devices."}),
+		suppressed: counter("recipients_suppressed_total", "Users not notified, by the first reason that applied.", "reason"),
+		sent:       counter("apns_answers_total", "Sends, by what the answer means and APNs' reason.", "outcome", "reason"),
+		ended:      counter("notifications_ended_total", "Notifications that came to their end.", "state", "reason"),
+		breaker:    gauge("apns_breaker_open", "1 while the storm breaker of an app is open in this process."),
+		paused:     gauge("apns_app_paused", "1 while an app is paused, 0.5 while its messages are on their way back."),
+		alarms:     counter("alarms_total", "What a person should look at.", "kind"),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "fanfare", Name: "event_to_answer_seconds", Help: "From the acceptance of an event to APNs' answer.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
+		}),
+	}
+	if r != nil {
+		r.MustRegister(m.accepted, m.targeted, m.suppressed, m.sent, m.ended, m.breaker, m.paused, m.alarms, m.latency)
+	}
+	return m
+}
+
+// Accepted counts events; hand it to the events store.
+func (m *Metrics) Accepted(n int) { m.accepted.Add(float64(n)) }
+
+// DeliveredPerSecond is this process's mean over the last minute.
+func (m *Metrics) DeliveredPerSecond() float64 { return m.rate.mean(time.Now()) }
+
+// answered counts one answer of the Sender.
+func (m *Metrics) answered(a Answer, accepted int64) {
+	m.sent.WithLabelValues(a.Outcome.String(), reasonLabel(a.Reason)).Inc()
+	if a.Status == 0 && a.Outcome != Delivered { // the log sender delivers without a status
+		return
+	}
+	now := time.Now()
+	m.latency.Observe(max(0, float64(now.UnixMilli()-accepted)/1000))
+	if a.Outcome == Delivered {
+		m.rate.add(now)
+	}
+}
+
+func (m *Metrics) alarm(kind string) { m.alarms.WithLabelValues(kind).Inc() }
+
+// knownReasons are APNs' own; what a stranger's server writes becomes "other".
+const knownReasons = " BadCertificate BadCertificateEnvironment BadCollapseId BadDeviceToken" +
+	" BadEnvironmentKeyIdInToken BadExpirationDate BadMessageId BadPath BadPriority BadTopic DeviceTokenNotForTopic" +
+	" DuplicateHeaders ExpiredProviderToken ExpiredToken Forbidden IdleTimeout InternalServerError InvalidProviderToken" +
+	" InvalidPushType MethodNotAllowed MissingDeviceToken MissingProviderToken MissingTopic PayloadEmpty PayloadTooLarge" +
+	" ServiceUnavailable Shutdown TooManyProviderTokenUpdates TooManyRequests TopicDisallowed Unregistered" +
+	" UnrelatedKeyIdInToken "
+
+func reasonLabel(reason string) string {
+	if reason == "" || strings.Contains(knownReasons, " "+reason+" ") {
+		return reason
+	}
+	return "other"
+}

@@ -1,0 +1,36 @@
+package delivery
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A14: what the log sender delivers counts as delivered, also in the rate and
+// in the time from the event to the answer.
+func TestA14_LogSenderShowsInTheMetrics(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	accepted := time.Now().Add(-2 * time.Second).UnixMilli()
+	m.answered(NewLogSender(slog.New(slog.DiscardHandler)).Send(t.Context(), testNote(1)), accepted)
+	m.answered(Answer{Outcome: NotSent}, accepted)        // never reached anybody
+	m.answered(Answer{Outcome: UnknownOutcome}, accepted) // never answered
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "fanfare_event_to_answer_seconds" {
+			continue
+		}
+		if h := f.GetMetric()[0].GetHistogram(); h.GetSampleCount() != 1 || h.GetSampleSum() < 1.9 || h.GetSampleSum() > 60 {
+			t.Errorf("%d answers after %v s", h.GetSampleCount(), h.GetSampleSum())
+		}
+	}
+	if m.DeliveredPerSecond() <= 0 {
+		t.Error("nothing delivered per second")
+	}
+}

@@ -1,0 +1,254 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"fanfare/delivery/apnstest"
+)
+
+// answerRows is the contract's table, row by row: what APNs says and what it
+// means for the notification.
+var answerRows = []struct {
+	status int
+	reason string
+	want   Outcome
+}{
+	{200, "", Delivered},
+	{400, "BadDeviceToken", SuspectDevice},
+	{400, "DeviceTokenNotForTopic", SuspectDevice},
+	{400, "MissingDeviceToken", OurBug},
+	{400, "BadMessageId", OurBug},
+	{400, "BadExpirationDate", OurBug},
+	{400, "BadPriority", OurBug},
+	{400, "BadCollapseId", OurBug},
+	{400, "InvalidPushType", OurBug},
+	{400, "DuplicateHeaders", OurBug},
+	{400, "PayloadEmpty", OurBug},
+	{404, "BadPath", OurBug},
+	{405, "MethodNotAllowed", OurBug},
+	{405, "", OurBug},
+	{413, "PayloadTooLarge", OurBug},
+	{413, "", OurBug},
+	{400, "BadTopic", PauseApp},
+	{400, "MissingTopic", PauseApp},
+	{400, "TopicDisallowed", PauseApp},
+	{403, "BadCertificate", PauseApp},
+	{403, "BadCertificateEnvironment", PauseApp},
+	{403, "Forbidden", PauseApp},
+	{403, "MissingProviderToken", PauseApp},
+	{403, "InvalidProviderToken", PauseApp},
+	{403, "BadEnvironmentKeyIdInToken", PauseApp},
+	{400, "IdleTimeout", Again},
+	{503, "Shutdown", Again},
+	{403, "ExpiredProviderToken", PauseApp}, // again, and after three times a pause
+	{410, "Unregistered", DropDevice},
+	{410, "ExpiredToken", DropDevice},
+	{429, "TooManyRequests", BackoffDevice},
+	{429, "", BackoffDevice},
+	{429, "TooManyProviderTokenUpdates", PauseApp},
+	{500, "InternalServerError", Retry},
+	{500, "", Retry},
+	{502, "", Retry},
+	{503, "", Retry},
+	{599, "Whatever", Retry},
+	{503, "ServiceUnavailable", RetryUncounted},
+	{400, "SomethingNew", FailMessage},
+	{403, "SomethingNew", FailMessage},
+	{404, "SomethingNew", FailMessage},
+	{410, "SomethingNew", FailMessage},
+	{418, "", FailMessage},
+}
+
+// Each row goes through the whole sender to a stand-in that gives this answer.
+func TestAnswersTable(t *testing.T) {
+	t.Parallel()
+	for _, row := range answerRows {
+		t.Run(fmt.Sprintf("%d %s", row.status, row.reason), func(t *testing.T) {
+			t.Parallel()
+			w := setupAPNs(t, apnstest.Options{})
+			a := apnstest.Fail(row.status, row.reason)
+			if row.reason == "" {
+				a.Body = []byte("<html>no JSON</html>")
+			}
+			w.ScriptAll(a)
+			got := w.send(testNote(1))
+			if got.Outcome != row.want || got.Status != row.status || got.Reason != row.reason || got.Err != nil {
+				t.Fatalf("got %s %d %q %v, want %s", got.Outcome, got.Status, got.Reason, got.Err, row.want)
+			}
+			if row.status == 200 && got.APNsID != testNote(1).ID {
+				t.Fatalf("the apns-id is %q", got.APNsID)
+			}
+		})
+	}
+}
+
+// No row of the code's table may be missing above.
+func TestAnswersTableIsWhole(t *testing.T) {
+	t.Parallel()
+	tested := make(map[answer]bool)
+	for _, row := range answerRows {
+		tested[answer{row.status, row.reason}] = true
+	}
+	for a := range outcomes {
+		if !tested[a] {
+			t.Errorf("no test for %d %q", a.status, a.reason)
+		}
+	}
+}
+
+func TestAnswerDrops(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1_700_000_000_500)
+	for _, row := range []struct {
+		name       string
+		answer     Answer
+		registered time.Time
+		want       bool
+	}{
+		{"registered before", Answer{Outcome: DropDevice, Timestamp: at}, at.Add(-time.Millisecond), true},
+		{"registered in the same millisecond", Answer{Outcome: DropDevice, Timestamp: at}, at.Add(900 * time.Microsecond), true},
+		{"registered a millisecond later", Answer{Outcome: DropDevice, Timestamp: at}, at.Add(time.Millisecond), false},
+		{"no timestamp", Answer{Outcome: DropDevice}, at, true},
+		{"another outcome", Answer{Outcome: SuspectDevice}, at, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			if got := row.answer.Drops(row.registered); got != row.want {
+				t.Fatalf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestOutcomeNames(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	for o := Delivered; o <= NoApp; o++ {
+		if name := o.String(); name == "invalid" || seen[name] {
+			t.Errorf("%d is called %q", o, name)
+		} else {
+			seen[name] = true
+		}
+	}
+	if Outcome(0).String() != "invalid" || Outcome(200).String() != "invalid" {
+		t.Error("what is no outcome has a name")
+	}
+}
+
+// 410's time is milliseconds, which apns2 cuts to seconds.
+func TestGoneTimestampInMilliseconds(t *testing.T) {
+	t.Parallel()
+	w := setupAPNs(t, apnstest.Options{})
+	at := time.UnixMilli(1_700_000_000_123)
+	w.Script(deviceToken(1), apnstest.Gone("Unregistered", at))
+	if a := w.send(testNote(1)); !a.Timestamp.Equal(at) || a.Outcome != DropDevice {
+		t.Fatalf("got %s at %v, want %v", a.Outcome, a.Timestamp, at)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	w := setupAPNs(t, apnstest.Options{})
+	for i, row := range []struct {
+		header   string
+		min, max time.Duration
+	}{
+		{"", 0, 0}, {"7", 7 * time.Second, 7 * time.Second}, {"-3", 0, 0}, {"soon", 0, 0},
+		{time.Now().Add(time.Minute).UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT"), 50 * time.Second, time.Minute},
+	} {
+		w.Script(deviceToken(i), apnstest.Answer{Status: 429, Reason: "TooManyRequests", RetryAfter: row.header})
+		a := w.send(testNote(i))
+		if a.Outcome != BackoffDevice || a.RetryAfter < row.min || a.RetryAfter > row.max {
+			t.Errorf("%q: got %s after %v", row.header, a.Outcome, a.RetryAfter)
+		}
+	}
+}
+
+// 400 IdleTimeout and 503 Shutdown are as GOAWAY: a new connection, at once.
+func TestShutdownMovesToNewConnection(t *testing.T) {
+	t.Parallel()
+	for _, a := range []apnstest.Answer{apnstest.Fail(400, "IdleTimeout"), apnstest.Fail(503, "Shutdown")} {
+		t.Run(a.Reason, func(t *testing.T) {
+			t.Parallel()
+			w := setupAPNs(t, apnstest.Options{})
+			w.mustDeliver(testNote(0))
+			w.Script(deviceToken(1), a, apnstest.OK())
+			w.mustDeliver(testNote(1))
+			got := w.Of(deviceToken(1))
+			if len(got) != 2 || got[0].Connection == got[1].Connection || got[0].ID != got[1].ID {
+				t.Fatalf("got %+v", got)
+			}
+			w.Script(deviceToken(2), a)
+			if got := w.send(testNote(2)); got.Outcome != Again || got.RetryAfter <= 0 {
+				t.Fatalf("when it never ends: %s after %v", got.Outcome, got.RetryAfter)
+			}
+		})
+	}
+}
+
+// 503 ServiceUnavailable halves what the app may have under way, once per
+// round, and it recovers.
+func TestServiceUnavailableHalvesConcurrency(t *testing.T) {
+	t.Parallel()
+	w := setupAPNs(t, apnstest.Options{StartStreams: 1000})
+	w.mustDeliver(testNote(0))
+	w.ScriptAll(apnstest.Answer{Status: 503, Reason: "ServiceUnavailable", Delay: 300 * time.Millisecond})
+	if got := outcomesOf(w.sendMany(1, 64)); got[RetryUncounted] != 64 {
+		t.Fatalf("got %v", got)
+	}
+	limit := w.limit()
+	if limit < 8 || limit > 32 {
+		t.Fatalf("after one round of 64 the limit is %d", limit)
+	}
+	w.ScriptAll(apnstest.OK())
+	mustSoon(t, "the limit grows again", func() bool {
+		w.mustDeliver(testNote(0))
+		return w.limit() > limit
+	})
+}
+
+// limit is the concurrency limit of the default topic.
+func (w *apnsWorld) limit() int {
+	for _, a := range w.apns.Apps() {
+		if a.App == AppOf(apnstest.DefaultTopic, testNote(0).Environment) {
+			return a.Limit
+		}
+	}
+	return -1
+}
+
+// One app that is told to slow down does not slow another.
+func TestSlowAppSlowsNoOther(t *testing.T) {
+	t.Parallel()
+	w := setupAPNs(t, apnstest.Options{StartStreams: 1000})
+	w.ScriptTopic("com.example.slow", apnstest.Answer{Status: 503, Reason: "ServiceUnavailable"})
+	slow := testNote(1)
+	slow.Topic = "com.example.slow"
+	for range 12 {
+		if a := w.send(slow); a.Outcome != RetryUncounted {
+			t.Fatalf("got %s: %v", a.Outcome, a.Err)
+		}
+	}
+	if got := outcomesOf(w.sendMany(0, 500)); got[Delivered] != 500 || w.limit() != 0 {
+		t.Fatalf("the other app: %v, limit %d", got, w.limit())
+	}
+	w.ScriptTopic("com.example.slow", apnstest.After(time.Minute))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for range 2 { // one has the only place, one waits for it
+		go func() {
+			for ctx.Err() == nil {
+				w.apns.Send(ctx, slow)
+			}
+		}()
+	}
+	mustSoon(t, "more than may wait fail at once", func() bool {
+		ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		a := w.apns.Send(ctx, slow)
+		return a.Outcome == NotSent && a.Err == errSlowed
+	})
+}

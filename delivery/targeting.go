@@ -1,0 +1,142 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"fanfare/store/devices"
+	"fanfare/store/events"
+	"fanfare/store/queue"
+)
+
+// AudiencePager reads one page of an audience: at most limit users of id whose
+// names come after the one given, by name. Fewer than limit: the last page.
+type AudiencePager func(ctx context.Context, id, after string, limit int) ([]string, error)
+
+// TargetingOptions say what a Targeting works on. Events, Notifications and
+// Devices are needed; the rest may stay zero.
+type TargetingOptions struct {
+	// Events is the queue it works on, Notifications the one it fills.
+	Events, Notifications *queue.Queue
+	Devices               *devices.Store
+	// Pagers read audiences by their kind (events.KindContactsOf, KindChat); an
+	// event of a kind without one becomes a dead letter.
+	Pagers map[string]AudiencePager
+	// Deep is how many notifications a shard may hold before the pages of large
+	// audiences rest; default 250. The contract's bound is 10,000: the smaller
+	// one keeps what others post meanwhile fast. Sends under way count as well.
+	Deep int64
+	// Rest is how long a page rests then; default 20 ms.
+	Rest    time.Duration
+	Metrics *Metrics
+	// Logger hears of events that can't be targeted; default: nobody.
+	Logger *slog.Logger
+}
+
+// Targeting turns accepted events into notifications, one per device.
+type Targeting struct {
+	o TargetingOptions
+	// turn lets one page of a large audience at a time look at the depth and
+	// write, so that many together can't pass the bound.
+	turn sync.Mutex
+	deep depthGuess
+}
+
+// NewTargeting makes a Targeting. It starts nothing.
+func NewTargeting(o TargetingOptions) *Targeting {
+	if o.Deep <= 0 {
+		o.Deep = 250
+	}
+	if o.Rest <= 0 {
+		o.Rest = 20 * time.Millisecond
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Targeting{o: o}
+}
+
+// Run targets events until ctx ends and what was begun is finished or handed
+// back.
+func (t *Targeting) Run(ctx context.Context) error {
+	return t.o.Events.Run(ctx, t.target)
+}
+
+// target works on a batch: small audiences together, large ones page by page.
+func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
+	var small []*page
+	users := 0
+	for _, c := range batch {
+		p := t.open(c)
+		if p == nil {
+			continue
+		}
+		if p.large() {
+			t.targetLarge(ctx, p)
+			continue
+		}
+		if !t.read(ctx, p) {
+			continue
+		}
+		if users+len(p.users) > events.PageSize {
+			t.resolve(ctx, small)
+			small, users = nil, 0
+		}
+		small, users = append(small, p), users+len(p.users)
+	}
+	t.resolve(ctx, small)
+}
+
+// targetLarge does one page of a large audience, or lets it rest while the
+// notifications already there are many.
+func (t *Targeting) targetLarge(ctx context.Context, p *page) {
+	if !t.turn.TryLock() {
+		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.Rest, Reason: "another page is being written"})
+		return
+	}
+	defer t.turn.Unlock()
+	if t.tooDeep() {
+		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.Rest, Reason: "the notification shards are deep"})
+		return
+	}
+	if t.read(ctx, p) {
+		t.resolve(ctx, []*page{p})
+	}
+}
+
+// open decodes an event and ends it when its time is over; nil: ended.
+func (t *Targeting) open(c *queue.Claimed) *page {
+	j, err := events.DecodeJob(c.Payload)
+	if err != nil {
+		c.Finish(queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: "bad_payload", Err: err.Error()})
+		return nil
+	}
+	p := &page{c: c, job: j, counts: map[string]int64{}}
+	if p.begun() || j.Push.ExpiresAt == 0 || c.Now.UnixMilli() < j.Push.ExpiresAt {
+		return p
+	}
+	c.Finish(queue.Result{Outcome: queue.Done, Label: events.LabelExpired})
+	return nil
+}
+
+// read fills in the page's users; false: the page was finished otherwise.
+func (t *Targeting) read(ctx context.Context, p *page) bool {
+	users, next, err := t.readPage(ctx, p)
+	if err == nil {
+		p.users, p.next = users, next
+		return true
+	}
+	t.postpone(p, "read_audience", err)
+	return false
+}
+
+// postpone gives the event back because something it needs is away.
+func (t *Targeting) postpone(p *page, reason string, err error) {
+	t.o.Logger.Warn("targeting waits", "event", p.c.ID, "reason", reason, "error", err)
+	p.c.Finish(deferOrRetry(reason, err))
+}

@@ -1,0 +1,163 @@
+package handlers
+
+import (
+	"context"
+
+	"fanfare/api"
+)
+
+type putContactRequest struct {
+	User    string `path:"user" validate:"identifier"`
+	Contact string `path:"contact" validate:"identifier"`
+	Body    api.ContactRequest
+}
+
+// putContact adds a contact.
+//
+//	@Summary		Add a contact
+//	@Description	Makes the second user a contact of the first, or changes what the first calls the second. Relationships go one way:
+//	@Description	what the second may see of the first's uploads depends on what the first calls the second.
+//	@Tags			recent contacts
+//	@ID				putContact
+//	@Accept			json
+//	@Produce		json
+//	@Param			user			path		string				true	"Whose contact"	example(alice)
+//	@Param			contact			path		string				true	"Who"	example(bob)
+//	@Param			relationship	body		api.ContactRequest	true	"What the user calls the contact"
+//	@Success		200				{object}	api.Contact			"Was a contact already"
+//	@Success		201				{object}	api.Contact			"Is a contact now"
+//	@Router			/v1/users/{user}/contacts/{contact} [put]
+func (s *server) putContact(ctx context.Context, in *putContactRequest) (*reply[api.Contact], error) {
+	contact, created, err := s.contacts.PutContact(ctx, in.User, in.Contact, &in.Body)
+	if err != nil {
+		return nil, err
+	}
+	return put(contact, created), nil
+}
+
+type deleteContactRequest struct {
+	User    string `path:"user" validate:"identifier"`
+	Contact string `path:"contact" validate:"identifier"`
+}
+
+// deleteContact removes a contact.
+//
+//	@Summary		Remove a contact
+//	@Description	Removing one that is not there changes nothing. The other direction, if there is one, stays.
+//	@Tags			recent contacts
+//	@ID				deleteContact
+//	@Param			user	path	string	true	"Whose contact"	example(alice)
+//	@Param			contact	path	string	true	"Who"	example(bob)
+//	@Success		204		"Removed, or not there"
+//	@Router			/v1/users/{user}/contacts/{contact} [delete]
+func (s *server) deleteContact(ctx context.Context, in *deleteContactRequest) (*reply[nothing], error) {
+	if err := s.contacts.DeleteContact(ctx, in.User, in.Contact); err != nil {
+		return nil, err
+	}
+	return done(), nil
+}
+
+type listContactsRequest struct {
+	User string `path:"user" validate:"identifier"`
+	Page
+}
+
+// listContacts lists a user's contacts.
+//
+//	@Summary	List a user's contacts
+//	@Tags		recent contacts
+//	@ID			listContacts
+//	@Produce	json
+//	@Param		user	path		string			true	"The user"	example(alice)
+//	@Param		limit	query		int				false	"Items per page"	minimum(1)	maximum(500)	default(50)
+//	@Param		cursor	query		string			false	"next of the page before"
+//	@Success	200		{object}	api.ContactList	"A page, by name"
+//	@Router		/v1/users/{user}/contacts [get]
+func (s *server) listContacts(ctx context.Context, in *listContactsRequest) (*reply[api.ContactList], error) {
+	after, err := openCursor(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	limit := int(in.Limit)
+	items, err := s.contacts.Contacts(ctx, in.User, after, limit+1)
+	if err != nil {
+		return nil, err
+	}
+	list := &api.ContactList{Items: items}
+	if len(items) > limit {
+		list.Items, list.Next = items[:limit], sealCursor(items[limit-1].Contact)
+	}
+	return ok(list), nil
+}
+
+type recentContactsRequest struct {
+	User  string `path:"user" validate:"identifier"`
+	Limit int64  `query:"limit" default:"10" validate:"min=1,max=500"`
+}
+
+// getRecentContacts lists who was active last.
+//
+//	@Summary		Who of my contacts was active last?
+//	@Description	The contacts whose newest upload that this user may see is the latest, newest first; exactly as many as asked for,
+//	@Description	if there are so many. `complete` is false only while the user's index is rebuilt and someone could be missing: ask
+//	@Description	again soon. The cost does not depend on how many contacts the user has.
+//	@Tags			recent contacts
+//	@ID				getRecentContacts
+//	@Produce		json
+//	@Param			user	path		string				true	"The user"	example(alice)
+//	@Param			limit	query		int					false	"How many"	minimum(1)	maximum(500)	default(10)
+//	@Success		200		{object}	api.RecentContacts	"The contacts"
+//	@Router			/v1/users/{user}/recent-contacts [get]
+func (s *server) getRecentContacts(ctx context.Context, in *recentContactsRequest) (*reply[api.RecentContacts], error) {
+	recent, err := s.contacts.RecentContacts(ctx, in.User, int(in.Limit))
+	if err != nil {
+		return nil, err
+	}
+	return ok(recent), nil
+}
+
+// getRecentUploads lists what the most recently active contact uploaded.
+//
+//	@Summary		The newest uploads of the most recently active contact
+//	@Description	What a home page shows first. Only uploads that this user may see. Without a recent contact `contact` is null.
+//	@Tags			recent contacts
+//	@ID				getRecentUploads
+//	@Produce		json
+//	@Param			user	path		string				true	"The user"	example(alice)
+//	@Param			limit	query		int					false	"How many uploads"	minimum(1)	maximum(500)	default(10)
+//	@Success		200		{object}	api.RecentUploads	"The contact and the uploads, newest first"
+//	@Router			/v1/users/{user}/recent-contacts/uploads [get]
+func (s *server) getRecentUploads(ctx context.Context, in *recentContactsRequest) (*reply[api.RecentUploads], error) {
+	uploads, err := s.contacts.RecentUploads(ctx, in.User, int(in.Limit))
+	if err != nil {
+		return nil, err
+	}
+	return ok(uploads), nil
+}
+
+type rebuildRequest struct {
+	User        string `path:"user" validate:"identifier"`
+	Idempotency api.Idempotency
+}
+
+// rebuildRecentContacts builds a user's index anew.
+//
+//	@Summary		Rebuild a user's recent contacts
+//	@Description	Builds the index again from the record, in the background. Needed only after contacts were written into the
+//	@Description	database by hand: an index that is lost or too old is rebuilt by itself.
+//	@Tags			recent contacts
+//	@ID				rebuildRecentContacts
+//	@Produce		json
+//	@Param			user			path		string		true	"The user"	example(alice)
+//	@Param			Idempotency-Key	header		string		false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Success		202				{object}	api.Rebuild	"Will be done"
+//	@Header			202				{string}	Idempotent-Replayed	"true when this is the first answer again"
+//	@Failure		422				{object}	api.Problem	"validation_failed, idempotency_key_reused"
+//	@Router			/v1/users/{user}/recent-contacts/rebuild [post]
+func (s *server) rebuildRecentContacts(ctx context.Context, in *rebuildRequest) (*reply[api.Rebuild], error) {
+	rebuild, replayed, err := s.contacts.Rebuild(ctx, in.User, in.Idempotency)
+	if err != nil {
+		return nil, err
+	}
+	return accepted(rebuild, replayed), nil
+}

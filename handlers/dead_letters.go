@@ -1,0 +1,214 @@
+package handlers
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+)
+
+// The kinds of dead letters.
+const (
+	kindEvent        = "event"
+	kindNotification = "notification"
+	kindJob          = "job"
+)
+
+// deadQueue is a queue and what its dead letters are called.
+type deadQueue struct {
+	kind  string
+	queue *queue.Queue
+}
+
+// deadQueueOf finds the queue that a dead letter's id begins with.
+func (s *server) deadQueueOf(id string) (*queue.Queue, error) {
+	for _, q := range s.queues {
+		name, _, _ := strings.Cut(q.queue.DeadID(0, ""), ".")
+		if strings.HasPrefix(id, name+".") {
+			return q.queue, nil
+		}
+	}
+	return nil, api.Errorf(api.CodeNotFound, "no dead letter %s", id)
+}
+
+type listDeadLettersRequest struct {
+	Kind string `query:"kind" validate:"omitempty,oneof=event notification job"`
+	Page
+}
+
+// listDeadLetters lists what was given up.
+//
+//	@Summary		List dead letters
+//	@Description	Work that was given up, newest first, with the reason and the last error. Kept for 7 days.
+//	@Tags			operations
+//	@ID				listDeadLetters
+//	@Produce		json
+//	@Param			kind	query		string				false	"Only of this kind"	Enums(event, notification, job)
+//	@Param			limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
+//	@Param			cursor	query		string				false	"next of the page before"
+//	@Success		200		{object}	api.DeadLetterList	"A page"
+//	@Router			/v1/dead-letters [get]
+func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest) (*reply[api.DeadLetterList], error) {
+	places, err := openPlaces(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	list := &api.DeadLetterList{Items: []api.DeadLetter{}}
+	var read []*place
+	for _, q := range s.queues {
+		at := places.of(q.kind)
+		if at.End || (in.Kind != "" && in.Kind != q.kind) {
+			continue
+		}
+		if at.page, err = q.queue.DeadLetters(ctx, at.Cursor, int(in.Limit)); err != nil {
+			return nil, err
+		}
+		at.queue = q
+		read = append(read, at)
+		list.Items = append(list.Items, at.page.Items...)
+	}
+	slices.SortStableFunc(list.Items, func(a, b api.DeadLetter) int { return b.FailedAt.Compare(a.FailedAt.Time) })
+	list.Items = list.Items[:min(int64(len(list.Items)), in.Limit)]
+	list.Next, err = places.after(ctx, read, list.Items)
+	return ok(list), err
+}
+
+// place is how far one queue's list has been shown. What has no name in JSON
+// is only for the request at hand.
+type place struct {
+	Cursor string `json:"c,omitempty"`
+	End    bool   `json:"e,omitempty"`
+	queue  deadQueue
+	page   *api.DeadLetterList
+}
+
+// places is what a cursor over several queues holds: a place for each kind.
+type places map[string]*place
+
+func openPlaces(cursor string) (places, error) {
+	inner, err := openCursor(cursor)
+	if err != nil || inner == "" {
+		return places{}, err
+	}
+	var p places
+	if json.Unmarshal([]byte(inner), &p) != nil {
+		return nil, badCursor()
+	}
+	return p, nil
+}
+
+func (p places) of(kind string) *place {
+	if p[kind] == nil {
+		p[kind] = &place{}
+	}
+	return p[kind]
+}
+
+// after moves every place that was read past what of it is shown and makes the
+// next page's cursor, "" when all are at their end.
+func (p places) after(ctx context.Context, read []*place, shown []api.DeadLetter) (string, error) {
+	more := false
+	for _, at := range read {
+		if err := at.advance(ctx, shown); err != nil {
+			return "", err
+		}
+		more = more || !at.End
+	}
+	if !more {
+		return "", nil
+	}
+	inner, err := json.Marshal(p)
+	return sealCursor(string(inner)), err
+}
+
+// advance moves the place behind the last of its items that is shown. Only the
+// queue knows the cursor of the middle of a page: it is the end of a page that
+// is as short.
+func (p *place) advance(ctx context.Context, shown []api.DeadLetter) (err error) {
+	n := 0
+	for _, d := range shown {
+		if d.Kind == p.queue.kind {
+			n++
+		}
+	}
+	page := p.page
+	switch {
+	case n == 0 && len(page.Items) > 0:
+		return nil
+	case n < len(page.Items):
+		if page, err = p.queue.queue.DeadLetters(ctx, p.Cursor, n); err != nil {
+			return err
+		}
+	}
+	p.Cursor, p.End = page.Next, page.Next == ""
+	return nil
+}
+
+type retryDeadLetterRequest struct {
+	ID          string `path:"id" validate:"identifier"`
+	Idempotency api.Idempotency
+	Body        *struct{}
+}
+
+// retryDeadLetter gives a dead letter another try.
+//
+//	@Summary		Retry a dead letter
+//	@Description	Puts the work back into its queue with its attempts at zero. A dead event goes on where it stopped.
+//	@Tags			operations
+//	@ID				retryDeadLetter
+//	@Produce		json
+//	@Param			Idempotency-Key	header		string					false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Param			id				path		string					true	"The dead letter's id"
+//	@Success		202				{object}	api.DeadLetterRetried	"It is tried again"
+//	@Header			202				{string}	Idempotent-Replayed		"true when this is the first answer again"
+//	@Failure		404				{object}	api.Problem				"not_found: no such dead letter"
+//	@Failure		409				{object}	api.Problem				"conflict: other work with the same unique id is waiting"
+//	@Failure		422				{object}	api.Problem				"validation_failed, idempotency_key_reused"
+//	@Router			/v1/dead-letters/{id}/retry [post]
+func (s *server) retryDeadLetter(ctx context.Context, in *retryDeadLetterRequest) (*reply[api.DeadLetterRetried], error) {
+	q, err := s.deadQueueOf(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	once := queue.Once{Body: in.Idempotency.Body, Answer: in.ID, TTL: api.IdempotencyTTL}
+	if in.Idempotency.Key != "" {
+		sum := sha256.Sum256([]byte(in.Idempotency.Scope + "\x00" + in.Idempotency.Key))
+		once.Key = hex.EncodeToString(sum[:])
+	}
+	replayed, stored, err := q.RetryDead(ctx, in.ID, once)
+	if err != nil {
+		return nil, err
+	}
+	return accepted(&api.DeadLetterRetried{ID: cmp.Or(stored, in.ID)}, replayed), nil
+}
+
+type deleteDeadLetterRequest struct {
+	ID string `path:"id" validate:"identifier"`
+}
+
+// deleteDeadLetter forgets a dead letter.
+//
+//	@Summary		Delete a dead letter
+//	@Description	The work is gone for good.
+//	@Tags			operations
+//	@ID				deleteDeadLetter
+//	@Param			id	path	string	true	"The dead letter's id"
+//	@Success		204	"Deleted"
+//	@Failure		404	{object}	api.Problem	"not_found: no such dead letter"
+//	@Router			/v1/dead-letters/{id} [delete]
+func (s *server) deleteDeadLetter(ctx context.Context, in *deleteDeadLetterRequest) (*reply[nothing], error) {
+	q, err := s.deadQueueOf(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.DeleteDead(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	return done(), nil
+}

@@ -1,0 +1,108 @@
+package handlers_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+	"fanfare/store/storetest"
+)
+
+// mustDie gives up n jobs of a queue, one after the other.
+func mustDie(t *testing.T, q *queue.Queue, n int) {
+	t.Helper()
+	for i := range n {
+		_, err := q.Enqueue(t.Context(), queue.Job{Type: "t", Payload: fmt.Appendf(nil, `{"n":%d}`, i)})
+		must(t, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() {
+		stopped <- q.Run(ctx, queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+			return queue.Result{Outcome: queue.Dead, Reason: "test", Err: "it would not"}
+		}))
+	}()
+	storetest.Eventually(t, 10*time.Second, "all are dead", func() bool {
+		list, err := q.DeadLetters(t.Context(), "", n)
+		return err == nil && len(list.Items) == n
+	})
+	cancel()
+	must(t, <-stopped)
+}
+
+var deadID = regexp.MustCompile(`"id":"([^"]+)"`)
+
+// deadIDs lists the ids in a list's body.
+func deadIDs(a answer) (ids []string) {
+	for _, m := range deadID.FindAllStringSubmatch(a.body, -1) {
+		ids = append(ids, m[1])
+	}
+	return ids
+}
+
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		const path = "/v1/dead-letters"
+		w.get(path).wants(t, 200, `{"items":[]}`)
+		mustDie(t, w.queue, 1)
+		mustDie(t, w.jobs, 2)
+		letter := func(kind string) string {
+			return `{"id":"*","kind":"` + kind + `","reason":"test","attempts":"*","last_error":"it would not","failed_at":"*","payload":{"n":"*"}}`
+		}
+		all := w.get(path).wants(t, 200, `{"items":[`+letter("job")+`,`+letter("job")+`,`+letter("event")+`]}`)
+		w.get(path+"?kind=event").wants(t, 200, `{"items":[`+letter("event")+`]}`)
+		w.get(path+"?kind=notification").wants(t, 200, `{"items":[]}`)
+
+		t.Run("pages hold each once, newest first", func(t *testing.T) {
+			var seen []string
+			for next := path + "?limit=1"; ; {
+				a := w.get(next)
+				seen = append(seen, deadIDs(a)...)
+				cursor := a.member(t, "next")
+				if cursor == "" || len(seen) > 3 {
+					break
+				}
+				next = path + "?limit=1&cursor=" + cursor
+			}
+			if got, want := strings.Join(seen, " "), strings.Join(deadIDs(all), " "); got != want {
+				t.Errorf("pages held %s, want %s", got, want)
+			}
+		})
+		ids := deadIDs(all)
+		if len(ids) != 3 {
+			t.Fatal(all.body)
+		}
+		retry := path + "/" + ids[0] + "/retry"
+		t.Run("retry", func(t *testing.T) {
+			w.post(retry, "", "Idempotency-Key: r").wants(t, 202, `{"id":"`+ids[0]+`"}`)
+			again := w.post(retry, "", "Idempotency-Key: r").wants(t, 202, `{"id":"`+ids[0]+`"}`)
+			if again.header.Get("Idempotent-Replayed") != "true" {
+				t.Error("does not say that it is a replay")
+			}
+			w.post(retry, `{}`, "Idempotency-Key: r").wants(t, 422, problem(api.CodeIdempotencyReused, "*"))
+		})
+		t.Run("the key of one letter says nothing of another", func(t *testing.T) {
+			a := w.post(path+"/"+ids[2]+"/retry", "", "Idempotency-Key: r").wants(t, 202, `{"id":"`+ids[2]+`"}`)
+			if a.header.Get("Idempotent-Replayed") != "" {
+				t.Error("another letter's retry is called a replay")
+			}
+		})
+		t.Run("delete", func(t *testing.T) {
+			w.del(path+"/"+ids[1]).wants(t, 204, "")
+			w.get(path).wants(t, 200, `{"items":[]}`)
+			w.del(path+"/"+ids[1]).wants(t, 404, problem(api.CodeNotFound, "no dead letter "+ids[1]))
+		})
+		t.Run("unknown", func(t *testing.T) {
+			for _, id := range []string{"x", "events.0.nobody", "events.99.x", "sales.0.x"} {
+				w.post(path+"/"+id+"/retry", "").wants(t, 404, problem(api.CodeNotFound, "no dead letter "+id))
+				w.del(path+"/"+id).wants(t, 404, problem(api.CodeNotFound, "no dead letter "+id))
+			}
+		})
+	})
+}

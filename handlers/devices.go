@@ -1,0 +1,93 @@
+package handlers
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"fanfare/api"
+)
+
+type putDeviceRequest struct {
+	User  string `path:"user" validate:"identifier"`
+	Token string `path:"token" validate:"token"`
+	Body  api.DeviceRequest
+}
+
+// putDevice registers a device.
+//
+//	@Summary		Register a device
+//	@Description	Call it whenever an app starts with its APNs device token (hex, in any case). Registering again revives a device that
+//	@Description	APNs had declared gone. A token that belonged to another user leaves that user. At most 50 devices per user.
+//	@Tags			devices
+//	@ID				putDevice
+//	@Accept			json
+//	@Produce		json
+//	@Param			user	path		string				true	"The user"
+//	@Param			token	path		string				true	"The APNs device token, hex"
+//	@Param			device	body		api.DeviceRequest	true	"What to send to it with"
+//	@Success		200		{object}	api.Device			"Registered again"
+//	@Success		201		{object}	api.Device			"Registered"
+//	@Failure		422		{object}	api.Problem			"validation_failed, also for the 51st device of a user"
+//	@Router			/v1/users/{user}/devices/{token} [put]
+func (s *server) putDevice(ctx context.Context, in *putDeviceRequest) (*reply[api.Device], error) {
+	device, created, err := s.devices.PutDevice(ctx, in.User, strings.ToLower(in.Token), &in.Body)
+	if err != nil {
+		return nil, err
+	}
+	return put(device, created), nil
+}
+
+type listDevicesRequest struct {
+	User string `path:"user" validate:"identifier"`
+	Page
+}
+
+// listDevices lists a user's devices.
+//
+//	@Summary		List a user's devices
+//	@Description	Also those that were dropped, with the reason: `suspect` ones are still sent to, `dropped` ones are not until they
+//	@Description	register again.
+//	@Tags			devices
+//	@ID				listDevices
+//	@Produce		json
+//	@Param			user	path		string			true	"The user"
+//	@Param			limit	query		int				false	"Items per page"	minimum(1)	maximum(500)	default(50)
+//	@Param			cursor	query		string			false	"next of the page before"
+//	@Success		200		{object}	api.DeviceList	"A page"
+//	@Router			/v1/users/{user}/devices [get]
+func (s *server) listDevices(ctx context.Context, in *listDevicesRequest) (*reply[api.DeviceList], error) {
+	all, err := s.devices.Devices(ctx, in.User)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all.Items, func(a, b api.Device) int { return cmp.Compare(a.Token, b.Token) })
+	items, next, err := pageOf(in.Page, all.Items, func(d *api.Device) string { return d.Token })
+	if err != nil {
+		return nil, err
+	}
+	return ok(&api.DeviceList{Items: items, Next: next}), nil
+}
+
+type deleteDeviceRequest struct {
+	User  string `path:"user" validate:"identifier"`
+	Token string `path:"token" validate:"token"`
+}
+
+// deleteDevice removes a device.
+//
+//	@Summary		Remove a device
+//	@Description	Nothing more is sent to it, also nothing that waits already. Removing a device that is not there changes nothing.
+//	@Tags			devices
+//	@ID				deleteDevice
+//	@Param			user	path	string	true	"The user"
+//	@Param			token	path	string	true	"The APNs device token, hex"
+//	@Success		204		"Removed, or not there"
+//	@Router			/v1/users/{user}/devices/{token} [delete]
+func (s *server) deleteDevice(ctx context.Context, in *deleteDeviceRequest) (*reply[nothing], error) {
+	if err := s.devices.DeleteDevice(ctx, in.User, strings.ToLower(in.Token)); err != nil {
+		return nil, err
+	}
+	return done(), nil
+}

@@ -1,0 +1,197 @@
+package handlers_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fanfare/api"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// mustChromium finds the browser. Where CI is set its absence is a failure:
+// there the page has to be tried.
+func mustChromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("chromium is missing, and CI is set")
+	}
+	t.Skip("skipped: the page under /docs/ was not tried, since chromium is not installed (apt-get install chromium)")
+	return ""
+}
+
+// browser is a page of a fresh browser, and all it complained about.
+type browser struct {
+	ctx  context.Context
+	mu   sync.Mutex
+	bad  []string
+	home string
+}
+
+func mustBrowser(t *testing.T, home string) *browser {
+	t.Helper()
+	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(mustChromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 2000)}
+	for _, name := range []string{"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
+		"disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage"} {
+		options = append(options, chromedp.Flag(name, true))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*time.Minute)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &browser{ctx: ctx, home: home}
+	must(t, chromedp.Listen(ctx, b.note))
+	must(t, chromedp.Do(ctx, enable(network.Enable, network.EnableParams{}), enable(log.Enable, cdp.Empty{}), enable(runtime.Enable, cdp.Empty{})))
+	return b
+}
+
+// enable asks the browser for a kind of events.
+func enable[P any](command cdp.Command[P, cdp.Empty], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, command, params)
+		return err
+	})
+}
+
+// note keeps what a person would see as an error in the browser's console, and
+// any look at another server.
+func (b *browser) note(event any) {
+	complaint := ""
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		complaint = "exception: " + e.ExceptionDetails.Text
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError {
+			complaint = fmt.Sprintf("console error: %+v", e.Args)
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity {
+			complaint = "log: " + e.Entry.Text + " " + e.Entry.URL
+		}
+	case *network.EventRequestWillBeSent:
+		if u := e.Request.URL; !strings.HasPrefix(u, b.home) && !strings.HasPrefix(u, "data:") {
+			complaint = "request to elsewhere: " + u
+		}
+	}
+	if complaint != "" {
+		b.mu.Lock()
+		b.bad = append(b.bad, complaint)
+		b.mu.Unlock()
+	}
+}
+
+// click waits for what the selector finds and clicks on it.
+func (b *browser) click(t *testing.T, selector string) {
+	t.Helper()
+	b.wants(t, "click "+selector, chromedp.Do(b.ctx, chromedp.WaitVisible(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector))))
+}
+
+// text waits for what the selector finds and reads it.
+func (b *browser) text(t *testing.T, selector string) string {
+	t.Helper()
+	b.wants(t, "see "+selector, chromedp.Do(b.ctx, chromedp.WaitVisible(chromedp.CSS(selector))))
+	text, err := chromedp.Run(b.ctx, chromedp.TextContent(chromedp.CSS(selector)))
+	b.wants(t, "read "+selector, err)
+	return strings.TrimSpace(text)
+}
+
+// open goes to the page and waits until it shows operations.
+func (b *browser) open(t *testing.T, url string) {
+	t.Helper()
+	b.wants(t, "open the page", chromedp.Do(b.ctx, chromedp.Navigate(url), chromedp.WaitVisible(chromedp.CSS(".opblock"))))
+}
+
+func (b *browser) wants(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v; complaints: %q", what, err, b.complaints())
+	}
+}
+
+func (b *browser) complaints() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string(nil), b.bad...)
+}
+
+// execute opens an operation, tries it with the values that are filled in
+// already, and reads the status and the body that the page then shows.
+func (b *browser) execute(t *testing.T, block string) (status, body string) {
+	t.Helper()
+	b.click(t, block+" .opblock-summary-control")
+	b.click(t, block+" .try-out__btn")
+	b.click(t, block+" .execute")
+	live := block + " .live-responses-table tbody "
+	return b.text(t, live+".response-col_status"), b.text(t, live+".response-col_description")
+}
+
+func TestDocsInABrowser(t *testing.T) {
+	t.Parallel()
+	mustChromium(t)
+	t.Run("an open server answers without a key", func(t *testing.T) {
+		t.Parallel()
+		w := setup(t)
+		b := mustBrowser(t, w.url)
+		b.open(t, w.url+"/docs/")
+		status, body := b.execute(t, "#operations-operations-getHealth")
+		if status != "200" || !strings.Contains(body, `"status": "ok"`) {
+			t.Errorf("the page shows %s %s", status, body)
+		}
+		b.wantsSilence(t)
+	})
+	t.Run("a key typed in is used, and the examples work as they are", func(t *testing.T) {
+		t.Parallel()
+		w := setup(t)
+		key := w.mustKey(api.ScopePush)
+		b := mustBrowser(t, w.url)
+		b.open(t, w.url+"/docs/")
+		b.authorize(t, key)
+		for block, want := range map[string]string{
+			"#operations-event_types-putEventType": `"revision": 1`,
+			"#operations-devices-putDevice":        `"state": "active"`,
+		} {
+			if status, body := b.execute(t, block); status != "201" || !strings.Contains(body, want) {
+				t.Errorf("%s: the page shows %s %s", block, status, body)
+			}
+		}
+		if status, body := b.execute(t, "#operations-events-postEvent"); status != "202" {
+			t.Errorf("posting the example event shows %s %s", status, body)
+		}
+		b.wantsSilence(t)
+	})
+}
+
+// authorize types a key into the page's dialogue.
+func (b *browser) authorize(t *testing.T, key string) {
+	t.Helper()
+	b.click(t, ".auth-wrapper .authorize")
+	input := chromedp.CSS(".auth-container input")
+	b.wants(t, "type the key", chromedp.Do(b.ctx, chromedp.WaitVisible(input), chromedp.SendKeys(input, key)))
+	b.click(t, ".auth-btn-wrapper .authorize")
+	b.click(t, ".auth-btn-wrapper .btn-done")
+}
+
+// wantsSilence fails when the browser had anything to complain about.
+func (b *browser) wantsSilence(t *testing.T) {
+	t.Helper()
+	for _, complaint := range b.complaints() {
+		t.Error(complaint)
+	}
+}

@@ -1,0 +1,131 @@
+package handlers_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"fanfare/openapi"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+)
+
+// document checks answers against openapi.json.
+type document struct {
+	doc    *openapi3.T
+	router routers.Router
+}
+
+func mustDocument(t *testing.T) *document {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(openapi.JSON())
+	must(t, err)
+	router, err := legacy.NewRouter(doc)
+	must(t, err)
+	return &document{doc, router}
+}
+
+// wants fails unless the document allows this answer to this call.
+func (d *document) wants(t *testing.T, c call, a answer) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), c.method, c.path, strings.NewReader(c.body))
+	must(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	route, params, err := d.router.FindRoute(r)
+	must(t, err)
+	in := &openapi3filter.RequestValidationInput{
+		Request: r, PathParams: params, Route: route,
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true},
+	}
+	if a.status < 300 {
+		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
+			t.Errorf("%s %s was answered %d, but the document refuses it: %v", c.method, c.path, a.status, err)
+		}
+	}
+	out := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: a.status, Header: a.header,
+		Body: io.NopCloser(strings.NewReader(a.body)), Options: in.Options,
+	}
+	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
+		t.Errorf("%s %s answers what the document does not allow: %v", c.method, c.path, err)
+	}
+}
+
+// example builds a call of an operation from the document's own examples.
+func example(path, method string, op *openapi3.Operation) (c call, complete bool) {
+	c, complete = call{method: method, path: path}, true
+	for _, p := range op.Parameters {
+		if p.Value.In != openapi3.ParameterInPath {
+			continue
+		}
+		name, ok := p.Value.Example.(string)
+		complete = complete && ok
+		c.path = strings.ReplaceAll(c.path, "{"+p.Value.Name+"}", url.PathEscape(name))
+	}
+	if op.RequestBody != nil {
+		var body bytes.Buffer
+		_ = json.NewEncoder(&body).Encode(op.RequestBody.Value.Content["application/json"].Example)
+		c.body = body.String()
+	}
+	return c, complete
+}
+
+// TestExamples does what a reader does first: every call as its examples say,
+// in an order in which each finds what it needs.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	w, d := setup(t), mustDocument(t)
+	for _, method := range []string{"PUT", "POST", "GET", "DELETE"} {
+		for path, item := range d.doc.Paths.Map() {
+			op := item.GetOperation(method)
+			if op == nil {
+				continue
+			}
+			c, complete := example(path, method, op)
+			if !complete {
+				continue // it needs an id that the server made
+			}
+			a := w.do(c)
+			if a.status >= 300 {
+				t.Errorf("%s %s with its example is refused: %d %s", method, path, a.status, a.body)
+			}
+			d.wants(t, c, a)
+		}
+	}
+}
+
+// TestAnswersMatchTheDocument compares what cannot be reached by examples:
+// things with ids of ours, and refusals.
+func TestAnswersMatchTheDocument(t *testing.T) {
+	t.Parallel()
+	w, d := setup(t), mustDocument(t)
+	id := w.post("/v1/events", anEvent).member(t, "id")
+	mustDie(t, w.jobs, 2)
+	dead := deadIDs(w.get("/v1/dead-letters"))
+	if len(dead) != 2 {
+		t.Fatalf("dead letters: %v", dead)
+	}
+	for _, c := range []call{
+		get("/v1/events/" + id), get("/v1/events/unknown"), get("/v1/event-types/unknown"),
+		get("/v1/dead-letters"), get("/v1/dead-letters?limit=1"), get("/v1/dead-letters?limit=0"),
+		post("/v1/dead-letters/"+dead[0]+"/retry", ""), post("/v1/dead-letters/unknown/retry", ""),
+		{method: "DELETE", path: "/v1/dead-letters/" + dead[1]}, {method: "DELETE", path: "/v1/dead-letters/unknown"},
+		post("/v1/events", `{`), post("/v1/events", `{}`), post("/v1/events", anEvent).with("Content-Type: text/plain"),
+		post("/v1/events", `{"type":"`+strings.Repeat("x", 2<<20)+`"}`),
+		put("/v1/users/bob/devices/abc", `{}`), get("/v1/users/a%20b/devices"),
+	} {
+		d.wants(t, c, w.do(c))
+	}
+	t.Run("with keys", func(t *testing.T) {
+		w.mustKey("contacts")
+		d.wants(t, get("/v1/stats"), w.get("/v1/stats"))
+	})
+}

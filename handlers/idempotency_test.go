@@ -1,0 +1,165 @@
+package handlers_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/store/storetest"
+)
+
+const anEvent = `{"type":"photo.shared","audience":{"users":["bob"]},"alert":{"title":"x"},"data":{"a":"1","b":"2"}}`
+
+func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	bad := problem(api.CodeInvalidRequest, "an Idempotency-Key is 1 to 255 printable ASCII characters, quoted or bare")
+	two := problem(api.CodeInvalidRequest, "send one Idempotency-Key header, not 2")
+	for name, c := range map[string]struct {
+		want    string
+		headers []string
+	}{
+		"two headers":           {two, []string{"Idempotency-Key: a", "Idempotency-Key: b"}},
+		"two that are the same": {two, []string{"Idempotency-Key: a", "Idempotency-Key: a"}},
+		"empty":                 {bad, []string{"Idempotency-Key: "}},
+		"empty quotes":          {bad, []string{`Idempotency-Key: ""`}},
+		"256 bytes":             {bad, []string{"Idempotency-Key: " + strings.Repeat("x", 256)}},
+		"not ASCII":             {bad, []string{"Idempotency-Key: schl\u00fcssel"}},
+		"a tab":                 {bad, []string{"Idempotency-Key: a\tb"}},
+		"an open quote":         {bad, []string{`Idempotency-Key: "abc`}},
+		"more after the quote":  {bad, []string{`Idempotency-Key: "abc"d`}},
+		"a wrong escape":        {bad, []string{`Idempotency-Key: "a\bc"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w.do(post("/v1/events", anEvent).with(c.headers...)).wants(t, 400, c.want)
+		})
+	}
+	t.Run("255 bytes are fine", func(t *testing.T) {
+		t.Parallel()
+		w.post("/v1/events", anEvent, "Idempotency-Key: "+strings.Repeat("x", 255)).wants(t, 202, `{"id":"*"}`)
+	})
+	t.Run("a PUT has no use for one", func(t *testing.T) {
+		t.Parallel()
+		w.do(put("/v1/users/bob/opt-outs/a", "").with("Idempotency-Key: ")).wants(t, 204, "")
+	})
+}
+
+func TestIdempotentEvents(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		key := "Idempotency-Key: k-1"
+		first := w.post("/v1/events", anEvent, key).wants(t, 202, `{"id":"*"}`)
+		if first.header.Get("Idempotent-Replayed") != "" {
+			t.Error("the first answer says that it is a replay")
+		}
+		for name, again := range map[string]call{
+			"same bytes":   post("/v1/events", anEvent).with(key),
+			"quoted":       post("/v1/events", anEvent).with(`Idempotency-Key: "k-1"`),
+			"other spaces": post("/v1/events", strings.ReplaceAll(anEvent, ",", " ,\n ")).with(key),
+			"other order":  post("/v1/events", `{"data":{"b":"2","a":"\u0031"},"alert":{"title":"x"},"audience":{"users":["bob"]},"type":"photo.shared"}`).with(key),
+		} {
+			a := w.do(again).wants(t, 202, first.body)
+			if a.header.Get("Idempotent-Replayed") != "true" {
+				t.Errorf("%s: does not say that it is a replay", name)
+			}
+		}
+		w.post("/v1/events", strings.Replace(anEvent, "bob", "carol", 1), key).wants(t, 422,
+			problem(api.CodeIdempotencyReused, "*"))
+		if other := w.post("/v1/events", anEvent, "Idempotency-Key: k-2"); other.status != 202 || other.body == first.body {
+			t.Errorf("another key answers %d %s", other.status, other.body)
+		}
+		if none := w.post("/v1/events", anEvent); none.status != 202 || none.body == first.body {
+			t.Errorf("no key answers %d %s", none.status, none.body)
+		}
+	})
+}
+
+func TestIdempotentBatches(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		batch := fmt.Sprintf(`{"events":[%s,%s]}`, anEvent, anEvent)
+		first := w.post("/v1/events/batch", batch, "Idempotency-Key: b").wants(t, 202, `{"items":[{"id":"*"},{"id":"*"}]}`)
+		again := w.post("/v1/events/batch", batch, "Idempotency-Key: b").wants(t, 202, first.body)
+		if again.header.Get("Idempotent-Replayed") != "true" {
+			t.Error("does not say that it is a replay")
+		}
+		t.Run("another route is another scope", func(t *testing.T) {
+			w.post("/v1/events", anEvent, "Idempotency-Key: b").wants(t, 202, `{"id":"*"}`)
+		})
+	})
+}
+
+func TestIdempotencyScope(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	first := w.post("/v1/events", anEvent, "Idempotency-Key: k").member(t, "id")
+	seen := map[string]bool{first: true}
+	for range 2 {
+		auth := "Authorization: Bearer " + w.mustKey(api.ScopePush)
+		id := w.post("/v1/events", anEvent, "Idempotency-Key: k", auth).member(t, "id")
+		if seen[id] {
+			t.Errorf("%s is the answer to another API key", id)
+		}
+		seen[id] = true
+	}
+}
+
+func TestRefusalsAreNotKept(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	typed := `{"type":"later","audience":{"users":["bob"]}}`
+	a := w.post("/v1/events", typed, "Idempotency-Key: k")
+	if a.status != 422 || a.member(t, "code") != "unknown_event_type" {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	w.put("/v1/event-types/later", `{"title":"x"}`)
+	a = w.post("/v1/events", typed, "Idempotency-Key: k").wants(t, 202, `{"id":"*"}`)
+	if a.header.Get("Idempotent-Replayed") != "" {
+		t.Error("says that it is a replay")
+	}
+}
+
+// eachRedis runs f on a server over a real Redis and over the embedded one.
+func eachRedis(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		f(t, setupOn(t, storetest.Open(t, storetest.Redis(t).URL())))
+	})
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		f(t, setup(t))
+	})
+}
+
+// TestIdempotentAtOnce sends one event many times at the same moment: one of
+// the answers is the first, the others repeat it.
+func TestIdempotentAtOnce(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		const callers = 20
+		answers := make(chan answer, callers)
+		for range callers {
+			go func() {
+				a, err := w.try(post("/v1/events", anEvent).with("Idempotency-Key: at-once"))
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- a
+			}()
+		}
+		ids, firsts := map[string]bool{}, 0
+		for range callers {
+			a := <-answers
+			ids[a.body] = true
+			if a.header.Get("Idempotent-Replayed") == "" {
+				firsts++
+			}
+		}
+		if len(ids) != 1 || firsts != 1 {
+			t.Errorf("%d ids, %d first answers", len(ids), firsts)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package handlers
+
+import "fanfare/api"
+
+// What follows is the general part of the OpenAPI document; each method's part
+// stands above the method.
+//
+//	@title			fanfare
+//	@version		1
+//	@description	The real-time backend behind a web or mobile product: push notifications that are not lost, and who was active last.
+//	@description
+//	@description	**Trying it out.** Register an event type, register a device, post an event, look at the event. Without APNs
+//	@description	credentials the server logs what it would send, and counts it as delivered.
+//	@description
+//	@description	**Keys.** Send `Authorization: Bearer <api key>`; `fanfare keys create` makes one (press *Authorize* here to use it). A
+//	@description	server on which no key was ever made answers this machine alone, without a key. Each call says which scope it needs;
+//	@description	`admin` covers all.
+//	@description
+//	@description	**Names.** Identifiers that you choose (users, objects, event types ...) are 1 to 128 bytes of `A-Z a-z 0-9 . _ : @ -`.
+//	@description	Times are RFC 3339 in UTC with milliseconds; durations are integers named `*_ms` or `*_seconds`.
+//	@description
+//	@description	**Errors** are `application/problem+json` (RFC 9457) with a stable `code`, the `request_id` that finds the request in the
+//	@description	log, and `errors` that name every failing field. 503 `unavailable` and `overloaded` mean that nothing happened: try again
+//	@description	after `Retry-After`. 503 `unknown_outcome` means that it may have happened: the same call with the same
+//	@description	`Idempotency-Key` finds out.
+//	@description
+//	@description	**Repeating safely.** Every POST takes an `Idempotency-Key`. The same key with the same body gives the first answer again,
+//	@description	with `Idempotent-Replayed: true` and no new effect, for 24 hours; with another body it is refused.
+//	@license.name	MIT
+//	@license.url	https://opensource.org/license/mit
+//	@tag.name		events
+//	@tag.description	Tell people that something happened, and see whether they were told
+//	@tag.name		event types
+//	@tag.description	How events look on a phone
+//	@tag.name		devices
+//	@tag.description	Where notifications go
+//	@tag.name		preferences
+//	@tag.description	What users do not want to hear about
+//	@tag.name		recent contacts
+//	@tag.description	Who of a user's contacts was active last
+//	@tag.name		uploads
+//	@tag.description	What makes a contact active
+//	@tag.name		operations
+//	@tag.description	For those who run the server
+
+// Route is what the document must say about a route.
+type Route struct {
+	Method, Pattern string
+	// Scope is what the caller's key must cover; "" for routes open to all.
+	Scope api.Scope
+	// MaxBody is the limit of the request's body; 0: there is none.
+	MaxBody int64
+}
+
+// Routes lists every route that the server has, HEAD and OPTIONS aside.
+func Routes() []Route {
+	var out []Route
+	for _, rt := range (&server{}).routes() {
+		out = append(out, Route{Method: rt.method, Pattern: rt.pattern, Scope: rt.scope, MaxBody: rt.maxBody})
+	}
+	return out
+}

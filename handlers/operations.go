@@ -1,0 +1,78 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+
+	"fanfare/api"
+)
+
+// getHealth says that the process lives.
+//
+//	@Summary		Is the process alive?
+//	@Description	200 as long as the process can answer at all. Whether it can do its work is /readyz.
+//	@Tags			operations
+//	@ID				getHealth
+//	@Produce		json
+//	@Success		200	{object}	api.Health	"It lives"
+//	@Router			/healthz [get]
+func (s *server) getHealth(context.Context, *nothing) (*reply[api.Health], error) {
+	return ok(&api.Health{Status: "ok"}), nil
+}
+
+// getReady says whether the process can do its work.
+//
+//	@Summary		Can the process do its work?
+//	@Description	One line per dependency (redis, sql, apns, workers) with its state and latency, and notes that an operator should
+//	@Description	know, such as embedded parts or shards that no process serves.
+//	@Tags			operations
+//	@ID				getReady
+//	@Produce		json
+//	@Success		200	{object}	api.Readiness	"Ready"
+//	@Failure		503	{object}	api.Readiness	"Not ready: send no requests"
+//	@Router			/readyz [get]
+func (s *server) getReady(ctx context.Context, _ *nothing) (*reply[api.Readiness], error) {
+	state := s.ready(ctx)
+	a := ok(&state)
+	if !state.Ready {
+		a.status = http.StatusServiceUnavailable
+	}
+	return a, nil
+}
+
+// getMetrics serves the metrics.
+//
+//	@Summary		Metrics
+//	@Description	In the Prometheus text format. No label names a user, a token or a key.
+//	@Tags			operations
+//	@ID				getMetrics
+//	@Produce		plain
+//	@Success		200	{string}	string	"Metrics"
+//	@Router			/metrics [get]
+func (s *server) getMetrics() http.Handler { return s.metrics }
+
+// getStats sums up the queues.
+//
+//	@Summary		Queues at a glance
+//	@Description	Depth, oldest age, work in flight, retries and dead letters of every queue, and how many notifications a second
+//	@Description	this process delivered over the last minute.
+//	@Tags			operations
+//	@ID				getStats
+//	@Produce		json
+//	@Success		200	{object}	api.Stats	"The figures"
+//	@Router			/v1/stats [get]
+func (s *server) getStats(ctx context.Context, _ *nothing) (*reply[api.Stats], error) {
+	queues, err := statsOf(ctx, s.queues)
+	if err != nil {
+		return nil, err
+	}
+	stats := &api.Stats{Queues: queues, DeliveredPerSecond: s.delivered()}
+	if s.contacts != nil {
+		lag, err := s.contacts.Stats(ctx)
+		if err != nil {
+			return nil, err
+		}
+		stats.Contacts = &lag
+	}
+	return ok(stats), nil
+}

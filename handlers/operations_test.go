@@ -1,0 +1,195 @@
+package handlers_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/handlers"
+)
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		state  api.Readiness
+		status int
+		want   string
+	}{
+		"ready": {
+			api.Readiness{Ready: true, Dependencies: []api.Dependency{{Name: "redis", State: "ok", LatencyMS: 0.2}}},
+			200, `{"ready":true,"dependencies":[{"name":"redis","state":"ok","latency_ms":0.2}]}`,
+		},
+		"not ready": {
+			api.Readiness{Dependencies: []api.Dependency{{Name: "sql", State: "away", Detail: "no answer"}}, Notes: []string{"shard 3 is not served"}},
+			503, `{"ready":false,"dependencies":[{"name":"sql","state":"away","latency_ms":0,"detail":"no answer"}],"notes":["shard 3 is not served"]}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t, func(o *handlers.Options) { o.Ready = func(context.Context) api.Readiness { return c.state } })
+			w.get("/readyz").wants(t, c.status, c.want)
+		})
+	}
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(o *handlers.Options) { o.DeliveredPerSecond = func() float64 { return 2.5 } })
+	w.post("/v1/events", anEvent).wants(t, 202, `{"id":"*"}`)
+	var stats api.Stats
+	must(t, json.Unmarshal([]byte(w.get("/v1/stats").body), &stats))
+	if len(stats.Queues) != 3 || stats.DeliveredPerSecond != 2.5 {
+		t.Fatalf("%+v", stats)
+	}
+	if q := stats.Queues[0]; q.Name != "events" || q.Depth != 1 {
+		t.Errorf("%+v", q)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.put("/v1/users/bobby-tables/devices/"+token, `{"platform":"apns","topic":"com.example.app","environment":"sandbox"}`)
+	w.get("/v1/users/bobby-tables/nothing")
+	w.do(call{method: "BREW", path: "/v1/events"})
+	w.put("/v1/event-types/a", `{`)
+	text := w.get("/metrics").body
+	for _, want := range []string{
+		`fanfare_http_request_duration_seconds_count{method="PUT",route="/v1/users/{user}/devices/{token}",status="201"} 1`,
+		`fanfare_http_request_duration_seconds_count{method="GET",route="unmatched",status="404"} 1`,
+		`fanfare_http_request_duration_seconds_count{method="other",route="unmatched",status="405"} 1`,
+		`fanfare_http_problems_total{code="invalid_json"} 1`,
+		`fanfare_http_in_flight_requests 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %s", want)
+		}
+	}
+	for _, secret := range []string{"bobby-tables", token, "BREW"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("shows %s", secret)
+		}
+	}
+}
+
+// logLine finds the request's line by its id.
+func (w *world) logLine(t *testing.T, id string) map[string]any {
+	t.Helper()
+	var found []map[string]any
+	for line := range strings.Lines(w.log.String()) {
+		var fields map[string]any
+		must(t, json.Unmarshal([]byte(line), &fields))
+		if fields["request_id"] == id && fields["msg"] == "request" {
+			found = append(found, fields)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d lines for %s in\n%s", len(found), id, w.log.String())
+	}
+	return found[0]
+}
+
+func TestAccessLog(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	t.Run("one line a request, with the caller's id and trace", func(t *testing.T) {
+		const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+		a := w.do(put("/v1/users/secret-user/opt-outs/a", "").with("X-Request-Id: my.id-1_2", "Traceparent: 00-"+trace+"-00f067aa0ba902b7-01"))
+		if a.header.Get("X-Request-Id") != "my.id-1_2" {
+			t.Errorf("X-Request-Id: %s", a.header.Get("X-Request-Id"))
+		}
+		line := w.logLine(t, "my.id-1_2")
+		for name, want := range map[string]any{"level": "DEBUG", "method": "PUT", "route": "/v1/users/{user}/opt-outs/{type}", "status": 204.0, "trace_id": trace} {
+			if line[name] != want {
+				t.Errorf("%s: %v, want %v", name, line[name], want)
+			}
+		}
+	})
+	t.Run("paths and keys stay out of it", func(t *testing.T) {
+		key := w.mustKey(api.ScopePush)
+		w.do(put("/v1/users/secret-user/opt-outs/a", "").with("Authorization: Bearer " + key))
+		if log := w.log.String(); strings.Contains(log, "secret-user") || strings.Contains(log, key) {
+			t.Error(log)
+		}
+	})
+	t.Run("an unfit id is replaced", func(t *testing.T) {
+		for _, id := range []string{"a b", "x;y", strings.Repeat("x", 129), "é"} {
+			got := w.do(get("/healthz").with("X-Request-Id: " + id)).header.Get("X-Request-Id")
+			if got == id || len(got) < 26 {
+				t.Errorf("%q became %q", id, got)
+			}
+		}
+	})
+}
+
+func TestInternalErrors(t *testing.T) {
+	t.Parallel()
+	hidden := problem(api.CodeInternal, "something went wrong on our side; the request id finds it in the log")
+	t.Run("a panic is a problem, and its stack is logged", func(t *testing.T) {
+		t.Parallel()
+		w := setup(t, func(o *handlers.Options) {
+			o.Ready = func(context.Context) api.Readiness { panic("the secret of the house") }
+		})
+		a := w.get("/readyz").wants(t, 500, hidden)
+		if log := w.log.String(); !strings.Contains(log, "the secret of the house") || !strings.Contains(log, "operations_test.go") {
+			t.Errorf("the log has %s", log)
+		}
+		if line := w.logLine(t, a.header.Get("X-Request-Id")); line["level"] != "ERROR" {
+			t.Errorf("%v", line)
+		}
+	})
+	t.Run("SQL gone for good shows nothing of itself", func(t *testing.T) {
+		t.Parallel()
+		w := setup(t)
+		must(t, w.record.Close())
+		began := time.Now()
+		a := w.put("/v1/users/bob/opt-outs/a", "")
+		if a.status < 500 || strings.Contains(a.body, "sql") || time.Since(began) > 6*time.Second {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if line := w.logLine(t, a.header.Get("X-Request-Id")); line["error"] == nil {
+			t.Errorf("the log does not say why: %v", line)
+		}
+	})
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for _, path := range []string{"/healthz", "/v1/event-types", "/nothing", "/docs/", "/openapi.json", "/docs/swagger-ui.css"} {
+		a := w.get(path)
+		if a.header.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(a.header.Get("Content-Security-Policy"), "default-src 'none'") {
+			t.Errorf("%s: %v", path, a.header)
+		}
+	}
+	if csp := w.get("/docs/").header.Get("Content-Security-Policy"); !strings.Contains(csp, "script-src 'self'") || strings.Contains(csp, "unsafe") {
+		t.Errorf("the page's policy is %s", csp)
+	}
+}
+
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for path, want := range map[string]string{
+		"/docs/":                     "text/html; charset=utf-8",
+		"/docs/start.js":             "text/javascript; charset=utf-8",
+		"/docs/page.css":             "text/css; charset=utf-8",
+		"/docs/swagger-ui-bundle.js": "javascript",
+		"/docs/swagger-ui.css":       "text/css; charset=utf-8",
+		"/docs/favicon-32x32.png":    "image/png",
+		"/openapi.json":              "application/json",
+	} {
+		if a := w.get(path); a.status != 200 || !strings.Contains(a.header.Get("Content-Type"), want) || a.body == "" {
+			t.Errorf("%s: %d %s", path, a.status, a.header.Get("Content-Type"))
+		}
+	}
+	if a := w.get("/docs"); a.status != 301 || a.header.Get("Location") != "/docs/" {
+		t.Errorf("/docs: %d %v", a.status, a.header)
+	}
+	for _, path := range []string{"/docs/nothing.js", "/docs/page/", "/docs/embed.go"} {
+		w.get(path).wants(t, 404, problem(api.CodeNotFound, "there is nothing at this path"))
+	}
+}

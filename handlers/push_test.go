@@ -1,0 +1,157 @@
+package handlers_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/api"
+)
+
+func TestEventTypes(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	const path, times = "/v1/event-types/photo.shared", `"created_at":"*","updated_at":"*"`
+	full := `{"title":"New photo","body":"{{.actor}} shared {{.data.album}}","sound":"default","push_type":"alert","priority":5,"ttl_seconds":0,"collapse":false,"aps":{"badge":1}}`
+	w.get(path).wants(t, 404, problem(api.CodeNotFound, "there is no event type photo.shared"))
+	w.put(path, full).wants(t, 201, `{"type":"photo.shared",`+full[1:len(full)-1]+`,"revision":1,`+times+`}`)
+	w.put(path, full).wants(t, 200, `{"type":"photo.shared",`+full[1:len(full)-1]+`,"revision":1,`+times+`}`)
+	w.put(path, `{"title":"x"}`).wants(t, 200, `{"type":"photo.shared","title":"x","revision":2,`+times+`}`)
+	w.get(path).wants(t, 200, `{"type":"photo.shared","title":"x","revision":2,`+times+`}`)
+	w.get("/v1/event-types").wants(t, 200, `{"items":[{"type":"photo.shared","title":"x","revision":2,`+times+`}]}`)
+	w.del(path).wants(t, 204, "")
+	w.del(path).wants(t, 204, "")
+	w.get("/v1/event-types").wants(t, 200, `{"items":[]}`)
+
+	t.Run("templates do no more than they may", func(t *testing.T) {
+		for _, body := range []string{"{{range .data}}x{{end}}", "{{.actor | printf}}", "{{.user}}", "{{if .actor}}", "{{len .actor}}"} {
+			a := w.put(path, `{"title":"x","body":"`+body+`"}`)
+			if a.status != 422 || a.member(t, "code") != "validation_failed" || !strings.Contains(a.body, `"field":"body"`) {
+				t.Errorf("%s: %d %s", body, a.status, a.body)
+			}
+		}
+	})
+	t.Run("an alert needs a text", func(t *testing.T) {
+		if a := w.put(path, `{}`); a.status != 422 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		w.put("/v1/event-types/quiet", `{"push_type":"background"}`).wants(t, 201, `{"type":"quiet","push_type":"background","revision":1,`+times+`}`)
+	})
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for i := range 5 {
+		w.put(fmt.Sprintf("/v1/event-types/t%d", i), `{"title":"x"}`)
+	}
+	var seen []string
+	path := "/v1/event-types?limit=2"
+	for next := path; next != ""; {
+		a := w.get(next)
+		for i := range 5 {
+			if name := fmt.Sprintf("t%d", i); strings.Contains(a.body, `"`+name+`"`) {
+				seen = append(seen, name)
+			}
+		}
+		next = ""
+		if cursor := a.member(t, "next"); cursor != "" {
+			next = path + "&cursor=" + cursor
+		}
+	}
+	if got := strings.Join(seen, " "); got != "t0 t1 t2 t3 t4" {
+		t.Errorf("the pages held %s", got)
+	}
+}
+
+func TestDevices(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	const request = `{"platform":"apns","topic":"com.example.app","environment":"sandbox"}`
+	device := `{"token":"` + token + `","platform":"apns","topic":"com.example.app","environment":"sandbox","state":"active","registered_at":"*"}`
+	path := "/v1/users/bob/devices"
+	w.put(path+"/"+strings.ToUpper(token), request).wants(t, 201, device)
+	w.put(path+"/"+token, request).wants(t, 200, device)
+	w.get(path).wants(t, 200, `{"items":[`+device+`]}`)
+	t.Run("a token moves to the user who registers it", func(t *testing.T) {
+		if a := w.put("/v1/users/carol/devices/"+token, request); a.status != 201 && a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		w.get(path).wants(t, 200, `{"items":[]}`)
+		w.get("/v1/users/carol/devices").wants(t, 200, `{"items":[`+device+`]}`)
+	})
+	t.Run("removing is for good and may be repeated", func(t *testing.T) {
+		w.del("/v1/users/carol/devices/"+strings.ToUpper(token)).wants(t, 204, "")
+		w.del("/v1/users/carol/devices/"+token).wants(t, 204, "")
+		w.get("/v1/users/carol/devices").wants(t, 200, `{"items":[]}`)
+	})
+	t.Run("the 51st is refused", func(t *testing.T) {
+		for i := range api.MaxDevices {
+			w.put(fmt.Sprintf("/v1/users/dan/devices/%064x", i), request).wants(t, 201, `{"token":"*","platform":"apns","topic":"com.example.app","environment":"sandbox","state":"active","registered_at":"*"}`)
+		}
+		if a := w.put("/v1/users/dan/devices/"+token, request); a.status != 422 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		a := w.get("/v1/users/dan/devices?limit=50")
+		if strings.Count(a.body, `"token"`) != 50 || a.member(t, "next") != "" {
+			t.Errorf("lists %s", a.body)
+		}
+	})
+}
+
+func TestPreferences(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	settings := "/v1/users/bob/notification-settings"
+	w.get(settings).wants(t, 200, `{"opt_outs":[],"mutes":[],"devices":[]}`)
+	until := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond).Format("2006-01-02T15:04:05.000Z07:00")
+	w.put("/v1/users/bob/opt-outs/photo.shared", "").wants(t, 204, "")
+	w.put("/v1/users/bob/mutes/album:42", "").wants(t, 204, "")
+	w.put("/v1/users/bob/mutes/album:43", `{}`).wants(t, 204, "")
+	w.put("/v1/users/bob/mutes/album:44", `{"until":"`+until+`"}`).wants(t, 204, "")
+	w.get(settings).wants(t, 200, `{"opt_outs":["photo.shared"],"mutes":[{"object":"album:42"},{"object":"album:43"},{"object":"album:44","until":"`+until+`"}],"devices":[]}`)
+	for _, path := range []string{"/opt-outs/photo.shared", "/mutes/album:42", "/mutes/album:43", "/mutes/album:44", "/mutes/never"} {
+		w.del("/v1/users/bob"+path).wants(t, 204, "")
+	}
+	w.get(settings).wants(t, 200, `{"opt_outs":[],"mutes":[],"devices":[]}`)
+}
+
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		posted := w.post("/v1/events", anEvent).wants(t, 202, `{"id":"*"}`)
+		id := posted.member(t, "id")
+		if got := posted.header.Get("Location"); got != "/v1/events/"+id {
+			t.Errorf("Location: %s", got)
+		}
+		w.get("/v1/events/"+id).wants(t, 200, `{"id":"`+id+`","type":"photo.shared","state":"queued","recipients":0,"notifications":0,
+			"delivered":0,"failed":0,"expired":0,"retrying":0,"suppressed":{"is_actor":0,"opted_out":0,"muted":0,"no_device":0,"live":0}}`)
+		if a := w.get("/v1/events/unknown"); a.status != 404 || a.member(t, "code") != "not_found" {
+			t.Errorf("an unknown event: %d %s", a.status, a.body)
+		}
+		past := `{"type":"photo.shared","audience":{"users":["bob"]},"alert":{"title":"x"},"expires_at":"2020-01-01T00:00:00Z"}`
+		if a := w.post("/v1/events", past); a.status != 422 || a.member(t, "code") != "already_expired" {
+			t.Errorf("an event of the past: %d %s", a.status, a.body)
+		}
+		if a := w.post("/v1/events", `{"type":"nobody.knows","audience":{"users":["bob"]}}`); a.status != 422 || a.member(t, "code") != "unknown_event_type" {
+			t.Errorf("an unknown type: %d %s", a.status, a.body)
+		}
+		t.Run("a batch is all or nothing, and names the index", func(t *testing.T) {
+			a := w.post("/v1/events/batch", `{"events":[`+anEvent+`,{"type":"nobody.knows","audience":{"users":["bob"]}}]}`)
+			if a.status != 422 || !strings.Contains(a.body, "events[1]") {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
+	})
+}
+
+func TestPayloadTooLarge(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	body := strings.Repeat("x", 2048)
+	a := w.post("/v1/events", `{"type":"a","audience":{"users":["bob"]},"alert":{"title":"x","body":"`+body+`"},"data":{"x":"`+body[:1990]+`"},"aps":{"x":"`+body[:1000]+`"}}`)
+	if a.status != 422 || !strings.Contains(a.body, "4096") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,91 @@
+package handlers_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/handlers"
+	"fanfare/store/storetest"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Q20: depth, blocked, oldest age, leases recovered, wake-up latency and shards
+// that nobody serves, of every queue, from /metrics.
+func TestQ20_QueueMetrics(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.post("/v1/events", anEvent).wants(t, 202, `{"id":"*"}`)
+	text := w.get("/metrics").body
+	for _, want := range []string{
+		`fanfare_queue_depth{queue="events"} 1`, `fanfare_queue_depth{queue="notifications"} 0`,
+		`fanfare_queue_blocked{queue="events"} 0`, `fanfare_queue_scheduled{queue="events"} 0`,
+		`fanfare_queue_in_flight{queue="events"} 0`, `fanfare_queue_parked{queue="events"} 0`,
+		`fanfare_queue_dead_letters{queue="jobs"} 0`, `fanfare_queue_unserved_shards{queue="events"} 2`,
+		`fanfare_queue_retries_total{queue="events"} 0`, `fanfare_queue_leases_recovered_total{queue="events"} 0`,
+		`fanfare_queue_wakeup_seconds{queue="events"} 0`, `fanfare_queue_oldest_age_seconds{queue="events"} `,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %s", want)
+		}
+	}
+}
+
+// Scrapes are cheap: however many come, Redis is asked once in three seconds.
+func TestQueueMetricsAreReadOnceForManyScrapes(t *testing.T) {
+	t.Parallel()
+	redis := storetest.Redis(t)
+	w := setupOn(t, storetest.Open(t, redis.URL()))
+	w.get("/metrics")
+	calls := func() string {
+		text, err := redis.Client().Info(t.Context(), "commandstats").Result()
+		must(t, err)
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "cmdstat_evalsha:") {
+				return strings.Split(line, ",")[0]
+			}
+		}
+		return ""
+	}
+	before, began := calls(), time.Now()
+	for range 20 {
+		w.get("/metrics")
+	}
+	if after := calls(); after != before && time.Since(began) < 2*time.Second {
+		t.Errorf("20 scrapes: %s became %s", before, after)
+	}
+}
+
+// While Redis is away a scrape is answered all the same, without the queues'
+// figures: an old figure would say that all is well.
+func TestQueueMetricsWithoutRedis(t *testing.T) {
+	t.Parallel()
+	redis := storetest.Redis(t)
+	w := setupOn(t, storetest.Open(t, redis.URL()), func(o *handlers.Options) { o.Registry = prometheus.NewRegistry() })
+	redis.Pause()
+	defer redis.Resume()
+	began := time.Now()
+	text := w.get("/metrics").body
+	if !strings.Contains(text, "fanfare_http_in_flight_requests 1") || strings.Contains(text, "fanfare_queue_") {
+		t.Errorf("answered %s", text)
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// Stats and metrics of a queue agree with what is in it.
+func TestStatsOfAnEmptyQueue(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	var stats api.Stats
+	must(t, json.Unmarshal([]byte(w.get("/v1/stats").body), &stats))
+	for _, q := range stats.Queues {
+		if q.Depth != 0 || q.OldestAgeMS != 0 || q.WakeupMS != 0 || q.InFlight != 0 {
+			t.Errorf("%+v", q)
+		}
+	}
+}

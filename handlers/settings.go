@@ -1,0 +1,118 @@
+package handlers
+
+import (
+	"context"
+
+	"fanfare/api"
+)
+
+type optOutRequest struct {
+	User string `path:"user" validate:"identifier"`
+	Type string `path:"type" validate:"identifier"`
+}
+
+// putOptOut opts a user out of an event type.
+//
+//	@Summary		Opt a user out of an event type
+//	@Description	No more notifications of that type for this user. The type need not be registered. At most 1,000 per user.
+//	@Tags			preferences
+//	@ID				putOptOut
+//	@Param			user	path	string	true	"The user"
+//	@Param			type	path	string	true	"The event type"
+//	@Success		204		"Opted out"
+//	@Failure		422		{object}	api.Problem	"validation_failed, also for the 1,001st opt-out of a user"
+//	@Router			/v1/users/{user}/opt-outs/{type} [put]
+func (s *server) putOptOut(ctx context.Context, in *optOutRequest) (*reply[nothing], error) {
+	if err := s.devices.PutOptOut(ctx, in.User, in.Type); err != nil {
+		return nil, err
+	}
+	return done(), nil
+}
+
+// deleteOptOut opts a user in again.
+//
+//	@Summary	Opt a user in again
+//	@Tags		preferences
+//	@ID			deleteOptOut
+//	@Param		user	path	string	true	"The user"
+//	@Param		type	path	string	true	"The event type"
+//	@Success	204		"Opted in, or never was out"
+//	@Router		/v1/users/{user}/opt-outs/{type} [delete]
+func (s *server) deleteOptOut(ctx context.Context, in *optOutRequest) (*reply[nothing], error) {
+	if err := s.devices.DeleteOptOut(ctx, in.User, in.Type); err != nil {
+		return nil, err
+	}
+	return done(), nil
+}
+
+type putMuteRequest struct {
+	User   string `path:"user" validate:"identifier"`
+	Object string `path:"object" validate:"identifier"`
+	Body   *api.MuteRequest
+}
+
+// putMute mutes an object for a user.
+//
+//	@Summary		Mute an object for a user
+//	@Description	No more notifications about that object for this user; with `until`, only until then. At most 1,000 per user.
+//	@Tags			preferences
+//	@ID				putMute
+//	@Accept			json
+//	@Param			user	path	string			true	"The user"
+//	@Param			object	path	string			true	"The object"
+//	@Param			mute	body	api.MuteRequest	false	"When it ends; may be left out"
+//	@Success		204		"Muted"
+//	@Failure		422		{object}	api.Problem	"validation_failed, also for the 1,001st mute of a user"
+//	@Router			/v1/users/{user}/mutes/{object} [put]
+func (s *server) putMute(ctx context.Context, in *putMuteRequest) (*reply[nothing], error) {
+	mute := in.Body
+	if mute == nil {
+		mute = &api.MuteRequest{}
+	}
+	if err := s.devices.PutMute(ctx, in.User, in.Object, mute); err != nil {
+		return nil, err
+	}
+	return done(), nil
+}
+
+type deleteMuteRequest struct {
+	User   string `path:"user" validate:"identifier"`
+	Object string `path:"object" validate:"identifier"`
+}
+
+// deleteMute ends a mute.
+//
+//	@Summary	Unmute an object for a user
+//	@Tags		preferences
+//	@ID			deleteMute
+//	@Param		user	path	string	true	"The user"
+//	@Param		object	path	string	true	"The object"
+//	@Success	204		"Unmuted, or never was muted"
+//	@Router		/v1/users/{user}/mutes/{object} [delete]
+func (s *server) deleteMute(ctx context.Context, in *deleteMuteRequest) (*reply[nothing], error) {
+	if err := s.devices.DeleteMute(ctx, in.User, in.Object); err != nil {
+		return nil, err
+	}
+	return done(), nil
+}
+
+type userRequest struct {
+	User string `path:"user" validate:"identifier"`
+}
+
+// getSettings shows what a user gets notifications about.
+//
+//	@Summary	Show a user's notification settings
+//	@Tags		preferences
+//	@ID			getNotificationSettings
+//	@Produce	json
+//	@Param		user	path		string						true	"The user"
+//	@Success	200		{object}	api.NotificationSettings	"Opt-outs, mutes and devices"
+//	@Router		/v1/users/{user}/notification-settings [get]
+func (s *server) getSettings(ctx context.Context, in *userRequest) (*reply[api.NotificationSettings], error) {
+	settings, err := s.devices.Settings(ctx, in.User)
+	if err != nil {
+		return nil, err
+	}
+	return ok(settings), nil
+}

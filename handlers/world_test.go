@@ -1,0 +1,292 @@
+package handlers_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/handlers"
+	"fanfare/store/contacts"
+	"fanfare/store/devices"
+	"fanfare/store/events"
+	"fanfare/store/keys"
+	"fanfare/store/queue"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// token is a device token that nothing is wrong with.
+const token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
+
+// world is a server over stores of its own, as main would open it.
+type world struct {
+	t        testing.TB
+	url      string
+	handler  http.Handler
+	keys     *keys.Store
+	devices  *devices.Store
+	contacts *contacts.Store
+	record   *record.DB
+	queue    *queue.Queue
+	jobs     *queue.Queue
+	log      *logbook
+}
+
+// setup opens a server on SQLite and the embedded Redis.
+func setup(t testing.TB, change ...func(*handlers.Options)) *world {
+	t.Helper()
+	return setupOn(t, storetest.Open(t, "embedded"), change...)
+}
+
+// setupOn opens a server on SQLite and that Redis.
+func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *world {
+	t.Helper()
+	rec, err := record.Open(t.Context(), record.Options{URL: storetest.SQLite(t)})
+	must(t, err)
+	t.Cleanup(func() { _ = rec.Close() })
+	must(t, rec.Migrate(t.Context()))
+
+	w := &world{t: t, record: rec, log: &logbook{}, keys: keys.New(rec, keys.Options{})}
+	w.queue = mustQueue(t, db, "events")
+	notifications := mustQueue(t, db, "notifications")
+	w.jobs = mustQueue(t, db, "jobs")
+	w.devices = devices.New(db, rec, notifications, devices.Options{})
+	w.contacts, err = contacts.New(db, rec, w.jobs, contacts.Options{})
+	must(t, err)
+	o := handlers.Options{
+		Contacts: w.contacts,
+		Events:   events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec}),
+		Devices:  w.devices, Keys: w.keys,
+		EventQueue: w.queue, NotificationQueue: notifications, JobQueue: w.jobs,
+		Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	must(t, w.keys.Load(t.Context()))
+	w.handler = handlers.New(o)
+	w.serve()
+	return w
+}
+
+func mustQueue(t testing.TB, db *redisdb.DB, name string) *queue.Queue {
+	t.Helper()
+	q := queue.New(db, queue.Options{Name: name, Shards: 2})
+	must(t, q.Init(t.Context()))
+	return q
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serve puts the handler behind a real server, since headers, limits and
+// deadlines of bodies only exist there.
+func (w *world) serve() {
+	server := httptest.NewServer(w.handler)
+	w.t.Cleanup(server.Close)
+	w.url = server.URL
+}
+
+// mustKey makes an API key with the scopes.
+func (w *world) mustKey(scopes ...api.Scope) string {
+	w.t.Helper()
+	secret, _, err := w.keys.Create(w.t.Context(), "test", scopes)
+	must(w.t, err)
+	return secret
+}
+
+// call is one request. Headers are "Name: value" lines, later ones added.
+type call struct {
+	method, path, body string
+	headers            []string
+	chunked            bool
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// do sends a call; a body is sent as JSON unless a header says otherwise.
+func (w *world) do(c call) answer {
+	w.t.Helper()
+	a, err := w.try(c)
+	must(w.t, err)
+	return a
+}
+
+func (w *world) try(c call) (answer, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.t.Context()), 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, c.method, w.url+c.path, c.reader())
+	if err != nil {
+		return answer{}, err
+	}
+	if c.body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, line := range c.headers {
+		c.setHeader(r, line)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return answer{res.StatusCode, res.Header, string(body)}, err
+}
+
+func (c call) reader() io.Reader {
+	if c.body == "" {
+		return nil
+	}
+	if c.chunked {
+		return io.MultiReader(strings.NewReader(c.body)) // of unknown length
+	}
+	return strings.NewReader(c.body)
+}
+
+func (c call) setHeader(r *http.Request, line string) {
+	name, value, _ := strings.Cut(line, ": ")
+	switch {
+	case name == "Host":
+		r.Host = value
+	case name == "Content-Type" && value == "":
+		r.Header.Del(name)
+	case name == "Content-Type":
+		r.Header.Set(name, value)
+	default:
+		r.Header.Add(name, value)
+	}
+}
+
+// get, put, post and del send a call with an optional body.
+func (w *world) get(path string) answer { w.t.Helper(); return w.do(call{method: "GET", path: path}) }
+
+func (w *world) put(path, body string) answer {
+	w.t.Helper()
+	return w.do(call{method: "PUT", path: path, body: body})
+}
+
+func (w *world) post(path, body string, headers ...string) answer {
+	w.t.Helper()
+	return w.do(call{method: "POST", path: path, body: body, headers: headers})
+}
+
+func (w *world) del(path string) answer {
+	w.t.Helper()
+	return w.do(call{method: "DELETE", path: path})
+}
+
+// wants fails unless the status and the whole body are these. In want, "*"
+// stands for any string or number: ids and times.
+func (a answer) wants(t testing.TB, status int, want string) answer {
+	t.Helper()
+	if a.status != status {
+		t.Errorf("status %d, want %d; body %s", a.status, status, a.body)
+	}
+	if want == "" && a.body == "" {
+		return a
+	}
+	var got, expected any
+	if err := json.Unmarshal([]byte(a.body), &got); err != nil {
+		t.Fatalf("the body is not JSON: %v: %s", err, a.body)
+	}
+	must(t, json.Unmarshal([]byte(want), &expected))
+	if !same(got, expected) {
+		t.Errorf("body\n%s\nwant\n%s", a.body, want)
+	}
+	return a
+}
+
+// same compares JSON values; "*" in want stands for any string or number.
+func same(got, want any) bool {
+	if want == "*" {
+		return got != nil
+	}
+	switch w := want.(type) {
+	case map[string]any:
+		g, ok := got.(map[string]any)
+		return ok && len(g) == len(w) && sameMembers(g, w)
+	case []any:
+		g, ok := got.([]any)
+		if !ok || len(g) != len(w) {
+			return false
+		}
+		for i := range w {
+			if !same(g[i], w[i]) {
+				return false
+			}
+		}
+		return true
+	default:
+		return got == want
+	}
+}
+
+func sameMembers(got, want map[string]any) bool {
+	for name, value := range want {
+		g, ok := got[name]
+		if !ok || !same(g, value) {
+			return false
+		}
+	}
+	return true
+}
+
+// member reads a string member of the body.
+func (a answer) member(t testing.TB, name string) string {
+	t.Helper()
+	var body map[string]any
+	if err := json.Unmarshal([]byte(a.body), &body); err != nil {
+		t.Fatalf("the body is not a JSON object: %s", a.body)
+	}
+	value, _ := body[name].(string)
+	return value
+}
+
+// problem is the whole body of a problem without facts; detail ends it, and
+// more are further members such as `"errors":[...]`.
+func problem(code api.Code, detail string, more ...string) string {
+	m := api.MeaningOf(code)
+	head, _ := json.Marshal(map[string]any{
+		"type": "urn:fanfare:problem:" + string(code), "title": m.Title, "status": m.Status,
+		"detail": detail, "code": code, "request_id": "*",
+	})
+	return strings.TrimSuffix(string(head), "}") + strings.Join(append([]string{""}, more...), ",") + "}"
+}
+
+// logbook keeps what was logged.
+type logbook struct {
+	mu    sync.Mutex
+	lines strings.Builder
+}
+
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.Write(b)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.String()
+}

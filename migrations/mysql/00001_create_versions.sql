@@ -1,0 +1,8 @@
+-- +goose Up
+CREATE TABLE versions (
+    name    VARCHAR(64) NOT NULL PRIMARY KEY,
+    version BIGINT      NOT NULL
+) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+
+-- +goose Down
+DROP TABLE versions;

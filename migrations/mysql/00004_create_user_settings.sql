@@ -1,0 +1,8 @@
+-- +goose Up
+CREATE TABLE user_settings (
+    user_id VARCHAR(128) NOT NULL PRIMARY KEY,
+    version BIGINT       NOT NULL
+) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+
+-- +goose Down
+DROP TABLE user_settings;

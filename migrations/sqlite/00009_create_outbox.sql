@@ -1,0 +1,12 @@
+-- +goose Up
+CREATE TABLE outbox (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    kind       TEXT    NOT NULL,
+    subject    TEXT    NOT NULL,
+    payload    TEXT    NOT NULL,
+    created_at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX outbox_by_age ON outbox (kind, created_at, id);
+
+-- +goose Down
+DROP TABLE outbox;

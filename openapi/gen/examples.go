@@ -1,0 +1,60 @@
+package main
+
+import "fanfare/api"
+
+// example is a body that the call takes as it is: what "Try it out" starts
+// with. In their order the examples are a tour: register a type and a device,
+// post events, look.
+func example(operationID string) any {
+	switch operationID {
+	case "putEventType":
+		return map[string]any{
+			"title": "New photo", "body": "{{.actor}} shared {{.data.album}}", "sound": "default", "ttl_seconds": 3600,
+		}
+	case "putDevice":
+		return map[string]any{
+			"platform": "apns", "topic": "com.example.app", "environment": string(api.EnvSandbox),
+		}
+	case "postEvent":
+		return eventExample("bob")
+	case "postEventBatch":
+		return map[string]any{"events": []any{eventExample("bob"), eventExample("carol")}}
+	case "putMute":
+		return map[string]any{"until": "2126-01-02T15:04:05.000Z"}
+	case "putContact":
+		return map[string]any{"relationship": "friend"}
+	case "postUpload":
+		return map[string]any{"id": "photo:42", "owner": "alice", "visibility": "public"}
+	case "patchUpload":
+		return map[string]any{"visibility": "friends"}
+	default:
+		return nil
+	}
+}
+
+func eventExample(user string) map[string]any {
+	return map[string]any{
+		"type": "photo.shared", "actor": "alice", "object": "album:42",
+		"audience": map[string]any{"users": []any{user}},
+		"data":     map[string]any{"album": "Summer"},
+		"alert":    map[string]any{"title": "New photo", "body": "alice shared Summer"},
+	}
+}
+
+// parameterExample is a name that fits the examples of bodies.
+func parameterExample(name string) any {
+	switch name {
+	case "type":
+		return "photo.shared"
+	case "user":
+		return "bob"
+	case "contact":
+		return "alice"
+	case "object":
+		return "album:42"
+	case "token":
+		return "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
+	default:
+		return nil // made by the server
+	}
+}

@@ -1,0 +1,93 @@
+// Command gen writes the OpenAPI document: swag reads the handlers' comments
+// and api's types into Swagger 2.0, kin-openapi converts that to OpenAPI 3.0,
+// and what neither can say is added from the server's own route table.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/getkin/kin-openapi/openapi2"
+	"github.com/getkin/kin-openapi/openapi2conv"
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/swaggo/swag"
+
+	"fanfare/handlers"
+)
+
+func main() {
+	root := flag.String("root", "..", "the module's folder")
+	flag.Parse()
+	if err := write(*root); err != nil {
+		fmt.Fprintln(os.Stderr, "gen:", err)
+		os.Exit(1)
+	}
+}
+
+func write(root string) error {
+	doc, err := generate(root)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, "openapi", "openapi.json"), doc, 0o644)
+}
+
+// generate makes the document from the sources below root.
+func generate(root string) ([]byte, error) {
+	swagger, err := parse(root)
+	if err != nil {
+		return nil, fmt.Errorf("read comments: %w", err)
+	}
+	doc, err := convert(swagger)
+	if err != nil {
+		return nil, fmt.Errorf("convert to OpenAPI 3: %w", err)
+	}
+	if err := patch(doc, handlers.Routes()); err != nil {
+		return nil, fmt.Errorf("patch: %w", err)
+	}
+	return encode(doc)
+}
+
+// parse runs swag over the handlers and the types they answer with.
+func parse(root string) ([]byte, error) {
+	p := swag.New(
+		swag.SetDebugger(log.New(io.Discard, "", 0)),
+		swag.SetStrict(true),
+	)
+	p.RequiredByDefault = true
+	dirs := []string{filepath.Join(root, "handlers"), filepath.Join(root, "api")}
+	for _, dir := range dirs {
+		if _, err := os.Stat(dir); err != nil {
+			return nil, err // swag would panic
+		}
+	}
+	if err := p.ParseAPIMultiSearchDir(dirs, "openapi.go", 1); err != nil {
+		return nil, err
+	}
+	swagger, err := json.Marshal(p.GetSwagger())
+	return bytes.ReplaceAll(swagger, []byte(`api.`), nil), err
+}
+
+// convert turns Swagger 2.0 into OpenAPI 3.0.
+func convert(swagger []byte) (*openapi3.T, error) {
+	var v2 openapi2.T
+	if err := json.Unmarshal(swagger, &v2); err != nil {
+		return nil, err
+	}
+	return openapi2conv.ToV3(&v2)
+}
+
+func encode(doc *openapi3.T) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(doc)
+	return out.Bytes(), err
+}

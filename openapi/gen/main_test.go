@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"fanfare/api"
+	"fanfare/handlers"
+	"fanfare/openapi"
+)
+
+// mustLoad reads the committed document.
+func mustLoad(t testing.TB) *openapi3.T {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(openapi.JSON())
+	if err != nil {
+		t.Fatalf("read openapi.json: %v", err)
+	}
+	return doc
+}
+
+func TestGenerate(t *testing.T) {
+	t.Parallel()
+	t.Run("regenerating changes nothing", func(t *testing.T) {
+		t.Parallel()
+		fresh, err := generate("../..")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(fresh, openapi.JSON()) {
+			t.Errorf("openapi.json is stale: run go generate ./openapi\n%s", firstDifference(string(openapi.JSON()), string(fresh)))
+		}
+	})
+	t.Run("names the missing comment", func(t *testing.T) {
+		t.Parallel()
+		doc := mustLoad(t)
+		err := patch(doc, append(handlers.Routes(), handlers.Route{Method: "GET", Pattern: "/v1/nobody-wrote-me"}))
+		if err == nil || !strings.Contains(err.Error(), "GET /v1/nobody-wrote-me has no comments") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("names what it cannot read", func(t *testing.T) {
+		t.Parallel()
+		if _, err := generate(t.TempDir()); err == nil || !strings.Contains(err.Error(), "read comments") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// firstDifference shows the first line in which two documents differ.
+func firstDifference(a, b string) string {
+	old, fresh := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(old), len(fresh)) {
+		if old[i] != fresh[i] {
+			return "- " + old[i] + "\n+ " + fresh[i]
+		}
+	}
+	return "one of them ends early"
+}
+
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	t.Run("is a valid OpenAPI 3.0.3 document with valid examples", func(t *testing.T) {
+		t.Parallel()
+		doc := mustLoad(t)
+		if doc.OpenAPI != "3.0.3" {
+			t.Errorf("openapi: %s", doc.OpenAPI)
+		}
+		if err := doc.Validate(context.Background(), openapi3.EnableExamplesValidation(), openapi3.EnableSchemaDefaultsValidation()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("has every route but the page and itself, and no other", func(t *testing.T) {
+		t.Parallel()
+		documented, served := operations(mustLoad(t)), map[string]bool{}
+		for _, rt := range handlers.Routes() {
+			name := rt.Method + " " + rt.Pattern
+			served[name] = true
+			if documented[name] == nil && !undocumented(rt.Pattern) {
+				t.Errorf("%s is served but not documented", name)
+			}
+		}
+		for name := range documented {
+			if !served[name] {
+				t.Errorf("%s is documented but not served", name)
+			}
+		}
+	})
+	t.Run("leaves out only the page and itself", func(t *testing.T) {
+		t.Parallel()
+		for _, rt := range handlers.Routes() {
+			if undocumented(rt.Pattern) && !strings.HasPrefix(rt.Pattern, "/docs") && rt.Pattern != "/openapi.json" {
+				t.Errorf("%s is left out", rt.Pattern)
+			}
+		}
+	})
+}
+
+// operations lists the document's operations as "METHOD /path".
+func operations(doc *openapi3.T) map[string]*openapi3.Operation {
+	out := map[string]*openapi3.Operation{}
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			out[method+" "+path] = op
+		}
+	}
+	return out
+}
+
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	doc := mustLoad(t)
+	all := operations(doc)
+	for _, rt := range handlers.Routes() {
+		if undocumented(rt.Pattern) {
+			continue
+		}
+		t.Run(rt.Method+" "+rt.Pattern, func(t *testing.T) {
+			t.Parallel()
+			op := all[rt.Method+" "+rt.Pattern]
+			if op == nil {
+				t.Fatal("not documented")
+			}
+			checkWords(t, op)
+			checkSecurity(t, op, rt)
+			checkParameters(t, op, rt)
+			checkAnswers(t, op, rt)
+			checkBody(t, op, rt)
+		})
+	}
+}
+
+// checkWords wants what people read first.
+func checkWords(t *testing.T, op *openapi3.Operation) {
+	t.Helper()
+	if op.Summary == "" || op.OperationID == "" || len(op.Tags) != 1 {
+		t.Errorf("summary %q, id %q, tags %v", op.Summary, op.OperationID, op.Tags)
+	}
+}
+
+// checkSecurity wants a key exactly where the server wants one.
+func checkSecurity(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
+	t.Helper()
+	secured := op.Security != nil && len(*op.Security) == 1
+	if secured != (rt.Scope != "") {
+		t.Errorf("security %v, scope %q", op.Security, rt.Scope)
+	}
+	if rt.Scope != "" && !strings.Contains(op.Description, "`"+string(rt.Scope)+"`") {
+		t.Errorf("does not name the scope %s", rt.Scope)
+	}
+}
+
+// checkParameters wants each name in the pattern as a required parameter, and
+// the key that makes a POST repeatable.
+func checkParameters(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
+	t.Helper()
+	for _, name := range regexp.MustCompile(`{(\w+)}`).FindAllStringSubmatch(rt.Pattern, -1) {
+		p := op.Parameters.GetByInAndName("path", name[1])
+		if p == nil || !p.Required || p.Schema.Value.Pattern == "" {
+			t.Errorf("path parameter %s is missing or without a rule", name[1])
+		}
+	}
+	if key := op.Parameters.GetByInAndName("header", "Idempotency-Key"); (key != nil) != (rt.Method == "POST") {
+		t.Errorf("Idempotency-Key documented: %v", key != nil)
+	}
+}
+
+// checkAnswers wants problems as problem+json and every common refusal.
+func checkAnswers(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
+	t.Helper()
+	for status, r := range op.Responses.Map() {
+		for media, content := range r.Value.Content {
+			isProblem := content.Schema.Ref == problemRef
+			if isProblem != (media == problemJSON) {
+				t.Errorf("%s: %s with schema %s", status, media, content.Schema.Ref)
+			}
+		}
+	}
+	want := []int{500}
+	if rt.Scope != "" {
+		want = append(want, 401, 403, 429, 503)
+	}
+	if rt.MaxBody > 0 {
+		want = append(want, 400, 413, 415, 422)
+	}
+	for _, status := range want {
+		if op.Responses.Status(status) == nil {
+			t.Errorf("does not document %d", status)
+		}
+	}
+}
+
+// checkBody wants an example of every body that a call needs.
+func checkBody(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
+	t.Helper()
+	if op.RequestBody == nil {
+		if rt.MaxBody > 0 && rt.Method != "POST" {
+			t.Error("takes a body that is not documented")
+		}
+		return
+	}
+	media := op.RequestBody.Value.Content["application/json"]
+	if media == nil || media.Example == nil {
+		t.Error("has no example of its body")
+	}
+}
+
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	doc := mustLoad(t)
+	t.Run("every shared answer shows the status and the code it has", func(t *testing.T) {
+		t.Parallel()
+		for name, r := range doc.Components.Responses {
+			example, ok := r.Value.Content[problemJSON].Example.(map[string]any)
+			if !ok {
+				t.Fatalf("%s has no example", name)
+			}
+			code, _ := example["code"].(string)
+			if status, _ := example["status"].(float64); int(status) != api.MeaningOf(api.Code(code)).Status {
+				t.Errorf("%s: status %v of %s", name, status, code)
+			}
+		}
+	})
+	t.Run("times are date-times", func(t *testing.T) {
+		t.Parallel()
+		created := doc.Components.Schemas["EventType"].Value.Properties["created_at"].Value
+		if created.Format != "date-time" || !created.Type.Is("string") {
+			t.Errorf("created_at is %v %s", created.Type, created.Format)
+		}
+	})
+	t.Run("no name of a Go package is left", func(t *testing.T) {
+		t.Parallel()
+		for name := range doc.Components.Schemas {
+			if strings.Contains(name, ".") {
+				t.Errorf("schema %s", name)
+			}
+		}
+		if !json.Valid(openapi.JSON()) {
+			t.Error("the document is not JSON")
+		}
+	})
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"fanfare/api"
+	"fanfare/handlers"
+)
+
+// The names of shared parts in the document.
+const (
+	bearer      = "api_key"
+	problemJSON = "application/problem+json"
+	problemRef  = "#/components/schemas/Problem"
+)
+
+// patch adds to the document what swag's comments cannot say, or would have to
+// say at every call: how keys are sent, what every call may be refused with,
+// and the media type of problems.
+func patch(doc *openapi3.T, routes []handlers.Route) error {
+	doc.OpenAPI = "3.0.3"
+	doc.Servers = openapi3.Servers{{URL: "/", Description: "this server"}}
+	doc.Components.SecuritySchemes = openapi3.SecuritySchemes{bearer: {Value: keyScheme()}}
+	delete(doc.Components.Schemas, "Time") // written out where it is used
+	doc.Components.Responses = sharedResponses()
+	patchSchemas(doc.Components.Schemas)
+	for _, rt := range routes {
+		if undocumented(rt.Pattern) {
+			continue
+		}
+		op := operation(doc, rt)
+		if op == nil {
+			return fmt.Errorf("%s %s has no comments", rt.Method, rt.Pattern)
+		}
+		patchOperation(op, rt)
+	}
+	return nil
+}
+
+// undocumented tells which routes are no part of the API: the page and the
+// document themselves.
+func undocumented(pattern string) bool {
+	return pattern == "/openapi.json" || pattern == "/docs" || pattern == "/docs/*"
+}
+
+func operation(doc *openapi3.T, rt handlers.Route) *openapi3.Operation {
+	item := doc.Paths.Value(rt.Pattern)
+	if item == nil {
+		return nil
+	}
+	return item.GetOperation(rt.Method)
+}
+
+func keyScheme() *openapi3.SecurityScheme {
+	s := openapi3.NewSecurityScheme().WithType("http").WithScheme("bearer")
+	s.Description = "An API key, as `fanfare keys create` prints it. A server without any key needs none."
+	return s
+}
+
+func patchOperation(op *openapi3.Operation, rt handlers.Route) {
+	op.Security = openapi3.NewSecurityRequirements()
+	if rt.Scope != "" {
+		op.Security.With(openapi3.NewSecurityRequirement().Authenticate(bearer))
+		op.Description = strings.TrimSpace(op.Description + "\n\nNeeds a key with the scope `" + string(rt.Scope) + "`.")
+		share(op, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable)
+	}
+	share(op, http.StatusInternalServerError)
+	if rt.MaxBody > 0 {
+		share(op, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
+	if rt.MaxBody > 0 || len(op.Parameters) > 0 {
+		share(op, http.StatusUnprocessableEntity)
+	}
+	for _, r := range op.Responses.Map() {
+		problemMedia(r.Value)
+	}
+	for _, p := range op.Parameters {
+		patchParameter(p.Value)
+	}
+	patchBody(op, rt)
+}
+
+// share adds the shared answers that the operation does not describe itself.
+func share(op *openapi3.Operation, statuses ...int) {
+	for _, status := range statuses {
+		if op.Responses.Status(status) == nil {
+			op.Responses.Set(fmt.Sprint(status), &openapi3.ResponseRef{Ref: "#/components/responses/" + responseName(status)})
+		}
+	}
+}
+
+func responseName(status int) string {
+	return strings.ReplaceAll(http.StatusText(status), " ", "")
+}
+
+// problemMedia gives answers that hold a problem the media type they have.
+func problemMedia(r *openapi3.Response) {
+	if r == nil {
+		return
+	}
+	media := r.Content["application/json"]
+	if media != nil && media.Schema != nil && media.Schema.Ref == problemRef {
+		r.Content = openapi3.Content{problemJSON: media}
+	}
+}
+
+// patchParameter states the rules of names, which swag has no words for.
+func patchParameter(p *openapi3.Parameter) {
+	if p.In != openapi3.ParameterInPath || p.Schema == nil {
+		return
+	}
+	schema := p.Schema.Value
+	p.Example = parameterExample(p.Name)
+	if p.Name == "token" {
+		schema.Pattern = fmt.Sprintf("^([0-9a-fA-F]{2}){%d,%d}$", api.MinTokenHex/2, api.MaxTokenHex/2)
+		return
+	}
+	schema.Pattern = fmt.Sprintf("^[A-Za-z0-9._:@-]{1,%d}$", api.MaxIdentifier)
+}
+
+// patchBody gives a body an example that works as it is, and says how large
+// the body may be.
+func patchBody(op *openapi3.Operation, rt handlers.Route) {
+	if op.RequestBody == nil || op.RequestBody.Value == nil {
+		return
+	}
+	body := op.RequestBody.Value
+	body.Extensions = nil // the converter's notes to itself
+	body.Description = strings.TrimSpace(fmt.Sprintf("%s (at most %d KiB)", body.Description, rt.MaxBody>>10))
+	if media := body.Content["application/json"]; media != nil {
+		media.Example = example(op.OperationID)
+	}
+}
+
+// patchSchemas repairs what swag says about types that are more than it sees:
+// times, and JSON that is passed on as it came.
+func patchSchemas(schemas openapi3.Schemas) {
+	for _, schema := range schemas {
+		for name, property := range schema.Value.Properties {
+			patchProperty(name, property.Value)
+		}
+	}
+}
+
+func patchProperty(name string, property *openapi3.Schema) {
+	switch {
+	case property == nil:
+	case name == "until" || strings.HasSuffix(name, "_at"):
+		property.Format = "date-time"
+		property.Example = "2126-01-02T15:04:05.000Z"
+	case name == "aps" || name == "payload":
+		property.AdditionalProperties = openapi3.AdditionalProperties{Has: openapi3.Ptr(true)}
+	}
+}

@@ -1,0 +1,83 @@
+// Package openapi holds what outsiders read: the OpenAPI document that is
+// generated from the handlers' comments and api's types, and a Swagger UI to
+// try it with. Both are embedded; nothing is loaded from elsewhere.
+//
+//	go generate ./openapi    writes openapi.json anew
+package openapi
+
+import (
+	"bytes"
+	"embed"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/swaggest/swgui/v5/static"
+	"github.com/vearutop/statigz"
+)
+
+//go:generate go run ./gen
+
+//go:embed openapi.json page
+var files embed.FS
+
+// policy lets the page run our script and Swagger UI's, and talk to this
+// server alone. Swagger UI carries its icons in data URLs.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Document serves openapi.json.
+func Document() http.Handler { return serve("openapi.json", "application/json") }
+
+// JSON is the document itself.
+func JSON() []byte { return read("openapi.json") }
+
+// UI serves Swagger UI below /docs/: our page and start script, and the assets
+// of the swgui module. What is neither goes to notFound.
+func UI(notFound http.HandlerFunc) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/docs/{$}", withPolicy(serve("page/index.html", "text/html; charset=utf-8")))
+	mux.Handle("/docs/start.js", serve("page/start.js", "text/javascript; charset=utf-8"))
+	mux.Handle("/docs/page.css", serve("page/page.css", "text/css; charset=utf-8"))
+	mux.Handle("/docs/", http.StripPrefix("/docs", assets(notFound)))
+	return mux
+}
+
+// assets serves the module's files, but no list of them.
+func assets(notFound http.HandlerFunc) http.Handler {
+	server := statigz.FileServer(static.FS, statigz.OnNotFound(notFound))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/") || !server.Found(r) {
+			notFound(w, r)
+			return
+		}
+		w.Header().Set("Cache-Control", "no-cache")
+		server.ServeHTTP(w, r)
+	})
+}
+
+func withPolicy(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", policy)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func serve(name, contentType string) http.Handler {
+	body := read(name)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		w.Header().Set("Cache-Control", "no-cache")
+		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(body))
+	})
+}
+
+// read gives an embedded file. It can only be missing from a broken build,
+// which the tests would not let pass.
+func read(name string) []byte {
+	body, err := files.ReadFile(name)
+	if err != nil {
+		return nil
+	}
+	return body
+}

@@ -1,0 +1,122 @@
+package apps
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+)
+
+//go:embed lua
+var scripts embed.FS
+
+// State is how far an app is from running.
+type State string
+
+// The states. A running app is not remembered at all.
+const (
+	Running  State = ""
+	Paused   State = "paused"
+	Resuming State = "resuming"
+)
+
+// App is one app that is not simply running.
+type App struct {
+	State  State
+	Since  time.Time
+	Reason string
+}
+
+// Store knows the paused apps. It is safe for concurrent use.
+type Store struct {
+	db     *redisdb.DB
+	change *redisdb.Script
+}
+
+// New makes a Store. It talks to nobody.
+func New(db *redisdb.DB) *Store {
+	return &Store{db: db, change: redisdb.MustScript(scripts, "lua/app_change.lua")}
+}
+
+// PauseApp stops an app; first tells whether it was not paused before.
+func (s *Store) PauseApp(ctx context.Context, app, reason string) (first bool, err error) {
+	return s.changeApp(ctx, app, "*", Paused, reason)
+}
+
+// ResumeApp lets a paused app run again; its messages are still to be moved
+// back. Exactly one of several callers is told true.
+func (s *Store) ResumeApp(ctx context.Context, app string) (was bool, err error) {
+	return s.changeApp(ctx, app, string(Paused), Resuming, "")
+}
+
+// ForgetApp ends the resuming of an app whose messages are all back.
+func (s *Store) ForgetApp(ctx context.Context, app string) error {
+	_, err := s.changeApp(ctx, app, string(Resuming), Running, "")
+	return err
+}
+
+// changeApp is naturally idempotent: a second run finds the app already there.
+func (s *Store) changeApp(ctx context.Context, app, from string, to State, reason string) (bool, error) {
+	v, err := s.db.Eval(ctx, redisdb.Write, s.change, []string{keyPaused},
+		app, from, string(to), strings.ReplaceAll(reason, "\n", " "), strconv.Itoa(int(keepPaused.Seconds())))
+	if err != nil {
+		return false, fmt.Errorf("change app %s: %w", app, err)
+	}
+	n, _ := v.(int64)
+	return n == 1, nil
+}
+
+// Apps reads every app that is paused or resuming.
+func (s *Store) Apps(ctx context.Context) (map[string]App, error) {
+	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", keyPaused)
+	if err := s.db.Share(ctx, redisdb.Read, cmd); err != nil {
+		return nil, fmt.Errorf("read paused apps: %w", err)
+	}
+	values, err := cmd.Result()
+	if err != nil {
+		return nil, fmt.Errorf("read paused apps: %w", err)
+	}
+	all := make(map[string]App, len(values))
+	for app, value := range values {
+		all[app] = parseApp(value)
+	}
+	return all, nil
+}
+
+func parseApp(value string) App {
+	state, rest, _ := strings.Cut(value, " ")
+	since, reason, _ := strings.Cut(rest, " ")
+	ms, _ := strconv.ParseInt(since, 10, 64)
+	return App{State: State(state), Since: time.UnixMilli(ms), Reason: reason}
+}
+
+// TakeProbe tells one caller in the cluster per interval that it may try the
+// app. A lost answer costs one probe, never makes two.
+func (s *Store) TakeProbe(ctx context.Context, app string, interval time.Duration) (bool, error) {
+	cmd := redis.NewStatusCmd(ctx, "set", keyProbe(app), "1", "px", max(1, interval.Milliseconds()), "nx")
+	if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {
+		return false, fmt.Errorf("take probe of %s: %w", app, err)
+	}
+	if err := cmd.Err(); err != nil && err != redis.Nil {
+		return false, fmt.Errorf("take probe of %s: %w", app, err)
+	}
+	return cmd.Err() == nil, nil
+}
+
+// FreeProbe lets the next TakeProbe of these apps succeed at once.
+func (s *Store) FreeProbe(ctx context.Context, apps ...string) error {
+	cmds := make([]redis.Cmder, len(apps))
+	for i, app := range apps {
+		cmds[i] = redis.NewIntCmd(ctx, "del", keyProbe(app))
+	}
+	if err := s.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
+		return fmt.Errorf("free probes: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package apps_test
+
+import (
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/store/apps"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+func TestApps(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		s, app := apps.New(db), "com.example/production"
+		t.Run("pausing keeps the first time and tells the first", func(t *testing.T) {
+			mustChange(t, true)(s.PauseApp(t.Context(), app, "403 Forbidden now"))
+			since := mustApps(t, s)[app].Since
+			mustChange(t, false)(s.PauseApp(t.Context(), app, "again"))
+			got := mustApps(t, s)[app]
+			if got.State != apps.Paused || got.Reason != "403 Forbidden now" || !got.Since.Equal(since) {
+				t.Errorf("app %+v", got)
+			}
+			if d := time.Since(since); d < -time.Minute || d > time.Minute {
+				t.Errorf("paused since %v", since)
+			}
+		})
+		t.Run("one resumer is told, and only a paused app resumes", func(t *testing.T) {
+			mustChange(t, true)(s.ResumeApp(t.Context(), app))
+			mustChange(t, false)(s.ResumeApp(t.Context(), app))
+			mustChange(t, false)(s.ResumeApp(t.Context(), "other"))
+			if got := mustApps(t, s)[app]; got.State != apps.Resuming || got.Reason == "" {
+				t.Errorf("app %+v", got)
+			}
+		})
+		t.Run("an app paused while resuming is not forgotten", func(t *testing.T) {
+			mustChange(t, true)(s.PauseApp(t.Context(), app, ""))
+			if err := s.ForgetApp(t.Context(), app); err != nil {
+				t.Fatal(err)
+			}
+			if got := mustApps(t, s)[app]; got.State != apps.Paused {
+				t.Errorf("app %+v", got)
+			}
+		})
+		t.Run("forgotten", func(t *testing.T) {
+			mustChange(t, true)(s.ResumeApp(t.Context(), app))
+			if err := s.ForgetApp(t.Context(), app); err != nil {
+				t.Fatal(err)
+			}
+			if got := mustApps(t, s); len(got) != 0 {
+				t.Errorf("apps %+v", got)
+			}
+		})
+	})
+}
+
+func TestTakeProbe(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		s := apps.New(db)
+		var won atomic.Int32
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if ok, err := s.TakeProbe(t.Context(), "a/production", time.Minute); err != nil {
+					t.Error(err)
+				} else if ok {
+					won.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if won.Load() != 1 {
+			t.Errorf("%d probes in one interval, want 1", won.Load())
+		}
+		if err := s.FreeProbe(t.Context(), "a/production"); err != nil {
+			t.Fatal(err)
+		}
+		mustChange(t, true)(s.TakeProbe(t.Context(), "a/production", 50*time.Millisecond))
+		storetest.Eventually(t, 5*time.Second, "the interval to end", func() bool {
+			ok, err := s.TakeProbe(t.Context(), "a/production", time.Minute)
+			return ok && err == nil
+		})
+	})
+}
+
+func mustChange(t *testing.T, want bool) func(bool, error) {
+	t.Helper()
+	return func(got bool, err error) {
+		t.Helper()
+		if err != nil || got != want {
+			t.Errorf("got %v, %v; want %v", got, err, want)
+		}
+	}
+}
+
+func mustApps(t *testing.T, s *apps.Store) map[string]apps.App {
+	t.Helper()
+	all, err := s.Apps(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	storetest.Checks(t, os.DirFS("."))
+}

@@ -1,0 +1,11 @@
+package apps
+
+import "time"
+
+const keyPaused = "ff:{apps}:paused"
+
+// keepPaused is how long a pause is remembered after its last change: longer
+// than any message waits for its app.
+const keepPaused = 7 * 24 * time.Hour
+
+func keyProbe(app string) string { return "ff:{apps}:probe:" + app }

@@ -1,0 +1,235 @@
+package contacts
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+// ranking is the best contacts of a scan, in falling order, at most size.
+type ranking struct {
+	size int
+	list []record.Activity
+}
+
+func entryOf(a record.Activity) entry { return entry{a.Contact, *a.LastUpload} }
+
+// add ranks a contact; one with nothing to show has no rank.
+func (r *ranking) add(a record.Activity) {
+	if a.LastUpload == nil {
+		return
+	}
+	e := entryOf(a)
+	i, _ := slices.BinarySearchFunc(r.list, e, func(other record.Activity, e entry) int {
+		switch o := entryOf(other); {
+		case e.less(o):
+			return -1
+		case o.less(e):
+			return 1
+		}
+		return 0
+	})
+	if i >= r.size {
+		return
+	}
+	r.list = slices.Insert(r.list, i, a)
+	r.list = r.list[:min(len(r.list), r.size)]
+}
+
+// first gives the best n, or fewer.
+func (r *ranking) first(n int) []record.Activity { return r.list[:min(n, len(r.list))] }
+
+// scan ranks the contacts of a user as SQL has them, page by page: memory does
+// not grow with the contacts. It gives up, with false, after so many pages; 0
+// means never. each, if any, is called between pages.
+func (s *Store) scan(ctx context.Context, user string, size, pages int, each func() error) (*ranking, bool, error) {
+	r := &ranking{size: size}
+	after := ""
+	for page := 1; ; page++ {
+		list, err := s.rec.ActivityPage(ctx, user, after, s.o.Page)
+		if err != nil {
+			return nil, false, fmt.Errorf("scan contacts: %w", err)
+		}
+		for _, a := range list {
+			r.add(a)
+			after = a.Contact
+		}
+		if len(list) < s.o.Page {
+			return r, true, nil
+		}
+		if page == pages {
+			return r, false, nil
+		}
+		if each != nil {
+			if err := each(); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+}
+
+// The answers of build_begin.lua and build_fill.lua.
+const (
+	buildLost  = 0 // another builds
+	buildOK    = 1
+	buildMoved = 2 // a relationship changed since the look at SQL
+)
+
+// build is the right to build one user's index.
+type build struct {
+	x         *index
+	user      string
+	token     string
+	lease     time.Duration
+	relations string
+}
+
+// begin takes the right to build, or keeps it (the same token again); false
+// when another has it. reset empties the index first.
+func (b *build) begin(ctx context.Context, reset bool) (bool, error) {
+	flag := 0
+	if reset {
+		flag = 1
+	}
+	reply, err := b.x.reply(ctx, redisdb.Write, b.x.beginScript, buildKeys(b.user), b.token, b.lease.Milliseconds(), indexLifetime.Milliseconds(), flag)
+	if err != nil {
+		return false, fmt.Errorf("begin build: %w", err)
+	}
+	b.relations = text(reply, 1)
+	return number(reply, 0) == buildOK, nil
+}
+
+// fill ends the build with what a scan found, which must have gone at least one
+// place further than the index holds. After buildMoved, scan again.
+func (b *build) fill(ctx context.Context, r *ranking) (int64, error) {
+	args := []any{b.token, b.relations, b.x.max, indexLifetime.Milliseconds(), recentMargin.Milliseconds(), "", ""}
+	if len(r.list) > b.x.max {
+		out := entryOf(r.list[b.x.max])
+		args[5], args[6] = out.score(), out.contact
+	}
+	for _, a := range r.first(b.x.max) {
+		args = append(args, a.Contact, entryOf(a).score())
+	}
+	reply, err := b.x.reply(ctx, redisdb.Write, b.x.fillScript, buildKeys(b.user), args...)
+	if err != nil {
+		return 0, fmt.Errorf("fill index: %w", err)
+	}
+	if text(reply, 1) != "" {
+		b.relations = text(reply, 1)
+	}
+	return number(reply, 0), nil
+}
+
+// release gives the right back, as far as Redis can be told; else it ends by
+// itself.
+func (b *build) release(ctx context.Context) {
+	_, _ = b.x.db.Eval(context.WithoutCancel(ctx), redisdb.Write, b.x.releaseScript, []string{buildKey(b.user)}, b.token)
+}
+
+// buildTries is how often a build looks at SQL again because relationships
+// changed meanwhile.
+const buildTries = 3
+
+// buildUnfinished says that the scan would take more pages than allowed.
+const buildUnfinished = -1
+
+// run scans and fills, and says how far it came; what SQL had is ranked in any
+// case.
+func (s *Store) run(ctx context.Context, b *build, pages int) (ranked *ranking, status int64, err error) {
+	renew := func() error {
+		_, err := b.begin(ctx, false)
+		return err
+	}
+	if pages > 0 {
+		renew = nil // too short to need it
+	}
+	for range buildTries {
+		relations, finished := b.relations, false
+		ranked, finished, err = s.scan(ctx, b.user, s.o.Max+1, pages, renew)
+		if err != nil || !finished {
+			return ranked, buildUnfinished, err
+		}
+		b.relations = relations // renewing read a later one
+		if status, err = b.fill(ctx, ranked); err != nil || status != buildMoved {
+			break
+		}
+	}
+	return ranked, status, err
+}
+
+// built is what a read gets from building: exact when finished, for reads that
+// came before it began.
+type built struct {
+	ranked   *ranking
+	finished bool
+	began    time.Time
+}
+
+// rebuildInline builds a user's index as part of a read. Reads of one process
+// share one build. When another process builds, or Redis has no room, the answer
+// comes from SQL all the same. A user with many contacts is left to a job, and
+// the answer is not finished.
+func (s *Store) rebuildInline(ctx context.Context, user string) (built, error) {
+	ch := s.builds.DoChan(user, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inlineLease)
+		defer cancel()
+		began := time.Now()
+		b, err := s.buildOnce(ctx, user)
+		b.began = began
+		return b, err
+	})
+	select {
+	case <-ctx.Done():
+		return built{}, api.Errorf(api.CodeUnavailable, "the recent contacts could not be built in time").Because(ctx.Err())
+	case r := <-ch:
+		out, _ := r.Val.(built)
+		return out, r.Err
+	}
+}
+
+func (s *Store) buildOnce(ctx context.Context, user string) (built, error) {
+	leave, ok := enter(ctx, s.scans, scanPatience)
+	if !ok {
+		return built{}, nil
+	}
+	defer leave()
+	b := &build{x: s.index, user: user, token: rand.Text(), lease: inlineLease}
+	mine, err := b.begin(ctx, false)
+	if err != nil && api.CodeOf(err) != api.CodeOverloaded {
+		return built{}, err
+	}
+	if !mine {
+		ranked, finished, err := s.scan(ctx, user, s.o.Max+1, s.o.InlinePages, nil)
+		return built{ranked: ranked, finished: finished}, err
+	}
+	ranked, status, err := s.run(ctx, b, s.o.InlinePages)
+	switch {
+	case err == nil && status == buildUnfinished:
+		s.announce(ctx, rebuildJob(user, b.token, false))
+	case status != buildOK:
+		b.release(ctx)
+	}
+	return built{ranked: ranked, finished: status != buildUnfinished}, err
+}
+
+// scanPatience is how long a read waits for its place among the scans.
+const scanPatience = 500 * time.Millisecond
+
+// enter takes a place among the scans of this process.
+func enter(ctx context.Context, places chan struct{}, patience time.Duration) (leave func(), ok bool) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, true
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return nil, false
+}

@@ -1,0 +1,221 @@
+package contacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+)
+
+// entry is a contact with a time in ms: a score of the index, or its floor.
+type entry struct {
+	contact string
+	at      int64
+}
+
+// less orders entries as the sorted set does: by time, then by contact.
+func (e entry) less(o entry) bool {
+	if e.at != o.at {
+		return e.at < o.at
+	}
+	return e.contact < o.contact
+}
+
+func (e entry) score() string { return strconv.FormatInt(e.at, 10) }
+
+// The states of an index, as index_read.lua gives them.
+const (
+	stateMissing = 0
+	stateReady   = 1
+	stateUnbuilt = 2
+)
+
+// look is what one read of an index found.
+type look struct {
+	state    int64
+	sequence string
+	floor    *entry // nothing above it is missing; nil: nothing is missing
+	members  int64
+	entries  []entry // the first ones, in falling order
+}
+
+// all tells whether the look shows every member.
+func (l *look) all() bool { return int64(len(l.entries)) == l.members }
+
+// index is the Redis side: one method, one script.
+type index struct {
+	db  *redisdb.DB
+	max int
+
+	readScript, raiseScript, syncScript, lowerScript, beginScript, fillScript, releaseScript *redisdb.Script
+}
+
+func newIndex(db *redisdb.DB, most int) *index {
+	return &index{
+		db: db, max: most,
+		readScript:  redisdb.MustScript(scripts, "lua/index_read.lua"),
+		raiseScript: redisdb.MustScript(scripts, "lua/index_raise.lua"),
+		syncScript:  redisdb.MustScript(scripts, "lua/index_sync.lua"),
+		lowerScript: redisdb.MustScript(scripts, "lua/index_lower.lua"),
+		beginScript: redisdb.MustScript(scripts, "lua/build_begin.lua"),
+		fillScript:  redisdb.MustScript(scripts, "lua/build_fill.lua"),
+
+		releaseScript: redisdb.MustScript(scripts, "lua/build_release.lua"),
+	}
+}
+
+// read looks at the first count entries of a user's index.
+func (x *index) read(ctx context.Context, user string, count int) (*look, error) {
+	reply, err := x.reply(ctx, redisdb.Read, x.readScript, indexKeys(user), count)
+	if err != nil {
+		return nil, fmt.Errorf("read index: %w", err)
+	}
+	l := &look{state: number(reply, 0)}
+	if l.state == stateMissing {
+		return l, nil
+	}
+	l.sequence, l.members = text(reply, 1), number(reply, 4)
+	if score := text(reply, 2); score != "" {
+		at, err := milliseconds(score)
+		if err != nil {
+			return nil, err
+		}
+		l.floor = &entry{text(reply, 3), at}
+	}
+	list, _ := reply[5].([]any)
+	l.entries = make([]entry, len(list)/2)
+	for i := range l.entries {
+		at, err := milliseconds(text(list, 2*i+1))
+		if err != nil {
+			return nil, err
+		}
+		l.entries[i] = entry{text(list, 2*i), at}
+	}
+	return l, nil
+}
+
+// raise lets a contact's time rise in the indexes of many users, in one
+// pipeline. Users without an index have nothing to raise.
+func (x *index) raise(ctx context.Context, users []string, e entry) error {
+	cmds := make([]redis.Cmder, len(users))
+	for i, user := range users {
+		cmds[i] = x.raiseScript.Cmd(ctx, indexKeys(user), e.contact, e.score(), x.max, recentMargin.Milliseconds())
+	}
+	if err := x.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return fmt.Errorf("raise index: %w", err)
+		}
+	}
+	return nil
+}
+
+// relations reads the counter that every change of a relationship moves; false
+// when the user has no index.
+func (x *index) relations(ctx context.Context, user string) (string, bool, error) {
+	cmd := redis.NewStringCmd(ctx, "hget", stateKey(user), "r")
+	if err := x.db.Share(ctx, redisdb.Read, cmd); err != nil {
+		return "", false, err
+	}
+	counter, err := cmd.Result()
+	if errors.Is(err, redis.Nil) {
+		return "", false, nil
+	}
+	return counter, err == nil, err
+}
+
+// The answers of index_sync.lua.
+const (
+	syncNoIndex = 0
+	syncWritten = 1
+	syncMoved   = 2
+)
+
+// synced is what a sync answered; trusted counts the members above the floor.
+type synced struct {
+	status, trusted int64
+	floor           bool
+}
+
+// sync writes what SQL said of one contact after relations was read; at nil
+// takes the contact out.
+func (x *index) sync(ctx context.Context, user, relations, contact string, at *int64) (synced, error) {
+	score := ""
+	if at != nil {
+		score = entry{contact, *at}.score()
+	}
+	reply, err := x.reply(ctx, redisdb.Write, x.syncScript, indexKeys(user), relations, contact, score, x.max, recentMargin.Milliseconds())
+	if err != nil {
+		return synced{}, fmt.Errorf("sync index: %w", err)
+	}
+	out := synced{status: number(reply, 0)}
+	if out.status == syncWritten {
+		out.trusted, out.floor = number(reply, 1), number(reply, 2) == 1
+	}
+	return out, nil
+}
+
+// stale is a score that SQL does not bear out; at nil: nothing is left to show.
+type stale struct {
+	seen entry
+	at   *int64
+}
+
+// lower corrects stale scores, unless something changed since the sequence.
+func (x *index) lower(ctx context.Context, user, sequence string, list []stale) error {
+	args := make([]any, 0, 1+3*len(list))
+	args = append(args, sequence)
+	for _, s := range list {
+		now := ""
+		if s.at != nil {
+			now = strconv.FormatInt(*s.at, 10)
+		}
+		args = append(args, s.seen.contact, s.seen.score(), now)
+	}
+	_, err := x.db.Eval(ctx, redisdb.Write, x.lowerScript, indexKeys(user), args...)
+	return err
+}
+
+// reply runs a script that answers with a list.
+func (x *index) reply(ctx context.Context, m redisdb.Mode, s *redisdb.Script, keys []string, args ...any) ([]any, error) {
+	value, err := x.db.Eval(ctx, m, s, keys, args...)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := value.([]any)
+	if !ok || len(list) == 0 {
+		return nil, fmt.Errorf("run %s: answered %v", s.Name(), value)
+	}
+	return list, nil
+}
+
+func number(list []any, i int) int64 {
+	if i >= len(list) {
+		return 0
+	}
+	n, _ := list[i].(int64)
+	return n
+}
+
+func text(list []any, i int) string {
+	if i >= len(list) {
+		return ""
+	}
+	s, _ := list[i].(string)
+	return s
+}
+
+// milliseconds reads a score as Redis writes it.
+func milliseconds(score string) (int64, error) {
+	f, err := strconv.ParseFloat(score, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read score %q: %w", score, err)
+	}
+	return int64(f), nil
+}

@@ -1,0 +1,170 @@
+package contacts
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+	"fanfare/store/record"
+)
+
+// The types of the background jobs, in the queue "jobs".
+const (
+	// JobContact brings two users' indexes in line with a changed relationship.
+	JobContact = "contacts.contact"
+	// JobUpload raises an upload's owner in the indexes of those who may see it.
+	JobUpload = "contacts.upload"
+	// JobRebuild builds a user's index from SQL.
+	JobRebuild = "contacts.rebuild"
+)
+
+// Jobs are the handlers to run on the queue "jobs", by type. That queue should
+// have no MaxAge: these jobs wait as long as SQL or Redis is away.
+func (s *Store) Jobs() map[string]func(context.Context, *queue.Claimed) queue.Result {
+	return map[string]func(context.Context, *queue.Claimed) queue.Result{
+		JobContact: job(s.contactChanged),
+		JobUpload:  job(s.fanOut),
+		JobRebuild: job(s.rebuild),
+	}
+}
+
+// task is the payload of every job. It holds names only: what is true is read
+// when the job runs.
+type task struct {
+	Outbox string `json:"outbox,omitempty"` // the row to delete at the end
+	record.Pair
+	Upload string `json:"upload,omitempty"`
+	After  string `json:"after,omitempty"` // the last follower done
+	User   string `json:"user,omitempty"`
+	Token  string `json:"token,omitempty"` // the right to build, if taken already
+	Reset  bool   `json:"reset,omitempty"`
+}
+
+func (t task) encode() []byte {
+	b, _ := json.Marshal(t) // strings and a bool cannot fail
+	return b
+}
+
+// An outbox row has at most one live job: its id is the job's unique id.
+func contactJob(row string, p record.Pair) queue.Job {
+	return queue.Job{Type: JobContact, Unique: row, Payload: task{Outbox: row, Pair: p}.encode()}
+}
+
+func uploadJob(row, upload string) queue.Job {
+	return queue.Job{Type: JobUpload, Unique: row, Payload: task{Outbox: row, Upload: upload}.encode()}
+}
+
+// rebuildJob builds one user's index. One that was asked for begins with an
+// empty index, and is never merged into another that has begun.
+func rebuildJob(user, token string, reset bool) queue.Job {
+	j := queue.Job{Type: JobRebuild, Key: "rebuild:" + user, Payload: task{User: user, Token: token, Reset: reset}.encode()}
+	if !reset {
+		j.Unique = j.Key
+	}
+	return j
+}
+
+// errLost ends a job whose lease is over: another process has it.
+var errLost = errors.New("the lease is over")
+
+// errLater asks for another try soon, though nothing failed.
+var errLater = errors.New("another process builds this index")
+
+// job makes a handler of a method. The method gets the task, may move it on,
+// and says whether more is to be done. Errors never use up attempts: the change
+// is on record, so its job may not die.
+func job(f func(context.Context, *queue.Claimed, *task) (more bool, err error)) func(context.Context, *queue.Claimed) queue.Result {
+	return func(ctx context.Context, c *queue.Claimed) queue.Result {
+		var t task
+		if err := json.Unmarshal(c.Payload, &t); err != nil {
+			return queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()}
+		}
+		before := t
+		more, err := f(ctx, c, &t)
+		switch {
+		case err == nil && !more:
+			return queue.Result{Outcome: queue.Done}
+		case err == nil || t != before: // what was done is kept
+			return queue.Result{Outcome: queue.Continue, Payload: t.encode()}
+		case errors.Is(err, errLost), errors.Is(err, context.Canceled):
+			return queue.Result{Outcome: queue.Release}
+		case errors.Is(err, errLater):
+			return queue.Result{Outcome: queue.Defer, Delay: time.Second, Reason: "waiting", Err: err.Error()}
+		}
+		return queue.Result{Outcome: queue.Defer, Reason: string(api.CodeOf(err)), Err: err.Error()}
+	}
+}
+
+// contactChanged brings both sides of a relationship up to date: the owner's
+// list has or has not the contact, and what the contact may see of the owner may
+// have become more.
+func (s *Store) contactChanged(ctx context.Context, _ *queue.Claimed, t *task) (bool, error) {
+	if err := s.syncOne(ctx, t.Owner, t.Contact); err != nil {
+		return false, err
+	}
+	if t.Owner != t.Contact {
+		if err := s.syncOne(ctx, t.Contact, t.Owner); err != nil {
+			return false, err
+		}
+	}
+	return false, s.done.close(ctx, t.Outbox)
+}
+
+// syncTries is how often a change is read again because others came between.
+const syncTries = 10
+
+// syncOne writes the present truth about one contact into a user's index. The
+// counter is read before SQL and compared at the write, so that jobs of the same
+// user, in any order and at once, end with the newest version.
+func (s *Store) syncOne(ctx context.Context, user, contact string) error {
+	for range syncTries {
+		relations, ok, err := s.index.relations(ctx, user)
+		if err != nil || !ok {
+			return err
+		}
+		found, err := s.rec.Activities(ctx, user, []string{contact})
+		if err != nil {
+			return err
+		}
+		a, known := found[contact]
+		if known && a.LastUpload == nil {
+			return nil // a fan-out may be ahead of this look: only reads take a contact out
+		}
+		out, err := s.index.sync(ctx, user, relations, contact, a.LastUpload)
+		if err != nil || out.status == syncNoIndex {
+			return err
+		}
+		if out.status == syncWritten {
+			if out.floor && out.trusted < int64(s.o.Min) {
+				s.announce(ctx, rebuildJob(user, "", false))
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("sync contact: the contacts of %s keep changing", user)
+}
+
+// rebuild fills a user's index up, or builds it from nothing. The right to build
+// goes by the job's id, so that the process that takes the job over has it.
+func (s *Store) rebuild(ctx context.Context, c *queue.Claimed, t *task) (bool, error) {
+	leave, ok := enter(ctx, s.jobScans, scanPatience)
+	if !ok {
+		return false, errLater
+	}
+	defer leave()
+	b := &build{x: s.index, user: t.User, token: cmp.Or(t.Token, c.ID), lease: jobLease}
+	mine, err := b.begin(ctx, t.Reset)
+	if err != nil {
+		return false, err
+	}
+	if !mine {
+		return false, errLater
+	}
+	_, status, err := s.run(ctx, b, 0)
+	return status == buildMoved, err
+}

@@ -1,0 +1,25 @@
+-- Takes the right to build one user's index, or keeps it. From here on every
+-- change is written into the index too, so that what is read from SQL after
+-- this, together with the index, misses nothing.
+-- KEYS: 1 recent (zset), 2 state (hash), 3 build (string)
+-- ARGV: 1 token, 2 lifetime of the right in ms, 3 lifetime of the index in ms,
+--       4 1 to begin with an empty index
+-- RETURNS: status 0 another builds, 1 taken; then the relations counter
+local recent, state, build = KEYS[1], KEYS[2], KEYS[3]
+local token, lease, lifetime, reset = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
+
+local holder = redis.call('GET', build)
+if holder and holder ~= token then
+  return { 0, '' }
+end
+redis.call('SET', build, token, 'PX', lease)
+if redis.call('EXISTS', state) == 0 or (reset and not holder) then
+  local time = redis.call('TIME')
+  local now = string.format('%.0f', time[1] * 1000000 + time[2])
+  redis.call('DEL', recent, state)
+  redis.call('HSET', state, 'q', now, 'r', now, 'u', 1)
+  redis.call('PEXPIRE', state, lifetime)
+elseif not holder then
+  redis.call('HDEL', state, 'bs', 'bm')
+end
+return { 1, redis.call('HGET', state, 'r') }

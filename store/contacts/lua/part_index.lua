@@ -1,0 +1,57 @@
+-- The index of one user and its floor: nothing that was trimmed ranks above it.
+-- KEYS: 1 recent (zset), 2 state (hash)
+-- ARGV: none
+-- RETURNS: nothing; it only defines functions
+local recent, state = KEYS[1], KEYS[2]
+
+-- Lua's < on strings follows the server's locale, a sorted set compares bytes.
+local function bytes_less(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end
+
+-- below tells whether the pair (score, member) ranks under another.
+local function below(score, member, score2, member2)
+  local a, b = tonumber(score), tonumber(score2)
+  if a ~= b then return a < b end
+  return bytes_less(member, member2)
+end
+
+-- lift moves a floor up, never down; kind is 'f' (the floor) or 'b' (what was
+-- trimmed since the present rebuild began).
+local function lift(kind, score, member)
+  local old = redis.call('HMGET', state, kind .. 's', kind .. 'm')
+  if not old[1] or below(old[1], old[2], score, member) then
+    redis.call('HSET', state, kind .. 's', score, kind .. 'm', member)
+  end
+end
+
+-- trim keeps at most max members and remembers the highest that went. One that
+-- comes back with the same score must not look unchanged: the sequence moves.
+local function trim(max)
+  local excess = redis.call('ZCARD', recent) - max
+  if excess <= 0 then return end
+  local highest = redis.call('ZRANGE', recent, excess - 1, excess - 1, 'WITHSCORES')
+  lift('f', highest[2], highest[1])
+  lift('b', highest[2], highest[1])
+  redis.call('ZREMRANGEBYRANK', recent, 0, -(max + 1))
+  redis.call('HINCRBY', state, 'q', 1)
+end
+
+-- raise lets a member's score rise, never sink, within the cap. It tells
+-- whether anything changed; when not, readers that are about to lower the
+-- score must look again, so the state's sequence moves.
+local function raise(member, score, max, margin)
+  if redis.call('ZADD', recent, 'GT', 'CH', score, member) == 0 then
+    redis.call('HINCRBY', state, 'q', 1)
+    return false
+  end
+  if redis.call('ZCARD', recent) == 1 then
+    redis.call('PEXPIRE', recent, redis.call('PTTL', state) + margin)
+  end
+  trim(max)
+  return true
+end

@@ -1,0 +1,163 @@
+package contacts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+// roleEnv makes this test binary play one process of fanfare, so that tests can
+// kill it as a process dies.
+const roleEnv = "FANFARE_TEST_CONTACTS_PROCESS"
+
+// process is what such a process is told.
+type process struct {
+	Role, Redis, SQL string
+	Options          Options
+	Upload           string
+}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(roleEnv); text != "" {
+		var p process
+		if err := json.Unmarshal([]byte(text), &p); err != nil {
+			panic(err)
+		}
+		go func() { // it ends with the test binary
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(1)
+		}()
+		if err := p.play(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func (p *process) play(ctx context.Context) error {
+	rec, err := record.Open(ctx, record.Options{URL: p.SQL})
+	if err != nil {
+		return err
+	}
+	db, err := redisdb.Open(ctx, redisdb.Options{URL: p.Redis})
+	if err != nil {
+		return err
+	}
+	jobs := queue.New(db, queue.Options{Name: "jobs", Shards: 2, MaxAge: -1, Lease: time.Second, RetryMax: time.Second})
+	s, err := New(db, rec, jobs, p.Options)
+	if err != nil {
+		return err
+	}
+	if p.Role == "worker" {
+		go func() { _ = s.Run(ctx) }()
+		return jobs.Run(ctx, queue.ByType(s.Jobs()))
+	}
+	// dies between commit and enqueue
+	s.announce = func(context.Context, ...queue.Job) { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
+	if p.Upload == "" {
+		_, _, err = s.PutContact(ctx, "me", "a", &api.ContactRequest{Relationship: "friend"})
+	} else {
+		_, _, _, err = s.PostUpload(ctx, uploadOf(p.Upload, "a", 50), api.Idempotency{})
+	}
+	return fmt.Errorf("it lives: %w", err)
+}
+
+// start runs the process; it is killed at the end of the test at the latest.
+func (p *process) start(t testing.TB) *exec.Cmd {
+	t.Helper()
+	p.Options.Logger = nil
+	text, err := json.Marshal(p)
+	must(t, err)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleEnv+"="+string(text))
+	cmd.Stderr = os.Stderr
+	lifeline, err := cmd.StdinPipe() // ends with this process, however it ends
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() { runtime.KeepAlive(lifeline) })
+	t.Cleanup(func() { kill(cmd) })
+	return cmd
+}
+
+// kill is kill -9, and waits for the end.
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+// wire stands between a client and a server and can be cut.
+type wire struct {
+	listener net.Listener
+	target   string
+
+	mu    sync.Mutex
+	cut   bool
+	conns []net.Conn
+}
+
+// mustWire puts a wire before the database of a mysql URL and gives the URL
+// that goes through it.
+func mustWire(t testing.TB, sqlURL string) (*wire, string) {
+	t.Helper()
+	u, err := url.Parse(sqlURL)
+	must(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	w := &wire{listener: l, target: u.Host}
+	t.Cleanup(func() { _ = l.Close(); w.set(true) })
+	go w.serve()
+	return w, strings.Replace(sqlURL, u.Host, l.Addr().String(), 1)
+}
+
+func (w *wire) serve() {
+	for {
+		in, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", w.target)
+		w.mu.Lock()
+		if err != nil || w.cut {
+			_ = in.Close()
+			if err == nil {
+				_ = out.Close()
+			}
+		} else {
+			w.conns = append(w.conns, in, out)
+			go func() { _, _ = io.Copy(in, out) }()
+			go func() { _, _ = io.Copy(out, in) }()
+		}
+		w.mu.Unlock()
+	}
+}
+
+// set cuts every connection and refuses new ones, or lets them through again.
+func (w *wire) set(cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = cut
+	if cut {
+		for _, c := range w.conns {
+			_ = c.Close()
+		}
+		w.conns = nil
+	}
+}

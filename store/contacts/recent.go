@@ -1,0 +1,191 @@
+package contacts
+
+import (
+	"context"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/record"
+)
+
+// slack is how many entries more than asked for are looked at first, because
+// some may be stale.
+const slack = 6
+
+// RecentContacts lists the contacts of a user whose newest upload that the user
+// may see is the latest, newest first, ties by contact id, descending: exactly
+// min(limit, known) of them. Complete is false only while a rebuild could hide
+// someone.
+func (s *Store) RecentContacts(ctx context.Context, user string, limit int) (*api.RecentContacts, error) {
+	found, complete, err := s.recent(ctx, user, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.RecentContacts{Items: make([]api.RecentContact, len(found)), Complete: complete}
+	for i, a := range found {
+		out.Items[i] = api.RecentContact{Contact: a.Contact, Relationship: a.Relationship, LastUploadAt: api.AtMillis(*a.LastUpload)}
+	}
+	return out, nil
+}
+
+// RecentUploads lists the newest uploads, visible to the user, of the first of
+// the recent contacts.
+func (s *Store) RecentUploads(ctx context.Context, user string, limit int) (*api.RecentUploads, error) {
+	none := &api.RecentUploads{Items: []api.RecentUpload{}}
+	for range 3 { // the first may delete its uploads between two queries
+		found, complete, err := s.recent(ctx, user, 1)
+		if err == nil && !complete {
+			found, err = s.fromRecord(ctx, user, 1) // this answer cannot say that it is not complete
+		}
+		if err != nil || len(found) == 0 {
+			return none, err
+		}
+		items, err := s.rec.NewestUploads(ctx, found[0].Contact, found[0].Shown, limit)
+		if err != nil {
+			return nil, err
+		}
+		if len(items) > 0 {
+			return &api.RecentUploads{Contact: &found[0].Contact, Items: items}, nil
+		}
+	}
+	return none, nil
+}
+
+// readTries bounds how often a read goes on after a build that it came too late
+// for.
+const readTries = 3
+
+// recent answers from the index when the index can prove the answer, else from
+// SQL. A build that began before this read may have passed a contact before an
+// upload that this read must show: after such a build, it looks again.
+func (s *Store) recent(ctx context.Context, user string, n int) ([]record.Activity, bool, error) {
+	came := time.Now()
+	var verified *ranking
+	for range readTries {
+		var proven bool
+		var err error
+		if verified, proven, err = s.fromIndex(ctx, user, n); err != nil || proven {
+			return verified.list, true, err
+		}
+		if n > s.o.Max {
+			found, err := s.fromRecord(ctx, user, n)
+			return found, true, err
+		}
+		b, err := s.rebuildInline(ctx, user)
+		if err != nil {
+			return nil, false, err
+		}
+		if !b.finished {
+			break
+		}
+		if !b.began.Before(came) {
+			return b.ranked.first(n), true, nil
+		}
+	}
+	return verified.list, false, nil
+}
+
+// fromIndex gives what the index can show of the best n, as SQL bears it out,
+// and whether that is proven to be the answer. A few entries more than asked for
+// are read first, then all.
+func (s *Store) fromIndex(ctx context.Context, user string, n int) (*ranking, bool, error) {
+	verified := &ranking{size: n}
+	for _, count := range []int{n + slack, s.o.Max} {
+		l, err := s.index.read(ctx, user, count)
+		if err != nil {
+			return verified, false, err
+		}
+		var proven bool
+		verified, proven, err = s.verify(ctx, user, n, l)
+		if err != nil || proven || l.all() {
+			return verified, proven, err
+		}
+	}
+	return verified, false, nil
+}
+
+// verify asks SQL for the truth of a look's entries, in falling order, till the
+// n-th best truth ranks at or above whatever has not been asked for. Stale
+// scores met on the way are lowered.
+func (s *Store) verify(ctx context.Context, user string, n int, l *look) (*ranking, bool, error) {
+	best := &ranking{size: n}
+	var wrong []stale
+	proven := false
+	for from, step := 0, n+slack; from < len(l.entries) && !proven; step *= 2 {
+		to := min(from+step, len(l.entries))
+		more, err := s.truth(ctx, user, l.entries[from:to], best)
+		if err != nil {
+			return best, false, err
+		}
+		wrong = append(wrong, more...)
+		proven = l.state == stateReady && l.proves(best, n, to)
+		from = to
+	}
+	if len(wrong) > 0 {
+		s.lower(ctx, user, l.sequence, wrong)
+	}
+	return best, proven || l.state == stateReady && l.all() && l.floor == nil, nil
+}
+
+// proves tells whether the best n are the best of all, when the entries before
+// `asked` have been asked for.
+func (l *look) proves(best *ranking, n, asked int) bool {
+	if len(best.list) < n {
+		return false
+	}
+	last := entryOf(best.list[n-1])
+	if l.floor != nil && last.less(*l.floor) {
+		return false
+	}
+	switch {
+	case asked < len(l.entries):
+		return !last.less(l.entries[asked])
+	case l.all():
+		return true
+	}
+	return !last.less(l.entries[asked-1]) // the next is not known, but below this
+}
+
+// truth ranks what SQL says of some entries, in one query, and gives those
+// whose score is too high.
+func (s *Store) truth(ctx context.Context, user string, entries []entry, best *ranking) ([]stale, error) {
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.contact
+	}
+	found, err := s.rec.Activities(ctx, user, names)
+	if err != nil {
+		return nil, err
+	}
+	var wrong []stale
+	for _, e := range entries {
+		a := found[e.contact]
+		if a.LastUpload == nil || *a.LastUpload < e.at {
+			wrong = append(wrong, stale{e, a.LastUpload})
+		}
+		best.add(a)
+	}
+	return wrong, nil
+}
+
+// lower corrects stale scores. It is a courtesy to the next reader: when it
+// fails, that one finds them again.
+func (s *Store) lower(ctx context.Context, user, sequence string, wrong []stale) {
+	if err := s.index.lower(ctx, user, sequence, wrong); err != nil {
+		s.o.Logger.DebugContext(ctx, "stale scores stay", "error", err)
+	}
+}
+
+// fromRecord answers from SQL alone, exactly, however many contacts there are.
+func (s *Store) fromRecord(ctx context.Context, user string, n int) ([]record.Activity, error) {
+	leave, ok := enter(ctx, s.scans, time.Minute) // as long as the request may take
+	if !ok {
+		return nil, api.Errorf(api.CodeUnavailable, "too many requests go through contacts just now")
+	}
+	defer leave()
+	ranked, _, err := s.scan(ctx, user, n, 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	return ranked.list, nil
+}

@@ -1,0 +1,122 @@
+package contacts
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+//go:embed lua/*.lua
+var scripts embed.FS
+
+// Options tunes a Store; the zero value works.
+type Options struct {
+	// Max is how many contacts the index of a user holds at most; default 120,
+	// at most 127.
+	Max int
+	// Min is how few may be left after a removal before the index is filled up
+	// again; default 10 (or Max, if that is less), less than Max.
+	Min int
+	// Logger hears of jobs that could not be enqueued; nil: silence.
+	Logger *slog.Logger
+	// SweepEvery is how often the outbox is looked at for changes whose job is
+	// not done (default 1 s), and SweepAge how old they must be (default 5 s).
+	SweepEvery, SweepAge time.Duration
+	// Page is how many contacts or followers one query reads; default 1000.
+	Page int
+	// JobPages is how many pages one run of a fan-out does before it goes to the
+	// end of the queue; default 10.
+	JobPages int
+	// InlinePages is how many pages of contacts a read goes through by itself to
+	// build a missing index; for larger ones a job does it. Default 10.
+	InlinePages int
+	// Scans is how many reads, and how many jobs, of this process may go through
+	// contacts in SQL at once; default 8.
+	Scans int
+}
+
+func (o Options) withDefaults() (Options, error) {
+	orInt := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	orInt(&o.Max, api.DefaultIndexMax)
+	if o.Max > api.LargestIndexMax {
+		return o, fmt.Errorf("contacts: max is %d, but Redis stores at most %d entries compactly (FANFARE_CONTACTS_MAX)", o.Max, api.LargestIndexMax)
+	}
+	orInt(&o.Min, min(api.DefaultIndexMin, o.Max))
+	if o.Min > o.Max {
+		return o, fmt.Errorf("contacts: min %d is more than max %d (FANFARE_CONTACTS_MIN)", o.Min, o.Max)
+	}
+	orInt(&o.Page, 1000)
+	orInt(&o.JobPages, 10)
+	orInt(&o.InlinePages, 10)
+	orInt(&o.Scans, 8)
+	if o.SweepEvery <= 0 {
+		o.SweepEvery = time.Second
+	}
+	if o.SweepAge <= 0 {
+		o.SweepAge = 5 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}
+
+// Store is the recent contacts of all users. It is safe for concurrent use.
+type Store struct {
+	rec   *record.DB
+	jobs  *queue.Queue
+	index *index
+	done  *closer
+	o     Options
+	// scans holds a place for each read that goes through contacts in SQL, and
+	// jobScans for each job.
+	scans, jobScans chan struct{}
+	builds          singleflight.Group
+	sweep           map[string]record.OpenRow // where the sweeper is, by kind; Run's own
+	// announce enqueues a committed change; tests replace it to play a process
+	// that dies between commit and enqueue.
+	announce func(context.Context, ...queue.Job)
+}
+
+// New makes a store: the index on redis, the truth in rec, the work through
+// jobs. Options that cannot work are refused. It starts nothing; Run sweeps, and
+// Jobs are the handlers to run.
+func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		rec: rec, jobs: jobs, o: o, index: newIndex(redis, o.Max), done: &closer{deleteRows: rec.DeleteOutbox},
+		scans: make(chan struct{}, o.Scans), jobScans: make(chan struct{}, o.Scans), sweep: map[string]record.OpenRow{},
+	}
+	s.announce = s.enqueue
+	return s, nil
+}
+
+// Stats says how far the index lags behind the record.
+func (s *Store) Stats(ctx context.Context) (api.ContactsStats, error) {
+	var stats api.ContactsStats
+	for _, kind := range kinds() {
+		open, age, err := s.rec.OutboxLag(ctx, kind)
+		if err != nil {
+			return stats, fmt.Errorf("read lag of contacts: %w", err)
+		}
+		stats.Pending += open
+		stats.LagMS = max(stats.LagMS, age)
+	}
+	return stats, nil
+}

@@ -1,0 +1,124 @@
+package contacts
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+	"fanfare/store/record"
+)
+
+// PutContact makes contact one of the user's contacts, or changes what the user
+// calls it. The user's own recent contacts show it at once where they can; a job
+// sees to it in any case.
+func (s *Store) PutContact(ctx context.Context, user, contact string, r *api.ContactRequest) (c *api.Contact, created bool, err error) {
+	w, err := s.rec.PutContact(ctx, record.Contact{Owner: user, Contact: contact, Relationship: string(r.Relationship)})
+	if err != nil {
+		return nil, false, fmt.Errorf("put contact: %w", err)
+	}
+	s.follow(ctx, w, record.Pair{Owner: user, Contact: contact})
+	return &api.Contact{Contact: contact, Relationship: r.Relationship}, w.Created, nil
+}
+
+// DeleteContact ends a relationship, also one that is not there.
+func (s *Store) DeleteContact(ctx context.Context, user, contact string) error {
+	w, err := s.rec.RemoveContact(ctx, user, contact)
+	if err != nil {
+		return fmt.Errorf("delete contact: %w", err)
+	}
+	s.follow(ctx, w, record.Pair{Owner: user, Contact: contact})
+	return nil
+}
+
+// follow enqueues the job of a committed change of relationship, and shows the
+// change in the owner's index without waiting for the job.
+func (s *Store) follow(ctx context.Context, w record.ContactWrite, p record.Pair) {
+	if w.Outbox == "" {
+		return
+	}
+	s.announce(ctx, contactJob(w.Outbox, p))
+	if err := s.syncOne(ctx, p.Owner, p.Contact); err != nil {
+		s.o.Logger.DebugContext(ctx, "a change of contacts waits for its job", "error", err)
+	}
+}
+
+// Contacts lists a user's contacts by name, from SQL.
+func (s *Store) Contacts(ctx context.Context, user, after string, limit int) ([]api.Contact, error) {
+	return s.rec.Contacts(ctx, user, after, limit)
+}
+
+// PostUpload puts an upload on record and leaves its fan-out to a job. created
+// is false for an id that was there already: nothing changes then, but a fan-out
+// that is not done is announced again.
+func (s *Store) PostUpload(ctx context.Context, r *api.UploadRequest, once api.Idempotency) (u *api.Upload, created, replayed bool, err error) {
+	w, replayed, err := s.rec.PutUpload(ctx, r, once)
+	if err != nil {
+		return nil, false, false, fmt.Errorf("post upload: %w", err)
+	}
+	s.announceUpload(ctx, w)
+	return w.Upload, w.Created, replayed, nil
+}
+
+// SetVisibility changes who may see an upload. When that shows it to someone
+// new, a job raises their indexes; when it hides it, their reads find out.
+func (s *Store) SetVisibility(ctx context.Context, id string, v api.Visibility) (*api.Upload, error) {
+	w, err := s.rec.SetVisibility(ctx, id, v)
+	if err != nil {
+		return nil, fmt.Errorf("set visibility: %w", err)
+	}
+	s.announceUpload(ctx, w)
+	return w.Upload, nil
+}
+
+func (s *Store) announceUpload(ctx context.Context, w record.UploadWrite) {
+	jobs := make([]queue.Job, len(w.Outbox))
+	for i, row := range w.Outbox {
+		jobs[i] = uploadJob(row, w.Upload.ID)
+	}
+	if len(jobs) > 0 {
+		s.announce(ctx, jobs...)
+	}
+}
+
+// DeleteUpload removes an upload, also one that is not there. Reads find out by
+// themselves.
+func (s *Store) DeleteUpload(ctx context.Context, id string) error {
+	if err := s.rec.DeleteUpload(ctx, id); err != nil {
+		return fmt.Errorf("delete upload: %w", err)
+	}
+	return nil
+}
+
+// Rebuild leaves it to a job to build a user's index again from nothing. It
+// answers with the job's id; replayed: with that of an earlier call.
+func (s *Store) Rebuild(ctx context.Context, user string, once api.Idempotency) (r *api.Rebuild, replayed bool, err error) {
+	job := rebuildJob(user, "", true)
+	record := queue.Once{Body: once.Body, TTL: api.IdempotencyTTL}
+	if once.Key != "" {
+		sum := sha256.Sum256([]byte(once.Scope + "\x00" + once.Key))
+		record.Key = hex.EncodeToString(sum[:16])
+	}
+	job.Shard = s.jobs.Route(job.Key)
+	job.ID = queue.NewID(job.Shard, time.Now())
+	record.Answer = job.ID
+	replayed, stored, err := s.jobs.EnqueueOnce(ctx, record, job)
+	if err != nil {
+		return nil, false, fmt.Errorf("rebuild recent contacts: %w", err)
+	}
+	if replayed {
+		job.ID = stored
+	}
+	return &api.Rebuild{ID: job.ID}, replayed, nil
+}
+
+// enqueue announces committed changes. A queue that is away costs no change:
+// their outbox rows stay, and the sweeper comes by.
+func (s *Store) enqueue(ctx context.Context, jobs ...queue.Job) {
+	if _, err := s.jobs.Enqueue(ctx, jobs...); err != nil {
+		s.o.Logger.WarnContext(ctx, "changes of contacts wait for the sweeper", "jobs", len(jobs), "error", err)
+	}
+}

@@ -1,0 +1,104 @@
+package devices
+
+import (
+	"context"
+	"errors"
+
+	"fanfare/api"
+	"fanfare/store/record"
+)
+
+// maxMoves is how often a write looks again at a token that keeps moving.
+const maxMoves = 5
+
+// PutDevice registers a token for a user: it takes the token from another user
+// and revives a dropped device. created: the device is new for this user.
+func (s *Store) PutDevice(ctx context.Context, user, token string, r *api.DeviceRequest) (*api.Device, bool, error) {
+	token, err := normal(token)
+	if err != nil {
+		return nil, false, err
+	}
+	var d *api.Device
+	var created bool
+	err = s.writeDevice(ctx, user, token, func(ctx context.Context, w record.DeviceWrite) (c record.Change, err error) {
+		d, created, c, err = s.rec.PutDevice(ctx, w, r)
+		return c, err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return d, created, nil
+}
+
+// DeleteDevice removes a user's device. One that is not there, or is another
+// user's, is no error.
+func (s *Store) DeleteDevice(ctx context.Context, user, token string) error {
+	token, err := normal(token)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, []string{user}, token, func(ctx context.Context) (record.Change, error) {
+		return s.rec.DeleteDevice(ctx, user, token)
+	})
+}
+
+// Devices lists a user's devices, also dropped ones, from the record.
+func (s *Store) Devices(ctx context.Context, user string) (*api.DeviceList, error) {
+	items, err := s.rec.Devices(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	return &api.DeviceList{Items: items}, nil
+}
+
+// MarkSuspect notes that APNs refused a token once, with the reason. It is
+// still sent to. Nothing changes if the device was registered again since
+// registeredAt, is gone, or is no longer active.
+func (s *Store) MarkSuspect(ctx context.Context, token, reason string, registeredAt api.Time) error {
+	return s.judge(ctx, token, record.Verdict{State: api.DeviceSuspect, Reason: reason, RegisteredAt: registeredAt})
+}
+
+// Drop stops sending to a device, keeping reason and time; at is the moment
+// from which APNs calls the token dead, zero for now. Nothing changes if the
+// device was registered again since registeredAt or later than at, or is gone.
+func (s *Store) Drop(ctx context.Context, token, reason string, at, registeredAt api.Time) error {
+	return s.judge(ctx, token, record.Verdict{State: api.DeviceDropped, Reason: reason, At: at, RegisteredAt: registeredAt})
+}
+
+func (s *Store) judge(ctx context.Context, token string, v record.Verdict) error {
+	return s.writeDevice(ctx, "", token, func(ctx context.Context, w record.DeviceWrite) (record.Change, error) {
+		return s.rec.JudgeDevice(ctx, w, v)
+	})
+}
+
+// writeDevice looks up who owns the token, so that the right users are marked,
+// and does it again if that changed meanwhile. Without a user the write is in
+// the owner's name, and nothing happens to a token without one.
+func (s *Store) writeDevice(ctx context.Context, user, token string, do func(context.Context, record.DeviceWrite) (record.Change, error)) error {
+	for range maxMoves {
+		owner, err := s.rec.DeviceOwner(ctx, token)
+		if err != nil {
+			return err
+		}
+		w := record.DeviceWrite{User: user, Token: token, Owner: owner}
+		if w.User == "" {
+			w.User = owner
+		}
+		if w.User == "" {
+			return nil
+		}
+		err = s.write(ctx, w.Users(), token, func(ctx context.Context) (record.Change, error) { return do(ctx, w) })
+		if !errors.Is(err, record.ErrOwnerChanged) {
+			return err
+		}
+	}
+	return api.Errorf(api.CodeUnavailable, "the token is moving between users").Because(record.ErrOwnerChanged)
+}
+
+func normal(token string) (string, error) {
+	t, ok := api.NormalToken(token)
+	if !ok {
+		return "", api.Invalid("token", "token", "must be %d to %d hex digits, an even number", api.MinTokenHex, api.MaxTokenHex)
+	}
+	return t, nil
+}

@@ -1,0 +1,217 @@
+package devices_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/devices"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	storetest.Checks(t, devices.Scripts())
+	settings, version, changing := devices.Keys("alice")
+	for _, key := range []string{settings, version, changing} {
+		if !strings.HasPrefix(key, "ff:{u:alice}:") {
+			t.Errorf("%s is not in the user's slot", key)
+		}
+	}
+}
+
+func TestPutDevice(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		t.Run("TakesAnyCaseAndRefusesWhatIsNoToken", func(t *testing.T) {
+			d := mustPut(t, w.store, "alice", strings.ToUpper(strings.Repeat("ab", 32)))
+			if d.Token != strings.Repeat("ab", 32) {
+				t.Fatalf("token %s", d.Token)
+			}
+			_, _, err := w.store.PutDevice(t.Context(), "alice", "xyz", &api.DeviceRequest{})
+			wantCode(t, err, api.CodeValidation)
+			wantCode(t, w.store.DeleteDevice(t.Context(), "alice", "xyz"), api.CodeValidation)
+		})
+		t.Run("AFiftyFirstDeviceIsRefusedAndLeavesNoMark", func(t *testing.T) {
+			for i := range api.MaxDevices {
+				mustPut(t, w.store, "bob", token(i))
+			}
+			_, _, err := w.store.PutDevice(t.Context(), "bob", token(99), &api.DeviceRequest{Platform: "apns", Topic: "x", Environment: api.EnvSandbox})
+			wantCode(t, err, api.CodeValidation)
+			mustTarget(t, w.store, devices.Query{User: "bob"})
+			if got, hit := w.store.Cached(t.Context(), "bob", "x"); !hit || len(got.Devices) != api.MaxDevices {
+				t.Fatalf("hit %v with %d devices after a refused write", hit, len(got.Devices))
+			}
+		})
+	})
+}
+
+func TestDevicesAndSettings(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		ctx, s := t.Context(), w.store
+		d := mustPut(t, s, "alice", token(1))
+		must(t, s.PutOptOut(ctx, "alice", "like"))
+		must(t, s.PutMute(ctx, "alice", "album:1", nil))
+		must(t, s.MarkSuspect(ctx, token(1), "BadDeviceToken", d.RegisteredAt))
+		got, err := s.Settings(ctx, "alice")
+		must(t, err)
+		if len(got.OptOuts) != 1 || len(got.Mutes) != 1 || len(got.Devices) != 1 || got.Devices[0].State != api.DeviceSuspect || got.Devices[0].Reason != "BadDeviceToken" {
+			t.Fatalf("%+v", got)
+		}
+		must(t, s.DeleteOptOut(ctx, "alice", "like"))
+		must(t, s.DeleteMute(ctx, "alice", "album:1"))
+		must(t, s.DeleteDevice(ctx, "alice", token(1)))
+		list, err := s.Devices(ctx, "alice")
+		if err != nil || list.Items == nil || len(list.Items) != 0 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		got, err = s.Settings(ctx, "alice")
+		if err != nil || len(got.OptOuts)+len(got.Mutes)+len(got.Devices) != 0 || got.OptOuts == nil || got.Mutes == nil || got.Devices == nil {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if n := mustOutbox(t, w); n != 0 {
+			t.Fatalf("%d outbox rows are left", n)
+		}
+	})
+}
+
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setupOn(t, db, storetest.SQLite(t))
+		ctx, s, p := t.Context(), w.store, rand.Text() // the Cluster is shared
+		alice, bob, carol := p+"alice", p+"bob", p+"carol"
+		until := api.At(time.Now().Add(1500 * time.Millisecond))
+		mustPut(t, s, alice, token(1))
+		mustPut(t, s, alice, token(2))
+		must(t, s.PutOptOut(ctx, bob, "like"))
+		must(t, s.PutMute(ctx, alice, "album:1", &api.MuteRequest{Until: &until}))
+		queries := []devices.Query{{alice, "like", "album:1"}, {bob, "like", ""}, {carol, "like", "x"}, {bob, "share", "x"}, {alice, "share", ""}}
+		check := func(t *testing.T, muted bool) {
+			found, err := s.Targets(ctx, queries)
+			must(t, err)
+			for i, want := range []string{fmt.Sprint(alice, false, muted, 2), fmt.Sprint(bob, true, false, 0), fmt.Sprint(carol, false, false, 0), fmt.Sprint(bob, false, false, 0), fmt.Sprint(alice, false, false, 2)} {
+				if f := found[i]; fmt.Sprint(f.User, f.OptedOut, f.Muted, len(f.Devices)) != want {
+					t.Errorf("target %d: %+v, want %s", i, f, want)
+				}
+			}
+		}
+		t.Run("FromSQL", func(t *testing.T) { check(t, true) })
+		t.Run("FromTheCache", func(t *testing.T) {
+			check(t, true)
+			for _, u := range []string{alice, bob, carol} {
+				if _, hit := s.Cached(ctx, u, "like"); !hit {
+					t.Errorf("%s is not cached", u)
+				}
+			}
+		})
+		t.Run("AMuteEndsInTheCacheToo", func(t *testing.T) {
+			storetest.Eventually(t, 5*time.Second, "the mute ends", func() bool {
+				return !mustTarget(t, s, queries[0]).Muted
+			})
+			if _, hit := s.Cached(ctx, alice, "like"); !hit {
+				t.Error("the end of the mute was not seen in the cache")
+			}
+			check(t, false)
+		})
+	})
+}
+
+func TestP4_GuardFollowsTheDevice(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		ctx, s := t.Context(), w.store
+		d := mustPut(t, s, "alice", token(1))
+		want := devices.Guard{User: "alice", RegisteredAt: d.RegisteredAt, Topic: "com.example.app", Environment: api.EnvSandbox, State: api.DeviceActive}
+		if g := mustGuard(t, w, token(1)); g != want || !g.Reaches("alice") {
+			t.Fatalf("registered: %+v, want %+v", g, want)
+		}
+		d = mustPut(t, s, "bob", token(1))
+		if g := mustGuard(t, w, token(1)); g.Reaches("alice") || !g.Reaches("bob") {
+			t.Fatalf("moved: %+v", g)
+		}
+		must(t, s.MarkSuspect(ctx, token(1), "BadDeviceToken", d.RegisteredAt))
+		if g := mustGuard(t, w, token(1)); g.State != api.DeviceSuspect || !g.Reaches("bob") {
+			t.Fatalf("suspect: %+v", g)
+		}
+		must(t, s.Drop(ctx, token(1), "Unregistered", api.At(time.Now()), d.RegisteredAt))
+		if g := mustGuard(t, w, token(1)); g.State != api.DeviceDropped || g.Reaches("bob") {
+			t.Fatalf("dropped: %+v", g)
+		}
+		mustPut(t, s, "bob", token(1))
+		if g := mustGuard(t, w, token(1)); !g.Reaches("bob") {
+			t.Fatalf("revived: %+v", g)
+		}
+		must(t, s.DeleteDevice(ctx, "bob", token(1)))
+		if g := mustGuard(t, w, token(1)); g.State != devices.StateGone || g.Reaches("bob") || g.Reaches("") {
+			t.Fatalf("removed: %+v", g)
+		}
+	})
+}
+
+func TestP4_AnOlderRelayNeverHasTheLastWord(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		slow, fast := w.another(devices.Options{}), w.store
+		slow.BeforeGuard(func() { mustPut(t, fast, "bob", token(1)) })
+		mustPut(t, slow, "alice", token(1))
+		if g := mustGuard(t, w, token(1)); !g.Reaches("bob") {
+			t.Fatalf("the slow writer's guard stands: %+v", g)
+		}
+	})
+}
+
+func TestGuardFormat(t *testing.T) {
+	t.Parallel()
+	g := devices.Guard{User: "a:b@c-d_e.f", RegisteredAt: api.AtMillis(1790000000123), Topic: "com.example.app", Environment: api.EnvProduction, State: api.DeviceActive}
+	if s := devices.EncodeGuard(g); s != "active|1790000000123|production|com.example.app|a:b@c-d_e.f" {
+		t.Fatal(s)
+	}
+	if got, ok := devices.ParseGuard(devices.EncodeGuard(g)); !ok || got != g {
+		t.Fatalf("%+v", got)
+	}
+	for _, bad := range []string{"", "x", "a|b|c|d|e", "a|1|c|d", "a|1|c|d|e|f"} {
+		if _, ok := devices.ParseGuard(bad); ok {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+func TestConcurrentWritesOfOneTokenAllSucceed(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		other := w.another(devices.Options{})
+		atOnce(t, 24, func(ctx context.Context, i int) error {
+			s := w.store
+			if i%2 == 0 {
+				s = other
+			}
+			if i%6 == 5 {
+				return s.DeleteDevice(ctx, fmt.Sprint("user", i%3), token(1))
+			}
+			_, _, err := s.PutDevice(ctx, fmt.Sprint("user", i%3), token(1), &api.DeviceRequest{Platform: "apns", Topic: "x", Environment: api.EnvSandbox})
+			return err
+		})
+		// A relay may give up while others keep changing the token.
+		mustRun(t, w.another(devices.Options{SweepAge: time.Millisecond, SweepEvery: 20 * time.Millisecond}))
+		storetest.Eventually(t, 10*time.Second, "the outbox is empty", func() bool { return mustOutbox(t, w) == 0 })
+		truth, err := w.rec.DevicesByToken(t.Context(), token(1))
+		must(t, err)
+		g, owner := mustGuard(t, w, token(1)), truth[token(1)].User
+		if owner != "" && !g.Reaches(owner) || owner == "" && g.State != devices.StateGone {
+			t.Fatalf("on record with %q, guard %+v", owner, g)
+		}
+		for i := range 3 {
+			user := fmt.Sprint("user", i)
+			if n := len(mustTarget(t, w.store, devices.Query{User: user}).Devices); (n == 1) != (user == owner) {
+				t.Errorf("%s has %d devices, the owner is %q", user, n, owner)
+			}
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package devices
+
+import (
+	"context"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/record"
+)
+
+// Scripts are the package's Lua files.
+func Scripts() fs.FS { return scripts }
+
+// Keys of a user, for tests that look at Redis.
+func Keys(user string) (settings, version, changing string) {
+	return settingsKey(user), versionKey(user), changingKey(user)
+}
+
+// Lifetimes that the tests check against P10.
+const (
+	EntryTTL     = entryTTL
+	MarkTTL      = markTTL
+	MaxRead      = maxRead
+	CommitWithin = commitWithin
+)
+
+// DropRelay makes every write die between its commit and its relay.
+func (s *Store) DropRelay() { s.relay = func(context.Context, telling) error { return nil } }
+
+// BeforeRelay runs f after each commit, before Redis is told.
+func (s *Store) BeforeRelay(f func()) {
+	s.relay = func(ctx context.Context, t telling) error { f(); return s.tell(ctx, t) }
+}
+
+// BeforeGuard runs f between the look at the record and the first guard write.
+func (s *Store) BeforeGuard(f func()) {
+	set, once := s.setGuard, sync.Once{}
+	s.setGuard = func(ctx context.Context, token, value string) error {
+		once.Do(f)
+		return set(ctx, token, value)
+	}
+}
+
+// Mark sets a writer's mark with a lifetime of the test's choice.
+func (s *Store) Mark(ctx context.Context, writer, user string, lifetime time.Duration) error {
+	return s.send(ctx, []redis.Cmder{s.mark.Cmd(ctx, []string{settingsKey(user), changingKey(user)}, writer, lifetime.Milliseconds())})
+}
+
+// StoreVersion ends a writer's mark with the version that it committed.
+func (s *Store) StoreVersion(ctx context.Context, writer, user string, version int64) error {
+	return s.storeVersions(ctx, writer, []record.UserVersion{{User: user, Version: version}})
+}
+
+// Reader is a reader stopped between its query and its fill.
+type Reader struct {
+	s     *Store
+	look  *lookup
+	users []string
+	found map[string]*record.Snapshot
+}
+
+// BeginRead does what Targets does up to the fill.
+func (s *Store) BeginRead(ctx context.Context, user string) (*Reader, error) {
+	r := &Reader{s: s, look: s.lookUp(ctx, []Query{{User: user}}), users: []string{user}}
+	found, err := s.rec.Snapshots(ctx, r.users)
+	r.found = found
+	return r, err
+}
+
+// Age makes the reader look as if it had begun that much earlier, by Redis'
+// clock: the script must refuse it on its own.
+func (r *Reader) Age(by time.Duration) { r.look.began -= by.Milliseconds() }
+
+// Fill ends the read.
+func (r *Reader) Fill(ctx context.Context) { r.s.fillUsers(ctx, r.look, r.users, r.found) }
+
+// Cached tells what an entry holds of one type, and whether there is an entry.
+func (s *Store) Cached(ctx context.Context, user, typ string) (t Target, hit bool) {
+	l := s.lookUp(ctx, []Query{{User: user, Type: typ}})
+	return l.targets[0], l.hit[0]
+}

@@ -1,0 +1,63 @@
+package devices
+
+import (
+	"strconv"
+	"strings"
+
+	"fanfare/api"
+	"fanfare/store/record"
+)
+
+// StateGone is the state in the guard of a token that is no device any more.
+const StateGone api.DeviceState = "gone"
+
+// Guard says who a token is now. It lies beside the token's notifications
+// (queue.Queue.SetGuard in the shard Route(token), named by the token), so
+// that a claim sees it without another trip. It is written after every
+// registration, removal and verdict and outlives the work that was queued
+// before. No guard means that nothing changed for that long.
+type Guard struct {
+	User         string
+	RegisteredAt api.Time
+	Topic        string
+	Environment  api.Environment
+	State        api.DeviceState // StateGone when the token was removed
+}
+
+// Reaches tells whether a notification for this user may still be sent: the
+// token is the user's and was not dropped.
+func (g Guard) Reaches(user string) bool {
+	return g.User == user && g.State != api.DeviceDropped && g.State != StateGone
+}
+
+// EncodeGuard writes a guard as one line: state|registered_at|environment|topic|user.
+// None of them can hold a bar.
+func EncodeGuard(g Guard) string {
+	var at int64
+	if !g.RegisteredAt.IsZero() {
+		at = g.RegisteredAt.UnixMilli()
+	}
+	return strings.Join([]string{string(g.State), strconv.FormatInt(at, 10), string(g.Environment), g.Topic, g.User}, "|")
+}
+
+// ParseGuard reads what EncodeGuard wrote; false for anything else, also for "".
+func ParseGuard(s string) (Guard, bool) {
+	part := strings.Split(s, "|")
+	if len(part) != 5 {
+		return Guard{}, false
+	}
+	at, err := strconv.ParseInt(part[1], 10, 64)
+	if err != nil {
+		return Guard{}, false
+	}
+	return Guard{State: api.DeviceState(part[0]), RegisteredAt: api.AtMillis(at),
+		Environment: api.Environment(part[2]), Topic: part[3], User: part[4]}, true
+}
+
+// guardOf makes the guard of what is on record, StateGone if nothing is.
+func guardOf(d record.OwnedDevice, known bool) string {
+	if !known {
+		return EncodeGuard(Guard{State: StateGone})
+	}
+	return EncodeGuard(Guard{User: d.User, RegisteredAt: d.RegisteredAt, Topic: d.Topic, Environment: d.Environment, State: d.State})
+}

@@ -1,0 +1,29 @@
+package devices
+
+import "time"
+
+// Lifetimes of the keys; doc.go says why they fit together.
+const (
+	entryTTL   = 10 * time.Minute
+	versionTTL = time.Minute
+	markTTL    = 10 * time.Second
+	// maxRead is how long a reader may take from its first look at Redis to
+	// its fill.
+	maxRead = 5 * time.Second
+	// commitWithin is how long a writer may take from its mark to its commit:
+	// less than markTTL - maxRead.
+	commitWithin = 4500 * time.Millisecond
+	// guardTTL covers the default FANFARE_MAX_AGE of 24 h.
+	guardTTL = 25 * time.Hour
+)
+
+// Fields of the settings hash.
+const (
+	fieldDevices = "d"
+	fieldOptOut  = "o:"
+	fieldMute    = "m:"
+)
+
+func settingsKey(user string) string { return "ff:{u:" + user + "}:settings" }
+func versionKey(user string) string  { return "ff:{u:" + user + "}:version" }
+func changingKey(user string) string { return "ff:{u:" + user + "}:changing" }

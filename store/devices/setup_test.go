@@ -1,0 +1,157 @@
+package devices_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"fanfare/api"
+	"fanfare/store/devices"
+	"fanfare/store/queue"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// world is everything a Store stands on.
+type world struct {
+	db    *redisdb.DB
+	rec   *record.DB
+	queue *queue.Queue
+	store *devices.Store
+}
+
+// eachWorld runs a test on real Redis with MySQL and on the embedded parts.
+func eachWorld(t *testing.T, fn func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Run("redis and mysql", func(t *testing.T) {
+		t.Parallel()
+		fn(t, setup(t, storetest.Redis(t).URL(), storetest.MySQL(t)))
+	})
+	t.Run("embedded and sqlite", func(t *testing.T) {
+		t.Parallel()
+		fn(t, setup(t, "embedded", storetest.SQLite(t)))
+	})
+}
+
+func setup(t testing.TB, redisURL, sqlURL string) *world {
+	t.Helper()
+	return setupOn(t, storetest.Open(t, redisURL), sqlURL)
+}
+
+func setupOn(t testing.TB, db *redisdb.DB, sqlURL string) *world {
+	t.Helper()
+	w := &world{db: db, rec: mustRecord(t, sqlURL)}
+	must(t, w.rec.Migrate(t.Context()))
+	w.queue = queue.New(w.db, queue.Options{Name: "notifications"})
+	w.store = w.another(devices.Options{})
+	return w
+}
+
+// another is a second process's store over the same Redis and SQL.
+func (w *world) another(o devices.Options) *devices.Store {
+	return devices.New(w.db, w.rec, w.queue, o)
+}
+
+// withoutSQL is a process whose SQL is away.
+func (w *world) withoutSQL(t testing.TB) *devices.Store {
+	t.Helper()
+	rec := mustRecord(t, fmt.Sprintf("mysql://u:p@127.0.0.1:%d/x", storetest.FreePort(t)))
+	return devices.New(w.db, rec, w.queue, devices.Options{})
+}
+
+func mustRecord(t testing.TB, url string) *record.DB {
+	t.Helper()
+	rec, err := record.Open(t.Context(), record.Options{URL: url})
+	must(t, err)
+	t.Cleanup(func() { _ = rec.Close() })
+	return rec
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantCode(t testing.TB, err error, want api.Code) {
+	t.Helper()
+	if got := api.CodeOf(err); got != want {
+		t.Fatalf("code %q, want %q (error: %v)", got, want, err)
+	}
+}
+
+func token(i int) string { return fmt.Sprintf("%064x", i) }
+
+func mustPut(t testing.TB, s *devices.Store, user, tok string) *api.Device {
+	t.Helper()
+	d, _, err := s.PutDevice(t.Context(), user, tok,
+		&api.DeviceRequest{Platform: "apns", Topic: "com.example.app", Environment: api.EnvSandbox})
+	must(t, err)
+	return d
+}
+
+func mustTarget(t testing.TB, s *devices.Store, q devices.Query) devices.Target {
+	t.Helper()
+	found, err := s.Targets(t.Context(), []devices.Query{q})
+	must(t, err)
+	return found[0]
+}
+
+// mustGuard is what a claim of this token's notifications would see.
+func mustGuard(t testing.TB, w *world, tok string) devices.Guard {
+	t.Helper()
+	keys, err := w.db.Client().Keys(t.Context(), "ff:{q:notifications:*"+tok).Result()
+	must(t, err)
+	if len(keys) != 1 {
+		t.Fatalf("guard keys of the token: %v", keys)
+	}
+	if ttl := w.db.Client().PTTL(t.Context(), keys[0]).Val(); ttl < 24*time.Hour+time.Hour-time.Minute {
+		t.Fatalf("the guard lives %v only", ttl)
+	}
+	g, ok := devices.ParseGuard(w.db.Client().Get(t.Context(), keys[0]).Val())
+	if !ok {
+		t.Fatal("the guard cannot be read")
+	}
+	return g
+}
+
+// mustOutbox counts the rows that wait, of any age.
+func mustOutbox(t testing.TB, w *world) int {
+	t.Helper()
+	n := 0
+	for _, kind := range []string{record.KindSettings, record.KindGuard} {
+		due, err := w.rec.DueOutbox(t.Context(), kind, 0, 1000)
+		must(t, err)
+		n += len(due)
+	}
+	return n
+}
+
+// atOnce runs n calls at the same time and fails the test for any error.
+func atOnce(t testing.TB, n int, call func(ctx context.Context, i int) error) {
+	t.Helper()
+	g, ctx := errgroup.WithContext(t.Context())
+	for i := range n {
+		g.Go(func() error { return call(ctx, i) })
+	}
+	must(t, g.Wait())
+}
+
+// mustRun runs a store's sweeper until the test ends.
+func mustRun(t testing.TB, s *devices.Store) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+}

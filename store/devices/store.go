@@ -1,0 +1,83 @@
+package devices
+
+import (
+	"context"
+	"embed"
+	"log/slog"
+	"time"
+
+	"fanfare/store/queue"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+//go:embed lua/*.lua
+var scripts embed.FS
+
+// Options tunes a Store; the zero value works.
+type Options struct {
+	// Logger hears of relays that failed; nil: silence.
+	Logger *slog.Logger
+	// GuardTTL is how long a guard stays, at least FANFARE_MAX_AGE + 1 h;
+	// default 25 h.
+	GuardTTL time.Duration
+	// SweepEvery is how often the outbox is looked at for rows whose writer
+	// did not relay them; default 2 s, at most 4 s (see P10).
+	SweepEvery time.Duration
+	// SweepAge is how old such a row must be; default 5 s.
+	SweepAge time.Duration
+}
+
+const (
+	defaultSweepEvery = 2 * time.Second
+	maxSweepEvery     = 4 * time.Second
+	defaultSweepAge   = 5 * time.Second
+)
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.GuardTTL <= 0 {
+		o.GuardTTL = guardTTL
+	}
+	if o.SweepEvery <= 0 {
+		o.SweepEvery = defaultSweepEvery
+	}
+	o.SweepEvery = min(o.SweepEvery, maxSweepEvery)
+	if o.SweepAge <= 0 {
+		o.SweepAge = defaultSweepAge
+	}
+	return o
+}
+
+// Store is the devices and settings of all users. It is safe for concurrent use.
+type Store struct {
+	db  *redisdb.DB
+	rec *record.DB
+	o   Options
+
+	mark, store, fill *redisdb.Script
+	// relay tells Redis of a committed change; tests replace it to play a
+	// process that dies between commit and relay.
+	relay func(context.Context, telling) error
+	// setGuard writes one guard; tests come between the look at the record
+	// and the write.
+	setGuard func(ctx context.Context, token, value string) error
+}
+
+// New makes a store. guards is the queue of notifications, whose slots hold
+// the guards of their tokens. It starts nothing; Run sweeps.
+func New(db *redisdb.DB, rec *record.DB, guards *queue.Queue, o Options) *Store {
+	s := &Store{
+		db: db, rec: rec, o: o.withDefaults(),
+		mark:  redisdb.MustScript(scripts, "lua/settings_mark.lua"),
+		store: redisdb.MustScript(scripts, "lua/settings_store.lua"),
+		fill:  redisdb.MustScript(scripts, "lua/settings_fill.lua"),
+	}
+	s.relay = s.tell
+	s.setGuard = func(ctx context.Context, token, value string) error {
+		return guards.SetGuard(ctx, guards.Route(token), token, value, s.o.GuardTTL)
+	}
+	return s
+}

@@ -1,0 +1,198 @@
+package devices
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+// fillBatch users are filled by one pipeline.
+const fillBatch = 100
+
+// Query asks how one user is reached by an event of a type about an object,
+// which may be "".
+type Query struct {
+	User, Type, Object string
+}
+
+// Target answers a Query. Devices holds those that are sent to, active and
+// suspect, in the order of their tokens.
+type Target struct {
+	User     string
+	OptedOut bool
+	Muted    bool
+	Devices  []api.Device
+	// Err says that this user could not be read; the rest is empty then.
+	Err error
+}
+
+// Targets answers many queries, in their order: one pipeline for the cached
+// users, one SQL query per table for the others, whose entries are then
+// filled. Without Redis all come from SQL. Without SQL the cached users are
+// still answered; the others carry Err, which is also returned.
+func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) {
+	look := s.lookUp(ctx, queries)
+	var missed []string
+	for i, q := range queries {
+		if !look.hit[i] {
+			missed = append(missed, q.User)
+		}
+	}
+	if len(missed) == 0 {
+		return look.targets, nil
+	}
+	slices.Sort(missed)
+	missed = slices.Compact(missed)
+	found, err := s.rec.Snapshots(ctx, missed)
+	for i, q := range queries {
+		if !look.hit[i] {
+			look.targets[i] = answer(q, found[q.User], err)
+		}
+	}
+	if err == nil {
+		s.fillUsers(ctx, look, missed, found)
+	}
+	return look.targets, err
+}
+
+// lookup is what the cache knew.
+type lookup struct {
+	targets []Target
+	hit     []bool
+	began   int64     // Redis time before the look, ms; 0 when Redis is away
+	start   time.Time // the same on this process's clock
+}
+
+func (s *Store) lookUp(ctx context.Context, queries []Query) *lookup {
+	l := &lookup{targets: make([]Target, len(queries)), hit: make([]bool, len(queries)), start: time.Now()}
+	clock := redis.NewTimeCmd(ctx, "time")
+	cmds, gets := []redis.Cmder{clock}, make([]*redis.SliceCmd, len(queries))
+	for i, q := range queries {
+		gets[i] = redis.NewSliceCmd(ctx, "hmget", settingsKey(q.User), fieldDevices, fieldOptOut+q.Type, fieldMute+q.Object)
+		cmds = append(cmds, gets[i])
+	}
+	if err := s.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+		s.o.Logger.Debug("settings come from SQL", "error", err)
+		return l
+	}
+	if clock.Err() == nil {
+		l.began = clock.Val().UnixMilli()
+	}
+	for i, q := range queries {
+		if gets[i].Err() == nil {
+			l.targets[i], l.hit[i] = decodeHit(q, gets[i].Val(), l.now())
+		}
+	}
+	return l
+}
+
+// now is Redis' clock if it was asked, else this process's.
+func (l *lookup) now() int64 {
+	if l.began > 0 {
+		return l.began
+	}
+	return l.start.UnixMilli()
+}
+
+// cached is a device in the settings hash.
+type cached struct {
+	Token        string          `json:"t"`
+	Topic        string          `json:"a"`
+	Platform     string          `json:"p"`
+	Environment  api.Environment `json:"e"`
+	State        api.DeviceState `json:"s"`
+	Reason       string          `json:"r,omitempty"`
+	RegisteredAt int64           `json:"at"`
+}
+
+// decodeHit reads an entry's devices, opt-out and mute; false when there is no
+// entry, or none that this version understands.
+func decodeHit(q Query, values []any, now int64) (Target, bool) {
+	t := Target{User: q.User}
+	if len(values) != 3 {
+		return t, false
+	}
+	text, ok := values[0].(string)
+	if !ok {
+		return t, false
+	}
+	var list []cached
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return t, false
+	}
+	for _, c := range list {
+		t.Devices = append(t.Devices, api.Device{Token: c.Token, Platform: c.Platform, Topic: c.Topic, Environment: c.Environment,
+			State: c.State, Reason: c.Reason, RegisteredAt: api.AtMillis(c.RegisteredAt)})
+	}
+	_, t.OptedOut = values[1].(string)
+	if until, muted := values[2].(string); muted {
+		end, err := strconv.ParseInt(until, 10, 64)
+		t.Muted = err == nil && (end == 0 || end > now)
+	}
+	return t, true
+}
+
+// answer makes a target of what SQL knows.
+func answer(q Query, found *record.Snapshot, err error) Target {
+	if err != nil {
+		return Target{User: q.User, Err: err}
+	}
+	return Target{
+		User:     q.User,
+		OptedOut: slices.Contains(found.OptOuts, q.Type),
+		Muted:    slices.ContainsFunc(found.Mutes, func(m api.Mute) bool { return m.Object == q.Object }),
+		Devices:  found.Devices,
+	}
+}
+
+// fillUsers puts what SQL knew into the cache, as far as Redis takes it.
+func (s *Store) fillUsers(ctx context.Context, l *lookup, users []string, found map[string]*record.Snapshot) {
+	if l.began == 0 || time.Since(l.start) > maxRead {
+		return
+	}
+	for part := range slices.Chunk(users, fillBatch) {
+		cmds := make([]redis.Cmder, 0, len(part))
+		for _, u := range part {
+			cmd, err := s.fillUser(ctx, l.began, u, found[u])
+			if err == nil {
+				cmds = append(cmds, cmd)
+			}
+		}
+		if err := s.send(ctx, cmds); err != nil {
+			s.o.Logger.Debug("settings were not cached", "error", err)
+			return
+		}
+	}
+}
+
+func (s *Store) fillUser(ctx context.Context, began int64, user string, found *record.Snapshot) (*redis.Cmd, error) {
+	list := make([]cached, len(found.Devices))
+	for i, d := range found.Devices {
+		list[i] = cached{Token: d.Token, Topic: d.Topic, Platform: d.Platform, Environment: d.Environment,
+			State: d.State, Reason: d.Reason, RegisteredAt: d.RegisteredAt.UnixMilli()}
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return nil, err
+	}
+	args := []any{found.Version, began, maxRead.Milliseconds(), entryTTL.Milliseconds(), fieldDevices, string(text)}
+	for _, typ := range found.OptOuts {
+		args = append(args, fieldOptOut+typ, "1")
+	}
+	for _, m := range found.Mutes {
+		var until int64
+		if m.Until != nil {
+			until = m.Until.UnixMilli()
+		}
+		args = append(args, fieldMute+m.Object, until)
+	}
+	return s.fill.Cmd(ctx, []string{settingsKey(user), versionKey(user), changingKey(user)}, args...), nil
+}

@@ -1,0 +1,123 @@
+package devices
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/record"
+)
+
+// redisPatience bounds each look at Redis beside a write of SQL, so that a
+// write finishes within its deadline when Redis is away.
+const redisPatience = time.Second
+
+// telling is what a committed write has to tell Redis.
+type telling struct {
+	writer string // whose marks end
+	change record.Change
+	token  string // whose guard is written; "" for none
+}
+
+// write runs one change of SQL inside the marks of its users (P10) and tells
+// Redis of it. Redis being away stops nothing: the outbox rows remain, and a
+// sweeper tells it later.
+func (s *Store) write(ctx context.Context, users []string, token string, do func(context.Context) (record.Change, error)) error {
+	writer := rand.Text()
+	start := time.Now()
+	marked := s.markUsers(ctx, writer, users)
+	in, cancel := context.WithDeadline(ctx, start.Add(commitWithin))
+	defer cancel()
+	change, err := do(in)
+	switch {
+	case api.CodeOf(err) == api.CodeUnknownOutcome:
+		return err // the marks stay until they end: it may have been committed
+	case err != nil || len(change.Outbox) == 0:
+		s.unmarkUsers(ctx, writer, users, marked)
+		return err
+	case marked:
+		s.tellNow(ctx, telling{writer: writer, change: change, token: token})
+	}
+	return nil
+}
+
+// markUsers tells whether every mark is set.
+func (s *Store) markUsers(ctx context.Context, writer string, users []string) bool {
+	ctx, cancel := context.WithTimeout(ctx, redisPatience)
+	defer cancel()
+	cmds := make([]redis.Cmder, len(users))
+	for i, u := range users {
+		cmds[i] = s.mark.Cmd(ctx, []string{settingsKey(u), changingKey(u)}, writer, markTTL.Milliseconds())
+	}
+	if err := s.send(ctx, cmds); err != nil {
+		s.o.Logger.Warn("settings are written without a mark; the outbox will be swept", "error", err)
+		return false
+	}
+	return true
+}
+
+// unmarkUsers ends marks of a write that changed nothing. If it fails they end
+// by themselves.
+func (s *Store) unmarkUsers(ctx context.Context, writer string, users []string, marked bool) {
+	if !marked {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisPatience)
+	defer cancel()
+	versions := make([]record.UserVersion, len(users))
+	for i, u := range users {
+		versions[i].User = u
+	}
+	if err := s.storeVersions(ctx, writer, versions); err != nil {
+		s.o.Logger.Debug("marks of an unchanged write stay until they end", "error", err)
+	}
+}
+
+// tellNow relays at once; what fails is left to the sweepers.
+func (s *Store) tellNow(ctx context.Context, t telling) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisPatience)
+	defer cancel()
+	if err := s.relay(ctx, t); err != nil {
+		s.o.Logger.Warn("a change of settings was not relayed at once; the outbox will be swept", "error", err)
+	}
+}
+
+// tell stores the new versions, writes the guard, and only then removes the
+// outbox rows: until then a sweeper would do it again.
+func (s *Store) tell(ctx context.Context, t telling) error {
+	if err := s.storeVersions(ctx, t.writer, t.change.Users); err != nil {
+		return err
+	}
+	if t.token != "" {
+		if err := s.writeGuards(ctx, t.token); err != nil {
+			return err
+		}
+	}
+	return s.rec.DeleteOutbox(ctx, t.change.Outbox...)
+}
+
+func (s *Store) storeVersions(ctx context.Context, writer string, versions []record.UserVersion) error {
+	cmds := make([]redis.Cmder, len(versions))
+	for i, v := range versions {
+		cmds[i] = s.store.Cmd(ctx, []string{settingsKey(v.User), versionKey(v.User), changingKey(v.User)},
+			writer, v.Version, versionTTL.Milliseconds())
+	}
+	return s.send(ctx, cmds)
+}
+
+// send runs scripts of several users in one trip; the first failure counts.
+func (s *Store) send(ctx context.Context, cmds []redis.Cmder) error {
+	if err := s.db.Pipeline(ctx, writes, cmds...); err != nil {
+		return err
+	}
+	for _, c := range cmds {
+		if err := c.Err(); err != nil {
+			return fmt.Errorf("change settings in redis: %w", err)
+		}
+	}
+	return nil
+}

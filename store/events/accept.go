@@ -1,0 +1,227 @@
+package events
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+)
+
+// Accept takes an event: one round trip to Redis, no SQL (an unknown type is
+// looked up once). When it returns nil the event is not lost any more.
+// replayed: the answer is that of an earlier request with the same key.
+func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempotency) (a *api.EventAccepted, replayed bool, err error) {
+	ids, replayed, err := s.accept(ctx, []api.EventRequest{*r}, once, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	return &api.EventAccepted{ID: ids[0]}, replayed, nil
+}
+
+// AcceptBatch takes all events or none, in one shard and one step. One bad
+// event refuses the whole batch, naming its index.
+func (s *Store) AcceptBatch(ctx context.Context, r *api.EventBatchRequest, once api.Idempotency) (a *api.EventBatchAccepted, replayed bool, err error) {
+	inBatch := func(index int, err error) error { return atIndex(err, "events["+strconv.Itoa(index)+"]") }
+	ids, replayed, err := s.accept(ctx, r.Events, once, inBatch)
+	if err != nil {
+		return nil, false, err
+	}
+	a = &api.EventBatchAccepted{Items: make([]api.EventAccepted, len(ids))}
+	for i, id := range ids {
+		a.Items[i].ID = id
+	}
+	return a, replayed, nil
+}
+
+// accept renders and stores events. The stored answer is the first id and
+// their number, from which a replay derives them all.
+func (s *Store) accept(ctx context.Context, events []api.EventRequest, once api.Idempotency, place func(int, error) error) (ids []string, replayed bool, err error) {
+	if err := s.o.DB.Overloaded(); err != nil {
+		return nil, false, err
+	}
+	now := s.o.Now()
+	shard := s.shard(once, now)
+	first := queue.NewID(shard, now)
+	record := onceRecord(once, first, len(events))
+	jobs := make([]queue.Job, len(events))
+	for i := range events {
+		if jobs[i], err = s.job(ctx, nthID(first, i), &events[i], now); err != nil {
+			if place != nil {
+				err = place(i, err)
+			}
+			return s.replay(ctx, shard, record, err)
+		}
+	}
+	replayed, stored, err := s.o.Queue.EnqueueOnce(ctx, record, jobs...)
+	if err != nil {
+		return nil, false, err
+	}
+	if replayed {
+		ids, err = answeredIDs(stored)
+		return ids, true, err
+	}
+	s.o.OnAccepted(len(jobs))
+	return idsOf(first, len(events)), false, nil
+}
+
+// replay answers a request that would be refused now (its time is over, its
+// type is gone) but was accepted before under the same key.
+func (s *Store) replay(ctx context.Context, shard int, record queue.Once, refusal error) ([]string, bool, error) {
+	if record.Key == "" {
+		return nil, false, refusal
+	}
+	stored, found, err := s.o.Queue.Replay(ctx, shard, record)
+	if api.CodeOf(err) == api.CodeIdempotencyReused {
+		return nil, false, err
+	}
+	if err != nil || !found {
+		return nil, false, refusal
+	}
+	ids, err := answeredIDs(stored)
+	return ids, true, err
+}
+
+// shard is where the event goes: by the key when there is one, so that a
+// replay finds its record, else anywhere.
+func (s *Store) shard(once api.Idempotency, now time.Time) int {
+	if once.Key == "" {
+		return s.shardOfTheMoment(now)
+	}
+	return s.o.Queue.Route(onceName(once))
+}
+
+// shardSlice is how long a process puts events without a key into one shard.
+const shardSlice = 5 * time.Millisecond
+
+// shardOfTheMoment is a random shard, another one each shardSlice: events of
+// the same moment share the batches of targeting, which cost as much for one
+// as for many. Processes differ by their seed.
+func (s *Store) shardOfTheMoment(now time.Time) int {
+	slice := uint64(now.UnixNano() / int64(shardSlice))
+	return rand.New(rand.NewPCG(s.seed, slice)).IntN(s.o.Queue.Shards())
+}
+
+// onceName hashes scope and key: neither may hold what a Redis key must not.
+func onceName(once api.Idempotency) string {
+	sum := sha256.Sum256([]byte(once.Scope + "\x00" + once.Key))
+	return hex.EncodeToString(sum[:16])
+}
+
+func onceRecord(once api.Idempotency, first string, n int) queue.Once {
+	if once.Key == "" {
+		return queue.Once{}
+	}
+	return queue.Once{
+		Key: onceName(once), Body: once.Body, Answer: first + " " + strconv.Itoa(n), TTL: api.IdempotencyTTL,
+	}
+}
+
+// answeredIDs reads a stored answer.
+func answeredIDs(stored string) ([]string, error) {
+	first, count, _ := strings.Cut(stored, " ")
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 1 || n > api.MaxBatchEvents {
+		return nil, api.Errorf(api.CodeInternal, "the stored answer %q is not one", stored)
+	}
+	return idsOf(first, n), nil
+}
+
+func idsOf(first string, n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = nthID(first, i)
+	}
+	return ids
+}
+
+var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// nthID derives the id of a batch's n-th event from that of its first: same
+// minute, same shard, and 128 bits that are as random as the first's.
+func nthID(first string, n int) string {
+	b, err := idText.DecodeString(first)
+	if n == 0 || err != nil || len(b) != 20 {
+		return first
+	}
+	sum := sha256.Sum256(binary.BigEndian.AppendUint32(slices.Clone(b), uint32(n)))
+	copy(b[4:], sum[:])
+	return idText.EncodeToString(b)
+}
+
+// job renders one event into its queue entry.
+func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now time.Time) (queue.Job, error) {
+	if err := s.checkAudience(&e.Audience); err != nil {
+		return queue.Job{}, err
+	}
+	if e.ExpiresAt != nil && !e.ExpiresAt.After(now) {
+		return queue.Job{}, api.Errorf(api.CodeAlreadyExpired, "expires_at is in the past by the server's clock, %s", now.UTC().Format(time.RFC3339))
+	}
+	look, err := s.types.look(ctx, e)
+	if err != nil {
+		return queue.Job{}, err
+	}
+	push, err := api.RenderPush(look, id, e, now)
+	if err != nil {
+		return queue.Job{}, err
+	}
+	audience, pages := storedAudience(&e.Audience)
+	payload, err := (&Job{
+		Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli(),
+	}).Encode()
+	shard, _, _ := queue.ParseID(id)
+	return queue.Job{
+		ID: id, Shard: shard, Group: id, Facts: map[string]string{factType: e.Type},
+		Payload: payload, Attachment: pages,
+	}, err
+}
+
+// checkAudience knows what nobody could target.
+func (s *Store) checkAudience(a *api.Audience) error {
+	kinds := 0
+	for _, set := range []bool{len(a.Users) > 0, a.ContactsOf != "", a.Chat != ""} {
+		if set {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		return api.Invalid("audience", "one_of", "must be exactly one of users, contacts_of and chat")
+	}
+	if a.Chat != "" && !s.o.Chats {
+		return api.Invalid("audience.chat", "unsupported", "cannot be an audience: this server has no chats yet")
+	}
+	if len(a.Users) > api.MaxAudienceUsers {
+		return api.Invalid("audience.users", "max", "must be at most %d users", api.MaxAudienceUsers)
+	}
+	return nil
+}
+
+// storedAudience sorts out duplicate users and puts many of them into pages
+// beside the job.
+func storedAudience(a *api.Audience) (Audience, []string) {
+	if len(a.Users) == 0 {
+		return Audience{ContactsOf: a.ContactsOf, Chat: a.Chat}, nil
+	}
+	users := a.Users
+	if len(users) > 1 {
+		users = slices.Clone(users)
+		slices.Sort(users)
+		users = slices.Compact(users)
+	}
+	if len(users) <= inlineUsers {
+		return Audience{Users: users}, nil
+	}
+	var pages []string
+	for page := range slices.Chunk(users, PageSize) {
+		pages = append(pages, joinPage(page))
+	}
+	return Audience{Pages: len(pages)}, pages
+}

@@ -1,0 +1,75 @@
+package events
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"fanfare/store/queue"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+// Options say what a Store works on. DB, Queue, Notifications and Record are
+// needed; the rest may stay zero.
+type Options struct {
+	// DB is asked, without a trip, whether Redis is nearly full.
+	DB *redisdb.DB
+	// Queue is the queue "events", Notifications the queue "notifications".
+	Queue, Notifications *queue.Queue
+	Record               *record.DB
+	// Logger hears of types that can't be read; default: nobody.
+	Logger *slog.Logger
+	// Chats says that a chat's members can be targeted; else such an audience is
+	// refused, because nobody could read it.
+	Chats bool
+	// Poll is how often the version of the event types is looked at; default
+	// 500 ms.
+	Poll time.Duration
+	// OnAccepted hears of every batch of events that became new, for metrics.
+	OnAccepted func(n int)
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+}
+
+// Store accepts events and reports on them. It is safe for concurrent use.
+type Store struct {
+	o     Options
+	types *types
+	seed  uint64 // of shardOfTheMoment
+}
+
+// New makes a Store. It starts nothing.
+func New(o Options) *Store {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Poll <= 0 {
+		o.Poll = 500 * time.Millisecond
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.OnAccepted == nil {
+		o.OnAccepted = func(int) {}
+	}
+	return &Store{o: o, types: &types{rec: o.Record, log: o.Logger}, seed: rand.Uint64()}
+}
+
+// Run keeps the event types of this process fresh until ctx ends. A record
+// that is away leaves the types as they were known last.
+func (s *Store) Run(ctx context.Context) error {
+	tick := time.NewTicker(s.o.Poll)
+	defer tick.Stop()
+	for {
+		if err := s.types.refresh(ctx); err != nil && ctx.Err() == nil {
+			s.o.Logger.Debug("event types are not fresh", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"fanfare/api"
+)
+
+// The limits of an audience inside the queue.
+const (
+	// PageSize is how many users one page of an audience holds at most.
+	PageSize = 1000
+	// inlineUsers is the largest audience that travels in the job itself.
+	inlineUsers = 100
+)
+
+// The labels that end an event's targeting, and the counters it keeps.
+const (
+	LabelTargeted = "targeted"
+	LabelExpired  = "expired"
+	LabelFailed   = "failed"
+
+	CountRecipients = "recipients"
+	CountIsActor    = "is_actor"
+	CountOptedOut   = "opted_out"
+	CountMuted      = "muted"
+	CountNoDevice   = "no_device"
+	CountLive       = "live"
+)
+
+// The counters of an event's notifications, one record in each shard.
+const (
+	CountCreated   = "created"
+	LabelDelivered = "delivered"
+	CountRetrying  = "retrying"
+	CountUnknown   = "unknown_outcome"
+)
+
+const factType = "type"
+
+// Job is an accepted event as its queue entry holds it: rendered, and with the
+// place where targeting goes on.
+type Job struct {
+	Type     string   `json:"type"`
+	Actor    string   `json:"actor,omitempty"`
+	Object   string   `json:"object,omitempty"`
+	Audience Audience `json:"audience"`
+	Push     api.Push `json:"push"`
+	// AcceptedAt is the accepting server's clock, in Unix milliseconds.
+	AcceptedAt int64 `json:"accepted_at"`
+	// Cursor is where the next page begins: a page's number, or the last name.
+	Cursor string `json:"cursor,omitempty"`
+	// Missed are users of the page at Cursor whose settings could not be read
+	// while those of others could; Next is the cursor after them.
+	Missed []string `json:"missed,omitempty"`
+	Next   string   `json:"next,omitempty"`
+}
+
+// Audience says who is meant. Exactly one of its kinds is set.
+type Audience struct {
+	Users      []string `json:"users,omitempty"`
+	Pages      int      `json:"pages,omitempty"` // users, stored beside in so many pages
+	ContactsOf string   `json:"contacts_of,omitempty"`
+	Chat       string   `json:"chat,omitempty"`
+}
+
+// The kinds of an audience.
+const (
+	KindUsers      = "users"
+	KindContactsOf = "contacts_of"
+	KindChat       = "chat"
+)
+
+// Kind names the kind of audience.
+func (a *Audience) Kind() string {
+	switch {
+	case a.ContactsOf != "":
+		return KindContactsOf
+	case a.Chat != "":
+		return KindChat
+	}
+	return KindUsers
+}
+
+// Encode writes the job for the queue. It leaves the rendered payload as it
+// is: no character of it is escaped a second time.
+func (j *Job) Encode() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(j); err != nil {
+		return nil, fmt.Errorf("encode event: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// DecodeJob reads what Encode wrote.
+func DecodeJob(payload []byte) (*Job, error) {
+	j := new(Job)
+	if err := json.Unmarshal(payload, j); err != nil {
+		return nil, fmt.Errorf("decode event: %w", err)
+	}
+	return j, nil
+}
+
+// Names never hold a blank, so a page of users is its names with blanks between.
+func joinPage(users []string) string { return strings.Join(users, " ") }
+
+// SplitPage reads the users of one item of an event's attachment.
+func SplitPage(item string) []string { return strings.Fields(item) }

@@ -1,0 +1,187 @@
+package keys
+
+import (
+	"context"
+	"crypto/subtle"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"fanfare/api"
+	"fanfare/store/record"
+)
+
+// Options tunes a Store; the zero value works.
+type Options struct {
+	// Logger hears when SQL stops or resumes answering; nil: silence.
+	Logger *slog.Logger
+	// PollEvery is how often Run looks for changes; default 1 s, at most 5 s.
+	PollEvery time.Duration
+	// NoteEvery is how often Run writes when keys were last used; default 30 s.
+	NoteEvery time.Duration
+}
+
+const (
+	defaultPoll = time.Second
+	maxPoll     = 5 * time.Second
+	defaultNote = 30 * time.Second
+	// staleAfter is how old the last successful look may be before an unknown
+	// key is answered with "unavailable" instead of "unauthorized".
+	staleAfter = 10 * time.Second
+	maxName    = 255
+)
+
+// Store is the API keys. It is safe for concurrent use.
+type Store struct {
+	rec  *record.DB
+	o    Options
+	snap atomic.Pointer[snapshot]
+	// any stays true once a key was seen, whatever the record says later.
+	any atomic.Bool
+	// load lets one reader of SQL at a time replace the snapshot.
+	load sync.Mutex
+
+	notes sync.Mutex
+	used  map[string]time.Time // id -> last use not yet on record
+}
+
+// snapshot is all keys at one moment. It is never changed once published.
+type snapshot struct {
+	version int64
+	byID    map[string]*entry
+	checked atomic.Pointer[time.Time] // when it was last known to be current
+}
+
+type entry struct {
+	key  api.Key
+	hash string
+	// last is the second of the newest noted use: one note a second is enough.
+	last atomic.Int64
+}
+
+// New makes a store that knows no keys yet: Load or Run reads them.
+func New(rec *record.DB, o Options) *Store {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.PollEvery <= 0 {
+		o.PollEvery = defaultPoll
+	}
+	o.PollEvery = min(o.PollEvery, maxPoll)
+	if o.NoteEvery <= 0 {
+		o.NoteEvery = defaultNote
+	}
+	return &Store{rec: rec, o: o, used: map[string]time.Time{}}
+}
+
+// Create makes a key and returns its secret, which is never shown again. The
+// key works in this process at once.
+func (s *Store) Create(ctx context.Context, name string, scopes []api.Scope) (string, *api.Key, error) {
+	if err := checkKey(name, scopes); err != nil {
+		return "", nil, err
+	}
+	id, random := newSecret()
+	k := record.StoredKey{Key: api.Key{ID: id, Name: name, Scopes: slices.Clone(scopes)}, SecretHash: hash(random)}
+	created, err := s.rec.CreateKey(ctx, k)
+	if err != nil {
+		return "", nil, fmt.Errorf("create key: %w", err)
+	}
+	k.CreatedAt = created
+	s.any.Store(true)
+	s.reload(ctx)
+	return prefix + id + "_" + random, &k.Key, nil
+}
+
+func checkKey(name string, scopes []api.Scope) error {
+	if strings.TrimSpace(name) == "" || len(name) > maxName || !utf8.ValidString(name) {
+		return api.Invalid("name", "required", "must be 1 to %d bytes", maxName)
+	}
+	if len(scopes) == 0 {
+		return api.Invalid("scopes", "required", "must name at least one scope")
+	}
+	for i, sc := range scopes {
+		if !slices.Contains(api.Scopes, sc) {
+			return api.Invalid(fmt.Sprintf("scopes[%d]", i), "oneof", "%q is not a scope; there are %v", sc, api.Scopes)
+		}
+	}
+	return nil
+}
+
+// List reads every key from the record, oldest first, revoked ones too.
+func (s *Store) List(ctx context.Context) ([]api.Key, error) {
+	stored, err := s.rec.Keys(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	list := make([]api.Key, len(stored))
+	for i, k := range stored {
+		list[i] = k.Key
+	}
+	return list, nil
+}
+
+// Revoke ends a key for good; api.CodeNotFound when there is none. In this
+// process it stops working at once.
+func (s *Store) Revoke(ctx context.Context, id string) error {
+	if err := s.rec.RevokeKey(ctx, id); err != nil {
+		return fmt.Errorf("revoke key: %w", err)
+	}
+	s.reload(ctx)
+	return nil
+}
+
+// Any tells whether a key was ever created. Once true it stays true, also when
+// every key is revoked: a server that had a key is never open again.
+func (s *Store) Any() bool { return s.any.Load() }
+
+// Authenticate finds the key of a secret, in memory and in constant time. A
+// wrong or revoked secret is api.CodeUnauthorized. As long as the keys could
+// not be read at all, or for an unknown key while they could not be checked
+// for 10 s, it is api.CodeUnavailable. The key must not be changed.
+func (s *Store) Authenticate(secret string) (*api.Key, error) {
+	snap := s.snap.Load()
+	if snap == nil {
+		return nil, api.Errorf(api.CodeUnavailable, "the API keys cannot be read just now")
+	}
+	id, random, ok := split(secret)
+	e := snap.byID[id]
+	if !ok || e == nil {
+		e = &entry{hash: strings.Repeat("0", 64)}
+	}
+	same := subtle.ConstantTimeCompare([]byte(e.hash), []byte(hash(random))) == 1
+	switch {
+	case ok && e.key.ID == "" && snap.stale():
+		return nil, api.Errorf(api.CodeUnavailable, "new API keys cannot be read just now")
+	case !ok || !same || e.key.ID == "" || e.key.RevokedAt != nil:
+		return nil, api.Errorf(api.CodeUnauthorized, "the API key is unknown or revoked")
+	}
+	s.note(e)
+	return &e.key, nil
+}
+
+func (snap *snapshot) stale() bool {
+	return time.Since(*snap.checked.Load()) > staleAfter
+}
+
+// note remembers that the key was used, at most once a second.
+func (s *Store) note(e *entry) {
+	now := time.Now()
+	if last := e.last.Load(); last == now.Unix() || !e.last.CompareAndSwap(last, now.Unix()) {
+		return
+	}
+	s.notes.Lock()
+	s.used[e.key.ID] = now
+	s.notes.Unlock()
+}
+
+// reload follows a change of our own; if it fails Run does it.
+func (s *Store) reload(ctx context.Context) {
+	if err := s.Load(ctx); err != nil {
+		s.o.Logger.Warn("keys were changed but not read again yet", "error", err)
+	}
+}

@@ -1,0 +1,317 @@
+package keys_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/keys"
+	"fanfare/store/record"
+	"fanfare/store/storetest"
+)
+
+// eachStore runs a test on both dialects, with a store whose keys are loaded.
+func eachStore(t *testing.T, fn func(t *testing.T, rec *record.DB, s *keys.Store)) {
+	t.Helper()
+	storetest.EachSQL(t, func(t *testing.T, url string) {
+		rec := mustRecord(t, url)
+		must(t, rec.Migrate(t.Context()))
+		s := keys.New(rec, keys.Options{})
+		must(t, s.Load(t.Context()))
+		fn(t, rec, s)
+	})
+}
+
+func mustRecord(t testing.TB, url string) *record.DB {
+	t.Helper()
+	rec, err := record.Open(t.Context(), record.Options{URL: url})
+	must(t, err)
+	t.Cleanup(func() { _ = rec.Close() })
+	return rec
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantCode(t testing.TB, err error, want api.Code) {
+	t.Helper()
+	if got := api.CodeOf(err); got != want {
+		t.Fatalf("code %q, want %q (error: %v)", got, want, err)
+	}
+}
+
+func mustCreate(t testing.TB, s *keys.Store, scopes ...api.Scope) (string, *api.Key) {
+	t.Helper()
+	secret, k, err := s.Create(t.Context(), "backend", scopes)
+	must(t, err)
+	return secret, k
+}
+
+// mustRun runs a store until the returned function is called.
+func mustRun(t testing.TB, s *keys.Store) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	}
+}
+
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, rec *record.DB, s *keys.Store) {
+		secret, k := mustCreate(t, s, api.ScopePush, api.ScopeOps)
+		if !strings.HasPrefix(secret, "ff_"+k.ID+"_") || len(k.ID) < 25 || k.CreatedAt.IsZero() {
+			t.Fatalf("%s %+v", secret, k)
+		}
+		t.Run("WorksAtOnceInThisProcess", func(t *testing.T) {
+			got, err := s.Authenticate(secret)
+			must(t, err)
+			if got.ID != k.ID || !got.Allows(api.ScopePush) || got.Allows(api.ScopeChat) {
+				t.Fatalf("%+v", got)
+			}
+		})
+		t.Run("TheSecretIsNotOnRecord", func(t *testing.T) {
+			stored, err := rec.Keys(t.Context())
+			must(t, err)
+			if _, random, _ := strings.Cut(strings.TrimPrefix(secret, "ff_"), "_"); strings.Contains(fmt.Sprintf("%+v", stored), random) {
+				t.Fatal("the secret part is stored")
+			}
+		})
+		t.Run("List", func(t *testing.T) {
+			mustCreate(t, s, api.ScopeAdmin)
+			list, err := s.List(t.Context())
+			if err != nil || len(list) != 2 || list[0].ID != k.ID || list[0].Name != "backend" || len(list[0].Scopes) != 2 || list[0].LastUsed != nil {
+				t.Fatalf("%+v, %v", list, err)
+			}
+		})
+		t.Run("Refuses", func(t *testing.T) {
+			for _, c := range []struct {
+				name   string
+				scopes []api.Scope
+			}{{"", []api.Scope{api.ScopePush}}, {" ", []api.Scope{api.ScopePush}}, {strings.Repeat("x", 256), []api.Scope{api.ScopePush}}, {"x", nil}, {"x", []api.Scope{"root"}}} {
+				_, _, err := s.Create(t.Context(), c.name, c.scopes)
+				wantCode(t, err, api.CodeValidation)
+			}
+		})
+	})
+}
+
+func TestAuthenticate_WrongKeysAreUnauthorized(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, _ *record.DB, s *keys.Store) {
+		secret, k := mustCreate(t, s, api.ScopePush)
+		other, _ := mustCreate(t, s, api.ScopePush)
+		flipped := "a"
+		if strings.HasSuffix(secret, "a") {
+			flipped = "b"
+		}
+		wrong := []string{
+			"", "ff_", "ff__", "ff_x_y", "Bearer", secret[3:], secret + "a", secret[:len(secret)-1], secret[:len(secret)-1] + flipped,
+			"ff_" + k.ID + "_", "ff_" + k.ID + "_" + other[strings.LastIndex(other, "_")+1:], strings.ToUpper(secret), "ff_" + strings.Repeat("x", 1<<16),
+		}
+		for _, w := range wrong {
+			if _, err := s.Authenticate(w); api.CodeOf(err) != api.CodeUnauthorized {
+				t.Errorf("%.80q: %v", w, err)
+			}
+		}
+	})
+}
+
+func TestAuth_RunningServersFollowWithin10s(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, rec *record.DB, s *keys.Store) {
+		server := keys.New(rec, keys.Options{})
+		defer mustRun(t, server)()
+		secret, k := mustCreate(t, s, api.ScopePush)
+		storetest.Eventually(t, 10*time.Second, "a new key works", func() bool {
+			_, err := server.Authenticate(secret)
+			return err == nil
+		})
+		must(t, s.Revoke(t.Context(), k.ID))
+		_, err := s.Authenticate(secret)
+		wantCode(t, err, api.CodeUnauthorized)
+		storetest.Eventually(t, 10*time.Second, "a revoked key stops", func() bool {
+			_, err := server.Authenticate(secret)
+			return api.CodeOf(err) == api.CodeUnauthorized
+		})
+		must(t, s.Revoke(t.Context(), k.ID))
+		wantCode(t, s.Revoke(t.Context(), "nobody"), api.CodeNotFound)
+	})
+}
+
+func TestAuth_OnceAFirstKeyExistedNeverOpenAgain(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, rec *record.DB, s *keys.Store) {
+		if s.Any() {
+			t.Fatal("a fresh record has a key")
+		}
+		_, k := mustCreate(t, s, api.ScopePush)
+		must(t, s.Revoke(t.Context(), k.ID))
+		if !s.Any() {
+			t.Fatal("open again after all keys were revoked")
+		}
+		later := keys.New(rec, keys.Options{})
+		must(t, later.Load(t.Context()))
+		if !later.Any() {
+			t.Fatal("a server started later is open though a key existed")
+		}
+	})
+}
+
+func TestAuth_LastUsedIsWrittenLazily(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, rec *record.DB, s *keys.Store) {
+		lastUsed := func() *api.Time {
+			list, err := s.List(t.Context())
+			must(t, err)
+			return list[0].LastUsed
+		}
+		secret, _ := mustCreate(t, s, api.ScopePush)
+		stop := mustRun(t, s)
+		for range 100 {
+			_, err := s.Authenticate(secret)
+			must(t, err)
+		}
+		if at := lastUsed(); at != nil {
+			t.Fatalf("written at once: %v", at)
+		}
+		stop()
+		at := lastUsed()
+		if at == nil || time.Since(at.Time) > time.Minute {
+			t.Fatalf("not written when the server stopped: %v", at)
+		}
+		t.Run("ALaterNoteStays", func(t *testing.T) {
+			list, err := s.List(t.Context())
+			must(t, err)
+			must(t, rec.TouchKeys(t.Context(), map[string]time.Time{list[0].ID: at.Add(-time.Hour)}))
+			if now := lastUsed(); !now.Equal(at.Time) {
+				t.Fatalf("%v became %v", at, now)
+			}
+		})
+		t.Run("WrittenWhileRunning", func(t *testing.T) {
+			quick := keys.New(rec, keys.Options{PollEvery: 20 * time.Millisecond, NoteEvery: 20 * time.Millisecond})
+			must(t, quick.Load(t.Context()))
+			defer mustRun(t, quick)()
+			storetest.Eventually(t, 10*time.Second, "the use is on record", func() bool {
+				_, err := quick.Authenticate(secret)
+				must(t, err)
+				return lastUsed().After(at.Time)
+			})
+		})
+	})
+}
+
+// gate is a TCP way to MySQL that counts what goes through and can be shut.
+type gate struct {
+	server string
+	bytes  atomic.Int64
+	shut   atomic.Bool
+}
+
+func mustGate(t testing.TB) (*gate, string) {
+	t.Helper()
+	url := storetest.MySQL(t)
+	user, rest, _ := strings.Cut(strings.TrimPrefix(url, "mysql://"), "@")
+	host, name, _ := strings.Cut(rest, "/")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	g := &gate{server: host}
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			go g.join(c)
+		}
+	}()
+	return g, "mysql://" + user + "@" + l.Addr().String() + "/" + name
+}
+
+func (g *gate) join(c net.Conn) {
+	defer c.Close()
+	s, err := net.Dial("tcp", g.server)
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	go func() { defer c.Close(); g.pass(c, s) }()
+	g.pass(s, c)
+}
+
+func (g *gate) pass(to, from net.Conn) {
+	b := make([]byte, 4096)
+	for n, err := from.Read(b); err == nil && !g.shut.Load(); n, err = from.Read(b) {
+		g.bytes.Add(int64(n))
+		_, _ = to.Write(b[:n])
+	}
+}
+
+func TestAuth_NeitherKnownNorUnknownKeysCostSQL(t *testing.T) {
+	t.Parallel()
+	g, url := mustGate(t)
+	rec := mustRecord(t, url)
+	must(t, rec.Migrate(t.Context()))
+	s := keys.New(rec, keys.Options{})
+	must(t, s.Load(t.Context()))
+	secret, _ := mustCreate(t, s, api.ScopePush)
+	before := g.bytes.Load()
+	for i := range 1000 {
+		_, _ = s.Authenticate(secret)
+		_, err := s.Authenticate(fmt.Sprintf("ff_unknown%d_x", i))
+		wantCode(t, err, api.CodeUnauthorized)
+	}
+	if n := g.bytes.Load() - before; n != 0 {
+		t.Fatalf("%d bytes went to SQL", n)
+	}
+}
+
+func TestAuth_SQLAway(t *testing.T) {
+	t.Parallel()
+	g, url := mustGate(t)
+	rec := mustRecord(t, url)
+	must(t, rec.Migrate(t.Context()))
+	s := keys.New(rec, keys.Options{})
+	t.Run("BeforeTheKeysWereReadNobodyIsToldThatHisKeyIsWrong", func(t *testing.T) {
+		_, err := s.Authenticate("ff_a_b")
+		wantCode(t, err, api.CodeUnavailable)
+	})
+	must(t, s.Load(t.Context()))
+	secret, _ := mustCreate(t, s, api.ScopePush)
+	g.shut.Store(true)
+	defer mustRun(t, s)()
+	t.Run("KnownKeysGoOnWorking", func(t *testing.T) {
+		_, err := s.Authenticate(secret)
+		must(t, err)
+		_, _, err = s.Create(t.Context(), "x", []api.Scope{api.ScopePush})
+		if code := api.CodeOf(err); code != api.CodeUnavailable {
+			t.Fatalf("code %q: %v", code, err)
+		}
+	})
+	t.Run("UnknownKeysAreUnavailableOnceItIsTooOldToTell", func(t *testing.T) {
+		storetest.Eventually(t, 20*time.Second, "unknown keys are answered with unavailable", func() bool {
+			_, err := s.Authenticate("ff_a_b")
+			return api.CodeOf(err) == api.CodeUnavailable
+		})
+		_, err := s.Authenticate(secret)
+		must(t, err)
+	})
+	t.Run("Heals", func(t *testing.T) {
+		g.shut.Store(false)
+		storetest.Eventually(t, 10*time.Second, "unknown keys are unauthorized again", func() bool {
+			_, err := s.Authenticate("ff_a_b")
+			return api.CodeOf(err) == api.CodeUnauthorized
+		})
+	})
+}

@@ -1,0 +1,93 @@
+package keys
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"time"
+
+	"fanfare/store/record"
+)
+
+// noteTimeout bounds the last writing of uses when the process stops.
+const noteTimeout = 2 * time.Second
+
+// Load reads the keys if they changed since the last time. Call it before
+// serving, so that Any is known; afterwards Run does.
+func (s *Store) Load(ctx context.Context) error {
+	s.load.Lock()
+	defer s.load.Unlock()
+	// The version first: what is read after it is never older.
+	began := time.Now()
+	version, err := s.rec.Version(ctx, record.VersionKeys)
+	if err != nil {
+		return fmt.Errorf("read keys: %w", err)
+	}
+	if old := s.snap.Load(); old != nil && old.version == version {
+		old.checked.Store(&began)
+		return nil
+	}
+	stored, err := s.rec.Keys(ctx)
+	if err != nil {
+		return fmt.Errorf("read keys: %w", err)
+	}
+	s.publish(version, stored, began)
+	return nil
+}
+
+func (s *Store) publish(version int64, stored []record.StoredKey, began time.Time) {
+	snap := &snapshot{version: version, byID: make(map[string]*entry, len(stored))}
+	snap.checked.Store(&began)
+	for _, k := range stored {
+		snap.byID[k.ID] = &entry{key: k.Key, hash: k.SecretHash}
+	}
+	if len(stored) > 0 {
+		s.any.Store(true)
+	}
+	s.snap.Store(snap)
+}
+
+// Run follows changes of the keys and writes when they were last used, until
+// ctx ends. SQL being away ends nothing: the keys known last stay.
+func (s *Store) Run(ctx context.Context) error {
+	noted, wasAway := time.Now(), false
+	for {
+		err := s.Load(ctx)
+		if time.Since(noted) >= s.o.NoteEvery {
+			noted = time.Now()
+			s.writeNotes(ctx)
+		}
+		if away := err != nil && ctx.Err() == nil; away != wasAway {
+			wasAway = away
+			s.o.Logger.Info("API keys", "out_of_reach", away, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+			defer cancel()
+			s.writeNotes(end)
+			return nil
+		case <-time.After(s.o.PollEvery/2 + rand.N(s.o.PollEvery/2)):
+		}
+	}
+}
+
+// writeNotes puts the noted uses on record; those that fail are kept for the
+// next time unless a later use was noted meanwhile.
+func (s *Store) writeNotes(ctx context.Context) {
+	s.notes.Lock()
+	used := s.used
+	s.used = make(map[string]time.Time, len(used))
+	s.notes.Unlock()
+	if len(used) == 0 {
+		return
+	}
+	if err := s.rec.TouchKeys(ctx, used); err != nil {
+		s.o.Logger.Debug("uses of keys are written later", "error", err)
+		s.notes.Lock()
+		maps.Copy(used, s.used)
+		s.used = used
+		s.notes.Unlock()
+	}
+}

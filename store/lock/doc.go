@@ -1,0 +1,21 @@
+// Package lock is an attempt-counting lock: at most one holder at a time by
+// Redis' clock, any number of contenders, a lease in milliseconds, attempts
+// that rise by one, a fence that only rises, and marks for what is done or
+// exhausted. It is the seeds' check of five cases as one atomic step.
+//
+// One record decides, and only scripts change it. The queue has the same record
+// for its jobs (lua/record.lua).
+//
+// What no lock can promise: a holder that is paused between asking Alive and
+// its write may write after its lease; whoever is written to must compare
+// fences to be safe. And a fail-over of Redis that loses an acknowledged
+// acquire lets a second holder in, whose fence is higher.
+//
+// Keys:
+//
+//	ff:{l:<name>:<id>}       string   the record, "D:<fence>" when done,
+//	                                  "X:<request>" when exhausted;
+//	                                  lease + retention while held, else retention
+//	ff:{l:<name>:<id>}:free  channel  hand-overs; all waiters of a Locker hear
+//	                                  of them on one connection
+package lock

@@ -1,0 +1,42 @@
+package lock
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Key is the key of a lock.
+func Key(l *Locker, id string) string { return l.key(id) }
+
+// TryAs is TryAcquire under a given request id, as a repeat by the client.
+func TryAs(ctx context.Context, l *Locker, id, request string) (Answer, error) {
+	return l.try(ctx, id, request)
+}
+
+// HeldNow reads the record and compares its lease with Redis' time, changing
+// nothing.
+func HeldNow(ctx context.Context, l *Locker, id string) bool {
+	text, err := l.db.Client().Get(ctx, l.key(id)).Result()
+	if err != nil || !strings.HasPrefix(text, "R:") {
+		return false
+	}
+	now, err := l.db.Client().Time(ctx).Result()
+	until, _ := strconv.ParseInt(strings.Split(text, ":")[4], 10, 64)
+	return err == nil && now.Before(time.UnixMilli(until))
+}
+
+// NameOf is a Locker's name.
+func NameOf(l *Locker) string { return l.o.Name }
+
+// Waiters counts who waits for a lock with a live subscription.
+func Waiters(l *Locker, id string) int {
+	l.handOvers.mu.Lock()
+	defer l.handOvers.mu.Unlock()
+	t := l.handOvers.topics[l.channel(id)]
+	if t == nil || !t.live {
+		return 0
+	}
+	return len(t.waiters)
+}

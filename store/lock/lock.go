@@ -1,0 +1,149 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+// Options configure a Locker. Every field may stay zero.
+type Options struct {
+	// Name separates the locks of one use from those of another; default "lock".
+	Name string
+	// Lease is how long a lock stays with a holder that does not renew it;
+	// default 30 s. Any time from 1 ms on works.
+	Lease time.Duration
+	// Retention is how long a lock is remembered after its last change: done
+	// and exhausted marks, attempts and fence of a free one. Default 1 h; never
+	// below the longest time after which the same work may come again.
+	Retention time.Duration
+	// MaxAttempts is after how many counted attempts a lock is exhausted;
+	// default 8.
+	MaxAttempts int
+}
+
+// Status is the answer to an acquiring.
+type Status int
+
+// The statuses; lock_acquire.lua has the same numbers.
+const (
+	// Acquired: the caller holds the lock.
+	Acquired Status = 1
+	// Held: another does.
+	Held Status = 2
+	// Done: the work was done; it stays so for the retention.
+	Done Status = 3
+	// Exhausted: all attempts were used up.
+	Exhausted Status = 4
+)
+
+// String names a status for people.
+func (s Status) String() string {
+	return [...]string{"?", "acquired", "held", "done", "exhausted"}[s]
+}
+
+// Answer is what an acquiring gets.
+type Answer struct {
+	Status Status
+	// Attempt is the number of the present attempt, from 1 (Acquired, Held).
+	Attempt int
+	// Left is how long the holder's lease lasts (Acquired, Held).
+	Left time.Duration
+	// First tells exactly one of all contenders that it is the first to learn
+	// that the attempts are used up (Exhausted).
+	First bool
+	// Lease is the hold (Acquired).
+	Lease *Lease
+}
+
+// Locker acquires locks of one name. It may be used from any goroutine.
+type Locker struct {
+	db                  *redisdb.DB
+	o                   Options
+	acquire, renew, end *redisdb.Script
+	handOvers           subscription
+}
+
+// New makes a Locker. It starts nothing and talks to nobody.
+func New(db *redisdb.DB, o Options) *Locker {
+	if o.Name == "" {
+		o.Name = "lock"
+	}
+	if o.Lease <= 0 {
+		o.Lease = defaultLease
+	}
+	if o.Retention <= 0 {
+		o.Retention = defaultRetention
+	}
+	if o.MaxAttempts <= 0 {
+		o.MaxAttempts = defaultMaxAttempts
+	}
+	o.Lease = max(o.Lease, time.Millisecond)
+	get := func(name string) *redisdb.Script { return redisdb.MustScript(Lua, "lua/"+name+".lua") }
+	l := &Locker{db: db, o: o, acquire: get("lock_acquire"), renew: get("lock_renew"), end: get("lock_end")}
+	l.handOvers.open = func(ctx context.Context) *redis.PubSub { return db.Blocking().Subscribe(ctx) }
+	return l
+}
+
+// TryAcquire asks once, in one round trip, for the lock of an identifier (as
+// api.ValidIdentifier).
+func (l *Locker) TryAcquire(ctx context.Context, id string) (Answer, error) {
+	return l.try(ctx, id, newRequest())
+}
+
+// newRequest names one asking: a repeat of it by the client is the same.
+func newRequest() string {
+	var b [9]byte
+	rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+func (l *Locker) try(ctx context.Context, id, request string) (Answer, error) {
+	if !api.ValidIdentifier(id) {
+		return Answer{}, api.Invalid("id", "identifier", "of a lock must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", api.MaxIdentifier)
+	}
+	sent := time.Now() // before the trip: the lease must not seem longer here
+	value, err := l.db.Eval(ctx, redisdb.Write, l.acquire, []string{l.key(id)}, request,
+		ms(l.o.Lease), l.o.MaxAttempts, ms(l.o.Retention))
+	if err != nil {
+		return Answer{}, fmt.Errorf("acquire lock %s: %w", id, err)
+	}
+	return l.answer(id, sent, value.([]any)), nil
+}
+
+func (l *Locker) answer(id string, sent time.Time, v []any) Answer {
+	a := Answer{Status: Status(number(v[0]))}
+	switch a.Status {
+	case Acquired:
+		a.Attempt, a.Left = int(number(v[1])), time.Duration(number(v[3]))*time.Millisecond
+		fence, _ := v[2].(string)
+		a.Lease = newLease(l, id, fence, a.Attempt, sent.Add(a.Left))
+	case Held:
+		a.Attempt, a.Left = int(number(v[1])), time.Duration(number(v[2]))*time.Millisecond
+	case Exhausted:
+		a.First = number(v[1]) == 1
+	}
+	return a
+}
+
+func number(v any) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+// ms is a duration in milliseconds, at least 1.
+func ms(d time.Duration) int64 { return max(1, d.Milliseconds()) }
+
+// parseFence reads a fence, which a script gives as text.
+func parseFence(s string) int64 {
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}

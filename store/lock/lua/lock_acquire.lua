@@ -1,0 +1,31 @@
+-- Takes a lock if it is free, or its lease is over. Run again by the same
+-- request it answers the same.
+-- KEYS: 1 the record
+-- ARGV: 1 request id, which is also the owner, 2 lease in ms, 3 most attempts,
+--       4 retention in ms
+-- RETURNS: {1 acquired, attempt, fence, ms of the lease that are left},
+--          {2 held, attempt, ms left}, {3 done},
+--          {4 exhausted, 1 this request is the first to be told or 0}
+-- @include lua/record.lua
+local key, me, lease, most, retention = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local us = now_us()
+local ms = math.floor(us / 1000)
+local text = redis.call('GET', key)
+local mark = text and string.sub(text, 1, 1)
+if mark == 'D' then return { 3 } end
+if mark == 'X' then return { 4, string.sub(text, 3) == me and 1 or 0 } end
+
+local r = read_record(text) or { state = 'Q', failures = '0', lost = '0', fence = '0', till = 0, owner = '' }
+if r.state == 'R' and r.till > ms then
+  if r.owner == me then return { 1, r.failures + 1, r.fence, r.till - ms } end
+  return { 2, r.failures + 1, r.till - ms }
+end
+-- A lease that ended unanswered was an attempt.
+if r.state == 'R' then r.failures = r.failures + 1 end
+if tonumber(r.failures) >= most then
+  redis.call('SET', key, 'X:' .. me, 'PX', int(retention))
+  return { 4, 1 }
+end
+r.state, r.fence, r.till, r.owner = 'R', next_fence(tonumber(r.fence), us), ms + lease, me
+redis.call('SET', key, text_of(r), 'PX', int(lease + retention))
+return { 1, r.failures + 1, r.fence, lease }

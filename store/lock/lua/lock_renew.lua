@@ -1,0 +1,11 @@
+-- Makes a lease longer, also one that is over while nobody has acquired since.
+-- KEYS: 1 the record
+-- ARGV: 1 fence, 2 lease in ms, 3 retention in ms
+-- RETURNS: 1 ok, 0 lost
+-- @include lua/record.lua
+local key, fence, lease, retention = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local r = read_record(redis.call('GET', key))
+if not r or r.state ~= 'R' or r.fence ~= fence then return 0 end
+r.till = math.floor(now_us() / 1000) + lease
+redis.call('SET', key, text_of(r), 'PX', int(lease + retention))
+return 1

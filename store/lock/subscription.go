@@ -1,0 +1,102 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// unsubscribeTime bounds the end of a subscription that nobody needs any more.
+const unsubscribeTime = time.Second
+
+// subscription is the one connection on which all waiters of a Locker hear of
+// hand-overs. It is open only while somebody waits.
+type subscription struct {
+	open func(ctx context.Context) *redis.PubSub
+
+	mu     sync.Mutex
+	sub    *redis.PubSub // nil while nobody waits
+	topics map[string]*topic
+}
+
+// topic is one channel and those who wait for it.
+type topic struct {
+	live    bool // Redis has confirmed the subscription
+	waiters map[chan struct{}]struct{}
+}
+
+// join subscribes a waiter to a channel. wake gets a value once the
+// subscription is live, so that whoever tries then misses no hand-over; then at
+// each hand-over, and when the connection was made again, because one may have
+// been missed meanwhile.
+func (s *subscription) join(ctx context.Context, channel string) (wake chan struct{}, err error) {
+	wake = make(chan struct{}, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sub == nil {
+		s.sub = s.open(context.WithoutCancel(ctx))
+		s.topics = map[string]*topic{}
+		go s.dispatch(s.sub.ChannelWithSubscriptions(redis.WithChannelSize(1024)))
+	}
+	t := s.topics[channel]
+	if t == nil {
+		t = &topic{waiters: map[chan struct{}]struct{}{}}
+		s.topics[channel] = t
+		err = s.sub.Subscribe(ctx, channel)
+	} else if t.live {
+		wake <- struct{}{}
+	}
+	t.waiters[wake] = struct{}{}
+	return wake, err
+}
+
+// leave ends a waiter's part; the last one of all closes the connection.
+func (s *subscription) leave(ctx context.Context, channel string, wake chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.topics[channel]
+	delete(t.waiters, wake)
+	if len(t.waiters) > 0 {
+		return
+	}
+	delete(s.topics, channel)
+	if len(s.topics) == 0 {
+		_ = s.sub.Close() // the answer to closing matters to nobody
+		s.sub = nil
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unsubscribeTime)
+	defer cancel()
+	_ = s.sub.Unsubscribe(ctx, channel) // if it fails, messages for nobody are ignored
+}
+
+// dispatch wakes waiters until its connection is closed for good. A message of
+// a former connection, or of a former subscription, wakes for nothing at worst.
+func (s *subscription) dispatch(events <-chan any) {
+	for event := range events {
+		switch e := event.(type) {
+		case *redis.Message:
+			s.wake(e.Channel, false)
+		case *redis.Subscription:
+			s.wake(e.Channel, e.Kind == "subscribe")
+		}
+	}
+}
+
+func (s *subscription) wake(channel string, live bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.topics[channel]
+	if t == nil {
+		return
+	}
+	t.live = t.live || live
+	for wake := range t.waiters {
+		select {
+		case wake <- struct{}{}:
+		default: // it has not looked at the last one yet
+		}
+	}
+}

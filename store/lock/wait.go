@@ -1,0 +1,49 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"fanfare/store/redisdb"
+)
+
+// Acquire waits for the lock until it is acquired, done or exhausted, or ctx
+// ends. A waiter subscribes first, then tries, and tries again at a hand-over
+// or at the end of the holder's lease, whichever comes first: no wake-up can
+// fall between. All waiters of a Locker share one connection. An absence of
+// Redis while it waits is an error.
+func (l *Locker) Acquire(ctx context.Context, id string) (Answer, error) {
+	a, err := l.TryAcquire(ctx, id)
+	if err != nil || a.Status != Held {
+		return a, err
+	}
+	wake, err := l.handOvers.join(ctx, l.channel(id))
+	defer l.handOvers.leave(ctx, l.channel(id), wake)
+	if err != nil {
+		return Answer{}, fmt.Errorf("wait for lock %s: %w", id, l.db.Err(err, redisdb.Read))
+	}
+	for a.Status == Held {
+		if err := await(ctx, wake, a.Left+time.Millisecond); err != nil {
+			return a, fmt.Errorf("wait for lock %s: %w", id, err)
+		}
+		if a, err = l.TryAcquire(ctx, id); err != nil {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+// await returns at a wake-up or after limit; ctx ends it with an error.
+func await(ctx context.Context, wake <-chan struct{}, limit time.Duration) error {
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	select {
+	case <-wake:
+		return nil
+	case <-over.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,132 @@
+package queue
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Claimed is a job that this process may work on until its lease ends.
+type Claimed struct {
+	Job
+	// Attempt is 1 plus the failures that were counted.
+	Attempt int
+	// Fence is larger than that of every earlier claim of this job.
+	Fence int64
+	// EnqueuedAt and Now (the moment of the claim) are Redis' time.
+	EnqueuedAt, Now time.Time
+	// GuardValue is what SetGuard stored for the job's Guard, "" if nothing.
+	GuardValue string
+
+	shard       *shardWorker
+	place       string       // letter of the stream and the entry's id
+	attachments string       // their number, as the entry has it
+	renewed     atomic.Int64 // when the lease began, ns since the worker's start
+	deadline    atomic.Int64 // ns since the worker's start, monotonic
+	lost        atomic.Bool
+	finished    atomic.Bool
+	ended       chan struct{} // closed when the result is recorded
+
+	mu     sync.Mutex
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// Alive tells that the lease is not over, by a clock that only goes forward
+// and was read before the claim was sent. Ask immediately before each write to
+// the outside; what no lease can rule out is a pause between the question and
+// the write.
+func (c *Claimed) Alive() bool {
+	return !c.lost.Load() && c.shard.worker.clock() < c.deadline.Load()
+}
+
+// Context ends when the lease is lost or over, when the job was cancelled, and
+// when Run hands back what is unfinished.
+func (c *Claimed) Context() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx == nil {
+		c.ctx, c.cancel = context.WithCancel(c.shard.worker.jobs)
+		if c.lost.Load() {
+			c.cancel()
+		}
+	}
+	return c.ctx
+}
+
+// lose ends the lease on this side.
+func (c *Claimed) lose() {
+	c.lost.Store(true)
+	c.stop()
+}
+
+func (c *Claimed) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
+// extend moves the lease's end to lease after sent, when the call was sent.
+func (c *Claimed) extend(sent time.Time, lease time.Duration) {
+	since := sent.Sub(c.shard.worker.started)
+	c.renewed.Store(int64(since))
+	c.deadline.Store(int64(since + lease))
+}
+
+// Finish says what became of the job. Only the first call counts. It returns
+// at once: results are gathered and written per shard, and tried again until
+// Redis has them. The result of a job that another process has taken over, or
+// that was cancelled, changes nothing.
+func (c *Claimed) Finish(r Result) {
+	if !c.finished.CompareAndSwap(false, true) {
+		return
+	}
+	if r.Outcome == Retry && c.shard.worker.jobs.Err() != nil {
+		r.Outcome = Release // it was told to stop: not its fault
+	}
+	c.shard.results.add(c, r)
+}
+
+// delay is when the job comes again: full jitter over an exponential backoff
+// by its failures, or, if it only ever deferred, by its age.
+func (c *Claimed) delay(r *Result) time.Duration {
+	if r.Delay > 0 {
+		return r.Delay
+	}
+	o := &c.shard.worker.q.o
+	limit := o.RetryBase
+	if r.Outcome == Retry {
+		for n := 1; n < c.Attempt && limit < o.RetryMax; n++ {
+			limit *= 2
+		}
+	} else {
+		limit = max(limit, c.Now.Sub(c.EnqueuedAt)/2)
+	}
+	return time.Duration(rand.Int64N(int64(min(limit, o.RetryMax)))) + time.Millisecond
+}
+
+// Each makes a handler that calls f on every job in a goroutine of its own. f's
+// context is the job's.
+func Each(f func(ctx context.Context, c *Claimed) Result) Handler {
+	return func(_ context.Context, batch []*Claimed) {
+		for _, c := range batch {
+			go func() { c.Finish(f(c.Context(), c)) }()
+		}
+	}
+}
+
+// ByType makes a handler of one function per type. A job of another type
+// becomes a dead letter with reason unknown_type.
+func ByType(types map[string]func(ctx context.Context, c *Claimed) Result) Handler {
+	return Each(func(ctx context.Context, c *Claimed) Result {
+		f, ok := types[c.Type]
+		if !ok {
+			return Result{Outcome: Dead, Reason: "unknown_type", Err: "no handler for type " + c.Type}
+		}
+		return f(ctx, c)
+	})
+}

@@ -1,0 +1,208 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/queue"
+)
+
+// prefix of the keys of shard n.
+func (w *world) prefix(n int) string { return fmt.Sprintf("ff:{q:%s:%d}:", w.o.Name, n) }
+
+// mustKeys lists all keys of this queue's shards.
+func (w *world) mustKeys() []string {
+	w.t.Helper()
+	var keys []string
+	scan := func(ctx context.Context, c *redis.Client) error {
+		it := c.Scan(ctx, 0, "ff:{q:"+w.o.Name+":*", 10_000).Iterator()
+		for it.Next(ctx) {
+			keys = append(keys, it.Val())
+		}
+		return it.Err()
+	}
+	var err error
+	switch c := w.db.Client().(type) {
+	case *redis.ClusterClient:
+		for n := range w.o.Shards {
+			master, merr := c.MasterForKey(w.t.Context(), w.prefix(n))
+			if merr != nil {
+				w.t.Fatal(merr)
+			}
+			if err = scan(w.t.Context(), master); err != nil {
+				break
+			}
+		}
+		slices.Sort(keys)
+		keys = slices.Compact(keys)
+	case *redis.Client:
+		err = scan(w.t.Context(), c)
+	}
+	if err != nil {
+		w.t.Fatalf("scan: %v", err)
+	}
+	return keys
+}
+
+// shardState is everything a shard holds, read without its scripts.
+type shardState struct {
+	records                              map[string]string // live jobs
+	heads, uniques                       map[string]string
+	streams                              map[string][]string // letter: job ids
+	later, bodies, waiting, parked, dead []string
+	attachments                          []string
+	waitingOf                            map[string]string // id: key
+}
+
+func (w *world) mustState(n int) *shardState {
+	w.t.Helper()
+	c, p, ctx := w.db.Client(), w.prefix(n), w.t.Context()
+	s := &shardState{streams: map[string][]string{}, waitingOf: map[string]string{}}
+	s.records = c.HGetAll(ctx, p+"jobs").Val()
+	s.heads, s.uniques = c.HGetAll(ctx, p+"heads").Val(), c.HGetAll(ctx, p+"uniques").Val()
+	s.later = c.ZRange(ctx, p+"later", 0, -1).Val()
+	ids := func(key string) (out []string) {
+		for _, m := range c.XRange(ctx, key, "-", "+").Val() {
+			if id := m.Values["i"].(string); id != "" {
+				out = append(out, id)
+			}
+		}
+		return out
+	}
+	s.streams["m"], s.streams["r"], s.streams["a"], s.dead = ids(p+"main"), ids(p+"ready"), ids(p+"alone"), ids(p+"dead")
+	for _, key := range w.mustKeys() {
+		name, ok := strings.CutPrefix(key, p)
+		switch {
+		case !ok:
+		case strings.HasPrefix(name, "body:"):
+			s.bodies = append(s.bodies, name[5:])
+		case strings.HasPrefix(name, "attach:"):
+			s.attachments = append(s.attachments, name[7:])
+		case strings.HasPrefix(name, "wait:"):
+			for _, id := range c.ZRange(ctx, key, 0, -1).Val() {
+				s.waiting = append(s.waiting, id)
+				s.waitingOf[id] = name[5:]
+			}
+		case strings.HasPrefix(name, "parked:"):
+			s.parked = append(s.parked, ids(key)...)
+		}
+	}
+	return s
+}
+
+// problems finds what does not fit together. It must be asked while nothing
+// changes.
+func (s *shardState) problems() (out []string) {
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	places := map[string][]string{}
+	note := func(place string, ids []string) {
+		for _, id := range ids {
+			places[id] = append(places[id], place)
+		}
+	}
+	for letter, ids := range s.streams {
+		note("stream "+letter, ids)
+	}
+	note("later", s.later)
+	note("waiting", s.waiting)
+	note("parked", s.parked)
+	for id, where := range places {
+		if s.records[id] == "" {
+			say("job %s is in %v and has no record", id, where)
+		}
+		if len(where) > 1 {
+			say("job %s is in %v", id, where)
+		}
+	}
+	for id := range s.records {
+		if len(places[id]) == 0 {
+			say("record of job %s, which is nowhere", id)
+		}
+	}
+	for key, id := range s.heads {
+		if s.records[id] == "" {
+			say("key %s is held by %s, which is not alive", key, id)
+		}
+		if slices.Contains(s.waiting, id) || slices.Contains(s.later, id) || slices.Contains(s.parked, id) {
+			say("key %s is held by %s, which waits", key, id)
+		}
+	}
+	for id, key := range s.waitingOf {
+		if s.heads[key] == "" {
+			say("job %s waits for key %s, which nobody holds", id, key)
+		}
+	}
+	for unique, id := range s.uniques {
+		if s.records[id] == "" {
+			say("unique id %s belongs to %s, which is not alive", unique, id)
+		}
+	}
+	bodies := append(slices.Clone(s.later), s.waiting...)
+	slices.Sort(bodies)
+	slices.Sort(s.bodies)
+	if !slices.Equal(bodies, s.bodies) {
+		say("bodies %v of jobs %v", s.bodies, bodies)
+	}
+	for _, id := range s.attachments {
+		if s.records[id] == "" && !slices.Contains(s.dead, id) {
+			say("attachment of job %s, which is gone", id)
+		}
+	}
+	return out
+}
+
+// mustBeConsistent checks every shard: each held key has a live job, nothing is
+// an orphan. Results may be on their way, so it looks until it holds.
+func (w *world) mustBeConsistent() {
+	w.t.Helper()
+	var found []string
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) { //nolint:forbidigo // the pace of a poll
+		found = nil
+		for n := range w.o.Shards {
+			found = append(found, w.mustState(n).problems()...)
+		}
+		if len(found) == 0 {
+			return
+		}
+	}
+	w.t.Fatalf("not consistent:\n%s", strings.Join(found, "\n"))
+}
+
+// mustBeEmpty waits until no job is live.
+func (w *world) mustBeEmpty() {
+	w.t.Helper()
+	eventually(w.t, "no live job is left", func() bool {
+		for n := range w.o.Shards {
+			s := w.mustState(n)
+			if len(s.records)+len(s.heads)+len(s.uniques)+len(s.bodies)+len(s.waiting) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// mustClaimAndDie claims what is there in a process that then dies: its run is
+// cut off from Redis in mid-job and never heard of again.
+func (w *world) mustClaimAndDie() []*queue.Claimed {
+	w.t.Helper()
+	dying := w.another()
+	claimed := make(chan []*queue.Claimed, 1)
+	kill := dying.runUntilKilled(func(_ context.Context, batch []*queue.Claimed) {
+		claimed <- batch
+		select {}
+	})
+	select {
+	case batch := <-claimed:
+		kill()
+		return batch
+	case <-time.After(10 * time.Second):
+		w.t.Fatal("nothing was claimed")
+		return nil
+	}
+}

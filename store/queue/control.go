@@ -1,0 +1,95 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+// maxUnpark is the most jobs that one step moves.
+const maxUnpark = 100
+
+// Pause keeps jobs of these types from starting, in every process, until
+// Resume. Those that run go on; those that come up meanwhile are parked.
+func (q *Queue) Pause(ctx context.Context, types ...string) error {
+	var cmds []redis.Cmder
+	for shard := range q.o.Shards {
+		for _, t := range types {
+			cmds = append(cmds, redis.NewIntCmd(ctx, "sadd", q.pausedKey(shard), t))
+		}
+	}
+	return q.pipeline(ctx, "pause", cmds)
+}
+
+// Resume lets jobs of these types start again. Parked ones come back in
+// bounded steps, at the latest a lease later.
+func (q *Queue) Resume(ctx context.Context, types ...string) error {
+	var cmds []redis.Cmder
+	for shard := range q.o.Shards {
+		for _, t := range types {
+			cmds = append(cmds, q.scripts.resume.Cmd(ctx, q.keys(shard), t))
+		}
+	}
+	if err := q.pipeline(ctx, "resume", cmds); err != nil {
+		return err
+	}
+	for shard := range q.o.Shards {
+		q.nudge(shard, 0)
+	}
+	return nil
+}
+
+// pipeline sends commands whose own errors are not expected.
+func (q *Queue) pipeline(ctx context.Context, what string, cmds []redis.Cmder) error {
+	if err := q.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return fmt.Errorf("%s %s: %w", what, q.o.Name, err)
+		}
+	}
+	return nil
+}
+
+// Cancel ends a job. One that waits is gone at once, with its key and unique
+// id; one that runs has its context ended by its next renewal, and whatever
+// result it gives is recorded as cancelled. Its group counts `cancelled`. A job
+// that is not live: not_found.
+func (q *Queue) Cancel(ctx context.Context, shard int, id string) error {
+	value, err := q.db.Eval(ctx, redisdb.Write, q.scripts.cancel, q.keys(shard), id, ms(q.o.Retention), ms(q.o.GroupRetention))
+	if err != nil {
+		return err
+	}
+	if number(value) == 0 {
+		return api.Errorf(api.CodeNotFound, "no live job %s in queue %s", id, q.o.Name)
+	}
+	return nil
+}
+
+// Unpark lets at most most (100) of the jobs parked under a name in a shard go
+// on, the oldest first, and tells how many those were; 0: none is left.
+func (q *Queue) Unpark(ctx context.Context, shard int, name string, most int) (int, error) {
+	value, err := q.db.Eval(ctx, redisdb.Write, q.scripts.unpark, q.keys(shard), name, min(most, maxUnpark))
+	if err != nil {
+		return 0, err
+	}
+	return int(number(value)), nil
+}
+
+// Parked counts the jobs parked under a name in a shard.
+func (q *Queue) Parked(ctx context.Context, shard int, name string) (int64, error) {
+	cmd := redis.NewIntCmd(ctx, "xlen", q.parkedKey(shard, name))
+	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
+		return 0, err
+	}
+	n, err := cmd.Result()
+	if err != nil {
+		return 0, fmt.Errorf("count parked jobs of %s: %w", q.o.Name, err)
+	}
+	return n, nil
+}

@@ -1,0 +1,272 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+func TestShardsAreFixed(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Shards = 4 })
+		if err := w.another().q.Init(t.Context()); err != nil {
+			t.Errorf("the same number: %v", err)
+		}
+		err := queue.New(db, queue.Options{Name: w.o.Name, Shards: 5}).Init(t.Context())
+		if api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), "FANFARE_SHARDS=4") || !strings.Contains(err.Error(), "drain") {
+			t.Errorf("another number: %v", err)
+		}
+	})
+}
+
+func TestRouting(t *testing.T) {
+	t.Parallel()
+	q := queue.New(nil, queue.Options{Name: "x", Shards: 8})
+	if q.Route("stable") != 7 || q.Shards() != 8 {
+		t.Errorf("the route of a key has changed: %d", q.Route("stable"))
+	}
+	now := time.Date(2026, 11, 20, 12, 34, 56, 0, time.UTC)
+	id := queue.NewID(200, now)
+	shard, minute, ok := queue.ParseID(id)
+	if !ok || shard != 200 || minute != int64(now.Sub(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))/time.Minute) || len(id) != 32 {
+		t.Errorf("%s: %d %d %v", id, shard, minute, ok)
+	}
+	for _, bad := range []string{"", "x", strings.Repeat("z", 32), id + "0", strings.ToUpper(id[:31]) + "Z"} {
+		if _, _, ok := queue.ParseID(bad); ok {
+			t.Errorf("%q is an id", bad)
+		}
+	}
+}
+
+func TestEnqueueTwiceHasTheEffectOfOnce(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		group := queue.NewID(0, epoch)
+		job := queue.Job{ID: "550e8400-e29b-41d4-a716-446655440000", Group: group, Facts: map[string]string{"type": "a"}}
+		first, err := w.q.Enqueue(t.Context(), job)
+		if err != nil || !first[0].New {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		job.Facts["type"] = "b"
+		again := func(when string) {
+			t.Helper()
+			if e, err := w.q.Enqueue(t.Context(), job); err != nil || e[0].New || e[0].ID != job.ID {
+				t.Errorf("%s: %+v, %v", when, e, err)
+			}
+		}
+		again("waiting")
+		stop := w.run(queue.Each(done))
+		w.mustBeEmpty()
+		again("done")
+		stop()
+		counts, facts, err := w.q.Group(t.Context(), 0, group)
+		if err != nil || counts["created"] != 1 || counts["done"] != 1 || facts["type"] != "a" {
+			t.Errorf("%v %v %v", counts, facts, err)
+		}
+	})
+}
+
+func TestEnqueueOnce(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		once := queue.Once{Key: "key1 POST /v1/events abc", Body: [32]byte{1}, Answer: `{"id":"1"}`}
+		call := func(once queue.Once) (bool, string, error) {
+			return w.q.EnqueueOnce(t.Context(), once, queue.Job{ID: queue.NewID(0, epoch)}, queue.Job{ID: queue.NewID(0, epoch)})
+		}
+		if replayed, stored, err := call(once); replayed || stored != once.Answer || err != nil {
+			t.Fatalf("%v %s %v", replayed, stored, err)
+		}
+		other := once
+		other.Answer = `{"id":"2"}`
+		if replayed, stored, err := call(other); !replayed || stored != `{"id":"1"}` || err != nil {
+			t.Errorf("replay: %v %s %v", replayed, stored, err)
+		}
+		other.Body[5] = 9
+		if _, _, err := call(other); api.CodeOf(err) != api.CodeIdempotencyReused {
+			t.Errorf("other body: %v", err)
+		}
+		if replayed, _, err := call(queue.Once{}); replayed || err != nil {
+			t.Errorf("no key: %v %v", replayed, err)
+		}
+		if n := len(w.mustState(0).records); n != 4 {
+			t.Errorf("%d jobs, want 4", n)
+		}
+		if d := w.q.Depth(0); d != 4 {
+			t.Errorf("depth %d", d)
+		}
+	})
+}
+
+func TestQ20_Stats(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Shards = 3; o.Lease = 2 * time.Second; o.Serve = []int{0, 1} })
+		s, err := w.q.Stats(t.Context())
+		if err != nil || fmt.Sprint(s.Unserved) != "[0 1 2]" {
+			t.Errorf("%+v, %v", s, err)
+		}
+		w.mustEnqueue(queue.Job{ID: queue.NewID(2, epoch), Shard: 2})
+		running, hold := make(chan bool, 10), make(chan bool)
+		w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result { running <- true; <-hold; return queue.Result{} }))
+		defer close(hold)
+		at := func(shard int, j queue.Job) queue.Job { j.ID, j.Shard = queue.NewID(shard, epoch), shard; return j }
+		w.mustEnqueue(at(0, queue.Job{Key: "k"}), at(0, queue.Job{Key: "k"}), at(1, queue.Job{Delay: time.Hour}))
+		<-running
+		eventually(t, "stats say so", func() bool {
+			s, err := w.q.Stats(t.Context())
+			return err == nil && s.Depth == 1 && s.Blocked == 1 && s.Scheduled == 1 && s.InFlight == 1 &&
+				fmt.Sprint(s.Unserved) == "[2]" && s.OldestAgeMS >= 0 && s.Name == w.o.Name
+		})
+	})
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Lease = 300 * time.Millisecond })
+		group := queue.NewID(0, epoch)
+		ids := w.mustEnqueue(queue.Job{Key: "k", Group: group}, queue.Job{Key: "k", Group: group}, queue.Job{Key: "k", Group: group},
+			queue.Job{Delay: time.Hour, Group: group, Attachment: []string{"a"}}, queue.Job{Type: "park", Group: group}, queue.Job{Type: "run", Group: group})
+		var ran seen
+		running := make(chan bool, 1)
+		for _, id := range []string{ids[0], ids[1], ids[3]} { // in the stream, blocked, for later
+			if err := w.q.Cancel(t.Context(), 0, id); err != nil {
+				t.Fatal(err)
+			}
+			w.mustBeConsistent()
+		}
+		w.run(queue.Each(func(ctx context.Context, c *queue.Claimed) queue.Result {
+			ran.add(c.ID)
+			switch c.Type {
+			case "park":
+				return queue.Result{Outcome: queue.Park, Parked: "app"}
+			case "run":
+				running <- true
+				<-ctx.Done()
+			}
+			return queue.Result{}
+		}))
+		<-running
+		eventually(t, "one is parked", func() bool { n, err := w.q.Parked(t.Context(), 0, "app"); return n == 1 && err == nil })
+		for _, id := range []string{ids[4], ids[5]} { // parked, running
+			if err := w.q.Cancel(t.Context(), 0, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.mustBeEmpty()
+		w.mustBeConsistent()
+		if ran.len() != 3 {
+			t.Errorf("ran %v", ran.all())
+		}
+		counts, err := w.q.Groups(t.Context(), group)
+		if err != nil || counts["cancelled"] != 5 || counts["done"] != 1 || counts["created"] != 6 {
+			t.Errorf("%v, %v", counts, err)
+		}
+		if err := w.q.Cancel(t.Context(), 0, ids[0]); api.CodeOf(err) != api.CodeNotFound {
+			t.Errorf("twice: %v", err)
+		}
+	})
+}
+
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Shards = 2; o.Lease = 5 * time.Second })
+		if err := w.q.Pause(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		var ran seen
+		w.run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result { ran.add(c.Type); return queue.Result{} }))
+		for i := range 300 {
+			w.mustEnqueue(queue.Job{ID: queue.NewID(i%2, epoch), Shard: i % 2, Type: "a", Key: fmt.Sprint(i % 7)})
+		}
+		w.mustEnqueue(queue.Job{Type: "b"})
+		eventually(t, "b ran, a is parked", func() bool {
+			s, err := w.q.Stats(t.Context())
+			return err == nil && ran.len() == 1 && s.Parked == 300
+		})
+		w.mustBeConsistent()
+		if err := w.q.Resume(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "all ran", func() bool { return ran.len() == 301 })
+		w.mustBeEmpty()
+	})
+}
+
+func TestParkAndUnpark(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Lease = 5 * time.Second })
+		var away atomic.Bool
+		away.Store(true)
+		var ran atomic.Int64
+		w.run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result {
+			if away.Load() {
+				return queue.Result{Outcome: queue.Park, Parked: "app:one"}
+			}
+			if c.Attempt != 1 {
+				t.Errorf("parking was counted: attempt %d", c.Attempt)
+			}
+			ran.Add(1)
+			return queue.Result{}
+		}))
+		for range 150 {
+			w.mustEnqueue(queue.Job{})
+		}
+		eventually(t, "all are parked", func() bool { n, _ := w.q.Parked(t.Context(), 0, "app:one"); return n == 150 })
+		w.mustBeConsistent()
+		away.Store(false)
+		for _, want := range []int{1, 100, 49, 0} {
+			n, err := w.q.Unpark(t.Context(), 0, "app:one", max(want, 1))
+			if err != nil || n != want {
+				t.Errorf("%d moved, want %d, %v", n, want, err)
+			}
+		}
+		eventually(t, "all ran", func() bool { return ran.Load() == 150 })
+	})
+}
+
+func TestGroupFactsAndTouch(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Shards = 2; o.GroupRetention = 3 * time.Second })
+		brief, kept := queue.NewID(0, epoch), queue.NewID(0, epoch.Add(time.Hour))
+		w.mustEnqueue(
+			queue.Job{ID: queue.NewID(0, epoch), Group: brief, Facts: map[string]string{"type": `"photo"`, "state": "queued"}},
+			queue.Job{ID: queue.NewID(1, epoch), Shard: 1, Group: kept})
+		if err := w.q.Touch(t.Context(), 1, kept, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+			return queue.Result{Counts: map[string]int64{"recipients": 3}, Facts: map[string]string{"state": "done"}}
+		}))
+		w.mustBeEmpty()
+		reads := []*queue.GroupRead{w.q.ReadGroup(t.Context(), 0, brief), w.q.ReadGroup(t.Context(), -1, kept)}
+		if err := w.q.ReadGroups(t.Context(), reads...); err != nil {
+			t.Fatal(err)
+		}
+		counts, facts, err := reads[0].Result()
+		if err != nil || counts["recipients"] != 3 || facts["state"] != "done" || facts["type"] != `"photo"` {
+			t.Errorf("%v %v %v", counts, facts, err)
+		}
+		eventually(t, "the record goes with its retention", func() bool {
+			counts, err := w.q.Groups(t.Context(), brief)
+			return err == nil && len(counts) == 0
+		})
+		if counts, err := w.q.Groups(t.Context(), kept); err != nil || counts["done"] != 1 {
+			t.Errorf("touched: %v %v", counts, err)
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package queue_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+func TestQ18_DeadLettersAreBounded(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		queue.SetDeadBounds(w.q, 5, time.Hour)
+		var ids []string
+		for i := range 12 {
+			ids = append(ids, w.mustEnqueue(queue.Job{Payload: []byte(fmt.Sprint(i)), Attachment: []string{"a"}})...)
+		}
+		w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+			return queue.Result{Outcome: queue.Dead, Reason: "r"}
+		}))
+		w.mustBeEmpty()
+		eventually(t, "the oldest are dropped", func() bool {
+			list, err := w.q.DeadLetters(t.Context(), "", 100)
+			return err == nil && len(list.Items) == 5
+		})
+		w.mustBeConsistent()
+		if n, err := w.q.DroppedDead(t.Context()); err != nil || n != 7 {
+			t.Errorf("%d dropped were counted, %v", n, err)
+		}
+		if err := w.q.DeleteDead(t.Context(), w.q.DeadID(0, ids[0])); api.CodeOf(err) != api.CodeNotFound {
+			t.Errorf("a dropped one is still there: %v", err)
+		}
+	})
+}
+
+func TestQ19_RetryingADeadLetter(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.MaxAttempts = 2; o.Shards = 2 })
+		group := queue.NewID(1, epoch)
+		id := queue.NewID(1, epoch)
+		w.mustEnqueue(queue.Job{ID: id, Shard: 1, Key: "k", Unique: "u", Group: group, Payload: []byte("start"), Attachment: []string{"audience"}})
+		var healthy atomic.Bool
+		var mu sync.Mutex
+		var claims []*queue.Claimed
+		w.run(queue.Each(func(ctx context.Context, c *queue.Claimed) queue.Result {
+			mu.Lock()
+			claims = append(claims, c)
+			mu.Unlock()
+			switch {
+			case string(c.Payload) == "start":
+				return queue.Result{Outcome: queue.Continue, Payload: []byte("cursor")}
+			case !healthy.Load():
+				return queue.Result{Outcome: queue.Retry, Err: "broken"}
+			}
+			if a, err := w.q.Attachment(ctx, c, 0); a != "audience" || err != nil {
+				t.Errorf("attachment %s, %v", a, err)
+			}
+			return queue.Result{}
+		}))
+		w.mustBeEmpty()
+		w.mustBeConsistent()
+		dead := w.q.DeadID(1, id)
+		healthy.Store(true)
+		once := queue.Once{Key: "k", Answer: "queued"}
+		for n := range 2 {
+			if replayed, stored, err := w.q.RetryDead(t.Context(), dead, once); err != nil || stored != "queued" || replayed != (n == 1) {
+				t.Fatalf("%v %s %v", replayed, stored, err)
+			}
+		}
+		w.mustBeEmpty()
+		mu.Lock()
+		defer mu.Unlock()
+		last := claims[len(claims)-1]
+		if string(last.Payload) != "cursor" || last.Attempt != 1 || last.Fence <= claims[len(claims)-2].Fence {
+			t.Errorf("payload %s, attempt %d, fence %d", last.Payload, last.Attempt, last.Fence)
+		}
+		counts, err := w.q.Groups(t.Context(), group)
+		if err != nil || counts["created"] != 1 || counts["failed"] != 0 || counts["done"] != 1 {
+			t.Errorf("%v, %v", counts, err)
+		}
+		if _, _, err := w.q.RetryDead(t.Context(), dead, queue.Once{}); api.CodeOf(err) != api.CodeNotFound {
+			t.Errorf("retry of what is done: %v", err)
+		}
+		if _, _, err := w.q.RetryDead(t.Context(), "other.1.x", queue.Once{}); api.CodeOf(err) != api.CodeNotFound {
+			t.Errorf("of another queue: %v", err)
+		}
+	})
+}
+
+func TestDeadLettersArePaged(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Shards = 3 })
+		for i := range 20 {
+			w.mustEnqueue(queue.Job{ID: queue.NewID(i%3, epoch), Shard: i % 3, Payload: []byte(fmt.Sprintf(`{"n":%d,"s":"x`, i))})
+		}
+		w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+			return queue.Result{Outcome: queue.Dead, Reason: "r", Err: "e"}
+		}))
+		w.mustBeEmpty()
+		seenIDs, cursor, last := map[string]bool{}, "", time.Now().Add(time.Hour)
+		for range 10 {
+			list, err := w.q.DeadLetters(t.Context(), cursor, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range list.Items {
+				if seenIDs[d.ID] || d.FailedAt.After(last) || !json.Valid(d.Payload) {
+					t.Errorf("%+v after %v", d, last)
+				}
+				seenIDs[d.ID], last = true, d.FailedAt.Time
+			}
+			if cursor = list.Next; cursor == "" {
+				break
+			}
+		}
+		if len(seenIDs) != 20 {
+			t.Errorf("%d listed", len(seenIDs))
+		}
+		if _, err := w.q.DeadLetters(t.Context(), "nonsense", 7); api.CodeOf(err) != api.CodeValidation {
+			t.Errorf("bad cursor: %v", err)
+		}
+		for id := range seenIDs {
+			if err := w.q.DeleteDead(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		}
+		if list, err := w.q.DeadLetters(t.Context(), "", 7); err != nil || len(list.Items) != 0 {
+			t.Errorf("%+v %v", list, err)
+		}
+	})
+}

@@ -1,0 +1,54 @@
+package queue
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// freshParts is the share of a lease that must be left for an outside write:
+	// its answer has to come back and be recorded before the lease ends. A lease
+	// that is renewed in time never has less.
+	freshParts = 2
+	// slowParts is the share of a lease that the writing of results may take
+	// before no new outside write begins in the shard.
+	slowParts = 10
+	// freshLook is the longest time between two looks of AwaitFresh.
+	freshLook = 50 * time.Millisecond
+)
+
+// Fresh tells that now is a good time for an outside write: the lease will last
+// until its outcome is recorded, as far as one can tell, because it is not near
+// its end and the shard's results reach Redis. Ask it, instead of Alive, before
+// writes that must not happen twice: while Redis is away, or this process
+// starves, they wait instead of happening unrecorded.
+func (c *Claimed) Fresh() bool {
+	w, lease := c.shard.worker, int64(c.shard.worker.q.o.Lease)
+	now := w.clock()
+	if c.lost.Load() || c.deadline.Load()-now < lease/freshParts {
+		return false
+	}
+	since := c.shard.results.since.Load()
+	return since == 0 || now-since < lease/slowParts
+}
+
+// AwaitFresh waits until Fresh says yes. It says no when the lease is over or
+// ctx has ended; ctx should be the job's, or a child of it.
+func (c *Claimed) AwaitFresh(ctx context.Context) bool {
+	if c.Fresh() {
+		return true
+	}
+	look := time.NewTicker(max(min(c.shard.worker.q.o.Lease/100, freshLook), time.Millisecond))
+	defer look.Stop()
+	for c.Alive() {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return false
+		}
+		if c.Fresh() {
+			return true
+		}
+	}
+	return false
+}

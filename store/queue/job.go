@@ -1,0 +1,180 @@
+package queue
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"log/slog"
+	"time"
+)
+
+// The limits of a job. Sizes are bytes.
+const (
+	MaxPayload = 64 << 10 // Payload of one job
+	MaxName    = 256      // ID, Type, Key, Unique, Group, Guard
+	MaxShards  = 256      // shards of a queue
+)
+
+// Options configure a Queue. Every field but Name may stay zero.
+type Options struct {
+	// Name of the queue, part of every key: events, notifications, jobs.
+	Name string
+	// Kind is what a dead letter of this queue is called; default: Name
+	// without its last s.
+	Kind string
+	// Shards of the queue, fixed at its first start; default 8, at most 256.
+	Shards int
+	// Serve lists the shards that Run works on; nil: all.
+	Serve []int
+	// Lease is how long a job stays with a process that shows no sign of life;
+	// default 30 s. It is renewed at a quarter of that.
+	Lease time.Duration
+	// Retention is how long the mark of an ended job stays (default 1 h), and
+	// GroupRetention how long a group's record stays after its last change
+	// (default 24 h).
+	Retention, GroupRetention time.Duration
+	// MaxAge ends a job that only ever deferred; default 24 h, negative: never.
+	MaxAge time.Duration
+	// RetryBase and RetryMax bound the backoff with full jitter; defaults
+	// 500 ms and 5 min.
+	RetryBase, RetryMax time.Duration
+	// MaxAttempts is how often a job may fail before it is dead; default 8.
+	MaxAttempts int
+	// Batch is how many jobs one claim takes (default 100), InFlight how many
+	// unfinished ones a process holds (default 1000).
+	Batch, InFlight int
+	// Drain is how long Run waits for unfinished jobs when it is stopped, before
+	// it hands them back; default 0: handlers are told at once.
+	Drain time.Duration
+	// Owner names this process in records; default: random.
+	Owner string
+	// Logger hears of recoveries, dead jobs and lost leases; default: nobody.
+	Logger *slog.Logger
+}
+
+// Job is one piece of work.
+type Job struct {
+	// ID and Shard name the job. With ID "" the queue makes one and routes by
+	// Key, else Unique, else at random. With an ID, Shard says where it is.
+	// Enqueueing an id again has no effect, also a while after its end.
+	ID    string
+	Shard int
+	// Type chooses the handler (see ByType) and is what Pause names.
+	Type string
+	// Key is the conflict key: two jobs of one key never run at once.
+	Key string
+	// Unique is free only when no live job has it.
+	Unique string
+	// Group counts its jobs in this shard: `created` rises when the id is new,
+	// the Result's Label at its end.
+	Group string
+	// Facts are stored in the group's record; the first write of a name wins.
+	Facts map[string]string
+	// Guard names a companion record in this slot (SetGuard); a claim returns
+	// its present value.
+	Guard string
+	// Payload is at most MaxPayload bytes.
+	Payload []byte
+	// Attachment is stored beside, kept till the job ends, and read item by item
+	// with Queue.Attachment.
+	Attachment []string
+	// Delay keeps the job from starting, counted from its enqueueing.
+	Delay time.Duration
+}
+
+// Enqueued answers for one job. New is false when the id, or the unique id,
+// was there already: then ID is the one that is.
+type Enqueued struct {
+	ID  string
+	New bool
+}
+
+// Once makes an enqueueing idempotent over many calls.
+type Once struct {
+	// Key is the caller's idempotency key with its scope; "": none.
+	Key string
+	// Body is a digest of the request; another one under the same key is
+	// refused with idempotency_key_reused.
+	Body [32]byte
+	// Answer is stored and given to replays.
+	Answer string
+	// TTL of the record; default 24 h.
+	TTL time.Duration
+}
+
+// Outcome is how a claimed job goes on.
+type Outcome int
+
+// The outcomes.
+const (
+	// Done ends the job.
+	Done Outcome = iota
+	// Retry is a failure of the job itself: counted, again after a backoff (or
+	// Result.Delay), dead with reason max_attempts when it was the last attempt.
+	Retry
+	// Defer is not the job's fault: again after Result.Delay (or a backoff),
+	// uncounted, dead with reason max_age when it is older than MaxAge.
+	Defer
+	// Dead gives the job up; it becomes a dead letter unless Result.Discard.
+	Dead
+	// Continue puts the job, with Result.Payload, behind what waits; its
+	// attempts start again.
+	Continue
+	// Park moves the job, uncounted, to the parked stream Result.Parked, until
+	// Unpark.
+	Park
+	// Release hands the job back at once, uncounted.
+	Release
+)
+
+// Result is what a handler says about a job.
+type Result struct {
+	Outcome Outcome
+	// Label is counted in the job's group at its end; default "done" for Done,
+	// "failed" for Dead (also by max_attempts or max_age).
+	Label string
+	// Counts are added to the group, exactly once with the outcome, and Facts
+	// set in it (a later write wins).
+	Counts map[string]int64
+	Facts  map[string]string
+	// Payload replaces the job's when it goes on; nil keeps it.
+	Payload []byte
+	Delay   time.Duration
+	Parked  string
+	// Reason and Err tell people why (Dead, Retry, Defer).
+	Reason string
+	Err    string
+	// Discard keeps no dead letter.
+	Discard bool
+}
+
+// Handler works on claimed jobs. It must call Finish on each, now or later and
+// from any goroutine; the queue bounds the unfinished ones by InFlight and
+// renews their leases. ctx ends when Run is stopped and its Drain is over.
+type Handler func(ctx context.Context, batch []*Claimed)
+
+var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+var idEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// NewID makes a job id: 32 characters with the minute, the shard and 128
+// random bits. The minute only decides which records share a bucket.
+func NewID(shard int, now time.Time) string {
+	minute := max(0, int64(now.Sub(idEpoch)/time.Minute))
+	var b [20]byte
+	b[0], b[1], b[2], b[3] = byte(minute>>16), byte(minute>>8), byte(minute), byte(shard)
+	rand.Read(b[4:]) // never fails
+	return idText.EncodeToString(b[:])
+}
+
+// ParseID reads the shard and the minute since 2026 of an id made by NewID.
+func ParseID(id string) (shard int, minute int64, ok bool) {
+	if len(id) != 32 {
+		return 0, 0, false
+	}
+	b, err := idText.DecodeString(id)
+	if err != nil || len(b) != 20 {
+		return 0, 0, false
+	}
+	return int(b[3]), int64(b[0])<<16 | int64(b[1])<<8 | int64(b[2]), true
+}

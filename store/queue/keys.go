@@ -1,0 +1,83 @@
+package queue
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strconv"
+	"time"
+)
+
+// Lifetimes and bounds that are not configuration.
+const (
+	defaultShards         = 8
+	defaultLease          = 30 * time.Second
+	defaultRetention      = time.Hour
+	defaultGroupRetention = 24 * time.Hour
+	defaultMaxAge         = 24 * time.Hour
+	defaultRetryBase      = 500 * time.Millisecond
+	defaultRetryMax       = 5 * time.Minute
+	defaultMaxAttempts    = 8
+	defaultBatch          = 100
+	defaultInFlight       = 1000
+	defaultOnceTTL        = 24 * time.Hour
+
+	maxLost       = 8                  // leases that may end before a job is dead
+	deadRetention = 7 * 24 * time.Hour // of a dead letter
+	maxDead       = 100_000            // dead letters of a shard
+	consumerIdle  = time.Hour          // after which a consumer without work is taken for crashed
+	consumerDrop  = 1000               // consumers that one step removes
+	claimBytes    = 1 << 20            // payloads of one claim
+	enqueueJobs   = 100                // jobs of one enqueueing script
+	enqueueBytes  = 1 << 20            // payloads of one enqueueing script, when there are several jobs
+	finishJobs    = 100                // results of one finishing script
+	renewJobs     = 200                // leases of one renewing script
+	group         = "g"                // the consumer group of every stream
+)
+
+// metaKey names the hash that fixes a queue's number of shards.
+func (q *Queue) metaKey() string { return "ff:{q:" + q.o.Name + "}:meta" }
+
+// prefix begins every key of a shard; its braces put them into one slot.
+func (q *Queue) prefix(shard int) string {
+	return "ff:{q:" + q.o.Name + ":" + strconv.Itoa(shard) + "}:"
+}
+
+// keys of a shard's scripts: the live records. All others have their prefix.
+func (q *Queue) keys(shard int) []string { return []string{q.prefix(shard) + "jobs"} }
+
+func (q *Queue) stream(shard int, letter byte) string {
+	switch letter {
+	case 'm':
+		return q.prefix(shard) + "main"
+	case 'r':
+		return q.prefix(shard) + "ready"
+	}
+	return q.prefix(shard) + "alone"
+}
+
+// groupKeys names the hashes in one of which a group's record is;
+// part_bucket.lua has the same rule.
+func (q *Queue) groupKeys(shard int, name string) []string {
+	if len(name) != 32 {
+		return []string{q.prefix(shard) + "group:" + name}
+	}
+	first := q.prefix(shard) + "group:" + name[:5]
+	second := first + strconv.Itoa(int(name[31])%16) + "."
+	return []string{first, second, second + strconv.Itoa(int(name[30])%16)}
+}
+
+func (q *Queue) guardKey(shard int, name string) string { return q.prefix(shard) + "guard:" + name }
+
+func (q *Queue) attachKey(shard int, id string) string { return q.prefix(shard) + "attach:" + id }
+
+func (q *Queue) deadKey(shard int) string { return q.prefix(shard) + "dead" }
+
+func (q *Queue) parkedKey(shard int, name string) string { return q.prefix(shard) + "parked:" + name }
+
+func (q *Queue) pausedKey(shard int) string { return q.prefix(shard) + "paused" }
+
+// onceName is a short name for an idempotency key of any length.
+func onceName(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return base64.RawURLEncoding.EncodeToString(sum[:18])
+}

@@ -1,0 +1,29 @@
+-- Describes a shard.
+-- KEYS: 1 the shard's live records
+-- ARGV: none
+-- RETURNS: {entries waiting, blocked by a key, for later, claimed, retries so
+--          far, dead letters, parked, age of the oldest entry in ms, leases
+--          recovered so far, 1 somebody serves it, dead letters dropped so far,
+--          live jobs}
+-- @include lua/record.lua
+-- @include lua/part_records.lua
+-- @include lua/part_shard.lua
+local ms = math.floor(now_us() / 1000)
+local function stat(name)
+  return tonumber(redis.call('HGET', STATS, name) or 0)
+end
+local waiting, claimed, oldest = 0, 0, 0
+for _, stream in pairs(STREAM) do
+  local n = redis.call('XLEN', stream)
+  if n > 0 then
+    local pending = redis.call('XPENDING', stream, 'g')[1]
+    waiting, claimed = waiting + n - pending, claimed + pending
+    local e = entry_of(redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1][2])
+    if e.i ~= '' then oldest = math.max(oldest, ms - tonumber(e.s)) end
+  end
+end
+local parked = 0
+-- bounded: names are apps and types
+for _, n in ipairs(redis.call('HVALS', P .. 'parkedn')) do parked = parked + tonumber(n) end
+return { waiting, stat('blocked'), redis.call('ZCARD', LATER), claimed, stat('retries'), redis.call('XLEN', P .. 'dead'), parked,
+  oldest, stat('recovered'), redis.call('EXISTS', P .. 'served'), stat('dropped'), redis.call('HLEN', JOBS) }

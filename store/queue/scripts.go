@@ -1,0 +1,51 @@
+package queue
+
+import (
+	"embed"
+	"errors"
+	"io/fs"
+
+	"fanfare/store/lock"
+	"fanfare/store/redisdb"
+)
+
+//go:embed lua/*.lua
+var ownLua embed.FS
+
+// layers looks a file up in one file system after the other: the record's Lua
+// is the lock's.
+type layers []fs.FS
+
+// Open opens the first file of that name.
+func (l layers) Open(name string) (fs.File, error) {
+	for _, fsys := range l {
+		f, err := fsys.Open(name)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+// Lua is every script of this package, with what it includes.
+func Lua() fs.FS { return layers{ownLua, lock.Lua} }
+
+// scripts are the queue's scripts; each is called from exactly one method.
+type scripts struct {
+	enqueue, once, claim, renew, finish     *redisdb.Script
+	maintain, leave, cancel, unpark, resume *redisdb.Script
+	stats, touch, deadRetry, deadDelete     *redisdb.Script
+	consumers                               *redisdb.Script
+}
+
+func loadScripts() scripts {
+	get := func(name string) *redisdb.Script { return redisdb.MustScript(Lua(), "lua/"+name+".lua") }
+	return scripts{
+		enqueue: get("job_enqueue"), once: get("job_once"), claim: get("job_claim"),
+		renew: get("job_renew"), finish: get("job_finish"), cancel: get("job_cancel"),
+		maintain: get("shard_maintain"), leave: get("shard_leave"), stats: get("shard_stats"),
+		unpark: get("parked_move"), resume: get("job_resume"), touch: get("group_touch"),
+		deadRetry: get("dead_retry"), deadDelete: get("dead_delete"),
+		consumers: get("consumers_drop"),
+	}
+}

@@ -1,0 +1,144 @@
+package queue_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// world is one queue on one Redis, under a name of its own.
+type world struct {
+	t  testing.TB
+	db *redisdb.DB
+	q  *queue.Queue
+	o  queue.Options
+}
+
+// setup makes a queue of one shard with short times.
+func setup(t testing.TB, db *redisdb.DB, change ...func(*queue.Options)) *world {
+	t.Helper()
+	o := queue.Options{Name: "t" + queue.NewID(0, time.Now())[8:16], Shards: 1, Lease: 400 * time.Millisecond,
+		RetryBase: 10 * time.Millisecond, RetryMax: 200 * time.Millisecond, Logger: logger(t)}
+	for _, f := range change {
+		f(&o)
+	}
+	w := &world{t: t, db: db, o: o, q: queue.New(db, o)}
+	if err := w.q.Init(t.Context()); err != nil {
+		t.Fatalf("init: %v", err)
+	}
+	return w
+}
+
+// another is a second process on the same queue.
+func (w *world) another(change ...func(*queue.Options)) *world {
+	o := w.o
+	o.Serve = nil
+	for _, f := range change {
+		f(&o)
+	}
+	return &world{t: w.t, db: w.db, o: o, q: queue.New(w.db, o)}
+}
+
+// mustEnqueue stores jobs and returns their ids.
+func (w *world) mustEnqueue(jobs ...queue.Job) []string {
+	w.t.Helper()
+	for i := range jobs { // named here, so that it may be tried again
+		if j := &jobs[i]; j.ID == "" {
+			j.Shard = w.q.Route(cmp.Or(j.Key, j.Unique, fmt.Sprint(rand.Int64())))
+			j.ID = queue.NewID(j.Shard, time.Now())
+		}
+	}
+	stored, err := w.q.Enqueue(w.t.Context(), jobs...)
+	for try := 0; err != nil && try < 10; try++ { // a machine may be too busy for its time-outs
+		stored, err = w.q.Enqueue(w.t.Context(), jobs...)
+	}
+	if err != nil {
+		w.t.Fatalf("enqueue: %v", err)
+	}
+	ids := make([]string, len(stored))
+	for i, s := range stored {
+		ids[i] = s.ID
+	}
+	return ids
+}
+
+// run starts a worker; the function returned stops it and waits for its end.
+// It is stopped at the end of the test in any case.
+func (w *world) run(h queue.Handler) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := w.q.Run(ctx, h); err != nil {
+			w.t.Errorf("run: %v", err)
+		}
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	w.t.Cleanup(stop)
+	return stop
+}
+
+// seen collects what handlers did, in order.
+type seen struct {
+	mu    sync.Mutex
+	items []string
+}
+
+func (s *seen) add(item string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.items = append(s.items, item)
+}
+
+func (s *seen) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.items...)
+}
+
+func (s *seen) len() int { return len(s.all()) }
+
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	storetest.Eventually(t, time.Minute, what, cond)
+}
+
+var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// logger writes to the test's log, which shows when the test fails.
+func logger(t testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+// runUntilKilled is run, but what it returns is kill -9: from then on nothing
+// of this process reaches Redis. What its handlers still do is for nobody.
+func (w *world) runUntilKilled(h queue.Handler) (kill func()) {
+	var dead atomic.Bool
+	o := w.o
+	o.Logger, o.Serve = nil, nil // it may outlive the test
+	w.q = queue.New(w.db, o)
+	w.q.SetFault(func(string, bool) error {
+		if dead.Load() {
+			return errDead
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { _ = w.q.Run(ctx, h) }()
+	kill = func() { dead.Store(true); cancel() }
+	w.t.Cleanup(kill)
+	return kill
+}
+
+var errDead = errors.New("this process is dead")

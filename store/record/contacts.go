@@ -1,0 +1,171 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
+)
+
+// KindContact says that a relationship changed; subject is its owner, payload the Pair
+// as JSON (store/contacts).
+const KindContact = "contact"
+
+// Pair names a relationship: who has the contact, and who it is.
+type Pair struct {
+	Owner   string `json:"owner"`
+	Contact string `json:"contact"`
+}
+
+// Contact says that Owner calls Contact a contact, friend or family.
+type Contact struct {
+	Owner        string `db:"owner"`
+	Contact      string `db:"contact"`
+	Relationship string `db:"relationship"`
+}
+
+// ContactWrite is what a committed write of a relationship leaves to do: the
+// outbox row to announce, "" when everything was already so.
+type ContactWrite struct {
+	Created bool
+	Outbox  string
+}
+
+type contactRow struct {
+	Relationship string `db:"relationship"`
+	Deleted      bool   `db:"deleted"`
+}
+
+// PutContact writes one relationship and, when that changes something, leaves
+// an outbox row. The row's version rises under its row lock.
+func (db *DB) PutContact(ctx context.Context, c Contact) (w ContactWrite, err error) {
+	out, err := contactOutbox(c)
+	if err != nil {
+		return w, err
+	}
+	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		old, err := db.lockContact(ctx, tx, c)
+		if err != nil {
+			return err
+		}
+		w = ContactWrite{Created: old == nil || old.Deleted, Outbox: out.ID}
+		if !w.Created && old.Relationship == c.Relationship {
+			return errUnchanged
+		}
+		if err := db.putContacts(ctx, tx, []Contact{c}); err != nil {
+			return err
+		}
+		return db.announce(ctx, tx, []OutboxRow{out})
+	})
+	if errors.Is(err, errUnchanged) {
+		return ContactWrite{}, nil
+	}
+	return w, err
+}
+
+// lockContact reads a relationship under its lock; nil when there never was one.
+func (db *DB) lockContact(ctx context.Context, tx *sqlx.Tx, c Contact) (*contactRow, error) {
+	var row contactRow
+	err := tx.GetContext(ctx, &row, "SELECT relationship, deleted FROM contacts WHERE owner = ? AND contact = ?"+db.d.forUpdate, c.Owner, c.Contact)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &row, err
+}
+
+func contactOutbox(c Contact) (OutboxRow, error) {
+	payload, err := json.Marshal(Pair{Owner: c.Owner, Contact: c.Contact})
+	if err != nil {
+		return OutboxRow{}, fmt.Errorf("encode contact: %w", err)
+	}
+	return NewOutboxRow(KindContact, c.Owner, string(payload))
+}
+
+// PutContacts writes relationships, any number, for imports: it leaves no
+// outbox rows, so the owners' recent contacts must be rebuilt afterwards. Each
+// row's version rises under its row lock, also when it comes back after a
+// deletion.
+func (db *DB) PutContacts(ctx context.Context, contacts ...Contact) error {
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		for part := range slices.Chunk(contacts, chunk) {
+			if err := db.putContacts(ctx, tx, part); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (db *DB) putContacts(ctx context.Context, tx *sqlx.Tx, contacts []Contact) error {
+	args := make([]any, 0, 3*len(contacts))
+	for _, c := range contacts {
+		args = append(args, c.Owner, c.Contact, c.Relationship)
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO contacts (owner, contact, relationship, version, deleted, created_at, updated_at) VALUES "+
+		rows("(?, ?, ?, 1, FALSE, "+db.d.now+", "+db.d.now+")", len(contacts))+
+		db.d.onConflict("owner, contact", []string{"relationship", "deleted", "updated_at"}, "version"), args...)
+	return err
+}
+
+// DeleteContact ends a relationship, also one that is not there.
+func (db *DB) DeleteContact(ctx context.Context, owner, contact string) error {
+	_, err := db.RemoveContact(ctx, owner, contact)
+	return err
+}
+
+// RemoveContact ends a relationship and, when there was one, leaves an outbox
+// row. The row stays with a higher version, so that an older addition cannot
+// win later.
+func (db *DB) RemoveContact(ctx context.Context, owner, contact string) (ContactWrite, error) {
+	out, err := contactOutbox(Contact{Owner: owner, Contact: contact})
+	if err != nil {
+		return ContactWrite{}, err
+	}
+	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		err := changed(tx.ExecContext(ctx, "UPDATE contacts SET deleted = TRUE, version = version + 1, updated_at = "+db.d.now+
+			" WHERE owner = ? AND contact = ? AND deleted = FALSE", owner, contact))
+		if err != nil {
+			return err
+		}
+		return db.announce(ctx, tx, []OutboxRow{out})
+	})
+	if errors.Is(err, errUnchanged) {
+		return ContactWrite{}, nil
+	}
+	return ContactWrite{Outbox: out.ID}, err
+}
+
+// Contacts lists a user's contacts by name, at most limit of them, beginning
+// after a name ("" for the first page).
+func (db *DB) Contacts(ctx context.Context, user, after string, limit int) ([]api.Contact, error) {
+	var found []Contact
+	err := db.list(ctx, &found, "SELECT contact, relationship FROM contacts WHERE owner = ? AND deleted = FALSE AND contact > ? ORDER BY contact LIMIT ?",
+		user, after, limit)
+	out := make([]api.Contact, len(found))
+	for i, c := range found {
+		out[i] = api.Contact{Contact: c.Contact, Relationship: api.Relationship(c.Relationship)}
+	}
+	return out, err
+}
+
+// ContactsOf lists everyone who calls that user a contact, by name, at most
+// limit of them, beginning after a name ("" for the first page). It reads the
+// index contacts_by_contact alone: its cost does not grow with the page's place.
+func (db *DB) ContactsOf(ctx context.Context, user, after string, limit int) ([]string, error) {
+	var owners []string
+	err := db.list(ctx, &owners, "SELECT owner FROM contacts"+whereContactIs(), user, user, after, limit)
+	return owners, err
+}
+
+// whereContactIs selects a page of those who call a user (named twice) a contact,
+// by name. With an equality MariaDB reads the user's whole list up to the page;
+// with two bounds it begins at the page.
+func whereContactIs() string {
+	return " WHERE contact >= ? AND contact <= ? AND deleted = FALSE AND owner > ? ORDER BY contact, deleted, owner LIMIT ?"
+}

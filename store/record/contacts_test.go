@@ -1,0 +1,242 @@
+package record_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/store/record"
+	"fanfare/store/storetest"
+)
+
+func TestPutContact(t *testing.T) {
+	t.Parallel()
+	version := func(t *testing.T, db *record.DB) (v int64) {
+		t.Helper()
+		must(t, db.SQL().Get(&v, "SELECT version FROM contacts WHERE owner = 'alice' AND contact = 'bob'"))
+		return v
+	}
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		steps := []struct {
+			relationship string // "": removed
+			created      bool
+			announced    bool
+			version      int64
+		}{
+			{"friend", true, true, 1}, {"friend", false, false, 1}, {"family", false, true, 2},
+			{"", false, true, 3}, {"", false, false, 3}, {"contact", true, true, 4},
+		}
+		announced := 0
+		for i, s := range steps {
+			var w record.ContactWrite
+			if s.relationship != "" {
+				w = mustPutContact(t, db, "alice", "bob", s.relationship)
+			} else {
+				var err error
+				w, err = db.RemoveContact(t.Context(), "alice", "bob")
+				must(t, err)
+			}
+			if w.Created != s.created || (w.Outbox != "") != s.announced || version(t, db) != s.version {
+				t.Fatalf("step %d: %+v, version %d; want %+v", i, w, version(t, db), s)
+			}
+			if s.announced {
+				announced++
+			}
+		}
+		open := mustOpenRows(t, db, record.KindContact)
+		if len(open) != announced || open[0].Payload != `{"owner":"alice","contact":"bob"}` {
+			t.Fatalf("outbox: %+v", open)
+		}
+	})
+}
+
+func TestContactsPages(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		for _, name := range []string{"c", "a", "B", "b"} {
+			mustPutContact(t, db, "alice", name, "friend")
+		}
+		must(t, db.DeleteContact(t.Context(), "alice", "b"))
+		first, err := db.Contacts(t.Context(), "alice", "", 2)
+		must(t, err)
+		rest, err := db.Contacts(t.Context(), "alice", first[1].Contact, 2)
+		must(t, err)
+		if got := fmt.Sprint(first, rest); got != "[{B friend} {a friend}] [{c friend}]" {
+			t.Fatal(got)
+		}
+	})
+}
+
+// R9: who may see what.
+func TestActivities(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		at := map[api.Visibility]int64{"public": 10, "contacts": 20, "friends": 30, "family": 40, "private": 50}
+		for v, ms := range at {
+			mustPutUpload(t, db, upload("o-"+string(v), "owner", v, ms))
+			mustPutUpload(t, db, upload("older-"+string(v), "owner", v, 1))
+		}
+		mustPutUpload(t, db, upload("gone", "owner", "public", 1000))
+		must(t, db.DeleteUpload(t.Context(), "gone"))
+		for shown, want := range map[string]int64{"": 10, "contact": 20, "friend": 30, "family": 40} {
+			viewer := "viewer-" + shown
+			mustPutContact(t, db, viewer, "owner", "contact")
+			mustPutContact(t, db, viewer, "silent", "family")
+			if shown != "" {
+				mustPutContact(t, db, "owner", viewer, shown)
+			}
+			got, err := db.Activities(t.Context(), viewer, []string{"owner", "silent", "stranger"})
+			must(t, err)
+			if len(got) != 2 || got["owner"].LastUpload == nil || *got["owner"].LastUpload != want || got["silent"].LastUpload != nil {
+				t.Errorf("%s: %+v, want %d", viewer, got, want)
+			}
+			page, err := db.ActivityPage(t.Context(), viewer, "", 10)
+			must(t, err)
+			if len(page) != 2 || page[0].Contact != "owner" || *page[0].LastUpload != want || page[0].Shown != api.Relationship(shown) {
+				t.Errorf("%s: page %+v", viewer, page)
+			}
+			newest, err := db.NewestUploads(t.Context(), "owner", api.Relationship(shown), 2)
+			must(t, err)
+			if newest[0].UploadedAt.UnixMilli() != want || !newest[1].Visibility.Shows(api.Relationship(shown)) {
+				t.Errorf("%s: newest %+v", viewer, newest)
+			}
+		}
+		must(t, db.DeleteContact(t.Context(), "owner", "viewer-family"))
+		got, err := db.Activities(t.Context(), "viewer-family", []string{"owner"})
+		must(t, err)
+		if *got["owner"].LastUpload != 10 {
+			t.Errorf("a relationship that ended still shows: %+v", got)
+		}
+	})
+}
+
+// R10: a page costs the same wherever it is, and all pages together are exactly
+// those who may see the upload.
+func TestFollowers(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		calls := []string{"", "contact", "friend", "family"}
+		want := map[api.Visibility][]string{}
+		for i := range 40 {
+			user := fmt.Sprintf("u%02d", i)
+			follows, shown := i%5 != 0, calls[i%4]
+			if follows {
+				mustPutContact(t, db, user, "star", "contact")
+			}
+			if shown != "" {
+				mustPutContact(t, db, "star", user, shown)
+			}
+			for _, v := range []api.Visibility{"public", "contacts", "friends", "family"} {
+				if follows && v.Shows(api.Relationship(shown)) {
+					want[v] = append(want[v], user)
+				}
+			}
+		}
+		for v := range want {
+			var got []string
+			for after := ""; ; {
+				page, err := db.Followers(t.Context(), "star", v, after, 7)
+				must(t, err)
+				for _, f := range page {
+					after = f.User
+					if f.Follows && v.Shows(f.Shown) {
+						got = append(got, f.User)
+					}
+				}
+				if len(page) < 7 {
+					break
+				}
+			}
+			if !slices.Equal(got, want[v]) {
+				t.Errorf("%s: %v, want %v", v, got, want[v])
+			}
+		}
+	})
+}
+
+func TestOutboxPage(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		for i := range 25 {
+			mustPutUpload(t, db, upload(fmt.Sprint("u", i), "alice", "public", 1))
+		}
+		seen := map[string]bool{}
+		after := record.OpenRow{}
+		for {
+			page, err := db.OutboxPage(t.Context(), record.KindUpload, 0, after, 10)
+			must(t, err)
+			for _, r := range page {
+				if seen[r.ID] {
+					t.Fatalf("%s twice", r.ID)
+				}
+				seen[r.ID], after = true, r
+			}
+			if len(page) < 10 {
+				break
+			}
+		}
+		if len(seen) != 25 {
+			t.Fatalf("%d of 25 rows", len(seen))
+		}
+		if page, err := db.OutboxPage(t.Context(), record.KindUpload, 60_000, record.OpenRow{}, 10); err != nil || len(page) != 0 {
+			t.Fatalf("rows younger than a minute: %v, %v", page, err)
+		}
+		if open, age, err := db.OutboxLag(t.Context(), record.KindUpload); err != nil || open != 25 || age < 0 || age > 60_000 {
+			t.Fatalf("lag: %d rows, %d ms, %v", open, age, err)
+		}
+	})
+}
+
+// The queries behind a read must be look-ups: their cost may not grow with how
+// much a contact uploaded.
+func TestActivityQueriesUseIndexes(t *testing.T) {
+	t.Parallel()
+	db := setup(t, storetest.SQLite(t)) // MariaDB's plan depends on its statistics
+	var plan []struct {
+		ID      int    `db:"id"`
+		Parent  int    `db:"parent"`
+		NotUsed int    `db:"notused"`
+		Detail  string `db:"detail"`
+	}
+	must(t, db.SQL().Select(&plan, "EXPLAIN QUERY PLAN "+record.ActivitySelect(), "alice"))
+	for _, p := range plan {
+		if strings.HasPrefix(p.Detail, "SCAN") || strings.Contains(p.Detail, "TEMP B-TREE") {
+			t.Errorf("not a look-up: %s", p.Detail)
+		}
+	}
+}
+
+// P6, R10: a page at the end of a long list reads as few rows as one at its
+// beginning. MariaDB counts what it reads.
+func TestPagesCostTheSameAnywhere(t *testing.T) {
+	t.Parallel()
+	db := setup(t, storetest.MySQL(t))
+	const n, limit = 10_000, 50
+	rows := make([]record.Contact, 0, 2*n)
+	for i := range n {
+		name := fmt.Sprintf("u%05d", i)
+		rows = append(rows, record.Contact{Owner: name, Contact: "star", Relationship: "contact"}, record.Contact{Owner: "star", Contact: name, Relationship: "friend"})
+	}
+	must(t, db.PutContacts(t.Context(), rows...))
+	conn, err := db.SQL().Connx(t.Context())
+	must(t, err)
+	defer conn.Close()
+	for query, names := range record.PageQueries("star") {
+		_, err := conn.ExecContext(t.Context(), "FLUSH STATUS")
+		must(t, err)
+		got, err := conn.QueryxContext(t.Context(), query, append(names, "u09000", limit)...)
+		must(t, err)
+		page := 0
+		for got.Next() {
+			page++
+		}
+		must(t, got.Err())
+		var read int
+		must(t, conn.GetContext(t.Context(), &read, "SELECT SUM(VARIABLE_VALUE) FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME LIKE 'HANDLER_READ%'"))
+		if page != limit || read > 20*limit {
+			t.Errorf("%d rows read for a page of %d: %s", read, page, query)
+		}
+	}
+}

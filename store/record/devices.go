@@ -1,0 +1,241 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
+)
+
+// ErrOwnerChanged says that a token moved to another user between the look at
+// its owner and the write. Look again and try again.
+var ErrOwnerChanged = errors.New("the token's owner has changed")
+
+// OwnedDevice is a device with the user it belongs to.
+type OwnedDevice struct {
+	User string
+	api.Device
+}
+
+type deviceRow struct {
+	Token        string `db:"token"`
+	User         string `db:"user_id"`
+	Platform     string `db:"platform"`
+	Topic        string `db:"topic"`
+	Environment  string `db:"environment"`
+	State        string `db:"state"`
+	Reason       string `db:"reason"`
+	RegisteredAt int64  `db:"registered_at"`
+	DroppedAt    *int64 `db:"dropped_at"`
+}
+
+const deviceColumns = "token, user_id, platform, topic, environment, state, reason, registered_at, dropped_at"
+
+// maxReason is the size of the column reason.
+const maxReason = 128
+
+const insertDevice = "INSERT INTO devices (" + deviceColumns +
+	") VALUES (:token, :user_id, :platform, :topic, :environment, :state, :reason, :registered_at, :dropped_at)"
+
+// DeviceOwner names the user that a token belongs to; "" when unknown.
+func (db *DB) DeviceOwner(ctx context.Context, token string) (string, error) {
+	var user string
+	err := db.get(ctx, &user, "SELECT user_id FROM devices WHERE token = ?", token)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return user, err
+}
+
+// DevicesByToken reads the devices of these tokens; unknown ones are absent.
+func (db *DB) DevicesByToken(ctx context.Context, tokens ...string) (map[string]OwnedDevice, error) {
+	found := make(map[string]OwnedDevice, len(tokens))
+	for part := range slices.Chunk(tokens, chunk) {
+		query, args, err := in("SELECT "+deviceColumns+" FROM devices WHERE token IN (?)", part)
+		if err != nil {
+			return nil, err
+		}
+		var list []deviceRow
+		if err := db.list(ctx, &list, query, args...); err != nil {
+			return nil, err
+		}
+		for _, r := range list {
+			found[r.Token] = OwnedDevice{User: r.User, Device: r.device()}
+		}
+	}
+	return found, nil
+}
+
+// DeviceWrite names the device of a write and the user who owned the token
+// when the writer looked ("" for nobody): ErrOwnerChanged when that is over.
+type DeviceWrite struct {
+	User, Token, Owner string
+}
+
+// Users lists those whose settings the write touches.
+func (w DeviceWrite) Users() []string {
+	if w.Owner == "" || w.Owner == w.User {
+		return []string{w.User}
+	}
+	return []string{w.User, w.Owner}
+}
+
+// PutDevice registers a token for a user, takes it from the user who had it
+// and revives it if it was dropped. Each registration gets a later
+// registered_at than the one before. A user has at most api.MaxDevices; the
+// devices dropped longest ago make room. created: new for this user.
+func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest) (d *api.Device, created bool, c Change, err error) {
+	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), token: w.Token, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
+		old, err := db.lockDevice(ctx, tx, w)
+		if err != nil {
+			return err
+		}
+		if created = old == nil || old.User != w.User; created {
+			if err := makeRoom(ctx, tx, w.User); err != nil {
+				return err
+			}
+		}
+		row := deviceRow{Token: w.Token, User: w.User, Platform: r.Platform, Topic: r.Topic,
+			Environment: string(r.Environment), State: string(api.DeviceActive), RegisteredAt: now}
+		if old != nil {
+			row.RegisteredAt = max(now, old.RegisteredAt+1)
+		}
+		dev := row.device()
+		d = &dev
+		if old == nil {
+			return db.addDevice(ctx, tx, row)
+		}
+		return db.saveDevice(ctx, tx, row)
+	}})
+	if err != nil {
+		return nil, false, Change{}, err
+	}
+	return d, created, c, nil
+}
+
+// lockDevice reads a token's row under its lock; nil when there is none.
+func (db *DB) lockDevice(ctx context.Context, tx *sqlx.Tx, w DeviceWrite) (*deviceRow, error) {
+	var row deviceRow
+	err := tx.GetContext(ctx, &row, "SELECT "+deviceColumns+" FROM devices WHERE token = ?"+db.d.forUpdate, w.Token)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if row.User != w.User && row.User != w.Owner {
+		return nil, ErrOwnerChanged
+	}
+	return &row, nil
+}
+
+// addDevice inserts a token that had no row a moment ago. Another writer may
+// have been faster: its row is not touched, because its user is not locked.
+func (db *DB) addDevice(ctx context.Context, tx *sqlx.Tx, row deviceRow) error {
+	_, err := tx.NamedExecContext(ctx, insertDevice, row)
+	if duplicate(err) {
+		return ErrOwnerChanged
+	}
+	return err
+}
+
+func (db *DB) saveDevice(ctx context.Context, tx *sqlx.Tx, row deviceRow) error {
+	_, err := tx.NamedExecContext(ctx, insertDevice+
+		db.d.onConflict("token", []string{"user_id", "platform", "topic", "environment", "state", "reason", "registered_at", "dropped_at"}), row)
+	return err
+}
+
+// makeRoom sees to it that one more device fits: the one dropped longest ago
+// goes; with api.MaxDevices that still work, the new one is refused.
+func makeRoom(ctx context.Context, tx *sqlx.Tx, user string) error {
+	var have []deviceRow
+	err := tx.SelectContext(ctx, &have, "SELECT "+deviceColumns+" FROM devices WHERE user_id = ? ORDER BY dropped_at", user)
+	if err != nil || len(have) < api.MaxDevices {
+		return err
+	}
+	i := slices.IndexFunc(have, func(r deviceRow) bool { return r.State == string(api.DeviceDropped) })
+	if i < 0 {
+		return api.Invalid("token", "max", "would be one more than the %d devices a user may have", api.MaxDevices)
+	}
+	_, err = tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ?", have[i].Token)
+	return err
+}
+
+// DeleteDevice removes a user's device; a token that is not this user's is
+// left alone, and that is no error.
+func (db *DB) DeleteDevice(ctx context.Context, user, token string) (Change, error) {
+	return db.writeSettings(ctx, settingsWrite{users: []string{user}, token: token, do: func(ctx context.Context, tx *sqlx.Tx, _ int64) error {
+		return changed(tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ? AND user_id = ?", token, user))
+	}})
+}
+
+// Verdict is what APNs said about a device that was registered at RegisteredAt.
+type Verdict struct {
+	State        api.DeviceState // DeviceSuspect or DeviceDropped
+	Reason       string
+	RegisteredAt api.Time
+	// At is the moment from which APNs calls the token dead; the database's
+	// now when zero.
+	At api.Time
+}
+
+// JudgeDevice marks a device suspect or dropped. It changes nothing when the
+// device was registered again since RegisteredAt or later than At, when it is
+// gone, or when it already is dropped.
+func (db *DB) JudgeDevice(ctx context.Context, w DeviceWrite, v Verdict) (Change, error) {
+	return db.writeSettings(ctx, settingsWrite{users: w.Users(), token: w.Token, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
+		row, err := db.lockDevice(ctx, tx, w)
+		if err != nil {
+			return err
+		}
+		if row == nil || !v.applies(*row) {
+			return errUnchanged
+		}
+		row.State, row.Reason, row.DroppedAt = string(v.State), shorten(v.Reason), nil
+		if v.State == api.DeviceDropped {
+			row.DroppedAt = &now
+			if !v.At.IsZero() {
+				at := v.At.UnixMilli()
+				row.DroppedAt = &at
+			}
+		}
+		return db.saveDevice(ctx, tx, *row)
+	}})
+}
+
+func (v Verdict) applies(r deviceRow) bool {
+	switch {
+	case r.RegisteredAt > v.RegisteredAt.UnixMilli():
+		return false
+	case !v.At.IsZero() && r.RegisteredAt > v.At.UnixMilli():
+		return false
+	}
+	return r.State != string(api.DeviceDropped) && r.State != string(v.State)
+}
+
+// shorten makes a reason fit its column: it comes from outside and may be
+// anything. What is not printable ASCII becomes a question mark.
+func shorten(reason string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, reason)
+	return clean[:min(len(clean), maxReason)]
+}
+
+func (r deviceRow) device() api.Device {
+	d := api.Device{Token: r.Token, Platform: r.Platform, Topic: r.Topic, Environment: api.Environment(r.Environment),
+		State: api.DeviceState(r.State), Reason: r.Reason, RegisteredAt: api.AtMillis(r.RegisteredAt)}
+	if r.DroppedAt != nil {
+		at := api.AtMillis(*r.DroppedAt)
+		d.DroppedAt = &at
+	}
+	return d
+}

@@ -1,0 +1,27 @@
+// Package record is the system of record: SQL, either MySQL/MariaDB or an
+// embedded SQLite file, in plain queries. What is written here is true
+// whatever happens to Redis.
+//
+//	table          one row is                     key
+//	versions       a counter that processes poll  name
+//	event_types    how a type looks, with revision type
+//	user_settings  a user's settings version      user_id
+//	devices        a registered device            token
+//	opt_outs       a refused event type           user_id, type
+//	mutes          a muted object, perhaps until  user_id, object
+//	contacts       a relationship, with version   owner, contact
+//	uploads        an upload, also a deleted one  id
+//	outbox         work that Redis still owes     id
+//	api_keys       an API key, hashed             id
+//	idempotency    a POST's answer, kept 24 h     hash of scope and key
+//
+// Times are milliseconds since the Unix epoch by the database's clock. Every
+// call takes its deadline from its context, Options.Timeout at most. A
+// database that is out of reach answers api.CodeUnavailable: nothing happened.
+// A commit whose answer was lost answers api.CodeUnknownOutcome. Deadlocks and
+// lock waits are retried a bounded number of times.
+//
+// A transaction locks in one order: versions, user_settings by user name, then
+// the rest. Every change that Redis must hear of leaves rows in the outbox in
+// the same transaction; the package that owns the kind relays and deletes them.
+package record

@@ -1,0 +1,142 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
+)
+
+// eventTypeRow is a row of event_types. A deleted type keeps its row, so that
+// a type made again never repeats a revision.
+type eventTypeRow struct {
+	Type       string `db:"type"`
+	Revision   int64  `db:"revision"`
+	Definition string `db:"definition"`
+	Deleted    bool   `db:"deleted"`
+	CreatedAt  int64  `db:"created_at"`
+	UpdatedAt  int64  `db:"updated_at"`
+}
+
+const eventTypeColumns = "type, revision, definition, deleted, created_at, updated_at"
+
+// PutEventType creates or replaces a type and raises its revision. The same
+// definition again changes nothing. Every change raises VersionEventTypes.
+func (db *DB) PutEventType(ctx context.Context, typ string, r *api.EventTypeRequest) (*api.EventType, bool, error) {
+	definition, err := json.Marshal(r)
+	if err != nil {
+		return nil, false, fmt.Errorf("put event type %s: %w", typ, err)
+	}
+	var row eventTypeRow
+	var created bool
+	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		row, created, err = db.putEventType(ctx, tx, typ, string(definition))
+		return err
+	})
+	if err != nil && !errors.Is(err, errUnchanged) {
+		return nil, false, fmt.Errorf("put event type %s: %w", typ, err)
+	}
+	t, err := row.decode()
+	return t, created, err
+}
+
+func (db *DB) putEventType(ctx context.Context, tx *sqlx.Tx, typ, definition string) (eventTypeRow, bool, error) {
+	var row eventTypeRow
+	if err := db.raise(ctx, tx, VersionEventTypes); err != nil {
+		return row, false, err
+	}
+	now, err := db.now(ctx, tx)
+	if err != nil {
+		return row, false, err
+	}
+	err = tx.GetContext(ctx, &row, "SELECT "+eventTypeColumns+" FROM event_types WHERE type = ?", typ)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return row, false, err
+	}
+	created := errors.Is(err, sql.ErrNoRows) || row.Deleted
+	if !created && row.Definition == definition {
+		return row, false, errUnchanged
+	}
+	if created {
+		row.CreatedAt = now
+	}
+	row.Type, row.Definition, row.Deleted, row.UpdatedAt = typ, definition, false, now
+	row.Revision++
+	_, err = tx.NamedExecContext(ctx, "INSERT INTO event_types ("+eventTypeColumns+
+		") VALUES (:type, :revision, :definition, :deleted, :created_at, :updated_at)"+
+		db.d.onConflict("type", []string{"revision", "definition", "deleted", "created_at", "updated_at"}), row)
+	return row, created, err
+}
+
+// EventType reads one type; api.CodeNotFound when there is none.
+func (db *DB) EventType(ctx context.Context, typ string) (*api.EventType, error) {
+	var row eventTypeRow
+	err := db.get(ctx, &row, "SELECT "+eventTypeColumns+" FROM event_types WHERE type = ? AND deleted = FALSE", typ)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, api.Errorf(api.CodeNotFound, "there is no event type %s", typ)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return row.decode()
+}
+
+// EventTypes reads all types, by name.
+func (db *DB) EventTypes(ctx context.Context) ([]api.EventType, error) {
+	var found []eventTypeRow
+	err := db.list(ctx, &found, "SELECT "+eventTypeColumns+" FROM event_types WHERE deleted = FALSE ORDER BY type")
+	if err != nil {
+		return nil, err
+	}
+	types := make([]api.EventType, 0, len(found))
+	for _, row := range found {
+		t, err := row.decode()
+		if err != nil {
+			return nil, err
+		}
+		types = append(types, *t)
+	}
+	return types, nil
+}
+
+// DeleteEventType removes a type; removing one that is not there is no error
+// and changes nothing. Events that were accepted keep what they look like.
+func (db *DB) DeleteEventType(ctx context.Context, typ string) error {
+	err := db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		if err := db.raise(ctx, tx, VersionEventTypes); err != nil {
+			return err
+		}
+		res, err := tx.ExecContext(ctx, "UPDATE event_types SET deleted = TRUE, updated_at = "+db.d.now+
+			" WHERE type = ? AND deleted = FALSE", typ)
+		return changed(res, err)
+	})
+	if errors.Is(err, errUnchanged) {
+		return nil
+	}
+	return err
+}
+
+func (r eventTypeRow) decode() (*api.EventType, error) {
+	t := &api.EventType{Type: r.Type, Revision: r.Revision, CreatedAt: api.AtMillis(r.CreatedAt), UpdatedAt: api.AtMillis(r.UpdatedAt)}
+	if err := json.Unmarshal([]byte(r.Definition), &t.EventTypeRequest); err != nil {
+		return nil, fmt.Errorf("decode event type %s: %w", r.Type, err)
+	}
+	return t, nil
+}
+
+// changed passes an error on and turns "no row was touched" into errUnchanged.
+func changed(res sql.Result, err error) error {
+	if err != nil {
+		return err
+	}
+	n, err := res.RowsAffected()
+	if err == nil && n == 0 {
+		return errUnchanged
+	}
+	return err
+}

@@ -1,0 +1,136 @@
+package record
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
+)
+
+// purgeBatch is how many old idempotency records one transaction removes.
+const purgeBatch = 1000
+
+// once makes a transaction that answers a POST happen once per idempotency key:
+// f runs, and its answer is stored in the same transaction; a repeat gets the
+// stored answer in out instead. Another body under the key is refused with
+// CodeIdempotencyReused. A refusal by f rolls everything back, so that the same
+// key may succeed later. Without a key f simply runs.
+//
+// out is a pointer to what f sets and JSON can carry.
+func (db *DB) once(ctx context.Context, i api.Idempotency, out any, f func(context.Context, *sqlx.Tx) error) (replayed bool, err error) {
+	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		if i.Key == "" {
+			return f(ctx, tx)
+		}
+		replayed = false
+		taken, err := db.takeKey(ctx, tx, i)
+		if err != nil {
+			return err
+		}
+		if !taken {
+			replayed = true
+			return db.storedAnswer(ctx, tx, i, out)
+		}
+		if err := f(ctx, tx); err != nil {
+			return err
+		}
+		return db.storeAnswer(ctx, tx, i, out)
+	})
+	return replayed, err
+}
+
+// onceID names a key within its scope; neither is stored in the clear.
+func onceID(i api.Idempotency) string {
+	sum := sha256.Sum256([]byte(i.Scope + "\x00" + i.Key))
+	return hex.EncodeToString(sum[:])
+}
+
+// takeKey claims a key; a second transaction with the same key waits here for
+// the first. A record older than api.IdempotencyTTL is no record.
+func (db *DB) takeKey(ctx context.Context, tx *sqlx.Tx, i api.Idempotency) (bool, error) {
+	id := onceID(i)
+	_, err := tx.ExecContext(ctx, "DELETE FROM idempotency WHERE id = ? AND created_at < "+db.d.now+" - ?", id, api.IdempotencyTTL.Milliseconds())
+	if err != nil {
+		return false, err
+	}
+	verb, end := db.d.insertNew("id")
+	done, err := tx.ExecContext(ctx, verb+" INTO idempotency (id, body_hash, answer, created_at) VALUES (?, ?, '', "+db.d.now+")"+end,
+		id, hex.EncodeToString(i.Body[:]))
+	if err != nil {
+		return false, err
+	}
+	n, err := done.RowsAffected()
+	return n > 0, err
+}
+
+// insertNew begins and ends an INSERT that does nothing when a row with this
+// key exists.
+func (d dialect) insertNew(key string) (verb, end string) {
+	if d.mysql {
+		return "INSERT IGNORE", ""
+	}
+	return "INSERT", " ON CONFLICT (" + key + ") DO NOTHING"
+}
+
+func (db *DB) storeAnswer(ctx context.Context, tx *sqlx.Tx, i api.Idempotency, out any) error {
+	answer, err := json.Marshal(out)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE idempotency SET answer = ? WHERE id = ?", string(answer), onceID(i))
+	return err
+}
+
+func (db *DB) storedAnswer(ctx context.Context, tx *sqlx.Tx, i api.Idempotency, out any) error {
+	var row struct {
+		Body   string `db:"body_hash"`
+		Answer string `db:"answer"`
+	}
+	err := tx.GetContext(ctx, &row, "SELECT body_hash, answer FROM idempotency WHERE id = ?", onceID(i))
+	if errors.Is(err, sql.ErrNoRows) {
+		return errors.New("the idempotency record went away between two statements")
+	}
+	if err != nil {
+		return err
+	}
+	if row.Body != hex.EncodeToString(i.Body[:]) {
+		return api.Errorf(api.CodeIdempotencyReused, "this Idempotency-Key was used with another body")
+	}
+	return json.Unmarshal([]byte(row.Answer), out)
+}
+
+// PurgeIdempotency removes records that no longer count, in bounded steps, and
+// says how many.
+func (db *DB) PurgeIdempotency(ctx context.Context) (int64, error) {
+	var removed int64
+	for {
+		var old []string
+		err := db.list(ctx, &old, "SELECT id FROM idempotency WHERE created_at < "+db.d.now+" - ? ORDER BY created_at LIMIT ?",
+			api.IdempotencyTTL.Milliseconds(), purgeBatch)
+		if err != nil || len(old) == 0 {
+			return removed, err
+		}
+		query, args, err := in("DELETE FROM idempotency WHERE id IN (?) AND created_at < "+db.d.now+" - ?", old, api.IdempotencyTTL.Milliseconds())
+		if err != nil {
+			return removed, err
+		}
+		err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+			_, err := tx.ExecContext(ctx, query, args...)
+			return err
+		})
+		if err != nil {
+			return removed, err
+		}
+		removed += int64(len(old))
+		if len(old) < purgeBatch {
+			return removed, nil
+		}
+	}
+}

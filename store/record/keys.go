@@ -1,0 +1,119 @@
+package record
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
+)
+
+// StoredKey is an API key with the hash of its secret, lower-case hex SHA-256.
+type StoredKey struct {
+	api.Key
+	SecretHash string
+}
+
+type keyRow struct {
+	ID         string `db:"id"`
+	Name       string `db:"name"`
+	Scopes     string `db:"scopes"`
+	SecretHash string `db:"secret_hash"`
+	CreatedAt  int64  `db:"created_at"`
+	LastUsedAt *int64 `db:"last_used_at"`
+	RevokedAt  *int64 `db:"revoked_at"`
+}
+
+// CreateKey records a key under the id it carries and says when. It raises
+// VersionKeys.
+func (db *DB) CreateKey(ctx context.Context, k StoredKey) (api.Time, error) {
+	scopes := make([]string, len(k.Scopes))
+	for i, s := range k.Scopes {
+		scopes[i] = string(s)
+	}
+	var created int64
+	err := db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) (err error) {
+		if err := db.raise(ctx, tx, VersionKeys); err != nil {
+			return err
+		}
+		if created, err = db.now(ctx, tx); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO api_keys (id, name, scopes, secret_hash, created_at) VALUES (?, ?, ?, ?, ?)",
+			k.ID, k.Name, strings.Join(scopes, ","), k.SecretHash, created)
+		return err
+	})
+	return api.AtMillis(created), err
+}
+
+// Keys reads every key ever created, oldest first, revoked ones too.
+func (db *DB) Keys(ctx context.Context) ([]StoredKey, error) {
+	var list []keyRow
+	err := db.list(ctx, &list, "SELECT id, name, scopes, secret_hash, created_at, last_used_at, revoked_at FROM api_keys ORDER BY created_at, id")
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]StoredKey, len(list))
+	for i, r := range list {
+		keys[i] = r.key()
+	}
+	return keys, nil
+}
+
+// RevokeKey ends a key for good; api.CodeNotFound when there is no such key.
+// Revoking it again is no error. It raises VersionKeys.
+func (db *DB) RevokeKey(ctx context.Context, id string) error {
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		if err := db.raise(ctx, tx, VersionKeys); err != nil {
+			return err
+		}
+		res, err := tx.ExecContext(ctx, "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, "+db.d.now+") WHERE id = ?", id)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return noKey(id, err)
+		}
+		return nil
+	})
+}
+
+func noKey(id string, err error) error {
+	if err != nil {
+		return err
+	}
+	return api.Errorf(api.CodeNotFound, "there is no key %s", id)
+}
+
+// TouchKeys notes when keys were last used; a later note on record stays. It
+// does not raise VersionKeys.
+func (db *DB) TouchKeys(ctx context.Context, used map[string]time.Time) error {
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		for id, at := range used {
+			ms := at.UnixMilli()
+			_, err := tx.ExecContext(ctx, "UPDATE api_keys SET last_used_at = ? WHERE id = ? AND (last_used_at IS NULL OR last_used_at < ?)", ms, id, ms)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (r keyRow) key() StoredKey {
+	k := StoredKey{Key: api.Key{ID: r.ID, Name: r.Name, CreatedAt: api.AtMillis(r.CreatedAt)}, SecretHash: r.SecretHash}
+	for s := range strings.SplitSeq(r.Scopes, ",") {
+		k.Scopes = append(k.Scopes, api.Scope(s))
+	}
+	if r.LastUsedAt != nil {
+		at := api.AtMillis(*r.LastUsedAt)
+		k.LastUsed = &at
+	}
+	if r.RevokedAt != nil {
+		at := time.UnixMilli(*r.RevokedAt).UTC()
+		k.RevokedAt = &at
+	}
+	return k
+}

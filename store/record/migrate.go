@@ -1,0 +1,101 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"fanfare/migrations"
+)
+
+const (
+	// migrateRest and migrateTries bound how long a starter waits for another
+	// one that is migrating: 5 minutes.
+	migrateRest  = 250 * time.Millisecond
+	migrateTries = 1200
+)
+
+// Migrate brings the schema up to date. Any number of processes may call it at
+// once: one does the work, the others wait for it. It takes as long as it
+// takes; only ctx bounds it.
+func (db *DB) Migrate(ctx context.Context) error {
+	p, err := db.provider()
+	if err != nil {
+		return err
+	}
+	done, err := p.Up(ctx)
+	if err != nil && strings.Contains(err.Error(), noZeroVersion) {
+		if err = db.mendVersions(ctx); err == nil {
+			done, err = p.Up(ctx)
+		}
+	}
+	if err != nil {
+		return fail("migrate", err)
+	}
+	for _, r := range done {
+		db.log.Debug("migrated", "step", r.Source.Path, "took", r.Duration)
+	}
+	if len(done) > 0 {
+		db.log.Info("the schema is up to date", "steps", len(done), "version", done[len(done)-1].Source.Version)
+	}
+	return nil
+}
+
+// noZeroVersion is how goose's error reads when its table is there without the
+// row it begins with.
+const noZeroVersion = "missing zero version"
+
+// mendVersions writes the row that goose's table begins with. MySQL makes a
+// table and fills it in two steps, so a starter that was killed, or lost its
+// connection, between them leaves a table that goose refuses for good.
+func (db *DB) mendVersions(ctx context.Context) error {
+	db.log.Warn("the table of schema versions was begun and not finished; finishing it")
+	_, err := db.sql.ExecContext(ctx, "INSERT INTO goose_db_version (version_id, is_applied) "+
+		"SELECT 0, TRUE FROM (SELECT COUNT(*) AS n FROM goose_db_version) AS t WHERE t.n = 0")
+	if err != nil {
+		return fmt.Errorf("finish the table of schema versions: %w", err)
+	}
+	return nil
+}
+
+// SchemaVersion is the number of the newest step that was applied, and the
+// newest that this program knows.
+func (db *DB) SchemaVersion(ctx context.Context) (have, want int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, db.timeout)
+	defer cancel()
+	p, err := db.provider()
+	if err != nil {
+		return 0, 0, err
+	}
+	have, want, err = p.GetVersions(ctx)
+	return have, want, fail("read schema version", err)
+}
+
+func (db *DB) provider() (*goose.Provider, error) {
+	steps, err := fs.Sub(migrations.FS, db.d.name)
+	if err != nil {
+		return nil, fmt.Errorf("open migrations: %w", err)
+	}
+	locker, err := db.locker()
+	if err != nil {
+		return nil, fmt.Errorf("make migration lock: %w", err)
+	}
+	p, err := goose.NewProvider(db.d.goose, db.sql.DB, steps,
+		goose.WithLocker(locker), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+	return p, nil
+}
+
+func (db *DB) locker() (lock.Locker, error) {
+	if !db.d.mysql {
+		return &sqliteLocker{}, nil
+	}
+	return lock.NewMySQLTableLocker(lock.WithTableLockTimeout(migrateRest, migrateTries))
+}

@@ -1,0 +1,89 @@
+package record_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"testing"
+
+	"fanfare/migrations"
+	"fanfare/store/record"
+	"fanfare/store/storetest"
+)
+
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	t.Run("EightStartersAtOnce", func(t *testing.T) {
+		t.Parallel()
+		storetest.EachSQL(t, func(t *testing.T, url string) {
+			starters := make([]*record.DB, 8)
+			for i := range starters {
+				starters[i] = mustOpen(t, record.Options{URL: url})
+			}
+			atOnce(t, len(starters), func(ctx context.Context, i int) error { return starters[i].Migrate(ctx) })
+			for _, db := range starters {
+				have, want, err := db.SchemaVersion(t.Context())
+				if err != nil || have != want || want == 0 {
+					t.Fatalf("schema %d of %d, %v", have, want, err)
+				}
+			}
+			if v := mustVersion(t, starters[0], record.VersionEventTypes); v != 0 {
+				t.Fatalf("version %d in a fresh database", v)
+			}
+		})
+	})
+	t.Run("AgainChangesNothing", func(t *testing.T) {
+		t.Parallel()
+		eachRecord(t, func(t *testing.T, db *record.DB) { must(t, db.Migrate(t.Context())) })
+	})
+	t.Run("AStarterKilledInMidMigrationBlocksNobodyForLong", func(t *testing.T) {
+		t.Parallel()
+		db := mustOpen(t, record.Options{URL: storetest.SQLite(t)})
+		_, err := db.SQL().Exec("CREATE TABLE goose_lock (id INTEGER PRIMARY KEY, owner TEXT NOT NULL, until INTEGER NOT NULL)")
+		must(t, err)
+		_, err = db.SQL().Exec("INSERT INTO goose_lock VALUES (1, 'dead', unixepoch() + 1)")
+		must(t, err)
+		must(t, db.Migrate(t.Context()))
+	})
+}
+
+// A starter that dies between making goose's table and filling it must not keep
+// every later one from starting. (SQLite does both in one transaction.)
+func TestMigrateAfterAStarterThatDiedAtItsFirstStep(t *testing.T) {
+	t.Parallel()
+	url := storetest.MySQL(t)
+	starters := []*record.DB{mustOpen(t, record.Options{URL: url}), mustOpen(t, record.Options{URL: url})}
+	_, err := starters[0].SQL().Exec("CREATE TABLE goose_db_version (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY," +
+		" version_id BIGINT NOT NULL, is_applied BOOLEAN NOT NULL, tstamp TIMESTAMP NULL DEFAULT NOW())")
+	must(t, err)
+	atOnce(t, 2, func(ctx context.Context, i int) error { return starters[i].Migrate(ctx) })
+	have, want, err := starters[1].SchemaVersion(t.Context())
+	if err != nil || have != want {
+		t.Fatalf("schema %d of %d, %v", have, want, err)
+	}
+}
+
+func TestMigrationFiles(t *testing.T) {
+	t.Parallel()
+	names := map[string][]string{}
+	for _, dialect := range []string{"mysql", "sqlite"} {
+		entries, err := fs.ReadDir(migrations.FS, dialect)
+		must(t, err)
+		for _, e := range entries {
+			names[dialect] = append(names[dialect], e.Name())
+		}
+	}
+	if fmt.Sprint(names["mysql"]) != fmt.Sprint(names["sqlite"]) {
+		t.Fatalf("the dialects have different steps: %v", names)
+	}
+	for _, name := range names["mysql"] {
+		text, err := fs.ReadFile(migrations.FS, path.Join("mysql", name))
+		must(t, err)
+		up, down, ok := strings.Cut(string(text), "-- +goose Down")
+		if !ok || strings.Count(up, ";") != 1 || strings.Count(down, ";") != 1 {
+			t.Errorf("%s: want one statement up and one down", name)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+	"modernc.org/sqlite"
+)
+
+// Options says which database and how patiently. Only URL is needed.
+type Options struct {
+	// URL is sqlite:<file> or mysql://user:password@host:port/name.
+	URL string
+	// Logger hears of retries; nil: silence.
+	Logger *slog.Logger
+	// MaxOpen bounds the connections of this process; default 32.
+	MaxOpen int
+	// Timeout bounds each call, also one without a deadline; default 5 s.
+	Timeout time.Duration
+}
+
+const (
+	defaultMaxOpen = 32
+	defaultTimeout = 5 * time.Second
+	dialTimeout    = 2 * time.Second
+	idleTime       = 5 * time.Minute
+	// lockWait is how long one statement waits for another transaction's lock
+	// before the whole transaction is tried again.
+	lockWait = time.Second
+	// sqliteBusy is the same for SQLite, short because its wait cannot be
+	// interrupted by a deadline.
+	sqliteBusy = 100 * time.Millisecond
+)
+
+// DB is the record. It is safe for concurrent use.
+type DB struct {
+	sql     *sqlx.DB
+	d       dialect
+	log     *slog.Logger
+	timeout time.Duration
+	// writer lets one transaction of this process at a time into SQLite, so
+	// that waiting for a turn respects deadlines; nil for MySQL.
+	writer chan struct{}
+}
+
+// Open reads the URL and makes the pool. The database need not be up yet; a
+// URL that cannot mean a database is refused, without showing its password.
+func Open(_ context.Context, o Options) (*DB, error) {
+	if o.MaxOpen <= 0 {
+		o.MaxOpen = defaultMaxOpen
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	db := &DB{log: o.Logger, timeout: o.Timeout}
+	pool, err := db.pool(o)
+	if err != nil {
+		return nil, err
+	}
+	pool.SetMaxOpenConns(o.MaxOpen)
+	pool.SetMaxIdleConns(o.MaxOpen)
+	pool.SetConnMaxIdleTime(idleTime)
+	db.sql = sqlx.NewDb(pool, db.d.driver)
+	return db, nil
+}
+
+func (db *DB) pool(o Options) (*sql.DB, error) {
+	if file, ok := strings.CutPrefix(o.URL, "sqlite:"); ok && file != "" {
+		db.d, db.writer = sqliteDialect(), make(chan struct{}, 1)
+		return sql.Open("sqlite", sqliteDSN(file))
+	}
+	if strings.HasPrefix(o.URL, "mysql://") {
+		db.d = mysqlDialect()
+		return mysqlPool(o)
+	}
+	return nil, errors.New("database URL: want sqlite:<file> or mysql://user:password@host:port/name")
+}
+
+// Embedded tells whether the record is an SQLite file.
+func (db *DB) Embedded() bool { return !db.d.mysql }
+
+// Close waits for running queries and ends all connections.
+func (db *DB) Close() error { return db.sql.Close() }
+
+// Ping asks the database for an answer and says how long it took.
+func (db *DB) Ping(ctx context.Context) (time.Duration, error) {
+	start := time.Now()
+	var one int
+	err := db.get(ctx, &one, "SELECT 1")
+	return time.Since(start), err
+}
+
+// sqliteDSN: WAL lets readers go on beside the writer; FULL makes a commit
+// survive a power cut; immediate transactions cannot deadlock each other.
+func sqliteDSN(file string) string {
+	q := url.Values{"_txlock": {"immediate"}}
+	q.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", sqliteBusy.Milliseconds()))
+	q.Add("_pragma", "journal_mode(WAL)")
+	q.Add("_pragma", "synchronous(FULL)")
+	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + q.Encode()
+}
+
+func mysqlPool(o Options) (*sql.DB, error) {
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" {
+		return nil, errors.New("database URL: want mysql://user:password@host:port/name")
+	}
+	c := mysql.NewConfig()
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	c.Net, c.Addr, c.DBName = "tcp", u.Host, strings.Trim(u.Path, "/")
+	if u.Port() == "" {
+		c.Addr = u.Hostname() + ":3306"
+	}
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = min(dialTimeout, o.Timeout), 2*o.Timeout, o.Timeout
+	c.InterpolateParams = true // one trip per query instead of three
+	c.ClientFoundRows = true   // an UPDATE counts the rows it found, as SQLite does
+	c.ParseTime = true         // goose reads the time of its lock
+	c.Collation = "utf8mb4_bin"
+	c.Logger = &mysql.NopLogger{}
+	if mode := u.Query().Get("tls"); mode != "" {
+		c.TLSConfig = mode
+	}
+	inner, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, fmt.Errorf("database URL: %s", strings.ReplaceAll(err.Error(), c.Passwd, "***"))
+	}
+	return sql.OpenDB(&connector{Connector: inner}), nil
+}
+
+var _ = sqlite.ErrorCodeString // the driver registers itself under "sqlite"

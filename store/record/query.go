@@ -1,0 +1,164 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// chunk is the most values one IN list or INSERT carries.
+const chunk = 500
+
+// Transactions and reads that met another transaction are tried this often.
+const maxTries = 10
+
+// errUnchanged ends a transaction that found nothing to do: it is rolled back
+// and reported as success without a change.
+var errUnchanged = errors.New("nothing to change")
+
+// get reads one row; sql.ErrNoRows when there is none.
+func (db *DB) get(ctx context.Context, dest any, query string, args ...any) error {
+	return db.read(ctx, query, func(ctx context.Context) error {
+		return db.sql.GetContext(ctx, dest, query, args...)
+	})
+}
+
+// list reads all rows into a slice.
+func (db *DB) list(ctx context.Context, dest any, query string, args ...any) error {
+	return db.read(ctx, query, func(ctx context.Context) error {
+		return db.sql.SelectContext(ctx, dest, query, args...)
+	})
+}
+
+// read runs a query within the deadline, again while it meets contention.
+func (db *DB) read(ctx context.Context, query string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, db.timeout)
+	defer cancel()
+	err := again(ctx, func() error { return f(ctx) })
+	if errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	return fail("run "+query, err)
+}
+
+// inTx runs f in a transaction and commits it. f may run several times, so it
+// must set its results, not add to them.
+func (db *DB) inTx(ctx context.Context, f func(context.Context, *sqlx.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, db.timeout)
+	defer cancel()
+	if err := db.lane(ctx); err != nil {
+		return fail("wait for the writer", err)
+	}
+	defer db.leave()
+	err := again(ctx, func() error { return db.try(ctx, f) })
+	if errors.Is(err, errUnchanged) {
+		return err
+	}
+	return fail("write", err)
+}
+
+// exec runs one statement that is a transaction of its own. Its effect must be
+// the same when it runs twice.
+func (db *DB) exec(ctx context.Context, query string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, db.timeout)
+	defer cancel()
+	if err := db.lane(ctx); err != nil {
+		return fail("wait for the writer", err)
+	}
+	defer db.leave()
+	return fail("run "+query, again(ctx, func() error {
+		_, err := db.sql.ExecContext(ctx, query, args...)
+		return err
+	}))
+}
+
+func (db *DB) try(ctx context.Context, f func(context.Context, *sqlx.Tx) error) error {
+	tx, err := db.sql.BeginTxx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := f(ctx, tx); err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	return commit(ctx, tx)
+}
+
+// commit sends COMMIT. An error of the server is an answer: the transaction
+// was rolled back. Anything else leaves the outcome unknown.
+func commit(ctx context.Context, tx *sqlx.Tx) error {
+	err := within(ctx, tx.Commit)
+	if err == nil {
+		return nil
+	}
+	if contention(err) {
+		_ = tx.Rollback()
+		return err
+	}
+	return unknown(err)
+}
+
+// within runs f but answers no later than ctx: a COMMIT takes no context and
+// may sit in a dead connection until the driver's own time-out.
+func within(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// again repeats f while it meets contention, with growing, jittered rests.
+func again(ctx context.Context, f func() error) error {
+	for try := 1; ; try++ {
+		err := f()
+		if err == nil || !contention(err) || try == maxTries {
+			return err
+		}
+		rest := time.Millisecond << min(try, 7)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(rest/2 + rand.N(rest)):
+		}
+	}
+}
+
+// lane waits for the turn to write; only SQLite has one.
+func (db *DB) lane(ctx context.Context) error {
+	if db.writer == nil {
+		return nil
+	}
+	select {
+	case db.writer <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (db *DB) leave() {
+	if db.writer != nil {
+		<-db.writer
+	}
+}
+
+// in expands one IN (?) for a list of names.
+func in(query string, args ...any) (string, []any, error) { return sqlx.In(query, args...) }
+
+// rows repeats a VALUES group n times: rows("(?, 1)", 2) is "(?, 1), (?, 1)".
+func rows(group string, n int) string {
+	return strings.TrimSuffix(strings.Repeat(group+", ", n), ", ")
+}

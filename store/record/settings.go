@@ -1,0 +1,191 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
+)
+
+// UserVersion is the version of one user's settings. It rises with every
+// change of the user's devices, opt-outs and mutes, in the order of commits.
+type UserVersion struct {
+	User    string `db:"user_id"`
+	Version int64  `db:"version"`
+}
+
+// Change is what a committed write of settings leaves to be told to Redis: new
+// versions and the outbox rows that stand for telling. An empty Change means
+// that everything was already so.
+type Change struct {
+	Users  []UserVersion
+	Outbox []string
+}
+
+// settingsWrite is one write under the row locks of its users. token, if any,
+// gets a KindGuard row beside the KindSettings rows.
+type settingsWrite struct {
+	users []string
+	token string
+	do    func(ctx context.Context, tx *sqlx.Tx, now int64) error
+}
+
+// writeSettings raises the users' versions, runs the write and leaves the
+// outbox rows, all in one transaction. A write that finds nothing to do
+// (errUnchanged) leaves everything as it was.
+func (db *DB) writeSettings(ctx context.Context, w settingsWrite) (Change, error) {
+	out, err := w.outbox()
+	if err != nil {
+		return Change{}, err
+	}
+	var c Change
+	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		users, now, err := db.lockSettings(ctx, tx, w.users)
+		if err != nil {
+			return err
+		}
+		if err := w.do(ctx, tx, now); err != nil {
+			return err
+		}
+		c = Change{Users: users, Outbox: ids(out)}
+		return db.announce(ctx, tx, out)
+	})
+	if errors.Is(err, errUnchanged) {
+		return Change{}, nil
+	}
+	if err != nil {
+		return Change{}, err
+	}
+	return c, nil
+}
+
+func (w settingsWrite) outbox() ([]OutboxRow, error) {
+	out := make([]OutboxRow, 0, len(w.users)+1)
+	for _, u := range w.users {
+		row, err := NewOutboxRow(KindSettings, u, "")
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, row)
+	}
+	if w.token == "" {
+		return out, nil
+	}
+	row, err := NewOutboxRow(KindGuard, w.token, "")
+	return append(out, row), err
+}
+
+func ids(out []OutboxRow) []string {
+	list := make([]string, len(out))
+	for i, r := range out {
+		list[i] = r.ID
+	}
+	return list
+}
+
+// lockSettings takes the users' row locks in the order of their names and
+// raises their versions. It also reads the database's clock.
+func (db *DB) lockSettings(ctx context.Context, tx *sqlx.Tx, users []string) ([]UserVersion, int64, error) {
+	args := make([]any, len(users))
+	for i, u := range slices.Sorted(slices.Values(users)) {
+		args[i] = u
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO user_settings (user_id, version) VALUES "+rows("(?, 1)", len(users))+
+		db.d.onConflict("user_id", nil, "version"), args...)
+	if err != nil {
+		return nil, 0, err
+	}
+	var found []struct {
+		UserVersion
+		Now int64 `db:"now_ms"`
+	}
+	query, args, err := in("SELECT user_id, version, "+db.d.now+" AS now_ms FROM user_settings WHERE user_id IN (?) ORDER BY user_id", users)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
+		return nil, 0, err
+	}
+	versions := make([]UserVersion, len(found))
+	for i, f := range found {
+		versions[i] = f.UserVersion
+	}
+	return versions, found[0].Now, nil
+}
+
+// PutOptOut refuses an event type for a user; at most api.MaxOptOuts of them.
+func (db *DB) PutOptOut(ctx context.Context, user, typ string) (Change, error) {
+	return db.writeSettings(ctx, settingsWrite{users: []string{user}, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
+		var have struct {
+			All  int `db:"everything"`
+			This int `db:"this"`
+		}
+		err := tx.GetContext(ctx, &have, "SELECT COUNT(*) AS everything, COALESCE(SUM(type = ?), 0) AS this FROM opt_outs WHERE user_id = ?", typ, user)
+		switch {
+		case err != nil:
+			return err
+		case have.This > 0:
+			return errUnchanged
+		case have.All >= api.MaxOptOuts:
+			return api.Invalid("type", "max", "would be one more than the %d opt-outs a user may have", api.MaxOptOuts)
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO opt_outs (user_id, type, created_at) VALUES (?, ?, ?)", user, typ, now)
+		return err
+	}})
+}
+
+// DeleteOptOut lets an event type through again, also when it was never refused.
+func (db *DB) DeleteOptOut(ctx context.Context, user, typ string) (Change, error) {
+	return db.writeSettings(ctx, settingsWrite{users: []string{user}, do: func(ctx context.Context, tx *sqlx.Tx, _ int64) error {
+		return changed(tx.ExecContext(ctx, "DELETE FROM opt_outs WHERE user_id = ? AND type = ?", user, typ))
+	}})
+}
+
+// PutMute mutes an object for a user until a time, for good without one; at
+// most api.MaxMutes of them. Mutes that are over do not count and are removed.
+func (db *DB) PutMute(ctx context.Context, user, object string, until *api.Time) (Change, error) {
+	var end *int64
+	if until != nil {
+		ms := until.UnixMilli()
+		end = &ms
+	}
+	return db.writeSettings(ctx, settingsWrite{users: []string{user}, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
+		if end != nil && *end <= now {
+			return api.Invalid("until", "future", "must be in the future")
+		}
+		return db.putMute(ctx, tx, muteRow{user, object, end}, now)
+	}})
+}
+
+type muteRow struct {
+	User   string `db:"user_id"`
+	Object string `db:"object"`
+	Until  *int64 `db:"until"`
+}
+
+func (db *DB) putMute(ctx context.Context, tx *sqlx.Tx, m muteRow, now int64) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM mutes WHERE user_id = ? AND until <= ?", m.User, now); err != nil {
+		return err
+	}
+	var others int
+	err := tx.GetContext(ctx, &others, "SELECT COUNT(*) FROM mutes WHERE user_id = ? AND object <> ?", m.User, m.Object)
+	if err != nil {
+		return err
+	}
+	if others >= api.MaxMutes {
+		return api.Invalid("object", "max", "would be one more than the %d mutes a user may have", api.MaxMutes)
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO mutes (user_id, object, until, created_at) VALUES (?, ?, ?, ?)"+
+		db.d.onConflict("user_id, object", []string{"until"}), m.User, m.Object, m.Until, now)
+	return err
+}
+
+// DeleteMute ends a mute, also one that is not there.
+func (db *DB) DeleteMute(ctx context.Context, user, object string) (Change, error) {
+	return db.writeSettings(ctx, settingsWrite{users: []string{user}, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
+		return changed(tx.ExecContext(ctx, "DELETE FROM mutes WHERE user_id = ? AND (object = ? OR until <= ?)", user, object, now))
+	}})
+}

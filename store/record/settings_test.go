@@ -1,0 +1,316 @@
+package record_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/record"
+)
+
+func request() *api.DeviceRequest {
+	return &api.DeviceRequest{Platform: "apns", Topic: "com.example.app", Environment: api.EnvSandbox}
+}
+
+// mustPut registers a token as devices.Store does, in the name of its owner.
+func mustPut(t testing.TB, db *record.DB, user, tok string) (*api.Device, bool, record.Change) {
+	t.Helper()
+	owner, err := db.DeviceOwner(t.Context(), tok)
+	must(t, err)
+	d, created, c, err := db.PutDevice(t.Context(), record.DeviceWrite{User: user, Token: tok, Owner: owner}, request())
+	must(t, err)
+	return d, created, c
+}
+
+func mustJudge(t testing.TB, db *record.DB, tok string, v record.Verdict) record.Change {
+	t.Helper()
+	owner, err := db.DeviceOwner(t.Context(), tok)
+	must(t, err)
+	c, err := db.JudgeDevice(t.Context(), record.DeviceWrite{User: owner, Token: tok, Owner: owner}, v)
+	must(t, err)
+	return c
+}
+
+func mustDevices(t testing.TB, db *record.DB, user string) []api.Device {
+	t.Helper()
+	list, err := db.Devices(t.Context(), user)
+	must(t, err)
+	return list
+}
+
+func TestDevices(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		first, created, c := mustPut(t, db, "alice", token(1))
+		if !created || first.State != api.DeviceActive || len(c.Users) != 1 || c.Users[0] != (record.UserVersion{User: "alice", Version: 1}) || len(c.Outbox) != 2 {
+			t.Fatalf("created %v: %+v %+v", created, first, c)
+		}
+		t.Run("EachRegistrationIsLater", func(t *testing.T) {
+			at := first.RegisteredAt
+			for range 5 {
+				d, created, _ := mustPut(t, db, "alice", token(1))
+				if created || !d.RegisteredAt.After(at.Time) {
+					t.Fatalf("created %v, registered %v after %v", created, d.RegisteredAt, at)
+				}
+				at = d.RegisteredAt
+			}
+		})
+		t.Run("AMovedTokenLeavesTheFirstUser", func(t *testing.T) {
+			_, created, c := mustPut(t, db, "bob", token(1))
+			if !created || len(c.Users) != 2 || len(c.Outbox) != 3 || len(mustDevices(t, db, "alice")) != 0 || len(mustDevices(t, db, "bob")) != 1 {
+				t.Fatalf("created %v: %+v", created, c)
+			}
+		})
+		t.Run("AWriterWithAnOldOwnerIsToldSo", func(t *testing.T) {
+			for _, owner := range []string{"", "alice"} {
+				_, _, _, err := db.PutDevice(t.Context(), record.DeviceWrite{User: "carol", Token: token(1), Owner: owner}, request())
+				if !errors.Is(err, record.ErrOwnerChanged) {
+					t.Fatalf("owner %q: %v", owner, err)
+				}
+			}
+		})
+		t.Run("AnotherUsersDeviceIsNotDeleted", func(t *testing.T) {
+			c, err := db.DeleteDevice(t.Context(), "alice", token(1))
+			if err != nil || len(c.Outbox) != 0 || len(mustDevices(t, db, "bob")) != 1 {
+				t.Fatalf("%+v, %v", c, err)
+			}
+			c, err = db.DeleteDevice(t.Context(), "bob", token(1))
+			if err != nil || len(c.Outbox) != 2 || len(mustDevices(t, db, "bob")) != 0 {
+				t.Fatalf("%+v, %v", c, err)
+			}
+		})
+	})
+}
+
+func TestJudgeDevice(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		d, _, _ := mustPut(t, db, "alice", token(1))
+		before, after := api.AtMillis(d.RegisteredAt.UnixMilli()-1), api.AtMillis(d.RegisteredAt.UnixMilli()+1000)
+		steps := []struct {
+			name    string
+			verdict record.Verdict
+			changes bool
+			state   api.DeviceState
+		}{
+			{"seen before it registered again: kept", record.Verdict{State: api.DeviceDropped, Reason: "Unregistered", RegisteredAt: before}, false, api.DeviceActive},
+			{"410 older than the registration: kept", record.Verdict{State: api.DeviceDropped, Reason: "Unregistered", RegisteredAt: d.RegisteredAt, At: before}, false, api.DeviceActive},
+			{"suspect", record.Verdict{State: api.DeviceSuspect, Reason: "BadDeviceToken", RegisteredAt: d.RegisteredAt}, true, api.DeviceSuspect},
+			{"suspect again", record.Verdict{State: api.DeviceSuspect, Reason: "BadDeviceToken", RegisteredAt: d.RegisteredAt}, false, api.DeviceSuspect},
+			{"dropped", record.Verdict{State: api.DeviceDropped, Reason: "Unregistered", RegisteredAt: d.RegisteredAt, At: after}, true, api.DeviceDropped},
+			{"dropped again", record.Verdict{State: api.DeviceDropped, Reason: "ExpiredToken", RegisteredAt: d.RegisteredAt}, false, api.DeviceDropped},
+			{"never suspect after dropped", record.Verdict{State: api.DeviceSuspect, Reason: "x", RegisteredAt: d.RegisteredAt}, false, api.DeviceDropped},
+		}
+		for _, s := range steps {
+			c := mustJudge(t, db, token(1), s.verdict)
+			now := mustDevices(t, db, "alice")[0]
+			if (len(c.Outbox) > 0) != s.changes || now.State != s.state {
+				t.Fatalf("%s: %+v, %+v", s.name, c, now)
+			}
+		}
+		now := mustDevices(t, db, "alice")[0]
+		if now.Reason != "Unregistered" || now.DroppedAt == nil || !now.DroppedAt.Equal(after.Time) {
+			t.Fatalf("reason and time are not kept: %+v", now)
+		}
+		if d, created, _ := mustPut(t, db, "alice", token(1)); created || d.State != api.DeviceActive || d.Reason != "" || d.DroppedAt != nil {
+			t.Fatalf("registering again did not revive it: %+v", d)
+		}
+	})
+}
+
+func TestJudgeDevice_AnyReasonFits(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		d, _, _ := mustPut(t, db, "alice", token(1))
+		mustJudge(t, db, token(1), record.Verdict{State: api.DeviceDropped, Reason: "größer\n" + strings.Repeat("x", 1<<16), RegisteredAt: d.RegisteredAt})
+		if r := mustDevices(t, db, "alice")[0].Reason; len(r) != 128 || !strings.HasPrefix(r, "gr??er?xx") {
+			t.Fatalf("reason %q", r)
+		}
+	})
+}
+
+func TestDeviceLimit(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		var devices []*api.Device
+		for i := range api.MaxDevices {
+			d, _, _ := mustPut(t, db, "alice", token(i))
+			devices = append(devices, d)
+		}
+		_, _, _, err := db.PutDevice(t.Context(), record.DeviceWrite{User: "alice", Token: token(99)}, request())
+		wantCode(t, err, api.CodeValidation)
+		mustPut(t, db, "alice", token(0)) // one that is there may register again
+		for i, at := range []int64{2000, 1000} {
+			d := devices[10+i]
+			mustJudge(t, db, d.Token, record.Verdict{State: api.DeviceDropped, Reason: "x", RegisteredAt: d.RegisteredAt, At: api.AtMillis(d.RegisteredAt.UnixMilli() + at)})
+		}
+		mustPut(t, db, "alice", token(99))
+		list := mustDevices(t, db, "alice")
+		has := func(tok string) bool {
+			return slices.ContainsFunc(list, func(d api.Device) bool { return d.Token == tok })
+		}
+		if len(list) != api.MaxDevices || !has(token(99)) || !has(token(10)) || has(token(11)) {
+			t.Fatalf("%d devices; the one dropped longest ago did not make room", len(list))
+		}
+	})
+}
+
+func TestOptOutLimit(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		ctx := t.Context()
+		mustFill(t, db, "opt_outs (user_id, type, created_at)", "('alice', 'x%d', 0)", api.MaxOptOuts-1)
+		_, err := db.PutOptOut(ctx, "alice", "last")
+		must(t, err)
+		_, err = db.PutOptOut(ctx, "alice", "onemore")
+		wantCode(t, err, api.CodeValidation)
+		if c, err := db.PutOptOut(ctx, "alice", "last"); err != nil || len(c.Users) != 0 {
+			t.Fatalf("the same opt-out again: %+v, %v", c, err)
+		}
+		c, err := db.DeleteOptOut(ctx, "alice", "last")
+		if err != nil || c.Users[0].Version != 2 {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		if c, err := db.DeleteOptOut(ctx, "alice", "last"); err != nil || len(c.Users) != 0 {
+			t.Fatalf("deleting what is not there: %+v, %v", c, err)
+		}
+		_, err = db.PutOptOut(ctx, "alice", "onemore")
+		must(t, err)
+	})
+}
+
+func TestMutes(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		ctx := t.Context()
+		past, future := api.At(time.Now().Add(-time.Hour)), api.At(time.Now().Add(time.Hour))
+		_, err := db.PutMute(ctx, "alice", "album:1", &past)
+		wantCode(t, err, api.CodeValidation)
+		mustFill(t, db, "mutes (user_id, object, until, created_at)", "('alice', 'x%d', 1, 0)", api.MaxMutes)
+		_, err = db.PutMute(ctx, "alice", "album:1", &future)
+		must(t, err)
+		t.Run("ExpiredOnesAreInvisibleDoNotCountAndAreCleanedUp", func(t *testing.T) {
+			s, err := db.Settings(ctx, "alice")
+			if err != nil || len(s.Mutes) != 1 || s.Mutes[0].Object != "album:1" || !s.Mutes[0].Until.Equal(future.Time) {
+				t.Fatalf("%+v, %v", s, err)
+			}
+			if n := mustCount(t, db, "mutes"); n != 1 {
+				t.Fatalf("%d rows are left", n)
+			}
+		})
+		t.Run("MutingAgainChangesTheEnd", func(t *testing.T) {
+			_, err := db.PutMute(ctx, "alice", "album:1", nil)
+			must(t, err)
+			s, err := db.Settings(ctx, "alice")
+			if err != nil || len(s.Mutes) != 1 || s.Mutes[0].Until != nil {
+				t.Fatalf("%+v, %v", s, err)
+			}
+		})
+		t.Run("Limit", func(t *testing.T) {
+			mustFill(t, db, "mutes (user_id, object, until, created_at)", "('alice', 'y%d', NULL, 0)", api.MaxMutes-1)
+			_, err := db.PutMute(ctx, "alice", "onemore", nil)
+			wantCode(t, err, api.CodeValidation)
+			_, err = db.PutMute(ctx, "alice", "album:1", &future)
+			must(t, err)
+			_, err = db.DeleteMute(ctx, "alice", "album:1")
+			must(t, err)
+			_, err = db.PutMute(ctx, "alice", "onemore", nil)
+			must(t, err)
+		})
+	})
+}
+
+// mustFill writes n rows directly.
+func mustFill(t testing.TB, db *record.DB, table, values string, n int) {
+	t.Helper()
+	query := "INSERT INTO " + table + " VALUES "
+	for i := range n {
+		query += fmt.Sprintf(values, i) + ","
+	}
+	_, err := db.SQL().Exec(query[:len(query)-1])
+	must(t, err)
+}
+
+func mustCount(t testing.TB, db *record.DB, table string) (n int) {
+	t.Helper()
+	must(t, db.SQL().Get(&n, "SELECT COUNT(*) FROM "+table))
+	return n
+}
+
+func TestSnapshots(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		ctx := t.Context()
+		a, _, _ := mustPut(t, db, "alice", token(1))
+		mustPut(t, db, "alice", token(2))
+		mustJudge(t, db, token(1), record.Verdict{State: api.DeviceDropped, Reason: "x", RegisteredAt: a.RegisteredAt})
+		_, err := db.PutOptOut(ctx, "bob", "like")
+		must(t, err)
+		_, err = db.PutMute(ctx, "bob", "album:1", nil)
+		must(t, err)
+		users := []string{"alice", "bob", "nobody"}
+		for i := range 1500 { // more than one IN list
+			users = append(users, fmt.Sprintf("u%d", i))
+		}
+		found, err := db.Snapshots(ctx, users)
+		must(t, err)
+		alice, bob := found["alice"], found["bob"]
+		if alice.Version != 3 || len(alice.Devices) != 1 || alice.Devices[0].Token != token(2) {
+			t.Fatalf("alice: %+v", alice)
+		}
+		if bob.Version != 2 || len(bob.OptOuts) != 1 || len(bob.Mutes) != 1 || found["nobody"].Version != 0 || len(found) != len(users) {
+			t.Fatalf("bob: %+v, nobody: %+v", bob, found["nobody"])
+		}
+	})
+}
+
+func TestVersionsRiseInTheOrderOfCommits(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		seen := make([]int64, 24)
+		atOnce(t, len(seen), func(ctx context.Context, i int) error {
+			c, err := db.PutOptOut(ctx, "alice", fmt.Sprintf("type%d", i))
+			if err == nil {
+				seen[i] = c.Users[0].Version
+			}
+			return err
+		})
+		slices.Sort(seen)
+		for i, v := range seen {
+			if v != int64(i+1) {
+				t.Fatalf("versions %v", seen)
+			}
+		}
+	})
+}
+
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		ctx := t.Context()
+		_, _, c := mustPut(t, db, "alice", token(1))
+		due, err := db.DueOutbox(ctx, record.KindSettings, 5000, 10)
+		if err != nil || len(due) != 0 {
+			t.Fatalf("a young row is due: %+v, %v", due, err)
+		}
+		due, err = db.DueOutbox(ctx, record.KindSettings, 0, 10)
+		if err != nil || len(due) != 1 || due[0].Subject != "alice" || due[0].ID != c.Outbox[0] {
+			t.Fatalf("%+v, %v", due, err)
+		}
+		due, err = db.DueOutbox(ctx, record.KindGuard, 0, 10)
+		if err != nil || len(due) != 1 || due[0].Subject != token(1) {
+			t.Fatalf("%+v, %v", due, err)
+		}
+		must(t, db.DeleteOutbox(ctx, c.Outbox...))
+		must(t, db.DeleteOutbox(ctx, c.Outbox...))
+		must(t, db.DeleteOutbox(ctx))
+		if n := mustCount(t, db, "outbox"); n != 0 {
+			t.Fatalf("%d rows are left", n)
+		}
+	})
+}

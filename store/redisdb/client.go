@@ -1,0 +1,108 @@
+package redisdb
+
+import (
+	"context"
+	"crypto/tls"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	defaultPoolSize = 32
+	// blockingPoolSize bounds the connections for blocking reads and pub/sub;
+	// they are opened only as they are needed.
+	blockingPoolSize = 1024
+	dialTimeout      = time.Second
+	poolTimeout      = time.Second
+	// reloadInterval is how often the Cluster's map is read again. The default
+	// of go-redis is a minute, for which a dead master would be dialled.
+	reloadInterval = time.Second
+	// noRetry turns go-redis' retries off: zero would mean three. This package
+	// repeats by itself, because only it remembers whether a write may have
+	// happened.
+	noRetry = -1
+)
+
+// newClient makes one client; nothing is dialled before its first command.
+func (t *target) newClient(o Options, poolSize int) redis.UniversalClient {
+	switch t.kind {
+	case kindSentinel:
+		return redis.NewFailoverClient(t.failoverOptions(o, poolSize))
+	case kindCluster:
+		return redis.NewClusterClient(t.clusterOptions(o, poolSize))
+	default:
+		return redis.NewClient(t.singleOptions(o, poolSize))
+	}
+}
+
+// newBlocking makes the client for blocking reads. A Cluster's client would
+// send a read whose answer was lost again by itself, and the entries of the
+// first would stay pending unseen: it must not, and so it does not follow
+// redirections either. The error makes it read the map of slots again.
+func (t *target) newBlocking(o Options) redis.UniversalClient {
+	if t.kind != kindCluster {
+		return t.newClient(o, blockingPoolSize)
+	}
+	options := t.clusterOptions(o, blockingPoolSize)
+	options.MaxRedirects = noRetry
+	return redis.NewClusterClient(options)
+}
+
+func (t *target) tlsConfig(o Options) *tls.Config {
+	if !t.tls {
+		return nil
+	}
+	if o.TLS != nil {
+		return o.TLS.Clone()
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12}
+}
+
+func quiet() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+func (t *target) singleOptions(o Options, poolSize int) *redis.Options {
+	return &redis.Options{
+		Addr: t.addrs[0], DB: t.db, Username: t.username, Password: t.password,
+		TLSConfig: t.tlsConfig(o), Dialer: newDialer(t.tlsConfig(o)), Protocol: 2, DisableIdentity: true,
+		MaintNotificationsConfig: quiet(),
+		MaxRetries:               noRetry, DialerRetries: 1, ContextTimeoutEnabled: true,
+		DialTimeout: dialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout,
+		PoolSize: poolSize, PipelinePoolSize: poolSize, PoolTimeout: poolTimeout,
+	}
+}
+
+func (t *target) failoverOptions(o Options, poolSize int) *redis.FailoverOptions {
+	return &redis.FailoverOptions{
+		MasterName: t.master, SentinelAddrs: t.addrs,
+		SentinelUsername: t.sentinelUsername, SentinelPassword: t.sentinelPassword,
+		DB: t.db, Username: t.username, Password: t.password,
+		TLSConfig: t.tlsConfig(o), Dialer: newDialer(t.tlsConfig(o)), Protocol: 2, DisableIdentity: true,
+		MaxRetries: noRetry, DialerRetries: 1, ContextTimeoutEnabled: true,
+		DialTimeout: dialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout,
+		PoolSize: poolSize, PipelinePoolSize: poolSize, PoolTimeout: poolTimeout,
+	}
+}
+
+// clusterOptions are built by hand: UniversalOptions lacks the reload interval.
+func (t *target) clusterOptions(o Options, poolSize int) *redis.ClusterOptions {
+	return &redis.ClusterOptions{
+		Addrs: t.addrs, Username: t.username, Password: t.password,
+		TLSConfig: t.tlsConfig(o), Dialer: newDialer(t.tlsConfig(o)), Protocol: 2, DisableIdentity: true,
+		MaintNotificationsConfig: quiet(), ClusterStateReloadInterval: reloadInterval,
+		MaxRetries: noRetry, DialerRetries: 1, ContextTimeoutEnabled: true,
+		DialTimeout: dialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout,
+		PoolSize: poolSize, PipelinePoolSize: poolSize, PoolTimeout: poolTimeout,
+	}
+}
+
+// eachMaster calls f for every master, in a cluster at the same time.
+func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
+	if cluster, ok := c.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, f)
+	}
+	return f(ctx, c.(*redis.Client))
+}

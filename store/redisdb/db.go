@@ -1,0 +1,122 @@
+package redisdb
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"fanfare/api"
+)
+
+// Options say which Redis and how to use it. The zero value is an embedded one.
+type Options struct {
+	// URL is redis:// (rediss:// for TLS), redis+sentinel:// or redis+cluster://;
+	// empty or "embedded" is an in-process Redis that forgets all at its end.
+	URL string
+	// Logger gets warnings and state changes; nil discards them.
+	Logger *slog.Logger
+	// PoolSize bounds the connections for requests to each node; default 32.
+	PoolSize int
+	// Timeout is the deadline of one round trip, repeats included; default 2 s.
+	Timeout time.Duration
+	// TLS replaces the default configuration (system roots) of a rediss URL.
+	TLS *tls.Config
+}
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.PoolSize <= 0 {
+		o.PoolSize = defaultPoolSize
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 2 * time.Second
+	}
+	return o
+}
+
+// DB is an open Redis. It is safe for concurrent use.
+type DB struct {
+	o        Options
+	kind     kind
+	client   redis.UniversalClient
+	blocking redis.UniversalClient
+	embedded *embedded
+	lanes    lanes
+	full     atomic.Pointer[api.Error] // set while memory is nearly full
+}
+
+// Open reads the URL and makes the clients. It dials nothing: a Redis that is
+// away shows in Ping and in the answers of the calls.
+func Open(_ context.Context, o Options) (*DB, error) {
+	o = o.withDefaults()
+	t, err := parseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{o: o, kind: t.kind}
+	if t.kind == kindEmbedded {
+		if db.embedded, err = startEmbedded(); err != nil {
+			return nil, fmt.Errorf("start embedded redis: %w", err)
+		}
+		t = db.embedded.target()
+	}
+	db.client = t.newClient(o, o.PoolSize)
+	db.blocking = t.newBlocking(o)
+	return db, nil
+}
+
+// Run does what must happen in the background: it watches Redis' memory (see
+// Overloaded) and moves the clock of an embedded Redis, whose keys would
+// otherwise never expire. It returns when ctx ends.
+func (db *DB) Run(ctx context.Context) error {
+	var g errgroup.Group
+	g.Go(func() error { return db.watchMemory(ctx) })
+	if db.embedded != nil {
+		g.Go(func() error { return db.embedded.tick(ctx) })
+	}
+	return g.Wait()
+}
+
+// Close lets the shared trip in flight end, refuses those that wait, and
+// closes every connection.
+func (db *DB) Close() error {
+	db.lanes.close()
+	err := db.client.Close()
+	if e := db.blocking.Close(); err == nil {
+		err = e
+	}
+	if db.embedded != nil {
+		db.embedded.close()
+	}
+	return err
+}
+
+// Embedded says whether this is the in-process Redis.
+func (db *DB) Embedded() bool { return db.embedded != nil }
+
+// Client is the pool of the requests, for reads and administration. It never
+// repeats a command of one node; a Cluster's client follows redirections.
+// Writes whose outcome matters belong into Share or Pipeline.
+func (db *DB) Client() redis.UniversalClient { return db.client }
+
+// Blocking has connections of its own, for blocking reads and pub/sub.
+func (db *DB) Blocking() redis.UniversalClient { return db.blocking }
+
+// Ping asks every master and gives the time the slowest took.
+func (db *DB) Ping(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
+	defer cancel()
+	start := time.Now()
+	err := eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
+		return c.Ping(ctx).Err()
+	})
+	return time.Since(start), db.Err(err, Read)
+}

@@ -1,0 +1,140 @@
+package redisdb
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// memoryEvery is how often the masters' memory is read.
+	memoryEvery = time.Second
+	// fullPercent of maxmemory is where new work is refused, so that what was
+	// accepted can finish.
+	fullPercent = 90
+)
+
+// Overloaded is nil, or an *api.Error with a RetryAfter while any master uses
+// 90 % of its maxmemory or more. It asks nobody: Run watches.
+func (db *DB) Overloaded() error {
+	if e := db.full.Load(); e != nil {
+		return e
+	}
+	return nil
+}
+
+func (db *DB) watchMemory(ctx context.Context) error {
+	ticker := time.NewTicker(memoryEvery)
+	defer ticker.Stop()
+	for {
+		db.readMemory(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// readMemory keeps the last state while Redis does not answer: the calls
+// themselves say that it is away.
+func (db *DB) readMemory(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
+	defer cancel()
+	fullest, err := db.fullest(ctx)
+	if err != nil {
+		return
+	}
+	was := db.full.Load() != nil
+	switch is := fullest >= fullPercent; {
+	case is && !was:
+		db.full.Store(overloaded())
+		db.o.Logger.WarnContext(ctx, "redis is nearly full: new work is refused", "used_percent", fullest)
+	case !is && was:
+		db.full.Store(nil)
+		db.o.Logger.InfoContext(ctx, "redis has room again", "used_percent", fullest)
+	}
+}
+
+// fullest is the highest use of maxmemory of all masters, in percent.
+func (db *DB) fullest(ctx context.Context) (int64, error) {
+	var mu sync.Mutex
+	var most int64
+	err := eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
+		if db.embedded != nil {
+			return nil
+		}
+		text, err := c.Info(ctx, "memory").Result()
+		if err != nil {
+			return err
+		}
+		used, limit := infoInt(text, "used_memory"), infoInt(text, "maxmemory")
+		if limit > 0 {
+			mu.Lock()
+			most = max(most, used*100/limit)
+			mu.Unlock()
+		}
+		return nil
+	})
+	return most, err
+}
+
+// infoInt reads one number of INFO, 0 if absent.
+func infoInt(text, name string) int64 {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// Check looks for what makes a Redis lose work, and gives a sentence for each
+// finding. A Redis that does not answer or hides its settings is a finding too.
+func (db *DB) Check(ctx context.Context) []string {
+	if db.embedded != nil {
+		return []string{"Redis is embedded: one process only, and everything in it is lost when the process ends"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
+	defer cancel()
+	var mu sync.Mutex
+	var found []string
+	err := eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
+		warnings := checkNode(ctx, c)
+		mu.Lock()
+		defer mu.Unlock()
+		found = append(found, warnings...)
+		return nil
+	})
+	if err != nil {
+		found = append(found, fmt.Sprintf("Redis cannot be checked: %v", err))
+	}
+	return found
+}
+
+// wanted are the settings a Redis needs that must not lose work.
+var wanted = []struct{ name, value, why string }{
+	{"maxmemory-policy", "noeviction", "queued work may be evicted"},
+	{"appendonly", "yes", "a restart loses what was written since the last snapshot"},
+}
+
+func checkNode(ctx context.Context, c *redis.Client) []string {
+	var found []string
+	addr := c.Options().Addr
+	for _, w := range wanted {
+		got, err := c.ConfigGet(ctx, w.name).Result()
+		switch {
+		case err != nil:
+			found = append(found, fmt.Sprintf("Redis %s: %s cannot be read: %v", addr, w.name, err))
+		case got[w.name] != w.value:
+			found = append(found, fmt.Sprintf("Redis %s: %s is %q, should be %q: %s", addr, w.name, got[w.name], w.value, w.why))
+		}
+	}
+	return found
+}

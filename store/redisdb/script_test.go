@@ -1,0 +1,95 @@
+package redisdb_test
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+func mustScript(t testing.TB, lua string) *redisdb.Script {
+	t.Helper()
+	s, err := redisdb.NewScript(fstest.MapFS{"test.lua": {Data: []byte(lua)}}, "test.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestNewScript(t *testing.T) {
+	t.Parallel()
+	files := fstest.MapFS{
+		"lua/a.lua":     {Data: []byte("-- a\n-- @include lua/part.lua\nreturn part()\n")},
+		"lua/part.lua":  {Data: []byte("-- @include deep.lua\nlocal function part() return deep end")},
+		"lua/loop.lua":  {Data: []byte("-- @include lua/loop.lua\n")},
+		"lua/lost.lua":  {Data: []byte("-- @include lua/nowhere.lua\n")},
+		"lua/plain.lua": {Data: []byte("return 1")},
+	}
+	other := fstest.MapFS{"deep.lua": {Data: []byte("local deep = 42\n")}}
+	t.Run("Includes", func(t *testing.T) {
+		t.Parallel()
+		s, err := redisdb.NewScript(files, "lua/a.lua", other)
+		mustNil(t, err)
+		want := "-- a\nlocal deep = 42\nlocal function part() return deep end\nreturn part()\n"
+		if s.Source() != want || s.Name() != "a.lua" || len(s.SHA()) != 40 {
+			t.Errorf("got %q, %q, %q", s.Source(), s.Name(), s.SHA())
+		}
+	})
+	for name, problem := range map[string]string{"lua/loop.lua": "nested", "lua/lost.lua": "nowhere", "lua/none.lua": "none"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := redisdb.NewScript(files, name); err == nil || !strings.Contains(err.Error(), problem) {
+				t.Errorf("got %v, want %q", err, problem)
+			}
+		})
+	}
+	t.Run("MustScript", func(t *testing.T) {
+		t.Parallel()
+		if s := redisdb.MustScript(files, "lua/plain.lua"); s.Source() != "return 1" {
+			t.Errorf("got %q", s.Source())
+		}
+		defer func() {
+			if recover() == nil {
+				t.Error("a broken embed did not panic")
+			}
+		}()
+		redisdb.MustScript(files, "lua/none.lua")
+	})
+}
+
+// TestNoScript: a server that does not know a script is told, and only what it
+// refused runs again.
+func TestNoScript(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		key := "{" + t.Name() + "}n"
+		incr := mustScript(t, "-- "+t.Name()+"\nreturn redis.call('INCR', KEYS[1])")
+		for round, do := range map[string]func(m redisdb.Mode, cmds ...redis.Cmder) error{
+			"share":    func(m redisdb.Mode, cmds ...redis.Cmder) error { return db.Share(t.Context(), m, cmds...) },
+			"pipeline": func(m redisdb.Mode, cmds ...redis.Cmder) error { return db.Pipeline(t.Context(), m, cmds...) },
+		} {
+			mustNil(t, db.Pipeline(t.Context(), redisdb.Write, redis.NewCmd(t.Context(), "del", key)))
+			plain, script := redis.NewCmd(t.Context(), "incrby", key, 10), incr.Cmd(t.Context(), []string{key})
+			mustNil(t, do(redisdb.Write, plain, script))
+			if n, err := script.Int64(); err != nil || n != 11 {
+				t.Errorf("%s: got %d, %v, want 11", round, n, err)
+			}
+			if n, err := plain.Int64(); err != nil || n != 10 {
+				t.Errorf("%s: got %d, %v, want 10", round, n, err)
+			}
+			// Each node forgets; a script flush is what a restart does.
+			mustForget(t, db)
+		}
+	})
+}
+
+func mustForget(t testing.TB, db *redisdb.DB) {
+	t.Helper()
+	if err := db.Client().ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,153 @@
+package redisdb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// world is a Redis of its own, and an eye on the trips to it.
+type world struct {
+	*redisdb.DB
+	server *storetest.RedisServer
+	trips  *trips
+}
+
+func setup(t *testing.T) *world {
+	t.Helper()
+	return setupWith(t, redisdb.Options{})
+}
+
+func setupWith(t *testing.T, o redisdb.Options, args ...string) *world {
+	t.Helper()
+	server := storetest.Redis(t, args...)
+	o.URL = server.URL()
+	w := &world{DB: storetest.OpenWith(t, o), server: server, trips: newTrips()}
+	w.Client().AddHook(w.trips)
+	return w
+}
+
+// trips is a hook of the client that sees every pipeline and can hold it.
+type trips struct {
+	mu      sync.Mutex
+	seen    [][]redis.Cmder
+	hold    chan struct{} // nil: nothing is held
+	arrived chan struct{}
+}
+
+func newTrips() *trips { return &trips{arrived: make(chan struct{}, 1<<16)} }
+
+// holdNext holds every pipeline from now on until the returned function runs.
+func (h *trips) holdNext() (release func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	gate := make(chan struct{})
+	h.hold, h.seen = gate, nil
+	return sync.OnceFunc(func() {
+		h.mu.Lock()
+		h.hold = nil
+		h.mu.Unlock()
+		close(gate)
+	})
+}
+
+func (h *trips) all() [][]redis.Cmder {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([][]redis.Cmder(nil), h.seen...)
+}
+
+func (h *trips) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.mu.Lock()
+		h.seen = append(h.seen, cmds)
+		gate := h.hold
+		h.mu.Unlock()
+		h.arrived <- struct{}{}
+		if gate != nil {
+			<-gate
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// waitContext tells when somebody waits for it to end: in Share that is when
+// the call has joined its lane.
+type waitContext struct {
+	context.Context
+	waiting chan struct{}
+	once    *sync.Once
+}
+
+func newWaitContext(ctx context.Context) *waitContext {
+	return &waitContext{Context: ctx, waiting: make(chan struct{}), once: new(sync.Once)}
+}
+
+func (c *waitContext) Done() <-chan struct{} {
+	c.once.Do(func() { close(c.waiting) })
+	return c.Context.Done()
+}
+
+// pending is a Share that runs in the background.
+type pending struct {
+	cmd  *redis.Cmd
+	done chan error
+}
+
+// share starts a call and returns when it has joined its lane.
+func (w *world) share(ctx context.Context, m redisdb.Mode, args ...any) *pending {
+	p := &pending{cmd: redis.NewCmd(ctx, args...), done: make(chan error, 1)}
+	joined := newWaitContext(ctx)
+	go func() { p.done <- w.Share(joined, m, p.cmd) }()
+	<-joined.waiting
+	return p
+}
+
+func (p *pending) wait(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-p.done:
+		return err
+	case <-time.After(20 * time.Second):
+		t.Fatal("Share did not return")
+		return nil
+	}
+}
+
+func mustCode(t testing.TB, err error, want api.Code) {
+	t.Helper()
+	if got := api.CodeOf(err); got != want {
+		t.Fatalf("code %q, want %q: %v", got, want, err)
+	}
+}
+
+func mustNil(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventuallySet waits until a write goes through.
+func eventuallySet(t testing.TB, db *redisdb.DB, within time.Duration, key string) {
+	t.Helper()
+	storetest.Eventually(t, within, "a write goes through again", func() bool {
+		cmd := redis.NewCmd(t.Context(), "set", key, "1")
+		return db.Share(t.Context(), redisdb.Write, cmd) == nil && cmd.Err() == nil
+	})
+}
+
+var errPlain = errors.New("plain")
+
+func keyOf(t testing.TB, n int) string { return fmt.Sprintf("{%s}%d", t.Name(), n) }

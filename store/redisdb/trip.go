@@ -1,0 +1,191 @@
+package redisdb
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// maxTries bounds how often one command is sent: a lost answer, an unknown
+	// script and a moved slot each cost a try.
+	maxTries = 4
+	// tryBackoff is the wait before the second try of what a server refused or
+	// could not be told; it doubles.
+	tryBackoff = 20 * time.Millisecond
+)
+
+// trip carries commands until each is answered, or another try is pointless.
+type trip struct {
+	db    *DB
+	cmds  []redis.Cmder
+	fates []verdict // of each command, over all tries
+	lost  []bool    // an earlier try of it may have run
+}
+
+// run makes the round trip and its repeats. ctx is its deadline.
+func (db *DB) run(ctx context.Context, cmds []redis.Cmder) *trip {
+	t := &trip{db: db, cmds: cmds}
+	db.send(ctx, cmds)
+	again := t.judgeFirst()
+	for try := 1; try < maxTries && len(again) > 0 && t.prepare(ctx, again, try); try++ {
+		t.resend(ctx, again)
+		again = t.judgeAgain(again)
+	}
+	return t
+}
+
+// judgeFirst looks at all commands; on the usual way it allocates nothing.
+func (t *trip) judgeFirst() (again []int) {
+	for i, cmd := range t.cmds {
+		v := judge(cmd.Err())
+		if v == answered {
+			continue
+		}
+		if t.fates == nil {
+			t.fates, t.lost = make([]verdict, len(t.cmds)), make([]bool, len(t.cmds))
+		}
+		t.fates[i], t.lost[i] = v, v == unknown
+		if v != full {
+			again = append(again, i)
+		}
+	}
+	return again
+}
+
+// judgeAgain looks at those that were sent again. An answer that was lost a
+// second time is not asked for a third.
+func (t *trip) judgeAgain(sent []int) (again []int) {
+	for _, i := range sent {
+		v := judge(t.cmds[i].Err())
+		repeat := v != answered && v != full && (v != unknown || !t.lost[i])
+		t.lost[i] = t.lost[i] || v == unknown
+		if v != answered && t.lost[i] {
+			v = unknown
+		}
+		t.fates[i] = v
+		if repeat {
+			again = append(again, i)
+		}
+	}
+	return again
+}
+
+// prepare does what the next try needs: load scripts, read the cluster's map
+// again, wait. It says whether there is time for a try.
+func (t *trip) prepare(ctx context.Context, again []int, try int) bool {
+	wait, scripts := false, map[*Script]struct{}{}
+	for _, i := range again {
+		if t.fates[i] == noScript {
+			if s := scriptOf(t.cmds[i]); s != nil {
+				scripts[s] = struct{}{}
+				continue
+			}
+		}
+		wait = true
+	}
+	t.db.load(ctx, scripts)
+	if !wait {
+		return ctx.Err() == nil
+	}
+	return t.db.settle(ctx, tryBackoff<<(try-1))
+}
+
+// settle waits a moment and, in a cluster, reads the map of slots again.
+func (db *DB) settle(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	}
+	if db.kind == kindCluster {
+		// The map may not be had from a dead node: the try will tell.
+		_ = eachMaster(ctx, db.client, func(context.Context, *redis.Client) error { return nil })
+	}
+	return ctx.Err() == nil
+}
+
+// load makes scripts known to all masters. What fails shows in the next try.
+func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) {
+	if len(scripts) == 0 {
+		return
+	}
+	err := eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
+		pipe := c.Pipeline()
+		for s := range scripts {
+			pipe.ScriptLoad(ctx, s.source)
+		}
+		_, err := pipe.Exec(ctx)
+		return err
+	})
+	if err != nil {
+		db.o.Logger.WarnContext(ctx, "load scripts", "error", err)
+	}
+}
+
+func (t *trip) resend(ctx context.Context, again []int) {
+	cmds := make([]redis.Cmder, 0, len(again))
+	var asked []redis.Cmder
+	for _, i := range again {
+		if strings.HasPrefix(t.cmds[i].Err().Error(), "ASK ") {
+			asked = append(asked, t.cmds[i])
+			continue
+		}
+		t.cmds[i].SetErr(nil)
+		cmds = append(cmds, t.cmds[i])
+	}
+	t.db.send(ctx, cmds)
+	t.db.ask(ctx, asked)
+}
+
+// send sends each command once to the node that should have it, all nodes at
+// the same time. Every command's error says what came of it.
+func (db *DB) send(ctx context.Context, cmds []redis.Cmder) {
+	if c, ok := db.client.(*redis.Client); ok {
+		pipe(ctx, c, cmds)
+		return
+	}
+	db.sendCluster(ctx, cmds)
+}
+
+func pipe(ctx context.Context, c *redis.Client, cmds []redis.Cmder) {
+	if len(cmds) == 0 {
+		return
+	}
+	p := c.Pipeline()
+	for _, cmd := range cmds {
+		_ = p.Process(ctx, cmd) // only queues
+	}
+	_, _ = p.Exec(ctx) // each command has its error
+}
+
+// errorOf is what a call of cmds[from:to] gets, nil if all were answered. When
+// a part of a write was done and another refused, the outcome is unknown.
+func (t *trip) errorOf(m Mode, from, to int) error {
+	if t.fates == nil {
+		return nil
+	}
+	worst, done, cause := answered, false, error(nil)
+	for i := from; i < to; i++ {
+		v := t.fates[i]
+		if v == answered {
+			done = done || t.cmds[i].Err() == nil || errors.Is(t.cmds[i].Err(), redis.Nil)
+			continue
+		}
+		if worst == answered || v == unknown {
+			worst, cause = v, t.cmds[i].Err()
+		}
+	}
+	if worst == answered {
+		return nil
+	}
+	if done && m == Write {
+		worst = unknown
+	}
+	return asError(worst, m, cause)
+}

@@ -1,0 +1,153 @@
+package redisdb
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// kind is the shape of a Redis installation.
+type kind int
+
+const (
+	kindEmbedded kind = iota
+	kindSingle
+	kindSentinel
+	kindCluster
+)
+
+// target is what a Redis URL says.
+type target struct {
+	kind               kind
+	tls                bool
+	addrs              []string
+	master             string // Sentinel's name for the master
+	db                 int
+	username, password string
+	// Sentinels may have credentials of their own, in the query of the URL.
+	sentinelUsername, sentinelPassword string
+}
+
+// schemes lists every scheme a URL may have.
+var schemes = map[string]target{
+	"redis":           {kind: kindSingle},
+	"rediss":          {kind: kindSingle, tls: true},
+	"redis+sentinel":  {kind: kindSentinel},
+	"rediss+sentinel": {kind: kindSentinel, tls: true},
+	"redis+cluster":   {kind: kindCluster},
+	"rediss+cluster":  {kind: kindCluster, tls: true},
+}
+
+var defaultPorts = map[kind]string{kindSingle: "6379", kindSentinel: "26379", kindCluster: "6379"}
+
+// parseURL reads a Redis URL. Its errors never repeat the URL, which may hold
+// a password.
+func parseURL(raw string) (*target, error) {
+	if raw == "" || raw == "embedded" {
+		return &target{kind: kindEmbedded}, nil
+	}
+	scheme, rest, ok := strings.Cut(raw, "://")
+	t, known := schemes[scheme]
+	if !ok || !known {
+		return nil, errors.New("redis url: the scheme must be redis, rediss, redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster")
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(rest, "/")
+	if err := t.readUser(&authority); err != nil {
+		return nil, err
+	}
+	if err := t.readHosts(authority); err != nil {
+		return nil, err
+	}
+	if err := t.readPath(path); err != nil {
+		return nil, err
+	}
+	return &t, t.readQuery(query)
+}
+
+// readUser takes the credentials off the front of the authority.
+func (t *target) readUser(authority *string) error {
+	at := strings.LastIndexByte(*authority, '@')
+	if at < 0 {
+		return nil
+	}
+	user, password, _ := strings.Cut((*authority)[:at], ":")
+	*authority = (*authority)[at+1:]
+	var err error
+	if t.username, err = url.PathUnescape(user); err != nil {
+		return errors.New("redis url: the user is badly escaped")
+	}
+	if t.password, err = url.PathUnescape(password); err != nil {
+		return errors.New("redis url: the password is badly escaped")
+	}
+	return nil
+}
+
+// readHosts reads h:p,h:p; a missing port is the usual one.
+func (t *target) readHosts(list string) error {
+	for _, host := range strings.Split(list, ",") {
+		if host == "" {
+			return errors.New("redis url: a host is missing")
+		}
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), defaultPorts[t.kind])
+		}
+		_, port, err := net.SplitHostPort(host)
+		if err != nil {
+			return errors.New("redis url: a host is malformed")
+		}
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return fmt.Errorf("redis url: %q is not a port", port)
+		}
+		t.addrs = append(t.addrs, host)
+	}
+	if t.kind == kindSingle && len(t.addrs) > 1 {
+		return errors.New("redis url: several hosts need redis+sentinel or redis+cluster")
+	}
+	return nil
+}
+
+// readPath reads [db] of one node, <master>[/db] of Sentinel; Cluster has none.
+func (t *target) readPath(path string) error {
+	if t.kind == kindSentinel {
+		t.master, path, _ = strings.Cut(path, "/")
+		if t.master == "" {
+			return errors.New("redis url: the master's name is missing, as in redis+sentinel://host:26379/mymaster")
+		}
+	}
+	if path == "" {
+		return nil
+	}
+	if t.kind == kindCluster {
+		return errors.New("redis url: a cluster has no numbered databases")
+	}
+	db, err := strconv.Atoi(path)
+	if err != nil || db < 0 {
+		return fmt.Errorf("redis url: %q is not the number of a database", path)
+	}
+	t.db = db
+	return nil
+}
+
+// readQuery knows the credentials of the sentinels; anything else is refused,
+// so that a misspelt option is not ignored in silence.
+func (t *target) readQuery(query string) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return errors.New("redis url: the query is malformed")
+	}
+	for name := range values {
+		switch {
+		case t.kind == kindSentinel && name == "sentinel_username":
+			t.sentinelUsername = values.Get(name)
+		case t.kind == kindSentinel && name == "sentinel_password":
+			t.sentinelPassword = values.Get(name)
+		default:
+			return fmt.Errorf("redis url: unknown option %q", name)
+		}
+	}
+	return nil
+}

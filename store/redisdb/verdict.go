@@ -1,0 +1,149 @@
+package redisdb
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+)
+
+// Mode says whether a lost answer may hide an effect.
+type Mode int
+
+// The modes. A call that mixes both is a Write.
+const (
+	Read Mode = iota
+	Write
+)
+
+// verdict is what is known about one command after a try.
+type verdict int
+
+const (
+	answered verdict = iota // a value, redis.Nil, or an error of the command's own
+	unsent                  // it never left, or the server refused to do anything
+	unknown                 // it may have run: the answer is lost
+	moved                   // another node has the slot
+	noScript                // the server does not know the script
+	full                    // refused for want of memory
+)
+
+// refusals are answers by which a server says that it did nothing, because of
+// its own state and not because of the command.
+var refusals = []struct {
+	prefix  string
+	verdict verdict
+}{
+	{"NOSCRIPT", noScript},
+	{"MOVED ", moved},
+	{"ASK ", moved},
+	{"TRYAGAIN", moved},
+	{"OOM ", full},
+	{"LOADING", unsent},
+	{"CLUSTERDOWN", unsent},
+	{"READONLY", unsent},
+	{"MASTERDOWN", unsent},
+	{"MISCONF", unsent},
+	{"NOREPLICAS", unsent},
+	{"BUSY ", unsent},
+	{"NOAUTH", unsent},
+	{"WRONGPASS", unsent},
+	{"UNBLOCKED", unsent},
+	{"ERR max number of clients", unsent},
+}
+
+// judge reads a command's error.
+func judge(err error) verdict {
+	if err == nil || errors.Is(err, redis.Nil) {
+		return answered
+	}
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		return judgeReply(reply.Error())
+	}
+	if neverLeft(err) {
+		return unsent
+	}
+	return unknown
+}
+
+func judgeReply(text string) verdict {
+	for _, r := range refusals {
+		if strings.HasPrefix(text, r.prefix) {
+			return r.verdict
+		}
+	}
+	return answered
+}
+
+// notSent marks an error of the search for a node.
+type notSent struct{ error }
+
+// Unwrap gives the error as it came.
+func (e notSent) Unwrap() error { return e.error }
+
+// neverLeft knows the errors that come before a command is written: dialling,
+// waiting for a connection, or finding a node.
+func neverLeft(err error) bool {
+	var marked notSent
+	if errors.As(err, &marked) {
+		return true
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return true
+	}
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return true
+	}
+	// A context's error comes from before the write: what is written is ended
+	// by the connection's deadline, which reads "i/o timeout".
+	for _, known := range []error{redis.ErrPoolTimeout, redis.ErrPoolExhausted, redis.ErrClosed, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	text := err.Error()
+	return strings.Contains(text, "all sentinels specified in configuration are unreachable") ||
+		strings.Contains(text, "cluster has no nodes")
+}
+
+// Err gives the error of a command that went through Client in the words of
+// the api package. Errors of the command's own (redis.Nil, WRONGTYPE) and
+// *api.Error come back as they are.
+func (db *DB) Err(err error, m Mode) error {
+	var known *api.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return asError(judge(err), m, err)
+}
+
+// asError puts a verdict into words; nil cause means a command was answered.
+func asError(v verdict, m Mode, cause error) error {
+	switch {
+	case v == answered:
+		return cause
+	case v == full:
+		return overloaded().Because(cause)
+	case v == unknown && m == Write:
+		return api.Errorf(api.CodeUnknownOutcome, "Redis was lost before it answered").Because(cause)
+	default:
+		return api.Errorf(api.CodeUnavailable, "Redis is out of reach").Because(cause)
+	}
+}
+
+// retryAfterFull is how long a caller should wait while memory is nearly full.
+const retryAfterFull = 5 * time.Second
+
+func overloaded() *api.Error {
+	e := api.Errorf(api.CodeOverloaded, "Redis' memory is nearly full")
+	e.RetryAfter = retryAfterFull
+	return e
+}

@@ -1,0 +1,105 @@
+package redisdb_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// TestErr goes through what may come back from the client.
+func TestErr(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, "embedded")
+	reply := func(text string) error {
+		_, err := db.Eval(t.Context(), redisdb.Read, mustScript(t, "return redis.error_reply('"+text+"')"), nil)
+		if err == nil {
+			t.Fatalf("no error for %q", text)
+		}
+		return err
+	}
+	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
+	timeout := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
+	for _, c := range []struct {
+		name        string
+		err         error
+		read, write api.Code
+	}{
+		{"nil", nil, "", ""},
+		{"dial", dial, api.CodeUnavailable, api.CodeUnavailable},
+		{"name lookup", &net.DNSError{}, api.CodeUnavailable, api.CodeUnavailable},
+		{"pool", redis.ErrPoolTimeout, api.CodeUnavailable, api.CodeUnavailable},
+		{"closed", redis.ErrClosed, api.CodeUnavailable, api.CodeUnavailable},
+		{"cancelled", context.Canceled, api.CodeUnavailable, api.CodeUnavailable},
+		{"no nodes", errors.New("redis: cluster has no nodes"), api.CodeUnavailable, api.CodeUnavailable},
+		{"time-out", timeout, api.CodeUnavailable, api.CodeUnknownOutcome},
+		{"cut", io.EOF, api.CodeUnavailable, api.CodeUnknownOutcome},
+		{"anything", errPlain, api.CodeUnavailable, api.CodeUnknownOutcome},
+		{"ours", api.Errorf(api.CodeSoldOut, "x"), api.CodeSoldOut, api.CodeSoldOut},
+		{"own error", reply("MINE x"), api.CodeInternal, api.CodeInternal},
+		{"Nil", redis.Nil, api.CodeInternal, api.CodeInternal},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			mustCode(t, db.Err(c.err, redisdb.Read), c.read)
+			mustCode(t, db.Err(c.err, redisdb.Write), c.write)
+		})
+	}
+	for text, want := range map[string]api.Code{
+		"LOADING x": api.CodeUnavailable, "CLUSTERDOWN x": api.CodeUnavailable, "READONLY x": api.CodeUnavailable,
+		"MASTERDOWN x": api.CodeUnavailable, "MISCONF x": api.CodeUnavailable, "NOREPLICAS x": api.CodeUnavailable,
+		"TRYAGAIN x": api.CodeUnavailable, "NOAUTH x": api.CodeUnavailable, "OOM x": api.CodeOverloaded,
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			cmd := mustScript(t, "return redis.error_reply('"+text+"')").Cmd(t.Context(), nil)
+			mustCode(t, db.Share(t.Context(), redisdb.Write, cmd), want)
+		})
+	}
+	if got := db.Err(redis.Nil, redisdb.Read); got != redis.Nil {
+		t.Errorf("got %v, want redis.Nil as it is", got)
+	}
+}
+
+// TestPartOfAWrite: when a part of a call was done and another refused, the
+// answer must not be that nothing happened.
+func TestPartOfAWrite(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, "embedded")
+	refused := func() redis.Cmder {
+		return mustScript(t, "return redis.error_reply('READONLY x')").Cmd(t.Context(), nil)
+	}
+	done := redis.NewCmd(t.Context(), "set", "k", "v")
+	mustCode(t, db.Share(t.Context(), redisdb.Write, done, refused()), api.CodeUnknownOutcome)
+	mustCode(t, db.Share(t.Context(), redisdb.Read, redis.NewCmd(t.Context(), "get", "k"), refused()), api.CodeUnavailable)
+}
+
+// TestMemory: from 90 % of maxmemory on Overloaded says so, a write that Redis
+// refuses is overloaded too, and both end with the shortage.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	mustNil(t, w.Overloaded())
+	mustNil(t, w.server.Client().Set(t.Context(), "ballast", make([]byte, 1<<20), 0).Err())
+	mustNil(t, w.server.Client().ConfigSet(t.Context(), "maxmemory", "1mb").Err())
+	storetest.Eventually(t, 10*time.Second, "overloaded", func() bool { return w.Overloaded() != nil })
+	var e *api.Error
+	if err := w.Overloaded(); !errors.As(err, &e) || e.Code != api.CodeOverloaded || e.RetryAfter <= 0 {
+		t.Errorf("got %v", err)
+	}
+	set := redis.NewCmd(t.Context(), "set", "k", "v")
+	mustCode(t, w.Share(t.Context(), redisdb.Write, set), api.CodeOverloaded)
+	script := mustScript(t, "redis.call('SET', KEYS[1], 'v') return 1").Cmd(t.Context(), []string{"k"})
+	mustCode(t, w.Share(t.Context(), redisdb.Write, script), api.CodeOverloaded)
+	mustNil(t, w.server.Client().ConfigSet(t.Context(), "maxmemory", "1gb").Err())
+	storetest.Eventually(t, 10*time.Second, "room again", func() bool { return w.Overloaded() == nil })
+}

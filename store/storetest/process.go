@@ -1,0 +1,62 @@
+package storetest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+)
+
+// launch starts a process of one test and tells of its end. Where the kernel
+// can, it kills the process when the test binary dies without cleaning up; it
+// watches the thread that started it, so that thread waits.
+func launch(cmd *exec.Cmd) (exited chan struct{}, err error) {
+	exited = make(chan struct{})
+	started := make(chan error)
+	dieWithParent(cmd)
+	go func() {
+		runtime.LockOSThread()
+		defer close(exited)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}()
+	return exited, <-started
+}
+
+// guardian runs a server until its standard input ends, which it does with the
+// test binary however that ends, and then removes the server's directory.
+const guardian = `dir=$1; shift; "$@" </dev/null >/dev/null 2>&1 & pid=$!; read -r _; kill -9 $pid; wait; rm -rf "$dir"`
+
+// launchForBinary starts a server that all tests of this binary share; dir
+// goes with it.
+func launchForBinary(dir string, program string, args ...string) error {
+	cmd := exec.Command("/bin/sh", append([]string{"-c", guardian, "guardian", dir, program}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	lifeline, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("make a pipe: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", program, err)
+	}
+	go func() {
+		_ = cmd.Wait()
+		runtime.KeepAlive(lifeline) // collected, it would be closed
+	}()
+	return nil
+}
+
+// mustTempDir is a directory that outlives the test; launchForBinary removes it.
+func mustTempDir(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -1,0 +1,161 @@
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// mysqlEnv names a MariaDB or MySQL server for tests, as
+// mysql://user:password@host:port/; its user may create databases.
+const mysqlEnv = "FANFARE_TEST_MYSQL_URL"
+
+// sharedMySQL is the server of this test binary, started by the first test
+// that needs it: a second would cost seconds and a hundred megabytes.
+var sharedMySQL struct {
+	sync.Mutex
+	url string
+}
+
+// SQLite is the URL of a fresh SQLite database.
+func SQLite(t testing.TB) string {
+	t.Helper()
+	return "sqlite:" + filepath.Join(t.TempDir(), "fanfare.db")
+}
+
+// MySQL is the URL of a fresh MariaDB database, dropped when the test ends. The
+// server is that of FANFARE_TEST_MYSQL_URL, else one of this test binary.
+func MySQL(t testing.TB) string {
+	t.Helper()
+	server := os.Getenv(mysqlEnv)
+	if server == "" {
+		server = mustSharedMySQL(t)
+	}
+	name := "fanfare_" + strings.ToLower(rand.Text()[:16])
+	mustExecSQL(t, server, "CREATE DATABASE "+name)
+	t.Cleanup(func() { mustExecSQL(t, server, "DROP DATABASE IF EXISTS "+name) })
+	return strings.TrimSuffix(server, "/") + "/" + name
+}
+
+// EachSQL runs a test on both kinds of database, as parallel subtests "mysql"
+// and "sqlite".
+func EachSQL(t *testing.T, fn func(t *testing.T, url string)) {
+	t.Helper()
+	t.Run("mysql", func(t *testing.T) {
+		t.Parallel()
+		fn(t, MySQL(t))
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		fn(t, SQLite(t))
+	})
+}
+
+func mustExecSQL(t testing.TB, server, statement string) {
+	t.Helper()
+	if err := execSQL(server, statement); err != nil {
+		t.Errorf("%s: %v", statement, err)
+	}
+}
+
+// execSQL runs one statement on a connection of its own.
+func execSQL(server, statement string) error {
+	u, err := url.Parse(server)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", mysqlEnv, err)
+	}
+	c := mysql.NewConfig()
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	c.Net, c.Addr, c.Timeout = "tcp", u.Host, 5*time.Second
+	db, err := sql.Open("mysql", c.FormatDSN())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	_, err = db.ExecContext(ctx, statement)
+	return err
+}
+
+func mustSharedMySQL(t testing.TB) string {
+	t.Helper()
+	sharedMySQL.Lock()
+	defer sharedMySQL.Unlock()
+	if sharedMySQL.url == "" {
+		sharedMySQL.url = mustStartMySQL(t)
+	}
+	return sharedMySQL.url
+}
+
+// mustStartMySQL makes a small MariaDB that does not care for the disk.
+func mustStartMySQL(t testing.TB) string {
+	t.Helper()
+	dir := mustTempDir(t, "fanfare-mysql-")
+	password := rand.Text()
+	init := filepath.Join(dir, "init.sql")
+	text := "CREATE USER 'fanfare'@'127.0.0.1' IDENTIFIED BY '" + password + "';\n" +
+		"GRANT ALL ON *.* TO 'fanfare'@'127.0.0.1' WITH GRANT OPTION;\n"
+	if err := os.WriteFile(init, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	port := FreePort(t)
+	if err := installMySQL(t, dir); err != nil {
+		t.Fatal(err)
+	}
+	args := append(mysqlArgs(dir), "--port="+strconv.Itoa(port), "--init-file="+init)
+	if err := launchForBinary(dir, mustFind(t, "mariadbd", "mysqld"), args...); err != nil {
+		t.Fatal(err)
+	}
+	server := fmt.Sprintf("mysql://fanfare:%s@127.0.0.1:%d/", password, port)
+	Eventually(t, startTimeout, "MariaDB answers (its log: "+dir+"/error.log)", func() bool {
+		return execSQL(server, "DO 1") == nil
+	})
+	return server
+}
+
+func installMySQL(t testing.TB, dir string) error {
+	args := []string{"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--auth-root-authentication-method=normal", "--skip-test-db"}
+	cmd := exec.Command(mustFind(t, "mariadb-install-db", "mysql_install_db"), append(args, userArg()...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("install the tables of MariaDB: %w: %s", err, out)
+	}
+	return nil
+}
+
+// mysqlArgs are small memory, no fsync, nothing but loopback.
+func mysqlArgs(dir string) []string {
+	args := []string{
+		"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--socket=" + filepath.Join(dir, "s"),
+		"--pid-file=" + filepath.Join(dir, "pid"), "--log-error=" + filepath.Join(dir, "error.log"),
+		"--bind-address=127.0.0.1", "--skip-name-resolve", "--skip-log-bin", "--performance-schema=OFF",
+		"--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=0",
+		"--innodb-flush-method=nosync", "--innodb-doublewrite=OFF", "--sync-binlog=0", "--key-buffer-size=1M",
+		"--max-connections=500",
+	}
+	return append(args, userArg()...)
+}
+
+// userArg lets root run MariaDB, which it refuses by default.
+func userArg() []string {
+	me, err := user.Current()
+	if err != nil || os.Geteuid() != 0 {
+		return nil
+	}
+	return []string{"--user=" + me.Username}
+}

@@ -1,0 +1,121 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"fanfare/store/redisdb"
+)
+
+// Eventually waits until cond holds and fails the test if it does not within
+// that time. what completes the sentence "did not happen: ...".
+func Eventually(t testing.TB, within time.Duration, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for wait := time.Millisecond; !cond(); wait = min(2*wait, 50*time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("did not happen within %v: %s", within, what)
+		}
+		time.Sleep(wait)
+	}
+}
+
+// FreePort is a loopback port that was free just now. It is below the range
+// from which kernels take ports for outgoing connections, so that a server can
+// come back to it after a while.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	for range 100 {
+		port := firstPort + rand.IntN(portCount)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port found")
+	return 0
+}
+
+const (
+	firstPort = 15000
+	portCount = 15000
+)
+
+// Open opens a Redis and runs its background work until the test ends.
+func Open(t testing.TB, url string) *redisdb.DB {
+	t.Helper()
+	return OpenWith(t, redisdb.Options{URL: url})
+}
+
+// OpenWith is Open with all options.
+func OpenWith(t testing.TB, o redisdb.Options) *redisdb.DB {
+	t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	db, err := redisdb.Open(t.Context(), o)
+	if err != nil {
+		t.Fatalf("open redis: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := db.Run(ctx); err != nil {
+			t.Errorf("run redis: %v", err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		_ = db.Close()
+	})
+	return db
+}
+
+// EachRedis runs a test on one real node, on the embedded Redis and on a
+// Cluster, as parallel subtests "redis", "embedded" and "cluster". Each node
+// and embedded Redis is fresh; the Cluster is shared by the test binary, so
+// use names of your own.
+func EachRedis(t *testing.T, fn func(t *testing.T, db *redisdb.DB)) {
+	t.Helper()
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		fn(t, Open(t, Redis(t).URL()))
+	})
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		fn(t, Open(t, "embedded"))
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		fn(t, Open(t, Cluster(t).URL()))
+	})
+}
+
+// mustFind is the path of a server's program, which may lie in sbin.
+func mustFind(t testing.TB, names ...string) string {
+	t.Helper()
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+		for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/usr/local/bin"} {
+			path := filepath.Join(dir, name)
+			if info, err := os.Stat(path); err == nil && !info.IsDir() {
+				return path
+			}
+		}
+	}
+	t.Fatalf("%v is not installed; `make test` installs it", names)
+	return ""
+}
