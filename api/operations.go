@@ -26,6 +26,8 @@ type Stats struct {
 	DeliveredPerSecond float64 `json:"delivered_per_second"`
 	// Contacts is how far the recent contacts lag behind the record.
 	Contacts *ContactsStats `json:"contacts,omitempty"`
+	// Sales is what the sales owe to the record.
+	Sales *SalesStats `json:"sales,omitempty"`
 }
 
 // QueueStats describes one queue, all its shards together.

@@ -34,6 +34,7 @@ func NewValidator() *Validator {
 	v.RegisterStructValidation(audienceRules, Audience{})
 	v.RegisterStructValidation(eventRules, EventRequest{})
 	v.RegisterStructValidation(eventTypeRules, EventTypeRequest{})
+	v.RegisterStructValidation(saleRules, SaleRequest{})
 	return &Validator{engine: v}
 }
 
@@ -132,6 +133,14 @@ func eventTypeRules(sl validator.StructLevel) {
 		sl.ReportError(t.Priority, "priority", "Priority", "background", "")
 	}
 	apsRules(sl, t.APS)
+}
+
+// saleRules holds a sale's window to its direction.
+func saleRules(sl validator.StructLevel) {
+	r := sl.Current().Interface().(SaleRequest)
+	if r.StartsAt != nil && r.EndsAt != nil && !r.StartsAt.Before(r.EndsAt.Time) {
+		sl.ReportError(r.EndsAt, "ends_at", "EndsAt", "after", "starts_at")
+	}
 }
 
 // apsRules holds aps to a JSON object of at most MaxAPS bytes.

@@ -34,6 +34,10 @@ func message(f validator.FieldError) string {
 		return "must be a JSON object"
 	case "background":
 		return "must not be 10 for a background push"
+	case "after":
+		return "must be after " + f.Param()
+	case "unique":
+		return "must name each " + strings.ToLower(f.Param()) + " once"
 	case "min", "max", "maxbytes":
 		return boundMessage(f)
 	}

@@ -1,0 +1,155 @@
+package api
+
+import "time"
+
+// The limits of sales.
+const (
+	MaxSaleItems   = 100       // skus of a sale
+	MaxSaleLines   = 20        // skus of a reservation
+	MaxQuantity    = 1000      // units of one line
+	MaxStock       = 1<<53 - 1 // units of one sku: the largest whole number of a Lua script
+	MaxPartitions  = 64        // partitions of a sale
+	DefaultHold    = 10 * time.Minute
+	MaxHold        = 30 * 24 * time.Hour // hold_ms
+	MaxIdle        = 30 * 24 * time.Hour // idle_ms
+	MaxUserTries   = 10                  // reservation attempts of one user a second
+	DefaultSaleRun = 1024                // FANFARE_SALE_MAX_IN_FLIGHT
+)
+
+// SaleState says whether one can buy.
+type SaleState string
+
+// The states of a sale, by Redis' clock. A sale is SaleSoldOut while nothing of
+// any sku is available.
+const (
+	SaleUpcoming SaleState = "upcoming"
+	SaleOpen     SaleState = "open"
+	SaleSoldOut  SaleState = "sold_out"
+	SaleEnded    SaleState = "ended"
+)
+
+// ReservationState says what became of a reservation.
+type ReservationState string
+
+// The states of a reservation. Only one that is held can change.
+const (
+	ReservationHeld     ReservationState = "held"
+	ReservationSold     ReservationState = "sold"
+	ReservationReleased ReservationState = "released"
+	ReservationExpired  ReservationState = "expired"
+)
+
+// SaleRequest is the body of PUT /v1/sales/{sale}: the whole sale. Stock is the
+// total of a sku, with what is held and sold of it.
+type SaleRequest struct {
+	Items []SaleStock `json:"items" validate:"required,min=1,max=100,unique=SKU,dive"`
+	// The window is [starts_at, ends_at) by Redis' clock.
+	StartsAt *Time `json:"starts_at" validate:"required" swaggertype:"string" format:"date-time" example:"2026-12-01T12:00:00.000Z"`
+	EndsAt   *Time `json:"ends_at" validate:"required" swaggertype:"string" format:"date-time" example:"2026-12-01T13:00:00.000Z"`
+	// PerUserLimit is how many units one user may hold and have bought; absent: any number.
+	PerUserLimit *int64 `json:"per_user_limit,omitempty" validate:"omitnil,min=1,max=9007199254740991" extensions:"x-nullable" example:"2"`
+	// HoldMS is how long a reservation waits for its confirmation; 0 sells at once. Default: 10 minutes.
+	HoldMS *int64 `json:"hold_ms,omitempty" validate:"omitnil,min=0,max=2592000000" default:"600000" example:"600000"`
+	// IdleMS ends the sale when nobody reserved for so long; absent: never.
+	IdleMS *int64 `json:"idle_ms,omitempty" validate:"omitnil,min=1,max=2592000000" extensions:"x-nullable"`
+	// Partitions spreads a hot sale over so many slots of Redis; it never changes.
+	Partitions *int64 `json:"partitions,omitempty" validate:"omitnil,min=1,max=64" default:"1" example:"1"`
+}
+
+// SaleStock is one sku of a SaleRequest.
+type SaleStock struct {
+	SKU   string `json:"sku" validate:"required,identifier" example:"sneaker:42"`
+	Stock *int64 `json:"stock" validate:"required,min=0,max=9007199254740991" example:"100"`
+}
+
+// Sale is a sale as it stands. Available + held + sold = total for every item.
+type Sale struct {
+	ID           string     `json:"id" example:"spring"`
+	State        SaleState  `json:"state" enums:"upcoming,open,sold_out,ended"`
+	Items        []SaleItem `json:"items"`
+	StartsAt     Time       `json:"starts_at" swaggertype:"string" format:"date-time"`
+	EndsAt       Time       `json:"ends_at" swaggertype:"string" format:"date-time"`
+	PerUserLimit *int64     `json:"per_user_limit" extensions:"x-nullable"`
+	HoldMS       int64      `json:"hold_ms" example:"600000"`
+	IdleMS       int64      `json:"idle_ms,omitempty"`
+	// Partitions is left out when there is one.
+	Partitions int64 `json:"partitions,omitempty"`
+	// Version counts the changes by PUT and by stock calls; the ETag is made of it.
+	Version int64 `json:"version" example:"1"`
+	// Consistent is there only for a sale of several partitions, and false when
+	// units moved between them at every try to add them up.
+	Consistent *bool `json:"consistent,omitempty"`
+}
+
+// SaleItem is one sku of a Sale.
+type SaleItem struct {
+	SKU       string `json:"sku" example:"sneaker:42"`
+	Total     int64  `json:"total" example:"100"`
+	Available int64  `json:"available" example:"97"`
+	Held      int64  `json:"held" example:"2"`
+	Sold      int64  `json:"sold" example:"1"`
+}
+
+// StockRequest is the body of POST /v1/sales/{sale}/stock.
+type StockRequest struct {
+	SKU string `json:"sku" validate:"required,identifier" example:"sneaker:42"`
+	// Delta is added to the total; negative takes away.
+	Delta *int64 `json:"delta" validate:"required,min=-9007199254740991,max=9007199254740991" example:"50"`
+}
+
+// Line is a quantity of one sku.
+type Line struct {
+	SKU      string `json:"sku" validate:"required,identifier" example:"sneaker:42"`
+	Quantity int64  `json:"quantity" validate:"min=1,max=1000" example:"1"`
+}
+
+// ReservationRequest is the body of POST /v1/sales/{sale}/reservations.
+type ReservationRequest struct {
+	User  string `json:"user" validate:"required,identifier" example:"alice"`
+	Lines []Line `json:"lines" validate:"required,min=1,max=20,unique=SKU,dive"`
+}
+
+// Reservation is a user's claim on units. ExpiresAt is when a held one ends by
+// itself; one that was sold at once has none.
+type Reservation struct {
+	ID        string           `json:"id"`
+	User      string           `json:"user" example:"alice"`
+	Lines     []Line           `json:"lines"`
+	State     ReservationState `json:"state" enums:"held,sold,released,expired"`
+	ExpiresAt *Time            `json:"expires_at,omitempty" swaggertype:"string" format:"date-time"`
+}
+
+// ReservationList is the answer of GET /v1/sales/{sale}/reservations?user=.
+type ReservationList struct {
+	Items []Reservation `json:"items"`
+	Next  string        `json:"next,omitempty"`
+}
+
+// Order is a sold reservation on record.
+type Order struct {
+	Reservation string `json:"reservation"`
+	User        string `json:"user" example:"alice"`
+	Lines       []Line `json:"lines"`
+	CreatedAt   Time   `json:"created_at" swaggertype:"string" format:"date-time"`
+}
+
+// OrderList is the answer of GET /v1/sales/{sale}/orders.
+type OrderList struct {
+	Items []Order `json:"items"`
+	Next  string  `json:"next,omitempty"`
+}
+
+// Availability is one message of GET /v1/sales/{sale}/stream.
+type Availability struct {
+	Available map[string]int64 `json:"available"`
+	State     SaleState        `json:"state" enums:"upcoming,open,sold_out,ended"`
+}
+
+// SalesStats says what sales owe to the record: confirmed reservations whose
+// order rows are not in SQL yet, the age of the oldest, and, by sale and sku,
+// units sold beyond the total (after a fail-over that lost writes).
+type SalesStats struct {
+	WaitingOrders int64                       `json:"waiting_orders"`
+	LagMS         int64                       `json:"lag_ms"`
+	Oversold      map[string]map[string]int64 `json:"oversold,omitempty"`
+}
