@@ -11,6 +11,9 @@
 //	mutes          a muted object, perhaps until  user_id, object
 //	contacts       a relationship, with version   owner, contact
 //	uploads        an upload, also a deleted one  id
+//	sales          a sale's settings, versioned   id
+//	orders         a reservation that was sold    reservation
+//	order_lines    a line of it, to add up        reservation, sku
 //	outbox         work that Redis still owes     id
 //	api_keys       an API key, hashed             id
 //	idempotency    a POST's answer, kept 24 h     hash of scope and key

@@ -1,0 +1,13 @@
+-- +goose Up
+CREATE TABLE order_lines (
+    reservation TEXT    NOT NULL,
+    sku         TEXT    NOT NULL,
+    sale        TEXT    NOT NULL,
+    user_id     TEXT    NOT NULL,
+    quantity    INTEGER NOT NULL,
+    PRIMARY KEY (reservation, sku)
+) WITHOUT ROWID;
+CREATE INDEX order_lines_by_user ON order_lines (sale, user_id, sku, quantity);
+
+-- +goose Down
+DROP TABLE order_lines;

@@ -1,0 +1,133 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
+)
+
+// Order is a reservation that was sold. CreatedAt is when, in milliseconds since
+// the Unix epoch by Redis' clock.
+type Order struct {
+	Reservation string     `json:"reservation"`
+	Sale        string     `json:"sale"`
+	User        string     `json:"user"`
+	Lines       []api.Line `json:"lines"`
+	CreatedAt   int64      `json:"created_at"`
+}
+
+type orderRow struct {
+	Reservation string `db:"reservation"`
+	Sale        string `db:"sale"`
+	User        string `db:"user_id"`
+	Lines       string `db:"order_lines"`
+	CreatedAt   int64  `db:"created_at"`
+}
+
+const orderColumns = "reservation, sale, user_id, order_lines, created_at"
+
+func (r orderRow) order() (o Order, err error) {
+	o = Order{Reservation: r.Reservation, Sale: r.Sale, User: r.User, CreatedAt: r.CreatedAt}
+	if err = json.Unmarshal([]byte(r.Lines), &o.Lines); err != nil {
+		err = fmt.Errorf("decode lines of order %s: %w", r.Reservation, err)
+	}
+	return o, err
+}
+
+// ordersAtOnce is how many orders one transaction writes: with 20 lines each
+// they stay below what SQLite takes as values of one statement.
+const ordersAtOnce = 100
+
+// PutOrders writes orders, each at most once: one whose reservation is on record
+// stays as it is. At most 100 at a time.
+func (db *DB) PutOrders(ctx context.Context, orders []Order) error {
+	if len(orders) == 0 {
+		return nil
+	}
+	if len(orders) > ordersAtOnce {
+		return fmt.Errorf("put orders: %d at once, at most %d", len(orders), ordersAtOnce)
+	}
+	heads, lines, err := orderArgs(orders)
+	if err != nil {
+		return err
+	}
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		verb, end := db.d.insertNew("reservation")
+		_, err := tx.ExecContext(ctx, verb+" INTO orders ("+orderColumns+") VALUES "+rows("(?, ?, ?, ?, ?)", len(heads)/5)+end, heads...)
+		if err != nil {
+			return err
+		}
+		verb, end = db.d.insertNew("reservation, sku")
+		_, err = tx.ExecContext(ctx, verb+" INTO order_lines (reservation, sku, sale, user_id, quantity) VALUES "+rows("(?, ?, ?, ?, ?)", len(lines)/5)+end, lines...)
+		return err
+	})
+}
+
+func orderArgs(orders []Order) (heads, lines []any, err error) {
+	for _, o := range orders {
+		encoded, err := json.Marshal(o.Lines)
+		if err != nil {
+			return nil, nil, fmt.Errorf("encode lines of order %s: %w", o.Reservation, err)
+		}
+		heads = append(heads, o.Reservation, o.Sale, o.User, string(encoded), o.CreatedAt)
+		for _, l := range o.Lines {
+			lines = append(lines, o.Reservation, l.SKU, o.Sale, o.User, l.Quantity)
+		}
+	}
+	return heads, lines, nil
+}
+
+// Order reads the order of a reservation of a sale; nil when there is none.
+func (db *DB) Order(ctx context.Context, sale, reservation string) (*Order, error) {
+	var row orderRow
+	err := db.get(ctx, &row, "SELECT "+orderColumns+" FROM orders WHERE reservation = ? AND sale = ?", reservation, sale)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	o, err := row.order()
+	return &o, err
+}
+
+// Orders lists a sale's orders, oldest first, at most limit of them, beginning
+// after an order (its CreatedAt and Reservation; the zero Order for the first
+// page).
+func (db *DB) Orders(ctx context.Context, sale string, after Order, limit int) ([]Order, error) {
+	var found []orderRow
+	err := db.list(ctx, &found, "SELECT "+orderColumns+" FROM orders WHERE sale = ? AND created_at >= ? AND (created_at > ? OR reservation > ?)"+
+		" ORDER BY created_at, reservation LIMIT ?", sale, after.CreatedAt, after.CreatedAt, after.Reservation, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Order, len(found))
+	for i, row := range found {
+		if out[i], err = row.order(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Sold is how many units of a sku one user bought in a sale.
+type Sold struct {
+	User  string `db:"user_id"`
+	SKU   string `db:"sku"`
+	Units int64  `db:"units"`
+}
+
+// SoldUnits adds up a sale's orders by user and sku, in their order, at most
+// limit rows, beginning after a row (the zero Sold for the first page).
+func (db *DB) SoldUnits(ctx context.Context, sale string, after Sold, limit int) ([]Sold, error) {
+	var out []Sold
+	err := db.list(ctx, &out, "SELECT user_id, sku, SUM(quantity) AS units FROM order_lines WHERE sale = ? AND user_id >= ? AND (user_id > ? OR sku > ?)"+
+		" GROUP BY user_id, sku ORDER BY user_id, sku LIMIT ?", sale, after.User, after.User, after.SKU, limit)
+	return out, err
+}

@@ -1,0 +1,115 @@
+package record_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/store/record"
+)
+
+func aSale(id string, version int64) record.Sale {
+	return record.Sale{
+		ID: id, Version: version, Items: []record.SaleItem{{SKU: "b", Total: 1<<53 - 1}, {SKU: "a", Total: version}},
+		StartsAt: 1000, EndsAt: 2000, PerUserLimit: 2, HoldMS: 600_000, IdleMS: 5, Partitions: 8,
+	}
+}
+
+func TestPutSale(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		if got, err := db.Sale(t.Context(), "spring"); got != nil || err != nil {
+			t.Fatalf("a sale that is not there: %+v, %v", got, err)
+		}
+		atOnce(t, 8, func(ctx context.Context, i int) error { return db.PutSale(ctx, aSale("spring", int64(1+i))) })
+		must(t, db.PutSale(t.Context(), aSale("spring", 3)))
+		changed := aSale("spring", 8)
+		changed.HoldMS = 1
+		must(t, db.PutSale(t.Context(), changed))
+		got, err := db.Sale(t.Context(), "spring")
+		must(t, err)
+		if want := aSale("spring", 8); !reflect.DeepEqual(*got, want) {
+			t.Fatalf("the newest version does not stand:\n%+v\nwant\n%+v", *got, want)
+		}
+	})
+}
+
+func anOrder(sale string, n int, lines ...api.Line) record.Order {
+	return record.Order{Reservation: fmt.Sprintf("%s-%03d", sale, n), Sale: sale, User: fmt.Sprintf("u%d", n%3), Lines: lines, CreatedAt: 1000 + int64(n/2)}
+}
+
+func TestPutOrders(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		var orders []record.Order
+		for n := range 100 {
+			orders = append(orders, anOrder("spring", n, api.Line{SKU: "a", Quantity: 1}, api.Line{SKU: "b", Quantity: int64(n)}))
+		}
+		atOnce(t, 4, func(ctx context.Context, i int) error { return db.PutOrders(ctx, orders[i*20:]) })
+		must(t, db.PutOrders(t.Context(), orders))
+		other := orders[5]
+		other.Lines = []api.Line{{SKU: "a", Quantity: 1}, {SKU: "b", Quantity: 999}}
+		must(t, db.PutOrders(t.Context(), []record.Order{other, anOrder("autumn", 1, api.Line{SKU: "a", Quantity: 7})}))
+
+		t.Run("each is there once, oldest first", func(t *testing.T) {
+			var got []record.Order
+			for after := (record.Order{}); ; after = got[len(got)-1] {
+				page, err := db.Orders(t.Context(), "spring", after, 7)
+				must(t, err)
+				if len(page) == 0 {
+					break
+				}
+				got = append(got, page...)
+			}
+			if !reflect.DeepEqual(got, orders) {
+				t.Fatalf("%d orders, want %d, or they differ", len(got), len(orders))
+			}
+		})
+		t.Run("units add up by user and sku", func(t *testing.T) {
+			want := map[record.Sold]bool{}
+			for u := range 3 {
+				a, b := int64(0), int64(0)
+				for n := u; n < 100; n += 3 {
+					a, b = a+1, b+int64(n)
+				}
+				want[record.Sold{User: fmt.Sprint("u", u), SKU: "a", Units: a}] = true
+				want[record.Sold{User: fmt.Sprint("u", u), SKU: "b", Units: b}] = true
+			}
+			seen := 0
+			for after := (record.Sold{}); ; {
+				page, err := db.SoldUnits(t.Context(), "spring", after, 4)
+				must(t, err)
+				if len(page) == 0 {
+					break
+				}
+				for _, s := range page {
+					if !want[s] {
+						t.Errorf("%+v", s)
+					}
+					seen++
+				}
+				after = page[len(page)-1]
+			}
+			if seen != len(want) {
+				t.Errorf("%d sums, want %d", seen, len(want))
+			}
+		})
+		t.Run("one by its reservation", func(t *testing.T) {
+			got, err := db.Order(t.Context(), "spring", "spring-005")
+			must(t, err)
+			if got == nil || !reflect.DeepEqual(*got, orders[5]) {
+				t.Errorf("%+v", got)
+			}
+			for _, id := range []string{"spring-100", "autumn-001"} {
+				if got, err := db.Order(t.Context(), "spring", id); got != nil || err != nil {
+					t.Errorf("%s: %+v %v", id, got, err)
+				}
+			}
+		})
+		if err := db.PutOrders(t.Context(), make([]record.Order, 101)); err == nil {
+			t.Error("101 orders at once were taken")
+		}
+	})
+}
