@@ -11,7 +11,7 @@ import (
 // endpoint is what a route runs once a request may pass.
 type endpoint struct {
 	maxBody int64 // 0: the call takes no body
-	// guard says when and how long it runs; streams will bring their own.
+	// guard says when and how long it runs.
 	guard func(s *server, maxBody int64, next http.HandlerFunc) http.HandlerFunc
 	serve func(s *server, w http.ResponseWriter, r *http.Request, maxBody int64) error
 }

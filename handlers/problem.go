@@ -104,9 +104,12 @@ var encodeOptions = json.JoinOptions(
 // lastWord is the answer when not even an answer can be written as JSON.
 const lastWord = `{"type":"about:blank","title":"Internal error","status":500,"code":"internal"}`
 
+// encode writes v as every answer does.
+func encode(v any) ([]byte, error) { return json.Marshal(v, encodeOptions) }
+
 // writeJSON answers with v.
 func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
-	body, err := json.Marshal(v, encodeOptions)
+	body, err := encode(v)
 	if err != nil {
 		status, contentType, body = http.StatusInternalServerError, "application/problem+json", []byte(lastWord)
 	}

@@ -53,6 +53,12 @@ type Options struct {
 	// MaxInFlight is how many requests are answered at once (default 4096), and
 	// MaxBodyBytes how much their bodies may take together (default 256 MiB).
 	MaxInFlight, MaxBodyBytes int64
+	// MaxStreams is how many streams and long polls may be open at once; default
+	// 20,000.
+	MaxStreams int64
+	// Closing is closed when the process begins to stop: streams and long polls
+	// end then. Default: they never do by themselves.
+	Closing <-chan struct{}
 }
 
 // server is what the handlers share.
@@ -73,6 +79,7 @@ type server struct {
 
 	rates   *rates
 	room    *room
+	streams *streams
 	wrong   *strikes
 	timeout time.Duration
 }
@@ -99,7 +106,7 @@ func newServer(o Options) *server {
 		ready: o.Ready, delivered: o.DeliveredPerSecond,
 		logger: o.Logger, metrics: figures.before(promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{})), meters: newMeters(o.Registry),
 		rules: api.NewValidator(), rates: &rates{limit: o.RateLimit}, wrong: &strikes{},
-		room: &room{maxRequests: o.MaxInFlight, maxBytes: o.MaxBodyBytes}, timeout: o.RequestTimeout,
+		room: &room{maxRequests: o.MaxInFlight, maxBytes: o.MaxBodyBytes}, streams: newStreams(o.Registry, o.MaxStreams, o.Closing), timeout: o.RequestTimeout,
 	}
 }
 
@@ -124,6 +131,7 @@ func (o Options) withDefaults() Options {
 	o.RequestTimeout = positive(o.RequestTimeout, 5*time.Second)
 	o.MaxInFlight = positive(o.MaxInFlight, 4096)
 	o.MaxBodyBytes = positive(o.MaxBodyBytes, 256<<20)
+	o.MaxStreams = positive(o.MaxStreams, 20_000)
 	return o
 }
 

@@ -1,0 +1,295 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"reflect"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fanfare/api"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// beatEvery is how often an open stream says that it lives.
+	beatEvery = 15 * time.Second
+	// lookEvery is how often a stream looks whether its API key still stands.
+	lookEvery = 5 * time.Second
+	// slowAfter is how long one write may take before its reader is cut off.
+	slowAfter = 10 * time.Second
+	// comeBack is the least time after which a client whose stream ended comes
+	// back; each is told up to three times as much, so that not all come at once.
+	comeBack = time.Second
+)
+
+// What ends a stream besides its client.
+var (
+	errClosing = errors.New("the server stops")
+	errSlow    = errors.New("the reader is too slow")
+)
+
+// streams bounds the answers that take long, streams and long polls, and ends
+// them when the process stops.
+type streams struct {
+	max     int64
+	open    atomic.Int64
+	closing <-chan struct{}
+	ended   *prometheus.CounterVec
+}
+
+func newStreams(reg prometheus.Registerer, limit int64, closing <-chan struct{}) *streams {
+	l := &streams{max: limit, closing: closing, ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fanfare_streams_ended_total", Help: "Streams that ended, by what ended them.",
+	}, []string{"reason"})}
+	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fanfare_open_streams", Help: "Open streams and long polls of this process.",
+	}, func() float64 { return float64(l.open.Load()) })
+	if reg != nil {
+		reg.MustRegister(l.ended, open)
+	}
+	return l
+}
+
+// enter takes room for a stream or a long poll; leave gives it back.
+func (l *streams) enter() error {
+	if l.open.Add(1) <= l.max {
+		return nil
+	}
+	l.open.Add(-1)
+	e := api.Errorf(api.CodeOverloaded, "the server has as many open streams as it can hold; try again")
+	e.RetryAfter = 5 * comeBack
+	return e
+}
+
+func (l *streams) leave() { l.open.Add(-1) }
+
+// reason names what ended a stream, for the metric.
+func reason(err error) string {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return "client"
+	case errors.Is(err, errClosing):
+		return "stopping"
+	case errors.Is(err, errSlow):
+		return "slow"
+	case api.CodeOf(err) == api.CodeUnauthorized, api.CodeOf(err) == api.CodeForbidden:
+		return "key"
+	}
+	return "error"
+}
+
+// unhurried runs next without the request's deadline and without the server's
+// time-outs, which are for requests that are answered at once. Whatever it
+// waits for must end with the request's context or with s.streams.closing.
+func (s *server) unhurried(_ int64, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := s.streams.enter(); err != nil {
+			fail(w, r, err)
+			return
+		}
+		defer s.streams.leave()
+		control := http.NewResponseController(w)
+		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
+			fail(w, r, fmt.Errorf("lift the time-outs of a stream: %w", err))
+			return
+		}
+		next(w, r)
+	}
+}
+
+// briefly bounds one call of a stream or a long poll to a store.
+func (s *server) briefly(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.timeout)
+}
+
+// feed makes an endpoint of a method that sends server-sent events until its
+// stream ends. What the method returns before it sent or awaited anything is
+// answered as a problem; afterwards it ends the stream.
+func feed[In any](method func(context.Context, *In, *stream) error) endpoint {
+	plan := planOf(reflect.TypeFor[In]())
+	return endpoint{guard: (*server).unhurried, serve: func(s *server, w http.ResponseWriter, r *http.Request, maxBody int64) error {
+		in := new(In)
+		if err := s.fill(w, r, plan, reflect.ValueOf(in).Elem(), maxBody); err != nil {
+			return err
+		}
+		out := &stream{server: s, w: w, r: r}
+		err := method(r.Context(), in, out)
+		return out.end(err)
+	}}
+}
+
+// stream is one open stream. It belongs to the goroutine of its request, and
+// while nothing happens it holds nothing but that.
+type stream struct {
+	server *server
+	w      http.ResponseWriter
+	r      *http.Request
+	begun  bool
+	ticker *time.Timer
+	beat   time.Time // when the last heartbeat was sent
+}
+
+// sse is one server-sent event. An event without Data tells the client only
+// the ID from which it may go on.
+type sse struct {
+	ID   string // "" leaves the client's as it was
+	Name string // "" is "message" to a browser
+	Data any    // written as JSON
+}
+
+// await returns nil when wake has a value. Meanwhile it sends heartbeats and
+// sees to it that the API key still stands. Its error ends the stream.
+func (st *stream) await(ctx context.Context, wake <-chan struct{}) error {
+	if err := st.begin(); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-wake:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-st.server.streams.closing:
+			return errClosing
+		case now := <-st.ticker.C:
+			st.ticker.Reset(lookEvery)
+			if err := st.look(now); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// look checks the key and sends a heartbeat when it is time.
+func (st *stream) look(now time.Time) error {
+	x := exchangeOf(st.r.Context())
+	if x.key != nil {
+		secret, _ := bearer(st.r.Header)
+		if _, err := st.server.keys.Authenticate(secret); api.CodeOf(err) == api.CodeUnauthorized {
+			return err
+		}
+	}
+	if now.Sub(st.beat) < beatEvery {
+		return nil
+	}
+	st.beat = now
+	return st.write([]byte(":\n\n"))
+}
+
+// begin sends the head, once. HEAD asks for no more than that.
+func (st *stream) begin() error {
+	if st.begun {
+		return nil
+	}
+	st.begun, st.beat = true, time.Now()
+	h := st.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-store")
+	h.Set("X-Accel-Buffering", "no") // a proxy must not keep it back
+	st.w.WriteHeader(http.StatusOK)
+	if st.r.Method == http.MethodHead {
+		return context.Canceled
+	}
+	st.ticker = time.NewTimer(rand.N(lookEvery)) // not all at once
+	return st.write(appendRetry(nil))
+}
+
+// send writes events, all at once.
+func (st *stream) send(events ...sse) error {
+	if err := st.begin(); err != nil || len(events) == 0 {
+		return err
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	text := (*buf)[:0]
+	for i := range events {
+		var err error
+		if text, err = appendEvent(text, &events[i]); err != nil {
+			return err
+		}
+	}
+	if cap(text) <= maxKept {
+		*buf = text
+	}
+	return st.write(text)
+}
+
+// write writes and flushes. A reader that does not take it in time is cut off.
+func (st *stream) write(text []byte) error {
+	control := http.NewResponseController(st.w)
+	began := time.Now()
+	if err := control.SetWriteDeadline(began.Add(slowAfter)); err != nil {
+		return fmt.Errorf("set the deadline of a write: %w", err)
+	}
+	_, err := st.w.Write(text)
+	if err == nil {
+		err = control.Flush()
+	}
+	// A wrapper around the writer may keep the flush's error to itself; the
+	// connection's end does not stay hidden from the context.
+	if err == nil && st.r.Context().Err() == nil {
+		return control.SetWriteDeadline(time.Time{})
+	}
+	if time.Since(began) >= slowAfter {
+		return errSlow
+	}
+	return context.Canceled
+}
+
+// end counts what ended the stream. Once events were sent nothing else can be:
+// the error is left for the log.
+func (st *stream) end(err error) error {
+	if !st.begun {
+		return err
+	}
+	if st.ticker != nil {
+		st.ticker.Stop()
+	}
+	why := reason(err)
+	st.server.streams.ended.WithLabelValues(why).Inc()
+	if why == "error" {
+		exchangeOf(st.r.Context()).err = err
+	}
+	if why != "client" && why != "slow" {
+		_ = st.write(append(appendRetry(nil), ": "+why+"\n\n"...)) // the client may be gone as well
+	}
+	return nil
+}
+
+// maxKept is the largest buffer that is kept for the next one.
+const maxKept = 64 << 10
+
+// buffers are for the text of events while it is written.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// appendRetry tells a client when to come back after the end.
+func appendRetry(text []byte) []byte {
+	wait := comeBack + rand.N(2*comeBack)
+	text = append(text, "retry: "...)
+	return append(strconv.AppendInt(text, wait.Milliseconds(), 10), "\n\n"...)
+}
+
+// appendEvent writes an event's text. JSON has no line breaks of its own.
+func appendEvent(text []byte, e *sse) ([]byte, error) {
+	if e.ID != "" {
+		text = append(append(append(text, "id: "...), e.ID...), '\n')
+	}
+	if e.Name != "" {
+		text = append(append(append(text, "event: "...), e.Name...), '\n')
+	}
+	if e.Data != nil {
+		data, err := encode(e.Data)
+		if err != nil {
+			return nil, fmt.Errorf("write an event: %w", err)
+		}
+		text = append(append(append(text, "data: "...), data...), '\n')
+	}
+	return append(text, '\n'), nil
+}
