@@ -149,7 +149,7 @@ func (h *house) openSender() (delivery.Sender, error) {
 	}
 	return delivery.NewAPNs(delivery.APNsOptions{
 		URL: c.APNsURL, CAFile: c.APNsCAFile, KeyFile: c.APNsKeyFile, KeyID: c.APNsKeyID, TeamID: c.APNsTeamID,
-		AppsFile: c.APNsAppsFile, Logger: h.log,
+		AppsFile: c.APNsAppsFile, SendWithin: c.NotificationLease / 2, Logger: h.log,
 	})
 }
 

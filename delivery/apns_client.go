@@ -51,6 +51,10 @@ type APNsOptions struct {
 	// A connection that is silent for ReadIdle (5 s) gets a PING; silent for
 	// PingTimeout (5 s) more it is given up.
 	ReadIdle, PingTimeout time.Duration
+	// SendWithin is how long a request may wait, once Alive said yes, for the
+	// connection to take it; after that the connection is given up rather than
+	// the request sent late. Half a lease; default 5 s.
+	SendWithin time.Duration
 	// Now is the clock of provider tokens; default time.Now.
 	Now func() time.Time
 }
@@ -64,6 +68,7 @@ func (o *APNsOptions) setDefaults() {
 	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
 	o.ReadIdle = cmp.Or(o.ReadIdle, 5*time.Second)
 	o.PingTimeout = cmp.Or(o.PingTimeout, 5*time.Second)
+	o.SendWithin = cmp.Or(o.SendWithin, 5*time.Second)
 }
 
 // now is the clock of provider tokens. Certificates are judged by it, too.

@@ -198,7 +198,7 @@ func handshake(ctx context.Context, conn *tls.Conn) error {
 
 // start makes the HTTP/2 connection, with our own eyes and ears in between.
 func (c *apnsConn) start(conn, raw net.Conn) error {
-	g := newGatherConn(conn, raw)
+	g := newGatherConn(conn, raw, c.pool.o.sendWithin)
 	g.watch = &frameWatch{settings: c.onSettings, goAway: c.onGoAway}
 	g.settled, g.lost = c.onSettled, func() { c.pool.retire(c) }
 	go g.send()

@@ -1,11 +1,15 @@
 package delivery
 
 import (
+	"errors"
 	"net"
 	"runtime"
 	"sync"
 	"time"
 )
+
+// errHeld says that what was written could not be sent for too long.
+var errHeld = errors.New("held up before it was sent")
 
 const (
 	maxGathered = 1 << 20                // a writer waits while more is unsent
@@ -19,22 +23,24 @@ type gatherConn struct {
 	net.Conn // TLS
 	raw      net.Conn
 	watch    *frameWatch
-	settled  func() // before each read: everything read so far was handled
-	lost     func() // once, when the connection is no more
+	settled  func()        // before each read: everything read so far was handled
+	lost     func()        // once, when the connection is no more
+	patience time.Duration // older bytes are not sent any more
 	wake     chan struct{}
 	done     chan struct{}
 	once     sync.Once
 
 	mu    sync.Mutex
 	room  sync.Cond
-	out   []byte // written, not yet sent
+	out   []byte    // written, not yet sent
+	since time.Time // when the first byte of out was written
 	spare []byte
 	err   error
 }
 
 // newGatherConn wraps a TLS connection; its owner sets the hooks and starts send.
-func newGatherConn(conn, raw net.Conn) *gatherConn {
-	c := &gatherConn{Conn: conn, raw: raw, wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newGatherConn(conn, raw net.Conn, patience time.Duration) *gatherConn {
+	c := &gatherConn{Conn: conn, raw: raw, patience: patience, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	c.room.L = &c.mu
 	return c
 }
@@ -61,6 +67,9 @@ func (c *gatherConn) Write(p []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
+	if len(c.out) == 0 {
+		c.since = time.Now()
+	}
 	c.out = append(c.out, p...)
 	select {
 	case c.wake <- struct{}{}:
@@ -69,7 +78,9 @@ func (c *gatherConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send is the connection's writer goroutine.
+// send is the connection's writer goroutine. It ends the connection rather than
+// send what has waited longer than the leases of its requests may last: a
+// process that was stopped must not go on where it was.
 func (c *gatherConn) send() {
 	for {
 		select {
@@ -79,10 +90,15 @@ func (c *gatherConn) send() {
 		}
 		runtime.Gosched() // streams that are about to write come along
 		c.mu.Lock()
-		out := c.out
+		out, since := c.out, c.since
 		c.out = c.spare[:0]
 		c.room.Broadcast()
 		c.mu.Unlock()
+		if len(out) > 0 && time.Since(since) > c.patience {
+			c.fail(errHeld)
+			_ = c.Close()
+			return
+		}
 		if _, err := c.Conn.Write(out); err != nil {
 			_ = c.Close()
 			return

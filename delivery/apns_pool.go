@@ -29,6 +29,7 @@ type poolOptions struct {
 	dialTimeout time.Duration // connect and handshake
 	readIdle    time.Duration // silence before a PING
 	pingTimeout time.Duration // silence after it
+	sendWithin  time.Duration // from a request's check to the wire
 }
 
 // pool holds the connections of one set of credentials to one server: at most

@@ -145,7 +145,7 @@ func (t *appTable) link(old *appTable, c *configuration, a *appConfig, sources m
 			return nil, err
 		}
 		pool := newPool(address(a.url), c.tlsConfig(a), source, poolOptions{
-			log: o.Logger, dialTimeout: o.DialTimeout, readIdle: o.ReadIdle, pingTimeout: o.PingTimeout,
+			log: o.Logger, dialTimeout: o.DialTimeout, readIdle: o.ReadIdle, pingTimeout: o.PingTimeout, sendWithin: o.SendWithin,
 		})
 		l = &link{pool: pool, auth: a.creds.auth(), client: &apns2.Client{
 			Host: a.url.String(), HTTPClient: &http.Client{Transport: exchangeTransport{}},
