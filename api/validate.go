@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-playground/validator/v10"
 )
@@ -24,6 +25,7 @@ type Validator struct{ engine *validator.Validate }
 //	identifier  what ValidIdentifier takes
 //	token       what NormalToken takes
 //	maxbytes=N  a string of at most N bytes (max counts characters)
+//	text        a message's text: 1 to MaxMessageText characters
 func NewValidator() *Validator {
 	v := validator.New(validator.WithRequiredStructEnabled())
 	v.RegisterTagNameFunc(fieldName)
@@ -90,6 +92,10 @@ func fieldRules() map[string]validator.Func {
 		"token": func(f validator.FieldLevel) bool {
 			_, ok := NormalToken(f.Field().String())
 			return ok
+		},
+		"text": func(f validator.FieldLevel) bool {
+			n := utf8.RuneCountInString(f.Field().String())
+			return n >= 1 && n <= MaxMessageText
 		},
 		"maxbytes": func(f validator.FieldLevel) bool {
 			var most int

@@ -26,6 +26,8 @@ func message(f validator.FieldError) string {
 		return fmt.Sprintf("must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", MaxIdentifier)
 	case "token":
 		return fmt.Sprintf("must be hex of even length, %d to %d digits", MinTokenHex, MaxTokenHex)
+	case "text":
+		return fmt.Sprintf("must be 1 to %d characters", MaxMessageText)
 	case "oneof":
 		return "must be one of " + strings.Join(strings.Fields(f.Param()), ", ")
 	case "exactly_one":
@@ -62,20 +64,31 @@ func boundMessage(f validator.FieldError) string {
 }
 
 func verb(f validator.FieldError) string {
-	if k := f.Kind(); k == reflect.Slice && f.Type().Elem().Kind() != reflect.Uint8 {
+	if counted(f) {
 		return "have"
 	}
 	return "be"
 }
 
-func unit(f validator.FieldError) string {
+// counted tells whether a field's items are counted, and not its bytes: lists,
+// and maps of numbers.
+func counted(f validator.FieldError) bool {
 	switch f.Kind() {
 	case reflect.Slice:
-		if f.Type().Elem().Kind() != reflect.Uint8 {
-			return " items"
-		}
-		return " bytes as JSON"
+		return f.Type().Elem().Kind() != reflect.Uint8
 	case reflect.Map:
+		return f.Type().Elem().Kind() == reflect.Int64
+	default:
+		return false
+	}
+}
+
+func unit(f validator.FieldError) string {
+	if counted(f) {
+		return " items"
+	}
+	switch f.Kind() {
+	case reflect.Slice, reflect.Map:
 		return " bytes as JSON"
 	case reflect.String:
 		return " bytes"

@@ -14,7 +14,7 @@ import (
 // plan is how a request struct is filled, worked out once per route:
 //
 //	`path:"user"`                 from the pattern
-//	`query:"limit" default:"50"`  from the query, string or integer
+//	`query:"limit" default:"50"`  from the query: string, integer, or *int64 (nil when absent)
 //	`header:"If-Match"`           from a header
 //	Body T or *T                  from the JSON body; *T may be left out
 //	api.Idempotency               from the Idempotency-Key header
@@ -121,6 +121,10 @@ func setParam(field reflect.Value, value string) bool {
 		return true
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
+	if field.Kind() == reflect.Pointer {
+		field.Set(reflect.ValueOf(&n))
+		return err == nil
+	}
 	field.SetInt(n)
 	return err == nil
 }

@@ -131,7 +131,7 @@ func (o Options) withDefaults() Options {
 	o.RequestTimeout = positive(o.RequestTimeout, 5*time.Second)
 	o.MaxInFlight = positive(o.MaxInFlight, 4096)
 	o.MaxBodyBytes = positive(o.MaxBodyBytes, 256<<20)
-	o.MaxStreams = positive(o.MaxStreams, 20_000)
+	o.MaxStreams = positive(o.MaxStreams, api.DefaultMaxStreams)
 	return o
 }
 

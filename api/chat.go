@@ -1,0 +1,179 @@
+package api
+
+import "time"
+
+// The limits of the group chat.
+const (
+	MaxChatMembers         = 1000                // members named in one POST /v1/chats
+	MaxMessageText         = 4000                // characters of a message
+	MaxAcks                = 1000                // chats in one ack
+	MaxPollWait            = 30 * time.Second    // ?wait_ms= of a long poll
+	DefaultChatMaxMessages = 10_000              // FANFARE_CHAT_MAX_MESSAGES
+	DefaultChatMaxAge      = 30 * 24 * time.Hour // FANFARE_CHAT_MAX_AGE
+	DefaultMaxStreams      = 20_000              // FANFARE_MAX_STREAMS
+	MaxPushText            = 500                 // bytes of a message in its push
+)
+
+// ChatMessageType is the event type of the push that tells a member of a
+// message; while it is not registered no such push is made.
+const ChatMessageType = "chat.message"
+
+// ChatObject is the object of a chat's pushes, by which a user mutes the chat.
+func ChatObject(chat string) string { return "chat:" + chat }
+
+// ChatRequest is the body of POST /v1/chats. The creator is a member, named
+// among Members or not.
+type ChatRequest struct {
+	ID      string   `json:"id,omitempty" validate:"omitempty,identifier" example:"team"`
+	Creator string   `json:"creator" validate:"required,identifier" example:"alice"`
+	Members []string `json:"members,omitempty" validate:"omitempty,max=1000,dive,identifier" example:"bob"`
+	// Message is the first message, from the creator.
+	Message *string `json:"message,omitempty" validate:"omitempty,text" example:"hello"`
+}
+
+// Chat is the answer of POST /v1/chats. Epoch is another one each time that a
+// chat of the same id is made.
+type Chat struct {
+	ID      string   `json:"id" example:"team"`
+	Epoch   string   `json:"epoch"`
+	Members []string `json:"members" example:"alice,bob"`
+}
+
+// ChatInfo is the answer of GET /v1/chats/{chat}. FirstID is the first message
+// that is kept; LastID + 1 when none is.
+type ChatInfo struct {
+	ID          string `json:"id" example:"team"`
+	Epoch       string `json:"epoch"`
+	LastID      int64  `json:"last_id"`
+	FirstID     int64  `json:"first_id"`
+	MemberCount int64  `json:"member_count"`
+	CreatedAt   Time   `json:"created_at" swaggertype:"string" format:"date-time"`
+}
+
+// ChatMember is a member and the position up to which he has acknowledged.
+type ChatMember struct {
+	User     string `json:"user" example:"bob"`
+	Acked    int64  `json:"acked"`
+	JoinedAt Time   `json:"joined_at" swaggertype:"string" format:"date-time"`
+}
+
+// ChatMemberList is the answer of GET /v1/chats/{chat}/members, by name.
+type ChatMemberList struct {
+	Items []ChatMember `json:"items"`
+	Next  string       `json:"next,omitempty"`
+}
+
+// JoinFrom says where a new member begins.
+type JoinFrom string
+
+// The places where a new member begins: with the next message, or with the
+// first that is kept.
+const (
+	JoinNow   JoinFrom = "now"
+	JoinStart JoinFrom = "start"
+)
+
+// JoinRequest is the optional body of PUT /v1/chats/{chat}/members/{user}.
+type JoinRequest struct {
+	From JoinFrom `json:"from,omitempty" validate:"omitempty,oneof=now start" enums:"now,start" example:"start"`
+}
+
+// ChatMessageRequest is the body of POST /v1/chats/{chat}/messages.
+type ChatMessageRequest struct {
+	Sender string `json:"sender" validate:"required,identifier" example:"alice"`
+	Text   string `json:"text" validate:"text" example:"hello"`
+}
+
+// ChatMessageSent is the answer to a message: its id, one more than that of the
+// message before it, and when it was sent by Redis' clock.
+type ChatMessageSent struct {
+	ID     int64 `json:"id" example:"1"`
+	SentAt Time  `json:"sent_at" swaggertype:"string" format:"date-time"`
+}
+
+// ChatMessage is one message.
+type ChatMessage struct {
+	ID     int64  `json:"id" example:"1"`
+	Sender string `json:"sender" example:"alice"`
+	Text   string `json:"text" example:"hello"`
+	SentAt Time   `json:"sent_at" swaggertype:"string" format:"date-time"`
+}
+
+// ChatMessages is the answer of GET /v1/chats/{chat}/messages, ascending.
+// Gap says that messages which the reader asked for are no longer kept, or that
+// the chat is another one (its epoch changed).
+type ChatMessages struct {
+	Items   []ChatMessage `json:"items"`
+	LastID  int64         `json:"last_id"`
+	FirstID int64         `json:"first_id"`
+	Epoch   string        `json:"epoch"`
+	Gap     bool          `json:"gap"`
+}
+
+// UserChat is one of a user's chats. Unread counts messages of others above
+// Acked that are kept.
+type UserChat struct {
+	ID     string `json:"id" example:"team"`
+	Unread int64  `json:"unread"`
+	LastID int64  `json:"last_id"`
+	Acked  int64  `json:"acked"`
+}
+
+// UserChatList is the answer of GET /v1/users/{user}/chats, by id.
+type UserChatList struct {
+	Items []UserChat `json:"items"`
+	Next  string     `json:"next,omitempty"`
+}
+
+// PendingChat is a chat in which a user has something to read: all that is
+// kept above his position, his own messages included, as far as the limit goes.
+// Error stands for the rest when this one chat could not be read.
+type PendingChat struct {
+	ID      string        `json:"id" example:"team"`
+	Epoch   string        `json:"epoch"`
+	Unread  int64         `json:"unread"`
+	Gap     bool          `json:"gap"`
+	FirstID int64         `json:"first_id"`
+	Items   []ChatMessage `json:"items"`
+	Error   *ChatError    `json:"error,omitempty"`
+}
+
+// PendingChats is the answer of GET /v1/users/{user}/messages/pending.
+type PendingChats struct {
+	Chats []PendingChat `json:"chats"`
+}
+
+// ChatError says why one chat of several was refused or could not be read.
+type ChatError struct {
+	Code Code `json:"code" swaggertype:"string" example:"not_a_member"`
+}
+
+// AckRequest is the body of POST /v1/users/{user}/messages/ack: the last
+// message of each chat that the user has seen.
+type AckRequest struct {
+	Acks map[string]int64 `json:"acks" validate:"required,min=1,max=1000,dive,keys,identifier,endkeys,min=0"`
+}
+
+// Acks is the answer to it: the positions as they are now, and the chats that
+// were refused while others were not.
+type Acks struct {
+	Acked  map[string]int64     `json:"acked"`
+	Errors map[string]ChatError `json:"errors,omitempty"`
+}
+
+// StreamMessage is the data of a stream's `message` event.
+type StreamMessage struct {
+	Chat   string `json:"chat" example:"team"`
+	ID     int64  `json:"id" example:"1"`
+	Sender string `json:"sender" example:"alice"`
+	Text   string `json:"text" example:"hello"`
+	SentAt Time   `json:"sent_at" swaggertype:"string" format:"date-time"`
+}
+
+// StreamGap is the data of a stream's `gap` event: what lay before FirstID is
+// no longer kept, or the chat is another one.
+type StreamGap struct {
+	Chat    string `json:"chat" example:"team"`
+	FirstID int64  `json:"first_id"`
+	Epoch   string `json:"epoch"`
+}
