@@ -1,0 +1,3 @@
+package chat
+
+var _ = []any{decodeLive, liveChannel, userChannel, metaKey, fieldEpoch, fieldLast}
