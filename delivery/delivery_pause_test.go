@@ -59,7 +59,7 @@ func (p *pipeline) requests(topic string) (n int) {
 
 func TestPausedAppKeepsItsMessagesAndOthersGoOn(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		p := refusing(t, options{db: db, delivery: func(o *delivery.Options) { o.ProbeEvery = time.Hour }})
 		first := p.mustPost(hello("bob"))
 		storetest.Eventually(t, soon, "the app to be paused", func() bool { return p.pausedApp().State == apps.Paused })

@@ -69,7 +69,7 @@ func answering(t *testing.T, o options, answers ...delivery.Answer) (*pipeline, 
 
 func TestP4_DeviceIsCheckedAgainAtTheSend(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		p := setup(t, options{db: db, idle: true})
 		for n, user := range []string{"stays", "removed", "moved", "dropped", "again"} {
 			p.mustDevice(user, n)

@@ -277,7 +277,7 @@ func (p *pipeline) device(user string, n int) *api.Device {
 
 func TestPipeline(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		p := setup(t, options{db: db})
 		p.mustType("photo.shared", api.EventTypeRequest{Title: "New", Body: "{{.actor}} in {{.data.album}}", Sound: "default"})
 		p.mustDevice("bob", 1)

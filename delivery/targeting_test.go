@@ -101,7 +101,7 @@ func TestP4_SettingsAreReadAtTargeting(t *testing.T) {
 
 func TestP6_PagesOfUsers(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		p := setup(t, options{db: db})
 		p.mustManyDevices(2500)
 		var users []string

@@ -14,7 +14,7 @@ import (
 
 func TestApps(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		s, app := apps.New(db), "com.example/production"
 		t.Run("pausing keeps the first time and tells the first", func(t *testing.T) {
 			mustChange(t, true)(s.PauseApp(t.Context(), app, "403 Forbidden now"))
@@ -59,7 +59,7 @@ func TestApps(t *testing.T) {
 
 func TestTakeProbe(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		s := apps.New(db)
 		var won atomic.Int32
 		var wg sync.WaitGroup

@@ -83,7 +83,7 @@ func TestDevicesAndSettings(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		w := setupOn(t, db, storetest.SQLite(t))
 		ctx, s, p := t.Context(), w.store, rand.Text() // the Cluster is shared
 		alice, bob, carol := p+"alice", p+"bob", p+"carol"

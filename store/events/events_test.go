@@ -245,7 +245,7 @@ func TestP1_EventTypesAreFreshWithinASecond(t *testing.T) {
 
 func TestP1_UsersAreStoredBesideOncePerUser(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		w := setupOn(t, db, storetest.SQLite(t))
 		var users []string
 		for n := range 2500 {
@@ -270,7 +270,7 @@ func TestP1_UsersAreStoredBesideOncePerUser(t *testing.T) {
 
 func TestP2_Idempotency(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		w := setupOn(t, db, storetest.SQLite(t))
 		once := api.Idempotency{Scope: "key1 POST /v1/events", Key: "k {x}", Body: [32]byte{1}}
 		first, replayed := w.mustAccept(event("a"), once)
@@ -303,7 +303,7 @@ func TestP2_Idempotency(t *testing.T) {
 
 func TestP2_BatchIsOneShardOneStep(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
 		w := setupOn(t, db, storetest.SQLite(t))
 		batch := &api.EventBatchRequest{}
 		for n := range 1000 {

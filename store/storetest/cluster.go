@@ -42,6 +42,25 @@ func Cluster(t testing.TB) *RedisCluster {
 	return sharedCluster.cluster
 }
 
+// aloneOnCluster is held by the test that has the shared cluster to itself.
+var aloneOnCluster sync.Mutex
+
+// emptyCluster is the shared cluster without a key, for this test alone.
+func emptyCluster(t testing.TB) *RedisCluster {
+	t.Helper()
+	c := Cluster(t)
+	aloneOnCluster.Lock()
+	t.Cleanup(aloneOnCluster.Unlock)
+	for _, addr := range c.addrs {
+		client := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
+		if err := client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatalf("empty the cluster: %v", err)
+		}
+		_ = client.Close()
+	}
+	return c
+}
+
 // mustStartShared starts nodes that live as long as the test binary.
 func mustStartShared(t testing.TB) *RedisCluster {
 	t.Helper()

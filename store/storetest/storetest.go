@@ -85,21 +85,32 @@ func OpenWith(t testing.TB, o redisdb.Options) *redisdb.DB {
 // EachRedis runs a test on one real node, on the embedded Redis and on a
 // Cluster, as parallel subtests "redis", "embedded" and "cluster". Each node
 // and embedded Redis is fresh; the Cluster is shared by the test binary, so
-// use names of your own.
+// use names of your own, or EachRedisAlone.
 func EachRedis(t *testing.T, fn func(t *testing.T, db *redisdb.DB)) {
 	t.Helper()
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		fn(t, Open(t, Redis(t).URL()))
-	})
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		fn(t, Open(t, "embedded"))
-	})
-	t.Run("cluster", func(t *testing.T) {
-		t.Parallel()
-		fn(t, Open(t, Cluster(t).URL()))
-	})
+	eachRedis(t, Cluster, fn)
+}
+
+// EachRedisAlone is EachRedis for tests that use the names of the product: each
+// has the Cluster, empty, to itself. All tests of a binary that use the Cluster
+// must be of this kind, or none.
+func EachRedisAlone(t *testing.T, fn func(t *testing.T, db *redisdb.DB)) {
+	t.Helper()
+	eachRedis(t, emptyCluster, fn)
+}
+
+func eachRedis(t *testing.T, cluster func(testing.TB) *RedisCluster, fn func(t *testing.T, db *redisdb.DB)) {
+	t.Helper()
+	for name, url := range map[string]func(t *testing.T) string{
+		"redis":    func(t *testing.T) string { return Redis(t).URL() },
+		"embedded": func(*testing.T) string { return "embedded" },
+		"cluster":  func(t *testing.T) string { return cluster(t).URL() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fn(t, Open(t, url(t)))
+		})
+	}
 }
 
 // mustFind is the path of a server's program, which may lie in sbin.
