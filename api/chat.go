@@ -119,7 +119,8 @@ type UserChat struct {
 	Acked  int64  `json:"acked"`
 }
 
-// UserChatList is the answer of GET /v1/users/{user}/chats, by id.
+// UserChatList is the answer of GET /v1/users/{user}/chats, in the order of
+// joining.
 type UserChatList struct {
 	Items []UserChat `json:"items"`
 	Next  string     `json:"next,omitempty"`

@@ -1,0 +1,190 @@
+package chat
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+)
+
+const (
+	// keptMessages and keptBytes bound the newest messages that are kept of a
+	// chat for its streams; who is further behind reads the log.
+	keptMessages = 32
+	keptBytes    = 64 << 10
+	// keptTotal bounds them over all chats.
+	keptTotal = 64 << 20
+)
+
+// budget counts the bytes of the messages kept in memory.
+type budget struct{ used atomic.Int64 }
+
+// topic is a channel of Redis and the streams that listen to it: a chat's, or,
+// with chat "", a user's, on which his joins and leaves are told.
+type topic struct {
+	channel, chat string
+	checked       time.Time // when it was last compared; of Live, under its lock
+
+	mu        sync.Mutex
+	live      bool // Redis has confirmed the subscription
+	known     bool // epoch and last were read since then
+	epoch     string
+	last      int64             // the newest id known
+	ring      []api.ChatMessage // the newest messages up to last, without a hole
+	bytes     int               // their size
+	listeners map[*Stream]struct{}
+}
+
+// add makes a stream a listener, and marks it when nothing is to be awaited.
+func (t *topic) add(st *Stream) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.listeners[st] = struct{}{}
+	if t.live && (t.known || t.chat == "") {
+		st.mark(t.chat)
+	}
+}
+
+// remove ends that and returns how many listeners there are still.
+func (t *topic) remove(st *Stream, kept *budget) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.listeners, st)
+	if len(t.listeners) == 0 {
+		t.drop(kept)
+	}
+	return len(t.listeners)
+}
+
+// mark tells every listener that there may be something new.
+func (t *topic) mark() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.markAll()
+}
+
+func (t *topic) markAll() {
+	for st := range t.listeners {
+		st.mark(t.chat)
+	}
+}
+
+// confirm begins anew: what the topic knew may be old by now.
+func (t *topic) confirm() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.live, t.known = true, false
+	if t.chat == "" {
+		t.markAll()
+	}
+}
+
+// heard takes what was published. It says whether that raises a doubt about
+// what the topic knows.
+func (t *topic) heard(payload string, kept *budget) (doubt bool) {
+	if t.chat == "" {
+		t.mark()
+		return false
+	}
+	epoch, m, err := decodeLive(payload)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err != nil || epoch != t.epoch || !t.known:
+		return true
+	case m.ID <= t.last:
+		return false
+	case m.ID > t.last+1:
+		t.drop(kept)
+	}
+	t.last = m.ID
+	t.keep(m, kept)
+	t.markAll()
+	return false
+}
+
+// settle takes what a look into Redis showed. The look may be older than what
+// was heard meanwhile, so that within an epoch the last id only rises; only
+// after the connection was lost Redis itself may have lost some.
+func (t *topic) settle(epoch string, last int64, kept *budget) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known && epoch == t.epoch && last <= t.last {
+		return
+	}
+	if !t.known || epoch != t.epoch || last > t.last {
+		t.drop(kept)
+	}
+	t.known, t.epoch, t.last = true, epoch, last
+	t.markAll()
+}
+
+// keep keeps a message for the streams, in the place of the oldest.
+func (t *topic) keep(m api.ChatMessage, kept *budget) {
+	size := len(m.Text) + len(m.Sender)
+	if kept.used.Load() > keptTotal {
+		t.drop(kept)
+		return
+	}
+	t.ring = append(t.ring, m)
+	t.bytes += size
+	kept.used.Add(int64(size))
+	for len(t.ring) > keptMessages || t.bytes > keptBytes {
+		size = len(t.ring[0].Text) + len(t.ring[0].Sender)
+		t.bytes -= size
+		kept.used.Add(-int64(size))
+		t.ring[0] = api.ChatMessage{} // its text can go
+		t.ring = t.ring[1:]
+	}
+}
+
+// drop keeps no message any more.
+func (t *topic) drop(kept *budget) {
+	kept.used.Add(-int64(t.bytes))
+	t.ring, t.bytes = nil, 0
+}
+
+// forget is drop for a topic that is due for its comparison.
+func (t *topic) forget(kept *budget) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.drop(kept)
+}
+
+// after gives the messages after a position, at most limit. enough is false when only
+// the log can tell; messages that are due to be told of later are no news yet.
+func (t *topic) after(epoch string, position int64, limit int) (news []api.ChatMessage, enough bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case !t.known:
+		return nil, true // the streams are marked again once it is
+	case epoch != t.epoch || position > t.last:
+		return nil, false
+	case position == t.last:
+		return nil, true
+	case len(t.ring) == 0 || t.ring[0].ID > position+1:
+		return nil, false
+	}
+	news = t.ring[position+1-t.ring[0].ID:]
+	return append([]api.ChatMessage(nil), news[:min(limit, len(news))]...), true
+}
+
+// readHead reads a chat's epoch and last id; no chat: "" and 0.
+func readHead(cmd *redis.SliceCmd) (epoch string, last int64, err error) {
+	values, err := cmd.Result()
+	if err != nil || len(values) != 2 {
+		return "", 0, fmt.Errorf("read the head of a chat: %w", err)
+	}
+	epoch, _ = values[0].(string)
+	text, _ := values[1].(string)
+	if text != "" {
+		last, err = strconv.ParseInt(text, 10, 64)
+	}
+	return epoch, last, err
+}

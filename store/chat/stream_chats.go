@@ -1,0 +1,75 @@
+package chat
+
+import (
+	"context"
+	"slices"
+)
+
+// refresh reads which chats the user has and where he stands in them. What it
+// returns is told before anything else.
+func (st *Stream) refresh(ctx context.Context) ([]Event, error) {
+	positions, err := st.live.store.Positions(ctx, st.user)
+	if err != nil {
+		return nil, err
+	}
+	var events []Event
+	found := make(map[string]struct{}, len(positions))
+	changed := false
+	for i := range positions {
+		p := &positions[i]
+		found[p.Chat] = struct{}{}
+		c := st.cursors[p.Chat]
+		if c == nil {
+			changed = true
+			c, events = st.admit(events, p)
+		} else if c.epoch != p.Epoch || c.position > p.LastID {
+			events = st.reset(events, c, p)
+		}
+		c.acked = p.Acked
+	}
+	st.expel(found)
+	st.left = nil // it was for the chats that the stream began with
+	if changed && len(events) == 0 && !st.silent {
+		events = append(events, Event{ID: st.eventID()})
+	}
+	return events, nil
+}
+
+// admit begins with a chat: where the client left off, if that is a place in
+// this chat, else at the user's position.
+func (st *Stream) admit(events []Event, p *Position) (*cursor, []Event) {
+	c := &cursor{epoch: p.Epoch, place: placeOf(p.Chat, p.Epoch), position: p.Acked, acked: p.Acked}
+	was, ok := st.left[c.place.chat]
+	lost := ok && (was.epoch != c.place.epoch || was.position > p.LastID)
+	if ok && !lost {
+		c.position = was.position
+	}
+	st.cursors[p.Chat] = c
+	st.order = append(st.order, c)
+	c.topic = st.live.join(st, liveChannel(p.Chat), p.Chat)
+	if lost {
+		events = append(events, st.gap(c, p.FirstID))
+	}
+	return c, events
+}
+
+// reset begins anew with a chat that is another one by now, or of which Redis
+// has lost messages that were delivered.
+func (st *Stream) reset(events []Event, c *cursor, p *Position) []Event {
+	c.epoch, c.position, c.acked = p.Epoch, p.Acked, p.Acked
+	c.place = placeOf(p.Chat, p.Epoch)
+	st.mark(p.Chat)
+	return append(events, st.gap(c, p.FirstID))
+}
+
+// expel ends with the chats that the user is no member of any more.
+func (st *Stream) expel(found map[string]struct{}) {
+	for chat, c := range st.cursors {
+		if _, ok := found[chat]; ok {
+			continue
+		}
+		st.live.leave(st, c.topic)
+		delete(st.cursors, chat)
+		st.order = slices.DeleteFunc(st.order, func(o *cursor) bool { return o == c })
+	}
+}

@@ -1,0 +1,95 @@
+package chat
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+)
+
+// The limits of an event's id, which a client sends back as Last-Event-ID.
+const (
+	// MaxEventID is how many bytes it may take. Chats that do not fit begin again
+	// at their acknowledged position.
+	MaxEventID = 2048
+	// smallEventID is how long it may become for the sake of chats that could
+	// begin there anyway.
+	smallEventID = 256
+)
+
+// idVersion begins every id.
+const idVersion = 1
+
+// place is a chat of one epoch, in the few bytes that an id has for it.
+type place struct {
+	chat  [8]byte
+	epoch [4]byte
+}
+
+func placeOf(chat, epoch string) (p place) {
+	sum := sha256.Sum256([]byte(chat))
+	copy(p.chat[:], sum[:])
+	sum = sha256.Sum256([]byte(epoch))
+	copy(p.epoch[:], sum[:])
+	return p
+}
+
+// left is where a client left off in a chat, as it says.
+type left struct {
+	epoch    [4]byte
+	position int64
+}
+
+// readEventID reads what a client sent back, by chat. It is untrusted: what is
+// no id of ours says nothing, and what it says counts only for the user's own
+// chats, as far as their messages go.
+func readEventID(id string) map[[8]byte]left {
+	if len(id) > MaxEventID {
+		return nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(id)
+	if err != nil || len(text) == 0 || text[0] != idVersion {
+		return nil
+	}
+	found := map[[8]byte]left{}
+	for text = text[1:]; len(text) > 12; {
+		var p place
+		copy(p.chat[:], text)
+		copy(p.epoch[:], text[8:])
+		position, n := binary.Uvarint(text[12:])
+		if n <= 0 || position > 1<<53 {
+			return found
+		}
+		found[p.chat] = left{p.epoch, int64(position)}
+		text = text[12+n:]
+	}
+	return found
+}
+
+// eventID says where each chat stands: first those with messages that were
+// delivered and not acknowledged, which would come again; then, in a short id,
+// those delivered last.
+func (st *Stream) eventID() string {
+	text := []byte{idVersion}
+	for _, c := range st.order {
+		if c.position > c.acked && base64.RawURLEncoding.EncodedLen(len(text)+entryMax) <= MaxEventID {
+			text = c.appendTo(text)
+		}
+	}
+	for _, c := range st.order {
+		if base64.RawURLEncoding.EncodedLen(len(text)+entryMax) > smallEventID {
+			break
+		}
+		if c.position <= c.acked {
+			text = c.appendTo(text)
+		}
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// entryMax is the most bytes that one chat takes in an id.
+const entryMax = 8 + 4 + binary.MaxVarintLen64
+
+func (c *cursor) appendTo(text []byte) []byte {
+	text = append(append(text, c.place.chat[:]...), c.place.epoch[:]...)
+	return binary.AppendUvarint(text, uint64(c.position))
+}
