@@ -120,6 +120,7 @@ type reply[T any] struct {
 	status   int
 	body     *T
 	location string // where the thing can be looked at; "": not said
+	etag     string // its version; "": not said
 	replayed bool
 }
 
@@ -145,6 +146,18 @@ func (a *reply[T]) at(location string) *reply[T] {
 	return a
 }
 
+// version says which version of the thing this is.
+func (a *reply[T]) version(v int64) *reply[T] {
+	a.etag = etag(v)
+	return a
+}
+
+// again says whether this is the first answer again.
+func (a *reply[T]) again(replayed bool) *reply[T] {
+	a.replayed = replayed
+	return a
+}
+
 // done answers 204.
 func done() *reply[nothing] { return &reply[nothing]{status: http.StatusNoContent} }
 
@@ -154,6 +167,9 @@ func (a *reply[T]) write(w http.ResponseWriter) {
 	}
 	if a.location != "" {
 		w.Header().Set("Location", a.location)
+	}
+	if a.etag != "" {
+		w.Header().Set("ETag", a.etag)
 	}
 	if a.body == nil {
 		w.WriteHeader(a.status)

@@ -74,5 +74,12 @@ func (s *server) getStats(ctx context.Context, _ *nothing) (*reply[api.Stats], e
 		}
 		stats.Contacts = &lag
 	}
+	if s.sales != nil {
+		owed, err := s.sales.Stats(ctx)
+		if err != nil {
+			return nil, err
+		}
+		stats.Sales = &owed
+	}
 	return ok(stats), nil
 }

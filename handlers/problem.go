@@ -42,6 +42,9 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 		p.RetryAfterMS = wait.Milliseconds()
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10))
 	}
+	if version, ok := e.Facts["version"].(int64); ok && e.Code == api.CodeVersionMismatch {
+		w.Header().Set("ETag", etag(version)) // with it the caller can try again at once
+	}
 	writeJSON(w, m.Status, "application/problem+json", p)
 }
 

@@ -65,6 +65,17 @@ func (s *server) routes() []route {
 		{"GET", "/v1/users/{user}/recent-contacts", api.ScopeContacts, handle(s.getRecentContacts)},
 		{"GET", "/v1/users/{user}/recent-contacts/uploads", api.ScopeContacts, handle(s.getRecentUploads)},
 		{"POST", "/v1/users/{user}/recent-contacts/rebuild", api.ScopeContacts, handle(s.rebuildRecentContacts)},
+
+		{"PUT", "/v1/sales/{sale}", api.ScopeSales, handle(s.putSale)},
+		{"GET", "/v1/sales/{sale}", api.ScopeSalesBuy, handle(s.getSale)},
+		{"POST", "/v1/sales/{sale}/stock", api.ScopeSales, handle(s.postStock)},
+		{"POST", "/v1/sales/{sale}/reservations", api.ScopeSalesBuy, handle(s.postReservation)},
+		{"GET", "/v1/sales/{sale}/reservations", api.ScopeSalesBuy, handle(s.listReservations)},
+		{"GET", "/v1/sales/{sale}/reservations/{id}", api.ScopeSalesBuy, handle(s.getReservation)},
+		{"POST", "/v1/sales/{sale}/reservations/{id}/confirm", api.ScopeSalesBuy, handle(s.confirmReservation)},
+		{"POST", "/v1/sales/{sale}/reservations/{id}/release", api.ScopeSalesBuy, handle(s.releaseReservation)},
+		{"GET", "/v1/sales/{sale}/orders", api.ScopeSales, handle(s.listOrders)},
+		{"GET", "/v1/sales/{sale}/stream", api.ScopeSalesBuy, feed(s.streamSale)},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"fanfare/store/events"
 	"fanfare/store/keys"
 	"fanfare/store/queue"
+	"fanfare/store/stock"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -29,6 +30,8 @@ type Options struct {
 	Keys    *keys.Store
 	// Contacts are the recent contacts; nil leaves their lag out of the stats.
 	Contacts *contacts.Store
+	// Sales are the sales; nil leaves what they owe out of the stats.
+	Sales *stock.Store
 	// The queues behind stats and dead letters; one that is nil is left out.
 	EventQueue, NotificationQueue, JobQueue *queue.Queue
 
@@ -66,6 +69,7 @@ type server struct {
 	events   *events.Store
 	devices  *devices.Store
 	contacts *contacts.Store
+	sales    *stock.Store
 	keys     *keys.Store
 	queues   []deadQueue
 
@@ -102,7 +106,7 @@ func New(o Options) http.Handler {
 func newServer(o Options) *server {
 	figures := newQueueMetrics(o.Registry, o.queues())
 	return &server{
-		events: o.Events, devices: o.Devices, contacts: o.Contacts, keys: o.Keys, queues: o.queues(),
+		events: o.Events, devices: o.Devices, contacts: o.Contacts, sales: o.Sales, keys: o.Keys, queues: o.queues(),
 		ready: o.Ready, delivered: o.DeliveredPerSecond,
 		logger: o.Logger, metrics: figures.before(promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{})), meters: newMeters(o.Registry),
 		rules: api.NewValidator(), rates: &rates{limit: o.RateLimit}, wrong: &strikes{},

@@ -26,6 +26,7 @@ type LiveOptions struct {
 	Run        any
 	SweepEvery time.Duration
 	OnSwept    func(ctx context.Context, s Swept)
+	OnStale    func(ctx context.Context, sale string)
 }
 
 // Swept is what a sweep found.
@@ -165,7 +166,14 @@ func (l *Live) WaitingOrders(_ context.Context, _ Ref, _ int) ([]record.Order, e
 }
 
 // OrdersRecorded acknowledges.
-func (l *Live) OrdersRecorded(_ context.Context, _ string, _ ...string) error { return errNotYet }
+func (l *Live) OrdersRecorded(_ context.Context, _ string, _ ...string) (int, error) {
+	return 0, errNotYet
+}
+
+// Waiting counts the orders that are not on record, and gives the age of the oldest.
+func (l *Live) Waiting(_ context.Context) (int64, time.Duration, error) { return 0, 0, errNotYet }
+
+const answerDone, answerReplayed = 1, 2
 
 // Partitions of a sale.
 func (l *Live) Partitions(_ context.Context, _ string) (int, error) { return 0, errNotYet }

@@ -1,0 +1,214 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"fanfare/api"
+	"fanfare/store/stock"
+)
+
+// Condition is the part of a request that makes a change depend on what is
+// there.
+type Condition struct {
+	IfMatch     string `header:"If-Match"`
+	IfNoneMatch string `header:"If-None-Match"`
+}
+
+// match reads the headers: nothing, one ETag or * in If-Match, * in If-None-Match.
+func (c Condition) match() (stock.Match, error) {
+	switch ifMatch, none := strings.TrimSpace(c.IfMatch), strings.TrimSpace(c.IfNoneMatch); {
+	case ifMatch != "" && none != "":
+		return stock.Match{}, api.Invalid("If-None-Match", "exactly_one", "must not be sent together with If-Match")
+	case none == "*":
+		return stock.Match{Absent: true}, nil
+	case none != "":
+		return stock.Match{}, api.Invalid("If-None-Match", "oneof", "must be *")
+	case ifMatch == "*":
+		return stock.Match{Version: stock.AnyVersion}, nil
+	case ifMatch != "":
+		return matchOf(ifMatch)
+	}
+	return stock.Match{}, nil
+}
+
+// matchOf reads one entity tag. A weak one, or one that is none of ours, is
+// well-formed and matches no version.
+func matchOf(tag string) (stock.Match, error) {
+	m := stock.Match{Version: stock.NoVersion}
+	inner, weak := strings.CutPrefix(tag, "W/")
+	text, ok := strings.CutPrefix(inner, `"`)
+	text, closed := strings.CutSuffix(text, `"`)
+	if !ok || !closed || strings.ContainsAny(text, "\" ,\t") || !printable(text) {
+		return m, api.Invalid("If-Match", "etag", `must be one ETag such as "7", or *`)
+	}
+	if version, err := strconv.ParseInt(text, 10, 64); err == nil && version > 0 && !weak && etag(version) == tag {
+		m.Version = version
+	}
+	return m, nil
+}
+
+// etag is the entity tag of a version.
+func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+
+type putSaleRequest struct {
+	Sale string `path:"sale" validate:"identifier"`
+	Condition
+	Body api.SaleRequest
+}
+
+// putSale makes or changes a sale.
+//
+//	@Summary		Make or change a sale
+//	@Description	The whole sale. `stock` is the total of a sku, with what is held and sold of it. With `If-Match` (the ETag of the version
+//	@Description	that was read, or * for any) or `If-None-Match: *` it is compare-and-set: 412 `version_mismatch` tells the present version,
+//	@Description	sale and ETag, so that no second read is needed. Without either, a sale that exists with other content is refused with 409
+//	@Description	`conflict`. A sku cannot be removed, the number of partitions not changed, and stock not be taken below what is held and
+//	@Description	sold: 409 `bounds`.
+//	@Tags			flash sale
+//	@ID				putSale
+//	@Accept			json
+//	@Produce		json
+//	@Param			sale			path		string			true	"The sale"	example(spring)
+//	@Param			If-Match		header		string			false	"The ETag of the version to replace, or *"
+//	@Param			If-None-Match	header		string			false	"*: only if there is none yet"
+//	@Param			content			body		api.SaleRequest	true	"The sale"
+//	@Success		200				{object}	api.Sale		"Was there already: the sale as it is now"
+//	@Success		201				{object}	api.Sale		"Made"
+//	@Header			200,201			{string}	ETag			"The version"
+//	@Failure		409				{object}	api.Problem		"conflict, bounds"
+//	@Failure		412				{object}	api.Problem		"version_mismatch, with version and sale"
+//	@Router			/v1/sales/{sale} [put]
+func (s *server) putSale(ctx context.Context, in *putSaleRequest) (*reply[api.Sale], error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
+	sale, created, err := s.sales.Put(ctx, in.Sale, &in.Body, match)
+	if err != nil {
+		return nil, err
+	}
+	return put(sale, created).version(sale.Version), nil
+}
+
+type saleRequest struct {
+	Sale string `path:"sale" validate:"identifier"`
+}
+
+// getSale reads a sale.
+//
+//	@Summary		Read a sale
+//	@Description	Available + held + sold = total for every item. The answer may be up to 100 ms old. `version`, and the ETag with it, counts
+//	@Description	changes by PUT and stock calls, not sales.
+//	@Tags			flash sale
+//	@ID				getSale
+//	@Produce		json
+//	@Param			sale	path		string		true	"The sale"	example(spring)
+//	@Success		200		{object}	api.Sale	"The sale"
+//	@Header			200		{string}	ETag		"The version"
+//	@Failure		404		{object}	api.Problem	"sale_not_found"
+//	@Router			/v1/sales/{sale} [get]
+func (s *server) getSale(ctx context.Context, in *saleRequest) (*reply[api.Sale], error) {
+	sale, err := s.sales.Sale(ctx, in.Sale)
+	if err != nil {
+		return nil, err
+	}
+	return ok(sale).version(sale.Version), nil
+}
+
+type postStockRequest struct {
+	Sale string `path:"sale" validate:"identifier"`
+	Condition
+	Idempotency api.Idempotency
+	Body        api.StockRequest
+}
+
+// postStock adds to a sku's stock or takes from it.
+//
+//	@Summary		Add or take stock
+//	@Description	Adds `delta` to the total of a sku; a sale that was sold out sells again within 100 ms on every server. A change that would
+//	@Description	take the total below what is held and sold is refused with 409 `bounds` and changes nothing.
+//	@Tags			flash sale
+//	@ID				postStock
+//	@Accept			json
+//	@Produce		json
+//	@Param			sale			path		string				true	"The sale"	example(spring)
+//	@Param			If-Match		header		string				false	"The ETag of the version to change, or *"
+//	@Param			Idempotency-Key	header		string				false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Param			change			body		api.StockRequest	true	"The change"
+//	@Success		200				{object}	api.SaleItem		"The item as it is now"
+//	@Header			200				{string}	ETag				"The version"
+//	@Header			200				{string}	Idempotent-Replayed	"true when this is the first answer again"
+//	@Failure		404				{object}	api.Problem			"sale_not_found"
+//	@Failure		409				{object}	api.Problem			"bounds"
+//	@Failure		412				{object}	api.Problem			"version_mismatch, with version and sale"
+//	@Failure		422				{object}	api.Problem			"validation_failed (an unknown sku, a total above 2^53 - 1), idempotency_key_reused"
+//	@Router			/v1/sales/{sale}/stock [post]
+func (s *server) postStock(ctx context.Context, in *postStockRequest) (*reply[api.SaleItem], error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
+	change, err := s.sales.AddStock(ctx, in.Sale, &in.Body, match, in.Idempotency)
+	if err != nil {
+		return nil, err
+	}
+	return ok(&change.Item).version(change.Version).again(change.Replayed), nil
+}
+
+type listOrdersRequest struct {
+	Sale string `path:"sale" validate:"identifier"`
+	Page
+}
+
+// listOrders lists what was sold.
+//
+//	@Summary		List a sale's orders
+//	@Description	Reservations that were confirmed, as they are on record, oldest first. A row follows its confirmation within moments;
+//	@Description	`/v1/stats` shows how many are on their way.
+//	@Tags			flash sale
+//	@ID				listOrders
+//	@Produce		json
+//	@Param			sale	path		string			true	"The sale"	example(spring)
+//	@Param			limit	query		int				false	"Items per page"	minimum(1)	maximum(500)	default(50)
+//	@Param			cursor	query		string			false	"next of the page before"
+//	@Success		200		{object}	api.OrderList	"A page"
+//	@Failure		404		{object}	api.Problem		"sale_not_found"
+//	@Router			/v1/sales/{sale}/orders [get]
+func (s *server) listOrders(ctx context.Context, in *listOrdersRequest) (*reply[api.OrderList], error) {
+	at, err := openOrderCursor(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	limit := int(in.Limit)
+	items, err := s.sales.Orders(ctx, in.Sale, at, limit+1)
+	if err != nil {
+		return nil, err
+	}
+	list := &api.OrderList{Items: items}
+	if len(items) > limit {
+		last := items[limit-1]
+		list.Items = items[:limit]
+		list.Next = sealCursor(strconv.FormatInt(last.CreatedAt.UnixMilli(), 10) + " " + last.Reservation)
+	}
+	return ok(list), nil
+}
+
+// openOrderCursor reads where a page of orders begins.
+func openOrderCursor(cursor string) (api.Order, error) {
+	text, err := openCursor(cursor)
+	if err != nil || text == "" {
+		return api.Order{}, err
+	}
+	at, reservation, _ := strings.Cut(text, " ")
+	ms, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || reservation == "" {
+		return api.Order{}, badCursor()
+	}
+	return api.Order{Reservation: reservation, CreatedAt: api.AtMillis(ms)}, nil
+}
+
+// created answers 201.
+func created[T any](body *T) *reply[T] { return &reply[T]{status: http.StatusCreated, body: body} }

@@ -1,0 +1,159 @@
+package handlers
+
+import (
+	"context"
+
+	"fanfare/api"
+)
+
+type postReservationRequest struct {
+	Sale        string `path:"sale" validate:"identifier"`
+	Idempotency api.Idempotency
+	Body        api.ReservationRequest
+}
+
+// postReservation takes units for a user.
+//
+//	@Summary		Reserve
+//	@Description	Takes all lines or none. The units are held for `hold_ms` of the sale: confirm the reservation until `expires_at`, or they
+//	@Description	go back by themselves. A sale with `hold_ms` 0 sells at once. Refusals are checked in the order 404 `sale_not_found`, 409
+//	@Description	`not_started` or 410 `ended`, 409 `limit_reached` (with `remaining`), 409 `sold_out` (with `available`); only successes are kept
+//	@Description	under an Idempotency-Key. A user may try 10 times a second.
+//	@Tags			flash sale
+//	@ID				postReservation
+//	@Accept			json
+//	@Produce		json
+//	@Param			sale			path		string					true	"The sale"	example(spring)
+//	@Param			Idempotency-Key	header		string					false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Param			reservation		body		api.ReservationRequest	true	"Who and what"
+//	@Success		201				{object}	api.Reservation			"Held, or sold"
+//	@Header			201				{string}	Location				"The reservation"
+//	@Header			201				{string}	Idempotent-Replayed		"true when this is the first answer again"
+//	@Failure		404				{object}	api.Problem				"sale_not_found"
+//	@Failure		409				{object}	api.Problem				"not_started, limit_reached, sold_out"
+//	@Failure		410				{object}	api.Problem				"ended"
+//	@Failure		422				{object}	api.Problem				"validation_failed (also an unknown sku), idempotency_key_reused"
+//	@Router			/v1/sales/{sale}/reservations [post]
+func (s *server) postReservation(ctx context.Context, in *postReservationRequest) (*reply[api.Reservation], error) {
+	reservation, replayed, err := s.sales.Reserve(ctx, in.Sale, &in.Body, in.Idempotency)
+	if err != nil {
+		return nil, err
+	}
+	return created(reservation).at("/v1/sales/" + in.Sale + "/reservations/" + reservation.ID).again(replayed), nil
+}
+
+type listReservationsRequest struct {
+	Sale string `path:"sale" validate:"identifier"`
+	User string `query:"user" validate:"identifier"`
+	Page
+}
+
+// listReservations lists a user's reservations.
+//
+//	@Summary	List a user's reservations
+//	@Tags		flash sale
+//	@ID			listReservations
+//	@Produce	json
+//	@Param		sale	path		string				true	"The sale"	example(spring)
+//	@Param		user	query		string				true	"Whose"	example(alice)
+//	@Param		limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
+//	@Param		cursor	query		string				false	"next of the page before"
+//	@Success	200		{object}	api.ReservationList	"A page, newest first"
+//	@Failure	404		{object}	api.Problem			"sale_not_found"
+//	@Router		/v1/sales/{sale}/reservations [get]
+func (s *server) listReservations(ctx context.Context, in *listReservationsRequest) (*reply[api.ReservationList], error) {
+	after, err := openCursor(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	items, next, err := s.sales.Reservations(ctx, in.Sale, in.User, after, int(in.Limit))
+	if err != nil {
+		return nil, err
+	}
+	list := &api.ReservationList{Items: items}
+	if next != "" {
+		list.Next = sealCursor(next)
+	}
+	return ok(list), nil
+}
+
+type reservationRequest struct {
+	Sale string `path:"sale" validate:"identifier"`
+	ID   string `path:"id" validate:"identifier"`
+}
+
+// getReservation reads a reservation.
+//
+//	@Summary	Read a reservation
+//	@Tags		flash sale
+//	@ID			getReservation
+//	@Produce	json
+//	@Param		sale	path		string			true	"The sale"	example(spring)
+//	@Param		id		path		string			true	"The reservation"
+//	@Success	200		{object}	api.Reservation	"The reservation"
+//	@Failure	404		{object}	api.Problem		"sale_not_found, not_found"
+//	@Router		/v1/sales/{sale}/reservations/{id} [get]
+func (s *server) getReservation(ctx context.Context, in *reservationRequest) (*reply[api.Reservation], error) {
+	reservation, err := s.sales.Reservation(ctx, in.Sale, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return ok(reservation), nil
+}
+
+type endReservationRequest struct {
+	Sale        string `path:"sale" validate:"identifier"`
+	ID          string `path:"id" validate:"identifier"`
+	Idempotency api.Idempotency
+}
+
+// confirmReservation sells what is held.
+//
+//	@Summary		Confirm a reservation
+//	@Description	Makes of a held reservation a sold one, also after the sale has ended while the hold lives, and writes the order down, also
+//	@Description	if the database is away just now. Confirming again gives the same answer. One that was released or has expired: 409
+//	@Description	`not_held`, with its `state`.
+//	@Tags			flash sale
+//	@ID				confirmReservation
+//	@Produce		json
+//	@Param			sale			path		string			true	"The sale"	example(spring)
+//	@Param			id				path		string			true	"The reservation"
+//	@Param			Idempotency-Key	header		string			false	"Makes the call safe to repeat for 24 h; so it is without"	minlength(1)	maxlength(255)
+//	@Success		200				{object}	api.Reservation	"Sold"
+//	@Header			200				{string}	Idempotent-Replayed	"true when this is the first answer again"
+//	@Failure		404				{object}	api.Problem		"sale_not_found, not_found"
+//	@Failure		409				{object}	api.Problem		"not_held"
+//	@Failure		422				{object}	api.Problem		"validation_failed, idempotency_key_reused"
+//	@Router			/v1/sales/{sale}/reservations/{id}/confirm [post]
+func (s *server) confirmReservation(ctx context.Context, in *endReservationRequest) (*reply[api.Reservation], error) {
+	reservation, replayed, err := s.sales.Confirm(ctx, in.Sale, in.ID, in.Idempotency)
+	if err != nil {
+		return nil, err
+	}
+	return ok(reservation).again(replayed), nil
+}
+
+// releaseReservation gives back what is held.
+//
+//	@Summary		Release a reservation
+//	@Description	Gives the units back, exactly once. Releasing again gives the same answer. One that was sold or has expired: 409
+//	@Description	`not_held`, with its `state`.
+//	@Tags			flash sale
+//	@ID				releaseReservation
+//	@Produce		json
+//	@Param			sale			path		string			true	"The sale"	example(spring)
+//	@Param			id				path		string			true	"The reservation"
+//	@Param			Idempotency-Key	header		string			false	"Makes the call safe to repeat for 24 h; so it is without"	minlength(1)	maxlength(255)
+//	@Success		200				{object}	api.Reservation	"Released"
+//	@Header			200				{string}	Idempotent-Replayed	"true when this is the first answer again"
+//	@Failure		404				{object}	api.Problem		"sale_not_found, not_found"
+//	@Failure		409				{object}	api.Problem		"not_held"
+//	@Failure		422				{object}	api.Problem		"validation_failed, idempotency_key_reused"
+//	@Router			/v1/sales/{sale}/reservations/{id}/release [post]
+func (s *server) releaseReservation(ctx context.Context, in *endReservationRequest) (*reply[api.Reservation], error) {
+	reservation, replayed, err := s.sales.Release(ctx, in.Sale, in.ID, in.Idempotency)
+	if err != nil {
+		return nil, err
+	}
+	return ok(reservation).again(replayed), nil
+}

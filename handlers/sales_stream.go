@@ -1,0 +1,39 @@
+package handlers
+
+import (
+	"context"
+)
+
+// streamSale sends what is available.
+//
+//	@Summary		Follow a sale
+//	@Description	Server-sent events: `event: stock` with what is available of each sku and the sale's state, first as it stands, then at every
+//	@Description	change, at most 10 a second. A client that comes back after a cut gets the present state: nothing needs to be made up for.
+//	@Tags			flash sale
+//	@ID				streamSale
+//	@Produce		text/event-stream
+//	@Param			sale	path		string				true	"The sale"	example(spring)
+//	@Success		200		{object}	api.Availability	"Events"
+//	@Failure		404		{object}	api.Problem			"sale_not_found"
+//	@Router			/v1/sales/{sale}/stream [get]
+func (s *server) streamSale(ctx context.Context, in *saleRequest, out *stream) error {
+	first, cancel := s.briefly(ctx)
+	defer cancel()
+	watch, err := s.sales.Watch(first, in.Sale)
+	if err != nil {
+		return err
+	}
+	defer watch.Stop()
+	for {
+		if err := out.await(ctx, watch.Wake()); err != nil {
+			return err
+		}
+		now, fresh := watch.Next()
+		if !fresh {
+			continue
+		}
+		if err := out.send(sse{Name: "stock", Data: &now}); err != nil {
+			return err
+		}
+	}
+}

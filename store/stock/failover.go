@@ -1,0 +1,190 @@
+package stock
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+const (
+	// runsFor is how long what is known of the masters counts. No fail-over is
+	// quicker: a master must be silent for longer before another takes its place
+	// (down-after-milliseconds, cluster-node-timeout). So a call that begins with
+	// such knowledge goes to the master it is about, or fails.
+	runsFor = 300 * time.Millisecond
+	// runsEvery is how often they are asked.
+	runsEvery = 100 * time.Millisecond
+	// runsWritten is how old it may be when a command is written that had to wait.
+	runsWritten = 500 * time.Millisecond
+)
+
+// runs knows which runs of Redis are the masters now. Its value goes with every
+// script; a sale remembers the one under which it was made or compared with the
+// record, and refuses any other with ErrStaleRun.
+type runs struct {
+	db *redisdb.DB
+
+	mu    sync.Mutex
+	id    string    // "" while unknown
+	asked time.Time // when the answer that id is from was asked for
+	busy  chan struct{}
+}
+
+// unknownRun is no run's name: a script that gets it changes nothing.
+const unknownRun = "?"
+
+// MarshalBinary is what a script gets: the name of the runs as it is known when
+// the command is written.
+func (r *runs) MarshalBinary() ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.asked) > runsWritten {
+		return []byte(unknownRun), nil
+	}
+	return []byte(r.id), nil
+}
+
+// forget makes the next call ask.
+func (r *runs) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = time.Time{}
+}
+
+// know returns when the masters are known, by an answer that is fresh. Callers
+// that come while it is asked for share the answer.
+func (r *runs) know(ctx context.Context) error {
+	for {
+		r.mu.Lock()
+		if time.Since(r.asked) < runsFor {
+			r.mu.Unlock()
+			return nil
+		}
+		busy := r.busy
+		if busy == nil {
+			r.busy = make(chan struct{})
+			r.mu.Unlock()
+			return r.ask(ctx)
+		}
+		r.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return api.Errorf(api.CodeUnavailable, "Redis is out of reach").Because(ctx.Err())
+		}
+	}
+}
+
+// ask asks every master for its run. The caller has set busy.
+func (r *runs) ask(ctx context.Context) error {
+	asked := time.Now()
+	id, err := r.read(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.id, r.asked = id, asked
+	}
+	close(r.busy)
+	r.busy = nil
+	return err
+}
+
+// read asks the masters and makes one name of their runs.
+func (r *runs) read(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	var all []string
+	ask := func(ctx context.Context, c *redis.Client) error {
+		text, err := c.Info(ctx, "server").Result()
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, infoText(text, "run_id"))
+		return nil
+	}
+	var err error
+	if cluster, ok := r.db.Client().(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(ctx, ask)
+	} else if client, ok := r.db.Client().(*redis.Client); ok {
+		err = ask(ctx, client)
+	} else {
+		err = fmt.Errorf("ask a client of type %T for its run", r.db.Client())
+	}
+	if err != nil {
+		return "", r.db.Err(err, redisdb.Read)
+	}
+	slices.Sort(all)
+	sum := sha256.Sum256([]byte(strings.Join(all, " ")))
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// infoText reads one value of INFO.
+func infoText(text, name string) string {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// watchRuns keeps what is known of the masters fresh, so that calls need not ask.
+func (s *Store) watchRuns(ctx context.Context) {
+	if s.runs == nil {
+		<-ctx.Done()
+		return
+	}
+	ticker := time.NewTicker(runsEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.runs.refresh(ctx)
+		}
+	}
+}
+
+// refresh asks once more, unless somebody does already. While Redis is away the
+// calls themselves say so.
+func (r *runs) refresh(ctx context.Context) {
+	r.mu.Lock()
+	busy := r.busy != nil
+	if !busy {
+		r.busy = make(chan struct{})
+	}
+	r.mu.Unlock()
+	if !busy {
+		_ = r.ask(ctx)
+	}
+}
+
+// knowRun returns when it is known which run of Redis is asked.
+func (s *Store) knowRun(ctx context.Context) error {
+	if s.runs == nil {
+		return nil
+	}
+	return s.runs.know(ctx)
+}
+
+// suspect makes the next call ask which Redis it is, after an error that may
+// mean a fail-over.
+func (s *Store) suspect(err error) {
+	if code := api.CodeOf(err); s.runs != nil && (code == api.CodeUnavailable || code == api.CodeUnknownOutcome) {
+		s.runs.forget()
+	}
+}

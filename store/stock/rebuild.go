@@ -1,0 +1,110 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/lock"
+	"fanfare/store/record"
+)
+
+const (
+	// restoreLease ends the right to restore a sale of a process that died.
+	restoreLease = 3 * time.Second
+	// restoreTime bounds one restoring: about a minute for a million orders.
+	restoreTime = 5 * time.Minute
+	// restoreLook is how often a process looks whether another has finished.
+	restoreLook = 20 * time.Millisecond
+	// restorePage is how many orders one query reads.
+	restorePage = 500
+)
+
+// restore brings a sale back from the record: one that Redis lost, or one that
+// must be compared with the record after a fail-over. One process does it; the
+// others wait as long as their callers do. Nil means: try again.
+func (s *Store) restore(ctx context.Context, sale string) error {
+	done := s.restores.DoChan(sale, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTime)
+		defer cancel()
+		return nil, s.restoreOnce(ctx, sale)
+	})
+	select {
+	case result := <-done:
+		return result.Err
+	case <-ctx.Done():
+		return api.Errorf(api.CodeUnavailable, "the sale is being read from the record").Because(ctx.Err())
+	}
+}
+
+// restoreOnce does it, or waits a moment while another process does.
+func (s *Store) restoreOnce(ctx context.Context, sale string) error {
+	settings, err := s.rec.Sale(ctx, sale)
+	if err != nil {
+		return fmt.Errorf("read sale %s: %w", sale, err)
+	}
+	if settings == nil {
+		return ErrAbsent
+	}
+	answer, err := s.locker.TryAcquire(ctx, sale)
+	if err != nil {
+		return err
+	}
+	if answer.Status != lock.Acquired {
+		pause(ctx, restoreLook)
+		return nil
+	}
+	held, stop := answer.Lease.Keep(ctx)
+	err = s.load(held, settings)
+	stop()
+	if _, e := answer.Lease.Release(ctx); e != nil {
+		s.o.Logger.WarnContext(ctx, "the lease for restoring a sale stays till its end", "sale", sale, "error", e)
+	}
+	return err
+}
+
+// load puts settings and all orders back and then opens the sale. Each step may
+// be done again, so a process that dies on the way harms nothing.
+func (s *Store) load(ctx context.Context, settings *record.Sale) error {
+	s.o.Logger.WarnContext(ctx, "a sale is brought in line with the record", "sale", settings.ID)
+	if err := s.live.Load(ctx, *settings); err != nil {
+		return fmt.Errorf("load sale %s: %w", settings.ID, err)
+	}
+	for after := (record.Order{}); ; {
+		page, err := s.rec.Orders(ctx, settings.ID, after, restorePage)
+		if err != nil {
+			return fmt.Errorf("read orders of sale %s: %w", settings.ID, err)
+		}
+		if len(page) > 0 {
+			if err := s.live.RestoreOrders(ctx, settings.ID, page); err != nil {
+				return fmt.Errorf("restore orders of sale %s: %w", settings.ID, err)
+			}
+		}
+		if len(page) < restorePage {
+			break
+		}
+		after = page[len(page)-1]
+	}
+	s.memory.drop(settings.ID)
+	return s.live.Open(ctx, settings.ID)
+}
+
+// pause waits, at most until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// onStale restores a sale that the sweeper must not touch as it is, so that its
+// holds end also when nobody calls.
+func (s *Store) onStale(ctx context.Context, sale string) {
+	if err := s.restore(ctx, sale); err != nil && !errors.Is(err, ErrAbsent) {
+		s.o.Logger.WarnContext(ctx, "a sale waits to be brought in line with the record", "sale", sale, "error", err)
+	}
+}

@@ -1,0 +1,154 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"fanfare/api"
+	"fanfare/store/record"
+)
+
+// What Match.Version may hold besides a version that a client has seen.
+const (
+	// AnyVersion matches every sale there is (If-Match: *).
+	AnyVersion int64 = -2
+	// NoVersion matches none.
+	NoVersion int64 = -1
+)
+
+// matchTries is how often a change of any version is tried while others change
+// the sale.
+const matchTries = 10
+
+// Put makes or changes a sale. The record has it before the answer; when it
+// cannot be had the answer is CodeUnknownOutcome, and a sweep completes it.
+// CodeVersionMismatch carries the present version and sale.
+func (s *Store) Put(ctx context.Context, sale string, r *api.SaleRequest, m Match) (*api.Sale, bool, error) {
+	var change Change
+	err := s.matching(ctx, sale, m, func(m Match) (err error) {
+		change, err = s.put(ctx, PutSale{Sale: sale, Request: r, Match: m})
+		return withPresent(err, change.Sale)
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if err := s.recordSale(ctx, change.Record); err != nil {
+		return nil, false, err
+	}
+	return change.Sale, change.Created, nil
+}
+
+// put changes a live sale, or makes one that is neither live nor on record.
+func (s *Store) put(ctx context.Context, p PutSale) (change Change, err error) {
+	try := func() error {
+		change, err = s.live.Put(ctx, p)
+		return err
+	}
+	err = s.with(ctx, p.Sale, try)
+	if errors.Is(err, ErrAbsent) {
+		p.New = true
+		err = s.with(ctx, p.Sale, try)
+	}
+	return change, err
+}
+
+// StockChange is what came of AddStock.
+type StockChange struct {
+	Item     api.SaleItem
+	Version  int64
+	Replayed bool
+}
+
+// AddStock adds to the total of a sku, or takes from it. Errors are those of Put,
+// and CodeBounds.
+func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, m Match, i api.Idempotency) (StockChange, error) {
+	var item api.SaleItem
+	var change Change
+	err := s.matching(ctx, sale, m, func(m Match) error {
+		return s.with(ctx, sale, func() (err error) {
+			item, change, err = s.live.Restock(ctx, sale, r, m, i)
+			return withPresent(err, change.Sale)
+		})
+	})
+	if err != nil {
+		return StockChange{}, err
+	}
+	if err := s.recordSale(ctx, change.Record); err != nil {
+		return StockChange{}, err
+	}
+	return StockChange{Item: item, Version: change.Record.Version, Replayed: change.Replayed}, nil
+}
+
+// matching runs a change that asks for a version. One for any version is for
+// the version that is there just now, tried again while that changes.
+func (s *Store) matching(ctx context.Context, sale string, m Match, f func(Match) error) error {
+	defer s.memory.drop(sale)
+	if m.Version != AnyVersion {
+		return f(m)
+	}
+	var err error
+	for range matchTries {
+		present, e := s.read(ctx, sale)
+		if api.CodeOf(e) == api.CodeSaleNotFound {
+			return mismatch()
+		}
+		if e != nil {
+			return e
+		}
+		if err = f(Match{Version: present.Version}); api.CodeOf(err) != api.CodeVersionMismatch {
+			return err
+		}
+	}
+	return err
+}
+
+func mismatch() *api.Error {
+	return api.Errorf(api.CodeVersionMismatch, "the sale is not the one that the condition asks for")
+}
+
+// withPresent adds to a mismatch what is there instead.
+func withPresent(err error, present *api.Sale) error {
+	if api.CodeOf(err) != api.CodeVersionMismatch || present == nil {
+		return err
+	}
+	return mismatch().With("version", present.Version).With("sale", present)
+}
+
+// recordSale writes settings into SQL and then tells the outbox. The change is
+// made already: while SQL is away nobody can say more than that.
+func (s *Store) recordSale(ctx context.Context, settings record.Sale) error {
+	if err := s.rec.PutSale(ctx, settings); err != nil {
+		return api.Errorf(api.CodeUnknownOutcome, "the sale was changed, but the database did not confirm it yet").Because(err)
+	}
+	if err := s.live.SettingsRecorded(ctx, settings.ID, settings.Version); err != nil {
+		s.o.Logger.DebugContext(ctx, "the outbox of a sale stays open for a sweep", "sale", settings.ID, "error", err)
+	}
+	return nil
+}
+
+// finishSettings does what a process left undone between Redis and SQL.
+func (s *Store) finishSettings(ctx context.Context, sale string) error {
+	settings, open, err := s.live.UnrecordedSettings(ctx, sale)
+	if err != nil || !open {
+		return err
+	}
+	if err := s.rec.PutSale(ctx, settings); err != nil {
+		return fmt.Errorf("record sale %s: %w", sale, err)
+	}
+	return s.live.SettingsRecorded(ctx, sale, settings.Version)
+}
+
+// Sale reads a sale, from memory if that is at most 100 ms old.
+func (s *Store) Sale(ctx context.Context, sale string) (*api.Sale, error) {
+	return s.memory.sale(ctx, sale, s.read)
+}
+
+// read reads a sale from Redis.
+func (s *Store) read(ctx context.Context, sale string) (present *api.Sale, err error) {
+	err = s.with(ctx, sale, func() error {
+		present, err = s.live.Sale(ctx, sale)
+		return err
+	})
+	return present, err
+}

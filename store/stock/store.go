@@ -1,0 +1,178 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
+
+	"fanfare/api"
+	"fanfare/store/lock"
+	"fanfare/store/queue"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+// Options tunes a Store; the zero value works.
+type Options struct {
+	// NoLocal switches answers from memory off (FANFARE_SALE_LOCAL=off).
+	NoLocal bool
+	// MaxInFlight bounds the reservations that are under way at once in this
+	// process; default 1024. More are refused at once.
+	MaxInFlight int
+	// MinReplicas is how many replicas must have a change before its caller is
+	// told; default 0.
+	MinReplicas int
+	// OnReserve hears what became of each try to reserve: "reserved", "replayed",
+	// a refusal's code, or "sold_out_local" for one that was answered from memory.
+	// Default: nobody.
+	OnReserve func(outcome string)
+	// SweepAge is how old an order must be whose job was perhaps never enqueued;
+	// default 1 s.
+	SweepAge time.Duration
+	// Logger hears of what is tried again later; nil: silence.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = api.DefaultSaleRun
+	}
+	if o.OnReserve == nil {
+		o.OnReserve = func(string) {}
+	}
+	if o.SweepAge <= 0 {
+		o.SweepAge = time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Store is all sales: the live stock, and behind it the record. It is safe for
+// concurrent use.
+type Store struct {
+	db   *redisdb.DB
+	live *Live
+	rec  *record.DB
+	jobs *queue.Queue
+	o    Options
+
+	runs     *runs // nil for the embedded Redis, which is never failed over
+	restores singleflight.Group
+	locker   *lock.Locker
+
+	memory   *memory
+	tries    tries
+	inFlight atomic.Int64
+	hub      hub
+
+	relay  chan record.Order
+	orders *orderWriter
+	swept  sweptOrders
+}
+
+// New makes a store: the live stock on db, the record in rec, the writing of
+// orders through jobs. It starts nothing; Run and Sweep are to be run, and Jobs
+// are handlers.
+func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, error) {
+	o = o.withDefaults()
+	if o.MinReplicas > 0 && db.Embedded() {
+		return nil, errors.New("the embedded Redis has no replicas that could acknowledge a sale (FANFARE_SALE_MIN_REPLICAS)")
+	}
+	s := &Store{db: db, rec: rec, jobs: jobs, o: o, relay: make(chan record.Order, relayLength)}
+	s.memory = newMemory(!o.NoLocal)
+	s.locker = lock.New(db, lock.Options{Name: "sale-restore", Lease: restoreLease, Retention: time.Minute, MaxAttempts: 1 << 30})
+	options := LiveOptions{Logger: o.Logger, OnSwept: s.onSwept, OnStale: s.onStale}
+	if o.MinReplicas > 0 {
+		options.Trip = (&replicas{db: db, need: o.MinReplicas}).trip
+	}
+	if !db.Embedded() {
+		s.runs = &runs{db: db}
+		options.Run = s.runs
+	}
+	s.live = NewLive(db, options)
+	s.orders = newOrderWriter(s)
+	return s, nil
+}
+
+// Run does what every process with sales does in the background, until ctx ends:
+// it enqueues orders, hears of changed sales, and watches for fail-overs.
+func (s *Store) Run(ctx context.Context) error {
+	var g errgroup.Group
+	g.Go(func() error { s.relayOrders(ctx); return nil })
+	g.Go(func() error { s.listen(ctx); return nil })
+	g.Go(func() error { s.watchRuns(ctx); return nil })
+	return g.Wait()
+}
+
+// Sweep gives due holds back and finishes what crashes left, until ctx ends. One
+// process that runs it is enough, any number may.
+func (s *Store) Sweep(ctx context.Context) error { return s.live.Run(ctx) }
+
+// with runs f on the live stock of a sale. When Redis lost the sale, or was
+// failed over, the sale is first brought back from the record.
+func (s *Store) with(ctx context.Context, sale string, f func() error) error {
+	if err := s.knowRun(ctx); err != nil {
+		return err
+	}
+	stale := false
+	for {
+		err := f()
+		switch {
+		case errors.Is(err, ErrStaleRun) && !stale: // perhaps it was we who did not know
+			stale = true
+			s.runs.forget()
+			err = s.knowRun(ctx)
+		case errors.Is(err, ErrAbsent), errors.Is(err, ErrLoading), errors.Is(err, ErrStaleRun):
+			err = s.restore(ctx, sale)
+		default:
+			s.suspect(err)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Stats says what the sales owe to the record.
+func (s *Store) Stats(ctx context.Context) (api.SalesStats, error) {
+	var stats api.SalesStats
+	sales, err := s.live.LiveSales(ctx)
+	if err != nil {
+		return stats, fmt.Errorf("list sales: %w", err)
+	}
+	for sale := range sales {
+		over, err := s.live.Oversold(ctx, sale)
+		if err != nil && !errors.Is(err, ErrAbsent) {
+			return stats, fmt.Errorf("read oversold of sale %s: %w", sale, err)
+		}
+		for sku, units := range over {
+			addOversold(&stats, sale, sku, units)
+		}
+	}
+	waiting, oldest, err := s.live.Waiting(ctx)
+	stats.WaitingOrders, stats.LagMS = waiting, oldest.Milliseconds()
+	return stats, err
+}
+
+// addOversold notes units that were sold beyond a total.
+func addOversold(stats *api.SalesStats, sale, sku string, units int64) {
+	if units <= 0 {
+		return
+	}
+	if stats.Oversold == nil {
+		stats.Oversold = map[string]map[string]int64{}
+	}
+	if stats.Oversold[sale] == nil {
+		stats.Oversold[sale] = map[string]int64{}
+	}
+	stats.Oversold[sale][sku] = units
+}
