@@ -47,6 +47,10 @@ type config struct {
 	ContactsMax int `env:"FANFARE_CONTACTS_MAX" envDefault:"120" desc:"cap of the index of recent contacts per user, at most 127: from the 129th entry on Redis stores ten times as much"`
 	ContactsMin int `env:"FANFARE_CONTACTS_MIN" envDefault:"10" desc:"a user whose index falls below this is filled up again from SQL"`
 
+	SaleMinReplicas int   `env:"FANFARE_SALE_MIN_REPLICAS" envDefault:"0" desc:"a reservation, confirmation or release is answered only after so many replicas of Redis have it; fewer in time: 503 unknown_outcome"`
+	SaleMaxInFlight int   `env:"FANFARE_SALE_MAX_IN_FLIGHT" envDefault:"1024" desc:"reservations under way at once in this process; more are answered 503 at once"`
+	SaleLocal       onOff `env:"FANFARE_SALE_LOCAL" envDefault:"on" desc:"on: sold_out and the reading of a sale may be answered from memory up to 100 ms old; off: every answer comes from Redis"`
+
 	RateLimit       handlers.RateLimit `env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h"`
 	RequestTimeout  time.Duration      `env:"FANFARE_REQUEST_TIMEOUT" envDefault:"5s" desc:"deadline of a request"`
 	ShutdownTimeout time.Duration      `env:"FANFARE_SHUTDOWN_TIMEOUT" envDefault:"20s" desc:"drain this long on SIGTERM"`

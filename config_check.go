@@ -24,6 +24,7 @@ func (c *config) check() problems {
 	p = append(p, c.checkAPNs()...)
 	p = append(p, c.checkTimes()...)
 	p = append(p, c.checkContacts()...)
+	p = append(p, c.checkSales()...)
 	p = append(p, c.checkFiles()...)
 	if c.LogFormat != "" && c.LogFormat != "text" && c.LogFormat != "json" {
 		p = append(p, fmt.Sprintf("FANFARE_LOG_FORMAT: %q is neither text nor json", c.LogFormat))
@@ -177,6 +178,23 @@ func (c *config) checkTimes() problems {
 	return p
 }
 
+func (c *config) checkSales() problems {
+	var p problems
+	if c.SaleMinReplicas < 0 || c.SaleMinReplicas > maxReplicas {
+		p = append(p, fmt.Sprintf("FANFARE_SALE_MIN_REPLICAS: %d is not within 0 to %d", c.SaleMinReplicas, maxReplicas))
+	}
+	if c.SaleMinReplicas > 0 && c.embedded() {
+		p = append(p, "FANFARE_SALE_MIN_REPLICAS: an embedded Redis has no replicas")
+	}
+	if c.SaleMaxInFlight < 1 {
+		p = append(p, fmt.Sprintf("FANFARE_SALE_MAX_IN_FLIGHT: %d is not positive", c.SaleMaxInFlight))
+	}
+	return p
+}
+
+// maxReplicas is more replicas than anybody waits for.
+const maxReplicas = 100
+
 func (c *config) checkContacts() problems {
 	if c.ContactsMax < 1 || c.ContactsMax > api.LargestIndexMax {
 		return problems{fmt.Sprintf("FANFARE_CONTACTS_MAX: %d is not within 1 to %d", c.ContactsMax, api.LargestIndexMax)}
@@ -262,3 +280,24 @@ func (l *logLevel) UnmarshalText(text []byte) error {
 
 // String is the name, for the log.
 func (l logLevel) String() string { return strings.ToLower(slog.Level(l).String()) }
+
+// onOff is a switch.
+type onOff bool
+
+// UnmarshalText reads on or off.
+func (s *onOff) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "on", "off":
+		*s = string(text) == "on"
+		return nil
+	}
+	return fmt.Errorf("is neither on nor off")
+}
+
+// String is how it is written, for the log.
+func (s onOff) String() string {
+	if s {
+		return "on"
+	}
+	return "off"
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
+	"fanfare/store/stock"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -51,6 +53,7 @@ type house struct {
 	events   *events.Store
 	apps     *apps.Store
 	contacts *contacts.Store
+	sales    *stock.Store
 
 	sender    delivery.Sender
 	targeting *delivery.Targeting
@@ -138,7 +141,10 @@ func (h *house) openNouns() error {
 	h.contacts, err = contacts.New(h.contactsRedis, h.record, h.jobQueue, contacts.Options{
 		Max: h.config.ContactsMax, Min: h.config.ContactsMin, Logger: h.log,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return h.openSales()
 }
 
 // openSender reads the credentials; without any, notifications are logged.
@@ -231,13 +237,20 @@ func patiently(ctx context.Context, log *slog.Logger, what string, try func(cont
 
 // jobLoops are what keeps the rooms fresh, and the background jobs.
 func (h *house) jobLoops() []loop {
-	loops := []loop{{"keys", h.keys.Run}, {"event types", h.events.Run}}
+	loops := append([]loop{{"keys", h.keys.Run}, {"event types", h.events.Run}}, h.saleLoops()...)
 	if h.config.has(roleJobs) {
 		loops = append(loops, loop{"outbox", h.devices.Run}, loop{"contacts", h.contacts.Run}, loop{"jobs", func(ctx context.Context) error {
-			return h.jobQueue.Run(ctx, queue.ByType(h.contacts.Jobs()))
+			return h.jobQueue.Run(ctx, queue.ByType(h.jobHandlers()))
 		}})
 	}
 	return loops
+}
+
+// jobHandlers are what works on background jobs, by type.
+func (h *house) jobHandlers() map[string]func(context.Context, *queue.Claimed) queue.Result {
+	all := h.contacts.Jobs()
+	maps.Copy(all, h.sales.Jobs())
+	return all
 }
 
 // deliveryLoops are the workers behind the queues.
@@ -255,7 +268,7 @@ func (h *house) deliveryLoops() []loop {
 // handler is the HTTP face of this process.
 func (h *house) handler() http.Handler {
 	whole := handlers.New(handlers.Options{
-		Events: h.events, Devices: h.devices, Keys: h.keys, Contacts: h.contacts,
+		Events: h.events, Devices: h.devices, Keys: h.keys, Contacts: h.contacts, Sales: h.sales,
 		EventQueue: h.eventQueue, NotificationQueue: h.notificationQueue, JobQueue: h.jobQueue,
 		Ready: h.ready, DeliveredPerSecond: h.metrics.DeliveredPerSecond, Logger: h.log, Registry: h.registry,
 		RateLimit: h.config.RateLimit, RequestTimeout: h.config.RequestTimeout,

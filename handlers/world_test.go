@@ -21,6 +21,7 @@ import (
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
+	"fanfare/store/stock"
 	"fanfare/store/storetest"
 )
 
@@ -35,6 +36,7 @@ type world struct {
 	keys     *keys.Store
 	devices  *devices.Store
 	contacts *contacts.Store
+	sales    *stock.Store
 	record   *record.DB
 	queue    *queue.Queue
 	jobs     *queue.Queue
@@ -62,10 +64,12 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	w.devices = devices.New(db, rec, notifications, devices.Options{})
 	w.contacts, err = contacts.New(db, rec, w.jobs, contacts.Options{})
 	must(t, err)
+	w.sales, err = stock.New(db, rec, w.jobs, stock.Options{})
+	must(t, err)
 	o := handlers.Options{
-		Contacts: w.contacts,
-		Events:   events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec}),
-		Devices:  w.devices, Keys: w.keys,
+		Contacts: w.contacts, Sales: w.sales,
+		Events:  events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec}),
+		Devices: w.devices, Keys: w.keys,
 		EventQueue: w.queue, NotificationQueue: notifications, JobQueue: w.jobs,
 		Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
