@@ -1,6 +1,9 @@
 package api
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // EventRequest is one event: something happened, and these people may want to
 // know. It holds identifiers only; nothing is looked up while it is accepted.
@@ -31,6 +34,16 @@ type Audience struct {
 type Alert struct {
 	Title string `json:"title,omitempty" validate:"maxbytes=256"`
 	Body  string `json:"body,omitempty" validate:"maxbytes=2048"`
+}
+
+// NamedEvent is an event that the server itself makes of something that
+// happened. However often that is found, the event happens once.
+type NamedEvent struct {
+	// Name is unique for what happened, which was at At; events of one Route are
+	// targeted by one shard, in their order.
+	Name, Route string
+	At          time.Time
+	Event       EventRequest
 }
 
 // EventBatchRequest is the body of POST /v1/events/batch.

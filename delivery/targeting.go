@@ -24,6 +24,9 @@ type TargetingOptions struct {
 	// Pagers read audiences by their kind (events.KindContactsOf, KindChat); an
 	// event of a kind without one becomes a dead letter.
 	Pagers map[string]AudiencePager
+	// LiveKey names the key of Redis that exists while a user follows his chats
+	// on a live stream: an event to a chat does not go to him then. Default: none.
+	LiveKey func(user string) string
 	// Deep is how many notifications a shard may hold before the pages of large
 	// audiences rest; default 250. The contract's bound is 10,000: the smaller
 	// one keeps what others post meanwhile fast. Sends under way count as well.

@@ -66,7 +66,7 @@ func (t *Targeting) settings(ctx context.Context, pages []*page) []devices.Targe
 	for _, p := range pages {
 		p.ask()
 		for _, user := range p.asked {
-			queries = append(queries, devices.Query{User: user, Type: p.job.Type, Object: p.job.Object})
+			queries = append(queries, devices.Query{User: user, Type: p.job.Type, Object: p.job.Object, Mark: t.liveKey(p, user)})
 		}
 	}
 	if len(queries) == 0 {
@@ -83,8 +83,17 @@ func (t *Targeting) settings(ctx context.Context, pages []*page) []devices.Targe
 	return targets
 }
 
+// liveKey is the mark of a user whom the event reaches otherwise; "" when that
+// does not matter: only what is said in a chat is shown by its streams.
+func (t *Targeting) liveKey(p *page, user string) string {
+	if t.o.LiveKey == nil || p.job.Audience.Kind() != events.KindChat {
+		return ""
+	}
+	return t.o.LiveKey(user)
+}
+
 // choose makes the page's notifications and counts who gets none: the first
-// reason of actor, opted out, muted, no device.
+// reason of actor, opted out, muted, no device, live.
 func (t *Targeting) choose(p *page, targets []devices.Target) {
 	enc, err := newEncoder(p.c.ID, p.job)
 	if err != nil {
@@ -104,6 +113,8 @@ func (t *Targeting) choose(p *page, targets []devices.Target) {
 			p.counts[events.CountMuted]++
 		case len(target.Devices) == 0:
 			p.counts[events.CountNoDevice]++
+		case target.Marked:
+			p.counts[events.CountLive]++
 		default:
 			t.notify(p, enc, user, target.Devices)
 		}
@@ -173,7 +184,7 @@ func (p *page) goesOn() bool {
 
 // count tells the metrics what the page suppressed.
 func (t *Targeting) count(p *page) {
-	for _, reason := range []string{events.CountIsActor, events.CountOptedOut, events.CountMuted, events.CountNoDevice} {
+	for _, reason := range []string{events.CountIsActor, events.CountOptedOut, events.CountMuted, events.CountNoDevice, events.CountLive} {
 		if n := p.counts[reason]; n > 0 {
 			t.o.Metrics.suppressed.WithLabelValues(reason).Add(float64(n))
 		}

@@ -275,11 +275,11 @@ func TestSQLAway_CachedUsersAreServed(t *testing.T) {
 		must(t, w.store.PutMute(t.Context(), "alice", "album:1", nil))
 		mustTarget(t, w.store, like)
 		away := w.withoutSQL(t)
-		found, err := away.Targets(t.Context(), []devices.Query{{"alice", "x", "album:1"}})
+		found, err := away.Targets(t.Context(), []devices.Query{{User: "alice", Type: "x", Object: "album:1"}})
 		if err != nil || len(found[0].Devices) != 1 || !found[0].Muted {
 			t.Fatalf("%+v, %v", found, err)
 		}
-		found, err = away.Targets(t.Context(), []devices.Query{{"bob", "x", ""}, like})
+		found, err = away.Targets(t.Context(), []devices.Query{{User: "bob", Type: "x", Object: ""}, like})
 		wantCode(t, err, api.CodeUnavailable)
 		wantCode(t, found[0].Err, api.CodeUnavailable)
 		if found[1].Err != nil || len(found[1].Devices) != 1 {

@@ -92,7 +92,7 @@ func TestTargets(t *testing.T) {
 		mustPut(t, s, alice, token(2))
 		must(t, s.PutOptOut(ctx, bob, "like"))
 		must(t, s.PutMute(ctx, alice, "album:1", &api.MuteRequest{Until: &until}))
-		queries := []devices.Query{{alice, "like", "album:1"}, {bob, "like", ""}, {carol, "like", "x"}, {bob, "share", "x"}, {alice, "share", ""}}
+		queries := []devices.Query{{User: alice, Type: "like", Object: "album:1"}, {User: bob, Type: "like", Object: ""}, {User: carol, Type: "like", Object: "x"}, {User: bob, Type: "share", Object: "x"}, {User: alice, Type: "share", Object: ""}}
 		check := func(t *testing.T, muted bool) {
 			found, err := s.Targets(ctx, queries)
 			must(t, err)

@@ -18,9 +18,11 @@ import (
 const fillBatch = 100
 
 // Query asks how one user is reached by an event of a type about an object,
-// which may be "".
+// which may be "". Mark, if any, is a key of Redis whose existence is looked at
+// on the same way.
 type Query struct {
 	User, Type, Object string
+	Mark               string
 }
 
 // Target answers a Query. Devices holds those that are sent to, active and
@@ -30,6 +32,8 @@ type Target struct {
 	OptedOut bool
 	Muted    bool
 	Devices  []api.Device
+	// Marked says that the query's Mark exists; without Redis nothing does.
+	Marked bool
 	// Err says that this user could not be read; the rest is empty then.
 	Err error
 }
@@ -55,6 +59,7 @@ func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) 
 	for i, q := range queries {
 		if !look.hit[i] {
 			look.targets[i] = answer(q, found[q.User], err)
+			look.targets[i].Marked = look.marked(i)
 		}
 	}
 	if err == nil {
@@ -67,17 +72,22 @@ func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) 
 type lookup struct {
 	targets []Target
 	hit     []bool
-	began   int64     // Redis time before the look, ms; 0 when Redis is away
-	start   time.Time // the same on this process's clock
+	marks   []*redis.IntCmd // nil for a query without one
+	began   int64           // Redis time before the look, ms; 0 when Redis is away
+	start   time.Time       // the same on this process's clock
 }
 
 func (s *Store) lookUp(ctx context.Context, queries []Query) *lookup {
-	l := &lookup{targets: make([]Target, len(queries)), hit: make([]bool, len(queries)), start: time.Now()}
+	l := &lookup{targets: make([]Target, len(queries)), hit: make([]bool, len(queries)), marks: make([]*redis.IntCmd, len(queries)), start: time.Now()}
 	clock := redis.NewTimeCmd(ctx, "time")
 	cmds, gets := []redis.Cmder{clock}, make([]*redis.SliceCmd, len(queries))
 	for i, q := range queries {
 		gets[i] = redis.NewSliceCmd(ctx, "hmget", settingsKey(q.User), fieldDevices, fieldOptOut+q.Type, fieldMute+q.Object)
 		cmds = append(cmds, gets[i])
+		if q.Mark != "" {
+			l.marks[i] = redis.NewIntCmd(ctx, "exists", q.Mark)
+			cmds = append(cmds, l.marks[i])
+		}
 	}
 	if err := s.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		s.o.Logger.Debug("settings come from SQL", "error", err)
@@ -89,9 +99,15 @@ func (s *Store) lookUp(ctx context.Context, queries []Query) *lookup {
 	for i, q := range queries {
 		if gets[i].Err() == nil {
 			l.targets[i], l.hit[i] = decodeHit(q, gets[i].Val(), l.now())
+			l.targets[i].Marked = l.marked(i)
 		}
 	}
 	return l
+}
+
+// marked tells whether the mark of a query was seen.
+func (l *lookup) marked(i int) bool {
+	return l.marks[i] != nil && l.marks[i].Err() == nil && l.marks[i].Val() > 0
 }
 
 // now is Redis' clock if it was asked, else this process's.

@@ -1,0 +1,225 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sync/errgroup"
+
+	"fanfare/api"
+)
+
+const (
+	// pushWorkers is how many chats a process makes pushes for at once.
+	pushWorkers = 8
+	// pushWaiting is how many chats may wait for that; the sweeper finds others.
+	pushWaiting = 4096
+	// pushBatch is how many messages become events in one trip.
+	pushBatch = 100
+	// pushTime bounds the work for one batch, and the last work before the end.
+	pushTime = 5 * time.Second
+	// pushChats is how many chats of a bucket one sweep takes.
+	pushChats = 100
+)
+
+// PusherOptions say where the pushes go. Post is needed.
+type PusherOptions struct {
+	// Post accepts events, each once whatever is repeated, and says which of
+	// them never can be.
+	Post func(ctx context.Context, events ...api.NamedEvent) (refused []error, err error)
+	// SweepEvery is how often Sweep looks for what was left (default 2 s), and
+	// SweepAge how long it must have been due (default 5 s).
+	SweepEvery, SweepAge time.Duration
+	// Logger hears of messages that can't be pushed; default: nobody.
+	Logger *slog.Logger
+}
+
+// Pusher turns messages into events for the members' phones. Whoever sent a
+// message calls Due, and the push is made off his path; the sweeper makes those
+// that a crash left.
+type Pusher struct {
+	s *Store
+	o PusherOptions
+
+	mu      sync.Mutex
+	waiting map[string]struct{} // chats in ready
+	ready   chan string
+}
+
+// NewPusher makes a Pusher. It starts nothing.
+func NewPusher(s *Store, o PusherOptions) *Pusher {
+	if o.SweepEvery <= 0 {
+		o.SweepEvery = 2 * time.Second
+	}
+	if o.SweepAge <= 0 {
+		o.SweepAge = 5 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Pusher{s: s, o: o, waiting: map[string]struct{}{}, ready: make(chan string, pushWaiting)}
+}
+
+// Due says that a chat has a message to push. It never waits.
+func (p *Pusher) Due(chat string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.waiting[chat]; ok {
+		return
+	}
+	select {
+	case p.ready <- chat:
+		p.waiting[chat] = struct{}{}
+	default: // the sweeper finds it
+	}
+}
+
+// Run makes the pushes that Due told of, until ctx ends and those are made that
+// were told before.
+func (p *Pusher) Run(ctx context.Context) error {
+	var g errgroup.Group
+	for range pushWorkers {
+		g.Go(func() error {
+			for {
+				select {
+				case <-ctx.Done():
+					p.finish(ctx)
+					return nil
+				case chat := <-p.ready:
+					p.work(ctx, chat)
+				}
+			}
+		})
+	}
+	return g.Wait()
+}
+
+// finish makes the pushes that still wait, as far as the time goes.
+func (p *Pusher) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pushTime)
+	defer cancel()
+	for ctx.Err() == nil {
+		select {
+		case chat := <-p.ready:
+			p.work(ctx, chat)
+		default:
+			return
+		}
+	}
+}
+
+// Sweep makes the pushes that were left, until ctx ends.
+func (p *Pusher) Sweep(ctx context.Context) error {
+	tick := time.NewTicker(p.o.SweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		chats, err := p.s.DuePushes(ctx, p.o.SweepAge, pushChats)
+		if err != nil && ctx.Err() == nil {
+			p.o.Logger.Debug("looking for pushes that are due", "error", err)
+		}
+		for _, chat := range chats {
+			p.push(ctx, chat)
+		}
+	}
+}
+
+// work pushes for a chat. What is sent meanwhile makes it due again.
+func (p *Pusher) work(ctx context.Context, chat string) {
+	p.mu.Lock()
+	delete(p.waiting, chat)
+	p.mu.Unlock()
+	p.push(context.WithoutCancel(ctx), chat)
+}
+
+// push makes all pushes of a chat. What fails stays due.
+func (p *Pusher) push(ctx context.Context, chat string) {
+	for more := true; more; {
+		batchCtx, cancel := context.WithTimeout(ctx, pushTime)
+		var err error
+		more, err = p.pushSome(batchCtx, chat)
+		cancel()
+		if err != nil {
+			p.o.Logger.Debug("pushes of a chat stay due", "error", err)
+			return
+		}
+	}
+}
+
+// pushSome makes one batch, oldest first, and only then says that it is made.
+func (p *Pusher) pushSome(ctx context.Context, chat string) (more bool, err error) {
+	due, err := p.s.PushMessages(ctx, chat, pushBatch)
+	if err != nil || due.Epoch == "" {
+		return false, err
+	}
+	if len(due.Messages) > 0 {
+		if err := p.post(ctx, chat, due); err != nil {
+			return false, err
+		}
+	}
+	return due.More, p.s.PushDone(ctx, chat, due.Epoch, due.UpTo)
+}
+
+// post makes events of messages. One whose text makes the payload too large
+// goes without it; one that can't be made at all is dropped, with a warning.
+func (p *Pusher) post(ctx context.Context, chat string, due PushBatch) error {
+	events := make([]api.NamedEvent, len(due.Messages))
+	for i := range due.Messages {
+		events[i] = pushEvent(chat, due.Epoch, &due.Messages[i])
+	}
+	refused, err := p.o.Post(ctx, events...)
+	if err != nil {
+		return err
+	}
+	var bare []api.NamedEvent
+	for i, no := range refused {
+		if no != nil {
+			events[i].Event.Data["text"] = ""
+			bare = append(bare, events[i])
+		}
+	}
+	if len(bare) == 0 {
+		return nil
+	}
+	if refused, err = p.o.Post(ctx, bare...); err != nil {
+		return err
+	}
+	for i, no := range refused {
+		if no != nil {
+			p.o.Logger.Warn("a message can't be pushed", "message_id", bare[i].Event.Data["message_id"], "error", no)
+		}
+	}
+	return nil
+}
+
+// pushEvent is the event that tells a chat's members of a message.
+func pushEvent(chat, epoch string, m *api.ChatMessage) api.NamedEvent {
+	id := strconv.FormatInt(m.ID, 10)
+	return api.NamedEvent{
+		Name: fmt.Sprintf("chat %s %s %s", chat, epoch, id), Route: chat, At: m.SentAt.Time,
+		Event: api.EventRequest{
+			Type: api.ChatMessageType, Actor: m.Sender, Object: api.ChatObject(chat), Audience: api.Audience{Chat: chat},
+			Data: map[string]string{"chat": chat, "message_id": id, "text": cut(m.Text, api.MaxPushText)},
+		},
+	}
+}
+
+// cut cuts a text to at most size bytes, between two characters.
+func cut(text string, size int) string {
+	if len(text) <= size {
+		return text
+	}
+	for size > 0 && !utf8.RuneStart(text[size]) {
+		size--
+	}
+	return text[:size]
+}

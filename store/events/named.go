@@ -1,0 +1,74 @@
+package events
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+)
+
+// AcceptNamed takes events that the server itself makes. Ids derive from the
+// names, so that accepting one again has no effect, also a while after its end
+// (FANFARE_TOMBSTONE_RETENTION). refused has an error for each event that could
+// never be accepted, such as one whose payload is too large; the others are.
+func (s *Store) AcceptNamed(ctx context.Context, named ...api.NamedEvent) (refused []error, err error) {
+	if err := s.o.DB.Overloaded(); err != nil {
+		return nil, err
+	}
+	refused = make([]error, len(named))
+	jobs := make([]queue.Job, 0, len(named))
+	for i := range named {
+		n := &named[i]
+		job, err := s.job(ctx, s.namedID(n), &n.Event, s.o.Now())
+		var no *api.Error
+		switch {
+		case err == nil:
+			jobs = append(jobs, job)
+		case errors.As(err, &no) && api.MeaningOf(no.Code).Status < 500:
+			refused[i] = err
+		default:
+			return nil, err
+		}
+	}
+	made, err := s.o.Queue.Enqueue(ctx, jobs...)
+	if err != nil {
+		return nil, err
+	}
+	s.o.OnAccepted(countNew(made))
+	return refused, nil
+}
+
+func countNew(made []queue.Enqueued) (n int) {
+	for _, m := range made {
+		if m.New {
+			n++
+		}
+	}
+	return n
+}
+
+// namedID derives an event's id: the minute and shard of any id, and 128 bits
+// of its name's digest.
+func (s *Store) namedID(n *api.NamedEvent) string {
+	id := queue.NewID(s.o.Queue.Route(n.Route), n.At)
+	b, err := idText.DecodeString(id)
+	if err != nil || len(b) != 20 {
+		return id
+	}
+	sum := sha256.Sum256([]byte(n.Name))
+	copy(b[4:], sum[:])
+	return idText.EncodeToString(b)
+}
+
+// Knows tells whether an event type is registered, as far as this process has
+// heard: at most Options.Poll ago. Before it could read any type it says yes.
+func (s *Store) Knows(ctx context.Context, name string) bool {
+	if s.types.snap.Load() == nil {
+		if err := s.types.reload(ctx); err != nil {
+			return true
+		}
+	}
+	return s.types.snap.Load().looks[name] != nil
+}
