@@ -1,2 +1,45 @@
-// Package chat is group chat for people who come and go.
+// Package chat is group chat for people who come and go: members join and
+// leave, nobody has to be connected, and nothing is lost while it is kept. Redis
+// holds it all.
+//
+//	key                              type    lifetime              what
+//	ff:{chat:<b>}:meta:<chat>        hash    the chat's            e, l, f, c, t, p
+//	ff:{chat:<b>}:log:<chat>         list    the oldest age kept   the messages in a row, the last one's id is l
+//	ff:{chat:<b>}:members:<chat>     zset    the chat's            user -> acknowledged up to
+//	ff:{chat:<b>}:joins:<chat>       zset    the chat's            "<user> <stamp>", by name
+//	ff:{chat:<b>}:own:<chat>/<user>  zset    the oldest age kept   the user's own messages above his position
+//	ff:{chat:<b>}:once:<hash>        string  24 h, or 15 s         what a request did, by its Idempotency-Key or random name
+//	ff:{chat:<b>}:due                zset    while pushes are due  chat -> since when, in ms
+//	ff:{chats:<user>}:index          zset    the user's last chat  chat -> stamp of the join, a time in us
+//	ff:{chatkey:<hash>}:claim        string  24 h                  the body for which a key of POST /v1/chats is held
+//
+// <b> is one of 256 buckets, chosen by the chat's id: all that one script
+// touches is in one slot, and a sweeper finds every chat with pushes due by
+// looking at 256 keys. The meta's fields: e epoch, l last id, f first id that
+// readers see, c and t time of the making and of the last message in ms, p the
+// message up to which pushes are done, while some are due.
+//
+// A chat lives until its last member leaves; then every key of it goes, and the
+// same id made again is another chat, with another epoch. Only the log of a
+// silent chat ends by itself. Positions, the last id and the epoch stay, so ids
+// never start again while a chat lives.
+//
+// Messages are taken off the log's beginning only. So it has every id from
+// l + 1 - length to l, and numbers of messages are differences of ids. What
+// every member has acknowledged goes at once; what is over the limits is out of
+// sight at once and goes piece by piece, with the calls that follow. Messages
+// that still have to be pushed wait for that, as long as the log is not much
+// more than twice as long as it may be.
+//
+// A user's unread messages are those above his position less his own above it:
+// two differences and a count, computed when asked for. What he sent in an
+// earlier membership counts as his own: joining from the start looks for it.
+//
+// The index of a user is only that. Joining writes the index, then the
+// membership; leaving the other way round. A crash in between leaves an entry
+// too many, never one too few. The stamp says which join an entry is of: leaving
+// takes out the entry with the stamp of the join that it ended; reading takes
+// out an entry of a chat that the user is not in if it is older than 60 s and
+// still the same. And every call by a member looks, in the same round trip,
+// whether his index has the chat, and writes what is missing.
 package chat

@@ -1,11 +1,24 @@
 package chat
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"hash/crc32"
 	"strconv"
+	"strings"
+	"time"
+
+	"fanfare/api"
 )
 
-// buckets is the number of hash tags that chats are spread over.
+// All keys of one chat share the tag of its bucket, and so one slot; with the
+// bucket's chats they share the list of what is due, so that one look at 256
+// keys finds every chat with pushes due. No identifier can hold a brace, a
+// slash or a blank. The scripts make names from the first two keys by the same
+// rules.
+
+// buckets is how many tags chats are spread over. It cannot change while there
+// are chats.
 const buckets = 256
 
 func bucketOf(chat string) int { return int(crc32.ChecksumIEEE([]byte(chat)) % buckets) }
@@ -14,13 +27,54 @@ func bucketTag(bucket int) string { return "ff:{chat:" + strconv.Itoa(bucket) + 
 
 func metaKey(chat string) string { return bucketTag(bucketOf(chat)) + "meta:" + chat }
 
-// Fields of a chat's meta.
+func logKey(chat string) string { return bucketTag(bucketOf(chat)) + "log:" + chat }
+
+func membersKey(chat string) string { return bucketTag(bucketOf(chat)) + "members:" + chat }
+
+func joinsKey(chat string) string { return bucketTag(bucketOf(chat)) + "joins:" + chat }
+
+func ownKey(chat, user string) string { return bucketTag(bucketOf(chat)) + "own:" + chat + "/" + user }
+
+func dueKey(bucket int) string { return bucketTag(bucket) + "due" }
+
+// recordKey names what is remembered of a request in its chat's slot.
+func recordKey(chat, name string) string { return bucketTag(bucketOf(chat)) + "once:" + name }
+
+// chatKeys are the keys that every script of a chat takes.
+func chatKeys(chat string) []string { return []string{metaKey(chat), dueKey(bucketOf(chat))} }
+
+// indexKey is a user's list of chats.
+func indexKey(user string) string { return "ff:{chats:" + user + "}:index" }
+
+// claimKey holds an Idempotency-Key of POST /v1/chats for one body.
+func claimKey(name string) string { return "ff:{chatkey:" + name + "}:claim" }
+
+// Fields of a chat's meta; part_chat.lua has them all.
 const (
 	fieldEpoch = "e"
 	fieldLast  = "l"
 )
 
-// Channels, which are no keys: what is published there is a hint.
+// Channels, which are no keys: what is published there is a hint. Scripts have
+// the same names.
 func liveChannel(chat string) string { return "ff:live:chat:" + chat }
 
 func userChannel(user string) string { return "ff:live:user:" + user }
+
+const (
+	// keyTTL is how long an Idempotency-Key is remembered.
+	keyTTL = api.IdempotencyTTL
+	// requestTTL is how long a request without a key is: longer than the client
+	// of Redis may take to send it a second time.
+	requestTTL = 15 * time.Second
+	// repairAge is how old an entry of an index must be before it may be taken
+	// for one that a crash left: a join enters the chat before it is one.
+	repairAge = 60 * time.Second
+)
+
+// shortName hashes names of any length, such as an Idempotency-Key with all
+// that it is unique within.
+func shortName(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return base64.RawURLEncoding.EncodeToString(sum[:18])
+}

@@ -1,8 +1,52 @@
 package chat
 
-import "fanfare/api"
+import (
+	"fmt"
+	"strconv"
+	"strings"
 
-// decodeLive reads what a message's sending published.
+	"fanfare/api"
+)
+
+// A message is kept as "<time in ms> <sender> <text>" at the place of its id in
+// the log, and published as "<epoch> <id> " and the same. The text comes last
+// and may hold anything.
+
+// decodeEntry reads a message as the log has it.
+func decodeEntry(id int64, entry string) (api.ChatMessage, error) {
+	parts := strings.SplitN(entry, " ", 3)
+	if len(parts) != 3 {
+		return api.ChatMessage{}, fmt.Errorf("message %d is kept as %q", id, entry)
+	}
+	at, err := strconv.ParseInt(parts[0], 10, 64)
+	if err != nil {
+		return api.ChatMessage{}, fmt.Errorf("time of message %d: %w", id, err)
+	}
+	return api.ChatMessage{ID: id, Sender: parts[1], Text: parts[2], SentAt: api.AtMillis(at)}, nil
+}
+
+// decodeEntries reads messages with ids in a row.
+func decodeEntries(first int64, entries []any) ([]api.ChatMessage, error) {
+	out := make([]api.ChatMessage, len(entries))
+	for i, entry := range entries {
+		var err error
+		if out[i], err = decodeEntry(first+int64(i), text(entry)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// decodeLive reads what the sending of a message published.
 func decodeLive(payload string) (epoch string, m api.ChatMessage, err error) {
-	return "", m, errSkeleton
+	parts := strings.SplitN(payload, " ", 3)
+	if len(parts) != 3 {
+		return "", m, fmt.Errorf("published message %q", payload)
+	}
+	id, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
+		return "", m, fmt.Errorf("id of a published message: %w", err)
+	}
+	m, err = decodeEntry(id, parts[2])
+	return parts[0], m, err
 }

@@ -1,120 +1,95 @@
 package chat
 
 import (
-	"context"
-	"errors"
+	"embed"
 	"log/slog"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
-var errSkeleton = errors.New("not built yet")
+//go:embed lua/*.lua
+var scripts embed.FS
 
 // Options tunes a Store; the zero value works.
 type Options struct {
 	// MaxMessages is how many messages a chat keeps; default 10,000.
 	MaxMessages int
-	// MaxAge is how long a message is kept; default 720 h, at least 1 ms.
+	// MaxAge is how long a message is kept; default 30 days, at least 1 ms.
 	MaxAge time.Duration
-	// Logger hears of what heals by itself; nil: silence.
+	// Logger hears of what could not be put right at once; nil: silence.
 	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxMessages <= 0 {
+		o.MaxMessages = api.DefaultChatMaxMessages
+	}
+	if o.MaxAge <= 0 {
+		o.MaxAge = api.DefaultChatMaxAge
+	}
+	o.MaxAge = max(o.MaxAge, time.Millisecond)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
 }
 
 // Store is all chats. It is safe for concurrent use.
 type Store struct {
 	db *redisdb.DB
 	o  Options
+	// clustered says that a chat and its members' indexes may be on different
+	// masters: one being away must not hold up what needs only the other.
+	clustered bool
+	fault     fault
+
+	createScript, lookScript                         *redisdb.Script
+	joinScript, leaveScript, listScript              *redisdb.Script
+	sendScript, readScript, pendingScript, ackScript *redisdb.Script
+	putScript, dropScript, pageScript                *redisdb.Script
+	claimScript, releaseScript                       *redisdb.Script
+	pushDueScript, pushReadScript, pushDoneScript    *redisdb.Script
 }
 
 // New makes a store on redis. It starts nothing.
-func New(db *redisdb.DB, o Options) *Store { return &Store{db: db, o: o} }
-
-// Outgoing is a message to send.
-type Outgoing struct {
-	Chat, Sender, Text string
-	Push               bool
-	Once               api.Idempotency
+func New(db *redisdb.DB, o Options) *Store {
+	get := func(name string) *redisdb.Script { return redisdb.MustScript(scripts, "lua/"+name+".lua") }
+	_, clustered := db.Client().(*redis.ClusterClient)
+	return &Store{
+		db: db, o: o.withDefaults(), clustered: clustered,
+		createScript: get("chat_create"), lookScript: get("chat_look"),
+		joinScript: get("member_join"), leaveScript: get("member_leave"), listScript: get("member_list"),
+		sendScript: get("message_send"), readScript: get("message_read"),
+		pendingScript: get("message_pending"), ackScript: get("message_ack"),
+		putScript: get("index_put"), dropScript: get("index_drop"), pageScript: get("index_page"),
+		claimScript: get("key_claim"), releaseScript: get("key_release"),
+		pushDueScript: get("push_due"), pushReadScript: get("push_read"), pushDoneScript: get("push_done"),
+	}
 }
 
-// MessagesQuery says which messages of a chat to read, and who asks.
-type MessagesQuery struct {
-	User          string
-	After, Before *int64
-	Limit         int
-	Epoch         string
-}
+// Outcomes that several scripts share.
+const (
+	statusUnknown   = 0 // there is no such chat
+	statusDone      = 1
+	statusNoMember  = 4
+	statusTooHigh   = 5
+	statusReplayed  = 2
+	statusKeyReused = 3
+)
 
-// ChatRead is one of many reads.
-type ChatRead struct {
-	Chat string
-	MessagesQuery
-}
-
-// ChatReading is what one of many reads found.
-type ChatReading struct {
-	Messages *api.ChatMessages
-	Err      error
-}
-
-// Position is where a member stands in a chat.
-type Position struct {
-	Chat, Epoch            string
-	Acked, LastID, FirstID int64
-}
-
-// PushBatch is what is due to be pushed in one chat.
-type PushBatch struct {
-	Epoch    string
-	Messages []api.ChatMessage
-	UpTo     int64
-	More     bool
-}
-
-func (s *Store) Create(ctx context.Context, r *api.ChatRequest, once api.Idempotency, push bool) (c *api.Chat, replayed bool, err error) {
-	return nil, false, errSkeleton
-}
-func (s *Store) Chat(ctx context.Context, chat string) (*api.ChatInfo, error) {
-	return nil, errSkeleton
-}
-func (s *Store) Members(ctx context.Context, chat, after string, limit int) ([]api.ChatMember, error) {
-	return nil, errSkeleton
-}
-func (s *Store) MemberNames(ctx context.Context, chat, after string, limit int) ([]string, error) {
-	return nil, errSkeleton
-}
-func (s *Store) Join(ctx context.Context, chat, user string, fromStart bool) (joined bool, err error) {
-	return false, errSkeleton
-}
-func (s *Store) Leave(ctx context.Context, chat, user string) error { return errSkeleton }
-func (s *Store) Send(ctx context.Context, m Outgoing) (sent *api.ChatMessageSent, replayed bool, err error) {
-	return nil, false, errSkeleton
-}
-func (s *Store) Messages(ctx context.Context, chat string, q MessagesQuery) (*api.ChatMessages, error) {
-	return nil, errSkeleton
-}
-func (s *Store) ReadMany(ctx context.Context, user string, reads []ChatRead) ([]ChatReading, error) {
-	return nil, errSkeleton
-}
-func (s *Store) Ack(ctx context.Context, user string, acks map[string]int64) (*api.Acks, error) {
-	return nil, errSkeleton
-}
-func (s *Store) UserChats(ctx context.Context, user, cursor string, limit int) (items []api.UserChat, next string, err error) {
-	return nil, "", errSkeleton
-}
-func (s *Store) Pending(ctx context.Context, user string, limit int) (*api.PendingChats, error) {
-	return nil, errSkeleton
-}
-func (s *Store) Positions(ctx context.Context, user string) ([]Position, error) {
-	return nil, errSkeleton
-}
-func (s *Store) DuePushes(ctx context.Context, olderThan time.Duration, limit int) ([]string, error) {
-	return nil, errSkeleton
-}
-func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushBatch, error) {
-	return PushBatch{}, errSkeleton
-}
-func (s *Store) PushDone(ctx context.Context, chat, epoch string, upTo int64) error {
-	return errSkeleton
+// refusal is the error of a status, nil for the others.
+func refusal(status int64, chat, user string) error {
+	switch status {
+	case statusUnknown:
+		return api.Errorf(api.CodeNotFound, "there is no chat %s", chat)
+	case statusNoMember:
+		return api.Errorf(api.CodeNotAMember, "%s is not a member of chat %s", user, chat)
+	case statusKeyReused:
+		return api.Errorf(api.CodeIdempotencyReused, "this Idempotency-Key was used with another body")
+	}
+	return nil
 }

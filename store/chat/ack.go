@@ -1,0 +1,65 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+// Ack moves a user's positions forward, all in one round trip; a position that
+// is there already, or beyond, stays. With several chats each stands for itself
+// and has its own refusal among the errors; the only one's refusal is the
+// call's: not_found, not_a_member, validation_failed above the last id.
+func (s *Store) Ack(ctx context.Context, user string, acks map[string]int64) (*api.Acks, error) {
+	if len(acks) == 0 {
+		return &api.Acks{Acked: map[string]int64{}}, nil
+	}
+	chats := slices.Sorted(maps.Keys(acks))
+	v := memberCall{step: stepAck, mode: redisdb.Write, user: user, chats: chats, cmds: make([]redis.Cmder, len(chats))}
+	for i, chat := range chats {
+		v.cmds[i] = s.chatCmd(ctx, s.ackScript, chat, user, acks[chat])
+	}
+	missing, err := s.call(ctx, v)
+	if err != nil && (len(chats) == 1 || !anyAnswered(v.cmds)) {
+		return nil, err
+	}
+	out := &api.Acks{Acked: make(map[string]int64, len(chats))}
+	for i, chat := range chats {
+		acked, err := readAck(v.cmds[i].(*redis.Cmd), chat, user)
+		switch err = s.db.Err(err, redisdb.Write); {
+		case err == nil:
+			out.Acked[chat] = acked
+		case len(chats) == 1:
+			return nil, err
+		default:
+			refuse(out, chat, err)
+		}
+	}
+	s.heal(ctx, user, slices.DeleteFunc(missing, func(chat string) bool { _, ok := out.Acked[chat]; return !ok }))
+	return out, nil
+}
+
+// readAck reads the answer of message_ack.lua.
+func readAck(cmd *redis.Cmd, chat, user string) (int64, error) {
+	reply, err := answer(cmd)
+	if err != nil {
+		return 0, fmt.Errorf("acknowledge in chat %s: %w", chat, err)
+	}
+	if number(reply[0]) == statusTooHigh {
+		return 0, api.Invalid("acks."+chat, "max", "must be at most %d, the last message", number(reply[1]))
+	}
+	return number(reply[1]), refusal(number(reply[0]), chat, user)
+}
+
+func refuse(out *api.Acks, chat string, err error) {
+	if out.Errors == nil {
+		out.Errors = map[string]api.ChatError{}
+	}
+	out.Errors[chat] = api.ChatError{Code: api.CodeOf(err)}
+}

@@ -1,0 +1,146 @@
+package chat
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"strings"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+// Statuses of chat_create.lua beside those that scripts share.
+const (
+	createExists = 5
+	createFree   = 6
+)
+
+// creation is one request to make a chat.
+type creation struct {
+	chat    api.Chat // its epoch names the request
+	once    api.Idempotency
+	message string
+	push    bool
+	stamps  []string
+}
+
+// Create makes a chat. Its members are the creator and those named, each once;
+// the creator sends the first message in the same step, due for a push if push
+// says so. Without an id the chat gets one, derived from the key when there is
+// one. replayed: the answer is that of an earlier request with the same key.
+// Errors: conflict when the id exists, idempotency_key_reused, and those of
+// Redis.
+func (s *Store) Create(ctx context.Context, r *api.ChatRequest, once api.Idempotency, push bool) (c *api.Chat, replayed bool, err error) {
+	if err := s.db.Overloaded(); err != nil {
+		return nil, false, err
+	}
+	n := newCreation(r, once, push)
+	if once.Key != "" {
+		if err := s.claim(ctx, once); err != nil {
+			return nil, false, err
+		}
+	}
+	status := int64(createFree)
+	if r.ID != "" || once.Key != "" {
+		if status, err = s.create(ctx, stepCheck, n); err != nil {
+			return nil, false, err
+		}
+	}
+	if status == createFree {
+		if n.stamps, err = s.enter(ctx, n.chat.ID, n.chat.Members...); err != nil {
+			return nil, false, err
+		}
+		if status, err = s.create(ctx, stepCreate, n); err != nil {
+			return nil, false, err
+		}
+	}
+	if status == createExists {
+		s.release(ctx, once)
+		return nil, false, api.Errorf(api.CodeConflict, "there is a chat %s already", n.chat.ID)
+	}
+	return &n.chat, status == statusReplayed, refusal(status, n.chat.ID, "")
+}
+
+func newCreation(r *api.ChatRequest, once api.Idempotency, push bool) *creation {
+	n := &creation{chat: api.Chat{ID: r.ID, Epoch: newID(), Members: distinct(r.Creator, r.Members)}, once: once, push: push}
+	if r.Message != nil {
+		n.message = *r.Message
+	}
+	switch {
+	case r.ID != "":
+	case once.Key != "":
+		sum := sha256.Sum256([]byte(once.Scope + "\x00" + once.Key))
+		n.chat.ID = strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:17]))
+	default:
+		n.chat.ID = newID()
+	}
+	return n
+}
+
+// newID is 130 random bits.
+func newID() string { return strings.ToLower(rand.Text()) }
+
+// distinct are the creator and the others, each once, in their order.
+func distinct(creator string, others []string) []string {
+	out, seen := []string{creator}, map[string]bool{creator: true}
+	for _, name := range others {
+		if !seen[name] {
+			seen[name] = true
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// create runs chat_create.lua: without stamps it only looks what would come of
+// it. The chat's epoch becomes that of the chat which the answer is about.
+func (s *Store) create(ctx context.Context, step string, n *creation) (status int64, err error) {
+	digest := ""
+	if n.once.Key != "" {
+		digest = digestOf(n.once)
+	}
+	args := []any{n.chat.Epoch, digest, keyTTL.Milliseconds(), n.message, flag(n.push)}
+	for i, stamp := range n.stamps {
+		args = append(args, n.chat.Members[i], stamp)
+	}
+	keys := append(chatKeys(n.chat.ID), recordKey(n.chat.ID, shortName(n.once.Scope, n.once.Key)))
+	reply, err := s.ask(ctx, step, redisdb.Write, s.chatCmdWith(ctx, s.createScript, keys, args...))
+	if err != nil {
+		return 0, fmt.Errorf("create chat %s: %w", n.chat.ID, err)
+	}
+	if status = number(reply[0]); status == statusDone || status == statusReplayed {
+		n.chat.Epoch = text(reply[1])
+	}
+	return status, nil
+}
+
+// claim holds the key for this body: with another the chat may be in another
+// slot, where nothing is known of it.
+func (s *Store) claim(ctx context.Context, once api.Idempotency) error {
+	cmd := s.claimScript.Cmd(ctx, []string{claimKey(shortName(once.Scope, once.Key))}, digestOf(once), keyTTL.Milliseconds())
+	if err := s.trip(ctx, stepClaim, s.db.Share, redisdb.Write, cmd); err != nil {
+		return err
+	}
+	held, err := cmd.Int64()
+	if err != nil {
+		return fmt.Errorf("claim an idempotency key: %w", err)
+	}
+	if held == 0 {
+		return refusal(statusKeyReused, "", "")
+	}
+	return nil
+}
+
+// release lets the key be used again after a refusal; else it ends by itself.
+func (s *Store) release(ctx context.Context, once api.Idempotency) {
+	if once.Key == "" {
+		return
+	}
+	cmd := s.releaseScript.Cmd(ctx, []string{claimKey(shortName(once.Scope, once.Key))}, digestOf(once))
+	if err := s.trip(ctx, stepClaim, s.db.Share, redisdb.Write, cmd); err != nil {
+		s.o.Logger.DebugContext(ctx, "an idempotency key of a refusal is kept", "error", err)
+	}
+}

@@ -1,0 +1,76 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+// PushBatch is what is due to be pushed in one chat.
+type PushBatch struct {
+	// Epoch and UpTo are what PushDone takes when the batch is done.
+	Epoch string
+	UpTo  int64
+	// Messages are the next that are due, ascending. What every member has
+	// acknowledged meanwhile is not among them: nobody is left to be told.
+	Messages []api.ChatMessage
+	// More says that others are due after these.
+	More bool
+}
+
+// DuePushes lists chats in which pushes have been due for that long by Redis'
+// clock, up to limit from each of the 256 buckets, in one pipeline.
+func (s *Store) DuePushes(ctx context.Context, olderThan time.Duration, limit int) ([]string, error) {
+	list := make([]redis.Cmder, buckets)
+	for bucket := range buckets {
+		list[bucket] = s.pushDueScript.Cmd(ctx, []string{dueKey(bucket)}, olderThan.Milliseconds(), limit)
+	}
+	if err := s.trip(ctx, stepPush, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
+		return nil, err
+	}
+	var chats []string
+	for _, cmd := range list {
+		found, err := cmd.(*redis.Cmd).StringSlice()
+		if err != nil {
+			s.o.Logger.DebugContext(ctx, "chats with pushes due wait for the next look", "error", err)
+			continue
+		}
+		chats = append(chats, found...)
+	}
+	return chats, nil
+}
+
+// PushMessages reads up to limit messages of a chat that are due, and changes
+// nothing. Errors: not_found, and those of Redis.
+func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushBatch, error) {
+	reply, err := s.ask(ctx, stepPush, redisdb.Read, s.chatCmd(ctx, s.pushReadScript, chat, pageSize(limit)))
+	if err != nil {
+		return PushBatch{}, fmt.Errorf("read pushes of chat %s: %w", chat, err)
+	}
+	if err := refusal(number(reply[0]), chat, ""); err != nil {
+		return PushBatch{}, err
+	}
+	b := PushBatch{Epoch: text(reply[1]), UpTo: number(reply[3])}
+	b.More = b.UpTo < number(reply[2])
+	b.Messages, err = decodeEntries(number(reply[4]), list(reply[5]))
+	return b, err
+}
+
+// PushDone notes that pushes are done up to a message, never back; when that is
+// the last, nothing is due any more. Of a chat that is gone, or another one by
+// its epoch, nothing is noted.
+func (s *Store) PushDone(ctx context.Context, chat, epoch string, upTo int64) error {
+	cmd := s.chatCmd(ctx, s.pushDoneScript, chat, epoch, upTo)
+	if err := s.trip(ctx, stepPush, s.db.Share, redisdb.Write, cmd); err != nil {
+		return err
+	}
+	if err := cmd.Err(); err != nil {
+		return fmt.Errorf("note pushes of chat %s: %w", chat, err)
+	}
+	return nil
+}

@@ -1,3 +1,0 @@
-package chat
-
-var _ = []any{decodeLive, liveChannel, userChannel, metaKey, fieldEpoch, fieldLast}

@@ -1,0 +1,9 @@
+-- Holds an Idempotency-Key for one body: the thing that it makes is in another
+-- slot.
+-- KEYS: 1 claim (string)
+-- ARGV: 1 digest of the body, 2 lifetime in ms
+-- RETURNS: 0 it is held for another body, 1 held
+if not redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX') and redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+return 1

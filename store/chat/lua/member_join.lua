@@ -1,0 +1,40 @@
+-- Makes a user a member. Who is one keeps his position; of two joins at once
+-- the later stamp stays, as in the user's index.
+-- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- ARGV: 1 most messages kept, 2 most age in ms, 3 user, 4 stamp that the user's
+--       index has, 5 1 to begin with the first message that is kept
+-- RETURNS: status 0 no such chat, 1 joined, 2 was a member; then the stamp that
+--          stands
+-- @include lua/part_chat.lua
+local user, stamp, from_start = ARGV[3], ARGV[4], ARGV[5] == '1'
+local CHUNK, SENDER = 100, 15 -- where the sender begins in an entry, after 13 digits of time
+
+-- recall finds what the user sent when he was a member before: it is not unread.
+local function recall(c)
+  local own, mark = own_of(user), user .. ' '
+  for start = c.first, c.last, CHUNK do
+    for i, entry in ipairs(redis.call('LRANGE', LOG, int(start - c.head), int(start + CHUNK - 1 - c.head))) do
+      if string.sub(entry, SENDER, SENDER + #user) == mark then
+        redis.call('ZADD', own, int(start + i - 1), int(start + i - 1))
+      end
+    end
+  end
+  redis.call('PEXPIRE', own, int(math.max(c.at - c.now, 0) + AGE + MARGIN))
+end
+
+local c = load()
+if not c then return { 0, '' } end
+local join = join_of(user)
+if join then
+  if tonumber(join.stamp) < tonumber(stamp) then
+    redis.call('ZREM', JOINS, join.entry)
+    redis.call('ZADD', JOINS, 0, user .. ' ' .. stamp .. ' ' .. join.made)
+    join.stamp = stamp
+  end
+  return { join.made == stamp and 1 or 2, join.stamp }
+end
+redis.call('ZADD', MEMBERS, int(from_start and c.first - 1 or c.last), user)
+redis.call('ZADD', JOINS, 0, user .. ' ' .. stamp)
+if from_start then recall(c) end
+redis.call('PUBLISH', 'ff:live:user:' .. user, '+' .. NAME)
+return { 1, stamp }

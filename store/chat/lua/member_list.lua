@@ -1,0 +1,17 @@
+-- Lists members by name.
+-- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- ARGV: 1 most messages kept, 2 most age in ms, 3 name after which or '', 4 most
+--       members
+-- RETURNS: status 0 no such chat, 1 listed; then after 1 of each "<name> <stamp>",
+--          maybe with the stamp of the join itself behind, and the positions
+-- @include lua/part_chat.lua
+local after, limit = ARGV[3], tonumber(ARGV[4])
+
+if not load() then return { 0 } end
+local from = after == '' and '-' or '(' .. after .. '!'
+local joins = redis.call('ZRANGEBYLEX', JOINS, from, '+', 'LIMIT', 0, limit)
+local positions = {}
+for i, join in ipairs(joins) do
+  positions[i] = tonumber(redis.call('ZSCORE', MEMBERS, string.match(join, '^%S+')))
+end
+return { 1, joins, positions }

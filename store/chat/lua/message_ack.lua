@@ -1,0 +1,38 @@
+-- Moves a member's position forward, never back, and over his own messages that
+-- directly follow.
+-- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- ARGV: 1 most messages kept, 2 most age in ms, 3 user, 4 id
+-- RETURNS: status 0 no such chat, 1 the position is there or beyond, 4 the user
+--          is no member, 5 there is no such message yet; then after 1 the
+--          position, after 5 the last id
+-- @include lua/part_chat.lua
+-- @include lua/part_trim.lua
+local user, id = ARGV[3], tonumber(ARGV[4])
+
+-- run counts the own messages in a row after id. Ids rise, so the row is at the
+-- beginning of those above id, and is bisected.
+local function run(own)
+  redis.call('ZREMRANGEBYSCORE', own, '-inf', int(id))
+  local sure, most = 0, redis.call('ZCARD', own)
+  for _ = 1, 53 do
+    if sure >= most then break end
+    local middle = math.ceil((sure + most) / 2)
+    local nth = redis.call('ZRANGE', own, int(middle - 1), int(middle - 1))[1]
+    if tonumber(nth) == id + middle then sure = middle else most = middle - 1 end
+  end
+  return sure
+end
+
+local c = load()
+if not c then return { 0 } end
+local acked = redis.call('ZSCORE', MEMBERS, user)
+if not acked then return { 4 } end
+if id > c.last then return { 5, c.last } end
+if id <= tonumber(acked) then return { 1, tonumber(acked) } end
+local own = own_of(user)
+local position = id + run(own)
+redis.call('ZREMRANGEBYSCORE', own, '-inf', int(position))
+redis.call('ZADD', MEMBERS, int(position), user)
+seen(c)
+save(c)
+return { 1, position }

@@ -1,0 +1,29 @@
+-- Reads where a member stands in a chat, and what he has not acknowledged if
+-- any of it is unread. It changes nothing.
+-- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- ARGV: 1 most messages kept, 2 most age in ms, 3 user, 4 most messages,
+--       5 most bytes of them, of which the first may be more
+-- RETURNS: status 0 no such chat, 1 read, 4 the user is no member; then after 1
+--          epoch, last and first id, the user's position, how many are unread,
+--          id of the first message returned, and the messages as the log has them
+-- @include lua/part_chat.lua
+local user, limit, budget = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local CHUNK = 16
+
+local c = load()
+if not c then return { 0 } end
+local acked = redis.call('ZSCORE', MEMBERS, user)
+if not acked then return { 4 } end
+acked = tonumber(acked)
+local new, items, bytes = unread(c, user, acked), {}, 0
+local from = math.max(acked + 1, c.first)
+local to = new > 0 and math.min(c.last, from + limit - 1) or 0
+for start = from, to, CHUNK do
+  for _, entry in ipairs(redis.call('LRANGE', LOG, int(start - c.head), int(math.min(to, start + CHUNK - 1) - c.head))) do
+    bytes = bytes + #entry
+    if bytes > budget and #items > 0 then break end
+    items[#items + 1] = entry
+  end
+  if bytes > budget then break end
+end
+return { 1, c.epoch, c.last, c.first, acked, new, from, items }

@@ -1,0 +1,27 @@
+-- Reads messages of a chat for a member. It changes nothing.
+-- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- ARGV: 1 most messages kept, 2 most age in ms, 3 user, 4 id after which or '',
+--       5 id before which or '', 6 most messages
+-- RETURNS: status 0 no such chat, 1 read, 4 the user is no member; then after 1
+--          epoch, last and first id, id of the first message returned, and the
+--          messages as the log has them
+-- @include lua/part_chat.lua
+local user, after, before, limit = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+
+local c = load()
+if not c then return { 0 } end
+if not redis.call('ZSCORE', MEMBERS, user) then return { 4 } end
+local from, to = c.first, c.last
+if after then from = math.max(from, after + 1) end
+if before then
+  to = math.min(to, before - 1)
+  from = math.max(from, to - limit + 1)
+else
+  to = math.min(to, from + limit - 1)
+end
+local items = {}
+if from <= to then
+  -- bounded: by limit
+  items = redis.call('LRANGE', LOG, int(from - c.head), int(to - c.head))
+end
+return { 1, c.epoch, c.last, c.first, from, items }

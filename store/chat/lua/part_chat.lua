@@ -1,0 +1,64 @@
+-- One chat: its keys, what readers see of its log, and its trimming.
+-- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- ARGV: 1 most messages kept, 2 most age in ms
+-- RETURNS: nothing; it only defines functions
+-- Fields of meta: e epoch, l last id, f first id that readers see, c made at and
+-- t last message at in ms, p the message up to which pushes are done while some
+-- are due.
+local META, DUE, MOST, AGE = KEYS[1], KEYS[2], tonumber(ARGV[1]), tonumber(ARGV[2])
+local BUCKET, NAME = string.match(META, '^(.-}:)meta:(.+)$')
+local LOG, MEMBERS, JOINS = BUCKET .. 'log:' .. NAME, BUCKET .. 'members:' .. NAME, BUCKET .. 'joins:' .. NAME
+local POPPED = 32 -- messages over a limit that one call removes
+local MARGIN = 1000 -- ms that keys outlive what is in them: reads look at the time
+
+local function int(n) return string.format('%.0f', n) end
+
+local function own_of(user) return BUCKET .. 'own:' .. NAME .. '/' .. user end
+
+local function sent_at(c, id)
+  return tonumber(string.match(redis.call('LINDEX', LOG, int(id - c.head)), '^%d+'))
+end
+
+-- young is the first message from c.first on that is not too old: times never
+-- decrease, so it is bisected.
+local function young(c)
+  local cut = c.now - AGE
+  if c.first > c.last or sent_at(c, c.first) > cut then return c.first end
+  if c.at <= cut then return c.last + 1 end
+  local old, new = c.first, c.last
+  for _ = 1, 53 do
+    if new - old <= 1 then break end
+    local middle = math.floor((old + new) / 2)
+    if sent_at(c, middle) > cut then new = middle else old = middle end
+  end
+  return new
+end
+
+-- load reads the chat, nil when there is none. The log has every id from head
+-- to last; what readers see begins at first.
+local function load()
+  local m = redis.call('HMGET', META, 'e', 'l', 'f', 't', 'p')
+  if not m[1] then return nil end
+  local time = redis.call('TIME')
+  local c = { epoch = m[1], last = tonumber(m[2]), at = tonumber(m[4]), pushed = m[5] and tonumber(m[5]),
+    now = time[1] * 1000 + math.floor(time[2] / 1000) }
+  c.head = c.last + 1 - redis.call('LLEN', LOG)
+  c.first = math.max(tonumber(m[3]), c.head, c.last + 1 - MOST)
+  c.first = young(c)
+  return c
+end
+
+-- unread counts what is kept above a position and not the user's own.
+local function unread(c, user, acked)
+  local from = math.max(tonumber(acked), c.first - 1)
+  return c.last - from - redis.call('ZCOUNT', own_of(user), '(' .. int(from), '+inf')
+end
+
+-- join_of is a member's entry among the joins: the stamp that his index has, and
+-- that of his join where another join at the same time raised it.
+local function join_of(user)
+  local found = redis.call('ZRANGEBYLEX', JOINS, '[' .. user .. ' ', '(' .. user .. '!', 'LIMIT', 0, 1)[1]
+  if not found then return nil end
+  local stamp, made = string.match(found, '^%S+ (%d+) ?(%d*)$')
+  return { entry = found, stamp = stamp, made = made ~= '' and made or stamp }
+end

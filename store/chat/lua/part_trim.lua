@@ -1,0 +1,35 @@
+-- Trimming one chat's log, after a change.
+-- KEYS: none but those of part_chat.lua
+-- ARGV: none
+-- RETURNS: nothing; it only defines functions
+
+-- seen takes off what every member has acknowledged. Nobody's own ids are among
+-- it: those are above their sender's position.
+local function seen(c)
+  local first = tonumber(redis.call('ZRANGE', MEMBERS, 0, 0, 'WITHSCORES')[2]) + 1
+  c.first = math.max(c.first, first)
+  if first > c.head then
+    redis.call('LTRIM', LOG, int(first - c.head), -1)
+    c.head = first
+  end
+end
+
+-- over takes off what is over the limits, a part in each call. What still has to
+-- be pushed stays, up to a second log's length.
+local function over(c)
+  local upto = c.first
+  if c.pushed and c.last - c.head < 2 * MOST + 1000 then upto = math.min(upto, c.pushed + 1) end
+  local n = math.min(upto - c.head, POPPED)
+  if n <= 0 then return end
+  for i, entry in ipairs(redis.call('LPOP', LOG, int(n))) do
+    redis.call('ZREM', own_of(string.match(entry, '^%d+ (%S+) ')), int(c.head + i - 1))
+  end
+  c.head = c.head + n
+end
+
+-- save writes what a change moved, and trims.
+local function save(c)
+  c.first = math.max(c.first, c.last + 1 - MOST)
+  over(c)
+  redis.call('HSET', META, 'l', int(c.last), 'f', int(c.first), 't', int(c.at))
+end

@@ -1,0 +1,158 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+const (
+	// indexChunk is how many of a user's chats one pipeline reads.
+	indexChunk = 1000
+	// pendingBytes is about how much of messages one pipeline of pending reads
+	// returns; each chat may have chatBytes in any case.
+	pendingBytes = 8 << 20
+	chatBytes    = 16 << 10
+)
+
+// Position is where a member stands in a chat.
+type Position struct {
+	Chat, Epoch            string
+	Acked, LastID, FirstID int64
+}
+
+// standing is what message_pending.lua answers for one chat.
+type standing struct {
+	Position
+	unread int64
+	items  []api.ChatMessage
+	err    error
+}
+
+// UserChats lists a page of a user's chats, in the order in which he joined
+// them. A page may have fewer than limit while next is not "": entries that a
+// crash left behind do not show.
+func (s *Store) UserChats(ctx context.Context, user, cursor string, limit int) (items []api.UserChat, next string, err error) {
+	limit = pageSize(limit)
+	p, err := s.readPage(ctx, user, cursor, limit)
+	if err != nil {
+		return nil, "", err
+	}
+	found, err := s.standings(ctx, user, p, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	items = make([]api.UserChat, len(found))
+	for i, f := range found {
+		if f.err != nil {
+			return nil, "", f.err
+		}
+		items[i] = api.UserChat{ID: f.Chat, Unread: f.unread, LastID: f.LastID, Acked: f.Acked}
+	}
+	return items, p.next(limit), nil
+}
+
+// Positions tells where a user stands in each of his chats. Beyond a thousand
+// chats it takes a round trip more for each thousand.
+func (s *Store) Positions(ctx context.Context, user string) ([]Position, error) {
+	var out []Position
+	err := s.eachStanding(ctx, user, 0, func(f *standing) error {
+		out = append(out, f.Position)
+		return f.err
+	})
+	return out, err
+}
+
+// Pending reads, for every chat in which a user has something unread, what he
+// has not acknowledged: at most limit messages of each (0: the default), less
+// when they are very long, at least one. It changes nothing: asked again, it
+// answers the same. All chats are read in one pipeline, beyond a thousand in
+// one for each thousand; a chat that cannot be read has an Error.
+func (s *Store) Pending(ctx context.Context, user string, limit int) (*api.PendingChats, error) {
+	out := &api.PendingChats{Chats: []api.PendingChat{}}
+	err := s.eachStanding(ctx, user, pageSize(limit), func(f *standing) error {
+		switch {
+		case f.err != nil:
+			out.Chats = append(out.Chats, api.PendingChat{ID: f.Chat, Items: []api.ChatMessage{}, Error: &api.ChatError{Code: api.CodeOf(f.err)}})
+		case f.unread > 0:
+			out.Chats = append(out.Chats, api.PendingChat{
+				ID: f.Chat, Epoch: f.Epoch, Unread: f.unread, Gap: f.FirstID > f.Acked+1, FirstID: f.FirstID, Items: f.items,
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// eachStanding reads all chats of a user, with up to limit messages of each.
+func (s *Store) eachStanding(ctx context.Context, user string, limit int, fn func(*standing) error) error {
+	for cursor, more := "", true; more; more = cursor != "" {
+		p, err := s.readPage(ctx, user, cursor, indexChunk)
+		if err != nil {
+			return err
+		}
+		found, err := s.standings(ctx, user, p, limit)
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			if err := fn(&found[i]); err != nil {
+				return err
+			}
+		}
+		cursor = p.next(indexChunk)
+	}
+	return nil
+}
+
+// standings reads the chats of a page in one pipeline. Those that the user is
+// not in are left out, and dropped from the index if they are old.
+func (s *Store) standings(ctx context.Context, user string, p *page, limit int) ([]standing, error) {
+	if len(p.entries) == 0 {
+		return nil, nil
+	}
+	budget := max(chatBytes, pendingBytes/len(p.entries))
+	list := make([]redis.Cmder, len(p.entries))
+	for i, e := range p.entries {
+		list[i] = s.chatCmd(ctx, s.pendingScript, e.chat, user, limit, budget)
+	}
+	if err := s.trip(ctx, stepRead, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
+		return nil, err
+	}
+	found, stale := make([]standing, 0, len(list)), []entry(nil)
+	for i, e := range p.entries {
+		f, member := s.readStanding(list[i].(*redis.Cmd), e.chat)
+		if !member {
+			stale = append(stale, e)
+			continue
+		}
+		found = append(found, f)
+	}
+	s.repair(ctx, user, p.now, stale)
+	return found, nil
+}
+
+// readStanding reads the answer of message_pending.lua, and whether the user is
+// a member, as far as one can tell.
+func (s *Store) readStanding(cmd *redis.Cmd, chat string) (f standing, member bool) {
+	f.Chat = chat
+	reply, err := answer(cmd)
+	if err != nil {
+		f.err = s.db.Err(fmt.Errorf("read chat %s: %w", chat, err), redisdb.Read)
+		return f, true
+	}
+	if number(reply[0]) != statusDone {
+		return f, false
+	}
+	f.Epoch, f.LastID, f.FirstID, f.Acked = text(reply[1]), number(reply[2]), number(reply[3]), number(reply[4])
+	f.unread = number(reply[5])
+	f.items, f.err = decodeEntries(number(reply[6]), list(reply[7]))
+	return f, true
+}

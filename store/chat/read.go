@@ -1,0 +1,125 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+// MessagesQuery says which messages of a chat to read, and who asks.
+type MessagesQuery struct {
+	// User must be a member.
+	User string
+	// After and Before are exclusive bounds. With After, or neither, the oldest
+	// come first, Limit of them; with Before the newest below it.
+	After, Before *int64
+	// Limit is the most messages to read; 0: api.DefaultPageSize, at most
+	// api.MaxPageSize.
+	Limit int
+	// Epoch is that of the chat when the reader read it last; "": not known.
+	Epoch string
+}
+
+// ChatRead is one of many reads.
+type ChatRead struct {
+	Chat string
+	MessagesQuery
+}
+
+// ChatReading is what one of many reads found, or why it did not.
+type ChatReading struct {
+	Messages *api.ChatMessages
+	Err      error
+}
+
+// Messages reads messages for a member and changes nothing. Gap tells that
+// something the reader has not seen is no longer kept. Errors: not_found,
+// not_a_member, and those of Redis.
+func (s *Store) Messages(ctx context.Context, chat string, q MessagesQuery) (*api.ChatMessages, error) {
+	cmd := s.readCmd(ctx, chat, &q)
+	missing, err := s.call(ctx, memberCall{step: stepRead, mode: redisdb.Read, user: q.User, chats: []string{chat}, cmds: cmds(cmd)})
+	if err != nil {
+		return nil, err
+	}
+	messages, err := readMessages(cmd, chat, &q)
+	if err == nil {
+		s.heal(ctx, q.User, missing)
+	}
+	return messages, err
+}
+
+// ReadMany makes many reads for one user in one pipeline; each has its own
+// outcome. The User of the queries is not looked at. The error is that of Redis
+// when nothing could be read.
+func (s *Store) ReadMany(ctx context.Context, user string, reads []ChatRead) ([]ChatReading, error) {
+	if len(reads) == 0 {
+		return nil, nil
+	}
+	list := make([]redis.Cmder, len(reads))
+	for i := range reads {
+		reads[i].User = user
+		list[i] = s.readCmd(ctx, reads[i].Chat, &reads[i].MessagesQuery)
+	}
+	if err := s.trip(ctx, stepRead, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
+		return nil, err
+	}
+	out := make([]ChatReading, len(reads))
+	for i, cmd := range list {
+		out[i].Messages, out[i].Err = readMessages(cmd.(*redis.Cmd), reads[i].Chat, &reads[i].MessagesQuery)
+		out[i].Err = s.db.Err(out[i].Err, redisdb.Read)
+	}
+	return out, nil
+}
+
+func (s *Store) readCmd(ctx context.Context, chat string, q *MessagesQuery) *redis.Cmd {
+	return s.chatCmd(ctx, s.readScript, chat, q.User, bound(q.After), bound(q.Before), pageSize(q.Limit))
+}
+
+// readMessages reads the answer of message_read.lua.
+func readMessages(cmd *redis.Cmd, chat string, q *MessagesQuery) (*api.ChatMessages, error) {
+	reply, err := answer(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("read chat %s: %w", chat, err)
+	}
+	if err := refusal(number(reply[0]), chat, q.User); err != nil {
+		return nil, err
+	}
+	m := &api.ChatMessages{Epoch: text(reply[1]), LastID: number(reply[2]), FirstID: number(reply[3])}
+	m.Gap = q.Epoch != "" && q.Epoch != m.Epoch || q.After != nil && (*q.After > m.LastID || m.FirstID > *q.After+1)
+	if m.Items, err = decodeEntries(number(reply[4]), list(reply[5])); err != nil {
+		return nil, fmt.Errorf("read chat %s: %w", chat, err)
+	}
+	return m, nil
+}
+
+// anyAnswered tells that some command of a pipeline has an answer of its own.
+func anyAnswered(list []redis.Cmder) bool {
+	for _, cmd := range list {
+		if err := cmd.Err(); err == nil || errors.Is(err, redis.Nil) {
+			return true
+		}
+	}
+	return false
+}
+
+func cmds(cmd redis.Cmder) []redis.Cmder { return []redis.Cmder{cmd} }
+
+// bound is an optional id as scripts read it.
+func bound(id *int64) any {
+	if id == nil {
+		return ""
+	}
+	return *id
+}
+
+func pageSize(limit int) int {
+	if limit <= 0 {
+		return api.DefaultPageSize
+	}
+	return min(limit, api.MaxPageSize)
+}

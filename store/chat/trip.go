@@ -1,0 +1,155 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+)
+
+// The steps of the calls, as faults know them.
+const (
+	stepClaim   = "claim"
+	stepCheck   = "check"
+	stepIndex   = "index"
+	stepCreate  = "create"
+	stepLook    = "look"
+	stepJoin    = "join"
+	stepLeave   = "leave"
+	stepUnindex = "unindex"
+	stepSend    = "send"
+	stepRead    = "read"
+	stepAck     = "ack"
+	stepHeal    = "heal"
+	stepPush    = "push"
+)
+
+// fault is what tests put between the store and Redis, nil outside of them: it
+// is asked before a step's commands are sent and after they were answered. An
+// error stands for a process that died there.
+type fault func(step string, answered bool) error
+
+// errTwice is a fault's wish: the answer was lost, send the same again.
+var errTwice = errors.New("send again")
+
+// sender is db.Share or db.Pipeline.
+type sender func(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error
+
+// trip sends the commands of one step.
+func (s *Store) trip(ctx context.Context, step string, send sender, m redisdb.Mode, cmds ...redis.Cmder) error {
+	if s.fault == nil {
+		return send(ctx, m, cmds...)
+	}
+	if err := s.fault(step, false); err != nil {
+		return err
+	}
+	if err := send(ctx, m, cmds...); err != nil {
+		return err
+	}
+	err := s.fault(step, true)
+	if errors.Is(err, errTwice) {
+		return send(ctx, m, cmds...)
+	}
+	return err
+}
+
+// chatCmd is a chat's script with what all of them take first.
+func (s *Store) chatCmd(ctx context.Context, script *redisdb.Script, chat string, args ...any) *redis.Cmd {
+	return s.chatCmdWith(ctx, script, chatKeys(chat), args...)
+}
+
+func (s *Store) chatCmdWith(ctx context.Context, script *redisdb.Script, keys []string, args ...any) *redis.Cmd {
+	all := make([]any, 0, 2+len(args))
+	all = append(all, s.o.MaxMessages, s.o.MaxAge.Milliseconds())
+	return script.Cmd(ctx, keys, append(all, args...)...)
+}
+
+// ask runs one script that answers with a list.
+func (s *Store) ask(ctx context.Context, step string, m redisdb.Mode, cmd *redis.Cmd) ([]any, error) {
+	if err := s.trip(ctx, step, s.db.Share, m, cmd); err != nil {
+		return nil, err
+	}
+	return answer(cmd)
+}
+
+// answer is a script's list.
+func answer(cmd *redis.Cmd) ([]any, error) {
+	list, err := cmd.Slice()
+	if err == nil && len(list) == 0 {
+		err = errors.New("an empty answer")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run %v: %w", cmd.Args()[1], err)
+	}
+	return list, nil
+}
+
+// indexPatience is how long a call waits on a Cluster for the look at its
+// user's index once it has its own answer: the index may be on a master that is
+// away.
+const indexPatience = 50 * time.Millisecond
+
+// memberCall is what a user asks of his chats.
+type memberCall struct {
+	step  string
+	mode  redisdb.Mode
+	user  string
+	chats []string
+	cmds  []redis.Cmder // one for each chat
+}
+
+// call makes a member's call, and a look at the user's index on the way: it
+// returns what is not in the index. For several chats every command has its own
+// outcome, also after an error.
+func (s *Store) call(ctx context.Context, v memberCall) (missing []string, err error) {
+	look := lookCmd(ctx, v.user, v.chats)
+	send := s.db.Share
+	if len(v.cmds) > 1 {
+		send = s.db.Pipeline
+	}
+	if !s.clustered {
+		err = s.trip(ctx, v.step, send, v.mode, append(v.cmds[:len(v.cmds):len(v.cmds)], look)...)
+		if err != nil {
+			return nil, err
+		}
+		return absent(look, v.chats), nil
+	}
+	looked := make(chan []string, 1)
+	go func() {
+		if s.db.Share(ctx, redisdb.Read, look) != nil {
+			looked <- nil
+			return
+		}
+		looked <- absent(look, v.chats)
+	}()
+	if err := s.trip(ctx, v.step, send, v.mode, v.cmds...); err != nil {
+		return nil, err
+	}
+	patience := time.NewTimer(indexPatience)
+	defer patience.Stop()
+	select {
+	case missing = <-looked:
+	case <-patience.C:
+	}
+	return missing, nil
+}
+
+// number and text read scripts' answers.
+func number(v any) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+func list(v any) []any {
+	l, _ := v.([]any)
+	return l
+}
