@@ -1,0 +1,306 @@
+package stock
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/lock"
+	"fanfare/store/redisdb"
+)
+
+const (
+	// collectRounds bounds how often one reservation collects: others of the same
+	// home may take what came.
+	collectRounds = 100
+	// sweptAtOnce is how many due holds a sweep returns in one script.
+	sweptAtOnce = 100
+)
+
+// lead takes the right to move units of a sale: one process at a time has it, by
+// a lease, and in a process one caller. It makes moving orderly, not correct:
+// each step of a transfer is safe without.
+func (l *Live) lead(ctx context.Context, sale string) (release func(), err error) {
+	v, _ := l.movers.LoadOrStore(sale, make(chan struct{}, 1))
+	gate := v.(chan struct{})
+	select {
+	case gate <- struct{}{}:
+	case <-ctx.Done():
+		return nil, l.db.Err(ctx.Err(), redisdb.Read)
+	}
+	a, err := l.leases.Acquire(ctx, sale)
+	if err == nil && a.Status != lock.Acquired {
+		err = errMoving()
+	}
+	if err != nil {
+		<-gate
+		return nil, l.db.Err(err, redisdb.Read)
+	}
+	return func() {
+		// The lease ends by itself if this fails.
+		_, _ = a.Lease.Release(context.WithoutCancel(ctx))
+		<-gate
+	}, nil
+}
+
+// collect brings units of other partitions to the user's home and reserves. It
+// refuses only when it is proven that all partitions together had too little.
+func (l *Live) collect(ctx context.Context, a *attempt, short []any) (Reserved, error) {
+	g := gathering{to: a.home, want: map[string]int64{}}
+	for _, line := range a.Request.Lines {
+		g.want[line.SKU] = line.Quantity
+	}
+	refused, err := l.provenShort(ctx, a.places, g)
+	if err != nil || refused != nil {
+		return a.refuse(refused, short, err)
+	}
+	release, err := l.lead(ctx, a.Sale)
+	if err != nil {
+		return Reserved{}, err
+	}
+	defer release()
+	for range collectRounds {
+		answer, err := l.tryReserve(ctx, a)
+		if err != nil {
+			return Reserved{}, err
+		}
+		switch number(answer, 0) {
+		case answerAgain:
+			continue
+		case reserveShort:
+			short = answer
+		default:
+			return l.readReserve(a, answer)
+		}
+		got, err := l.gather(ctx, a.places, g)
+		if err != nil || got.short != nil {
+			return a.refuse(got.short, short, err)
+		}
+	}
+	return Reserved{}, errMoving()
+}
+
+// refuse is sold_out with what all partitions together have.
+func (a *attempt) refuse(proof *shortage, answer []any, err error) (Reserved, error) {
+	if err != nil {
+		return Reserved{}, err
+	}
+	out := &SoldOut{Available: proof.available, NextDue: proof.nextDue, Version: integer(answer, 1)}
+	return Reserved{Version: out.Version, SoldOut: out}, out.refusal()
+}
+
+// gathering is what a partition should have.
+type gathering struct {
+	to *place
+	// want is how much it should have available; missing how much should come on
+	// top of what it has.
+	want, missing map[string]int64
+	closed        bool
+}
+
+// wanted is how much a partition needs that has so much now.
+func (g *gathering) wanted(has map[string]numbers) map[string]int64 {
+	if g.missing == nil {
+		return g.want
+	}
+	want := make(map[string]int64, len(g.missing))
+	for sku, n := range g.missing {
+		want[sku] = has[sku].available + n
+	}
+	return want
+}
+
+// shortage is the proof that all partitions together had too little.
+type shortage struct {
+	available map[string]int64
+	nextDue   time.Duration
+}
+
+// gathered is what came of a gathering: reached, or short, or neither when
+// units moved meanwhile.
+type gathered struct {
+	reached bool
+	short   *shortage
+}
+
+// gather brings what is wanted to one partition, as far as the others have it.
+// The caller has the right to move.
+func (l *Live) gather(ctx context.Context, places []*place, g gathering) (gathered, error) {
+	var before []*look
+	for range collectRounds {
+		now, err := l.pass(ctx, places, g)
+		if err != nil {
+			return gathered{}, err
+		}
+		if under := underway(now); len(under) > 0 {
+			if err := l.finishTransfers(ctx, places, under); err != nil {
+				return gathered{}, err
+			}
+			before = nil
+			continue
+		}
+		want := g.wanted(now[g.to.partition].stock)
+		debits, enough := plan(places, now, g.to, want)
+		switch {
+		case !enough && stood(before, now):
+			return gathered{short: shortageOf(now, want)}, nil
+		case !enough:
+			before = now
+			continue
+		case len(debits) == 0:
+			return gathered{reached: true}, nil
+		}
+		if moved, err := l.move(ctx, places, debits, g.closed); err != nil || moved {
+			return gathered{reached: moved}, err
+		}
+	}
+	return gathered{}, errMoving()
+}
+
+// provenShort looks, without the right to move, whether there is certainly too
+// little: two passes between which nothing was put back on sale and nothing
+// moved. Then at the end of the first no partition had more than it showed.
+func (l *Live) provenShort(ctx context.Context, places []*place, g gathering) (*shortage, error) {
+	before, err := l.pass(ctx, places, g)
+	if err != nil {
+		return nil, err
+	}
+	if _, enough := plan(places, before, g.to, g.want); enough || len(underway(before)) > 0 {
+		return nil, nil
+	}
+	now, err := l.pass(ctx, places, g)
+	if err != nil || !stood(before, now) {
+		return nil, err
+	}
+	return shortageOf(now, g.want), nil
+}
+
+// stood tells that between two passes nothing was put back on sale and nothing
+// moved, and that nothing was on its way.
+func stood(before, now []*look) bool {
+	if before == nil || len(underway(before)) > 0 {
+		return false
+	}
+	for i := range now {
+		if before[i].moves != now[i].moves || before[i].returns != now[i].returns {
+			return false
+		}
+	}
+	return true
+}
+
+// pass returns the due holds of all partitions and reads the skus wanted.
+func (l *Live) pass(ctx context.Context, places []*place, g gathering) ([]*look, error) {
+	var skus []string
+	for sku := range g.want {
+		skus = append(skus, sku)
+	}
+	for sku := range g.missing {
+		skus = append(skus, sku)
+	}
+	for range reserveTries {
+		found, more, err := l.passOnce(ctx, places, skus, g.closed)
+		if err != nil {
+			return nil, err
+		}
+		if !more {
+			return found, nil
+		}
+	}
+	return nil, errMoving()
+}
+
+func (l *Live) passOnce(ctx context.Context, places []*place, skus []string, closed bool) (found []*look, more bool, err error) {
+	cmds := make([]redis.Cmder, 0, 2*len(places))
+	for _, p := range places {
+		cmds = append(cmds, l.sweepCmd(ctx, p), l.lookCmd(ctx, p, skus))
+	}
+	if err := l.share(ctx, stepSweep, redisdb.Write, cmds...); err != nil {
+		return nil, false, err
+	}
+	found = make([]*look, len(places))
+	for i, p := range places {
+		swept, err := reply(l.scripts.sweep, cmds[2*i].(*redis.Cmd))
+		if err != nil {
+			return nil, false, err
+		}
+		more = more || number(swept, 0) == answerDone && number(swept, 1) == sweptAtOnce
+		if found[i], err = l.readLook(p, cmds[2*i+1].(*redis.Cmd)); err != nil {
+			return nil, false, err
+		}
+		if found[i].status == answerAbsent && i > 0 || closed && found[i].status != answerAbsent {
+			continue // what its sale has not reached yet has nothing to give
+		}
+		if err := l.isShut(p.sale, found[i].status); err != nil {
+			return nil, false, err
+		}
+	}
+	return found, more, nil
+}
+
+// plan says who gives what, and whether there is enough. The richest give first;
+// the first of them gives half of the rest too, so that a home that runs empty
+// does not collect unit by unit.
+func plan(places []*place, found []*look, to *place, want map[string]int64) (debits []debit, enough bool) {
+	give := make([]map[string]int64, len(found))
+	for sku, n := range want {
+		lack := n - found[to.partition].stock[sku].available
+		for rank, i := range byWealth(found, to.partition, sku) {
+			has := found[i].stock[sku].available
+			part := min(has, lack)
+			if lack <= 0 || part <= 0 {
+				break
+			}
+			lack -= part
+			if rank == 0 {
+				part += (has - part) / 2
+			}
+			if give[i] == nil {
+				give[i] = map[string]int64{}
+			}
+			give[i][sku] = part
+		}
+		if lack > 0 {
+			return nil, false
+		}
+	}
+	for i, want := range give {
+		if want != nil {
+			debits = append(debits, debit{from: places[i], moves: cmp.Or(found[i].moves, "0"), to: to.partition, want: want})
+		}
+	}
+	return debits, true
+}
+
+// byWealth orders the other partitions by what they have of a sku.
+func byWealth(found []*look, but int, sku string) []int {
+	order := make([]int, 0, len(found))
+	for i := range found {
+		if i != but {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(found[b].stock[sku].available, found[a].stock[sku].available)
+	})
+	return order
+}
+
+func shortageOf(found []*look, want map[string]int64) *shortage {
+	s := &shortage{available: make(map[string]int64, len(want))}
+	for sku := range want {
+		s.available[sku] = 0
+		for _, k := range found {
+			s.available[sku] += k.stock[sku].available
+		}
+	}
+	for _, k := range found {
+		if due := max(time.Duration(k.nextDue)*time.Millisecond, time.Nanosecond); k.status == answerDone && k.nextDue >= 0 && (s.nextDue == 0 || due < s.nextDue) {
+			s.nextDue = due
+		}
+	}
+	return s
+}

@@ -1,0 +1,2 @@
+// Package stock is the live stock of sales.
+package stock

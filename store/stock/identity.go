@@ -1,0 +1,56 @@
+package stock
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"strconv"
+
+	"github.com/cespare/xxhash/v2"
+
+	"fanfare/api"
+)
+
+// Home is the partition of a user: there are his reservations and his limit.
+func Home(user string, partitions int) int {
+	return int(xxhash.Sum64String(user) % uint64(max(partitions, 1)))
+}
+
+const (
+	idPlace  = 2  // hex digits of the partition at an id's beginning
+	idLength = 28 // with 128 random bits in base32
+)
+
+var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// newID makes a reservation's id, which tells its partition.
+func newID(partition int) string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString([]byte{byte(partition)}) + idText.EncodeToString(b[:])
+}
+
+// PartitionOf reads the partition out of a reservation's id; false when the
+// text cannot be one.
+func PartitionOf(id string) (int, bool) {
+	if len(id) != idLength {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(id[:idPlace], 16, 8)
+	if err != nil || n >= api.MaxPartitions {
+		return 0, false
+	}
+	_, err = idText.DecodeString(id[idPlace:])
+	return int(n), err == nil
+}
+
+// onceName hashes scope and key: neither may hold what a Redis key must not.
+func onceName(once api.Idempotency) string {
+	sum := sha256.Sum256([]byte(once.Scope + "\x00" + once.Key))
+	return hex.EncodeToString(sum[:16])
+}
+
+func errReused() error {
+	return api.Errorf(api.CodeIdempotencyReused, "this Idempotency-Key was used with another body")
+}

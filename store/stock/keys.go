@@ -1,0 +1,51 @@
+package stock
+
+import (
+	"strconv"
+	"time"
+)
+
+// saleRegistry is the hash of sales that have live keys.
+const saleRegistry = "ff:{sales}:live"
+
+const (
+	// retireGrace is how long after its end a sale's keys get a lifetime, and
+	// keysLifetime which. Until then they have none.
+	retireGrace  = 24 * time.Hour
+	keysLifetime = 7 * 24 * time.Hour
+	// requestLifetime is how long the answer to one request without an
+	// idempotency key is remembered: longer than any repeat by the client.
+	requestLifetime = time.Minute
+)
+
+// place is one partition of a sale and its keys, which share the tag
+// {sale:<sale>:<partition>} and so one slot. Sales are identifiers: none can
+// hold a brace.
+type place struct {
+	sale      string
+	partition int
+	prefix    string
+
+	settings, stock, users, reservations, due string
+	byUser, orders, totals, out, seen         string
+}
+
+func newPlace(sale string, partition int) *place {
+	p := "ff:{sale:" + sale + ":" + strconv.Itoa(partition) + "}:"
+	return &place{
+		sale: sale, partition: partition, prefix: p,
+		settings: p + "sale", stock: p + "stock", users: p + "users", reservations: p + "reservations", due: p + "due",
+		byUser: p + "by_user", orders: p + "orders", totals: p + "totals", out: p + "out", seen: p + "seen",
+	}
+}
+
+// core are the keys that lua/part_sale.lua works on, with others after them.
+func (p *place) core(more ...string) []string {
+	return append([]string{p.settings, p.stock, p.users, p.reservations, p.due}, more...)
+}
+
+// once is the idempotency record of a request, by the hash of its name.
+func (p *place) once(name string) string { return p.prefix + "once:" + name }
+
+// ChangesChannel is where the first partition tells each new version of a sale.
+func ChangesChannel(sale string) string { return "ff:{sale:" + sale + ":0}:changes" }

@@ -1,0 +1,181 @@
+package stock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/lock"
+	"fanfare/store/redisdb"
+)
+
+// Trip carries commands to Redis and promises what redisdb.DB.Share does.
+type Trip func(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error
+
+// LiveOptions tune a Live; the zero value works.
+type LiveOptions struct {
+	// Logger hears of what the sweeper could not do; nil: silence.
+	Logger *slog.Logger
+	// Trip carries the writes whose success a client is told: reserve, confirm,
+	// release, Put and Restock. Their scripts answer 1 or 2 first when something
+	// was or had been written. Default: the shared round trips.
+	Trip Trip
+	// Run names the run of the server that has the keys. It goes to the scripts
+	// as an argument, and one that marshals itself does so when the command is
+	// written. A partition remembers under which run it was made; with another
+	// its calls fail with ErrStaleRun. Nil: never compared.
+	Run any
+	// SweepEvery is how often Run looks for holds that are due; default 250 ms.
+	SweepEvery time.Duration
+	// OnSwept hears of each partition that owes something to the record.
+	OnSwept func(ctx context.Context, s Swept)
+	// OnStale hears of sales that must be compared with the record, or whose
+	// loading somebody began and does not end. Both may be called at once for
+	// several sales, and again.
+	OnStale func(ctx context.Context, sale string)
+}
+
+// Live is the live stock of sales in Redis. It is safe for concurrent use.
+type Live struct {
+	db      *redisdb.DB
+	o       LiveOptions
+	scripts scripts
+	leases  *lock.Locker
+	places  sync.Map // sale -> []*place
+	loading sync.Map // sale -> when its loading was first seen
+	movers  sync.Map // sale -> chan struct{} with one place: who may ask for the lease
+	// fault is what tests put between this process and Redis, nil outside of
+	// them: it is asked before a step's commands are sent and after they were
+	// answered. An error stands for a trip that did not leave, or whose answer
+	// was lost.
+	fault func(step string, answered bool) error
+}
+
+const (
+	// moveLease ends the right to move units of a process that died.
+	moveLease = 2 * time.Second
+	// endlessly many attempts: the right to move units is never used up.
+	endless = 1 << 30
+)
+
+// What a call says of a sale that it cannot work on.
+var (
+	// ErrAbsent: Redis has no keys of the sale. It may be on record.
+	ErrAbsent = api.Errorf(api.CodeSaleNotFound, "there is no such sale")
+	// ErrLoading: Load was called, and Open not yet.
+	ErrLoading = api.Errorf(api.CodeUnavailable, "the sale is being read from the record")
+	// ErrStaleRun: the keys come from another run of the server, and may lack
+	// what was acknowledged; or a partition is gone.
+	ErrStaleRun = api.Errorf(api.CodeUnavailable, "the sale is being compared with the record")
+)
+
+// NewLive makes a Live. It starts nothing; Run sweeps.
+func NewLive(db *redisdb.DB, o LiveOptions) *Live {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Trip == nil {
+		o.Trip = db.Share
+	}
+	if o.Run == nil {
+		o.Run = ""
+	}
+	if o.SweepEvery <= 0 {
+		o.SweepEvery = 250 * time.Millisecond
+	}
+	if o.OnSwept == nil {
+		o.OnSwept = func(context.Context, Swept) {}
+	}
+	if o.OnStale == nil {
+		o.OnStale = func(context.Context, string) {}
+	}
+	return &Live{
+		db: db, o: o, scripts: loadScripts(),
+		leases: lock.New(db, lock.Options{Name: "sale", Lease: moveLease, MaxAttempts: endless, Retention: time.Minute}),
+	}
+}
+
+// The steps of a process, as faults know them.
+const (
+	stepReserve  = "reserve"
+	stepEnd      = "end"
+	stepPut      = "put"
+	stepRestock  = "restock"
+	stepFollow   = "follow"
+	stepNote     = "note"
+	stepLook     = "look"
+	stepSweep    = "sweep"
+	stepDebit    = "debit"
+	stepCredit   = "credit"
+	stepDrop     = "drop"
+	stepBalance  = "balance"
+	stepRestore  = "restore"
+	stepOpen     = "open"
+	stepRetire   = "retire"
+	stepOrders   = "orders"
+	stepRegister = "register"
+)
+
+// errTwice is a fault's wish: the answer was lost, send the same again.
+var errTwice = errors.New("send again")
+
+// write sends what a client is told about, one command.
+func (l *Live) write(ctx context.Context, step string, cmds ...redis.Cmder) error {
+	return l.carry(ctx, l.o.Trip, step, redisdb.Write, cmds)
+}
+
+// share sends commands of the process's own with the shared round trips.
+func (l *Live) share(ctx context.Context, step string, m redisdb.Mode, cmds ...redis.Cmder) error {
+	return l.carry(ctx, l.db.Share, step, m, cmds)
+}
+
+func (l *Live) carry(ctx context.Context, trip Trip, step string, m redisdb.Mode, cmds []redis.Cmder) error {
+	if l.fault == nil || len(cmds) == 0 {
+		return trip(ctx, m, cmds...)
+	}
+	if err := l.fault(step, false); err != nil {
+		return err
+	}
+	if err := trip(ctx, m, cmds...); err != nil {
+		return err
+	}
+	err := l.fault(step, true)
+	if errors.Is(err, errTwice) {
+		return trip(ctx, m, cmds...)
+	}
+	return err
+}
+
+// isShut turns the answers about a whole sale into errors.
+func (l *Live) isShut(sale string, status int64) error {
+	switch status {
+	case answerAbsent:
+		l.places.Delete(sale)
+		return ErrAbsent
+	case answerLoading:
+		return ErrLoading
+	case answerStaleRun:
+		return ErrStaleRun
+	}
+	return nil
+}
+
+// unexpected is for a status that a script of this version does not give.
+func unexpected(s *redisdb.Script, answer []any) error {
+	return fmt.Errorf("run %s: answered %v", s.Name(), answer)
+}
+
+// newRequest names one request or transfer: 128 random bits.
+func newRequest() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,184 @@
+package stock
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+// Load begins to make a sale's live keys from the record, or to compare them
+// with it: after that the sale is closed (ErrLoading), has at least the settings
+// on record, and its stock adds up to its totals. RestoreOrders and Open follow.
+// All three may be done again, from the beginning and by anybody, at any point.
+func (l *Live) Load(ctx context.Context, s record.Sale) error {
+	places := l.remember(s.ID, s.Partitions)
+	if err := l.register(ctx, s.ID, s.Partitions); err != nil {
+		return err
+	}
+	cmds := make([]redis.Cmder, len(places))
+	for i, p := range places {
+		cmds[i] = l.followCmd(ctx, p, s, true)
+	}
+	if err := l.share(ctx, stepFollow, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	if err := firstError(cmds); err != nil {
+		return err
+	}
+	if err := l.note(ctx, places[0], map[string]string{"recorded": strconv.FormatInt(s.Version, 10)}); err != nil {
+		return err
+	}
+	found, err := l.settleTransfers(ctx, places)
+	if err != nil {
+		return err
+	}
+	if err := l.spread(ctx, places, found[0]); err != nil {
+		return err
+	}
+	return l.balanceStock(ctx, places)
+}
+
+// balanceStock makes the stock of a closed sale add up to its totals.
+func (l *Live) balanceStock(ctx context.Context, places []*place) error {
+	for range repairs * repairs {
+		found, err := l.settleTransfers(ctx, places)
+		if err != nil {
+			return err
+		}
+		args := missingStock(found)
+		if len(args) == 1 {
+			return nil
+		}
+		cmd := l.scripts.balance.Cmd(ctx, places[0].core(), args...)
+		if err := l.share(ctx, stepBalance, redisdb.Write, cmd); err != nil {
+			return err
+		}
+		if _, err := single(l.scripts.balance, cmd); err != nil {
+			return err
+		}
+	}
+	return errMoving()
+}
+
+// missingStock compares totals with what all partitions have: the number of
+// corrections so far, then sku and missing units in turn.
+func missingStock(found []*look) []any {
+	balances := found[0].balances
+	if balances == "" {
+		balances = "0"
+	}
+	args := []any{balances}
+	for _, item := range found[0].settings.Items {
+		sum := int64(0)
+		for _, k := range found {
+			sum += k.stock[item.SKU].sum()
+		}
+		if sum != item.Total {
+			args = append(args, item.SKU, item.Total-sum)
+		}
+	}
+	return args
+}
+
+// restoredAtOnce is how many orders one trip restores.
+const restoredAtOnce = 200
+
+// RestoreOrders makes the reservations of orders on record sold, where Redis
+// does not know them as sold.
+func (l *Live) RestoreOrders(ctx context.Context, sale string, orders []record.Order) error {
+	places, err := l.placesOf(ctx, sale)
+	if err != nil {
+		return err
+	}
+	for len(orders) > 0 {
+		some := orders[:min(len(orders), restoredAtOnce)]
+		orders = orders[len(some):]
+		cmds := make([]redis.Cmder, 0, len(some))
+		for _, o := range some {
+			if n, ok := PartitionOf(o.Reservation); ok && n < len(places) {
+				p := places[n]
+				cmds = append(cmds, l.scripts.restore.Cmd(ctx, p.core(p.byUser), o.Reservation, o.User, o.CreatedAt, linesText(o.Lines)))
+			}
+		}
+		if err := l.share(ctx, stepRestore, redisdb.Write, cmds...); err != nil {
+			return err
+		}
+		if err := firstError(cmds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Open ends what Load began: what is owed in one partition and there in another
+// is covered, the stock is spread, and the sale goes on.
+func (l *Live) Open(ctx context.Context, sale string) error {
+	places, err := l.placesOf(ctx, sale)
+	if err != nil {
+		return err
+	}
+	if len(places) > 1 {
+		if err := l.coverOwed(ctx, places); err != nil {
+			return err
+		}
+	}
+	cmds := make([]redis.Cmder, len(places))
+	for i, p := range places {
+		cmds[i] = l.scripts.open.Cmd(ctx, []string{p.settings}, l.o.Run)
+	}
+	if err := l.share(ctx, stepOpen, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	return firstError(cmds)
+}
+
+// coverOwed moves units to the partitions that sold more than they had.
+func (l *Live) coverOwed(ctx context.Context, places []*place) error {
+	release, err := l.lead(ctx, places[0].sale)
+	if err != nil {
+		return err
+	}
+	defer release()
+	for range collectRounds {
+		found, err := l.settleTransfers(ctx, places)
+		if err != nil {
+			return err
+		}
+		debits := cover(places, found)
+		if len(debits) == 0 {
+			return l.shareOut(ctx, places, true)
+		}
+		if _, err := l.move(ctx, places, debits, true); err != nil {
+			return err
+		}
+	}
+	return errMoving()
+}
+
+// cover plans the next transfers to partitions that owe: from each partition to
+// at most one other, so that a plan is made of what was looked at.
+func cover(places []*place, found []*look) (debits []debit) {
+	for i, giver := range found {
+		for j, owes := range found {
+			want := map[string]int64{}
+			for sku, n := range owes.stock {
+				if units := min(n.oversold, giver.stock[sku].available); i != j && units > 0 {
+					want[sku] = units
+				}
+			}
+			if len(want) > 0 {
+				moves := giver.moves
+				if moves == "" {
+					moves = "0"
+				}
+				debits = append(debits, debit{from: places[i], moves: moves, to: j, want: want})
+				break
+			}
+		}
+	}
+	return debits
+}

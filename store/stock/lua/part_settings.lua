@@ -1,0 +1,27 @@
+-- The settings of a sale, as one partition has them.
+-- KEYS: 1 sale, then all keys of the partition
+-- ARGV: those of the including script: from one place on starts, ends, limit,
+--       hold, idle, partitions; from another the skus; and on
+-- RETURNS: nothing; it only defines functions
+local FIELDS = { 'starts', 'ends', 'limit', 'hold', 'idle', 'partitions' }
+
+local function same_settings(at)
+  for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(FIELDS))) do
+    if value ~= ARGV[at + i - 1] then return false end
+  end
+  return true
+end
+
+-- write_settings stores them; a sale that was put aside to expire lives again.
+local function write_settings(at, first, step)
+  local args, skus = {}, {}
+  for i, field in ipairs(FIELDS) do
+    args[#args + 1] = field
+    args[#args + 1] = ARGV[at + i - 1]
+  end
+  for i = first, #ARGV, step do skus[#skus + 1] = ARGV[i] end
+  redis.call('HSET', KEYS[1], 'skus', table.concat(skus, ','), unpack(args))
+  if redis.call('HDEL', KEYS[1], 'retired') == 1 then
+    for _, key in ipairs(KEYS) do redis.call('PERSIST', key) end
+  end
+end

@@ -1,0 +1,52 @@
+-- Adds to the total of a sku or takes away, in the first partition. Run again by
+-- the same request it answers the same.
+-- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due, 6 totals (hash),
+--       7 idempotency record (string)
+-- ARGV: 1 run, 2 lifetime of the idempotency record in ms, 3 version that must
+--       be ('' for any), 4 digest of the body, 5 id of this request, 6 most due
+--       holds to return, 7 channel for the new version, 8 sku, 9 delta,
+--       10 largest total, 11 held and 12 sold in the other partitions
+-- RETURNS: {1 done, version, total, held, sold}, {2 replayed, the same},
+--          {3 other body}, {4, 5, 6 as shut}, {7 the version differs},
+--          {8 unknown sku}, {9 what is held and sold is more}, {10 units are
+--          missing here, how many}, {11 too large}, {13 more holds are due: call again}
+-- @include lua/part_sale.lua
+local TOTALS, ONCE = KEYS[6], KEYS[7]
+local run, ttl, condition, digest, request, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
+local sku, delta, largest = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
+
+local s = redis.call('HMGET', SALE, 'version', 'closed', 'run', 'partitions')
+local why = shut(s[1], s[2], s[3], run)
+if why then return { why } end
+local old = redis.call('GET', ONCE)
+if old then
+  if string.sub(old, 1, #digest) ~= digest then return { 3 } end
+  local status = string.sub(old, #digest + 1, #digest + #request) == request and 1 or 2
+  local v, total, held, sold = string.match(string.sub(old, #digest + #request + 1), '^(%d+) (%d+) (%d+) (%d+)$')
+  return { status, v, total, held, sold }
+end
+if condition ~= '' and condition ~= s[1] then return { 7 } end
+local total = tonumber(redis.call('HGET', TOTALS, sku) or -1)
+if total < 0 then return { 8 } end
+if delta > largest - total then return { 11 } end
+
+local more = return_due(now_ms(), bound) == bound
+local t = stock_of(sku)
+if delta < 0 and t.a < -delta then
+  save_stock()
+  if more then return { 13 } end
+  if s[4] == '1' then return { 9 } end
+  return { 10, int(-delta - t.a) }
+end
+if delta < 0 then take(t, -delta) else give(t, delta) end
+save_stock()
+local version = s[1]
+if delta ~= 0 then
+  redis.call('HSET', TOTALS, sku, int(total + delta))
+  version = int(redis.call('HINCRBY', SALE, 'version', 1))
+  redis.call('PUBLISH', channel, version)
+end
+local held, sold = int(t.h + tonumber(ARGV[11])), int(t.s + tonumber(ARGV[12]))
+local answer = { 1, version, int(total + delta), held, sold }
+redis.call('SET', ONCE, digest .. request .. table.concat(answer, ' ', 2), 'PX', ttl)
+return answer

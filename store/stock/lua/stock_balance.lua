@@ -1,0 +1,20 @@
+-- Makes the stock of a closed sale add up to its totals: what is missing in all
+-- partitions together is put into the first, what is too much is owed by it. It
+-- happens only if nobody did so since the caller looked.
+-- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due
+-- ARGV: 1 balances as the caller saw them, 2.. sku and missing units, which may
+--       be negative, in turn
+-- RETURNS: 1 done, 2 look again
+-- @include lua/part_sale.lua
+local balances = ARGV[1]
+local first, step = 2, 2
+
+local s = redis.call('HMGET', SALE, 'closed', 'balances')
+if not s[1] or (s[2] or '0') ~= balances then return 2 end
+for i = first, #ARGV - 1, step do
+  local t, n = stock_of(ARGV[i]), tonumber(ARGV[i + 1])
+  if n < 0 then take(t, -n) else give(t, n) end
+end
+save_stock()
+redis.call('HINCRBY', SALE, 'balances', 1)
+return 1

@@ -1,0 +1,80 @@
+-- Reserves all lines for a user or none: one step for the replay, the window,
+-- the user's limit, the holds that are due, the stock and the records. Run again
+-- with the same id it answers the same. A refusal changes nothing but returning
+-- due holds.
+-- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due, 6 by_user (zset),
+--       7 orders (zset), then the idempotency record, if one is wanted
+-- ARGV: 1 run, 2 partitions of the sale, 3 user, 4 id of the reservation,
+--       5 digest of the body, 6 lifetime of the idempotency record in ms,
+--       7 most due holds to return, 8.. sku and units in turn
+-- RETURNS: {1 made, version, end of the hold in ms or '0': sold, when in ms},
+--          {2 replayed, version, id and end of the hold of the first answer},
+--          {3 other body}, {4, 5, 6 as shut}, {7 not so many partitions},
+--          {8 unknown sku, version, which line},
+--          {9 not started, version, ms until then},
+--          {10 ended, version, 1 because it was idle},
+--          {11 the user's limit, version, units that remain},
+--          {12 not enough, version, ms to the next due hold or -1, available of each line},
+--          {13 more holds are due: call again}
+-- @include lua/part_sale.lua
+local BY_USER, ORDERS, ONCE = KEYS[6], KEYS[7], KEYS[8]
+local run, partitions, user, id, digest, ttl, bound = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
+local first, step = 8, 2
+
+local s = redis.call('HMGET', SALE, 'version', 'closed', 'run', 'partitions', 'starts', 'ends', 'limit', 'hold', 'idle', 'used')
+local version, limit, hold, idle = s[1], tonumber(s[7] or 0), tonumber(s[8] or 0), tonumber(s[9] or 0)
+local why = shut(version, s[2], s[3], run)
+if why then return { why } end
+if s[4] ~= partitions then return { 7 } end
+
+local old = ONCE and redis.call('GET', ONCE)
+if old then
+  if string.sub(old, 1, #digest) ~= digest then return { 3 } end
+  if string.sub(old, #digest + 1, #digest + #id) ~= id then return { 2, version, string.sub(old, #digest + 1) } end
+end
+local mine = (old or not ONCE) and parse(redis.call('HGET', RESERVATIONS, id))
+if mine then return { 1, version, mine.expires, tonumber(mine.created) } end
+
+local skus, units, text = {}, 0, {}
+for i = first, #ARGV - 1, step do
+  skus[#skus + 1], units = ARGV[i], units + tonumber(ARGV[i + 1])
+  text[#text + 1] = ARGV[i] .. '=' .. ARGV[i + 1]
+end
+load_stock(skus)
+for i, sku in ipairs(skus) do
+  if not tuples[sku] then return { 8, version, i } end
+end
+local now = now_ms()
+local starts, used = tonumber(s[5]), tonumber(s[10] or 0)
+if now < starts then return { 9, version, starts - now } end
+if now >= tonumber(s[6]) then return { 10, version, 0 } end
+if idle > 0 and now >= math.max(starts, used) + idle then return { 10, version, 1 } end
+
+local more = return_due(now, bound) == bound
+local taken = limit > 0 and tonumber(redis.call('HGET', USERS, user) or 0) or 0
+local short = false
+for i, sku in ipairs(skus) do short = short or tuples[sku].a < tonumber(ARGV[first + step * i - 1]) end
+local over = limit > 0 and taken + units > limit
+if over or short then
+  save_stock()
+  if more then return { 13 } end
+  if over then return { 11, version, int(math.max(limit - taken, 0)) } end
+  local answer = { 12, version, next_due(now) }
+  for _, sku in ipairs(skus) do answer[#answer + 1] = int(tuples[sku].a) end
+  return answer
+end
+
+for i, sku in ipairs(skus) do
+  local t, n = stock_of(sku), tonumber(ARGV[first + step * i - 1])
+  t.a = t.a - n
+  if hold > 0 then t.h = t.h + n else t.s = t.s + n end
+end
+save_stock()
+local at, expires = int(now), hold > 0 and int(now + hold) or '0'
+store(id, { state = hold > 0 and 'h' or 's', user = user, created = at, expires = expires, ended = hold > 0 and '0' or at, lines = table.concat(text, ',') })
+redis.call('ZADD', BY_USER, 0, user .. '/' .. string.format('%014.0f', 99999999999999 - now) .. '/' .. id)
+count_units(user, units)
+if hold > 0 then redis.call('ZADD', DUE, expires, id) else redis.call('ZADD', ORDERS, at, id) end
+if idle > 0 then redis.call('HSET', SALE, 'used', at) end
+if ONCE then redis.call('SET', ONCE, digest .. id .. expires, 'PX', ttl) end
+return { 1, version, expires, now }

@@ -1,0 +1,210 @@
+package stock
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"fanfare/api"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+// stored is a reservation as the scripts keep it.
+type stored struct {
+	id, user                string
+	state                   byte // h held, s sold, r released, e expired
+	created, expires, ended int64
+	lines                   []api.Line
+}
+
+const storedFields = 6
+
+// parseStored reads "<state>|<user>|<created>|<expires>|<ended>|<lines>".
+func parseStored(id, text string) (stored, error) {
+	f := strings.Split(text, "|")
+	if len(f) != storedFields || len(f[0]) != 1 {
+		return stored{}, fmt.Errorf("read reservation %s: %q", id, text)
+	}
+	r := stored{id: id, state: f[0][0], user: f[1]}
+	for i, n := range []*int64{&r.created, &r.expires, &r.ended} {
+		v, err := strconv.ParseInt(f[2+i], 10, 64)
+		if err != nil {
+			return stored{}, fmt.Errorf("read reservation %s: %w", id, err)
+		}
+		*n = v
+	}
+	r.lines = parseLines(f[5])
+	return r, nil
+}
+
+// parseLines reads "<sku>=<units>,...".
+func parseLines(text string) []api.Line {
+	parts := strings.Split(text, ",")
+	lines := make([]api.Line, 0, len(parts))
+	for _, part := range parts {
+		sku, units, _ := strings.Cut(part, "=")
+		n, _ := strconv.ParseInt(units, 10, 64)
+		lines = append(lines, api.Line{SKU: sku, Quantity: n})
+	}
+	return lines
+}
+
+func linesText(lines []api.Line) string {
+	parts := make([]string, len(lines))
+	for i, line := range lines {
+		parts[i] = line.SKU + "=" + strconv.FormatInt(line.Quantity, 10)
+	}
+	return strings.Join(parts, ",")
+}
+
+// api is the reservation as clients see it at a moment of Redis' clock: a hold
+// that is over has expired, whether it was swept or not.
+func (r *stored) api(now int64) api.Reservation {
+	out := api.Reservation{ID: r.id, User: r.user, Lines: r.lines, State: stateOf(r.state)}
+	if r.state == 'h' && r.expires <= now {
+		out.State = api.ReservationExpired
+	}
+	if r.expires > 0 {
+		at := api.AtMillis(r.expires)
+		out.ExpiresAt = &at
+	}
+	return out
+}
+
+func stateOf(letter byte) api.ReservationState {
+	switch letter {
+	case 's':
+		return api.ReservationSold
+	case 'r':
+		return api.ReservationReleased
+	case 'e':
+		return api.ReservationExpired
+	}
+	return api.ReservationHeld
+}
+
+// order is what belongs on record of a sold reservation.
+func (r *stored) order(sale string) record.Order {
+	return record.Order{Reservation: r.id, Sale: sale, User: r.user, Lines: r.lines, CreatedAt: r.ended}
+}
+
+func errNoReservation(id string) error {
+	return api.Errorf(api.CodeNotFound, "there is no reservation %q in this sale", id)
+}
+
+// placeOf finds the partition of a reservation's id, which may be anything.
+func (l *Live) placeOf(ctx context.Context, sale, id string) (*place, error) {
+	places, err := l.placesOf(ctx, sale)
+	if err != nil {
+		return nil, err
+	}
+	n, ok := PartitionOf(id)
+	if !ok || n >= len(places) {
+		return nil, errNoReservation(id)
+	}
+	return places[n], nil
+}
+
+// beginning and end of everything of one user among the places of by_user.
+func ofUser(user string) (from, to string) { return "[" + user + "/", "(" + user + "0" }
+
+// Reservations lists a user's reservations, newest first, at most limit of them,
+// beginning after a cursor ("" for the first page). A next of "" means that there
+// are no more. A cursor that this method did not give is refused.
+func (l *Live) Reservations(ctx context.Context, sale, user, cursor string, limit int) (items []api.Reservation, next string, err error) {
+	places, err := l.placesOf(ctx, sale)
+	if err != nil {
+		return nil, "", err
+	}
+	p := places[Home(user, len(places))]
+	from, to := ofUser(user)
+	if cursor != "" {
+		after, err := base64.RawURLEncoding.DecodeString(cursor)
+		if err != nil || len(after) > api.MaxIdentifier {
+			return nil, "", api.Invalid("cursor", "cursor", "is not one that this list gave")
+		}
+		from = "(" + user + "/" + string(after)
+	}
+	script := l.scripts.list
+	cmd := script.Cmd(ctx, []string{p.settings, p.byUser, p.reservations}, from, to, limit+1)
+	if err := l.share(ctx, stepLook, redisdb.Read, cmd); err != nil {
+		return nil, "", err
+	}
+	answer, err := reply(script, cmd)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := l.isShut(sale, number(answer, 0)); err != nil {
+		return nil, "", err
+	}
+	return readList(answer, user, limit)
+}
+
+// readList reads place, id and text in turn; one more than limit tells that
+// there is a next page.
+func readList(answer []any, user string, limit int) (items []api.Reservation, next string, err error) {
+	items = []api.Reservation{}
+	for i := 2; i+2 < len(answer); i += 3 {
+		if len(items) == limit {
+			last := strings.TrimPrefix(text(answer, i-3), user+"/")
+			return items, base64.RawURLEncoding.EncodeToString([]byte(last)), nil
+		}
+		r, err := parseStored(text(answer, i+1), text(answer, i+2))
+		if err != nil {
+			return nil, "", err
+		}
+		items = append(items, r.api(number(answer, 1)))
+	}
+	return items, "", nil
+}
+
+// Reservation reads one; not_found when the sale has none of that id.
+func (l *Live) Reservation(ctx context.Context, sale, id string) (*api.Reservation, error) {
+	p, err := l.placeOf(ctx, sale, id)
+	if err != nil {
+		return nil, err
+	}
+	found, now, err := l.reservations(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	if found[0] == nil {
+		return nil, errNoReservation(id)
+	}
+	out := found[0].api(now)
+	return &out, nil
+}
+
+// reservations reads some of one partition, nil for each that is not there, and
+// Redis' time in ms.
+func (l *Live) reservations(ctx context.Context, p *place, ids ...string) ([]*stored, int64, error) {
+	args := make([]any, len(ids))
+	for i, id := range ids {
+		args[i] = id
+	}
+	cmd := l.scripts.get.Cmd(ctx, []string{p.settings, p.reservations}, args...)
+	if err := l.share(ctx, stepLook, redisdb.Read, cmd); err != nil {
+		return nil, 0, err
+	}
+	answer, err := reply(l.scripts.get, cmd)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := l.isShut(p.sale, number(answer, 0)); err != nil {
+		return nil, 0, err
+	}
+	found := make([]*stored, len(ids))
+	for i, id := range ids {
+		if t := text(answer, 2+i); t != "" {
+			r, err := parseStored(id, t)
+			if err != nil {
+				return nil, 0, err
+			}
+			found[i] = &r
+		}
+	}
+	return found, number(answer, 1), nil
+}

@@ -1,0 +1,89 @@
+package stock
+
+import (
+	"embed"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+)
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+// scripts are this package's scripts; each is called from exactly one method.
+type scripts struct {
+	reserve, end, get, list, look, sweep, retire, waiting *redisdb.Script
+	put, restock, follow, note, open                      *redisdb.Script
+	debit, credit, balance, restore                       *redisdb.Script
+}
+
+func loadScripts() scripts {
+	get := func(name string) *redisdb.Script { return redisdb.MustScript(luaFiles, "lua/"+name+".lua") }
+	return scripts{
+		reserve: get("stock_reserve"), end: get("reservation_end"), get: get("reservation_get"), list: get("reservation_list"),
+		look: get("sale_look"), sweep: get("sale_sweep"), retire: get("sale_retire"), waiting: get("order_list"),
+		put: get("sale_put"), restock: get("sale_restock"), follow: get("sale_follow"),
+		note: get("sale_note"), open: get("sale_open"), debit: get("transfer_debit"),
+		credit: get("transfer_credit"), balance: get("stock_balance"), restore: get("order_restore"),
+	}
+}
+
+// The answers that all scripts give alike.
+const (
+	answerDone     = 1
+	answerReplayed = 2
+	answerReused   = 3
+	answerAbsent   = 4
+	answerLoading  = 5
+	answerStaleRun = 6
+	answerAgain    = 13
+)
+
+// reply reads the answer of a script that answers with a list.
+func reply(s *redisdb.Script, cmd *redis.Cmd) ([]any, error) {
+	value, err := cmd.Result()
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", s.Name(), err)
+	}
+	list, ok := value.([]any)
+	if !ok || len(list) == 0 {
+		return nil, fmt.Errorf("run %s: answered %v", s.Name(), value)
+	}
+	return list, nil
+}
+
+// single reads the answer of a script that answers with one number.
+func single(s *redisdb.Script, cmd *redis.Cmd) (int64, error) {
+	n, err := cmd.Int64()
+	if err != nil {
+		return 0, fmt.Errorf("run %s: %w", s.Name(), err)
+	}
+	return n, nil
+}
+
+func number(list []any, i int) int64 {
+	if i >= len(list) {
+		return 0
+	}
+	n, _ := list[i].(int64)
+	return n
+}
+
+func text(list []any, i int) string {
+	if i >= len(list) {
+		return ""
+	}
+	s, _ := list[i].(string)
+	return s
+}
+
+// integer reads a number that a script gave as text.
+func integer(list []any, i int) int64 {
+	var n int64
+	for _, c := range []byte(text(list, i)) {
+		n = 10*n + int64(c-'0')
+	}
+	return n
+}

@@ -1,0 +1,397 @@
+package stock
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+// Match is the condition of a change. Its zero value is none.
+type Match struct {
+	// Version must be the sale's present version (If-Match); one that no sale
+	// has, such as -1, never matches. 0: any.
+	Version int64
+	// Absent: there must be no such sale (If-None-Match: *).
+	Absent bool
+}
+
+func (m Match) text() string {
+	switch {
+	case m.Absent:
+		return "absent"
+	case m.Version != 0:
+		return strconv.FormatInt(m.Version, 10)
+	}
+	return ""
+}
+
+// PutSale is a sale to be made or changed, checked already.
+type PutSale struct {
+	Sale    string
+	Request *api.SaleRequest
+	Match   Match
+	// New: there is no such sale on record, so it may be made.
+	New bool
+}
+
+// Change is what came of a PUT or of a change of stock.
+type Change struct {
+	// Created or Changed, or neither: the sale was so already.
+	Created, Changed bool
+	// Replayed: the same idempotency key was answered before.
+	Replayed bool
+	// Sale is the sale as it stands, beside a refusal too; nil: there is none.
+	Sale *api.Sale
+	// Record is what belongs on record of it.
+	Record record.Sale
+}
+
+// The answers of sale_put.lua and sale_restock.lua beside the common ones.
+const (
+	changeMismatch   = 7
+	putConflict      = 8
+	restockUnknown   = 8
+	changeBounds     = 9
+	changeMissing    = 10
+	restockTooLarge  = 11
+	putUnchanged     = 0
+	putCreated       = 1
+	dueAtOncePut     = 100
+	changeTries      = 1000
+	roundsOfMissings = 20
+)
+
+// settingsOf fills the defaults in.
+func settingsOf(sale string, r *api.SaleRequest) record.Sale {
+	or := func(v *int64, d int64) int64 {
+		if v == nil {
+			return d
+		}
+		return *v
+	}
+	s := record.Sale{
+		ID: sale, StartsAt: r.StartsAt.UnixMilli(), EndsAt: r.EndsAt.UnixMilli(), PerUserLimit: or(r.PerUserLimit, 0),
+		HoldMS: or(r.HoldMS, api.DefaultHold.Milliseconds()), IdleMS: or(r.IdleMS, 0), Partitions: int(or(r.Partitions, 1)),
+	}
+	for _, item := range r.Items {
+		s.Items = append(s.Items, record.SaleItem{SKU: item.SKU, Total: *item.Stock})
+	}
+	return s
+}
+
+// settingsArgs are the settings as lua/part_settings.lua reads them.
+func settingsArgs(s record.Sale) []any {
+	args := []any{s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions}
+	for _, item := range s.Items {
+		args = append(args, item.SKU, item.Total)
+	}
+	return args
+}
+
+// Put makes a sale or changes it, if the condition holds. The first partition
+// decides; the others follow. Refusals, each with the present sale in the
+// Change: version_mismatch, conflict (another content without a condition) and
+// bounds. ErrAbsent unless New. Until SettingsRecorded the change is owed to the
+// record.
+func (l *Live) Put(ctx context.Context, p PutSale) (Change, error) {
+	s := settingsOf(p.Sale, p.Request)
+	if p.New {
+		if err := l.register(ctx, p.Sale, s.Partitions); err != nil {
+			return Change{}, err
+		}
+	}
+	lead, request := newPlace(p.Sale, 0), newRequest()
+	status := changeTry{call: func() ([]any, error) { return l.tryPut(ctx, lead, p, s, request) }}
+	answer, err := l.change(ctx, p.Sale, &status)
+	if err != nil {
+		return Change{}, err
+	}
+	if number(answer, 0) != answerDone {
+		return l.refusedPut(ctx, p.Sale, answer)
+	}
+	c := Change{Created: number(answer, 2) == putCreated, Changed: number(answer, 2) > putCreated}
+	if err := l.settle(ctx, p.Sale, s.Partitions, number(answer, 2) != putUnchanged); err != nil {
+		return Change{}, err
+	}
+	return l.present(ctx, p.Sale, c)
+}
+
+func (l *Live) tryPut(ctx context.Context, lead *place, p PutSale, s record.Sale, request string) ([]any, error) {
+	mayMake := 0
+	if p.New {
+		mayMake = 1
+	}
+	args := []any{l.o.Run, requestLifetime.Milliseconds(), p.Match.text(), mayMake, dueAtOncePut, ChangesChannel(p.Sale)}
+	keys := lead.core(lead.totals, lead.once(request), lead.byUser, lead.orders, lead.out, lead.seen)
+	cmd := l.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
+	if err := l.write(ctx, stepPut, cmd); err != nil {
+		return nil, err
+	}
+	return reply(l.scripts.put, cmd)
+}
+
+// changeTry is a change that may need units of other partitions first.
+type changeTry struct {
+	call func() ([]any, error)
+	// wanted says which units an answer misses in the first partition.
+	wanted func(answer []any) map[string]int64
+}
+
+// change calls until the answer counts: due holds are returned, and units are
+// collected into the first partition as far as there are any.
+func (l *Live) change(ctx context.Context, sale string, c *changeTry) ([]any, error) {
+	for range changeTries {
+		answer, err := c.call()
+		if err != nil {
+			return nil, err
+		}
+		switch status := number(answer, 0); status {
+		case answerAgain:
+			continue
+		case changeMissing:
+			return l.changeMissing(ctx, sale, c, answer)
+		default:
+			return answer, l.isShut(sale, status)
+		}
+	}
+	return nil, errMoving()
+}
+
+// changeMissing collects what a change misses under the right to move, so that
+// it is all or nothing: the script decides at the end.
+func (l *Live) changeMissing(ctx context.Context, sale string, c *changeTry, answer []any) ([]any, error) {
+	places, err := l.placesOf(ctx, sale)
+	if err != nil {
+		return nil, err
+	}
+	release, err := l.lead(ctx, sale)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	for range roundsOfMissings {
+		if number(answer, 0) == changeMissing {
+			enough, err := l.gather(ctx, places, gathering{to: places[0], missing: missingOf(c, answer)})
+			if err != nil || !enough.reached {
+				return []any{int64(changeBounds)}, err
+			}
+		}
+		if answer, err = c.call(); err != nil {
+			return nil, err
+		}
+		if s := number(answer, 0); s != answerAgain && s != changeMissing {
+			return answer, l.isShut(sale, s)
+		}
+	}
+	return nil, errMoving()
+}
+
+func missingOf(c *changeTry, answer []any) map[string]int64 {
+	if c.wanted != nil {
+		return c.wanted(answer)
+	}
+	missing := map[string]int64{}
+	for i := 1; i+1 < len(answer); i += 2 {
+		missing[text(answer, i)] = integer(answer, i+1)
+	}
+	return missing
+}
+
+// settle brings the other partitions up to a change and spreads new stock. What
+// a crash leaves of it is done by the sweeper, or on need.
+func (l *Live) settle(ctx context.Context, sale string, partitions int, changed bool) error {
+	places := l.remember(sale, partitions)
+	if changed {
+		if err := l.register(ctx, sale, partitions); err != nil {
+			return err
+		}
+	}
+	if partitions == 1 {
+		return nil
+	}
+	found, err := l.looks(ctx, places[0])
+	if err != nil {
+		return err
+	}
+	if err := l.isShut(sale, found[0].status); err != nil {
+		return err
+	}
+	if found[0].spread < found[0].version() {
+		if err := l.spread(ctx, places, found[0]); err != nil {
+			return err
+		}
+	}
+	if !changed {
+		return nil
+	}
+	release, err := l.lead(ctx, sale)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return l.shareOut(ctx, places, false)
+}
+
+// spread gives the settings of the first partition, as a look found them, to the
+// others, and notes that they have them.
+func (l *Live) spread(ctx context.Context, places []*place, lead *look) error {
+	if lead.made {
+		found, err := l.looks(ctx, places...)
+		if err != nil {
+			return err
+		}
+		for _, k := range found {
+			if k.status == answerAbsent {
+				return ErrStaleRun // a partition is lost
+			}
+		}
+	}
+	var cmds []redis.Cmder
+	for _, p := range places[1:] {
+		cmds = append(cmds, l.followCmd(ctx, p, lead.settings, false))
+	}
+	if err := l.share(ctx, stepFollow, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	if err := firstError(cmds); err != nil {
+		return err
+	}
+	version := strconv.FormatInt(lead.version(), 10)
+	return l.note(ctx, places[0], map[string]string{"spread": version, "made": "1"})
+}
+
+func (l *Live) followCmd(ctx context.Context, p *place, s record.Sale, closed bool) *redis.Cmd {
+	flag := func(b bool) int {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	keys := []string{p.settings, p.stock, p.totals, p.users, p.reservations, p.due, p.byUser, p.orders, p.out, p.seen}
+	args := append([]any{l.o.Run, flag(closed), flag(p.partition == 0), s.Version}, settingsArgs(s)...)
+	return l.scripts.follow.Cmd(ctx, keys, args...)
+}
+
+// note raises numbers in a partition's settings.
+func (l *Live) note(ctx context.Context, p *place, values map[string]string) error {
+	var cmds []redis.Cmder
+	for _, field := range slices.Sorted(maps.Keys(values)) {
+		cmds = append(cmds, l.scripts.note.Cmd(ctx, []string{p.settings}, field, values[field]))
+	}
+	if err := l.share(ctx, stepNote, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	return firstError(cmds)
+}
+
+func firstError(cmds []redis.Cmder) error {
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// catchUp repairs what makes a partition refuse wrongly: settings that are
+// behind, or reservations elsewhere that keep an idle sale alive. It says
+// whether to try again.
+func (l *Live) catchUp(ctx context.Context, p *place, version int64, idle bool) (bool, error) {
+	places, err := l.placesOf(ctx, p.sale)
+	if err != nil {
+		return false, err
+	}
+	found, err := l.looksOpen(ctx, places)
+	if err != nil {
+		return false, err
+	}
+	if p.partition > 0 && found[p.partition].version() < found[0].version() {
+		return true, l.spread(ctx, places, found[0])
+	}
+	used := int64(0)
+	for _, k := range found {
+		used = max(used, k.used)
+	}
+	if !idle || p.partition >= len(found) || used <= found[p.partition].used {
+		return p.partition < len(found) && found[p.partition].version() > version, nil
+	}
+	return true, l.note(ctx, p, map[string]string{"used": strconv.FormatInt(used, 10)})
+}
+
+// refusedPut names a refusal and adds the present sale.
+func (l *Live) refusedPut(ctx context.Context, sale string, answer []any) (Change, error) {
+	c, err := l.present(ctx, sale, Change{})
+	if err != nil && api.CodeOf(err) != api.CodeSaleNotFound {
+		return c, err
+	}
+	switch number(answer, 0) {
+	case changeMismatch:
+		return c, errMismatch(c)
+	case putConflict:
+		return c, api.Errorf(api.CodeConflict, "the sale exists with other content; change it with If-Match")
+	case changeBounds:
+		return c, errBounds()
+	}
+	return c, unexpected(l.scripts.put, answer)
+}
+
+func errBounds() error {
+	return api.Errorf(api.CodeBounds, "a sku or the number of partitions cannot go, nor units that are held or sold")
+}
+
+func errMismatch(c Change) error {
+	e := api.Errorf(api.CodeVersionMismatch, "the sale has another version")
+	if c.Sale == nil {
+		return e.With("version", 0)
+	}
+	return e.With("version", c.Sale.Version)
+}
+
+// present adds the sale as it stands.
+func (l *Live) present(ctx context.Context, sale string, c Change) (Change, error) {
+	now, err := l.Sale(ctx, sale)
+	if err != nil {
+		return c, err
+	}
+	c.Sale, c.Record = now, recordOf(now)
+	return c, nil
+}
+
+// recordOf is what belongs on record of a sale.
+func recordOf(s *api.Sale) record.Sale {
+	r := record.Sale{
+		ID: s.ID, Version: s.Version, StartsAt: s.StartsAt.UnixMilli(), EndsAt: s.EndsAt.UnixMilli(),
+		HoldMS: s.HoldMS, IdleMS: s.IdleMS, Partitions: max(int(s.Partitions), 1),
+	}
+	if s.PerUserLimit != nil {
+		r.PerUserLimit = *s.PerUserLimit
+	}
+	for _, item := range s.Items {
+		r.Items = append(r.Items, record.SaleItem{SKU: item.SKU, Total: item.Total})
+	}
+	return r
+}
+
+// UnrecordedSettings gives a sale's settings if their version is not on record.
+func (l *Live) UnrecordedSettings(ctx context.Context, sale string) (record.Sale, bool, error) {
+	found, err := l.looks(ctx, newPlace(sale, 0))
+	if err != nil {
+		return record.Sale{}, false, err
+	}
+	if err := l.isShut(sale, found[0].status); err != nil {
+		return record.Sale{}, false, err
+	}
+	return found[0].settings, found[0].recorded < found[0].version(), nil
+}
+
+// SettingsRecorded says that a version is on record, or a newer one.
+func (l *Live) SettingsRecorded(ctx context.Context, sale string, version int64) error {
+	return l.note(ctx, newPlace(sale, 0), map[string]string{"recorded": strconv.FormatInt(version, 10)})
+}

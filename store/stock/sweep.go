@@ -1,0 +1,295 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+)
+
+// Swept is what a partition owes to the record.
+type Swept struct {
+	Sale      string
+	Partition int
+	// Orders is how many orders wait, OldestOrderMS for how long the oldest.
+	Orders        int64
+	OldestOrderMS int64
+	// Settings: the sale's version is not on record (first partition only).
+	Settings bool
+}
+
+const (
+	// sweepBatch is how many partitions one trip sweeps.
+	sweepBatch = 200
+	// transferPatience is how long a transfer may be under way before the sweeper
+	// finishes it.
+	transferPatience = time.Second
+	// sweepTimeout bounds one sweep of all sales.
+	sweepTimeout = 10 * time.Second
+)
+
+func (l *Live) sweepCmd(ctx context.Context, p *place) *redis.Cmd {
+	return l.scripts.sweep.Cmd(ctx, p.core(p.orders, p.out), l.o.Run, sweptAtOnce)
+}
+
+// Run sweeps all live sales until ctx ends: it returns holds that are due,
+// finishes transfers and changes that a crash left, tells OnSwept what is owed to
+// the record, and lets the keys of sales long over expire. Any number of
+// processes may do so. However slow the rest is, due holds do not wait for it.
+func (l *Live) Run(ctx context.Context) error {
+	tick := time.NewTicker(l.o.SweepEvery)
+	defer tick.Stop()
+	w := &tending{live: l, busy: map[*place]bool{}}
+	defer w.running.Wait()
+	for {
+		found, err := l.sweep(ctx)
+		if err != nil && ctx.Err() == nil {
+			l.o.Logger.Warn("sweep sales", "error", err)
+		}
+		for _, f := range found {
+			w.start(ctx, f)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// Sweep is one round of Run, which waits for all that it finds to do.
+func (l *Live) Sweep(ctx context.Context) error {
+	found, err := l.sweep(ctx)
+	for _, f := range found {
+		if e := l.tend(ctx, f); err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// finding is what a sweep learned of one partition.
+type finding struct {
+	*place
+	answer []any
+}
+
+// tendedAtOnce is how many partitions are tended at the same time.
+const tendedAtOnce = 16
+
+// tending does what sweeps found left to do, beside the sweeps; what it has no
+// room for is found again.
+type tending struct {
+	live    *Live
+	mu      sync.Mutex
+	busy    map[*place]bool
+	running sync.WaitGroup
+}
+
+func (w *tending) start(ctx context.Context, f finding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy[f.place] || len(w.busy) >= tendedAtOnce {
+		return
+	}
+	w.busy[f.place] = true
+	w.running.Go(func() {
+		defer func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			delete(w.busy, f.place)
+		}()
+		if err := w.live.tend(ctx, f); err != nil && ctx.Err() == nil {
+			w.live.o.Logger.Warn("tend sale", "sale", f.sale, "partition", f.partition, "error", err)
+		}
+	})
+}
+
+// sweep returns the due holds of all sales, and tells where more is to be done.
+func (l *Live) sweep(ctx context.Context) ([]finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	sales, err := l.LiveSales(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var places []*place
+	for sale, n := range sales {
+		places = append(places, l.remember(sale, n)...)
+	}
+	var all []finding
+	for batch := range slices.Chunk(places, sweepBatch) {
+		found, err := l.sweepAll(ctx, batch)
+		all = append(all, found...)
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// sweepAll sweeps some partitions, and again those where more holds are due.
+func (l *Live) sweepAll(ctx context.Context, places []*place) (found []finding, err error) {
+	for len(places) > 0 {
+		cmds := make([]redis.Cmder, len(places))
+		for i, p := range places {
+			cmds[i] = l.sweepCmd(ctx, p)
+		}
+		if err := l.share(ctx, stepSweep, redisdb.Write, cmds...); err != nil {
+			return found, err
+		}
+		var more []*place
+		for i, p := range places {
+			answer, err := reply(l.scripts.sweep, cmds[i].(*redis.Cmd))
+			if err != nil {
+				return found, err
+			}
+			if number(answer, 0) == answerDone && number(answer, 1) == sweptAtOnce {
+				more = append(more, p)
+			} else if l.isLeft(p, answer) {
+				found = append(found, finding{p, answer})
+			}
+		}
+		places = more
+	}
+	return found, nil
+}
+
+// loadingPatience is how long a sale may be read from the record before the
+// process that does so is taken for dead.
+const loadingPatience = 2 * time.Second
+
+// isLeft tells whether a partition needs more than its sweep.
+func (l *Live) isLeft(p *place, answer []any) bool {
+	status := number(answer, 0)
+	if status != answerLoading {
+		l.loading.Delete(p.sale)
+	}
+	switch status {
+	case answerStaleRun:
+		return true
+	case answerLoading:
+		since, _ := l.loading.LoadOrStore(p.sale, time.Now())
+		return time.Since(since.(time.Time)) > loadingPatience
+	case answerAbsent:
+		return p.partition > 0
+	case answerDone:
+	default:
+		return false
+	}
+	version, now := integer(answer, 5), number(answer, 2)
+	owed := number(answer, 3) > 0 || number(answer, 9) > 0
+	behind := integer(answer, 6) < version || l.isPartitioned(p.sale) && integer(answer, 7) < version
+	over := now > number(answer, 8)+retireGrace.Milliseconds()
+	return owed || p.partition == 0 && (behind || over)
+}
+
+func (l *Live) isPartitioned(sale string) bool {
+	known, ok := l.places.Load(sale)
+	return ok && len(known.([]*place)) > 1
+}
+
+// tend does what a sweep found left to do.
+func (l *Live) tend(ctx context.Context, f finding) error {
+	switch number(f.answer, 0) {
+	case answerStaleRun, answerLoading:
+		l.o.OnStale(ctx, f.sale)
+		return nil
+	case answerAbsent:
+		return l.tendAbsent(ctx, f.sale)
+	}
+	now, version, recorded := number(f.answer, 2), integer(f.answer, 5), integer(f.answer, 6)
+	l.tellSwept(ctx, f, now, recorded < version)
+	places, err := l.placesOf(ctx, f.sale)
+	if err != nil {
+		return err
+	}
+	if number(f.answer, 9) > 0 {
+		if err := l.finishOld(ctx, places, f.place); err != nil {
+			return err
+		}
+	}
+	if f.partition > 0 {
+		return nil
+	}
+	if len(places) > 1 && integer(f.answer, 7) < version {
+		return l.settle(ctx, f.sale, len(places), false)
+	}
+	if now > number(f.answer, 8)+retireGrace.Milliseconds() && recorded >= version {
+		return l.retire(ctx, places)
+	}
+	return nil
+}
+
+func (l *Live) tellSwept(ctx context.Context, f finding, now int64, settings bool) {
+	s := Swept{Sale: f.sale, Partition: f.partition, Orders: number(f.answer, 3), Settings: f.partition == 0 && settings}
+	if s.Orders > 0 {
+		s.OldestOrderMS = max(now-number(f.answer, 4), 0)
+	}
+	if s.Orders > 0 || s.Settings {
+		l.o.OnSwept(ctx, s)
+	}
+}
+
+// tendAbsent repairs a sale that has not reached all its partitions; one that
+// lost a partition is stale.
+func (l *Live) tendAbsent(ctx context.Context, sale string) error {
+	places, err := l.placesOf(ctx, sale)
+	if err != nil {
+		return err
+	}
+	_, err = l.looksOpen(ctx, places)
+	switch {
+	case errors.Is(err, ErrStaleRun):
+		l.o.OnStale(ctx, sale)
+		return nil
+	case errors.Is(err, ErrAbsent):
+		return nil // it is brought back when somebody asks for it
+	}
+	return err
+}
+
+// finishOld finishes transfers out of a partition that took too long.
+func (l *Live) finishOld(ctx context.Context, places []*place, p *place) error {
+	found, err := l.looks(ctx, p)
+	if err != nil {
+		return err
+	}
+	limit := found[0].now - transferPatience.Milliseconds()
+	old := slices.DeleteFunc(found[0].out, func(t transfer) bool { return t.at > limit })
+	return l.finishTransfers(ctx, places, old)
+}
+
+// retire lets the keys of a sale expire. It leaves the registry first: a change
+// that comes between puts it back.
+func (l *Live) retire(ctx context.Context, places []*place) error {
+	sale := places[0].sale
+	leave := redis.NewIntCmd(ctx, "hdel", saleRegistry, sale)
+	if err := l.share(ctx, stepRetire, redisdb.Write, leave); err != nil {
+		return err
+	}
+	l.places.Delete(sale)
+	cmds := make([]redis.Cmder, len(places))
+	for i, p := range places {
+		keys := []string{p.settings, p.due, p.orders, p.out, p.stock, p.users, p.reservations, p.byUser, p.totals, p.seen}
+		cmds[i] = l.scripts.retire.Cmd(ctx, keys, retireGrace.Milliseconds(), keysLifetime.Milliseconds())
+	}
+	if err := l.share(ctx, stepRetire, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	for i := range cmds {
+		n, err := single(l.scripts.retire, cmds[i].(*redis.Cmd))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return l.register(ctx, sale, len(places))
+		}
+	}
+	return nil
+}

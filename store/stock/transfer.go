@@ -1,0 +1,190 @@
+package stock
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+)
+
+// transfer is units on their way from one partition to another: debit and record
+// in one script, then credit and mark in one, then the record goes. Each step may
+// be done any number of times, by anybody: a crash loses and doubles nothing.
+type transfer struct {
+	id    string
+	from  *place
+	to    int
+	at    int64 // ms by Redis' clock
+	lines string
+}
+
+// readTransfers reads ids and "<at>|<to>|<lines>" in turn.
+func readTransfers(from *place, v any) (out []transfer) {
+	list, _ := v.([]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		if t, ok := parseTransfer(from, text(list, i), text(list, i+1)); ok {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func parseTransfer(from *place, id, text string) (transfer, bool) {
+	f := strings.SplitN(text, "|", 3)
+	if len(f) != 3 {
+		return transfer{}, false
+	}
+	at, err := strconv.ParseInt(f[0], 10, 64)
+	to, err2 := strconv.Atoi(f[1])
+	return transfer{id: id, from: from, to: to, at: at, lines: f[2]}, err == nil && err2 == nil
+}
+
+// debit is what one partition is asked to give.
+type debit struct {
+	from  *place
+	moves string // of the partition, as it was looked at
+	to    int
+	want  map[string]int64
+}
+
+// move takes units out of partitions and brings them to others, and says whether
+// any came.
+func (l *Live) move(ctx context.Context, places []*place, debits []debit, closed bool) (bool, error) {
+	cmds := make([]redis.Cmder, len(debits))
+	ids := make([]string, len(debits))
+	for i, d := range debits {
+		ids[i] = newRequest()
+		flag := 0
+		if closed {
+			flag = 1
+		}
+		args := []any{l.o.Run, flag, d.moves, ids[i], d.to}
+		for sku, n := range d.want {
+			args = append(args, sku, n)
+		}
+		cmds[i] = l.scripts.debit.Cmd(ctx, d.from.core(d.from.out), args...)
+	}
+	if err := l.share(ctx, stepDebit, redisdb.Write, cmds...); err != nil {
+		return false, err
+	}
+	var under []transfer
+	for i, d := range debits {
+		answer, err := reply(l.scripts.debit, cmds[i].(*redis.Cmd))
+		if err != nil {
+			return false, err
+		}
+		if number(answer, 0) != answerDone {
+			continue // it moved since it was looked at: the caller looks again
+		}
+		if t, ok := parseTransfer(d.from, ids[i], text(answer, 1)); ok {
+			under = append(under, t)
+		}
+	}
+	return len(under) > 0, l.finishTransfers(ctx, places, under)
+}
+
+// finishTransfers brings what is on its way to where it goes.
+func (l *Live) finishTransfers(ctx context.Context, places []*place, under []transfer) error {
+	under = slices.DeleteFunc(slices.Clone(under), func(t transfer) bool { return t.to < 0 || t.to >= len(places) })
+	if len(under) == 0 {
+		return nil
+	}
+	credits, drops := make([]redis.Cmder, len(under)), make([]redis.Cmder, 0, len(under))
+	for i, t := range under {
+		to := places[t.to]
+		credits[i] = l.scripts.credit.Cmd(ctx, to.core(to.seen), t.id, t.lines)
+	}
+	if err := l.share(ctx, stepCredit, redisdb.Write, credits...); err != nil {
+		return err
+	}
+	for i, t := range under {
+		n, err := single(l.scripts.credit, credits[i].(*redis.Cmd))
+		if err != nil {
+			return err
+		}
+		if n == answerDone {
+			drops = append(drops, redis.NewIntCmd(ctx, "hdel", t.from.out, t.id))
+		}
+	}
+	if err := l.share(ctx, stepDrop, redisdb.Write, drops...); err != nil {
+		return err
+	}
+	return firstError(drops)
+}
+
+// open transfers of some looks.
+func underway(found []*look) (all []transfer) {
+	for _, k := range found {
+		all = append(all, k.out...)
+	}
+	return all
+}
+
+// settleTransfers finishes all transfers of a sale and gives the looks that show
+// none.
+func (l *Live) settleTransfers(ctx context.Context, places []*place) ([]*look, error) {
+	for range reserveTries {
+		found, err := l.looks(ctx, places...)
+		if err != nil {
+			return nil, err
+		}
+		under := underway(found)
+		if len(under) == 0 {
+			return found, nil
+		}
+		if err := l.finishTransfers(ctx, places, under); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errMoving()
+}
+
+// shareOut spreads what is available in the first partition over those that
+// have less than their share. The caller has the right to move.
+func (l *Live) shareOut(ctx context.Context, places []*place, closed bool) error {
+	found, err := l.settleTransfers(ctx, places)
+	if err != nil {
+		return err
+	}
+	moves, err := strconv.ParseInt("0"+found[0].moves, 10, 64)
+	if err != nil {
+		return err
+	}
+	var debits []debit
+	for i := 1; i < len(places); i++ {
+		if found[i].status == answerAbsent {
+			continue
+		}
+		want := map[string]int64{}
+		for sku := range found[0].stock {
+			if lack := fairShare(found, sku) - found[i].stock[sku].available; lack > 0 {
+				want[sku] = lack
+			}
+		}
+		if len(want) > 0 {
+			debits = append(debits, debit{from: places[0], moves: strconv.FormatInt(moves+int64(len(debits)), 10), to: i, want: want})
+		}
+	}
+	if len(debits) == 0 {
+		return nil
+	}
+	_, err = l.move(ctx, places, debits, closed)
+	return err
+}
+
+// fairShare is what each partition would have of the units available.
+func fairShare(found []*look, sku string) int64 {
+	sum := int64(0)
+	for _, k := range found {
+		sum += k.stock[sku].available / int64(len(found))
+	}
+	rest := int64(0)
+	for _, k := range found {
+		rest += k.stock[sku].available % int64(len(found))
+	}
+	return sum + rest/int64(len(found))
+}

@@ -1,0 +1,115 @@
+package stock
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+// Ref names a partition of a sale.
+type Ref struct {
+	Sale      string
+	Partition int
+}
+
+// WaitingOrders lists orders of a partition that are not on record yet, oldest
+// first, at most limit.
+func (l *Live) WaitingOrders(ctx context.Context, ref Ref, limit int) ([]record.Order, error) {
+	p := newPlace(ref.Sale, ref.Partition)
+	cmd := l.scripts.waiting.Cmd(ctx, []string{p.settings, p.orders, p.reservations}, limit)
+	if err := l.share(ctx, stepOrders, redisdb.Read, cmd); err != nil {
+		return nil, err
+	}
+	answer, err := reply(l.scripts.waiting, cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.isShut(ref.Sale, number(answer, 0)); err != nil {
+		return nil, err
+	}
+	orders := make([]record.Order, 0, len(answer)/2)
+	for i := 1; i+1 < len(answer); i += 2 {
+		r, err := parseStored(text(answer, i), text(answer, i+1))
+		if err != nil {
+			return nil, err
+		}
+		orders = append(orders, r.order(ref.Sale))
+	}
+	return orders, nil
+}
+
+// ordersAtOnce is how many reservations one command names.
+const ordersAtOnce = 500
+
+// OrdersRecorded says that the orders of reservations are on record, and tells
+// how many of these reservations Redis knows as sold: after a loss of Redis some
+// may have to be restored. ErrAbsent.
+func (l *Live) OrdersRecorded(ctx context.Context, sale string, reservations ...string) (known int, err error) {
+	places, err := l.placesOf(ctx, sale)
+	if err != nil {
+		return 0, err
+	}
+	byPlace := map[int][]any{}
+	for _, id := range reservations {
+		if n, ok := PartitionOf(id); ok && n < len(places) {
+			byPlace[n] = append(byPlace[n], id)
+		}
+	}
+	var cmds, reads []redis.Cmder
+	for n, ids := range byPlace {
+		for len(ids) > 0 {
+			some := ids[:min(len(ids), ordersAtOnce)]
+			ids = ids[len(some):]
+			cmds = append(cmds, redis.NewIntCmd(ctx, append([]any{"zrem", places[n].orders}, some...)...))
+			reads = append(reads, redis.NewSliceCmd(ctx, append([]any{"hmget", places[n].reservations}, some...)...))
+		}
+	}
+	cmds = append(cmds, reads...)
+	if err := l.share(ctx, stepOrders, redisdb.Write, cmds...); err != nil {
+		return 0, err
+	}
+	for _, cmd := range reads {
+		texts, err := cmd.(*redis.SliceCmd).Result()
+		if err != nil {
+			return 0, err
+		}
+		for i := range texts {
+			if strings.HasPrefix(text(texts, i), "s|") {
+				known++
+			}
+		}
+	}
+	return known, firstError(cmds)
+}
+
+// Waiting counts the orders of all live sales that are not on record yet, and
+// tells how old the oldest is.
+func (l *Live) Waiting(ctx context.Context) (orders int64, oldest time.Duration, err error) {
+	sales, err := l.LiveSales(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	var cmds []redis.Cmder
+	for sale, n := range sales {
+		for i := range n {
+			key := newPlace(sale, i).orders
+			cmds = append(cmds, redis.NewIntCmd(ctx, "zcard", key), redis.NewZSliceCmd(ctx, "zrange", key, 0, 0, "withscores"))
+		}
+	}
+	clock := redis.NewTimeCmd(ctx, "time")
+	if err := l.share(ctx, stepOrders, redisdb.Read, append(cmds, clock)...); err != nil {
+		return 0, 0, err
+	}
+	for i := 0; i+1 < len(cmds); i += 2 {
+		orders += cmds[i].(*redis.IntCmd).Val()
+		for _, z := range cmds[i+1].(*redis.ZSliceCmd).Val() {
+			oldest = max(oldest, clock.Val().Sub(time.UnixMilli(int64(z.Score))))
+		}
+	}
+	return orders, oldest, firstError(cmds)
+}
