@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -278,16 +277,17 @@ func (a *arrivals) of(token string) time.Time {
 //
 // Not parallel: it measures.
 func TestOneUserEventDuringAFanOut(t *testing.T) {
-	followers, probes := sized(1_000_000, 50_000), 20
+	const rounds, probes = 3, 20
+	followers := sized(1_000_000, 50_000)
 	seen := &arrivals{at: map[string]time.Time{}}
-	for i := range probes {
+	for i := range rounds * probes {
 		seen.at[deviceToken(i)] = time.Time{}
 	}
 	apns := apnstest.Start(t, apnstest.Options{CountsOnly: true, OnRequest: seen.note})
 	database := storetest.MySQL(t)
 	vars := append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+database)
 	p := mustServeShipped(t, vars...)
-	p.mustRegister(probes)
+	p.mustRegister(rounds * probes)
 	mustFollow(t, database, "star", followers)
 	var fanOut struct{ ID string }
 	event := greeting("")
@@ -295,35 +295,44 @@ func TestOneUserEventDuringAFanOut(t *testing.T) {
 	began := time.Now()
 	p.must(202, &fanOut, "POST", "/v1/events", event)
 	apns.MustWait(t, 500, time.Minute) // it is under way
-	var took []time.Duration
-	for i := range probes {
-		posted := time.Now()
-		p.must(202, nil, "POST", "/v1/events", greeting(fmt.Sprintf("user-%d", i)))
-		storetest.Eventually(t, 30*time.Second, "the one-user event", func() bool { return !seen.of(deviceToken(i)).IsZero() })
-		took = append(took, seen.of(deviceToken(i)).Sub(posted))
-		awaitMore(t, apns, followers/probes/2)
+	sent, worst := 0, time.Hour
+	for sent < rounds*probes && worst > time.Second {
+		// Tests share the machine, which may take a moment from one round. Behind
+		// the fan-out every round would be late.
+		worst = slowestOf(t, p, seen, sent, probes, func() { awaitMore(t, apns, followers/probes/(rounds+1)) })
+		sent += probes
 	}
 	got := mustReport(t, p, fanOut.ID)
 	if got.State == "done" {
 		t.Fatal("the fan-out was over before the last one-user event: nothing was tested")
 	}
-	slices.Sort(took)
-	worst := took[len(took)-1]
-	// Where tests share the machine one of many may be late through no fault of
-	// the queue; behind the fan-out it would be much later.
-	if usual := took[len(took)*9/10-1]; usual > time.Second || worst > 3*time.Second {
-		t.Errorf("nine of ten one-user events took up to %v, the slowest %v", usual, worst)
+	if worst > time.Second {
+		t.Errorf("in each of %d rounds a one-user event took more than a second, in the last one %v", rounds, worst)
 	}
 	storetest.Eventually(t, 20*time.Minute, "the fan-out to end", func() bool { got = mustReport(t, p, fanOut.ID); return got.State == "done" })
 	whole := time.Since(began)
-	if got.Delivered != followers || got.Recipients != followers || apns.Total() != followers+probes {
+	if got.Delivered != followers || got.Recipients != followers || apns.Total() != followers+sent {
 		t.Errorf("report %+v, %d requests", got, apns.Total())
 	}
 	t.Logf("%d followers in %v (%.0f/s), %d one-user events meanwhile, the slowest after %v; peak memory %d MB",
-		followers, whole.Round(time.Millisecond), float64(followers)/whole.Seconds(), probes, worst.Round(time.Millisecond), p.peakMemory()>>20)
+		followers, whole.Round(time.Millisecond), float64(followers)/whole.Seconds(), sent, worst.Round(time.Millisecond), p.peakMemory()>>20)
 	if peak := p.peakMemory(); peak > processMemory {
 		t.Errorf("the process took %d MB, more than %d", peak>>20, processMemory>>20)
 	}
+}
+
+// slowestOf posts one-user events to n users, one after the other, and tells how
+// long the slowest took to arrive.
+func slowestOf(t testing.TB, p *program, seen *arrivals, from, n int, rest func()) (worst time.Duration) {
+	t.Helper()
+	for i := from; i < from+n; i++ {
+		posted := time.Now()
+		p.must(202, nil, "POST", "/v1/events", greeting(fmt.Sprintf("user-%d", i)))
+		storetest.Eventually(t, 30*time.Second, "the one-user event", func() bool { return !seen.of(deviceToken(i)).IsZero() })
+		worst = max(worst, seen.of(deviceToken(i)).Sub(posted))
+		rest()
+	}
+	return worst
 }
 
 // awaitMore waits until n more requests have arrived, so that probes are spread

@@ -11,15 +11,7 @@
 -- @include lua/part_end.lua
 -- @include lua/part_enqueue.lua
 local group_ttl, rid, jobs = tonumber(ARGV[2]), ARGV[3], math.min(tonumber(ARGV[4]), 1000)
-local ms = math.floor(now_us() / 1000)
-local out, at = { 1, 0 }, 5
-load(at, jobs)
-for _ = 1, jobs do
-  local id, new
-  id, new, at = enqueue(at, rid, ms)
-  out[#out + 1] = id
-  out[#out + 1] = new and 1 or 0
-end
+local out = enqueue_all(5, rid, jobs, math.floor(now_us() / 1000))
 save(group_ttl)
 out[2] = redis.call('XLEN', MAIN)
 return out

@@ -21,15 +21,7 @@ if old then
     return { 2, redis.call('XLEN', MAIN), string.sub(old, #digest + #rid + 1) }
   end
 end
-local ms = math.floor(now_us() / 1000)
-local out, at = { 1, 0 }, 9
-load(at, jobs)
-for _ = 1, jobs do
-  local id, new
-  id, new, at = enqueue(at, rid, ms)
-  out[#out + 1] = id
-  out[#out + 1] = new and 1 or 0
-end
+local out = enqueue_all(9, rid, jobs, math.floor(now_us() / 1000))
 save(group_ttl)
 redis.call('SET', key, digest .. rid .. ARGV[7], 'PX', ARGV[8])
 out[2] = redis.call('XLEN', MAIN)

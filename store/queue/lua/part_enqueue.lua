@@ -34,7 +34,7 @@ local function delay(e, r, due, ms)
   end
 end
 
--- load reads the records of all jobs of the call at once.
+-- load reads the records of the jobs from ARGV[at] on at once.
 local function load(at, jobs)
   local ids = {}
   for n = 1, jobs do
@@ -62,4 +62,18 @@ local function enqueue(at, rid, ms)
   local r, wait = { failures = '0', lost = '0', fence = '0', tag = '.' .. rid }, tonumber(ARGV[at + 6])
   if wait > 0 then delay(e, r, ms + wait, ms) else admit(e, r, 'm') end
   return e.i, true, after
+end
+
+-- enqueue_all stores the jobs from ARGV[at] on. It returns what the call
+-- answers, in which the second value, the entries waiting, is still to be set.
+local function enqueue_all(at, rid, jobs, ms)
+  local out = { 1, 0 }
+  load(at, jobs)
+  for _ = 1, jobs do
+    local id, new
+    id, new, at = enqueue(at, rid, ms)
+    out[#out + 1] = id
+    out[#out + 1] = new and 1 or 0
+  end
+  return out
 end
