@@ -107,3 +107,41 @@ func TestQ13_RedisCutOffAndBack(t *testing.T) {
 	w.mustBeEmpty()
 	w.mustBeConsistent()
 }
+
+// TestQ13_ResultsOfOthersComeFirst: when Redis is back after more than a lease,
+// no process takes the jobs of another over whose results are on their way.
+func TestQ13_ResultsOfOthersComeFirst(t *testing.T) {
+	t.Parallel()
+	const n, processes, lease = 30, 3, 2 * time.Second
+	server := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	w := setup(t, storetest.Open(t, server.URL()), func(o *queue.Options) {
+		o.Shards, o.Lease, o.InFlight = 2, lease, n/processes
+	})
+	group, gate := queue.NewID(0, epoch), make(chan struct{})
+	var runs atomic.Int64
+	for range processes {
+		w.another().run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+			runs.Add(1)
+			<-gate
+			return queue.Result{}
+		}))
+	}
+	for i := range n {
+		w.mustEnqueue(queue.Job{ID: queue.NewID(i%2, epoch), Shard: i % 2, Group: group})
+	}
+	eventually(t, "all jobs run", func() bool { return runs.Load() == n })
+	server.Kill()
+	since := time.Now()
+	close(gate)
+	eventually(t, "the leases are over", func() bool { return time.Since(since) > 2*lease })
+	server.Restart()
+	eventually(t, "all done", func() bool {
+		counts, err := w.q.Groups(t.Context(), group)
+		return err == nil && counts["done"] == n
+	})
+	if runs.Load() != n {
+		t.Errorf("%d runs of %d jobs", runs.Load(), n)
+	}
+	w.mustBeEmpty()
+	w.mustBeConsistent()
+}

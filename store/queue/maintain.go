@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
 )
 
 // settings of the maintenance of a shard.
@@ -15,6 +19,9 @@ const (
 	// it may then stay untaken before the blocking read is taken for dead: both
 	// together are less than the second of Q5.
 	lookAfter = 300 * time.Millisecond
+	// After an absence of Redis leases are left alone for this share of a lease,
+	// at most lingerMost, in which the results of all processes arrive.
+	lingerParts, lingerMost = 4, time.Second
 	// consumersEvery is how often crashed processes' consumers are looked for.
 	consumersEvery = 10 * time.Minute
 )
@@ -35,7 +42,7 @@ type upkeep struct {
 func (s *shardWorker) maintain(ctx context.Context) {
 	q := s.worker.q
 	from := [3]string{fromStart, fromStart, fromStart}
-	next, failed := time.Now(), false
+	next, clean := time.Now(), time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	q.looks[s.shard].Store(1)
@@ -61,13 +68,34 @@ func (s *shardWorker) maintain(ctx context.Context) {
 		}
 		// Leases that ended while Redis was away end for good only after the
 		// results of their jobs had their chance.
-		s.results.settle(ctx, failed)
+		troubled := q.troubledSince(clean)
+		s.results.settle(ctx, troubled)
+		if troubled {
+			s.lingerAfterAbsence(ctx)
+		}
+		began := time.Now()
 		u, err := s.upkeep(ctx, from)
-		from, failed = u.from, err != nil
+		if from = u.from; err == nil {
+			clean = began
+		}
 		wait := s.after(ctx, u, err)
 		next = time.Now().Add(wait)
 		timer.Reset(wait)
 	}
+}
+
+// lingerAfterAbsence waits until Redis answers and then a moment more, so that
+// also the results of other processes get there before their leases are looked
+// at: they are written as soon as Redis is back.
+func (s *shardWorker) lingerAfterAbsence(ctx context.Context) {
+	q := s.worker.q
+	for ctx.Err() == nil {
+		if q.db.Pipeline(ctx, redisdb.Read, redis.NewIntCmd(ctx, "exists", q.keys(s.shard)[0])) == nil {
+			break
+		}
+		sleep(ctx, pauseAfterError)
+	}
+	sleep(ctx, min(q.o.Lease/lingerParts, lingerMost))
 }
 
 // after acts on a step and says when the next one is.

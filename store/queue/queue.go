@@ -30,14 +30,16 @@ type Queue struct {
 	nudges  []chan time.Duration
 	fault   fault
 	dead    deadBounds
-	idle    time.Duration  // of a crashed consumer
+	idle    time.Duration // of a crashed consumer
+	made    time.Time
+	trouble atomic.Int64   // when Redis could not be reached last, from made on; 0: never
 	looks   []atomic.Int64 // when the next look after an enqueueing is, by shard; 0: nobody looks
 }
 
 // New makes a queue. It starts nothing and talks to nobody.
 func New(db *redisdb.DB, o Options) *Queue {
 	o = o.withDefaults()
-	q := &Queue{db: db, o: o, scripts: loadScripts(), depths: make([]atomic.Int64, o.Shards),
+	q := &Queue{db: db, o: o, made: time.Now(), scripts: loadScripts(), depths: make([]atomic.Int64, o.Shards),
 		dead: deadBounds{maxDead, deadRetention}, idle: consumerIdle, looks: make([]atomic.Int64, o.Shards)}
 	q.nudges = make([]chan time.Duration, o.Shards)
 	for i := range q.nudges {

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -27,6 +28,20 @@ type fault func(step string, answered bool) error
 
 // trip sends the commands of one step in a round trip of their own.
 func (q *Queue) trip(ctx context.Context, step string, cmds ...redis.Cmder) error {
+	err := q.send(ctx, step, cmds...)
+	if err != nil && ctx.Err() == nil {
+		q.noteTrouble()
+	}
+	return err
+}
+
+// noteTrouble remembers that Redis could not be reached just now.
+func (q *Queue) noteTrouble() { q.trouble.Store(int64(time.Since(q.made)) + 1) }
+
+// troubledSince tells that Redis could not be reached at some time after then.
+func (q *Queue) troubledSince(then time.Time) bool { return q.trouble.Load() > int64(then.Sub(q.made)) }
+
+func (q *Queue) send(ctx context.Context, step string, cmds ...redis.Cmder) error {
 	if q.fault == nil {
 		return q.db.Pipeline(ctx, redisdb.Write, cmds...)
 	}
