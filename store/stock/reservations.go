@@ -22,6 +22,7 @@ func (s *Store) Reserve(ctx context.Context, sale string, r *api.ReservationRequ
 			return nil, false, err
 		}
 	}
+	i.Scope += " " + r.User // one user's key is not another's
 	leave, err := s.enter()
 	if err != nil {
 		s.o.OnReserve(string(api.CodeOverloaded))

@@ -109,8 +109,11 @@ func mismatch() *api.Error {
 
 // withPresent adds to a mismatch what is there instead.
 func withPresent(err error, present *api.Sale) error {
-	if api.CodeOf(err) != api.CodeVersionMismatch || present == nil {
+	if api.CodeOf(err) != api.CodeVersionMismatch {
 		return err
+	}
+	if present == nil {
+		return mismatch()
 	}
 	return mismatch().With("version", present.Version).With("sale", present)
 }
