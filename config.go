@@ -51,8 +51,12 @@ type config struct {
 	SaleMaxInFlight int   `env:"FANFARE_SALE_MAX_IN_FLIGHT" envDefault:"1024" desc:"reservations under way at once in this process; more are answered 503 at once"`
 	SaleLocal       onOff `env:"FANFARE_SALE_LOCAL" envDefault:"on" desc:"on: sold_out and the reading of a sale may be answered from memory up to 100 ms old; off: every answer comes from Redis"`
 
+	ChatMaxMessages int           `env:"FANFARE_CHAT_MAX_MESSAGES" envDefault:"10000" desc:"messages that a chat keeps, read by everybody or not"`
+	ChatMaxAge      time.Duration `env:"FANFARE_CHAT_MAX_AGE" envDefault:"720h" desc:"how long a message is kept, read by everybody or not"`
+
+	MaxStreams      int64              `env:"FANFARE_MAX_STREAMS" envDefault:"20000" desc:"open streams and long polls of this process; one more is answered 503"`
 	RateLimit       handlers.RateLimit `env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h"`
-	RequestTimeout  time.Duration      `env:"FANFARE_REQUEST_TIMEOUT" envDefault:"5s" desc:"deadline of a request"`
+	RequestTimeout  time.Duration      `env:"FANFARE_REQUEST_TIMEOUT" envDefault:"5s" desc:"deadline of a request, streams and long polls aside"`
 	ShutdownTimeout time.Duration      `env:"FANFARE_SHUTDOWN_TIMEOUT" envDefault:"20s" desc:"drain this long on SIGTERM"`
 	LogLevel        logLevel           `env:"FANFARE_LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error"`
 	LogFormat       string             `env:"FANFARE_LOG_FORMAT" shown:"text on a terminal, else json" desc:"text or json"`
@@ -153,7 +157,7 @@ func expected(t reflect.Type, err error) string {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
 		return "is not a duration such as 500ms, 10s or 24h"
-	case reflect.TypeFor[int]():
+	case reflect.TypeFor[int](), reflect.TypeFor[int64]():
 		return "is not a whole number"
 	case reflect.TypeFor[handlers.RateLimit]():
 		return "is not a rate such as 500/s, 100/m, 5000/h or off"

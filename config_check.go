@@ -24,6 +24,7 @@ func (c *config) check() problems {
 	p = append(p, c.checkAPNs()...)
 	p = append(p, c.checkTimes()...)
 	p = append(p, c.checkContacts()...)
+	p = append(p, c.checkChats()...)
 	p = append(p, c.checkSales()...)
 	p = append(p, c.checkFiles()...)
 	if c.LogFormat != "" && c.LogFormat != "text" && c.LogFormat != "json" {
@@ -177,6 +178,23 @@ func (c *config) checkTimes() problems {
 	}
 	return p
 }
+
+func (c *config) checkChats() problems {
+	var p problems
+	if c.ChatMaxMessages < 1 || c.ChatMaxMessages > mostMessages {
+		p = append(p, fmt.Sprintf("FANFARE_CHAT_MAX_MESSAGES: %d is not within 1 to %d", c.ChatMaxMessages, mostMessages))
+	}
+	if c.ChatMaxAge < time.Second {
+		p = append(p, fmt.Sprintf("FANFARE_CHAT_MAX_AGE: %v is not at least 1s", c.ChatMaxAge))
+	}
+	if c.MaxStreams < 1 {
+		p = append(p, fmt.Sprintf("FANFARE_MAX_STREAMS: %d is not positive", c.MaxStreams))
+	}
+	return p
+}
+
+// mostMessages is more messages than a chat can hold in one Redis with ease.
+const mostMessages = 1_000_000
 
 func (c *config) checkSales() problems {
 	var p problems

@@ -53,6 +53,7 @@ func TestConfigReadsEveryVariable(t *testing.T) {
 		"FANFARE_APNS_CA_FILE=" + file, "FANFARE_APNS_KEY_FILE=" + file, "FANFARE_APNS_KEY_ID=K", "FANFARE_APNS_TEAM_ID=T",
 		"FANFARE_NOTIFICATION_LEASE=1s", "FANFARE_JOB_LEASE=2s", "FANFARE_MAX_ATTEMPTS=3", "FANFARE_RETRY_BASE=1ms", "FANFARE_RETRY_MAX=1m",
 		"FANFARE_MAX_AGE=1h", "FANFARE_APP_PROBE_INTERVAL=5s", "FANFARE_EVENT_RETENTION=10m", "FANFARE_TOMBSTONE_RETENTION=20m",
+		"FANFARE_CHAT_MAX_MESSAGES=500", "FANFARE_CHAT_MAX_AGE=48h", "FANFARE_MAX_STREAMS=100",
 		"FANFARE_RATE_LIMIT=500/s", "FANFARE_REQUEST_TIMEOUT=3s", "FANFARE_SHUTDOWN_TIMEOUT=9s", "FANFARE_LOG_LEVEL=WARN", "FANFARE_LOG_FORMAT=json",
 		"FANFARE_TLS_CERT_FILE=" + file, "FANFARE_TLS_KEY_FILE=" + file,
 	}
@@ -103,6 +104,10 @@ func TestConfigProblems(t *testing.T) {
 		"ContactsRedis":          {"FANFARE_CONTACTS_REDIS_URL=http://x", "FANFARE_CONTACTS_REDIS_URL: begins with none of"},
 		"ContactsBeyondTheCap":   {"FANFARE_CONTACTS_MAX=128", "FANFARE_CONTACTS_MAX: 128 is not within 1 to 127"},
 		"ContactsMinAboveMax":    {"FANFARE_CONTACTS_MIN=121", "FANFARE_CONTACTS_MIN: 121 is not within 1 and FANFARE_CONTACTS_MAX (120)"},
+		"ChatKeepsNothing":       {"FANFARE_CHAT_MAX_MESSAGES=0", "FANFARE_CHAT_MAX_MESSAGES: 0 is not within 1 to 1000000"},
+		"ChatForgetsAtOnce":      {"FANFARE_CHAT_MAX_AGE=10ms", "FANFARE_CHAT_MAX_AGE: 10ms is not at least 1s"},
+		"NoStreams":              {"FANFARE_MAX_STREAMS=0", "FANFARE_MAX_STREAMS: 0 is not positive"},
+		"StreamsThatAreNoNumber": {"FANFARE_MAX_STREAMS=many", "FANFARE_MAX_STREAMS: \"many\" is not a whole number"},
 		"SaleReplicasEmbedded":   {"FANFARE_SALE_MIN_REPLICAS=1", "FANFARE_SALE_MIN_REPLICAS: an embedded Redis has no replicas"},
 		"SaleReplicasBelowZero":  {"FANFARE_SALE_MIN_REPLICAS=-1", "FANFARE_SALE_MIN_REPLICAS: -1 is not within 0 to 100"},
 		"SaleWithoutRoom":        {"FANFARE_SALE_MAX_IN_FLIGHT=0", "FANFARE_SALE_MAX_IN_FLIGHT: 0 is not positive"},

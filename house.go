@@ -15,6 +15,7 @@ import (
 	"fanfare/delivery"
 	"fanfare/handlers"
 	"fanfare/store/apps"
+	"fanfare/store/chat"
 	"fanfare/store/contacts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
@@ -55,17 +56,23 @@ type house struct {
 	contacts *contacts.Store
 	sales    *stock.Store
 
+	chats    *chat.Store
+	liveChat *chat.Live
+	pusher   *chat.Pusher
+
 	sender    delivery.Sender
 	targeting *delivery.Targeting
 	delivery  *delivery.Delivery
 
 	stopping atomic.Bool
+	// closing is closed when HTTP stops: streams end then.
+	closing chan struct{}
 }
 
 // openHouse makes the rooms from the bottom up. Nothing runs yet and nobody is
 // asked; what fails here is a mistake in the configuration.
 func openHouse(ctx context.Context, c *config, log *slog.Logger) (*house, error) {
-	h := &house{config: c, log: log, registry: prometheus.NewRegistry()}
+	h := &house{config: c, log: log, registry: prometheus.NewRegistry(), closing: make(chan struct{})}
 	h.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	h.metrics = delivery.NewMetrics(h.registry)
 	sender, err := h.openSender()
@@ -135,7 +142,9 @@ func (h *house) openNouns() error {
 	h.devices = devices.New(h.redis, h.record, h.notificationQueue, devices.Options{Logger: h.log, GuardTTL: h.config.MaxAge + time.Hour})
 	h.events = events.New(events.Options{
 		DB: h.redis, Queue: h.eventQueue, Notifications: h.notificationQueue, Record: h.record, Logger: h.log, OnAccepted: h.metrics.Accepted,
+		Chats: true,
 	})
+	h.openChat()
 	h.apps = apps.New(h.redis)
 	var err error
 	h.contacts, err = contacts.New(h.contactsRedis, h.record, h.jobQueue, contacts.Options{
@@ -163,8 +172,8 @@ func (h *house) openWorkers() {
 	c := h.config
 	h.targeting = delivery.NewTargeting(delivery.TargetingOptions{
 		Events: h.eventQueue, Notifications: h.notificationQueue, Devices: h.devices,
-		Pagers:  map[string]delivery.AudiencePager{events.KindContactsOf: h.record.ContactsOf},
-		Metrics: h.metrics, Logger: h.log,
+		Pagers:  map[string]delivery.AudiencePager{events.KindContactsOf: h.record.ContactsOf, events.KindChat: h.chats.MemberNames},
+		LiveKey: chat.PresenceKey, Metrics: h.metrics, Logger: h.log,
 	})
 	h.delivery = delivery.New(delivery.Options{
 		Queue: h.notificationQueue, Events: h.eventQueue, Sender: h.sender, Devices: h.devices, Apps: h.apps, Metrics: h.metrics, Logger: h.log,
@@ -238,6 +247,7 @@ func patiently(ctx context.Context, log *slog.Logger, what string, try func(cont
 // jobLoops are what keeps the rooms fresh, and the background jobs.
 func (h *house) jobLoops() []loop {
 	loops := append([]loop{{"keys", h.keys.Run}, {"event types", h.events.Run}}, h.saleLoops()...)
+	loops = append(loops, h.chatLoops()...)
 	if h.config.has(roleJobs) {
 		loops = append(loops, loop{"outbox", h.devices.Run}, loop{"contacts", h.contacts.Run}, loop{"jobs", func(ctx context.Context) error {
 			return h.jobQueue.Run(ctx, queue.ByType(h.jobHandlers()))
@@ -272,6 +282,7 @@ func (h *house) handler() http.Handler {
 		EventQueue: h.eventQueue, NotificationQueue: h.notificationQueue, JobQueue: h.jobQueue,
 		Ready: h.ready, DeliveredPerSecond: h.metrics.DeliveredPerSecond, Logger: h.log, Registry: h.registry,
 		RateLimit: h.config.RateLimit, RequestTimeout: h.config.RequestTimeout,
+		Chats: h.chats, Live: h.liveChat, Pusher: h.pusher, MaxStreams: h.config.MaxStreams, Closing: h.closing,
 	})
 	if h.config.has(roleAPI) {
 		return whole

@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -113,6 +114,7 @@ func serve(ctx context.Context, c *config, to outputs) error {
 		return err
 	}
 	front.server.Handler = h.handler()
+	front.server.RegisterOnShutdown(sync.OnceFunc(func() { close(h.closing) }))
 	return h.live(ctx, front, to)
 }
 

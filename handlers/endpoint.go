@@ -29,6 +29,12 @@ func (e endpoint) always() endpoint {
 	return e
 }
 
+// waiting lets an endpoint be a long poll, by its parameter wait_ms.
+func (e endpoint) waiting() endpoint {
+	e.guard = (*server).polled
+	return e
+}
+
 // handle makes an endpoint of a method: In says what the method takes (see
 // plan), Out is its answer's body.
 func handle[In, Out any](method func(context.Context, *In) (*reply[Out], error)) endpoint {
@@ -133,6 +139,11 @@ func put[T any](body *T, created bool) *reply[T] {
 		return &reply[T]{status: http.StatusCreated, body: body}
 	}
 	return ok(body)
+}
+
+// made answers 201 and says whether this is the first answer again.
+func made[T any](body *T, replayed bool) *reply[T] {
+	return &reply[T]{status: http.StatusCreated, body: body, replayed: replayed}
 }
 
 // accepted answers 202 and says whether this is the first answer again.

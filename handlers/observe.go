@@ -24,6 +24,7 @@ type meters struct {
 	seconds  *prometheus.HistogramVec
 	inFlight prometheus.Gauge
 	refused  *prometheus.CounterVec
+	messages prometheus.Counter
 }
 
 func newMeters(reg prometheus.Registerer) *meters {
@@ -38,9 +39,12 @@ func newMeters(reg prometheus.Registerer) *meters {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fanfare_http_problems_total", Help: "Answers that were problems, by code.",
 		}, []string{"code"}),
+		messages: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fanfare_chat_messages_total", Help: "Chat messages sent through this process.",
+		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.seconds, m.inFlight, m.refused)
+		reg.MustRegister(m.seconds, m.inFlight, m.refused, m.messages)
 	}
 	return m
 }

@@ -40,6 +40,8 @@ import "fanfare/api"
 //	@tag.description	Who of a user's contacts was active last
 //	@tag.name		uploads
 //	@tag.description	What makes a contact active
+//	@tag.name		chats
+//	@tag.description	Group chat for people who come and go: nothing is lost, whether anybody is connected or not
 //	@tag.name		operations
 //	@tag.description	For those who run the server
 

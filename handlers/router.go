@@ -66,6 +66,18 @@ func (s *server) routes() []route {
 		{"GET", "/v1/users/{user}/recent-contacts/uploads", api.ScopeContacts, handle(s.getRecentUploads)},
 		{"POST", "/v1/users/{user}/recent-contacts/rebuild", api.ScopeContacts, handle(s.rebuildRecentContacts)},
 
+		{"POST", "/v1/chats", api.ScopeChat, handle(s.createChat)},
+		{"GET", "/v1/chats/{chat}", api.ScopeChat, handle(s.getChat)},
+		{"GET", "/v1/chats/{chat}/members", api.ScopeChat, handle(s.listChatMembers)},
+		{"PUT", "/v1/chats/{chat}/members/{user}", api.ScopeChat, handle(s.joinChat)},
+		{"DELETE", "/v1/chats/{chat}/members/{user}", api.ScopeChat, handle(s.leaveChat)},
+		{"POST", "/v1/chats/{chat}/messages", api.ScopeChat, handle(s.postMessage)},
+		{"GET", "/v1/chats/{chat}/messages", api.ScopeChat, handle(s.listMessages)},
+		{"GET", "/v1/users/{user}/chats", api.ScopeChat, handle(s.listUserChats)},
+		{"GET", "/v1/users/{user}/messages/pending", api.ScopeChat, handle(s.getPending).waiting()},
+		{"POST", "/v1/users/{user}/messages/ack", api.ScopeChat, handle(s.ackMessages)},
+		{"GET", "/v1/users/{user}/messages/stream", api.ScopeChat, feed(s.streamMessages)},
+
 		{"PUT", "/v1/sales/{sale}", api.ScopeSales, handle(s.putSale)},
 		{"GET", "/v1/sales/{sale}", api.ScopeSalesBuy, handle(s.getSale)},
 		{"POST", "/v1/sales/{sale}/stock", api.ScopeSales, handle(s.postStock)},

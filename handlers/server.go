@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/chat"
 	"fanfare/store/contacts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
@@ -30,6 +31,11 @@ type Options struct {
 	Keys    *keys.Store
 	// Contacts are the recent contacts; nil leaves their lag out of the stats.
 	Contacts *contacts.Store
+	// Chats are the chats, Live what is said in them just now; Pusher tells of
+	// messages those who do not follow: nil pushes none.
+	Chats  *chat.Store
+	Live   *chat.Live
+	Pusher *chat.Pusher
 	// Sales are the sales; nil leaves what they owe out of the stats.
 	Sales *stock.Store
 	// The queues behind stats and dead letters; one that is nil is left out.
@@ -69,6 +75,9 @@ type server struct {
 	events   *events.Store
 	devices  *devices.Store
 	contacts *contacts.Store
+	chats    *chat.Store
+	live     *chat.Live
+	pusher   *chat.Pusher
 	sales    *stock.Store
 	keys     *keys.Store
 	queues   []deadQueue
@@ -106,7 +115,7 @@ func New(o Options) http.Handler {
 func newServer(o Options) *server {
 	figures := newQueueMetrics(o.Registry, o.queues())
 	return &server{
-		events: o.Events, devices: o.Devices, contacts: o.Contacts, sales: o.Sales, keys: o.Keys, queues: o.queues(),
+		events: o.Events, devices: o.Devices, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, keys: o.Keys, queues: o.queues(),
 		ready: o.Ready, delivered: o.DeliveredPerSecond,
 		logger: o.Logger, metrics: figures.before(promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{})), meters: newMeters(o.Registry),
 		rules: api.NewValidator(), rates: &rates{limit: o.RateLimit}, wrong: &strikes{},

@@ -120,6 +120,10 @@ func feed[In any](method func(context.Context, *In, *stream) error) endpoint {
 			return err
 		}
 		out := &stream{server: s, w: w, r: r}
+		if r.Method == http.MethodHead {
+			out.writeHead()
+			return nil
+		}
 		err := method(r.Context(), in, out)
 		return out.end(err)
 	}}
@@ -183,20 +187,22 @@ func (st *stream) look(now time.Time) error {
 	return st.write([]byte(":\n\n"))
 }
 
-// begin sends the head, once. HEAD asks for no more than that.
-func (st *stream) begin() error {
-	if st.begun {
-		return nil
-	}
-	st.begun, st.beat = true, time.Now()
+// writeHead writes the answer's head, which is all that HEAD asks for.
+func (st *stream) writeHead() {
 	h := st.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-store")
 	h.Set("X-Accel-Buffering", "no") // a proxy must not keep it back
 	st.w.WriteHeader(http.StatusOK)
-	if st.r.Method == http.MethodHead {
-		return context.Canceled
+}
+
+// begin sends the head, once, and when to come back.
+func (st *stream) begin() error {
+	if st.begun {
+		return nil
 	}
+	st.begun, st.beat = true, time.Now()
+	st.writeHead()
 	st.ticker = time.NewTimer(rand.N(lookEvery)) // not all at once
 	return st.write(appendRetry(nil))
 }

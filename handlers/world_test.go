@@ -14,6 +14,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers"
+	"fanfare/store/chat"
 	"fanfare/store/contacts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
@@ -34,6 +35,10 @@ type world struct {
 	url      string
 	handler  http.Handler
 	keys     *keys.Store
+	chats    *chat.Store
+	live     *chat.Live
+	pusher   *chat.Pusher
+	closing  chan struct{} // what main closes when it stops
 	devices  *devices.Store
 	contacts *contacts.Store
 	sales    *stock.Store
@@ -57,7 +62,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	t.Cleanup(func() { _ = rec.Close() })
 	must(t, rec.Migrate(t.Context()))
 
-	w := &world{t: t, record: rec, log: &logbook{}, keys: keys.New(rec, keys.Options{})}
+	w := &world{t: t, record: rec, log: &logbook{}, keys: keys.New(rec, keys.Options{}), closing: make(chan struct{})}
 	w.queue = mustQueue(t, db, "events")
 	notifications := mustQueue(t, db, "notifications")
 	w.jobs = mustQueue(t, db, "jobs")
@@ -66,10 +71,12 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	must(t, err)
 	w.sales, err = stock.New(db, rec, w.jobs, stock.Options{})
 	must(t, err)
+	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec, Chats: true})
+	w.chats = chat.New(db, chat.Options{})
+	w.live, w.pusher = chat.NewLive(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	o := handlers.Options{
-		Contacts: w.contacts, Sales: w.sales,
-		Events:  events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec}),
-		Devices: w.devices, Keys: w.keys,
+		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Keys: w.keys,
+		Chats: w.chats, Live: w.live, Pusher: w.pusher, Closing: w.closing,
 		EventQueue: w.queue, NotificationQueue: notifications, JobQueue: w.jobs,
 		Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
@@ -101,6 +108,7 @@ func must(t testing.TB, err error) {
 func (w *world) serve() {
 	server := httptest.NewServer(w.handler)
 	w.t.Cleanup(server.Close)
+	w.t.Cleanup(func() { close(w.closing) })
 	w.url = server.URL
 }
 

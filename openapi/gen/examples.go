@@ -27,6 +27,14 @@ func example(operationID string) any {
 		return map[string]any{"id": "photo:42", "owner": "alice", "visibility": "public"}
 	case "patchUpload":
 		return map[string]any{"visibility": "friends"}
+	case "createChat":
+		return map[string]any{"id": "team", "creator": "alice", "members": []any{"bob", "carol"}, "message": "hello"}
+	case "joinChat":
+		return map[string]any{"from": string(api.JoinStart)}
+	case "postMessage":
+		return map[string]any{"sender": "alice", "text": "hello"}
+	case "ackMessages":
+		return map[string]any{"acks": map[string]any{"team": 1, "family": 7}}
 	default:
 		return nil
 	}

@@ -102,9 +102,10 @@ func problemMedia(r *openapi3.Response) {
 	if r == nil {
 		return
 	}
-	media := r.Content["application/json"]
-	if media != nil && media.Schema != nil && media.Schema.Ref == problemRef {
-		r.Content = openapi3.Content{problemJSON: media}
+	for _, media := range r.Content { // one: what the call produces
+		if media.Schema != nil && media.Schema.Ref == problemRef {
+			r.Content = openapi3.Content{problemJSON: media}
+		}
 	}
 }
 

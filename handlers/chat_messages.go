@@ -1,0 +1,136 @@
+package handlers
+
+import (
+	"context"
+
+	"fanfare/api"
+	"fanfare/store/chat"
+)
+
+type postMessageRequest struct {
+	Chat        string `path:"chat" validate:"identifier"`
+	Idempotency api.Idempotency
+	Body        api.ChatMessageRequest
+}
+
+// postMessage sends a message.
+//
+//	@Summary		Send a message
+//	@Description	Ids of a chat are 1, 2, 3 ... without holes: whoever sees a message can see all below it that are kept. Members who
+//	@Description	follow a stream have it at once; those who do not get a push, if the event type `chat.message` is registered:
+//	@Description	actor is the sender, object `chat:<id>` (mute that and there is none), data `chat`, `message_id` and `text` (its
+//	@Description	first 500 bytes).
+//	@Tags			chats
+//	@ID				postMessage
+//	@Accept			json
+//	@Produce		json
+//	@Param			chat			path		string					true	"The chat"	example(team)
+//	@Param			Idempotency-Key	header		string					false	"Makes the call safe to repeat for 24 h; unique per chat and sender"	minlength(1)	maxlength(255)
+//	@Param			message			body		api.ChatMessageRequest	true	"The message: 1 to 4,000 characters, kept as they are"
+//	@Success		201				{object}	api.ChatMessageSent		"Sent"
+//	@Header			201				{string}	Idempotent-Replayed		"true when this is the first answer again"
+//	@Failure		403				{object}	api.Problem				"not_a_member"
+//	@Failure		404				{object}	api.Problem				"not_found: there is no such chat"
+//	@Failure		422				{object}	api.Problem				"validation_failed, idempotency_key_reused"
+//	@Router			/v1/chats/{chat}/messages [post]
+func (s *server) postMessage(ctx context.Context, in *postMessageRequest) (*reply[api.ChatMessageSent], error) {
+	if in.Idempotency.Key != "" {
+		in.Idempotency.Scope += " " + in.Body.Sender
+	}
+	sent, replayed, err := s.chats.Send(ctx, chat.Outgoing{
+		Chat: in.Chat, Sender: in.Body.Sender, Text: in.Body.Text, Push: s.pushes(ctx), Once: in.Idempotency,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.sent(in.Chat, replayed)
+	return made(sent, replayed), nil
+}
+
+// pushes tells whether messages are to be pushed.
+func (s *server) pushes(ctx context.Context) bool {
+	return s.pusher != nil && s.events.Knows(ctx, api.ChatMessageType)
+}
+
+// sent does what a message makes necessary, off the request's path. A replay
+// may be the first who is able to.
+func (s *server) sent(chat string, replayed bool) {
+	if !replayed {
+		s.meters.messages.Inc()
+	}
+	if s.pusher != nil {
+		s.pusher.Due(chat)
+	}
+}
+
+type listMessagesRequest struct {
+	Chat   string `path:"chat" validate:"identifier"`
+	User   string `query:"user" validate:"identifier"`
+	After  *int64 `query:"after" validate:"omitempty,min=0"`
+	Before *int64 `query:"before" validate:"omitempty,min=0"`
+	Limit  int64  `query:"limit" default:"50" validate:"min=1,max=500"`
+	Epoch  string `query:"epoch" validate:"max=128"`
+}
+
+// listMessages reads a chat's messages.
+//
+//	@Summary		Read messages
+//	@Description	Ascending, and changing nothing: reading is not acknowledging. `after` gives those after it, `before` the newest below
+//	@Description	it; without either, from the oldest that is kept. `gap` tells that some of what was asked for is no longer kept, or
+//	@Description	that the chat is another one than that of `epoch`: go on from `first_id`.
+//	@Tags			chats
+//	@ID				listMessages
+//	@Produce		json
+//	@Param			chat	path		string				true	"The chat"	example(team)
+//	@Param			user	query		string				true	"Who reads; a member"	example(bob)
+//	@Param			after	query		int					false	"Only messages above this id"	minimum(0)
+//	@Param			before	query		int					false	"Only messages below this id"	minimum(0)
+//	@Param			limit	query		int					false	"How many"	minimum(1)	maximum(500)	default(50)
+//	@Param			epoch	query		string				false	"The epoch that the reader knows"
+//	@Success		200		{object}	api.ChatMessages	"The messages"
+//	@Failure		403		{object}	api.Problem			"not_a_member"
+//	@Failure		404		{object}	api.Problem			"not_found: there is no such chat"
+//	@Router			/v1/chats/{chat}/messages [get]
+func (s *server) listMessages(ctx context.Context, in *listMessagesRequest) (*reply[api.ChatMessages], error) {
+	page, err := s.chats.Messages(ctx, in.Chat, chat.MessagesQuery{
+		User: in.User, After: in.After, Before: in.Before, Limit: int(in.Limit), Epoch: in.Epoch,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ok(page), nil
+}
+
+type ackRequest struct {
+	User        string `path:"user" validate:"identifier"`
+	Idempotency api.Idempotency
+	Body        api.AckRequest
+}
+
+// ackMessages moves a user's positions forward.
+//
+//	@Summary		Acknowledge messages
+//	@Description	Up to the id given for each chat, the user has seen everything. A position only moves forward: an older id is
+//	@Description	answered with the position as it is. With several chats each stands for itself; those refused are in `errors`.
+//	@Tags			chats
+//	@ID				ackMessages
+//	@Accept			json
+//	@Produce		json
+//	@Param			user			path		string			true	"The user"	example(alice)
+//	@Param			Idempotency-Key	header		string			false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Param			acks			body		api.AckRequest	true	"Chats and ids"
+//	@Success		200				{object}	api.Acks		"The positions now"
+//	@Header			200				{string}	Idempotent-Replayed	"true when this is the first answer again"
+//	@Failure		403				{object}	api.Problem		"not_a_member, with one chat"
+//	@Failure		404				{object}	api.Problem		"not_found: there is no such chat, with one chat"
+//	@Failure		422				{object}	api.Problem		"validation_failed: above last_id (with one chat); idempotency_key_reused"
+//	@Router			/v1/users/{user}/messages/ack [post]
+func (s *server) ackMessages(ctx context.Context, in *ackRequest) (*reply[api.Acks], error) {
+	acks, replayed, err := s.chats.AckOnce(ctx, in.User, in.Body.Acks, in.Idempotency)
+	if err != nil {
+		return nil, err
+	}
+	a := ok(acks)
+	a.replayed = replayed
+	return a, nil
+}

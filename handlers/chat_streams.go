@@ -1,0 +1,179 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/chat"
+)
+
+type pendingRequest struct {
+	User   string `path:"user" validate:"identifier"`
+	Limit  int64  `query:"limit" default:"50" validate:"min=1,max=500"`
+	WaitMS int64  `query:"wait_ms" default:"0" validate:"min=0,max=30000"`
+}
+
+// getPending lists what a user has not acknowledged.
+//
+//	@Summary		What is there to read?
+//	@Description	Every chat with unread messages, with all messages above the user's position, his own included, up to `limit` per
+//	@Description	chat; asked again, it answers the same until they are acknowledged. `gap` tells that something between the position
+//	@Description	and `first_id` is no longer kept. With `wait_ms` the answer waits so long for a message while there is none. A chat
+//	@Description	that could not be read has `error`, and the others are there.
+//	@Tags			chats
+//	@ID				getPendingMessages
+//	@Produce		json
+//	@Param			user	path		string				true	"The user"	example(bob)
+//	@Param			limit	query		int					false	"Messages per chat"	minimum(1)	maximum(500)	default(50)
+//	@Param			wait_ms	query		int					false	"How long to wait for a message"	minimum(0)	maximum(30000)	default(0)
+//	@Success		200		{object}	api.PendingChats	"The chats"
+//	@Router			/v1/users/{user}/messages/pending [get]
+func (s *server) getPending(ctx context.Context, in *pendingRequest) (*reply[api.PendingChats], error) {
+	pending, err := s.pending(ctx, in)
+	if err != nil || len(pending.Chats) > 0 || in.WaitMS == 0 {
+		return ok(pending), err
+	}
+	return s.awaitPending(ctx, in)
+}
+
+func (s *server) pending(ctx context.Context, in *pendingRequest) (*api.PendingChats, error) {
+	ctx, cancel := s.briefly(ctx)
+	defer cancel()
+	return s.chats.Pending(ctx, in.User, int(in.Limit))
+}
+
+// awaitPending looks again whenever something may have come, until it has or
+// the time is over.
+func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*reply[api.PendingChats], error) {
+	over := time.NewTimer(time.Duration(in.WaitMS) * time.Millisecond)
+	defer over.Stop()
+	watch, err := s.watch(ctx, in.User)
+	if err != nil {
+		return nil, err
+	}
+	defer watch.Close(ctx)
+	for last := false; ; {
+		select {
+		case <-watch.Wake():
+		case <-over.C:
+			last = true
+		case <-s.streams.closing:
+			last = true
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if err := s.settle(ctx, watch); err != nil {
+			return nil, err
+		}
+		pending, err := s.pending(ctx, in)
+		if err != nil || len(pending.Chats) > 0 || last {
+			return ok(pending), err
+		}
+	}
+}
+
+func (s *server) watch(ctx context.Context, user string) (*chat.Stream, error) {
+	ctx, cancel := s.briefly(ctx)
+	defer cancel()
+	return s.live.Watch(ctx, user)
+}
+
+func (s *server) settle(ctx context.Context, watch *chat.Stream) error {
+	ctx, cancel := s.briefly(ctx)
+	defer cancel()
+	return watch.Settle(ctx)
+}
+
+// polled runs next as any request, or, when it asks to wait, among the streams
+// and without the request's deadline.
+func (s *server) polled(maxBody int64, next http.HandlerFunc) http.HandlerFunc {
+	bounded := s.bounded(maxBody, next)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if wait := r.URL.Query().Get("wait_ms"); wait == "" || wait == "0" {
+			bounded(w, r)
+			return
+		}
+		if err := s.streams.enter(); err != nil {
+			fail(w, r, err)
+			return
+		}
+		defer s.streams.leave()
+		control := http.NewResponseController(w)
+		answered := time.Now().Add(api.MaxPollWait + 2*s.timeout + slowAfter)
+		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(answered)); err != nil {
+			fail(w, r, err)
+			return
+		}
+		next(w, r)
+	}
+}
+
+type streamMessagesRequest struct {
+	User        string `path:"user" validate:"identifier"`
+	LastEventID string `header:"Last-Event-ID"`
+}
+
+// streamMessages sends all that is said in a user's chats.
+//
+//	@Summary		Follow all chats of a user
+//	@Description	Server-sent events. `message` has `{chat, id, sender, text, sent_at}`, every message above the user's position once and
+//	@Description	in the order of its chat, his own included; `gap` has `{chat, first_id, epoch}`: what lay before is no longer kept,
+//	@Description	or the chat is another one by now. Joining and leaving take effect at once. An event's id, sent back as
+//	@Description	`Last-Event-ID` when the stream is opened again (browsers do so by themselves), goes on exactly there; without it a
+//	@Description	stream begins at the acknowledged positions. Delivering is not acknowledging. Every 15 s a comment shows that the
+//	@Description	stream lives; a reader that is too slow is cut off. While a user has a stream open he gets no pushes of his chats.
+//	@Tags			chats
+//	@ID				streamMessages
+//	@Produce		event-stream
+//	@Param			user			path		string		true	"The user"	example(bob)
+//	@Param			Last-Event-ID	header		string		false	"The id of the last event received"	maxlength(2048)
+//	@Success		200				{string}	string		"The events, until either side ends them"
+//	@Failure		503				{object}	api.Problem	"overloaded: the process has FANFARE_MAX_STREAMS open; unavailable"
+//	@Router			/v1/users/{user}/messages/stream [get]
+func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, out *stream) error {
+	st, err := s.openStream(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer st.Close(ctx)
+	for {
+		if err := out.await(ctx, st.Wake()); err != nil {
+			return err
+		}
+		events, err := s.readStream(ctx, st)
+		if sent := out.send(events...); sent != nil {
+			return sent
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (*chat.Stream, error) {
+	ctx, cancel := s.briefly(ctx)
+	defer cancel()
+	return s.live.Stream(ctx, in.User, in.LastEventID)
+}
+
+// readStream reads what is new, in the form in which it is sent.
+func (s *server) readStream(ctx context.Context, st *chat.Stream) ([]sse, error) {
+	ctx, cancel := s.briefly(ctx)
+	defer cancel()
+	events, err := st.Read(ctx)
+	out := make([]sse, len(events))
+	for i := range events {
+		e := &events[i]
+		out[i].ID = e.ID
+		switch {
+		case e.Message != nil:
+			out[i].Name, out[i].Data = "message", e.Message
+		case e.Gap != nil:
+			out[i].Name, out[i].Data = "gap", e.Gap
+		}
+	}
+	return out, err
+}
