@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -156,6 +157,37 @@ func TestEveryScriptMayRunTwice(t *testing.T) {
 					t.Errorf("%v: a lost answer must not cost a lease", took)
 				}
 			})
+		}
+	})
+}
+
+// TestAResultGivenUpIsNotTheAnswerOfTheNext: the first result is recorded, its
+// answer is lost, and Redis refuses every repeat; the next result must not be
+// taken for one.
+func TestAResultGivenUpIsNotTheAnswerOfTheNext(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Lease = 10 * time.Minute })
+		worker := w.another()
+		var sent atomic.Int64
+		worker.q.SetFault(func(step string, answered bool) error {
+			switch {
+			case step != "finish":
+				return nil
+			case answered && sent.Load() == 1:
+				return errLost
+			case !answered && sent.Add(1) > 1 && sent.Load() <= 4:
+				return errors.New("refused")
+			}
+			return nil
+		})
+		worker.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result { return queue.Result{} }))
+		for i := range 3 {
+			w.mustEnqueue(queue.Job{})
+			w.mustBeEmpty()
+			if i == 0 {
+				eventually(t, "its result to be given up", func() bool { return sent.Load() == 4 })
+			}
 		}
 	})
 }

@@ -157,6 +157,7 @@ func (q *results) deliver(ctx context.Context, batch []ended) bool {
 const refusedTries = 3
 
 func (q *results) split(ctx context.Context, batch []ended, err error) bool {
+	q.calls++ // what comes next may not be taken for a repeat of this batch
 	if len(batch) == 1 {
 		q.shard.worker.q.o.Logger.Error("a result is refused and given up", "shard", q.shard.shard, "job", batch[0].c.ID, "error", err)
 		q.since.Store(0)
@@ -165,7 +166,6 @@ func (q *results) split(ctx context.Context, batch []ended, err error) bool {
 		q.shard.forget(batch[0].c)
 		return true
 	}
-	q.calls++ // another batch may not be taken for a repeat of this one
 	for i := range batch {
 		if !q.deliver(ctx, batch[i:i+1]) {
 			return false
