@@ -30,7 +30,8 @@ if not acked then return { 4 } end
 if id > c.last then return { 5, c.last } end
 if id <= tonumber(acked) then return { 1, tonumber(acked) } end
 local own = own_of(user)
-local position = id + run(own)
+-- What is no longer kept is passed by nobody: a gap shows.
+local position = id + (id + 1 >= c.first and run(own) or 0)
 redis.call('ZREMRANGEBYSCORE', own, '-inf', int(position))
 redis.call('ZADD', MEMBERS, int(position), user)
 seen(c)

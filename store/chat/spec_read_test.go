@@ -1,0 +1,363 @@
+package chat
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+func TestC4_PendingAgainIsTheSame(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		w.mustCreate("a", "alice", "bob")
+		w.mustCreate("b", "alice", "bob")
+		w.mustCreate("c", "alice", "bob")
+		for i := range 120 {
+			w.mustSend("a", "alice", fmt.Sprint("t", i+1))
+		}
+		w.mustSend("c", "alice", "x")
+		want := "a:120[1:t1 2:t2 3:t3] c:1[1:x]"
+		for range 2 {
+			if got := w.pending("bob", 3); got != want {
+				t.Fatalf("pending is %q, want %q", got, want)
+			}
+		}
+		if n := strings.Count(w.pending("bob", 0), "t"); n != api.DefaultPageSize {
+			t.Errorf("%d messages of one chat by default", n)
+		}
+		var got []string // pages to the end, each acknowledged
+		for range 120/7 + 1 {
+			p, err := w.Pending(t.Context(), w.id("bob"), 7)
+			must(t, err)
+			got = append(got, showItems(p.Chats[0].Items)...)
+			w.mustAck("a", "bob", p.Chats[0].Items[len(p.Chats[0].Items)-1].ID)
+		}
+		if len(got) != 120 || got[119] != "120:t120" || !slices.IsSortedFunc(got, byID) {
+			t.Errorf("the pages have %d messages: %v", len(got), got)
+		}
+		w.wantPending("bob", "c:1[1:x]")
+	})
+}
+
+func byID(a, b string) int {
+	var x, y int
+	fmt.Sscan(strings.Split(a, ":")[0], &x)
+	fmt.Sscan(strings.Split(b, ":")[0], &y)
+	return x - y
+}
+
+func TestC4_OneChatsFailureIsItsOwn(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		for _, chat := range []string{"a", "b", "c"} {
+			w.mustCreate(chat, "alice", "bob")
+			w.mustSend(chat, "alice", "hi")
+		}
+		must(t, w.db.Client().Del(t.Context(), logKey(w.id("b"))).Err())
+		must(t, w.db.Client().Set(t.Context(), logKey(w.id("b")), "not a list", 0).Err())
+		w.wantPending("bob", "a:1[1:hi] b:0?internal[] c:1[1:hi]")
+		if _, _, err := w.UserChats(t.Context(), w.id("bob"), "", 0); err == nil {
+			t.Error("a list without one of the chats looks complete")
+		}
+	})
+}
+
+// Long messages do not make an answer without bound, and every chat is there.
+func TestC4_LongMessagesAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), Options{})
+	long := strings.Repeat("🎉", 4000)
+	const chats = 100
+	var g errgroup.Group
+	g.SetLimit(8)
+	for i := range chats {
+		g.Go(func() error {
+			w.mustCreate(fmt.Sprint("c", i), "alice", "bob")
+			for range 30 {
+				if _, _, err := w.send(fmt.Sprint("c", i), "alice", long); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	must(t, g.Wait())
+	p, err := w.Pending(t.Context(), w.id("bob"), 500)
+	must(t, err)
+	bytes := 0
+	for _, c := range p.Chats {
+		if len(c.Items) == 0 || c.Unread != 30 {
+			t.Fatalf("%s has %d unread and shows %d", c.ID, c.Unread, len(c.Items))
+		}
+		bytes += len(c.Items) * len(long)
+	}
+	if len(p.Chats) != chats || bytes > pendingBytes+chats*len(long) {
+		t.Errorf("%d chats, %d bytes", len(p.Chats), bytes)
+	}
+}
+
+// More chats than one pipeline reads.
+func TestC4_ThousandsOfChats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), Options{})
+	const chats = 2*indexChunk + 5
+	var g errgroup.Group
+	g.SetLimit(64)
+	for i := range chats {
+		g.Go(func() error {
+			hi := "hi"
+			_, _, err := w.Create(w.ctx(), &api.ChatRequest{ID: w.id(fmt.Sprint("c", i)), Creator: "alice", Members: []string{"bob"}, Message: &hi}, api.Idempotency{}, false)
+			return err
+		})
+	}
+	must(t, g.Wait())
+	p, err := w.Pending(t.Context(), "bob", 1)
+	must(t, err)
+	seen := map[string]bool{}
+	for _, c := range p.Chats {
+		seen[c.ID] = true
+	}
+	positions, err := w.Positions(t.Context(), "bob")
+	must(t, err)
+	if len(p.Chats) != chats || len(seen) != chats || len(positions) != chats {
+		t.Errorf("%d pending, %d different, %d positions; want %d", len(p.Chats), len(seen), len(positions), chats)
+	}
+}
+
+func TestC6_AfterBeforeLimit(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		w.mustCreate("c", "alice", "bob")
+		for i := range 9 {
+			w.mustSend("c", "alice", string(rune('a'+i)))
+		}
+		for name, c := range map[string]struct {
+			q    MessagesQuery
+			want string
+		}{
+			"neither":     {MessagesQuery{Limit: 2}, "1:a 2:b"},
+			"after":       {MessagesQuery{After: after(3), Limit: 2}, "4:d 5:e"},
+			"after 0":     {MessagesQuery{After: after(0), Limit: 1}, "1:a"},
+			"after last":  {MessagesQuery{After: after(9)}, ""},
+			"before":      {MessagesQuery{Before: before(5), Limit: 2}, "3:c 4:d"},
+			"before 1":    {MessagesQuery{Before: before(1)}, ""},
+			"before many": {MessagesQuery{Before: before(1000), Limit: 2}, "8:h 9:i"},
+			"both":        {MessagesQuery{After: after(2), Before: before(8), Limit: 3}, "5:e 6:f 7:g"},
+			"between":     {MessagesQuery{After: after(4), Before: before(6)}, "5:e"},
+			"nothing":     {MessagesQuery{After: after(4), Before: before(5)}, ""},
+		} {
+			if got := strings.Join(showItems(w.mustRead("c", "bob", c.q).Items), " "); got != c.want {
+				t.Errorf("%s: %q, want %q", name, got, c.want)
+			}
+		}
+		for range 600 {
+			w.mustSend("c", "alice", "x")
+		}
+		for limit, want := range map[int]int{0: 50, 1: 1, 500: 500, 501: 500} {
+			if got := len(w.mustRead("c", "bob", MessagesQuery{Limit: limit}).Items); got != want {
+				t.Errorf("limit %d gives %d messages", limit, got)
+			}
+		}
+	})
+}
+
+func TestC6_ManyReadsInOnePipeline(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		w.mustCreate("a", "alice", "bob")
+		w.mustCreate("b", "alice")
+		w.mustSend("a", "alice", "hi")
+		w.mustSend("a", "alice", "ho")
+		found, err := w.ReadMany(t.Context(), w.id("bob"), []ChatRead{
+			{w.id("a"), MessagesQuery{After: after(1)}}, {w.id("b"), MessagesQuery{}}, {w.id("c"), MessagesQuery{}},
+		})
+		must(t, err)
+		must(t, found[0].Err)
+		if got := show(found[0].Messages); got != "2:ho first=1 last=2" {
+			t.Errorf("got %q", got)
+		}
+		wantCode(t, found[1].Err, api.CodeNotAMember)
+		wantCode(t, found[2].Err, api.CodeNotFound)
+	})
+}
+
+func TestC7_AReaderIsToldOfAGap(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{MaxMessages: 3}, func(t *testing.T, w *world) {
+		epoch := w.mustCreate("c", "alice", "bob").Epoch
+		w.wantRead("c", "bob", MessagesQuery{After: after(0), Epoch: epoch}, "first=1 last=0")
+		for i := range 5 {
+			w.mustSend("c", "alice", fmt.Sprint("t", i+1))
+		}
+		kept := "3:t3 4:t4 5:t5 first=3 last=5"
+		w.wantRead("c", "bob", MessagesQuery{After: after(1)}, kept+" gap")
+		w.wantRead("c", "bob", MessagesQuery{After: after(2)}, kept)
+		w.wantRead("c", "bob", MessagesQuery{Epoch: epoch}, kept)
+		w.wantRead("c", "bob", MessagesQuery{}, kept)
+		w.wantRead("c", "bob", MessagesQuery{Epoch: "another"}, kept+" gap")
+		w.wantRead("c", "bob", MessagesQuery{After: after(5)}, "first=3 last=5")
+		w.wantRead("c", "bob", MessagesQuery{After: after(6)}, "first=3 last=5 gap")
+		w.wantPending("bob", "c:3![3:t3 4:t4 5:t5]")
+		w.mustAck("c", "bob", 5) // all have seen all: the log is empty
+		w.wantRead("c", "bob", MessagesQuery{After: after(4)}, "first=6 last=5 gap")
+		w.wantRead("c", "bob", MessagesQuery{After: after(5), Epoch: epoch}, "first=6 last=5")
+		w.mustLeave("c", "alice")
+		w.mustLeave("c", "bob")
+		if again := w.mustCreate("c", "alice", "bob").Epoch; again == epoch || len(again) < 22 {
+			t.Errorf("the epoch of another chat is %q, before %q", again, epoch)
+		}
+		w.wantRead("c", "bob", MessagesQuery{After: after(0), Epoch: epoch}, "first=1 last=0 gap")
+	})
+}
+
+func TestC8_WhatAllHaveSeenGoes(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		w.mustCreate("c", "alice", "bob", "carol")
+		for i := range 6 {
+			w.mustSend("c", "alice", fmt.Sprint("t", i+1))
+		}
+		w.mustAck("c", "bob", 4)
+		w.wantRead("c", "bob", MessagesQuery{Limit: 1}, "1:t1 first=1 last=6")
+		w.mustAck("c", "carol", 3)
+		w.wantRead("c", "bob", MessagesQuery{Limit: 1}, "4:t4 first=4 last=6")
+		w.wantLog("c", 3)
+		w.mustAck("c", "carol", 6)
+		w.mustAck("c", "bob", 6)
+		w.wantLog("c", 0)
+		if id := w.mustSend("c", "bob", "t7"); id != 7 {
+			t.Errorf("after an empty log comes %d", id)
+		}
+	})
+}
+
+// wantLog looks at how many messages Redis has.
+func (w *world) wantLog(chat string, want int64) {
+	w.t.Helper()
+	if n := w.db.Client().LLen(w.ctx(), logKey(w.id(chat))).Val(); n != want {
+		w.t.Fatalf("the log of %s has %d messages, want %d", chat, n, want)
+	}
+}
+
+func TestC8_OneSilentMemberDoesNotKeepEverything(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{MaxMessages: 10}, func(t *testing.T, w *world) {
+		w.mustCreate("c", "alice", "bob", "silent")
+		for i := range 100 {
+			w.mustSend("c", "alice", fmt.Sprint(i))
+			w.mustSend("c", "bob", fmt.Sprint(i))
+			w.mustAck("c", "alice", int64(2*i+2))
+		}
+		w.wantLog("c", 10)
+		w.wantChats("silent", "c:10/200@0")
+		w.wantChats("bob", "c:5/200@0") // bob never acknowledged: half of what is kept is his own
+		if n := w.db.Client().ZCard(t.Context(), ownKey(w.id("c"), w.id("bob"))).Val(); n != 5 {
+			t.Errorf("%d own ids of bob are kept", n)
+		}
+		w.mustAck("c", "bob", 200)
+		if k := w.keysOf("c", "bob"); slices.Contains(k, ownKey(w.id("c"), w.id("bob"))) {
+			t.Errorf("own ids below the position are kept: %v", k)
+		}
+	})
+}
+
+// When the limit is lowered, readers see it at once; the log follows piece by
+// piece.
+func TestC8_TrimmingIsBounded(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		w.mustCreate("c", "alice", "bob")
+		for i := range 100 {
+			w.mustSend("c", "alice", fmt.Sprint("t", i+1))
+		}
+		w.o.MaxMessages = 5
+		w.wantRead("c", "bob", MessagesQuery{Limit: 1}, "96:t96 first=96 last=100")
+		w.wantChats("bob", "c:5/100@0")
+		w.wantLog("c", 100)
+		for _, left := range []int64{69, 38, 7, 5, 5} {
+			w.mustSend("c", "alice", "x")
+			w.wantLog("c", left)
+		}
+		w.o.MaxMessages = 1000 // what was out of sight stays so
+		w.mustSend("c", "alice", "x")
+		w.wantRead("c", "bob", MessagesQuery{Limit: 1}, "101:x first=101 last=106")
+	})
+}
+
+// serverTime is by Redis' clock, like all ages.
+func (w *world) serverTime() time.Time {
+	w.t.Helper()
+	at, err := w.db.Client().Time(w.ctx()).Result()
+	must(w.t, err)
+	return at
+}
+
+func TestC8_OldMessagesAreNotShownInASilentChat(t *testing.T) {
+	t.Parallel()
+	const age = 700 * time.Millisecond
+	eachWorld(t, Options{MaxAge: age}, func(t *testing.T, w *world) {
+		epoch := w.mustCreate("c", "alice", "bob", "carol").Epoch
+		for i := range 40 {
+			w.mustSend("c", "alice", fmt.Sprint("t", i+1))
+		}
+		w.mustAck("c", "bob", 2)
+		storetest.Eventually(t, testPatience, "half an age", func() bool { return w.mustOld("c", 40, age/2) })
+		newer := w.serverTime()
+		for i := range 5 {
+			w.mustSend("c", "carol", fmt.Sprint("n", i+1))
+		}
+		seen := false
+		storetest.Eventually(t, testPatience, "the first 40 are out of sight", func() bool {
+			m := w.mustRead("c", "bob", MessagesQuery{})
+			seen = seen || m.FirstID == 41 && len(m.Items) == 5
+			return m.FirstID > 40
+		})
+		if !seen && w.serverTime().Sub(newer) < age {
+			t.Error("the newer five went with the others")
+		}
+		storetest.Eventually(t, testPatience, "the log ends by itself", func() bool {
+			return len(w.keysOf("c", "alice", "bob", "carol")) == 3
+		})
+		w.wantRead("c", "bob", MessagesQuery{After: after(2), Epoch: epoch}, "first=46 last=45 gap")
+		w.wantMembers("c", "alice@40 bob@2 carol@0") // positions and ids go on
+		w.wantChats("bob", "c:0/45@2")
+		w.wantPending("bob", "")
+		if id := w.mustSend("c", "alice", "again"); id != 46 {
+			t.Errorf("after a log that ended comes %d", id)
+		}
+		w.wantPending("bob", "c:1![46:again]")
+	})
+}
+
+// mustOld tells whether a message, or nothing any more, is that old.
+func (w *world) mustOld(chat string, id int64, age time.Duration) bool {
+	w.t.Helper()
+	m := w.mustRead(chat, "bob", MessagesQuery{After: after(id - 1), Limit: 1})
+	return len(m.Items) == 0 || w.serverTime().Sub(m.Items[0].SentAt.Time) >= age
+}
+
+// Times never decrease, so that ages can be looked for: also when the clock of a
+// new master is behind.
+func TestC8_TimesNeverDecrease(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := newWorld(t, db, Options{})
+		w.mustCreate("c", "alice", "bob")
+		ahead := w.serverTime().Add(time.Hour).UnixMilli()
+		must(t, db.Client().HSet(t.Context(), metaKey(w.id("c")), "t", ahead).Err())
+		w.mustSend("c", "alice", "hi")
+		sent, _, err := w.send("c", "alice", "ho")
+		must(t, err)
+		if sent.SentAt.UnixMilli() != ahead {
+			t.Errorf("sent at %v, the one before it at %d", sent.SentAt, ahead)
+		}
+	})
+}
