@@ -285,6 +285,29 @@ func TestWorkOlderThanMaxAgeEndsAsExpired(t *testing.T) {
 	p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 0, 0, 1})
 }
 
+// A device whose send hangs keeps nothing of its own in hand: what comes for it
+// steps aside, and arrives once the device answers again.
+func TestSlowDeviceKeepsNothingInHand(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{})
+	p.mustDevice("bob", 1)
+	p.apns.Script(token(1), apnstest.After(8*time.Second), apnstest.OK())
+	first := p.mustPost(hello("bob"))
+	p.apns.MustWait(t, 1, soon)
+	hung := time.Now()
+	storetest.Eventually(t, soon, "the device to count as slow", func() bool { return time.Since(hung) > 5*time.Second })
+	second := p.mustPost(hello("bob"))
+	storetest.Eventually(t, soon, "the second to step aside", func() bool {
+		s, err := p.first.queueOfNotes.Stats(t.Context())
+		return err == nil && s.Scheduled == 1
+	})
+	if n := len(p.apns.Of(token(1))); n != 1 {
+		t.Errorf("%d requests while the first hangs", n)
+	}
+	p.mustCounts(p.mustEnd(first, api.EventDone), counts{1, 1, 1, 0, 0})
+	p.mustCounts(p.mustEnd(second, api.EventDone), counts{1, 1, 1, 0, 0})
+}
+
 func TestBackoffOfOneDeviceLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{})
