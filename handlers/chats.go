@@ -120,7 +120,7 @@ type joinChatRequest struct {
 //	@Failure		404		{object}	api.Problem	"not_found: there is no such chat"
 //	@Router			/v1/chats/{chat}/members/{user} [put]
 func (s *server) joinChat(ctx context.Context, in *joinChatRequest) (*reply[nothing], error) {
-	joined, err := s.chats.Join(ctx, in.Chat, in.User, in.Body != nil && in.Body.From == api.JoinStart)
+	_, joined, err := s.chats.Join(ctx, in.Chat, in.User, in.Body != nil && in.Body.From == api.JoinStart)
 	if err != nil {
 		return nil, err
 	}

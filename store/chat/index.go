@@ -60,10 +60,10 @@ func (s *Store) heal(ctx context.Context, user string, chats []string) {
 	var entries []entry
 	for i, cmd := range cmds {
 		reply, err := answer(cmd.(*redis.Cmd))
-		if err != nil || number(reply[0]) != statusDone {
+		if err != nil || len(reply) <= lookStamp {
 			continue
 		}
-		if stamp, err := strconv.ParseInt(text(reply[6]), 10, 64); err == nil {
+		if stamp, err := strconv.ParseInt(text(reply[lookStamp]), 10, 64); err == nil {
 			entries = append(entries, entry{chats[i], stamp})
 		}
 	}

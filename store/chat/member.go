@@ -16,41 +16,55 @@ import (
 // the entry for one that a crash left.
 const slowJoin = repairAge / 4
 
-// Join makes a user a member of a chat. A new one begins with the next message,
-// or from the start: with the first that is kept. Who is a member already keeps
-// his position, and joined is false. Errors: not_found, with no key made, and
-// those of Redis.
-func (s *Store) Join(ctx context.Context, chat, user string, fromStart bool) (joined bool, err error) {
-	info, stamp, err := s.look(ctx, chat, user)
+// Join makes a user a member of a chat, and returns what he is there. A new one
+// begins with the next message, or from the start: with the first that is kept.
+// Who is a member already keeps his position, and joined is false. Errors:
+// not_found, with no key made, and those of Redis.
+func (s *Store) Join(ctx context.Context, chat, user string, fromStart bool) (m *api.ChatMember, joined bool, err error) {
+	info, facts, err := s.look(ctx, chat, user)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	if info == nil {
-		return false, refusal(statusUnknown, chat, user)
+		return nil, false, refusal(statusUnknown, chat, user)
 	}
-	if stamp != "" {
-		s.keep(ctx, chat, user, stamp)
-		return false, nil
+	if facts != nil {
+		s.keep(ctx, chat, user, text(facts[0]))
+		m, err = memberOf(user, facts)
+		return m, false, err
 	}
+	return s.join(ctx, chat, user, fromStart)
+}
+
+// join writes the index, then the membership.
+func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m *api.ChatMember, joined bool, err error) {
 	begun := time.Now()
 	stamps, err := s.enter(ctx, chat, user)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
-	cmd := s.chatCmd(ctx, s.joinScript, chat, user, stamps[0], flag(fromStart))
-	reply, err := s.ask(ctx, stepJoin, redisdb.Write, cmd)
+	reply, err := s.ask(ctx, stepJoin, redisdb.Write, s.chatCmd(ctx, s.joinScript, chat, user, stamps[0], flag(fromStart)))
 	if err != nil {
-		return false, fmt.Errorf("join chat %s: %w", chat, err)
+		return nil, false, fmt.Errorf("join chat %s: %w", chat, err)
 	}
-	status, stands := number(reply[0]), text(reply[1])
+	status, facts := number(reply[0]), reply[1:]
 	if status == statusUnknown {
 		s.unindex(ctx, chat, user, stamps[0])
-		return false, refusal(status, chat, user)
+		return nil, false, refusal(status, chat, user)
 	}
-	if stands != stamps[0] || time.Since(begun) > slowJoin {
+	if stands := text(facts[0]); stands != stamps[0] || time.Since(begun) > slowJoin {
 		s.keep(ctx, chat, user, stands)
 	}
-	return status == statusDone, nil
+	m, err = memberOf(user, facts)
+	return m, status == statusDone, err
+}
+
+// memberOf reads what scripts tell of a member: the stamp that his index should
+// have, that of his join, and his position.
+func memberOf(user string, facts []any) (*api.ChatMember, error) {
+	m, err := readMember(user + " " + text(facts[1]))
+	m.Acked = number(facts[2])
+	return &m, err
 }
 
 // Leave ends a user's membership, also one that is not there; what he sent stays for
@@ -92,33 +106,44 @@ func (s *Store) Chat(ctx context.Context, chat string) (*api.ChatInfo, error) {
 	return info, err
 }
 
-// look reads a chat, nil when there is none, and the stamp of a user's join, ""
+// lookStamp is the place in the answer of chat_look.lua where what it tells of a
+// member begins.
+const lookStamp = 6
+
+// look reads a chat, nil when there is none, and what it tells of a user, nil
 // when he is no member.
-func (s *Store) look(ctx context.Context, chat, user string) (info *api.ChatInfo, stamp string, err error) {
+func (s *Store) look(ctx context.Context, chat, user string) (info *api.ChatInfo, facts []any, err error) {
 	reply, err := s.ask(ctx, stepLook, redisdb.Read, s.chatCmd(ctx, s.lookScript, chat, user))
 	if err != nil {
-		return nil, "", fmt.Errorf("look at chat %s: %w", chat, err)
+		return nil, nil, fmt.Errorf("look at chat %s: %w", chat, err)
 	}
 	if number(reply[0]) == statusUnknown {
-		return nil, "", nil
+		return nil, nil, nil
+	}
+	if len(reply) > lookStamp {
+		facts = reply[lookStamp:]
 	}
 	return &api.ChatInfo{
 		ID: chat, Epoch: text(reply[1]), LastID: number(reply[2]), FirstID: number(reply[3]),
 		MemberCount: number(reply[4]), CreatedAt: api.AtMillis(number(reply[5])),
-	}, text(reply[6]), nil
+	}, facts, nil
 }
 
 // Members lists a chat's members by name, those after a name ("" for the
-// first). Errors: not_found, and those of Redis.
+// first): at most limit (0: the default), at most 1,000. Errors: not_found, and
+// those of Redis.
 func (s *Store) Members(ctx context.Context, chat, after string, limit int) ([]api.ChatMember, error) {
-	members, known, err := s.members(ctx, chat, after, pageSize(limit))
+	if limit <= 0 {
+		limit = api.DefaultPageSize
+	}
+	members, known, err := s.members(ctx, chat, after, min(limit, maxNames))
 	if err == nil && !known {
 		err = refusal(statusUnknown, chat, "")
 	}
 	return members, err
 }
 
-// maxNames bounds one page of MemberNames.
+// maxNames bounds one page of members.
 const maxNames = 1000
 
 // MemberNames lists the names of a chat's members in ascending order, those

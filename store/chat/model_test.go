@@ -143,14 +143,10 @@ func (m *modelWorld) ackOne(chat, user string) (string, func(*reference, int64) 
 
 func (m *modelWorld) joinOne(chat, user string) (string, func(*reference, int64) string) {
 	fromStart := m.random.IntN(2) == 0
-	joined, err := m.Join(m.ctx(), chat, user, fromStart)
+	member, joined, err := m.Join(m.ctx(), chat, user, fromStart)
 	position := int64(-1) // depends on the time, so it is part of the outcome
-	if list, err := m.Members(m.ctx(), chat, "", 0); err == nil {
-		for _, member := range list {
-			if member.User == user {
-				position = member.Acked
-			}
-		}
+	if err == nil {
+		position = member.Acked
 	}
 	return fmt.Sprint("join ", fromStart, joined, api.CodeOf(err), position), func(r *reference, now int64) string {
 		joined, code := r.join(chat, user, fromStart, now)

@@ -104,7 +104,7 @@ func (w *world) mustAck(chat, user string, id int64) int64 {
 
 func (w *world) mustJoin(chat, user string, fromStart bool) bool {
 	w.t.Helper()
-	joined, err := w.Join(w.ctx(), w.id(chat), w.id(user), fromStart)
+	_, joined, err := w.Join(w.ctx(), w.id(chat), w.id(user), fromStart)
 	must(w.t, err)
 	return joined
 }

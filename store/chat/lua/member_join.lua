@@ -3,8 +3,8 @@
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket
 -- ARGV: 1 most messages kept, 2 most age in ms, 3 user, 4 stamp that the user's
 --       index has, 5 1 to begin with the first message that is kept
--- RETURNS: status 0 no such chat, 1 joined, 2 was a member; then the stamp that
---          stands
+-- RETURNS: status 0 no such chat, 1 joined, 2 was a member; then after 1 and 2
+--          the stamp that his index should have, that of his join, and his position
 -- @include lua/part_chat.lua
 local user, stamp, from_start = ARGV[3], ARGV[4], ARGV[5] == '1'
 local CHUNK, SENDER = 100, 15 -- where the sender begins in an entry, after 13 digits of time
@@ -23,7 +23,7 @@ local function recall(c)
 end
 
 local c = load()
-if not c then return { 0, '' } end
+if not c then return { 0 } end
 local join = join_of(user)
 if join then
   if tonumber(join.stamp) < tonumber(stamp) then
@@ -31,10 +31,11 @@ if join then
     redis.call('ZADD', JOINS, 0, user .. ' ' .. stamp .. ' ' .. join.made)
     join.stamp = stamp
   end
-  return { join.made == stamp and 1 or 2, join.stamp }
+  return { join.made == stamp and 1 or 2, join.stamp, join.made, tonumber(redis.call('ZSCORE', MEMBERS, user)) }
 end
-redis.call('ZADD', MEMBERS, int(from_start and c.first - 1 or c.last), user)
+local acked = from_start and c.first - 1 or c.last
+redis.call('ZADD', MEMBERS, int(acked), user)
 redis.call('ZADD', JOINS, 0, user .. ' ' .. stamp)
 if from_start then recall(c) end
 redis.call('PUBLISH', 'ff:live:user:' .. user, '+' .. NAME)
-return { 1, stamp }
+return { 1, stamp, stamp, acked }
