@@ -24,7 +24,7 @@ const (
 // before the question was sent.
 type memory struct {
 	on    bool
-	began time.Time
+	clock func() time.Duration
 	mu    sync.Mutex
 	sales map[string]*remembered
 }
@@ -48,11 +48,12 @@ type flight struct {
 }
 
 func newMemory(on bool) *memory {
-	return &memory{on: on, began: time.Now(), sales: map[string]*remembered{}}
+	began := time.Now()
+	return &memory{on: on, clock: func() time.Duration { return time.Since(began) }, sales: map[string]*remembered{}}
 }
 
 // now is the time on memory's own clock.
-func (m *memory) now() time.Duration { return time.Since(m.began) }
+func (m *memory) now() time.Duration { return m.clock() }
 
 // of finds or makes a sale's entry. The map stays bounded: it is emptied when it
 // is full, which costs a question each. Callers hold mu.
