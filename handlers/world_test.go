@@ -38,7 +38,8 @@ type world struct {
 	chats    *chat.Store
 	live     *chat.Live
 	pusher   *chat.Pusher
-	closing  chan struct{} // what main closes when it stops
+	closing  chan struct{}
+	stopping func() // what main does first when it stops
 	devices  *devices.Store
 	contacts *contacts.Store
 	sales    *stock.Store
@@ -63,6 +64,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	must(t, rec.Migrate(t.Context()))
 
 	w := &world{t: t, record: rec, log: &logbook{}, keys: keys.New(rec, keys.Options{}), closing: make(chan struct{})}
+	w.stopping = sync.OnceFunc(func() { close(w.closing) })
 	w.queue = mustQueue(t, db, "events")
 	notifications := mustQueue(t, db, "notifications")
 	w.jobs = mustQueue(t, db, "jobs")
@@ -108,7 +110,7 @@ func must(t testing.TB, err error) {
 func (w *world) serve() {
 	server := httptest.NewServer(w.handler)
 	w.t.Cleanup(server.Close)
-	w.t.Cleanup(func() { close(w.closing) })
+	w.t.Cleanup(w.stopping)
 	w.url = server.URL
 }
 

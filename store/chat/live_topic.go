@@ -175,6 +175,13 @@ func (t *topic) after(epoch string, position int64, limit int) (news []api.ChatM
 	return append([]api.ChatMessage(nil), news[:min(limit, len(news))]...), true
 }
 
+// settled tells whether messages are heard from the one after last on.
+func (t *topic) settled() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.live && t.known
+}
+
 // readHead reads a chat's epoch and last id; no chat: "" and 0.
 func readHead(cmd *redis.SliceCmd) (epoch string, last int64, err error) {
 	values, err := cmd.Result()

@@ -47,7 +47,9 @@ type Stream struct {
 	later *time.Timer         // wakes the stream after a failure
 
 	// What follows is the reader's alone.
-	left    map[[8]byte]left // where the client says it left off
+	first   []Event            // to be told before anything else
+	left    map[[8]byte]left   // where the client says it left off
+	former  map[string][4]byte // epochs of chats that the user has left
 	cursors map[string]*cursor
 	order   []*cursor // those delivered last come first
 }
@@ -70,7 +72,7 @@ func (l *Live) Stream(ctx context.Context, user, lastEventID string) (*Stream, e
 		st.close()
 		return nil, fmt.Errorf("open stream of %s: %w", user, err)
 	}
-	if err := st.awaitLive(ctx); err != nil {
+	if err := st.begin(ctx); err != nil {
 		st.Close(ctx)
 		return nil, err
 	}
@@ -82,7 +84,7 @@ func (l *Live) Stream(ctx context.Context, user, lastEventID string) (*Stream, e
 func (l *Live) Watch(ctx context.Context, user string) (*Stream, error) {
 	st := l.listen(user)
 	st.silent = true
-	if err := st.awaitLive(ctx); err != nil {
+	if err := st.begin(ctx); err != nil {
 		st.Close(ctx)
 		return nil, err
 	}
@@ -95,15 +97,47 @@ func (l *Live) listen(user string) *Stream {
 	return st
 }
 
-// awaitLive returns once joins and leaves will be heard of.
-func (st *Stream) awaitLive(ctx context.Context) error {
-	select {
-	case <-st.wake:
-		st.mark("") // Read shall see it as well
-		return nil
-	case <-ctx.Done():
-		return api.Errorf(api.CodeUnavailable, "Redis takes no subscription").Because(context.Cause(ctx))
+// begin waits until joins and leaves are heard of, takes the positions from
+// which the stream goes on, and waits until its chats are heard as well:
+// whatever is sent after it returned is delivered, even if everybody else has
+// acknowledged it and it is kept no longer.
+func (st *Stream) begin(ctx context.Context) (err error) {
+	if err := st.await(ctx, func() bool { return true }); err != nil {
+		return err
 	}
+	st.take()
+	if st.first, err = st.refresh(ctx); err != nil {
+		return err
+	}
+	st.rouse() // there may be nothing to wait for
+	err = st.await(ctx, st.settled)
+	st.rouse()
+	return err
+}
+
+// await returns once the stream was woken and ready holds.
+func (st *Stream) await(ctx context.Context, ready func() bool) error {
+	for {
+		select {
+		case <-st.wake:
+			if ready() {
+				return nil
+			}
+		case <-ctx.Done():
+			return api.Errorf(api.CodeUnavailable, "Redis takes no subscription").Because(context.Cause(ctx))
+		}
+	}
+}
+
+// settled tells whether all chats of the stream are heard. Each that comes to
+// it wakes the stream.
+func (st *Stream) settled() bool {
+	for _, c := range st.cursors {
+		if !c.topic.settled() {
+			return false
+		}
+	}
+	return true
 }
 
 // Close ends the stream.
@@ -199,13 +233,14 @@ func (st *Stream) Settle(ctx context.Context) error {
 // wakes again. While Redis is away there is nothing new, and Wake comes again.
 func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 	moved, dirty := st.take()
-	var events []Event
+	events := st.first
+	st.first = nil
 	if moved {
 		told, err := st.refresh(ctx)
 		if err != nil {
-			return nil, st.putOff(err, true, dirty)
+			return events, st.putOff(err, true, dirty)
 		}
-		events = told
+		events = append(events, told...)
 		_, more := st.take() // cursors that the refresh has set back
 		for chat := range more {
 			if dirty == nil {

@@ -5,6 +5,10 @@ import (
 	"slices"
 )
 
+// maxFormer bounds the chats of which a stream remembers that the user left
+// them.
+const maxFormer = 1000
+
 // refresh reads which chats the user has and where he stands in them. What it
 // returns is told before anything else.
 func (st *Stream) refresh(ctx context.Context) ([]Event, error) {
@@ -44,6 +48,10 @@ func (st *Stream) admit(events []Event, p *Position) (*cursor, []Event) {
 	if ok && !lost {
 		c.position = was.position
 	}
+	if epoch, ok := st.former[p.Chat]; ok && epoch != c.place.epoch {
+		lost = true // another chat than the one that the user has left
+	}
+	delete(st.former, p.Chat)
 	st.cursors[p.Chat] = c
 	st.order = append(st.order, c)
 	c.topic = st.live.join(st, liveChannel(p.Chat), p.Chat)
@@ -69,6 +77,10 @@ func (st *Stream) expel(found map[string]struct{}) {
 			continue
 		}
 		st.live.leave(st, c.topic)
+		if st.former == nil || len(st.former) > maxFormer {
+			st.former = map[string][4]byte{}
+		}
+		st.former[chat] = c.place.epoch
 		delete(st.cursors, chat)
 		st.order = slices.DeleteFunc(st.order, func(o *cursor) bool { return o == c })
 	}
