@@ -1,0 +1,162 @@
+package stock
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/storetest"
+)
+
+// S17: the master dies and takes sales with it that are on record: before
+// anything is sold on the new one, the sale has them; a restock that the record
+// has is there too; and what cannot be covered is shown as oversold until units
+// come back.
+func TestS17_AFailOverIsReconciled(t *testing.T) {
+	t.Parallel()
+	for name, partitions := range map[string]int64{"One": 1, "Three": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sentinel := storetest.Sentinel(t)
+			s := newShop(t)
+			s.redisURL = sentinel.URL()
+			p, other := s.mustStaff(Options{}), s.mustStaff(Options{})
+			p.mustPut(s.sale, request(10, 60_000, partitions))
+			p.work(p.Run, p.write)
+			p.mustConfirm(s.sale, p.mustBuy(s.sale, "early", 3).ID)
+			held := p.mustBuy(s.sale, "holder", 4)
+			p.awaitRows(s.sale, 1)
+			p.awaitReplicated(sentinel)
+
+			replica := sentinel.Second
+			replica.Pause() // from here on nothing reaches it, nor waits in its connection
+			mustLive(t, sentinel.First.Client().ClientKillByFilter(t.Context(), "TYPE", "replica").Err())
+			_, _, err := p.Release(t.Context(), s.sale, held.ID, api.Idempotency{})
+			mustLive(t, err)
+			p.mustRestock(s.sale, 2)
+			for i := range 3 {
+				p.mustConfirm(s.sale, p.mustBuy(s.sale, fmt.Sprint("late", i), 3).ID)
+			}
+			p.wantItem(s.sale, 0, 0, 12)
+			p.awaitRows(s.sale, 4)
+			sentinel.First.Kill()
+			replica.Resume()
+
+			// On the new master 4 are held and 9 sold that it does not know of: of 12
+			// units none may be sold, by whatever process, first thing.
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() { []*process{p, other}[i%2].refusedFirst(s.sale, fmt.Sprint("x", i)) })
+			}
+			all.Wait()
+			stats, err := p.Stats(t.Context())
+			mustLive(t, err)
+			if stats.Oversold[s.sale]["s"] != 4 {
+				t.Errorf("4 units are held that were sold: %+v", stats)
+			}
+			now, err := p.read(t.Context(), s.sale)
+			mustLive(t, err)
+			if now.Items[0].Sold != 12 || now.Items[0].Available != 0 || now.Version != 2 {
+				t.Errorf("%+v", now)
+			}
+			// The hold ends: its units cover what was oversold.
+			_, _, err = other.Release(t.Context(), s.sale, held.ID, api.Idempotency{})
+			mustLive(t, err)
+			p.wantItem(s.sale, 0, 0, 12)
+			p.work(p.Sweep) // of several partitions the one that owes may be another
+			storetest.Eventually(t, livePatience, "nothing is owed", func() bool {
+				stats, err = p.Stats(t.Context())
+				return err == nil && len(stats.Oversold) == 0
+			})
+			p.mustRestock(s.sale, 1)
+			mustEventuallyBuy(t, p, s.sale)
+			p.wantItem(s.sale, 0, 1, 12)
+		})
+	}
+}
+
+// awaitReplicated waits until the replica has what the master has.
+func (p *process) awaitReplicated(s *storetest.RedisSentinel) {
+	p.t.Helper()
+	storetest.Eventually(p.t, livePatience, "the replica has everything", func() bool {
+		n, err := s.First.Client().Wait(p.t.Context(), 1, time.Second).Result()
+		return err == nil && n == 1
+	})
+}
+
+// refusedFirst tries until Redis answers: that must be a refusal.
+func (p *process) refusedFirst(sale, user string) {
+	deadline := time.Now().Add(livePatience)
+	for try := 0; ; try++ {
+		_, err := p.buy(sale, fmt.Sprint(user, ".", try), 1)
+		code := api.CodeOf(err)
+		if code == api.CodeSoldOut {
+			return
+		}
+		if code != api.CodeUnavailable && code != api.CodeUnknownOutcome || time.Now().After(deadline) {
+			p.t.Errorf("after the fail-over: %v", err)
+			return
+		}
+		pause(p.t.Context(), 50*time.Millisecond)
+	}
+}
+
+func mustEventuallyBuy(t testing.TB, p *process, sale string) {
+	t.Helper()
+	storetest.Eventually(t, livePatience, "a unit is sold", func() bool { _, err := p.buy(sale, newRequest()[:6], 1); return err == nil })
+}
+
+// S17: a restart is another run as well: what the append-only file kept is there,
+// holds go on, and a sweep brings them back also when nobody calls.
+func TestS17_ARestart(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	s := newShop(t)
+	s.redisURL = server.URL()
+	p := s.mustStaff(Options{})
+	p.mustPut(s.sale, request(5, 1500, 1))
+	p.work(p.Run, p.write, p.Sweep)
+	p.mustConfirm(s.sale, p.mustBuy(s.sale, "u", 2).ID)
+	p.mustBuy(s.sale, "v", 1)
+	p.awaitRows(s.sale, 1)
+	server.Restart()
+	storetest.Eventually(t, livePatience, "the hold has ended by itself", func() bool {
+		text, err := server.Client().HGet(t.Context(), newPlace(s.sale, 0).stock, "s").Result()
+		sale, e := p.read(t.Context(), s.sale)
+		return err == nil && text != "" && e == nil && sale.Items[0] == api.SaleItem{SKU: "s", Total: 5, Available: 3, Held: 0, Sold: 2}
+	})
+}
+
+// What is known of the runs is never older than it may be, and callers share the
+// asking.
+func TestRunsAreKnown(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	s := newShop(t)
+	s.redisURL = server.URL()
+	p := s.mustStaff(Options{})
+	if text, _ := p.runs.MarshalBinary(); string(text) != unknownRun {
+		t.Errorf("known before anybody asked: %s", text)
+	}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if err := p.knowRun(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	first, _ := p.runs.MarshalBinary()
+	server.Restart()
+	storetest.Eventually(t, livePatience, "the new run is known", func() bool {
+		p.runs.forget()
+		if p.knowRun(t.Context()) != nil {
+			return false
+		}
+		second, _ := p.runs.MarshalBinary()
+		return string(second) != unknownRun && string(second) != string(first)
+	})
+}

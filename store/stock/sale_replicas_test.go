@@ -1,0 +1,106 @@
+package stock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/queue"
+	"fanfare/store/storetest"
+)
+
+// mustFollow starts a replica that has everything the master has.
+func mustFollow(t testing.TB, master *storetest.RedisServer) *storetest.RedisServer {
+	t.Helper()
+	replica := storetest.Redis(t, "--replicaof", fmt.Sprintf("127.0.0.1 %d", master.Port()))
+	storetest.Eventually(t, livePatience, "the replica follows", func() bool {
+		text, err := replica.Client().Info(t.Context(), "replication").Result()
+		return err == nil && infoText(text, "master_link_status") == "up"
+	})
+	return replica
+}
+
+// S14: an answer means that a replica has it; without one in time it is
+// unknown_outcome, and the same key finds out, once a replica has it.
+func TestS14_ReplicasHaveIt(t *testing.T) {
+	t.Parallel()
+	master := storetest.Redis(t)
+	replica := mustFollow(t, master)
+	s := newShop(t)
+	s.redisURL = master.URL()
+	p := s.mustStaff(Options{MinReplicas: 1})
+	p.mustPut(s.sale, request(5, 60_000, 1))
+	r := p.mustBuy(s.sale, "u", 1)
+	p.mustConfirm(s.sale, r.ID)
+	key := newPlace(s.sale, 0).reservations
+	if has, err := replica.Client().HExists(t.Context(), key, r.ID).Result(); err != nil || !has {
+		t.Fatalf("the replica has not what was answered: %v %v", has, err)
+	}
+
+	replica.Pause()
+	began := time.Now()
+	_, err := p.buy(s.sale, "v", 2, "key")
+	wantCode(t, err, api.CodeUnknownOutcome)
+	if took := time.Since(began); took < waitTime/2 || took > 4*waitTime {
+		t.Errorf("answered after %v", took)
+	}
+	_, err = p.buy(s.sale, "v", 2, "key") // a replay has not been acknowledged either
+	wantCode(t, err, api.CodeUnknownOutcome)
+	_, _, err = p.Confirm(t.Context(), s.sale, r.ID, api.Idempotency{})
+	wantCode(t, err, api.CodeUnknownOutcome)
+	began = time.Now()
+	_, err = p.buy(s.sale, "w", 9) // changes nothing and waits for nobody
+	wantCode(t, err, api.CodeSoldOut)
+	if took := time.Since(began); took > waitTime/2 {
+		t.Errorf("a refusal took %v", took)
+	}
+	replica.Resume()
+	storetest.Eventually(t, livePatience, "the same key finds out", func() bool {
+		_, replayed, err := p.Reserve(t.Context(), s.sale, &api.ReservationRequest{User: "v", Lines: []api.Line{{SKU: "s", Quantity: 2}}}, api.Idempotency{Scope: "test", Key: "key"})
+		return err == nil && replayed
+	})
+	p.wantItem(s.sale, 2, 2, 1)
+}
+
+// S14: two replicas are asked for and there is one.
+func TestS14_TooFewReplicas(t *testing.T) {
+	t.Parallel()
+	master := storetest.Redis(t)
+	mustFollow(t, master)
+	s := newShop(t)
+	s.redisURL = master.URL()
+	one, two := s.mustStaff(Options{MinReplicas: 1}), s.mustStaff(Options{MinReplicas: 2})
+	one.mustPut(s.sale, request(5, 0, 1))
+	_, err := two.buy(s.sale, "u", 1, "key")
+	e := wantCode(t, err, api.CodeUnknownOutcome)
+	if e.Detail != "1 of 2 replicas have acknowledged the change" {
+		t.Errorf("%q", e.Detail)
+	}
+	if _, err = one.buy(s.sale, "u", 1, "key"); err != nil {
+		t.Error(err)
+	}
+	one.wantItem(s.sale, 4, 0, 1)
+}
+
+// S14: it works with a Cluster's masters too: the private one has a replica each.
+func TestS14_Cluster(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.redisURL = storetest.PrivateCluster(t, 1).URL()
+	p := s.mustStaff(Options{MinReplicas: 1})
+	p.mustPut(s.sale, request(20, 60_000, 4))
+	for i := range 8 {
+		p.mustConfirm(s.sale, p.mustBuy(s.sale, fmt.Sprint("u", i), 2).ID)
+	}
+	p.wantItem(s.sale, 4, 0, 16)
+}
+
+// S14: the embedded Redis has no replicas: refused at start.
+func TestS14_EmbeddedIsRefused(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, "embedded")
+	if _, err := New(db, nil, queue.New(db, queue.Options{Name: "jobs"}), Options{MinReplicas: 1}); err == nil {
+		t.Error("taken")
+	}
+}
