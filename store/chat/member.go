@@ -11,11 +11,6 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// slowJoin is how long a join may take between its entry in the index and the
-// membership before it looks at the index again: well before a reader may take
-// the entry for one that a crash left.
-const slowJoin = repairAge / 4
-
 // Join makes a user a member of a chat, and returns what he is there. A new one
 // begins with the next message, or from the start: with the first that is kept.
 // Who is a member already keeps his position, and joined is false. Errors:
@@ -52,7 +47,7 @@ func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m 
 		s.unindex(ctx, chat, user, stamps[0])
 		return nil, false, refusal(status, chat, user)
 	}
-	if stands := text(facts[0]); stands != stamps[0] || time.Since(begun) > slowJoin {
+	if stands := text(facts[0]); stands != stamps[0] || time.Since(begun) > s.slowJoin {
 		s.keep(ctx, chat, user, stands)
 	}
 	m, err = memberOf(user, facts)

@@ -30,24 +30,45 @@ type modelWorld struct {
 // times as long, makes fewer.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	o := Options{MaxMessages: 9, MaxAge: 400 * time.Millisecond}
-	run := func(t *testing.T, url string, steps int) {
+	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
-		seed := rand.Uint64()
-		m := &modelWorld{world: newWorld(t, storetest.Open(t, url), o), ref: newReference(o), random: rand.New(rand.NewPCG(seed, 1))}
-		m.chats, m.users = m.ids("a", "b", "c"), m.ids("u1", "u2", "u3", "u4")
-		defer func() {
-			if t.Failed() {
-				t.Logf("seed %d, the last operations:\n%s", seed, strings.Join(m.log[max(0, len(m.log)-12):], "\n"))
-			}
-		}()
-		for range steps {
-			m.step()
-			m.compare()
-		}
+		runModel(newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), modelOptions), 2000)
+	})
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		runModel(newWorld(t, storetest.Open(t, "embedded"), modelOptions), 300)
+	})
+}
+
+// TestEveryScriptMayRunTwice sends every command twice, as a client does whose
+// answer was lost. Nobody can see a difference.
+func TestEveryScriptMayRunTwice(t *testing.T) {
+	t.Parallel()
+	for name, url := range map[string]string{"redis": storetest.Redis(t).URL(), "embedded": "embedded"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, storetest.Open(t, url), modelOptions)
+			w.fault = twice
+			runModel(w, 200)
+		})
 	}
-	t.Run("redis", func(t *testing.T) { run(t, storetest.Redis(t).URL(), 2000) })
-	t.Run("embedded", func(t *testing.T) { run(t, "embedded", 300) })
+}
+
+var modelOptions = Options{MaxMessages: 9, MaxAge: 400 * time.Millisecond}
+
+func runModel(w *world, steps int) {
+	seed := rand.Uint64()
+	m := &modelWorld{world: w, ref: newReference(modelOptions), random: rand.New(rand.NewPCG(seed, 1))}
+	m.chats, m.users = m.ids("a", "b", "c"), m.ids("u1", "u2", "u3", "u4")
+	defer func() {
+		if w.t.Failed() {
+			w.t.Logf("seed %d, the last operations:\n%s", seed, strings.Join(m.log[max(0, len(m.log)-12):], "\n"))
+		}
+	}()
+	for range steps {
+		m.step()
+		m.compare()
+	}
 }
 
 // now is Redis' time in ms.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/api"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
@@ -38,6 +40,14 @@ func (w *world) another(f fault) *world {
 	s := New(w.db, w.o)
 	s.fault = f
 	return &world{Store: s, t: w.t, prefix: w.prefix}
+}
+
+// twice is a client of Redis whose every answer is lost.
+func twice(_ string, answered bool) error {
+	if answered {
+		return errTwice
+	}
+	return nil
 }
 
 // id makes a name that no other test has.
@@ -249,3 +259,5 @@ func (w *world) keysOf(chat string, members ...string) []string {
 	}
 	return found
 }
+
+func zed(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }

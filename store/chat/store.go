@@ -46,6 +46,9 @@ type Store struct {
 	// masters: one being away must not hold up what needs only the other.
 	clustered bool
 	fault     fault
+	// slowJoin is how long a join may take between its entry in the index and
+	// the membership before it looks at the index again.
+	slowJoin time.Duration
 
 	createScript, lookScript                         *redisdb.Script
 	joinScript, leaveScript, listScript              *redisdb.Script
@@ -60,7 +63,7 @@ func New(db *redisdb.DB, o Options) *Store {
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(scripts, "lua/"+name+".lua") }
 	_, clustered := db.Client().(*redis.ClusterClient)
 	return &Store{
-		db: db, o: o.withDefaults(), clustered: clustered,
+		db: db, o: o.withDefaults(), clustered: clustered, slowJoin: repairAge / 4,
 		createScript: get("chat_create"), lookScript: get("chat_look"),
 		joinScript: get("member_join"), leaveScript: get("member_leave"), listScript: get("member_list"),
 		sendScript: get("message_send"), readScript: get("message_read"),
