@@ -2,7 +2,8 @@ package handlers
 
 import (
 	"context"
-	"net/http"
+	"strconv"
+	"strings"
 
 	"fanfare/api"
 )
@@ -112,23 +113,20 @@ type joinChatRequest struct {
 //	@Tags			chats
 //	@ID				joinChat
 //	@Accept			json
-//	@Param			chat	path	string			true	"The chat"	example(team)
-//	@Param			user	path	string			true	"Who joins"	example(carol)
-//	@Param			join	body	api.JoinRequest	false	"Where to begin; may be left out"
-//	@Success		200		"Was a member already; nothing changed"
-//	@Success		201		"Joined"
-//	@Failure		404		{object}	api.Problem	"not_found: there is no such chat"
+//	@Produce		json
+//	@Param			chat	path		string			true	"The chat"	example(team)
+//	@Param			user	path		string			true	"Who joins"	example(carol)
+//	@Param			join	body		api.JoinRequest	false	"Where to begin; may be left out"
+//	@Success		200		{object}	api.ChatMember	"Was a member already; nothing changed"
+//	@Success		201		{object}	api.ChatMember	"Joined"
+//	@Failure		404		{object}	api.Problem		"not_found: there is no such chat"
 //	@Router			/v1/chats/{chat}/members/{user} [put]
-func (s *server) joinChat(ctx context.Context, in *joinChatRequest) (*reply[nothing], error) {
-	_, joined, err := s.chats.Join(ctx, in.Chat, in.User, in.Body != nil && in.Body.From == api.JoinStart)
+func (s *server) joinChat(ctx context.Context, in *joinChatRequest) (*reply[api.ChatMember], error) {
+	member, joined, err := s.chats.Join(ctx, in.Chat, in.User, in.Body != nil && in.Body.From == api.JoinStart)
 	if err != nil {
 		return nil, err
 	}
-	a := &reply[nothing]{status: http.StatusOK}
-	if joined {
-		a.status = http.StatusCreated
-	}
-	return a, nil
+	return put(member, joined), nil
 }
 
 type leaveChatRequest struct {
@@ -172,9 +170,30 @@ type listUserChatsRequest struct {
 //	@Success		200		{object}	api.UserChatList	"A page"
 //	@Router			/v1/users/{user}/chats [get]
 func (s *server) listUserChats(ctx context.Context, in *listUserChatsRequest) (*reply[api.UserChatList], error) {
-	items, next, err := s.chats.UserChats(ctx, in.User, in.Cursor, int(in.Limit))
+	after, err := openJoined(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	return ok(&api.UserChatList{Items: items, Next: next}), nil
+	items, next, err := s.chats.UserChats(ctx, in.User, after, int(in.Limit))
+	if err != nil {
+		return nil, err
+	}
+	list := &api.UserChatList{Items: items}
+	if next != "" {
+		list.Next = sealCursor(next)
+	}
+	return ok(list), nil
+}
+
+// openJoined reads the cursor of a list in the order of joining: when and what.
+func openJoined(cursor string) (string, error) {
+	after, err := openCursor(cursor)
+	if err != nil || after == "" {
+		return "", err
+	}
+	joined, chat, _ := strings.Cut(after, " ")
+	if _, err := strconv.ParseInt(joined, 10, 64); err != nil || !api.ValidIdentifier(chat) {
+		return "", badCursor()
+	}
+	return after, nil
 }
