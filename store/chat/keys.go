@@ -23,7 +23,11 @@ const buckets = 256
 
 func bucketOf(chat string) int { return int(crc32.ChecksumIEEE([]byte(chat)) % buckets) }
 
-func bucketTag(bucket int) string { return "ff:{chat:" + strconv.Itoa(bucket) + "}:" }
+// bucketTag has the same length for all: scripts cut names by it.
+func bucketTag(bucket int) string {
+	digits := strconv.Itoa(1000 + bucket)
+	return "ff:{chat:" + digits[1:] + "}:"
+}
 
 func metaKey(chat string) string { return bucketTag(bucketOf(chat)) + "meta:" + chat }
 

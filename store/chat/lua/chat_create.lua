@@ -28,7 +28,7 @@ end
 if not ARGV[first] then return { 6 } end
 if digest ~= '' then redis.call('SET', RECORD, epoch .. ' ' .. digest, 'PX', ttl) end
 local time = redis.call('TIME')
-local now = int(time[1] * 1000 + math.floor(time[2] / 1000))
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('HSET', META, 'e', epoch, 'l', 0, 'f', 1, 'c', now, 't', now)
 for i = first, #ARGV - step + 1, step do
   redis.call('ZADD', MEMBERS, 0, ARGV[i])

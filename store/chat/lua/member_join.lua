@@ -13,13 +13,13 @@ local CHUNK, SENDER = 100, 15 -- where the sender begins in an entry, after 13 d
 local function recall(c)
   local own, mark = own_of(user), user .. ' '
   for start = c.first, c.last, CHUNK do
-    for i, entry in ipairs(redis.call('LRANGE', LOG, int(start - c.head), int(start + CHUNK - 1 - c.head))) do
+    for i, entry in ipairs(redis.call('LRANGE', LOG, start - c.head, start + CHUNK - 1 - c.head)) do
       if string.sub(entry, SENDER, SENDER + #user) == mark then
-        redis.call('ZADD', own, int(start + i - 1), int(start + i - 1))
+        redis.call('ZADD', own, start + i - 1, start + i - 1)
       end
     end
   end
-  redis.call('PEXPIRE', own, int(math.max(c.at - c.now, 0) + AGE + MARGIN))
+  redis.call('PEXPIRE', own, math.max(c.at - c.now, 0) + AGE + MARGIN)
 end
 
 local c = load()
@@ -34,7 +34,7 @@ if join then
   return { join.made == stamp and 1 or 2, join.stamp, join.made, tonumber(redis.call('ZSCORE', MEMBERS, user)) }
 end
 local acked = from_start and c.first - 1 or c.last
-redis.call('ZADD', MEMBERS, int(acked), user)
+redis.call('ZADD', MEMBERS, acked, user)
 redis.call('ZADD', JOINS, 0, user .. ' ' .. stamp)
 if from_start then recall(c) end
 redis.call('PUBLISH', 'ff:live:user:' .. user, '+' .. NAME)

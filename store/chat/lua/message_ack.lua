@@ -12,12 +12,12 @@ local user, id = ARGV[3], tonumber(ARGV[4])
 -- run counts the own messages in a row after id. Ids rise, so the row is at the
 -- beginning of those above id, and is bisected.
 local function run(own)
-  redis.call('ZREMRANGEBYSCORE', own, '-inf', int(id))
+  redis.call('ZREMRANGEBYSCORE', own, '-inf', id)
   local sure, most = 0, redis.call('ZCARD', own)
   for _ = 1, 53 do
     if sure >= most then break end
     local middle = math.ceil((sure + most) / 2)
-    local nth = redis.call('ZRANGE', own, int(middle - 1), int(middle - 1))[1]
+    local nth = redis.call('ZRANGE', own, middle - 1, middle - 1)[1]
     if tonumber(nth) == id + middle then sure = middle else most = middle - 1 end
   end
   return sure
@@ -32,8 +32,8 @@ if id <= tonumber(acked) then return { 1, tonumber(acked) } end
 local own = own_of(user)
 -- What is no longer kept is passed by nobody: a gap shows.
 local position = id + (id + 1 >= c.first and run(own) or 0)
-redis.call('ZREMRANGEBYSCORE', own, '-inf', int(position))
-redis.call('ZADD', MEMBERS, int(position), user)
+redis.call('ZREMRANGEBYSCORE', own, '-inf', position)
+redis.call('ZADD', MEMBERS, position, user)
 seen(c)
 save(c)
 return { 1, position }

@@ -19,7 +19,7 @@ local new, items, bytes = unread(c, user, acked), {}, 0
 local from = math.max(acked + 1, c.first)
 local to = new > 0 and math.min(c.last, from + limit - 1) or 0
 for start = from, to, CHUNK do
-  for _, entry in ipairs(redis.call('LRANGE', LOG, int(start - c.head), int(math.min(to, start + CHUNK - 1) - c.head))) do
+  for _, entry in ipairs(redis.call('LRANGE', LOG, start - c.head, math.min(to, start + CHUNK - 1) - c.head)) do
     bytes = bytes + #entry
     if bytes > budget and #items > 0 then break end
     items[#items + 1] = entry

@@ -22,6 +22,6 @@ end
 local items = {}
 if from <= to then
   -- bounded: by limit
-  items = redis.call('LRANGE', LOG, int(from - c.head), int(to - c.head))
+  items = redis.call('LRANGE', LOG, from - c.head, to - c.head)
 end
 return { 1, c.epoch, c.last, c.first, from, items }

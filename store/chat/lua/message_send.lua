@@ -25,7 +25,7 @@ if not c then return { 0 } end
 local acked = redis.call('ZSCORE', MEMBERS, sender)
 if not acked then return replay(c) or { 4 } end
 local id, at = c.last + 1, math.max(c.now, c.at)
-local record = table.concat({ c.epoch, int(id), int(at), request, digest }, ' ')
+local record = c.epoch .. ' ' .. int(id) .. ' ' .. at .. ' ' .. request .. ' ' .. digest
 if not redis.call('SET', RECORD, record, 'PX', ttl, 'NX') then
   local before = replay(c)
   if before then return before end

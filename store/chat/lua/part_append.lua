@@ -6,30 +6,33 @@
 -- take moves the sender's position over his own message if he had seen all
 -- before it; else the message is among his own, which he need not read.
 local function take(c, sender, acked, ttl)
-  local id = int(c.last)
   if acked == c.last - 1 then
-    redis.call('ZADD', MEMBERS, id, sender)
+    redis.call('ZADD', MEMBERS, c.last, sender)
     seen(c)
     return
   end
-  redis.call('ZADD', own_of(sender), id, id)
-  redis.call('PEXPIRE', own_of(sender), ttl)
+  local own = own_of(sender)
+  redis.call('ZADD', own, c.last, c.last)
+  redis.call('PEXPIRE', own, ttl)
 end
 
 -- mark notes that pushes are due from this message on, unless some were.
 local function mark(c)
   if c.pushed then return end
   c.pushed = c.last - 1
-  redis.call('HSET', META, 'p', int(c.pushed))
-  redis.call('ZADD', DUE, int(c.now), NAME)
+  redis.call('HSET', META, 'p', c.pushed)
+  redis.call('ZADD', DUE, c.now, NAME)
 end
 
--- append adds a message; acked is its sender's position.
+-- append adds a message; acked is its sender's position. The log's end is put
+-- off once in half a margin, and for a new log.
 local function append(c, sender, text, acked, push)
+  local fresh, half = c.head > c.last, MARGIN / 2
+  local before = math.floor(c.at / half)
   c.last, c.at = c.last + 1, math.max(c.now, c.at)
-  local entry, ttl = int(c.at) .. ' ' .. sender .. ' ' .. text, int(c.at - c.now + AGE + MARGIN)
+  local entry, ttl = c.at .. ' ' .. sender .. ' ' .. text, c.at - c.now + AGE + MARGIN
   redis.call('RPUSH', LOG, entry)
-  redis.call('PEXPIRE', LOG, ttl)
+  if fresh or before ~= math.floor(c.at / half) then redis.call('PEXPIRE', LOG, ttl) end
   if push then mark(c) end
   take(c, sender, acked, ttl)
   save(c)

@@ -6,7 +6,7 @@
 -- t last message at in ms, p the message up to which pushes are done while some
 -- are due.
 local META, DUE, MOST, AGE = KEYS[1], KEYS[2], tonumber(ARGV[1]), tonumber(ARGV[2])
-local BUCKET, NAME = string.match(META, '^(.-}:)meta:(.+)$')
+local BUCKET, NAME = string.sub(META, 1, 14), string.sub(META, 20) -- "ff:{chat:000}:" and behind "meta:"
 local LOG, MEMBERS, JOINS = BUCKET .. 'log:' .. NAME, BUCKET .. 'members:' .. NAME, BUCKET .. 'joins:' .. NAME
 local POPPED = 32 -- messages over a limit that one call removes
 local MARGIN = 1000 -- ms that keys outlive what is in them: reads look at the time
@@ -16,7 +16,7 @@ local function int(n) return string.format('%.0f', n) end
 local function own_of(user) return BUCKET .. 'own:' .. NAME .. '/' .. user end
 
 local function sent_at(c, id)
-  return tonumber(string.match(redis.call('LINDEX', LOG, int(id - c.head)), '^%d+'))
+  return tonumber(string.match(redis.call('LINDEX', LOG, id - c.head), '^%d+'))
 end
 
 -- young is the first message from c.first on that is not too old: times never

@@ -9,7 +9,7 @@ local function seen(c)
   local first = tonumber(redis.call('ZRANGE', MEMBERS, 0, 0, 'WITHSCORES')[2]) + 1
   c.first = math.max(c.first, first)
   if first > c.head then
-    redis.call('LTRIM', LOG, int(first - c.head), -1)
+    redis.call('LTRIM', LOG, first - c.head, -1)
     c.head = first
   end
 end
@@ -21,8 +21,8 @@ local function over(c)
   if c.pushed and c.last - c.head < 2 * MOST + 1000 then upto = math.min(upto, c.pushed + 1) end
   local n = math.min(upto - c.head, POPPED)
   if n <= 0 then return end
-  for i, entry in ipairs(redis.call('LPOP', LOG, int(n))) do
-    redis.call('ZREM', own_of(string.match(entry, '^%d+ (%S+) ')), int(c.head + i - 1))
+  for i, entry in ipairs(redis.call('LPOP', LOG, n)) do
+    redis.call('ZREM', own_of(string.match(entry, '^%d+ (%S+) ')), c.head + i - 1)
   end
   c.head = c.head + n
 end
@@ -31,5 +31,5 @@ end
 local function save(c)
   c.first = math.max(c.first, c.last + 1 - MOST)
   over(c)
-  redis.call('HSET', META, 'l', int(c.last), 'f', int(c.first), 't', int(c.at))
+  redis.call('HSET', META, 'l', c.last, 'f', c.first, 't', c.at)
 end

@@ -15,8 +15,8 @@ if c.pushed == c.last then
   redis.call('HDEL', META, 'p')
   redis.call('ZREM', DUE, NAME)
 else
-  redis.call('HSET', META, 'p', int(c.pushed))
-  redis.call('ZADD', DUE, int(c.now), NAME)
+  redis.call('HSET', META, 'p', c.pushed)
+  redis.call('ZADD', DUE, c.now, NAME)
 end
 save(c)
 return 1

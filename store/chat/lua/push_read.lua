@@ -14,6 +14,6 @@ local to = math.min(c.last, from + limit - 1)
 local items = {}
 if from <= to then
   -- bounded: by limit
-  items = redis.call('LRANGE', LOG, int(from - c.head), int(to - c.head))
+  items = redis.call('LRANGE', LOG, from - c.head, to - c.head)
 end
 return { 1, c.epoch, c.last, to, from, items }
