@@ -92,25 +92,10 @@ func (a *attempt) refuse(proof *shortage, answer []any, err error) (Reserved, er
 	return Reserved{Version: out.Version, SoldOut: out}, out.refusal()
 }
 
-// gathering is what a partition should have.
+// gathering is what a partition should have available.
 type gathering struct {
-	to *place
-	// want is how much it should have available; missing how much should come on
-	// top of what it has.
-	want, missing map[string]int64
-	closed        bool
-}
-
-// wanted is how much a partition needs that has so much now.
-func (g *gathering) wanted(has map[string]numbers) map[string]int64 {
-	if g.missing == nil {
-		return g.want
-	}
-	want := make(map[string]int64, len(g.missing))
-	for sku, n := range g.missing {
-		want[sku] = has[sku].available + n
-	}
-	return want
+	to   *place
+	want map[string]int64
 }
 
 // shortage is the proof that all partitions together had too little.
@@ -131,7 +116,7 @@ type gathered struct {
 func (l *Live) gather(ctx context.Context, places []*place, g gathering) (gathered, error) {
 	var before []*look
 	for range collectRounds {
-		now, err := l.pass(ctx, places, g)
+		now, err := l.pass(ctx, places)
 		if err != nil {
 			return gathered{}, err
 		}
@@ -142,18 +127,17 @@ func (l *Live) gather(ctx context.Context, places []*place, g gathering) (gather
 			before = nil
 			continue
 		}
-		want := g.wanted(now[g.to.partition].stock)
-		debits, enough := plan(places, now, g.to, want)
+		debits, enough := plan(places, now, g)
 		switch {
 		case !enough && stood(before, now):
-			return gathered{short: shortageOf(now, want)}, nil
+			return gathered{short: shortageOf(now, g.want)}, nil
 		case !enough:
 			before = now
 			continue
 		case len(debits) == 0:
 			return gathered{reached: true}, nil
 		}
-		if moved, err := l.move(ctx, places, debits, g.closed); err != nil || moved {
+		if moved, err := l.move(ctx, places, debits, false); err != nil || moved {
 			return gathered{reached: moved}, err
 		}
 	}
@@ -164,18 +148,17 @@ func (l *Live) gather(ctx context.Context, places []*place, g gathering) (gather
 // little: two passes between which nothing was put back on sale and nothing
 // moved. Then at the end of the first no partition had more than it showed.
 func (l *Live) provenShort(ctx context.Context, places []*place, g gathering) (*shortage, error) {
-	before, err := l.pass(ctx, places, g)
+	s, err := l.survey(ctx, places)
 	if err != nil {
 		return nil, err
 	}
-	if _, enough := plan(places, before, g.to, g.want); enough || len(underway(before)) > 0 {
+	if len(s.before) != len(places) {
+		return nil, nil // made when this process knew the sale otherwise
+	}
+	if _, enough := plan(places, s.before, g); enough || !stood(s.before, s.now) {
 		return nil, nil
 	}
-	now, err := l.pass(ctx, places, g)
-	if err != nil || !stood(before, now) {
-		return nil, err
-	}
-	return shortageOf(now, g.want), nil
+	return shortageOf(s.now, g.want), nil
 }
 
 // stood tells that between two passes nothing was put back on sale and nothing
@@ -192,17 +175,10 @@ func stood(before, now []*look) bool {
 	return true
 }
 
-// pass returns the due holds of all partitions and reads the skus wanted.
-func (l *Live) pass(ctx context.Context, places []*place, g gathering) ([]*look, error) {
-	var skus []string
-	for sku := range g.want {
-		skus = append(skus, sku)
-	}
-	for sku := range g.missing {
-		skus = append(skus, sku)
-	}
+// pass returns the due holds of all partitions and reads them.
+func (l *Live) pass(ctx context.Context, places []*place) ([]*look, error) {
 	for range reserveTries {
-		found, more, err := l.passOnce(ctx, places, skus, g.closed)
+		found, more, err := l.passOnce(ctx, places)
 		if err != nil {
 			return nil, err
 		}
@@ -213,10 +189,10 @@ func (l *Live) pass(ctx context.Context, places []*place, g gathering) ([]*look,
 	return nil, errMoving()
 }
 
-func (l *Live) passOnce(ctx context.Context, places []*place, skus []string, closed bool) (found []*look, more bool, err error) {
+func (l *Live) passOnce(ctx context.Context, places []*place) (found []*look, more bool, err error) {
 	cmds := make([]redis.Cmder, 0, 2*len(places))
 	for _, p := range places {
-		cmds = append(cmds, l.sweepCmd(ctx, p), l.lookCmd(ctx, p, skus))
+		cmds = append(cmds, l.sweepCmd(ctx, p), l.lookCmd(ctx, p))
 	}
 	if err := l.share(ctx, stepSweep, redisdb.Write, cmds...); err != nil {
 		return nil, false, err
@@ -231,22 +207,31 @@ func (l *Live) passOnce(ctx context.Context, places []*place, skus []string, clo
 		if found[i], err = l.readLook(p, cmds[2*i+1].(*redis.Cmd)); err != nil {
 			return nil, false, err
 		}
-		if found[i].status == answerAbsent && i > 0 || closed && found[i].status != answerAbsent {
-			continue // what its sale has not reached yet has nothing to give
+	}
+	return found, more, l.mayGive(places, found)
+}
+
+// mayGive is nil when all partitions may be worked on. One that its sale has not
+// reached yet has nothing to give.
+func (l *Live) mayGive(places []*place, found []*look) error {
+	for i, k := range found {
+		if k.status == answerAbsent && i > 0 {
+			continue
 		}
-		if err := l.isShut(p.sale, found[i].status); err != nil {
-			return nil, false, err
+		if err := l.isShut(places[i].sale, k.status); err != nil {
+			return err
 		}
 	}
-	return found, more, nil
+	return nil
 }
 
 // plan says who gives what, and whether there is enough. The richest give first;
 // the first of them gives half of the rest too, so that a home that runs empty
 // does not collect unit by unit.
-func plan(places []*place, found []*look, to *place, want map[string]int64) (debits []debit, enough bool) {
+func plan(places []*place, found []*look, g gathering) (debits []debit, enough bool) {
+	to := g.to
 	give := make([]map[string]int64, len(found))
-	for sku, n := range want {
+	for sku, n := range g.want {
 		lack := n - found[to.partition].stock[sku].available
 		for rank, i := range byWealth(found, to.partition, sku) {
 			has := found[i].stock[sku].available

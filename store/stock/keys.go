@@ -27,7 +27,7 @@ type place struct {
 	prefix    string
 
 	settings, stock, users, reservations, due string
-	byUser, orders, totals, out, seen         string
+	orders, totals, out, seen                 string
 }
 
 func newPlace(sale string, partition int) *place {
@@ -35,7 +35,7 @@ func newPlace(sale string, partition int) *place {
 	return &place{
 		sale: sale, partition: partition, prefix: p,
 		settings: p + "sale", stock: p + "stock", users: p + "users", reservations: p + "reservations", due: p + "due",
-		byUser: p + "by_user", orders: p + "orders", totals: p + "totals", out: p + "out", seen: p + "seen",
+		orders: p + "orders", totals: p + "totals", out: p + "out", seen: p + "seen",
 	}
 }
 

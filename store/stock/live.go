@@ -50,8 +50,11 @@ type Live struct {
 	scripts scripts
 	leases  *lock.Locker
 	places  sync.Map // sale -> []*place
-	loading sync.Map // sale -> when its loading was first seen
+	shut    sync.Map // prefix of a place -> when it was first seen shut
 	movers  sync.Map // sale -> chan struct{} with one place: who may ask for the lease
+
+	surveyors sync.Map // sale -> *surveyor
+
 	// fault is what tests put between this process and Redis, nil outside of
 	// them: it is asked before a step's commands are sent and after they were
 	// answered. An error stands for a trip that did not leave, or whose answer

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -182,5 +183,23 @@ func wantLive(t testing.TB, err error, code api.Code) {
 	t.Helper()
 	if got := api.CodeOf(err); got != code {
 		t.Fatalf("got %q (%v), want %q", got, err, code)
+	}
+}
+
+type (
+	redisDB     = redisdb.DB
+	recordOrder = record.Order
+)
+
+// errLostAnswer plays a process that dies.
+var errLostAnswer = api.Errorf(api.CodeUnknownOutcome, "the process died")
+
+// orderOf is an order on record that Redis does not know.
+func orderOf(w *liveWorld, user string, n int64) recordOrder {
+	places, err := w.placesOf(context.Background(), w.sale)
+	mustLive(w.t, err)
+	return recordOrder{
+		Reservation: newID(Home(user, len(places))), Sale: w.sale, User: user,
+		Lines: []api.Line{units("s", n)}, CreatedAt: w.now().UnixMilli(),
 	}
 }

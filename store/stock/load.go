@@ -101,7 +101,7 @@ func (l *Live) RestoreOrders(ctx context.Context, sale string, orders []record.O
 		for _, o := range some {
 			if n, ok := PartitionOf(o.Reservation); ok && n < len(places) {
 				p := places[n]
-				cmds = append(cmds, l.scripts.restore.Cmd(ctx, p.core(p.byUser), o.Reservation, o.User, o.CreatedAt, linesText(o.Lines)))
+				cmds = append(cmds, l.scripts.restore.Cmd(ctx, p.core(), o.Reservation, o.User, o.CreatedAt, linesText(o.Lines)))
 			}
 		}
 		if err := l.share(ctx, stepRestore, redisdb.Write, cmds...); err != nil {

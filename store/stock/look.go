@@ -65,21 +65,16 @@ const (
 	lookMade
 )
 
-func (l *Live) lookCmd(ctx context.Context, p *place, skus []string) *redis.Cmd {
-	args := make([]any, 0, 1+len(skus))
-	args = append(args, l.o.Run)
-	for _, sku := range skus {
-		args = append(args, sku)
-	}
-	return l.scripts.look.Cmd(ctx, p.core(p.totals, p.out), args...)
+func (l *Live) lookCmd(ctx context.Context, p *place) *redis.Cmd {
+	return l.scripts.look.Cmd(ctx, p.core(p.totals, p.out), l.o.Run)
 }
 
-// looks reads partitions, all skus, in one trip each at the same time. A
+// looks reads partitions, in one trip each at the same time. A
 // partition that is not there has the status answerAbsent.
 func (l *Live) looks(ctx context.Context, places ...*place) ([]*look, error) {
 	cmds := make([]redis.Cmder, len(places))
 	for i, p := range places {
-		cmds[i] = l.lookCmd(ctx, p, nil)
+		cmds[i] = l.lookCmd(ctx, p)
 	}
 	if err := l.share(ctx, stepLook, redisdb.Read, cmds...); err != nil {
 		return nil, err

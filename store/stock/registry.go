@@ -57,6 +57,16 @@ func (l *Live) register(ctx context.Context, sale string, partitions int) error 
 	return cmd.Err()
 }
 
+// unregister lets sweepers forget a sale.
+func (l *Live) unregister(ctx context.Context, sale string) error {
+	l.places.Delete(sale)
+	cmd := redis.NewIntCmd(ctx, "hdel", saleRegistry, sale)
+	if err := l.share(ctx, stepRegister, redisdb.Write, cmd); err != nil {
+		return err
+	}
+	return cmd.Err()
+}
+
 // registryPage is how many sales one command reads.
 const registryPage = 1000
 

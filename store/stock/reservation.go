@@ -2,7 +2,6 @@ package stock
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"strconv"
 	"strings"
@@ -20,9 +19,9 @@ type stored struct {
 	lines                   []api.Line
 }
 
-const storedFields = 6
+const storedFields = 7
 
-// parseStored reads "<state>|<user>|<created>|<expires>|<ended>|<lines>".
+// parseStored reads "<state>|<user>|<created>|<expires>|<ended>|<prev>|<lines>".
 func parseStored(id, text string) (stored, error) {
 	f := strings.Split(text, "|")
 	if len(f) != storedFields || len(f[0]) != 1 {
@@ -36,7 +35,7 @@ func parseStored(id, text string) (stored, error) {
 		}
 		*n = v
 	}
-	r.lines = parseLines(f[5])
+	r.lines = parseLines(f[6])
 	return r, nil
 }
 
@@ -108,8 +107,8 @@ func (l *Live) placeOf(ctx context.Context, sale, id string) (*place, error) {
 	return places[n], nil
 }
 
-// beginning and end of everything of one user among the places of by_user.
-func ofUser(user string) (from, to string) { return "[" + user + "/", "(" + user + "0" }
+// listNoCursor is reservation_list.lua's answer to a cursor that is not one.
+const listNoCursor = 7
 
 // Reservations lists a user's reservations, newest first, at most limit of them,
 // beginning after a cursor ("" for the first page). A next of "" means that there
@@ -119,17 +118,12 @@ func (l *Live) Reservations(ctx context.Context, sale, user, cursor string, limi
 	if err != nil {
 		return nil, "", err
 	}
-	p := places[Home(user, len(places))]
-	from, to := ofUser(user)
-	if cursor != "" {
-		after, err := base64.RawURLEncoding.DecodeString(cursor)
-		if err != nil || len(after) > api.MaxIdentifier {
-			return nil, "", api.Invalid("cursor", "cursor", "is not one that this list gave")
-		}
-		from = "(" + user + "/" + string(after)
+	home := Home(user, len(places))
+	if at, ok := PartitionOf(cursor); cursor != "" && (!ok || at != home) {
+		return nil, "", errCursor()
 	}
-	script := l.scripts.list
-	cmd := script.Cmd(ctx, []string{p.settings, p.byUser, p.reservations}, from, to, limit+1)
+	p, script := places[home], l.scripts.list
+	cmd := script.Cmd(ctx, []string{p.settings, p.users, p.reservations}, user, cursor, limit+1)
 	if err := l.share(ctx, stepLook, redisdb.Read, cmd); err != nil {
 		return nil, "", err
 	}
@@ -137,22 +131,28 @@ func (l *Live) Reservations(ctx context.Context, sale, user, cursor string, limi
 	if err != nil {
 		return nil, "", err
 	}
+	if number(answer, 0) == listNoCursor {
+		return nil, "", errCursor()
+	}
 	if err := l.isShut(sale, number(answer, 0)); err != nil {
 		return nil, "", err
 	}
-	return readList(answer, user, limit)
+	return readList(answer, limit)
 }
 
-// readList reads place, id and text in turn; one more than limit tells that
-// there is a next page.
-func readList(answer []any, user string, limit int) (items []api.Reservation, next string, err error) {
+func errCursor() error {
+	return api.Invalid("cursor", "cursor", "is not one that this list gave")
+}
+
+// readList reads id and text in turn; one more than limit tells that there is a
+// next page.
+func readList(answer []any, limit int) (items []api.Reservation, next string, err error) {
 	items = []api.Reservation{}
-	for i := 2; i+2 < len(answer); i += 3 {
+	for i := 2; i+1 < len(answer); i += 2 {
 		if len(items) == limit {
-			last := strings.TrimPrefix(text(answer, i-3), user+"/")
-			return items, base64.RawURLEncoding.EncodeToString([]byte(last)), nil
+			return items, items[limit-1].ID, nil
 		}
-		r, err := parseStored(text(answer, i+1), text(answer, i+2))
+		r, err := parseStored(text(answer, i), text(answer, i+1))
 		if err != nil {
 			return nil, "", err
 		}

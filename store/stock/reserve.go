@@ -125,7 +125,7 @@ func (l *Live) tryReserve(ctx context.Context, a *attempt) ([]any, error) {
 }
 
 func (l *Live) reserveCmd(ctx context.Context, a *attempt) *redis.Cmd {
-	keys := a.home.core(a.home.byUser, a.home.orders)
+	keys := a.home.core(a.home.orders)
 	if a.Once.Key != "" {
 		keys = append(keys, a.home.once(onceName(a.Once)))
 	}

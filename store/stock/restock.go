@@ -21,13 +21,9 @@ func (l *Live) Restock(ctx context.Context, sale string, r *api.StockRequest, m 
 		return none, Change{}, err
 	}
 	request := newRequest()
-	try := changeTry{
-		call: func() ([]any, error) { return l.tryRestock(ctx, places[0], r, m, once, others, request) },
-		wanted: func(answer []any) map[string]int64 {
-			return map[string]int64{r.SKU: integer(answer, 1)}
-		},
-	}
-	answer, err := l.change(ctx, sale, &try)
+	answer, err := l.change(ctx, sale, func() ([]any, error) {
+		return l.tryRestock(ctx, places[0], r, m, once, others, request)
+	})
 	if err != nil {
 		return none, Change{}, err
 	}
@@ -66,7 +62,7 @@ func (l *Live) tryRestock(ctx context.Context, lead *place, r *api.StockRequest,
 		name, lifetime = onceName(once), api.IdempotencyTTL
 	}
 	cmd := l.scripts.restock.Cmd(ctx, lead.core(lead.totals, lead.once(name)), l.o.Run, lifetime.Milliseconds(), m.text(), once.Body[:], request,
-		dueAtOncePut, ChangesChannel(lead.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold)
+		sweptAtOnce, ChangesChannel(lead.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold)
 	if err := l.write(ctx, stepRestock, cmd); err != nil {
 		return nil, err
 	}

@@ -55,18 +55,20 @@ type Change struct {
 
 // The answers of sale_put.lua and sale_restock.lua beside the common ones.
 const (
-	changeMismatch   = 7
-	putConflict      = 8
-	restockUnknown   = 8
-	changeBounds     = 9
-	changeMissing    = 10
-	restockTooLarge  = 11
-	putUnchanged     = 0
-	putCreated       = 1
-	dueAtOncePut     = 100
-	changeTries      = 1000
-	roundsOfMissings = 20
+	changeMismatch  = 7
+	putConflict     = 8
+	restockUnknown  = 8
+	changeBounds    = 9
+	changeNeeds     = 10
+	restockTooLarge = 11
+
+	putUnchanged = 0
+	putCreated   = 1
 )
+
+// changeTries bounds how often a change is tried: each try but the last has
+// returned due holds.
+const changeTries = 1000
 
 // settingsOf fills the defaults in.
 func settingsOf(sale string, r *api.SaleRequest) record.Sale {
@@ -108,8 +110,7 @@ func (l *Live) Put(ctx context.Context, p PutSale) (Change, error) {
 		}
 	}
 	lead, request := newPlace(p.Sale, 0), newRequest()
-	status := changeTry{call: func() ([]any, error) { return l.tryPut(ctx, lead, p, s, request) }}
-	answer, err := l.change(ctx, p.Sale, &status)
+	answer, err := l.change(ctx, p.Sale, func() ([]any, error) { return l.tryPut(ctx, lead, p, s, request) })
 	if err != nil {
 		return Change{}, err
 	}
@@ -128,8 +129,8 @@ func (l *Live) tryPut(ctx context.Context, lead *place, p PutSale, s record.Sale
 	if p.New {
 		mayMake = 1
 	}
-	args := []any{l.o.Run, requestLifetime.Milliseconds(), p.Match.text(), mayMake, dueAtOncePut, ChangesChannel(p.Sale)}
-	keys := lead.core(lead.totals, lead.once(request), lead.byUser, lead.orders, lead.out, lead.seen)
+	args := []any{l.o.Run, requestLifetime.Milliseconds(), p.Match.text(), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
+	keys := lead.core(lead.totals, lead.once(request), lead.orders, lead.out, lead.seen)
 	cmd := l.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
 	if err := l.write(ctx, stepPut, cmd); err != nil {
 		return nil, err
@@ -137,26 +138,19 @@ func (l *Live) tryPut(ctx context.Context, lead *place, p PutSale, s record.Sale
 	return reply(l.scripts.put, cmd)
 }
 
-// changeTry is a change that may need units of other partitions first.
-type changeTry struct {
-	call func() ([]any, error)
-	// wanted says which units an answer misses in the first partition.
-	wanted func(answer []any) map[string]int64
-}
-
 // change calls until the answer counts: due holds are returned, and units are
 // collected into the first partition as far as there are any.
-func (l *Live) change(ctx context.Context, sale string, c *changeTry) ([]any, error) {
+func (l *Live) change(ctx context.Context, sale string, call func() ([]any, error)) ([]any, error) {
 	for range changeTries {
-		answer, err := c.call()
+		answer, err := call()
 		if err != nil {
 			return nil, err
 		}
 		switch status := number(answer, 0); status {
 		case answerAgain:
 			continue
-		case changeMissing:
-			return l.changeMissing(ctx, sale, c, answer)
+		case changeNeeds:
+			return l.changeCollected(ctx, sale, call, answer)
 		default:
 			return answer, l.isShut(sale, status)
 		}
@@ -164,9 +158,9 @@ func (l *Live) change(ctx context.Context, sale string, c *changeTry) ([]any, er
 	return nil, errMoving()
 }
 
-// changeMissing collects what a change misses under the right to move, so that
-// it is all or nothing: the script decides at the end.
-func (l *Live) changeMissing(ctx context.Context, sale string, c *changeTry, answer []any) ([]any, error) {
+// changeCollected collects what a change takes away under the right to move, so
+// that it is all or nothing: the script decides at the end.
+func (l *Live) changeCollected(ctx context.Context, sale string, call func() ([]any, error), answer []any) ([]any, error) {
 	places, err := l.placesOf(ctx, sale)
 	if err != nil {
 		return nil, err
@@ -176,32 +170,33 @@ func (l *Live) changeMissing(ctx context.Context, sale string, c *changeTry, ans
 		return nil, err
 	}
 	defer release()
-	for range roundsOfMissings {
-		if number(answer, 0) == changeMissing {
-			enough, err := l.gather(ctx, places, gathering{to: places[0], missing: missingOf(c, answer)})
-			if err != nil || !enough.reached {
-				return []any{int64(changeBounds)}, err
+	for range collectRounds {
+		if number(answer, 0) == changeNeeds {
+			got, err := l.gather(ctx, places, gathering{to: places[0], want: needsOf(answer)})
+			if err != nil {
+				return nil, err
+			}
+			if got.short != nil {
+				return []any{int64(changeBounds)}, nil
 			}
 		}
-		if answer, err = c.call(); err != nil {
+		if answer, err = call(); err != nil {
 			return nil, err
 		}
-		if s := number(answer, 0); s != answerAgain && s != changeMissing {
+		if s := number(answer, 0); s != answerAgain && s != changeNeeds {
 			return answer, l.isShut(sale, s)
 		}
 	}
 	return nil, errMoving()
 }
 
-func missingOf(c *changeTry, answer []any) map[string]int64 {
-	if c.wanted != nil {
-		return c.wanted(answer)
-	}
-	missing := map[string]int64{}
+// needsOf reads sku and units in turn.
+func needsOf(answer []any) map[string]int64 {
+	needs := map[string]int64{}
 	for i := 1; i+1 < len(answer); i += 2 {
-		missing[text(answer, i)] = integer(answer, i+1)
+		needs[text(answer, i)] = integer(answer, i+1)
 	}
-	return missing
+	return needs
 }
 
 // settle brings the other partitions up to a change and spreads new stock. What
@@ -274,7 +269,7 @@ func (l *Live) followCmd(ctx context.Context, p *place, s record.Sale, closed bo
 		}
 		return 0
 	}
-	keys := []string{p.settings, p.stock, p.totals, p.users, p.reservations, p.due, p.byUser, p.orders, p.out, p.seen}
+	keys := []string{p.settings, p.stock, p.totals, p.users, p.reservations, p.due, p.orders, p.out, p.seen}
 	args := append([]any{l.o.Run, flag(closed), flag(p.partition == 0), s.Version}, settingsArgs(s)...)
 	return l.scripts.follow.Cmd(ctx, keys, args...)
 }

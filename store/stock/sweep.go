@@ -164,29 +164,32 @@ func (l *Live) sweepAll(ctx context.Context, places []*place) (found []finding, 
 // process that does so is taken for dead.
 const loadingPatience = 2 * time.Second
 
+// absentPatience is how long a sale may be in the registry without keys: a PUT
+// that makes one enters it before and after.
+const absentPatience = time.Minute
+
 // isLeft tells whether a partition needs more than its sweep.
 func (l *Live) isLeft(p *place, answer []any) bool {
-	status := number(answer, 0)
-	if status != answerLoading {
-		l.loading.Delete(p.sale)
-	}
-	switch status {
+	switch number(answer, 0) {
 	case answerStaleRun:
 		return true
 	case answerLoading:
-		since, _ := l.loading.LoadOrStore(p.sale, time.Now())
-		return time.Since(since.(time.Time)) > loadingPatience
+		return l.lasts(p) > loadingPatience
 	case answerAbsent:
-		return p.partition > 0
-	case answerDone:
-	default:
-		return false
+		return p.partition > 0 || l.lasts(p) > absentPatience
 	}
+	l.shut.Delete(p.prefix)
 	version, now := integer(answer, 5), number(answer, 2)
 	owed := number(answer, 3) > 0 || number(answer, 9) > 0
 	behind := integer(answer, 6) < version || l.isPartitioned(p.sale) && integer(answer, 7) < version
 	over := now > number(answer, 8)+retireGrace.Milliseconds()
 	return owed || p.partition == 0 && (behind || over)
+}
+
+// lasts tells how long a partition has been found shut.
+func (l *Live) lasts(p *place) time.Duration {
+	since, _ := l.shut.LoadOrStore(p.prefix, time.Now())
+	return time.Since(since.(time.Time))
 }
 
 func (l *Live) isPartitioned(sale string) bool {
@@ -201,7 +204,7 @@ func (l *Live) tend(ctx context.Context, f finding) error {
 		l.o.OnStale(ctx, f.sale)
 		return nil
 	case answerAbsent:
-		return l.tendAbsent(ctx, f.sale)
+		return l.tendAbsent(ctx, f.place)
 	}
 	now, version, recorded := number(f.answer, 2), integer(f.answer, 5), integer(f.answer, 6)
 	l.tellSwept(ctx, f, now, recorded < version)
@@ -237,16 +240,23 @@ func (l *Live) tellSwept(ctx context.Context, f finding, now int64, settings boo
 }
 
 // tendAbsent repairs a sale that has not reached all its partitions; one that
-// lost a partition is stale.
-func (l *Live) tendAbsent(ctx context.Context, sale string) error {
-	places, err := l.placesOf(ctx, sale)
+// lost a partition is stale, and one that is nowhere leaves the registry.
+func (l *Live) tendAbsent(ctx context.Context, p *place) error {
+	if p.partition == 0 {
+		l.shut.Delete(p.prefix)
+		return l.unregister(ctx, p.sale)
+	}
+	places, err := l.placesOf(ctx, p.sale)
+	if errors.Is(err, ErrAbsent) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	_, err = l.looksOpen(ctx, places)
 	switch {
 	case errors.Is(err, ErrStaleRun):
-		l.o.OnStale(ctx, sale)
+		l.o.OnStale(ctx, p.sale)
 		return nil
 	case errors.Is(err, ErrAbsent):
 		return nil // it is brought back when somebody asks for it
@@ -269,14 +279,12 @@ func (l *Live) finishOld(ctx context.Context, places []*place, p *place) error {
 // that comes between puts it back.
 func (l *Live) retire(ctx context.Context, places []*place) error {
 	sale := places[0].sale
-	leave := redis.NewIntCmd(ctx, "hdel", saleRegistry, sale)
-	if err := l.share(ctx, stepRetire, redisdb.Write, leave); err != nil {
+	if err := l.unregister(ctx, sale); err != nil {
 		return err
 	}
-	l.places.Delete(sale)
 	cmds := make([]redis.Cmder, len(places))
 	for i, p := range places {
-		keys := []string{p.settings, p.due, p.orders, p.out, p.stock, p.users, p.reservations, p.byUser, p.totals, p.seen}
+		keys := []string{p.settings, p.due, p.orders, p.out, p.stock, p.users, p.reservations, p.totals, p.seen}
 		cmds[i] = l.scripts.retire.Cmd(ctx, keys, retireGrace.Milliseconds(), keysLifetime.Milliseconds())
 	}
 	if err := l.share(ctx, stepRetire, redisdb.Write, cmds...); err != nil {

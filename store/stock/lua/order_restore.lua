@@ -1,11 +1,11 @@
 -- Makes a reservation sold that the record has an order of: a hold is confirmed,
 -- anything else takes units from what is available, and beyond that counts as
 -- oversold. Naturally idempotent.
--- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due, 6 by_user (zset)
+-- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due
 -- ARGV: 1 id, 2 user, 3 when it was sold in ms, 4 <sku>=<units>,...
 -- RETURNS: 0 it was sold already, 1 restored, 4 there is no such sale
 -- @include lua/part_sale.lua
-local BY_USER = KEYS[6]
+-- @include lua/part_due.lua
 local id, user, at, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 if redis.call('HEXISTS', SALE, 'version') == 0 then return 4 end
@@ -23,9 +23,9 @@ for sku, n in string.gmatch(lines, '([^=,]+)=(%d+)') do
   t.s, units = t.s + n, units + n
 end
 save_stock()
-count_units(user, units)
-if not r then
-  redis.call('ZADD', BY_USER, 0, user .. '/' .. string.format('%014.0f', 99999999999999 - tonumber(at)) .. '/' .. id)
-end
-store(id, { state = 's', user = user, created = r and r.created or at, expires = r and r.expires or '0', ended = at, lines = lines })
+local had, last = units_of(user)
+set_units(user, had + units, r and last or id)
+r = r or { user = user, created = at, expires = '0', prev = last }
+r.state, r.ended, r.lines = 's', at, lines
+store(id, r)
 return 1

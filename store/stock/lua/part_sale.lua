@@ -1,7 +1,8 @@
--- One partition of a sale: who may work on it, its stock, and the holds that are
--- due. A sku's stock is "<available> <held> <sold> <oversold>", a reservation
--- "<state>|<user>|<created>|<expires>|<ended>|<sku>=<units>,...". What changes in
--- the stock is kept until save_stock, which must come at the end.
+-- One partition of a sale: who may work on it, its stock and its records. A sku's
+-- stock is "<available> <held> <sold> <oversold>", a user is "<units> <last
+-- reservation>", a reservation "<state>|<user>|<created>|<expires>|<ended>|<the
+-- user's one before>|<sku>=<units>,...". What changes in the stock is kept until
+-- save_stock, which must come at the end.
 -- KEYS: 1 sale (hash), 2 stock (hash), 3 users (hash), 4 reservations (hash),
 --       5 due (zset)
 -- ARGV: none
@@ -42,73 +43,32 @@ local function stock_of(sku)
   return tuples[sku]
 end
 
--- give puts units back on sale; what was sold beyond the total comes first.
-local function give(t, n)
-  local owed = math.min(t.o, n)
-  t.o, t.a, gave = t.o - owed, t.a + n - owed, true
-end
-
--- take is its reverse, also beyond what is there.
-local function take(t, n)
-  local there = math.min(t.a, n)
-  t.a, t.o = t.a - there, t.o + n - there
-end
-
 local function save_stock()
   local args = {}
   for sku in pairs(touched) do
     local t = tuples[sku]
     args[#args + 1] = sku
-    args[#args + 1] = int(t.a) .. ' ' .. int(t.h) .. ' ' .. int(t.s) .. ' ' .. int(t.o)
+    args[#args + 1] = string.format('%.0f %.0f %.0f %.0f', t.a, t.h, t.s, t.o)
   end
   if #args > 0 then redis.call('HSET', STOCK, unpack(args)) end
   if gave then redis.call('HINCRBY', SALE, 'returns', 1) end
 end
 
 local function parse(text)
-  local s, u, c, e, d, l = string.match(text or '', '^(%a)|([^|]*)|(%d+)|(%d+)|(%d+)|(.*)$')
-  return s and { state = s, user = u, created = c, expires = e, ended = d, lines = l }
+  local s, u, c, e, d, p, l = string.match(text or '', '^(%a)|([^|]*)|(%d+)|(%d+)|(%d+)|([^|]*)|(.*)$')
+  return s and { state = s, user = u, created = c, expires = e, ended = d, prev = p, lines = l }
 end
 
 local function store(id, r)
-  local text = r.state .. '|' .. r.user .. '|' .. r.created .. '|' .. r.expires .. '|' .. r.ended .. '|' .. r.lines
+  local text = table.concat({ r.state, r.user, r.created, r.expires, r.ended, r.prev, r.lines }, '|')
   redis.call('HSET', RESERVATIONS, id, text)
   return text
 end
 
-local function count_units(user, n)
-  if redis.call('HINCRBY', USERS, user, int(n)) <= 0 then redis.call('HDEL', USERS, user) end
+-- units_of gives how many units a user has, held and sold, and his last reservation.
+local function units_of(user)
+  local n, last = string.match(redis.call('HGET', USERS, user) or '', '^(%d+) (.*)$')
+  return tonumber(n or 0), last or ''
 end
 
--- finish ends a hold: s sold, r released, e expired.
-local function finish(id, r, state, now)
-  local units = 0
-  for sku, n in string.gmatch(r.lines, '([^=,]+)=(%d+)') do
-    local t = stock_of(sku)
-    t.h, units = t.h - n, units + n
-    if state == 's' then t.s = t.s + n else give(t, tonumber(n)) end
-  end
-  if state ~= 's' then count_units(r.user, -units) end
-  redis.call('ZREM', DUE, id)
-  r.state, r.ended = state, int(now)
-  return store(id, r)
-end
-
--- return_due gives back at most so many holds whose time is over, and says how
--- many: as many as the bound means that there may be more.
-local function return_due(now, bound)
-  local ids = redis.call('ZRANGEBYSCORE', DUE, '-inf', int(now), 'LIMIT', 0, bound)
-  if #ids == 0 then return 0 end
-  local texts = redis.call('HMGET', RESERVATIONS, unpack(ids))
-  for i, id in ipairs(ids) do
-    local r = parse(texts[i])
-    if r and r.state == 'h' then finish(id, r, 'e', now) else redis.call('ZREM', DUE, id) end
-  end
-  return #ids
-end
-
--- next_due is how long until the next hold is over, in ms; -1 without one.
-local function next_due(now)
-  local next = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
-  return next[2] and math.max(tonumber(next[2]) - now, 0) or -1
-end
+local function set_units(user, n, last) redis.call('HSET', USERS, user, int(math.max(n, 0)) .. ' ' .. last) end

@@ -8,6 +8,7 @@
 --          {2 the same, by a replay}, {3 other body}, {4, 5, 6 as shut},
 --          {7 unknown}, {8 it is not held, version, the reservation}
 -- @include lua/part_sale.lua
+-- @include lua/part_due.lua
 local ORDERS, ONCE = KEYS[6], KEYS[7]
 local run, id, wanted, digest, ttl, request = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 

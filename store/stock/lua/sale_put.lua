@@ -10,9 +10,10 @@
 -- RETURNS: {1 it is so, version, 0 unchanged, 1 made or 2 changed}, {4, 5, 6 as
 --          shut}, {7 the condition does not hold}, {8 it differs and there is no
 --          condition}, {9 a sku is missing, partitions differ, or what is held and
---          sold is more}, {10 units are missing here, then sku and units in turn},
+--          sold is more}, {10 not enough is available here, then sku and units needed in turn},
 --          {13 more holds are due: call again}
 -- @include lua/part_sale.lua
+-- @include lua/part_due.lua
 -- @include lua/part_settings.lua
 local TOTALS, REQUEST = KEYS[6], KEYS[7]
 local run, ttl, condition, new, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', tonumber(ARGV[5]), ARGV[6]
@@ -42,8 +43,7 @@ if version then
   if known < redis.call('HLEN', TOTALS) or s[4] ~= ARGV[12] then return { 9 } end
   local more = return_due(now, bound) == bound
   for sku, change in pairs(changes) do
-    local lack = -change - stock_of(sku).a
-    if change < 0 and lack > 0 then missing[#missing + 1], missing[#missing + 2] = sku, int(lack) end
+    if -change > stock_of(sku).a then missing[#missing + 1], missing[#missing + 2] = sku, int(-change) end
   end
   if #missing > 0 then
     save_stock()

@@ -5,12 +5,14 @@
 -- ARGV: 1 run, 2 lifetime of the idempotency record in ms, 3 version that must
 --       be ('' for any), 4 digest of the body, 5 id of this request, 6 most due
 --       holds to return, 7 channel for the new version, 8 sku, 9 delta,
---       10 largest total, 11 held and 12 sold in the other partitions
+--       10 largest total, 11 held, 12 sold, both in the other partitions
 -- RETURNS: {1 done, version, total, held, sold}, {2 replayed, the same},
 --          {3 other body}, {4, 5, 6 as shut}, {7 the version differs},
---          {8 unknown sku}, {9 what is held and sold is more}, {10 units are
---          missing here, how many}, {11 too large}, {13 more holds are due: call again}
+--          {8 unknown sku}, {9 what is held and sold is more}, {10 not enough
+--          is available here, sku and units needed}, {11 too large}, {13 more holds
+--          are due: call again}
 -- @include lua/part_sale.lua
+-- @include lua/part_due.lua
 local TOTALS, ONCE = KEYS[6], KEYS[7]
 local run, ttl, condition, digest, request, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local sku, delta, largest = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
@@ -36,7 +38,7 @@ if delta < 0 and t.a < -delta then
   save_stock()
   if more then return { 13 } end
   if s[4] == '1' then return { 9 } end
-  return { 10, int(-delta - t.a) }
+  return { 10, sku, int(-delta) }
 end
 if delta < 0 then take(t, -delta) else give(t, delta) end
 save_stock()

@@ -6,6 +6,7 @@
 --          was sold in ms, version, recorded, spread, ends, transfers on their
 --          way}, {4, 5, 6 as shut}
 -- @include lua/part_sale.lua
+-- @include lua/part_due.lua
 local ORDERS, OUT = KEYS[6], KEYS[7]
 local run, bound = ARGV[1], tonumber(ARGV[2])
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'run', 'recorded', 'spread', 'ends')

@@ -6,6 +6,7 @@
 --       be negative, in turn
 -- RETURNS: 1 done, 2 look again
 -- @include lua/part_sale.lua
+-- @include lua/part_due.lua
 local balances = ARGV[1]
 local first, step = 2, 2
 

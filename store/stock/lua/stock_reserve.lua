@@ -2,8 +2,8 @@
 -- the user's limit, the holds that are due, the stock and the records. Run again
 -- with the same id it answers the same. A refusal changes nothing but returning
 -- due holds.
--- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due, 6 by_user (zset),
---       7 orders (zset), then the idempotency record, if one is wanted
+-- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due, 6 orders (zset), then
+--       the idempotency record, if one is wanted
 -- ARGV: 1 run, 2 partitions of the sale, 3 user, 4 id of the reservation,
 --       5 digest of the body, 6 lifetime of the idempotency record in ms,
 --       7 most due holds to return, 8.. sku and units in turn
@@ -17,7 +17,7 @@
 --          {12 not enough, version, ms to the next due hold or -1, available of each line},
 --          {13 more holds are due: call again}
 -- @include lua/part_sale.lua
-local BY_USER, ORDERS, ONCE = KEYS[6], KEYS[7], KEYS[8]
+local ORDERS, ONCE = KEYS[6], KEYS[7]
 local run, partitions, user, id, digest, ttl, bound = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local first, step = 8, 2
 
@@ -50,18 +50,27 @@ if now < starts then return { 9, version, starts - now } end
 if now >= tonumber(s[6]) then return { 10, version, 0 } end
 if idle > 0 and now >= math.max(starts, used) + idle then return { 10, version, 1 } end
 
-local more = return_due(now, bound) == bound
-local taken = limit > 0 and tonumber(redis.call('HGET', USERS, user) or 0) or 0
-local short = false
-for i, sku in ipairs(skus) do short = short or tuples[sku].a < tonumber(ARGV[first + step * i - 1]) end
-local over = limit > 0 and taken + units > limit
-if over or short then
-  save_stock()
-  if more then return { 13 } end
-  if over then return { 11, version, int(math.max(limit - taken, 0)) } end
-  local answer = { 12, version, next_due(now) }
-  for _, sku in ipairs(skus) do answer[#answer + 1] = int(tuples[sku].a) end
-  return answer
+local function refused()
+  local had, last = units_of(user)
+  if limit > 0 and had + units > limit then return 11, had end
+  for i, sku in ipairs(skus) do
+    if tuples[sku].a < tonumber(ARGV[first + step * i - 1]) then return 12 end
+  end
+  return nil, had, last
+end
+local status, had, last = refused()
+if status then
+-- @include lua/part_due.lua
+  local more = return_due(now, bound)
+  if more > 0 then status, had, last = refused() end
+  if status then
+    save_stock()
+    if more == bound then return { 13 } end
+    if status == 11 then return { 11, version, int(math.max(limit - had, 0)) } end
+    local answer = { 12, version, next_due(now) }
+    for _, sku in ipairs(skus) do answer[#answer + 1] = int(tuples[sku].a) end
+    return answer
+  end
 end
 
 for i, sku in ipairs(skus) do
@@ -71,9 +80,8 @@ for i, sku in ipairs(skus) do
 end
 save_stock()
 local at, expires = int(now), hold > 0 and int(now + hold) or '0'
-store(id, { state = hold > 0 and 'h' or 's', user = user, created = at, expires = expires, ended = hold > 0 and '0' or at, lines = table.concat(text, ',') })
-redis.call('ZADD', BY_USER, 0, user .. '/' .. string.format('%014.0f', 99999999999999 - now) .. '/' .. id)
-count_units(user, units)
+store(id, { state = hold > 0 and 'h' or 's', user = user, created = at, expires = expires, ended = hold > 0 and '0' or at, prev = last, lines = table.concat(text, ',') })
+set_units(user, had + units, id)
 if hold > 0 then redis.call('ZADD', DUE, expires, id) else redis.call('ZADD', ORDERS, at, id) end
 if idle > 0 then redis.call('HSET', SALE, 'used', at) end
 if ONCE then redis.call('SET', ONCE, digest .. id .. expires, 'PX', ttl) end

@@ -4,6 +4,7 @@
 -- ARGV: 1 id of the transfer, 2 <sku>=<units>,...
 -- RETURNS: 1 they are there, 4 there is no such sale
 -- @include lua/part_sale.lua
+-- @include lua/part_due.lua
 local SEEN = KEYS[6]
 local id, lines = ARGV[1], ARGV[2]
 

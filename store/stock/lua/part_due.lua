@@ -1,0 +1,52 @@
+-- What is put back on sale, and the holds of a partition that are due; it needs
+-- lua/part_sale.lua before it.
+-- KEYS: none
+-- ARGV: none
+-- RETURNS: nothing; it only defines functions
+-- give puts units back on sale; what was sold beyond the total comes first.
+local function give(t, n)
+  local owed = math.min(t.o, n)
+  t.o, t.a, gave = t.o - owed, t.a + n - owed, true
+end
+
+-- take is its reverse, also beyond what is there.
+local function take(t, n)
+  local there = math.min(t.a, n)
+  t.a, t.o = t.a - there, t.o + n - there
+end
+
+-- finish ends a hold: s sold, r released, e expired.
+local function finish(id, r, state, now)
+  local units = 0
+  for sku, n in string.gmatch(r.lines, '([^=,]+)=(%d+)') do
+    local t = stock_of(sku)
+    t.h, units = t.h - n, units + n
+    if state == 's' then t.s = t.s + n else give(t, tonumber(n)) end
+  end
+  if state ~= 's' then
+    local had, last = units_of(r.user)
+    set_units(r.user, had - units, last)
+  end
+  redis.call('ZREM', DUE, id)
+  r.state, r.ended = state, int(now)
+  return store(id, r)
+end
+
+-- return_due gives back at most so many holds whose time is over, and says how
+-- many: as many as the bound means that there may be more.
+local function return_due(now, bound)
+  local ids = redis.call('ZRANGEBYSCORE', DUE, '-inf', int(now), 'LIMIT', 0, bound)
+  if #ids == 0 then return 0 end
+  local texts = redis.call('HMGET', RESERVATIONS, unpack(ids))
+  for i, id in ipairs(ids) do
+    local r = parse(texts[i])
+    if r and r.state == 'h' then finish(id, r, 'e', now) else redis.call('ZREM', DUE, id) end
+  end
+  return #ids
+end
+
+-- next_due is how long until the next hold is over, in ms; -1 without one.
+local function next_due(now)
+  local next = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
+  return next[2] and math.max(tonumber(next[2]) - now, 0) or -1
+end

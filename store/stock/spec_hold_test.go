@@ -1,0 +1,426 @@
+package stock
+
+import (
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/storetest"
+)
+
+var never api.Idempotency
+
+func TestS4_ConfirmAndRelease(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		ctx := t.Context()
+		w.mustOpen(offer{stock: map[string]int64{"s": 10}})
+		sold, released, expired := w.mustReserve("u", units("s", 1)), w.mustReserve("u", units("s", 2)), w.mustReserve("u", units("s", 3))
+		for range 2 { // again: the same answer
+			e, err := w.Confirm(ctx, w.sale, sold.ID, never)
+			mustLive(t, err)
+			if e.Reservation.State != api.ReservationSold || e.Order == nil || e.Order.Reservation != sold.ID || e.Replayed {
+				t.Fatalf("confirm: %+v", e)
+			}
+			e, err = w.Release(ctx, w.sale, released.ID, never)
+			mustLive(t, err)
+			if e.Reservation.State != api.ReservationReleased || e.Order != nil {
+				t.Fatalf("release: %+v", e)
+			}
+			w.want("s", "6 3 1 10")
+		}
+		w.overdue(expired.ID)
+		for id, state := range map[string]api.ReservationState{released.ID: api.ReservationReleased, expired.ID: api.ReservationExpired} {
+			e, err := w.Confirm(ctx, w.sale, id, never)
+			wantLive(t, err, api.CodeNotHeld)
+			if e.Reservation.State != state {
+				t.Errorf("confirm: state %s, want %s", e.Reservation.State, state)
+			}
+		}
+		for id, state := range map[string]api.ReservationState{sold.ID: api.ReservationSold, expired.ID: api.ReservationExpired} {
+			e, err := w.Release(ctx, w.sale, id, never)
+			wantLive(t, err, api.CodeNotHeld)
+			if e.Reservation.State != state {
+				t.Errorf("release: state %s, want %s", e.Reservation.State, state)
+			}
+		}
+		w.want("s", "9 0 1 10")
+		for _, id := range []string{"", "x", newID(0), newID(5), "zz" + newID(0)[2:], "{x}"} {
+			_, err := w.Confirm(ctx, w.sale, id, never)
+			wantLive(t, err, api.CodeNotFound)
+			_, err = w.Reservation(ctx, w.sale, id)
+			wantLive(t, err, api.CodeNotFound)
+		}
+	})
+}
+
+func TestS4_EndsByIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 10}})
+		r := w.mustReserve("u", units("s", 1))
+		for n := range 3 {
+			e, err := w.Confirm(t.Context(), w.sale, r.ID, key("c", ""))
+			mustLive(t, err)
+			if e.Replayed != (n > 0) || e.Reservation.State != api.ReservationSold {
+				t.Errorf("try %d: %+v", n, e)
+			}
+		}
+		_, err := w.Confirm(t.Context(), w.sale, r.ID, key("c", "another"))
+		wantLive(t, err, api.CodeIdempotencyReused)
+	})
+}
+
+func TestS4_SoldAtOnce(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 3}, hold: -1})
+		got, err := w.reserveOnce(key("k", "b"), "u", units("s", 2))
+		mustLive(t, err)
+		if got.Reservation.State != api.ReservationSold || got.Reservation.ExpiresAt != nil || got.Order == nil || got.Order.CreatedAt == 0 {
+			t.Fatalf("%+v", got)
+		}
+		again, err := w.reserveOnce(key("k", "b"), "u", units("s", 2))
+		mustLive(t, err)
+		if !again.Replayed || again.Reservation.State != api.ReservationSold || again.Reservation.ID != got.Reservation.ID {
+			t.Fatalf("%+v", again)
+		}
+		w.want("s", "1 0 2 3")
+		waiting, err := w.WaitingOrders(t.Context(), Ref{w.sale, 0}, 10)
+		mustLive(t, err)
+		if len(waiting) != 1 || waiting[0].Reservation != got.Reservation.ID || waiting[0].User != "u" || waiting[0].Lines[0] != units("s", 2) {
+			t.Errorf("waiting %+v", waiting)
+		}
+	})
+}
+
+// TestS5_ConfirmRacesWithExpiry confirms 500 holds at most 50 ms around their
+// end, while a sweeper runs: exactly one wins each time.
+func TestS5_ConfirmRacesWithExpiry(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		const batches, each = 5, 100
+		w.mustOpen(offer{stock: map[string]int64{"s": batches * each}, hold: 300})
+		another := w.another(LiveOptions{SweepEvery: 5 * time.Millisecond})
+		another.mustRead()
+		another.sweepOn()
+		var confirmed, expired atomic.Int64
+		for range batches {
+			var all sync.WaitGroup
+			for n := range each {
+				all.Go(func() {
+					r, err := w.reserve(fmt.Sprint("u", n), units("s", 1))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					at := r.Reservation.ExpiresAt.Add(time.Duration(rand.IntN(100)-50) * time.Millisecond)
+					timer := time.NewTimer(time.Until(at))
+					defer timer.Stop()
+					<-timer.C
+					won(w, r.Reservation.ID, &confirmed, &expired)
+				})
+			}
+			all.Wait()
+		}
+		if confirmed.Load()+expired.Load() != batches*each || confirmed.Load() == 0 || expired.Load() == 0 {
+			t.Errorf("%d confirmed, %d expired", confirmed.Load(), expired.Load())
+		}
+		w.want("s", fmt.Sprint(expired.Load(), 0, confirmed.Load(), batches*each))
+	})
+}
+
+// won confirms, and checks that the answer stays true.
+func won(w *liveWorld, id string, confirmed, expired *atomic.Int64) {
+	_, err := w.Confirm(context.Background(), w.sale, id, never)
+	now, e := w.Reservation(context.Background(), w.sale, id)
+	switch {
+	case e != nil:
+		w.t.Error(e)
+	case err == nil && now.State == api.ReservationSold:
+		confirmed.Add(1)
+	case api.CodeOf(err) == api.CodeNotHeld && now.State == api.ReservationExpired:
+		expired.Add(1)
+	default:
+		w.t.Errorf("confirm said %v, and the reservation is %s", err, now.State)
+	}
+}
+
+func TestS6_NotConfirmableAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 1}, hold: 30})
+		r := w.mustReserve("u", units("s", 1))
+		storetest.Eventually(t, livePatience, "the hold is over", func() bool { return !w.now().Before(r.ExpiresAt.Time) })
+		w.want("s", "0 1 0 1") // nobody has swept
+		got, err := w.Reservation(t.Context(), w.sale, r.ID)
+		mustLive(t, err)
+		if got.State != api.ReservationExpired {
+			t.Errorf("it reads %s", got.State)
+		}
+		_, err = w.Confirm(t.Context(), w.sale, r.ID, never)
+		wantLive(t, err, api.CodeNotHeld)
+		w.want("s", "1 0 0 1")
+	})
+}
+
+func TestS6_AvailableAtOnceForAReservation(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 4}, hold: 30, partitions: 2})
+		r := w.mustReserve("u", units("s", 3))
+		w.mustReserve("v", units("s", 1))
+		last := w.mustReserveLate("w", r.ExpiresAt.Time, units("s", 4))
+		if last.State != api.ReservationHeld {
+			t.Errorf("%+v", last)
+		}
+	})
+}
+
+// mustReserveLate reserves as soon as a time has come, and by refusals only
+// before it (and the moment in which another hold ends).
+func (w *liveWorld) mustReserveLate(user string, at time.Time, lines ...api.Line) (r api.Reservation) {
+	w.t.Helper()
+	storetest.Eventually(w.t, livePatience, "reserved after the end of the holds", func() bool {
+		over := w.now().After(at.Add(100 * time.Millisecond))
+		got, err := w.reserve(user, lines...)
+		if err != nil && over {
+			w.t.Fatal(err)
+		}
+		r = got.Reservation
+		return err == nil
+	})
+	return r
+}
+
+func TestS6_AvailableWithinASecondThoughNobodyCalls(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 300}, hold: 200, partitions: 3})
+		var ends time.Time
+		for n := range 250 {
+			r := w.mustReserve(fmt.Sprint("u", n), units("s", 1))
+			ends = r.ExpiresAt.Time
+		}
+		fresh := w.another(LiveOptions{}) // knows nothing of the sale but the registry
+		fresh.sweepOn()
+		storetest.Eventually(t, livePatience, "the units are back", func() bool { return w.numbers("s") == "300 0 0 300" })
+		if late := w.now().Sub(ends); late > time.Second {
+			t.Errorf("%v after the last hold's end", late)
+		}
+	})
+}
+
+func TestS7_NoLifetimeWhileTheSaleLives(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		r := w.mustOpen(offer{stock: map[string]int64{"s": 9}, partitions: 2})
+		w.mustReserve("u", units("s", 8))
+		_, err := w.Confirm(t.Context(), w.sale, w.mustReserve("v", units("s", 1)).ID, never)
+		mustLive(t, err)
+		places, _ := w.placesOf(t.Context(), w.sale)
+		lifetimes := func() (with, without int) {
+			for _, p := range places {
+				for _, key := range p.core(p.orders, p.totals, p.out, p.seen) {
+					switch ttl := w.db.Client().PTTL(t.Context(), key).Val(); {
+					case ttl == -1:
+						without++
+					case ttl > 0:
+						with++
+					}
+				}
+			}
+			return with, without
+		}
+		mustLive(t, w.Sweep(t.Context()))
+		if with, without := lifetimes(); with != 0 || without < 10 {
+			t.Errorf("%d keys have a lifetime, %d have none", with, without)
+		}
+		// Long after its end, with nothing left to do, the keys get one; and lose it
+		// when the end is moved.
+		mustLive(t, w.endsLongAgo(r, places))
+		mustLive(t, w.Sweep(t.Context()))
+		if with, without := lifetimes(); without != 0 || with < 8 {
+			t.Errorf("long over: %d keys have a lifetime, %d have none", with, without)
+		}
+		sales, err := w.another(LiveOptions{}).LiveSales(t.Context())
+		mustLive(t, err)
+		if _, ok := sales[w.sale]; ok {
+			t.Error("it is still in the registry")
+		}
+		later := api.At(w.now().Add(time.Hour))
+		r.EndsAt = &later
+		_, err = w.Put(t.Context(), PutSale{Sale: w.sale, Request: r, Match: Match{Version: 2}})
+		mustLive(t, err)
+		if with, without := lifetimes(); with != 0 || without < 8 {
+			t.Errorf("alive again: %d keys have a lifetime, %d have none", with, without)
+		}
+		w.mustAddUp()
+	})
+}
+
+// endsLongAgo ends a sale in the past, with nothing held and nothing owed.
+func (w *liveWorld) endsLongAgo(r *api.SaleRequest, places []*place) error {
+	ctx := context.Background()
+	for _, p := range places {
+		for _, z := range w.db.Client().ZRange(ctx, p.due, 0, -1).Val() {
+			w.overdue(z)
+		}
+		for _, id := range w.db.Client().ZRange(ctx, p.orders, 0, -1).Val() {
+			if known, err := w.OrdersRecorded(ctx, w.sale, id); err != nil || known != 1 {
+				return fmt.Errorf("known %d: %w", known, err)
+			}
+		}
+	}
+	past := api.At(w.now().Add(-2 * retireGrace))
+	starts := api.At(past.Add(-time.Hour))
+	r.StartsAt, r.EndsAt = &starts, &past
+	c, err := w.Put(ctx, PutSale{Sale: w.sale, Request: r, Match: Match{Version: 1}})
+	if err != nil {
+		return err
+	}
+	return w.SettingsRecorded(ctx, w.sale, c.Sale.Version)
+}
+
+func TestS7_TheWindowIsRedisClocks(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		r := w.mustOpen(offer{stock: map[string]int64{"s": 9}, starts: 300 * time.Millisecond, ends: 700 * time.Millisecond, partitions: 2})
+		if s := w.mustRead(); s.State != api.SaleUpcoming {
+			t.Errorf("it is %s", s.State)
+		}
+		hold, done := api.Reservation{}, false
+		for !done {
+			before := w.now()
+			got, err := w.reserve("u", units("s", 1))
+			after := w.now()
+			switch api.CodeOf(err) {
+			case api.CodeNotStarted:
+				if !before.Before(r.StartsAt.Time) {
+					t.Fatalf("not started at %v, it starts at %v", before, r.StartsAt)
+				}
+			case api.CodeEnded:
+				if after.Before(r.EndsAt.Time) {
+					t.Fatalf("ended at %v, it ends at %v", after, r.EndsAt)
+				}
+				done = true
+			case "":
+				if after.Before(r.StartsAt.Time) || !before.Before(r.EndsAt.Time) {
+					t.Fatalf("reserved between %v and %v", before, after)
+				}
+				if hold.ID != "" { // one is kept
+					_, err = w.Release(t.Context(), w.sale, got.Reservation.ID, never)
+					mustLive(t, err)
+				} else {
+					hold = got.Reservation
+				}
+			default:
+				t.Fatal(err)
+			}
+		}
+		if s := w.mustRead(); s.State != api.SaleEnded {
+			t.Errorf("it is %s", s.State)
+		}
+		_, err := w.Confirm(t.Context(), w.sale, hold.ID, never) // allowed while the hold lives
+		mustLive(t, err)
+	})
+}
+
+// No file of the live stock asks this process's clock, but where time passes for
+// the process itself: so a clock that is an hour off decides nothing.
+func TestS7_NoClockOfOurOwn(t *testing.T) {
+	t.Parallel()
+	allowed := map[string]bool{"lasts": true}
+	files := []string{"collect", "end", "identity", "live", "load", "look", "registry", "reservation", "reserve", "restock", "settings", "survey", "sweep", "transfer"}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name+".go", nil, 0)
+		mustLive(t, err)
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || allowed[f.Name.Name] {
+				continue
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok {
+					if x, ok := s.X.(*ast.Ident); ok && x.Name == "time" && (s.Sel.Name == "Now" || s.Sel.Name == "Since" || s.Sel.Name == "Until") {
+						t.Errorf("%s.go: %s calls time.%s", name, f.Name.Name, s.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+func TestS7_IdleEndsTheSale(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		const idle = 400 * time.Millisecond
+		w.mustOpen(offer{stock: map[string]int64{"s": 1000}, idle: idle.Milliseconds(), partitions: 3})
+		// One user keeps the sale alive in his partition: all others too.
+		begin, last := w.now(), time.Time{}
+		tick := time.NewTicker(idle / 8)
+		defer tick.Stop()
+		for w.now().Sub(begin) < 3*idle {
+			last = w.now()
+			w.mustReserve("busy", units("s", 1))
+			<-tick.C
+		}
+		for n := range 6 {
+			w.mustReserve(fmt.Sprint("late", n), units("s", 1))
+		}
+		last = w.now()
+		storetest.Eventually(t, livePatience, "it has ended", func() bool { return w.mustRead().State == api.SaleEnded })
+		if quiet := w.now().Sub(last); quiet < idle-50*time.Millisecond {
+			t.Errorf("it ended after %v", quiet)
+		}
+		for n := range 6 {
+			_, err := w.reserve(fmt.Sprint("late", n), units("s", 1))
+			wantLive(t, err, api.CodeEnded)
+		}
+	})
+}
+
+func TestReservationsOfAUser(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 100}, partitions: 4})
+		var ids []string
+		for n := range 7 {
+			ids = append([]string{w.mustReserve("u", units("s", int64(n+1))).ID}, ids...)
+			w.mustReserve("v", units("s", 1))
+		}
+		var got []string
+		cursor := ""
+		for pages := 0; pages == 0 || cursor != ""; pages++ {
+			items, next, err := w.Reservations(t.Context(), w.sale, "u", cursor, 3)
+			mustLive(t, err)
+			for _, r := range items {
+				got = append(got, r.ID)
+			}
+			if cursor = next; pages > 3 {
+				t.Fatal("it does not end")
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(ids) {
+			t.Errorf("listed %v, want %v", got, ids)
+		}
+		other := w.mustReserve("v", units("s", 1)).ID
+		for _, bad := range []string{"x", newID(0), other} {
+			_, _, err := w.Reservations(t.Context(), w.sale, "u", bad, 3)
+			wantLive(t, err, api.CodeValidation)
+		}
+		items, next, err := w.Reservations(t.Context(), w.sale, "nobody", "", 3)
+		if err != nil || len(items) != 0 || next != "" {
+			t.Errorf("%v %q %v", items, next, err)
+		}
+	})
+}

@@ -1,0 +1,324 @@
+package stock
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/lock"
+	"fanfare/store/storetest"
+)
+
+// usersOf gives users whose home is one partition.
+func usersOf(partition, partitions, n int) []string {
+	var users []string
+	for i := 0; len(users) < n; i++ {
+		if user := fmt.Sprint("user-", i); Home(user, partitions) == partition {
+			users = append(users, user)
+		}
+	}
+	return users
+}
+
+// 8 partitions, 8 units, 8 users of one home: all 8 get one.
+func TestS12_EightUsersOfOneHome(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 8}, partitions: 8})
+		for i, k := range w.mustAddUp() {
+			if n := k.stock["s"].available; n != 1 {
+				t.Errorf("partition %d has %d units", i, n)
+			}
+		}
+		processes := []*liveWorld{w, w.another(LiveOptions{})}
+		var all sync.WaitGroup
+		for n, user := range usersOf(3, 8, 8) {
+			all.Go(func() {
+				if _, err := processes[n%2].reserve(user, units("s", 1)); err != nil {
+					t.Errorf("%s: %v", user, err)
+				}
+			})
+		}
+		all.Wait()
+		w.want("s", "0 8 0 8")
+		_, err := w.reserve(usersOf(5, 8, 1)[0], units("s", 1))
+		wantLive(t, err, api.CodeSoldOut)
+		w.mustAddUp()
+	})
+}
+
+// A quantity larger than any partition's share is granted while the sum allows.
+func TestS12_MoreThanAnyShare(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"a": 64, "b": 640}, partitions: 64})
+		w.mustReserve("u", units("a", 60), units("b", 500))
+		got, err := w.reserve("v", units("a", 5))
+		wantLive(t, err, api.CodeSoldOut)
+		if got.SoldOut.Available["a"] != 4 {
+			t.Errorf("%+v", got.SoldOut)
+		}
+		w.mustReserve("v", units("a", 4), units("b", 140))
+		w.want("a", "0 64 0 64")
+		w.want("b", "0 640 0 640")
+		w.mustAddUp()
+	})
+}
+
+// Due holds of other partitions are units that are there; the refusal tells when
+// the next ends, wherever it is.
+func TestS12_HoldsElsewhere(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 300}, partitions: 3})
+		for _, user := range usersOf(1, 3, 300) {
+			w.overdue(w.mustReserve(user, units("s", 1)).ID)
+		}
+		buyer := usersOf(2, 3, 1)[0]
+		w.mustReserve(buyer, units("s", 300))
+		got, err := w.reserve(usersOf(0, 3, 1)[0], units("s", 1))
+		wantLive(t, err, api.CodeSoldOut)
+		if due := got.SoldOut.NextDue; due <= 9*time.Minute || due > api.DefaultHold {
+			t.Errorf("the next hold ends in %v", due)
+		}
+		w.mustAddUp()
+	})
+}
+
+// Whoever reserves and releases all the time: available + held + sold = total in
+// every answer, and no buyer is refused while there is always enough for him.
+func TestS12_NobodyIsRefusedInVain(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		const buyersNow, partitions = 8, 8
+		// Each buyer has at most one unit: with as many units nobody may be refused.
+		w.mustOpen(offer{stock: map[string]int64{"s": buyersNow}, partitions: partitions})
+		processes := []*liveWorld{w, w.another(LiveOptions{}), w.another(LiveOptions{})}
+		var all sync.WaitGroup
+		stop := make(chan struct{})
+		var reads atomic.Int64
+		all.Go(func() { readAlong(w, stop, &reads) })
+		var buying sync.WaitGroup
+		for b := range buyersNow {
+			buying.Go(func() {
+				p := processes[b%len(processes)]
+				for n := range 25 {
+					r, err := p.reserve(fmt.Sprint("b", b, ".", n), units("s", 1))
+					if err == nil {
+						_, err = p.Release(context.Background(), p.sale, r.Reservation.ID, never)
+					}
+					if err != nil {
+						t.Errorf("buyer %d: %v", b, err)
+						return
+					}
+				}
+			})
+		}
+		buying.Wait()
+		close(stop)
+		all.Wait()
+		w.want("s", "8 0 0 8")
+		w.mustAddUp()
+		if reads.Load() == 0 {
+			t.Error("nobody read")
+		}
+	})
+}
+
+// readAlong reads the sale until stop, and checks that every answer adds up.
+func readAlong(w *liveWorld, stop <-chan struct{}, reads *atomic.Int64) {
+	for {
+		s, err := w.Sale(context.Background(), w.sale)
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		for _, i := range s.Items {
+			if i.Available+i.Held+i.Sold != i.Total {
+				w.t.Errorf("%+v (consistent %v)", i, *s.Consistent)
+				return
+			}
+		}
+		reads.Add(1)
+		select {
+		case <-stop:
+			return
+		default:
+		}
+	}
+}
+
+// TestS12_KilledAtEveryStep kills a process before and after each contact with
+// Redis while it collects, lets a sweeper finish, and checks that nothing is
+// lost or doubled.
+func TestS12_KilledAtEveryStep(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		deaths := 0
+		for n := range int64(60) {
+			w := newLiveWorld(t, w.db)
+			w.mustOpen(offer{stock: map[string]int64{"a": 12, "b": 8}, partitions: 4, hold: -1})
+			if w.dieAt(n) {
+				deaths++
+			} else {
+				break
+			}
+			w.mustAddUp()
+			w.finishesAlone()
+			// All that was not sold can be: to one user, from all partitions.
+			left := w.mustRead()
+			w.mustReserve("rest", units("a", left.Items[0].Available), units("b", left.Items[1].Available))
+			w.want("a", "0 0 12 12")
+			w.want("b", "0 0 8 8")
+			w.mustAddUp()
+		}
+		if deaths < 12 {
+			t.Errorf("only %d deaths: the transfer has more steps", deaths)
+		}
+	})
+}
+
+// dieAt lets a process reserve what needs a transfer and die at its n-th contact
+// with Redis; false when it had fewer.
+func (w *liveWorld) dieAt(n int64) bool {
+	dying := w.another(LiveOptions{})
+	var contacts atomic.Int64
+	dead := false
+	dying.fault = func(string, bool) error {
+		if contacts.Add(1) > n {
+			dead = true
+			return errLostAnswer
+		}
+		return nil
+	}
+	_, err := dying.reserve("u", units("a", 7), units("b", 5))
+	if err == nil && dead || err != nil && !dead {
+		w.t.Fatalf("dead %v, %v", dead, err)
+	}
+	return dead
+}
+
+// finishesAlone waits until a sweeper of another process has finished all
+// transfers.
+func (w *liveWorld) finishesAlone() {
+	w.t.Helper()
+	places, err := w.placesOf(context.Background(), w.sale)
+	mustLive(w.t, err)
+	// Time passes: the records are made older.
+	for _, p := range places {
+		for id, text := range w.db.Client().HGetAll(context.Background(), p.out).Val() {
+			_, rest, _ := strings.Cut(text, "|")
+			mustLive(w.t, w.db.Client().HSet(context.Background(), p.out, id, "1|"+rest).Err())
+		}
+	}
+	sweeper := w.another(LiveOptions{})
+	sweeper.remember(w.sale, len(places))
+	for _, p := range places {
+		found, err := sweeper.sweepAll(context.Background(), []*place{p})
+		mustLive(w.t, err)
+		for _, f := range found {
+			mustLive(w.t, sweeper.tend(context.Background(), f))
+		}
+	}
+	for _, k := range w.mustAddUp() {
+		if len(k.out) > 0 {
+			w.t.Fatalf("on its way: %+v", k.out)
+		}
+	}
+}
+
+// A transfer is not finished while it is young, and is when it is old, by the
+// sweeper alone.
+func TestS12_SweeperFinishesOldTransfers(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 8}, partitions: 2})
+		dying := w.another(LiveOptions{})
+		dying.fault = func(step string, _ bool) error {
+			if step == stepCredit {
+				return errLostAnswer
+			}
+			return nil
+		}
+		if _, err := dying.reserve("u", units("s", 7)); err == nil {
+			t.Fatal("the process did not die")
+		}
+		w.want("s", "8 0 0 8") // what is on its way counts as available
+		sweeper := w.another(LiveOptions{})
+		sweeper.sweepOn()
+		begin := w.now()
+		places, _ := w.placesOf(t.Context(), w.sale)
+		storetest.Eventually(t, livePatience, "the transfer is finished", func() bool {
+			found, err := w.looks(t.Context(), places...)
+			return err == nil && len(underway(found)) == 0
+		})
+		if took := w.now().Sub(begin); took < transferPatience/2 {
+			t.Errorf("it was finished after %v", took)
+		}
+		w.want("s", "8 0 0 8")
+		w.mustAddUp()
+	})
+}
+
+// The right to move of a process that died ends with its lease: others wait for
+// it, they do not refuse.
+func TestS12_ADeadLeader(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 8}, partitions: 8})
+		dead := lock.New(w.db, lock.Options{Name: "sale", Lease: 300 * time.Millisecond, MaxAttempts: endless})
+		a, err := dead.TryAcquire(t.Context(), w.sale)
+		if err != nil || a.Status != lock.Acquired {
+			t.Fatalf("%+v %v", a, err)
+		}
+		w.mustReserve("u", units("s", 5))
+		if a.Lease.Alive() {
+			t.Error("the lease was not waited for")
+		}
+		w.mustAddUp()
+	})
+}
+
+// Transfers hither and thither under load: nothing is lost or doubled.
+func TestS12_CollectorsInManyProcesses(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"a": 40, "b": 30}, partitions: 5})
+		processes := []*liveWorld{w, w.another(LiveOptions{}), w.another(LiveOptions{})}
+		processes[1].fault = func(_ string, answered bool) error { // its answers get lost
+			switch rand.IntN(30) {
+			case 0:
+				return errLostAnswer
+			case 1:
+				if answered {
+					return errTwice
+				}
+			}
+			return nil
+		}
+		var all sync.WaitGroup
+		for k := range 9 {
+			all.Go(func() {
+				p := processes[k%3]
+				for n := range 15 {
+					r, err := p.reserve(fmt.Sprint("u", k, ".", n), units("a", rand.Int64N(12)+1), units("b", rand.Int64N(9)+1))
+					if err == nil && n%5 > 0 {
+						_, err = p.Release(context.Background(), p.sale, r.Reservation.ID, never)
+					}
+					if code := api.CodeOf(err); err != nil && code != api.CodeSoldOut && code != api.CodeUnknownOutcome {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		w.mustAddUp()
+		w.finishesAlone()
+	})
+}
