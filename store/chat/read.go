@@ -25,14 +25,14 @@ type MessagesQuery struct {
 	Epoch string
 }
 
-// ChatRead is one of many reads.
-type ChatRead struct {
+// Read is one of many reads.
+type Read struct {
 	Chat string
 	MessagesQuery
 }
 
-// ChatReading is what one of many reads found, or why it did not.
-type ChatReading struct {
+// Reading is what one of many reads found, or why it did not.
+type Reading struct {
 	Messages *api.ChatMessages
 	Err      error
 }
@@ -56,7 +56,7 @@ func (s *Store) Messages(ctx context.Context, chat string, q MessagesQuery) (*ap
 // ReadMany makes many reads for one user in one pipeline; each has its own
 // outcome. The User of the queries is not looked at. The error is that of Redis
 // when nothing could be read.
-func (s *Store) ReadMany(ctx context.Context, user string, reads []ChatRead) ([]ChatReading, error) {
+func (s *Store) ReadMany(ctx context.Context, user string, reads []Read) ([]Reading, error) {
 	if len(reads) == 0 {
 		return nil, nil
 	}
@@ -68,7 +68,7 @@ func (s *Store) ReadMany(ctx context.Context, user string, reads []ChatRead) ([]
 	if err := s.trip(ctx, stepRead, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
 		return nil, err
 	}
-	out := make([]ChatReading, len(reads))
+	out := make([]Reading, len(reads))
 	for i, cmd := range list {
 		out[i].Messages, out[i].Err = readMessages(cmd.(*redis.Cmd), reads[i].Chat, &reads[i].MessagesQuery)
 		out[i].Err = s.db.Err(out[i].Err, redisdb.Read)

@@ -176,7 +176,7 @@ func TestC6_ManyReadsInOnePipeline(t *testing.T) {
 		w.mustCreate("b", "alice")
 		w.mustSend("a", "alice", "hi")
 		w.mustSend("a", "alice", "ho")
-		found, err := w.ReadMany(t.Context(), w.id("bob"), []ChatRead{
+		found, err := w.ReadMany(t.Context(), w.id("bob"), []Read{
 			{w.id("a"), MessagesQuery{After: after(1)}}, {w.id("b"), MessagesQuery{}}, {w.id("c"), MessagesQuery{}},
 		})
 		must(t, err)

@@ -306,9 +306,9 @@ func (st *Stream) fromLog(ctx context.Context, events []Event, cursors []*cursor
 	if len(cursors) == 0 {
 		return events, nil
 	}
-	reads := make([]ChatRead, len(cursors))
+	reads := make([]Read, len(cursors))
 	for i, c := range cursors {
-		reads[i] = ChatRead{Chat: c.topic.chat, MessagesQuery: MessagesQuery{User: st.user, After: &c.position, Limit: readLimit, Epoch: c.epoch}}
+		reads[i] = Read{Chat: c.topic.chat, MessagesQuery: MessagesQuery{User: st.user, After: &c.position, Limit: readLimit, Epoch: c.epoch}}
 	}
 	found, err := st.live.store.ReadMany(ctx, st.user, reads)
 	if err != nil {
