@@ -3,7 +3,6 @@ package queue_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,10 +18,7 @@ import (
 // one notification each: many in a shard, some, and few.
 func TestMemoryOfAOneDeviceEvent(t *testing.T) {
 	t.Parallel()
-	large := 40_000
-	if os.Getenv("FANFARE_TEST_LARGE") != "" {
-		large = 400_000
-	}
+	large := sized(400_000, 40_000)
 	for _, c := range []struct{ events, shards int }{{large, 3}, {40_000, 8}, {8_000, 8}, {800, 8}, {200, 8}} {
 		t.Run(fmt.Sprintf("%dIn%dShards", c.events, c.shards), func(t *testing.T) {
 			p := mustPipeline(t, c.shards)
