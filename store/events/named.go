@@ -21,7 +21,7 @@ func (s *Store) AcceptNamed(ctx context.Context, named ...api.NamedEvent) (refus
 	jobs := make([]queue.Job, 0, len(named))
 	for i := range named {
 		n := &named[i]
-		job, err := s.job(ctx, s.namedID(n), &n.Event, s.o.Now())
+		job, err := s.job(ctx, s.NamedID(n), &n.Event, s.o.Now())
 		var no *api.Error
 		switch {
 		case err == nil:
@@ -49,9 +49,9 @@ func countNew(made []queue.Enqueued) (n int) {
 	return n
 }
 
-// namedID derives an event's id: the minute and shard of any id, and 128 bits
+// NamedID derives an event's id: the minute and shard of any id, and 128 bits
 // of its name's digest.
-func (s *Store) namedID(n *api.NamedEvent) string {
+func (s *Store) NamedID(n *api.NamedEvent) string {
 	id := queue.NewID(s.o.Queue.Route(n.Route), n.At)
 	b, err := idText.DecodeString(id)
 	if err != nil || len(b) != 20 {
