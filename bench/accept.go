@@ -18,7 +18,7 @@ const connections = 64
 // greeting is the event that is posted: one user, a text of its own.
 const greeting = `{"type":"greeting","audience":{"users":["user-1"]},"alert":{"title":"Hello","body":"from the benchmark"}}`
 
-// serveBare is the baseline of accept: chi, the body read, one XADD, an answer
+// serveBare is the baseline of accept and of sale. For accept: chi, the body read, one XADD, an answer
 // of the same size. It checks nothing, remembers nothing, promises nothing.
 func serveBare(addrs string) error {
 	addr, store, _ := strings.Cut(addrs, ",")
@@ -37,6 +37,7 @@ func serveBare(addrs string) error {
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = io.WriteString(w, `{"id":"00000000000000000000000000000000"}`)
 	})
+	bareSales(router, client)
 	server := &http.Server{Addr: addr, Handler: router, ReadHeaderTimeout: 5 * time.Second}
 	return server.ListenAndServe()
 }

@@ -59,7 +59,7 @@ type benchmark struct {
 }
 
 func benchmarks() []benchmark {
-	return []benchmark{{"accept", benchAccept}, {"push", benchPush}, {"latency", benchLatency}}
+	return []benchmark{{"accept", benchAccept}, {"push", benchPush}, {"latency", benchLatency}, {"sale", benchSale}}
 }
 
 func main() {
