@@ -122,7 +122,7 @@ func (l *Live) Open(ctx context.Context, sale string) error {
 		return err
 	}
 	if len(places) > 1 {
-		if err := l.coverOwed(ctx, places); err != nil {
+		if err := l.coverOwed(ctx, places, true); err != nil {
 			return err
 		}
 	}
@@ -136,8 +136,9 @@ func (l *Live) Open(ctx context.Context, sale string) error {
 	return firstError(cmds)
 }
 
-// coverOwed moves units to the partitions that sold more than they had.
-func (l *Live) coverOwed(ctx context.Context, places []*place) error {
+// coverOwed moves units to the partitions that sold more than they had. A closed
+// sale is spread anew after that.
+func (l *Live) coverOwed(ctx context.Context, places []*place, closed bool) error {
 	release, err := l.lead(ctx, places[0].sale)
 	if err != nil {
 		return err
@@ -149,10 +150,13 @@ func (l *Live) coverOwed(ctx context.Context, places []*place) error {
 			return err
 		}
 		debits := cover(places, found)
-		if len(debits) == 0 {
+		if len(debits) == 0 && closed {
 			return l.shareOut(ctx, places, true)
 		}
-		if _, err := l.move(ctx, places, debits, true); err != nil {
+		if len(debits) == 0 {
+			return nil
+		}
+		if _, err := l.move(ctx, places, debits, closed); err != nil {
 			return err
 		}
 	}

@@ -181,9 +181,10 @@ func (l *Live) isLeft(p *place, answer []any) bool {
 	l.shut.Delete(p.prefix)
 	version, now := integer(answer, 5), number(answer, 2)
 	owed := number(answer, 3) > 0 || number(answer, 9) > 0
-	behind := integer(answer, 6) < version || l.isPartitioned(p.sale) && integer(answer, 7) < version
+	many := l.isPartitioned(p.sale)
+	behind := integer(answer, 6) < version || many && integer(answer, 7) < version
 	over := now > number(answer, 8)+retireGrace.Milliseconds()
-	return owed || p.partition == 0 && (behind || over)
+	return owed || many && number(answer, 10) == 1 || p.partition == 0 && (behind || over)
 }
 
 // lasts tells how long a partition has been found shut.
@@ -214,6 +215,11 @@ func (l *Live) tend(ctx context.Context, f finding) error {
 	}
 	if number(f.answer, 9) > 0 {
 		if err := l.finishOld(ctx, places, f.place); err != nil {
+			return err
+		}
+	}
+	if number(f.answer, 10) == 1 && len(places) > 1 {
+		if err := l.coverOwed(ctx, places, false); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,7 @@
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 local SALE, STOCK, USERS, RESERVATIONS, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local tuples, touched, gave = {}, {}, false
+local tuples, touched, gave, owes = {}, {}, false, false
 
 -- Lua would write a large number with an exponent: all text of numbers is made here.
 local function int(n) return string.format('%.0f', n) end
@@ -47,11 +47,13 @@ local function save_stock()
   local args = {}
   for sku in pairs(touched) do
     local t = tuples[sku]
+    owes = owes or t.o > 0
     args[#args + 1] = sku
     args[#args + 1] = string.format('%.0f %.0f %.0f %.0f', t.a, t.h, t.s, t.o)
   end
   if #args > 0 then redis.call('HSET', STOCK, unpack(args)) end
   if gave then redis.call('HINCRBY', SALE, 'returns', 1) end
+  if owes then redis.call('HSET', SALE, 'owes', 1) end
 end
 
 local function parse(text)

@@ -1,0 +1,252 @@
+package stock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/store/record"
+)
+
+// emptied is the sale after Redis lost it, with what is on record of it.
+func (w *liveWorld) emptied(places []*place) {
+	w.t.Helper()
+	for _, p := range places {
+		mustLive(w.t, w.db.Client().Del(context.Background(), p.core(p.orders, p.totals, p.out, p.seen)...).Err())
+	}
+}
+
+// rebuild is what a process does that finds the sale gone.
+func (w *liveWorld) rebuild(s record.Sale, orders []record.Order) error {
+	ctx := context.Background()
+	if err := w.Load(ctx, s); err != nil {
+		return err
+	}
+	for len(orders) > 0 {
+		some := orders[:min(len(orders), 3)]
+		if err := w.RestoreOrders(ctx, s.ID, some); err != nil {
+			return err
+		}
+		orders = orders[len(some):]
+	}
+	return w.Open(ctx, s.ID)
+}
+
+// soldOrders sells to some users and gives their orders as they are on record.
+func (w *liveWorld) soldOrders(users int, n int64) (orders []record.Order) {
+	w.t.Helper()
+	for u := range users {
+		e, err := w.Confirm(context.Background(), w.sale, w.mustReserve(fmt.Sprint("u", u), units("s", n)).ID, never)
+		mustLive(w.t, err)
+		orders = append(orders, *e.Order)
+	}
+	return orders
+}
+
+func TestS13_LiveKeysFromTheRecord(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		for _, partitions := range []int64{1, 4} {
+			w := newLiveWorld(t, w.db)
+			w.mustOpen(offer{stock: map[string]int64{"a": 7, "s": 30}, partitions: partitions, limit: 3})
+			orders := w.soldOrders(10, 2)
+			w.mustReserve("holder", units("s", 3)) // open holds are gone with Redis
+			places, _ := w.placesOf(t.Context(), w.sale)
+			on := w.recorded()
+			w.emptied(places)
+			other := w.another(LiveOptions{})
+			_, err := other.reserve("u1", units("s", 1))
+			wantLive(t, err, api.CodeSaleNotFound)
+			mustLive(t, other.Load(t.Context(), on))
+			_, err = w.reserve("u1", units("s", 1))
+			if err != error(ErrLoading) {
+				t.Fatalf("while it is loaded: %v", err)
+			}
+			mustLive(t, other.rebuild(on, orders)) // begins again: all is idempotent
+			w.want("s", "10 0 20 30")
+			w.want("a", "7 0 0 7")
+			_, err = w.reserve("u1", units("s", 2)) // the limit knows what was sold
+			wantLive(t, err, api.CodeLimitReached)
+			e, err := w.Confirm(t.Context(), w.sale, orders[4].Reservation, never)
+			if err != nil || e.Reservation.State != api.ReservationSold || e.Order != nil {
+				t.Errorf("a sold reservation: %+v %v", e, err)
+			}
+			items, _, err := w.Reservations(t.Context(), w.sale, "u4", "", 5)
+			if err != nil || len(items) != 1 || items[0].ID != orders[4].Reservation {
+				t.Errorf("listed %+v %v", items, err)
+			}
+			w.mustReserve("new", units("s", 2), units("a", 1))
+			w.mustAddUp()
+			if s := w.mustRead(); s.Version != 1 {
+				t.Errorf("version %d", s.Version)
+			}
+			if _, open, _ := w.UnrecordedSettings(t.Context(), w.sale); open {
+				t.Error("what came from the record is owed to it")
+			}
+		}
+	})
+}
+
+// recorded is what is on record of the sale's settings.
+func (w *liveWorld) recorded() record.Sale {
+	w.t.Helper()
+	s, _, err := w.UnrecordedSettings(context.Background(), w.sale)
+	mustLive(w.t, err)
+	return s
+}
+
+// Several processes rebuild at once, and one dies at every step: the result is
+// the same.
+func TestS13_RebuiltByManyAndByTheDead(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		for _, partitions := range []int64{1, 3} {
+			w := newLiveWorld(t, w.db)
+			w.mustOpen(offer{stock: map[string]int64{"s": 20}, partitions: partitions})
+			orders := w.soldOrders(6, 2)
+			places, _ := w.placesOf(t.Context(), w.sale)
+			on := w.recorded()
+			w.emptied(places)
+			for n := range 12 {
+				dying, contacts := w.another(LiveOptions{}), 0
+				dying.fault = func(string, bool) error {
+					if contacts++; contacts > n {
+						return errLostAnswer
+					}
+					return nil
+				}
+				_ = dying.rebuild(on, orders)
+			}
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					if err := w.another(LiveOptions{}).rebuild(on, orders); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			w.want("s", "8 0 12 20")
+			w.mustAddUp()
+			w.mustReserve("all", units("s", 8))
+		}
+	})
+}
+
+// After a fail-over that lost writes: what is on record as sold is sold, holds
+// that it knows as sold too, and what cannot be covered is told.
+func TestS17_ReconciledWithTheRecord(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		for _, partitions := range []int64{1, 3} {
+			w := newLiveWorld(t, w.db)
+			w.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: partitions})
+			held := w.mustReserve("u", units("s", 4)) // its confirmation was lost
+			lost := orderOf(w, "v", 5)                // so were the hold and the confirmation of this
+			w.mustReserve("w", units("s", 3))         // sold a second time meanwhile
+			known := recordOrder{Reservation: held.ID, Sale: w.sale, User: "u", Lines: held.Lines, CreatedAt: 1}
+			for range 2 {
+				mustLive(t, w.rebuild(w.recorded(), []record.Order{known, lost}))
+			}
+			over, err := w.Oversold(t.Context(), w.sale)
+			if err != nil || over["s"] != 2 || len(over) != 1 {
+				t.Errorf("oversold %v %v", over, err)
+			}
+			w.want("s", "0 3 9 10")
+			w.mustAddUp()
+			_, err = w.reserve("x", units("s", 1))
+			wantLive(t, err, api.CodeSoldOut)
+			// What comes back covers it first.
+			_, err = w.restock("s", 1)
+			mustLive(t, err)
+			items, _, _ := w.Reservations(t.Context(), w.sale, "w", "", 1)
+			_, err = w.Release(t.Context(), w.sale, items[0].ID, never)
+			mustLive(t, err)
+			mustLive(t, w.Sweep(t.Context())) // in another partition, too
+			over, err = w.Oversold(t.Context(), w.sale)
+			if err != nil || len(over) != 0 {
+				t.Errorf("oversold %v %v", over, err)
+			}
+			w.want("s", "2 0 9 11")
+			w.mustReserve("x", units("s", 2))
+			w.mustAddUp()
+		}
+	})
+}
+
+// A sale remembers under which run of the server it was made: under another
+// nothing changes until it was compared with the record.
+func TestS17_AnotherRunChangesNothing(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		first := w.another(LiveOptions{Run: "run-1"})
+		first.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: 2})
+		r := first.mustReserve("u", units("s", 7))
+		var mu sync.Mutex
+		stale := map[string]bool{}
+		second := w.another(LiveOptions{Run: "run-2", OnStale: func(_ context.Context, sale string) {
+			mu.Lock()
+			defer mu.Unlock()
+			stale[sale] = true
+		}})
+		before := first.everything()
+		request := first.request(offer{stock: map[string]int64{"s": 11}, partitions: 2})
+		calls := map[string]func() error{
+			"reserve": func() error { _, err := second.reserve("u", units("s", 1)); return err },
+			"confirm": func() error { _, err := second.Confirm(t.Context(), w.sale, r.ID, never); return err },
+			"release": func() error { _, err := second.Release(t.Context(), w.sale, r.ID, never); return err },
+			"restock": func() error { _, err := second.restock("s", 1); return err },
+			"read":    func() error { _, err := second.Sale(t.Context(), w.sale); return err },
+			"put": func() error {
+				_, err := second.Put(t.Context(), PutSale{Sale: w.sale, Request: request, Match: Match{Version: 1}})
+				return err
+			},
+		}
+		for name, call := range calls {
+			if err := call(); err != error(ErrStaleRun) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		mustLive(t, second.Sweep(t.Context()))
+		if !stale[w.sale] {
+			t.Error("the sweeper did not tell")
+		}
+		if after := first.everything(); fmt.Sprint(before) != fmt.Sprint(after) {
+			t.Errorf("something changed:\n%v\n%v", before, after)
+		}
+		mustLive(t, second.rebuild(first.recorded(), nil))
+		_, err := second.Confirm(t.Context(), w.sale, r.ID, never)
+		mustLive(t, err)
+		_, err = first.reserve("u", units("s", 1))
+		if err != error(ErrStaleRun) {
+			t.Errorf("the old run: %v", err)
+		}
+	})
+}
+
+// A Cluster lost one master: one partition is gone, the others live. The sale is
+// stale until the record has said what was sold there.
+func TestS13_APartitionIsLost(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		for gone := range 3 {
+			w := newLiveWorld(t, w.db)
+			w.mustOpen(offer{stock: map[string]int64{"s": 30}, partitions: 3})
+			orders := w.soldOrders(9, 1)
+			places, _ := w.placesOf(t.Context(), w.sale)
+			on := w.recorded()
+			w.emptied(places[gone : gone+1])
+			user := usersOf(gone, 3, 1)[0]
+			_, err := w.another(LiveOptions{}).reserve(user, units("s", 1))
+			if err != error(ErrStaleRun) && err != error(ErrAbsent) {
+				t.Errorf("partition %d is gone: %v", gone, err)
+			}
+			mustLive(t, w.rebuild(on, orders))
+			w.want("s", "21 0 9 30")
+			w.mustAddUp()
+			w.mustReserve(user, units("s", 21))
+		}
+	})
+}
