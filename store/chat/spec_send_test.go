@@ -312,3 +312,28 @@ func TestC12_TextIsKeptByteForByte(t *testing.T) {
 		}
 	})
 }
+
+// Ids and positions are exact up to 2^53.
+func TestC1_LargeIDs(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		const last = int64(1)<<53 - 10
+		w.mustCreate("c", "alice", "bob")
+		c, name := w.db.Client(), w.id("c")
+		must(t, c.HSet(t.Context(), metaKey(name), "l", last, "f", last+1).Err())
+		must(t, c.ZAdd(t.Context(), membersKey(name), zed(float64(last), w.id("alice")), zed(float64(last), w.id("bob"))).Err())
+		for i := int64(1); i <= 4; i++ {
+			sender := []string{"bob", "alice"}[i%2]
+			if id := w.mustSend("c", sender, "t"); id != last+i {
+				t.Fatalf("sent %d, want %d", id, last+i)
+			}
+		}
+		w.wantSent("c", "bob", "t", "k", last+5, false)
+		w.wantSent("c", "bob", "t", "k", last+5, true)
+		if got := w.mustAck("c", "bob", last+1); got != last+2 {
+			t.Errorf("an ack of %d gives %d", last+1, got)
+		}
+		w.wantChats("bob", fmt.Sprintf("c:1/%d@%d", last+5, last+2))
+		w.wantRead("c", "bob", MessagesQuery{After: after(last + 4)}, fmt.Sprintf("%d:t first=%d last=%d", last+5, last+2, last+5))
+	})
+}

@@ -102,31 +102,34 @@ type memberCall struct {
 	cmds  []redis.Cmder // one for each chat
 }
 
-// call makes a member's call, and a look at the user's index on the way: it
-// returns what is not in the index. For several chats every command has its own
-// outcome, also after an error.
-func (s *Store) call(ctx context.Context, v memberCall) (missing []string, err error) {
-	look := lookCmd(ctx, v.user, v.chats)
-	send := s.db.Share
-	if len(v.cmds) > 1 {
+// call makes a member's call and, on the way, a look at his index: it returns
+// what is not in there. For several chats every command has its own outcome,
+// also after an error.
+func (s *Store) call(ctx context.Context, c memberCall) (missing []string, err error) {
+	look, send := lookCmd(ctx, c.user, c.chats), s.db.Share
+	if len(c.cmds) > 1 {
 		send = s.db.Pipeline
 	}
-	if !s.clustered {
-		err = s.trip(ctx, v.step, send, v.mode, append(v.cmds[:len(v.cmds):len(v.cmds)], look)...)
-		if err != nil {
-			return nil, err
-		}
-		return absent(look, v.chats), nil
+	if s.clustered {
+		return s.callApart(ctx, c, look, send)
 	}
+	if err := s.trip(ctx, c.step, send, c.mode, append(c.cmds[:len(c.cmds):len(c.cmds)], look)...); err != nil {
+		return nil, err
+	}
+	return absent(look, c.chats), nil
+}
+
+// callApart is call with the look beside it, as it may go to another master.
+func (s *Store) callApart(ctx context.Context, c memberCall, look *redis.FloatSliceCmd, send sender) (missing []string, err error) {
 	looked := make(chan []string, 1)
 	go func() {
-		if s.db.Share(ctx, redisdb.Read, look) != nil {
-			looked <- nil
-			return
+		var missing []string
+		if s.db.Share(ctx, redisdb.Read, look) == nil {
+			missing = absent(look, c.chats)
 		}
-		looked <- absent(look, v.chats)
+		looked <- missing
 	}()
-	if err := s.trip(ctx, v.step, send, v.mode, v.cmds...); err != nil {
+	if err := s.trip(ctx, c.step, send, c.mode, c.cmds...); err != nil {
 		return nil, err
 	}
 	patience := time.NewTimer(indexPatience)
