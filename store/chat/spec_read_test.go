@@ -316,13 +316,26 @@ func TestC8_OldMessagesAreNotShownInASilentChat(t *testing.T) {
 		}
 		seen := false
 		storetest.Eventually(t, testPatience, "the first 40 are out of sight", func() bool {
+			now := w.serverTime()
 			m := w.mustRead("c", "bob", MessagesQuery{})
+			for _, i := range m.Items {
+				if old := now.Sub(i.SentAt.Time); old > age+time.Millisecond {
+					t.Fatalf("message %d is shown at an age of %v", i.ID, old)
+				}
+			}
 			seen = seen || m.FirstID == 41 && len(m.Items) == 5
 			return m.FirstID > 40
 		})
 		if !seen && w.serverTime().Sub(newer) < age {
 			t.Error("the newer five went with the others")
 		}
+		storetest.Eventually(t, testPatience, "all are out of sight before the log ends", func() bool {
+			m := w.mustRead("c", "bob", MessagesQuery{})
+			if len(m.Items) > 0 && w.serverTime().Sub(newer) > 2*age {
+				t.Fatalf("shown in a silent chat: %s", show(m))
+			}
+			return len(m.Items) == 0
+		})
 		storetest.Eventually(t, testPatience, "the log ends by itself", func() bool {
 			return len(w.keysOf("c", "alice", "bob", "carol")) == 3
 		})
