@@ -57,6 +57,9 @@ func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m 
 // memberOf reads what scripts tell of a member: the stamp that his index should
 // have, that of his join, and his position.
 func memberOf(user string, facts []any) (*api.ChatMember, error) {
+	if len(facts) != 3 {
+		return nil, fmt.Errorf("read member %s: %v", user, facts)
+	}
 	m, err := readMember(user + " " + text(facts[1]))
 	m.Acked = number(facts[2])
 	return &m, err

@@ -282,13 +282,13 @@ func TestC8_TrimmingIsBounded(t *testing.T) {
 		w.wantRead("c", "bob", MessagesQuery{Limit: 1}, "96:t96 first=96 last=100")
 		w.wantChats("bob", "c:5/100@0")
 		w.wantLog("c", 100)
-		for _, left := range []int64{69, 38, 7, 5, 5} {
+		for i, left := range []int64{69, 38, 7, 5, 5} {
 			w.mustSend("c", "alice", "x")
 			w.wantLog("c", left)
+			w.o.MaxMessages = 1000 // what was out of sight stays so
+			w.wantRead("c", "bob", MessagesQuery{After: after(int64(100 + i))}, fmt.Sprintf("%d:x first=%d last=%d", 101+i, 97+i, 101+i))
+			w.o.MaxMessages = 5
 		}
-		w.o.MaxMessages = 1000 // what was out of sight stays so
-		w.mustSend("c", "alice", "x")
-		w.wantRead("c", "bob", MessagesQuery{Limit: 1}, "101:x first=101 last=106")
 	})
 }
 
