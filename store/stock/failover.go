@@ -22,8 +22,10 @@ const (
 	// (down-after-milliseconds, cluster-node-timeout). So a call that begins with
 	// such knowledge goes to the master it is about, or fails.
 	runsFor = 300 * time.Millisecond
-	// runsEvery is how often they are asked.
+	// runsEvery is how often they are asked while sales go on: until runsIdle after
+	// the last call.
 	runsEvery = 100 * time.Millisecond
+	runsIdle  = 5 * time.Second
 	// runsWritten is how old it may be when a command is written that had to wait.
 	runsWritten = 500 * time.Millisecond
 )
@@ -38,6 +40,7 @@ type runs struct {
 	id    string    // "" while unknown
 	asked time.Time // when the answer that id is from was asked for
 	busy  chan struct{}
+	used  time.Time // when somebody wanted to know
 }
 
 // unknownRun is no run's name: a script that gets it changes nothing.
@@ -59,6 +62,14 @@ func (r *runs) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = time.Time{}
+}
+
+// use is know for a call: others will follow, so the answer is kept fresh.
+func (r *runs) use(ctx context.Context) error {
+	r.mu.Lock()
+	r.used = time.Now()
+	r.mu.Unlock()
+	return r.know(ctx)
 }
 
 // know returns when the masters are known, by an answer that is fresh. Callers
@@ -159,16 +170,16 @@ func (s *Store) watchRuns(ctx context.Context) {
 	}
 }
 
-// refresh asks once more, unless somebody does already. While Redis is away the
+// refresh asks once more, unless somebody does already or nobody sells. While Redis is away the
 // calls themselves say so.
 func (r *runs) refresh(ctx context.Context) {
 	r.mu.Lock()
-	busy := r.busy != nil
-	if !busy {
+	needless := r.busy != nil || time.Since(r.used) > runsIdle
+	if !needless {
 		r.busy = make(chan struct{})
 	}
 	r.mu.Unlock()
-	if !busy {
+	if !needless {
 		_ = r.ask(ctx)
 	}
 }
@@ -178,7 +189,7 @@ func (s *Store) knowRun(ctx context.Context) error {
 	if s.runs == nil {
 		return nil
 	}
-	return s.runs.know(ctx)
+	return s.runs.use(ctx)
 }
 
 // suspect makes the next call ask which Redis it is, after an error that may

@@ -33,6 +33,8 @@ type LiveOptions struct {
 	// written. A partition remembers under which run it was made; with another
 	// its calls fail with ErrStaleRun. Nil: never compared.
 	Run any
+	// KnowRun sees to it that Run is known before a sweep. Default: it is.
+	KnowRun func(ctx context.Context) error
 	// SweepEvery is how often Run looks for holds that are due; default 250 ms.
 	SweepEvery time.Duration
 	// OnSwept hears of each partition that owes something to the record.
@@ -87,6 +89,9 @@ func NewLive(db *redisdb.DB, o LiveOptions) *Live {
 	}
 	if o.Trip == nil {
 		o.Trip = db.Share
+	}
+	if o.KnowRun == nil {
+		o.KnowRun = func(context.Context) error { return nil }
 	}
 	if o.Run == nil {
 		o.Run = ""

@@ -57,7 +57,9 @@ func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 		return nil
 	}
 	held, stop := answer.Lease.Keep(ctx)
-	err = s.load(held, settings)
+	if err = s.load(held, settings); err == nil {
+		err = s.open(held, sale)
+	}
 	stop()
 	if _, e := answer.Lease.Release(ctx); e != nil {
 		s.o.Logger.WarnContext(ctx, "the lease for restoring a sale stays till its end", "sale", sale, "error", e)
@@ -65,8 +67,8 @@ func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 	return err
 }
 
-// load puts settings and all orders back and then opens the sale. Each step may
-// be done again, so a process that dies on the way harms nothing.
+// load puts settings and all orders back; open follows. Each step may be done
+// again, so a process that dies on the way harms nothing.
 func (s *Store) load(ctx context.Context, settings *record.Sale) error {
 	s.o.Logger.WarnContext(ctx, "a sale is brought in line with the record", "sale", settings.ID)
 	if err := s.live.Load(ctx, *settings); err != nil {
@@ -87,8 +89,16 @@ func (s *Store) load(ctx context.Context, settings *record.Sale) error {
 		}
 		after = page[len(page)-1]
 	}
-	s.memory.drop(settings.ID)
-	return s.live.Open(ctx, settings.ID)
+	return nil
+}
+
+// open lets a sale go on, under the run of Redis that is known now.
+func (s *Store) open(ctx context.Context, sale string) error {
+	if err := s.knowRun(ctx); err != nil {
+		return err
+	}
+	s.memory.drop(sale)
+	return s.live.Open(ctx, sale)
 }
 
 // pause waits, at most until ctx ends.
@@ -104,7 +114,9 @@ func pause(ctx context.Context, d time.Duration) {
 // onStale restores a sale that the sweeper must not touch as it is, so that its
 // holds end also when nobody calls.
 func (s *Store) onStale(ctx context.Context, sale string) {
-	if err := s.restore(ctx, sale); err != nil && !errors.Is(err, ErrAbsent) {
+	ctx, cancel := context.WithTimeout(ctx, restoreTime)
+	defer cancel()
+	if _, err := s.read(ctx, sale); err != nil && !errors.Is(err, ErrAbsent) {
 		s.o.Logger.WarnContext(ctx, "a sale waits to be brought in line with the record", "sale", sale, "error", err)
 	}
 }

@@ -95,7 +95,7 @@ func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, 
 	}
 	if !db.Embedded() {
 		s.runs = &runs{db: db}
-		options.Run = s.runs
+		options.Run, options.KnowRun = s.runs, s.runs.know
 	}
 	s.live = NewLive(db, options)
 	s.orders = newOrderWriter(s)

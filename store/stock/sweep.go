@@ -122,6 +122,12 @@ func (l *Live) sweep(ctx context.Context) ([]finding, error) {
 	for sale, n := range sales {
 		places = append(places, l.remember(sale, n)...)
 	}
+	if len(places) == 0 {
+		return nil, nil
+	}
+	if err := l.o.KnowRun(ctx); err != nil {
+		return nil, err
+	}
 	var all []finding
 	for batch := range slices.Chunk(places, sweepBatch) {
 		found, err := l.sweepAll(ctx, batch)
@@ -290,7 +296,7 @@ func (l *Live) retire(ctx context.Context, places []*place) error {
 	}
 	cmds := make([]redis.Cmder, len(places))
 	for i, p := range places {
-		keys := []string{p.settings, p.due, p.orders, p.out, p.stock, p.users, p.reservations, p.totals, p.seen}
+		keys := []string{p.settings, p.due, p.orders, p.out, p.stock, p.book, p.totals, p.seen}
 		cmds[i] = l.scripts.retire.Cmd(ctx, keys, retireGrace.Milliseconds(), keysLifetime.Milliseconds())
 	}
 	if err := l.share(ctx, stepRetire, redisdb.Write, cmds...); err != nil {
