@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
@@ -250,6 +251,37 @@ func TestEveryCallOfAMemberHealsHisIndex(t *testing.T) {
 		wantCode(t, err, api.CodeNotAMember)
 		if w.indexed("eve") != "" {
 			t.Error("a stranger's index has the chat")
+		}
+	})
+}
+
+// Of two joins at the same moment one joins, and index and membership end up
+// with the same stamp: leaving leaves nothing behind.
+func TestTwoJoinsAtOnce(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		w.mustCreate("c", "alice")
+		chat, bob := w.id("c"), w.id("bob")
+		stamps, err := w.enter(t.Context(), chat, bob) // the first join's first step
+		must(t, err)
+		second := w.another(func(step string, answered bool) error {
+			if step == stepJoin && !answered { // its second comes between the second join's
+				_, err := w.ask(t.Context(), stepJoin, redisdb.Write, w.chatCmd(t.Context(), w.joinScript, chat, bob, stamps[0], ""))
+				return err
+			}
+			return nil
+		})
+		if second.mustJoin("c", "bob", true) {
+			t.Error("both joined")
+		}
+		m, _, err := w.Join(t.Context(), chat, bob, true)
+		must(t, err)
+		if us := fmt.Sprint(m.JoinedAt.UnixMilli()); us != stamps[0][:len(us)] {
+			t.Errorf("joined at %s, entered at %s", us, stamps[0])
+		}
+		w.mustLeave("c", "bob")
+		if w.indexed("bob") != "" {
+			t.Error("leaving left an entry in the index")
 		}
 	})
 }

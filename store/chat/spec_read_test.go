@@ -239,6 +239,27 @@ func TestC8_WhatAllHaveSeenGoes(t *testing.T) {
 	})
 }
 
+// A log that was emptied and begins anew has an end again, however soon.
+func TestC8_EveryLogHasAnEnd(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{MaxAge: time.Hour}, func(t *testing.T, w *world) {
+		w.mustCreate("c", "alice", "bob")
+		for range 20 {
+			w.mustAck("c", "bob", w.mustSend("c", "alice", "hi"))
+			w.wantLog("c", 0)
+			w.mustSend("c", "alice", "ho")
+			w.mustSend("c", "bob", "ho")
+			for _, key := range []string{logKey(w.id("c")), ownKey(w.id("c"), w.id("bob"))} {
+				if ttl := w.db.Client().PTTL(t.Context(), key).Val(); ttl <= time.Hour-testPatience || ttl > time.Hour+2*time.Second {
+					t.Fatalf("%s ends in %v", key, ttl)
+				}
+			}
+			w.mustAck("c", "bob", w.mustSend("c", "bob", "ho"))
+			w.mustAck("c", "alice", w.mustSend("c", "bob", "ho"))
+		}
+	})
+}
+
 // wantLog looks at how many messages Redis has.
 func (w *world) wantLog(chat string, want int64) {
 	w.t.Helper()
