@@ -26,22 +26,22 @@ type place struct {
 	partition int
 	prefix    string
 
-	settings, stock, users, reservations, due string
-	orders, totals, out, seen                 string
+	settings, stock, book, due string
+	orders, totals, out, seen  string
 }
 
 func newPlace(sale string, partition int) *place {
 	p := "ff:{sale:" + sale + ":" + strconv.Itoa(partition) + "}:"
 	return &place{
 		sale: sale, partition: partition, prefix: p,
-		settings: p + "sale", stock: p + "stock", users: p + "users", reservations: p + "reservations", due: p + "due",
+		settings: p + "sale", stock: p + "stock", book: p + "book", due: p + "due",
 		orders: p + "orders", totals: p + "totals", out: p + "out", seen: p + "seen",
 	}
 }
 
 // core are the keys that lua/part_sale.lua works on, with others after them.
 func (p *place) core(more ...string) []string {
-	return append([]string{p.settings, p.stock, p.users, p.reservations, p.due}, more...)
+	return append([]string{p.settings, p.stock, p.book, p.due}, more...)
 }
 
 // once is the idempotency record of a request, by the hash of its name.

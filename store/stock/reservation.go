@@ -123,7 +123,7 @@ func (l *Live) Reservations(ctx context.Context, sale, user, cursor string, limi
 		return nil, "", errCursor()
 	}
 	p, script := places[home], l.scripts.list
-	cmd := script.Cmd(ctx, []string{p.settings, p.users, p.reservations}, user, cursor, limit+1)
+	cmd := script.Cmd(ctx, []string{p.settings, p.book}, user, cursor, limit+1)
 	if err := l.share(ctx, stepLook, redisdb.Read, cmd); err != nil {
 		return nil, "", err
 	}
@@ -185,7 +185,7 @@ func (l *Live) reservations(ctx context.Context, p *place, ids ...string) ([]*st
 	for i, id := range ids {
 		args[i] = id
 	}
-	cmd := l.scripts.get.Cmd(ctx, []string{p.settings, p.reservations}, args...)
+	cmd := l.scripts.get.Cmd(ctx, []string{p.settings, p.book}, args...)
 	if err := l.share(ctx, stepLook, redisdb.Read, cmd); err != nil {
 		return nil, 0, err
 	}

@@ -33,7 +33,7 @@ func TestS14_ReplicasHaveIt(t *testing.T) {
 	p.mustPut(s.sale, request(5, 60_000, 1))
 	r := p.mustBuy(s.sale, "u", 1)
 	p.mustConfirm(s.sale, r.ID)
-	key := newPlace(s.sale, 0).reservations
+	key := newPlace(s.sale, 0).book
 	if has, err := replica.Client().HExists(t.Context(), key, r.ID).Result(); err != nil || !has {
 		t.Fatalf("the replica has not what was answered: %v %v", has, err)
 	}

@@ -269,7 +269,7 @@ func (l *Live) followCmd(ctx context.Context, p *place, s record.Sale, closed bo
 		}
 		return 0
 	}
-	keys := []string{p.settings, p.stock, p.totals, p.users, p.reservations, p.due, p.orders, p.out, p.seen}
+	keys := []string{p.settings, p.stock, p.totals, p.book, p.due, p.orders, p.out, p.seen}
 	args := append([]any{l.o.Run, flag(closed), flag(p.partition == 0), s.Version}, settingsArgs(s)...)
 	return l.scripts.follow.Cmd(ctx, keys, args...)
 }

@@ -296,7 +296,7 @@ func (l *Live) retire(ctx context.Context, places []*place) error {
 	}
 	cmds := make([]redis.Cmder, len(places))
 	for i, p := range places {
-		keys := []string{p.settings, p.due, p.orders, p.out, p.stock, p.users, p.reservations, p.totals, p.seen}
+		keys := []string{p.settings, p.due, p.orders, p.out, p.stock, p.book, p.totals, p.seen}
 		cmds[i] = l.scripts.retire.Cmd(ctx, keys, retireGrace.Milliseconds(), keysLifetime.Milliseconds())
 	}
 	if err := l.share(ctx, stepRetire, redisdb.Write, cmds...); err != nil {

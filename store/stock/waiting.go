@@ -21,7 +21,7 @@ type Ref struct {
 // first, at most limit.
 func (l *Live) WaitingOrders(ctx context.Context, ref Ref, limit int) ([]record.Order, error) {
 	p := newPlace(ref.Sale, ref.Partition)
-	cmd := l.scripts.waiting.Cmd(ctx, []string{p.settings, p.orders, p.reservations}, limit)
+	cmd := l.scripts.waiting.Cmd(ctx, []string{p.settings, p.orders, p.book}, limit)
 	if err := l.share(ctx, stepOrders, redisdb.Read, cmd); err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (l *Live) OrdersRecorded(ctx context.Context, sale string, reservations ...
 			some := ids[:min(len(ids), ordersAtOnce)]
 			ids = ids[len(some):]
 			cmds = append(cmds, redis.NewIntCmd(ctx, append([]any{"zrem", places[n].orders}, some...)...))
-			reads = append(reads, redis.NewSliceCmd(ctx, append([]any{"hmget", places[n].reservations}, some...)...))
+			reads = append(reads, redis.NewSliceCmd(ctx, append([]any{"hmget", places[n].book}, some...)...))
 		}
 	}
 	cmds = append(cmds, reads...)

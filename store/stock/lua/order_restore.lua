@@ -1,7 +1,7 @@
 -- Makes a reservation sold that the record has an order of: a hold is confirmed,
 -- anything else takes units from what is available, and beyond that counts as
 -- oversold. Naturally idempotent.
--- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due
+-- KEYS: 1 sale, 2 stock, 3 book, 4 due
 -- ARGV: 1 id, 2 user, 3 when it was sold in ms, 4 <sku>=<units>,...
 -- RETURNS: 0 it was sold already, 1 restored, 4 there is no such sale
 -- @include lua/part_sale.lua
@@ -9,11 +9,11 @@
 local id, user, at, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 if redis.call('HEXISTS', SALE, 'version') == 0 then return 4 end
-local r = parse(redis.call('HGET', RESERVATIONS, id))
+local r = parse(redis.call('HGET', BOOK, id))
 if r and r.state == 's' then return 0 end
 if r and r.state == 'h' then
   finish(id, r, 's', tonumber(at))
-  save_stock()
+  save()
   return 1
 end
 local units = 0
@@ -22,10 +22,10 @@ for sku, n in string.gmatch(lines, '([^=,]+)=(%d+)') do
   take(t, tonumber(n))
   t.s, units = t.s + n, units + n
 end
-save_stock()
 local had, last = units_of(user)
 set_units(user, had + units, r and last or id)
 r = r or { user = user, created = at, expires = '0', prev = last }
 r.state, r.ended, r.lines = 's', at, lines
 store(id, r)
+save()
 return 1

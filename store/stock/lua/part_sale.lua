@@ -1,14 +1,13 @@
--- One partition of a sale: who may work on it, its stock and its records. A sku's
--- stock is "<available> <held> <sold> <oversold>", a user is "<units> <last
--- reservation>", a reservation "<state>|<user>|<created>|<expires>|<ended>|<the
--- user's one before>|<sku>=<units>,...". What changes in the stock is kept until
--- save_stock, which must come at the end.
--- KEYS: 1 sale (hash), 2 stock (hash), 3 users (hash), 4 reservations (hash),
---       5 due (zset)
+-- One partition of a sale: who may work on it, its stock and its book. A sku's
+-- stock is "<available> <held> <sold> <oversold>". In the book a reservation is,
+-- by its id, "<state>|<user>|<created>|<expires>|<ended>|<the user's one before>|
+-- <sku>=<units>,...", and a user is, by u:<name>, "<units> <last reservation>".
+-- What changes is kept until save, which must come at the end.
+-- KEYS: 1 sale (hash), 2 stock (hash), 3 book (hash), 4 due (zset)
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
-local SALE, STOCK, USERS, RESERVATIONS, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local tuples, touched, gave, owes = {}, {}, false, false
+local SALE, STOCK, BOOK, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local tuples, touched, book, gave, owes = {}, {}, {}, false, false
 
 -- Lua would write a large number with an exponent: all text of numbers is made here.
 local function int(n) return string.format('%.0f', n) end
@@ -43,7 +42,28 @@ local function stock_of(sku)
   return tuples[sku]
 end
 
-local function save_stock()
+local function parse(text)
+  local s, u, c, e, d, p, l = string.match(text or '', '^(%a)|([^|]*)|(%d+)|(%d+)|(%d+)|([^|]*)|(.*)$')
+  return s and { state = s, user = u, created = c, expires = e, ended = d, prev = p, lines = l }
+end
+
+local function store(id, r)
+  local text = table.concat({ r.state, r.user, r.created, r.expires, r.ended, r.prev, r.lines }, '|')
+  book[id] = text
+  return text
+end
+
+-- units_of reads how many units a user has, held and sold, and his last
+-- reservation; text is what the book says, if it was read already.
+local function units_of(user, text)
+  text = book['u:' .. user] or text or redis.call('HGET', BOOK, 'u:' .. user)
+  local n, last = string.match(text or '', '^(%d+) (.*)$')
+  return tonumber(n or 0), last or ''
+end
+
+local function set_units(user, n, last) book['u:' .. user] = int(math.max(n, 0)) .. ' ' .. last end
+
+local function save()
   local args = {}
   for sku in pairs(touched) do
     local t = tuples[sku]
@@ -52,25 +72,12 @@ local function save_stock()
     args[#args + 1] = string.format('%.0f %.0f %.0f %.0f', t.a, t.h, t.s, t.o)
   end
   if #args > 0 then redis.call('HSET', STOCK, unpack(args)) end
+  args = {}
+  for field, text in pairs(book) do
+    args[#args + 1] = field
+    args[#args + 1] = text
+  end
+  if #args > 0 then redis.call('HSET', BOOK, unpack(args)) end
   if gave then redis.call('HINCRBY', SALE, 'returns', 1) end
   if owes then redis.call('HSET', SALE, 'owes', 1) end
 end
-
-local function parse(text)
-  local s, u, c, e, d, p, l = string.match(text or '', '^(%a)|([^|]*)|(%d+)|(%d+)|(%d+)|([^|]*)|(.*)$')
-  return s and { state = s, user = u, created = c, expires = e, ended = d, prev = p, lines = l }
-end
-
-local function store(id, r)
-  local text = table.concat({ r.state, r.user, r.created, r.expires, r.ended, r.prev, r.lines }, '|')
-  redis.call('HSET', RESERVATIONS, id, text)
-  return text
-end
-
--- units_of gives how many units a user has, held and sold, and his last reservation.
-local function units_of(user)
-  local n, last = string.match(redis.call('HGET', USERS, user) or '', '^(%d+) (.*)$')
-  return tonumber(n or 0), last or ''
-end
-
-local function set_units(user, n, last) redis.call('HSET', USERS, user, int(math.max(n, 0)) .. ' ' .. last) end

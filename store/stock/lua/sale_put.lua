@@ -1,8 +1,8 @@
 -- Makes or changes a sale, if the condition holds, in its first partition, which
 -- decides: version, settings, totals, and the stock that more or less of a total
 -- means. Run again by the same request it answers the same.
--- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due, 6 totals (hash),
---       7 what came of this request (string), then all other keys of the partition
+-- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 totals (hash),
+--       6 what came of this request (string), then all other keys of the partition
 -- ARGV: 1 run, 2 lifetime of the request in ms, 3 condition: '' none, 'absent' or
 --       a version, 4 1 to make one that is not there, 5 most due holds to return,
 --       6 channel for the new version, 7 starts, 8 ends, 9 limit, 10 hold,
@@ -15,7 +15,7 @@
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
 -- @include lua/part_settings.lua
-local TOTALS, REQUEST = KEYS[6], KEYS[7]
+local TOTALS, REQUEST = KEYS[5], KEYS[6]
 local run, ttl, condition, new, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', tonumber(ARGV[5]), ARGV[6]
 local at, first, step = 7, 13, 2
 
@@ -46,7 +46,7 @@ if version then
     if -change > stock_of(sku).a then missing[#missing + 1], missing[#missing + 2] = sku, int(-change) end
   end
   if #missing > 0 then
-    save_stock()
+    save()
     if more then return { 13 } end
     return { s[4] == '1' and 9 or 10, unpack(missing) }
   end
@@ -57,7 +57,7 @@ for i = first, #ARGV - 1, step do
   if change < 0 then take(t, -change) else give(t, change) end
   redis.call('HSET', TOTALS, ARGV[i], ARGV[i + 1])
 end
-save_stock()
+save()
 version = redis.call('HINCRBY', SALE, 'version', 1)
 write_settings(at, first, step)
 redis.call('HSET', SALE, 'run', run, 'used', int(now))

@@ -1,7 +1,7 @@
 -- Adds to the total of a sku or takes away, in the first partition. Run again by
 -- the same request it answers the same.
--- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due, 6 totals (hash),
---       7 idempotency record (string)
+-- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 totals (hash),
+--       6 idempotency record (string)
 -- ARGV: 1 run, 2 lifetime of the idempotency record in ms, 3 version that must
 --       be ('' for any), 4 digest of the body, 5 id of this request, 6 most due
 --       holds to return, 7 channel for the new version, 8 sku, 9 delta,
@@ -13,7 +13,7 @@
 --          are due: call again}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
-local TOTALS, ONCE = KEYS[6], KEYS[7]
+local TOTALS, ONCE = KEYS[5], KEYS[6]
 local run, ttl, condition, digest, request, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local sku, delta, largest = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
 
@@ -35,13 +35,13 @@ if delta > largest - total then return { 11 } end
 local more = return_due(now_ms(), bound) == bound
 local t = stock_of(sku)
 if delta < 0 and t.a < -delta then
-  save_stock()
+  save()
   if more then return { 13 } end
   if s[4] == '1' then return { 9 } end
   return { 10, sku, int(-delta) }
 end
 if delta < 0 then take(t, -delta) else give(t, delta) end
-save_stock()
+save()
 local version = s[1]
 if delta ~= 0 then
   redis.call('HSET', TOTALS, sku, int(total + delta))

@@ -1,20 +1,20 @@
 -- Returns holds that are due, and says what else of a partition is left to do.
--- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due, 6 orders (zset),
---       7 out (hash)
+-- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 orders (zset),
+--       6 out (hash)
 -- ARGV: 1 run, 2 most due holds to return
 -- RETURNS: {1 done, holds returned, now in ms, orders that wait, when the oldest
 --          was sold in ms, version, recorded, spread, ends, transfers on their
 --          way, 1 something was oversold}, {4, 5, 6 as shut}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
-local ORDERS, OUT = KEYS[6], KEYS[7]
+local ORDERS, OUT = KEYS[5], KEYS[6]
 local run, bound = ARGV[1], tonumber(ARGV[2])
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'run', 'recorded', 'spread', 'ends', 'owes')
 local why = shut(s[1], s[2], s[3], run)
 if why then return { why } end
 local now = now_ms()
 local n = return_due(now, bound)
-save_stock()
+save()
 local oldest = redis.call('ZRANGE', ORDERS, 0, 0, 'WITHSCORES')
 return { 1, n, now, redis.call('ZCARD', ORDERS), oldest[2] and tonumber(oldest[2]) or 0, s[1], s[4] or '0', s[5] or '0', tonumber(s[6]),
   redis.call('HLEN', OUT), s[7] and 1 or 0 }

@@ -1,7 +1,7 @@
 -- Makes the stock of a closed sale add up to its totals: what is missing in all
 -- partitions together is put into the first, what is too much is owed by it. It
 -- happens only if nobody did so since the caller looked.
--- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due
+-- KEYS: 1 sale, 2 stock, 3 book, 4 due
 -- ARGV: 1 balances as the caller saw them, 2.. sku and missing units, which may
 --       be negative, in turn
 -- RETURNS: 1 done, 2 look again
@@ -16,6 +16,6 @@ for i = first, #ARGV - 1, step do
   local t, n = stock_of(ARGV[i]), tonumber(ARGV[i + 1])
   if n < 0 then take(t, -n) else give(t, n) end
 end
-save_stock()
+save()
 redis.call('HINCRBY', SALE, 'balances', 1)
 return 1

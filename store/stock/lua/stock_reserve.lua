@@ -2,7 +2,7 @@
 -- the user's limit, the holds that are due, the stock and the records. Run again
 -- with the same id it answers the same. A refusal changes nothing but returning
 -- due holds.
--- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due, 6 orders (zset), then
+-- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 orders (zset), then
 --       the idempotency record, if one is wanted
 -- ARGV: 1 run, 2 partitions of the sale, 3 user, 4 id of the reservation,
 --       5 digest of the body, 6 lifetime of the idempotency record in ms,
@@ -17,7 +17,7 @@
 --          {12 not enough, version, ms to the next due hold or -1, available of each line},
 --          {13 more holds are due: call again}
 -- @include lua/part_sale.lua
-local ORDERS, ONCE = KEYS[6], KEYS[7]
+local ORDERS, ONCE = KEYS[5], KEYS[6]
 local run, partitions, user, id, digest, ttl, bound = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local first, step = 8, 2
 
@@ -32,7 +32,8 @@ if old then
   if string.sub(old, 1, #digest) ~= digest then return { 3 } end
   if string.sub(old, #digest + 1, #digest + #id) ~= id then return { 2, version, string.sub(old, #digest + 1) } end
 end
-local mine = (old or not ONCE) and parse(redis.call('HGET', RESERVATIONS, id))
+local known = redis.call('HMGET', BOOK, id, 'u:' .. user)
+local mine = parse(known[1])
 if mine then return { 1, version, mine.expires, tonumber(mine.created) } end
 
 local skus, units, text = {}, 0, {}
@@ -51,7 +52,7 @@ if now >= tonumber(s[6]) then return { 10, version, 0 } end
 if idle > 0 and now >= math.max(starts, used) + idle then return { 10, version, 1 } end
 
 local function refused()
-  local had, last = units_of(user)
+  local had, last = units_of(user, known[2])
   if limit > 0 and had + units > limit then return 11, had end
   for i, sku in ipairs(skus) do
     if tuples[sku].a < tonumber(ARGV[first + step * i - 1]) then return 12 end
@@ -64,7 +65,7 @@ if status then
   local more = return_due(now, bound)
   if more > 0 then status, had, last = refused() end
   if status then
-    save_stock()
+    save()
     if more == bound then return { 13 } end
     if status == 11 then return { 11, version, int(math.max(limit - had, 0)) } end
     local answer = { 12, version, next_due(now) }
@@ -78,10 +79,10 @@ for i, sku in ipairs(skus) do
   t.a = t.a - n
   if hold > 0 then t.h = t.h + n else t.s = t.s + n end
 end
-save_stock()
 local at, expires = int(now), hold > 0 and int(now + hold) or '0'
 store(id, { state = hold > 0 and 'h' or 's', user = user, created = at, expires = expires, ended = hold > 0 and '0' or at, prev = last, lines = table.concat(text, ',') })
 set_units(user, had + units, id)
+save()
 if hold > 0 then redis.call('ZADD', DUE, expires, id) else redis.call('ZADD', ORDERS, at, id) end
 if idle > 0 then redis.call('HSET', SALE, 'used', at) end
 if ONCE then redis.call('SET', ONCE, digest .. id .. expires, 'PX', ttl) end

@@ -1,11 +1,11 @@
 -- Puts the units of a transfer on sale in the partition that gets them, unless
 -- that happened before: the mark stays as long as the sale.
--- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due, 6 seen (set)
+-- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 seen (set)
 -- ARGV: 1 id of the transfer, 2 <sku>=<units>,...
 -- RETURNS: 1 they are there, 4 there is no such sale
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
-local SEEN = KEYS[6]
+local SEEN = KEYS[5]
 local id, lines = ARGV[1], ARGV[2]
 
 if redis.call('HEXISTS', SALE, 'version') == 0 then return 4 end
@@ -13,6 +13,6 @@ if redis.call('SADD', SEEN, id) == 0 then return 1 end
 for sku, n in string.gmatch(lines, '([^=,]+)=(%d+)') do
   give(stock_of(sku), tonumber(n))
 end
-save_stock()
+save()
 redis.call('HINCRBY', SALE, 'moves', 1)
 return 1

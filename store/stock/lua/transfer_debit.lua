@@ -1,14 +1,14 @@
 -- Takes units out of a partition for another, as far as they are there, and
 -- leaves a record of what is on its way. It happens only if no transfer touched
 -- the partition since the caller looked: so once, however often it is sent.
--- KEYS: 1 sale, 2 stock, 3 users, 4 reservations, 5 due, 6 out (hash)
+-- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 out (hash)
 -- ARGV: 1 run, 2 1 while the sale is closed, 3 moves as the caller saw them,
 --       4 id of the transfer, 5 partition that gets them, 6.. sku and units wanted
 --       in turn
 -- RETURNS: {1 on its way, the record}, {2 something moved: look again},
 --          {4, 5, 6 as shut}
 -- @include lua/part_sale.lua
-local OUT = KEYS[6]
+local OUT = KEYS[5]
 local run, closed, moves, id, to = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4], ARGV[5]
 local first, step = 6, 2
 
@@ -28,7 +28,7 @@ for i = first, #ARGV - 1, step do
   if n > 0 then lines[#lines + 1] = ARGV[i] .. '=' .. int(n) end
 end
 if #lines == 0 then return { 2 } end
-save_stock()
+save()
 local record = int(now_ms()) .. '|' .. to .. '|' .. table.concat(lines, ',')
 redis.call('HSET', OUT, id, record)
 redis.call('HINCRBY', SALE, 'moves', 1)
