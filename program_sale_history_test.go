@@ -119,7 +119,7 @@ func (op saleOp) step(s saleState, got saleAnswer) (bool, any) {
 
 func (op saleOp) reserve(s saleState, got saleAnswer) (bool, any) {
 	switch left := saleLimit - s.taken(op.user); {
-	case op.units > left && !(op.anyAge && got.code == string(api.CodeSoldOut)):
+	case op.units > left && (!op.anyAge || got.code != string(api.CodeSoldOut)):
 		return got.code == string(api.CodeLimitReached) && got.left == max(left, 0), s
 	case op.units > s.available():
 		return got.code == string(api.CodeSoldOut) && got.left == s.available(), s

@@ -158,6 +158,27 @@ func TestSaleRefusals(t *testing.T) {
 	}
 }
 
+// S15 over HTTP: the whole answer to the eleventh try in a second.
+func TestS15_ManyTriesOverHTTP(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.put("/v1/sales/s", saleBody(`[{"sku":"a","stock":0}]`))
+	storetest.Eventually(t, 20*time.Second, "11 tries within a second", func() bool {
+		began, user := time.Now(), fmt.Sprint("u", time.Now().UnixNano())
+		for range api.MaxUserTries {
+			w.post("/v1/sales/s/reservations", `{"user":"`+user+`","lines":[{"sku":"a","quantity":1}]}`).
+				wants(t, 409, problem(api.CodeSoldOut, "*", `"available":{"a":0}`))
+		}
+		a := w.post("/v1/sales/s/reservations", `{"user":"`+user+`","lines":[{"sku":"a","quantity":1}]}`)
+		if time.Since(began) > 900*time.Millisecond {
+			return false
+		}
+		a.wants(t, 429, problem(api.CodeRateLimited, "a user may try 10 times a second", `"retry_after_ms":"*"`))
+		wantHeader(t, a, "Retry-After", "1")
+		return true
+	})
+}
+
 func TestSaleAtOnce(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

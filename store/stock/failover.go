@@ -36,11 +36,17 @@ const (
 type runs struct {
 	db *redisdb.DB
 
-	mu    sync.Mutex
-	id    string    // "" while unknown
-	asked time.Time // when the answer that id is from was asked for
-	busy  chan struct{}
-	used  time.Time // when somebody wanted to know
+	mu     sync.Mutex
+	id     string    // "" while unknown
+	asked  time.Time // when the answer that id is from was asked for
+	asking *asking   // nil while nobody asks
+	used   time.Time // when somebody wanted to know
+}
+
+// asking is one question to the masters, and all who wait for its answer.
+type asking struct {
+	done chan struct{}
+	err  error // valid once done is closed
 }
 
 // unknownRun is no run's name: a script that gets it changes nothing.
@@ -73,31 +79,34 @@ func (r *runs) use(ctx context.Context) error {
 }
 
 // know returns when the masters are known, by an answer that is fresh. Callers
-// that come while it is asked for share the answer.
+// that come while it is asked for share the answer, also that there is none.
 func (r *runs) know(ctx context.Context) error {
-	for {
-		r.mu.Lock()
-		if time.Since(r.asked) < runsFor {
-			r.mu.Unlock()
-			return nil
-		}
-		busy := r.busy
-		if busy == nil {
-			r.busy = make(chan struct{})
-			r.mu.Unlock()
-			return r.ask(ctx)
-		}
+	r.mu.Lock()
+	if time.Since(r.asked) < runsFor {
 		r.mu.Unlock()
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return api.Errorf(api.CodeUnavailable, "Redis is out of reach").Because(ctx.Err())
-		}
+		return nil
+	}
+	a := r.begin(ctx)
+	r.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.err
+	case <-ctx.Done():
+		return api.Errorf(api.CodeUnavailable, "Redis is out of reach").Because(ctx.Err())
 	}
 }
 
-// ask asks every master for its run. The caller has set busy.
-func (r *runs) ask(ctx context.Context) error {
+// begin joins the question that is under way, or asks. Callers hold mu.
+func (r *runs) begin(ctx context.Context) *asking {
+	if r.asking == nil {
+		r.asking = &asking{done: make(chan struct{})}
+		go r.ask(context.WithoutCancel(ctx), r.asking)
+	}
+	return r.asking
+}
+
+// ask asks every master for its run.
+func (r *runs) ask(ctx context.Context, a *asking) {
 	asked := time.Now()
 	id, err := r.read(ctx)
 	r.mu.Lock()
@@ -105,9 +114,8 @@ func (r *runs) ask(ctx context.Context) error {
 	if err == nil {
 		r.id, r.asked = id, asked
 	}
-	close(r.busy)
-	r.busy = nil
-	return err
+	a.err, r.asking = err, nil
+	close(a.done)
 }
 
 // read asks the masters and makes one name of their runs.
@@ -170,17 +178,13 @@ func (s *Store) watchRuns(ctx context.Context) {
 	}
 }
 
-// refresh asks once more, unless somebody does already or nobody sells. While Redis is away the
-// calls themselves say so.
+// refresh asks once more, unless nobody sells. While Redis is away the calls
+// themselves say so.
 func (r *runs) refresh(ctx context.Context) {
 	r.mu.Lock()
-	needless := r.busy != nil || time.Since(r.used) > runsIdle
-	if !needless {
-		r.busy = make(chan struct{})
-	}
-	r.mu.Unlock()
-	if !needless {
-		_ = r.ask(ctx)
+	defer r.mu.Unlock()
+	if time.Since(r.used) < runsIdle {
+		r.begin(ctx)
 	}
 }
 

@@ -53,8 +53,8 @@ func (s *Store) put(ctx context.Context, p PutSale) (change Change, err error) {
 	return change, err
 }
 
-// StockChange is what came of AddStock.
-type StockChange struct {
+// Restocked is what came of AddStock.
+type Restocked struct {
 	Item     api.SaleItem
 	Version  int64
 	Replayed bool
@@ -62,7 +62,7 @@ type StockChange struct {
 
 // AddStock adds to the total of a sku, or takes from it. Errors are those of Put,
 // and CodeBounds.
-func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, m Match, i api.Idempotency) (StockChange, error) {
+func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, m Match, i api.Idempotency) (Restocked, error) {
 	var item api.SaleItem
 	var change Change
 	err := s.matching(ctx, sale, m, func(m Match) error {
@@ -72,12 +72,12 @@ func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, 
 		})
 	})
 	if err != nil {
-		return StockChange{}, err
+		return Restocked{}, err
 	}
 	if err := s.recordSale(ctx, change.Record); err != nil {
-		return StockChange{}, err
+		return Restocked{}, err
 	}
-	return StockChange{Item: item, Version: change.Record.Version, Replayed: change.Replayed}, nil
+	return Restocked{Item: item, Version: change.Record.Version, Replayed: change.Replayed}, nil
 }
 
 // matching runs a change that asks for a version. One for any version is for
