@@ -36,7 +36,7 @@ func TestModel(t *testing.T) {
 	})
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
-		runModel(newWorld(t, storetest.Open(t, "embedded"), modelOptions), 200)
+		runModel(newWorld(t, storetest.Open(t, "embedded"), modelOptions), 100)
 	})
 }
 
@@ -49,7 +49,7 @@ func TestEveryScriptMayRunTwice(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, storetest.Open(t, url), modelOptions)
 			w.fault = twice
-			runModel(w, 80)
+			runModel(w, 60)
 		})
 	}
 }
@@ -239,12 +239,12 @@ func (m *modelWorld) showChat(chat string) (string, error) {
 }
 
 func (m *modelWorld) showUser(user string) (string, error) {
-	list, _, err := m.UserChats(m.ctx(), user, "", 0)
-	if err != nil {
-		return "", err
-	}
-	pending, err := m.Pending(m.ctx(), user, 0)
-	if err != nil {
+	var list []api.UserChat
+	var pending *api.PendingChats
+	var g errgroup.Group
+	g.Go(func() (err error) { list, _, err = m.UserChats(m.ctx(), user, "", 0); return err })
+	g.Go(func() (err error) { pending, err = m.Pending(m.ctx(), user, 0); return err })
+	if err := g.Wait(); err != nil {
 		return "", err
 	}
 	waiting := map[string]string{}
