@@ -1,2 +1,50 @@
-// Package stock is the live stock of sales.
+// Package stock is the stock of sales that everybody hits at once: no unit is
+// sold twice, none lost, none refused while it is there, within what Redis
+// itself promises. Live is the stock in Redis and decides; Store puts the record
+// (store/record) behind it: it brings a sale back that Redis lost, writes orders
+// and settings into SQL, answers crowds from memory.
+//
+// Keys, one set for each partition of a sale, each in one slot:
+//
+//	key                                 type     lifetime        what
+//	ff:{sale:<sale>:<n>}:sale           hash     see below       settings and counters of the partition
+//	ff:{sale:<sale>:<n>}:stock          hash     see below       sku -> "<available> <held> <sold> <oversold>"
+//	ff:{sale:<sale>:<n>}:book           hash     see below       reservation -> record, u:<user> -> "<units> <last reservation>"
+//	ff:{sale:<sale>:<n>}:due            zset     see below       held reservation -> end of its hold, ms
+//	ff:{sale:<sale>:<n>}:orders         zset     see below       sold reservation that is not on record yet -> when, ms
+//	ff:{sale:<sale>:<n>}:out            hash     see below       transfer on its way -> "<since>|<to>|<lines>"
+//	ff:{sale:<sale>:<n>}:seen           set      see below       transfers that have arrived
+//	ff:{sale:<sale>:0}:totals           hash     see below       sku -> total
+//	ff:{sale:<sale>:<n>}:once:<hash>    string   24 h or 1 min   idempotency record, or answer to one request
+//	ff:{sale:<sale>:<n>}:wait           string   1 min           mark before WAIT
+//	ff:{sale:<sale>:0}:changes          channel                  each new version
+//	ff:{sales}:live                     hash     none            sale -> partitions, for sweepers
+//	ff:{l:sale:<sale>}                  string   1 min           the right to move units (store/lock)
+//	ff:{l:sale-restore:<sale>}          string   1 min           the right to restore (store/lock)
+//
+// A sale's keys have no lifetime until a day after its end, when nothing of it
+// is left to do; then they live for a week. A change that moves the end takes the
+// lifetime away.
+//
+// A reservation's record is "<state>|<user>|<created>|<expires>|<ended>|<the
+// user's one before>|<sku>=<units>,...": h held, s sold, r released, e expired.
+//
+// The fields of sale: version; starts, ends, limit, hold, idle, partitions, skus
+// and, of the first six, terms, which one read fetches; run and closed, see
+// ErrStaleRun and ErrLoading; used, when somebody reserved last; moves, which
+// counts transfers that left or came, and returns, which counts what was put
+// back on sale: both unchanged between two passes over all partitions prove a
+// shortage; owes, when something was oversold; retired. In the first partition
+// only: recorded, the version that is on record; spread, the version that all
+// partitions have; made, that they were all made; balances, which counts what
+// Load corrected.
+//
+// What holds in each partition of each sku: available + held + sold - oversold
+// changes by transfers and changes of the total alone; with what is on its way it
+// adds up to the total. Oversold is what was sold beyond that by a Redis that
+// lost writes in a fail-over; what comes back covers it first.
+//
+// The first partition decides on changes of the sale. It adds and takes units
+// itself; others get theirs by transfers, so a change is one script. A user's
+// reservations, limit and idempotency keys are in his home partition alone.
 package stock

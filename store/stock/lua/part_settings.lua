@@ -12,9 +12,10 @@ local function same_settings(at)
   return true
 end
 
--- write_settings stores them; a sale that was put aside to expire lives again.
+-- write_settings stores them, all in one field too, which is quickly read; a sale
+-- that was put aside to expire lives again.
 local function write_settings(at, first, step)
-  local args, skus = {}, {}
+  local args, skus = { 'terms', table.concat(ARGV, ' ', at, at + #FIELDS - 1) }, {}
   for i, field in ipairs(FIELDS) do
     args[#args + 1] = field
     args[#args + 1] = ARGV[at + i - 1]

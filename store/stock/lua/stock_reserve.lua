@@ -21,11 +21,13 @@ local ORDERS, ONCE = KEYS[5], KEYS[6]
 local run, partitions, user, id, digest, ttl, bound = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local first, step = 8, 2
 
-local s = redis.call('HMGET', SALE, 'version', 'closed', 'run', 'partitions', 'starts', 'ends', 'limit', 'hold', 'idle', 'used')
-local version, limit, hold, idle = s[1], tonumber(s[7] or 0), tonumber(s[8] or 0), tonumber(s[9] or 0)
+local s = redis.call('HMGET', SALE, 'version', 'closed', 'run', 'terms', 'used')
+local version, terms = s[1], {}
 local why = shut(version, s[2], s[3], run)
 if why then return { why } end
-if s[4] ~= partitions then return { 7 } end
+for n in string.gmatch(s[4], '%S+') do terms[#terms + 1] = tonumber(n) end
+local starts, ends, limit, hold, idle = unpack(terms)
+if terms[6] ~= tonumber(partitions) then return { 7 } end
 
 local old = ONCE and redis.call('GET', ONCE)
 if old then
@@ -46,9 +48,9 @@ for i, sku in ipairs(skus) do
   if not tuples[sku] then return { 8, version, i } end
 end
 local now = now_ms()
-local starts, used = tonumber(s[5]), tonumber(s[10] or 0)
+local used = tonumber(s[5] or 0)
 if now < starts then return { 9, version, starts - now } end
-if now >= tonumber(s[6]) then return { 10, version, 0 } end
+if now >= ends then return { 10, version, 0 } end
 if idle > 0 and now >= math.max(starts, used) + idle then return { 10, version, 1 } end
 
 local function refused()
