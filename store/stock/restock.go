@@ -33,11 +33,7 @@ func (l *Live) Restock(ctx context.Context, sale string, r *api.StockRequest, m 
 	}
 	item := api.SaleItem{SKU: r.SKU, Total: integer(answer, 2), Held: integer(answer, 3), Sold: integer(answer, 4)}
 	item.Available = max(item.Total-item.Held-item.Sold, 0)
-	changed := status == answerDone && *r.Delta != 0
-	if err := l.settle(ctx, sale, len(places), changed); err != nil {
-		return none, Change{}, err
-	}
-	c, err := l.present(ctx, sale, Change{Changed: changed, Replayed: status == answerReplayed})
+	c, err := l.changed(ctx, sale, len(places), Change{Changed: status == answerDone && *r.Delta != 0, Replayed: status == answerReplayed})
 	return item, c, err
 }
 

@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -62,8 +63,7 @@ const (
 	changeNeeds     = 10
 	restockTooLarge = 11
 
-	putUnchanged = 0
-	putCreated   = 1
+	putCreated = 1
 )
 
 // changeTries bounds how often a change is tried: each try but the last has
@@ -118,10 +118,20 @@ func (l *Live) Put(ctx context.Context, p PutSale) (Change, error) {
 		return l.refusedPut(ctx, p.Sale, answer)
 	}
 	c := Change{Created: number(answer, 2) == putCreated, Changed: number(answer, 2) > putCreated}
-	if err := l.settle(ctx, p.Sale, s.Partitions, number(answer, 2) != putUnchanged); err != nil {
-		return Change{}, err
+	return l.changed(ctx, p.Sale, s.Partitions, c)
+}
+
+// changed does what follows a change that was made: what goes wrong from here on
+// leaves its outcome unknown to the caller.
+func (l *Live) changed(ctx context.Context, sale string, partitions int, c Change) (Change, error) {
+	err := l.settle(ctx, sale, partitions, c.Created || c.Changed)
+	if err == nil {
+		c, err = l.present(ctx, sale, c)
 	}
-	return l.present(ctx, p.Sale, c)
+	if err != nil && (c.Created || c.Changed) {
+		err = api.Errorf(api.CodeUnknownOutcome, "the sale was changed, but not all of it was told").Because(err)
+	}
+	return c, err
 }
 
 func (l *Live) tryPut(ctx context.Context, lead *place, p PutSale, s record.Sale, request string) ([]any, error) {
@@ -296,28 +306,44 @@ func firstError(cmds []redis.Cmder) error {
 }
 
 // catchUp repairs what makes a partition refuse wrongly: settings that are
-// behind, or reservations elsewhere that keep an idle sale alive. It says
-// whether to try again.
+// behind, or reservations elsewhere that keep an idle sale alive. version is that
+// of the refusal. It says whether to try again.
 func (l *Live) catchUp(ctx context.Context, p *place, version int64, idle bool) (bool, error) {
+	if behind, err := l.isBehind(ctx, p.sale, version); err != nil || !behind && !idle {
+		return false, err
+	}
 	places, err := l.placesOf(ctx, p.sale)
-	if err != nil {
+	if err != nil || p.partition >= len(places) {
 		return false, err
 	}
 	found, err := l.looksOpen(ctx, places)
 	if err != nil {
 		return false, err
 	}
-	if p.partition > 0 && found[p.partition].version() < found[0].version() {
+	if found[p.partition].version() < found[0].version() {
 		return true, l.spread(ctx, places, found[0])
 	}
 	used := int64(0)
 	for _, k := range found {
 		used = max(used, k.used)
 	}
-	if !idle || p.partition >= len(found) || used <= found[p.partition].used {
-		return p.partition < len(found) && found[p.partition].version() > version, nil
+	if !idle || used <= found[p.partition].used {
+		return found[p.partition].version() > version, nil
 	}
 	return true, l.note(ctx, p, map[string]string{"used": strconv.FormatInt(used, 10)})
+}
+
+// isBehind compares a version with that of the first partition.
+func (l *Live) isBehind(ctx context.Context, sale string, version int64) (bool, error) {
+	cmd := redis.NewStringCmd(ctx, "hget", newPlace(sale, 0).settings, "version")
+	if err := l.share(ctx, stepLook, redisdb.Read, cmd); err != nil {
+		return false, err
+	}
+	now, err := cmd.Int64()
+	if errors.Is(err, redis.Nil) {
+		return false, nil // whoever works on the first partition will say so
+	}
+	return now > version, err
 }
 
 // refusedPut names a refusal and adds the present sale.
