@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -84,27 +85,32 @@ func (s *Store) keepEntries(ctx context.Context, user string, entries []entry) {
 	}
 }
 
-// enter puts a chat into the indexes of users under new stamps, in one
-// pipeline, before they become its members.
+// enterBatch is how many indexes one pipeline writes.
+const enterBatch = 250
+
+// enter puts a chat into the indexes of users under new stamps, before they
+// become its members: in one pipeline, of many users in one for each batch.
 func (s *Store) enter(ctx context.Context, chat string, users ...string) ([]string, error) {
-	send := s.db.Share
-	if len(users) > 1 {
-		send = s.db.Pipeline
-	}
-	cmds := make([]redis.Cmder, len(users))
-	for i, user := range users {
-		cmds[i] = s.putScript.Cmd(ctx, []string{indexKey(user)}, chat)
-	}
-	if err := s.trip(ctx, stepIndex, send, redisdb.Write, cmds...); err != nil {
-		return nil, err
-	}
-	stamps := make([]string, len(users))
-	for i, cmd := range cmds {
-		stamp, err := cmd.(*redis.Cmd).Text()
-		if err != nil {
-			return nil, fmt.Errorf("enter chat into an index: %w", err)
+	stamps := make([]string, 0, len(users))
+	for batch := range slices.Chunk(users, enterBatch) {
+		cmds := make([]redis.Cmder, len(batch))
+		for i, user := range batch {
+			cmds[i] = s.putScript.Cmd(ctx, []string{indexKey(user)}, chat)
 		}
-		stamps[i] = stamp
+		send := s.db.Share
+		if len(batch) > 1 {
+			send = s.db.Pipeline
+		}
+		if err := s.trip(ctx, stepIndex, send, redisdb.Write, cmds...); err != nil {
+			return nil, err
+		}
+		for _, cmd := range cmds {
+			stamp, err := cmd.(*redis.Cmd).Text()
+			if err != nil {
+				return nil, fmt.Errorf("enter chat into an index: %w", err)
+			}
+			stamps = append(stamps, stamp)
+		}
 	}
 	return stamps, nil
 }

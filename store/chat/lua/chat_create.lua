@@ -13,7 +13,7 @@
 -- @include lua/part_trim.lua
 -- @include lua/part_append.lua
 local RECORD, epoch, digest, ttl, text, push = KEYS[3], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7] == '1'
-local first, step = 8, 2
+local first, CHUNK = 8, 200
 
 local by, body = string.match(digest ~= '' and redis.call('GET', RECORD) or '', '^(%S+) (%S+)$')
 if by then
@@ -30,10 +30,15 @@ if digest ~= '' then redis.call('SET', RECORD, epoch .. ' ' .. digest, 'PX', ttl
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('HSET', META, 'e', epoch, 'l', 0, 'f', 1, 'c', now, 't', now)
-for i = first, #ARGV - step + 1, step do
-  redis.call('ZADD', MEMBERS, 0, ARGV[i])
-  redis.call('ZADD', JOINS, 0, ARGV[i] .. ' ' .. ARGV[i + 1])
-  redis.call('PUBLISH', 'ff:live:user:' .. ARGV[i], '+' .. NAME)
+for from = first, #ARGV, CHUNK do
+  local positions, joins = {}, {}
+  for i = from, math.min(from + CHUNK, #ARGV) - 1, 2 do
+    positions[i - from + 1], positions[i - from + 2] = 0, ARGV[i]
+    joins[i - from + 1], joins[i - from + 2] = 0, ARGV[i] .. ' ' .. ARGV[i + 1]
+    redis.call('PUBLISH', 'ff:live:user:' .. ARGV[i], '+' .. NAME)
+  end
+  redis.call('ZADD', MEMBERS, unpack(positions))
+  redis.call('ZADD', JOINS, unpack(joins))
 end
 if text ~= '' then append(load(), ARGV[first], text, 0, push) end
 return { 1, epoch }
