@@ -153,17 +153,20 @@ func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, 
 	}
 }
 
-func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (*chat.Stream, error) {
+func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st *chat.Stream, err error) {
 	ctx, cancel := s.briefly(ctx)
 	defer cancel()
-	return s.live.Stream(ctx, in.User, in.LastEventID)
+	aside(func() { st, err = s.live.Stream(ctx, in.User, in.LastEventID) })
+	return st, err
 }
 
 // readStream reads what is new, in the form in which it is sent.
 func (s *server) readStream(ctx context.Context, st *chat.Stream) ([]sse, error) {
 	ctx, cancel := s.briefly(ctx)
 	defer cancel()
-	events, err := st.Read(ctx)
+	var events []chat.Event
+	var err error
+	aside(func() { events, err = st.Read(ctx) })
 	out := make([]sse, len(events))
 	for i := range events {
 		e := &events[i]

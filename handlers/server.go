@@ -52,7 +52,8 @@ type Options struct {
 	// Registry is where metrics are registered and what /metrics serves;
 	// default: one of its own.
 	Registry *prometheus.Registry
-	// Tracer makes spans; default: none, but a caller's trace id is logged.
+	// Tracer makes spans, of streams none; default: none, but a caller's trace
+	// id is logged.
 	Tracer trace.TracerProvider
 
 	// RateLimit is per API key; default: none.
@@ -108,8 +109,8 @@ func New(o Options) http.Handler {
 	h = s.recoverPanics(h)
 	h = s.observe(h)
 	h = identify(h)
-	return otelhttp.NewHandler(h, "fanfare",
-		otelhttp.WithTracerProvider(o.Tracer), otelhttp.WithPropagators(propagation.TraceContext{}))
+	return untraced(h, otelhttp.NewHandler(h, "fanfare",
+		otelhttp.WithTracerProvider(o.Tracer), otelhttp.WithPropagators(propagation.TraceContext{})))
 }
 
 func newServer(o Options) *server {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"fanfare/api"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/propagation"
 )
 
 const (
@@ -104,9 +106,11 @@ func (s *server) unhurried(_ int64, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// briefly bounds one call of a stream or a long poll to a store.
+// briefly bounds one call of a stream or a long poll to a store. The call does
+// not end with the request: that would leave a map in the context of every
+// stream, and it takes but a moment.
 func (s *server) briefly(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, s.timeout)
+	return context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 }
 
 // feed makes an endpoint of a method that sends server-sent events until its
@@ -116,7 +120,9 @@ func feed[In any](method func(context.Context, *In, *stream) error) endpoint {
 	plan := planOf(reflect.TypeFor[In]())
 	return endpoint{guard: (*server).unhurried, serve: func(s *server, w http.ResponseWriter, r *http.Request, maxBody int64) error {
 		in := new(In)
-		if err := s.fill(w, r, plan, reflect.ValueOf(in).Elem(), maxBody); err != nil {
+		var err error
+		aside(func() { err = s.fill(w, r, plan, reflect.ValueOf(in).Elem(), maxBody) })
+		if err != nil {
 			return err
 		}
 		out := &stream{server: s, w: w, r: r}
@@ -124,9 +130,23 @@ func feed[In any](method func(context.Context, *In, *stream) error) endpoint {
 			out.writeHead()
 			return nil
 		}
-		err := method(r.Context(), in, out)
+		err = method(r.Context(), in, out)
 		return out.end(err)
 	}}
+}
+
+// aside runs f on a goroutine of its own and waits for it. A stream that did
+// all by itself would keep the stack which that took, twice what it needs while
+// nothing happens.
+func aside(f func()) {
+	done := make(chan any)
+	go func() {
+		defer func() { done <- recover() }()
+		f()
+	}()
+	if v := <-done; v != nil {
+		panic(v)
+	}
 }
 
 // stream is one open stream. It belongs to the goroutine of its request, and
@@ -214,12 +234,10 @@ func (st *stream) send(events ...sse) error {
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
-	text := (*buf)[:0]
-	for i := range events {
-		var err error
-		if text, err = appendEvent(text, &events[i]); err != nil {
-			return err
-		}
+	text, err := (*buf)[:0], error(nil)
+	aside(func() { text, err = appendEvents(text, events) })
+	if err != nil {
+		return err
 	}
 	if cap(text) <= maxKept {
 		*buf = text
@@ -234,10 +252,12 @@ func (st *stream) write(text []byte) error {
 	if err := control.SetWriteDeadline(began.Add(slowAfter)); err != nil {
 		return fmt.Errorf("set the deadline of a write: %w", err)
 	}
-	_, err := st.w.Write(text)
-	if err == nil {
-		err = control.Flush()
-	}
+	var err error
+	aside(func() {
+		if _, err = st.w.Write(text); err == nil {
+			err = control.Flush()
+		}
+	})
 	// A wrapper around the writer may keep the flush's error to itself; the
 	// connection's end does not stay hidden from the context.
 	if err == nil && st.r.Context().Err() == nil {
@@ -282,6 +302,15 @@ func appendRetry(text []byte) []byte {
 	return append(strconv.AppendInt(text, wait.Milliseconds(), 10), "\n\n"...)
 }
 
+func appendEvents(text []byte, events []sse) (_ []byte, err error) {
+	for i := range events {
+		if text, err = appendEvent(text, &events[i]); err != nil {
+			return nil, err
+		}
+	}
+	return text, nil
+}
+
 // appendEvent writes an event's text. JSON has no line breaks of its own.
 func appendEvent(text []byte, e *sse) ([]byte, error) {
 	if e.ID != "" {
@@ -298,4 +327,19 @@ func appendEvent(text []byte, e *sse) ([]byte, error) {
 		text = append(append(append(text, "data: "...), data...), '\n')
 	}
 	return append(text, '\n'), nil
+}
+
+// untraced keeps streams out of the tracing, which would take half as much again
+// of each. A caller's trace is still known to the log.
+func untraced(plain, traced http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/stream") {
+			traced.ServeHTTP(w, r)
+			return
+		}
+		if r.Header.Get("traceparent") != "" {
+			r = r.WithContext(propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header)))
+		}
+		plain.ServeHTTP(w, r)
+	})
 }

@@ -144,7 +144,7 @@ func (l *Live) join(st *Stream, channel, chat string) *topic {
 	defer l.mu.Unlock()
 	t := l.topics[channel]
 	if t == nil {
-		t = &topic{channel: channel, chat: chat, checked: time.Now(), listeners: map[*Stream]struct{}{}}
+		t = &topic{channel: channel, chat: chat, checked: time.Now()}
 		l.topics[channel] = t
 		l.changed[channel] = struct{}{}
 		l.hurry()

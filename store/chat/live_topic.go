@@ -37,14 +37,46 @@ type topic struct {
 	last      int64             // the newest id known
 	ring      []api.ChatMessage // the newest messages up to last, without a hole
 	bytes     int               // their size
-	listeners map[*Stream]struct{}
+	listeners audience
+}
+
+// audience is a set of streams, small when it is of one: a user's topic has
+// mostly that.
+type audience struct {
+	one    *Stream
+	others map[*Stream]struct{}
+}
+
+func (a *audience) add(st *Stream) {
+	if a.one == nil {
+		a.one = st
+		return
+	}
+	if a.others == nil {
+		a.others = map[*Stream]struct{}{}
+	}
+	a.others[st] = struct{}{}
+}
+
+func (a *audience) remove(st *Stream) {
+	if a.one == st {
+		a.one = nil
+	}
+	delete(a.others, st)
+}
+
+func (a *audience) size() int {
+	if a.one != nil {
+		return len(a.others) + 1
+	}
+	return len(a.others)
 }
 
 // add makes a stream a listener, and marks it when nothing is to be awaited.
 func (t *topic) add(st *Stream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.listeners[st] = struct{}{}
+	t.listeners.add(st)
 	if t.live && (t.known || t.chat == "") {
 		st.mark(t.chat)
 	}
@@ -54,11 +86,12 @@ func (t *topic) add(st *Stream) {
 func (t *topic) remove(st *Stream, kept *budget) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.listeners, st)
-	if len(t.listeners) == 0 {
+	t.listeners.remove(st)
+	left := t.listeners.size()
+	if left == 0 {
 		t.drop(kept)
 	}
-	return len(t.listeners)
+	return left
 }
 
 // mark tells every listener that there may be something new.
@@ -69,7 +102,10 @@ func (t *topic) mark() {
 }
 
 func (t *topic) markAll() {
-	for st := range t.listeners {
+	if t.listeners.one != nil {
+		t.listeners.one.mark(t.chat)
+	}
+	for st := range t.listeners.others {
 		st.mark(t.chat)
 	}
 }

@@ -50,8 +50,8 @@ type Stream struct {
 	first   []Event            // to be told before anything else
 	left    map[[8]byte]left   // where the client says it left off
 	former  map[string][4]byte // epochs of chats that the user has left
-	cursors map[string]*cursor
-	order   []*cursor // those delivered last come first
+	cursors map[string]*cursor // of all chats, while they are many
+	order   []*cursor          // those delivered last come first
 }
 
 // cursor is how far one chat is delivered.
@@ -92,7 +92,7 @@ func (l *Live) Watch(ctx context.Context, user string) (*Stream, error) {
 }
 
 func (l *Live) listen(user string) *Stream {
-	st := &Stream{live: l, user: user, wake: make(chan struct{}, 1), cursors: map[string]*cursor{}}
+	st := &Stream{live: l, user: user, wake: make(chan struct{}, 1)}
 	st.told = l.join(st, userChannel(user), "")
 	return st
 }
@@ -132,7 +132,7 @@ func (st *Stream) await(ctx context.Context, ready func() bool) error {
 // settled tells whether all chats of the stream are heard. Each that comes to
 // it wakes the stream.
 func (st *Stream) settled() bool {
-	for _, c := range st.cursors {
+	for _, c := range st.order {
 		if !c.topic.settled() {
 			return false
 		}
@@ -150,7 +150,7 @@ func (st *Stream) Close(ctx context.Context) {
 
 func (st *Stream) close() {
 	st.live.leave(st, st.told)
-	for _, c := range st.cursors {
+	for _, c := range st.order {
 		st.live.leave(st, c.topic)
 	}
 	st.mu.Lock()
@@ -280,7 +280,7 @@ func (st *Stream) putOff(err error, moved bool, dirty map[string]struct{}) error
 func (st *Stream) fromMemory(events []Event, dirty map[string]struct{}) ([]Event, []*cursor) {
 	var reads []*cursor
 	for chat := range dirty {
-		c := st.cursors[chat]
+		c := st.cursor(chat)
 		if c == nil {
 			delete(dirty, chat)
 			continue

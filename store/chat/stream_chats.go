@@ -5,6 +5,36 @@ import (
 	"slices"
 )
 
+// fewChats is up to how many chats a stream has no map of them.
+const fewChats = 16
+
+// cursor finds the cursor of a chat, nil when the stream has none.
+func (st *Stream) cursor(chat string) *cursor {
+	if st.cursors != nil {
+		return st.cursors[chat]
+	}
+	for _, c := range st.order {
+		if c.topic.chat == chat {
+			return c
+		}
+	}
+	return nil
+}
+
+// keep keeps a cursor.
+func (st *Stream) keep(c *cursor) {
+	st.order = append(st.order, c)
+	switch {
+	case st.cursors != nil:
+		st.cursors[c.topic.chat] = c
+	case len(st.order) > fewChats:
+		st.cursors = make(map[string]*cursor, len(st.order))
+		for _, c := range st.order {
+			st.cursors[c.topic.chat] = c
+		}
+	}
+}
+
 // maxFormer bounds the chats of which a stream remembers that the user left
 // them.
 const maxFormer = 1000
@@ -22,7 +52,7 @@ func (st *Stream) refresh(ctx context.Context) ([]Event, error) {
 	for i := range positions {
 		p := &positions[i]
 		found[p.Chat] = struct{}{}
-		c := st.cursors[p.Chat]
+		c := st.cursor(p.Chat)
 		if c == nil {
 			changed = true
 			c, events = st.admit(events, p)
@@ -52,9 +82,8 @@ func (st *Stream) admit(events []Event, p *Position) (*cursor, []Event) {
 		lost = true // another chat than the one that the user has left
 	}
 	delete(st.former, p.Chat)
-	st.cursors[p.Chat] = c
-	st.order = append(st.order, c)
 	c.topic = st.live.join(st, liveChannel(p.Chat), p.Chat)
+	st.keep(c)
 	if lost {
 		events = append(events, st.gap(c, p.FirstID))
 	}
@@ -72,7 +101,8 @@ func (st *Stream) reset(events []Event, c *cursor, p *Position) []Event {
 
 // expel ends with the chats that the user is no member of any more.
 func (st *Stream) expel(found map[string]struct{}) {
-	for chat, c := range st.cursors {
+	for _, c := range slices.Clone(st.order) {
+		chat := c.topic.chat
 		if _, ok := found[chat]; ok {
 			continue
 		}
