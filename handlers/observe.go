@@ -100,8 +100,8 @@ func levelOf(status int, err error) slog.Level {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return slog.LevelInfo // the caller went away
-	case api.CodeOf(err) == api.CodeOverloaded:
-		return slog.LevelDebug // shedding load must stay cheap; the metrics count it
+	case ordinary(api.CodeOf(err)):
+		return slog.LevelDebug // these come by the thousand and must stay cheap; the metrics count them
 	case status == http.StatusInternalServerError:
 		return slog.LevelError
 	case status > http.StatusInternalServerError:
@@ -111,6 +111,16 @@ func levelOf(status int, err error) slog.Level {
 	default:
 		return slog.LevelDebug
 	}
+}
+
+// ordinary tells whether a refusal is what a rush is made of: load that is shed,
+// and buyers who come too early or too late.
+func ordinary(code api.Code) bool {
+	switch code {
+	case api.CodeOverloaded, api.CodeRateLimited, api.CodeNotStarted, api.CodeSoldOut, api.CodeLimitReached:
+		return true
+	}
+	return false
 }
 
 // methodLabel keeps made-up methods from making up series.

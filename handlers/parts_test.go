@@ -299,6 +299,8 @@ func TestLevels(t *testing.T) {
 		{500, api.Errorf(api.CodeInternal, "x"), slog.LevelError},
 		{503, api.Errorf(api.CodeUnavailable, "x"), slog.LevelWarn},
 		{503, api.Errorf(api.CodeOverloaded, "x"), slog.LevelDebug},
+		{409, api.Errorf(api.CodeSoldOut, "x"), slog.LevelDebug},
+		{409, api.Errorf(api.CodeConflict, "x"), slog.LevelInfo},
 		{503, api.Errorf(api.CodeUnavailable, "x").Because(context.Canceled), slog.LevelInfo},
 	} {
 		if got := levelOf(c.status, c.err); got != c.want {
