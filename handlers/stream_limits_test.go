@@ -1,0 +1,119 @@
+package handlers_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fanfare/store/storetest"
+)
+
+// A stream is the same over HTTP/2, where deadlines are those of one stream of
+// many on a connection.
+func TestStreamsOverHTTP2(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.workChats()
+	server := httptest.NewUnstartedServer(w.handler)
+	server.EnableHTTP2 = true
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	t.Cleanup(w.stopping)
+	w.mustChat("team", "ann", "bob")
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/v1/users/bob/messages/stream", nil)
+	must(t, err)
+	res, err := server.Client().Do(r)
+	must(t, err)
+	defer res.Body.Close()
+	if res.ProtoMajor != 2 || res.StatusCode != 200 {
+		t.Fatalf("%s %s", res.Proto, res.Status)
+	}
+	f := &follower{t: t, res: res, lines: bufio.NewReader(res.Body), cancel: cancel}
+	w.mustSend("team", "ann", 1, 1)
+	f.wantMessages("team", 1, 1)
+	time.AfterFunc(time.Second, func() { w.mustSend("team", "ann", 2, 2) }) // long after the server's time-outs
+	f.wantMessages("team", 2, 2)
+}
+
+// The server's time-outs are for requests that are answered at once: a stream
+// and a long poll outlast them.
+func TestStreamsOutlastTheTimeouts(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.workChats()
+	server := httptest.NewUnstartedServer(w.handler)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
+	server.Start()
+	t.Cleanup(server.Close)
+	t.Cleanup(w.stopping)
+	w.url = server.URL
+	w.mustChat("team", "ann", "bob")
+	f := w.follow("bob", "")
+	w.get("/v1/users/bob/messages/pending?wait_ms=1000").wants(t, 200, `{"chats":[]}`)
+	w.mustSend("team", "ann", 1, 1)
+	f.wantMessages("team", 1, 1)
+}
+
+// C13: a reader that takes nothing is cut off; the others go on, and nothing is
+// buffered for him without bound.
+func TestC13_SlowReaderIsCut(t *testing.T) {
+	t.Parallel()
+	w := setupOn(t, storetest.Open(t, storetest.Redis(t).URL()))
+	w.workChats()
+	w.mustChat("team", "ann", "bob", "eve")
+	small := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		return c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+	}}
+	slow, err := small.DialContext(t.Context(), "tcp", strings.TrimPrefix(w.url, "http://"))
+	must(t, err)
+	defer slow.Close()
+	_, err = fmt.Fprintf(slow, "GET /v1/users/bob/messages/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	must(t, err)
+	storetest.Eventually(t, soon, "the stream is open", func() bool { return strings.Contains(w.get("/metrics").body, "\nfanfare_open_streams 1\n") })
+	fast := w.follow("eve", "")
+	text := strings.Repeat("\U0001f600", 4000) // 16 KB
+	for range 600 {
+		w.post("/v1/chats/team/messages", `{"sender":"ann","text":"`+text+`"}`).wants(t, 201, `{"id":"*","sent_at":"*"}`)
+		fast.wantData()
+	}
+	storetest.Eventually(t, soon, "he is cut off", func() bool {
+		return strings.Contains(w.get("/metrics").body, "\nfanfare_streams_ended_total{reason=\"slow\"} 1\n")
+	})
+	if !strings.Contains(w.get("/metrics").body, "\nfanfare_open_streams 1\n") {
+		t.Error("the other stream is not open any more")
+	}
+}
+
+// A stream stays open while Redis is away, and goes on by itself.
+func TestC13_StreamOutlivesRedis(t *testing.T) {
+	t.Parallel()
+	redis := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	w := setupOn(t, storetest.Open(t, redis.URL()))
+	w.workChats()
+	w.mustChat("team", "ann", "bob")
+	f := w.follow("bob", "")
+	w.mustSend("team", "ann", 1, 2)
+	f.wantMessages("team", 1, 2)
+	redis.Kill()
+	if a := w.post("/v1/chats/team/messages", `{"sender":"ann","text":"m3"}`); a.status != 503 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a := w.get("/v1/users/eve/messages/stream"); a.status != 503 {
+		t.Fatalf("a stream without Redis: %d %s", a.status, a.body)
+	}
+	redis.Restart()
+	w.mustSend("team", "ann", 3, 3)
+	f.wantMessages("team", 3, 3)
+	w.mustSend("team", "ann", 4, 4)
+	f.wantMessages("team", 4, 4)
+}
