@@ -117,3 +117,25 @@ func TestC13_StreamOutlivesRedis(t *testing.T) {
 	w.mustSend("team", "ann", 4, 4)
 	f.wantMessages("team", 4, 4)
 }
+
+// C13: pub/sub only hints. A message that was published while the subscription
+// was cut comes as soon as it stands again, also when none follows it.
+func TestC13_LostHints(t *testing.T) {
+	t.Parallel()
+	redis := storetest.Redis(t)
+	w := setupOn(t, storetest.Open(t, redis.URL()))
+	w.workChats()
+	w.mustChat("team", "ann", "bob")
+	f := w.follow("bob", "")
+	for id := 1; id <= 60; id++ {
+		killed := make(chan error, 1)
+		go func() { killed <- redis.Client().ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err() }()
+		w.mustSend("team", "ann", id, id)
+		must(t, <-killed)
+		began := time.Now()
+		f.wantMessages("team", id, id)
+		if took := time.Since(began); took > 10*time.Second { // the next comparison would be later
+			t.Fatalf("message %d took %v", id, took)
+		}
+	}
+}
