@@ -87,6 +87,30 @@ func TestNoScript(t *testing.T) {
 	})
 }
 
+// TestNoScriptWithAHungMaster: a master that hangs does not keep a script from
+// the others, also one that none of them knows yet.
+func TestNoScriptWithAHungMaster(t *testing.T) {
+	t.Parallel()
+	cluster := storetest.PrivateCluster(t, 0)
+	db := storetest.Open(t, cluster.URL())
+	key := "{" + t.Name() + "}n"
+	mustNil(t, db.Share(t.Context(), redisdb.Write, redis.NewCmd(t.Context(), "set", key, 1))) // the map of slots is known
+	ours := cluster.MasterOf(t, key)
+	mustNil(t, ours.Client().ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
+	for _, node := range cluster.Nodes {
+		if node != ours {
+			node.Pause()
+			t.Cleanup(node.Resume)
+			break
+		}
+	}
+	incr := mustScript(t, "-- "+t.Name()+"\nreturn redis.call('INCR', KEYS[1])")
+	got, err := db.Eval(t.Context(), redisdb.Write, incr, []string{key})
+	if err != nil || got != int64(2) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 func mustForget(t testing.TB, db *redisdb.DB) {
 	t.Helper()
 	if err := db.Client().ScriptFlush(t.Context()).Err(); err != nil {

@@ -110,11 +110,17 @@ func (db *DB) settle(ctx context.Context, wait time.Duration) bool {
 	return ctx.Err() == nil
 }
 
+// loadParts is the share of a trip's time that loading scripts may take: a
+// master that hangs must not cost the others their next try.
+const loadParts = 4
+
 // load makes scripts known to all masters. What fails shows in the next try.
 func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) {
 	if len(scripts) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout/loadParts)
+	defer cancel()
 	err := eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
 		pipe := c.Pipeline()
 		for s := range scripts {
