@@ -222,10 +222,12 @@ func TestS7_NoLifetimeWhileTheSaleLives(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		r := w.mustOpen(offer{stock: map[string]int64{"s": 9}, partitions: 2})
-		w.mustReserve("u", units("s", 8))
-		_, err := w.Confirm(t.Context(), w.sale, w.mustReserve("v", units("s", 1)).ID, never)
+		places, err := w.placesOf(t.Context(), w.sale)
 		mustLive(t, err)
-		places, _ := w.placesOf(t.Context(), w.sale)
+		mustLive(t, w.retire(t.Context(), places)) // as if the end had been moved meanwhile
+		w.mustReserve("u", units("s", 8))
+		_, err = w.Confirm(t.Context(), w.sale, w.mustReserve("v", units("s", 1)).ID, never)
+		mustLive(t, err)
 		lifetimes := func() (with, without int) {
 			for _, p := range places {
 				for _, key := range p.core(p.orders, p.totals, p.out, p.seen) {

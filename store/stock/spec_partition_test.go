@@ -12,6 +12,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/lock"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
@@ -325,4 +326,69 @@ func TestS12_CollectorsInManyProcesses(t *testing.T) {
 		w.mustAddUp()
 		w.finishesAlone()
 	})
+}
+
+// A debit that arrives again, however late, takes nothing: neither while its
+// transfer is on its way, when it answers the same, nor after.
+func TestS12_ADebitComesTwice(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: 2})
+		places, err := w.placesOf(t.Context(), w.sale)
+		mustLive(t, err)
+		from := places[0]
+		found, err := w.looks(t.Context(), from)
+		mustLive(t, err)
+		id := newRequest()
+		send := func() []any {
+			t.Helper()
+			cmd := w.scripts.debit.Cmd(t.Context(), from.core(from.out), "", 0, found[0].moves, id, 1, "s", 2)
+			mustLive(t, w.db.Share(t.Context(), redisdb.Write, cmd))
+			answer, err := reply(w.scripts.debit, cmd)
+			mustLive(t, err)
+			return answer
+		}
+		first := send()
+		if again := send(); number(first, 0) != answerDone || fmt.Sprint(first) != fmt.Sprint(again) {
+			t.Errorf("first %v, again %v", first, again)
+		}
+		moving, ok := parseTransfer(from, id, text(first, 1))
+		if !ok {
+			t.Fatalf("answered %v", first)
+		}
+		for range 2 {
+			mustLive(t, w.finishTransfers(t.Context(), places, []transfer{moving}))
+		}
+		if late := send(); number(late, 0) == answerDone {
+			t.Errorf("long after: %v", late)
+		}
+		for i, k := range w.mustAddUp() {
+			if want := []int64{3, 7}[i]; k.stock["s"].available != want || len(k.out) > 0 {
+				t.Errorf("partition %d has %d units, want %d", i, k.stock["s"].available, want)
+			}
+		}
+	})
+}
+
+// What counts as a proof that there was too little.
+func TestS12_ProofOfAShortage(t *testing.T) {
+	t.Parallel()
+	pass := func(moves, returns string, out ...transfer) []*look {
+		return []*look{{}, {moves: moves, returns: returns, out: out}}
+	}
+	for name, c := range map[string]struct {
+		before, now []*look
+		proof       bool
+	}{
+		"the first pass":      {nil, pass("1", "1"), false},
+		"nothing happened":    {pass("1", "1"), pass("1", "1"), true},
+		"units moved":         {pass("1", "1"), pass("2", "1"), false},
+		"units came back":     {pass("1", "1"), pass("1", "2"), false},
+		"units on their way":  {pass("1", "1", transfer{}), pass("1", "1"), false},
+		"they left meanwhile": {pass("1", "1"), pass("2", "1", transfer{}), false},
+	} {
+		if got := stood(c.before, c.now); got != c.proof {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }
