@@ -216,6 +216,8 @@ func TestS9_CompareAndSet(t *testing.T) {
 	}
 	w.do(put(path, body(7)).with(`If-Match: *`)).wants(t, 200, present(7, 3))
 	w.do(post(path+"/stock", `{"sku":"a","delta":1}`).with(`If-Match: "2"`)).wants(t, 412, refused(7, 3))
+	w.do(post(path+"/stock", `{"sku":"a","delta":1}`).with(`If-None-Match: *`)).wants(t, 412, refused(7, 3))
+	w.do(post("/v1/sales/none/stock", `{"sku":"a","delta":1}`).with(`If-Match: *`)).wants(t, 404, problem(api.CodeSaleNotFound, "there is no such sale"))
 	w.do(post(path+"/stock", `{"sku":"a","delta":1}`).with(`If-Match: "3"`)).wants(t, 200, `{"sku":"a","total":8,"available":8,"held":0,"sold":0}`)
 	w.do(put(path, saleBody(`[{"sku":"b","stock":1}]`)).with(`If-Match: *`)).wants(t, 409, problem(api.CodeBounds, "*"))
 	w.do(put(path, saleBody(`[{"sku":"a","stock":8}]`, `"partitions":2`)).with(`If-Match: *`)).wants(t, 409, problem(api.CodeBounds, "*"))

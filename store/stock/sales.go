@@ -91,7 +91,7 @@ func (s *Store) matching(ctx context.Context, sale string, m Match, f func(Match
 	for range matchTries {
 		present, e := s.read(ctx, sale)
 		if api.CodeOf(e) == api.CodeSaleNotFound {
-			return mismatch()
+			return f(Match{Version: NoVersion})
 		}
 		if e != nil {
 			return e

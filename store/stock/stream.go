@@ -86,18 +86,14 @@ func (w *Watch) Stop() {
 	}
 }
 
-// follow looks at a sale until nobody watches it. While Redis is away watchers
-// hear nothing.
+// follow looks at a sale until nobody watches it, with a rest between two looks.
+// While Redis is away watchers hear nothing.
 func (s *Store) follow(ctx context.Context, sale string, k *watched) {
-	ticker := time.NewTicker(streamEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		present, err := s.Sale(ctx, sale)
+	for ctx.Err() == nil {
+		pause(ctx, streamEvery)
+		look, cancel := context.WithTimeout(ctx, flightTime)
+		present, err := s.Sale(look, sale)
+		cancel()
 		if err == nil {
 			s.hub.tell(k, availabilityOf(present))
 		}
