@@ -38,7 +38,7 @@ func (p *program) mustFollow(user, after string) *followed {
 	if after != "" {
 		req.Header.Set("Last-Event-ID", after)
 	}
-	resp, err := (&http.Client{Transport: &http.Transport{}}).Do(req)
+	resp, err := (&http.Client{Transport: &http.Transport{}}).Do(req) //nolint:bodyclose // the test's end does
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func (w *world) tryFollow(user, last string, headers ...string) (*follower, erro
 	for _, line := range headers {
 		call{}.setHeader(r, line)
 	}
-	res, err := w.streamClient().Do(r)
+	res, err := w.streamClient().Do(r) //nolint:bodyclose // follower.close does
 	if err != nil {
 		cancel()
 		return nil, err

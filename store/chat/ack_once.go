@@ -2,9 +2,6 @@ package chat
 
 import (
 	"context"
-	"crypto/sha256"
-	"embed"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -13,14 +10,6 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/redisdb"
-)
-
-//go:embed lua/ack_claim.lua lua/ack_release.lua
-var ackLua embed.FS
-
-var (
-	ackClaim   = redisdb.MustScript(ackLua, "lua/ack_claim.lua")
-	ackRelease = redisdb.MustScript(ackLua, "lua/ack_release.lua")
 )
 
 // Statuses of lua/ack_claim.lua.
@@ -58,7 +47,7 @@ func (s *Store) AckOnce(ctx context.Context, user string, acks map[string]int64,
 
 // claimAck holds the key for this body; it returns the answer if there is one.
 func (s *Store) claimAck(ctx context.Context, key string, once api.Idempotency) (*api.Acks, error) {
-	value, err := s.db.Eval(ctx, redisdb.Write, ackClaim, []string{key}, once.Body[:], api.IdempotencyTTL.Milliseconds())
+	value, err := s.db.Eval(ctx, redisdb.Write, s.ackClaimScript, []string{key}, once.Body[:], api.IdempotencyTTL.Milliseconds())
 	if err != nil {
 		return nil, err
 	}
@@ -83,11 +72,5 @@ func (s *Store) claimAck(ctx context.Context, key string, once api.Idempotency) 
 func (s *Store) releaseAck(ctx context.Context, key string, once api.Idempotency) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
-	_ = s.db.Share(ctx, redisdb.Write, ackRelease.Cmd(ctx, []string{key}, once.Body[:]))
-}
-
-// ackKey names the record; its hash holds what a Redis key must not.
-func ackKey(user string, once api.Idempotency) string {
-	sum := sha256.Sum256([]byte(once.Scope + "\x00" + once.Key))
-	return "ff:{acks:" + user + "}:idem:" + hex.EncodeToString(sum[:16])
+	_ = s.db.Share(ctx, redisdb.Write, s.ackReleaseScript.Cmd(ctx, []string{key}, once.Body[:]))
 }

@@ -14,6 +14,7 @@
 //	ff:{chatkey:<hash>}:claim        string  24 h                  the body for which a key of POST /v1/chats is held
 //	ff:{acks:<user>}:idem:<hash>     string  24 h                  body and answer of acknowledgements with a key
 //	ff:{live:<user>}:present         string  30 s                  the process that holds a stream of the user
+//	ff:{chatsweep}:turn              string  12 s                  the process that looks for pushes that were left
 //
 // <b> is one of 256 buckets, chosen by the chat's id: all that one script
 // touches is in one slot, and a sweeper finds every chat with pushes due by

@@ -53,6 +53,18 @@ func indexKey(user string) string { return "ff:{chats:" + user + "}:index" }
 // claimKey holds an Idempotency-Key of POST /v1/chats for one body.
 func claimKey(name string) string { return "ff:{chatkey:" + name + "}:claim" }
 
+// ackKey holds what became of acknowledgements with an Idempotency-Key.
+func ackKey(user string, once api.Idempotency) string {
+	return "ff:{acks:" + user + "}:idem:" + shortName(once.Scope, once.Key)
+}
+
+// PresenceKey is the key that exists while a user has a live stream. Whoever
+// targets a chat's members asks for it with their settings.
+func PresenceKey(user string) string { return "ff:{live:" + user + "}:present" }
+
+// sweepKey is held by the process that looks for pushes that were left.
+const sweepKey = "ff:{chatsweep}:turn"
+
 // Fields of a chat's meta; part_chat.lua has them all.
 const (
 	fieldEpoch = "e"

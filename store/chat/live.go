@@ -58,7 +58,7 @@ func NewLive(s *Store, db *redisdb.DB, log *slog.Logger) *Live {
 	}
 	return &Live{
 		store: s, db: db, log: log, owner: rand.Text(), kick: make(chan struct{}, 1),
-		endScript: redisdb.MustScript(presenceScripts, "lua/presence_end.lua"),
+		endScript: redisdb.MustScript(scripts, "lua/presence_end.lua"),
 		topics:    map[string]*topic{}, changed: map[string]struct{}{}, unsure: map[*topic]struct{}{}, present: map[string]*visit{},
 	}
 }

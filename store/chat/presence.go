@@ -2,16 +2,12 @@ package chat
 
 import (
 	"context"
-	"embed"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/store/redisdb"
 )
-
-//go:embed lua/presence_end.lua
-var presenceScripts embed.FS
 
 const (
 	// presenceTTL is how long a user counts as live after the last sign of it.
@@ -112,7 +108,3 @@ func (l *Live) renewed(users []string, now time.Time) {
 		}
 	}
 }
-
-// PresenceKey is the key that exists while a user has a live stream. Whoever
-// targets a chat's members asks for it with their settings.
-func PresenceKey(user string) string { return "ff:{live:" + user + "}:present" }

@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
 	"unicode/utf8"
 
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 )
 
 const (
@@ -32,8 +35,8 @@ type PusherOptions struct {
 	// Post accepts events, each once whatever is repeated, and says which of
 	// them never can be.
 	Post func(ctx context.Context, events ...api.NamedEvent) (refused []error, err error)
-	// SweepEvery is how often Sweep looks for what was left (default 2 s), and
-	// SweepAge how long it must have been due (default 5 s).
+	// SweepEvery is how often one of all processes looks for what was left
+	// (default 15 s), and SweepAge how long it must have been due (default 5 s).
 	SweepEvery, SweepAge time.Duration
 	// Logger hears of messages that can't be pushed; default: nobody.
 	Logger *slog.Logger
@@ -54,7 +57,7 @@ type Pusher struct {
 // NewPusher makes a Pusher. It starts nothing.
 func NewPusher(s *Store, o PusherOptions) *Pusher {
 	if o.SweepEvery <= 0 {
-		o.SweepEvery = 2 * time.Second
+		o.SweepEvery = 15 * time.Second
 	}
 	if o.SweepAge <= 0 {
 		o.SweepAge = 5 * time.Second
@@ -113,17 +116,16 @@ func (p *Pusher) finish(ctx context.Context) {
 	}
 }
 
-// Sweep makes the pushes that were left, until ctx ends.
+// Sweep makes the pushes that were left, until ctx ends. Of all processes that
+// do so one at a time looks.
 func (p *Pusher) Sweep(ctx context.Context) error {
-	tick := time.NewTicker(p.o.SweepEvery)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-time.After(p.o.SweepEvery*3/4 + rand.N(p.o.SweepEvery/2)):
 		}
-		chats, err := p.s.DuePushes(ctx, p.o.SweepAge, pushChats)
+		chats, err := p.left(ctx)
 		if err != nil && ctx.Err() == nil {
 			p.o.Logger.Debug("looking for pushes that are due", "error", err)
 		}
@@ -131,6 +133,16 @@ func (p *Pusher) Sweep(ctx context.Context) error {
 			p.push(ctx, chat)
 		}
 	}
+}
+
+// left finds the chats with pushes that are due too long. It finds none while
+// it is another process's turn.
+func (p *Pusher) left(ctx context.Context) ([]string, error) {
+	turn := redis.NewBoolCmd(ctx, "set", sweepKey, 1, "nx", "px", (p.o.SweepEvery * 4 / 5).Milliseconds())
+	if err := p.s.db.Share(ctx, redisdb.Write, turn); err != nil || !turn.Val() {
+		return nil, err
+	}
+	return p.s.DuePushes(ctx, p.o.SweepAge, pushChats)
 }
 
 // work pushes for a chat. What is sent meanwhile makes it due again.

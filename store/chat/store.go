@@ -56,6 +56,7 @@ type Store struct {
 	putScript, dropScript, pageScript                *redisdb.Script
 	claimScript, releaseScript                       *redisdb.Script
 	pushDueScript, pushReadScript, pushDoneScript    *redisdb.Script
+	ackClaimScript, ackReleaseScript                 *redisdb.Script
 }
 
 // New makes a store on redis. It starts nothing.
@@ -71,6 +72,7 @@ func New(db *redisdb.DB, o Options) *Store {
 		putScript: get("index_put"), dropScript: get("index_drop"), pageScript: get("index_page"),
 		claimScript: get("key_claim"), releaseScript: get("key_release"),
 		pushDueScript: get("push_due"), pushReadScript: get("push_read"), pushDoneScript: get("push_done"),
+		ackClaimScript: get("ack_claim"), ackReleaseScript: get("ack_release"),
 	}
 }
 
