@@ -55,7 +55,8 @@ type Live struct {
 	shut    sync.Map // prefix of a place -> when it was first seen shut
 	movers  sync.Map // sale -> chan struct{} with one place: who may ask for the lease
 
-	surveyors sync.Map // sale -> *surveyor
+	surveyors sync.Map      // sale -> *surveyor
+	awake     chan struct{} // has a value when a sale was learned of
 
 	// fault is what tests put between this process and Redis, nil outside of
 	// them: it is asked before a step's commands are sent and after they were
@@ -106,7 +107,7 @@ func NewLive(db *redisdb.DB, o LiveOptions) *Live {
 		o.OnStale = func(context.Context, string) {}
 	}
 	return &Live{
-		db: db, o: o, scripts: loadScripts(),
+		db: db, o: o, scripts: loadScripts(), awake: make(chan struct{}, 1),
 		leases: lock.New(db, lock.Options{Name: "sale", Lease: moveLease, MaxAttempts: endless, Retention: time.Minute}),
 	}
 }

@@ -48,9 +48,9 @@ func (w *liveWorld) sweepOn() {
 
 // offer is what a sale begins with: open for an hour, one sku "s".
 type offer struct {
-	stock                                    map[string]int64
-	starts, ends                             time.Duration // from now by Redis' clock
-	limit, hold, idle, partitions, wantTotal int64
+	stock                         map[string]int64
+	starts, ends                  time.Duration // from now by Redis' clock
+	limit, hold, idle, partitions int64
 }
 
 func (w *liveWorld) request(o offer) *api.SaleRequest {

@@ -45,6 +45,10 @@ func (l *Live) remember(sale string, partitions int) []*place {
 		places[i] = newPlace(sale, i)
 	}
 	l.places.Store(sale, places)
+	select {
+	case l.awake <- struct{}{}:
+	default:
+	}
 	return places
 }
 

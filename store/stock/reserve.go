@@ -193,7 +193,7 @@ func (l *Live) readReserve(a *attempt, answer []any) (Reserved, error) {
 		out.SoldOut = a.soldOut(answer)
 		return out, out.SoldOut.refusal()
 	}
-	return out, l.refusal(a, answer)
+	return out, l.refusal(answer)
 }
 
 // made is a reservation as it was when it was made, with the end of its hold.
@@ -222,7 +222,7 @@ func (s *SoldOut) refusal() error {
 }
 
 // refusal is an expected refusal other than sold_out.
-func (l *Live) refusal(a *attempt, answer []any) error {
+func (l *Live) refusal(answer []any) error {
 	switch number(answer, 0) {
 	case reserveElsewhere:
 		return ErrAbsent

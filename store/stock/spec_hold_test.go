@@ -218,6 +218,20 @@ func TestS6_AvailableWithinASecondThoughNobodyCalls(t *testing.T) {
 	})
 }
 
+// A sweeper that knew of no sale finds another process's first one in time.
+func TestS6_AnIdleSweeperIsInTime(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.another(LiveOptions{}).sweepOn()
+		w.mustOpen(offer{stock: map[string]int64{"s": 5}, hold: 1})
+		r := w.mustReserve("u", units("s", 5))
+		storetest.Eventually(t, livePatience, "the units are back", func() bool { return w.numbers("s") == "5 0 0 5" })
+		if late := w.now().Sub(r.ExpiresAt.Time); late > time.Second {
+			t.Errorf("%v after the hold's end", late)
+		}
+	})
+}
+
 func TestS7_NoLifetimeWhileTheSaleLives(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
@@ -367,18 +381,17 @@ func TestS7_IdleEndsTheSale(t *testing.T) {
 		const idle = 400 * time.Millisecond
 		w.mustOpen(offer{stock: map[string]int64{"s": 1000}, idle: idle.Milliseconds(), partitions: 3})
 		// One user keeps the sale alive in his partition: all others too.
-		begin, last := w.now(), time.Time{}
+		begin := w.now()
 		tick := time.NewTicker(idle / 8)
 		defer tick.Stop()
 		for w.now().Sub(begin) < 3*idle {
-			last = w.now()
 			w.mustReserve("busy", units("s", 1))
 			<-tick.C
 		}
 		for n := range 6 {
 			w.mustReserve(fmt.Sprint("late", n), units("s", 1))
 		}
-		last = w.now()
+		last := w.now()
 		storetest.Eventually(t, livePatience, "it has ended", func() bool { return w.mustRead().State == api.SaleEnded })
 		if quiet := w.now().Sub(last); quiet < idle-50*time.Millisecond {
 			t.Errorf("it ended after %v", quiet)

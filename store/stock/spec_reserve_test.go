@@ -155,7 +155,7 @@ func TestS1_OrderOfRefusals(t *testing.T) {
 		mustLive(t, err)
 		_, err = w.reserve("u", units("s", 1))
 		wantLive(t, err, api.CodeNotStarted)
-		_, err = w.another(LiveOptions{}).Live.Reserve(t.Context(), ReserveStock{Sale: w.sale + "x", Request: &api.ReservationRequest{User: "u", Lines: []api.Line{units("s", 1)}}})
+		_, err = w.another(LiveOptions{}).Reserve(t.Context(), ReserveStock{Sale: w.sale + "x", Request: &api.ReservationRequest{User: "u", Lines: []api.Line{units("s", 1)}}})
 		wantLive(t, err, api.CodeSaleNotFound)
 	})
 }

@@ -42,24 +42,42 @@ func (l *Live) sweepCmd(ctx context.Context, p *place) *redis.Cmd {
 // the record, and lets the keys of sales long over expire. Any number of
 // processes may do so. However slow the rest is, due holds do not wait for it.
 func (l *Live) Run(ctx context.Context) error {
-	tick := time.NewTicker(l.o.SweepEvery)
-	defer tick.Stop()
 	w := &tending{live: l, busy: map[*place]bool{}}
 	defer w.running.Wait()
+	away := false
 	for {
 		found, err := l.sweep(ctx)
-		if err != nil && ctx.Err() == nil {
-			l.o.Logger.Warn("sweep sales", "error", err)
+		if err != nil && !away && ctx.Err() == nil {
+			l.o.Logger.Warn("sales are not swept for now", "error", err)
 		}
+		away = err != nil
 		for _, f := range found {
 			w.start(ctx, f)
 		}
-		select {
-		case <-ctx.Done():
+		if !l.pause(ctx) {
 			return nil
-		case <-tick.C:
 		}
 	}
+}
+
+// idleSweep is how long a sweeper rests while it knows of no sale; this process's
+// own first one wakes it. With it a hold in another's first sale is returned
+// within the second.
+const idleSweep = 700 * time.Millisecond
+
+// pause waits for the next sweep, and says whether there is one.
+func (l *Live) pause(ctx context.Context) bool {
+	rest := max(idleSweep, l.o.SweepEvery)
+	l.places.Range(func(any, any) bool { rest = l.o.SweepEvery; return false })
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.awake:
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // Sweep is one round of Run, which waits for all that it finds to do.
