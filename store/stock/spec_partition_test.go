@@ -392,3 +392,76 @@ func TestS12_ProofOfAShortage(t *testing.T) {
 		}
 	}
 }
+
+// A change of stock that takes units from all partitions and gives others, by a
+// process that is killed at every step: all of it or nothing, and the sweeper of
+// another brings it to all partitions.
+func TestS12_ChangesKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		done, undone := 0, 0
+		for n := range 60 {
+			w := newLiveWorld(t, w.db)
+			r := w.mustOpen(offer{stock: map[string]int64{"a": 12, "b": 4}, partitions: 4})
+			w.mustReserve("u", units("a", 2))
+			r.Items[0].Stock, r.Items[1].Stock = new(int64(3)), new(int64(9))
+			r.Items = append(r.Items, api.SaleStock{SKU: "c", Stock: new(int64(5))})
+			dying, contacts := w.another(LiveOptions{}), 0
+			dying.fault = func(string, bool) error {
+				if contacts++; contacts > n {
+					return errLostAnswer
+				}
+				return nil
+			}
+			_, err := dying.Put(t.Context(), PutSale{Sale: w.sale, Request: r, Match: Match{Version: 1}})
+			w.mustAddUp()
+			w.finishesAlone()
+			left := map[bool]string{true: "1 2 0 3", false: "10 2 0 12"}
+			made := w.mustRead().Version == 2
+			w.want("a", left[made])
+			if err == nil && !made {
+				t.Fatal("it was told that it is so")
+			}
+			if made {
+				done++
+				w.mustReserve("rest", units("a", 1), units("b", 9), units("c", 5))
+			} else {
+				undone++
+				w.mustReserve("rest", units("a", 10), units("b", 4))
+			}
+			w.mustAddUp()
+			if err == nil {
+				break
+			}
+		}
+		if done < 3 || undone < 3 {
+			t.Errorf("%d were made, %d were not", done, undone)
+		}
+	})
+}
+
+// A read that units overtake at every try says so, and adds up all the same.
+func TestS12_ReadsThatAreOvertaken(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: 2})
+		if s := w.mustRead(); s.Consistent == nil || !*s.Consistent {
+			t.Errorf("nothing moves: %+v", s)
+		}
+		places, err := w.placesOf(t.Context(), w.sale)
+		mustLive(t, err)
+		mover, reads := w.another(LiveOptions{}), 0
+		w.fault = func(step string, answered bool) error {
+			if step != stepLook || !answered {
+				return nil
+			}
+			reads++
+			_, err := mover.gather(context.Background(), places, gathering{to: places[reads%2], want: map[string]int64{"s": 10}})
+			return err
+		}
+		s := w.mustRead()
+		if s.Consistent == nil || *s.Consistent || s.Items[0].Available != 10 || reads != 1+looksAgain {
+			t.Errorf("%+v after %d reads", s, reads)
+		}
+	})
+}
