@@ -51,6 +51,7 @@ var varying = []struct {
 }{
 	{regexp.MustCompile(`\b([0-9a-v]{32}|[0-9a-v]{28})\b`), "<id>"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`), "<time>"},
+	{regexp.MustCompile(`"epoch":"[a-z2-7]{26}"`), `"epoch":"<epoch>"`},
 	{regexp.MustCompile(`"latency_ms":[0-9.]+`), `"latency_ms":<ms>`},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "<addr>"},
 }
