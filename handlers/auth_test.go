@@ -18,8 +18,12 @@ func TestKeys(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	admin := w.mustKey(api.ScopeAdmin)
-	other := w.mustKey(api.ScopeChat)
+	chats, contacts := w.mustKey(api.ScopeChat), w.mustKey(api.ScopeContacts)
 	for _, rt := range handlers.Routes() {
+		other := chats
+		if rt.Scope == api.ScopeChat {
+			other = contacts
+		}
 		c := call{method: rt.Method, path: pathOf(rt.Pattern)}
 		t.Run(rt.Method+" "+rt.Pattern, func(t *testing.T) {
 			t.Parallel()

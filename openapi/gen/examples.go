@@ -35,6 +35,15 @@ func example(operationID string) any {
 		return map[string]any{"sender": "alice", "text": "hello"}
 	case "ackMessages":
 		return map[string]any{"acks": map[string]any{"team": 1, "family": 7}}
+	case "putSale":
+		return map[string]any{
+			"items":     []any{map[string]any{"sku": "sneaker:42", "stock": 100}},
+			"starts_at": "2026-01-01T00:00:00.000Z", "ends_at": "2126-01-01T00:00:00.000Z", "per_user_limit": 2,
+		}
+	case "postStock":
+		return map[string]any{"sku": "sneaker:42", "delta": 50}
+	case "postReservation":
+		return map[string]any{"user": "alice", "lines": []any{map[string]any{"sku": "sneaker:42", "quantity": 1}}}
 	default:
 		return nil
 	}
@@ -60,6 +69,8 @@ func parameterExample(name string) any {
 		return "alice"
 	case "object":
 		return "album:42"
+	case "sale":
+		return "spring"
 	case "token":
 		return "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
 	default:
