@@ -7,7 +7,7 @@ import "fanfare/api"
 //
 //	@title			fanfare
 //	@version		1
-//	@description	The real-time backend behind a web or mobile product: push notifications that are not lost, and who was active last.
+//	@description	The real-time backend behind a web or mobile product: push notifications that are not lost, who was active last, group chat, and stock for a sale.
 //	@description
 //	@description	**Trying it out.** Register an event type, register a device, post an event, look at the event. Without APNs
 //	@description	credentials the server logs what it would send, and counts it as delivered.
