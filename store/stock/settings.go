@@ -2,16 +2,10 @@ package stock
 
 import (
 	"context"
-	"errors"
-	"maps"
-	"slices"
 	"strconv"
-
-	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
 	"fanfare/store/record"
-	"fanfare/store/redisdb"
 )
 
 // Match is the condition of a change. Its zero value is none.
@@ -86,15 +80,6 @@ func settingsOf(sale string, r *api.SaleRequest) record.Sale {
 		s.Items = append(s.Items, record.SaleItem{SKU: item.SKU, Total: *item.Stock})
 	}
 	return s
-}
-
-// settingsArgs are the settings as lua/part_settings.lua reads them.
-func settingsArgs(s record.Sale) []any {
-	args := []any{s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions}
-	for _, item := range s.Items {
-		args = append(args, item.SKU, item.Total)
-	}
-	return args
 }
 
 // Put makes a sale or changes it, if the condition holds. The first partition
@@ -207,143 +192,6 @@ func needsOf(answer []any) map[string]int64 {
 		needs[text(answer, i)] = integer(answer, i+1)
 	}
 	return needs
-}
-
-// settle brings the other partitions up to a change and spreads new stock. What
-// a crash leaves of it is done by the sweeper, or on need.
-func (l *Live) settle(ctx context.Context, sale string, partitions int, changed bool) error {
-	places := l.remember(sale, partitions)
-	if changed {
-		if err := l.register(ctx, sale, partitions); err != nil {
-			return err
-		}
-	}
-	if partitions == 1 {
-		return nil
-	}
-	found, err := l.looks(ctx, places[0])
-	if err != nil {
-		return err
-	}
-	if err := l.isShut(sale, found[0].status); err != nil {
-		return err
-	}
-	if found[0].spread < found[0].version() {
-		if err := l.spread(ctx, places, found[0]); err != nil {
-			return err
-		}
-	}
-	if !changed {
-		return nil
-	}
-	release, err := l.lead(ctx, sale)
-	if err != nil {
-		return err
-	}
-	defer release()
-	return l.shareOut(ctx, places, false)
-}
-
-// spread gives the settings of the first partition, as a look found them, to the
-// others, and notes that they have them.
-func (l *Live) spread(ctx context.Context, places []*place, lead *look) error {
-	if lead.made {
-		found, err := l.looks(ctx, places...)
-		if err != nil {
-			return err
-		}
-		for _, k := range found {
-			if k.status == answerAbsent {
-				return ErrStaleRun // a partition is lost
-			}
-		}
-	}
-	var cmds []redis.Cmder
-	for _, p := range places[1:] {
-		cmds = append(cmds, l.followCmd(ctx, p, lead.settings, false))
-	}
-	if err := l.share(ctx, stepFollow, redisdb.Write, cmds...); err != nil {
-		return err
-	}
-	if err := firstError(cmds); err != nil {
-		return err
-	}
-	version := strconv.FormatInt(lead.version(), 10)
-	return l.note(ctx, places[0], map[string]string{"spread": version, "made": "1"})
-}
-
-func (l *Live) followCmd(ctx context.Context, p *place, s record.Sale, closed bool) *redis.Cmd {
-	flag := func(b bool) int {
-		if b {
-			return 1
-		}
-		return 0
-	}
-	keys := []string{p.settings, p.stock, p.totals, p.book, p.due, p.orders, p.out, p.seen}
-	args := append([]any{l.o.Run, flag(closed), flag(p.partition == 0), s.Version}, settingsArgs(s)...)
-	return l.scripts.follow.Cmd(ctx, keys, args...)
-}
-
-// note raises numbers in a partition's settings.
-func (l *Live) note(ctx context.Context, p *place, values map[string]string) error {
-	var cmds []redis.Cmder
-	for _, field := range slices.Sorted(maps.Keys(values)) {
-		cmds = append(cmds, l.scripts.note.Cmd(ctx, []string{p.settings}, field, values[field]))
-	}
-	if err := l.share(ctx, stepNote, redisdb.Write, cmds...); err != nil {
-		return err
-	}
-	return firstError(cmds)
-}
-
-func firstError(cmds []redis.Cmder) error {
-	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// catchUp repairs what makes a partition refuse wrongly: settings that are
-// behind, or reservations elsewhere that keep an idle sale alive. version is that
-// of the refusal. It says whether to try again.
-func (l *Live) catchUp(ctx context.Context, p *place, version int64, idle bool) (bool, error) {
-	if behind, err := l.isBehind(ctx, p.sale, version); err != nil || !behind && !idle {
-		return false, err
-	}
-	places, err := l.placesOf(ctx, p.sale)
-	if err != nil || p.partition >= len(places) {
-		return false, err
-	}
-	found, err := l.looksOpen(ctx, places)
-	if err != nil {
-		return false, err
-	}
-	if found[p.partition].version() < found[0].version() {
-		return true, l.spread(ctx, places, found[0])
-	}
-	used := int64(0)
-	for _, k := range found {
-		used = max(used, k.used)
-	}
-	if !idle || used <= found[p.partition].used {
-		return found[p.partition].version() > version, nil
-	}
-	return true, l.note(ctx, p, map[string]string{"used": strconv.FormatInt(used, 10)})
-}
-
-// isBehind compares a version with that of the first partition.
-func (l *Live) isBehind(ctx context.Context, sale string, version int64) (bool, error) {
-	cmd := redis.NewStringCmd(ctx, "hget", newPlace(sale, 0).settings, "version")
-	if err := l.share(ctx, stepLook, redisdb.Read, cmd); err != nil {
-		return false, err
-	}
-	now, err := cmd.Int64()
-	if errors.Is(err, redis.Nil) {
-		return false, nil // whoever works on the first partition will say so
-	}
-	return now > version, err
 }
 
 // refusedPut names a refusal and adds the present sale.

@@ -354,7 +354,7 @@ func TestS7_TheWindowIsRedisClocks(t *testing.T) {
 func TestS7_NoClockOfOurOwn(t *testing.T) {
 	t.Parallel()
 	allowed := map[string]bool{"lasts": true}
-	files := []string{"collect", "end", "identity", "live", "load", "look", "registry", "reservation", "reserve", "restock", "settings", "survey", "sweep", "transfer"}
+	files := []string{"collect", "end", "follow", "identity", "live", "load", "look", "registry", "reservation", "reserve", "restock", "settings", "survey", "sweep", "transfer"}
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name+".go", nil, 0)
 		mustLive(t, err)
