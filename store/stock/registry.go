@@ -75,7 +75,8 @@ func (l *Live) unregister(ctx context.Context, sale string) error {
 const registryPage = 1000
 
 // LiveSales lists the sales that have live keys, with their partitions: those in
-// the registry, and those that this process worked on.
+// the registry, and those that this process worked on; these are there beside an
+// error too.
 func (l *Live) LiveSales(ctx context.Context) (map[string]int, error) {
 	sales := map[string]int{}
 	l.places.Range(func(sale, places any) bool {
@@ -85,11 +86,11 @@ func (l *Live) LiveSales(ctx context.Context) (map[string]int, error) {
 	for cursor := uint64(0); ; {
 		cmd := redis.NewScanCmd(ctx, nil, "hscan", saleRegistry, cursor, "count", registryPage)
 		if err := l.share(ctx, stepLook, redisdb.Read, cmd); err != nil {
-			return nil, err
+			return sales, err
 		}
 		page, next, err := cmd.Result()
 		if err != nil {
-			return nil, err
+			return sales, err
 		}
 		for i := 0; i+1 < len(page); i += 2 {
 			if n, err := strconv.Atoi(page[i+1]); err == nil {

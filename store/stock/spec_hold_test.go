@@ -218,6 +218,23 @@ func TestS6_AvailableWithinASecondThoughNobodyCalls(t *testing.T) {
 	})
 }
 
+// A sale whose keys are broken keeps no other from being swept.
+func TestS6_OneBrokenSaleHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	w := newLiveWorld(t, storetest.Open(t, storetest.Redis(t).URL()))
+	w.mustOpen(offer{stock: map[string]int64{"s": 5}})
+	w.overdue(w.mustReserve("u", units("s", 5)).ID)
+	for range 20 {
+		broken := newLiveWorld(t, w.db)
+		broken.mustOpen(offer{stock: map[string]int64{"s": 5}})
+		mustLive(t, w.db.Client().Set(t.Context(), newPlace(broken.sale, 0).due, "x", 0).Err())
+	}
+	if err := w.Sweep(t.Context()); err == nil {
+		t.Error("nobody is told")
+	}
+	w.want("s", "5 0 0 5")
+}
+
 // A sweeper that knew of no sale finds another process's first one in time.
 func TestS6_AnIdleSweeperIsInTime(t *testing.T) {
 	t.Parallel()

@@ -129,32 +129,26 @@ func (w *tending) start(ctx context.Context, f finding) {
 }
 
 // sweep returns the due holds of all sales, and tells where more is to be done.
-func (l *Live) sweep(ctx context.Context) ([]finding, error) {
+// What cannot be swept keeps nobody else from it.
+func (l *Live) sweep(ctx context.Context) (found []finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
-	sales, err := l.LiveSales(ctx)
-	if err != nil {
-		return nil, err
-	}
+	sales, err := l.LiveSales(ctx) // with an error: those that this process knows
 	var places []*place
 	for sale, n := range sales {
 		places = append(places, l.remember(sale, n)...)
 	}
 	if len(places) == 0 {
-		return nil, nil
+		return nil, err
 	}
 	if err := l.o.KnowRun(ctx); err != nil {
 		return nil, err
 	}
-	var all []finding
 	for batch := range slices.Chunk(places, sweepBatch) {
-		found, err := l.sweepAll(ctx, batch)
-		all = append(all, found...)
-		if err != nil {
-			return all, err
-		}
+		some, e := l.sweepAll(ctx, batch)
+		found, err = append(found, some...), errors.Join(err, e)
 	}
-	return all, nil
+	return found, err
 }
 
 // sweepAll sweeps some partitions, and again those where more holds are due.
@@ -164,24 +158,24 @@ func (l *Live) sweepAll(ctx context.Context, places []*place) (found []finding, 
 		for i, p := range places {
 			cmds[i] = l.sweepCmd(ctx, p)
 		}
-		if err := l.share(ctx, stepSweep, redisdb.Write, cmds...); err != nil {
-			return found, err
+		if e := l.share(ctx, stepSweep, redisdb.Write, cmds...); e != nil {
+			return found, errors.Join(err, e)
 		}
 		var more []*place
 		for i, p := range places {
-			answer, err := reply(l.scripts.sweep, cmds[i].(*redis.Cmd))
-			if err != nil {
-				return found, err
-			}
-			if number(answer, 0) == answerDone && number(answer, 1) == sweptAtOnce {
+			answer, e := reply(l.scripts.sweep, cmds[i].(*redis.Cmd))
+			switch {
+			case e != nil:
+				err = errors.Join(err, e)
+			case number(answer, 0) == answerDone && number(answer, 1) == sweptAtOnce:
 				more = append(more, p)
-			} else if l.isLeft(p, answer) {
+			case l.isLeft(p, answer):
 				found = append(found, finding{p, answer})
 			}
 		}
 		places = more
 	}
-	return found, nil
+	return found, err
 }
 
 // loadingPatience is how long a sale may be read from the record before the
