@@ -101,8 +101,8 @@ func (b *build) begin(ctx context.Context, reset bool) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("begin build: %w", err)
 	}
-	b.relations = text(reply, 1)
-	return number(reply, 0) == buildOK, nil
+	b.relations = redisdb.TextAt(reply, 1)
+	return redisdb.NumberAt(reply, 0) == buildOK, nil
 }
 
 // fill ends the build with what a scan found, which must have gone at least one
@@ -120,10 +120,10 @@ func (b *build) fill(ctx context.Context, r *ranking) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("fill index: %w", err)
 	}
-	if text(reply, 1) != "" {
-		b.relations = text(reply, 1)
+	if redisdb.TextAt(reply, 1) != "" {
+		b.relations = redisdb.TextAt(reply, 1)
 	}
-	return number(reply, 0), nil
+	return redisdb.NumberAt(reply, 0), nil
 }
 
 // release gives the right back, as far as Redis can be told; else it ends by

@@ -74,26 +74,26 @@ func (x *index) read(ctx context.Context, user string, count int) (*look, error)
 	if err != nil {
 		return nil, fmt.Errorf("read index: %w", err)
 	}
-	l := &look{state: number(reply, 0)}
+	l := &look{state: redisdb.NumberAt(reply, 0)}
 	if l.state == stateMissing {
 		return l, nil
 	}
-	l.sequence, l.members = text(reply, 1), number(reply, 4)
-	if score := text(reply, 2); score != "" {
+	l.sequence, l.members = redisdb.TextAt(reply, 1), redisdb.NumberAt(reply, 4)
+	if score := redisdb.TextAt(reply, 2); score != "" {
 		at, err := milliseconds(score)
 		if err != nil {
 			return nil, err
 		}
-		l.floor = &entry{text(reply, 3), at}
+		l.floor = &entry{redisdb.TextAt(reply, 3), at}
 	}
 	list, _ := reply[5].([]any)
 	l.entries = make([]entry, len(list)/2)
 	for i := range l.entries {
-		at, err := milliseconds(text(list, 2*i+1))
+		at, err := milliseconds(redisdb.TextAt(list, 2*i+1))
 		if err != nil {
 			return nil, err
 		}
-		l.entries[i] = entry{text(list, 2*i), at}
+		l.entries[i] = entry{redisdb.TextAt(list, 2*i), at}
 	}
 	return l, nil
 }
@@ -154,9 +154,9 @@ func (x *index) sync(ctx context.Context, user, relations, contact string, at *i
 	if err != nil {
 		return synced{}, fmt.Errorf("sync index: %w", err)
 	}
-	out := synced{status: number(reply, 0)}
+	out := synced{status: redisdb.NumberAt(reply, 0)}
 	if out.status == syncWritten {
-		out.trusted, out.floor = number(reply, 1), number(reply, 2) == 1
+		out.trusted, out.floor = redisdb.NumberAt(reply, 1), redisdb.NumberAt(reply, 2) == 1
 	}
 	return out, nil
 }
@@ -188,27 +188,7 @@ func (x *index) reply(ctx context.Context, m redisdb.Mode, s *redisdb.Script, ke
 	if err != nil {
 		return nil, err
 	}
-	list, ok := value.([]any)
-	if !ok || len(list) == 0 {
-		return nil, fmt.Errorf("run %s: answered %v", s.Name(), value)
-	}
-	return list, nil
-}
-
-func number(list []any, i int) int64 {
-	if i >= len(list) {
-		return 0
-	}
-	n, _ := list[i].(int64)
-	return n
-}
-
-func text(list []any, i int) string {
-	if i >= len(list) {
-		return ""
-	}
-	s, _ := list[i].(string)
-	return s
+	return redisdb.ListOf(s, value)
 }
 
 // milliseconds reads a score as Redis writes it.

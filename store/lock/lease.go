@@ -51,7 +51,7 @@ func (l *Lease) Renew(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("renew lock %s: %w", l.ID, err)
 	}
-	if number(value) != 1 {
+	if redisdb.Number(value) != 1 {
 		l.left.Store(0)
 		return false, nil
 	}
@@ -112,5 +112,5 @@ func (l *Lease) finish(ctx context.Context, outcome string) (bool, error) {
 		return false, fmt.Errorf("%s lock %s: %w", outcome, l.ID, err)
 	}
 	l.left.Store(0)
-	return number(value) == 1, nil
+	return redisdb.Number(value) == 1, nil
 }

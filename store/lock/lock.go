@@ -120,23 +120,18 @@ func (l *Locker) try(ctx context.Context, id, request string) (Answer, error) {
 }
 
 func (l *Locker) answer(id string, sent time.Time, v []any) Answer {
-	a := Answer{Status: Status(number(v[0]))}
+	a := Answer{Status: Status(redisdb.Number(v[0]))}
 	switch a.Status {
 	case Acquired:
-		a.Attempt, a.Left = int(number(v[1])), time.Duration(number(v[3]))*time.Millisecond
+		a.Attempt, a.Left = int(redisdb.Number(v[1])), time.Duration(redisdb.Number(v[3]))*time.Millisecond
 		fence, _ := v[2].(string)
 		a.Lease = newLease(l, id, fence, a.Attempt, sent.Add(a.Left))
 	case Held:
-		a.Attempt, a.Left = int(number(v[1])), time.Duration(number(v[2]))*time.Millisecond
+		a.Attempt, a.Left = int(redisdb.Number(v[1])), time.Duration(redisdb.Number(v[2]))*time.Millisecond
 	case Exhausted:
-		a.First = number(v[1]) == 1
+		a.First = redisdb.Number(v[1]) == 1
 	}
 	return a
-}
-
-func number(v any) int64 {
-	n, _ := v.(int64)
-	return n
 }
 
 // ms is a duration in milliseconds, at least 1.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"fanfare/store/redisdb"
 )
 
 // Modes of the claiming script.
@@ -48,15 +50,15 @@ func (s *shardWorker) claim(ctx context.Context, by *caller, most int, mode stri
 // begin makes the claimed jobs of an answer, whose leases count from sent.
 func (s *shardWorker) begin(answer []any, sent time.Time) []*Claimed {
 	q := s.worker.q
-	us, _ := strconv.ParseInt(text(answer[1]), 10, 64)
+	us, _ := strconv.ParseInt(redisdb.Text(answer[1]), 10, 64)
 	now := time.UnixMicro(us)
-	if due := number(answer[2]); due >= 0 {
+	if due := redisdb.Number(answer[2]); due >= 0 {
 		q.nudge(s.shard, time.Duration(due)*time.Millisecond)
 	}
-	if number(answer[3]) > 0 {
+	if redisdb.Number(answer[3]) > 0 {
 		q.nudge(s.shard, 0)
 	}
-	q.depths[s.shard].Store(number(answer[4]))
+	q.depths[s.shard].Store(redisdb.Number(answer[4]))
 	batch := make([]*Claimed, 0, len(answer)-claimHead)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,16 +74,16 @@ func (s *shardWorker) begin(answer []any, sent time.Time) []*Claimed {
 // claimed reads one job of a claim's answer.
 func (s *shardWorker) claimed(v []any, now time.Time) *Claimed {
 	c := &Claimed{
-		Job: Job{ID: text(v[1]), Shard: s.shard, Type: text(v[2]), Key: text(v[3]), Unique: text(v[4]),
-			Group: text(v[5]), Guard: text(v[6]), Payload: []byte(text(v[9]))},
-		Now: now, shard: s, place: text(v[0]), attachments: text(v[8]), ended: make(chan struct{}),
-		Attempt: int(number(v[10])),
+		Job: Job{ID: redisdb.Text(v[1]), Shard: s.shard, Type: redisdb.Text(v[2]), Key: redisdb.Text(v[3]), Unique: redisdb.Text(v[4]),
+			Group: redisdb.Text(v[5]), Guard: redisdb.Text(v[6]), Payload: []byte(redisdb.Text(v[9]))},
+		Now: now, shard: s, place: redisdb.Text(v[0]), attachments: redisdb.Text(v[8]), ended: make(chan struct{}),
+		Attempt: int(redisdb.Number(v[10])),
 	}
-	enqueued, _ := strconv.ParseInt(text(v[7]), 10, 64)
+	enqueued, _ := strconv.ParseInt(redisdb.Text(v[7]), 10, 64)
 	c.EnqueuedAt = time.UnixMilli(enqueued)
-	c.Fence, _ = strconv.ParseInt(text(v[11]), 10, 64)
+	c.Fence, _ = strconv.ParseInt(redisdb.Text(v[11]), 10, 64)
 	if len(v) > 12 {
-		c.GuardValue = text(v[12])
+		c.GuardValue = redisdb.Text(v[12])
 	}
 	return c
 }

@@ -65,7 +65,7 @@ func (q *Queue) Cancel(ctx context.Context, shard int, id string) error {
 	if err != nil {
 		return err
 	}
-	if number(value) == 0 {
+	if redisdb.Number(value) == 0 {
 		return api.Errorf(api.CodeNotFound, "no live job %s in queue %s", id, q.o.Name)
 	}
 	return nil
@@ -78,7 +78,7 @@ func (q *Queue) Unpark(ctx context.Context, shard int, name string, most int) (i
 	if err != nil {
 		return 0, err
 	}
-	return int(number(value)), nil
+	return int(redisdb.Number(value)), nil
 }
 
 // Parked counts the jobs parked under a name in a shard.

@@ -129,7 +129,7 @@ func (q *Queue) deadBefore(ctx context.Context, before deadPosition, limit int) 
 }
 
 func (q *Queue) deadLetter(d deadEntry) api.DeadLetter {
-	get := func(name string) string { return text(d.values[name]) }
+	get := func(name string) string { return redisdb.Text(d.values[name]) }
 	attempts, _ := strconv.Atoi(get("attempts"))
 	payload := json.RawMessage(get("p"))
 	if !json.Valid(payload) {
@@ -156,11 +156,11 @@ func (q *Queue) RetryDead(ctx context.Context, dead string, once Once) (replayed
 		return false, "", err
 	}
 	answer := value.([]any)
-	switch number(answer[0]) {
+	switch redisdb.Number(answer[0]) {
 	case deadQueued, deadAlready:
 		return false, once.Answer, nil
 	case deadReplayed:
-		return true, text(answer[1]), nil
+		return true, redisdb.Text(answer[1]), nil
 	case deadReused:
 		return false, "", errReused()
 	case deadTaken:
@@ -179,7 +179,7 @@ func (q *Queue) DeleteDead(ctx context.Context, dead string) error {
 	if err != nil {
 		return err
 	}
-	if number(value) == 0 {
+	if redisdb.Number(value) == 0 {
 		return errNoDead(dead)
 	}
 	return nil

@@ -69,10 +69,10 @@ func (q *Queue) readEnqueued(c *chunk, out []Enqueued) error {
 	if err != nil {
 		return fmt.Errorf("enqueue in %s shard %d: %w", q.o.Name, c.shard, err)
 	}
-	q.depths[c.shard].Store(number(answer[1]))
+	q.depths[c.shard].Store(redisdb.Number(answer[1]))
 	q.look(c.shard)
 	for n, i := range c.index {
-		out[i] = Enqueued{ID: text(answer[2+2*n]), New: number(answer[3+2*n]) == 1}
+		out[i] = Enqueued{ID: redisdb.Text(answer[2+2*n]), New: redisdb.Number(answer[3+2*n]) == 1}
 	}
 	return nil
 }
@@ -129,14 +129,14 @@ func (q *Queue) readOnce(cmd *redis.Cmd, shard int, once Once) (bool, string, er
 	if err != nil {
 		return false, "", fmt.Errorf("enqueue in %s shard %d: %w", q.o.Name, shard, err)
 	}
-	switch number(answer[0]) {
+	switch redisdb.Number(answer[0]) {
 	case onceReplayed:
-		q.depths[shard].Store(number(answer[1]))
-		return true, text(answer[2]), nil
+		q.depths[shard].Store(redisdb.Number(answer[1]))
+		return true, redisdb.Text(answer[2]), nil
 	case onceReused:
 		return false, "", errReused()
 	}
-	q.depths[shard].Store(number(answer[1]))
+	q.depths[shard].Store(redisdb.Number(answer[1]))
 	q.look(shard)
 	return false, once.Answer, nil
 }
@@ -238,15 +238,4 @@ func ms(d time.Duration) int64 {
 		return 1
 	}
 	return d.Milliseconds()
-}
-
-// number and text read a script's answers.
-func number(v any) int64 {
-	n, _ := v.(int64)
-	return n
-}
-
-func text(v any) string {
-	s, _ := v.(string)
-	return s
 }

@@ -56,7 +56,7 @@ func (p *Stepper) Renew(c *Claimed) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return number(value.([]any)[1]) == 1, nil
+	return redisdb.Number(value.([]any)[1]) == 1, nil
 }
 
 // Maintain maintains the shard until there is nothing more to do.

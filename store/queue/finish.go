@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 )
 
 // Answers of the finishing script, one digit per job.
@@ -198,10 +199,10 @@ func (q *results) finish(ctx context.Context, batch []ended) (string, error) {
 	}
 	q.calls++
 	main.look(q.shard.shard) // it may have started the next of a key
-	if due := number(answer[1]); due >= 0 {
+	if due := redisdb.Number(answer[1]); due >= 0 {
 		main.nudge(q.shard.shard, time.Duration(due)*time.Millisecond)
 	}
-	answers := text(answer[2])
+	answers := redisdb.Text(answer[2])
 	if len(answers) != len(batch) {
 		return "", fmt.Errorf("finish in %s shard %d: %d answers for %d jobs", o.Name, q.shard.shard, len(answers), len(batch))
 	}

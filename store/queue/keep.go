@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"fanfare/store/redisdb"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -97,7 +99,7 @@ func (r *renewal) apply(sent time.Time, lease time.Duration) {
 		return
 	}
 	for i, c := range r.jobs {
-		if number(answer[i+1]) == 1 {
+		if redisdb.Number(answer[i+1]) == 1 {
 			c.extend(sent, lease)
 			continue
 		}

@@ -142,11 +142,11 @@ func (s *shardWorker) upkeep(ctx context.Context, from [3]string) (upkeep, error
 		return start, fmt.Errorf("maintain %s shard %d: %d values", q.o.Name, s.shard, len(v))
 	}
 	wake := time.Duration(-1)
-	if n := number(v[1]); n >= 0 {
+	if n := redisdb.Number(v[1]); n >= 0 {
 		wake = time.Duration(n) * time.Millisecond
 	}
-	return upkeep{wake: wake, more: number(v[2]) == 1, recovered: number(v[3]), alone: number(v[4]), waiting: number(v[8]) > 0,
-		from: [3]string{text(v[5]), text(v[6]), text(v[7])}}, nil
+	return upkeep{wake: wake, more: redisdb.Number(v[2]) == 1, recovered: redisdb.Number(v[3]), alone: redisdb.Number(v[4]), waiting: redisdb.Number(v[8]) > 0,
+		from: [3]string{redisdb.Text(v[5]), redisdb.Text(v[6]), redisdb.Text(v[7])}}, nil
 }
 
 // runAlone runs the jobs that must not have neighbours, one at a time: nothing

@@ -75,16 +75,16 @@ func (q *Queue) DroppedDead(ctx context.Context) (int64, error) {
 }
 
 func addStats(out *api.QueueStats, shard int, v []any) {
-	out.Depth += number(v[statWaiting])
-	out.Blocked += number(v[statBlocked])
-	out.Scheduled += number(v[statLater])
-	out.InFlight += number(v[statClaimed])
-	out.Retries += number(v[statRetries])
-	out.DeadLetters += number(v[statDead])
-	out.Parked += number(v[statParked])
-	out.OldestAgeMS = max(out.OldestAgeMS, number(v[statOldest]))
-	out.Recovered += number(v[statRecovered])
-	if number(v[statServed]) == 0 {
+	out.Depth += redisdb.Number(v[statWaiting])
+	out.Blocked += redisdb.Number(v[statBlocked])
+	out.Scheduled += redisdb.Number(v[statLater])
+	out.InFlight += redisdb.Number(v[statClaimed])
+	out.Retries += redisdb.Number(v[statRetries])
+	out.DeadLetters += redisdb.Number(v[statDead])
+	out.Parked += redisdb.Number(v[statParked])
+	out.OldestAgeMS = max(out.OldestAgeMS, redisdb.Number(v[statOldest]))
+	out.Recovered += redisdb.Number(v[statRecovered])
+	if redisdb.Number(v[statServed]) == 0 {
 		out.Unserved = append(out.Unserved, shard)
 	}
 }
