@@ -63,11 +63,15 @@ func (d *document) wants(t *testing.T, c call, a answer) {
 func example(path, method string, op *openapi3.Operation) (c call, complete bool) {
 	c, complete = call{method: method, path: path}, true
 	for _, p := range op.Parameters {
-		if p.Value.In != openapi3.ParameterInPath {
+		if !p.Value.Required {
 			continue
 		}
 		name, ok := p.Value.Example.(string)
 		complete = complete && ok
+		if p.Value.In == openapi3.ParameterInQuery {
+			c.path += "?" + p.Value.Name + "=" + url.QueryEscape(name) // one at most has to be there
+			continue
+		}
 		c.path = strings.ReplaceAll(c.path, "{"+p.Value.Name+"}", url.PathEscape(name))
 	}
 	if op.RequestBody != nil {

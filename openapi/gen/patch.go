@@ -111,7 +111,8 @@ func problemMedia(r *openapi3.Response) {
 
 // patchParameter states the rules of names, which swag has no words for.
 func patchParameter(p *openapi3.Parameter) {
-	if p.In != openapi3.ParameterInPath || p.Schema == nil {
+	named := p.In == openapi3.ParameterInPath || p.In == openapi3.ParameterInQuery && p.Name == "user"
+	if !named || p.Schema == nil {
 		return
 	}
 	schema := p.Schema.Value

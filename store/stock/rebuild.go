@@ -57,14 +57,27 @@ func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 		return nil
 	}
 	held, stop := answer.Lease.Keep(ctx)
-	if err = s.load(held, settings); err == nil {
-		err = s.open(held, sale)
-	}
+	err = s.bringBack(held, settings)
 	stop()
 	if _, e := answer.Lease.Release(ctx); e != nil {
 		s.o.Logger.WarnContext(ctx, "the lease for restoring a sale stays till its end", "sale", sale, "error", e)
 	}
 	return err
+}
+
+// bringBack loads a sale and lets it go on, unless another process has just done
+// so.
+func (s *Store) bringBack(ctx context.Context, settings *record.Sale) error {
+	if err := s.knowRun(ctx); err != nil {
+		return err
+	}
+	if _, err := s.live.Sale(ctx, settings.ID); err == nil {
+		return nil
+	}
+	if err := s.load(ctx, settings); err != nil {
+		return err
+	}
+	return s.open(ctx, settings.ID)
 }
 
 // load puts settings and all orders back; open follows. Each step may be done
