@@ -10,7 +10,7 @@ local SALE, STOCK, BOOK, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local tuples, touched, book, gave, owes = {}, {}, {}, false, false
 
 -- Lua would write a large number with an exponent: all text of numbers is made here.
-local function int(n) return string.format('%.0f', n) end
+local function int(n) return string.format('%d', n) end
 
 local function now_ms()
   local t = redis.call('TIME')
@@ -69,7 +69,7 @@ local function save()
     local t = tuples[sku]
     owes = owes or t.o > 0
     args[#args + 1] = sku
-    args[#args + 1] = string.format('%.0f %.0f %.0f %.0f', t.a, t.h, t.s, t.o)
+    args[#args + 1] = string.format('%d %d %d %d', t.a, t.h, t.s, t.o)
   end
   if #args > 0 then redis.call('HSET', STOCK, unpack(args)) end
   args = {}

@@ -22,12 +22,12 @@ local run, partitions, user, id, digest, ttl, bound = ARGV[1], ARGV[2], ARGV[3],
 local first, step = 8, 2
 
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'run', 'terms', 'used')
-local version, terms = s[1], {}
+local version = s[1]
 local why = shut(version, s[2], s[3], run)
 if why then return { why } end
-for n in string.gmatch(s[4], '%S+') do terms[#terms + 1] = tonumber(n) end
-local starts, ends, limit, hold, idle = unpack(terms)
-if terms[6] ~= tonumber(partitions) then return { 7 } end
+local starts, ends, limit, hold, idle, spread = string.match(s[4], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+starts, ends, limit, hold, idle = tonumber(starts), tonumber(ends), tonumber(limit), tonumber(hold), tonumber(idle)
+if spread ~= partitions then return { 7 } end
 
 local old = ONCE and redis.call('GET', ONCE)
 if old then
