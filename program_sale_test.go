@@ -92,8 +92,12 @@ func mustMarket(t *testing.T, sale string, servers func() []*program, units int6
 	for name, value := range more {
 		body[name] = value
 	}
-	servers()[0].must(201, nil, "PUT", "/v1/sales/"+sale, body)
-	return &market{t: t, sale: sale, servers: servers, sold: map[string]int64{}}
+	m := &market{t: t, sale: sale, servers: servers, sold: map[string]int64{}}
+	var made api.Sale
+	if status, err := m.insist(&made, "PUT", "", body); err != nil || status/100 != 2 { // 200: the answer to the first try was lost
+		t.Fatalf("make sale %s: %d %v", sale, status, err)
+	}
+	return m
 }
 
 // insist asks servers at random until one gives an answer that is final, and

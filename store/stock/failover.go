@@ -109,6 +109,10 @@ func (r *runs) begin(ctx context.Context) *asking {
 func (r *runs) ask(ctx context.Context, a *asking) {
 	asked := time.Now()
 	id, err := r.read(ctx)
+	if err != nil { // a connection may have died while nobody used it
+		asked = time.Now()
+		id, err = r.read(ctx)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
