@@ -51,13 +51,13 @@ func readAck(cmd *redis.Cmd, chat, user string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("acknowledge in chat %s: %w", chat, err)
 	}
-	if err := refusal(number(reply[0]), chat, user); err != nil {
+	if err := refusal(redisdb.Number(reply[0]), chat, user); err != nil {
 		return 0, err
 	}
-	if number(reply[0]) == statusTooHigh {
-		return 0, api.Invalid("acks."+chat, "max", "must be at most %d, the last message", number(reply[1]))
+	if redisdb.Number(reply[0]) == statusTooHigh {
+		return 0, api.Invalid("acks."+chat, "max", "must be at most %d, the last message", redisdb.Number(reply[1]))
 	}
-	return number(reply[1]), nil
+	return redisdb.Number(reply[1]), nil
 }
 
 func refuse(out *api.Acks, chat string, err error) {

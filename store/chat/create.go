@@ -111,8 +111,8 @@ func (s *Store) create(ctx context.Context, step string, n *creation) (status in
 	if err != nil {
 		return 0, fmt.Errorf("create chat %s: %w", n.chat.ID, err)
 	}
-	if status = number(reply[0]); status == statusDone || status == statusReplayed {
-		n.chat.Epoch = text(reply[1])
+	if status = redisdb.Number(reply[0]); status == statusDone || status == statusReplayed {
+		n.chat.Epoch = redisdb.Text(reply[1])
 	}
 	return status, nil
 }

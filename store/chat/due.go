@@ -52,12 +52,12 @@ func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushB
 	if err != nil {
 		return PushBatch{}, fmt.Errorf("read pushes of chat %s: %w", chat, err)
 	}
-	if err := refusal(number(reply[0]), chat, ""); err != nil {
+	if err := refusal(redisdb.Number(reply[0]), chat, ""); err != nil {
 		return PushBatch{}, err
 	}
-	b := PushBatch{Epoch: text(reply[1]), UpTo: number(reply[3])}
-	b.More = b.UpTo < number(reply[2])
-	b.Messages, err = decodeEntries(number(reply[4]), list(reply[5]))
+	b := PushBatch{Epoch: redisdb.Text(reply[1]), UpTo: redisdb.Number(reply[3])}
+	b.More = b.UpTo < redisdb.Number(reply[2])
+	b.Messages, err = decodeEntries(redisdb.Number(reply[4]), list(reply[5]))
 	return b, err
 }
 

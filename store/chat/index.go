@@ -64,7 +64,7 @@ func (s *Store) heal(ctx context.Context, user string, chats []string) {
 		if err != nil || len(reply) <= lookStamp {
 			continue
 		}
-		if stamp, err := strconv.ParseInt(text(reply[lookStamp]), 10, 64); err == nil {
+		if stamp, err := strconv.ParseInt(redisdb.Text(reply[lookStamp]), 10, 64); err == nil {
 			entries = append(entries, entry{chats[i], stamp})
 		}
 	}
@@ -140,16 +140,16 @@ func (s *Store) readPage(ctx context.Context, user, cursor string, limit int) (*
 		return nil, fmt.Errorf("read chats of %s: %w", user, err)
 	}
 	p := &page{}
-	if p.now, err = strconv.ParseInt(text(reply[0]), 10, 64); err != nil {
+	if p.now, err = strconv.ParseInt(redisdb.Text(reply[0]), 10, 64); err != nil {
 		return nil, fmt.Errorf("read chats of %s: %w", user, err)
 	}
 	pairs := list(reply[1])
 	for i := 0; i+1 < len(pairs); i += 2 {
-		score, err := strconv.ParseFloat(text(pairs[i+1]), 64)
+		score, err := strconv.ParseFloat(redisdb.Text(pairs[i+1]), 64)
 		if err != nil {
 			return nil, fmt.Errorf("read chats of %s: %w", user, err)
 		}
-		p.entries = append(p.entries, entry{text(pairs[i]), int64(score)})
+		p.entries = append(p.entries, entry{redisdb.Text(pairs[i]), int64(score)})
 	}
 	return p, nil
 }

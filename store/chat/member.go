@@ -24,7 +24,7 @@ func (s *Store) Join(ctx context.Context, chat, user string, fromStart bool) (m 
 		return nil, false, refusal(statusUnknown, chat, user)
 	}
 	if facts != nil {
-		s.keep(ctx, chat, user, text(facts[0]))
+		s.keep(ctx, chat, user, redisdb.Text(facts[0]))
 		m, err = memberOf(user, facts)
 		return m, false, err
 	}
@@ -42,12 +42,12 @@ func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m 
 	if err != nil {
 		return nil, false, fmt.Errorf("join chat %s: %w", chat, err)
 	}
-	status, facts := number(reply[0]), reply[1:]
+	status, facts := redisdb.Number(reply[0]), reply[1:]
 	if status == statusUnknown {
 		s.unindex(ctx, chat, user, stamps[0])
 		return nil, false, refusal(status, chat, user)
 	}
-	if stands := text(facts[0]); stands != stamps[0] || time.Since(begun) > s.slowJoin {
+	if stands := redisdb.Text(facts[0]); stands != stamps[0] || time.Since(begun) > s.slowJoin {
 		s.keep(ctx, chat, user, stands)
 	}
 	m, err = memberOf(user, facts)
@@ -60,8 +60,8 @@ func memberOf(user string, facts []any) (*api.ChatMember, error) {
 	if len(facts) != 3 {
 		return nil, fmt.Errorf("read member %s: %v", user, facts)
 	}
-	m, err := readMember(user + " " + text(facts[1]))
-	m.Acked = number(facts[2])
+	m, err := readMember(user + " " + redisdb.Text(facts[1]))
+	m.Acked = redisdb.Number(facts[2])
 	return &m, err
 }
 
@@ -72,7 +72,7 @@ func (s *Store) Leave(ctx context.Context, chat, user string) error {
 	if err != nil {
 		return fmt.Errorf("leave chat %s: %w", chat, err)
 	}
-	s.unindex(ctx, chat, user, text(reply[1]))
+	s.unindex(ctx, chat, user, redisdb.Text(reply[1]))
 	return nil
 }
 
@@ -115,15 +115,15 @@ func (s *Store) look(ctx context.Context, chat, user string) (info *api.ChatInfo
 	if err != nil {
 		return nil, nil, fmt.Errorf("look at chat %s: %w", chat, err)
 	}
-	if number(reply[0]) == statusUnknown {
+	if redisdb.Number(reply[0]) == statusUnknown {
 		return nil, nil, nil
 	}
 	if len(reply) > lookStamp {
 		facts = reply[lookStamp:]
 	}
 	return &api.ChatInfo{
-		ID: chat, Epoch: text(reply[1]), LastID: number(reply[2]), FirstID: number(reply[3]),
-		MemberCount: number(reply[4]), CreatedAt: api.AtMillis(number(reply[5])),
+		ID: chat, Epoch: redisdb.Text(reply[1]), LastID: redisdb.Number(reply[2]), FirstID: redisdb.Number(reply[3]),
+		MemberCount: redisdb.Number(reply[4]), CreatedAt: api.AtMillis(redisdb.Number(reply[5])),
 	}, facts, nil
 }
 
@@ -163,16 +163,16 @@ func (s *Store) members(ctx context.Context, chat, after string, limit int) (mem
 	if err != nil {
 		return nil, false, fmt.Errorf("list members of chat %s: %w", chat, err)
 	}
-	if number(reply[0]) == statusUnknown {
+	if redisdb.Number(reply[0]) == statusUnknown {
 		return nil, false, nil
 	}
 	joins, positions := list(reply[1]), list(reply[2])
 	members = make([]api.ChatMember, len(joins))
 	for i := range joins {
-		if members[i], err = readMember(text(joins[i])); err != nil {
+		if members[i], err = readMember(redisdb.Text(joins[i])); err != nil {
 			return nil, true, err
 		}
-		members[i].Acked = number(positions[i])
+		members[i].Acked = redisdb.Number(positions[i])
 	}
 	return members, true, nil
 }

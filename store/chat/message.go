@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 )
 
 // A message is kept as "<time in ms> <sender> <text>" at the place of its id in
@@ -30,7 +31,7 @@ func decodeEntries(first int64, entries []any) ([]api.ChatMessage, error) {
 	out := make([]api.ChatMessage, len(entries))
 	for i, entry := range entries {
 		var err error
-		if out[i], err = decodeEntry(first+int64(i), text(entry)); err != nil {
+		if out[i], err = decodeEntry(first+int64(i), redisdb.Text(entry)); err != nil {
 			return nil, err
 		}
 	}

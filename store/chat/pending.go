@@ -148,11 +148,11 @@ func (s *Store) readStanding(cmd *redis.Cmd, chat string) (f standing, member bo
 		f.err = s.db.Err(fmt.Errorf("read chat %s: %w", chat, err), redisdb.Read)
 		return f, true
 	}
-	if number(reply[0]) != statusDone {
+	if redisdb.Number(reply[0]) != statusDone {
 		return f, false
 	}
-	f.Epoch, f.LastID, f.FirstID, f.Acked = text(reply[1]), number(reply[2]), number(reply[3]), number(reply[4])
-	f.unread = number(reply[5])
-	f.items, f.err = decodeEntries(number(reply[6]), list(reply[7]))
+	f.Epoch, f.LastID, f.FirstID, f.Acked = redisdb.Text(reply[1]), redisdb.Number(reply[2]), redisdb.Number(reply[3]), redisdb.Number(reply[4])
+	f.unread = redisdb.Number(reply[5])
+	f.items, f.err = decodeEntries(redisdb.Number(reply[6]), list(reply[7]))
 	return f, true
 }

@@ -86,12 +86,12 @@ func readMessages(cmd *redis.Cmd, chat string, q *MessagesQuery) (*api.ChatMessa
 	if err != nil {
 		return nil, fmt.Errorf("read chat %s: %w", chat, err)
 	}
-	if err := refusal(number(reply[0]), chat, q.User); err != nil {
+	if err := refusal(redisdb.Number(reply[0]), chat, q.User); err != nil {
 		return nil, err
 	}
-	m := &api.ChatMessages{Epoch: text(reply[1]), LastID: number(reply[2]), FirstID: number(reply[3])}
+	m := &api.ChatMessages{Epoch: redisdb.Text(reply[1]), LastID: redisdb.Number(reply[2]), FirstID: redisdb.Number(reply[3])}
 	m.Gap = q.Epoch != "" && q.Epoch != m.Epoch || q.After != nil && (*q.After > m.LastID || m.FirstID > *q.After+1)
-	if m.Items, err = decodeEntries(number(reply[4]), list(reply[5])); err != nil {
+	if m.Items, err = decodeEntries(redisdb.Number(reply[4]), list(reply[5])); err != nil {
 		return nil, fmt.Errorf("read chat %s: %w", chat, err)
 	}
 	return m, nil

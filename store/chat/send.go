@@ -42,12 +42,12 @@ func (s *Store) Send(ctx context.Context, m Outgoing) (sent *api.ChatMessageSent
 	if err != nil {
 		return nil, false, fmt.Errorf("send to chat %s: %w", m.Chat, err)
 	}
-	status := number(reply[0])
+	status := redisdb.Number(reply[0])
 	if err := refusal(status, m.Chat, m.Sender); err != nil {
 		return nil, false, err
 	}
 	s.heal(ctx, m.Sender, missing)
-	return &api.ChatMessageSent{ID: number(reply[1]), SentAt: api.AtMillis(number(reply[2]))}, status == statusReplayed, nil
+	return &api.ChatMessageSent{ID: redisdb.Number(reply[1]), SentAt: api.AtMillis(redisdb.Number(reply[2]))}, status == statusReplayed, nil
 }
 
 // record is how a request is remembered, so that a second run of it has no

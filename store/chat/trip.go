@@ -141,17 +141,6 @@ func (s *Store) callApart(ctx context.Context, c memberCall, look *redis.FloatSl
 	return missing, nil
 }
 
-// number and text read scripts' answers.
-func number(v any) int64 {
-	n, _ := v.(int64)
-	return n
-}
-
-func text(v any) string {
-	s, _ := v.(string)
-	return s
-}
-
 func list(v any) []any {
 	l, _ := v.([]any)
 	return l

@@ -67,7 +67,7 @@ func (l *Live) collect(ctx context.Context, a *attempt, short []any) (Reserved, 
 		if err != nil {
 			return Reserved{}, err
 		}
-		switch number(answer, 0) {
+		switch redisdb.NumberAt(answer, 0) {
 		case answerAgain:
 			continue
 		case reserveShort:
@@ -203,7 +203,7 @@ func (l *Live) passOnce(ctx context.Context, places []*place) (found []*look, mo
 		if err != nil {
 			return nil, false, err
 		}
-		more = more || number(swept, 0) == answerDone && number(swept, 1) == sweptAtOnce
+		more = more || redisdb.NumberAt(swept, 0) == answerDone && redisdb.NumberAt(swept, 1) == sweptAtOnce
 		if found[i], err = l.readLook(p, cmds[2*i+1].(*redis.Cmd)); err != nil {
 			return nil, false, err
 		}

@@ -5,6 +5,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/record"
+	"fanfare/store/redisdb"
 )
 
 // Ended is what a confirmation or a release answers.
@@ -58,7 +59,7 @@ func (l *Live) end(ctx context.Context, sale, id, wanted string, once api.Idempo
 }
 
 func (l *Live) readEnd(sale, id string, answer []any) (Ended, error) {
-	status := number(answer, 0)
+	status := redisdb.NumberAt(answer, 0)
 	if err := l.isShut(sale, status); err != nil {
 		return Ended{}, err
 	}
@@ -71,7 +72,7 @@ func (l *Live) readEnd(sale, id string, answer []any) (Ended, error) {
 	default:
 		return Ended{}, unexpected(l.scripts.end, answer)
 	}
-	r, err := parseStored(id, text(answer, 2))
+	r, err := parseStored(id, redisdb.TextAt(answer, 2))
 	if err != nil {
 		return Ended{}, err
 	}
@@ -79,7 +80,7 @@ func (l *Live) readEnd(sale, id string, answer []any) (Ended, error) {
 	if status == endNotHeld {
 		return out, api.Errorf(api.CodeNotHeld, "the reservation is %s", out.Reservation.State).With("state", out.Reservation.State)
 	}
-	if r.state == 's' && number(answer, 3) == 1 {
+	if r.state == 's' && redisdb.NumberAt(answer, 3) == 1 {
 		order := r.order(sale)
 		out.Order = &order
 	}

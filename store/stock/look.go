@@ -95,7 +95,7 @@ func (l *Live) readLook(p *place, cmd *redis.Cmd) (*look, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &look{status: number(answer, 0)}
+	k := &look{status: redisdb.NumberAt(answer, 0)}
 	if k.status == answerAbsent {
 		return k, nil
 	}
@@ -103,15 +103,15 @@ func (l *Live) readLook(p *place, cmd *redis.Cmd) (*look, error) {
 		return nil, unexpected(l.scripts.look, answer)
 	}
 	s, _ := answer[3].([]any)
-	k.now, k.nextDue = number(answer, 1), number(answer, 2)
-	k.closed, k.made = text(s, lookClosed) != "", text(s, lookMade) != ""
+	k.now, k.nextDue = redisdb.NumberAt(answer, 1), redisdb.NumberAt(answer, 2)
+	k.closed, k.made = redisdb.TextAt(s, lookClosed) != "", redisdb.TextAt(s, lookMade) != ""
 	k.used, k.recorded, k.spread = integer(s, lookUsed), integer(s, lookRecorded), integer(s, lookSpread)
-	k.moves, k.returns, k.balances = text(s, lookMoves), text(s, lookReturns), text(s, lookBalances)
+	k.moves, k.returns, k.balances = redisdb.TextAt(s, lookMoves), redisdb.TextAt(s, lookReturns), redisdb.TextAt(s, lookBalances)
 	k.settings = record.Sale{
 		ID: p.sale, Version: integer(s, lookVersion), StartsAt: integer(s, lookStarts), EndsAt: integer(s, lookEnds),
 		PerUserLimit: integer(s, lookLimit), HoldMS: integer(s, lookHold), IdleMS: integer(s, lookIdle), Partitions: int(integer(s, lookPartitions)),
 	}
-	k.readNumbers(answer, strings.Split(text(s, lookSKUs), ","))
+	k.readNumbers(answer, strings.Split(redisdb.TextAt(s, lookSKUs), ","))
 	k.out = readTransfers(p, answer[6])
 	return k, nil
 }
@@ -120,12 +120,12 @@ func (k *look) readNumbers(answer []any, skus []string) {
 	stock, _ := answer[4].([]any)
 	k.stock = make(map[string]numbers, len(stock)/2)
 	for i := 0; i+1 < len(stock); i += 2 {
-		k.stock[text(stock, i)] = parseNumbers(text(stock, i+1))
+		k.stock[redisdb.TextAt(stock, i)] = parseNumbers(redisdb.TextAt(stock, i+1))
 	}
 	totals, _ := answer[5].([]any)
 	k.totals = make(map[string]int64, len(totals)/2)
 	for i := 0; i+1 < len(totals); i += 2 {
-		k.totals[text(totals, i)] = integer(totals, i+1)
+		k.totals[redisdb.TextAt(totals, i)] = integer(totals, i+1)
 	}
 	for _, sku := range skus {
 		k.settings.Items = append(k.settings.Items, record.SaleItem{SKU: sku, Total: k.totals[sku]})

@@ -131,10 +131,10 @@ func (l *Live) Reservations(ctx context.Context, sale, user, cursor string, limi
 	if err != nil {
 		return nil, "", err
 	}
-	if number(answer, 0) == listNoCursor {
+	if redisdb.NumberAt(answer, 0) == listNoCursor {
 		return nil, "", errCursor()
 	}
-	if err := l.isShut(sale, number(answer, 0)); err != nil {
+	if err := l.isShut(sale, redisdb.NumberAt(answer, 0)); err != nil {
 		return nil, "", err
 	}
 	return readList(answer, limit)
@@ -152,11 +152,11 @@ func readList(answer []any, limit int) (items []api.Reservation, next string, er
 		if len(items) == limit {
 			return items, items[limit-1].ID, nil
 		}
-		r, err := parseStored(text(answer, i), text(answer, i+1))
+		r, err := parseStored(redisdb.TextAt(answer, i), redisdb.TextAt(answer, i+1))
 		if err != nil {
 			return nil, "", err
 		}
-		items = append(items, r.api(number(answer, 1)))
+		items = append(items, r.api(redisdb.NumberAt(answer, 1)))
 	}
 	return items, "", nil
 }
@@ -193,12 +193,12 @@ func (l *Live) reservations(ctx context.Context, p *place, ids ...string) ([]*st
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := l.isShut(p.sale, number(answer, 0)); err != nil {
+	if err := l.isShut(p.sale, redisdb.NumberAt(answer, 0)); err != nil {
 		return nil, 0, err
 	}
 	found := make([]*stored, len(ids))
 	for i, id := range ids {
-		if t := text(answer, 2+i); t != "" {
+		if t := redisdb.TextAt(answer, 2+i); t != "" {
 			r, err := parseStored(id, t)
 			if err != nil {
 				return nil, 0, err
@@ -206,5 +206,5 @@ func (l *Live) reservations(ctx context.Context, p *place, ids ...string) ([]*st
 			found[i] = &r
 		}
 	}
-	return found, number(answer, 1), nil
+	return found, redisdb.NumberAt(answer, 1), nil
 }

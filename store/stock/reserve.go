@@ -9,6 +9,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/record"
+	"fanfare/store/redisdb"
 )
 
 // ReserveStock is a reservation asked for, checked already.
@@ -90,7 +91,7 @@ func (l *Live) Reserve(ctx context.Context, r ReserveStock) (Reserved, error) {
 		if again {
 			continue
 		}
-		if number(answer, 0) == reserveShort && len(a.places) > 1 {
+		if redisdb.NumberAt(answer, 0) == reserveShort && len(a.places) > 1 {
 			return l.collect(ctx, a, answer)
 		}
 		return l.readReserve(a, answer)
@@ -140,7 +141,7 @@ func (l *Live) reserveCmd(ctx context.Context, a *attempt) *redis.Cmd {
 // repair does what an answer asks for before it counts, and says whether to try
 // again.
 func (l *Live) repair(ctx context.Context, a *attempt, answer []any) (again bool, err error) {
-	switch status := number(answer, 0); {
+	switch status := redisdb.NumberAt(answer, 0); {
 	case status == answerAgain:
 		return true, nil
 	case a.repairs == repairs:
@@ -149,8 +150,8 @@ func (l *Live) repair(ctx context.Context, a *attempt, answer []any) (again bool
 		return true, l.reroute(ctx, a)
 	case a.home.partition > 0 && status >= reserveUnknownSKU && status <= reserveLimit:
 		a.repairs++
-		return l.catchUp(ctx, a.home, integer(answer, 1), status == reserveOver && number(answer, 2) == 1)
-	case len(a.places) > 1 && status == reserveOver && number(answer, 2) == 1:
+		return l.catchUp(ctx, a.home, integer(answer, 1), status == reserveOver && redisdb.NumberAt(answer, 2) == 1)
+	case len(a.places) > 1 && status == reserveOver && redisdb.NumberAt(answer, 2) == 1:
 		a.repairs++
 		return l.catchUp(ctx, a.home, integer(answer, 1), true)
 	}
@@ -168,20 +169,20 @@ func (l *Live) reroute(ctx context.Context, a *attempt) error {
 }
 
 func (l *Live) readReserve(a *attempt, answer []any) (Reserved, error) {
-	status := number(answer, 0)
+	status := redisdb.NumberAt(answer, 0)
 	if err := l.isShut(a.Sale, status); err != nil {
 		return Reserved{}, err
 	}
 	out := Reserved{Version: integer(answer, 1)}
 	switch status {
 	case answerDone:
-		out.Reservation = a.made(a.id, text(answer, 2))
+		out.Reservation = a.made(a.id, redisdb.TextAt(answer, 2))
 		if out.Reservation.State == api.ReservationSold {
-			out.Order = &record.Order{Reservation: a.id, Sale: a.Sale, User: a.Request.User, Lines: a.Request.Lines, CreatedAt: number(answer, 3)}
+			out.Order = &record.Order{Reservation: a.id, Sale: a.Sale, User: a.Request.User, Lines: a.Request.Lines, CreatedAt: redisdb.NumberAt(answer, 3)}
 		}
 		return out, nil
 	case answerReplayed:
-		first := text(answer, 2)
+		first := redisdb.TextAt(answer, 2)
 		if len(first) <= idLength {
 			return Reserved{}, unexpected(l.scripts.reserve, answer)
 		}
@@ -208,7 +209,7 @@ func (a *attempt) made(id, expires string) api.Reservation {
 
 func (a *attempt) soldOut(answer []any) *SoldOut {
 	s := &SoldOut{Available: make(map[string]int64, len(a.Request.Lines)), Version: integer(answer, 1)}
-	if due := number(answer, 2); due >= 0 {
+	if due := redisdb.NumberAt(answer, 2); due >= 0 {
 		s.NextDue = max(time.Duration(due)*time.Millisecond, time.Nanosecond)
 	}
 	for i, line := range a.Request.Lines {
@@ -223,15 +224,15 @@ func (s *SoldOut) refusal() error {
 
 // refusal is an expected refusal other than sold_out.
 func (l *Live) refusal(answer []any) error {
-	switch number(answer, 0) {
+	switch redisdb.NumberAt(answer, 0) {
 	case reserveElsewhere:
 		return ErrAbsent
 	case reserveUnknownSKU:
-		i := number(answer, 2) - 1
+		i := redisdb.NumberAt(answer, 2) - 1
 		return api.Invalid("lines["+strconv.FormatInt(i, 10)+"].sku", "unknown", "is not a sku of this sale")
 	case reserveNotStarted:
 		e := api.Errorf(api.CodeNotStarted, "the sale has not started")
-		e.RetryAfter = time.Duration(number(answer, 2)) * time.Millisecond
+		e.RetryAfter = time.Duration(redisdb.NumberAt(answer, 2)) * time.Millisecond
 		return e
 	case reserveOver:
 		return api.Errorf(api.CodeEnded, "the sale is over")

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 )
 
 // Restock adds to the total of a sku, or takes away; the answer is the item as it
@@ -27,7 +28,7 @@ func (l *Live) Restock(ctx context.Context, sale string, r *api.StockRequest, m 
 	if err != nil {
 		return none, Change{}, err
 	}
-	status := number(answer, 0)
+	status := redisdb.NumberAt(answer, 0)
 	if status != answerDone && status != answerReplayed {
 		return l.refusedRestock(ctx, sale, answer)
 	}
@@ -68,14 +69,14 @@ func (l *Live) tryRestock(ctx context.Context, lead *place, r *api.StockRequest,
 // refusedRestock names a refusal and adds the present sale.
 func (l *Live) refusedRestock(ctx context.Context, sale string, answer []any) (api.SaleItem, Change, error) {
 	var none api.SaleItem
-	if number(answer, 0) == answerReused {
+	if redisdb.NumberAt(answer, 0) == answerReused {
 		return none, Change{}, errReused()
 	}
 	c, err := l.present(ctx, sale, Change{})
 	if err != nil {
 		return none, c, err
 	}
-	switch number(answer, 0) {
+	switch redisdb.NumberAt(answer, 0) {
 	case changeMismatch:
 		return none, c, errMismatch(c)
 	case restockUnknown:

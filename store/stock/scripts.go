@@ -47,11 +47,7 @@ func reply(s *redisdb.Script, cmd *redis.Cmd) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", s.Name(), err)
 	}
-	list, ok := value.([]any)
-	if !ok || len(list) == 0 {
-		return nil, fmt.Errorf("run %s: answered %v", s.Name(), value)
-	}
-	return list, nil
+	return redisdb.ListOf(s, value)
 }
 
 // single reads the answer of a script that answers with one number.
@@ -63,26 +59,10 @@ func single(s *redisdb.Script, cmd *redis.Cmd) (int64, error) {
 	return n, nil
 }
 
-func number(list []any, i int) int64 {
-	if i >= len(list) {
-		return 0
-	}
-	n, _ := list[i].(int64)
-	return n
-}
-
-func text(list []any, i int) string {
-	if i >= len(list) {
-		return ""
-	}
-	s, _ := list[i].(string)
-	return s
-}
-
 // integer reads a number that a script gave as text.
 func integer(list []any, i int) int64 {
 	var n int64
-	for _, c := range []byte(text(list, i)) {
+	for _, c := range []byte(redisdb.TextAt(list, i)) {
 		n = 10*n + int64(c-'0')
 	}
 	return n

@@ -6,6 +6,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/record"
+	"fanfare/store/redisdb"
 )
 
 // Match is the condition of a change. Its zero value is none.
@@ -99,10 +100,10 @@ func (l *Live) Put(ctx context.Context, p PutSale) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	if number(answer, 0) != answerDone {
+	if redisdb.NumberAt(answer, 0) != answerDone {
 		return l.refusedPut(ctx, p.Sale, answer)
 	}
-	c := Change{Created: number(answer, 2) == putCreated, Changed: number(answer, 2) > putCreated}
+	c := Change{Created: redisdb.NumberAt(answer, 2) == putCreated, Changed: redisdb.NumberAt(answer, 2) > putCreated}
 	return l.changed(ctx, p.Sale, s.Partitions, c)
 }
 
@@ -141,7 +142,7 @@ func (l *Live) change(ctx context.Context, sale string, call func() ([]any, erro
 		if err != nil {
 			return nil, err
 		}
-		switch status := number(answer, 0); status {
+		switch status := redisdb.NumberAt(answer, 0); status {
 		case answerAgain:
 			continue
 		case changeNeeds:
@@ -166,7 +167,7 @@ func (l *Live) changeCollected(ctx context.Context, sale string, call func() ([]
 	}
 	defer release()
 	for range collectRounds {
-		if number(answer, 0) == changeNeeds {
+		if redisdb.NumberAt(answer, 0) == changeNeeds {
 			got, err := l.gather(ctx, places, gathering{to: places[0], want: needsOf(answer)})
 			if err != nil {
 				return nil, err
@@ -178,7 +179,7 @@ func (l *Live) changeCollected(ctx context.Context, sale string, call func() ([]
 		if answer, err = call(); err != nil {
 			return nil, err
 		}
-		if s := number(answer, 0); s != answerAgain && s != changeNeeds {
+		if s := redisdb.NumberAt(answer, 0); s != answerAgain && s != changeNeeds {
 			return answer, l.isShut(sale, s)
 		}
 	}
@@ -189,7 +190,7 @@ func (l *Live) changeCollected(ctx context.Context, sale string, call func() ([]
 func needsOf(answer []any) map[string]int64 {
 	needs := map[string]int64{}
 	for i := 1; i+1 < len(answer); i += 2 {
-		needs[text(answer, i)] = integer(answer, i+1)
+		needs[redisdb.TextAt(answer, i)] = integer(answer, i+1)
 	}
 	return needs
 }
@@ -200,7 +201,7 @@ func (l *Live) refusedPut(ctx context.Context, sale string, answer []any) (Chang
 	if err != nil && api.CodeOf(err) != api.CodeSaleNotFound {
 		return c, err
 	}
-	switch number(answer, 0) {
+	switch redisdb.NumberAt(answer, 0) {
 	case changeMismatch:
 		return c, errMismatch(c)
 	case putConflict:

@@ -235,17 +235,17 @@ func TestS12_ADebitComesTwice(t *testing.T) {
 			return answer
 		}
 		first := send()
-		if again := send(); number(first, 0) != answerDone || fmt.Sprint(first) != fmt.Sprint(again) {
+		if again := send(); redisdb.NumberAt(first, 0) != answerDone || fmt.Sprint(first) != fmt.Sprint(again) {
 			t.Errorf("first %v, again %v", first, again)
 		}
-		moving, ok := parseTransfer(from, id, text(first, 1))
+		moving, ok := parseTransfer(from, id, redisdb.TextAt(first, 1))
 		if !ok {
 			t.Fatalf("answered %v", first)
 		}
 		for range 2 {
 			mustLive(t, w.finishTransfers(t.Context(), places, []transfer{moving}))
 		}
-		if late := send(); number(late, 0) == answerDone {
+		if late := send(); redisdb.NumberAt(late, 0) == answerDone {
 			t.Errorf("long after: %v", late)
 		}
 		for i, k := range w.mustAddUp() {

@@ -167,7 +167,7 @@ func (l *Live) sweepAll(ctx context.Context, places []*place) (found []finding, 
 			switch {
 			case e != nil:
 				err = errors.Join(err, e)
-			case number(answer, 0) == answerDone && number(answer, 1) == sweptAtOnce:
+			case redisdb.NumberAt(answer, 0) == answerDone && redisdb.NumberAt(answer, 1) == sweptAtOnce:
 				more = append(more, p)
 			case l.isLeft(p, answer):
 				found = append(found, finding{p, answer})
@@ -188,7 +188,7 @@ const absentPatience = time.Minute
 
 // isLeft tells whether a partition needs more than its sweep.
 func (l *Live) isLeft(p *place, answer []any) bool {
-	switch number(answer, 0) {
+	switch redisdb.NumberAt(answer, 0) {
 	case answerStaleRun:
 		return true
 	case answerLoading:
@@ -197,12 +197,12 @@ func (l *Live) isLeft(p *place, answer []any) bool {
 		return p.partition > 0 || l.lasts(p) > absentPatience
 	}
 	l.shut.Delete(p.prefix)
-	version, now := integer(answer, 5), number(answer, 2)
-	owed := number(answer, 3) > 0 || number(answer, 9) > 0
+	version, now := integer(answer, 5), redisdb.NumberAt(answer, 2)
+	owed := redisdb.NumberAt(answer, 3) > 0 || redisdb.NumberAt(answer, 9) > 0
 	many := l.isPartitioned(p.sale)
 	behind := integer(answer, 6) < version || many && integer(answer, 7) < version
-	over := now > number(answer, 8)+retireGrace.Milliseconds()
-	return owed || many && number(answer, 10) == 1 || p.partition == 0 && (behind || over)
+	over := now > redisdb.NumberAt(answer, 8)+retireGrace.Milliseconds()
+	return owed || many && redisdb.NumberAt(answer, 10) == 1 || p.partition == 0 && (behind || over)
 }
 
 // lasts tells how long a partition has been found shut.
@@ -218,25 +218,25 @@ func (l *Live) isPartitioned(sale string) bool {
 
 // tend does what a sweep found left to do.
 func (l *Live) tend(ctx context.Context, f finding) error {
-	switch number(f.answer, 0) {
+	switch redisdb.NumberAt(f.answer, 0) {
 	case answerStaleRun, answerLoading:
 		l.o.OnStale(ctx, f.sale)
 		return nil
 	case answerAbsent:
 		return l.tendAbsent(ctx, f.place)
 	}
-	now, version, recorded := number(f.answer, 2), integer(f.answer, 5), integer(f.answer, 6)
+	now, version, recorded := redisdb.NumberAt(f.answer, 2), integer(f.answer, 5), integer(f.answer, 6)
 	l.tellSwept(ctx, f, now, recorded < version)
 	places, err := l.placesOf(ctx, f.sale)
 	if err != nil {
 		return err
 	}
-	if number(f.answer, 9) > 0 {
+	if redisdb.NumberAt(f.answer, 9) > 0 {
 		if err := l.finishOld(ctx, places, f.place); err != nil {
 			return err
 		}
 	}
-	if number(f.answer, 10) == 1 && len(places) > 1 {
+	if redisdb.NumberAt(f.answer, 10) == 1 && len(places) > 1 {
 		if err := l.coverOwed(ctx, places, false); err != nil {
 			return err
 		}
@@ -247,16 +247,16 @@ func (l *Live) tend(ctx context.Context, f finding) error {
 	if len(places) > 1 && integer(f.answer, 7) < version {
 		return l.settle(ctx, f.sale, len(places), false)
 	}
-	if now > number(f.answer, 8)+retireGrace.Milliseconds() && recorded >= version {
+	if now > redisdb.NumberAt(f.answer, 8)+retireGrace.Milliseconds() && recorded >= version {
 		return l.retire(ctx, places)
 	}
 	return nil
 }
 
 func (l *Live) tellSwept(ctx context.Context, f finding, now int64, settings bool) {
-	s := Swept{Sale: f.sale, Partition: f.partition, Orders: number(f.answer, 3), Settings: f.partition == 0 && settings}
+	s := Swept{Sale: f.sale, Partition: f.partition, Orders: redisdb.NumberAt(f.answer, 3), Settings: f.partition == 0 && settings}
 	if s.Orders > 0 {
-		s.OldestOrderMS = max(now-number(f.answer, 4), 0)
+		s.OldestOrderMS = max(now-redisdb.NumberAt(f.answer, 4), 0)
 	}
 	if s.Orders > 0 || s.Settings {
 		l.o.OnSwept(ctx, s)

@@ -26,7 +26,7 @@ type transfer struct {
 func readTransfers(from *place, v any) (out []transfer) {
 	list, _ := v.([]any)
 	for i := 0; i+1 < len(list); i += 2 {
-		if t, ok := parseTransfer(from, text(list, i), text(list, i+1)); ok {
+		if t, ok := parseTransfer(from, redisdb.TextAt(list, i), redisdb.TextAt(list, i+1)); ok {
 			out = append(out, t)
 		}
 	}
@@ -77,10 +77,10 @@ func (l *Live) move(ctx context.Context, places []*place, debits []debit, closed
 		if err != nil {
 			return false, err
 		}
-		if number(answer, 0) != answerDone {
+		if redisdb.NumberAt(answer, 0) != answerDone {
 			continue // it moved since it was looked at: the caller looks again
 		}
-		if t, ok := parseTransfer(d.from, ids[i], text(answer, 1)); ok {
+		if t, ok := parseTransfer(d.from, ids[i], redisdb.TextAt(answer, 1)); ok {
 			under = append(under, t)
 		}
 	}

@@ -29,12 +29,12 @@ func (l *Live) WaitingOrders(ctx context.Context, ref Ref, limit int) ([]record.
 	if err != nil {
 		return nil, err
 	}
-	if err := l.isShut(ref.Sale, number(answer, 0)); err != nil {
+	if err := l.isShut(ref.Sale, redisdb.NumberAt(answer, 0)); err != nil {
 		return nil, err
 	}
 	orders := make([]record.Order, 0, len(answer)/2)
 	for i := 1; i+1 < len(answer); i += 2 {
-		r, err := parseStored(text(answer, i), text(answer, i+1))
+		r, err := parseStored(redisdb.TextAt(answer, i), redisdb.TextAt(answer, i+1))
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +79,7 @@ func (l *Live) OrdersRecorded(ctx context.Context, sale string, reservations ...
 			return 0, err
 		}
 		for i := range texts {
-			if strings.HasPrefix(text(texts, i), "s|") {
+			if strings.HasPrefix(redisdb.TextAt(texts, i), "s|") {
 				known++
 			}
 		}
