@@ -263,7 +263,7 @@ func (p *program) memoryInUse() float64 {
 func TestIdleStreamsMemory(t *testing.T) {
 	t.Parallel()
 	const streams, bound = 5000, 30 << 10
-	p := mustServeShipped(t, "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "GOGC=2") // what is held, not what could be thrown away
+	p := mustServeShipped(t, "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "GOGC=4") // what is held, not what could be thrown away
 	p.mustOpenStreams("first", 100)
 	inUse, resident := p.memoryInUse(), p.residentMemory()
 	p.mustOpenStreams("idle", streams)

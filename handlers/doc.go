@@ -6,6 +6,9 @@
 //	route -> key and scope -> rate limit -> room for it -> deadline ->
 //	body and parameters -> rules -> method -> answer
 //
+// Streams (feed) and long polls (waiting) have no deadline; they are bounded by
+// their number and end when the process does.
+//
 // A method has the form func(ctx, *request) (*reply[T], error). Its request
 // struct says by tags what comes from the path and the query, and a field Body
 // what comes as JSON; a pointer there means that the body may be left out.

@@ -46,4 +46,12 @@
 // out an entry of a chat that the user is not in if it is older than 60 s and
 // still the same. And every call by a member looks, in the same round trip,
 // whether his index has the chat, and writes what is missing.
+//
+// What is said just now is published by the script that stores it: a message,
+// whole, on the channel ff:live:chat:<chat>, a join or leave on the channel
+// ff:live:user:<user>. Live hears them for all streams of a process. That only
+// hints: a stream goes by the positions of its chats, takes from memory what
+// follows them, and reads the log for whatever it did not hear. Messages are
+// pushed by the Pusher of the process that took them; "due" is what it still
+// owes, so that a sweeper finds what a crash left.
 package chat
