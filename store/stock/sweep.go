@@ -63,7 +63,7 @@ func (l *Live) Run(ctx context.Context) error {
 // idleSweep is how long a sweeper rests while it knows of no sale; this process's
 // own first one wakes it. With it a hold in another's first sale is returned
 // within the second.
-const idleSweep = 700 * time.Millisecond
+const idleSweep = 500 * time.Millisecond
 
 // pause waits for the next sweep, and says whether there is one.
 func (l *Live) pause(ctx context.Context) bool {
