@@ -2,6 +2,7 @@ package stock
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -49,3 +50,18 @@ func (p *place) once(name string) string { return p.prefix + "once:" + name }
 
 // ChangesChannel is where the first partition tells each new version of a sale.
 func ChangesChannel(sale string) string { return "ff:{sale:" + sale + ":0}:changes" }
+
+// ChangesPattern is the channels on which changed sales are told.
+const ChangesPattern = "ff:{sale:*:0}:changes"
+
+// saleOfChannel reads the sale from a channel's name.
+func saleOfChannel(channel string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(channel, "ff:{sale:"), ":0}:changes")
+}
+
+// waitKey is the mark that a connection writes before it waits, in the slot of
+// key.
+func waitKey(key string) string {
+	tag, _, _ := strings.Cut(key, "}")
+	return tag + "}:wait"
+}

@@ -3,7 +3,6 @@ package stock
 import (
 	"context"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
@@ -226,12 +225,4 @@ func (s *Store) hear(event any) {
 		return
 	}
 	s.memory.drop(saleOfChannel(message.Channel))
-}
-
-// ChangesPattern is the channels on which changed sales are told.
-const ChangesPattern = "ff:{sale:*:0}:changes"
-
-// saleOfChannel reads the sale from a channel's name.
-func saleOfChannel(channel string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(channel, "ff:{sale:"), ":0}:changes")
 }

@@ -3,7 +3,6 @@ package stock
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -150,11 +149,4 @@ func wrote(cmd redis.Cmder) bool {
 		return status == answerDone || status == answerReplayed
 	}
 	return true
-}
-
-// waitKey is the mark that a connection writes before it waits, in the slot of
-// key.
-func waitKey(key string) string {
-	tag, _, _ := strings.Cut(key, "}")
-	return tag + "}:wait"
 }
