@@ -173,8 +173,9 @@ func TestOutsideThingsStayInTheirRoom(t *testing.T) {
 	}
 }
 
-// Style: context.Background lives in main alone, there is no init, and no Lua
-// in Go strings.
+// Style: context.Background lives in main alone, there is no init, no Lua in Go
+// strings, and the name of every key and channel is made in its package's
+// keys.go.
 func TestHouseRules(t *testing.T) {
 	t.Parallel()
 	for _, s := range mustParseModule(t) {
@@ -195,6 +196,9 @@ func TestHouseRules(t *testing.T) {
 			case *ast.BasicLit:
 				if n.Kind == token.STRING && lua(n.Value) {
 					t.Errorf("%s: Lua in a Go string", s.at(n.Pos()))
+				}
+				if n.Kind == token.STRING && strings.HasPrefix(n.Value, `"ff:`) && path.Base(s.path) != "keys.go" {
+					t.Errorf("%s: the name of a key outside of keys.go", s.at(n.Pos()))
 				}
 			}
 			return true
