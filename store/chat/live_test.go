@@ -189,3 +189,61 @@ func TestC13_NoSubscription(t *testing.T) {
 		t.Errorf("left behind: %v %v", l.present, l.topics)
 	}
 }
+
+// C13: joins and leaves are followed also when they come while the last one is
+// still being read.
+func TestC13_JoinsAndLeavesAtOnce(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		l := w.mustLive()
+		chat, ann, bob := w.id("team"), w.id("ann"), w.id("bob")
+		w.mustCreate("team", "ann", "bob")
+		st, err := l.Stream(t.Context(), bob, "")
+		must(t, err)
+		defer st.Close(t.Context())
+		heard := make(chan string, 1000)
+		done := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer close(done)
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-st.Wake():
+				}
+				events, err := st.Read(ctx)
+				if err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+				for _, e := range events {
+					if e.Message != nil {
+						heard <- e.Message.Text
+					}
+				}
+			}
+		}()
+		defer func() {
+			cancel()
+			<-done
+		}()
+		for n := range 100 {
+			must(t, w.Leave(t.Context(), chat, bob))
+			_, _, err := w.Join(t.Context(), chat, bob, false)
+			must(t, err)
+			_, _, err = w.Send(t.Context(), Outgoing{Chat: chat, Sender: ann, Text: fmt.Sprint(n)})
+			must(t, err)
+			for late := time.After(testPatience); ; {
+				select {
+				case text := <-heard:
+					if text != fmt.Sprint(n) {
+						t.Fatalf("heard %s instead of %d", text, n)
+					}
+				case <-late:
+					t.Fatalf("message %d is not heard", n)
+				}
+				break
+			}
+		}
+	})
+}

@@ -241,7 +241,10 @@ func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 			return events, st.putOff(err, true, dirty)
 		}
 		events = append(events, told...)
-		_, more := st.take() // cursors that the refresh has set back
+		again, more := st.take() // cursors that the refresh has set back
+		if again {
+			st.mark("") // he joined or left while it was read
+		}
 		for chat := range more {
 			if dirty == nil {
 				dirty = map[string]struct{}{}
