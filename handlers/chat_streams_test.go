@@ -293,16 +293,25 @@ func TestC13_JoinsAndLeavesReachAnOpenStream(t *testing.T) {
 	eachRedis(t, func(t *testing.T, w *world) {
 		w.workChats()
 		w.mustChat("old", "ann", "bob")
-		w.mustChat("new", "ann", "eve") // who has not seen it yet, so that it is kept
-		w.mustSend("new", "ann", 1, 4)
 		f := w.follow("bob", "")
-		began := time.Now()
-		if a := w.put("/v1/chats/new/members/bob", `{"from":"start"}`); a.status != 201 {
-			t.Fatalf("%d %s", a.status, a.body)
+		took := time.Hour
+		for range 3 { // the machine may take a moment from one of them
+			w.del("/v1/chats/new/members/bob")
+			w.del("/v1/chats/new/members/ann")
+			w.del("/v1/chats/new/members/eve")
+			w.mustChat("new", "ann", "eve") // who has not seen it yet, so that it is kept
+			w.mustSend("new", "ann", 1, 4)
+			began := time.Now()
+			if a := w.put("/v1/chats/new/members/bob", `{"from":"start"}`); a.status != 201 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			f.wantMessages("new", 1, 4)
+			if took = time.Since(began); took <= time.Second {
+				break
+			}
 		}
-		f.wantMessages("new", 1, 4)
-		if took := time.Since(began); took > 5*time.Second { // within 1 s, on a machine that is not busy
-			t.Errorf("a join took %v to reach the stream", took)
+		if took > time.Second {
+			t.Errorf("each of three joins took more than a second to reach the stream, the last one %v", took)
 		}
 		w.mustSend("new", "ann", 5, 5)
 		f.wantMessages("new", 5, 5)

@@ -15,6 +15,9 @@ import (
 	"fanfare/store/storetest"
 )
 
+// shortTimeout is what these servers give a request; a busy machine keeps it.
+const shortTimeout = 2 * time.Second
+
 // A stream is the same over HTTP/2, where deadlines are those of one stream of
 // many on a connection.
 func TestStreamsOverHTTP2(t *testing.T) {
@@ -23,7 +26,7 @@ func TestStreamsOverHTTP2(t *testing.T) {
 	w.workChats()
 	server := httptest.NewUnstartedServer(w.handler)
 	server.EnableHTTP2 = true
-	server.Config.ReadTimeout, server.Config.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
+	server.Config.ReadTimeout, server.Config.WriteTimeout = shortTimeout, shortTimeout
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	t.Cleanup(w.stopping)
@@ -41,7 +44,7 @@ func TestStreamsOverHTTP2(t *testing.T) {
 	f := &follower{t: t, res: res, lines: bufio.NewReader(res.Body), cancel: cancel}
 	w.mustSend("team", "ann", 1, 1)
 	f.wantMessages("team", 1, 1)
-	time.AfterFunc(time.Second, func() { w.mustSend("team", "ann", 2, 2) }) // long after the server's time-outs
+	time.AfterFunc(shortTimeout*3/2, func() { w.mustSend("team", "ann", 2, 2) }) // long after the server's time-outs
 	f.wantMessages("team", 2, 2)
 }
 
@@ -52,14 +55,14 @@ func TestStreamsOutlastTheTimeouts(t *testing.T) {
 	w := setup(t)
 	w.workChats()
 	server := httptest.NewUnstartedServer(w.handler)
-	server.Config.ReadTimeout, server.Config.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
+	server.Config.ReadTimeout, server.Config.WriteTimeout = shortTimeout, shortTimeout
 	server.Start()
 	t.Cleanup(server.Close)
 	t.Cleanup(w.stopping)
 	w.url = server.URL
 	w.mustChat("team", "ann", "bob")
 	f := w.follow("bob", "")
-	w.get("/v1/users/bob/messages/pending?wait_ms=1000").wants(t, 200, `{"chats":[]}`)
+	w.get(fmt.Sprint("/v1/users/bob/messages/pending?wait_ms=", (shortTimeout*3/2).Milliseconds())).wants(t, 200, `{"chats":[]}`)
 	w.mustSend("team", "ann", 1, 1)
 	f.wantMessages("team", 1, 1)
 }

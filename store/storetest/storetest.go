@@ -101,14 +101,18 @@ func EachRedisAlone(t *testing.T, fn func(t *testing.T, db *redisdb.DB)) {
 
 func eachRedis(t *testing.T, cluster func(testing.TB) *RedisCluster, fn func(t *testing.T, db *redisdb.DB)) {
 	t.Helper()
-	for name, url := range map[string]func(t *testing.T) string{
-		"redis":    func(t *testing.T) string { return Redis(t).URL() },
-		"embedded": func(*testing.T) string { return "embedded" },
-		"cluster":  func(t *testing.T) string { return cluster(t).URL() },
+	for name, open := range map[string]func(t *testing.T) *redisdb.DB{
+		"redis": func(t *testing.T) *redisdb.DB { return Open(t, Redis(t).URL()) },
+		// Its scripts run in this process, where the race detector makes them
+		// many times slower than they are.
+		"embedded": func(t *testing.T) *redisdb.DB {
+			return OpenWith(t, redisdb.Options{URL: "embedded", Timeout: 20 * time.Second})
+		},
+		"cluster": func(t *testing.T) *redisdb.DB { return Open(t, cluster(t).URL()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fn(t, Open(t, url(t)))
+			fn(t, open(t))
 		})
 	}
 }
