@@ -262,7 +262,7 @@ func (p *program) memoryInUse() float64 {
 // stacks and buffers included.
 func TestIdleStreamsMemory(t *testing.T) {
 	t.Parallel()
-	const streams, bound = 5000, 36 << 10 // 30 KB when this was written
+	const streams, bound = 5000, 36 << 10                                             // 30 KB when this was written
 	p := mustServeShipped(t, "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "GOGC=4") // what is held, not what could be thrown away
 	p.mustOpenStreams("first", 100)
 	inUse, resident := p.memoryInUse(), p.residentMemory()

@@ -293,7 +293,9 @@ func TestSlowDeviceKeepsNothingInHand(t *testing.T) {
 	p.mustDevice("bob", 1)
 	p.apns.Script(token(1), apnstest.After(8*time.Second), apnstest.OK())
 	first := p.mustPost(hello("bob"))
-	p.apns.MustWait(t, 1, soon)
+	if err := p.apns.WaitTotal(1, soon); err != nil {
+		t.Fatal(err)
+	}
 	hung := time.Now()
 	storetest.Eventually(t, soon, "the device to count as slow", func() bool { return time.Since(hung) > 5*time.Second })
 	second := p.mustPost(hello("bob"))
@@ -315,7 +317,9 @@ func TestBackoffOfOneDeviceLeavesOthersAlone(t *testing.T) {
 	p.mustDevice("fast", 2)
 	p.apns.Script(token(1), apnstest.Answer{Status: 429, Reason: "TooManyRequests", RetryAfter: "5"}, apnstest.OK())
 	slow := p.mustPost(hello("slow"))
-	p.apns.MustWait(t, 1, soon)
+	if err := p.apns.WaitTotal(1, soon); err != nil {
+		t.Fatal(err)
+	}
 	second := p.mustPost(hello("slow"))
 	p.mustEnd(p.mustPost(hello("fast")), api.EventDone)
 	if n := len(p.apns.Of(token(1))); n != 1 {
@@ -328,7 +332,7 @@ func TestBackoffOfOneDeviceLeavesOthersAlone(t *testing.T) {
 		t.Fatalf("%d requests for the slow device, want 3", len(got))
 	}
 	if d := got[1].At.Sub(got[0].At); d < 4900*time.Millisecond {
-		t.Errorf("the device was asked again after %v, Retry-After was 2 s", d)
+		t.Errorf("the device was asked again after %v, Retry-After was 5 s", d)
 	}
 }
 

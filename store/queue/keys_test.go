@@ -182,7 +182,11 @@ func TestQ2_BlockedJobsDoNotHoldUpOthers(t *testing.T) {
 			}
 			best = min(best, time.Since(before))
 		}
-		if best > 10*time.Millisecond {
+		soon := 10 * time.Millisecond
+		if db.Embedded() {
+			soon *= 16 // as much slower are its scripts
+		}
+		if best > soon {
 			t.Errorf("the next runnable job took %v to start", best)
 		}
 		s, err := w.q.Stats(t.Context())
