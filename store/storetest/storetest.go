@@ -9,6 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,9 +31,11 @@ func Eventually(t testing.TB, within time.Duration, what string, cond func() boo
 	}
 }
 
-// FreePort is a loopback port that was free just now. It is below the range
-// from which kernels take ports for outgoing connections, so that a server can
-// come back to it after a while.
+// FreePort is a loopback port that nobody listens on and that no other call
+// gives out while this process lives, be it in this process or in the test
+// binary of another package. It is below the range from which kernels take
+// ports for outgoing connections, so that a server can come back to it after a
+// while.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
@@ -38,11 +43,41 @@ func FreePort(t testing.TB) int {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err == nil {
 			_ = l.Close()
+		}
+		if err == nil && takePort(t, port) {
 			return port
 		}
 	}
 	t.Fatal("no free port found")
 	return 0
+}
+
+// takenPorts are the locks on ports of this process; its end opens them.
+var takenPorts struct {
+	sync.Mutex
+	files []*os.File
+}
+
+// takePort locks a file that stands for a port. A lock holds against other
+// opened files, whoever opened them.
+func takePort(t testing.TB, port int) bool {
+	t.Helper()
+	dir := filepath.Join(os.TempDir(), "fanfare-test-ports")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		return false
+	}
+	takenPorts.Lock()
+	defer takenPorts.Unlock()
+	takenPorts.files = append(takenPorts.files, file)
+	return true
 }
 
 const (
