@@ -3,6 +3,7 @@ package delivery
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -50,7 +51,9 @@ func TestA6_PeerStartsAtOne(t *testing.T) {
 
 // The peer's limit binds also when it falls while requests flow, and more
 // waiting requests than streams never stall. One stream may begin just while
-// http2 acknowledges a lower limit: the peer refuses it and it is sent again.
+// http2 acknowledges a lower limit: the peer refuses it and it is sent again. A
+// process that starves may be refused at all five tries; then it says so, and the
+// queue sends it later. None is lost, none is sent twice.
 func TestA6_PeerLowersLimit(t *testing.T) {
 	t.Parallel()
 	w := setupAPNs(t, apnstest.Options{MaxStreams: 500, Latency: 2 * time.Millisecond})
@@ -68,11 +71,22 @@ func TestA6_PeerLowersLimit(t *testing.T) {
 			}
 		}
 	})
-	got := outcomesOf(w.sendMany(0, 3000))
+	answers := w.sendMany(0, 3000)
 	close(stop)
 	changing.Wait()
-	if got[Delivered] != 3000 {
+	if got := outcomesOf(answers); got[Delivered]+got[NotSent] != 3000 || got[NotSent] > 30 {
 		t.Fatalf("got %v", got)
+	}
+	for i, a := range answers {
+		if a.Outcome != NotSent {
+			continue
+		}
+		if !errors.Is(a.Err, errUnprocessed) || a.RetryAfter <= 0 {
+			t.Fatalf("refused too often: %+v", a)
+		}
+		if a := w.send(testNote(i)); a.Outcome != Delivered {
+			t.Fatalf("later: %+v", a)
+		}
 	}
 	if v := w.Violations(); len(v) > changes || w.Total() != 3000 {
 		t.Fatalf("%d requests, %d changes, %d violations %v", w.Total(), changes, len(v), v)
