@@ -80,7 +80,6 @@ func (s *shardWorker) recoverFrom(ctx context.Context, err error) {
 		return
 	}
 	q := s.worker.q
-	q.noteTrouble()
 	if isNoGroup(err) {
 		healing, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
