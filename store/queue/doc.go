@@ -29,7 +29,7 @@
 // jobs start at their time, and looks once per lease for leases that ended.
 // A worker is one Run: a process' share of one queue. With 8 shards and a lease
 // of 10 s an idle one sends 0.9 commands a second, with 30 s 0.4. A blocking
-// read whose connection died is found by a look 0.3 s after an enqueueing of
+// read whose connection died is found by a look 0.25 s after an enqueueing of
 // this process, and a second one as long after that; only when no process that
 // enqueues serves the shard, it lasts until the regular look.
 // Leases are renewed at a quarter of their time, all shards in one pipeline.

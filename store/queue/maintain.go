@@ -18,7 +18,7 @@ const (
 	// lookAfter is when it is looked whether a new entry was taken, and how long
 	// it may then stay untaken before the blocking read is taken for dead: both
 	// together are less than the second of Q5.
-	lookAfter = 300 * time.Millisecond
+	lookAfter = 250 * time.Millisecond
 	// After an absence of Redis leases are left alone for this share of a lease,
 	// at most lingerMost, in which the results of all processes arrive.
 	lingerParts, lingerMost = 4, time.Second
