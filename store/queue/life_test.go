@@ -47,7 +47,11 @@ func TestQ5_NoLostWakeUp(t *testing.T) {
 		}
 		slices.Sort(took)
 		t.Logf("median %v, worst %v", took[50], took[99])
-		if took[50] > 20*time.Millisecond || took[99] > time.Second {
+		usual := 20 * time.Millisecond
+		if db.Embedded() {
+			usual *= 5 // its scripts run in this process, slowed by the race detector
+		}
+		if took[50] > usual || took[99] > time.Second {
 			t.Errorf("median %v, worst %v", took[50], took[99])
 		}
 	})
