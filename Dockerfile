@@ -9,7 +9,7 @@ COPY . .
 ARG TARGETOS TARGETARCH VERSION=dev
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -ldflags="-s -w -X main.buildVersion=$VERSION" -o /out/fanfare . \
+    go build -trimpath -ldflags="-s -w -X fanfare/app.buildVersion=$VERSION" -o /out/fanfare . \
     && mkdir /out/data
 
 # Only certificates, time zones and /etc/passwd; the user is 65532, not root.

@@ -1,0 +1,332 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery"
+	"fanfare/handlers"
+	"fanfare/store/apps"
+	"fanfare/store/chat"
+	"fanfare/store/contacts"
+	"fanfare/store/devices"
+	"fanfare/store/events"
+	"fanfare/store/keys"
+	"fanfare/store/queue"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+	"fanfare/store/stock"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// startPatience is how long a start waits for Redis and the database: a
+// restart of everything brings them up in any order.
+const startPatience = 30 * time.Second
+
+// app is every room, opened and not yet alive.
+type app struct {
+	config   *config
+	log      *slog.Logger
+	registry *prometheus.Registry
+	metrics  *delivery.Metrics
+
+	redis *redisdb.DB
+	// contactsRedis holds the index of recent contacts: redis, unless
+	// FANFARE_CONTACTS_REDIS_URL names another.
+	contactsRedis *redisdb.DB
+	record        *record.DB
+	// The queues of what waits for targeting, of what waits for APNs, and of
+	// background jobs.
+	eventQueue, notificationQueue, jobQueue *queue.Queue
+
+	keys     *keys.Store
+	devices  *devices.Store
+	events   *events.Store
+	apps     *apps.Store
+	contacts *contacts.Store
+	sales    *stock.Store
+
+	chats    *chat.Store
+	liveChat *chat.Live
+	pusher   *chat.Pusher
+
+	sender    delivery.Sender
+	targeting *delivery.Targeting
+	delivery  *delivery.Delivery
+
+	stopping atomic.Bool
+	// closing is closed when HTTP stops: streams end then.
+	closing chan struct{}
+}
+
+// build makes the rooms from the bottom up. Nothing runs yet and nobody is
+// asked; what fails here is a mistake in the configuration.
+func build(ctx context.Context, c *config, log *slog.Logger) (*app, error) {
+	a := &app{config: c, log: log, registry: prometheus.NewRegistry(), closing: make(chan struct{})}
+	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.metrics = delivery.NewMetrics(a.registry)
+	sender, err := a.openSender()
+	if err != nil {
+		return nil, err
+	}
+	a.sender = sender
+	if err := a.openStores(ctx); err != nil {
+		a.close()
+		return nil, err
+	}
+	a.openQueues()
+	if err := a.openNouns(); err != nil {
+		a.close()
+		return nil, err
+	}
+	a.openWorkers()
+	return a, nil
+}
+
+func (a *app) openStores(ctx context.Context) error {
+	var err error
+	if a.redis, err = redisdb.Open(ctx, redisdb.Options{URL: a.config.RedisURL, Logger: a.log}); err != nil {
+		return fmt.Errorf("FANFARE_REDIS_URL: %w", err)
+	}
+	a.contactsRedis = a.redis
+	if url := a.config.ContactsURL; url != "" {
+		if a.contactsRedis, err = redisdb.Open(ctx, redisdb.Options{URL: url, Logger: a.log}); err != nil {
+			return fmt.Errorf("FANFARE_CONTACTS_REDIS_URL: %w", err)
+		}
+	}
+	if a.record, err = record.Open(ctx, record.Options{URL: a.config.DatabaseURL, Logger: a.log}); err != nil {
+		return fmt.Errorf("FANFARE_DATABASE_URL: %w", err)
+	}
+	return nil
+}
+
+func (a *app) openQueues() {
+	c := a.config
+	shared := queue.Options{
+		Shards: c.Shards, Serve: c.ShardSet, Retention: c.TombstoneRetention, GroupRetention: c.EventRetention, MaxAge: c.MaxAge,
+		RetryBase: c.RetryBase, RetryMax: c.RetryMax, MaxAttempts: c.MaxAttempts, Drain: a.drain(), Logger: a.log,
+	}
+	toTarget, toSend, toDo := shared, shared, shared
+	toTarget.Name, toTarget.Lease = "events", c.JobLease
+	toSend.Name, toSend.Lease = "notifications", c.NotificationLease
+	toDo.Name, toDo.Lease = "jobs", c.JobLease
+	toDo.MaxAge = -1            // a change on record never gives up
+	toDo.InFlight = jobsAtATime // they share SQL's connections with the requests
+	a.eventQueue, a.notificationQueue, a.jobQueue = queue.New(a.redis, toTarget), queue.New(a.redis, toSend), queue.New(a.redis, toDo)
+}
+
+// jobsAtATime bounds the background jobs under way in one process.
+const jobsAtATime = 32
+
+// queues are all queues.
+func (a *app) queues() []*queue.Queue {
+	return []*queue.Queue{a.eventQueue, a.notificationQueue, a.jobQueue}
+}
+
+// drain is how long work that is under way may go on when the process stops:
+// long enough for a slow answer of APNs, short enough to hand back the rest.
+func (a *app) drain() time.Duration { return a.config.ShutdownTimeout / 4 }
+
+func (a *app) openNouns() error {
+	a.keys = keys.New(a.record, keys.Options{Logger: a.log})
+	a.devices = devices.New(a.redis, a.record, a.notificationQueue, devices.Options{Logger: a.log, GuardTTL: a.config.MaxAge + time.Hour})
+	a.events = events.New(events.Options{
+		DB: a.redis, Queue: a.eventQueue, Notifications: a.notificationQueue, Record: a.record, Logger: a.log, OnAccepted: a.metrics.Accepted,
+		Chats: true,
+	})
+	a.openChat()
+	a.apps = apps.New(a.redis)
+	var err error
+	a.contacts, err = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{
+		Max: a.config.ContactsMax, Min: a.config.ContactsMin, Logger: a.log,
+	})
+	if err != nil {
+		return err
+	}
+	return a.openSales()
+}
+
+// openSender reads the credentials; without any, notifications are logged.
+func (a *app) openSender() (delivery.Sender, error) {
+	c := a.config
+	if !c.sendsToAPNs() {
+		return delivery.NewLogSender(a.log), nil
+	}
+	return delivery.NewAPNs(delivery.APNsOptions{
+		URL: c.APNsURL, CAFile: c.APNsCAFile, KeyFile: c.APNsKeyFile, KeyID: c.APNsKeyID, TeamID: c.APNsTeamID,
+		AppsFile: c.APNsAppsFile, SendWithin: c.NotificationLease / 2, Logger: a.log,
+	})
+}
+
+func (a *app) openWorkers() {
+	c := a.config
+	a.targeting = delivery.NewTargeting(delivery.TargetingOptions{
+		Events: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices,
+		Pagers:  map[string]delivery.AudiencePager{events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames},
+		LiveKey: chat.PresenceKey, Metrics: a.metrics, Logger: a.log,
+	})
+	a.delivery = delivery.New(delivery.Options{
+		Queue: a.notificationQueue, Events: a.eventQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Metrics: a.metrics, Logger: a.log,
+		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, Retention: c.EventRetention, RetryBase: c.RetryBase, RetryMax: c.RetryMax,
+	})
+}
+
+// prepare waits for Redis and the database, brings the schema up to date, and
+// checks what must hold before anybody is served.
+func (a *app) prepare(ctx context.Context) error {
+	if err := patiently(ctx, a.log, "the database", a.record.Migrate); err != nil {
+		return fmt.Errorf("FANFARE_DATABASE_URL: %w", err)
+	}
+	if err := patiently(ctx, a.log, "the database", a.keys.Load); err != nil {
+		return fmt.Errorf("FANFARE_DATABASE_URL: %w", err)
+	}
+	if !a.config.loopback() && !a.keys.Any() {
+		return fmt.Errorf("FANFARE_ADDR: %s can be reached from outside and there is no API key yet; make the first with: fanfare keys create --name first --scopes admin", a.config.Addr)
+	}
+	for _, q := range a.queues() {
+		if err := patiently(ctx, a.log, "Redis", q.Init); err != nil {
+			return fmt.Errorf("FANFARE_REDIS_URL: %w", err)
+		}
+	}
+	for _, redis := range a.redises() {
+		for _, warning := range redis.Check(ctx) {
+			a.log.Warn(warning)
+		}
+	}
+	return nil
+}
+
+// redises are the Redis of everything and, if it has its own, that of contacts.
+func (a *app) redises() []*redisdb.DB {
+	if a.contactsRedis == a.redis {
+		return []*redisdb.DB{a.redis}
+	}
+	return []*redisdb.DB{a.redis, a.contactsRedis}
+}
+
+// redisLoops are what each Redis needs while it is in use.
+func (a *app) redisLoops() []loop {
+	var loops []loop
+	for _, redis := range a.redises() {
+		loops = append(loops, loop{"redis", redis.Run})
+	}
+	return loops
+}
+
+// patiently tries until it works, for as long as a dependency is merely away.
+func patiently(ctx context.Context, log *slog.Logger, what string, try func(context.Context) error) error {
+	began, told := time.Now(), time.Time{}
+	for {
+		err := try(ctx)
+		code := api.CodeOf(err)
+		away := code == api.CodeUnavailable || code == api.CodeUnknownOutcome || code == api.CodeOverloaded
+		if err == nil || !away || ctx.Err() != nil || time.Since(began) > startPatience {
+			return err
+		}
+		if time.Since(told) > 5*time.Second {
+			told = time.Now()
+			log.Warn("waiting for "+what, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// jobLoops are what keeps the rooms fresh, and the background jobs.
+func (a *app) jobLoops() []loop {
+	loops := append([]loop{{"keys", a.keys.Run}, {"event types", a.events.Run}}, a.saleLoops()...)
+	loops = append(loops, a.chatLoops()...)
+	if a.config.has(roleJobs) {
+		loops = append(loops, loop{"outbox", a.devices.Run}, loop{"contacts", a.contacts.Run}, loop{"jobs", func(ctx context.Context) error {
+			return a.jobQueue.Run(ctx, queue.ByType(a.jobHandlers()))
+		}})
+	}
+	return loops
+}
+
+// jobHandlers are what works on background jobs, by type.
+func (a *app) jobHandlers() map[string]func(context.Context, *queue.Claimed) queue.Result {
+	all := a.contacts.Jobs()
+	maps.Copy(all, a.sales.Jobs())
+	return all
+}
+
+// deliveryLoops are the workers behind the queues.
+func (a *app) deliveryLoops() []loop {
+	var loops []loop
+	if a.config.has(roleTargeting) {
+		loops = append(loops, loop{"targeting", a.targeting.Run})
+	}
+	if a.config.has(roleDelivery) {
+		loops = append(loops, loop{"delivery", a.delivery.Run})
+	}
+	return loops
+}
+
+// handler is the HTTP face of this process.
+func (a *app) handler() http.Handler {
+	whole := handlers.New(handlers.Options{
+		Events: a.events, Devices: a.devices, Keys: a.keys, Contacts: a.contacts, Sales: a.sales,
+		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
+		Ready: a.ready, DeliveredPerSecond: a.metrics.DeliveredPerSecond, Logger: a.log, Registry: a.registry,
+		RateLimit: a.config.RateLimit, RequestTimeout: a.config.RequestTimeout,
+		Chats: a.chats, Live: a.liveChat, Pusher: a.pusher, MaxStreams: a.config.MaxStreams, Closing: a.closing,
+	})
+	if a.config.has(roleAPI) {
+		return whole
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/") {
+			r = r.Clone(r.Context())
+			r.URL.Path, r.URL.RawPath = "/not-the-api-role", "" // answered by the router's own 404
+		}
+		whole.ServeHTTP(w, r)
+	})
+}
+
+// reload is what SIGHUP does: apps and certificates are read again, and paused
+// apps may try at once. What is broken stays as it was.
+func (a *app) reload(front *front) {
+	if err := a.sender.Reload(); err != nil {
+		a.log.Error("the apps were not reloaded; the old ones stay", "error", err)
+	} else {
+		a.log.Info("the apps were reloaded")
+	}
+	if front.cert != nil {
+		if err := front.cert.reload(); err != nil {
+			a.log.Error("the certificate was not reloaded; the old one stays", "error", err)
+		}
+	}
+	a.delivery.ProbeNow()
+}
+
+// close ends what build opened: the sender, Redis, then SQL.
+func (a *app) close() {
+	var errs []error
+	if a.sender != nil {
+		errs = append(errs, a.sender.Close())
+	}
+	for _, redis := range a.redises() {
+		if redis != nil {
+			errs = append(errs, redis.Close())
+		}
+	}
+	if a.record != nil {
+		errs = append(errs, a.record.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		a.log.Warn("not everything closed cleanly", "error", err)
+	}
+}

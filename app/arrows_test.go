@@ -1,0 +1,251 @@
+package app
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"fanfare/store/storetest"
+)
+
+// source is one parsed Go file of this module.
+type source struct {
+	path string // slash-separated, relative to the module
+	room string // the directory, "." for main
+	file *ast.File
+	set  *token.FileSet
+}
+
+// test tells whether the file is compiled for tests only.
+func (s source) test() bool {
+	return strings.HasSuffix(s.path, "_test.go") || s.room == "store/storetest" || s.room == "delivery/apnstest"
+}
+
+// imports lists what the file imports.
+func (s source) imports() []string {
+	var out []string
+	for _, spec := range s.file.Imports {
+		name, _ := strconv.Unquote(spec.Path.Value)
+		out = append(out, name)
+	}
+	return out
+}
+
+// at formats a position in the file.
+func (s source) at(p token.Pos) string { return s.set.Position(p).String() }
+
+// mustParseModule parses every Go file there is.
+func mustParseModule(t testing.TB) []source {
+	t.Helper()
+	var out []source
+	root := storetest.Root(t)
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && name != root && strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
+		}
+		if entry.IsDir() || !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if os.IsNotExist(err) {
+			return nil
+		}
+		slashed := filepath.ToSlash(strings.TrimPrefix(name, root+string(filepath.Separator)))
+		out = append(out, source{slashed, path.Dir(slashed), file, set})
+		return err
+	})
+	if err != nil {
+		t.Fatalf("parse module: %v", err)
+	}
+	if len(out) < 10 {
+		t.Fatalf("only %d files were found: this test looks in the wrong place", len(out))
+	}
+	return out
+}
+
+// within tells whether a room is a directory or below it.
+func within(room, dir string) bool { return room == dir || strings.HasPrefix(room, dir+"/") }
+
+// floor is how high a room stands; arrows go from higher floors to lower ones.
+func floor(room string) int {
+	switch {
+	case room == ".":
+		return 4
+	case room == "app" || within(room, "bench") || within(room, "openapi/gen"):
+		return 3
+	case within(room, "handlers"), within(room, "delivery"):
+		return 2
+	case within(room, "store"):
+		return 1
+	}
+	return 0 // api, migrations, openapi
+}
+
+// storeFloor orders the packages inside the store: the nouns stand on the
+// engines, the engines on the openers.
+func storeFloor(room string) int {
+	switch room {
+	case "store/redisdb":
+		return 0
+	case "store/lock", "store/record":
+		return 1
+	case "store/queue":
+		return 2
+	case "store/storetest":
+		return 9
+	}
+	return 3
+}
+
+// allowed tells whether a production file of one room may import another.
+func allowed(from, to string) bool {
+	switch {
+	case to == "e2e" || to == ".":
+		return false
+	case to == "store/storetest" || to == "delivery/apnstest":
+		return within(from, "bench")
+	case from == to:
+		return true
+	case within(from, "store") && within(to, "store"):
+		return storeFloor(from) > storeFloor(to)
+	case floor(from) == floor(to):
+		return within(from, "delivery") && within(to, "delivery") || within(from, "handlers") && within(to, "handlers")
+	}
+	return floor(from) > floor(to)
+}
+
+// Design: main -> app -> handlers, delivery -> store -> api.
+func TestArrowsGoDownOnly(t *testing.T) {
+	t.Parallel()
+	for _, s := range mustParseModule(t) {
+		if s.test() {
+			continue
+		}
+		for _, name := range s.imports() {
+			if to, ours := strings.CutPrefix(name, "fanfare/"); ours && !allowed(s.room, to) {
+				t.Errorf("%s imports %s: arrows go main -> app -> handlers, delivery -> store -> api", s.path, name)
+			}
+		}
+	}
+}
+
+func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
+	t.Parallel()
+	for _, forbidden := range [][2]string{
+		{"handlers", "delivery"}, {"delivery", "handlers"}, {"store/queue", "delivery"}, {"api", "store/record"},
+		{"store/redisdb", "store/queue"}, {"store/queue", "store/events"}, {"store/devices", "store/storetest"}, {"handlers", "delivery/apnstest"}, {"app", "e2e"}, {"handlers", "app"},
+	} {
+		if allowed(forbidden[0], forbidden[1]) {
+			t.Errorf("%s -> %s is allowed", forbidden[0], forbidden[1])
+		}
+	}
+}
+
+// Design: only store/* knows go-redis, only handlers knows chi, only
+// delivery's APNs files know apns2. Tests aside.
+func TestOutsideThingsStayInTheirRoom(t *testing.T) {
+	t.Parallel()
+	rules := []struct {
+		module string
+		may    func(s source) bool
+	}{
+		{"github.com/redis/go-redis", func(s source) bool { return within(s.room, "store") }},
+		{"github.com/alicebob/miniredis", func(s source) bool { return s.room == "store/redisdb" }},
+		{"github.com/go-chi/", func(s source) bool { return s.room == "handlers" }},
+		{"github.com/jmoiron/sqlx", func(s source) bool { return within(s.room, "store") }},
+		{"github.com/sideshow/apns2", func(s source) bool {
+			return s.room == "delivery" && strings.HasPrefix(path.Base(s.path), "apns")
+		}},
+		{"github.com/caarlos0/env", func(s source) bool { return s.room == "app" }},
+	}
+	for _, s := range mustParseModule(t) {
+		for _, name := range s.imports() {
+			for _, rule := range rules {
+				if strings.HasPrefix(name, rule.module) && !s.test() && !within(s.room, "bench") && !rule.may(s) {
+					t.Errorf("%s imports %s", s.path, name)
+				}
+			}
+		}
+	}
+}
+
+// Style: context.Background lives in main alone, there is no init, no Lua in Go
+// strings, and the name of every key and channel is made in its package's
+// keys.go.
+func TestHouseRules(t *testing.T) {
+	t.Parallel()
+	for _, s := range mustParseModule(t) {
+		if s.test() {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Name.Name == "init" && n.Recv == nil && !generated(s) {
+					t.Errorf("%s: an init function", s.at(n.Pos()))
+				}
+			case *ast.SelectorExpr:
+				if root, ok := n.X.(*ast.Ident); ok && root.Name == "context" && s.file.Name.Name != "main" &&
+					(n.Sel.Name == "Background" || n.Sel.Name == "TODO") {
+					t.Errorf("%s: context.%s", s.at(n.Pos()), n.Sel.Name)
+				}
+			case *ast.BasicLit:
+				if n.Kind == token.STRING && lua(n.Value) {
+					t.Errorf("%s: Lua in a Go string", s.at(n.Pos()))
+				}
+				if n.Kind == token.STRING && strings.HasPrefix(n.Value, `"ff:`) && path.Base(s.path) != "keys.go" {
+					t.Errorf("%s: the name of a key outside of keys.go", s.at(n.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}
+
+// generated tells whether a file says that a tool wrote it.
+func generated(s source) bool { return ast.IsGenerated(s.file) }
+
+// lua tells whether a string literal is a Redis script.
+func lua(literal string) bool {
+	for _, sign := range []string{"redis." + "call(", "redis." + "pcall(", "KEYS" + "[1]", "ARGV" + "[1]"} {
+		if strings.Contains(literal, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// Style: every Lua file is called lua/noun_verb.lua and begins with its header.
+func TestLuaFilesHaveAHeader(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir(filepath.Join(storetest.Root(t), "store"), func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".lua") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if path.Base(path.Dir(filepath.ToSlash(name))) != "lua" {
+			t.Errorf("%s is not in a folder lua", name)
+		}
+		if !strings.HasPrefix(string(text), "--") {
+			t.Errorf("%s has no header", name)
+		}
+		return nil
+	})
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,27 @@
+package app
+
+import (
+	"fanfare/store/chat"
+)
+
+// openChat makes the group chat: its store, what is said just now, and the
+// pushes to those who do not follow.
+func (a *app) openChat() {
+	c := a.config
+	a.chats = chat.New(a.redis, chat.Options{MaxMessages: c.ChatMaxMessages, MaxAge: c.ChatMaxAge, Logger: a.log})
+	a.liveChat = chat.NewLive(a.chats, a.redis, a.log)
+	a.pusher = chat.NewPusher(a.chats, chat.PusherOptions{Post: a.events.AcceptNamed, Logger: a.log})
+}
+
+// chatLoops are what the chat needs in the background: what serves the requests
+// of this process, and what finds the pushes that another one left.
+func (a *app) chatLoops() []loop {
+	var loops []loop
+	if a.config.has(roleAPI) {
+		loops = append(loops, loop{"live chat", a.liveChat.Run}, loop{"pushes of chats", a.pusher.Run})
+	}
+	if a.config.has(roleJobs) {
+		loops = append(loops, loop{"sweep of chats", a.pusher.Sweep})
+	}
+	return loops
+}

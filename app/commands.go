@@ -1,0 +1,262 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/keys"
+	"fanfare/store/record"
+)
+
+// buildVersion is set by the linker (-X fanfare/app.buildVersion=...), as the
+// Dockerfile does; empty means that the build information of Go is used.
+var buildVersion string
+
+// action is what a command does once its arguments and the configuration are
+// understood.
+type action func(context.Context, *config, outputs) error
+
+// command understands arguments.
+type command struct {
+	parse func(args []string) (action, error)
+}
+
+// commands lists what needs the configuration. version and help do not.
+func commands() map[string]command {
+	return map[string]command{
+		"serve":       {withoutArguments("serve", serve)},
+		"migrate":     {withoutArguments("migrate", migrate)},
+		"healthcheck": {withoutArguments("healthcheck", healthcheck)},
+		"keys":        {parseKeys},
+	}
+}
+
+// withoutArguments is a command that takes no arguments.
+func withoutArguments(name string, do action) func([]string) (action, error) {
+	return func(args []string) (action, error) {
+		if len(args) > 0 {
+			return nil, usageError(fmt.Sprintf("%s takes no arguments, not %q", name, args[0]))
+		}
+		return do, nil
+	}
+}
+
+// wantsHelp tells whether help was asked for, anywhere on the line.
+func wantsHelp(args []string) bool {
+	return len(args) > 0 && (args[0] == "help" || slices.ContainsFunc(args, func(arg string) bool {
+		return arg == "--help" || arg == "-help" || arg == "-h"
+	}))
+}
+
+// help prints the commands and the configuration table.
+func help(to outputs) error {
+	fmt.Fprint(to.out, `fanfare is a real-time backend: push notifications, recent contacts, group chat,
+and stock for flash sales, on Redis and SQL.
+
+  fanfare                     serve; with nothing configured, embedded on 127.0.0.1:8080
+  fanfare keys create --name NAME --scopes a,b
+                              print a new API key, once; scopes: push, contacts, chat,
+                              sales, sales:buy, ops, admin
+  fanfare keys list           show id, name, scopes, created, last used
+  fanfare keys revoke <id>    end a key; running servers follow within 10 s
+  fanfare migrate             bring the database's tables up to date (serve does it too)
+  fanfare healthcheck         ask the server at FANFARE_ADDR; exit 0 if it lives
+  fanfare version             print the version
+  fanfare --help              print this
+
+SIGTERM drains and stops; SIGHUP reads the apps file and certificates again and
+lets paused apps try at once.
+
+Configuration is by environment variables:
+
+`)
+	writeTable(to.out)
+	return nil
+}
+
+// version prints what was built.
+func version(to outputs) error {
+	name, revision := buildVersion, ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if name == "" {
+			name = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = " " + s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	fmt.Fprintf(to.out, "fanfare %s%s (%s %s/%s)\n", name, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return nil
+}
+
+// migrate brings the schema up to date and does nothing else.
+func migrate(ctx context.Context, c *config, to outputs) error {
+	rec, err := openRecord(ctx, c, newLogger(c, to.err))
+	if err != nil {
+		return err
+	}
+	have, _, err := rec.SchemaVersion(ctx)
+	if err == nil {
+		fmt.Fprintf(to.err, "the schema is at version %d\n", have)
+	}
+	return errors.Join(err, rec.Close())
+}
+
+// openRecord opens the database and brings its schema up to date.
+func openRecord(ctx context.Context, c *config, log *slog.Logger) (*record.DB, error) {
+	rec, err := record.Open(ctx, record.Options{URL: c.DatabaseURL, Logger: log})
+	if err != nil {
+		return nil, fmt.Errorf("FANFARE_DATABASE_URL: %w", err)
+	}
+	if err := patiently(ctx, log, "the database", rec.Migrate); err != nil {
+		return nil, errors.Join(fmt.Errorf("FANFARE_DATABASE_URL: %w", err), rec.Close())
+	}
+	return rec, nil
+}
+
+// healthcheck asks the server at FANFARE_ADDR whether it lives, for containers
+// that have no other program to ask with.
+func healthcheck(ctx context.Context, c *config, _ outputs) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	scheme := "http"
+	if c.TLSCertFile != "" {
+		scheme = "https"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+reachable(c.Addr)+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	// This machine's own server: its certificate is for a name, not for 127.0.0.1.
+	own := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	resp, err := own.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("healthz answered %s", resp.Status)
+	}
+	return nil
+}
+
+// parseKeys understands keys create, list and revoke.
+func parseKeys(args []string) (action, error) {
+	if len(args) == 0 {
+		return nil, usageError("keys takes create, list or revoke")
+	}
+	switch verb, rest := args[0], args[1:]; verb {
+	case "create":
+		return parseCreate(rest)
+	case "list":
+		return withoutArguments("keys list", withKeys(listKeys))(rest)
+	case "revoke":
+		if len(rest) != 1 {
+			return nil, usageError("keys revoke takes one id: fanfare keys revoke <id>")
+		}
+		return withKeys(func(ctx context.Context, store *keys.Store, _ outputs) error {
+			return store.Revoke(ctx, rest[0])
+		}), nil
+	default:
+		return nil, usageError(fmt.Sprintf("keys takes create, list or revoke, not %q", verb))
+	}
+}
+
+func parseCreate(args []string) (action, error) {
+	flags := flag.NewFlagSet("keys create", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	name := flags.String("name", "", "what the key is for")
+	list := flags.String("scopes", "", "what it may do, separated by commas")
+	if err := flags.Parse(args); err != nil {
+		return nil, usageError("keys create: " + err.Error())
+	}
+	if flags.NArg() > 0 {
+		return nil, usageError(fmt.Sprintf("keys create: %q belongs to no flag", flags.Arg(0)))
+	}
+	if strings.TrimSpace(*name) == "" || *list == "" {
+		return nil, usageError("keys create needs --name NAME and --scopes a,b")
+	}
+	scopes, err := parseScopes(*list)
+	if err != nil {
+		return nil, err
+	}
+	return withKeys(func(ctx context.Context, store *keys.Store, to outputs) error {
+		secret, key, err := store.Create(ctx, strings.TrimSpace(*name), scopes)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(to.out, secret)
+		fmt.Fprintf(to.err, "key %s (%s) is made; it is shown this once\n", key.ID, key.Name)
+		return nil
+	}), nil
+}
+
+func parseScopes(list string) ([]api.Scope, error) {
+	var scopes []api.Scope
+	for part := range strings.SplitSeq(list, ",") {
+		scope := api.Scope(strings.TrimSpace(part))
+		if !slices.Contains(api.Scopes, scope) {
+			return nil, usageError(fmt.Sprintf("%q is no scope; there are %s", scope, join(api.Scopes)))
+		}
+		if !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	return scopes, nil
+}
+
+func join(scopes []api.Scope) string {
+	names := make([]string, len(scopes))
+	for i, s := range scopes {
+		names[i] = string(s)
+	}
+	return strings.Join(names, ",")
+}
+
+// withKeys opens the record for a command about keys.
+func withKeys(do func(context.Context, *keys.Store, outputs) error) action {
+	return func(ctx context.Context, c *config, to outputs) error {
+		log := newLogger(c, to.err)
+		rec, err := openRecord(ctx, c, log)
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(ctx, keys.New(rec, keys.Options{Logger: log}), to), rec.Close())
+	}
+}
+
+// listKeys prints a table of keys, never their secrets.
+func listKeys(ctx context.Context, store *keys.Store, to outputs) error {
+	all, err := store.List(ctx)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(to.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tNAME\tSCOPES\tCREATED\tLAST USED\tREVOKED")
+	for _, k := range all {
+		used, revoked := "never", ""
+		if k.LastUsed != nil {
+			used = k.LastUsed.Format(time.RFC3339)
+		}
+		if k.RevokedAt != nil {
+			revoked = k.RevokedAt.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, join(k.Scopes), k.CreatedAt.Format(time.RFC3339), used, revoked)
+	}
+	return table.Flush()
+}

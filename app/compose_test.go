@@ -1,0 +1,67 @@
+package app
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"fanfare/store/storetest"
+
+	"gopkg.in/yaml.v2"
+)
+
+// service is what the tests look at in compose.yaml.
+type service struct {
+	Command     []string          `yaml:"command"`
+	Environment map[string]string `yaml:"environment"`
+	Healthcheck map[string]any    `yaml:"healthcheck"`
+	DependsOn   map[string]any    `yaml:"depends_on"`
+	Volumes     []string          `yaml:"volumes"`
+	Grace       string            `yaml:"stop_grace_period"`
+	Build       string            `yaml:"build"`
+	Image       string            `yaml:"image"`
+	Ports       []string          `yaml:"ports"`
+	Restart     string            `yaml:"restart"`
+	ReadOnly    bool              `yaml:"read_only"`
+	CapDrop     []string          `yaml:"cap_drop"`
+	Security    []string          `yaml:"security_opt"`
+}
+
+// The compose file is well-formed, its settings for fanfare are understood,
+// and its Redis keeps what it is given.
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	var file struct {
+		Name     string             `yaml:"name"`
+		Services map[string]service `yaml:"services"`
+		Volumes  map[string]any     `yaml:"volumes"`
+	}
+	if err := yaml.UnmarshalStrict([]byte(storetest.RepositoryFile(t, "compose.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	fanfare := file.Services["fanfare"]
+	var environ []string
+	for name, value := range fanfare.Environment {
+		environ = append(environ, name+"="+defaults(value))
+	}
+	c := mustParse(t, environ...)
+	if c.loopback() || c.embedded() || !strings.HasPrefix(c.DatabaseURL, "mysql://") {
+		t.Errorf("%+v", c)
+	}
+	redis := strings.Join(file.Services["redis"].Command, " ")
+	for _, want := range []string{"--maxmemory-policy noeviction", "--appendonly yes"} {
+		if !strings.Contains(redis, want) {
+			t.Errorf("redis runs without %s: %s", want, redis)
+		}
+	}
+	for name := range fanfare.DependsOn {
+		if file.Services[name].Healthcheck == nil || len(file.Services[name].Volumes) == 0 {
+			t.Errorf("%s has no health check or no volume", name)
+		}
+	}
+}
+
+// defaults resolves ${NAME:-value} as compose does when NAME is not set.
+func defaults(s string) string {
+	return regexp.MustCompile(`\$\{\w+:-([^}]*)\}`).ReplaceAllString(s, "$1")
+}

@@ -1,0 +1,233 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"fanfare/handlers"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// config is everything the environment says. Each field is one variable; its
+// tags are the one source of the name, the default and the sentence that
+// `fanfare --help` and the README's table show. `shown` replaces the default
+// in those tables where the real one says little, `secret` marks what must
+// never be printed as it is.
+type config struct {
+	Addr        string   `env:"FANFARE_ADDR" envDefault:"127.0.0.1:8080" desc:"where HTTP listens; an address that is not loopback needs at least one API key"`
+	RedisURL    string   `env:"FANFARE_REDIS_URL" shown:"empty: embedded" secret:"url" desc:"redis://[user:password@]host:port[/db], redis+sentinel://[user:password@]h:p,h:p/<master>[/db], redis+cluster://[user:password@]h:p,h:p; rediss... for TLS. Embedded is one process for trying things out, nothing in it survives a stop; on an address that is not loopback it must be asked for as 'embedded'"`
+	ContactsURL string   `env:"FANFARE_CONTACTS_REDIS_URL" shown:"the Redis of FANFARE_REDIS_URL" secret:"url" desc:"own Redis for the index of recent contacts, so that its snapshots do not slow the others"`
+	DatabaseURL string   `env:"FANFARE_DATABASE_URL" envDefault:"sqlite:fanfare.db" secret:"url" desc:"sqlite:<file> (several processes on one machine may share it when Redis is a real one) or mysql://user:password@host:port/name"`
+	Roles       []string `env:"FANFARE_ROLES" envDefault:"api,targeting,delivery,jobs" desc:"what this process does; health, readiness and metrics are served in every role"`
+	Shards      int      `env:"FANFARE_SHARDS" envDefault:"8" desc:"shards per queue, 1 to 256; fixed at first start, another number is refused"`
+	ShardSet    shardSet `env:"FANFARE_SHARD_SET" shown:"all" desc:"which shards this process serves, such as 0-7,12"`
+
+	APNsURL      string `env:"FANFARE_APNS_URL" shown:"Apple's host by the device's environment" desc:"base URL of APNs, https://host[:port]"`
+	APNsCAFile   string `env:"FANFARE_APNS_CA_FILE" shown:"system roots" desc:"PEM file of the authorities that APNs is trusted by"`
+	APNsKeyFile  string `env:"FANFARE_APNS_KEY_FILE" shown:"none: log sender" desc:".p8 key that signs for every topic and both environments; without it and without an apps file notifications are only logged"`
+	APNsKeyID    string `env:"FANFARE_APNS_KEY_ID" shown:"none" desc:"id of that key"`
+	APNsTeamID   string `env:"FANFARE_APNS_TEAM_ID" shown:"none" desc:"team that the key belongs to"`
+	APNsAppsFile string `env:"FANFARE_APNS_APPS_FILE" shown:"none" desc:"several apps: JSON {\"apps\": [{\"topic\", \"environment\", \"url\"?, \"key_file\", \"key_id\", \"team_id\" or \"cert_file\", \"cert_password\"?}]}; goes before the key above, read again on SIGHUP"`
+
+	NotificationLease  time.Duration `env:"FANFARE_NOTIFICATION_LEASE" envDefault:"10s" desc:"a notification whose process did not renew it for this long is taken over by another"`
+	JobLease           time.Duration `env:"FANFARE_JOB_LEASE" envDefault:"30s" desc:"the same for events and background jobs"`
+	MaxAttempts        int           `env:"FANFARE_MAX_ATTEMPTS" envDefault:"8" desc:"a job's own failures before it becomes a dead letter"`
+	RetryBase          time.Duration `env:"FANFARE_RETRY_BASE" envDefault:"500ms" desc:"first backoff, doubled at each failure, with full jitter"`
+	RetryMax           time.Duration `env:"FANFARE_RETRY_MAX" envDefault:"5m" desc:"longest backoff"`
+	MaxAge             time.Duration `env:"FANFARE_MAX_AGE" envDefault:"24h" desc:"how long work waits for a dependency that is away"`
+	AppProbeInterval   time.Duration `env:"FANFARE_APP_PROBE_INTERVAL" envDefault:"30s" desc:"a paused app tries one notification this often; also on SIGHUP and at start"`
+	EventRetention     time.Duration `env:"FANFARE_EVENT_RETENTION" envDefault:"24h" desc:"how long the report of an event stays after its end"`
+	TombstoneRetention time.Duration `env:"FANFARE_TOMBSTONE_RETENTION" envDefault:"1h" desc:"how long the mark stays that a notification is done"`
+
+	ContactsMax int `env:"FANFARE_CONTACTS_MAX" envDefault:"120" desc:"cap of the index of recent contacts per user, at most 127: from the 129th entry on Redis stores ten times as much"`
+	ContactsMin int `env:"FANFARE_CONTACTS_MIN" envDefault:"10" desc:"a user whose index falls below this is filled up again from SQL"`
+
+	SaleMinReplicas int   `env:"FANFARE_SALE_MIN_REPLICAS" envDefault:"0" desc:"a reservation, confirmation or release is answered only after so many replicas of Redis have it; fewer in time: 503 unknown_outcome"`
+	SaleMaxInFlight int   `env:"FANFARE_SALE_MAX_IN_FLIGHT" envDefault:"1024" desc:"reservations under way at once in this process; more are answered 503 at once"`
+	SaleLocal       onOff `env:"FANFARE_SALE_LOCAL" envDefault:"on" desc:"on: sold_out and the reading of a sale may be answered from memory up to 100 ms old; off: every answer comes from Redis"`
+
+	ChatMaxMessages int           `env:"FANFARE_CHAT_MAX_MESSAGES" envDefault:"10000" desc:"messages that a chat keeps, read by everybody or not"`
+	ChatMaxAge      time.Duration `env:"FANFARE_CHAT_MAX_AGE" envDefault:"720h" desc:"how long a message is kept, read by everybody or not"`
+
+	MaxStreams      int64              `env:"FANFARE_MAX_STREAMS" envDefault:"20000" desc:"open streams and long polls of this process; one more is answered 503"`
+	RateLimit       handlers.RateLimit `env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h"`
+	RequestTimeout  time.Duration      `env:"FANFARE_REQUEST_TIMEOUT" envDefault:"5s" desc:"deadline of a request, streams and long polls aside"`
+	ShutdownTimeout time.Duration      `env:"FANFARE_SHUTDOWN_TIMEOUT" envDefault:"20s" desc:"drain this long on SIGTERM"`
+	LogLevel        logLevel           `env:"FANFARE_LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error"`
+	LogFormat       string             `env:"FANFARE_LOG_FORMAT" shown:"text on a terminal, else json" desc:"text or json"`
+	TLSCertFile     string             `env:"FANFARE_TLS_CERT_FILE" shown:"none" desc:"PEM certificate chain: serve HTTPS (HTTP/2); read again on SIGHUP"`
+	TLSKeyFile      string             `env:"FANFARE_TLS_KEY_FILE" shown:"none" desc:"PEM key of that certificate"`
+
+	// Whether Go's own variables GOGC and GOMEMLIMIT are set.
+	ownGC, ownMemory bool
+}
+
+// The roles that FANFARE_ROLES knows.
+const (
+	roleAPI       = "api"
+	roleTargeting = "targeting"
+	roleDelivery  = "delivery"
+	roleJobs      = "jobs"
+)
+
+// allRoles lists every role.
+func allRoles() []string { return []string{roleAPI, roleTargeting, roleDelivery, roleJobs} }
+
+// has tells whether this process plays a role.
+func (c *config) has(role string) bool { return slices.Contains(c.Roles, role) }
+
+// embedded tells whether Redis lives in this process.
+func (c *config) embedded() bool { return c.RedisURL == "" || c.RedisURL == "embedded" }
+
+// sendsToAPNs tells whether there are credentials; else the log sender sends.
+func (c *config) sendsToAPNs() bool { return c.APNsKeyFile != "" || c.APNsAppsFile != "" }
+
+// problems is everything wrong with a configuration, one sentence each,
+// beginning with the variable's name.
+type problems []string
+
+// Error lists the problems, one a line.
+func (p problems) Error() string {
+	if len(p) == 1 {
+		return "configuration: " + p[0]
+	}
+	return fmt.Sprintf("configuration, %d problems:\n  %s", len(p), strings.Join(p, "\n  "))
+}
+
+// parseConfig reads an environment in the form of os.Environ. Its error is all
+// problems at once; values that may be secret are not in it.
+func parseConfig(environ []string) (*config, error) {
+	vars := env.ToMap(environ)
+	found := unknownVariables(vars)
+	c := &config{ownGC: vars["GOGC"] != "", ownMemory: vars["GOMEMLIMIT"] != ""}
+	err := env.ParseWithOptions(c, env.Options{Environment: trimmed(vars)})
+	bad, parsed := parseProblems(err, vars)
+	found = append(found, parsed...)
+	for i, role := range c.Roles {
+		c.Roles[i] = strings.TrimSpace(role)
+	}
+	for _, p := range c.check() {
+		if !bad[variableOf(p)] { // one sentence per variable that can't be read is enough
+			found = append(found, p)
+		}
+	}
+	if len(found) > 0 {
+		return nil, found
+	}
+	return c, nil
+}
+
+// trimmed drops the blanks around values, which env files leave behind.
+func trimmed(vars map[string]string) map[string]string {
+	out := make(map[string]string, len(vars))
+	for name, value := range vars {
+		out[name] = strings.TrimSpace(value)
+	}
+	return out
+}
+
+// parseProblems words what env could not read, and names the variables.
+func parseProblems(err error, vars map[string]string) (map[string]bool, problems) {
+	var all env.AggregateError
+	if err == nil || !errors.As(err, &all) {
+		return nil, nil
+	}
+	bad, found := map[string]bool{}, problems{}
+	for _, one := range all.Errors {
+		var failed env.ParseError
+		if !errors.As(one, &failed) {
+			found = append(found, one.Error())
+			continue
+		}
+		field, _ := reflect.TypeFor[config]().FieldByName(failed.Name)
+		name := field.Tag.Get("env")
+		bad[name] = true
+		found = append(found, fmt.Sprintf("%s: %q %s", name, vars[name], expected(field.Type, failed.Err)))
+	}
+	return bad, found
+}
+
+// expected says what a variable of a type takes.
+func expected(t reflect.Type, err error) string {
+	switch t {
+	case reflect.TypeFor[time.Duration]():
+		return "is not a duration such as 500ms, 10s or 24h"
+	case reflect.TypeFor[int](), reflect.TypeFor[int64]():
+		return "is not a whole number"
+	case reflect.TypeFor[handlers.RateLimit]():
+		return "is not a rate such as 500/s, 100/m, 5000/h or off"
+	}
+	return err.Error()
+}
+
+// variableOf is the name that a problem begins with.
+func variableOf(problem string) string {
+	name, _, _ := strings.Cut(problem, ":")
+	return name
+}
+
+// unknownVariables reports FANFARE_ names that mean nothing here: a typing
+// error would otherwise quietly leave a default in force. What Kubernetes sets
+// for a Service named fanfare, and what the tests use, is left alone.
+func unknownVariables(vars map[string]string) problems {
+	known := map[string]bool{}
+	for _, v := range variables() {
+		known[v.Name] = true
+	}
+	var found problems
+	for name := range vars {
+		if strings.HasPrefix(name, "FANFARE_") && !known[name] && !foreignVariable(name) {
+			found = append(found, name+": is not a variable of fanfare"+nearest(name, known))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func foreignVariable(name string) bool {
+	for _, prefix := range []string{"FANFARE_SERVICE_", "FANFARE_PORT_", "FANFARE_TEST_"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return name == "FANFARE_PORT"
+}
+
+// nearest offers the known name that an unknown one was probably meant to be.
+func nearest(name string, known map[string]bool) string {
+	best, distance := "", 4
+	for candidate := range known {
+		if d := editDistance(name, candidate); d < distance || (d == distance && candidate < best) {
+			best, distance = candidate, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// editDistance is the number of single-byte edits between two names.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,321 @@
+package app
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"fanfare/api"
+)
+
+// check finds what a configuration that could be read still gets wrong.
+func (c *config) check() problems {
+	var p problems
+	p = append(p, c.checkAddress()...)
+	p = append(p, c.checkStores()...)
+	p = append(p, c.checkRoles()...)
+	p = append(p, c.checkShards()...)
+	p = append(p, c.checkAPNs()...)
+	p = append(p, c.checkTimes()...)
+	p = append(p, c.checkContacts()...)
+	p = append(p, c.checkChats()...)
+	p = append(p, c.checkSales()...)
+	p = append(p, c.checkFiles()...)
+	if c.LogFormat != "" && c.LogFormat != "text" && c.LogFormat != "json" {
+		p = append(p, fmt.Sprintf("FANFARE_LOG_FORMAT: %q is neither text nor json", c.LogFormat))
+	}
+	return p
+}
+
+func (c *config) checkAddress() problems {
+	_, port, err := net.SplitHostPort(c.Addr)
+	if err != nil {
+		return problems{fmt.Sprintf("FANFARE_ADDR: %q is not host:port", c.Addr)}
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return problems{fmt.Sprintf("FANFARE_ADDR: %q is not a port", port)}
+	}
+	if !c.loopback() && c.RedisURL == "" {
+		return problems{"FANFARE_REDIS_URL: is needed when FANFARE_ADDR is not loopback; 'embedded' keeps the queue in this one process"}
+	}
+	return nil
+}
+
+// loopback tells whether only this machine can reach the server. A name other
+// than localhost counts as reachable from outside.
+func (c *config) loopback() bool {
+	host, _, err := net.SplitHostPort(c.Addr)
+	if err != nil {
+		return true // reported by itself
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// redisSchemes are the forms of FANFARE_REDIS_URL.
+func redisSchemes() []string {
+	return []string{"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}
+}
+
+// checkRedis looks at the URL of one Redis.
+func checkRedis(name, value string) problems {
+	scheme, rest, ok := strings.Cut(value, "://")
+	switch {
+	case !ok || !slices.Contains(redisSchemes(), scheme):
+		return problems{name + ": begins with none of " + strings.Join(redisSchemes(), "://, ") + "://"}
+	case rest == "":
+		return problems{name + ": names no host"}
+	}
+	return nil
+}
+
+func (c *config) checkStores() problems {
+	var p problems
+	if !c.embedded() {
+		p = append(p, checkRedis("FANFARE_REDIS_URL", c.RedisURL)...)
+	}
+	if c.ContactsURL != "" {
+		p = append(p, checkRedis("FANFARE_CONTACTS_REDIS_URL", c.ContactsURL)...)
+	}
+	file, isFile := strings.CutPrefix(c.DatabaseURL, "sqlite:")
+	server, isServer := strings.CutPrefix(c.DatabaseURL, "mysql://")
+	switch {
+	case isFile && file == "":
+		p = append(p, "FANFARE_DATABASE_URL: names no file")
+	case isServer && !strings.Contains(server, "/"):
+		p = append(p, "FANFARE_DATABASE_URL: names no database")
+	case !isFile && !isServer:
+		p = append(p, "FANFARE_DATABASE_URL: begins with neither sqlite: nor mysql://")
+	}
+	return p
+}
+
+func (c *config) checkRoles() problems {
+	var p problems
+	for i, role := range c.Roles {
+		if !slices.Contains(allRoles(), role) {
+			p = append(p, fmt.Sprintf("FANFARE_ROLES: %q is none of %s", role, strings.Join(allRoles(), ", ")))
+		} else if slices.Contains(c.Roles[:i], role) {
+			p = append(p, fmt.Sprintf("FANFARE_ROLES: %s is named twice", role))
+		}
+	}
+	if len(p) == 0 && c.embedded() && len(c.Roles) != len(allRoles()) {
+		p = append(p, "FANFARE_ROLES: with an embedded Redis one process plays every role")
+	}
+	return p
+}
+
+func (c *config) checkShards() problems {
+	if c.Shards < 1 || c.Shards > 256 {
+		return problems{fmt.Sprintf("FANFARE_SHARDS: %d is not within 1 to 256", c.Shards)}
+	}
+	for _, shard := range c.ShardSet {
+		if shard >= c.Shards {
+			return problems{fmt.Sprintf("FANFARE_SHARD_SET: %d is not below FANFARE_SHARDS (%d)", shard, c.Shards)}
+		}
+	}
+	if c.embedded() && len(c.ShardSet) > 0 && len(c.ShardSet) < c.Shards {
+		return problems{"FANFARE_SHARD_SET: with an embedded Redis one process serves every shard"}
+	}
+	return nil
+}
+
+func (c *config) checkAPNs() problems {
+	var p problems
+	missing := func(name, value string) {
+		if value == "" {
+			p = append(p, name+": is needed with the other two of FANFARE_APNS_KEY_FILE, _KEY_ID and _TEAM_ID")
+		}
+	}
+	keyed := c.APNsKeyFile != "" || c.APNsKeyID != "" || c.APNsTeamID != ""
+	if keyed {
+		missing("FANFARE_APNS_KEY_FILE", c.APNsKeyFile)
+		missing("FANFARE_APNS_KEY_ID", c.APNsKeyID)
+		missing("FANFARE_APNS_TEAM_ID", c.APNsTeamID)
+	}
+	if !keyed && c.APNsAppsFile == "" {
+		for name, value := range map[string]string{"FANFARE_APNS_URL": c.APNsURL, "FANFARE_APNS_CA_FILE": c.APNsCAFile} {
+			if value != "" {
+				p = append(p, name+": means nothing without FANFARE_APNS_KEY_FILE or FANFARE_APNS_APPS_FILE")
+			}
+		}
+		slices.Sort(p)
+	}
+	if u, err := url.Parse(c.APNsURL); c.APNsURL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		p = append(p, "FANFARE_APNS_URL: is not https://host[:port]")
+	}
+	return p
+}
+
+func (c *config) checkTimes() problems {
+	var p problems
+	for name, d := range map[string]time.Duration{
+		"FANFARE_NOTIFICATION_LEASE": c.NotificationLease, "FANFARE_JOB_LEASE": c.JobLease,
+		"FANFARE_RETRY_BASE": c.RetryBase, "FANFARE_RETRY_MAX": c.RetryMax, "FANFARE_MAX_AGE": c.MaxAge,
+		"FANFARE_APP_PROBE_INTERVAL": c.AppProbeInterval, "FANFARE_EVENT_RETENTION": c.EventRetention,
+		"FANFARE_TOMBSTONE_RETENTION": c.TombstoneRetention, "FANFARE_REQUEST_TIMEOUT": c.RequestTimeout,
+		"FANFARE_SHUTDOWN_TIMEOUT": c.ShutdownTimeout,
+	} {
+		if d < time.Millisecond {
+			p = append(p, fmt.Sprintf("%s: %v is not at least 1ms", name, d))
+		}
+	}
+	slices.Sort(p)
+	if c.RetryMax < c.RetryBase {
+		p = append(p, fmt.Sprintf("FANFARE_RETRY_MAX: %v is below FANFARE_RETRY_BASE (%v)", c.RetryMax, c.RetryBase))
+	}
+	if window := max(2*c.NotificationLease, 2*c.JobLease, c.RetryMax); c.TombstoneRetention < window {
+		p = append(p, fmt.Sprintf("FANFARE_TOMBSTONE_RETENTION: %v is below %v, for which work may be redone (two leases, FANFARE_RETRY_MAX)", c.TombstoneRetention, window))
+	}
+	if c.MaxAttempts < 1 {
+		p = append(p, fmt.Sprintf("FANFARE_MAX_ATTEMPTS: %d is not at least 1", c.MaxAttempts))
+	}
+	return p
+}
+
+func (c *config) checkChats() problems {
+	var p problems
+	if c.ChatMaxMessages < 1 || c.ChatMaxMessages > mostMessages {
+		p = append(p, fmt.Sprintf("FANFARE_CHAT_MAX_MESSAGES: %d is not within 1 to %d", c.ChatMaxMessages, mostMessages))
+	}
+	if c.ChatMaxAge < time.Second {
+		p = append(p, fmt.Sprintf("FANFARE_CHAT_MAX_AGE: %v is not at least 1s", c.ChatMaxAge))
+	}
+	if c.MaxStreams < 1 {
+		p = append(p, fmt.Sprintf("FANFARE_MAX_STREAMS: %d is not positive", c.MaxStreams))
+	}
+	return p
+}
+
+// mostMessages is more messages than a chat can hold in one Redis with ease.
+const mostMessages = 1_000_000
+
+func (c *config) checkSales() problems {
+	var p problems
+	if c.SaleMinReplicas < 0 || c.SaleMinReplicas > maxReplicas {
+		p = append(p, fmt.Sprintf("FANFARE_SALE_MIN_REPLICAS: %d is not within 0 to %d", c.SaleMinReplicas, maxReplicas))
+	}
+	if c.SaleMinReplicas > 0 && c.embedded() {
+		p = append(p, "FANFARE_SALE_MIN_REPLICAS: an embedded Redis has no replicas")
+	}
+	if c.SaleMaxInFlight < 1 {
+		p = append(p, fmt.Sprintf("FANFARE_SALE_MAX_IN_FLIGHT: %d is not positive", c.SaleMaxInFlight))
+	}
+	return p
+}
+
+// maxReplicas is more replicas than anybody waits for.
+const maxReplicas = 100
+
+func (c *config) checkContacts() problems {
+	if c.ContactsMax < 1 || c.ContactsMax > api.LargestIndexMax {
+		return problems{fmt.Sprintf("FANFARE_CONTACTS_MAX: %d is not within 1 to %d", c.ContactsMax, api.LargestIndexMax)}
+	}
+	if c.ContactsMin < 1 || c.ContactsMin > c.ContactsMax {
+		return problems{fmt.Sprintf("FANFARE_CONTACTS_MIN: %d is not within 1 and FANFARE_CONTACTS_MAX (%d)", c.ContactsMin, c.ContactsMax)}
+	}
+	return nil
+}
+
+// checkFiles says which of the named files can't be read.
+func (c *config) checkFiles() problems {
+	var p problems
+	for _, f := range []struct{ name, path string }{
+		{"FANFARE_APNS_CA_FILE", c.APNsCAFile},
+		{"FANFARE_APNS_KEY_FILE", c.APNsKeyFile},
+		{"FANFARE_APNS_APPS_FILE", c.APNsAppsFile},
+		{"FANFARE_TLS_CERT_FILE", c.TLSCertFile},
+		{"FANFARE_TLS_KEY_FILE", c.TLSKeyFile},
+	} {
+		if f.path == "" {
+			continue
+		}
+		file, err := os.Open(f.path)
+		if err != nil {
+			p = append(p, f.name+": "+err.Error())
+			continue
+		}
+		_ = file.Close()
+	}
+	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
+		p = append(p, "FANFARE_TLS_CERT_FILE: goes together with FANFARE_TLS_KEY_FILE")
+	}
+	return p
+}
+
+// shardSet is a list of shards, read from the form 0-7,12. Empty means all.
+type shardSet []int
+
+// UnmarshalText reads the form.
+func (s *shardSet) UnmarshalText(text []byte) error {
+	*s = nil
+	if len(text) == 0 {
+		return nil
+	}
+	for part := range strings.SplitSeq(string(text), ",") {
+		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			last = first
+		}
+		from, err := strconv.ParseUint(first, 10, 8)
+		to, err2 := strconv.ParseUint(last, 10, 8)
+		if err != nil || err2 != nil || to < from {
+			return fmt.Errorf("is not a list of shards such as 0-7,12")
+		}
+		for n := int(from); n <= int(to); n++ {
+			*s = append(*s, n)
+		}
+	}
+	slices.Sort(*s)
+	*s = slices.Compact(*s)
+	return nil
+}
+
+// String is the list, for the log.
+func (s shardSet) String() string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint([]int(s)), "[]"), " ", ",")
+}
+
+// logLevel is a level of slog by its lower-case name.
+type logLevel slog.Level
+
+// UnmarshalText reads the name.
+func (l *logLevel) UnmarshalText(text []byte) error {
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	level, ok := levels[strings.ToLower(string(text))]
+	if !ok {
+		return fmt.Errorf("is none of debug, info, warn, error")
+	}
+	*l = logLevel(level)
+	return nil
+}
+
+// String is the name, for the log.
+func (l logLevel) String() string { return strings.ToLower(slog.Level(l).String()) }
+
+// onOff is a switch.
+type onOff bool
+
+// UnmarshalText reads on or off.
+func (s *onOff) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "on", "off":
+		*s = string(text) == "on"
+		return nil
+	}
+	return fmt.Errorf("is neither on nor off")
+}
+
+// String is how it is written, for the log.
+func (s onOff) String() string {
+	if s {
+		return "on"
+	}
+	return "off"
+}

@@ -1,0 +1,146 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+)
+
+// variable is one row of the configuration table.
+type variable struct {
+	Name, Default, Meaning string
+	field                  int
+	secret                 bool
+}
+
+// variables lists every variable in the order of the config struct.
+func variables() []variable {
+	t := reflect.TypeFor[config]()
+	out := make([]variable, 0, t.NumField())
+	for i := range t.NumField() {
+		tag := t.Field(i).Tag
+		if tag.Get("env") == "" {
+			continue
+		}
+		shown := tag.Get("envDefault")
+		if s := tag.Get("shown"); s != "" {
+			shown = s
+		}
+		out = append(out, variable{tag.Get("env"), shown, tag.Get("desc"), i, tag.Get("secret") != ""})
+	}
+	return out
+}
+
+// writeTable prints the configuration table for a terminal.
+func writeTable(w io.Writer) {
+	for _, v := range variables() {
+		fmt.Fprintf(w, "  %s (%s)\n", v.Name, v.Default)
+		for _, line := range wrap(v.Meaning, 72) {
+			fmt.Fprintf(w, "      %s\n", line)
+		}
+	}
+}
+
+// wrap breaks a sentence into lines of at most width bytes where it can.
+func wrap(s string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(s) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return append(lines, line)
+}
+
+// markdownTable is the same table as the README holds it.
+func markdownTable() string {
+	var b strings.Builder
+	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
+	for _, v := range variables() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.Name, markdownCode(v), strings.ReplaceAll(v.Meaning, "|", "\\|"))
+	}
+	return b.String()
+}
+
+// markdownCode quotes a default that is a value, and leaves one that is words.
+func markdownCode(v variable) string {
+	if reflect.TypeFor[config]().Field(v.field).Tag.Get("shown") != "" {
+		return v.Default
+	}
+	return "`" + v.Default + "`"
+}
+
+// settings lists what was set otherwise than by default, secrets masked, for
+// the log at start.
+func (c *config) settings() []string {
+	var out []string
+	value := reflect.ValueOf(c).Elem()
+	for _, v := range variables() {
+		text := fmt.Sprint(value.Field(v.field).Interface())
+		if list, ok := value.Field(v.field).Interface().([]string); ok {
+			text = strings.Join(list, ",")
+		}
+		if v.secret {
+			text = maskURL(text)
+		}
+		if def := reflect.TypeFor[config]().Field(v.field).Tag.Get("envDefault"); text != def && text != "" && !sameDuration(text, def) {
+			out = append(out, v.Name+"="+text)
+		}
+	}
+	return out
+}
+
+// sameDuration tells whether a printed duration (24h0m0s) is the default (24h).
+func sameDuration(text, def string) bool {
+	for _, zero := range []string{"0s", "0m"} {
+		if short := strings.TrimSuffix(text, zero); short != text && len(short) > 0 {
+			if text = short; text == def {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maskURL hides the password of a URL, however oddly it is written: all from
+// the first colon after the scheme to the last @, and any password parameter.
+func maskURL(raw string) string {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return raw
+	}
+	if at := strings.LastIndex(rest, "@"); at >= 0 {
+		user, _, _ := strings.Cut(rest[:at], ":")
+		rest = user + ":***" + rest[at:]
+	}
+	if query := strings.Index(rest, "?"); query >= 0 {
+		rest = rest[:query] + "?***"
+	}
+	return scheme + "://" + rest
+}
+
+// scrub removes the configured passwords from a text that others wrote, such
+// as an error of a client library that quotes the URL it was given.
+func (c *config) scrub(text string) string {
+	for _, raw := range []string{c.RedisURL, c.DatabaseURL} {
+		text = strings.ReplaceAll(text, raw, maskURL(raw))
+		if password := passwordOf(raw); password != "" {
+			text = strings.ReplaceAll(text, password, "***")
+		}
+	}
+	return text
+}
+
+// passwordOf is the part of a URL that maskURL hides.
+func passwordOf(raw string) string {
+	_, rest, _ := strings.Cut(raw, "://")
+	at := strings.LastIndex(rest, "@")
+	if at < 0 {
+		return ""
+	}
+	_, password, _ := strings.Cut(rest[:at], ":")
+	return password
+}

@@ -1,0 +1,202 @@
+package app
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/store/storetest"
+)
+
+// mustParse reads an environment that must be right.
+func mustParse(t testing.TB, environ ...string) *config {
+	t.Helper()
+	c, err := parseConfig(environ)
+	if err != nil {
+		t.Fatalf("parse %v: %v", environ, err)
+	}
+	return c
+}
+
+func TestConfigDefaults(t *testing.T) {
+	t.Parallel()
+	c := mustParse(t)
+	if c.Addr != "127.0.0.1:8080" || !c.embedded() || c.DatabaseURL != "sqlite:fanfare.db" {
+		t.Errorf("addr %q, redis %q, database %q", c.Addr, c.RedisURL, c.DatabaseURL)
+	}
+	for _, role := range allRoles() {
+		if !c.has(role) {
+			t.Errorf("role %s is missing", role)
+		}
+	}
+	if c.NotificationLease != 10*time.Second || c.JobLease != 30*time.Second || c.MaxAttempts != 8 || c.EventRetention != 24*time.Hour {
+		t.Errorf("%+v", c)
+	}
+	if len(c.settings()) != 0 {
+		t.Errorf("defaults count as set: %v", c.settings())
+	}
+}
+
+func TestConfigReadsEveryVariable(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file.pem")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	environ := []string{
+		"FANFARE_ADDR=0.0.0.0:80", "FANFARE_REDIS_URL=rediss+sentinel://u:p@a:1,b:2/main/3", "FANFARE_DATABASE_URL=mysql://u:p@h:3306/n",
+		"FANFARE_CONTACTS_REDIS_URL=redis://i:1", "FANFARE_CONTACTS_MAX=100", "FANFARE_CONTACTS_MIN=5",
+		"FANFARE_SALE_MIN_REPLICAS=1", "FANFARE_SALE_MAX_IN_FLIGHT=64", "FANFARE_SALE_LOCAL=off",
+		"FANFARE_ROLES= api , jobs", "FANFARE_SHARDS=16", "FANFARE_SHARD_SET=0-3, 7,3", "FANFARE_APNS_URL=https://127.0.0.1:2197",
+		"FANFARE_APNS_CA_FILE=" + file, "FANFARE_APNS_KEY_FILE=" + file, "FANFARE_APNS_KEY_ID=K", "FANFARE_APNS_TEAM_ID=T",
+		"FANFARE_NOTIFICATION_LEASE=1s", "FANFARE_JOB_LEASE=2s", "FANFARE_MAX_ATTEMPTS=3", "FANFARE_RETRY_BASE=1ms", "FANFARE_RETRY_MAX=1m",
+		"FANFARE_MAX_AGE=1h", "FANFARE_APP_PROBE_INTERVAL=5s", "FANFARE_EVENT_RETENTION=10m", "FANFARE_TOMBSTONE_RETENTION=20m",
+		"FANFARE_CHAT_MAX_MESSAGES=500", "FANFARE_CHAT_MAX_AGE=48h", "FANFARE_MAX_STREAMS=100",
+		"FANFARE_RATE_LIMIT=500/s", "FANFARE_REQUEST_TIMEOUT=3s", "FANFARE_SHUTDOWN_TIMEOUT=9s", "FANFARE_LOG_LEVEL=WARN", "FANFARE_LOG_FORMAT=json",
+		"FANFARE_TLS_CERT_FILE=" + file, "FANFARE_TLS_KEY_FILE=" + file,
+	}
+	c := mustParse(t, environ...)
+	if got := c.ShardSet.String(); got != "0,1,2,3,7" {
+		t.Errorf("shard set %s", got)
+	}
+	if c.RateLimit.String() != "500/s" || c.LogLevel.String() != "warn" || !slices.Equal(c.Roles, []string{"api", "jobs"}) {
+		t.Errorf("%+v", c)
+	}
+	// All but the apps file, which stands instead of the key, was set above.
+	if got, want := len(c.settings()), len(variables())-1; got != want || len(environ) != want {
+		t.Errorf("%d variables were set and %d read, want %d: %v", len(environ), got, want, c.settings())
+	}
+}
+
+// Design: every problem is reported at once, with the variable's name.
+func TestConfigReportsEveryProblemAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := parseConfig([]string{
+		"FANFARE_ADDR=8080", "FANFARE_REDIS_URL=http://x", "FANFARE_DATABASE_URL=postgres://x", "FANFARE_ROLES=api,cook", "FANFARE_SHARDS=many",
+		"FANFARE_SHARD_SET=7-0", "FANFARE_APNS_KEY_ID=K", "FANFARE_MAX_ATTEMPTS=0", "FANFARE_RETRY_BASE=soon", "FANFARE_MAX_AGE=-1s",
+		"FANFARE_RATE_LIMIT=fast", "FANFARE_LOG_LEVEL=loud", "FANFARE_LOG_FORMAT=xml", "FANFARE_TLS_CERT_FILE=/does/not/exist", "FANFARE_SHARD=8",
+	})
+	if err == nil {
+		t.Fatal("no problem was found")
+	}
+	for _, want := range []string{
+		`FANFARE_ADDR: "8080" is not host:port`, "FANFARE_REDIS_URL: begins with none of", "FANFARE_DATABASE_URL: begins with neither",
+		`FANFARE_ROLES: "cook" is none of`, `FANFARE_SHARDS: "many" is not a whole number`, `FANFARE_SHARD_SET: "7-0" is not a list of shards`,
+		"FANFARE_APNS_KEY_FILE: is needed", "FANFARE_APNS_TEAM_ID: is needed", "FANFARE_MAX_ATTEMPTS: 0", `FANFARE_RETRY_BASE: "soon" is not a duration`,
+		"FANFARE_MAX_AGE: -1s", `FANFARE_RATE_LIMIT: "fast" is not a rate`, `FANFARE_LOG_LEVEL: "loud" is none of`, `FANFARE_LOG_FORMAT: "xml"`,
+		"FANFARE_TLS_CERT_FILE: open /does/not/exist", "FANFARE_TLS_CERT_FILE: goes together with", "FANFARE_SHARD: is not a variable of fanfare; did you mean FANFARE_SHARDS?",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in:\n%v", want, err)
+		}
+	}
+}
+
+func TestConfigProblems(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ environ, want string }{
+		"PortOutOfRange":         {"FANFARE_ADDR=127.0.0.1:70000", "FANFARE_ADDR: \"70000\" is not a port"},
+		"EmbeddedInTheOpen":      {"FANFARE_ADDR=:8080", "FANFARE_REDIS_URL: is needed when FANFARE_ADDR is not loopback"},
+		"NameIsNotLoopback":      {"FANFARE_ADDR=db.example:8080", "FANFARE_REDIS_URL: is needed"},
+		"RedisWithoutHost":       {"FANFARE_REDIS_URL=redis://", "FANFARE_REDIS_URL: names no host"},
+		"ContactsRedis":          {"FANFARE_CONTACTS_REDIS_URL=http://x", "FANFARE_CONTACTS_REDIS_URL: begins with none of"},
+		"ContactsBeyondTheCap":   {"FANFARE_CONTACTS_MAX=128", "FANFARE_CONTACTS_MAX: 128 is not within 1 to 127"},
+		"ContactsMinAboveMax":    {"FANFARE_CONTACTS_MIN=121", "FANFARE_CONTACTS_MIN: 121 is not within 1 and FANFARE_CONTACTS_MAX (120)"},
+		"ChatKeepsNothing":       {"FANFARE_CHAT_MAX_MESSAGES=0", "FANFARE_CHAT_MAX_MESSAGES: 0 is not within 1 to 1000000"},
+		"ChatForgetsAtOnce":      {"FANFARE_CHAT_MAX_AGE=10ms", "FANFARE_CHAT_MAX_AGE: 10ms is not at least 1s"},
+		"NoStreams":              {"FANFARE_MAX_STREAMS=0", "FANFARE_MAX_STREAMS: 0 is not positive"},
+		"StreamsThatAreNoNumber": {"FANFARE_MAX_STREAMS=many", "FANFARE_MAX_STREAMS: \"many\" is not a whole number"},
+		"SaleReplicasEmbedded":   {"FANFARE_SALE_MIN_REPLICAS=1", "FANFARE_SALE_MIN_REPLICAS: an embedded Redis has no replicas"},
+		"SaleReplicasBelowZero":  {"FANFARE_SALE_MIN_REPLICAS=-1", "FANFARE_SALE_MIN_REPLICAS: -1 is not within 0 to 100"},
+		"SaleWithoutRoom":        {"FANFARE_SALE_MAX_IN_FLIGHT=0", "FANFARE_SALE_MAX_IN_FLIGHT: 0 is not positive"},
+		"SaleLocalMaybe":         {"FANFARE_SALE_LOCAL=maybe", "FANFARE_SALE_LOCAL: \"maybe\" is neither on nor off"},
+		"SQLiteWithoutFile":      {"FANFARE_DATABASE_URL=sqlite:", "FANFARE_DATABASE_URL: names no file"},
+		"MySQLWithoutName":       {"FANFARE_DATABASE_URL=mysql://u:p@h:3306", "FANFARE_DATABASE_URL: names no database"},
+		"RoleTwice":              {"FANFARE_ROLES=api,api,targeting,delivery,jobs", "FANFARE_ROLES: api is named twice"},
+		"EmbeddedNeedsAllRoles":  {"FANFARE_ROLES=api", "FANFARE_ROLES: with an embedded Redis"},
+		"EmbeddedNeedsAllShards": {"FANFARE_SHARD_SET=0-3", "FANFARE_SHARD_SET: with an embedded Redis"},
+		"ShardBeyondTheLast":     {"FANFARE_REDIS_URL=redis://h FANFARE_SHARD_SET=0-8", "FANFARE_SHARD_SET: 8 is not below FANFARE_SHARDS (8)"},
+		"TooManyShards":          {"FANFARE_SHARDS=257", "FANFARE_SHARDS: 257 is not within 1 to 256"},
+		"APNsURLAlone":           {"FANFARE_APNS_URL=https://h", "FANFARE_APNS_URL: means nothing without"},
+		"APNsURLPlain":           {"FANFARE_APNS_URL=http://h", "FANFARE_APNS_URL: is not https://"},
+		"RetryMaxBelowBase":      {"FANFARE_RETRY_MAX=1ms", "FANFARE_RETRY_MAX: 1ms is below FANFARE_RETRY_BASE"},
+		"TombstoneTooShort":      {"FANFARE_TOMBSTONE_RETENTION=1m", "FANFARE_TOMBSTONE_RETENTION: 1m0s is below 5m0s"},
+		"RateWithoutUnit":        {"FANFARE_RATE_LIMIT=500", "FANFARE_RATE_LIMIT: \"500\" is not a rate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := parseConfig(strings.Fields(tc.environ))
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestConfigLeavesForeignVariablesAlone(t *testing.T) {
+	t.Parallel()
+	mustParse(t, "FANFARE_PORT=tcp://10.0.0.1:80", "FANFARE_PORT_8080_TCP=x", "FANFARE_SERVICE_HOST=10.0.0.1", "FANFARE_TEST_MYSQL_URL=x", "PATH=/bin")
+}
+
+func TestConfigLoopback(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]bool{
+		"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, "127.9.9.9:1": true,
+		":1": false, "0.0.0.0:1": false, "[::]:1": false, "10.0.0.1:1": false, "example.com:1": false,
+	} {
+		if c := (&config{Addr: addr}); c.loopback() != want {
+			t.Errorf("loopback(%s) = %v", addr, !want)
+		}
+	}
+}
+
+// Design: secrets are masked.
+func TestConfigMasksSecrets(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"redis://:hunter2@h:1/0":                 "redis://:***@h:1/0",
+		"redis+sentinel://u:hun@ter2@a:1,b:2/m":  "redis+sentinel://u:***@a:1,b:2/m",
+		"mysql://user:hunter2@h:3306/n?tls=true": "mysql://user:***@h:3306/n?***",
+		"sqlite:fanfare.db":                      "sqlite:fanfare.db",
+		"redis://h:1":                            "redis://h:1",
+	} {
+		if got := maskURL(raw); got != want {
+			t.Errorf("maskURL(%s) = %s, want %s", raw, got, want)
+		}
+	}
+	c := mustParse(t, "FANFARE_REDIS_URL=redis://:hunter2@h:1", "FANFARE_DATABASE_URL=mysql://u:hunter3@h:1/n")
+	text := strings.Join(c.settings(), " ") + c.scrub("dial redis://:hunter2@h:1: password hunter2; mysql hunter3")
+	if strings.Contains(text, "hunter") {
+		t.Errorf("a password is shown: %s", text)
+	}
+	_, err := parseConfig([]string{"FANFARE_REDIS_URL=http://:hunter2@h", "FANFARE_DATABASE_URL=pg://:hunter3@h"})
+	if err == nil || strings.Contains(err.Error(), "hunter") {
+		t.Errorf("a password is shown: %v", err)
+	}
+}
+
+// README's configuration table is the one that the binary prints.
+func TestConfigTableInREADME(t *testing.T) {
+	t.Parallel()
+	readme := storetest.RepositoryFile(t, "README.md")
+	if !strings.Contains(readme, markdownTable()) {
+		t.Errorf("README.md does not hold this table:\n%s", markdownTable())
+	}
+}
+
+func TestConfigTableInHelp(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	writeTable(&out)
+	flat := strings.Join(strings.Fields(out.String()), " ")
+	for _, v := range variables() {
+		want := strings.Join(strings.Fields(v.Name+" ("+v.Default+") "+v.Meaning), " ")
+		if !strings.Contains(flat, want) {
+			t.Errorf("help lacks %q", want)
+		}
+	}
+}

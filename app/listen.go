@@ -1,0 +1,133 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// The time-outs of the phases of a connection. Handlers have their own
+// deadline, FANFARE_REQUEST_TIMEOUT, for the work between reading and writing.
+const (
+	headerTimeout = 5 * time.Second   // to send the head of a request
+	readTimeout   = 30 * time.Second  // to send a request whole: 4 MiB at 140 KB/s
+	writeTimeout  = 30 * time.Second  // to read an answer, besides the request's deadline
+	idleTimeout   = 120 * time.Second // between requests; longer than load balancers keep connections
+	maxHeader     = 32 << 10
+)
+
+// front is the HTTP side: a listener and the server behind it.
+type front struct {
+	server   *http.Server
+	listener net.Listener
+	cert     *certificate // nil: plain HTTP
+	drain    time.Duration
+}
+
+// listen takes the address; it serves nothing yet.
+func listen(ctx context.Context, c *config, log *slog.Logger) (*front, error) {
+	f := &front{drain: min(c.RequestTimeout+time.Second, c.ShutdownTimeout*6/10)}
+	if c.TLSCertFile != "" {
+		f.cert = &certificate{certFile: c.TLSCertFile, keyFile: c.TLSKeyFile}
+		if err := f.cert.reload(); err != nil {
+			return nil, err
+		}
+	}
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", c.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("FANFARE_ADDR: %w", err)
+	}
+	f.listener = listener
+	f.server = &http.Server{
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      c.RequestTimeout + writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	return f, nil
+}
+
+// run serves until ctx ends, then takes no more connections and lets the
+// requests that are under way finish.
+func (f *front) run(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- f.serve() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.drain)
+	defer cancel()
+	err := f.server.Shutdown(patience)
+	if err != nil {
+		_ = f.server.Close()
+		return fmt.Errorf("requests were cut off after %v: %w", f.drain, err)
+	}
+	return nil
+}
+
+func (f *front) serve() error {
+	var err error
+	if f.cert == nil {
+		err = f.server.Serve(f.listener)
+	} else {
+		f.server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: f.cert.get}
+		err = f.server.ServeTLS(f.listener, "", "")
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// url is where a person on this machine reaches the server.
+func (f *front) url() string {
+	scheme := "http"
+	if f.cert != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + reachable(f.listener.Addr().String())
+}
+
+// reachable turns an address to listen on into one to connect to.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// certificate is the server's TLS certificate, replaced by reload.
+type certificate struct {
+	certFile, keyFile string
+	current           atomic.Pointer[tls.Certificate]
+}
+
+// reload reads the files again; when they are broken the old pair stays.
+func (c *certificate) reload() error {
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return fmt.Errorf("FANFARE_TLS_CERT_FILE: %w", err)
+	}
+	c.current.Store(&pair)
+	return nil
+}
+
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return c.current.Load(), nil
+}

@@ -1,0 +1,62 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// hold keeps other processes off what this one can't share. An embedded Redis
+// is known to one process only, so a second process on the same database would
+// hold a queue of its own: nobody would notice until notifications were
+// missing. Processes with a real Redis may share the database with each other,
+// but not with an embedded one. The lock is the kernel's: it goes with the
+// process, however that ends.
+func (c *config) hold() (io.Closer, error) {
+	file, err := os.OpenFile(c.lockFile(), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock file: %w", err)
+	}
+	mode := syscall.LOCK_SH
+	if c.embedded() {
+		mode = syscall.LOCK_EX
+	}
+	err = syscall.Flock(int(file.Fd()), mode|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		_ = file.Close()
+		return nil, c.taken()
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("lock %s: %w", c.lockFile(), err)
+	}
+	return file, nil
+}
+
+// taken says what stands in the way.
+func (c *config) taken() error {
+	if c.embedded() {
+		return fmt.Errorf("%s is locked: another fanfare runs on this database, and embedded Redis is for one process alone; stop the other, or give both the same FANFARE_REDIS_URL", c.lockFile())
+	}
+	return fmt.Errorf("%s is locked: a fanfare with embedded Redis runs on this database; stop it first", c.lockFile())
+}
+
+// lockFile stands beside an SQLite database, and in the working directory
+// when the database is elsewhere.
+func (c *config) lockFile() string {
+	file, ok := strings.CutPrefix(c.DatabaseURL, "sqlite:")
+	if !ok {
+		return "fanfare.lock"
+	}
+	file, _, _ = strings.Cut(file, "?")
+	return file + ".lock"
+}
+
+// needsHold tells whether there is anything to keep others off: with a real
+// Redis and a database server any number of processes work together.
+func (c *config) needsHold() bool {
+	return c.embedded() || strings.HasPrefix(c.DatabaseURL, "sqlite:")
+}

@@ -1,0 +1,138 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"fanfare/api"
+)
+
+// The states of a dependency in readyz.
+const (
+	stateOK       = "ok"
+	stateDown     = "down"
+	stateDegraded = "degraded"
+)
+
+// readyTimeout bounds each question of readyz.
+const readyTimeout = time.Second
+
+// ready asks every dependency at once. Without Redis, or while it stops, this
+// process can take nothing: not ready. Without SQL it goes on accepting and
+// sending from its caches, and one paused app or unserved shard does not stop
+// the others: those are named, and the process stays ready, so that a load
+// balancer does not cut off what still works.
+func (a *app) ready(ctx context.Context) api.Readiness {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	var redis, index, sql, apns, workers api.Dependency
+	var unserved []string
+	var asked sync.WaitGroup
+	asked.Go(func() { redis = ping(ctx, "redis", a.redis.Ping) })
+	if a.contactsRedis != a.redis {
+		asked.Go(func() { index = ping(ctx, "contacts_redis", a.contactsRedis.Ping) })
+	}
+	asked.Go(func() { sql = ping(ctx, "sql", a.record.Ping) })
+	asked.Go(func() { apns = a.readyAPNs(ctx) })
+	asked.Go(func() { workers, unserved = a.readyWorkers(ctx) })
+	asked.Wait()
+	if redis.State == stateOK {
+		if err := a.redis.Overloaded(); err != nil {
+			redis.State, redis.Detail = stateDegraded, "nearly full: nothing is accepted"
+		}
+	}
+	dependencies := []api.Dependency{redis, sql, apns, workers}
+	if index.Name != "" {
+		dependencies = append(dependencies, index)
+	}
+	r := api.Readiness{
+		Ready:        redis.State != stateDown && !a.stopping.Load(),
+		Dependencies: dependencies,
+		Notes:        append(a.notes(), unserved...),
+	}
+	if a.stopping.Load() {
+		r.Notes = append(r.Notes, "this process is stopping")
+	}
+	return r
+}
+
+// ping asks a store for an answer.
+func ping(ctx context.Context, name string, ask func(context.Context) (time.Duration, error)) api.Dependency {
+	took, err := ask(ctx)
+	if err != nil {
+		return api.Dependency{Name: name, State: stateDown, LatencyMS: milliseconds(took), Detail: string(api.CodeOf(err))}
+	}
+	return api.Dependency{Name: name, State: stateOK, LatencyMS: milliseconds(took)}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// readyAPNs names apps that are paused or can't be reached.
+func (a *app) readyAPNs(ctx context.Context) api.Dependency {
+	began := time.Now()
+	trouble := map[string]bool{}
+	for _, app := range a.sender.Apps() {
+		if app.LastError != "" {
+			trouble[app.App+" can't be reached"] = true
+		}
+	}
+	paused, err := a.apps.Apps(ctx)
+	if err == nil {
+		for name, app := range paused {
+			trouble[fmt.Sprintf("%s is %s: %s", name, app.State, app.Reason)] = true
+		}
+	}
+	d := api.Dependency{Name: "apns", State: stateOK, LatencyMS: milliseconds(time.Since(began))}
+	if len(trouble) > 0 {
+		d.State, d.Detail = stateDegraded, strings.Join(sorted(trouble), "; ")
+	}
+	return d
+}
+
+func sorted(set map[string]bool) []string {
+	out := make([]string, 0, len(set))
+	for name := range set {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// readyWorkers names the shards that no process serves.
+func (a *app) readyWorkers(ctx context.Context) (api.Dependency, []string) {
+	began := time.Now()
+	d := api.Dependency{Name: "workers", State: stateOK}
+	var notes []string
+	for _, q := range a.queues() {
+		stats, err := q.Stats(ctx)
+		if err != nil {
+			d.State, d.Detail = stateDown, string(api.CodeOf(err))
+			break
+		}
+		if len(stats.Unserved) > 0 {
+			d.State, d.Detail = stateDegraded, "some shards are served by nobody"
+			notes = append(notes, fmt.Sprintf("nobody serves these shards of %s: %v", stats.Name, stats.Unserved))
+		}
+	}
+	d.LatencyMS = milliseconds(time.Since(began))
+	return d, notes
+}
+
+// notes are what an operator should know though nothing is wrong.
+func (a *app) notes() []string {
+	var notes []string
+	if a.redis.Embedded() {
+		notes = append(notes, "Redis is embedded: one process, nothing queued survives its end")
+	}
+	if a.record.Embedded() {
+		notes = append(notes, "the database is a file: "+a.config.DatabaseURL)
+	}
+	if !a.config.sendsToAPNs() {
+		notes = append(notes, "no APNs credentials: notifications are only logged (log sender)")
+	}
+	return notes
+}

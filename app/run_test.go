@@ -1,0 +1,65 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/store/storetest"
+)
+
+// Run is the whole program, and a test can call it: it ends with its context,
+// cleanly.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	t.Run("ServesUntilItsContextEnds", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var out, errs storetest.Lines
+		ended := make(chan int, 1)
+		environ := []string{"FANFARE_ADDR=127.0.0.1:0", "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
+		go func() { ended <- Run(ctx, nil, environ, &out, &errs) }()
+		storetest.Eventually(t, 20*time.Second, "the banner", func() bool { return strings.Contains(out.String(), "/docs/") })
+		cancel()
+		select {
+		case code := <-ended:
+			if code != 0 {
+				t.Errorf("exit code %d:\n%s", code, errs.String())
+			}
+		case <-time.After(25 * time.Second):
+			t.Errorf("still running:\n%s", errs.String())
+		}
+	})
+	t.Run("StoppedBeforeItBegan", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var out, errs bytes.Buffer
+		environ := []string{"FANFARE_ADDR=127.0.0.1:0", "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
+		if code := Run(ctx, nil, environ, &out, &errs); code != 0 {
+			t.Errorf("exit code %d: %s", code, &errs)
+		}
+	})
+	t.Run("UsageIsNotFailure", func(t *testing.T) {
+		t.Parallel()
+		var out, errs bytes.Buffer
+		if code := Run(t.Context(), []string{"serve", "loudly"}, nil, &out, &errs); code != 2 || !strings.Contains(errs.String(), `"loudly"`) {
+			t.Errorf("exit code %d: %s", code, &errs)
+		}
+	})
+	t.Run("SecretsAreNotInErrors", func(t *testing.T) {
+		t.Parallel()
+		var out, errs bytes.Buffer
+		environ := []string{"FANFARE_REDIS_URL=redis://:hunter2@127.0.0.1:1/notanumber"}
+		if code := Run(t.Context(), nil, append(environ, "FANFARE_DATABASE_URL=sqlite:"+filepath.Join(t.TempDir(), "x.db")), &out, &errs); code != 1 {
+			t.Errorf("exit code %d", code)
+		}
+		if text := errs.String(); strings.Contains(text, "hunter2") || !strings.Contains(text, "FANFARE_REDIS_URL") {
+			t.Errorf("stderr: %s", text)
+		}
+	})
+}

@@ -1,0 +1,169 @@
+package e2e
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/delivery/apnstest"
+	"fanfare/store/storetest"
+)
+
+// mustRegisterFor registers a device of a user for a topic.
+func (p *program) mustRegisterFor(user, topic string, n int) {
+	p.t.Helper()
+	p.must(201, nil, "PUT", fmt.Sprintf("/v1/users/%s/devices/%s", user, deviceToken(n)),
+		map[string]string{"platform": "apns", "topic": topic, "environment": "production"})
+}
+
+// Issue 3: one failing device, app or shard does not slow the others. More
+// notifications than a process works on at once fail, or hang, while others
+// are posted one by one.
+func TestOneFailingDoesNotSlowTheOthers(t *testing.T) {
+	t.Parallel()
+	const failing = 1500
+	for name, trouble := range map[string]struct {
+		answer apnstest.Answer
+		users  int // that the failing notifications are for
+	}{
+		"AppAnswers503":    {apnstest.Answer{Status: 503, Reason: "ServiceUnavailable"}, 100},
+		"AppHangs":         {apnstest.Answer{Delay: 15 * time.Second}, 100},
+		"DeviceAnswers429": {apnstest.Answer{Status: 429, Reason: "TooManyRequests"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := &arrivals{at: map[string]time.Time{}}
+			apns := apnstest.Start(t, apnstest.Options{CountsOnly: true, OnRequest: seen.note})
+			apns.ScriptTopic("com.example.broken", trouble.answer)
+			p := mustServe(t, t.TempDir(), append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_LOG_LEVEL=error")...)
+			for i := range trouble.users {
+				p.mustRegisterFor(fmt.Sprintf("user-%d", i), "com.example.broken", 1000+i)
+			}
+			p.mustRegisterFor("first", "com.example.app", 999)
+			p.must(202, nil, "POST", "/v1/events", greeting("first"))
+			apns.MustWait(t, 1, 20*time.Second) // the connection is proven: it takes many streams
+			p.mustPostMany(failing, trouble.users)
+			storetest.Eventually(t, time.Minute, "targeting", func() bool { return p.depthOf("events") == 0 })
+			checkOthers(t, p, seen, 20)
+		})
+	}
+}
+
+// checkOthers posts to n users of a healthy app, one after the other: each must
+// arrive soon.
+func checkOthers(t *testing.T, p *program, seen *arrivals, n int) {
+	t.Helper()
+	worst := time.Duration(0)
+	for i := range n {
+		seen.expect(deviceToken(i))
+		p.mustRegisterFor(fmt.Sprintf("healthy-%d", i), "com.example.app", i)
+		posted := time.Now()
+		p.must(202, nil, "POST", "/v1/events", greeting(fmt.Sprintf("healthy-%d", i)))
+		storetest.Eventually(t, 30*time.Second, "a notification of a healthy app", func() bool { return !seen.of(deviceToken(i)).IsZero() })
+		worst = max(worst, seen.of(deviceToken(i)).Sub(posted))
+	}
+	// Milliseconds on a quiet machine; far from the answers that others wait for.
+	if worst > 4*time.Second {
+		t.Errorf("a notification of a healthy app took %v", worst)
+	}
+	if deep := p.depthOf("notifications") + p.scheduled("notifications"); deep == 0 {
+		t.Error("nothing fails any more: nothing was tested")
+	}
+	t.Logf("the slowest of %d took %v", n, worst.Round(time.Millisecond))
+}
+
+// expect makes note look for a device.
+func (a *arrivals) expect(token string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at[token] = time.Time{}
+}
+
+// scheduled is the number of jobs of a queue that wait for their time.
+func (p *program) scheduled(queue string) int64 {
+	p.t.Helper()
+	n, err := strconv.ParseFloat(p.metric(`fanfare_queue_scheduled{queue="`+queue+`"}`), 64)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return int64(n)
+}
+
+// metric reads the value of one series, "" if there is none.
+func (p *program) metric(series string) string {
+	p.t.Helper()
+	status, text, err := p.try("GET", "/metrics", nil)
+	if err != nil || status != 200 {
+		p.t.Fatalf("metrics: %d %v", status, err)
+	}
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (\S+)$`).FindSubmatch(text)
+	if found == nil {
+		return ""
+	}
+	return string(found[1])
+}
+
+// Issue 3, metrics; Q20: what a person watches moves with what happens, with
+// APNs and with the log sender, and says nothing wild.
+func TestMetricsOfAServer(t *testing.T) {
+	t.Parallel()
+	for name, vars := range map[string]func(t *testing.T) []string{
+		"LogSenderEmbedded": func(*testing.T) []string { return nil },
+		"APNsRealRedis": func(t *testing.T) []string {
+			return append(apnstest.Start(t, apnstest.Options{}).Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := mustServe(t, t.TempDir(), vars(t)...)
+			p.mustRegister(1)
+			event := greeting("user-0")
+			event["audience"] = map[string]any{"users": []string{"user-0", "nobody"}}
+			for range 3 {
+				p.must(202, nil, "POST", "/v1/events", event)
+			}
+			for series, want := range map[string]string{
+				"fanfare_events_accepted_total": "3", "fanfare_notifications_targeted_total": "3",
+				`fanfare_recipients_suppressed_total{reason="no_device"}`:        "3",
+				`fanfare_apns_answers_total{outcome="delivered",reason=""}`:      "3",
+				`fanfare_notifications_ended_total{reason="",state="delivered"}`: "3",
+				"fanfare_event_to_answer_seconds_count":                          "3",
+				`fanfare_queue_depth{queue="notifications"}`:                     "0",
+				`fanfare_queue_blocked{queue="notifications"}`:                   "0",
+				`fanfare_queue_in_flight{queue="notifications"}`:                 "0",
+				`fanfare_queue_dead_letters{queue="notifications"}`:              "0",
+				`fanfare_queue_leases_recovered_total{queue="notifications"}`:    "0",
+				`fanfare_queue_unserved_shards{queue="notifications"}`:           "0",
+				`fanfare_queue_oldest_age_seconds{queue="notifications"}`:        "0",
+			} {
+				storetest.Eventually(t, 20*time.Second, series+" to be "+want, func() bool { return p.metric(series) == want })
+			}
+			for _, queue := range []string{"events", "notifications"} {
+				var wakeup string
+				storetest.Eventually(t, 20*time.Second, "a wake-up in "+queue, func() bool {
+					wakeup = p.metric(`fanfare_queue_wakeup_seconds{queue="` + queue + `"}`)
+					return wakeup != "0"
+				})
+				if took, err := strconv.ParseFloat(wakeup, 64); err != nil || took <= 0 || took > 10 {
+					t.Errorf("%s: a wake-up takes %s s", queue, wakeup)
+				}
+			}
+			checkSum(t, p)
+		})
+	}
+}
+
+// checkSum looks whether the time from event to answer makes sense.
+func checkSum(t *testing.T, p *program) {
+	t.Helper()
+	sum, err := strconv.ParseFloat(p.metric("fanfare_event_to_answer_seconds_sum"), 64)
+	if err != nil || sum < 0 || sum > 60 {
+		t.Errorf("3 answers took %v s (%v)", sum, err)
+	}
+	if labels := p.metric("user-0"); labels != "" || strings.Contains(labels, deviceToken(0)) {
+		t.Error("a user is a label")
+	}
+}

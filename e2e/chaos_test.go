@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"fanfare/delivery/apnstest"
+	"fanfare/store/storetest"
+)
+
+// fleet is some servers that things happen to.
+type fleet struct {
+	mu      sync.Mutex
+	t       *testing.T
+	vars    []string
+	servers []*program
+	faults  []fault
+	redis   *storetest.RedisServer
+}
+
+// all gives the servers of this moment.
+func (f *fleet) all() []*program {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]*program(nil), f.servers...)
+}
+
+// suffer writes down a fault and gives its number.
+func (f *fleet) suffer(what string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, now(what))
+	return len(f.faults) - 1
+}
+
+// recover ends a fault.
+func (f *fleet) recover(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults[n].to = time.Now()
+}
+
+// kill ends a server with -9 and starts another in its place.
+func (f *fleet) kill() {
+	victim := rand.IntN(len(f.servers))
+	n := f.suffer("kill -9")
+	f.all()[victim].kill()
+	f.recover(n)
+	fresh := mustServeMany(f.t, 1, f.vars...)[0]
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.servers[victim] = fresh
+}
+
+// freeze stops a server for longer than its leases.
+func (f *fleet) freeze(d time.Duration) {
+	victim := f.all()[rand.IntN(len(f.servers))]
+	n := f.suffer("SIGSTOP past the lease")
+	_ = victim.cmd.Process.Signal(syscall.SIGSTOP)
+	<-time.After(d)
+	_ = victim.cmd.Process.Signal(syscall.SIGCONT)
+	f.recover(n)
+}
+
+// cutOff freezes Redis.
+func (f *fleet) cutOff(d time.Duration) {
+	n := f.suffer("Redis cut off")
+	f.redis.Pause()
+	<-time.After(d)
+	f.redis.Resume()
+	f.recover(n)
+}
+
+// hangUp closes every connection to Redis.
+func (f *fleet) hangUp() {
+	n := f.suffer("CLIENT KILL")
+	client := f.redis.Client()
+	for _, kind := range []string{"normal", "pubsub"} {
+		if err := client.ClientKillByFilter(f.t.Context(), "TYPE", kind, "SKIPME", "yes").Err(); err != nil {
+			f.t.Errorf("client kill: %v", err)
+		}
+	}
+	f.recover(n)
+}
+
+// Issue 3: 5 servers, 10,000 events to 10,000 devices, while servers are
+// killed, frozen past their leases and cut off from Redis: every (event,
+// device) is there; repeats, under the same apns-id, only in the window that
+// A15 names.
+func TestA15_ChaosLosesNothing(t *testing.T) {
+	t.Parallel()
+	const n = 10_000
+	apns, redis := apnstest.Start(t, apnstest.Options{TrackIDs: true, Latency: 10 * time.Millisecond}), storetest.Redis(t)
+	// Leases that a busy machine does not outwait: what is repeated then comes
+	// from our faults alone.
+	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t),
+		"FANFARE_NOTIFICATION_LEASE=6s", "FANFARE_JOB_LEASE=6s")...)
+	f := &fleet{t: t, vars: vars, redis: redis, servers: mustServeMany(t, 5, vars...)}
+	f.servers[0].mustRegister(n)
+	pace := time.NewTicker(40 * time.Millisecond)
+	defer pace.Stop()
+	posts := &poster{n: n, batch: 20, pace: pace.C, servers: f.all}
+	posts.start()
+	rounds := []func(){
+		f.kill, f.hangUp, func() { f.freeze(8 * time.Second) }, f.kill, func() { f.cutOff(10 * time.Second) }, f.kill, f.hangUp,
+	}
+	for round, happens := range rounds {
+		posts.awaitAccepted(t, min(n, (round+1)*n/10))
+		happens()
+	}
+	if err := <-posts.done; err != nil {
+		t.Fatal(err)
+	}
+	if err := apns.WaitIDs(n, 2*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d events, %d faults, %d repeats, all in the unknown window", n, len(f.faults), posts.checkLedger(t, apns, f.faults...))
+}
+
+// Issue 3: the same with a random kill -9 and restart every second, for as long
+// as there is something to send.
+func TestA15_KilledEverySecond(t *testing.T) {
+	t.Parallel()
+	n := sized(10_000, 2000)
+	apns, redis := apnstest.Start(t, apnstest.Options{TrackIDs: true, Latency: 10 * time.Millisecond}), storetest.Redis(t)
+	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
+	f := &fleet{t: t, vars: vars, redis: redis, servers: mustServeMany(t, sized(5, 3), vars...)}
+	f.servers[0].mustRegister(n)
+	pace := time.NewTicker(40 * time.Millisecond)
+	defer pace.Stop()
+	posts := &poster{n: n, batch: 20, pace: pace.C, servers: f.all}
+	posts.start()
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	for kills := 0; apns.Taken() < n && kills < 60; kills++ {
+		<-every.C
+		f.kill()
+	}
+	if err := <-posts.done; err != nil {
+		t.Fatal(err)
+	}
+	if err := apns.WaitIDs(n, 2*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d events, %d kills, %d repeats, all in the unknown window", n, len(f.faults), posts.checkLedger(t, apns, f.faults...))
+}

@@ -1,0 +1,339 @@
+// Package e2e runs the whole program: the binary, real servers, faults, and the
+// README's tour. It imports none of the code that it tries, but the servers and
+// stand-ins of tests.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"fanfare/store/storetest"
+)
+
+// binary is the program under test, built once for all tests, with the race
+// detector: a data race ends a process with exit code 66.
+type binary struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+var built binary
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "fanfare-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	built.path = filepath.Join(dir, "fanfare")
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// mustBuild gives the path of the program.
+func mustBuild(t testing.TB) string {
+	t.Helper()
+	built.once.Do(func() {
+		out, err := exec.Command("go", "build", "-race", "-o", built.path, "fanfare").CombinedOutput()
+		if err != nil {
+			built.err = fmt.Errorf("build: %w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.path
+}
+
+// program is one fanfare process.
+type program struct {
+	t              testing.TB
+	cmd            *exec.Cmd
+	dir            string
+	base           string // http://127.0.0.1:port
+	key            string // API key, "" for none
+	stdout, stderr storetest.Lines
+	exited         chan struct{}
+}
+
+// environment is what a child process gets: nothing of ours but what it needs
+// to run, so that a developer's own settings change no test.
+func environment(vars []string) []string {
+	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(),
+		"GORACE=halt_on_error=1 exitcode=66"}, vars...)
+}
+
+// launch starts the program in a directory without waiting for anything.
+func launch(t testing.TB, dir string, args []string, vars ...string) *program {
+	t.Helper()
+	return launchPath(t, mustBuild(t), dir, args, vars...)
+}
+
+// launchPath is launch for a program built otherwise.
+func launchPath(t testing.TB, path, dir string, args []string, vars ...string) *program {
+	t.Helper()
+	p := &program{t: t, dir: dir, exited: make(chan struct{})}
+	p.cmd = exec.Command(path, args...)
+	p.cmd.Dir, p.cmd.Env = dir, environment(vars)
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("start %v: %v", args, err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(p.cleanup)
+	return p
+}
+
+// cleanup ends the process, shows what it said if the test failed, and fails
+// the test for a data race.
+func (p *program) cleanup() {
+	p.kill()
+	text := p.stderr.String()
+	if strings.Contains(text, "DATA RACE") {
+		p.t.Errorf("data race:\n%s", text)
+	} else if p.t.Failed() {
+		p.t.Logf("%v said:\n%s", p.cmd.Args[1:], tail(text, 6000))
+	}
+}
+
+func tail(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return "..." + s[len(s)-n:]
+}
+
+// mustServe starts a server on a free port and waits until it is ready.
+func mustServe(t testing.TB, dir string, vars ...string) *program {
+	t.Helper()
+	addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
+	p := launch(t, dir, nil, append([]string{"FANFARE_ADDR=" + addr}, vars...)...)
+	p.base = "http://" + addr
+	p.awaitReady()
+	return p
+}
+
+// mustServeMany starts several servers at once.
+func mustServeMany(t testing.TB, n int, vars ...string) []*program {
+	t.Helper()
+	out := make([]*program, n)
+	for i := range out {
+		addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
+		out[i] = launch(t, t.TempDir(), nil, append([]string{"FANFARE_ADDR=" + addr}, vars...)...)
+		out[i].base = "http://" + addr
+	}
+	for _, p := range out {
+		p.awaitReady()
+	}
+	return out
+}
+
+// awaitReady waits until /readyz says 200.
+func (p *program) awaitReady() {
+	p.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for time.Now().Before(deadline) {
+		status, _, err := p.try(http.MethodGet, "/readyz", nil)
+		if err == nil && status == http.StatusOK {
+			return
+		}
+		select {
+		case <-p.exited:
+			p.t.Fatalf("the server ended with %d before it was ready:\n%s", p.cmd.ProcessState.ExitCode(), p.stderr.String())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	p.t.Fatalf("the server did not become ready:\n%s", p.stderr.String())
+}
+
+// kill is kill -9.
+func (p *program) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// terminate sends SIGTERM and gives the exit code and how long it took.
+func (p *program) terminate() (int, time.Duration) {
+	p.t.Helper()
+	began := time.Now()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	return p.exitCode(60 * time.Second), time.Since(began)
+}
+
+// exitCode waits for the process to end by itself.
+func (p *program) exitCode(within time.Duration) int {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(within):
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // it then says where it hangs
+		<-p.exited
+		p.t.Fatalf("still running after %v:\n%s", within, p.stderr.String())
+		return -1
+	}
+}
+
+// mustRun runs a command to its end and gives its exit code and output.
+func mustRun(t testing.TB, dir string, args []string, vars ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	p := launch(t, dir, args, vars...)
+	code = p.exitCode(20 * time.Second)
+	return code, p.stdout.String(), p.stderr.String()
+}
+
+// client is shared by all tests; connections to servers that were killed are
+// made anew.
+var client = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+
+// try makes a request with a JSON body; nil sends none. Header is name, value...
+func (p *program) try(method, path string, body any, header ...string) (int, []byte, error) {
+	var reader io.Reader
+	if body != nil {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return 0, nil, err
+		}
+		reader = bytes.NewReader(encoded)
+	}
+	req, err := http.NewRequestWithContext(context.Background(), method, p.base+path, reader)
+	if err != nil {
+		return 0, nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if p.key != "" {
+		req.Header.Set("Authorization", "Bearer "+p.key)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+// must makes a request that must be answered with a status, and decodes the
+// answer into out unless that is nil.
+func (p *program) must(want int, out any, method, path string, body any, header ...string) {
+	p.t.Helper()
+	status, answer, err := p.try(method, path, body, header...)
+	if err != nil {
+		p.t.Fatalf("%s %s: %v\n%s", method, path, err, tail(p.stderr.String(), 4000))
+	}
+	if status != want {
+		p.t.Fatalf("%s %s: %d, want %d: %s", method, path, status, want, answer)
+	}
+	if out != nil {
+		if err := json.Unmarshal(answer, out); err != nil {
+			p.t.Fatalf("%s %s: %v in %s", method, path, err, answer)
+		}
+	}
+}
+
+// deviceToken makes the n-th device token.
+func deviceToken(n int) string { return fmt.Sprintf("%064x", 0xabc000000+n) }
+
+// manyDevices is from how many on devices are written straight to SQL: a call
+// for each would take most of a test's time.
+const manyDevices = 1000
+
+// mustRegister registers the devices user-0...n-1, one each.
+func (p *program) mustRegister(n int) {
+	p.t.Helper()
+	if database := p.setting("FANFARE_DATABASE_URL"); n >= manyDevices && strings.HasPrefix(database, "mysql:") {
+		mustInsertDevices(p.t, database, "user-%d", 0, n)
+		return
+	}
+	p.each(n, func(i int) error {
+		status, answer, err := p.try(http.MethodPut, fmt.Sprintf("/v1/users/user-%d/devices/%s", i, deviceToken(i)),
+			map[string]string{"platform": "apns", "topic": "com.example.app", "environment": "production"})
+		if err == nil && status/100 != 2 {
+			err = fmt.Errorf("%d %s", status, answer)
+		}
+		return err
+	})
+}
+
+// setting is the value of an environment variable of the process.
+func (p *program) setting(name string) string {
+	for _, v := range p.cmd.Env {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// each calls f for 0...n-1 from 16 goroutines and fails the test on an error.
+func (p *program) each(n int, f func(i int) error) {
+	p.t.Helper()
+	if err := spread(n, f); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// spread calls f for 0...n-1 from 16 goroutines.
+func spread(n int, f func(i int) error) error {
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		fails []error
+		queue = make(chan int)
+	)
+	for range 16 {
+		wg.Go(func() {
+			for i := range queue {
+				if err := f(i); err != nil {
+					mu.Lock()
+					fails = append(fails, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for i := range n {
+		queue <- i
+	}
+	close(queue)
+	wg.Wait()
+	if len(fails) > 3 {
+		fails = fails[:3]
+	}
+	return errors.Join(fails...)
+}
+
+// greeting is an event with a text of its own to one user.
+func greeting(user string) map[string]any {
+	return map[string]any{
+		"type":     "greeting",
+		"audience": map[string]any{"users": []string{user}},
+		"alert":    map[string]string{"title": "Hello", "body": "for " + user},
+	}
+}

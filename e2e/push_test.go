@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/delivery/apnstest"
+	"fanfare/store/storetest"
+)
+
+// Issue 2: with real Redis, MariaDB and APNs stand-in, a posted event shows in
+// the stand-in's ledger within 1 s; the same on embedded parts.
+func TestPostReachesAPNs(t *testing.T) {
+	t.Parallel()
+	t.Run("RealRedisAndMariaDB", func(t *testing.T) {
+		t.Parallel()
+		apns, dir := apnstest.Start(t, apnstest.Options{}), t.TempDir()
+		vars := append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
+		key := mustCreateKey(t, dir, "push", vars...)
+		p := mustServe(t, dir, vars...)
+		p.key = key
+		checkPush(t, p, apns)
+	})
+	t.Run("Embedded", func(t *testing.T) {
+		t.Parallel()
+		apns := apnstest.Start(t, apnstest.Options{})
+		checkPush(t, mustServe(t, t.TempDir(), apns.Env()...), apns)
+	})
+}
+
+// mustCreateKey makes an API key on the command line.
+func mustCreateKey(t testing.TB, dir, scopes string, vars ...string) string {
+	t.Helper()
+	code, out, errs := mustRun(t, dir, []string{"keys", "create", "--name", "test", "--scopes", scopes}, vars...)
+	if code != 0 || !regexp.MustCompile(`^ff_\S+\n$`).MatchString(out) {
+		t.Fatalf("keys create: exit %d, stdout %q, stderr %s", code, out, errs)
+	}
+	return strings.TrimSpace(out)
+}
+
+// checkPush registers a device, posts, and reads the stand-in's ledger.
+func checkPush(t *testing.T, p *program, apns *apnstest.Server) {
+	t.Helper()
+	p.must(201, nil, "PUT", "/v1/event-types/photo.shared", map[string]any{
+		"title": "New photo", "body": "{{.actor}} shared {{.data.album}}", "sound": "default", "ttl_seconds": 3600,
+	})
+	p.must(201, nil, "PUT", "/v1/users/bob/devices/"+strings.ToUpper(deviceToken(1)),
+		map[string]string{"platform": "apns", "topic": "com.example.app", "environment": "production"})
+	var accepted struct{ ID string }
+	began := time.Now()
+	p.must(202, &accepted, "POST", "/v1/events", map[string]any{
+		"type": "photo.shared", "actor": "alice", "object": "album:42", "data": map[string]string{"album": "Summer"},
+		"audience": map[string]any{"users": []string{"bob", "alice", "carol"}},
+	})
+	apns.MustWait(t, 1, 10*time.Second)
+	got := apns.Of(deviceToken(1))
+	if len(got) != 1 {
+		t.Fatalf("the ledger holds %d requests for the token", len(got))
+	}
+	if took := got[0].At.Sub(began); took > time.Second {
+		t.Errorf("it took %v from the post to APNs, want at most 1 s", took)
+	}
+	checkRequest(t, got[0], accepted.ID)
+	checkReport(t, p, accepted.ID)
+}
+
+// checkRequest compares what reached APNs with what was posted.
+func checkRequest(t *testing.T, r apnstest.Request, event string) {
+	t.Helper()
+	if r.Topic != "com.example.app" || r.PushType != "alert" || r.Priority != "10" {
+		t.Errorf("topic %q, push type %q, priority %q", r.Topic, r.PushType, r.Priority)
+	}
+	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(r.ID) {
+		t.Errorf("apns-id %q is no lowercase UUIDv5", r.ID)
+	}
+	if r.CollapseID == "" || r.Expiration == "" {
+		t.Errorf("collapse id %q, expiration %q", r.CollapseID, r.Expiration)
+	}
+	var payload, want any
+	if err := json.Unmarshal(r.Payload, &payload); err != nil {
+		t.Fatalf("payload %s: %v", r.Payload, err)
+	}
+	wanted := `{"aps":{"alert":{"title":"New photo","body":"alice shared Summer"},"sound":"default"},
+		"event_id":"` + event + `","type":"photo.shared","object":"album:42","data":{"album":"Summer"}}`
+	if err := json.Unmarshal([]byte(wanted), &want); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := mustJSON(t, payload), mustJSON(t, want); a != b {
+		t.Errorf("payload\n%s, want\n%s", a, b)
+	}
+}
+
+func mustJSON(t testing.TB, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// report is what GET /v1/events/{id} answers.
+type report struct {
+	State                                                           string
+	Recipients, Notifications, Delivered, Failed, Expired, Retrying int
+	Suppressed                                                      map[string]int
+}
+
+// checkReport waits until the event is done and compares its counts.
+func checkReport(t *testing.T, p *program, event string) {
+	t.Helper()
+	var got report
+	storetest.Eventually(t, 5*time.Second, "the report says done", func() bool {
+		p.must(200, &got, "GET", "/v1/events/"+event, nil)
+		return got.State == "done"
+	})
+	if got.Recipients != 3 || got.Notifications != 1 || got.Delivered != 1 || got.Failed+got.Expired+got.Retrying != 0 {
+		t.Errorf("counts %+v", got)
+	}
+	if got.Suppressed["is_actor"] != 1 || got.Suppressed["no_device"] != 1 {
+		t.Errorf("suppressed %v", got.Suppressed)
+	}
+}
+
+// Issue 2: nothing configured at all: embedded Redis, SQLite and log sender.
+func TestLogSender(t *testing.T) {
+	t.Parallel()
+	p := mustServe(t, t.TempDir(), "FANFARE_LOG_FORMAT=text")
+	p.must(201, nil, "PUT", "/v1/users/bob/devices/"+deviceToken(1),
+		map[string]string{"platform": "apns", "topic": "com.example.app", "environment": "sandbox"})
+	var accepted struct{ ID string }
+	p.must(202, &accepted, "POST", "/v1/events", greeting("bob"))
+	storetest.Eventually(t, 5*time.Second, "the event is done", func() bool {
+		var got report
+		p.must(200, &got, "GET", "/v1/events/"+accepted.ID, nil)
+		return got.State == "done" && got.Delivered == 1
+	})
+	said := p.stderr.String() + p.stdout.String()
+	if !strings.Contains(said, deviceToken(1)[:8]) || strings.Contains(said, deviceToken(1)) || strings.Contains(said, "for bob") {
+		t.Errorf("the log shows too little or too much:\n%s", said)
+	}
+}

@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"fanfare/store/storetest"
+)
+
+// step is one command of the README's tour and what it shows as its answer.
+type step struct {
+	line          int
+	command, want string
+}
+
+// mustTour reads the console blocks of the README: lines beginning with "$ "
+// are commands, those after them their answers.
+func mustTour(t testing.TB) []step {
+	t.Helper()
+	text := storetest.RepositoryFile(t, "README.md")
+	var steps []step
+	inside := false
+	scanner := bufio.NewScanner(strings.NewReader(text))
+	scanner.Buffer(nil, 1<<20)
+	for number := 1; scanner.Scan(); number++ {
+		line := scanner.Text()
+		switch command, isCommand := strings.CutPrefix(line, "$ "); {
+		case strings.HasPrefix(line, "```"):
+			inside = line == "```console"
+		case inside && isCommand:
+			steps = append(steps, step{line: number, command: command})
+		case inside:
+			steps[len(steps)-1].want += line + "\n"
+		}
+	}
+	return steps
+}
+
+// What differs from run to run: ids, times, latencies, ports.
+var varying = []struct {
+	pattern *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`\b([0-9a-v]{32}|[0-9a-v]{28})\b`), "<id>"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`), "<time>"},
+	{regexp.MustCompile(`"epoch":"[a-z2-7]{26}"`), `"epoch":"<epoch>"`},
+	{regexp.MustCompile(`"latency_ms":[0-9.]+`), `"latency_ms":<ms>`},
+	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "<addr>"},
+}
+
+func steady(s string) string {
+	for _, v := range varying {
+		s = v.pattern.ReplaceAllString(s, v.instead)
+	}
+	return strings.TrimSpace(strings.ReplaceAll(s, "\r", ""))
+}
+
+// Issue 2: the README's tour, tried as a new user would, reaches its end.
+func TestTour(t *testing.T) {
+	t.Parallel()
+	steps, dir := mustTour(t), t.TempDir()
+	if len(steps) < 10 {
+		t.Fatalf("the tour has only %d commands", len(steps))
+	}
+	p := mustServe(t, dir)
+	shell := exec.Command("bash")
+	shell.Dir = dir
+	// The tour says `fanfare`, which stands for the binary under test.
+	shell.Env = environment([]string{"PATH=" + filepath.Dir(mustBuild(t)) + ":" + os.Getenv("PATH")})
+	var script strings.Builder
+	for i, s := range steps {
+		fmt.Fprintf(&script, "echo '=== %d'\n%s\necho\n", i, patient(strings.ReplaceAll(s.command, "http://127.0.0.1:8080", p.base), p.base))
+	}
+	shell.Stdin = strings.NewReader(script.String())
+	out, err := shell.CombinedOutput()
+	if err != nil {
+		t.Fatalf("the tour ended with %v:\n%s", err, out)
+	}
+	answers := strings.Split(string(out), "=== ")[1:]
+	for i, s := range steps {
+		_, answer, _ := strings.Cut(answers[i], "\n")
+		if steady(answer) != steady(s.want) {
+			t.Errorf("README.md:%d\n$ %s\nanswers:\n%s\nthe README shows:\n%s", s.line, s.command, answer, s.want)
+		}
+	}
+	if said := p.stderr.String(); !strings.Contains(said, "c0ffee00") {
+		t.Errorf("the log sender showed nothing:\n%s", said)
+	}
+}
+
+// patient gives a command of the tour more time than a person's machine needs:
+// the machine of a test may be busy.
+func patient(command, base string) string {
+	if strings.Contains(command, "/readyz") {
+		command = "for i in $(seq 50); do curl -sf " + base + "/readyz >/dev/null && break; sleep 0.2; done; " + command
+	}
+	return strings.ReplaceAll(command, "sleep 1;", "sleep 3;")
+}

@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery/apnstest"
+	"fanfare/store/storetest"
+)
+
+// Configuration, FANFARE_ROLES: accepting and sending may be processes of
+// their own; readyz names the shards that nobody serves.
+func TestRolesApart(t *testing.T) {
+	t.Parallel()
+	apns := apnstest.Start(t, apnstest.Options{})
+	vars := append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
+	front := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=api")...)
+	front.mustRegister(1)
+	front.must(202, nil, "POST", "/v1/events", greeting("user-0"))
+	storetest.Eventually(t, 20*time.Second, "readyz says that nobody serves", func() bool { return len(unserved(front)) == 3 })
+	workers := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=targeting,delivery,jobs")...)
+	apns.MustWait(t, 1, 20*time.Second)
+	workers.must(404, nil, "POST", "/v1/events", greeting("user-0"))
+	workers.must(200, nil, "GET", "/metrics", nil)
+	storetest.Eventually(t, 20*time.Second, "every shard is served", func() bool { return len(unserved(front)) == 0 })
+}
+
+// unserved gives the notes about shards that nobody serves.
+func unserved(p *program) []string {
+	p.t.Helper()
+	var r api.Readiness
+	p.must(200, &r, "GET", "/readyz", nil)
+	var out []string
+	for _, note := range r.Notes {
+		if strings.Contains(note, "nobody serves") {
+			out = append(out, note)
+		}
+	}
+	return out
+}
+
+// Configuration, FANFARE_SHARD_SET: two processes that serve half the shards
+// each send everything together, once.
+func TestShardSets(t *testing.T) {
+	t.Parallel()
+	const n = 200
+	apns := apnstest.Start(t, apnstest.Options{TrackIDs: true})
+	vars := append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_SHARDS=6")
+	low := mustServe(t, t.TempDir(), append(vars, "FANFARE_SHARD_SET=0-2")...)
+	low.mustRegister(n)
+	posts := &poster{n: n, servers: func() []*program { return []*program{low} }}
+	posts.start()
+	if err := <-posts.done; err != nil {
+		t.Fatal(err)
+	}
+	mustServe(t, t.TempDir(), append(vars, "FANFARE_SHARD_SET=3,4-5")...)
+	if err := apns.WaitIDs(n, 30*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if repeats := posts.checkLedger(t, apns); repeats != 0 {
+		t.Errorf("%d repeats", repeats)
+	}
+}
+
+// mustCertificate writes a self-signed pair of files for 127.0.0.1.
+func mustCertificate(t testing.TB, dir string, serial int64) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "fanfare"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: cert}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Configuration, FANFARE_TLS_CERT_FILE: HTTPS with HTTP/2; SIGHUP puts a new
+// certificate in force without a restart.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	mustCertificate(t, dir, 1)
+	addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
+	vars := []string{"FANFARE_ADDR=" + addr, "FANFARE_TLS_CERT_FILE=" + filepath.Join(dir, "cert.pem"), "FANFARE_TLS_KEY_FILE=" + filepath.Join(dir, "key.pem")}
+	p := launch(t, dir, nil, vars...)
+	ask := func() (serial int64, proto string) {
+		own := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		defer own.CloseIdleConnections()
+		resp, err := own.Get("https://" + addr + "/healthz")
+		if err != nil {
+			return 0, ""
+		}
+		defer resp.Body.Close()
+		return resp.TLS.PeerCertificates[0].SerialNumber.Int64(), resp.Proto
+	}
+	storetest.Eventually(t, 20*time.Second, "HTTP/2 over TLS", func() bool {
+		serial, proto := ask()
+		return serial == 1 && proto == "HTTP/2.0"
+	})
+	if code, _, errs := mustRun(t, dir, []string{"healthcheck"}, vars...); code != 0 {
+		t.Errorf("healthcheck: exit code %d: %s", code, errs)
+	}
+	mustCertificate(t, dir, 2)
+	_ = p.cmd.Process.Signal(syscall.SIGHUP)
+	storetest.Eventually(t, 5*time.Second, "the new certificate", func() bool {
+		serial, _ := ask()
+		return serial == 2
+	})
+}
+
+// Design: time-outs on every phase of the server: a client that never ends its
+// head is cut off after 5 s.
+func TestSlowHeadIsCutOff(t *testing.T) {
+	t.Parallel()
+	p := mustServe(t, t.TempDir())
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("GET /healthz HTTP/1.1\r\nHost: localhost\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(15 * time.Second))
+	began := time.Now()
+	buf := make([]byte, 1)
+	for err == nil {
+		_, err = conn.Read(buf)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the connection was open for %v", took)
+	}
+}

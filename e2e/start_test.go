@@ -1,0 +1,260 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fanfare/delivery/apnstest"
+	"fanfare/store/storetest"
+)
+
+// Design: every problem is reported at once, at start; a usage error exits 2,
+// a start that fails 1.
+func TestStartRefusals(t *testing.T) {
+	t.Parallel()
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, []byte("no key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	for name, tc := range map[string]struct {
+		args, vars []string
+		code       int
+		want       []string
+	}{
+		"TwoProblems":    {nil, []string{"FANFARE_SHARDS=0", "FANFARE_ADR=x"}, 1, []string{"2 problems", "FANFARE_SHARDS: 0", "did you mean FANFARE_ADDR?"}},
+		"UnknownCommand": {[]string{"dance"}, nil, 2, []string{`"dance"`, "fanfare --help"}},
+		"UnknownKeysCmd": {[]string{"keys", "eat"}, nil, 2, []string{`"eat"`}},
+		"UnknownFlag":    {[]string{"keys", "create", "--nam", "x"}, nil, 2, []string{"-nam"}},
+		"NoName":         {[]string{"keys", "create", "--scopes", "push"}, nil, 2, []string{"--name"}},
+		"UnknownScope":   {[]string{"keys", "create", "--name", "x", "--scopes", "push,fly"}, nil, 2, []string{`"fly"`, "admin"}},
+		"RevokeNothing":  {[]string{"keys", "revoke"}, nil, 2, []string{"keys revoke <id>"}},
+		"PortTaken":      {nil, []string{"FANFARE_ADDR=" + taken.Addr().String()}, 1, []string{"FANFARE_ADDR", "in use"}},
+		"KeyCannotSign":  {nil, []string{"FANFARE_APNS_KEY_FILE=" + broken, "FANFARE_APNS_KEY_ID=K", "FANFARE_APNS_TEAM_ID=T"}, 1, []string{"FANFARE_APNS_KEY_FILE"}},
+		"BrokenAppsFile": {nil, []string{"FANFARE_APNS_APPS_FILE=" + broken}, 1, []string{"FANFARE_APNS_APPS_FILE"}},
+		"BrokenCert":     {nil, []string{"FANFARE_TLS_CERT_FILE=" + broken, "FANFARE_TLS_KEY_FILE=" + broken}, 1, []string{"FANFARE_TLS_CERT_FILE"}},
+		"OpenToTheWorld": {nil, []string{"FANFARE_ADDR=0.0.0.0:0", "FANFARE_REDIS_URL=embedded"}, 1, []string{"no API key", "fanfare keys create"}},
+		"EmbeddedInOpen": {nil, []string{"FANFARE_ADDR=0.0.0.0:0"}, 1, []string{"FANFARE_REDIS_URL", "'embedded'"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			vars := append([]string{"FANFARE_ADDR=127.0.0.1:0"}, tc.vars...)
+			code, out, errs := mustRun(t, t.TempDir(), tc.args, vars...)
+			if code != tc.code || out != "" {
+				t.Errorf("exit code %d, want %d; stdout %q", code, tc.code, out)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(errs, want) {
+					t.Errorf("stderr lacks %q:\n%s", want, errs)
+				}
+			}
+		})
+	}
+}
+
+// Configuration: the number of shards is fixed at first start, another is
+// refused, saying what to do.
+func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
+	t.Parallel()
+	dir, redis := t.TempDir(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL()
+	if code, _ := mustServe(t, dir, redis).terminate(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	code, _, errs := mustRun(t, dir, nil, redis, "FANFARE_SHARDS=4", "FANFARE_ADDR=127.0.0.1:0")
+	if code != 1 || !strings.Contains(errs, "FANFARE_SHARDS") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
+// Issue 2: a start with nothing configured says where it listens, where the
+// documents are, what is embedded, and gives a curl to paste.
+func TestBanner(t *testing.T) {
+	t.Parallel()
+	p := mustServe(t, t.TempDir())
+	storetest.Eventually(t, 5*time.Second, "the banner", func() bool {
+		said := p.stdout.String()
+		for _, want := range []string{p.base, p.base + "/docs/", "curl ", "embedded", "log sender", "fanfare.db", "no API key"} {
+			if !strings.Contains(said, want) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--help"}, {"help"}, {"-h"}, {"keys", "--help"}} {
+		code, out, errs := mustRun(t, t.TempDir(), args)
+		if code != 0 || errs != "" || !strings.Contains(out, "fanfare keys create --name") {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, code, out, errs)
+		}
+	}
+	_, out, _ := mustRun(t, t.TempDir(), []string{"--help"})
+	rows := regexp.MustCompile("(?m)^\\| `(FANFARE_[A-Z_]+)`").FindAllStringSubmatch(storetest.RepositoryFile(t, "README.md"), -1)
+	if len(rows) < 20 {
+		t.Fatalf("the README documents only %d variables", len(rows))
+	}
+	for _, row := range rows {
+		if !strings.Contains(out, row[1]) {
+			t.Errorf("--help lacks %s", row[1])
+		}
+	}
+	code, out, _ := mustRun(t, t.TempDir(), []string{"version"})
+	if code != 0 || !strings.HasPrefix(out, "fanfare ") {
+		t.Errorf("version: exit code %d, %q", code, out)
+	}
+}
+
+func TestMigrateTwice(t *testing.T) {
+	t.Parallel()
+	dir, database := t.TempDir(), "FANFARE_DATABASE_URL="+storetest.MySQL(t)
+	for range 2 {
+		if code, _, errs := mustRun(t, dir, []string{"migrate"}, database); code != 0 {
+			t.Errorf("exit code %d: %s", code, errs)
+		}
+	}
+}
+
+// HTTP contract, Auth: keys made and revoked on the command line are followed
+// by a running server within 10 s; once a first key exists the server is never
+// open again.
+func TestKeysOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := mustServe(t, dir)
+	p.must(200, nil, "GET", "/v1/event-types", nil) // open
+	key := mustCreateKey(t, dir, "push,ops")
+	storetest.Eventually(t, 10*time.Second, "the server asks for a key", func() bool {
+		status, _, err := p.try("GET", "/v1/event-types", nil)
+		return err == nil && status == 401
+	})
+	p.key = key
+	p.must(200, nil, "GET", "/v1/event-types", nil)
+	code, list, _ := mustRun(t, dir, []string{"keys", "list"})
+	id := strings.Split(key, "_")[1]
+	if code != 0 || !strings.Contains(list, id) || !strings.Contains(list, "push,ops") || strings.Contains(list, key) {
+		t.Errorf("keys list: exit code %d\n%s", code, list)
+	}
+	if code, _, errs := mustRun(t, dir, []string{"keys", "revoke", id}); code != 0 {
+		t.Fatalf("keys revoke: exit code %d: %s", code, errs)
+	}
+	storetest.Eventually(t, 10*time.Second, "the revoked key is refused", func() bool {
+		status, _, err := p.try("GET", "/v1/event-types", nil)
+		return err == nil && status == 401
+	})
+	if code, _, errs := mustRun(t, dir, []string{"keys", "revoke", "nobody"}); code != 1 || !strings.Contains(errs, "nobody") {
+		t.Errorf("revoke of an unknown key: exit code %d: %s", code, errs)
+	}
+}
+
+// HTTP contract, Auth: an open server answers loopback names, same-origin
+// callers and no proxies.
+func TestOpenServerRules(t *testing.T) {
+	t.Parallel()
+	p := mustServe(t, t.TempDir())
+	for name, tc := range map[string]struct {
+		header []string
+		want   int
+	}{
+		"Loopback":    {nil, 200},
+		"Localhost":   {[]string{"Host", "localhost"}, 200},
+		"OtherHost":   {[]string{"Host", "evil.example"}, 421},
+		"SameOrigin":  {[]string{"Origin", p.base}, 200},
+		"OtherOrigin": {[]string{"Origin", "http://evil.example"}, 403},
+		"NullOrigin":  {[]string{"Origin", "null"}, 403},
+		"Forwarded":   {[]string{"Forwarded", "for=10.0.0.1"}, 403},
+		"XForwarded":  {[]string{"X-Forwarded-For", "10.0.0.1"}, 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.must(tc.want, nil, "GET", "/v1/event-types", nil, tc.header...)
+		})
+	}
+}
+
+// Configuration: embedded Redis is one process, kept by a lock file; the
+// lock goes with the process, however it ends.
+func TestSecondEmbeddedProcessIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := mustServe(t, dir)
+	code, _, errs := mustRun(t, dir, nil, "FANFARE_ADDR=127.0.0.1:0")
+	if code != 1 || !strings.Contains(errs, "fanfare.db.lock") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	first.kill()
+	mustServe(t, dir)
+}
+
+// Design: a process reachable from outside starts once a key exists, and asks
+// for it.
+func TestReachableServerWithAKey(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key := mustCreateKey(t, dir, "admin")
+	port := storetest.FreePort(t)
+	vars := []string{fmt.Sprintf("FANFARE_ADDR=0.0.0.0:%d", port), "FANFARE_REDIS_URL=embedded"}
+	p := launch(t, dir, nil, vars...)
+	p.base = fmt.Sprintf("http://127.0.0.1:%d", port)
+	p.awaitReady()
+	p.must(401, nil, "GET", "/v1/event-types", nil)
+	p.key = key
+	p.must(200, nil, "GET", "/v1/event-types", nil)
+	if code, out, errs := mustRun(t, dir, []string{"healthcheck"}, vars...); code != 0 {
+		t.Errorf("healthcheck: exit code %d: %s%s", code, out, errs)
+	}
+	p.kill()
+	if code, _, errs := mustRun(t, dir, []string{"healthcheck"}, vars...); code != 1 || errs == "" {
+		t.Errorf("healthcheck of nobody: exit code %d: %s", code, errs)
+	}
+}
+
+// A13: the apps file is read again on SIGHUP; a broken one keeps the old
+// configuration and says so.
+func TestSIGHUPReadsTheAppsFileAgain(t *testing.T) {
+	t.Parallel()
+	apns, dir := apnstest.Start(t, apnstest.Options{}), t.TempDir()
+	file := filepath.Join(dir, "apps.json")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	app := func(topic string) string {
+		return fmt.Sprintf(`{"topic":%q,"environment":"production","url":%q,"key_file":%q,"key_id":%q,"team_id":"TEAMID1234"}`,
+			topic, apns.URL(), apns.KeyFile(), apns.KeyID())
+	}
+	write(`{"apps":[` + app("com.example.other") + `]}`)
+	p := mustServe(t, dir, "FANFARE_APNS_APPS_FILE="+file, "FANFARE_APNS_CA_FILE="+apns.CAFile())
+	p.mustRegister(1)
+	failed := func() int {
+		var accepted struct{ ID string }
+		var got report
+		p.must(202, &accepted, "POST", "/v1/events", greeting("user-0"))
+		storetest.Eventually(t, 10*time.Second, "the event is done", func() bool {
+			p.must(200, &got, "GET", "/v1/events/"+accepted.ID, nil)
+			return got.State == "done"
+		})
+		return got.Failed
+	}
+	if failed() != 1 {
+		t.Error("a topic without an app did not fail")
+	}
+	write(`{"apps":[`)
+	_ = p.cmd.Process.Signal(syscall.SIGHUP)
+	storetest.Eventually(t, 5*time.Second, "a word about the broken file", func() bool { return strings.Contains(p.stderr.String(), file) })
+	write(`{"apps":[` + app("com.example.app") + `,` + app("com.example.other") + `]}`)
+	_ = p.cmd.Process.Signal(syscall.SIGHUP)
+	storetest.Eventually(t, 10*time.Second, "the new app works", func() bool { return failed() == 0 })
+}
