@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"fanfare/api"
+	"fanfare/store/batch"
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
@@ -79,8 +80,9 @@ type Store struct {
 	rec   *record.DB
 	jobs  *queue.Queue
 	index *index
-	done  *closer
-	o     Options
+	// done deletes outbox rows whose work is done, many in one transaction.
+	done *batch.Group[string, struct{}]
+	o    Options
 	// scans holds a place for each read that goes through contacts in SQL, and
 	// jobScans for each job.
 	scans, jobScans chan struct{}
@@ -89,6 +91,15 @@ type Store struct {
 	// announce enqueues a committed change; tests replace it to play a process
 	// that dies between commit and enqueue.
 	announce func(context.Context, ...queue.Job)
+}
+
+// closeTimeout bounds the deletion of outbox rows.
+const closeTimeout = 10 * time.Second
+
+// close deletes an outbox row and returns when it is gone.
+func (s *Store) close(ctx context.Context, row string) error {
+	_, err := s.done.Do(ctx, row)
+	return err
 }
 
 // New makes a store: the index on redis, the truth in rec, the work through
@@ -100,10 +111,13 @@ func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Stor
 		return nil, err
 	}
 	s := &Store{
-		rec: rec, jobs: jobs, o: o, index: newIndex(redis, o.Max), done: &closer{deleteRows: rec.DeleteOutbox},
+		rec: rec, jobs: jobs, o: o, index: newIndex(redis, o.Max),
 		scans: make(chan struct{}, o.Scans), jobScans: make(chan struct{}, o.Scans), sweep: map[string]record.OpenRow{},
 	}
 	s.announce = s.enqueue
+	s.done = batch.New(batch.Options{Timeout: closeTimeout}, func(ctx context.Context, rows []string) (struct{}, error) {
+		return struct{}{}, rec.DeleteOutbox(ctx, rows...)
+	})
 	return s, nil
 }
 
