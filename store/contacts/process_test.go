@@ -31,6 +31,7 @@ type process struct {
 	Role, Redis, SQL string
 	Options          Options
 	Upload           string
+	Relay            record.RelayOptions
 }
 
 func TestMain(m *testing.M) {
@@ -67,7 +68,7 @@ func (p *process) play(ctx context.Context) error {
 		return err
 	}
 	if p.Role == "worker" {
-		go func() { _ = s.Run(ctx) }()
+		go func() { _ = rec.NewRelay(p.Relay, s.Outbox()).Run(ctx) }()
 		return jobs.Run(ctx, queue.ByType(s.Jobs()))
 	}
 	// dies between commit and enqueue

@@ -30,6 +30,7 @@ type world struct {
 	db     *redisdb.DB
 	sql    *sql.DB
 	sqlURL string
+	relay  record.RelayOptions
 }
 
 // eachWorld runs a test on real Redis with MariaDB and on the embedded Redis
@@ -84,13 +85,16 @@ func mustSQL(t testing.TB, sqlURL string) *sql.DB {
 	return db
 }
 
-// work runs the jobs and the sweeper until the test ends or stop is called.
+// quick is a relay that takes over soon.
+var quick = record.RelayOptions{Every: 50 * time.Millisecond, Age: 100 * time.Millisecond}
+
+// work runs the jobs and the relay until the test ends or stop is called.
 func (w *world) work(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() { done <- w.jobs.Run(ctx, queue.ByType(w.Jobs())) }()
-	go func() { done <- w.Run(ctx) }()
+	go func() { done <- w.rec.NewRelay(w.relay, w.Outbox()).Run(ctx) }()
 	stopped := false
 	stop = func() {
 		if stopped {

@@ -120,7 +120,8 @@ func TestR12_KilledBetweenCommitAndEnqueue(t *testing.T) {
 	for _, upload := range []string{"", "u1"} {
 		t.Run("Upload="+upload, func(t *testing.T) {
 			t.Parallel()
-			w := setup(t, storetest.Redis(t).URL(), storetest.MySQL(t), Options{SweepEvery: 50 * time.Millisecond, SweepAge: 100 * time.Millisecond})
+			w := setup(t, storetest.Redis(t).URL(), storetest.MySQL(t), Options{})
+			w.relay = quick
 			if upload == "" {
 				w.mustUpload(t, "before", "a", "public", 50)
 			} else {
@@ -143,7 +144,6 @@ func TestR12_KilledBetweenCommitAndEnqueue(t *testing.T) {
 
 func TestR12_QueueEmptiedBeforeTheFanOut(t *testing.T) {
 	t.Parallel()
-	o := Options{SweepEvery: 50 * time.Millisecond, SweepAge: 100 * time.Millisecond}
 	for _, name := range []string{"redis", "embedded"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,9 +151,10 @@ func TestR12_QueueEmptiedBeforeTheFanOut(t *testing.T) {
 			if name == "redis" {
 				url, sqlURL = storetest.Redis(t).URL(), storetest.MySQL(t)
 			}
-			first := setup(t, url, sqlURL, o)
+			first := setup(t, url, sqlURL, Options{})
 			main := storetest.Open(t, url) // the embedded one is another each time
-			w := withStore(t, first.db, main, first.rec, sqlURL, o)
+			w := withStore(t, first.db, main, first.rec, sqlURL, Options{})
+			w.relay = quick
 			w.mustPut(t, "me", "a", "friend")
 			w.want(t, "me", 1, "")
 			w.mustUpload(t, "u1", "a", "public", 50)
@@ -169,7 +170,8 @@ func TestR12_QueueEmptiedBeforeTheFanOut(t *testing.T) {
 
 func TestR12_TheSameUploadAgainIsAnnouncedAgain(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, Options{SweepAge: time.Hour}, func(t *testing.T, w *world) {
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		w.relay.Age = time.Hour
 		w.mustPut(t, "me", "a", "friend")
 		w.want(t, "me", 1, "")
 		announce := w.announce
@@ -187,10 +189,11 @@ func TestR12_TheSameUploadAgainIsAnnouncedAgain(t *testing.T) {
 
 func TestR12_AChangeHasOneLiveJob(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, Options{SweepAge: time.Nanosecond}, func(t *testing.T, w *world) {
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		relay := w.rec.NewRelay(record.RelayOptions{Age: time.Nanosecond}, w.Outbox())
 		w.mustUpload(t, "u1", "a", "public", 50)
 		for range 5 {
-			must(t, w.Sweep(t.Context()))
+			must(t, relay.Sweep(t.Context()))
 		}
 		if q, err := w.jobs.Stats(t.Context()); err != nil || q.Depth != 1 {
 			t.Fatalf("%d jobs for one upload, %v", q.Depth, err)
@@ -386,10 +389,10 @@ func TestRedisStopped(t *testing.T) {
 	t.Cleanup(func() { _ = rec.Close() })
 	must(t, rec.Migrate(t.Context()))
 	db := storetest.OpenWith(t, redisdb.Options{URL: server.URL(), Timeout: 500 * time.Millisecond})
-	w := &world{db: db}
+	w := &world{db: db, relay: quick}
 	jobs := queue.New(db, queue.Options{Name: "jobs", Shards: 2, MaxAge: -1, Lease: 2 * time.Second, RetryMax: time.Second})
 	must(t, jobs.Init(t.Context()))
-	w.Store, err = New(db, rec, jobs, Options{SweepEvery: 50 * time.Millisecond, SweepAge: 100 * time.Millisecond})
+	w.Store, err = New(db, rec, jobs, Options{})
 	must(t, err)
 	w.mustPut(t, "me", "a", "friend")
 	w.want(t, "me", 5, "")
@@ -404,4 +407,22 @@ func TestRedisStopped(t *testing.T) {
 	w.settle(t)
 	w.want(t, "me", 5, "b@20 a@10") // whether Redis kept the index or not
 	w.wantMembers(t, "me", "b@20", "a@10")
+}
+
+func TestR12_ARowThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		announce := w.announce
+		w.announce = func(context.Context, ...queue.Job) {} // dies here
+		w.mustPut(t, "me", "a", "friend")
+		w.mustPut(t, "me", "b", "friend")
+		w.announce = announce
+		_, err := w.sql.ExecContext(t.Context(), "UPDATE outbox SET payload = 'broken' WHERE payload LIKE '%\"a\"%'")
+		must(t, err)
+		relay := w.rec.NewRelay(record.RelayOptions{Age: time.Nanosecond}, w.Outbox())
+		must(t, relay.Sweep(t.Context()))
+		if q, err := w.jobs.Stats(t.Context()); err != nil || q.Depth != 1 {
+			t.Fatalf("%d jobs, want that of the other row, %v", q.Depth, err)
+		}
+	})
 }

@@ -29,9 +29,6 @@ type Options struct {
 	Min int
 	// Logger hears of jobs that could not be enqueued; nil: silence.
 	Logger *slog.Logger
-	// SweepEvery is how often the outbox is looked at for changes whose job is
-	// not done (default 1 s), and SweepAge how old they must be (default 5 s).
-	SweepEvery, SweepAge time.Duration
 	// Page is how many contacts or followers one query reads; default 1000.
 	Page int
 	// JobPages is how many pages one run of a fan-out does before it goes to the
@@ -63,12 +60,6 @@ func (o Options) withDefaults() (Options, error) {
 	orInt(&o.JobPages, 10)
 	orInt(&o.InlinePages, 10)
 	orInt(&o.Scans, 8)
-	if o.SweepEvery <= 0 {
-		o.SweepEvery = time.Second
-	}
-	if o.SweepAge <= 0 {
-		o.SweepAge = 5 * time.Second
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -87,7 +78,6 @@ type Store struct {
 	// jobScans for each job.
 	scans, jobScans chan struct{}
 	builds          singleflight.Group
-	sweep           map[string]record.OpenRow // where the sweeper is, by kind; Run's own
 	// announce enqueues a committed change; tests replace it to play a process
 	// that dies between commit and enqueue.
 	announce func(context.Context, ...queue.Job)
@@ -103,8 +93,8 @@ func (s *Store) close(ctx context.Context, row string) error {
 }
 
 // New makes a store: the index on redis, the truth in rec, the work through
-// jobs. Options that cannot work are refused. It starts nothing; Run sweeps, and
-// Jobs are the handlers to run.
+// jobs. Options that cannot work are refused. It starts nothing; Outbox is
+// for the relay, and Jobs are the handlers to run.
 func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -112,7 +102,7 @@ func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Stor
 	}
 	s := &Store{
 		rec: rec, jobs: jobs, o: o, index: newIndex(redis, o.Max),
-		scans: make(chan struct{}, o.Scans), jobScans: make(chan struct{}, o.Scans), sweep: map[string]record.OpenRow{},
+		scans: make(chan struct{}, o.Scans), jobScans: make(chan struct{}, o.Scans),
 	}
 	s.announce = s.enqueue
 	s.done = batch.New(batch.Options{Timeout: closeTimeout}, func(ctx context.Context, rows []string) (struct{}, error) {

@@ -13,6 +13,7 @@ import (
 	"fanfare/api"
 	"fanfare/store/devices"
 	"fanfare/store/queue"
+	"fanfare/store/record"
 	"fanfare/store/storetest"
 )
 
@@ -210,12 +211,11 @@ func TestOutbox_AWriterKilledBetweenCommitAndRelay(t *testing.T) {
 		if got := mustTarget(t, w.store, like); !got.OptedOut || len(got.Devices) != 0 {
 			t.Fatalf("a reader saw the old state: %+v", got)
 		}
-		young := w.another(devices.Options{SweepAge: time.Hour})
-		must(t, young.Sweep(ctx))
+		must(t, w.rec.NewRelay(record.RelayOptions{Age: time.Hour}, w.store.Outbox()).Sweep(ctx))
 		if n := mustOutbox(t, w); n != 6 {
-			t.Fatalf("rows younger than the sweep's age were swept: %d left", n)
+			t.Fatalf("rows younger than the relay's age were relayed: %d left", n)
 		}
-		mustRun(t, w.another(devices.Options{SweepAge: time.Millisecond, SweepEvery: 20 * time.Millisecond}))
+		mustRelay(t, w, quick)
 		storetest.Eventually(t, 10*time.Second, "the outbox is swept", func() bool { return mustOutbox(t, w) == 0 })
 		if g := mustGuard(t, w, token(1)); !g.Reaches("bob") || g.Reaches("alice") {
 			t.Fatalf("guard %+v", g)
@@ -236,7 +236,7 @@ func TestP10_AChangeThatRedisMissedIsSweptIn(t *testing.T) {
 		away := storetest.Open(t, fmt.Sprintf("redis://127.0.0.1:%d", storetest.FreePort(t)))
 		cut := devices.New(away, w.rec, queue.New(away, queue.Options{Name: "notifications"}), devices.Options{})
 		must(t, cut.PutOptOut(ctx, "alice", "like"))
-		mustRun(t, w.another(devices.Options{}))
+		mustRelay(t, w, record.RelayOptions{})
 		storetest.Eventually(t, 10*time.Second, "the stale entry goes", func() bool { return mustTarget(t, w.store, like).OptedOut })
 	})
 }
@@ -259,8 +259,8 @@ func TestRedisAway(t *testing.T) {
 		t.Fatal("the change is not on record or not in the outbox")
 	}
 	server.Restart()
-	sweeper := w.another(devices.Options{SweepAge: time.Millisecond})
-	storetest.Eventually(t, 10*time.Second, "the outbox is swept", func() bool { return sweeper.Sweep(ctx) == nil && mustOutbox(t, w) == 0 })
+	relay := w.rec.NewRelay(quick, w.store.Outbox())
+	storetest.Eventually(t, 10*time.Second, "the outbox is swept", func() bool { return relay.Sweep(ctx) == nil && mustOutbox(t, w) == 0 })
 	storetest.Eventually(t, 10*time.Second, "the cache is used again", func() bool {
 		got := mustTarget(t, w.store, like)
 		_, hit := w.store.Cached(ctx, "alice", "like")

@@ -199,7 +199,7 @@ func TestConcurrentWritesOfOneTokenAllSucceed(t *testing.T) {
 			return err
 		})
 		// A relay may give up while others keep changing the token.
-		mustRun(t, w.another(devices.Options{SweepAge: time.Millisecond, SweepEvery: 20 * time.Millisecond}))
+		mustRelay(t, w, quick)
 		storetest.Eventually(t, 10*time.Second, "the outbox is empty", func() bool { return mustOutbox(t, w) == 0 })
 		truth, err := w.rec.DevicesByToken(t.Context(), token(1))
 		must(t, err)

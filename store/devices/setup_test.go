@@ -125,7 +125,7 @@ func mustOutbox(t testing.TB, w *world) int {
 	t.Helper()
 	n := 0
 	for _, kind := range []string{record.KindSettings, record.KindGuard} {
-		due, err := w.rec.DueOutbox(t.Context(), kind, 0, 1000)
+		due, err := w.rec.OutboxPage(t.Context(), kind, 0, record.OpenRow{}, 1000)
 		must(t, err)
 		n += len(due)
 	}
@@ -142,12 +142,15 @@ func atOnce(t testing.TB, n int, call func(ctx context.Context, i int) error) {
 	must(t, g.Wait())
 }
 
-// mustRun runs a store's sweeper until the test ends.
-func mustRun(t testing.TB, s *devices.Store) {
+// quick is a relay that takes over soon.
+var quick = record.RelayOptions{Every: 20 * time.Millisecond, Age: time.Millisecond}
+
+// mustRelay runs the relay of one more process until the test ends.
+func mustRelay(t testing.TB, w *world, o record.RelayOptions) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- w.rec.NewRelay(o, w.store.Outbox()).Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

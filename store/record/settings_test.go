@@ -294,15 +294,15 @@ func TestOutbox(t *testing.T) {
 	eachRecord(t, func(t *testing.T, db *record.DB) {
 		ctx := t.Context()
 		_, _, c := mustPut(t, db, "alice", token(1))
-		due, err := db.DueOutbox(ctx, record.KindSettings, 5000, 10)
+		due, err := db.OutboxPage(ctx, record.KindSettings, 5000, record.OpenRow{}, 10)
 		if err != nil || len(due) != 0 {
 			t.Fatalf("a young row is due: %+v, %v", due, err)
 		}
-		due, err = db.DueOutbox(ctx, record.KindSettings, 0, 10)
+		due, err = db.OutboxPage(ctx, record.KindSettings, 0, record.OpenRow{}, 10)
 		if err != nil || len(due) != 1 || due[0].Subject != "alice" || due[0].ID != c.Outbox[0] {
 			t.Fatalf("%+v, %v", due, err)
 		}
-		due, err = db.DueOutbox(ctx, record.KindGuard, 0, 10)
+		due, err = db.OutboxPage(ctx, record.KindGuard, 0, record.OpenRow{}, 10)
 		if err != nil || len(due) != 1 || due[0].Subject != token(1) {
 			t.Fatalf("%+v, %v", due, err)
 		}
