@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"fanfare/api"
 	"fanfare/store/storetest"
 )
 
@@ -23,7 +24,7 @@ func TestKeysOfOneScriptShareASlot(t *testing.T) {
 		used[want] = true
 		for _, key := range []string{
 			logKey(chat), membersKey(chat), joinsKey(chat), ownKey(chat, "u:1"), dueKey(bucketOf(chat)),
-			recordKey(chat, shortName("any", chat)),
+			recordKey(chat, api.Idempotency{Scope: "any"}.Name(chat)),
 		} {
 			if got := slot(key); got != want {
 				t.Errorf("%s is in slot %d, %s in %d", key, got, metaKey(chat), want)

@@ -64,7 +64,7 @@ func (l *Live) exit(ctx context.Context, user string) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPresence)
 	defer cancel()
-	cmd := l.endScript.Cmd(ctx, []string{PresenceKey(user)}, l.owner)
+	cmd := redisdb.DeleteIf(ctx, PresenceKey(user), l.owner)
 	if err := l.db.Share(ctx, redisdb.Write, cmd); err != nil {
 		l.log.Debug("presence ends by its time", "error", err)
 	}
