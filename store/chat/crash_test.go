@@ -16,7 +16,7 @@ var errDead = errors.New("killed")
 
 // dieAt is a process that is killed at its n-th contact with Redis: even n
 // before the commands, odd n after them. It counts the contacts.
-func dieAt(n int64, contacts *atomic.Int64) fault {
+func dieAt(n int64, contacts *atomic.Int64) redisdb.Fault {
 	return func(string, bool) error {
 		if contacts.Add(1) > n {
 			return errDead

@@ -36,7 +36,7 @@ func newWorld(t testing.TB, db *redisdb.DB, o Options) *world {
 }
 
 // another is a second process on the same Redis.
-func (w *world) another(f fault) *world {
+func (w *world) another(f redisdb.Fault) *world {
 	s := New(w.db, w.o)
 	s.fault = f
 	return &world{Store: s, t: w.t, prefix: w.prefix}
@@ -45,7 +45,7 @@ func (w *world) another(f fault) *world {
 // twice is a client of Redis whose every answer is lost.
 func twice(_ string, answered bool) error {
 	if answered {
-		return errTwice
+		return redisdb.ErrTwice
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ type Store struct {
 	// clustered says that a chat and its members' indexes may be on different
 	// masters: one being away must not hold up what needs only the other.
 	clustered bool
-	fault     fault
+	fault     redisdb.Fault
 	// slowJoin is how long a join may take between its entry in the index and
 	// the membership before it looks at the index again.
 	slowJoin time.Duration

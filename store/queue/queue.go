@@ -28,7 +28,7 @@ type Queue struct {
 	depths  []atomic.Int64 // last known entries waiting, by shard
 	wakeup  atomic.Int64   // mean wake-up latency in µs
 	nudges  []chan time.Duration
-	fault   fault
+	fault   redisdb.Fault
 	dead    deadBounds
 	idle    time.Duration // of a crashed consumer
 	made    time.Time
