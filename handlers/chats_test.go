@@ -25,7 +25,7 @@ func TestChat(t *testing.T) {
 		w.get("/v1/chats/none/members").wants(t, 404, problem(api.CodeNotFound, "there is no chat none"))
 		w.get("/v1/chats/team/members").wants(t, 200, `{"items":[{"user":"ann","acked":1,"joined_at":"*"},{"user":"bob","acked":0,"joined_at":"*"}]}`)
 		var page api.ChatMemberList
-		must(t, json.Unmarshal([]byte(w.get("/v1/chats/team/members?limit=1").body), &page))
+		storetest.Must(t, json.Unmarshal([]byte(w.get("/v1/chats/team/members?limit=1").body), &page))
 		w.get("/v1/chats/team/members?limit=1&cursor="+page.Next).wants(t, 200, `{"items":[{"user":"bob","acked":0,"joined_at":"*"}]}`)
 
 		w.mustSend("team", "ann", 2, 3)
@@ -79,7 +79,7 @@ func TestUserChatsArePaged(t *testing.T) {
 	var got []string
 	for path := "/v1/users/ann/chats?limit=1"; path != ""; {
 		var page api.UserChatList
-		must(t, json.Unmarshal([]byte(w.get(path).body), &page))
+		storetest.Must(t, json.Unmarshal([]byte(w.get(path).body), &page))
 		for _, c := range page.Items {
 			got = append(got, c.ID)
 		}
@@ -155,10 +155,10 @@ func TestC12_Text(t *testing.T) {
 	w.mustChat("team", "ann", "bob")
 	for i, text := range []string{"\x00\x1f\u2028\u2029</script>&\"'\\", strings.Repeat("\U0001f600", 4000), " ", "e\u0301 is not \u00e9", "line\r\nline\n\n"} {
 		body, err := json.Marshal(api.ChatMessageRequest{Sender: "ann", Text: text})
-		must(t, err)
+		storetest.Must(t, err)
 		w.post("/v1/chats/team/messages", string(body)).wants(t, 201, fmt.Sprintf(`{"id":%d,"sent_at":"*"}`, i+1))
 		var page api.ChatMessages
-		must(t, json.Unmarshal([]byte(w.get(fmt.Sprintf("/v1/chats/team/messages?user=bob&after=%d", i)).body), &page))
+		storetest.Must(t, json.Unmarshal([]byte(w.get(fmt.Sprintf("/v1/chats/team/messages?user=bob&after=%d", i)).body), &page))
 		if len(page.Items) != 1 || page.Items[0].Text != text {
 			t.Errorf("%q came back as %+v", text, page.Items)
 		}

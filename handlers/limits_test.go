@@ -73,10 +73,10 @@ func wantHeader(t *testing.T, a answer, name, want string) {
 func (w *world) mustBegin(method, path string) net.Conn {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	w.t.Cleanup(func() { _ = conn.Close() })
 	_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", method, path)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	return conn
 }
 
@@ -101,7 +101,7 @@ func TestLoadShedding(t *testing.T) {
 		t.Errorf("was told after %v, not at once", took)
 	}
 	w.get("/healthz").wants(t, 200, `{"status":"ok"}`)
-	must(t, slow.Close())
+	storetest.Must(t, slow.Close())
 	storetest.Eventually(t, 20*time.Second, "the place is free", func() bool { return w.get("/v1/event-types").status == 200 })
 }
 
@@ -119,12 +119,12 @@ func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(o *handlers.Options) { o.RequestTimeout = 300 * time.Millisecond })
 	conn := w.mustBegin("PUT", "/v1/event-types/a")
-	must(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+	storetest.Must(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	must(t, err)
+	storetest.Must(t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	must(t, err)
+	storetest.Must(t, err)
 	answer{status: res.StatusCode, body: string(body)}.wants(t, 408, problem(api.CodeRequestTimeout, "the body did not arrive in time"))
 }
 

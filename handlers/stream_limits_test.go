@@ -34,9 +34,9 @@ func TestStreamsOverHTTP2(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/v1/users/bob/messages/stream", nil)
-	must(t, err)
+	storetest.Must(t, err)
 	res, err := server.Client().Do(r)
-	must(t, err)
+	storetest.Must(t, err)
 	defer res.Body.Close()
 	if res.ProtoMajor != 2 || res.StatusCode != 200 {
 		t.Fatalf("%s %s", res.Proto, res.Status)
@@ -78,10 +78,10 @@ func TestC13_SlowReaderIsCut(t *testing.T) {
 		return c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
 	}}
 	slow, err := small.DialContext(t.Context(), "tcp", strings.TrimPrefix(w.url, "http://"))
-	must(t, err)
+	storetest.Must(t, err)
 	defer slow.Close()
 	_, err = fmt.Fprintf(slow, "GET /v1/users/bob/messages/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	must(t, err)
+	storetest.Must(t, err)
 	storetest.Eventually(t, soon, "the stream is open", func() bool { return strings.Contains(w.get("/metrics").body, "\nfanfare_open_streams 1\n") })
 	fast := w.follow("eve", "")
 	text := strings.Repeat("\U0001f600", 4000) // 16 KB
@@ -134,7 +134,7 @@ func TestC13_LostHints(t *testing.T) {
 		killed := make(chan error, 1)
 		go func() { killed <- redis.Client().ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err() }()
 		w.mustSend("team", "ann", id, id)
-		must(t, <-killed)
+		storetest.Must(t, <-killed)
 		began := time.Now()
 		f.wantMessages("team", id, id)
 		if took := time.Since(began); took > 10*time.Second { // the next comparison would be later

@@ -14,7 +14,7 @@ func TestKeysOfOneScriptShareASlot(t *testing.T) {
 	w := newWorld(t, storetest.Open(t, storetest.Cluster(t).URL()), Options{})
 	slot := func(key string) int64 {
 		n, err := w.db.Client().ClusterKeySlot(t.Context(), key).Result()
-		must(t, err)
+		storetest.Must(t, err)
 		return n
 	}
 	used := map[int64]bool{}
@@ -55,7 +55,7 @@ func TestCluster(t *testing.T) {
 		w.mustPush(chat, "alice", "hi")
 		want += fmt.Sprintf("%s:1[1:hi] ", chat)
 		n, err := w.db.Client().ClusterKeySlot(t.Context(), metaKey(w.id(chat))).Result()
-		must(t, err)
+		storetest.Must(t, err)
 		masters[n/5462] = true
 	}
 	if len(masters) != 3 {
@@ -69,7 +69,7 @@ func TestCluster(t *testing.T) {
 		acks[w.id(fmt.Sprintf("c%02d", i))] = 1
 	}
 	acked, err := w.Ack(t.Context(), w.id("bob"), acks)
-	must(t, err)
+	storetest.Must(t, err)
 	if len(acked.Acked) != 30 || len(acked.Errors) > 0 {
 		t.Errorf("acknowledged %+v", acked)
 	}

@@ -36,7 +36,7 @@ func TestC4_PendingAgainIsTheSame(t *testing.T) {
 		var got []string // pages to the end, each acknowledged
 		for range 120/7 + 1 {
 			p, err := w.Pending(t.Context(), w.id("bob"), 7)
-			must(t, err)
+			storetest.Must(t, err)
 			got = append(got, showItems(p.Chats[0].Items)...)
 			w.mustAck("a", "bob", p.Chats[0].Items[len(p.Chats[0].Items)-1].ID)
 		}
@@ -61,8 +61,8 @@ func TestC4_OneChatsFailureIsItsOwn(t *testing.T) {
 			w.mustCreate(chat, "alice", "bob")
 			w.mustSend(chat, "alice", "hi")
 		}
-		must(t, w.db.Client().Del(t.Context(), logKey(w.id("b"))).Err())
-		must(t, w.db.Client().Set(t.Context(), logKey(w.id("b")), "not a list", 0).Err())
+		storetest.Must(t, w.db.Client().Del(t.Context(), logKey(w.id("b"))).Err())
+		storetest.Must(t, w.db.Client().Set(t.Context(), logKey(w.id("b")), "not a list", 0).Err())
 		w.wantPending("bob", "a:1[1:hi] b:0?internal[] c:1[1:hi]")
 		if _, _, err := w.UserChats(t.Context(), w.id("bob"), "", 0); err == nil {
 			t.Error("a list without one of the chats looks complete")
@@ -89,9 +89,9 @@ func TestC4_LongMessagesAreBounded(t *testing.T) {
 			return nil
 		})
 	}
-	must(t, g.Wait())
+	storetest.Must(t, g.Wait())
 	p, err := w.Pending(t.Context(), w.id("bob"), 500)
-	must(t, err)
+	storetest.Must(t, err)
 	bytes := 0
 	for _, c := range p.Chats {
 		if len(c.Items) == 0 || c.Unread != 30 {
@@ -118,15 +118,15 @@ func TestC4_ThousandsOfChats(t *testing.T) {
 			return err
 		})
 	}
-	must(t, g.Wait())
+	storetest.Must(t, g.Wait())
 	p, err := w.Pending(t.Context(), "bob", 1)
-	must(t, err)
+	storetest.Must(t, err)
 	seen := map[string]bool{}
 	for _, c := range p.Chats {
 		seen[c.ID] = true
 	}
 	positions, err := w.Positions(t.Context(), "bob")
-	must(t, err)
+	storetest.Must(t, err)
 	if len(p.Chats) != chats || len(seen) != chats || len(positions) != chats {
 		t.Errorf("%d pending, %d different, %d positions; want %d", len(p.Chats), len(seen), len(positions), chats)
 	}
@@ -179,13 +179,13 @@ func TestC6_ManyReadsInOnePipeline(t *testing.T) {
 		found, err := w.ReadMany(t.Context(), w.id("bob"), []Read{
 			{w.id("a"), MessagesQuery{After: after(1)}}, {w.id("b"), MessagesQuery{}}, {w.id("c"), MessagesQuery{}},
 		})
-		must(t, err)
-		must(t, found[0].Err)
+		storetest.Must(t, err)
+		storetest.Must(t, found[0].Err)
 		if got := show(found[0].Messages); got != "2:ho first=1 last=2" {
 			t.Errorf("got %q", got)
 		}
-		wantCode(t, found[1].Err, api.CodeNotAMember)
-		wantCode(t, found[2].Err, api.CodeNotFound)
+		storetest.WantCode(t, found[1].Err, api.CodeNotAMember)
+		storetest.WantCode(t, found[2].Err, api.CodeNotFound)
 	})
 }
 
@@ -317,7 +317,7 @@ func TestC8_TrimmingIsBounded(t *testing.T) {
 func (w *world) serverTime() time.Time {
 	w.t.Helper()
 	at, err := w.db.Client().Time(w.ctx()).Result()
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	return at
 }
 
@@ -386,10 +386,10 @@ func TestC8_TimesNeverDecrease(t *testing.T) {
 		w := newWorld(t, db, Options{})
 		w.mustCreate("c", "alice", "bob")
 		ahead := w.serverTime().Add(time.Hour).UnixMilli()
-		must(t, db.Client().HSet(t.Context(), metaKey(w.id("c")), "t", ahead).Err())
+		storetest.Must(t, db.Client().HSet(t.Context(), metaKey(w.id("c")), "t", ahead).Err())
 		w.mustSend("c", "alice", "hi")
 		sent, _, err := w.send("c", "alice", "ho")
-		must(t, err)
+		storetest.Must(t, err)
 		if sent.SentAt.UnixMilli() != ahead {
 			t.Errorf("sent at %v, the one before it at %d", sent.SentAt, ahead)
 		}

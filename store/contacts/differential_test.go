@@ -134,7 +134,7 @@ func (w *world) applyAll(t testing.TB, ops []operation) {
 				return nil
 			})
 		}
-		must(t, g.Wait())
+		storetest.Must(t, g.Wait())
 	}
 }
 

@@ -50,9 +50,9 @@ func eachWorld(t *testing.T, o Options, fn func(t *testing.T, w *world)) {
 func setup(t testing.TB, redisURL, sqlURL string, o Options) *world {
 	t.Helper()
 	rec, err := record.Open(t.Context(), record.Options{URL: sqlURL})
-	must(t, err)
+	storetest.Must(t, err)
 	t.Cleanup(func() { _ = rec.Close() })
-	must(t, rec.Migrate(t.Context()))
+	storetest.Must(t, rec.Migrate(t.Context()))
 	db := storetest.Open(t, redisURL)
 	return withStore(t, db, db, rec, sqlURL, o)
 }
@@ -60,9 +60,9 @@ func setup(t testing.TB, redisURL, sqlURL string, o Options) *world {
 func withStore(t testing.TB, contacts, main *redisdb.DB, rec *record.DB, sqlURL string, o Options) *world {
 	t.Helper()
 	jobs := queue.New(main, queue.Options{Name: "jobs", Shards: 2, MaxAge: -1, Lease: 2 * time.Second, RetryMax: time.Second})
-	must(t, jobs.Init(t.Context()))
+	storetest.Must(t, jobs.Init(t.Context()))
 	s, err := New(contacts, rec, jobs, o)
-	must(t, err)
+	storetest.Must(t, err)
 	return &world{Store: s, db: contacts, sql: mustSQL(t, sqlURL), sqlURL: sqlURL}
 }
 
@@ -72,7 +72,7 @@ func mustSQL(t testing.TB, sqlURL string) *sql.DB {
 	driver, dsn := "sqlite", strings.TrimPrefix(sqlURL, "sqlite:")+"?_pragma=busy_timeout(5000)"
 	if strings.HasPrefix(sqlURL, "mysql://") {
 		u, err := url.Parse(sqlURL)
-		must(t, err)
+		storetest.Must(t, err)
 		c := mysql.NewConfig()
 		c.User = u.User.Username()
 		c.Passwd, _ = u.User.Password()
@@ -80,7 +80,7 @@ func mustSQL(t testing.TB, sqlURL string) *sql.DB {
 		driver, dsn = "mysql", c.FormatDSN()
 	}
 	db, err := sql.Open(driver, dsn)
-	must(t, err)
+	storetest.Must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -132,36 +132,22 @@ func (w *world) settle(t testing.TB) {
 	})
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantCode(t testing.TB, err error, want api.Code) {
-	t.Helper()
-	if got := api.CodeOf(err); got != want {
-		t.Fatalf("code %q, want %q (error: %v)", got, want, err)
-	}
-}
-
 func (w *world) mustPut(t testing.TB, user, contact string, relationship api.Relationship) {
 	t.Helper()
 	_, _, err := w.PutContact(t.Context(), user, contact, &api.ContactRequest{Relationship: relationship})
-	must(t, err)
+	storetest.Must(t, err)
 }
 
 func (w *world) mustRemove(t testing.TB, user, contact string) {
 	t.Helper()
-	must(t, w.DeleteContact(t.Context(), user, contact))
+	storetest.Must(t, w.DeleteContact(t.Context(), user, contact))
 }
 
 func (w *world) mustUpload(t testing.TB, id, owner string, v api.Visibility, ms int64) {
 	t.Helper()
 	at := api.AtMillis(ms)
 	_, _, _, err := w.PostUpload(t.Context(), &api.UploadRequest{ID: id, Owner: owner, Visibility: v, UploadedAt: &at}, api.Idempotency{})
-	must(t, err)
+	storetest.Must(t, err)
 }
 
 // mustRecent reads and writes the answer as "a@5 b@3", with "..." after an
@@ -169,7 +155,7 @@ func (w *world) mustUpload(t testing.TB, id, owner string, v api.Visibility, ms 
 func (w *world) mustRecent(t testing.TB, user string, n int) string {
 	t.Helper()
 	got, err := w.RecentContacts(t.Context(), user, n)
-	must(t, err)
+	storetest.Must(t, err)
 	return write(got)
 }
 
@@ -205,16 +191,16 @@ GROUP BY c.contact ORDER BY last_upload DESC, c.contact DESC LIMIT ?`
 func (w *world) bruteForce(t testing.TB, user string, n int) string {
 	t.Helper()
 	rows, err := w.sql.QueryContext(t.Context(), plainSQL, user, n)
-	must(t, err)
+	storetest.Must(t, err)
 	defer rows.Close()
 	var out []string
 	for rows.Next() {
 		var contact string
 		var at int64
-		must(t, rows.Scan(&contact, &at))
+		storetest.Must(t, rows.Scan(&contact, &at))
 		out = append(out, fmt.Sprintf("%s@%d", contact, at))
 	}
-	must(t, rows.Err())
+	storetest.Must(t, rows.Err())
 	return strings.Join(out, " ")
 }
 
@@ -222,7 +208,7 @@ func (w *world) bruteForce(t testing.TB, user string, n int) string {
 func (w *world) members(t testing.TB, user string) []string {
 	t.Helper()
 	list, err := w.db.Client().ZRevRangeWithScores(t.Context(), recentKey(user), 0, -1).Result()
-	must(t, err)
+	storetest.Must(t, err)
 	out := make([]string, len(list))
 	for i, z := range list {
 		out[i] = fmt.Sprintf("%s@%.0f", z.Member, z.Score)
@@ -242,7 +228,7 @@ func (w *world) state(t testing.TB, user, field string) string {
 	t.Helper()
 	v, err := w.db.Client().HGet(t.Context(), stateKey(user), field).Result()
 	if err != redis.Nil {
-		must(t, err)
+		storetest.Must(t, err)
 	}
 	return v
 }

@@ -40,7 +40,7 @@ func TestRelay(t *testing.T) {
 				},
 			})
 			for range 3 {
-				must(t, relay.Sweep(t.Context()))
+				storetest.Must(t, relay.Sweep(t.Context()))
 			}
 			if open, _, err := db.OutboxLag(t.Context(), record.KindUpload); err != nil || open != 1 || rounds != 3 {
 				t.Fatalf("%d rows are open after %d rounds, %v", open, rounds, err)
@@ -56,7 +56,7 @@ func TestRelay(t *testing.T) {
 		relay := db.NewRelay(due, map[string]record.OutboxHandler{
 			record.KindUpload: func(_ context.Context, rows []record.OutboxRow) ([]string, error) { return ids(rows), nil },
 		})
-		must(t, relay.Sweep(t.Context()))
+		storetest.Must(t, relay.Sweep(t.Context()))
 		if n := mustCount(t, db, "outbox"); n != 0 {
 			t.Fatalf("%d rows are left", n)
 		}
@@ -77,7 +77,7 @@ func TestRelay(t *testing.T) {
 			},
 		})
 		for range 4 { // three pages, and the first again
-			must(t, relay.Sweep(t.Context()))
+			storetest.Must(t, relay.Sweep(t.Context()))
 		}
 		if len(seen) != 1100 {
 			t.Fatalf("%d of 1100 rows were seen", len(seen))
