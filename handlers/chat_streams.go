@@ -139,6 +139,7 @@ func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, 
 		return err
 	}
 	defer st.Close(ctx)
+	out.reached = st.Reached
 	for {
 		if err := out.await(ctx, st.Wake()); err != nil {
 			return err

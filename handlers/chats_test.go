@@ -93,6 +93,49 @@ func TestUserChatsArePaged(t *testing.T) {
 	}
 }
 
+// Whatever happens to the chat that a page ended with, the pages after it have
+// every other chat once.
+func TestUserChatsArePagedWhileTheCursorsChatMoves(t *testing.T) {
+	t.Parallel()
+	const chats, limit = 9, 3
+	for name, move := range map[string]func(w *world, last string){
+		"LeftAndJoined": func(w *world, last string) {
+			w.del("/v1/chats/"+last+"/members/ann").wants(w.t, 204, "")
+			w.put("/v1/chats/"+last+"/members/ann", "").wants(w.t, 201, `{"user":"ann","acked":0,"joined_at":"*"}`)
+		},
+		"Left": func(w *world, last string) { w.del("/v1/chats/"+last+"/members/ann").wants(w.t, 204, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			for i := range chats {
+				w.mustChat(fmt.Sprint("chat", i), "ann", "bob")
+			}
+			got, moved := map[string]int{}, ""
+			for path := fmt.Sprintf("/v1/users/ann/chats?limit=%d", limit); path != ""; {
+				var page api.UserChatList
+				storetest.Must(t, json.Unmarshal([]byte(w.get(path).body), &page))
+				for _, c := range page.Items {
+					got[c.ID]++
+				}
+				if moved == "" {
+					moved = page.Items[len(page.Items)-1].ID
+					move(w, moved)
+				}
+				path = ""
+				if page.Next != "" {
+					path = fmt.Sprintf("/v1/users/ann/chats?limit=%d&cursor=%s", limit, page.Next)
+				}
+			}
+			for i := range chats {
+				if id := fmt.Sprint("chat", i); got[id] != 1 && id != moved {
+					t.Errorf("%s was shown %d times", id, got[id])
+				}
+			}
+		})
+	}
+}
+
 func TestC3_Acks(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -144,6 +187,7 @@ func TestBadChats(t *testing.T) {
 		{"pending of nobody", get("/v1/users/a%20b/messages/pending"), 422, broken("user", "identifier", identifierRule)},
 		{"a stream of nobody", get("/v1/users/a%20b/messages/stream"), 422, broken("user", "identifier", identifierRule)},
 		{"a cursor of another list", get("/v1/users/bob/chats?cursor=MWE"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
+		{"a cursor without a chat", get("/v1/users/bob/chats?cursor=MTE3"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
 		{"a cursor of one's own", get("/v1/users/bob/chats?cursor=x"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/handlers"
+	"fanfare/store/chat"
 	"fanfare/store/storetest"
 )
 
@@ -46,6 +48,49 @@ func TestStreamsOverHTTP2(t *testing.T) {
 	f.wantMessages("team", 1, 1)
 	time.AfterFunc(shortTimeout*3/2, func() { w.mustSend("team", "ann", 2, 2) }) // long after the server's time-outs
 	f.wantMessages("team", 2, 2)
+}
+
+// C14: a heartbeat that has arrived renews the presence of whoever follows, over
+// HTTP/1 and HTTP/2, and where nobody can tell what has arrived.
+func TestC14_HeartbeatsRenewPresence(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string]struct {
+		http2 bool
+		keep  func(context.Context, net.Conn) context.Context
+	}{
+		"HTTP1":       {false, handlers.KeepConnection},
+		"HTTP2":       {true, handlers.KeepConnection},
+		"NobodyKnows": {false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.Open(t, storetest.Redis(t).URL())
+			w := setupOn(t, db)
+			w.workChats()
+			server := httptest.NewUnstartedServer(w.handler)
+			server.EnableHTTP2, server.Config.ConnContext = how.http2, how.keep
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			t.Cleanup(w.stopping)
+			ctx, cancel := context.WithCancel(t.Context())
+			t.Cleanup(cancel)
+			r, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/v1/users/bob/messages/stream", nil)
+			storetest.Must(t, err)
+			res, err := server.Client().Do(r)
+			storetest.Must(t, err)
+			defer res.Body.Close()
+			least := soon
+			storetest.Eventually(t, soon, "presence is renewed", func() bool {
+				left, err := db.Client().PTTL(t.Context(), chat.PresenceKey("bob")).Result()
+				storetest.Must(t, err)
+				least = min(least, left)
+				return left > least+time.Second
+			})
+			if least <= 0 {
+				t.Error("he was absent before")
+			}
+		})
+	}
 }
 
 // The server's time-outs are for requests that are answered at once: a stream

@@ -75,11 +75,12 @@ func TestC14_Presence(t *testing.T) {
 			t.Fatalf("present for %v", left)
 		}
 		storetest.Must(t, w.db.Client().PExpire(t.Context(), PresenceKey(user), time.Second).Err())
-		l.renew(t.Context(), time.Now()) // not due yet
+		l.renew(t.Context(), time.Now()) // nothing has arrived
 		if left := ttl(); left > time.Second {
 			t.Errorf("renewed early: %v", left)
 		}
-		l.renew(t.Context(), time.Now().Add(renewEvery))
+		two.Reached(time.Now())
+		l.renew(t.Context(), time.Now())
 		if left := ttl(); left < presenceTTL/2 {
 			t.Errorf("not renewed: %v", left)
 		}
@@ -101,6 +102,63 @@ func TestC14_Presence(t *testing.T) {
 		}
 		if len(l.present) != 0 || len(l.topics) != 0 {
 			t.Errorf("left behind: %v %v", l.present, l.topics)
+		}
+	})
+}
+
+// C14: presence lasts 30 s from when that was written which has arrived, however
+// late this is known; what has not arrived renews nothing.
+func TestC14_PresenceIsCountedFromTheWrite(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		l, user := NewLive(w.Store, w.db, nil), w.id("ann") // nobody runs it but the test
+		st := &Stream{live: l, user: user}
+		st.Reached(time.Now()) // before he was there
+		storetest.Must(t, l.enter(t.Context(), user))
+		storetest.Must(t, l.enter(t.Context(), user))
+		opened := l.present[user].signed
+		renew := func(at time.Time) time.Duration {
+			t.Helper()
+			storetest.Must(t, w.db.Client().Del(t.Context(), PresenceKey(user)).Err())
+			l.renew(t.Context(), at)
+			left, err := w.db.Client().PTTL(t.Context(), PresenceKey(user)).Result()
+			storetest.Must(t, err)
+			return left
+		}
+		for after := range presenceTTL / time.Second {
+			if left := renew(opened.Add(after * time.Second)); left > 0 {
+				t.Fatalf("present for another %v after %d s in which nothing arrived", left, after)
+			}
+		}
+		// As if the streams had been opened long ago.
+		long := opened.Add(-time.Hour)
+		l.present[user].signed, l.present[user].marked = long, long
+		const late = 10 * time.Second
+		st.Reached(time.Now().Add(-late))
+		st.Reached(time.Now().Add(-2 * late)) // of two streams the later sign counts
+		if left := renew(time.Now()); left <= 0 || left > presenceTTL-late {
+			t.Errorf("present for another %v", left)
+		}
+		if left := renew(time.Now()); left > 0 {
+			t.Errorf("the same sign again: present for another %v", left)
+		}
+		st.Reached(time.Now())
+		if left := renew(time.Now().Add(presenceTTL)); left > 0 {
+			t.Errorf("an old sign: present for another %v", left)
+		}
+		l.exit(t.Context(), user)
+		if left := renew(time.Now()); left <= 0 {
+			t.Error("not present with one of two streams")
+		}
+		l.exit(t.Context(), user)
+		if left := renew(time.Now()); left > 0 {
+			t.Errorf("present for another %v without a stream", left)
+		}
+		// A stream that begins while the last one ends is marked again.
+		storetest.Must(t, l.enter(t.Context(), user))
+		l.unmark(user)
+		if left := renew(time.Now()); left <= 0 {
+			t.Error("not present after he came back")
 		}
 	})
 }

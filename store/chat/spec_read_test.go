@@ -104,11 +104,9 @@ func TestC4_LongMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// More chats than one pipeline reads.
-func TestC4_ThousandsOfChats(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), Options{})
-	const chats = 2*indexChunk + 5
+// mustCreateMany makes chats c0... of alice and bob, with a message of alice.
+func (w *world) mustCreateMany(chats int) {
+	w.t.Helper()
 	var g errgroup.Group
 	g.SetLimit(64)
 	for i := range chats {
@@ -118,7 +116,15 @@ func TestC4_ThousandsOfChats(t *testing.T) {
 			return err
 		})
 	}
-	storetest.Must(t, g.Wait())
+	storetest.Must(w.t, g.Wait())
+}
+
+// More chats than one pipeline reads.
+func TestC4_ThousandsOfChats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), Options{})
+	const chats = 2*indexChunk + 5
+	w.mustCreateMany(chats)
 	p, err := w.Pending(t.Context(), "bob", 1)
 	storetest.Must(t, err)
 	seen := map[string]bool{}
@@ -130,6 +136,106 @@ func TestC4_ThousandsOfChats(t *testing.T) {
 	if len(p.Chats) != chats || len(seen) != chats || len(positions) != chats {
 		t.Errorf("%d pending, %d different, %d positions; want %d", len(p.Chats), len(seen), len(positions), chats)
 	}
+}
+
+// Between two pipelines a user leaves the chat that the first one ended with and
+// joins it again: all the others are there, once.
+func TestC4_TheLastChatOfAPipelineMoves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), Options{})
+	const chats = indexChunk + 5
+	w.mustCreateMany(chats)
+	check := func(what string, list func(*Store) ([]string, error)) {
+		t.Helper()
+		index, err := w.db.Client().ZRange(t.Context(), indexKey("bob"), 0, -1).Result()
+		storetest.Must(t, err)
+		last, moved := index[indexChunk-1], false
+		found, err := list(w.another(func(step string, answered bool) error {
+			if step != stepRead || !answered || moved {
+				return nil
+			}
+			moved = true
+			if err := w.Leave(t.Context(), last, "bob"); err != nil {
+				return err
+			}
+			if _, _, err := w.Join(t.Context(), last, "bob", false); err != nil {
+				return err
+			}
+			_, _, err := w.Send(t.Context(), Outgoing{Chat: last, Sender: "alice", Text: "there again"})
+			return err
+		}).Store)
+		storetest.Must(t, err)
+		times := map[string]int{}
+		for _, chat := range found {
+			times[chat]++
+		}
+		for _, chat := range index {
+			if times[chat] != 1 && chat != last {
+				t.Errorf("%s: %s came %d times", what, chat, times[chat])
+			}
+		}
+		if times[last] == 0 {
+			t.Errorf("%s: %s is missing, where he was a member before and afterwards", what, last)
+		}
+	}
+	check("pending", func(s *Store) (chats []string, err error) {
+		p, err := s.Pending(t.Context(), "bob", 1)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range p.Chats {
+			chats = append(chats, c.ID)
+		}
+		return chats, nil
+	})
+	check("positions", func(s *Store) (chats []string, err error) {
+		positions, err := s.Positions(t.Context(), "bob")
+		for _, p := range positions {
+			chats = append(chats, p.Chat)
+		}
+		return chats, err
+	})
+}
+
+// Joins that met in one microsecond are in the order of their names: a page
+// ends between them and goes on right there, also when its last chat is gone.
+func TestC4_ChatsOfOneMicrosecond(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		key, names := indexKey(w.id("bob")), []string{"B", "a", "b", "c", "d", "e"} // in the order of bytes
+		for _, name := range names {
+			storetest.Must(t, w.db.Client().ZAdd(t.Context(), key, zed(5, name)).Err())
+		}
+		storetest.Must(t, w.db.Client().ZAdd(t.Context(), key, zed(6, "A")).Err())
+		for limit := 1; limit <= len(names)+1; limit++ {
+			for _, gone := range append(names, "") {
+				storetest.Must(t, w.db.Client().ZRem(t.Context(), key, gone).Err())
+				for _, last := range names {
+					p, err := w.readPage(t.Context(), w.id("bob"), "5 "+last, limit)
+					storetest.Must(t, err)
+					want := slices.DeleteFunc(append(slices.Clone(names), "A"), func(n string) bool { return n == gone || n <= last && n != "A" })
+					want = want[:min(limit, len(want))]
+					if got := fmt.Sprint(p.entries); got != fmt.Sprint(entriesOf(want)) {
+						t.Errorf("%d after %s, without %q: %s, want %v", limit, last, gone, got, entriesOf(want))
+					}
+				}
+				if gone != "" {
+					storetest.Must(t, w.db.Client().ZAdd(t.Context(), key, zed(5, gone)).Err())
+				}
+			}
+		}
+	})
+}
+
+func entriesOf(names []string) (entries []entry) {
+	for _, name := range names {
+		stamp := int64(5)
+		if name == "A" {
+			stamp = 6
+		}
+		entries = append(entries, entry{name, stamp})
+	}
+	return entries
 }
 
 func TestC6_AfterBeforeLimit(t *testing.T) {
