@@ -79,6 +79,7 @@ type Delivery struct {
 	probeNow chan struct{}
 	nudges   chan string
 	judges   chan struct{}
+	asks     chan struct{}
 
 	mu      sync.Mutex
 	chains  map[string]*chain    // by token
@@ -93,6 +94,7 @@ func New(o Options) *Delivery {
 	d := &Delivery{
 		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: NewBreaker(BreakerOptions{}), kept: newReports(o),
 		probeNow: make(chan struct{}, 1), nudges: make(chan string, 64), judges: make(chan struct{}, judging),
+		asks:   make(chan struct{}, asking),
 		chains: map[string]*chain{}, flight: map[string]int{}, alarmed: map[string]time.Time{},
 	}
 	d.pauses = newPauses(o.Apps, o.Logger, d.appChanged)
