@@ -33,7 +33,7 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 	app := w.m.app()
 	if r, ended := d.ended(ctx, w); ended {
 		d.finish(ctx, w, r)
-		if d.pauses.last(app).State == apps.Paused {
+		if r.Outcome == queue.Done && d.pauses.last(app).State == apps.Paused {
 			d.nudge(app) // it came for a probe; the next may be fit for one
 		}
 		return
@@ -60,27 +60,25 @@ func (d *Delivery) stepAside(ctx context.Context, w *work, why string) {
 // ended tells whether the notification goes no further now: its device is no
 // longer this user's, its time is over, or nobody can say whose the device is.
 func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
-	g, known := devices.ParseGuard(w.GuardValue)
-	if known && !g.Reaches(w.m.User) {
-		return failed("device_gone"), true
-	}
 	now := w.now()
-	if w.m.expired(now) || now.Sub(w.EnqueuedAt) > d.o.MaxAge {
-		return queue.Result{Outcome: queue.Done, Label: events.LabelExpired}, true
-	}
-	if !known {
-		if w.Guard != "" && now.Sub(w.EnqueuedAt) <= readFresh {
-			return queue.Result{}, false
-		}
+	age := now.Sub(w.EnqueuedAt)
+	expired := w.m.expired(now) || age > d.o.MaxAge
+	g, known := devices.ParseGuard(w.GuardValue)
+	if fresh := w.Guard != "" && age <= readFresh; !known && !fresh && !expired {
 		var err error
 		if g, err = d.guardOf(ctx, w.m); err != nil {
-			return queue.Result{Outcome: queue.Defer, Reason: "its owner is not known", Err: err.Error()}, true
+			return queue.Result{Outcome: queue.Defer, Reason: "its device's owner is not known", Err: err.Error()}, true
 		}
-		if !g.Reaches(w.m.User) {
-			return failed("device_gone"), true
-		}
+		known = true
 	}
-	w.adopt(g)
+	switch {
+	case known && !g.Reaches(w.m.User):
+		return failed("device_gone"), true
+	case expired:
+		return queue.Result{Outcome: queue.Done, Label: events.LabelExpired}, true
+	case known:
+		w.adopt(g)
+	}
 	return queue.Result{}, false
 }
 
