@@ -34,13 +34,15 @@ type Queue struct {
 	made    time.Time
 	trouble atomic.Int64   // when Redis could not be reached last, from made on; 0: never
 	looks   []atomic.Int64 // when the next look after an enqueueing is, by shard; 0: nobody looks
+	parked  chan ParkedName
 }
 
 // New makes a queue. It starts nothing and talks to nobody.
 func New(db *redisdb.DB, o Options) *Queue {
 	o = o.withDefaults()
 	q := &Queue{db: db, o: o, made: time.Now(), scripts: loadScripts(), depths: make([]atomic.Int64, o.Shards),
-		dead: deadBounds{maxDead, deadRetention}, idle: consumerIdle, looks: make([]atomic.Int64, o.Shards)}
+		dead: deadBounds{maxDead, deadRetention}, idle: consumerIdle, looks: make([]atomic.Int64, o.Shards),
+		parked: make(chan ParkedName, toldNames)}
 	q.nudges = make([]chan time.Duration, o.Shards)
 	for i := range q.nudges {
 		q.nudges[i] = make(chan time.Duration, 1)
