@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -96,6 +93,46 @@ func (p *program) uploadOnce(ctx context.Context, chunk string, pause time.Durat
 	return err
 }
 
-var _ = bufio.NewReader
-var _ = http.ReadResponse
-var _ = os.Args
+// Clients that send all of their request before they read learn what was wrong
+// with it, however large it is.
+func TestTooLargeIsAnswered(t *testing.T) {
+	t.Parallel()
+	p := mustServe(t, t.TempDir())
+	const post = "POST /v1/events/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+	chunk := fmt.Sprintf("%x\r\n%s\r\n", 1<<20, strings.Repeat("x", 1<<20))
+	for name, c := range map[string]struct {
+		request string
+		status  int
+	}{
+		"AnnouncedBody": {post + "Content-Length: 12582912\r\n\r\n" + strings.Repeat("x", 12<<20), 413},
+		"ChunkedBody":   {post + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat(chunk, 12) + "0\r\n\r\n", 413},
+		"Head":          {post + "X-Long: " + strings.Repeat("x", 12<<20) + "\r\n\r\n", 431},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 5 {
+				p.mustBeTold(t, c.request, c.status)
+			}
+		})
+	}
+}
+
+// mustBeTold sends a whole request, and only then reads its answer to the end.
+func (p *program) mustBeTold(t *testing.T, request string, want int) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatalf("the request was not taken: %v", err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(answer), fmt.Sprintf("HTTP/1.1 %d ", want)) {
+		t.Fatalf("answered %.200q, %v", answer, err)
+	}
+}

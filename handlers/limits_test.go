@@ -122,7 +122,7 @@ func TestRoomForBodiesOnTheirWay(t *testing.T) {
 	w := setup(t, func(o *handlers.Options) { o.MaxBodyBytes, o.RequestTimeout = 16<<20, time.Minute })
 	begun := make([]net.Conn, 20)
 	for i := range begun {
-		begun[i] = w.mustSend([]string{"Transfer-Encoding: chunked\r\n\r\n1\r\n \r\n", "Content-Length: 4194304\r\n\r\n "}[i%2])
+		begun[i] = w.mustPostPart([]string{"Transfer-Encoding: chunked\r\n\r\n1\r\n \r\n", "Content-Length: 4194304\r\n\r\n "}[i%2])
 	}
 	storetest.Eventually(t, 20*time.Second, "all are under way", func() bool {
 		return strings.Contains(w.get("/metrics").body, "fanfare_http_in_flight_requests 21")
@@ -139,8 +139,8 @@ func TestRoomForBodiesOnTheirWay(t *testing.T) {
 	}
 }
 
-// mustSend begins to post a batch; rest is what comes after the head's first lines.
-func (w *world) mustSend(rest string) net.Conn {
+// mustPostPart begins to post a batch; rest is what comes after the head's first lines.
+func (w *world) mustPostPart(rest string) net.Conn {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 	must(w.t, err)
