@@ -40,7 +40,9 @@ type Options struct {
 	// build a missing index; for larger ones a job does it. Default 10.
 	InlinePages int
 	// Scans is how many reads, and how many jobs, of this process may go through
-	// contacts in SQL at once; default 8.
+	// contacts in SQL at once to build an index; default 8. Reads above Max have
+	// half as many places of their own, and of those that go on for more than
+	// InlinePages a quarter as many run at once.
 	Scans int
 }
 
@@ -81,9 +83,10 @@ type Store struct {
 	index *index
 	done  *closer
 	o     Options
-	// scans holds a place for each read that goes through contacts in SQL, and
+	// scans holds a place for each read that builds an index from SQL, and
 	// jobScans for each job.
 	scans, jobScans chan struct{}
+	wide            *wideReads
 	builds          singleflight.Group
 	sweep           map[string]record.OpenRow // where the sweeper is, by kind; Run's own
 	// announce enqueues a committed change; tests replace it to play a process
@@ -101,7 +104,7 @@ func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Stor
 	}
 	s := &Store{
 		rec: rec, jobs: jobs, o: o, index: newIndex(redis, o.Max), done: &closer{deleteRows: rec.DeleteOutbox},
-		scans: make(chan struct{}, o.Scans), jobScans: make(chan struct{}, o.Scans), sweep: map[string]record.OpenRow{},
+		scans: make(chan struct{}, o.Scans), jobScans: make(chan struct{}, o.Scans), wide: newWideReads(o.Scans), sweep: map[string]record.OpenRow{},
 	}
 	s.announce = s.enqueue
 	return s, nil
