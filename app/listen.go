@@ -46,7 +46,7 @@ func listen(ctx context.Context, c *config, log *slog.Logger) (*front, error) {
 	if err != nil {
 		return nil, fmt.Errorf("FANFARE_ADDR: %w", err)
 	}
-	f.listener = listener
+	f.listener = &patientListener{Listener: listener}
 	f.server = &http.Server{
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -57,11 +56,11 @@ func TestP4_RetriedDeadLetterWaitsForSQL(t *testing.T) {
 	t.Parallel()
 	w := deadLetterOf(t)
 	w.p.mustMove("eve", "com.example.app")
-	w.sql.set(true)
-	storetest.Eventually(t, 20*time.Second, "SQL is away", func() bool { return sqlState(w.p) == stateDown })
+	w.sql.Cut()
+	storetest.Eventually(t, 20*time.Second, "SQL is away", func() bool { return sqlState(w.p) == "down" })
 	w.mustRetry()
 	storetest.Eventually(t, 30*time.Second, "it is retrying", func() bool { return w.report().Retrying == 1 })
-	w.sql.set(false)
+	w.sql.Mend()
 	storetest.Eventually(t, 60*time.Second, "it has failed", func() bool { return w.report().Failed == 1 })
 	if sent := w.apns.Total() - 1; sent != 0 {
 		t.Errorf("%d requests after the retry", sent)
@@ -115,7 +114,7 @@ type letter struct {
 	p     *program
 	apns  *apnstest.Server
 	redis *storetest.RedisServer
-	sql   *cable
+	sql   *storetest.Proxy
 	event string
 }
 
@@ -124,12 +123,10 @@ type letter struct {
 func deadLetterOf(t *testing.T) *letter {
 	t.Helper()
 	w := &letter{apns: apnstest.Start(t, apnstest.Options{}), redis: storetest.Redis(t)}
-	url := storetest.MySQL(t)
-	_, rest, _ := strings.Cut(url, "@")
-	host, _, _ := strings.Cut(rest, "/")
-	w.sql = mustCable(t, host)
+	proxy, url := storetest.ProxyTo(t, storetest.MySQL(t))
+	w.sql = proxy
 	w.p = mustServe(t, t.TempDir(), append(w.apns.Env(), "FANFARE_REDIS_URL="+w.redis.URL(), "FANFARE_RETRY_MAX=1s",
-		"FANFARE_DATABASE_URL="+strings.Replace(url, host, w.sql.listener.Addr().String(), 1))...)
+		"FANFARE_DATABASE_URL="+url)...)
 	w.p.mustRegisterFor("bob", "com.example.app", 1)
 	w.apns.ScriptAll(apnstest.Fail(http.StatusBadRequest, "BadPriority"))
 	var accepted struct{ ID string }

@@ -122,7 +122,7 @@ func TestParkedByAProcessThatWasStopped(t *testing.T) {
 		apns.ScriptAll()
 		storetest.Eventually(t, parkedWithin, "the app runs again", func() bool {
 			other.signal(syscall.SIGHUP) // it may try at once
-			return front.readyAPNs().State == stateOK
+			return front.readyAPNs().State == "ok"
 		})
 		other.signal(syscall.SIGSTOP)
 		ids = append(ids, front.mustPostTo(late)...)

@@ -115,6 +115,42 @@ func TestRoomForBodies(t *testing.T) {
 	w.put("/v1/users/bob/opt-outs/x", "").wants(t, 204, "")
 }
 
+// TestRoomForBodiesOnTheirWay: bodies take the room of what has come, not of what
+// they announce, or of what they may have when they announce nothing.
+func TestRoomForBodiesOnTheirWay(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(o *handlers.Options) { o.MaxBodyBytes, o.RequestTimeout = 16<<20, time.Minute })
+	begun := make([]net.Conn, 20)
+	for i := range begun {
+		begun[i] = w.mustPostPart([]string{"Transfer-Encoding: chunked\r\n\r\n1\r\n \r\n", "Content-Length: 4194304\r\n\r\n "}[i%2])
+	}
+	storetest.Eventually(t, 20*time.Second, "all are under way", func() bool {
+		return strings.Contains(w.get("/metrics").body, "fanfare_http_in_flight_requests 21")
+	})
+	w.put("/v1/users/bob/opt-outs/x", "").wants(t, 204, "")
+	body := `{"events":[{"type":"a","audience":{"users":["bob"]},"alert":{"title":"x"}}]}`
+	_, err := fmt.Fprintf(begun[0], "%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+	storetest.Must(t, err)
+	res, err := http.ReadResponse(bufio.NewReader(begun[0]), nil)
+	storetest.Must(t, err)
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusAccepted {
+		t.Errorf("a body that came to its end: %s", res.Status)
+	}
+}
+
+// mustPostPart begins to post a batch; rest is what comes after the head's first lines.
+func (w *world) mustPostPart(rest string) net.Conn {
+	w.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	storetest.Must(w.t, err)
+	w.t.Cleanup(func() { _ = conn.Close() })
+	storetest.Must(w.t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = io.WriteString(conn, "POST /v1/events/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+rest)
+	storetest.Must(w.t, err)
+	return conn
+}
+
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(o *handlers.Options) { o.RequestTimeout = 300 * time.Millisecond })

@@ -91,7 +91,7 @@ func reason(err error) string {
 // unhurried runs next without the request's deadline and without the server's
 // time-outs, which are for requests that are answered at once. Whatever it
 // waits for must end with the request's context or with s.streams.closing.
-func (s *server) unhurried(_ int64, next http.HandlerFunc) http.HandlerFunc {
+func (s *server) unhurried(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := s.streams.enter(); err != nil {
 			fail(w, r, err)

@@ -242,11 +242,17 @@ func (w *world) forbidScans() {
 		w.scans <- struct{}{}
 		w.jobScans <- struct{}{}
 	}
+	for range cap(w.wide.short) {
+		w.wide.short <- struct{}{}
+	}
 }
 
 func (w *world) allowScans() {
 	for range cap(w.scans) {
 		<-w.scans
 		<-w.jobScans
+	}
+	for range cap(w.wide.short) {
+		<-w.wide.short
 	}
 }

@@ -38,7 +38,9 @@ type Options struct {
 	// build a missing index; for larger ones a job does it. Default 10.
 	InlinePages int
 	// Scans is how many reads, and how many jobs, of this process may go through
-	// contacts in SQL at once; default 8.
+	// contacts in SQL at once to build an index; default 8. Reads above Max have
+	// half as many places of their own, and of those that go on for more than
+	// InlinePages a quarter as many run at once.
 	Scans int
 }
 
@@ -74,9 +76,10 @@ type Store struct {
 	// done deletes outbox rows whose work is done, many in one transaction.
 	done *batch.Group[string, struct{}]
 	o    Options
-	// scans holds a place for each read that goes through contacts in SQL, and
+	// scans holds a place for each read that builds an index from SQL, and
 	// jobScans for each job.
 	scans, jobScans chan struct{}
+	wide            *wideReads
 	builds          singleflight.Group
 	// announce enqueues a committed change; tests replace it to play a process
 	// that dies between commit and enqueue.
@@ -102,7 +105,7 @@ func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Stor
 	}
 	s := &Store{
 		rec: rec, jobs: jobs, o: o, index: newIndex(redis, o.Max),
-		scans: make(chan struct{}, o.Scans), jobScans: make(chan struct{}, o.Scans),
+		scans: make(chan struct{}, o.Scans), jobScans: make(chan struct{}, o.Scans), wide: newWideReads(o.Scans),
 	}
 	s.announce = s.enqueue
 	s.done = batch.New(batch.Options{Timeout: closeTimeout}, func(ctx context.Context, rows []string) (struct{}, error) {
