@@ -144,8 +144,8 @@ func TestParkedByAPauseThatFailed(t *testing.T) {
 	const n = 20
 	var asked atomic.Int64
 	apns := apnstest.Start(t, apnstest.Options{CountsOnly: true, OnRequest: func(*apnstest.Request) { asked.Add(1) }})
-	c := mustCable(t, storetest.Redis(t).Addr())
-	vars := parkingVars(apns, "redis://"+c.listener.Addr().String(), storetest.MySQL(t))
+	proxy, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
+	vars := parkingVars(apns, url, storetest.MySQL(t))
 	p := mustServe(t, t.TempDir(), append(vars, "FANFARE_NOTIFICATION_LEASE=15s")...)
 	p.mustRegister(n)
 	p.mustAllBeDelivered(p.mustPostTo(1)) // the connection is proven: it takes many streams
@@ -154,12 +154,12 @@ func TestParkedByAPauseThatFailed(t *testing.T) {
 	apns.ScriptAll(slow)
 	ids := p.mustPostTo(n)
 	storetest.Eventually(t, parkedWithin, "all are on their way", func() bool { return asked.Load() == n+1 })
-	c.set(true)
+	proxy.Cut()
 	storetest.Eventually(t, parkedWithin, "no pause is on record", func() bool {
 		return strings.Count(p.stderr.String(), `"msg":"pause app"`) == n
 	})
 	apns.ScriptAll()
-	c.set(false)
+	proxy.Mend()
 	p.mustAllBeDelivered(ids)
 }
 

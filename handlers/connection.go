@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -27,7 +28,7 @@ func KeepConnection(ctx context.Context, c net.Conn) context.Context {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
 	}
-	if plain, ok := c.(*net.TCPConn); ok {
+	if plain, ok := c.(syscall.Conn); ok {
 		return context.WithValue(ctx, connectionKey{}, plain)
 	}
 	return ctx
@@ -35,8 +36,8 @@ func KeepConnection(ctx context.Context, c net.Conn) context.Context {
 
 // connectionOf is the TCP connection of a request, nil when it is not known.
 // Over HTTP/2 many requests share it.
-func connectionOf(ctx context.Context) *net.TCPConn {
-	c, _ := ctx.Value(connectionKey{}).(*net.TCPConn)
+func connectionOf(ctx context.Context) syscall.Conn {
+	c, _ := ctx.Value(connectionKey{}).(syscall.Conn)
 	return c
 }
 
@@ -50,7 +51,7 @@ type receipt struct {
 // arrived asks TCP, the first time when the heartbeat has surely been handed to
 // it: over HTTP/2 that happens on another goroutine. What else is written
 // meanwhile does not matter.
-func (r *receipt) arrived(c *net.TCPConn) bool {
+func (r *receipt) arrived(c syscall.Conn) bool {
 	if c == nil {
 		return true
 	}

@@ -1,7 +1,7 @@
 package handlers
 
 import (
-	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -9,7 +9,7 @@ import (
 
 // closeUnacknowledged has TCP close a connection once something written has
 // gone without acknowledgement for so long.
-func closeUnacknowledged(c *net.TCPConn, after time.Duration) error {
+func closeUnacknowledged(c syscall.Conn, after time.Duration) error {
 	return control(c, func(fd int) error {
 		return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))
 	})
@@ -18,7 +18,7 @@ func closeUnacknowledged(c *net.TCPConn, after time.Duration) error {
 // acknowledged is how many bytes the other side has acknowledged in all, and how
 // many it has not. Both cannot be read at once; the second is never too low by
 // what the first has grown meanwhile.
-func acknowledged(c *net.TCPConn) (acked, open uint64, err error) {
+func acknowledged(c syscall.Conn) (acked, open uint64, err error) {
 	err = control(c, func(fd int) error {
 		n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
 		if err != nil || n == 0 {
@@ -34,7 +34,7 @@ func acknowledged(c *net.TCPConn) (acked, open uint64, err error) {
 	return acked, open, err
 }
 
-func control(c *net.TCPConn, f func(fd int) error) error {
+func control(c syscall.Conn, f func(fd int) error) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
