@@ -100,7 +100,9 @@ type recentContactsRequest struct {
 //	@Summary		Who of my contacts was active last?
 //	@Description	The contacts whose newest upload that this user may see is the latest, newest first; exactly as many as asked for,
 //	@Description	if there are so many. `complete` is false only while the user's index is rebuilt and someone could be missing: ask
-//	@Description	again soon. The cost does not depend on how many contacts the user has.
+//	@Description	again soon. Up to FANFARE_CONTACTS_MAX (120) the cost does not depend on how many contacts the user has. Above it
+//	@Description	the server goes through all of them, 100,000 in half a second or so, once for all who ask at the same time; where
+//	@Description	that takes longer than a request may, the answer is 503 `unavailable`.
 //	@Tags			recent contacts
 //	@ID				getRecentContacts
 //	@Produce		json
