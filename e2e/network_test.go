@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/store/storetest"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -135,7 +137,7 @@ func dialFrom(ctx context.Context, space, kind, addr string) (net.Conn, error) {
 // may need besides.
 const (
 	lostAfter = 30 * time.Second
-	promptly  = 8 * time.Second
+	promptly  = 15 * time.Second
 )
 
 // C14: whoever loses the network is pushed to at most 30 s later, and his stream
@@ -186,12 +188,12 @@ var tokensOfLoss = map[string]string{"here": "aaaaaaaa", "ann": "bbbbbbbb", "bob
 // mustFollowAll opens the streams and sees a message on each of them.
 func (l *loss) mustFollowAll(n *network) {
 	l.t.Helper()
-	l.must(201, nil, "PUT", "/v1/event-types/chat.message", map[string]any{"title": "{{.actor}}", "body": "{{.data.text}}"})
-	l.must(201, nil, "POST", "/v1/chats", map[string]any{"id": "team", "creator": "eve", "members": []string{"ann", "bob", "here"}})
+	l.awaitDone("PUT", "/v1/event-types/chat.message", map[string]any{"title": "{{.actor}}", "body": "{{.data.text}}"})
+	l.awaitDone("POST", "/v1/chats", map[string]any{"id": "team", "creator": "eve", "members": []string{"ann", "bob", "here"}})
 	near, far := browser(n.server), browser(n.client)
 	var streams []*followed
 	for user, token := range tokensOfLoss {
-		l.must(201, nil, "PUT", "/v1/users/"+user+"/devices/"+token+strings.Repeat("0", 56),
+		l.awaitDone("PUT", "/v1/users/"+user+"/devices/"+token+strings.Repeat("0", 56),
 			map[string]string{"platform": "apns", "topic": "com.example.app", "environment": "production"})
 		from := far
 		if user == "here" {
@@ -207,6 +209,16 @@ func (l *loss) mustFollowAll(n *network) {
 	}
 }
 
+// awaitDone makes a request until it is done: a starved server may be late for
+// its embedded Redis.
+func (l *loss) awaitDone(method, path string, body any) {
+	l.t.Helper()
+	storetest.Eventually(l.t, 30*time.Second, method+" "+path, func() bool {
+		status, _, err := l.try(method, path, body)
+		return err == nil && (status/100 == 2 || status == http.StatusConflict) // done, now or before
+	})
+}
+
 func (l *loss) pushed(user string) bool {
 	return strings.Contains(l.stderr.String(), `"token":"`+tokensOfLoss[user]+`"`)
 }
@@ -220,7 +232,8 @@ func (l *loss) mustBeNoticed(awaited map[string]func() bool) {
 	for len(l.took) < len(awaited) {
 		since := time.Since(l.began)
 		if since >= l.talking {
-			l.mustSay("team", "eve", fmt.Sprint("is anybody there after ", since))
+			// A starved server may refuse one; the next one comes in a second.
+			_, _, _ = l.try("POST", "/v1/chats/team/messages", map[string]string{"sender": "eve", "text": fmt.Sprint("is anybody there after ", since)})
 		}
 		for what, happened := range awaited {
 			if _, before := l.took[what]; !before && happened() {
