@@ -128,35 +128,3 @@ func TestS17_ARestart(t *testing.T) {
 		return err == nil && text != "" && e == nil && sale.Items[0] == api.SaleItem{SKU: "s", Total: 5, Available: 3, Held: 0, Sold: 2}
 	})
 }
-
-// What is known of the runs is never older than it may be, and callers share the
-// asking.
-func TestRunsAreKnown(t *testing.T) {
-	t.Parallel()
-	server := storetest.Redis(t)
-	s := newShop(t)
-	s.redisURL = server.URL()
-	p := s.mustStaff(Options{})
-	if text, _ := p.runs.MarshalBinary(); string(text) != unknownRun {
-		t.Errorf("known before anybody asked: %s", text)
-	}
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			if err := p.knowRun(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	first, _ := p.runs.MarshalBinary()
-	server.Restart()
-	storetest.Eventually(t, livePatience, "the new run is known", func() bool {
-		p.runs.forget()
-		if p.knowRun(t.Context()) != nil {
-			return false
-		}
-		second, _ := p.runs.MarshalBinary()
-		return string(second) != unknownRun && string(second) != string(first)
-	})
-}
