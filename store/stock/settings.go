@@ -188,14 +188,19 @@ func (l *Live) changeCollected(ctx context.Context, sale string, call func() ([]
 		return nil, err
 	}
 	defer release()
+	shortAt := "" // the version at which there was too little
 	for range collectRounds {
 		if redisdb.NumberAt(answer, 0) == changeNeeds {
+			version := redisdb.TextAt(answer, 1)
+			if version == shortAt { // and still is: other changes make other needs
+				return []any{int64(changeBounds)}, nil
+			}
 			got, err := l.gather(ctx, places, gathering{to: places[0], want: needsOf(answer)})
 			if err != nil {
 				return nil, err
 			}
 			if got.short != nil {
-				return []any{int64(changeBounds)}, nil
+				shortAt = version
 			}
 		}
 		if answer, err = call(); err != nil {
@@ -208,10 +213,10 @@ func (l *Live) changeCollected(ctx context.Context, sale string, call func() ([]
 	return nil, errMoving()
 }
 
-// needsOf reads sku and units in turn.
+// needsOf reads sku and units in turn, behind the version.
 func needsOf(answer []any) map[string]int64 {
 	needs := map[string]int64{}
-	for i := 1; i+1 < len(answer); i += 2 {
+	for i := 2; i+1 < len(answer); i += 2 {
 		needs[redisdb.TextAt(answer, i)] = integer(answer, i+1)
 	}
 	return needs

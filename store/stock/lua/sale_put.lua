@@ -12,7 +12,8 @@
 --          gives it}, {4, 5, 6 as
 --          shut}, {7 the condition does not hold}, {8 it differs and there is no
 --          condition}, {9 a sku is missing, partitions differ, or what is held and
---          sold is more}, {10 not enough is available here, then sku and units needed in turn},
+--          sold is more}, {10 not enough is available here, version, then sku and units
+--          needed in turn},
 --          {13 more holds are due: call again}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
@@ -51,7 +52,7 @@ if version then
   if #missing > 0 then
     save()
     if more then return { 13 } end
-    return { s[4] == '1' and 9 or 10, unpack(missing) }
+    return { s[4] == '1' and 9 or 10, version, unpack(missing) }
   end
 end
 for i = first, #ARGV - 1, step do

@@ -10,7 +10,7 @@
 --          {2 replayed, the first answer, the partition as it is now},
 --          {3 other body}, {4, 5, 6 as shut}, {7 the version differs},
 --          {8 unknown sku}, {9 what is held and sold is more}, {10 not enough
---          is available here, sku and units needed}, {11 too large}, {13 more holds
+--          is available here, version, sku and units needed}, {11 too large}, {13 more holds
 --          are due: call again}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
@@ -40,7 +40,7 @@ if delta < 0 and t.a < -delta then
   save()
   if more then return { 13 } end
   if s[4] == '1' then return { 9 } end
-  return { 10, sku, int(-delta) }
+  return { 10, s[1], sku, int(-delta) }
 end
 if delta < 0 then take(t, -delta) else give(t, delta) end
 save()
