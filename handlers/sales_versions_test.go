@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	writers = 8
-	changes = 15 // of each writer
+	writers = 16
+	changes = 10 // of each writer
 )
 
 // eachPartitioning runs a test on a sale of "s", of which there is none yet, in
