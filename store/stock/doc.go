@@ -30,7 +30,7 @@
 // user's one before>|<sku>=<units>,...": h held, s sold, r released, e expired.
 //
 // The fields of sale: version; starts, ends, limit, hold, idle, partitions, skus
-// and, of the first six, terms, which one read fetches; run and closed, see
+// and, of the first six, terms, which one read fetches; run_id and closed, see
 // ErrStaleRun and ErrLoading; used, when somebody reserved last; moves, which
 // counts transfers that left or came, and returns, which counts what was put
 // back on sale: both unchanged between two passes over all partitions prove a

@@ -28,13 +28,10 @@ type LiveOptions struct {
 	// release, Put and Restock. Their scripts answer 1 or 2 first when something
 	// was or had been written. Default: the shared round trips.
 	Trip Trip
-	// Run names the run of the server that has the keys. It goes to the scripts
-	// as an argument, and one that marshals itself does so when the command is
-	// written. A partition remembers under which run it was made; with another
-	// its calls fail with ErrStaleRun. Nil: never compared.
-	Run any
-	// KnowRun sees to it that Run is known before a sweep. Default: it is.
-	KnowRun func(ctx context.Context) error
+	// Run names the run of the server that has the keys: ServerRun, or a name. A
+	// partition remembers under which run it was made; with another its calls
+	// fail with ErrStaleRun. "": never compared.
+	Run string
 	// SweepEvery is how often Run looks for holds that are due; default 250 ms.
 	SweepEvery time.Duration
 	// OnSwept hears of each partition that owes something to the record.
@@ -44,6 +41,10 @@ type LiveOptions struct {
 	// several sales, and again.
 	OnStale func(ctx context.Context, sale string)
 }
+
+// ServerRun is the run of whichever server runs a script: the script asks it, so
+// that nobody has to know it, nor can know it wrongly.
+const ServerRun = "*"
 
 // Live is the live stock of sales in Redis. It is safe for concurrent use.
 type Live struct {
@@ -90,12 +91,6 @@ func NewLive(db *redisdb.DB, o LiveOptions) *Live {
 	}
 	if o.Trip == nil {
 		o.Trip = db.Share
-	}
-	if o.KnowRun == nil {
-		o.KnowRun = func(context.Context) error { return nil }
-	}
-	if o.Run == nil {
-		o.Run = ""
 	}
 	if o.SweepEvery <= 0 {
 		o.SweepEvery = 250 * time.Millisecond

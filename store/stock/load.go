@@ -115,7 +115,8 @@ func (l *Live) RestoreOrders(ctx context.Context, sale string, orders []record.O
 }
 
 // Open ends what Load began: what is owed in one partition and there in another
-// is covered, the stock is spread, and the sale goes on.
+// is covered, the stock is spread, and the sale goes on. ErrStaleRun: the server
+// has begun another run since Load, so that the sale must be loaded again.
 func (l *Live) Open(ctx context.Context, sale string) error {
 	places, err := l.placesOf(ctx, sale)
 	if err != nil {
@@ -133,7 +134,16 @@ func (l *Live) Open(ctx context.Context, sale string) error {
 	if err := l.share(ctx, stepOpen, redisdb.Write, cmds...); err != nil {
 		return err
 	}
-	return firstError(cmds)
+	for i := range cmds {
+		status, err := single(l.scripts.open, cmds[i].(*redis.Cmd))
+		if err != nil {
+			return err
+		}
+		if err := l.isShut(sale, status); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // coverOwed moves units to the partitions that sold more than they had. A closed

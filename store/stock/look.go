@@ -44,7 +44,7 @@ type look struct {
 // version is the settings' version.
 func (k *look) version() int64 { return k.settings.Version }
 
-// The places of the settings in sale_look.lua's answer.
+// The places of the settings in lua/part_look.lua's answer.
 const (
 	lookVersion = iota
 	lookClosed
@@ -95,12 +95,17 @@ func (l *Live) readLook(p *place, cmd *redis.Cmd) (*look, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseLook(p, l.scripts.look, answer)
+}
+
+// parseLook reads what lua/part_look.lua gave in a script.
+func parseLook(p *place, script *redisdb.Script, answer []any) (*look, error) {
 	k := &look{status: redisdb.NumberAt(answer, 0)}
 	if k.status == answerAbsent {
 		return k, nil
 	}
 	if len(answer) < 7 {
-		return nil, unexpected(l.scripts.look, answer)
+		return nil, unexpected(script, answer)
 	}
 	s, _ := answer[3].([]any)
 	k.now, k.nextDue = redisdb.NumberAt(answer, 1), redisdb.NumberAt(answer, 2)
@@ -171,6 +176,31 @@ func (l *Live) Sale(ctx context.Context, sale string) (*api.Sale, error) {
 	}
 	out := saleOf(now)
 	out.Consistent = &consistent
+	return out, nil
+}
+
+// saleAt is the sale with settings and totals as a look at its first partition
+// found them; of several partitions the rest may be of a later moment.
+func (l *Live) saleAt(ctx context.Context, lead *look) (*api.Sale, error) {
+	s := lead.settings
+	if s.Partitions == 1 {
+		return saleOf([]*look{lead}), nil
+	}
+	now, err := l.Sale(ctx, s.ID)
+	if err != nil || now.Version == s.Version {
+		return now, err
+	}
+	places, err := l.placesOf(ctx, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := l.looksOpen(ctx, places)
+	if err != nil {
+		return nil, err
+	}
+	found[0] = lead
+	out := saleOf(found)
+	out.Consistent = new(bool)
 	return out, nil
 }
 

@@ -41,12 +41,9 @@ func (s *Store) restore(ctx context.Context, sale string) error {
 
 // restoreOnce does it, or waits a moment while another process does.
 func (s *Store) restoreOnce(ctx context.Context, sale string) error {
-	settings, err := s.rec.Sale(ctx, sale)
+	settings, err := s.onRecord(ctx, sale)
 	if err != nil {
-		return fmt.Errorf("read sale %s: %w", sale, err)
-	}
-	if settings == nil {
-		return ErrAbsent
+		return err
 	}
 	answer, err := s.locker.TryAcquire(ctx, sale)
 	if err != nil {
@@ -62,22 +59,44 @@ func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 	if _, e := answer.Lease.Release(ctx); e != nil {
 		s.o.Logger.WarnContext(ctx, "the lease for restoring a sale stays till its end", "sale", sale, "error", e)
 	}
+	if isShut(err) {
+		return nil // Redis went away under it: its caller sees how the sale stands now
+	}
 	return err
 }
 
-// bringBack loads a sale and lets it go on, unless another process has just done
-// so.
-func (s *Store) bringBack(ctx context.Context, settings *record.Sale) error {
-	if err := s.knowRun(ctx); err != nil {
-		return err
+// onRecord reads a sale's settings from the record. What Redis alone has, because
+// SQL was away when the sale was made, is put on record first. ErrAbsent: neither
+// knows the sale.
+func (s *Store) onRecord(ctx context.Context, sale string) (*record.Sale, error) {
+	settings, err := s.rec.Sale(ctx, sale)
+	if err != nil {
+		return nil, fmt.Errorf("read sale %s: %w", sale, err)
 	}
-	if _, err := s.live.Sale(ctx, settings.ID); err == nil {
-		return nil
+	if settings != nil {
+		return settings, nil
+	}
+	live, err := s.live.Settings(ctx, sale)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.rec.PutSale(ctx, live); err != nil {
+		return nil, fmt.Errorf("record sale %s: %w", sale, err)
+	}
+	return &live, nil
+}
+
+// bringBack loads a sale and lets it go on, unless another process has just done
+// so. While nobody can say how the sale stands, it stays as it is.
+func (s *Store) bringBack(ctx context.Context, settings *record.Sale) error {
+	if _, err := s.live.Sale(ctx, settings.ID); !isShut(err) {
+		return err
 	}
 	if err := s.load(ctx, settings); err != nil {
 		return err
 	}
-	return s.open(ctx, settings.ID)
+	s.memory.drop(settings.ID)
+	return s.live.Open(ctx, settings.ID)
 }
 
 // load puts settings and all orders back; open follows. Each step may be done
@@ -103,15 +122,6 @@ func (s *Store) load(ctx context.Context, settings *record.Sale) error {
 		after = page[len(page)-1]
 	}
 	return nil
-}
-
-// open lets a sale go on, under the run of Redis that is known now.
-func (s *Store) open(ctx context.Context, sale string) error {
-	if err := s.knowRun(ctx); err != nil {
-		return err
-	}
-	s.memory.drop(sale)
-	return s.live.Open(ctx, sale)
 }
 
 // pause waits, at most until ctx ends.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -59,6 +60,35 @@ func (l *Live) register(ctx context.Context, sale string, partitions int) error 
 		return err
 	}
 	return cmd.Err()
+}
+
+// makeRoom prepares the making of a sale: sweepers know of it, and partitions that
+// outlived another of the same name, whose first one a Cluster lost before it was
+// on record, are put aside. They follow the new sale, closed, so that it is
+// loaded, which makes their stock part of its totals.
+func (l *Live) makeRoom(ctx context.Context, s record.Sale) error {
+	if err := l.register(ctx, s.ID, s.Partitions); err != nil || s.Partitions == 1 {
+		return err
+	}
+	places := make([]*place, s.Partitions)
+	for i := range places {
+		places[i] = newPlace(s.ID, i)
+	}
+	found, err := l.looks(ctx, places...)
+	if err != nil || found[0].status != answerAbsent {
+		return err
+	}
+	var cmds []redis.Cmder
+	for i, k := range found {
+		if k.status != answerAbsent {
+			cmds = append(cmds, redis.NewIntCmd(ctx, "hset", places[i].settings, "closed", "1"),
+				redis.NewIntCmd(ctx, "hdel", places[i].settings, "version"))
+		}
+	}
+	if err := l.share(ctx, stepFollow, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	return firstError(cmds)
 }
 
 // unregister lets sweepers forget a sale.

@@ -32,9 +32,10 @@ func (l *Live) Restock(ctx context.Context, sale string, r *api.StockRequest, m 
 	if status != answerDone && status != answerReplayed {
 		return l.refusedRestock(ctx, sale, answer)
 	}
+	c := Change{Changed: status == answerDone && *r.Delta != 0, Replayed: status == answerReplayed, Version: integer(answer, 1)}
 	item := api.SaleItem{SKU: r.SKU, Total: integer(answer, 2), Held: integer(answer, 3), Sold: integer(answer, 4)}
 	item.Available = max(item.Total-item.Held-item.Sold, 0)
-	c, err := l.changed(ctx, sale, len(places), Change{Changed: status == answerDone && *r.Delta != 0, Replayed: status == answerReplayed})
+	c, err = l.changed(ctx, places[0], l.scripts.restock, answer, c)
 	return item, c, err
 }
 
@@ -58,7 +59,7 @@ func (l *Live) tryRestock(ctx context.Context, lead *place, r *api.StockRequest,
 	if once.Key != "" {
 		name, lifetime = once.Name(), api.IdempotencyTTL
 	}
-	cmd := l.scripts.restock.Cmd(ctx, lead.core(lead.totals, lead.once(name)), l.o.Run, lifetime.Milliseconds(), m.text(), once.Body[:], request,
+	cmd := l.scripts.restock.Cmd(ctx, lead.core(lead.totals, lead.once(name), lead.out), l.o.Run, lifetime.Milliseconds(), m.text(), once.Body[:], request,
 		sweptAtOnce, ChangesChannel(lead.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold)
 	if err := l.write(ctx, stepRestock, cmd); err != nil {
 		return nil, err

@@ -1,12 +1,16 @@
 package stock
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
@@ -129,34 +133,109 @@ func TestS17_ARestart(t *testing.T) {
 	})
 }
 
-// What is known of the runs is never older than it may be, and callers share the
-// asking.
-func TestRunsAreKnown(t *testing.T) {
+// readBacks is a log that counts how often a sale was read back from the record.
+type readBacks struct {
+	slog.Handler
+	n atomic.Int64
+}
+
+func countReadBacks() (*readBacks, *slog.Logger) {
+	r := &readBacks{Handler: slog.DiscardHandler}
+	return r, slog.New(r)
+}
+
+// Enabled is for everything.
+func (*readBacks) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle counts.
+func (r *readBacks) Handle(_ context.Context, line slog.Record) error {
+	if line.Message == "a sale is brought in line with the record" {
+		r.n.Add(1)
+	}
+	return nil
+}
+
+// S17: a sale is read back from its orders when Redis began another run, once for
+// all processes and callers; not when callers hang up, connections are lost, or
+// Redis does not answer for a while.
+func TestS17_ReadBackOnceAndOnlyAfterAnotherRun(t *testing.T) {
 	t.Parallel()
-	server := storetest.Redis(t)
+	server := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 	s := newShop(t)
 	s.redisURL = server.URL()
-	p := s.mustStaff(Options{})
-	if text, _ := p.runs.MarshalBinary(); string(text) != unknownRun {
-		t.Errorf("known before anybody asked: %s", text)
+	read, log := countReadBacks()
+	open := func() *process {
+		return s.mustStaffOn(storetest.OpenWith(t, redisdb.Options{URL: s.redisURL, Timeout: 300 * time.Millisecond}), Options{Logger: log})
 	}
+	shops := []*process{open(), open()}
+	shops[0].mustPut(s.sale, request(1_000_000, 60_000, 1))
+	for _, p := range shops {
+		p.work(p.Run, p.Sweep)
+	}
+	begin := make(chan struct{})
 	var all sync.WaitGroup
-	for range 20 {
+	for i := range 8 {
 		all.Go(func() {
-			if err := p.knowRun(t.Context()); err != nil {
-				t.Error(err)
+			<-begin
+			for n := range 100 {
+				ctx, hangUp := context.WithTimeout(t.Context(), time.Duration(n%10)*100*time.Microsecond)
+				_, _, _ = shops[i%2].Reserve(ctx, s.sale, &api.ReservationRequest{User: fmt.Sprint("h", i, ".", n), Lines: []api.Line{{SKU: "s", Quantity: 1}}}, api.Idempotency{})
+				hangUp()
+			}
+		})
+		all.Go(func() {
+			<-begin
+			for n := range 50 {
+				if _, err := shops[i%2].buy(s.sale, fmt.Sprint("u", i, ".", n), 1); err != nil {
+					t.Errorf("beside callers that hang up: %v", err)
+				}
 			}
 		})
 	}
+	close(begin)
 	all.Wait()
-	first, _ := p.runs.MarshalBinary()
+	mustLive(t, server.Client().ClientKillByFilter(t.Context(), "TYPE", "normal").Err())
+	mustEventuallyBuy(t, shops[0], s.sale)
+	server.Pause()
+	_, err := shops[1].buy(s.sale, "waits", 1)
+	server.Resume()
+	if err == nil {
+		t.Error("Redis answered while it was stopped")
+	}
+	mustEventuallyBuy(t, shops[1], s.sale)
+	if n := read.n.Load(); n != 0 {
+		t.Fatalf("read back %d times in one run of Redis", n)
+	}
 	server.Restart()
-	storetest.Eventually(t, livePatience, "the new run is known", func() bool {
-		p.runs.forget()
-		if p.knowRun(t.Context()) != nil {
-			return false
+	for i := range 16 {
+		all.Go(func() { mustEventuallyBuy(t, shops[i%2], s.sale) })
+	}
+	all.Wait()
+	if n := read.n.Load(); n != 1 {
+		t.Errorf("read back %d times after a restart", n)
+	}
+}
+
+// S17: what was loaded in one run of Redis is not opened in the next, which may
+// have lost some of it.
+func TestS17_LoadedInOneRunAndOpenedInAnother(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	for _, partitions := range []int64{1, 3} {
+		w := newLiveWorld(t, storetest.Open(t, server.URL()))
+		w = w.another(LiveOptions{Run: ServerRun})
+		w.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: partitions})
+		on := w.recorded()
+		mustLive(t, w.Load(t.Context(), on))
+		server.Restart()
+		storetest.Eventually(t, livePatience, "Redis is back", func() bool {
+			_, err := w.Settings(t.Context(), w.sale)
+			return err == nil
+		})
+		if err := w.Open(t.Context(), w.sale); err != error(ErrStaleRun) {
+			t.Errorf("opened in another run: %v", err)
 		}
-		second, _ := p.runs.MarshalBinary()
-		return string(second) != unknownRun && string(second) != string(first)
-	})
+		mustLive(t, w.rebuild(on, nil))
+		w.mustReserve("u", units("s", 10))
+	}
 }

@@ -221,3 +221,13 @@ func (c *cable) set(cut bool) {
 		c.open = nil
 	}
 }
+
+// infoText reads one value of INFO.
+func infoText(text, name string) string {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

@@ -83,9 +83,6 @@ func TestS15_CrowdedIsToldAtOnce(t *testing.T) {
 	p := s.mustStaffOn(storetest.OpenWith(t, redisdb.Options{URL: s.redisURL, Timeout: 20 * time.Second}), Options{MaxInFlight: room})
 	p.mustPut(s.sale, request(1000, 60_000, 1))
 	server.Pause()
-	p.runs.mu.Lock()
-	p.runs.asked = time.Now().Add(time.Hour) // so that they get to the reservation itself
-	p.runs.mu.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	var inside sync.WaitGroup

@@ -9,29 +9,14 @@ import (
 	"fanfare/store/record"
 )
 
-// What Match.Version may hold besides a version that a client has seen.
-const (
-	// AnyVersion matches every sale there is (If-Match: *).
-	AnyVersion int64 = -2
-	// NoVersion matches none.
-	NoVersion int64 = -1
-)
-
-// matchTries is how often a change of any version is tried while others change
-// the sale.
-const matchTries = 10
-
 // Put makes or changes a sale. The record has it before the answer; when it
 // cannot be had the answer is CodeUnknownOutcome, and a sweep completes it.
 // CodeVersionMismatch carries the present version and sale.
 func (s *Store) Put(ctx context.Context, sale string, r *api.SaleRequest, m Match) (*api.Sale, bool, error) {
-	var change Change
-	err := s.matching(ctx, sale, m, func(m Match) (err error) {
-		change, err = s.put(ctx, PutSale{Sale: sale, Request: r, Match: m})
-		return withPresent(err, change.Sale)
-	})
+	defer s.memory.drop(sale)
+	change, err := s.put(ctx, PutSale{Sale: sale, Request: r, Match: m})
 	if err != nil {
-		return nil, false, err
+		return nil, false, withPresent(err, change.Sale)
 	}
 	if err := s.recordSale(ctx, change.Record); err != nil {
 		return nil, false, err
@@ -63,44 +48,20 @@ type Restocked struct {
 // AddStock adds to the total of a sku, or takes from it. Errors are those of Put,
 // and CodeBounds.
 func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, m Match, i api.Idempotency) (Restocked, error) {
+	defer s.memory.drop(sale)
 	var item api.SaleItem
 	var change Change
-	err := s.matching(ctx, sale, m, func(m Match) error {
-		return s.with(ctx, sale, func() (err error) {
-			item, change, err = s.live.Restock(ctx, sale, r, m, i)
-			return withPresent(err, change.Sale)
-		})
+	err := s.with(ctx, sale, func() (err error) {
+		item, change, err = s.live.Restock(ctx, sale, r, m, i)
+		return err
 	})
 	if err != nil {
-		return Restocked{}, err
+		return Restocked{}, withPresent(err, change.Sale)
 	}
 	if err := s.recordSale(ctx, change.Record); err != nil {
 		return Restocked{}, err
 	}
-	return Restocked{Item: item, Version: change.Record.Version, Replayed: change.Replayed}, nil
-}
-
-// matching runs a change that asks for a version. One for any version is for
-// the version that is there just now, tried again while that changes.
-func (s *Store) matching(ctx context.Context, sale string, m Match, f func(Match) error) error {
-	defer s.memory.drop(sale)
-	if m.Version != AnyVersion {
-		return f(m)
-	}
-	var err error
-	for range matchTries {
-		present, e := s.read(ctx, sale)
-		if api.CodeOf(e) == api.CodeSaleNotFound {
-			return f(Match{Version: NoVersion})
-		}
-		if e != nil {
-			return e
-		}
-		if err = f(Match{Version: present.Version}); api.CodeOf(err) != api.CodeVersionMismatch {
-			return err
-		}
-	}
-	return err
+	return Restocked{Item: item, Version: change.Version, Replayed: change.Replayed}, nil
 }
 
 func mismatch() *api.Error {

@@ -9,10 +9,18 @@ import (
 	"fanfare/store/redisdb"
 )
 
+// What Match.Version may hold besides a version that a client has seen.
+const (
+	// AnyVersion matches every sale there is (If-Match: *).
+	AnyVersion int64 = -2
+	// NoVersion matches none.
+	NoVersion int64 = -1
+)
+
 // Match is the condition of a change. Its zero value is none.
 type Match struct {
-	// Version must be the sale's present version (If-Match); one that no sale
-	// has, such as -1, never matches. 0: any.
+	// Version must be the sale's present version (If-Match), or AnyVersion: there
+	// must be a sale. 0: no condition.
 	Version int64
 	// Absent: there must be no such sale (If-None-Match: *).
 	Absent bool
@@ -22,6 +30,8 @@ func (m Match) text() string {
 	switch {
 	case m.Absent:
 		return "absent"
+	case m.Version == AnyVersion:
+		return "*"
 	case m.Version != 0:
 		return strconv.FormatInt(m.Version, 10)
 	}
@@ -43,7 +53,10 @@ type Change struct {
 	Created, Changed bool
 	// Replayed: the same idempotency key was answered before.
 	Replayed bool
-	// Sale is the sale as it stands, beside a refusal too; nil: there is none.
+	// Version is what a change of stock answers: a replay's is the first answer's.
+	Version int64
+	// Sale is the sale as the change left it; beside a refusal, as it stands; nil:
+	// there is none.
 	Sale *api.Sale
 	// Record is what belongs on record of it.
 	Record record.Sale
@@ -91,7 +104,7 @@ func settingsOf(sale string, r *api.SaleRequest) record.Sale {
 func (l *Live) Put(ctx context.Context, p PutSale) (Change, error) {
 	s := settingsOf(p.Sale, p.Request)
 	if p.New {
-		if err := l.register(ctx, p.Sale, s.Partitions); err != nil {
+		if err := l.makeRoom(ctx, s); err != nil {
 			return Change{}, err
 		}
 	}
@@ -103,16 +116,25 @@ func (l *Live) Put(ctx context.Context, p PutSale) (Change, error) {
 	if redisdb.NumberAt(answer, 0) != answerDone {
 		return l.refusedPut(ctx, p.Sale, answer)
 	}
-	c := Change{Created: redisdb.NumberAt(answer, 2) == putCreated, Changed: redisdb.NumberAt(answer, 2) > putCreated}
-	return l.changed(ctx, p.Sale, s.Partitions, c)
+	c := Change{Created: redisdb.NumberAt(answer, 1) == putCreated, Changed: redisdb.NumberAt(answer, 1) > putCreated}
+	return l.changed(ctx, lead, l.scripts.put, answer, c)
 }
 
-// changed does what follows a change that was made: what goes wrong from here on
-// leaves its outcome unknown to the caller.
-func (l *Live) changed(ctx context.Context, sale string, partitions int, c Change) (Change, error) {
-	err := l.settle(ctx, sale, partitions, c.Created || c.Changed)
+// changed does what follows a change that was made, whose script answered last
+// with the first partition as the change left it. What goes wrong from here on
+// leaves the outcome unknown to the caller.
+func (l *Live) changed(ctx context.Context, lead *place, script *redisdb.Script, answer []any, c Change) (Change, error) {
+	last, _ := answer[len(answer)-1].([]any)
+	k, err := parseLook(lead, script, last)
 	if err == nil {
-		c, err = l.present(ctx, sale, c)
+		err = l.isShut(lead.sale, k.status)
+	}
+	if err == nil {
+		c.Record = k.settings
+		err = l.settle(ctx, lead.sale, k.settings.Partitions, c.Created || c.Changed)
+	}
+	if err == nil {
+		c.Sale, err = l.saleAt(ctx, k)
 	}
 	if err != nil && (c.Created || c.Changed) {
 		err = api.Errorf(api.CodeUnknownOutcome, "the sale was changed, but not all of it was told").Because(err)
@@ -126,7 +148,7 @@ func (l *Live) tryPut(ctx context.Context, lead *place, p PutSale, s record.Sale
 		mayMake = 1
 	}
 	args := []any{l.o.Run, requestLifetime.Milliseconds(), p.Match.text(), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
-	keys := lead.core(lead.totals, lead.once(request), lead.orders, lead.out, lead.seen)
+	keys := lead.core(lead.totals, lead.once(request), lead.out, lead.orders, lead.seen)
 	cmd := l.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
 	if err := l.write(ctx, stepPut, cmd); err != nil {
 		return nil, err
@@ -166,14 +188,19 @@ func (l *Live) changeCollected(ctx context.Context, sale string, call func() ([]
 		return nil, err
 	}
 	defer release()
+	shortAt := "" // the version at which there was too little
 	for range collectRounds {
 		if redisdb.NumberAt(answer, 0) == changeNeeds {
+			version := redisdb.TextAt(answer, 1)
+			if version == shortAt { // and still is: other changes make other needs
+				return []any{int64(changeBounds)}, nil
+			}
 			got, err := l.gather(ctx, places, gathering{to: places[0], want: needsOf(answer)})
 			if err != nil {
 				return nil, err
 			}
 			if got.short != nil {
-				return []any{int64(changeBounds)}, nil
+				shortAt = version
 			}
 		}
 		if answer, err = call(); err != nil {
@@ -186,10 +213,10 @@ func (l *Live) changeCollected(ctx context.Context, sale string, call func() ([]
 	return nil, errMoving()
 }
 
-// needsOf reads sku and units in turn.
+// needsOf reads sku and units in turn, behind the version.
 func needsOf(answer []any) map[string]int64 {
 	needs := map[string]int64{}
-	for i := 1; i+1 < len(answer); i += 2 {
+	for i := 2; i+1 < len(answer); i += 2 {
 		needs[redisdb.TextAt(answer, i)] = integer(answer, i+1)
 	}
 	return needs
@@ -230,23 +257,21 @@ func (l *Live) present(ctx context.Context, sale string, c Change) (Change, erro
 	if err != nil {
 		return c, err
 	}
-	c.Sale, c.Record = now, recordOf(now)
+	c.Sale = now
 	return c, nil
 }
 
-// recordOf is what belongs on record of a sale.
-func recordOf(s *api.Sale) record.Sale {
-	r := record.Sale{
-		ID: s.ID, Version: s.Version, StartsAt: s.StartsAt.UnixMilli(), EndsAt: s.EndsAt.UnixMilli(),
-		HoldMS: s.HoldMS, IdleMS: s.IdleMS, Partitions: max(int(s.Partitions), 1),
+// Settings gives a sale's settings as Redis has them, also of a sale that cannot
+// be worked on. ErrAbsent.
+func (l *Live) Settings(ctx context.Context, sale string) (record.Sale, error) {
+	found, err := l.looks(ctx, newPlace(sale, 0))
+	if err != nil {
+		return record.Sale{}, err
 	}
-	if s.PerUserLimit != nil {
-		r.PerUserLimit = *s.PerUserLimit
+	if found[0].status == answerAbsent {
+		return record.Sale{}, ErrAbsent
 	}
-	for _, item := range s.Items {
-		r.Items = append(r.Items, record.SaleItem{SKU: item.SKU, Total: item.Total})
-	}
-	return r
+	return found[0].settings, nil
 }
 
 // UnrecordedSettings gives a sale's settings if their version is not on record.

@@ -64,7 +64,6 @@ type Store struct {
 	jobs *queue.Queue
 	o    Options
 
-	runs     *runs // nil for the embedded Redis, which is never failed over
 	restores singleflight.Group
 	locker   *lock.Locker
 
@@ -93,9 +92,8 @@ func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, 
 	if o.MinReplicas > 0 {
 		options.Trip = (&replicas{db: db, need: o.MinReplicas}).trip
 	}
-	if !db.Embedded() {
-		s.runs = &runs{db: db}
-		options.Run, options.KnowRun = s.runs, s.runs.know
+	if !db.Embedded() { // which has one run only
+		options.Run = ServerRun
 	}
 	s.live = NewLive(db, options)
 	s.orders = newOrderWriter(s)
@@ -103,12 +101,11 @@ func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, 
 }
 
 // Run does what every process with sales does in the background, until ctx ends:
-// it enqueues orders, hears of changed sales, and watches for fail-overs.
+// it enqueues orders and hears of changed sales.
 func (s *Store) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { s.relayOrders(ctx); return nil })
 	g.Go(func() error { s.listen(ctx); return nil })
-	g.Go(func() error { s.watchRuns(ctx); return nil })
 	return g.Wait()
 }
 
@@ -119,27 +116,22 @@ func (s *Store) Sweep(ctx context.Context) error { return s.live.Run(ctx) }
 // with runs f on the live stock of a sale. When Redis lost the sale, or was
 // failed over, the sale is first brought back from the record.
 func (s *Store) with(ctx context.Context, sale string, f func() error) error {
-	if err := s.knowRun(ctx); err != nil {
-		return err
-	}
-	stale := false
 	for {
 		err := f()
-		switch {
-		case errors.Is(err, ErrStaleRun) && !stale: // perhaps it was we who did not know
-			stale = true
-			s.runs.forget()
-			err = s.knowRun(ctx)
-		case errors.Is(err, ErrAbsent), errors.Is(err, ErrLoading), errors.Is(err, ErrStaleRun):
-			err = s.restore(ctx, sale)
-		default:
-			s.suspect(err)
+		if !isShut(err) {
 			return err
 		}
-		if err != nil {
+		if err := s.restore(ctx, sale); err != nil {
 			return err
 		}
 	}
+}
+
+// isShut tells whether a sale said that it must be restored: any other error says
+// nothing about the sale, nor does a change that was made before one of these.
+func isShut(err error) bool {
+	shut := errors.Is(err, ErrAbsent) || errors.Is(err, ErrLoading) || errors.Is(err, ErrStaleRun)
+	return shut && api.CodeOf(err) != api.CodeUnknownOutcome
 }
 
 // Stats says what the sales owe to the record.

@@ -141,9 +141,6 @@ func (l *Live) sweep(ctx context.Context) (found []finding, err error) {
 	if len(places) == 0 {
 		return nil, err
 	}
-	if err := l.o.KnowRun(ctx); err != nil {
-		return nil, err
-	}
 	for batch := range slices.Chunk(places, sweepBatch) {
 		some, e := l.sweepAll(ctx, batch)
 		found, err = append(found, some...), errors.Join(err, e)

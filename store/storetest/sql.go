@@ -38,6 +38,24 @@ func SQLite(t testing.TB) string {
 	return "sqlite:" + filepath.Join(t.TempDir(), "fanfare.db")
 }
 
+// LockSQLite makes every write to a database of SQLite wait until it is unlocked,
+// while reads go on. The test must have the driver "sqlite" (store/record).
+func LockSQLite(t testing.TB, url string) (unlock func()) {
+	t.Helper()
+	db, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	Eventually(t, startTimeout, "SQLite is locked", func() bool {
+		_, err := db.Exec("BEGIN IMMEDIATE") // a write of another may be under way
+		return err == nil
+	})
+	unlock = sync.OnceFunc(func() { _ = db.Close() })
+	t.Cleanup(unlock)
+	return unlock
+}
+
 // MySQL is the URL of a fresh MariaDB database, dropped when the test ends. The
 // server is that of FANFARE_TEST_MYSQL_URL, else one of this test binary.
 func MySQL(t testing.TB) string {

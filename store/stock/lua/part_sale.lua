@@ -6,6 +6,7 @@
 -- KEYS: 1 sale (hash), 2 stock (hash), 3 book (hash), 4 due (zset)
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
+-- @include lua/part_run.lua
 local SALE, STOCK, BOOK, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local tuples, touched, book, gave, owes = {}, {}, {}, false, false
 
@@ -18,11 +19,12 @@ local function now_ms()
 end
 
 -- shut says why nobody may work here: 4 there is no such sale, 5 it is being
--- read from the record, 6 it was made in another run of this server.
+-- read from the record, 6 it was made in another run of the server. A run of ''
+-- is never compared.
 local function shut(version, closed, made_in, run)
   if not version then return 4 end
   if closed then return 5 end
-  if run ~= '' and made_in ~= run then return 6 end
+  if run ~= '' and made_in ~= run_id(run) then return 6 end
 end
 
 local function load_stock(skus)

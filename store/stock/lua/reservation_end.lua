@@ -2,7 +2,7 @@
 -- whose time is over expires here at the latest.
 -- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 orders (zset), then
 --       the idempotency record, if one is wanted
--- ARGV: 1 run, 2 id, 3 s to confirm or r to release, 4 digest of the body,
+-- ARGV: 1 run (see run_id), 2 id, 3 s to confirm or r to release, 4 digest of the body,
 --       5 lifetime of the idempotency record in ms, 6 id of this request
 -- RETURNS: {1 it is so, version, the reservation, 1 its order waits for the record},
 --          {2 the same, by a replay}, {3 other body}, {4, 5, 6 as shut},
@@ -12,7 +12,7 @@
 local ORDERS, ONCE = KEYS[5], KEYS[6]
 local run, id, wanted, digest, ttl, request = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
-local s = redis.call('HMGET', SALE, 'version', 'closed', 'run')
+local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id')
 local version = s[1]
 local why = shut(version, s[2], s[3], run)
 if why then return { why } end

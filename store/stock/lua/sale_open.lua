@@ -1,8 +1,14 @@
--- Opens a partition that was read from the record, for this run of the server.
+-- Opens a partition that was read from the record in this run of the server, and
+-- in no other: that one may lack what was loaded.
 -- KEYS: 1 sale
--- ARGV: 1 run
--- RETURNS: 0 there is no sale, 1 open
-if redis.call('HEXISTS', KEYS[1], 'version') == 0 then return 0 end
-redis.call('HDEL', KEYS[1], 'closed')
-redis.call('HSET', KEYS[1], 'run', ARGV[1])
+-- ARGV: 1 run (see run_id)
+-- RETURNS: 1 open, 4 there is no such sale, 6 it was loaded in another run
+-- @include lua/part_run.lua
+local SALE, run = KEYS[1], run_id(ARGV[1])
+local s = redis.call('HMGET', SALE, 'version', 'closed')
+if not s[1] then return 4 end
+if not s[2] then return 1 end
+if s[2] ~= '@' .. run then return 6 end
+redis.call('HDEL', SALE, 'closed')
+redis.call('HSET', SALE, 'run_id', run)
 return 1

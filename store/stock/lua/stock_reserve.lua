@@ -4,7 +4,7 @@
 -- due holds.
 -- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 orders (zset), then
 --       the idempotency record, if one is wanted
--- ARGV: 1 run, 2 partitions of the sale, 3 user, 4 id of the reservation,
+-- ARGV: 1 run (see run_id), 2 partitions of the sale, 3 user, 4 id of the reservation,
 --       5 digest of the body, 6 lifetime of the idempotency record in ms,
 --       7 most due holds to return, 8.. sku and units in turn
 -- RETURNS: {1 made, version, end of the hold in ms or '0': sold, when in ms},
@@ -21,7 +21,7 @@ local ORDERS, ONCE = KEYS[5], KEYS[6]
 local run, partitions, user, id, digest, ttl, bound = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local first, step = 8, 2
 
-local s = redis.call('HMGET', SALE, 'version', 'closed', 'run', 'terms', 'used')
+local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'terms', 'used')
 local version = s[1]
 local why = shut(version, s[2], s[3], run)
 if why then return { why } end

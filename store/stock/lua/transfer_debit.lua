@@ -2,7 +2,7 @@
 -- leaves a record of what is on its way. It happens only if no transfer touched
 -- the partition since the caller looked: so once, however often it is sent.
 -- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 out (hash)
--- ARGV: 1 run, 2 1 while the sale is closed, 3 moves as the caller saw them,
+-- ARGV: 1 run (see run_id), 2 1 while the sale is closed, 3 moves as the caller saw them,
 --       4 id of the transfer, 5 partition that gets them, 6.. sku and units wanted
 --       in turn
 -- RETURNS: {1 on its way, the record}, {2 something moved: look again},
@@ -12,7 +12,7 @@ local OUT = KEYS[5]
 local run, closed, moves, id, to = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4], ARGV[5]
 local first, step = 6, 2
 
-local s = redis.call('HMGET', SALE, 'version', 'closed', 'run', 'moves')
+local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'moves')
 local why = shut(s[1], not closed and s[2], s[3], closed and '' or run)
 if why then return { why } end
 if closed and not s[2] then return { 2 } end

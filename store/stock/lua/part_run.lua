@@ -1,0 +1,11 @@
+-- Which run of the server this is. Another run, of the same server or of one that
+-- took its place, may lack what was acknowledged. The server that runs a script
+-- says so itself: what a client knows of it may be out of date on arrival.
+-- KEYS: none
+-- ARGV: none
+-- RETURNS: nothing; it only defines functions
+-- run_id names the run: run itself, or with '*' the one that is asked.
+local function run_id(run)
+  if run ~= '*' then return run end
+  return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
+end
