@@ -127,7 +127,7 @@ func TestMigrateTwice(t *testing.T) {
 	}
 }
 
-// HTTP contract, Auth: keys made and revoked on the command line are followed
+// HTTP contract, keys and scopes: keys made and revoked on the command line are followed
 // by a running server within 10 s; once a first key exists the server is never
 // open again.
 func TestKeysOnTheCommandLine(t *testing.T) {
@@ -159,7 +159,7 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 	}
 }
 
-// HTTP contract, Auth: an open server answers loopback names, same-origin
+// HTTP contract, keys and scopes: an open server answers loopback names, same-origin
 // callers and no proxies.
 func TestOpenServerRules(t *testing.T) {
 	t.Parallel()
