@@ -63,6 +63,8 @@ missing() {
 	find_program redis-server >/dev/null || echo redis-server
 	{ find_program mariadbd mysqld && find_program mariadb-install-db mysql_install_db; } >/dev/null || echo mariadb-server
 	find_program chromium chromium-browser google-chrome >/dev/null || echo chromium
+	# Root may make network namespaces, in which tests cut connections.
+	find_program ip >/dev/null || echo iproute2
 	# The race detector needs a C compiler.
 	find_program gcc clang cc >/dev/null || echo gcc libc6-dev
 }

@@ -1,5 +1,11 @@
 package api
 
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+)
+
 // Idempotency asks that a POST has its effect once. Its zero value (no Key)
 // asks for nothing.
 type Idempotency struct {
@@ -11,4 +17,22 @@ type Idempotency struct {
 	// Body is the SHA-256 of the request body's canonical JSON: the same key
 	// with another body is CodeIdempotencyReused.
 	Body [32]byte
+}
+
+// Digest is the SHA-256 of all that the key is unique within: its scope, and
+// also more names, if the call has them.
+func (i Idempotency) Digest(also ...string) [sha256.Size]byte {
+	return sha256.Sum256([]byte(strings.Join(append([]string{i.Scope, i.Key}, also...), "\x00")))
+}
+
+// Name is a short form of Digest, 24 characters of A-Z a-z 0-9 - _: neither
+// scope nor key may stand in the name of a Redis key, nor in the clear.
+func (i Idempotency) Name(also ...string) string {
+	sum := i.Digest(also...)
+	return base64.RawURLEncoding.EncodeToString(sum[:18])
+}
+
+// IdempotencyReused is the refusal of another body under a known key.
+func IdempotencyReused() error {
+	return Errorf(CodeIdempotencyReused, "this Idempotency-Key was used with another body")
 }

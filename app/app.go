@@ -249,7 +249,7 @@ func (a *app) jobLoops() []loop {
 	loops := append([]loop{{"keys", a.keys.Run}, {"event types", a.events.Run}}, a.saleLoops()...)
 	loops = append(loops, a.chatLoops()...)
 	if a.config.has(roleJobs) {
-		loops = append(loops, loop{"outbox", a.devices.Run}, loop{"contacts", a.contacts.Run}, loop{"jobs", func(ctx context.Context) error {
+		loops = append(loops, loop{"outbox", a.outbox().Run}, loop{"jobs", func(ctx context.Context) error {
 			return a.jobQueue.Run(ctx, queue.ByType(a.jobHandlers()))
 		}})
 	}
@@ -261,6 +261,13 @@ func (a *app) jobHandlers() map[string]func(context.Context, *queue.Claimed) que
 	all := a.contacts.Jobs()
 	maps.Copy(all, a.sales.Jobs())
 	return all
+}
+
+// outbox is the relay of what changes on record owe to Redis.
+func (a *app) outbox() *record.Relay {
+	all := a.devices.Outbox()
+	maps.Copy(all, a.contacts.Outbox())
+	return a.record.NewRelay(record.RelayOptions{Logger: a.log}, all)
 }
 
 // deliveryLoops are the workers behind the queues.

@@ -96,7 +96,7 @@ func floor(room string) int {
 // engines, the engines on the openers.
 func storeFloor(room string) int {
 	switch room {
-	case "store/redisdb":
+	case "store/redisdb", "store/batch":
 		return 0
 	case "store/lock", "store/record":
 		return 1

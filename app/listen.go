@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"fanfare/handlers"
 )
 
 // The time-outs of the phases of a connection. Handlers have their own
@@ -44,7 +46,7 @@ func listen(ctx context.Context, c *config, log *slog.Logger) (*front, error) {
 	if err != nil {
 		return nil, fmt.Errorf("FANFARE_ADDR: %w", err)
 	}
-	f.listener = listener
+	f.listener = &patientListener{Listener: listener}
 	f.server = &http.Server{
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
@@ -52,6 +54,7 @@ func listen(ctx context.Context, c *config, log *slog.Logger) (*front, error) {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		ConnContext:       handlers.KeepConnection,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	return f, nil

@@ -12,8 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -173,31 +171,4 @@ func terminal(w io.Writer) bool {
 	}
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// tuneMemory trades memory for speed (GOGC=250: a process before a backlog stays
-// under 150 MB; more gains little) and takes 90 % of the container's memory for
-// the limit at which the collector works harder, unless GOGC and GOMEMLIMIT say
-// otherwise.
-func tuneMemory(c *config) {
-	if !c.ownGC {
-		debug.SetGCPercent(250)
-	}
-	if limit := containerMemory(); !c.ownMemory && limit > 0 {
-		debug.SetMemoryLimit(limit / 10 * 9)
-	}
-}
-
-// containerMemory is the memory limit of this process's control group, in
-// bytes; 0 when there is none.
-func containerMemory() int64 {
-	text, err := os.ReadFile("/sys/fs/cgroup/memory.max")
-	if err != nil {
-		return 0
-	}
-	var limit int64
-	if _, err := fmt.Sscan(strings.TrimSpace(string(text)), &limit); err != nil {
-		return 0 // "max"
-	}
-	return limit
 }

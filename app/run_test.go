@@ -63,3 +63,17 @@ func TestRun(t *testing.T) {
 		}
 	})
 }
+
+func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ container, machine, want int64 }{
+		{1000, 8000, 900}, {0, 8000, 4000}, {9000, 8000, 4000}, {1000, 0, 900}, {0, 0, 0},
+	} {
+		if got := memoryLimit(row.container, row.machine); got != row.want {
+			t.Errorf("a container of %d on a machine of %d: %d, want %d", row.container, row.machine, got, row.want)
+		}
+	}
+	if machineMemory() < 64<<20 {
+		t.Errorf("the machine has %d bytes", machineMemory())
+	}
+}

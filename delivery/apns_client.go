@@ -204,7 +204,7 @@ func (a *app) send(ctx context.Context, n *Notification) Answer {
 
 // try sends once on one connection; moved says that this one takes no more.
 func (a *app) try(ctx context.Context, n *Notification) (answer Answer, moved bool) {
-	conn, err := a.link.pool.acquire(ctx)
+	conn, err := a.link.pool.acquire(ctx, n.Topic)
 	if err != nil {
 		return Answer{Outcome: NotSent, Err: err}, false
 	}

@@ -34,9 +34,10 @@ type apnsConn struct {
 	nothing  atomic.Bool // a GOAWAY said that no request was processed
 	raise    atomic.Int64
 	inFlight int
-	peer     int  // MAX_CONCURRENT_STREAMS; -1 before the first SETTINGS
-	proven   bool // an answer came; without a token: the first SETTINGS
-	slow     bool // not proven for a while: others may be opened beside it
+	first    string // topic of the last request that began before proven
+	peer     int    // MAX_CONCURRENT_STREAMS; -1 before the first SETTINGS
+	proven   bool   // an answer came; without a token: the first SETTINGS
+	slow     bool   // not proven for a while: others may be opened beside it
 }
 
 // limit is how many requests may be under way.
@@ -48,6 +49,14 @@ func (c *apnsConn) limit() int {
 		return 1
 	}
 	return min(c.peer, maxStreamsPerConn)
+}
+
+// begin takes room for a request to a topic.
+func (c *apnsConn) begin(topic string) {
+	c.inFlight++
+	if !c.proven {
+		c.first = topic
+	}
 }
 
 // onSettings learns the peer's limit before http2.ClientConn has: a lower one

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/api"
 	"fanfare/delivery/apnstest"
 )
 
@@ -46,6 +47,38 @@ func TestA6_PeerStartsAtOne(t *testing.T) {
 	}
 	if v := w.Violations(); len(v) > 0 || w.PeakStreams() > 40 || w.Total() != 2000 {
 		t.Fatalf("peak %d, %d requests, violations %v", w.PeakStreams(), w.Total(), v)
+	}
+}
+
+// An app whose first requests on every new connection hang holds up no other:
+// the others get a connection of their own long before those are given up, also
+// when the app has had all that it may have.
+func TestA6_AHangingAppLeavesAConnectionToOthers(t *testing.T) {
+	t.Parallel()
+	for name, tried := range map[string]int{"AtTheFirst": 1, "AtTheLast": maxConns - 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setupAPNs(t, apnstest.Options{}, func(o *APNsOptions) { o.ReadIdle = 20 * time.Second })
+			w.ScriptTopic("com.example.broken", apnstest.Failing(apnstest.Hang))
+			ctx, cancel := context.WithCancel(t.Context())
+			var hanging sync.WaitGroup
+			defer hanging.Wait()
+			defer cancel()
+			for i := range 100 {
+				n := noteFor(i, "com.example.broken", api.EnvProduction)
+				hanging.Go(func() { w.apns.Send(ctx, n) })
+			}
+			if err := w.WaitTotal(tried, 15*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			for i := range 20 {
+				w.mustDeliver(testNote(i))
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("the others waited %v", took)
+			}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,11 @@ const (
 	maxStreamsPerConn = 900
 	firstDialBackoff  = 100 * time.Millisecond
 	lastDialBackoff   = 5 * time.Second
+	// firstAnswerWithin is how long a new connection's first request may take
+	// before another connection is opened beside it.
+	firstAnswerWithin = time.Second
+	// maxUntried leaves one connection to others when an app hangs.
+	maxUntried = maxConns - 1
 )
 
 var errPoolClosed = errors.New("the sender was closed")
@@ -59,10 +65,11 @@ type pool struct {
 
 // waiter is a request that waits for room.
 type waiter struct {
-	ctx  context.Context
-	done chan struct{} // closed when conn or err is set
-	conn *apnsConn
-	err  error
+	ctx   context.Context
+	topic string
+	done  chan struct{} // closed when conn or err is set
+	conn  *apnsConn
+	err   error
 }
 
 // newPool makes a pool without a connection. DisableCompression keeps http2 from
@@ -82,16 +89,17 @@ func newPool(addr string, cfg *tls.Config, source *tokenSource, o poolOptions) *
 	return p
 }
 
-// acquire waits for room for one request. The caller gives it back by release.
-func (p *pool) acquire(ctx context.Context) (*apnsConn, error) {
+// acquire waits for room for one request to a topic. The caller gives it back by
+// release.
+func (p *pool) acquire(ctx context.Context, topic string) (*apnsConn, error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
 		return nil, errPoolClosed
 	}
 	if p.waiters.Len() == 0 {
-		if c := p.pick(); c != nil {
-			c.inFlight++
+		if c := p.pick(topic, maxUntried); c != nil {
+			c.begin(topic)
 			p.mu.Unlock()
 			return c, nil
 		}
@@ -102,9 +110,9 @@ func (p *pool) acquire(ctx context.Context) (*apnsConn, error) {
 		p.mu.Unlock()
 		return nil, err
 	}
-	w := &waiter{ctx: ctx, done: make(chan struct{})}
+	w := &waiter{ctx: ctx, topic: topic, done: make(chan struct{})}
 	e := p.waiters.PushBack(w)
-	p.dialIfNeeded()
+	p.dispatch()
 	p.mu.Unlock()
 	return p.await(ctx, w, e)
 }
@@ -128,14 +136,25 @@ func (p *pool) await(ctx context.Context, w *waiter, e *list.Element) (*apnsConn
 }
 
 // pick is the first connection with room: few busy connections gather more
-// writes than many idle ones.
-func (p *pool) pick() *apnsConn {
+// writes than many idle ones. A new one is for a topic only while fewer than so
+// many others wait for their first answer with a request to the same topic.
+func (p *pool) pick(topic string, fewer int) *apnsConn {
 	for _, c := range p.conns {
-		if c.inFlight < c.limit() {
+		if c.inFlight < c.limit() && (c.proven || p.untried(topic) < fewer) {
 			return c
 		}
 	}
 	return nil
+}
+
+// untried counts the new connections whose first request is one to this topic.
+func (p *pool) untried(topic string) (n int) {
+	for _, c := range p.conns {
+		if !c.proven && c.inFlight > 0 && c.first == topic {
+			n++
+		}
+	}
+	return n
 }
 
 // release gives back the room of a request; answered says that APNs sent an
@@ -162,26 +181,35 @@ func (p *pool) releaseLocked(c *apnsConn, answered bool) {
 	p.dispatch()
 }
 
-// dispatch gives room to those who wait for it.
+// dispatch gives room to those who wait for it, in the order they came, and sees
+// to a connection for those who are left. New connections go first to topics that
+// none was tried with: one app that hangs must not take them all.
 func (p *pool) dispatch() {
-	for e := p.waiters.Front(); e != nil; e = p.waiters.Front() {
-		c := p.pick()
-		if c == nil {
-			p.dialIfNeeded()
-			return
+	for _, fewer := range []int{1, maxUntried} {
+		for e := p.waiters.Front(); e != nil && p.hasRoom(); {
+			w, next := e.Value.(*waiter), e.Next()
+			if c := p.pick(w.topic, fewer); c != nil {
+				c.begin(w.topic)
+				p.waiters.Remove(e)
+				w.conn = c
+				close(w.done)
+			}
+			e = next
 		}
-		c.inFlight++
-		w := p.waiters.Remove(e).(*waiter)
-		w.conn = c
-		close(w.done)
 	}
+	p.dialIfNeeded()
 }
 
-// dialIfNeeded opens one more connection when requests wait and every one
-// there is has proven itself: a new connection takes a single request at first,
-// and more of them at once would be no faster.
+// hasRoom tells whether a connection has room for any request.
+func (p *pool) hasRoom() bool {
+	return slices.ContainsFunc(p.conns, func(c *apnsConn) bool { return c.inFlight < c.limit() })
+}
+
+// dialIfNeeded opens one more connection when requests wait that a new one could
+// take, and every one there is has proven itself or is slow to: a new connection
+// takes a single request at first, and more of them at once would be no faster.
 func (p *pool) dialIfNeeded() {
-	if p.closed || p.dialing || len(p.conns) >= maxConns || p.waiters.Len() == 0 {
+	if p.closed || p.dialing || len(p.conns) >= maxConns {
 		return
 	}
 	for _, c := range p.conns {
@@ -189,18 +217,32 @@ func (p *pool) dialIfNeeded() {
 			return
 		}
 	}
+	first := p.firstForNew()
+	if first == nil {
+		return
+	}
 	wait := time.Until(p.retryAt)
 	if wait > 0 && len(p.conns) > 0 {
 		return // those that are there will do meanwhile
 	}
 	p.dialing = true
 	// The dial serves all who wait: it outlives the request that it is for.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(p.waiters.Front().Value.(*waiter).ctx))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(first.ctx))
 	p.hangUp = cancel
 	go func() {
 		defer cancel()
 		p.open(ctx, wait)
 	}()
+}
+
+// firstForNew is who has waited longest of those that a new connection may serve.
+func (p *pool) firstForNew() *waiter {
+	for e := p.waiters.Front(); e != nil; e = e.Next() {
+		if w := e.Value.(*waiter); p.untried(w.topic) < maxUntried {
+			return w
+		}
+	}
+	return nil
 }
 
 // open dials after a wait.
@@ -227,7 +269,7 @@ func (p *pool) open(ctx context.Context, wait time.Duration) {
 		go func() { _ = c.cc.Close() }()
 	default:
 		p.conns = append(p.conns, c)
-		time.AfterFunc(p.o.readIdle, func() { p.losePatience(c) })
+		time.AfterFunc(min(p.o.readIdle, firstAnswerWithin), func() { p.losePatience(c) })
 	}
 	p.dispatch()
 }

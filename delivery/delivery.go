@@ -79,11 +79,11 @@ type Delivery struct {
 	probeNow chan struct{}
 	nudges   chan string
 	judges   chan struct{}
+	asks     chan struct{}
 
 	mu      sync.Mutex
 	chains  map[string]*chain    // by token
 	flight  map[string]int       // notifications in hand, by app
-	resumed map[string]time.Time // when a resuming app had nothing parked any more
 	alarmed map[string]time.Time // when an alarm was logged last
 	wg      sync.WaitGroup
 }
@@ -94,8 +94,8 @@ func New(o Options) *Delivery {
 	d := &Delivery{
 		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: NewBreaker(BreakerOptions{}), kept: newReports(o),
 		probeNow: make(chan struct{}, 1), nudges: make(chan string, 64), judges: make(chan struct{}, judging),
-		chains: map[string]*chain{}, flight: map[string]int{},
-		resumed: map[string]time.Time{}, alarmed: map[string]time.Time{},
+		asks:   make(chan struct{}, asking),
+		chains: map[string]*chain{}, flight: map[string]int{}, alarmed: map[string]time.Time{},
 	}
 	d.pauses = newPauses(o.Apps, o.Logger, d.appChanged)
 	return d
@@ -107,6 +107,7 @@ func (d *Delivery) Run(ctx context.Context) error {
 	g, stopped := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.o.Queue.Run(stopped, d.take) })
 	g.Go(func() error { return d.watchApps(stopped) })
+	g.Go(func() error { return d.watchParked(stopped) })
 	err := g.Wait()
 	d.wg.Wait()
 	return err

@@ -27,8 +27,8 @@ type pauses struct {
 	reading sync.Mutex // one reading at a time
 	mu      sync.RWMutex
 	apps    map[string]apps.App
-	until   time.Time // the view is fresh until then
-	known   bool      // it was read at least once
+	until   time.Time // nobody needs to read before then
+	readAt  time.Time // when the view was read last; zero: never
 }
 
 func newPauses(s *apps.Store, log *slog.Logger, onChange func(app string, was, is apps.State)) *pauses {
@@ -38,7 +38,7 @@ func newPauses(s *apps.Store, log *slog.Logger, onChange func(app string, was, i
 // app gives the state of an app, at most a second old while Redis answers.
 func (p *pauses) app(ctx context.Context, name string) apps.App {
 	p.mu.RLock()
-	a, fresh, known := p.apps[name], time.Now().Before(p.until), p.known
+	a, fresh, known := p.apps[name], time.Now().Before(p.until), !p.readAt.IsZero()
 	p.mu.RUnlock()
 	if fresh {
 		return a
@@ -58,6 +58,23 @@ func (p *pauses) last(name string) apps.App {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.apps[name]
+}
+
+// runs tells that an app is not paused. While Redis does not say so it is false.
+func (p *pauses) runs(ctx context.Context, name string) bool {
+	if running, fresh := p.running(name); fresh {
+		return running
+	}
+	p.refresh(ctx)
+	running, fresh := p.running(name)
+	return running && fresh
+}
+
+// running is what the view says, and whether it was read lately.
+func (p *pauses) running(name string) (running, fresh bool) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.apps[name].State != apps.Paused, time.Since(p.readAt) < pausesFresh
 }
 
 // refresh reads now and returns every app that is not simply running.
@@ -82,7 +99,7 @@ func (p *pauses) read(ctx context.Context) {
 		p.log.Debug("paused apps are not known afresh", "error", err)
 		return
 	}
-	p.apps, p.known, p.until = all, true, time.Now().Add(pausesFresh)
+	p.apps, p.readAt, p.until = all, time.Now(), time.Now().Add(pausesFresh)
 	p.mu.Unlock()
 	p.tell(old, all)
 }

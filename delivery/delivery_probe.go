@@ -12,13 +12,10 @@ import (
 const (
 	// unparkStep is how many parked notifications move back at once, and
 	// unparkDeep how many a shard may hold while they do.
-	unparkStep = 200
+	unparkStep = 100
 	unparkDeep = 2000
 	// resumeEvery is how often a resuming app's notifications move.
 	resumeEvery = 50 * time.Millisecond
-	// resumeLeast is how long an app stays resuming at least: longer than any
-	// process may still think that it is paused.
-	resumeLeast = 3 * pausesFresh
 	// stormReason is the reason of a pause by the storm breaker.
 	stormReason = "storm of bad device tokens"
 )
@@ -174,7 +171,8 @@ func (d *Delivery) unparkOne(ctx context.Context, app string) {
 }
 
 // unparkStep moves a bounded number back in every shard that has room. When
-// none is left and every process has noticed, the app is simply running.
+// none is left the app is simply running. What others park after that, because
+// they still think that it is paused, watchParked finds.
 func (d *Delivery) unparkStep(ctx context.Context, app string) {
 	left := false
 	for n := range d.o.Queue.Shards() {
@@ -185,18 +183,46 @@ func (d *Delivery) unparkStep(ctx context.Context, app string) {
 		moved, err := d.o.Queue.Unpark(ctx, n, app, unparkStep)
 		left = left || err != nil || moved > 0
 	}
-	d.mu.Lock()
-	if left || d.resumed[app].IsZero() {
-		d.resumed[app] = time.Now()
-	}
-	since := time.Since(d.resumed[app])
-	d.mu.Unlock()
-	if since < resumeLeast {
+	if left {
 		return
 	}
-	if err := d.o.Apps.ForgetApp(ctx, app); err == nil {
-		d.mu.Lock()
-		delete(d.resumed, app)
-		d.mu.Unlock()
+	if err := d.o.Apps.ForgetApp(ctx, app); err != nil {
+		return
 	}
+	for n := range d.o.Queue.Shards() {
+		d.o.Queue.LookAgain(n, 2*pausesFresh) // by then everybody has noticed
+	}
+}
+
+// watchParked brings back, until ctx ends, what the regular looks at the shards
+// find parked under an app that is not paused. However it got there, nothing
+// stays: a process may park late, a pause may never have been written, and its
+// note may be lost.
+func (d *Delivery) watchParked(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case p := <-d.o.Queue.ParkedNames():
+			if d.pauses.runs(ctx, p.Name) && d.bringBack(ctx, p) {
+				d.o.Queue.LookAgain(p.Shard, pausesFresh)
+			}
+		}
+	}
+}
+
+// bringBack moves as many back as a shard may hold and tells whether there may
+// be more. One that is moved although its app was paused meanwhile is parked
+// again by whoever claims it.
+func (d *Delivery) bringBack(ctx context.Context, p queue.ParkedName) (more bool) {
+	for range unparkDeep / unparkStep {
+		if d.o.Queue.Depth(p.Shard) > unparkDeep {
+			break
+		}
+		moved, err := d.o.Queue.Unpark(ctx, p.Shard, p.Name, unparkStep)
+		if err != nil || moved < unparkStep {
+			return false
+		}
+	}
+	return true
 }

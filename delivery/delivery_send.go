@@ -19,14 +19,21 @@ const (
 	// fullDelay is how long a notification that steps aside waits, at least and at
 	// first; later a share of its age.
 	fullDelay, fullShare = 250 * time.Millisecond, 4
+	// readFresh is how old what targeting read of a device may be at the send;
+	// after that it is asked again whose the device is, if no guard says it.
+	readFresh = time.Second
+	// asking is how many such questions are asked at once; askWithin how long
+	// one may take.
+	asking    = 32
+	askWithin = 2 * time.Second
 )
 
 // handle brings one claimed notification to a result.
 func (d *Delivery) handle(ctx context.Context, w *work) {
 	app := w.m.app()
-	if r, ended := d.ended(w); ended {
+	if r, ended := d.ended(ctx, w); ended {
 		d.finish(ctx, w, r)
-		if d.pauses.last(app).State == apps.Paused {
+		if r.Outcome == queue.Done && d.pauses.last(app).State == apps.Paused {
 			d.nudge(app) // it came for a probe; the next may be fit for one
 		}
 		return
@@ -50,20 +57,43 @@ func (d *Delivery) stepAside(ctx context.Context, w *work, why string) {
 	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: jitter(wait), Reason: why})
 }
 
-// ended tells whether the notification ends without a send: its device is no
-// longer this user's, or its time is over.
-func (d *Delivery) ended(w *work) (queue.Result, bool) {
-	if g, known := devices.ParseGuard(w.GuardValue); known {
-		if !g.Reaches(w.m.User) {
-			return failed("device_gone"), true
+// ended tells whether the notification goes no further now: its device is no
+// longer this user's, its time is over, or nobody can say whose the device is.
+func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
+	now := w.now()
+	age := now.Sub(w.EnqueuedAt)
+	expired := w.m.expired(now) || age > d.o.MaxAge
+	g, known := devices.ParseGuard(w.GuardValue)
+	if fresh := w.Guard != "" && age <= readFresh; !known && !fresh && !expired {
+		var err error
+		if g, err = d.guardOf(ctx, w.m); err != nil {
+			return queue.Result{Outcome: queue.Defer, Reason: "its device's owner is not known", Err: err.Error()}, true
 		}
+		known = true
+	}
+	switch {
+	case known && !g.Reaches(w.m.User):
+		return failed("device_gone"), true
+	case expired:
+		return queue.Result{Outcome: queue.Done, Label: events.LabelExpired}, true
+	case known:
 		w.adopt(g)
 	}
-	now := w.now()
-	if w.m.expired(now) || now.Sub(w.EnqueuedAt) > d.o.MaxAge {
-		return queue.Result{Outcome: queue.Done, Label: events.LabelExpired}, true
-	}
 	return queue.Result{}, false
+}
+
+// guardOf asks the user's settings whose a device is, some at a time, so that a
+// backlog leaves SQL to the requests.
+func (d *Delivery) guardOf(ctx context.Context, m *message) (devices.Guard, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	select {
+	case d.asks <- struct{}{}:
+		defer func() { <-d.asks }()
+	case <-ctx.Done():
+		return devices.Guard{}, ctx.Err()
+	}
+	return d.o.Devices.GuardOf(ctx, m.User, m.Token)
 }
 
 // adopt takes what the device is registered with now.

@@ -30,6 +30,12 @@ type followed struct {
 // mustFollow opens a stream that goes on after an event, "" for the beginning.
 func (p *program) mustFollow(user, after string) *followed {
 	p.t.Helper()
+	return p.mustFollowBy(&http.Client{Transport: &http.Transport{}}, user, after)
+}
+
+// mustFollowBy is mustFollow with a client of the caller's.
+func (p *program) mustFollowBy(own *http.Client, user, after string) *followed {
+	p.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+"/v1/users/"+user+"/messages/stream", nil)
 	if err != nil {
@@ -38,7 +44,10 @@ func (p *program) mustFollow(user, after string) *followed {
 	if after != "" {
 		req.Header.Set("Last-Event-ID", after)
 	}
-	resp, err := (&http.Client{Transport: &http.Transport{}}).Do(req) //nolint:bodyclose // the test's end does
+	if p.key != "" {
+		req.Header.Set("Authorization", "Bearer "+p.key)
+	}
+	resp, err := own.Do(req) //nolint:bodyclose // the test's end does
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,8 +66,9 @@ type program struct {
 	t              testing.TB
 	cmd            *exec.Cmd
 	dir            string
-	base           string // http://127.0.0.1:port
-	key            string // API key, "" for none
+	base           string       // http://127.0.0.1:port
+	key            string       // API key, "" for none
+	http           *http.Client // nil: the client that all tests share
 	stdout, stderr storetest.Lines
 	exited         chan struct{}
 }
@@ -230,7 +232,7 @@ func (p *program) try(method, path string, body any, header ...string) (int, []b
 		}
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := client.Do(req)
+	resp, err := cmp.Or(p.http, client).Do(req)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -3,9 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -17,61 +15,21 @@ import (
 	"fanfare/store/storetest"
 )
 
-// leak leads to Redis and loses every 20th answer, with its connection.
-type leak struct {
-	listener net.Listener
-	target   string
-	answers  atomic.Int64
-	lost     atomic.Int64
-}
-
-const leakEvery = 20
-
-func mustLeak(t testing.TB, target string) *leak {
+// mustLoseAnswers gives a way to Redis that loses every 20th answer, with its
+// connection, and counts them.
+func mustLoseAnswers(t testing.TB, redis *storetest.RedisServer) (url string, lost *atomic.Int64) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &leak{listener: listener, target: target}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go l.carry(near)
+	proxy, url := storetest.ProxyTo(t, redis.URL())
+	var answers atomic.Int64
+	lost = &atomic.Int64{}
+	proxy.OnAnswer(func(*storetest.ProxyConn, []byte) storetest.Fate {
+		if answers.Add(1)%20 != 0 {
+			return storetest.Pass
 		}
-	}()
-	return l
-}
-
-func (l *leak) carry(near net.Conn) {
-	defer near.Close()
-	far, err := net.Dial("tcp", l.target)
-	if err != nil {
-		return
-	}
-	defer far.Close()
-	go func() {
-		_, _ = io.Copy(far, near)
-		_ = far.Close()
-	}()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := far.Read(buf)
-		if err != nil {
-			return
-		}
-		if l.answers.Add(1)%leakEvery == 0 {
-			l.lost.Add(1)
-			return
-		}
-		if _, err := near.Write(buf[:n]); err != nil {
-			return
-		}
-	}
+		lost.Add(1)
+		return storetest.Close
+	})
+	return url, lost
 }
 
 // market is a sale and the servers that sell.
@@ -276,8 +234,8 @@ func TestSaleToAThousandBuyers(t *testing.T) {
 func TestSaleThroughFaults(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t)
-	l := mustLeak(t, redis.Addr())
-	vars := quick("FANFARE_REDIS_URL=redis://"+l.listener.Addr().String(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
+	redisURL, lost := mustLoseAnswers(t, redis)
+	vars := quick("FANFARE_REDIS_URL="+redisURL, "FANFARE_DATABASE_URL="+storetest.MySQL(t))
 	f := &fleet{t: t, vars: vars, servers: mustServeMany(t, 3, vars...)}
 	const units, limit, buyers = 300, 6, 400
 	more := func(partitions int) map[string]any {
@@ -299,7 +257,7 @@ func TestSaleThroughFaults(t *testing.T) {
 	}
 	for _, m := range markets {
 		left := m.settle(units, limit)
-		t.Logf("%s: %d confirmed, %d refused, %d of %d answers lost, left %+v", m.sale, len(m.sold), m.refused, l.lost.Load(), l.answers.Load(), left)
+		t.Logf("%s: %d confirmed, %d refused, %d answers lost, left %+v", m.sale, len(m.sold), m.refused, lost.Load(), left)
 		m.sellOut(left.Available)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"fanfare/store/storetest"
+
 	"fanfare/api"
 	"fanfare/handlers"
 )
@@ -144,10 +146,10 @@ func TestNeverOpenAgain(t *testing.T) {
 	w := setup(t)
 	w.get("/v1/event-types").wants(t, 200, `{"items":[]}`)
 	_, key, err := w.keys.Create(t.Context(), "first", []api.Scope{api.ScopePush})
-	must(t, err)
+	storetest.Must(t, err)
 	unauthorized := problem(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>")
 	w.get("/v1/event-types").wants(t, 401, unauthorized)
-	must(t, w.keys.Revoke(t.Context(), key.ID))
+	storetest.Must(t, w.keys.Revoke(t.Context(), key.ID))
 	w.get("/v1/event-types").wants(t, 401, unauthorized)
 	w.do(get("/healthz").with("Host: api.example.com")).wants(t, 200, `{"status":"ok"}`)
 }

@@ -3,7 +3,6 @@ package handlers
 import (
 	"context"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"os"
@@ -15,7 +14,7 @@ import (
 
 // readBody takes a JSON body of at most limit bytes, announced or not. It
 // returns nil for an empty body when the call can do without one.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64, optional bool) ([]byte, error) {
+func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64, optional bool) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
@@ -25,7 +24,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, optional bool
 			return nil, err
 		}
 	}
-	body, err := readAll(w, r, limit)
+	body, err := s.readAll(w, r, limit)
 	switch {
 	case err != nil:
 		return nil, err
@@ -62,14 +61,15 @@ func tooLarge(limit int64) error {
 
 // readAll reads the whole body before the request's deadline, so that a caller
 // who sends a byte a second does not keep a place.
-func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+func (s *server) readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength == 0 {
 		return nil, nil
 	}
 	control := http.NewResponseController(w)
 	until, limited := r.Context().Deadline()
 	limited = limited && control.SetReadDeadline(until) == nil
-	body, err := readExactly(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
+	in := &incoming{room: s.room, exchange: exchangeOf(r.Context()), size: r.ContentLength, limit: limit}
+	body, err := in.read(http.MaxBytesReader(w, r.Body, limit))
 	var over *http.MaxBytesError
 	switch {
 	case err == nil && limited:
@@ -79,20 +79,11 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 		return body, nil
 	case errors.As(err, &over):
 		return nil, tooLarge(limit)
+	case api.CodeOf(err) == api.CodeOverloaded:
+		return nil, err
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return nil, api.Errorf(api.CodeRequestTimeout, "the body did not arrive in time").Because(err)
 	default:
 		return nil, api.Errorf(api.CodeInvalidRequest, "the body could not be read to its end").Because(err)
 	}
-}
-
-// readExactly reads size bytes without growing a buffer step by step; a
-// negative size reads to the end.
-func readExactly(body io.Reader, size int64) ([]byte, error) {
-	if size < 0 {
-		return io.ReadAll(body)
-	}
-	buf := make([]byte, size)
-	_, err := io.ReadFull(body, buf)
-	return buf, err
 }

@@ -38,7 +38,7 @@ func TestC13_CutAtRandom(t *testing.T) {
 		redis := storetest.Redis(t)
 		w := setupOn(t, storetest.Open(t, redis.URL()))
 		w.cutAtRandom(cutPlan{chats: 4, members: 6, messages: 10_000, cuts: 1000, trouble: func() {
-			must(t, redis.Client().ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
+			storetest.Must(t, redis.Client().ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
 		}})
 	})
 	t.Run("embedded", func(t *testing.T) {

@@ -138,7 +138,7 @@ func (c *chatClient) user(n int) string { return fmt.Sprint(c.chat, "-user", n) 
 
 func (c *chatClient) do(method, path, body string, into any) int {
 	r, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, strings.NewReader(body))
-	must(c.t, err)
+	storetest.Must(c.t, err)
 	r.Header.Set("Content-Type", "application/json")
 	res, err := c.client.Do(r)
 	if err != nil {

@@ -89,8 +89,8 @@ func (s *server) settle(ctx context.Context, watch *chat.Stream) error {
 
 // polled runs next as any request, or, when it asks to wait, among the streams
 // and without the request's deadline.
-func (s *server) polled(maxBody int64, next http.HandlerFunc) http.HandlerFunc {
-	bounded := s.bounded(maxBody, next)
+func (s *server) polled(next http.HandlerFunc) http.HandlerFunc {
+	bounded := s.bounded(next)
 	return func(w http.ResponseWriter, r *http.Request) {
 		if wait := r.URL.Query().Get("wait_ms"); wait == "" || wait == "0" {
 			bounded(w, r)
@@ -139,6 +139,7 @@ func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, 
 		return err
 	}
 	defer st.Close(ctx)
+	out.reached = st.Reached
 	for {
 		if err := out.await(ctx, st.Wake()); err != nil {
 			return err

@@ -30,7 +30,7 @@ func (w *world) workChats() {
 	w.t.Cleanup(func() {
 		cancel()
 		for range cap(done) {
-			must(w.t, <-done)
+			storetest.Must(w.t, <-done)
 		}
 	})
 }
@@ -55,7 +55,7 @@ type follower struct {
 func (w *world) follow(user, last string, headers ...string) *follower {
 	w.t.Helper()
 	f, err := w.tryFollow(user, last, headers...)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	if f.res.StatusCode != http.StatusOK || f.res.Header.Get("Content-Type") != "text/event-stream" {
 		w.t.Fatalf("%d %v", f.res.StatusCode, f.res.Header)
 	}
@@ -65,7 +65,7 @@ func (w *world) follow(user, last string, headers ...string) *follower {
 func (w *world) tryFollow(user, last string, headers ...string) (*follower, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r, err := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/users/"+user+"/messages/stream", nil)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	if last != "" {
 		r.Header.Set("Last-Event-ID", last)
 	}
@@ -129,8 +129,8 @@ func (f *follower) want(name, data string) {
 	f.t.Helper()
 	e := f.wantData()
 	var got, want any
-	must(f.t, json.Unmarshal([]byte(e.data), &got))
-	must(f.t, json.Unmarshal([]byte(data), &want))
+	storetest.Must(f.t, json.Unmarshal([]byte(e.data), &got))
+	storetest.Must(f.t, json.Unmarshal([]byte(data), &want))
 	if e.name != name || !same(got, want) {
 		f.t.Fatalf("%s %s\nwant %s %s", e.name, e.data, name, data)
 	}
@@ -158,7 +158,7 @@ func (f *follower) wantData() event {
 func forgePosition(t testing.TB, id string, position uint64) string {
 	t.Helper()
 	text, err := base64.RawURLEncoding.DecodeString(id)
-	must(t, err)
+	storetest.Must(t, err)
 	return base64.RawURLEncoding.EncodeToString(binary.AppendUvarint(text[:1+8+4], position))
 }
 
@@ -193,7 +193,7 @@ func (f *follower) wantEnd() {
 func (w *world) mustChat(id string, members ...string) {
 	w.t.Helper()
 	body, err := json.Marshal(api.ChatRequest{ID: id, Creator: members[0], Members: members})
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	w.post("/v1/chats", string(body)).wants(w.t, 201, `{"id":"`+id+`","epoch":"*","members":["`+strings.Join(members, `","`)+`"]}`)
 }
 
@@ -246,7 +246,7 @@ func TestC13_ReconnectGoesOnExactly(t *testing.T) {
 		var got []string
 		for range 4 {
 			var m api.StreamMessage
-			must(t, json.Unmarshal([]byte(f.wantData().data), &m))
+			storetest.Must(t, json.Unmarshal([]byte(f.wantData().data), &m))
 			got = append(got, fmt.Sprint(m.Chat, m.ID))
 		}
 		if s := strings.Join(got, " "); s != "one4 one5 one6 two1" && s != "two1 one4 one5 one6" {
@@ -361,7 +361,7 @@ func TestC13_TooManyStreams(t *testing.T) {
 	first.close()
 	storetest.Eventually(t, soon, "there is room again", func() bool {
 		f, err := w.tryFollow("eve", "")
-		must(t, err)
+		storetest.Must(t, err)
 		defer f.close()
 		return f.res.StatusCode == 200
 	})
@@ -391,10 +391,10 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 	w := setup(t)
 	w.workChats()
 	secret, key, err := w.keys.Create(t.Context(), "one", []api.Scope{api.ScopeChat})
-	must(t, err)
+	storetest.Must(t, err)
 	w.mustKey(api.ScopeAdmin)
 	f := w.follow("ann", "", "Authorization: Bearer "+secret)
-	must(t, w.keys.Revoke(t.Context(), key.ID))
+	storetest.Must(t, w.keys.Revoke(t.Context(), key.ID))
 	began := time.Now()
 	f.wantEnd()
 	if took := time.Since(began); took > 15*time.Second {

@@ -25,7 +25,7 @@ func TestChat(t *testing.T) {
 		w.get("/v1/chats/none/members").wants(t, 404, problem(api.CodeNotFound, "there is no chat none"))
 		w.get("/v1/chats/team/members").wants(t, 200, `{"items":[{"user":"ann","acked":1,"joined_at":"*"},{"user":"bob","acked":0,"joined_at":"*"}]}`)
 		var page api.ChatMemberList
-		must(t, json.Unmarshal([]byte(w.get("/v1/chats/team/members?limit=1").body), &page))
+		storetest.Must(t, json.Unmarshal([]byte(w.get("/v1/chats/team/members?limit=1").body), &page))
 		w.get("/v1/chats/team/members?limit=1&cursor="+page.Next).wants(t, 200, `{"items":[{"user":"bob","acked":0,"joined_at":"*"}]}`)
 
 		w.mustSend("team", "ann", 2, 3)
@@ -79,7 +79,7 @@ func TestUserChatsArePaged(t *testing.T) {
 	var got []string
 	for path := "/v1/users/ann/chats?limit=1"; path != ""; {
 		var page api.UserChatList
-		must(t, json.Unmarshal([]byte(w.get(path).body), &page))
+		storetest.Must(t, json.Unmarshal([]byte(w.get(path).body), &page))
 		for _, c := range page.Items {
 			got = append(got, c.ID)
 		}
@@ -90,6 +90,49 @@ func TestUserChatsArePaged(t *testing.T) {
 	}
 	if s := strings.Join(got, " "); s != "zebra ape cat" {
 		t.Errorf("%s", s)
+	}
+}
+
+// Whatever happens to the chat that a page ended with, the pages after it have
+// every other chat once.
+func TestUserChatsArePagedWhileTheCursorsChatMoves(t *testing.T) {
+	t.Parallel()
+	const chats, limit = 9, 3
+	for name, move := range map[string]func(w *world, last string){
+		"LeftAndJoined": func(w *world, last string) {
+			w.del("/v1/chats/"+last+"/members/ann").wants(w.t, 204, "")
+			w.put("/v1/chats/"+last+"/members/ann", "").wants(w.t, 201, `{"user":"ann","acked":0,"joined_at":"*"}`)
+		},
+		"Left": func(w *world, last string) { w.del("/v1/chats/"+last+"/members/ann").wants(w.t, 204, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			for i := range chats {
+				w.mustChat(fmt.Sprint("chat", i), "ann", "bob")
+			}
+			got, moved := map[string]int{}, ""
+			for path := fmt.Sprintf("/v1/users/ann/chats?limit=%d", limit); path != ""; {
+				var page api.UserChatList
+				storetest.Must(t, json.Unmarshal([]byte(w.get(path).body), &page))
+				for _, c := range page.Items {
+					got[c.ID]++
+				}
+				if moved == "" {
+					moved = page.Items[len(page.Items)-1].ID
+					move(w, moved)
+				}
+				path = ""
+				if page.Next != "" {
+					path = fmt.Sprintf("/v1/users/ann/chats?limit=%d&cursor=%s", limit, page.Next)
+				}
+			}
+			for i := range chats {
+				if id := fmt.Sprint("chat", i); got[id] != 1 && id != moved {
+					t.Errorf("%s was shown %d times", id, got[id])
+				}
+			}
+		})
 	}
 }
 
@@ -144,6 +187,7 @@ func TestBadChats(t *testing.T) {
 		{"pending of nobody", get("/v1/users/a%20b/messages/pending"), 422, broken("user", "identifier", identifierRule)},
 		{"a stream of nobody", get("/v1/users/a%20b/messages/stream"), 422, broken("user", "identifier", identifierRule)},
 		{"a cursor of another list", get("/v1/users/bob/chats?cursor=MWE"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
+		{"a cursor without a chat", get("/v1/users/bob/chats?cursor=MTE3"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
 		{"a cursor of one's own", get("/v1/users/bob/chats?cursor=x"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
 	})
 }
@@ -155,10 +199,10 @@ func TestC12_Text(t *testing.T) {
 	w.mustChat("team", "ann", "bob")
 	for i, text := range []string{"\x00\x1f\u2028\u2029</script>&\"'\\", strings.Repeat("\U0001f600", 4000), " ", "e\u0301 is not \u00e9", "line\r\nline\n\n"} {
 		body, err := json.Marshal(api.ChatMessageRequest{Sender: "ann", Text: text})
-		must(t, err)
+		storetest.Must(t, err)
 		w.post("/v1/chats/team/messages", string(body)).wants(t, 201, fmt.Sprintf(`{"id":%d,"sent_at":"*"}`, i+1))
 		var page api.ChatMessages
-		must(t, json.Unmarshal([]byte(w.get(fmt.Sprintf("/v1/chats/team/messages?user=bob&after=%d", i)).body), &page))
+		storetest.Must(t, json.Unmarshal([]byte(w.get(fmt.Sprintf("/v1/chats/team/messages?user=bob&after=%d", i)).body), &page))
 		if len(page.Items) != 1 || page.Items[0].Text != text {
 			t.Errorf("%q came back as %+v", text, page.Items)
 		}

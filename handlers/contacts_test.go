@@ -21,7 +21,7 @@ func (w *world) workContacts() {
 	go func() { done <- w.jobs.Run(ctx, queue.ByType(w.contacts.Jobs())) }()
 	w.t.Cleanup(func() {
 		cancel()
-		must(w.t, <-done)
+		storetest.Must(w.t, <-done)
 	})
 }
 
@@ -42,7 +42,7 @@ func TestContacts(t *testing.T) {
 	w.want("PUT", "/v1/users/alice/contacts/amy", `{"relationship":"contact"}`, 201, `{"contact":"amy","relationship":"contact"}`)
 	w.want("GET", "/v1/users/alice/contacts", "", 200, `{"items":[{"contact":"amy","relationship":"contact"},{"contact":"bob","relationship":"family"}]}`)
 	var page api.ContactList
-	must(t, json.Unmarshal([]byte(w.get("/v1/users/alice/contacts?limit=1").body), &page))
+	storetest.Must(t, json.Unmarshal([]byte(w.get("/v1/users/alice/contacts?limit=1").body), &page))
 	w.want("GET", "/v1/users/alice/contacts?limit=1&cursor="+page.Next, "", 200, `{"items":[{"contact":"bob","relationship":"family"}]}`)
 	for range 2 {
 		w.want("DELETE", "/v1/users/alice/contacts/bob", "", 204, "")

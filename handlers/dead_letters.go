@@ -3,8 +3,6 @@ package handlers
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -178,8 +176,7 @@ func (s *server) retryDeadLetter(ctx context.Context, in *retryDeadLetterRequest
 	}
 	once := queue.Once{Body: in.Idempotency.Body, Answer: in.ID, TTL: api.IdempotencyTTL}
 	if in.Idempotency.Key != "" {
-		sum := sha256.Sum256([]byte(in.Idempotency.Scope + "\x00" + in.Idempotency.Key))
-		once.Key = hex.EncodeToString(sum[:])
+		once.Key = in.Idempotency.Name()
 	}
 	replayed, stored, err := q.RetryDead(ctx, in.ID, once)
 	if err != nil {

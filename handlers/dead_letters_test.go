@@ -18,7 +18,7 @@ func mustDie(t *testing.T, q *queue.Queue, n int) {
 	t.Helper()
 	for i := range n {
 		_, err := q.Enqueue(t.Context(), queue.Job{Type: "t", Payload: fmt.Appendf(nil, `{"n":%d}`, i)})
-		must(t, err)
+		storetest.Must(t, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
@@ -32,7 +32,7 @@ func mustDie(t *testing.T, q *queue.Queue, n int) {
 		return err == nil && len(list.Items) == n
 	})
 	cancel()
-	must(t, <-stopped)
+	storetest.Must(t, <-stopped)
 }
 
 var deadID = regexp.MustCompile(`"id":"([^"]+)"`)

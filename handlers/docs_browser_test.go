@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/store/storetest"
+
 	"fanfare/api"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -57,8 +59,8 @@ func mustBrowser(t *testing.T, home string) *browser {
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
 	b := &browser{ctx: ctx, home: home}
-	must(t, chromedp.Listen(ctx, b.note))
-	must(t, chromedp.Do(ctx, enable(network.Enable, network.EnableParams{}), enable(log.Enable, cdp.Empty{}), enable(runtime.Enable, cdp.Empty{})))
+	storetest.Must(t, chromedp.Listen(ctx, b.note))
+	storetest.Must(t, chromedp.Do(ctx, enable(network.Enable, network.EnableParams{}), enable(log.Enable, cdp.Empty{}), enable(runtime.Enable, cdp.Empty{})))
 	return b
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"fanfare/store/storetest"
+
 	"fanfare/openapi"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -27,9 +29,9 @@ type document struct {
 func mustDocument(t *testing.T) *document {
 	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromData(openapi.JSON())
-	must(t, err)
+	storetest.Must(t, err)
 	router, err := legacy.NewRouter(doc)
-	must(t, err)
+	storetest.Must(t, err)
 	return &document{doc, router}
 }
 
@@ -37,10 +39,10 @@ func mustDocument(t *testing.T) *document {
 func (d *document) wants(t *testing.T, c call, a answer) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), c.method, c.path, strings.NewReader(c.body))
-	must(t, err)
+	storetest.Must(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	route, params, err := d.router.FindRoute(r)
-	must(t, err)
+	storetest.Must(t, err)
 	in := &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: params, Route: route,
 		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true},

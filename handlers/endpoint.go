@@ -12,7 +12,7 @@ import (
 type endpoint struct {
 	maxBody int64 // 0: the call takes no body
 	// guard says when and how long it runs.
-	guard func(s *server, maxBody int64, next http.HandlerFunc) http.HandlerFunc
+	guard func(s *server, next http.HandlerFunc) http.HandlerFunc
 	serve func(s *server, w http.ResponseWriter, r *http.Request, maxBody int64) error
 }
 
@@ -72,7 +72,7 @@ func (s *server) fill(w http.ResponseWriter, r *http.Request, p *plan, in reflec
 	var body []byte
 	var err error
 	if p.body != nil {
-		if body, err = readBody(w, r, maxBody, p.optional); err != nil {
+		if body, err = s.readBody(w, r, maxBody, p.optional); err != nil {
 			return err
 		}
 	}

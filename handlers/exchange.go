@@ -19,6 +19,7 @@ type exchange struct {
 	key     *api.Key
 	err     error // what the answer could not say, for the log
 	started time.Time
+	body    int64 // bytes of room that the body takes
 }
 
 type exchangeKey struct{}

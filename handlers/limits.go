@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"fanfare/api"
@@ -86,65 +85,24 @@ func (l *rates) take(key string, now time.Time, h http.Header) error {
 	return e
 }
 
-// room bounds what is being answered: requests, and the bytes of their bodies.
-// What finds no room is refused at once instead of waiting in a growing line.
-type room struct {
-	maxRequests, maxBytes int64
-	requests, bytes       atomic.Int64
-}
-
-// enter takes room for a request with a body of size bytes; leave gives it
-// back and must be called when err is nil.
-func (l *room) enter(size int64) (leave func(), err error) {
-	if l.requests.Add(1) > l.maxRequests {
-		l.requests.Add(-1)
-		return nil, overloaded()
-	}
-	if l.bytes.Add(size) > l.maxBytes {
-		l.requests.Add(-1)
-		l.bytes.Add(-size)
-		return nil, overloaded()
-	}
-	return func() {
-		l.requests.Add(-1)
-		l.bytes.Add(-size)
-	}, nil
-}
-
-func overloaded() error {
-	e := api.Errorf(api.CodeOverloaded, "the server has as many requests as it can answer; try again")
-	e.RetryAfter = retrySoon
-	return e
-}
-
 // bounded runs next with the request's deadline and within the room there is.
-func (s *server) bounded(maxBody int64, next http.HandlerFunc) http.HandlerFunc {
-	next = s.timed(maxBody, next)
+func (s *server) bounded(next http.HandlerFunc) http.HandlerFunc {
+	next = s.timed(next)
 	return func(w http.ResponseWriter, r *http.Request) {
-		leave, err := s.room.enter(bodySize(r, maxBody))
-		if err != nil {
+		if err := s.room.enter(); err != nil {
 			fail(w, r, err)
 			return
 		}
-		defer leave()
+		defer s.room.leave()
 		next(w, r)
 	}
 }
 
 // timed runs next with the request's deadline.
-func (s *server) timed(_ int64, next http.HandlerFunc) http.HandlerFunc {
+func (s *server) timed(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
 		defer cancel()
 		next(w, r.WithContext(ctx))
 	}
-}
-
-// bodySize is how much a request's body may take: what it announces, the
-// route's limit when it announces nothing.
-func bodySize(r *http.Request, limit int64) int64 {
-	if r.ContentLength < 0 || r.ContentLength > limit {
-		return limit
-	}
-	return r.ContentLength
 }

@@ -73,10 +73,10 @@ func wantHeader(t *testing.T, a answer, name, want string) {
 func (w *world) mustBegin(method, path string) net.Conn {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	w.t.Cleanup(func() { _ = conn.Close() })
 	_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", method, path)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	return conn
 }
 
@@ -101,7 +101,7 @@ func TestLoadShedding(t *testing.T) {
 		t.Errorf("was told after %v, not at once", took)
 	}
 	w.get("/healthz").wants(t, 200, `{"status":"ok"}`)
-	must(t, slow.Close())
+	storetest.Must(t, slow.Close())
 	storetest.Eventually(t, 20*time.Second, "the place is free", func() bool { return w.get("/v1/event-types").status == 200 })
 }
 
@@ -115,16 +115,52 @@ func TestRoomForBodies(t *testing.T) {
 	w.put("/v1/users/bob/opt-outs/x", "").wants(t, 204, "")
 }
 
+// TestRoomForBodiesOnTheirWay: bodies take the room of what has come, not of what
+// they announce, or of what they may have when they announce nothing.
+func TestRoomForBodiesOnTheirWay(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(o *handlers.Options) { o.MaxBodyBytes, o.RequestTimeout = 16<<20, time.Minute })
+	begun := make([]net.Conn, 20)
+	for i := range begun {
+		begun[i] = w.mustPostPart([]string{"Transfer-Encoding: chunked\r\n\r\n1\r\n \r\n", "Content-Length: 4194304\r\n\r\n "}[i%2])
+	}
+	storetest.Eventually(t, 20*time.Second, "all are under way", func() bool {
+		return strings.Contains(w.get("/metrics").body, "fanfare_http_in_flight_requests 21")
+	})
+	w.put("/v1/users/bob/opt-outs/x", "").wants(t, 204, "")
+	body := `{"events":[{"type":"a","audience":{"users":["bob"]},"alert":{"title":"x"}}]}`
+	_, err := fmt.Fprintf(begun[0], "%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+	storetest.Must(t, err)
+	res, err := http.ReadResponse(bufio.NewReader(begun[0]), nil)
+	storetest.Must(t, err)
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusAccepted {
+		t.Errorf("a body that came to its end: %s", res.Status)
+	}
+}
+
+// mustPostPart begins to post a batch; rest is what comes after the head's first lines.
+func (w *world) mustPostPart(rest string) net.Conn {
+	w.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	storetest.Must(w.t, err)
+	w.t.Cleanup(func() { _ = conn.Close() })
+	storetest.Must(w.t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = io.WriteString(conn, "POST /v1/events/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+rest)
+	storetest.Must(w.t, err)
+	return conn
+}
+
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(o *handlers.Options) { o.RequestTimeout = 300 * time.Millisecond })
 	conn := w.mustBegin("PUT", "/v1/event-types/a")
-	must(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+	storetest.Must(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	must(t, err)
+	storetest.Must(t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	must(t, err)
+	storetest.Must(t, err)
 	answer{status: res.StatusCode, body: string(body)}.wants(t, 408, problem(api.CodeRequestTimeout, "the body did not arrive in time"))
 }
 

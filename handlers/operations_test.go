@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/store/storetest"
+
 	"fanfare/api"
 	"fanfare/handlers"
 )
@@ -40,7 +42,7 @@ func TestStats(t *testing.T) {
 	w := setup(t, func(o *handlers.Options) { o.DeliveredPerSecond = func() float64 { return 2.5 } })
 	w.post("/v1/events", anEvent).wants(t, 202, `{"id":"*"}`)
 	var stats api.Stats
-	must(t, json.Unmarshal([]byte(w.get("/v1/stats").body), &stats))
+	storetest.Must(t, json.Unmarshal([]byte(w.get("/v1/stats").body), &stats))
 	if len(stats.Queues) != 3 || stats.DeliveredPerSecond != 2.5 {
 		t.Fatalf("%+v", stats)
 	}
@@ -81,7 +83,7 @@ func (w *world) logLine(t *testing.T, id string) map[string]any {
 	var found []map[string]any
 	for line := range strings.Lines(w.log.String()) {
 		var fields map[string]any
-		must(t, json.Unmarshal([]byte(line), &fields))
+		storetest.Must(t, json.Unmarshal([]byte(line), &fields))
 		if fields["request_id"] == id && fields["msg"] == "request" {
 			found = append(found, fields)
 		}
@@ -144,7 +146,7 @@ func TestInternalErrors(t *testing.T) {
 	t.Run("SQL gone for good shows nothing of itself", func(t *testing.T) {
 		t.Parallel()
 		w := setup(t)
-		must(t, w.record.Close())
+		storetest.Must(t, w.record.Close())
 		began := time.Now()
 		a := w.put("/v1/users/bob/opt-outs/a", "")
 		if a.status < 500 || strings.Contains(a.body, "sql") || time.Since(began) > 6*time.Second {

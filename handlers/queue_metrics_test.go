@@ -42,7 +42,7 @@ func TestQueueMetricsAreReadOnceForManyScrapes(t *testing.T) {
 	w.get("/metrics")
 	calls := func() string {
 		text, err := redis.Client().Info(t.Context(), "commandstats").Result()
-		must(t, err)
+		storetest.Must(t, err)
 		for line := range strings.Lines(text) {
 			if strings.HasPrefix(line, "cmdstat_evalsha:") {
 				return strings.Split(line, ",")[0]
@@ -82,7 +82,7 @@ func TestStatsOfAnEmptyQueue(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	var stats api.Stats
-	must(t, json.Unmarshal([]byte(w.get("/v1/stats").body), &stats))
+	storetest.Must(t, json.Unmarshal([]byte(w.get("/v1/stats").body), &stats))
 	for _, q := range stats.Queues {
 		if q.Depth != 0 || q.OldestAgeMS != 0 || q.WakeupMS != 0 || q.InFlight != 0 {
 			t.Errorf("%+v", q)

@@ -115,11 +115,13 @@ func nothingHere(w http.ResponseWriter, r *http.Request) {
 // mount puts around an endpoint what it and its scope ask for.
 func (s *server) mount(rt route) http.HandlerFunc {
 	run := func(w http.ResponseWriter, r *http.Request) {
+		x := exchangeOf(r.Context())
+		defer func() { s.room.shrink(x.body) }()
 		if err := rt.serve(s, w, r, rt.maxBody); err != nil {
 			fail(w, r, err)
 		}
 	}
-	run = rt.guard(s, rt.maxBody, run)
+	run = rt.guard(s, run)
 	if rt.scope != open {
 		run = s.authorize(rt.scope, run)
 	}

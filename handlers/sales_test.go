@@ -27,7 +27,7 @@ func (w *world) workSales() {
 	w.t.Cleanup(func() {
 		cancel()
 		for range 3 {
-			must(w.t, <-done)
+			storetest.Must(w.t, <-done)
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestSale(t *testing.T) {
 	w.post("/v1/sales/spring/stock", `{"sku":"hat","delta":-6}`).wants(t, 409, problem(api.CodeBounds, "*"))
 	w.get("/v1/sales/spring").wants(t, 200, sale("open", `"total":3,"available":2,"held":0,"sold":1`, `"total":7,"available":5,"held":0,"sold":2`, "2"))
 	on, err := w.record.Sale(t.Context(), "spring")
-	must(t, err)
+	storetest.Must(t, err)
 	if on.Version != 2 || fmt.Sprint(on.Items) != "[{shoe 3} {hat 7}]" || on.PerUserLimit != 4 || on.HoldMS != 60000 || on.Partitions != 1 {
 		t.Errorf("on record: %+v", on)
 	}
@@ -112,7 +112,7 @@ func (w *world) awaitOrders(sale string, n int) {
 	w.t.Helper()
 	storetest.Eventually(w.t, 20*time.Second, fmt.Sprintf("%d orders on record", n), func() bool {
 		var page api.OrderList
-		must(w.t, json.Unmarshal([]byte(w.get("/v1/sales/"+sale+"/orders?limit=500").body), &page))
+		storetest.Must(w.t, json.Unmarshal([]byte(w.get("/v1/sales/"+sale+"/orders?limit=500").body), &page))
 		return len(page.Items) == n
 	})
 }
@@ -292,7 +292,7 @@ func TestOrdersArePaged(t *testing.T) {
 	last := ""
 	for next := ""; ; {
 		var page api.OrderList
-		must(t, json.Unmarshal([]byte(w.get("/v1/sales/s/orders?limit=2&cursor="+next).body), &page))
+		storetest.Must(t, json.Unmarshal([]byte(w.get("/v1/sales/s/orders?limit=2&cursor="+next).body), &page))
 		for _, o := range page.Items {
 			at := stamp(o.CreatedAt.Time) + o.Reservation
 			if !want[o.Reservation] || at < last {
@@ -323,7 +323,7 @@ func TestReservationsArePaged(t *testing.T) {
 	var got []string
 	for next := ""; ; {
 		var page api.ReservationList
-		must(t, json.Unmarshal([]byte(w.get("/v1/sales/s/reservations?user=u&limit=2&cursor="+next).body), &page))
+		storetest.Must(t, json.Unmarshal([]byte(w.get("/v1/sales/s/reservations?user=u&limit=2&cursor="+next).body), &page))
 		for _, r := range page.Items {
 			got = append([]string{r.ID}, got...)
 		}
@@ -375,9 +375,9 @@ func TestSaleStream(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+"/v1/sales/s/stream", nil)
-	must(t, err)
+	storetest.Must(t, err)
 	res, err := http.DefaultClient.Do(r)
-	must(t, err)
+	storetest.Must(t, err)
 	defer res.Body.Close()
 	if got := res.Header.Get("Content-Type"); res.StatusCode != 200 || got != "text/event-stream" {
 		t.Fatalf("%d %s", res.StatusCode, got)

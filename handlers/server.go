@@ -61,7 +61,8 @@ type Options struct {
 	// RequestTimeout is the deadline of a request; default 5 s.
 	RequestTimeout time.Duration
 	// MaxInFlight is how many requests are answered at once (default 4096), and
-	// MaxBodyBytes how much their bodies may take together (default 256 MiB).
+	// MaxBodyBytes how much their bodies may take together (default 128 MiB); a
+	// quarter of it is for what they have beyond 64 KiB each.
 	MaxInFlight, MaxBodyBytes int64
 	// MaxStreams is how many streams and long polls may be open at once; default
 	// 20,000.
@@ -120,7 +121,7 @@ func newServer(o Options) *server {
 		ready: o.Ready, delivered: o.DeliveredPerSecond,
 		logger: o.Logger, metrics: figures.before(promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{})), meters: newMeters(o.Registry),
 		rules: api.NewValidator(), rates: &rates{limit: o.RateLimit}, wrong: &strikes{},
-		room: &room{maxRequests: o.MaxInFlight, maxBytes: o.MaxBodyBytes}, streams: newStreams(o.Registry, o.MaxStreams, o.Closing), timeout: o.RequestTimeout,
+		room: newRoom(o.MaxInFlight, o.MaxBodyBytes), streams: newStreams(o.Registry, o.MaxStreams, o.Closing), timeout: o.RequestTimeout,
 	}
 }
 
@@ -144,7 +145,7 @@ func (o Options) withDefaults() Options {
 	}
 	o.RequestTimeout = positive(o.RequestTimeout, 5*time.Second)
 	o.MaxInFlight = positive(o.MaxInFlight, 4096)
-	o.MaxBodyBytes = positive(o.MaxBodyBytes, 256<<20)
+	o.MaxBodyBytes = positive(o.MaxBodyBytes, 128<<20)
 	o.MaxStreams = positive(o.MaxStreams, api.DefaultMaxStreams)
 	return o
 }

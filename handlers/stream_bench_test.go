@@ -41,14 +41,14 @@ func BenchmarkStreams(b *testing.B) {
 func (w *world) mustOpen(user string) net.Conn {
 	w.t.Helper()
 	c, err := (&net.Dialer{}).DialContext(w.t.Context(), "tcp", strings.TrimPrefix(w.url, "http://"))
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	w.t.Cleanup(func() { _ = c.Close() })
 	_, err = fmt.Fprintf(c, "GET /v1/users/%s/messages/stream HTTP/1.1\r\nHost: localhost\r\n\r\n", user)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	var text []byte
 	for buf := make([]byte, 4096); !bytes.Contains(text, []byte("\nid: ")); {
 		n, err := c.Read(buf)
-		must(w.t, err)
+		storetest.Must(w.t, err)
 		text = append(text, buf[:n]...)
 	}
 	return c

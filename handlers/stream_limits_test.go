@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/handlers"
+	"fanfare/store/chat"
 	"fanfare/store/storetest"
 )
 
@@ -34,9 +36,9 @@ func TestStreamsOverHTTP2(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/v1/users/bob/messages/stream", nil)
-	must(t, err)
+	storetest.Must(t, err)
 	res, err := server.Client().Do(r)
-	must(t, err)
+	storetest.Must(t, err)
 	defer res.Body.Close()
 	if res.ProtoMajor != 2 || res.StatusCode != 200 {
 		t.Fatalf("%s %s", res.Proto, res.Status)
@@ -46,6 +48,49 @@ func TestStreamsOverHTTP2(t *testing.T) {
 	f.wantMessages("team", 1, 1)
 	time.AfterFunc(shortTimeout*3/2, func() { w.mustSend("team", "ann", 2, 2) }) // long after the server's time-outs
 	f.wantMessages("team", 2, 2)
+}
+
+// C14: a heartbeat that has arrived renews the presence of whoever follows, over
+// HTTP/1 and HTTP/2, and where nobody can tell what has arrived.
+func TestC14_HeartbeatsRenewPresence(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string]struct {
+		http2 bool
+		keep  func(context.Context, net.Conn) context.Context
+	}{
+		"HTTP1":       {false, handlers.KeepConnection},
+		"HTTP2":       {true, handlers.KeepConnection},
+		"NobodyKnows": {false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.Open(t, storetest.Redis(t).URL())
+			w := setupOn(t, db)
+			w.workChats()
+			server := httptest.NewUnstartedServer(w.handler)
+			server.EnableHTTP2, server.Config.ConnContext = how.http2, how.keep
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			t.Cleanup(w.stopping)
+			ctx, cancel := context.WithCancel(t.Context())
+			t.Cleanup(cancel)
+			r, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/v1/users/bob/messages/stream", nil)
+			storetest.Must(t, err)
+			res, err := server.Client().Do(r)
+			storetest.Must(t, err)
+			defer res.Body.Close()
+			least := soon
+			storetest.Eventually(t, soon, "presence is renewed", func() bool {
+				left, err := db.Client().PTTL(t.Context(), chat.PresenceKey("bob")).Result()
+				storetest.Must(t, err)
+				least = min(least, left)
+				return left > least+time.Second
+			})
+			if least <= 0 {
+				t.Error("he was absent before")
+			}
+		})
+	}
 }
 
 // The server's time-outs are for requests that are answered at once: a stream
@@ -78,10 +123,10 @@ func TestC13_SlowReaderIsCut(t *testing.T) {
 		return c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
 	}}
 	slow, err := small.DialContext(t.Context(), "tcp", strings.TrimPrefix(w.url, "http://"))
-	must(t, err)
+	storetest.Must(t, err)
 	defer slow.Close()
 	_, err = fmt.Fprintf(slow, "GET /v1/users/bob/messages/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	must(t, err)
+	storetest.Must(t, err)
 	storetest.Eventually(t, soon, "the stream is open", func() bool { return strings.Contains(w.get("/metrics").body, "\nfanfare_open_streams 1\n") })
 	fast := w.follow("eve", "")
 	text := strings.Repeat("\U0001f600", 4000) // 16 KB
@@ -134,7 +179,7 @@ func TestC13_LostHints(t *testing.T) {
 		killed := make(chan error, 1)
 		go func() { killed <- redis.Client().ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err() }()
 		w.mustSend("team", "ann", id, id)
-		must(t, <-killed)
+		storetest.Must(t, <-killed)
 		began := time.Now()
 		f.wantMessages("team", id, id)
 		if took := time.Since(began); took > 10*time.Second { // the next comparison would be later

@@ -22,7 +22,8 @@ import (
 const (
 	// beatEvery is how often an open stream says that it lives.
 	beatEvery = 15 * time.Second
-	// lookEvery is how often a stream looks whether its API key still stands.
+	// lookEvery is how often at least a stream looks whether its API key still
+	// stands.
 	lookEvery = 5 * time.Second
 	// slowAfter is how long one write may take before its reader is cut off.
 	slowAfter = 10 * time.Second
@@ -90,7 +91,7 @@ func reason(err error) string {
 // unhurried runs next without the request's deadline and without the server's
 // time-outs, which are for requests that are answered at once. Whatever it
 // waits for must end with the request's context or with s.streams.closing.
-func (s *server) unhurried(_ int64, next http.HandlerFunc) http.HandlerFunc {
+func (s *server) unhurried(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := s.streams.enter(); err != nil {
 			fail(w, r, err)
@@ -158,6 +159,10 @@ type stream struct {
 	begun  bool
 	ticker *time.Timer
 	beat   time.Time // when the last heartbeat was sent
+	// reached, if it is set, is told of every heartbeat that has arrived when it
+	// was sent.
+	reached func(sent time.Time)
+	receipt receipt // of the last heartbeat
 }
 
 // sse is one server-sent event. An event without Data tells the client only
@@ -168,8 +173,9 @@ type sse struct {
 	Data any    // written as JSON
 }
 
-// await returns nil when wake has a value. Meanwhile it sends heartbeats and
-// sees to it that the API key still stands. Its error ends the stream.
+// await returns nil when wake has a value. Meanwhile it sends heartbeats, asks
+// whether they arrive, and sees to it that the API key still stands. Its error
+// ends the stream.
 func (st *stream) await(ctx context.Context, wake <-chan struct{}) error {
 	if err := st.begin(); err != nil {
 		return err
@@ -183,15 +189,16 @@ func (st *stream) await(ctx context.Context, wake <-chan struct{}) error {
 		case <-st.server.streams.closing:
 			return errClosing
 		case now := <-st.ticker.C:
-			st.ticker.Reset(lookEvery)
 			if err := st.look(now); err != nil {
 				return err
 			}
+			st.ticker.Reset(st.pause())
 		}
 	}
 }
 
-// look checks the key and sends a heartbeat when it is time.
+// look checks the key, asks after the last heartbeat, and sends one when it is
+// time.
 func (st *stream) look(now time.Time) error {
 	x := exchangeOf(st.r.Context())
 	if x.key != nil {
@@ -200,11 +207,24 @@ func (st *stream) look(now time.Time) error {
 			return err
 		}
 	}
+	if st.receipt.awaited && st.receipt.arrived(connectionOf(st.r.Context())) {
+		st.receipt = receipt{}
+		st.reached(st.beat)
+	}
 	if now.Sub(st.beat) < beatEvery {
 		return nil
 	}
-	st.beat = now
+	st.beat, st.receipt = now, receipt{awaited: st.reached != nil}
 	return st.write([]byte(":\n\n"))
+}
+
+// pause is how long the stream waits for its next look.
+func (st *stream) pause() time.Duration {
+	wait := beatEvery - time.Since(st.beat)
+	if st.receipt.awaited {
+		return min(wait, askAfter)
+	}
+	return min(wait, lookEvery)
 }
 
 // writeHead writes the answer's head, which is all that HEAD asks for.
@@ -221,9 +241,13 @@ func (st *stream) begin() error {
 	if st.begun {
 		return nil
 	}
-	st.begun, st.beat = true, time.Now()
+	early := rand.N(lookEvery) // the heartbeats of streams that began at once come one after the other
+	st.begun, st.beat = true, time.Now().Add(-early)
 	st.writeHead()
-	st.ticker = time.NewTimer(rand.N(lookEvery)) // not all at once
+	st.ticker = time.NewTimer(lookEvery - early)
+	if c := connectionOf(st.r.Context()); c != nil {
+		_ = closeUnacknowledged(c, ackWithin) // without it the deadlines of writes end the stream
+	}
 	return st.write(appendRetry(nil))
 }
 

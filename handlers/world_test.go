@@ -59,9 +59,9 @@ func setup(t testing.TB, change ...func(*handlers.Options)) *world {
 func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *world {
 	t.Helper()
 	rec, err := record.Open(t.Context(), record.Options{URL: storetest.SQLite(t)})
-	must(t, err)
+	storetest.Must(t, err)
 	t.Cleanup(func() { _ = rec.Close() })
-	must(t, rec.Migrate(t.Context()))
+	storetest.Must(t, rec.Migrate(t.Context()))
 
 	w := &world{t: t, record: rec, log: &logbook{}, keys: keys.New(rec, keys.Options{}), closing: make(chan struct{})}
 	w.stopping = sync.OnceFunc(func() { close(w.closing) })
@@ -70,9 +70,9 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	w.jobs = mustQueue(t, db, "jobs")
 	w.devices = devices.New(db, rec, notifications, devices.Options{})
 	w.contacts, err = contacts.New(db, rec, w.jobs, contacts.Options{})
-	must(t, err)
+	storetest.Must(t, err)
 	w.sales, err = stock.New(db, rec, w.jobs, stock.Options{})
-	must(t, err)
+	storetest.Must(t, err)
 	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec, Chats: true})
 	w.chats = chat.New(db, chat.Options{})
 	w.live, w.pusher = chat.NewLive(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
@@ -85,7 +85,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	for _, f := range change {
 		f(&o)
 	}
-	must(t, w.keys.Load(t.Context()))
+	storetest.Must(t, w.keys.Load(t.Context()))
 	w.handler = handlers.New(o)
 	w.serve()
 	return w
@@ -94,15 +94,8 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 func mustQueue(t testing.TB, db *redisdb.DB, name string) *queue.Queue {
 	t.Helper()
 	q := queue.New(db, queue.Options{Name: name, Shards: 2})
-	must(t, q.Init(t.Context()))
+	storetest.Must(t, q.Init(t.Context()))
 	return q
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // serve puts the handler behind a real server, since headers, limits and
@@ -118,7 +111,7 @@ func (w *world) serve() {
 func (w *world) mustKey(scopes ...api.Scope) string {
 	w.t.Helper()
 	secret, _, err := w.keys.Create(w.t.Context(), "test", scopes)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	return secret
 }
 
@@ -140,7 +133,7 @@ type answer struct {
 func (w *world) do(c call) answer {
 	w.t.Helper()
 	a, err := w.try(c)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	return a
 }
 
@@ -223,7 +216,7 @@ func (a answer) wants(t testing.TB, status int, want string) answer {
 	if err := json.Unmarshal([]byte(a.body), &got); err != nil {
 		t.Fatalf("the body is not JSON: %v: %s", err, a.body)
 	}
-	must(t, json.Unmarshal([]byte(want), &expected))
+	storetest.Must(t, json.Unmarshal([]byte(want), &expected))
 	if !same(got, expected) {
 		t.Errorf("body\n%s\nwant\n%s", a.body, want)
 	}

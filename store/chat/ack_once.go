@@ -56,7 +56,7 @@ func (s *Store) claimAck(ctx context.Context, key string, once api.Idempotency) 
 	case len(found) == 1 && found[0] == int64(ackGoOn):
 		return nil, nil
 	case len(found) == 1 && found[0] == int64(ackOther):
-		return nil, api.Errorf(api.CodeIdempotencyReused, "this Idempotency-Key was used with another body")
+		return nil, api.IdempotencyReused()
 	case len(found) != 2 || found[0] != int64(ackAnswered):
 		return nil, fmt.Errorf("claim a key for acks: %v", value)
 	}
@@ -72,5 +72,5 @@ func (s *Store) claimAck(ctx context.Context, key string, once api.Idempotency) 
 func (s *Store) releaseAck(ctx context.Context, key string, once api.Idempotency) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
-	_ = s.db.Share(ctx, redisdb.Write, s.ackReleaseScript.Cmd(ctx, []string{key}, once.Body[:]))
+	_ = s.db.Share(ctx, redisdb.Write, redisdb.DeleteIf(ctx, key, once.Body[:]))
 }

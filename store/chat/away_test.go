@@ -42,7 +42,7 @@ func TestC4_OneMasterAway(t *testing.T) {
 		t.Errorf("a message waited %v for a master that it does not need", took)
 	}
 	p, err := w.Pending(t.Context(), reader, 0)
-	must(t, err)
+	storetest.Must(t, err)
 	if len(p.Chats) != 2 {
 		t.Fatalf("pending: %+v", p.Chats)
 	}

@@ -62,7 +62,7 @@ func sixteen(b *testing.B, send func(int) error) (rate, late float64) {
 			return nil
 		})
 	}
-	must(b, g.Wait())
+	storetest.Must(b, g.Wait())
 	rate = float64(senders*((b.N+senders-1)/senders)) / time.Since(begun).Seconds()
 	all := slices.Concat(took...)
 	slices.Sort(all)
@@ -146,7 +146,7 @@ func BenchmarkPending(b *testing.B) {
 			b.ResetTimer()
 			for range b.N {
 				p, err := w.Pending(b.Context(), w.id("bob"), 0)
-				must(b, err)
+				storetest.Must(b, err)
 				if len(p.Chats) != chats {
 					b.Fatalf("%d chats", len(p.Chats))
 				}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"fanfare/api"
 	"fanfare/store/storetest"
 )
 
@@ -13,7 +14,7 @@ func TestKeysOfOneScriptShareASlot(t *testing.T) {
 	w := newWorld(t, storetest.Open(t, storetest.Cluster(t).URL()), Options{})
 	slot := func(key string) int64 {
 		n, err := w.db.Client().ClusterKeySlot(t.Context(), key).Result()
-		must(t, err)
+		storetest.Must(t, err)
 		return n
 	}
 	used := map[int64]bool{}
@@ -23,7 +24,7 @@ func TestKeysOfOneScriptShareASlot(t *testing.T) {
 		used[want] = true
 		for _, key := range []string{
 			logKey(chat), membersKey(chat), joinsKey(chat), ownKey(chat, "u:1"), dueKey(bucketOf(chat)),
-			recordKey(chat, shortName("any", chat)),
+			recordKey(chat, api.Idempotency{Scope: "any"}.Name(chat)),
 		} {
 			if got := slot(key); got != want {
 				t.Errorf("%s is in slot %d, %s in %d", key, got, metaKey(chat), want)
@@ -54,7 +55,7 @@ func TestCluster(t *testing.T) {
 		w.mustPush(chat, "alice", "hi")
 		want += fmt.Sprintf("%s:1[1:hi] ", chat)
 		n, err := w.db.Client().ClusterKeySlot(t.Context(), metaKey(w.id(chat))).Result()
-		must(t, err)
+		storetest.Must(t, err)
 		masters[n/5462] = true
 	}
 	if len(masters) != 3 {
@@ -68,7 +69,7 @@ func TestCluster(t *testing.T) {
 		acks[w.id(fmt.Sprintf("c%02d", i))] = 1
 	}
 	acked, err := w.Ack(t.Context(), w.id("bob"), acks)
-	must(t, err)
+	storetest.Must(t, err)
 	if len(acked.Acked) != 30 || len(acked.Errors) > 0 {
 		t.Errorf("acknowledged %+v", acked)
 	}

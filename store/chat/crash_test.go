@@ -16,7 +16,7 @@ var errDead = errors.New("killed")
 
 // dieAt is a process that is killed at its n-th contact with Redis: even n
 // before the commands, odd n after them. It counts the contacts.
-func dieAt(n int64, contacts *atomic.Int64) fault {
+func dieAt(n int64, contacts *atomic.Int64) redisdb.Fault {
 	return func(string, bool) error {
 		if contacts.Add(1) > n {
 			return errDead
@@ -83,7 +83,7 @@ func (w *world) killedAt(n int64, act func(*world) error) (finished bool) {
 			w.t.Fatalf("killed at %d: the index of %s has %v, he is in %v", n, user, got, want)
 		}
 	}
-	must(w.t, act(w)) // the client asks again
+	storetest.Must(w.t, act(w)) // the client asks again
 	w.wantConsistent("c", users...)
 	w.wantConsistent("d", users...)
 	return contacts.Load() <= n
@@ -93,7 +93,7 @@ func (w *world) killedAt(n int64, act func(*world) error) (finished bool) {
 func (w *world) wantListed(user string, want []string) {
 	w.t.Helper()
 	items, _, err := w.UserChats(w.ctx(), w.id(user), "", 0)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	var got []string
 	for _, c := range items {
 		got = append(got, c.ID[len(w.prefix):])
@@ -128,7 +128,7 @@ func (w *world) ageEntry(chat, user string) {
 	w.t.Helper()
 	c, key := w.db.Client(), indexKey(w.id(user))
 	if stamp, err := c.ZScore(w.ctx(), key, w.id(chat)).Result(); err == nil {
-		must(w.t, c.ZAdd(w.ctx(), key, zed(stamp-float64(repairAge.Microseconds()), w.id(chat))).Err())
+		storetest.Must(w.t, c.ZAdd(w.ctx(), key, zed(stamp-float64(repairAge.Microseconds()), w.id(chat))).Err())
 	}
 }
 
@@ -234,21 +234,21 @@ func TestEveryCallOfAMemberHealsHisIndex(t *testing.T) {
 		c, key := w.db.Client(), indexKey(w.id("bob"))
 		stamp := c.ZScore(t.Context(), key, w.id("c")).Val()
 		for name, act := range acts {
-			must(t, c.Del(t.Context(), key).Err())
-			must(t, act(w))
+			storetest.Must(t, c.Del(t.Context(), key).Err())
+			storetest.Must(t, act(w))
 			if !w.clustered && c.Exists(t.Context(), key).Val() == 0 {
 				t.Errorf("%s did not heal the index", name)
 			}
 			storetest.Eventually(t, testPatience, name+" heals the index", func() bool {
 				if c.Exists(t.Context(), key).Val() == 0 {
-					must(t, act(w)) // the other master was slow to answer
+					storetest.Must(t, act(w)) // the other master was slow to answer
 				}
 				return c.ZScore(t.Context(), key, w.id("c")).Val() == stamp
 			})
 		}
-		must(t, c.Del(t.Context(), key).Err())
+		storetest.Must(t, c.Del(t.Context(), key).Err())
 		_, _, err := w.send("c", "eve", "hi")
-		wantCode(t, err, api.CodeNotAMember)
+		storetest.WantCode(t, err, api.CodeNotAMember)
 		if w.indexed("eve") != "" {
 			t.Error("a stranger's index has the chat")
 		}
@@ -263,7 +263,7 @@ func TestTwoJoinsAtOnce(t *testing.T) {
 		w.mustCreate("c", "alice")
 		chat, bob := w.id("c"), w.id("bob")
 		stamps, err := w.enter(t.Context(), chat, bob) // the first join's first step
-		must(t, err)
+		storetest.Must(t, err)
 		second := w.another(func(step string, answered bool) error {
 			if step == stepJoin && !answered { // its second comes between the second join's
 				_, err := w.ask(t.Context(), stepJoin, redisdb.Write, w.chatCmd(t.Context(), w.joinScript, chat, bob, stamps[0], ""))
@@ -275,7 +275,7 @@ func TestTwoJoinsAtOnce(t *testing.T) {
 			t.Error("both joined")
 		}
 		m, _, err := w.Join(t.Context(), chat, bob, true)
-		must(t, err)
+		storetest.Must(t, err)
 		if us := fmt.Sprint(m.JoinedAt.UnixMilli()); us != stamps[0][:len(us)] {
 			t.Errorf("joined at %s, entered at %s", us, stamps[0])
 		}

@@ -3,7 +3,6 @@ package chat
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
 	"strings"
@@ -72,7 +71,7 @@ func newCreation(r *api.ChatRequest, once api.Idempotency, push bool) *creation 
 	switch {
 	case r.ID != "":
 	case once.Key != "":
-		sum := sha256.Sum256([]byte(once.Scope + "\x00" + once.Key))
+		sum := once.Digest()
 		n.chat.ID = strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:17]))
 	default:
 		n.chat.ID = newID()
@@ -106,7 +105,7 @@ func (s *Store) create(ctx context.Context, step string, n *creation) (status in
 	for i, stamp := range n.stamps {
 		args = append(args, n.chat.Members[i], stamp)
 	}
-	keys := append(chatKeys(n.chat.ID), recordKey(n.chat.ID, shortName(n.once.Scope, n.once.Key)))
+	keys := append(chatKeys(n.chat.ID), recordKey(n.chat.ID, n.once.Name()))
 	reply, err := s.ask(ctx, step, redisdb.Write, s.chatCmdWith(ctx, s.createScript, keys, args...))
 	if err != nil {
 		return 0, fmt.Errorf("create chat %s: %w", n.chat.ID, err)
@@ -120,7 +119,7 @@ func (s *Store) create(ctx context.Context, step string, n *creation) (status in
 // claim holds the key for this body: with another the chat may be in another
 // slot, where nothing is known of it.
 func (s *Store) claim(ctx context.Context, once api.Idempotency) error {
-	cmd := s.claimScript.Cmd(ctx, []string{claimKey(shortName(once.Scope, once.Key))}, digestOf(once), keyTTL.Milliseconds())
+	cmd := s.claimScript.Cmd(ctx, []string{claimKey(once.Name())}, digestOf(once), keyTTL.Milliseconds())
 	if err := s.trip(ctx, stepClaim, s.db.Share, redisdb.Write, cmd); err != nil {
 		return err
 	}
@@ -139,7 +138,7 @@ func (s *Store) release(ctx context.Context, once api.Idempotency) {
 	if once.Key == "" {
 		return
 	}
-	cmd := s.releaseScript.Cmd(ctx, []string{claimKey(shortName(once.Scope, once.Key))}, digestOf(once))
+	cmd := redisdb.DeleteIf(ctx, claimKey(once.Name()), digestOf(once))
 	if err := s.trip(ctx, stepClaim, s.db.Share, redisdb.Write, cmd); err != nil {
 		s.o.Logger.DebugContext(ctx, "an idempotency key of a refusal is kept", "error", err)
 	}

@@ -15,7 +15,7 @@ import (
 func (w *world) mustPush(chat, sender, text string) int64 {
 	w.t.Helper()
 	sent, _, err := w.Send(w.ctx(), Outgoing{Chat: w.id(chat), Sender: w.id(sender), Text: text, Push: true})
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	return sent.ID
 }
 
@@ -23,7 +23,7 @@ func (w *world) mustPush(chat, sender, text string) int64 {
 func (w *world) due() string {
 	w.t.Helper()
 	chats, err := w.DuePushes(w.ctx(), 0, 100)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	var own []string
 	for _, chat := range chats {
 		if name, ok := strings.CutPrefix(chat, w.prefix); ok {
@@ -46,7 +46,7 @@ func (w *world) wantDue(want string) {
 func (w *world) mustBatch(chat string, limit int, want string) PushBatch {
 	w.t.Helper()
 	b, err := w.PushMessages(w.ctx(), w.id(chat), limit)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	got := showItems(b.Messages)
 	if b.More {
 		got = append(got, "...")
@@ -72,21 +72,21 @@ func TestC14_SendMarksWhatIsDue(t *testing.T) {
 		w.wantDue("a")
 		hi := "hi"
 		_, _, err := w.Create(t.Context(), &api.ChatRequest{ID: w.id("c"), Creator: w.id("alice"), Members: w.ids("bob"), Message: &hi}, api.Idempotency{}, true)
-		must(t, err)
+		storetest.Must(t, err)
 		w.wantDue("a c")
 		w.mustBatch("c", 10, "1:hi")
 
 		b := w.mustBatch("a", 2, "2:t2 3:t3 ...")
-		must(t, w.PushDone(t.Context(), w.id("a"), b.Epoch, b.UpTo))
-		must(t, w.PushDone(t.Context(), w.id("a"), b.Epoch, 2)) // never back
-		must(t, w.PushDone(t.Context(), w.id("a"), "another", 6))
+		storetest.Must(t, w.PushDone(t.Context(), w.id("a"), b.Epoch, b.UpTo))
+		storetest.Must(t, w.PushDone(t.Context(), w.id("a"), b.Epoch, 2)) // never back
+		storetest.Must(t, w.PushDone(t.Context(), w.id("a"), "another", 6))
 		w.wantDue("a c")
 		b = w.mustBatch("a", 10, "4:t4 5:t5 6:t6")
 		w.mustPush("a", "alice", "t7") // while the batch is under way
-		must(t, w.PushDone(t.Context(), w.id("a"), b.Epoch, b.UpTo))
+		storetest.Must(t, w.PushDone(t.Context(), w.id("a"), b.Epoch, b.UpTo))
 		b = w.mustBatch("a", 10, "7:t7")
 		for range 2 {
-			must(t, w.PushDone(t.Context(), w.id("a"), b.Epoch, b.UpTo))
+			storetest.Must(t, w.PushDone(t.Context(), w.id("a"), b.Epoch, b.UpTo))
 			w.wantDue("c")
 			w.mustBatch("a", 10, "")
 		}
@@ -111,7 +111,7 @@ func TestC14_DuePushesOutliveTrimming(t *testing.T) {
 			want = append(want, fmt.Sprintf("%d:t", w.mustPush("c", "alice", "t")))
 			if i == 3 {
 				b := w.mustBatch("c", 2, "1:t 2:t ...")
-				must(t, w.PushDone(t.Context(), w.id("c"), b.Epoch, b.UpTo))
+				storetest.Must(t, w.PushDone(t.Context(), w.id("c"), b.Epoch, b.UpTo))
 			}
 		}
 		w.wantRead("c", "bob", MessagesQuery{}, "6:t 7:t 8:t first=6 last=8")
@@ -120,7 +120,7 @@ func TestC14_DuePushesOutliveTrimming(t *testing.T) {
 		w.mustBatch("c", 10, "8:t")
 		w.mustAck("c", "bob", 8)
 		b := w.mustBatch("c", 10, "")
-		must(t, w.PushDone(t.Context(), w.id("c"), b.Epoch, b.UpTo))
+		storetest.Must(t, w.PushDone(t.Context(), w.id("c"), b.Epoch, b.UpTo))
 		w.wantDue("")
 	})
 }
@@ -135,12 +135,12 @@ func TestC14_DuePushesAreBounded(t *testing.T) {
 	for range 1500 {
 		g.Go(func() error { w.mustPush("c", "alice", "t"); return nil })
 	}
-	must(t, g.Wait())
+	storetest.Must(t, g.Wait())
 	if n := w.db.Client().LLen(t.Context(), logKey(w.id("c"))).Val(); n > 2*10+1000+1 {
 		t.Errorf("the log has %d messages", n)
 	}
 	b, err := w.PushMessages(t.Context(), w.id("c"), 1)
-	must(t, err)
+	storetest.Must(t, err)
 	if len(b.Messages) != 1 || !b.More {
 		t.Errorf("due: %+v", b)
 	}
@@ -155,9 +155,9 @@ func TestC14_PushScriptsMayRunTwice(t *testing.T) {
 		w.mustPush("c", "alice", "t2")
 		w.wantDue("c")
 		b := w.mustBatch("c", 1, "1:t1 ...")
-		must(t, w.PushDone(t.Context(), w.id("c"), b.Epoch, b.UpTo))
+		storetest.Must(t, w.PushDone(t.Context(), w.id("c"), b.Epoch, b.UpTo))
 		b = w.mustBatch("c", 1, "2:t2")
-		must(t, w.PushDone(t.Context(), w.id("c"), b.Epoch, b.UpTo))
+		storetest.Must(t, w.PushDone(t.Context(), w.id("c"), b.Epoch, b.UpTo))
 		w.wantDue("")
 	})
 }
@@ -171,7 +171,7 @@ func TestC13_WhatIsPublished(t *testing.T) {
 		defer heard.Close()
 		for range 2 {
 			_, err := heard.Receive(t.Context())
-			must(t, err)
+			storetest.Must(t, err)
 		}
 		epoch := w.mustCreate("c", "alice").Epoch
 		w.mustJoin("c", "bob", false)
@@ -184,13 +184,13 @@ func TestC13_WhatIsPublished(t *testing.T) {
 		var got []string
 		for len(got) == 0 || got[len(got)-1] != "the end" {
 			m, err := heard.ReceiveMessage(t.Context())
-			must(t, err)
+			storetest.Must(t, err)
 			if m.Channel == userChannel(w.id("bob")) {
 				got = append(got, strings.ReplaceAll(m.Payload, w.prefix, ""))
 				continue
 			}
 			of, message, err := decodeLive(m.Payload)
-			must(t, err)
+			storetest.Must(t, err)
 			if of != epoch || message.Sender != w.id("alice") || w.serverTime().Sub(message.SentAt.Time) > testPatience {
 				t.Errorf("published %+v of %q", message, of)
 			}

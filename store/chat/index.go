@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -132,10 +133,15 @@ type page struct {
 	entries []entry
 }
 
-// readPage reads what follows a cursor, "" for the beginning.
+// readPage reads at most limit entries that follow a cursor, "" for the
+// beginning. A cursor is a place in the order of the index, by stamp and then by
+// chat: the entry that it was made of may be gone or elsewhere by now.
 func (s *Store) readPage(ctx context.Context, user, cursor string, limit int) (*page, error) {
-	stamp, chat, _ := strings.Cut(cursor, " ")
-	reply, err := s.ask(ctx, stepRead, redisdb.Read, s.pageScript.Cmd(ctx, []string{indexKey(user)}, stamp, chat, limit))
+	last, err := readCursor(cursor)
+	if err != nil {
+		return nil, fmt.Errorf("read chats of %s: %w", user, err)
+	}
+	reply, err := s.ask(ctx, stepRead, redisdb.Read, s.pageScript.Cmd(ctx, []string{indexKey(user)}, last.stamp, limit))
 	if err != nil {
 		return nil, fmt.Errorf("read chats of %s: %w", user, err)
 	}
@@ -144,14 +150,32 @@ func (s *Store) readPage(ctx context.Context, user, cursor string, limit int) (*
 		return nil, fmt.Errorf("read chats of %s: %w", user, err)
 	}
 	pairs := list(reply[1])
-	for i := 0; i+1 < len(pairs); i += 2 {
+	for i := 0; i+1 < len(pairs) && len(p.entries) < limit; i += 2 {
 		score, err := strconv.ParseFloat(redisdb.Text(pairs[i+1]), 64)
 		if err != nil {
 			return nil, fmt.Errorf("read chats of %s: %w", user, err)
 		}
-		p.entries = append(p.entries, entry{redisdb.Text(pairs[i]), int64(score)})
+		if e := (entry{redisdb.Text(pairs[i]), int64(score)}); e.follows(last) {
+			p.entries = append(p.entries, e)
+		}
 	}
 	return p, nil
+}
+
+// follows tells whether e stands behind another place in the order of an index.
+func (e entry) follows(other entry) bool {
+	return cmp.Or(cmp.Compare(e.stamp, other.stamp), cmp.Compare(e.chat, other.chat)) > 0
+}
+
+// readCursor reads what next wrote.
+func readCursor(cursor string) (e entry, err error) {
+	if cursor == "" {
+		return entry{}, nil
+	}
+	stamp, chat, _ := strings.Cut(cursor, " ")
+	e.chat = chat
+	e.stamp, err = strconv.ParseInt(stamp, 10, 64)
+	return e, err
 }
 
 // next is the cursor of the page after this one, "" when a page of that many

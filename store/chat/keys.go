@@ -1,11 +1,8 @@
 package chat
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"hash/crc32"
 	"strconv"
-	"strings"
 	"time"
 
 	"fanfare/api"
@@ -55,7 +52,7 @@ func claimKey(name string) string { return "ff:{chatkey:" + name + "}:claim" }
 
 // ackKey holds what became of acknowledgements with an Idempotency-Key.
 func ackKey(user string, once api.Idempotency) string {
-	return "ff:{acks:" + user + "}:idem:" + shortName(once.Scope, once.Key)
+	return "ff:{acks:" + user + "}:idem:" + once.Name()
 }
 
 // PresenceKey is the key that exists while a user has a live stream. Whoever
@@ -87,10 +84,3 @@ const (
 	// for one that a crash left: a join enters the chat before it is one.
 	repairAge = 60 * time.Second
 )
-
-// shortName hashes names of any length, such as an Idempotency-Key with all
-// that it is unique within.
-func shortName(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return base64.RawURLEncoding.EncodeToString(sum[:18])
-}

@@ -42,8 +42,6 @@ type Live struct {
 	kick  chan struct{} // Run has something to do at once
 	kept  budget        // bytes of messages in all topics
 
-	endScript *redisdb.Script // lua/presence_end.lua
-
 	mu      sync.Mutex
 	topics  map[string]*topic   // by channel
 	changed map[string]struct{} // channels that came or went since Run looked
@@ -58,8 +56,7 @@ func NewLive(s *Store, db *redisdb.DB, log *slog.Logger) *Live {
 	}
 	return &Live{
 		store: s, db: db, log: log, owner: rand.Text(), kick: make(chan struct{}, 1),
-		endScript: redisdb.MustScript(scripts, "lua/presence_end.lua"),
-		topics:    map[string]*topic{}, changed: map[string]struct{}{}, unsure: map[*topic]struct{}{}, present: map[string]*visit{},
+		topics: map[string]*topic{}, changed: map[string]struct{}{}, unsure: map[*topic]struct{}{}, present: map[string]*visit{},
 	}
 }
 

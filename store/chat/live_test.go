@@ -20,7 +20,7 @@ func (w *world) mustLive() *Live {
 	go func() { done <- l.Run(ctx) }()
 	w.t.Cleanup(func() {
 		cancel()
-		must(w.t, <-done)
+		storetest.Must(w.t, <-done)
 	})
 	return l
 }
@@ -64,22 +64,23 @@ func TestC14_Presence(t *testing.T) {
 		l, user := w.mustLive(), w.id("ann")
 		ttl := func() time.Duration {
 			left, err := w.db.Client().PTTL(t.Context(), PresenceKey(user)).Result()
-			must(t, err)
+			storetest.Must(t, err)
 			return left
 		}
 		one, err := l.Stream(t.Context(), user, "")
-		must(t, err)
+		storetest.Must(t, err)
 		two, err := l.Stream(t.Context(), user, "")
-		must(t, err)
+		storetest.Must(t, err)
 		if left := ttl(); left <= 0 || left > presenceTTL {
 			t.Fatalf("present for %v", left)
 		}
-		must(t, w.db.Client().PExpire(t.Context(), PresenceKey(user), time.Second).Err())
-		l.renew(t.Context(), time.Now()) // not due yet
+		storetest.Must(t, w.db.Client().PExpire(t.Context(), PresenceKey(user), time.Second).Err())
+		l.renew(t.Context(), time.Now()) // nothing has arrived
 		if left := ttl(); left > time.Second {
 			t.Errorf("renewed early: %v", left)
 		}
-		l.renew(t.Context(), time.Now().Add(renewEvery))
+		two.Reached(time.Now())
+		l.renew(t.Context(), time.Now())
 		if left := ttl(); left < presenceTTL/2 {
 			t.Errorf("not renewed: %v", left)
 		}
@@ -88,19 +89,76 @@ func TestC14_Presence(t *testing.T) {
 			t.Error("gone with one of two streams")
 		}
 		// Another process holds a stream of him as well and marked him last.
-		must(t, w.db.Client().Set(t.Context(), PresenceKey(user), "another", presenceTTL).Err())
+		storetest.Must(t, w.db.Client().Set(t.Context(), PresenceKey(user), "another", presenceTTL).Err())
 		two.Close(t.Context())
 		if left := ttl(); left <= 0 {
 			t.Error("one process ended the presence of another")
 		}
 		three, err := l.Stream(t.Context(), user, "")
-		must(t, err)
+		storetest.Must(t, err)
 		three.Close(t.Context())
 		if left := ttl(); left > 0 {
 			t.Errorf("still present for %v", left)
 		}
 		if len(l.present) != 0 || len(l.topics) != 0 {
 			t.Errorf("left behind: %v %v", l.present, l.topics)
+		}
+	})
+}
+
+// C14: presence lasts 30 s from when that was written which has arrived, however
+// late this is known; what has not arrived renews nothing.
+func TestC14_PresenceIsCountedFromTheWrite(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		l, user := NewLive(w.Store, w.db, nil), w.id("ann") // nobody runs it but the test
+		st := &Stream{live: l, user: user}
+		st.Reached(time.Now()) // before he was there
+		storetest.Must(t, l.enter(t.Context(), user))
+		storetest.Must(t, l.enter(t.Context(), user))
+		opened := l.present[user].signed
+		renew := func(at time.Time) time.Duration {
+			t.Helper()
+			storetest.Must(t, w.db.Client().Del(t.Context(), PresenceKey(user)).Err())
+			l.renew(t.Context(), at)
+			left, err := w.db.Client().PTTL(t.Context(), PresenceKey(user)).Result()
+			storetest.Must(t, err)
+			return left
+		}
+		for after := range presenceTTL / time.Second {
+			if left := renew(opened.Add(after * time.Second)); left > 0 {
+				t.Fatalf("present for another %v after %d s in which nothing arrived", left, after)
+			}
+		}
+		// As if the streams had been opened long ago.
+		long := opened.Add(-time.Hour)
+		l.present[user].signed, l.present[user].marked = long, long
+		const late = 10 * time.Second
+		st.Reached(time.Now().Add(-late))
+		st.Reached(time.Now().Add(-2 * late)) // of two streams the later sign counts
+		if left := renew(time.Now()); left <= 0 || left > presenceTTL-late {
+			t.Errorf("present for another %v", left)
+		}
+		if left := renew(time.Now()); left > 0 {
+			t.Errorf("the same sign again: present for another %v", left)
+		}
+		st.Reached(time.Now())
+		if left := renew(time.Now().Add(presenceTTL)); left > 0 {
+			t.Errorf("an old sign: present for another %v", left)
+		}
+		l.exit(t.Context(), user)
+		if left := renew(time.Now()); left <= 0 {
+			t.Error("not present with one of two streams")
+		}
+		l.exit(t.Context(), user)
+		if left := renew(time.Now()); left > 0 {
+			t.Errorf("present for another %v without a stream", left)
+		}
+		// A stream that begins while the last one ends is marked again.
+		storetest.Must(t, l.enter(t.Context(), user))
+		l.unmark(user)
+		if left := renew(time.Now()); left <= 0 {
+			t.Error("not present after he came back")
 		}
 	})
 }
@@ -114,7 +172,7 @@ func TestC13_Comparison(t *testing.T) {
 		chat := w.id("team")
 		w.mustCreate("team", "ann", "bob")
 		st, err := l.Stream(t.Context(), w.id("bob"), "")
-		must(t, err)
+		storetest.Must(t, err)
 		defer st.Close(t.Context())
 		top := l.topic(liveChannel(chat))
 		read := func(n int) {
@@ -126,7 +184,7 @@ func TestC13_Comparison(t *testing.T) {
 					t.Fatalf("%d of %d messages", from, n)
 				}
 				events, err := st.Read(t.Context())
-				must(t, err)
+				storetest.Must(t, err)
 				for _, e := range events {
 					if e.Gap != nil {
 						t.Fatalf("a gap: %+v", e.Gap)
@@ -140,7 +198,7 @@ func TestC13_Comparison(t *testing.T) {
 		send := func(text string) {
 			t.Helper()
 			_, _, err := w.Send(t.Context(), Outgoing{Chat: chat, Sender: w.id("ann"), Text: text})
-			must(t, err)
+			storetest.Must(t, err)
 		}
 		send("heard")
 		read(1)
@@ -184,7 +242,7 @@ func TestC13_NoSubscription(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := l.Stream(ctx, "ann", "")
-	wantCode(t, err, api.CodeUnavailable)
+	storetest.WantCode(t, err, api.CodeUnavailable)
 	if len(l.present) != 0 || len(l.topics) != 0 {
 		t.Errorf("left behind: %v %v", l.present, l.topics)
 	}
@@ -199,7 +257,7 @@ func TestC13_JoinsAndLeavesAtOnce(t *testing.T) {
 		chat, ann, bob := w.id("team"), w.id("ann"), w.id("bob")
 		w.mustCreate("team", "ann", "bob")
 		st, err := l.Stream(t.Context(), bob, "")
-		must(t, err)
+		storetest.Must(t, err)
 		defer st.Close(t.Context())
 		heard := make(chan string, 1000)
 		done := make(chan struct{})
@@ -228,11 +286,11 @@ func TestC13_JoinsAndLeavesAtOnce(t *testing.T) {
 			<-done
 		}()
 		for n := range 100 {
-			must(t, w.Leave(t.Context(), chat, bob))
+			storetest.Must(t, w.Leave(t.Context(), chat, bob))
 			_, _, err := w.Join(t.Context(), chat, bob, false)
-			must(t, err)
+			storetest.Must(t, err)
 			_, _, err = w.Send(t.Context(), Outgoing{Chat: chat, Sender: ann, Text: fmt.Sprint(n)})
-			must(t, err)
+			storetest.Must(t, err)
 			for late := time.After(testPatience); ; {
 				select {
 				case text := <-heard:

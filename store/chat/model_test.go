@@ -95,7 +95,7 @@ func (m *modelWorld) step() []string {
 	case n < 87:
 		got, do = m.joinOne(chat, user)
 	case n < 99 || m.random.IntN(2) == 0:
-		must(m.t, m.Leave(m.ctx(), chat, user))
+		storetest.Must(m.t, m.Leave(m.ctx(), chat, user))
 		do = func(r *reference, _ int64) string { r.leave(chat, user); return "" }
 	default:
 		m.log = append(m.log, "wait")
@@ -207,7 +207,7 @@ func (m *modelWorld) show(chats []string) string {
 	for i, user := range m.users {
 		g.Go(func() (err error) { parts[len(chats)+i], err = m.showUser(user); return err })
 	}
-	must(m.t, g.Wait())
+	storetest.Must(m.t, g.Wait())
 	return strings.Join(parts, "")
 }
 

@@ -34,8 +34,10 @@ type standing struct {
 }
 
 // UserChats lists a page of a user's chats, in the order in which he joined
-// them. A page may have fewer than limit while next is not "": entries that a
-// crash left behind do not show.
+// them. Over all pages a chat of which he is a member all the while shows once;
+// one that he left and joined again meanwhile may show at both places. A page may
+// have fewer than limit while next is not "": entries that a crash left behind do
+// not show.
 func (s *Store) UserChats(ctx context.Context, user, cursor string, limit int) (items []api.UserChat, next string, err error) {
 	limit = pageSize(limit)
 	p, err := s.readPage(ctx, user, cursor, limit)
@@ -91,7 +93,8 @@ func (s *Store) Pending(ctx context.Context, user string, limit int) (*api.Pendi
 	return out, nil
 }
 
-// eachStanding reads all chats of a user, with up to limit messages of each.
+// eachStanding reads all chats of a user, with up to limit messages of each. One
+// that he leaves and joins again meanwhile may come twice.
 func (s *Store) eachStanding(ctx context.Context, user string, limit int, fn func(*standing) error) error {
 	for cursor, more := "", true; more; more = cursor != "" {
 		p, err := s.readPage(ctx, user, cursor, indexChunk)

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -10,11 +11,9 @@ import (
 )
 
 const (
-	// presenceTTL is how long a user counts as live after the last sign of it.
+	// presenceTTL is how long a user counts as live after the last sign of it: the
+	// beginning of a stream, or a write that is known to have reached him.
 	presenceTTL = 30 * time.Second
-	// renewEvery is how often a process that holds his stream gives one: twice
-	// it may fail.
-	renewEvery = 10 * time.Second
 	// endPresence bounds the end of a presence whose stream is gone.
 	endPresence = time.Second
 )
@@ -22,12 +21,20 @@ const (
 // visit is a user's open streams in this process.
 type visit struct {
 	streams int
-	renewed time.Time
+	signed  time.Time // the last sign that he is live
+	marked  time.Time // the sign that Redis knows of
+}
+
+// sign is one sign that a user is live.
+type sign struct {
+	user string
+	at   time.Time
 }
 
 // enter says that a user is live from now on, before his stream begins.
 func (l *Live) enter(ctx context.Context, user string) error {
-	if err := l.db.Share(ctx, redisdb.Write, l.presence(ctx, user)); err != nil {
+	now := time.Now()
+	if err := l.db.Share(ctx, redisdb.Write, l.presence(ctx, sign{user, now})); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -38,13 +45,27 @@ func (l *Live) enter(ctx context.Context, user string) error {
 		l.present[user] = v
 	}
 	v.streams++
-	v.renewed = time.Now()
+	v.signed, v.marked = now, now
 	return nil
 }
 
-// presence is the command that marks a user as live, by this process.
-func (l *Live) presence(ctx context.Context, user string) redis.Cmder {
-	return redis.NewStatusCmd(ctx, "set", PresenceKey(user), l.owner, "px", presenceTTL.Milliseconds())
+// Reached says that what was written at that time has arrived: the user is live
+// for 30 s from then on. A proxy that takes it in the place of a client who has
+// vanished can't be told from him.
+func (st *Stream) Reached(written time.Time) {
+	l := st.live
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v := l.present[st.user]; v != nil && written.After(v.signed) {
+		v.signed = written
+	}
+}
+
+// presence is the command that marks a user as live, by this process, until the
+// sign of it is too old.
+func (l *Live) presence(ctx context.Context, s sign) redis.Cmder {
+	left := presenceTTL - time.Since(s.at)
+	return redis.NewStatusCmd(ctx, "set", PresenceKey(s.user), l.owner, "px", max(1, left.Milliseconds()))
 }
 
 // exit says that one of a user's streams ended. After the last one he is not
@@ -64,47 +85,55 @@ func (l *Live) exit(ctx context.Context, user string) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPresence)
 	defer cancel()
-	cmd := l.endScript.Cmd(ctx, []string{PresenceKey(user)}, l.owner)
+	cmd := redisdb.DeleteIf(ctx, PresenceKey(user), l.owner)
 	if err := l.db.Share(ctx, redisdb.Write, cmd); err != nil {
 		l.log.Debug("presence ends by its time", "error", err)
 	}
+	l.unmark(user)
 }
 
-// renew marks all users of this process whose mark grows old, in pipelines.
+// unmark has a user marked again who came back while his presence was ended.
+func (l *Live) unmark(user string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v := l.present[user]; v != nil {
+		v.marked = time.Time{}
+	}
+}
+
+// renew marks all users of this process of whom there is a new sign, in
+// pipelines.
 func (l *Live) renew(ctx context.Context, now time.Time) {
-	users := l.due(now)
-	for len(users) > 0 {
-		n := min(len(users), batchSize)
-		cmds := make([]redis.Cmder, n)
-		for i, user := range users[:n] {
-			cmds[i] = l.presence(ctx, user)
+	for signs := range slices.Chunk(l.due(now), batchSize) {
+		cmds := make([]redis.Cmder, len(signs))
+		for i, s := range signs {
+			cmds[i] = l.presence(ctx, s)
 		}
 		if err := l.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
 			l.log.Debug("renewing presence", "error", err)
-			return // those not renewed are due again
+			return // those not marked are due again
 		}
-		l.renewed(users[:n], now)
-		users = users[n:]
+		l.renewed(signs)
 	}
 }
 
-func (l *Live) due(now time.Time) (users []string) {
+func (l *Live) due(now time.Time) (signs []sign) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for user, v := range l.present {
-		if now.Sub(v.renewed) >= renewEvery {
-			users = append(users, user)
+		if v.signed.After(v.marked) && now.Sub(v.signed) < presenceTTL {
+			signs = append(signs, sign{user, v.signed})
 		}
 	}
-	return users
+	return signs
 }
 
-func (l *Live) renewed(users []string, now time.Time) {
+func (l *Live) renewed(signs []sign) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, user := range users {
-		if v := l.present[user]; v != nil {
-			v.renewed = now
+	for _, s := range signs {
+		if v := l.present[s.user]; v != nil {
+			v.marked = s.at
 		}
 	}
 }

@@ -66,7 +66,7 @@ func recordOf(once api.Idempotency, chat, sender string) record {
 		r.name, r.digest, r.ttl = r.request, noDigest, requestTTL.Milliseconds()
 		return r
 	}
-	r.name, r.digest, r.ttl = shortName(once.Scope, once.Key, chat, sender), digestOf(once), keyTTL.Milliseconds()
+	r.name, r.digest, r.ttl = once.Name(chat, sender), digestOf(once), keyTTL.Milliseconds()
 	return r
 }
 

@@ -36,7 +36,7 @@ func newWorld(t testing.TB, db *redisdb.DB, o Options) *world {
 }
 
 // another is a second process on the same Redis.
-func (w *world) another(f fault) *world {
+func (w *world) another(f redisdb.Fault) *world {
 	s := New(w.db, w.o)
 	s.fault = f
 	return &world{Store: s, t: w.t, prefix: w.prefix}
@@ -45,7 +45,7 @@ func (w *world) another(f fault) *world {
 // twice is a client of Redis whose every answer is lost.
 func twice(_ string, answered bool) error {
 	if answered {
-		return errTwice
+		return redisdb.ErrTwice
 	}
 	return nil
 }
@@ -61,26 +61,12 @@ func (w *world) ids(names ...string) []string {
 	return out
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantCode(t testing.TB, err error, want api.Code) {
-	t.Helper()
-	if got := api.CodeOf(err); got != want {
-		t.Fatalf("code %q, want %q (error: %v)", got, want, err)
-	}
-}
-
 // mustCreate makes a chat of members, the first of whom is the creator.
 func (w *world) mustCreate(chat string, members ...string) *api.Chat {
 	w.t.Helper()
 	names := w.ids(members...)
 	c, _, err := w.Create(w.ctx(), &api.ChatRequest{ID: w.id(chat), Creator: names[0], Members: names[1:]}, api.Idempotency{}, false)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	return c
 }
 
@@ -89,7 +75,7 @@ func (w *world) ctx() context.Context { return w.t.(interface{ Context() context
 func (w *world) mustSend(chat, sender, text string) int64 {
 	w.t.Helper()
 	sent, _, err := w.send(chat, sender, text)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	return sent.ID
 }
 
@@ -108,20 +94,20 @@ func (w *world) ack(chat, user string, id int64) (int64, error) {
 func (w *world) mustAck(chat, user string, id int64) int64 {
 	w.t.Helper()
 	acked, err := w.ack(chat, user, id)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	return acked
 }
 
 func (w *world) mustJoin(chat, user string, fromStart bool) bool {
 	w.t.Helper()
 	_, joined, err := w.Join(w.ctx(), w.id(chat), w.id(user), fromStart)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	return joined
 }
 
 func (w *world) mustLeave(chat, user string) {
 	w.t.Helper()
-	must(w.t, w.Leave(w.ctx(), w.id(chat), w.id(user)))
+	storetest.Must(w.t, w.Leave(w.ctx(), w.id(chat), w.id(user)))
 }
 
 func (w *world) read(chat, user string, q MessagesQuery) (*api.ChatMessages, error) {
@@ -132,7 +118,7 @@ func (w *world) read(chat, user string, q MessagesQuery) (*api.ChatMessages, err
 func (w *world) mustRead(chat, user string, q MessagesQuery) *api.ChatMessages {
 	w.t.Helper()
 	m, err := w.read(chat, user, q)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	return m
 }
 
@@ -176,7 +162,7 @@ func (w *world) chats(user string) string {
 		var items []api.UserChat
 		var err error
 		items, cursor, err = w.UserChats(w.ctx(), w.id(user), cursor, 0)
-		must(w.t, err)
+		storetest.Must(w.t, err)
 		for _, c := range items {
 			out = append(out, fmt.Sprintf("%s:%d/%d@%d", strings.TrimPrefix(c.ID, w.prefix), c.Unread, c.LastID, c.Acked))
 		}
@@ -196,7 +182,7 @@ func (w *world) wantChats(user, want string) {
 func (w *world) pending(user string, limit int) string {
 	w.t.Helper()
 	p, err := w.Pending(w.ctx(), w.id(user), limit)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	var out []string
 	for _, c := range p.Chats {
 		gap := ""
@@ -222,7 +208,7 @@ func (w *world) wantPending(user, want string) {
 func (w *world) members(chat string) string {
 	w.t.Helper()
 	list, err := w.Members(w.ctx(), w.id(chat), "", 0)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	var out []string
 	for _, m := range list {
 		out = append(out, fmt.Sprintf("%s@%d", strings.TrimPrefix(m.User, w.prefix), m.Acked))
@@ -249,7 +235,7 @@ func (w *world) keysOf(chat string, members ...string) []string {
 	var found []string
 	for _, key := range keys {
 		n, err := c.Exists(w.ctx(), key).Result()
-		must(w.t, err)
+		storetest.Must(w.t, err)
 		if n == 1 {
 			found = append(found, key)
 		}

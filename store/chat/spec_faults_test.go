@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"fanfare/store/storetest"
+
 	"fanfare/api"
 )
 
@@ -35,7 +37,7 @@ func TestC15_OneCopyOfAPosition(t *testing.T) {
 			t.Errorf("the index has a copy: %v became %v", was, is)
 		}
 		// Whatever a lost or old index says, the chat's copy counts.
-		must(t, w.db.Client().Del(t.Context(), indexKey(w.id("bob"))).Err())
+		storetest.Must(t, w.db.Client().Del(t.Context(), indexKey(w.id("bob"))).Err())
 		w.mustAck("c", "bob", 1)
 		w.wantChats("bob", "c:1/2@1")
 	})
@@ -81,7 +83,7 @@ func TestC15_TheLastLeaveDoesNotRestartIDsUnseen(t *testing.T) {
 		w.mustLeave("c", "bob")
 		w.mustLeave("c", "alice")
 		_, _, err := w.send("c", "alice", "hi")
-		wantCode(t, err, api.CodeNotFound)
+		storetest.WantCode(t, err, api.CodeNotFound)
 		w.mustCreate("c", "alice", "bob")
 		for range 7 {
 			w.mustSend("c", "bob", "ho")
@@ -104,19 +106,19 @@ func TestC15_NothingIsMadeForAnUnknownChat(t *testing.T) {
 		}
 		before := count()
 		_, _, err := w.Send(t.Context(), Outgoing{Chat: w.id("nowhere"), Sender: w.id("bob"), Text: "hi", Push: true, Once: keyed("k", "hi")})
-		wantCode(t, err, api.CodeNotFound)
+		storetest.WantCode(t, err, api.CodeNotFound)
 		_, err = w.ack("nowhere", "bob", 0)
-		wantCode(t, err, api.CodeNotFound)
+		storetest.WantCode(t, err, api.CodeNotFound)
 		_, err = w.read("nowhere", "bob", MessagesQuery{})
-		wantCode(t, err, api.CodeNotFound)
+		storetest.WantCode(t, err, api.CodeNotFound)
 		_, _, err = w.Join(t.Context(), w.id("nowhere"), w.id("bob"), true)
-		wantCode(t, err, api.CodeNotFound)
+		storetest.WantCode(t, err, api.CodeNotFound)
 		w.mustLeave("nowhere", "bob")
 		_, err = w.Members(t.Context(), w.id("nowhere"), "", 0)
-		wantCode(t, err, api.CodeNotFound)
+		storetest.WantCode(t, err, api.CodeNotFound)
 		_, err = w.PushMessages(t.Context(), w.id("nowhere"), 1)
-		wantCode(t, err, api.CodeNotFound)
-		must(t, w.PushDone(t.Context(), w.id("nowhere"), "epoch", 1))
+		storetest.WantCode(t, err, api.CodeNotFound)
+		storetest.Must(t, w.PushDone(t.Context(), w.id("nowhere"), "epoch", 1))
 		if after := count(); after != before {
 			t.Errorf("%d keys became %d", before, after)
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"fanfare/store/storetest"
+
 	"golang.org/x/sync/errgroup"
 
 	"fanfare/api"
@@ -29,7 +31,7 @@ func TestC9_Join(t *testing.T) {
 		w.mustAck("c", "reader", 4)
 		joined := w.joinedAt("c")
 		m, again, err := w.Join(t.Context(), w.id("c"), w.id("reader"), true)
-		must(t, err)
+		storetest.Must(t, err)
 		if again || m.Acked != 4 || m.User != w.id("reader") || !strings.HasSuffix(joined, m.JoinedAt.String()) {
 			t.Errorf("who joins again is %+v", m)
 		}
@@ -45,7 +47,7 @@ func TestC9_Join(t *testing.T) {
 		w.wantChats("reader", "c:1/5@4")
 
 		_, _, err = w.Join(t.Context(), w.id("nowhere"), w.id("eve"), true)
-		wantCode(t, err, api.CodeNotFound)
+		storetest.WantCode(t, err, api.CodeNotFound)
 		if keys := w.keysOf("nowhere", "eve"); len(keys) > 0 || w.indexed("eve") != "" {
 			t.Errorf("an unknown chat left %v, %q", keys, w.indexed("eve"))
 		}
@@ -55,7 +57,7 @@ func TestC9_Join(t *testing.T) {
 func (w *world) joinedAt(chat string) string {
 	w.t.Helper()
 	list, err := w.Members(w.ctx(), w.id(chat), "", 0)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	var out []string
 	for _, m := range list {
 		out = append(out, m.JoinedAt.String())
@@ -70,7 +72,7 @@ func (w *world) joinedAt(chat string) string {
 func (w *world) indexed(user string) string {
 	w.t.Helper()
 	found, err := w.db.Client().ZRange(w.ctx(), indexKey(w.id(user)), 0, -1).Result()
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	return strings.ReplaceAll(strings.Join(found, " "), w.prefix, "")
 }
 
@@ -85,9 +87,9 @@ func TestC10_Leave(t *testing.T) {
 		w.mustLeave("c", "slow") // the slowest: what the others have seen goes
 		w.wantRead("c", "bob", MessagesQuery{}, "5:t5 6:t6 first=5 last=6")
 		_, err := w.read("c", "slow", MessagesQuery{})
-		wantCode(t, err, api.CodeNotAMember)
+		storetest.WantCode(t, err, api.CodeNotAMember)
 		_, _, err = w.send("c", "slow", "x")
-		wantCode(t, err, api.CodeNotAMember)
+		storetest.WantCode(t, err, api.CodeNotAMember)
 		w.wantPending("slow", "")
 		w.wantChats("slow", "")
 		for range 2 {
@@ -111,7 +113,7 @@ func TestC10_TheLastToLeaveDeletesEveryKey(t *testing.T) {
 		for i := range 30 {
 			sent := Outgoing{Chat: w.id("c"), Sender: w.id(names[i%3]), Text: "t", Push: true, Once: keyed(w.id(fmt.Sprint("k", i)), "t")}
 			_, _, err := w.Send(t.Context(), sent)
-			must(t, err)
+			storetest.Must(t, err)
 		}
 		if n := len(w.keysOf("c", names...)); n != 8 {
 			t.Fatalf("%d keys before; the test looks for the wrong ones: %v", n, w.keysOf("c", names...))
@@ -142,7 +144,7 @@ func (w *world) wantNothingForEver(chat string, members ...string) {
 	}
 	c := w.db.Client()
 	keys, err := c.Keys(w.ctx(), "*").Result()
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	for _, key := range keys {
 		if c.PTTL(w.ctx(), key).Val() < 0 || strings.Contains(key, w.id(chat)) {
 			w.t.Errorf("%s stays for ever", key)
@@ -173,7 +175,7 @@ func TestC10_LeaveAndJoinRacing(t *testing.T) {
 				})
 				g.Go(func() error { return w.Leave(w.ctx(), w.id(chat), w.id(users[1])) })
 			}
-			must(t, g.Wait())
+			storetest.Must(t, g.Wait())
 			w.wantConsistent(chat, users...)
 		}
 	})
@@ -211,7 +213,7 @@ func TestC11_Create(t *testing.T) {
 		hi := "hi"
 		r := &api.ChatRequest{ID: w.id("c"), Creator: w.id("alice"), Members: w.ids("bob", "alice", "bob", "carol"), Message: &hi}
 		c, _, err := w.Create(t.Context(), r, api.Idempotency{}, false)
-		must(t, err)
+		storetest.Must(t, err)
 		if c.ID != r.ID || !slices.Equal(c.Members, w.ids("alice", "bob", "carol")) || c.Epoch == "" {
 			t.Errorf("made %+v", c)
 		}
@@ -219,18 +221,18 @@ func TestC11_Create(t *testing.T) {
 		w.wantPending("bob", "c:1[1:hi]")
 		w.wantPending("alice", "")
 		_, _, err = w.Create(t.Context(), &api.ChatRequest{ID: r.ID, Creator: w.id("eve")}, api.Idempotency{}, false)
-		wantCode(t, err, api.CodeConflict)
+		storetest.WantCode(t, err, api.CodeConflict)
 		if w.indexed("eve") != "" {
 			t.Errorf("a refused creator has %q", w.indexed("eve"))
 		}
 		w.wantMembers("c", "alice@1 bob@0 carol@0")
 		info, err := w.Chat(t.Context(), r.ID)
-		must(t, err)
+		storetest.Must(t, err)
 		if info.Epoch != c.Epoch || info.LastID != 1 || info.FirstID != 1 || info.MemberCount != 3 || w.serverTime().Sub(info.CreatedAt.Time) > testPatience {
 			t.Errorf("the chat is %+v", info)
 		}
 		_, err = w.Chat(t.Context(), w.id("nowhere"))
-		wantCode(t, err, api.CodeNotFound)
+		storetest.WantCode(t, err, api.CodeNotFound)
 	})
 }
 
@@ -242,22 +244,22 @@ func TestC11_CreateIsIdempotent(t *testing.T) {
 			r := &api.ChatRequest{ID: id, Creator: w.id("alice"), Members: w.ids("bob"), Message: &hi}
 			once := keyed(w.id("key"+id), "body")
 			first, replayed, err := w.Create(t.Context(), r, once, false)
-			must(t, err)
+			storetest.Must(t, err)
 			again, replayedAgain, err := w.Create(t.Context(), r, once, false)
-			must(t, err)
+			storetest.Must(t, err)
 			if replayed || !replayedAgain || first.ID != again.ID || first.Epoch != again.Epoch {
 				t.Errorf("made %+v (replayed %v), then %+v (replayed %v)", first, replayed, again, replayedAgain)
 			}
 			other := &api.ChatRequest{ID: w.id("other" + id), Creator: w.id("alice")}
 			_, _, err = w.Create(t.Context(), other, keyed(w.id("key"+id), "other body"), false)
-			wantCode(t, err, api.CodeIdempotencyReused)
+			storetest.WantCode(t, err, api.CodeIdempotencyReused)
 			_, err = w.Chat(t.Context(), other.ID)
-			wantCode(t, err, api.CodeNotFound)
+			storetest.WantCode(t, err, api.CodeNotFound)
 			for _, user := range w.ids("alice", "bob") { // a replay has no effect after the chat's end
-				must(t, w.Leave(t.Context(), first.ID, user))
+				storetest.Must(t, w.Leave(t.Context(), first.ID, user))
 			}
 			after, replayed, err := w.Create(t.Context(), r, once, false)
-			must(t, err)
+			storetest.Must(t, err)
 			if _, err := w.Chat(t.Context(), first.ID); !replayed || after.Epoch != first.Epoch || api.CodeOf(err) != api.CodeNotFound {
 				t.Errorf("after its end: %+v, replayed %v, chat %v", after, replayed, err)
 			}
@@ -274,9 +276,9 @@ func TestC11_ARefusedKeyMayWinLater(t *testing.T) {
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.mustCreate("c", "alice")
 		_, _, err := w.Create(t.Context(), &api.ChatRequest{ID: w.id("c"), Creator: w.id("bob")}, keyed(w.id("k"), "1"), false)
-		wantCode(t, err, api.CodeConflict)
+		storetest.WantCode(t, err, api.CodeConflict)
 		_, replayed, err := w.Create(t.Context(), &api.ChatRequest{ID: w.id("d"), Creator: w.id("bob")}, keyed(w.id("k"), "2"), false)
-		must(t, err)
+		storetest.Must(t, err)
 		if replayed {
 			t.Error("a first success is a replay")
 		}
@@ -294,7 +296,7 @@ func TestC11_AThousandMembers(t *testing.T) {
 		var listed []string
 		for last, more := "", true; more; {
 			page, err := w.MemberNames(t.Context(), w.id("c"), last, 300)
-			must(t, err)
+			storetest.Must(t, err)
 			listed = append(listed, page...)
 			if more = len(page) == 300; more {
 				last = page[299]
@@ -307,7 +309,7 @@ func TestC11_AThousandMembers(t *testing.T) {
 			t.Errorf("the index of a member has %q", w.indexed("m0777"))
 		}
 		page, err := w.Members(t.Context(), w.id("c"), w.id("m0010"), 2)
-		must(t, err)
+		storetest.Must(t, err)
 		if len(page) != 2 || page[0].User != w.id("m0011") || page[1].User != w.id("m0012") {
 			t.Errorf("after m0010 come %+v", page)
 		}

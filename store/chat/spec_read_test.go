@@ -36,7 +36,7 @@ func TestC4_PendingAgainIsTheSame(t *testing.T) {
 		var got []string // pages to the end, each acknowledged
 		for range 120/7 + 1 {
 			p, err := w.Pending(t.Context(), w.id("bob"), 7)
-			must(t, err)
+			storetest.Must(t, err)
 			got = append(got, showItems(p.Chats[0].Items)...)
 			w.mustAck("a", "bob", p.Chats[0].Items[len(p.Chats[0].Items)-1].ID)
 		}
@@ -61,8 +61,8 @@ func TestC4_OneChatsFailureIsItsOwn(t *testing.T) {
 			w.mustCreate(chat, "alice", "bob")
 			w.mustSend(chat, "alice", "hi")
 		}
-		must(t, w.db.Client().Del(t.Context(), logKey(w.id("b"))).Err())
-		must(t, w.db.Client().Set(t.Context(), logKey(w.id("b")), "not a list", 0).Err())
+		storetest.Must(t, w.db.Client().Del(t.Context(), logKey(w.id("b"))).Err())
+		storetest.Must(t, w.db.Client().Set(t.Context(), logKey(w.id("b")), "not a list", 0).Err())
 		w.wantPending("bob", "a:1[1:hi] b:0?internal[] c:1[1:hi]")
 		if _, _, err := w.UserChats(t.Context(), w.id("bob"), "", 0); err == nil {
 			t.Error("a list without one of the chats looks complete")
@@ -89,9 +89,9 @@ func TestC4_LongMessagesAreBounded(t *testing.T) {
 			return nil
 		})
 	}
-	must(t, g.Wait())
+	storetest.Must(t, g.Wait())
 	p, err := w.Pending(t.Context(), w.id("bob"), 500)
-	must(t, err)
+	storetest.Must(t, err)
 	bytes := 0
 	for _, c := range p.Chats {
 		if len(c.Items) == 0 || c.Unread != 30 {
@@ -104,11 +104,9 @@ func TestC4_LongMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// More chats than one pipeline reads.
-func TestC4_ThousandsOfChats(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), Options{})
-	const chats = 2*indexChunk + 5
+// mustCreateMany makes chats c0... of alice and bob, with a message of alice.
+func (w *world) mustCreateMany(chats int) {
+	w.t.Helper()
 	var g errgroup.Group
 	g.SetLimit(64)
 	for i := range chats {
@@ -118,18 +116,126 @@ func TestC4_ThousandsOfChats(t *testing.T) {
 			return err
 		})
 	}
-	must(t, g.Wait())
+	storetest.Must(w.t, g.Wait())
+}
+
+// More chats than one pipeline reads.
+func TestC4_ThousandsOfChats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), Options{})
+	const chats = 2*indexChunk + 5
+	w.mustCreateMany(chats)
 	p, err := w.Pending(t.Context(), "bob", 1)
-	must(t, err)
+	storetest.Must(t, err)
 	seen := map[string]bool{}
 	for _, c := range p.Chats {
 		seen[c.ID] = true
 	}
 	positions, err := w.Positions(t.Context(), "bob")
-	must(t, err)
+	storetest.Must(t, err)
 	if len(p.Chats) != chats || len(seen) != chats || len(positions) != chats {
 		t.Errorf("%d pending, %d different, %d positions; want %d", len(p.Chats), len(seen), len(positions), chats)
 	}
+}
+
+// Between two pipelines a user leaves the chat that the first one ended with and
+// joins it again: all the others are there, once.
+func TestC4_TheLastChatOfAPipelineMoves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, storetest.Open(t, storetest.Redis(t).URL()), Options{})
+	const chats = indexChunk + 5
+	w.mustCreateMany(chats)
+	check := func(what string, list func(*Store) ([]string, error)) {
+		t.Helper()
+		index, err := w.db.Client().ZRange(t.Context(), indexKey("bob"), 0, -1).Result()
+		storetest.Must(t, err)
+		last, moved := index[indexChunk-1], false
+		found, err := list(w.another(func(step string, answered bool) error {
+			if step != stepRead || !answered || moved {
+				return nil
+			}
+			moved = true
+			if err := w.Leave(t.Context(), last, "bob"); err != nil {
+				return err
+			}
+			if _, _, err := w.Join(t.Context(), last, "bob", false); err != nil {
+				return err
+			}
+			_, _, err := w.Send(t.Context(), Outgoing{Chat: last, Sender: "alice", Text: "there again"})
+			return err
+		}).Store)
+		storetest.Must(t, err)
+		times := map[string]int{}
+		for _, chat := range found {
+			times[chat]++
+		}
+		for _, chat := range index {
+			if times[chat] != 1 && chat != last {
+				t.Errorf("%s: %s came %d times", what, chat, times[chat])
+			}
+		}
+		if times[last] == 0 {
+			t.Errorf("%s: %s is missing, where he was a member before and afterwards", what, last)
+		}
+	}
+	check("pending", func(s *Store) (chats []string, err error) {
+		p, err := s.Pending(t.Context(), "bob", 1)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range p.Chats {
+			chats = append(chats, c.ID)
+		}
+		return chats, nil
+	})
+	check("positions", func(s *Store) (chats []string, err error) {
+		positions, err := s.Positions(t.Context(), "bob")
+		for _, p := range positions {
+			chats = append(chats, p.Chat)
+		}
+		return chats, err
+	})
+}
+
+// Joins that met in one microsecond are in the order of their names: a page
+// ends between them and goes on right there, also when its last chat is gone.
+func TestC4_ChatsOfOneMicrosecond(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		key, names := indexKey(w.id("bob")), []string{"B", "a", "b", "c", "d", "e"} // in the order of bytes
+		for _, name := range names {
+			storetest.Must(t, w.db.Client().ZAdd(t.Context(), key, zed(5, name)).Err())
+		}
+		storetest.Must(t, w.db.Client().ZAdd(t.Context(), key, zed(6, "A")).Err())
+		for limit := 1; limit <= len(names)+1; limit++ {
+			for _, gone := range append(names, "") {
+				storetest.Must(t, w.db.Client().ZRem(t.Context(), key, gone).Err())
+				for _, last := range names {
+					p, err := w.readPage(t.Context(), w.id("bob"), "5 "+last, limit)
+					storetest.Must(t, err)
+					want := slices.DeleteFunc(append(slices.Clone(names), "A"), func(n string) bool { return n == gone || n <= last && n != "A" })
+					want = want[:min(limit, len(want))]
+					if got := fmt.Sprint(p.entries); got != fmt.Sprint(entriesOf(want)) {
+						t.Errorf("%d after %s, without %q: %s, want %v", limit, last, gone, got, entriesOf(want))
+					}
+				}
+				if gone != "" {
+					storetest.Must(t, w.db.Client().ZAdd(t.Context(), key, zed(5, gone)).Err())
+				}
+			}
+		}
+	})
+}
+
+func entriesOf(names []string) (entries []entry) {
+	for _, name := range names {
+		stamp := int64(5)
+		if name == "A" {
+			stamp = 6
+		}
+		entries = append(entries, entry{name, stamp})
+	}
+	return entries
 }
 
 func TestC6_AfterBeforeLimit(t *testing.T) {
@@ -179,13 +285,13 @@ func TestC6_ManyReadsInOnePipeline(t *testing.T) {
 		found, err := w.ReadMany(t.Context(), w.id("bob"), []Read{
 			{w.id("a"), MessagesQuery{After: after(1)}}, {w.id("b"), MessagesQuery{}}, {w.id("c"), MessagesQuery{}},
 		})
-		must(t, err)
-		must(t, found[0].Err)
+		storetest.Must(t, err)
+		storetest.Must(t, found[0].Err)
 		if got := show(found[0].Messages); got != "2:ho first=1 last=2" {
 			t.Errorf("got %q", got)
 		}
-		wantCode(t, found[1].Err, api.CodeNotAMember)
-		wantCode(t, found[2].Err, api.CodeNotFound)
+		storetest.WantCode(t, found[1].Err, api.CodeNotAMember)
+		storetest.WantCode(t, found[2].Err, api.CodeNotFound)
 	})
 }
 
@@ -317,7 +423,7 @@ func TestC8_TrimmingIsBounded(t *testing.T) {
 func (w *world) serverTime() time.Time {
 	w.t.Helper()
 	at, err := w.db.Client().Time(w.ctx()).Result()
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	return at
 }
 
@@ -386,10 +492,10 @@ func TestC8_TimesNeverDecrease(t *testing.T) {
 		w := newWorld(t, db, Options{})
 		w.mustCreate("c", "alice", "bob")
 		ahead := w.serverTime().Add(time.Hour).UnixMilli()
-		must(t, db.Client().HSet(t.Context(), metaKey(w.id("c")), "t", ahead).Err())
+		storetest.Must(t, db.Client().HSet(t.Context(), metaKey(w.id("c")), "t", ahead).Err())
 		w.mustSend("c", "alice", "hi")
 		sent, _, err := w.send("c", "alice", "ho")
-		must(t, err)
+		storetest.Must(t, err)
 		if sent.SentAt.UnixMilli() != ahead {
 			t.Errorf("sent at %v, the one before it at %d", sent.SentAt, ahead)
 		}

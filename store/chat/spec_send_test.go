@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"fanfare/store/storetest"
+
 	"golang.org/x/sync/errgroup"
 
 	"fanfare/api"
@@ -37,9 +39,9 @@ func TestC1_IDsWithoutHoles(t *testing.T) {
 				return nil
 			})
 		}
-		must(t, sending.Wait())
+		storetest.Must(t, sending.Wait())
 		stop.Store(true)
-		must(t, reading.Wait())
+		storetest.Must(t, reading.Wait())
 		for id := 1; id <= senders*each; id++ {
 			if n := taken[id].Load(); n != 1 {
 				t.Fatalf("id %d was given %d times", id, n)
@@ -89,7 +91,7 @@ func (w *world) sendOnce(chat, sender, text, key string) (int64, bool, error) {
 func (w *world) wantSent(chat, sender, text, key string, wantID int64, wantReplay bool) {
 	w.t.Helper()
 	id, replayed, err := w.sendOnce(chat, sender, text, key)
-	must(w.t, err)
+	storetest.Must(w.t, err)
 	if id != wantID || replayed != wantReplay {
 		w.t.Fatalf("%s sent %q with %s: id %d, replayed %v; want %d, %v", sender, text, key, id, replayed, wantID, wantReplay)
 	}
@@ -103,7 +105,7 @@ func TestC2_SendIsIdempotent(t *testing.T) {
 		w.wantSent("c", "alice", "hi", "k", 1, false)
 		w.wantSent("c", "alice", "hi", "k", 1, true)
 		_, _, err := w.sendOnce("c", "alice", "other", "k")
-		wantCode(t, err, api.CodeIdempotencyReused)
+		storetest.WantCode(t, err, api.CodeIdempotencyReused)
 		w.wantSent("c", "bob", "other", "k", 2, false)   // another sender
 		w.wantSent("d", "alice", "other", "k", 1, false) // another chat
 		w.wantSent("c", "alice", "hi", "k2", 3, false)   // another key
@@ -112,7 +114,7 @@ func TestC2_SendIsIdempotent(t *testing.T) {
 		w.mustLeave("c", "alice")
 		w.wantSent("c", "alice", "hi", "k", 1, true) // the answer it got as a member
 		_, _, err = w.sendOnce("c", "alice", "hi", "k3")
-		wantCode(t, err, api.CodeNotAMember)
+		storetest.WantCode(t, err, api.CodeNotAMember)
 		w.mustJoin("c", "alice", false)
 		w.wantSent("c", "alice", "hi", "k3", 4, false) // a refusal is not kept
 
@@ -158,7 +160,7 @@ func TestC3_ReadingChangesNothingAckMovesForward(t *testing.T) {
 		w.pending("bob", 0)
 		w.chats("bob")
 		_, err := w.Positions(t.Context(), w.id("bob"))
-		must(t, err)
+		storetest.Must(t, err)
 		if is := w.dump("c", "bob"); is != was {
 			t.Fatalf("reading changed\n%s to\n%s", was, is)
 		}
@@ -166,21 +168,21 @@ func TestC3_ReadingChangesNothingAckMovesForward(t *testing.T) {
 		for _, id := range []int64{5, 9} {
 			g.Go(func() error { _, err := w.ack("c", "bob", id); return err })
 		}
-		must(t, g.Wait())
+		storetest.Must(t, g.Wait())
 		w.wantMembers("c", "alice@10 bob@9 carol@0")
 		if got := w.mustAck("c", "bob", 3); got != 9 {
 			t.Errorf("an ack of 3 after 9 gives %d", got)
 		}
 		_, err = w.ack("c", "bob", 11)
-		wantCode(t, err, api.CodeValidation)
+		storetest.WantCode(t, err, api.CodeValidation)
 		var e *api.Error
 		if !errors.As(err, &e) || len(e.Fields) != 1 || !strings.HasPrefix(e.Fields[0].Field, "acks.") {
 			t.Errorf("the field is not named: %+v", e)
 		}
 		_, err = w.ack("c", "eve", 1)
-		wantCode(t, err, api.CodeNotAMember)
+		storetest.WantCode(t, err, api.CodeNotAMember)
 		_, err = w.ack("nowhere", "bob", 1)
-		wantCode(t, err, api.CodeNotFound)
+		storetest.WantCode(t, err, api.CodeNotFound)
 		w.wantMembers("c", "alice@10 bob@9 carol@0")
 	})
 }
@@ -195,7 +197,7 @@ func TestC3_SeveralChatsInOneAck(t *testing.T) {
 			w.mustSend(chat, "alice", "hi")
 		}
 		acks, err := w.Ack(t.Context(), w.id("bob"), map[string]int64{w.id("a"): 1, w.id("b"): 2, w.id("c"): 1, w.id("d"): 1})
-		must(t, err)
+		storetest.Must(t, err)
 		want := fmt.Sprint(map[string]int64{w.id("a"): 1},
 			map[string]api.ChatError{w.id("b"): {Code: api.CodeValidation}, w.id("c"): {Code: api.CodeNotAMember}, w.id("d"): {Code: api.CodeNotFound}})
 		if got := fmt.Sprint(acks.Acked, acks.Errors); got != want {
@@ -291,12 +293,12 @@ func TestC12_TextIsKeptByteForByte(t *testing.T) {
 		w.mustCreate("c", "alice", "bob")
 		texts := []string{" ", "a b  c ", "\n\r\t", "1 2 3", "{}\"'\\", "\x00\x01", "é漢🎉", strings.Repeat("🎉", 4000), "-1", "1e5", "nil"}
 		begun, err := w.db.Client().Time(t.Context()).Result()
-		must(t, err)
+		storetest.Must(t, err)
 		for _, text := range texts {
 			w.mustSend("c", "alice", text)
 		}
 		ended, err := w.db.Client().Time(t.Context()).Result()
-		must(t, err)
+		storetest.Must(t, err)
 		for i, item := range w.mustRead("c", "bob", MessagesQuery{}).Items {
 			if item.Text != texts[i] {
 				t.Errorf("message %d is %.40q, want %.40q", item.ID, item.Text, texts[i])
@@ -306,7 +308,7 @@ func TestC12_TextIsKeptByteForByte(t *testing.T) {
 			}
 		}
 		p, err := w.Pending(t.Context(), w.id("bob"), 0)
-		must(t, err)
+		storetest.Must(t, err)
 		if got := p.Chats[0].Items[7].Text; got != texts[7] {
 			t.Errorf("pending has %.40q", got)
 		}
@@ -320,8 +322,8 @@ func TestC1_LargeIDs(t *testing.T) {
 		const last = int64(1)<<53 - 10
 		w.mustCreate("c", "alice", "bob")
 		c, name := w.db.Client(), w.id("c")
-		must(t, c.HSet(t.Context(), metaKey(name), "l", last, "f", last+1).Err())
-		must(t, c.ZAdd(t.Context(), membersKey(name), zed(float64(last), w.id("alice")), zed(float64(last), w.id("bob"))).Err())
+		storetest.Must(t, c.HSet(t.Context(), metaKey(name), "l", last, "f", last+1).Err())
+		storetest.Must(t, c.ZAdd(t.Context(), membersKey(name), zed(float64(last), w.id("alice")), zed(float64(last), w.id("bob"))).Err())
 		for i := int64(1); i <= 4; i++ {
 			sender := []string{"bob", "alice"}[i%2]
 			if id := w.mustSend("c", sender, "t"); id != last+i {

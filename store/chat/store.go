@@ -45,7 +45,7 @@ type Store struct {
 	// clustered says that a chat and its members' indexes may be on different
 	// masters: one being away must not hold up what needs only the other.
 	clustered bool
-	fault     fault
+	fault     redisdb.Fault
 	// slowJoin is how long a join may take between its entry in the index and
 	// the membership before it looks at the index again.
 	slowJoin time.Duration
@@ -54,9 +54,9 @@ type Store struct {
 	joinScript, leaveScript, listScript              *redisdb.Script
 	sendScript, readScript, pendingScript, ackScript *redisdb.Script
 	putScript, dropScript, pageScript                *redisdb.Script
-	claimScript, releaseScript                       *redisdb.Script
+	claimScript                                      *redisdb.Script
 	pushDueScript, pushReadScript, pushDoneScript    *redisdb.Script
-	ackClaimScript, ackReleaseScript                 *redisdb.Script
+	ackClaimScript                                   *redisdb.Script
 }
 
 // New makes a store on redis. It starts nothing.
@@ -70,9 +70,9 @@ func New(db *redisdb.DB, o Options) *Store {
 		sendScript: get("message_send"), readScript: get("message_read"),
 		pendingScript: get("message_pending"), ackScript: get("message_ack"),
 		putScript: get("index_put"), dropScript: get("index_drop"), pageScript: get("index_page"),
-		claimScript: get("key_claim"), releaseScript: get("key_release"),
+		claimScript:   get("key_claim"),
 		pushDueScript: get("push_due"), pushReadScript: get("push_read"), pushDoneScript: get("push_done"),
-		ackClaimScript: get("ack_claim"), ackReleaseScript: get("ack_release"),
+		ackClaimScript: get("ack_claim"),
 	}
 }
 
@@ -94,7 +94,7 @@ func refusal(status int64, chat, user string) error {
 	case statusNoMember:
 		return api.Errorf(api.CodeNotAMember, "%s is not a member of chat %s", user, chat)
 	case statusKeyReused:
-		return api.Errorf(api.CodeIdempotencyReused, "this Idempotency-Key was used with another body")
+		return api.IdempotencyReused()
 	}
 	return nil
 }

@@ -28,33 +28,9 @@ const (
 	stepPush    = "push"
 )
 
-// fault is what tests put between the store and Redis, nil outside of them: it
-// is asked before a step's commands are sent and after they were answered. An
-// error stands for a process that died there.
-type fault func(step string, answered bool) error
-
-// errTwice is a fault's wish: the answer was lost, send the same again.
-var errTwice = errors.New("send again")
-
-// sender is db.Share or db.Pipeline.
-type sender func(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error
-
 // trip sends the commands of one step.
-func (s *Store) trip(ctx context.Context, step string, send sender, m redisdb.Mode, cmds ...redis.Cmder) error {
-	if s.fault == nil {
-		return send(ctx, m, cmds...)
-	}
-	if err := s.fault(step, false); err != nil {
-		return err
-	}
-	if err := send(ctx, m, cmds...); err != nil {
-		return err
-	}
-	err := s.fault(step, true)
-	if errors.Is(err, errTwice) {
-		return send(ctx, m, cmds...)
-	}
-	return err
+func (s *Store) trip(ctx context.Context, step string, send redisdb.Sender, m redisdb.Mode, cmds ...redis.Cmder) error {
+	return s.fault.Send(ctx, step, send, m, cmds...)
 }
 
 // chatCmd is a chat's script with what all of them take first.
@@ -120,7 +96,7 @@ func (s *Store) call(ctx context.Context, c memberCall) (missing []string, err e
 }
 
 // callApart is call with the look beside it, as it may go to another master.
-func (s *Store) callApart(ctx context.Context, c memberCall, look *redis.FloatSliceCmd, send sender) (missing []string, err error) {
+func (s *Store) callApart(ctx context.Context, c memberCall, look *redis.FloatSliceCmd, send redisdb.Sender) (missing []string, err error) {
 	looked := make(chan []string, 1)
 	go func() {
 		var missing []string

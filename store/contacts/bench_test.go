@@ -23,7 +23,7 @@ func (w *world) mustLoad(b *testing.B, user string, n int) {
 		rows[i] = record.Contact{Owner: user, Contact: names[i], Relationship: "friend"}
 	}
 	for part := range slices.Chunk(rows, 10_000) {
-		must(b, w.rec.PutContacts(b.Context(), part...))
+		storetest.Must(b, w.rec.PutContacts(b.Context(), part...))
 	}
 	at := int64(1_700_000_000_000)
 	for part := range slices.Chunk(names, 500) {
@@ -36,7 +36,7 @@ func (w *world) mustLoad(b *testing.B, user string, n int) {
 		}
 		values := strings.TrimSuffix(strings.Repeat("(?, ?, ?, FALSE, ?, 0, 0), ", 3*len(part)), ", ")
 		_, err := w.sql.ExecContext(b.Context(), "INSERT INTO uploads (id, owner, visibility, deleted, uploaded_at, created_at, updated_at) VALUES "+values, args...)
-		must(b, err)
+		storetest.Must(b, err)
 	}
 }
 
@@ -66,7 +66,7 @@ func BenchmarkRead(b *testing.B) {
 		}
 	}
 	_, err := w.sql.Exec("ANALYZE TABLE contacts, uploads")
-	must(b, err)
+	storetest.Must(b, err)
 	rounds := map[int][]time.Duration{}
 	for range 5 { // in turn, so that a busy moment meets all sizes
 		for _, n := range sizes {
@@ -126,7 +126,7 @@ func BenchmarkFanOut(b *testing.B) {
 func mustPeak(b *testing.B, pid int) string {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	must(b, err)
+	storetest.Must(b, err)
 	for line := range strings.Lines(string(text)) {
 		if peak, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 			return strings.TrimSpace(peak)

@@ -129,7 +129,7 @@ func (b *build) fill(ctx context.Context, r *ranking) (int64, error) {
 // release gives the right back, as far as Redis can be told; else it ends by
 // itself.
 func (b *build) release(ctx context.Context) {
-	_, _ = b.x.db.Eval(context.WithoutCancel(ctx), redisdb.Write, b.x.releaseScript, []string{buildKey(b.user)}, b.token)
+	_ = b.x.db.Share(context.WithoutCancel(ctx), redisdb.Write, redisdb.DeleteIf(ctx, buildKey(b.user), b.token))
 }
 
 // buildTries is how often a build looks at SQL again because relationships

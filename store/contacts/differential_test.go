@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fanfare/api"
+	"fanfare/store/record"
 	"fanfare/store/storetest"
 )
 
@@ -133,7 +134,7 @@ func (w *world) applyAll(t testing.TB, ops []operation) {
 				return nil
 			})
 		}
-		must(t, g.Wait())
+		storetest.Must(t, g.Wait())
 	}
 }
 
@@ -196,15 +197,18 @@ func parse(text string) entry {
 func TestDifferential(t *testing.T) {
 	t.Parallel()
 	const n = 10_000
-	o := Options{Max: 12, Min: 4, Page: 7, JobPages: 2, InlinePages: 20, SweepEvery: 200 * time.Millisecond, SweepAge: 500 * time.Millisecond}
+	o := Options{Max: 12, Min: 4, Page: 7, JobPages: 2, InlinePages: 20}
+	relay := record.RelayOptions{Every: 200 * time.Millisecond, Age: 500 * time.Millisecond}
 	t.Run("redis+mysql,WorkersKilled", func(t *testing.T) {
 		t.Parallel()
 		w := setup(t, storetest.Redis(t).URL(), storetest.MySQL(t), o)
+		w.relay = relay
 		w.differ(t, n, func() (stop func()) { return w.killWorkers(t) })
 	})
 	t.Run("embedded+sqlite,WorkersStopped", func(t *testing.T) {
 		t.Parallel()
 		w := setup(t, "embedded", storetest.SQLite(t), o)
+		w.relay = relay
 		w.differ(t, n/5, func() (stop func()) { return w.stopWorkers(t) })
 	})
 }
@@ -232,7 +236,7 @@ func (w *world) differ(t *testing.T, n int, workers func() (stop func())) {
 // and again, till stop.
 func (w *world) killWorkers(t testing.TB) (stop func()) {
 	t.Helper()
-	p := &process{Role: "worker", Redis: w.redisURL(), SQL: w.sqlURL, Options: w.o}
+	p := &process{Role: "worker", Redis: w.redisURL(), SQL: w.sqlURL, Options: w.o, Relay: w.relay}
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	kills := 0

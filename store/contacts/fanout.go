@@ -30,14 +30,14 @@ func (s *Store) fanOut(ctx context.Context, c *queue.Claimed, t *task) (more boo
 			return false, err
 		}
 		if u == nil || u.Visibility == api.VisiblePrivate {
-			return false, s.done.close(ctx, t.Outbox)
+			return false, s.close(ctx, t.Outbox)
 		}
 		last, err := s.fanOutPage(ctx, c, u, t)
 		if err != nil {
 			return false, err
 		}
 		if last {
-			return false, s.done.close(ctx, t.Outbox)
+			return false, s.close(ctx, t.Outbox)
 		}
 	}
 	return true, nil

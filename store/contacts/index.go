@@ -51,7 +51,7 @@ type index struct {
 	db  *redisdb.DB
 	max int
 
-	readScript, raiseScript, syncScript, lowerScript, beginScript, fillScript, releaseScript *redisdb.Script
+	readScript, raiseScript, syncScript, lowerScript, beginScript, fillScript *redisdb.Script
 }
 
 func newIndex(db *redisdb.DB, most int) *index {
@@ -63,8 +63,6 @@ func newIndex(db *redisdb.DB, most int) *index {
 		lowerScript: redisdb.MustScript(scripts, "lua/index_lower.lua"),
 		beginScript: redisdb.MustScript(scripts, "lua/build_begin.lua"),
 		fillScript:  redisdb.MustScript(scripts, "lua/build_fill.lua"),
-
-		releaseScript: redisdb.MustScript(scripts, "lua/build_release.lua"),
 	}
 }
 

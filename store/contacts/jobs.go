@@ -112,7 +112,7 @@ func (s *Store) contactChanged(ctx context.Context, _ *queue.Claimed, t *task) (
 			return false, err
 		}
 	}
-	return false, s.done.close(ctx, t.Outbox)
+	return false, s.close(ctx, t.Outbox)
 }
 
 // syncTries is how often a change is read again because others came between.

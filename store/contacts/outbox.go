@@ -2,70 +2,51 @@ package contacts
 
 import (
 	"context"
-	"sync"
-	"time"
+	"encoding/json"
+	"fmt"
+
+	"fanfare/store/queue"
+	"fanfare/store/record"
 )
 
-// closer deletes outbox rows whose work is done: what arrives while one
-// transaction is under way goes with the next, so that a thousand small jobs do
-// not cost a thousand commits.
-type closer struct {
-	deleteRows func(context.Context, ...string) error
+// kinds are the outbox rows that this package answers for.
+func kinds() []string { return []string{record.KindContact, record.KindUpload} }
 
-	mu      sync.Mutex
-	waiting *closing
-	busy    bool
+// Outbox announces changes again whose jobs are not done: the process that
+// committed them died, or Redis lost the jobs. A change has one live job at
+// most, and that job deletes its row.
+func (s *Store) Outbox() map[string]record.OutboxHandler {
+	all := map[string]record.OutboxHandler{}
+	for _, kind := range kinds() {
+		all[kind] = s.announceAgain
+	}
+	return all
 }
 
-// closing is the rows of one transaction.
-type closing struct {
-	rows []string
-	done chan struct{}
-	err  error // valid once done is closed
-}
-
-// closeTimeout bounds one transaction.
-const closeTimeout = 10 * time.Second
-
-// close deletes a row and returns when it is gone.
-func (c *closer) close(ctx context.Context, row string) error {
-	c.mu.Lock()
-	if c.waiting == nil {
-		c.waiting = &closing{done: make(chan struct{})}
-	}
-	mine := c.waiting
-	mine.rows = append(mine.rows, row)
-	if !c.busy {
-		c.busy = true
-		go c.run(context.WithoutCancel(ctx))
-	}
-	c.mu.Unlock()
-	select {
-	case <-mine.done:
-		return mine.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// run makes transactions until nobody waits.
-func (c *closer) run(ctx context.Context) {
-	for {
-		c.mu.Lock()
-		now := c.waiting
-		c.waiting = nil
-		c.busy = now != nil
-		c.mu.Unlock()
-		if now == nil {
-			return
+// announceAgain enqueues what can be read; a row that cannot is told of, and
+// holds up no other.
+func (s *Store) announceAgain(ctx context.Context, rows []record.OutboxRow) ([]string, error) {
+	jobs := make([]queue.Job, 0, len(rows))
+	for _, row := range rows {
+		job, err := jobOf(row)
+		if err != nil {
+			s.o.Logger.ErrorContext(ctx, "an outbox row cannot be read", "error", err)
+			continue
 		}
-		now.err = c.transact(ctx, now.rows)
-		close(now.done)
+		jobs = append(jobs, job)
 	}
+	_, err := s.jobs.Enqueue(ctx, jobs...)
+	return nil, err
 }
 
-func (c *closer) transact(ctx context.Context, rows []string) error {
-	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
-	defer cancel()
-	return c.deleteRows(ctx, rows...)
+// jobOf makes the job that an outbox row stands for.
+func jobOf(row record.OutboxRow) (queue.Job, error) {
+	if row.Kind == record.KindUpload {
+		return uploadJob(row.ID, row.Subject), nil
+	}
+	var p record.Pair
+	if err := json.Unmarshal([]byte(row.Payload), &p); err != nil {
+		return queue.Job{}, fmt.Errorf("read outbox row %s: %w", row.ID, err)
+	}
+	return contactJob(row.ID, p), nil
 }

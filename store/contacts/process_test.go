@@ -5,16 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"fanfare/store/storetest"
 
 	"fanfare/api"
 	"fanfare/store/queue"
@@ -31,6 +29,7 @@ type process struct {
 	Role, Redis, SQL string
 	Options          Options
 	Upload           string
+	Relay            record.RelayOptions
 }
 
 func TestMain(m *testing.M) {
@@ -67,7 +66,7 @@ func (p *process) play(ctx context.Context) error {
 		return err
 	}
 	if p.Role == "worker" {
-		go func() { _ = s.Run(ctx) }()
+		go func() { _ = rec.NewRelay(p.Relay, s.Outbox()).Run(ctx) }()
 		return jobs.Run(ctx, queue.ByType(s.Jobs()))
 	}
 	// dies between commit and enqueue
@@ -85,13 +84,13 @@ func (p *process) start(t testing.TB) *exec.Cmd {
 	t.Helper()
 	p.Options.Logger = nil
 	text, err := json.Marshal(p)
-	must(t, err)
+	storetest.Must(t, err)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
 	lifeline, err := cmd.StdinPipe() // ends with this process, however it ends
-	must(t, err)
-	must(t, cmd.Start())
+	storetest.Must(t, err)
+	storetest.Must(t, cmd.Start())
 	t.Cleanup(func() { runtime.KeepAlive(lifeline) })
 	t.Cleanup(func() { kill(cmd) })
 	return cmd
@@ -101,63 +100,4 @@ func (p *process) start(t testing.TB) *exec.Cmd {
 func kill(cmd *exec.Cmd) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-}
-
-// wire stands between a client and a server and can be cut.
-type wire struct {
-	listener net.Listener
-	target   string
-
-	mu    sync.Mutex
-	cut   bool
-	conns []net.Conn
-}
-
-// mustWire puts a wire before the database of a mysql URL and gives the URL
-// that goes through it.
-func mustWire(t testing.TB, sqlURL string) (*wire, string) {
-	t.Helper()
-	u, err := url.Parse(sqlURL)
-	must(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	w := &wire{listener: l, target: u.Host}
-	t.Cleanup(func() { _ = l.Close(); w.set(true) })
-	go w.serve()
-	return w, strings.Replace(sqlURL, u.Host, l.Addr().String(), 1)
-}
-
-func (w *wire) serve() {
-	for {
-		in, err := w.listener.Accept()
-		if err != nil {
-			return
-		}
-		out, err := net.Dial("tcp", w.target)
-		w.mu.Lock()
-		if err != nil || w.cut {
-			_ = in.Close()
-			if err == nil {
-				_ = out.Close()
-			}
-		} else {
-			w.conns = append(w.conns, in, out)
-			go func() { _, _ = io.Copy(in, out) }()
-			go func() { _, _ = io.Copy(out, in) }()
-		}
-		w.mu.Unlock()
-	}
-}
-
-// set cuts every connection and refuses new ones, or lets them through again.
-func (w *wire) set(cut bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cut = cut
-	if cut {
-		for _, c := range w.conns {
-			_ = c.Close()
-		}
-		w.conns = nil
-	}
 }

@@ -175,17 +175,3 @@ func (s *Store) lower(ctx context.Context, user, sequence string, wrong []stale)
 		s.o.Logger.DebugContext(ctx, "stale scores stay", "error", err)
 	}
 }
-
-// fromRecord answers from SQL alone, exactly, however many contacts there are.
-func (s *Store) fromRecord(ctx context.Context, user string, n int) ([]record.Activity, error) {
-	leave, ok := enter(ctx, s.scans, time.Minute) // as long as the request may take
-	if !ok {
-		return nil, api.Errorf(api.CodeUnavailable, "too many requests go through contacts just now")
-	}
-	defer leave()
-	ranked, _, err := s.scan(ctx, user, n, 0, nil)
-	if err != nil {
-		return nil, err
-	}
-	return ranked.list, nil
-}

@@ -30,6 +30,7 @@ type world struct {
 	db     *redisdb.DB
 	sql    *sql.DB
 	sqlURL string
+	relay  record.RelayOptions
 }
 
 // eachWorld runs a test on real Redis with MariaDB and on the embedded Redis
@@ -49,9 +50,9 @@ func eachWorld(t *testing.T, o Options, fn func(t *testing.T, w *world)) {
 func setup(t testing.TB, redisURL, sqlURL string, o Options) *world {
 	t.Helper()
 	rec, err := record.Open(t.Context(), record.Options{URL: sqlURL})
-	must(t, err)
+	storetest.Must(t, err)
 	t.Cleanup(func() { _ = rec.Close() })
-	must(t, rec.Migrate(t.Context()))
+	storetest.Must(t, rec.Migrate(t.Context()))
 	db := storetest.Open(t, redisURL)
 	return withStore(t, db, db, rec, sqlURL, o)
 }
@@ -59,9 +60,9 @@ func setup(t testing.TB, redisURL, sqlURL string, o Options) *world {
 func withStore(t testing.TB, contacts, main *redisdb.DB, rec *record.DB, sqlURL string, o Options) *world {
 	t.Helper()
 	jobs := queue.New(main, queue.Options{Name: "jobs", Shards: 2, MaxAge: -1, Lease: 2 * time.Second, RetryMax: time.Second})
-	must(t, jobs.Init(t.Context()))
+	storetest.Must(t, jobs.Init(t.Context()))
 	s, err := New(contacts, rec, jobs, o)
-	must(t, err)
+	storetest.Must(t, err)
 	return &world{Store: s, db: contacts, sql: mustSQL(t, sqlURL), sqlURL: sqlURL}
 }
 
@@ -71,7 +72,7 @@ func mustSQL(t testing.TB, sqlURL string) *sql.DB {
 	driver, dsn := "sqlite", strings.TrimPrefix(sqlURL, "sqlite:")+"?_pragma=busy_timeout(5000)"
 	if strings.HasPrefix(sqlURL, "mysql://") {
 		u, err := url.Parse(sqlURL)
-		must(t, err)
+		storetest.Must(t, err)
 		c := mysql.NewConfig()
 		c.User = u.User.Username()
 		c.Passwd, _ = u.User.Password()
@@ -79,18 +80,21 @@ func mustSQL(t testing.TB, sqlURL string) *sql.DB {
 		driver, dsn = "mysql", c.FormatDSN()
 	}
 	db, err := sql.Open(driver, dsn)
-	must(t, err)
+	storetest.Must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
-// work runs the jobs and the sweeper until the test ends or stop is called.
+// quick is a relay that takes over soon.
+var quick = record.RelayOptions{Every: 50 * time.Millisecond, Age: 100 * time.Millisecond}
+
+// work runs the jobs and the relay until the test ends or stop is called.
 func (w *world) work(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() { done <- w.jobs.Run(ctx, queue.ByType(w.Jobs())) }()
-	go func() { done <- w.Run(ctx) }()
+	go func() { done <- w.rec.NewRelay(w.relay, w.Outbox()).Run(ctx) }()
 	stopped := false
 	stop = func() {
 		if stopped {
@@ -128,36 +132,22 @@ func (w *world) settle(t testing.TB) {
 	})
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantCode(t testing.TB, err error, want api.Code) {
-	t.Helper()
-	if got := api.CodeOf(err); got != want {
-		t.Fatalf("code %q, want %q (error: %v)", got, want, err)
-	}
-}
-
 func (w *world) mustPut(t testing.TB, user, contact string, relationship api.Relationship) {
 	t.Helper()
 	_, _, err := w.PutContact(t.Context(), user, contact, &api.ContactRequest{Relationship: relationship})
-	must(t, err)
+	storetest.Must(t, err)
 }
 
 func (w *world) mustRemove(t testing.TB, user, contact string) {
 	t.Helper()
-	must(t, w.DeleteContact(t.Context(), user, contact))
+	storetest.Must(t, w.DeleteContact(t.Context(), user, contact))
 }
 
 func (w *world) mustUpload(t testing.TB, id, owner string, v api.Visibility, ms int64) {
 	t.Helper()
 	at := api.AtMillis(ms)
 	_, _, _, err := w.PostUpload(t.Context(), &api.UploadRequest{ID: id, Owner: owner, Visibility: v, UploadedAt: &at}, api.Idempotency{})
-	must(t, err)
+	storetest.Must(t, err)
 }
 
 // mustRecent reads and writes the answer as "a@5 b@3", with "..." after an
@@ -165,7 +155,7 @@ func (w *world) mustUpload(t testing.TB, id, owner string, v api.Visibility, ms 
 func (w *world) mustRecent(t testing.TB, user string, n int) string {
 	t.Helper()
 	got, err := w.RecentContacts(t.Context(), user, n)
-	must(t, err)
+	storetest.Must(t, err)
 	return write(got)
 }
 
@@ -201,16 +191,16 @@ GROUP BY c.contact ORDER BY last_upload DESC, c.contact DESC LIMIT ?`
 func (w *world) bruteForce(t testing.TB, user string, n int) string {
 	t.Helper()
 	rows, err := w.sql.QueryContext(t.Context(), plainSQL, user, n)
-	must(t, err)
+	storetest.Must(t, err)
 	defer rows.Close()
 	var out []string
 	for rows.Next() {
 		var contact string
 		var at int64
-		must(t, rows.Scan(&contact, &at))
+		storetest.Must(t, rows.Scan(&contact, &at))
 		out = append(out, fmt.Sprintf("%s@%d", contact, at))
 	}
-	must(t, rows.Err())
+	storetest.Must(t, rows.Err())
 	return strings.Join(out, " ")
 }
 
@@ -218,7 +208,7 @@ func (w *world) bruteForce(t testing.TB, user string, n int) string {
 func (w *world) members(t testing.TB, user string) []string {
 	t.Helper()
 	list, err := w.db.Client().ZRevRangeWithScores(t.Context(), recentKey(user), 0, -1).Result()
-	must(t, err)
+	storetest.Must(t, err)
 	out := make([]string, len(list))
 	for i, z := range list {
 		out[i] = fmt.Sprintf("%s@%.0f", z.Member, z.Score)
@@ -238,7 +228,7 @@ func (w *world) state(t testing.TB, user, field string) string {
 	t.Helper()
 	v, err := w.db.Client().HGet(t.Context(), stateKey(user), field).Result()
 	if err != redis.Nil {
-		must(t, err)
+		storetest.Must(t, err)
 	}
 	return v
 }
@@ -252,11 +242,17 @@ func (w *world) forbidScans() {
 		w.scans <- struct{}{}
 		w.jobScans <- struct{}{}
 	}
+	for range cap(w.wide.short) {
+		w.wide.short <- struct{}{}
+	}
 }
 
 func (w *world) allowScans() {
 	for range cap(w.scans) {
 		<-w.scans
 		<-w.jobScans
+	}
+	for range cap(w.wide.short) {
+		<-w.wide.short
 	}
 }

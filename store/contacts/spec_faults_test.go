@@ -27,7 +27,7 @@ func (w *world) mustFollow(t testing.TB, star string, n int) []string {
 		rows[i] = record.Contact{Owner: users[i], Contact: star, Relationship: "contact"}
 	}
 	for part := range slices.Chunk(rows, 10_000) {
-		must(t, w.rec.PutContacts(t.Context(), part...))
+		storetest.Must(t, w.rec.PutContacts(t.Context(), part...))
 	}
 	for part := range slices.Chunk(users, 5000) {
 		_, err := w.db.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {
@@ -37,7 +37,7 @@ func (w *world) mustFollow(t testing.TB, star string, n int) []string {
 			}
 			return nil
 		})
-		must(t, err)
+		storetest.Must(t, err)
 	}
 	return users
 }
@@ -54,7 +54,7 @@ func (w *world) raised(t testing.TB, users []string, star string, ms float64) in
 			return nil
 		})
 		if err != redis.Nil {
-			must(t, err)
+			storetest.Must(t, err)
 		}
 		for _, c := range cmds {
 			if score, err := c.(*redis.FloatCmd).Result(); err == nil && score == ms {
@@ -120,11 +120,12 @@ func TestR12_KilledBetweenCommitAndEnqueue(t *testing.T) {
 	for _, upload := range []string{"", "u1"} {
 		t.Run("Upload="+upload, func(t *testing.T) {
 			t.Parallel()
-			w := setup(t, storetest.Redis(t).URL(), storetest.MySQL(t), Options{SweepEvery: 50 * time.Millisecond, SweepAge: 100 * time.Millisecond})
+			w := setup(t, storetest.Redis(t).URL(), storetest.MySQL(t), Options{})
+			w.relay = quick
 			if upload == "" {
 				w.mustUpload(t, "before", "a", "public", 50)
 			} else {
-				must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: "me", Contact: "a", Relationship: "friend"}))
+				storetest.Must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: "me", Contact: "a", Relationship: "friend"}))
 			}
 			w.want(t, "me", 1, "")
 			p := &process{Role: "dies", Redis: w.redisURL(), SQL: w.sqlURL, Upload: upload}
@@ -143,7 +144,6 @@ func TestR12_KilledBetweenCommitAndEnqueue(t *testing.T) {
 
 func TestR12_QueueEmptiedBeforeTheFanOut(t *testing.T) {
 	t.Parallel()
-	o := Options{SweepEvery: 50 * time.Millisecond, SweepAge: 100 * time.Millisecond}
 	for _, name := range []string{"redis", "embedded"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,14 +151,15 @@ func TestR12_QueueEmptiedBeforeTheFanOut(t *testing.T) {
 			if name == "redis" {
 				url, sqlURL = storetest.Redis(t).URL(), storetest.MySQL(t)
 			}
-			first := setup(t, url, sqlURL, o)
+			first := setup(t, url, sqlURL, Options{})
 			main := storetest.Open(t, url) // the embedded one is another each time
-			w := withStore(t, first.db, main, first.rec, sqlURL, o)
+			w := withStore(t, first.db, main, first.rec, sqlURL, Options{})
+			w.relay = quick
 			w.mustPut(t, "me", "a", "friend")
 			w.want(t, "me", 1, "")
 			w.mustUpload(t, "u1", "a", "public", 50)
 			for _, k := range main.Client().Keys(t.Context(), "ff:{q:*").Val() {
-				must(t, main.Client().Del(t.Context(), k).Err())
+				storetest.Must(t, main.Client().Del(t.Context(), k).Err())
 			}
 			w.work(t)
 			w.settle(t)
@@ -169,7 +170,8 @@ func TestR12_QueueEmptiedBeforeTheFanOut(t *testing.T) {
 
 func TestR12_TheSameUploadAgainIsAnnouncedAgain(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, Options{SweepAge: time.Hour}, func(t *testing.T, w *world) {
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		w.relay.Age = time.Hour
 		w.mustPut(t, "me", "a", "friend")
 		w.want(t, "me", 1, "")
 		announce := w.announce
@@ -187,10 +189,11 @@ func TestR12_TheSameUploadAgainIsAnnouncedAgain(t *testing.T) {
 
 func TestR12_AChangeHasOneLiveJob(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, Options{SweepAge: time.Nanosecond}, func(t *testing.T, w *world) {
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		relay := w.rec.NewRelay(record.RelayOptions{Age: time.Nanosecond}, w.Outbox())
 		w.mustUpload(t, "u1", "a", "public", 50)
 		for range 5 {
-			must(t, w.Sweep(t.Context()))
+			storetest.Must(t, relay.Sweep(t.Context()))
 		}
 		if q, err := w.jobs.Stats(t.Context()); err != nil || q.Depth != 1 {
 			t.Fatalf("%d jobs for one upload, %v", q.Depth, err)
@@ -204,9 +207,9 @@ func TestR13_OneBuildAtATime(t *testing.T) {
 		for _, user := range []string{"small", "large"} {
 			for i := range map[string]int{"small": 5, "large": 50}[user] {
 				c := fmt.Sprintf("%s%02d", user, i)
-				must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: user, Contact: c, Relationship: "friend"}))
+				storetest.Must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: user, Contact: c, Relationship: "friend"}))
 				_, _, err := w.rec.PutUpload(t.Context(), uploadOf("u"+c, c, int64(i+1)), api.Idempotency{})
-				must(t, err)
+				storetest.Must(t, err)
 			}
 			b := &build{x: w.index, user: user, token: "elsewhere", lease: time.Hour}
 			if mine, err := b.begin(t.Context(), false); err != nil || !mine {
@@ -225,7 +228,7 @@ func TestR13_OneBuildAtATime(t *testing.T) {
 		}
 		w.work(t)
 		for _, user := range []string{"small", "large"} { // the builder died: its right ends
-			must(t, w.db.Client().PExpire(t.Context(), buildKey(user), time.Millisecond).Err())
+			storetest.Must(t, w.db.Client().PExpire(t.Context(), buildKey(user), time.Millisecond).Err())
 		}
 		storetest.Eventually(t, 20*time.Second, "the large one is built", func() bool { return w.mustRecent(t, "large", 2) == "large49@50 large48@49" })
 		w.want(t, "small", 2, "small04@5 small03@4")
@@ -260,8 +263,8 @@ func TestR14_RedisEmptied(t *testing.T) {
 		stop := w.work(t)
 		w.settle(t)
 		stop()
-		must(t, w.db.Client().FlushAll(t.Context()).Err())
-		must(t, w.jobs.Init(t.Context()))
+		storetest.Must(t, w.db.Client().FlushAll(t.Context()).Err())
+		storetest.Must(t, w.jobs.Init(t.Context()))
 		w.want(t, "nobody", 10, "") // no contacts: complete, and empty
 		w.want(t, "small", 2, "small04@5 small03@4")
 		w.want(t, "large", 2, "...") // never an empty list that claims to be all
@@ -279,9 +282,9 @@ func TestR14_ManyReadersOfAMissingIndex(t *testing.T) {
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		for i := range 30 {
 			c := fmt.Sprintf("c%02d", i)
-			must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: "me", Contact: c, Relationship: "friend"}))
+			storetest.Must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: "me", Contact: c, Relationship: "friend"}))
 			_, _, err := w.rec.PutUpload(t.Context(), uploadOf("u"+c, c, int64(i)), api.Idempotency{})
-			must(t, err)
+			storetest.Must(t, err)
 		}
 		type answer struct {
 			r   *api.RecentContacts
@@ -296,7 +299,7 @@ func TestR14_ManyReadersOfAMissingIndex(t *testing.T) {
 		}
 		for range cap(answers) {
 			a := <-answers
-			must(t, a.err)
+			storetest.Must(t, a.err)
 			if got := write(a.r); got != "c29@29 c28@28" {
 				t.Fatal(got)
 			}
@@ -308,7 +311,7 @@ func TestR14_ManyReadersOfAMissingIndex(t *testing.T) {
 func TestR13_ABuildThatBeganEarlierIsNotTheAnswer(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
-		must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: "me", Contact: "a", Relationship: "friend"}))
+		storetest.Must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: "me", Contact: "a", Relationship: "friend"}))
 		began, gate := make(chan struct{}), make(chan struct{})
 		w.builds.DoChan("me", func() (any, error) {
 			b := built{ranked: &ranking{}, finished: true, began: time.Now()} // has passed a already
@@ -344,14 +347,14 @@ func TestR13_ABuildThatBeganEarlierIsNotTheAnswer(t *testing.T) {
 
 func TestSQLStopped(t *testing.T) {
 	t.Parallel()
-	wire, sqlURL := mustWire(t, storetest.MySQL(t))
+	proxy, sqlURL := storetest.ProxyTo(t, storetest.MySQL(t))
 	w := setup(t, storetest.Redis(t).URL(), sqlURL, Options{})
 	w.mustPut(t, "me", "a", "friend")
 	w.mustPut(t, "me", "b", "friend")
 	w.mustUpload(t, "a1", "a", "public", 10)
 	w.want(t, "me", 5, "a@10")
 	w.mustUpload(t, "b1", "b", "public", 20)
-	wire.set(true)
+	proxy.Cut()
 	w.work(t) // its jobs meet a database that is away
 	calls := map[string]func() error{
 		"RecentContacts": func() error { _, err := w.RecentContacts(t.Context(), "me", 5); return err },
@@ -367,9 +370,9 @@ func TestSQLStopped(t *testing.T) {
 		},
 	}
 	for name, call := range calls {
-		t.Run(name, func(t *testing.T) { wantCode(t, call(), api.CodeUnavailable) })
+		t.Run(name, func(t *testing.T) { storetest.WantCode(t, call(), api.CodeUnavailable) })
 	}
-	wire.set(false)
+	proxy.Mend()
 	w.settle(t) // nobody gave up, nothing is in the dead letters
 	w.want(t, "me", 5, "b@20 a@10")
 	w.wantMembers(t, "me", "b@20", "a@10")
@@ -382,20 +385,20 @@ func TestRedisStopped(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t, "--appendonly", "yes")
 	rec, err := record.Open(t.Context(), record.Options{URL: storetest.MySQL(t)})
-	must(t, err)
+	storetest.Must(t, err)
 	t.Cleanup(func() { _ = rec.Close() })
-	must(t, rec.Migrate(t.Context()))
+	storetest.Must(t, rec.Migrate(t.Context()))
 	db := storetest.OpenWith(t, redisdb.Options{URL: server.URL(), Timeout: 500 * time.Millisecond})
-	w := &world{db: db}
+	w := &world{db: db, relay: quick}
 	jobs := queue.New(db, queue.Options{Name: "jobs", Shards: 2, MaxAge: -1, Lease: 2 * time.Second, RetryMax: time.Second})
-	must(t, jobs.Init(t.Context()))
-	w.Store, err = New(db, rec, jobs, Options{SweepEvery: 50 * time.Millisecond, SweepAge: 100 * time.Millisecond})
-	must(t, err)
+	storetest.Must(t, jobs.Init(t.Context()))
+	w.Store, err = New(db, rec, jobs, Options{})
+	storetest.Must(t, err)
 	w.mustPut(t, "me", "a", "friend")
 	w.want(t, "me", 5, "")
 	server.Kill()
 	_, err = w.RecentContacts(t.Context(), "me", 5)
-	wantCode(t, err, api.CodeUnavailable)
+	storetest.WantCode(t, err, api.CodeUnavailable)
 	w.mustUpload(t, "a1", "a", "public", 10) // on record: nothing is lost
 	w.mustPut(t, "me", "b", "friend")
 	server.Restart()
@@ -404,4 +407,22 @@ func TestRedisStopped(t *testing.T) {
 	w.settle(t)
 	w.want(t, "me", 5, "b@20 a@10") // whether Redis kept the index or not
 	w.wantMembers(t, "me", "b@20", "a@10")
+}
+
+func TestR12_ARowThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		announce := w.announce
+		w.announce = func(context.Context, ...queue.Job) {} // dies here
+		w.mustPut(t, "me", "a", "friend")
+		w.mustPut(t, "me", "b", "friend")
+		w.announce = announce
+		_, err := w.sql.ExecContext(t.Context(), "UPDATE outbox SET payload = 'broken' WHERE payload LIKE '%\"a\"%'")
+		storetest.Must(t, err)
+		relay := w.rec.NewRelay(record.RelayOptions{Age: time.Nanosecond}, w.Outbox())
+		storetest.Must(t, relay.Sweep(t.Context()))
+		if q, err := w.jobs.Stats(t.Context()); err != nil || q.Depth != 1 {
+			t.Fatalf("%d jobs, want that of the other row, %v", q.Depth, err)
+		}
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"fanfare/store/storetest"
+
 	"fanfare/api"
 	"fanfare/store/record"
 )
@@ -97,7 +99,7 @@ func TestR4_Cap(t *testing.T) {
 		eachWorld(t, Options{Max: 127}, func(t *testing.T, w *world) {
 			w.want(t, "me", 1, "")
 			for i := range 300 {
-				must(t, w.index.raise(t.Context(), []string{"me"}, entry{fmt.Sprintf("c%03d", (i*7)%300), int64(i)}))
+				storetest.Must(t, w.index.raise(t.Context(), []string{"me"}, entry{fmt.Sprintf("c%03d", (i*7)%300), int64(i)}))
 				if n := len(w.members(t, "me")); n != min(i+1, 127) {
 					t.Fatalf("%d members after %d contacts", n, i+1)
 				}
@@ -113,9 +115,9 @@ func TestR4_Cap(t *testing.T) {
 		eachWorld(t, Options{Max: 3}, func(t *testing.T, w *world) {
 			w.want(t, "me", 1, "")
 			for i, c := range []string{"a", "b", "c"} {
-				must(t, w.index.raise(t.Context(), []string{"me"}, entry{c, int64(i)}))
+				storetest.Must(t, w.index.raise(t.Context(), []string{"me"}, entry{c, int64(i)}))
 			}
-			must(t, w.index.raise(t.Context(), []string{"me"}, entry{"b", 9}))
+			storetest.Must(t, w.index.raise(t.Context(), []string{"me"}, entry{"b", 9}))
 			w.wantMembers(t, "me", "b@9", "c@2", "a@0")
 		})
 	})
@@ -144,7 +146,7 @@ func (w *world) wantCompact(t testing.TB, user string) {
 		return
 	}
 	got, err := w.db.Client().ObjectEncoding(t.Context(), recentKey(user)).Result()
-	must(t, err)
+	storetest.Must(t, err)
 	if got != "listpack" {
 		t.Fatalf("the index of %s is a %s", user, got)
 	}
@@ -164,13 +166,13 @@ func TestR9_CheckedAgainstSQL(t *testing.T) {
 		t.Run("Relationships", func(t *testing.T) {
 			for i := 55; i < 60; i++ {
 				_, err := w.rec.RemoveContact(t.Context(), "me", fmt.Sprintf("c%02d", i))
-				must(t, err)
+				storetest.Must(t, err)
 			}
 			w.want(t, "me", 3, "c54@1054 c53@1053 c52@1052")
 		})
 		t.Run("AFullPageThoughAllCandidatesAreStale", func(t *testing.T) {
 			for i := 35; i < 55; i++ {
-				must(t, w.DeleteUpload(t.Context(), fmt.Sprintf("new-c%02d", i)))
+				storetest.Must(t, w.DeleteUpload(t.Context(), fmt.Sprintf("new-c%02d", i)))
 			}
 			w.want(t, "me", 5, "c34@1034 c33@1033 c32@1032 c31@1031 c30@1030")
 		})
@@ -223,12 +225,12 @@ func TestRecentUploads(t *testing.T) {
 		w.mustUpload(t, "b1", "b", "public", 5)
 		w.settle(t)
 		got, err := w.RecentUploads(t.Context(), "me", 2)
-		must(t, err)
+		storetest.Must(t, err)
 		if *got.Contact != "a" || len(got.Items) != 2 || got.Items[0].ID != "a-contacts" || got.Items[1].ID != "a-family" {
 			t.Fatalf("%s: %+v", *got.Contact, got.Items)
 		}
 		for _, v := range []string{"public", "family", "contacts"} {
-			must(t, w.DeleteUpload(t.Context(), "a-"+v))
+			storetest.Must(t, w.DeleteUpload(t.Context(), "a-"+v))
 		}
 		if got, err = w.RecentUploads(t.Context(), "me", 2); err != nil || *got.Contact != "b" {
 			t.Fatalf("%+v, %v", got, err)
@@ -245,7 +247,7 @@ func TestR15_ReadsDoNotScan(t *testing.T) {
 		for i := range all {
 			all[i] = record.Contact{Owner: "me", Contact: fmt.Sprintf("c%04d", i), Relationship: "friend"}
 		}
-		must(t, w.rec.PutContacts(t.Context(), all...))
+		storetest.Must(t, w.rec.PutContacts(t.Context(), all...))
 		for i := range 200 {
 			w.mustUpload(t, fmt.Sprint("u", i), all[i*15].Contact, "public", int64(i+1))
 		}
@@ -261,46 +263,50 @@ func TestLowerIsCompareAndSet(t *testing.T) {
 	t.Parallel()
 	at := func(ms int64) *int64 { return &ms }
 	steps := map[string]func(t *testing.T, w *world){
-		"ANewerUpload":          func(t *testing.T, w *world) { must(t, w.index.raise(t.Context(), []string{"me"}, entry{"a", 60})) },
-		"AnUploadAtTheSameTime": func(t *testing.T, w *world) { must(t, w.index.raise(t.Context(), []string{"me"}, entry{"a", 50})) },
+		"ANewerUpload": func(t *testing.T, w *world) {
+			storetest.Must(t, w.index.raise(t.Context(), []string{"me"}, entry{"a", 60}))
+		},
+		"AnUploadAtTheSameTime": func(t *testing.T, w *world) {
+			storetest.Must(t, w.index.raise(t.Context(), []string{"me"}, entry{"a", 50}))
+		},
 		"ARelationship": func(t *testing.T, w *world) {
 			r, _, err := w.index.relations(t.Context(), "me")
-			must(t, err)
+			storetest.Must(t, err)
 			_, err = w.index.sync(t.Context(), "me", r, "a", at(50))
-			must(t, err)
+			storetest.Must(t, err)
 		},
 		"AnotherReader": func(t *testing.T, w *world) {
 			l, err := w.index.read(t.Context(), "me", 10)
-			must(t, err)
-			must(t, w.index.lower(t.Context(), "me", l.sequence, []stale{{entry{"b", 40}, at(39)}}))
-			must(t, w.index.raise(t.Context(), []string{"me"}, entry{"b", 40}))
+			storetest.Must(t, err)
+			storetest.Must(t, w.index.lower(t.Context(), "me", l.sequence, []stale{{entry{"b", 40}, at(39)}}))
+			storetest.Must(t, w.index.raise(t.Context(), []string{"me"}, entry{"b", 40}))
 		},
 	}
 	steps["TrimmedAndBack"] = func(t *testing.T, w *world) {
 		for i, c := range []string{"x", "y", "z", "a"} {
-			must(t, w.index.raise(t.Context(), []string{"me"}, entry{c, []int64{60, 61, 62, 50}[i]}))
+			storetest.Must(t, w.index.raise(t.Context(), []string{"me"}, entry{c, []int64{60, 61, 62, 50}[i]}))
 		}
-		must(t, w.db.Client().ZRem(t.Context(), recentKey("me"), "x", "y").Err())
-		must(t, w.index.raise(t.Context(), []string{"me"}, entry{"a", 50}))
+		storetest.Must(t, w.db.Client().ZRem(t.Context(), recentKey("me"), "x", "y").Err())
+		storetest.Must(t, w.index.raise(t.Context(), []string{"me"}, entry{"a", 50}))
 	}
 	for name, between := range steps {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachWorld(t, Options{Max: 3}, func(t *testing.T, w *world) {
 				w.want(t, "me", 1, "")
-				must(t, w.index.raise(t.Context(), []string{"me"}, entry{"a", 50}))
-				must(t, w.index.raise(t.Context(), []string{"me"}, entry{"b", 40}))
+				storetest.Must(t, w.index.raise(t.Context(), []string{"me"}, entry{"a", 50}))
+				storetest.Must(t, w.index.raise(t.Context(), []string{"me"}, entry{"b", 40}))
 				l, err := w.index.read(t.Context(), "me", 10)
-				must(t, err)
+				storetest.Must(t, err)
 				between(t, w)
-				must(t, w.index.lower(t.Context(), "me", l.sequence, []stale{{l.entries[0], at(10)}}))
+				storetest.Must(t, w.index.lower(t.Context(), "me", l.sequence, []stale{{l.entries[0], at(10)}}))
 				if got := w.members(t, "me"); len(got) != 2 || slices.Contains(got, "a@10") {
 					t.Fatalf("lowered past a change: %v", got)
 				}
 				l, err = w.index.read(t.Context(), "me", 10)
-				must(t, err)
+				storetest.Must(t, err)
 				now := l.entries[slices.IndexFunc(l.entries, func(e entry) bool { return e.contact == "a" })]
-				must(t, w.index.lower(t.Context(), "me", l.sequence, []stale{{now, at(10)}, {entry{"b", 40}, nil}, {entry{"z", 62}, nil}}))
+				storetest.Must(t, w.index.lower(t.Context(), "me", l.sequence, []stale{{now, at(10)}, {entry{"b", 40}, nil}, {entry{"z", 62}, nil}}))
 				w.wantMembers(t, "me", "a@10")
 			})
 		})

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"fanfare/store/storetest"
+
 	"fanfare/api"
 	"fanfare/store/queue"
 	"fanfare/store/record"
@@ -78,10 +80,10 @@ func TestR6_Floor(t *testing.T) {
 			name := func(i int) string { return fmt.Sprintf("a%04d", i) }
 			for i := range 400 {
 				_, _, err := w.rec.PutUpload(t.Context(), uploadOf("u"+name(i), name(i), int64(10*i+10)), api.Idempotency{})
-				must(t, err)
+				storetest.Must(t, err)
 				_, err = w.rec.PutContact(t.Context(), record.Contact{Owner: "me", Contact: name(i), Relationship: "friend"})
-				must(t, err)
-				must(t, w.syncOne(t.Context(), "me", name(i)))
+				storetest.Must(t, err)
+				storetest.Must(t, w.syncOne(t.Context(), "me", name(i)))
 			}
 			if n := len(w.members(t, "me")); n != 120 {
 				t.Fatalf("%d members", n)
@@ -189,14 +191,14 @@ func TestR7_AnyOrderEndsWithTheNewest(t *testing.T) {
 func (w *world) put(t testing.TB, user, contact string) queue.Job {
 	t.Helper()
 	out, err := w.rec.PutContact(t.Context(), record.Contact{Owner: user, Contact: contact, Relationship: "friend"})
-	must(t, err)
+	storetest.Must(t, err)
 	return contactJob(out.Outbox, record.Pair{Owner: user, Contact: contact})
 }
 
 func (w *world) remove(t testing.TB, user, contact string) queue.Job {
 	t.Helper()
 	out, err := w.rec.RemoveContact(t.Context(), user, contact)
-	must(t, err)
+	storetest.Must(t, err)
 	return contactJob(out.Outbox, record.Pair{Owner: user, Contact: contact})
 }
 
@@ -217,7 +219,7 @@ func TestR7_ALateWriterLooksAgain(t *testing.T) {
 		w.want(t, "me", 1, "")
 		w.remove(t, "me", "c")
 		before, _, err := w.index.relations(t.Context(), "me")
-		must(t, err) // a job has read: not a contact
+		storetest.Must(t, err) // a job has read: not a contact
 		w.do(t, w.put(t, "me", "c"))
 		out, err := w.index.sync(t.Context(), "me", before, "c", nil)
 		if err != nil || out.status != syncMoved {
@@ -234,8 +236,8 @@ func TestR7_ASyncDoesNotUndoAFanOut(t *testing.T) {
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.want(t, "me", 1, "")
 		w.put(t, "me", "c")
-		must(t, w.index.raise(t.Context(), []string{"me"}, entry{"c", 50}))
-		must(t, w.syncOne(t.Context(), "me", "c"))
+		storetest.Must(t, w.index.raise(t.Context(), []string{"me"}, entry{"c", 50}))
+		storetest.Must(t, w.syncOne(t.Context(), "me", "c"))
 		w.wantMembers(t, "me", "c@50")
 	})
 }
@@ -253,7 +255,7 @@ func TestR7_ManyAtOnce(t *testing.T) {
 			go func() { done <- w.churn(t.Context(), 40) }()
 		}
 		for range 8 {
-			must(t, <-done)
+			storetest.Must(t, <-done)
 		}
 		w.settle(t)
 		for _, n := range []int{1, 5, 20} {
@@ -289,7 +291,7 @@ func TestR8_RepopulateRaces(t *testing.T) {
 			t.Fatalf("begin: %t, %v", mine, err)
 		}
 		r, _, err := w.scan(t.Context(), "me", w.o.Max+1, 0, nil)
-		must(t, err)
+		storetest.Must(t, err)
 		return b, r
 	}
 	race := func(t *testing.T, fn func(t *testing.T, w *world)) {
@@ -299,8 +301,8 @@ func TestR8_RepopulateRaces(t *testing.T) {
 			for i := range 8 {
 				c := fmt.Sprint("c", i)
 				_, _, err := w.rec.PutUpload(t.Context(), uploadOf("u"+c, c, int64(10*i)), api.Idempotency{})
-				must(t, err)
-				must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: "me", Contact: c, Relationship: "friend"}))
+				storetest.Must(t, err)
+				storetest.Must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: "me", Contact: c, Relationship: "friend"}))
 			}
 			fn(t, w)
 		})
@@ -314,7 +316,7 @@ func TestR8_RepopulateRaces(t *testing.T) {
 			}
 			w.wantMembers(t, "me")
 			again, _, err := w.scan(t.Context(), "me", w.o.Max+1, 0, nil)
-			must(t, err)
+			storetest.Must(t, err)
 			if status, err := b.fill(t.Context(), again); err != nil || status != buildOK {
 				t.Fatalf("fill: %d, %v", status, err)
 			}
@@ -327,7 +329,7 @@ func TestR8_RepopulateRaces(t *testing.T) {
 			w.mustUpload(t, "newer", "c6", "public", 99)
 			w.mustUpload(t, "newest", "c0", "public", 100) // not in the snapshot at all
 			for _, owner := range []string{"c6", "c0"} {
-				must(t, w.index.raise(t.Context(), []string{"me"}, entry{owner, map[string]int64{"c6": 99, "c0": 100}[owner]}))
+				storetest.Must(t, w.index.raise(t.Context(), []string{"me"}, entry{owner, map[string]int64{"c6": 99, "c0": 100}[owner]}))
 			}
 			if status, err := b.fill(t.Context(), old); err != nil || status != buildOK {
 				t.Fatalf("fill: %d, %v", status, err)
@@ -342,8 +344,8 @@ func TestR8_RepopulateRaces(t *testing.T) {
 			for i := range 6 { // none of these is in the snapshot
 				c := fmt.Sprint("n", i)
 				w.mustUpload(t, "u"+c, c, "public", int64(1000+i))
-				must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: "me", Contact: c, Relationship: "friend"}))
-				must(t, w.index.raise(t.Context(), []string{"me"}, entry{c, int64(1000 + i)}))
+				storetest.Must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: "me", Contact: c, Relationship: "friend"}))
+				storetest.Must(t, w.index.raise(t.Context(), []string{"me"}, entry{c, int64(1000 + i)}))
 			}
 			if status, err := b.fill(t.Context(), old); err != nil || status != buildOK {
 				t.Fatalf("fill: %d, %v", status, err)
@@ -357,7 +359,7 @@ func TestR8_RepopulateRaces(t *testing.T) {
 	t.Run("ALostRightFillsNothing", func(t *testing.T) {
 		race(t, func(t *testing.T, w *world) {
 			b, old := begin(t, w)
-			must(t, w.db.Client().Set(t.Context(), buildKey("me"), "another", 0).Err())
+			storetest.Must(t, w.db.Client().Set(t.Context(), buildKey("me"), "another", 0).Err())
 			if status, err := b.fill(t.Context(), old); err != nil || status != buildLost {
 				t.Fatalf("fill: %d, %v", status, err)
 			}
@@ -376,14 +378,14 @@ func TestR11_WidenedVisibility(t *testing.T) {
 		w.want(t, "me", 1, "a@10")
 		for _, v := range []api.Visibility{"friends", "public"} {
 			_, err := w.SetVisibility(t.Context(), "u", v)
-			must(t, err)
+			storetest.Must(t, err)
 		}
 		w.settle(t)
 		w.wantMembers(t, "me", "a@50")
 		w.want(t, "me", 1, "a@50")
 
 		_, err := w.SetVisibility(t.Context(), "u", "family") // narrowed
-		must(t, err)
+		storetest.Must(t, err)
 		if stats, _ := w.Stats(t.Context()); stats.Pending != 0 {
 			t.Fatalf("narrowing left work: %+v", stats)
 		}
@@ -409,7 +411,7 @@ func TestR11_DeletedUpload(t *testing.T) {
 		w.settle(t)
 		w.want(t, "me", 2, "a@20 b@10")
 		for range 2 {
-			must(t, w.DeleteUpload(t.Context(), "a2"))
+			storetest.Must(t, w.DeleteUpload(t.Context(), "a2"))
 		}
 		if stats, _ := w.Stats(t.Context()); stats.Pending != 0 {
 			t.Fatalf("a deletion left work: %+v", stats)
@@ -426,7 +428,7 @@ func TestRebuildOnRequest(t *testing.T) {
 		w.mustUpload(t, "u", "a", "public", 5)
 		w.mustPut(t, "me", "a", "friend")
 		w.want(t, "me", 1, "a@5")
-		must(t, w.db.Client().ZAdd(t.Context(), recentKey("me"), z("ghost", 99)).Err())
+		storetest.Must(t, w.db.Client().ZAdd(t.Context(), recentKey("me"), z("ghost", 99)).Err())
 		once := api.Idempotency{Scope: "k /v1", Key: "x"}
 		first, replayed, err := w.Rebuild(t.Context(), "me", once)
 		if err != nil || replayed {
@@ -438,7 +440,7 @@ func TestRebuildOnRequest(t *testing.T) {
 		}
 		once.Body = [32]byte{1}
 		_, _, err = w.Rebuild(t.Context(), "me", once)
-		wantCode(t, err, api.CodeIdempotencyReused)
+		storetest.WantCode(t, err, api.CodeIdempotencyReused)
 		w.settle(t)
 		w.wantMembers(t, "me", "a@5")
 		if strings.Contains(w.mustRecent(t, "me", 5), "ghost") {

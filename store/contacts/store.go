@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"fanfare/api"
+	"fanfare/store/batch"
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
@@ -28,9 +29,6 @@ type Options struct {
 	Min int
 	// Logger hears of jobs that could not be enqueued; nil: silence.
 	Logger *slog.Logger
-	// SweepEvery is how often the outbox is looked at for changes whose job is
-	// not done (default 1 s), and SweepAge how old they must be (default 5 s).
-	SweepEvery, SweepAge time.Duration
 	// Page is how many contacts or followers one query reads; default 1000.
 	Page int
 	// JobPages is how many pages one run of a fan-out does before it goes to the
@@ -40,7 +38,9 @@ type Options struct {
 	// build a missing index; for larger ones a job does it. Default 10.
 	InlinePages int
 	// Scans is how many reads, and how many jobs, of this process may go through
-	// contacts in SQL at once; default 8.
+	// contacts in SQL at once to build an index; default 8. Reads above Max have
+	// half as many places of their own, and of those that go on for more than
+	// InlinePages a quarter as many run at once.
 	Scans int
 }
 
@@ -62,12 +62,6 @@ func (o Options) withDefaults() (Options, error) {
 	orInt(&o.JobPages, 10)
 	orInt(&o.InlinePages, 10)
 	orInt(&o.Scans, 8)
-	if o.SweepEvery <= 0 {
-		o.SweepEvery = time.Second
-	}
-	if o.SweepAge <= 0 {
-		o.SweepAge = 5 * time.Second
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -79,31 +73,44 @@ type Store struct {
 	rec   *record.DB
 	jobs  *queue.Queue
 	index *index
-	done  *closer
-	o     Options
-	// scans holds a place for each read that goes through contacts in SQL, and
+	// done deletes outbox rows whose work is done, many in one transaction.
+	done *batch.Group[string, struct{}]
+	o    Options
+	// scans holds a place for each read that builds an index from SQL, and
 	// jobScans for each job.
 	scans, jobScans chan struct{}
+	wide            *wideReads
 	builds          singleflight.Group
-	sweep           map[string]record.OpenRow // where the sweeper is, by kind; Run's own
 	// announce enqueues a committed change; tests replace it to play a process
 	// that dies between commit and enqueue.
 	announce func(context.Context, ...queue.Job)
 }
 
+// closeTimeout bounds the deletion of outbox rows.
+const closeTimeout = 10 * time.Second
+
+// close deletes an outbox row and returns when it is gone.
+func (s *Store) close(ctx context.Context, row string) error {
+	_, err := s.done.Do(ctx, row)
+	return err
+}
+
 // New makes a store: the index on redis, the truth in rec, the work through
-// jobs. Options that cannot work are refused. It starts nothing; Run sweeps, and
-// Jobs are the handlers to run.
+// jobs. Options that cannot work are refused. It starts nothing; Outbox is
+// for the relay, and Jobs are the handlers to run.
 func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		rec: rec, jobs: jobs, o: o, index: newIndex(redis, o.Max), done: &closer{deleteRows: rec.DeleteOutbox},
-		scans: make(chan struct{}, o.Scans), jobScans: make(chan struct{}, o.Scans), sweep: map[string]record.OpenRow{},
+		rec: rec, jobs: jobs, o: o, index: newIndex(redis, o.Max),
+		scans: make(chan struct{}, o.Scans), jobScans: make(chan struct{}, o.Scans), wide: newWideReads(o.Scans),
 	}
 	s.announce = s.enqueue
+	s.done = batch.New(batch.Options{Timeout: closeTimeout}, func(ctx context.Context, rows []string) (struct{}, error) {
+		return struct{}{}, rec.DeleteOutbox(ctx, rows...)
+	})
 	return s, nil
 }
 

@@ -2,8 +2,6 @@ package contacts
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -99,8 +97,7 @@ func (s *Store) Rebuild(ctx context.Context, user string, once api.Idempotency) 
 	job := rebuildJob(user, "", true)
 	record := queue.Once{Body: once.Body, TTL: api.IdempotencyTTL}
 	if once.Key != "" {
-		sum := sha256.Sum256([]byte(once.Scope + "\x00" + once.Key))
-		record.Key = hex.EncodeToString(sum[:16])
+		record.Key = once.Name()
 	}
 	job.Shard = s.jobs.Route(job.Key)
 	job.ID = queue.NewID(job.Shard, time.Now())

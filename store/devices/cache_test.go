@@ -13,6 +13,7 @@ import (
 	"fanfare/api"
 	"fanfare/store/devices"
 	"fanfare/store/queue"
+	"fanfare/store/record"
 	"fanfare/store/storetest"
 )
 
@@ -38,7 +39,7 @@ func TestP10_AnEntryLivesAtMostTenMinutes(t *testing.T) {
 		if ttl := w.db.Client().PTTL(t.Context(), settings).Val(); ttl <= 9*time.Minute || ttl > 10*time.Minute {
 			t.Errorf("the entry lives %v", ttl)
 		}
-		must(t, w.store.Mark(t.Context(), "w", "alice", devices.MarkTTL))
+		storetest.Must(t, w.store.Mark(t.Context(), "w", "alice", devices.MarkTTL))
 		if ttl := w.db.Client().PTTL(t.Context(), changing).Val(); ttl <= 0 || ttl > 10*time.Second {
 			t.Errorf("the mark lives %v", ttl)
 		}
@@ -62,7 +63,7 @@ func TestP10_WhileChangingReadersGoToSQL(t *testing.T) {
 				}
 			}
 		})
-		must(t, w.store.PutOptOut(ctx, "alice", "like"))
+		storetest.Must(t, w.store.PutOptOut(ctx, "alice", "like"))
 		if !committed {
 			t.Fatal("nothing was looked at")
 		}
@@ -84,13 +85,13 @@ func TestP10_ASlowReaderNeverOverwritesANewerVersion(t *testing.T) {
 			}
 		}
 		old, err := w.store.BeginRead(ctx, "alice")
-		must(t, err)
-		must(t, w.store.PutOptOut(ctx, "alice", "like"))
+		storetest.Must(t, err)
+		storetest.Must(t, w.store.PutOptOut(ctx, "alice", "like"))
 		old.Fill(ctx)
 		mustCached(t, "filled after the version was stored")
 		mustTarget(t, w.store, like)
 		_, version, _ := devices.Keys("alice")
-		must(t, w.db.Client().Del(ctx, version).Err())
+		storetest.Must(t, w.db.Client().Del(ctx, version).Err())
 		old.Fill(ctx)
 		mustCached(t, "filled over a newer entry, the stored version forgotten")
 	})
@@ -105,7 +106,7 @@ func TestP10_AReaderWhoTookOver5sIsRefused(t *testing.T) {
 			fill bool
 		}{{devices.MaxRead + 100*time.Millisecond, false}, {devices.MaxRead / 2, true}} {
 			r, err := w.store.BeginRead(ctx, "alice")
-			must(t, err)
+			storetest.Must(t, err)
 			r.Age(c.age)
 			r.Fill(ctx)
 			if _, hit := w.store.Cached(ctx, "alice", "like"); hit != c.fill {
@@ -120,15 +121,15 @@ func TestP10_OneOfTwoWritersCrashingLeavesNoStaleEntry(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		ctx, s := t.Context(), w.store
 		// The crashing writer commits last, so the other's version is older.
-		must(t, s.Mark(ctx, "crashing", "alice", time.Second))
-		must(t, s.Mark(ctx, "other", "alice", devices.MarkTTL))
+		storetest.Must(t, s.Mark(ctx, "crashing", "alice", time.Second))
+		storetest.Must(t, s.Mark(ctx, "other", "alice", devices.MarkTTL))
 		other, err := w.rec.PutOptOut(ctx, "alice", "share")
-		must(t, err)
+		storetest.Must(t, err)
 		old, err := s.BeginRead(ctx, "alice")
-		must(t, err)
+		storetest.Must(t, err)
 		_, err = w.rec.PutOptOut(ctx, "alice", "like")
-		must(t, err)
-		must(t, s.StoreVersion(ctx, "other", "alice", other.Users[0].Version))
+		storetest.Must(t, err)
+		storetest.Must(t, s.StoreVersion(ctx, "other", "alice", other.Users[0].Version))
 		old.Fill(ctx)
 		if _, hit := s.Cached(ctx, "alice", "like"); hit {
 			t.Fatal("filled though the crashed writer's mark lives")
@@ -167,8 +168,8 @@ func TestP10_AWriteIsSeenAtOnceWhateverReadersDo(t *testing.T) {
 		}
 		err := writers.Wait()
 		stop.Store(true)
-		must(t, g.Wait())
-		must(t, err)
+		storetest.Must(t, g.Wait())
+		storetest.Must(t, err)
 	})
 }
 
@@ -203,19 +204,18 @@ func TestOutbox_AWriterKilledBetweenCommitAndRelay(t *testing.T) {
 		dying.DropRelay()
 		mustPut(t, dying, "alice", token(1))
 		mustPut(t, dying, "bob", token(1)) // marks both users
-		must(t, dying.PutOptOut(ctx, "alice", "like"))
+		storetest.Must(t, dying.PutOptOut(ctx, "alice", "like"))
 		if n := mustOutbox(t, w); n != 2+3+1 {
 			t.Fatalf("%d outbox rows", n)
 		}
 		if got := mustTarget(t, w.store, like); !got.OptedOut || len(got.Devices) != 0 {
 			t.Fatalf("a reader saw the old state: %+v", got)
 		}
-		young := w.another(devices.Options{SweepAge: time.Hour})
-		must(t, young.Sweep(ctx))
+		storetest.Must(t, w.rec.NewRelay(record.RelayOptions{Age: time.Hour}, w.store.Outbox()).Sweep(ctx))
 		if n := mustOutbox(t, w); n != 6 {
-			t.Fatalf("rows younger than the sweep's age were swept: %d left", n)
+			t.Fatalf("rows younger than the relay's age were relayed: %d left", n)
 		}
-		mustRun(t, w.another(devices.Options{SweepAge: time.Millisecond, SweepEvery: 20 * time.Millisecond}))
+		mustRelay(t, w, quick)
 		storetest.Eventually(t, 10*time.Second, "the outbox is swept", func() bool { return mustOutbox(t, w) == 0 })
 		if g := mustGuard(t, w, token(1)); !g.Reaches("bob") || g.Reaches("alice") {
 			t.Fatalf("guard %+v", g)
@@ -235,8 +235,8 @@ func TestP10_AChangeThatRedisMissedIsSweptIn(t *testing.T) {
 		// A writer that cannot reach this Redis: neither mark nor relay.
 		away := storetest.Open(t, fmt.Sprintf("redis://127.0.0.1:%d", storetest.FreePort(t)))
 		cut := devices.New(away, w.rec, queue.New(away, queue.Options{Name: "notifications"}), devices.Options{})
-		must(t, cut.PutOptOut(ctx, "alice", "like"))
-		mustRun(t, w.another(devices.Options{}))
+		storetest.Must(t, cut.PutOptOut(ctx, "alice", "like"))
+		mustRelay(t, w, record.RelayOptions{})
 		storetest.Eventually(t, 10*time.Second, "the stale entry goes", func() bool { return mustTarget(t, w.store, like).OptedOut })
 	})
 }
@@ -254,13 +254,13 @@ func TestRedisAway(t *testing.T) {
 	}
 	deadline, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	must(t, w.store.PutOptOut(deadline, "alice", "like"))
+	storetest.Must(t, w.store.PutOptOut(deadline, "alice", "like"))
 	if !mustTarget(t, w.store, like).OptedOut || mustOutbox(t, w) == 0 {
 		t.Fatal("the change is not on record or not in the outbox")
 	}
 	server.Restart()
-	sweeper := w.another(devices.Options{SweepAge: time.Millisecond})
-	storetest.Eventually(t, 10*time.Second, "the outbox is swept", func() bool { return sweeper.Sweep(ctx) == nil && mustOutbox(t, w) == 0 })
+	relay := w.rec.NewRelay(quick, w.store.Outbox())
+	storetest.Eventually(t, 10*time.Second, "the outbox is swept", func() bool { return relay.Sweep(ctx) == nil && mustOutbox(t, w) == 0 })
 	storetest.Eventually(t, 10*time.Second, "the cache is used again", func() bool {
 		got := mustTarget(t, w.store, like)
 		_, hit := w.store.Cached(ctx, "alice", "like")
@@ -272,7 +272,7 @@ func TestSQLAway_CachedUsersAreServed(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		mustPut(t, w.store, "alice", token(1))
-		must(t, w.store.PutMute(t.Context(), "alice", "album:1", nil))
+		storetest.Must(t, w.store.PutMute(t.Context(), "alice", "album:1", nil))
 		mustTarget(t, w.store, like)
 		away := w.withoutSQL(t)
 		found, err := away.Targets(t.Context(), []devices.Query{{User: "alice", Type: "x", Object: "album:1"}})
@@ -280,12 +280,12 @@ func TestSQLAway_CachedUsersAreServed(t *testing.T) {
 			t.Fatalf("%+v, %v", found, err)
 		}
 		found, err = away.Targets(t.Context(), []devices.Query{{User: "bob", Type: "x", Object: ""}, like})
-		wantCode(t, err, api.CodeUnavailable)
-		wantCode(t, found[0].Err, api.CodeUnavailable)
+		storetest.WantCode(t, err, api.CodeUnavailable)
+		storetest.WantCode(t, found[0].Err, api.CodeUnavailable)
 		if found[1].Err != nil || len(found[1].Devices) != 1 {
 			t.Fatalf("the cached user was not served: %+v", found[1])
 		}
-		wantCode(t, away.PutOptOut(t.Context(), "alice", "like"), api.CodeUnavailable)
+		storetest.WantCode(t, away.PutOptOut(t.Context(), "alice", "like"), api.CodeUnavailable)
 	})
 }
 
@@ -316,12 +316,12 @@ func TestTargets_APageOfAThousandCachedUsersIsOnePipeline(t *testing.T) {
 		page[i] = devices.Query{User: fmt.Sprint("u", i), Type: "like", Object: "album:1"}
 	}
 	_, err := w.store.Targets(t.Context(), page)
-	must(t, err)
+	storetest.Must(t, err)
 	count := &trips{}
 	w.db.Client().AddHook(count)
 	before := count.n.Load()
 	_, err = w.withoutSQL(t).Targets(t.Context(), page)
-	must(t, err)
+	storetest.Must(t, err)
 	if n := count.n.Load() - before; n != 1 {
 		t.Fatalf("%d round trips", n)
 	}
@@ -342,11 +342,11 @@ func BenchmarkTargets1000(b *testing.B) {
 			for b.Loop() {
 				if c.clear {
 					b.StopTimer()
-					must(b, w.db.Client().FlushAll(b.Context()).Err())
+					storetest.Must(b, w.db.Client().FlushAll(b.Context()).Err())
 					b.StartTimer()
 				}
 				_, err := w.store.Targets(b.Context(), page)
-				must(b, err)
+				storetest.Must(b, err)
 			}
 		})
 	}

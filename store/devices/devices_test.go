@@ -34,15 +34,15 @@ func TestPutDevice(t *testing.T) {
 				t.Fatalf("token %s", d.Token)
 			}
 			_, _, err := w.store.PutDevice(t.Context(), "alice", "xyz", &api.DeviceRequest{})
-			wantCode(t, err, api.CodeValidation)
-			wantCode(t, w.store.DeleteDevice(t.Context(), "alice", "xyz"), api.CodeValidation)
+			storetest.WantCode(t, err, api.CodeValidation)
+			storetest.WantCode(t, w.store.DeleteDevice(t.Context(), "alice", "xyz"), api.CodeValidation)
 		})
 		t.Run("AFiftyFirstDeviceIsRefusedAndLeavesNoMark", func(t *testing.T) {
 			for i := range api.MaxDevices {
 				mustPut(t, w.store, "bob", token(i))
 			}
 			_, _, err := w.store.PutDevice(t.Context(), "bob", token(99), &api.DeviceRequest{Platform: "apns", Topic: "x", Environment: api.EnvSandbox})
-			wantCode(t, err, api.CodeValidation)
+			storetest.WantCode(t, err, api.CodeValidation)
 			mustTarget(t, w.store, devices.Query{User: "bob"})
 			if got, hit := w.store.Cached(t.Context(), "bob", "x"); !hit || len(got.Devices) != api.MaxDevices {
 				t.Fatalf("hit %v with %d devices after a refused write", hit, len(got.Devices))
@@ -56,17 +56,17 @@ func TestDevicesAndSettings(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		ctx, s := t.Context(), w.store
 		d := mustPut(t, s, "alice", token(1))
-		must(t, s.PutOptOut(ctx, "alice", "like"))
-		must(t, s.PutMute(ctx, "alice", "album:1", nil))
-		must(t, s.MarkSuspect(ctx, token(1), "BadDeviceToken", d.RegisteredAt))
+		storetest.Must(t, s.PutOptOut(ctx, "alice", "like"))
+		storetest.Must(t, s.PutMute(ctx, "alice", "album:1", nil))
+		storetest.Must(t, s.MarkSuspect(ctx, token(1), "BadDeviceToken", d.RegisteredAt))
 		got, err := s.Settings(ctx, "alice")
-		must(t, err)
+		storetest.Must(t, err)
 		if len(got.OptOuts) != 1 || len(got.Mutes) != 1 || len(got.Devices) != 1 || got.Devices[0].State != api.DeviceSuspect || got.Devices[0].Reason != "BadDeviceToken" {
 			t.Fatalf("%+v", got)
 		}
-		must(t, s.DeleteOptOut(ctx, "alice", "like"))
-		must(t, s.DeleteMute(ctx, "alice", "album:1"))
-		must(t, s.DeleteDevice(ctx, "alice", token(1)))
+		storetest.Must(t, s.DeleteOptOut(ctx, "alice", "like"))
+		storetest.Must(t, s.DeleteMute(ctx, "alice", "album:1"))
+		storetest.Must(t, s.DeleteDevice(ctx, "alice", token(1)))
 		list, err := s.Devices(ctx, "alice")
 		if err != nil || list.Items == nil || len(list.Items) != 0 {
 			t.Fatalf("%+v, %v", list, err)
@@ -90,12 +90,12 @@ func TestTargets(t *testing.T) {
 		until := api.At(time.Now().Add(1500 * time.Millisecond))
 		mustPut(t, s, alice, token(1))
 		mustPut(t, s, alice, token(2))
-		must(t, s.PutOptOut(ctx, bob, "like"))
-		must(t, s.PutMute(ctx, alice, "album:1", &api.MuteRequest{Until: &until}))
+		storetest.Must(t, s.PutOptOut(ctx, bob, "like"))
+		storetest.Must(t, s.PutMute(ctx, alice, "album:1", &api.MuteRequest{Until: &until}))
 		queries := []devices.Query{{User: alice, Type: "like", Object: "album:1"}, {User: bob, Type: "like", Object: ""}, {User: carol, Type: "like", Object: "x"}, {User: bob, Type: "share", Object: "x"}, {User: alice, Type: "share", Object: ""}}
 		check := func(t *testing.T, muted bool) {
 			found, err := s.Targets(ctx, queries)
-			must(t, err)
+			storetest.Must(t, err)
 			for i, want := range []string{fmt.Sprint(alice, false, muted, 2), fmt.Sprint(bob, true, false, 0), fmt.Sprint(carol, false, false, 0), fmt.Sprint(bob, false, false, 0), fmt.Sprint(alice, false, false, 2)} {
 				if f := found[i]; fmt.Sprint(f.User, f.OptedOut, f.Muted, len(f.Devices)) != want {
 					t.Errorf("target %d: %+v, want %s", i, f, want)
@@ -136,11 +136,11 @@ func TestP4_GuardFollowsTheDevice(t *testing.T) {
 		if g := mustGuard(t, w, token(1)); g.Reaches("alice") || !g.Reaches("bob") {
 			t.Fatalf("moved: %+v", g)
 		}
-		must(t, s.MarkSuspect(ctx, token(1), "BadDeviceToken", d.RegisteredAt))
+		storetest.Must(t, s.MarkSuspect(ctx, token(1), "BadDeviceToken", d.RegisteredAt))
 		if g := mustGuard(t, w, token(1)); g.State != api.DeviceSuspect || !g.Reaches("bob") {
 			t.Fatalf("suspect: %+v", g)
 		}
-		must(t, s.Drop(ctx, token(1), "Unregistered", api.At(time.Now()), d.RegisteredAt))
+		storetest.Must(t, s.Drop(ctx, token(1), "Unregistered", api.At(time.Now()), d.RegisteredAt))
 		if g := mustGuard(t, w, token(1)); g.State != api.DeviceDropped || g.Reaches("bob") {
 			t.Fatalf("dropped: %+v", g)
 		}
@@ -148,7 +148,7 @@ func TestP4_GuardFollowsTheDevice(t *testing.T) {
 		if g := mustGuard(t, w, token(1)); !g.Reaches("bob") {
 			t.Fatalf("revived: %+v", g)
 		}
-		must(t, s.DeleteDevice(ctx, "bob", token(1)))
+		storetest.Must(t, s.DeleteDevice(ctx, "bob", token(1)))
 		if g := mustGuard(t, w, token(1)); g.State != devices.StateGone || g.Reaches("bob") || g.Reaches("") {
 			t.Fatalf("removed: %+v", g)
 		}
@@ -199,10 +199,10 @@ func TestConcurrentWritesOfOneTokenAllSucceed(t *testing.T) {
 			return err
 		})
 		// A relay may give up while others keep changing the token.
-		mustRun(t, w.another(devices.Options{SweepAge: time.Millisecond, SweepEvery: 20 * time.Millisecond}))
+		mustRelay(t, w, quick)
 		storetest.Eventually(t, 10*time.Second, "the outbox is empty", func() bool { return mustOutbox(t, w) == 0 })
 		truth, err := w.rec.DevicesByToken(t.Context(), token(1))
-		must(t, err)
+		storetest.Must(t, err)
 		g, owner := mustGuard(t, w, token(1)), truth[token(1)].User
 		if owner != "" && !g.Reaches(owner) || owner == "" && g.State != devices.StateGone {
 			t.Fatalf("on record with %q, guard %+v", owner, g)

@@ -1,6 +1,8 @@
 package devices
 
 import (
+	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -14,8 +16,8 @@ const StateGone api.DeviceState = "gone"
 // Guard says who a token is now. It lies beside the token's notifications
 // (queue.Queue.SetGuard in the shard Route(token), named by the token), so
 // that a claim sees it without another trip. It is written after every
-// registration, removal and verdict and outlives the work that was queued
-// before. No guard means that nothing changed for that long.
+// registration, removal and verdict. No guard is no proof of anything: work may
+// wait longer than a guard lives, and Redis may lose one; see Store.GuardOf.
 type Guard struct {
 	User         string
 	RegisteredAt api.Time
@@ -52,6 +54,22 @@ func ParseGuard(s string) (Guard, bool) {
 	}
 	return Guard{State: api.DeviceState(part[0]), RegisteredAt: api.AtMillis(at),
 		Environment: api.Environment(part[2]), Topic: part[3], User: part[4]}, true
+}
+
+// GuardOf says who a token of this user is now, as the user's settings have it:
+// in the cache, else on record. A token that is not sent to, or is not this
+// user's, is gone. Without Redis and SQL there is no answer.
+func (s *Store) GuardOf(ctx context.Context, user, token string) (Guard, error) {
+	targets, err := s.Targets(ctx, []Query{{User: user}})
+	if err != nil {
+		return Guard{}, fmt.Errorf("look up the owner of a device: %w", err)
+	}
+	for _, d := range targets[0].Devices {
+		if d.Token == token {
+			return Guard{User: user, RegisteredAt: d.RegisteredAt, Topic: d.Topic, Environment: d.Environment, State: d.State}, nil
+		}
+	}
+	return Guard{State: StateGone}, nil
 }
 
 // guardOf makes the guard of what is on record, StateGone if nothing is.

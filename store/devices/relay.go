@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math/rand/v2"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,8 +15,6 @@ import (
 const (
 	writes = redisdb.Write
 
-	// sweepBatch rows are relayed at once.
-	sweepBatch = 200
 	// guardRounds is how often a guard is written again because the record
 	// changed while it was written.
 	guardRounds = 4
@@ -26,48 +22,28 @@ const (
 	guardsAtOnce = 32
 )
 
-// Run sweeps the outbox until ctx ends: rows whose writer died or had no Redis
-// are relayed. Any number of processes may run it; relaying twice does no harm.
-func (s *Store) Run(ctx context.Context) error {
-	wasAway := false
-	for {
-		err := s.Sweep(ctx)
-		if away := err != nil && ctx.Err() == nil; away != wasAway {
-			wasAway = away
-			s.o.Logger.Info("outbox of settings", "held_up", away, "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(s.o.SweepEvery/2 + rand.N(s.o.SweepEvery/2)):
-		}
+// Outbox does what a change of settings owes Redis when its writer did not, by
+// kind of row.
+func (s *Store) Outbox() map[string]record.OutboxHandler {
+	return map[string]record.OutboxHandler{
+		record.KindSettings: relaySubjects(s.relayUsers),
+		record.KindGuard: relaySubjects(func(ctx context.Context, tokens []string) error {
+			return s.writeGuards(ctx, tokens...)
+		}),
 	}
 }
 
-// Sweep relays every outbox row that is old enough, once.
-func (s *Store) Sweep(ctx context.Context) error {
-	return errors.Join(
-		s.sweepKind(ctx, record.KindSettings, s.relayUsers),
-		s.sweepKind(ctx, record.KindGuard, func(ctx context.Context, tokens []string) error { return s.writeGuards(ctx, tokens...) }),
-	)
-}
-
-func (s *Store) sweepKind(ctx context.Context, kind string, relay func(context.Context, []string) error) error {
-	for {
-		due, err := s.rec.DueOutbox(ctx, kind, s.o.SweepAge.Milliseconds(), sweepBatch)
-		if err != nil || len(due) == 0 {
-			return err
-		}
-		ids, subjects := make([]string, len(due)), make(map[string]struct{}, len(due))
-		for i, r := range due {
+// relaySubjects relays the subjects of rows, each once: all are done, or none.
+func relaySubjects(relay func(context.Context, []string) error) record.OutboxHandler {
+	return func(ctx context.Context, rows []record.OutboxRow) ([]string, error) {
+		ids, subjects := make([]string, len(rows)), make(map[string]struct{}, len(rows))
+		for i, r := range rows {
 			ids[i], subjects[r.Subject] = r.ID, struct{}{}
 		}
 		if err := relay(ctx, slices.Sorted(maps.Keys(subjects))); err != nil {
-			return err
+			return nil, err
 		}
-		if err := s.rec.DeleteOutbox(ctx, ids...); err != nil || len(due) < sweepBatch {
-			return err
-		}
+		return ids, nil
 	}
 }
 

@@ -44,8 +44,8 @@ func setup(t testing.TB, redisURL, sqlURL string) *world {
 
 func setupOn(t testing.TB, db *redisdb.DB, sqlURL string) *world {
 	t.Helper()
-	w := &world{db: db, rec: mustRecord(t, sqlURL)}
-	must(t, w.rec.Migrate(t.Context()))
+	w := &world{db: db, rec: storetest.Record(t, sqlURL)}
+	storetest.Must(t, w.rec.Migrate(t.Context()))
 	w.queue = queue.New(w.db, queue.Options{Name: "notifications"})
 	w.store = w.another(devices.Options{})
 	return w
@@ -59,30 +59,8 @@ func (w *world) another(o devices.Options) *devices.Store {
 // withoutSQL is a process whose SQL is away.
 func (w *world) withoutSQL(t testing.TB) *devices.Store {
 	t.Helper()
-	rec := mustRecord(t, fmt.Sprintf("mysql://u:p@127.0.0.1:%d/x", storetest.FreePort(t)))
+	rec := storetest.Record(t, fmt.Sprintf("mysql://u:p@127.0.0.1:%d/x", storetest.FreePort(t)))
 	return devices.New(w.db, rec, w.queue, devices.Options{})
-}
-
-func mustRecord(t testing.TB, url string) *record.DB {
-	t.Helper()
-	rec, err := record.Open(t.Context(), record.Options{URL: url})
-	must(t, err)
-	t.Cleanup(func() { _ = rec.Close() })
-	return rec
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantCode(t testing.TB, err error, want api.Code) {
-	t.Helper()
-	if got := api.CodeOf(err); got != want {
-		t.Fatalf("code %q, want %q (error: %v)", got, want, err)
-	}
 }
 
 func token(i int) string { return fmt.Sprintf("%064x", i) }
@@ -91,14 +69,14 @@ func mustPut(t testing.TB, s *devices.Store, user, tok string) *api.Device {
 	t.Helper()
 	d, _, err := s.PutDevice(t.Context(), user, tok,
 		&api.DeviceRequest{Platform: "apns", Topic: "com.example.app", Environment: api.EnvSandbox})
-	must(t, err)
+	storetest.Must(t, err)
 	return d
 }
 
 func mustTarget(t testing.TB, s *devices.Store, q devices.Query) devices.Target {
 	t.Helper()
 	found, err := s.Targets(t.Context(), []devices.Query{q})
-	must(t, err)
+	storetest.Must(t, err)
 	return found[0]
 }
 
@@ -106,7 +84,7 @@ func mustTarget(t testing.TB, s *devices.Store, q devices.Query) devices.Target 
 func mustGuard(t testing.TB, w *world, tok string) devices.Guard {
 	t.Helper()
 	keys, err := w.db.Client().Keys(t.Context(), "ff:{q:notifications:*"+tok).Result()
-	must(t, err)
+	storetest.Must(t, err)
 	if len(keys) != 1 {
 		t.Fatalf("guard keys of the token: %v", keys)
 	}
@@ -125,8 +103,8 @@ func mustOutbox(t testing.TB, w *world) int {
 	t.Helper()
 	n := 0
 	for _, kind := range []string{record.KindSettings, record.KindGuard} {
-		due, err := w.rec.DueOutbox(t.Context(), kind, 0, 1000)
-		must(t, err)
+		due, err := w.rec.OutboxPage(t.Context(), kind, 0, record.OpenRow{}, 1000)
+		storetest.Must(t, err)
 		n += len(due)
 	}
 	return n
@@ -139,15 +117,18 @@ func atOnce(t testing.TB, n int, call func(ctx context.Context, i int) error) {
 	for i := range n {
 		g.Go(func() error { return call(ctx, i) })
 	}
-	must(t, g.Wait())
+	storetest.Must(t, g.Wait())
 }
 
-// mustRun runs a store's sweeper until the test ends.
-func mustRun(t testing.TB, s *devices.Store) {
+// quick is a relay that takes over soon.
+var quick = record.RelayOptions{Every: 20 * time.Millisecond, Age: time.Millisecond}
+
+// mustRelay runs the relay of one more process until the test ends.
+func mustRelay(t testing.TB, w *world, o record.RelayOptions) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- w.rec.NewRelay(o, w.store.Outbox()).Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

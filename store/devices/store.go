@@ -21,18 +21,7 @@ type Options struct {
 	// GuardTTL is how long a guard stays, at least FANFARE_MAX_AGE + 1 h;
 	// default 25 h.
 	GuardTTL time.Duration
-	// SweepEvery is how often the outbox is looked at for rows whose writer
-	// did not relay them; default 2 s, at most 4 s (see P10).
-	SweepEvery time.Duration
-	// SweepAge is how old such a row must be; default 5 s.
-	SweepAge time.Duration
 }
-
-const (
-	defaultSweepEvery = 2 * time.Second
-	maxSweepEvery     = 4 * time.Second
-	defaultSweepAge   = 5 * time.Second
-)
 
 func (o Options) withDefaults() Options {
 	if o.Logger == nil {
@@ -40,13 +29,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.GuardTTL <= 0 {
 		o.GuardTTL = guardTTL
-	}
-	if o.SweepEvery <= 0 {
-		o.SweepEvery = defaultSweepEvery
-	}
-	o.SweepEvery = min(o.SweepEvery, maxSweepEvery)
-	if o.SweepAge <= 0 {
-		o.SweepAge = defaultSweepAge
 	}
 	return o
 }
@@ -67,7 +49,8 @@ type Store struct {
 }
 
 // New makes a store. guards is the queue of notifications, whose slots hold
-// the guards of their tokens. It starts nothing; Run sweeps.
+// the guards of their tokens. It starts nothing; Outbox
+// is for the relay.
 func New(db *redisdb.DB, rec *record.DB, guards *queue.Queue, o Options) *Store {
 	s := &Store{
 		db: db, rec: rec, o: o.withDefaults(),

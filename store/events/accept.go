@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
-	"encoding/hex"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -96,7 +95,7 @@ func (s *Store) shard(once api.Idempotency, now time.Time) int {
 	if once.Key == "" {
 		return s.shardOfTheMoment(now)
 	}
-	return s.o.Queue.Route(onceName(once))
+	return s.o.Queue.Route(once.Name())
 }
 
 // shardSlice is how long a process puts events without a key into one shard.
@@ -110,18 +109,12 @@ func (s *Store) shardOfTheMoment(now time.Time) int {
 	return rand.New(rand.NewPCG(s.seed, slice)).IntN(s.o.Queue.Shards())
 }
 
-// onceName hashes scope and key: neither may hold what a Redis key must not.
-func onceName(once api.Idempotency) string {
-	sum := sha256.Sum256([]byte(once.Scope + "\x00" + once.Key))
-	return hex.EncodeToString(sum[:16])
-}
-
 func onceRecord(once api.Idempotency, first string, n int) queue.Once {
 	if once.Key == "" {
 		return queue.Once{}
 	}
 	return queue.Once{
-		Key: onceName(once), Body: once.Body, Answer: first + " " + strconv.Itoa(n), TTL: api.IdempotencyTTL,
+		Key: once.Name(), Body: once.Body, Answer: first + " " + strconv.Itoa(n), TTL: api.IdempotencyTTL,
 	}
 }
 

@@ -3,9 +3,7 @@ package keys_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,40 +17,18 @@ import (
 func eachStore(t *testing.T, fn func(t *testing.T, rec *record.DB, s *keys.Store)) {
 	t.Helper()
 	storetest.EachSQL(t, func(t *testing.T, url string) {
-		rec := mustRecord(t, url)
-		must(t, rec.Migrate(t.Context()))
+		rec := storetest.Record(t, url)
+		storetest.Must(t, rec.Migrate(t.Context()))
 		s := keys.New(rec, keys.Options{})
-		must(t, s.Load(t.Context()))
+		storetest.Must(t, s.Load(t.Context()))
 		fn(t, rec, s)
 	})
-}
-
-func mustRecord(t testing.TB, url string) *record.DB {
-	t.Helper()
-	rec, err := record.Open(t.Context(), record.Options{URL: url})
-	must(t, err)
-	t.Cleanup(func() { _ = rec.Close() })
-	return rec
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantCode(t testing.TB, err error, want api.Code) {
-	t.Helper()
-	if got := api.CodeOf(err); got != want {
-		t.Fatalf("code %q, want %q (error: %v)", got, want, err)
-	}
 }
 
 func mustCreate(t testing.TB, s *keys.Store, scopes ...api.Scope) (string, *api.Key) {
 	t.Helper()
 	secret, k, err := s.Create(t.Context(), "backend", scopes)
-	must(t, err)
+	storetest.Must(t, err)
 	return secret, k
 }
 
@@ -79,14 +55,14 @@ func TestCreate(t *testing.T) {
 		}
 		t.Run("WorksAtOnceInThisProcess", func(t *testing.T) {
 			got, err := s.Authenticate(secret)
-			must(t, err)
+			storetest.Must(t, err)
 			if got.ID != k.ID || !got.Allows(api.ScopePush) || got.Allows(api.ScopeChat) {
 				t.Fatalf("%+v", got)
 			}
 		})
 		t.Run("TheSecretIsNotOnRecord", func(t *testing.T) {
 			stored, err := rec.Keys(t.Context())
-			must(t, err)
+			storetest.Must(t, err)
 			if _, random, _ := strings.Cut(strings.TrimPrefix(secret, "ff_"), "_"); strings.Contains(fmt.Sprintf("%+v", stored), random) {
 				t.Fatal("the secret part is stored")
 			}
@@ -104,7 +80,7 @@ func TestCreate(t *testing.T) {
 				scopes []api.Scope
 			}{{"", []api.Scope{api.ScopePush}}, {" ", []api.Scope{api.ScopePush}}, {strings.Repeat("x", 256), []api.Scope{api.ScopePush}}, {"x", nil}, {"x", []api.Scope{"root"}}} {
 				_, _, err := s.Create(t.Context(), c.name, c.scopes)
-				wantCode(t, err, api.CodeValidation)
+				storetest.WantCode(t, err, api.CodeValidation)
 			}
 		})
 	})
@@ -141,15 +117,15 @@ func TestAuth_RunningServersFollowWithin10s(t *testing.T) {
 			_, err := server.Authenticate(secret)
 			return err == nil
 		})
-		must(t, s.Revoke(t.Context(), k.ID))
+		storetest.Must(t, s.Revoke(t.Context(), k.ID))
 		_, err := s.Authenticate(secret)
-		wantCode(t, err, api.CodeUnauthorized)
+		storetest.WantCode(t, err, api.CodeUnauthorized)
 		storetest.Eventually(t, 10*time.Second, "a revoked key stops", func() bool {
 			_, err := server.Authenticate(secret)
 			return api.CodeOf(err) == api.CodeUnauthorized
 		})
-		must(t, s.Revoke(t.Context(), k.ID))
-		wantCode(t, s.Revoke(t.Context(), "nobody"), api.CodeNotFound)
+		storetest.Must(t, s.Revoke(t.Context(), k.ID))
+		storetest.WantCode(t, s.Revoke(t.Context(), "nobody"), api.CodeNotFound)
 	})
 }
 
@@ -160,12 +136,12 @@ func TestAuth_OnceAFirstKeyExistedNeverOpenAgain(t *testing.T) {
 			t.Fatal("a fresh record has a key")
 		}
 		_, k := mustCreate(t, s, api.ScopePush)
-		must(t, s.Revoke(t.Context(), k.ID))
+		storetest.Must(t, s.Revoke(t.Context(), k.ID))
 		if !s.Any() {
 			t.Fatal("open again after all keys were revoked")
 		}
 		later := keys.New(rec, keys.Options{})
-		must(t, later.Load(t.Context()))
+		storetest.Must(t, later.Load(t.Context()))
 		if !later.Any() {
 			t.Fatal("a server started later is open though a key existed")
 		}
@@ -177,14 +153,14 @@ func TestAuth_LastUsedIsWrittenLazily(t *testing.T) {
 	eachStore(t, func(t *testing.T, rec *record.DB, s *keys.Store) {
 		lastUsed := func() *api.Time {
 			list, err := s.List(t.Context())
-			must(t, err)
+			storetest.Must(t, err)
 			return list[0].LastUsed
 		}
 		secret, _ := mustCreate(t, s, api.ScopePush)
 		stop := mustRun(t, s)
 		for range 100 {
 			_, err := s.Authenticate(secret)
-			must(t, err)
+			storetest.Must(t, err)
 		}
 		if at := lastUsed(); at != nil {
 			t.Fatalf("written at once: %v", at)
@@ -196,104 +172,61 @@ func TestAuth_LastUsedIsWrittenLazily(t *testing.T) {
 		}
 		t.Run("ALaterNoteStays", func(t *testing.T) {
 			list, err := s.List(t.Context())
-			must(t, err)
-			must(t, rec.TouchKeys(t.Context(), map[string]time.Time{list[0].ID: at.Add(-time.Hour)}))
+			storetest.Must(t, err)
+			storetest.Must(t, rec.TouchKeys(t.Context(), map[string]time.Time{list[0].ID: at.Add(-time.Hour)}))
 			if now := lastUsed(); !now.Equal(at.Time) {
 				t.Fatalf("%v became %v", at, now)
 			}
 		})
 		t.Run("WrittenWhileRunning", func(t *testing.T) {
 			quick := keys.New(rec, keys.Options{PollEvery: 20 * time.Millisecond, NoteEvery: 20 * time.Millisecond})
-			must(t, quick.Load(t.Context()))
+			storetest.Must(t, quick.Load(t.Context()))
 			defer mustRun(t, quick)()
 			storetest.Eventually(t, 10*time.Second, "the use is on record", func() bool {
 				_, err := quick.Authenticate(secret)
-				must(t, err)
+				storetest.Must(t, err)
 				return lastUsed().After(at.Time)
 			})
 		})
 	})
 }
 
-// gate is a TCP way to MySQL that counts what goes through and can be shut.
-type gate struct {
-	server string
-	bytes  atomic.Int64
-	shut   atomic.Bool
-}
-
-func mustGate(t testing.TB) (*gate, string) {
-	t.Helper()
-	url := storetest.MySQL(t)
-	user, rest, _ := strings.Cut(strings.TrimPrefix(url, "mysql://"), "@")
-	host, name, _ := strings.Cut(rest, "/")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	g := &gate{server: host}
-	go func() {
-		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-			go g.join(c)
-		}
-	}()
-	return g, "mysql://" + user + "@" + l.Addr().String() + "/" + name
-}
-
-func (g *gate) join(c net.Conn) {
-	defer c.Close()
-	s, err := net.Dial("tcp", g.server)
-	if err != nil {
-		return
-	}
-	defer s.Close()
-	go func() { defer c.Close(); g.pass(c, s) }()
-	g.pass(s, c)
-}
-
-func (g *gate) pass(to, from net.Conn) {
-	b := make([]byte, 4096)
-	for n, err := from.Read(b); err == nil && !g.shut.Load(); n, err = from.Read(b) {
-		g.bytes.Add(int64(n))
-		_, _ = to.Write(b[:n])
-	}
-}
-
 func TestAuth_NeitherKnownNorUnknownKeysCostSQL(t *testing.T) {
 	t.Parallel()
-	g, url := mustGate(t)
-	rec := mustRecord(t, url)
-	must(t, rec.Migrate(t.Context()))
+	p, url := storetest.ProxyTo(t, storetest.MySQL(t))
+	rec := storetest.Record(t, url)
+	storetest.Must(t, rec.Migrate(t.Context()))
 	s := keys.New(rec, keys.Options{})
-	must(t, s.Load(t.Context()))
+	storetest.Must(t, s.Load(t.Context()))
 	secret, _ := mustCreate(t, s, api.ScopePush)
-	before := g.bytes.Load()
+	before := p.Bytes()
 	for i := range 1000 {
 		_, _ = s.Authenticate(secret)
 		_, err := s.Authenticate(fmt.Sprintf("ff_unknown%d_x", i))
-		wantCode(t, err, api.CodeUnauthorized)
+		storetest.WantCode(t, err, api.CodeUnauthorized)
 	}
-	if n := g.bytes.Load() - before; n != 0 {
+	if n := p.Bytes() - before; n != 0 {
 		t.Fatalf("%d bytes went to SQL", n)
 	}
 }
 
 func TestAuth_SQLAway(t *testing.T) {
 	t.Parallel()
-	g, url := mustGate(t)
-	rec := mustRecord(t, url)
-	must(t, rec.Migrate(t.Context()))
+	p, url := storetest.ProxyTo(t, storetest.MySQL(t))
+	rec := storetest.Record(t, url)
+	storetest.Must(t, rec.Migrate(t.Context()))
 	s := keys.New(rec, keys.Options{})
 	t.Run("BeforeTheKeysWereReadNobodyIsToldThatHisKeyIsWrong", func(t *testing.T) {
 		_, err := s.Authenticate("ff_a_b")
-		wantCode(t, err, api.CodeUnavailable)
+		storetest.WantCode(t, err, api.CodeUnavailable)
 	})
-	must(t, s.Load(t.Context()))
+	storetest.Must(t, s.Load(t.Context()))
 	secret, _ := mustCreate(t, s, api.ScopePush)
-	g.shut.Store(true)
+	p.Cut()
 	defer mustRun(t, s)()
 	t.Run("KnownKeysGoOnWorking", func(t *testing.T) {
 		_, err := s.Authenticate(secret)
-		must(t, err)
+		storetest.Must(t, err)
 		_, _, err = s.Create(t.Context(), "x", []api.Scope{api.ScopePush})
 		if code := api.CodeOf(err); code != api.CodeUnavailable {
 			t.Fatalf("code %q: %v", code, err)
@@ -305,10 +238,10 @@ func TestAuth_SQLAway(t *testing.T) {
 			return api.CodeOf(err) == api.CodeUnavailable
 		})
 		_, err := s.Authenticate(secret)
-		must(t, err)
+		storetest.Must(t, err)
 	})
 	t.Run("Heals", func(t *testing.T) {
-		g.shut.Store(false)
+		p.Mend()
 		storetest.Eventually(t, 10*time.Second, "unknown keys are unauthorized again", func() bool {
 			_, err := s.Authenticate("ff_a_b")
 			return api.CodeOf(err) == api.CodeUnauthorized

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -12,6 +13,9 @@ import (
 
 // maxUnpark is the most jobs that one step moves.
 const maxUnpark = 100
+
+// toldNames is how many parked names wait for whoever reads ParkedNames.
+const toldNames = 256
 
 // Pause keeps jobs of these types from starting, in every process, until
 // Resume. Those that run go on; those that come up meanwhile are parked.
@@ -80,6 +84,32 @@ func (q *Queue) Unpark(ctx context.Context, shard int, name string, most int) (i
 	}
 	return int(redisdb.Number(value)), nil
 }
+
+// ParkedName says that jobs are parked under a name in a shard.
+type ParkedName struct {
+	Shard int
+	Name  string
+}
+
+// ParkedNames gives what the regular looks at the shards that this process
+// works on find parked, some names each time and sooner or later all. Names are
+// left out while nobody reads. The parked streams themselves are asked, so that
+// no lost message and no ended process can hide a job.
+func (q *Queue) ParkedNames() <-chan ParkedName { return q.parked }
+
+// tellParked passes on what a look found.
+func (q *Queue) tellParked(shard int, names []any) {
+	for _, name := range names {
+		select {
+		case q.parked <- ParkedName{shard, redisdb.Text(name)}:
+		default:
+		}
+	}
+}
+
+// LookAgain has the shard's regular look, if this process works on the shard,
+// come after d at the latest.
+func (q *Queue) LookAgain(shard int, after time.Duration) { q.nudge(shard, after) }
 
 // Parked counts the jobs parked under a name in a shard.
 func (q *Queue) Parked(ctx context.Context, shard int, name string) (int64, error) {

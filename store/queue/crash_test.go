@@ -103,7 +103,7 @@ func TestEveryScriptMayRunTwice(t *testing.T) {
 	faults := map[string]func(step string, answered bool) error{
 		"Twice": func(_ string, answered bool) error {
 			if answered {
-				return queue.ErrTwice
+				return redisdb.ErrTwice
 			}
 			return nil
 		},

@@ -162,7 +162,7 @@ func (q *Queue) RetryDead(ctx context.Context, dead string, once Once) (replayed
 	case deadReplayed:
 		return true, redisdb.Text(answer[1]), nil
 	case deadReused:
-		return false, "", errReused()
+		return false, "", api.IdempotencyReused()
 	case deadTaken:
 		return false, "", api.Errorf(api.CodeConflict, "another live job has the unique id of dead letter %s", dead)
 	}

@@ -26,7 +26,8 @@
 //
 // Per shard one goroutine claims batches while there is work and then waits in
 // a blocking read on a connection of its own; one maintains: it lets delayed
-// jobs start at their time, and looks once per lease for leases that ended.
+// jobs start at their time, and looks once per lease for leases that ended and
+// for what is parked (ParkedNames).
 // A worker is one Run: a process' share of one queue. With 8 shards and a lease
 // of 10 s an idle one sends 0.9 commands a second, with 30 s 0.4. A blocking
 // read whose connection died is found by a look 0.25 s after an enqueueing of

@@ -134,15 +134,11 @@ func (q *Queue) readOnce(cmd *redis.Cmd, shard int, once Once) (bool, string, er
 		q.depths[shard].Store(redisdb.Number(answer[1]))
 		return true, redisdb.Text(answer[2]), nil
 	case onceReused:
-		return false, "", errReused()
+		return false, "", api.IdempotencyReused()
 	}
 	q.depths[shard].Store(redisdb.Number(answer[1]))
 	q.look(shard)
 	return false, once.Answer, nil
-}
-
-func errReused() error {
-	return api.Errorf(api.CodeIdempotencyReused, "this Idempotency-Key was used with another body")
 }
 
 // named checks jobs and gives each an id and a shard.

@@ -10,10 +10,6 @@ import (
 // SetFault puts f between the queue and Redis.
 func (q *Queue) SetFault(f func(step string, answered bool) error) { q.fault = f }
 
-// ErrTwice, returned by a fault after an answer, has the step sent again, as a
-// client does whose answer was lost.
-var ErrTwice = errTwice
-
 // SetDeadBounds makes a queue keep fewer dead letters.
 func SetDeadBounds(q *Queue, most int, retention time.Duration) { q.dead = deadBounds{most, retention} }
 

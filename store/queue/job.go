@@ -71,7 +71,8 @@ type Job struct {
 	// Facts are stored in the group's record; the first write of a name wins.
 	Facts map[string]string
 	// Guard names a companion record in this slot (SetGuard); a claim returns
-	// its present value.
+	// its present value. A retried dead letter has none: it may be older than
+	// any guard.
 	Guard string
 	// Payload is at most MaxPayload bytes.
 	Payload []byte

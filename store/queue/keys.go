@@ -63,7 +63,7 @@ func (q *Queue) groupKeys(shard int, name string) []string {
 	}
 	first := q.prefix(shard) + "group:" + name[:5]
 	second := first + strconv.Itoa(int(name[31])%16) + "."
-	return []string{first, second, second + strconv.Itoa(int(name[30])%16)}
+	return []string{first, second, second + strconv.Itoa(int(name[30])%16) + "."}
 }
 
 func (q *Queue) guardKey(shard int, name string) string { return q.prefix(shard) + "guard:" + name }

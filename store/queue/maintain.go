@@ -34,6 +34,7 @@ type upkeep struct {
 	alone     int64
 	waiting   bool      // entries wait that nobody was given, or began
 	from      [3]string // where the next step goes on
+	parked    []any     // some names under which jobs are parked
 }
 
 // maintain lets delayed jobs start when they are due and brings back what dead
@@ -75,6 +76,7 @@ func (s *shardWorker) maintain(ctx context.Context) {
 		}
 		began := time.Now()
 		u, err := s.upkeep(ctx, from)
+		q.tellParked(s.shard, u.parked)
 		if from = u.from; err == nil {
 			clean = began
 		}
@@ -138,14 +140,15 @@ func (s *shardWorker) upkeep(ctx context.Context, from [3]string) (upkeep, error
 	if err != nil {
 		return start, fmt.Errorf("maintain %s shard %d: %w", q.o.Name, s.shard, err)
 	}
-	if len(v) != 9 {
+	if len(v) != 10 {
 		return start, fmt.Errorf("maintain %s shard %d: %d values", q.o.Name, s.shard, len(v))
 	}
 	wake := time.Duration(-1)
 	if n := redisdb.Number(v[1]); n >= 0 {
 		wake = time.Duration(n) * time.Millisecond
 	}
-	return upkeep{wake: wake, more: redisdb.Number(v[2]) == 1, recovered: redisdb.Number(v[3]), alone: redisdb.Number(v[4]), waiting: redisdb.Number(v[8]) > 0,
+	parked, _ := v[9].([]any)
+	return upkeep{wake: wake, parked: parked, more: redisdb.Number(v[2]) == 1, recovered: redisdb.Number(v[3]), alone: redisdb.Number(v[4]), waiting: redisdb.Number(v[8]) > 0,
 		from: [3]string{redisdb.Text(v[5]), redisdb.Text(v[6]), redisdb.Text(v[7])}}, nil
 }
 

@@ -28,19 +28,21 @@ type Queue struct {
 	depths  []atomic.Int64 // last known entries waiting, by shard
 	wakeup  atomic.Int64   // mean wake-up latency in µs
 	nudges  []chan time.Duration
-	fault   fault
+	fault   redisdb.Fault
 	dead    deadBounds
 	idle    time.Duration // of a crashed consumer
 	made    time.Time
 	trouble atomic.Int64   // when Redis could not be reached last, from made on; 0: never
 	looks   []atomic.Int64 // when the next look after an enqueueing is, by shard; 0: nobody looks
+	parked  chan ParkedName
 }
 
 // New makes a queue. It starts nothing and talks to nobody.
 func New(db *redisdb.DB, o Options) *Queue {
 	o = o.withDefaults()
 	q := &Queue{db: db, o: o, made: time.Now(), scripts: loadScripts(), depths: make([]atomic.Int64, o.Shards),
-		dead: deadBounds{maxDead, deadRetention}, idle: consumerIdle, looks: make([]atomic.Int64, o.Shards)}
+		dead: deadBounds{maxDead, deadRetention}, idle: consumerIdle, looks: make([]atomic.Int64, o.Shards),
+		parked: make(chan ParkedName, toldNames)}
 	q.nudges = make([]chan time.Duration, o.Shards)
 	for i := range q.nudges {
 		q.nudges[i] = make(chan time.Duration, 1)

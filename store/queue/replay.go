@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -32,7 +33,7 @@ func (q *Queue) Replay(ctx context.Context, shard int, once Once) (stored string
 	}
 	rest, same := bytes.CutPrefix(value, once.Body[:])
 	if !same || len(rest) < ridLength {
-		return "", false, errReused()
+		return "", false, api.IdempotencyReused()
 	}
 	return string(rest[ridLength:]), true, nil
 }

@@ -3,11 +3,7 @@ package queue_test
 import (
 	"bytes"
 	"context"
-	"io"
-	"net"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,87 +11,11 @@ import (
 	"fanfare/store/storetest"
 )
 
-// hole is a proxy before Redis that can swallow blocking reads: their
-// connections stay open, and nothing comes through any more.
-type hole struct {
-	listener net.Listener
-	target   string
-	mu       sync.Mutex
-	lines    []*line
-}
-
-// line is one connection through a hole.
-type line struct {
-	blocking atomic.Bool // its last command blocks
-	dead     atomic.Bool
-}
-
-func mustDig(t testing.TB, target string) *hole {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &hole{listener: listener, target: target}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go h.serve(client)
-		}
-	}()
-	return h
-}
-
-func (h *hole) url() string { return "redis://" + h.listener.Addr().String() }
-
-func (h *hole) serve(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", h.target)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	l := &line{}
-	h.mu.Lock()
-	h.lines = append(h.lines, l)
-	h.mu.Unlock()
-	go func() {
-		defer client.Close()
-		l.copy(client, server, nil)
-	}()
-	l.copy(server, client, func(sent []byte) {
-		l.blocking.Store(bytes.Contains(bytes.ToLower(sent), []byte("block\r\n")))
-	})
-}
-
-// copy passes on what comes; of a dead line it swallows all.
-func (l *line) copy(to io.Writer, from io.Reader, see func([]byte)) {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buffer)
-		if see != nil {
-			see(buffer[:n])
-		}
-		if !l.dead.Load() {
-			_, _ = to.Write(buffer[:n])
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// blocking lists the lines that are in a blocking read and alive.
-func (h *hole) blocking() (out []*line) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, l := range h.lines {
-		if l.blocking.Load() && !l.dead.Load() {
-			out = append(out, l)
+// blocked lists the connections that are in a blocking read and alive.
+func blocked(p *storetest.Proxy) (out []*storetest.ProxyConn) {
+	for _, c := range p.Conns() {
+		if c.Marked.Load() && !c.Swallowed() {
+			out = append(out, c)
 		}
 	}
 	return out
@@ -106,8 +26,12 @@ func (h *hole) blocking() (out []*line) {
 // notice. A busy machine is forgiven in single rounds.
 func TestQ5_ADeadBlockingConnection(t *testing.T) {
 	t.Parallel()
-	h := mustDig(t, storetest.Redis(t).Addr())
-	w := setup(t, storetest.Open(t, h.url()), func(o *queue.Options) { o.Lease = time.Minute })
+	p, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
+	p.OnSent(func(c *storetest.ProxyConn, sent []byte) storetest.Fate {
+		c.Marked.Store(bytes.Contains(bytes.ToLower(sent), []byte("block\r\n"))) // its last command blocks
+		return storetest.Pass
+	})
+	w := setup(t, storetest.Open(t, url), func(o *queue.Options) { o.Lease = time.Minute })
 	started := make(chan time.Time, 10)
 	w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
 		started <- time.Now()
@@ -115,8 +39,8 @@ func TestQ5_ADeadBlockingConnection(t *testing.T) {
 	}))
 	var took []time.Duration
 	for range 5 {
-		eventually(t, "the worker is blocked", func() bool { return len(h.blocking()) == 1 })
-		h.blocking()[0].dead.Store(true)
+		eventually(t, "the worker is blocked", func() bool { return len(blocked(p)) == 1 })
+		blocked(p)[0].Swallow()
 		before := time.Now()
 		w.mustEnqueue(queue.Job{})
 		took = append(took, (<-started).Sub(before))

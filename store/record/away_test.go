@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,93 +12,6 @@ import (
 	"fanfare/store/record"
 	"fanfare/store/storetest"
 )
-
-// wire stands between the record and its MySQL and can break in three ways.
-type wire struct {
-	server string
-	l      net.Listener
-	// hole swallows everything; cut forwards a COMMIT and then drops the
-	// connection before the answer.
-	hole, cut atomic.Bool
-}
-
-// mustWire gives a database URL that leads through a wire.
-func mustWire(t testing.TB) (*wire, string) {
-	t.Helper()
-	url := storetest.MySQL(t)
-	user, rest, _ := strings.Cut(strings.TrimPrefix(url, "mysql://"), "@")
-	host, name, _ := strings.Cut(rest, "/")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	w := &wire{server: host, l: l}
-	t.Cleanup(func() { _ = l.Close() })
-	go w.serve()
-	return w, "mysql://" + user + "@" + l.Addr().String() + "/" + name
-}
-
-func (w *wire) serve() {
-	for {
-		c, err := w.l.Accept()
-		if err != nil {
-			return
-		}
-		go w.join(c)
-	}
-}
-
-func (w *wire) join(c net.Conn) {
-	defer c.Close()
-	s, err := net.Dial("tcp", w.server)
-	if err != nil {
-		return
-	}
-	defer s.Close()
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { defer close(stopped); w.pass(c, s, stop) }()
-	b := make([]byte, 64<<10)
-	for {
-		n, err := c.Read(b)
-		if err != nil {
-			return
-		}
-		if w.hole.Load() {
-			continue
-		}
-		cut := w.cut.Load() && bytes.Contains(b[:n], []byte("COMMIT"))
-		if cut {
-			close(stop)
-			<-stopped
-		}
-		if _, err := s.Write(b[:n]); err != nil {
-			return
-		}
-		if cut {
-			_, _ = s.Read(b) // the commit is done: its answer is here
-			return
-		}
-	}
-}
-
-// pass carries answers back until it is stopped.
-func (w *wire) pass(c io.Writer, s net.Conn, stop chan struct{}) {
-	b := make([]byte, 64<<10)
-	for {
-		select {
-		case <-stop:
-			_ = s.SetReadDeadline(time.Time{})
-			return
-		default:
-		}
-		_ = s.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
-		n, err := s.Read(b)
-		if n > 0 && !w.hole.Load() {
-			_, _ = c.Write(b[:n])
-		}
-		if err != nil && !strings.Contains(err.Error(), "timeout") {
-			return
-		}
-	}
-}
 
 func TestSQLAway(t *testing.T) {
 	t.Parallel()
@@ -119,22 +29,22 @@ func TestSQLAway(t *testing.T) {
 		})
 		t.Run("BlackHole"+name, func(t *testing.T) {
 			t.Parallel()
-			w, url := mustWire(t)
+			p, url := storetest.ProxyTo(t, storetest.MySQL(t))
 			db := setup(t, url)
-			must(t, call(t.Context(), db))
-			w.hole.Store(true)
+			storetest.Must(t, call(t.Context(), db))
+			p.Swallow(true)
 			mustFailInTime(t, db, call)
 		})
 	}
 	t.Run("OptionsTimeoutBoundsCallsWithoutDeadline", func(t *testing.T) {
 		t.Parallel()
-		w, url := mustWire(t)
+		p, url := storetest.ProxyTo(t, storetest.MySQL(t))
 		setup(t, url)
 		db := mustOpen(t, record.Options{URL: url, Timeout: 300 * time.Millisecond})
-		w.hole.Store(true)
+		p.Swallow(true)
 		start := time.Now()
 		_, err := db.Ping(t.Context())
-		wantCode(t, err, api.CodeUnavailable)
+		storetest.WantCode(t, err, api.CodeUnavailable)
 		if took := time.Since(start); took > 2*time.Second {
 			t.Fatalf("answered after %v", took)
 		}
@@ -145,22 +55,22 @@ func TestSQLAway(t *testing.T) {
 			setup(t, url)
 			db := mustOpen(t, record.Options{URL: url, MaxOpen: 1})
 			conn, err := db.SQL().Conn(t.Context())
-			must(t, err)
+			storetest.Must(t, err)
 			for _, call := range calls {
 				mustFailInTime(t, db, call)
 			}
-			must(t, conn.Close())
-			must(t, calls["Write"](t.Context(), db))
+			storetest.Must(t, conn.Close())
+			storetest.Must(t, calls["Write"](t.Context(), db))
 		})
 	})
 	t.Run("HealsByItself", func(t *testing.T) {
 		t.Parallel()
-		w, url := mustWire(t)
+		p, url := storetest.ProxyTo(t, storetest.MySQL(t))
 		db := setup(t, url)
-		w.hole.Store(true)
+		p.Swallow(true)
 		mustFailInTime(t, db, calls["Write"])
-		w.hole.Store(false)
-		must(t, calls["Write"](t.Context(), db))
+		p.Swallow(false)
+		storetest.Must(t, calls["Write"](t.Context(), db))
 	})
 }
 
@@ -171,7 +81,7 @@ func mustFailInTime(t testing.TB, db *record.DB, call func(context.Context, *rec
 	defer cancel()
 	start := time.Now()
 	err := call(ctx, db)
-	wantCode(t, err, api.CodeUnavailable)
+	storetest.WantCode(t, err, api.CodeUnavailable)
 	if took := time.Since(start); took > 1500*time.Millisecond {
 		t.Fatalf("answered after %v", took)
 	}
@@ -182,14 +92,23 @@ func mustFailInTime(t testing.TB, db *record.DB, call func(context.Context, *rec
 
 func TestACommitWhoseAnswerWasLostIsUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	w, url := mustWire(t)
+	p, url := storetest.ProxyTo(t, storetest.MySQL(t))
 	db := setup(t, url)
 	direct := mustOpen(t, record.Options{URL: url})
-	must(t, func() error { _, err := direct.Ping(t.Context()); return err }())
-	w.cut.Store(true)
+	storetest.Must(t, func() error { _, err := direct.Ping(t.Context()); return err }())
+	p.OnSent(func(c *storetest.ProxyConn, sent []byte) storetest.Fate {
+		c.Marked.Store(bytes.Contains(sent, []byte("COMMIT")))
+		return storetest.Pass
+	})
+	p.OnAnswer(func(c *storetest.ProxyConn, _ []byte) storetest.Fate {
+		if c.Marked.Load() {
+			return storetest.Close
+		}
+		return storetest.Pass
+	})
 	_, err := db.PutOptOut(t.Context(), "alice", "like")
-	w.cut.Store(false)
-	wantCode(t, err, api.CodeUnknownOutcome)
+	p.OnAnswer(nil)
+	storetest.WantCode(t, err, api.CodeUnknownOutcome)
 	s, err := db.Settings(t.Context(), "alice")
 	if err != nil || len(s.OptOuts) != 1 {
 		t.Fatalf("the commit had happened, yet: %+v, %v", s, err)
@@ -203,15 +122,15 @@ func TestSQLiteBusy(t *testing.T) {
 	put := func(ctx context.Context) error { _, err := db.PutOptOut(ctx, "alice", "like"); return err }
 	t.Run("UnavailableWithinTheDeadline", func(t *testing.T) {
 		tx, err := other.SQL().Begin()
-		must(t, err)
-		defer func() { must(t, tx.Rollback()) }()
+		storetest.Must(t, err)
+		defer func() { storetest.Must(t, tx.Rollback()) }()
 		mustFailInTime(t, db, func(ctx context.Context, _ *record.DB) error { return put(ctx) })
 	})
 	t.Run("WaitsForItsTurn", func(t *testing.T) {
 		tx, err := other.SQL().Begin()
-		must(t, err)
+		storetest.Must(t, err)
 		time.AfterFunc(400*time.Millisecond, func() { _ = tx.Rollback() })
-		must(t, put(t.Context()))
+		storetest.Must(t, put(t.Context()))
 	})
 }
 

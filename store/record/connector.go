@@ -33,3 +33,18 @@ func sessionSettings() []string {
 		fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", int(lockWait.Seconds())),
 	}
 }
+
+// patientConnector opens connections to SQLite. The first ones to a new file all
+// switch it to WAL. That turns a read lock into a write lock, and SQLite answers
+// those who come second at once that it is busy, whatever busy_timeout says,
+// because two who waited for each other's read lock would wait for ever.
+type patientConnector struct{ driver.Connector }
+
+// Connect opens one connection, again while others switch the file.
+func (c *patientConnector) Connect(ctx context.Context) (conn driver.Conn, err error) {
+	err = again(ctx, func() error {
+		conn, err = c.Connector.Connect(ctx)
+		return err
+	})
+	return conn, err
+}

@@ -15,7 +15,7 @@ func TestPutContact(t *testing.T) {
 	t.Parallel()
 	version := func(t *testing.T, db *record.DB) (v int64) {
 		t.Helper()
-		must(t, db.SQL().Get(&v, "SELECT version FROM contacts WHERE owner = 'alice' AND contact = 'bob'"))
+		storetest.Must(t, db.SQL().Get(&v, "SELECT version FROM contacts WHERE owner = 'alice' AND contact = 'bob'"))
 		return v
 	}
 	eachRecord(t, func(t *testing.T, db *record.DB) {
@@ -36,7 +36,7 @@ func TestPutContact(t *testing.T) {
 			} else {
 				var err error
 				w, err = db.RemoveContact(t.Context(), "alice", "bob")
-				must(t, err)
+				storetest.Must(t, err)
 			}
 			if w.Created != s.created || (w.Outbox != "") != s.announced || version(t, db) != s.version {
 				t.Fatalf("step %d: %+v, version %d; want %+v", i, w, version(t, db), s)
@@ -58,11 +58,11 @@ func TestContactsPages(t *testing.T) {
 		for _, name := range []string{"c", "a", "B", "b"} {
 			mustPutContact(t, db, "alice", name, "friend")
 		}
-		must(t, db.DeleteContact(t.Context(), "alice", "b"))
+		storetest.Must(t, db.DeleteContact(t.Context(), "alice", "b"))
 		first, err := db.Contacts(t.Context(), "alice", "", 2)
-		must(t, err)
+		storetest.Must(t, err)
 		rest, err := db.Contacts(t.Context(), "alice", first[1].Contact, 2)
-		must(t, err)
+		storetest.Must(t, err)
 		if got := fmt.Sprint(first, rest); got != "[{B friend} {a friend}] [{c friend}]" {
 			t.Fatal(got)
 		}
@@ -79,7 +79,7 @@ func TestActivities(t *testing.T) {
 			mustPutUpload(t, db, upload("older-"+string(v), "owner", v, 1))
 		}
 		mustPutUpload(t, db, upload("gone", "owner", "public", 1000))
-		must(t, db.DeleteUpload(t.Context(), "gone"))
+		storetest.Must(t, db.DeleteUpload(t.Context(), "gone"))
 		for shown, want := range map[string]int64{"": 10, "contact": 20, "friend": 30, "family": 40} {
 			viewer := "viewer-" + shown
 			mustPutContact(t, db, viewer, "owner", "contact")
@@ -88,24 +88,24 @@ func TestActivities(t *testing.T) {
 				mustPutContact(t, db, "owner", viewer, shown)
 			}
 			got, err := db.Activities(t.Context(), viewer, []string{"owner", "silent", "stranger"})
-			must(t, err)
+			storetest.Must(t, err)
 			if len(got) != 2 || got["owner"].LastUpload == nil || *got["owner"].LastUpload != want || got["silent"].LastUpload != nil {
 				t.Errorf("%s: %+v, want %d", viewer, got, want)
 			}
 			page, err := db.ActivityPage(t.Context(), viewer, "", 10)
-			must(t, err)
+			storetest.Must(t, err)
 			if len(page) != 2 || page[0].Contact != "owner" || *page[0].LastUpload != want || page[0].Shown != api.Relationship(shown) {
 				t.Errorf("%s: page %+v", viewer, page)
 			}
 			newest, err := db.NewestUploads(t.Context(), "owner", api.Relationship(shown), 2)
-			must(t, err)
+			storetest.Must(t, err)
 			if newest[0].UploadedAt.UnixMilli() != want || !newest[1].Visibility.Shows(api.Relationship(shown)) {
 				t.Errorf("%s: newest %+v", viewer, newest)
 			}
 		}
-		must(t, db.DeleteContact(t.Context(), "owner", "viewer-family"))
+		storetest.Must(t, db.DeleteContact(t.Context(), "owner", "viewer-family"))
 		got, err := db.Activities(t.Context(), "viewer-family", []string{"owner"})
-		must(t, err)
+		storetest.Must(t, err)
 		if *got["owner"].LastUpload != 10 {
 			t.Errorf("a relationship that ended still shows: %+v", got)
 		}
@@ -138,7 +138,7 @@ func TestFollowers(t *testing.T) {
 			var got []string
 			for after := ""; ; {
 				page, err := db.Followers(t.Context(), "star", v, after, 7)
-				must(t, err)
+				storetest.Must(t, err)
 				for _, f := range page {
 					after = f.User
 					if f.Follows && v.Shows(f.Shown) {
@@ -166,7 +166,7 @@ func TestOutboxPage(t *testing.T) {
 		after := record.OpenRow{}
 		for {
 			page, err := db.OutboxPage(t.Context(), record.KindUpload, 0, after, 10)
-			must(t, err)
+			storetest.Must(t, err)
 			for _, r := range page {
 				if seen[r.ID] {
 					t.Fatalf("%s twice", r.ID)
@@ -200,7 +200,7 @@ func TestActivityQueriesUseIndexes(t *testing.T) {
 		NotUsed int    `db:"notused"`
 		Detail  string `db:"detail"`
 	}
-	must(t, db.SQL().Select(&plan, "EXPLAIN QUERY PLAN "+record.ActivitySelect(), "alice"))
+	storetest.Must(t, db.SQL().Select(&plan, "EXPLAIN QUERY PLAN "+record.ActivitySelect(), "alice"))
 	for _, p := range plan {
 		if strings.HasPrefix(p.Detail, "SCAN") || strings.Contains(p.Detail, "TEMP B-TREE") {
 			t.Errorf("not a look-up: %s", p.Detail)
@@ -219,22 +219,22 @@ func TestPagesCostTheSameAnywhere(t *testing.T) {
 		name := fmt.Sprintf("u%05d", i)
 		rows = append(rows, record.Contact{Owner: name, Contact: "star", Relationship: "contact"}, record.Contact{Owner: "star", Contact: name, Relationship: "friend"})
 	}
-	must(t, db.PutContacts(t.Context(), rows...))
+	storetest.Must(t, db.PutContacts(t.Context(), rows...))
 	conn, err := db.SQL().Connx(t.Context())
-	must(t, err)
+	storetest.Must(t, err)
 	defer conn.Close()
 	for query, names := range record.PageQueries("star") {
 		_, err := conn.ExecContext(t.Context(), "FLUSH STATUS")
-		must(t, err)
+		storetest.Must(t, err)
 		got, err := conn.QueryxContext(t.Context(), query, append(names, "u09000", limit)...)
-		must(t, err)
+		storetest.Must(t, err)
 		page := 0
 		for got.Next() {
 			page++
 		}
-		must(t, got.Err())
+		storetest.Must(t, got.Err())
 		var read int
-		must(t, conn.GetContext(t.Context(), &read, "SELECT SUM(VARIABLE_VALUE) FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME LIKE 'HANDLER_READ%'"))
+		storetest.Must(t, conn.GetContext(t.Context(), &read, "SELECT SUM(VARIABLE_VALUE) FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME LIKE 'HANDLER_READ%'"))
 		if page != limit || read > 20*limit {
 			t.Errorf("%d rows read for a page of %d: %s", read, page, query)
 		}

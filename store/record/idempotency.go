@@ -2,7 +2,6 @@ package record
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
@@ -48,7 +47,7 @@ func (db *DB) once(ctx context.Context, i api.Idempotency, out any, f func(conte
 
 // onceID names a key within its scope; neither is stored in the clear.
 func onceID(i api.Idempotency) string {
-	sum := sha256.Sum256([]byte(i.Scope + "\x00" + i.Key))
+	sum := i.Digest()
 	return hex.EncodeToString(sum[:])
 }
 
@@ -101,7 +100,7 @@ func (db *DB) storedAnswer(ctx context.Context, tx *sqlx.Tx, i api.Idempotency, 
 		return err
 	}
 	if row.Body != hex.EncodeToString(i.Body[:]) {
-		return api.Errorf(api.CodeIdempotencyReused, "this Idempotency-Key was used with another body")
+		return api.IdempotencyReused()
 	}
 	return json.Unmarshal([]byte(row.Answer), out)
 }

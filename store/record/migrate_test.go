@@ -36,16 +36,16 @@ func TestMigrate(t *testing.T) {
 	})
 	t.Run("AgainChangesNothing", func(t *testing.T) {
 		t.Parallel()
-		eachRecord(t, func(t *testing.T, db *record.DB) { must(t, db.Migrate(t.Context())) })
+		eachRecord(t, func(t *testing.T, db *record.DB) { storetest.Must(t, db.Migrate(t.Context())) })
 	})
 	t.Run("AStarterKilledInMidMigrationBlocksNobodyForLong", func(t *testing.T) {
 		t.Parallel()
 		db := mustOpen(t, record.Options{URL: storetest.SQLite(t)})
 		_, err := db.SQL().Exec("CREATE TABLE goose_lock (id INTEGER PRIMARY KEY, owner TEXT NOT NULL, until INTEGER NOT NULL)")
-		must(t, err)
+		storetest.Must(t, err)
 		_, err = db.SQL().Exec("INSERT INTO goose_lock VALUES (1, 'dead', unixepoch() + 1)")
-		must(t, err)
-		must(t, db.Migrate(t.Context()))
+		storetest.Must(t, err)
+		storetest.Must(t, db.Migrate(t.Context()))
 	})
 }
 
@@ -57,7 +57,7 @@ func TestMigrateAfterAStarterThatDiedAtItsFirstStep(t *testing.T) {
 	starters := []*record.DB{mustOpen(t, record.Options{URL: url}), mustOpen(t, record.Options{URL: url})}
 	_, err := starters[0].SQL().Exec("CREATE TABLE goose_db_version (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY," +
 		" version_id BIGINT NOT NULL, is_applied BOOLEAN NOT NULL, tstamp TIMESTAMP NULL DEFAULT NOW())")
-	must(t, err)
+	storetest.Must(t, err)
 	atOnce(t, 2, func(ctx context.Context, i int) error { return starters[i].Migrate(ctx) })
 	have, want, err := starters[1].SchemaVersion(t.Context())
 	if err != nil || have != want {
@@ -70,7 +70,7 @@ func TestMigrationFiles(t *testing.T) {
 	names := map[string][]string{}
 	for _, dialect := range []string{"mysql", "sqlite"} {
 		entries, err := fs.ReadDir(migrations.FS, dialect)
-		must(t, err)
+		storetest.Must(t, err)
 		for _, e := range entries {
 			names[dialect] = append(names[dialect], e.Name())
 		}
@@ -80,7 +80,7 @@ func TestMigrationFiles(t *testing.T) {
 	}
 	for _, name := range names["mysql"] {
 		text, err := fs.ReadFile(migrations.FS, path.Join("mysql", name))
-		must(t, err)
+		storetest.Must(t, err)
 		up, down, ok := strings.Cut(string(text), "-- +goose Down")
 		if !ok || strings.Count(up, ";") != 1 || strings.Count(down, ";") != 1 {
 			t.Errorf("%s: want one statement up and one down", name)

@@ -78,7 +78,7 @@ func Open(_ context.Context, o Options) (*DB, error) {
 func (db *DB) pool(o Options) (*sql.DB, error) {
 	if file, ok := strings.CutPrefix(o.URL, "sqlite:"); ok && file != "" {
 		db.d, db.writer = sqliteDialect(), make(chan struct{}, 1)
-		return sql.Open("sqlite", sqliteDSN(file))
+		return sqlitePool(file)
 	}
 	if strings.HasPrefix(o.URL, "mysql://") {
 		db.d = mysqlDialect()
@@ -99,6 +99,14 @@ func (db *DB) Ping(ctx context.Context) (time.Duration, error) {
 	var one int
 	err := db.get(ctx, &one, "SELECT 1")
 	return time.Since(start), err
+}
+
+func sqlitePool(file string) (*sql.DB, error) {
+	inner, err := sqlite.NewConnector(sqliteDSN(file))
+	if err != nil {
+		return nil, fmt.Errorf("database URL: %w", err)
+	}
+	return sql.OpenDB(&patientConnector{inner}), nil
 }
 
 // sqliteDSN: WAL lets readers go on beside the writer; FULL makes a commit
@@ -138,5 +146,3 @@ func mysqlPool(o Options) (*sql.DB, error) {
 	}
 	return sql.OpenDB(&connector{Connector: inner}), nil
 }
-
-var _ = sqlite.ErrorCodeString // the driver registers itself under "sqlite"

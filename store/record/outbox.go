@@ -41,15 +41,6 @@ func (db *DB) announce(ctx context.Context, tx *sqlx.Tx, out []OutboxRow) error 
 	return err
 }
 
-// DueOutbox reads rows of one kind that have waited longer than ageMS,
-// oldest first, at most limit.
-func (db *DB) DueOutbox(ctx context.Context, kind string, ageMS int64, limit int) ([]OutboxRow, error) {
-	var out []OutboxRow
-	err := db.list(ctx, &out, "SELECT id, kind, subject, payload FROM outbox WHERE kind = ? AND created_at <= "+db.d.now+
-		" - ? ORDER BY created_at, id LIMIT ?", kind, ageMS, limit)
-	return out, err
-}
-
 // DeleteOutbox removes rows whose work is done; unknown ids are no error.
 func (db *DB) DeleteOutbox(ctx context.Context, ids ...string) error {
 	for part := range slices.Chunk(ids, chunk) {

@@ -39,24 +39,10 @@ func mustOpen(t testing.TB, o record.Options) *record.DB {
 	return db
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantCode(t testing.TB, err error, want api.Code) {
-	t.Helper()
-	if got := api.CodeOf(err); got != want {
-		t.Fatalf("code %q, want %q (error: %v)", got, want, err)
-	}
-}
-
 func mustVersion(t testing.TB, db *record.DB, name string) int64 {
 	t.Helper()
 	v, err := db.Version(t.Context(), name)
-	must(t, err)
+	storetest.Must(t, err)
 	return v
 }
 
@@ -67,7 +53,7 @@ func atOnce(t testing.TB, n int, call func(ctx context.Context, i int) error) {
 	for i := range n {
 		g.Go(func() error { return call(ctx, i) })
 	}
-	must(t, g.Wait())
+	storetest.Must(t, g.Wait())
 }
 
 func token(i int) string { return fmt.Sprintf("%064x", i) }
@@ -98,7 +84,7 @@ func TestEventTypes(t *testing.T) {
 		ttl := int64(60)
 		r := &api.EventTypeRequest{Title: "Grüße 🎉", Body: "{{.actor}}", TTLSeconds: &ttl, APS: []byte(`{"badge":1}`)}
 		made, created, err := db.PutEventType(ctx, "photo.shared", r)
-		must(t, err)
+		storetest.Must(t, err)
 		if !created || made.Revision != 1 || made.Title != r.Title || string(made.APS) != string(r.APS) || *made.TTLSeconds != 60 {
 			t.Fatalf("created %v: %+v", created, made)
 		}
@@ -110,38 +96,38 @@ func TestEventTypes(t *testing.T) {
 		}
 		t.Run("SameAgainChangesNothing", func(t *testing.T) {
 			again, created, err := db.PutEventType(ctx, "photo.shared", r)
-			must(t, err)
+			storetest.Must(t, err)
 			if created || again.Revision != 1 || mustVersion(t, db, record.VersionEventTypes) != before+1 {
 				t.Fatalf("created %v: %+v", created, again)
 			}
 		})
 		t.Run("ReplacingRaisesTheRevision", func(t *testing.T) {
 			next, created, err := db.PutEventType(ctx, "photo.shared", &api.EventTypeRequest{Title: "x"})
-			must(t, err)
+			storetest.Must(t, err)
 			if created || next.Revision != 2 || !next.CreatedAt.Equal(made.CreatedAt.Time) || next.TTLSeconds != nil {
 				t.Fatalf("created %v: %+v", created, next)
 			}
 		})
 		t.Run("NamesAreCaseSensitiveAndListedInOrder", func(t *testing.T) {
 			_, created, err := db.PutEventType(ctx, "Photo.shared", r)
-			must(t, err)
+			storetest.Must(t, err)
 			all, err := db.EventTypes(ctx)
-			must(t, err)
+			storetest.Must(t, err)
 			if !created || len(all) != 2 || all[0].Type != "Photo.shared" || all[1].Type != "photo.shared" {
 				t.Fatalf("created %v: %+v", created, all)
 			}
 		})
 		t.Run("DeletedIsGoneAndItsRevisionNeverComesBack", func(t *testing.T) {
 			before := mustVersion(t, db, record.VersionEventTypes)
-			must(t, db.DeleteEventType(ctx, "photo.shared"))
-			must(t, db.DeleteEventType(ctx, "photo.shared"))
+			storetest.Must(t, db.DeleteEventType(ctx, "photo.shared"))
+			storetest.Must(t, db.DeleteEventType(ctx, "photo.shared"))
 			_, err := db.EventType(ctx, "photo.shared")
-			wantCode(t, err, api.CodeNotFound)
+			storetest.WantCode(t, err, api.CodeNotFound)
 			if v := mustVersion(t, db, record.VersionEventTypes); v != before+1 {
 				t.Fatalf("two deletions raised the version from %d to %d", before, v)
 			}
 			back, created, err := db.PutEventType(ctx, "photo.shared", &api.EventTypeRequest{Title: "x"})
-			must(t, err)
+			storetest.Must(t, err)
 			if !created || back.Revision != 3 {
 				t.Fatalf("created %v: %+v", created, back)
 			}
@@ -158,14 +144,14 @@ func TestContactsOf(t *testing.T) {
 			all = append(all, record.Contact{Owner: fmt.Sprintf("u%04d", i), Contact: "star", Relationship: "contact"})
 		}
 		all = append(all, record.Contact{Owner: "Z", Contact: "star", Relationship: "friend"}, record.Contact{Owner: "star", Contact: "u0000", Relationship: "family"})
-		must(t, db.PutContacts(ctx, all...))
-		must(t, db.DeleteContact(ctx, "u0700", "star"))
-		must(t, db.DeleteContact(ctx, "nobody", "star"))
+		storetest.Must(t, db.PutContacts(ctx, all...))
+		storetest.Must(t, db.DeleteContact(ctx, "u0700", "star"))
+		storetest.Must(t, db.DeleteContact(ctx, "nobody", "star"))
 		t.Run("PagesByNameWithoutGapOrRepeat", func(t *testing.T) {
 			var got []string
 			for after := ""; ; {
 				page, err := db.ContactsOf(ctx, "star", after, 500)
-				must(t, err)
+				storetest.Must(t, err)
 				if len(page) == 0 {
 					break
 				}
@@ -176,9 +162,9 @@ func TestContactsOf(t *testing.T) {
 			}
 		})
 		t.Run("ComesBackWithAHigherVersion", func(t *testing.T) {
-			must(t, db.PutContacts(ctx, record.Contact{Owner: "u0700", Contact: "star", Relationship: "family"}))
+			storetest.Must(t, db.PutContacts(ctx, record.Contact{Owner: "u0700", Contact: "star", Relationship: "family"}))
 			var v int
-			must(t, db.SQL().Get(&v, "SELECT version FROM contacts WHERE owner = 'u0700'"))
+			storetest.Must(t, db.SQL().Get(&v, "SELECT version FROM contacts WHERE owner = 'u0700'"))
 			if v != 3 {
 				t.Fatalf("version %d after add, remove, add", v)
 			}
@@ -199,12 +185,12 @@ func mustPlan(t testing.TB, db *record.DB, query string) string {
 		explain = "EXPLAIN QUERY PLAN "
 	}
 	rows, err := db.SQL().Queryx(explain + query)
-	must(t, err)
+	storetest.Must(t, err)
 	defer rows.Close()
 	var plan strings.Builder
 	for rows.Next() {
 		columns, err := rows.SliceScan()
-		must(t, err)
+		storetest.Must(t, err)
 		for _, c := range columns {
 			if b, ok := c.([]byte); ok {
 				c = string(b)
@@ -212,6 +198,6 @@ func mustPlan(t testing.TB, db *record.DB, query string) string {
 			fmt.Fprintf(&plan, "%v ", c)
 		}
 	}
-	must(t, rows.Err())
+	storetest.Must(t, rows.Err())
 	return plan.String()
 }

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"testing"
 
+	"fanfare/store/storetest"
+
 	"fanfare/api"
 	"fanfare/store/record"
 )
@@ -24,12 +26,12 @@ func TestPutSale(t *testing.T) {
 			t.Fatalf("a sale that is not there: %+v, %v", got, err)
 		}
 		atOnce(t, 8, func(ctx context.Context, i int) error { return db.PutSale(ctx, aSale("spring", int64(1+i))) })
-		must(t, db.PutSale(t.Context(), aSale("spring", 3)))
+		storetest.Must(t, db.PutSale(t.Context(), aSale("spring", 3)))
 		changed := aSale("spring", 8)
 		changed.HoldMS = 1
-		must(t, db.PutSale(t.Context(), changed))
+		storetest.Must(t, db.PutSale(t.Context(), changed))
 		got, err := db.Sale(t.Context(), "spring")
-		must(t, err)
+		storetest.Must(t, err)
 		if want := aSale("spring", 8); !reflect.DeepEqual(*got, want) {
 			t.Fatalf("the newest version does not stand:\n%+v\nwant\n%+v", *got, want)
 		}
@@ -48,16 +50,16 @@ func TestPutOrders(t *testing.T) {
 			orders = append(orders, anOrder("spring", n, api.Line{SKU: "a", Quantity: 1}, api.Line{SKU: "b", Quantity: int64(n)}))
 		}
 		atOnce(t, 4, func(ctx context.Context, i int) error { return db.PutOrders(ctx, orders[i*20:]) })
-		must(t, db.PutOrders(t.Context(), orders))
+		storetest.Must(t, db.PutOrders(t.Context(), orders))
 		other := orders[5]
 		other.Lines = []api.Line{{SKU: "a", Quantity: 1}, {SKU: "b", Quantity: 999}}
-		must(t, db.PutOrders(t.Context(), []record.Order{other, anOrder("autumn", 1, api.Line{SKU: "a", Quantity: 7})}))
+		storetest.Must(t, db.PutOrders(t.Context(), []record.Order{other, anOrder("autumn", 1, api.Line{SKU: "a", Quantity: 7})}))
 
 		t.Run("each is there once, oldest first", func(t *testing.T) {
 			var got []record.Order
 			for after := (record.Order{}); ; after = got[len(got)-1] {
 				page, err := db.Orders(t.Context(), "spring", after, 7)
-				must(t, err)
+				storetest.Must(t, err)
 				if len(page) == 0 {
 					break
 				}
@@ -80,7 +82,7 @@ func TestPutOrders(t *testing.T) {
 			seen := 0
 			for after := (record.Sold{}); ; {
 				page, err := db.SoldUnits(t.Context(), "spring", after, 4)
-				must(t, err)
+				storetest.Must(t, err)
 				if len(page) == 0 {
 					break
 				}
@@ -98,7 +100,7 @@ func TestPutOrders(t *testing.T) {
 		})
 		t.Run("one by its reservation", func(t *testing.T) {
 			got, err := db.Order(t.Context(), "spring", "spring-005")
-			must(t, err)
+			storetest.Must(t, err)
 			if got == nil || !reflect.DeepEqual(*got, orders[5]) {
 				t.Errorf("%+v", got)
 			}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/store/storetest"
+
 	"fanfare/api"
 	"fanfare/store/record"
 )
@@ -21,25 +23,25 @@ func request() *api.DeviceRequest {
 func mustPut(t testing.TB, db *record.DB, user, tok string) (*api.Device, bool, record.Change) {
 	t.Helper()
 	owner, err := db.DeviceOwner(t.Context(), tok)
-	must(t, err)
+	storetest.Must(t, err)
 	d, created, c, err := db.PutDevice(t.Context(), record.DeviceWrite{User: user, Token: tok, Owner: owner}, request())
-	must(t, err)
+	storetest.Must(t, err)
 	return d, created, c
 }
 
 func mustJudge(t testing.TB, db *record.DB, tok string, v record.Verdict) record.Change {
 	t.Helper()
 	owner, err := db.DeviceOwner(t.Context(), tok)
-	must(t, err)
+	storetest.Must(t, err)
 	c, err := db.JudgeDevice(t.Context(), record.DeviceWrite{User: owner, Token: tok, Owner: owner}, v)
-	must(t, err)
+	storetest.Must(t, err)
 	return c
 }
 
 func mustDevices(t testing.TB, db *record.DB, user string) []api.Device {
 	t.Helper()
 	list, err := db.Devices(t.Context(), user)
-	must(t, err)
+	storetest.Must(t, err)
 	return list
 }
 
@@ -143,7 +145,7 @@ func TestDeviceLimit(t *testing.T) {
 			devices = append(devices, d)
 		}
 		_, _, _, err := db.PutDevice(t.Context(), record.DeviceWrite{User: "alice", Token: token(99)}, request())
-		wantCode(t, err, api.CodeValidation)
+		storetest.WantCode(t, err, api.CodeValidation)
 		mustPut(t, db, "alice", token(0)) // one that is there may register again
 		for i, at := range []int64{2000, 1000} {
 			d := devices[10+i]
@@ -166,9 +168,9 @@ func TestOptOutLimit(t *testing.T) {
 		ctx := t.Context()
 		mustFill(t, db, "opt_outs (user_id, type, created_at)", "('alice', 'x%d', 0)", api.MaxOptOuts-1)
 		_, err := db.PutOptOut(ctx, "alice", "last")
-		must(t, err)
+		storetest.Must(t, err)
 		_, err = db.PutOptOut(ctx, "alice", "onemore")
-		wantCode(t, err, api.CodeValidation)
+		storetest.WantCode(t, err, api.CodeValidation)
 		if c, err := db.PutOptOut(ctx, "alice", "last"); err != nil || len(c.Users) != 0 {
 			t.Fatalf("the same opt-out again: %+v, %v", c, err)
 		}
@@ -180,7 +182,7 @@ func TestOptOutLimit(t *testing.T) {
 			t.Fatalf("deleting what is not there: %+v, %v", c, err)
 		}
 		_, err = db.PutOptOut(ctx, "alice", "onemore")
-		must(t, err)
+		storetest.Must(t, err)
 	})
 }
 
@@ -190,10 +192,10 @@ func TestMutes(t *testing.T) {
 		ctx := t.Context()
 		past, future := api.At(time.Now().Add(-time.Hour)), api.At(time.Now().Add(time.Hour))
 		_, err := db.PutMute(ctx, "alice", "album:1", &past)
-		wantCode(t, err, api.CodeValidation)
+		storetest.WantCode(t, err, api.CodeValidation)
 		mustFill(t, db, "mutes (user_id, object, until, created_at)", "('alice', 'x%d', 1, 0)", api.MaxMutes)
 		_, err = db.PutMute(ctx, "alice", "album:1", &future)
-		must(t, err)
+		storetest.Must(t, err)
 		t.Run("ExpiredOnesAreInvisibleDoNotCountAndAreCleanedUp", func(t *testing.T) {
 			s, err := db.Settings(ctx, "alice")
 			if err != nil || len(s.Mutes) != 1 || s.Mutes[0].Object != "album:1" || !s.Mutes[0].Until.Equal(future.Time) {
@@ -205,7 +207,7 @@ func TestMutes(t *testing.T) {
 		})
 		t.Run("MutingAgainChangesTheEnd", func(t *testing.T) {
 			_, err := db.PutMute(ctx, "alice", "album:1", nil)
-			must(t, err)
+			storetest.Must(t, err)
 			s, err := db.Settings(ctx, "alice")
 			if err != nil || len(s.Mutes) != 1 || s.Mutes[0].Until != nil {
 				t.Fatalf("%+v, %v", s, err)
@@ -214,13 +216,13 @@ func TestMutes(t *testing.T) {
 		t.Run("Limit", func(t *testing.T) {
 			mustFill(t, db, "mutes (user_id, object, until, created_at)", "('alice', 'y%d', NULL, 0)", api.MaxMutes-1)
 			_, err := db.PutMute(ctx, "alice", "onemore", nil)
-			wantCode(t, err, api.CodeValidation)
+			storetest.WantCode(t, err, api.CodeValidation)
 			_, err = db.PutMute(ctx, "alice", "album:1", &future)
-			must(t, err)
+			storetest.Must(t, err)
 			_, err = db.DeleteMute(ctx, "alice", "album:1")
-			must(t, err)
+			storetest.Must(t, err)
 			_, err = db.PutMute(ctx, "alice", "onemore", nil)
-			must(t, err)
+			storetest.Must(t, err)
 		})
 	})
 }
@@ -233,12 +235,12 @@ func mustFill(t testing.TB, db *record.DB, table, values string, n int) {
 		query += fmt.Sprintf(values, i) + ","
 	}
 	_, err := db.SQL().Exec(query[:len(query)-1])
-	must(t, err)
+	storetest.Must(t, err)
 }
 
 func mustCount(t testing.TB, db *record.DB, table string) (n int) {
 	t.Helper()
-	must(t, db.SQL().Get(&n, "SELECT COUNT(*) FROM "+table))
+	storetest.Must(t, db.SQL().Get(&n, "SELECT COUNT(*) FROM "+table))
 	return n
 }
 
@@ -250,15 +252,15 @@ func TestSnapshots(t *testing.T) {
 		mustPut(t, db, "alice", token(2))
 		mustJudge(t, db, token(1), record.Verdict{State: api.DeviceDropped, Reason: "x", RegisteredAt: a.RegisteredAt})
 		_, err := db.PutOptOut(ctx, "bob", "like")
-		must(t, err)
+		storetest.Must(t, err)
 		_, err = db.PutMute(ctx, "bob", "album:1", nil)
-		must(t, err)
+		storetest.Must(t, err)
 		users := []string{"alice", "bob", "nobody"}
 		for i := range 1500 { // more than one IN list
 			users = append(users, fmt.Sprintf("u%d", i))
 		}
 		found, err := db.Snapshots(ctx, users)
-		must(t, err)
+		storetest.Must(t, err)
 		alice, bob := found["alice"], found["bob"]
 		if alice.Version != 3 || len(alice.Devices) != 1 || alice.Devices[0].Token != token(2) {
 			t.Fatalf("alice: %+v", alice)
@@ -294,21 +296,21 @@ func TestOutbox(t *testing.T) {
 	eachRecord(t, func(t *testing.T, db *record.DB) {
 		ctx := t.Context()
 		_, _, c := mustPut(t, db, "alice", token(1))
-		due, err := db.DueOutbox(ctx, record.KindSettings, 5000, 10)
+		due, err := db.OutboxPage(ctx, record.KindSettings, 5000, record.OpenRow{}, 10)
 		if err != nil || len(due) != 0 {
 			t.Fatalf("a young row is due: %+v, %v", due, err)
 		}
-		due, err = db.DueOutbox(ctx, record.KindSettings, 0, 10)
+		due, err = db.OutboxPage(ctx, record.KindSettings, 0, record.OpenRow{}, 10)
 		if err != nil || len(due) != 1 || due[0].Subject != "alice" || due[0].ID != c.Outbox[0] {
 			t.Fatalf("%+v, %v", due, err)
 		}
-		due, err = db.DueOutbox(ctx, record.KindGuard, 0, 10)
+		due, err = db.OutboxPage(ctx, record.KindGuard, 0, record.OpenRow{}, 10)
 		if err != nil || len(due) != 1 || due[0].Subject != token(1) {
 			t.Fatalf("%+v, %v", due, err)
 		}
-		must(t, db.DeleteOutbox(ctx, c.Outbox...))
-		must(t, db.DeleteOutbox(ctx, c.Outbox...))
-		must(t, db.DeleteOutbox(ctx))
+		storetest.Must(t, db.DeleteOutbox(ctx, c.Outbox...))
+		storetest.Must(t, db.DeleteOutbox(ctx, c.Outbox...))
+		storetest.Must(t, db.DeleteOutbox(ctx))
 		if n := mustCount(t, db, "outbox"); n != 0 {
 			t.Fatalf("%d rows are left", n)
 		}

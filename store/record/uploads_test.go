@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/store/storetest"
+
 	"fanfare/api"
 	"fanfare/store/record"
 )
@@ -20,21 +22,21 @@ func upload(id, owner string, v api.Visibility, ms int64) *api.UploadRequest {
 func mustPutUpload(t testing.TB, db *record.DB, r *api.UploadRequest) record.UploadWrite {
 	t.Helper()
 	w, _, err := db.PutUpload(t.Context(), r, api.Idempotency{})
-	must(t, err)
+	storetest.Must(t, err)
 	return w
 }
 
 func mustPutContact(t testing.TB, db *record.DB, owner, contact, relationship string) record.ContactWrite {
 	t.Helper()
 	w, err := db.PutContact(t.Context(), record.Contact{Owner: owner, Contact: contact, Relationship: relationship})
-	must(t, err)
+	storetest.Must(t, err)
 	return w
 }
 
 func mustOpenRows(t testing.TB, db *record.DB, kind string) []record.OpenRow {
 	t.Helper()
 	page, err := db.OutboxPage(t.Context(), kind, 0, record.OpenRow{}, 1000)
-	must(t, err)
+	storetest.Must(t, err)
 	return page
 }
 
@@ -52,7 +54,7 @@ func TestPutUpload(t *testing.T) {
 		if len(again.Outbox) != 1 || again.Outbox[0] != first.Outbox[0] {
 			t.Fatalf("the open row %v is not announced again: %v", first.Outbox, again.Outbox)
 		}
-		must(t, db.DeleteOutbox(t.Context(), first.Outbox...))
+		storetest.Must(t, db.DeleteOutbox(t.Context(), first.Outbox...))
 		if w := mustPutUpload(t, db, upload("u1", "alice", api.VisibleFriends, 1000)); len(w.Outbox) != 0 {
 			t.Fatalf("nothing is open, yet %v is announced", w.Outbox)
 		}
@@ -67,7 +69,7 @@ func TestPutUploadInTheFuture(t *testing.T) {
 	eachRecord(t, func(t *testing.T, db *record.DB) {
 		now := time.Now()
 		_, _, err := db.PutUpload(t.Context(), upload("far", "alice", "public", now.Add(6*time.Minute).UnixMilli()), api.Idempotency{})
-		wantCode(t, err, api.CodeValidation)
+		storetest.WantCode(t, err, api.CodeValidation)
 		if got, err := db.Upload(t.Context(), "far"); err != nil || got != nil {
 			t.Fatalf("a refused upload is on record: %+v, %v", got, err)
 		}
@@ -96,7 +98,7 @@ func TestSetVisibility(t *testing.T) {
 				id := fmt.Sprintf("%s-%s", from, to)
 				mustPutUpload(t, db, upload(id, "alice", from, 1000))
 				w, err := db.SetVisibility(t.Context(), id, to)
-				must(t, err)
+				storetest.Must(t, err)
 				if got := len(w.Outbox) == 1; got != widens[i][j] {
 					t.Errorf("%s: fan-out %t, want %t", id, got, widens[i][j])
 				}
@@ -106,7 +108,7 @@ func TestSetVisibility(t *testing.T) {
 			}
 		}
 		_, err := db.SetVisibility(t.Context(), "unknown", "public")
-		wantCode(t, err, api.CodeNotFound)
+		storetest.WantCode(t, err, api.CodeNotFound)
 	})
 }
 
@@ -114,9 +116,9 @@ func TestDeleteUpload(t *testing.T) {
 	t.Parallel()
 	eachRecord(t, func(t *testing.T, db *record.DB) {
 		mustPutUpload(t, db, upload("u1", "alice", "public", 1000))
-		must(t, db.DeleteUpload(t.Context(), "u1"))
-		must(t, db.DeleteUpload(t.Context(), "u1"))
-		must(t, db.DeleteUpload(t.Context(), "unknown"))
+		storetest.Must(t, db.DeleteUpload(t.Context(), "u1"))
+		storetest.Must(t, db.DeleteUpload(t.Context(), "u1"))
+		storetest.Must(t, db.DeleteUpload(t.Context(), "unknown"))
 		if w := mustPutUpload(t, db, upload("u1", "alice", "public", 1000)); w.Created {
 			t.Fatal("a late repeat brought a deleted upload back")
 		}
@@ -124,7 +126,7 @@ func TestDeleteUpload(t *testing.T) {
 			t.Fatalf("deleted, yet there: %+v, %v", got, err)
 		}
 		_, err := db.SetVisibility(t.Context(), "u1", "public")
-		wantCode(t, err, api.CodeNotFound)
+		storetest.WantCode(t, err, api.CodeNotFound)
 	})
 }
 
@@ -150,7 +152,7 @@ func TestIdempotentUpload(t *testing.T) {
 		})
 		t.Run("OtherBodyIsRefused", func(t *testing.T) {
 			_, _, err := put(t, db, upload("u9", "alice", "public", 1), key("a", "2"))
-			wantCode(t, err, api.CodeIdempotencyReused)
+			storetest.WantCode(t, err, api.CodeIdempotencyReused)
 		})
 		t.Run("OtherScopeIsAnotherKey", func(t *testing.T) {
 			i := key("a", "2")
@@ -161,7 +163,7 @@ func TestIdempotentUpload(t *testing.T) {
 		})
 		t.Run("ARefusalIsNotKept", func(t *testing.T) {
 			_, _, err := put(t, db, upload("u3", "alice", "public", time.Now().Add(time.Hour).UnixMilli()), key("b", "3"))
-			wantCode(t, err, api.CodeValidation)
+			storetest.WantCode(t, err, api.CodeValidation)
 			if w, replayed, err := put(t, db, upload("u3", "alice", "public", 1), key("b", "4")); err != nil || replayed || !w.Created {
 				t.Fatalf("%+v, %t, %v", w, replayed, err)
 			}
@@ -186,13 +188,13 @@ func TestIdempotentUpload(t *testing.T) {
 		})
 		t.Run("ForgottenAfterADay", func(t *testing.T) {
 			_, err := db.SQL().Exec("UPDATE idempotency SET created_at = created_at - 86400001")
-			must(t, err)
+			storetest.Must(t, err)
 			if w, replayed, err := put(t, db, upload("u5", "alice", "public", 1), key("a", "9")); err != nil || replayed || !w.Created {
 				t.Fatalf("%+v, %t, %v", w, replayed, err)
 			}
 			n, err := db.PurgeIdempotency(t.Context())
 			var left int
-			must(t, errors.Join(err, db.SQL().Get(&left, "SELECT COUNT(*) FROM idempotency")))
+			storetest.Must(t, errors.Join(err, db.SQL().Get(&left, "SELECT COUNT(*) FROM idempotency")))
 			if n != 3 || left != 1 {
 				t.Fatalf("purged %d, %d left; want 3 and the fresh one", n, left)
 			}

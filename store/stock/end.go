@@ -44,7 +44,7 @@ func (l *Live) end(ctx context.Context, sale, id, wanted string, once api.Idempo
 	}
 	keys := p.core(p.orders)
 	if once.Key != "" {
-		keys = append(keys, p.once(onceName(once)))
+		keys = append(keys, p.once(once.Name()))
 	}
 	script := l.scripts.end
 	cmd := script.Cmd(ctx, keys, l.o.Run, id, wanted, once.Body[:], api.IdempotencyTTL.Milliseconds(), newRequest())
@@ -65,7 +65,7 @@ func (l *Live) readEnd(sale, id string, answer []any) (Ended, error) {
 	}
 	switch status {
 	case answerReused:
-		return Ended{}, errReused()
+		return Ended{}, api.IdempotencyReused()
 	case endUnknown:
 		return Ended{}, errNoReservation(id)
 	case answerDone, answerReplayed, endNotHeld:

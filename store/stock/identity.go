@@ -2,7 +2,6 @@ package stock
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base32"
 	"encoding/hex"
 	"strconv"
@@ -43,14 +42,4 @@ func PartitionOf(id string) (int, bool) {
 	}
 	_, err = idText.DecodeString(id[idPlace:])
 	return int(n), err == nil
-}
-
-// onceName hashes scope and key: neither may hold what a Redis key must not.
-func onceName(once api.Idempotency) string {
-	sum := sha256.Sum256([]byte(once.Scope + "\x00" + once.Key))
-	return hex.EncodeToString(sum[:16])
-}
-
-func errReused() error {
-	return api.Errorf(api.CodeIdempotencyReused, "this Idempotency-Key was used with another body")
 }

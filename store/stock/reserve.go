@@ -128,7 +128,7 @@ func (l *Live) tryReserve(ctx context.Context, a *attempt) ([]any, error) {
 func (l *Live) reserveCmd(ctx context.Context, a *attempt) *redis.Cmd {
 	keys := a.home.core(a.home.orders)
 	if a.Once.Key != "" {
-		keys = append(keys, a.home.once(onceName(a.Once)))
+		keys = append(keys, a.home.once(a.Once.Name()))
 	}
 	args := make([]any, 0, 7+2*len(a.Request.Lines))
 	args = append(args, l.o.Run, len(a.places), a.Request.User, a.id, a.Once.Body[:], api.IdempotencyTTL.Milliseconds(), dueAtOnce)
@@ -189,7 +189,7 @@ func (l *Live) readReserve(a *attempt, answer []any) (Reserved, error) {
 		out.Reservation, out.Replayed = a.made(first[:idLength], first[idLength:]), true
 		return out, nil
 	case answerReused:
-		return Reserved{}, errReused()
+		return Reserved{}, api.IdempotencyReused()
 	case reserveShort:
 		out.SoldOut = a.soldOut(answer)
 		return out, out.SoldOut.refusal()

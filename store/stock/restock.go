@@ -56,7 +56,7 @@ func (l *Live) others(ctx context.Context, places []*place, sku string) (n numbe
 func (l *Live) tryRestock(ctx context.Context, lead *place, r *api.StockRequest, m Match, once api.Idempotency, others numbers, request string) ([]any, error) {
 	name, lifetime := request, requestLifetime
 	if once.Key != "" {
-		name, lifetime = onceName(once), api.IdempotencyTTL
+		name, lifetime = once.Name(), api.IdempotencyTTL
 	}
 	cmd := l.scripts.restock.Cmd(ctx, lead.core(lead.totals, lead.once(name)), l.o.Run, lifetime.Milliseconds(), m.text(), once.Body[:], request,
 		sweptAtOnce, ChangesChannel(lead.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold)
@@ -70,7 +70,7 @@ func (l *Live) tryRestock(ctx context.Context, lead *place, r *api.StockRequest,
 func (l *Live) refusedRestock(ctx context.Context, sale string, answer []any) (api.SaleItem, Change, error) {
 	var none api.SaleItem
 	if redisdb.NumberAt(answer, 0) == answerReused {
-		return none, Change{}, errReused()
+		return none, Change{}, api.IdempotencyReused()
 	}
 	c, err := l.present(ctx, sale, Change{})
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/store/record"
+
 	"github.com/go-sql-driver/mysql"
 )
 
@@ -158,4 +160,13 @@ func userArg() []string {
 		return nil
 	}
 	return []string{"--user=" + me.Username}
+}
+
+// Record opens the record of a database URL, until the test ends. Its tables are not made.
+func Record(t testing.TB, url string) *record.DB {
+	t.Helper()
+	rec, err := record.Open(t.Context(), record.Options{URL: url})
+	Must(t, err)
+	t.Cleanup(func() { _ = rec.Close() })
+	return rec
 }

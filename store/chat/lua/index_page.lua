@@ -1,14 +1,13 @@
--- Reads a page of a user's index, the oldest joins first.
+-- Reads a part of a user's index, the oldest joins first: entries with a stamp
+-- and those after them. It does not matter what has become of the entry that
+-- the stamp is of.
 -- KEYS: 1 index (zset)
--- ARGV: 1 stamp of the last entry of the page before or '', 2 its chat, 3 most
---       entries
+-- ARGV: 1 stamp ('0' for the beginning), 2 most entries beside those with the stamp
 -- RETURNS: the time in us, then the entries: chat and stamp in turn
-local index, stamp, chat, limit = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local index, stamp, limit = KEYS[1], ARGV[1], tonumber(ARGV[2])
 
-local from, time = 0, redis.call('TIME')
-if stamp ~= '' then
-  local rank = redis.call('ZSCORE', index, chat) and redis.call('ZRANK', index, chat)
-  from = rank and rank + 1 or redis.call('ZCOUNT', index, '-inf', '(' .. stamp)
-end
-local entries = redis.call('ZRANGE', index, from, from + limit - 1, 'WITHSCORES')
+local time = redis.call('TIME')
+local from = redis.call('ZCOUNT', index, '-inf', '(' .. stamp)
+local same = redis.call('ZCOUNT', index, stamp, stamp) -- 1, unless two joins met in one us or it is gone
+local entries = redis.call('ZRANGE', index, from, from + same + limit - 1, 'WITHSCORES')
 return { string.format('%.0f', time[1] * 1000000 + time[2]), entries }

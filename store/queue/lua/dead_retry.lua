@@ -1,5 +1,6 @@
 -- Queues a dead letter again: attempts and lost leases start at 0, the fence
--- and the job's attachment stay.
+-- and the job's attachment stay. It names no guard any more: a dead letter may
+-- outlive what was written there, and nothing there would say nothing.
 -- KEYS: 1 the shard's live records
 -- ARGV: 1 id, 2 retention of groups in ms, 3 name of the idempotency record or
 --       '', 4 digest of the body, 5 the answer to store, 6 its lifetime in ms,
@@ -31,7 +32,7 @@ if e.u ~= '' then
 end
 forget_dead(eid, e)
 count(e.g, label, -1)
-e.s = int(math.floor(now_us() / 1000))
+e.s, e.w = int(math.floor(now_us() / 1000)), ''
 admit(e, { failures = 0, lost = 0, fence = fence }, 'm')
 save(group_ttl)
 if ARGV[3] ~= '' then redis.call('SET', key, digest .. rid .. ARGV[5], 'PX', ARGV[6]) end

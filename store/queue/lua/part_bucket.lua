@@ -8,6 +8,7 @@
 -- few when there is little to do and small when there is much. Buckets of one
 -- minute begin with its characters, the first 5 of an id made by NewID; another
 -- id has a bucket of its own. Ids are never taken out, so a full one stays full.
+-- groupKeys in keys.go names the same buckets, for reading.
 local FULL, LEVELS = 128, 3
 local sizes = {}
 
@@ -28,8 +29,7 @@ local function path(kind, base, id, visit)
   for level = 1, LEVELS do
     all[level] = key
     if visit(key) or level == LEVELS or not full(key) then break end
-    key = key .. string.byte(id, -level) % 16
-    if level < LEVELS then key = key .. '.' end
+    key = key .. string.byte(id, -level) % 16 .. '.'
   end
   return key, all
 end

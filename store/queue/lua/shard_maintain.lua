@@ -7,7 +7,8 @@
 --       pending lists ('-': at the start): 7 of main, 8 of ready, 9 of alone
 -- RETURNS: {1, ms till something is due or -1, 1 there is more to do now,
 --          leases recovered, jobs that must run alone, where to go on: 3,
---          entries that nobody was given, or began}
+--          entries that nobody was given, or began, some names under which jobs
+--          are parked, others each time}
 -- @include lua/record.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
@@ -16,7 +17,7 @@
 -- @include lua/part_end.lua
 local retention, group_ttl, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local dead_ttl, dead_max = tonumber(ARGV[4]), tonumber(ARGV[5])
-local STEP, UNBEGUN = 100, 500
+local STEP, UNBEGUN, NAMES = 100, 500, 16
 local us = now_us()
 local ms = math.floor(us / 1000)
 local wake, more, recovered, unbegun = -1, 0, 0, 0
@@ -113,4 +114,4 @@ local function given(stream)
   return redis.call('XPENDING', stream, 'g')[1]
 end
 local waiting = redis.call('XLEN', MAIN) + redis.call('XLEN', READY) - given(MAIN) - given(READY) + unbegun
-return { 1, wake, more, recovered, redis.call('XLEN', ALONE), at_m, at_r, at_a, waiting }
+return { 1, wake, more, recovered, redis.call('XLEN', ALONE), at_m, at_r, at_a, waiting, redis.call('HRANDFIELD', P .. 'parkedn', NAMES) }

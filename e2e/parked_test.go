@@ -1,0 +1,203 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/delivery/apnstest"
+	"fanfare/store/storetest"
+)
+
+// refusal is what APNs answers to an app whose configuration is wrong.
+func refusal() apnstest.Answer { return apnstest.Fail(403, "InvalidProviderToken") }
+
+// parkedWithin is how long notifications may stay parked after their app runs
+// again: the regular looks come once per lease, and the machine may be busy.
+const parkedWithin = time.Minute
+
+// parkingVars are processes that probe a paused app only when they are told to.
+func parkingVars(apns *apnstest.Server, redisURL, database string) []string {
+	return append(apns.Env(), "FANFARE_REDIS_URL="+redisURL, "FANFARE_DATABASE_URL="+database, "FANFARE_LOG_LEVEL=warn",
+		"FANFARE_NOTIFICATION_LEASE=4s", "FANFARE_APP_PROBE_INTERVAL=1h")
+}
+
+// mustPostTo posts an event to each of n users and gives the events' ids.
+func (p *program) mustPostTo(n int) []string {
+	p.t.Helper()
+	ids := make([]string, n)
+	p.each(n, func(i int) error {
+		var accepted struct{ ID string }
+		p.must(202, &accepted, "POST", "/v1/events", greeting(fmt.Sprintf("user-%d", i)))
+		ids[i] = accepted.ID
+		return nil
+	})
+	return ids
+}
+
+// mustAllBeDelivered waits until every event is done and its notification
+// delivered; when that does not happen it says what is parked.
+func (p *program) mustAllBeDelivered(ids []string) {
+	p.t.Helper()
+	open := append([]string(nil), ids...)
+	defer func() {
+		if len(open) > 0 {
+			p.t.Errorf("of %d events at least one is not done; %s notifications are parked; readyz says of apns: %+v", len(ids), p.parked(), p.readyAPNs())
+		}
+	}()
+	storetest.Eventually(p.t, parkedWithin, "every event is done", func() bool {
+		var left []string
+		for i, id := range open {
+			var got report
+			p.must(200, &got, "GET", "/v1/events/"+id, nil)
+			if got.State != "done" {
+				left = append(left, open[i:]...)
+				break
+			}
+			if got.Notifications != 1 || got.Delivered != 1 || got.Retrying != 0 {
+				p.t.Errorf("event %s: %+v", id, got)
+			}
+		}
+		open = left
+		return len(open) == 0
+	})
+}
+
+// readyAPNs is what readyz says about the apps.
+func (p *program) readyAPNs() api.Dependency {
+	p.t.Helper()
+	var r api.Readiness
+	p.must(200, &r, "GET", "/readyz", nil)
+	for _, d := range r.Dependencies {
+		if d.Name == "apns" {
+			return d
+		}
+	}
+	return api.Dependency{}
+}
+
+// parked is the number of notifications of paused apps.
+func (p *program) parked() string { return p.metric(`fanfare_queue_parked{queue="notifications"}`) }
+
+// mustPause posts n events to an app that APNs refuses and waits until all are
+// parked.
+func (p *program) mustPause(apns *apnstest.Server, n int) []string {
+	p.t.Helper()
+	apns.ScriptAll(refusal())
+	ids := p.mustPostTo(n)
+	storetest.Eventually(p.t, parkedWithin, "all are parked", func() bool { return p.parked() == fmt.Sprint(n) })
+	return ids
+}
+
+func (p *program) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// A process is stopped while an app is paused and goes on, with what it knew,
+// after the app runs again: what it still parks is sent as well. A second round
+// finds processes that remember the first.
+func TestParkedByAProcessThatWasStopped(t *testing.T) {
+	t.Parallel()
+	const paused, late, rounds = 20, 400, 2
+	apns, r := apnstest.Start(t, apnstest.Options{CountsOnly: true}), storetest.Redis(t)
+	vars := parkingVars(apns, r.URL(), storetest.MySQL(t))
+	front := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
+	workers := mustServeMany(t, 2, append(vars, "FANFARE_ROLES=delivery")...)
+	front.mustRegister(late)
+	for range rounds {
+		ids := front.mustPause(apns, paused)
+		stopped, other := workers[0], workers[1]
+		for n := 0; stopped.metric(`fanfare_apns_app_paused{app="com.example.app/production"}`) != "1"; n++ {
+			if n == 100 {
+				t.Fatal("the process never saw the app paused")
+			}
+			ids = append(ids, front.mustPostTo(paused)...)
+		}
+		stopped.signal(syscall.SIGSTOP)
+		apns.ScriptAll()
+		storetest.Eventually(t, parkedWithin, "the app runs again", func() bool {
+			other.signal(syscall.SIGHUP) // it may try at once
+			return front.readyAPNs().State == "ok"
+		})
+		other.signal(syscall.SIGSTOP)
+		ids = append(ids, front.mustPostTo(late)...)
+		storetest.Eventually(t, parkedWithin, "all are targeted", func() bool { return front.depthOf("events") == 0 })
+		stopped.signal(syscall.SIGCONT)
+		storetest.Eventually(t, parkedWithin, "the stopped process is at work", func() bool {
+			return front.depthOf("notifications") < late/2
+		})
+		other.signal(syscall.SIGCONT)
+		front.mustAllBeDelivered(ids)
+		workers[0], workers[1] = other, stopped
+	}
+}
+
+// Redis is away when an app is to be paused, so that nobody knows of the pause;
+// what was parked for it, written when Redis is back, is sent again.
+func TestParkedByAPauseThatFailed(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	var asked atomic.Int64
+	apns := apnstest.Start(t, apnstest.Options{CountsOnly: true, OnRequest: func(*apnstest.Request) { asked.Add(1) }})
+	c := mustCable(t, storetest.Redis(t).Addr())
+	vars := parkingVars(apns, "redis://"+c.listener.Addr().String(), storetest.MySQL(t))
+	p := mustServe(t, t.TempDir(), append(vars, "FANFARE_NOTIFICATION_LEASE=15s")...)
+	p.mustRegister(n)
+	p.mustAllBeDelivered(p.mustPostTo(1)) // the connection is proven: it takes many streams
+	slow := refusal()
+	slow.Delay = 2 * time.Second
+	apns.ScriptAll(slow)
+	ids := p.mustPostTo(n)
+	storetest.Eventually(t, parkedWithin, "all are on their way", func() bool { return asked.Load() == n+1 })
+	c.set(true)
+	storetest.Eventually(t, parkedWithin, "no pause is on record", func() bool {
+		return strings.Count(p.stderr.String(), `"msg":"pause app"`) == n
+	})
+	apns.ScriptAll()
+	c.set(false)
+	p.mustAllBeDelivered(ids)
+}
+
+// What is parked is sent though nobody knows any more that its app was paused:
+// the note of the pause is gone, and the process that wrote it.
+func TestParkedUnderAForgottenPause(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) (string, redis.UniversalClient){
+		"OneNode": func(t *testing.T) (string, redis.UniversalClient) {
+			r := storetest.Redis(t)
+			return r.URL(), r.Client()
+		},
+		"Cluster": func(t *testing.T) (string, redis.UniversalClient) {
+			c := storetest.PrivateCluster(t, 0)
+			return c.URL(), storetest.Open(t, c.URL()).Client()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const n = 250
+			url, client := open(t)
+			apns := apnstest.Start(t, apnstest.Options{CountsOnly: true})
+			vars := parkingVars(apns, url, storetest.MySQL(t))
+			first := mustServe(t, t.TempDir(), vars...)
+			first.mustRegister(n)
+			ids := first.mustPause(apns, n)
+			first.kill()
+			apns.ScriptAll()
+			mustForgetPauses(t, client)
+			mustServe(t, t.TempDir(), vars...).mustAllBeDelivered(ids)
+		})
+	}
+}
+
+// mustForgetPauses removes the note of every pause.
+func mustForgetPauses(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	if n, err := client.Del(context.WithoutCancel(t.Context()), "ff:{apps}:paused").Result(); n != 1 || err != nil {
+		t.Fatalf("forget the pauses: %d %v", n, err)
+	}
+}

@@ -1,0 +1,66 @@
+package handlers
+
+import (
+	"sync/atomic"
+
+	"fanfare/api"
+)
+
+// room bounds what is being answered: requests, and the bytes of their bodies.
+// What finds no room is refused at once instead of waiting in a growing line.
+//
+// Bodies take room as they arrive, whatever they announce. What one has beyond
+// api.MaxBody is counted apart, in a quarter of the bytes there are: large bodies
+// that never come to their end must not take the room of ordinary ones.
+type room struct {
+	maxRequests               int64
+	maxOrdinary, maxLarge     int64
+	requests, ordinary, large atomic.Int64
+}
+
+func newRoom(maxRequests, maxBytes int64) *room {
+	return &room{maxRequests: maxRequests, maxOrdinary: maxBytes - maxBytes/4, maxLarge: maxBytes / 4}
+}
+
+// enter takes room for a request; leave gives it back and must be called when
+// err is nil.
+func (l *room) enter() error {
+	return take(&l.requests, 1, l.maxRequests)
+}
+
+func (l *room) leave() { l.requests.Add(-1) }
+
+// grow takes room for a body that had `from` bytes and shall have `to`; shrink
+// gives all of it back.
+func (l *room) grow(from, to int64) error {
+	ordinary := min(to, api.MaxBody) - min(from, api.MaxBody)
+	if err := take(&l.ordinary, ordinary, l.maxOrdinary); err != nil {
+		return err
+	}
+	err := take(&l.large, to-from-ordinary, l.maxLarge)
+	if err != nil {
+		l.ordinary.Add(-ordinary)
+	}
+	return err
+}
+
+func (l *room) shrink(from int64) {
+	ordinary := min(from, api.MaxBody)
+	l.ordinary.Add(-ordinary)
+	l.large.Add(ordinary - from)
+}
+
+// take adds n to what is taken, within a limit.
+func take(taken *atomic.Int64, n, limit int64) error {
+	if taken.Add(n) > limit && n > 0 {
+		taken.Add(-n)
+		return overloaded()
+	}
+	return nil
+}
+
+func overloaded() error {
+	e := api.Errorf(api.CodeOverloaded, "the server has as many requests as it can answer; try again")
+	e.RetryAfter = retrySoon
+	return e
+}

@@ -1,0 +1,85 @@
+package queue_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// Whatever bucket the scripts put a group's record into, a reading finds it
+// there, and touching it makes that bucket live longer: at every level.
+func TestGroupsAreReadWhereScriptsWriteThem(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		const n, levels = 4000, 3
+		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Minute })
+		jobs := make([]queue.Job, n)
+		for i := range jobs {
+			id := queue.NewID(0, epoch)
+			jobs[i] = queue.Job{ID: id, Group: id}
+		}
+		w.mustEnqueue(jobs...)
+		buckets := w.mustBuckets()
+		depths := map[int]int{}
+		for bucket, groups := range buckets {
+			depths[strings.Count(bucket, ".")] += len(groups)
+			mustReadAll(t, w, groups)
+			if err := w.q.Touch(t.Context(), 0, groups[0], 90*time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if left := db.Client().PTTL(t.Context(), bucket).Val(); left < 89*time.Hour {
+				t.Errorf("bucket %s was touched and lives %v", bucket, left)
+			}
+		}
+		if len(depths) != levels {
+			t.Fatalf("records by level of their bucket: %v, want %d levels", depths, levels)
+		}
+	})
+}
+
+// mustBuckets lists the groups in each bucket of shard 0.
+func (w *world) mustBuckets() map[string][]string {
+	w.t.Helper()
+	buckets := map[string][]string{}
+	for _, key := range w.mustKeys() {
+		if !strings.HasPrefix(key, w.prefix(0)+"group:") {
+			continue
+		}
+		records, err := w.db.Client().HGetAll(context.WithoutCancel(w.t.Context()), key).Result()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		buckets[key] = slices.Collect(maps.Keys(records))
+	}
+	return buckets
+}
+
+// mustReadAll reads groups that each had one job created.
+func mustReadAll(t *testing.T, w *world, groups []string) {
+	t.Helper()
+	missing := 0
+	for part := range slices.Chunk(groups, 500) {
+		reads := make([]*queue.GroupRead, len(part))
+		for i, g := range part {
+			reads[i] = w.q.ReadGroup(t.Context(), 0, g)
+		}
+		if err := w.q.ReadGroups(t.Context(), reads...); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range reads {
+			if counts, _, err := r.Result(); err != nil || counts["created"] != 1 {
+				missing++
+			}
+		}
+	}
+	if missing > 0 {
+		t.Errorf("%d of %d groups of a bucket are not found", missing, len(groups))
+	}
+}

@@ -1,0 +1,134 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// relayBatch is how many outbox rows a handler gets at once.
+	relayBatch = 500
+	// maxRelayEvery keeps the promise P10: a change whose writer died shows
+	// before its mark in Redis ends.
+	maxRelayEvery     = 4 * time.Second
+	defaultRelayEvery = time.Second
+	defaultRelayAge   = 5 * time.Second
+	// purgeEvery is how often old idempotency records are removed.
+	purgeEvery = 10 * time.Minute
+)
+
+// OutboxHandler does what rows of one kind stand for, oldest first, and names
+// those that are done: they are deleted. The others stay, and come again in a
+// later round; so does every row of a call that failed. Doing one twice must do
+// no harm.
+type OutboxHandler func(context.Context, []OutboxRow) (done []string, err error)
+
+// RelayOptions tune a Relay; the zero value works.
+type RelayOptions struct {
+	// Every is how often the outbox is looked at for rows that their writers
+	// left; default 1 s, at most 4 s.
+	Every time.Duration
+	// Age is how old such a row must be; default 5 s.
+	Age time.Duration
+	// Logger hears when the outbox is held up, and when it goes on; nil: silence.
+	Logger *slog.Logger
+}
+
+// Relay finishes what committed changes owe to Redis when their writers did
+// not: they died, or Redis was away. It also removes idempotency records that
+// no longer count. Any number of processes may run one.
+type Relay struct {
+	db       *DB
+	o        RelayOptions
+	handlers map[string]OutboxHandler
+	after    map[string]OpenRow // where the next round begins, by kind; Sweep's own
+	purged   time.Time
+}
+
+// NewRelay makes a relay of these kinds. It starts nothing; Run does.
+func (db *DB) NewRelay(o RelayOptions, handlers map[string]OutboxHandler) *Relay {
+	if o.Every <= 0 {
+		o.Every = defaultRelayEvery
+	}
+	o.Every = min(o.Every, maxRelayEvery)
+	if o.Age <= 0 {
+		o.Age = defaultRelayAge
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Relay{db: db, o: o, handlers: handlers, after: map[string]OpenRow{}}
+}
+
+// Run sweeps until ctx ends.
+func (r *Relay) Run(ctx context.Context) error {
+	heldUp := false
+	for {
+		err := errors.Join(r.Sweep(ctx), r.purge(ctx))
+		if away := err != nil && ctx.Err() == nil; away != heldUp {
+			heldUp = away
+			r.o.Logger.InfoContext(ctx, "outbox", "held_up", away, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(r.o.Every/2 + rand.N(r.o.Every/2)):
+		}
+	}
+}
+
+// Sweep hands every kind its next rows that are old enough. It goes round and
+// round, so that rows whose work takes long hold up no others, and one kind
+// that fails does not stop the rest. It must not run twice at once.
+func (r *Relay) Sweep(ctx context.Context) error {
+	var all error
+	for kind, handle := range r.handlers {
+		if err := r.sweepKind(ctx, kind, handle); err != nil {
+			all = errors.Join(all, fmt.Errorf("outbox rows of kind %s: %w", kind, err))
+		}
+	}
+	return all
+}
+
+// sweepKind goes on while whole pages are done at once.
+func (r *Relay) sweepKind(ctx context.Context, kind string, handle OutboxHandler) error {
+	for {
+		page, err := r.db.OutboxPage(ctx, kind, r.o.Age.Milliseconds(), r.after[kind], relayBatch)
+		if err != nil {
+			return err
+		}
+		r.after[kind] = OpenRow{}
+		if len(page) == 0 {
+			return nil
+		}
+		rows := make([]OutboxRow, len(page))
+		for i, row := range page {
+			rows[i] = row.OutboxRow
+		}
+		done, err := handle(ctx, rows)
+		if deleted := r.db.DeleteOutbox(ctx, done...); err == nil {
+			err = deleted
+		}
+		if len(page) == relayBatch {
+			r.after[kind] = page[relayBatch-1]
+		}
+		if err != nil || len(done) < relayBatch {
+			return err
+		}
+	}
+}
+
+func (r *Relay) purge(ctx context.Context) error {
+	if time.Since(r.purged) < purgeEvery {
+		return nil
+	}
+	_, err := r.db.PurgeIdempotency(ctx)
+	if err == nil {
+		r.purged = time.Now()
+	}
+	return err
+}

@@ -1,0 +1,226 @@
+package storetest
+
+import (
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// Fate is what becomes of some bytes on their way through a Proxy.
+type Fate int
+
+// The fates.
+const (
+	Pass    Fate = iota
+	Swallow      // they vanish; the connection stays
+	Close        // they vanish, and the connection is closed on both sides
+)
+
+// Proxy stands between clients and one server on loopback, and does to their
+// connections what networks do. It ends with the test.
+type Proxy struct {
+	listener net.Listener
+	target   string
+	bytes    atomic.Int64
+	swallow  atomic.Bool
+
+	mu             sync.Mutex
+	cut            bool
+	conns          map[*ProxyConn]bool
+	sent, answered func(*ProxyConn, []byte) Fate
+}
+
+// ProxyConn is one client's connection through a Proxy.
+type ProxyConn struct {
+	// Marked is for the test's own use.
+	Marked atomic.Bool
+
+	near, far net.Conn
+	swallow   atomic.Bool
+}
+
+// Swallow lets both sides' bytes vanish from now on.
+func (c *ProxyConn) Swallow() { c.swallow.Store(true) }
+
+// Swallowed tells whether Swallow was called.
+func (c *ProxyConn) Swallowed() bool { return c.swallow.Load() }
+
+func (c *ProxyConn) close() {
+	_ = c.near.Close()
+	_ = c.far.Close()
+}
+
+// NewProxy starts a proxy before a server at host:port.
+func NewProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{listener: listener, target: target, conns: map[*ProxyConn]bool{}}
+	t.Cleanup(func() {
+		_ = listener.Close()
+		p.Cut()
+	})
+	go p.serve()
+	return p
+}
+
+// ProxyTo starts a proxy before the server of a URL, and gives the URL that
+// leads through it.
+func ProxyTo(t testing.TB, to string) (*Proxy, string) {
+	t.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := NewProxy(t, u.Host)
+	return p, strings.Replace(to, u.Host, p.Addr(), 1)
+}
+
+// Addr is where the proxy listens, host:port.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Cut closes every connection and refuses new ones until Mend.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = true
+	for c := range p.conns {
+		c.close()
+	}
+}
+
+// Mend lets connections through again.
+func (p *Proxy) Mend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = false
+}
+
+// Swallow makes the server a black hole, or ends that: connections stay, and
+// what clients send on them vanishes.
+func (p *Proxy) Swallow(on bool) { p.swallow.Store(on) }
+
+// Bytes is how many bytes came from either side.
+func (p *Proxy) Bytes() int64 { return p.bytes.Load() }
+
+// Conns are the connections that are open.
+func (p *Proxy) Conns() []*ProxyConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]*ProxyConn, 0, len(p.conns))
+	for c := range p.conns {
+		out = append(out, c)
+	}
+	return out
+}
+
+// OnSent has f decide what becomes of what clients send, before it goes on.
+func (p *Proxy) OnSent(f func(*ProxyConn, []byte) Fate) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent = f
+}
+
+// OnAnswer has f decide what becomes of what the server answers.
+func (p *Proxy) OnAnswer(f func(*ProxyConn, []byte) Fate) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answered = f
+}
+
+func (p *Proxy) serve() {
+	for {
+		near, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		go p.carry(near)
+	}
+}
+
+// carry joins a connection with one to the server until one of them ends.
+func (p *Proxy) carry(near net.Conn) {
+	defer near.Close()
+	far, err := net.Dial("tcp", p.target)
+	if err != nil {
+		return
+	}
+	c := &ProxyConn{near: near, far: far}
+	defer c.close()
+	if !p.keep(c) {
+		return
+	}
+	defer p.forget(c)
+	go func() {
+		defer c.close()
+		p.pass(c, far, near, p.sentFate)
+	}()
+	p.pass(c, near, far, p.answerFate)
+}
+
+func (p *Proxy) keep(c *ProxyConn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.cut {
+		p.conns[c] = true
+	}
+	return !p.cut
+}
+
+func (p *Proxy) forget(c *ProxyConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
+}
+
+// pass moves bytes one way.
+func (p *Proxy) pass(c *ProxyConn, to, from net.Conn, fate func(*ProxyConn, []byte) Fate) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		p.bytes.Add(int64(n))
+		if n > 0 {
+			switch fate(c, buffer[:n]) {
+			case Close:
+				return
+			case Pass:
+				if _, err := to.Write(buffer[:n]); err != nil {
+					return
+				}
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *Proxy) sentFate(c *ProxyConn, b []byte) Fate {
+	p.mu.Lock()
+	hook := p.sent
+	p.mu.Unlock()
+	return c.fate(b, hook, p.swallow.Load())
+}
+
+func (p *Proxy) answerFate(c *ProxyConn, b []byte) Fate {
+	p.mu.Lock()
+	hook := p.answered
+	p.mu.Unlock()
+	return c.fate(b, hook, false)
+}
+
+func (c *ProxyConn) fate(b []byte, hook func(*ProxyConn, []byte) Fate, hole bool) Fate {
+	fate := Pass
+	if hook != nil {
+		fate = hook(c, b)
+	}
+	if fate == Pass && (hole || c.Swallowed()) {
+		return Swallow
+	}
+	return fate
+}

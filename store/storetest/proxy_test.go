@@ -1,0 +1,77 @@
+package storetest_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/storetest"
+)
+
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	setup := func(t *testing.T) (p *storetest.Proxy, ping func() error) {
+		t.Helper()
+		p, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
+		o, err := redis.ParseURL(url)
+		storetest.Must(t, err)
+		o.MaxRetries, o.ReadTimeout = -1, 300*time.Millisecond
+		client := redis.NewClient(o)
+		t.Cleanup(func() { _ = client.Close() })
+		ping = func() error { return client.Ping(context.Background()).Err() }
+		storetest.Must(t, ping())
+		return p, ping
+	}
+	broken := func(t *testing.T, ping func() error) {
+		t.Helper()
+		if ping() == nil {
+			t.Error("the answer came through")
+		}
+	}
+	t.Run("CutAndMend", func(t *testing.T) {
+		t.Parallel()
+		p, ping := setup(t)
+		if p.Bytes() == 0 || len(p.Conns()) == 0 {
+			t.Errorf("%d bytes, %d connections", p.Bytes(), len(p.Conns()))
+		}
+		p.Cut()
+		broken(t, ping)
+		p.Mend()
+		storetest.Eventually(t, 10*time.Second, "it answers again", func() bool { return ping() == nil })
+	})
+	t.Run("SwallowAll", func(t *testing.T) {
+		t.Parallel()
+		p, ping := setup(t)
+		p.Swallow(true)
+		broken(t, ping)
+		p.Swallow(false)
+		storetest.Eventually(t, 10*time.Second, "it answers again", func() bool { return ping() == nil })
+	})
+	t.Run("SwallowOne", func(t *testing.T) {
+		t.Parallel()
+		p, ping := setup(t)
+		for _, c := range p.Conns() {
+			c.Swallow()
+		}
+		broken(t, ping)
+		storetest.Eventually(t, 10*time.Second, "a new connection answers", func() bool { return ping() == nil })
+	})
+	t.Run("LoseAnAnswer", func(t *testing.T) {
+		t.Parallel()
+		p, ping := setup(t)
+		p.OnSent(func(c *storetest.ProxyConn, sent []byte) storetest.Fate {
+			c.Marked.Store(bytes.Contains(bytes.ToLower(sent), []byte("ping")))
+			return storetest.Pass
+		})
+		p.OnAnswer(func(c *storetest.ProxyConn, _ []byte) storetest.Fate {
+			if c.Marked.Load() {
+				return storetest.Close
+			}
+			return storetest.Pass
+		})
+		broken(t, ping)
+	})
+}
