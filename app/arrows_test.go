@@ -125,7 +125,7 @@ func allowed(from, to string) bool {
 	return floor(from) > floor(to)
 }
 
-// Design: main -> app -> handlers, delivery -> store -> api.
+// Arrows: main -> app -> handlers, delivery -> store -> api.
 func TestArrowsGoDownOnly(t *testing.T) {
 	t.Parallel()
 	for _, s := range mustParseModule(t) {
@@ -152,7 +152,7 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 	}
 }
 
-// Design: only store/* knows go-redis, only handlers knows chi, only
+// Only store/* knows go-redis, only handlers knows chi, only
 // delivery's APNs files know apns2. Tests aside.
 func TestOutsideThingsStayInTheirRoom(t *testing.T) {
 	t.Parallel()
@@ -180,9 +180,8 @@ func TestOutsideThingsStayInTheirRoom(t *testing.T) {
 	}
 }
 
-// Style: context.Background lives in main alone, there is no init, no Lua in Go
-// strings, and the name of every key and channel is made in its package's
-// keys.go.
+// Only main has context.Background, there is no init, no Lua in Go strings, and
+// the name of every key and channel is made in its package's keys.go.
 func TestHouseRules(t *testing.T) {
 	t.Parallel()
 	for _, s := range mustParseModule(t) {
@@ -226,7 +225,7 @@ func lua(literal string) bool {
 	return false
 }
 
-// Style: every Lua file is called lua/noun_verb.lua and begins with its header.
+// Every Lua file is called lua/noun_verb.lua and begins with its header.
 func TestLuaFilesHaveAHeader(t *testing.T) {
 	t.Parallel()
 	err := filepath.WalkDir(filepath.Join(storetest.Root(t), "store"), func(name string, entry fs.DirEntry, err error) error {

@@ -15,7 +15,7 @@ import (
 
 // config is everything the environment says. Each field is one variable; its
 // tags are the one source of the name, the default and the sentence that
-// `fanfare --help` and the README's table show. `shown` replaces the default
+// `fanfare --help` and docs/configuration.md show. `shown` replaces the default
 // in those tables where the real one says little, `secret` marks what must
 // never be printed as it is.
 type config struct {

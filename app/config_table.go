@@ -55,7 +55,7 @@ func wrap(s string, width int) []string {
 	return append(lines, line)
 }
 
-// markdownTable is the same table as the README holds it.
+// markdownTable is the same table as docs/configuration.md holds it.
 func markdownTable() string {
 	var b strings.Builder
 	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")

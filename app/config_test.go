@@ -72,7 +72,7 @@ func TestConfigReadsEveryVariable(t *testing.T) {
 	}
 }
 
-// Design: every problem is reported at once, with the variable's name.
+// Every problem is reported at once, with the variable's name.
 func TestConfigReportsEveryProblemAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := parseConfig([]string{
@@ -154,7 +154,7 @@ func TestConfigLoopback(t *testing.T) {
 	}
 }
 
-// Design: secrets are masked.
+// Secrets are masked.
 func TestConfigMasksSecrets(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
@@ -179,12 +179,12 @@ func TestConfigMasksSecrets(t *testing.T) {
 	}
 }
 
-// README's configuration table is the one that the binary prints.
-func TestConfigTableInREADME(t *testing.T) {
+// The documents' configuration table is the one that the binary prints.
+func TestConfigTableInDocuments(t *testing.T) {
 	t.Parallel()
-	readme := storetest.RepositoryFile(t, "README.md")
-	if !strings.Contains(readme, markdownTable()) {
-		t.Errorf("README.md does not hold this table:\n%s", markdownTable())
+	text := storetest.RepositoryFile(t, "docs/configuration.md")
+	if !strings.Contains(text, markdownTable()) {
+		t.Errorf("docs/configuration.md does not hold this table:\n%s", markdownTable())
 	}
 }
 

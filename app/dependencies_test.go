@@ -3,7 +3,6 @@ package app
 import (
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"fanfare/store/storetest"
@@ -48,12 +47,10 @@ func owner(path string, all []requirement) string {
 	return best
 }
 
-// Issue 2: the README's dependency table is what the code imports, in go.mod's
-// versions.
+// The table of dependencies is what the code imports, in go.mod's versions.
 func TestDependencyTable(t *testing.T) {
 	t.Parallel()
-	text := storetest.RepositoryFile(t, "README.md")
-	_, table, _ := strings.Cut(text, "## Dependencies")
+	table := storetest.RepositoryFile(t, "docs/dependencies.md")
 	rows := map[string]string{}
 	for _, match := range regexp.MustCompile("(?m)^\\| `(\\S+)` \\| (v\\S+) \\| \\S.*\\|$").FindAllStringSubmatch(table, -1) {
 		rows[match[1]] = match[2]
@@ -61,12 +58,12 @@ func TestDependencyTable(t *testing.T) {
 	direct := mustRequirements(t)
 	for _, r := range direct {
 		if rows[r.module] != r.version {
-			t.Errorf("%s %s: the README says %q", r.module, r.version, rows[r.module])
+			t.Errorf("%s %s: docs/dependencies.md says %q", r.module, r.version, rows[r.module])
 		}
 		delete(rows, r.module)
 	}
 	for module := range rows {
-		t.Errorf("%s is in the README and is not imported", module)
+		t.Errorf("%s is in docs/dependencies.md and is not imported", module)
 	}
 	if len(direct) < 5 {
 		t.Errorf("only %d direct requirements were found", len(direct))

@@ -33,7 +33,7 @@ func (d *diary) worker(name string) loop {
 	}}
 }
 
-// Style: stop order is HTTP, delivery, jobs, Redis: the last started first.
+// Stop order is HTTP, delivery, jobs, Redis: the last started first.
 func TestStagesStopTheLastStageFirst(t *testing.T) {
 	t.Parallel()
 	c, d := newStages(slog.New(slog.DiscardHandler)), &diary{}

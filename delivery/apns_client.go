@@ -40,7 +40,7 @@ type APNsOptions struct {
 	CAFile string
 	// KeyFile (.p8), KeyID and TeamID sign for every topic in both environments.
 	KeyFile, KeyID, TeamID string
-	// AppsFile names several apps, see spec/http.md.
+	// AppsFile names several apps, see docs/configuration.md.
 	AppsFile string
 	// Logger is told of configurations and failing connections; default none.
 	Logger *slog.Logger

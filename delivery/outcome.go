@@ -69,7 +69,7 @@ type answer struct {
 	reason string
 }
 
-// outcomes is the table of APNs' answers (spec/push.md). Statuses without a
+// outcomes is the table of APNs' answers (docs/spec/push.md). Statuses without a
 // row go by their class, see Classify.
 var outcomes = map[answer]Outcome{
 	{http.StatusOK, ""}: Delivered,

@@ -19,7 +19,7 @@ func (p *program) mustRegisterFor(user, topic string, n int) {
 		map[string]string{"platform": "apns", "topic": topic, "environment": "production"})
 }
 
-// Issue 3: one failing device, app or shard does not slow the others. More
+// One failing device, app or shard does not slow the others. More
 // notifications than a process works on at once fail, or hang, while others
 // are posted one by one.
 func TestOneFailingDoesNotSlowTheOthers(t *testing.T) {
@@ -106,7 +106,7 @@ func (p *program) metric(series string) string {
 	return string(found[1])
 }
 
-// Issue 3, metrics; Q20: what a person watches moves with what happens, with
+// Q20: what a person watches moves with what happens, with
 // APNs and with the log sender, and says nothing wild.
 func TestMetricsOfAServer(t *testing.T) {
 	t.Parallel()

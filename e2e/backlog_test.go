@@ -145,7 +145,7 @@ const (
 	retainedPerEvent = 400
 )
 
-// Issue 3, failure table: a backlog of 1,000,000: the memory of the processes
+// A backlog of 1,000,000: the memory of the processes
 // stays under 150 MB, Redis' memory follows the backlog, then the retention (at
 // most 400 bytes per one-device event), and the backlog drains.
 //
@@ -272,7 +272,7 @@ func (a *arrivals) of(token string) time.Time {
 	return a.at[token]
 }
 
-// Issue 3: a one-user event posted during a fan-out to 1,000,000 followers
+// A one-user event posted during a fan-out to 1,000,000 followers
 // arrives within 1 s.
 //
 // Not parallel: it measures.

@@ -86,7 +86,7 @@ func (f *fleet) hangUp() {
 	f.recover(n)
 }
 
-// Issue 3: 5 servers, 10,000 events to 10,000 devices, while servers are
+// 5 servers, 10,000 events to 10,000 devices, while servers are
 // killed, frozen past their leases and cut off from Redis: every (event,
 // device) is there; repeats, under the same apns-id, only in the window that
 // A15 names.
@@ -120,7 +120,7 @@ func TestA15_ChaosLosesNothing(t *testing.T) {
 	t.Logf("%d events, %d faults, %d repeats, all in the unknown window", n, len(f.faults), posts.checkLedger(t, apns, f.faults...))
 }
 
-// Issue 3: the same with a random kill -9 and restart every second, for as long
+// The same with a random kill -9 and restart every second, for as long
 // as there is something to send.
 func TestA15_KilledEverySecond(t *testing.T) {
 	t.Parallel()

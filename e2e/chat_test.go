@@ -104,7 +104,7 @@ func (p *program) mustSay(chat, sender string, texts ...string) {
 	}
 }
 
-// Issue 5: a stream goes on exactly where it left off after the kill -9 of
+// A stream goes on exactly where it left off after the kill -9 of
 // server and Redis. Whoever follows gets no push; whoever does not gets one.
 func TestChat(t *testing.T) {
 	t.Parallel()
@@ -267,7 +267,7 @@ func (p *program) memoryInUse() float64 {
 	return p.figure("go_memstats_heap_inuse_bytes") + p.figure("go_memstats_stack_inuse_bytes")
 }
 
-// Issue 5: 5,000 idle streams; the memory of each is measured, goroutines,
+// 5,000 idle streams; the memory of each is measured, goroutines,
 // stacks and buffers included.
 func TestIdleStreamsMemory(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ func (r *recentContacts) names() (names string) {
 	return names
 }
 
-// Issue 4: a whole server indexes uploads, is killed with -9 between them, and
+// A whole server indexes uploads, is killed with -9 between them, and
 // answers rightly again; the index may live on a Redis of its own, and its
 // loss heals.
 func TestRecentContacts(t *testing.T) {

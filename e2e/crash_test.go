@@ -207,7 +207,7 @@ func unknownWindow(first, second time.Time, faults []fault) string {
 	return ""
 }
 
-// Issue 2: 10,000 events posted while the process is killed with -9 twice and
+// 10,000 events posted while the process is killed with -9 twice and
 // started again: the ledger has every (event, device). A15: a repeat is
 // possible only in the unknown window.
 func TestKilledTwiceUnderLoadLosesNothing(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// Issue 2: with real Redis, MariaDB and APNs stand-in, a posted event shows in
+// With real Redis, MariaDB and APNs stand-in, a posted event shows in
 // the stand-in's ledger within 1 s; the same on embedded parts.
 func TestPostReachesAPNs(t *testing.T) {
 	t.Parallel()
@@ -125,7 +125,7 @@ func checkReport(t *testing.T, p *program, event string) {
 	}
 }
 
-// Issue 2: nothing configured at all: embedded Redis, SQLite and log sender.
+// Nothing configured at all: embedded Redis, SQLite and log sender.
 func TestLogSender(t *testing.T) {
 	t.Parallel()
 	p := mustServe(t, t.TempDir(), "FANFARE_LOG_FORMAT=text")

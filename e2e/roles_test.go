@@ -138,7 +138,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// Design: time-outs on every phase of the server: a client that never ends its
+// Time-outs on every phase of the server: a client that never ends its
 // head is cut off after 5 s.
 func TestSlowHeadIsCutOff(t *testing.T) {
 	t.Parallel()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,62 +14,6 @@ import (
 
 	"fanfare/store/storetest"
 )
-
-// mustFarAway leads to a server that is a millisecond away, each way.
-func mustFarAway(t testing.TB, target string) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", target)
-			if err != nil {
-				_ = near.Close()
-				continue
-			}
-			go slowly(far, near)
-			go slowly(near, far)
-		}
-	}()
-	return listener.Addr().String()
-}
-
-// slowly carries what comes from one connection to another, a millisecond later.
-func slowly(to, from net.Conn) {
-	type parcel struct {
-		due  time.Time
-		data []byte
-	}
-	underway := make(chan parcel, 1024)
-	go func() {
-		defer close(underway)
-		for {
-			data := make([]byte, 32<<10)
-			n, err := from.Read(data)
-			if err != nil {
-				return
-			}
-			underway <- parcel{time.Now().Add(time.Millisecond), data[:n]}
-		}
-	}()
-	for p := range underway {
-		<-time.After(time.Until(p.due))
-		if _, err := to.Write(p.data); err != nil {
-			break
-		}
-	}
-	_ = to.Close()
-	_ = from.Close()
-	for range underway {
-	}
-}
 
 // hangUp makes requests and ends each after up to 3 ms, until ctx ends.
 func (p *program) hangUp(ctx context.Context, method string, next func() (path, body string)) {
@@ -106,8 +49,9 @@ const readBack = "a sale is brought in line with the record"
 // is read back from the record.
 func TestSaleBesideClientsThatHangUp(t *testing.T) {
 	t.Parallel()
-	redis := storetest.Redis(t)
-	p := mustServe(t, t.TempDir(), quick("FANFARE_REDIS_URL=redis://"+mustFarAway(t, redis.Addr()), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
+	proxy, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
+	proxy.Delay(time.Millisecond)
+	p := mustServe(t, t.TempDir(), quick("FANFARE_REDIS_URL="+url, "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
 	for partitions := range 2 {
 		p.must(201, nil, "PUT", fmt.Sprint("/v1/sales/rush-", partitions), json.RawMessage(saleJSON(t, 100_000, 1+3*partitions)))
 	}
@@ -169,7 +113,9 @@ func TestSalesMadeThroughAPowerLoss(t *testing.T) {
 		t.Run("appendonly "+keep, func(t *testing.T) {
 			t.Parallel()
 			redis := storetest.Redis(t, "--appendonly", keep, "--appendfsync", "always")
-			vars := quick("FANFARE_REDIS_URL=redis://"+mustFarAway(t, redis.Addr()), "FANFARE_DATABASE_URL="+storetest.SQLite(t))
+			proxy, url := storetest.ProxyTo(t, redis.URL())
+			proxy.Delay(time.Millisecond)
+			vars := quick("FANFARE_REDIS_URL="+url, "FANFARE_DATABASE_URL="+storetest.SQLite(t))
 			dir := t.TempDir()
 			p := mustServe(t, dir, vars...)
 			for round := range 3 {

@@ -267,7 +267,7 @@ func mustHistory(t *testing.T, sale string, local bool, servers ...*program) por
 	return porcupine.CheckOperationsTimeout(saleModel(units), r.history, time.Minute)
 }
 
-// Issue 6: reserve, confirm, release, restock and get over real HTTP, through two
+// Reserve, confirm, release, restock and get over real HTTP, through two
 // servers, are linearizable; with answers from memory so are they, if refusals
 // and reads may be 100 ms old.
 func TestSaleHistoriesAreLinearizable(t *testing.T) {

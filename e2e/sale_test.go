@@ -199,7 +199,7 @@ func (m *market) settle(total, limit int64) api.SaleItem {
 	return item
 }
 
-// Issue 6: 1,000 buyers, 100 units, several server processes: exactly 100 are
+// 1,000 buyers, 100 units, several server processes: exactly 100 are
 // sold, everybody else is told so, and every sold one has its row.
 func TestSaleToAThousandBuyers(t *testing.T) {
 	t.Parallel()
@@ -227,7 +227,7 @@ func TestSaleToAThousandBuyers(t *testing.T) {
 	}
 }
 
-// Issue 6: random quantities, confirmations, releases and holds that are
+// Random quantities, confirmations, releases and holds that are
 // forgotten, every 20th answer of Redis lost, servers killed with -9: at the end
 // nothing is held, nothing lost, nothing sold twice, every sold unit on record,
 // and what is left can be bought to the last unit.
@@ -276,7 +276,7 @@ func (m *market) sellOut(left int64) {
 	}
 }
 
-// Issue 6: 8 partitions, 8 units, 8 users of one home partition: all 8 get one,
+// 8 partitions, 8 units, 8 users of one home partition: all 8 get one,
 // while servers are killed in the middle; and the units of all are there.
 func TestSaleOfEightPartitionsToOneHome(t *testing.T) {
 	t.Parallel()

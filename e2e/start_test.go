@@ -15,7 +15,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// Design: every problem is reported at once, at start; a usage error exits 2,
+// Every problem is reported at once, at start; a usage error exits 2,
 // a start that fails 1.
 func TestStartRefusals(t *testing.T) {
 	t.Parallel()
@@ -77,7 +77,7 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	}
 }
 
-// Issue 2: a start with nothing configured says where it listens, where the
+// A start with nothing configured says where it listens, where the
 // documents are, what is embedded, and gives a curl to paste.
 func TestBanner(t *testing.T) {
 	t.Parallel()
@@ -102,9 +102,9 @@ func TestHelpAndVersion(t *testing.T) {
 		}
 	}
 	_, out, _ := mustRun(t, t.TempDir(), []string{"--help"})
-	rows := regexp.MustCompile("(?m)^\\| `(FANFARE_[A-Z_]+)`").FindAllStringSubmatch(storetest.RepositoryFile(t, "README.md"), -1)
+	rows := regexp.MustCompile("(?m)^\\| `(FANFARE_[A-Z_]+)`").FindAllStringSubmatch(storetest.RepositoryFile(t, "docs/configuration.md"), -1)
 	if len(rows) < 20 {
-		t.Fatalf("the README documents only %d variables", len(rows))
+		t.Fatalf("only %d variables are documented", len(rows))
 	}
 	for _, row := range rows {
 		if !strings.Contains(out, row[1]) {
@@ -127,7 +127,7 @@ func TestMigrateTwice(t *testing.T) {
 	}
 }
 
-// HTTP contract, Auth: keys made and revoked on the command line are followed
+// HTTP contract, keys and scopes: keys made and revoked on the command line are followed
 // by a running server within 10 s; once a first key exists the server is never
 // open again.
 func TestKeysOnTheCommandLine(t *testing.T) {
@@ -159,7 +159,7 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 	}
 }
 
-// HTTP contract, Auth: an open server answers loopback names, same-origin
+// HTTP contract, keys and scopes: an open server answers loopback names, same-origin
 // callers and no proxies.
 func TestOpenServerRules(t *testing.T) {
 	t.Parallel()
@@ -197,7 +197,7 @@ func TestSecondEmbeddedProcessIsRefused(t *testing.T) {
 	mustServe(t, dir)
 }
 
-// Design: a process reachable from outside starts once a key exists, and asks
+// A process reachable from outside starts once a key exists, and asks
 // for it.
 func TestReachableServerWithAKey(t *testing.T) {
 	t.Parallel()

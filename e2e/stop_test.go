@@ -8,7 +8,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// Issue 2: SIGTERM under load: exit 0 within the time-out, no accepted event
+// SIGTERM under load: exit 0 within the time-out, no accepted event
 // lost, none sent twice.
 func TestSIGTERMUnderLoad(t *testing.T) {
 	t.Parallel()

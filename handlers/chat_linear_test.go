@@ -232,7 +232,7 @@ func (w *world) linearizable(url string, seed uint64) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(chatModel(), c.history(seed), time.Minute)
 }
 
-// Issue 5: send, read and ack over real HTTP are linearizable: each looks as if
+// Send, read and ack over real HTTP are linearizable: each looks as if
 // it happened at one moment between its call and its answer. A server that
 // marks read what it shows, or shows an old answer, is found out by the same
 // check.

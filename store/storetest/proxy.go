@@ -1,12 +1,15 @@
 package storetest
 
 import (
+	"bytes"
+	"io"
 	"net"
 	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Fate is what becomes of some bytes on their way through a Proxy.
@@ -26,6 +29,7 @@ type Proxy struct {
 	target   string
 	bytes    atomic.Int64
 	swallow  atomic.Bool
+	delay    atomic.Int64 // in ns, each way
 
 	mu             sync.Mutex
 	cut            bool
@@ -105,6 +109,10 @@ func (p *Proxy) Mend() {
 // what clients send on them vanishes.
 func (p *Proxy) Swallow(on bool) { p.swallow.Store(on) }
 
+// Delay holds back what comes over connections that are opened from now on, for
+// so long each way; what follows does not wait for what went before.
+func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
+
 // Bytes is how many bytes came from either side.
 func (p *Proxy) Bytes() int64 { return p.bytes.Load() }
 
@@ -158,9 +166,58 @@ func (p *Proxy) carry(near net.Conn) {
 	defer p.forget(c)
 	go func() {
 		defer c.close()
-		p.pass(c, far, near, p.sentFate)
+		p.pass(c, p.delayed(far), near, p.sentFate)
 	}()
-	p.pass(c, near, far, p.answerFate)
+	p.pass(c, p.delayed(near), far, p.answerFate)
+}
+
+// delayed is a connection's writer, or one that writes later.
+func (p *Proxy) delayed(to net.Conn) io.WriteCloser {
+	d := time.Duration(p.delay.Load())
+	if d == 0 {
+		return keepOpen{to}
+	}
+	w := &laterWriter{delay: d, underway: make(chan parcel, 1024)}
+	go w.carry(to)
+	return w
+}
+
+// keepOpen is a connection that its writer does not close.
+type keepOpen struct{ net.Conn }
+
+// Close does nothing: the connection is closed with its other side.
+func (keepOpen) Close() error { return nil }
+
+// laterWriter writes everything after the same time.
+type laterWriter struct {
+	delay    time.Duration
+	underway chan parcel
+}
+
+type parcel struct {
+	due  time.Time
+	data []byte
+}
+
+// Write keeps b for later.
+func (w *laterWriter) Write(b []byte) (int, error) {
+	w.underway <- parcel{time.Now().Add(w.delay), bytes.Clone(b)}
+	return len(b), nil
+}
+
+// Close ends the writer; what is under way may be lost.
+func (w *laterWriter) Close() error {
+	close(w.underway)
+	return nil
+}
+
+func (w *laterWriter) carry(to net.Conn) {
+	for p := range w.underway {
+		<-time.After(time.Until(p.due))
+		if _, err := to.Write(p.data); err != nil {
+			_ = to.Close() // the other side ends with it
+		}
+	}
 }
 
 func (p *Proxy) keep(c *ProxyConn) bool {
@@ -179,7 +236,8 @@ func (p *Proxy) forget(c *ProxyConn) {
 }
 
 // pass moves bytes one way.
-func (p *Proxy) pass(c *ProxyConn, to, from net.Conn, fate func(*ProxyConn, []byte) Fate) {
+func (p *Proxy) pass(c *ProxyConn, to io.WriteCloser, from net.Conn, fate func(*ProxyConn, []byte) Fate) {
+	defer to.Close()
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)

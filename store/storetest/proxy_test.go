@@ -59,6 +59,19 @@ func TestProxy(t *testing.T) {
 		broken(t, ping)
 		storetest.Eventually(t, 10*time.Second, "a new connection answers", func() bool { return ping() == nil })
 	})
+	t.Run("Delay", func(t *testing.T) {
+		t.Parallel()
+		p, ping := setup(t)
+		p.Delay(20 * time.Millisecond)
+		for _, c := range p.Conns() {
+			c.Swallow()
+		}
+		broken(t, ping)
+		storetest.Eventually(t, 10*time.Second, "a new connection answers", func() bool { return ping() == nil })
+		if began := time.Now(); ping() != nil || time.Since(began) < 40*time.Millisecond {
+			t.Errorf("a ping took %v", time.Since(began))
+		}
+	})
 	t.Run("LoseAnAnswer", func(t *testing.T) {
 		t.Parallel()
 		p, ping := setup(t)

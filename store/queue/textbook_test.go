@@ -15,7 +15,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// engine is a queue as the checks below see it: the seeds' and ours.
+// engine is a queue as the checks below see it: the textbook's and ours.
 type engine interface {
 	enqueue(kind string)
 	// start starts a worker. handle says whether it knows a kind; an unknown
@@ -25,23 +25,23 @@ type engine interface {
 	attempts() int64
 }
 
-// seedQueue is the way of the seeds: a LIST with the jobs, pub/sub to wake the
+// textbookQueue is the way of textbooks: a LIST with the jobs, pub/sub to wake the
 // workers, LPOP to take a job, and what nobody handles goes back to the end.
-type seedQueue struct {
+type textbookQueue struct {
 	c    redis.UniversalClient
 	key  string
 	pops atomic.Int64
 }
 
-func (s *seedQueue) attempts() int64 { return s.pops.Load() }
+func (s *textbookQueue) attempts() int64 { return s.pops.Load() }
 
-func (s *seedQueue) enqueue(kind string) {
+func (s *textbookQueue) enqueue(kind string) {
 	ctx := context.Background()
 	s.c.RPush(ctx, s.key, kind)
 	s.c.Publish(ctx, s.key, "new")
 }
 
-func (s *seedQueue) start(handle func(kind string)) (stop, kill func()) {
+func (s *textbookQueue) start(handle func(kind string)) (stop, kill func()) {
 	ctx := context.Background()
 	sub := s.c.Subscribe(ctx, s.key)
 	_, _ = sub.Receive(ctx)
@@ -74,7 +74,7 @@ func (s *seedQueue) start(handle func(kind string)) (stop, kill func()) {
 		}
 	}()
 	kill = sync.OnceFunc(func() { close(killed); _ = sub.Close() })
-	return func() {}, kill // the seeds' stop sets a flag that its loop reads only after the next message
+	return func() {}, kill // the textbook's stop sets a flag that its loop reads only after the next message
 }
 
 // ourQueue is this package behind the same face.
@@ -116,8 +116,8 @@ func within(d time.Duration, cond func() bool) bool {
 	return cond()
 }
 
-// seedFaults are the checks; each returns what went wrong.
-var seedFaults = map[string]func(e engine) string{
+// textbookFaults are the checks; each returns what went wrong.
+var textbookFaults = map[string]func(e engine) string{
 	"LostWakeUp": func(e engine) string {
 		var ran atomic.Int64
 		e.enqueue("job") // its message finds nobody
@@ -168,18 +168,18 @@ var seedFaults = map[string]func(e engine) string{
 	},
 }
 
-// TestFaultsOfTheSeeds shows that each check finds its fault in the seeds'
+// TestFaultsOfTheTextbook shows that each check finds its fault in the textbook's
 // algorithm, and none here.
-func TestFaultsOfTheSeeds(t *testing.T) {
+func TestFaultsOfTheTextbook(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
-	for name, check := range seedFaults {
+	for name, check := range textbookFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := storetest.Open(t, server.URL())
-			seed := &seedQueue{c: db.Client(), key: "seed:" + strings.ToLower(name)}
-			if check(seed) == "" {
-				t.Error("the check does not find the fault in the seeds' way")
+			textbook := &textbookQueue{c: db.Client(), key: "textbook:" + strings.ToLower(name)}
+			if check(textbook) == "" {
+				t.Error("the check does not find the fault in the textbook's way")
 			}
 			if fault := check(&ourQueue{w: setupQuiet(t, db)}); fault != "" {
 				t.Error(fault)

@@ -12,7 +12,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// contender is one who wants a lock, in the seeds' way and in ours.
+// contender is one who wants a lock, in the textbook's way and in ours.
 type contender interface {
 	// acquire asks once; between runs between the check and the write, for an
 	// algorithm that has both.
@@ -22,16 +22,16 @@ type contender interface {
 	fail()
 }
 
-// seedLock is the seeds' algorithm: SETNX with the number of the attempt, a
+// textbookLock is the textbook's algorithm: SETNX with the number of the attempt, a
 // check of the value, a write of the next number or of DONE, DEL to unlock.
 // Each worker has one attempt, and the last one cleans up.
-type seedLock struct {
+type textbookLock struct {
 	c     redis.UniversalClient
 	key   string
 	tried bool
 }
 
-func (s *seedLock) acquire(between func()) bool {
+func (s *textbookLock) acquire(between func()) bool {
 	ctx := context.Background()
 	if s.tried {
 		return false
@@ -46,13 +46,13 @@ func (s *seedLock) acquire(between func()) bool {
 		return false
 	}
 	s.tried = true
-	s.c.Incr(ctx, s.key) // the next attempt; on DONE the seed went on with NaN
+	s.c.Incr(ctx, s.key) // the next attempt; on DONE the textbook's lock went on with NaN
 	return true
 }
 
-func (s *seedLock) done()   { s.c.Set(context.Background(), s.key, "DONE", 0) }
-func (s *seedLock) unlock() { s.c.Del(context.Background(), s.key) }
-func (s *seedLock) fail()   {}
+func (s *textbookLock) done()   { s.c.Set(context.Background(), s.key, "DONE", 0) }
+func (s *textbookLock) unlock() { s.c.Del(context.Background(), s.key) }
+func (s *textbookLock) fail()   {}
 
 // ourLock is this package behind the same face.
 type ourLock struct {
@@ -83,7 +83,7 @@ type bench struct {
 
 func nothing() {}
 
-var seedFaults = map[string]func(b bench) string{
+var textbookFaults = map[string]func(b bench) string{
 	"DoneBetweenCheckAndReacquire": func(b bench) string {
 		holder, other := b.contender(), b.contender()
 		holder.acquire(nothing)
@@ -138,19 +138,19 @@ var seedFaults = map[string]func(b bench) string{
 	},
 }
 
-// TestFaultsOfTheSeeds shows that each check finds its fault in the seeds'
+// TestFaultsOfTheTextbook shows that each check finds its fault in the textbook's
 // algorithm, and none here.
-func TestFaultsOfTheSeeds(t *testing.T) {
+func TestFaultsOfTheTextbook(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, storetest.Redis(t).URL())
-	for name, check := range seedFaults {
+	for name, check := range textbookFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			key := "seed:" + name
-			seed := bench{contender: func() contender { return &seedLock{c: db.Client(), key: key} }, leaseOver: nothing,
+			key := "textbook:" + name
+			textbook := bench{contender: func() contender { return &textbookLock{c: db.Client(), key: key} }, leaseOver: nothing,
 				ttl: func() time.Duration { return db.Client().PTTL(t.Context(), key).Val() }}
-			if check(seed) == "" {
-				t.Error("the check does not find the fault in the seeds' way")
+			if check(textbook) == "" {
+				t.Error("the check does not find the fault in the textbook's way")
 			}
 			l := setup(t, db, lock.Options{Lease: 300 * time.Millisecond, MaxAttempts: 5})
 			ours := bench{contender: func() contender { return &ourLock{t: t, l: l} }, leaseOver: func() { waitOver(t, l, "x") },
