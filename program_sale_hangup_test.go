@@ -16,7 +16,11 @@ import (
 	"fanfare/store/storetest"
 )
 
-// mustFarAway leads to a server that is a millisecond away, each way.
+// farAway is how long something takes to or from a server that is far away: most
+// of a call's time, so that who hangs up at random does it while Redis is asked.
+const farAway = 2 * time.Millisecond
+
+// mustFarAway leads to a server that is far away.
 func mustFarAway(t testing.TB, target string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,7 +46,7 @@ func mustFarAway(t testing.TB, target string) string {
 	return listener.Addr().String()
 }
 
-// slowly carries what comes from one connection to another, a millisecond later.
+// slowly carries what comes from one connection to another, a while later.
 func slowly(to, from net.Conn) {
 	type parcel struct {
 		due  time.Time
@@ -57,7 +61,7 @@ func slowly(to, from net.Conn) {
 			if err != nil {
 				return
 			}
-			underway <- parcel{time.Now().Add(time.Millisecond), data[:n]}
+			underway <- parcel{time.Now().Add(farAway), data[:n]}
 		}
 	}()
 	for p := range underway {
@@ -72,19 +76,25 @@ func slowly(to, from net.Conn) {
 	}
 }
 
-// hangUp makes requests and ends each after up to 3 ms, until ctx ends.
+// hangUp makes requests and ends each after a moment, until ctx ends.
 func (p *program) hangUp(ctx context.Context, method string, next func() (path, body string)) {
 	for ctx.Err() == nil {
 		path, body := next()
-		short, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(3000))*time.Microsecond)
+		short, cancel := context.WithTimeout(ctx, time.Duration(rand.Int64N(int64(6*farAway))))
 		req, err := http.NewRequestWithContext(short, method, p.base+path, strings.NewReader(body))
 		if err != nil {
 			p.t.Error(err)
-		} else if resp, err := client.Do(req); err == nil {
+			cancel()
+			return
+		}
+		req.Header.Set("Content-Type", "application/json")
+		if resp, err := client.Do(req); err == nil {
+			if s := resp.StatusCode; s/100 != 2 && s != http.StatusConflict && s != http.StatusServiceUnavailable {
+				p.t.Errorf("%s %s: %s", method, path, resp.Status)
+			}
 			_ = resp.Body.Close()
 		}
 		cancel()
-		<-time.After(time.Millisecond)
 	}
 }
 
