@@ -216,6 +216,27 @@ func TestS17_ReadBackOnceAndOnlyAfterAnotherRun(t *testing.T) {
 	}
 }
 
+// S17: a sale of which nobody could say how it stands is not read back for that.
+func TestS17_AFailedLookIsNoReasonToReadBack(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	read, log := countReadBacks()
+	p := s.mustStaff(Options{Logger: log})
+	p.mustPut(s.sale, request(5, 60_000, 1))
+	on, err := p.rec.Sale(t.Context(), s.sale)
+	mustLive(t, err)
+	p.live.fault = func(step string, _ bool) error {
+		if step == stepLook {
+			return api.Errorf(api.CodeUnavailable, "Redis is out of reach")
+		}
+		return nil
+	}
+	wantCode(t, p.bringBack(t.Context(), on), api.CodeUnavailable)
+	if n := read.n.Load(); n != 0 {
+		t.Errorf("read back %d times", n)
+	}
+}
+
 // S17: what was loaded in one run of Redis is not opened in the next, which may
 // have lost some of it.
 func TestS17_LoadedInOneRunAndOpenedInAnother(t *testing.T) {
