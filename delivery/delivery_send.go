@@ -19,11 +19,8 @@ const (
 	// fullDelay is how long a notification that steps aside waits, at least and at
 	// first; later a share of its age.
 	fullDelay, fullShare = 250 * time.Millisecond, 4
-	// readFresh is how old what targeting read of a device may be at the send;
-	// after that it is asked again whose the device is, if no guard says it.
-	readFresh = time.Second
-	// asking is how many such questions are asked at once; askWithin how long
-	// one may take.
+	// asking is how many questions whose a device is are asked at once; askWithin
+	// how long one may take.
 	asking    = 32
 	askWithin = 2 * time.Second
 )
@@ -64,7 +61,9 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	age := now.Sub(w.EnqueuedAt)
 	expired := w.m.expired(now) || age > d.o.MaxAge
 	g, known := devices.ParseGuard(w.GuardValue)
-	if fresh := w.Guard != "" && age <= readFresh; !known && !fresh && !expired {
+	// A guard outlives all that was queued before it was written, so that none
+	// says that nothing changed; but a retried dead letter has none to ask.
+	if w.Guard == "" && !expired {
 		var err error
 		if g, err = d.guardOf(ctx, w.m); err != nil {
 			return queue.Result{Outcome: queue.Defer, Reason: "its device's owner is not known", Err: err.Error()}, true
