@@ -4,13 +4,13 @@
 -- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 totals (hash),
 --       6 what came of this request (string), 7 out (hash), then all other keys of
 --       the partition
--- ARGV: 1 run (see run_id), 2 lifetime of the request in ms, 3 condition: '' none, 'absent',
---       '*' for any that is there, or a version, 4 1 to make one that is not there, 5 most due holds to return,
+-- ARGV: 1 run (see run_id), 2 lifetime of the request in ms, 3 condition: ''
+--       none, 'absent', '*' for any that is there, or a version, 4 1 to make one
+--       that is not there, 5 most due holds to return,
 --       6 channel for the new version, 7 starts, 8 ends, 9 limit, 10 hold,
 --       11 idle, 12 partitions, 13.. sku and total in turn
 -- RETURNS: {1 it is so, 0 unchanged, 1 made or 2 changed, the partition as look
---          gives it}, {4, 5, 6 as
---          shut}, {7 the condition does not hold}, {8 it differs and there is no
+--          gives it}, {4, 5, 6 as shut}, {7 the condition does not hold}, {8 it differs and there is no
 --          condition}, {9 a sku is missing, partitions differ, or what is held and
 --          sold is more}, {10 not enough is available here, version, then sku and units
 --          needed in turn},

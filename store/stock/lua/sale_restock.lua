@@ -2,8 +2,8 @@
 -- the same request it answers the same.
 -- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 totals (hash),
 --       6 idempotency record (string), 7 out (hash)
--- ARGV: 1 run (see run_id), 2 lifetime of the idempotency record in ms, 3 version that must
---       be ('' or '*' for any), 4 digest of the body, 5 id of this request, 6 most due
+-- ARGV: 1 run (see run_id), 2 lifetime of the idempotency record in ms,
+--       3 version that must be ('' or '*' for any), 4 digest of the body, 5 id of this request, 6 most due
 --       holds to return, 7 channel for the new version, 8 sku, 9 delta,
 --       10 largest total, 11 held, 12 sold, both in the other partitions
 -- RETURNS: {1 done, version, total, held, sold, the partition as look gives it},
