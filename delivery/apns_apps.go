@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/delivery/transport"
 )
 
 // Apple's servers, for apps that name no other.
@@ -135,7 +136,7 @@ func (c *configuration) addFile(o *APNsOptions) error {
 	seen := make(map[string]bool)
 	for i := range apps {
 		a, err := apps[i].config(o)
-		if name := AppOf(apps[i].Topic, apps[i].Environment); err == nil && seen[name] {
+		if name := transport.AppOf(apps[i].Topic, apps[i].Environment); err == nil && seen[name] {
 			err = fmt.Errorf("%s is there twice", name)
 		} else {
 			seen[name] = true

@@ -13,6 +13,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/apnstest"
+	"fanfare/delivery/transport"
 )
 
 // fileApp is one app of an apps file that sends to a stand-in by key.
@@ -40,7 +41,7 @@ func mustAppsFile(t testing.TB, file string, apps ...map[string]string) string {
 }
 
 // noteFor is a notification for an app.
-func noteFor(i int, topic string, env api.Environment) *Notification {
+func noteFor(i int, topic string, env api.Environment) *transport.Notification {
 	n := testNote(i)
 	n.Topic, n.Environment = topic, env
 	return n
@@ -85,7 +86,7 @@ func TestA1_CertificateAuth(t *testing.T) {
 				t.Fatalf("got %+v, %+v", r, a.Apps())
 			}
 			for i, answer := range w.sendManyTo(100, app["topic"], api.EnvSandbox) {
-				if answer.Outcome != Delivered {
+				if answer.Outcome != transport.Delivered {
 					t.Fatalf("%d: %s %v", i, answer.Outcome, answer.Err)
 				}
 			}
@@ -93,8 +94,8 @@ func TestA1_CertificateAuth(t *testing.T) {
 	}
 }
 
-func (w *apnsWorld) sendManyTo(n int, topic string, env api.Environment) []Answer {
-	out := make([]Answer, n)
+func (w *apnsWorld) sendManyTo(n int, topic string, env api.Environment) []transport.Answer {
+	out := make([]transport.Answer, n)
 	done := make(chan struct{})
 	for i := range n {
 		go func() {
@@ -139,7 +140,7 @@ func TestA1_ServerIsVerified(t *testing.T) {
 	o := optionsFor(s)
 	o.CAFile = other.CAFile()
 	w := &apnsWorld{Server: s, t: t, apns: mustAPNs(t, o)}
-	if a := w.send(testNote(0)); a.Outcome != NotSent || !strings.Contains(a.Err.Error(), "certificate") {
+	if a := w.send(testNote(0)); a.Outcome != transport.NotSent || !strings.Contains(a.Err.Error(), "certificate") {
 		t.Fatalf("got %s %v", a.Outcome, a.Err)
 	}
 }
@@ -183,7 +184,7 @@ func TestA7_NoRequestChangesAnothersHost(t *testing.T) {
 	file := mustAppsFile(t, "", fileApp(one, "one", api.EnvProduction), fileApp(two, "two", api.EnvProduction),
 		fileApp(two, "one", api.EnvSandbox))
 	w := &apnsWorld{Server: one, t: t, apns: mustAPNs(t, APNsOptions{CAFile: roots, AppsFile: file})}
-	done := make(chan []Answer)
+	done := make(chan []transport.Answer)
 	for _, app := range []struct {
 		topic string
 		env   api.Environment
@@ -191,7 +192,7 @@ func TestA7_NoRequestChangesAnothersHost(t *testing.T) {
 		go func() { done <- w.sendManyTo(300, app.topic, app.env) }()
 	}
 	for range 3 {
-		if got := outcomesOf(<-done); got[Delivered] != 300 {
+		if got := outcomesOf(<-done); got[transport.Delivered] != 300 {
 			t.Fatalf("got %v", got)
 		}
 	}
@@ -211,9 +212,9 @@ func TestA13_NoApp(t *testing.T) {
 	a := mustAPNs(t, APNsOptions{CAFile: s.CAFile(), AppsFile: mustAppsFile(t, "", fileApp(s, "one", api.EnvProduction))})
 	w := &apnsWorld{Server: s, t: t, apns: a}
 	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
-	for _, n := range []*Notification{noteFor(1, "two", api.EnvProduction), noteFor(1, "one", api.EnvSandbox)} {
-		if got := w.send(n); got.Outcome != NoApp {
-			t.Errorf("%s: got %s", AppOf(n.Topic, n.Environment), got.Outcome)
+	for _, n := range []*transport.Notification{noteFor(1, "two", api.EnvProduction), noteFor(1, "one", api.EnvSandbox)} {
+		if got := w.send(n); got.Outcome != transport.NoApp {
+			t.Errorf("%s: got %s", transport.AppOf(n.Topic, n.Environment), got.Outcome)
 		}
 	}
 	if w.Total() != 1 {
@@ -266,7 +267,7 @@ func TestA13_Reload(t *testing.T) {
 		if a := w.send(noteFor(3, "one", api.EnvProduction)); a.Reason != "InvalidProviderToken" {
 			t.Fatalf("got %s", a.Reason)
 		}
-		if a := w.send(noteFor(3, "two", api.EnvProduction)); a.Outcome != NoApp {
+		if a := w.send(noteFor(3, "two", api.EnvProduction)); a.Outcome != transport.NoApp {
 			t.Fatalf("got %s", a.Outcome)
 		}
 		mustSoon(t, "the old connection ends", func() bool { return s.Connections() == 1 })
@@ -277,12 +278,12 @@ func TestA13_Reload(t *testing.T) {
 func TestA13_ReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	w := setupAPNs(t, apnstest.Options{TrackIDs: true, CountsOnly: true})
-	done := make(chan []Answer)
+	done := make(chan []transport.Answer)
 	go func() { done <- w.sendMany(0, 3000) }()
 	for {
 		select {
 		case answers := <-done:
-			if got := outcomesOf(answers); got[Delivered] != 3000 {
+			if got := outcomesOf(answers); got[transport.Delivered] != 3000 {
 				t.Fatalf("got %v", got)
 			}
 			if n, again := w.IDs(); n != 3000 || again != 0 {
@@ -306,7 +307,7 @@ func TestA13_FileBeforeVariables(t *testing.T) {
 	a := mustAPNs(t, o)
 	w := &apnsWorld{Server: s, t: t, apns: a}
 	w.mustDeliver(noteFor(0, "two", api.EnvProduction))
-	if got := w.send(noteFor(0, "one", api.EnvProduction)); got.Outcome != NotSent { // its CA is another
+	if got := w.send(noteFor(0, "one", api.EnvProduction)); got.Outcome != transport.NotSent { // its CA is another
 		t.Fatalf("got %s", got.Outcome)
 	}
 	var names []string

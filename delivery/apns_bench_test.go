@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"fanfare/delivery/apnstest"
+	"fanfare/delivery/transport"
 )
 
 const benchInFlight = 512
@@ -27,14 +28,14 @@ func BenchmarkSend(b *testing.B) {
 	s := apnstest.Start(b, apnstest.Options{CountsOnly: true})
 	ours := mustAPNs(b, optionsFor(s))
 	stock := mustStock(b, s)
-	notes := make([]*Notification, 4096)
+	notes := make([]*transport.Notification, 4096)
 	for i := range notes {
 		notes[i] = testNote(i)
 	}
-	sendOurs := func(n *Notification) bool {
-		return ours.Send(context.Background(), n).Outcome == Delivered
+	sendOurs := func(n *transport.Notification) bool {
+		return ours.Send(context.Background(), n).Outcome == transport.Delivered
 	}
-	sendStock := func(n *Notification) bool {
+	sendStock := func(n *transport.Notification) bool {
 		r, err := stock.Push(&apns2.Notification{
 			ApnsID: n.ID, DeviceToken: n.Token, Topic: n.Topic, CollapseID: n.CollapseID,
 			Priority: n.Priority, PushType: apns2.PushTypeAlert, Payload: n.Payload,
@@ -61,7 +62,7 @@ func medianOf(v []float64) float64 {
 
 // mustRate sends n notifications, benchInFlight at a time, and returns how many
 // were answered per second.
-func mustRate(b *testing.B, notes []*Notification, n int, send func(*Notification) bool) float64 {
+func mustRate(b *testing.B, notes []*transport.Notification, n int, send func(*transport.Notification) bool) float64 {
 	b.Helper()
 	var next, failed atomic.Int64
 	var wg sync.WaitGroup

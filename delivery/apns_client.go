@@ -14,6 +14,7 @@ import (
 	"github.com/sideshow/apns2"
 
 	"fanfare/api"
+	"fanfare/delivery/transport"
 )
 
 // How often one Send tries again by itself before it leaves that to its caller.
@@ -87,7 +88,7 @@ type APNs struct {
 	closed bool
 }
 
-var _ Sender = (*APNs)(nil)
+var _ transport.Sender = (*APNs)(nil)
 
 // NewAPNs reads keys and certificates and tries them; it does not connect. Its
 // error names every variable and file that is wrong.
@@ -140,37 +141,40 @@ func (s *APNs) Close() error {
 }
 
 // Apps implements Sender, sorted by name.
-func (s *APNs) Apps() []AppState {
+func (s *APNs) Apps() []transport.AppState {
 	t := s.apps.Load()
-	var out []AppState
+	var out []transport.AppState
 	for _, a := range t.all() {
 		out = append(out, a.state())
 	}
-	slices.SortFunc(out, func(a, b AppState) int { return cmp.Compare(a.App, b.App) })
+	slices.SortFunc(out, func(a, b transport.AppState) int { return cmp.Compare(a.App, b.App) })
 	return out
 }
 
+// Reasons implements Sender.
+func (s *APNs) Reasons() []string { return documentedReasons() }
+
 // Send implements Sender.
-func (s *APNs) Send(ctx context.Context, n *Notification) Answer {
+func (s *APNs) Send(ctx context.Context, n *transport.Notification) transport.Answer {
 	a := s.apps.Load().find(n.Topic, n.Environment)
 	if a == nil {
-		return Answer{Outcome: NoApp}
+		return transport.Answer{Outcome: transport.NoApp}
 	}
 	if len(n.Payload) == 0 {
-		return Answer{Outcome: OurBug, Reason: "PayloadEmpty", Err: errors.New("the payload is empty")}
+		return transport.Answer{Outcome: transport.OurBug, Reason: "PayloadEmpty", Err: errors.New("the payload is empty")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	round, err := a.gate.enter(ctx)
 	if err != nil {
-		return Answer{Outcome: NotSent, Err: err}
+		return transport.Answer{Outcome: transport.NotSent, Err: err}
 	}
 	defer a.gate.leave()
 	answer := a.send(ctx, n)
 	switch answer.Outcome {
-	case Delivered:
+	case transport.Delivered:
 		a.gate.succeed()
-	case RetryUncounted:
+	case transport.RetryUncounted:
 		a.gate.halve(round)
 	}
 	return answer
@@ -179,17 +183,17 @@ func (s *APNs) Send(ctx context.Context, n *Notification) Answer {
 // send tries until there is an answer that is not Again. It moves on from
 // connections that end as often as they do: the pool sees to it that they are
 // not opened too fast.
-func (a *app) send(ctx context.Context, n *Notification) Answer {
+func (a *app) send(ctx context.Context, n *transport.Notification) transport.Answer {
 	tries, moves, expired := 0, 0, 0
 	for {
 		answer, moved := a.try(ctx, n)
-		if answer.Outcome == Again && answer.Reason == reasonExpiredProviderToken {
+		if answer.Outcome == transport.Again && answer.Reason == reasonExpiredProviderToken {
 			if expired++; expired == maxExpired {
-				answer.Outcome = PauseApp
+				answer.Outcome = transport.PauseApp
 				return answer
 			}
 		}
-		if answer.Outcome != Again && !errors.Is(answer.Err, errUnprocessed) || ctx.Err() != nil {
+		if answer.Outcome != transport.Again && !errors.Is(answer.Err, errUnprocessed) || ctx.Err() != nil {
 			return answer
 		}
 		if tries++; moved && answer.Status == 0 {
@@ -203,21 +207,21 @@ func (a *app) send(ctx context.Context, n *Notification) Answer {
 }
 
 // try sends once on one connection; moved says that this one takes no more.
-func (a *app) try(ctx context.Context, n *Notification) (answer Answer, moved bool) {
+func (a *app) try(ctx context.Context, n *transport.Notification) (answer transport.Answer, moved bool) {
 	conn, err := a.link.pool.acquire(ctx, n.Topic)
 	if err != nil {
-		return Answer{Outcome: NotSent, Err: err}, false
+		return transport.Answer{Outcome: transport.NotSent, Err: err}, false
 	}
 	x := &exchange{n: n, conn: conn}
 	defer func() { a.link.pool.release(conn, x.answer.Status != 0) }()
 	if x.token, err = conn.bearer(); err != nil {
-		return Answer{Outcome: NotSent, Err: err}, false
+		return transport.Answer{Outcome: transport.NotSent, Err: err}, false
 	}
 	err = a.push(ctx, x)
 	if x.answer.Status == 0 {
 		return x.failure(err), conn.gone.Load()
 	}
-	x.answer.Outcome = Classify(x.answer.Status, x.answer.Reason)
+	x.answer.Outcome = classify(x.answer.Status, x.answer.Reason)
 	a.react(x)
 	return x.answer, conn.gone.Load()
 }
@@ -238,7 +242,7 @@ func (a *app) react(x *exchange) {
 	source := a.link.pool.source
 	switch x.answer.Reason {
 	case reasonIdleTimeout, reasonShutdown:
-		if x.answer.Outcome == Again {
+		if x.answer.Outcome == transport.Again {
 			a.link.pool.retire(x.conn)
 		}
 	case reasonTooManyTokenUpdates:

@@ -12,6 +12,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/apnstest"
+	"fanfare/delivery/transport"
 )
 
 // apnsWorld is a stand-in and a sender to it.
@@ -54,15 +55,15 @@ func mustAPNs(t testing.TB, o APNsOptions) *APNs {
 func deviceToken(i int) string { return fmt.Sprintf("%064x", i+1) }
 
 // testNote is a good notification for the i-th device.
-func testNote(i int) *Notification {
-	return &Notification{
+func testNote(i int) *transport.Notification {
+	return &transport.Notification{
 		ID:    uuid.NewSHA1(uuid.Nil, []byte(deviceToken(i))).String(),
 		Token: deviceToken(i), Topic: apnstest.DefaultTopic, Environment: api.EnvProduction,
 		PushType: api.PushAlert, Priority: 10, CollapseID: "c", Payload: []byte(`{"aps":{"alert":{"title":"hi"}}}`),
 	}
 }
 
-func (w *apnsWorld) send(n *Notification) Answer {
+func (w *apnsWorld) send(n *transport.Notification) transport.Answer {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -70,17 +71,17 @@ func (w *apnsWorld) send(n *Notification) Answer {
 }
 
 // mustDeliver sends a notification that must be delivered.
-func (w *apnsWorld) mustDeliver(n *Notification) {
+func (w *apnsWorld) mustDeliver(n *transport.Notification) {
 	w.t.Helper()
-	if a := w.send(n); a.Outcome != Delivered {
+	if a := w.send(n); a.Outcome != transport.Delivered {
 		w.t.Fatalf("got %s %d %s: %v", a.Outcome, a.Status, a.Reason, a.Err)
 	}
 }
 
 // sendMany sends to n devices at once, from device first on.
-func (w *apnsWorld) sendMany(first, n int) []Answer {
+func (w *apnsWorld) sendMany(first, n int) []transport.Answer {
 	w.t.Helper()
-	out := make([]Answer, n)
+	out := make([]transport.Answer, n)
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() { out[i] = w.send(testNote(first + i)) })
@@ -90,8 +91,8 @@ func (w *apnsWorld) sendMany(first, n int) []Answer {
 }
 
 // outcomesOf counts outcomes.
-func outcomesOf(answers []Answer) map[Outcome]int {
-	out := make(map[Outcome]int)
+func outcomesOf(answers []transport.Answer) map[transport.Outcome]int {
+	out := make(map[transport.Outcome]int)
 	for _, a := range answers {
 		out[a.Outcome]++
 	}
@@ -126,7 +127,7 @@ func TestSendMany(t *testing.T) {
 	t.Parallel()
 	w := setupAPNs(t, apnstest.Options{TrackIDs: true})
 	got := outcomesOf(w.sendMany(0, 5000))
-	if got[Delivered] != 5000 {
+	if got[transport.Delivered] != 5000 {
 		t.Fatalf("got %v", got)
 	}
 	if n, again := w.IDs(); n != 5000 || again != 0 {
@@ -144,7 +145,7 @@ func TestAliveIsAskedBeforeTheWrite(t *testing.T) {
 	w := setupAPNs(t, apnstest.Options{})
 	n := testNote(1)
 	n.Alive = func() bool { return false }
-	if a := w.send(n); a.Outcome != NotSent || !errors.Is(a.Err, ErrNotAlive) {
+	if a := w.send(n); a.Outcome != transport.NotSent || !errors.Is(a.Err, transport.ErrNotAlive) {
 		t.Fatalf("got %s %v", a.Outcome, a.Err)
 	}
 	w.mustDeliver(testNote(0))
@@ -152,7 +153,7 @@ func TestAliveIsAskedBeforeTheWrite(t *testing.T) {
 	tries := 0
 	n = testNote(2)
 	n.Alive = func() bool { tries++; return tries < 2 }
-	if a := w.send(n); a.Outcome != NotSent || !errors.Is(a.Err, ErrNotAlive) || tries != 2 {
+	if a := w.send(n); a.Outcome != transport.NotSent || !errors.Is(a.Err, transport.ErrNotAlive) || tries != 2 {
 		t.Fatalf("got %s %v after %d tries", a.Outcome, a.Err, tries)
 	}
 	if got := w.Of(deviceToken(1)); len(got) != 0 {
@@ -167,7 +168,7 @@ func TestContextEnds(t *testing.T) {
 	w := setupAPNs(t, apnstest.Options{})
 	w.ScriptAll(apnstest.Failing(apnstest.Hang))
 	ctx, cancel := context.WithCancel(context.Background())
-	first, second := make(chan Answer, 1), make(chan Answer, 1)
+	first, second := make(chan transport.Answer, 1), make(chan transport.Answer, 1)
 	go func() { first <- w.apns.Send(ctx, testNote(0)) }()
 	if err := w.WaitTotal(1, 5*time.Second); err != nil {
 		t.Fatal(err)
@@ -175,10 +176,10 @@ func TestContextEnds(t *testing.T) {
 	go func() { second <- w.apns.Send(ctx, testNote(1)) }() // waits: one until the first answer
 	mustSoon(t, "both are under way", func() bool { return w.inFlight() == 2 })
 	cancel()
-	if a := <-first; a.Outcome != UnknownOutcome {
+	if a := <-first; a.Outcome != transport.UnknownOutcome {
 		t.Errorf("the written one: %s %v", a.Outcome, a.Err)
 	}
-	if a := <-second; a.Outcome != NotSent {
+	if a := <-second; a.Outcome != transport.NotSent {
 		t.Errorf("the waiting one: %s %v", a.Outcome, a.Err)
 	}
 	w.ScriptAll(apnstest.OK())
@@ -197,7 +198,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	w := setupAPNs(t, apnstest.Options{})
 	w.mustDeliver(testNote(0))
 	w.Script(deviceToken(1), apnstest.After(100*time.Millisecond))
-	done := make(chan Answer, 1)
+	done := make(chan transport.Answer, 1)
 	go func() { done <- w.send(testNote(1)) }()
 	if err := w.WaitTotal(2, 5*time.Second); err != nil {
 		t.Fatal(err)
@@ -205,10 +206,10 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err := w.apns.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if a := <-done; a.Outcome != Delivered {
+	if a := <-done; a.Outcome != transport.Delivered {
 		t.Fatalf("what was under way: %s %v", a.Outcome, a.Err)
 	}
-	if a := w.send(testNote(2)); a.Outcome != NotSent {
+	if a := w.send(testNote(2)); a.Outcome != transport.NotSent {
 		t.Fatalf("after the close: %s", a.Outcome)
 	}
 	mustSoon(t, "the connection is closed", func() bool { return w.Connections() == 0 })

@@ -13,6 +13,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/apnstest"
+	"fanfare/delivery/transport"
 )
 
 func TestA6_OneUntilFirstAnswer(t *testing.T) {
@@ -28,7 +29,7 @@ func TestA6_OneUntilFirstAnswer(t *testing.T) {
 		time.AfterFunc(50*time.Millisecond, func() { early.Store(int32(w.Total())) })
 		return apnstest.After(100 * time.Millisecond), true
 	})
-	if got := outcomesOf(w.sendMany(0, 50)); got[Delivered] != 50 {
+	if got := outcomesOf(w.sendMany(0, 50)); got[transport.Delivered] != 50 {
 		t.Fatalf("got %v", got)
 	}
 	if n := early.Load(); n != 1 {
@@ -42,7 +43,7 @@ func TestA6_OneUntilFirstAnswer(t *testing.T) {
 func TestA6_PeerStartsAtOne(t *testing.T) {
 	t.Parallel()
 	w := setupAPNs(t, apnstest.Options{MaxStreams: 40})
-	if got := outcomesOf(w.sendMany(0, 2000)); got[Delivered] != 2000 {
+	if got := outcomesOf(w.sendMany(0, 2000)); got[transport.Delivered] != 2000 {
 		t.Fatalf("got %v", got)
 	}
 	if v := w.Violations(); len(v) > 0 || w.PeakStreams() > 40 || w.Total() != 2000 {
@@ -107,17 +108,17 @@ func TestA6_PeerLowersLimit(t *testing.T) {
 	answers := w.sendMany(0, 3000)
 	close(stop)
 	changing.Wait()
-	if got := outcomesOf(answers); got[Delivered]+got[NotSent] != 3000 || got[NotSent] > 30 {
+	if got := outcomesOf(answers); got[transport.Delivered]+got[transport.NotSent] != 3000 || got[transport.NotSent] > 30 {
 		t.Fatalf("got %v", got)
 	}
 	for i, a := range answers {
-		if a.Outcome != NotSent {
+		if a.Outcome != transport.NotSent {
 			continue
 		}
 		if !errors.Is(a.Err, errUnprocessed) || a.RetryAfter <= 0 {
 			t.Fatalf("refused too often: %+v", a)
 		}
-		if a := w.send(testNote(i)); a.Outcome != Delivered {
+		if a := w.send(testNote(i)); a.Outcome != transport.Delivered {
 			t.Fatalf("later: %+v", a)
 		}
 	}
@@ -157,7 +158,7 @@ func TestA8_BlackHole(t *testing.T) {
 	w.BlackHole()
 	start := time.Now()
 	for i, a := range w.sendMany(1, 10) {
-		if a.Outcome != UnknownOutcome {
+		if a.Outcome != transport.UnknownOutcome {
 			t.Fatalf("%d: got %s: %v", i, a.Outcome, a.Err)
 		}
 	}
@@ -246,7 +247,7 @@ func TestA9_GoAwayUnderLoad(t *testing.T) {
 		return apnstest.Answer{}, false
 	})
 	got := outcomesOf(w.sendMany(0, 2000))
-	if got[Delivered] != 2000 {
+	if got[transport.Delivered] != 2000 {
 		t.Fatalf("got %v", got)
 	}
 	if ids, again := w.IDs(); ids != 2000 || again != 0 {
@@ -261,7 +262,7 @@ func TestA9_RefusedStream(t *testing.T) {
 	w.Script(deviceToken(1), apnstest.Failing(apnstest.Refuse), apnstest.Failing(apnstest.Refuse), apnstest.OK())
 	w.mustDeliver(testNote(1))
 	w.Script(deviceToken(2), apnstest.Failing(apnstest.Refuse))
-	if a := w.send(testNote(2)); a.Outcome != NotSent || a.RetryAfter <= 0 {
+	if a := w.send(testNote(2)); a.Outcome != transport.NotSent || a.RetryAfter <= 0 {
 		t.Fatalf("refused for ever: %s %v", a.Outcome, a.Err)
 	}
 }
@@ -277,7 +278,7 @@ func TestA10_ConnectionLostIsUnknownOutcome(t *testing.T) {
 			w.mustDeliver(testNote(0))
 			w.Script(deviceToken(1), apnstest.Failing(fault), apnstest.OK())
 			a := w.send(testNote(1))
-			if a.Outcome != UnknownOutcome || a.Status != 0 || a.Err == nil {
+			if a.Outcome != transport.UnknownOutcome || a.Status != 0 || a.Err == nil {
 				t.Fatalf("got %s %d %v", a.Outcome, a.Status, a.Err)
 			}
 			w.mustDeliver(testNote(1))
@@ -295,14 +296,14 @@ func TestA10_NotSentWithoutConnection(t *testing.T) {
 	w := setupAPNs(t, apnstest.Options{})
 	w.Refuse(true)
 	got := outcomesOf(w.sendMany(0, 100))
-	if got[NotSent] != 100 || w.Total() != 0 {
+	if got[transport.NotSent] != 100 || w.Total() != 0 {
 		t.Fatalf("got %v, %d requests", got, w.Total())
 	}
 	if s := w.apns.Apps()[0]; s.LastError == "" || s.Connections != 0 {
 		t.Fatalf("the state is %+v", s)
 	}
 	w.Refuse(false)
-	mustSoon(t, "it connects again by itself", func() bool { return w.send(testNote(0)).Outcome == Delivered })
+	mustSoon(t, "it connects again by itself", func() bool { return w.send(testNote(0)).Outcome == transport.Delivered })
 	if s := w.apns.Apps()[0]; s.LastError != "" || s.Connections != 1 {
 		t.Fatalf("the state is %+v", s)
 	}
@@ -317,7 +318,7 @@ func TestA10_DialsBackOff(t *testing.T) {
 	w.send(testNote(0))
 	start := time.Now()
 	for range 1000 {
-		if a := w.send(testNote(0)); a.Outcome != NotSent {
+		if a := w.send(testNote(0)); a.Outcome != transport.NotSent {
 			t.Fatalf("got %s", a.Outcome)
 		}
 	}
@@ -356,9 +357,9 @@ func TestA10_KilledConnectionsUnderLoad(t *testing.T) {
 	}
 	for i, a := range answers {
 		switch {
-		case a.Outcome == NotSent && arrived[deviceToken(i)]:
+		case a.Outcome == transport.NotSent && arrived[deviceToken(i)]:
 			t.Fatalf("%d arrived and is called not sent: %v", i, a.Err)
-		case a.Outcome != NotSent && a.Outcome != Delivered && a.Outcome != UnknownOutcome:
+		case a.Outcome != transport.NotSent && a.Outcome != transport.Delivered && a.Outcome != transport.UnknownOutcome:
 			t.Fatalf("%d: got %s %v", i, a.Outcome, a.Err)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"fanfare/delivery/transport"
 )
 
 const (
@@ -25,12 +27,12 @@ var errUnprocessed = errors.New("the server did not process the request")
 // the request's context through apns2 and http.Client to our transport below
 // and back: apns2's own reading of the answer loses what Send needs.
 type exchange struct {
-	n           *Notification
+	n           *transport.Notification
 	conn        *apnsConn
 	token       *providerToken // sent with the request; nil: certificate
 	body        requestBody
 	unprocessed bool
-	answer      Answer // Status 0: there was none
+	answer      transport.Answer // Status 0: there was none
 }
 
 type exchangeKey struct{}
@@ -82,13 +84,13 @@ func (x *exchange) prepare(r *http.Request) {
 // read keeps the answer. Its status counts even when its body is broken.
 func (x *exchange) read(res *http.Response) {
 	a := &x.answer
-	a.Status, a.APNsID = res.StatusCode, res.Header.Get("Apns-Id")
+	a.Status, a.ID = res.StatusCode, res.Header.Get("Apns-Id")
 	a.RetryAfter = retryAfter(res.Header.Get("Retry-After"))
 	if a.Status != http.StatusOK {
 		timer := time.AfterFunc(answerBodyTime, func() { _ = res.Body.Close() })
 		b, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswerBody))
 		timer.Stop()
-		a.Reason, a.Timestamp = parseAnswer(b)
+		a.Reason, a.GoneAt = parseAnswer(b)
 	}
 	_ = res.Body.Close()
 }
@@ -135,17 +137,17 @@ func retryAfter(s string) time.Duration {
 
 // failure is the answer when there was none. The request can only have been
 // processed if its body began to leave.
-func (x *exchange) failure(err error) Answer {
+func (x *exchange) failure(err error) transport.Answer {
 	began := x.body.stop()
 	// A server can't have processed what it never got whole, whatever else went
 	// wrong; only the rest is in doubt.
 	switch {
 	case x.body.refused.Load():
-		return Answer{Outcome: NotSent, Err: ErrNotAlive}
+		return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrNotAlive}
 	case !began, x.unprocessed, x.conn.nothing.Load():
-		return Answer{Outcome: NotSent, Err: fmt.Errorf("%w: %w", errUnprocessed, err)}
+		return transport.Answer{Outcome: transport.NotSent, Err: fmt.Errorf("%w: %w", errUnprocessed, err)}
 	}
-	return Answer{Outcome: UnknownOutcome, Err: fmt.Errorf("await APNs' answer: %w", err)}
+	return transport.Answer{Outcome: transport.UnknownOutcome, Err: fmt.Errorf("await APNs' answer: %w", err)}
 }
 
 // requestBody is a payload that knows whether it began to leave.
@@ -167,7 +169,7 @@ const (
 // the request is complete.
 func (b *requestBody) Read(p []byte) (int, error) {
 	if b.off == 0 && !b.begin() {
-		return 0, ErrNotAlive
+		return 0, transport.ErrNotAlive
 	}
 	n := copy(p, b.data[b.off:])
 	b.off += n

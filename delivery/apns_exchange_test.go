@@ -8,6 +8,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/apnstest"
+	"fanfare/delivery/transport"
 )
 
 func TestA2_SameIDOnEveryRetry(t *testing.T) {
@@ -41,7 +42,7 @@ func TestA3_CollapseID(t *testing.T) {
 	}
 	n := testNote(9)
 	n.CollapseID = strings.Repeat("x", 65)
-	if a := w.send(n); a.Outcome != OurBug || a.Reason != "BadCollapseId" {
+	if a := w.send(n); a.Outcome != transport.OurBug || a.Reason != "BadCollapseId" {
 		t.Errorf("65 bytes: %s %s", a.Outcome, a.Reason)
 	}
 }
@@ -99,7 +100,7 @@ func TestPayloadIsNotTouched(t *testing.T) {
 	}
 	n = testNote(2)
 	n.Payload = nil
-	if a := w.send(n); a.Outcome != OurBug || len(w.Of(deviceToken(2))) != 0 {
+	if a := w.send(n); a.Outcome != transport.OurBug || len(w.Of(deviceToken(2))) != 0 {
 		t.Fatalf("no payload: %s", a.Outcome)
 	}
 }
@@ -109,25 +110,25 @@ func TestA11_StrangeAnswersKeepTheirStatus(t *testing.T) {
 	huge := bytes.Repeat([]byte("x"), 1<<20)
 	for name, row := range map[string]struct {
 		answer apnstest.Answer
-		want   Outcome
+		want   transport.Outcome
 	}{
-		"503 in HTML":          {apnstest.Answer{Status: 503, Body: []byte("<html>")}, Retry},
-		"503 empty":            {apnstest.Answer{Status: 503, Body: []byte{}}, Retry},
-		"500 huge":             {apnstest.Answer{Status: 500, Body: huge}, Retry},
-		"400 huge":             {apnstest.Answer{Status: 400, Body: huge}, FailMessage},
-		"400 with a number":    {apnstest.Answer{Status: 400, Body: []byte(`{"reason":7}`)}, FailMessage},
-		"400 half a JSON":      {apnstest.Answer{Status: 400, Body: []byte(`{"reason":"BadDev`)}, FailMessage},
-		"400 wild reason":      {apnstest.Answer{Status: 400, Body: []byte(`{"reason":"a b\nc"}`)}, FailMessage},
-		"410 strange time":     {apnstest.Answer{Status: 410, Body: []byte(`{"reason":"Unregistered","timestamp":"x"}`)}, DropDevice},
-		"413 in HTML":          {apnstest.Answer{Status: 413, Body: []byte("<html>")}, OurBug},
-		"429 in HTML":          {apnstest.Answer{Status: 429, Body: []byte("<html>")}, BackoffDevice},
-		"200 with a body":      {apnstest.Answer{Status: 200, Body: huge}, Delivered},
-		"204":                  {apnstest.Answer{Status: 204}, Retry},
-		"307 to somewhere":     {apnstest.Answer{Status: 307, Body: []byte("x")}, Retry},
-		"302":                  {apnstest.Answer{Status: 302, Body: []byte("x")}, Retry},
-		"unknown 4xx":          {apnstest.Answer{Status: 499, Body: []byte("x")}, FailMessage},
-		"a status of its own":  {apnstest.Answer{Status: 799, Body: []byte("x")}, Retry},
-		"a reason in the 500s": {apnstest.Fail(507, "Full"), Retry},
+		"503 in HTML":          {apnstest.Answer{Status: 503, Body: []byte("<html>")}, transport.Retry},
+		"503 empty":            {apnstest.Answer{Status: 503, Body: []byte{}}, transport.Retry},
+		"500 huge":             {apnstest.Answer{Status: 500, Body: huge}, transport.Retry},
+		"400 huge":             {apnstest.Answer{Status: 400, Body: huge}, transport.FailMessage},
+		"400 with a number":    {apnstest.Answer{Status: 400, Body: []byte(`{"reason":7}`)}, transport.FailMessage},
+		"400 half a JSON":      {apnstest.Answer{Status: 400, Body: []byte(`{"reason":"BadDev`)}, transport.FailMessage},
+		"400 wild reason":      {apnstest.Answer{Status: 400, Body: []byte(`{"reason":"a b\nc"}`)}, transport.FailMessage},
+		"410 strange time":     {apnstest.Answer{Status: 410, Body: []byte(`{"reason":"Unregistered","timestamp":"x"}`)}, transport.DropDevice},
+		"413 in HTML":          {apnstest.Answer{Status: 413, Body: []byte("<html>")}, transport.OurBug},
+		"429 in HTML":          {apnstest.Answer{Status: 429, Body: []byte("<html>")}, transport.BackoffDevice},
+		"200 with a body":      {apnstest.Answer{Status: 200, Body: huge}, transport.Delivered},
+		"204":                  {apnstest.Answer{Status: 204}, transport.Retry},
+		"307 to somewhere":     {apnstest.Answer{Status: 307, Body: []byte("x")}, transport.Retry},
+		"302":                  {apnstest.Answer{Status: 302, Body: []byte("x")}, transport.Retry},
+		"unknown 4xx":          {apnstest.Answer{Status: 499, Body: []byte("x")}, transport.FailMessage},
+		"a status of its own":  {apnstest.Answer{Status: 799, Body: []byte("x")}, transport.Retry},
+		"a reason in the 500s": {apnstest.Fail(507, "Full"), transport.Retry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"github.com/sideshow/apns2"
 
 	"fanfare/api"
+	"fanfare/delivery/transport"
 )
 
 // link is one account's way to APNs: its connections and apns2's client for
@@ -27,10 +28,10 @@ type app struct {
 }
 
 // state describes the app without any secret.
-func (a *app) state() AppState {
-	s := AppState{
+func (a *app) state() transport.AppState {
+	s := transport.AppState{
 		Topic: a.topic, Environment: a.env, URL: a.link.client.Host, Auth: a.link.auth,
-		App: AppOf(a.topic, a.env),
+		App: transport.AppOf(a.topic, a.env),
 	}
 	n, err := a.link.pool.size()
 	s.Connections = n
@@ -59,7 +60,7 @@ type appTable struct {
 
 // find is the app for a topic, nil when there is none.
 func (t *appTable) find(topic string, env api.Environment) *app {
-	name := AppOf(topic, env)
+	name := transport.AppOf(topic, env)
 	if a, ok := t.named[name]; ok {
 		return a
 	}
@@ -114,7 +115,7 @@ func (t *appTable) next(c *configuration, o *APNsOptions) (*appTable, error) {
 		if a.topic == "" {
 			n.any[a.env] = t.keep(anyTopic, a.env, l, o)
 		} else {
-			n.named[AppOf(a.topic, a.env)] = t.keep(a.topic, a.env, l, o)
+			n.named[transport.AppOf(a.topic, a.env)] = t.keep(a.topic, a.env, l, o)
 		}
 	}
 	return n, nil
@@ -122,7 +123,7 @@ func (t *appTable) next(c *configuration, o *APNsOptions) (*appTable, error) {
 
 // keep takes over an app with its gate, if its link stayed.
 func (t *appTable) keep(topic string, env api.Environment, l *link, o *APNsOptions) *app {
-	old, ok := t.named[AppOf(topic, env)]
+	old, ok := t.named[transport.AppOf(topic, env)]
 	if topic == anyTopic {
 		old, ok = t.any[env]
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"fanfare/delivery/apnstest"
+	"fanfare/delivery/transport"
 )
 
 // clock is a clock that tests move.
@@ -185,7 +186,7 @@ func TestA12_ExpiredTokenIsRenewedOnce(t *testing.T) {
 	old := w.apns.Apps()[0].TokenIssued
 	got := outcomesOf(w.sendMany(0, 100))
 	// The new token is half an hour old by the server's clock: good.
-	if got[Delivered] != 100 || !w.apns.Apps()[0].TokenIssued.After(old) {
+	if got[transport.Delivered] != 100 || !w.apns.Apps()[0].TokenIssued.After(old) {
 		t.Fatalf("got %v", got)
 	}
 	if n := len(w.bearers()[1]); n != 2 {
@@ -197,7 +198,7 @@ func TestA12_ExpiredTokenPausesAfterThree(t *testing.T) {
 	t.Parallel()
 	w := setupAPNs(t, apnstest.Options{})
 	w.ScriptAll(apnstest.Fail(403, "ExpiredProviderToken"))
-	if a := w.send(testNote(0)); a.Outcome != PauseApp || a.Reason != "ExpiredProviderToken" {
+	if a := w.send(testNote(0)); a.Outcome != transport.PauseApp || a.Reason != "ExpiredProviderToken" {
 		t.Fatalf("got %s %s", a.Outcome, a.Reason)
 	}
 	if n := len(w.bearers()[1]); w.Total() != 3 || n != 1 {
@@ -214,7 +215,7 @@ func TestA12_TooManyUpdatesFreezes(t *testing.T) {
 	w.mustDeliver(testNote(0))
 	c.add(40 * time.Minute)
 	w.Script(deviceToken(1), apnstest.Fail(429, "TooManyProviderTokenUpdates"), apnstest.OK())
-	if a := w.send(testNote(1)); a.Outcome != PauseApp {
+	if a := w.send(testNote(1)); a.Outcome != transport.PauseApp {
 		t.Fatalf("got %s", a.Outcome)
 	}
 	c.add(10 * time.Minute) // 50 minutes: past its life, but frozen
@@ -274,7 +275,7 @@ func TestA12_UnknownKeyPausesTheApp(t *testing.T) {
 	o := optionsFor(s)
 	o.KeyFile = s.OtherKeyFile()
 	w := &apnsWorld{Server: s, t: t, apns: mustAPNs(t, o)}
-	if a := w.send(testNote(0)); a.Outcome != PauseApp || a.Reason != "InvalidProviderToken" {
+	if a := w.send(testNote(0)); a.Outcome != transport.PauseApp || a.Reason != "InvalidProviderToken" {
 		t.Fatalf("got %s %s", a.Outcome, a.Reason)
 	}
 }

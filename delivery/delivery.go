@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/devices"
 	"fanfare/store/queue"
@@ -19,7 +20,7 @@ type Options struct {
 	// Queue is the queue "notifications"; Events the queue "events", whose
 	// reports are kept while notifications wait.
 	Queue, Events *queue.Queue
-	Sender        Sender
+	Sender        transport.Sender
 	Devices       *devices.Store
 	Apps          *apps.Store
 	Metrics       *Metrics
@@ -63,7 +64,7 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics(nil)
+		o.Metrics = NewMetrics(nil, o.Sender.Reasons())
 	}
 	return o
 }
@@ -73,7 +74,7 @@ type Delivery struct {
 	o       Options
 	pauses  *pauses
 	backoff *backoffs
-	storm   *Breaker
+	storm   *breaker
 	kept    *reports
 
 	probeNow chan struct{}
@@ -92,7 +93,7 @@ type Delivery struct {
 func New(o Options) *Delivery {
 	o = o.withDefaults()
 	d := &Delivery{
-		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: NewBreaker(BreakerOptions{}), kept: newReports(o),
+		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(breakerOptions{}), kept: newReports(o),
 		probeNow: make(chan struct{}, 1), nudges: make(chan string, 64), judges: make(chan struct{}, judging),
 		asks:   make(chan struct{}, asking),
 		chains: map[string]*chain{}, flight: map[string]int{}, alarmed: map[string]time.Time{},

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/queue"
+	"fanfare/delivery/transport"
 )
 
 const (
@@ -21,23 +21,23 @@ const (
 // judge records what an answer says about the device. It comes after the
 // result is on its way, so that a slow or absent SQL does not hold up sends; a
 // verdict that is lost comes again with the next send.
-func (d *Delivery) judge(ctx context.Context, w *work, a Answer) {
+func (d *Delivery) judge(ctx context.Context, w *work, a transport.Answer) {
 	app := w.m.app()
-	if d.storm.Observe(app, w.m.Token, a.Outcome) {
+	if d.storm.observe(app, w.m.Token, a.Outcome) {
 		d.o.Metrics.breaker.WithLabelValues(app).Set(1)
 		d.alarm("storm", "app", app)
 		d.pause(ctx, app, stormReason)
 	}
 	switch {
-	case a.Outcome == DropDevice && a.Drops(w.m.registeredAt()):
+	case a.Outcome == transport.DropDevice && a.Drops(w.m.registeredAt()):
 		d.verdict(ctx, w, a, true)
-	case a.Outcome == SuspectDevice && !d.storm.Open(app) && d.pauses.last(app).Reason != stormReason:
+	case a.Outcome == transport.SuspectDevice && !d.storm.isOpen(app) && d.pauses.last(app).Reason != stormReason:
 		d.verdict(ctx, w, a, w.m.Suspect)
 	}
 }
 
 // verdict drops the device, or makes it suspect.
-func (d *Delivery) verdict(ctx context.Context, w *work, a Answer, drop bool) {
+func (d *Delivery) verdict(ctx context.Context, w *work, a transport.Answer, drop bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), judgeWithin)
 	defer cancel()
 	select {
@@ -47,8 +47,8 @@ func (d *Delivery) verdict(ctx context.Context, w *work, a Answer, drop bool) {
 		return
 	}
 	var at api.Time
-	if !a.Timestamp.IsZero() {
-		at = api.At(a.Timestamp)
+	if !a.GoneAt.IsZero() {
+		at = api.At(a.GoneAt)
 	}
 	var err error
 	if registered := api.AtMillis(w.m.RegisteredAt); drop {
@@ -83,7 +83,7 @@ func (d *Delivery) alarm(kind string, args ...any) {
 }
 
 // reasonOf names an answer: APNs' reason, else the status, else the outcome.
-func reasonOf(a Answer) string {
+func reasonOf(a transport.Answer) string {
 	switch {
 	case a.Reason != "":
 		return a.Reason
@@ -91,13 +91,4 @@ func reasonOf(a Answer) string {
 		return "status_" + strconv.Itoa(a.Status)
 	}
 	return a.Outcome.String()
-}
-
-// endLabel is a result's reason as a metric's label: ours or APNs', no other.
-func endLabel(r queue.Result) string {
-	switch r.Reason {
-	case "device_gone", "no_app", "unknown_outcome", "bad_payload":
-		return r.Reason
-	}
-	return reasonLabel(r.Reason)
 }

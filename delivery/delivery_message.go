@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"fanfare/api"
+	"fanfare/delivery/transport"
 	"fanfare/store/events"
 )
 
@@ -108,7 +109,7 @@ func (m *message) marked() []byte {
 }
 
 // app names the app that this message goes through.
-func (m *message) app() string { return AppOf(m.Topic, m.Environment) }
+func (m *message) app() string { return transport.AppOf(m.Topic, m.Environment) }
 
 func (m *message) registeredAt() time.Time { return time.UnixMilli(m.RegisteredAt) }
 
@@ -118,8 +119,8 @@ func (m *message) expired(now time.Time) bool {
 }
 
 // notification is what the Sender takes.
-func (m *message) notification(id string, alive func() bool) *Notification {
-	n := &Notification{
+func (m *message) notification(id string, alive func() bool) *transport.Notification {
+	n := &transport.Notification{
 		ID: id, Token: m.Token, Topic: m.Topic, Environment: m.Environment,
 		PushType: m.Push.PushType, Priority: m.Push.Priority, CollapseID: m.Push.CollapseID,
 		Payload: m.Push.Payload, Alive: alive,

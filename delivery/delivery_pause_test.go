@@ -8,6 +8,7 @@ import (
 	"fanfare/api"
 	"fanfare/delivery"
 	"fanfare/delivery/apnstest"
+	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/queue"
 	"fanfare/store/redisdb"
@@ -35,7 +36,7 @@ func (p *pipeline) pausedApp() apps.App {
 	if err != nil {
 		p.Fatal(err)
 	}
-	return all[delivery.AppOf(badTopic, api.EnvProduction)]
+	return all[transport.AppOf(badTopic, api.EnvProduction)]
 }
 
 func (p *pipeline) parked() int64 {

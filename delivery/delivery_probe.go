@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/queue"
 )
@@ -63,7 +64,7 @@ func (d *Delivery) pause(ctx context.Context, app, reason string) {
 
 // reopen lets a paused app run again when an answer shows that APNs takes its
 // configuration.
-func (d *Delivery) reopen(ctx context.Context, w *work, a Answer) {
+func (d *Delivery) reopen(ctx context.Context, w *work, a transport.Answer) {
 	app := w.m.app()
 	if !w.probe || !accepts(a, d.pauses.last(app).Reason) {
 		return
@@ -81,11 +82,11 @@ func (d *Delivery) reopen(ctx context.Context, w *work, a Answer) {
 
 // accepts tells whether an answer proves that the app is configured well. A bad
 // token proves it unless bad tokens were the reason of the pause.
-func accepts(a Answer, pausedFor string) bool {
+func accepts(a transport.Answer, pausedFor string) bool {
 	switch a.Outcome {
-	case Delivered, FailMessage, DropDevice, OurBug, BackoffDevice:
+	case transport.Delivered, transport.FailMessage, transport.DropDevice, transport.OurBug, transport.BackoffDevice:
 		return true
-	case SuspectDevice:
+	case transport.SuspectDevice:
 		return pausedFor != stormReason
 	}
 	return false
@@ -96,7 +97,7 @@ func accepts(a Answer, pausedFor string) bool {
 func (d *Delivery) appChanged(app string, _, is apps.State) {
 	d.o.Metrics.paused.WithLabelValues(app).Set(map[apps.State]float64{apps.Paused: 1, apps.Resuming: 0.5}[is])
 	if is != apps.Paused {
-		d.storm.Reset(app)
+		d.storm.reset(app)
 		d.o.Metrics.breaker.WithLabelValues(app).Set(0)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"fanfare/api"
+	"fanfare/delivery/transport"
 	"fanfare/store/events"
 	"fanfare/store/queue"
 )
@@ -36,7 +37,7 @@ func TestA2_NotificationID(t *testing.T) {
 
 func TestEveryOutcomeHasAResult(t *testing.T) {
 	t.Parallel()
-	for o := Delivered; o <= NoApp; o++ {
+	for o := transport.Delivered; o <= transport.NoApp; o++ {
 		if results[o] == nil {
 			t.Errorf("no result for %s", o)
 		}
@@ -93,15 +94,15 @@ func TestMessageExpires(t *testing.T) {
 
 func TestAcceptsProvesTheConfiguration(t *testing.T) {
 	t.Parallel()
-	for o, want := range map[Outcome]bool{
-		Delivered: true, FailMessage: true, DropDevice: true, OurBug: true, BackoffDevice: true, SuspectDevice: true,
-		PauseApp: false, Retry: false, RetryUncounted: false, NotSent: false, UnknownOutcome: false, NoApp: false, Again: false,
+	for o, want := range map[transport.Outcome]bool{
+		transport.Delivered: true, transport.FailMessage: true, transport.DropDevice: true, transport.OurBug: true, transport.BackoffDevice: true, transport.SuspectDevice: true,
+		transport.PauseApp: false, transport.Retry: false, transport.RetryUncounted: false, transport.NotSent: false, transport.UnknownOutcome: false, transport.NoApp: false, transport.Again: false,
 	} {
-		if got := accepts(Answer{Outcome: o}, "Forbidden"); got != want {
+		if got := accepts(transport.Answer{Outcome: o}, "Forbidden"); got != want {
 			t.Errorf("%s: %v, want %v", o, got, want)
 		}
 	}
-	if accepts(Answer{Outcome: SuspectDevice}, stormReason) {
+	if accepts(transport.Answer{Outcome: transport.SuspectDevice}, stormReason) {
 		t.Error("a bad token ended the pause that bad tokens made")
 	}
 }
@@ -193,16 +194,16 @@ func TestDeferOrRetry(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	m := NewMetrics(registry)
+	m := NewMetrics(registry, nil)
 	m.Accepted(3)
 	m.targeted.Add(2)
 	m.suppressed.WithLabelValues(events.CountMuted).Inc()
-	m.answered(Answer{Outcome: Delivered, Status: 200}, time.Now().UnixMilli())
-	m.answered(Answer{Outcome: FailMessage, Status: 400, Reason: "WhateverAStrangerWrites"}, time.Now().UnixMilli())
+	m.answered(transport.Answer{Outcome: transport.Delivered, Status: 200}, time.Now().UnixMilli())
+	m.answered(transport.Answer{Outcome: transport.FailMessage, Status: 400, Reason: "WhateverAStrangerWrites"}, time.Now().UnixMilli())
 	m.breaker.WithLabelValues("a/production").Set(1)
 	m.paused.WithLabelValues("a/production").Set(1)
 	m.alarm("storm")
-	m.ended.WithLabelValues("failed", endLabel(failed("device_gone"))).Inc()
+	m.ended.WithLabelValues("failed", m.endLabel(failed("device_gone"))).Inc()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/devices"
 	"fanfare/store/events"
@@ -110,21 +111,21 @@ func failed(reason string) queue.Result {
 // asked by the Sender right before each request leaves: no send starts that
 // could not be recorded before the lease's end, so a Redis that is away or a
 // process that starves lets notifications wait instead of going out twice.
-func (d *Delivery) send(w *work) (a Answer) {
+func (d *Delivery) send(w *work) (a transport.Answer) {
 	ctx, cancel := context.WithTimeout(w.Context(), d.o.Timeout)
 	defer cancel()
 	n := w.m.notification(w.ID, w.Fresh)
 	for tries := 0; tries < atOnce; {
 		if ctx.Err() != nil || !w.AwaitFresh(ctx) {
-			return Answer{Outcome: NotSent, Err: ErrNotAlive}
+			return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrNotAlive}
 		}
 		a = d.o.Sender.Send(ctx, n)
-		if errors.Is(a.Err, ErrNotAlive) && a.Outcome == NotSent {
+		if errors.Is(a.Err, transport.ErrNotAlive) && a.Outcome == transport.NotSent {
 			continue // it was not written: wait for the lease's renewal
 		}
 		tries++
 		d.o.Metrics.answered(a, w.m.AcceptedAt)
-		if a.Outcome != Again || ctx.Err() != nil {
+		if a.Outcome != transport.Again || ctx.Err() != nil {
 			return a
 		}
 	}
@@ -132,7 +133,7 @@ func (d *Delivery) send(w *work) (a Answer) {
 }
 
 // settle turns an answer into a result; the table of outcomes is `results`.
-func (d *Delivery) settle(ctx context.Context, w *work, a Answer) {
+func (d *Delivery) settle(ctx context.Context, w *work, a transport.Answer) {
 	d.reopen(ctx, w, a)
 	r := results[a.Outcome](d, w, a)
 	if r.Reason == "" {
@@ -141,7 +142,7 @@ func (d *Delivery) settle(ctx context.Context, w *work, a Answer) {
 	if a.Err != nil {
 		r.Err = a.Err.Error()
 	}
-	if a.Outcome == PauseApp {
+	if a.Outcome == transport.PauseApp {
 		d.pause(ctx, w.m.app(), reasonOf(a))
 		r.Parked = w.m.app()
 	}
@@ -152,42 +153,42 @@ func (d *Delivery) settle(ctx context.Context, w *work, a Answer) {
 // results says, for each outcome, how the notification goes on. Done ends it,
 // Retry uses an attempt, Defer uses none; both without a delay of their own
 // back off as the queue does.
-var results = map[Outcome]func(d *Delivery, w *work, a Answer) queue.Result{
-	Delivered: func(d *Delivery, w *work, _ Answer) queue.Result {
+var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answer) queue.Result{
+	transport.Delivered: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
 		d.backoff.forget(w.m.Token)
 		return queue.Result{Outcome: queue.Done, Label: events.LabelDelivered}
 	},
-	FailMessage:   func(_ *Delivery, _ *work, a Answer) queue.Result { return failed(reasonOf(a)) },
-	SuspectDevice: func(_ *Delivery, _ *work, a Answer) queue.Result { return failed(a.Reason) },
-	DropDevice:    func(_ *Delivery, _ *work, a Answer) queue.Result { return failed(a.Reason) },
-	OurBug: func(d *Delivery, w *work, a Answer) queue.Result {
+	transport.FailMessage:   func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(reasonOf(a)) },
+	transport.SuspectDevice: func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
+	transport.DropDevice:    func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
+	transport.OurBug: func(d *Delivery, w *work, a transport.Answer) queue.Result {
 		d.alarm("our_bug", "app", w.m.app(), "reason", reasonOf(a))
 		return queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: reasonOf(a)}
 	},
-	PauseApp: func(*Delivery, *work, Answer) queue.Result { return queue.Result{Outcome: queue.Park} },
-	NoApp: func(d *Delivery, w *work, _ Answer) queue.Result {
+	transport.PauseApp: func(*Delivery, *work, transport.Answer) queue.Result { return queue.Result{Outcome: queue.Park} },
+	transport.NoApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
 		d.alarm("no_app", "app", w.m.app())
 		return failed("no_app")
 	},
-	Again: func(*Delivery, *work, Answer) queue.Result {
+	transport.Again: func(*Delivery, *work, transport.Answer) queue.Result {
 		return queue.Result{Outcome: queue.Defer, Delay: time.Millisecond}
 	},
-	Retry: func(_ *Delivery, _ *work, a Answer) queue.Result {
+	transport.Retry: func(_ *Delivery, _ *work, a transport.Answer) queue.Result {
 		return queue.Result{Outcome: queue.Retry, Label: events.LabelFailed, Delay: a.RetryAfter, Reason: reasonOf(a)}
 	},
-	RetryUncounted: func(d *Delivery, w *work, a Answer) queue.Result {
+	transport.RetryUncounted: func(d *Delivery, w *work, a transport.Answer) queue.Result {
 		return queue.Result{Outcome: queue.Defer, Delay: a.RetryAfter}
 	},
-	BackoffDevice: func(d *Delivery, w *work, a Answer) queue.Result {
+	transport.BackoffDevice: func(d *Delivery, w *work, a transport.Answer) queue.Result {
 		return queue.Result{Outcome: queue.Defer, Delay: d.backoff.next(w.m.Token, a.RetryAfter, time.Now())}
 	},
-	NotSent: func(d *Delivery, w *work, a Answer) queue.Result {
-		if errors.Is(a.Err, ErrNotAlive) || w.Context().Err() != nil {
+	transport.NotSent: func(d *Delivery, w *work, a transport.Answer) queue.Result {
+		if errors.Is(a.Err, transport.ErrNotAlive) || w.Context().Err() != nil {
 			return queue.Result{Outcome: queue.Release}
 		}
 		return queue.Result{Outcome: queue.Defer, Delay: a.RetryAfter}
 	},
-	UnknownOutcome: func(d *Delivery, w *work, _ Answer) queue.Result {
+	transport.UnknownOutcome: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
 		counts := map[string]int64{events.CountUnknown: 1}
 		if w.m.Push.NoRetryUnknown {
 			r := failed("unknown_outcome")
@@ -202,7 +203,7 @@ var results = map[Outcome]func(d *Delivery, w *work, a Answer) queue.Result{
 func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 	switch r.Outcome {
 	case queue.Done, queue.Dead:
-		d.o.Metrics.ended.WithLabelValues(r.Label, endLabel(r)).Inc()
+		d.o.Metrics.ended.WithLabelValues(r.Label, d.o.Metrics.endLabel(r)).Inc()
 		if w.m.Retrying {
 			r.Counts = plus(r.Counts, events.CountRetrying, -1)
 		}

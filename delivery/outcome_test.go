@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fanfare/delivery/apnstest"
+	"fanfare/delivery/transport"
 )
 
 // answerRows is the contract's table, row by row: what APNs says and what it
@@ -14,52 +15,52 @@ import (
 var answerRows = []struct {
 	status int
 	reason string
-	want   Outcome
+	want   transport.Outcome
 }{
-	{200, "", Delivered},
-	{400, "BadDeviceToken", SuspectDevice},
-	{400, "DeviceTokenNotForTopic", SuspectDevice},
-	{400, "MissingDeviceToken", OurBug},
-	{400, "BadMessageId", OurBug},
-	{400, "BadExpirationDate", OurBug},
-	{400, "BadPriority", OurBug},
-	{400, "BadCollapseId", OurBug},
-	{400, "InvalidPushType", OurBug},
-	{400, "DuplicateHeaders", OurBug},
-	{400, "PayloadEmpty", OurBug},
-	{404, "BadPath", OurBug},
-	{405, "MethodNotAllowed", OurBug},
-	{405, "", OurBug},
-	{413, "PayloadTooLarge", OurBug},
-	{413, "", OurBug},
-	{400, "BadTopic", PauseApp},
-	{400, "MissingTopic", PauseApp},
-	{400, "TopicDisallowed", PauseApp},
-	{403, "BadCertificate", PauseApp},
-	{403, "BadCertificateEnvironment", PauseApp},
-	{403, "Forbidden", PauseApp},
-	{403, "MissingProviderToken", PauseApp},
-	{403, "InvalidProviderToken", PauseApp},
-	{403, "BadEnvironmentKeyIdInToken", PauseApp},
-	{400, "IdleTimeout", Again},
-	{503, "Shutdown", Again},
-	{403, "ExpiredProviderToken", PauseApp}, // again, and after three times a pause
-	{410, "Unregistered", DropDevice},
-	{410, "ExpiredToken", DropDevice},
-	{429, "TooManyRequests", BackoffDevice},
-	{429, "", BackoffDevice},
-	{429, "TooManyProviderTokenUpdates", PauseApp},
-	{500, "InternalServerError", Retry},
-	{500, "", Retry},
-	{502, "", Retry},
-	{503, "", Retry},
-	{599, "Whatever", Retry},
-	{503, "ServiceUnavailable", RetryUncounted},
-	{400, "SomethingNew", FailMessage},
-	{403, "SomethingNew", FailMessage},
-	{404, "SomethingNew", FailMessage},
-	{410, "SomethingNew", FailMessage},
-	{418, "", FailMessage},
+	{200, "", transport.Delivered},
+	{400, "BadDeviceToken", transport.SuspectDevice},
+	{400, "DeviceTokenNotForTopic", transport.SuspectDevice},
+	{400, "MissingDeviceToken", transport.OurBug},
+	{400, "BadMessageId", transport.OurBug},
+	{400, "BadExpirationDate", transport.OurBug},
+	{400, "BadPriority", transport.OurBug},
+	{400, "BadCollapseId", transport.OurBug},
+	{400, "InvalidPushType", transport.OurBug},
+	{400, "DuplicateHeaders", transport.OurBug},
+	{400, "PayloadEmpty", transport.OurBug},
+	{404, "BadPath", transport.OurBug},
+	{405, "MethodNotAllowed", transport.OurBug},
+	{405, "", transport.OurBug},
+	{413, "PayloadTooLarge", transport.OurBug},
+	{413, "", transport.OurBug},
+	{400, "BadTopic", transport.PauseApp},
+	{400, "MissingTopic", transport.PauseApp},
+	{400, "TopicDisallowed", transport.PauseApp},
+	{403, "BadCertificate", transport.PauseApp},
+	{403, "BadCertificateEnvironment", transport.PauseApp},
+	{403, "Forbidden", transport.PauseApp},
+	{403, "MissingProviderToken", transport.PauseApp},
+	{403, "InvalidProviderToken", transport.PauseApp},
+	{403, "BadEnvironmentKeyIdInToken", transport.PauseApp},
+	{400, "IdleTimeout", transport.Again},
+	{503, "Shutdown", transport.Again},
+	{403, "ExpiredProviderToken", transport.PauseApp}, // again, and after three times a pause
+	{410, "Unregistered", transport.DropDevice},
+	{410, "ExpiredToken", transport.DropDevice},
+	{429, "TooManyRequests", transport.BackoffDevice},
+	{429, "", transport.BackoffDevice},
+	{429, "TooManyProviderTokenUpdates", transport.PauseApp},
+	{500, "InternalServerError", transport.Retry},
+	{500, "", transport.Retry},
+	{502, "", transport.Retry},
+	{503, "", transport.Retry},
+	{599, "Whatever", transport.Retry},
+	{503, "ServiceUnavailable", transport.RetryUncounted},
+	{400, "SomethingNew", transport.FailMessage},
+	{403, "SomethingNew", transport.FailMessage},
+	{404, "SomethingNew", transport.FailMessage},
+	{410, "SomethingNew", transport.FailMessage},
+	{418, "", transport.FailMessage},
 }
 
 // Each row goes through the whole sender to a stand-in that gives this answer.
@@ -78,8 +79,8 @@ func TestAnswersTable(t *testing.T) {
 			if got.Outcome != row.want || got.Status != row.status || got.Reason != row.reason || got.Err != nil {
 				t.Fatalf("got %s %d %q %v, want %s", got.Outcome, got.Status, got.Reason, got.Err, row.want)
 			}
-			if row.status == 200 && got.APNsID != testNote(1).ID {
-				t.Fatalf("the apns-id is %q", got.APNsID)
+			if row.status == 200 && got.ID != testNote(1).ID {
+				t.Fatalf("the apns-id is %q", got.ID)
 			}
 		})
 	}
@@ -99,53 +100,14 @@ func TestAnswersTableIsWhole(t *testing.T) {
 	}
 }
 
-func TestAnswerDrops(t *testing.T) {
-	t.Parallel()
-	at := time.UnixMilli(1_700_000_000_500)
-	for _, row := range []struct {
-		name       string
-		answer     Answer
-		registered time.Time
-		want       bool
-	}{
-		{"registered before", Answer{Outcome: DropDevice, Timestamp: at}, at.Add(-time.Millisecond), true},
-		{"registered in the same millisecond", Answer{Outcome: DropDevice, Timestamp: at}, at.Add(900 * time.Microsecond), true},
-		{"registered a millisecond later", Answer{Outcome: DropDevice, Timestamp: at}, at.Add(time.Millisecond), false},
-		{"no timestamp", Answer{Outcome: DropDevice}, at, true},
-		{"another outcome", Answer{Outcome: SuspectDevice}, at, false},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			if got := row.answer.Drops(row.registered); got != row.want {
-				t.Fatalf("got %v", got)
-			}
-		})
-	}
-}
-
-func TestOutcomeNames(t *testing.T) {
-	t.Parallel()
-	seen := make(map[string]bool)
-	for o := Delivered; o <= NoApp; o++ {
-		if name := o.String(); name == "invalid" || seen[name] {
-			t.Errorf("%d is called %q", o, name)
-		} else {
-			seen[name] = true
-		}
-	}
-	if Outcome(0).String() != "invalid" || Outcome(200).String() != "invalid" {
-		t.Error("what is no outcome has a name")
-	}
-}
-
 // 410's time is milliseconds, which apns2 cuts to seconds.
 func TestGoneTimestampInMilliseconds(t *testing.T) {
 	t.Parallel()
 	w := setupAPNs(t, apnstest.Options{})
 	at := time.UnixMilli(1_700_000_000_123)
 	w.Script(deviceToken(1), apnstest.Gone("Unregistered", at))
-	if a := w.send(testNote(1)); !a.Timestamp.Equal(at) || a.Outcome != DropDevice {
-		t.Fatalf("got %s at %v, want %v", a.Outcome, a.Timestamp, at)
+	if a := w.send(testNote(1)); !a.GoneAt.Equal(at) || a.Outcome != transport.DropDevice {
+		t.Fatalf("got %s at %v, want %v", a.Outcome, a.GoneAt, at)
 	}
 }
 
@@ -161,7 +123,7 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		w.Script(deviceToken(i), apnstest.Answer{Status: 429, Reason: "TooManyRequests", RetryAfter: row.header})
 		a := w.send(testNote(i))
-		if a.Outcome != BackoffDevice || a.RetryAfter < row.min || a.RetryAfter > row.max {
+		if a.Outcome != transport.BackoffDevice || a.RetryAfter < row.min || a.RetryAfter > row.max {
 			t.Errorf("%q: got %s after %v", row.header, a.Outcome, a.RetryAfter)
 		}
 	}
@@ -182,7 +144,7 @@ func TestShutdownMovesToNewConnection(t *testing.T) {
 				t.Fatalf("got %+v", got)
 			}
 			w.Script(deviceToken(2), a)
-			if got := w.send(testNote(2)); got.Outcome != Again || got.RetryAfter <= 0 {
+			if got := w.send(testNote(2)); got.Outcome != transport.Again || got.RetryAfter <= 0 {
 				t.Fatalf("when it never ends: %s after %v", got.Outcome, got.RetryAfter)
 			}
 		})
@@ -196,7 +158,7 @@ func TestServiceUnavailableHalvesConcurrency(t *testing.T) {
 	w := setupAPNs(t, apnstest.Options{StartStreams: 1000})
 	w.mustDeliver(testNote(0))
 	w.ScriptAll(apnstest.Answer{Status: 503, Reason: "ServiceUnavailable", Delay: 300 * time.Millisecond})
-	if got := outcomesOf(w.sendMany(1, 64)); got[RetryUncounted] != 64 {
+	if got := outcomesOf(w.sendMany(1, 64)); got[transport.RetryUncounted] != 64 {
 		t.Fatalf("got %v", got)
 	}
 	limit := w.limit()
@@ -213,7 +175,7 @@ func TestServiceUnavailableHalvesConcurrency(t *testing.T) {
 // limit is the concurrency limit of the default topic.
 func (w *apnsWorld) limit() int {
 	for _, a := range w.apns.Apps() {
-		if a.App == AppOf(apnstest.DefaultTopic, testNote(0).Environment) {
+		if a.App == transport.AppOf(apnstest.DefaultTopic, testNote(0).Environment) {
 			return a.Limit
 		}
 	}
@@ -228,11 +190,11 @@ func TestSlowAppSlowsNoOther(t *testing.T) {
 	slow := testNote(1)
 	slow.Topic = "com.example.slow"
 	for range 12 {
-		if a := w.send(slow); a.Outcome != RetryUncounted {
+		if a := w.send(slow); a.Outcome != transport.RetryUncounted {
 			t.Fatalf("got %s: %v", a.Outcome, a.Err)
 		}
 	}
-	if got := outcomesOf(w.sendMany(0, 500)); got[Delivered] != 500 || w.limit() != 0 {
+	if got := outcomesOf(w.sendMany(0, 500)); got[transport.Delivered] != 500 || w.limit() != 0 {
 		t.Fatalf("the other app: %v, limit %d", got, w.limit())
 	}
 	w.ScriptTopic("com.example.slow", apnstest.After(time.Minute))
@@ -249,6 +211,6 @@ func TestSlowAppSlowsNoOther(t *testing.T) {
 		ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 		defer cancel()
 		a := w.apns.Send(ctx, slow)
-		return a.Outcome == NotSent && a.Err == errSlowed
+		return a.Outcome == transport.NotSent && a.Err == errSlowed
 	})
 }

@@ -56,7 +56,7 @@ func NewTargeting(o TargetingOptions) *Targeting {
 		o.Rest = 20 * time.Millisecond
 	}
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics(nil)
+		o.Metrics = NewMetrics(nil, nil)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

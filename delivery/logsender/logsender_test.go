@@ -1,4 +1,4 @@
-package delivery
+package logsender
 
 import (
 	"bytes"
@@ -6,17 +6,21 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"fanfare/api"
+	"fanfare/delivery/transport"
 )
 
 func TestA14_LogSender(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	s := NewLogSender(slog.New(slog.NewTextHandler(&out, nil)))
-	n := testNote(1)
-	n.Token = "abcdef0123456789" + n.Token
-	n.Payload = []byte(`{"aps":{"alert":{"title":"Grüße","body":"secret"}}}`)
+	s := New(slog.New(slog.NewTextHandler(&out, nil)))
+	n := &transport.Notification{
+		ID: "6ba7b810-9dad-51d1-80b4-00c04fd430c8", Token: "abcdef0123456789", Topic: "com.example.app", Environment: api.EnvProduction,
+		Payload: []byte(`{"aps":{"alert":{"title":"Grüße","body":"secret"}}}`),
+	}
 	for range 2 {
-		if a := s.Send(context.Background(), n); a.Outcome != Delivered || a.APNsID != n.ID {
+		if a := s.Send(context.Background(), n); a.Outcome != transport.Delivered || a.ID != n.ID {
 			t.Fatalf("got %+v", a)
 		}
 	}
@@ -38,7 +42,7 @@ func TestA14_LogSender(t *testing.T) {
 		t.Errorf("got %+v", apps)
 	}
 	n.Alive = func() bool { return false }
-	if a := s.Send(context.Background(), n); a.Outcome != NotSent {
+	if a := s.Send(context.Background(), n); a.Outcome != transport.NotSent {
 		t.Errorf("without a lease: %s", a.Outcome)
 	}
 }

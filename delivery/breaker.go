@@ -3,24 +3,26 @@ package delivery
 import (
 	"hash/maphash"
 	"sync"
+
+	"fanfare/delivery/transport"
 )
 
-// BreakerOptions set up a Breaker; the zero value is the contract's.
-type BreakerOptions struct {
-	// Window is how many distinct tokens, the last ones, are looked at; 200.
-	Window int
-	// Least is from how many on the share counts; 50.
-	Least int
-	// Percent is the share of bad ones that opens; 20.
-	Percent int
+// breakerOptions set up a breaker; the zero value is the contract's.
+type breakerOptions struct {
+	// window is how many distinct tokens, the last ones, are looked at; 200.
+	window int
+	// least is from how many on the share counts; 50.
+	least int
+	// percent is the share of bad ones that opens; 20.
+	percent int
 }
 
-// Breaker is the storm breaker: when more than Percent of an app's last
+// breaker is the storm breaker: when more than percent of an app's last
 // distinct tokens are refused as bad, it is likelier that the app is configured
 // wrongly than that all these devices are gone. While it is open no device may
 // be dropped. It lives per process and holds each app apart.
-type Breaker struct {
-	o    BreakerOptions
+type breaker struct {
+	o    breakerOptions
 	seed maphash.Seed
 
 	mu   sync.Mutex
@@ -36,25 +38,25 @@ type tokenWindow struct {
 	open bool
 }
 
-// NewBreaker makes a closed breaker.
-func NewBreaker(o BreakerOptions) *Breaker {
-	if o.Window == 0 {
-		o.Window = 200
+// newBreaker makes a closed breaker.
+func newBreaker(o breakerOptions) *breaker {
+	if o.window == 0 {
+		o.window = 200
 	}
-	if o.Least == 0 {
-		o.Least = 50
+	if o.least == 0 {
+		o.least = 50
 	}
-	if o.Percent == 0 {
-		o.Percent = 20
+	if o.percent == 0 {
+		o.percent = 20
 	}
-	return &Breaker{o: o, seed: maphash.MakeSeed(), apps: make(map[string]*tokenWindow)}
+	return &breaker{o: o, seed: maphash.MakeSeed(), apps: make(map[string]*tokenWindow)}
 }
 
-// Observe takes an answer for a token of an app into account and tells whether
+// observe takes an answer for a token of an app into account and tells whether
 // the breaker opened just now: the app is to be paused, and an alarm raised.
 // Outcomes that say nothing of the token do not count, nor does a 410.
-func (b *Breaker) Observe(app, token string, o Outcome) (opened bool) {
-	if o != Delivered && o != SuspectDevice {
+func (b *breaker) observe(app, token string, o transport.Outcome) (opened bool) {
+	if o != transport.Delivered && o != transport.SuspectDevice {
 		return false
 	}
 	h := maphash.String(b.seed, token)
@@ -65,8 +67,8 @@ func (b *Breaker) Observe(app, token string, o Outcome) (opened bool) {
 		w = &tokenWindow{bad: make(map[uint64]bool)}
 		b.apps[app] = w
 	}
-	w.put(h, o == SuspectDevice, b.o.Window)
-	if w.open || len(w.ring) < b.o.Least || w.nbad*100 <= len(w.ring)*b.o.Percent {
+	w.put(h, o == transport.SuspectDevice, b.o.window)
+	if w.open || len(w.ring) < b.o.least || w.nbad*100 <= len(w.ring)*b.o.percent {
 		return false
 	}
 	w.open = true
@@ -105,16 +107,16 @@ func (w *tokenWindow) push(h uint64, size int) {
 	w.next = (w.next + 1) % size
 }
 
-// Open tells whether an app's breaker is open: drop none of its devices.
-func (b *Breaker) Open(app string) bool {
+// isOpen tells whether an app's breaker is open: drop none of its devices.
+func (b *breaker) isOpen(app string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w, ok := b.apps[app]
 	return ok && w.open
 }
 
-// Reset closes an app's breaker and forgets its tokens, when the app resumes.
-func (b *Breaker) Reset(app string) {
+// reset closes an app's breaker and forgets its tokens, when the app resumes.
+func (b *breaker) reset(app string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.apps, app)
