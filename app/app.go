@@ -13,6 +13,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery"
+	"fanfare/delivery/apns"
 	"fanfare/delivery/logsender"
 	"fanfare/delivery/transport"
 	"fanfare/handlers"
@@ -164,7 +165,7 @@ func (a *app) openSender() (transport.Sender, error) {
 	if !c.sendsToAPNs() {
 		return logsender.New(a.log), nil
 	}
-	return delivery.NewAPNs(delivery.APNsOptions{
+	return apns.New(apns.Options{
 		URL: c.APNsURL, CAFile: c.APNsCAFile, KeyFile: c.APNsKeyFile, KeyID: c.APNsKeyID, TeamID: c.APNsTeamID,
 		AppsFile: c.APNsAppsFile, SendWithin: c.NotificationLease / 2, Logger: a.log,
 	})

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/delivery"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
 )
 
@@ -208,8 +208,8 @@ func (s *stage) send(ctx context.Context, d time.Duration) (float64, error) {
 }
 
 // sender sends straight to the stand-in.
-func (s *stage) sender() (*delivery.APNs, error) {
-	return delivery.NewAPNs(delivery.APNsOptions{
+func (s *stage) sender() (*apns.Sender, error) {
+	return apns.New(apns.Options{
 		URL: s.apns.URL(), CAFile: s.apns.CAFile(), KeyFile: s.apns.KeyFile(), KeyID: s.apns.KeyID(), TeamID: s.apns.TeamID(),
 	})
 }

@@ -7,7 +7,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/queue"

@@ -12,7 +12,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/logsender"
 	"fanfare/delivery/transport"
 	"fanfare/store/apps"

@@ -12,7 +12,8 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/devices"
@@ -141,7 +142,7 @@ func (s *process) openWorkers(log *slog.Logger) {
 }
 
 func (p *pipeline) mustAPNs() transport.Sender {
-	sender, err := delivery.NewAPNs(delivery.APNsOptions{
+	sender, err := apns.New(apns.Options{
 		URL: p.apns.URL(), CAFile: p.apns.CAFile(), KeyFile: p.apns.KeyFile(), KeyID: p.apns.KeyID(), TeamID: p.apns.TeamID(),
 	})
 	if err != nil {

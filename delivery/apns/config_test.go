@@ -1,4 +1,4 @@
-package delivery
+package apns
 
 import (
 	"crypto/tls"
@@ -12,7 +12,7 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 
 	"fanfare/api"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
 )
 
@@ -78,7 +78,7 @@ func TestA1_CertificateAuth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			app["topic"], app["environment"], app["url"] = "com.example."+name, "sandbox", s.URL()
-			a := mustAPNs(t, APNsOptions{CAFile: s.CAFile(), AppsFile: mustAppsFile(t, "", app)})
+			a := mustAPNs(t, Options{CAFile: s.CAFile(), AppsFile: mustAppsFile(t, "", app)})
 			w := &apnsWorld{Server: s, t: t, apns: a}
 			w.Reset()
 			w.mustDeliver(noteFor(1, app["topic"], api.EnvSandbox))
@@ -183,7 +183,7 @@ func TestA7_NoRequestChangesAnothersHost(t *testing.T) {
 	}
 	file := mustAppsFile(t, "", fileApp(one, "one", api.EnvProduction), fileApp(two, "two", api.EnvProduction),
 		fileApp(two, "one", api.EnvSandbox))
-	w := &apnsWorld{Server: one, t: t, apns: mustAPNs(t, APNsOptions{CAFile: roots, AppsFile: file})}
+	w := &apnsWorld{Server: one, t: t, apns: mustAPNs(t, Options{CAFile: roots, AppsFile: file})}
 	done := make(chan []transport.Answer)
 	for _, app := range []struct {
 		topic string
@@ -209,7 +209,7 @@ func TestA7_NoRequestChangesAnothersHost(t *testing.T) {
 func TestA13_NoApp(t *testing.T) {
 	t.Parallel()
 	s := apnstest.Start(t, apnstest.Options{})
-	a := mustAPNs(t, APNsOptions{CAFile: s.CAFile(), AppsFile: mustAppsFile(t, "", fileApp(s, "one", api.EnvProduction))})
+	a := mustAPNs(t, Options{CAFile: s.CAFile(), AppsFile: mustAppsFile(t, "", fileApp(s, "one", api.EnvProduction))})
 	w := &apnsWorld{Server: s, t: t, apns: a}
 	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
 	for _, n := range []*transport.Notification{noteFor(1, "two", api.EnvProduction), noteFor(1, "one", api.EnvSandbox)} {
@@ -226,7 +226,7 @@ func TestA13_Reload(t *testing.T) {
 	t.Parallel()
 	s := apnstest.Start(t, apnstest.Options{})
 	file := mustAppsFile(t, "", fileApp(s, "one", api.EnvProduction))
-	w := &apnsWorld{Server: s, t: t, apns: mustAPNs(t, APNsOptions{CAFile: s.CAFile(), AppsFile: file})}
+	w := &apnsWorld{Server: s, t: t, apns: mustAPNs(t, Options{CAFile: s.CAFile(), AppsFile: file})}
 	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
 
 	t.Run("an app more keeps the connection", func(t *testing.T) {
@@ -331,7 +331,7 @@ func TestA13_EveryProblemAtOnce(t *testing.T) {
 	file := mustAppsFile(t, "",
 		change("topic", "{}"), change("environment", "test"), change("url", "http://x"), change("key_file", "nowhere.p8"),
 		change("key_id", ""), change("cert_file", "x"), fileApp(s, "same", api.EnvSandbox), fileApp(s, "same", api.EnvSandbox))
-	_, err := NewAPNs(APNsOptions{CAFile: file, AppsFile: file, KeyID: "K", KeyFile: "x", URL: "https://x"})
+	_, err := New(Options{CAFile: file, AppsFile: file, KeyID: "K", KeyFile: "x", URL: "https://x"})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -348,7 +348,7 @@ func TestA13_EveryProblemAtOnce(t *testing.T) {
 	if strings.Contains(err.Error(), "apps[6]") {
 		t.Errorf("a good app is blamed:\n%v", err)
 	}
-	if _, err := NewAPNs(APNsOptions{}); err == nil || !strings.Contains(err.Error(), "FANFARE_APNS_KEY_FILE") {
+	if _, err := New(Options{}); err == nil || !strings.Contains(err.Error(), "FANFARE_APNS_KEY_FILE") {
 		t.Errorf("nothing configured: %v", err)
 	}
 }

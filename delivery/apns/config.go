@@ -1,4 +1,4 @@
-package delivery
+package apns
 
 import (
 	"bytes"
@@ -78,7 +78,7 @@ func (c *configuration) account(a *appConfig) account {
 
 // readConfiguration reads everything that the options name and reports all
 // problems at once.
-func readConfiguration(o *APNsOptions) (*configuration, error) {
+func readConfiguration(o *Options) (*configuration, error) {
 	c := &configuration{}
 	roots, raw, err := readCA(o.CAFile)
 	if err != nil {
@@ -96,7 +96,7 @@ func readConfiguration(o *APNsOptions) (*configuration, error) {
 }
 
 // addKey adds the key of the options: every topic, both environments.
-func (c *configuration) addKey(o *APNsOptions) error {
+func (c *configuration) addKey(o *Options) error {
 	if o.KeyFile == "" && o.KeyID == "" && o.TeamID == "" {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (c *configuration) addKey(o *APNsOptions) error {
 }
 
 // addFile adds the apps of the file.
-func (c *configuration) addFile(o *APNsOptions) error {
+func (c *configuration) addFile(o *Options) error {
 	if o.AppsFile == "" {
 		return nil
 	}
@@ -176,7 +176,7 @@ func readApps(file string) ([]appFile, error) {
 
 // config checks one app of the file and reads its credentials. Files are named
 // relative to the apps file.
-func (a *appFile) config(o *APNsOptions) (appConfig, error) {
+func (a *appFile) config(o *Options) (appConfig, error) {
 	if !api.ValidIdentifier(a.Topic) {
 		return appConfig{}, fmt.Errorf("topic: %q is no topic", a.Topic)
 	}

@@ -1,4 +1,4 @@
-package delivery
+package apns
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
 )
 
@@ -93,9 +93,12 @@ func TestAnswersTableIsWhole(t *testing.T) {
 	for _, row := range answerRows {
 		tested[answer{row.status, row.reason}] = true
 	}
-	for a := range outcomes {
+	for a, o := range outcomes {
 		if !tested[a] {
 			t.Errorf("no test for %d %q", a.status, a.reason)
+		}
+		if o < transport.Delivered || o > transport.NoApp {
+			t.Errorf("%d %q has no outcome: %d", a.status, a.reason, o)
 		}
 	}
 }

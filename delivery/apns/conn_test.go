@@ -1,4 +1,4 @@
-package delivery
+package apns
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
 )
 
@@ -59,7 +59,7 @@ func TestA6_AHangingAppLeavesAConnectionToOthers(t *testing.T) {
 	for name, tried := range map[string]int{"AtTheFirst": 1, "AtTheLast": maxConns - 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := setupAPNs(t, apnstest.Options{}, func(o *APNsOptions) { o.ReadIdle = 20 * time.Second })
+			w := setupAPNs(t, apnstest.Options{}, func(o *Options) { o.ReadIdle = 20 * time.Second })
 			w.ScriptTopic("com.example.broken", apnstest.Failing(apnstest.Hang))
 			ctx, cancel := context.WithCancel(t.Context())
 			var hanging sync.WaitGroup
@@ -129,7 +129,7 @@ func TestA6_PeerLowersLimit(t *testing.T) {
 
 func TestA6_AtMost900Streams4Connections(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{StartStreams: 5000, MaxStreams: 5000}, func(o *APNsOptions) { o.Timeout = time.Minute })
+	w := setupAPNs(t, apnstest.Options{StartStreams: 5000, MaxStreams: 5000}, func(o *Options) { o.Timeout = time.Minute })
 	w.ScriptFunc(func(r *apnstest.Request) (apnstest.Answer, bool) {
 		return apnstest.Failing(apnstest.Hang), r.Stream > 1
 	})
@@ -151,7 +151,7 @@ func TestA6_AtMost900Streams4Connections(t *testing.T) {
 
 func TestA8_BlackHole(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{}, func(o *APNsOptions) {
+	w := setupAPNs(t, apnstest.Options{}, func(o *Options) {
 		o.ReadIdle, o.PingTimeout = 500*time.Millisecond, 2*time.Second
 	})
 	w.mustDeliver(testNote(0))
@@ -172,7 +172,7 @@ func TestA8_BlackHole(t *testing.T) {
 // A connection that is slow but alive answers PINGs and is not given up.
 func TestA8_SlowIsNotDead(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{}, func(o *APNsOptions) {
+	w := setupAPNs(t, apnstest.Options{}, func(o *Options) {
 		o.ReadIdle, o.PingTimeout = 300*time.Millisecond, 5*time.Second
 	})
 	w.ScriptAll(apnstest.After(1500 * time.Millisecond))
@@ -185,7 +185,7 @@ func TestA8_SlowIsNotDead(t *testing.T) {
 // A first request that is never answered holds up others for a moment only.
 func TestA8_SilentFirstStream(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{}, func(o *APNsOptions) { o.ReadIdle, o.PingTimeout = 200*time.Millisecond, 10*time.Second })
+	w := setupAPNs(t, apnstest.Options{}, func(o *Options) { o.ReadIdle, o.PingTimeout = 200*time.Millisecond, 10*time.Second })
 	w.Script(deviceToken(0), apnstest.Failing(apnstest.Hang))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -235,7 +235,7 @@ func TestA9_GoAwayAtOrBelowLFinishes(t *testing.T) {
 func TestA9_GoAwayUnderLoad(t *testing.T) {
 	t.Parallel()
 	w := setupAPNs(t, apnstest.Options{TrackIDs: true, CountsOnly: true, Latency: time.Millisecond},
-		func(o *APNsOptions) { o.Timeout = time.Minute })
+		func(o *Options) { o.Timeout = time.Minute })
 	var n atomic.Int32
 	w.ScriptFunc(func(*apnstest.Request) (apnstest.Answer, bool) {
 		switch n.Add(1) % 400 {
@@ -313,7 +313,7 @@ func TestA10_NotSentWithoutConnection(t *testing.T) {
 func TestA10_DialsBackOff(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	w := setupAPNs(t, apnstest.Options{}, func(o *APNsOptions) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	w := setupAPNs(t, apnstest.Options{}, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	w.Refuse(true)
 	w.send(testNote(0))
 	start := time.Now()

@@ -1,4 +1,4 @@
-package delivery
+package apns
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"fanfare/api"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
 )
 
@@ -19,12 +19,12 @@ import (
 type apnsWorld struct {
 	*apnstest.Server
 	t    testing.TB
-	apns *APNs
+	apns *Sender
 }
 
 // setupAPNs starts a stand-in, and a sender that signs for every topic. Changes are
 // made to the sender's options before it starts.
-func setupAPNs(t testing.TB, o apnstest.Options, changes ...func(*APNsOptions)) *apnsWorld {
+func setupAPNs(t testing.TB, o apnstest.Options, changes ...func(*Options)) *apnsWorld {
 	t.Helper()
 	s := apnstest.Start(t, o)
 	so := optionsFor(s)
@@ -34,16 +34,16 @@ func setupAPNs(t testing.TB, o apnstest.Options, changes ...func(*APNsOptions)) 
 	return &apnsWorld{Server: s, t: t, apns: mustAPNs(t, so)}
 }
 
-func optionsFor(s *apnstest.Server) APNsOptions {
-	return APNsOptions{
+func optionsFor(s *apnstest.Server) Options {
+	return Options{
 		URL: s.URL(), CAFile: s.CAFile(), KeyFile: s.KeyFile(), KeyID: s.KeyID(), TeamID: s.TeamID(),
 		Timeout: 30 * time.Second,
 	}
 }
 
-func mustAPNs(t testing.TB, o APNsOptions) *APNs {
+func mustAPNs(t testing.TB, o Options) *Sender {
 	t.Helper()
-	a, err := NewAPNs(o)
+	a, err := New(o)
 	if err != nil {
 		t.Fatalf("make the sender: %v", err)
 	}

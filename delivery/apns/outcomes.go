@@ -1,4 +1,4 @@
-package delivery
+package apns
 
 import (
 	"net/http"
@@ -77,8 +77,8 @@ var outcomes = map[answer]transport.Outcome{
 	{http.StatusServiceUnavailable, "ServiceUnavailable"}: transport.RetryUncounted,
 }
 
-// statusDecides are the documented reasons without a row of their own:
-// their status decides.
+// statusDecides are the documented reasons without a row of their own: their
+// status decides.
 var statusDecides = []string{
 	"InternalServerError", "MethodNotAllowed", "PayloadTooLarge", "TooManyRequests", "UnrelatedKeyIdInToken",
 }

@@ -1,4 +1,4 @@
-package delivery
+package apns
 
 import (
 	"errors"
@@ -100,7 +100,7 @@ func (t *appTable) all() []*app {
 
 // next makes the table of another configuration. What did not change is taken
 // over with its connections.
-func (t *appTable) next(c *configuration, o *APNsOptions) (*appTable, error) {
+func (t *appTable) next(c *configuration, o *Options) (*appTable, error) {
 	n := &appTable{
 		named: make(map[string]*app), any: make(map[api.Environment]*app),
 		links: make(map[account]*link), met: make(map[string]*app),
@@ -122,7 +122,7 @@ func (t *appTable) next(c *configuration, o *APNsOptions) (*appTable, error) {
 }
 
 // keep takes over an app with its gate, if its link stayed.
-func (t *appTable) keep(topic string, env api.Environment, l *link, o *APNsOptions) *app {
+func (t *appTable) keep(topic string, env api.Environment, l *link, o *Options) *app {
 	old, ok := t.named[transport.AppOf(topic, env)]
 	if topic == anyTopic {
 		old, ok = t.any[env]
@@ -134,7 +134,7 @@ func (t *appTable) keep(topic string, env api.Environment, l *link, o *APNsOptio
 }
 
 // link finds or makes the link of an app: of this table, of the old one, or new.
-func (t *appTable) link(old *appTable, c *configuration, a *appConfig, sources map[[32]byte]*tokenSource, o *APNsOptions) (*link, error) {
+func (t *appTable) link(old *appTable, c *configuration, a *appConfig, sources map[[32]byte]*tokenSource, o *Options) (*link, error) {
 	key := c.account(a)
 	if l, ok := t.links[key]; ok {
 		return l, nil
@@ -158,7 +158,7 @@ func (t *appTable) link(old *appTable, c *configuration, a *appConfig, sources m
 
 // source is the token source of a key: one for all its servers, and the old one
 // if there was one, because Apple counts new tokens per key.
-func (t *appTable) source(c *credentials, sources map[[32]byte]*tokenSource, o *APNsOptions) (*tokenSource, error) {
+func (t *appTable) source(c *credentials, sources map[[32]byte]*tokenSource, o *Options) (*tokenSource, error) {
 	if c.cert != nil {
 		return nil, nil
 	}

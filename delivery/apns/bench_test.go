@@ -1,4 +1,4 @@
-package delivery
+package apns
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	apnstoken "github.com/sideshow/apns2/token"
 	"golang.org/x/net/http2"
 
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
 )
 

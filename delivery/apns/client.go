@@ -1,4 +1,4 @@
-package delivery
+package apns
 
 import (
 	"cmp"
@@ -31,9 +31,9 @@ const maxTopics = 1000
 // anyTopic stands for every topic in AppState.
 const anyTopic = "*"
 
-// APNsOptions configure the APNs sender. One of KeyFile and AppsFile must be
+// Options configure a Sender. One of KeyFile and AppsFile must be
 // set, the others work by default. With both, the file's apps go first.
-type APNsOptions struct {
+type Options struct {
 	// URL is the base URL of every app that names none; default Apple's server
 	// for the environment.
 	URL string
@@ -61,7 +61,7 @@ type APNsOptions struct {
 }
 
 // setDefaults fills in what the zero value leaves open.
-func (o *APNsOptions) setDefaults() {
+func (o *Options) setDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -73,28 +73,28 @@ func (o *APNsOptions) setDefaults() {
 }
 
 // now is the clock of provider tokens. Certificates are judged by it, too.
-func (o *APNsOptions) now() time.Time {
+func (o *Options) now() time.Time {
 	if o.Now != nil {
 		return o.Now()
 	}
 	return time.Now()
 }
 
-// APNs sends to Apple's servers. It connects with the first notification.
-type APNs struct {
-	o      APNsOptions
+// Sender sends to Apple's servers. It connects with the first notification.
+type Sender struct {
+	o      Options
 	apps   atomic.Pointer[appTable]
 	mu     sync.Mutex // of Reload and Close
 	closed bool
 }
 
-var _ transport.Sender = (*APNs)(nil)
+var _ transport.Sender = (*Sender)(nil)
 
-// NewAPNs reads keys and certificates and tries them; it does not connect. Its
+// New reads keys and certificates and tries them; it does not connect. Its
 // error names every variable and file that is wrong.
-func NewAPNs(o APNsOptions) (*APNs, error) {
+func New(o Options) (*Sender, error) {
 	o.setDefaults()
-	s := &APNs{o: o}
+	s := &Sender{o: o}
 	s.apps.Store(&appTable{})
 	if err := s.Reload(); err != nil {
 		return nil, err
@@ -102,9 +102,9 @@ func NewAPNs(o APNsOptions) (*APNs, error) {
 	return s, nil
 }
 
-// Reload implements Sender: keys, certificates and the apps file are read
+// Reload implements transport.Sender: keys, certificates and the apps file are read
 // again. Apps whose credentials did not change keep their connections.
-func (s *APNs) Reload() error {
+func (s *Sender) Reload() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -129,8 +129,8 @@ func (s *APNs) Reload() error {
 	return nil
 }
 
-// Close implements Sender.
-func (s *APNs) Close() error {
+// Close implements transport.Sender.
+func (s *Sender) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -140,8 +140,8 @@ func (s *APNs) Close() error {
 	return nil
 }
 
-// Apps implements Sender, sorted by name.
-func (s *APNs) Apps() []transport.AppState {
+// Apps implements transport.Sender, sorted by name.
+func (s *Sender) Apps() []transport.AppState {
 	t := s.apps.Load()
 	var out []transport.AppState
 	for _, a := range t.all() {
@@ -151,11 +151,11 @@ func (s *APNs) Apps() []transport.AppState {
 	return out
 }
 
-// Reasons implements Sender.
-func (s *APNs) Reasons() []string { return documentedReasons() }
+// Reasons implements transport.Sender.
+func (s *Sender) Reasons() []string { return documentedReasons() }
 
-// Send implements Sender.
-func (s *APNs) Send(ctx context.Context, n *transport.Notification) transport.Answer {
+// Send implements transport.Sender.
+func (s *Sender) Send(ctx context.Context, n *transport.Notification) transport.Answer {
 	a := s.apps.Load().find(n.Topic, n.Environment)
 	if a == nil {
 		return transport.Answer{Outcome: transport.NoApp}

@@ -1,4 +1,4 @@
-package delivery
+package apns
 
 import (
 	"crypto/ecdsa"
@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
 )
 
@@ -144,7 +144,7 @@ func (w *apnsWorld) bearers() map[int][]string {
 func TestA12_OneConnectionForHours(t *testing.T) {
 	t.Parallel()
 	c := newClock()
-	w := setupAPNs(t, apnstest.Options{Now: c.now, TokenUpdates: 20 * time.Minute}, func(o *APNsOptions) { o.Now = c.now })
+	w := setupAPNs(t, apnstest.Options{Now: c.now, TokenUpdates: 20 * time.Minute}, func(o *Options) { o.Now = c.now })
 	for range 300 {
 		w.mustDeliver(testNote(0))
 		c.add(time.Minute)
@@ -159,7 +159,7 @@ func TestA12_OneConnectionForHours(t *testing.T) {
 func TestA12_LateConnectionStartsFresh(t *testing.T) {
 	t.Parallel()
 	c := newClock()
-	w := setupAPNs(t, apnstest.Options{Now: c.now, TokenUpdates: 20 * time.Minute}, func(o *APNsOptions) { o.Now = c.now })
+	w := setupAPNs(t, apnstest.Options{Now: c.now, TokenUpdates: 20 * time.Minute}, func(o *Options) { o.Now = c.now })
 	w.mustDeliver(testNote(0))
 	c.add(44 * time.Minute)
 	w.KillConnections()
@@ -178,7 +178,7 @@ func TestA12_LateConnectionStartsFresh(t *testing.T) {
 func TestA12_ExpiredTokenIsRenewedOnce(t *testing.T) {
 	t.Parallel()
 	server, ours := newClock(), newClock()
-	w := setupAPNs(t, apnstest.Options{StartStreams: 1000, Now: server.now}, func(o *APNsOptions) { o.Now = ours.now })
+	w := setupAPNs(t, apnstest.Options{StartStreams: 1000, Now: server.now}, func(o *Options) { o.Now = ours.now })
 	w.mustDeliver(testNote(0))
 	ours.add(30 * time.Minute)
 	server.add(61 * time.Minute) // the clocks have drifted apart
@@ -211,7 +211,7 @@ func TestA12_ExpiredTokenPausesAfterThree(t *testing.T) {
 func TestA12_TooManyUpdatesFreezes(t *testing.T) {
 	t.Parallel()
 	c := newClock()
-	w := setupAPNs(t, apnstest.Options{Now: c.now}, func(o *APNsOptions) { o.Now = c.now })
+	w := setupAPNs(t, apnstest.Options{Now: c.now}, func(o *Options) { o.Now = c.now })
 	w.mustDeliver(testNote(0))
 	c.add(40 * time.Minute)
 	w.Script(deviceToken(1), apnstest.Fail(429, "TooManyProviderTokenUpdates"), apnstest.OK())
@@ -259,7 +259,7 @@ func TestA12_KeyThatCannotSignStopsTheStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := NewAPNs(APNsOptions{KeyFile: row.file, KeyID: "K", TeamID: "T"})
+			_, err := New(Options{KeyFile: row.file, KeyID: "K", TeamID: "T"})
 			if err == nil || !strings.Contains(err.Error(), "FANFARE_APNS_KEY_FILE") ||
 				!strings.Contains(err.Error(), row.file) || !strings.Contains(err.Error(), row.want) {
 				t.Fatalf("got %v", err)
