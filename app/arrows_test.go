@@ -167,7 +167,7 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 }
 
 // Only store/* knows go-redis, only handlers knows chi, only delivery/apns knows
-// apns2. Tests aside.
+// apns2, only delivery/h2 knows x/net/http2. Tests aside.
 func TestOutsideThingsStayInTheirRoom(t *testing.T) {
 	t.Parallel()
 	rules := []struct {
@@ -179,6 +179,7 @@ func TestOutsideThingsStayInTheirRoom(t *testing.T) {
 		{"github.com/go-chi/", func(s source) bool { return s.room == "handlers" }},
 		{"github.com/jmoiron/sqlx", func(s source) bool { return within(s.room, "store") }},
 		{"github.com/sideshow/apns2", func(s source) bool { return s.room == "delivery/apns" }},
+		{"golang.org/x/net/http2", func(s source) bool { return s.room == "delivery/h2" }},
 		{"github.com/caarlos0/env", func(s source) bool { return s.room == "app" }},
 	}
 	for _, s := range mustParseModule(t) {

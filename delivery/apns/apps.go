@@ -4,27 +4,46 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/sideshow/apns2"
 
 	"fanfare/api"
+	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
 )
 
 // link is one account's way to APNs: its connections and apns2's client for
 // its server. A client's host never changes.
 type link struct {
-	pool   *pool
+	pool   *h2.Pool
+	source *tokenSource // nil: certificate
 	client *apns2.Client
 	auth   string
+	now    func() time.Time
+}
+
+// newLink makes the link of an app's account; source is nil with a certificate.
+func newLink(c *configuration, a *appConfig, source *tokenSource, o *Options) *link {
+	po := h2.Options{
+		Name: "APNs", Logger: o.Logger,
+		DialTimeout: o.DialTimeout, ReadIdle: o.ReadIdle, PingTimeout: o.PingTimeout, SendWithin: o.SendWithin,
+	}
+	if source != nil { // APNs wants to see a provider token before it takes more
+		po.FirstAlone, po.Attach = true, func() (any, error) { return newConnToken(source) }
+	}
+	return &link{
+		pool: h2.New(address(a.url), c.tlsConfig(a), po), source: source, auth: a.creds.auth(), now: o.now,
+		client: &apns2.Client{Host: a.url.String(), HTTPClient: &http.Client{Transport: roundTripper{}}},
+	}
 }
 
 // app is one topic in one environment.
 type app struct {
-	topic string // "" : one of all topics of a key
-	env   api.Environment
-	link  *link
-	gate  *gate
+	topic   string // "*": all topics of a key
+	env     api.Environment
+	link    *link
+	limiter *h2.Limiter
 }
 
 // state describes the app without any secret.
@@ -33,10 +52,10 @@ func (a *app) state() transport.AppState {
 		Topic: a.topic, Environment: a.env, URL: a.link.client.Host, Auth: a.link.auth,
 		App: transport.AppOf(a.topic, a.env),
 	}
-	n, err := a.link.pool.size()
+	n, err := a.link.pool.State()
 	s.Connections = n
-	s.InFlight, s.Limit = a.gate.state()
-	if source := a.link.pool.source; source != nil {
+	s.InFlight, s.Limit = a.limiter.State()
+	if source := a.link.source; source != nil {
 		var unsigned error
 		s.TokenIssued, unsigned = source.state()
 		err = errors.Join(err, unsigned)
@@ -76,7 +95,7 @@ func (t *appTable) find(topic string, env api.Environment) *app {
 	if len(t.met) >= maxTopics {
 		return general
 	}
-	a := &app{topic: topic, env: env, link: general.link, gate: newGate(general.gate.now)}
+	a := &app{topic: topic, env: env, link: general.link, limiter: h2.NewLimiter(general.link.now)}
 	t.met[name] = a
 	return a
 }
@@ -121,7 +140,7 @@ func (t *appTable) next(c *configuration, o *Options) (*appTable, error) {
 	return n, nil
 }
 
-// keep takes over an app with its gate, if its link stayed.
+// keep takes over an app with its limiter, if its link stayed.
 func (t *appTable) keep(topic string, env api.Environment, l *link, o *Options) *app {
 	old, ok := t.named[transport.AppOf(topic, env)]
 	if topic == anyTopic {
@@ -130,7 +149,7 @@ func (t *appTable) keep(topic string, env api.Environment, l *link, o *Options) 
 	if ok && old.link == l {
 		return old
 	}
-	return &app{topic: topic, env: env, link: l, gate: newGate(o.now)}
+	return &app{topic: topic, env: env, link: l, limiter: h2.NewLimiter(o.now)}
 }
 
 // link finds or makes the link of an app: of this table, of the old one, or new.
@@ -145,12 +164,7 @@ func (t *appTable) link(old *appTable, c *configuration, a *appConfig, sources m
 		if err != nil {
 			return nil, err
 		}
-		pool := newPool(address(a.url), c.tlsConfig(a), source, poolOptions{
-			log: o.Logger, dialTimeout: o.DialTimeout, readIdle: o.ReadIdle, pingTimeout: o.PingTimeout, sendWithin: o.SendWithin,
-		})
-		l = &link{pool: pool, auth: a.creds.auth(), client: &apns2.Client{
-			Host: a.url.String(), HTTPClient: &http.Client{Transport: exchangeTransport{}},
-		}}
+		l = newLink(c, a, source, o)
 	}
 	t.links[key] = l
 	return l, nil
@@ -163,7 +177,7 @@ func (t *appTable) source(c *credentials, sources map[[32]byte]*tokenSource, o *
 		return nil, nil
 	}
 	for _, l := range t.links {
-		if s := l.pool.source; s != nil && s.sum == c.sum {
+		if s := l.source; s != nil && s.sum == c.sum {
 			return s, nil
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sideshow/apns2"
 
 	"fanfare/api"
+	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
 )
 
@@ -27,6 +28,9 @@ const (
 
 // maxTopics bounds how many topics of a key for all topics are told apart.
 const maxTopics = 1000
+
+// errClosed says that the sender was closed.
+var errClosed = errors.New("the sender was closed")
 
 // anyTopic stands for every topic in AppState.
 const anyTopic = "*"
@@ -72,7 +76,7 @@ func (o *Options) setDefaults() {
 	o.SendWithin = cmp.Or(o.SendWithin, 5*time.Second)
 }
 
-// now is the clock of provider tokens. Certificates are judged by it, too.
+// now is the clock of provider tokens. The end of certificates is checked by it, too.
 func (o *Options) now() time.Time {
 	if o.Now != nil {
 		return o.Now()
@@ -108,7 +112,7 @@ func (s *Sender) Reload() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return errPoolClosed
+		return errClosed
 	}
 	c, err := readConfiguration(&s.o)
 	if err != nil {
@@ -122,7 +126,7 @@ func (s *Sender) Reload() error {
 	s.apps.Store(next)
 	for key, l := range old.links {
 		if _, kept := next.links[key]; !kept {
-			l.pool.close()
+			l.pool.Close()
 		}
 	}
 	s.o.Logger.Info("APNs apps configured", "apps", len(c.apps), "accounts", len(next.links))
@@ -135,7 +139,7 @@ func (s *Sender) Close() error {
 	defer s.mu.Unlock()
 	s.closed = true
 	for _, l := range s.apps.Load().links {
-		l.pool.close()
+		l.pool.Close()
 	}
 	return nil
 }
@@ -165,24 +169,23 @@ func (s *Sender) Send(ctx context.Context, n *transport.Notification) transport.
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	round, err := a.gate.enter(ctx)
+	round, err := a.limiter.Enter(ctx)
 	if err != nil {
 		return transport.Answer{Outcome: transport.NotSent, Err: err}
 	}
-	defer a.gate.leave()
+	defer a.limiter.Leave()
 	answer := a.send(ctx, n)
 	switch answer.Outcome {
 	case transport.Delivered:
-		a.gate.succeed()
+		a.limiter.Succeed()
 	case transport.RetryUncounted:
-		a.gate.halve(round)
+		a.limiter.Halve(round)
 	}
 	return answer
 }
 
-// send tries until there is an answer that is not Again. It moves on from
-// connections that end as often as they do: the pool sees to it that they are
-// not opened too fast.
+// send tries until there is an answer that is not Again. It moves to another
+// connection as often as one ends: the pool does not open them too fast.
 func (a *app) send(ctx context.Context, n *transport.Notification) transport.Answer {
 	tries, moves, expired := 0, 0, 0
 	for {
@@ -193,7 +196,7 @@ func (a *app) send(ctx context.Context, n *transport.Notification) transport.Ans
 				return answer
 			}
 		}
-		if answer.Outcome != transport.Again && !errors.Is(answer.Err, errUnprocessed) || ctx.Err() != nil {
+		if answer.Outcome != transport.Again && !errors.Is(answer.Err, h2.ErrUnprocessed) || ctx.Err() != nil {
 			return answer
 		}
 		if tries++; moved && answer.Status == 0 {
@@ -208,42 +211,42 @@ func (a *app) send(ctx context.Context, n *transport.Notification) transport.Ans
 
 // try sends once on one connection; moved says that this one takes no more.
 func (a *app) try(ctx context.Context, n *transport.Notification) (answer transport.Answer, moved bool) {
-	conn, err := a.link.pool.acquire(ctx, n.Topic)
+	conn, err := a.link.pool.Acquire(ctx, n.Topic)
 	if err != nil {
 		return transport.Answer{Outcome: transport.NotSent, Err: err}, false
 	}
-	x := &exchange{n: n, conn: conn}
-	defer func() { a.link.pool.release(conn, x.answer.Status != 0) }()
-	if x.token, err = conn.bearer(); err != nil {
+	x := &roundTrip{n: n, conn: conn, call: conn.NewCall(n.Payload, n.Alive)}
+	defer func() { a.link.pool.Release(conn, x.answer.Status != 0) }()
+	if x.token, err = bearer(conn); err != nil {
 		return transport.Answer{Outcome: transport.NotSent, Err: err}, false
 	}
 	err = a.push(ctx, x)
 	if x.answer.Status == 0 {
-		return x.failure(err), conn.gone.Load()
+		return x.failure(err), conn.Gone()
 	}
 	x.answer.Outcome = classify(x.answer.Status, x.answer.Reason)
 	a.react(x)
-	return x.answer, conn.gone.Load()
+	return x.answer, conn.Gone()
 }
 
-// push lets apns2 build the request; the exchange gets the answer.
-func (a *app) push(ctx context.Context, x *exchange) error {
+// push lets apns2 build the request; the round trip gets the answer.
+func (a *app) push(ctx context.Context, x *roundTrip) error {
 	n := x.n
-	_, err := a.link.client.PushWithContext(context.WithValue(ctx, exchangeKey{}, x), &apns2.Notification{
+	_, err := a.link.client.PushWithContext(context.WithValue(ctx, roundTripKey{}, x), &apns2.Notification{
 		ApnsID: n.ID, DeviceToken: n.Token, Topic: n.Topic, CollapseID: n.CollapseID, Priority: n.Priority,
 		PushType: apns2.EPushType(cmp.Or(n.PushType, api.PushAlert)),
-		Payload:  "{}", // the exchange puts in the real one: apns2 would encode it anew
+		Payload:  "{}", // the call has the real one: apns2 would encode it anew
 	})
 	return err
 }
 
 // react does what an answer asks of the connection and the provider token.
-func (a *app) react(x *exchange) {
-	source := a.link.pool.source
+func (a *app) react(x *roundTrip) {
+	source := a.link.source
 	switch x.answer.Reason {
 	case reasonIdleTimeout, reasonShutdown:
 		if x.answer.Outcome == transport.Again {
-			a.link.pool.retire(x.conn)
+			x.conn.Retire()
 		}
 	case reasonTooManyTokenUpdates:
 		if source != nil {
@@ -254,7 +257,7 @@ func (a *app) react(x *exchange) {
 			return
 		}
 		if next, err := source.renew(x.token); err == nil {
-			x.conn.adopt(x.token, next)
+			tokenOf(x.conn).replace(x.conn, x.token, next)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
 )
 
@@ -56,7 +57,7 @@ func TestA6_PeerStartsAtOne(t *testing.T) {
 // when the app has had all that it may have.
 func TestA6_AHangingAppLeavesAConnectionToOthers(t *testing.T) {
 	t.Parallel()
-	for name, tried := range map[string]int{"AtTheFirst": 1, "AtTheLast": maxConns - 1} {
+	for name, tried := range map[string]int{"AtTheFirst": 1, "AtTheLast": h2.MaxConns - 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := setupAPNs(t, apnstest.Options{}, func(o *Options) { o.ReadIdle = 20 * time.Second })
@@ -115,7 +116,7 @@ func TestA6_PeerLowersLimit(t *testing.T) {
 		if a.Outcome != transport.NotSent {
 			continue
 		}
-		if !errors.Is(a.Err, errUnprocessed) || a.RetryAfter <= 0 {
+		if !errors.Is(a.Err, h2.ErrUnprocessed) || a.RetryAfter <= 0 {
 			t.Fatalf("refused too often: %+v", a)
 		}
 		if a := w.send(testNote(i)); a.Outcome != transport.Delivered {
@@ -138,7 +139,7 @@ func TestA6_AtMost900Streams4Connections(t *testing.T) {
 	for i := range 5000 {
 		wg.Go(func() { w.apns.Send(ctx, testNote(i)) })
 	}
-	full := maxConns * (maxStreamsPerConn + 1) // the first of each was answered
+	full := h2.MaxConns * (h2.MaxStreams + 1) // the first of each was answered
 	if err := w.WaitTotal(full, 30*time.Second); err != nil {
 		t.Error(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
 )
 
@@ -203,7 +204,7 @@ func TestSlowAppSlowsNoOther(t *testing.T) {
 	w.ScriptTopic("com.example.slow", apnstest.After(time.Minute))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	for range 2 { // one has the only place, one waits for it
+	for range 2 { // one is under way, which is all that the limit allows; one waits
 		go func() {
 			for ctx.Err() == nil {
 				w.apns.Send(ctx, slow)
@@ -214,6 +215,6 @@ func TestSlowAppSlowsNoOther(t *testing.T) {
 		ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 		defer cancel()
 		a := w.apns.Send(ctx, slow)
-		return a.Outcome == transport.NotSent && a.Err == errSlowed
+		return a.Outcome == transport.NotSent && a.Err == h2.ErrLimited
 	})
 }

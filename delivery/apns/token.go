@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"fanfare/delivery/h2"
+
 	"github.com/golang-jwt/jwt/v4"
 )
 
@@ -23,7 +25,7 @@ type providerToken struct {
 	issued time.Time
 }
 
-// tokenSource mints the provider tokens of one key. Every connection keeps the
+// tokenSource makes the provider tokens of one key. Every connection keeps the
 // token it started with for at least tokenRest, because tokens are handed out
 // only while they have that long to live.
 type tokenSource struct {
@@ -114,4 +116,71 @@ func (s *tokenSource) state() (issued time.Time, err error) {
 		issued = s.current.issued
 	}
 	return issued, s.err
+}
+
+// connToken is the provider token in use on one connection.
+type connToken struct {
+	source *tokenSource
+
+	mu      sync.Mutex
+	current *providerToken
+	changed time.Time // when current last changed on this connection
+}
+
+// newConnToken is the token that a new connection starts with.
+func newConnToken(s *tokenSource) (*connToken, error) {
+	t, err := s.fresh()
+	if err != nil {
+		return nil, err
+	}
+	return &connToken{source: s, current: t}, nil
+}
+
+// tokenOf is the token in use on a connection, nil with a certificate.
+func tokenOf(c *h2.Conn) *connToken {
+	t, _ := c.Value().(*connToken)
+	return t
+}
+
+// bearer is the token to send on a connection, nil with a certificate. It
+// changes when the present one is at the end of its life.
+func bearer(c *h2.Conn) (*providerToken, error) {
+	t := tokenOf(c)
+	if t == nil {
+		return nil, nil
+	}
+	present := t.load()
+	if t.source.now().Sub(present.issued) < tokenLife {
+		return present, nil
+	}
+	next, err := t.source.fresh()
+	if err != nil {
+		return nil, err
+	}
+	t.replace(c, present, next)
+	return t.load(), nil
+}
+
+// load is the present token.
+func (t *connToken) load() *providerToken {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.current
+}
+
+// replace moves a connection from one token to the next, unless another request
+// did. A connection whose token changed less than tokenRest ago is retired
+// instead: the next connection starts with the new token.
+func (t *connToken) replace(c *h2.Conn, old, next *providerToken) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current != old || next == old {
+		return
+	}
+	now := t.source.now()
+	if !t.changed.IsZero() && now.Sub(t.changed) < tokenRest {
+		c.Retire()
+		return
+	}
+	t.changed, t.current = now, next
 }

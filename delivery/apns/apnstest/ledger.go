@@ -32,7 +32,7 @@ type Request struct {
 // alone, so that a million requests cost no memory.
 type Ledger struct {
 	mu         sync.Mutex
-	changed    chan struct{} // closed and replaced when a waiter must look again
+	changed    chan struct{} // closed and replaced when a waiter must count again
 	waiting    bool
 	countsOnly bool
 	requests   []Request

@@ -26,7 +26,8 @@ func (c *conn) decide(id uint32, st *stream) bool {
 	return c.apply(id, a)
 }
 
-// authorize checks the provider token; the first good one opens the gate.
+// authorize checks the provider token. After the first good one a connection
+// takes more than one stream.
 func (c *conn) authorize(r *Request) (Answer, bool) {
 	if reason := c.s.tokens.check(r.Bearer); reason != "" {
 		return Fail(http.StatusForbidden, reason), false

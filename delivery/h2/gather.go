@@ -1,4 +1,4 @@
-package apns
+package h2
 
 import (
 	"errors"
@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// errHeld says that what was written could not be sent for too long.
-var errHeld = errors.New("held up before it was sent")
+// errLate says that what was written waited too long to be sent.
+var errLate = errors.New("held up before it was sent")
 
 const (
 	maxGathered = 1 << 20                // a writer waits while more is unsent
-	closeTime   = 250 * time.Millisecond // for the peer to take our farewell
+	closeTime   = 250 * time.Millisecond // for the peer to take the last frames
 )
 
 // gatherConn is the TLS connection that http2.ClientConn writes to. The frames
@@ -23,9 +23,9 @@ type gatherConn struct {
 	net.Conn // TLS
 	raw      net.Conn
 	watch    *frameWatch
-	settled  func()        // before each read: everything read so far was handled
+	handled  func()        // before each read: everything read so far was handled
 	lost     func()        // once, when the connection is no more
-	patience time.Duration // older bytes are not sent any more
+	within   time.Duration // older bytes are not sent any more
 	wake     chan struct{}
 	done     chan struct{}
 	once     sync.Once
@@ -39,15 +39,15 @@ type gatherConn struct {
 }
 
 // newGatherConn wraps a TLS connection; its owner sets the hooks and starts send.
-func newGatherConn(conn, raw net.Conn, patience time.Duration) *gatherConn {
-	c := &gatherConn{Conn: conn, raw: raw, patience: patience, wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newGatherConn(conn, raw net.Conn, within time.Duration) *gatherConn {
+	c := &gatherConn{Conn: conn, raw: raw, within: within, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	c.room.L = &c.mu
 	return c
 }
 
-// Read reads from the peer and lets the watch see it.
+// Read reads from the peer and shows it to the watch.
 func (c *gatherConn) Read(p []byte) (int, error) {
-	c.settled()
+	c.handled()
 	n, err := c.Conn.Read(p)
 	c.watch.feed(p[:n])
 	if err != nil {
@@ -78,9 +78,9 @@ func (c *gatherConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send is the connection's writer goroutine. It ends the connection rather than
-// send what has waited longer than the leases of its requests may last: a
-// process that was stopped must not go on where it was.
+// send is the connection's writer goroutine. What has waited too long ends the
+// connection instead of being sent: a process that was stopped for a while must
+// not send requests that are no longer its own.
 func (c *gatherConn) send() {
 	for {
 		select {
@@ -94,8 +94,8 @@ func (c *gatherConn) send() {
 		c.out = c.spare[:0]
 		c.room.Broadcast()
 		c.mu.Unlock()
-		if len(out) > 0 && time.Since(since) > c.patience {
-			c.fail(errHeld)
+		if len(out) > 0 && time.Since(since) > c.within {
+			c.fail(errLate)
 			_ = c.Close()
 			return
 		}
@@ -107,7 +107,7 @@ func (c *gatherConn) send() {
 	}
 }
 
-// fail wakes writers and tells the pool.
+// fail lets waiting writers fail and calls lost.
 func (c *gatherConn) fail(err error) {
 	c.once.Do(func() {
 		c.mu.Lock()

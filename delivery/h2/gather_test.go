@@ -1,4 +1,4 @@
-package apns
+package h2
 
 import (
 	"errors"
@@ -10,15 +10,15 @@ import (
 	"fanfare/store/storetest"
 )
 
-// slowPeer is a connection that takes nothing until it is let go.
+// slowPeer is a connection that takes nothing until it is allowed to.
 type slowPeer struct {
 	net.Conn
-	let   chan struct{}
+	allow chan struct{}
 	taken atomic.Int64
 }
 
 func (p *slowPeer) Write(b []byte) (int, error) {
-	<-p.let
+	<-p.allow
 	p.taken.Add(int64(len(b)))
 	return len(b), nil
 }
@@ -29,9 +29,9 @@ func (p *slowPeer) Close() error { return nil }
 // for the connection and not yet sent when the process was stopped.
 func TestHeldUpFramesAreNeverSent(t *testing.T) {
 	t.Parallel()
-	const patience = 20 * time.Millisecond
-	peer := &slowPeer{let: make(chan struct{})}
-	c := newGatherConn(peer, peer, patience)
+	const within = 20 * time.Millisecond
+	peer := &slowPeer{allow: make(chan struct{})}
+	c := newGatherConn(peer, peer, within)
 	lost := make(chan struct{})
 	c.lost = func() { close(lost) }
 	go c.send()
@@ -51,14 +51,14 @@ func TestHeldUpFramesAreNeverSent(t *testing.T) {
 	storetest.Eventually(t, 5*time.Second, "the second write to be late", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return time.Since(c.since) > patience
+		return time.Since(c.since) > within
 	})
-	close(peer.let)
+	close(peer.allow)
 	<-lost
 	if got := peer.taken.Load(); got != int64(len("first")) {
 		t.Errorf("%d bytes were sent", got)
 	}
-	if _, err := c.Write([]byte("third")); !errors.Is(err, errHeld) {
+	if _, err := c.Write([]byte("third")); !errors.Is(err, errLate) {
 		t.Errorf("a write after that: %v", err)
 	}
 }

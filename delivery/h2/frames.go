@@ -1,4 +1,4 @@
-package apns
+package h2
 
 import (
 	"encoding/binary"
