@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// maxBackoffs is from how many devices on those that rest no more are forgotten.
+// maxBackoffs is from how many devices on the expired backoffs are forgotten.
 const maxBackoffs = 10_000
 
-// backoffs are the devices that APNs told to slow down, in this process: one
+// backoffs are the devices whose push service asked to slow down, in this process: one
 // device is served by one process at a time.
 type backoffs struct {
 	base, most time.Duration
@@ -26,15 +26,15 @@ func newBackoffs(base, most time.Duration) *backoffs {
 	return &backoffs{base: base, most: most, devices: map[string]backoff{}}
 }
 
-// wait is how long a device still rests; 0: it does not.
+// wait is how long a device still backs off; 0: it does not.
 func (b *backoffs) wait(token string, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return max(0, b.devices[token].until.Sub(now))
 }
 
-// next makes a device rest: exponentially longer each time, with full jitter,
-// and at least as long as APNs asked for.
+// next makes a device back off: exponentially longer each time, with full jitter,
+// and at least as long as the service asked for.
 func (b *backoffs) next(token string, asked time.Duration, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +51,7 @@ func (b *backoffs) next(token string, asked time.Duration, now time.Time) time.D
 	return delay
 }
 
-// sweep forgets who has rested long ago. The caller holds the lock.
+// sweep forgets backoffs that ended long ago. The caller holds the lock.
 func (b *backoffs) sweep(now time.Time) {
 	for token, d := range b.devices {
 		if now.Sub(d.until) > b.most {

@@ -289,7 +289,7 @@ func TestWorkOlderThanMaxAgeEndsAsExpired(t *testing.T) {
 }
 
 // A device whose send hangs keeps nothing of its own in hand: what comes for it
-// steps aside, and arrives once the device answers again.
+// is postponed, and arrives once the device answers again.
 func TestSlowDeviceKeepsNothingInHand(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{})
@@ -302,7 +302,7 @@ func TestSlowDeviceKeepsNothingInHand(t *testing.T) {
 	hung := time.Now()
 	storetest.Eventually(t, soon, "the device to count as slow", func() bool { return time.Since(hung) > 5*time.Second })
 	second := p.mustPost(hello("bob"))
-	storetest.Eventually(t, soon, "the second to step aside", func() bool {
+	storetest.Eventually(t, soon, "the second to be postponed", func() bool {
 		s, err := p.first.queueOfNotes.Stats(t.Context())
 		return err == nil && s.Scheduled == 1
 	})
@@ -335,11 +335,11 @@ func TestBackoffOfOneDeviceLeavesOthersAlone(t *testing.T) {
 		t.Fatalf("%d requests for the slow device, want 3", len(got))
 	}
 	if d := got[1].At.Sub(got[0].At); d < 4900*time.Millisecond {
-		t.Errorf("the device was asked again after %v, Retry-After was 5 s", d)
+		t.Errorf("the device got another request after %v, Retry-After was 5 s", d)
 	}
 }
 
-func TestDeviceVerdicts(t *testing.T) {
+func TestAnswersChangeTheDevice(t *testing.T) {
 	t.Parallel()
 	refused := transport.Answer{Outcome: transport.SuspectDevice, Status: 400, Reason: "BadDeviceToken"}
 	t.Run("suspect, dropped at the second refusal, revived by registering", func(t *testing.T) {

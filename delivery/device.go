@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// judging is how many verdicts on devices are written at once; judgeWithin
-	// how long one may take.
-	judging     = 32
-	judgeWithin = 5 * time.Second
+	// maxDeviceWrites is how many states of devices are written at once;
+	// deviceWriteWithin is how long one write may take.
+	maxDeviceWrites   = 32
+	deviceWriteWithin = 5 * time.Second
 	// alarmEvery is how often one alarm is logged; all are counted.
 	alarmEvery = time.Minute
 )
 
-// judge records what an answer says about the device. It comes after the
-// result is on its way, so that a slow or absent SQL does not hold up sends; a
-// verdict that is lost comes again with the next send.
-func (d *Delivery) judge(ctx context.Context, w *work, a transport.Answer) {
+// updateDevice records what an answer says about the device. It comes after the
+// result is on its way, so that a slow or absent SQL does not hold up sends; what
+// could not be written comes again with the next send.
+func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer) {
 	app := w.m.app()
 	if d.storm.observe(app, w.m.Token, a.Outcome) {
 		d.o.Metrics.breaker.WithLabelValues(app).Set(1)
@@ -30,19 +30,19 @@ func (d *Delivery) judge(ctx context.Context, w *work, a transport.Answer) {
 	}
 	switch {
 	case a.Outcome == transport.DropDevice && a.Drops(w.m.registeredAt()):
-		d.verdict(ctx, w, a, true)
+		d.markDevice(ctx, w, a, true)
 	case a.Outcome == transport.SuspectDevice && !d.storm.isOpen(app) && d.pauses.last(app).Reason != stormReason:
-		d.verdict(ctx, w, a, w.m.Suspect)
+		d.markDevice(ctx, w, a, w.m.Suspect)
 	}
 }
 
-// verdict drops the device, or makes it suspect.
-func (d *Delivery) verdict(ctx context.Context, w *work, a transport.Answer, drop bool) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), judgeWithin)
+// markDevice drops the device, or makes it suspect.
+func (d *Delivery) markDevice(ctx context.Context, w *work, a transport.Answer, drop bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deviceWriteWithin)
 	defer cancel()
 	select {
-	case d.judges <- struct{}{}:
-		defer func() { <-d.judges }()
+	case d.deviceWrites <- struct{}{}:
+		defer func() { <-d.deviceWrites }()
 	case <-ctx.Done():
 		return
 	}
@@ -57,7 +57,7 @@ func (d *Delivery) verdict(ctx context.Context, w *work, a transport.Answer, dro
 		err = d.o.Devices.MarkSuspect(ctx, w.m.Token, a.Reason, registered)
 	}
 	if err != nil {
-		d.o.Logger.Warn("verdict on a device is lost; the next answer brings it again", "reason", a.Reason, "error", err)
+		d.o.Logger.Warn("the state of a device was not written; the next answer brings it again", "reason", a.Reason, "error", err)
 	}
 }
 
@@ -82,7 +82,7 @@ func (d *Delivery) alarm(kind string, args ...any) {
 	}
 }
 
-// reasonOf names an answer: APNs' reason, else the status, else the outcome.
+// reasonOf names an answer: the service's reason, else the status, else the outcome.
 func reasonOf(a transport.Answer) string {
 	switch {
 	case a.Reason != "":

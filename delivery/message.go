@@ -18,8 +18,8 @@ import (
 // the same event and device must give the same id for ever.
 var notificationSpace = uuid.MustParse("7d1e6c0a-2f4b-5d8e-9a3c-0b6f1e2d4c5a")
 
-// NotificationID is the id of an event's notification to a device, and its
-// apns-id: a lowercase UUIDv5, a pure function of both.
+// NotificationID is the id of an event's notification to a device, here and at
+// the push service: a lowercase UUIDv5, a pure function of both.
 func NotificationID(event, token string) string {
 	return uuid.NewSHA1(notificationSpace, []byte(event+"\x00"+token)).String()
 }
@@ -35,7 +35,7 @@ type message struct {
 	Event        string          `json:"event"`
 	AcceptedAt   int64           `json:"accepted_at"`
 	Push         api.Push        `json:"push"`
-	// Suspect tells that APNs refused the device once before.
+	// Suspect tells that the service refused the device once before.
 	Suspect bool `json:"suspect,omitempty"`
 	// Retrying tells that this notification is counted as retrying.
 	Retrying bool `json:"retrying,omitempty"`

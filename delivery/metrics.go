@@ -10,7 +10,8 @@ import (
 )
 
 // Metrics are what targeting and delivery count. No label holds a user, a
-// token or anything else that callers choose without bound.
+// token or anything else that callers choose without bound. The names that begin
+// with apns count every sender.
 type Metrics struct {
 	accepted   prometheus.Counter
 	targeted   prometheus.Counter

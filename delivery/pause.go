@@ -35,7 +35,7 @@ func newPauses(s *apps.Store, log *slog.Logger, onChange func(app string, was, i
 	return &pauses{store: s, log: log, onChange: onChange, apps: map[string]apps.App{}}
 }
 
-// app gives the state of an app, at most a second old while Redis answers.
+// app returns the state of an app, at most a second old while Redis answers.
 func (p *pauses) app(ctx context.Context, name string) apps.App {
 	p.mu.RLock()
 	a, fresh, known := p.apps[name], time.Now().Before(p.until), !p.readAt.IsZero()
@@ -53,14 +53,15 @@ func (p *pauses) app(ctx context.Context, name string) apps.App {
 	return p.last(name)
 }
 
-// last gives the state as it was known last.
+// last is the state as it was known last.
 func (p *pauses) last(name string) apps.App {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.apps[name]
 }
 
-// runs tells that an app is not paused. While Redis does not say so it is false.
+// runs tells whether an app is known not to be paused. It is false while Redis
+// can't be asked.
 func (p *pauses) runs(ctx context.Context, name string) bool {
 	if running, fresh := p.running(name); fresh {
 		return running
@@ -77,7 +78,7 @@ func (p *pauses) running(name string) (running, fresh bool) {
 	return p.apps[name].State != apps.Paused, time.Since(p.readAt) < pausesFresh
 }
 
-// refresh reads now and returns every app that is not simply running.
+// refresh reads now and returns every app that is paused or resuming.
 func (p *pauses) refresh(ctx context.Context) map[string]apps.App {
 	p.reading.Lock()
 	defer p.reading.Unlock()
@@ -96,16 +97,16 @@ func (p *pauses) read(ctx context.Context) {
 	if err != nil {
 		p.until = time.Now().Add(pausesRetry)
 		p.mu.Unlock()
-		p.log.Debug("paused apps are not known afresh", "error", err)
+		p.log.Debug("paused apps could not be read", "error", err)
 		return
 	}
 	p.apps, p.readAt, p.until = all, time.Now(), time.Now().Add(pausesFresh)
 	p.mu.Unlock()
-	p.tell(old, all)
+	p.notify(old, all)
 }
 
-// tell reports what changed between two views.
-func (p *pauses) tell(old, all map[string]apps.App) {
+// notify reports what changed between two views.
+func (p *pauses) notify(old, all map[string]apps.App) {
 	for name, a := range all {
 		if old[name].State != a.State {
 			p.onChange(name, old[name].State, a.State)

@@ -30,9 +30,9 @@ func (d *Delivery) ProbeNow() {
 	}
 }
 
-// mayPass tells whether a notification's app takes it now. A paused app takes
+// maySend tells whether a notification's app takes it now. A paused app takes
 // one per interval in the whole cluster.
-func (d *Delivery) mayPass(ctx context.Context, w *work) bool {
+func (d *Delivery) maySend(ctx context.Context, w *work) bool {
 	app := w.m.app()
 	if d.pauses.app(ctx, app).State != apps.Paused {
 		return true
@@ -62,9 +62,9 @@ func (d *Delivery) pause(ctx context.Context, app, reason string) {
 	}
 }
 
-// reopen lets a paused app run again when an answer shows that APNs takes its
-// configuration.
-func (d *Delivery) reopen(ctx context.Context, w *work, a transport.Answer) {
+// resume lets a paused app run again when an answer shows that the service takes
+// its configuration.
+func (d *Delivery) resume(ctx context.Context, w *work, a transport.Answer) {
 	app := w.m.app()
 	if !w.probe || !accepts(a, d.pauses.last(app).Reason) {
 		return
@@ -77,7 +77,7 @@ func (d *Delivery) reopen(ctx context.Context, w *work, a transport.Answer) {
 	if was {
 		d.o.Logger.Info("app resumes", "app", app)
 	}
-	d.nudge(app)
+	d.wake(app)
 }
 
 // accepts tells whether an answer proves that the app is configured well. A bad
@@ -92,8 +92,8 @@ func accepts(a transport.Answer, pausedFor string) bool {
 	return false
 }
 
-// appChanged follows an app's state in the metrics; when it runs again its
-// storm breaker starts afresh.
+// appChanged puts an app's state into the metrics; when it runs again its storm
+// breaker starts afresh.
 func (d *Delivery) appChanged(app string, _, is apps.State) {
 	d.o.Metrics.paused.WithLabelValues(app).Set(map[apps.State]float64{apps.Paused: 1, apps.Resuming: 0.5}[is])
 	if is != apps.Paused {
@@ -102,18 +102,18 @@ func (d *Delivery) appChanged(app string, _, is apps.State) {
 	}
 }
 
-// nudge asks watchApps to look at an app's parked notifications soon.
-func (d *Delivery) nudge(app string) {
+// wake makes watchApps check an app's parked notifications soon.
+func (d *Delivery) wake(app string) {
 	select {
-	case d.nudges <- app:
+	case d.wakes <- app:
 	default: // the next tick will
 	}
 }
 
 // watchApps probes paused apps and moves back what resuming ones have parked,
-// until ctx ends. A process that has none asks four times per interval.
+// until ctx ends. A process without such apps reads four times per interval.
 func (d *Delivery) watchApps(ctx context.Context) error {
-	pause := d.lookAfterApps(ctx, true)
+	pause := d.checkApps(ctx, true)
 	for {
 		timer := time.NewTimer(pause)
 		select {
@@ -121,18 +121,18 @@ func (d *Delivery) watchApps(ctx context.Context) error {
 			timer.Stop()
 			return nil
 		case <-timer.C:
-			pause = d.lookAfterApps(ctx, false)
+			pause = d.checkApps(ctx, false)
 		case <-d.probeNow:
-			pause = d.lookAfterApps(ctx, true)
-		case app := <-d.nudges:
-			pause = d.lookAfter(ctx, app, d.pauses.last(app))
+			pause = d.checkApps(ctx, true)
+		case app := <-d.wakes:
+			pause = d.checkApp(ctx, app, d.pauses.last(app))
 		}
 		timer.Stop()
 	}
 }
 
-// lookAfterApps does one round and says when the next is due.
-func (d *Delivery) lookAfterApps(ctx context.Context, now bool) time.Duration {
+// checkApps checks every app and returns when to do it again.
+func (d *Delivery) checkApps(ctx context.Context, now bool) time.Duration {
 	next := max(d.o.ProbeEvery/4, resumeEvery)
 	all := d.pauses.refresh(ctx)
 	for app, a := range all {
@@ -141,14 +141,14 @@ func (d *Delivery) lookAfterApps(ctx context.Context, now bool) time.Duration {
 				d.o.Logger.Debug("probe now", "app", app, "error", err)
 			}
 		}
-		next = min(next, d.lookAfter(ctx, app, a))
+		next = min(next, d.checkApp(ctx, app, a))
 	}
 	return next
 }
 
-// lookAfter brings back one parked notification of a paused app, or a step of
+// checkApp brings back one parked notification of a paused app, or a step of
 // those of a resuming one.
-func (d *Delivery) lookAfter(ctx context.Context, app string, a apps.App) time.Duration {
+func (d *Delivery) checkApp(ctx context.Context, app string, a apps.App) time.Duration {
 	switch a.State {
 	case apps.Paused:
 		d.unparkOne(ctx, app)
@@ -172,8 +172,8 @@ func (d *Delivery) unparkOne(ctx context.Context, app string) {
 }
 
 // unparkStep moves a bounded number back in every shard that has room. When
-// none is left the app is simply running. What others park after that, because
-// they still think that it is paused, watchParked finds.
+// none is left the app is running. What other processes park after that, because
+// they have not yet read that it runs, watchParked finds.
 func (d *Delivery) unparkStep(ctx context.Context, app string) {
 	left := false
 	for n := range d.o.Queue.Shards() {
@@ -191,14 +191,13 @@ func (d *Delivery) unparkStep(ctx context.Context, app string) {
 		return
 	}
 	for n := range d.o.Queue.Shards() {
-		d.o.Queue.LookAgain(n, 2*pausesFresh) // by then everybody has noticed
+		d.o.Queue.LookAgain(n, 2*pausesFresh) // by then every process has read it
 	}
 }
 
-// watchParked brings back, until ctx ends, what the regular looks at the shards
-// find parked under an app that is not paused. However it got there, nothing
-// stays: a process may park late, a pause may never have been written, and its
-// note may be lost.
+// watchParked brings back, until ctx ends, what the queue's regular checks find
+// parked under an app that is not paused: a process may park late, a pause may
+// never have been written, and its record may be lost.
 func (d *Delivery) watchParked(ctx context.Context) error {
 	for {
 		select {

@@ -15,18 +15,18 @@ import (
 
 const (
 	// atOnce is how often a notification is sent again without leaving the
-	// process, when APNs only asked for another connection.
+	// process, when the service only asked for another connection.
 	atOnce = 3
-	// fullDelay is how long a notification that steps aside waits, at least and at
-	// first; later a share of its age.
-	fullDelay, fullShare = 250 * time.Millisecond, 4
-	// readFresh is how old what targeting read of a device may be at the send;
-	// after that it is asked again whose the device is, if no guard says it.
+	// postponeLeast is how long a postponed notification waits, at least and at
+	// first; later it waits for a share of its age, a quarter.
+	postponeLeast, postponeShare = 250 * time.Millisecond, 4
+	// readFresh is how old what targeting read of a device may be at the send.
+	// After that the owner of the device is read again, if no guard names him.
 	readFresh = time.Second
-	// asking is how many such questions are asked at once; askWithin how long
-	// one may take.
-	asking    = 32
-	askWithin = 2 * time.Second
+	// maxGuardReads is how many owners are read at once; guardReadWithin is how
+	// long one read may take.
+	maxGuardReads   = 32
+	guardReadWithin = 2 * time.Second
 )
 
 // handle brings one claimed notification to a result.
@@ -35,11 +35,11 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 	if r, ended := d.ended(ctx, w); ended {
 		d.finish(ctx, w, r)
 		if r.Outcome == queue.Done && d.pauses.last(app).State == apps.Paused {
-			d.nudge(app) // it came for a probe; the next may be fit for one
+			d.wake(app) // it came for a probe; the next may be fit for one
 		}
 		return
 	}
-	if !d.mayPass(ctx, w) {
+	if !d.maySend(ctx, w) {
 		d.park(ctx, w)
 		return
 	}
@@ -47,14 +47,13 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 		d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: wait, Reason: "the device backs off"})
 		return
 	}
-	d.settle(ctx, w, d.send(w))
+	d.handleAnswer(ctx, w, d.send(w))
 }
 
-// stepAside puts a notification off without a look at it. The older it is the
-// longer, so that the backlog of an app that hangs costs each of its
-// notifications a few looks, and not everybody's time.
-func (d *Delivery) stepAside(ctx context.Context, w *work, why string) {
-	wait := min(max(fullDelay, w.now().Sub(w.EnqueuedAt)/fullShare), d.o.RetryMax)
+// postpone defers a notification without checking it. The older it is the longer
+// it waits: the backlog of an app that hangs is then claimed only a few times.
+func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
+	wait := min(max(postponeLeast, w.now().Sub(w.EnqueuedAt)/postponeShare), d.o.RetryMax)
 	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: jitter(wait), Reason: why})
 }
 
@@ -83,14 +82,14 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	return queue.Result{}, false
 }
 
-// guardOf asks the user's settings whose a device is, some at a time, so that a
-// backlog leaves SQL to the requests.
+// guardOf reads from the user's settings whose a device is, some at a time, so
+// that a backlog leaves SQL to the requests.
 func (d *Delivery) guardOf(ctx context.Context, m *message) (devices.Guard, error) {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, guardReadWithin)
 	defer cancel()
 	select {
-	case d.asks <- struct{}{}:
-		defer func() { <-d.asks }()
+	case d.guardReads <- struct{}{}:
+		defer func() { <-d.guardReads }()
 	case <-ctx.Done():
 		return devices.Guard{}, ctx.Err()
 	}
@@ -107,10 +106,10 @@ func failed(reason string) queue.Result {
 	return queue.Result{Outcome: queue.Done, Label: events.LabelFailed, Reason: reason}
 }
 
-// send asks APNs, again at once when it only wants another connection. Fresh is
-// asked by the Sender right before each request leaves: no send starts that
-// could not be recorded before the lease's end, so a Redis that is away or a
-// process that starves lets notifications wait instead of going out twice.
+// send lets the Sender send, again at once when the service only wants another
+// connection. The Sender calls Fresh right before each request leaves: no send
+// starts that could not be recorded before the lease's end. While Redis is away
+// or the process starves, notifications wait instead of going out twice.
 func (d *Delivery) send(w *work) (a transport.Answer) {
 	ctx, cancel := context.WithTimeout(w.Context(), d.o.Timeout)
 	defer cancel()
@@ -132,9 +131,9 @@ func (d *Delivery) send(w *work) (a transport.Answer) {
 	return a
 }
 
-// settle turns an answer into a result; the table of outcomes is `results`.
-func (d *Delivery) settle(ctx context.Context, w *work, a transport.Answer) {
-	d.reopen(ctx, w, a)
+// handleAnswer turns an answer into a result; the table of outcomes is `results`.
+func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer) {
+	d.resume(ctx, w, a)
 	r := results[a.Outcome](d, w, a)
 	if r.Reason == "" {
 		r.Reason = a.Reason
@@ -147,7 +146,7 @@ func (d *Delivery) settle(ctx context.Context, w *work, a transport.Answer) {
 		r.Parked = w.m.app()
 	}
 	d.finish(ctx, w, r)
-	d.judge(ctx, w, a)
+	d.updateDevice(ctx, w, a)
 }
 
 // results says, for each outcome, how the notification goes on. Done ends it,

@@ -26,7 +26,7 @@ const benchInFlight = 512
 // turn by turn, and reports both rates and the median of their ratios.
 func BenchmarkSend(b *testing.B) {
 	s := apnstest.Start(b, apnstest.Options{CountsOnly: true})
-	ours := mustAPNs(b, optionsFor(s))
+	ours := mustNew(b, optionsFor(s))
 	stock := mustStock(b, s)
 	notes := make([]*transport.Notification, 4096)
 	for i := range notes {

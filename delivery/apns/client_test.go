@@ -13,25 +13,26 @@ import (
 	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
+	"fanfare/store/storetest"
 )
 
-// apnsWorld is a stand-in and a sender to it.
-type apnsWorld struct {
+// world is a stand-in and a sender to it.
+type world struct {
 	*apnstest.Server
-	t    testing.TB
-	apns *Sender
+	t      testing.TB
+	sender *Sender
 }
 
-// setupAPNs starts a stand-in, and a sender that signs for every topic. Changes are
+// setup starts a stand-in, and a sender that signs for every topic. Changes are
 // made to the sender's options before it starts.
-func setupAPNs(t testing.TB, o apnstest.Options, changes ...func(*Options)) *apnsWorld {
+func setup(t testing.TB, o apnstest.Options, changes ...func(*Options)) *world {
 	t.Helper()
 	s := apnstest.Start(t, o)
 	so := optionsFor(s)
 	for _, change := range changes {
 		change(&so)
 	}
-	return &apnsWorld{Server: s, t: t, apns: mustAPNs(t, so)}
+	return &world{Server: s, t: t, sender: mustNew(t, so)}
 }
 
 func optionsFor(s *apnstest.Server) Options {
@@ -41,7 +42,7 @@ func optionsFor(s *apnstest.Server) Options {
 	}
 }
 
-func mustAPNs(t testing.TB, o Options) *Sender {
+func mustNew(t testing.TB, o Options) *Sender {
 	t.Helper()
 	a, err := New(o)
 	if err != nil {
@@ -63,15 +64,15 @@ func testNote(i int) *transport.Notification {
 	}
 }
 
-func (w *apnsWorld) send(n *transport.Notification) transport.Answer {
+func (w *world) send(n *transport.Notification) transport.Answer {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return w.apns.Send(ctx, n)
+	return w.sender.Send(ctx, n)
 }
 
 // mustDeliver sends a notification that must be delivered.
-func (w *apnsWorld) mustDeliver(n *transport.Notification) {
+func (w *world) mustDeliver(n *transport.Notification) {
 	w.t.Helper()
 	if a := w.send(n); a.Outcome != transport.Delivered {
 		w.t.Fatalf("got %s %d %s: %v", a.Outcome, a.Status, a.Reason, a.Err)
@@ -79,7 +80,7 @@ func (w *apnsWorld) mustDeliver(n *transport.Notification) {
 }
 
 // sendMany sends to n devices at once, from device first on.
-func (w *apnsWorld) sendMany(first, n int) []transport.Answer {
+func (w *world) sendMany(first, n int) []transport.Answer {
 	w.t.Helper()
 	out := make([]transport.Answer, n)
 	var wg sync.WaitGroup
@@ -99,21 +100,9 @@ func outcomesOf(answers []transport.Answer) map[transport.Outcome]int {
 	return out
 }
 
-// mustSoon waits for a condition.
-func mustSoon(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // the pace of a load
-	}
-}
-
 func TestA1_HTTP2OverTLS(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	w.mustDeliver(testNote(1))
 	w.MustWait(t, 1, time.Second)
 	r := w.Of(deviceToken(1))[0]
@@ -125,7 +114,7 @@ func TestA1_HTTP2OverTLS(t *testing.T) {
 
 func TestSendMany(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{TrackIDs: true})
+	w := setup(t, apnstest.Options{TrackIDs: true})
 	got := outcomesOf(w.sendMany(0, 5000))
 	if got[transport.Delivered] != 5000 {
 		t.Fatalf("got %v", got)
@@ -142,7 +131,7 @@ func TestSendMany(t *testing.T) {
 // The lease is asked right before the request leaves, on every try.
 func TestAliveIsAskedBeforeTheWrite(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	n := testNote(1)
 	n.Alive = func() bool { return false }
 	if a := w.send(n); a.Outcome != transport.NotSent || !errors.Is(a.Err, transport.ErrNotAlive) {
@@ -165,16 +154,16 @@ func TestAliveIsAskedBeforeTheWrite(t *testing.T) {
 // it was written.
 func TestContextEnds(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	w.ScriptAll(apnstest.Failing(apnstest.Hang))
 	ctx, cancel := context.WithCancel(context.Background())
 	first, second := make(chan transport.Answer, 1), make(chan transport.Answer, 1)
-	go func() { first <- w.apns.Send(ctx, testNote(0)) }()
+	go func() { first <- w.sender.Send(ctx, testNote(0)) }()
 	if err := w.WaitTotal(1, 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	go func() { second <- w.apns.Send(ctx, testNote(1)) }() // waits: one until the first answer
-	mustSoon(t, "both are under way", func() bool { return w.inFlight() == 2 })
+	go func() { second <- w.sender.Send(ctx, testNote(1)) }() // waits: one until the first answer
+	storetest.Eventually(t, 20*time.Second, "both are under way", func() bool { return w.inFlight() == 2 })
 	cancel()
 	if a := <-first; a.Outcome != transport.UnknownOutcome {
 		t.Errorf("the written one: %s %v", a.Outcome, a.Err)
@@ -186,8 +175,8 @@ func TestContextEnds(t *testing.T) {
 	w.mustDeliver(testNote(2))
 }
 
-func (w *apnsWorld) inFlight() (n int) {
-	for _, a := range w.apns.Apps() {
+func (w *world) inFlight() (n int) {
+	for _, a := range w.sender.Apps() {
 		n += a.InFlight
 	}
 	return n
@@ -195,7 +184,7 @@ func (w *apnsWorld) inFlight() (n int) {
 
 func TestCloseEndsEverything(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	w.mustDeliver(testNote(0))
 	w.Script(deviceToken(1), apnstest.After(100*time.Millisecond))
 	done := make(chan transport.Answer, 1)
@@ -203,7 +192,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err := w.WaitTotal(2, 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.apns.Close(); err != nil {
+	if err := w.sender.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if a := <-done; a.Outcome != transport.Delivered {
@@ -212,8 +201,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	if a := w.send(testNote(2)); a.Outcome != transport.NotSent {
 		t.Fatalf("after the close: %s", a.Outcome)
 	}
-	mustSoon(t, "the connection is closed", func() bool { return w.Connections() == 0 })
-	if err := w.apns.Reload(); err == nil {
+	storetest.Eventually(t, 20*time.Second, "the connection is closed", func() bool { return w.Connections() == 0 })
+	if err := w.sender.Reload(); err == nil {
 		t.Fatal("a closed sender was reloaded")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
+	"fanfare/store/storetest"
 )
 
 // fileApp is one app of an apps file that sends to a stand-in by key.
@@ -78,8 +79,8 @@ func TestA1_CertificateAuth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			app["topic"], app["environment"], app["url"] = "com.example."+name, "sandbox", s.URL()
-			a := mustAPNs(t, Options{CAFile: s.CAFile(), AppsFile: mustAppsFile(t, "", app)})
-			w := &apnsWorld{Server: s, t: t, apns: a}
+			a := mustNew(t, Options{CAFile: s.CAFile(), AppsFile: mustAppsFile(t, "", app)})
+			w := &world{Server: s, t: t, sender: a}
 			w.Reset()
 			w.mustDeliver(noteFor(1, app["topic"], api.EnvSandbox))
 			if r := w.Requests()[0]; r.Bearer != "" || a.Apps()[0].Auth != "certificate" {
@@ -94,7 +95,7 @@ func TestA1_CertificateAuth(t *testing.T) {
 	}
 }
 
-func (w *apnsWorld) sendManyTo(n int, topic string, env api.Environment) []transport.Answer {
+func (w *world) sendManyTo(n int, topic string, env api.Environment) []transport.Answer {
 	out := make([]transport.Answer, n)
 	done := make(chan struct{})
 	for i := range n {
@@ -139,7 +140,7 @@ func TestA1_ServerIsVerified(t *testing.T) {
 	s, other := apnstest.Start(t, apnstest.Options{}), apnstest.Start(t, apnstest.Options{})
 	o := optionsFor(s)
 	o.CAFile = other.CAFile()
-	w := &apnsWorld{Server: s, t: t, apns: mustAPNs(t, o)}
+	w := &world{Server: s, t: t, sender: mustNew(t, o)}
 	if a := w.send(testNote(0)); a.Outcome != transport.NotSent || !strings.Contains(a.Err.Error(), "certificate") {
 		t.Fatalf("got %s %v", a.Outcome, a.Err)
 	}
@@ -148,7 +149,7 @@ func TestA1_ServerIsVerified(t *testing.T) {
 // Two environments with one key at one address: never the same connection.
 func TestA7_EnvironmentsDoNotShareConnections(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	for i := range 200 {
 		env := []api.Environment{api.EnvProduction, api.EnvSandbox}[i%2]
 		w.mustDeliver(noteFor(i, "com.example."+string(env), env))
@@ -183,7 +184,7 @@ func TestA7_NoRequestChangesAnothersHost(t *testing.T) {
 	}
 	file := mustAppsFile(t, "", fileApp(one, "one", api.EnvProduction), fileApp(two, "two", api.EnvProduction),
 		fileApp(two, "one", api.EnvSandbox))
-	w := &apnsWorld{Server: one, t: t, apns: mustAPNs(t, Options{CAFile: roots, AppsFile: file})}
+	w := &world{Server: one, t: t, sender: mustNew(t, Options{CAFile: roots, AppsFile: file})}
 	done := make(chan []transport.Answer)
 	for _, app := range []struct {
 		topic string
@@ -209,8 +210,8 @@ func TestA7_NoRequestChangesAnothersHost(t *testing.T) {
 func TestA13_NoApp(t *testing.T) {
 	t.Parallel()
 	s := apnstest.Start(t, apnstest.Options{})
-	a := mustAPNs(t, Options{CAFile: s.CAFile(), AppsFile: mustAppsFile(t, "", fileApp(s, "one", api.EnvProduction))})
-	w := &apnsWorld{Server: s, t: t, apns: a}
+	a := mustNew(t, Options{CAFile: s.CAFile(), AppsFile: mustAppsFile(t, "", fileApp(s, "one", api.EnvProduction))})
+	w := &world{Server: s, t: t, sender: a}
 	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
 	for _, n := range []*transport.Notification{noteFor(1, "two", api.EnvProduction), noteFor(1, "one", api.EnvSandbox)} {
 		if got := w.send(n); got.Outcome != transport.NoApp {
@@ -226,12 +227,12 @@ func TestA13_Reload(t *testing.T) {
 	t.Parallel()
 	s := apnstest.Start(t, apnstest.Options{})
 	file := mustAppsFile(t, "", fileApp(s, "one", api.EnvProduction))
-	w := &apnsWorld{Server: s, t: t, apns: mustAPNs(t, Options{CAFile: s.CAFile(), AppsFile: file})}
+	w := &world{Server: s, t: t, sender: mustNew(t, Options{CAFile: s.CAFile(), AppsFile: file})}
 	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
 
 	t.Run("an app more keeps the connection", func(t *testing.T) {
 		mustAppsFile(t, file, fileApp(s, "one", api.EnvProduction), fileApp(s, "two", api.EnvProduction))
-		if err := w.apns.Reload(); err != nil {
+		if err := w.sender.Reload(); err != nil {
 			t.Fatal(err)
 		}
 		w.mustDeliver(noteFor(1, "two", api.EnvProduction))
@@ -250,7 +251,7 @@ func TestA13_Reload(t *testing.T) {
 			func() { _ = os.Remove(file) },
 		} {
 			write()
-			if err := w.apns.Reload(); err == nil || !strings.Contains(err.Error(), "FANFARE_APNS_APPS_FILE") {
+			if err := w.sender.Reload(); err == nil || !strings.Contains(err.Error(), "FANFARE_APNS_APPS_FILE") {
 				t.Fatalf("got %v", err)
 			}
 			w.mustDeliver(noteFor(2, "one", api.EnvProduction))
@@ -261,7 +262,7 @@ func TestA13_Reload(t *testing.T) {
 		next := fileApp(s, "one", api.EnvProduction)
 		next["key_file"] = s.OtherKeyFile()
 		mustAppsFile(t, file, next)
-		if err := w.apns.Reload(); err != nil {
+		if err := w.sender.Reload(); err != nil {
 			t.Fatal(err)
 		}
 		if a := w.send(noteFor(3, "one", api.EnvProduction)); a.Reason != "InvalidProviderToken" {
@@ -270,14 +271,14 @@ func TestA13_Reload(t *testing.T) {
 		if a := w.send(noteFor(3, "two", api.EnvProduction)); a.Outcome != transport.NoApp {
 			t.Fatalf("got %s", a.Outcome)
 		}
-		mustSoon(t, "the old connection ends", func() bool { return s.Connections() == 1 })
+		storetest.Eventually(t, 20*time.Second, "the old connection ends", func() bool { return s.Connections() == 1 })
 	})
 }
 
 // A reload under load loses no request and repeats none.
 func TestA13_ReloadUnderLoad(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{TrackIDs: true, CountsOnly: true})
+	w := setup(t, apnstest.Options{TrackIDs: true, CountsOnly: true})
 	done := make(chan []transport.Answer)
 	go func() { done <- w.sendMany(0, 3000) }()
 	for {
@@ -291,7 +292,7 @@ func TestA13_ReloadUnderLoad(t *testing.T) {
 			}
 			return
 		case <-time.After(10 * time.Millisecond):
-			if err := w.apns.Reload(); err != nil {
+			if err := w.sender.Reload(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -304,8 +305,8 @@ func TestA13_FileBeforeVariables(t *testing.T) {
 	s, own := apnstest.Start(t, apnstest.Options{}), apnstest.Start(t, apnstest.Options{})
 	o := optionsFor(s)
 	o.AppsFile = mustAppsFile(t, "", fileApp(own, "one", api.EnvProduction))
-	a := mustAPNs(t, o)
-	w := &apnsWorld{Server: s, t: t, apns: a}
+	a := mustNew(t, o)
+	w := &world{Server: s, t: t, sender: a}
 	w.mustDeliver(noteFor(0, "two", api.EnvProduction))
 	if got := w.send(noteFor(0, "one", api.EnvProduction)); got.Outcome != transport.NotSent { // its CA is another
 		t.Fatalf("got %s", got.Outcome)
@@ -377,14 +378,14 @@ func TestA13_BadCertificates(t *testing.T) {
 // Topics are made by clients; they may not fill the memory.
 func TestTopicsAreBounded(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
-	table := w.apns.apps.Load()
+	w := setup(t, apnstest.Options{})
+	table := w.sender.apps.Load()
 	for i := range 2 * maxTopics {
 		if a := table.find(deviceToken(i), api.EnvProduction); a == nil || a.link != table.any[api.EnvProduction].link {
 			t.Fatalf("topic %d has another app", i)
 		}
 	}
-	if n := len(w.apns.Apps()); n != maxTopics+2 {
+	if n := len(w.sender.Apps()); n != maxTopics+2 {
 		t.Fatalf("%d apps", n)
 	}
 }

@@ -15,13 +15,14 @@ import (
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
+	"fanfare/store/storetest"
 )
 
 func TestA6_OneUntilFirstAnswer(t *testing.T) {
 	t.Parallel()
 	// This peer would allow a thousand at once; Apple's rule for provider tokens
 	// is to wait for the first answer.
-	w := setupAPNs(t, apnstest.Options{StartStreams: 1000})
+	w := setup(t, apnstest.Options{StartStreams: 1000})
 	var early atomic.Int32
 	w.ScriptFunc(func(r *apnstest.Request) (apnstest.Answer, bool) {
 		if r.Stream > 1 {
@@ -43,7 +44,7 @@ func TestA6_OneUntilFirstAnswer(t *testing.T) {
 
 func TestA6_PeerStartsAtOne(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{MaxStreams: 40})
+	w := setup(t, apnstest.Options{MaxStreams: 40})
 	if got := outcomesOf(w.sendMany(0, 2000)); got[transport.Delivered] != 2000 {
 		t.Fatalf("got %v", got)
 	}
@@ -60,7 +61,7 @@ func TestA6_AHangingAppLeavesAConnectionToOthers(t *testing.T) {
 	for name, tried := range map[string]int{"AtTheFirst": 1, "AtTheLast": h2.MaxConns - 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := setupAPNs(t, apnstest.Options{}, func(o *Options) { o.ReadIdle = 20 * time.Second })
+			w := setup(t, apnstest.Options{}, func(o *Options) { o.ReadIdle = 20 * time.Second })
 			w.ScriptTopic("com.example.broken", apnstest.Failing(apnstest.Hang))
 			ctx, cancel := context.WithCancel(t.Context())
 			var hanging sync.WaitGroup
@@ -68,7 +69,7 @@ func TestA6_AHangingAppLeavesAConnectionToOthers(t *testing.T) {
 			defer cancel()
 			for i := range 100 {
 				n := noteFor(i, "com.example.broken", api.EnvProduction)
-				hanging.Go(func() { w.apns.Send(ctx, n) })
+				hanging.Go(func() { w.sender.Send(ctx, n) })
 			}
 			if err := w.WaitTotal(tried, 15*time.Second); err != nil {
 				t.Fatal(err)
@@ -91,7 +92,7 @@ func TestA6_AHangingAppLeavesAConnectionToOthers(t *testing.T) {
 // queue sends it later. None is lost, none is sent twice.
 func TestA6_PeerLowersLimit(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{MaxStreams: 500, Latency: 2 * time.Millisecond})
+	w := setup(t, apnstest.Options{MaxStreams: 500, Latency: 2 * time.Millisecond})
 	stop := make(chan struct{})
 	var changing sync.WaitGroup
 	changes := 0
@@ -130,14 +131,14 @@ func TestA6_PeerLowersLimit(t *testing.T) {
 
 func TestA6_AtMost900Streams4Connections(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{StartStreams: 5000, MaxStreams: 5000}, func(o *Options) { o.Timeout = time.Minute })
+	w := setup(t, apnstest.Options{StartStreams: 5000, MaxStreams: 5000}, func(o *Options) { o.Timeout = time.Minute })
 	w.ScriptFunc(func(r *apnstest.Request) (apnstest.Answer, bool) {
 		return apnstest.Failing(apnstest.Hang), r.Stream > 1
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	for i := range 5000 {
-		wg.Go(func() { w.apns.Send(ctx, testNote(i)) })
+		wg.Go(func() { w.sender.Send(ctx, testNote(i)) })
 	}
 	full := h2.MaxConns * (h2.MaxStreams + 1) // the first of each was answered
 	if err := w.WaitTotal(full, 30*time.Second); err != nil {
@@ -152,7 +153,7 @@ func TestA6_AtMost900Streams4Connections(t *testing.T) {
 
 func TestA8_BlackHole(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{}, func(o *Options) {
+	w := setup(t, apnstest.Options{}, func(o *Options) {
 		o.ReadIdle, o.PingTimeout = 500*time.Millisecond, 2*time.Second
 	})
 	w.mustDeliver(testNote(0))
@@ -167,13 +168,13 @@ func TestA8_BlackHole(t *testing.T) {
 		t.Fatalf("it took %v to find out", took)
 	}
 	w.mustDeliver(testNote(1)) // on a new connection
-	mustSoon(t, "the silent connection is closed", func() bool { return w.apns.Apps()[0].Connections == 1 })
+	storetest.Eventually(t, 20*time.Second, "the silent connection is closed", func() bool { return w.sender.Apps()[0].Connections == 1 })
 }
 
 // A connection that is slow but alive answers PINGs and is not given up.
 func TestA8_SlowIsNotDead(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{}, func(o *Options) {
+	w := setup(t, apnstest.Options{}, func(o *Options) {
 		o.ReadIdle, o.PingTimeout = 300*time.Millisecond, 5*time.Second
 	})
 	w.ScriptAll(apnstest.After(1500 * time.Millisecond))
@@ -186,11 +187,11 @@ func TestA8_SlowIsNotDead(t *testing.T) {
 // A first request that is never answered holds up others for a moment only.
 func TestA8_SilentFirstStream(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{}, func(o *Options) { o.ReadIdle, o.PingTimeout = 200*time.Millisecond, 10*time.Second })
+	w := setup(t, apnstest.Options{}, func(o *Options) { o.ReadIdle, o.PingTimeout = 200*time.Millisecond, 10*time.Second })
 	w.Script(deviceToken(0), apnstest.Failing(apnstest.Hang))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go w.apns.Send(ctx, testNote(0))
+	go w.sender.Send(ctx, testNote(0))
 	if err := w.WaitTotal(1, 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +207,7 @@ func TestA9_GoAwayAboveL(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(map[bool]string{true: "first request", false: "later request"}[first], func(t *testing.T) {
 			t.Parallel()
-			w := setupAPNs(t, apnstest.Options{})
+			w := setup(t, apnstest.Options{})
 			if !first {
 				w.mustDeliver(testNote(0))
 			}
@@ -222,7 +223,7 @@ func TestA9_GoAwayAboveL(t *testing.T) {
 
 func TestA9_GoAwayAtOrBelowLFinishes(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	w.mustDeliver(testNote(0))
 	w.Script(deviceToken(1), apnstest.Answer{Fault: apnstest.GoAwayAfter, Delay: 50 * time.Millisecond})
 	w.mustDeliver(testNote(1))
@@ -235,7 +236,7 @@ func TestA9_GoAwayAtOrBelowLFinishes(t *testing.T) {
 // GOAWAY again and again under load: each request is delivered, none twice.
 func TestA9_GoAwayUnderLoad(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{TrackIDs: true, CountsOnly: true, Latency: time.Millisecond},
+	w := setup(t, apnstest.Options{TrackIDs: true, CountsOnly: true, Latency: time.Millisecond},
 		func(o *Options) { o.Timeout = time.Minute })
 	var n atomic.Int32
 	w.ScriptFunc(func(*apnstest.Request) (apnstest.Answer, bool) {
@@ -259,7 +260,7 @@ func TestA9_GoAwayUnderLoad(t *testing.T) {
 // REFUSED_STREAM says the same for one request.
 func TestA9_RefusedStream(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	w.Script(deviceToken(1), apnstest.Failing(apnstest.Refuse), apnstest.Failing(apnstest.Refuse), apnstest.OK())
 	w.mustDeliver(testNote(1))
 	w.Script(deviceToken(2), apnstest.Failing(apnstest.Refuse))
@@ -275,7 +276,7 @@ func TestA10_ConnectionLostIsUnknownOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := setupAPNs(t, apnstest.Options{})
+			w := setup(t, apnstest.Options{})
 			w.mustDeliver(testNote(0))
 			w.Script(deviceToken(1), apnstest.Failing(fault), apnstest.OK())
 			a := w.send(testNote(1))
@@ -294,18 +295,18 @@ func TestA10_ConnectionLostIsUnknownOutcome(t *testing.T) {
 // What was never written is never called unknown.
 func TestA10_NotSentWithoutConnection(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	w.Refuse(true)
 	got := outcomesOf(w.sendMany(0, 100))
 	if got[transport.NotSent] != 100 || w.Total() != 0 {
 		t.Fatalf("got %v, %d requests", got, w.Total())
 	}
-	if s := w.apns.Apps()[0]; s.LastError == "" || s.Connections != 0 {
+	if s := w.sender.Apps()[0]; s.LastError == "" || s.Connections != 0 {
 		t.Fatalf("the state is %+v", s)
 	}
 	w.Refuse(false)
-	mustSoon(t, "it connects again by itself", func() bool { return w.send(testNote(0)).Outcome == transport.Delivered })
-	if s := w.apns.Apps()[0]; s.LastError != "" || s.Connections != 1 {
+	storetest.Eventually(t, 20*time.Second, "it connects again by itself", func() bool { return w.send(testNote(0)).Outcome == transport.Delivered })
+	if s := w.sender.Apps()[0]; s.LastError != "" || s.Connections != 1 {
 		t.Fatalf("the state is %+v", s)
 	}
 }
@@ -314,7 +315,7 @@ func TestA10_NotSentWithoutConnection(t *testing.T) {
 func TestA10_DialsBackOff(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	w := setupAPNs(t, apnstest.Options{}, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	w := setup(t, apnstest.Options{}, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	w.Refuse(true)
 	w.send(testNote(0))
 	start := time.Now()
@@ -326,7 +327,7 @@ func TestA10_DialsBackOff(t *testing.T) {
 	if took := time.Since(start); took > 5*time.Second {
 		t.Fatalf("1,000 refusals took %v", took)
 	}
-	_ = w.apns.Close() // nobody writes to the log any more
+	_ = w.sender.Close() // nobody writes to the log any more
 	if n := strings.Count(log.String(), "no connection to APNs"); n < 1 || n > 6 {
 		t.Fatalf("the log has it %d times:\n%s", n, log.String())
 	}
@@ -336,7 +337,7 @@ func TestA10_DialsBackOff(t *testing.T) {
 // unknown outcome; those that were not sent never arrived.
 func TestA10_KilledConnectionsUnderLoad(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{TrackIDs: true, Latency: 2 * time.Millisecond})
+	w := setup(t, apnstest.Options{TrackIDs: true, Latency: 2 * time.Millisecond})
 	stop := make(chan struct{})
 	var killing sync.WaitGroup
 	killing.Go(func() {

@@ -9,6 +9,7 @@ import (
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
+	"fanfare/store/storetest"
 )
 
 // answerRows is the contract's table, row by row: what APNs says and what it
@@ -70,7 +71,7 @@ func TestAnswersTable(t *testing.T) {
 	for _, row := range answerRows {
 		t.Run(fmt.Sprintf("%d %s", row.status, row.reason), func(t *testing.T) {
 			t.Parallel()
-			w := setupAPNs(t, apnstest.Options{})
+			w := setup(t, apnstest.Options{})
 			a := apnstest.Fail(row.status, row.reason)
 			if row.reason == "" {
 				a.Body = []byte("<html>no JSON</html>")
@@ -107,7 +108,7 @@ func TestAnswersTableIsWhole(t *testing.T) {
 // 410's time is milliseconds, which apns2 cuts to seconds.
 func TestGoneTimestampInMilliseconds(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	at := time.UnixMilli(1_700_000_000_123)
 	w.Script(deviceToken(1), apnstest.Gone("Unregistered", at))
 	if a := w.send(testNote(1)); !a.GoneAt.Equal(at) || a.Outcome != transport.DropDevice {
@@ -117,7 +118,7 @@ func TestGoneTimestampInMilliseconds(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	for i, row := range []struct {
 		header   string
 		min, max time.Duration
@@ -139,7 +140,7 @@ func TestShutdownMovesToNewConnection(t *testing.T) {
 	for _, a := range []apnstest.Answer{apnstest.Fail(400, "IdleTimeout"), apnstest.Fail(503, "Shutdown")} {
 		t.Run(a.Reason, func(t *testing.T) {
 			t.Parallel()
-			w := setupAPNs(t, apnstest.Options{})
+			w := setup(t, apnstest.Options{})
 			w.mustDeliver(testNote(0))
 			w.Script(deviceToken(1), a, apnstest.OK())
 			w.mustDeliver(testNote(1))
@@ -159,7 +160,7 @@ func TestShutdownMovesToNewConnection(t *testing.T) {
 // round, and it recovers.
 func TestServiceUnavailableHalvesConcurrency(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{StartStreams: 1000})
+	w := setup(t, apnstest.Options{StartStreams: 1000})
 	w.mustDeliver(testNote(0))
 	w.ScriptAll(apnstest.Answer{Status: 503, Reason: "ServiceUnavailable", Delay: 300 * time.Millisecond})
 	if got := outcomesOf(w.sendMany(1, 64)); got[transport.RetryUncounted] != 64 {
@@ -170,15 +171,15 @@ func TestServiceUnavailableHalvesConcurrency(t *testing.T) {
 		t.Fatalf("after one round of 64 the limit is %d", limit)
 	}
 	w.ScriptAll(apnstest.OK())
-	mustSoon(t, "the limit grows again", func() bool {
+	storetest.Eventually(t, 20*time.Second, "the limit grows again", func() bool {
 		w.mustDeliver(testNote(0))
 		return w.limit() > limit
 	})
 }
 
 // limit is the concurrency limit of the default topic.
-func (w *apnsWorld) limit() int {
-	for _, a := range w.apns.Apps() {
+func (w *world) limit() int {
+	for _, a := range w.sender.Apps() {
 		if a.App == transport.AppOf(apnstest.DefaultTopic, testNote(0).Environment) {
 			return a.Limit
 		}
@@ -189,7 +190,7 @@ func (w *apnsWorld) limit() int {
 // One app that is told to slow down does not slow another.
 func TestSlowAppSlowsNoOther(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{StartStreams: 1000})
+	w := setup(t, apnstest.Options{StartStreams: 1000})
 	w.ScriptTopic("com.example.slow", apnstest.Answer{Status: 503, Reason: "ServiceUnavailable"})
 	slow := testNote(1)
 	slow.Topic = "com.example.slow"
@@ -207,14 +208,14 @@ func TestSlowAppSlowsNoOther(t *testing.T) {
 	for range 2 { // one is under way, which is all that the limit allows; one waits
 		go func() {
 			for ctx.Err() == nil {
-				w.apns.Send(ctx, slow)
+				w.sender.Send(ctx, slow)
 			}
 		}()
 	}
-	mustSoon(t, "more than may wait fail at once", func() bool {
+	storetest.Eventually(t, 20*time.Second, "more than may wait fail at once", func() bool {
 		ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 		defer cancel()
-		a := w.apns.Send(ctx, slow)
+		a := w.sender.Send(ctx, slow)
 		return a.Outcome == transport.NotSent && a.Err == h2.ErrLimited
 	})
 }

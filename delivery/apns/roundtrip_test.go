@@ -13,7 +13,7 @@ import (
 
 func TestA2_SameIDOnEveryRetry(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	w.Script(deviceToken(1), apnstest.Fail(500, ""), apnstest.Failing(apnstest.Drop), apnstest.Failing(apnstest.Refuse), apnstest.OK())
 	for range 3 {
 		w.send(testNote(1))
@@ -31,7 +31,7 @@ func TestA2_SameIDOnEveryRetry(t *testing.T) {
 
 func TestA3_CollapseID(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	for i, id := range []string{"", "event-1", strings.Repeat("x", 64)} {
 		n := testNote(i)
 		n.CollapseID = id
@@ -49,7 +49,7 @@ func TestA3_CollapseID(t *testing.T) {
 
 func TestA4_Expiration(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	at := func(sec int64) *time.Time { x := time.Unix(sec, 999); return &x }
 	for i, row := range []struct {
 		expiration *time.Time
@@ -66,7 +66,7 @@ func TestA4_Expiration(t *testing.T) {
 
 func TestA5_PushTypesAndPriorities(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	for i, pt := range []api.PushType{
 		api.PushAlert, api.PushBackground, api.PushLocation, api.PushVoIP, api.PushComplication, api.PushFileProvider,
 		api.PushMDM, api.PushLiveActivity, api.PushPushToTalk, api.PushWidgets, api.PushControls,
@@ -90,7 +90,7 @@ func TestA5_PushTypesAndPriorities(t *testing.T) {
 // The payload goes out as it was rendered: apns2 would escape and so lengthen it.
 func TestPayloadIsNotTouched(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	head, tail := []byte(`{"aps": {"alert": "`), []byte(`"}}`)
 	n := testNote(1)
 	n.Payload = append(append(head, bytes.Repeat([]byte("<&>"), (4096-len(head)-len(tail))/3)...), tail...)
@@ -132,7 +132,7 @@ func TestA11_StrangeAnswersKeepTheirStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := setupAPNs(t, apnstest.Options{})
+			w := setup(t, apnstest.Options{})
 			w.ScriptAll(row.answer)
 			for range 2 { // the connection lives on
 				a := w.send(testNote(0))

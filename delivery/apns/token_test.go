@@ -17,6 +17,7 @@ import (
 
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/transport"
+	"fanfare/store/storetest"
 )
 
 // clock is a clock that tests move.
@@ -129,7 +130,7 @@ func TestA12_FrozenAfterTooManyUpdates(t *testing.T) {
 }
 
 // bearers lists the distinct provider tokens per connection, in order.
-func (w *apnsWorld) bearers() map[int][]string {
+func (w *world) bearers() map[int][]string {
 	out := make(map[int][]string)
 	for _, r := range w.Requests() {
 		if list := out[r.Connection]; !slices.Contains(list, r.Bearer) {
@@ -144,7 +145,7 @@ func (w *apnsWorld) bearers() map[int][]string {
 func TestA12_OneConnectionForHours(t *testing.T) {
 	t.Parallel()
 	c := newClock()
-	w := setupAPNs(t, apnstest.Options{Now: c.now, TokenUpdates: 20 * time.Minute}, func(o *Options) { o.Now = c.now })
+	w := setup(t, apnstest.Options{Now: c.now, TokenUpdates: 20 * time.Minute}, func(o *Options) { o.Now = c.now })
 	for range 300 {
 		w.mustDeliver(testNote(0))
 		c.add(time.Minute)
@@ -159,11 +160,11 @@ func TestA12_OneConnectionForHours(t *testing.T) {
 func TestA12_LateConnectionStartsFresh(t *testing.T) {
 	t.Parallel()
 	c := newClock()
-	w := setupAPNs(t, apnstest.Options{Now: c.now, TokenUpdates: 20 * time.Minute}, func(o *Options) { o.Now = c.now })
+	w := setup(t, apnstest.Options{Now: c.now, TokenUpdates: 20 * time.Minute}, func(o *Options) { o.Now = c.now })
 	w.mustDeliver(testNote(0))
 	c.add(44 * time.Minute)
 	w.KillConnections()
-	mustSoon(t, "the loss is seen", func() bool { return w.apns.Apps()[0].Connections == 0 })
+	storetest.Eventually(t, 20*time.Second, "the loss is seen", func() bool { return w.sender.Apps()[0].Connections == 0 })
 	for range 40 {
 		w.mustDeliver(testNote(0))
 		c.add(time.Minute)
@@ -178,15 +179,15 @@ func TestA12_LateConnectionStartsFresh(t *testing.T) {
 func TestA12_ExpiredTokenIsRenewedOnce(t *testing.T) {
 	t.Parallel()
 	server, ours := newClock(), newClock()
-	w := setupAPNs(t, apnstest.Options{StartStreams: 1000, Now: server.now}, func(o *Options) { o.Now = ours.now })
+	w := setup(t, apnstest.Options{StartStreams: 1000, Now: server.now}, func(o *Options) { o.Now = ours.now })
 	w.mustDeliver(testNote(0))
 	ours.add(30 * time.Minute)
 	server.add(61 * time.Minute) // the clocks have drifted apart
 	ours.add(0)
-	old := w.apns.Apps()[0].TokenIssued
+	old := w.sender.Apps()[0].TokenIssued
 	got := outcomesOf(w.sendMany(0, 100))
 	// The new token is half an hour old by the server's clock: good.
-	if got[transport.Delivered] != 100 || !w.apns.Apps()[0].TokenIssued.After(old) {
+	if got[transport.Delivered] != 100 || !w.sender.Apps()[0].TokenIssued.After(old) {
 		t.Fatalf("got %v", got)
 	}
 	if n := len(w.bearers()[1]); n != 2 {
@@ -196,7 +197,7 @@ func TestA12_ExpiredTokenIsRenewedOnce(t *testing.T) {
 
 func TestA12_ExpiredTokenPausesAfterThree(t *testing.T) {
 	t.Parallel()
-	w := setupAPNs(t, apnstest.Options{})
+	w := setup(t, apnstest.Options{})
 	w.ScriptAll(apnstest.Fail(403, "ExpiredProviderToken"))
 	if a := w.send(testNote(0)); a.Outcome != transport.PauseApp || a.Reason != "ExpiredProviderToken" {
 		t.Fatalf("got %s %s", a.Outcome, a.Reason)
@@ -211,7 +212,7 @@ func TestA12_ExpiredTokenPausesAfterThree(t *testing.T) {
 func TestA12_TooManyUpdatesFreezes(t *testing.T) {
 	t.Parallel()
 	c := newClock()
-	w := setupAPNs(t, apnstest.Options{Now: c.now}, func(o *Options) { o.Now = c.now })
+	w := setup(t, apnstest.Options{Now: c.now}, func(o *Options) { o.Now = c.now })
 	w.mustDeliver(testNote(0))
 	c.add(40 * time.Minute)
 	w.Script(deviceToken(1), apnstest.Fail(429, "TooManyProviderTokenUpdates"), apnstest.OK())
@@ -274,7 +275,7 @@ func TestA12_UnknownKeyPausesTheApp(t *testing.T) {
 	s := apnstest.Start(t, apnstest.Options{})
 	o := optionsFor(s)
 	o.KeyFile = s.OtherKeyFile()
-	w := &apnsWorld{Server: s, t: t, apns: mustAPNs(t, o)}
+	w := &world{Server: s, t: t, sender: mustNew(t, o)}
 	if a := w.send(testNote(0)); a.Outcome != transport.PauseApp || a.Reason != "InvalidProviderToken" {
 		t.Fatalf("got %s %s", a.Outcome, a.Reason)
 	}
