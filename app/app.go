@@ -13,6 +13,9 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery"
+	"fanfare/delivery/apns"
+	"fanfare/delivery/logsender"
+	"fanfare/delivery/transport"
 	"fanfare/handlers"
 	"fanfare/store/apps"
 	"fanfare/store/chat"
@@ -60,7 +63,7 @@ type app struct {
 	liveChat *chat.Live
 	pusher   *chat.Pusher
 
-	sender    delivery.Sender
+	sender    transport.Sender
 	targeting *delivery.Targeting
 	delivery  *delivery.Delivery
 
@@ -74,12 +77,12 @@ type app struct {
 func build(ctx context.Context, c *config, log *slog.Logger) (*app, error) {
 	a := &app{config: c, log: log, registry: prometheus.NewRegistry(), closing: make(chan struct{})}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	a.metrics = delivery.NewMetrics(a.registry)
 	sender, err := a.openSender()
 	if err != nil {
 		return nil, err
 	}
 	a.sender = sender
+	a.metrics = delivery.NewMetrics(a.registry, sender.Reasons())
 	if err := a.openStores(ctx); err != nil {
 		a.close()
 		return nil, err
@@ -157,12 +160,12 @@ func (a *app) openNouns() error {
 }
 
 // openSender reads the credentials; without any, notifications are logged.
-func (a *app) openSender() (delivery.Sender, error) {
+func (a *app) openSender() (transport.Sender, error) {
 	c := a.config
 	if !c.sendsToAPNs() {
-		return delivery.NewLogSender(a.log), nil
+		return logsender.New(a.log), nil
 	}
-	return delivery.NewAPNs(delivery.APNsOptions{
+	return apns.New(apns.Options{
 		URL: c.APNsURL, CAFile: c.APNsCAFile, KeyFile: c.APNsKeyFile, KeyID: c.APNsKeyID, TeamID: c.APNsTeamID,
 		AppsFile: c.APNsAppsFile, SendWithin: c.NotificationLease / 2, Logger: a.log,
 	})

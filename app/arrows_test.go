@@ -25,7 +25,7 @@ type source struct {
 
 // test tells whether the file is compiled for tests only.
 func (s source) test() bool {
-	return strings.HasSuffix(s.path, "_test.go") || s.room == "store/storetest" || s.room == "delivery/apnstest"
+	return strings.HasSuffix(s.path, "_test.go") || s.room == "store/storetest" || s.room == "delivery/apns/apnstest"
 }
 
 // imports lists what the file imports.
@@ -108,19 +108,31 @@ func storeFloor(room string) int {
 	return 3
 }
 
+// deliveryFloor orders the packages inside delivery: each sender and delivery
+// itself stand on what all share, and none of them on another.
+func deliveryFloor(room string) int {
+	switch room {
+	case "delivery/transport", "delivery/h2":
+		return 0
+	}
+	return 1
+}
+
 // allowed tells whether a production file of one room may import another.
 func allowed(from, to string) bool {
 	switch {
 	case to == "e2e" || to == ".":
 		return false
-	case to == "store/storetest" || to == "delivery/apnstest":
+	case to == "store/storetest" || to == "delivery/apns/apnstest":
 		return within(from, "bench")
 	case from == to:
 		return true
 	case within(from, "store") && within(to, "store"):
 		return storeFloor(from) > storeFloor(to)
+	case within(from, "delivery") && within(to, "delivery"):
+		return deliveryFloor(from) > deliveryFloor(to)
 	case floor(from) == floor(to):
-		return within(from, "delivery") && within(to, "delivery") || within(from, "handlers") && within(to, "handlers")
+		return within(from, "handlers") && within(to, "handlers")
 	}
 	return floor(from) > floor(to)
 }
@@ -144,7 +156,9 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 	t.Parallel()
 	for _, forbidden := range [][2]string{
 		{"handlers", "delivery"}, {"delivery", "handlers"}, {"store/queue", "delivery"}, {"api", "store/record"},
-		{"store/redisdb", "store/queue"}, {"store/queue", "store/events"}, {"store/devices", "store/storetest"}, {"handlers", "delivery/apnstest"}, {"app", "e2e"}, {"handlers", "app"},
+		{"store/redisdb", "store/queue"}, {"store/queue", "store/events"}, {"store/devices", "store/storetest"}, {"handlers", "delivery/apns/apnstest"}, {"app", "e2e"}, {"handlers", "app"},
+		{"delivery", "delivery/apns"}, {"delivery/apns", "delivery"}, {"delivery/transport", "delivery/apns"}, {"delivery/h2", "delivery/transport"},
+		{"delivery/apns", "delivery/apns/apnstest"}, {"handlers", "delivery/transport"}, {"delivery/logsender", "delivery/apns"},
 	} {
 		if allowed(forbidden[0], forbidden[1]) {
 			t.Errorf("%s -> %s is allowed", forbidden[0], forbidden[1])
@@ -152,8 +166,8 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 	}
 }
 
-// Only store/* knows go-redis, only handlers knows chi, only
-// delivery's APNs files know apns2. Tests aside.
+// Only store/* knows go-redis, only handlers knows chi, only delivery/apns knows
+// apns2, only delivery/h2 knows x/net/http2. Tests aside.
 func TestOutsideThingsStayInTheirRoom(t *testing.T) {
 	t.Parallel()
 	rules := []struct {
@@ -164,9 +178,8 @@ func TestOutsideThingsStayInTheirRoom(t *testing.T) {
 		{"github.com/alicebob/miniredis", func(s source) bool { return s.room == "store/redisdb" }},
 		{"github.com/go-chi/", func(s source) bool { return s.room == "handlers" }},
 		{"github.com/jmoiron/sqlx", func(s source) bool { return within(s.room, "store") }},
-		{"github.com/sideshow/apns2", func(s source) bool {
-			return s.room == "delivery" && strings.HasPrefix(path.Base(s.path), "apns")
-		}},
+		{"github.com/sideshow/apns2", func(s source) bool { return s.room == "delivery/apns" }},
+		{"golang.org/x/net/http2", func(s source) bool { return s.room == "delivery/h2" }},
 		{"github.com/caarlos0/env", func(s source) bool { return s.room == "app" }},
 	}
 	for _, s := range mustParseModule(t) {

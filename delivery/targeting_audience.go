@@ -18,7 +18,7 @@ type page struct {
 	c      *queue.Claimed
 	job    *events.Job
 	users  []string
-	asked  []string         // users without the actor
+	others []string         // users without the actor
 	next   string           // the next page's cursor; "": this is the last
 	counts map[string]int64 // what this page adds to the event's record
 	jobs   []queue.Job      // the notifications of this page
