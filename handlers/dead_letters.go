@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 	"fanfare/store/queue"
 )
 
@@ -37,7 +38,7 @@ func (s *server) deadQueueOf(id string) (*queue.Queue, error) {
 
 type listDeadLettersRequest struct {
 	Kind string `query:"kind" validate:"omitempty,oneof=event notification job"`
-	Page
+	web.Page
 }
 
 // listDeadLetters lists what was given up.
@@ -52,7 +53,7 @@ type listDeadLettersRequest struct {
 //	@Param			cursor	query		string				false	"next of the page before"
 //	@Success		200		{object}	api.DeadLetterList	"A page"
 //	@Router			/v1/dead-letters [get]
-func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest) (*reply[api.DeadLetterList], error) {
+func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest) (*web.Reply[api.DeadLetterList], error) {
 	places, err := openPlaces(in.Cursor)
 	if err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 	slices.SortStableFunc(list.Items, func(a, b api.DeadLetter) int { return b.FailedAt.Compare(a.FailedAt.Time) })
 	list.Items = list.Items[:min(int64(len(list.Items)), in.Limit)]
 	list.Next, err = places.after(ctx, read, list.Items)
-	return ok(list), err
+	return web.OK(list), err
 }
 
 // place is how far one queue's list has been shown. What has no name in JSON
@@ -90,13 +91,13 @@ type place struct {
 type places map[string]*place
 
 func openPlaces(cursor string) (places, error) {
-	inner, err := openCursor(cursor)
+	inner, err := web.OpenCursor(cursor)
 	if err != nil || inner == "" {
 		return places{}, err
 	}
 	var p places
 	if json.Unmarshal([]byte(inner), &p) != nil {
-		return nil, badCursor()
+		return nil, web.BadCursor()
 	}
 	return p, nil
 }
@@ -122,7 +123,7 @@ func (p places) after(ctx context.Context, read []*place, shown []api.DeadLetter
 		return "", nil
 	}
 	inner, err := json.Marshal(p)
-	return sealCursor(string(inner)), err
+	return web.SealCursor(string(inner)), err
 }
 
 // advance moves the place behind the last of its items that is shown. Only the
@@ -169,7 +170,7 @@ type retryDeadLetterRequest struct {
 //	@Failure		409				{object}	api.Problem				"conflict: other work with the same unique id is waiting"
 //	@Failure		422				{object}	api.Problem				"validation_failed, idempotency_key_reused"
 //	@Router			/v1/dead-letters/{id}/retry [post]
-func (s *server) retryDeadLetter(ctx context.Context, in *retryDeadLetterRequest) (*reply[api.DeadLetterRetried], error) {
+func (s *server) retryDeadLetter(ctx context.Context, in *retryDeadLetterRequest) (*web.Reply[api.DeadLetterRetried], error) {
 	q, err := s.deadQueueOf(in.ID)
 	if err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (s *server) retryDeadLetter(ctx context.Context, in *retryDeadLetterRequest
 	if err != nil {
 		return nil, err
 	}
-	return accepted(&api.DeadLetterRetried{ID: cmp.Or(stored, in.ID)}, replayed), nil
+	return web.Accepted(&api.DeadLetterRetried{ID: cmp.Or(stored, in.ID)}).Replayed(replayed), nil
 }
 
 type deleteDeadLetterRequest struct {
@@ -199,7 +200,7 @@ type deleteDeadLetterRequest struct {
 //	@Success		204	"Deleted"
 //	@Failure		404	{object}	api.Problem	"not_found: no such dead letter"
 //	@Router			/v1/dead-letters/{id} [delete]
-func (s *server) deleteDeadLetter(ctx context.Context, in *deleteDeadLetterRequest) (*reply[nothing], error) {
+func (s *server) deleteDeadLetter(ctx context.Context, in *deleteDeadLetterRequest) (*web.Reply[web.Nothing], error) {
 	q, err := s.deadQueueOf(in.ID)
 	if err != nil {
 		return nil, err
@@ -207,5 +208,5 @@ func (s *server) deleteDeadLetter(ctx context.Context, in *deleteDeadLetterReque
 	if err := q.DeleteDead(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	return done(), nil
+	return web.NoContent(), nil
 }

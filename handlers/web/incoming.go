@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"io"
@@ -23,13 +23,13 @@ var largeParts = sync.Pool{New: func() any { return new([largePart]byte) }}
 // with what arrives: neither a length that is announced nor a route's limit costs
 // anything by itself. The room stays taken until the request is answered.
 type incoming struct {
-	room     *room
-	exchange *exchange
-	size     int64 // announced; negative: unknown
-	limit    int64 // what the route takes
-	have     int64
-	parts    [][]byte // all but the last one full
-	large    []*[largePart]byte
+	admission *admission
+	info      *requestInfo
+	size      int64 // announced; negative: unknown
+	limit     int64 // what the route takes
+	have      int64
+	parts     [][]byte // all but the last one full
+	large     []*[largePart]byte
 }
 
 // read reads to the body's end and gives all of it.
@@ -64,10 +64,10 @@ func (in *incoming) another() ([]byte, error) {
 		most = in.limit + 1
 	}
 	n := min(max(firstPart, in.have), largePart, most-in.have)
-	if err := in.room.grow(in.exchange.body, in.exchange.body+n); err != nil {
+	if err := in.admission.grow(in.info.body, in.info.body+n); err != nil {
 		return nil, err
 	}
-	in.exchange.body += n
+	in.info.body += n
 	var part []byte
 	if in.have < api.MaxBody {
 		part = make([]byte, n)

@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"context"
@@ -30,13 +30,13 @@ type problem struct {
 // fail answers with err as a problem and leaves err for the access log, which
 // is where it is logged, once.
 func fail(w http.ResponseWriter, r *http.Request, err error) {
-	x := exchangeOf(r.Context())
-	x.err = err
+	info := infoOf(r.Context())
+	info.err = err
 	e := asError(r, err)
 	m := api.MeaningOf(e.Code)
 	p := problem{Facts: ownFacts(e.Facts), Problem: api.Problem{
 		Type: problemType + string(e.Code), Title: m.Title, Status: m.Status, Detail: detail(e, m),
-		Code: e.Code, RequestID: x.id, Errors: e.Fields,
+		Code: e.Code, RequestID: info.id, Errors: e.Fields,
 	}}
 	if wait := retryAfter(e, m); wait > 0 {
 		p.RetryAfterMS = wait.Milliseconds()
