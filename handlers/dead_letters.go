@@ -54,14 +54,14 @@ type listDeadLettersRequest struct {
 //	@Success		200		{object}	api.DeadLetterList	"A page"
 //	@Router			/v1/dead-letters [get]
 func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest) (*web.Reply[api.DeadLetterList], error) {
-	places, err := openPlaces(in.Cursor)
+	positions, err := openPositions(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
 	list := &api.DeadLetterList{Items: []api.DeadLetter{}}
-	var read []*place
+	var read []*listPosition
 	for _, q := range s.queues {
-		at := places.of(q.kind)
+		at := positions.of(q.kind)
 		if at.End || (in.Kind != "" && in.Kind != q.kind) {
 			continue
 		}
@@ -74,44 +74,45 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 	}
 	slices.SortStableFunc(list.Items, func(a, b api.DeadLetter) int { return b.FailedAt.Compare(a.FailedAt.Time) })
 	list.Items = list.Items[:min(int64(len(list.Items)), in.Limit)]
-	list.Next, err = places.after(ctx, read, list.Items)
+	list.Next, err = positions.after(ctx, read, list.Items)
 	return web.OK(list), err
 }
 
-// place is how far one queue's list has been shown. What has no name in JSON
+// listPosition is how far one queue's list has been shown. What has no name in JSON
 // is only for the request at hand.
-type place struct {
+type listPosition struct {
 	Cursor string `json:"c,omitempty"`
 	End    bool   `json:"e,omitempty"`
 	queue  deadQueue
 	page   *api.DeadLetterList
 }
 
-// places is what a cursor over several queues holds: a place for each kind.
-type places map[string]*place
+// listPositions is what a cursor over several queues holds: a position for each
+// kind.
+type listPositions map[string]*listPosition
 
-func openPlaces(cursor string) (places, error) {
+func openPositions(cursor string) (listPositions, error) {
 	inner, err := web.OpenCursor(cursor)
 	if err != nil || inner == "" {
-		return places{}, err
+		return listPositions{}, err
 	}
-	var p places
+	var p listPositions
 	if json.Unmarshal([]byte(inner), &p) != nil {
 		return nil, web.BadCursor()
 	}
 	return p, nil
 }
 
-func (p places) of(kind string) *place {
+func (p listPositions) of(kind string) *listPosition {
 	if p[kind] == nil {
-		p[kind] = &place{}
+		p[kind] = &listPosition{}
 	}
 	return p[kind]
 }
 
-// after moves every place that was read past what of it is shown and makes the
+// after moves every position that was read past what of it is shown and makes the
 // next page's cursor, "" when all are at their end.
-func (p places) after(ctx context.Context, read []*place, shown []api.DeadLetter) (string, error) {
+func (p listPositions) after(ctx context.Context, read []*listPosition, shown []api.DeadLetter) (string, error) {
 	more := false
 	for _, at := range read {
 		if err := at.advance(ctx, shown); err != nil {
@@ -126,10 +127,10 @@ func (p places) after(ctx context.Context, read []*place, shown []api.DeadLetter
 	return web.SealCursor(string(inner)), err
 }
 
-// advance moves the place behind the last of its items that is shown. Only the
+// advance moves the position behind the last of its items that is shown. Only the
 // queue knows the cursor of the middle of a page: it is the end of a page that
 // is as short.
-func (p *place) advance(ctx context.Context, shown []api.DeadLetter) (err error) {
+func (p *listPosition) advance(ctx context.Context, shown []api.DeadLetter) (err error) {
 	n := 0
 	for _, d := range shown {
 		if d.Kind == p.queue.kind {

@@ -60,7 +60,7 @@ func tooLarge(limit int64) error {
 }
 
 // readAll reads the whole body before the request's deadline, so that a caller
-// who sends a byte a second does not keep a place.
+// who sends a byte a second does not hold one of the requests in flight.
 func (s *Server) readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength == 0 {
 		return nil, nil

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// firstPart is the room that a body gets before any of it has come.
+	// firstPart is what a body counts for before any of it has come.
 	firstPart = 4 << 10
 	// largePart is what a body grows by once it has more than api.MaxBody.
 	largePart = 64 << 10
@@ -19,9 +19,9 @@ const (
 // behind for the collector.
 var largeParts = sync.Pool{New: func() any { return new([largePart]byte) }}
 
-// incoming is a body on its way in. Its memory, and the room that it takes, grow
-// with what arrives: neither a length that is announced nor a route's limit costs
-// anything by itself. The room stays taken until the request is answered.
+// incoming is a body on its way in. Its memory, and what of it counts against the
+// limit, grow with what arrives: neither a length that is announced nor a route's
+// limit costs anything by itself. It counts until the request is answered.
 type incoming struct {
 	admission *admission
 	info      *requestInfo

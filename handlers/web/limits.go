@@ -85,7 +85,8 @@ func (l *rates) take(key string, now time.Time, h http.Header) error {
 	return e
 }
 
-// bounded runs next with the request's deadline and within the room there is.
+// bounded runs next with the request's deadline, unless too many requests are
+// being answered.
 func (s *Server) bounded(next http.HandlerFunc) http.HandlerFunc {
 	next = s.timed(next)
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -149,8 +149,8 @@ func (s *Server) recoverPanics(next http.Handler) http.Handler {
 	})
 }
 
-// harden sets the headers that make browsers treat answers as data. The page
-// under /docs/ sets a policy of its own.
+// harden sets the headers that make browsers treat answers as data. A
+// handler of pages sets a policy of its own.
 func harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -104,8 +104,8 @@ var encodeOptions = json.JoinOptions(
 	jsonv1.OmitEmptyWithLegacySemantics(true), json.Deterministic(true), jsontext.AllowInvalidUTF8(true),
 )
 
-// lastWord is the answer when not even an answer can be written as JSON.
-const lastWord = `{"type":"about:blank","title":"Internal error","status":500,"code":"internal"}`
+// encodingFailed is the answer when not even an answer can be written as JSON.
+const encodingFailed = `{"type":"about:blank","title":"Internal error","status":500,"code":"internal"}`
 
 // encode writes v as every answer does.
 func encode(v any) ([]byte, error) { return json.Marshal(v, encodeOptions) }
@@ -114,7 +114,7 @@ func encode(v any) ([]byte, error) { return json.Marshal(v, encodeOptions) }
 func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
 	body, err := encode(v)
 	if err != nil {
-		status, contentType, body = http.StatusInternalServerError, "application/problem+json", []byte(lastWord)
+		status, contentType, body = http.StatusInternalServerError, "application/problem+json", []byte(encodingFailed)
 	}
 	h := w.Header()
 	h.Set("Content-Type", contentType)

@@ -181,8 +181,8 @@ type Stream struct {
 	receipt receipt   // of the last heartbeat
 }
 
-// StreamEvent is one server-sent event. An event without Data tells the client only
-// the ID from which it may go on.
+// StreamEvent is one server-sent event. An event without Data tells the client
+// only the ID from which it may go on.
 type StreamEvent struct {
 	ID   string // "" leaves the client's as it was
 	Name string // "" is "message" to a browser

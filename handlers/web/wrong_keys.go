@@ -29,14 +29,14 @@ type wrongKeyWindow struct {
 	until time.Time
 }
 
-// count takes down one wrong key and returns err, or CodeRateLimited once the
-// address has had its share.
+// count counts one wrong key and returns err, or CodeRateLimited once the
+// address has sent too many.
 func (w *wrongKeys) count(from netip.Prefix, now time.Time, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	window := w.windows[from]
 	if window == nil || !now.Before(window.until) {
-		w.makeRoom(now)
+		w.prune(now)
 		window = &wrongKeyWindow{until: now.Add(wrongKeysWindow)}
 		w.windows[from] = window
 	}
@@ -48,8 +48,8 @@ func (w *wrongKeys) count(from netip.Prefix, now time.Time, err error) error {
 	return e
 }
 
-// makeRoom keeps the map bounded: windows that are over go first, then all.
-func (w *wrongKeys) makeRoom(now time.Time) {
+// prune keeps the map bounded: windows that are over go first, then all.
+func (w *wrongKeys) prune(now time.Time) {
 	if w.windows == nil {
 		w.windows = make(map[netip.Prefix]*wrongKeyWindow)
 	}
