@@ -17,6 +17,8 @@ import (
 	"fanfare/delivery/logsender"
 	"fanfare/delivery/transport"
 	"fanfare/handlers"
+	"fanfare/handlers/web"
+	"fanfare/openapi"
 	"fanfare/store/apps"
 	"fanfare/store/chat"
 	"fanfare/store/contacts"
@@ -290,9 +292,13 @@ func (a *app) handler() http.Handler {
 	whole := handlers.New(handlers.Options{
 		Events: a.events, Devices: a.devices, Keys: a.keys, Contacts: a.contacts, Sales: a.sales,
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
-		Ready: a.ready, DeliveredPerSecond: a.metrics.DeliveredPerSecond, Logger: a.log, Registry: a.registry,
-		RateLimit: a.config.RateLimit, RequestTimeout: a.config.RequestTimeout,
-		Chats: a.chats, Live: a.liveChat, Pusher: a.pusher, MaxStreams: a.config.MaxStreams, Closing: a.closing,
+		Ready: a.ready, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
+		Chats: a.chats, Live: a.liveChat, Pusher: a.pusher,
+		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
+		Web: web.Options{
+			Logger: a.log, Registry: a.registry, RateLimit: a.config.RateLimit, RequestTimeout: a.config.RequestTimeout,
+			MaxStreams: a.config.MaxStreams, Closing: a.closing,
+		},
 	})
 	if a.config.has(roleAPI) {
 		return whole

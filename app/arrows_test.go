@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -125,14 +126,20 @@ func allowed(from, to string) bool {
 		return false
 	case to == "store/storetest" || to == "delivery/apns/apnstest":
 		return within(from, "bench")
+	case to == "openapi":
+		return from == "app" || from == "openapi/gen" // the documents are handed to handlers, which they are made from
 	case from == to:
 		return true
+	case from == "handlers/web":
+		return to == "api" // it knows no noun and no store
+	case from == "openapi":
+		return false
 	case within(from, "store") && within(to, "store"):
 		return storeFloor(from) > storeFloor(to)
 	case within(from, "delivery") && within(to, "delivery"):
 		return deliveryFloor(from) > deliveryFloor(to)
 	case floor(from) == floor(to):
-		return within(from, "handlers") && within(to, "handlers")
+		return from == "handlers" && to == "handlers/web"
 	}
 	return floor(from) > floor(to)
 }
@@ -159,10 +166,82 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 		{"store/redisdb", "store/queue"}, {"store/queue", "store/events"}, {"store/devices", "store/storetest"}, {"handlers", "delivery/apns/apnstest"}, {"app", "e2e"}, {"handlers", "app"},
 		{"delivery", "delivery/apns"}, {"delivery/apns", "delivery"}, {"delivery/transport", "delivery/apns"}, {"delivery/h2", "delivery/transport"},
 		{"delivery/apns", "delivery/apns/apnstest"}, {"handlers", "delivery/transport"}, {"delivery/logsender", "delivery/apns"},
+		{"handlers", "openapi"}, {"openapi", "handlers"}, {"openapi", "api"}, {"handlers/web", "openapi"}, {"handlers/web", "handlers"}, {"handlers/web", "store/events"},
 	} {
 		if allowed(forbidden[0], forbidden[1]) {
 			t.Errorf("%s -> %s is allowed", forbidden[0], forbidden[1])
 		}
+	}
+}
+
+// maxChain is how many packages may stand on each other, from main down.
+const maxChain = 8
+
+// chain is the longest way down from a room along imports of production files,
+// itself first.
+func chain(room string, imports map[string][]string, known map[string][]string) []string {
+	if way, ok := known[room]; ok {
+		return way
+	}
+	known[room] = []string{room} // Go has no circles of packages; this ends it if the map has
+	var longest []string
+	for _, to := range imports[room] {
+		if way := chain(to, imports, known); len(way) > len(longest) {
+			longest = way
+		}
+	}
+	known[room] = append([]string{room}, longest...)
+	return known[room]
+}
+
+// The way from main to the ground is short.
+func TestImportChainIsShort(t *testing.T) {
+	t.Parallel()
+	way := chain(".", roomImports(mustParseModule(t), func(s source) bool { return !s.test() }), map[string][]string{})
+	if len(way) > maxChain || len(way) < 5 {
+		t.Errorf("%d packages stand on each other, not 5 to %d: %s", len(way), maxChain, strings.Join(way, " -> "))
+	}
+}
+
+// roomImports says of every room which others the wanted files of it import.
+func roomImports(files []source, wanted func(source) bool) map[string][]string {
+	out := map[string][]string{}
+	for _, s := range files {
+		if !wanted(s) {
+			continue
+		}
+		for _, name := range s.imports() {
+			if to, ours := strings.CutPrefix(name, "fanfare/"); ours && to != s.room && !slices.Contains(out[s.room], to) {
+				out[s.room] = append(out[s.room], to)
+			}
+		}
+	}
+	return out
+}
+
+// Rooms stand in no circle, their tests included: Go sees to it for packages
+// alone, and the test of one may import another that imports the first. Tests
+// inside the store aside, which compare its engines with each other.
+func TestRoomsStandInNoCircle(t *testing.T) {
+	t.Parallel()
+	imports := roomImports(mustParseModule(t), func(s source) bool { return !s.test() || !within(s.room, "store") })
+	seen := map[string]bool{}
+	var visit func(room string, way []string)
+	visit = func(room string, way []string) {
+		if i := slices.Index(way, room); i >= 0 {
+			t.Errorf("a circle: %s", strings.Join(append(way[i:], room), " -> "))
+		}
+		if seen[room] {
+			return
+		}
+		seen[room] = true
+		for _, to := range imports[room] {
+			visit(to, append(slices.Clone(way), room))
+		}
+	}
+	visit(".", nil)
+	for room := range imports {
+		visit(room, nil)
 	}
 }
 
@@ -176,7 +255,7 @@ func TestOutsideThingsStayInTheirRoom(t *testing.T) {
 	}{
 		{"github.com/redis/go-redis", func(s source) bool { return within(s.room, "store") }},
 		{"github.com/alicebob/miniredis", func(s source) bool { return s.room == "store/redisdb" }},
-		{"github.com/go-chi/", func(s source) bool { return s.room == "handlers" }},
+		{"github.com/go-chi/", func(s source) bool { return within(s.room, "handlers") }},
 		{"github.com/jmoiron/sqlx", func(s source) bool { return within(s.room, "store") }},
 		{"github.com/sideshow/apns2", func(s source) bool { return s.room == "delivery/apns" }},
 		{"golang.org/x/net/http2", func(s source) bool { return s.room == "delivery/h2" }},

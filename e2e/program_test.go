@@ -49,6 +49,7 @@ func TestMain(m *testing.M) {
 // mustBuild gives the path of the program.
 func mustBuild(t testing.TB) string {
 	t.Helper()
+	storetest.SkipShort(t, "the whole program")
 	built.once.Do(func() {
 		out, err := exec.Command("go", "build", "-race", "-o", built.path, "fanfare").CombinedOutput()
 		if err != nil {

@@ -14,6 +14,8 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers"
+	"fanfare/handlers/web"
+	"fanfare/openapi"
 	"fanfare/store/chat"
 	"fanfare/store/contacts"
 	"fanfare/store/devices"
@@ -46,7 +48,7 @@ type world struct {
 	record   *record.DB
 	queue    *queue.Queue
 	jobs     *queue.Queue
-	log      *logbook
+	log      *storetest.Lines
 }
 
 // setup opens a server on SQLite and the embedded Redis.
@@ -63,7 +65,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	t.Cleanup(func() { _ = rec.Close() })
 	storetest.Must(t, rec.Migrate(t.Context()))
 
-	w := &world{t: t, record: rec, log: &logbook{}, keys: keys.New(rec, keys.Options{}), closing: make(chan struct{})}
+	w := &world{t: t, record: rec, log: &storetest.Lines{}, keys: keys.New(rec, keys.Options{}), closing: make(chan struct{})}
 	w.stopping = sync.OnceFunc(func() { close(w.closing) })
 	w.queue = mustQueue(t, db, "events")
 	notifications := mustQueue(t, db, "notifications")
@@ -78,9 +80,10 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	w.live, w.pusher = chat.NewLive(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Keys: w.keys,
-		Chats: w.chats, Live: w.live, Pusher: w.pusher, Closing: w.closing,
+		Chats: w.chats, Live: w.live, Pusher: w.pusher,
 		EventQueue: w.queue, NotificationQueue: notifications, JobQueue: w.jobs,
-		Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
+		Web: web.Options{Closing: w.closing, Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
 	}
 	for _, f := range change {
 		f(&o)
@@ -278,22 +281,4 @@ func problem(code api.Code, detail string, more ...string) string {
 		"detail": detail, "code": code, "request_id": "*",
 	})
 	return strings.TrimSuffix(string(head), "}") + strings.Join(append([]string{""}, more...), ",") + "}"
-}
-
-// logbook keeps what was logged.
-type logbook struct {
-	mu    sync.Mutex
-	lines strings.Builder
-}
-
-func (l *logbook) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.Write(b)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.String()
 }

@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"context"
@@ -30,13 +30,13 @@ type problem struct {
 // fail answers with err as a problem and leaves err for the access log, which
 // is where it is logged, once.
 func fail(w http.ResponseWriter, r *http.Request, err error) {
-	x := exchangeOf(r.Context())
-	x.err = err
+	info := infoOf(r.Context())
+	info.err = err
 	e := asError(r, err)
 	m := api.MeaningOf(e.Code)
 	p := problem{Facts: ownFacts(e.Facts), Problem: api.Problem{
 		Type: problemType + string(e.Code), Title: m.Title, Status: m.Status, Detail: detail(e, m),
-		Code: e.Code, RequestID: x.id, Errors: e.Fields,
+		Code: e.Code, RequestID: info.id, Errors: e.Fields,
 	}}
 	if wait := retryAfter(e, m); wait > 0 {
 		p.RetryAfterMS = wait.Milliseconds()
@@ -104,8 +104,8 @@ var encodeOptions = json.JoinOptions(
 	jsonv1.OmitEmptyWithLegacySemantics(true), json.Deterministic(true), jsontext.AllowInvalidUTF8(true),
 )
 
-// lastWord is the answer when not even an answer can be written as JSON.
-const lastWord = `{"type":"about:blank","title":"Internal error","status":500,"code":"internal"}`
+// encodingFailed is the answer when not even an answer can be written as JSON.
+const encodingFailed = `{"type":"about:blank","title":"Internal error","status":500,"code":"internal"}`
 
 // encode writes v as every answer does.
 func encode(v any) ([]byte, error) { return json.Marshal(v, encodeOptions) }
@@ -114,7 +114,7 @@ func encode(v any) ([]byte, error) { return json.Marshal(v, encodeOptions) }
 func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
 	body, err := encode(v)
 	if err != nil {
-		status, contentType, body = http.StatusInternalServerError, "application/problem+json", []byte(lastWord)
+		status, contentType, body = http.StatusInternalServerError, "application/problem+json", []byte(encodingFailed)
 	}
 	h := w.Header()
 	h.Set("Content-Type", contentType)

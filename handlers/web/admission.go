@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"sync/atomic"
@@ -6,33 +6,34 @@ import (
 	"fanfare/api"
 )
 
-// room bounds what is being answered: requests, and the bytes of their bodies.
-// What finds no room is refused at once instead of waiting in a growing line.
+// admission limits what is being answered: the number of requests, and the bytes
+// of their bodies. What exceeds a limit is refused at once instead of waiting in
+// a queue that grows.
 //
-// Bodies take room as they arrive, whatever they announce. What one has beyond
+// Bodies count as they arrive, whatever they announce. What one has beyond
 // api.MaxBody is counted apart, in a quarter of the bytes there are: large bodies
-// that never come to their end must not take the room of ordinary ones.
-type room struct {
+// that never come to their end must not displace ordinary ones.
+type admission struct {
 	maxRequests               int64
 	maxOrdinary, maxLarge     int64
 	requests, ordinary, large atomic.Int64
 }
 
-func newRoom(maxRequests, maxBytes int64) *room {
-	return &room{maxRequests: maxRequests, maxOrdinary: maxBytes - maxBytes/4, maxLarge: maxBytes / 4}
+func newAdmission(maxRequests, maxBytes int64) *admission {
+	return &admission{maxRequests: maxRequests, maxOrdinary: maxBytes - maxBytes/4, maxLarge: maxBytes / 4}
 }
 
-// enter takes room for a request; leave gives it back and must be called when
+// enter counts a request in; leave counts it out and must be called when
 // err is nil.
-func (l *room) enter() error {
+func (l *admission) enter() error {
 	return take(&l.requests, 1, l.maxRequests)
 }
 
-func (l *room) leave() { l.requests.Add(-1) }
+func (l *admission) leave() { l.requests.Add(-1) }
 
-// grow takes room for a body that had `from` bytes and shall have `to`; shrink
-// gives all of it back.
-func (l *room) grow(from, to int64) error {
+// grow counts bytes of a body that had `from` bytes and shall have `to`; shrink
+// counts all of them out.
+func (l *admission) grow(from, to int64) error {
 	ordinary := min(to, api.MaxBody) - min(from, api.MaxBody)
 	if err := take(&l.ordinary, ordinary, l.maxOrdinary); err != nil {
 		return err
@@ -44,7 +45,7 @@ func (l *room) grow(from, to int64) error {
 	return err
 }
 
-func (l *room) shrink(from int64) {
+func (l *admission) shrink(from int64) {
 	ordinary := min(from, api.MaxBody)
 	l.ordinary.Add(-ordinary)
 	l.large.Add(ordinary - from)

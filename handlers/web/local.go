@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"net"
@@ -9,13 +9,13 @@ import (
 	"fanfare/api"
 )
 
-// guardOpen protects a server that has no key yet. It listens on loopback only,
+// localOnly protects a server that has no key yet. It listens on loopback only,
 // but any web page in a browser on this machine could reach it: so the name it
 // is called by, the page that calls and the absence of a proxy are checked.
 // From the first key on, keys decide alone.
-func (s *server) guardOpen(next http.Handler) http.Handler {
+func (s *Server) localOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.keys.Any() {
+		if !s.hasKeys() {
 			if err := checkOpen(r); err != nil {
 				fail(w, r, err)
 				return

@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"context"
@@ -24,7 +24,6 @@ type meters struct {
 	seconds  *prometheus.HistogramVec
 	inFlight prometheus.Gauge
 	refused  *prometheus.CounterVec
-	messages prometheus.Counter
 }
 
 func newMeters(reg prometheus.Registerer) *meters {
@@ -39,18 +38,13 @@ func newMeters(reg prometheus.Registerer) *meters {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fanfare_http_problems_total", Help: "Answers that were problems, by code.",
 		}, []string{"code"}),
-		messages: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fanfare_chat_messages_total", Help: "Chat messages sent through this process.",
-		}),
 	}
-	if reg != nil {
-		reg.MustRegister(m.seconds, m.inFlight, m.refused, m.messages)
-	}
+	reg.MustRegister(m.seconds, m.inFlight, m.refused)
 	return m
 }
 
 // observe measures and logs every request, once it is answered.
-func (s *server) observe(next http.Handler) http.Handler {
+func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.meters.inFlight.Inc()
 		defer s.meters.inFlight.Dec()
@@ -60,38 +54,38 @@ func (s *server) observe(next http.Handler) http.Handler {
 	})
 }
 
-func (s *server) record(r *http.Request, ww middleware.WrapResponseWriter) {
-	x := exchangeOf(r.Context())
-	status, took := ww.Status(), time.Since(x.started)
+func (s *Server) record(r *http.Request, ww middleware.WrapResponseWriter) {
+	info := infoOf(r.Context())
+	status, took := ww.Status(), time.Since(info.started)
 	if status == 0 {
 		status = http.StatusOK
 	}
-	s.meters.seconds.WithLabelValues(methodLabel(r.Method), x.route, strconv.Itoa(status)).Observe(took.Seconds())
-	if x.err != nil {
-		s.meters.refused.WithLabelValues(string(asError(r, x.err).Code)).Inc()
+	s.meters.seconds.WithLabelValues(methodLabel(r.Method), info.route, strconv.Itoa(status)).Observe(took.Seconds())
+	if info.err != nil {
+		s.meters.refused.WithLabelValues(string(asError(r, info.err).Code)).Inc()
 	}
-	s.log(r, x, status, took, ww.BytesWritten())
+	s.log(r, info, status, took, ww.BytesWritten())
 }
 
 // log writes the one line of a request: what went well only at debug level, so
 // that a busy server does not spend its time on lines nobody reads.
-func (s *server) log(r *http.Request, x *exchange, status int, took time.Duration, size int) {
-	level := levelOf(status, x.err)
+func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.Duration, size int) {
+	level := levelOf(status, info.err)
 	if !s.logger.Enabled(r.Context(), level) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("request_id", x.id), slog.String("method", r.Method), slog.String("route", x.route),
+		slog.String("request_id", info.id), slog.String("method", r.Method), slog.String("route", info.route),
 		slog.Int("status", status), slog.Float64("took_ms", float64(took.Microseconds())/1000), slog.Int("bytes", size),
 	}
-	if id := x.keyID(); id != "" {
+	if id := info.keyID(); id != "" {
 		attrs = append(attrs, slog.String("key", id))
 	}
 	if id := traceID(r.Context()); id != "" {
 		attrs = append(attrs, slog.String("trace_id", id))
 	}
-	if x.err != nil {
-		attrs = append(attrs, slog.Any("error", x.err))
+	if info.err != nil {
+		attrs = append(attrs, slog.Any("error", info.err))
 	}
 	s.logger.LogAttrs(r.Context(), level, "request", attrs...)
 }
@@ -134,7 +128,7 @@ func methodLabel(method string) string {
 }
 
 // recoverPanics turns a panic into a 500 problem and a logged stack.
-func (s *server) recoverPanics(next http.Handler) http.Handler {
+func (s *Server) recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			v := recover()
@@ -145,7 +139,7 @@ func (s *server) recoverPanics(next http.Handler) http.Handler {
 				panic(v)
 			}
 			s.logger.ErrorContext(r.Context(), "panic in a handler",
-				"request_id", exchangeOf(r.Context()).id, "panic", v, "stack", string(debug.Stack()))
+				"request_id", infoOf(r.Context()).id, "panic", v, "stack", string(debug.Stack()))
 			if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
 				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
 			}
@@ -155,8 +149,8 @@ func (s *server) recoverPanics(next http.Handler) http.Handler {
 	})
 }
 
-// harden sets the headers that make browsers treat answers as data. The page
-// under /docs/ sets a policy of its own.
+// harden sets the headers that make browsers treat answers as data. A
+// handler of pages sets a policy of its own.
 func harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"fanfare/api"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/propagation"
 )
 
 const (
@@ -91,7 +89,7 @@ func reason(err error) string {
 // unhurried runs next without the request's deadline and without the server's
 // time-outs, which are for requests that are answered at once. Whatever it
 // waits for must end with the request's context or with s.streams.closing.
-func (s *server) unhurried(next http.HandlerFunc) http.HandlerFunc {
+func (s *Server) unhurried(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := s.streams.enter(); err != nil {
 			fail(w, r, err)
@@ -107,26 +105,43 @@ func (s *server) unhurried(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// briefly bounds one call of a stream or a long poll to a store. The call does
-// not end with the request: that would leave a map in the context of every
-// stream, and it takes but a moment.
-func (s *server) briefly(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+// polled runs next as any request, or, when its parameter asks to wait, among the
+// streams and without the request's deadline.
+func (s *Server) polled(parameter string, next http.HandlerFunc) http.HandlerFunc {
+	bounded := s.bounded(next)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if wait := r.URL.Query().Get(parameter); wait == "" || wait == "0" {
+			bounded(w, r)
+			return
+		}
+		if err := s.streams.enter(); err != nil {
+			fail(w, r, err)
+			return
+		}
+		defer s.streams.leave()
+		control := http.NewResponseController(w)
+		answered := time.Now().Add(api.MaxPollWait + 2*s.timeout + slowAfter)
+		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(answered)); err != nil {
+			fail(w, r, err)
+			return
+		}
+		next(w, r)
+	}
 }
 
-// feed makes an endpoint of a method that sends server-sent events until its
+// HandleStream makes an endpoint of a method that sends server-sent events until its
 // stream ends. What the method returns before it sent or awaited anything is
 // answered as a problem; afterwards it ends the stream.
-func feed[In any](method func(context.Context, *In, *stream) error) endpoint {
+func HandleStream[In any](method func(context.Context, *In, *Stream) error) Endpoint {
 	plan := planOf(reflect.TypeFor[In]())
-	return endpoint{guard: (*server).unhurried, serve: func(s *server, w http.ResponseWriter, r *http.Request, maxBody int64) error {
+	return Endpoint{limits: (*Server).unhurried, serve: func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error {
 		in := new(In)
 		var err error
-		aside(func() { err = s.fill(w, r, plan, reflect.ValueOf(in).Elem(), maxBody) })
+		OnNewStack(func() { err = s.fill(w, r, plan, reflect.ValueOf(in).Elem(), maxBody) })
 		if err != nil {
 			return err
 		}
-		out := &stream{server: s, w: w, r: r}
+		out := &Stream{server: s, w: w, r: r}
 		if r.Method == http.MethodHead {
 			out.writeHead()
 			return nil
@@ -136,10 +151,10 @@ func feed[In any](method func(context.Context, *In, *stream) error) endpoint {
 	}}
 }
 
-// aside runs f on a goroutine of its own and waits for it. A stream that did
+// OnNewStack runs f on a goroutine of its own and waits for it. A stream that did
 // all by itself would keep the stack which that took, twice what it needs while
 // nothing happens.
-func aside(f func()) {
+func OnNewStack(f func()) {
 	done := make(chan any)
 	go func() {
 		defer func() { done <- recover() }()
@@ -150,33 +165,34 @@ func aside(f func()) {
 	}
 }
 
-// stream is one open stream. It belongs to the goroutine of its request, and
+// Stream is one open stream. It belongs to the goroutine of its request, and
 // while nothing happens it holds nothing but that.
-type stream struct {
-	server *server
-	w      http.ResponseWriter
-	r      *http.Request
-	begun  bool
-	ticker *time.Timer
-	beat   time.Time // when the last heartbeat was sent
-	// reached, if it is set, is told of every heartbeat that has arrived when it
+type Stream struct {
+	// Reached, if it is set, is told of every heartbeat that has arrived when it
 	// was sent.
-	reached func(sent time.Time)
-	receipt receipt // of the last heartbeat
+	Reached func(sent time.Time)
+
+	server  *Server
+	w       http.ResponseWriter
+	r       *http.Request
+	begun   bool
+	ticker  *time.Timer
+	beat    time.Time // when the last heartbeat was sent
+	receipt receipt   // of the last heartbeat
 }
 
-// sse is one server-sent event. An event without Data tells the client only
-// the ID from which it may go on.
-type sse struct {
+// StreamEvent is one server-sent event. An event without Data tells the client
+// only the ID from which it may go on.
+type StreamEvent struct {
 	ID   string // "" leaves the client's as it was
 	Name string // "" is "message" to a browser
 	Data any    // written as JSON
 }
 
-// await returns nil when wake has a value. Meanwhile it sends heartbeats, asks
+// Await returns nil when wake has a value. Meanwhile it sends heartbeats, asks
 // whether they arrive, and sees to it that the API key still stands. Its error
 // ends the stream.
-func (st *stream) await(ctx context.Context, wake <-chan struct{}) error {
+func (st *Stream) Await(ctx context.Context, wake <-chan struct{}) error {
 	if err := st.begin(); err != nil {
 		return err
 	}
@@ -199,27 +215,26 @@ func (st *stream) await(ctx context.Context, wake <-chan struct{}) error {
 
 // look checks the key, asks after the last heartbeat, and sends one when it is
 // time.
-func (st *stream) look(now time.Time) error {
-	x := exchangeOf(st.r.Context())
-	if x.key != nil {
+func (st *Stream) look(now time.Time) error {
+	if infoOf(st.r.Context()).key != nil {
 		secret, _ := bearer(st.r.Header)
-		if _, err := st.server.keys.Authenticate(secret); api.CodeOf(err) == api.CodeUnauthorized {
+		if _, err := st.server.authenticate(secret); api.CodeOf(err) == api.CodeUnauthorized {
 			return err
 		}
 	}
 	if st.receipt.awaited && st.receipt.arrived(connectionOf(st.r.Context())) {
 		st.receipt = receipt{}
-		st.reached(st.beat)
+		st.Reached(st.beat)
 	}
 	if now.Sub(st.beat) < beatEvery {
 		return nil
 	}
-	st.beat, st.receipt = now, receipt{awaited: st.reached != nil}
+	st.beat, st.receipt = now, receipt{awaited: st.Reached != nil}
 	return st.write([]byte(":\n\n"))
 }
 
 // pause is how long the stream waits for its next look.
-func (st *stream) pause() time.Duration {
+func (st *Stream) pause() time.Duration {
 	wait := beatEvery - time.Since(st.beat)
 	if st.receipt.awaited {
 		return min(wait, askAfter)
@@ -228,7 +243,7 @@ func (st *stream) pause() time.Duration {
 }
 
 // writeHead writes the answer's head, which is all that HEAD asks for.
-func (st *stream) writeHead() {
+func (st *Stream) writeHead() {
 	h := st.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-store")
@@ -237,7 +252,7 @@ func (st *stream) writeHead() {
 }
 
 // begin sends the head, once, and when to come back.
-func (st *stream) begin() error {
+func (st *Stream) begin() error {
 	if st.begun {
 		return nil
 	}
@@ -251,15 +266,15 @@ func (st *stream) begin() error {
 	return st.write(appendRetry(nil))
 }
 
-// send writes events, all at once.
-func (st *stream) send(events ...sse) error {
+// Send writes events, all at once.
+func (st *Stream) Send(events ...StreamEvent) error {
 	if err := st.begin(); err != nil || len(events) == 0 {
 		return err
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	text, err := (*buf)[:0], error(nil)
-	aside(func() { text, err = appendEvents(text, events) })
+	OnNewStack(func() { text, err = appendEvents(text, events) })
 	if err != nil {
 		return err
 	}
@@ -270,14 +285,14 @@ func (st *stream) send(events ...sse) error {
 }
 
 // write writes and flushes. A reader that does not take it in time is cut off.
-func (st *stream) write(text []byte) error {
+func (st *Stream) write(text []byte) error {
 	control := http.NewResponseController(st.w)
 	began := time.Now()
 	if err := control.SetWriteDeadline(began.Add(slowAfter)); err != nil {
 		return fmt.Errorf("set the deadline of a write: %w", err)
 	}
 	var err error
-	aside(func() {
+	OnNewStack(func() {
 		if _, err = st.w.Write(text); err == nil {
 			err = control.Flush()
 		}
@@ -295,7 +310,7 @@ func (st *stream) write(text []byte) error {
 
 // end counts what ended the stream. Once events were sent nothing else can be:
 // the error is left for the log.
-func (st *stream) end(err error) error {
+func (st *Stream) end(err error) error {
 	if !st.begun {
 		return err
 	}
@@ -305,7 +320,7 @@ func (st *stream) end(err error) error {
 	why := reason(err)
 	st.server.streams.ended.WithLabelValues(why).Inc()
 	if why == "error" {
-		exchangeOf(st.r.Context()).err = err
+		infoOf(st.r.Context()).err = err
 	}
 	if why != "client" && why != "slow" {
 		_ = st.write(append(appendRetry(nil), ": "+why+"\n\n"...)) // the client may be gone as well
@@ -326,7 +341,7 @@ func appendRetry(text []byte) []byte {
 	return append(strconv.AppendInt(text, wait.Milliseconds(), 10), "\n\n"...)
 }
 
-func appendEvents(text []byte, events []sse) (_ []byte, err error) {
+func appendEvents(text []byte, events []StreamEvent) (_ []byte, err error) {
 	for i := range events {
 		if text, err = appendEvent(text, &events[i]); err != nil {
 			return nil, err
@@ -336,7 +351,7 @@ func appendEvents(text []byte, events []sse) (_ []byte, err error) {
 }
 
 // appendEvent writes an event's text. JSON has no line breaks of its own.
-func appendEvent(text []byte, e *sse) ([]byte, error) {
+func appendEvent(text []byte, e *StreamEvent) ([]byte, error) {
 	if e.ID != "" {
 		text = append(append(append(text, "id: "...), e.ID...), '\n')
 	}
@@ -351,19 +366,4 @@ func appendEvent(text []byte, e *sse) ([]byte, error) {
 		text = append(append(append(text, "data: "...), data...), '\n')
 	}
 	return append(text, '\n'), nil
-}
-
-// untraced keeps streams out of the tracing, which would take half as much again
-// of each. A caller's trace is still known to the log.
-func untraced(plain, traced http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasSuffix(r.URL.Path, "/stream") {
-			traced.ServeHTTP(w, r)
-			return
-		}
-		if r.Header.Get("traceparent") != "" {
-			r = r.WithContext(propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header)))
-		}
-		plain.ServeHTTP(w, r)
-	})
 }

@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"context"
@@ -11,37 +11,37 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// exchange is what one request and its answer share on their way through the
+// requestInfo is what one request and its answer share on their way through the
 // middleware: one value in the context instead of one per concern.
-type exchange struct {
+type requestInfo struct {
 	id      string // X-Request-Id
 	route   string // the pattern, never the path: paths name users and tokens
 	key     *api.Key
 	err     error // what the answer could not say, for the log
 	started time.Time
-	body    int64 // bytes of room that the body takes
+	body    int64 // bytes of the limit that the body takes
 }
 
-type exchangeKey struct{}
+type infoKey struct{}
 
-// exchangeOf gives the request's exchange, an empty one outside of a request.
-func exchangeOf(ctx context.Context) *exchange {
-	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
-		return x
+// infoOf gives the request's info, an empty one outside of a request.
+func infoOf(ctx context.Context) *requestInfo {
+	if info, ok := ctx.Value(infoKey{}).(*requestInfo); ok {
+		return info
 	}
-	return &exchange{}
+	return &requestInfo{}
 }
 
 // keyID is the API key's id; "" on an open server.
-func (x *exchange) keyID() string {
-	if x.key == nil {
+func (i *requestInfo) keyID() string {
+	if i.key == nil {
 		return ""
 	}
-	return x.key.ID
+	return i.key.ID
 }
 
-// identify gives every request an exchange and an id, the caller's own if it is
-// a fit one, and returns the id with the answer.
+// identify gives every request its info and an id, the caller's own if it is
+// well-formed, and returns the id with the answer.
 func identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Request-Id")
@@ -49,8 +49,8 @@ func identify(next http.Handler) http.Handler {
 			id = rand.Text()
 		}
 		w.Header().Set("X-Request-Id", id)
-		x := &exchange{id: id, route: unmatched, started: time.Now()}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+		info := &requestInfo{id: id, route: unmatched, started: time.Now()}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), infoKey{}, info)))
 	})
 }
 

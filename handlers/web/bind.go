@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"net/http"
@@ -56,8 +56,8 @@ func (p *plan) addParam(f reflect.StructField) {
 	}
 }
 
-// fill sets parameters and returns the ones that are not even
-// of the right type. Rules come later, with the body's.
+// fill sets parameters and returns the ones that are not of the right type. Rules
+// come later, with the body's.
 func (p *plan) fill(r *http.Request, in reflect.Value) []api.FieldError {
 	var bad []api.FieldError
 	query, err := url.ParseQuery(r.URL.RawQuery)

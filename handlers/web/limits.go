@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"context"
@@ -85,21 +85,22 @@ func (l *rates) take(key string, now time.Time, h http.Header) error {
 	return e
 }
 
-// bounded runs next with the request's deadline and within the room there is.
-func (s *server) bounded(next http.HandlerFunc) http.HandlerFunc {
+// bounded runs next with the request's deadline, unless too many requests are
+// being answered.
+func (s *Server) bounded(next http.HandlerFunc) http.HandlerFunc {
 	next = s.timed(next)
 	return func(w http.ResponseWriter, r *http.Request) {
-		if err := s.room.enter(); err != nil {
+		if err := s.admission.enter(); err != nil {
 			fail(w, r, err)
 			return
 		}
-		defer s.room.leave()
+		defer s.admission.leave()
 		next(w, r)
 	}
 }
 
 // timed runs next with the request's deadline.
-func (s *server) timed(next http.HandlerFunc) http.HandlerFunc {
+func (s *Server) timed(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
 		defer cancel()

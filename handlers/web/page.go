@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"encoding/base64"
@@ -14,11 +14,11 @@ type Page struct {
 	Cursor string `query:"cursor" validate:"max=4096"`
 }
 
-// pageOf cuts the wanted page out of items, which are in the order of their
+// PageOf cuts the wanted page out of items, which are in the order of their
 // names, and returns the cursor of the next one, "" at the end. A cursor holds
 // the last name shown, so that it stays right when items come and go.
-func pageOf[T any](p Page, items []T, name func(*T) string) ([]T, string, error) {
-	after, err := openCursor(p.Cursor)
+func PageOf[T any](p Page, items []T, name func(*T) string) ([]T, string, error) {
+	after, err := OpenCursor(p.Cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -34,27 +34,29 @@ func pageOf[T any](p Page, items []T, name func(*T) string) ([]T, string, error)
 		return rest, "", nil
 	}
 	rest = rest[:p.Limit]
-	return rest, sealCursor(name(&rest[len(rest)-1])), nil
+	return rest, SealCursor(name(&rest[len(rest)-1])), nil
 }
 
-// sealCursor makes what a cursor holds opaque to callers.
-func sealCursor(inner string) string {
+// SealCursor makes what a cursor holds opaque to callers.
+func SealCursor(inner string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte("1" + inner))
 }
 
-// openCursor reads what sealCursor wrote.
-func openCursor(cursor string) (string, error) {
+// OpenCursor reads what SealCursor wrote.
+func OpenCursor(cursor string) (string, error) {
 	if cursor == "" {
 		return "", nil
 	}
 	inner, err := base64.RawURLEncoding.DecodeString(cursor)
 	text, known := strings.CutPrefix(string(inner), "1")
 	if err != nil || !known {
-		return "", badCursor()
+		return "", BadCursor()
 	}
 	return text, nil
 }
 
-func badCursor() error {
+// BadCursor refuses a cursor that OpenCursor could not read, or that holds
+// nothing that the list put into one.
+func BadCursor() error {
 	return api.Invalid("cursor", "cursor", "is not a cursor that a list gave as next")
 }

@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"io"
@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// firstPart is the room that a body gets before any of it has come.
+	// firstPart is what a body counts for before any of it has come.
 	firstPart = 4 << 10
 	// largePart is what a body grows by once it has more than api.MaxBody.
 	largePart = 64 << 10
@@ -19,17 +19,17 @@ const (
 // behind for the collector.
 var largeParts = sync.Pool{New: func() any { return new([largePart]byte) }}
 
-// incoming is a body on its way in. Its memory, and the room that it takes, grow
-// with what arrives: neither a length that is announced nor a route's limit costs
-// anything by itself. The room stays taken until the request is answered.
+// incoming is a body on its way in. Its memory, and what of it counts against the
+// limit, grow with what arrives: neither a length that is announced nor a route's
+// limit costs anything by itself. It counts until the request is answered.
 type incoming struct {
-	room     *room
-	exchange *exchange
-	size     int64 // announced; negative: unknown
-	limit    int64 // what the route takes
-	have     int64
-	parts    [][]byte // all but the last one full
-	large    []*[largePart]byte
+	admission *admission
+	info      *requestInfo
+	size      int64 // announced; negative: unknown
+	limit     int64 // what the route takes
+	have      int64
+	parts     [][]byte // all but the last one full
+	large     []*[largePart]byte
 }
 
 // read reads to the body's end and gives all of it.
@@ -64,10 +64,10 @@ func (in *incoming) another() ([]byte, error) {
 		most = in.limit + 1
 	}
 	n := min(max(firstPart, in.have), largePart, most-in.have)
-	if err := in.room.grow(in.exchange.body, in.exchange.body+n); err != nil {
+	if err := in.admission.grow(in.info.body, in.info.body+n); err != nil {
 		return nil, err
 	}
-	in.exchange.body += n
+	in.info.body += n
 	var part []byte
 	if in.have < api.MaxBody {
 		part = make([]byte, n)

@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // readBody takes a JSON body of at most limit bytes, announced or not. It
 // returns nil for an empty body when the call can do without one.
-func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64, optional bool) ([]byte, error) {
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64, optional bool) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
@@ -60,15 +60,15 @@ func tooLarge(limit int64) error {
 }
 
 // readAll reads the whole body before the request's deadline, so that a caller
-// who sends a byte a second does not keep a place.
-func (s *server) readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+// who sends a byte a second does not hold one of the requests in flight.
+func (s *Server) readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength == 0 {
 		return nil, nil
 	}
 	control := http.NewResponseController(w)
 	until, limited := r.Context().Deadline()
 	limited = limited && control.SetReadDeadline(until) == nil
-	in := &incoming{room: s.room, exchange: exchangeOf(r.Context()), size: r.ContentLength, limit: limit}
+	in := &incoming{admission: s.admission, info: infoOf(r.Context()), size: r.ContentLength, limit: limit}
 	body, err := in.read(http.MaxBytesReader(w, r.Body, limit))
 	var over *http.MaxBytesError
 	switch {

@@ -1,4 +1,4 @@
-package handlers
+package web
 
 import (
 	"crypto/sha256"
@@ -19,7 +19,7 @@ func (p *plan) fillIdempotency(r *http.Request, in reflect.Value, body []byte) e
 		return err
 	}
 	in.FieldByIndex(p.idempotency).Set(reflect.ValueOf(api.Idempotency{
-		Scope: exchangeOf(r.Context()).keyID() + " " + r.Method + " " + r.URL.Path,
+		Scope: infoOf(r.Context()).keyID() + " " + r.Method + " " + r.URL.Path,
 		Key:   key,
 		Body:  sha256.Sum256(canonical(body)),
 	}))
