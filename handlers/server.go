@@ -13,7 +13,7 @@ import (
 	"fanfare/store/events"
 	"fanfare/store/keys"
 	"fanfare/store/queue"
-	"fanfare/store/stock"
+	"fanfare/store/sales"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -37,7 +37,7 @@ type Options struct {
 	Live   *chat.Live
 	Pusher *chat.Pusher
 	// Sales are the sales; nil leaves what they owe out of the stats.
-	Sales *stock.Store
+	Sales *sales.Store
 	// The queues behind stats and dead letters; one that is nil is left out.
 	EventQueue, NotificationQueue, JobQueue *queue.Queue
 
@@ -80,7 +80,7 @@ type server struct {
 	chats    *chat.Store
 	live     *chat.Live
 	pusher   *chat.Pusher
-	sales    *stock.Store
+	sales    *sales.Store
 	keys     *keys.Store
 	queues   []deadQueue
 

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -16,7 +15,7 @@ type Ended struct {
 	// Version is the sale's.
 	Version int64
 	// Order is what waits for the record (a confirmation).
-	Order *record.Order
+	Order *Order
 }
 
 // The answers of reservation_end.lua beside the common ones.

@@ -9,12 +9,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
 // settingsArgs are the settings as lua/part_settings.lua reads them.
-func settingsArgs(s record.Sale) []any {
+func settingsArgs(s Settings) []any {
 	args := []any{s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions}
 	for _, item := range s.Items {
 		args = append(args, item.SKU, item.Total)
@@ -85,7 +84,7 @@ func (l *Live) spread(ctx context.Context, places []*place, lead *look) error {
 	return l.note(ctx, places[0], map[string]string{"spread": version, "made": "1"})
 }
 
-func (l *Live) followCmd(ctx context.Context, p *place, s record.Sale, closed bool) *redis.Cmd {
+func (l *Live) followCmd(ctx context.Context, p *place, s Settings, closed bool) *redis.Cmd {
 	flag := func(b bool) int {
 		if b {
 			return 1

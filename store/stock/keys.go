@@ -9,6 +9,10 @@ import (
 // saleRegistry is the hash of sales that have live keys.
 const saleRegistry = "ff:{sales}:live"
 
+// moveLock is the name of the locks, one per sale, that give the right to move
+// units between partitions.
+const moveLock = "sale"
+
 const (
 	// retireGrace is how long after its end a sale's keys get a lifetime, and
 	// keysLifetime which. Until then they have none.
@@ -54,8 +58,8 @@ func ChangesChannel(sale string) string { return "ff:{sale:" + sale + ":0}:chang
 // ChangesPattern is the channels on which changed sales are told.
 const ChangesPattern = "ff:{sale:*:0}:changes"
 
-// saleOfChannel reads the sale from a channel's name.
-func saleOfChannel(channel string) string {
+// SaleOfChannel reads the sale from a channel's name.
+func SaleOfChannel(channel string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(channel, "ff:{sale:"), ":0}:changes")
 }
 

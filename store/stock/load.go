@@ -6,7 +6,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -14,7 +13,7 @@ import (
 // with it: after that the sale is closed (ErrLoading), has at least the settings
 // on record, and its stock adds up to its totals. RestoreOrders and Open follow.
 // All three may be done again, from the beginning and by anybody, at any point.
-func (l *Live) Load(ctx context.Context, s record.Sale) error {
+func (l *Live) Load(ctx context.Context, s Settings) error {
 	places := l.remember(s.ID, s.Partitions)
 	if err := l.register(ctx, s.ID, s.Partitions); err != nil {
 		return err
@@ -89,7 +88,7 @@ const restoredAtOnce = 200
 
 // RestoreOrders makes the reservations of orders on record sold, where Redis
 // does not know them as sold.
-func (l *Live) RestoreOrders(ctx context.Context, sale string, orders []record.Order) error {
+func (l *Live) RestoreOrders(ctx context.Context, sale string, orders []Order) error {
 	places, err := l.placesOf(ctx, sale)
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -29,7 +28,7 @@ func (n *numbers) add(o numbers) {
 type look struct {
 	status       int64
 	now, nextDue int64 // ms; nextDue is how long from now, -1: no hold
-	settings     record.Sale
+	settings     Settings
 	closed, made bool
 	used         int64 // when somebody reserved last
 	// moves counts transfers, returns what put units back on sale, balances
@@ -112,7 +111,7 @@ func parseLook(p *place, script *redisdb.Script, answer []any) (*look, error) {
 	k.closed, k.made = redisdb.TextAt(s, lookClosed) != "", redisdb.TextAt(s, lookMade) != ""
 	k.used, k.recorded, k.spread = integer(s, lookUsed), integer(s, lookRecorded), integer(s, lookSpread)
 	k.moves, k.returns, k.balances = redisdb.TextAt(s, lookMoves), redisdb.TextAt(s, lookReturns), redisdb.TextAt(s, lookBalances)
-	k.settings = record.Sale{
+	k.settings = Settings{
 		ID: p.sale, Version: integer(s, lookVersion), StartsAt: integer(s, lookStarts), EndsAt: integer(s, lookEnds),
 		PerUserLimit: integer(s, lookLimit), HoldMS: integer(s, lookHold), IdleMS: integer(s, lookIdle), Partitions: int(integer(s, lookPartitions)),
 	}
@@ -133,7 +132,7 @@ func (k *look) readNumbers(answer []any, skus []string) {
 		k.totals[redisdb.TextAt(totals, i)] = integer(totals, i+1)
 	}
 	for _, sku := range skus {
-		k.settings.Items = append(k.settings.Items, record.SaleItem{SKU: sku, Total: k.totals[sku]})
+		k.settings.Items = append(k.settings.Items, Item{SKU: sku, Total: k.totals[sku]})
 	}
 }
 
@@ -267,7 +266,7 @@ func saleOf(found []*look) *api.Sale {
 
 // itemOf is one sku over all partitions. Of what is oversold the total knows
 // nothing: it shows in Oversold, and here as nothing available.
-func itemOf(found []*look, item record.SaleItem) api.SaleItem {
+func itemOf(found []*look, item Item) api.SaleItem {
 	var n numbers
 	for _, k := range found {
 		n.add(k.stock[item.SKU])

@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -66,7 +65,7 @@ func (l *Live) register(ctx context.Context, sale string, partitions int) error 
 // outlived another of the same name, whose first one a Cluster lost before it was
 // on record, are put aside. They follow the new sale, closed, so that it is
 // loaded, which makes their stock part of its totals.
-func (l *Live) makeRoom(ctx context.Context, s record.Sale) error {
+func (l *Live) makeRoom(ctx context.Context, s Settings) error {
 	if err := l.register(ctx, s.ID, s.Partitions); err != nil || s.Partitions == 1 {
 		return err
 	}

@@ -7,9 +7,18 @@ import (
 	"strings"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
+
+// Order is a reservation that was sold. CreatedAt is when, in milliseconds since
+// the Unix epoch by Redis' clock.
+type Order struct {
+	Reservation string
+	Sale        string
+	User        string
+	Lines       []api.Line
+	CreatedAt   int64
+}
 
 // stored is a reservation as the scripts keep it.
 type stored struct {
@@ -86,8 +95,8 @@ func stateOf(letter byte) api.ReservationState {
 }
 
 // order is what belongs on record of a sold reservation.
-func (r *stored) order(sale string) record.Order {
-	return record.Order{Reservation: r.id, Sale: sale, User: r.user, Lines: r.lines, CreatedAt: r.ended}
+func (r *stored) order(sale string) Order {
+	return Order{Reservation: r.id, Sale: sale, User: r.user, Lines: r.lines, CreatedAt: r.ended}
 }
 
 func errNoReservation(id string) error {

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -27,7 +26,7 @@ type Reserved struct {
 	// Version is the sale's.
 	Version int64
 	// Order is what waits for the record, when the sale sells at once.
-	Order *record.Order
+	Order *Order
 	// SoldOut stands beside the error sold_out.
 	SoldOut *SoldOut
 }
@@ -178,7 +177,7 @@ func (l *Live) readReserve(a *attempt, answer []any) (Reserved, error) {
 	case answerDone:
 		out.Reservation = a.made(a.id, redisdb.TextAt(answer, 2))
 		if out.Reservation.State == api.ReservationSold {
-			out.Order = &record.Order{Reservation: a.id, Sale: a.Sale, User: a.Request.User, Lines: a.Request.Lines, CreatedAt: redisdb.NumberAt(answer, 3)}
+			out.Order = &Order{Reservation: a.id, Sale: a.Sale, User: a.Request.User, Lines: a.Request.Lines, CreatedAt: redisdb.NumberAt(answer, 3)}
 		}
 		return out, nil
 	case answerReplayed:

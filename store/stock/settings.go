@@ -5,9 +5,28 @@ import (
 	"strconv"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
+
+// Settings are what a sale is besides its stock. Times are milliseconds since
+// the Unix epoch; a PerUserLimit or IdleMS of 0 is none.
+type Settings struct {
+	ID           string
+	Version      int64
+	Items        []Item
+	StartsAt     int64
+	EndsAt       int64
+	PerUserLimit int64
+	HoldMS       int64
+	IdleMS       int64
+	Partitions   int
+}
+
+// Item is the total of a sku.
+type Item struct {
+	SKU   string
+	Total int64
+}
 
 // What Match.Version may hold besides a version that a client has seen.
 const (
@@ -59,7 +78,7 @@ type Change struct {
 	// there is none.
 	Sale *api.Sale
 	// Record is what belongs on record of it.
-	Record record.Sale
+	Record Settings
 }
 
 // The answers of sale_put.lua and sale_restock.lua beside the common ones.
@@ -79,19 +98,19 @@ const (
 const changeTries = 1000
 
 // settingsOf fills the defaults in.
-func settingsOf(sale string, r *api.SaleRequest) record.Sale {
+func settingsOf(sale string, r *api.SaleRequest) Settings {
 	or := func(v *int64, d int64) int64 {
 		if v == nil {
 			return d
 		}
 		return *v
 	}
-	s := record.Sale{
+	s := Settings{
 		ID: sale, StartsAt: r.StartsAt.UnixMilli(), EndsAt: r.EndsAt.UnixMilli(), PerUserLimit: or(r.PerUserLimit, 0),
 		HoldMS: or(r.HoldMS, api.DefaultHold.Milliseconds()), IdleMS: or(r.IdleMS, 0), Partitions: int(or(r.Partitions, 1)),
 	}
 	for _, item := range r.Items {
-		s.Items = append(s.Items, record.SaleItem{SKU: item.SKU, Total: *item.Stock})
+		s.Items = append(s.Items, Item{SKU: item.SKU, Total: *item.Stock})
 	}
 	return s
 }
@@ -142,7 +161,7 @@ func (l *Live) changed(ctx context.Context, lead *place, script *redisdb.Script,
 	return c, err
 }
 
-func (l *Live) tryPut(ctx context.Context, lead *place, p PutSale, s record.Sale, request string) ([]any, error) {
+func (l *Live) tryPut(ctx context.Context, lead *place, p PutSale, s Settings, request string) ([]any, error) {
 	mayMake := 0
 	if p.New {
 		mayMake = 1
@@ -263,25 +282,25 @@ func (l *Live) present(ctx context.Context, sale string, c Change) (Change, erro
 
 // Settings gives a sale's settings as Redis has them, also of a sale that cannot
 // be worked on. ErrAbsent.
-func (l *Live) Settings(ctx context.Context, sale string) (record.Sale, error) {
+func (l *Live) Settings(ctx context.Context, sale string) (Settings, error) {
 	found, err := l.looks(ctx, newPlace(sale, 0))
 	if err != nil {
-		return record.Sale{}, err
+		return Settings{}, err
 	}
 	if found[0].status == answerAbsent {
-		return record.Sale{}, ErrAbsent
+		return Settings{}, ErrAbsent
 	}
 	return found[0].settings, nil
 }
 
 // UnrecordedSettings gives a sale's settings if their version is not on record.
-func (l *Live) UnrecordedSettings(ctx context.Context, sale string) (record.Sale, bool, error) {
+func (l *Live) UnrecordedSettings(ctx context.Context, sale string) (Settings, bool, error) {
 	found, err := l.looks(ctx, newPlace(sale, 0))
 	if err != nil {
-		return record.Sale{}, false, err
+		return Settings{}, false, err
 	}
 	if err := l.isShut(sale, found[0].status); err != nil {
-		return record.Sale{}, false, err
+		return Settings{}, false, err
 	}
 	return found[0].settings, found[0].recorded < found[0].version(), nil
 }

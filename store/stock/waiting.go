@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -19,7 +18,7 @@ type Ref struct {
 
 // WaitingOrders lists orders of a partition that are not on record yet, oldest
 // first, at most limit.
-func (l *Live) WaitingOrders(ctx context.Context, ref Ref, limit int) ([]record.Order, error) {
+func (l *Live) WaitingOrders(ctx context.Context, ref Ref, limit int) ([]Order, error) {
 	p := newPlace(ref.Sale, ref.Partition)
 	cmd := l.scripts.waiting.Cmd(ctx, []string{p.settings, p.orders, p.book}, limit)
 	if err := l.share(ctx, stepOrders, redisdb.Read, cmd); err != nil {
@@ -32,7 +31,7 @@ func (l *Live) WaitingOrders(ctx context.Context, ref Ref, limit int) ([]record.
 	if err := l.isShut(ref.Sale, redisdb.NumberAt(answer, 0)); err != nil {
 		return nil, err
 	}
-	orders := make([]record.Order, 0, len(answer)/2)
+	orders := make([]Order, 0, len(answer)/2)
 	for i := 1; i+1 < len(answer); i += 2 {
 		r, err := parseStored(redisdb.TextAt(answer, i), redisdb.TextAt(answer, i+1))
 		if err != nil {

@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"hash/maphash"

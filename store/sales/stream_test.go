@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"fmt"
@@ -14,16 +14,16 @@ import (
 // many there are, and always of the last; one look a process serves all watchers.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	p, seller := s.mustStaff(Options{}), s.mustStaff(Options{})
+	s := setup(t)
+	p, seller := s.mustStart(Options{}), s.mustStart(Options{})
 	seller.mustPut(s.sale, request(60, 60_000, 1))
 	_, err := p.Watch(t.Context(), s.sale+"x")
-	wantCode(t, err, api.CodeSaleNotFound)
+	storetest.WantCode(t, err, api.CodeSaleNotFound)
 
 	var watches []*Watch
 	for range 3 {
 		w, err := p.Watch(t.Context(), s.sale)
-		mustLive(t, err)
+		storetest.Must(t, err)
 		watches = append(watches, w)
 	}
 	first := watches[0]
@@ -41,7 +41,7 @@ func TestWatch(t *testing.T) {
 	}()
 	events, began := 0, time.Now()
 	last := int64(60)
-	storetest.Eventually(t, livePatience, "the last change", func() bool {
+	storetest.Eventually(t, patience, "the last change", func() bool {
 		select {
 		case <-first.Wake():
 		default:

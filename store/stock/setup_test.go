@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -20,8 +19,8 @@ type liveWorld struct {
 	sale string
 }
 
-// livePatience is how long tests wait for what should take a moment.
-const livePatience = 30 * time.Second
+// patience is how long tests wait for what should take a moment.
+const patience = 30 * time.Second
 
 // eachLive runs a test on a real node, the embedded Redis and a Cluster.
 func eachLive(t *testing.T, fn func(t *testing.T, w *liveWorld)) {
@@ -30,12 +29,12 @@ func eachLive(t *testing.T, fn func(t *testing.T, w *liveWorld)) {
 }
 
 func newLiveWorld(t testing.TB, db *redisdb.DB) *liveWorld {
-	return &liveWorld{Live: NewLive(db, LiveOptions{}), t: t, db: db, sale: "sale." + newRequest()[:12]}
+	return &liveWorld{Live: New(db, Options{}), t: t, db: db, sale: "sale." + newRequest()[:12]}
 }
 
 // another is the same sale through a process of its own.
-func (w *liveWorld) another(o LiveOptions) *liveWorld {
-	return &liveWorld{Live: NewLive(w.db, o), t: w.t, db: w.db, sale: w.sale}
+func (w *liveWorld) another(o Options) *liveWorld {
+	return &liveWorld{Live: New(w.db, o), t: w.t, db: w.db, sale: w.sale}
 }
 
 // sweepOn lets a process's sweeper run until the test ends.
@@ -85,7 +84,7 @@ func (w *liveWorld) request(o offer) *api.SaleRequest {
 func (w *liveWorld) now() time.Time {
 	w.t.Helper()
 	now, err := w.db.Client().Time(context.Background()).Result()
-	mustLive(w.t, err)
+	storetest.Must(w.t, err)
 	return now
 }
 
@@ -94,7 +93,7 @@ func (w *liveWorld) mustOpen(o offer) *api.SaleRequest {
 	w.t.Helper()
 	r := w.request(o)
 	c, err := w.Put(context.Background(), PutSale{Sale: w.sale, Request: r, New: true})
-	mustLive(w.t, err)
+	storetest.Must(w.t, err)
 	if !c.Created || c.Sale.Version != 1 {
 		w.t.Fatalf("made: %+v", c)
 	}
@@ -108,7 +107,7 @@ func (w *liveWorld) reserve(user string, lines ...api.Line) (Reserved, error) {
 func (w *liveWorld) mustReserve(user string, lines ...api.Line) api.Reservation {
 	w.t.Helper()
 	r, err := w.reserve(user, lines...)
-	mustLive(w.t, err)
+	storetest.Must(w.t, err)
 	return r.Reservation
 }
 
@@ -117,7 +116,7 @@ func units(sku string, n int64) api.Line { return api.Line{SKU: sku, Quantity: n
 func (w *liveWorld) mustRead() *api.Sale {
 	w.t.Helper()
 	s, err := w.Sale(context.Background(), w.sale)
-	mustLive(w.t, err)
+	storetest.Must(w.t, err)
 	return s
 }
 
@@ -144,9 +143,9 @@ func (w *liveWorld) numbers(sku string) string {
 func (w *liveWorld) mustAddUp() []*look {
 	w.t.Helper()
 	places, err := w.placesOf(context.Background(), w.sale)
-	mustLive(w.t, err)
+	storetest.Must(w.t, err)
 	found, err := w.looks(context.Background(), places...)
-	mustLive(w.t, err)
+	storetest.Must(w.t, err)
 	for _, item := range found[0].settings.Items {
 		sum := int64(0)
 		for _, k := range found {
@@ -172,33 +171,14 @@ func (w *liveWorld) mustAddUp() []*look {
 	return found
 }
 
-func mustLive(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantLive(t testing.TB, err error, code api.Code) {
-	t.Helper()
-	if got := api.CodeOf(err); got != code {
-		t.Fatalf("got %q (%v), want %q", got, err, code)
-	}
-}
-
-type (
-	redisDB     = redisdb.DB
-	recordOrder = record.Order
-)
-
 // errLostAnswer plays a process that dies.
 var errLostAnswer = api.Errorf(api.CodeUnknownOutcome, "the process died")
 
 // orderOf is an order on record that Redis does not know.
-func orderOf(w *liveWorld, user string, n int64) recordOrder {
+func orderOf(w *liveWorld, user string, n int64) Order {
 	places, err := w.placesOf(context.Background(), w.sale)
-	mustLive(w.t, err)
-	return recordOrder{
+	storetest.Must(w.t, err)
+	return Order{
 		Reservation: newID(Home(user, len(places))), Sale: w.sale, User: user,
 		Lines: []api.Line{units("s", n)}, CreatedAt: w.now().UnixMilli(),
 	}

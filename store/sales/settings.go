@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"context"
@@ -6,15 +6,15 @@ import (
 	"fmt"
 
 	"fanfare/api"
-	"fanfare/store/record"
+	"fanfare/store/stock"
 )
 
 // Put makes or changes a sale. The record has it before the answer; when it
 // cannot be had the answer is CodeUnknownOutcome, and a sweep completes it.
 // CodeVersionMismatch carries the present version and sale.
-func (s *Store) Put(ctx context.Context, sale string, r *api.SaleRequest, m Match) (*api.Sale, bool, error) {
+func (s *Store) Put(ctx context.Context, sale string, r *api.SaleRequest, m stock.Match) (*api.Sale, bool, error) {
 	defer s.memory.drop(sale)
-	change, err := s.put(ctx, PutSale{Sale: sale, Request: r, Match: m})
+	change, err := s.put(ctx, stock.PutSale{Sale: sale, Request: r, Match: m})
 	if err != nil {
 		return nil, false, withPresent(err, change.Sale)
 	}
@@ -25,13 +25,13 @@ func (s *Store) Put(ctx context.Context, sale string, r *api.SaleRequest, m Matc
 }
 
 // put changes a live sale, or makes one that is neither live nor on record.
-func (s *Store) put(ctx context.Context, p PutSale) (change Change, err error) {
+func (s *Store) put(ctx context.Context, p stock.PutSale) (change stock.Change, err error) {
 	try := func() error {
 		change, err = s.live.Put(ctx, p)
 		return err
 	}
 	err = s.with(ctx, p.Sale, try)
-	if errors.Is(err, ErrAbsent) {
+	if errors.Is(err, stock.ErrAbsent) {
 		p.New = true
 		err = s.with(ctx, p.Sale, try)
 	}
@@ -47,10 +47,10 @@ type Restocked struct {
 
 // AddStock adds to the total of a sku, or takes from it. Errors are those of Put,
 // and CodeBounds.
-func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, m Match, i api.Idempotency) (Restocked, error) {
+func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, m stock.Match, i api.Idempotency) (Restocked, error) {
 	defer s.memory.drop(sale)
 	var item api.SaleItem
-	var change Change
+	var change stock.Change
 	err := s.with(ctx, sale, func() (err error) {
 		item, change, err = s.live.Restock(ctx, sale, r, m, i)
 		return err
@@ -81,8 +81,8 @@ func withPresent(err error, present *api.Sale) error {
 
 // recordSale writes settings into SQL and then tells the outbox. The change is
 // made already: while SQL is away nobody can say more than that.
-func (s *Store) recordSale(ctx context.Context, settings record.Sale) error {
-	if err := s.rec.PutSale(ctx, settings); err != nil {
+func (s *Store) recordSale(ctx context.Context, settings stock.Settings) error {
+	if err := s.rec.PutSale(ctx, settingsRow(settings)); err != nil {
 		return api.Errorf(api.CodeUnknownOutcome, "the sale was changed, but the database did not confirm it yet").Because(err)
 	}
 	if err := s.live.SettingsRecorded(ctx, settings.ID, settings.Version); err != nil {
@@ -97,7 +97,7 @@ func (s *Store) finishSettings(ctx context.Context, sale string) error {
 	if err != nil || !open {
 		return err
 	}
-	if err := s.rec.PutSale(ctx, settings); err != nil {
+	if err := s.rec.PutSale(ctx, settingsRow(settings)); err != nil {
 		return fmt.Errorf("record sale %s: %w", sale, err)
 	}
 	return s.live.SettingsRecorded(ctx, sale, settings.Version)

@@ -1,10 +1,10 @@
-package stock
+package sales
 
 import (
 	"context"
 
 	"fanfare/api"
-	"fanfare/store/record"
+	"fanfare/store/stock"
 )
 
 // Reserve takes units for a user: all lines or none. What it refuses it refuses
@@ -29,7 +29,7 @@ func (s *Store) Reserve(ctx context.Context, sale string, r *api.ReservationRequ
 		return nil, false, err
 	}
 	defer leave()
-	reserved, err := s.reserve(ctx, ReserveStock{Sale: sale, Request: r, Once: i})
+	reserved, err := s.reserve(ctx, stock.ReserveStock{Sale: sale, Request: r, Once: i})
 	s.o.OnReserve(outcome(err, reserved.Replayed))
 	if err != nil {
 		return nil, false, err
@@ -37,7 +37,7 @@ func (s *Store) Reserve(ctx context.Context, sale string, r *api.ReservationRequ
 	return &reserved.Reservation, reserved.Replayed, nil
 }
 
-func (s *Store) reserve(ctx context.Context, r ReserveStock) (reserved Reserved, err error) {
+func (s *Store) reserve(ctx context.Context, r stock.ReserveStock) (reserved stock.Reserved, err error) {
 	if err := s.db.Overloaded(); err != nil {
 		return reserved, err
 	}
@@ -90,10 +90,10 @@ func (s *Store) Release(ctx context.Context, sale, id string, i api.Idempotency)
 	return s.end(ctx, sale, id, i, s.live.Release)
 }
 
-type ending func(ctx context.Context, sale, id string, once api.Idempotency) (Ended, error)
+type ending func(ctx context.Context, sale, id string, once api.Idempotency) (stock.Ended, error)
 
 func (s *Store) end(ctx context.Context, sale, id string, i api.Idempotency, f ending) (*api.Reservation, bool, error) {
-	var ended Ended
+	var ended stock.Ended
 	err := s.with(ctx, sale, func() (err error) {
 		ended, err = f(ctx, sale, id, i)
 		return err
@@ -107,7 +107,7 @@ func (s *Store) end(ctx context.Context, sale, id string, i api.Idempotency, f e
 }
 
 // order hands an order to the relay.
-func (s *Store) order(ctx context.Context, o *record.Order) {
+func (s *Store) order(ctx context.Context, o *stock.Order) {
 	if o == nil {
 		return
 	}

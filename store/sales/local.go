@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"context"
@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
 
 	"fanfare/api"
+	"fanfare/store/stock"
 )
 
 const (
@@ -24,6 +26,7 @@ const (
 type memory struct {
 	on    bool
 	clock func() time.Duration
+	reads singleflight.Group // of sales that are not remembered
 	mu    sync.Mutex
 	sales map[string]*remembered
 }
@@ -32,18 +35,11 @@ type memory struct {
 type remembered struct {
 	present *api.Sale
 	read    time.Duration // when present was asked for
-	flight  *flight
+	changes int           // rises when present is forgotten
 
 	refusal   *api.Error // sold_out as Redis said it
 	available map[string]int64
 	until     time.Duration // the end of refusal's truth
-}
-
-// flight is a read that several callers share.
-type flight struct {
-	done    chan struct{}
-	present *api.Sale
-	err     error
 }
 
 func newMemory(on bool) *memory {
@@ -73,12 +69,9 @@ func (m *memory) drop(sale string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if k := m.sales[sale]; k != nil {
-		k.forget()
+		k.refusal = nil
+		m.forget(sale, k)
 	}
-}
-
-func (k *remembered) forget() {
-	k.present, k.flight, k.refusal = nil, nil, nil
 }
 
 // stale forgets how a sale stands, but not that it is sold out: units were
@@ -87,7 +80,7 @@ func (m *memory) stale(sale string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if k := m.sales[sale]; k != nil {
-		k.present, k.flight = nil, nil
+		m.forget(sale, k)
 	}
 }
 
@@ -95,14 +88,23 @@ func (m *memory) stale(sale string) {
 func (m *memory) dropAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, k := range m.sales {
-		k.forget()
+	for sale, k := range m.sales {
+		k.refusal = nil
+		m.forget(sale, k)
 	}
+}
+
+// forget forgets how a sale stands. A read that is under way answers those who
+// wait for it, but is neither remembered nor shared any more. Callers hold mu.
+func (m *memory) forget(sale string, k *remembered) {
+	k.present = nil
+	k.changes++
+	m.reads.Forget(sale)
 }
 
 // remember keeps a refusal until 100 ms after it was asked for, or until the
 // next hold is due, if that is earlier.
-func (m *memory) remember(sale string, s *SoldOut, err error, asked time.Duration) {
+func (m *memory) remember(sale string, s *stock.SoldOut, err error, asked time.Duration) {
 	refusal, ok := err.(*api.Error)
 	if !m.on || !ok {
 		return
@@ -151,46 +153,49 @@ func (m *memory) sale(ctx context.Context, sale string, read func(context.Contex
 	if !m.on {
 		return read(ctx, sale)
 	}
-	m.mu.Lock()
-	k := m.of(sale)
-	if k.present != nil && m.now()-k.read < localFor {
-		defer m.mu.Unlock()
-		return k.present, nil
+	if present := m.present(sale); present != nil {
+		return present, nil
 	}
-	f := k.flight
-	if f == nil {
-		f = &flight{done: make(chan struct{})}
-		k.flight = f
-		go m.fly(context.WithoutCancel(ctx), sale, f, read)
-	}
-	m.mu.Unlock()
+	done := m.reads.DoChan(sale, func() (any, error) {
+		return m.fetch(context.WithoutCancel(ctx), sale, read)
+	})
 	select {
-	case <-f.done:
-		return f.present, f.err
+	case result := <-done:
+		present, _ := result.Val.(*api.Sale)
+		return present, result.Err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// flightTime bounds a shared read.
-const flightTime = 5 * time.Second
-
-// fly reads a sale for all who wait, and remembers it if nothing has changed.
-func (m *memory) fly(ctx context.Context, sale string, f *flight, read func(context.Context, string) (*api.Sale, error)) {
-	ctx, cancel := context.WithTimeout(ctx, flightTime)
-	defer cancel()
-	asked := m.now()
-	f.present, f.err = read(ctx, sale)
+// present is a sale as it was at most 100 ms ago, nil if that is not known.
+func (m *memory) present(sale string) *api.Sale {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k := m.sales[sale]
-	if k != nil && k.flight == f {
-		k.flight = nil
-		if f.err == nil {
-			k.present, k.read = f.present, asked
-		}
+	if k := m.sales[sale]; k != nil && m.now()-k.read < localFor {
+		return k.present
 	}
-	close(f.done)
+	return nil
+}
+
+// readTimeout bounds a shared read.
+const readTimeout = 5 * time.Second
+
+// fetch reads a sale, and remembers it if nothing has changed meanwhile.
+func (m *memory) fetch(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	m.mu.Lock()
+	k, asked := m.of(sale), m.now()
+	changes := k.changes
+	m.mu.Unlock()
+	present, err := read(ctx, sale)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil && k.changes == changes {
+		k.present, k.read = present, asked
+	}
+	return present, err
 }
 
 // listen forgets sales that another process changed. What is published while the
@@ -201,7 +206,7 @@ func (s *Store) listen(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
-	sub := s.db.Blocking().PSubscribe(ctx, ChangesPattern)
+	sub := s.db.Blocking().PSubscribe(ctx, stock.ChangesPattern)
 	defer sub.Close()
 	events := sub.ChannelWithSubscriptions(redis.WithChannelSize(1024))
 	for {
@@ -224,5 +229,5 @@ func (s *Store) hear(event any) {
 		s.memory.dropAll()
 		return
 	}
-	s.memory.drop(saleOfChannel(message.Channel))
+	s.memory.drop(stock.SaleOfChannel(message.Channel))
 }

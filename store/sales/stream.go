@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"context"
@@ -91,7 +91,7 @@ func (w *Watch) Stop() {
 func (s *Store) follow(ctx context.Context, sale string, k *watched) {
 	for ctx.Err() == nil {
 		pause(ctx, streamEvery)
-		look, cancel := context.WithTimeout(ctx, flightTime)
+		look, cancel := context.WithTimeout(ctx, readTimeout)
 		present, err := s.Sale(look, sale)
 		cancel()
 		if err == nil {

@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/stock"
 	"fanfare/store/storetest"
 )
 
@@ -17,10 +18,10 @@ import (
 func (p *process) calls() int64 {
 	p.t.Helper()
 	text, err := p.db.Client().Info(p.t.Context(), "commandstats").Result()
-	mustLive(p.t, err)
+	storetest.Must(p.t, err)
 	var n int64
 	_, err = fmt.Sscanf(infoText(text, "cmdstat_evalsha"), "calls=%d", &n)
-	mustLive(p.t, err)
+	storetest.Must(p.t, err)
 	return n
 }
 
@@ -29,19 +30,19 @@ func (p *process) calls() int64 {
 // granted, or one for another sku; and only for 100 ms.
 func TestS11_SoldOutFromMemory(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	p := s.mustStaff(Options{})
+	s := setup(t)
+	p := s.mustStart(Options{})
 	p.mustPut(s.sale, request(2, 60_000, 1, "s", "other"))
 	p.mustBuy(s.sale, "u", 1)
 	// On a slow machine a round may take longer than the memory lasts.
-	storetest.Eventually(t, livePatience, "a round within 100 ms", func() bool {
+	storetest.Eventually(t, patience, "a round within 100 ms", func() bool {
 		began := time.Now()
 		_, err := p.buy(s.sale, "u", 2)
-		first := wantCode(t, err, api.CodeSoldOut)
+		first := mustError(t, err, api.CodeSoldOut)
 		before := p.calls()
 		for i := range 20 {
 			_, err := p.buy(s.sale, fmt.Sprint("v", i), 2)
-			if e := wantCode(t, err, api.CodeSoldOut); fmt.Sprint(e.Facts) != fmt.Sprint(first.Facts) || e.Detail != first.Detail {
+			if e := mustError(t, err, api.CodeSoldOut); fmt.Sprint(e.Facts) != fmt.Sprint(first.Facts) || e.Detail != first.Detail {
 				t.Fatalf("from memory %+v, from Redis %+v", e, first)
 			}
 		}
@@ -70,11 +71,11 @@ func TestS11_SoldOutFromMemory(t *testing.T) {
 		}
 	})
 	t.Run("NotWhenOff", func(t *testing.T) {
-		off := s.mustStaff(Options{NoLocal: true})
+		off := s.mustStart(Options{NoLocal: true})
 		for range 3 {
 			before := off.calls()
 			_, err := off.buy(s.sale, "w", 2)
-			wantCode(t, err, api.CodeSoldOut)
+			storetest.WantCode(t, err, api.CodeSoldOut)
 			if off.calls() == before {
 				t.Error("Redis was not asked")
 			}
@@ -84,7 +85,7 @@ func TestS11_SoldOutFromMemory(t *testing.T) {
 
 // remembers puts a fresh refusal into memory.
 func (p *process) remembers(sale string, available map[string]int64) {
-	p.memory.remember(sale, &SoldOut{Available: available}, api.Errorf(api.CodeSoldOut, "sold out"), p.memory.now())
+	p.memory.remember(sale, &stock.SoldOut{Available: available}, api.Errorf(api.CodeSoldOut, "sold out"), p.memory.now())
 }
 
 // S11: the memory of a refusal ends after 100 ms, and with the next hold that is
@@ -106,7 +107,7 @@ func TestS11_MemoryEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMemory(true)
-			m.remember("x", &SoldOut{Available: map[string]int64{"s": 0}, NextDue: c.due}, api.Errorf(api.CodeSoldOut, "sold out"), 0)
+			m.remember("x", &stock.SoldOut{Available: map[string]int64{"s": 0}, NextDue: c.due}, api.Errorf(api.CodeSoldOut, "sold out"), 0)
 			frozen := func() time.Duration { return c.after }
 			m.clock = frozen
 			if got := m.soldOut("x", lines) != nil; got != c.known {
@@ -120,11 +121,11 @@ func TestS11_MemoryEnds(t *testing.T) {
 // others as soon as they hear of it.
 func TestS11_AChangeEndsTheMemory(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	p, other := s.mustStaff(Options{}), s.mustStaff(Options{})
+	s := setup(t)
+	p, other := s.mustStart(Options{}), s.mustStart(Options{})
 	p.mustPut(s.sale, request(0, 60_000, 1))
 	other.work(other.Run)
-	storetest.Eventually(t, livePatience, "the other listens", func() bool {
+	storetest.Eventually(t, patience, "the other listens", func() bool {
 		n, err := p.db.Client().PubSubNumPat(t.Context()).Result()
 		return err == nil && n == 1
 	})
@@ -138,21 +139,21 @@ func TestS11_AChangeEndsTheMemory(t *testing.T) {
 	forever(other)
 	p.mustRestock(s.sale, 2)
 	p.mustBuy(s.sale, "u", 1)
-	storetest.Eventually(t, livePatience, "the other sells", func() bool { _, err := other.buy(s.sale, "v", 1); return err == nil })
+	storetest.Eventually(t, patience, "the other sells", func() bool { _, err := other.buy(s.sale, "v", 1); return err == nil })
 }
 
 // S8: restock while sold out: at the latest 100 ms later a reservation succeeds on
 // every process, also on one that hears nothing.
 func TestS8_RestockReachesEveryProcess(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	hears, deaf := s.mustStaff(Options{}), s.mustStaff(Options{})
+	s := setup(t)
+	hears, deaf := s.mustStart(Options{}), s.mustStart(Options{})
 	hears.work(hears.Run)
 	hears.mustPut(s.sale, request(0, 60_000, 1))
 	for round := range 10 {
 		for _, p := range []*process{hears, deaf} {
 			_, err := p.buy(s.sale, fmt.Sprint("early", round), 1)
-			wantCode(t, err, api.CodeSoldOut)
+			storetest.WantCode(t, err, api.CodeSoldOut)
 		}
 		hears.mustRestock(s.sale, 2)
 		restocked := time.Now()
@@ -164,7 +165,7 @@ func TestS8_RestockReachesEveryProcess(t *testing.T) {
 				if err == nil {
 					break
 				}
-				wantCode(t, err, api.CodeSoldOut)
+				storetest.WantCode(t, err, api.CodeSoldOut)
 				if asked.Sub(restocked) > 100*time.Millisecond {
 					t.Fatalf("refused %v after the restock", asked.Sub(restocked))
 				}
@@ -253,7 +254,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	m := newMemory(true)
 	for i := range 3 * maxRemembered {
-		m.remember(fmt.Sprint(i), &SoldOut{}, api.Errorf(api.CodeSoldOut, "sold out"), m.now())
+		m.remember(fmt.Sprint(i), &stock.SoldOut{}, api.Errorf(api.CodeSoldOut, "sold out"), m.now())
 		if len(m.sales) > maxRemembered {
 			t.Fatalf("%d sales", len(m.sales))
 		}
