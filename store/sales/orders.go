@@ -110,15 +110,15 @@ type sweptOrders struct {
 	last map[stock.Ref]time.Time
 }
 
-// due tells whether it is time to look at a partition again, and notes that it
-// was done.
+// due tells whether it is time to sweep a partition again, and notes that it was
+// done.
 func (s *sweptOrders) due(r stock.Ref, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(s.last[r]) < sweepAgain {
 		return false
 	}
-	if s.last == nil || len(s.last) >= maxRemembered {
+	if s.last == nil || len(s.last) >= maxCached {
 		s.last = map[stock.Ref]time.Time{}
 	}
 	s.last[r] = now
@@ -164,7 +164,7 @@ func newOrderWriter(write func(context.Context, []record.Order) error) *batch.Gr
 	})
 }
 
-// writeOrders writes rows, and then tells the outbox.
+// writeOrders writes rows, and then clears them from the outbox.
 func (s *Store) writeOrders(ctx context.Context, orders []record.Order) error {
 	if err := s.rec.PutOrders(ctx, orders); err != nil {
 		return fmt.Errorf("write orders: %w", err)
@@ -180,7 +180,7 @@ func (s *Store) writeOrders(ctx context.Context, orders []record.Order) error {
 	return errors.Join(errs...)
 }
 
-// acknowledge tells a live sale that orders are on record. One that it does not
+// acknowledge notes in a live sale that orders are on record. One that it does not
 // know was written while another process restored the sale from what was on
 // record before.
 func (s *Store) acknowledge(ctx context.Context, sale string, orders []record.Order) error {

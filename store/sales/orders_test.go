@@ -57,8 +57,8 @@ func TestS13_OrdersFollow(t *testing.T) {
 func (p *process) awaitNoneWaiting(sale string) {
 	p.t.Helper()
 	storetest.Eventually(p.t, patience, "no order waits", func() bool {
-		n, err := p.live.Partitions(p.t.Context(), sale)
-		for i := range n {
+		settings, err := p.live.Settings(p.t.Context(), sale)
+		for i := range settings.Partitions {
 			open, e := p.live.WaitingOrders(p.t.Context(), stock.Ref{Sale: sale, Partition: i}, 1)
 			if e != nil || len(open) > 0 {
 				return false

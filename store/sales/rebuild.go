@@ -17,8 +17,8 @@ const (
 	restoreLease = 3 * time.Second
 	// restoreTime bounds one restoring: about a minute for a million orders.
 	restoreTime = 5 * time.Minute
-	// restoreLook is how often a process looks whether another has finished.
-	restoreLook = 20 * time.Millisecond
+	// restorePoll is how often a process asks whether another has finished.
+	restorePoll = 20 * time.Millisecond
 	// restorePage is how many orders one query reads.
 	restorePage = 500
 )
@@ -51,16 +51,16 @@ func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 		return err
 	}
 	if answer.Status != lock.Acquired {
-		pause(ctx, restoreLook)
+		pause(ctx, restorePoll)
 		return nil
 	}
 	held, stop := answer.Lease.Keep(ctx)
-	err = s.bringBack(held, settings)
+	err = s.reload(held, settings)
 	stop()
 	if _, e := answer.Lease.Release(ctx); e != nil {
 		s.o.Logger.WarnContext(ctx, "the lease for restoring a sale stays till its end", "sale", sale, "error", e)
 	}
-	if isShut(err) {
+	if needsRestore(err) {
 		return nil // Redis went away under it: its caller sees how the sale stands now
 	}
 	return err
@@ -87,16 +87,16 @@ func (s *Store) onRecord(ctx context.Context, sale string) (stock.Settings, erro
 	return live, nil
 }
 
-// bringBack loads a sale and lets it go on, unless another process has just done
+// reload loads a sale and lets it go on, unless another process has just done
 // so. While nobody can say how the sale stands, it stays as it is.
-func (s *Store) bringBack(ctx context.Context, settings stock.Settings) error {
-	if _, err := s.live.Sale(ctx, settings.ID); !isShut(err) {
+func (s *Store) reload(ctx context.Context, settings stock.Settings) error {
+	if _, err := s.live.Sale(ctx, settings.ID); !needsRestore(err) {
 		return err
 	}
 	if err := s.load(ctx, settings); err != nil {
 		return err
 	}
-	s.memory.drop(settings.ID)
+	s.cache.drop(settings.ID)
 	return s.live.Open(ctx, settings.ID)
 }
 

@@ -36,7 +36,7 @@ type fixture struct {
 	sale     string
 }
 
-// newShop opens a Redis and a record of a test's own.
+// setup opens a Redis and a record of a test's own.
 func setup(t testing.TB) *fixture {
 	t.Helper()
 	return &fixture{t: t, redisURL: storetest.Redis(t).URL(), sqlURL: storetest.SQLite(t), sale: "sale." + unused()}

@@ -30,14 +30,14 @@ type Options struct {
 	// MinReplicas is how many replicas must have a change before its caller is
 	// told; default 0.
 	MinReplicas int
-	// OnReserve hears what became of each try to reserve: "reserved", "replayed",
+	// OnReserve is told what became of each try to reserve: "reserved", "replayed",
 	// a refusal's code, or "sold_out_local" for one that was answered from memory.
 	// Default: nobody.
 	OnReserve func(outcome string)
 	// SweepAge is how old an order must be whose job was perhaps never enqueued;
 	// default 1 s.
 	SweepAge time.Duration
-	// Logger hears of what is tried again later; nil: silence.
+	// Logger gets what is tried again later; nil: silence.
 	Logger *slog.Logger
 }
 
@@ -69,8 +69,8 @@ type Store struct {
 	restores singleflight.Group
 	locker   *lock.Locker
 
-	memory   *memory
-	tries    tries
+	cache    *cache
+	limiter  userLimiter
 	inFlight atomic.Int64
 	hub      hub
 
@@ -88,7 +88,7 @@ func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, 
 		return nil, errors.New("the embedded Redis has no replicas that could acknowledge a sale (FANFARE_SALE_MIN_REPLICAS)")
 	}
 	s := &Store{db: db, rec: rec, jobs: jobs, o: o, relay: make(chan stock.Order, relayLength)}
-	s.memory = newMemory(!o.NoLocal)
+	s.cache = newCache(!o.NoLocal)
 	s.locker = lock.New(db, lock.Options{Name: restoreLock, Lease: restoreLease, Retention: time.Minute, MaxAttempts: 1 << 30})
 	options := stock.Options{Logger: o.Logger, MinReplicas: o.MinReplicas, OnSwept: s.onSwept, OnStale: s.onStale}
 	if !db.Embedded() { // which has one run only
@@ -100,7 +100,7 @@ func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, 
 }
 
 // Run does what every process with sales does in the background, until ctx ends:
-// it enqueues orders and hears of changed sales.
+// it enqueues orders and forgets changed sales.
 func (s *Store) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { s.relayOrders(ctx); return nil })
@@ -117,7 +117,7 @@ func (s *Store) Sweep(ctx context.Context) error { return s.live.Run(ctx) }
 func (s *Store) with(ctx context.Context, sale string, f func() error) error {
 	for {
 		err := f()
-		if !isShut(err) {
+		if !needsRestore(err) {
 			return err
 		}
 		if err := s.restore(ctx, sale); err != nil {
@@ -126,9 +126,9 @@ func (s *Store) with(ctx context.Context, sale string, f func() error) error {
 	}
 }
 
-// isShut tells whether a sale said that it must be restored: any other error says
+// needsRestore tells whether a sale said that it must be restored: any other error says
 // nothing about the sale, nor does a change that was made before one of these.
-func isShut(err error) bool {
+func needsRestore(err error) bool {
 	shut := errors.Is(err, stock.ErrAbsent) || errors.Is(err, stock.ErrLoading) || errors.Is(err, stock.ErrStaleRun)
 	return shut && api.CodeOf(err) != api.CodeUnknownOutcome
 }

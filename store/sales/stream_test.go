@@ -10,8 +10,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// A watcher hears how a sale stands, then of changes, at most 10 a second however
-// many there are, and always of the last; one look a process serves all watchers.
+// A watcher gets how a sale stands, then changes, at most 10 a second however
+// many there are, and always the last; one read serves all watchers of a process.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -66,11 +66,11 @@ func TestWatch(t *testing.T) {
 		n := len(p.hub.sales)
 		p.hub.mu.Unlock()
 		if n != 1 {
-			t.Errorf("%d sales are looked at", n)
+			t.Errorf("%d sales are read", n)
 		}
 		w.Stop()
 	}
 	if len(p.hub.sales) != 0 {
-		t.Error("it is looked at though nobody watches")
+		t.Error("it is read though nobody watches")
 	}
 }

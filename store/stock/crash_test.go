@@ -64,22 +64,22 @@ func (w *liveWorld) dieAt(n int64) bool {
 // transfers.
 func (w *liveWorld) finishesAlone() {
 	w.t.Helper()
-	places, err := w.placesOf(context.Background(), w.sale)
+	parts, err := w.partitionsOf(context.Background(), w.sale)
 	storetest.Must(w.t, err)
 	// Time passes: the records are made older.
-	for _, p := range places {
+	for _, p := range parts {
 		for id, text := range w.db.Client().HGetAll(context.Background(), p.out).Val() {
 			_, rest, _ := strings.Cut(text, "|")
 			storetest.Must(w.t, w.db.Client().HSet(context.Background(), p.out, id, "1|"+rest).Err())
 		}
 	}
 	sweeper := w.another(Options{})
-	sweeper.remember(w.sale, len(places))
-	for _, p := range places {
-		found, err := sweeper.sweepAll(context.Background(), []*place{p})
+	sweeper.remember(w.sale, len(parts))
+	for _, p := range parts {
+		found, err := sweeper.sweepAll(context.Background(), []*partition{p})
 		storetest.Must(w.t, err)
 		for _, f := range found {
-			storetest.Must(w.t, sweeper.tend(context.Background(), f))
+			storetest.Must(w.t, sweeper.maintain(context.Background(), f))
 		}
 	}
 	for _, k := range w.mustAddUp() {
@@ -109,9 +109,9 @@ func TestS12_SweeperFinishesOldTransfers(t *testing.T) {
 		sweeper := w.another(Options{})
 		sweeper.sweepOn()
 		begin := w.now()
-		places, _ := w.placesOf(t.Context(), w.sale)
+		parts, _ := w.partitionsOf(t.Context(), w.sale)
 		storetest.Eventually(t, patience, "the transfer is finished", func() bool {
-			found, err := w.looks(t.Context(), places...)
+			found, err := w.readStates(t.Context(), parts...)
 			return err == nil && len(underway(found)) == 0
 		})
 		if took := w.now().Sub(begin); took < transferPatience/2 {

@@ -15,7 +15,7 @@
 //	Run                                 return due holds, finish what a crash left
 //
 // ErrAbsent, ErrLoading and ErrStaleRun say that a sale has to be brought back
-// first. A change is told on ChangesChannel.
+// first. A change is published on ChangesChannel.
 //
 // Keys, one set for each partition of a sale, each in one slot:
 //

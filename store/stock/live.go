@@ -18,7 +18,7 @@ import (
 
 // Options tunes a Live; the zero value works.
 type Options struct {
-	// Logger hears of what the sweeper could not do; nil: silence.
+	// Logger gets what the sweeper could not do; nil: silence.
 	Logger *slog.Logger
 	// MinReplicas is how many replicas must have a write whose success a client
 	// is told (reserve, confirm, release, Put and Restock); default 0.
@@ -29,9 +29,9 @@ type Options struct {
 	Run string
 	// SweepEvery is how often Run looks for holds that are due; default 250 ms.
 	SweepEvery time.Duration
-	// OnSwept hears of each partition that owes something to the record.
+	// OnSwept is called with each partition that owes something to the record.
 	OnSwept func(ctx context.Context, s Swept)
-	// OnStale hears of sales that must be compared with the record, or whose
+	// OnStale is called with sales that must be compared with the record, or whose
 	// loading somebody began and does not end. Both may be called at once for
 	// several sales, and again.
 	OnStale func(ctx context.Context, sale string)
@@ -43,18 +43,17 @@ const ServerRun = "*"
 
 // Live is the live stock of sales in Redis. It is safe for concurrent use.
 type Live struct {
-	db      *redisdb.DB
-	o       Options
-	scripts scripts
-	leases  *lock.Locker
-	places  sync.Map // sale -> []*place
-	shut    sync.Map // prefix of a place -> when it was first seen shut
-	movers  sync.Map // sale -> chan struct{} with one place: who may ask for the lease
+	db        *redisdb.DB
+	o         Options
+	scripts   scripts
+	leases    *lock.Locker
+	known     sync.Map      // sale -> []*partition
+	unusable  sync.Map      // prefix of a partition -> when it was first found unusable
+	movers    sync.Map      // sale -> chan struct{} of length 1: who may ask for the lease
+	snapshots sync.Map      // sale -> *snapshotGroup
+	wake      chan struct{} // has a value when a sale was learned of
 
-	surveyors sync.Map      // sale -> *surveyor
-	awake     chan struct{} // has a value when a sale was learned of
-
-	told  redisdb.Sender // carries the writes whose success a client is told
+	send  redisdb.Sender // carries the writes whose success a client is told
 	fault redisdb.Fault  // of tests
 }
 
@@ -91,7 +90,7 @@ func New(db *redisdb.DB, o Options) *Live {
 		o.OnStale = func(context.Context, string) {}
 	}
 	return &Live{
-		db: db, o: o, scripts: loadScripts(), told: sender(db, o.MinReplicas), awake: make(chan struct{}, 1),
+		db: db, o: o, scripts: loadScripts(), send: sender(db, o.MinReplicas), wake: make(chan struct{}, 1),
 		leases: lock.New(db, lock.Options{Name: moveLock, Lease: moveLease, MaxAttempts: endless, Retention: time.Minute}),
 	}
 }
@@ -102,9 +101,9 @@ const (
 	stepEnd      = "end"
 	stepPut      = "put"
 	stepRestock  = "restock"
-	stepFollow   = "follow"
-	stepNote     = "note"
-	stepLook     = "look"
+	stepApply    = "apply"
+	stepRaise    = "raise"
+	stepRead     = "read"
 	stepSweep    = "sweep"
 	stepDebit    = "debit"
 	stepCredit   = "credit"
@@ -119,7 +118,7 @@ const (
 
 // write sends what a client is told about, one command.
 func (l *Live) write(ctx context.Context, step string, cmd redis.Cmder) error {
-	return l.fault.Send(ctx, step, l.told, redisdb.Write, cmd)
+	return l.fault.Send(ctx, step, l.send, redisdb.Write, cmd)
 }
 
 // share sends commands of the process's own with the shared round trips.
@@ -130,11 +129,11 @@ func (l *Live) share(ctx context.Context, step string, m redisdb.Mode, cmds ...r
 	return l.fault.Send(ctx, step, l.db.Share, m, cmds...)
 }
 
-// isShut turns the answers about a whole sale into errors.
-func (l *Live) isShut(sale string, status int64) error {
+// usable turns the answers about a whole sale into errors.
+func (l *Live) usable(sale string, status int64) error {
 	switch status {
 	case answerAbsent:
-		l.places.Delete(sale)
+		l.known.Delete(sale)
 		return ErrAbsent
 	case answerLoading:
 		return ErrLoading
@@ -145,8 +144,8 @@ func (l *Live) isShut(sale string, status int64) error {
 }
 
 // unexpected is for a status that a script of this version does not give.
-func unexpected(s *redisdb.Script, answer []any) error {
-	return fmt.Errorf("run %s: answered %v", s.Name(), answer)
+func unexpected(s *redisdb.Script, answer any) error {
+	return fmt.Errorf("run %s: answered %+v", s.Name(), answer)
 }
 
 // newRequest names one request or transfer: 128 random bits.

@@ -11,9 +11,9 @@ import (
 )
 
 // emptied is the sale after Redis lost it, with what is on record of it.
-func (w *liveWorld) emptied(places []*place) {
+func (w *liveWorld) emptied(parts []*partition) {
 	w.t.Helper()
-	for _, p := range places {
+	for _, p := range parts {
 		storetest.Must(w.t, w.db.Client().Del(context.Background(), p.core(p.orders, p.totals, p.out, p.seen)...).Err())
 	}
 }
@@ -53,9 +53,9 @@ func TestS13_LiveKeysFromTheRecord(t *testing.T) {
 			w.mustOpen(offer{stock: map[string]int64{"a": 7, "s": 30}, partitions: partitions, limit: 3})
 			orders := w.soldOrders(10, 2)
 			w.mustReserve("holder", units("s", 3)) // open holds are gone with Redis
-			places, _ := w.placesOf(t.Context(), w.sale)
+			parts, _ := w.partitionsOf(t.Context(), w.sale)
 			on := w.recorded()
-			w.emptied(places)
+			w.emptied(parts)
 			other := w.another(Options{})
 			_, err := other.reserve("u1", units("s", 1))
 			storetest.WantCode(t, err, api.CodeSaleNotFound)
@@ -106,9 +106,9 @@ func TestS13_RebuiltByManyAndByTheDead(t *testing.T) {
 			w := newLiveWorld(t, w.db)
 			w.mustOpen(offer{stock: map[string]int64{"s": 20}, partitions: partitions})
 			orders := w.soldOrders(6, 2)
-			places, _ := w.placesOf(t.Context(), w.sale)
+			parts, _ := w.partitionsOf(t.Context(), w.sale)
 			on := w.recorded()
-			w.emptied(places)
+			w.emptied(parts)
 			for n := range 12 {
 				dying, contacts := w.another(Options{}), 0
 				dying.fault = func(string, bool) error {
@@ -235,9 +235,9 @@ func TestS13_APartitionIsLost(t *testing.T) {
 			w := newLiveWorld(t, w.db)
 			w.mustOpen(offer{stock: map[string]int64{"s": 30}, partitions: 3})
 			orders := w.soldOrders(9, 1)
-			places, _ := w.placesOf(t.Context(), w.sale)
+			parts, _ := w.partitionsOf(t.Context(), w.sale)
 			on := w.recorded()
-			w.emptied(places[gone : gone+1])
+			w.emptied(parts[gone : gone+1])
 			user := usersOf(gone, 3, 1)[0]
 			_, err := w.another(Options{}).reserve(user, units("s", 1))
 			if err != error(ErrStaleRun) && err != error(ErrAbsent) {
@@ -258,8 +258,8 @@ func TestS13_PartitionsThatOutlivedTheirSale(t *testing.T) {
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		r := w.mustOpen(offer{stock: map[string]int64{"s": 30}, partitions: 3})
 		w.mustReserve("u", units("s", 2))
-		places, _ := w.placesOf(t.Context(), w.sale)
-		w.emptied(places[:1])
+		parts, _ := w.partitionsOf(t.Context(), w.sale)
+		w.emptied(parts[:1])
 		w = w.another(Options{})
 		_, err := w.Put(t.Context(), PutSale{Sale: w.sale, Request: r, New: true})
 		storetest.WantCode(t, err, api.CodeUnknownOutcome)

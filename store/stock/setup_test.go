@@ -45,6 +45,17 @@ func (w *liveWorld) sweepOn() {
 	w.t.Cleanup(func() { cancel(); <-done })
 }
 
+// Sweep is one round of Run, which waits for all that it finds to do.
+func (l *Live) Sweep(ctx context.Context) error {
+	found, err := l.sweep(ctx)
+	for _, f := range found {
+		if e := l.maintain(ctx, f); err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
 // offer is what a sale begins with: open for an hour, one sku "s".
 type offer struct {
 	stock                         map[string]int64
@@ -140,11 +151,11 @@ func (w *liveWorld) numbers(sku string) string {
 }
 
 // mustAddUp checks every partition and what is on its way against the totals.
-func (w *liveWorld) mustAddUp() []*look {
+func (w *liveWorld) mustAddUp() []*partitionState {
 	w.t.Helper()
-	places, err := w.placesOf(context.Background(), w.sale)
+	parts, err := w.partitionsOf(context.Background(), w.sale)
 	storetest.Must(w.t, err)
-	found, err := w.looks(context.Background(), places...)
+	found, err := w.readStates(context.Background(), parts...)
 	storetest.Must(w.t, err)
 	for _, item := range found[0].settings.Items {
 		sum := int64(0)
@@ -156,7 +167,7 @@ func (w *liveWorld) mustAddUp() []*look {
 			}
 		}
 		for _, t := range underway(found) {
-			if !w.db.Client().SIsMember(context.Background(), places[t.to].seen, t.id).Val() {
+			if !w.db.Client().SIsMember(context.Background(), parts[t.to].seen, t.id).Val() {
 				for _, line := range parseLines(t.lines) {
 					if line.SKU == item.SKU {
 						sum += line.Quantity
@@ -176,10 +187,10 @@ var errLostAnswer = api.Errorf(api.CodeUnknownOutcome, "the process died")
 
 // orderOf is an order on record that Redis does not know.
 func orderOf(w *liveWorld, user string, n int64) Order {
-	places, err := w.placesOf(context.Background(), w.sale)
+	parts, err := w.partitionsOf(context.Background(), w.sale)
 	storetest.Must(w.t, err)
 	return Order{
-		Reservation: newID(Home(user, len(places))), Sale: w.sale, User: user,
+		Reservation: newID(Home(user, len(parts))), Sale: w.sale, User: user,
 		Lines: []api.Line{units("s", n)}, CreatedAt: w.now().UnixMilli(),
 	}
 }

@@ -257,7 +257,7 @@ func TestS9_ChangesReachAllPartitions(t *testing.T) {
 		// The process dies between the first partition and the others.
 		dying := w.another(Options{})
 		dying.fault = func(step string, _ bool) error {
-			if step == stepFollow {
+			if step == stepApply {
 				return api.Errorf(api.CodeUnavailable, "the process died")
 			}
 			return nil
@@ -337,7 +337,7 @@ func TestS16_KnownFaults(t *testing.T) {
 		// A sale that Redis lost is absent, not sold out, and a decrement makes no key.
 		lost := newLiveWorld(t, w.db)
 		lost.mustOpen(offer{stock: map[string]int64{"s": 1}})
-		p := newPlace(lost.sale, 0)
+		p := newPartition(lost.sale, 0)
 		storetest.Must(t, w.db.Client().Del(ctx, p.core(p.totals, p.orders)...).Err())
 		_, err := lost.reserve("u", units("s", 1))
 		storetest.WantCode(t, err, api.CodeSaleNotFound)

@@ -160,7 +160,7 @@ func readAlong(w *liveWorld, stop <-chan struct{}, reads *atomic.Int64) {
 
 // The right to move of a process that died ends with its lease: others wait for
 // it, they do not refuse.
-func TestS12_ADeadLeader(t *testing.T) {
+func TestS12_AMoverDies(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 8}, partitions: 8})
@@ -221,10 +221,10 @@ func TestS12_ADebitComesTwice(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: 2})
-		places, err := w.placesOf(t.Context(), w.sale)
+		parts, err := w.partitionsOf(t.Context(), w.sale)
 		storetest.Must(t, err)
-		from := places[0]
-		found, err := w.looks(t.Context(), from)
+		from := parts[0]
+		found, err := w.readStates(t.Context(), from)
 		storetest.Must(t, err)
 		id := newRequest()
 		send := func() []any {
@@ -244,7 +244,7 @@ func TestS12_ADebitComesTwice(t *testing.T) {
 			t.Fatalf("answered %v", first)
 		}
 		for range 2 {
-			storetest.Must(t, w.finishTransfers(t.Context(), places, []transfer{moving}))
+			storetest.Must(t, w.finishTransfers(t.Context(), parts, []transfer{moving}))
 		}
 		if late := send(); redisdb.NumberAt(late, 0) == answerDone {
 			t.Errorf("long after: %v", late)
@@ -260,11 +260,11 @@ func TestS12_ADebitComesTwice(t *testing.T) {
 // What counts as a proof that there was too little.
 func TestS12_ProofOfAShortage(t *testing.T) {
 	t.Parallel()
-	pass := func(moves, returns string, out ...transfer) []*look {
-		return []*look{{}, {moves: moves, returns: returns, out: out}}
+	pass := func(moves, returns string, out ...transfer) []*partitionState {
+		return []*partitionState{{}, {moves: moves, returns: returns, out: out}}
 	}
 	for name, c := range map[string]struct {
-		before, now []*look
+		before, now []*partitionState
 		proof       bool
 	}{
 		"the first pass":      {nil, pass("1", "1"), false},
@@ -274,7 +274,7 @@ func TestS12_ProofOfAShortage(t *testing.T) {
 		"units on their way":  {pass("1", "1", transfer{}), pass("1", "1"), false},
 		"they left meanwhile": {pass("1", "1"), pass("2", "1", transfer{}), false},
 	} {
-		if got := stood(c.before, c.now); got != c.proof {
+		if got := unchanged(c.before, c.now); got != c.proof {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -288,19 +288,19 @@ func TestS12_ReadsThatAreOvertaken(t *testing.T) {
 		if s := w.mustRead(); s.Consistent == nil || !*s.Consistent {
 			t.Errorf("nothing moves: %+v", s)
 		}
-		places, err := w.placesOf(t.Context(), w.sale)
+		parts, err := w.partitionsOf(t.Context(), w.sale)
 		storetest.Must(t, err)
 		mover, reads := w.another(Options{}), 0
 		w.fault = func(step string, answered bool) error {
-			if step != stepLook || !answered {
+			if step != stepRead || !answered {
 				return nil
 			}
 			reads++
-			_, err := mover.gather(context.Background(), places, gathering{to: places[reads%2], want: map[string]int64{"s": 10}})
+			_, err := mover.gather(context.Background(), parts, gathering{to: parts[reads%2], want: map[string]int64{"s": 10}})
 			return err
 		}
 		s := w.mustRead()
-		if s.Consistent == nil || *s.Consistent || s.Items[0].Available != 10 || reads != 1+looksAgain {
+		if s.Consistent == nil || *s.Consistent || s.Items[0].Available != 10 || reads != 1+saleReads {
 			t.Errorf("%+v after %d reads", s, reads)
 		}
 	})

@@ -30,12 +30,12 @@ func (w *liveWorld) reserveOnce(once api.Idempotency, user string, lines ...api.
 // everything is all that Redis has of the sale.
 func (w *liveWorld) everything() map[string]string {
 	w.t.Helper()
-	places, err := w.placesOf(context.Background(), w.sale)
+	parts, err := w.partitionsOf(context.Background(), w.sale)
 	storetest.Must(w.t, err)
 	all := map[string]string{}
 	c := w.db.Client()
-	for _, p := range places {
-		for _, key := range []string{p.settings, p.stock, p.book, p.totals, p.out} {
+	for _, p := range parts {
+		for _, key := range []string{p.settings, p.stock, p.reservations, p.totals, p.out} {
 			for field, v := range c.HGetAll(context.Background(), key).Val() {
 				all[key+" "+field] = v
 			}
@@ -52,13 +52,13 @@ func (w *liveWorld) everything() map[string]string {
 // overdue makes a hold's time be over since long, as if nobody had looked since.
 func (w *liveWorld) overdue(id string) {
 	w.t.Helper()
-	p, err := w.placeOf(context.Background(), w.sale, id)
+	p, err := w.partitionByID(context.Background(), w.sale, id)
 	storetest.Must(w.t, err)
 	c := w.db.Client()
-	text := c.HGet(context.Background(), p.book, id).Val()
+	text := c.HGet(context.Background(), p.reservations, id).Val()
 	f := strings.Split(text, "|")
 	f[3] = "1"
-	storetest.Must(w.t, c.HSet(context.Background(), p.book, id, strings.Join(f, "|")).Err())
+	storetest.Must(w.t, c.HSet(context.Background(), p.reservations, id, strings.Join(f, "|")).Err())
 	storetest.Must(w.t, c.ZAdd(context.Background(), p.due, redis.Z{Score: 1, Member: id}).Err())
 }
 
@@ -68,7 +68,7 @@ func TestS1_OneTripDoesItAll(t *testing.T) {
 		w.mustOpen(offer{stock: map[string]int64{"a": 100, "b": 100}, limit: 90})
 		var trips, commands atomic.Int64
 		one := w.another(Options{})
-		one.told = func(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error {
+		one.send = func(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error {
 			trips.Add(1)
 			commands.Add(int64(len(cmds)))
 			return w.db.Share(ctx, m, cmds...)

@@ -56,16 +56,16 @@ func TestS11_SoldOutFromMemory(t *testing.T) {
 		return true
 	})
 	t.Run("NotWhatMightBeGranted", func(t *testing.T) {
-		p.remembers(s.sale, map[string]int64{"s": 1})
-		if err := p.memory.soldOut(s.sale, []api.Line{{SKU: "s", Quantity: 1}}); err != nil {
+		p.mustCache(s.sale, map[string]int64{"s": 1})
+		if err := p.cache.soldOut(s.sale, []api.Line{{SKU: "s", Quantity: 1}}); err != nil {
 			t.Errorf("one is left: %v", err)
 		}
-		if err := p.memory.soldOut(s.sale, []api.Line{{SKU: "s", Quantity: 2}, {SKU: "other", Quantity: 1}}); err != nil {
+		if err := p.cache.soldOut(s.sale, []api.Line{{SKU: "s", Quantity: 2}, {SKU: "other", Quantity: 1}}); err != nil {
 			t.Errorf("nothing is known of other, which may not even exist: %v", err)
 		}
 	})
 	t.Run("NotWithAKey", func(t *testing.T) {
-		p.remembers(s.sale, map[string]int64{"s": 0})
+		p.mustCache(s.sale, map[string]int64{"s": 0})
 		if _, err := p.buy(s.sale, "w", 1, "key"); err != nil {
 			t.Errorf("refused from memory: %v", err)
 		}
@@ -83,9 +83,9 @@ func TestS11_SoldOutFromMemory(t *testing.T) {
 	})
 }
 
-// remembers puts a fresh refusal into memory.
-func (p *process) remembers(sale string, available map[string]int64) {
-	p.memory.remember(sale, &stock.SoldOut{Available: available}, api.Errorf(api.CodeSoldOut, "sold out"), p.memory.now())
+// mustCache puts a fresh refusal into the cache.
+func (p *process) mustCache(sale string, available map[string]int64) {
+	p.cache.putRefusal(sale, &stock.SoldOut{Available: available}, api.Errorf(api.CodeSoldOut, "sold out"), p.cache.now())
 }
 
 // S11: the memory of a refusal ends after 100 ms, and with the next hold that is
@@ -106,8 +106,8 @@ func TestS11_MemoryEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMemory(true)
-			m.remember("x", &stock.SoldOut{Available: map[string]int64{"s": 0}, NextDue: c.due}, api.Errorf(api.CodeSoldOut, "sold out"), 0)
+			m := newCache(true)
+			m.putRefusal("x", &stock.SoldOut{Available: map[string]int64{"s": 0}, NextDue: c.due}, api.Errorf(api.CodeSoldOut, "sold out"), 0)
 			frozen := func() time.Duration { return c.after }
 			m.clock = frozen
 			if got := m.soldOut("x", lines) != nil; got != c.known {
@@ -130,9 +130,9 @@ func TestS11_AChangeEndsTheMemory(t *testing.T) {
 		return err == nil && n == 1
 	})
 	forever := func(p *process) {
-		p.memory.mu.Lock()
-		defer p.memory.mu.Unlock()
-		k := p.memory.of(s.sale)
+		p.cache.mu.Lock()
+		defer p.cache.mu.Unlock()
+		k := p.cache.entry(s.sale)
 		k.refusal, k.available, k.until = api.Errorf(api.CodeSoldOut, "sold out"), map[string]int64{"s": 0}, time.Hour
 	}
 	forever(p)
@@ -143,21 +143,21 @@ func TestS11_AChangeEndsTheMemory(t *testing.T) {
 }
 
 // S8: restock while sold out: at the latest 100 ms later a reservation succeeds on
-// every process, also on one that hears nothing.
+// every process, also on one that gets no messages.
 func TestS8_RestockReachesEveryProcess(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	hears, deaf := s.mustStart(Options{}), s.mustStart(Options{})
-	hears.work(hears.Run)
-	hears.mustPut(s.sale, request(0, 60_000, 1))
+	listening, deaf := s.mustStart(Options{}), s.mustStart(Options{})
+	listening.work(listening.Run)
+	listening.mustPut(s.sale, request(0, 60_000, 1))
 	for round := range 10 {
-		for _, p := range []*process{hears, deaf} {
+		for _, p := range []*process{listening, deaf} {
 			_, err := p.buy(s.sale, fmt.Sprint("early", round), 1)
 			storetest.WantCode(t, err, api.CodeSoldOut)
 		}
-		hears.mustRestock(s.sale, 2)
+		listening.mustRestock(s.sale, 2)
 		restocked := time.Now()
-		for _, p := range []*process{hears, deaf} {
+		for _, p := range []*process{listening, deaf} {
 			user := 0
 			for {
 				asked := time.Now()
@@ -173,7 +173,7 @@ func TestS8_RestockReachesEveryProcess(t *testing.T) {
 			}
 		}
 	}
-	hears.wantItem(s.sale, 0, 20, 0)
+	listening.wantItem(s.sale, 0, 20, 0)
 }
 
 // S11: a sale may be read from memory, at most 100 ms old; what this process did
@@ -181,7 +181,7 @@ func TestS8_RestockReachesEveryProcess(t *testing.T) {
 func TestS11_ReadingFromMemory(t *testing.T) {
 	t.Parallel()
 	var now atomic.Int64
-	m := newMemory(true)
+	m := newCache(true)
 	m.clock = func() time.Duration { return time.Duration(now.Load()) }
 	var reads atomic.Int64
 	read := func(context.Context, string) (*api.Sale, error) {
@@ -199,7 +199,7 @@ func TestS11_ReadingFromMemory(t *testing.T) {
 	want(1)
 	now.Store(int64(100 * time.Millisecond))
 	want(2)
-	m.stale("x")
+	m.dropState("x")
 	want(3)
 	m.drop("x")
 	want(4)
@@ -252,10 +252,10 @@ func TestS11_ReadingFromMemory(t *testing.T) {
 // What is remembered stays bounded, whatever names are asked for.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
-	m := newMemory(true)
-	for i := range 3 * maxRemembered {
-		m.remember(fmt.Sprint(i), &stock.SoldOut{}, api.Errorf(api.CodeSoldOut, "sold out"), m.now())
-		if len(m.sales) > maxRemembered {
+	m := newCache(true)
+	for i := range 3 * maxCached {
+		m.putRefusal(fmt.Sprint(i), &stock.SoldOut{}, api.Errorf(api.CodeSoldOut, "sold out"), m.now())
+		if len(m.sales) > maxCached {
 			t.Fatalf("%d sales", len(m.sales))
 		}
 	}

@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// localFor is how old an answer from memory may be.
-	localFor = 100 * time.Millisecond
-	// maxRemembered bounds the sales that are remembered at once.
-	maxRemembered = 10_000
+	// cacheTime is how old an answer from memory may be.
+	cacheTime = 100 * time.Millisecond
+	// maxCached bounds the sales that are remembered at once.
+	maxCached = 10_000
 )
 
-// memory is what this process knows of sales without asking. Whatever it says
+// cache is what this process knows of sales without asking. Whatever it says
 // was true at most 100 ms ago. Times are on the monotonic clock, and count from
 // before the question was sent.
-type memory struct {
+type cache struct {
 	on    bool
 	clock func() time.Duration
 	reads singleflight.Group // of sales that are not remembered
 	mu    sync.Mutex
-	sales map[string]*remembered
+	sales map[string]*cachedSale
 }
 
-// remembered is one sale.
-type remembered struct {
+// cachedSale is one sale.
+type cachedSale struct {
 	present *api.Sale
 	read    time.Duration // when present was asked for
 	changes int           // rises when present is forgotten
@@ -42,30 +42,30 @@ type remembered struct {
 	until     time.Duration // the end of refusal's truth
 }
 
-func newMemory(on bool) *memory {
+func newCache(on bool) *cache {
 	began := time.Now()
-	return &memory{on: on, clock: func() time.Duration { return time.Since(began) }, sales: map[string]*remembered{}}
+	return &cache{on: on, clock: func() time.Duration { return time.Since(began) }, sales: map[string]*cachedSale{}}
 }
 
-// now is the time on memory's own clock.
-func (m *memory) now() time.Duration { return m.clock() }
+// now is the time on the cache's own clock.
+func (m *cache) now() time.Duration { return m.clock() }
 
-// of finds or makes a sale's entry. The map stays bounded: it is emptied when it
+// entry finds or makes a sale's entry. The map stays bounded: it is emptied when it
 // is full, which costs a question each. Callers hold mu.
-func (m *memory) of(sale string) *remembered {
+func (m *cache) entry(sale string) *cachedSale {
 	k := m.sales[sale]
 	if k == nil {
-		if len(m.sales) >= maxRemembered {
+		if len(m.sales) >= maxCached {
 			clear(m.sales)
 		}
-		k = &remembered{}
+		k = &cachedSale{}
 		m.sales[sale] = k
 	}
 	return k
 }
 
 // drop forgets everything about a sale.
-func (m *memory) drop(sale string) {
+func (m *cache) drop(sale string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if k := m.sales[sale]; k != nil {
@@ -74,9 +74,9 @@ func (m *memory) drop(sale string) {
 	}
 }
 
-// stale forgets how a sale stands, but not that it is sold out: units were
+// dropState forgets how a sale stands, but not that it is sold out: units were
 // taken, none came back.
-func (m *memory) stale(sale string) {
+func (m *cache) dropState(sale string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if k := m.sales[sale]; k != nil {
@@ -85,7 +85,7 @@ func (m *memory) stale(sale string) {
 }
 
 // dropAll forgets every sale.
-func (m *memory) dropAll() {
+func (m *cache) dropAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for sale, k := range m.sales {
@@ -96,32 +96,32 @@ func (m *memory) dropAll() {
 
 // forget forgets how a sale stands. A read that is under way answers those who
 // wait for it, but is neither remembered nor shared any more. Callers hold mu.
-func (m *memory) forget(sale string, k *remembered) {
+func (m *cache) forget(sale string, k *cachedSale) {
 	k.present = nil
 	k.changes++
 	m.reads.Forget(sale)
 }
 
-// remember keeps a refusal until 100 ms after it was asked for, or until the
+// putRefusal keeps a refusal until 100 ms after it was asked for, or until the
 // next hold is due, if that is earlier.
-func (m *memory) remember(sale string, s *stock.SoldOut, err error, asked time.Duration) {
+func (m *cache) putRefusal(sale string, s *stock.SoldOut, err error, asked time.Duration) {
 	refusal, ok := err.(*api.Error)
 	if !m.on || !ok {
 		return
 	}
-	until := asked + localFor
+	until := asked + cacheTime
 	if s.NextDue > 0 {
 		until = min(until, asked+s.NextDue)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k := m.of(sale)
+	k := m.entry(sale)
 	k.refusal, k.available, k.until = refusal, maps.Clone(s.Available), until
 }
 
 // soldOut refuses lines of which one asks for more than there was, when that is
 // known for all of them.
-func (m *memory) soldOut(sale string, lines []api.Line) error {
+func (m *cache) soldOut(sale string, lines []api.Line) error {
 	if !m.on {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (m *memory) soldOut(sale string, lines []api.Line) error {
 
 // sale gives a sale as it was at most 100 ms ago, else reads it. Callers that
 // come while it is read share the answer, unless it has changed in between.
-func (m *memory) sale(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
+func (m *cache) sale(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
 	if !m.on {
 		return read(ctx, sale)
 	}
@@ -169,10 +169,10 @@ func (m *memory) sale(ctx context.Context, sale string, read func(context.Contex
 }
 
 // present is a sale as it was at most 100 ms ago, nil if that is not known.
-func (m *memory) present(sale string) *api.Sale {
+func (m *cache) present(sale string) *api.Sale {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if k := m.sales[sale]; k != nil && m.now()-k.read < localFor {
+	if k := m.sales[sale]; k != nil && m.now()-k.read < cacheTime {
 		return k.present
 	}
 	return nil
@@ -182,11 +182,11 @@ func (m *memory) present(sale string) *api.Sale {
 const readTimeout = 5 * time.Second
 
 // fetch reads a sale, and remembers it if nothing has changed meanwhile.
-func (m *memory) fetch(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
+func (m *cache) fetch(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	m.mu.Lock()
-	k, asked := m.of(sale), m.now()
+	k, asked := m.entry(sale), m.now()
 	changes := k.changes
 	m.mu.Unlock()
 	present, err := read(ctx, sale)
@@ -218,16 +218,16 @@ func (s *Store) listen(ctx context.Context) {
 				<-ctx.Done()
 				return
 			}
-			s.hear(event)
+			s.onMessage(event)
 		}
 	}
 }
 
-func (s *Store) hear(event any) {
+func (s *Store) onMessage(event any) {
 	message, ok := event.(*redis.Message)
 	if !ok {
-		s.memory.dropAll()
+		s.cache.dropAll()
 		return
 	}
-	s.memory.drop(stock.SaleOfChannel(message.Channel))
+	s.cache.drop(stock.SaleOfChannel(message.Channel))
 }
