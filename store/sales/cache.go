@@ -56,6 +56,7 @@ func (m *cache) entry(sale string) *cachedSale {
 	k := m.sales[sale]
 	if k == nil {
 		if len(m.sales) >= maxCached {
+			m.forgetAll()
 			clear(m.sales)
 		}
 		k = &cachedSale{}
@@ -88,6 +89,11 @@ func (m *cache) dropState(sale string) {
 func (m *cache) dropAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.forgetAll()
+}
+
+// forgetAll is dropAll for callers that hold mu.
+func (m *cache) forgetAll() {
 	for sale, k := range m.sales {
 		k.refusal = nil
 		m.forget(sale, k)
@@ -153,29 +159,30 @@ func (m *cache) sale(ctx context.Context, sale string, read func(context.Context
 	if !m.on {
 		return read(ctx, sale)
 	}
-	if present := m.present(sale); present != nil {
+	present, done := m.join(ctx, sale, read)
+	if present != nil {
 		return present, nil
 	}
-	done := m.reads.DoChan(sale, func() (any, error) {
-		return m.fetch(context.WithoutCancel(ctx), sale, read)
-	})
 	select {
 	case result := <-done:
-		present, _ := result.Val.(*api.Sale)
+		present, _ = result.Val.(*api.Sale)
 		return present, result.Err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// present is a sale as it was at most 100 ms ago, nil if that is not known.
-func (m *cache) present(sale string) *api.Sale {
+// join gives a sale as it was at most 100 ms ago, else the read that is under way,
+// or a new one.
+func (m *cache) join(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, <-chan singleflight.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if k := m.sales[sale]; k != nil && m.now()-k.read < cacheTime {
-		return k.present
+	if k := m.sales[sale]; k != nil && k.present != nil && m.now()-k.read < cacheTime {
+		return k.present, nil
 	}
-	return nil
+	return nil, m.reads.DoChan(sale, func() (any, error) {
+		return m.fetch(context.WithoutCancel(ctx), sale, read)
+	})
 }
 
 // readTimeout bounds a shared read.

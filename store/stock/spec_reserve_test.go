@@ -62,14 +62,14 @@ func (w *liveWorld) overdue(id string) {
 	storetest.Must(w.t, c.ZAdd(context.Background(), p.due, redis.Z{Score: 1, Member: id}).Err())
 }
 
-func TestS1_OneTripDoesItAll(t *testing.T) {
+func TestS1_OneRoundTripDoesItAll(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"a": 100, "b": 100}, limit: 90})
-		var trips, commands atomic.Int64
+		var roundTrips, commands atomic.Int64
 		one := w.another(Options{})
 		one.send = func(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error {
-			trips.Add(1)
+			roundTrips.Add(1)
 			commands.Add(int64(len(cmds)))
 			return w.db.Share(ctx, m, cmds...)
 		}
@@ -80,12 +80,12 @@ func TestS1_OneTripDoesItAll(t *testing.T) {
 			}
 			return nil
 		}
-		trips.Store(0)
+		roundTrips.Store(0)
 		commands.Store(0)
 		_, err := one.reserveOnce(key("k", "b"), "u", units("a", 1), units("b", 2))
 		storetest.Must(t, err)
-		if trips.Load() != 1 || commands.Load() != 1 {
-			t.Errorf("%d trips with %d commands", trips.Load(), commands.Load())
+		if roundTrips.Load() != 1 || commands.Load() != 1 {
+			t.Errorf("%d round trips with %d commands", roundTrips.Load(), commands.Load())
 		}
 	})
 }
