@@ -28,7 +28,7 @@ import (
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
-	"fanfare/store/stock"
+	"fanfare/store/sales"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -59,7 +59,7 @@ type app struct {
 	events   *events.Store
 	apps     *apps.Store
 	contacts *contacts.Store
-	sales    *stock.Store
+	sales    *sales.Store
 
 	chats    *chat.Store
 	liveChat *chat.Live

@@ -13,7 +13,7 @@ import (
 	"fanfare/store/events"
 	"fanfare/store/keys"
 	"fanfare/store/queue"
-	"fanfare/store/stock"
+	"fanfare/store/sales"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -33,7 +33,7 @@ type Options struct {
 	Live   *chat.Live
 	Pusher *chat.Pusher
 	// Sales are the sales; nil leaves what they owe out of the stats.
-	Sales *stock.Store
+	Sales *sales.Store
 	// The queues behind stats and dead letters; one that is nil is left out.
 	EventQueue, NotificationQueue, JobQueue *queue.Queue
 
@@ -59,7 +59,7 @@ type server struct {
 	chats    *chat.Store
 	live     *chat.Live
 	pusher   *chat.Pusher
-	sales    *stock.Store
+	sales    *sales.Store
 	queues   []deadQueue
 
 	ready     func(context.Context) api.Readiness

@@ -24,7 +24,7 @@ import (
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
-	"fanfare/store/stock"
+	"fanfare/store/sales"
 	"fanfare/store/storetest"
 )
 
@@ -44,7 +44,7 @@ type world struct {
 	stopping func() // what main does first when it stops
 	devices  *devices.Store
 	contacts *contacts.Store
-	sales    *stock.Store
+	sales    *sales.Store
 	record   *record.DB
 	queue    *queue.Queue
 	jobs     *queue.Queue
@@ -73,7 +73,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	w.devices = devices.New(db, rec, notifications, devices.Options{})
 	w.contacts, err = contacts.New(db, rec, w.jobs, contacts.Options{})
 	storetest.Must(t, err)
-	w.sales, err = stock.New(db, rec, w.jobs, stock.Options{})
+	w.sales, err = sales.New(db, rec, w.jobs, sales.Options{})
 	storetest.Must(t, err)
 	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec, Chats: true})
 	w.chats = chat.New(db, chat.Options{})

@@ -1,10 +1,10 @@
-package stock
+package sales
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
-	"io"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -14,8 +14,12 @@ import (
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
+	"fanfare/store/stock"
 	"fanfare/store/storetest"
 )
+
+// patience is how long tests wait for what should take a moment.
+const patience = 30 * time.Second
 
 // process is a process that sells: a Store of its own over a shared Redis and
 // record.
@@ -24,36 +28,36 @@ type process struct {
 	t testing.TB
 }
 
-// shop is where processes of one test sell.
-type shop struct {
+// fixture is where processes of one test sell.
+type fixture struct {
 	t        testing.TB
 	redisURL string
 	sqlURL   string
 	sale     string
 }
 
-// newShop opens a Redis and a record of a test's own.
-func newShop(t testing.TB) *shop {
+// setup opens a Redis and a record of a test's own.
+func setup(t testing.TB) *fixture {
 	t.Helper()
-	return &shop{t: t, redisURL: storetest.Redis(t).URL(), sqlURL: storetest.SQLite(t), sale: "sale." + newRequest()[:12]}
+	return &fixture{t: t, redisURL: storetest.Redis(t).URL(), sqlURL: storetest.SQLite(t), sale: "sale." + unused()}
 }
 
-// mustStaff starts a process that only answers; hire it to work too.
-func (s *shop) mustStaff(o Options) *process {
+// mustStart starts a process that only answers; work runs its loops too.
+func (s *fixture) mustStart(o Options) *process {
 	s.t.Helper()
-	return s.mustStaffOn(storetest.OpenWith(s.t, redisdb.Options{URL: s.redisURL, Timeout: 2 * time.Second}), o)
+	return s.mustStartOn(storetest.OpenWith(s.t, redisdb.Options{URL: s.redisURL, Timeout: 2 * time.Second}), o)
 }
 
-func (s *shop) mustStaffOn(db *redisdb.DB, o Options) *process {
+func (s *fixture) mustStartOn(db *redisdb.DB, o Options) *process {
 	s.t.Helper()
 	rec, err := record.Open(s.t.Context(), record.Options{URL: s.sqlURL, Timeout: 2 * time.Second})
-	mustLive(s.t, err)
+	storetest.Must(s.t, err)
 	s.t.Cleanup(func() { _ = rec.Close() })
-	mustLive(s.t, rec.Migrate(s.t.Context()))
+	storetest.Must(s.t, rec.Migrate(s.t.Context()))
 	jobs := queue.New(db, queue.Options{Name: "jobs-" + s.sale, Shards: 2, MaxAge: -1, RetryBase: 20 * time.Millisecond, RetryMax: 200 * time.Millisecond})
-	mustLive(s.t, jobs.Init(s.t.Context()))
+	storetest.Must(s.t, jobs.Init(s.t.Context()))
 	store, err := New(db, rec, jobs, o)
-	mustLive(s.t, err)
+	storetest.Must(s.t, err)
 	return &process{Store: store, t: s.t}
 }
 
@@ -89,8 +93,8 @@ func request(stock, hold, partitions int64, skus ...string) *api.SaleRequest {
 
 func (p *process) mustPut(sale string, r *api.SaleRequest) *api.Sale {
 	p.t.Helper()
-	s, _, err := p.Put(p.t.Context(), sale, r, Match{})
-	mustLive(p.t, err)
+	s, _, err := p.Put(p.t.Context(), sale, r, stock.Match{})
+	storetest.Must(p.t, err)
 	return s
 }
 
@@ -106,14 +110,14 @@ func (p *process) buy(sale, user string, n int64, key ...string) (*api.Reservati
 func (p *process) mustBuy(sale, user string, n int64) *api.Reservation {
 	p.t.Helper()
 	r, err := p.buy(sale, user, n)
-	mustLive(p.t, err)
+	storetest.Must(p.t, err)
 	return r
 }
 
 func (p *process) mustConfirm(sale, id string) {
 	p.t.Helper()
 	r, _, err := p.Confirm(p.t.Context(), sale, id, api.Idempotency{})
-	mustLive(p.t, err)
+	storetest.Must(p.t, err)
 	if r.State != api.ReservationSold {
 		p.t.Fatalf("confirmed: %+v", r)
 	}
@@ -121,15 +125,15 @@ func (p *process) mustConfirm(sale, id string) {
 
 func (p *process) mustRestock(sale string, delta int64) {
 	p.t.Helper()
-	_, err := p.AddStock(p.t.Context(), sale, &api.StockRequest{SKU: "s", Delta: &delta}, Match{}, api.Idempotency{})
-	mustLive(p.t, err)
+	_, err := p.AddStock(p.t.Context(), sale, &api.StockRequest{SKU: "s", Delta: &delta}, stock.Match{}, api.Idempotency{})
+	storetest.Must(p.t, err)
 }
 
 // wantItem compares the sku "s" with available, held and sold.
 func (p *process) wantItem(sale string, available, held, sold int64) {
 	p.t.Helper()
 	s, err := p.read(p.t.Context(), sale)
-	mustLive(p.t, err)
+	storetest.Must(p.t, err)
 	want := api.SaleItem{SKU: "s", Total: available + held + sold, Available: available, Held: held, Sold: sold}
 	if s.Items[0] != want {
 		p.t.Fatalf("%+v, want %+v", s.Items[0], want)
@@ -140,7 +144,7 @@ func (p *process) wantItem(sale string, available, held, sold int64) {
 func (p *process) awaitRows(sale string, n int) []record.Order {
 	p.t.Helper()
 	var rows []record.Order
-	storetest.Eventually(p.t, livePatience, fmt.Sprintf("%d orders on record", n), func() bool {
+	storetest.Eventually(p.t, patience, fmt.Sprintf("%d orders on record", n), func() bool {
 		var err error
 		rows, err = p.rec.Orders(p.t.Context(), sale, record.Order{}, n+1)
 		return err == nil && len(rows) == n
@@ -148,79 +152,19 @@ func (p *process) awaitRows(sale string, n int) []record.Order {
 	return rows
 }
 
-func wantCode(t testing.TB, err error, want api.Code) *api.Error {
+// mustError checks an error's code and gives the error.
+func mustError(t testing.TB, err error, want api.Code) *api.Error {
 	t.Helper()
-	if api.CodeOf(err) != want {
-		t.Fatalf("%v, want %s", err, want)
+	storetest.WantCode(t, err, want)
+	var e *api.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("%v is no api.Error", err)
 	}
-	e, _ := err.(*api.Error)
 	return e
 }
 
-// cable leads to a MariaDB and can be cut.
-type cable struct {
-	listener net.Listener
-	target   string
-	mu       sync.Mutex
-	cut      bool
-	open     []net.Conn
-}
-
-// mustCable gives a database URL that leads through a cable.
-func mustCable(t testing.TB) (*cable, string) {
-	t.Helper()
-	url := storetest.MySQL(t)
-	_, rest, _ := strings.Cut(url, "@")
-	host, _, _ := strings.Cut(rest, "/")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	mustLive(t, err)
-	c := &cable{listener: listener, target: host}
-	go c.accept()
-	t.Cleanup(func() { _ = listener.Close(); c.set(true) })
-	return c, strings.Replace(url, host, listener.Addr().String(), 1)
-}
-
-func (c *cable) accept() {
-	for {
-		near, err := c.listener.Accept()
-		if err != nil {
-			return
-		}
-		far, err := net.Dial("tcp", c.target)
-		if err != nil || !c.keep(near, far) {
-			_ = near.Close()
-			continue
-		}
-		for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
-			go func() {
-				_, _ = io.Copy(way[0], way[1])
-				_ = way[0].Close()
-			}()
-		}
-	}
-}
-
-func (c *cable) keep(conns ...net.Conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.cut {
-		c.open = append(c.open, conns...)
-	}
-	return !c.cut
-}
-
-// set cuts the cable or mends it.
-func (c *cable) set(cut bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cut = cut
-	if cut {
-		for _, conn := range c.open {
-			_ = conn.Close()
-		}
-		c.open = nil
-	}
-}
+// unused makes a name that nothing else has.
+func unused() string { return rand.Text()[:12] }
 
 // infoText reads one value of INFO.
 func infoText(text, name string) string {

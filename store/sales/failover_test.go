@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"context"
@@ -24,9 +24,9 @@ func TestS17_AFailOverIsReconciled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sentinel := storetest.Sentinel(t)
-			s := newShop(t)
+			s := setup(t)
 			s.redisURL = sentinel.URL()
-			p, other := s.mustStaff(Options{}), s.mustStaff(Options{})
+			p, other := s.mustStart(Options{}), s.mustStart(Options{})
 			p.mustPut(s.sale, request(10, 60_000, partitions))
 			p.work(p.Run, p.write)
 			p.mustConfirm(s.sale, p.mustBuy(s.sale, "early", 3).ID)
@@ -36,9 +36,9 @@ func TestS17_AFailOverIsReconciled(t *testing.T) {
 
 			replica := sentinel.Second
 			replica.Pause() // from here on nothing reaches it, nor waits in its connection
-			mustLive(t, sentinel.First.Client().ClientKillByFilter(t.Context(), "TYPE", "replica").Err())
+			storetest.Must(t, sentinel.First.Client().ClientKillByFilter(t.Context(), "TYPE", "replica").Err())
 			_, _, err := p.Release(t.Context(), s.sale, held.ID, api.Idempotency{})
-			mustLive(t, err)
+			storetest.Must(t, err)
 			p.mustRestock(s.sale, 2)
 			for i := range 3 {
 				p.mustConfirm(s.sale, p.mustBuy(s.sale, fmt.Sprint("late", i), 3).ID)
@@ -56,21 +56,21 @@ func TestS17_AFailOverIsReconciled(t *testing.T) {
 			}
 			all.Wait()
 			stats, err := p.Stats(t.Context())
-			mustLive(t, err)
+			storetest.Must(t, err)
 			if stats.Oversold[s.sale]["s"] != 4 {
 				t.Errorf("4 units are held that were sold: %+v", stats)
 			}
 			now, err := p.read(t.Context(), s.sale)
-			mustLive(t, err)
+			storetest.Must(t, err)
 			if now.Items[0].Sold != 12 || now.Items[0].Available != 0 || now.Version != 2 {
 				t.Errorf("%+v", now)
 			}
 			// The hold ends: its units cover what was oversold.
 			_, _, err = other.Release(t.Context(), s.sale, held.ID, api.Idempotency{})
-			mustLive(t, err)
+			storetest.Must(t, err)
 			p.wantItem(s.sale, 0, 0, 12)
 			p.work(p.Sweep) // of several partitions the one that owes may be another
-			storetest.Eventually(t, livePatience, "nothing is owed", func() bool {
+			storetest.Eventually(t, patience, "nothing is owed", func() bool {
 				stats, err = p.Stats(t.Context())
 				return err == nil && len(stats.Oversold) == 0
 			})
@@ -84,7 +84,7 @@ func TestS17_AFailOverIsReconciled(t *testing.T) {
 // awaitReplicated waits until the replica has what the master has.
 func (p *process) awaitReplicated(s *storetest.RedisSentinel) {
 	p.t.Helper()
-	storetest.Eventually(p.t, livePatience, "the replica has everything", func() bool {
+	storetest.Eventually(p.t, patience, "the replica has everything", func() bool {
 		n, err := s.First.Client().Wait(p.t.Context(), 1, time.Second).Result()
 		return err == nil && n == 1
 	})
@@ -92,7 +92,7 @@ func (p *process) awaitReplicated(s *storetest.RedisSentinel) {
 
 // refusedFirst tries until Redis answers: that must be a refusal.
 func (p *process) refusedFirst(sale, user string) {
-	deadline := time.Now().Add(livePatience)
+	deadline := time.Now().Add(patience)
 	for try := 0; ; try++ {
 		_, err := p.buy(sale, fmt.Sprint(user, ".", try), 1)
 		code := api.CodeOf(err)
@@ -109,7 +109,7 @@ func (p *process) refusedFirst(sale, user string) {
 
 func mustEventuallyBuy(t testing.TB, p *process, sale string) {
 	t.Helper()
-	storetest.Eventually(t, livePatience, "a unit is sold", func() bool { _, err := p.buy(sale, newRequest()[:6], 1); return err == nil })
+	storetest.Eventually(t, patience, "a unit is sold", func() bool { _, err := p.buy(sale, unused(), 1); return err == nil })
 }
 
 // S17: a restart is another run as well: what the append-only file kept is there,
@@ -117,17 +117,17 @@ func mustEventuallyBuy(t testing.TB, p *process, sale string) {
 func TestS17_ARestart(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-	s := newShop(t)
+	s := setup(t)
 	s.redisURL = server.URL()
-	p := s.mustStaff(Options{})
+	p := s.mustStart(Options{})
 	p.mustPut(s.sale, request(5, 1500, 1))
 	p.work(p.Run, p.write, p.Sweep)
 	p.mustConfirm(s.sale, p.mustBuy(s.sale, "u", 2).ID)
 	p.mustBuy(s.sale, "v", 1)
 	p.awaitRows(s.sale, 1)
 	server.Restart()
-	storetest.Eventually(t, livePatience, "the hold has ended by itself", func() bool {
-		text, err := server.Client().HGet(t.Context(), newPlace(s.sale, 0).stock, "s").Result()
+	storetest.Eventually(t, patience, "the hold has ended by itself", func() bool {
+		text, err := server.Client().HGet(t.Context(), "ff:{sale:"+s.sale+":0}:stock", "s").Result()
 		sale, e := p.read(t.Context(), s.sale)
 		return err == nil && text != "" && e == nil && sale.Items[0] == api.SaleItem{SKU: "s", Total: 5, Available: 3, Held: 0, Sold: 2}
 	})
@@ -161,15 +161,15 @@ func (r *readBacks) Handle(_ context.Context, line slog.Record) error {
 func TestS17_ReadBackOnceAndOnlyAfterAnotherRun(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-	s := newShop(t)
+	s := setup(t)
 	s.redisURL = server.URL()
 	read, log := countReadBacks()
 	open := func() *process {
-		return s.mustStaffOn(storetest.OpenWith(t, redisdb.Options{URL: s.redisURL, Timeout: 300 * time.Millisecond}), Options{Logger: log})
+		return s.mustStartOn(storetest.OpenWith(t, redisdb.Options{URL: s.redisURL, Timeout: 300 * time.Millisecond}), Options{Logger: log})
 	}
-	shops := []*process{open(), open()}
-	shops[0].mustPut(s.sale, request(1_000_000, 60_000, 1))
-	for _, p := range shops {
+	processes := []*process{open(), open()}
+	processes[0].mustPut(s.sale, request(1_000_000, 60_000, 1))
+	for _, p := range processes {
 		p.work(p.Run, p.Sweep)
 	}
 	begin := make(chan struct{})
@@ -179,14 +179,14 @@ func TestS17_ReadBackOnceAndOnlyAfterAnotherRun(t *testing.T) {
 			<-begin
 			for n := range 100 {
 				ctx, hangUp := context.WithTimeout(t.Context(), time.Duration(n%10)*100*time.Microsecond)
-				_, _, _ = shops[i%2].Reserve(ctx, s.sale, &api.ReservationRequest{User: fmt.Sprint("h", i, ".", n), Lines: []api.Line{{SKU: "s", Quantity: 1}}}, api.Idempotency{})
+				_, _, _ = processes[i%2].Reserve(ctx, s.sale, &api.ReservationRequest{User: fmt.Sprint("h", i, ".", n), Lines: []api.Line{{SKU: "s", Quantity: 1}}}, api.Idempotency{})
 				hangUp()
 			}
 		})
 		all.Go(func() {
 			<-begin
 			for n := range 50 {
-				if _, err := shops[i%2].buy(s.sale, fmt.Sprint("u", i, ".", n), 1); err != nil {
+				if _, err := processes[i%2].buy(s.sale, fmt.Sprint("u", i, ".", n), 1); err != nil {
 					t.Errorf("beside callers that hang up: %v", err)
 				}
 			}
@@ -194,21 +194,21 @@ func TestS17_ReadBackOnceAndOnlyAfterAnotherRun(t *testing.T) {
 	}
 	close(begin)
 	all.Wait()
-	mustLive(t, server.Client().ClientKillByFilter(t.Context(), "TYPE", "normal").Err())
-	mustEventuallyBuy(t, shops[0], s.sale)
+	storetest.Must(t, server.Client().ClientKillByFilter(t.Context(), "TYPE", "normal").Err())
+	mustEventuallyBuy(t, processes[0], s.sale)
 	server.Pause()
-	_, err := shops[1].buy(s.sale, "waits", 1)
+	_, err := processes[1].buy(s.sale, "waits", 1)
 	server.Resume()
 	if err == nil {
 		t.Error("Redis answered while it was stopped")
 	}
-	mustEventuallyBuy(t, shops[1], s.sale)
+	mustEventuallyBuy(t, processes[1], s.sale)
 	if n := read.n.Load(); n != 0 {
 		t.Fatalf("read back %d times in one run of Redis", n)
 	}
 	server.Restart()
 	for i := range 16 {
-		all.Go(func() { mustEventuallyBuy(t, shops[i%2], s.sale) })
+		all.Go(func() { mustEventuallyBuy(t, processes[i%2], s.sale) })
 	}
 	all.Wait()
 	if n := read.n.Load(); n != 1 {
@@ -217,46 +217,19 @@ func TestS17_ReadBackOnceAndOnlyAfterAnotherRun(t *testing.T) {
 }
 
 // S17: a sale of which nobody could say how it stands is not read back for that.
-func TestS17_AFailedLookIsNoReasonToReadBack(t *testing.T) {
+func TestS17_AFailedReadIsNoReasonToReadBack(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := setup(t)
+	var redis *storetest.Proxy
+	redis, s.redisURL = storetest.ProxyTo(t, storetest.Redis(t).URL())
 	read, log := countReadBacks()
-	p := s.mustStaff(Options{Logger: log})
+	p := s.mustStart(Options{Logger: log})
 	p.mustPut(s.sale, request(5, 60_000, 1))
 	on, err := p.rec.Sale(t.Context(), s.sale)
-	mustLive(t, err)
-	p.live.fault = func(step string, _ bool) error {
-		if step == stepLook {
-			return api.Errorf(api.CodeUnavailable, "Redis is out of reach")
-		}
-		return nil
-	}
-	wantCode(t, p.bringBack(t.Context(), on), api.CodeUnavailable)
+	storetest.Must(t, err)
+	redis.Cut()
+	storetest.WantCode(t, p.reload(t.Context(), settingsOf(on)), api.CodeUnavailable)
 	if n := read.n.Load(); n != 0 {
 		t.Errorf("read back %d times", n)
-	}
-}
-
-// S17: what was loaded in one run of Redis is not opened in the next, which may
-// have lost some of it.
-func TestS17_LoadedInOneRunAndOpenedInAnother(t *testing.T) {
-	t.Parallel()
-	server := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-	for _, partitions := range []int64{1, 3} {
-		w := newLiveWorld(t, storetest.Open(t, server.URL()))
-		w = w.another(LiveOptions{Run: ServerRun})
-		w.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: partitions})
-		on := w.recorded()
-		mustLive(t, w.Load(t.Context(), on))
-		server.Restart()
-		storetest.Eventually(t, livePatience, "Redis is back", func() bool {
-			_, err := w.Settings(t.Context(), w.sale)
-			return err == nil
-		})
-		if err := w.Open(t.Context(), w.sale); err != error(ErrStaleRun) {
-			t.Errorf("opened in another run: %v", err)
-		}
-		mustLive(t, w.rebuild(on, nil))
-		w.mustReserve("u", units("s", 10))
 	}
 }

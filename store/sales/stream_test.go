@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"fmt"
@@ -10,20 +10,20 @@ import (
 	"fanfare/store/storetest"
 )
 
-// A watcher hears how a sale stands, then of changes, at most 10 a second however
-// many there are, and always of the last; one look a process serves all watchers.
+// A watcher gets how a sale stands, then changes, at most 10 a second however
+// many there are, and always the last; one read serves all watchers of a process.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	p, seller := s.mustStaff(Options{}), s.mustStaff(Options{})
+	s := setup(t)
+	p, seller := s.mustStart(Options{}), s.mustStart(Options{})
 	seller.mustPut(s.sale, request(60, 60_000, 1))
 	_, err := p.Watch(t.Context(), s.sale+"x")
-	wantCode(t, err, api.CodeSaleNotFound)
+	storetest.WantCode(t, err, api.CodeSaleNotFound)
 
 	var watches []*Watch
 	for range 3 {
 		w, err := p.Watch(t.Context(), s.sale)
-		mustLive(t, err)
+		storetest.Must(t, err)
 		watches = append(watches, w)
 	}
 	first := watches[0]
@@ -41,7 +41,7 @@ func TestWatch(t *testing.T) {
 	}()
 	events, began := 0, time.Now()
 	last := int64(60)
-	storetest.Eventually(t, livePatience, "the last change", func() bool {
+	storetest.Eventually(t, patience, "the last change", func() bool {
 		select {
 		case <-first.Wake():
 		default:
@@ -66,11 +66,11 @@ func TestWatch(t *testing.T) {
 		n := len(p.hub.sales)
 		p.hub.mu.Unlock()
 		if n != 1 {
-			t.Errorf("%d sales are looked at", n)
+			t.Errorf("%d sales are read", n)
 		}
 		w.Stop()
 	}
 	if len(p.hub.sales) != 0 {
-		t.Error("it is looked at though nobody watches")
+		t.Error("it is read though nobody watches")
 	}
 }

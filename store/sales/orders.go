@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"context"
@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/batch"
 	"fanfare/store/queue"
 	"fanfare/store/record"
+	"fanfare/store/stock"
 )
 
 const (
@@ -35,7 +37,7 @@ func (s *Store) Orders(ctx context.Context, sale string, after api.Order, limit 
 		return nil, err
 	}
 	if settings == nil {
-		return nil, ErrAbsent
+		return nil, stock.ErrAbsent
 	}
 	from := record.Order{Reservation: after.Reservation}
 	if after.Reservation != "" {
@@ -51,8 +53,8 @@ func (s *Store) Orders(ctx context.Context, sale string, after api.Order, limit 
 
 // orderJob writes one order. Its unique id is the reservation: however often it
 // is enqueued, it is queued once.
-func orderJob(o *record.Order) queue.Job {
-	payload, _ := json.Marshal(o) // strings and numbers cannot fail
+func orderJob(o stock.Order) queue.Job {
+	payload, _ := json.Marshal(record.Order(o)) // strings and numbers cannot fail
 	return queue.Job{Type: JobOrder, Unique: o.Reservation, Payload: payload}
 }
 
@@ -75,8 +77,8 @@ func (s *Store) relayOrders(ctx context.Context) {
 }
 
 // relayFrom enqueues an order, and those that wait behind it.
-func (s *Store) relayFrom(ctx context.Context, first record.Order) {
-	orders := []record.Order{first}
+func (s *Store) relayFrom(ctx context.Context, first stock.Order) {
+	orders := []stock.Order{first}
 	for len(orders) < relayBatch {
 		select {
 		case o := <-s.relay:
@@ -91,12 +93,12 @@ func (s *Store) relayFrom(ctx context.Context, first record.Order) {
 	}
 }
 
-func (s *Store) enqueue(ctx context.Context, orders []record.Order) error {
+func (s *Store) enqueue(ctx context.Context, orders []stock.Order) error {
 	ctx, cancel := context.WithTimeout(ctx, relayTime)
 	defer cancel()
 	jobs := make([]queue.Job, len(orders))
 	for i := range orders {
-		jobs[i] = orderJob(&orders[i])
+		jobs[i] = orderJob(orders[i])
 	}
 	_, err := s.jobs.Enqueue(ctx, jobs...)
 	return err
@@ -105,19 +107,19 @@ func (s *Store) enqueue(ctx context.Context, orders []record.Order) error {
 // sweptOrders is when the sweeper last enqueued a partition's orders.
 type sweptOrders struct {
 	mu   sync.Mutex
-	last map[Ref]time.Time
+	last map[stock.Ref]time.Time
 }
 
-// due tells whether it is time to look at a partition again, and notes that it
-// was done.
-func (s *sweptOrders) due(r Ref, now time.Time) bool {
+// due tells whether it is time to sweep a partition again, and notes that it was
+// done.
+func (s *sweptOrders) due(r stock.Ref, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(s.last[r]) < sweepAgain {
 		return false
 	}
-	if s.last == nil || len(s.last) >= maxRemembered {
-		s.last = map[Ref]time.Time{}
+	if s.last == nil || len(s.last) >= maxCached {
+		s.last = map[stock.Ref]time.Time{}
 	}
 	s.last[r] = now
 	return true
@@ -125,12 +127,12 @@ func (s *sweptOrders) due(r Ref, now time.Time) bool {
 
 // onSwept finishes what the sweep of a partition found undone: orders whose job
 // a dead process may never have enqueued, settings that are not on record.
-func (s *Store) onSwept(ctx context.Context, found Swept) {
+func (s *Store) onSwept(ctx context.Context, found stock.Swept) {
 	var errs []error
 	if found.Settings {
 		errs = append(errs, s.finishSettings(ctx, found.Sale))
 	}
-	ref := Ref{Sale: found.Sale, Partition: found.Partition}
+	ref := stock.Ref{Sale: found.Sale, Partition: found.Partition}
 	if found.Orders > 0 && found.OldestOrderMS >= s.o.SweepAge.Milliseconds() && s.swept.due(ref, time.Now()) {
 		errs = append(errs, s.sweepOrders(ctx, ref))
 	}
@@ -139,7 +141,7 @@ func (s *Store) onSwept(ctx context.Context, found Swept) {
 	}
 }
 
-func (s *Store) sweepOrders(ctx context.Context, ref Ref) error {
+func (s *Store) sweepOrders(ctx context.Context, ref stock.Ref) error {
 	orders, err := s.live.WaitingOrders(ctx, ref, sweepOrders)
 	if err != nil || len(orders) == 0 {
 		return err
@@ -147,86 +149,22 @@ func (s *Store) sweepOrders(ctx context.Context, ref Ref) error {
 	return s.enqueue(ctx, orders)
 }
 
-// orderWriter writes orders into SQL: what arrives while one transaction is under
-// way goes with the next.
-type orderWriter struct {
-	write func(context.Context, []record.Order) error
+const (
+	// ordersTime bounds one transaction and its acknowledgement.
+	ordersTime = 10 * time.Second
+	// ordersPerWrite is how many orders one transaction takes at most.
+	ordersPerWrite = 100
+)
 
-	mu      sync.Mutex
-	waiting *orderBatch
-	busy    bool
+// newOrderWriter writes orders into SQL: those that arrive while one transaction
+// is under way share the next.
+func newOrderWriter(write func(context.Context, []record.Order) error) *batch.Group[record.Order, struct{}] {
+	return batch.New(batch.Options{Most: ordersPerWrite, Timeout: ordersTime}, func(ctx context.Context, orders []record.Order) (struct{}, error) {
+		return struct{}{}, write(ctx, orders)
+	})
 }
 
-// orderBatch is the orders of one transaction.
-type orderBatch struct {
-	orders []record.Order
-	done   chan struct{}
-	err    error // valid once done is closed
-}
-
-// ordersTime bounds one transaction and its acknowledgement.
-const ordersTime = 10 * time.Second
-
-// ordersPerWrite is how many orders one transaction takes at most.
-const ordersPerWrite = 100
-
-func newOrderWriter(s *Store) *orderWriter { return &orderWriter{write: s.writeOrders} }
-
-// put writes an order and returns when it is on record.
-func (w *orderWriter) put(ctx context.Context, o record.Order) error {
-	w.mu.Lock()
-	for w.waiting == nil || len(w.waiting.orders) >= ordersPerWrite {
-		if w.waiting == nil {
-			w.waiting = &orderBatch{done: make(chan struct{})}
-			break
-		}
-		full := w.waiting
-		w.mu.Unlock()
-		select {
-		case <-full.done:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		w.mu.Lock()
-	}
-	mine := w.waiting
-	mine.orders = append(mine.orders, o)
-	if !w.busy {
-		w.busy = true
-		go w.run(context.WithoutCancel(ctx))
-	}
-	w.mu.Unlock()
-	select {
-	case <-mine.done:
-		return mine.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// run makes transactions until nobody waits.
-func (w *orderWriter) run(ctx context.Context) {
-	for {
-		w.mu.Lock()
-		now := w.waiting
-		w.waiting = nil
-		w.busy = now != nil
-		w.mu.Unlock()
-		if now == nil {
-			return
-		}
-		now.err = w.transact(ctx, now.orders)
-		close(now.done)
-	}
-}
-
-func (w *orderWriter) transact(ctx context.Context, orders []record.Order) error {
-	ctx, cancel := context.WithTimeout(ctx, ordersTime)
-	defer cancel()
-	return w.write(ctx, orders)
-}
-
-// writeOrders writes rows, and then tells the outbox.
+// writeOrders writes rows, and then clears them from the outbox.
 func (s *Store) writeOrders(ctx context.Context, orders []record.Order) error {
 	if err := s.rec.PutOrders(ctx, orders); err != nil {
 		return fmt.Errorf("write orders: %w", err)
@@ -242,7 +180,7 @@ func (s *Store) writeOrders(ctx context.Context, orders []record.Order) error {
 	return errors.Join(errs...)
 }
 
-// acknowledge tells a live sale that orders are on record. One that it does not
+// acknowledge notes in a live sale that orders are on record. One that it does not
 // know was written while another process restored the sale from what was on
 // record before.
 func (s *Store) acknowledge(ctx context.Context, sale string, orders []record.Order) error {
@@ -252,9 +190,9 @@ func (s *Store) acknowledge(ctx context.Context, sale string, orders []record.Or
 	}
 	known, err := s.live.OrdersRecorded(ctx, sale, ids...)
 	if err == nil && known < len(orders) {
-		err = s.live.RestoreOrders(ctx, sale, orders)
+		err = s.live.RestoreOrders(ctx, sale, ordersOf(orders))
 	}
-	if errors.Is(err, ErrAbsent) {
+	if errors.Is(err, stock.ErrAbsent) {
 		return nil // whoever needs it reads the record
 	}
 	return err

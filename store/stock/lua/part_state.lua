@@ -3,14 +3,14 @@
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
--- look gives {1 found, now in ms, ms to the next due hold or -1, settings, sku
+-- state gives {1 found, now in ms, ms to the next due hold or -1, settings, sku
 -- and numbers in turn, sku and total in turn, transfer and text in turn}, or
--- {4, 5, 6 as shut}; with 5 and 6 the rest follows as with 1.
-local function look(run, totals, out)
+-- {4, 5, 6 as unusable}; with 5 and 6 the rest is as with 1.
+local function state(run, totals, out)
   local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'partitions', 'starts', 'ends', 'limit', 'hold', 'idle',
     'used', 'skus', 'moves', 'returns', 'recorded', 'spread', 'balances', 'made')
   for i = 1, #s do s[i] = s[i] or '' end
-  local status = shut(s[1] ~= '' and s[1], s[2] ~= '', s[3], run) or 1
+  local status = unusable(s[1] ~= '' and s[1], s[2] ~= '', s[3], run) or 1
   if status == 4 then return { 4 } end
   local now = now_ms()
   local numbers = redis.call('HGETALL', STOCK) -- bounded: a sale has at most 100 skus

@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 	"fanfare/api"
 )
 
-// streamEvery is how often a watched sale is looked at: a watcher hears of at
+// streamEvery is how often a watched sale is read: a watcher gets at
 // most 10 changes a second.
 const streamEvery = 100 * time.Millisecond
 
-// hub looks at each watched sale once for all its watchers of this process.
+// hub reads each watched sale once for all its watchers of this process.
 type hub struct {
 	mu    sync.Mutex
 	sales map[string]*watched
@@ -27,7 +27,7 @@ type watched struct {
 	watchers map[*Watch]struct{}
 }
 
-// Watch follows what is available of a sale. It belongs to one goroutine; Stop
+// Watch is a subscription to what is available of a sale. It belongs to one goroutine; Stop
 // must be called.
 type Watch struct {
 	hub  *hub
@@ -36,7 +36,7 @@ type Watch struct {
 	seen int
 }
 
-// Watch begins to follow a sale: CodeSaleNotFound when there is none. The first
+// Watch subscribes to a sale: CodeSaleNotFound when there is none. The first
 // Next is how it stands now.
 func (s *Store) Watch(ctx context.Context, sale string) (*Watch, error) {
 	present, err := s.Sale(ctx, sale)
@@ -52,10 +52,10 @@ func (s *Store) Watch(ctx context.Context, sale string) (*Watch, error) {
 	}
 	k := s.hub.sales[sale]
 	if k == nil {
-		look, stop := context.WithCancel(context.WithoutCancel(ctx))
+		polling, stop := context.WithCancel(context.WithoutCancel(ctx))
 		k = &watched{stop: stop, latest: availabilityOf(present), version: 1, watchers: map[*Watch]struct{}{}}
 		s.hub.sales[sale] = k
-		go s.follow(look, sale, k)
+		go s.poll(polling, sale, k)
 	}
 	k.watchers[w] = struct{}{}
 	return w, nil
@@ -74,7 +74,7 @@ func (w *Watch) Next() (api.Availability, bool) {
 	return k.latest, fresh
 }
 
-// Stop ends the watching. The last watcher of a sale ends the looking.
+// Stop ends the watching. The last watcher of a sale ends the polling.
 func (w *Watch) Stop() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
@@ -86,22 +86,22 @@ func (w *Watch) Stop() {
 	}
 }
 
-// follow looks at a sale until nobody watches it, with a rest between two looks.
+// poll reads a sale until nobody watches it, with a rest between two reads.
 // While Redis is away watchers hear nothing.
-func (s *Store) follow(ctx context.Context, sale string, k *watched) {
+func (s *Store) poll(ctx context.Context, sale string, k *watched) {
 	for ctx.Err() == nil {
 		pause(ctx, streamEvery)
-		look, cancel := context.WithTimeout(ctx, flightTime)
-		present, err := s.Sale(look, sale)
+		reading, cancel := context.WithTimeout(ctx, readTimeout)
+		present, err := s.Sale(reading, sale)
 		cancel()
 		if err == nil {
-			s.hub.tell(k, availabilityOf(present))
+			s.hub.publish(k, availabilityOf(present))
 		}
 	}
 }
 
-// tell wakes the watchers of a sale if it stands otherwise than before.
-func (h *hub) tell(k *watched, now api.Availability) {
+// publish wakes the watchers of a sale if it stands otherwise than before.
+func (h *hub) publish(k *watched, now api.Availability) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now.State == k.latest.State && maps.Equal(now.Available, k.latest.Available) {
@@ -112,7 +112,7 @@ func (h *hub) tell(k *watched, now api.Availability) {
 	for w := range k.watchers {
 		select {
 		case w.wake <- struct{}{}:
-		default: // it has not looked at the last one yet
+		default: // it has not read the last one yet
 		}
 	}
 }

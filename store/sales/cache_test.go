@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/stock"
 	"fanfare/store/storetest"
 )
 
@@ -17,10 +18,10 @@ import (
 func (p *process) calls() int64 {
 	p.t.Helper()
 	text, err := p.db.Client().Info(p.t.Context(), "commandstats").Result()
-	mustLive(p.t, err)
+	storetest.Must(p.t, err)
 	var n int64
 	_, err = fmt.Sscanf(infoText(text, "cmdstat_evalsha"), "calls=%d", &n)
-	mustLive(p.t, err)
+	storetest.Must(p.t, err)
 	return n
 }
 
@@ -29,19 +30,19 @@ func (p *process) calls() int64 {
 // granted, or one for another sku; and only for 100 ms.
 func TestS11_SoldOutFromMemory(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	p := s.mustStaff(Options{})
+	s := setup(t)
+	p := s.mustStart(Options{})
 	p.mustPut(s.sale, request(2, 60_000, 1, "s", "other"))
 	p.mustBuy(s.sale, "u", 1)
 	// On a slow machine a round may take longer than the memory lasts.
-	storetest.Eventually(t, livePatience, "a round within 100 ms", func() bool {
+	storetest.Eventually(t, patience, "a round within 100 ms", func() bool {
 		began := time.Now()
 		_, err := p.buy(s.sale, "u", 2)
-		first := wantCode(t, err, api.CodeSoldOut)
+		first := mustError(t, err, api.CodeSoldOut)
 		before := p.calls()
 		for i := range 20 {
 			_, err := p.buy(s.sale, fmt.Sprint("v", i), 2)
-			if e := wantCode(t, err, api.CodeSoldOut); fmt.Sprint(e.Facts) != fmt.Sprint(first.Facts) || e.Detail != first.Detail {
+			if e := mustError(t, err, api.CodeSoldOut); fmt.Sprint(e.Facts) != fmt.Sprint(first.Facts) || e.Detail != first.Detail {
 				t.Fatalf("from memory %+v, from Redis %+v", e, first)
 			}
 		}
@@ -55,26 +56,26 @@ func TestS11_SoldOutFromMemory(t *testing.T) {
 		return true
 	})
 	t.Run("NotWhatMightBeGranted", func(t *testing.T) {
-		p.remembers(s.sale, map[string]int64{"s": 1})
-		if err := p.memory.soldOut(s.sale, []api.Line{{SKU: "s", Quantity: 1}}); err != nil {
+		p.mustCache(s.sale, map[string]int64{"s": 1})
+		if err := p.cache.soldOut(s.sale, []api.Line{{SKU: "s", Quantity: 1}}); err != nil {
 			t.Errorf("one is left: %v", err)
 		}
-		if err := p.memory.soldOut(s.sale, []api.Line{{SKU: "s", Quantity: 2}, {SKU: "other", Quantity: 1}}); err != nil {
+		if err := p.cache.soldOut(s.sale, []api.Line{{SKU: "s", Quantity: 2}, {SKU: "other", Quantity: 1}}); err != nil {
 			t.Errorf("nothing is known of other, which may not even exist: %v", err)
 		}
 	})
 	t.Run("NotWithAKey", func(t *testing.T) {
-		p.remembers(s.sale, map[string]int64{"s": 0})
+		p.mustCache(s.sale, map[string]int64{"s": 0})
 		if _, err := p.buy(s.sale, "w", 1, "key"); err != nil {
 			t.Errorf("refused from memory: %v", err)
 		}
 	})
 	t.Run("NotWhenOff", func(t *testing.T) {
-		off := s.mustStaff(Options{NoLocal: true})
+		off := s.mustStart(Options{NoLocal: true})
 		for range 3 {
 			before := off.calls()
 			_, err := off.buy(s.sale, "w", 2)
-			wantCode(t, err, api.CodeSoldOut)
+			storetest.WantCode(t, err, api.CodeSoldOut)
 			if off.calls() == before {
 				t.Error("Redis was not asked")
 			}
@@ -82,9 +83,9 @@ func TestS11_SoldOutFromMemory(t *testing.T) {
 	})
 }
 
-// remembers puts a fresh refusal into memory.
-func (p *process) remembers(sale string, available map[string]int64) {
-	p.memory.remember(sale, &SoldOut{Available: available}, api.Errorf(api.CodeSoldOut, "sold out"), p.memory.now())
+// mustCache puts a fresh refusal into the cache.
+func (p *process) mustCache(sale string, available map[string]int64) {
+	p.cache.putRefusal(sale, &stock.SoldOut{Available: available}, api.Errorf(api.CodeSoldOut, "sold out"), p.cache.now())
 }
 
 // S11: the memory of a refusal ends after 100 ms, and with the next hold that is
@@ -105,8 +106,8 @@ func TestS11_MemoryEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMemory(true)
-			m.remember("x", &SoldOut{Available: map[string]int64{"s": 0}, NextDue: c.due}, api.Errorf(api.CodeSoldOut, "sold out"), 0)
+			m := newCache(true)
+			m.putRefusal("x", &stock.SoldOut{Available: map[string]int64{"s": 0}, NextDue: c.due}, api.Errorf(api.CodeSoldOut, "sold out"), 0)
 			frozen := func() time.Duration { return c.after }
 			m.clock = frozen
 			if got := m.soldOut("x", lines) != nil; got != c.known {
@@ -120,43 +121,43 @@ func TestS11_MemoryEnds(t *testing.T) {
 // others as soon as they hear of it.
 func TestS11_AChangeEndsTheMemory(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	p, other := s.mustStaff(Options{}), s.mustStaff(Options{})
+	s := setup(t)
+	p, other := s.mustStart(Options{}), s.mustStart(Options{})
 	p.mustPut(s.sale, request(0, 60_000, 1))
 	other.work(other.Run)
-	storetest.Eventually(t, livePatience, "the other listens", func() bool {
+	storetest.Eventually(t, patience, "the other listens", func() bool {
 		n, err := p.db.Client().PubSubNumPat(t.Context()).Result()
 		return err == nil && n == 1
 	})
 	forever := func(p *process) {
-		p.memory.mu.Lock()
-		defer p.memory.mu.Unlock()
-		k := p.memory.of(s.sale)
+		p.cache.mu.Lock()
+		defer p.cache.mu.Unlock()
+		k := p.cache.entry(s.sale)
 		k.refusal, k.available, k.until = api.Errorf(api.CodeSoldOut, "sold out"), map[string]int64{"s": 0}, time.Hour
 	}
 	forever(p)
 	forever(other)
 	p.mustRestock(s.sale, 2)
 	p.mustBuy(s.sale, "u", 1)
-	storetest.Eventually(t, livePatience, "the other sells", func() bool { _, err := other.buy(s.sale, "v", 1); return err == nil })
+	storetest.Eventually(t, patience, "the other sells", func() bool { _, err := other.buy(s.sale, "v", 1); return err == nil })
 }
 
 // S8: restock while sold out: at the latest 100 ms later a reservation succeeds on
-// every process, also on one that hears nothing.
+// every process, also on one that gets no messages.
 func TestS8_RestockReachesEveryProcess(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	hears, deaf := s.mustStaff(Options{}), s.mustStaff(Options{})
-	hears.work(hears.Run)
-	hears.mustPut(s.sale, request(0, 60_000, 1))
+	s := setup(t)
+	listening, deaf := s.mustStart(Options{}), s.mustStart(Options{})
+	listening.work(listening.Run)
+	listening.mustPut(s.sale, request(0, 60_000, 1))
 	for round := range 10 {
-		for _, p := range []*process{hears, deaf} {
+		for _, p := range []*process{listening, deaf} {
 			_, err := p.buy(s.sale, fmt.Sprint("early", round), 1)
-			wantCode(t, err, api.CodeSoldOut)
+			storetest.WantCode(t, err, api.CodeSoldOut)
 		}
-		hears.mustRestock(s.sale, 2)
+		listening.mustRestock(s.sale, 2)
 		restocked := time.Now()
-		for _, p := range []*process{hears, deaf} {
+		for _, p := range []*process{listening, deaf} {
 			user := 0
 			for {
 				asked := time.Now()
@@ -164,7 +165,7 @@ func TestS8_RestockReachesEveryProcess(t *testing.T) {
 				if err == nil {
 					break
 				}
-				wantCode(t, err, api.CodeSoldOut)
+				storetest.WantCode(t, err, api.CodeSoldOut)
 				if asked.Sub(restocked) > 100*time.Millisecond {
 					t.Fatalf("refused %v after the restock", asked.Sub(restocked))
 				}
@@ -172,7 +173,7 @@ func TestS8_RestockReachesEveryProcess(t *testing.T) {
 			}
 		}
 	}
-	hears.wantItem(s.sale, 0, 20, 0)
+	listening.wantItem(s.sale, 0, 20, 0)
 }
 
 // S11: a sale may be read from memory, at most 100 ms old; what this process did
@@ -180,7 +181,7 @@ func TestS8_RestockReachesEveryProcess(t *testing.T) {
 func TestS11_ReadingFromMemory(t *testing.T) {
 	t.Parallel()
 	var now atomic.Int64
-	m := newMemory(true)
+	m := newCache(true)
 	m.clock = func() time.Duration { return time.Duration(now.Load()) }
 	var reads atomic.Int64
 	read := func(context.Context, string) (*api.Sale, error) {
@@ -198,7 +199,7 @@ func TestS11_ReadingFromMemory(t *testing.T) {
 	want(1)
 	now.Store(int64(100 * time.Millisecond))
 	want(2)
-	m.stale("x")
+	m.dropState("x")
 	want(3)
 	m.drop("x")
 	want(4)
@@ -251,10 +252,10 @@ func TestS11_ReadingFromMemory(t *testing.T) {
 // What is remembered stays bounded, whatever names are asked for.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
-	m := newMemory(true)
-	for i := range 3 * maxRemembered {
-		m.remember(fmt.Sprint(i), &SoldOut{}, api.Errorf(api.CodeSoldOut, "sold out"), m.now())
-		if len(m.sales) > maxRemembered {
+	m := newCache(true)
+	for i := range 3 * maxCached {
+		m.putRefusal(fmt.Sprint(i), &stock.SoldOut{}, api.Errorf(api.CodeSoldOut, "sold out"), m.now())
+		if len(m.sales) > maxCached {
 			t.Fatalf("%d sales", len(m.sales))
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -25,12 +24,12 @@ func (n *numbers) add(o numbers) {
 	n.oversold += o.oversold
 }
 
-// look is one partition as one script read it.
-type look struct {
+// partitionState is one partition as one script read it.
+type partitionState struct {
 	status       int64
 	now, nextDue int64 // ms; nextDue is how long from now, -1: no hold
-	settings     record.Sale
-	closed, made bool
+	settings     Settings
+	made         bool
 	used         int64 // when somebody reserved last
 	// moves counts transfers, returns what put units back on sale, balances
 	// what Load corrected.
@@ -42,46 +41,58 @@ type look struct {
 }
 
 // version is the settings' version.
-func (k *look) version() int64 { return k.settings.Version }
+func (k *partitionState) version() int64 { return k.settings.Version }
 
-// The places of the settings in lua/part_look.lua's answer.
+// The values of lua/part_state.lua's answer, in its order.
 const (
-	lookVersion = iota
-	lookClosed
-	lookRun
-	lookPartitions
-	lookStarts
-	lookEnds
-	lookLimit
-	lookHold
-	lookIdle
-	lookUsed
-	lookSKUs
-	lookMoves
-	lookReturns
-	lookRecorded
-	lookSpread
-	lookBalances
-	lookMade
+	stateStatus = iota
+	stateNow
+	stateNextDue
+	stateSettings
+	stateStock
+	stateTotals
+	stateTransfers
+	stateValues // how many there are
 )
 
-func (l *Live) lookCmd(ctx context.Context, p *place) *redis.Cmd {
-	return l.scripts.look.Cmd(ctx, p.core(p.totals, p.out), l.o.Run)
+// The fields of the settings in the answer of lua/part_state.lua, in its order.
+const (
+	fieldVersion = iota
+	_            // closed
+	_            // run_id
+	fieldPartitions
+	fieldStarts
+	fieldEnds
+	fieldLimit
+	fieldHold
+	fieldIdle
+	fieldUsed
+	fieldSKUs
+	fieldMoves
+	fieldReturns
+	fieldRecorded
+	fieldSpread
+	fieldBalances
+	fieldMade
+)
+
+func (l *Live) stateCmd(ctx context.Context, p *partition) *redis.Cmd {
+	return l.scripts.read.Cmd(ctx, p.core(p.totals, p.out), l.o.Run)
 }
 
-// looks reads partitions, in one trip each at the same time. A
-// partition that is not there has the status answerAbsent.
-func (l *Live) looks(ctx context.Context, places ...*place) ([]*look, error) {
-	cmds := make([]redis.Cmder, len(places))
-	for i, p := range places {
-		cmds[i] = l.lookCmd(ctx, p)
+// readStates reads partitions, in one round trip each at the same time. One that
+// is not there has the status answerAbsent.
+func (l *Live) readStates(ctx context.Context, parts ...*partition) ([]*partitionState, error) {
+	cmds := make([]redis.Cmder, len(parts))
+	for i, p := range parts {
+		cmds[i] = l.stateCmd(ctx, p)
 	}
-	if err := l.share(ctx, stepLook, redisdb.Read, cmds...); err != nil {
+	if err := l.share(ctx, stepRead, redisdb.Read, cmds...); err != nil {
 		return nil, err
 	}
-	found := make([]*look, len(places))
-	for i, p := range places {
-		k, err := l.readLook(p, cmds[i].(*redis.Cmd))
+	found := make([]*partitionState, len(parts))
+	for i, p := range parts {
+		k, err := l.readState(p, cmds[i].(*redis.Cmd))
 		if err != nil {
 			return nil, err
 		}
@@ -90,50 +101,50 @@ func (l *Live) looks(ctx context.Context, places ...*place) ([]*look, error) {
 	return found, nil
 }
 
-func (l *Live) readLook(p *place, cmd *redis.Cmd) (*look, error) {
-	answer, err := reply(l.scripts.look, cmd)
+func (l *Live) readState(p *partition, cmd *redis.Cmd) (*partitionState, error) {
+	answer, err := reply(l.scripts.read, cmd)
 	if err != nil {
 		return nil, err
 	}
-	return parseLook(p, l.scripts.look, answer)
+	return parseState(p, l.scripts.read, answer)
 }
 
-// parseLook reads what lua/part_look.lua gave in a script.
-func parseLook(p *place, script *redisdb.Script, answer []any) (*look, error) {
-	k := &look{status: redisdb.NumberAt(answer, 0)}
+// parseState reads what lua/part_state.lua gave in a script.
+func parseState(p *partition, script *redisdb.Script, answer []any) (*partitionState, error) {
+	k := &partitionState{status: redisdb.NumberAt(answer, stateStatus)}
 	if k.status == answerAbsent {
 		return k, nil
 	}
-	if len(answer) < 7 {
+	if len(answer) < stateValues {
 		return nil, unexpected(script, answer)
 	}
-	s, _ := answer[3].([]any)
-	k.now, k.nextDue = redisdb.NumberAt(answer, 1), redisdb.NumberAt(answer, 2)
-	k.closed, k.made = redisdb.TextAt(s, lookClosed) != "", redisdb.TextAt(s, lookMade) != ""
-	k.used, k.recorded, k.spread = integer(s, lookUsed), integer(s, lookRecorded), integer(s, lookSpread)
-	k.moves, k.returns, k.balances = redisdb.TextAt(s, lookMoves), redisdb.TextAt(s, lookReturns), redisdb.TextAt(s, lookBalances)
-	k.settings = record.Sale{
-		ID: p.sale, Version: integer(s, lookVersion), StartsAt: integer(s, lookStarts), EndsAt: integer(s, lookEnds),
-		PerUserLimit: integer(s, lookLimit), HoldMS: integer(s, lookHold), IdleMS: integer(s, lookIdle), Partitions: int(integer(s, lookPartitions)),
+	s := redisdb.ListAt(answer, stateSettings)
+	k.now, k.nextDue = redisdb.NumberAt(answer, stateNow), redisdb.NumberAt(answer, stateNextDue)
+	k.made = redisdb.TextAt(s, fieldMade) != ""
+	k.used, k.recorded, k.spread = integer(s, fieldUsed), integer(s, fieldRecorded), integer(s, fieldSpread)
+	k.moves, k.returns, k.balances = redisdb.TextAt(s, fieldMoves), redisdb.TextAt(s, fieldReturns), redisdb.TextAt(s, fieldBalances)
+	k.settings = Settings{
+		ID: p.sale, Version: integer(s, fieldVersion), StartsAt: integer(s, fieldStarts), EndsAt: integer(s, fieldEnds),
+		PerUserLimit: integer(s, fieldLimit), HoldMS: integer(s, fieldHold), IdleMS: integer(s, fieldIdle), Partitions: int(integer(s, fieldPartitions)),
 	}
-	k.readNumbers(answer, strings.Split(redisdb.TextAt(s, lookSKUs), ","))
-	k.out = readTransfers(p, answer[6])
+	k.readNumbers(answer, strings.Split(redisdb.TextAt(s, fieldSKUs), ","))
+	k.out = readTransfers(p, redisdb.ListAt(answer, stateTransfers))
 	return k, nil
 }
 
-func (k *look) readNumbers(answer []any, skus []string) {
-	stock, _ := answer[4].([]any)
+func (k *partitionState) readNumbers(answer []any, skus []string) {
+	stock := redisdb.ListAt(answer, stateStock)
 	k.stock = make(map[string]numbers, len(stock)/2)
 	for i := 0; i+1 < len(stock); i += 2 {
 		k.stock[redisdb.TextAt(stock, i)] = parseNumbers(redisdb.TextAt(stock, i+1))
 	}
-	totals, _ := answer[5].([]any)
+	totals := redisdb.ListAt(answer, stateTotals)
 	k.totals = make(map[string]int64, len(totals)/2)
 	for i := 0; i+1 < len(totals); i += 2 {
 		k.totals[redisdb.TextAt(totals, i)] = integer(totals, i+1)
 	}
 	for _, sku := range skus {
-		k.settings.Items = append(k.settings.Items, record.SaleItem{SKU: sku, Total: k.totals[sku]})
+		k.settings.Items = append(k.settings.Items, Item{SKU: sku, Total: k.totals[sku]})
 	}
 }
 
@@ -148,28 +159,28 @@ func parseNumbers(text string) (n numbers) {
 	return n
 }
 
-// looksAgain is how often Sale reads a sale of several partitions whose units
+// saleReads is how often Sale reads a sale of several partitions whose units
 // move meanwhile.
-const looksAgain = 3
+const saleReads = 3
 
 // Sale reads a sale. Available + held + sold = total in every answer; a sale of
 // several partitions says whether the numbers are of one moment. ErrAbsent.
 func (l *Live) Sale(ctx context.Context, sale string) (*api.Sale, error) {
-	places, err := l.placesOf(ctx, sale)
+	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
 		return nil, err
 	}
-	now, err := l.looksOpen(ctx, places)
+	now, err := l.readOpen(ctx, parts)
 	if err != nil {
 		return nil, err
 	}
-	if len(places) == 1 {
+	if len(parts) == 1 {
 		return saleOf(now), nil
 	}
 	consistent := false
-	for again := 0; again < looksAgain && !consistent; again++ {
+	for again := 0; again < saleReads && !consistent; again++ {
 		before := now
-		if now, err = l.looksOpen(ctx, places); err != nil {
+		if now, err = l.readOpen(ctx, parts); err != nil {
 			return nil, err
 		}
 		consistent = sameMoves(before, now)
@@ -179,36 +190,36 @@ func (l *Live) Sale(ctx context.Context, sale string) (*api.Sale, error) {
 	return out, nil
 }
 
-// saleAt is the sale with settings and totals as a look at its first partition
+// saleAt is the sale with settings and totals as a read of its first partition
 // found them; of several partitions the rest may be of a later moment.
-func (l *Live) saleAt(ctx context.Context, lead *look) (*api.Sale, error) {
-	s := lead.settings
+func (l *Live) saleAt(ctx context.Context, first *partitionState) (*api.Sale, error) {
+	s := first.settings
 	if s.Partitions == 1 {
-		return saleOf([]*look{lead}), nil
+		return saleOf([]*partitionState{first}), nil
 	}
 	now, err := l.Sale(ctx, s.ID)
 	if err != nil || now.Version == s.Version {
 		return now, err
 	}
-	places, err := l.placesOf(ctx, s.ID)
+	parts, err := l.partitionsOf(ctx, s.ID)
 	if err != nil {
 		return nil, err
 	}
-	found, err := l.looksOpen(ctx, places)
+	found, err := l.readOpen(ctx, parts)
 	if err != nil {
 		return nil, err
 	}
-	found[0] = lead
+	found[0] = first
 	out := saleOf(found)
 	out.Consistent = new(bool)
 	return out, nil
 }
 
-// looksOpen is looks, where a partition that is not open is an error. One that
+// readOpen is readStates, where a partition that is not open is an error. One that
 // its sale has not reached yet is repaired.
-func (l *Live) looksOpen(ctx context.Context, places []*place) ([]*look, error) {
+func (l *Live) readOpen(ctx context.Context, parts []*partition) ([]*partitionState, error) {
 	for range repairs {
-		found, err := l.looks(ctx, places...)
+		found, err := l.readStates(ctx, parts...)
 		if err != nil {
 			return nil, err
 		}
@@ -218,21 +229,21 @@ func (l *Live) looksOpen(ctx context.Context, places []*place) ([]*look, error) 
 				missing = true
 				continue
 			}
-			if err := l.isShut(places[0].sale, k.status); err != nil {
+			if err := l.usable(parts[0].sale, k.status); err != nil {
 				return nil, err
 			}
 		}
 		if !missing {
 			return found, nil
 		}
-		if err := l.spread(ctx, places, found[0]); err != nil {
+		if err := l.spread(ctx, parts, found[0]); err != nil {
 			return nil, err
 		}
 	}
 	return nil, errMoving()
 }
 
-func sameMoves(a, b []*look) bool {
+func sameMoves(a, b []*partitionState) bool {
 	for i := range a {
 		if a[i].moves != b[i].moves {
 			return false
@@ -243,9 +254,9 @@ func sameMoves(a, b []*look) bool {
 
 // saleOf adds partitions up. What is neither held nor sold is available, also
 // while it is on its way from one partition to another.
-func saleOf(found []*look) *api.Sale {
-	lead := found[0]
-	s := lead.settings
+func saleOf(found []*partitionState) *api.Sale {
+	first := found[0]
+	s := first.settings
 	out := &api.Sale{
 		ID: s.ID, StartsAt: api.AtMillis(s.StartsAt), EndsAt: api.AtMillis(s.EndsAt), HoldMS: s.HoldMS, IdleMS: s.IdleMS, Version: s.Version,
 		Items: make([]api.SaleItem, len(s.Items)),
@@ -267,7 +278,7 @@ func saleOf(found []*look) *api.Sale {
 
 // itemOf is one sku over all partitions. Of what is oversold the total knows
 // nothing: it shows in Oversold, and here as nothing available.
-func itemOf(found []*look, item record.SaleItem) api.SaleItem {
+func itemOf(found []*partitionState, item Item) api.SaleItem {
 	var n numbers
 	for _, k := range found {
 		n.add(k.stock[item.SKU])
@@ -278,7 +289,7 @@ func itemOf(found []*look, item record.SaleItem) api.SaleItem {
 	}
 }
 
-func stateAt(found []*look, left int64) api.SaleState {
+func stateAt(found []*partitionState, left int64) api.SaleState {
 	s, now, used := found[0].settings, int64(0), found[0].settings.StartsAt
 	for _, k := range found {
 		now, used = max(now, k.now), max(used, k.used)
@@ -297,11 +308,11 @@ func stateAt(found []*look, left int64) api.SaleState {
 // Oversold tells, by sku, the units sold beyond the total: after a fail-over
 // that lost writes.
 func (l *Live) Oversold(ctx context.Context, sale string) (map[string]int64, error) {
-	places, err := l.placesOf(ctx, sale)
+	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
 		return nil, err
 	}
-	found, err := l.looks(ctx, places...)
+	found, err := l.readStates(ctx, parts...)
 	if err != nil {
 		return nil, err
 	}

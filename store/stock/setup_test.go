@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -20,8 +19,8 @@ type liveWorld struct {
 	sale string
 }
 
-// livePatience is how long tests wait for what should take a moment.
-const livePatience = 30 * time.Second
+// patience is how long tests wait for what should take a moment.
+const patience = 30 * time.Second
 
 // eachLive runs a test on a real node, the embedded Redis and a Cluster.
 func eachLive(t *testing.T, fn func(t *testing.T, w *liveWorld)) {
@@ -30,12 +29,12 @@ func eachLive(t *testing.T, fn func(t *testing.T, w *liveWorld)) {
 }
 
 func newLiveWorld(t testing.TB, db *redisdb.DB) *liveWorld {
-	return &liveWorld{Live: NewLive(db, LiveOptions{}), t: t, db: db, sale: "sale." + newRequest()[:12]}
+	return &liveWorld{Live: New(db, Options{}), t: t, db: db, sale: "sale." + newRequest()[:12]}
 }
 
 // another is the same sale through a process of its own.
-func (w *liveWorld) another(o LiveOptions) *liveWorld {
-	return &liveWorld{Live: NewLive(w.db, o), t: w.t, db: w.db, sale: w.sale}
+func (w *liveWorld) another(o Options) *liveWorld {
+	return &liveWorld{Live: New(w.db, o), t: w.t, db: w.db, sale: w.sale}
 }
 
 // sweepOn lets a process's sweeper run until the test ends.
@@ -44,6 +43,17 @@ func (w *liveWorld) sweepOn() {
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
 	w.t.Cleanup(func() { cancel(); <-done })
+}
+
+// Sweep is one round of Run, which waits for all that it finds to do.
+func (l *Live) Sweep(ctx context.Context) error {
+	found, err := l.sweep(ctx)
+	for _, f := range found {
+		if e := l.maintain(ctx, f); err == nil {
+			err = e
+		}
+	}
+	return err
 }
 
 // offer is what a sale begins with: open for an hour, one sku "s".
@@ -85,7 +95,7 @@ func (w *liveWorld) request(o offer) *api.SaleRequest {
 func (w *liveWorld) now() time.Time {
 	w.t.Helper()
 	now, err := w.db.Client().Time(context.Background()).Result()
-	mustLive(w.t, err)
+	storetest.Must(w.t, err)
 	return now
 }
 
@@ -94,7 +104,7 @@ func (w *liveWorld) mustOpen(o offer) *api.SaleRequest {
 	w.t.Helper()
 	r := w.request(o)
 	c, err := w.Put(context.Background(), PutSale{Sale: w.sale, Request: r, New: true})
-	mustLive(w.t, err)
+	storetest.Must(w.t, err)
 	if !c.Created || c.Sale.Version != 1 {
 		w.t.Fatalf("made: %+v", c)
 	}
@@ -108,7 +118,7 @@ func (w *liveWorld) reserve(user string, lines ...api.Line) (Reserved, error) {
 func (w *liveWorld) mustReserve(user string, lines ...api.Line) api.Reservation {
 	w.t.Helper()
 	r, err := w.reserve(user, lines...)
-	mustLive(w.t, err)
+	storetest.Must(w.t, err)
 	return r.Reservation
 }
 
@@ -117,7 +127,7 @@ func units(sku string, n int64) api.Line { return api.Line{SKU: sku, Quantity: n
 func (w *liveWorld) mustRead() *api.Sale {
 	w.t.Helper()
 	s, err := w.Sale(context.Background(), w.sale)
-	mustLive(w.t, err)
+	storetest.Must(w.t, err)
 	return s
 }
 
@@ -141,12 +151,12 @@ func (w *liveWorld) numbers(sku string) string {
 }
 
 // mustAddUp checks every partition and what is on its way against the totals.
-func (w *liveWorld) mustAddUp() []*look {
+func (w *liveWorld) mustAddUp() []*partitionState {
 	w.t.Helper()
-	places, err := w.placesOf(context.Background(), w.sale)
-	mustLive(w.t, err)
-	found, err := w.looks(context.Background(), places...)
-	mustLive(w.t, err)
+	parts, err := w.partitionsOf(context.Background(), w.sale)
+	storetest.Must(w.t, err)
+	found, err := w.readStates(context.Background(), parts...)
+	storetest.Must(w.t, err)
 	for _, item := range found[0].settings.Items {
 		sum := int64(0)
 		for _, k := range found {
@@ -157,7 +167,7 @@ func (w *liveWorld) mustAddUp() []*look {
 			}
 		}
 		for _, t := range underway(found) {
-			if !w.db.Client().SIsMember(context.Background(), places[t.to].seen, t.id).Val() {
+			if !w.db.Client().SIsMember(context.Background(), parts[t.to].seen, t.id).Val() {
 				for _, line := range parseLines(t.lines) {
 					if line.SKU == item.SKU {
 						sum += line.Quantity
@@ -172,34 +182,15 @@ func (w *liveWorld) mustAddUp() []*look {
 	return found
 }
 
-func mustLive(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantLive(t testing.TB, err error, code api.Code) {
-	t.Helper()
-	if got := api.CodeOf(err); got != code {
-		t.Fatalf("got %q (%v), want %q", got, err, code)
-	}
-}
-
-type (
-	redisDB     = redisdb.DB
-	recordOrder = record.Order
-)
-
 // errLostAnswer plays a process that dies.
 var errLostAnswer = api.Errorf(api.CodeUnknownOutcome, "the process died")
 
 // orderOf is an order on record that Redis does not know.
-func orderOf(w *liveWorld, user string, n int64) recordOrder {
-	places, err := w.placesOf(context.Background(), w.sale)
-	mustLive(w.t, err)
-	return recordOrder{
-		Reservation: newID(Home(user, len(places))), Sale: w.sale, User: user,
+func orderOf(w *liveWorld, user string, n int64) Order {
+	parts, err := w.partitionsOf(context.Background(), w.sale)
+	storetest.Must(w.t, err)
+	return Order{
+		Reservation: newID(Home(user, len(parts))), Sale: w.sale, User: user,
 		Lines: []api.Line{units("s", n)}, CreatedAt: w.now().UnixMilli(),
 	}
 }

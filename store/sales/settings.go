@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"context"
@@ -6,17 +6,17 @@ import (
 	"fmt"
 
 	"fanfare/api"
-	"fanfare/store/record"
+	"fanfare/store/stock"
 )
 
 // Put makes or changes a sale. The record has it before the answer; when it
 // cannot be had the answer is CodeUnknownOutcome, and a sweep completes it.
 // CodeVersionMismatch carries the present version and sale.
-func (s *Store) Put(ctx context.Context, sale string, r *api.SaleRequest, m Match) (*api.Sale, bool, error) {
-	defer s.memory.drop(sale)
-	change, err := s.put(ctx, PutSale{Sale: sale, Request: r, Match: m})
+func (s *Store) Put(ctx context.Context, sale string, r *api.SaleRequest, m stock.Match) (*api.Sale, bool, error) {
+	defer s.cache.drop(sale)
+	change, err := s.put(ctx, stock.PutSale{Sale: sale, Request: r, Match: m})
 	if err != nil {
-		return nil, false, withPresent(err, change.Sale)
+		return nil, false, err
 	}
 	if err := s.recordSale(ctx, change.Record); err != nil {
 		return nil, false, err
@@ -25,13 +25,13 @@ func (s *Store) Put(ctx context.Context, sale string, r *api.SaleRequest, m Matc
 }
 
 // put changes a live sale, or makes one that is neither live nor on record.
-func (s *Store) put(ctx context.Context, p PutSale) (change Change, err error) {
+func (s *Store) put(ctx context.Context, p stock.PutSale) (change stock.Change, err error) {
 	try := func() error {
 		change, err = s.live.Put(ctx, p)
 		return err
 	}
 	err = s.with(ctx, p.Sale, try)
-	if errors.Is(err, ErrAbsent) {
+	if errors.Is(err, stock.ErrAbsent) {
 		p.New = true
 		err = s.with(ctx, p.Sale, try)
 	}
@@ -47,16 +47,16 @@ type Restocked struct {
 
 // AddStock adds to the total of a sku, or takes from it. Errors are those of Put,
 // and CodeBounds.
-func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, m Match, i api.Idempotency) (Restocked, error) {
-	defer s.memory.drop(sale)
+func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, m stock.Match, i api.Idempotency) (Restocked, error) {
+	defer s.cache.drop(sale)
 	var item api.SaleItem
-	var change Change
+	var change stock.Change
 	err := s.with(ctx, sale, func() (err error) {
 		item, change, err = s.live.Restock(ctx, sale, r, m, i)
 		return err
 	})
 	if err != nil {
-		return Restocked{}, withPresent(err, change.Sale)
+		return Restocked{}, err
 	}
 	if err := s.recordSale(ctx, change.Record); err != nil {
 		return Restocked{}, err
@@ -64,25 +64,10 @@ func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, 
 	return Restocked{Item: item, Version: change.Version, Replayed: change.Replayed}, nil
 }
 
-func mismatch() *api.Error {
-	return api.Errorf(api.CodeVersionMismatch, "the sale is not the one that the condition asks for")
-}
-
-// withPresent adds to a mismatch what is there instead.
-func withPresent(err error, present *api.Sale) error {
-	if api.CodeOf(err) != api.CodeVersionMismatch {
-		return err
-	}
-	if present == nil {
-		return mismatch()
-	}
-	return mismatch().With("version", present.Version).With("sale", present)
-}
-
-// recordSale writes settings into SQL and then tells the outbox. The change is
+// recordSale writes settings into SQL and then clears the outbox. The change is
 // made already: while SQL is away nobody can say more than that.
-func (s *Store) recordSale(ctx context.Context, settings record.Sale) error {
-	if err := s.rec.PutSale(ctx, settings); err != nil {
+func (s *Store) recordSale(ctx context.Context, settings stock.Settings) error {
+	if err := s.rec.PutSale(ctx, settingsRow(settings)); err != nil {
 		return api.Errorf(api.CodeUnknownOutcome, "the sale was changed, but the database did not confirm it yet").Because(err)
 	}
 	if err := s.live.SettingsRecorded(ctx, settings.ID, settings.Version); err != nil {
@@ -97,7 +82,7 @@ func (s *Store) finishSettings(ctx context.Context, sale string) error {
 	if err != nil || !open {
 		return err
 	}
-	if err := s.rec.PutSale(ctx, settings); err != nil {
+	if err := s.rec.PutSale(ctx, settingsRow(settings)); err != nil {
 		return fmt.Errorf("record sale %s: %w", sale, err)
 	}
 	return s.live.SettingsRecorded(ctx, sale, settings.Version)
@@ -105,7 +90,7 @@ func (s *Store) finishSettings(ctx context.Context, sale string) error {
 
 // Sale reads a sale, from memory if that is at most 100 ms old.
 func (s *Store) Sale(ctx context.Context, sale string) (*api.Sale, error) {
-	return s.memory.sale(ctx, sale, s.read)
+	return s.cache.sale(ctx, sale, s.read)
 }
 
 // read reads a sale from Redis.

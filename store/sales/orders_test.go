@@ -1,8 +1,7 @@
-package stock
+package sales
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
+	"fanfare/store/stock"
 	"fanfare/store/storetest"
 )
 
@@ -23,8 +23,8 @@ func TestS13_OrdersFollow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-				s := &shop{t: t, sqlURL: storetest.SQLite(t), sale: "sale." + newRequest()[:12]}
-				p := s.mustStaffOn(db, Options{})
+				s := &fixture{t: t, sqlURL: storetest.SQLite(t), sale: "sale." + unused()}
+				p := s.mustStartOn(db, Options{})
 				p.mustPut(s.sale, request(40, 60_000, partitions))
 				p.work(p.Run, p.write)
 				var all sync.WaitGroup
@@ -56,10 +56,10 @@ func TestS13_OrdersFollow(t *testing.T) {
 // awaitNoneWaiting waits until the sale's outbox is empty.
 func (p *process) awaitNoneWaiting(sale string) {
 	p.t.Helper()
-	storetest.Eventually(p.t, livePatience, "no order waits", func() bool {
-		n, err := p.live.Partitions(p.t.Context(), sale)
-		for i := range n {
-			open, e := p.live.WaitingOrders(p.t.Context(), Ref{sale, i}, 1)
+	storetest.Eventually(p.t, patience, "no order waits", func() bool {
+		settings, err := p.live.Settings(p.t.Context(), sale)
+		for i := range settings.Partitions {
+			open, e := p.live.WaitingOrders(p.t.Context(), stock.Ref{Sale: sale, Partition: i}, 1)
 			if e != nil || len(open) > 0 {
 				return false
 			}
@@ -72,28 +72,28 @@ func (p *process) awaitNoneWaiting(sale string) {
 // it; and when a relay, a sweeper and a repeat all enqueue it, there is one row.
 func TestS13_ASweeperFinishesForTheDead(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	dead := s.mustStaff(Options{}) // its relay never runs
+	s := setup(t)
+	dead := s.mustStart(Options{}) // its relay never runs
 	dead.mustPut(s.sale, request(10, 60_000, 1))
 	for i := range 5 {
 		dead.mustConfirm(s.sale, dead.mustBuy(s.sale, fmt.Sprint("u", i), 1).ID)
 	}
 	stats, err := dead.Stats(t.Context())
-	mustLive(t, err)
+	storetest.Must(t, err)
 	if stats.WaitingOrders != 5 {
 		t.Errorf("5 confirms wait, stats say %+v", stats)
 	}
-	p := s.mustStaff(Options{SweepAge: time.Millisecond})
+	p := s.mustStart(Options{SweepAge: time.Millisecond})
 	p.work(p.Sweep, p.write)
 	rows := p.awaitRows(s.sale, 5)
 	var again []queue.Job
 	for i := range rows {
-		again = append(again, orderJob(&rows[i]))
+		again = append(again, orderJob(stock.Order(rows[i])))
 	}
 	_, err = p.jobs.Enqueue(t.Context(), again...)
-	mustLive(t, err)
+	storetest.Must(t, err)
 	p.awaitNoneWaiting(s.sale)
-	storetest.Eventually(t, livePatience, "the queue is empty", func() bool {
+	storetest.Eventually(t, patience, "the queue is empty", func() bool {
 		stats, err := p.jobs.Stats(t.Context())
 		return err == nil && stats.Depth+stats.InFlight+stats.Scheduled == 0
 	})
@@ -104,23 +104,23 @@ func TestS13_ASweeperFinishesForTheDead(t *testing.T) {
 // the rows follow when it is back.
 func TestS13_SQLAway(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	var line *cable
-	line, s.sqlURL = mustCable(t)
-	p := s.mustStaff(Options{})
+	s := setup(t)
+	var line *storetest.Proxy
+	line, s.sqlURL = storetest.ProxyTo(t, storetest.MySQL(t))
+	p := s.mustStart(Options{})
 	p.mustPut(s.sale, request(10, 60_000, 1))
 	p.work(p.Run, p.Sweep, p.write)
-	line.set(true)
+	line.Cut()
 	for i := range 5 {
 		p.mustConfirm(s.sale, p.mustBuy(s.sale, fmt.Sprint("u", i), 1).ID)
 	}
 	p.wantItem(s.sale, 5, 0, 5)
 	stats, err := p.Stats(t.Context())
-	mustLive(t, err)
+	storetest.Must(t, err)
 	if stats.WaitingOrders != 5 {
 		t.Errorf("stats: %+v", stats)
 	}
-	line.set(false)
+	line.Mend()
 	p.awaitRows(s.sale, 5)
 	p.awaitNoneWaiting(s.sale)
 }
@@ -132,8 +132,8 @@ func TestS13_RebuiltFromTheRecord(t *testing.T) {
 	for name, partitions := range map[string]int64{"One": 1, "Four": 4} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
-			p, other := s.mustStaff(Options{}), s.mustStaff(Options{})
+			s := setup(t)
+			p, other := s.mustStart(Options{}), s.mustStart(Options{})
 			limit := int64(3)
 			r := request(20, 60_000, partitions)
 			r.PerUserLimit = &limit
@@ -148,8 +148,8 @@ func TestS13_RebuiltFromTheRecord(t *testing.T) {
 			held := p.mustBuy(s.sale, "holder", 3)
 			p.awaitRows(s.sale, 6)
 			stop()
-			mustLive(t, p.db.Client().FlushAll(t.Context()).Err())
-			mustLive(t, p.jobs.Init(t.Context()))
+			storetest.Must(t, p.db.Client().FlushAll(t.Context()).Err())
+			storetest.Must(t, p.jobs.Init(t.Context()))
 
 			var all sync.WaitGroup
 			for i := range 8 {
@@ -162,19 +162,19 @@ func TestS13_RebuiltFromTheRecord(t *testing.T) {
 			all.Wait()
 			p.wantItem(s.sale, 13, 0, 12)
 			got, err := other.Reservation(t.Context(), s.sale, sold[0])
-			mustLive(t, err)
+			storetest.Must(t, err)
 			if got.State != api.ReservationSold || got.User != "u0" {
 				t.Errorf("%+v", got)
 			}
 			p.mustConfirm(s.sale, sold[1]) // the same answer as before
 			_, err = p.Reservation(t.Context(), s.sale, held.ID)
-			wantCode(t, err, api.CodeNotFound)
+			storetest.WantCode(t, err, api.CodeNotFound)
 			_, err = other.buy(s.sale, "u0", 2)
-			if e := wantCode(t, err, api.CodeLimitReached); e.Facts["remaining"] != int64(1) {
+			if e := mustError(t, err, api.CodeLimitReached); e.Facts["remaining"] != int64(1) {
 				t.Errorf("what a user bought does not count any more: %+v", e.Facts)
 			}
 			now, err := p.read(t.Context(), s.sale)
-			mustLive(t, err)
+			storetest.Must(t, err)
 			if now.Version != 2 {
 				t.Errorf("version %d", now.Version)
 			}
@@ -186,17 +186,15 @@ func TestS13_RebuiltFromTheRecord(t *testing.T) {
 // before it: the unit is not sold again.
 func TestS13_ARowWrittenDuringTheRebuild(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	p := s.mustStaff(Options{})
+	s := setup(t)
+	p := s.mustStart(Options{})
 	p.mustPut(s.sale, request(1, 60_000, 1))
 	r := p.mustBuy(s.sale, "u", 1)
 	p.mustConfirm(s.sale, r.ID)
 	late := <-p.relay // claimed by a job, not yet written
-	mustLive(t, p.db.Client().FlushAll(t.Context()).Err())
+	storetest.Must(t, p.db.Client().FlushAll(t.Context()).Err())
 	p.wantItem(s.sale, 1, 0, 0) // rebuilt without it
-	payload, err := json.Marshal(late)
-	mustLive(t, err)
-	if result := p.writeOrder(t.Context(), &queue.Claimed{Job: queue.Job{Payload: payload}}); result.Outcome != queue.Done {
+	if result := p.writeOrder(t.Context(), &queue.Claimed{Job: orderJob(late)}); result.Outcome != queue.Done {
 		t.Fatalf("%+v", result)
 	}
 	p.wantItem(s.sale, 0, 0, 1)
@@ -210,48 +208,48 @@ func TestS13_ARowWrittenDuringTheRebuild(t *testing.T) {
 // lease, and nobody is told that the sale is not there.
 func TestS13_TheRebuilderDies(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	p := s.mustStaff(Options{})
+	s := setup(t)
+	p := s.mustStart(Options{})
 	p.mustPut(s.sale, request(3, 60_000, 1))
 	settings, err := p.rec.Sale(t.Context(), s.sale)
-	mustLive(t, err)
-	mustLive(t, p.db.Client().FlushAll(t.Context()).Err())
+	storetest.Must(t, err)
+	storetest.Must(t, p.db.Client().FlushAll(t.Context()).Err())
 	answer, err := p.locker.TryAcquire(t.Context(), s.sale)
-	mustLive(t, err)
+	storetest.Must(t, err)
 	if answer.Lease == nil {
 		t.Fatalf("%+v", answer)
 	}
-	mustLive(t, p.live.Load(t.Context(), *settings)) // and then it dies
+	storetest.Must(t, p.live.Load(t.Context(), settingsOf(settings))) // and then it dies
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	other := s.mustStaff(Options{})
+	other := s.mustStart(Options{})
 	_, err = other.read(ctx, s.sale)
-	wantCode(t, err, api.CodeUnavailable)
+	storetest.WantCode(t, err, api.CodeUnavailable)
 	other.wantItem(s.sale, 3, 0, 0)
 }
 
 // S13: without SQL a lost sale is out of reach, not missing and not sold out.
 func TestS13_LostWhileSQLIsAway(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	var line *cable
-	line, s.sqlURL = mustCable(t)
-	p := s.mustStaff(Options{})
+	s := setup(t)
+	var line *storetest.Proxy
+	line, s.sqlURL = storetest.ProxyTo(t, storetest.MySQL(t))
+	p := s.mustStart(Options{})
 	p.mustPut(s.sale, request(3, 60_000, 1))
-	mustLive(t, p.db.Client().FlushAll(t.Context()).Err())
-	line.set(true)
+	storetest.Must(t, p.db.Client().FlushAll(t.Context()).Err())
+	line.Cut()
 	_, err := p.buy(s.sale, "u", 1)
-	wantCode(t, err, api.CodeUnavailable)
+	storetest.WantCode(t, err, api.CodeUnavailable)
 	_, err = p.read(t.Context(), s.sale)
-	wantCode(t, err, api.CodeUnavailable)
-	line.set(false)
-	storetest.Eventually(t, livePatience, "the sale is back", func() bool { _, err := p.buy(s.sale, "u", 1); return err == nil })
+	storetest.WantCode(t, err, api.CodeUnavailable)
+	line.Mend()
+	storetest.Eventually(t, patience, "the sale is back", func() bool { _, err := p.buy(s.sale, "u", 1); return err == nil })
 }
 
 // An order that cannot be read is given up, never tried for ever.
 func TestBadOrderJob(t *testing.T) {
 	t.Parallel()
-	p := newShop(t).mustStaff(Options{})
+	p := setup(t).mustStart(Options{})
 	for _, payload := range []string{"", "x", "{}", `{"reservation":7}`} {
 		if r := p.writeOrder(t.Context(), &queue.Claimed{Job: queue.Job{Payload: []byte(payload)}}); r.Outcome != queue.Dead {
 			t.Errorf("%q: %+v", payload, r)
@@ -260,18 +258,18 @@ func TestBadOrderJob(t *testing.T) {
 }
 
 // Writers that come while a transaction is under way share the next, 100 at most.
-func TestOrderWriterGathers(t *testing.T) {
+func TestOrdersOfOneTransaction(t *testing.T) {
 	t.Parallel()
 	gate, sizes := make(chan struct{}), make(chan int, 1000)
-	w := &orderWriter{write: func(_ context.Context, orders []record.Order) error {
+	w := newOrderWriter(func(_ context.Context, orders []record.Order) error {
 		<-gate
 		sizes <- len(orders)
 		return nil
-	}}
+	})
 	var all sync.WaitGroup
 	for i := range 250 {
 		all.Go(func() {
-			if err := w.put(t.Context(), record.Order{Reservation: fmt.Sprint(i)}); err != nil {
+			if _, err := w.Do(t.Context(), record.Order{Reservation: fmt.Sprint(i)}); err != nil {
 				t.Error(err)
 			}
 		})

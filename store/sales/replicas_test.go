@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"fmt"
@@ -10,11 +10,11 @@ import (
 	"fanfare/store/storetest"
 )
 
-// mustFollow starts a replica that has everything the master has.
-func mustFollow(t testing.TB, master *storetest.RedisServer) *storetest.RedisServer {
+// mustReplicate starts a replica that has everything the master has.
+func mustReplicate(t testing.TB, master *storetest.RedisServer) *storetest.RedisServer {
 	t.Helper()
 	replica := storetest.Redis(t, "--replicaof", fmt.Sprintf("127.0.0.1 %d", master.Port()))
-	storetest.Eventually(t, livePatience, "the replica follows", func() bool {
+	storetest.Eventually(t, patience, "the replica follows", func() bool {
 		text, err := replica.Client().Info(t.Context(), "replication").Result()
 		return err == nil && infoText(text, "master_link_status") == "up"
 	})
@@ -26,14 +26,14 @@ func mustFollow(t testing.TB, master *storetest.RedisServer) *storetest.RedisSer
 func TestS14_ReplicasHaveIt(t *testing.T) {
 	t.Parallel()
 	master := storetest.Redis(t)
-	replica := mustFollow(t, master)
-	s := newShop(t)
+	replica := mustReplicate(t, master)
+	s := setup(t)
 	s.redisURL = master.URL()
-	p, other := s.mustStaff(Options{MinReplicas: 1}), s.mustStaff(Options{MinReplicas: 1})
+	p, other := s.mustStart(Options{MinReplicas: 1}), s.mustStart(Options{MinReplicas: 1})
 	p.mustPut(s.sale, request(5, 60_000, 1))
 	r := p.mustBuy(s.sale, "u", 1)
 	p.mustConfirm(s.sale, r.ID)
-	key := newPlace(s.sale, 0).book
+	key := "ff:{sale:" + s.sale + ":0}:book"
 	if has, err := replica.Client().HExists(t.Context(), key, r.ID).Result(); err != nil || !has {
 		t.Fatalf("the replica has not what was answered: %v %v", has, err)
 	}
@@ -41,23 +41,23 @@ func TestS14_ReplicasHaveIt(t *testing.T) {
 	replica.Pause()
 	began := time.Now()
 	_, err := p.buy(s.sale, "v", 2, "key")
-	wantCode(t, err, api.CodeUnknownOutcome)
-	if took := time.Since(began); took < waitTime/2 || took > 4*waitTime {
+	storetest.WantCode(t, err, api.CodeUnknownOutcome)
+	if took := time.Since(began); took < time.Second/2 || took > 4*time.Second {
 		t.Errorf("answered after %v", took)
 	}
 	// A replay has not been acknowledged either, also on a connection that wrote nothing.
 	_, err = other.buy(s.sale, "v", 2, "key")
-	wantCode(t, err, api.CodeUnknownOutcome)
+	storetest.WantCode(t, err, api.CodeUnknownOutcome)
 	_, _, err = p.Confirm(t.Context(), s.sale, r.ID, api.Idempotency{})
-	wantCode(t, err, api.CodeUnknownOutcome)
+	storetest.WantCode(t, err, api.CodeUnknownOutcome)
 	began = time.Now()
 	_, err = p.buy(s.sale, "w", 9) // changes nothing and waits for nobody
-	wantCode(t, err, api.CodeSoldOut)
-	if took := time.Since(began); took > waitTime/2 {
+	storetest.WantCode(t, err, api.CodeSoldOut)
+	if took := time.Since(began); took > time.Second/2 {
 		t.Errorf("a refusal took %v", took)
 	}
 	replica.Resume()
-	storetest.Eventually(t, livePatience, "the same key finds out", func() bool {
+	storetest.Eventually(t, patience, "the same key finds out", func() bool {
 		_, replayed, err := p.Reserve(t.Context(), s.sale, &api.ReservationRequest{User: "v", Lines: []api.Line{{SKU: "s", Quantity: 2}}}, api.Idempotency{Scope: "test", Key: "key"})
 		return err == nil && replayed
 	})
@@ -68,13 +68,13 @@ func TestS14_ReplicasHaveIt(t *testing.T) {
 func TestS14_TooFewReplicas(t *testing.T) {
 	t.Parallel()
 	master := storetest.Redis(t)
-	mustFollow(t, master)
-	s := newShop(t)
+	mustReplicate(t, master)
+	s := setup(t)
 	s.redisURL = master.URL()
-	one, two := s.mustStaff(Options{MinReplicas: 1}), s.mustStaff(Options{MinReplicas: 2})
+	one, two := s.mustStart(Options{MinReplicas: 1}), s.mustStart(Options{MinReplicas: 2})
 	one.mustPut(s.sale, request(5, 0, 1))
 	_, err := two.buy(s.sale, "u", 1, "key")
-	e := wantCode(t, err, api.CodeUnknownOutcome)
+	e := mustError(t, err, api.CodeUnknownOutcome)
 	if e.Detail != "1 of 2 replicas have acknowledged the change" {
 		t.Errorf("%q", e.Detail)
 	}
@@ -88,14 +88,14 @@ func TestS14_TooFewReplicas(t *testing.T) {
 // have no replicas, and say so; a process that asks for none finds out.
 func TestS14_Cluster(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := setup(t)
 	s.redisURL = storetest.Cluster(t).URL()
-	none, one := s.mustStaff(Options{}), s.mustStaff(Options{MinReplicas: 1})
+	none, one := s.mustStart(Options{}), s.mustStart(Options{MinReplicas: 1})
 	none.mustPut(s.sale, request(30, 60_000, 4))
 	for i := range 2 {
 		user := fmt.Sprint("u", i)
 		_, err := one.buy(s.sale, user, 2, "key")
-		if e := wantCode(t, err, api.CodeUnknownOutcome); e.Detail != "0 of 1 replicas have acknowledged the change" {
+		if e := mustError(t, err, api.CodeUnknownOutcome); e.Detail != "0 of 1 replicas have acknowledged the change" {
 			t.Errorf("%q", e.Detail)
 		}
 		_, replayed, err := none.Reserve(t.Context(), s.sale, &api.ReservationRequest{User: user, Lines: []api.Line{{SKU: "s", Quantity: 2}}}, api.Idempotency{Scope: "test", Key: "key"})

@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"context"
@@ -12,10 +12,12 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"fanfare/api"
+	"fanfare/store/batch"
 	"fanfare/store/lock"
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
+	"fanfare/store/stock"
 )
 
 // Options tunes a Store; the zero value works.
@@ -28,14 +30,14 @@ type Options struct {
 	// MinReplicas is how many replicas must have a change before its caller is
 	// told; default 0.
 	MinReplicas int
-	// OnReserve hears what became of each try to reserve: "reserved", "replayed",
+	// OnReserve is told what became of each try to reserve: "reserved", "replayed",
 	// a refusal's code, or "sold_out_local" for one that was answered from memory.
 	// Default: nobody.
 	OnReserve func(outcome string)
 	// SweepAge is how old an order must be whose job was perhaps never enqueued;
 	// default 1 s.
 	SweepAge time.Duration
-	// Logger hears of what is tried again later; nil: silence.
+	// Logger gets what is tried again later; nil: silence.
 	Logger *slog.Logger
 }
 
@@ -59,7 +61,7 @@ func (o Options) withDefaults() Options {
 // concurrent use.
 type Store struct {
 	db   *redisdb.DB
-	live *Live
+	live *stock.Live
 	rec  *record.DB
 	jobs *queue.Queue
 	o    Options
@@ -67,13 +69,13 @@ type Store struct {
 	restores singleflight.Group
 	locker   *lock.Locker
 
-	memory   *memory
-	tries    tries
+	cache    *cache
+	limiter  userLimiter
 	inFlight atomic.Int64
 	hub      hub
 
-	relay  chan record.Order
-	orders *orderWriter
+	relay  chan stock.Order
+	orders *batch.Group[record.Order, struct{}]
 	swept  sweptOrders
 }
 
@@ -85,23 +87,20 @@ func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, 
 	if o.MinReplicas > 0 && db.Embedded() {
 		return nil, errors.New("the embedded Redis has no replicas that could acknowledge a sale (FANFARE_SALE_MIN_REPLICAS)")
 	}
-	s := &Store{db: db, rec: rec, jobs: jobs, o: o, relay: make(chan record.Order, relayLength)}
-	s.memory = newMemory(!o.NoLocal)
-	s.locker = lock.New(db, lock.Options{Name: "sale-restore", Lease: restoreLease, Retention: time.Minute, MaxAttempts: 1 << 30})
-	options := LiveOptions{Logger: o.Logger, OnSwept: s.onSwept, OnStale: s.onStale}
-	if o.MinReplicas > 0 {
-		options.Trip = (&replicas{db: db, need: o.MinReplicas}).trip
-	}
+	s := &Store{db: db, rec: rec, jobs: jobs, o: o, relay: make(chan stock.Order, relayLength)}
+	s.cache = newCache(!o.NoLocal)
+	s.locker = lock.New(db, lock.Options{Name: restoreLock, Lease: restoreLease, Retention: time.Minute, MaxAttempts: 1 << 30})
+	options := stock.Options{Logger: o.Logger, MinReplicas: o.MinReplicas, OnSwept: s.onSwept, OnStale: s.onStale}
 	if !db.Embedded() { // which has one run only
-		options.Run = ServerRun
+		options.Run = stock.ServerRun
 	}
-	s.live = NewLive(db, options)
-	s.orders = newOrderWriter(s)
+	s.live = stock.New(db, options)
+	s.orders = newOrderWriter(s.writeOrders)
 	return s, nil
 }
 
 // Run does what every process with sales does in the background, until ctx ends:
-// it enqueues orders and hears of changed sales.
+// it enqueues orders and forgets changed sales.
 func (s *Store) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { s.relayOrders(ctx); return nil })
@@ -118,7 +117,7 @@ func (s *Store) Sweep(ctx context.Context) error { return s.live.Run(ctx) }
 func (s *Store) with(ctx context.Context, sale string, f func() error) error {
 	for {
 		err := f()
-		if !isShut(err) {
+		if !needsRestore(err) {
 			return err
 		}
 		if err := s.restore(ctx, sale); err != nil {
@@ -127,10 +126,10 @@ func (s *Store) with(ctx context.Context, sale string, f func() error) error {
 	}
 }
 
-// isShut tells whether a sale said that it must be restored: any other error says
+// needsRestore tells whether a sale said that it must be restored: any other error says
 // nothing about the sale, nor does a change that was made before one of these.
-func isShut(err error) bool {
-	shut := errors.Is(err, ErrAbsent) || errors.Is(err, ErrLoading) || errors.Is(err, ErrStaleRun)
+func needsRestore(err error) bool {
+	shut := errors.Is(err, stock.ErrAbsent) || errors.Is(err, stock.ErrLoading) || errors.Is(err, stock.ErrStaleRun)
 	return shut && api.CodeOf(err) != api.CodeUnknownOutcome
 }
 
@@ -143,7 +142,7 @@ func (s *Store) Stats(ctx context.Context) (api.SalesStats, error) {
 	}
 	for sale := range sales {
 		over, err := s.live.Oversold(ctx, sale)
-		if err != nil && !errors.Is(err, ErrAbsent) {
+		if err != nil && !errors.Is(err, stock.ErrAbsent) {
 			return stats, fmt.Errorf("read oversold of sale %s: %w", sale, err)
 		}
 		for sku, units := range over {

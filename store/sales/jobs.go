@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func (s *Store) writeOrder(ctx context.Context, c *queue.Claimed) queue.Result {
 	if err := json.Unmarshal(c.Payload, &o); err != nil || o.Reservation == "" {
 		return queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: "an order that cannot be read"}
 	}
-	switch err := s.orders.put(ctx, o); {
+	switch _, err := s.orders.Do(ctx, o); {
 	case err == nil:
 		return queue.Result{Outcome: queue.Done}
 	case errors.Is(err, context.Canceled):

@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"context"
@@ -17,12 +17,12 @@ import (
 // whatever comes of them; and no others pay for it.
 func TestS15_TriesOfOneUser(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	p := s.mustStaff(Options{})
+	s := setup(t)
+	p := s.mustStart(Options{})
 	p.mustPut(s.sale, request(1, 60_000, 1))
 	p.mustPut(s.sale+".2", request(100, 60_000, 1))
-	storetest.Eventually(t, livePatience, "15 tries within a second", func() bool {
-		began, user := time.Now(), newRequest()[:8]
+	storetest.Eventually(t, patience, "15 tries within a second", func() bool {
+		began, user := time.Now(), unused()
 		var codes []api.Code
 		for range 15 {
 			_, err := p.buy(s.sale, user, 1, "the same key")
@@ -44,28 +44,28 @@ func TestS15_TriesOfOneUser(t *testing.T) {
 // The window slides: ten tries in any second, and the refusal says how long.
 func TestS15_TheWindowSlides(t *testing.T) {
 	t.Parallel()
-	var shard triesShard
+	var shard limiterShard
 	b := buyer{"s", "u"}
 	at := func(ms int) time.Duration { return 10*time.Second + time.Duration(ms)*time.Millisecond }
 	for i := range 10 {
-		mustLive(t, shard.take(b, at(i*50)))
+		storetest.Must(t, shard.allow(b, at(i*50)))
 	}
 	for ms, want := range map[int]time.Duration{500: 500 * time.Millisecond, 999: time.Millisecond} {
-		e := wantCode(t, shard.take(b, at(ms)), api.CodeRateLimited)
+		e := mustError(t, shard.allow(b, at(ms)), api.CodeRateLimited)
 		if e.RetryAfter != want {
 			t.Errorf("at %d ms: try again after %v, want %v", ms, e.RetryAfter, want)
 		}
 	}
-	mustLive(t, shard.take(b, at(1000)))
-	wantCode(t, shard.take(b, at(1049)), api.CodeRateLimited)
-	mustLive(t, shard.take(b, at(1050)))
-	mustLive(t, shard.take(buyer{"s", "v"}, at(1050)))
+	storetest.Must(t, shard.allow(b, at(1000)))
+	storetest.WantCode(t, shard.allow(b, at(1049)), api.CodeRateLimited)
+	storetest.Must(t, shard.allow(b, at(1050)))
+	storetest.Must(t, shard.allow(buyer{"s", "v"}, at(1050)))
 	// Who has not been heard of for two seconds costs nothing.
 	for i := range 1000 {
-		mustLive(t, shard.take(buyer{"s", fmt.Sprint(i)}, at(3000)))
+		storetest.Must(t, shard.allow(buyer{"s", fmt.Sprint(i)}, at(3000)))
 	}
-	mustLive(t, shard.take(b, at(4100)))
-	mustLive(t, shard.take(b, at(5200)))
+	storetest.Must(t, shard.allow(b, at(4100)))
+	storetest.Must(t, shard.allow(b, at(5200)))
 	if n := len(shard.now) + len(shard.past); n > 2 {
 		t.Errorf("%d users are remembered", n)
 	}
@@ -77,10 +77,10 @@ func TestS15_TheWindowSlides(t *testing.T) {
 func TestS15_CrowdedIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
-	s := newShop(t)
+	s := setup(t)
 	s.redisURL = server.URL()
 	const room = 8
-	p := s.mustStaffOn(storetest.OpenWith(t, redisdb.Options{URL: s.redisURL, Timeout: 20 * time.Second}), Options{MaxInFlight: room})
+	p := s.mustStartOn(storetest.OpenWith(t, redisdb.Options{URL: s.redisURL, Timeout: 20 * time.Second}), Options{MaxInFlight: room})
 	p.mustPut(s.sale, request(1000, 60_000, 1))
 	server.Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -95,13 +95,13 @@ func TestS15_CrowdedIsToldAtOnce(t *testing.T) {
 			}
 		})
 	}
-	storetest.Eventually(t, livePatience, "the room is full", func() bool { return p.inFlight.Load() == room })
+	storetest.Eventually(t, patience, "the room is full", func() bool { return p.inFlight.Load() == room })
 	var took []time.Duration
 	for i := range 100 {
 		began := time.Now()
 		_, err := p.buy(s.sale, fmt.Sprint("out", i), 1)
 		took = append(took, time.Since(began))
-		if e := wantCode(t, err, api.CodeOverloaded); e.RetryAfter <= 0 {
+		if e := mustError(t, err, api.CodeOverloaded); e.RetryAfter <= 0 {
 			t.Fatalf("no Retry-After: %+v", e)
 		}
 	}
@@ -121,6 +121,6 @@ func TestS15_CrowdedIsToldAtOnce(t *testing.T) {
 	}
 	p.mustBuy(s.sale, "next", 1)
 	if n := p.inFlight.Load(); n != 0 {
-		t.Errorf("%d places stay taken", n)
+		t.Errorf("%d reservations count as under way", n)
 	}
 }

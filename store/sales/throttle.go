@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"hash/maphash"
@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// triesWindow is the time in which a user may try api.MaxUserTries times.
-	triesWindow = time.Second
-	// triesShards keep buyers from waiting for one mutex.
-	triesShards = 64
+	// limitWindow is the time in which a user may try api.MaxUserTries times.
+	limitWindow = time.Second
+	// limiterShards keep buyers from waiting for one mutex.
+	limiterShards = 64
 )
 
-// tries counts the attempts to reserve, per user and sale. It remembers a user
+// userLimiter counts the attempts to reserve, per user and sale. It remembers a user
 // for one to two windows, so its size follows the rate of requests.
-type tries struct {
+type userLimiter struct {
 	once   sync.Once
 	seed   maphash.Seed
 	began  time.Time
-	shards [triesShards]triesShard
+	shards [limiterShards]limiterShard
 }
 
-type triesShard struct {
+type limiterShard struct {
 	mu        sync.Mutex
 	turned    time.Duration
 	now, past map[buyer]*attempts
@@ -38,22 +38,22 @@ type attempts struct {
 	next int
 }
 
-// take counts one attempt; CodeRateLimited when the user had as many in the last
+// allow counts one attempt; CodeRateLimited when the user had as many in the last
 // second as may be. What is refused does not count.
-func (t *tries) take(sale, user string) error {
+func (t *userLimiter) allow(sale, user string) error {
 	t.once.Do(func() { t.seed, t.began = maphash.MakeSeed(), time.Now() })
 	b := buyer{sale, user}
-	return t.shards[maphash.Comparable(t.seed, b)%triesShards].take(b, time.Since(t.began))
+	return t.shards[maphash.Comparable(t.seed, b)%limiterShards].allow(b, time.Since(t.began))
 }
 
-func (s *triesShard) take(b buyer, now time.Duration) error {
+func (s *limiterShard) allow(b buyer, now time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.of(b, now)
 	oldest := a.at[a.next]
-	if oldest != 0 && now-oldest < triesWindow {
+	if oldest != 0 && now-oldest < limitWindow {
 		e := api.Errorf(api.CodeRateLimited, "a user may try %d times a second", api.MaxUserTries)
-		e.RetryAfter = max(oldest+triesWindow-now, time.Millisecond)
+		e.RetryAfter = max(oldest+limitWindow-now, time.Millisecond)
 		return e
 	}
 	a.at[a.next] = max(now, 1)
@@ -63,8 +63,8 @@ func (s *triesShard) take(b buyer, now time.Duration) error {
 
 // of finds a buyer's attempts. Those of whom nothing was heard for a window are
 // forgotten.
-func (s *triesShard) of(b buyer, now time.Duration) *attempts {
-	if s.now == nil || now-s.turned >= triesWindow {
+func (s *limiterShard) of(b buyer, now time.Duration) *attempts {
+	if s.now == nil || now-s.turned >= limitWindow {
 		s.past, s.now, s.turned = s.now, map[buyer]*attempts{}, now
 	}
 	a := s.now[b]
@@ -77,8 +77,8 @@ func (s *triesShard) of(b buyer, now time.Duration) *attempts {
 	return a
 }
 
-// crowded refuses a reservation for want of room.
-func crowded() error {
+// errBusy refuses a reservation for want of room.
+func errBusy() error {
 	e := api.Errorf(api.CodeOverloaded, "more reservations are under way than this server takes at once; try again")
 	e.RetryAfter = time.Second
 	return e

@@ -1,10 +1,10 @@
-package stock
+package sales
 
 import (
 	"context"
 
 	"fanfare/api"
-	"fanfare/store/record"
+	"fanfare/store/stock"
 )
 
 // Reserve takes units for a user: all lines or none. What it refuses it refuses
@@ -12,24 +12,24 @@ import (
 // Redis is asked. Without an idempotency key a sale that was sold out just now
 // is refused from memory.
 func (s *Store) Reserve(ctx context.Context, sale string, r *api.ReservationRequest, i api.Idempotency) (*api.Reservation, bool, error) {
-	if err := s.tries.take(sale, r.User); err != nil {
+	if err := s.limiter.allow(sale, r.User); err != nil {
 		s.o.OnReserve(string(api.CodeRateLimited))
 		return nil, false, err
 	}
 	if i.Key == "" {
-		if err := s.memory.soldOut(sale, r.Lines); err != nil {
+		if err := s.cache.soldOut(sale, r.Lines); err != nil {
 			s.o.OnReserve("sold_out_local")
 			return nil, false, err
 		}
 	}
 	i.Scope += " " + r.User // one user's key is not another's
-	leave, err := s.enter()
+	release, err := s.acquire()
 	if err != nil {
 		s.o.OnReserve(string(api.CodeOverloaded))
 		return nil, false, err
 	}
-	defer leave()
-	reserved, err := s.reserve(ctx, ReserveStock{Sale: sale, Request: r, Once: i})
+	defer release()
+	reserved, err := s.reserve(ctx, stock.ReserveStock{Sale: sale, Request: r, Once: i})
 	s.o.OnReserve(outcome(err, reserved.Replayed))
 	if err != nil {
 		return nil, false, err
@@ -37,22 +37,22 @@ func (s *Store) Reserve(ctx context.Context, sale string, r *api.ReservationRequ
 	return &reserved.Reservation, reserved.Replayed, nil
 }
 
-func (s *Store) reserve(ctx context.Context, r ReserveStock) (reserved Reserved, err error) {
+func (s *Store) reserve(ctx context.Context, r stock.ReserveStock) (reserved stock.Reserved, err error) {
 	if err := s.db.Overloaded(); err != nil {
 		return reserved, err
 	}
-	asked := s.memory.now()
+	asked := s.cache.now()
 	err = s.with(ctx, r.Sale, func() error {
-		asked = s.memory.now()
+		asked = s.cache.now()
 		reserved, err = s.live.Reserve(ctx, r)
 		return err
 	})
 	switch {
 	case err == nil && !reserved.Replayed:
-		s.memory.stale(r.Sale)
+		s.cache.dropState(r.Sale)
 		s.order(ctx, reserved.Order)
 	case api.CodeOf(err) == api.CodeSoldOut && reserved.SoldOut != nil:
-		s.memory.remember(r.Sale, reserved.SoldOut, err, asked)
+		s.cache.putRefusal(r.Sale, reserved.SoldOut, err, asked)
 	}
 	return reserved, err
 }
@@ -67,12 +67,12 @@ func outcome(err error, replayed bool) string {
 	return "reserved"
 }
 
-// enter takes a place among the reservations under way. Who finds none is told
-// at once.
-func (s *Store) enter() (leave func(), err error) {
+// acquire counts a reservation as under way, and refuses it at once when there
+// are too many.
+func (s *Store) acquire() (release func(), err error) {
 	if s.inFlight.Add(1) > int64(s.o.MaxInFlight) {
 		s.inFlight.Add(-1)
-		return nil, crowded()
+		return nil, errBusy()
 	}
 	return func() { s.inFlight.Add(-1) }, nil
 }
@@ -90,10 +90,10 @@ func (s *Store) Release(ctx context.Context, sale, id string, i api.Idempotency)
 	return s.end(ctx, sale, id, i, s.live.Release)
 }
 
-type ending func(ctx context.Context, sale, id string, once api.Idempotency) (Ended, error)
+type ending func(ctx context.Context, sale, id string, once api.Idempotency) (stock.Ended, error)
 
 func (s *Store) end(ctx context.Context, sale, id string, i api.Idempotency, f ending) (*api.Reservation, bool, error) {
-	var ended Ended
+	var ended stock.Ended
 	err := s.with(ctx, sale, func() (err error) {
 		ended, err = f(ctx, sale, id, i)
 		return err
@@ -101,13 +101,13 @@ func (s *Store) end(ctx context.Context, sale, id string, i api.Idempotency, f e
 	if err != nil {
 		return nil, false, err
 	}
-	s.memory.drop(sale)
+	s.cache.drop(sale)
 	s.order(ctx, ended.Order)
 	return &ended.Reservation, ended.Replayed, nil
 }
 
 // order hands an order to the relay.
-func (s *Store) order(ctx context.Context, o *record.Order) {
+func (s *Store) order(ctx context.Context, o *stock.Order) {
 	if o == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package stock
+package sales
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"fanfare/api"
 	"fanfare/store/lock"
 	"fanfare/store/record"
+	"fanfare/store/stock"
 )
 
 const (
@@ -16,8 +17,8 @@ const (
 	restoreLease = 3 * time.Second
 	// restoreTime bounds one restoring: about a minute for a million orders.
 	restoreTime = 5 * time.Minute
-	// restoreLook is how often a process looks whether another has finished.
-	restoreLook = 20 * time.Millisecond
+	// restorePoll is how often a process asks whether another has finished.
+	restorePoll = 20 * time.Millisecond
 	// restorePage is how many orders one query reads.
 	restorePage = 500
 )
@@ -50,16 +51,16 @@ func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 		return err
 	}
 	if answer.Status != lock.Acquired {
-		pause(ctx, restoreLook)
+		pause(ctx, restorePoll)
 		return nil
 	}
 	held, stop := answer.Lease.Keep(ctx)
-	err = s.bringBack(held, settings)
+	err = s.reload(held, settings)
 	stop()
 	if _, e := answer.Lease.Release(ctx); e != nil {
 		s.o.Logger.WarnContext(ctx, "the lease for restoring a sale stays till its end", "sale", sale, "error", e)
 	}
-	if isShut(err) {
+	if needsRestore(err) {
 		return nil // Redis went away under it: its caller sees how the sale stands now
 	}
 	return err
@@ -68,42 +69,42 @@ func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 // onRecord reads a sale's settings from the record. What Redis alone has, because
 // SQL was away when the sale was made, is put on record first. ErrAbsent: neither
 // knows the sale.
-func (s *Store) onRecord(ctx context.Context, sale string) (*record.Sale, error) {
-	settings, err := s.rec.Sale(ctx, sale)
+func (s *Store) onRecord(ctx context.Context, sale string) (stock.Settings, error) {
+	row, err := s.rec.Sale(ctx, sale)
 	if err != nil {
-		return nil, fmt.Errorf("read sale %s: %w", sale, err)
+		return stock.Settings{}, fmt.Errorf("read sale %s: %w", sale, err)
 	}
-	if settings != nil {
-		return settings, nil
+	if row != nil {
+		return settingsOf(row), nil
 	}
 	live, err := s.live.Settings(ctx, sale)
 	if err != nil {
-		return nil, err
+		return stock.Settings{}, err
 	}
-	if err := s.rec.PutSale(ctx, live); err != nil {
-		return nil, fmt.Errorf("record sale %s: %w", sale, err)
+	if err := s.rec.PutSale(ctx, settingsRow(live)); err != nil {
+		return stock.Settings{}, fmt.Errorf("record sale %s: %w", sale, err)
 	}
-	return &live, nil
+	return live, nil
 }
 
-// bringBack loads a sale and lets it go on, unless another process has just done
+// reload loads a sale and lets it go on, unless another process has just done
 // so. While nobody can say how the sale stands, it stays as it is.
-func (s *Store) bringBack(ctx context.Context, settings *record.Sale) error {
-	if _, err := s.live.Sale(ctx, settings.ID); !isShut(err) {
+func (s *Store) reload(ctx context.Context, settings stock.Settings) error {
+	if _, err := s.live.Sale(ctx, settings.ID); !needsRestore(err) {
 		return err
 	}
 	if err := s.load(ctx, settings); err != nil {
 		return err
 	}
-	s.memory.drop(settings.ID)
+	s.cache.drop(settings.ID)
 	return s.live.Open(ctx, settings.ID)
 }
 
 // load puts settings and all orders back; open follows. Each step may be done
 // again, so a process that dies on the way harms nothing.
-func (s *Store) load(ctx context.Context, settings *record.Sale) error {
+func (s *Store) load(ctx context.Context, settings stock.Settings) error {
 	s.o.Logger.WarnContext(ctx, "a sale is brought in line with the record", "sale", settings.ID)
-	if err := s.live.Load(ctx, *settings); err != nil {
+	if err := s.live.Load(ctx, settings); err != nil {
 		return fmt.Errorf("load sale %s: %w", settings.ID, err)
 	}
 	for after := (record.Order{}); ; {
@@ -112,7 +113,7 @@ func (s *Store) load(ctx context.Context, settings *record.Sale) error {
 			return fmt.Errorf("read orders of sale %s: %w", settings.ID, err)
 		}
 		if len(page) > 0 {
-			if err := s.live.RestoreOrders(ctx, settings.ID, page); err != nil {
+			if err := s.live.RestoreOrders(ctx, settings.ID, ordersOf(page)); err != nil {
 				return fmt.Errorf("restore orders of sale %s: %w", settings.ID, err)
 			}
 		}
@@ -139,7 +140,7 @@ func pause(ctx context.Context, d time.Duration) {
 func (s *Store) onStale(ctx context.Context, sale string) {
 	ctx, cancel := context.WithTimeout(ctx, restoreTime)
 	defer cancel()
-	if _, err := s.read(ctx, sale); err != nil && !errors.Is(err, ErrAbsent) {
+	if _, err := s.read(ctx, sale); err != nil && !errors.Is(err, stock.ErrAbsent) {
 		s.o.Logger.WarnContext(ctx, "a sale waits to be brought in line with the record", "sale", sale, "error", err)
 	}
 }
