@@ -24,10 +24,14 @@ type source struct {
 	set  *token.FileSet
 }
 
-// test tells whether the file is compiled for tests only.
-func (s source) test() bool {
-	return strings.HasSuffix(s.path, "_test.go") || s.room == "store/storetest" || s.room == "delivery/apns/apnstest"
+// testOnly tells whether a room is there for tests and benchmarks only: each
+// sender has its stand-in beside it.
+func testOnly(room string) bool {
+	return room == "store/storetest" || room == "delivery/apns/apnstest"
 }
+
+// test tells whether the file is compiled for tests only.
+func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") || testOnly(s.room) }
 
 // imports lists what the file imports.
 func (s source) imports() []string {
@@ -126,7 +130,7 @@ func allowed(from, to string) bool {
 	switch {
 	case to == "e2e" || to == ".":
 		return false
-	case to == "store/storetest" || to == "delivery/apns/apnstest":
+	case testOnly(to):
 		return within(from, "bench")
 	case to == "openapi":
 		return from == "app" || from == "openapi/gen" // the documents are handed to handlers, which they are made from

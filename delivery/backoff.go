@@ -9,8 +9,8 @@ import (
 // maxBackoffs is from how many devices on the expired backoffs are forgotten.
 const maxBackoffs = 10_000
 
-// backoffs are the devices whose push service asked to slow down, in this process: one
-// device is served by one process at a time.
+// backoffs are the devices whose push service asked to slow down, in this
+// process: one device is served by one process at a time.
 type backoffs struct {
 	base, most time.Duration
 	mu         sync.Mutex

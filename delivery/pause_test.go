@@ -230,7 +230,7 @@ func TestKilledProcessIsTakenOver(t *testing.T) {
 	}
 }
 
-// processOn makes a process with its own way to Redis.
+// processOn makes a process with its own connections to Redis.
 func (p *pipeline) processOn(db *redisdb.DB) *process {
 	p.Helper()
 	shared := p.db

@@ -89,7 +89,7 @@ func setup(t testing.TB, o options) *pipeline {
 	return p
 }
 
-// process makes the rooms of one more server process, on the same Redis and
+// process makes the stores and workers of one more server process, on the same Redis and
 // SQL. Nothing runs yet.
 func (p *pipeline) process() *process {
 	log := slog.New(slog.NewTextHandler(p.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))

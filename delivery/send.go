@@ -76,7 +76,7 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	case expired:
 		return queue.Result{Outcome: queue.Done, Label: events.LabelExpired}, true
 	case known:
-		w.adopt(g)
+		w.update(g)
 	}
 	return queue.Result{}, false
 }
@@ -95,8 +95,8 @@ func (d *Delivery) guardOf(ctx context.Context, m *message) (devices.Guard, erro
 	return d.o.Devices.GuardOf(ctx, m.User, m.Token)
 }
 
-// adopt takes what the device is registered with now.
-func (w *work) adopt(g devices.Guard) {
+// update takes over what the device is registered with now.
+func (w *work) update(g devices.Guard) {
 	w.m.Topic, w.m.Environment, w.m.RegisteredAt = g.Topic, g.Environment, g.RegisteredAt.UnixMilli()
 	w.m.Suspect = g.State == api.DeviceSuspect
 }

@@ -28,12 +28,12 @@ type TargetingOptions struct {
 	// on a live stream: an event to a chat does not go to him then. Default: none.
 	LiveKey func(user string) string
 	// Deep is how many notifications a shard may hold before the pages of large
-	// audiences rest; default 250. The contract's bound is 10,000: the smaller
-	// one keeps what others post meanwhile fast. Sends under way count as well.
+	// audiences are deferred; default 250. The contract's bound is 10,000: the
+	// smaller one keeps what others post meanwhile fast. Sends under way count.
 	Deep int64
-	// Rest is how long a page rests then; default 20 ms.
-	Rest    time.Duration
-	Metrics *Metrics
+	// PageDelay is how long a page is deferred then; default 20 ms.
+	PageDelay time.Duration
+	Metrics   *Metrics
 	// Logger hears of events that can't be targeted; default: nobody.
 	Logger *slog.Logger
 }
@@ -52,8 +52,8 @@ func NewTargeting(o TargetingOptions) *Targeting {
 	if o.Deep <= 0 {
 		o.Deep = 250
 	}
-	if o.Rest <= 0 {
-		o.Rest = 20 * time.Millisecond
+	if o.PageDelay <= 0 {
+		o.PageDelay = 20 * time.Millisecond
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil, nil)
@@ -99,12 +99,12 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 // notifications already there are many.
 func (t *Targeting) targetLarge(ctx context.Context, p *page) {
 	if !t.largePage.TryLock() {
-		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.Rest, Reason: "another page is being written"})
+		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.PageDelay, Reason: "another page is being written"})
 		return
 	}
 	defer t.largePage.Unlock()
 	if t.tooDeep() {
-		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.Rest, Reason: "the notification shards are deep"})
+		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.PageDelay, Reason: "the notification shards are deep"})
 		return
 	}
 	if t.read(ctx, p) {

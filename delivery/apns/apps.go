@@ -13,8 +13,8 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// link is one account's way to APNs: its connections and apns2's client for
-// its server. A client's host never changes.
+// link is what the apps of one account share: the connections, and apns2's
+// client for its server. A client's host never changes.
 type link struct {
 	pool   *h2.Pool
 	source *tokenSource // nil: certificate
@@ -66,8 +66,8 @@ func (a *app) state() transport.AppState {
 	return s
 }
 
-// appTable is one configuration at work. It changes only by topics that a key
-// for all topics meets.
+// appTable holds the apps of one configuration. Later only topics are added that
+// a key for all topics sends to.
 type appTable struct {
 	named map[string]*app          // AppOf -> app of the file
 	any   map[api.Environment]*app // of the key for all topics
@@ -117,8 +117,8 @@ func (t *appTable) all() []*app {
 	return out
 }
 
-// next makes the table of another configuration. What did not change is taken
-// over with its connections.
+// next makes the table of the next configuration. What did not change keeps its
+// connections.
 func (t *appTable) next(c *configuration, o *Options) (*appTable, error) {
 	n := &appTable{
 		named: make(map[string]*app), any: make(map[api.Environment]*app),
@@ -140,7 +140,8 @@ func (t *appTable) next(c *configuration, o *Options) (*appTable, error) {
 	return n, nil
 }
 
-// keep takes over an app with its limiter, if its link stayed.
+// keep returns the app of the old table if its link stayed, with its limiter, else
+// a new one.
 func (t *appTable) keep(topic string, env api.Environment, l *link, o *Options) *app {
 	old, ok := t.named[transport.AppOf(topic, env)]
 	if topic == anyTopic {

@@ -55,7 +55,7 @@ type appConfig struct {
 	creds *credentials
 }
 
-// configuration is all apps, and whom to trust.
+// configuration is all apps, and the roots to trust.
 type configuration struct {
 	apps  []appConfig
 	roots *x509.CertPool

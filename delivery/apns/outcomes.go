@@ -32,7 +32,7 @@ var outcomes = map[answer]transport.Outcome{
 	{http.StatusBadRequest, "BadDeviceToken"}:         transport.SuspectDevice,
 	{http.StatusBadRequest, "DeviceTokenNotForTopic"}: transport.SuspectDevice,
 
-	// No retry and no operator can mend these; the device is innocent.
+	// No retry and no operator can mend these, and the device is not at fault.
 	{http.StatusBadRequest, "MissingDeviceToken"}: transport.OurBug,
 	{http.StatusBadRequest, "BadMessageId"}:       transport.OurBug,
 	{http.StatusBadRequest, "BadExpirationDate"}:  transport.OurBug,

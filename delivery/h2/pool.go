@@ -182,8 +182,8 @@ func (p *Pool) release(c *Conn, answered bool) {
 	p.dispatch()
 }
 
-// dispatch gives room to those who wait for it, in the order they came, and opens
-// a connection if some are left. New connections go first to groups that none was
+// dispatch gives room to the waiters, in the order they came, and opens a
+// connection if some are left. New connections go first to groups that none was
 // tried with: one group whose requests hang must not take them all.
 func (p *Pool) dispatch() {
 	for _, most := range []int{1, maxUntried} {
@@ -227,7 +227,7 @@ func (p *Pool) dialIfNeeded() {
 		return // those that are there will do meanwhile
 	}
 	p.dialing = true
-	// The dial serves all who wait: it outlives the request that it is for.
+	// The dial serves all waiters: it goes on when the first one's context ends.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(first.ctx))
 	p.cancelDial = cancel
 	go func() {
@@ -308,7 +308,7 @@ func dialBackoff(failures int) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// failWaiters tells all who wait that there is no connection to wait for.
+// failWaiters ends all waiters with an error.
 func (p *Pool) failWaiters(err error) {
 	for e := p.waiters.Front(); e != nil; e = p.waiters.Front() {
 		w := p.waiters.Remove(e).(*waiter)
@@ -338,7 +338,7 @@ func (p *Pool) retire(c *Conn) {
 	p.dispatch()
 }
 
-// endIfIdle closes a retired connection that nobody uses.
+// endIfIdle closes a retired connection without requests.
 func (p *Pool) endIfIdle(c *Conn) {
 	if _, ok := p.ending[c]; ok && c.inFlight == 0 {
 		delete(p.ending, c)
@@ -346,8 +346,8 @@ func (p *Pool) endIfIdle(c *Conn) {
 	}
 }
 
-// Close ends idle connections at once, the others with their last request, and
-// fails those who wait.
+// Close ends idle connections at once and the others with their last request.
+// Requests that wait get ErrClosed.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
