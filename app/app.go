@@ -16,6 +16,7 @@ import (
 	"fanfare/handlers"
 	"fanfare/store/apps"
 	"fanfare/store/chat"
+	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
@@ -56,9 +57,9 @@ type app struct {
 	contacts *contacts.Store
 	sales    *stock.Store
 
-	chats    *chat.Store
-	liveChat *chat.Live
-	pusher   *chat.Pusher
+	chats   *chat.Store
+	streams *live.Hub
+	pusher  *chat.Pusher
 
 	sender    delivery.Sender
 	targeting *delivery.Targeting
@@ -173,7 +174,7 @@ func (a *app) openWorkers() {
 	a.targeting = delivery.NewTargeting(delivery.TargetingOptions{
 		Events: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices,
 		Pagers:  map[string]delivery.AudiencePager{events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames},
-		LiveKey: chat.PresenceKey, Metrics: a.metrics, Logger: a.log,
+		LiveKey: live.PresenceKey, Metrics: a.metrics, Logger: a.log,
 	})
 	a.delivery = delivery.New(delivery.Options{
 		Queue: a.notificationQueue, Events: a.eventQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Metrics: a.metrics, Logger: a.log,
@@ -289,7 +290,7 @@ func (a *app) handler() http.Handler {
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
 		Ready: a.ready, DeliveredPerSecond: a.metrics.DeliveredPerSecond, Logger: a.log, Registry: a.registry,
 		RateLimit: a.config.RateLimit, RequestTimeout: a.config.RequestTimeout,
-		Chats: a.chats, Live: a.liveChat, Pusher: a.pusher, MaxStreams: a.config.MaxStreams, Closing: a.closing,
+		Chats: a.chats, Live: a.streams, Pusher: a.pusher, MaxStreams: a.config.MaxStreams, Closing: a.closing,
 	})
 	if a.config.has(roleAPI) {
 		return whole

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/chat"
+	"fanfare/store/chat/live"
 )
 
 type pendingRequest struct {
@@ -75,13 +75,13 @@ func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*reply[a
 	}
 }
 
-func (s *server) watch(ctx context.Context, user string) (*chat.Stream, error) {
+func (s *server) watch(ctx context.Context, user string) (*live.Stream, error) {
 	ctx, cancel := s.briefly(ctx)
 	defer cancel()
 	return s.live.Watch(ctx, user)
 }
 
-func (s *server) settle(ctx context.Context, watch *chat.Stream) error {
+func (s *server) settle(ctx context.Context, watch *live.Stream) error {
 	ctx, cancel := s.briefly(ctx)
 	defer cancel()
 	return watch.Settle(ctx)
@@ -154,7 +154,7 @@ func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, 
 	}
 }
 
-func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st *chat.Stream, err error) {
+func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st *live.Stream, err error) {
 	ctx, cancel := s.briefly(ctx)
 	defer cancel()
 	aside(func() { st, err = s.live.Stream(ctx, in.User, in.LastEventID) })
@@ -162,10 +162,10 @@ func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st 
 }
 
 // readStream reads what is new, in the form in which it is sent.
-func (s *server) readStream(ctx context.Context, st *chat.Stream) ([]sse, error) {
+func (s *server) readStream(ctx context.Context, st *live.Stream) ([]sse, error) {
 	ctx, cancel := s.briefly(ctx)
 	defer cancel()
-	var events []chat.Event
+	var events []live.Event
 	var err error
 	aside(func() { events, err = st.Read(ctx) })
 	out := make([]sse, len(events))

@@ -15,6 +15,7 @@ import (
 	"fanfare/api"
 	"fanfare/handlers"
 	"fanfare/store/chat"
+	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
@@ -36,7 +37,7 @@ type world struct {
 	handler  http.Handler
 	keys     *keys.Store
 	chats    *chat.Store
-	live     *chat.Live
+	live     *live.Hub
 	pusher   *chat.Pusher
 	closing  chan struct{}
 	stopping func() // what main does first when it stops
@@ -75,7 +76,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	storetest.Must(t, err)
 	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec, Chats: true})
 	w.chats = chat.New(db, chat.Options{})
-	w.live, w.pusher = chat.NewLive(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
+	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Keys: w.keys,
 		Chats: w.chats, Live: w.live, Pusher: w.pusher, Closing: w.closing,

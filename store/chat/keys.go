@@ -55,10 +55,6 @@ func ackKey(user string, once api.Idempotency) string {
 	return "ff:{acks:" + user + "}:idem:" + once.Name()
 }
 
-// PresenceKey is the key that exists while a user has a live stream. Whoever
-// targets a chat's members asks for it with their settings.
-func PresenceKey(user string) string { return "ff:{live:" + user + "}:present" }
-
 // sweepKey is held by the process that looks for pushes that were left.
 const sweepKey = "ff:{chatsweep}:turn"
 
@@ -68,11 +64,15 @@ const (
 	fieldLast  = "l"
 )
 
-// Channels, which are no keys: what is published there is a hint. Scripts have
-// the same names.
-func liveChannel(chat string) string { return "ff:live:chat:" + chat }
+// MessageChannel is the channel of pub/sub on which the messages of a chat are
+// published, as DecodePublished reads them.
+func MessageChannel(chat string) string { return "ff:live:chat:" + chat }
 
-func userChannel(user string) string { return "ff:live:user:" + user }
+// MembershipChannel is the channel on which the chats are published that a user
+// joins ("+<chat>") and leaves ("-<chat>").
+func MembershipChannel(user string) string { return membershipChannels + user }
+
+const membershipChannels = "ff:live:user:"
 
 const (
 	// keyTTL is how long an Idempotency-Key is remembered.

@@ -1,4 +1,4 @@
-package chat
+package live
 
 import (
 	"context"
@@ -32,17 +32,17 @@ type sign struct {
 }
 
 // enter says that a user is live from now on, before his stream begins.
-func (l *Live) enter(ctx context.Context, user string) error {
+func (h *Hub) enter(ctx context.Context, user string) error {
 	now := time.Now()
-	if err := l.db.Share(ctx, redisdb.Write, l.presence(ctx, sign{user, now})); err != nil {
+	if err := h.db.Share(ctx, redisdb.Write, h.presence(ctx, sign{user, now})); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	v := l.present[user]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v := h.present[user]
 	if v == nil {
 		v = &visit{}
-		l.present[user] = v
+		h.present[user] = v
 	}
 	v.streams++
 	v.signed, v.marked = now, now
@@ -53,74 +53,74 @@ func (l *Live) enter(ctx context.Context, user string) error {
 // for 30 s from then on. A proxy that takes it in the place of a client who has
 // vanished can't be told from him.
 func (st *Stream) Reached(written time.Time) {
-	l := st.live
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if v := l.present[st.user]; v != nil && written.After(v.signed) {
+	h := st.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if v := h.present[st.user]; v != nil && written.After(v.signed) {
 		v.signed = written
 	}
 }
 
 // presence is the command that marks a user as live, by this process, until the
 // sign of it is too old.
-func (l *Live) presence(ctx context.Context, s sign) redis.Cmder {
+func (h *Hub) presence(ctx context.Context, s sign) redis.Cmder {
 	left := presenceTTL - time.Since(s.at)
-	return redis.NewStatusCmd(ctx, "set", PresenceKey(s.user), l.owner, "px", max(1, left.Milliseconds()))
+	return redis.NewStatusCmd(ctx, "set", PresenceKey(s.user), h.owner, "px", max(1, left.Milliseconds()))
 }
 
 // exit says that one of a user's streams ended. After the last one he is not
 // live any more, unless another process has marked him since. If that process
 // is the one that marked him and this one still holds him, he may be told twice.
-func (l *Live) exit(ctx context.Context, user string) {
-	l.mu.Lock()
-	v := l.present[user]
+func (h *Hub) exit(ctx context.Context, user string) {
+	h.mu.Lock()
+	v := h.present[user]
 	v.streams--
 	last := v.streams == 0
 	if last {
-		delete(l.present, user)
+		delete(h.present, user)
 	}
-	l.mu.Unlock()
+	h.mu.Unlock()
 	if !last {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPresence)
 	defer cancel()
-	cmd := redisdb.DeleteIf(ctx, PresenceKey(user), l.owner)
-	if err := l.db.Share(ctx, redisdb.Write, cmd); err != nil {
-		l.log.Debug("presence ends by its time", "error", err)
+	cmd := redisdb.DeleteIf(ctx, PresenceKey(user), h.owner)
+	if err := h.db.Share(ctx, redisdb.Write, cmd); err != nil {
+		h.log.Debug("presence ends by its time", "error", err)
 	}
-	l.unmark(user)
+	h.unmark(user)
 }
 
 // unmark has a user marked again who came back while his presence was ended.
-func (l *Live) unmark(user string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if v := l.present[user]; v != nil {
+func (h *Hub) unmark(user string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if v := h.present[user]; v != nil {
 		v.marked = time.Time{}
 	}
 }
 
 // renew marks all users of this process of whom there is a new sign, in
 // pipelines.
-func (l *Live) renew(ctx context.Context, now time.Time) {
-	for signs := range slices.Chunk(l.due(now), batchSize) {
+func (h *Hub) renew(ctx context.Context, now time.Time) {
+	for signs := range slices.Chunk(h.due(now), batchSize) {
 		cmds := make([]redis.Cmder, len(signs))
 		for i, s := range signs {
-			cmds[i] = l.presence(ctx, s)
+			cmds[i] = h.presence(ctx, s)
 		}
-		if err := l.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
-			l.log.Debug("renewing presence", "error", err)
+		if err := h.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
+			h.log.Debug("renewing presence", "error", err)
 			return // those not marked are due again
 		}
-		l.renewed(signs)
+		h.renewed(signs)
 	}
 }
 
-func (l *Live) due(now time.Time) (signs []sign) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for user, v := range l.present {
+func (h *Hub) due(now time.Time) (signs []sign) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for user, v := range h.present {
 		if v.signed.After(v.marked) && now.Sub(v.signed) < presenceTTL {
 			signs = append(signs, sign{user, v.signed})
 		}
@@ -128,11 +128,11 @@ func (l *Live) due(now time.Time) (signs []sign) {
 	return signs
 }
 
-func (l *Live) renewed(signs []sign) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (h *Hub) renewed(signs []sign) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, s := range signs {
-		if v := l.present[s.user]; v != nil {
+		if v := h.present[s.user]; v != nil {
 			v.marked = s.at
 		}
 	}

@@ -1,8 +1,10 @@
-package chat
+package live
 
 import (
 	"context"
 	"slices"
+
+	"fanfare/store/chat"
 )
 
 // fewChats is up to how many chats a stream has no map of them.
@@ -42,7 +44,7 @@ const maxFormer = 1000
 // refresh reads which chats the user has and where he stands in them. What it
 // returns is told before anything else.
 func (st *Stream) refresh(ctx context.Context) ([]Event, error) {
-	positions, err := st.live.store.Positions(ctx, st.user)
+	positions, err := st.hub.chats.Positions(ctx, st.user)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +73,7 @@ func (st *Stream) refresh(ctx context.Context) ([]Event, error) {
 
 // admit begins with a chat: where the client left off, if that is a place in
 // this chat, else at the user's position.
-func (st *Stream) admit(events []Event, p *Position) (*cursor, []Event) {
+func (st *Stream) admit(events []Event, p *chat.Position) (*cursor, []Event) {
 	c := &cursor{epoch: p.Epoch, place: placeOf(p.Chat, p.Epoch), position: p.Acked, acked: p.Acked}
 	was, ok := st.left[c.place.chat]
 	lost := ok && (was.epoch != c.place.epoch || was.position > p.LastID)
@@ -82,7 +84,7 @@ func (st *Stream) admit(events []Event, p *Position) (*cursor, []Event) {
 		lost = true // another chat than the one that the user has left
 	}
 	delete(st.former, p.Chat)
-	c.topic = st.live.join(st, liveChannel(p.Chat), p.Chat)
+	c.topic = st.hub.join(st, chat.MessageChannel(p.Chat), p.Chat)
 	st.keep(c)
 	if lost {
 		events = append(events, st.gap(c, p.FirstID))
@@ -92,7 +94,7 @@ func (st *Stream) admit(events []Event, p *Position) (*cursor, []Event) {
 
 // reset begins anew with a chat that is another one by now, or of which Redis
 // has lost messages that were delivered.
-func (st *Stream) reset(events []Event, c *cursor, p *Position) []Event {
+func (st *Stream) reset(events []Event, c *cursor, p *chat.Position) []Event {
 	c.epoch, c.position, c.acked = p.Epoch, p.Acked, p.Acked
 	c.place = placeOf(p.Chat, p.Epoch)
 	st.mark(p.Chat)
@@ -106,7 +108,7 @@ func (st *Stream) expel(found map[string]struct{}) {
 		if _, ok := found[chat]; ok {
 			continue
 		}
-		st.live.leave(st, c.topic)
+		st.hub.leave(st, c.topic)
 		if st.former == nil || len(st.former) > maxFormer {
 			st.former = map[string][4]byte{}
 		}

@@ -1,15 +1,12 @@
-package chat
+package live
 
 import (
-	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"fanfare/api"
+	"fanfare/store/chat"
 )
 
 const (
@@ -28,7 +25,7 @@ type budget struct{ used atomic.Int64 }
 // with chat "", a user's, on which his joins and leaves are told.
 type topic struct {
 	channel, chat string
-	checked       time.Time // when it was last compared; of Live, under its lock
+	checked       time.Time // when it was last compared; of Hub, under its lock
 
 	mu        sync.Mutex
 	live      bool // Redis has confirmed the subscription
@@ -127,7 +124,7 @@ func (t *topic) heard(payload string, kept *budget) (doubt bool) {
 		t.mark()
 		return false
 	}
-	epoch, m, err := decodeLive(payload)
+	epoch, m, err := chat.DecodePublished(payload)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -216,18 +213,4 @@ func (t *topic) settled() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.live && t.known
-}
-
-// readHead reads a chat's epoch and last id; no chat: "" and 0.
-func readHead(cmd *redis.SliceCmd) (epoch string, last int64, err error) {
-	values, err := cmd.Result()
-	if err != nil || len(values) != 2 {
-		return "", 0, fmt.Errorf("read the head of a chat: %w", err)
-	}
-	epoch, _ = values[0].(string)
-	text, _ := values[1].(string)
-	if text != "" {
-		last, err = strconv.ParseInt(text, 10, 64)
-	}
-	return epoch, last, err
 }

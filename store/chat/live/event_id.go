@@ -1,4 +1,4 @@
-package chat
+package live
 
 import (
 	"crypto/sha256"

@@ -1,4 +1,4 @@
-package chat
+package live
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/chat"
 )
 
 const (
@@ -35,7 +36,7 @@ type Event struct {
 // after his position exactly once, in order. It belongs to one goroutine, which
 // waits for Wake, calls Read, and in the end Close.
 type Stream struct {
-	live   *Live
+	hub    *Hub
 	user   string
 	silent bool // a long poll: not present, and told of nothing twice
 	told   *topic
@@ -65,10 +66,10 @@ type cursor struct {
 // Stream opens a stream of a user's chats. It begins at his acknowledged
 // positions, or where lastEventID says; what is no id of ours says nothing.
 // It is unavailable while Redis can't be subscribed to.
-func (l *Live) Stream(ctx context.Context, user, lastEventID string) (*Stream, error) {
-	st := l.listen(user)
+func (h *Hub) Stream(ctx context.Context, user, lastEventID string) (*Stream, error) {
+	st := h.listen(user)
 	st.left = readEventID(lastEventID)
-	if err := l.enter(ctx, user); err != nil {
+	if err := h.enter(ctx, user); err != nil {
 		st.close()
 		return nil, fmt.Errorf("open stream of %s: %w", user, err)
 	}
@@ -81,8 +82,8 @@ func (l *Live) Stream(ctx context.Context, user, lastEventID string) (*Stream, e
 
 // Watch opens a stream for a long poll, which reads by itself and only wants to
 // know when: use Settle instead of Read.
-func (l *Live) Watch(ctx context.Context, user string) (*Stream, error) {
-	st := l.listen(user)
+func (h *Hub) Watch(ctx context.Context, user string) (*Stream, error) {
+	st := h.listen(user)
 	st.silent = true
 	if err := st.begin(ctx); err != nil {
 		st.Close(ctx)
@@ -91,9 +92,9 @@ func (l *Live) Watch(ctx context.Context, user string) (*Stream, error) {
 	return st, nil
 }
 
-func (l *Live) listen(user string) *Stream {
-	st := &Stream{live: l, user: user, wake: make(chan struct{}, 1)}
-	st.told = l.join(st, userChannel(user), "")
+func (h *Hub) listen(user string) *Stream {
+	st := &Stream{hub: h, user: user, wake: make(chan struct{}, 1)}
+	st.told = h.join(st, chat.MembershipChannel(user), "")
 	return st
 }
 
@@ -144,14 +145,14 @@ func (st *Stream) settled() bool {
 func (st *Stream) Close(ctx context.Context) {
 	st.close()
 	if !st.silent {
-		st.live.exit(ctx, st.user)
+		st.hub.exit(ctx, st.user)
 	}
 }
 
 func (st *Stream) close() {
-	st.live.leave(st, st.told)
+	st.hub.leave(st, st.told)
 	for _, c := range st.order {
-		st.live.leave(st, c.topic)
+		st.hub.leave(st, c.topic)
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -309,11 +310,11 @@ func (st *Stream) fromLog(ctx context.Context, events []Event, cursors []*cursor
 	if len(cursors) == 0 {
 		return events, nil
 	}
-	reads := make([]Read, len(cursors))
+	reads := make([]chat.Read, len(cursors))
 	for i, c := range cursors {
-		reads[i] = Read{Chat: c.topic.chat, MessagesQuery: MessagesQuery{User: st.user, After: &c.position, Limit: readLimit, Epoch: c.epoch}}
+		reads[i] = chat.Read{Chat: c.topic.chat, MessagesQuery: chat.MessagesQuery{User: st.user, After: &c.position, Limit: readLimit, Epoch: c.epoch}}
 	}
-	found, err := st.live.store.ReadMany(ctx, st.user, reads)
+	found, err := st.hub.chats.ReadMany(ctx, st.user, reads)
 	if err != nil {
 		return events, err
 	}
