@@ -45,7 +45,7 @@ func (s *server) pending(ctx context.Context, in *pendingRequest) (*api.PendingC
 	return s.chats.Pending(ctx, in.User, int(in.Limit))
 }
 
-// awaitPending looks again whenever something may have come, until it has or
+// awaitPending reads again whenever something may have come, until it has or
 // the time is over.
 func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*reply[api.PendingChats], error) {
 	over := time.NewTimer(time.Duration(in.WaitMS) * time.Millisecond)
@@ -65,7 +65,7 @@ func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*reply[a
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		if err := s.settle(ctx, watch); err != nil {
+		if err := s.refresh(ctx, watch); err != nil {
 			return nil, err
 		}
 		pending, err := s.pending(ctx, in)
@@ -81,10 +81,10 @@ func (s *server) watch(ctx context.Context, user string) (*live.Stream, error) {
 	return s.live.Watch(ctx, user)
 }
 
-func (s *server) settle(ctx context.Context, watch *live.Stream) error {
+func (s *server) refresh(ctx context.Context, watch *live.Stream) error {
 	ctx, cancel := s.briefly(ctx)
 	defer cancel()
-	return watch.Settle(ctx)
+	return watch.Refresh(ctx)
 }
 
 // polled runs next as any request, or, when it asks to wait, among the streams

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// beatEvery is how often an open stream says that it lives.
+	// beatEvery is how often an open stream sends a heartbeat.
 	beatEvery = 15 * time.Second
-	// lookEvery is how often at least a stream looks whether its API key still
+	// checkEvery is how often at least a stream checks whether its API key still
 	// stands.
-	lookEvery = 5 * time.Second
+	checkEvery = 5 * time.Second
 	// slowAfter is how long one write may take before its reader is cut off.
 	slowAfter = 10 * time.Second
 	// comeBack is the least time after which a client whose stream ended comes
@@ -159,8 +159,8 @@ type stream struct {
 	begun  bool
 	ticker *time.Timer
 	beat   time.Time // when the last heartbeat was sent
-	// reached, if it is set, is told of every heartbeat that has arrived when it
-	// was sent.
+	// reached, if it is set, is called for every heartbeat that has arrived, with
+	// the time when it was sent.
 	reached func(sent time.Time)
 	receipt receipt // of the last heartbeat
 }
@@ -174,7 +174,7 @@ type sse struct {
 }
 
 // await returns nil when wake has a value. Meanwhile it sends heartbeats, asks
-// whether they arrive, and sees to it that the API key still stands. Its error
+// whether they arrive, and checks that the API key still stands. Its error
 // ends the stream.
 func (st *stream) await(ctx context.Context, wake <-chan struct{}) error {
 	if err := st.begin(); err != nil {
@@ -189,7 +189,7 @@ func (st *stream) await(ctx context.Context, wake <-chan struct{}) error {
 		case <-st.server.streams.closing:
 			return errClosing
 		case now := <-st.ticker.C:
-			if err := st.look(now); err != nil {
+			if err := st.check(now); err != nil {
 				return err
 			}
 			st.ticker.Reset(st.pause())
@@ -197,9 +197,9 @@ func (st *stream) await(ctx context.Context, wake <-chan struct{}) error {
 	}
 }
 
-// look checks the key, asks after the last heartbeat, and sends one when it is
-// time.
-func (st *stream) look(now time.Time) error {
+// check checks the key and whether the last heartbeat has arrived, and sends one
+// when it is time.
+func (st *stream) check(now time.Time) error {
 	x := exchangeOf(st.r.Context())
 	if x.key != nil {
 		secret, _ := bearer(st.r.Header)
@@ -218,13 +218,13 @@ func (st *stream) look(now time.Time) error {
 	return st.write([]byte(":\n\n"))
 }
 
-// pause is how long the stream waits for its next look.
+// pause is how long the stream waits for its next check.
 func (st *stream) pause() time.Duration {
 	wait := beatEvery - time.Since(st.beat)
 	if st.receipt.awaited {
 		return min(wait, askAfter)
 	}
-	return min(wait, lookEvery)
+	return min(wait, checkEvery)
 }
 
 // writeHead writes the answer's head, which is all that HEAD asks for.
@@ -241,10 +241,10 @@ func (st *stream) begin() error {
 	if st.begun {
 		return nil
 	}
-	early := rand.N(lookEvery) // the heartbeats of streams that began at once come one after the other
+	early := rand.N(checkEvery) // the heartbeats of streams that began at once come one after the other
 	st.begun, st.beat = true, time.Now().Add(-early)
 	st.writeHead()
-	st.ticker = time.NewTimer(lookEvery - early)
+	st.ticker = time.NewTimer(checkEvery - early)
 	if c := connectionOf(st.r.Context()); c != nil {
 		_ = closeUnacknowledged(c, ackWithin) // without it the deadlines of writes end the stream
 	}

@@ -13,20 +13,20 @@ func TestC13_EventIDHasABound(t *testing.T) {
 	st := &Stream{}
 	for n := range 1000 {
 		chat := fmt.Sprint(strings.Repeat("long", 30), n)
-		st.order = append(st.order, &cursor{place: placeOf(chat, "epoch"), position: 1 << 50, topic: &topic{chat: chat}})
+		st.cursors = append(st.cursors, &cursor{fingerprint: fingerprintOf(chat, "epoch"), position: 1 << 50, topic: &topic{chat: chat}})
 	}
 	id := st.eventID()
-	places := readEventID(id)
-	if len(id) > MaxEventID || len(places) < 60 {
-		t.Fatalf("%d bytes for %d chats", len(id), len(places))
+	points := readEventID(id)
+	if len(id) > MaxEventID || len(points) < 60 {
+		t.Fatalf("%d bytes for %d chats", len(id), len(points))
 	}
-	for n, c := range st.order {
-		place, ok := places[c.place.chat]
-		if ok != (n < len(places)) || ok && place != (left{c.place.epoch, c.position}) {
-			t.Fatalf("chat %d: %v %+v", n, ok, place)
+	for n, c := range st.cursors {
+		at, ok := points[c.fingerprint.chat]
+		if ok != (n < len(points)) || ok && at != (resumePoint{c.fingerprint.epoch, c.position}) {
+			t.Fatalf("chat %d: %v %+v", n, ok, at)
 		}
 	}
-	for _, c := range st.order {
+	for _, c := range st.cursors {
 		c.acked = c.position
 	}
 	if id = st.eventID(); len(id) > smallEventID {

@@ -15,39 +15,40 @@ import (
 )
 
 const (
-	// checkEvery is how often a chat's last id is compared with what was heard:
-	// pub/sub only hints, and a hint may get lost.
+	// checkEvery is how often a chat's last id in memory is compared with the
+	// log's: pub/sub may lose a message.
 	checkEvery = 15 * time.Second
 	// rereadEvery is how often an open stream's list of chats is read again for
-	// the same reason. Joins and leaves are heard of at once.
+	// the same reason. Joins and leaves are received at once.
 	rereadEvery = time.Minute
-	// tickEvery is how often Hub looks what is due, and tries again what failed.
+	// tickEvery is how often the hub finds what is due, and tries again what
+	// failed.
 	tickEvery = time.Second
 	// batchSize bounds one pipeline, and the channels of one SUBSCRIBE.
 	batchSize = 500
-	// channelSize is how many messages of Redis may wait for being handed out.
-	channelSize = 4096
-	// liveCall bounds the subscribing of new channels.
-	liveCall = 2 * time.Second
+	// receiveBuffer is how many messages of Redis may wait to be dispatched.
+	receiveBuffer = 4096
+	// subscribeTimeout bounds the subscribing to new channels.
+	subscribeTimeout = 2 * time.Second
 )
 
 // Hub is all streams and long polls of one process. They share one connection
 // of pub/sub, one reading of the last ids of their chats every 15 s, one
-// pipeline that says who is live, and the newest messages of each chat in
+// pipeline that renews presence, and the newest messages of each chat in
 // memory. It is safe for concurrent use; Run must run.
 type Hub struct {
 	chats *chat.Store
 	db    *redisdb.DB
 	log   *slog.Logger
-	owner string        // this process, in the marks of presence
-	kick  chan struct{} // Run has something to do at once
+	owner string        // names this process in presence keys
+	wake  chan struct{} // Run has something to do at once
 	kept  budget        // bytes of messages in all topics
 
 	mu      sync.Mutex
-	topics  map[string]*topic   // by channel
-	changed map[string]struct{} // channels that came or went since Run looked
-	unsure  map[*topic]struct{} // chats whose last id must be looked at
-	present map[string]*visit   // by user
+	topics  map[string]*topic       // by channel
+	changed map[string]struct{}     // channels that Run has to subscribe to or leave
+	stale   map[*topic]struct{}     // chats whose last id must be read
+	present map[string]*userStreams // by user
 }
 
 // New makes the hub of a store of chats on the same Redis; log may be nil. It
@@ -57,19 +58,19 @@ func New(chats *chat.Store, db *redisdb.DB, log *slog.Logger) *Hub {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Hub{
-		chats: chats, db: db, log: log, owner: rand.Text(), kick: make(chan struct{}, 1),
-		topics: map[string]*topic{}, changed: map[string]struct{}{}, unsure: map[*topic]struct{}{}, present: map[string]*visit{},
+		chats: chats, db: db, log: log, owner: rand.Text(), wake: make(chan struct{}, 1),
+		topics: map[string]*topic{}, changed: map[string]struct{}{}, stale: map[*topic]struct{}{}, present: map[string]*userStreams{},
 	}
 }
 
-// Run serves the open streams until ctx ends: it subscribes, hands out what is
-// published, compares positions, and renews presence.
+// Run serves the open streams until ctx ends: it subscribes, dispatches what is
+// published, compares last ids, and renews presence.
 func (h *Hub) Run(ctx context.Context) error {
 	// The subscription makes its connections by itself, also after ctx's end.
 	sub := h.db.Blocking().Subscribe(context.WithoutCancel(ctx))
-	var heard sync.WaitGroup
-	heard.Go(func() { h.dispatch(sub.ChannelWithSubscriptions(redis.WithChannelSize(channelSize))) })
-	defer heard.Wait()
+	var dispatched sync.WaitGroup
+	dispatched.Go(func() { h.dispatch(sub.ChannelWithSubscriptions(redis.WithChannelSize(receiveBuffer))) })
+	defer dispatched.Wait()
 	defer sub.Close()
 
 	subscribed := map[string]struct{}{}
@@ -79,31 +80,32 @@ func (h *Hub) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-h.kick:
+		case <-h.wake:
 		case now := <-tick.C:
 			h.tick(now)
-			h.renew(ctx, now)
+			h.renewPresence(ctx, now)
 		}
-		h.subscribe(ctx, sub, subscribed)
-		h.check(ctx)
+		h.syncSubscription(ctx, sub, subscribed)
+		h.readHeads(ctx)
 	}
 }
 
-// hurry makes Run look at once.
-func (h *Hub) hurry() {
+// wakeRun has Run go through its work at once.
+func (h *Hub) wakeRun() {
 	select {
-	case h.kick <- struct{}{}:
-	default: // it has not looked since the last time
+	case h.wake <- struct{}{}:
+	default: // it is woken already
 	}
 }
 
-// dispatch hands out what is heard until the subscription is closed.
+// dispatch hands what is received to the topics until the subscription is
+// closed.
 func (h *Hub) dispatch(events <-chan any) {
 	for event := range events {
 		switch e := event.(type) {
 		case *redis.Message:
-			if t := h.topic(e.Channel); t != nil && t.heard(e.Payload, &h.kept) {
-				h.doubt(t)
+			if t := h.topic(e.Channel); t != nil && t.receive(e.Payload, &h.kept) {
+				h.markStale(t)
 			}
 		case *redis.Subscription:
 			if t := h.topic(e.Channel); t != nil && e.Kind == "subscribe" {
@@ -119,26 +121,27 @@ func (h *Hub) topic(channel string) *topic {
 	return h.topics[channel]
 }
 
-// confirm notes that Redis has taken a subscription, the first time or after
-// the connection was lost: what was published before was not heard.
+// confirm notes that Redis has taken a subscription, for the first time or after
+// the connection was lost: what was published before was not received.
 func (h *Hub) confirm(t *topic) {
 	t.confirm()
 	if t.chat != "" {
-		h.doubt(t)
+		h.markStale(t)
 	}
 }
 
-// doubt has a chat's last id looked at.
-func (h *Hub) doubt(t *topic) {
+// markStale has a chat's last id read.
+func (h *Hub) markStale(t *topic) {
 	h.mu.Lock()
-	h.unsure[t] = struct{}{}
+	h.stale[t] = struct{}{}
 	h.mu.Unlock()
-	h.hurry()
+	h.wakeRun()
 }
 
-// join makes a stream a listener of a channel; chat is "" for a user's channel.
-// The stream is marked once whatever is published from then on will be heard.
-func (h *Hub) join(st *Stream, channel, chat string) *topic {
+// subscribe makes a stream a listener of a channel; chat is "" for a user's
+// channel. The stream is marked once everything published from then on will be
+// received.
+func (h *Hub) subscribe(st *Stream, channel, chat string) *topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[channel]
@@ -146,30 +149,30 @@ func (h *Hub) join(st *Stream, channel, chat string) *topic {
 		t = &topic{channel: channel, chat: chat, checked: time.Now()}
 		h.topics[channel] = t
 		h.changed[channel] = struct{}{}
-		h.hurry()
+		h.wakeRun()
 	}
 	t.add(st)
 	return t
 }
 
-// leave ends it; a channel without listeners is not subscribed to any more.
-func (h *Hub) leave(st *Stream, t *topic) {
+// unsubscribe ends that; with the last listener the channel is left.
+func (h *Hub) unsubscribe(st *Stream, t *topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t.remove(st, &h.kept) > 0 || h.topics[t.channel] != t {
 		return
 	}
 	delete(h.topics, t.channel)
-	delete(h.unsure, t)
+	delete(h.stale, t)
 	h.changed[t.channel] = struct{}{}
-	h.hurry()
+	h.wakeRun()
 }
 
-// subscribe brings the subscription in line with the topics. Only Run does so:
-// what comes and goes in between can't overtake each other.
-func (h *Hub) subscribe(ctx context.Context, sub *redis.PubSub, subscribed map[string]struct{}) {
+// syncSubscription brings the subscription in line with the topics. Only Run
+// calls it, so that subscribing to a channel and leaving it keep their order.
+func (h *Hub) syncSubscription(ctx context.Context, sub *redis.PubSub, subscribed map[string]struct{}) {
 	add, remove := h.changes(subscribed)
-	ctx, cancel := context.WithTimeout(ctx, liveCall)
+	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
 	defer cancel()
 	var errs []error
 	for len(add) > 0 {
@@ -179,7 +182,7 @@ func (h *Hub) subscribe(ctx context.Context, sub *redis.PubSub, subscribed map[s
 	}
 	for len(remove) > 0 {
 		n := min(len(remove), batchSize)
-		errs = append(errs, sub.Unsubscribe(ctx, remove[:n]...)) // messages for nobody are ignored
+		errs = append(errs, sub.Unsubscribe(ctx, remove[:n]...)) // messages without a topic are ignored
 		remove = remove[n:]
 	}
 	if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
@@ -198,10 +201,10 @@ func (h *Hub) changes(subscribed map[string]struct{}) (add, remove []string) {
 		case t != nil && !on:
 			add = append(add, channel)
 			subscribed[channel] = struct{}{}
-		case t != nil: // it went and came again before anybody looked
+		case t != nil: // it was left and wanted again since the last call
 			t.confirm()
 			if t.chat != "" {
-				h.unsure[t] = struct{}{}
+				h.stale[t] = struct{}{}
 			}
 		case on:
 			remove = append(remove, channel)
@@ -212,8 +215,8 @@ func (h *Hub) changes(subscribed map[string]struct{}) (add, remove []string) {
 	return add, remove
 }
 
-// tick finds the chats to compare and the streams whose chats to read again,
-// and lets go of messages that every stream has had time for.
+// tick finds the chats to compare and the streams whose chats to read again, and
+// drops messages that every stream has had time for.
 func (h *Hub) tick(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -225,16 +228,16 @@ func (h *Hub) tick(now time.Time) {
 		case t.chat != "" && now.Sub(t.checked) >= checkEvery:
 			t.checked = now
 			t.forget(&h.kept)
-			h.unsure[t] = struct{}{}
+			h.stale[t] = struct{}{}
 		}
 	}
 }
 
-// check looks at the last ids of the chats in doubt, in pipelines. What could
-// not be read stays in doubt until the next tick.
-func (h *Hub) check(ctx context.Context) {
+// readHeads reads the last ids of the stale chats, in pipelines. What could not
+// be read stays stale until the next tick.
+func (h *Hub) readHeads(ctx context.Context) {
 	for {
-		batch := h.doubtful()
+		batch := h.takeStale()
 		if len(batch) == 0 {
 			return
 		}
@@ -244,39 +247,39 @@ func (h *Hub) check(ctx context.Context) {
 		}
 		heads, err := h.chats.Heads(ctx, ids)
 		if err != nil {
-			h.log.Debug("comparing positions", "error", err)
-			h.restore(batch)
+			h.log.Debug("comparing last ids", "error", err)
+			h.restoreStale(batch)
 			return
 		}
 		for i, t := range batch {
 			if heads[i].Err == nil {
-				t.settle(heads[i].Epoch, heads[i].LastID, &h.kept)
+				t.update(heads[i].Epoch, heads[i].LastID, &h.kept)
 			}
 		}
 	}
 }
 
-// doubtful takes up to a batch of the chats in doubt. A doubt that comes while
-// they are looked at is a new one.
-func (h *Hub) doubtful() (batch []*topic) {
+// takeStale takes up to a batch of the stale chats. One that becomes stale again
+// while it is read is read again.
+func (h *Hub) takeStale() (batch []*topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for t := range h.unsure {
+	for t := range h.stale {
 		if len(batch) == batchSize {
 			break
 		}
-		delete(h.unsure, t)
+		delete(h.stale, t)
 		batch = append(batch, t)
 	}
 	return batch
 }
 
-func (h *Hub) restore(batch []*topic) {
+func (h *Hub) restoreStale(batch []*topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range batch {
 		if h.topics[t.channel] == t {
-			h.unsure[t] = struct{}{}
+			h.stale[t] = struct{}{}
 		}
 	}
 }

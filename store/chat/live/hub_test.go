@@ -12,7 +12,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// C13: what nobody heard of is found by the comparison of positions; and what is
+// C13: what was not received is found by the comparison of positions; and what is
 // kept of a chat is bounded.
 func TestC13_Comparison(t *testing.T) {
 	t.Parallel()
@@ -49,17 +49,17 @@ func TestC13_Comparison(t *testing.T) {
 			_, _, err := w.Send(t.Context(), chat.Outgoing{Chat: team, Sender: w.id("ann"), Text: text})
 			storetest.Must(t, err)
 		}
-		send("heard")
+		send("received")
 		read(1)
 		// As if Redis had dropped the subscription without a word.
 		h.mu.Lock()
-		h.topics = map[string]*topic{st.told.channel: st.told}
+		h.topics = map[string]*topic{st.userTopic.channel: st.userTopic}
 		h.mu.Unlock()
-		send("not heard")
+		send("not received")
 		select {
 		case <-st.Wake():
 			if events, err := st.Read(t.Context()); err != nil || len(events) > 0 {
-				t.Fatalf("heard %+v %v", events, err)
+				t.Fatalf("received %+v %v", events, err)
 			}
 		case <-time.After(200 * time.Millisecond):
 		}
@@ -67,7 +67,7 @@ func TestC13_Comparison(t *testing.T) {
 		h.topics[top.channel] = top
 		h.mu.Unlock()
 		h.tick(time.Now().Add(checkEvery))
-		h.hurry()
+		h.wakeRun()
 		read(1)
 		for range 40 {
 			send(strings.Repeat("x", 4000))
@@ -108,7 +108,7 @@ func TestC13_JoinsAndLeavesAtOnce(t *testing.T) {
 		st, err := h.Stream(t.Context(), bob, "")
 		storetest.Must(t, err)
 		defer st.Close(t.Context())
-		heard := make(chan string, 1000)
+		received := make(chan string, 1000)
 		done := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
@@ -125,7 +125,7 @@ func TestC13_JoinsAndLeavesAtOnce(t *testing.T) {
 				}
 				for _, e := range events {
 					if e.Message != nil {
-						heard <- e.Message.Text
+						received <- e.Message.Text
 					}
 				}
 			}
@@ -142,12 +142,12 @@ func TestC13_JoinsAndLeavesAtOnce(t *testing.T) {
 			storetest.Must(t, err)
 			for late := time.After(testPatience); ; {
 				select {
-				case text := <-heard:
+				case text := <-received:
 					if text != fmt.Sprint(n) {
-						t.Fatalf("heard %s instead of %d", text, n)
+						t.Fatalf("received %s instead of %d", text, n)
 					}
 				case <-late:
-					t.Fatalf("message %d is not heard", n)
+					t.Fatalf("message %d is not received", n)
 				}
 				break
 			}

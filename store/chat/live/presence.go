@@ -11,71 +11,72 @@ import (
 )
 
 const (
-	// presenceTTL is how long a user counts as live after the last sign of it: the
-	// beginning of a stream, or a write that is known to have reached him.
+	// presenceTTL is how long a user counts as live after he was last seen: when a
+	// stream began, or when something was written that is known to have arrived.
 	presenceTTL = 30 * time.Second
-	// endPresence bounds the end of a presence whose stream is gone.
-	endPresence = time.Second
+	// endTimeout bounds the removal of a presence whose stream has ended.
+	endTimeout = time.Second
 )
 
-// visit is a user's open streams in this process.
-type visit struct {
-	streams int
-	signed  time.Time // the last sign that he is live
-	marked  time.Time // the sign that Redis knows of
+// userStreams is a user's open streams in this process.
+type userStreams struct {
+	open     int
+	lastSeen time.Time
+	recorded time.Time // the lastSeen that Redis has
 }
 
-// sign is one sign that a user is live.
-type sign struct {
+// sighting is when a user was last seen.
+type sighting struct {
 	user string
 	at   time.Time
 }
 
-// enter says that a user is live from now on, before his stream begins.
-func (h *Hub) enter(ctx context.Context, user string) error {
+// beginPresence makes a user present, before his stream begins.
+func (h *Hub) beginPresence(ctx context.Context, user string) error {
 	now := time.Now()
-	if err := h.db.Share(ctx, redisdb.Write, h.presence(ctx, sign{user, now})); err != nil {
+	if err := h.db.Share(ctx, redisdb.Write, h.presenceCmd(ctx, sighting{user, now})); err != nil {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v := h.present[user]
-	if v == nil {
-		v = &visit{}
-		h.present[user] = v
+	u := h.present[user]
+	if u == nil {
+		u = &userStreams{}
+		h.present[user] = u
 	}
-	v.streams++
-	v.signed, v.marked = now, now
+	u.open++
+	u.lastSeen, u.recorded = now, now
 	return nil
 }
 
 // Reached says that what was written at that time has arrived: the user is live
-// for 30 s from then on. A proxy that takes it in the place of a client who has
-// vanished can't be told from him.
+// for 30 s from then on. A proxy that takes it although its client has vanished
+// can't be told from the client.
 func (st *Stream) Reached(written time.Time) {
 	h := st.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if v := h.present[st.user]; v != nil && written.After(v.signed) {
-		v.signed = written
+	if u := h.present[st.user]; u != nil && written.After(u.lastSeen) {
+		u.lastSeen = written
 	}
 }
 
-// presence is the command that marks a user as live, by this process, until the
-// sign of it is too old.
-func (h *Hub) presence(ctx context.Context, s sign) redis.Cmder {
+// presenceCmd makes a user present, in the name of this process, until 30 s
+// after he was seen.
+func (h *Hub) presenceCmd(ctx context.Context, s sighting) redis.Cmder {
 	left := presenceTTL - time.Since(s.at)
 	return redis.NewStatusCmd(ctx, "set", PresenceKey(s.user), h.owner, "px", max(1, left.Milliseconds()))
 }
 
-// exit says that one of a user's streams ended. After the last one he is not
-// live any more, unless another process has marked him since. If that process
-// is the one that marked him and this one still holds him, he may be told twice.
-func (h *Hub) exit(ctx context.Context, user string) {
+// endPresence is called when one of a user's streams has ended. After the last
+// one he is not present any more, unless another process has written its own
+// name since. If this process wrote last while another one holds a stream of
+// his, he may get a push beside the stream until that one renews.
+func (h *Hub) endPresence(ctx context.Context, user string) {
 	h.mu.Lock()
-	v := h.present[user]
-	v.streams--
-	last := v.streams == 0
+	u := h.present[user]
+	u.open--
+	last := u.open == 0
 	if last {
 		delete(h.present, user)
 	}
@@ -83,57 +84,58 @@ func (h *Hub) exit(ctx context.Context, user string) {
 	if !last {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPresence)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	cmd := redisdb.DeleteIf(ctx, PresenceKey(user), h.owner)
 	if err := h.db.Share(ctx, redisdb.Write, cmd); err != nil {
-		h.log.Debug("presence ends by its time", "error", err)
+		h.log.Debug("a presence ends by its time to live", "error", err)
 	}
-	h.unmark(user)
+	h.recordAgain(user)
 }
 
-// unmark has a user marked again who came back while his presence was ended.
-func (h *Hub) unmark(user string) {
+// recordAgain has a user's presence written again if he opened a stream while
+// the key was being deleted.
+func (h *Hub) recordAgain(user string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if v := h.present[user]; v != nil {
-		v.marked = time.Time{}
+	if u := h.present[user]; u != nil {
+		u.recorded = time.Time{}
 	}
 }
 
-// renew marks all users of this process of whom there is a new sign, in
-// pipelines.
-func (h *Hub) renew(ctx context.Context, now time.Time) {
-	for signs := range slices.Chunk(h.due(now), batchSize) {
-		cmds := make([]redis.Cmder, len(signs))
-		for i, s := range signs {
-			cmds[i] = h.presence(ctx, s)
+// renewPresence renews all users of this process who were seen since the last
+// time, in pipelines.
+func (h *Hub) renewPresence(ctx context.Context, now time.Time) {
+	for seen := range slices.Chunk(h.unrecorded(now), batchSize) {
+		cmds := make([]redis.Cmder, len(seen))
+		for i, s := range seen {
+			cmds[i] = h.presenceCmd(ctx, s)
 		}
 		if err := h.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
 			h.log.Debug("renewing presence", "error", err)
-			return // those not marked are due again
+			return // the next call renews them
 		}
-		h.renewed(signs)
+		h.record(seen)
 	}
 }
 
-func (h *Hub) due(now time.Time) (signs []sign) {
+func (h *Hub) unrecorded(now time.Time) (seen []sighting) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for user, v := range h.present {
-		if v.signed.After(v.marked) && now.Sub(v.signed) < presenceTTL {
-			signs = append(signs, sign{user, v.signed})
+	for user, u := range h.present {
+		if u.lastSeen.After(u.recorded) && now.Sub(u.lastSeen) < presenceTTL {
+			seen = append(seen, sighting{user, u.lastSeen})
 		}
 	}
-	return signs
+	return seen
 }
 
-func (h *Hub) renewed(signs []sign) {
+func (h *Hub) record(seen []sighting) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, s := range signs {
-		if v := h.present[s.user]; v != nil {
-			v.marked = s.at
+	for _, s := range seen {
+		if u := h.present[s.user]; u != nil {
+			u.recorded = s.at
 		}
 	}
 }

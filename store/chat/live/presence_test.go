@@ -26,12 +26,12 @@ func TestC14_Presence(t *testing.T) {
 			t.Fatalf("present for %v", left)
 		}
 		storetest.Must(t, w.db.Client().PExpire(t.Context(), PresenceKey(user), time.Second).Err())
-		h.renew(t.Context(), time.Now()) // nothing has arrived
+		h.renewPresence(t.Context(), time.Now()) // nothing has arrived
 		if left := ttl(); left > time.Second {
 			t.Errorf("renewed early: %v", left)
 		}
 		two.Reached(time.Now())
-		h.renew(t.Context(), time.Now())
+		h.renewPresence(t.Context(), time.Now())
 		if left := ttl(); left < presenceTTL/2 {
 			t.Errorf("not renewed: %v", left)
 		}
@@ -65,13 +65,13 @@ func TestC14_PresenceIsCountedFromTheWrite(t *testing.T) {
 		h, user := New(w.Store, w.db, nil), w.id("ann") // nobody runs it but the test
 		st := &Stream{hub: h, user: user}
 		st.Reached(time.Now()) // before he was there
-		storetest.Must(t, h.enter(t.Context(), user))
-		storetest.Must(t, h.enter(t.Context(), user))
-		opened := h.present[user].signed
+		storetest.Must(t, h.beginPresence(t.Context(), user))
+		storetest.Must(t, h.beginPresence(t.Context(), user))
+		opened := h.present[user].lastSeen
 		renew := func(at time.Time) time.Duration {
 			t.Helper()
 			storetest.Must(t, w.db.Client().Del(t.Context(), PresenceKey(user)).Err())
-			h.renew(t.Context(), at)
+			h.renewPresence(t.Context(), at)
 			left, err := w.db.Client().PTTL(t.Context(), PresenceKey(user)).Result()
 			storetest.Must(t, err)
 			return left
@@ -83,31 +83,31 @@ func TestC14_PresenceIsCountedFromTheWrite(t *testing.T) {
 		}
 		// As if the streams had been opened long ago.
 		long := opened.Add(-time.Hour)
-		h.present[user].signed, h.present[user].marked = long, long
+		h.present[user].lastSeen, h.present[user].recorded = long, long
 		const late = 10 * time.Second
 		st.Reached(time.Now().Add(-late))
-		st.Reached(time.Now().Add(-2 * late)) // of two streams the later sign counts
+		st.Reached(time.Now().Add(-2 * late)) // of two streams the later sighting counts
 		if left := renew(time.Now()); left <= 0 || left > presenceTTL-late {
 			t.Errorf("present for another %v", left)
 		}
 		if left := renew(time.Now()); left > 0 {
-			t.Errorf("the same sign again: present for another %v", left)
+			t.Errorf("the same sighting again: present for another %v", left)
 		}
 		st.Reached(time.Now())
 		if left := renew(time.Now().Add(presenceTTL)); left > 0 {
-			t.Errorf("an old sign: present for another %v", left)
+			t.Errorf("an old sighting: present for another %v", left)
 		}
-		h.exit(t.Context(), user)
+		h.endPresence(t.Context(), user)
 		if left := renew(time.Now()); left <= 0 {
 			t.Error("not present with one of two streams")
 		}
-		h.exit(t.Context(), user)
+		h.endPresence(t.Context(), user)
 		if left := renew(time.Now()); left > 0 {
 			t.Errorf("present for another %v without a stream", left)
 		}
 		// A stream that begins while the last one ends is marked again.
-		storetest.Must(t, h.enter(t.Context(), user))
-		h.unmark(user)
+		storetest.Must(t, h.beginPresence(t.Context(), user))
+		h.recordAgain(user)
 		if left := renew(time.Now()); left <= 0 {
 			t.Error("not present after he came back")
 		}

@@ -13,63 +13,64 @@ import (
 )
 
 const (
-	// readChats and readLimit bound what one Read takes from the log, so that a
-	// slow reader holds little: 100 messages.
+	// readChats and readLimit bound what one Read takes from the log, 100
+	// messages, so that a slow reader takes little memory.
 	readChats = 4
 	readLimit = 25
 	// readEvents bounds what one Read returns.
 	readEvents = 100
-	// tryAgain is how long a stream waits after Redis could not be read.
-	tryAgain = time.Second
+	// retryAfter is how long a stream waits after Redis could not be read.
+	retryAfter = time.Second
 )
 
-// Event is what a stream tells: a message, a gap, or neither of them but a new
+// Event is one event of a stream: a message, a gap, or neither and only a new
 // ID.
 type Event struct {
-	// ID is where a client goes on that sends it back.
+	// ID names the positions after this event: a client that sends it back goes
+	// on there.
 	ID      string
 	Message *api.StreamMessage
 	Gap     *api.StreamGap
 }
 
-// Stream is what one client hears of all the chats of a user: every message
-// after his position exactly once, in order. It belongs to one goroutine, which
-// waits for Wake, calls Read, and in the end Close.
+// Stream delivers all chats of a user to one client: every message after his
+// position exactly once, in the order of its chat. It belongs to one goroutine,
+// which waits for Wake, calls Read, and in the end Close.
 type Stream struct {
-	hub    *Hub
-	user   string
-	silent bool // a long poll: not present, and told of nothing twice
-	told   *topic
-	wake   chan struct{}
+	hub       *Hub
+	user      string
+	poll      bool // for a long poll: no presence, and no events
+	userTopic *topic
+	wake      chan struct{}
 
-	mu    sync.Mutex
-	moved bool                // the user may have other chats than are known
-	dirty map[string]struct{} // chats that may have more than was delivered
-	later *time.Timer         // wakes the stream after a failure
+	mu           sync.Mutex
+	chatsChanged bool                // the user may have joined or left chats
+	dirty        map[string]struct{} // chats that may have more than was delivered
+	retry        *time.Timer         // wakes the reader after a failure
 
-	// What follows is the reader's alone.
-	first   []Event            // to be told before anything else
-	left    map[[8]byte]left   // where the client says it left off
-	former  map[string][4]byte // epochs of chats that the user has left
-	cursors map[string]*cursor // of all chats, while they are many
-	order   []*cursor          // those delivered last come first
+	// Only the reader uses what follows.
+	queued       []Event                 // to be delivered before anything else
+	resume       map[[8]byte]resumePoint // where the client says it left off
+	formerEpochs map[string][4]byte      // of chats that the user has left
+	cursors      []*cursor               // of all chats; those delivered last come first
+	byChat       map[string]*cursor      // the same by chat, if they are many
 }
 
 // cursor is how far one chat is delivered.
 type cursor struct {
 	topic           *topic
 	epoch           string
-	place           place
+	fingerprint     fingerprint
 	position, acked int64
 }
 
 // Stream opens a stream of a user's chats. It begins at his acknowledged
-// positions, or where lastEventID says; what is no id of ours says nothing.
-// It is unavailable while Redis can't be subscribed to.
+// positions, or where lastEventID says; any other text is ignored there. The
+// error is unavailable while Redis can't be subscribed to.
 func (h *Hub) Stream(ctx context.Context, user, lastEventID string) (*Stream, error) {
-	st := h.listen(user)
-	st.left = readEventID(lastEventID)
-	if err := h.enter(ctx, user); err != nil {
+	st := h.newStream(user)
+	st.resume = readEventID(lastEventID)
+	if err := h.beginPresence(ctx, user); err != nil {
 		st.close()
 		return nil, fmt.Errorf("open stream of %s: %w", user, err)
 	}
@@ -80,11 +81,11 @@ func (h *Hub) Stream(ctx context.Context, user, lastEventID string) (*Stream, er
 	return st, nil
 }
 
-// Watch opens a stream for a long poll, which reads by itself and only wants to
-// know when: use Settle instead of Read.
+// Watch opens a stream for a long poll, which reads the store itself whenever
+// Wake says so, and calls Refresh instead of Read.
 func (h *Hub) Watch(ctx context.Context, user string) (*Stream, error) {
-	st := h.listen(user)
-	st.silent = true
+	st := h.newStream(user)
+	st.poll = true
 	if err := st.begin(ctx); err != nil {
 		st.Close(ctx)
 		return nil, err
@@ -92,27 +93,27 @@ func (h *Hub) Watch(ctx context.Context, user string) (*Stream, error) {
 	return st, nil
 }
 
-func (h *Hub) listen(user string) *Stream {
+func (h *Hub) newStream(user string) *Stream {
 	st := &Stream{hub: h, user: user, wake: make(chan struct{}, 1)}
-	st.told = h.join(st, chat.MembershipChannel(user), "")
+	st.userTopic = h.subscribe(st, chat.MembershipChannel(user), "")
 	return st
 }
 
-// begin waits until joins and leaves are heard of, takes the positions from
-// which the stream goes on, and waits until its chats are heard as well:
-// whatever is sent after it returned is delivered, even if everybody else has
-// acknowledged it and it is kept no longer.
+// begin waits for the subscription to the user's channel, reads the positions
+// from which the stream goes on, and waits for the subscriptions to his chats.
+// Whatever is sent after it returned is delivered, even if it is not kept any
+// more because everybody else has acknowledged it.
 func (st *Stream) begin(ctx context.Context) (err error) {
 	if err := st.await(ctx, func() bool { return true }); err != nil {
 		return err
 	}
-	st.take()
-	if st.first, err = st.refresh(ctx); err != nil {
+	st.takeMarks()
+	if st.queued, err = st.refreshChats(ctx); err != nil {
 		return err
 	}
-	st.rouse() // there may be nothing to wait for
-	err = st.await(ctx, st.settled)
-	st.rouse()
+	st.wakeReader() // there may be nothing to wait for
+	err = st.await(ctx, st.upToDate)
+	st.wakeReader()
 	return err
 }
 
@@ -130,11 +131,11 @@ func (st *Stream) await(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// settled tells whether all chats of the stream are heard. Each that comes to
-// it wakes the stream.
-func (st *Stream) settled() bool {
-	for _, c := range st.order {
-		if !c.topic.settled() {
+// upToDate tells whether the topics of all chats are up to date. Each that
+// becomes so wakes the stream.
+func (st *Stream) upToDate() bool {
+	for _, c := range st.cursors {
+		if !c.topic.upToDate() {
 			return false
 		}
 	}
@@ -144,32 +145,32 @@ func (st *Stream) settled() bool {
 // Close ends the stream.
 func (st *Stream) Close(ctx context.Context) {
 	st.close()
-	if !st.silent {
-		st.hub.exit(ctx, st.user)
+	if !st.poll {
+		st.hub.endPresence(ctx, st.user)
 	}
 }
 
 func (st *Stream) close() {
-	st.hub.leave(st, st.told)
-	for _, c := range st.order {
-		st.hub.leave(st, c.topic)
+	st.hub.unsubscribe(st, st.userTopic)
+	for _, c := range st.cursors {
+		st.hub.unsubscribe(st, c.topic)
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.later != nil {
-		st.later.Stop()
+	if st.retry != nil {
+		st.retry.Stop()
 	}
 }
 
 // Wake has a value when there may be something to read.
 func (st *Stream) Wake() <-chan struct{} { return st.wake }
 
-// mark notes a chat that may have news, or with "" that the user may have other
-// chats, and wakes the reader.
+// mark notes a chat that may have new messages, or with "" that the user may
+// have joined or left chats, and wakes the reader.
 func (st *Stream) mark(chat string) {
 	st.mu.Lock()
 	if chat == "" {
-		st.moved = true
+		st.chatsChanged = true
 	} else {
 		if st.dirty == nil {
 			st.dirty = map[string]struct{}{}
@@ -177,30 +178,30 @@ func (st *Stream) mark(chat string) {
 		st.dirty[chat] = struct{}{}
 	}
 	st.mu.Unlock()
-	st.rouse()
+	st.wakeReader()
 }
 
-func (st *Stream) rouse() {
+func (st *Stream) wakeReader() {
 	select {
 	case st.wake <- struct{}{}:
-	default: // the reader has not looked since the last time
+	default: // it is woken already
 	}
 }
 
-// take takes the marks.
-func (st *Stream) take() (moved bool, dirty map[string]struct{}) {
+// takeMarks returns the marks and clears them.
+func (st *Stream) takeMarks() (chatsChanged bool, dirty map[string]struct{}) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	moved, dirty = st.moved, st.dirty
-	st.moved, st.dirty = false, nil
-	return moved, dirty
+	chatsChanged, dirty = st.chatsChanged, st.dirty
+	st.chatsChanged, st.dirty = false, nil
+	return chatsChanged, dirty
 }
 
-// again puts marks back; the reader is woken after a while.
-func (st *Stream) again(moved bool, dirty map[string]struct{}, wait time.Duration) {
+// restoreMarks puts marks back and wakes the reader after wait.
+func (st *Stream) restoreMarks(chatsChanged bool, dirty map[string]struct{}, wait time.Duration) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.moved = st.moved || moved
+	st.chatsChanged = st.chatsChanged || chatsChanged
 	if st.dirty == nil {
 		st.dirty = dirty
 	} else {
@@ -210,22 +211,23 @@ func (st *Stream) again(moved bool, dirty map[string]struct{}, wait time.Duratio
 	}
 	switch {
 	case wait == 0:
-		st.rouse()
-	case st.later == nil:
-		st.later = time.AfterFunc(wait, st.rouse)
+		st.wakeReader()
+	case st.retry == nil:
+		st.retry = time.AfterFunc(wait, st.wakeReader)
 	default:
-		st.later.Reset(wait)
+		st.retry.Reset(wait)
 	}
 }
 
-// Settle follows the user's chats and forgets what it was woken for.
-func (st *Stream) Settle(ctx context.Context) error {
-	moved, _ := st.take()
-	if !moved {
+// Refresh is Read for a long poll: it only brings the chats to which the stream
+// listens up to date.
+func (st *Stream) Refresh(ctx context.Context) error {
+	chatsChanged, _ := st.takeMarks()
+	if !chatsChanged {
 		return nil
 	}
-	if _, err := st.refresh(ctx); err != nil {
-		return st.putOff(err, true, nil)
+	if _, err := st.refreshChats(ctx); err != nil {
+		return st.retryLater(err, true, nil)
 	}
 	return nil
 }
@@ -233,18 +235,18 @@ func (st *Stream) Settle(ctx context.Context) error {
 // Read returns what is new, at most some 100 events; when there is more it
 // wakes again. While Redis is away there is nothing new, and Wake comes again.
 func (st *Stream) Read(ctx context.Context) ([]Event, error) {
-	moved, dirty := st.take()
-	events := st.first
-	st.first = nil
-	if moved {
-		told, err := st.refresh(ctx)
+	chatsChanged, dirty := st.takeMarks()
+	events := st.queued
+	st.queued = nil
+	if chatsChanged {
+		gaps, err := st.refreshChats(ctx)
 		if err != nil {
-			return events, st.putOff(err, true, dirty)
+			return events, st.retryLater(err, true, dirty)
 		}
-		events = append(events, told...)
-		again, more := st.take() // cursors that the refresh has set back
+		events = append(events, gaps...)
+		again, more := st.takeMarks() // marks of chats that were restarted
 		if again {
-			st.mark("") // he joined or left while it was read
+			st.mark("") // he joined or left in the meantime
 		}
 		for chat := range more {
 			if dirty == nil {
@@ -253,35 +255,35 @@ func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 			dirty[chat] = struct{}{}
 		}
 	}
-	events, reads := st.fromMemory(events, dirty)
-	events, err := st.fromLog(ctx, events, reads, dirty)
+	events, reads := st.readMemory(events, dirty)
+	events, err := st.readLog(ctx, events, reads, dirty)
 	if err != nil {
-		return events, st.putOff(err, false, dirty)
+		return events, st.retryLater(err, false, dirty)
 	}
 	if len(dirty) > 0 {
-		st.again(false, dirty, 0)
+		st.restoreMarks(false, dirty, 0)
 	}
 	return events, nil
 }
 
-// putOff tells an absence of Redis, after which the stream goes on, from what
-// ends it.
-func (st *Stream) putOff(err error, moved bool, dirty map[string]struct{}) error {
+// retryLater puts the marks back while Redis is away, and returns every other
+// error: those end the stream.
+func (st *Stream) retryLater(err error, chatsChanged bool, dirty map[string]struct{}) error {
 	switch api.CodeOf(err) {
 	case api.CodeUnavailable, api.CodeUnknownOutcome, api.CodeOverloaded:
-		st.again(moved, dirty, tryAgain)
+		st.restoreMarks(chatsChanged, dirty, retryAfter)
 		return nil
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		st.again(moved, dirty, tryAgain)
+		st.restoreMarks(chatsChanged, dirty, retryAfter)
 		return nil
 	}
 	return err
 }
 
-// fromMemory delivers what the topics have kept. What is done with is taken out
-// of dirty; the chats to read from the log are returned.
-func (st *Stream) fromMemory(events []Event, dirty map[string]struct{}) ([]Event, []*cursor) {
+// readMemory delivers what the topics have kept, removes the chats that are
+// finished from dirty, and returns those that must be read from the log.
+func (st *Stream) readMemory(events []Event, dirty map[string]struct{}) ([]Event, []*cursor) {
 	var reads []*cursor
 	for chat := range dirty {
 		c := st.cursor(chat)
@@ -305,8 +307,8 @@ func (st *Stream) fromMemory(events []Event, dirty map[string]struct{}) ([]Event
 	return events, reads[:min(len(reads), readChats)]
 }
 
-// fromLog delivers from the log, several chats in one round trip.
-func (st *Stream) fromLog(ctx context.Context, events []Event, cursors []*cursor, dirty map[string]struct{}) ([]Event, error) {
+// readLog delivers from the log, several chats in one round trip.
+func (st *Stream) readLog(ctx context.Context, events []Event, cursors []*cursor, dirty map[string]struct{}) ([]Event, error) {
 	if len(cursors) == 0 {
 		return events, nil
 	}
@@ -327,7 +329,7 @@ func (st *Stream) fromLog(ctx context.Context, events []Event, cursors []*cursor
 			err = found[i].Err
 		default:
 			var more bool
-			if events, more = st.readUp(events, c, found[i].Messages); !more {
+			if events, more = st.deliverPage(events, c, found[i].Messages); !more {
 				delete(dirty, c.topic.chat)
 			}
 		}
@@ -335,10 +337,10 @@ func (st *Stream) fromLog(ctx context.Context, events []Event, cursors []*cursor
 	return events, err
 }
 
-// readUp delivers a page of the log, and says whether there is more.
-func (st *Stream) readUp(events []Event, c *cursor, page *api.ChatMessages) ([]Event, bool) {
+// deliverPage delivers a page of the log, and tells whether there is more.
+func (st *Stream) deliverPage(events []Event, c *cursor, page *api.ChatMessages) ([]Event, bool) {
 	if page.Epoch != c.epoch || page.LastID < c.position {
-		st.mark("") // another chat by now, or messages that Redis lost: see reset
+		st.mark("") // another chat by now, or messages that Redis lost: see restartChat
 		return events, false
 	}
 	if page.Gap {
@@ -369,9 +371,9 @@ func (st *Stream) deliver(events []Event, c *cursor, news []api.ChatMessage) []E
 
 // toFront puts a cursor before those that were delivered earlier.
 func (st *Stream) toFront(c *cursor) {
-	i := slices.Index(st.order, c)
-	copy(st.order[1:i+1], st.order[:i])
-	st.order[0] = c
+	i := slices.Index(st.cursors, c)
+	copy(st.cursors[1:i+1], st.cursors[:i])
+	st.cursors[0] = c
 }
 
 func (st *Stream) gap(c *cursor, first int64) Event {

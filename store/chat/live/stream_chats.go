@@ -7,15 +7,15 @@ import (
 	"fanfare/store/chat"
 )
 
-// fewChats is up to how many chats a stream has no map of them.
+// fewChats is up to how many chats a stream searches without a map.
 const fewChats = 16
 
 // cursor finds the cursor of a chat, nil when the stream has none.
 func (st *Stream) cursor(chat string) *cursor {
-	if st.cursors != nil {
-		return st.cursors[chat]
+	if st.byChat != nil {
+		return st.byChat[chat]
 	}
-	for _, c := range st.order {
+	for _, c := range st.cursors {
 		if c.topic.chat == chat {
 			return c
 		}
@@ -23,27 +23,27 @@ func (st *Stream) cursor(chat string) *cursor {
 	return nil
 }
 
-// keep keeps a cursor.
-func (st *Stream) keep(c *cursor) {
-	st.order = append(st.order, c)
+// addCursor adds the cursor of a chat.
+func (st *Stream) addCursor(c *cursor) {
+	st.cursors = append(st.cursors, c)
 	switch {
-	case st.cursors != nil:
-		st.cursors[c.topic.chat] = c
-	case len(st.order) > fewChats:
-		st.cursors = make(map[string]*cursor, len(st.order))
-		for _, c := range st.order {
-			st.cursors[c.topic.chat] = c
+	case st.byChat != nil:
+		st.byChat[c.topic.chat] = c
+	case len(st.cursors) > fewChats:
+		st.byChat = make(map[string]*cursor, len(st.cursors))
+		for _, c := range st.cursors {
+			st.byChat[c.topic.chat] = c
 		}
 	}
 }
 
-// maxFormer bounds the chats of which a stream remembers that the user left
+// maxFormerEpochs bounds the chats of which a stream remembers that the user left
 // them.
-const maxFormer = 1000
+const maxFormerEpochs = 1000
 
-// refresh reads which chats the user has and where he stands in them. What it
-// returns is told before anything else.
-func (st *Stream) refresh(ctx context.Context) ([]Event, error) {
+// refreshChats reads the user's chats and his positions in them. What it returns
+// is delivered before anything else.
+func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
 	positions, err := st.hub.chats.Positions(ctx, st.user)
 	if err != nil {
 		return nil, err
@@ -57,63 +57,63 @@ func (st *Stream) refresh(ctx context.Context) ([]Event, error) {
 		c := st.cursor(p.Chat)
 		if c == nil {
 			changed = true
-			c, events = st.admit(events, p)
+			c, events = st.addChat(events, p)
 		} else if c.epoch != p.Epoch || c.position > p.LastID {
-			events = st.reset(events, c, p)
+			events = st.restartChat(events, c, p)
 		}
 		c.acked = p.Acked
 	}
-	st.expel(found)
-	st.left = nil // it was for the chats that the stream began with
-	if changed && len(events) == 0 && !st.silent {
+	st.removeChats(found)
+	st.resume = nil // it is for the chats that the stream begins with
+	if changed && len(events) == 0 && !st.poll {
 		events = append(events, Event{ID: st.eventID()})
 	}
 	return events, nil
 }
 
-// admit begins with a chat: where the client left off, if that is a place in
-// this chat, else at the user's position.
-func (st *Stream) admit(events []Event, p *chat.Position) (*cursor, []Event) {
-	c := &cursor{epoch: p.Epoch, place: placeOf(p.Chat, p.Epoch), position: p.Acked, acked: p.Acked}
-	was, ok := st.left[c.place.chat]
-	lost := ok && (was.epoch != c.place.epoch || was.position > p.LastID)
+// addChat begins with a chat: where the client left off, if this epoch of the
+// chat has that position, else at the user's position.
+func (st *Stream) addChat(events []Event, p *chat.Position) (*cursor, []Event) {
+	c := &cursor{epoch: p.Epoch, fingerprint: fingerprintOf(p.Chat, p.Epoch), position: p.Acked, acked: p.Acked}
+	was, ok := st.resume[c.fingerprint.chat]
+	lost := ok && (was.epoch != c.fingerprint.epoch || was.position > p.LastID)
 	if ok && !lost {
 		c.position = was.position
 	}
-	if epoch, ok := st.former[p.Chat]; ok && epoch != c.place.epoch {
+	if epoch, ok := st.formerEpochs[p.Chat]; ok && epoch != c.fingerprint.epoch {
 		lost = true // another chat than the one that the user has left
 	}
-	delete(st.former, p.Chat)
-	c.topic = st.hub.join(st, chat.MessageChannel(p.Chat), p.Chat)
-	st.keep(c)
+	delete(st.formerEpochs, p.Chat)
+	c.topic = st.hub.subscribe(st, chat.MessageChannel(p.Chat), p.Chat)
+	st.addCursor(c)
 	if lost {
 		events = append(events, st.gap(c, p.FirstID))
 	}
 	return c, events
 }
 
-// reset begins anew with a chat that is another one by now, or of which Redis
-// has lost messages that were delivered.
-func (st *Stream) reset(events []Event, c *cursor, p *chat.Position) []Event {
+// restartChat begins anew with a chat that has another epoch by now, or of which
+// Redis has lost messages that were delivered.
+func (st *Stream) restartChat(events []Event, c *cursor, p *chat.Position) []Event {
 	c.epoch, c.position, c.acked = p.Epoch, p.Acked, p.Acked
-	c.place = placeOf(p.Chat, p.Epoch)
+	c.fingerprint = fingerprintOf(p.Chat, p.Epoch)
 	st.mark(p.Chat)
 	return append(events, st.gap(c, p.FirstID))
 }
 
-// expel ends with the chats that the user is no member of any more.
-func (st *Stream) expel(found map[string]struct{}) {
-	for _, c := range slices.Clone(st.order) {
+// removeChats ends the chats of which the user is no member any more.
+func (st *Stream) removeChats(found map[string]struct{}) {
+	for _, c := range slices.Clone(st.cursors) {
 		chat := c.topic.chat
 		if _, ok := found[chat]; ok {
 			continue
 		}
-		st.hub.leave(st, c.topic)
-		if st.former == nil || len(st.former) > maxFormer {
-			st.former = map[string][4]byte{}
+		st.hub.unsubscribe(st, c.topic)
+		if st.formerEpochs == nil || len(st.formerEpochs) > maxFormerEpochs {
+			st.formerEpochs = map[string][4]byte{}
 		}
-		st.former[chat] = c.place.epoch
-		delete(st.cursors, chat)
-		st.order = slices.DeleteFunc(st.order, func(o *cursor) bool { return o == c })
+		st.formerEpochs[chat] = c.fingerprint.epoch
+		delete(st.byChat, chat)
+		st.cursors = slices.DeleteFunc(st.cursors, func(o *cursor) bool { return o == c })
 	}
 }
