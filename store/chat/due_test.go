@@ -163,7 +163,7 @@ func TestC14_PushScriptsMayRunTwice(t *testing.T) {
 }
 
 // What is published is the whole message, and only once; who comes and goes is
-// told on the channel of the user.
+// published on the channel of the user.
 func TestC13_WhatIsPublished(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {

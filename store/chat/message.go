@@ -9,7 +9,7 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// A message is kept as "<time in ms> <sender> <text>" at the place of its id in
+// A message is kept as "<time in ms> <sender> <text>" at the position of its id in
 // the log, and published as "<epoch> <id> " and the same. The text comes last
 // and may hold anything.
 
