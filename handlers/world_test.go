@@ -74,7 +74,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	storetest.Must(t, err)
 	w.sales, err = stock.New(db, rec, w.jobs, stock.Options{})
 	storetest.Must(t, err)
-	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec, Chats: true})
+	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec})
 	w.chats = chat.New(db, chat.Options{})
 	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	o := handlers.Options{
