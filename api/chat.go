@@ -6,7 +6,6 @@ import "time"
 const (
 	MaxChatMembers         = 1000                // members named in one POST /v1/chats
 	MaxMessageText         = 4000                // characters of a message
-	MaxAcks                = 1000                // chats in one ack
 	MaxPollWait            = 30 * time.Second    // ?wait_ms= of a long poll
 	DefaultChatMaxMessages = 10_000              // FANFARE_CHAT_MAX_MESSAGES
 	DefaultChatMaxAge      = 30 * 24 * time.Hour // FANFARE_CHAT_MAX_AGE

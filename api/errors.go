@@ -95,15 +95,6 @@ func MeaningOf(c Code) Meaning {
 	return errorTable[CodeInternal]
 }
 
-// Codes lists every code there is, for documents and tests.
-func Codes() []Code {
-	out := make([]Code, 0, len(errorTable))
-	for c := range errorTable {
-		out = append(out, c)
-	}
-	return out
-}
-
 // FieldError names one field that broke a rule, by its JSON path.
 type FieldError struct {
 	Field   string `json:"field" example:"recipients[3]"`

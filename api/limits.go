@@ -12,8 +12,6 @@ const (
 	MaxBatchBody      = 4 << 20  // POST /v1/events/batch
 	MaxBatchEvents    = 1000     // events in one batch
 	MaxAudienceUsers  = 10_000   // users named in one audience
-	MaxTitle          = 256      // title template
-	MaxBodyTemplate   = 2048     // body template
 	MaxAPS            = 2 << 10  // the aps object, as JSON
 	MaxData           = 2 << 10  // the data object, as JSON
 	MaxCollapseID     = 64       // apns-collapse-id

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Look is an event type made ready for rendering: its templates parsed, its
+// TemplateSet is an event type ready for rendering: its templates parsed, its
 // defaults filled in, its rules checked. It is read-only and safe for
 // concurrent use.
-type Look struct {
+type TemplateSet struct {
 	pushType     PushType
 	priority     int
 	title, body  *Template
@@ -37,56 +37,56 @@ type Push struct {
 	NoRetryUnknown bool `json:"no_retry_unknown,omitempty"`
 }
 
-// PlainLook is how an event looks whose type does not exist but which brings
-// its own alert.
-func PlainLook() *Look {
-	return &Look{pushType: PushAlert, priority: 10, collapse: true, retryUnknown: true}
+// DefaultTemplateSet renders events whose type does not exist but which have
+// their own alert.
+func DefaultTemplateSet() *TemplateSet {
+	return &TemplateSet{pushType: PushAlert, priority: 10, collapse: true, retryUnknown: true}
 }
 
-// NewLook checks an event type and makes it ready. Every failing field is
-// named in one CodeValidation error.
-func NewLook(t *EventTypeRequest) (*Look, error) {
-	l := PlainLook()
+// NewTemplateSet checks an event type and parses its templates. Every failing
+// field is named in one CodeValidation error.
+func NewTemplateSet(t *EventTypeRequest) (*TemplateSet, error) {
+	s := DefaultTemplateSet()
 	if t.PushType != "" {
-		l.pushType = t.PushType
+		s.pushType = t.PushType
 	}
 	if t.Priority != 0 {
-		l.priority = t.Priority
+		s.priority = t.Priority
 	}
-	l.ttl = t.TTLSeconds
-	l.collapse = t.Collapse == nil || *t.Collapse
-	l.retryUnknown = t.RetryUnknown == nil || *t.RetryUnknown
+	s.ttl = t.TTLSeconds
+	s.collapse = t.Collapse == nil || *t.Collapse
+	s.retryUnknown = t.RetryUnknown == nil || *t.RetryUnknown
 	var errs [5]error
-	l.title, errs[0] = ParseTemplate("title", t.Title)
-	l.body, errs[1] = ParseTemplate("body", t.Body)
-	l.aps, errs[2] = parseAPS(l.pushType, t.APS)
-	errs[3] = l.checkBackground(t)
-	errs[4] = l.checkText(t)
+	s.title, errs[0] = ParseTemplate("title", t.Title)
+	s.body, errs[1] = ParseTemplate("body", t.Body)
+	s.aps, errs[2] = parseAPS(s.pushType, t.APS)
+	errs[3] = s.checkBackground(t)
+	errs[4] = s.checkText(t)
 	if err := joinInvalid(errs[:]); err != nil {
 		return nil, err
 	}
-	l.addTypeFields(t)
-	return l, nil
+	s.addTypeFields(t)
+	return s, nil
 }
 
-func (l *Look) checkBackground(t *EventTypeRequest) error {
-	if l.pushType != PushBackground {
+func (s *TemplateSet) checkBackground(t *EventTypeRequest) error {
+	if s.pushType != PushBackground {
 		return nil
 	}
 	if t.Priority == 10 {
 		return Invalid("priority", "background", "must be 5 for background, which APNs refuses with 10")
 	}
-	l.priority = 5
+	s.priority = 5
 	return nil
 }
 
 // checkText asks an alert type for something to show; aps may bring it.
-func (l *Look) checkText(t *EventTypeRequest) error {
-	if l.pushType != PushAlert || t.Title != "" || t.Body != "" {
+func (s *TemplateSet) checkText(t *EventTypeRequest) error {
+	if s.pushType != PushAlert || t.Title != "" || t.Body != "" {
 		return nil
 	}
 	for _, name := range visible {
-		if _, ok := l.aps[name]; ok {
+		if _, ok := s.aps[name]; ok {
 			return nil
 		}
 	}
@@ -97,19 +97,19 @@ func (l *Look) checkText(t *EventTypeRequest) error {
 }
 
 // addTypeFields puts the type's own fields under what its aps says.
-func (l *Look) addTypeFields(t *EventTypeRequest) {
+func (s *TemplateSet) addTypeFields(t *EventTypeRequest) {
 	own := map[string]string{"category": t.Category, "thread-id": t.ThreadID}
-	if l.pushType != PushBackground {
+	if s.pushType != PushBackground {
 		own["sound"] = t.Sound
 	}
 	for name, value := range own {
-		if _, ok := l.aps[name]; ok || value == "" {
+		if _, ok := s.aps[name]; ok || value == "" {
 			continue
 		}
-		if l.aps == nil {
-			l.aps = map[string]json.RawMessage{}
+		if s.aps == nil {
+			s.aps = map[string]json.RawMessage{}
 		}
-		l.aps[name] = quote(value)
+		s.aps[name] = quote(value)
 	}
 }
 
@@ -123,33 +123,33 @@ var apsOnly = map[PushType]bool{
 }
 
 // RenderPush renders an event once, for all its devices. It is a pure
-// function of the type's look, the event's id, the event and the time of its
+// function of the type's templates, the event's id, the event and the time of its
 // acceptance; equal arguments give equal bytes. A payload above APNs' limit,
 // a missing name of data, or an aps that the push type does not allow is a
 // CodeValidation error.
-func RenderPush(l *Look, id string, e *EventRequest, accepted time.Time) (*Push, error) {
+func RenderPush(s *TemplateSet, id string, e *EventRequest, accepted time.Time) (*Push, error) {
 	if err := checkCollapse(e.CollapseID); err != nil {
 		return nil, err
 	}
 	if e.Alert != nil && *e.Alert == (Alert{}) {
 		return nil, Invalid("alert", "required", "must have a title or a body")
 	}
-	aps, err := l.renderAPS(e)
+	aps, err := s.renderAPS(e)
 	if err != nil {
 		return nil, err
 	}
-	payload, err := l.renderPayload(id, e, aps)
+	payload, err := s.renderPayload(id, e, aps)
 	if err != nil {
 		return nil, err
 	}
 	p := &Push{
-		Payload: payload, PushType: l.pushType, Priority: l.priority,
-		CollapseID: e.CollapseID, NoRetryUnknown: !l.retryUnknown,
+		Payload: payload, PushType: s.pushType, Priority: s.priority,
+		CollapseID: e.CollapseID, NoRetryUnknown: !s.retryUnknown,
 	}
-	if p.CollapseID == "" && l.collapse && l.pushType == PushAlert {
+	if p.CollapseID == "" && s.collapse && s.pushType == PushAlert {
 		p.CollapseID = id
 	}
-	p.Expiration, p.ExpiresAt = expiry(l.ttl, e.ExpiresAt, accepted)
+	p.Expiration, p.ExpiresAt = expiry(s.ttl, e.ExpiresAt, accepted)
 	return p, nil
 }
 
@@ -189,17 +189,17 @@ func expiry(ttl *int64, at *Time, accepted time.Time) (header *int64, deadline i
 // renderAPS lays the event over the type: template, type's aps, event's
 // alert, event's aps. Objects under "alert" are merged key by key, all else
 // is replaced as a whole.
-func (l *Look) renderAPS(e *EventRequest) (map[string]json.RawMessage, error) {
-	own, err := parseAPS(l.pushType, e.APS)
+func (s *TemplateSet) renderAPS(e *EventRequest) (map[string]json.RawMessage, error) {
+	own, err := parseAPS(s.pushType, e.APS)
 	if err != nil {
 		return nil, err
 	}
-	if apsOnly[l.pushType] && len(l.aps) == 0 && e.APS == nil {
-		return nil, Invalid("aps", "required", "is where a push of type %s takes its payload from", l.pushType)
+	if apsOnly[s.pushType] && len(s.aps) == 0 && e.APS == nil {
+		return nil, Invalid("aps", "required", "is where a push of type %s takes its payload from", s.pushType)
 	}
-	aps := make(map[string]json.RawMessage, len(l.aps)+len(own)+2)
-	if l.pushType != PushBackground {
-		if err := l.renderAlert(e, aps); err != nil {
+	aps := make(map[string]json.RawMessage, len(s.aps)+len(own)+2)
+	if s.pushType != PushBackground {
+		if err := s.renderAlert(e, aps); err != nil {
 			return nil, err
 		}
 	} else if e.Alert != nil {
@@ -208,8 +208,8 @@ func (l *Look) renderAPS(e *EventRequest) (map[string]json.RawMessage, error) {
 	for name, value := range own {
 		aps[name] = over(name, aps[name], value)
 	}
-	if l.pushType == PushBackground {
-		mergeMissing(aps, l.aps)
+	if s.pushType == PushBackground {
+		mergeMissing(aps, s.aps)
 		aps["content-available"] = json.RawMessage("1")
 	}
 	return aps, nil
@@ -225,15 +225,15 @@ func mergeMissing(upper, lower map[string]json.RawMessage) {
 }
 
 // renderAlert writes the layers below the event's own aps.
-func (l *Look) renderAlert(e *EventRequest, aps map[string]json.RawMessage) error {
+func (s *TemplateSet) renderAlert(e *EventRequest, aps map[string]json.RawMessage) error {
 	if e.Alert == nil {
-		text, err := l.renderText(e)
+		text, err := s.renderText(e)
 		if err != nil {
 			return err
 		}
 		setAlert(aps, text)
 	}
-	for name, value := range l.aps {
+	for name, value := range s.aps {
 		aps[name] = over(name, aps[name], value)
 	}
 	if e.Alert != nil {
@@ -242,11 +242,11 @@ func (l *Look) renderAlert(e *EventRequest, aps map[string]json.RawMessage) erro
 	return nil
 }
 
-func (l *Look) renderText(e *EventRequest) (a Alert, err error) {
-	if a.Title, err = l.title.Render(e); err != nil {
+func (s *TemplateSet) renderText(e *EventRequest) (a Alert, err error) {
+	if a.Title, err = s.title.Render(e); err != nil {
 		return a, err
 	}
-	a.Body, err = l.body.Render(e)
+	a.Body, err = s.body.Render(e)
 	return a, err
 }
 
@@ -298,7 +298,7 @@ func parseAPS(p PushType, raw json.RawMessage) (map[string]json.RawMessage, erro
 
 // renderPayload writes the whole payload; encoding/json sorts the keys of
 // maps, which makes equal events give equal bytes.
-func (l *Look) renderPayload(id string, e *EventRequest, aps map[string]json.RawMessage) (json.RawMessage, error) {
+func (s *TemplateSet) renderPayload(id string, e *EventRequest, aps map[string]json.RawMessage) (json.RawMessage, error) {
 	doc := map[string]any{"aps": aps, "event_id": id, "type": e.Type}
 	if e.Object != "" {
 		doc["object"] = e.Object
@@ -312,11 +312,11 @@ func (l *Look) renderPayload(id string, e *EventRequest, aps map[string]json.Raw
 	}
 	payload := marshal(doc)
 	limit := MaxPayload
-	if l.pushType == PushVoIP {
+	if s.pushType == PushVoIP {
 		limit = MaxVoIPPayload
 	}
 	if len(payload) > limit {
-		return nil, Invalid("payload", "max", "would be %d bytes; the limit for %s is %d", len(payload), l.pushType, limit).
+		return nil, Invalid("payload", "max", "would be %d bytes; the limit for %s is %d", len(payload), s.pushType, limit).
 			With("size", len(payload)).With("limit", limit)
 	}
 	return payload, nil

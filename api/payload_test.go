@@ -14,16 +14,16 @@ import (
 
 var accepted = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func mustLook(t *testing.T, r *api.EventTypeRequest) *api.Look {
+func mustTemplates(t *testing.T, r *api.EventTypeRequest) *api.TemplateSet {
 	t.Helper()
-	l, err := api.NewLook(r)
+	l, err := api.NewTemplateSet(r)
 	if err != nil {
-		t.Fatalf("NewLook: %v", err)
+		t.Fatalf("NewTemplateSet: %v", err)
 	}
 	return l
 }
 
-func mustRender(t *testing.T, l *api.Look, e *api.EventRequest) *api.Push {
+func mustRender(t *testing.T, l *api.TemplateSet, e *api.EventRequest) *api.Push {
 	t.Helper()
 	p, err := api.RenderPush(l, "ev1", e, accepted)
 	if err != nil {
@@ -36,10 +36,10 @@ func TestRenderPayload(t *testing.T) {
 	t.Parallel()
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
 	for _, tt := range []struct {
-		name string
-		look api.EventTypeRequest
-		ev   api.EventRequest
-		want string
+		name      string
+		eventType api.EventTypeRequest
+		ev        api.EventRequest
+		want      string
 	}{
 		{
 			"template, data and object",
@@ -75,7 +75,7 @@ func TestRenderPayload(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l := mustLook(t, &tt.look)
+			l := mustTemplates(t, &tt.eventType)
 			first := mustRender(t, l, &tt.ev)
 			if string(first.Payload) != tt.want {
 				t.Errorf("payload\n%s\nwant\n%s", first.Payload, tt.want)
@@ -93,10 +93,10 @@ func TestA3_CollapseID(t *testing.T) {
 	t.Parallel()
 	off := false
 	for _, tt := range []struct {
-		name string
-		look api.EventTypeRequest
-		ev   api.EventRequest
-		want string
+		name      string
+		eventType api.EventTypeRequest
+		ev        api.EventRequest
+		want      string
 	}{
 		{"derived from the event for alerts", api.EventTypeRequest{Title: "T"}, api.EventRequest{}, "ev1"},
 		{"collapse false turns it off", api.EventTypeRequest{Title: "T", Collapse: &off}, api.EventRequest{}, ""},
@@ -107,7 +107,7 @@ func TestA3_CollapseID(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := mustRender(t, mustLook(t, &tt.look), &tt.ev).CollapseID; got != tt.want {
+			if got := mustRender(t, mustTemplates(t, &tt.eventType), &tt.ev).CollapseID; got != tt.want {
 				t.Errorf("collapse id %q, want %q", got, tt.want)
 			}
 		})
@@ -115,7 +115,7 @@ func TestA3_CollapseID(t *testing.T) {
 	for name, id := range map[string]string{"65 bytes": strings.Repeat("ü", 32) + "x", "a line break": "a\nb"} {
 		t.Run("refuses "+name, func(t *testing.T) {
 			t.Parallel()
-			_, err := api.RenderPush(api.PlainLook(), "ev1", &api.EventRequest{CollapseID: id, Alert: &api.Alert{Title: "T"}}, accepted)
+			_, err := api.RenderPush(api.DefaultTemplateSet(), "ev1", &api.EventRequest{CollapseID: id, Alert: &api.Alert{Title: "T"}}, accepted)
 			rule := "max"
 			if len(id) <= 64 {
 				rule = "printable"
@@ -143,7 +143,7 @@ func TestA4_Expiration(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p := mustRender(t, mustLook(t, &api.EventTypeRequest{Title: "T", TTLSeconds: tt.ttl}), &api.EventRequest{ExpiresAt: tt.at})
+			p := mustRender(t, mustTemplates(t, &api.EventTypeRequest{Title: "T", TTLSeconds: tt.ttl}), &api.EventRequest{ExpiresAt: tt.at})
 			header := "absent"
 			if p.Expiration != nil {
 				header = strconv.FormatInt(*p.Expiration, 10)
@@ -159,9 +159,9 @@ func TestA5_PushTypeAndPriority(t *testing.T) {
 	t.Parallel()
 	aps := json.RawMessage(`{"x":1}`)
 	for _, tt := range []struct {
-		look     api.EventTypeRequest
-		pushType api.PushType
-		priority int
+		eventType api.EventTypeRequest
+		pushType  api.PushType
+		priority  int
 	}{
 		{api.EventTypeRequest{Title: "T"}, api.PushAlert, 10},
 		{api.EventTypeRequest{Title: "T", Priority: 1}, api.PushAlert, 1},
@@ -170,9 +170,9 @@ func TestA5_PushTypeAndPriority(t *testing.T) {
 		{api.EventTypeRequest{PushType: api.PushVoIP}, api.PushVoIP, 10},
 		{api.EventTypeRequest{PushType: api.PushLiveActivity, APS: aps, Priority: 5}, api.PushLiveActivity, 5},
 	} {
-		t.Run(string(tt.look.PushType)+strconv.Itoa(tt.look.Priority), func(t *testing.T) {
+		t.Run(string(tt.eventType.PushType)+strconv.Itoa(tt.eventType.Priority), func(t *testing.T) {
 			t.Parallel()
-			p := mustRender(t, mustLook(t, &tt.look), &api.EventRequest{})
+			p := mustRender(t, mustTemplates(t, &tt.eventType), &api.EventRequest{})
 			if p.PushType != tt.pushType || p.Priority != tt.priority {
 				t.Errorf("%s %d, want %s %d", p.PushType, p.Priority, tt.pushType, tt.priority)
 			}
@@ -181,22 +181,22 @@ func TestA5_PushTypeAndPriority(t *testing.T) {
 	for _, kind := range []api.PushType{"liveactivity", "location", "complication", "fileprovider", "mdm", "pushtotalk", "widgets", "controls"} {
 		t.Run(string(kind)+" takes its payload from aps", func(t *testing.T) {
 			t.Parallel()
-			l := mustLook(t, &api.EventTypeRequest{PushType: kind})
+			l := mustTemplates(t, &api.EventTypeRequest{PushType: kind})
 			_, err := api.RenderPush(l, "ev1", &api.EventRequest{}, accepted)
 			mustInvalid(t, err, "aps", "required")
 			if p := mustRender(t, l, &api.EventRequest{APS: aps}); !bytes.Contains(p.Payload, aps) {
 				t.Errorf("payload %s has no %s", p.Payload, aps)
 			}
-			mustRender(t, mustLook(t, &api.EventTypeRequest{PushType: kind, APS: aps}), &api.EventRequest{})
+			mustRender(t, mustTemplates(t, &api.EventTypeRequest{PushType: kind, APS: aps}), &api.EventRequest{})
 		})
 	}
 }
 
-func TestNewLookRefuses(t *testing.T) {
+func TestNewTemplateSetRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, field, rule string
-		look              api.EventTypeRequest
+		eventType         api.EventTypeRequest
 	}{
 		{"a bad title", "title", "template", api.EventTypeRequest{Title: "{{.x}}", Body: "b"}},
 		{"a bad body", "body", "template", api.EventTypeRequest{Title: "t", Body: "{{range .data}}{{end}}"}},
@@ -208,13 +208,13 @@ func TestNewLookRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := api.NewLook(&tt.look)
+			_, err := api.NewTemplateSet(&tt.eventType)
 			mustInvalid(t, err, tt.field, tt.rule)
 		})
 	}
 	t.Run("names every failing field", func(t *testing.T) {
 		t.Parallel()
-		_, err := api.NewLook(&api.EventTypeRequest{Title: "{{.x}}", Body: "{{.y}}"})
+		_, err := api.NewTemplateSet(&api.EventTypeRequest{Title: "{{.x}}", Body: "{{.y}}"})
 		var e *api.Error
 		if !errors.As(err, &e) || len(e.Fields) != 2 {
 			t.Errorf("error %v, want both fields", err)
@@ -222,12 +222,12 @@ func TestNewLookRefuses(t *testing.T) {
 	})
 	t.Run("an alert with nothing to show", func(t *testing.T) {
 		t.Parallel()
-		_, err := api.NewLook(&api.EventTypeRequest{})
+		_, err := api.NewTemplateSet(&api.EventTypeRequest{})
 		var e *api.Error
 		if !errors.As(err, &e) || len(e.Fields) != 2 || e.Fields[0].Field != "title" {
 			t.Errorf("error %v, want title and body required", err)
 		}
-		mustLook(t, &api.EventTypeRequest{APS: json.RawMessage(`{"badge":1}`)})
+		mustTemplates(t, &api.EventTypeRequest{APS: json.RawMessage(`{"badge":1}`)})
 	})
 }
 
@@ -236,7 +236,7 @@ func TestRenderPushRefuses(t *testing.T) {
 	big := strings.Repeat("x", 2041)
 	for _, tt := range []struct {
 		name, field, rule string
-		look              api.EventTypeRequest
+		eventType         api.EventTypeRequest
 		ev                api.EventRequest
 	}{
 		{"an empty alert", "alert", "required", api.EventTypeRequest{Title: "t"}, api.EventRequest{Alert: &api.Alert{}}},
@@ -248,7 +248,7 @@ func TestRenderPushRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := api.RenderPush(mustLook(t, &tt.look), "ev1", &tt.ev, accepted)
+			_, err := api.RenderPush(mustTemplates(t, &tt.eventType), "ev1", &tt.ev, accepted)
 			mustInvalid(t, err, tt.field, tt.rule)
 		})
 	}
@@ -262,8 +262,8 @@ func TestP7_PayloadLimit(t *testing.T) {
 	}{{api.PushAlert, 4096}, {api.PushVoIP, 5120}} {
 		t.Run(string(tt.kind), func(t *testing.T) {
 			t.Parallel()
-			look := &api.EventTypeRequest{PushType: tt.kind, Body: strings.Repeat("b", 2048), APS: json.RawMessage(`{"t":"` + strings.Repeat("t", 1500) + `"}`)}
-			l := mustLook(t, look)
+			eventType := &api.EventTypeRequest{PushType: tt.kind, Body: strings.Repeat("b", 2048), APS: json.RawMessage(`{"t":"` + strings.Repeat("t", 1500) + `"}`)}
+			l := mustTemplates(t, eventType)
 			ev := &api.EventRequest{Type: "t", Data: map[string]string{"d": ""}}
 			free := tt.limit - len(mustRender(t, l, ev).Payload)
 			if free > 2000 {

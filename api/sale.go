@@ -4,16 +4,11 @@ import "time"
 
 // The limits of sales.
 const (
-	MaxSaleItems   = 100       // skus of a sale
-	MaxSaleLines   = 20        // skus of a reservation
-	MaxQuantity    = 1000      // units of one line
 	MaxStock       = 1<<53 - 1 // units of one sku: the largest whole number of a Lua script
 	MaxPartitions  = 64        // partitions of a sale
 	DefaultHold    = 10 * time.Minute
-	MaxHold        = 30 * 24 * time.Hour // hold_ms
-	MaxIdle        = 30 * 24 * time.Hour // idle_ms
-	MaxUserTries   = 10                  // reservation attempts of one user a second
-	DefaultSaleRun = 1024                // FANFARE_SALE_MAX_IN_FLIGHT
+	MaxUserTries   = 10   // reservation attempts of one user a second
+	DefaultSaleRun = 1024 // FANFARE_SALE_MAX_IN_FLIGHT
 )
 
 // SaleState says whether one can buy.

@@ -21,6 +21,7 @@ import (
 	"fanfare/openapi"
 	"fanfare/store/apps"
 	"fanfare/store/chat"
+	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
@@ -61,9 +62,9 @@ type app struct {
 	contacts *contacts.Store
 	sales    *sales.Store
 
-	chats    *chat.Store
-	liveChat *chat.Live
-	pusher   *chat.Pusher
+	chats   *chat.Store
+	streams *live.Hub
+	pusher  *chat.Pusher
 
 	sender    transport.Sender
 	targeting *delivery.Targeting
@@ -147,7 +148,6 @@ func (a *app) openNouns() error {
 	a.devices = devices.New(a.redis, a.record, a.notificationQueue, devices.Options{Logger: a.log, GuardTTL: a.config.MaxAge + time.Hour})
 	a.events = events.New(events.Options{
 		DB: a.redis, Queue: a.eventQueue, Notifications: a.notificationQueue, Record: a.record, Logger: a.log, OnAccepted: a.metrics.Accepted,
-		Chats: true,
 	})
 	a.openChat()
 	a.apps = apps.New(a.redis)
@@ -178,7 +178,7 @@ func (a *app) openWorkers() {
 	a.targeting = delivery.NewTargeting(delivery.TargetingOptions{
 		Events: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices,
 		Pagers:  map[string]delivery.AudiencePager{events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames},
-		LiveKey: chat.PresenceKey, Metrics: a.metrics, Logger: a.log,
+		LiveKey: live.PresenceKey, Metrics: a.metrics, Logger: a.log,
 	})
 	a.delivery = delivery.New(delivery.Options{
 		Queue: a.notificationQueue, Events: a.eventQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Metrics: a.metrics, Logger: a.log,
@@ -293,7 +293,7 @@ func (a *app) handler() http.Handler {
 		Events: a.events, Devices: a.devices, Keys: a.keys, Contacts: a.contacts, Sales: a.sales,
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
 		Ready: a.ready, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
-		Chats: a.chats, Live: a.liveChat, Pusher: a.pusher,
+		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{
 			Logger: a.log, Registry: a.registry, RateLimit: a.config.RateLimit, RequestTimeout: a.config.RequestTimeout,

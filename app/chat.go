@@ -2,14 +2,15 @@ package app
 
 import (
 	"fanfare/store/chat"
+	"fanfare/store/chat/live"
 )
 
-// openChat makes the group chat: its store, what is said just now, and the
-// pushes to those who do not follow.
+// openChat makes the group chat: its store, its streams, and the pushes to
+// members without one.
 func (a *app) openChat() {
 	c := a.config
 	a.chats = chat.New(a.redis, chat.Options{MaxMessages: c.ChatMaxMessages, MaxAge: c.ChatMaxAge, Logger: a.log})
-	a.liveChat = chat.NewLive(a.chats, a.redis, a.log)
+	a.streams = live.New(a.chats, a.redis, a.log)
 	a.pusher = chat.NewPusher(a.chats, chat.PusherOptions{Post: a.events.AcceptNamed, Logger: a.log})
 }
 
@@ -18,7 +19,7 @@ func (a *app) openChat() {
 func (a *app) chatLoops() []loop {
 	var loops []loop
 	if a.config.has(roleAPI) {
-		loops = append(loops, loop{"live chat", a.liveChat.Run}, loop{"pushes of chats", a.pusher.Run})
+		loops = append(loops, loop{"chat streams", a.streams.Run}, loop{"pushes of chats", a.pusher.Run})
 	}
 	if a.config.has(roleJobs) {
 		loops = append(loops, loop{"sweep of chats", a.pusher.Sweep})

@@ -107,7 +107,7 @@ func (p *pipeline) process() *process {
 		}
 	}
 	s.devices = devices.New(p.db, p.rec, s.queueOfNotes, devices.Options{Logger: log})
-	eo := events.Options{DB: p.db, Chats: true, Queue: s.queueOfEvents, Notifications: s.queueOfNotes, Record: p.rec, Logger: log}
+	eo := events.Options{DB: p.db, Queue: s.queueOfEvents, Notifications: s.queueOfNotes, Record: p.rec, Logger: log}
 	if p.o.events != nil {
 		p.o.events(&eo)
 	}

@@ -12,6 +12,7 @@ import (
 	"fanfare/api"
 	"fanfare/delivery"
 	"fanfare/store/chat"
+	"fanfare/store/chat/live"
 	"fanfare/store/events"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
@@ -21,7 +22,7 @@ import (
 type talk struct {
 	*pipeline
 	chats  *chat.Store
-	live   *chat.Live
+	live   *live.Hub
 	pusher *chat.Pusher
 }
 
@@ -32,9 +33,9 @@ func talking(t testing.TB, db *redisdb.DB) *talk {
 	chats := chat.New(db, chat.Options{})
 	p := setup(t, options{db: db, target: func(o *delivery.TargetingOptions) {
 		o.Pagers[events.KindChat] = chats.MemberNames
-		o.LiveKey = chat.PresenceKey
+		o.LiveKey = live.PresenceKey
 	}})
-	k := &talk{pipeline: p, chats: chats, live: chat.NewLive(chats, db, nil)}
+	k := &talk{pipeline: p, chats: chats, live: live.New(chats, db, nil)}
 	k.pusher = k.newPusher()
 	p.mustType(api.ChatMessageType, api.EventTypeRequest{Title: "{{.actor}}", Body: "{{.data.text}}"})
 	k.run(k.live.Run)
@@ -75,7 +76,7 @@ func (k *talk) mustSay(id, sender, text string) *api.ChatMessageSent {
 }
 
 // mustSubscribe opens a live stream of a user's chats.
-func (k *talk) mustSubscribe(user string) *chat.Stream {
+func (k *talk) mustSubscribe(user string) *live.Stream {
 	k.Helper()
 	ctx, cancel := context.WithTimeout(k.Context(), soon)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers/web"
-	"fanfare/store/chat"
+	"fanfare/store/chat/live"
 )
 
 type pendingRequest struct {
@@ -44,7 +44,7 @@ func (s *server) pending(ctx context.Context, in *pendingRequest) (*api.PendingC
 	return s.chats.Pending(ctx, in.User, int(in.Limit))
 }
 
-// awaitPending looks again whenever something may have come, until it has or
+// awaitPending reads again whenever something may have come, until it has or
 // the time is over.
 func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*web.Reply[api.PendingChats], error) {
 	over := time.NewTimer(time.Duration(in.WaitMS) * time.Millisecond)
@@ -64,7 +64,7 @@ func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*web.Rep
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		if err := s.settle(ctx, watch); err != nil {
+		if err := s.refresh(ctx, watch); err != nil {
 			return nil, err
 		}
 		pending, err := s.pending(ctx, in)
@@ -74,16 +74,16 @@ func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*web.Rep
 	}
 }
 
-func (s *server) watch(ctx context.Context, user string) (*chat.Stream, error) {
+func (s *server) watch(ctx context.Context, user string) (*live.Stream, error) {
 	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
 	return s.live.Watch(ctx, user)
 }
 
-func (s *server) settle(ctx context.Context, watch *chat.Stream) error {
+func (s *server) refresh(ctx context.Context, watch *live.Stream) error {
 	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
-	return watch.Settle(ctx)
+	return watch.Refresh(ctx)
 }
 
 type streamMessagesRequest struct {
@@ -129,7 +129,7 @@ func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, 
 	}
 }
 
-func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st *chat.Stream, err error) {
+func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st *live.Stream, err error) {
 	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
 	web.OnNewStack(func() { st, err = s.live.Stream(ctx, in.User, in.LastEventID) })
@@ -137,10 +137,10 @@ func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st 
 }
 
 // readStream reads what is new, in the form in which it is sent.
-func (s *server) readStream(ctx context.Context, st *chat.Stream) ([]web.StreamEvent, error) {
+func (s *server) readStream(ctx context.Context, st *live.Stream) ([]web.StreamEvent, error) {
 	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
-	var events []chat.Event
+	var events []live.Event
 	var err error
 	web.OnNewStack(func() { events, err = st.Read(ctx) })
 	out := make([]web.StreamEvent, len(events))

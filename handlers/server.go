@@ -8,6 +8,7 @@ import (
 	"fanfare/api"
 	"fanfare/handlers/web"
 	"fanfare/store/chat"
+	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
@@ -27,10 +28,10 @@ type Options struct {
 	Keys    *keys.Store
 	// Contacts are the recent contacts; nil leaves their lag out of the stats.
 	Contacts *contacts.Store
-	// Chats are the chats, Live what is said in them just now; Pusher tells of
-	// messages those who do not follow: nil pushes none.
+	// Chats are the chats, Live their streams and long polls; Pusher pushes
+	// messages to members without a stream: nil pushes none.
 	Chats  *chat.Store
-	Live   *chat.Live
+	Live   *live.Hub
 	Pusher *chat.Pusher
 	// Sales are the sales; nil leaves what they owe out of the stats.
 	Sales *sales.Store
@@ -57,7 +58,7 @@ type server struct {
 	devices  *devices.Store
 	contacts *contacts.Store
 	chats    *chat.Store
-	live     *chat.Live
+	live     *live.Hub
 	pusher   *chat.Pusher
 	sales    *sales.Store
 	queues   []deadQueue

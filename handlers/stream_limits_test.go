@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"fanfare/handlers/web"
-	"fanfare/store/chat"
+	"fanfare/store/chat/live"
 	"fanfare/store/storetest"
 )
 
@@ -81,7 +81,7 @@ func TestC14_HeartbeatsRenewPresence(t *testing.T) {
 			defer res.Body.Close()
 			least := soon
 			storetest.Eventually(t, soon, "presence is renewed", func() bool {
-				left, err := db.Client().PTTL(t.Context(), chat.PresenceKey("bob")).Result()
+				left, err := db.Client().PTTL(t.Context(), live.PresenceKey("bob")).Result()
 				storetest.Must(t, err)
 				least = min(least, left)
 				return left > least+time.Second

@@ -17,6 +17,7 @@ import (
 	"fanfare/handlers/web"
 	"fanfare/openapi"
 	"fanfare/store/chat"
+	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
@@ -38,7 +39,7 @@ type world struct {
 	handler  http.Handler
 	keys     *keys.Store
 	chats    *chat.Store
-	live     *chat.Live
+	live     *live.Hub
 	pusher   *chat.Pusher
 	closing  chan struct{}
 	stopping func() // what main does first when it stops
@@ -75,9 +76,9 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	storetest.Must(t, err)
 	w.sales, err = sales.New(db, rec, w.jobs, sales.Options{})
 	storetest.Must(t, err)
-	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec, Chats: true})
+	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec})
 	w.chats = chat.New(db, chat.Options{})
-	w.live, w.pusher = chat.NewLive(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
+	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Keys: w.keys,
 		Chats: w.chats, Live: w.live, Pusher: w.pusher,

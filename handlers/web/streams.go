@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// beatEvery is how often an open stream says that it lives.
+	// beatEvery is how often an open stream sends a heartbeat.
 	beatEvery = 15 * time.Second
-	// lookEvery is how often at least a stream looks whether its API key still
+	// checkEvery is how often at least a stream checks whether its API key still
 	// stands.
-	lookEvery = 5 * time.Second
+	checkEvery = 5 * time.Second
 	// slowAfter is how long one write may take before its reader is cut off.
 	slowAfter = 10 * time.Second
 	// comeBack is the least time after which a client whose stream ended comes
@@ -190,7 +190,7 @@ type StreamEvent struct {
 }
 
 // Await returns nil when wake has a value. Meanwhile it sends heartbeats, asks
-// whether they arrive, and sees to it that the API key still stands. Its error
+// whether they arrive, and checks that the API key still stands. Its error
 // ends the stream.
 func (st *Stream) Await(ctx context.Context, wake <-chan struct{}) error {
 	if err := st.begin(); err != nil {
@@ -205,7 +205,7 @@ func (st *Stream) Await(ctx context.Context, wake <-chan struct{}) error {
 		case <-st.server.streams.closing:
 			return errClosing
 		case now := <-st.ticker.C:
-			if err := st.look(now); err != nil {
+			if err := st.check(now); err != nil {
 				return err
 			}
 			st.ticker.Reset(st.pause())
@@ -213,9 +213,9 @@ func (st *Stream) Await(ctx context.Context, wake <-chan struct{}) error {
 	}
 }
 
-// look checks the key, asks after the last heartbeat, and sends one when it is
-// time.
-func (st *Stream) look(now time.Time) error {
+// check checks the key and whether the last heartbeat has arrived, and sends one
+// when it is time.
+func (st *Stream) check(now time.Time) error {
 	if infoOf(st.r.Context()).key != nil {
 		secret, _ := bearer(st.r.Header)
 		if _, err := st.server.authenticate(secret); api.CodeOf(err) == api.CodeUnauthorized {
@@ -233,13 +233,13 @@ func (st *Stream) look(now time.Time) error {
 	return st.write([]byte(":\n\n"))
 }
 
-// pause is how long the stream waits for its next look.
+// pause is how long the stream waits for its next check.
 func (st *Stream) pause() time.Duration {
 	wait := beatEvery - time.Since(st.beat)
 	if st.receipt.awaited {
 		return min(wait, askAfter)
 	}
-	return min(wait, lookEvery)
+	return min(wait, checkEvery)
 }
 
 // writeHead writes the answer's head, which is all that HEAD asks for.
@@ -256,10 +256,10 @@ func (st *Stream) begin() error {
 	if st.begun {
 		return nil
 	}
-	early := rand.N(lookEvery) // the heartbeats of streams that began at once come one after the other
+	early := rand.N(checkEvery) // the heartbeats of streams that began at once come one after the other
 	st.begun, st.beat = true, time.Now().Add(-early)
 	st.writeHead()
-	st.ticker = time.NewTimer(lookEvery - early)
+	st.ticker = time.NewTimer(checkEvery - early)
 	if c := connectionOf(st.r.Context()); c != nil {
 		_ = closeUnacknowledged(c, ackWithin) // without it the deadlines of writes end the stream
 	}

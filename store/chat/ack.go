@@ -41,7 +41,7 @@ func (s *Store) Ack(ctx context.Context, user string, acks map[string]int64) (*a
 			refuse(out, chat, err)
 		}
 	}
-	s.heal(ctx, user, slices.DeleteFunc(missing, func(chat string) bool { _, ok := out.Acked[chat]; return !ok }))
+	s.addMissing(ctx, user, slices.DeleteFunc(missing, func(chat string) bool { _, ok := out.Acked[chat]; return !ok }))
 	return out, nil
 }
 

@@ -152,13 +152,13 @@ func TestRepairLeavesYoungEntries(t *testing.T) {
 	})
 }
 
-// An entry is dropped only if it is still the one that was looked at.
+// An entry is dropped only if it is still the one that was read.
 func TestRepairComparesTheStamp(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.mustCreate("c", "alice", "bob")
 		w.fault = func(step string, _ bool) error {
-			if step == stepUnindex {
+			if step == stepDropIndex {
 				return errDead
 			}
 			return nil
@@ -167,7 +167,7 @@ func TestRepairComparesTheStamp(t *testing.T) {
 		w.fault = nil
 		w.ageEntry("c", "bob")
 		repairing := w.another(func(step string, answered bool) error {
-			if step == stepUnindex && !answered {
+			if step == stepDropIndex && !answered {
 				w.mustJoin("c", "bob", false)
 			}
 			return nil
@@ -183,7 +183,7 @@ func TestLeaveNamesTheStamp(t *testing.T) {
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.mustCreate("c", "alice", "bob")
 		leaving := w.another(func(step string, answered bool) error {
-			if step == stepUnindex && !answered {
+			if step == stepDropIndex && !answered {
 				w.mustJoin("c", "bob", false)
 			}
 			return nil
@@ -237,9 +237,9 @@ func TestEveryCallOfAMemberHealsHisIndex(t *testing.T) {
 			storetest.Must(t, c.Del(t.Context(), key).Err())
 			storetest.Must(t, act(w))
 			if !w.clustered && c.Exists(t.Context(), key).Val() == 0 {
-				t.Errorf("%s did not heal the index", name)
+				t.Errorf("%s did not add the missing entry", name)
 			}
-			storetest.Eventually(t, testPatience, name+" heals the index", func() bool {
+			storetest.Eventually(t, testPatience, name+" adds the missing entry", func() bool {
 				if c.Exists(t.Context(), key).Val() == 0 {
 					storetest.Must(t, act(w)) // the other master was slow to answer
 				}
@@ -262,11 +262,11 @@ func TestTwoJoinsAtOnce(t *testing.T) {
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.mustCreate("c", "alice")
 		chat, bob := w.id("c"), w.id("bob")
-		stamps, err := w.enter(t.Context(), chat, bob) // the first join's first step
+		stamps, err := w.addToIndexes(t.Context(), chat, bob) // the first join's first step
 		storetest.Must(t, err)
 		second := w.another(func(step string, answered bool) error {
 			if step == stepJoin && !answered { // its second comes between the second join's
-				_, err := w.ask(t.Context(), stepJoin, redisdb.Write, w.chatCmd(t.Context(), w.joinScript, chat, bob, stamps[0], ""))
+				_, err := w.runScript(t.Context(), stepJoin, redisdb.Write, w.chatCmd(t.Context(), w.joinScript, chat, bob, stamps[0], "", MembershipChannel(bob)))
 				return err
 			}
 			return nil

@@ -49,7 +49,7 @@ func (s *Store) Create(ctx context.Context, r *api.ChatRequest, once api.Idempot
 		}
 	}
 	if status == createFree {
-		if n.stamps, err = s.enter(ctx, n.chat.ID, n.chat.Members...); err != nil {
+		if n.stamps, err = s.addToIndexes(ctx, n.chat.ID, n.chat.Members...); err != nil {
 			return nil, false, err
 		}
 		if status, err = s.create(ctx, stepCreate, n); err != nil {
@@ -94,19 +94,23 @@ func distinct(creator string, others []string) []string {
 	return out
 }
 
-// create runs chat_create.lua: without stamps it only looks what would come of
+// create runs chat_create.lua: without stamps it only finds what would come of
 // it. The chat's epoch becomes that of the chat which the answer is about.
 func (s *Store) create(ctx context.Context, step string, n *creation) (status int64, err error) {
 	digest := ""
 	if n.once.Key != "" {
 		digest = digestOf(n.once)
 	}
-	args := []any{n.chat.Epoch, digest, keyTTL.Milliseconds(), n.message, flag(n.push)}
+	var members strings.Builder
 	for i, stamp := range n.stamps {
-		args = append(args, n.chat.Members[i], stamp)
+		members.WriteString(n.chat.Members[i] + " " + stamp + " ")
+	}
+	args := []any{
+		n.chat.Epoch, digest, keyTTL.Milliseconds(), members.String(), membershipChannels,
+		n.chat.Members[0], n.message, MessageChannel(n.chat.ID), flag(n.push),
 	}
 	keys := append(chatKeys(n.chat.ID), recordKey(n.chat.ID, n.once.Name()))
-	reply, err := s.ask(ctx, step, redisdb.Write, s.chatCmdWith(ctx, s.createScript, keys, args...))
+	reply, err := s.runScript(ctx, step, redisdb.Write, s.chatCmdWith(ctx, s.createScript, keys, args...))
 	if err != nil {
 		return 0, fmt.Errorf("create chat %s: %w", n.chat.ID, err)
 	}
@@ -120,7 +124,7 @@ func (s *Store) create(ctx context.Context, step string, n *creation) (status in
 // slot, where nothing is known of it.
 func (s *Store) claim(ctx context.Context, once api.Idempotency) error {
 	cmd := s.claimScript.Cmd(ctx, []string{claimKey(once.Name())}, digestOf(once), keyTTL.Milliseconds())
-	if err := s.trip(ctx, stepClaim, s.db.Share, redisdb.Write, cmd); err != nil {
+	if err := s.roundTrip(ctx, stepClaim, s.db.Share, redisdb.Write, cmd); err != nil {
 		return err
 	}
 	held, err := cmd.Int64()
@@ -139,7 +143,7 @@ func (s *Store) release(ctx context.Context, once api.Idempotency) {
 		return
 	}
 	cmd := redisdb.DeleteIf(ctx, claimKey(once.Name()), digestOf(once))
-	if err := s.trip(ctx, stepClaim, s.db.Share, redisdb.Write, cmd); err != nil {
+	if err := s.roundTrip(ctx, stepClaim, s.db.Share, redisdb.Write, cmd); err != nil {
 		s.o.Logger.DebugContext(ctx, "an idempotency key of a refusal is kept", "error", err)
 	}
 }

@@ -13,12 +13,11 @@
 //	ff:{chats:<user>}:index          zset    the user's last chat  chat -> stamp of the join, a time in us
 //	ff:{chatkey:<hash>}:claim        string  24 h                  the body for which a key of POST /v1/chats is held
 //	ff:{acks:<user>}:idem:<hash>     string  24 h                  body and answer of acknowledgements with a key
-//	ff:{live:<user>}:present         string  30 s                  the process that holds a stream of the user
-//	ff:{chatsweep}:turn              string  12 s                  the process that looks for pushes that were left
+//	ff:{chatsweep}:turn              string  12 s                  the process that sweeps the pushes that were left
 //
 // <b> is one of 256 buckets, chosen by the chat's id: all that one script
 // touches is in one slot, and a sweeper finds every chat with pushes due by
-// looking at 256 keys. The meta's fields: e epoch, l last id, f first id that
+// reading 256 keys. The meta's fields: e epoch, l last id, f first id that
 // readers see, c and t time of the making and of the last message in ms, p the
 // message up to which pushes are done, while some are due.
 //
@@ -36,7 +35,7 @@
 //
 // A user's unread messages are those above his position less his own above it:
 // two differences and a count, computed when asked for. What he sent in an
-// earlier membership counts as his own: joining from the start looks for it, the
+// earlier membership counts as his own: joining from the start searches it, the
 // one script whose work grows with the log (6 ms for 10,000 messages).
 //
 // The index of a user is only that. Joining writes the index, then the
@@ -44,14 +43,13 @@
 // too many, never one too few. The stamp says which join an entry is of: leaving
 // takes out the entry with the stamp of the join that it ended; reading takes
 // out an entry of a chat that the user is not in if it is older than 60 s and
-// still the same. And every call by a member looks, in the same round trip,
-// whether his index has the chat, and writes what is missing.
+// still the same. And every call by a member reads, in the same round trip,
+// whether his index has the chat, and adds what is missing.
 //
-// What is said just now is published by the script that stores it: a message,
-// whole, on the channel ff:live:chat:<chat>, a join or leave on the channel
-// ff:live:user:<user>. Live hears them for all streams of a process. That only
-// hints: a stream goes by the positions of its chats, takes from memory what
-// follows them, and reads the log for whatever it did not hear. Messages are
-// pushed by the Pusher of the process that took them; "due" is what it still
-// owes, so that a sweeper finds what a crash left.
+// The script that stores a message publishes it whole on MessageChannel, and
+// those that change memberships say so on MembershipChannel. Package live, above
+// this one, serves streams and long polls from that; of this package it needs
+// the channels, DecodePublished, Heads, Positions and ReadMany. Messages are
+// pushed to phones by the Pusher of the process that took them; the key due
+// lists what is still to be pushed, so that a sweeper finds what a crash left.
 package chat

@@ -17,7 +17,7 @@ type PushBatch struct {
 	Epoch string
 	UpTo  int64
 	// Messages are the next that are due, ascending. What every member has
-	// acknowledged meanwhile is not among them: nobody is left to be told.
+	// acknowledged meanwhile is not among them: nobody is left to be notified.
 	Messages []api.ChatMessage
 	// More says that others are due after these.
 	More bool
@@ -30,14 +30,14 @@ func (s *Store) DuePushes(ctx context.Context, olderThan time.Duration, limit in
 	for bucket := range buckets {
 		list[bucket] = s.pushDueScript.Cmd(ctx, []string{dueKey(bucket)}, olderThan.Milliseconds(), limit)
 	}
-	if err := s.trip(ctx, stepPush, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
+	if err := s.roundTrip(ctx, stepPush, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
 		return nil, err
 	}
 	var chats []string
 	for _, cmd := range list {
 		found, err := cmd.(*redis.Cmd).StringSlice()
 		if err != nil {
-			s.o.Logger.DebugContext(ctx, "chats with pushes due wait for the next look", "error", err)
+			s.o.Logger.DebugContext(ctx, "chats with pushes due wait for the next sweep", "error", err)
 			continue
 		}
 		chats = append(chats, found...)
@@ -48,7 +48,7 @@ func (s *Store) DuePushes(ctx context.Context, olderThan time.Duration, limit in
 // PushMessages reads up to limit messages of a chat that are due, and changes
 // nothing. Errors: not_found, and those of Redis.
 func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushBatch, error) {
-	reply, err := s.ask(ctx, stepPush, redisdb.Read, s.chatCmd(ctx, s.pushReadScript, chat, pageSize(limit)))
+	reply, err := s.runScript(ctx, stepPush, redisdb.Read, s.chatCmd(ctx, s.pushReadScript, chat, pageSize(limit)))
 	if err != nil {
 		return PushBatch{}, fmt.Errorf("read pushes of chat %s: %w", chat, err)
 	}
@@ -66,7 +66,7 @@ func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushB
 // its epoch, nothing is noted.
 func (s *Store) PushDone(ctx context.Context, chat, epoch string, upTo int64) error {
 	cmd := s.chatCmd(ctx, s.pushDoneScript, chat, epoch, upTo)
-	if err := s.trip(ctx, stepPush, s.db.Share, redisdb.Write, cmd); err != nil {
+	if err := s.roundTrip(ctx, stepPush, s.db.Share, redisdb.Write, cmd); err != nil {
 		return err
 	}
 	if err := cmd.Err(); err != nil {

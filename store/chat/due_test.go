@@ -163,11 +163,11 @@ func TestC14_PushScriptsMayRunTwice(t *testing.T) {
 }
 
 // What is published is the whole message, and only once; who comes and goes is
-// told on the channel of the user.
+// published on the channel of the user.
 func TestC13_WhatIsPublished(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
-		heard := w.db.Blocking().Subscribe(t.Context(), liveChannel(w.id("c")), userChannel(w.id("bob")))
+		heard := w.db.Blocking().Subscribe(t.Context(), MessageChannel(w.id("c")), MembershipChannel(w.id("bob")))
 		defer heard.Close()
 		for range 2 {
 			_, err := heard.Receive(t.Context())
@@ -185,11 +185,11 @@ func TestC13_WhatIsPublished(t *testing.T) {
 		for len(got) == 0 || got[len(got)-1] != "the end" {
 			m, err := heard.ReceiveMessage(t.Context())
 			storetest.Must(t, err)
-			if m.Channel == userChannel(w.id("bob")) {
+			if m.Channel == MembershipChannel(w.id("bob")) {
 				got = append(got, strings.ReplaceAll(m.Payload, w.prefix, ""))
 				continue
 			}
-			of, message, err := decodeLive(m.Payload)
+			of, message, err := DecodePublished(m.Payload)
 			storetest.Must(t, err)
 			if of != epoch || message.Sender != w.id("alice") || w.serverTime().Sub(message.SentAt.Time) > testPatience {
 				t.Errorf("published %+v of %q", message, of)

@@ -20,8 +20,8 @@ type entry struct {
 	stamp int64
 }
 
-// lookCmd asks which of some chats are in a user's index.
-func lookCmd(ctx context.Context, user string, chats []string) *redis.FloatSliceCmd {
+// indexedCmd reads which of some chats are in a user's index.
+func indexedCmd(ctx context.Context, user string, chats []string) *redis.FloatSliceCmd {
 	args := make([]any, 0, 2+len(chats))
 	args = append(args, "zmscore", indexKey(user))
 	for _, chat := range chats {
@@ -30,9 +30,9 @@ func lookCmd(ctx context.Context, user string, chats []string) *redis.FloatSlice
 	return redis.NewFloatSliceCmd(ctx, args...)
 }
 
-// absent are the chats that a look did not find; none when it failed.
-func absent(look *redis.FloatSliceCmd, chats []string) (missing []string) {
-	stamps, err := look.Result()
+// missingOf lists the chats that indexedCmd did not find; none when it failed.
+func missingOf(indexed *redis.FloatSliceCmd, chats []string) (missing []string) {
+	stamps, err := indexed.Result()
 	if err != nil || len(stamps) != len(chats) {
 		return nil
 	}
@@ -44,36 +44,40 @@ func absent(look *redis.FloatSliceCmd, chats []string) (missing []string) {
 	return missing
 }
 
-// heal enters chats that a member's index should have under the stamps of his
-// joins. Whose membership is over by now is left out. What fails is done by the
-// member's next call.
-func (s *Store) heal(ctx context.Context, user string, chats []string) {
+// addMissing adds chats that a member's index should have, under the stamps of
+// his joins. Chats of which he is no member any more are left out. What fails is
+// done by the member's next call.
+func (s *Store) addMissing(ctx context.Context, user string, chats []string) {
 	if len(chats) == 0 {
 		return
 	}
 	cmds := make([]redis.Cmder, len(chats))
 	for i, chat := range chats {
-		cmds[i] = s.chatCmd(ctx, s.lookScript, chat, user)
+		cmds[i] = s.chatCmd(ctx, s.readChatScript, chat, user)
 	}
-	if err := s.trip(ctx, stepLook, s.db.Pipeline, redisdb.Read, cmds...); err != nil {
+	if err := s.roundTrip(ctx, stepChat, s.db.Pipeline, redisdb.Read, cmds...); err != nil {
 		s.o.Logger.DebugContext(ctx, "the chats of a user wait for his next call", "error", err)
 		return
 	}
 	var entries []entry
 	for i, cmd := range cmds {
 		reply, err := answer(cmd.(*redis.Cmd))
-		if err != nil || len(reply) <= lookStamp {
+		if err != nil {
 			continue
 		}
-		if stamp, err := strconv.ParseInt(redisdb.Text(reply[lookStamp]), 10, 64); err == nil {
+		facts := memberFacts(reply)
+		if len(facts) == 0 {
+			continue
+		}
+		if stamp, err := strconv.ParseInt(redisdb.Text(facts[0]), 10, 64); err == nil {
 			entries = append(entries, entry{chats[i], stamp})
 		}
 	}
-	s.keepEntries(ctx, user, entries)
+	s.writeEntries(ctx, user, entries)
 }
 
-// keepEntries writes entries unless the index has them, or later ones.
-func (s *Store) keepEntries(ctx context.Context, user string, entries []entry) {
+// writeEntries writes entries unless the index has them, or later ones.
+func (s *Store) writeEntries(ctx context.Context, user string, entries []entry) {
 	if len(entries) == 0 {
 		return
 	}
@@ -81,19 +85,19 @@ func (s *Store) keepEntries(ctx context.Context, user string, entries []entry) {
 	for _, e := range entries {
 		args = append(args, e.stamp, e.chat)
 	}
-	if err := s.trip(ctx, stepHeal, s.db.Share, redisdb.Write, redis.NewIntCmd(ctx, args...)); err != nil {
+	if err := s.roundTrip(ctx, stepAddMissing, s.db.Share, redisdb.Write, redis.NewIntCmd(ctx, args...)); err != nil {
 		s.o.Logger.DebugContext(ctx, "the chats of a user wait for his next call", "error", err)
 	}
 }
 
-// enterBatch is how many indexes one pipeline writes.
-const enterBatch = 250
+// indexBatch is how many indexes one pipeline writes.
+const indexBatch = 250
 
-// enter puts a chat into the indexes of users under new stamps, before they
-// become its members: in one pipeline, of many users in one for each batch.
-func (s *Store) enter(ctx context.Context, chat string, users ...string) ([]string, error) {
+// addToIndexes adds a chat to the indexes of users under new stamps, before they
+// become its members: in one pipeline for each batch of users.
+func (s *Store) addToIndexes(ctx context.Context, chat string, users ...string) ([]string, error) {
 	stamps := make([]string, 0, len(users))
-	for batch := range slices.Chunk(users, enterBatch) {
+	for batch := range slices.Chunk(users, indexBatch) {
 		cmds := make([]redis.Cmder, len(batch))
 		for i, user := range batch {
 			cmds[i] = s.putScript.Cmd(ctx, []string{indexKey(user)}, chat)
@@ -102,13 +106,13 @@ func (s *Store) enter(ctx context.Context, chat string, users ...string) ([]stri
 		if len(batch) > 1 {
 			send = s.db.Pipeline
 		}
-		if err := s.trip(ctx, stepIndex, send, redisdb.Write, cmds...); err != nil {
+		if err := s.roundTrip(ctx, stepAddIndex, send, redisdb.Write, cmds...); err != nil {
 			return nil, err
 		}
 		for _, cmd := range cmds {
 			stamp, err := cmd.(*redis.Cmd).Text()
 			if err != nil {
-				return nil, fmt.Errorf("enter chat into an index: %w", err)
+				return nil, fmt.Errorf("add chat to an index: %w", err)
 			}
 			stamps = append(stamps, stamp)
 		}
@@ -116,8 +120,8 @@ func (s *Store) enter(ctx context.Context, chat string, users ...string) ([]stri
 	return stamps, nil
 }
 
-// dropCmd takes entries out of a user's index if they are as old as that and
-// still the same.
+// dropCmd removes entries from a user's index if they are at least that old and
+// still have the same stamp.
 func (s *Store) dropCmd(ctx context.Context, user string, ageMicros int64, entries ...entry) *redis.Cmd {
 	args := make([]any, 0, 1+2*len(entries))
 	args = append(args, ageMicros)
@@ -134,14 +138,14 @@ type page struct {
 }
 
 // readPage reads at most limit entries that follow a cursor, "" for the
-// beginning. A cursor is a place in the order of the index, by stamp and then by
-// chat: the entry that it was made of may be gone or elsewhere by now.
+// beginning. A cursor is a position in the order of the index, by stamp and then
+// by chat: the entry that it was made of may be gone or elsewhere by now.
 func (s *Store) readPage(ctx context.Context, user, cursor string, limit int) (*page, error) {
 	last, err := readCursor(cursor)
 	if err != nil {
 		return nil, fmt.Errorf("read chats of %s: %w", user, err)
 	}
-	reply, err := s.ask(ctx, stepRead, redisdb.Read, s.pageScript.Cmd(ctx, []string{indexKey(user)}, last.stamp, limit))
+	reply, err := s.runScript(ctx, stepRead, redisdb.Read, s.pageScript.Cmd(ctx, []string{indexKey(user)}, last.stamp, limit))
 	if err != nil {
 		return nil, fmt.Errorf("read chats of %s: %w", user, err)
 	}
@@ -162,7 +166,7 @@ func (s *Store) readPage(ctx context.Context, user, cursor string, limit int) (*
 	return p, nil
 }
 
-// follows tells whether e stands behind another place in the order of an index.
+// follows tells whether e comes after another entry in the order of an index.
 func (e entry) follows(other entry) bool {
 	return cmp.Or(cmp.Compare(e.stamp, other.stamp), cmp.Compare(e.chat, other.chat)) > 0
 }
@@ -188,9 +192,9 @@ func (p *page) next(limit int) string {
 	return strconv.FormatInt(last.stamp, 10) + " " + last.chat
 }
 
-// repair drops entries that a crash left: old ones of chats that the user is
-// not in. What fails is dropped by the next read.
-func (s *Store) repair(ctx context.Context, user string, now int64, stale []entry) {
+// dropStale drops entries that a crash left: old ones of chats of which the user
+// is no member. What fails is dropped by the next read.
+func (s *Store) dropStale(ctx context.Context, user string, now int64, stale []entry) {
 	var old []entry
 	for _, e := range stale {
 		if now-e.stamp >= repairAge.Microseconds() {
@@ -200,7 +204,7 @@ func (s *Store) repair(ctx context.Context, user string, now int64, stale []entr
 	if len(old) == 0 {
 		return
 	}
-	if err := s.trip(ctx, stepUnindex, s.db.Share, redisdb.Write, s.dropCmd(ctx, user, repairAge.Microseconds(), old...)); err != nil {
+	if err := s.roundTrip(ctx, stepDropIndex, s.db.Share, redisdb.Write, s.dropCmd(ctx, user, repairAge.Microseconds(), old...)); err != nil {
 		s.o.Logger.DebugContext(ctx, "old chats of a user wait for his next read", "error", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // All keys of one chat share the tag of its bucket, and so one slot; with the
-// bucket's chats they share the list of what is due, so that one look at 256
+// bucket's chats they share the list of what is due, so that reading 256
 // keys finds every chat with pushes due. No identifier can hold a brace, a
 // slash or a blank. The scripts make names from the first two keys by the same
 // rules.
@@ -20,7 +20,7 @@ const buckets = 256
 
 func bucketOf(chat string) int { return int(crc32.ChecksumIEEE([]byte(chat)) % buckets) }
 
-// bucketTag has the same length for all: scripts cut names by it.
+// bucketTag begins all keys of a bucket.
 func bucketTag(bucket int) string {
 	digits := strconv.Itoa(1000 + bucket)
 	return "ff:{chat:" + digits[1:] + "}:"
@@ -55,11 +55,7 @@ func ackKey(user string, once api.Idempotency) string {
 	return "ff:{acks:" + user + "}:idem:" + once.Name()
 }
 
-// PresenceKey is the key that exists while a user has a live stream. Whoever
-// targets a chat's members asks for it with their settings.
-func PresenceKey(user string) string { return "ff:{live:" + user + "}:present" }
-
-// sweepKey is held by the process that looks for pushes that were left.
+// sweepKey is held by the process that sweeps the pushes that were left.
 const sweepKey = "ff:{chatsweep}:turn"
 
 // Fields of a chat's meta; part_chat.lua has them all.
@@ -68,11 +64,15 @@ const (
 	fieldLast  = "l"
 )
 
-// Channels, which are no keys: what is published there is a hint. Scripts have
-// the same names.
-func liveChannel(chat string) string { return "ff:live:chat:" + chat }
+// MessageChannel is the channel of pub/sub on which the messages of a chat are
+// published, as DecodePublished reads them.
+func MessageChannel(chat string) string { return "ff:live:chat:" + chat }
 
-func userChannel(user string) string { return "ff:live:user:" + user }
+// MembershipChannel is the channel on which the chats are published that a user
+// joins ("+<chat>") and leaves ("-<chat>").
+func MembershipChannel(user string) string { return membershipChannels + user }
+
+const membershipChannels = "ff:live:user:"
 
 const (
 	// keyTTL is how long an Idempotency-Key is remembered.

@@ -16,15 +16,15 @@ import (
 // Who is a member already keeps his position, and joined is false. Errors:
 // not_found, with no key made, and those of Redis.
 func (s *Store) Join(ctx context.Context, chat, user string, fromStart bool) (m *api.ChatMember, joined bool, err error) {
-	info, facts, err := s.look(ctx, chat, user)
+	info, facts, err := s.readChat(ctx, chat, user)
 	if err != nil {
 		return nil, false, err
 	}
 	if info == nil {
 		return nil, false, refusal(statusUnknown, chat, user)
 	}
-	if facts != nil {
-		s.keep(ctx, chat, user, redisdb.Text(facts[0]))
+	if len(facts) > 0 {
+		s.writeEntry(ctx, chat, user, redisdb.Text(facts[0]))
 		m, err = memberOf(user, facts)
 		return m, false, err
 	}
@@ -34,27 +34,27 @@ func (s *Store) Join(ctx context.Context, chat, user string, fromStart bool) (m 
 // join writes the index, then the membership.
 func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m *api.ChatMember, joined bool, err error) {
 	begun := time.Now()
-	stamps, err := s.enter(ctx, chat, user)
+	stamps, err := s.addToIndexes(ctx, chat, user)
 	if err != nil {
 		return nil, false, err
 	}
-	reply, err := s.ask(ctx, stepJoin, redisdb.Write, s.chatCmd(ctx, s.joinScript, chat, user, stamps[0], flag(fromStart)))
+	reply, err := s.runScript(ctx, stepJoin, redisdb.Write, s.chatCmd(ctx, s.joinScript, chat, user, stamps[0], flag(fromStart), MembershipChannel(user)))
 	if err != nil {
 		return nil, false, fmt.Errorf("join chat %s: %w", chat, err)
 	}
 	status, facts := redisdb.Number(reply[0]), reply[1:]
 	if status == statusUnknown {
-		s.unindex(ctx, chat, user, stamps[0])
+		s.removeFromIndex(ctx, chat, user, stamps[0])
 		return nil, false, refusal(status, chat, user)
 	}
 	if stands := redisdb.Text(facts[0]); stands != stamps[0] || time.Since(begun) > s.slowJoin {
-		s.keep(ctx, chat, user, stands)
+		s.writeEntry(ctx, chat, user, stands)
 	}
 	m, err = memberOf(user, facts)
 	return m, status == statusDone, err
 }
 
-// memberOf reads what scripts tell of a member: the stamp that his index should
+// memberOf reads the facts that scripts return of a member: the stamp that his index should
 // have, that of his join, and his position.
 func memberOf(user string, facts []any) (*api.ChatMember, error) {
 	if len(facts) != 3 {
@@ -68,63 +68,65 @@ func memberOf(user string, facts []any) (*api.ChatMember, error) {
 // Leave ends a user's membership, also one that is not there; what he sent stays for
 // the others. The last one to leave deletes the chat.
 func (s *Store) Leave(ctx context.Context, chat, user string) error {
-	reply, err := s.ask(ctx, stepLeave, redisdb.Write, s.chatCmd(ctx, s.leaveScript, chat, user))
+	reply, err := s.runScript(ctx, stepLeave, redisdb.Write, s.chatCmd(ctx, s.leaveScript, chat, user, MembershipChannel(user)))
 	if err != nil {
 		return fmt.Errorf("leave chat %s: %w", chat, err)
 	}
-	s.unindex(ctx, chat, user, redisdb.Text(reply[1]))
+	s.removeFromIndex(ctx, chat, user, redisdb.Text(reply[1]))
 	return nil
 }
 
-// unindex takes the chat out of a user's index if it still has the stamp of the
-// join that ended. What fails is left to the repair.
-func (s *Store) unindex(ctx context.Context, chat, user, stamp string) {
+// removeFromIndex removes the chat from a user's index if it still has the stamp
+// of the join that ended. What fails is left to dropStale.
+func (s *Store) removeFromIndex(ctx context.Context, chat, user, stamp string) {
 	n, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil {
 		return // he was no member
 	}
-	if err := s.trip(ctx, stepUnindex, s.db.Share, redisdb.Write, s.dropCmd(ctx, user, 0, entry{chat, n})); err != nil {
+	if err := s.roundTrip(ctx, stepDropIndex, s.db.Share, redisdb.Write, s.dropCmd(ctx, user, 0, entry{chat, n})); err != nil {
 		s.o.Logger.DebugContext(ctx, "a chat that was left waits for the user's next read", "error", err)
 	}
 }
 
-// keep sees to a member's entry in his index.
-func (s *Store) keep(ctx context.Context, chat, user, stamp string) {
+// writeEntry writes a member's entry in his index.
+func (s *Store) writeEntry(ctx context.Context, chat, user, stamp string) {
 	if n, err := strconv.ParseInt(stamp, 10, 64); err == nil {
-		s.keepEntries(ctx, user, []entry{{chat, n}})
+		s.writeEntries(ctx, user, []entry{{chat, n}})
 	}
 }
 
-// Chat looks at a chat. Errors: not_found, and those of Redis.
+// Chat describes a chat. Errors: not_found, and those of Redis.
 func (s *Store) Chat(ctx context.Context, chat string) (*api.ChatInfo, error) {
-	info, _, err := s.look(ctx, chat, "")
+	info, _, err := s.readChat(ctx, chat, "")
 	if err == nil && info == nil {
 		err = refusal(statusUnknown, chat, "")
 	}
 	return info, err
 }
 
-// lookStamp is the place in the answer of chat_look.lua where what it tells of a
-// member begins.
-const lookStamp = 6
-
-// look reads a chat, nil when there is none, and what it tells of a user, nil
-// when he is no member.
-func (s *Store) look(ctx context.Context, chat, user string) (info *api.ChatInfo, facts []any, err error) {
-	reply, err := s.ask(ctx, stepLook, redisdb.Read, s.chatCmd(ctx, s.lookScript, chat, user))
+// readChat reads a chat, nil when there is none, and the facts of a member as
+// memberOf takes them, none of others.
+func (s *Store) readChat(ctx context.Context, chat, user string) (info *api.ChatInfo, facts []any, err error) {
+	reply, err := s.runScript(ctx, stepChat, redisdb.Read, s.chatCmd(ctx, s.readChatScript, chat, user))
 	if err != nil {
-		return nil, nil, fmt.Errorf("look at chat %s: %w", chat, err)
+		return nil, nil, fmt.Errorf("read chat %s: %w", chat, err)
 	}
 	if redisdb.Number(reply[0]) == statusUnknown {
 		return nil, nil, nil
 	}
-	if len(reply) > lookStamp {
-		facts = reply[lookStamp:]
-	}
 	return &api.ChatInfo{
 		ID: chat, Epoch: redisdb.Text(reply[1]), LastID: redisdb.Number(reply[2]), FirstID: redisdb.Number(reply[3]),
 		MemberCount: redisdb.Number(reply[4]), CreatedAt: api.AtMillis(redisdb.Number(reply[5])),
-	}, facts, nil
+	}, memberFacts(reply), nil
+}
+
+// memberFacts are the facts of a member in the answer of chat_read.lua, none of
+// others.
+func memberFacts(reply []any) []any {
+	if redisdb.Number(reply[0]) == statusUnknown {
+		return nil
+	}
+	return list(reply[6])
 }
 
 // Members lists a chat's members by name, those after a name ("" for the
@@ -159,7 +161,7 @@ func (s *Store) MemberNames(ctx context.Context, chat, after string, limit int) 
 }
 
 func (s *Store) members(ctx context.Context, chat, after string, limit int) (members []api.ChatMember, known bool, err error) {
-	reply, err := s.ask(ctx, stepRead, redisdb.Read, s.chatCmd(ctx, s.listScript, chat, after, limit))
+	reply, err := s.runScript(ctx, stepRead, redisdb.Read, s.chatCmd(ctx, s.listScript, chat, after, limit))
 	if err != nil {
 		return nil, false, fmt.Errorf("list members of chat %s: %w", chat, err)
 	}

@@ -9,7 +9,7 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// A message is kept as "<time in ms> <sender> <text>" at the place of its id in
+// A message is kept as "<time in ms> <sender> <text>" at the position of its id in
 // the log, and published as "<epoch> <id> " and the same. The text comes last
 // and may hold anything.
 
@@ -38,8 +38,9 @@ func decodeEntries(first int64, entries []any) ([]api.ChatMessage, error) {
 	return out, nil
 }
 
-// decodeLive reads what the sending of a message published.
-func decodeLive(payload string) (epoch string, m api.ChatMessage, err error) {
+// DecodePublished reads what is published on a MessageChannel: the chat's epoch
+// and the message.
+func DecodePublished(payload string) (epoch string, m api.ChatMessage, err error) {
 	parts := strings.SplitN(payload, " ", 3)
 	if len(parts) != 3 {
 		return "", m, fmt.Errorf("published message %q", payload)

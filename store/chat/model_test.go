@@ -77,7 +77,7 @@ func runModel(w *world, steps int) {
 // now is the time in ms: Redis is on this machine and has the same clock.
 func (m *modelWorld) now() int64 { return time.Now().UnixMilli() }
 
-// step makes one operation between two looks at the clock. Where the limits
+// step makes one operation between two readings of the clock. Where the limits
 // tell these two apart, either outcome will do. It returns the chat.
 func (m *modelWorld) step() []string {
 	m.t.Helper()
@@ -179,8 +179,8 @@ func (m *modelWorld) joinOne(chat, user string) (string, func(*reference, int64)
 	}
 }
 
-// compare looks at all users and some chats. A message that grows too old in the meantime
-// costs another look.
+// compare reads all users and some chats. A message that grows too old in the meantime
+// costs another reading.
 func (m *modelWorld) compare(chats []string) {
 	m.t.Helper()
 	for {

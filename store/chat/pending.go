@@ -19,14 +19,14 @@ const (
 	chatBytes    = 16 << 10
 )
 
-// Position is where a member stands in a chat.
+// Position is a member's position in a chat.
 type Position struct {
 	Chat, Epoch            string
 	Acked, LastID, FirstID int64
 }
 
-// standing is what message_pending.lua answers for one chat.
-type standing struct {
+// memberState is what message_pending.lua answers for one chat.
+type memberState struct {
 	Position
 	unread int64
 	items  []api.ChatMessage
@@ -35,7 +35,7 @@ type standing struct {
 
 // UserChats lists a page of a user's chats, in the order in which he joined
 // them. Over all pages a chat of which he is a member all the while shows once;
-// one that he left and joined again meanwhile may show at both places. A page may
+// one that he left and joined again meanwhile may show twice. A page may
 // have fewer than limit while next is not "": entries that a crash left behind do
 // not show.
 func (s *Store) UserChats(ctx context.Context, user, cursor string, limit int) (items []api.UserChat, next string, err error) {
@@ -44,7 +44,7 @@ func (s *Store) UserChats(ctx context.Context, user, cursor string, limit int) (
 	if err != nil {
 		return nil, "", err
 	}
-	found, err := s.standings(ctx, user, p, 0)
+	found, err := s.memberStates(ctx, user, p, 0)
 	if err != nil {
 		return nil, "", err
 	}
@@ -58,11 +58,11 @@ func (s *Store) UserChats(ctx context.Context, user, cursor string, limit int) (
 	return items, p.next(limit), nil
 }
 
-// Positions tells where a user stands in each of his chats. Beyond a thousand
+// Positions reads a user's position in each of his chats. Beyond a thousand
 // chats it takes a round trip more for each thousand.
 func (s *Store) Positions(ctx context.Context, user string) ([]Position, error) {
 	var out []Position
-	err := s.eachStanding(ctx, user, 0, func(f *standing) error {
+	err := s.eachState(ctx, user, 0, func(f *memberState) error {
 		out = append(out, f.Position)
 		return f.err
 	})
@@ -76,7 +76,7 @@ func (s *Store) Positions(ctx context.Context, user string) ([]Position, error) 
 // one for each thousand; a chat that cannot be read has an Error.
 func (s *Store) Pending(ctx context.Context, user string, limit int) (*api.PendingChats, error) {
 	out := &api.PendingChats{Chats: []api.PendingChat{}}
-	err := s.eachStanding(ctx, user, pageSize(limit), func(f *standing) error {
+	err := s.eachState(ctx, user, pageSize(limit), func(f *memberState) error {
 		switch {
 		case f.err != nil:
 			out.Chats = append(out.Chats, api.PendingChat{ID: f.Chat, Items: []api.ChatMessage{}, Error: &api.ChatError{Code: api.CodeOf(f.err)}})
@@ -93,15 +93,15 @@ func (s *Store) Pending(ctx context.Context, user string, limit int) (*api.Pendi
 	return out, nil
 }
 
-// eachStanding reads all chats of a user, with up to limit messages of each. One
+// eachState reads all chats of a user, with up to limit messages of each. One
 // that he leaves and joins again meanwhile may come twice.
-func (s *Store) eachStanding(ctx context.Context, user string, limit int, fn func(*standing) error) error {
+func (s *Store) eachState(ctx context.Context, user string, limit int, fn func(*memberState) error) error {
 	for cursor, more := "", true; more; more = cursor != "" {
 		p, err := s.readPage(ctx, user, cursor, indexChunk)
 		if err != nil {
 			return err
 		}
-		found, err := s.standings(ctx, user, p, limit)
+		found, err := s.memberStates(ctx, user, p, limit)
 		if err != nil {
 			return err
 		}
@@ -115,9 +115,9 @@ func (s *Store) eachStanding(ctx context.Context, user string, limit int, fn fun
 	return nil
 }
 
-// standings reads the chats of a page in one pipeline. Those that the user is
+// memberStates reads the chats of a page in one pipeline. Those that the user is
 // not in are left out, and dropped from the index if they are old.
-func (s *Store) standings(ctx context.Context, user string, p *page, limit int) ([]standing, error) {
+func (s *Store) memberStates(ctx context.Context, user string, p *page, limit int) ([]memberState, error) {
 	if len(p.entries) == 0 {
 		return nil, nil
 	}
@@ -126,25 +126,25 @@ func (s *Store) standings(ctx context.Context, user string, p *page, limit int) 
 	for i, e := range p.entries {
 		list[i] = s.chatCmd(ctx, s.pendingScript, e.chat, user, limit, budget)
 	}
-	if err := s.trip(ctx, stepRead, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
+	if err := s.roundTrip(ctx, stepRead, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
 		return nil, err
 	}
-	found, stale := make([]standing, 0, len(list)), []entry(nil)
+	found, stale := make([]memberState, 0, len(list)), []entry(nil)
 	for i, e := range p.entries {
-		f, member := s.readStanding(list[i].(*redis.Cmd), e.chat)
+		f, member := s.readState(list[i].(*redis.Cmd), e.chat)
 		if !member {
 			stale = append(stale, e)
 			continue
 		}
 		found = append(found, f)
 	}
-	s.repair(ctx, user, p.now, stale)
+	s.dropStale(ctx, user, p.now, stale)
 	return found, nil
 }
 
-// readStanding reads the answer of message_pending.lua, and whether the user is
+// readState reads the answer of message_pending.lua, and whether the user is
 // a member, as far as one can tell.
-func (s *Store) readStanding(cmd *redis.Cmd, chat string) (f standing, member bool) {
+func (s *Store) readState(cmd *redis.Cmd, chat string) (f memberState, member bool) {
 	f.Chat = chat
 	reply, err := answer(cmd)
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 	pushWorkers = 8
 	// pushWaiting is how many chats may wait for that; the sweeper finds others.
 	pushWaiting = 4096
-	// pushBatch is how many messages become events in one trip.
+	// pushBatch is how many messages become events in one round trip.
 	pushBatch = 100
 	// pushTime bounds the work for one batch, and the last work before the end.
 	pushTime = 5 * time.Second
@@ -35,16 +35,16 @@ type PusherOptions struct {
 	// Post accepts events, each once whatever is repeated, and says which of
 	// them never can be.
 	Post func(ctx context.Context, events ...api.NamedEvent) (refused []error, err error)
-	// SweepEvery is how often one of all processes looks for what was left
+	// SweepEvery is how often one of all processes sweeps what was left
 	// (default 15 s), and SweepAge how long it must have been due (default 5 s).
 	SweepEvery, SweepAge time.Duration
-	// Logger hears of messages that can't be pushed; default: nobody.
+	// Logger gets the messages that can't be pushed; default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Pusher turns messages into events for the members' phones. Whoever sent a
-// message calls Due, and the push is made off his path; the sweeper makes those
-// that a crash left.
+// Pusher turns messages into events for the members' phones. After a message was
+// sent, Due has its push made in the background; the sweep makes those that a
+// crash left.
 type Pusher struct {
 	s *Store
 	o PusherOptions
@@ -82,8 +82,8 @@ func (p *Pusher) Due(chat string) {
 	}
 }
 
-// Run makes the pushes that Due told of, until ctx ends and those are made that
-// were told before.
+// Run makes the pushes of the chats named to Due, until ctx ends and the chats
+// named before that are done.
 func (p *Pusher) Run(ctx context.Context) error {
 	var g errgroup.Group
 	for range pushWorkers {
@@ -91,10 +91,10 @@ func (p *Pusher) Run(ctx context.Context) error {
 			for {
 				select {
 				case <-ctx.Done():
-					p.finish(ctx)
+					p.drain(ctx)
 					return nil
 				case chat := <-p.ready:
-					p.work(ctx, chat)
+					p.pushNow(ctx, chat)
 				}
 			}
 		})
@@ -102,22 +102,22 @@ func (p *Pusher) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// finish makes the pushes that still wait, as far as the time goes.
-func (p *Pusher) finish(ctx context.Context) {
+// drain makes the pushes that still wait, as far as the time goes.
+func (p *Pusher) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pushTime)
 	defer cancel()
 	for ctx.Err() == nil {
 		select {
 		case chat := <-p.ready:
-			p.work(ctx, chat)
+			p.pushNow(ctx, chat)
 		default:
 			return
 		}
 	}
 }
 
-// Sweep makes the pushes that were left, until ctx ends. Of all processes that
-// do so one at a time looks.
+// Sweep makes the pushes that were left, until ctx ends. Only one of all
+// processes sweeps at a time.
 func (p *Pusher) Sweep(ctx context.Context) error {
 	for {
 		select {
@@ -125,9 +125,9 @@ func (p *Pusher) Sweep(ctx context.Context) error {
 			return nil
 		case <-time.After(p.o.SweepEvery*3/4 + rand.N(p.o.SweepEvery/2)):
 		}
-		chats, err := p.left(ctx)
+		chats, err := p.overdue(ctx)
 		if err != nil && ctx.Err() == nil {
-			p.o.Logger.Debug("looking for pushes that are due", "error", err)
+			p.o.Logger.Debug("sweeping pushes that are due", "error", err)
 		}
 		for _, chat := range chats {
 			p.push(ctx, chat)
@@ -135,9 +135,9 @@ func (p *Pusher) Sweep(ctx context.Context) error {
 	}
 }
 
-// left finds the chats with pushes that are due too long. It finds none while
-// it is another process's turn.
-func (p *Pusher) left(ctx context.Context) ([]string, error) {
+// overdue lists the chats in which pushes have been due too long, none while
+// another process sweeps.
+func (p *Pusher) overdue(ctx context.Context) ([]string, error) {
 	turn := redis.NewBoolCmd(ctx, "set", sweepKey, 1, "nx", "px", (p.o.SweepEvery * 4 / 5).Milliseconds())
 	if err := p.s.db.Share(ctx, redisdb.Write, turn); err != nil || !turn.Val() {
 		return nil, err
@@ -145,8 +145,8 @@ func (p *Pusher) left(ctx context.Context) ([]string, error) {
 	return p.s.DuePushes(ctx, p.o.SweepAge, pushChats)
 }
 
-// work pushes for a chat. What is sent meanwhile makes it due again.
-func (p *Pusher) work(ctx context.Context, chat string) {
+// pushNow makes the pushes of a chat. What is sent meanwhile makes it due again.
+func (p *Pusher) pushNow(ctx context.Context, chat string) {
 	p.mu.Lock()
 	delete(p.waiting, chat)
 	p.mu.Unlock()
@@ -158,7 +158,7 @@ func (p *Pusher) push(ctx context.Context, chat string) {
 	for more := true; more; {
 		batchCtx, cancel := context.WithTimeout(ctx, pushTime)
 		var err error
-		more, err = p.pushSome(batchCtx, chat)
+		more, err = p.pushOneBatch(batchCtx, chat)
 		cancel()
 		if err != nil {
 			p.o.Logger.Debug("pushes of a chat stay due", "error", err)
@@ -167,8 +167,8 @@ func (p *Pusher) push(ctx context.Context, chat string) {
 	}
 }
 
-// pushSome makes one batch, oldest first, and only then says that it is made.
-func (p *Pusher) pushSome(ctx context.Context, chat string) (more bool, err error) {
+// pushOneBatch makes one batch, oldest first, and only then says that it is made.
+func (p *Pusher) pushOneBatch(ctx context.Context, chat string) (more bool, err error) {
 	due, err := p.s.PushMessages(ctx, chat, pushBatch)
 	if err != nil || due.Epoch == "" {
 		return false, err

@@ -48,13 +48,13 @@ func (s *Store) Messages(ctx context.Context, chat string, q MessagesQuery) (*ap
 	}
 	messages, err := readMessages(cmd, chat, &q)
 	if err == nil {
-		s.heal(ctx, q.User, missing)
+		s.addMissing(ctx, q.User, missing)
 	}
 	return messages, err
 }
 
 // ReadMany makes many reads for one user in one pipeline; each has its own
-// outcome. The User of the queries is not looked at. The error is that of Redis
+// outcome. The User of the queries is ignored. The error is that of Redis
 // when nothing could be read.
 func (s *Store) ReadMany(ctx context.Context, user string, reads []Read) ([]Reading, error) {
 	if len(reads) == 0 {
@@ -65,7 +65,7 @@ func (s *Store) ReadMany(ctx context.Context, user string, reads []Read) ([]Read
 		reads[i].User = user
 		list[i] = s.readCmd(ctx, reads[i].Chat, &reads[i].MessagesQuery)
 	}
-	if err := s.trip(ctx, stepRead, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
+	if err := s.roundTrip(ctx, stepRead, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
 		return nil, err
 	}
 	out := make([]Reading, len(reads))

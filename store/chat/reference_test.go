@@ -11,7 +11,7 @@ import (
 )
 
 // reference is group chat as one would write it first, for one thread: every
-// message ever sent, and counting by looking at each. Time is given.
+// message ever sent, and counting by visiting each. Time is given.
 type reference struct {
 	most  int64
 	age   int64 // ms

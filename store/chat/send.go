@@ -16,7 +16,7 @@ type Outgoing struct {
 	Chat, Sender string
 	// Text is kept byte for byte.
 	Text string
-	// Push says that members who are not there should be told by push: the
+	// Push says that members who are not there should get a push: the
 	// message is due until PushDone.
 	Push bool
 	// Once makes the call safe to repeat; its scope need not name the sender.
@@ -33,7 +33,7 @@ func (s *Store) Send(ctx context.Context, m Outgoing) (sent *api.ChatMessageSent
 	}
 	r := recordOf(m.Once, m.Chat, m.Sender)
 	keys := append(chatKeys(m.Chat), recordKey(m.Chat, r.name))
-	cmd := s.chatCmdWith(ctx, s.sendScript, keys, m.Sender, m.Text, r.request, r.digest, r.ttl, flag(m.Push))
+	cmd := s.chatCmdWith(ctx, s.sendScript, keys, m.Sender, m.Text, r.request, r.digest, r.ttl, MessageChannel(m.Chat), flag(m.Push))
 	missing, err := s.call(ctx, memberCall{step: stepSend, mode: redisdb.Write, user: m.Sender, chats: []string{m.Chat}, cmds: cmds(cmd)})
 	if err != nil {
 		return nil, false, err
@@ -46,7 +46,7 @@ func (s *Store) Send(ctx context.Context, m Outgoing) (sent *api.ChatMessageSent
 	if err := refusal(status, m.Chat, m.Sender); err != nil {
 		return nil, false, err
 	}
-	s.heal(ctx, m.Sender, missing)
+	s.addMissing(ctx, m.Sender, missing)
 	return &api.ChatMessageSent{ID: redisdb.Number(reply[1]), SentAt: api.AtMillis(redisdb.Number(reply[2]))}, status == statusReplayed, nil
 }
 

@@ -131,10 +131,10 @@ func TestC15_NoLockThatEndsInMidSend(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.mustCreate("c", "alice", "bob", "carol")
-		trips, held := 0, make(chan struct{})
+		roundTrips, held := 0, make(chan struct{})
 		slow := w.another(func(_ string, answered bool) error {
 			if !answered {
-				trips++
+				roundTrips++
 				<-held
 			}
 			return nil
@@ -154,8 +154,8 @@ func TestC15_NoLockThatEndsInMidSend(t *testing.T) {
 			}
 		}
 		close(held)
-		if id := <-done; id != 4 || trips != 1 {
-			t.Errorf("slow has id %d after %d trips", id, trips)
+		if id := <-done; id != 4 || roundTrips != 1 {
+			t.Errorf("slow has id %d after %d roundTrips", id, roundTrips)
 		}
 		got := showItems(w.mustRead("c", "carol", MessagesQuery{}).Items)
 		if !slices.Equal(got, []string{"1:fast", "2:fast", "3:fast", "4:slow"}) {

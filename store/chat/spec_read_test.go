@@ -366,7 +366,7 @@ func TestC8_EveryLogHasAnEnd(t *testing.T) {
 	})
 }
 
-// wantLog looks at how many messages Redis has.
+// wantLog checks how many messages Redis has.
 func (w *world) wantLog(chat string, want int64) {
 	w.t.Helper()
 	if n := w.db.Client().LLen(w.ctx(), logKey(w.id(chat))).Val(); n != want {

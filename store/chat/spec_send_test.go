@@ -64,7 +64,7 @@ func (w *world) readWhileSent(chat, user string, stop *atomic.Bool) error {
 		}
 		for i, item := range m.Items {
 			if item.ID != m.LastID-int64(len(m.Items)-1-i) {
-				return fmt.Errorf("message %d is at place %d of %d up to %d", item.ID, i, len(m.Items), m.LastID)
+				return fmt.Errorf("message %d is at position %d of %d up to %d", item.ID, i, len(m.Items), m.LastID)
 			}
 			if i > 0 && item.SentAt.Before(m.Items[i-1].SentAt.Time) {
 				return fmt.Errorf("message %d is older than the one before it", item.ID)

@@ -20,7 +20,7 @@ type Options struct {
 	MaxMessages int
 	// MaxAge is how long a message is kept; default 30 days, at least 1 ms.
 	MaxAge time.Duration
-	// Logger hears of what could not be put right at once; nil: silence.
+	// Logger gets what could not be put right at once; default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -47,10 +47,10 @@ type Store struct {
 	clustered bool
 	fault     redisdb.Fault
 	// slowJoin is how long a join may take between its entry in the index and
-	// the membership before it looks at the index again.
+	// the membership before it writes the index again.
 	slowJoin time.Duration
 
-	createScript, lookScript                         *redisdb.Script
+	createScript, readChatScript                     *redisdb.Script
 	joinScript, leaveScript, listScript              *redisdb.Script
 	sendScript, readScript, pendingScript, ackScript *redisdb.Script
 	putScript, dropScript, pageScript                *redisdb.Script
@@ -65,7 +65,7 @@ func New(db *redisdb.DB, o Options) *Store {
 	_, clustered := db.Client().(*redis.ClusterClient)
 	return &Store{
 		db: db, o: o.withDefaults(), clustered: clustered, slowJoin: repairAge / 4,
-		createScript: get("chat_create"), lookScript: get("chat_look"),
+		createScript: get("chat_create"), readChatScript: get("chat_read"),
 		joinScript: get("member_join"), leaveScript: get("member_leave"), listScript: get("member_list"),
 		sendScript: get("message_send"), readScript: get("message_read"),
 		pendingScript: get("message_pending"), ackScript: get("message_ack"),

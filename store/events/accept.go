@@ -16,7 +16,7 @@ import (
 )
 
 // Accept takes an event: one round trip to Redis, no SQL (an unknown type is
-// looked up once). When it returns nil the event is not lost any more.
+// read from the record). When it returns nil the event is not lost any more.
 // replayed: the answer is that of an earlier request with the same key.
 func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempotency) (a *api.EventAccepted, replayed bool, err error) {
 	ids, replayed, err := s.accept(ctx, []api.EventRequest{*r}, once, nil)
@@ -29,7 +29,7 @@ func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempo
 // AcceptBatch takes all events or none, in one shard and one step. One bad
 // event refuses the whole batch, naming its index.
 func (s *Store) AcceptBatch(ctx context.Context, r *api.EventBatchRequest, once api.Idempotency) (a *api.EventBatchAccepted, replayed bool, err error) {
-	inBatch := func(index int, err error) error { return atIndex(err, "events["+strconv.Itoa(index)+"]") }
+	inBatch := func(index int, err error) error { return prefixError(err, "events["+strconv.Itoa(index)+"]") }
 	ids, replayed, err := s.accept(ctx, r.Events, once, inBatch)
 	if err != nil {
 		return nil, false, err
@@ -43,7 +43,7 @@ func (s *Store) AcceptBatch(ctx context.Context, r *api.EventBatchRequest, once 
 
 // accept renders and stores events. The stored answer is the first id and
 // their number, from which a replay derives them all.
-func (s *Store) accept(ctx context.Context, events []api.EventRequest, once api.Idempotency, place func(int, error) error) (ids []string, replayed bool, err error) {
+func (s *Store) accept(ctx context.Context, events []api.EventRequest, once api.Idempotency, atIndex func(int, error) error) (ids []string, replayed bool, err error) {
 	if err := s.o.DB.Overloaded(); err != nil {
 		return nil, false, err
 	}
@@ -54,8 +54,8 @@ func (s *Store) accept(ctx context.Context, events []api.EventRequest, once api.
 	jobs := make([]queue.Job, len(events))
 	for i := range events {
 		if jobs[i], err = s.job(ctx, nthID(first, i), &events[i], now); err != nil {
-			if place != nil {
-				err = place(i, err)
+			if atIndex != nil {
+				err = atIndex(i, err)
 			}
 			return s.replay(ctx, shard, record, err)
 		}
@@ -158,11 +158,11 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 	if e.ExpiresAt != nil && !e.ExpiresAt.After(now) {
 		return queue.Job{}, api.Errorf(api.CodeAlreadyExpired, "expires_at is in the past by the server's clock, %s", now.UTC().Format(time.RFC3339))
 	}
-	look, err := s.types.look(ctx, e)
+	set, err := s.types.templates(ctx, e)
 	if err != nil {
 		return queue.Job{}, err
 	}
-	push, err := api.RenderPush(look, id, e, now)
+	push, err := api.RenderPush(set, id, e, now)
 	if err != nil {
 		return queue.Job{}, err
 	}
@@ -177,7 +177,7 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 	}, err
 }
 
-// checkAudience knows what nobody could target.
+// checkAudience refuses an audience that nobody could target.
 func (s *Store) checkAudience(a *api.Audience) error {
 	kinds := 0
 	for _, set := range []bool{len(a.Users) > 0, a.ContactsOf != "", a.Chat != ""} {
@@ -187,9 +187,6 @@ func (s *Store) checkAudience(a *api.Audience) error {
 	}
 	if kinds != 1 {
 		return api.Invalid("audience", "one_of", "must be exactly one of users, contacts_of and chat")
-	}
-	if a.Chat != "" && !s.o.Chats {
-		return api.Invalid("audience.chat", "unsupported", "cannot be an audience: this server has no chats yet")
 	}
 	if len(a.Users) > api.MaxAudienceUsers {
 		return api.Invalid("audience.users", "max", "must be at most %d users", api.MaxAudienceUsers)

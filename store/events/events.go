@@ -14,20 +14,16 @@ import (
 // Options say what a Store works on. DB, Queue, Notifications and Record are
 // needed; the rest may stay zero.
 type Options struct {
-	// DB is asked, without a trip, whether Redis is nearly full.
+	// DB is asked, without a round trip, whether Redis is nearly full.
 	DB *redisdb.DB
 	// Queue is the queue "events", Notifications the queue "notifications".
 	Queue, Notifications *queue.Queue
 	Record               *record.DB
-	// Logger hears of types that can't be read; default: nobody.
+	// Logger gets the types that can't be read; default: nothing is logged.
 	Logger *slog.Logger
-	// Chats says that a chat's members can be targeted; else such an audience is
-	// refused, because nobody could read it.
-	Chats bool
-	// Poll is how often the version of the event types is looked at; default
-	// 500 ms.
+	// Poll is how often the version of the event types is read; default 500 ms.
 	Poll time.Duration
-	// OnAccepted hears of every batch of events that became new, for metrics.
+	// OnAccepted is called with the size of every batch of new events, for metrics.
 	OnAccepted func(n int)
 	// Now is the clock; default time.Now.
 	Now func() time.Time

@@ -361,7 +361,6 @@ func TestAcceptRefuses(t *testing.T) {
 	}{
 		"no audience":    {api.EventRequest{Type: "t", Alert: &api.Alert{Title: "x"}}, api.CodeValidation},
 		"two audiences":  {api.EventRequest{Type: "t", Audience: api.Audience{Users: []string{"a"}, Chat: "c"}}, api.CodeValidation},
-		"a chat":         {api.EventRequest{Type: "t", Audience: api.Audience{Chat: "c"}}, api.CodeValidation},
 		"in the past":    {api.EventRequest{Type: "t", Audience: users, ExpiresAt: &past, Alert: &api.Alert{Title: "x"}}, api.CodeAlreadyExpired},
 		"unknown type":   {api.EventRequest{Type: "nope", Audience: users}, api.CodeUnknownEventType},
 		"name missing":   {api.EventRequest{Type: "t", Audience: users}, api.CodeValidation},

@@ -42,7 +42,7 @@ const (
 const factType = "type"
 
 // Job is an accepted event as its queue entry holds it: rendered, and with the
-// place where targeting goes on.
+// position where targeting goes on.
 type Job struct {
 	Type     string   `json:"type"`
 	Actor    string   `json:"actor,omitempty"`

@@ -70,5 +70,5 @@ func (s *Store) Knows(ctx context.Context, name string) bool {
 			return true
 		}
 	}
-	return s.types.snap.Load().looks[name] != nil
+	return s.types.snap.Load().templates[name] != nil
 }

@@ -20,8 +20,8 @@ type types struct {
 }
 
 type snapshot struct {
-	version int64
-	looks   map[string]*api.Look
+	version   int64
+	templates map[string]*api.TemplateSet
 }
 
 // refresh reads the types again when their version has changed.
@@ -37,7 +37,7 @@ func (t *types) refresh(ctx context.Context) error {
 }
 
 // reload reads version and types. The version is read first: a change in
-// between shows at the next look.
+// between is found by the next refresh.
 func (t *types) reload(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,40 +49,39 @@ func (t *types) reload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := &snapshot{version: version, looks: make(map[string]*api.Look, len(all))}
+	s := &snapshot{version: version, templates: make(map[string]*api.TemplateSet, len(all))}
 	for i := range all {
-		look, err := api.NewLook(&all[i].EventTypeRequest)
+		set, err := api.NewTemplateSet(&all[i].EventTypeRequest)
 		if err != nil {
 			t.log.Error("event type on record can't be used", "type", all[i].Type, "error", err)
 			continue
 		}
-		s.looks[all[i].Type] = look
+		s.templates[all[i].Type] = set
 	}
 	t.snap.Store(s)
 	return nil
 }
 
-// look finds how an event of a type looks. A type that the snapshot does not
-// know is looked up once before it is called unknown, unless the event brings
-// its own alert and so needs none.
-func (t *types) look(ctx context.Context, e *api.EventRequest) (*api.Look, error) {
+// templates finds the templates of an event's type. A type that the snapshot does
+// not know is read from the record before it is called unknown, unless the event
+// has its own alert and so needs none.
+func (t *types) templates(ctx context.Context, e *api.EventRequest) (*api.TemplateSet, error) {
 	if t.snap.Load() == nil {
 		if err := t.reload(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if look := t.snap.Load().looks[e.Type]; look != nil {
-		return look, nil
+	if set := t.snap.Load().templates[e.Type]; set != nil {
+		return set, nil
 	}
 	if e.Alert != nil {
-		return api.PlainLook(), nil
+		return api.DefaultTemplateSet(), nil
 	}
-	return t.lookUp(ctx, e.Type)
+	return t.fromRecord(ctx, e.Type)
 }
 
-// lookUp asks the record for one type that another process may have made a
-// moment ago.
-func (t *types) lookUp(ctx context.Context, name string) (*api.Look, error) {
+// fromRecord reads one type that another process may have made a moment ago.
+func (t *types) fromRecord(ctx context.Context, name string) (*api.TemplateSet, error) {
 	found, err := t.rec.EventType(ctx, name)
 	if api.CodeOf(err) == api.CodeNotFound {
 		return nil, api.Errorf(api.CodeUnknownEventType, "there is no event type %q, and the event brings no alert of its own", name)
@@ -90,20 +89,20 @@ func (t *types) lookUp(ctx context.Context, name string) (*api.Look, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.NewLook(&found.EventTypeRequest)
+	return api.NewTemplateSet(&found.EventTypeRequest)
 }
 
 // PutEventType checks and stores an event type; created tells whether it is
-// new. Other processes follow within a second.
+// new. Other processes know it within a second.
 func (s *Store) PutEventType(ctx context.Context, name string, r *api.EventTypeRequest) (t *api.EventType, created bool, err error) {
-	if _, err := api.NewLook(r); err != nil {
+	if _, err := api.NewTemplateSet(r); err != nil {
 		return nil, false, err
 	}
 	t, created, err = s.o.Record.PutEventType(ctx, name, r)
 	if err != nil {
 		return nil, false, err
 	}
-	s.follow(ctx)
+	s.reloadTypes(ctx)
 	return t, created, nil
 }
 
@@ -117,19 +116,18 @@ func (s *Store) EventTypes(ctx context.Context) ([]api.EventType, error) {
 	return s.o.Record.EventTypes(ctx)
 }
 
-// DeleteEventType forgets an event type. Events already accepted keep their
-// look.
+// DeleteEventType forgets an event type. Events already accepted are not changed.
 func (s *Store) DeleteEventType(ctx context.Context, name string) error {
 	if err := s.o.Record.DeleteEventType(ctx, name); err != nil {
 		return err
 	}
-	s.follow(ctx)
+	s.reloadTypes(ctx)
 	return nil
 }
 
-// follow shows a change in this process at once; if that fails, Run's next
-// look does.
-func (s *Store) follow(ctx context.Context) {
+// reloadTypes makes a change effective in this process at once; if that fails,
+// Run's next refresh does.
+func (s *Store) reloadTypes(ctx context.Context) {
 	if err := s.types.reload(ctx); err != nil {
 		s.o.Logger.Debug("event types are not fresh", "error", err)
 	}

@@ -115,19 +115,3 @@ func (db *DB) Orders(ctx context.Context, sale string, after Order, limit int) (
 	}
 	return out, nil
 }
-
-// Sold is how many units of a sku one user bought in a sale.
-type Sold struct {
-	User  string `db:"user_id"`
-	SKU   string `db:"sku"`
-	Units int64  `db:"units"`
-}
-
-// SoldUnits adds up a sale's orders by user and sku, in their order, at most
-// limit rows, beginning after a row (the zero Sold for the first page).
-func (db *DB) SoldUnits(ctx context.Context, sale string, after Sold, limit int) ([]Sold, error) {
-	var out []Sold
-	err := db.list(ctx, &out, "SELECT user_id, sku, SUM(quantity) AS units FROM order_lines WHERE sale = ? AND user_id >= ? AND (user_id > ? OR sku > ?)"+
-		" GROUP BY user_id, sku ORDER BY user_id, sku LIMIT ?", sale, after.User, after.User, after.SKU, limit)
-	return out, err
-}

@@ -69,35 +69,6 @@ func TestPutOrders(t *testing.T) {
 				t.Fatalf("%d orders, want %d, or they differ", len(got), len(orders))
 			}
 		})
-		t.Run("units add up by user and sku", func(t *testing.T) {
-			want := map[record.Sold]bool{}
-			for u := range 3 {
-				a, b := int64(0), int64(0)
-				for n := u; n < 100; n += 3 {
-					a, b = a+1, b+int64(n)
-				}
-				want[record.Sold{User: fmt.Sprint("u", u), SKU: "a", Units: a}] = true
-				want[record.Sold{User: fmt.Sprint("u", u), SKU: "b", Units: b}] = true
-			}
-			seen := 0
-			for after := (record.Sold{}); ; {
-				page, err := db.SoldUnits(t.Context(), "spring", after, 4)
-				storetest.Must(t, err)
-				if len(page) == 0 {
-					break
-				}
-				for _, s := range page {
-					if !want[s] {
-						t.Errorf("%+v", s)
-					}
-					seen++
-				}
-				after = page[len(page)-1]
-			}
-			if seen != len(want) {
-				t.Errorf("%d sums, want %d", seen, len(want))
-			}
-		})
 		t.Run("one by its reservation", func(t *testing.T) {
 			got, err := db.Order(t.Context(), "spring", "spring-005")
 			storetest.Must(t, err)

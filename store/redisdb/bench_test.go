@@ -20,10 +20,10 @@ type way struct {
 	send func(ctx context.Context, key string) error
 }
 
-// BenchmarkShare compares the shared trip with a trip for each request and with
+// BenchmarkShare compares shared round trips with one for each request and with
 // the library's own gathering: one small script for each request, 64 callers
 // at once. The ways take turns, so that a noisy machine is noisy to all, and
-// the medians' ratios to one trip per request are reported.
+// the medians' ratios to one round trip per request are reported.
 //
 //	go test -run '^$' -bench Share -benchtime 9x ./store/redisdb
 func BenchmarkShare(b *testing.B) {

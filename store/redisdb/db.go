@@ -49,7 +49,7 @@ type DB struct {
 	client   redis.UniversalClient
 	blocking redis.UniversalClient
 	embedded *embedded
-	lanes    lanes
+	queues   callQueues
 	full     atomic.Pointer[api.Error] // set while memory is nearly full
 }
 
@@ -85,10 +85,10 @@ func (db *DB) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Close lets the shared trip in flight end, refuses those that wait, and
-// closes every connection.
+// Close lets the shared round trip in flight end, refuses the calls that wait,
+// and closes every connection.
 func (db *DB) Close() error {
-	db.lanes.close()
+	db.queues.close()
 	err := db.client.Close()
 	if e := db.blocking.Close(); err == nil {
 		err = e

@@ -16,7 +16,7 @@ import (
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // newDialer dials connections whose failures before the first answer count as
-// failures to dial: the first exchange is the client's own greeting, so no
+// failures to dial: the first command is the client's own greeting, so no
 // command of ours can have run. A frozen Redis still accepts connections; only
 // this tells that nothing happened there.
 func newDialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -56,7 +56,7 @@ type freshConn struct {
 	asked atomic.Bool // something was written since it last answered
 }
 
-// Read gives what fails before the first byte the look of a failure to dial.
+// Read makes a failure before the first byte a failure to dial.
 func (c *freshConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
@@ -95,7 +95,7 @@ func asDialError(conn net.Conn, err error) error {
 // freshTCP shows its socket, by which the pool sees that a peer hung up.
 type freshTCP struct{ freshConn }
 
-// SyscallConn is what the pool looks for.
+// SyscallConn is what the pool needs.
 func (c *freshTCP) SyscallConn() (syscall.RawConn, error) {
 	return c.Conn.(syscall.Conn).SyscallConn()
 }

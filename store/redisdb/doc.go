@@ -5,8 +5,8 @@
 // It owns no keys. What it promises:
 //
 //   - Share gathers: commands that arrive while a round trip is in flight leave
-//     together in the next one. There is one lane for each master, a trip
-//     carries at most 64 KiB and has a deadline of its own, and a caller that
+//     together in the next one. There is one queue for each master, a round
+//     trip carries at most 64 KiB and has a deadline of its own, and a caller that
 //     gives up ends only its own wait.
 //   - An error says what is known. "unavailable" means that nothing happened,
 //     "unknown_outcome" that a write may have happened, "overloaded" that Redis

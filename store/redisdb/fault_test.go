@@ -102,7 +102,7 @@ func TestRedisPaused(t *testing.T) {
 	first := w.share(t.Context(), redisdb.Write, "set", "first", "1")
 	mustCode(t, first.wait(t), api.CodeUnknownOutcome)
 	if d := time.Since(start); d > 3*time.Second {
-		t.Errorf("a trip of one second took %v", d)
+		t.Errorf("a round trip of one second took %v", d)
 	}
 	second := w.share(t.Context(), redisdb.Write, "set", "second", "1")
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -192,7 +192,7 @@ func TestSentinelFailOver(t *testing.T) {
 }
 
 // TestClusterMasterDies: its slots come back with the replica, and meanwhile
-// the other masters' lanes are not held up.
+// the other masters' queues are not held up.
 func TestClusterMasterDies(t *testing.T) {
 	t.Parallel()
 	c := storetest.PrivateCluster(t, 1)

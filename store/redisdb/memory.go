@@ -95,7 +95,7 @@ func infoInt(text, name string) int64 {
 	return 0
 }
 
-// Check looks for what makes a Redis lose work, and gives a sentence for each
+// Check finds what makes a Redis lose work, and gives a sentence for each
 // finding. A Redis that does not answer or hides its settings is a finding too.
 func (db *DB) Check(ctx context.Context) []string {
 	if db.embedded != nil {

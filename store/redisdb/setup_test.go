@@ -15,11 +15,11 @@ import (
 	"fanfare/store/storetest"
 )
 
-// world is a Redis of its own, and an eye on the trips to it.
+// world is a Redis of its own, and what it was sent.
 type world struct {
 	*redisdb.DB
-	server *storetest.RedisServer
-	trips  *trips
+	server     *storetest.RedisServer
+	roundTrips *roundTrips
 }
 
 func setup(t *testing.T) *world {
@@ -31,59 +31,59 @@ func setupWith(t *testing.T, o redisdb.Options, args ...string) *world {
 	t.Helper()
 	server := storetest.Redis(t, args...)
 	o.URL = server.URL()
-	w := &world{DB: storetest.OpenWith(t, o), server: server, trips: newTrips()}
-	w.Client().AddHook(w.trips)
+	w := &world{DB: storetest.OpenWith(t, o), server: server, roundTrips: newRoundTrips()}
+	w.Client().AddHook(w.roundTrips)
 	return w
 }
 
-// trips is a hook of the client that sees every pipeline and can hold it.
-type trips struct {
+// roundTrips is a hook of the client that sees every pipeline and can hold it.
+type roundTrips struct {
 	mu      sync.Mutex
 	seen    [][]redis.Cmder
 	hold    chan struct{} // nil: nothing is held
 	arrived chan struct{}
 }
 
-func newTrips() *trips { return &trips{arrived: make(chan struct{}, 1<<16)} }
+func newRoundTrips() *roundTrips { return &roundTrips{arrived: make(chan struct{}, 1<<16)} }
 
 // holdNext holds every pipeline from now on until the returned function runs.
-func (h *trips) holdNext() (release func()) {
+func (h *roundTrips) holdNext() (release func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	gate := make(chan struct{})
-	h.hold, h.seen = gate, nil
+	held := make(chan struct{})
+	h.hold, h.seen = held, nil
 	return sync.OnceFunc(func() {
 		h.mu.Lock()
 		h.hold = nil
 		h.mu.Unlock()
-		close(gate)
+		close(held)
 	})
 }
 
-func (h *trips) all() [][]redis.Cmder {
+func (h *roundTrips) all() [][]redis.Cmder {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([][]redis.Cmder(nil), h.seen...)
 }
 
-func (h *trips) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (h *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (h *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h *roundTrips) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *roundTrips) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *roundTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		h.mu.Lock()
 		h.seen = append(h.seen, cmds)
-		gate := h.hold
+		held := h.hold
 		h.mu.Unlock()
 		h.arrived <- struct{}{}
-		if gate != nil {
-			<-gate
+		if held != nil {
+			<-held
 		}
 		return next(ctx, cmds)
 	}
 }
 
 // waitContext tells when somebody waits for it to end: in Share that is when
-// the call has joined its lane.
+// the call has joined its queue.
 type waitContext struct {
 	context.Context
 	waiting chan struct{}
@@ -105,7 +105,7 @@ type pending struct {
 	done chan error
 }
 
-// share starts a call and returns when it has joined its lane.
+// share starts a call and returns when it has joined its queue.
 func (w *world) share(ctx context.Context, m redisdb.Mode, args ...any) *pending {
 	p := &pending{cmd: redis.NewCmd(ctx, args...), done: make(chan error, 1)}
 	joined := newWaitContext(ctx)

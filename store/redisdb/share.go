@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// maxTripBytes bounds what one shared trip carries; a larger call travels
-	// by itself.
-	maxTripBytes = 64 << 10
-	// maxWaiting bounds the calls that wait in one lane.
+	// maxBatchBytes bounds what one shared round trip carries; a larger call has
+	// one of its own.
+	maxBatchBytes = 64 << 10
+	// maxWaiting bounds the calls that wait in one queue.
 	maxWaiting = 1 << 16
-	// tripsToWait is how many trips' time a call may wait for its departure.
-	tripsToWait = 2
+	// timeoutsToWait is how many round trips' deadlines a call may wait until it is
+	// sent.
+	timeoutsToWait = 2
 )
 
 // call is what one caller of Share sends.
@@ -32,24 +33,25 @@ type call struct {
 	done  chan struct{}
 	err   error // valid once done is closed
 
-	// Guarded by the lane.
-	departed, abandoned bool
+	// Guarded by the queue's lock.
+	sent, abandoned bool
 }
 
-// lane gathers the calls for one master: one trip in flight, the others wait.
-type lane struct {
+// callQueue gathers the calls for one master: while a round trip is in flight,
+// others wait for the next.
+type callQueue struct {
 	db      *DB
 	mu      sync.Mutex
 	waiting []*call
-	flying  bool
+	running bool
 }
 
-// lanes are all lanes of a DB, by the address of the master.
-type lanes struct {
-	mu     sync.RWMutex
-	byAddr map[string]*lane
-	closed bool
-	flying sync.WaitGroup
+// callQueues are all queues of a DB, by the address of the master.
+type callQueues struct {
+	mu      sync.RWMutex
+	byAddr  map[string]*callQueue
+	closed  bool
+	running sync.WaitGroup
 }
 
 // Share sends commands with the next shared round trip, in the order given,
@@ -57,26 +59,26 @@ type lanes struct {
 // each command then has its own value or error (redis.Nil, WRONGTYPE). Else it
 // returns an *api.Error: unavailable, unknown_outcome or overloaded.
 //
-// After an error the commands and their arguments belong to the trip, which
-// may still be in flight: do not look at them. On a Cluster all commands should be of one
+// After an error the round trip may still be in flight and use the commands and
+// their arguments: do not touch them. On a Cluster all commands should be of one
 // slot; others are sent too, but wait for each other.
 func (db *DB) Share(ctx context.Context, m Mode, cmds ...redis.Cmder) error {
 	size, err := sizeOf(cmds)
 	if err != nil || len(cmds) == 0 {
 		return err
 	}
-	if size > maxTripBytes {
+	if size > maxBatchBytes {
 		return db.Pipeline(ctx, m, cmds...)
 	}
-	l, err := db.lane(ctx, cmds[0])
+	q, err := db.queueOf(ctx, cmds[0])
 	if err != nil {
 		return err
 	}
 	c := &call{ctx: ctx, cmds: cmds, mode: m, size: size, since: time.Now(), done: make(chan struct{})}
-	if err := l.join(c); err != nil {
+	if err := q.add(c); err != nil {
 		return err
 	}
-	return l.wait(c)
+	return q.wait(c)
 }
 
 // Pipeline sends commands at once, in a round trip of their own. Its result is
@@ -87,7 +89,7 @@ func (db *DB) Pipeline(ctx context.Context, m Mode, cmds ...redis.Cmder) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()
-	return db.run(ctx, cmds).errorOf(m, 0, len(cmds))
+	return db.roundTrip(ctx, cmds).errorOf(m, 0, len(cmds))
 }
 
 // Eval runs one script with the next shared round trip. Its error is that of
@@ -104,8 +106,8 @@ func (db *DB) Eval(ctx context.Context, m Mode, s *Script, keys []string, args .
 	return value, err
 }
 
-// lane finds the lane of the master that has the command's key.
-func (db *DB) lane(ctx context.Context, cmd redis.Cmder) (*lane, error) {
+// queueOf finds the queue of the master that has the command's key.
+func (db *DB) queueOf(ctx context.Context, cmd redis.Cmder) (*callQueue, error) {
 	addr := ""
 	if cluster, ok := db.client.(*redis.ClusterClient); ok {
 		node, err := cluster.MasterForKey(ctx, firstKey(cmd))
@@ -114,154 +116,154 @@ func (db *DB) lane(ctx context.Context, cmd redis.Cmder) (*lane, error) {
 		}
 		addr = node.Options().Addr
 	}
-	db.lanes.mu.RLock()
-	l := db.lanes.byAddr[addr]
-	db.lanes.mu.RUnlock()
-	if l != nil {
-		return l, nil
+	db.queues.mu.RLock()
+	q := db.queues.byAddr[addr]
+	db.queues.mu.RUnlock()
+	if q != nil {
+		return q, nil
 	}
-	return db.newLane(addr), nil
+	return db.newQueue(addr), nil
 }
 
-func (db *DB) newLane(addr string) *lane {
-	db.lanes.mu.Lock()
-	defer db.lanes.mu.Unlock()
-	if l := db.lanes.byAddr[addr]; l != nil {
-		return l
+func (db *DB) newQueue(addr string) *callQueue {
+	db.queues.mu.Lock()
+	defer db.queues.mu.Unlock()
+	if q := db.queues.byAddr[addr]; q != nil {
+		return q
 	}
-	if db.lanes.byAddr == nil {
-		db.lanes.byAddr = map[string]*lane{}
+	if db.queues.byAddr == nil {
+		db.queues.byAddr = map[string]*callQueue{}
 	}
-	l := &lane{db: db}
-	db.lanes.byAddr[addr] = l
-	return l
+	q := &callQueue{db: db}
+	db.queues.byAddr[addr] = q
+	return q
 }
 
-// join puts a call into the lane and, if no trip is in flight, starts one.
-func (l *lane) join(c *call) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.waiting) >= maxWaiting {
+// add appends a call and, if no round trip is in flight, starts one.
+func (q *callQueue) add(c *call) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) >= maxWaiting {
 		e := api.Errorf(api.CodeOverloaded, "too many calls wait for Redis")
 		e.RetryAfter = time.Second
 		return e
 	}
-	if l.db.lanes.isClosed() || !l.flying && !l.db.lanes.start() {
+	if q.db.queues.isClosed() || !q.running && !q.db.queues.start() {
 		return asError(unsent, Read, redis.ErrClosed)
 	}
-	l.waiting = append(l.waiting, c)
-	if !l.flying {
-		l.flying = true
-		go l.fly()
+	q.waiting = append(q.waiting, c)
+	if !q.running {
+		q.running = true
+		go q.run()
 	}
 	return nil
 }
 
-// start counts a flying lane, unless the DB is closed.
-func (ls *lanes) start() bool {
-	ls.mu.RLock()
-	defer ls.mu.RUnlock()
-	if !ls.closed {
-		ls.flying.Add(1)
+// start counts a running queue, unless the DB is closed.
+func (all *callQueues) start() bool {
+	all.mu.RLock()
+	defer all.mu.RUnlock()
+	if !all.closed {
+		all.running.Add(1)
 	}
-	return !ls.closed
+	return !all.closed
 }
 
-// close lets lanes end: waiting calls are refused by their lane.
-func (ls *lanes) close() {
-	ls.mu.Lock()
-	ls.closed = true
-	ls.mu.Unlock()
-	ls.flying.Wait()
+// close waits until the queues have ended: they refuse the waiting calls.
+func (all *callQueues) close() {
+	all.mu.Lock()
+	all.closed = true
+	all.mu.Unlock()
+	all.running.Wait()
 }
 
 // wait ends with the answer or with the caller's context.
-func (l *lane) wait(c *call) error {
+func (q *callQueue) wait(c *call) error {
 	select {
 	case <-c.done:
 		return c.err
 	case <-c.ctx.Done():
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	select {
 	case <-c.done:
 		return c.err
 	default:
 	}
 	c.abandoned = true
-	if c.departed {
+	if c.sent {
 		return asError(unknown, c.mode, context.Cause(c.ctx))
 	}
 	return asError(unsent, c.mode, context.Cause(c.ctx))
 }
 
-// fly makes trips until nobody waits.
-func (l *lane) fly() {
-	defer l.db.lanes.flying.Done()
+// run makes round trips until no call waits.
+func (q *callQueue) run() {
+	defer q.db.queues.running.Done()
 	for {
-		batch := l.depart()
+		batch := q.nextBatch()
 		if len(batch) == 0 {
 			return
 		}
-		l.carry(batch)
+		q.sendBatch(batch)
 	}
 }
 
-// depart takes what fits into the next trip, and refuses what waited too long.
-// An empty result means that the lane has stopped.
-func (l *lane) depart() []*call {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// nextBatch takes the calls that fit into the next round trip, and refuses those
+// that waited too long. An empty result means that the queue has stopped.
+func (q *callQueue) nextBatch() []*call {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	var batch []*call
 	size, taken := 0, 0
-	oldest := time.Now().Add(-tripsToWait * l.db.o.Timeout)
-	for _, c := range l.waiting {
-		if size+c.size > maxTripBytes && len(batch) > 0 {
+	oldest := time.Now().Add(-timeoutsToWait * q.db.o.Timeout)
+	for _, c := range q.waiting {
+		if size+c.size > maxBatchBytes && len(batch) > 0 {
 			break
 		}
 		taken++
 		switch {
 		case c.abandoned:
-		case c.since.Before(oldest) || l.db.lanes.isClosed():
+		case c.since.Before(oldest) || q.db.queues.isClosed():
 			c.err = asError(unsent, c.mode, redis.ErrPoolTimeout)
 			close(c.done)
 		default:
-			c.departed = true
+			c.sent = true
 			size += c.size
 			batch = append(batch, c)
 		}
 	}
-	l.keep(taken)
-	l.flying = len(batch) > 0
+	q.removeFirst(taken)
+	q.running = len(batch) > 0
 	return batch
 }
 
-// keep drops the first calls and gives the memory of a long queue back.
-func (l *lane) keep(taken int) {
-	rest := l.waiting[taken:]
+// removeFirst removes the first calls and frees the memory of a long queue.
+func (q *callQueue) removeFirst(taken int) {
+	rest := q.waiting[taken:]
 	if len(rest) == 0 {
-		l.waiting = nil
+		q.waiting = nil
 		return
 	}
-	l.waiting = append([]*call(nil), rest...)
+	q.waiting = append([]*call(nil), rest...)
 }
 
-func (ls *lanes) isClosed() bool {
-	ls.mu.RLock()
-	defer ls.mu.RUnlock()
-	return ls.closed
+func (all *callQueues) isClosed() bool {
+	all.mu.RLock()
+	defer all.mu.RUnlock()
+	return all.closed
 }
 
-// carry makes one trip for a batch of calls and hands out the answers.
-func (l *lane) carry(batch []*call) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(batch[0].ctx), l.db.o.Timeout)
+// sendBatch makes one round trip for a batch of calls and hands out the answers.
+func (q *callQueue) sendBatch(batch []*call) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(batch[0].ctx), q.db.o.Timeout)
 	defer cancel()
 	cmds := make([]redis.Cmder, 0, len(batch))
 	for _, c := range batch {
 		cmds = append(cmds, c.cmds...)
 	}
-	t := l.db.run(ctx, cmds)
+	t := q.db.roundTrip(ctx, cmds)
 	from := 0
 	for _, c := range batch {
 		to := from + len(c.cmds)
@@ -272,7 +274,7 @@ func (l *lane) carry(batch []*call) {
 }
 
 // sizeOf adds up what the commands take on the wire, and refuses what cannot
-// be sent: in a shared trip one caller's mistake would be everybody's.
+// be sent: in a shared round trip one caller's mistake would fail all calls.
 func sizeOf(cmds []redis.Cmder) (int, error) {
 	size := 0
 	for _, cmd := range cmds {

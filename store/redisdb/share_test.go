@@ -25,14 +25,14 @@ func bytesOf(cmds []redis.Cmder) int {
 	return n
 }
 
-// TestShareGathers: what arrives while a trip is in flight leaves together in
+// TestShareGathers: what arrives while a round trip is in flight leaves together in
 // the next one.
 func TestShareGathers(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	release := w.trips.holdNext()
+	release := w.roundTrips.holdNext()
 	calls := []*pending{w.share(t.Context(), redisdb.Write, "incr", "n")}
-	<-w.trips.arrived
+	<-w.roundTrips.arrived
 	for range 49 {
 		calls = append(calls, w.share(t.Context(), redisdb.Write, "incr", "n"))
 	}
@@ -47,19 +47,19 @@ func TestShareGathers(t *testing.T) {
 	if len(seen) != 50 {
 		t.Errorf("%d different answers, want 50", len(seen))
 	}
-	trips := w.trips.all()
-	if len(trips) != 2 || len(trips[0]) != 1 || len(trips[1]) != 49 {
-		t.Errorf("%d trips, want one of 1 and one of 49 commands", len(trips))
+	roundTrips := w.roundTrips.all()
+	if len(roundTrips) != 2 || len(roundTrips[0]) != 1 || len(roundTrips[1]) != 49 {
+		t.Errorf("%d round trips, want one of 1 and one of 49 commands", len(roundTrips))
 	}
 }
 
-// TestShareBound: a shared trip carries at most 64 KiB.
+// TestShareBound: a shared round trip carries at most 64 KiB.
 func TestShareBound(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	release := w.trips.holdNext()
+	release := w.roundTrips.holdNext()
 	calls := []*pending{w.share(t.Context(), redisdb.Read, "ping")}
-	<-w.trips.arrived
+	<-w.roundTrips.arrived
 	for range 50 {
 		calls = append(calls, w.share(t.Context(), redisdb.Write, "rpush", "list", strings.Repeat("x", 5000)))
 	}
@@ -67,29 +67,29 @@ func TestShareBound(t *testing.T) {
 	for _, c := range calls {
 		mustNil(t, c.wait(t))
 	}
-	trips := w.trips.all()
-	for _, trip := range trips {
-		if n := bytesOf(trip); n > 64<<10 {
-			t.Errorf("a trip of %d bytes", n)
+	roundTrips := w.roundTrips.all()
+	for _, cmds := range roundTrips {
+		if n := bytesOf(cmds); n > 64<<10 {
+			t.Errorf("a round trip of %d bytes", n)
 		}
 	}
-	if len(trips) < 5 || len(trips) > 6 {
-		t.Errorf("%d trips for 250,000 bytes, want the first and 4 or 5", len(trips))
+	if len(roundTrips) < 5 || len(roundTrips) > 6 {
+		t.Errorf("%d round trips for 250,000 bytes, want the first and 4 or 5", len(roundTrips))
 	}
 }
 
 // TestShareLargeCall: a call of more than 64 KiB travels by itself and does not
-// wait for the lane.
+// wait for the queue.
 func TestShareLargeCall(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	release := w.trips.holdNext()
+	release := w.roundTrips.holdNext()
 	first := w.share(t.Context(), redisdb.Read, "ping")
-	<-w.trips.arrived
+	<-w.roundTrips.arrived
 	large := redis.NewCmd(t.Context(), "set", "large", strings.Repeat("x", 70000))
 	done := make(chan error, 1)
 	go func() { done <- w.Share(t.Context(), redisdb.Write, large) }()
-	<-w.trips.arrived // although the lane is held
+	<-w.roundTrips.arrived // although the queue is held
 	release()
 	mustNil(t, <-done)
 	mustNil(t, first.wait(t))
@@ -99,11 +99,11 @@ func TestShareLargeCall(t *testing.T) {
 func TestShareCancel(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	release := w.trips.holdNext()
+	release := w.roundTrips.holdNext()
 	defer release()
 	ctx, cancel := context.WithCancel(t.Context())
 	first := w.share(ctx, redisdb.Write, "set", "first", "1") // in flight alone
-	<-w.trips.arrived
+	<-w.roundTrips.arrived
 	gone := w.share(ctx, redisdb.Write, "set", "gone", "1")
 	stays := w.share(t.Context(), redisdb.Write, "set", "stays", "1")
 	cancel()
@@ -116,7 +116,7 @@ func TestShareCancel(t *testing.T) {
 		t.Errorf("%d of the 2 keys that left were written: %v", got, err)
 	}
 	if n := w.server.Client().Exists(t.Context(), "gone").Val(); n != 0 {
-		t.Error("a call that was cancelled before its departure was sent, yet answered unavailable")
+		t.Error("a call that was cancelled before its round trip was sent, yet answered unavailable")
 	}
 }
 
@@ -124,11 +124,11 @@ func TestShareCancel(t *testing.T) {
 func TestShareCancelledRead(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	release := w.trips.holdNext()
+	release := w.roundTrips.holdNext()
 	defer release()
 	ctx, cancel := context.WithCancel(t.Context())
 	first := w.share(ctx, redisdb.Read, "get", "first")
-	<-w.trips.arrived
+	<-w.roundTrips.arrived
 	cancel()
 	mustCode(t, first.wait(t), api.CodeUnavailable)
 }
@@ -157,13 +157,13 @@ func TestShareOwnErrors(t *testing.T) {
 }
 
 // TestShareBadArgument: what cannot be sent is refused before it can spoil the
-// trip for the others.
+// round trip for the others.
 func TestShareBadArgument(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	release := w.trips.holdNext()
+	release := w.roundTrips.holdNext()
 	first := w.share(t.Context(), redisdb.Read, "ping")
-	<-w.trips.arrived
+	<-w.roundTrips.arrived
 	good := w.share(t.Context(), redisdb.Write, "set", "k", "v")
 	bad := redis.NewCmd(t.Context(), "set", "k", struct{}{})
 	if err := w.Share(t.Context(), redisdb.Write, bad); err == nil || !strings.Contains(err.Error(), "struct {}") {
@@ -174,14 +174,14 @@ func TestShareBadArgument(t *testing.T) {
 	mustNil(t, good.wait(t))
 }
 
-// TestShareNothing: a call without commands is answered without a trip.
+// TestShareNothing: a call without commands is answered without a round trip.
 func TestShareNothing(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	mustNil(t, w.Share(t.Context(), redisdb.Write))
 	mustNil(t, w.Pipeline(t.Context(), redisdb.Write))
-	if n := len(w.trips.all()); n != 0 {
-		t.Errorf("%d trips, want none", n)
+	if n := len(w.roundTrips.all()); n != 0 {
+		t.Errorf("%d round trips, want none", n)
 	}
 }
 
@@ -199,14 +199,14 @@ func TestShareClosed(t *testing.T) {
 	}
 }
 
-// TestShareCloseRefusesWaiting: Close lets the trip in flight end and refuses
+// TestShareCloseRefusesWaiting: Close lets the round trip in flight end and refuses
 // those that wait.
 func TestShareCloseRefusesWaiting(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	release := w.trips.holdNext()
-	flying := w.share(t.Context(), redisdb.Write, "set", "flying", "1")
-	<-w.trips.arrived
+	release := w.roundTrips.holdNext()
+	inFlight := w.share(t.Context(), redisdb.Write, "set", "in flight", "1")
+	<-w.roundTrips.arrived
 	waiting := w.share(t.Context(), redisdb.Write, "set", "waiting", "1")
 	closed := make(chan error, 1)
 	go func() { closed <- w.Close() }()
@@ -215,13 +215,13 @@ func TestShareCloseRefusesWaiting(t *testing.T) {
 		time.Sleep(time.Millisecond) //nolint:forbidigo // the pace of a poll
 	}
 	release()
-	mustNil(t, flying.wait(t))
+	mustNil(t, inFlight.wait(t))
 	mustCode(t, waiting.wait(t), api.CodeUnavailable)
 	mustNil(t, <-closed)
 }
 
-// refuses tries a call that is given up at once: while the lane flies it would
-// wait, so what is left is the state of the lane.
+// refuses tries a call that is given up at once: while the queue runs it would
+// wait, so what is left is the state of the queue.
 func (w *world) refuses() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,7 +50,8 @@ func Checks(t testing.TB, fsys fs.FS) {
 //   - the header lists arguments by number ("KEYS: 1 the record, 2 the list" or
 //     "KEYS[1] the record"); "then", "and on" or "3.." begin a rest of any number;
 //   - every KEYS[n] and ARGV[n] of the body is in the header, and every one of
-//     the header is used;
+//     the header is used; "local a, b = unpack(ARGV, OWN)" uses 1 and 2, counted
+//     from where an included file's arguments end;
 //   - ranges have a limit, there is no while and no repeat, and no command that
 //     reads all of something, unless "-- bounded: <why>" stands on the line or
 //     above it;
@@ -151,6 +153,9 @@ func (s *script) argumentProblems(name string) []string {
 		problems = append(problems, name+" is used as a whole, but the header lists none")
 	}
 	elsewhere, dynamicThere := usedOf(name, s.included)
+	if name == "ARGV" && slices.ContainsFunc(s.body, ownArguments.MatchString) {
+		elsewhere = nil // the header lists the script's own
+	}
 	for n := range listed {
 		if used[n] == 0 && elsewhere[n] == 0 && !dynamic && !dynamicThere && !s.partial {
 			problems = append(problems, fmt.Sprintf("%s[%d] of the header is not used", name, n))
@@ -163,6 +168,7 @@ var (
 	number       = regexp.MustCompile(`(?m)(?:^--\s+|[:,\[]\s*)(\d+)(?:\]|\.\.|\s)`)
 	restOfAny    = regexp.MustCompile(`\bthen\b|\band on\b|\d\.\.`)
 	indexedInLua = regexp.MustCompile(`\b(KEYS|ARGV)\s*\[\s*([^\]]+?)\s*\]`)
+	ownArguments = regexp.MustCompile(`^\s*local ([\w, ]+) = (?:tonumber\()?unpack\(ARGV, OWN\)`)
 	wholeInLua   = regexp.MustCompile(`\b(KEYS|ARGV)\b\s*(?:[^\[\s]|$)`)
 )
 
@@ -183,6 +189,12 @@ func listedIn(text string) (listed map[int]bool, highest int, rest bool) {
 func usedOf(name string, lines []string) (used map[int]int, dynamic bool) {
 	used = map[int]int{}
 	for i, line := range lines {
+		if m := ownArguments.FindStringSubmatch(line); m != nil && name == "ARGV" {
+			for n := range strings.Count(m[1], ",") + 1 {
+				used[n+1] = i + 1
+			}
+			continue
+		}
 		for _, m := range indexedInLua.FindAllStringSubmatch(line, -1) {
 			if m[1] != name {
 				continue

@@ -17,16 +17,22 @@ const header = `-- Does a thing.
 
 const body = "local record, list, id, n = KEYS[1], KEYS[2], ARGV[1], ARGV[2]\n"
 
+// ownHeader is of a script with arguments behind those of an included file.
+const ownHeader = "-- Does.\n-- KEYS: none\n-- ARGV: 1 the id, 2 a number, after those of part.lua\n-- RETURNS: 1\n-- @include lua/part_own.lua\n"
+
 // TestCheckScript breaks each rule once.
 func TestCheckScript(t *testing.T) {
 	t.Parallel()
-	files := fstest.MapFS{"lua/part.lua": {Data: []byte("local record = KEYS[1]\n")}}
+	files := fstest.MapFS{"lua/part.lua": {Data: []byte("local record = KEYS[1]\n")}, "lua/part_own.lua": {Data: []byte("local most, age, OWN = ARGV[1], ARGV[2], 3\n")}}
 	for _, c := range []struct{ name, text, problem string }{
 		{"fine", header + body, ""},
 		{"fine with brackets", "-- Does.\n-- KEYS[1] record\n-- ARGV none\n-- RETURNS 1\nreturn KEYS[1]\n", ""},
 		{"fine rest", header + body + "return ARGV[3] .. ARGV[4]\n", ""},
 		{"fine dynamic", "-- Does.\n-- KEYS: none\n-- ARGV: 1.. ids\n-- RETURNS: 1\nfor i = 1, #ARGV do f(ARGV[i]) end\n", ""},
 		{"fine by include", "-- Does.\n-- KEYS: 1 record\n-- ARGV: none\n-- RETURNS: 1\n-- @include lua/part.lua\nreturn 1\n", ""},
+		{"fine with own arguments", ownHeader + "local a, b = unpack(ARGV, OWN)\n", ""},
+		{"own argument not listed", ownHeader + "local a, b, c = unpack(ARGV, OWN)\n", "ARGV[3] is not in the header"},
+		{"own argument not used", ownHeader + "local a = unpack(ARGV, OWN)\n", "ARGV[2] of the header is not used"},
 		{"no purpose", strings.SplitAfterN(header, "\n", 2)[1] + body, "purpose"},
 		{"no KEYS", "-- Does.\n-- ARGV: none\n-- RETURNS: 1\nreturn 1\n", "no section KEYS"},
 		{"no ARGV", "-- Does.\n-- KEYS: none\n-- RETURNS: 1\nreturn 1\n", "no section ARGV"},

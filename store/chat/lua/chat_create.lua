@@ -1,19 +1,34 @@
--- Makes a chat with its first members and, maybe, its first message.
+-- Makes a chat with its first members and, maybe, its first message. Without
+-- members it only tells what would come of it.
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket, 3 record (string) of the
 --       idempotency key
--- ARGV: 1 most messages kept, 2 most age in ms, 3 epoch, which names the request
---       too, 4 digest of the body or '' for no record, 5 lifetime of the record
---       in ms, 6 first message or '', 7 1 when members should be told by push,
---       8.. member and stamp of his join in turn, the creator first; none: only
---       look, nothing is made
+-- ARGV: 1 epoch, which names the request too, 2 digest of the body or '' for no
+--       record, 3 lifetime of the record in ms, 4 members or '': each with the
+--       stamp of his join, separated by blanks, 5 prefix of the channels of
+--       members, 6 creator, 7 first message or '', 8 channel of messages, 9 1
+--       when the message should be pushed, after those of part_chat.lua
 -- RETURNS: status 1 made, 2 made by an earlier request, 3 the key was used with
 --          another body, 5 the chat exists, 6 it would be made; then after 1 and 2
 --          the epoch
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
 -- @include lua/part_append.lua
-local RECORD, epoch, digest, ttl, text, push = KEYS[3], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7] == '1'
-local first, CHUNK = 8, 200
+local RECORD = KEYS[3]
+local epoch, digest, ttl, members, member_channel, creator, text, channel, push = unpack(ARGV, OWN)
+local CHUNK = 100
+
+-- enter makes some users members.
+local function enter(users, stamps)
+  if #users == 0 then return end
+  local positions, joins = {}, {}
+  for i, user in ipairs(users) do
+    positions[2 * i - 1], positions[2 * i] = 0, user
+    joins[2 * i - 1], joins[2 * i] = 0, user .. ' ' .. stamps[i]
+    redis.call('PUBLISH', member_channel .. user, '+' .. NAME)
+  end
+  redis.call('ZADD', MEMBERS, unpack(positions))
+  redis.call('ZADD', JOINS, unpack(joins))
+end
 
 local by, body = string.match(digest ~= '' and redis.call('GET', RECORD) or '', '^(%S+) (%S+)$')
 if by then
@@ -25,20 +40,19 @@ if c then
   if c.epoch == epoch then return { 1, epoch } end
   return { 5 }
 end
-if not ARGV[first] then return { 6 } end
+if members == '' then return { 6 } end
 if digest ~= '' then redis.call('SET', RECORD, epoch .. ' ' .. digest, 'PX', ttl) end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('HSET', META, 'e', epoch, 'l', 0, 'f', 1, 'c', now, 't', now)
-for from = first, #ARGV, CHUNK do
-  local positions, joins = {}, {}
-  for i = from, math.min(from + CHUNK, #ARGV) - 1, 2 do
-    positions[i - from + 1], positions[i - from + 2] = 0, ARGV[i]
-    joins[i - from + 1], joins[i - from + 2] = 0, ARGV[i] .. ' ' .. ARGV[i + 1]
-    redis.call('PUBLISH', 'ff:live:user:' .. ARGV[i], '+' .. NAME)
+local users, stamps = {}, {}
+for user, stamp in string.gmatch(members, '(%S+) (%S+)') do
+  users[#users + 1], stamps[#stamps + 1] = user, stamp
+  if #users == CHUNK then
+    enter(users, stamps)
+    users, stamps = {}, {}
   end
-  redis.call('ZADD', MEMBERS, unpack(positions))
-  redis.call('ZADD', JOINS, unpack(joins))
 end
-if text ~= '' then append(load(), ARGV[first], text, 0, push) end
+enter(users, stamps)
+if text ~= '' then append(load(), { sender = creator, acked = 0, text = text, channel = channel, push = push == '1' }) end
 return { 1, epoch }

@@ -1,16 +1,18 @@
 -- Makes a user a member. Who is one keeps his position; of two joins at once
 -- the later stamp stays, as in the user's index.
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket
--- ARGV: 1 most messages kept, 2 most age in ms, 3 user, 4 stamp that the user's
---       index has, 5 1 to begin with the first message that is kept
+-- ARGV: 1 user, 2 stamp that the user's index has, 3 1 to begin with the first
+--       message that is kept, 4 channel of the user's chats, after those of
+--       part_chat.lua
 -- RETURNS: status 0 no such chat, 1 joined, 2 was a member; then after 1 and 2
 --          the stamp that his index should have, that of his join, and his position
 -- @include lua/part_chat.lua
-local user, stamp, from_start = ARGV[3], ARGV[4], ARGV[5] == '1'
+local user, stamp, from_start, channel = unpack(ARGV, OWN)
 local CHUNK, SENDER = 100, 15 -- where the sender begins in an entry, after 13 digits of time
 
--- recall finds what the user sent when he was a member before: it is not unread.
-local function recall(c)
+-- restore_own finds what the user sent when he was a member before: it does not
+-- count as unread.
+local function restore_own(c)
   local own, mark = own_of(user), user .. ' '
   for start = c.first, c.last, CHUNK do
     for i, entry in ipairs(redis.call('LRANGE', LOG, start - c.head, start + CHUNK - 1 - c.head)) do
@@ -33,9 +35,9 @@ if join then
   end
   return { join.made == stamp and 1 or 2, join.stamp, join.made, tonumber(redis.call('ZSCORE', MEMBERS, user)) }
 end
-local acked = from_start and c.first - 1 or c.last
+local acked = from_start == '1' and c.first - 1 or c.last
 redis.call('ZADD', MEMBERS, acked, user)
 redis.call('ZADD', JOINS, 0, user .. ' ' .. stamp)
-if from_start then recall(c) end
-redis.call('PUBLISH', 'ff:live:user:' .. user, '+' .. NAME)
+if from_start == '1' then restore_own(c) end
+redis.call('PUBLISH', channel, '+' .. NAME)
 return { 1, stamp, stamp, acked }

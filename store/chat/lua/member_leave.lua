@@ -1,12 +1,12 @@
 -- Ends a user's membership; the last one's end is that of the chat. Records of
 -- idempotency keys end by their own lifetime.
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket
--- ARGV: 1 most messages kept, 2 most age in ms, 3 user
+-- ARGV: 1 user, 2 channel of his chats, after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 left, 2 left and was the last, 4 was no
 --          member; then the stamp of the join that ended, or ''
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
-local user = ARGV[3]
+local user, channel = unpack(ARGV, OWN)
 
 local c = load()
 if not c then return { 0, '' } end
@@ -15,9 +15,9 @@ if not join then return { 4, '' } end
 redis.call('ZREM', MEMBERS, user)
 redis.call('ZREM', JOINS, join.entry)
 redis.call('UNLINK', own_of(user))
-redis.call('PUBLISH', 'ff:live:user:' .. user, '-' .. NAME)
+redis.call('PUBLISH', channel, '-' .. NAME)
 if redis.call('EXISTS', MEMBERS) == 1 then
-  seen(c)
+  trim_acked(c)
   save(c)
   return { 1, join.stamp }
 end

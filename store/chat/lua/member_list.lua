@@ -1,11 +1,10 @@
 -- Lists members by name.
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket
--- ARGV: 1 most messages kept, 2 most age in ms, 3 name after which or '', 4 most
---       members
+-- ARGV: 1 name after which or '', 2 most members, after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 listed; then after 1 of each "<name> <stamp>",
 --          maybe with the stamp of the join itself behind, and the positions
 -- @include lua/part_chat.lua
-local after, limit = ARGV[3], tonumber(ARGV[4])
+local after, limit = unpack(ARGV, OWN)
 
 if not load() then return { 0 } end
 local from = after == '' and '-' or '(' .. after .. '!'

@@ -1,17 +1,18 @@
 -- Moves a member's position forward, never back, and over his own messages that
 -- directly follow.
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket
--- ARGV: 1 most messages kept, 2 most age in ms, 3 user, 4 id
+-- ARGV: 1 user, 2 id, after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 the position is there or beyond, 4 the user
 --          is no member, 5 there is no such message yet; then after 1 the
 --          position, after 5 the last id
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
-local user, id = ARGV[3], tonumber(ARGV[4])
+local user, id = unpack(ARGV, OWN)
+id = tonumber(id)
 
--- run counts the own messages in a row after id. Ids rise, so the row is at the
--- beginning of those above id, and is bisected.
-local function run(own)
+-- own_run counts the own messages that directly follow id. They are the first of
+-- those above id, so it bisects.
+local function own_run(own)
   redis.call('ZREMRANGEBYSCORE', own, '-inf', id)
   local sure, most = 0, redis.call('ZCARD', own)
   for _ = 1, 53 do
@@ -30,10 +31,10 @@ if not acked then return { 4 } end
 if id > c.last then return { 5, c.last } end
 if id <= tonumber(acked) then return { 1, tonumber(acked) } end
 local own = own_of(user)
--- What is no longer kept is passed by nobody: a gap shows.
-local position = id + (id + 1 >= c.first and run(own) or 0)
+-- A position does not move over what is no longer kept: there is a gap.
+local position = id + (id + 1 >= c.first and own_run(own) or 0)
 redis.call('ZREMRANGEBYSCORE', own, '-inf', position)
 redis.call('ZADD', MEMBERS, position, user)
-seen(c)
+trim_acked(c)
 save(c)
 return { 1, position }

@@ -1,13 +1,14 @@
--- Reads where a member stands in a chat, and what he has not acknowledged if
+-- Reads a member's position in a chat, and what he has not acknowledged if
 -- any of it is unread. It changes nothing.
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket
--- ARGV: 1 most messages kept, 2 most age in ms, 3 user, 4 most messages,
---       5 most bytes of them, of which the first may be more
+-- ARGV: 1 user, 2 most messages, 3 most bytes of them, of which the first may
+--       have more, after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 read, 4 the user is no member; then after 1
 --          epoch, last and first id, the user's position, how many are unread,
 --          id of the first message returned, and the messages as the log has them
 -- @include lua/part_chat.lua
-local user, limit, budget = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local user, limit, budget = unpack(ARGV, OWN)
+limit, budget = tonumber(limit), tonumber(budget)
 local CHUNK = 16
 
 local c = load()

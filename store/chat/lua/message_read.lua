@@ -1,12 +1,13 @@
 -- Reads messages of a chat for a member. It changes nothing.
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket
--- ARGV: 1 most messages kept, 2 most age in ms, 3 user, 4 id after which or '',
---       5 id before which or '', 6 most messages
+-- ARGV: 1 user, 2 id after which or '', 3 id before which or '', 4 most messages,
+--       after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 read, 4 the user is no member; then after 1
 --          epoch, last and first id, id of the first message returned, and the
 --          messages as the log has them
 -- @include lua/part_chat.lua
-local user, after, before, limit = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local user, after, before, limit = unpack(ARGV, OWN)
+after, before, limit = tonumber(after), tonumber(before), tonumber(limit)
 
 local c = load()
 if not c then return { 0 } end

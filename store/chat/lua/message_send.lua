@@ -1,16 +1,17 @@
 -- Adds a message to a chat, once for each record.
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket, 3 record (string) of the
 --       request or of its idempotency key
--- ARGV: 1 most messages kept, 2 most age in ms, 3 sender, 4 text, 5 request id,
---       6 digest of the body or '-', 7 lifetime of the record in ms, 8 1 when
---       members should be told by push
+-- ARGV: 1 sender, 2 text, 3 request id, 4 digest of the body or '-', 5 lifetime of
+--       the record in ms, 6 channel of messages, 7 1 when the message should be
+--       pushed, after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 sent, 2 sent by an earlier request, 3 the
 --          key was used with another body, 4 the sender is no member; then after
 --          1 and 2 the message's id and time in ms
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
 -- @include lua/part_append.lua
-local RECORD, sender, text, request, digest, ttl, push = KEYS[3], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8] == '1'
+local RECORD = KEYS[3]
+local sender, text, request, digest, ttl, channel, push = unpack(ARGV, OWN)
 
 -- replay answers from the record, nil when it is of another life of the chat.
 local function replay(c)
@@ -31,5 +32,5 @@ if not redis.call('SET', RECORD, record, 'PX', ttl, 'NX') then
   if before then return before end
   redis.call('SET', RECORD, record, 'PX', ttl)
 end
-append(c, sender, text, tonumber(acked), push)
+append(c, { sender = sender, acked = tonumber(acked), text = text, channel = channel, push = push == '1' })
 return { 1, id, at }

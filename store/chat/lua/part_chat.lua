@@ -1,4 +1,5 @@
--- One chat: its keys, what readers see of its log, and its trimming.
+-- One chat: its keys, its limits, and what readers see of its log. The scripts
+-- that include it take their own arguments after these: unpack(ARGV, OWN).
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket
 -- ARGV: 1 most messages kept, 2 most age in ms
 -- RETURNS: nothing; it only defines functions
@@ -6,10 +7,11 @@
 -- t last message at in ms, p the message up to which pushes are done while some
 -- are due.
 local META, DUE, MOST, AGE = KEYS[1], KEYS[2], tonumber(ARGV[1]), tonumber(ARGV[2])
-local BUCKET, NAME = string.sub(META, 1, 14), string.sub(META, 20) -- "ff:{chat:000}:" and behind "meta:"
+local OWN = 3 -- where a script's own arguments begin
+local BUCKET, NAME = string.match(META, '^(ff:{chat:%d+}:)meta:(.+)$')
 local LOG, MEMBERS, JOINS = BUCKET .. 'log:' .. NAME, BUCKET .. 'members:' .. NAME, BUCKET .. 'joins:' .. NAME
 local POPPED = 32 -- messages over a limit that one call removes
-local MARGIN = 1000 -- ms that keys outlive what is in them: reads look at the time
+local MARGIN = 1000 -- ms that keys outlive what is in them: reads compare times
 
 local function int(n) return string.format('%.0f', n) end
 
@@ -19,9 +21,9 @@ local function sent_at(c, id)
   return tonumber(string.match(redis.call('LINDEX', LOG, id - c.head), '^%d+'))
 end
 
--- young is the first message from c.first on that is not too old: times never
--- decrease, so it is bisected.
-local function young(c)
+-- first_young finds the first message from c.first on that is not too old. Times
+-- never decrease, so it bisects.
+local function first_young(c)
   local cut = c.now - AGE
   if c.first > c.last or sent_at(c, c.first) > cut then return c.first end
   if c.at <= cut then return c.last + 1 end
@@ -44,7 +46,7 @@ local function load()
     now = time[1] * 1000 + math.floor(time[2] / 1000) }
   c.head = c.last + 1 - redis.call('LLEN', LOG)
   c.first = math.max(tonumber(m[3]), c.head, c.last + 1 - MOST)
-  c.first = young(c)
+  c.first = first_young(c)
   return c
 end
 

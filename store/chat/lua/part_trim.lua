@@ -3,9 +3,9 @@
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 
--- seen takes off what every member has acknowledged. Nobody's own ids are among
--- it: those are above their sender's position.
-local function seen(c)
+-- trim_acked removes what every member has acknowledged. Nobody's own ids are
+-- among it: those are above their sender's position.
+local function trim_acked(c)
   local first = tonumber(redis.call('ZRANGE', MEMBERS, 0, 0, 'WITHSCORES')[2]) + 1
   c.first = math.max(c.first, first)
   if first > c.head then
@@ -14,9 +14,9 @@ local function seen(c)
   end
 end
 
--- over takes off what is over the limits, a part in each call. What still has to
--- be pushed stays, up to a second log's length.
-local function over(c)
+-- trim_limits removes what is over the limits, some in each call. What still has
+-- to be pushed stays, up to a second log's length.
+local function trim_limits(c)
   local upto = c.first
   if c.pushed and c.last - c.head < 2 * MOST + 1000 then upto = math.min(upto, c.pushed + 1) end
   local n = math.min(upto - c.head, POPPED)
@@ -27,9 +27,9 @@ local function over(c)
   c.head = c.head + n
 end
 
--- save writes what a change moved, and trims.
+-- save trims over the limits and writes the chat's fields after a change.
 local function save(c)
   c.first = math.max(c.first, c.last + 1 - MOST)
-  over(c)
+  trim_limits(c)
   redis.call('HSET', META, 'l', c.last, 'f', c.first, 't', c.at)
 end

@@ -1,16 +1,16 @@
 -- Notes up to which message pushes are done; with the last, nothing is due.
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket
--- ARGV: 1 most messages kept, 2 most age in ms, 3 epoch, 4 id
+-- ARGV: 1 epoch, 2 id, after those of part_chat.lua
 -- RETURNS: 0 the chat is gone or another one, 1 noted
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
-local epoch, id = ARGV[3], tonumber(ARGV[4])
+local epoch, id = unpack(ARGV, OWN)
 
 local c = load()
 if not c or not c.pushed then redis.call('ZREM', DUE, NAME) end
 if not c or c.epoch ~= epoch then return 0 end
 if not c.pushed then return 1 end
-c.pushed = math.max(c.pushed, math.min(id, c.last))
+c.pushed = math.max(c.pushed, math.min(tonumber(id), c.last))
 if c.pushed == c.last then
   redis.call('HDEL', META, 'p')
   redis.call('ZREM', DUE, NAME)

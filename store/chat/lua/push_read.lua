@@ -1,11 +1,11 @@
 -- Reads the messages of a chat that are due to be pushed. It changes nothing.
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket
--- ARGV: 1 most messages kept, 2 most age in ms, 3 most messages to read
+-- ARGV: 1 most messages to read, after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 read; then after 1 epoch, last id, id up to
 --          which this read goes, id of the first message returned, and the
 --          messages as the log has them
 -- @include lua/part_chat.lua
-local limit = tonumber(ARGV[3])
+local limit = tonumber(unpack(ARGV, OWN))
 
 local c = load()
 if not c then return { 0 } end

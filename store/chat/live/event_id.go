@@ -1,4 +1,4 @@
-package chat
+package live
 
 import (
 	"crypto/sha256"
@@ -11,21 +11,22 @@ const (
 	// MaxEventID is how many bytes it may take. Chats that do not fit begin again
 	// at their acknowledged position.
 	MaxEventID = 2048
-	// smallEventID is how long it may become for the sake of chats that could
-	// begin there anyway.
+	// smallEventID is how long it may become with chats of which nothing would
+	// be delivered twice without it.
 	smallEventID = 256
 )
 
 // idVersion begins every id.
 const idVersion = 1
 
-// place is a chat of one epoch, in the few bytes that an id has for it.
-type place struct {
+// fingerprint is a chat and its epoch, hashed to the few bytes that an id has
+// for them.
+type fingerprint struct {
 	chat  [8]byte
 	epoch [4]byte
 }
 
-func placeOf(chat, epoch string) (p place) {
+func fingerprintOf(chat, epoch string) (p fingerprint) {
 	sum := sha256.Sum256([]byte(chat))
 	copy(p.chat[:], sum[:])
 	sum = sha256.Sum256([]byte(epoch))
@@ -33,16 +34,16 @@ func placeOf(chat, epoch string) (p place) {
 	return p
 }
 
-// left is where a client left off in a chat, as it says.
-type left struct {
+// resumePoint is where a client left off in a chat, as it says.
+type resumePoint struct {
 	epoch    [4]byte
 	position int64
 }
 
-// readEventID reads what a client sent back, by chat. It is untrusted: what is
-// no id of ours says nothing, and what it says counts only for the user's own
-// chats, as far as their messages go.
-func readEventID(id string) map[[8]byte]left {
+// readEventID reads what a client sent back, by chat. It is untrusted: any other
+// text is ignored, and positions count only for the user's own chats, up to
+// their last ids.
+func readEventID(id string) map[[8]byte]resumePoint {
 	if len(id) > MaxEventID {
 		return nil
 	}
@@ -50,32 +51,32 @@ func readEventID(id string) map[[8]byte]left {
 	if err != nil || len(text) == 0 || text[0] != idVersion {
 		return nil
 	}
-	found := map[[8]byte]left{}
+	found := map[[8]byte]resumePoint{}
 	for text = text[1:]; len(text) > 12; {
-		var p place
+		var p fingerprint
 		copy(p.chat[:], text)
 		copy(p.epoch[:], text[8:])
 		position, n := binary.Uvarint(text[12:])
 		if n <= 0 || position > 1<<53 {
 			return found
 		}
-		found[p.chat] = left{p.epoch, int64(position)}
+		found[p.chat] = resumePoint{p.epoch, int64(position)}
 		text = text[12+n:]
 	}
 	return found
 }
 
-// eventID says where each chat stands: first those with messages that were
-// delivered and not acknowledged, which would come again; then, in a short id,
-// those delivered last.
+// eventID has the position of each chat: first those with messages that were
+// delivered and not acknowledged, which would otherwise be delivered again; then,
+// in a short id, those delivered last.
 func (st *Stream) eventID() string {
 	text := []byte{idVersion}
-	for _, c := range st.order {
+	for _, c := range st.cursors {
 		if c.position > c.acked && base64.RawURLEncoding.EncodedLen(len(text)+entryMax) <= MaxEventID {
 			text = c.appendTo(text)
 		}
 	}
-	for _, c := range st.order {
+	for _, c := range st.cursors {
 		if base64.RawURLEncoding.EncodedLen(len(text)+entryMax) > smallEventID {
 			break
 		}
@@ -90,6 +91,6 @@ func (st *Stream) eventID() string {
 const entryMax = 8 + 4 + binary.MaxVarintLen64
 
 func (c *cursor) appendTo(text []byte) []byte {
-	text = append(append(text, c.place.chat[:]...), c.place.epoch[:]...)
+	text = append(append(text, c.fingerprint.chat[:]...), c.fingerprint.epoch[:]...)
 	return binary.AppendUvarint(text, uint64(c.position))
 }

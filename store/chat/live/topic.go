@@ -1,20 +1,17 @@
-package chat
+package live
 
 import (
-	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"fanfare/api"
+	"fanfare/store/chat"
 )
 
 const (
 	// keptMessages and keptBytes bound the newest messages that are kept of a
-	// chat for its streams; who is further behind reads the log.
+	// chat for its streams; a stream that is further behind reads the log.
 	keptMessages = 32
 	keptBytes    = 64 << 10
 	// keptTotal bounds them over all chats.
@@ -25,29 +22,29 @@ const (
 type budget struct{ used atomic.Int64 }
 
 // topic is a channel of Redis and the streams that listen to it: a chat's, or,
-// with chat "", a user's, on which his joins and leaves are told.
+// with chat "", a user's, on which his joins and leaves are published.
 type topic struct {
 	channel, chat string
-	checked       time.Time // when it was last compared; of Live, under its lock
+	checked       time.Time // when it was last compared; guarded by the hub's lock
 
 	mu        sync.Mutex
 	live      bool // Redis has confirmed the subscription
 	known     bool // epoch and last were read since then
 	epoch     string
 	last      int64             // the newest id known
-	ring      []api.ChatMessage // the newest messages up to last, without a hole
+	ring      []api.ChatMessage // the newest messages up to last, without a gap in their ids
 	bytes     int               // their size
-	listeners audience
+	listeners streamSet
 }
 
-// audience is a set of streams, small when it is of one: a user's topic has
-// mostly that.
-type audience struct {
+// streamSet is a set of streams that needs no map for a single one, as most
+// users' topics have.
+type streamSet struct {
 	one    *Stream
 	others map[*Stream]struct{}
 }
 
-func (a *audience) add(st *Stream) {
+func (a *streamSet) add(st *Stream) {
 	if a.one == nil {
 		a.one = st
 		return
@@ -58,21 +55,21 @@ func (a *audience) add(st *Stream) {
 	a.others[st] = struct{}{}
 }
 
-func (a *audience) remove(st *Stream) {
+func (a *streamSet) remove(st *Stream) {
 	if a.one == st {
 		a.one = nil
 	}
 	delete(a.others, st)
 }
 
-func (a *audience) size() int {
+func (a *streamSet) size() int {
 	if a.one != nil {
 		return len(a.others) + 1
 	}
 	return len(a.others)
 }
 
-// add makes a stream a listener, and marks it when nothing is to be awaited.
+// add makes a stream a listener, and marks it if the topic is up to date.
 func (t *topic) add(st *Stream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +79,7 @@ func (t *topic) add(st *Stream) {
 	}
 }
 
-// remove ends that and returns how many listeners there are still.
+// remove ends that and returns how many listeners are left.
 func (t *topic) remove(st *Stream, kept *budget) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +91,7 @@ func (t *topic) remove(st *Stream, kept *budget) int {
 	return left
 }
 
-// mark tells every listener that there may be something new.
+// mark marks every listener: there may be something new.
 func (t *topic) mark() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,7 +107,7 @@ func (t *topic) markAll() {
 	}
 }
 
-// confirm begins anew: what the topic knew may be old by now.
+// confirm notes the subscription: what the topic knew before may be out of date.
 func (t *topic) confirm() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,14 +117,14 @@ func (t *topic) confirm() {
 	}
 }
 
-// heard takes what was published. It says whether that raises a doubt about
-// what the topic knows.
-func (t *topic) heard(payload string, kept *budget) (doubt bool) {
+// receive takes what was published, and tells whether the topic is stale after
+// it: the chat's last id must be read.
+func (t *topic) receive(payload string, kept *budget) (stale bool) {
 	if t.chat == "" {
 		t.mark()
 		return false
 	}
-	epoch, m, err := decodeLive(payload)
+	epoch, m, err := chat.DecodePublished(payload)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -144,10 +141,11 @@ func (t *topic) heard(payload string, kept *budget) (doubt bool) {
 	return false
 }
 
-// settle takes what a look into Redis showed. The look may be older than what
-// was heard meanwhile, so that within an epoch the last id only rises; only
-// after the connection was lost Redis itself may have lost some.
-func (t *topic) settle(epoch string, last int64, kept *budget) {
+// update takes epoch and last id as they were read. The reading may be older
+// than what was received meanwhile: within an epoch the last id only rises. Only
+// after the connection was lost it may fall, as Redis itself may have lost
+// messages.
+func (t *topic) update(epoch string, last int64, kept *budget) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.known && epoch == t.epoch && last <= t.last {
@@ -160,7 +158,7 @@ func (t *topic) settle(epoch string, last int64, kept *budget) {
 	t.markAll()
 }
 
-// keep keeps a message for the streams, in the place of the oldest.
+// keep keeps a message for the streams, and drops the oldest over the limits.
 func (t *topic) keep(m api.ChatMessage, kept *budget) {
 	size := len(m.Text) + len(m.Sender)
 	if kept.used.Load() > keptTotal {
@@ -179,27 +177,27 @@ func (t *topic) keep(m api.ChatMessage, kept *budget) {
 	}
 }
 
-// drop keeps no message any more.
+// drop drops all messages.
 func (t *topic) drop(kept *budget) {
 	kept.used.Add(-int64(t.bytes))
 	t.ring, t.bytes = nil, 0
 }
 
-// forget is drop for a topic that is due for its comparison.
+// forget is drop for callers that don't hold the lock.
 func (t *topic) forget(kept *budget) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.drop(kept)
 }
 
-// after gives the messages after a position, at most limit. enough is false when only
-// the log can tell; messages that are due to be told of later are no news yet.
+// after returns the messages after a position, at most limit. enough is false
+// when they must be read from the log.
 func (t *topic) after(epoch string, position int64, limit int) (news []api.ChatMessage, enough bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case !t.known:
-		return nil, true // the streams are marked again once it is
+		return nil, true // the streams are marked once it is
 	case epoch != t.epoch || position > t.last:
 		return nil, false
 	case position == t.last:
@@ -211,23 +209,9 @@ func (t *topic) after(epoch string, position int64, limit int) (news []api.ChatM
 	return append([]api.ChatMessage(nil), news[:min(limit, len(news))]...), true
 }
 
-// settled tells whether messages are heard from the one after last on.
-func (t *topic) settled() bool {
+// upToDate tells whether every message after last will be received.
+func (t *topic) upToDate() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.live && t.known
-}
-
-// readHead reads a chat's epoch and last id; no chat: "" and 0.
-func readHead(cmd *redis.SliceCmd) (epoch string, last int64, err error) {
-	values, err := cmd.Result()
-	if err != nil || len(values) != 2 {
-		return "", 0, fmt.Errorf("read the head of a chat: %w", err)
-	}
-	epoch, _ = values[0].(string)
-	text, _ := values[1].(string)
-	if text != "" {
-		last, err = strconv.ParseInt(text, 10, 64)
-	}
-	return epoch, last, err
 }

@@ -14,41 +14,42 @@ const (
 	// script and a moved slot each cost a try.
 	maxTries = 4
 	// tryBackoff is the wait before the second try of what a server refused or
-	// could not be told; it doubles.
+	// did not get; it doubles.
 	tryBackoff = 20 * time.Millisecond
 )
 
-// trip carries commands until each is answered, or another try is pointless.
-type trip struct {
-	db    *DB
-	cmds  []redis.Cmder
-	fates []verdict // of each command, over all tries
-	lost  []bool    // an earlier try of it may have run
+// roundTrip sends commands until each is answered, or another try is pointless.
+type roundTrip struct {
+	db       *DB
+	cmds     []redis.Cmder
+	outcomes []outcome // by command, over all tries
+	lost     []bool    // an earlier try of it may have run
 }
 
-// run makes the round trip and its repeats. ctx is its deadline.
-func (db *DB) run(ctx context.Context, cmds []redis.Cmder) *trip {
-	t := &trip{db: db, cmds: cmds}
+// roundTrip makes one round trip and its repeats within ctx's deadline.
+func (db *DB) roundTrip(ctx context.Context, cmds []redis.Cmder) *roundTrip {
+	t := &roundTrip{db: db, cmds: cmds}
 	db.send(ctx, cmds)
-	again := t.judgeFirst()
+	again := t.classifyFirst()
 	for try := 1; try < maxTries && len(again) > 0 && t.prepare(ctx, again, try); try++ {
 		t.resend(ctx, again)
-		again = t.judgeAgain(again)
+		again = t.classifyAgain(again)
 	}
 	return t
 }
 
-// judgeFirst looks at all commands; on the usual way it allocates nothing.
-func (t *trip) judgeFirst() (again []int) {
+// classifyFirst classifies all commands; when all were answered it allocates
+// nothing.
+func (t *roundTrip) classifyFirst() (again []int) {
 	for i, cmd := range t.cmds {
-		v := judge(cmd.Err())
+		v := classify(cmd.Err())
 		if v == answered {
 			continue
 		}
-		if t.fates == nil {
-			t.fates, t.lost = make([]verdict, len(t.cmds)), make([]bool, len(t.cmds))
+		if t.outcomes == nil {
+			t.outcomes, t.lost = make([]outcome, len(t.cmds)), make([]bool, len(t.cmds))
 		}
-		t.fates[i], t.lost[i] = v, v == unknown
+		t.outcomes[i], t.lost[i] = v, v == unknown
 		if v != full {
 			again = append(again, i)
 		}
@@ -56,17 +57,17 @@ func (t *trip) judgeFirst() (again []int) {
 	return again
 }
 
-// judgeAgain looks at those that were sent again. An answer that was lost a
-// second time is not asked for a third.
-func (t *trip) judgeAgain(sent []int) (again []int) {
+// classifyAgain classifies those that were sent again. One whose answer was lost
+// twice is not sent a third time.
+func (t *roundTrip) classifyAgain(sent []int) (again []int) {
 	for _, i := range sent {
-		v := judge(t.cmds[i].Err())
+		v := classify(t.cmds[i].Err())
 		repeat := v != answered && v != full && (v != unknown || !t.lost[i])
 		t.lost[i] = t.lost[i] || v == unknown
 		if v != answered && t.lost[i] {
 			v = unknown
 		}
-		t.fates[i] = v
+		t.outcomes[i] = v
 		if repeat {
 			again = append(again, i)
 		}
@@ -76,10 +77,10 @@ func (t *trip) judgeAgain(sent []int) (again []int) {
 
 // prepare does what the next try needs: load scripts, read the cluster's map
 // again, wait. It says whether there is time for a try.
-func (t *trip) prepare(ctx context.Context, again []int, try int) bool {
+func (t *roundTrip) prepare(ctx context.Context, again []int, try int) bool {
 	wait, scripts := false, map[*Script]struct{}{}
 	for _, i := range again {
-		if t.fates[i] == noScript {
+		if t.outcomes[i] == noScript {
 			if s := scriptOf(t.cmds[i]); s != nil {
 				scripts[s] = struct{}{}
 				continue
@@ -91,11 +92,11 @@ func (t *trip) prepare(ctx context.Context, again []int, try int) bool {
 	if !wait {
 		return ctx.Err() == nil
 	}
-	return t.db.settle(ctx, tryBackoff<<(try-1))
+	return t.db.pause(ctx, tryBackoff<<(try-1))
 }
 
-// settle waits a moment and, in a cluster, reads the map of slots again.
-func (db *DB) settle(ctx context.Context, wait time.Duration) bool {
+// pause waits and, in a cluster, reads the map of slots again.
+func (db *DB) pause(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -104,13 +105,13 @@ func (db *DB) settle(ctx context.Context, wait time.Duration) bool {
 	case <-timer.C:
 	}
 	if db.kind == kindCluster {
-		// The map may not be had from a dead node: the try will tell.
+		// A dead node does not answer: the next try shows whether the map is right.
 		_ = eachMaster(ctx, db.client, func(context.Context, *redis.Client) error { return nil })
 	}
 	return ctx.Err() == nil
 }
 
-// loadParts is the share of a trip's time that loading scripts may take: a
+// loadParts is the share of a round trip's time that loading scripts may take: a
 // master that hangs must not cost the others their next try.
 const loadParts = 4
 
@@ -134,7 +135,7 @@ func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) {
 	}
 }
 
-func (t *trip) resend(ctx context.Context, again []int) {
+func (t *roundTrip) resend(ctx context.Context, again []int) {
 	cmds := make([]redis.Cmder, 0, len(again))
 	var asked []redis.Cmder
 	for _, i := range again {
@@ -172,13 +173,13 @@ func pipe(ctx context.Context, c *redis.Client, cmds []redis.Cmder) {
 
 // errorOf is what a call of cmds[from:to] gets, nil if all were answered. When
 // a part of a write was done and another refused, the outcome is unknown.
-func (t *trip) errorOf(m Mode, from, to int) error {
-	if t.fates == nil {
+func (t *roundTrip) errorOf(m Mode, from, to int) error {
+	if t.outcomes == nil {
 		return nil
 	}
 	worst, done, cause := answered, false, error(nil)
 	for i := from; i < to; i++ {
-		v := t.fates[i]
+		v := t.outcomes[i]
 		if v == answered {
 			done = done || t.cmds[i].Err() == nil || errors.Is(t.cmds[i].Err(), redis.Nil)
 			continue

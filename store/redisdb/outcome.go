@@ -21,11 +21,11 @@ const (
 	Write
 )
 
-// verdict is what is known about one command after a try.
-type verdict int
+// outcome is what is known about one command after a try.
+type outcome int
 
 const (
-	answered verdict = iota // a value, redis.Nil, or an error of the command's own
+	answered outcome = iota // a value, redis.Nil, or an error of the command's own
 	unsent                  // it never left, or the server refused to do anything
 	unknown                 // it may have run: the answer is lost
 	moved                   // another node has the slot
@@ -37,7 +37,7 @@ const (
 // its own state and not because of the command.
 var refusals = []struct {
 	prefix  string
-	verdict verdict
+	outcome outcome
 }{
 	{"NOSCRIPT", noScript},
 	{"MOVED ", moved},
@@ -57,14 +57,14 @@ var refusals = []struct {
 	{"ERR max number of clients", unsent},
 }
 
-// judge reads a command's error.
-func judge(err error) verdict {
+// classify tells the outcome by a command's error.
+func classify(err error) outcome {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return answered
 	}
 	var reply redis.Error
 	if errors.As(err, &reply) {
-		return judgeReply(reply.Error())
+		return classifyReply(reply.Error())
 	}
 	if neverLeft(err) {
 		return unsent
@@ -72,10 +72,10 @@ func judge(err error) verdict {
 	return unknown
 }
 
-func judgeReply(text string) verdict {
+func classifyReply(text string) outcome {
 	for _, r := range refusals {
 		if strings.HasPrefix(text, r.prefix) {
-			return r.verdict
+			return r.outcome
 		}
 	}
 	return answered
@@ -122,11 +122,11 @@ func (db *DB) Err(err error, m Mode) error {
 	if err == nil || errors.As(err, &known) {
 		return err
 	}
-	return asError(judge(err), m, err)
+	return asError(classify(err), m, err)
 }
 
-// asError puts a verdict into words; nil cause means a command was answered.
-func asError(v verdict, m Mode, cause error) error {
+// asError puts an outcome into words; nil cause means a command was answered.
+func asError(v outcome, m Mode, cause error) error {
 	switch {
 	case v == answered:
 		return cause

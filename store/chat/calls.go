@@ -1,0 +1,124 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+)
+
+// The steps of the calls, by which the faults of tests tell them apart.
+const (
+	stepClaim      = "claim"
+	stepCheck      = "check"
+	stepAddIndex   = "add index"
+	stepCreate     = "create"
+	stepChat       = "chat"
+	stepJoin       = "join"
+	stepLeave      = "leave"
+	stepDropIndex  = "drop index"
+	stepSend       = "send"
+	stepRead       = "read"
+	stepAck        = "ack"
+	stepAddMissing = "add missing"
+	stepPush       = "push"
+)
+
+// roundTrip sends the commands of one step.
+func (s *Store) roundTrip(ctx context.Context, step string, send redisdb.Sender, m redisdb.Mode, cmds ...redis.Cmder) error {
+	return s.fault.Send(ctx, step, send, m, cmds...)
+}
+
+// chatCmd is a chat's script with what all of them take first.
+func (s *Store) chatCmd(ctx context.Context, script *redisdb.Script, chat string, args ...any) *redis.Cmd {
+	return s.chatCmdWith(ctx, script, chatKeys(chat), args...)
+}
+
+func (s *Store) chatCmdWith(ctx context.Context, script *redisdb.Script, keys []string, args ...any) *redis.Cmd {
+	all := make([]any, 0, 2+len(args))
+	all = append(all, s.o.MaxMessages, s.o.MaxAge.Milliseconds())
+	return script.Cmd(ctx, keys, append(all, args...)...)
+}
+
+// runScript runs one script that answers with a list.
+func (s *Store) runScript(ctx context.Context, step string, m redisdb.Mode, cmd *redis.Cmd) ([]any, error) {
+	if err := s.roundTrip(ctx, step, s.db.Share, m, cmd); err != nil {
+		return nil, err
+	}
+	return answer(cmd)
+}
+
+// answer is a script's list.
+func answer(cmd *redis.Cmd) ([]any, error) {
+	list, err := cmd.Slice()
+	if err == nil && len(list) == 0 {
+		err = errors.New("an empty answer")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run %v: %w", cmd.Args()[1], err)
+	}
+	return list, nil
+}
+
+// indexPatience is how long a call on a Cluster waits for the reading of its
+// user's index once it has its own answer: the index may be on a master that is
+// away.
+const indexPatience = 50 * time.Millisecond
+
+// memberCall is a user's call about some of his chats.
+type memberCall struct {
+	step  string
+	mode  redisdb.Mode
+	user  string
+	chats []string
+	cmds  []redis.Cmder // one for each chat
+}
+
+// call makes a member's call, reads in the same round trip which of the chats his
+// index has, and returns those that are missing there. For several chats every
+// command has its own outcome, also after an error.
+func (s *Store) call(ctx context.Context, c memberCall) (missing []string, err error) {
+	indexed, send := indexedCmd(ctx, c.user, c.chats), s.db.Share
+	if len(c.cmds) > 1 {
+		send = s.db.Pipeline
+	}
+	if s.clustered {
+		return s.callApart(ctx, c, indexed, send)
+	}
+	if err := s.roundTrip(ctx, c.step, send, c.mode, append(c.cmds[:len(c.cmds):len(c.cmds)], indexed)...); err != nil {
+		return nil, err
+	}
+	return missingOf(indexed, c.chats), nil
+}
+
+// callApart is call on a Cluster, where the index may be on another master than
+// the chats: it is read beside the call.
+func (s *Store) callApart(ctx context.Context, c memberCall, indexed *redis.FloatSliceCmd, send redisdb.Sender) (missing []string, err error) {
+	read := make(chan []string, 1)
+	go func() {
+		var missing []string
+		if s.db.Share(ctx, redisdb.Read, indexed) == nil {
+			missing = missingOf(indexed, c.chats)
+		}
+		read <- missing
+	}()
+	if err := s.roundTrip(ctx, c.step, send, c.mode, c.cmds...); err != nil {
+		return nil, err
+	}
+	patience := time.NewTimer(indexPatience)
+	defer patience.Stop()
+	select {
+	case missing = <-read:
+	case <-patience.C:
+	}
+	return missing, nil
+}
+
+func list(v any) []any {
+	l, _ := v.([]any)
+	return l
+}

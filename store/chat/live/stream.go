@@ -1,0 +1,381 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/chat"
+)
+
+const (
+	// readChats and readLimit bound what one Read takes from the log, 100
+	// messages, so that a slow reader takes little memory.
+	readChats = 4
+	readLimit = 25
+	// readEvents bounds what one Read returns.
+	readEvents = 100
+	// retryAfter is how long a stream waits after Redis could not be read.
+	retryAfter = time.Second
+)
+
+// Event is one event of a stream: a message, a gap, or neither and only a new
+// ID.
+type Event struct {
+	// ID names the positions after this event: a client that sends it back goes
+	// on there.
+	ID      string
+	Message *api.StreamMessage
+	Gap     *api.StreamGap
+}
+
+// Stream delivers all chats of a user to one client: every message after his
+// position exactly once, in the order of its chat. It belongs to one goroutine,
+// which waits for Wake, calls Read, and in the end Close.
+type Stream struct {
+	hub       *Hub
+	user      string
+	poll      bool // for a long poll: no presence, and no events
+	userTopic *topic
+	wake      chan struct{}
+
+	mu           sync.Mutex
+	chatsChanged bool                // the user may have joined or left chats
+	dirty        map[string]struct{} // chats that may have more than was delivered
+	retry        *time.Timer         // wakes the reader after a failure
+
+	// Only the reader uses what follows.
+	queued       []Event                 // to be delivered before anything else
+	resume       map[[8]byte]resumePoint // where the client says it left off
+	formerEpochs map[string][4]byte      // of chats that the user has left
+	cursors      []*cursor               // of all chats; those delivered last come first
+	byChat       map[string]*cursor      // the same by chat, if they are many
+}
+
+// cursor is how far one chat is delivered.
+type cursor struct {
+	topic           *topic
+	epoch           string
+	fingerprint     fingerprint
+	position, acked int64
+}
+
+// Stream opens a stream of a user's chats. It begins at his acknowledged
+// positions, or where lastEventID says; any other text is ignored there. The
+// error is unavailable while Redis can't be subscribed to.
+func (h *Hub) Stream(ctx context.Context, user, lastEventID string) (*Stream, error) {
+	st := h.newStream(user)
+	st.resume = readEventID(lastEventID)
+	if err := h.beginPresence(ctx, user); err != nil {
+		st.close()
+		return nil, fmt.Errorf("open stream of %s: %w", user, err)
+	}
+	if err := st.begin(ctx); err != nil {
+		st.Close(ctx)
+		return nil, err
+	}
+	return st, nil
+}
+
+// Watch opens a stream for a long poll, which reads the store itself whenever
+// Wake says so, and calls Refresh instead of Read.
+func (h *Hub) Watch(ctx context.Context, user string) (*Stream, error) {
+	st := h.newStream(user)
+	st.poll = true
+	if err := st.begin(ctx); err != nil {
+		st.Close(ctx)
+		return nil, err
+	}
+	return st, nil
+}
+
+func (h *Hub) newStream(user string) *Stream {
+	st := &Stream{hub: h, user: user, wake: make(chan struct{}, 1)}
+	st.userTopic = h.subscribe(st, chat.MembershipChannel(user), "")
+	return st
+}
+
+// begin waits for the subscription to the user's channel, reads the positions
+// from which the stream goes on, and waits for the subscriptions to his chats.
+// Whatever is sent after it returned is delivered, even if it is not kept any
+// more because everybody else has acknowledged it.
+func (st *Stream) begin(ctx context.Context) (err error) {
+	if err := st.await(ctx, func() bool { return true }); err != nil {
+		return err
+	}
+	st.takeMarks()
+	if st.queued, err = st.refreshChats(ctx); err != nil {
+		return err
+	}
+	st.wakeReader() // there may be nothing to wait for
+	err = st.await(ctx, st.upToDate)
+	st.wakeReader()
+	return err
+}
+
+// await returns once the stream was woken and ready holds.
+func (st *Stream) await(ctx context.Context, ready func() bool) error {
+	for {
+		select {
+		case <-st.wake:
+			if ready() {
+				return nil
+			}
+		case <-ctx.Done():
+			return api.Errorf(api.CodeUnavailable, "Redis takes no subscription").Because(context.Cause(ctx))
+		}
+	}
+}
+
+// upToDate tells whether the topics of all chats are up to date. Each that
+// becomes so wakes the stream.
+func (st *Stream) upToDate() bool {
+	for _, c := range st.cursors {
+		if !c.topic.upToDate() {
+			return false
+		}
+	}
+	return true
+}
+
+// Close ends the stream.
+func (st *Stream) Close(ctx context.Context) {
+	st.close()
+	if !st.poll {
+		st.hub.endPresence(ctx, st.user)
+	}
+}
+
+func (st *Stream) close() {
+	st.hub.unsubscribe(st, st.userTopic)
+	for _, c := range st.cursors {
+		st.hub.unsubscribe(st, c.topic)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.retry != nil {
+		st.retry.Stop()
+	}
+}
+
+// Wake has a value when there may be something to read.
+func (st *Stream) Wake() <-chan struct{} { return st.wake }
+
+// mark notes a chat that may have new messages, or with "" that the user may
+// have joined or left chats, and wakes the reader.
+func (st *Stream) mark(chat string) {
+	st.mu.Lock()
+	if chat == "" {
+		st.chatsChanged = true
+	} else {
+		if st.dirty == nil {
+			st.dirty = map[string]struct{}{}
+		}
+		st.dirty[chat] = struct{}{}
+	}
+	st.mu.Unlock()
+	st.wakeReader()
+}
+
+func (st *Stream) wakeReader() {
+	select {
+	case st.wake <- struct{}{}:
+	default: // it is woken already
+	}
+}
+
+// takeMarks returns the marks and clears them.
+func (st *Stream) takeMarks() (chatsChanged bool, dirty map[string]struct{}) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	chatsChanged, dirty = st.chatsChanged, st.dirty
+	st.chatsChanged, st.dirty = false, nil
+	return chatsChanged, dirty
+}
+
+// restoreMarks puts marks back and wakes the reader after wait.
+func (st *Stream) restoreMarks(chatsChanged bool, dirty map[string]struct{}, wait time.Duration) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.chatsChanged = st.chatsChanged || chatsChanged
+	if st.dirty == nil {
+		st.dirty = dirty
+	} else {
+		for chat := range dirty {
+			st.dirty[chat] = struct{}{}
+		}
+	}
+	switch {
+	case wait == 0:
+		st.wakeReader()
+	case st.retry == nil:
+		st.retry = time.AfterFunc(wait, st.wakeReader)
+	default:
+		st.retry.Reset(wait)
+	}
+}
+
+// Refresh is Read for a long poll: it only brings the chats to which the stream
+// listens up to date.
+func (st *Stream) Refresh(ctx context.Context) error {
+	chatsChanged, _ := st.takeMarks()
+	if !chatsChanged {
+		return nil
+	}
+	if _, err := st.refreshChats(ctx); err != nil {
+		return st.retryLater(err, true, nil)
+	}
+	return nil
+}
+
+// Read returns what is new, at most some 100 events; when there is more it
+// wakes again. While Redis is away there is nothing new, and Wake comes again.
+func (st *Stream) Read(ctx context.Context) ([]Event, error) {
+	chatsChanged, dirty := st.takeMarks()
+	events := st.queued
+	st.queued = nil
+	if chatsChanged {
+		gaps, err := st.refreshChats(ctx)
+		if err != nil {
+			return events, st.retryLater(err, true, dirty)
+		}
+		events = append(events, gaps...)
+		again, more := st.takeMarks() // marks of chats that were restarted
+		if again {
+			st.mark("") // he joined or left in the meantime
+		}
+		for chat := range more {
+			if dirty == nil {
+				dirty = map[string]struct{}{}
+			}
+			dirty[chat] = struct{}{}
+		}
+	}
+	events, reads := st.readMemory(events, dirty)
+	events, err := st.readLog(ctx, events, reads, dirty)
+	if err != nil {
+		return events, st.retryLater(err, false, dirty)
+	}
+	if len(dirty) > 0 {
+		st.restoreMarks(false, dirty, 0)
+	}
+	return events, nil
+}
+
+// retryLater puts the marks back while Redis is away, and returns every other
+// error: those end the stream.
+func (st *Stream) retryLater(err error, chatsChanged bool, dirty map[string]struct{}) error {
+	switch api.CodeOf(err) {
+	case api.CodeUnavailable, api.CodeUnknownOutcome, api.CodeOverloaded:
+		st.restoreMarks(chatsChanged, dirty, retryAfter)
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		st.restoreMarks(chatsChanged, dirty, retryAfter)
+		return nil
+	}
+	return err
+}
+
+// readMemory delivers what the topics have kept, removes the chats that are
+// finished from dirty, and returns those that must be read from the log.
+func (st *Stream) readMemory(events []Event, dirty map[string]struct{}) ([]Event, []*cursor) {
+	var reads []*cursor
+	for chat := range dirty {
+		c := st.cursor(chat)
+		if c == nil {
+			delete(dirty, chat)
+			continue
+		}
+		if len(events) >= readEvents {
+			continue
+		}
+		news, enough := c.topic.after(c.epoch, c.position, readEvents-len(events))
+		if !enough {
+			reads = append(reads, c)
+			continue
+		}
+		events = st.deliver(events, c, news)
+		if len(events) < readEvents {
+			delete(dirty, chat)
+		}
+	}
+	return events, reads[:min(len(reads), readChats)]
+}
+
+// readLog delivers from the log, several chats in one round trip.
+func (st *Stream) readLog(ctx context.Context, events []Event, cursors []*cursor, dirty map[string]struct{}) ([]Event, error) {
+	if len(cursors) == 0 {
+		return events, nil
+	}
+	reads := make([]chat.Read, len(cursors))
+	for i, c := range cursors {
+		reads[i] = chat.Read{Chat: c.topic.chat, MessagesQuery: chat.MessagesQuery{User: st.user, After: &c.position, Limit: readLimit, Epoch: c.epoch}}
+	}
+	found, err := st.hub.chats.ReadMany(ctx, st.user, reads)
+	if err != nil {
+		return events, err
+	}
+	for i, c := range cursors {
+		switch code := api.CodeOf(found[i].Err); {
+		case code == api.CodeNotFound || code == api.CodeNotAMember:
+			delete(dirty, c.topic.chat)
+			st.mark("") // he left; the list of his chats will say so
+		case found[i].Err != nil:
+			err = found[i].Err
+		default:
+			var more bool
+			if events, more = st.deliverPage(events, c, found[i].Messages); !more {
+				delete(dirty, c.topic.chat)
+			}
+		}
+	}
+	return events, err
+}
+
+// deliverPage delivers a page of the log, and tells whether there is more.
+func (st *Stream) deliverPage(events []Event, c *cursor, page *api.ChatMessages) ([]Event, bool) {
+	if page.Epoch != c.epoch || page.LastID < c.position {
+		st.mark("") // another chat by now, or messages that Redis lost: see restartChat
+		return events, false
+	}
+	if page.Gap {
+		c.position = max(c.position, page.FirstID-1)
+		events = append(events, st.gap(c, page.FirstID))
+	}
+	events = st.deliver(events, c, page.Items)
+	return events, c.position < page.LastID
+}
+
+// deliver makes events of messages and moves the cursor.
+func (st *Stream) deliver(events []Event, c *cursor, news []api.ChatMessage) []Event {
+	if len(news) > 0 {
+		st.toFront(c)
+	}
+	for i := range news {
+		m := &news[i]
+		if m.ID <= c.position {
+			continue
+		}
+		c.position = m.ID
+		events = append(events, Event{ID: st.eventID(), Message: &api.StreamMessage{
+			Chat: c.topic.chat, ID: m.ID, Sender: m.Sender, Text: m.Text, SentAt: m.SentAt,
+		}})
+	}
+	return events
+}
+
+// toFront puts a cursor before those that were delivered earlier.
+func (st *Stream) toFront(c *cursor) {
+	i := slices.Index(st.cursors, c)
+	copy(st.cursors[1:i+1], st.cursors[:i])
+	st.cursors[0] = c
+}
+
+func (st *Stream) gap(c *cursor, first int64) Event {
+	return Event{ID: st.eventID(), Gap: &api.StreamGap{Chat: c.topic.chat, FirstID: first, Epoch: c.epoch}}
+}

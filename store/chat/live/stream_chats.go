@@ -1,0 +1,119 @@
+package live
+
+import (
+	"context"
+	"slices"
+
+	"fanfare/store/chat"
+)
+
+// fewChats is up to how many chats a stream searches without a map.
+const fewChats = 16
+
+// cursor finds the cursor of a chat, nil when the stream has none.
+func (st *Stream) cursor(chat string) *cursor {
+	if st.byChat != nil {
+		return st.byChat[chat]
+	}
+	for _, c := range st.cursors {
+		if c.topic.chat == chat {
+			return c
+		}
+	}
+	return nil
+}
+
+// addCursor adds the cursor of a chat.
+func (st *Stream) addCursor(c *cursor) {
+	st.cursors = append(st.cursors, c)
+	switch {
+	case st.byChat != nil:
+		st.byChat[c.topic.chat] = c
+	case len(st.cursors) > fewChats:
+		st.byChat = make(map[string]*cursor, len(st.cursors))
+		for _, c := range st.cursors {
+			st.byChat[c.topic.chat] = c
+		}
+	}
+}
+
+// maxFormerEpochs bounds the chats of which a stream remembers that the user left
+// them.
+const maxFormerEpochs = 1000
+
+// refreshChats reads the user's chats and his positions in them. What it returns
+// is delivered before anything else.
+func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
+	positions, err := st.hub.chats.Positions(ctx, st.user)
+	if err != nil {
+		return nil, err
+	}
+	var events []Event
+	found := make(map[string]struct{}, len(positions))
+	changed := false
+	for i := range positions {
+		p := &positions[i]
+		found[p.Chat] = struct{}{}
+		c := st.cursor(p.Chat)
+		if c == nil {
+			changed = true
+			c, events = st.addChat(events, p)
+		} else if c.epoch != p.Epoch || c.position > p.LastID {
+			events = st.restartChat(events, c, p)
+		}
+		c.acked = p.Acked
+	}
+	st.removeChats(found)
+	st.resume = nil // it is for the chats that the stream begins with
+	if changed && len(events) == 0 && !st.poll {
+		events = append(events, Event{ID: st.eventID()})
+	}
+	return events, nil
+}
+
+// addChat begins with a chat: where the client left off, if this epoch of the
+// chat has that position, else at the user's position.
+func (st *Stream) addChat(events []Event, p *chat.Position) (*cursor, []Event) {
+	c := &cursor{epoch: p.Epoch, fingerprint: fingerprintOf(p.Chat, p.Epoch), position: p.Acked, acked: p.Acked}
+	was, ok := st.resume[c.fingerprint.chat]
+	lost := ok && (was.epoch != c.fingerprint.epoch || was.position > p.LastID)
+	if ok && !lost {
+		c.position = was.position
+	}
+	if epoch, ok := st.formerEpochs[p.Chat]; ok && epoch != c.fingerprint.epoch {
+		lost = true // another chat than the one that the user has left
+	}
+	delete(st.formerEpochs, p.Chat)
+	c.topic = st.hub.subscribe(st, chat.MessageChannel(p.Chat), p.Chat)
+	st.addCursor(c)
+	if lost {
+		events = append(events, st.gap(c, p.FirstID))
+	}
+	return c, events
+}
+
+// restartChat begins anew with a chat that has another epoch by now, or of which
+// Redis has lost messages that were delivered.
+func (st *Stream) restartChat(events []Event, c *cursor, p *chat.Position) []Event {
+	c.epoch, c.position, c.acked = p.Epoch, p.Acked, p.Acked
+	c.fingerprint = fingerprintOf(p.Chat, p.Epoch)
+	st.mark(p.Chat)
+	return append(events, st.gap(c, p.FirstID))
+}
+
+// removeChats ends the chats of which the user is no member any more.
+func (st *Stream) removeChats(found map[string]struct{}) {
+	for _, c := range slices.Clone(st.cursors) {
+		chat := c.topic.chat
+		if _, ok := found[chat]; ok {
+			continue
+		}
+		st.hub.unsubscribe(st, c.topic)
+		if st.formerEpochs == nil || len(st.formerEpochs) > maxFormerEpochs {
+			st.formerEpochs = map[string][4]byte{}
+		}
+		st.formerEpochs[chat] = c.fingerprint.epoch
+		delete(st.byChat, chat)
+		st.cursors = slices.DeleteFunc(st.cursors, func(o *cursor) bool { return o == c })
+	}
+}
