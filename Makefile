@@ -7,13 +7,17 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build test bench lint openapi
+.PHONY: help build quick test bench lint openapi
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 build: ## build ./fanfare
 	CGO_ENABLED=0 go build -trimpath -o fanfare .
+
+quick: ## vet and test what needs no server, without the race detector, in a minute
+	go vet ./...
+	go test -short -vet=off -p 4 ./... $(ARGS)
 
 test: ## vet and test everything on private servers (installs what is missing)
 	./.ci/test.sh $(ARGS)

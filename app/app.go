@@ -13,7 +13,12 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery"
+	"fanfare/delivery/apns"
+	"fanfare/delivery/logsender"
+	"fanfare/delivery/transport"
 	"fanfare/handlers"
+	"fanfare/handlers/web"
+	"fanfare/openapi"
 	"fanfare/store/apps"
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
@@ -24,7 +29,7 @@ import (
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
-	"fanfare/store/stock"
+	"fanfare/store/sales"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -55,13 +60,13 @@ type app struct {
 	events   *events.Store
 	apps     *apps.Store
 	contacts *contacts.Store
-	sales    *stock.Store
+	sales    *sales.Store
 
 	chats   *chat.Store
 	streams *live.Hub
 	pusher  *chat.Pusher
 
-	sender    delivery.Sender
+	sender    transport.Sender
 	targeting *delivery.Targeting
 	delivery  *delivery.Delivery
 
@@ -75,12 +80,12 @@ type app struct {
 func build(ctx context.Context, c *config, log *slog.Logger) (*app, error) {
 	a := &app{config: c, log: log, registry: prometheus.NewRegistry(), closing: make(chan struct{})}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	a.metrics = delivery.NewMetrics(a.registry)
 	sender, err := a.openSender()
 	if err != nil {
 		return nil, err
 	}
 	a.sender = sender
+	a.metrics = delivery.NewMetrics(a.registry, sender.Reasons())
 	if err := a.openStores(ctx); err != nil {
 		a.close()
 		return nil, err
@@ -157,12 +162,12 @@ func (a *app) openNouns() error {
 }
 
 // openSender reads the credentials; without any, notifications are logged.
-func (a *app) openSender() (delivery.Sender, error) {
+func (a *app) openSender() (transport.Sender, error) {
 	c := a.config
 	if !c.sendsToAPNs() {
-		return delivery.NewLogSender(a.log), nil
+		return logsender.New(a.log), nil
 	}
-	return delivery.NewAPNs(delivery.APNsOptions{
+	return apns.New(apns.Options{
 		URL: c.APNsURL, CAFile: c.APNsCAFile, KeyFile: c.APNsKeyFile, KeyID: c.APNsKeyID, TeamID: c.APNsTeamID,
 		AppsFile: c.APNsAppsFile, SendWithin: c.NotificationLease / 2, Logger: a.log,
 	})
@@ -287,9 +292,13 @@ func (a *app) handler() http.Handler {
 	whole := handlers.New(handlers.Options{
 		Events: a.events, Devices: a.devices, Keys: a.keys, Contacts: a.contacts, Sales: a.sales,
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
-		Ready: a.ready, DeliveredPerSecond: a.metrics.DeliveredPerSecond, Logger: a.log, Registry: a.registry,
-		RateLimit: a.config.RateLimit, RequestTimeout: a.config.RequestTimeout,
-		Chats: a.chats, Live: a.streams, Pusher: a.pusher, MaxStreams: a.config.MaxStreams, Closing: a.closing,
+		Ready: a.ready, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
+		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
+		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
+		Web: web.Options{
+			Logger: a.log, Registry: a.registry, RateLimit: a.config.RateLimit, RequestTimeout: a.config.RequestTimeout,
+			MaxStreams: a.config.MaxStreams, Closing: a.closing,
+		},
 	})
 	if a.config.has(roleAPI) {
 		return whole

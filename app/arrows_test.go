@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,10 +24,14 @@ type source struct {
 	set  *token.FileSet
 }
 
-// test tells whether the file is compiled for tests only.
-func (s source) test() bool {
-	return strings.HasSuffix(s.path, "_test.go") || s.room == "store/storetest" || s.room == "delivery/apnstest"
+// testOnly tells whether a room is there for tests and benchmarks only: each
+// sender has its stand-in beside it.
+func testOnly(room string) bool {
+	return room == "store/storetest" || room == "delivery/apns/apnstest"
 }
+
+// test tells whether the file is compiled for tests only.
+func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") || testOnly(s.room) }
 
 // imports lists what the file imports.
 func (s source) imports() []string {
@@ -102,10 +107,22 @@ func storeFloor(room string) int {
 		return 1
 	case "store/queue":
 		return 2
+	case "store/sales": // on store/stock
+		return 4
 	case "store/storetest":
 		return 9
 	}
 	return 3
+}
+
+// deliveryFloor orders the packages inside delivery: each sender and delivery
+// itself stand on what all share, and none of them on another.
+func deliveryFloor(room string) int {
+	switch room {
+	case "delivery/transport", "delivery/h2":
+		return 0
+	}
+	return 1
 }
 
 // allowed tells whether a production file of one room may import another.
@@ -113,14 +130,24 @@ func allowed(from, to string) bool {
 	switch {
 	case to == "e2e" || to == ".":
 		return false
-	case to == "store/storetest" || to == "delivery/apnstest":
+	case testOnly(to):
 		return within(from, "bench")
+	case to == "openapi":
+		return from == "app" || from == "openapi/gen" // the documents are handed to handlers, which they are made from
 	case from == to:
 		return true
+	case from == "store/stock" && to == "store/record": // live stock knows no SQL
+		return false
+	case from == "handlers/web":
+		return to == "api" // it knows no noun and no store
+	case from == "openapi":
+		return false
 	case within(from, "store") && within(to, "store"):
 		return storeFloor(from) > storeFloor(to) || path.Dir(from) == to // store/chat/live stands above store/chat
+	case within(from, "delivery") && within(to, "delivery"):
+		return deliveryFloor(from) > deliveryFloor(to)
 	case floor(from) == floor(to):
-		return within(from, "delivery") && within(to, "delivery") || within(from, "handlers") && within(to, "handlers")
+		return from == "handlers" && to == "handlers/web"
 	}
 	return floor(from) > floor(to)
 }
@@ -144,7 +171,12 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 	t.Parallel()
 	for _, forbidden := range [][2]string{
 		{"handlers", "delivery"}, {"delivery", "handlers"}, {"store/queue", "delivery"}, {"api", "store/record"},
-		{"store/redisdb", "store/queue"}, {"store/queue", "store/events"}, {"store/chat", "store/chat/live"}, {"store/chat/live", "store/events"}, {"store/devices", "store/storetest"}, {"handlers", "delivery/apnstest"}, {"app", "e2e"}, {"handlers", "app"},
+		{"store/redisdb", "store/queue"}, {"store/queue", "store/events"}, {"store/devices", "store/storetest"}, {"handlers", "delivery/apns/apnstest"}, {"app", "e2e"}, {"handlers", "app"},
+		{"delivery", "delivery/apns"}, {"delivery/apns", "delivery"}, {"delivery/transport", "delivery/apns"}, {"delivery/h2", "delivery/transport"},
+		{"delivery/apns", "delivery/apns/apnstest"}, {"handlers", "delivery/transport"}, {"delivery/logsender", "delivery/apns"},
+		{"handlers", "openapi"}, {"openapi", "handlers"}, {"openapi", "api"}, {"handlers/web", "openapi"}, {"handlers/web", "handlers"}, {"handlers/web", "store/events"},
+		{"store/stock", "store/sales"}, {"store/stock", "store/record"},
+		{"store/chat", "store/chat/live"}, {"store/chat/live", "store/events"},
 	} {
 		if allowed(forbidden[0], forbidden[1]) {
 			t.Errorf("%s -> %s is allowed", forbidden[0], forbidden[1])
@@ -152,8 +184,79 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 	}
 }
 
-// Only store/* knows go-redis, only handlers knows chi, only
-// delivery's APNs files know apns2. Tests aside.
+// maxChain is how many packages may stand on each other, from main down.
+const maxChain = 8
+
+// chain is the longest way down from a room along imports of production files,
+// itself first.
+func chain(room string, imports map[string][]string, known map[string][]string) []string {
+	if way, ok := known[room]; ok {
+		return way
+	}
+	known[room] = []string{room} // Go has no circles of packages; this ends it if the map has
+	var longest []string
+	for _, to := range imports[room] {
+		if way := chain(to, imports, known); len(way) > len(longest) {
+			longest = way
+		}
+	}
+	known[room] = append([]string{room}, longest...)
+	return known[room]
+}
+
+// The way from main to the ground is short.
+func TestImportChainIsShort(t *testing.T) {
+	t.Parallel()
+	way := chain(".", roomImports(mustParseModule(t), func(s source) bool { return !s.test() }), map[string][]string{})
+	if len(way) > maxChain || len(way) < 5 {
+		t.Errorf("%d packages stand on each other, not 5 to %d: %s", len(way), maxChain, strings.Join(way, " -> "))
+	}
+}
+
+// roomImports says of every room which others the wanted files of it import.
+func roomImports(files []source, wanted func(source) bool) map[string][]string {
+	out := map[string][]string{}
+	for _, s := range files {
+		if !wanted(s) {
+			continue
+		}
+		for _, name := range s.imports() {
+			if to, ours := strings.CutPrefix(name, "fanfare/"); ours && to != s.room && !slices.Contains(out[s.room], to) {
+				out[s.room] = append(out[s.room], to)
+			}
+		}
+	}
+	return out
+}
+
+// Rooms stand in no circle, their tests included: Go sees to it for packages
+// alone, and the test of one may import another that imports the first. Tests
+// inside the store aside, which compare its engines with each other.
+func TestRoomsStandInNoCircle(t *testing.T) {
+	t.Parallel()
+	imports := roomImports(mustParseModule(t), func(s source) bool { return !s.test() || !within(s.room, "store") })
+	seen := map[string]bool{}
+	var visit func(room string, way []string)
+	visit = func(room string, way []string) {
+		if i := slices.Index(way, room); i >= 0 {
+			t.Errorf("a circle: %s", strings.Join(append(way[i:], room), " -> "))
+		}
+		if seen[room] {
+			return
+		}
+		seen[room] = true
+		for _, to := range imports[room] {
+			visit(to, append(slices.Clone(way), room))
+		}
+	}
+	visit(".", nil)
+	for room := range imports {
+		visit(room, nil)
+	}
+}
+
+// Only store/* knows go-redis, only handlers knows chi, only delivery/apns knows
+// apns2, only delivery/h2 knows x/net/http2. Tests aside.
 func TestOutsideThingsStayInTheirRoom(t *testing.T) {
 	t.Parallel()
 	rules := []struct {
@@ -162,11 +265,10 @@ func TestOutsideThingsStayInTheirRoom(t *testing.T) {
 	}{
 		{"github.com/redis/go-redis", func(s source) bool { return within(s.room, "store") }},
 		{"github.com/alicebob/miniredis", func(s source) bool { return s.room == "store/redisdb" }},
-		{"github.com/go-chi/", func(s source) bool { return s.room == "handlers" }},
+		{"github.com/go-chi/", func(s source) bool { return within(s.room, "handlers") }},
 		{"github.com/jmoiron/sqlx", func(s source) bool { return within(s.room, "store") }},
-		{"github.com/sideshow/apns2", func(s source) bool {
-			return s.room == "delivery" && strings.HasPrefix(path.Base(s.path), "apns")
-		}},
+		{"github.com/sideshow/apns2", func(s source) bool { return s.room == "delivery/apns" }},
+		{"golang.org/x/net/http2", func(s source) bool { return s.room == "delivery/h2" }},
 		{"github.com/caarlos0/env", func(s source) bool { return s.room == "app" }},
 	}
 	for _, s := range mustParseModule(t) {

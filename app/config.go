@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"fanfare/handlers"
+	"fanfare/handlers/web"
 
 	"github.com/caarlos0/env/v11"
 )
@@ -54,14 +54,14 @@ type config struct {
 	ChatMaxMessages int           `env:"FANFARE_CHAT_MAX_MESSAGES" envDefault:"10000" desc:"messages that a chat keeps, read by everybody or not"`
 	ChatMaxAge      time.Duration `env:"FANFARE_CHAT_MAX_AGE" envDefault:"720h" desc:"how long a message is kept, read by everybody or not"`
 
-	MaxStreams      int64              `env:"FANFARE_MAX_STREAMS" envDefault:"20000" desc:"open streams and long polls of this process; one more is answered 503"`
-	RateLimit       handlers.RateLimit `env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h"`
-	RequestTimeout  time.Duration      `env:"FANFARE_REQUEST_TIMEOUT" envDefault:"5s" desc:"deadline of a request, streams and long polls aside"`
-	ShutdownTimeout time.Duration      `env:"FANFARE_SHUTDOWN_TIMEOUT" envDefault:"20s" desc:"drain this long on SIGTERM"`
-	LogLevel        logLevel           `env:"FANFARE_LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error"`
-	LogFormat       string             `env:"FANFARE_LOG_FORMAT" shown:"text on a terminal, else json" desc:"text or json"`
-	TLSCertFile     string             `env:"FANFARE_TLS_CERT_FILE" shown:"none" desc:"PEM certificate chain: serve HTTPS (HTTP/2); read again on SIGHUP"`
-	TLSKeyFile      string             `env:"FANFARE_TLS_KEY_FILE" shown:"none" desc:"PEM key of that certificate"`
+	MaxStreams      int64         `env:"FANFARE_MAX_STREAMS" envDefault:"20000" desc:"open streams and long polls of this process; one more is answered 503"`
+	RateLimit       web.RateLimit `env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h"`
+	RequestTimeout  time.Duration `env:"FANFARE_REQUEST_TIMEOUT" envDefault:"5s" desc:"deadline of a request, streams and long polls aside"`
+	ShutdownTimeout time.Duration `env:"FANFARE_SHUTDOWN_TIMEOUT" envDefault:"20s" desc:"drain this long on SIGTERM"`
+	LogLevel        logLevel      `env:"FANFARE_LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error"`
+	LogFormat       string        `env:"FANFARE_LOG_FORMAT" shown:"text on a terminal, else json" desc:"text or json"`
+	TLSCertFile     string        `env:"FANFARE_TLS_CERT_FILE" shown:"none" desc:"PEM certificate chain: serve HTTPS (HTTP/2); read again on SIGHUP"`
+	TLSKeyFile      string        `env:"FANFARE_TLS_KEY_FILE" shown:"none" desc:"PEM key of that certificate"`
 
 	// Whether Go's own variables GOGC and GOMEMLIMIT are set.
 	ownGC, ownMemory bool
@@ -159,7 +159,7 @@ func expected(t reflect.Type, err error) string {
 		return "is not a duration such as 500ms, 10s or 24h"
 	case reflect.TypeFor[int](), reflect.TypeFor[int64]():
 		return "is not a whole number"
-	case reflect.TypeFor[handlers.RateLimit]():
+	case reflect.TypeFor[web.RateLimit]():
 		return "is not a rate such as 500/s, 100/m, 5000/h or off"
 	}
 	return err.Error()

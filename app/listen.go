@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fanfare/handlers"
+	"fanfare/handlers/web"
 )
 
 // The time-outs of the phases of a connection. Handlers have their own
@@ -54,7 +54,7 @@ func listen(ctx context.Context, c *config, log *slog.Logger) (*front, error) {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		ConnContext:       handlers.KeepConnection,
+		ConnContext:       web.KeepConnection,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	return f, nil

@@ -3,7 +3,7 @@ package app
 import (
 	"fmt"
 
-	"fanfare/store/stock"
+	"fanfare/store/sales"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -16,7 +16,7 @@ func (a *app) openSales() error {
 	a.registry.MustRegister(tries)
 	c := a.config
 	var err error
-	a.sales, err = stock.New(a.redis, a.record, a.jobQueue, stock.Options{
+	a.sales, err = sales.New(a.redis, a.record, a.jobQueue, sales.Options{
 		NoLocal: !bool(c.SaleLocal), MaxInFlight: c.SaleMaxInFlight, MinReplicas: c.SaleMinReplicas, Logger: a.log,
 		OnReserve: func(outcome string) { tries.WithLabelValues(outcome).Inc() },
 	})

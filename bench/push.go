@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/delivery"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/transport"
 )
 
 // devices is how many phones take part, one for each user.
@@ -191,7 +192,7 @@ func (s *stage) send(ctx context.Context, d time.Duration) (float64, error) {
 	for g := range 512 {
 		wg.Go(func() {
 			for n := g; time.Since(began) < d && ctx.Err() == nil; n++ {
-				if sender.Send(ctx, s.notification(n)).Outcome == delivery.Delivered {
+				if sender.Send(ctx, s.notification(n)).Outcome == transport.Delivered {
 					sent.Add(1)
 				} else {
 					failed.Add(1)
@@ -207,14 +208,14 @@ func (s *stage) send(ctx context.Context, d time.Duration) (float64, error) {
 }
 
 // sender sends straight to the stand-in.
-func (s *stage) sender() (*delivery.APNs, error) {
-	return delivery.NewAPNs(delivery.APNsOptions{
+func (s *stage) sender() (*apns.Sender, error) {
+	return apns.New(apns.Options{
 		URL: s.apns.URL(), CAFile: s.apns.CAFile(), KeyFile: s.apns.KeyFile(), KeyID: s.apns.KeyID(), TeamID: s.apns.TeamID(),
 	})
 }
 
-func (s *stage) notification(n int) *delivery.Notification {
-	return &delivery.Notification{
+func (s *stage) notification(n int) *transport.Notification {
+	return &transport.Notification{
 		ID: fmt.Sprintf("%08x-0000-5000-8000-%012x", n, n), Token: token(n % devices), Topic: apnstest.DefaultTopic,
 		Environment: api.EnvProduction, PushType: api.PushAlert, Priority: 10,
 		Payload: []byte(`{"aps":{"alert":{"title":"Hello","body":"from the benchmark"}},"event_id":"00000000000000000000000000000000","type":"greeting"}`),
@@ -244,7 +245,7 @@ func benchLatency(ctx context.Context, w *world) ([]result, error) {
 	defer sender.Close()
 	alone, err := s.paced(ctx, count, func(ctx context.Context, n int) (time.Duration, error) {
 		arrived, began := s.arrivals.expect(token(n%devices)), time.Now()
-		if a := sender.Send(ctx, s.notification(n)); a.Outcome != delivery.Delivered {
+		if a := sender.Send(ctx, s.notification(n)); a.Outcome != transport.Delivered {
 			return 0, fmt.Errorf("bare send: %v", a.Outcome)
 		}
 		return (<-arrived).Sub(began), nil

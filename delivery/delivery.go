@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/devices"
 	"fanfare/store/queue"
@@ -19,11 +20,11 @@ type Options struct {
 	// Queue is the queue "notifications"; Events the queue "events", whose
 	// reports are kept while notifications wait.
 	Queue, Events *queue.Queue
-	Sender        Sender
+	Sender        transport.Sender
 	Devices       *devices.Store
 	Apps          *apps.Store
 	Metrics       *Metrics
-	// Logger hears of paused apps, alarms and verdicts; default: nobody.
+	// Logger hears of paused apps, alarms and failures; default: nobody.
 	Logger *slog.Logger
 	// ProbeEvery is how often a paused app tries one notification, in the whole
 	// cluster; default 30 s.
@@ -63,39 +64,39 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics(nil)
+		o.Metrics = NewMetrics(nil, o.Sender.Reasons())
 	}
 	return o
 }
 
-// Delivery sends notifications to APNs and records what became of them.
+// Delivery sends notifications to push services and records what became of them.
 type Delivery struct {
 	o       Options
 	pauses  *pauses
 	backoff *backoffs
-	storm   *Breaker
+	storm   *breaker
 	kept    *reports
 
-	probeNow chan struct{}
-	nudges   chan string
-	judges   chan struct{}
-	asks     chan struct{}
+	probeNow     chan struct{}
+	wakes        chan string
+	deviceWrites chan struct{}
+	guardReads   chan struct{}
 
-	mu      sync.Mutex
-	chains  map[string]*chain    // by token
-	flight  map[string]int       // notifications in hand, by app
-	alarmed map[string]time.Time // when an alarm was logged last
-	wg      sync.WaitGroup
+	mu       sync.Mutex
+	chains   map[string]*chain    // by token
+	inFlight map[string]int       // notifications in hand, by app
+	alarmed  map[string]time.Time // when an alarm was logged last
+	wg       sync.WaitGroup
 }
 
 // New makes a Delivery. It starts nothing.
 func New(o Options) *Delivery {
 	o = o.withDefaults()
 	d := &Delivery{
-		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: NewBreaker(BreakerOptions{}), kept: newReports(o),
-		probeNow: make(chan struct{}, 1), nudges: make(chan string, 64), judges: make(chan struct{}, judging),
-		asks:   make(chan struct{}, asking),
-		chains: map[string]*chain{}, flight: map[string]int{}, alarmed: map[string]time.Time{},
+		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(breakerOptions{}), kept: newReports(o),
+		probeNow: make(chan struct{}, 1), wakes: make(chan string, 64), deviceWrites: make(chan struct{}, maxDeviceWrites),
+		guardReads: make(chan struct{}, maxGuardReads),
+		chains:     map[string]*chain{}, inFlight: map[string]int{}, alarmed: map[string]time.Time{},
 	}
 	d.pauses = newPauses(o.Apps, o.Logger, d.appChanged)
 	return d
@@ -125,9 +126,9 @@ type work struct {
 func (w *work) now() time.Time { return w.Now.Add(time.Since(w.clock)) }
 
 // take starts a batch. Notifications of one token go one after the other, in
-// the order they were claimed; different tokens go at the same time. What an
-// app that is slow has too much of in hand, waiting or under way, steps aside,
-// so that the places it does not take are there for others.
+// the order they were claimed; different tokens go at the same time. When an app
+// has too many in hand, waiting or under way, the rest is postponed, so that a
+// slow app leaves room for others.
 func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 	clock := time.Now()
 	for _, c := range batch {
@@ -137,8 +138,8 @@ func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 			continue
 		}
 		w := &work{Claimed: c, m: m, clock: clock}
-		if !d.enter(m.app()) {
-			d.stepAside(ctx, w, "its app has too many sends under way")
+		if !d.takeSlot(m.app()) {
+			d.postpone(ctx, w, "its app has too many sends under way")
 			continue
 		}
 		d.begin(ctx, w)
@@ -152,7 +153,7 @@ type chain struct {
 }
 
 // slowSend is how long the send to one device may take before what waits behind
-// it steps aside: a device that hangs holds up nobody but itself.
+// it is postponed: a device that hangs holds up nobody but itself.
 const slowSend = 5 * time.Second
 
 // begin starts a token's goroutine, or queues behind the one that runs.
@@ -163,33 +164,33 @@ func (d *Delivery) begin(ctx context.Context, w *work) {
 	switch {
 	case !running:
 		d.chains[w.m.Token] = &chain{since: time.Now()}
-		d.wg.Go(func() { d.follow(ctx, w) })
+		d.wg.Go(func() { d.handleToken(ctx, w) })
 	case time.Since(c.since) > slowSend:
-		d.wg.Go(func() { d.yield(ctx, w) })
+		d.wg.Go(func() { d.postponeSlow(ctx, w) })
 	default:
 		c.waiting = append(c.waiting, w)
 	}
 }
 
-// follow handles a token's notifications until none waits.
-func (d *Delivery) follow(ctx context.Context, w *work) {
+// handleToken handles a token's notifications until none waits.
+func (d *Delivery) handleToken(ctx context.Context, w *work) {
 	for token := w.m.Token; w != nil; {
 		app, began := w.m.app(), time.Now()
 		d.handle(ctx, w)
-		d.leave(app)
+		d.freeSlot(app)
 		w = d.next(token)
 		for w != nil && time.Since(began) > slowSend {
-			d.yield(ctx, w)
+			d.postponeSlow(ctx, w)
 			w = d.next(token)
 		}
 	}
 }
 
-// yield lets a notification step aside for a device that is slow.
-func (d *Delivery) yield(ctx context.Context, w *work) {
+// postponeSlow postpones a notification whose device is slow.
+func (d *Delivery) postponeSlow(ctx context.Context, w *work) {
 	app := w.m.app()
-	d.stepAside(ctx, w, "its device is slow")
-	d.leave(app)
+	d.postpone(ctx, w, "its device is slow")
+	d.freeSlot(app)
 }
 
 func (d *Delivery) next(token string) *work {
@@ -205,21 +206,22 @@ func (d *Delivery) next(token string) *work {
 	return w
 }
 
-// enter takes one of the app's places; false: it has none left.
-func (d *Delivery) enter(app string) bool {
+// takeSlot counts one more notification of the app in hand; false: it has too
+// many.
+func (d *Delivery) takeSlot(app string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.flight[app] >= d.o.AppInFlight {
+	if d.inFlight[app] >= d.o.AppInFlight {
 		return false
 	}
-	d.flight[app]++
+	d.inFlight[app]++
 	return true
 }
 
-func (d *Delivery) leave(app string) {
+func (d *Delivery) freeSlot(app string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.flight[app]--; d.flight[app] <= 0 {
-		delete(d.flight, app)
+	if d.inFlight[app]--; d.inFlight[app] <= 0 {
+		delete(d.inFlight, app)
 	}
 }

@@ -12,7 +12,9 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/logsender"
+	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/queue"
 	"fanfare/store/redisdb"
@@ -22,11 +24,11 @@ import (
 // scripted is a Sender that answers as the test says.
 type scripted struct {
 	mu     sync.Mutex
-	answer func(*delivery.Notification) delivery.Answer
-	seen   []delivery.Notification
+	answer func(*transport.Notification) transport.Answer
+	seen   []transport.Notification
 }
 
-func (s *scripted) Send(_ context.Context, n *delivery.Notification) delivery.Answer {
+func (s *scripted) Send(_ context.Context, n *transport.Notification) transport.Answer {
 	s.mu.Lock()
 	s.seen = append(s.seen, *n)
 	answer := s.answer
@@ -34,20 +36,21 @@ func (s *scripted) Send(_ context.Context, n *delivery.Notification) delivery.An
 	return answer(n)
 }
 
-func (s *scripted) Apps() []delivery.AppState { return nil }
-func (s *scripted) Reload() error             { return nil }
-func (s *scripted) Close() error              { return nil }
+func (s *scripted) Apps() []transport.AppState { return nil }
+func (s *scripted) Reasons() []string          { return nil }
+func (s *scripted) Reload() error              { return nil }
+func (s *scripted) Close() error               { return nil }
 
-func (s *scripted) sent() []delivery.Notification {
+func (s *scripted) sent() []transport.Notification {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]delivery.Notification{}, s.seen...)
+	return append([]transport.Notification{}, s.seen...)
 }
 
 // answering makes a world whose sender gives these answers, the last for ever.
-func answering(t *testing.T, o options, answers ...delivery.Answer) (*pipeline, *scripted) {
+func answering(t *testing.T, o options, answers ...transport.Answer) (*pipeline, *scripted) {
 	t.Helper()
-	s := &scripted{answer: func(*delivery.Notification) delivery.Answer {
+	s := &scripted{answer: func(*transport.Notification) transport.Answer {
 		a := answers[0]
 		if len(answers) > 1 {
 			answers = answers[1:]
@@ -56,12 +59,12 @@ func answering(t *testing.T, o options, answers ...delivery.Answer) (*pipeline, 
 	}}
 	one := s.answer
 	var mu sync.Mutex
-	s.answer = func(n *delivery.Notification) delivery.Answer {
+	s.answer = func(n *transport.Notification) transport.Answer {
 		mu.Lock()
 		defer mu.Unlock()
 		return one(n)
 	}
-	o.sender = func(*pipeline) delivery.Sender { return s }
+	o.sender = func(*pipeline) transport.Sender { return s }
 	p := setup(t, o)
 	p.mustDevice("bob", 1)
 	return p, s
@@ -138,10 +141,10 @@ func TestP5_OneDeviceInOrder(t *testing.T) {
 
 func TestA10_UnknownOutcome(t *testing.T) {
 	t.Parallel()
-	unknown := delivery.Answer{Outcome: delivery.UnknownOutcome}
+	unknown := transport.Answer{Outcome: transport.UnknownOutcome}
 	t.Run("is sent again with the same ids and recorded", func(t *testing.T) {
 		t.Parallel()
-		p, s := answering(t, options{}, unknown, unknown, delivery.Answer{Outcome: delivery.Delivered, Status: 200})
+		p, s := answering(t, options{}, unknown, unknown, transport.Answer{Outcome: transport.Delivered, Status: 200})
 		id := p.mustPost(hello("bob"))
 		p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 1, 0, 0})
 		sent := s.sent()
@@ -180,7 +183,7 @@ func TestA10_UnknownOutcome(t *testing.T) {
 
 func TestA14_LogSenderCountsAsDelivered(t *testing.T) {
 	t.Parallel()
-	p := setup(t, options{sender: func(*pipeline) delivery.Sender { return delivery.NewLogSender(slog.New(slog.DiscardHandler)) }})
+	p := setup(t, options{sender: func(*pipeline) transport.Sender { return logsender.New(slog.New(slog.DiscardHandler)) }})
 	p.mustDevice("bob", 1)
 	p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 1, 0, 0})
 }
@@ -201,26 +204,26 @@ func TestA15_FiveProcessesExactlyOnce(t *testing.T) {
 
 func TestOutcomesEndOrGoOn(t *testing.T) {
 	t.Parallel()
-	ok := delivery.Answer{Outcome: delivery.Delivered, Status: 200}
+	ok := transport.Answer{Outcome: transport.Delivered, Status: 200}
 	for _, tt := range []struct {
-		outcome delivery.Outcome
-		answer  delivery.Answer
+		outcome transport.Outcome
+		answer  transport.Answer
 		want    counts // of 1 recipient; `ok` follows the answer
 		sends   int
 	}{
-		{delivery.Delivered, ok, counts{1, 1, 1, 0, 0}, 1},
-		{delivery.FailMessage, delivery.Answer{Status: 418}, counts{1, 1, 0, 1, 0}, 1},
-		{delivery.SuspectDevice, delivery.Answer{Status: 400, Reason: "BadDeviceToken"}, counts{1, 1, 0, 1, 0}, 1},
-		{delivery.DropDevice, delivery.Answer{Status: 410, Reason: "Unregistered"}, counts{1, 1, 0, 1, 0}, 1},
-		{delivery.OurBug, delivery.Answer{Status: 400, Reason: "PayloadEmpty"}, counts{1, 1, 0, 1, 0}, 1},
-		{delivery.NoApp, delivery.Answer{}, counts{1, 1, 0, 1, 0}, 1},
-		{delivery.Again, delivery.Answer{Status: 503, Reason: "Shutdown"}, counts{1, 1, 1, 0, 0}, 2},
-		{delivery.Retry, delivery.Answer{Status: 500}, counts{1, 1, 1, 0, 0}, 2},
-		{delivery.RetryUncounted, delivery.Answer{Status: 503}, counts{1, 1, 1, 0, 0}, 2},
-		{delivery.BackoffDevice, delivery.Answer{Status: 429}, counts{1, 1, 1, 0, 0}, 2},
-		{delivery.UnknownOutcome, delivery.Answer{}, counts{1, 1, 1, 0, 0}, 2},
-		{delivery.NotSent, delivery.Answer{}, counts{1, 1, 1, 0, 0}, 2},
-		{delivery.PauseApp, delivery.Answer{Status: 403, Reason: "Forbidden"}, counts{1, 1, 1, 0, 0}, 2},
+		{transport.Delivered, ok, counts{1, 1, 1, 0, 0}, 1},
+		{transport.FailMessage, transport.Answer{Status: 418}, counts{1, 1, 0, 1, 0}, 1},
+		{transport.SuspectDevice, transport.Answer{Status: 400, Reason: "BadDeviceToken"}, counts{1, 1, 0, 1, 0}, 1},
+		{transport.DropDevice, transport.Answer{Status: 410, Reason: "Unregistered"}, counts{1, 1, 0, 1, 0}, 1},
+		{transport.OurBug, transport.Answer{Status: 400, Reason: "PayloadEmpty"}, counts{1, 1, 0, 1, 0}, 1},
+		{transport.NoApp, transport.Answer{}, counts{1, 1, 0, 1, 0}, 1},
+		{transport.Again, transport.Answer{Status: 503, Reason: "Shutdown"}, counts{1, 1, 1, 0, 0}, 2},
+		{transport.Retry, transport.Answer{Status: 500}, counts{1, 1, 1, 0, 0}, 2},
+		{transport.RetryUncounted, transport.Answer{Status: 503}, counts{1, 1, 1, 0, 0}, 2},
+		{transport.BackoffDevice, transport.Answer{Status: 429}, counts{1, 1, 1, 0, 0}, 2},
+		{transport.UnknownOutcome, transport.Answer{}, counts{1, 1, 1, 0, 0}, 2},
+		{transport.NotSent, transport.Answer{}, counts{1, 1, 1, 0, 0}, 2},
+		{transport.PauseApp, transport.Answer{Status: 403, Reason: "Forbidden"}, counts{1, 1, 1, 0, 0}, 2},
 	} {
 		t.Run(tt.outcome.String(), func(t *testing.T) {
 			t.Parallel()
@@ -242,7 +245,7 @@ func TestRetryUsesAttemptsDeferDoesNot(t *testing.T) {
 	}
 	t.Run("500 ends in the dead letters", func(t *testing.T) {
 		t.Parallel()
-		p, s := answering(t, options{queue: few}, delivery.Answer{Outcome: delivery.Retry, Status: 500, Reason: "InternalServerError"})
+		p, s := answering(t, options{queue: few}, transport.Answer{Outcome: transport.Retry, Status: 500, Reason: "InternalServerError"})
 		p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 0, 1, 0})
 		list, err := p.first.queueOfNotes.DeadLetters(t.Context(), "", 10)
 		if err != nil || len(list.Items) != 1 || list.Items[0].Attempts != 3 || len(s.sent()) != 3 {
@@ -253,12 +256,12 @@ func TestRetryUsesAttemptsDeferDoesNot(t *testing.T) {
 		t.Parallel()
 		var down atomic.Bool
 		down.Store(true)
-		p, s := answering(t, options{queue: few}, delivery.Answer{})
-		s.answer = func(*delivery.Notification) delivery.Answer {
+		p, s := answering(t, options{queue: few}, transport.Answer{})
+		s.answer = func(*transport.Notification) transport.Answer {
 			if down.Load() {
-				return delivery.Answer{Outcome: delivery.RetryUncounted, Status: 503, Reason: "ServiceUnavailable"}
+				return transport.Answer{Outcome: transport.RetryUncounted, Status: 503, Reason: "ServiceUnavailable"}
 			}
-			return delivery.Answer{Outcome: delivery.Delivered, Status: 200}
+			return transport.Answer{Outcome: transport.Delivered, Status: 200}
 		}
 		id := p.mustPost(hello("bob"))
 		storetest.Eventually(t, soon, "more sends than attempts", func() bool { return len(s.sent()) > 5 })
@@ -281,12 +284,12 @@ func TestWorkOlderThanMaxAgeEndsAsExpired(t *testing.T) {
 	p, _ := answering(t, options{
 		queue:    func(o *queue.Options) { o.MaxAge, o.RetryMax = age, 200*time.Millisecond },
 		delivery: func(o *delivery.Options) { o.MaxAge = age },
-	}, delivery.Answer{Outcome: delivery.NotSent})
+	}, transport.Answer{Outcome: transport.NotSent})
 	p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 0, 0, 1})
 }
 
 // A device whose send hangs keeps nothing of its own in hand: what comes for it
-// steps aside, and arrives once the device answers again.
+// is postponed, and arrives once the device answers again.
 func TestSlowDeviceKeepsNothingInHand(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{})
@@ -299,7 +302,7 @@ func TestSlowDeviceKeepsNothingInHand(t *testing.T) {
 	hung := time.Now()
 	storetest.Eventually(t, soon, "the device to count as slow", func() bool { return time.Since(hung) > 5*time.Second })
 	second := p.mustPost(hello("bob"))
-	storetest.Eventually(t, soon, "the second to step aside", func() bool {
+	storetest.Eventually(t, soon, "the second to be postponed", func() bool {
 		s, err := p.first.queueOfNotes.Stats(t.Context())
 		return err == nil && s.Scheduled == 1
 	})
@@ -332,13 +335,13 @@ func TestBackoffOfOneDeviceLeavesOthersAlone(t *testing.T) {
 		t.Fatalf("%d requests for the slow device, want 3", len(got))
 	}
 	if d := got[1].At.Sub(got[0].At); d < 4900*time.Millisecond {
-		t.Errorf("the device was asked again after %v, Retry-After was 5 s", d)
+		t.Errorf("the device got another request after %v, Retry-After was 5 s", d)
 	}
 }
 
-func TestDeviceVerdicts(t *testing.T) {
+func TestAnswersChangeTheDevice(t *testing.T) {
 	t.Parallel()
-	refused := delivery.Answer{Outcome: delivery.SuspectDevice, Status: 400, Reason: "BadDeviceToken"}
+	refused := transport.Answer{Outcome: transport.SuspectDevice, Status: 400, Reason: "BadDeviceToken"}
 	t.Run("suspect, dropped at the second refusal, revived by registering", func(t *testing.T) {
 		t.Parallel()
 		p, _ := answering(t, options{}, refused)
@@ -401,7 +404,7 @@ func TestStormDropsNoDeviceAndPausesTheApp(t *testing.T) {
 	state := apps.New(p.db)
 	storetest.Eventually(t, soon, "the app to be paused", func() bool {
 		all, err := state.Apps(t.Context())
-		return err == nil && all[delivery.AppOf(apnstest.DefaultTopic, api.EnvProduction)].State == apps.Paused
+		return err == nil && all[transport.AppOf(apnstest.DefaultTopic, api.EnvProduction)].State == apps.Paused
 	})
 	storetest.Eventually(t, soon, "the others to be parked", func() bool {
 		stats, err := p.first.queueOfNotes.Stats(t.Context())
@@ -416,7 +419,7 @@ func TestStormDropsNoDeviceAndPausesTheApp(t *testing.T) {
 
 func TestDeadLettersOfOurBugsKeepTheDevice(t *testing.T) {
 	t.Parallel()
-	p, _ := answering(t, options{}, delivery.Answer{Outcome: delivery.OurBug, Status: 400, Reason: "BadMessageId"})
+	p, _ := answering(t, options{}, transport.Answer{Outcome: transport.OurBug, Status: 400, Reason: "BadMessageId"})
 	id := p.mustPost(hello("bob"))
 	p.mustEnd(id, api.EventDone)
 	list, err := p.first.queueOfNotes.DeadLetters(t.Context(), "", 10)

@@ -1,14 +1,17 @@
 package delivery
 
 import (
-	"strings"
 	"time"
+
+	"fanfare/delivery/transport"
+	"fanfare/store/queue"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Metrics are what targeting and delivery count. No label holds a user, a
-// token or anything else that callers choose without bound.
+// token or anything else that callers choose without bound. The names that begin
+// with apns count every sender.
 type Metrics struct {
 	accepted   prometheus.Counter
 	targeted   prometheus.Counter
@@ -20,11 +23,12 @@ type Metrics struct {
 	paused     *prometheus.GaugeVec
 	alarms     *prometheus.CounterVec
 	rate       rate
+	reasons    map[string]bool // that may be labels
 }
 
 // NewMetrics makes the metrics and registers them; a nil registry keeps them
-// to themselves.
-func NewMetrics(r prometheus.Registerer) *Metrics {
+// to themselves. Reasons are those of the Sender: all others become "other".
+func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "fanfare", Name: name, Help: help}, labels)
 	}
@@ -45,6 +49,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
 		}),
 	}
+	m.reasons = map[string]bool{"": true}
+	for _, reason := range reasons {
+		m.reasons[reason] = true
+	}
 	if r != nil {
 		r.MustRegister(m.accepted, m.targeted, m.suppressed, m.sent, m.ended, m.breaker, m.paused, m.alarms, m.latency)
 	}
@@ -58,31 +66,34 @@ func (m *Metrics) Accepted(n int) { m.accepted.Add(float64(n)) }
 func (m *Metrics) DeliveredPerSecond() float64 { return m.rate.mean(time.Now()) }
 
 // answered counts one answer of the Sender.
-func (m *Metrics) answered(a Answer, accepted int64) {
-	m.sent.WithLabelValues(a.Outcome.String(), reasonLabel(a.Reason)).Inc()
-	if a.Status == 0 && a.Outcome != Delivered { // the log sender delivers without a status
+func (m *Metrics) answered(a transport.Answer, accepted int64) {
+	m.sent.WithLabelValues(a.Outcome.String(), m.reasonLabel(a.Reason)).Inc()
+	if a.Status == 0 && a.Outcome != transport.Delivered { // the log sender delivers without a status
 		return
 	}
 	now := time.Now()
 	m.latency.Observe(max(0, float64(now.UnixMilli()-accepted)/1000))
-	if a.Outcome == Delivered {
+	if a.Outcome == transport.Delivered {
 		m.rate.add(now)
 	}
 }
 
 func (m *Metrics) alarm(kind string) { m.alarms.WithLabelValues(kind).Inc() }
 
-// knownReasons are APNs' own; what a stranger's server writes becomes "other".
-const knownReasons = " BadCertificate BadCertificateEnvironment BadCollapseId BadDeviceToken" +
-	" BadEnvironmentKeyIdInToken BadExpirationDate BadMessageId BadPath BadPriority BadTopic DeviceTokenNotForTopic" +
-	" DuplicateHeaders ExpiredProviderToken ExpiredToken Forbidden IdleTimeout InternalServerError InvalidProviderToken" +
-	" InvalidPushType MethodNotAllowed MissingDeviceToken MissingProviderToken MissingTopic PayloadEmpty PayloadTooLarge" +
-	" ServiceUnavailable Shutdown TooManyProviderTokenUpdates TooManyRequests TopicDisallowed Unregistered" +
-	" UnrelatedKeyIdInToken "
-
-func reasonLabel(reason string) string {
-	if reason == "" || strings.Contains(knownReasons, " "+reason+" ") {
+// reasonLabel is an answer's reason as a label: what the service does not
+// document could be anything.
+func (m *Metrics) reasonLabel(reason string) string {
+	if m.reasons[reason] {
 		return reason
 	}
 	return "other"
+}
+
+// endLabel is a result's reason as a label: ours or the service's, no other.
+func (m *Metrics) endLabel(r queue.Result) string {
+	switch r.Reason {
+	case "device_gone", "no_app", "unknown_outcome", "bad_payload":
+		return r.Reason
+	}
+	return m.reasonLabel(r.Reason)
 }

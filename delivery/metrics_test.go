@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/delivery/logsender"
+	"fanfare/delivery/transport"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -13,11 +16,11 @@ import (
 func TestA14_LogSenderShowsInTheMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	m := NewMetrics(registry)
+	m := NewMetrics(registry, nil)
 	accepted := time.Now().Add(-2 * time.Second).UnixMilli()
-	m.answered(NewLogSender(slog.New(slog.DiscardHandler)).Send(t.Context(), testNote(1)), accepted)
-	m.answered(Answer{Outcome: NotSent}, accepted)        // never reached anybody
-	m.answered(Answer{Outcome: UnknownOutcome}, accepted) // never answered
+	m.answered(logsender.New(slog.New(slog.DiscardHandler)).Send(t.Context(), &transport.Notification{}), accepted)
+	m.answered(transport.Answer{Outcome: transport.NotSent}, accepted)        // never reached anybody
+	m.answered(transport.Answer{Outcome: transport.UnknownOutcome}, accepted) // never answered
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

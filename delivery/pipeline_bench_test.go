@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 )
 
 // BenchmarkPipeline is posting to arrival, one device per event, all in one

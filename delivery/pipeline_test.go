@@ -12,7 +12,9 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/devices"
 	"fanfare/store/events"
@@ -31,7 +33,7 @@ type options struct {
 	db       *redisdb.DB // default: a redis-server of its own
 	sql      string      // default: a SQLite file
 	apns     apnstest.Options
-	sender   func(*pipeline) delivery.Sender
+	sender   func(*pipeline) transport.Sender
 	delivery func(*delivery.Options)
 	target   func(*delivery.TargetingOptions)
 	queue    func(*queue.Options)
@@ -59,7 +61,7 @@ type process struct {
 	events                      *events.Store
 	delivery                    *delivery.Delivery
 	targeting                   *delivery.Targeting
-	sender                      delivery.Sender
+	sender                      transport.Sender
 	stop                        func()
 }
 
@@ -87,7 +89,7 @@ func setup(t testing.TB, o options) *pipeline {
 	return p
 }
 
-// process makes the rooms of one more server process, on the same Redis and
+// process makes the stores and workers of one more server process, on the same Redis and
 // SQL. Nothing runs yet.
 func (p *pipeline) process() *process {
 	log := slog.New(slog.NewTextHandler(p.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -139,8 +141,8 @@ func (s *process) openWorkers(log *slog.Logger) {
 	s.delivery = delivery.New(do)
 }
 
-func (p *pipeline) mustAPNs() delivery.Sender {
-	sender, err := delivery.NewAPNs(delivery.APNsOptions{
+func (p *pipeline) mustAPNs() transport.Sender {
+	sender, err := apns.New(apns.Options{
 		URL: p.apns.URL(), CAFile: p.apns.CAFile(), KeyFile: p.apns.KeyFile(), KeyID: p.apns.KeyID(), TeamID: p.apns.TeamID(),
 	})
 	if err != nil {

@@ -24,16 +24,16 @@ type TargetingOptions struct {
 	// Pagers read audiences by their kind (events.KindContactsOf, KindChat); an
 	// event of a kind without one becomes a dead letter.
 	Pagers map[string]AudiencePager
-	// LiveKey names the key of Redis that exists while a user follows his chats
+	// LiveKey names the key of Redis that exists while a user reads his chats
 	// on a live stream: an event to a chat does not go to him then. Default: none.
 	LiveKey func(user string) string
 	// Deep is how many notifications a shard may hold before the pages of large
-	// audiences rest; default 250. The contract's bound is 10,000: the smaller
-	// one keeps what others post meanwhile fast. Sends under way count as well.
+	// audiences are deferred; default 250. The contract's bound is 10,000: the
+	// smaller one keeps what others post meanwhile fast. Sends under way count.
 	Deep int64
-	// Rest is how long a page rests then; default 20 ms.
-	Rest    time.Duration
-	Metrics *Metrics
+	// PageDelay is how long a page is deferred then; default 20 ms.
+	PageDelay time.Duration
+	Metrics   *Metrics
 	// Logger hears of events that can't be targeted; default: nobody.
 	Logger *slog.Logger
 }
@@ -41,10 +41,10 @@ type TargetingOptions struct {
 // Targeting turns accepted events into notifications, one per device.
 type Targeting struct {
 	o TargetingOptions
-	// turn lets one page of a large audience at a time look at the depth and
+	// largePage lets one page of a large audience at a time check the depth and
 	// write, so that many together can't pass the bound.
-	turn sync.Mutex
-	deep depthGuess
+	largePage sync.Mutex
+	deep      depthGuess
 }
 
 // NewTargeting makes a Targeting. It starts nothing.
@@ -52,11 +52,11 @@ func NewTargeting(o TargetingOptions) *Targeting {
 	if o.Deep <= 0 {
 		o.Deep = 250
 	}
-	if o.Rest <= 0 {
-		o.Rest = 20 * time.Millisecond
+	if o.PageDelay <= 0 {
+		o.PageDelay = 20 * time.Millisecond
 	}
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics(nil)
+		o.Metrics = NewMetrics(nil, nil)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -95,16 +95,16 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 	t.resolve(ctx, small)
 }
 
-// targetLarge does one page of a large audience, or lets it rest while the
+// targetLarge does one page of a large audience, or postpones it while the
 // notifications already there are many.
 func (t *Targeting) targetLarge(ctx context.Context, p *page) {
-	if !t.turn.TryLock() {
-		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.Rest, Reason: "another page is being written"})
+	if !t.largePage.TryLock() {
+		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.PageDelay, Reason: "another page is being written"})
 		return
 	}
-	defer t.turn.Unlock()
+	defer t.largePage.Unlock()
 	if t.tooDeep() {
-		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.Rest, Reason: "the notification shards are deep"})
+		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.PageDelay, Reason: "the notification shards are deep"})
 		return
 	}
 	if t.read(ctx, p) {

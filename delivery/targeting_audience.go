@@ -18,7 +18,7 @@ type page struct {
 	c      *queue.Claimed
 	job    *events.Job
 	users  []string
-	asked  []string         // users without the actor
+	others []string         // users without the actor
 	next   string           // the next page's cursor; "": this is the last
 	counts map[string]int64 // what this page adds to the event's record
 	jobs   []queue.Job      // the notifications of this page
@@ -89,9 +89,9 @@ func deferOrRetry(reason string, err error) queue.Result {
 	return r
 }
 
-// depthGuess remembers how deep the shards looked. A process that only targets
-// learns the depth of a shard when it writes to it, so after a while of resting
-// it has to try a page to learn more.
+// depthGuess remembers the last known depth of the shards. A process that only
+// targets learns the depth of a shard when it writes to it. When the depth has
+// not changed for a while, it has to write a page to learn it.
 type depthGuess struct {
 	mu    sync.Mutex
 	sum   int64
@@ -110,10 +110,11 @@ func (g *depthGuess) stale(sum int64, now time.Time, after time.Duration) bool {
 	return !moved
 }
 
-// blindAfter is how long an unchanged depth keeps pages resting.
+// blindAfter is how long an unchanged depth defers pages.
 const blindAfter = 250 * time.Millisecond
 
-// blindDeepest is the contract's bound: beyond it no page is tried blindly.
+// blindDeepest is the contract's bound: beyond it no page is written to learn the
+// depth.
 const blindDeepest = 10_000
 
 // tooDeep tells whether some notification shard holds more than the bound.

@@ -75,8 +75,8 @@ func (k *talk) mustSay(id, sender, text string) *api.ChatMessageSent {
 	return sent
 }
 
-// mustFollow opens a live stream of a user's chats.
-func (k *talk) mustFollow(user string) *live.Stream {
+// mustSubscribe opens a live stream of a user's chats.
+func (k *talk) mustSubscribe(user string) *live.Stream {
 	k.Helper()
 	ctx, cancel := context.WithTimeout(k.Context(), soon)
 	defer cancel()
@@ -128,7 +128,7 @@ func TestC14_WhoHasNoStreamGetsAPush(t *testing.T) {
 		}
 		// liv has no device and mia mutes the chat: those reasons come first.
 		for _, user := range []string{"ann", "eve", "liv", "mia", "out"} {
-			defer k.mustFollow(user).Close(t.Context())
+			defer k.mustSubscribe(user).Close(t.Context())
 		}
 		k.mustSay("team", "ann", "hello")
 		k.pusher.Due("team")
@@ -176,7 +176,7 @@ func TestC14_PresenceEndsWithTheStream(t *testing.T) {
 		})
 		return k.mustEnd(id, api.EventDone)
 	}
-	one, two := k.mustFollow("bob"), k.mustFollow("bob")
+	one, two := k.mustSubscribe("bob"), k.mustSubscribe("bob")
 	if r := say("first"); r.Suppressed.Live != 1 {
 		t.Errorf("two streams: %+v", r)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/events"
 	"fanfare/store/queue"
 	"fanfare/store/record"

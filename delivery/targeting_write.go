@@ -25,8 +25,8 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page) {
 	targets := t.settings(ctx, pages)
 	var jobs []queue.Job
 	for _, p := range pages {
-		t.choose(p, targets[:len(p.asked)])
-		targets = targets[len(p.asked):]
+		t.choose(p, targets[:len(p.others)])
+		targets = targets[len(p.others):]
 		jobs = append(jobs, p.jobs...)
 	}
 	made, err := t.o.Notifications.Enqueue(ctx, jobs...)
@@ -51,11 +51,11 @@ func countNew(made []queue.Enqueued) (n int) {
 	return n
 }
 
-// ask lists the page's users but the actor, who is never notified.
-func (p *page) ask() {
-	p.asked = p.users
+// excludeActor lists the page's users without the actor, who is never notified.
+func (p *page) excludeActor() {
+	p.others = p.users
 	if i := slices.Index(p.users, p.job.Actor); i >= 0 {
-		p.asked = slices.Concat(p.users[:i], p.users[i+1:])
+		p.others = slices.Concat(p.users[:i], p.users[i+1:])
 	}
 }
 
@@ -64,8 +64,8 @@ func (p *page) ask() {
 func (t *Targeting) settings(ctx context.Context, pages []*page) []devices.Target {
 	var queries []devices.Query
 	for _, p := range pages {
-		p.ask()
-		for _, user := range p.asked {
+		p.excludeActor()
+		for _, user := range p.others {
 			queries = append(queries, devices.Query{User: user, Type: p.job.Type, Object: p.job.Object, Mark: t.liveKey(p, user)})
 		}
 	}
@@ -102,7 +102,7 @@ func (t *Targeting) choose(p *page, targets []devices.Target) {
 	}
 	p.counts[events.CountRecipients] = int64(len(p.users))
 	p.counts[events.CountIsActor] = int64(len(p.users) - len(targets))
-	for i, user := range p.asked {
+	for i, user := range p.others {
 		target := &targets[i]
 		switch {
 		case target.Err != nil:
@@ -172,7 +172,7 @@ func (t *Targeting) finish(p *page) {
 // goesOn tells whether the users who could be read go on without the others:
 // some were, and the others' names fit into the entry.
 func (p *page) goesOn() bool {
-	if len(p.missed) == 0 || len(p.missed) == len(p.asked) {
+	if len(p.missed) == 0 || len(p.missed) == len(p.others) {
 		return len(p.missed) == 0
 	}
 	size := 0

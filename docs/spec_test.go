@@ -38,6 +38,9 @@ var (
 	fence   = regexp.MustCompile("(?ms)^```.*?^```$")
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+)$`)
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	// placeInText is the name of a file or a folder in a document's text, such as
+	// `store/queue` or `api/errors.go`.
+	placeInText = regexp.MustCompile("`(\\w[\\w.-]*(?:/[\\w.-]+)+/?)`")
 )
 
 // mustFiles lists the files whose names end in one of the given ways, from the
@@ -224,6 +227,20 @@ func TestLinksResolve(t *testing.T) {
 	}
 	if links < 10 {
 		t.Errorf("only %d links were found", links)
+	}
+}
+
+// Every file and folder that ARCHITECTURE.md leads a reader to is there.
+func TestArchitectureNamesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	found := placeInText.FindAllStringSubmatch(storetest.RepositoryFile(t, "ARCHITECTURE.md"), -1)
+	for _, match := range found {
+		if _, err := os.Stat(filepath.Join(storetest.Root(t), match[1])); err != nil {
+			t.Errorf("ARCHITECTURE.md names %s, which is not there", match[1])
+		}
+	}
+	if len(found) < 60 {
+		t.Errorf("only %d names were found", len(found))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/storetest"
 )
 
@@ -38,6 +38,7 @@ var shipped binary
 // mustBuildShipped gives the path of the program as it is shipped.
 func mustBuildShipped(t testing.TB) string {
 	t.Helper()
+	storetest.SkipShort(t, "the whole program")
 	shipped.once.Do(func() {
 		shipped.path = filepath.Join(filepath.Dir(built.path), "fanfare-shipped")
 		if out, err := exec.Command("go", "build", "-o", shipped.path, "fanfare").CombinedOutput(); err != nil {

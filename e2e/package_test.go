@@ -37,6 +37,7 @@ func TestLinterConfiguration(t *testing.T) {
 // that an image without a shell or a C library can run it.
 func TestDockerfileBuildsAStaticBinary(t *testing.T) {
 	t.Parallel()
+	storetest.SkipShort(t, "a build of the program")
 	flags := regexp.MustCompile(`(?s)go build -trimpath -ldflags="([^"]+)"`).FindStringSubmatch(storetest.RepositoryFile(t, "Dockerfile"))
 	if flags == nil {
 		t.Fatal("the Dockerfile has no build line")

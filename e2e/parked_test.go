@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/storetest"
 )
 

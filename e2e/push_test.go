@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/storetest"
 )
 

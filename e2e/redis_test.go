@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/storetest"
 )
 

@@ -15,19 +15,29 @@ import (
 	"fanfare/store/storetest"
 )
 
-// hangUp makes requests and ends each after up to 3 ms, until ctx ends.
+// farAway is how long something takes to or from a server that is far away: most
+// of a call's time, so that who hangs up at random does it while Redis is asked.
+const farAway = 2 * time.Millisecond
+
+// hangUp makes requests and ends each after a moment, until ctx ends.
 func (p *program) hangUp(ctx context.Context, method string, next func() (path, body string)) {
 	for ctx.Err() == nil {
 		path, body := next()
-		short, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(3000))*time.Microsecond)
+		short, cancel := context.WithTimeout(ctx, time.Duration(rand.Int64N(int64(6*farAway))))
 		req, err := http.NewRequestWithContext(short, method, p.base+path, strings.NewReader(body))
 		if err != nil {
 			p.t.Error(err)
-		} else if resp, err := client.Do(req); err == nil {
+			cancel()
+			return
+		}
+		req.Header.Set("Content-Type", "application/json")
+		if resp, err := client.Do(req); err == nil {
+			if s := resp.StatusCode; s/100 != 2 && s != http.StatusConflict && s != http.StatusServiceUnavailable {
+				p.t.Errorf("%s %s: %s", method, path, resp.Status)
+			}
 			_ = resp.Body.Close()
 		}
 		cancel()
-		<-time.After(time.Millisecond)
 	}
 }
 
@@ -50,7 +60,7 @@ const readBack = "a sale is brought in line with the record"
 func TestSaleBesideClientsThatHangUp(t *testing.T) {
 	t.Parallel()
 	proxy, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
-	proxy.Delay(time.Millisecond)
+	proxy.Delay(farAway)
 	p := mustServe(t, t.TempDir(), quick("FANFARE_REDIS_URL="+url, "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
 	for partitions := range 2 {
 		p.must(201, nil, "PUT", fmt.Sprint("/v1/sales/rush-", partitions), json.RawMessage(saleJSON(t, 100_000, 1+3*partitions)))
@@ -114,7 +124,7 @@ func TestSalesMadeThroughAPowerLoss(t *testing.T) {
 			t.Parallel()
 			redis := storetest.Redis(t, "--appendonly", keep, "--appendfsync", "always")
 			proxy, url := storetest.ProxyTo(t, redis.URL())
-			proxy.Delay(time.Millisecond)
+			proxy.Delay(farAway)
 			vars := quick("FANFARE_REDIS_URL="+url, "FANFARE_DATABASE_URL="+storetest.SQLite(t))
 			dir := t.TempDir()
 			p := mustServe(t, dir, vars...)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/storetest"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"fanfare/delivery/apnstest"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/storetest"
 )
 

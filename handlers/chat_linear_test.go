@@ -176,12 +176,12 @@ func (c *chatClient) call(in chatCall) (a chatAnswer) {
 			a.texts += m.Text + " "
 		}
 	default:
-		a = c.look(user)
+		a = c.readList(user)
 	}
 	return a
 }
 
-func (c *chatClient) look(user string) (a chatAnswer) {
+func (c *chatClient) readList(user string) (a chatAnswer) {
 	var list api.UserChatList
 	a.status = c.do("GET", "/v1/users/"+user+"/chats?limit=500", "", &list)
 	for _, item := range list.Items {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 	"fanfare/store/chat"
 )
 
@@ -33,7 +34,7 @@ type postMessageRequest struct {
 //	@Failure		404				{object}	api.Problem				"not_found: there is no such chat"
 //	@Failure		422				{object}	api.Problem				"validation_failed, idempotency_key_reused"
 //	@Router			/v1/chats/{chat}/messages [post]
-func (s *server) postMessage(ctx context.Context, in *postMessageRequest) (*reply[api.ChatMessageSent], error) {
+func (s *server) postMessage(ctx context.Context, in *postMessageRequest) (*web.Reply[api.ChatMessageSent], error) {
 	if in.Idempotency.Key != "" {
 		in.Idempotency.Scope += " " + in.Body.Sender
 	}
@@ -44,7 +45,7 @@ func (s *server) postMessage(ctx context.Context, in *postMessageRequest) (*repl
 		return nil, err
 	}
 	s.sent(in.Chat, replayed)
-	return made(sent, replayed), nil
+	return web.Created(sent).Replayed(replayed), nil
 }
 
 // pushes tells whether messages are to be pushed.
@@ -56,7 +57,7 @@ func (s *server) pushes(ctx context.Context) bool {
 // may be the first who is able to.
 func (s *server) sent(chat string, replayed bool) {
 	if !replayed {
-		s.meters.messages.Inc()
+		s.messages.Inc()
 	}
 	if s.pusher != nil {
 		s.pusher.Due(chat)
@@ -91,14 +92,14 @@ type listMessagesRequest struct {
 //	@Failure		403		{object}	api.Problem			"not_a_member"
 //	@Failure		404		{object}	api.Problem			"not_found: there is no such chat"
 //	@Router			/v1/chats/{chat}/messages [get]
-func (s *server) listMessages(ctx context.Context, in *listMessagesRequest) (*reply[api.ChatMessages], error) {
+func (s *server) listMessages(ctx context.Context, in *listMessagesRequest) (*web.Reply[api.ChatMessages], error) {
 	page, err := s.chats.Messages(ctx, in.Chat, chat.MessagesQuery{
 		User: in.User, After: in.After, Before: in.Before, Limit: int(in.Limit), Epoch: in.Epoch,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return ok(page), nil
+	return web.OK(page), nil
 }
 
 type ackRequest struct {
@@ -125,12 +126,10 @@ type ackRequest struct {
 //	@Failure		404				{object}	api.Problem		"not_found: there is no such chat, with one chat"
 //	@Failure		422				{object}	api.Problem		"validation_failed: above last_id (with one chat); idempotency_key_reused"
 //	@Router			/v1/users/{user}/messages/ack [post]
-func (s *server) ackMessages(ctx context.Context, in *ackRequest) (*reply[api.Acks], error) {
+func (s *server) ackMessages(ctx context.Context, in *ackRequest) (*web.Reply[api.Acks], error) {
 	acks, replayed, err := s.chats.AckOnce(ctx, in.User, in.Body.Acks, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
-	a := ok(acks)
-	a.replayed = replayed
-	return a, nil
+	return web.OK(acks).Replayed(replayed), nil
 }

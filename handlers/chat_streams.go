@@ -2,11 +2,10 @@ package handlers
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"time"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 	"fanfare/store/chat/live"
 )
 
@@ -31,23 +30,23 @@ type pendingRequest struct {
 //	@Param			wait_ms	query		int					false	"How long to wait for a message"	minimum(0)	maximum(30000)	default(0)
 //	@Success		200		{object}	api.PendingChats	"The chats"
 //	@Router			/v1/users/{user}/messages/pending [get]
-func (s *server) getPending(ctx context.Context, in *pendingRequest) (*reply[api.PendingChats], error) {
+func (s *server) getPending(ctx context.Context, in *pendingRequest) (*web.Reply[api.PendingChats], error) {
 	pending, err := s.pending(ctx, in)
 	if err != nil || len(pending.Chats) > 0 || in.WaitMS == 0 {
-		return ok(pending), err
+		return web.OK(pending), err
 	}
 	return s.awaitPending(ctx, in)
 }
 
 func (s *server) pending(ctx context.Context, in *pendingRequest) (*api.PendingChats, error) {
-	ctx, cancel := s.briefly(ctx)
+	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
 	return s.chats.Pending(ctx, in.User, int(in.Limit))
 }
 
 // awaitPending reads again whenever something may have come, until it has or
 // the time is over.
-func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*reply[api.PendingChats], error) {
+func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*web.Reply[api.PendingChats], error) {
 	over := time.NewTimer(time.Duration(in.WaitMS) * time.Millisecond)
 	defer over.Stop()
 	watch, err := s.watch(ctx, in.User)
@@ -60,7 +59,7 @@ func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*reply[a
 		case <-watch.Wake():
 		case <-over.C:
 			last = true
-		case <-s.streams.closing:
+		case <-s.web.Closing():
 			last = true
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -70,45 +69,21 @@ func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*reply[a
 		}
 		pending, err := s.pending(ctx, in)
 		if err != nil || len(pending.Chats) > 0 || last {
-			return ok(pending), err
+			return web.OK(pending), err
 		}
 	}
 }
 
 func (s *server) watch(ctx context.Context, user string) (*live.Stream, error) {
-	ctx, cancel := s.briefly(ctx)
+	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
 	return s.live.Watch(ctx, user)
 }
 
 func (s *server) refresh(ctx context.Context, watch *live.Stream) error {
-	ctx, cancel := s.briefly(ctx)
+	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
 	return watch.Refresh(ctx)
-}
-
-// polled runs next as any request, or, when it asks to wait, among the streams
-// and without the request's deadline.
-func (s *server) polled(next http.HandlerFunc) http.HandlerFunc {
-	bounded := s.bounded(next)
-	return func(w http.ResponseWriter, r *http.Request) {
-		if wait := r.URL.Query().Get("wait_ms"); wait == "" || wait == "0" {
-			bounded(w, r)
-			return
-		}
-		if err := s.streams.enter(); err != nil {
-			fail(w, r, err)
-			return
-		}
-		defer s.streams.leave()
-		control := http.NewResponseController(w)
-		answered := time.Now().Add(api.MaxPollWait + 2*s.timeout + slowAfter)
-		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(answered)); err != nil {
-			fail(w, r, err)
-			return
-		}
-		next(w, r)
-	}
 }
 
 type streamMessagesRequest struct {
@@ -133,19 +108,19 @@ type streamMessagesRequest struct {
 //	@Success		200				{string}	string		"The events, until either side ends them"
 //	@Failure		503				{object}	api.Problem	"overloaded: the process has FANFARE_MAX_STREAMS open; unavailable"
 //	@Router			/v1/users/{user}/messages/stream [get]
-func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, out *stream) error {
+func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, out *web.Stream) error {
 	st, err := s.openStream(ctx, in)
 	if err != nil {
 		return err
 	}
 	defer st.Close(ctx)
-	out.reached = st.Reached
+	out.Reached = st.Reached
 	for {
-		if err := out.await(ctx, st.Wake()); err != nil {
+		if err := out.Await(ctx, st.Wake()); err != nil {
 			return err
 		}
 		events, err := s.readStream(ctx, st)
-		if sent := out.send(events...); sent != nil {
+		if sent := out.Send(events...); sent != nil {
 			return sent
 		}
 		if err != nil {
@@ -155,20 +130,20 @@ func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, 
 }
 
 func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st *live.Stream, err error) {
-	ctx, cancel := s.briefly(ctx)
+	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
-	aside(func() { st, err = s.live.Stream(ctx, in.User, in.LastEventID) })
+	web.OnNewStack(func() { st, err = s.live.Stream(ctx, in.User, in.LastEventID) })
 	return st, err
 }
 
 // readStream reads what is new, in the form in which it is sent.
-func (s *server) readStream(ctx context.Context, st *live.Stream) ([]sse, error) {
-	ctx, cancel := s.briefly(ctx)
+func (s *server) readStream(ctx context.Context, st *live.Stream) ([]web.StreamEvent, error) {
+	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
 	var events []live.Event
 	var err error
-	aside(func() { events, err = st.Read(ctx) })
-	out := make([]sse, len(events))
+	web.OnNewStack(func() { events, err = st.Read(ctx) })
+	out := make([]web.StreamEvent, len(events))
 	for i := range events {
 		e := &events[i]
 		out[i].ID = e.ID

@@ -343,7 +343,7 @@ func TestC13_GapIsTold(t *testing.T) {
 
 func TestC13_TooManyStreams(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(o *handlers.Options) { o.MaxStreams = 2 })
+	w := setup(t, func(o *handlers.Options) { o.Web.MaxStreams = 2 })
 	w.workChats()
 	first := w.follow("ann", "")
 	w.follow("bob", "")

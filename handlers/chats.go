@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 )
 
 type createChatRequest struct {
@@ -31,7 +32,7 @@ type createChatRequest struct {
 //	@Failure		409				{object}	api.Problem		"conflict: a chat of this id exists"
 //	@Failure		422				{object}	api.Problem		"validation_failed, idempotency_key_reused"
 //	@Router			/v1/chats [post]
-func (s *server) createChat(ctx context.Context, in *createChatRequest) (*reply[api.Chat], error) {
+func (s *server) createChat(ctx context.Context, in *createChatRequest) (*web.Reply[api.Chat], error) {
 	chat, replayed, err := s.chats.Create(ctx, &in.Body, in.Idempotency, s.pushes(ctx))
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func (s *server) createChat(ctx context.Context, in *createChatRequest) (*reply[
 	if in.Body.Message != nil {
 		s.sent(chat.ID, replayed)
 	}
-	return made(chat, replayed).at("/v1/chats/" + chat.ID), nil
+	return web.Created(chat).Replayed(replayed).At("/v1/chats/" + chat.ID), nil
 }
 
 type chatRequest struct {
@@ -57,17 +58,17 @@ type chatRequest struct {
 //	@Success		200		{object}	api.ChatInfo	"The chat"
 //	@Failure		404		{object}	api.Problem		"not_found"
 //	@Router			/v1/chats/{chat} [get]
-func (s *server) getChat(ctx context.Context, in *chatRequest) (*reply[api.ChatInfo], error) {
+func (s *server) getChat(ctx context.Context, in *chatRequest) (*web.Reply[api.ChatInfo], error) {
 	info, err := s.chats.Chat(ctx, in.Chat)
 	if err != nil {
 		return nil, err
 	}
-	return ok(info), nil
+	return web.OK(info), nil
 }
 
 type listChatMembersRequest struct {
 	Chat string `path:"chat" validate:"identifier"`
-	Page
+	web.Page
 }
 
 // listChatMembers lists who is in a chat.
@@ -82,8 +83,8 @@ type listChatMembersRequest struct {
 //	@Success	200		{object}	api.ChatMemberList	"A page, by name"
 //	@Failure	404		{object}	api.Problem			"not_found"
 //	@Router		/v1/chats/{chat}/members [get]
-func (s *server) listChatMembers(ctx context.Context, in *listChatMembersRequest) (*reply[api.ChatMemberList], error) {
-	after, err := openCursor(in.Cursor)
+func (s *server) listChatMembers(ctx context.Context, in *listChatMembersRequest) (*web.Reply[api.ChatMemberList], error) {
+	after, err := web.OpenCursor(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +95,9 @@ func (s *server) listChatMembers(ctx context.Context, in *listChatMembersRequest
 	}
 	list := &api.ChatMemberList{Items: items}
 	if len(items) > limit {
-		list.Items, list.Next = items[:limit], sealCursor(items[limit-1].User)
+		list.Items, list.Next = items[:limit], web.SealCursor(items[limit-1].User)
 	}
-	return ok(list), nil
+	return web.OK(list), nil
 }
 
 type joinChatRequest struct {
@@ -121,12 +122,12 @@ type joinChatRequest struct {
 //	@Success		201		{object}	api.ChatMember	"Joined"
 //	@Failure		404		{object}	api.Problem		"not_found: there is no such chat"
 //	@Router			/v1/chats/{chat}/members/{user} [put]
-func (s *server) joinChat(ctx context.Context, in *joinChatRequest) (*reply[api.ChatMember], error) {
+func (s *server) joinChat(ctx context.Context, in *joinChatRequest) (*web.Reply[api.ChatMember], error) {
 	member, joined, err := s.chats.Join(ctx, in.Chat, in.User, in.Body != nil && in.Body.From == api.JoinStart)
 	if err != nil {
 		return nil, err
 	}
-	return put(member, joined), nil
+	return web.Put(member, joined), nil
 }
 
 type leaveChatRequest struct {
@@ -145,16 +146,16 @@ type leaveChatRequest struct {
 //	@Param			user	path	string	true	"Who leaves"	example(carol)
 //	@Success		204		"Left, or was no member"
 //	@Router			/v1/chats/{chat}/members/{user} [delete]
-func (s *server) leaveChat(ctx context.Context, in *leaveChatRequest) (*reply[nothing], error) {
+func (s *server) leaveChat(ctx context.Context, in *leaveChatRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.chats.Leave(ctx, in.Chat, in.User); err != nil {
 		return nil, err
 	}
-	return done(), nil
+	return web.NoContent(), nil
 }
 
 type listUserChatsRequest struct {
 	User string `path:"user" validate:"identifier"`
-	Page
+	web.Page
 }
 
 // listUserChats lists a user's chats.
@@ -169,7 +170,7 @@ type listUserChatsRequest struct {
 //	@Param			cursor	query		string				false	"next of the page before"
 //	@Success		200		{object}	api.UserChatList	"A page"
 //	@Router			/v1/users/{user}/chats [get]
-func (s *server) listUserChats(ctx context.Context, in *listUserChatsRequest) (*reply[api.UserChatList], error) {
+func (s *server) listUserChats(ctx context.Context, in *listUserChatsRequest) (*web.Reply[api.UserChatList], error) {
 	after, err := openJoined(in.Cursor)
 	if err != nil {
 		return nil, err
@@ -180,20 +181,20 @@ func (s *server) listUserChats(ctx context.Context, in *listUserChatsRequest) (*
 	}
 	list := &api.UserChatList{Items: items}
 	if next != "" {
-		list.Next = sealCursor(next)
+		list.Next = web.SealCursor(next)
 	}
-	return ok(list), nil
+	return web.OK(list), nil
 }
 
 // openJoined reads the cursor of a list in the order of joining: when and what.
 func openJoined(cursor string) (string, error) {
-	after, err := openCursor(cursor)
+	after, err := web.OpenCursor(cursor)
 	if err != nil || after == "" {
 		return "", err
 	}
 	joined, chat, _ := strings.Cut(after, " ")
 	if _, err := strconv.ParseInt(joined, 10, 64); err != nil || !api.ValidIdentifier(chat) {
-		return "", badCursor()
+		return "", web.BadCursor()
 	}
 	return after, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 )
 
 type putContactRequest struct {
@@ -27,12 +28,12 @@ type putContactRequest struct {
 //	@Success		200				{object}	api.Contact			"Was a contact already"
 //	@Success		201				{object}	api.Contact			"Is a contact now"
 //	@Router			/v1/users/{user}/contacts/{contact} [put]
-func (s *server) putContact(ctx context.Context, in *putContactRequest) (*reply[api.Contact], error) {
+func (s *server) putContact(ctx context.Context, in *putContactRequest) (*web.Reply[api.Contact], error) {
 	contact, created, err := s.contacts.PutContact(ctx, in.User, in.Contact, &in.Body)
 	if err != nil {
 		return nil, err
 	}
-	return put(contact, created), nil
+	return web.Put(contact, created), nil
 }
 
 type deleteContactRequest struct {
@@ -50,16 +51,16 @@ type deleteContactRequest struct {
 //	@Param			contact	path	string	true	"Who"	example(bob)
 //	@Success		204		"Removed, or not there"
 //	@Router			/v1/users/{user}/contacts/{contact} [delete]
-func (s *server) deleteContact(ctx context.Context, in *deleteContactRequest) (*reply[nothing], error) {
+func (s *server) deleteContact(ctx context.Context, in *deleteContactRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.contacts.DeleteContact(ctx, in.User, in.Contact); err != nil {
 		return nil, err
 	}
-	return done(), nil
+	return web.NoContent(), nil
 }
 
 type listContactsRequest struct {
 	User string `path:"user" validate:"identifier"`
-	Page
+	web.Page
 }
 
 // listContacts lists a user's contacts.
@@ -73,8 +74,8 @@ type listContactsRequest struct {
 //	@Param		cursor	query		string			false	"next of the page before"
 //	@Success	200		{object}	api.ContactList	"A page, by name"
 //	@Router		/v1/users/{user}/contacts [get]
-func (s *server) listContacts(ctx context.Context, in *listContactsRequest) (*reply[api.ContactList], error) {
-	after, err := openCursor(in.Cursor)
+func (s *server) listContacts(ctx context.Context, in *listContactsRequest) (*web.Reply[api.ContactList], error) {
+	after, err := web.OpenCursor(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +86,9 @@ func (s *server) listContacts(ctx context.Context, in *listContactsRequest) (*re
 	}
 	list := &api.ContactList{Items: items}
 	if len(items) > limit {
-		list.Items, list.Next = items[:limit], sealCursor(items[limit-1].Contact)
+		list.Items, list.Next = items[:limit], web.SealCursor(items[limit-1].Contact)
 	}
-	return ok(list), nil
+	return web.OK(list), nil
 }
 
 type recentContactsRequest struct {
@@ -110,12 +111,12 @@ type recentContactsRequest struct {
 //	@Param			limit	query		int					false	"How many"	minimum(1)	maximum(500)	default(10)
 //	@Success		200		{object}	api.RecentContacts	"The contacts"
 //	@Router			/v1/users/{user}/recent-contacts [get]
-func (s *server) getRecentContacts(ctx context.Context, in *recentContactsRequest) (*reply[api.RecentContacts], error) {
+func (s *server) getRecentContacts(ctx context.Context, in *recentContactsRequest) (*web.Reply[api.RecentContacts], error) {
 	recent, err := s.contacts.RecentContacts(ctx, in.User, int(in.Limit))
 	if err != nil {
 		return nil, err
 	}
-	return ok(recent), nil
+	return web.OK(recent), nil
 }
 
 // getRecentUploads lists what the most recently active contact uploaded.
@@ -129,12 +130,12 @@ func (s *server) getRecentContacts(ctx context.Context, in *recentContactsReques
 //	@Param			limit	query		int					false	"How many uploads"	minimum(1)	maximum(500)	default(10)
 //	@Success		200		{object}	api.RecentUploads	"The contact and the uploads, newest first"
 //	@Router			/v1/users/{user}/recent-contacts/uploads [get]
-func (s *server) getRecentUploads(ctx context.Context, in *recentContactsRequest) (*reply[api.RecentUploads], error) {
+func (s *server) getRecentUploads(ctx context.Context, in *recentContactsRequest) (*web.Reply[api.RecentUploads], error) {
 	uploads, err := s.contacts.RecentUploads(ctx, in.User, int(in.Limit))
 	if err != nil {
 		return nil, err
 	}
-	return ok(uploads), nil
+	return web.OK(uploads), nil
 }
 
 type rebuildRequest struct {
@@ -156,10 +157,10 @@ type rebuildRequest struct {
 //	@Header			202				{string}	Idempotent-Replayed	"true when this is the first answer again"
 //	@Failure		422				{object}	api.Problem	"validation_failed, idempotency_key_reused"
 //	@Router			/v1/users/{user}/recent-contacts/rebuild [post]
-func (s *server) rebuildRecentContacts(ctx context.Context, in *rebuildRequest) (*reply[api.Rebuild], error) {
+func (s *server) rebuildRecentContacts(ctx context.Context, in *rebuildRequest) (*web.Reply[api.Rebuild], error) {
 	rebuild, replayed, err := s.contacts.Rebuild(ctx, in.User, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
-	return accepted(rebuild, replayed), nil
+	return web.Accepted(rebuild).Replayed(replayed), nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 	"fanfare/store/queue"
 )
 
@@ -37,7 +38,7 @@ func (s *server) deadQueueOf(id string) (*queue.Queue, error) {
 
 type listDeadLettersRequest struct {
 	Kind string `query:"kind" validate:"omitempty,oneof=event notification job"`
-	Page
+	web.Page
 }
 
 // listDeadLetters lists what was given up.
@@ -52,15 +53,15 @@ type listDeadLettersRequest struct {
 //	@Param			cursor	query		string				false	"next of the page before"
 //	@Success		200		{object}	api.DeadLetterList	"A page"
 //	@Router			/v1/dead-letters [get]
-func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest) (*reply[api.DeadLetterList], error) {
-	places, err := openPlaces(in.Cursor)
+func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest) (*web.Reply[api.DeadLetterList], error) {
+	positions, err := openPositions(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
 	list := &api.DeadLetterList{Items: []api.DeadLetter{}}
-	var read []*place
+	var read []*listPosition
 	for _, q := range s.queues {
-		at := places.of(q.kind)
+		at := positions.of(q.kind)
 		if at.End || (in.Kind != "" && in.Kind != q.kind) {
 			continue
 		}
@@ -73,44 +74,45 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 	}
 	slices.SortStableFunc(list.Items, func(a, b api.DeadLetter) int { return b.FailedAt.Compare(a.FailedAt.Time) })
 	list.Items = list.Items[:min(int64(len(list.Items)), in.Limit)]
-	list.Next, err = places.after(ctx, read, list.Items)
-	return ok(list), err
+	list.Next, err = positions.after(ctx, read, list.Items)
+	return web.OK(list), err
 }
 
-// place is how far one queue's list has been shown. What has no name in JSON
+// listPosition is how far one queue's list has been shown. What has no name in JSON
 // is only for the request at hand.
-type place struct {
+type listPosition struct {
 	Cursor string `json:"c,omitempty"`
 	End    bool   `json:"e,omitempty"`
 	queue  deadQueue
 	page   *api.DeadLetterList
 }
 
-// places is what a cursor over several queues holds: a place for each kind.
-type places map[string]*place
+// listPositions is what a cursor over several queues holds: a position for each
+// kind.
+type listPositions map[string]*listPosition
 
-func openPlaces(cursor string) (places, error) {
-	inner, err := openCursor(cursor)
+func openPositions(cursor string) (listPositions, error) {
+	inner, err := web.OpenCursor(cursor)
 	if err != nil || inner == "" {
-		return places{}, err
+		return listPositions{}, err
 	}
-	var p places
+	var p listPositions
 	if json.Unmarshal([]byte(inner), &p) != nil {
-		return nil, badCursor()
+		return nil, web.BadCursor()
 	}
 	return p, nil
 }
 
-func (p places) of(kind string) *place {
+func (p listPositions) of(kind string) *listPosition {
 	if p[kind] == nil {
-		p[kind] = &place{}
+		p[kind] = &listPosition{}
 	}
 	return p[kind]
 }
 
-// after moves every place that was read past what of it is shown and makes the
+// after moves every position that was read past what of it is shown and makes the
 // next page's cursor, "" when all are at their end.
-func (p places) after(ctx context.Context, read []*place, shown []api.DeadLetter) (string, error) {
+func (p listPositions) after(ctx context.Context, read []*listPosition, shown []api.DeadLetter) (string, error) {
 	more := false
 	for _, at := range read {
 		if err := at.advance(ctx, shown); err != nil {
@@ -122,13 +124,13 @@ func (p places) after(ctx context.Context, read []*place, shown []api.DeadLetter
 		return "", nil
 	}
 	inner, err := json.Marshal(p)
-	return sealCursor(string(inner)), err
+	return web.SealCursor(string(inner)), err
 }
 
-// advance moves the place behind the last of its items that is shown. Only the
+// advance moves the position behind the last of its items that is shown. Only the
 // queue knows the cursor of the middle of a page: it is the end of a page that
 // is as short.
-func (p *place) advance(ctx context.Context, shown []api.DeadLetter) (err error) {
+func (p *listPosition) advance(ctx context.Context, shown []api.DeadLetter) (err error) {
 	n := 0
 	for _, d := range shown {
 		if d.Kind == p.queue.kind {
@@ -169,7 +171,7 @@ type retryDeadLetterRequest struct {
 //	@Failure		409				{object}	api.Problem				"conflict: other work with the same unique id is waiting"
 //	@Failure		422				{object}	api.Problem				"validation_failed, idempotency_key_reused"
 //	@Router			/v1/dead-letters/{id}/retry [post]
-func (s *server) retryDeadLetter(ctx context.Context, in *retryDeadLetterRequest) (*reply[api.DeadLetterRetried], error) {
+func (s *server) retryDeadLetter(ctx context.Context, in *retryDeadLetterRequest) (*web.Reply[api.DeadLetterRetried], error) {
 	q, err := s.deadQueueOf(in.ID)
 	if err != nil {
 		return nil, err
@@ -182,7 +184,7 @@ func (s *server) retryDeadLetter(ctx context.Context, in *retryDeadLetterRequest
 	if err != nil {
 		return nil, err
 	}
-	return accepted(&api.DeadLetterRetried{ID: cmp.Or(stored, in.ID)}, replayed), nil
+	return web.Accepted(&api.DeadLetterRetried{ID: cmp.Or(stored, in.ID)}).Replayed(replayed), nil
 }
 
 type deleteDeadLetterRequest struct {
@@ -199,7 +201,7 @@ type deleteDeadLetterRequest struct {
 //	@Success		204	"Deleted"
 //	@Failure		404	{object}	api.Problem	"not_found: no such dead letter"
 //	@Router			/v1/dead-letters/{id} [delete]
-func (s *server) deleteDeadLetter(ctx context.Context, in *deleteDeadLetterRequest) (*reply[nothing], error) {
+func (s *server) deleteDeadLetter(ctx context.Context, in *deleteDeadLetterRequest) (*web.Reply[web.Nothing], error) {
 	q, err := s.deadQueueOf(in.ID)
 	if err != nil {
 		return nil, err
@@ -207,5 +209,5 @@ func (s *server) deleteDeadLetter(ctx context.Context, in *deleteDeadLetterReque
 	if err := q.DeleteDead(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	return done(), nil
+	return web.NoContent(), nil
 }

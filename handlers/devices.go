@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 )
 
 type putDeviceRequest struct {
@@ -31,17 +32,17 @@ type putDeviceRequest struct {
 //	@Success		201		{object}	api.Device			"Registered"
 //	@Failure		422		{object}	api.Problem			"validation_failed, also for the 51st device of a user"
 //	@Router			/v1/users/{user}/devices/{token} [put]
-func (s *server) putDevice(ctx context.Context, in *putDeviceRequest) (*reply[api.Device], error) {
+func (s *server) putDevice(ctx context.Context, in *putDeviceRequest) (*web.Reply[api.Device], error) {
 	device, created, err := s.devices.PutDevice(ctx, in.User, strings.ToLower(in.Token), &in.Body)
 	if err != nil {
 		return nil, err
 	}
-	return put(device, created), nil
+	return web.Put(device, created), nil
 }
 
 type listDevicesRequest struct {
 	User string `path:"user" validate:"identifier"`
-	Page
+	web.Page
 }
 
 // listDevices lists a user's devices.
@@ -57,17 +58,17 @@ type listDevicesRequest struct {
 //	@Param			cursor	query		string			false	"next of the page before"
 //	@Success		200		{object}	api.DeviceList	"A page"
 //	@Router			/v1/users/{user}/devices [get]
-func (s *server) listDevices(ctx context.Context, in *listDevicesRequest) (*reply[api.DeviceList], error) {
+func (s *server) listDevices(ctx context.Context, in *listDevicesRequest) (*web.Reply[api.DeviceList], error) {
 	all, err := s.devices.Devices(ctx, in.User)
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(all.Items, func(a, b api.Device) int { return cmp.Compare(a.Token, b.Token) })
-	items, next, err := pageOf(in.Page, all.Items, func(d *api.Device) string { return d.Token })
+	items, next, err := web.PageOf(in.Page, all.Items, func(d *api.Device) string { return d.Token })
 	if err != nil {
 		return nil, err
 	}
-	return ok(&api.DeviceList{Items: items, Next: next}), nil
+	return web.OK(&api.DeviceList{Items: items, Next: next}), nil
 }
 
 type deleteDeviceRequest struct {
@@ -85,9 +86,9 @@ type deleteDeviceRequest struct {
 //	@Param			token	path	string	true	"The APNs device token, hex"
 //	@Success		204		"Removed, or not there"
 //	@Router			/v1/users/{user}/devices/{token} [delete]
-func (s *server) deleteDevice(ctx context.Context, in *deleteDeviceRequest) (*reply[nothing], error) {
+func (s *server) deleteDevice(ctx context.Context, in *deleteDeviceRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.devices.DeleteDevice(ctx, in.User, strings.ToLower(in.Token)); err != nil {
 		return nil, err
 	}
-	return done(), nil
+	return web.NoContent(), nil
 }

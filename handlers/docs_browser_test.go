@@ -146,6 +146,7 @@ func (b *browser) execute(t *testing.T, block string) (status, body string) {
 
 func TestDocsInABrowser(t *testing.T) {
 	t.Parallel()
+	storetest.SkipShort(t, "a browser")
 	mustChromium(t)
 	t.Run("an open server answers without a key", func(t *testing.T) {
 		t.Parallel()

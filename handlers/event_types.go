@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 )
 
 type putEventTypeRequest struct {
@@ -28,16 +29,16 @@ type putEventTypeRequest struct {
 //	@Success		201			{object}	api.EventType			"Registered"
 //	@Failure		422			{object}	api.Problem				"validation_failed, also for a template that does more than the above"
 //	@Router			/v1/event-types/{type} [put]
-func (s *server) putEventType(ctx context.Context, in *putEventTypeRequest) (*reply[api.EventType], error) {
+func (s *server) putEventType(ctx context.Context, in *putEventTypeRequest) (*web.Reply[api.EventType], error) {
 	t, created, err := s.events.PutEventType(ctx, in.Type, &in.Body)
 	if err != nil {
 		return nil, err
 	}
-	return put(t, created), nil
+	return web.Put(t, created), nil
 }
 
 type listEventTypesRequest struct {
-	Page
+	web.Page
 }
 
 // listEventTypes lists the event types.
@@ -51,16 +52,16 @@ type listEventTypesRequest struct {
 //	@Param			cursor	query		string				false	"next of the page before"
 //	@Success		200		{object}	api.EventTypeList	"A page"
 //	@Router			/v1/event-types [get]
-func (s *server) listEventTypes(ctx context.Context, in *listEventTypesRequest) (*reply[api.EventTypeList], error) {
+func (s *server) listEventTypes(ctx context.Context, in *listEventTypesRequest) (*web.Reply[api.EventTypeList], error) {
 	all, err := s.events.EventTypes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	items, next, err := pageOf(in.Page, all, func(t *api.EventType) string { return t.Type })
+	items, next, err := web.PageOf(in.Page, all, func(t *api.EventType) string { return t.Type })
 	if err != nil {
 		return nil, err
 	}
-	return ok(&api.EventTypeList{Items: items, Next: next}), nil
+	return web.OK(&api.EventTypeList{Items: items, Next: next}), nil
 }
 
 type eventTypeRequest struct {
@@ -77,12 +78,12 @@ type eventTypeRequest struct {
 //	@Success	200		{object}	api.EventType	"The type"
 //	@Failure	404		{object}	api.Problem		"not_found"
 //	@Router		/v1/event-types/{type} [get]
-func (s *server) getEventType(ctx context.Context, in *eventTypeRequest) (*reply[api.EventType], error) {
+func (s *server) getEventType(ctx context.Context, in *eventTypeRequest) (*web.Reply[api.EventType], error) {
 	t, err := s.events.EventType(ctx, in.Type)
 	if err != nil {
 		return nil, err
 	}
-	return ok(t), nil
+	return web.OK(t), nil
 }
 
 // deleteEventType removes an event type.
@@ -94,9 +95,9 @@ func (s *server) getEventType(ctx context.Context, in *eventTypeRequest) (*reply
 //	@Param			type	path	string	true	"The type's name"
 //	@Success		204		"Removed, or not there"
 //	@Router			/v1/event-types/{type} [delete]
-func (s *server) deleteEventType(ctx context.Context, in *eventTypeRequest) (*reply[nothing], error) {
+func (s *server) deleteEventType(ctx context.Context, in *eventTypeRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.events.DeleteEventType(ctx, in.Type); err != nil {
 		return nil, err
 	}
-	return done(), nil
+	return web.NoContent(), nil
 }

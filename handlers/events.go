@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 )
 
 type postEventRequest struct {
@@ -33,12 +34,12 @@ type postEventRequest struct {
 //	@Failure		413				{object}	api.Problem			"payload_too_large: an event may have at most 1 MiB"
 //	@Failure		422				{object}	api.Problem			"validation_failed, unknown_event_type (no such type and no alert), already_expired, idempotency_key_reused"
 //	@Router			/v1/events [post]
-func (s *server) postEvent(ctx context.Context, in *postEventRequest) (*reply[api.EventAccepted], error) {
+func (s *server) postEvent(ctx context.Context, in *postEventRequest) (*web.Reply[api.EventAccepted], error) {
 	event, replayed, err := s.events.Accept(ctx, &in.Body, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
-	return accepted(event, replayed).at("/v1/events/" + event.ID), nil
+	return web.Accepted(event).Replayed(replayed).At("/v1/events/" + event.ID), nil
 }
 
 type postEventBatchRequest struct {
@@ -62,12 +63,12 @@ type postEventBatchRequest struct {
 //	@Failure		413				{object}	api.Problem				"payload_too_large: a batch may have at most 4 MiB"
 //	@Failure		422				{object}	api.Problem				"as for one event; errors name the field with the event's index, such as events[3].type"
 //	@Router			/v1/events/batch [post]
-func (s *server) postEventBatch(ctx context.Context, in *postEventBatchRequest) (*reply[api.EventBatchAccepted], error) {
+func (s *server) postEventBatch(ctx context.Context, in *postEventBatchRequest) (*web.Reply[api.EventBatchAccepted], error) {
 	events, replayed, err := s.events.AcceptBatch(ctx, &in.Body, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
-	return accepted(events, replayed), nil
+	return web.Accepted(events).Replayed(replayed), nil
 }
 
 type getEventRequest struct {
@@ -88,10 +89,10 @@ type getEventRequest struct {
 //	@Success		200	{object}	api.EventReport	"The report"
 //	@Failure		404	{object}	api.Problem		"not_found: never accepted, or ended too long ago"
 //	@Router			/v1/events/{id} [get]
-func (s *server) getEvent(ctx context.Context, in *getEventRequest) (*reply[api.EventReport], error) {
+func (s *server) getEvent(ctx context.Context, in *getEventRequest) (*web.Reply[api.EventReport], error) {
 	report, err := s.events.Report(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	return ok(report), nil
+	return web.OK(report), nil
 }

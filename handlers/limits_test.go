@@ -13,16 +13,17 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers"
+	"fanfare/handlers/web"
 	"fanfare/store/storetest"
 )
 
 func TestRateLimitText(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]handlers.RateLimit{
+	for text, want := range map[string]web.RateLimit{
 		"500/s": {Requests: 500, Window: time.Second}, "100/m": {Requests: 100, Window: time.Minute},
 		"5000/h": {Requests: 5000, Window: time.Hour}, "": {}, "off": {},
 	} {
-		var got handlers.RateLimit
+		var got web.RateLimit
 		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
@@ -31,7 +32,7 @@ func TestRateLimitText(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"500", "0/s", "-1/s", "x/s", "5/d", "5/", "/s", "1.5/s", "5/s/s"} {
-		var got handlers.RateLimit
+		var got web.RateLimit
 		if err := got.UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%q is taken as %v", text, got)
 		}
@@ -40,7 +41,7 @@ func TestRateLimitText(t *testing.T) {
 
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(o *handlers.Options) { o.RateLimit = handlers.RateLimit{Requests: 2, Window: time.Hour} })
+	w := setup(t, func(o *handlers.Options) { o.Web.RateLimit = web.RateLimit{Requests: 2, Window: time.Hour} })
 	mine, other := w.mustKey(api.ScopePush), w.mustKey(api.ScopePush)
 	c := get("/v1/event-types").with("Authorization: Bearer " + mine)
 	for left := 1; left >= 0; left-- {
@@ -83,7 +84,7 @@ func (w *world) mustBegin(method, path string) net.Conn {
 // TestLoadShedding fills the one place there is with a request that goes on.
 func TestLoadShedding(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(o *handlers.Options) { o.MaxInFlight, o.RequestTimeout = 1, time.Minute })
+	w := setup(t, func(o *handlers.Options) { o.Web.MaxInFlight, o.Web.RequestTimeout = 1, time.Minute })
 	slow := w.mustBegin("POST", "/v1/events")
 	storetest.Eventually(t, 20*time.Second, "the place is taken", func() bool {
 		if w.get("/v1/event-types").status == 503 {
@@ -107,7 +108,7 @@ func TestLoadShedding(t *testing.T) {
 
 func TestRoomForBodies(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(o *handlers.Options) { o.MaxBodyBytes = 100 << 10 })
+	w := setup(t, func(o *handlers.Options) { o.Web.MaxBodyBytes = 100 << 10 })
 	a := w.post("/v1/events", `{"type":"`+strings.Repeat("x", 200<<10)+`"}`)
 	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, `"overloaded"`) {
 		t.Errorf("a body larger than all room: %d %s", a.status, a.body)
@@ -119,7 +120,7 @@ func TestRoomForBodies(t *testing.T) {
 // they announce, or of what they may have when they announce nothing.
 func TestRoomForBodiesOnTheirWay(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(o *handlers.Options) { o.MaxBodyBytes, o.RequestTimeout = 16<<20, time.Minute })
+	w := setup(t, func(o *handlers.Options) { o.Web.MaxBodyBytes, o.Web.RequestTimeout = 16<<20, time.Minute })
 	begun := make([]net.Conn, 20)
 	for i := range begun {
 		begun[i] = w.mustPostPart([]string{"Transfer-Encoding: chunked\r\n\r\n1\r\n \r\n", "Content-Length: 4194304\r\n\r\n "}[i%2])
@@ -153,7 +154,7 @@ func (w *world) mustPostPart(rest string) net.Conn {
 
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(o *handlers.Options) { o.RequestTimeout = 300 * time.Millisecond })
+	w := setup(t, func(o *handlers.Options) { o.Web.RequestTimeout = 300 * time.Millisecond })
 	conn := w.mustBegin("PUT", "/v1/event-types/a")
 	storetest.Must(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -168,7 +169,7 @@ func TestSlowBody(t *testing.T) {
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t, "--appendonly", "yes")
-	w := setupOn(t, storetest.Open(t, redis.URL()), func(o *handlers.Options) { o.RequestTimeout = 2 * time.Second })
+	w := setupOn(t, storetest.Open(t, redis.URL()), func(o *handlers.Options) { o.Web.RequestTimeout = 2 * time.Second })
 	event := post("/v1/events", `{"type":"a","audience":{"users":["bob"]},"alert":{"title":"x"}}`)
 	w.do(event).wants(t, 202, `{"id":"*"}`)
 	redis.Kill()
@@ -195,7 +196,7 @@ func TestRedisAway(t *testing.T) {
 func TestRedisHangs(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t)
-	w := setupOn(t, storetest.Open(t, redis.URL()), func(o *handlers.Options) { o.RequestTimeout = time.Second })
+	w := setupOn(t, storetest.Open(t, redis.URL()), func(o *handlers.Options) { o.Web.RequestTimeout = time.Second })
 	redis.Pause()
 	defer redis.Resume()
 	for _, c := range []struct {

@@ -58,7 +58,7 @@ type Route struct {
 func Routes() []Route {
 	var out []Route
 	for _, rt := range (&server{}).routes() {
-		out = append(out, Route{Method: rt.method, Pattern: rt.pattern, Scope: rt.scope, MaxBody: rt.maxBody})
+		out = append(out, Route{Method: rt.Method, Pattern: rt.Pattern, Scope: rt.Scope, MaxBody: rt.MaxBody()})
 	}
 	return out
 }

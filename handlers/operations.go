@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 )
 
 // getHealth says that the process lives.
@@ -16,8 +17,8 @@ import (
 //	@Produce		json
 //	@Success		200	{object}	api.Health	"It lives"
 //	@Router			/healthz [get]
-func (s *server) getHealth(context.Context, *nothing) (*reply[api.Health], error) {
-	return ok(&api.Health{Status: "ok"}), nil
+func (s *server) getHealth(context.Context, *web.Nothing) (*web.Reply[api.Health], error) {
+	return web.OK(&api.Health{Status: "ok"}), nil
 }
 
 // getReady says whether the process can do its work.
@@ -31,13 +32,12 @@ func (s *server) getHealth(context.Context, *nothing) (*reply[api.Health], error
 //	@Success		200	{object}	api.Readiness	"Ready"
 //	@Failure		503	{object}	api.Readiness	"Not ready: send no requests"
 //	@Router			/readyz [get]
-func (s *server) getReady(ctx context.Context, _ *nothing) (*reply[api.Readiness], error) {
+func (s *server) getReady(ctx context.Context, _ *web.Nothing) (*web.Reply[api.Readiness], error) {
 	state := s.ready(ctx)
-	a := ok(&state)
 	if !state.Ready {
-		a.status = http.StatusServiceUnavailable
+		return web.OK(&state).WithStatus(http.StatusServiceUnavailable), nil
 	}
-	return a, nil
+	return web.OK(&state), nil
 }
 
 // getMetrics serves the metrics.
@@ -61,7 +61,7 @@ func (s *server) getMetrics() http.Handler { return s.metrics }
 //	@Produce		json
 //	@Success		200	{object}	api.Stats	"The figures"
 //	@Router			/v1/stats [get]
-func (s *server) getStats(ctx context.Context, _ *nothing) (*reply[api.Stats], error) {
+func (s *server) getStats(ctx context.Context, _ *web.Nothing) (*web.Reply[api.Stats], error) {
 	queues, err := statsOf(ctx, s.queues)
 	if err != nil {
 		return nil, err
@@ -81,5 +81,5 @@ func (s *server) getStats(ctx context.Context, _ *nothing) (*reply[api.Stats], e
 		}
 		stats.Sales = &owed
 	}
-	return ok(stats), nil
+	return web.OK(stats), nil
 }

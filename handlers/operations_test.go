@@ -133,10 +133,10 @@ func TestInternalErrors(t *testing.T) {
 	t.Run("a panic is a problem, and its stack is logged", func(t *testing.T) {
 		t.Parallel()
 		w := setup(t, func(o *handlers.Options) {
-			o.Ready = func(context.Context) api.Readiness { panic("the secret of the house") }
+			o.Ready = func(context.Context) api.Readiness { panic("a secret of the server") }
 		})
 		a := w.get("/readyz").wants(t, 500, hidden)
-		if log := w.log.String(); !strings.Contains(log, "the secret of the house") || !strings.Contains(log, "operations_test.go") {
+		if log := w.log.String(); !strings.Contains(log, "a secret of the server") || !strings.Contains(log, "operations_test.go") {
 			t.Errorf("the log has %s", log)
 		}
 		if line := w.logLine(t, a.header.Get("X-Request-Id")); line["level"] != "ERROR" {

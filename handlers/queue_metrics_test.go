@@ -64,7 +64,7 @@ func TestQueueMetricsAreReadOnceForManyScrapes(t *testing.T) {
 func TestQueueMetricsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t)
-	w := setupOn(t, storetest.Open(t, redis.URL()), func(o *handlers.Options) { o.Registry = prometheus.NewRegistry() })
+	w := setupOn(t, storetest.Open(t, redis.URL()), func(o *handlers.Options) { o.Web.Registry = prometheus.NewRegistry() })
 	redis.Pause()
 	defer redis.Resume()
 	began := time.Now()

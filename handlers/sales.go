@@ -2,11 +2,11 @@ package handlers
 
 import (
 	"context"
-	"net/http"
 	"strconv"
 	"strings"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 	"fanfare/store/stock"
 )
 
@@ -37,21 +37,15 @@ func (c Condition) match() (stock.Match, error) {
 // matchOf reads one entity tag. A weak one, or one that is none of ours, is
 // well-formed and matches no version.
 func matchOf(tag string) (stock.Match, error) {
-	m := stock.Match{Version: stock.NoVersion}
-	inner, weak := strings.CutPrefix(tag, "W/")
-	text, ok := strings.CutPrefix(inner, `"`)
-	text, closed := strings.CutSuffix(text, `"`)
-	if !ok || !closed || strings.ContainsAny(text, "\" ,\t") || !printable(text) {
-		return m, api.Invalid("If-Match", "etag", `must be one ETag such as "7", or *`)
+	version, ok := web.ParseETag(tag)
+	switch {
+	case !ok:
+		return stock.Match{}, api.Invalid("If-Match", "etag", `must be one ETag such as "7", or *`)
+	case version == 0:
+		return stock.Match{Version: stock.NoVersion}, nil
 	}
-	if version, err := strconv.ParseInt(text, 10, 64); err == nil && version > 0 && !weak && etag(version) == tag {
-		m.Version = version
-	}
-	return m, nil
+	return stock.Match{Version: version}, nil
 }
-
-// etag is the entity tag of a version.
-func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
 type putSaleRequest struct {
 	Sale string `path:"sale" validate:"identifier"`
@@ -81,7 +75,7 @@ type putSaleRequest struct {
 //	@Failure		409				{object}	api.Problem		"conflict, bounds"
 //	@Failure		412				{object}	api.Problem		"version_mismatch, with version and sale"
 //	@Router			/v1/sales/{sale} [put]
-func (s *server) putSale(ctx context.Context, in *putSaleRequest) (*reply[api.Sale], error) {
+func (s *server) putSale(ctx context.Context, in *putSaleRequest) (*web.Reply[api.Sale], error) {
 	match, err := in.match()
 	if err != nil {
 		return nil, err
@@ -90,7 +84,7 @@ func (s *server) putSale(ctx context.Context, in *putSaleRequest) (*reply[api.Sa
 	if err != nil {
 		return nil, err
 	}
-	return put(sale, created).version(sale.Version), nil
+	return web.Put(sale, created).Version(sale.Version), nil
 }
 
 type saleRequest struct {
@@ -110,12 +104,12 @@ type saleRequest struct {
 //	@Header			200		{string}	ETag		"The version"
 //	@Failure		404		{object}	api.Problem	"sale_not_found"
 //	@Router			/v1/sales/{sale} [get]
-func (s *server) getSale(ctx context.Context, in *saleRequest) (*reply[api.Sale], error) {
+func (s *server) getSale(ctx context.Context, in *saleRequest) (*web.Reply[api.Sale], error) {
 	sale, err := s.sales.Sale(ctx, in.Sale)
 	if err != nil {
 		return nil, err
 	}
-	return ok(sale).version(sale.Version), nil
+	return web.OK(sale).Version(sale.Version), nil
 }
 
 type postStockRequest struct {
@@ -146,7 +140,7 @@ type postStockRequest struct {
 //	@Failure		412				{object}	api.Problem			"version_mismatch, with version and sale"
 //	@Failure		422				{object}	api.Problem			"validation_failed (an unknown sku, a total above 2^53 - 1), idempotency_key_reused"
 //	@Router			/v1/sales/{sale}/stock [post]
-func (s *server) postStock(ctx context.Context, in *postStockRequest) (*reply[api.SaleItem], error) {
+func (s *server) postStock(ctx context.Context, in *postStockRequest) (*web.Reply[api.SaleItem], error) {
 	match, err := in.match()
 	if err != nil {
 		return nil, err
@@ -155,12 +149,12 @@ func (s *server) postStock(ctx context.Context, in *postStockRequest) (*reply[ap
 	if err != nil {
 		return nil, err
 	}
-	return ok(&change.Item).version(change.Version).again(change.Replayed), nil
+	return web.OK(&change.Item).Version(change.Version).Replayed(change.Replayed), nil
 }
 
 type listOrdersRequest struct {
 	Sale string `path:"sale" validate:"identifier"`
-	Page
+	web.Page
 }
 
 // listOrders lists what was sold.
@@ -177,7 +171,7 @@ type listOrdersRequest struct {
 //	@Success		200		{object}	api.OrderList	"A page"
 //	@Failure		404		{object}	api.Problem		"sale_not_found"
 //	@Router			/v1/sales/{sale}/orders [get]
-func (s *server) listOrders(ctx context.Context, in *listOrdersRequest) (*reply[api.OrderList], error) {
+func (s *server) listOrders(ctx context.Context, in *listOrdersRequest) (*web.Reply[api.OrderList], error) {
 	at, err := openOrderCursor(in.Cursor)
 	if err != nil {
 		return nil, err
@@ -191,24 +185,21 @@ func (s *server) listOrders(ctx context.Context, in *listOrdersRequest) (*reply[
 	if len(items) > limit {
 		last := items[limit-1]
 		list.Items = items[:limit]
-		list.Next = sealCursor(strconv.FormatInt(last.CreatedAt.UnixMilli(), 10) + " " + last.Reservation)
+		list.Next = web.SealCursor(strconv.FormatInt(last.CreatedAt.UnixMilli(), 10) + " " + last.Reservation)
 	}
-	return ok(list), nil
+	return web.OK(list), nil
 }
 
 // openOrderCursor reads where a page of orders begins.
 func openOrderCursor(cursor string) (api.Order, error) {
-	text, err := openCursor(cursor)
+	text, err := web.OpenCursor(cursor)
 	if err != nil || text == "" {
 		return api.Order{}, err
 	}
 	at, reservation, _ := strings.Cut(text, " ")
 	ms, err := strconv.ParseInt(at, 10, 64)
 	if err != nil || reservation == "" {
-		return api.Order{}, badCursor()
+		return api.Order{}, web.BadCursor()
 	}
 	return api.Order{Reservation: reservation, CreatedAt: api.AtMillis(ms)}, nil
 }
-
-// created answers 201.
-func created[T any](body *T) *reply[T] { return &reply[T]{status: http.StatusCreated, body: body} }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 )
 
 type postReservationRequest struct {
@@ -34,18 +35,18 @@ type postReservationRequest struct {
 //	@Failure		410				{object}	api.Problem				"ended"
 //	@Failure		422				{object}	api.Problem				"validation_failed (also an unknown sku), idempotency_key_reused"
 //	@Router			/v1/sales/{sale}/reservations [post]
-func (s *server) postReservation(ctx context.Context, in *postReservationRequest) (*reply[api.Reservation], error) {
+func (s *server) postReservation(ctx context.Context, in *postReservationRequest) (*web.Reply[api.Reservation], error) {
 	reservation, replayed, err := s.sales.Reserve(ctx, in.Sale, &in.Body, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
-	return created(reservation).at("/v1/sales/" + in.Sale + "/reservations/" + reservation.ID).again(replayed), nil
+	return web.Created(reservation).At("/v1/sales/" + in.Sale + "/reservations/" + reservation.ID).Replayed(replayed), nil
 }
 
 type listReservationsRequest struct {
 	Sale string `path:"sale" validate:"identifier"`
 	User string `query:"user" validate:"identifier"`
-	Page
+	web.Page
 }
 
 // listReservations lists a user's reservations.
@@ -61,8 +62,8 @@ type listReservationsRequest struct {
 //	@Success	200		{object}	api.ReservationList	"A page, newest first"
 //	@Failure	404		{object}	api.Problem			"sale_not_found"
 //	@Router		/v1/sales/{sale}/reservations [get]
-func (s *server) listReservations(ctx context.Context, in *listReservationsRequest) (*reply[api.ReservationList], error) {
-	after, err := openCursor(in.Cursor)
+func (s *server) listReservations(ctx context.Context, in *listReservationsRequest) (*web.Reply[api.ReservationList], error) {
+	after, err := web.OpenCursor(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +73,9 @@ func (s *server) listReservations(ctx context.Context, in *listReservationsReque
 	}
 	list := &api.ReservationList{Items: items}
 	if next != "" {
-		list.Next = sealCursor(next)
+		list.Next = web.SealCursor(next)
 	}
-	return ok(list), nil
+	return web.OK(list), nil
 }
 
 type reservationRequest struct {
@@ -93,12 +94,12 @@ type reservationRequest struct {
 //	@Success	200		{object}	api.Reservation	"The reservation"
 //	@Failure	404		{object}	api.Problem		"sale_not_found, not_found"
 //	@Router		/v1/sales/{sale}/reservations/{id} [get]
-func (s *server) getReservation(ctx context.Context, in *reservationRequest) (*reply[api.Reservation], error) {
+func (s *server) getReservation(ctx context.Context, in *reservationRequest) (*web.Reply[api.Reservation], error) {
 	reservation, err := s.sales.Reservation(ctx, in.Sale, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	return ok(reservation), nil
+	return web.OK(reservation), nil
 }
 
 type endReservationRequest struct {
@@ -125,12 +126,12 @@ type endReservationRequest struct {
 //	@Failure		409				{object}	api.Problem		"not_held"
 //	@Failure		422				{object}	api.Problem		"validation_failed, idempotency_key_reused"
 //	@Router			/v1/sales/{sale}/reservations/{id}/confirm [post]
-func (s *server) confirmReservation(ctx context.Context, in *endReservationRequest) (*reply[api.Reservation], error) {
+func (s *server) confirmReservation(ctx context.Context, in *endReservationRequest) (*web.Reply[api.Reservation], error) {
 	reservation, replayed, err := s.sales.Confirm(ctx, in.Sale, in.ID, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
-	return ok(reservation).again(replayed), nil
+	return web.OK(reservation).Replayed(replayed), nil
 }
 
 // releaseReservation gives back what is held.
@@ -150,10 +151,10 @@ func (s *server) confirmReservation(ctx context.Context, in *endReservationReque
 //	@Failure		409				{object}	api.Problem		"not_held"
 //	@Failure		422				{object}	api.Problem		"validation_failed, idempotency_key_reused"
 //	@Router			/v1/sales/{sale}/reservations/{id}/release [post]
-func (s *server) releaseReservation(ctx context.Context, in *endReservationRequest) (*reply[api.Reservation], error) {
+func (s *server) releaseReservation(ctx context.Context, in *endReservationRequest) (*web.Reply[api.Reservation], error) {
 	reservation, replayed, err := s.sales.Release(ctx, in.Sale, in.ID, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
-	return ok(reservation).again(replayed), nil
+	return web.OK(reservation).Replayed(replayed), nil
 }

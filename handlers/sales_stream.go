@@ -2,6 +2,8 @@ package handlers
 
 import (
 	"context"
+
+	"fanfare/handlers/web"
 )
 
 // streamSale sends what is available.
@@ -16,8 +18,8 @@ import (
 //	@Success		200		{object}	api.Availability	"Events"
 //	@Failure		404		{object}	api.Problem			"sale_not_found"
 //	@Router			/v1/sales/{sale}/stream [get]
-func (s *server) streamSale(ctx context.Context, in *saleRequest, out *stream) error {
-	first, cancel := s.briefly(ctx)
+func (s *server) streamSale(ctx context.Context, in *saleRequest, out *web.Stream) error {
+	first, cancel := s.web.Briefly(ctx)
 	defer cancel()
 	watch, err := s.sales.Watch(first, in.Sale)
 	if err != nil {
@@ -25,14 +27,14 @@ func (s *server) streamSale(ctx context.Context, in *saleRequest, out *stream) e
 	}
 	defer watch.Stop()
 	for {
-		if err := out.await(ctx, watch.Wake()); err != nil {
+		if err := out.Await(ctx, watch.Wake()); err != nil {
 			return err
 		}
 		now, fresh := watch.Next()
 		if !fresh {
 			continue
 		}
-		if err := out.send(sse{Name: "stock", Data: &now}); err != nil {
+		if err := out.Send(web.StreamEvent{Name: "stock", Data: &now}); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 )
 
 type optOutRequest struct {
@@ -22,11 +23,11 @@ type optOutRequest struct {
 //	@Success		204		"Opted out"
 //	@Failure		422		{object}	api.Problem	"validation_failed, also for the 1,001st opt-out of a user"
 //	@Router			/v1/users/{user}/opt-outs/{type} [put]
-func (s *server) putOptOut(ctx context.Context, in *optOutRequest) (*reply[nothing], error) {
+func (s *server) putOptOut(ctx context.Context, in *optOutRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.devices.PutOptOut(ctx, in.User, in.Type); err != nil {
 		return nil, err
 	}
-	return done(), nil
+	return web.NoContent(), nil
 }
 
 // deleteOptOut opts a user in again.
@@ -38,11 +39,11 @@ func (s *server) putOptOut(ctx context.Context, in *optOutRequest) (*reply[nothi
 //	@Param		type	path	string	true	"The event type"
 //	@Success	204		"Opted in, or never was out"
 //	@Router		/v1/users/{user}/opt-outs/{type} [delete]
-func (s *server) deleteOptOut(ctx context.Context, in *optOutRequest) (*reply[nothing], error) {
+func (s *server) deleteOptOut(ctx context.Context, in *optOutRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.devices.DeleteOptOut(ctx, in.User, in.Type); err != nil {
 		return nil, err
 	}
-	return done(), nil
+	return web.NoContent(), nil
 }
 
 type putMuteRequest struct {
@@ -64,7 +65,7 @@ type putMuteRequest struct {
 //	@Success		204		"Muted"
 //	@Failure		422		{object}	api.Problem	"validation_failed, also for the 1,001st mute of a user"
 //	@Router			/v1/users/{user}/mutes/{object} [put]
-func (s *server) putMute(ctx context.Context, in *putMuteRequest) (*reply[nothing], error) {
+func (s *server) putMute(ctx context.Context, in *putMuteRequest) (*web.Reply[web.Nothing], error) {
 	mute := in.Body
 	if mute == nil {
 		mute = &api.MuteRequest{}
@@ -72,7 +73,7 @@ func (s *server) putMute(ctx context.Context, in *putMuteRequest) (*reply[nothin
 	if err := s.devices.PutMute(ctx, in.User, in.Object, mute); err != nil {
 		return nil, err
 	}
-	return done(), nil
+	return web.NoContent(), nil
 }
 
 type deleteMuteRequest struct {
@@ -89,11 +90,11 @@ type deleteMuteRequest struct {
 //	@Param		object	path	string	true	"The object"
 //	@Success	204		"Unmuted, or never was muted"
 //	@Router		/v1/users/{user}/mutes/{object} [delete]
-func (s *server) deleteMute(ctx context.Context, in *deleteMuteRequest) (*reply[nothing], error) {
+func (s *server) deleteMute(ctx context.Context, in *deleteMuteRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.devices.DeleteMute(ctx, in.User, in.Object); err != nil {
 		return nil, err
 	}
-	return done(), nil
+	return web.NoContent(), nil
 }
 
 type userRequest struct {
@@ -109,10 +110,10 @@ type userRequest struct {
 //	@Param		user	path		string						true	"The user"
 //	@Success	200		{object}	api.NotificationSettings	"Opt-outs, mutes and devices"
 //	@Router		/v1/users/{user}/notification-settings [get]
-func (s *server) getSettings(ctx context.Context, in *userRequest) (*reply[api.NotificationSettings], error) {
+func (s *server) getSettings(ctx context.Context, in *userRequest) (*web.Reply[api.NotificationSettings], error) {
 	settings, err := s.devices.Settings(ctx, in.User)
 	if err != nil {
 		return nil, err
 	}
-	return ok(settings), nil
+	return web.OK(settings), nil
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"fanfare/handlers"
+	"fanfare/handlers/web"
 	"fanfare/store/chat/live"
 	"fanfare/store/storetest"
 )
@@ -58,8 +58,8 @@ func TestC14_HeartbeatsRenewPresence(t *testing.T) {
 		http2 bool
 		keep  func(context.Context, net.Conn) context.Context
 	}{
-		"HTTP1":       {false, handlers.KeepConnection},
-		"HTTP2":       {true, handlers.KeepConnection},
+		"HTTP1":       {false, web.KeepConnection},
+		"HTTP2":       {true, web.KeepConnection},
 		"NobodyKnows": {false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,9 +2,9 @@ package handlers
 
 import (
 	"context"
-	"net/http"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 )
 
 type postUploadRequest struct {
@@ -30,16 +30,15 @@ type postUploadRequest struct {
 //	@Header			202				{string}	Idempotent-Replayed	"true when this is the first answer again"
 //	@Failure		422				{object}	api.Problem			"validation_failed, idempotency_key_reused"
 //	@Router			/v1/uploads [post]
-func (s *server) postUpload(ctx context.Context, in *postUploadRequest) (*reply[api.Upload], error) {
+func (s *server) postUpload(ctx context.Context, in *postUploadRequest) (*web.Reply[api.Upload], error) {
 	upload, created, replayed, err := s.contacts.PostUpload(ctx, &in.Body, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
-	a := accepted(upload, replayed)
 	if !created {
-		a.status = http.StatusOK
+		return web.OK(upload).Replayed(replayed), nil
 	}
-	return a, nil
+	return web.Accepted(upload).Replayed(replayed), nil
 }
 
 type patchUploadRequest struct {
@@ -60,12 +59,12 @@ type patchUploadRequest struct {
 //	@Success		200			{object}	api.Upload				"The upload"
 //	@Failure		404			{object}	api.Problem				"not_found"
 //	@Router			/v1/uploads/{id} [patch]
-func (s *server) patchUpload(ctx context.Context, in *patchUploadRequest) (*reply[api.Upload], error) {
+func (s *server) patchUpload(ctx context.Context, in *patchUploadRequest) (*web.Reply[api.Upload], error) {
 	upload, err := s.contacts.SetVisibility(ctx, in.ID, in.Body.Visibility)
 	if err != nil {
 		return nil, err
 	}
-	return ok(upload), nil
+	return web.OK(upload), nil
 }
 
 type deleteUploadRequest struct {
@@ -81,9 +80,9 @@ type deleteUploadRequest struct {
 //	@Param			id	path	string	true	"The upload"	example(photo:42)
 //	@Success		204	"Removed, or not there"
 //	@Router			/v1/uploads/{id} [delete]
-func (s *server) deleteUpload(ctx context.Context, in *deleteUploadRequest) (*reply[nothing], error) {
+func (s *server) deleteUpload(ctx context.Context, in *deleteUploadRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.contacts.DeleteUpload(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	return done(), nil
+	return web.NoContent(), nil
 }

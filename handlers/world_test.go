@@ -14,6 +14,8 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers"
+	"fanfare/handlers/web"
+	"fanfare/openapi"
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
@@ -23,7 +25,7 @@ import (
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
-	"fanfare/store/stock"
+	"fanfare/store/sales"
 	"fanfare/store/storetest"
 )
 
@@ -43,11 +45,11 @@ type world struct {
 	stopping func() // what main does first when it stops
 	devices  *devices.Store
 	contacts *contacts.Store
-	sales    *stock.Store
+	sales    *sales.Store
 	record   *record.DB
 	queue    *queue.Queue
 	jobs     *queue.Queue
-	log      *logbook
+	log      *storetest.Lines
 }
 
 // setup opens a server on SQLite and the embedded Redis.
@@ -64,7 +66,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	t.Cleanup(func() { _ = rec.Close() })
 	storetest.Must(t, rec.Migrate(t.Context()))
 
-	w := &world{t: t, record: rec, log: &logbook{}, keys: keys.New(rec, keys.Options{}), closing: make(chan struct{})}
+	w := &world{t: t, record: rec, log: &storetest.Lines{}, keys: keys.New(rec, keys.Options{}), closing: make(chan struct{})}
 	w.stopping = sync.OnceFunc(func() { close(w.closing) })
 	w.queue = mustQueue(t, db, "events")
 	notifications := mustQueue(t, db, "notifications")
@@ -72,16 +74,17 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	w.devices = devices.New(db, rec, notifications, devices.Options{})
 	w.contacts, err = contacts.New(db, rec, w.jobs, contacts.Options{})
 	storetest.Must(t, err)
-	w.sales, err = stock.New(db, rec, w.jobs, stock.Options{})
+	w.sales, err = sales.New(db, rec, w.jobs, sales.Options{})
 	storetest.Must(t, err)
 	happened := events.New(events.Options{DB: db, Queue: w.queue, Notifications: notifications, Record: rec})
 	w.chats = chat.New(db, chat.Options{})
 	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Keys: w.keys,
-		Chats: w.chats, Live: w.live, Pusher: w.pusher, Closing: w.closing,
+		Chats: w.chats, Live: w.live, Pusher: w.pusher,
 		EventQueue: w.queue, NotificationQueue: notifications, JobQueue: w.jobs,
-		Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
+		Web: web.Options{Closing: w.closing, Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
 	}
 	for _, f := range change {
 		f(&o)
@@ -279,22 +282,4 @@ func problem(code api.Code, detail string, more ...string) string {
 		"detail": detail, "code": code, "request_id": "*",
 	})
 	return strings.TrimSuffix(string(head), "}") + strings.Join(append([]string{""}, more...), ",") + "}"
-}
-
-// logbook keeps what was logged.
-type logbook struct {
-	mu    sync.Mutex
-	lines strings.Builder
-}
-
-func (l *logbook) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.Write(b)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.String()
 }

@@ -207,6 +207,7 @@ func TestDifferential(t *testing.T) {
 	})
 	t.Run("embedded+sqlite,WorkersStopped", func(t *testing.T) {
 		t.Parallel()
+		storetest.SkipShort(t, "many seconds")
 		w := setup(t, "embedded", storetest.SQLite(t), o)
 		w.relay = relay
 		w.differ(t, n/5, func() (stop func()) { return w.stopWorkers(t) })

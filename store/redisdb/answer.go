@@ -30,6 +30,12 @@ func NumberAt(list []any, i int) int64 { return Number(at(list, i)) }
 // TextAt is the i-th value of an answer as text, "" if there is none.
 func TextAt(list []any, i int) string { return Text(at(list, i)) }
 
+// ListAt is the i-th value of an answer as a list, nil if there is none.
+func ListAt(list []any, i int) []any {
+	l, _ := at(list, i).([]any)
+	return l
+}
+
 func at(list []any, i int) any {
 	if i >= len(list) {
 		return nil

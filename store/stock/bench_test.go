@@ -85,7 +85,7 @@ return 1`
 // decrementBounded is the least that a sale can be: it remembers nobody.
 func decrementBounded(b *testing.B, db *redisdb.DB) func(context.Context, int64) error {
 	script, err := redisdb.NewScript(fstest.MapFS{"bare.lua": {Data: []byte(bareScript)}}, "bare.lua")
-	mustLive(b, err)
+	storetest.Must(b, err)
 	return func(ctx context.Context, _ int64) error {
 		_, err := db.Eval(ctx, redisdb.Write, script, []string{"bare"})
 		return err

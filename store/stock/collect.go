@@ -20,14 +20,14 @@ const (
 	sweptAtOnce = 100
 )
 
-// lead takes the right to move units of a sale: one process at a time has it, by
-// a lease, and in a process one caller. It makes moving orderly, not correct:
-// each step of a transfer is safe without.
-func (l *Live) lead(ctx context.Context, sale string) (release func(), err error) {
+// lockMoves takes the right to move units of a sale: one process at a time has
+// it, by a lease, and in a process one caller. It makes moving orderly, not
+// correct: each step of a transfer is safe without.
+func (l *Live) lockMoves(ctx context.Context, sale string) (release func(), err error) {
 	v, _ := l.movers.LoadOrStore(sale, make(chan struct{}, 1))
-	gate := v.(chan struct{})
+	turn := v.(chan struct{})
 	select {
-	case gate <- struct{}{}:
+	case turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, l.db.Err(ctx.Err(), redisdb.Read)
 	}
@@ -36,28 +36,28 @@ func (l *Live) lead(ctx context.Context, sale string) (release func(), err error
 		err = errMoving()
 	}
 	if err != nil {
-		<-gate
+		<-turn
 		return nil, l.db.Err(err, redisdb.Read)
 	}
 	return func() {
 		// The lease ends by itself if this fails.
 		_, _ = a.Lease.Release(context.WithoutCancel(ctx))
-		<-gate
+		<-turn
 	}, nil
 }
 
 // collect brings units of other partitions to the user's home and reserves. It
 // refuses only when it is proven that all partitions together had too little.
-func (l *Live) collect(ctx context.Context, a *attempt, short []any) (Reserved, error) {
+func (l *Live) collect(ctx context.Context, a *attempt, short reserveAnswer) (Reserved, error) {
 	g := gathering{to: a.home, want: map[string]int64{}}
 	for _, line := range a.Request.Lines {
 		g.want[line.SKU] = line.Quantity
 	}
-	refused, err := l.provenShort(ctx, a.places, g)
+	refused, err := l.provenShort(ctx, a.parts, g)
 	if err != nil || refused != nil {
 		return a.refuse(refused, short, err)
 	}
-	release, err := l.lead(ctx, a.Sale)
+	release, err := l.lockMoves(ctx, a.Sale)
 	if err != nil {
 		return Reserved{}, err
 	}
@@ -67,15 +67,15 @@ func (l *Live) collect(ctx context.Context, a *attempt, short []any) (Reserved, 
 		if err != nil {
 			return Reserved{}, err
 		}
-		switch redisdb.NumberAt(answer, 0) {
+		switch answer.status {
 		case answerAgain:
 			continue
 		case reserveShort:
 			short = answer
 		default:
-			return l.readReserve(a, answer)
+			return l.reserved(a, answer)
 		}
-		got, err := l.gather(ctx, a.places, g)
+		got, err := l.gather(ctx, a.parts, g)
 		if err != nil || got.short != nil {
 			return a.refuse(got.short, short, err)
 		}
@@ -84,17 +84,17 @@ func (l *Live) collect(ctx context.Context, a *attempt, short []any) (Reserved, 
 }
 
 // refuse is sold_out with what all partitions together have.
-func (a *attempt) refuse(proof *shortage, answer []any, err error) (Reserved, error) {
+func (a *attempt) refuse(proof *shortage, answer reserveAnswer, err error) (Reserved, error) {
 	if err != nil {
 		return Reserved{}, err
 	}
-	out := &SoldOut{Available: proof.available, NextDue: proof.nextDue, Version: integer(answer, 1)}
-	return Reserved{Version: out.Version, SoldOut: out}, out.refusal()
+	out := &SoldOut{Available: proof.available, NextDue: proof.nextDue, Version: answer.version}
+	return Reserved{SoldOut: out}, out.refusal()
 }
 
 // gathering is what a partition should have available.
 type gathering struct {
-	to   *place
+	to   *partition
 	want map[string]int64
 }
 
@@ -113,23 +113,23 @@ type gathered struct {
 
 // gather brings what is wanted to one partition, as far as the others have it.
 // The caller has the right to move.
-func (l *Live) gather(ctx context.Context, places []*place, g gathering) (gathered, error) {
-	var before []*look
+func (l *Live) gather(ctx context.Context, parts []*partition, g gathering) (gathered, error) {
+	var before []*partitionState
 	for range collectRounds {
-		now, err := l.pass(ctx, places)
+		now, err := l.pass(ctx, parts)
 		if err != nil {
 			return gathered{}, err
 		}
 		if under := underway(now); len(under) > 0 {
-			if err := l.finishTransfers(ctx, places, under); err != nil {
+			if err := l.finishTransfers(ctx, parts, under); err != nil {
 				return gathered{}, err
 			}
 			before = nil
 			continue
 		}
-		debits, enough := plan(places, now, g)
+		debits, enough := plan(parts, now, g)
 		switch {
-		case !enough && stood(before, now):
+		case !enough && unchanged(before, now):
 			return gathered{short: shortageOf(now, g.want)}, nil
 		case !enough:
 			before = now
@@ -137,33 +137,33 @@ func (l *Live) gather(ctx context.Context, places []*place, g gathering) (gather
 		case len(debits) == 0:
 			return gathered{reached: true}, nil
 		}
-		if moved, err := l.move(ctx, places, debits, false); err != nil || moved {
+		if moved, err := l.move(ctx, parts, debits, false); err != nil || moved {
 			return gathered{reached: moved}, err
 		}
 	}
 	return gathered{}, errMoving()
 }
 
-// provenShort looks, without the right to move, whether there is certainly too
-// little: two passes between which nothing was put back on sale and nothing
+// provenShort tells, without the right to move, whether there is certainly too
+// little: two reads between which nothing was put back on sale and nothing
 // moved. Then at the end of the first no partition had more than it showed.
-func (l *Live) provenShort(ctx context.Context, places []*place, g gathering) (*shortage, error) {
-	s, err := l.survey(ctx, places)
+func (l *Live) provenShort(ctx context.Context, parts []*partition, g gathering) (*shortage, error) {
+	s, err := l.takeSnapshots(ctx, parts)
 	if err != nil {
 		return nil, err
 	}
-	if len(s.before) != len(places) {
+	if len(s.before) != len(parts) {
 		return nil, nil // made when this process knew the sale otherwise
 	}
-	if _, enough := plan(places, s.before, g); enough || !stood(s.before, s.now) {
+	if _, enough := plan(parts, s.before, g); enough || !unchanged(s.before, s.now) {
 		return nil, nil
 	}
 	return shortageOf(s.now, g.want), nil
 }
 
-// stood tells that between two passes nothing was put back on sale and nothing
+// unchanged tells that between two passes nothing was put back on sale and nothing
 // moved, and that nothing was on its way.
-func stood(before, now []*look) bool {
+func unchanged(before, now []*partitionState) bool {
 	if before == nil || len(underway(before)) > 0 {
 		return false
 	}
@@ -176,9 +176,9 @@ func stood(before, now []*look) bool {
 }
 
 // pass returns the due holds of all partitions and reads them.
-func (l *Live) pass(ctx context.Context, places []*place) ([]*look, error) {
+func (l *Live) pass(ctx context.Context, parts []*partition) ([]*partitionState, error) {
 	for range reserveTries {
-		found, more, err := l.passOnce(ctx, places)
+		found, more, err := l.passOnce(ctx, parts)
 		if err != nil {
 			return nil, err
 		}
@@ -189,36 +189,36 @@ func (l *Live) pass(ctx context.Context, places []*place) ([]*look, error) {
 	return nil, errMoving()
 }
 
-func (l *Live) passOnce(ctx context.Context, places []*place) (found []*look, more bool, err error) {
-	cmds := make([]redis.Cmder, 0, 2*len(places))
-	for _, p := range places {
-		cmds = append(cmds, l.sweepCmd(ctx, p), l.lookCmd(ctx, p))
+func (l *Live) passOnce(ctx context.Context, parts []*partition) (found []*partitionState, more bool, err error) {
+	cmds := make([]redis.Cmder, 0, 2*len(parts))
+	for _, p := range parts {
+		cmds = append(cmds, l.sweepCmd(ctx, p), l.stateCmd(ctx, p))
 	}
 	if err := l.share(ctx, stepSweep, redisdb.Write, cmds...); err != nil {
 		return nil, false, err
 	}
-	found = make([]*look, len(places))
-	for i, p := range places {
-		swept, err := reply(l.scripts.sweep, cmds[2*i].(*redis.Cmd))
+	found = make([]*partitionState, len(parts))
+	for i, p := range parts {
+		swept, err := l.readSweep(cmds[2*i])
 		if err != nil {
 			return nil, false, err
 		}
-		more = more || redisdb.NumberAt(swept, 0) == answerDone && redisdb.NumberAt(swept, 1) == sweptAtOnce
-		if found[i], err = l.readLook(p, cmds[2*i+1].(*redis.Cmd)); err != nil {
+		more = more || swept.more()
+		if found[i], err = l.readState(p, cmds[2*i+1].(*redis.Cmd)); err != nil {
 			return nil, false, err
 		}
 	}
-	return found, more, l.mayGive(places, found)
+	return found, more, l.allUsable(parts, found)
 }
 
-// mayGive is nil when all partitions may be worked on. One that its sale has not
+// allUsable is nil when all partitions may be worked on. One that its sale has not
 // reached yet has nothing to give.
-func (l *Live) mayGive(places []*place, found []*look) error {
+func (l *Live) allUsable(parts []*partition, found []*partitionState) error {
 	for i, k := range found {
 		if k.status == answerAbsent && i > 0 {
 			continue
 		}
-		if err := l.isShut(places[i].sale, k.status); err != nil {
+		if err := l.usable(parts[i].sale, k.status); err != nil {
 			return err
 		}
 	}
@@ -228,12 +228,12 @@ func (l *Live) mayGive(places []*place, found []*look) error {
 // plan says who gives what, and whether there is enough. The richest give first;
 // the first of them gives half of the rest too, so that a home that runs empty
 // does not collect unit by unit.
-func plan(places []*place, found []*look, g gathering) (debits []debit, enough bool) {
+func plan(parts []*partition, found []*partitionState, g gathering) (debits []debit, enough bool) {
 	to := g.to
 	give := make([]map[string]int64, len(found))
 	for sku, n := range g.want {
-		lack := n - found[to.partition].stock[sku].available
-		for rank, i := range byWealth(found, to.partition, sku) {
+		lack := n - found[to.index].stock[sku].available
+		for rank, i := range byWealth(found, to.index, sku) {
 			has := found[i].stock[sku].available
 			part := min(has, lack)
 			if lack <= 0 || part <= 0 {
@@ -254,14 +254,14 @@ func plan(places []*place, found []*look, g gathering) (debits []debit, enough b
 	}
 	for i, want := range give {
 		if want != nil {
-			debits = append(debits, debit{from: places[i], moves: cmp.Or(found[i].moves, "0"), to: to.partition, want: want})
+			debits = append(debits, debit{from: parts[i], moves: cmp.Or(found[i].moves, "0"), to: to.index, want: want})
 		}
 	}
 	return debits, true
 }
 
 // byWealth orders the other partitions by what they have of a sku.
-func byWealth(found []*look, but int, sku string) []int {
+func byWealth(found []*partitionState, but int, sku string) []int {
 	order := make([]int, 0, len(found))
 	for i := range found {
 		if i != but {
@@ -274,7 +274,7 @@ func byWealth(found []*look, but int, sku string) []int {
 	return order
 }
 
-func shortageOf(found []*look, want map[string]int64) *shortage {
+func shortageOf(found []*partitionState, want map[string]int64) *shortage {
 	s := &shortage{available: make(map[string]int64, len(want))}
 	for sku := range want {
 		s.available[sku] = 0

@@ -43,7 +43,7 @@ func TestS12_KilledAtEveryStep(t *testing.T) {
 // dieAt lets a process reserve what needs a transfer and die at its n-th contact
 // with Redis; false when it had fewer.
 func (w *liveWorld) dieAt(n int64) bool {
-	dying := w.another(LiveOptions{})
+	dying := w.another(Options{})
 	var contacts atomic.Int64
 	dead := false
 	dying.fault = func(string, bool) error {
@@ -64,22 +64,22 @@ func (w *liveWorld) dieAt(n int64) bool {
 // transfers.
 func (w *liveWorld) finishesAlone() {
 	w.t.Helper()
-	places, err := w.placesOf(context.Background(), w.sale)
-	mustLive(w.t, err)
+	parts, err := w.partitionsOf(context.Background(), w.sale)
+	storetest.Must(w.t, err)
 	// Time passes: the records are made older.
-	for _, p := range places {
+	for _, p := range parts {
 		for id, text := range w.db.Client().HGetAll(context.Background(), p.out).Val() {
 			_, rest, _ := strings.Cut(text, "|")
-			mustLive(w.t, w.db.Client().HSet(context.Background(), p.out, id, "1|"+rest).Err())
+			storetest.Must(w.t, w.db.Client().HSet(context.Background(), p.out, id, "1|"+rest).Err())
 		}
 	}
-	sweeper := w.another(LiveOptions{})
-	sweeper.remember(w.sale, len(places))
-	for _, p := range places {
-		found, err := sweeper.sweepAll(context.Background(), []*place{p})
-		mustLive(w.t, err)
+	sweeper := w.another(Options{})
+	sweeper.remember(w.sale, len(parts))
+	for _, p := range parts {
+		found, err := sweeper.sweepAll(context.Background(), []*partition{p})
+		storetest.Must(w.t, err)
 		for _, f := range found {
-			mustLive(w.t, sweeper.tend(context.Background(), f))
+			storetest.Must(w.t, sweeper.maintain(context.Background(), f))
 		}
 	}
 	for _, k := range w.mustAddUp() {
@@ -95,7 +95,7 @@ func TestS12_SweeperFinishesOldTransfers(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 8}, partitions: 2})
-		dying := w.another(LiveOptions{})
+		dying := w.another(Options{})
 		dying.fault = func(step string, _ bool) error {
 			if step == stepCredit {
 				return errLostAnswer
@@ -106,12 +106,12 @@ func TestS12_SweeperFinishesOldTransfers(t *testing.T) {
 			t.Fatal("the process did not die")
 		}
 		w.want("s", "8 0 0 8") // what is on its way counts as available
-		sweeper := w.another(LiveOptions{})
+		sweeper := w.another(Options{})
 		sweeper.sweepOn()
 		begin := w.now()
-		places, _ := w.placesOf(t.Context(), w.sale)
-		storetest.Eventually(t, livePatience, "the transfer is finished", func() bool {
-			found, err := w.looks(t.Context(), places...)
+		parts, _ := w.partitionsOf(t.Context(), w.sale)
+		storetest.Eventually(t, patience, "the transfer is finished", func() bool {
+			found, err := w.readStates(t.Context(), parts...)
 			return err == nil && len(underway(found)) == 0
 		})
 		if took := w.now().Sub(begin); took < transferPatience/2 {
@@ -135,7 +135,7 @@ func TestS12_ChangesKilledAtEveryStep(t *testing.T) {
 			w.mustReserve("u", units("a", 2))
 			r.Items[0].Stock, r.Items[1].Stock = new(int64(3)), new(int64(9))
 			r.Items = append(r.Items, api.SaleStock{SKU: "c", Stock: new(int64(5))})
-			dying, contacts := w.another(LiveOptions{}), 0
+			dying, contacts := w.another(Options{}), 0
 			dying.fault = func(string, bool) error {
 				if contacts++; contacts > n {
 					return errLostAnswer

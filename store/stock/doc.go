@@ -1,8 +1,21 @@
 // Package stock is the stock of sales that everybody hits at once: no unit is
 // sold twice, none lost, none refused while it is there, within what Redis
-// itself promises. Live is the stock in Redis and decides; Store puts the record
-// (store/record) behind it: it brings a sale back that Redis lost, writes orders
-// and settings into SQL, answers crowds from memory.
+// itself promises. It knows Redis alone. Package store/sales stands on it and
+// puts SQL behind it.
+//
+// Live is all there is to call:
+//
+//	Put, Restock                        make and change a sale
+//	Reserve, Confirm, Release           the life of a reservation
+//	Sale, Reservation, Reservations     read
+//	Settings, UnrecordedSettings, WaitingOrders    what belongs on record
+//	SettingsRecorded, OrdersRecorded    say that it is there
+//	Load, RestoreOrders, Open           bring a sale back from the record
+//	LiveSales, Oversold, Waiting        numbers for operators
+//	Run                                 return due holds, finish what a crash left
+//
+// ErrAbsent, ErrLoading and ErrStaleRun say that a sale has to be brought back
+// first. A change is published on ChangesChannel.
 //
 // Keys, one set for each partition of a sale, each in one slot:
 //
@@ -20,7 +33,6 @@
 //	ff:{sale:<sale>:0}:changes          channel                  each new version
 //	ff:{sales}:live                     hash     none            sale -> partitions, for sweepers
 //	ff:{l:sale:<sale>}                  string   1 min           the right to move units (store/lock)
-//	ff:{l:sale-restore:<sale>}          string   1 min           the right to restore (store/lock)
 //
 // A sale's keys have no lifetime until a day after its end, when nothing of it
 // is left to do; then they live for a week. A change that moves the end takes the

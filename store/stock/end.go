@@ -3,8 +3,9 @@ package stock
 import (
 	"context"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -13,10 +14,8 @@ type Ended struct {
 	Reservation api.Reservation
 	// Replayed: the same idempotency key was answered before.
 	Replayed bool
-	// Version is the sale's.
-	Version int64
 	// Order is what waits for the record (a confirmation).
-	Order *record.Order
+	Order *Order
 }
 
 // The answers of reservation_end.lua beside the common ones.
@@ -38,7 +37,7 @@ func (l *Live) Release(ctx context.Context, sale, id string, once api.Idempotenc
 }
 
 func (l *Live) end(ctx context.Context, sale, id, wanted string, once api.Idempotency) (Ended, error) {
-	p, err := l.placeOf(ctx, sale, id)
+	p, err := l.partitionByID(ctx, sale, id)
 	if err != nil {
 		return Ended{}, err
 	}
@@ -51,19 +50,32 @@ func (l *Live) end(ctx context.Context, sale, id, wanted string, once api.Idempo
 	if err := l.write(ctx, stepEnd, cmd); err != nil {
 		return Ended{}, err
 	}
-	answer, err := reply(script, cmd)
+	answer, err := l.readEnd(cmd)
 	if err != nil {
 		return Ended{}, err
 	}
-	return l.readEnd(sale, id, answer)
+	return l.ended(sale, id, answer)
 }
 
-func (l *Live) readEnd(sale, id string, answer []any) (Ended, error) {
-	status := redisdb.NumberAt(answer, 0)
-	if err := l.isShut(sale, status); err != nil {
+// endAnswer is what lua/reservation_end.lua tells.
+type endAnswer struct {
+	status      int64
+	reservation string
+	orderWaits  bool // for the record
+}
+
+// readEnd reads the answer in the order of the script's RETURNS.
+func (l *Live) readEnd(cmd *redis.Cmd) (endAnswer, error) {
+	v, err := reply(l.scripts.end, cmd)
+	return endAnswer{redisdb.NumberAt(v, 0), redisdb.TextAt(v, 2), redisdb.NumberAt(v, 3) == 1}, err
+}
+
+// ended turns an answer into what the caller gets.
+func (l *Live) ended(sale, id string, answer endAnswer) (Ended, error) {
+	if err := l.usable(sale, answer.status); err != nil {
 		return Ended{}, err
 	}
-	switch status {
+	switch answer.status {
 	case answerReused:
 		return Ended{}, api.IdempotencyReused()
 	case endUnknown:
@@ -72,15 +84,15 @@ func (l *Live) readEnd(sale, id string, answer []any) (Ended, error) {
 	default:
 		return Ended{}, unexpected(l.scripts.end, answer)
 	}
-	r, err := parseStored(id, redisdb.TextAt(answer, 2))
+	r, err := parseStored(id, answer.reservation)
 	if err != nil {
 		return Ended{}, err
 	}
-	out := Ended{Reservation: r.api(0), Replayed: status == answerReplayed, Version: integer(answer, 1)}
-	if status == endNotHeld {
+	out := Ended{Reservation: r.api(0), Replayed: answer.status == answerReplayed}
+	if answer.status == endNotHeld {
 		return out, api.Errorf(api.CodeNotHeld, "the reservation is %s", out.Reservation.State).With("state", out.Reservation.State)
 	}
-	if r.state == 's' && redisdb.NumberAt(answer, 3) == 1 {
+	if r.state == 's' && answer.orderWaits {
 		order := r.order(sale)
 		out.Order = &order
 	}

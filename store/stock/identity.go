@@ -17,7 +17,7 @@ func Home(user string, partitions int) int {
 }
 
 const (
-	idPlace  = 2  // hex digits of the partition at an id's beginning
+	idPrefix = 2  // hex digits of the partition at an id's beginning
 	idLength = 28 // with 128 random bits in base32
 )
 
@@ -36,10 +36,10 @@ func PartitionOf(id string) (int, bool) {
 	if len(id) != idLength {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(id[:idPlace], 16, 8)
+	n, err := strconv.ParseUint(id[:idPrefix], 16, 8)
 	if err != nil || n >= api.MaxPartitions {
 		return 0, false
 	}
-	_, err = idText.DecodeString(id[idPlace:])
+	_, err = idText.DecodeString(id[idPrefix:])
 	return int(n), err == nil
 }

@@ -9,6 +9,10 @@ import (
 // saleRegistry is the hash of sales that have live keys.
 const saleRegistry = "ff:{sales}:live"
 
+// moveLock is the name of the locks, one per sale, that give the right to move
+// units between partitions.
+const moveLock = "sale"
+
 const (
 	// retireGrace is how long after its end a sale's keys get a lifetime, and
 	// keysLifetime which. Until then they have none.
@@ -19,43 +23,43 @@ const (
 	requestLifetime = time.Minute
 )
 
-// place is one partition of a sale and its keys, which share the tag
-// {sale:<sale>:<partition>} and so one slot. Sales are identifiers: none can
-// hold a brace.
-type place struct {
-	sale      string
-	partition int
-	prefix    string
+// partition is one partition of a sale and its keys, which share the tag
+// {sale:<sale>:<index>} and so one slot. Sales are identifiers: none can hold a
+// brace. The reservations' key keeps the name that stored sales have.
+type partition struct {
+	sale   string
+	index  int
+	prefix string
 
-	settings, stock, book, due string
-	orders, totals, out, seen  string
+	settings, stock, reservations, due string
+	orders, totals, out, seen          string
 }
 
-func newPlace(sale string, partition int) *place {
-	p := "ff:{sale:" + sale + ":" + strconv.Itoa(partition) + "}:"
-	return &place{
-		sale: sale, partition: partition, prefix: p,
-		settings: p + "sale", stock: p + "stock", book: p + "book", due: p + "due",
+func newPartition(sale string, index int) *partition {
+	p := "ff:{sale:" + sale + ":" + strconv.Itoa(index) + "}:"
+	return &partition{
+		sale: sale, index: index, prefix: p,
+		settings: p + "sale", stock: p + "stock", reservations: p + "book", due: p + "due",
 		orders: p + "orders", totals: p + "totals", out: p + "out", seen: p + "seen",
 	}
 }
 
 // core are the keys that lua/part_sale.lua works on, with others after them.
-func (p *place) core(more ...string) []string {
-	return append([]string{p.settings, p.stock, p.book, p.due}, more...)
+func (p *partition) core(more ...string) []string {
+	return append([]string{p.settings, p.stock, p.reservations, p.due}, more...)
 }
 
 // once is the idempotency record of a request, by the hash of its name.
-func (p *place) once(name string) string { return p.prefix + "once:" + name }
+func (p *partition) once(name string) string { return p.prefix + "once:" + name }
 
-// ChangesChannel is where the first partition tells each new version of a sale.
+// ChangesChannel is where each new version of a sale is published.
 func ChangesChannel(sale string) string { return "ff:{sale:" + sale + ":0}:changes" }
 
-// ChangesPattern is the channels on which changed sales are told.
+// ChangesPattern matches the ChangesChannel of every sale.
 const ChangesPattern = "ff:{sale:*:0}:changes"
 
-// saleOfChannel reads the sale from a channel's name.
-func saleOfChannel(channel string) string {
+// SaleOfChannel reads the sale from a channel's name.
+func SaleOfChannel(channel string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(channel, "ff:{sale:"), ":0}:changes")
 }
 

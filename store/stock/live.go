@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -17,26 +16,22 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Trip carries commands to Redis and promises what redisdb.DB.Share does.
-type Trip func(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error
-
-// LiveOptions tune a Live; the zero value works.
-type LiveOptions struct {
-	// Logger hears of what the sweeper could not do; nil: silence.
+// Options tunes a Live; the zero value works.
+type Options struct {
+	// Logger gets what the sweeper could not do; nil: silence.
 	Logger *slog.Logger
-	// Trip carries the writes whose success a client is told: reserve, confirm,
-	// release, Put and Restock. Their scripts answer 1 or 2 first when something
-	// was or had been written. Default: the shared round trips.
-	Trip Trip
+	// MinReplicas is how many replicas must have a write whose success a client
+	// is told (reserve, confirm, release, Put and Restock); default 0.
+	MinReplicas int
 	// Run names the run of the server that has the keys: ServerRun, or a name. A
 	// partition remembers under which run it was made; with another its calls
 	// fail with ErrStaleRun. "": never compared.
 	Run string
 	// SweepEvery is how often Run looks for holds that are due; default 250 ms.
 	SweepEvery time.Duration
-	// OnSwept hears of each partition that owes something to the record.
+	// OnSwept is called with each partition that owes something to the record.
 	OnSwept func(ctx context.Context, s Swept)
-	// OnStale hears of sales that must be compared with the record, or whose
+	// OnStale is called with sales that must be compared with the record, or whose
 	// loading somebody began and does not end. Both may be called at once for
 	// several sales, and again.
 	OnStale func(ctx context.Context, sale string)
@@ -48,22 +43,18 @@ const ServerRun = "*"
 
 // Live is the live stock of sales in Redis. It is safe for concurrent use.
 type Live struct {
-	db      *redisdb.DB
-	o       LiveOptions
-	scripts scripts
-	leases  *lock.Locker
-	places  sync.Map // sale -> []*place
-	shut    sync.Map // prefix of a place -> when it was first seen shut
-	movers  sync.Map // sale -> chan struct{} with one place: who may ask for the lease
+	db        *redisdb.DB
+	o         Options
+	scripts   scripts
+	leases    *lock.Locker
+	known     sync.Map      // sale -> []*partition
+	unusable  sync.Map      // prefix of a partition -> when it was first found unusable
+	movers    sync.Map      // sale -> chan struct{} of length 1: who may ask for the lease
+	snapshots sync.Map      // sale -> *snapshotGroup
+	wake      chan struct{} // has a value when a sale was learned of
 
-	surveyors sync.Map      // sale -> *surveyor
-	awake     chan struct{} // has a value when a sale was learned of
-
-	// fault is what tests put between this process and Redis, nil outside of
-	// them: it is asked before a step's commands are sent and after they were
-	// answered. An error stands for a trip that did not leave, or whose answer
-	// was lost.
-	fault func(step string, answered bool) error
+	send  redisdb.Sender // carries the writes whose success a client is told
+	fault redisdb.Fault  // of tests
 }
 
 const (
@@ -84,13 +75,10 @@ var (
 	ErrStaleRun = api.Errorf(api.CodeUnavailable, "the sale is being compared with the record")
 )
 
-// NewLive makes a Live. It starts nothing; Run sweeps.
-func NewLive(db *redisdb.DB, o LiveOptions) *Live {
+// New makes a Live. It starts nothing; Run sweeps.
+func New(db *redisdb.DB, o Options) *Live {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Trip == nil {
-		o.Trip = db.Share
 	}
 	if o.SweepEvery <= 0 {
 		o.SweepEvery = 250 * time.Millisecond
@@ -102,8 +90,8 @@ func NewLive(db *redisdb.DB, o LiveOptions) *Live {
 		o.OnStale = func(context.Context, string) {}
 	}
 	return &Live{
-		db: db, o: o, scripts: loadScripts(), awake: make(chan struct{}, 1),
-		leases: lock.New(db, lock.Options{Name: "sale", Lease: moveLease, MaxAttempts: endless, Retention: time.Minute}),
+		db: db, o: o, scripts: loadScripts(), send: sender(db, o.MinReplicas), wake: make(chan struct{}, 1),
+		leases: lock.New(db, lock.Options{Name: moveLock, Lease: moveLease, MaxAttempts: endless, Retention: time.Minute}),
 	}
 }
 
@@ -113,9 +101,9 @@ const (
 	stepEnd      = "end"
 	stepPut      = "put"
 	stepRestock  = "restock"
-	stepFollow   = "follow"
-	stepNote     = "note"
-	stepLook     = "look"
+	stepApply    = "apply"
+	stepRaise    = "raise"
+	stepRead     = "read"
 	stepSweep    = "sweep"
 	stepDebit    = "debit"
 	stepCredit   = "credit"
@@ -128,41 +116,24 @@ const (
 	stepRegister = "register"
 )
 
-// errTwice is a fault's wish: the answer was lost, send the same again.
-var errTwice = errors.New("send again")
-
 // write sends what a client is told about, one command.
-func (l *Live) write(ctx context.Context, step string, cmds ...redis.Cmder) error {
-	return l.carry(ctx, l.o.Trip, step, redisdb.Write, cmds)
+func (l *Live) write(ctx context.Context, step string, cmd redis.Cmder) error {
+	return l.fault.Send(ctx, step, l.send, redisdb.Write, cmd)
 }
 
 // share sends commands of the process's own with the shared round trips.
 func (l *Live) share(ctx context.Context, step string, m redisdb.Mode, cmds ...redis.Cmder) error {
-	return l.carry(ctx, l.db.Share, step, m, cmds)
+	if len(cmds) == 0 {
+		return nil
+	}
+	return l.fault.Send(ctx, step, l.db.Share, m, cmds...)
 }
 
-func (l *Live) carry(ctx context.Context, trip Trip, step string, m redisdb.Mode, cmds []redis.Cmder) error {
-	if l.fault == nil || len(cmds) == 0 {
-		return trip(ctx, m, cmds...)
-	}
-	if err := l.fault(step, false); err != nil {
-		return err
-	}
-	if err := trip(ctx, m, cmds...); err != nil {
-		return err
-	}
-	err := l.fault(step, true)
-	if errors.Is(err, errTwice) {
-		return trip(ctx, m, cmds...)
-	}
-	return err
-}
-
-// isShut turns the answers about a whole sale into errors.
-func (l *Live) isShut(sale string, status int64) error {
+// usable turns the answers about a whole sale into errors.
+func (l *Live) usable(sale string, status int64) error {
 	switch status {
 	case answerAbsent:
-		l.places.Delete(sale)
+		l.known.Delete(sale)
 		return ErrAbsent
 	case answerLoading:
 		return ErrLoading
@@ -173,8 +144,8 @@ func (l *Live) isShut(sale string, status int64) error {
 }
 
 // unexpected is for a status that a script of this version does not give.
-func unexpected(s *redisdb.Script, answer []any) error {
-	return fmt.Errorf("run %s: answered %v", s.Name(), answer)
+func unexpected(s *redisdb.Script, answer any) error {
+	return fmt.Errorf("run %s: answered %+v", s.Name(), answer)
 }
 
 // newRequest names one request or transfer: 128 random bits.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -14,38 +13,38 @@ import (
 // with it: after that the sale is closed (ErrLoading), has at least the settings
 // on record, and its stock adds up to its totals. RestoreOrders and Open follow.
 // All three may be done again, from the beginning and by anybody, at any point.
-func (l *Live) Load(ctx context.Context, s record.Sale) error {
-	places := l.remember(s.ID, s.Partitions)
+func (l *Live) Load(ctx context.Context, s Settings) error {
+	parts := l.remember(s.ID, s.Partitions)
 	if err := l.register(ctx, s.ID, s.Partitions); err != nil {
 		return err
 	}
-	cmds := make([]redis.Cmder, len(places))
-	for i, p := range places {
-		cmds[i] = l.followCmd(ctx, p, s, true)
+	cmds := make([]redis.Cmder, len(parts))
+	for i, p := range parts {
+		cmds[i] = l.applyCmd(ctx, p, s, true)
 	}
-	if err := l.share(ctx, stepFollow, redisdb.Write, cmds...); err != nil {
+	if err := l.share(ctx, stepApply, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	if err := firstError(cmds); err != nil {
 		return err
 	}
-	if err := l.note(ctx, places[0], map[string]string{"recorded": strconv.FormatInt(s.Version, 10)}); err != nil {
+	if err := l.raise(ctx, parts[0], map[string]string{"recorded": strconv.FormatInt(s.Version, 10)}); err != nil {
 		return err
 	}
-	found, err := l.settleTransfers(ctx, places)
+	found, err := l.finishAllTransfers(ctx, parts)
 	if err != nil {
 		return err
 	}
-	if err := l.spread(ctx, places, found[0]); err != nil {
+	if err := l.spread(ctx, parts, found[0]); err != nil {
 		return err
 	}
-	return l.balanceStock(ctx, places)
+	return l.balanceStock(ctx, parts)
 }
 
 // balanceStock makes the stock of a closed sale add up to its totals.
-func (l *Live) balanceStock(ctx context.Context, places []*place) error {
+func (l *Live) balanceStock(ctx context.Context, parts []*partition) error {
 	for range repairs * repairs {
-		found, err := l.settleTransfers(ctx, places)
+		found, err := l.finishAllTransfers(ctx, parts)
 		if err != nil {
 			return err
 		}
@@ -53,7 +52,7 @@ func (l *Live) balanceStock(ctx context.Context, places []*place) error {
 		if len(args) == 1 {
 			return nil
 		}
-		cmd := l.scripts.balance.Cmd(ctx, places[0].core(), args...)
+		cmd := l.scripts.balance.Cmd(ctx, parts[0].core(), args...)
 		if err := l.share(ctx, stepBalance, redisdb.Write, cmd); err != nil {
 			return err
 		}
@@ -66,7 +65,7 @@ func (l *Live) balanceStock(ctx context.Context, places []*place) error {
 
 // missingStock compares totals with what all partitions have: the number of
 // corrections so far, then sku and missing units in turn.
-func missingStock(found []*look) []any {
+func missingStock(found []*partitionState) []any {
 	balances := found[0].balances
 	if balances == "" {
 		balances = "0"
@@ -84,13 +83,13 @@ func missingStock(found []*look) []any {
 	return args
 }
 
-// restoredAtOnce is how many orders one trip restores.
+// restoredAtOnce is how many orders one round trip restores.
 const restoredAtOnce = 200
 
 // RestoreOrders makes the reservations of orders on record sold, where Redis
 // does not know them as sold.
-func (l *Live) RestoreOrders(ctx context.Context, sale string, orders []record.Order) error {
-	places, err := l.placesOf(ctx, sale)
+func (l *Live) RestoreOrders(ctx context.Context, sale string, orders []Order) error {
+	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
 		return err
 	}
@@ -99,8 +98,8 @@ func (l *Live) RestoreOrders(ctx context.Context, sale string, orders []record.O
 		orders = orders[len(some):]
 		cmds := make([]redis.Cmder, 0, len(some))
 		for _, o := range some {
-			if n, ok := PartitionOf(o.Reservation); ok && n < len(places) {
-				p := places[n]
+			if n, ok := PartitionOf(o.Reservation); ok && n < len(parts) {
+				p := parts[n]
 				cmds = append(cmds, l.scripts.restore.Cmd(ctx, p.core(), o.Reservation, o.User, o.CreatedAt, linesText(o.Lines)))
 			}
 		}
@@ -118,17 +117,17 @@ func (l *Live) RestoreOrders(ctx context.Context, sale string, orders []record.O
 // is covered, the stock is spread, and the sale goes on. ErrStaleRun: the server
 // has begun another run since Load, so that the sale must be loaded again.
 func (l *Live) Open(ctx context.Context, sale string) error {
-	places, err := l.placesOf(ctx, sale)
+	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
 		return err
 	}
-	if len(places) > 1 {
-		if err := l.coverOwed(ctx, places, true); err != nil {
+	if len(parts) > 1 {
+		if err := l.coverOwed(ctx, parts, true); err != nil {
 			return err
 		}
 	}
-	cmds := make([]redis.Cmder, len(places))
-	for i, p := range places {
+	cmds := make([]redis.Cmder, len(parts))
+	for i, p := range parts {
 		cmds[i] = l.scripts.open.Cmd(ctx, []string{p.settings}, l.o.Run)
 	}
 	if err := l.share(ctx, stepOpen, redisdb.Write, cmds...); err != nil {
@@ -139,7 +138,7 @@ func (l *Live) Open(ctx context.Context, sale string) error {
 		if err != nil {
 			return err
 		}
-		if err := l.isShut(sale, status); err != nil {
+		if err := l.usable(sale, status); err != nil {
 			return err
 		}
 	}
@@ -148,25 +147,25 @@ func (l *Live) Open(ctx context.Context, sale string) error {
 
 // coverOwed moves units to the partitions that sold more than they had. A closed
 // sale is spread anew after that.
-func (l *Live) coverOwed(ctx context.Context, places []*place, closed bool) error {
-	release, err := l.lead(ctx, places[0].sale)
+func (l *Live) coverOwed(ctx context.Context, parts []*partition, closed bool) error {
+	release, err := l.lockMoves(ctx, parts[0].sale)
 	if err != nil {
 		return err
 	}
 	defer release()
 	for range collectRounds {
-		found, err := l.settleTransfers(ctx, places)
+		found, err := l.finishAllTransfers(ctx, parts)
 		if err != nil {
 			return err
 		}
-		debits := cover(places, found)
+		debits := cover(parts, found)
 		if len(debits) == 0 && closed {
-			return l.shareOut(ctx, places, true)
+			return l.shareOut(ctx, parts, true)
 		}
 		if len(debits) == 0 {
 			return nil
 		}
-		if _, err := l.move(ctx, places, debits, closed); err != nil {
+		if _, err := l.move(ctx, parts, debits, closed); err != nil {
 			return err
 		}
 	}
@@ -174,8 +173,8 @@ func (l *Live) coverOwed(ctx context.Context, places []*place, closed bool) erro
 }
 
 // cover plans the next transfers to partitions that owe: from each partition to
-// at most one other, so that a plan is made of what was looked at.
-func cover(places []*place, found []*look) (debits []debit) {
+// at most one other, so that a plan is made of what was read.
+func cover(parts []*partition, found []*partitionState) (debits []debit) {
 	for i, giver := range found {
 		for j, owes := range found {
 			want := map[string]int64{}
@@ -189,7 +188,7 @@ func cover(places []*place, found []*look) (debits []debit) {
 				if moves == "" {
 					moves = "0"
 				}
-				debits = append(debits, debit{from: places[i], moves: moves, to: j, want: want})
+				debits = append(debits, debit{from: parts[i], moves: moves, to: j, want: want})
 				break
 			}
 		}

@@ -7,19 +7,19 @@ import (
 	"testing"
 
 	"fanfare/api"
-	"fanfare/store/record"
+	"fanfare/store/storetest"
 )
 
 // emptied is the sale after Redis lost it, with what is on record of it.
-func (w *liveWorld) emptied(places []*place) {
+func (w *liveWorld) emptied(parts []*partition) {
 	w.t.Helper()
-	for _, p := range places {
-		mustLive(w.t, w.db.Client().Del(context.Background(), p.core(p.orders, p.totals, p.out, p.seen)...).Err())
+	for _, p := range parts {
+		storetest.Must(w.t, w.db.Client().Del(context.Background(), p.core(p.orders, p.totals, p.out, p.seen)...).Err())
 	}
 }
 
 // rebuild is what a process does that finds the sale gone.
-func (w *liveWorld) rebuild(s record.Sale, orders []record.Order) error {
+func (w *liveWorld) rebuild(s Settings, orders []Order) error {
 	ctx := context.Background()
 	if err := w.Load(ctx, s); err != nil {
 		return err
@@ -35,11 +35,11 @@ func (w *liveWorld) rebuild(s record.Sale, orders []record.Order) error {
 }
 
 // soldOrders sells to some users and gives their orders as they are on record.
-func (w *liveWorld) soldOrders(users int, n int64) (orders []record.Order) {
+func (w *liveWorld) soldOrders(users int, n int64) (orders []Order) {
 	w.t.Helper()
 	for u := range users {
 		e, err := w.Confirm(context.Background(), w.sale, w.mustReserve(fmt.Sprint("u", u), units("s", n)).ID, never)
-		mustLive(w.t, err)
+		storetest.Must(w.t, err)
 		orders = append(orders, *e.Order)
 	}
 	return orders
@@ -53,22 +53,22 @@ func TestS13_LiveKeysFromTheRecord(t *testing.T) {
 			w.mustOpen(offer{stock: map[string]int64{"a": 7, "s": 30}, partitions: partitions, limit: 3})
 			orders := w.soldOrders(10, 2)
 			w.mustReserve("holder", units("s", 3)) // open holds are gone with Redis
-			places, _ := w.placesOf(t.Context(), w.sale)
+			parts, _ := w.partitionsOf(t.Context(), w.sale)
 			on := w.recorded()
-			w.emptied(places)
-			other := w.another(LiveOptions{})
+			w.emptied(parts)
+			other := w.another(Options{})
 			_, err := other.reserve("u1", units("s", 1))
-			wantLive(t, err, api.CodeSaleNotFound)
-			mustLive(t, other.Load(t.Context(), on))
+			storetest.WantCode(t, err, api.CodeSaleNotFound)
+			storetest.Must(t, other.Load(t.Context(), on))
 			_, err = w.reserve("u1", units("s", 1))
 			if err != error(ErrLoading) {
 				t.Fatalf("while it is loaded: %v", err)
 			}
-			mustLive(t, other.rebuild(on, orders)) // begins again: all is idempotent
+			storetest.Must(t, other.rebuild(on, orders)) // begins again: all is idempotent
 			w.want("s", "10 0 20 30")
 			w.want("a", "7 0 0 7")
 			_, err = w.reserve("u1", units("s", 2)) // the limit knows what was sold
-			wantLive(t, err, api.CodeLimitReached)
+			storetest.WantCode(t, err, api.CodeLimitReached)
 			e, err := w.Confirm(t.Context(), w.sale, orders[4].Reservation, never)
 			if err != nil || e.Reservation.State != api.ReservationSold || e.Order != nil {
 				t.Errorf("a sold reservation: %+v %v", e, err)
@@ -90,10 +90,10 @@ func TestS13_LiveKeysFromTheRecord(t *testing.T) {
 }
 
 // recorded is what is on record of the sale's settings.
-func (w *liveWorld) recorded() record.Sale {
+func (w *liveWorld) recorded() Settings {
 	w.t.Helper()
 	s, _, err := w.UnrecordedSettings(context.Background(), w.sale)
-	mustLive(w.t, err)
+	storetest.Must(w.t, err)
 	return s
 }
 
@@ -106,11 +106,11 @@ func TestS13_RebuiltByManyAndByTheDead(t *testing.T) {
 			w := newLiveWorld(t, w.db)
 			w.mustOpen(offer{stock: map[string]int64{"s": 20}, partitions: partitions})
 			orders := w.soldOrders(6, 2)
-			places, _ := w.placesOf(t.Context(), w.sale)
+			parts, _ := w.partitionsOf(t.Context(), w.sale)
 			on := w.recorded()
-			w.emptied(places)
+			w.emptied(parts)
 			for n := range 12 {
-				dying, contacts := w.another(LiveOptions{}), 0
+				dying, contacts := w.another(Options{}), 0
 				dying.fault = func(string, bool) error {
 					if contacts++; contacts > n {
 						return errLostAnswer
@@ -122,7 +122,7 @@ func TestS13_RebuiltByManyAndByTheDead(t *testing.T) {
 			var all sync.WaitGroup
 			for range 4 {
 				all.Go(func() {
-					if err := w.another(LiveOptions{}).rebuild(on, orders); err != nil {
+					if err := w.another(Options{}).rebuild(on, orders); err != nil {
 						t.Error(err)
 					}
 				})
@@ -146,9 +146,9 @@ func TestS17_ReconciledWithTheRecord(t *testing.T) {
 			held := w.mustReserve("u", units("s", 4)) // its confirmation was lost
 			lost := orderOf(w, "v", 5)                // so were the hold and the confirmation of this
 			w.mustReserve("w", units("s", 3))         // sold a second time meanwhile
-			known := recordOrder{Reservation: held.ID, Sale: w.sale, User: "u", Lines: held.Lines, CreatedAt: 1}
+			known := Order{Reservation: held.ID, Sale: w.sale, User: "u", Lines: held.Lines, CreatedAt: 1}
 			for range 2 {
-				mustLive(t, w.rebuild(w.recorded(), []record.Order{known, lost}))
+				storetest.Must(t, w.rebuild(w.recorded(), []Order{known, lost}))
 			}
 			over, err := w.Oversold(t.Context(), w.sale)
 			if err != nil || over["s"] != 2 || len(over) != 1 {
@@ -157,14 +157,14 @@ func TestS17_ReconciledWithTheRecord(t *testing.T) {
 			w.want("s", "0 3 9 10")
 			w.mustAddUp()
 			_, err = w.reserve("x", units("s", 1))
-			wantLive(t, err, api.CodeSoldOut)
+			storetest.WantCode(t, err, api.CodeSoldOut)
 			// What comes back covers it first.
 			_, err = w.restock("s", 1)
-			mustLive(t, err)
+			storetest.Must(t, err)
 			items, _, _ := w.Reservations(t.Context(), w.sale, "w", "", 1)
 			_, err = w.Release(t.Context(), w.sale, items[0].ID, never)
-			mustLive(t, err)
-			mustLive(t, w.Sweep(t.Context())) // in another partition, too
+			storetest.Must(t, err)
+			storetest.Must(t, w.Sweep(t.Context())) // in another partition, too
 			over, err = w.Oversold(t.Context(), w.sale)
 			if err != nil || len(over) != 0 {
 				t.Errorf("oversold %v %v", over, err)
@@ -181,12 +181,12 @@ func TestS17_ReconciledWithTheRecord(t *testing.T) {
 func TestS17_AnotherRunChangesNothing(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
-		first := w.another(LiveOptions{Run: "run-1"})
+		first := w.another(Options{Run: "run-1"})
 		first.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: 2})
 		r := first.mustReserve("u", units("s", 7))
 		var mu sync.Mutex
 		stale := map[string]bool{}
-		second := w.another(LiveOptions{Run: "run-2", OnStale: func(_ context.Context, sale string) {
+		second := w.another(Options{Run: "run-2", OnStale: func(_ context.Context, sale string) {
 			mu.Lock()
 			defer mu.Unlock()
 			stale[sale] = true
@@ -209,16 +209,16 @@ func TestS17_AnotherRunChangesNothing(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		mustLive(t, second.Sweep(t.Context()))
+		storetest.Must(t, second.Sweep(t.Context()))
 		if !stale[w.sale] {
 			t.Error("the sweeper did not tell")
 		}
 		if after := first.everything(); fmt.Sprint(before) != fmt.Sprint(after) {
 			t.Errorf("something changed:\n%v\n%v", before, after)
 		}
-		mustLive(t, second.rebuild(first.recorded(), nil))
+		storetest.Must(t, second.rebuild(first.recorded(), nil))
 		_, err := second.Confirm(t.Context(), w.sale, r.ID, never)
-		mustLive(t, err)
+		storetest.Must(t, err)
 		_, err = first.reserve("u", units("s", 1))
 		if err != error(ErrStaleRun) {
 			t.Errorf("the old run: %v", err)
@@ -235,18 +235,67 @@ func TestS13_APartitionIsLost(t *testing.T) {
 			w := newLiveWorld(t, w.db)
 			w.mustOpen(offer{stock: map[string]int64{"s": 30}, partitions: 3})
 			orders := w.soldOrders(9, 1)
-			places, _ := w.placesOf(t.Context(), w.sale)
+			parts, _ := w.partitionsOf(t.Context(), w.sale)
 			on := w.recorded()
-			w.emptied(places[gone : gone+1])
+			w.emptied(parts[gone : gone+1])
 			user := usersOf(gone, 3, 1)[0]
-			_, err := w.another(LiveOptions{}).reserve(user, units("s", 1))
+			_, err := w.another(Options{}).reserve(user, units("s", 1))
 			if err != error(ErrStaleRun) && err != error(ErrAbsent) {
 				t.Errorf("partition %d is gone: %v", gone, err)
 			}
-			mustLive(t, w.rebuild(on, orders))
+			storetest.Must(t, w.rebuild(on, orders))
 			w.want("s", "21 0 9 30")
 			w.mustAddUp()
 			w.mustReserve(user, units("s", 21))
 		}
 	})
+}
+
+// S13: a Cluster lost the first partition of a sale that was never on record, and
+// others not: a new sale of the same name has its own total and no unit more.
+func TestS13_PartitionsThatOutlivedTheirSale(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		r := w.mustOpen(offer{stock: map[string]int64{"s": 30}, partitions: 3})
+		w.mustReserve("u", units("s", 2))
+		parts, _ := w.partitionsOf(t.Context(), w.sale)
+		w.emptied(parts[:1])
+		w = w.another(Options{})
+		_, err := w.Put(t.Context(), PutSale{Sale: w.sale, Request: r, New: true})
+		storetest.WantCode(t, err, api.CodeUnknownOutcome)
+		on, err := w.Settings(t.Context(), w.sale)
+		storetest.Must(t, err)
+		if _, err := w.reserve(usersOf(1, 3, 1)[0], units("s", 1)); err != error(ErrLoading) {
+			t.Errorf("before it was loaded: %v", err)
+		}
+		storetest.Must(t, w.rebuild(on, nil))
+		w.mustAddUp()
+		if sale := w.mustRead(); sale.Version != 1 || sale.Items[0].Total != 30 {
+			t.Errorf("%+v", sale)
+		}
+	})
+}
+
+// S17: what was loaded in one run of Redis is not opened in the next, which may
+// have lost some of it.
+func TestS17_LoadedInOneRunAndOpenedInAnother(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	for _, partitions := range []int64{1, 3} {
+		w := newLiveWorld(t, storetest.Open(t, server.URL()))
+		w = w.another(Options{Run: ServerRun})
+		w.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: partitions})
+		on := w.recorded()
+		storetest.Must(t, w.Load(t.Context(), on))
+		server.Restart()
+		storetest.Eventually(t, patience, "Redis is back", func() bool {
+			_, err := w.Settings(t.Context(), w.sale)
+			return err == nil
+		})
+		if err := w.Open(t.Context(), w.sale); err != error(ErrStaleRun) {
+			t.Errorf("opened in another run: %v", err)
+		}
+		storetest.Must(t, w.rebuild(on, nil))
+		w.mustReserve("u", units("s", 10))
+	}
 }

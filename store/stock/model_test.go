@@ -216,7 +216,7 @@ func (x *machine) overdue(rt *rapid.T) {
 }
 
 func (x *machine) sweep(rt *rapid.T) {
-	if _, err := x.w.sweepAll(context.Background(), x.places()); err != nil {
+	if _, err := x.w.sweepAll(context.Background(), x.parts()); err != nil {
 		rt.Fatal(err)
 	}
 	x.m.returnDue()
@@ -264,17 +264,17 @@ func (x *machine) restock(rt *rapid.T) {
 // level returns what is due in a sale of several partitions: how much of it a
 // reservation returns depends on where units are.
 func (x *machine) level() {
-	if len(x.places()) > 1 {
+	if len(x.parts()) > 1 {
 		x.sweep(x.T)
 	}
 }
 
-func (x *machine) places() []*place {
-	places, err := x.w.placesOf(context.Background(), x.w.sale)
+func (x *machine) parts() []*partition {
+	parts, err := x.w.partitionsOf(context.Background(), x.w.sale)
 	if err != nil {
 		x.Fatal(err)
 	}
-	return places
+	return parts
 }
 
 func (x *machine) put(rt *rapid.T) {
@@ -321,16 +321,16 @@ func (x *machine) compare(rt *rapid.T) {
 	if s.Consistent != nil && !*s.Consistent {
 		rt.Fatal("it is said to move")
 	}
-	for _, p := range x.places() {
+	for _, p := range x.parts() {
 		x.compareReservations(rt, p)
 	}
 	x.w.mustAddUp()
 }
 
-func (x *machine) compareReservations(rt *rapid.T, p *place) {
+func (x *machine) compareReservations(rt *rapid.T, p *partition) {
 	var ids []string
 	for id := range x.m.holds {
-		if at, _ := PartitionOf(id); at == p.partition {
+		if at, _ := PartitionOf(id); at == p.index {
 			ids = append(ids, id)
 		}
 	}

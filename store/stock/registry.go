@@ -7,24 +7,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
-// Partitions tells how many partitions a live sale has; ErrAbsent.
-func (l *Live) Partitions(ctx context.Context, sale string) (int, error) {
-	places, err := l.placesOf(ctx, sale)
-	return len(places), err
-}
-
-// placesOf gives a sale's partitions. Their number never changes, so it is read
+// partitionsOf gives a sale's partitions. Their number never changes, so it is read
 // once; where a script says that it differs (Redis was emptied), forget helps.
-func (l *Live) placesOf(ctx context.Context, sale string) ([]*place, error) {
-	if known, ok := l.places.Load(sale); ok {
-		return known.([]*place), nil
+func (l *Live) partitionsOf(ctx context.Context, sale string) ([]*partition, error) {
+	if known, ok := l.known.Load(sale); ok {
+		return known.([]*partition), nil
 	}
-	cmd := redis.NewStringCmd(ctx, "hget", newPlace(sale, 0).settings, "partitions")
-	if err := l.share(ctx, stepLook, redisdb.Read, cmd); err != nil {
+	cmd := redis.NewStringCmd(ctx, "hget", newPartition(sale, 0).settings, "partitions")
+	if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {
 		return nil, err
 	}
 	n, err := cmd.Int()
@@ -37,20 +30,20 @@ func (l *Live) placesOf(ctx context.Context, sale string) ([]*place, error) {
 	return l.remember(sale, n), nil
 }
 
-func (l *Live) remember(sale string, partitions int) []*place {
-	if known, ok := l.places.Load(sale); ok && len(known.([]*place)) == partitions {
-		return known.([]*place)
+func (l *Live) remember(sale string, partitions int) []*partition {
+	if known, ok := l.known.Load(sale); ok && len(known.([]*partition)) == partitions {
+		return known.([]*partition)
 	}
-	places := make([]*place, partitions)
-	for i := range places {
-		places[i] = newPlace(sale, i)
+	parts := make([]*partition, partitions)
+	for i := range parts {
+		parts[i] = newPartition(sale, i)
 	}
-	l.places.Store(sale, places)
+	l.known.Store(sale, parts)
 	select {
-	case l.awake <- struct{}{}:
+	case l.wake <- struct{}{}:
 	default:
 	}
-	return places
+	return parts
 }
 
 // register lets every process's sweeper know of a sale.
@@ -62,30 +55,31 @@ func (l *Live) register(ctx context.Context, sale string, partitions int) error 
 	return cmd.Err()
 }
 
-// makeRoom prepares the making of a sale: sweepers know of it, and partitions that
-// outlived another of the same name, whose first one a Cluster lost before it was
-// on record, are put aside. They follow the new sale, closed, so that it is
-// loaded, which makes their stock part of its totals.
-func (l *Live) makeRoom(ctx context.Context, s record.Sale) error {
+// makeRoom prepares the making of a sale. Sweepers get to know it. Partitions may
+// have outlived another sale of the same name, whose first one a Cluster lost
+// before it was on record: they are closed and lose their version, so that they
+// get the new settings and the sale is loaded, which makes their stock part of its
+// totals.
+func (l *Live) makeRoom(ctx context.Context, s Settings) error {
 	if err := l.register(ctx, s.ID, s.Partitions); err != nil || s.Partitions == 1 {
 		return err
 	}
-	places := make([]*place, s.Partitions)
-	for i := range places {
-		places[i] = newPlace(s.ID, i)
+	parts := make([]*partition, s.Partitions)
+	for i := range parts {
+		parts[i] = newPartition(s.ID, i)
 	}
-	found, err := l.looks(ctx, places...)
+	found, err := l.readStates(ctx, parts...)
 	if err != nil || found[0].status != answerAbsent {
 		return err
 	}
 	var cmds []redis.Cmder
 	for i, k := range found {
 		if k.status != answerAbsent {
-			cmds = append(cmds, redis.NewIntCmd(ctx, "hset", places[i].settings, "closed", "1"),
-				redis.NewIntCmd(ctx, "hdel", places[i].settings, "version"))
+			cmds = append(cmds, redis.NewIntCmd(ctx, "hset", parts[i].settings, "closed", "1"),
+				redis.NewIntCmd(ctx, "hdel", parts[i].settings, "version"))
 		}
 	}
-	if err := l.share(ctx, stepFollow, redisdb.Write, cmds...); err != nil {
+	if err := l.share(ctx, stepApply, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	return firstError(cmds)
@@ -93,7 +87,7 @@ func (l *Live) makeRoom(ctx context.Context, s record.Sale) error {
 
 // unregister lets sweepers forget a sale.
 func (l *Live) unregister(ctx context.Context, sale string) error {
-	l.places.Delete(sale)
+	l.known.Delete(sale)
 	cmd := redis.NewIntCmd(ctx, "hdel", saleRegistry, sale)
 	if err := l.share(ctx, stepRegister, redisdb.Write, cmd); err != nil {
 		return err
@@ -109,13 +103,13 @@ const registryPage = 1000
 // error too.
 func (l *Live) LiveSales(ctx context.Context) (map[string]int, error) {
 	sales := map[string]int{}
-	l.places.Range(func(sale, places any) bool {
-		sales[sale.(string)] = len(places.([]*place))
+	l.known.Range(func(sale, parts any) bool {
+		sales[sale.(string)] = len(parts.([]*partition))
 		return true
 	})
 	for cursor := uint64(0); ; {
 		cmd := redis.NewScanCmd(ctx, nil, "hscan", saleRegistry, cursor, "count", registryPage)
-		if err := l.share(ctx, stepLook, redisdb.Read, cmd); err != nil {
+		if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {
 			return sales, err
 		}
 		page, next, err := cmd.Result()

@@ -7,9 +7,18 @@ import (
 	"strings"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
+
+// Order is a reservation that was sold. CreatedAt is when, in milliseconds since
+// the Unix epoch by Redis' clock.
+type Order struct {
+	Reservation string
+	Sale        string
+	User        string
+	Lines       []api.Line
+	CreatedAt   int64
+}
 
 // stored is a reservation as the scripts keep it.
 type stored struct {
@@ -86,25 +95,25 @@ func stateOf(letter byte) api.ReservationState {
 }
 
 // order is what belongs on record of a sold reservation.
-func (r *stored) order(sale string) record.Order {
-	return record.Order{Reservation: r.id, Sale: sale, User: r.user, Lines: r.lines, CreatedAt: r.ended}
+func (r *stored) order(sale string) Order {
+	return Order{Reservation: r.id, Sale: sale, User: r.user, Lines: r.lines, CreatedAt: r.ended}
 }
 
 func errNoReservation(id string) error {
 	return api.Errorf(api.CodeNotFound, "there is no reservation %q in this sale", id)
 }
 
-// placeOf finds the partition of a reservation's id, which may be anything.
-func (l *Live) placeOf(ctx context.Context, sale, id string) (*place, error) {
-	places, err := l.placesOf(ctx, sale)
+// partitionByID finds the partition of a reservation's id, which may be anything.
+func (l *Live) partitionByID(ctx context.Context, sale, id string) (*partition, error) {
+	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
 		return nil, err
 	}
 	n, ok := PartitionOf(id)
-	if !ok || n >= len(places) {
+	if !ok || n >= len(parts) {
 		return nil, errNoReservation(id)
 	}
-	return places[n], nil
+	return parts[n], nil
 }
 
 // listNoCursor is reservation_list.lua's answer to a cursor that is not one.
@@ -114,17 +123,17 @@ const listNoCursor = 7
 // beginning after a cursor ("" for the first page). A next of "" means that there
 // are no more. A cursor that this method did not give is refused.
 func (l *Live) Reservations(ctx context.Context, sale, user, cursor string, limit int) (items []api.Reservation, next string, err error) {
-	places, err := l.placesOf(ctx, sale)
+	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
 		return nil, "", err
 	}
-	home := Home(user, len(places))
+	home := Home(user, len(parts))
 	if at, ok := PartitionOf(cursor); cursor != "" && (!ok || at != home) {
 		return nil, "", errCursor()
 	}
-	p, script := places[home], l.scripts.list
-	cmd := script.Cmd(ctx, []string{p.settings, p.book}, user, cursor, limit+1)
-	if err := l.share(ctx, stepLook, redisdb.Read, cmd); err != nil {
+	p, script := parts[home], l.scripts.list
+	cmd := script.Cmd(ctx, []string{p.settings, p.reservations}, user, cursor, limit+1)
+	if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {
 		return nil, "", err
 	}
 	answer, err := reply(script, cmd)
@@ -134,7 +143,7 @@ func (l *Live) Reservations(ctx context.Context, sale, user, cursor string, limi
 	if redisdb.NumberAt(answer, 0) == listNoCursor {
 		return nil, "", errCursor()
 	}
-	if err := l.isShut(sale, redisdb.NumberAt(answer, 0)); err != nil {
+	if err := l.usable(sale, redisdb.NumberAt(answer, 0)); err != nil {
 		return nil, "", err
 	}
 	return readList(answer, limit)
@@ -163,7 +172,7 @@ func readList(answer []any, limit int) (items []api.Reservation, next string, er
 
 // Reservation reads one; not_found when the sale has none of that id.
 func (l *Live) Reservation(ctx context.Context, sale, id string) (*api.Reservation, error) {
-	p, err := l.placeOf(ctx, sale, id)
+	p, err := l.partitionByID(ctx, sale, id)
 	if err != nil {
 		return nil, err
 	}
@@ -180,20 +189,20 @@ func (l *Live) Reservation(ctx context.Context, sale, id string) (*api.Reservati
 
 // reservations reads some of one partition, nil for each that is not there, and
 // Redis' time in ms.
-func (l *Live) reservations(ctx context.Context, p *place, ids ...string) ([]*stored, int64, error) {
+func (l *Live) reservations(ctx context.Context, p *partition, ids ...string) ([]*stored, int64, error) {
 	args := make([]any, len(ids))
 	for i, id := range ids {
 		args[i] = id
 	}
-	cmd := l.scripts.get.Cmd(ctx, []string{p.settings, p.book}, args...)
-	if err := l.share(ctx, stepLook, redisdb.Read, cmd); err != nil {
+	cmd := l.scripts.get.Cmd(ctx, []string{p.settings, p.reservations}, args...)
+	if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {
 		return nil, 0, err
 	}
 	answer, err := reply(l.scripts.get, cmd)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := l.isShut(p.sale, redisdb.NumberAt(answer, 0)); err != nil {
+	if err := l.usable(p.sale, redisdb.NumberAt(answer, 0)); err != nil {
 		return nil, 0, err
 	}
 	found := make([]*stored, len(ids))

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -24,10 +23,8 @@ type Reserved struct {
 	Reservation api.Reservation
 	// Replayed: this is the first answer to the same idempotency key.
 	Replayed bool
-	// Version is the sale's.
-	Version int64
 	// Order is what waits for the record, when the sale sells at once.
-	Order *record.Order
+	Order *Order
 	// SoldOut stands beside the error sold_out.
 	SoldOut *SoldOut
 }
@@ -52,21 +49,65 @@ const (
 	reserveShort      = 12
 )
 
+// reserveAnswer is what lua/stock_reserve.lua tells; what is set depends on the
+// status.
+type reserveAnswer struct {
+	status, version int64
+	expires         string        // done: the end of the hold in ms, "0": sold
+	soldAt          int64         // done: ms
+	first           string        // replayed: id and end of the hold
+	line            int64         // unknown sku: which line, from 1
+	startsIn        time.Duration // not started
+	idle            bool          // over: because nobody bought for so long
+	remaining       int64         // limit: units that the user may still have
+	nextDue         int64         // short: ms to the next due hold, -1: none
+	available       []int64       // short: of each line
+}
+
+// readReserve reads the answer in the order of the script's RETURNS.
+func (l *Live) readReserve(cmd *redis.Cmd) (reserveAnswer, error) {
+	v, err := reply(l.scripts.reserve, cmd)
+	if err != nil {
+		return reserveAnswer{}, err
+	}
+	a := reserveAnswer{status: redisdb.NumberAt(v, 0), version: integer(v, 1)}
+	switch a.status {
+	case answerDone:
+		a.expires, a.soldAt = redisdb.TextAt(v, 2), redisdb.NumberAt(v, 3)
+	case answerReplayed:
+		a.first = redisdb.TextAt(v, 2)
+	case reserveUnknownSKU:
+		a.line = redisdb.NumberAt(v, 2)
+	case reserveNotStarted:
+		a.startsIn = time.Duration(redisdb.NumberAt(v, 2)) * time.Millisecond
+	case reserveOver:
+		a.idle = redisdb.NumberAt(v, 2) == 1
+	case reserveLimit:
+		a.remaining = integer(v, 2)
+	case reserveShort:
+		a.nextDue = redisdb.NumberAt(v, 2)
+		for i := 3; i < len(v); i++ {
+			a.available = append(a.available, integer(v, i))
+		}
+	}
+	return a, nil
+}
+
 const (
 	// dueAtOnce is how many due holds one reservation returns.
 	dueAtOnce = 20
 	// reserveTries bounds how often a reservation is tried: each try but the
 	// first has returned due holds or repaired something.
 	reserveTries = 1000
-	// repairs is how often a sale may look different on a second look.
+	// repairs is how often a sale may turn out other than this process knew it.
 	repairs = 3
 )
 
 // attempt is one reservation on its way.
 type attempt struct {
 	ReserveStock
-	home    *place
-	places  []*place
+	home    *partition
+	parts   []*partition
 	id      string
 	repairs int
 }
@@ -91,10 +132,10 @@ func (l *Live) Reserve(ctx context.Context, r ReserveStock) (Reserved, error) {
 		if again {
 			continue
 		}
-		if redisdb.NumberAt(answer, 0) == reserveShort && len(a.places) > 1 {
+		if answer.status == reserveShort && len(a.parts) > 1 {
 			return l.collect(ctx, a, answer)
 		}
-		return l.readReserve(a, answer)
+		return l.reserved(a, answer)
 	}
 	return Reserved{}, errMoving()
 }
@@ -108,21 +149,21 @@ func errMoving() error {
 
 // route finds the user's partition and makes the id, which tells it.
 func (l *Live) route(ctx context.Context, a *attempt) error {
-	places, err := l.placesOf(ctx, a.Sale)
+	parts, err := l.partitionsOf(ctx, a.Sale)
 	if err != nil {
 		return err
 	}
-	a.places, a.home = places, places[Home(a.Request.User, len(places))]
-	a.id = newID(a.home.partition)
+	a.parts, a.home = parts, parts[Home(a.Request.User, len(parts))]
+	a.id = newID(a.home.index)
 	return nil
 }
 
-func (l *Live) tryReserve(ctx context.Context, a *attempt) ([]any, error) {
+func (l *Live) tryReserve(ctx context.Context, a *attempt) (reserveAnswer, error) {
 	cmd := l.reserveCmd(ctx, a)
 	if err := l.write(ctx, stepReserve, cmd); err != nil {
-		return nil, err
+		return reserveAnswer{}, err
 	}
-	return reply(l.scripts.reserve, cmd)
+	return l.readReserve(cmd)
 }
 
 func (l *Live) reserveCmd(ctx context.Context, a *attempt) *redis.Cmd {
@@ -131,7 +172,7 @@ func (l *Live) reserveCmd(ctx context.Context, a *attempt) *redis.Cmd {
 		keys = append(keys, a.home.once(a.Once.Name()))
 	}
 	args := make([]any, 0, 7+2*len(a.Request.Lines))
-	args = append(args, l.o.Run, len(a.places), a.Request.User, a.id, a.Once.Body[:], api.IdempotencyTTL.Milliseconds(), dueAtOnce)
+	args = append(args, l.o.Run, len(a.parts), a.Request.User, a.id, a.Once.Body[:], api.IdempotencyTTL.Milliseconds(), dueAtOnce)
 	for _, line := range a.Request.Lines {
 		args = append(args, line.SKU, line.Quantity)
 	}
@@ -140,27 +181,27 @@ func (l *Live) reserveCmd(ctx context.Context, a *attempt) *redis.Cmd {
 
 // repair does what an answer asks for before it counts, and says whether to try
 // again.
-func (l *Live) repair(ctx context.Context, a *attempt, answer []any) (again bool, err error) {
-	switch status := redisdb.NumberAt(answer, 0); {
+func (l *Live) repair(ctx context.Context, a *attempt, answer reserveAnswer) (again bool, err error) {
+	switch status := answer.status; {
 	case status == answerAgain:
 		return true, nil
 	case a.repairs == repairs:
-	case status == reserveElsewhere || status == answerAbsent && len(a.places) > 1:
+	case status == reserveElsewhere || status == answerAbsent && len(a.parts) > 1:
 		a.repairs++
 		return true, l.reroute(ctx, a)
-	case a.home.partition > 0 && status >= reserveUnknownSKU && status <= reserveLimit:
+	case a.home.index > 0 && status >= reserveUnknownSKU && status <= reserveLimit:
 		a.repairs++
-		return l.catchUp(ctx, a.home, integer(answer, 1), status == reserveOver && redisdb.NumberAt(answer, 2) == 1)
-	case len(a.places) > 1 && status == reserveOver && redisdb.NumberAt(answer, 2) == 1:
+		return l.catchUp(ctx, a.home, answer.version, answer.idle)
+	case len(a.parts) > 1 && answer.idle:
 		a.repairs++
-		return l.catchUp(ctx, a.home, integer(answer, 1), true)
+		return l.catchUp(ctx, a.home, answer.version, true)
 	}
 	return false, nil
 }
 
-// reroute looks a sale up again that is not as this process knows it.
+// reroute reads again how many partitions a sale has.
 func (l *Live) reroute(ctx context.Context, a *attempt) error {
-	l.places.Delete(a.Sale)
+	l.known.Delete(a.Sale)
 	if err := l.route(ctx, a); err != nil {
 		return err
 	}
@@ -168,25 +209,23 @@ func (l *Live) reroute(ctx context.Context, a *attempt) error {
 	return err
 }
 
-func (l *Live) readReserve(a *attempt, answer []any) (Reserved, error) {
-	status := redisdb.NumberAt(answer, 0)
-	if err := l.isShut(a.Sale, status); err != nil {
+// reserved turns an answer into what the caller gets.
+func (l *Live) reserved(a *attempt, answer reserveAnswer) (out Reserved, err error) {
+	if err := l.usable(a.Sale, answer.status); err != nil {
 		return Reserved{}, err
 	}
-	out := Reserved{Version: integer(answer, 1)}
-	switch status {
+	switch answer.status {
 	case answerDone:
-		out.Reservation = a.made(a.id, redisdb.TextAt(answer, 2))
+		out.Reservation = a.made(a.id, answer.expires)
 		if out.Reservation.State == api.ReservationSold {
-			out.Order = &record.Order{Reservation: a.id, Sale: a.Sale, User: a.Request.User, Lines: a.Request.Lines, CreatedAt: redisdb.NumberAt(answer, 3)}
+			out.Order = &Order{Reservation: a.id, Sale: a.Sale, User: a.Request.User, Lines: a.Request.Lines, CreatedAt: answer.soldAt}
 		}
 		return out, nil
 	case answerReplayed:
-		first := redisdb.TextAt(answer, 2)
-		if len(first) <= idLength {
+		if len(answer.first) <= idLength {
 			return Reserved{}, unexpected(l.scripts.reserve, answer)
 		}
-		out.Reservation, out.Replayed = a.made(first[:idLength], first[idLength:]), true
+		out.Reservation, out.Replayed = a.made(answer.first[:idLength], answer.first[idLength:]), true
 		return out, nil
 	case answerReused:
 		return Reserved{}, api.IdempotencyReused()
@@ -207,13 +246,13 @@ func (a *attempt) made(id, expires string) api.Reservation {
 	return out
 }
 
-func (a *attempt) soldOut(answer []any) *SoldOut {
-	s := &SoldOut{Available: make(map[string]int64, len(a.Request.Lines)), Version: integer(answer, 1)}
-	if due := redisdb.NumberAt(answer, 2); due >= 0 {
-		s.NextDue = max(time.Duration(due)*time.Millisecond, time.Nanosecond)
+func (a *attempt) soldOut(answer reserveAnswer) *SoldOut {
+	s := &SoldOut{Available: make(map[string]int64, len(a.Request.Lines)), Version: answer.version}
+	if answer.nextDue >= 0 {
+		s.NextDue = max(time.Duration(answer.nextDue)*time.Millisecond, time.Nanosecond)
 	}
-	for i, line := range a.Request.Lines {
-		s.Available[line.SKU] = integer(answer, 3+i)
+	for i, n := range answer.available[:min(len(answer.available), len(a.Request.Lines))] {
+		s.Available[a.Request.Lines[i].SKU] = n
 	}
 	return s
 }
@@ -223,22 +262,20 @@ func (s *SoldOut) refusal() error {
 }
 
 // refusal is an expected refusal other than sold_out.
-func (l *Live) refusal(answer []any) error {
-	switch redisdb.NumberAt(answer, 0) {
+func (l *Live) refusal(answer reserveAnswer) error {
+	switch answer.status {
 	case reserveElsewhere:
 		return ErrAbsent
 	case reserveUnknownSKU:
-		i := redisdb.NumberAt(answer, 2) - 1
-		return api.Invalid("lines["+strconv.FormatInt(i, 10)+"].sku", "unknown", "is not a sku of this sale")
+		return api.Invalid("lines["+strconv.FormatInt(answer.line-1, 10)+"].sku", "unknown", "is not a sku of this sale")
 	case reserveNotStarted:
 		e := api.Errorf(api.CodeNotStarted, "the sale has not started")
-		e.RetryAfter = time.Duration(redisdb.NumberAt(answer, 2)) * time.Millisecond
+		e.RetryAfter = answer.startsIn
 		return e
 	case reserveOver:
 		return api.Errorf(api.CodeEnded, "the sale is over")
 	case reserveLimit:
-		remaining := integer(answer, 2)
-		return api.Errorf(api.CodeLimitReached, "this user may have %d more", remaining).With("remaining", remaining)
+		return api.Errorf(api.CodeLimitReached, "this user may have %d more", answer.remaining).With("remaining", answer.remaining)
 	}
 	return unexpected(l.scripts.reserve, answer)
 }

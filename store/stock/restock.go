@@ -3,6 +3,8 @@ package stock
 import (
 	"context"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/api"
 	"fanfare/store/redisdb"
 )
@@ -13,38 +15,38 @@ import (
 // bounds, and validation_failed for an unknown sku or a total that is too large.
 func (l *Live) Restock(ctx context.Context, sale string, r *api.StockRequest, m Match, once api.Idempotency) (api.SaleItem, Change, error) {
 	var none api.SaleItem
-	places, err := l.placesOf(ctx, sale)
+	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
 		return none, Change{}, err
 	}
-	others, err := l.others(ctx, places, r.SKU)
+	others, err := l.others(ctx, parts, r.SKU)
 	if err != nil {
 		return none, Change{}, err
 	}
 	request := newRequest()
-	answer, err := l.change(ctx, sale, func() ([]any, error) {
-		return l.tryRestock(ctx, places[0], r, m, once, others, request)
+	answer, err := l.change(ctx, sale, func() (changeAnswer, error) {
+		return l.tryRestock(ctx, parts[0], r, m, once, others, request)
 	})
 	if err != nil {
 		return none, Change{}, err
 	}
-	status := redisdb.NumberAt(answer, 0)
+	status := answer.status
 	if status != answerDone && status != answerReplayed {
 		return l.refusedRestock(ctx, sale, answer)
 	}
-	c := Change{Changed: status == answerDone && *r.Delta != 0, Replayed: status == answerReplayed, Version: integer(answer, 1)}
-	item := api.SaleItem{SKU: r.SKU, Total: integer(answer, 2), Held: integer(answer, 3), Sold: integer(answer, 4)}
+	c := Change{Changed: status == answerDone && *r.Delta != 0, Replayed: status == answerReplayed, Version: answer.version}
+	item := api.SaleItem{SKU: r.SKU, Total: answer.total, Held: answer.held, Sold: answer.sold}
 	item.Available = max(item.Total-item.Held-item.Sold, 0)
-	c, err = l.changed(ctx, places[0], l.scripts.restock, answer, c)
+	c, err = l.changed(ctx, parts[0], l.scripts.restock, answer.state, c)
 	return item, c, err
 }
 
 // others adds up a sku in all partitions but the first.
-func (l *Live) others(ctx context.Context, places []*place, sku string) (n numbers, err error) {
-	if len(places) == 1 {
+func (l *Live) others(ctx context.Context, parts []*partition, sku string) (n numbers, err error) {
+	if len(parts) == 1 {
 		return n, nil
 	}
-	found, err := l.looksOpen(ctx, places)
+	found, err := l.readOpen(ctx, parts)
 	if err != nil {
 		return n, err
 	}
@@ -54,32 +56,49 @@ func (l *Live) others(ctx context.Context, places []*place, sku string) (n numbe
 	return n, nil
 }
 
-func (l *Live) tryRestock(ctx context.Context, lead *place, r *api.StockRequest, m Match, once api.Idempotency, others numbers, request string) ([]any, error) {
+func (l *Live) tryRestock(ctx context.Context, first *partition, r *api.StockRequest, m Match, once api.Idempotency, others numbers, request string) (changeAnswer, error) {
 	name, lifetime := request, requestLifetime
 	if once.Key != "" {
 		name, lifetime = once.Name(), api.IdempotencyTTL
 	}
-	cmd := l.scripts.restock.Cmd(ctx, lead.core(lead.totals, lead.once(name), lead.out), l.o.Run, lifetime.Milliseconds(), m.text(), once.Body[:], request,
-		sweptAtOnce, ChangesChannel(lead.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold)
+	cmd := l.scripts.restock.Cmd(ctx, first.core(first.totals, first.once(name), first.out), l.o.Run, lifetime.Milliseconds(), m.text(), once.Body[:], request,
+		sweptAtOnce, ChangesChannel(first.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold)
 	if err := l.write(ctx, stepRestock, cmd); err != nil {
-		return nil, err
+		return changeAnswer{}, err
 	}
-	return reply(l.scripts.restock, cmd)
+	return l.readRestock(cmd)
+}
+
+// readRestock reads the answer in the order of the script's RETURNS.
+func (l *Live) readRestock(cmd *redis.Cmd) (changeAnswer, error) {
+	v, err := reply(l.scripts.restock, cmd)
+	switch status := redisdb.NumberAt(v, 0); {
+	case err == nil && (status == answerDone || status == answerReplayed):
+		return changeAnswer{
+			status: status, version: integer(v, 1), total: integer(v, 2), held: integer(v, 3), sold: integer(v, 4),
+			state: redisdb.ListAt(v, 5),
+		}, nil
+	case status == changeNeeds:
+		return readNeeds(v), nil
+	default:
+		return changeAnswer{status: status}, err
+	}
 }
 
 // refusedRestock names a refusal and adds the present sale.
-func (l *Live) refusedRestock(ctx context.Context, sale string, answer []any) (api.SaleItem, Change, error) {
+func (l *Live) refusedRestock(ctx context.Context, sale string, answer changeAnswer) (api.SaleItem, Change, error) {
 	var none api.SaleItem
-	if redisdb.NumberAt(answer, 0) == answerReused {
+	if answer.status == answerReused {
 		return none, Change{}, api.IdempotencyReused()
 	}
-	c, err := l.present(ctx, sale, Change{})
+	present, err := l.Sale(ctx, sale)
 	if err != nil {
-		return none, c, err
+		return none, Change{}, err
 	}
-	switch redisdb.NumberAt(answer, 0) {
+	c := Change{Sale: present}
+	switch answer.status {
 	case changeMismatch:
-		return none, c, errMismatch(c)
+		return none, c, errMismatch(present)
 	case restockUnknown:
 		return none, c, api.Invalid("sku", "unknown", "is not a sku of this sale")
 	case changeBounds:

@@ -14,8 +14,8 @@ var luaFiles embed.FS
 
 // scripts are this package's scripts; each is called from exactly one method.
 type scripts struct {
-	reserve, end, get, list, look, sweep, retire, waiting *redisdb.Script
-	put, restock, follow, note, open                      *redisdb.Script
+	reserve, end, get, list, read, sweep, retire, waiting *redisdb.Script
+	put, restock, apply, raise, open                      *redisdb.Script
 	debit, credit, balance, restore                       *redisdb.Script
 }
 
@@ -23,9 +23,9 @@ func loadScripts() scripts {
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(luaFiles, "lua/"+name+".lua") }
 	return scripts{
 		reserve: get("stock_reserve"), end: get("reservation_end"), get: get("reservation_get"), list: get("reservation_list"),
-		look: get("sale_look"), sweep: get("sale_sweep"), retire: get("sale_retire"), waiting: get("order_list"),
-		put: get("sale_put"), restock: get("sale_restock"), follow: get("sale_follow"),
-		note: get("sale_note"), open: get("sale_open"), debit: get("transfer_debit"),
+		read: get("partition_read"), sweep: get("sale_sweep"), retire: get("sale_retire"), waiting: get("order_list"),
+		put: get("sale_put"), restock: get("sale_restock"), apply: get("settings_apply"),
+		raise: get("settings_raise"), open: get("sale_open"), debit: get("transfer_debit"),
 		credit: get("transfer_credit"), balance: get("stock_balance"), restore: get("order_restore"),
 	}
 }

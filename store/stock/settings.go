@@ -4,10 +4,31 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/api"
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
+
+// Settings are what a sale is besides its stock. Times are milliseconds since
+// the Unix epoch; a PerUserLimit or IdleMS of 0 is none.
+type Settings struct {
+	ID           string
+	Version      int64
+	Items        []Item
+	StartsAt     int64
+	EndsAt       int64
+	PerUserLimit int64
+	HoldMS       int64
+	IdleMS       int64
+	Partitions   int
+}
+
+// Item is the total of a sku.
+type Item struct {
+	SKU   string
+	Total int64
+}
 
 // What Match.Version may hold besides a version that a client has seen.
 const (
@@ -59,7 +80,7 @@ type Change struct {
 	// there is none.
 	Sale *api.Sale
 	// Record is what belongs on record of it.
-	Record record.Sale
+	Record Settings
 }
 
 // The answers of sale_put.lua and sale_restock.lua beside the common ones.
@@ -74,30 +95,63 @@ const (
 	putCreated = 1
 )
 
+// changeAnswer is what lua/sale_put.lua and lua/sale_restock.lua tell; what is
+// set depends on the script and the status.
+type changeAnswer struct {
+	status            int64
+	made              int64            // put, done: 0 unchanged, putCreated, or 2 changed
+	version           int64            // restock, done; and needs
+	total, held, sold int64            // restock, done
+	needs             map[string]int64 // units that the first partition lacks, by sku
+	state             []any            // done: the first partition as the change left it
+}
+
+// readNeeds reads {changeNeeds, version, sku and units in turn}.
+func readNeeds(v []any) changeAnswer {
+	a := changeAnswer{status: changeNeeds, version: integer(v, 1), needs: map[string]int64{}}
+	for i := 2; i+1 < len(v); i += 2 {
+		a.needs[redisdb.TextAt(v, i)] = integer(v, i+1)
+	}
+	return a
+}
+
+// readPut reads the answer in the order of the script's RETURNS.
+func (l *Live) readPut(cmd *redis.Cmd) (changeAnswer, error) {
+	v, err := reply(l.scripts.put, cmd)
+	switch status := redisdb.NumberAt(v, 0); {
+	case err == nil && status == answerDone:
+		return changeAnswer{status: status, made: redisdb.NumberAt(v, 1), state: redisdb.ListAt(v, 2)}, nil
+	case status == changeNeeds:
+		return readNeeds(v), nil
+	default:
+		return changeAnswer{status: status}, err
+	}
+}
+
 // changeTries bounds how often a change is tried: each try but the last has
 // returned due holds.
 const changeTries = 1000
 
 // settingsOf fills the defaults in.
-func settingsOf(sale string, r *api.SaleRequest) record.Sale {
+func settingsOf(sale string, r *api.SaleRequest) Settings {
 	or := func(v *int64, d int64) int64 {
 		if v == nil {
 			return d
 		}
 		return *v
 	}
-	s := record.Sale{
+	s := Settings{
 		ID: sale, StartsAt: r.StartsAt.UnixMilli(), EndsAt: r.EndsAt.UnixMilli(), PerUserLimit: or(r.PerUserLimit, 0),
 		HoldMS: or(r.HoldMS, api.DefaultHold.Milliseconds()), IdleMS: or(r.IdleMS, 0), Partitions: int(or(r.Partitions, 1)),
 	}
 	for _, item := range r.Items {
-		s.Items = append(s.Items, record.SaleItem{SKU: item.SKU, Total: *item.Stock})
+		s.Items = append(s.Items, Item{SKU: item.SKU, Total: *item.Stock})
 	}
 	return s
 }
 
 // Put makes a sale or changes it, if the condition holds. The first partition
-// decides; the others follow. Refusals, each with the present sale in the
+// decides; the others get its settings. Refusals, each with the present sale in the
 // Change: version_mismatch, conflict (another content without a condition) and
 // bounds. ErrAbsent unless New. Until SettingsRecorded the change is owed to the
 // record.
@@ -108,30 +162,29 @@ func (l *Live) Put(ctx context.Context, p PutSale) (Change, error) {
 			return Change{}, err
 		}
 	}
-	lead, request := newPlace(p.Sale, 0), newRequest()
-	answer, err := l.change(ctx, p.Sale, func() ([]any, error) { return l.tryPut(ctx, lead, p, s, request) })
+	first, request := newPartition(p.Sale, 0), newRequest()
+	answer, err := l.change(ctx, p.Sale, func() (changeAnswer, error) { return l.tryPut(ctx, first, p, s, request) })
 	if err != nil {
 		return Change{}, err
 	}
-	if redisdb.NumberAt(answer, 0) != answerDone {
+	if answer.status != answerDone {
 		return l.refusedPut(ctx, p.Sale, answer)
 	}
-	c := Change{Created: redisdb.NumberAt(answer, 1) == putCreated, Changed: redisdb.NumberAt(answer, 1) > putCreated}
-	return l.changed(ctx, lead, l.scripts.put, answer, c)
+	c := Change{Created: answer.made == putCreated, Changed: answer.made > putCreated}
+	return l.changed(ctx, first, l.scripts.put, answer.state, c)
 }
 
-// changed does what follows a change that was made, whose script answered last
+// changed completes a change that was made, whose script answered last
 // with the first partition as the change left it. What goes wrong from here on
 // leaves the outcome unknown to the caller.
-func (l *Live) changed(ctx context.Context, lead *place, script *redisdb.Script, answer []any, c Change) (Change, error) {
-	last, _ := answer[len(answer)-1].([]any)
-	k, err := parseLook(lead, script, last)
+func (l *Live) changed(ctx context.Context, first *partition, script *redisdb.Script, state []any, c Change) (Change, error) {
+	k, err := parseState(first, script, state)
 	if err == nil {
-		err = l.isShut(lead.sale, k.status)
+		err = l.usable(first.sale, k.status)
 	}
 	if err == nil {
 		c.Record = k.settings
-		err = l.settle(ctx, lead.sale, k.settings.Partitions, c.Created || c.Changed)
+		err = l.finishChange(ctx, first.sale, k.settings.Partitions, c.Created || c.Changed)
 	}
 	if err == nil {
 		c.Sale, err = l.saleAt(ctx, k)
@@ -142,95 +195,86 @@ func (l *Live) changed(ctx context.Context, lead *place, script *redisdb.Script,
 	return c, err
 }
 
-func (l *Live) tryPut(ctx context.Context, lead *place, p PutSale, s record.Sale, request string) ([]any, error) {
+func (l *Live) tryPut(ctx context.Context, first *partition, p PutSale, s Settings, request string) (changeAnswer, error) {
 	mayMake := 0
 	if p.New {
 		mayMake = 1
 	}
 	args := []any{l.o.Run, requestLifetime.Milliseconds(), p.Match.text(), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
-	keys := lead.core(lead.totals, lead.once(request), lead.out, lead.orders, lead.seen)
+	keys := first.core(first.totals, first.once(request), first.out, first.orders, first.seen)
 	cmd := l.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
 	if err := l.write(ctx, stepPut, cmd); err != nil {
-		return nil, err
+		return changeAnswer{}, err
 	}
-	return reply(l.scripts.put, cmd)
+	return l.readPut(cmd)
 }
 
 // change calls until the answer counts: due holds are returned, and units are
 // collected into the first partition as far as there are any.
-func (l *Live) change(ctx context.Context, sale string, call func() ([]any, error)) ([]any, error) {
+func (l *Live) change(ctx context.Context, sale string, call func() (changeAnswer, error)) (changeAnswer, error) {
 	for range changeTries {
 		answer, err := call()
 		if err != nil {
-			return nil, err
+			return changeAnswer{}, err
 		}
-		switch status := redisdb.NumberAt(answer, 0); status {
+		switch answer.status {
 		case answerAgain:
 			continue
 		case changeNeeds:
 			return l.changeCollected(ctx, sale, call, answer)
 		default:
-			return answer, l.isShut(sale, status)
+			return answer, l.usable(sale, answer.status)
 		}
 	}
-	return nil, errMoving()
+	return changeAnswer{}, errMoving()
 }
 
 // changeCollected collects what a change takes away under the right to move, so
 // that it is all or nothing: the script decides at the end.
-func (l *Live) changeCollected(ctx context.Context, sale string, call func() ([]any, error), answer []any) ([]any, error) {
-	places, err := l.placesOf(ctx, sale)
+func (l *Live) changeCollected(ctx context.Context, sale string, call func() (changeAnswer, error), answer changeAnswer) (changeAnswer, error) {
+	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
-		return nil, err
+		return changeAnswer{}, err
 	}
-	release, err := l.lead(ctx, sale)
+	release, err := l.lockMoves(ctx, sale)
 	if err != nil {
-		return nil, err
+		return changeAnswer{}, err
 	}
 	defer release()
-	shortAt := "" // the version at which there was too little
+	shortAt := int64(0) // the version at which there was too little
 	for range collectRounds {
-		if redisdb.NumberAt(answer, 0) == changeNeeds {
-			version := redisdb.TextAt(answer, 1)
-			if version == shortAt { // and still is: other changes make other needs
-				return []any{int64(changeBounds)}, nil
+		if answer.status == changeNeeds {
+			if answer.version == shortAt { // and still is: other changes make other needs
+				return changeAnswer{status: changeBounds}, nil
 			}
-			got, err := l.gather(ctx, places, gathering{to: places[0], want: needsOf(answer)})
+			got, err := l.gather(ctx, parts, gathering{to: parts[0], want: answer.needs})
 			if err != nil {
-				return nil, err
+				return changeAnswer{}, err
 			}
 			if got.short != nil {
-				shortAt = version
+				shortAt = answer.version
 			}
 		}
 		if answer, err = call(); err != nil {
-			return nil, err
+			return changeAnswer{}, err
 		}
-		if s := redisdb.NumberAt(answer, 0); s != answerAgain && s != changeNeeds {
-			return answer, l.isShut(sale, s)
+		if answer.status != answerAgain && answer.status != changeNeeds {
+			return answer, l.usable(sale, answer.status)
 		}
 	}
-	return nil, errMoving()
-}
-
-// needsOf reads sku and units in turn, behind the version.
-func needsOf(answer []any) map[string]int64 {
-	needs := map[string]int64{}
-	for i := 2; i+1 < len(answer); i += 2 {
-		needs[redisdb.TextAt(answer, i)] = integer(answer, i+1)
-	}
-	return needs
+	return changeAnswer{}, errMoving()
 }
 
 // refusedPut names a refusal and adds the present sale.
-func (l *Live) refusedPut(ctx context.Context, sale string, answer []any) (Change, error) {
-	c, err := l.present(ctx, sale, Change{})
+func (l *Live) refusedPut(ctx context.Context, sale string, answer changeAnswer) (Change, error) {
+	present, err := l.Sale(ctx, sale)
 	if err != nil && api.CodeOf(err) != api.CodeSaleNotFound {
-		return c, err
+		return Change{}, err
 	}
-	switch redisdb.NumberAt(answer, 0) {
+	c := Change{Sale: present}
+	switch answer.status {
 	case changeMismatch:
-		return c, errMismatch(c)
+		return c, errMismatch(present)
 	case putConflict:
 		return c, api.Errorf(api.CodeConflict, "the sale exists with other content; change it with If-Match")
 	case changeBounds:
@@ -243,50 +287,41 @@ func errBounds() error {
 	return api.Errorf(api.CodeBounds, "a sku or the number of partitions cannot go, nor units that are held or sold")
 }
 
-func errMismatch(c Change) error {
-	e := api.Errorf(api.CodeVersionMismatch, "the sale has another version")
-	if c.Sale == nil {
-		return e.With("version", 0)
+// errMismatch tells what is there instead.
+func errMismatch(present *api.Sale) error {
+	e := api.Errorf(api.CodeVersionMismatch, "the sale is not the one that the condition asks for")
+	if present == nil {
+		return e
 	}
-	return e.With("version", c.Sale.Version)
-}
-
-// present adds the sale as it stands.
-func (l *Live) present(ctx context.Context, sale string, c Change) (Change, error) {
-	now, err := l.Sale(ctx, sale)
-	if err != nil {
-		return c, err
-	}
-	c.Sale = now
-	return c, nil
+	return e.With("version", present.Version).With("sale", present)
 }
 
 // Settings gives a sale's settings as Redis has them, also of a sale that cannot
 // be worked on. ErrAbsent.
-func (l *Live) Settings(ctx context.Context, sale string) (record.Sale, error) {
-	found, err := l.looks(ctx, newPlace(sale, 0))
+func (l *Live) Settings(ctx context.Context, sale string) (Settings, error) {
+	found, err := l.readStates(ctx, newPartition(sale, 0))
 	if err != nil {
-		return record.Sale{}, err
+		return Settings{}, err
 	}
 	if found[0].status == answerAbsent {
-		return record.Sale{}, ErrAbsent
+		return Settings{}, ErrAbsent
 	}
 	return found[0].settings, nil
 }
 
 // UnrecordedSettings gives a sale's settings if their version is not on record.
-func (l *Live) UnrecordedSettings(ctx context.Context, sale string) (record.Sale, bool, error) {
-	found, err := l.looks(ctx, newPlace(sale, 0))
+func (l *Live) UnrecordedSettings(ctx context.Context, sale string) (Settings, bool, error) {
+	found, err := l.readStates(ctx, newPartition(sale, 0))
 	if err != nil {
-		return record.Sale{}, false, err
+		return Settings{}, false, err
 	}
-	if err := l.isShut(sale, found[0].status); err != nil {
-		return record.Sale{}, false, err
+	if err := l.usable(sale, found[0].status); err != nil {
+		return Settings{}, false, err
 	}
 	return found[0].settings, found[0].recorded < found[0].version(), nil
 }
 
 // SettingsRecorded says that a version is on record, or a newer one.
 func (l *Live) SettingsRecorded(ctx context.Context, sale string, version int64) error {
-	return l.note(ctx, newPlace(sale, 0), map[string]string{"recorded": strconv.FormatInt(version, 10)})
+	return l.raise(ctx, newPartition(sale, 0), map[string]string{"recorded": strconv.FormatInt(version, 10)})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
@@ -22,15 +23,15 @@ func TestS8_RestockWhileSoldOut(t *testing.T) {
 		for _, partitions := range []int64{1, 4} {
 			w := newLiveWorld(t, w.db)
 			w.mustOpen(offer{stock: map[string]int64{"s": 1}, partitions: partitions})
-			other := w.another(LiveOptions{})
+			other := w.another(Options{})
 			w.mustReserve("u", units("s", 1))
 			_, err := other.reserve("v", units("s", 3))
-			wantLive(t, err, api.CodeSoldOut)
+			storetest.WantCode(t, err, api.CodeSoldOut)
 			if s := other.mustRead(); s.State != api.SaleSoldOut {
 				t.Errorf("state %s", s.State)
 			}
 			item, err := w.restock("s", 5)
-			mustLive(t, err)
+			storetest.Must(t, err)
 			if want := (api.SaleItem{SKU: "s", Total: 6, Available: 5, Held: 1}); item != want {
 				t.Errorf("item %+v, want %+v", item, want)
 			}
@@ -49,12 +50,12 @@ func TestS8_TakingWhatIsHeldOrSoldIsRefused(t *testing.T) {
 			r := w.mustOpen(offer{stock: map[string]int64{"a": 20, "b": 20}, partitions: partitions})
 			w.mustReserve("u", units("a", 5))
 			_, err := w.Confirm(t.Context(), w.sale, w.mustReserve("v", units("a", 4)).ID, never)
-			mustLive(t, err)
+			storetest.Must(t, err)
 			_, err = w.restock("a", -12)
-			wantLive(t, err, api.CodeBounds)
+			storetest.WantCode(t, err, api.CodeBounds)
 			w.want("a", "11 5 4 20")
 			item, err := w.restock("a", -11) // all there is, from all partitions
-			mustLive(t, err)
+			storetest.Must(t, err)
 			if item.Total != 9 || item.Available != 0 || item.Held != 5 || item.Sold != 4 {
 				t.Errorf("%+v", item)
 			}
@@ -62,12 +63,12 @@ func TestS8_TakingWhatIsHeldOrSoldIsRefused(t *testing.T) {
 			// A PUT takes stock of several skus: all or none.
 			r.Items[0].Stock, r.Items[1].Stock = new(int64(8)), new(int64(3))
 			_, err = w.Put(t.Context(), PutSale{Sale: w.sale, Request: r, Match: Match{Version: 2}})
-			wantLive(t, err, api.CodeBounds)
+			storetest.WantCode(t, err, api.CodeBounds)
 			w.want("a", "0 5 4 9")
 			w.want("b", "20 0 0 20")
 			r.Items[0].Stock = new(int64(10))
 			c, err := w.Put(t.Context(), PutSale{Sale: w.sale, Request: r, Match: Match{Version: 2}})
-			mustLive(t, err)
+			storetest.Must(t, err)
 			if !c.Changed || c.Created || c.Sale.Version != 3 || c.Record.Items[1].Total != 3 {
 				t.Errorf("%+v", c)
 			}
@@ -89,7 +90,7 @@ func TestS8_DueHoldsCanBeTaken(t *testing.T) {
 				w.overdue(w.mustReserve(fmt.Sprint("u", n), units("s", 1)).ID)
 			}
 			_, err := w.restock("s", -250)
-			mustLive(t, err)
+			storetest.Must(t, err)
 			w.want("s", "0 0 0 0")
 		}
 	})
@@ -104,12 +105,12 @@ func TestS9_CompareAndSet(t *testing.T) {
 		}
 		r := w.request(offer{stock: map[string]int64{"s": 5}})
 		c, err := put(r, Match{Version: 7})
-		wantLive(t, err, api.CodeVersionMismatch)
+		storetest.WantCode(t, err, api.CodeVersionMismatch)
 		if c.Sale != nil {
 			t.Errorf("an absent sale reads %+v", c.Sale)
 		}
 		c, err = w.Put(ctx, PutSale{Sale: w.sale, Request: r})
-		wantLive(t, err, api.CodeSaleNotFound) // not New: the record was not asked
+		storetest.WantCode(t, err, api.CodeSaleNotFound) // not New: the record was not asked
 		if c, err = put(r, Match{Absent: true}); err != nil || !c.Created || c.Sale.Version != 1 || c.Record.Version != 1 {
 			t.Fatalf("%+v %v", c, err)
 		}
@@ -117,14 +118,14 @@ func TestS9_CompareAndSet(t *testing.T) {
 			t.Fatalf("the same again: %+v %v", c, err)
 		}
 		c, err = put(r, Match{Absent: true})
-		wantLive(t, err, api.CodeVersionMismatch)
+		storetest.WantCode(t, err, api.CodeVersionMismatch)
 		if c.Sale == nil || c.Sale.Version != 1 {
 			t.Errorf("%+v", c.Sale)
 		}
 		limit := int64(3)
 		r.PerUserLimit = &limit
 		c, err = put(r, Match{})
-		wantLive(t, err, api.CodeConflict)
+		storetest.WantCode(t, err, api.CodeConflict)
 		if c.Sale.PerUserLimit != nil {
 			t.Error("it was changed")
 		}
@@ -133,17 +134,17 @@ func TestS9_CompareAndSet(t *testing.T) {
 			t.Fatalf("%+v %v", c, err)
 		}
 		c, err = put(r, Match{Version: 1})
-		wantLive(t, err, api.CodeVersionMismatch)
+		storetest.WantCode(t, err, api.CodeVersionMismatch)
 		if c.Sale.Version != 2 || c.Sale.Items[0].Held != 1 {
 			t.Errorf("the present sale: %+v", c.Sale)
 		}
 		_, c, err = w.Restock(ctx, w.sale, restock("s", 1), Match{Version: 1}, never)
-		wantLive(t, err, api.CodeVersionMismatch)
+		storetest.WantCode(t, err, api.CodeVersionMismatch)
 		if c.Sale.Version != 2 {
 			t.Errorf("the present sale: %+v", c.Sale)
 		}
 		_, c, err = w.Restock(ctx, w.sale, restock("s", 1), Match{Version: 2}, never)
-		mustLive(t, err)
+		storetest.Must(t, err)
 		if c.Sale.Version != 3 || c.Record.Items[0].Total != 6 {
 			t.Errorf("%+v", c)
 		}
@@ -166,7 +167,7 @@ func TestS9_WhatCannotBeChanged(t *testing.T) {
 			}
 		}
 		c, err := w.Put(t.Context(), PutSale{Sale: w.sale, Request: w.request(offer{stock: map[string]int64{"a": 5, "b": 5, "c": 7}, partitions: 2}), Match: Match{Version: 1}})
-		mustLive(t, err)
+		storetest.Must(t, err)
 		if c.Sale.Version != 2 || len(c.Sale.Items) != 3 {
 			t.Errorf("%+v", c.Sale)
 		}
@@ -183,27 +184,27 @@ func TestS9_ChangesAreOwedToTheRecord(t *testing.T) {
 		owed := func(want bool, version, total int64) {
 			t.Helper()
 			s, open, err := w.UnrecordedSettings(ctx, w.sale)
-			mustLive(t, err)
+			storetest.Must(t, err)
 			if open != want || s.Version != version || s.Items[0].Total != total || s.Partitions != 2 {
 				t.Fatalf("owed %v: %+v", open, s)
 			}
 		}
 		owed(true, 1, 5)
-		mustLive(t, w.SettingsRecorded(ctx, w.sale, 1))
+		storetest.Must(t, w.SettingsRecorded(ctx, w.sale, 1))
 		owed(false, 1, 5)
 		_, err := w.restock("s", 2)
-		mustLive(t, err)
+		storetest.Must(t, err)
 		owed(true, 2, 7)
 		var mu sync.Mutex
 		var told []Swept
-		another := w.another(LiveOptions{OnSwept: func(_ context.Context, s Swept) {
+		another := w.another(Options{OnSwept: func(_ context.Context, s Swept) {
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, s)
 		}})
 		_, err = w.Confirm(ctx, w.sale, w.mustReserve("u", units("s", 1)).ID, never)
-		mustLive(t, err)
-		mustLive(t, another.Sweep(ctx))
+		storetest.Must(t, err)
+		storetest.Must(t, another.Sweep(ctx))
 		settings, orders := 0, int64(0)
 		for _, s := range told {
 			if s.Sale == w.sale && s.Settings {
@@ -216,8 +217,8 @@ func TestS9_ChangesAreOwedToTheRecord(t *testing.T) {
 		if settings != 1 || orders != 1 {
 			t.Errorf("the sweeper told %+v", told)
 		}
-		mustLive(t, w.SettingsRecorded(ctx, w.sale, 2))
-		mustLive(t, w.SettingsRecorded(ctx, w.sale, 1)) // late: only forward
+		storetest.Must(t, w.SettingsRecorded(ctx, w.sale, 2))
+		storetest.Must(t, w.SettingsRecorded(ctx, w.sale, 1)) // late: only forward
 		owed(false, 2, 7)
 	})
 }
@@ -230,15 +231,15 @@ func TestS9_RestockByIdempotencyKey(t *testing.T) {
 			w.mustOpen(offer{stock: map[string]int64{"s": 5}, partitions: partitions})
 			w.mustReserve("u", units("s", 2))
 			first, _, err := w.Restock(t.Context(), w.sale, restock("s", 4), Match{}, key("r", "4"))
-			mustLive(t, err)
+			storetest.Must(t, err)
 			w.mustReserve("v", units("s", 3))
 			again, c, err := w.Restock(t.Context(), w.sale, restock("s", 4), Match{Version: 1}, key("r", "4"))
-			mustLive(t, err)
+			storetest.Must(t, err)
 			if again != first || !c.Replayed || c.Changed {
 				t.Errorf("first %+v, again %+v, %+v", first, again, c)
 			}
 			_, _, err = w.Restock(t.Context(), w.sale, restock("s", 5), Match{}, key("r", "5"))
-			wantLive(t, err, api.CodeIdempotencyReused)
+			storetest.WantCode(t, err, api.CodeIdempotencyReused)
 			w.want("s", "4 5 0 9")
 		}
 	})
@@ -254,25 +255,25 @@ func TestS9_ChangesReachAllPartitions(t *testing.T) {
 		later := api.At(w.now().Add(time.Minute))
 		r.StartsAt = &later
 		// The process dies between the first partition and the others.
-		dying := w.another(LiveOptions{})
+		dying := w.another(Options{})
 		dying.fault = func(step string, _ bool) error {
-			if step == stepFollow {
+			if step == stepApply {
 				return api.Errorf(api.CodeUnavailable, "the process died")
 			}
 			return nil
 		}
 		_, err := dying.Put(t.Context(), PutSale{Sale: w.sale, Request: r, Match: Match{Version: 1}})
-		wantLive(t, err, api.CodeUnknownOutcome)                 // it was changed
-		mustLive(t, w.another(LiveOptions{}).Sweep(t.Context())) // another finishes
+		storetest.WantCode(t, err, api.CodeUnknownOutcome)         // it was changed
+		storetest.Must(t, w.another(Options{}).Sweep(t.Context())) // another finishes
 		for n := range 20 {
 			_, err := w.reserve(fmt.Sprint("w", n), units("s", 1))
-			wantLive(t, err, api.CodeNotStarted)
+			storetest.WantCode(t, err, api.CodeNotStarted)
 		}
 		// And the other way round nobody waits for a sweeper: a refusal looks twice.
 		now := api.At(w.now())
 		r.StartsAt = &now
 		_, err = dying.Put(t.Context(), PutSale{Sale: w.sale, Request: r, Match: Match{Version: 2}})
-		wantLive(t, err, api.CodeUnknownOutcome)
+		storetest.WantCode(t, err, api.CodeUnknownOutcome)
 		for n := range 20 {
 			w.mustReserve(fmt.Sprint("w", n), units("s", 1))
 		}
@@ -287,22 +288,22 @@ func TestS10_LargeNumbers(t *testing.T) {
 			w.mustOpen(offer{stock: map[string]int64{"s": api.MaxStock}, partitions: partitions, limit: api.MaxStock})
 			w.want("s", "9007199254740991 0 0 9007199254740991")
 			_, err := w.restock("s", 1)
-			wantLive(t, err, api.CodeValidation)
+			storetest.WantCode(t, err, api.CodeValidation)
 			_, err = w.restock("s", api.MaxStock)
-			wantLive(t, err, api.CodeValidation)
+			storetest.WantCode(t, err, api.CodeValidation)
 			r := w.mustReserve("u", units("s", 3))
 			_, err = w.Confirm(t.Context(), w.sale, r.ID, never)
-			mustLive(t, err)
+			storetest.Must(t, err)
 			w.want("s", "9007199254740988 0 3 9007199254740991")
 			_, err = w.restock("s", -api.MaxStock)
-			wantLive(t, err, api.CodeBounds)
+			storetest.WantCode(t, err, api.CodeBounds)
 			item, err := w.restock("s", 3-api.MaxStock)
-			mustLive(t, err)
+			storetest.Must(t, err)
 			if item.Total != 3 {
 				t.Errorf("%+v", item)
 			}
 			item, err = w.restock("s", api.MaxStock-3)
-			mustLive(t, err)
+			storetest.Must(t, err)
 			if item.Total != api.MaxStock || item.Available != api.MaxStock-3 {
 				t.Errorf("%+v", item)
 			}
@@ -322,26 +323,26 @@ func TestS16_KnownFaults(t *testing.T) {
 		hold := w.mustReserve("u", units("s", 1))
 		for n := range 90 {
 			_, err := w.reserve(fmt.Sprint("v", n), units("s", 1))
-			wantLive(t, err, api.CodeSoldOut)
+			storetest.WantCode(t, err, api.CodeSoldOut)
 			_, err = w.reserve(fmt.Sprint("v", n), units("a", 1))
-			wantLive(t, err, api.CodeSoldOut)
+			storetest.WantCode(t, err, api.CodeSoldOut)
 		}
 		w.want("s", "0 1 0 1")
 		for range 5 {
 			_, err := w.Release(ctx, w.sale, hold.ID, never)
-			mustLive(t, err)
+			storetest.Must(t, err)
 		}
 		w.want("s", "1 0 0 1")
 		w.mustReserve("v1", units("s", 1))
 		// A sale that Redis lost is absent, not sold out, and a decrement makes no key.
 		lost := newLiveWorld(t, w.db)
 		lost.mustOpen(offer{stock: map[string]int64{"s": 1}})
-		p := newPlace(lost.sale, 0)
-		mustLive(t, w.db.Client().Del(ctx, p.core(p.totals, p.orders)...).Err())
+		p := newPartition(lost.sale, 0)
+		storetest.Must(t, w.db.Client().Del(ctx, p.core(p.totals, p.orders)...).Err())
 		_, err := lost.reserve("u", units("s", 1))
-		wantLive(t, err, api.CodeSaleNotFound)
+		storetest.WantCode(t, err, api.CodeSaleNotFound)
 		_, err = lost.Confirm(ctx, lost.sale, newID(0), never)
-		wantLive(t, err, api.CodeSaleNotFound)
+		storetest.WantCode(t, err, api.CodeSaleNotFound)
 		if n := w.db.Client().Exists(ctx, p.settings).Val() + w.db.Client().Exists(ctx, p.stock).Val(); n != 0 {
 			t.Errorf("%d keys were made", n)
 		}
@@ -352,12 +353,12 @@ func TestS16_KnownFaults(t *testing.T) {
 // and without an idempotency key; and so for every other step.
 func TestS16_EveryScriptRunsTwice(t *testing.T) {
 	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisDB) {
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		for _, partitions := range []int64{1, 4} {
 			w := newLiveWorld(t, db)
 			w.fault = func(_ string, answered bool) error {
 				if answered {
-					return errTwice
+					return redisdb.ErrTwice
 				}
 				return nil
 			}
@@ -373,45 +374,45 @@ func everyCall(t *testing.T, w *liveWorld, partitions int64) {
 	r := w.mustOpen(offer{stock: map[string]int64{"s": 10}, limit: 10, partitions: partitions})
 	one := w.mustReserve("u", units("s", 2))
 	two, err := w.reserveOnce(key("k", "b"), "u", units("s", 3))
-	mustLive(t, err)
+	storetest.Must(t, err)
 	if two.Replayed {
 		t.Error("a retry of our own counts as a replay")
 	}
 	w.want("s", "5 5 0 10")
 	_, err = w.Confirm(ctx, w.sale, one.ID, key("c", ""))
-	mustLive(t, err)
+	storetest.Must(t, err)
 	e, err := w.Release(ctx, w.sale, two.Reservation.ID, key("r", ""))
-	mustLive(t, err)
+	storetest.Must(t, err)
 	if e.Replayed {
 		t.Error("a retry of our own counts as a replay")
 	}
 	w.want("s", "8 0 2 10")
 	item, c, err := w.Restock(ctx, w.sale, restock("s", 5), Match{Version: 1}, never)
-	mustLive(t, err)
+	storetest.Must(t, err)
 	if item.Total != 15 || c.Replayed || c.Sale.Version != 2 {
 		t.Errorf("%+v %+v", item, c)
 	}
 	r.Items[0].Stock = new(int64(12))
 	c, err = w.Put(ctx, PutSale{Sale: w.sale, Request: r, Match: Match{Version: 2}})
-	mustLive(t, err)
+	storetest.Must(t, err)
 	if !c.Changed || c.Sale.Version != 3 {
 		t.Errorf("%+v", c)
 	}
 	w.overdue(w.mustReserve("u", units("s", 8)).ID) // from all partitions
-	mustLive(t, w.Sweep(ctx))
+	storetest.Must(t, w.Sweep(ctx))
 	w.want("s", "10 0 2 12")
 	known, err := w.OrdersRecorded(ctx, w.sale, one.ID, two.Reservation.ID)
 	if err != nil || known != 1 {
 		t.Errorf("known %d, %v", known, err)
 	}
 	order := orderOf(w, "z", 4)
-	mustLive(t, w.Load(ctx, c.Record))
-	mustLive(t, w.RestoreOrders(ctx, w.sale, []recordOrder{order}))
-	mustLive(t, w.Open(ctx, w.sale))
+	storetest.Must(t, w.Load(ctx, c.Record))
+	storetest.Must(t, w.RestoreOrders(ctx, w.sale, []Order{order}))
+	storetest.Must(t, w.Open(ctx, w.sale))
 	w.want("s", "6 0 6 12")
 	w.mustReserve("v", units("s", 6))
 	_, err = w.reserve("v", units("s", 1))
-	wantLive(t, err, api.CodeSoldOut)
+	storetest.WantCode(t, err, api.CodeSoldOut)
 	items, _, err := w.Reservations(ctx, w.sale, "u", "", 10)
 	if err != nil || len(items) != 3 {
 		t.Errorf("%d reservations, %v", len(items), err)

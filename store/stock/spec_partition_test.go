@@ -12,6 +12,7 @@ import (
 	"fanfare/api"
 	"fanfare/store/lock"
 	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
 )
 
 // usersOf gives users whose home is one partition.
@@ -35,7 +36,7 @@ func TestS12_EightUsersOfOneHome(t *testing.T) {
 				t.Errorf("partition %d has %d units", i, n)
 			}
 		}
-		processes := []*liveWorld{w, w.another(LiveOptions{})}
+		processes := []*liveWorld{w, w.another(Options{})}
 		var all sync.WaitGroup
 		for n, user := range usersOf(3, 8, 8) {
 			all.Go(func() {
@@ -47,7 +48,7 @@ func TestS12_EightUsersOfOneHome(t *testing.T) {
 		all.Wait()
 		w.want("s", "0 8 0 8")
 		_, err := w.reserve(usersOf(5, 8, 1)[0], units("s", 1))
-		wantLive(t, err, api.CodeSoldOut)
+		storetest.WantCode(t, err, api.CodeSoldOut)
 		w.mustAddUp()
 	})
 }
@@ -59,7 +60,7 @@ func TestS12_MoreThanAnyShare(t *testing.T) {
 		w.mustOpen(offer{stock: map[string]int64{"a": 64, "b": 640}, partitions: 64})
 		w.mustReserve("u", units("a", 60), units("b", 500))
 		got, err := w.reserve("v", units("a", 5))
-		wantLive(t, err, api.CodeSoldOut)
+		storetest.WantCode(t, err, api.CodeSoldOut)
 		if got.SoldOut.Available["a"] != 4 {
 			t.Errorf("%+v", got.SoldOut)
 		}
@@ -82,7 +83,7 @@ func TestS12_HoldsElsewhere(t *testing.T) {
 		buyer := usersOf(2, 3, 1)[0]
 		w.mustReserve(buyer, units("s", 300))
 		got, err := w.reserve(usersOf(0, 3, 1)[0], units("s", 1))
-		wantLive(t, err, api.CodeSoldOut)
+		storetest.WantCode(t, err, api.CodeSoldOut)
 		if due := got.SoldOut.NextDue; due <= 9*time.Minute || due > api.DefaultHold {
 			t.Errorf("the next hold ends in %v", due)
 		}
@@ -102,7 +103,7 @@ func TestS12_NobodyIsRefusedInVain(t *testing.T) {
 		}
 		// Each buyer has at most one unit: with as many units nobody may be refused.
 		w.mustOpen(offer{stock: map[string]int64{"s": buyersNow}, partitions: partitions})
-		processes := []*liveWorld{w, w.another(LiveOptions{}), w.another(LiveOptions{})}
+		processes := []*liveWorld{w, w.another(Options{}), w.another(Options{})}
 		var all sync.WaitGroup
 		stop := make(chan struct{})
 		var reads atomic.Int64
@@ -159,7 +160,7 @@ func readAlong(w *liveWorld, stop <-chan struct{}, reads *atomic.Int64) {
 
 // The right to move of a process that died ends with its lease: others wait for
 // it, they do not refuse.
-func TestS12_ADeadLeader(t *testing.T) {
+func TestS12_AMoverDies(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 8}, partitions: 8})
@@ -181,14 +182,14 @@ func TestS12_CollectorsInManyProcesses(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"a": 40, "b": 30}, partitions: 5})
-		processes := []*liveWorld{w, w.another(LiveOptions{}), w.another(LiveOptions{})}
+		processes := []*liveWorld{w, w.another(Options{}), w.another(Options{})}
 		processes[1].fault = func(_ string, answered bool) error { // its answers get lost
 			switch rand.IntN(30) {
 			case 0:
 				return errLostAnswer
 			case 1:
 				if answered {
-					return errTwice
+					return redisdb.ErrTwice
 				}
 			}
 			return nil
@@ -220,18 +221,18 @@ func TestS12_ADebitComesTwice(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: 2})
-		places, err := w.placesOf(t.Context(), w.sale)
-		mustLive(t, err)
-		from := places[0]
-		found, err := w.looks(t.Context(), from)
-		mustLive(t, err)
+		parts, err := w.partitionsOf(t.Context(), w.sale)
+		storetest.Must(t, err)
+		from := parts[0]
+		found, err := w.readStates(t.Context(), from)
+		storetest.Must(t, err)
 		id := newRequest()
 		send := func() []any {
 			t.Helper()
 			cmd := w.scripts.debit.Cmd(t.Context(), from.core(from.out), "", 0, found[0].moves, id, 1, "s", 2)
-			mustLive(t, w.db.Share(t.Context(), redisdb.Write, cmd))
+			storetest.Must(t, w.db.Share(t.Context(), redisdb.Write, cmd))
 			answer, err := reply(w.scripts.debit, cmd)
-			mustLive(t, err)
+			storetest.Must(t, err)
 			return answer
 		}
 		first := send()
@@ -243,7 +244,7 @@ func TestS12_ADebitComesTwice(t *testing.T) {
 			t.Fatalf("answered %v", first)
 		}
 		for range 2 {
-			mustLive(t, w.finishTransfers(t.Context(), places, []transfer{moving}))
+			storetest.Must(t, w.finishTransfers(t.Context(), parts, []transfer{moving}))
 		}
 		if late := send(); redisdb.NumberAt(late, 0) == answerDone {
 			t.Errorf("long after: %v", late)
@@ -259,11 +260,11 @@ func TestS12_ADebitComesTwice(t *testing.T) {
 // What counts as a proof that there was too little.
 func TestS12_ProofOfAShortage(t *testing.T) {
 	t.Parallel()
-	pass := func(moves, returns string, out ...transfer) []*look {
-		return []*look{{}, {moves: moves, returns: returns, out: out}}
+	pass := func(moves, returns string, out ...transfer) []*partitionState {
+		return []*partitionState{{}, {moves: moves, returns: returns, out: out}}
 	}
 	for name, c := range map[string]struct {
-		before, now []*look
+		before, now []*partitionState
 		proof       bool
 	}{
 		"the first pass":      {nil, pass("1", "1"), false},
@@ -273,7 +274,7 @@ func TestS12_ProofOfAShortage(t *testing.T) {
 		"units on their way":  {pass("1", "1", transfer{}), pass("1", "1"), false},
 		"they left meanwhile": {pass("1", "1"), pass("2", "1", transfer{}), false},
 	} {
-		if got := stood(c.before, c.now); got != c.proof {
+		if got := unchanged(c.before, c.now); got != c.proof {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -287,19 +288,19 @@ func TestS12_ReadsThatAreOvertaken(t *testing.T) {
 		if s := w.mustRead(); s.Consistent == nil || !*s.Consistent {
 			t.Errorf("nothing moves: %+v", s)
 		}
-		places, err := w.placesOf(t.Context(), w.sale)
-		mustLive(t, err)
-		mover, reads := w.another(LiveOptions{}), 0
+		parts, err := w.partitionsOf(t.Context(), w.sale)
+		storetest.Must(t, err)
+		mover, reads := w.another(Options{}), 0
 		w.fault = func(step string, answered bool) error {
-			if step != stepLook || !answered {
+			if step != stepRead || !answered {
 				return nil
 			}
 			reads++
-			_, err := mover.gather(context.Background(), places, gathering{to: places[reads%2], want: map[string]int64{"s": 10}})
+			_, err := mover.gather(context.Background(), parts, gathering{to: parts[reads%2], want: map[string]int64{"s": 10}})
 			return err
 		}
 		s := w.mustRead()
-		if s.Consistent == nil || *s.Consistent || s.Items[0].Available != 10 || reads != 1+looksAgain {
+		if s.Consistent == nil || *s.Consistent || s.Items[0].Available != 10 || reads != 1+saleReads {
 			t.Errorf("%+v after %d reads", s, reads)
 		}
 	})

@@ -30,12 +30,12 @@ func (w *liveWorld) reserveOnce(once api.Idempotency, user string, lines ...api.
 // everything is all that Redis has of the sale.
 func (w *liveWorld) everything() map[string]string {
 	w.t.Helper()
-	places, err := w.placesOf(context.Background(), w.sale)
-	mustLive(w.t, err)
+	parts, err := w.partitionsOf(context.Background(), w.sale)
+	storetest.Must(w.t, err)
 	all := map[string]string{}
 	c := w.db.Client()
-	for _, p := range places {
-		for _, key := range []string{p.settings, p.stock, p.book, p.totals, p.out} {
+	for _, p := range parts {
+		for _, key := range []string{p.settings, p.stock, p.reservations, p.totals, p.out} {
 			for field, v := range c.HGetAll(context.Background(), key).Val() {
 				all[key+" "+field] = v
 			}
@@ -52,26 +52,27 @@ func (w *liveWorld) everything() map[string]string {
 // overdue makes a hold's time be over since long, as if nobody had looked since.
 func (w *liveWorld) overdue(id string) {
 	w.t.Helper()
-	p, err := w.placeOf(context.Background(), w.sale, id)
-	mustLive(w.t, err)
+	p, err := w.partitionByID(context.Background(), w.sale, id)
+	storetest.Must(w.t, err)
 	c := w.db.Client()
-	text := c.HGet(context.Background(), p.book, id).Val()
+	text := c.HGet(context.Background(), p.reservations, id).Val()
 	f := strings.Split(text, "|")
 	f[3] = "1"
-	mustLive(w.t, c.HSet(context.Background(), p.book, id, strings.Join(f, "|")).Err())
-	mustLive(w.t, c.ZAdd(context.Background(), p.due, redis.Z{Score: 1, Member: id}).Err())
+	storetest.Must(w.t, c.HSet(context.Background(), p.reservations, id, strings.Join(f, "|")).Err())
+	storetest.Must(w.t, c.ZAdd(context.Background(), p.due, redis.Z{Score: 1, Member: id}).Err())
 }
 
-func TestS1_OneTripDoesItAll(t *testing.T) {
+func TestS1_OneRoundTripDoesItAll(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"a": 100, "b": 100}, limit: 90})
-		var trips, commands atomic.Int64
-		one := w.another(LiveOptions{Trip: func(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error {
-			trips.Add(1)
+		var roundTrips, commands atomic.Int64
+		one := w.another(Options{})
+		one.send = func(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error {
+			roundTrips.Add(1)
 			commands.Add(int64(len(cmds)))
 			return w.db.Share(ctx, m, cmds...)
-		}})
+		}
 		one.mustReserve("warm", units("a", 1)) // learns how many partitions there are
 		one.fault = func(step string, _ bool) error {
 			if step != stepReserve {
@@ -79,12 +80,12 @@ func TestS1_OneTripDoesItAll(t *testing.T) {
 			}
 			return nil
 		}
-		trips.Store(0)
+		roundTrips.Store(0)
 		commands.Store(0)
 		_, err := one.reserveOnce(key("k", "b"), "u", units("a", 1), units("b", 2))
-		mustLive(t, err)
-		if trips.Load() != 1 || commands.Load() != 1 {
-			t.Errorf("%d trips with %d commands", trips.Load(), commands.Load())
+		storetest.Must(t, err)
+		if roundTrips.Load() != 1 || commands.Load() != 1 {
+			t.Errorf("%d round trips with %d commands", roundTrips.Load(), commands.Load())
 		}
 	})
 }
@@ -94,28 +95,28 @@ func TestS1_ReplayComesFirst(t *testing.T) {
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		r := w.mustOpen(offer{stock: map[string]int64{"s": 2}, limit: 2})
 		first, err := w.reserveOnce(key("k", "two"), "u", units("s", 2))
-		mustLive(t, err)
+		storetest.Must(t, err)
 		again := func(when string) {
 			t.Helper()
 			got, err := w.reserveOnce(key("k", "two"), "u", units("s", 2))
-			mustLive(t, err)
+			storetest.Must(t, err)
 			if !got.Replayed || got.Reservation.ID != first.Reservation.ID || !got.Reservation.ExpiresAt.Equal(first.Reservation.ExpiresAt.Time) || got.Reservation.State != api.ReservationHeld {
 				t.Fatalf("%s: %+v, first %+v", when, got.Reservation, first.Reservation)
 			}
 		}
 		again("sold out, and the limit reached")
 		_, err = w.Release(t.Context(), w.sale, first.Reservation.ID, api.Idempotency{})
-		mustLive(t, err)
+		storetest.Must(t, err)
 		again("released")
 		_, err = w.reserveOnce(key("k", "another body"), "u", units("s", 1))
-		wantLive(t, err, api.CodeIdempotencyReused)
+		storetest.WantCode(t, err, api.CodeIdempotencyReused)
 		over := api.At(w.now().Add(-1))
 		r.EndsAt = &over
 		_, err = w.Put(t.Context(), PutSale{Sale: w.sale, Request: r, Match: Match{Version: 1}})
-		mustLive(t, err)
+		storetest.Must(t, err)
 		again("ended")
 		_, err = w.reserve("u", units("s", 1))
-		wantLive(t, err, api.CodeEnded)
+		storetest.WantCode(t, err, api.CodeEnded)
 		w.want("s", "2 0 0 2")
 	})
 }
@@ -126,11 +127,11 @@ func TestS1_ARefusalIsNotKept(t *testing.T) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 1}})
 		hold := w.mustReserve("other", units("s", 1))
 		_, err := w.reserveOnce(key("k", "b"), "u", units("s", 1))
-		wantLive(t, err, api.CodeSoldOut)
+		storetest.WantCode(t, err, api.CodeSoldOut)
 		_, err = w.Release(t.Context(), w.sale, hold.ID, api.Idempotency{})
-		mustLive(t, err)
+		storetest.Must(t, err)
 		got, err := w.reserveOnce(key("k", "b"), "u", units("s", 1))
-		mustLive(t, err)
+		storetest.Must(t, err)
 		if got.Replayed {
 			t.Error("a refusal was kept")
 		}
@@ -144,19 +145,19 @@ func TestS1_OrderOfRefusals(t *testing.T) {
 		r := w.mustOpen(offer{stock: map[string]int64{"s": 1}, limit: 1})
 		w.mustReserve("u", units("s", 1))
 		_, err := w.reserve("u", units("s", 1)) // at the limit, and sold out
-		wantLive(t, err, api.CodeLimitReached)
+		storetest.WantCode(t, err, api.CodeLimitReached)
 		_, err = w.reserve("v", units("s", 1))
-		wantLive(t, err, api.CodeSoldOut)
+		storetest.WantCode(t, err, api.CodeSoldOut)
 		_, err = w.reserve("v", units("none", 1))
-		wantLive(t, err, api.CodeValidation)
-		later := api.At(w.now().Add(livePatience))
+		storetest.WantCode(t, err, api.CodeValidation)
+		later := api.At(w.now().Add(patience))
 		r.StartsAt = &later
 		_, err = w.Put(t.Context(), PutSale{Sale: w.sale, Request: r, Match: Match{Version: 1}})
-		mustLive(t, err)
+		storetest.Must(t, err)
 		_, err = w.reserve("u", units("s", 1))
-		wantLive(t, err, api.CodeNotStarted)
-		_, err = w.another(LiveOptions{}).Reserve(t.Context(), ReserveStock{Sale: w.sale + "x", Request: &api.ReservationRequest{User: "u", Lines: []api.Line{units("s", 1)}}})
-		wantLive(t, err, api.CodeSaleNotFound)
+		storetest.WantCode(t, err, api.CodeNotStarted)
+		_, err = w.another(Options{}).Reserve(t.Context(), ReserveStock{Sale: w.sale + "x", Request: &api.ReservationRequest{User: "u", Lines: []api.Line{units("s", 1)}}})
+		storetest.WantCode(t, err, api.CodeSaleNotFound)
 	})
 }
 
@@ -176,7 +177,7 @@ func TestS1_ARefusalChangesNothing(t *testing.T) {
 				user = "v"
 			}
 			_, err := w.reserveOnce(key(string(code), "b"), user, lines...)
-			wantLive(t, err, code)
+			storetest.WantCode(t, err, code)
 			if after := w.everything(); !maps.Equal(before, after) {
 				t.Fatalf("%s changed something:\n%v\n%v", code, before, after)
 			}
@@ -196,7 +197,7 @@ func TestS1_ManyDueHoldsAreReturnedBeforeARefusal(t *testing.T) {
 		w.mustReserve("u", units("s", n)) // at the limit too, until they are returned
 		w.want("s", fmt.Sprint(0, n, 0, n))
 		_, err := w.reserve("v", units("s", 1))
-		wantLive(t, err, api.CodeSoldOut)
+		storetest.WantCode(t, err, api.CodeSoldOut)
 	})
 }
 
@@ -207,7 +208,7 @@ func TestS2_AllLinesOrNone(t *testing.T) {
 			w := newLiveWorld(t, w.db)
 			w.mustOpen(offer{stock: map[string]int64{"a": 10, "b": 4, "c": 10}, partitions: partitions})
 			got, err := w.reserve("u", units("a", 3), units("b", 5), units("c", 1))
-			wantLive(t, err, api.CodeSoldOut)
+			storetest.WantCode(t, err, api.CodeSoldOut)
 			if got.SoldOut.Available["b"] != 4 || got.SoldOut.Version != 1 {
 				t.Errorf("%+v", got.SoldOut)
 			}
@@ -228,18 +229,18 @@ func TestS3_LimitCountsHeldAndSold(t *testing.T) {
 		w.mustOpen(offer{stock: map[string]int64{"a": 50, "b": 50}, limit: 5, partitions: 2})
 		first := w.mustReserve("u", units("a", 2), units("b", 1))
 		_, err := w.reserve("u", units("b", 3))
-		wantLive(t, err, api.CodeLimitReached)
+		storetest.WantCode(t, err, api.CodeLimitReached)
 		var e *api.Error
 		if errors.As(err, &e); e.Facts["remaining"] != int64(2) {
 			t.Errorf("remaining %v", e.Facts["remaining"])
 		}
 		_, err = w.Confirm(ctx, w.sale, first.ID, api.Idempotency{})
-		mustLive(t, err)
+		storetest.Must(t, err)
 		_, err = w.reserve("u", units("b", 3)) // sold units count
-		wantLive(t, err, api.CodeLimitReached)
+		storetest.WantCode(t, err, api.CodeLimitReached)
 		second := w.mustReserve("u", units("b", 2))
 		_, err = w.Release(ctx, w.sale, second.ID, api.Idempotency{})
-		mustLive(t, err)
+		storetest.Must(t, err)
 		third := w.mustReserve("u", units("b", 2)) // released ones came back
 		w.overdue(third.ID)
 		w.mustReserve("u", units("b", 2)) // and so did expired ones
@@ -299,7 +300,7 @@ func buyOut(w *liveWorld, partitions, most int64) {
 		buyers, stock = buyers/partitions, stock/partitions
 	}
 	w.mustOpen(offer{stock: map[string]int64{"s": stock}, partitions: partitions, hold: -1})
-	processes := []*liveWorld{w, w.another(LiveOptions{}), w.another(LiveOptions{})}
+	processes := []*liveWorld{w, w.another(Options{}), w.another(Options{})}
 	var sold atomic.Int64
 	var all sync.WaitGroup
 	todo := make(chan int64, buyers)
@@ -334,9 +335,9 @@ func TestAllKeysOfAPartitionShareASlot(t *testing.T) {
 	w := newLiveWorld(t, storetest.Open(t, storetest.Redis(t).URL()))
 	w.mustOpen(offer{stock: map[string]int64{"s": 9}, partitions: 3})
 	_, err := w.reserveOnce(key("{x}", "b"), "u", units("s", 9))
-	mustLive(t, err)
+	storetest.Must(t, err)
 	_, _, err = w.Restock(t.Context(), w.sale, restock("s", 3), Match{}, key("{y}", "b"))
-	mustLive(t, err)
+	storetest.Must(t, err)
 	keys := w.db.Client().Keys(t.Context(), "*{sale:"+w.sale+":*").Val()
 	if len(keys) < 12 {
 		t.Errorf("keys %v", keys)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,7 +23,7 @@ type Swept struct {
 }
 
 const (
-	// sweepBatch is how many partitions one trip sweeps.
+	// sweepBatch is how many partitions one round trip sweeps.
 	sweepBatch = 200
 	// transferPatience is how long a transfer may be under way before the sweeper
 	// finishes it.
@@ -33,7 +32,7 @@ const (
 	sweepTimeout = 10 * time.Second
 )
 
-func (l *Live) sweepCmd(ctx context.Context, p *place) *redis.Cmd {
+func (l *Live) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
 	return l.scripts.sweep.Cmd(ctx, p.core(p.orders, p.out), l.o.Run, sweptAtOnce)
 }
 
@@ -42,7 +41,7 @@ func (l *Live) sweepCmd(ctx context.Context, p *place) *redis.Cmd {
 // the record, and lets the keys of sales long over expire. Any number of
 // processes may do so. However slow the rest is, due holds do not wait for it.
 func (l *Live) Run(ctx context.Context) error {
-	w := &tending{live: l, busy: map[*place]bool{}}
+	w := &maintenance{live: l, busy: map[*partition]bool{}}
 	defer w.running.Wait()
 	away := false
 	for {
@@ -68,65 +67,52 @@ const idleSweep = 500 * time.Millisecond
 // pause waits for the next sweep, and says whether there is one.
 func (l *Live) pause(ctx context.Context) bool {
 	rest := max(idleSweep, l.o.SweepEvery)
-	l.places.Range(func(any, any) bool { rest = l.o.SweepEvery; return false })
+	l.known.Range(func(any, any) bool { rest = l.o.SweepEvery; return false })
 	timer := time.NewTimer(rest)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-l.awake:
+	case <-l.wake:
 	case <-ctx.Done():
 		return false
 	}
 	return true
 }
 
-// Sweep is one round of Run, which waits for all that it finds to do.
-func (l *Live) Sweep(ctx context.Context) error {
-	found, err := l.sweep(ctx)
-	for _, f := range found {
-		if e := l.tend(ctx, f); err == nil {
-			err = e
-		}
+// sweepAnswer is what lua/sale_sweep.lua tells of a partition.
+type sweepAnswer struct {
+	status                    int64
+	returned                  int64 // holds
+	now                       int64 // ms
+	orders, oldestOrder       int64 // that wait for the record; when the oldest was sold, ms
+	version, recorded, spread int64 // of the settings
+	ends                      int64 // ms
+	transfers                 int64 // on their way
+	oversold                  bool
+}
+
+// readSweep reads the answer in the order of the script's RETURNS.
+func (l *Live) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
+	v, err := reply(l.scripts.sweep, cmd.(*redis.Cmd))
+	if err != nil || redisdb.NumberAt(v, 0) != answerDone {
+		return sweepAnswer{status: redisdb.NumberAt(v, 0)}, err
 	}
-	return err
+	return sweepAnswer{
+		status: answerDone, returned: redisdb.NumberAt(v, 1), now: redisdb.NumberAt(v, 2),
+		orders: redisdb.NumberAt(v, 3), oldestOrder: redisdb.NumberAt(v, 4),
+		version: integer(v, 5), recorded: integer(v, 6), spread: integer(v, 7), ends: redisdb.NumberAt(v, 8),
+		transfers: redisdb.NumberAt(v, 9), oversold: redisdb.NumberAt(v, 10) == 1,
+	}, nil
 }
 
-// finding is what a sweep learned of one partition.
-type finding struct {
-	*place
-	answer []any
-}
+// more tells that more holds may be due than one sweep returns.
+func (a sweepAnswer) more() bool { return a.status == answerDone && a.returned == sweptAtOnce }
 
-// tendedAtOnce is how many partitions are tended at the same time.
-const tendedAtOnce = 16
+// unrecorded tells that the settings are not on record.
+func (a sweepAnswer) unrecorded() bool { return a.recorded < a.version }
 
-// tending does what sweeps found left to do, beside the sweeps; what it has no
-// room for is found again.
-type tending struct {
-	live    *Live
-	mu      sync.Mutex
-	busy    map[*place]bool
-	running sync.WaitGroup
-}
-
-func (w *tending) start(ctx context.Context, f finding) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.busy[f.place] || len(w.busy) >= tendedAtOnce {
-		return
-	}
-	w.busy[f.place] = true
-	w.running.Go(func() {
-		defer func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			delete(w.busy, f.place)
-		}()
-		if err := w.live.tend(ctx, f); err != nil && ctx.Err() == nil {
-			w.live.o.Logger.Warn("tend sale", "sale", f.sale, "partition", f.partition, "error", err)
-		}
-	})
-}
+// retirable tells that a sale is over for so long that its keys may expire.
+func (a sweepAnswer) retirable() bool { return a.now > a.ends+retireGrace.Milliseconds() }
 
 // sweep returns the due holds of all sales, and tells where more is to be done.
 // What cannot be swept keeps nobody else from it.
@@ -134,14 +120,14 @@ func (l *Live) sweep(ctx context.Context) (found []finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	sales, err := l.LiveSales(ctx) // with an error: those that this process knows
-	var places []*place
+	var parts []*partition
 	for sale, n := range sales {
-		places = append(places, l.remember(sale, n)...)
+		parts = append(parts, l.remember(sale, n)...)
 	}
-	if len(places) == 0 {
+	if len(parts) == 0 {
 		return nil, err
 	}
-	for batch := range slices.Chunk(places, sweepBatch) {
+	for batch := range slices.Chunk(parts, sweepBatch) {
 		some, e := l.sweepAll(ctx, batch)
 		found, err = append(found, some...), errors.Join(err, e)
 	}
@@ -149,176 +135,28 @@ func (l *Live) sweep(ctx context.Context) (found []finding, err error) {
 }
 
 // sweepAll sweeps some partitions, and again those where more holds are due.
-func (l *Live) sweepAll(ctx context.Context, places []*place) (found []finding, err error) {
-	for len(places) > 0 {
-		cmds := make([]redis.Cmder, len(places))
-		for i, p := range places {
+func (l *Live) sweepAll(ctx context.Context, parts []*partition) (found []finding, err error) {
+	for len(parts) > 0 {
+		cmds := make([]redis.Cmder, len(parts))
+		for i, p := range parts {
 			cmds[i] = l.sweepCmd(ctx, p)
 		}
 		if e := l.share(ctx, stepSweep, redisdb.Write, cmds...); e != nil {
 			return found, errors.Join(err, e)
 		}
-		var more []*place
-		for i, p := range places {
-			answer, e := reply(l.scripts.sweep, cmds[i].(*redis.Cmd))
+		var more []*partition
+		for i, p := range parts {
+			answer, e := l.readSweep(cmds[i])
 			switch {
 			case e != nil:
 				err = errors.Join(err, e)
-			case redisdb.NumberAt(answer, 0) == answerDone && redisdb.NumberAt(answer, 1) == sweptAtOnce:
+			case answer.more():
 				more = append(more, p)
-			case l.isLeft(p, answer):
+			case l.needsMaintenance(p, answer):
 				found = append(found, finding{p, answer})
 			}
 		}
-		places = more
+		parts = more
 	}
 	return found, err
-}
-
-// loadingPatience is how long a sale may be read from the record before the
-// process that does so is taken for dead.
-const loadingPatience = 2 * time.Second
-
-// absentPatience is how long a sale may be in the registry without keys: a PUT
-// that makes one enters it before and after.
-const absentPatience = time.Minute
-
-// isLeft tells whether a partition needs more than its sweep.
-func (l *Live) isLeft(p *place, answer []any) bool {
-	switch redisdb.NumberAt(answer, 0) {
-	case answerStaleRun:
-		return true
-	case answerLoading:
-		return l.lasts(p) > loadingPatience
-	case answerAbsent:
-		return p.partition > 0 || l.lasts(p) > absentPatience
-	}
-	l.shut.Delete(p.prefix)
-	version, now := integer(answer, 5), redisdb.NumberAt(answer, 2)
-	owed := redisdb.NumberAt(answer, 3) > 0 || redisdb.NumberAt(answer, 9) > 0
-	many := l.isPartitioned(p.sale)
-	behind := integer(answer, 6) < version || many && integer(answer, 7) < version
-	over := now > redisdb.NumberAt(answer, 8)+retireGrace.Milliseconds()
-	return owed || many && redisdb.NumberAt(answer, 10) == 1 || p.partition == 0 && (behind || over)
-}
-
-// lasts tells how long a partition has been found shut.
-func (l *Live) lasts(p *place) time.Duration {
-	since, _ := l.shut.LoadOrStore(p.prefix, time.Now())
-	return time.Since(since.(time.Time))
-}
-
-func (l *Live) isPartitioned(sale string) bool {
-	known, ok := l.places.Load(sale)
-	return ok && len(known.([]*place)) > 1
-}
-
-// tend does what a sweep found left to do.
-func (l *Live) tend(ctx context.Context, f finding) error {
-	switch redisdb.NumberAt(f.answer, 0) {
-	case answerStaleRun, answerLoading:
-		l.o.OnStale(ctx, f.sale)
-		return nil
-	case answerAbsent:
-		return l.tendAbsent(ctx, f.place)
-	}
-	now, version, recorded := redisdb.NumberAt(f.answer, 2), integer(f.answer, 5), integer(f.answer, 6)
-	l.tellSwept(ctx, f, now, recorded < version)
-	places, err := l.placesOf(ctx, f.sale)
-	if err != nil {
-		return err
-	}
-	if redisdb.NumberAt(f.answer, 9) > 0 {
-		if err := l.finishOld(ctx, places, f.place); err != nil {
-			return err
-		}
-	}
-	if redisdb.NumberAt(f.answer, 10) == 1 && len(places) > 1 {
-		if err := l.coverOwed(ctx, places, false); err != nil {
-			return err
-		}
-	}
-	if f.partition > 0 {
-		return nil
-	}
-	if len(places) > 1 && integer(f.answer, 7) < version {
-		return l.settle(ctx, f.sale, len(places), false)
-	}
-	if now > redisdb.NumberAt(f.answer, 8)+retireGrace.Milliseconds() && recorded >= version {
-		return l.retire(ctx, places)
-	}
-	return nil
-}
-
-func (l *Live) tellSwept(ctx context.Context, f finding, now int64, settings bool) {
-	s := Swept{Sale: f.sale, Partition: f.partition, Orders: redisdb.NumberAt(f.answer, 3), Settings: f.partition == 0 && settings}
-	if s.Orders > 0 {
-		s.OldestOrderMS = max(now-redisdb.NumberAt(f.answer, 4), 0)
-	}
-	if s.Orders > 0 || s.Settings {
-		l.o.OnSwept(ctx, s)
-	}
-}
-
-// tendAbsent repairs a sale that has not reached all its partitions; one that
-// lost a partition is stale, and one that is nowhere leaves the registry.
-func (l *Live) tendAbsent(ctx context.Context, p *place) error {
-	if p.partition == 0 {
-		l.shut.Delete(p.prefix)
-		return l.unregister(ctx, p.sale)
-	}
-	places, err := l.placesOf(ctx, p.sale)
-	if errors.Is(err, ErrAbsent) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	_, err = l.looksOpen(ctx, places)
-	switch {
-	case errors.Is(err, ErrStaleRun):
-		l.o.OnStale(ctx, p.sale)
-		return nil
-	case errors.Is(err, ErrAbsent):
-		return nil // it is brought back when somebody asks for it
-	}
-	return err
-}
-
-// finishOld finishes transfers out of a partition that took too long.
-func (l *Live) finishOld(ctx context.Context, places []*place, p *place) error {
-	found, err := l.looks(ctx, p)
-	if err != nil {
-		return err
-	}
-	limit := found[0].now - transferPatience.Milliseconds()
-	old := slices.DeleteFunc(found[0].out, func(t transfer) bool { return t.at > limit })
-	return l.finishTransfers(ctx, places, old)
-}
-
-// retire lets the keys of a sale expire. It leaves the registry first: a change
-// that comes between puts it back.
-func (l *Live) retire(ctx context.Context, places []*place) error {
-	sale := places[0].sale
-	if err := l.unregister(ctx, sale); err != nil {
-		return err
-	}
-	cmds := make([]redis.Cmder, len(places))
-	for i, p := range places {
-		keys := []string{p.settings, p.due, p.orders, p.out, p.stock, p.book, p.totals, p.seen}
-		cmds[i] = l.scripts.retire.Cmd(ctx, keys, retireGrace.Milliseconds(), keysLifetime.Milliseconds())
-	}
-	if err := l.share(ctx, stepRetire, redisdb.Write, cmds...); err != nil {
-		return err
-	}
-	for i := range cmds {
-		n, err := single(l.scripts.retire, cmds[i].(*redis.Cmd))
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return l.register(ctx, sale, len(places))
-		}
-	}
-	return nil
 }

@@ -16,15 +16,14 @@ import (
 // be done any number of times, by anybody: a crash loses and doubles nothing.
 type transfer struct {
 	id    string
-	from  *place
+	from  *partition
 	to    int
 	at    int64 // ms by Redis' clock
 	lines string
 }
 
 // readTransfers reads ids and "<at>|<to>|<lines>" in turn.
-func readTransfers(from *place, v any) (out []transfer) {
-	list, _ := v.([]any)
+func readTransfers(from *partition, list []any) (out []transfer) {
 	for i := 0; i+1 < len(list); i += 2 {
 		if t, ok := parseTransfer(from, redisdb.TextAt(list, i), redisdb.TextAt(list, i+1)); ok {
 			out = append(out, t)
@@ -33,7 +32,7 @@ func readTransfers(from *place, v any) (out []transfer) {
 	return out
 }
 
-func parseTransfer(from *place, id, text string) (transfer, bool) {
+func parseTransfer(from *partition, id, text string) (transfer, bool) {
 	f := strings.SplitN(text, "|", 3)
 	if len(f) != 3 {
 		return transfer{}, false
@@ -45,15 +44,15 @@ func parseTransfer(from *place, id, text string) (transfer, bool) {
 
 // debit is what one partition is asked to give.
 type debit struct {
-	from  *place
-	moves string // of the partition, as it was looked at
+	from  *partition
+	moves string // of the partition, as it was read
 	to    int
 	want  map[string]int64
 }
 
 // move takes units out of partitions and brings them to others, and says whether
 // any came.
-func (l *Live) move(ctx context.Context, places []*place, debits []debit, closed bool) (bool, error) {
+func (l *Live) move(ctx context.Context, parts []*partition, debits []debit, closed bool) (bool, error) {
 	cmds := make([]redis.Cmder, len(debits))
 	ids := make([]string, len(debits))
 	for i, d := range debits {
@@ -78,24 +77,24 @@ func (l *Live) move(ctx context.Context, places []*place, debits []debit, closed
 			return false, err
 		}
 		if redisdb.NumberAt(answer, 0) != answerDone {
-			continue // it moved since it was looked at: the caller looks again
+			continue // it moved since it was read: the caller reads again
 		}
 		if t, ok := parseTransfer(d.from, ids[i], redisdb.TextAt(answer, 1)); ok {
 			under = append(under, t)
 		}
 	}
-	return len(under) > 0, l.finishTransfers(ctx, places, under)
+	return len(under) > 0, l.finishTransfers(ctx, parts, under)
 }
 
 // finishTransfers brings what is on its way to where it goes.
-func (l *Live) finishTransfers(ctx context.Context, places []*place, under []transfer) error {
-	under = slices.DeleteFunc(slices.Clone(under), func(t transfer) bool { return t.to < 0 || t.to >= len(places) })
+func (l *Live) finishTransfers(ctx context.Context, parts []*partition, under []transfer) error {
+	under = slices.DeleteFunc(slices.Clone(under), func(t transfer) bool { return t.to < 0 || t.to >= len(parts) })
 	if len(under) == 0 {
 		return nil
 	}
 	credits, drops := make([]redis.Cmder, len(under)), make([]redis.Cmder, 0, len(under))
 	for i, t := range under {
-		to := places[t.to]
+		to := parts[t.to]
 		credits[i] = l.scripts.credit.Cmd(ctx, to.core(to.seen), t.id, t.lines)
 	}
 	if err := l.share(ctx, stepCredit, redisdb.Write, credits...); err != nil {
@@ -116,19 +115,19 @@ func (l *Live) finishTransfers(ctx context.Context, places []*place, under []tra
 	return firstError(drops)
 }
 
-// open transfers of some looks.
-func underway(found []*look) (all []transfer) {
+// underway lists the transfers that are on their way.
+func underway(found []*partitionState) (all []transfer) {
 	for _, k := range found {
 		all = append(all, k.out...)
 	}
 	return all
 }
 
-// settleTransfers finishes all transfers of a sale and gives the looks that show
+// finishAllTransfers finishes all transfers of a sale and gives the states that show
 // none.
-func (l *Live) settleTransfers(ctx context.Context, places []*place) ([]*look, error) {
+func (l *Live) finishAllTransfers(ctx context.Context, parts []*partition) ([]*partitionState, error) {
 	for range reserveTries {
-		found, err := l.looks(ctx, places...)
+		found, err := l.readStates(ctx, parts...)
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +135,7 @@ func (l *Live) settleTransfers(ctx context.Context, places []*place) ([]*look, e
 		if len(under) == 0 {
 			return found, nil
 		}
-		if err := l.finishTransfers(ctx, places, under); err != nil {
+		if err := l.finishTransfers(ctx, parts, under); err != nil {
 			return nil, err
 		}
 	}
@@ -145,8 +144,8 @@ func (l *Live) settleTransfers(ctx context.Context, places []*place) ([]*look, e
 
 // shareOut spreads what is available in the first partition over those that
 // have less than their share. The caller has the right to move.
-func (l *Live) shareOut(ctx context.Context, places []*place, closed bool) error {
-	found, err := l.settleTransfers(ctx, places)
+func (l *Live) shareOut(ctx context.Context, parts []*partition, closed bool) error {
+	found, err := l.finishAllTransfers(ctx, parts)
 	if err != nil {
 		return err
 	}
@@ -155,7 +154,7 @@ func (l *Live) shareOut(ctx context.Context, places []*place, closed bool) error
 		return err
 	}
 	var debits []debit
-	for i := 1; i < len(places); i++ {
+	for i := 1; i < len(parts); i++ {
 		if found[i].status == answerAbsent {
 			continue
 		}
@@ -166,18 +165,18 @@ func (l *Live) shareOut(ctx context.Context, places []*place, closed bool) error
 			}
 		}
 		if len(want) > 0 {
-			debits = append(debits, debit{from: places[0], moves: strconv.FormatInt(moves+int64(len(debits)), 10), to: i, want: want})
+			debits = append(debits, debit{from: parts[0], moves: strconv.FormatInt(moves+int64(len(debits)), 10), to: i, want: want})
 		}
 	}
 	if len(debits) == 0 {
 		return nil
 	}
-	_, err = l.move(ctx, places, debits, closed)
+	_, err = l.move(ctx, parts, debits, closed)
 	return err
 }
 
 // fairShare is what each partition would have of the units available.
-func fairShare(found []*look, sku string) int64 {
+func fairShare(found []*partitionState, sku string) int64 {
 	sum := int64(0)
 	for _, k := range found {
 		sum += k.stock[sku].available / int64(len(found))

@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
 
@@ -19,9 +18,9 @@ type Ref struct {
 
 // WaitingOrders lists orders of a partition that are not on record yet, oldest
 // first, at most limit.
-func (l *Live) WaitingOrders(ctx context.Context, ref Ref, limit int) ([]record.Order, error) {
-	p := newPlace(ref.Sale, ref.Partition)
-	cmd := l.scripts.waiting.Cmd(ctx, []string{p.settings, p.orders, p.book}, limit)
+func (l *Live) WaitingOrders(ctx context.Context, ref Ref, limit int) ([]Order, error) {
+	p := newPartition(ref.Sale, ref.Partition)
+	cmd := l.scripts.waiting.Cmd(ctx, []string{p.settings, p.orders, p.reservations}, limit)
 	if err := l.share(ctx, stepOrders, redisdb.Read, cmd); err != nil {
 		return nil, err
 	}
@@ -29,10 +28,10 @@ func (l *Live) WaitingOrders(ctx context.Context, ref Ref, limit int) ([]record.
 	if err != nil {
 		return nil, err
 	}
-	if err := l.isShut(ref.Sale, redisdb.NumberAt(answer, 0)); err != nil {
+	if err := l.usable(ref.Sale, redisdb.NumberAt(answer, 0)); err != nil {
 		return nil, err
 	}
-	orders := make([]record.Order, 0, len(answer)/2)
+	orders := make([]Order, 0, len(answer)/2)
 	for i := 1; i+1 < len(answer); i += 2 {
 		r, err := parseStored(redisdb.TextAt(answer, i), redisdb.TextAt(answer, i+1))
 		if err != nil {
@@ -50,23 +49,23 @@ const ordersAtOnce = 500
 // how many of these reservations Redis knows as sold: after a loss of Redis some
 // may have to be restored. ErrAbsent.
 func (l *Live) OrdersRecorded(ctx context.Context, sale string, reservations ...string) (known int, err error) {
-	places, err := l.placesOf(ctx, sale)
+	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
 		return 0, err
 	}
-	byPlace := map[int][]any{}
+	byPartition := map[int][]any{}
 	for _, id := range reservations {
-		if n, ok := PartitionOf(id); ok && n < len(places) {
-			byPlace[n] = append(byPlace[n], id)
+		if n, ok := PartitionOf(id); ok && n < len(parts) {
+			byPartition[n] = append(byPartition[n], id)
 		}
 	}
 	var cmds, reads []redis.Cmder
-	for n, ids := range byPlace {
+	for n, ids := range byPartition {
 		for len(ids) > 0 {
 			some := ids[:min(len(ids), ordersAtOnce)]
 			ids = ids[len(some):]
-			cmds = append(cmds, redis.NewIntCmd(ctx, append([]any{"zrem", places[n].orders}, some...)...))
-			reads = append(reads, redis.NewSliceCmd(ctx, append([]any{"hmget", places[n].book}, some...)...))
+			cmds = append(cmds, redis.NewIntCmd(ctx, append([]any{"zrem", parts[n].orders}, some...)...))
+			reads = append(reads, redis.NewSliceCmd(ctx, append([]any{"hmget", parts[n].reservations}, some...)...))
 		}
 	}
 	cmds = append(cmds, reads...)
@@ -97,7 +96,7 @@ func (l *Live) Waiting(ctx context.Context) (orders int64, oldest time.Duration,
 	var cmds []redis.Cmder
 	for sale, n := range sales {
 		for i := range n {
-			key := newPlace(sale, i).orders
+			key := newPartition(sale, i).orders
 			cmds = append(cmds, redis.NewIntCmd(ctx, "zcard", key), redis.NewZSliceCmd(ctx, "zrange", key, 0, 0, "withscores"))
 		}
 	}

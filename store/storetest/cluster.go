@@ -34,6 +34,7 @@ var sharedCluster struct {
 // replicas; do not kill its nodes, make a PrivateCluster for that.
 func Cluster(t testing.TB) *RedisCluster {
 	t.Helper()
+	SkipShort(t, "a Redis Cluster")
 	sharedCluster.Lock()
 	defer sharedCluster.Unlock()
 	if sharedCluster.cluster == nil {
@@ -85,6 +86,7 @@ func mustStartShared(t testing.TB) *RedisCluster {
 // test: its nodes may be killed.
 func PrivateCluster(t testing.TB, replicas int) *RedisCluster {
 	t.Helper()
+	SkipShort(t, "a Redis Cluster")
 	c := &RedisCluster{}
 	for range masters * (1 + replicas) {
 		node := Redis(t, clusterArgs(FreePort(t))...)

@@ -41,6 +41,7 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 
 func redisFrom(t testing.TB, config string, args ...string) *RedisServer {
 	t.Helper()
+	SkipShort(t, "a redis-server")
 	s := &RedisServer{t: t, dir: t.TempDir(), config: config, args: args}
 	t.Cleanup(s.stop)
 	s.mustStartSomewhere()

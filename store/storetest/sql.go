@@ -60,6 +60,7 @@ func LockSQLite(t testing.TB, url string) (unlock func()) {
 // server is that of FANFARE_TEST_MYSQL_URL, else one of this test binary.
 func MySQL(t testing.TB) string {
 	t.Helper()
+	SkipShort(t, "a MariaDB")
 	server := os.Getenv(mysqlEnv)
 	if server == "" {
 		server = mustSharedMySQL(t)

@@ -31,6 +31,15 @@ func Eventually(t testing.TB, within time.Duration, what string, cond func() boo
 	}
 }
 
+// SkipShort skips a test in short mode (make quick), which has no time for what it
+// needs: a real server, the whole program, or many seconds.
+func SkipShort(t testing.TB, needs string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("short mode: this needs " + needs)
+	}
+}
+
 // FreePort is a loopback port that nobody listens on and that no other call
 // gives out while this process lives, be it in this process or in the test
 // binary of another package. It is below the range from which kernels take

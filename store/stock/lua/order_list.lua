@@ -1,12 +1,12 @@
 -- Reads reservations whose orders wait for the record, oldest first.
--- KEYS: 1 sale, 2 orders (zset), 3 book (hash)
+-- KEYS: 1 sale, 2 orders (zset), 3 reservations (hash)
 -- ARGV: 1 how many
 -- RETURNS: {1 found, id and text in turn}, {4 there is no such sale}
-local SALE, ORDERS, BOOK = KEYS[1], KEYS[2], KEYS[3]
+local SALE, ORDERS, RESERVATIONS = KEYS[1], KEYS[2], KEYS[3]
 if redis.call('HEXISTS', SALE, 'version') == 0 then return { 4 } end
 local answer = { 1 }
 for _, id in ipairs(redis.call('ZRANGE', ORDERS, 0, tonumber(ARGV[1]) - 1)) do
   answer[#answer + 1] = id
-  answer[#answer + 1] = redis.call('HGET', BOOK, id) or ''
+  answer[#answer + 1] = redis.call('HGET', RESERVATIONS, id) or ''
 end
 return answer

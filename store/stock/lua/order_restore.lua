@@ -1,7 +1,7 @@
 -- Makes a reservation sold that the record has an order of: a hold is confirmed,
 -- anything else takes units from what is available, and beyond that counts as
 -- oversold. Naturally idempotent.
--- KEYS: 1 sale, 2 stock, 3 book, 4 due
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due
 -- ARGV: 1 id, 2 user, 3 when it was sold in ms, 4 <sku>=<units>,...
 -- RETURNS: 0 it was sold already, 1 restored, 4 there is no such sale
 -- @include lua/part_sale.lua
@@ -9,7 +9,7 @@
 local id, user, at, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 if redis.call('HEXISTS', SALE, 'version') == 0 then return 4 end
-local r = parse(redis.call('HGET', BOOK, id))
+local r = parse(redis.call('HGET', RESERVATIONS, id))
 if r and r.state == 's' then return 0 end
 if r and r.state == 'h' then
   finish(id, r, 's', tonumber(at))

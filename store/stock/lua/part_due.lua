@@ -37,7 +37,7 @@ end
 local function return_due(now, bound)
   local ids = redis.call('ZRANGEBYSCORE', DUE, '-inf', int(now), 'LIMIT', 0, bound)
   if #ids == 0 then return 0 end
-  local texts = redis.call('HMGET', BOOK, unpack(ids))
+  local texts = redis.call('HMGET', RESERVATIONS, unpack(ids))
   for i, id in ipairs(ids) do
     local r = parse(texts[i])
     if r and r.state == 'h' then finish(id, r, 'e', now) else redis.call('ZREM', DUE, id) end

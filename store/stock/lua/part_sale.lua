@@ -1,14 +1,14 @@
--- One partition of a sale: who may work on it, its stock and its book. A sku's
--- stock is "<available> <held> <sold> <oversold>". In the book a reservation is,
+-- One partition of a sale: who may work on it, its stock and its reservations. A sku's
+-- stock is "<available> <held> <sold> <oversold>". In the key of reservations one is,
 -- by its id, "<state>|<user>|<created>|<expires>|<ended>|<the user's one before>|
 -- <sku>=<units>,...", and a user is, by u:<name>, "<units> <last reservation>".
 -- What changes is kept until save, which must come at the end.
--- KEYS: 1 sale (hash), 2 stock (hash), 3 book (hash), 4 due (zset)
+-- KEYS: 1 sale (hash), 2 stock (hash), 3 reservations (hash), 4 due (zset)
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 -- @include lua/part_run.lua
-local SALE, STOCK, BOOK, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local tuples, touched, book, gave, owes = {}, {}, {}, false, false
+local SALE, STOCK, RESERVATIONS, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local tuples, touched, records, gave, owes = {}, {}, {}, false, false
 
 -- Lua would write a large number with an exponent: all text of numbers is made here.
 local function int(n) return string.format('%d', n) end
@@ -18,10 +18,10 @@ local function now_ms()
   return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 end
 
--- shut says why nobody may work here: 4 there is no such sale, 5 it is being
+-- unusable says why nobody may work here: 4 there is no such sale, 5 it is being
 -- read from the record, 6 it was made in another run of the server. A run of ''
 -- is never compared.
-local function shut(version, closed, made_in, run)
+local function unusable(version, closed, made_in, run)
   if not version then return 4 end
   if closed then return 5 end
   if run ~= '' and made_in ~= run_id(run) then return 6 end
@@ -51,19 +51,19 @@ end
 
 local function store(id, r)
   local text = table.concat({ r.state, r.user, r.created, r.expires, r.ended, r.prev, r.lines }, '|')
-  book[id] = text
+  records[id] = text
   return text
 end
 
 -- units_of reads how many units a user has, held and sold, and his last
--- reservation; text is what the book says, if it was read already.
+-- reservation; text is what the key says, if it was read already.
 local function units_of(user, text)
-  text = book['u:' .. user] or text or redis.call('HGET', BOOK, 'u:' .. user)
+  text = records['u:' .. user] or text or redis.call('HGET', RESERVATIONS, 'u:' .. user)
   local n, last = string.match(text or '', '^(%d+) (.*)$')
   return tonumber(n or 0), last or ''
 end
 
-local function set_units(user, n, last) book['u:' .. user] = int(math.max(n, 0)) .. ' ' .. last end
+local function set_units(user, n, last) records['u:' .. user] = int(math.max(n, 0)) .. ' ' .. last end
 
 local function save()
   local args = {}
@@ -75,11 +75,11 @@ local function save()
   end
   if #args > 0 then redis.call('HSET', STOCK, unpack(args)) end
   args = {}
-  for field, text in pairs(book) do
+  for field, text in pairs(records) do
     args[#args + 1] = field
     args[#args + 1] = text
   end
-  if #args > 0 then redis.call('HSET', BOOK, unpack(args)) end
+  if #args > 0 then redis.call('HSET', RESERVATIONS, unpack(args)) end
   if gave then redis.call('HINCRBY', SALE, 'returns', 1) end
   if owes then redis.call('HSET', SALE, 'owes', 1) end
 end

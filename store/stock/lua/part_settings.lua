@@ -1,6 +1,6 @@
 -- The settings of a sale, as one partition has them.
 -- KEYS: 1 sale, then all keys of the partition
--- ARGV: those of the including script: from one place on starts, ends, limit,
+-- ARGV: those of the including script: from one position on starts, ends, limit,
 --       hold, idle, partitions; from another the skus; and on
 -- RETURNS: nothing; it only defines functions
 local FIELDS = { 'starts', 'ends', 'limit', 'hold', 'idle', 'partitions' }

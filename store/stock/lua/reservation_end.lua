@@ -1,11 +1,11 @@
 -- Confirms or releases a hold, once: said again it answers the same. A hold
 -- whose time is over expires here at the latest.
--- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 orders (zset), then
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset), then
 --       the idempotency record, if one is wanted
 -- ARGV: 1 run (see run_id), 2 id, 3 s to confirm or r to release, 4 digest of the body,
 --       5 lifetime of the idempotency record in ms, 6 id of this request
 -- RETURNS: {1 it is so, version, the reservation, 1 its order waits for the record},
---          {2 the same, by a replay}, {3 other body}, {4, 5, 6 as shut},
+--          {2 the same, by a replay}, {3 other body}, {4, 5, 6 as unusable},
 --          {7 unknown}, {8 it is not held, version, the reservation}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
@@ -14,7 +14,7 @@ local run, id, wanted, digest, ttl, request = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id')
 local version = s[1]
-local why = shut(version, s[2], s[3], run)
+local why = unusable(version, s[2], s[3], run)
 if why then return { why } end
 local status = 1
 local old = ONCE and redis.call('GET', ONCE)
@@ -22,7 +22,7 @@ if old then
   if string.sub(old, 1, #digest) ~= digest then return { 3 } end
   if string.sub(old, #digest + 1) ~= request then status = 2 end
 end
-local text = redis.call('HGET', BOOK, id)
+local text = redis.call('HGET', RESERVATIONS, id)
 local r = parse(text)
 if not r then return { 7 } end
 local now = now_ms()

@@ -1,33 +1,34 @@
 -- Makes or changes a sale, if the condition holds, in its first partition, which
 -- decides: version, settings, totals, and the stock that more or less of a total
 -- means. Run again by the same request it answers the same.
--- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 totals (hash),
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 totals (hash),
 --       6 what came of this request (string), 7 out (hash), then all other keys of
 --       the partition
--- ARGV: 1 run (see run_id), 2 lifetime of the request in ms, 3 condition: '' none, 'absent',
---       '*' for any that is there, or a version, 4 1 to make one that is not there, 5 most due holds to return,
+-- ARGV: 1 run (see run_id), 2 lifetime of the request in ms, 3 condition: ''
+--       none, 'absent', '*' for any that is there, or a version, 4 1 to make one
+--       that is not there, 5 most due holds to return,
 --       6 channel for the new version, 7 starts, 8 ends, 9 limit, 10 hold,
 --       11 idle, 12 partitions, 13.. sku and total in turn
--- RETURNS: {1 it is so, 0 unchanged, 1 made or 2 changed, the partition as look
+-- RETURNS: {1 it is so, 0 unchanged, 1 made or 2 changed, the partition as state
 --          gives it}, {4, 5, 6 as
---          shut}, {7 the condition does not hold}, {8 it differs and there is no
+--          unusable}, {7 the condition does not hold}, {8 it differs and there is no
 --          condition}, {9 a sku is missing, partitions differ, or what is held and
 --          sold is more}, {10 not enough is available here, version, then sku and units
 --          needed in turn},
 --          {13 more holds are due: call again}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
--- @include lua/part_look.lua
+-- @include lua/part_state.lua
 -- @include lua/part_settings.lua
 local TOTALS, REQUEST, OUT = KEYS[5], KEYS[6], KEYS[7]
 local run, ttl, condition, new, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', tonumber(ARGV[5]), ARGV[6]
 local at, first, step = 7, 13, 2
 
 local before = redis.call('GET', REQUEST)
-if before then return { 1, tonumber(before), look(run, TOTALS, OUT) } end
+if before then return { 1, tonumber(before), state(run, TOTALS, OUT) } end
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'partitions')
 local version = s[1]
-local why = shut(version, s[2], s[3], run)
+local why = unusable(version, s[2], s[3], run)
 if why and not (why == 4 and new) then return { why } end
 if condition ~= '' and condition ~= (version or 'absent') and not (version and condition == '*') then return { 7 } end
 
@@ -42,7 +43,7 @@ if version then
     changes[ARGV[i]] = tonumber(ARGV[i + 1]) - tonumber(old or 0)
   end
   if known < redis.call('HLEN', TOTALS) then what = 2 end
-  if what == 0 then return { 1, 0, look(run, TOTALS, OUT) } end
+  if what == 0 then return { 1, 0, state(run, TOTALS, OUT) } end
   if condition == '' then return { 8 } end
   if known < redis.call('HLEN', TOTALS) or s[4] ~= ARGV[12] then return { 9 } end
   local more = return_due(now, bound) == bound
@@ -67,4 +68,4 @@ write_settings(at, first, step)
 redis.call('HSET', SALE, 'run_id', run_id(run), 'used', int(now))
 redis.call('SET', REQUEST, int(what), 'PX', ttl)
 redis.call('PUBLISH', channel, int(version))
-return { 1, what, look(run, TOTALS, OUT) }
+return { 1, what, state(run, TOTALS, OUT) }

@@ -1,33 +1,33 @@
 -- Adds to the total of a sku or takes away, in the first partition. Run again by
 -- the same request it answers the same.
--- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 totals (hash),
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 totals (hash),
 --       6 idempotency record (string), 7 out (hash)
--- ARGV: 1 run (see run_id), 2 lifetime of the idempotency record in ms, 3 version that must
---       be ('' or '*' for any), 4 digest of the body, 5 id of this request, 6 most due
+-- ARGV: 1 run (see run_id), 2 lifetime of the idempotency record in ms,
+--       3 version that must be ('' or '*' for any), 4 digest of the body, 5 id of this request, 6 most due
 --       holds to return, 7 channel for the new version, 8 sku, 9 delta,
 --       10 largest total, 11 held, 12 sold, both in the other partitions
--- RETURNS: {1 done, version, total, held, sold, the partition as look gives it},
+-- RETURNS: {1 done, version, total, held, sold, the partition as state gives it},
 --          {2 replayed, the first answer, the partition as it is now},
---          {3 other body}, {4, 5, 6 as shut}, {7 the version differs},
+--          {3 other body}, {4, 5, 6 as unusable}, {7 the version differs},
 --          {8 unknown sku}, {9 what is held and sold is more}, {10 not enough
 --          is available here, version, sku and units needed}, {11 too large}, {13 more holds
 --          are due: call again}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
--- @include lua/part_look.lua
+-- @include lua/part_state.lua
 local TOTALS, ONCE, OUT = KEYS[5], KEYS[6], KEYS[7]
 local run, ttl, condition, digest, request, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local sku, delta, largest = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
 
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'partitions')
-local why = shut(s[1], s[2], s[3], run)
+local why = unusable(s[1], s[2], s[3], run)
 if why then return { why } end
 local old = redis.call('GET', ONCE)
 if old then
   if string.sub(old, 1, #digest) ~= digest then return { 3 } end
   local status = string.sub(old, #digest + 1, #digest + #request) == request and 1 or 2
   local v, total, held, sold = string.match(string.sub(old, #digest + #request + 1), '^(%d+) (%d+) (%d+) (%d+)$')
-  return { status, v, total, held, sold, look(run, TOTALS, OUT) }
+  return { status, v, total, held, sold, state(run, TOTALS, OUT) }
 end
 if condition ~= '' and condition ~= '*' and condition ~= s[1] then return { 7 } end
 local total = tonumber(redis.call('HGET', TOTALS, sku) or -1)
@@ -53,5 +53,5 @@ end
 local held, sold = int(t.h + tonumber(ARGV[11])), int(t.s + tonumber(ARGV[12]))
 local answer = { 1, version, int(total + delta), held, sold }
 redis.call('SET', ONCE, digest .. request .. table.concat(answer, ' ', 2), 'PX', ttl)
-answer[#answer + 1] = look(run, TOTALS, OUT)
+answer[#answer + 1] = state(run, TOTALS, OUT)
 return answer

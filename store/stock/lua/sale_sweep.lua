@@ -1,16 +1,16 @@
 -- Returns holds that are due, and says what else of a partition is left to do.
--- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 orders (zset),
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset),
 --       6 out (hash)
 -- ARGV: 1 run (see run_id), 2 most due holds to return
 -- RETURNS: {1 done, holds returned, now in ms, orders that wait, when the oldest
 --          was sold in ms, version, recorded, spread, ends, transfers on their
---          way, 1 something was oversold}, {4, 5, 6 as shut}
+--          way, 1 something was oversold}, {4, 5, 6 as unusable}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
 local ORDERS, OUT = KEYS[5], KEYS[6]
 local run, bound = ARGV[1], tonumber(ARGV[2])
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'recorded', 'spread', 'ends', 'owes')
-local why = shut(s[1], s[2], s[3], run)
+local why = unusable(s[1], s[2], s[3], run)
 if why then return { why } end
 local now = now_ms()
 local n = return_due(now, bound)

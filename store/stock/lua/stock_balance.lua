@@ -1,10 +1,10 @@
 -- Makes the stock of a closed sale add up to its totals: what is missing in all
 -- partitions together is put into the first, what is too much is owed by it. It
--- happens only if nobody did so since the caller looked.
--- KEYS: 1 sale, 2 stock, 3 book, 4 due
+-- happens only if nobody did so since the caller read.
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due
 -- ARGV: 1 balances as the caller saw them, 2.. sku and missing units, which may
 --       be negative, in turn
--- RETURNS: 1 done, 2 look again
+-- RETURNS: 1 done, 2 read again
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
 local balances = ARGV[1]

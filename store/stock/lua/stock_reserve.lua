@@ -2,14 +2,14 @@
 -- the user's limit, the holds that are due, the stock and the records. Run again
 -- with the same id it answers the same. A refusal changes nothing but returning
 -- due holds.
--- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 orders (zset), then
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset), then
 --       the idempotency record, if one is wanted
 -- ARGV: 1 run (see run_id), 2 partitions of the sale, 3 user, 4 id of the reservation,
 --       5 digest of the body, 6 lifetime of the idempotency record in ms,
 --       7 most due holds to return, 8.. sku and units in turn
 -- RETURNS: {1 made, version, end of the hold in ms or '0': sold, when in ms},
 --          {2 replayed, version, id and end of the hold of the first answer},
---          {3 other body}, {4, 5, 6 as shut}, {7 not so many partitions},
+--          {3 other body}, {4, 5, 6 as unusable}, {7 not so many partitions},
 --          {8 unknown sku, version, which line},
 --          {9 not started, version, ms until then},
 --          {10 ended, version, 1 because it was idle},
@@ -23,7 +23,7 @@ local first, step = 8, 2
 
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'terms', 'used')
 local version = s[1]
-local why = shut(version, s[2], s[3], run)
+local why = unusable(version, s[2], s[3], run)
 if why then return { why } end
 local starts, ends, limit, hold, idle, spread = string.match(s[4], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
 starts, ends, limit, hold, idle = tonumber(starts), tonumber(ends), tonumber(limit), tonumber(hold), tonumber(idle)
@@ -34,7 +34,7 @@ if old then
   if string.sub(old, 1, #digest) ~= digest then return { 3 } end
   if string.sub(old, #digest + 1, #digest + #id) ~= id then return { 2, version, string.sub(old, #digest + 1) } end
 end
-local known = redis.call('HMGET', BOOK, id, 'u:' .. user)
+local known = redis.call('HMGET', RESERVATIONS, id, 'u:' .. user)
 local mine = parse(known[1])
 if mine then return { 1, version, mine.expires, tonumber(mine.created) } end
 

@@ -1,6 +1,6 @@
 -- Puts the units of a transfer on sale in the partition that gets them, unless
 -- that happened before: the mark stays as long as the sale.
--- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 seen (set)
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 seen (set)
 -- ARGV: 1 id of the transfer, 2 <sku>=<units>,...
 -- RETURNS: 1 they are there, 4 there is no such sale
 -- @include lua/part_sale.lua

@@ -1,19 +1,19 @@
 -- Takes units out of a partition for another, as far as they are there, and
 -- leaves a record of what is on its way. It happens only if no transfer touched
--- the partition since the caller looked: so once, however often it is sent.
--- KEYS: 1 sale, 2 stock, 3 book, 4 due, 5 out (hash)
+-- the partition since the caller read: so once, however often it is sent.
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 out (hash)
 -- ARGV: 1 run (see run_id), 2 1 while the sale is closed, 3 moves as the caller saw them,
 --       4 id of the transfer, 5 partition that gets them, 6.. sku and units wanted
 --       in turn
--- RETURNS: {1 on its way, the record}, {2 something moved: look again},
---          {4, 5, 6 as shut}
+-- RETURNS: {1 on its way, the record}, {2 something moved: read again},
+--          {4, 5, 6 as unusable}
 -- @include lua/part_sale.lua
 local OUT = KEYS[5]
 local run, closed, moves, id, to = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4], ARGV[5]
 local first, step = 6, 2
 
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'moves')
-local why = shut(s[1], not closed and s[2], s[3], closed and '' or run)
+local why = unusable(s[1], not closed and s[2], s[3], closed and '' or run)
 if why then return { why } end
 if closed and not s[2] then return { 2 } end
 local before = redis.call('HGET', OUT, id)

@@ -1,0 +1,208 @@
+package apnstest
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// decide answers a whole request; false ends the connection.
+func (c *conn) decide(id uint32, st *stream) bool {
+	r := &st.req
+	r.At, r.Payload = time.Now(), st.payload
+	a, ok := c.s.check(&st.headers, r, c.cert)
+	if ok && !c.cert {
+		a, ok = c.authorize(r)
+	}
+	if ok {
+		a = c.s.script.next(r)
+	}
+	a = c.possible(id, a)
+	c.handled = max(c.handled, id)
+	c.record(r, &a)
+	return c.apply(id, a)
+}
+
+// authorize checks the provider token. After the first good one a connection
+// takes more than one stream.
+func (c *conn) authorize(r *Request) (Answer, bool) {
+	if reason := c.s.tokens.check(r.Bearer); reason != "" {
+		return Fail(http.StatusForbidden, reason), false
+	}
+	if r.Bearer != c.bearer {
+		now := c.s.o.Now()
+		if c.bearer != "" && now.Sub(c.since) < c.s.o.TokenUpdates {
+			return Fail(http.StatusTooManyRequests, "TooManyProviderTokenUpdates"), false
+		}
+		c.bearer, c.since = r.Bearer, now
+	}
+	if !c.proven {
+		c.proven = true
+		c.s.mu.Lock()
+		most := c.s.maxStreams
+		c.s.mu.Unlock()
+		c.announce(most)
+	}
+	return Answer{}, true
+}
+
+// possible turns a GOAWAY that would take back decided requests into a refusal
+// of this one.
+func (c *conn) possible(id uint32, a Answer) Answer {
+	if a.Fault == GoAwayBefore && c.handled > id {
+		a.Fault = Refuse
+	}
+	return a
+}
+
+// record enters the request in the ledger with what will be answered, at its
+// arrival: the order of the ledger is the order of arrival. Payloads are copied
+// only to be kept.
+func (c *conn) record(r *Request, a *Answer) {
+	r.Status, r.Reason = 0, ""
+	if a.Fault == NoFault || a.Fault == GoAwayAfter {
+		r.Status, r.Reason = a.status(), a.Reason
+	}
+	r.Taken = a.Fault.taken() && a.status() == http.StatusOK
+	if c.s.o.OnRequest != nil {
+		c.s.o.OnRequest(r)
+	}
+	var id [16]byte
+	if c.s.o.TrackIDs {
+		id = uuidBytes(r.ID)
+	}
+	if !c.s.o.CountsOnly {
+		r.Payload = append([]byte(nil), r.Payload...)
+	}
+	c.s.add(r, id)
+}
+
+// apply does what was decided; false ends the connection.
+func (c *conn) apply(id uint32, a Answer) bool {
+	switch a.Fault {
+	case Refuse:
+		return c.reset(id, http2.ErrCodeRefusedStream)
+	case Reset:
+		return c.reset(id, http2.ErrCodeInternal)
+	case GoAwayBefore:
+		c.sendGoAway(max(id, 2) - 2)
+		return true
+	case GoAwayAfter:
+		c.sendGoAway(max(id, c.handled))
+	case GoAwayDrop:
+		c.sendGoAway(max(id, c.handled))
+		_ = c.bw.Flush()
+		return false
+	case Drop, DropUntaken:
+		return false
+	case Hang:
+		return true
+	case BlackHole:
+		c.silent = true
+		return true
+	}
+	if d := a.Delay + c.s.o.Latency; d > 0 {
+		time.AfterFunc(d, func() { c.respondLater(id, a) })
+		return true
+	}
+	c.respond(id, a)
+	return true
+}
+
+// reset ends one stream; the connection goes on.
+func (c *conn) reset(id uint32, code http2.ErrCode) bool {
+	_ = c.fr.WriteRSTStream(id, code)
+	c.release(id)
+	return true
+}
+
+// respondLater answers after a delay, unless the client or the connection gave up
+// meanwhile.
+func (c *conn) respondLater(id uint32, a Answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.streams[id]; !ok || c.silent {
+		return
+	}
+	c.respond(id, a)
+	_ = c.bw.Flush()
+	c.finish()
+}
+
+// respond writes the answer and forgets the stream.
+func (c *conn) respond(id uint32, a Answer) {
+	st := c.streams[id]
+	body := a.body()
+	c.block.Reset()
+	c.field(":status", strconv.Itoa(a.status()), false)
+	if isUUID(st.req.ID) {
+		c.field("apns-id", st.req.ID, true)
+	}
+	if a.RetryAfter != "" {
+		c.field("retry-after", a.RetryAfter, false)
+	}
+	_ = c.fr.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: id, BlockFragment: c.block.Bytes(), EndHeaders: true, EndStream: len(body) == 0,
+	})
+	for len(body) > 0 {
+		piece := body[:min(len(body), 16<<10)]
+		body = body[len(piece):]
+		_ = c.fr.WriteData(id, len(body) == 0, piece)
+	}
+	c.release(id)
+}
+
+// field encodes a header. What differs with every answer is never put in the
+// table of headers, where it would push out what is worth keeping.
+func (c *conn) field(name, value string, never bool) {
+	_ = c.enc.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: never})
+}
+
+// sendGoAway announces the end: streams above last are forgotten.
+func (c *conn) sendGoAway(last uint32) {
+	if c.goAway {
+		return
+	}
+	c.goAway, c.last = true, last
+	_ = c.fr.WriteGoAway(last, http2.ErrCodeNo, nil)
+	for id := range c.streams {
+		if id > last {
+			c.release(id)
+		}
+	}
+}
+
+// goAwayNow ends the connection after all that has arrived so far.
+func (c *conn) goAwayNow() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bw == nil || c.silent {
+		return
+	}
+	c.sendGoAway(c.highest)
+	_ = c.bw.Flush()
+	c.finish()
+}
+
+// blackHole makes the connection silent; its reader stops at the next frame.
+func (c *conn) blackHole() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.silent = true
+}
+
+// finish ends the connection after the last answer that follows a GOAWAY: the
+// client is told, and its farewell awaited, since closing over unread data
+// would take the answer back.
+func (c *conn) finish() {
+	if !c.goAway || c.over || len(c.streams) > 0 {
+		return
+	}
+	c.over = true
+	_ = c.bw.Flush()
+	_ = c.tls.CloseWrite()
+	_ = c.raw.SetReadDeadline(time.Now().Add(lingerTime))
+}

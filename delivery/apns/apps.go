@@ -1,0 +1,194 @@
+package apns
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sideshow/apns2"
+
+	"fanfare/api"
+	"fanfare/delivery/h2"
+	"fanfare/delivery/transport"
+)
+
+// link is what the apps of one account share: the connections, and apns2's
+// client for its server. A client's host never changes.
+type link struct {
+	pool   *h2.Pool
+	source *tokenSource // nil: certificate
+	client *apns2.Client
+	auth   string
+	now    func() time.Time
+}
+
+// newLink makes the link of an app's account; source is nil with a certificate.
+func newLink(c *configuration, a *appConfig, source *tokenSource, o *Options) *link {
+	po := h2.Options{
+		Name: "APNs", Logger: o.Logger,
+		DialTimeout: o.DialTimeout, ReadIdle: o.ReadIdle, PingTimeout: o.PingTimeout, SendWithin: o.SendWithin,
+	}
+	if source != nil { // APNs wants to see a provider token before it takes more
+		po.FirstAlone, po.Attach = true, func() (any, error) { return newConnToken(source) }
+	}
+	return &link{
+		pool: h2.New(address(a.url), c.tlsConfig(a), po), source: source, auth: a.creds.auth(), now: o.now,
+		client: &apns2.Client{Host: a.url.String(), HTTPClient: &http.Client{Transport: roundTripper{}}},
+	}
+}
+
+// app is one topic in one environment.
+type app struct {
+	topic   string // "*": all topics of a key
+	env     api.Environment
+	link    *link
+	limiter *h2.Limiter
+}
+
+// state describes the app without any secret.
+func (a *app) state() transport.AppState {
+	s := transport.AppState{
+		Topic: a.topic, Environment: a.env, URL: a.link.client.Host, Auth: a.link.auth,
+		App: transport.AppOf(a.topic, a.env),
+	}
+	n, err := a.link.pool.State()
+	s.Connections = n
+	s.InFlight, s.Limit = a.limiter.State()
+	if source := a.link.source; source != nil {
+		var unsigned error
+		s.TokenIssued, unsigned = source.state()
+		err = errors.Join(err, unsigned)
+	}
+	if err != nil {
+		s.LastError = err.Error()
+	}
+	return s
+}
+
+// appTable holds the apps of one configuration. Later only topics are added that
+// a key for all topics sends to.
+type appTable struct {
+	named map[string]*app          // AppOf -> app of the file
+	any   map[api.Environment]*app // of the key for all topics
+	links map[account]*link
+
+	mu  sync.Mutex
+	met map[string]*app // topics met under any
+}
+
+// find is the app for a topic, nil when there is none.
+func (t *appTable) find(topic string, env api.Environment) *app {
+	name := transport.AppOf(topic, env)
+	if a, ok := t.named[name]; ok {
+		return a
+	}
+	general, ok := t.any[env]
+	if !ok {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a, ok := t.met[name]; ok {
+		return a
+	}
+	if len(t.met) >= maxTopics {
+		return general
+	}
+	a := &app{topic: topic, env: env, link: general.link, limiter: h2.NewLimiter(general.link.now)}
+	t.met[name] = a
+	return a
+}
+
+// all is every app there is.
+func (t *appTable) all() []*app {
+	var out []*app
+	for _, a := range t.named {
+		out = append(out, a)
+	}
+	for _, a := range t.any {
+		out = append(out, a)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range t.met {
+		out = append(out, a)
+	}
+	return out
+}
+
+// next makes the table of the next configuration. What did not change keeps its
+// connections.
+func (t *appTable) next(c *configuration, o *Options) (*appTable, error) {
+	n := &appTable{
+		named: make(map[string]*app), any: make(map[api.Environment]*app),
+		links: make(map[account]*link), met: make(map[string]*app),
+	}
+	sources := make(map[[32]byte]*tokenSource)
+	for i := range c.apps {
+		a := &c.apps[i]
+		l, err := n.link(t, c, a, sources, o)
+		if err != nil {
+			return nil, err
+		}
+		if a.topic == "" {
+			n.any[a.env] = t.keep(anyTopic, a.env, l, o)
+		} else {
+			n.named[transport.AppOf(a.topic, a.env)] = t.keep(a.topic, a.env, l, o)
+		}
+	}
+	return n, nil
+}
+
+// keep returns the app of the old table if its link stayed, with its limiter, else
+// a new one.
+func (t *appTable) keep(topic string, env api.Environment, l *link, o *Options) *app {
+	old, ok := t.named[transport.AppOf(topic, env)]
+	if topic == anyTopic {
+		old, ok = t.any[env]
+	}
+	if ok && old.link == l {
+		return old
+	}
+	return &app{topic: topic, env: env, link: l, limiter: h2.NewLimiter(o.now)}
+}
+
+// link finds or makes the link of an app: of this table, of the old one, or new.
+func (t *appTable) link(old *appTable, c *configuration, a *appConfig, sources map[[32]byte]*tokenSource, o *Options) (*link, error) {
+	key := c.account(a)
+	if l, ok := t.links[key]; ok {
+		return l, nil
+	}
+	l, ok := old.links[key]
+	if !ok {
+		source, err := old.source(a.creds, sources, o)
+		if err != nil {
+			return nil, err
+		}
+		l = newLink(c, a, source, o)
+	}
+	t.links[key] = l
+	return l, nil
+}
+
+// source is the token source of a key: one for all its servers, and the old one
+// if there was one, because Apple counts new tokens per key.
+func (t *appTable) source(c *credentials, sources map[[32]byte]*tokenSource, o *Options) (*tokenSource, error) {
+	if c.cert != nil {
+		return nil, nil
+	}
+	for _, l := range t.links {
+		if s := l.source; s != nil && s.sum == c.sum {
+			return s, nil
+		}
+	}
+	if s, ok := sources[c.sum]; ok {
+		return s, nil
+	}
+	s, err := newTokenSource(c, o.now)
+	if err != nil {
+		return nil, err
+	}
+	sources[c.sum] = s
+	return s, nil
+}

@@ -1,0 +1,263 @@
+package apns
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sideshow/apns2"
+
+	"fanfare/api"
+	"fanfare/delivery/h2"
+	"fanfare/delivery/transport"
+)
+
+// How often one Send tries again by itself before it leaves that to its caller.
+const (
+	maxTries   = 5           // on connections that live on
+	maxMoves   = 100         // to other connections, after GOAWAY
+	maxExpired = 3           // ExpiredProviderToken answers for one notification
+	againAfter = time.Second // what Send asks for when it gives up on Again
+)
+
+// maxTopics bounds how many topics of a key for all topics are told apart.
+const maxTopics = 1000
+
+// errClosed says that the sender was closed.
+var errClosed = errors.New("the sender was closed")
+
+// anyTopic stands for every topic in AppState.
+const anyTopic = "*"
+
+// Options configure a Sender. One of KeyFile and AppsFile must be
+// set, the others work by default. With both, the file's apps go first.
+type Options struct {
+	// URL is the base URL of every app that names none; default Apple's server
+	// for the environment.
+	URL string
+	// CAFile holds the roots to trust (PEM); default the system's.
+	CAFile string
+	// KeyFile (.p8), KeyID and TeamID sign for every topic in both environments.
+	KeyFile, KeyID, TeamID string
+	// AppsFile names several apps, see docs/configuration.md.
+	AppsFile string
+	// Logger is told of configurations and failing connections; default none.
+	Logger *slog.Logger
+	// Timeout bounds one Send, its waiting for a connection included; 30 s.
+	Timeout time.Duration
+	// DialTimeout bounds connecting and the TLS handshake; 10 s.
+	DialTimeout time.Duration
+	// A connection that is silent for ReadIdle (5 s) gets a PING; silent for
+	// PingTimeout (5 s) more it is given up.
+	ReadIdle, PingTimeout time.Duration
+	// SendWithin is how long a request may wait, once Alive said yes, for the
+	// connection to take it; after that the connection is given up rather than
+	// the request sent late. Half a lease; default 5 s.
+	SendWithin time.Duration
+	// Now is the clock of provider tokens; default time.Now.
+	Now func() time.Time
+}
+
+// setDefaults fills in what the zero value leaves open.
+func (o *Options) setDefaults() {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
+	o.ReadIdle = cmp.Or(o.ReadIdle, 5*time.Second)
+	o.PingTimeout = cmp.Or(o.PingTimeout, 5*time.Second)
+	o.SendWithin = cmp.Or(o.SendWithin, 5*time.Second)
+}
+
+// now is the clock of provider tokens. The end of certificates is checked by it, too.
+func (o *Options) now() time.Time {
+	if o.Now != nil {
+		return o.Now()
+	}
+	return time.Now()
+}
+
+// Sender sends to Apple's servers. It connects with the first notification.
+type Sender struct {
+	o      Options
+	apps   atomic.Pointer[appTable]
+	mu     sync.Mutex // of Reload and Close
+	closed bool
+}
+
+var _ transport.Sender = (*Sender)(nil)
+
+// New reads keys and certificates and tries them; it does not connect. Its
+// error names every variable and file that is wrong.
+func New(o Options) (*Sender, error) {
+	o.setDefaults()
+	s := &Sender{o: o}
+	s.apps.Store(&appTable{})
+	if err := s.Reload(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Reload implements transport.Sender: keys, certificates and the apps file are read
+// again. Apps whose credentials did not change keep their connections.
+func (s *Sender) Reload() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	c, err := readConfiguration(&s.o)
+	if err != nil {
+		return err
+	}
+	old := s.apps.Load()
+	next, err := old.next(c, &s.o)
+	if err != nil {
+		return err
+	}
+	s.apps.Store(next)
+	for key, l := range old.links {
+		if _, kept := next.links[key]; !kept {
+			l.pool.Close()
+		}
+	}
+	s.o.Logger.Info("APNs apps configured", "apps", len(c.apps), "accounts", len(next.links))
+	return nil
+}
+
+// Close implements transport.Sender.
+func (s *Sender) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, l := range s.apps.Load().links {
+		l.pool.Close()
+	}
+	return nil
+}
+
+// Apps implements transport.Sender, sorted by name.
+func (s *Sender) Apps() []transport.AppState {
+	t := s.apps.Load()
+	var out []transport.AppState
+	for _, a := range t.all() {
+		out = append(out, a.state())
+	}
+	slices.SortFunc(out, func(a, b transport.AppState) int { return cmp.Compare(a.App, b.App) })
+	return out
+}
+
+// Reasons implements transport.Sender.
+func (s *Sender) Reasons() []string { return documentedReasons() }
+
+// Send implements transport.Sender.
+func (s *Sender) Send(ctx context.Context, n *transport.Notification) transport.Answer {
+	a := s.apps.Load().find(n.Topic, n.Environment)
+	if a == nil {
+		return transport.Answer{Outcome: transport.NoApp}
+	}
+	if len(n.Payload) == 0 {
+		return transport.Answer{Outcome: transport.OurBug, Reason: "PayloadEmpty", Err: errors.New("the payload is empty")}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	round, err := a.limiter.Enter(ctx)
+	if err != nil {
+		return transport.Answer{Outcome: transport.NotSent, Err: err}
+	}
+	defer a.limiter.Leave()
+	answer := a.send(ctx, n)
+	switch answer.Outcome {
+	case transport.Delivered:
+		a.limiter.Succeed()
+	case transport.RetryUncounted:
+		a.limiter.Halve(round)
+	}
+	return answer
+}
+
+// send tries until there is an answer that is not Again. It moves to another
+// connection as often as one ends: the pool does not open them too fast.
+func (a *app) send(ctx context.Context, n *transport.Notification) transport.Answer {
+	tries, moves, expired := 0, 0, 0
+	for {
+		answer, moved := a.try(ctx, n)
+		if answer.Outcome == transport.Again && answer.Reason == reasonExpiredProviderToken {
+			if expired++; expired == maxExpired {
+				answer.Outcome = transport.PauseApp
+				return answer
+			}
+		}
+		if answer.Outcome != transport.Again && !errors.Is(answer.Err, h2.ErrUnprocessed) || ctx.Err() != nil {
+			return answer
+		}
+		if tries++; moved && answer.Status == 0 {
+			tries, moves = 0, moves+1
+		}
+		if tries == maxTries || moves == maxMoves {
+			answer.RetryAfter = max(answer.RetryAfter, againAfter)
+			return answer
+		}
+	}
+}
+
+// try sends once on one connection; moved says that this one takes no more.
+func (a *app) try(ctx context.Context, n *transport.Notification) (answer transport.Answer, moved bool) {
+	conn, err := a.link.pool.Acquire(ctx, n.Topic)
+	if err != nil {
+		return transport.Answer{Outcome: transport.NotSent, Err: err}, false
+	}
+	x := &roundTrip{n: n, conn: conn, call: conn.NewCall(n.Payload, n.Alive)}
+	defer func() { a.link.pool.Release(conn, x.answer.Status != 0) }()
+	if x.token, err = bearer(conn); err != nil {
+		return transport.Answer{Outcome: transport.NotSent, Err: err}, false
+	}
+	err = a.push(ctx, x)
+	if x.answer.Status == 0 {
+		return x.failure(err), conn.Gone()
+	}
+	x.answer.Outcome = classify(x.answer.Status, x.answer.Reason)
+	a.react(x)
+	return x.answer, conn.Gone()
+}
+
+// push lets apns2 build the request; the round trip gets the answer.
+func (a *app) push(ctx context.Context, x *roundTrip) error {
+	n := x.n
+	_, err := a.link.client.PushWithContext(context.WithValue(ctx, roundTripKey{}, x), &apns2.Notification{
+		ApnsID: n.ID, DeviceToken: n.Token, Topic: n.Topic, CollapseID: n.CollapseID, Priority: n.Priority,
+		PushType: apns2.EPushType(cmp.Or(n.PushType, api.PushAlert)),
+		Payload:  "{}", // the call has the real one: apns2 would encode it anew
+	})
+	return err
+}
+
+// react does what an answer asks of the connection and the provider token.
+func (a *app) react(x *roundTrip) {
+	source := a.link.source
+	switch x.answer.Reason {
+	case reasonIdleTimeout, reasonShutdown:
+		if x.answer.Outcome == transport.Again {
+			x.conn.Retire()
+		}
+	case reasonTooManyTokenUpdates:
+		if source != nil {
+			source.freeze()
+		}
+	case reasonExpiredProviderToken:
+		if x.token == nil || x.answer.Status != http.StatusForbidden {
+			return
+		}
+		if next, err := source.renew(x.token); err == nil {
+			tokenOf(x.conn).replace(x.conn, x.token, next)
+		}
+	}
+}

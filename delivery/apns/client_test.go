@@ -1,0 +1,208 @@
+package apns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"fanfare/api"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/transport"
+	"fanfare/store/storetest"
+)
+
+// world is a stand-in and a sender to it.
+type world struct {
+	*apnstest.Server
+	t      testing.TB
+	sender *Sender
+}
+
+// setup starts a stand-in, and a sender that signs for every topic. Changes are
+// made to the sender's options before it starts.
+func setup(t testing.TB, o apnstest.Options, changes ...func(*Options)) *world {
+	t.Helper()
+	s := apnstest.Start(t, o)
+	so := optionsFor(s)
+	for _, change := range changes {
+		change(&so)
+	}
+	return &world{Server: s, t: t, sender: mustNew(t, so)}
+}
+
+func optionsFor(s *apnstest.Server) Options {
+	return Options{
+		URL: s.URL(), CAFile: s.CAFile(), KeyFile: s.KeyFile(), KeyID: s.KeyID(), TeamID: s.TeamID(),
+		Timeout: 30 * time.Second,
+	}
+}
+
+func mustNew(t testing.TB, o Options) *Sender {
+	t.Helper()
+	a, err := New(o)
+	if err != nil {
+		t.Fatalf("make the sender: %v", err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	return a
+}
+
+// deviceToken is the i-th device token.
+func deviceToken(i int) string { return fmt.Sprintf("%064x", i+1) }
+
+// testNote is a good notification for the i-th device.
+func testNote(i int) *transport.Notification {
+	return &transport.Notification{
+		ID:    uuid.NewSHA1(uuid.Nil, []byte(deviceToken(i))).String(),
+		Token: deviceToken(i), Topic: apnstest.DefaultTopic, Environment: api.EnvProduction,
+		PushType: api.PushAlert, Priority: 10, CollapseID: "c", Payload: []byte(`{"aps":{"alert":{"title":"hi"}}}`),
+	}
+}
+
+func (w *world) send(n *transport.Notification) transport.Answer {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return w.sender.Send(ctx, n)
+}
+
+// mustDeliver sends a notification that must be delivered.
+func (w *world) mustDeliver(n *transport.Notification) {
+	w.t.Helper()
+	if a := w.send(n); a.Outcome != transport.Delivered {
+		w.t.Fatalf("got %s %d %s: %v", a.Outcome, a.Status, a.Reason, a.Err)
+	}
+}
+
+// sendMany sends to n devices at once, from device first on.
+func (w *world) sendMany(first, n int) []transport.Answer {
+	w.t.Helper()
+	out := make([]transport.Answer, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { out[i] = w.send(testNote(first + i)) })
+	}
+	wg.Wait()
+	return out
+}
+
+// outcomesOf counts outcomes.
+func outcomesOf(answers []transport.Answer) map[transport.Outcome]int {
+	out := make(map[transport.Outcome]int)
+	for _, a := range answers {
+		out[a.Outcome]++
+	}
+	return out
+}
+
+func TestA1_HTTP2OverTLS(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{})
+	w.mustDeliver(testNote(1))
+	w.MustWait(t, 1, time.Second)
+	r := w.Of(deviceToken(1))[0]
+	if r.Topic != apnstest.DefaultTopic || r.PushType != "alert" || r.Priority != "10" || r.CollapseID != "c" ||
+		r.ID != testNote(1).ID || r.Bearer == "" || string(r.Payload) != string(testNote(1).Payload) {
+		t.Fatalf("got %+v", r)
+	}
+}
+
+func TestSendMany(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{TrackIDs: true})
+	got := outcomesOf(w.sendMany(0, 5000))
+	if got[transport.Delivered] != 5000 {
+		t.Fatalf("got %v", got)
+	}
+	if n, again := w.IDs(); n != 5000 || again != 0 {
+		t.Fatalf("%d ids, %d again", n, again)
+	}
+	if v := w.Violations(); len(v) > 0 {
+		t.Fatal(v)
+	}
+	t.Logf("peak %d on %d connections", w.PeakStreams(), w.Accepted())
+}
+
+// The lease is asked right before the request leaves, on every try.
+func TestAliveIsAskedBeforeTheWrite(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{})
+	n := testNote(1)
+	n.Alive = func() bool { return false }
+	if a := w.send(n); a.Outcome != transport.NotSent || !errors.Is(a.Err, transport.ErrNotAlive) {
+		t.Fatalf("got %s %v", a.Outcome, a.Err)
+	}
+	w.mustDeliver(testNote(0))
+	w.Script(deviceToken(2), apnstest.Failing(apnstest.Refuse))
+	tries := 0
+	n = testNote(2)
+	n.Alive = func() bool { tries++; return tries < 2 }
+	if a := w.send(n); a.Outcome != transport.NotSent || !errors.Is(a.Err, transport.ErrNotAlive) || tries != 2 {
+		t.Fatalf("got %s %v after %d tries", a.Outcome, a.Err, tries)
+	}
+	if got := w.Of(deviceToken(1)); len(got) != 0 {
+		t.Fatalf("without a lease arrived %+v", got)
+	}
+}
+
+// The end of a context is NotSent while the request waits, UnknownOutcome once
+// it was written.
+func TestContextEnds(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{})
+	w.ScriptAll(apnstest.Failing(apnstest.Hang))
+	ctx, cancel := context.WithCancel(context.Background())
+	first, second := make(chan transport.Answer, 1), make(chan transport.Answer, 1)
+	go func() { first <- w.sender.Send(ctx, testNote(0)) }()
+	if err := w.WaitTotal(1, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	go func() { second <- w.sender.Send(ctx, testNote(1)) }() // waits: one until the first answer
+	storetest.Eventually(t, 20*time.Second, "both are under way", func() bool { return w.inFlight() == 2 })
+	cancel()
+	if a := <-first; a.Outcome != transport.UnknownOutcome {
+		t.Errorf("the written one: %s %v", a.Outcome, a.Err)
+	}
+	if a := <-second; a.Outcome != transport.NotSent {
+		t.Errorf("the waiting one: %s %v", a.Outcome, a.Err)
+	}
+	w.ScriptAll(apnstest.OK())
+	w.mustDeliver(testNote(2))
+}
+
+func (w *world) inFlight() (n int) {
+	for _, a := range w.sender.Apps() {
+		n += a.InFlight
+	}
+	return n
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{})
+	w.mustDeliver(testNote(0))
+	w.Script(deviceToken(1), apnstest.After(100*time.Millisecond))
+	done := make(chan transport.Answer, 1)
+	go func() { done <- w.send(testNote(1)) }()
+	if err := w.WaitTotal(2, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.sender.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-done; a.Outcome != transport.Delivered {
+		t.Fatalf("what was under way: %s %v", a.Outcome, a.Err)
+	}
+	if a := w.send(testNote(2)); a.Outcome != transport.NotSent {
+		t.Fatalf("after the close: %s", a.Outcome)
+	}
+	storetest.Eventually(t, 20*time.Second, "the connection is closed", func() bool { return w.Connections() == 0 })
+	if err := w.sender.Reload(); err == nil {
+		t.Fatal("a closed sender was reloaded")
+	}
+}

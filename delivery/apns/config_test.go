@@ -1,0 +1,391 @@
+package apns
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"software.sslmate.com/src/go-pkcs12"
+
+	"fanfare/api"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/transport"
+	"fanfare/store/storetest"
+)
+
+// fileApp is one app of an apps file that sends to a stand-in by key.
+func fileApp(s *apnstest.Server, topic string, env api.Environment) map[string]string {
+	return map[string]string{
+		"topic": topic, "environment": string(env), "url": s.URL(),
+		"key_file": s.KeyFile(), "key_id": s.KeyID(), "team_id": s.TeamID(),
+	}
+}
+
+// mustAppsFile writes an apps file.
+func mustAppsFile(t testing.TB, file string, apps ...map[string]string) string {
+	t.Helper()
+	raw, err := json.Marshal(map[string]any{"apps": apps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if file == "" {
+		file = filepath.Join(t.TempDir(), "apps.json")
+	}
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// noteFor is a notification for an app.
+func noteFor(i int, topic string, env api.Environment) *transport.Notification {
+	n := testNote(i)
+	n.Topic, n.Environment = topic, env
+	return n
+}
+
+// mustP12 writes a stand-in's client certificate as PKCS #12.
+func mustP12(t testing.TB, s *apnstest.Server, password string) string {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(s.CertFile(), s.CertFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := withLeaf(&pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := pkcs12.Modern.Encode(cert.PrivateKey, cert.Leaf, nil, password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "push.p12")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestA1_CertificateAuth(t *testing.T) {
+	t.Parallel()
+	s := apnstest.Start(t, apnstest.Options{})
+	for name, app := range map[string]map[string]string{
+		"PEM": {"cert_file": s.CertFile()},
+		"p12": {"cert_file": mustP12(t, s, "secret"), "cert_password": "secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app["topic"], app["environment"], app["url"] = "com.example."+name, "sandbox", s.URL()
+			a := mustNew(t, Options{CAFile: s.CAFile(), AppsFile: mustAppsFile(t, "", app)})
+			w := &world{Server: s, t: t, sender: a}
+			w.Reset()
+			w.mustDeliver(noteFor(1, app["topic"], api.EnvSandbox))
+			if r := w.Requests()[0]; r.Bearer != "" || a.Apps()[0].Auth != "certificate" {
+				t.Fatalf("got %+v, %+v", r, a.Apps())
+			}
+			for i, answer := range w.sendManyTo(100, app["topic"], api.EnvSandbox) {
+				if answer.Outcome != transport.Delivered {
+					t.Fatalf("%d: %s %v", i, answer.Outcome, answer.Err)
+				}
+			}
+		})
+	}
+}
+
+func (w *world) sendManyTo(n int, topic string, env api.Environment) []transport.Answer {
+	out := make([]transport.Answer, n)
+	done := make(chan struct{})
+	for i := range n {
+		go func() {
+			out[i] = w.send(noteFor(i, topic, env))
+			done <- struct{}{}
+		}()
+	}
+	for range n {
+		<-done
+	}
+	return out
+}
+
+func TestA1_URLs(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		own, general string
+		env          api.Environment
+		want, addr   string
+	}{
+		{"", "", api.EnvProduction, "https://api.push.apple.com", "api.push.apple.com:443"},
+		{"", "", api.EnvSandbox, "https://api.sandbox.push.apple.com", "api.sandbox.push.apple.com:443"},
+		{"", "https://x:2197/", api.EnvSandbox, "https://x:2197", "x:2197"},
+		{"https://[::1]:1", "https://x", api.EnvSandbox, "https://[::1]:1", "[::1]:1"},
+	} {
+		u, err := serverURL(row.own, row.general, row.env)
+		if err != nil || u.String() != row.want || address(u) != row.addr {
+			t.Errorf("%v: got %v %v", row, u, err)
+		}
+	}
+	for _, bad := range []string{"http://x", "x", "https://", "https://x/3/device", "https://u:p@x", "https://x?y", "://"} {
+		if u, err := serverURL(bad, "", api.EnvProduction); err == nil {
+			t.Errorf("%q became %v", bad, u)
+		}
+	}
+}
+
+// A server whose certificate is not signed by our roots gets nothing.
+func TestA1_ServerIsVerified(t *testing.T) {
+	t.Parallel()
+	s, other := apnstest.Start(t, apnstest.Options{}), apnstest.Start(t, apnstest.Options{})
+	o := optionsFor(s)
+	o.CAFile = other.CAFile()
+	w := &world{Server: s, t: t, sender: mustNew(t, o)}
+	if a := w.send(testNote(0)); a.Outcome != transport.NotSent || !strings.Contains(a.Err.Error(), "certificate") {
+		t.Fatalf("got %s %v", a.Outcome, a.Err)
+	}
+}
+
+// Two environments with one key at one address: never the same connection.
+func TestA7_EnvironmentsDoNotShareConnections(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{})
+	for i := range 200 {
+		env := []api.Environment{api.EnvProduction, api.EnvSandbox}[i%2]
+		w.mustDeliver(noteFor(i, "com.example."+string(env), env))
+	}
+	topic := make(map[int]string)
+	for _, r := range w.Requests() {
+		if was, ok := topic[r.Connection]; ok && was != r.Topic {
+			t.Fatalf("connection %d carried %s and %s", r.Connection, was, r.Topic)
+		}
+		topic[r.Connection] = r.Topic
+	}
+	if len(topic) != 2 {
+		t.Fatalf("%d connections", len(topic))
+	}
+}
+
+// Two servers and three apps at once: each request goes to its own app's server.
+func TestA7_NoRequestChangesAnothersHost(t *testing.T) {
+	t.Parallel()
+	one, two := apnstest.Start(t, apnstest.Options{}), apnstest.Start(t, apnstest.Options{})
+	roots := filepath.Join(t.TempDir(), "roots.pem")
+	var both []byte
+	for _, s := range []*apnstest.Server{one, two} {
+		raw, err := os.ReadFile(s.CAFile())
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, raw...)
+	}
+	if err := os.WriteFile(roots, both, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := mustAppsFile(t, "", fileApp(one, "one", api.EnvProduction), fileApp(two, "two", api.EnvProduction),
+		fileApp(two, "one", api.EnvSandbox))
+	w := &world{Server: one, t: t, sender: mustNew(t, Options{CAFile: roots, AppsFile: file})}
+	done := make(chan []transport.Answer)
+	for _, app := range []struct {
+		topic string
+		env   api.Environment
+	}{{"one", api.EnvProduction}, {"two", api.EnvProduction}, {"one", api.EnvSandbox}} {
+		go func() { done <- w.sendManyTo(300, app.topic, app.env) }()
+	}
+	for range 3 {
+		if got := outcomesOf(<-done); got[transport.Delivered] != 300 {
+			t.Fatalf("got %v", got)
+		}
+	}
+	for _, r := range one.Requests() {
+		if r.Topic != "one" {
+			t.Fatalf("the first server got %s", r.Topic)
+		}
+	}
+	if one.Total() != 300 || two.Total() != 600 {
+		t.Fatalf("the servers got %d and %d", one.Total(), two.Total())
+	}
+}
+
+func TestA13_NoApp(t *testing.T) {
+	t.Parallel()
+	s := apnstest.Start(t, apnstest.Options{})
+	a := mustNew(t, Options{CAFile: s.CAFile(), AppsFile: mustAppsFile(t, "", fileApp(s, "one", api.EnvProduction))})
+	w := &world{Server: s, t: t, sender: a}
+	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
+	for _, n := range []*transport.Notification{noteFor(1, "two", api.EnvProduction), noteFor(1, "one", api.EnvSandbox)} {
+		if got := w.send(n); got.Outcome != transport.NoApp {
+			t.Errorf("%s: got %s", transport.AppOf(n.Topic, n.Environment), got.Outcome)
+		}
+	}
+	if w.Total() != 1 {
+		t.Fatalf("%d requests", w.Total())
+	}
+}
+
+func TestA13_Reload(t *testing.T) {
+	t.Parallel()
+	s := apnstest.Start(t, apnstest.Options{})
+	file := mustAppsFile(t, "", fileApp(s, "one", api.EnvProduction))
+	w := &world{Server: s, t: t, sender: mustNew(t, Options{CAFile: s.CAFile(), AppsFile: file})}
+	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
+
+	t.Run("an app more keeps the connection", func(t *testing.T) {
+		mustAppsFile(t, file, fileApp(s, "one", api.EnvProduction), fileApp(s, "two", api.EnvProduction))
+		if err := w.sender.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		w.mustDeliver(noteFor(1, "two", api.EnvProduction))
+		w.mustDeliver(noteFor(1, "one", api.EnvProduction))
+		if s.Accepted() != 1 {
+			t.Fatalf("%d connections for one key", s.Accepted())
+		}
+	})
+	t.Run("a broken file keeps the old configuration and says so", func(t *testing.T) {
+		bad := fileApp(s, "one", api.EnvProduction)
+		bad["key_file"] = file
+		for _, write := range []func(){
+			func() { mustAppsFile(t, file, bad) },
+			func() { mustAppsFile(t, file) },
+			func() { _ = os.WriteFile(file, []byte(`{"apps": [`), 0o600) },
+			func() { _ = os.Remove(file) },
+		} {
+			write()
+			if err := w.sender.Reload(); err == nil || !strings.Contains(err.Error(), "FANFARE_APNS_APPS_FILE") {
+				t.Fatalf("got %v", err)
+			}
+			w.mustDeliver(noteFor(2, "one", api.EnvProduction))
+			w.mustDeliver(noteFor(2, "two", api.EnvProduction))
+		}
+	})
+	t.Run("another key opens another connection and ends the old one", func(t *testing.T) {
+		next := fileApp(s, "one", api.EnvProduction)
+		next["key_file"] = s.OtherKeyFile()
+		mustAppsFile(t, file, next)
+		if err := w.sender.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		if a := w.send(noteFor(3, "one", api.EnvProduction)); a.Reason != "InvalidProviderToken" {
+			t.Fatalf("got %s", a.Reason)
+		}
+		if a := w.send(noteFor(3, "two", api.EnvProduction)); a.Outcome != transport.NoApp {
+			t.Fatalf("got %s", a.Outcome)
+		}
+		storetest.Eventually(t, 20*time.Second, "the old connection ends", func() bool { return s.Connections() == 1 })
+	})
+}
+
+// A reload under load loses no request and repeats none.
+func TestA13_ReloadUnderLoad(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{TrackIDs: true, CountsOnly: true})
+	done := make(chan []transport.Answer)
+	go func() { done <- w.sendMany(0, 3000) }()
+	for {
+		select {
+		case answers := <-done:
+			if got := outcomesOf(answers); got[transport.Delivered] != 3000 {
+				t.Fatalf("got %v", got)
+			}
+			if n, again := w.IDs(); n != 3000 || again != 0 {
+				t.Fatalf("%d ids, %d again", n, again)
+			}
+			return
+		case <-time.After(10 * time.Millisecond):
+			if err := w.sender.Reload(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// The key of the variables serves what the file does not name.
+func TestA13_FileBeforeVariables(t *testing.T) {
+	t.Parallel()
+	s, own := apnstest.Start(t, apnstest.Options{}), apnstest.Start(t, apnstest.Options{})
+	o := optionsFor(s)
+	o.AppsFile = mustAppsFile(t, "", fileApp(own, "one", api.EnvProduction))
+	a := mustNew(t, o)
+	w := &world{Server: s, t: t, sender: a}
+	w.mustDeliver(noteFor(0, "two", api.EnvProduction))
+	if got := w.send(noteFor(0, "one", api.EnvProduction)); got.Outcome != transport.NotSent { // its CA is another
+		t.Fatalf("got %s", got.Outcome)
+	}
+	var names []string
+	for _, app := range a.Apps() {
+		names = append(names, app.App)
+	}
+	if got := strings.Join(names, " "); got != "*/production */sandbox one/production two/production" {
+		t.Fatalf("the apps are %s", got)
+	}
+}
+
+// Every problem is reported at once, with what to mend.
+func TestA13_EveryProblemAtOnce(t *testing.T) {
+	t.Parallel()
+	s := apnstest.Start(t, apnstest.Options{})
+	change := func(k, v string) map[string]string {
+		app := fileApp(s, "t"+k+v[:min(1, len(v))], api.EnvProduction)
+		app[k] = v
+		return app
+	}
+	file := mustAppsFile(t, "",
+		change("topic", "{}"), change("environment", "test"), change("url", "http://x"), change("key_file", "nowhere.p8"),
+		change("key_id", ""), change("cert_file", "x"), fileApp(s, "same", api.EnvSandbox), fileApp(s, "same", api.EnvSandbox))
+	_, err := New(Options{CAFile: file, AppsFile: file, KeyID: "K", KeyFile: "x", URL: "https://x"})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		"FANFARE_APNS_CA_FILE: no PEM certificate", "FANFARE_APNS_TEAM_ID: must be set",
+		"apps[0]: topic:", "apps[1]: environment:", "apps[2]: url:",
+		"apps[3]: key_file: read key: open " + filepath.Join(filepath.Dir(file), "nowhere.p8"),
+		"apps[4]: key_id, team_id:", "apps[5]: key_file, cert_file:", "apps[7]: same/sandbox is there twice",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in:\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "apps[6]") {
+		t.Errorf("a good app is blamed:\n%v", err)
+	}
+	if _, err := New(Options{}); err == nil || !strings.Contains(err.Error(), "FANFARE_APNS_KEY_FILE") {
+		t.Errorf("nothing configured: %v", err)
+	}
+}
+
+func TestA13_BadCertificates(t *testing.T) {
+	t.Parallel()
+	s := apnstest.Start(t, apnstest.Options{})
+	for name, row := range map[string]struct {
+		file, password, want string
+		now                  time.Time
+	}{
+		"wrong password": {mustP12(t, s, "a"), "b", "PKCS #12", time.Now()},
+		"no key":         {s.CAFile(), "", "read PEM", time.Now()},
+		"expired":        {s.CertFile(), "", "expired on", time.Now().Add(1000 * 24 * time.Hour)},
+		"no file":        {s.CertFile() + "x", "", "no such file", time.Now()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := readCertificate(row.file, row.password, row.now); err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Fatalf("got %v", err)
+			}
+		})
+	}
+}
+
+// Topics are made by clients; they may not fill the memory.
+func TestTopicsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{})
+	table := w.sender.apps.Load()
+	for i := range 2 * maxTopics {
+		if a := table.find(deviceToken(i), api.EnvProduction); a == nil || a.link != table.any[api.EnvProduction].link {
+			t.Fatalf("topic %d has another app", i)
+		}
+	}
+	if n := len(w.sender.Apps()); n != maxTopics+2 {
+		t.Fatalf("%d apps", n)
+	}
+}

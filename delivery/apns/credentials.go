@@ -1,0 +1,118 @@
+package apns
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"software.sslmate.com/src/go-pkcs12"
+)
+
+// credentials are what one app shows APNs: a signing key or a certificate.
+type credentials struct {
+	key         *ecdsa.PrivateKey
+	keyID, team string
+	cert        *tls.Certificate
+	sum         [sha256.Size]byte // of everything secret, to tell two apart
+}
+
+// auth names the kind of credentials in AppState.
+func (c *credentials) auth() string {
+	if c.cert != nil {
+		return "certificate"
+	}
+	return "token"
+}
+
+// readKey reads a .p8 file: a PKCS #8 key on P-256, which is what ES256 needs.
+func readKey(file, keyID, team string) (*credentials, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	block, _ := pem.Decode(raw)
+	if block == nil {
+		return nil, fmt.Errorf("%s is not a .p8 key: no PEM block", file)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a .p8 key: %w", file, err)
+	}
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok || key.Curve != elliptic.P256() {
+		return nil, fmt.Errorf("%s can't sign ES256: APNs takes ECDSA keys on P-256 only", file)
+	}
+	sum := sha256.Sum256([]byte(keyID + "\x00" + team + "\x00" + string(block.Bytes)))
+	return &credentials{key: key, keyID: keyID, team: team, sum: sum}, nil
+}
+
+// readCertificate reads a certificate with its key: PEM, both in one file, or
+// PKCS #12.
+func readCertificate(file, password string, now time.Time) (*credentials, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	cert, err := parseCertificate(raw, password)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no certificate with its key: %w", file, err)
+	}
+	if now.After(cert.Leaf.NotAfter) {
+		return nil, fmt.Errorf("%s: the certificate expired on %s", file, cert.Leaf.NotAfter.Format(time.DateOnly))
+	}
+	return &credentials{cert: cert, sum: sha256.Sum256(raw)}, nil
+}
+
+// parseCertificate tells the two formats apart by their content, because file
+// names do not: Keychain exports .p12, fastlane .pem, people rename both.
+func parseCertificate(raw []byte, password string) (*tls.Certificate, error) {
+	if block, _ := pem.Decode(raw); block != nil {
+		cert, err := tls.X509KeyPair(raw, raw)
+		if err != nil {
+			return nil, fmt.Errorf("read PEM: %w", err)
+		}
+		return withLeaf(&cert)
+	}
+	key, leaf, chain, err := pkcs12.DecodeChain(raw, password)
+	if err != nil {
+		return nil, fmt.Errorf("read PKCS #12: %w", err)
+	}
+	cert := &tls.Certificate{PrivateKey: key, Certificate: [][]byte{leaf.Raw}}
+	for _, c := range chain {
+		cert.Certificate = append(cert.Certificate, c.Raw)
+	}
+	return withLeaf(cert)
+}
+
+// withLeaf parses the certificate itself, whose end of validity is looked at.
+func withLeaf(cert *tls.Certificate) (*tls.Certificate, error) {
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	if err != nil {
+		return nil, fmt.Errorf("parse certificate: %w", err)
+	}
+	cert.Leaf = leaf
+	return cert, nil
+}
+
+// readCA reads the roots to trust; "" means the system's.
+func readCA(file string) (*x509.CertPool, []byte, error) {
+	if file == "" {
+		return nil, nil, nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read CA: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(raw) {
+		return nil, nil, errors.New("no PEM certificate in " + file)
+	}
+	return pool, raw, nil
+}

@@ -1,0 +1,221 @@
+package apns
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/h2"
+	"fanfare/delivery/transport"
+	"fanfare/store/storetest"
+)
+
+// answerRows is the contract's table, row by row: what APNs says and what it
+// means for the notification.
+var answerRows = []struct {
+	status int
+	reason string
+	want   transport.Outcome
+}{
+	{200, "", transport.Delivered},
+	{400, "BadDeviceToken", transport.SuspectDevice},
+	{400, "DeviceTokenNotForTopic", transport.SuspectDevice},
+	{400, "MissingDeviceToken", transport.OurBug},
+	{400, "BadMessageId", transport.OurBug},
+	{400, "BadExpirationDate", transport.OurBug},
+	{400, "BadPriority", transport.OurBug},
+	{400, "BadCollapseId", transport.OurBug},
+	{400, "InvalidPushType", transport.OurBug},
+	{400, "DuplicateHeaders", transport.OurBug},
+	{400, "PayloadEmpty", transport.OurBug},
+	{404, "BadPath", transport.OurBug},
+	{405, "MethodNotAllowed", transport.OurBug},
+	{405, "", transport.OurBug},
+	{413, "PayloadTooLarge", transport.OurBug},
+	{413, "", transport.OurBug},
+	{400, "BadTopic", transport.PauseApp},
+	{400, "MissingTopic", transport.PauseApp},
+	{400, "TopicDisallowed", transport.PauseApp},
+	{403, "BadCertificate", transport.PauseApp},
+	{403, "BadCertificateEnvironment", transport.PauseApp},
+	{403, "Forbidden", transport.PauseApp},
+	{403, "MissingProviderToken", transport.PauseApp},
+	{403, "InvalidProviderToken", transport.PauseApp},
+	{403, "BadEnvironmentKeyIdInToken", transport.PauseApp},
+	{400, "IdleTimeout", transport.Again},
+	{503, "Shutdown", transport.Again},
+	{403, "ExpiredProviderToken", transport.PauseApp}, // again, and after three times a pause
+	{410, "Unregistered", transport.DropDevice},
+	{410, "ExpiredToken", transport.DropDevice},
+	{429, "TooManyRequests", transport.BackoffDevice},
+	{429, "", transport.BackoffDevice},
+	{429, "TooManyProviderTokenUpdates", transport.PauseApp},
+	{500, "InternalServerError", transport.Retry},
+	{500, "", transport.Retry},
+	{502, "", transport.Retry},
+	{503, "", transport.Retry},
+	{599, "Whatever", transport.Retry},
+	{503, "ServiceUnavailable", transport.RetryUncounted},
+	{400, "SomethingNew", transport.FailMessage},
+	{403, "SomethingNew", transport.FailMessage},
+	{404, "SomethingNew", transport.FailMessage},
+	{410, "SomethingNew", transport.FailMessage},
+	{418, "", transport.FailMessage},
+}
+
+// Each row goes through the whole sender to a stand-in that gives this answer.
+func TestAnswersTable(t *testing.T) {
+	t.Parallel()
+	for _, row := range answerRows {
+		t.Run(fmt.Sprintf("%d %s", row.status, row.reason), func(t *testing.T) {
+			t.Parallel()
+			w := setup(t, apnstest.Options{})
+			a := apnstest.Fail(row.status, row.reason)
+			if row.reason == "" {
+				a.Body = []byte("<html>no JSON</html>")
+			}
+			w.ScriptAll(a)
+			got := w.send(testNote(1))
+			if got.Outcome != row.want || got.Status != row.status || got.Reason != row.reason || got.Err != nil {
+				t.Fatalf("got %s %d %q %v, want %s", got.Outcome, got.Status, got.Reason, got.Err, row.want)
+			}
+			if row.status == 200 && got.ID != testNote(1).ID {
+				t.Fatalf("the apns-id is %q", got.ID)
+			}
+		})
+	}
+}
+
+// No row of the code's table may be missing above.
+func TestAnswersTableIsWhole(t *testing.T) {
+	t.Parallel()
+	tested := make(map[answer]bool)
+	for _, row := range answerRows {
+		tested[answer{row.status, row.reason}] = true
+	}
+	for a, o := range outcomes {
+		if !tested[a] {
+			t.Errorf("no test for %d %q", a.status, a.reason)
+		}
+		if o < transport.Delivered || o > transport.NoApp {
+			t.Errorf("%d %q has no outcome: %d", a.status, a.reason, o)
+		}
+	}
+}
+
+// 410's time is milliseconds, which apns2 cuts to seconds.
+func TestGoneTimestampInMilliseconds(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{})
+	at := time.UnixMilli(1_700_000_000_123)
+	w.Script(deviceToken(1), apnstest.Gone("Unregistered", at))
+	if a := w.send(testNote(1)); !a.GoneAt.Equal(at) || a.Outcome != transport.DropDevice {
+		t.Fatalf("got %s at %v, want %v", a.Outcome, a.GoneAt, at)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{})
+	for i, row := range []struct {
+		header   string
+		min, max time.Duration
+	}{
+		{"", 0, 0}, {"7", 7 * time.Second, 7 * time.Second}, {"-3", 0, 0}, {"soon", 0, 0},
+		{time.Now().Add(time.Minute).UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT"), 50 * time.Second, time.Minute},
+	} {
+		w.Script(deviceToken(i), apnstest.Answer{Status: 429, Reason: "TooManyRequests", RetryAfter: row.header})
+		a := w.send(testNote(i))
+		if a.Outcome != transport.BackoffDevice || a.RetryAfter < row.min || a.RetryAfter > row.max {
+			t.Errorf("%q: got %s after %v", row.header, a.Outcome, a.RetryAfter)
+		}
+	}
+}
+
+// 400 IdleTimeout and 503 Shutdown are as GOAWAY: a new connection, at once.
+func TestShutdownMovesToNewConnection(t *testing.T) {
+	t.Parallel()
+	for _, a := range []apnstest.Answer{apnstest.Fail(400, "IdleTimeout"), apnstest.Fail(503, "Shutdown")} {
+		t.Run(a.Reason, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t, apnstest.Options{})
+			w.mustDeliver(testNote(0))
+			w.Script(deviceToken(1), a, apnstest.OK())
+			w.mustDeliver(testNote(1))
+			got := w.Of(deviceToken(1))
+			if len(got) != 2 || got[0].Connection == got[1].Connection || got[0].ID != got[1].ID {
+				t.Fatalf("got %+v", got)
+			}
+			w.Script(deviceToken(2), a)
+			if got := w.send(testNote(2)); got.Outcome != transport.Again || got.RetryAfter <= 0 {
+				t.Fatalf("when it never ends: %s after %v", got.Outcome, got.RetryAfter)
+			}
+		})
+	}
+}
+
+// 503 ServiceUnavailable halves what the app may have under way, once per
+// round, and it recovers.
+func TestServiceUnavailableHalvesConcurrency(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{StartStreams: 1000})
+	w.mustDeliver(testNote(0))
+	w.ScriptAll(apnstest.Answer{Status: 503, Reason: "ServiceUnavailable", Delay: 300 * time.Millisecond})
+	if got := outcomesOf(w.sendMany(1, 64)); got[transport.RetryUncounted] != 64 {
+		t.Fatalf("got %v", got)
+	}
+	limit := w.limit()
+	if limit < 8 || limit > 32 {
+		t.Fatalf("after one round of 64 the limit is %d", limit)
+	}
+	w.ScriptAll(apnstest.OK())
+	storetest.Eventually(t, 20*time.Second, "the limit grows again", func() bool {
+		w.mustDeliver(testNote(0))
+		return w.limit() > limit
+	})
+}
+
+// limit is the concurrency limit of the default topic.
+func (w *world) limit() int {
+	for _, a := range w.sender.Apps() {
+		if a.App == transport.AppOf(apnstest.DefaultTopic, testNote(0).Environment) {
+			return a.Limit
+		}
+	}
+	return -1
+}
+
+// One app that is told to slow down does not slow another.
+func TestSlowAppSlowsNoOther(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{StartStreams: 1000})
+	w.ScriptTopic("com.example.slow", apnstest.Answer{Status: 503, Reason: "ServiceUnavailable"})
+	slow := testNote(1)
+	slow.Topic = "com.example.slow"
+	for range 12 {
+		if a := w.send(slow); a.Outcome != transport.RetryUncounted {
+			t.Fatalf("got %s: %v", a.Outcome, a.Err)
+		}
+	}
+	if got := outcomesOf(w.sendMany(0, 500)); got[transport.Delivered] != 500 || w.limit() != 0 {
+		t.Fatalf("the other app: %v, limit %d", got, w.limit())
+	}
+	w.ScriptTopic("com.example.slow", apnstest.After(time.Minute))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for range 2 { // one is under way, which is all that the limit allows; one waits
+		go func() {
+			for ctx.Err() == nil {
+				w.sender.Send(ctx, slow)
+			}
+		}()
+	}
+	storetest.Eventually(t, 20*time.Second, "more than may wait fail at once", func() bool {
+		ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		a := w.sender.Send(ctx, slow)
+		return a.Outcome == transport.NotSent && a.Err == h2.ErrLimited
+	})
+}

@@ -1,0 +1,282 @@
+package apns
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/transport"
+	"fanfare/store/storetest"
+)
+
+// clock is a clock that tests move.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func newClock() *clock { return &clock{at: time.Now()} }
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+func mustSource(t testing.TB, now func() time.Time) *tokenSource {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newTokenSource(&credentials{key: key, keyID: "K", team: "T"}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func mustFresh(t testing.TB, s *tokenSource) *providerToken {
+	t.Helper()
+	p, err := s.fresh()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestA12_MintedOnceUnderConcurrency(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	s := mustSource(t, c.now)
+	for round := 1; round <= 3; round++ {
+		var wg sync.WaitGroup
+		tokens := make([]*providerToken, 64)
+		for i := range tokens {
+			wg.Go(func() { tokens[i], _ = s.fresh() })
+		}
+		wg.Wait()
+		for _, p := range tokens {
+			if p != tokens[0] {
+				t.Fatal("two tokens at once")
+			}
+		}
+		if s.minted != round {
+			t.Fatalf("%d tokens minted by round %d", s.minted, round)
+		}
+		c.add(tokenLife)
+	}
+}
+
+func TestA12_ReusedAndReplaced(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	s := mustSource(t, c.now)
+	first := mustFresh(t, s)
+	c.add(20 * time.Minute)
+	if mustFresh(t, s) != first {
+		t.Fatal("replaced before 20 minutes")
+	}
+	c.add(5*time.Minute + time.Second)
+	second := mustFresh(t, s)
+	if second == first {
+		t.Fatal("a connection would start with a token that has less than 20 minutes left")
+	}
+	c.add(19 * time.Minute)
+	if p, _ := s.renew(second); p != second {
+		t.Fatal("renewed before 20 minutes")
+	}
+	c.add(2 * time.Minute)
+	third, _ := s.renew(second)
+	if third == second {
+		t.Fatal("an expired token older than 20 minutes was kept")
+	}
+	if p, _ := s.renew(second); p != third {
+		t.Fatal("renewed twice for one expired token")
+	}
+}
+
+func TestA12_FrozenAfterTooManyUpdates(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	s := mustSource(t, c.now)
+	first := mustFresh(t, s)
+	c.add(30 * time.Minute)
+	s.freeze()
+	if mustFresh(t, s) != first {
+		t.Fatal("a new token while frozen")
+	}
+	c.add(20 * time.Minute)
+	if mustFresh(t, s) == first {
+		t.Fatal("frozen for more than 20 minutes")
+	}
+}
+
+// bearers lists the distinct provider tokens per connection, in order.
+func (w *world) bearers() map[int][]string {
+	out := make(map[int][]string)
+	for _, r := range w.Requests() {
+		if list := out[r.Connection]; !slices.Contains(list, r.Bearer) {
+			out[r.Connection] = append(list, r.Bearer)
+		}
+	}
+	return out
+}
+
+// Five hours of one connection: its token changes, never within 20 minutes (the
+// stand-in would answer TooManyProviderTokenUpdates), and never gets too old.
+func TestA12_OneConnectionForHours(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	w := setup(t, apnstest.Options{Now: c.now, TokenUpdates: 20 * time.Minute}, func(o *Options) { o.Now = c.now })
+	for range 300 {
+		w.mustDeliver(testNote(0))
+		c.add(time.Minute)
+	}
+	if got := w.bearers(); len(got) != 1 || len(got[1]) != 7 {
+		t.Fatalf("%d connections, %d tokens on the first", len(got), len(got[1]))
+	}
+}
+
+// A connection opened late in the token's life starts with a fresh one, and an
+// older connection keeps its own.
+func TestA12_LateConnectionStartsFresh(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	w := setup(t, apnstest.Options{Now: c.now, TokenUpdates: 20 * time.Minute}, func(o *Options) { o.Now = c.now })
+	w.mustDeliver(testNote(0))
+	c.add(44 * time.Minute)
+	w.KillConnections()
+	storetest.Eventually(t, 20*time.Second, "the loss is seen", func() bool { return w.sender.Apps()[0].Connections == 0 })
+	for range 40 {
+		w.mustDeliver(testNote(0))
+		c.add(time.Minute)
+	}
+	if got := w.bearers(); len(got[2]) != 1 || got[2][0] == got[1][0] {
+		t.Fatalf("the second connection used %d tokens", len(got[2]))
+	}
+}
+
+// ExpiredProviderToken: a new token if the present one is older than 20
+// minutes, once for all requests under way, and the requests are sent again.
+func TestA12_ExpiredTokenIsRenewedOnce(t *testing.T) {
+	t.Parallel()
+	server, ours := newClock(), newClock()
+	w := setup(t, apnstest.Options{StartStreams: 1000, Now: server.now}, func(o *Options) { o.Now = ours.now })
+	w.mustDeliver(testNote(0))
+	ours.add(30 * time.Minute)
+	server.add(61 * time.Minute) // the clocks have drifted apart
+	ours.add(0)
+	old := w.sender.Apps()[0].TokenIssued
+	got := outcomesOf(w.sendMany(0, 100))
+	// The new token is half an hour old by the server's clock: good.
+	if got[transport.Delivered] != 100 || !w.sender.Apps()[0].TokenIssued.After(old) {
+		t.Fatalf("got %v", got)
+	}
+	if n := len(w.bearers()[1]); n != 2 {
+		t.Fatalf("%d tokens on the connection", n)
+	}
+}
+
+func TestA12_ExpiredTokenPausesAfterThree(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{})
+	w.ScriptAll(apnstest.Fail(403, "ExpiredProviderToken"))
+	if a := w.send(testNote(0)); a.Outcome != transport.PauseApp || a.Reason != "ExpiredProviderToken" {
+		t.Fatalf("got %s %s", a.Outcome, a.Reason)
+	}
+	if n := len(w.bearers()[1]); w.Total() != 3 || n != 1 {
+		t.Fatalf("%d tries with %d tokens", w.Total(), n)
+	}
+	w.ScriptAll(apnstest.Fail(403, "ExpiredProviderToken"), apnstest.Fail(403, "ExpiredProviderToken"), apnstest.OK())
+	w.mustDeliver(testNote(0))
+}
+
+func TestA12_TooManyUpdatesFreezes(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	w := setup(t, apnstest.Options{Now: c.now}, func(o *Options) { o.Now = c.now })
+	w.mustDeliver(testNote(0))
+	c.add(40 * time.Minute)
+	w.Script(deviceToken(1), apnstest.Fail(429, "TooManyProviderTokenUpdates"), apnstest.OK())
+	if a := w.send(testNote(1)); a.Outcome != transport.PauseApp {
+		t.Fatalf("got %s", a.Outcome)
+	}
+	c.add(10 * time.Minute) // 50 minutes: past its life, but frozen
+	w.mustDeliver(testNote(1))
+	if n := len(w.bearers()[1]); n != 1 {
+		t.Fatalf("%d tokens", n)
+	}
+}
+
+// mustKeyFile writes a PKCS #8 key.
+func mustKeyFile(t testing.TB, key any) string {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key.p8")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestA12_KeyThatCannotSignStopsTheStart(t *testing.T) {
+	t.Parallel()
+	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noPEM := filepath.Join(t.TempDir(), "no.p8")
+	if err := os.WriteFile(noPEM, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct{ file, want string }{
+		"P-384": {mustKeyFile(t, p384), "can't sign ES256"}, "RSA": {mustKeyFile(t, rsaKey), "can't sign ES256"},
+		"no PEM": {noPEM, "no PEM block"}, "no file": {noPEM + "x", "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := New(Options{KeyFile: row.file, KeyID: "K", TeamID: "T"})
+			if err == nil || !strings.Contains(err.Error(), "FANFARE_APNS_KEY_FILE") ||
+				!strings.Contains(err.Error(), row.file) || !strings.Contains(err.Error(), row.want) {
+				t.Fatalf("got %v", err)
+			}
+		})
+	}
+}
+
+// A wrong key is refused by APNs, not by us: the app pauses.
+func TestA12_UnknownKeyPausesTheApp(t *testing.T) {
+	t.Parallel()
+	s := apnstest.Start(t, apnstest.Options{})
+	o := optionsFor(s)
+	o.KeyFile = s.OtherKeyFile()
+	w := &world{Server: s, t: t, sender: mustNew(t, o)}
+	if a := w.send(testNote(0)); a.Outcome != transport.PauseApp || a.Reason != "InvalidProviderToken" {
+		t.Fatalf("got %s %s", a.Outcome, a.Reason)
+	}
+}

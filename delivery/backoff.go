@@ -1,0 +1,75 @@
+package delivery
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// maxBackoffs is from how many devices on the expired backoffs are forgotten.
+const maxBackoffs = 10_000
+
+// backoffs are the devices whose push service asked to slow down, in this
+// process: one device is served by one process at a time.
+type backoffs struct {
+	base, most time.Duration
+	mu         sync.Mutex
+	devices    map[string]backoff
+}
+
+type backoff struct {
+	times int
+	until time.Time
+}
+
+func newBackoffs(base, most time.Duration) *backoffs {
+	return &backoffs{base: base, most: most, devices: map[string]backoff{}}
+}
+
+// wait is how long a device still backs off; 0: it does not.
+func (b *backoffs) wait(token string, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(0, b.devices[token].until.Sub(now))
+}
+
+// next makes a device back off: exponentially longer each time, with full jitter,
+// and at least as long as the service asked for.
+func (b *backoffs) next(token string, asked time.Duration, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.devices) >= maxBackoffs {
+		b.sweep(now)
+	}
+	d := b.devices[token]
+	limit := b.base
+	for n := 0; n < d.times && limit < b.most; n++ {
+		limit *= 2
+	}
+	delay := max(asked, jitter(min(limit, b.most)))
+	b.devices[token] = backoff{times: d.times + 1, until: now.Add(delay)}
+	return delay
+}
+
+// sweep forgets backoffs that ended long ago. The caller holds the lock.
+func (b *backoffs) sweep(now time.Time) {
+	for token, d := range b.devices {
+		if now.Sub(d.until) > b.most {
+			delete(b.devices, token)
+		}
+	}
+}
+
+// forget ends a device's backoff after a success.
+func (b *backoffs) forget(token string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.devices) > 0 {
+		delete(b.devices, token)
+	}
+}
+
+// jitter is a random part of d, at least a millisecond.
+func jitter(d time.Duration) time.Duration {
+	return time.Millisecond + rand.N(max(d, time.Millisecond))
+}

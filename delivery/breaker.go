@@ -1,0 +1,123 @@
+package delivery
+
+import (
+	"hash/maphash"
+	"sync"
+
+	"fanfare/delivery/transport"
+)
+
+// breakerOptions set up a breaker; the zero value is the contract's.
+type breakerOptions struct {
+	// window is how many distinct tokens, the last ones, are looked at; 200.
+	window int
+	// least is from how many on the share counts; 50.
+	least int
+	// percent is the share of bad ones that opens; 20.
+	percent int
+}
+
+// breaker is the storm breaker: when more than percent of an app's last
+// distinct tokens are refused as bad, it is likelier that the app is configured
+// wrongly than that all these devices are gone. While it is open no device may
+// be dropped. It lives per process and holds each app apart.
+type breaker struct {
+	o    breakerOptions
+	seed maphash.Seed
+
+	mu   sync.Mutex
+	apps map[string]*tokenWindow
+}
+
+// tokenWindow is a ring of the last distinct tokens, by hash.
+type tokenWindow struct {
+	ring []uint64
+	next int
+	bad  map[uint64]bool // every token of the ring
+	nbad int
+	open bool
+}
+
+// newBreaker makes a closed breaker.
+func newBreaker(o breakerOptions) *breaker {
+	if o.window == 0 {
+		o.window = 200
+	}
+	if o.least == 0 {
+		o.least = 50
+	}
+	if o.percent == 0 {
+		o.percent = 20
+	}
+	return &breaker{o: o, seed: maphash.MakeSeed(), apps: make(map[string]*tokenWindow)}
+}
+
+// observe takes an answer for a token of an app into account and tells whether
+// the breaker opened just now: the app is to be paused, and an alarm raised.
+// Outcomes that say nothing of the token do not count, nor does a 410.
+func (b *breaker) observe(app, token string, o transport.Outcome) (opened bool) {
+	if o != transport.Delivered && o != transport.SuspectDevice {
+		return false
+	}
+	h := maphash.String(b.seed, token)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w, ok := b.apps[app]
+	if !ok {
+		w = &tokenWindow{bad: make(map[uint64]bool)}
+		b.apps[app] = w
+	}
+	w.put(h, o == transport.SuspectDevice, b.o.window)
+	if w.open || len(w.ring) < b.o.least || w.nbad*100 <= len(w.ring)*b.o.percent {
+		return false
+	}
+	w.open = true
+	return true
+}
+
+// put notes the newest answer for a token; a token that is new to the window
+// pushes the oldest out.
+func (w *tokenWindow) put(h uint64, bad bool, size int) {
+	was, known := w.bad[h]
+	if known && was {
+		w.nbad--
+	}
+	if !known {
+		w.push(h, size)
+	}
+	w.bad[h] = bad
+	if bad {
+		w.nbad++
+	}
+}
+
+// push adds a token to the ring. A full ring gives up its oldest token, and
+// what was known of it.
+func (w *tokenWindow) push(h uint64, size int) {
+	if len(w.ring) < size {
+		w.ring = append(w.ring, h)
+		return
+	}
+	old := w.ring[w.next]
+	if w.bad[old] {
+		w.nbad--
+	}
+	delete(w.bad, old)
+	w.ring[w.next] = h
+	w.next = (w.next + 1) % size
+}
+
+// isOpen tells whether an app's breaker is open: drop none of its devices.
+func (b *breaker) isOpen(app string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w, ok := b.apps[app]
+	return ok && w.open
+}
+
+// reset closes an app's breaker and forgets its tokens, when the app resumes.
+func (b *breaker) reset(app string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.apps, app)
+}

@@ -1,0 +1,91 @@
+package delivery
+
+import (
+	"fmt"
+	"testing"
+
+	"fanfare/delivery/transport"
+)
+
+// observe shows the breaker n answers, for devices from first on.
+func observe(b *breaker, app string, first, n int, o transport.Outcome) (opened int) {
+	for i := range n {
+		if b.observe(app, fmt.Sprint(first+i), o) {
+			opened++
+		}
+	}
+	return opened
+}
+
+func TestBreakerOpensAboveTwentyPercent(t *testing.T) {
+	t.Parallel()
+	b := newBreaker(breakerOptions{})
+	observe(b, "a", 0, 80, transport.Delivered)
+	if n := observe(b, "a", 100, 20, transport.SuspectDevice); n != 0 || b.isOpen("a") {
+		t.Fatal("it opened at 20 of 100")
+	}
+	if n := observe(b, "a", 200, 5, transport.SuspectDevice); n != 1 || !b.isOpen("a") {
+		t.Fatalf("above 20 %% it opened %d times", n)
+	}
+	if b.isOpen("b") {
+		t.Fatal("another app's breaker is open")
+	}
+	b.reset("a")
+	if b.isOpen("a") || observe(b, "a", 0, 49, transport.SuspectDevice) != 0 {
+		t.Fatal("a reset did not forget")
+	}
+	if observe(b, "a", 50, 1, transport.SuspectDevice) != 1 {
+		t.Fatal("it does not open again")
+	}
+}
+
+func TestBreakerNeedsFiftyDistinctTokens(t *testing.T) {
+	t.Parallel()
+	b := newBreaker(breakerOptions{})
+	for range 100 {
+		if observe(b, "a", 0, 49, transport.SuspectDevice) != 0 {
+			t.Fatal("49 tokens opened it")
+		}
+	}
+	if observe(b, "a", 49, 1, transport.Delivered) != 1 {
+		t.Fatal("50 tokens did not")
+	}
+}
+
+func TestBreakerCountsNo410s(t *testing.T) {
+	t.Parallel()
+	b := newBreaker(breakerOptions{})
+	for _, o := range []transport.Outcome{transport.DropDevice, transport.FailMessage, transport.Retry, transport.UnknownOutcome, transport.NotSent, transport.PauseApp} {
+		if observe(b, "a", 0, 500, o) != 0 {
+			t.Fatalf("%s opened it", o)
+		}
+	}
+	observe(b, "a", 0, 45, transport.Delivered)
+	if observe(b, "a", 1000, 5, transport.SuspectDevice) != 0 {
+		t.Fatal("what does not count made the 50 full")
+	}
+}
+
+// The newest answer for a token counts, and old tokens leave the window.
+func TestBreakerForgets(t *testing.T) {
+	t.Parallel()
+	b := newBreaker(breakerOptions{window: 100})
+	observe(b, "a", 0, 100, transport.Delivered)
+	for i := range 10 { // a bad tenth at a time, long apart
+		observe(b, "a", 1000+100*i, 10, transport.SuspectDevice)
+		observe(b, "a", 5000+100*i, 90, transport.Delivered)
+	}
+	if b.isOpen("a") {
+		t.Fatal("10 % of every window opened it")
+	}
+	for range 30 { // the same few tokens, good again each time
+		observe(b, "a", 9000, 15, transport.SuspectDevice)
+		observe(b, "a", 9000, 15, transport.Delivered)
+	}
+	if b.isOpen("a") {
+		t.Fatal("one token counted more than once")
+	}
+	if w := b.apps["a"]; len(w.ring) != 100 || len(w.bad) != 100 {
+		t.Fatalf("the window holds %d and %d", len(w.ring), len(w.bad))
+	}
+}

@@ -1,0 +1,94 @@
+package delivery
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery/transport"
+)
+
+const (
+	// maxDeviceWrites is how many states of devices are written at once;
+	// deviceWriteWithin is how long one write may take.
+	maxDeviceWrites   = 32
+	deviceWriteWithin = 5 * time.Second
+	// alarmEvery is how often one alarm is logged; all are counted.
+	alarmEvery = time.Minute
+)
+
+// updateDevice records what an answer says about the device. It comes after the
+// result is on its way, so that a slow or absent SQL does not hold up sends; what
+// could not be written comes again with the next send.
+func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer) {
+	app := w.m.app()
+	if d.storm.observe(app, w.m.Token, a.Outcome) {
+		d.o.Metrics.breaker.WithLabelValues(app).Set(1)
+		d.alarm("storm", "app", app)
+		d.pause(ctx, app, stormReason)
+	}
+	switch {
+	case a.Outcome == transport.DropDevice && a.Drops(w.m.registeredAt()):
+		d.markDevice(ctx, w, a, true)
+	case a.Outcome == transport.SuspectDevice && !d.storm.isOpen(app) && d.pauses.last(app).Reason != stormReason:
+		d.markDevice(ctx, w, a, w.m.Suspect)
+	}
+}
+
+// markDevice drops the device, or makes it suspect.
+func (d *Delivery) markDevice(ctx context.Context, w *work, a transport.Answer, drop bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deviceWriteWithin)
+	defer cancel()
+	select {
+	case d.deviceWrites <- struct{}{}:
+		defer func() { <-d.deviceWrites }()
+	case <-ctx.Done():
+		return
+	}
+	var at api.Time
+	if !a.GoneAt.IsZero() {
+		at = api.At(a.GoneAt)
+	}
+	var err error
+	if registered := api.AtMillis(w.m.RegisteredAt); drop {
+		err = d.o.Devices.Drop(ctx, w.m.Token, a.Reason, at, registered)
+	} else {
+		err = d.o.Devices.MarkSuspect(ctx, w.m.Token, a.Reason, registered)
+	}
+	if err != nil {
+		d.o.Logger.Warn("the state of a device was not written; the next answer brings it again", "reason", a.Reason, "error", err)
+	}
+}
+
+// alarm counts what a person should look at, and logs it, each kind and app at
+// most once a minute.
+func (d *Delivery) alarm(kind string, args ...any) {
+	d.o.Metrics.alarm(kind)
+	key := kind
+	if len(args) > 1 {
+		if app, ok := args[1].(string); ok {
+			key += " " + app
+		}
+	}
+	d.mu.Lock()
+	loud := time.Since(d.alarmed[key]) > alarmEvery
+	if loud {
+		d.alarmed[key] = time.Now()
+	}
+	d.mu.Unlock()
+	if loud {
+		d.o.Logger.Error("alarm: "+kind, args...)
+	}
+}
+
+// reasonOf names an answer: the service's reason, else the status, else the outcome.
+func reasonOf(a transport.Answer) string {
+	switch {
+	case a.Reason != "":
+		return a.Reason
+	case a.Status != 0:
+		return "status_" + strconv.Itoa(a.Status)
+	}
+	return a.Outcome.String()
+}

@@ -1,0 +1,90 @@
+package logsender
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"unicode/utf8"
+
+	"fanfare/delivery/transport"
+)
+
+// maxApps bounds how many apps are listed: topics come from clients.
+const maxApps = 1000
+
+// Sender logs each notification and answers that it was delivered. It shows no
+// text and no whole token.
+type Sender struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	apps map[string]transport.AppState
+}
+
+var _ transport.Sender = (*Sender)(nil)
+
+// New makes a log sender and says so, once.
+func New(log *slog.Logger) *Sender {
+	log.Warn("no APNs credentials are configured: notifications are logged, not sent")
+	return &Sender{log: log, apps: make(map[string]transport.AppState)}
+}
+
+// Send implements transport.Sender.
+func (s *Sender) Send(_ context.Context, n *transport.Notification) transport.Answer {
+	if n.Alive != nil && !n.Alive() {
+		return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrNotAlive}
+	}
+	s.remember(n)
+	s.log.Info("notification", "topic", n.Topic, "token", n.Token[:min(8, len(n.Token))], "title_length", titleLength(n.Payload))
+	return transport.Answer{Outcome: transport.Delivered, ID: n.ID}
+}
+
+// remember keeps an app for Apps.
+func (s *Sender) remember(n *transport.Notification) {
+	name := transport.AppOf(n.Topic, n.Environment)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.apps[name]; !ok && len(s.apps) < maxApps {
+		s.apps[name] = transport.AppState{App: name, Topic: n.Topic, Environment: n.Environment, Auth: "log"}
+	}
+}
+
+// titleLength counts the characters of a payload's title.
+func titleLength(payload []byte) int {
+	var doc struct {
+		APS struct {
+			Alert json.RawMessage `json:"alert"`
+		} `json:"aps"`
+	}
+	var alert struct {
+		Title string `json:"title"`
+	}
+	if json.Unmarshal(payload, &doc) != nil || json.Unmarshal(doc.APS.Alert, &alert) != nil {
+		return 0
+	}
+	return utf8.RuneCountInString(alert.Title)
+}
+
+// Apps implements transport.Sender: the apps that notifications were for.
+func (s *Sender) Apps() []transport.AppState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]transport.AppState, 0, len(s.apps))
+	for _, a := range s.apps {
+		out = append(out, a)
+	}
+	slices.SortFunc(out, func(a, b transport.AppState) int { return cmp.Compare(a.App, b.App) })
+	return out
+}
+
+// Reasons implements transport.Sender; no service gives any.
+func (s *Sender) Reasons() []string { return nil }
+
+// Reload implements transport.Sender; there is nothing to read.
+func (s *Sender) Reload() error { return nil }
+
+// Close implements transport.Sender.
+func (s *Sender) Close() error { return nil }

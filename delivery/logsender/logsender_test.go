@@ -1,0 +1,59 @@
+package logsender
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/delivery/transport"
+)
+
+func TestA14_LogSender(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	s := New(slog.New(slog.NewTextHandler(&out, nil)))
+	n := &transport.Notification{
+		ID: "6ba7b810-9dad-51d1-80b4-00c04fd430c8", Token: "abcdef0123456789", Topic: "com.example.app", Environment: api.EnvProduction,
+		Payload: []byte(`{"aps":{"alert":{"title":"Grüße","body":"secret"}}}`),
+	}
+	for range 2 {
+		if a := s.Send(context.Background(), n); a.Outcome != transport.Delivered || a.ID != n.ID {
+			t.Fatalf("got %+v", a)
+		}
+	}
+	log := out.String()
+	if strings.Count(log, "no APNs credentials") != 1 {
+		t.Errorf("it must be said once:\n%s", log)
+	}
+	for _, want := range []string{"topic=com.example.app", "token=abcdef01 ", "title_length=5"} {
+		if strings.Count(log, want) != 2 {
+			t.Errorf("missing %q in:\n%s", want, log)
+		}
+	}
+	for _, leak := range []string{"secret", "Grü", "abcdef012"} {
+		if strings.Contains(log, leak) {
+			t.Errorf("the log shows %q:\n%s", leak, log)
+		}
+	}
+	if apps := s.Apps(); len(apps) != 1 || apps[0].Auth != "log" || apps[0].App != "com.example.app/production" {
+		t.Errorf("got %+v", apps)
+	}
+	n.Alive = func() bool { return false }
+	if a := s.Send(context.Background(), n); a.Outcome != transport.NotSent {
+		t.Errorf("without a lease: %s", a.Outcome)
+	}
+}
+
+func TestA14_TitleLength(t *testing.T) {
+	t.Parallel()
+	for payload, want := range map[string]int{
+		`{"aps":{"alert":{"title":"abc"}}}`: 3, `{"aps":{"alert":"text"}}`: 0, `{"aps":{}}`: 0, `{}`: 0, `no`: 0,
+	} {
+		if got := titleLength([]byte(payload)); got != want {
+			t.Errorf("%s: got %d, want %d", payload, got, want)
+		}
+	}
+}

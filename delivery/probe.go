@@ -1,0 +1,228 @@
+package delivery
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"fanfare/delivery/transport"
+	"fanfare/store/apps"
+	"fanfare/store/queue"
+)
+
+const (
+	// unparkStep is how many parked notifications move back at once, and
+	// unparkDeep how many a shard may hold while they do.
+	unparkStep = 100
+	unparkDeep = 2000
+	// resumeEvery is how often a resuming app's notifications move.
+	resumeEvery = 50 * time.Millisecond
+	// stormReason is the reason of a pause by the storm breaker.
+	stormReason = "storm of bad device tokens"
+)
+
+// ProbeNow lets every paused app try one notification at once, whatever the
+// interval: after the configuration was read again (SIGHUP). It does not wait.
+func (d *Delivery) ProbeNow() {
+	select {
+	case d.probeNow <- struct{}{}:
+	default:
+	}
+}
+
+// maySend tells whether a notification's app takes it now. A paused app takes
+// one per interval in the whole cluster.
+func (d *Delivery) maySend(ctx context.Context, w *work) bool {
+	app := w.m.app()
+	if d.pauses.app(ctx, app).State != apps.Paused {
+		return true
+	}
+	ok, err := d.o.Apps.TakeProbe(ctx, app, d.o.ProbeEvery)
+	if err != nil {
+		d.o.Logger.Debug("no probe", "app", app, "error", err)
+	}
+	w.probe = ok
+	return ok
+}
+
+// park puts a notification aside until its app runs again, uncounted.
+func (d *Delivery) park(ctx context.Context, w *work) {
+	d.finish(ctx, w, queue.Result{Outcome: queue.Park, Parked: w.m.app(), Reason: "its app is paused"})
+}
+
+// pause stops an app for the whole cluster.
+func (d *Delivery) pause(ctx context.Context, app, reason string) {
+	d.pauses.set(app, apps.App{State: apps.Paused, Since: time.Now(), Reason: reason})
+	first, err := d.o.Apps.PauseApp(ctx, app, reason)
+	if err != nil {
+		d.o.Logger.Warn("pause app", "app", app, "error", err)
+	}
+	if first || err != nil {
+		d.alarm("app_paused", "app", app, "reason", reason)
+	}
+}
+
+// resume lets a paused app run again when an answer shows that the service takes
+// its configuration.
+func (d *Delivery) resume(ctx context.Context, w *work, a transport.Answer) {
+	app := w.m.app()
+	if !w.probe || !accepts(a, d.pauses.last(app).Reason) {
+		return
+	}
+	d.pauses.set(app, apps.App{State: apps.Resuming, Since: time.Now()})
+	was, err := d.o.Apps.ResumeApp(ctx, app)
+	if err != nil {
+		d.o.Logger.Warn("resume app", "app", app, "error", err)
+	}
+	if was {
+		d.o.Logger.Info("app resumes", "app", app)
+	}
+	d.wake(app)
+}
+
+// accepts tells whether an answer proves that the app is configured well. A bad
+// token proves it unless bad tokens were the reason of the pause.
+func accepts(a transport.Answer, pausedFor string) bool {
+	switch a.Outcome {
+	case transport.Delivered, transport.FailMessage, transport.DropDevice, transport.OurBug, transport.BackoffDevice:
+		return true
+	case transport.SuspectDevice:
+		return pausedFor != stormReason
+	}
+	return false
+}
+
+// appChanged puts an app's state into the metrics; when it runs again its storm
+// breaker starts afresh.
+func (d *Delivery) appChanged(app string, _, is apps.State) {
+	d.o.Metrics.paused.WithLabelValues(app).Set(map[apps.State]float64{apps.Paused: 1, apps.Resuming: 0.5}[is])
+	if is != apps.Paused {
+		d.storm.reset(app)
+		d.o.Metrics.breaker.WithLabelValues(app).Set(0)
+	}
+}
+
+// wake makes watchApps check an app's parked notifications soon.
+func (d *Delivery) wake(app string) {
+	select {
+	case d.wakes <- app:
+	default: // the next tick will
+	}
+}
+
+// watchApps probes paused apps and moves back what resuming ones have parked,
+// until ctx ends. A process without such apps reads four times per interval.
+func (d *Delivery) watchApps(ctx context.Context) error {
+	pause := d.checkApps(ctx, true)
+	for {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+			pause = d.checkApps(ctx, false)
+		case <-d.probeNow:
+			pause = d.checkApps(ctx, true)
+		case app := <-d.wakes:
+			pause = d.checkApp(ctx, app, d.pauses.last(app))
+		}
+		timer.Stop()
+	}
+}
+
+// checkApps checks every app and returns when to do it again.
+func (d *Delivery) checkApps(ctx context.Context, now bool) time.Duration {
+	next := max(d.o.ProbeEvery/4, resumeEvery)
+	all := d.pauses.refresh(ctx)
+	for app, a := range all {
+		if now && a.State == apps.Paused {
+			if err := d.o.Apps.FreeProbe(ctx, app); err != nil {
+				d.o.Logger.Debug("probe now", "app", app, "error", err)
+			}
+		}
+		next = min(next, d.checkApp(ctx, app, a))
+	}
+	return next
+}
+
+// checkApp brings back one parked notification of a paused app, or a step of
+// those of a resuming one.
+func (d *Delivery) checkApp(ctx context.Context, app string, a apps.App) time.Duration {
+	switch a.State {
+	case apps.Paused:
+		d.unparkOne(ctx, app)
+	case apps.Resuming:
+		d.unparkStep(ctx, app)
+		return resumeEvery
+	}
+	return max(d.o.ProbeEvery/4, resumeEvery)
+}
+
+// unparkOne brings back one notification, of any shard, for a probe.
+func (d *Delivery) unparkOne(ctx context.Context, app string) {
+	shards := d.o.Queue.Shards()
+	first := rand.IntN(shards)
+	for n := range shards {
+		moved, err := d.o.Queue.Unpark(ctx, (first+n)%shards, app, 1)
+		if err != nil || moved > 0 {
+			return
+		}
+	}
+}
+
+// unparkStep moves a bounded number back in every shard that has room. When
+// none is left the app is running. What other processes park after that, because
+// they have not yet read that it runs, watchParked finds.
+func (d *Delivery) unparkStep(ctx context.Context, app string) {
+	left := false
+	for n := range d.o.Queue.Shards() {
+		if d.o.Queue.Depth(n) > unparkDeep {
+			left = true
+			continue
+		}
+		moved, err := d.o.Queue.Unpark(ctx, n, app, unparkStep)
+		left = left || err != nil || moved > 0
+	}
+	if left {
+		return
+	}
+	if err := d.o.Apps.ForgetApp(ctx, app); err != nil {
+		return
+	}
+	for n := range d.o.Queue.Shards() {
+		d.o.Queue.LookAgain(n, 2*pausesFresh) // by then every process has read it
+	}
+}
+
+// watchParked brings back, until ctx ends, what the queue's regular checks find
+// parked under an app that is not paused: a process may park late, a pause may
+// never have been written, and its record may be lost.
+func (d *Delivery) watchParked(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case p := <-d.o.Queue.ParkedNames():
+			if d.pauses.runs(ctx, p.Name) && d.bringBack(ctx, p) {
+				d.o.Queue.LookAgain(p.Shard, pausesFresh)
+			}
+		}
+	}
+}
+
+// bringBack moves as many back as a shard may hold and tells whether there may
+// be more. One that is moved although its app was paused meanwhile is parked
+// again by whoever claims it.
+func (d *Delivery) bringBack(ctx context.Context, p queue.ParkedName) (more bool) {
+	for range unparkDeep / unparkStep {
+		if d.o.Queue.Depth(p.Shard) > unparkDeep {
+			break
+		}
+		moved, err := d.o.Queue.Unpark(ctx, p.Shard, p.Name, unparkStep)
+		if err != nil || moved < unparkStep {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,225 @@
+package delivery
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fanfare/api"
+	"fanfare/delivery/transport"
+	"fanfare/store/events"
+	"fanfare/store/queue"
+)
+
+func TestA2_NotificationID(t *testing.T) {
+	t.Parallel()
+	// Written down once: another value would be another notification to every
+	// phone that is still to get one.
+	const want = "198d2db6-0082-5c60-8f7b-b9824a616f37"
+	got := NotificationID("0seui1d6n75vqt9bavb81g8rjlm0kohe", strings.Repeat("ab", 32))
+	if got != want {
+		t.Errorf("id %s, want %s", got, want)
+	}
+	id, err := uuid.Parse(got)
+	if err != nil || id.Version() != 5 || got != strings.ToLower(got) {
+		t.Errorf("id %s is no lowercase UUIDv5: %v", got, err)
+	}
+	if NotificationID("a", "bc") == NotificationID("ab", "c") {
+		t.Error("event and token run into each other")
+	}
+}
+
+func TestEveryOutcomeHasAResult(t *testing.T) {
+	t.Parallel()
+	for o := transport.Delivered; o <= transport.NoApp; o++ {
+		if results[o] == nil {
+			t.Errorf("no result for %s", o)
+		}
+	}
+}
+
+func TestEncoderWritesWhatDecodeReads(t *testing.T) {
+	t.Parallel()
+	zero := int64(0)
+	j := &events.Job{AcceptedAt: 42, Push: api.Push{
+		Payload: json.RawMessage(`{"aps":{"alert":"<&> \u2028 ü"}}`), PushType: api.PushAlert, Priority: 5,
+		CollapseID: `q"`, Expiration: &zero, ExpiresAt: 7, NoRetryUnknown: true,
+	}}
+	enc, err := newEncoder("event", j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &api.Device{Token: "abcd", Topic: "com.example", Environment: api.EnvSandbox, RegisteredAt: api.AtMillis(99), State: api.DeviceSuspect}
+	m, err := decodeMessage(enc.message("bob", d))
+	want := &message{
+		Token: "abcd", User: "bob", Topic: "com.example", Environment: api.EnvSandbox, RegisteredAt: 99,
+		Event: "event", AcceptedAt: 42, Push: j.Push, Suspect: true,
+	}
+	if err != nil || !reflect.DeepEqual(m, want) {
+		t.Errorf("message %+v, %v\nwant %+v", m, err, want)
+	}
+	again, err := decodeMessage(m.marked())
+	want.Retrying = true
+	if err != nil || !reflect.DeepEqual(again, want) {
+		t.Errorf("marked %+v, %v", again, err)
+	}
+	n := m.notification("id", nil)
+	if n.Expiration == nil || n.Expiration.Unix() != 0 || string(n.Payload) != string(j.Push.Payload) {
+		t.Errorf("notification %+v", n)
+	}
+}
+
+func TestMessageExpires(t *testing.T) {
+	t.Parallel()
+	m := &message{}
+	if m.expired(time.Now()) {
+		t.Error("a message without a time expired")
+	}
+	m.Push.ExpiresAt = 1000
+	if m.expired(time.UnixMilli(999)) || !m.expired(time.UnixMilli(1000)) {
+		t.Error("a message expires at its time, neither before nor after")
+	}
+}
+
+func TestAcceptsProvesTheConfiguration(t *testing.T) {
+	t.Parallel()
+	for o, want := range map[transport.Outcome]bool{
+		transport.Delivered: true, transport.FailMessage: true, transport.DropDevice: true, transport.OurBug: true, transport.BackoffDevice: true, transport.SuspectDevice: true,
+		transport.PauseApp: false, transport.Retry: false, transport.RetryUncounted: false, transport.NotSent: false, transport.UnknownOutcome: false, transport.NoApp: false, transport.Again: false,
+	} {
+		if got := accepts(transport.Answer{Outcome: o}, "Forbidden"); got != want {
+			t.Errorf("%s: %v, want %v", o, got, want)
+		}
+	}
+	if accepts(transport.Answer{Outcome: transport.SuspectDevice}, stormReason) {
+		t.Error("a bad token ended the pause that bad tokens made")
+	}
+}
+
+func TestBackoffsGrowAndForget(t *testing.T) {
+	t.Parallel()
+	b, now := newBackoffs(100*time.Millisecond, time.Second), time.Now()
+	for n, limit := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
+		if d := b.next("a", 0, now); d <= 0 || d > limit*time.Millisecond+time.Millisecond {
+			t.Errorf("backoff %d is %v, want at most %v ms", n, d, int64(limit))
+		}
+	}
+	if d := b.next("b", time.Minute, now); d != time.Minute {
+		t.Errorf("backoff %v, APNs asked for a minute", d)
+	}
+	if d := b.wait("b", now.Add(50*time.Second)); d != 10*time.Second {
+		t.Errorf("wait %v, want 10s", d)
+	}
+	if b.wait("c", now) != 0 {
+		t.Error("a stranger waits")
+	}
+	b.forget("b")
+	if b.wait("b", now) != 0 {
+		t.Error("a forgotten device waits")
+	}
+	b.sweep(now.Add(time.Hour))
+	if len(b.devices) != 0 {
+		t.Errorf("%d devices after the sweep", len(b.devices))
+	}
+}
+
+func TestRate(t *testing.T) {
+	t.Parallel()
+	var r rate
+	start := time.Unix(1_000_000, 0)
+	for s := range 10 {
+		for range 5 {
+			r.add(start.Add(time.Duration(s) * time.Second))
+		}
+	}
+	if got := r.mean(start.Add(9 * time.Second)); got != 5 {
+		t.Errorf("mean of 10 s is %v, want 5", got)
+	}
+	if got := r.mean(start.Add(59 * time.Second)); got != 50.0/60 {
+		t.Errorf("mean of a minute is %v", got)
+	}
+	if got := r.mean(start.Add(10 * time.Minute)); got != 0 {
+		t.Errorf("mean long after is %v", got)
+	}
+}
+
+func TestDepthGuessLetsAPageThroughWhenBlind(t *testing.T) {
+	t.Parallel()
+	var g depthGuess
+	now := time.Now()
+	steps := []struct {
+		sum   int64
+		after time.Duration
+		want  bool
+	}{
+		{5, 0, false}, {5, 100 * time.Millisecond, false}, {5, 300 * time.Millisecond, true}, {5, 310 * time.Millisecond, false},
+		{6, 900 * time.Millisecond, false}, {6, time.Second, false}, {6, 1200 * time.Millisecond, true},
+	}
+	for n, s := range steps {
+		if got := g.stale(s.sum, now.Add(s.after), blindAfter); got != s.want {
+			t.Errorf("step %d: %v, want %v", n, got, s.want)
+		}
+	}
+}
+
+func TestDeferOrRetry(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		want queue.Outcome
+	}{
+		{api.Errorf(api.CodeUnavailable, "x"), queue.Defer},
+		{api.Errorf(api.CodeUnknownOutcome, "x"), queue.Defer},
+		{api.Errorf(api.CodeOverloaded, "x"), queue.Defer},
+		{errors.New("our own fault"), queue.Retry},
+		{errNoPager, queue.Dead},
+	} {
+		if got := deferOrRetry("r", tt.err).Outcome; got != tt.want {
+			t.Errorf("%v: %v, want %v", tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry, nil)
+	m.Accepted(3)
+	m.targeted.Add(2)
+	m.suppressed.WithLabelValues(events.CountMuted).Inc()
+	m.answered(transport.Answer{Outcome: transport.Delivered, Status: 200}, time.Now().UnixMilli())
+	m.answered(transport.Answer{Outcome: transport.FailMessage, Status: 400, Reason: "WhateverAStrangerWrites"}, time.Now().UnixMilli())
+	m.breaker.WithLabelValues("a/production").Set(1)
+	m.paused.WithLabelValues("a/production").Set(1)
+	m.alarm("storm")
+	m.ended.WithLabelValues("failed", m.endLabel(failed("device_gone"))).Inc()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for _, f := range families {
+		text += f.String() + "\n"
+	}
+	for _, want := range []string{
+		"fanfare_events_accepted_total", "fanfare_notifications_targeted_total", "fanfare_recipients_suppressed_total",
+		"fanfare_apns_answers_total", "fanfare_event_to_answer_seconds", "fanfare_apns_breaker_open", "fanfare_apns_app_paused",
+		"fanfare_alarms_total", "fanfare_notifications_ended_total", `"other"`, `"device_gone"`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is missing", want)
+		}
+	}
+	if strings.Contains(text, "Whatever") {
+		t.Error("a stranger's reason became a label")
+	}
+	if m.DeliveredPerSecond() <= 0 {
+		t.Error("nothing delivered per second")
+	}
+}

@@ -1,0 +1,229 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery/transport"
+	"fanfare/store/apps"
+	"fanfare/store/devices"
+	"fanfare/store/events"
+	"fanfare/store/queue"
+)
+
+const (
+	// atOnce is how often a notification is sent again without leaving the
+	// process, when the service only asked for another connection.
+	atOnce = 3
+	// postponeLeast is how long a postponed notification waits, at least and at
+	// first; later it waits for a share of its age, a quarter.
+	postponeLeast, postponeShare = 250 * time.Millisecond, 4
+	// maxGuardReads is how many owners are read at once; guardReadWithin is how
+	// long one read may take.
+	maxGuardReads   = 32
+	guardReadWithin = 2 * time.Second
+)
+
+// handle brings one claimed notification to a result.
+func (d *Delivery) handle(ctx context.Context, w *work) {
+	app := w.m.app()
+	if r, ended := d.ended(ctx, w); ended {
+		d.finish(ctx, w, r)
+		if r.Outcome == queue.Done && d.pauses.last(app).State == apps.Paused {
+			d.wake(app) // it came for a probe; the next may be fit for one
+		}
+		return
+	}
+	if !d.maySend(ctx, w) {
+		d.park(ctx, w)
+		return
+	}
+	if wait := d.backoff.wait(w.m.Token, time.Now()); wait > 0 && !w.probe {
+		d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: wait, Reason: "the device backs off"})
+		return
+	}
+	d.handleAnswer(ctx, w, d.send(w))
+}
+
+// postpone defers a notification without checking it. The older it is the longer
+// it waits: the backlog of an app that hangs is then claimed only a few times.
+func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
+	wait := min(max(postponeLeast, w.now().Sub(w.EnqueuedAt)/postponeShare), d.o.RetryMax)
+	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: jitter(wait), Reason: why})
+}
+
+// ended tells whether the notification goes no further now: its device is no
+// longer this user's, its time is over, or nobody can say whose the device is.
+func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
+	now := w.now()
+	age := now.Sub(w.EnqueuedAt)
+	expired := w.m.expired(now) || age > d.o.MaxAge
+	g, known := devices.ParseGuard(w.GuardValue)
+	// A guard outlives all that was queued before it was written, so that none
+	// says that nothing changed; but a retried dead letter has none to ask.
+	if w.Guard == "" && !expired {
+		var err error
+		if g, err = d.guardOf(ctx, w.m); err != nil {
+			return queue.Result{Outcome: queue.Defer, Reason: "its device's owner is not known", Err: err.Error()}, true
+		}
+		known = true
+	}
+	switch {
+	case known && !g.Reaches(w.m.User):
+		return failed("device_gone"), true
+	case expired:
+		return queue.Result{Outcome: queue.Done, Label: events.LabelExpired}, true
+	case known:
+		w.update(g)
+	}
+	return queue.Result{}, false
+}
+
+// guardOf reads from the user's settings whose a device is, some at a time, so
+// that a backlog leaves SQL to the requests.
+func (d *Delivery) guardOf(ctx context.Context, m *message) (devices.Guard, error) {
+	ctx, cancel := context.WithTimeout(ctx, guardReadWithin)
+	defer cancel()
+	select {
+	case d.guardReads <- struct{}{}:
+		defer func() { <-d.guardReads }()
+	case <-ctx.Done():
+		return devices.Guard{}, ctx.Err()
+	}
+	return d.o.Devices.GuardOf(ctx, m.User, m.Token)
+}
+
+// update takes over what the device is registered with now.
+func (w *work) update(g devices.Guard) {
+	w.m.Topic, w.m.Environment, w.m.RegisteredAt = g.Topic, g.Environment, g.RegisteredAt.UnixMilli()
+	w.m.Suspect = g.State == api.DeviceSuspect
+}
+
+func failed(reason string) queue.Result {
+	return queue.Result{Outcome: queue.Done, Label: events.LabelFailed, Reason: reason}
+}
+
+// send lets the Sender send, again at once when the service only wants another
+// connection. The Sender calls Fresh right before each request leaves: no send
+// starts that could not be recorded before the lease's end. While Redis is away
+// or the process starves, notifications wait instead of going out twice.
+func (d *Delivery) send(w *work) (a transport.Answer) {
+	ctx, cancel := context.WithTimeout(w.Context(), d.o.Timeout)
+	defer cancel()
+	n := w.m.notification(w.ID, w.Fresh)
+	for tries := 0; tries < atOnce; {
+		if ctx.Err() != nil || !w.AwaitFresh(ctx) {
+			return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrNotAlive}
+		}
+		a = d.o.Sender.Send(ctx, n)
+		if errors.Is(a.Err, transport.ErrNotAlive) && a.Outcome == transport.NotSent {
+			continue // it was not written: wait for the lease's renewal
+		}
+		tries++
+		d.o.Metrics.answered(a, w.m.AcceptedAt)
+		if a.Outcome != transport.Again || ctx.Err() != nil {
+			return a
+		}
+	}
+	return a
+}
+
+// handleAnswer turns an answer into a result; the table of outcomes is `results`.
+func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer) {
+	d.resume(ctx, w, a)
+	r := results[a.Outcome](d, w, a)
+	if r.Reason == "" {
+		r.Reason = a.Reason
+	}
+	if a.Err != nil {
+		r.Err = a.Err.Error()
+	}
+	if a.Outcome == transport.PauseApp {
+		d.pause(ctx, w.m.app(), reasonOf(a))
+		r.Parked = w.m.app()
+	}
+	d.finish(ctx, w, r)
+	d.updateDevice(ctx, w, a)
+}
+
+// results says, for each outcome, how the notification goes on. Done ends it,
+// Retry uses an attempt, Defer uses none; both without a delay of their own
+// back off as the queue does.
+var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answer) queue.Result{
+	transport.Delivered: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
+		d.backoff.forget(w.m.Token)
+		return queue.Result{Outcome: queue.Done, Label: events.LabelDelivered}
+	},
+	transport.FailMessage:   func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(reasonOf(a)) },
+	transport.SuspectDevice: func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
+	transport.DropDevice:    func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
+	transport.OurBug: func(d *Delivery, w *work, a transport.Answer) queue.Result {
+		d.alarm("our_bug", "app", w.m.app(), "reason", reasonOf(a))
+		return queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: reasonOf(a)}
+	},
+	transport.PauseApp: func(*Delivery, *work, transport.Answer) queue.Result { return queue.Result{Outcome: queue.Park} },
+	transport.NoApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
+		d.alarm("no_app", "app", w.m.app())
+		return failed("no_app")
+	},
+	transport.Again: func(*Delivery, *work, transport.Answer) queue.Result {
+		return queue.Result{Outcome: queue.Defer, Delay: time.Millisecond}
+	},
+	transport.Retry: func(_ *Delivery, _ *work, a transport.Answer) queue.Result {
+		return queue.Result{Outcome: queue.Retry, Label: events.LabelFailed, Delay: a.RetryAfter, Reason: reasonOf(a)}
+	},
+	transport.RetryUncounted: func(d *Delivery, w *work, a transport.Answer) queue.Result {
+		return queue.Result{Outcome: queue.Defer, Delay: a.RetryAfter}
+	},
+	transport.BackoffDevice: func(d *Delivery, w *work, a transport.Answer) queue.Result {
+		return queue.Result{Outcome: queue.Defer, Delay: d.backoff.next(w.m.Token, a.RetryAfter, time.Now())}
+	},
+	transport.NotSent: func(d *Delivery, w *work, a transport.Answer) queue.Result {
+		if errors.Is(a.Err, transport.ErrNotAlive) || w.Context().Err() != nil {
+			return queue.Result{Outcome: queue.Release}
+		}
+		return queue.Result{Outcome: queue.Defer, Delay: a.RetryAfter}
+	},
+	transport.UnknownOutcome: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
+		counts := map[string]int64{events.CountUnknown: 1}
+		if w.m.Push.NoRetryUnknown {
+			r := failed("unknown_outcome")
+			r.Counts = counts
+			return r
+		}
+		return queue.Result{Outcome: queue.Defer, Counts: counts, Reason: "unknown_outcome"}
+	},
+}
+
+// finish gives the result to the queue, with the count of what is retrying.
+func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
+	switch r.Outcome {
+	case queue.Done, queue.Dead:
+		d.o.Metrics.ended.WithLabelValues(r.Label, d.o.Metrics.endLabel(r)).Inc()
+		if w.m.Retrying {
+			r.Counts = plus(r.Counts, events.CountRetrying, -1)
+		}
+	case queue.Retry, queue.Defer, queue.Park:
+		if r.Outcome == queue.Defer {
+			r.Label = events.LabelExpired // should the queue find it too old
+		}
+		if !w.m.Retrying {
+			r.Counts = plus(r.Counts, events.CountRetrying, 1)
+			r.Payload = w.m.marked()
+		}
+	}
+	w.Finish(r)
+	if r.Outcome == queue.Defer || r.Outcome == queue.Retry || r.Outcome == queue.Park {
+		d.kept.keep(ctx, w, r)
+	}
+}
+
+func plus(counts map[string]int64, name string, n int64) map[string]int64 {
+	if counts == nil {
+		counts = map[string]int64{}
+	}
+	counts[name] += n
+	return counts
+}

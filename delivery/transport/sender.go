@@ -1,0 +1,107 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"fanfare/api"
+)
+
+// ErrNotAlive is the Err of an answer whose notification's Alive said no: the
+// lease was over before the request was complete, so the service never got it.
+var ErrNotAlive = errors.New("the lease was over before the notification was written")
+
+// Sender sends one notification and says what became of it. Two exist:
+// delivery/apns and delivery/logsender. All methods may be called by many
+// goroutines at once.
+type Sender interface {
+	// Send sends n and waits for the answer. It never returns a zero Outcome.
+	// When ctx ends first, the answer is NotSent if the service can't have seen
+	// the whole request, else UnknownOutcome.
+	Send(ctx context.Context, n *Notification) Answer
+	// Apps describes every app the sender has met or was configured with.
+	Apps() []AppState
+	// Reasons lists the reasons that the service documents for its answers. Only
+	// they become labels of metrics; all others are counted as "other".
+	Reasons() []string
+	// Reload reads the configuration again (SIGHUP). When the new one is broken
+	// the old one stays and the error says why.
+	Reload() error
+	// Close ends idle connections at once and the others with their requests.
+	Close() error
+}
+
+// Notification is one push to one device, fully rendered. A sender leaves out
+// what its service does not have.
+type Notification struct {
+	// ID is a lowercase UUID, the same on every retry.
+	ID          string
+	Token       string
+	Topic       string
+	Environment api.Environment
+	PushType    api.PushType
+	// Priority is 1, 5 or 10; 0 leaves it to the service.
+	Priority int
+	// CollapseID names what replaces an earlier notification: at most 64 bytes,
+	// "" for none.
+	CollapseID string
+	// Expiration is until when the service keeps trying; nil leaves it to the
+	// service, the Unix epoch means once, without storing it.
+	Expiration *time.Time
+	// Payload is not changed, and must not be by the caller, not even after Send.
+	Payload []byte
+	// Alive, when set, is asked right before the request leaves, on every try.
+	// False makes the answer NotSent with ErrNotAlive.
+	Alive func() bool
+}
+
+// Answer is what became of one Send.
+type Answer struct {
+	Outcome Outcome
+	// Status and Reason are the service's own; Status 0: there was no answer.
+	Status int
+	Reason string
+	// ID is the id under which the service took the notification.
+	ID string
+	// GoneAt (DropDevice only, else zero) is when the service last found the
+	// token inactive, in milliseconds.
+	GoneAt time.Time
+	// RetryAfter is how long the service asks to wait; 0: it did not say.
+	RetryAfter time.Duration
+	// Err explains an answer without a status.
+	Err error
+}
+
+// Drops tells whether an answer of DropDevice drops a device that registered
+// at this time: it does unless the registration is later than GoneAt.
+func (a Answer) Drops(registeredAt time.Time) bool {
+	if a.Outcome != DropDevice {
+		return false
+	}
+	return a.GoneAt.IsZero() || !a.GoneAt.Before(registeredAt.Truncate(time.Millisecond))
+}
+
+// AppState describes one app for readyz and metrics; it holds no secret.
+type AppState struct {
+	App         string // AppOf(Topic, Environment)
+	Topic       string // "*": any topic
+	Environment api.Environment
+	URL         string
+	Auth        string // kind of credentials: "token", "certificate" or "log"
+	Connections int    // open, shared with apps of the same credentials and URL
+	InFlight    int    // requests of this app under way
+	// Limit is how many requests of this app may be under way: it is halved when
+	// the service asks for less, and recovers slowly. 0: not limited.
+	Limit int
+	// TokenIssued is when the present token of the credentials was made.
+	TokenIssued time.Time
+	// LastError is the newest failure to connect or to sign, "" after a success.
+	LastError string
+}
+
+// AppOf names the app of a topic in an environment. The name holds one slash,
+// which no topic can.
+func AppOf(topic string, env api.Environment) string {
+	return topic + "/" + string(env)
+}

@@ -1,0 +1,130 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
+
+	"fanfare/api"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// plan is how a request struct is filled, worked out once per route:
+//
+//	`path:"user"`                 from the pattern
+//	`query:"limit" default:"50"`  from the query: string, integer, or *int64 (nil when absent)
+//	`header:"If-Match"`           from a header
+//	Body T or *T                  from the JSON body; *T may be left out
+//	api.Idempotency               from the Idempotency-Key header
+type plan struct {
+	params      []param
+	body        []int
+	optional    bool
+	idempotency []int
+}
+
+type param struct {
+	index        []int
+	source, name string
+	fallback     string
+}
+
+func planOf(t reflect.Type) *plan {
+	p := &plan{}
+	for _, f := range reflect.VisibleFields(t) {
+		switch {
+		case f.Type == reflect.TypeFor[api.Idempotency]():
+			p.idempotency = f.Index
+		case f.Name == "Body":
+			p.body, p.optional = f.Index, f.Type.Kind() == reflect.Pointer
+		default:
+			p.addParam(f)
+		}
+	}
+	return p
+}
+
+// addParam plans a field by the first of its tags that names a source.
+func (p *plan) addParam(f reflect.StructField) {
+	for _, source := range []string{"path", "query", "header"} {
+		if name := f.Tag.Get(source); name != "" {
+			p.params = append(p.params, param{index: f.Index, source: source, name: name, fallback: f.Tag.Get("default")})
+			return
+		}
+	}
+}
+
+// fill sets parameters and returns the ones that are not of the right type. Rules
+// come later, with the body's.
+func (p *plan) fill(r *http.Request, in reflect.Value) []api.FieldError {
+	var bad []api.FieldError
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		query = nil // what could be read of it is not what was meant
+		bad = append(bad, api.FieldError{Field: "query", Rule: "query", Message: "is not a well-formed query string"})
+	}
+	for _, param := range p.params {
+		value, problem := param.value(r, query)
+		if problem == "" && !setParam(in.FieldByIndex(param.index), value) {
+			problem = "must be an integer"
+		}
+		if problem != "" {
+			bad = append(bad, api.FieldError{Field: param.name, Rule: "type", Message: problem})
+		}
+	}
+	return bad
+}
+
+// value finds a parameter's text, or says what is wrong with it.
+func (p *param) value(r *http.Request, query url.Values) (value, problem string) {
+	var given []string
+	switch p.source {
+	case "path":
+		return pathParam(r, p.name), ""
+	case "query":
+		given = query[p.name]
+	case "header":
+		given = r.Header.Values(p.name)
+	}
+	switch len(given) {
+	case 0:
+		return p.fallback, ""
+	case 1:
+		return given[0], ""
+	default:
+		return "", "must be given once"
+	}
+}
+
+// pathParam is a parameter as the caller meant it. chi matches the escaped
+// path when there is one, and then hands out escaped parts.
+func pathParam(r *http.Request, name string) string {
+	value := chi.URLParam(r, name)
+	if r.URL.RawPath == "" {
+		return value
+	}
+	plain, err := url.PathUnescape(value)
+	if err != nil {
+		return value // the rules refuse the % that is left
+	}
+	return plain
+}
+
+func setParam(field reflect.Value, value string) bool {
+	if field.Kind() == reflect.String {
+		field.SetString(value)
+		return true
+	}
+	if value == "" {
+		return true
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if field.Kind() == reflect.Pointer {
+		field.Set(reflect.ValueOf(&n))
+		return err == nil
+	}
+	field.SetInt(n)
+	return err == nil
+}

@@ -1,0 +1,47 @@
+package web
+
+import (
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// closeUnacknowledged has TCP close a connection once something written has
+// gone without acknowledgement for so long.
+func closeUnacknowledged(c syscall.Conn, after time.Duration) error {
+	return control(c, func(fd int) error {
+		return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))
+	})
+}
+
+// acknowledged is how many bytes the other side has acknowledged in all, and how
+// many it has not. Both cannot be read at once; the second is never too low by
+// what the first has grown meanwhile.
+func acknowledged(c syscall.Conn) (acked, open uint64, err error) {
+	err = control(c, func(fd int) error {
+		n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+		if err != nil || n == 0 {
+			return err
+		}
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err != nil {
+			return err
+		}
+		acked, open = info.Bytes_acked, uint64(n)
+		return nil
+	})
+	return acked, open, err
+}
+
+func control(c syscall.Conn, f func(fd int) error) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = f(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}

@@ -1,0 +1,21 @@
+// Package web is what all calls over HTTP share. It knows no noun, no route and
+// no store: what it needs comes in by [Options], and what it serves is a table
+// of [Route].
+//
+// A request passes through, in this order:
+//
+//	id -> log and metrics -> panics -> headers -> local only, as long as there is no key ->
+//	route -> key and scope -> rate limit -> number in flight -> deadline ->
+//	body and parameters -> rules -> method -> answer
+//
+// A method has the form func(ctx, *request) (*Reply[T], error); [Handle] makes
+// an endpoint of it. Its request struct says by tags what comes from the path,
+// the query and the headers, and a field Body what comes as JSON; a pointer
+// there means that the body may be left out. A field of type api.Idempotency is
+// filled from the Idempotency-Key header, an embedded [Page] says which part of
+// a list is wanted. Errors become problems (RFC 9457); the table of codes and
+// statuses is in api.
+//
+// Streams ([HandleStream]) and long polls ([Endpoint.LongPoll]) have no deadline.
+// They are bounded by their number and end when the process stops.
+package web

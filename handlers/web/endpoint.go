@@ -1,0 +1,123 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"fanfare/api"
+)
+
+// Endpoint is what a route runs once a request may pass.
+type Endpoint struct {
+	maxBody int64 // 0: the call takes no body
+	// limits says when and how long it runs.
+	limits func(s *Server, next http.HandlerFunc) http.HandlerFunc
+	serve  func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error
+}
+
+// MaxBody is the limit of the request's body; 0: the call takes none.
+func (e Endpoint) MaxBody() int64 { return e.maxBody }
+
+// WithMaxBody gives an endpoint another limit for its body than api.MaxBody.
+func (e Endpoint) WithMaxBody(limit int64) Endpoint {
+	e.maxBody = limit
+	return e
+}
+
+// Always lets an endpoint answer also when the server has too much to do: it
+// is for probes.
+func (e Endpoint) Always() Endpoint {
+	e.limits = (*Server).timed
+	return e
+}
+
+// LongPoll lets requests wait that have the query parameter, a number of
+// milliseconds of at most api.MaxPollWait: they are limited as streams are. Without
+// it, or when it is 0, a request is one like any other.
+func (e Endpoint) LongPoll(parameter string) Endpoint {
+	e.limits = func(s *Server, next http.HandlerFunc) http.HandlerFunc { return s.polled(parameter, next) }
+	return e
+}
+
+// Handle makes an endpoint of a method: In says by tags what the method takes
+// (see the package's comment), Out is its answer's body.
+func Handle[In, Out any](method func(context.Context, *In) (*Reply[Out], error)) Endpoint {
+	plan := planOf(reflect.TypeFor[In]())
+	e := Endpoint{limits: (*Server).bounded}
+	if plan.body != nil {
+		e.maxBody = api.MaxBody
+	}
+	e.serve = func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error {
+		in := new(In)
+		if err := s.fill(w, r, plan, reflect.ValueOf(in).Elem(), maxBody); err != nil {
+			return err
+		}
+		out, err := method(r.Context(), in)
+		if err != nil {
+			return err
+		}
+		out.write(w)
+		return nil
+	}
+	return e
+}
+
+// HandlePlain makes an endpoint of a handler that writes its own answers.
+func HandlePlain(h http.Handler) Endpoint {
+	return Endpoint{limits: (*Server).timed, serve: func(_ *Server, w http.ResponseWriter, r *http.Request, _ int64) error {
+		h.ServeHTTP(w, r)
+		return nil
+	}}
+}
+
+// fill reads, binds and checks all that a request carries. A body that is not
+// JSON is told first; then all broken rules at once.
+func (s *Server) fill(w http.ResponseWriter, r *http.Request, p *plan, in reflect.Value, maxBody int64) error {
+	var body []byte
+	var err error
+	if p.body != nil {
+		if body, err = s.readBody(w, r, maxBody, p.optional); err != nil {
+			return err
+		}
+	}
+	if err := p.decodeBody(body, in); err != nil {
+		return err
+	}
+	if err := p.fillIdempotency(r, in, body); err != nil {
+		return err
+	}
+	bad := p.fill(r, in)
+	return api.InvalidFields(append(bad, without(s.rules.Check(in.Addr().Interface()), bad)...))
+}
+
+// decodeBody fills the Body field; a body that was left out leaves it nil.
+func (p *plan) decodeBody(body []byte, in reflect.Value) error {
+	if p.body == nil || body == nil {
+		return nil
+	}
+	field := in.FieldByIndex(p.body)
+	if !p.optional {
+		return decode(body, field.Addr().Interface())
+	}
+	field.Set(reflect.New(field.Type().Elem()))
+	return decode(body, field.Interface())
+}
+
+// without leaves out the failures of fields that have been told already.
+func without(fields, told []api.FieldError) []api.FieldError {
+	if len(told) == 0 {
+		return fields
+	}
+	known := make(map[string]bool, len(told))
+	for _, f := range told {
+		known[f.Field] = true
+	}
+	var rest []api.FieldError
+	for _, f := range fields {
+		if !known[f.Field] {
+			rest = append(rest, f)
+		}
+	}
+	return rest
+}

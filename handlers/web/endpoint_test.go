@@ -1,0 +1,66 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"fanfare/api"
+)
+
+// conditional is what a later noun will take: a header beside path and query.
+type conditional struct {
+	Name    string `path:"name" validate:"identifier"`
+	Depth   int64  `query:"depth" default:"3" validate:"max=9"`
+	IfMatch string `header:"If-Match" validate:"required"`
+}
+
+func TestBind(t *testing.T) {
+	t.Parallel()
+	s := New(Options{})
+	var got *conditional
+	method := func(_ context.Context, in *conditional) (*Reply[conditional], error) {
+		got = in
+		return OK(in).At("/here"), nil
+	}
+	mux := s.router([]Route{{http.MethodGet, "/things/{name}", Open, Handle(method)}})
+	send := func(path string, header http.Header) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header = header
+		mux.ServeHTTP(w, r)
+		return w
+	}
+	w := send("/things/a%40b", http.Header{"If-Match": {`"7"`}})
+	if want := (conditional{Name: "a@b", Depth: 3, IfMatch: `"7"`}); got == nil || *got != want || w.Header().Get("Location") != "/here" {
+		t.Errorf("%+v, %d %v", got, w.Code, w.Header())
+	}
+	w = send("/things/a@b?depth=10", http.Header{"If-Match": {"a", "b"}})
+	for _, field := range []string{`"field":"depth"`, `"field":"If-Match"`} {
+		if w.Code != 422 || !strings.Contains(w.Body.String(), field) {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	}
+}
+
+// eventRequest is the request of a call that takes a body and may be repeated.
+type eventRequest struct {
+	Idempotency api.Idempotency
+	Body        api.EventRequest
+}
+
+func BenchmarkAccept(b *testing.B) {
+	s := New(Options{})
+	mux := s.router([]Route{{http.MethodPost, "/v1/events", Open, Handle(func(_ context.Context, in *eventRequest) (*Reply[api.EventAccepted], error) {
+		return Accepted(&api.EventAccepted{ID: in.Body.Type}), nil
+	})}})
+	h := identify(s.observe(s.recoverPanics(harden(mux))))
+	body := `{"type":"photo.shared","actor":"alice","object":"album:42","audience":{"users":["bob"]},"data":{"album":"Summer"}}`
+	b.ReportAllocs()
+	for b.Loop() {
+		r := httptest.NewRequest(http.MethodPost, "/v1/events", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+}

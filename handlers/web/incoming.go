@@ -1,0 +1,97 @@
+package web
+
+import (
+	"io"
+	"slices"
+	"sync"
+
+	"fanfare/api"
+)
+
+const (
+	// firstPart is what a body counts for before any of it has come.
+	firstPart = 4 << 10
+	// largePart is what a body grows by once it has more than api.MaxBody.
+	largePart = 64 << 10
+)
+
+// largeParts are used again: uploads that are refused half-way leave nothing
+// behind for the collector.
+var largeParts = sync.Pool{New: func() any { return new([largePart]byte) }}
+
+// incoming is a body on its way in. Its memory, and what of it counts against the
+// limit, grow with what arrives: neither a length that is announced nor a route's
+// limit costs anything by itself. It counts until the request is answered.
+type incoming struct {
+	admission *admission
+	info      *requestInfo
+	size      int64 // announced; negative: unknown
+	limit     int64 // what the route takes
+	have      int64
+	parts     [][]byte // all but the last one full
+	large     []*[largePart]byte
+}
+
+// read reads to the body's end and gives all of it.
+func (in *incoming) read(body io.Reader) ([]byte, error) {
+	defer in.giveBack()
+	var last []byte // what is free of the last part
+	for {
+		if len(last) == 0 {
+			var err error
+			if last, err = in.another(); err != nil {
+				return nil, err
+			}
+		}
+		n, err := body.Read(last)
+		last, in.have = last[n:], in.have+int64(n)
+		switch {
+		case in.have == in.size, err == io.EOF && in.size < 0:
+			return in.join(len(last)), nil
+		case err == io.EOF:
+			return nil, io.ErrUnexpectedEOF
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// another adds a part as large as all before it, up to largePart, to the body's
+// size, or to a byte more than it may have: with that the reader finds its end.
+func (in *incoming) another() ([]byte, error) {
+	most := in.size
+	if most < 0 {
+		most = in.limit + 1
+	}
+	n := min(max(firstPart, in.have), largePart, most-in.have)
+	if err := in.admission.grow(in.info.body, in.info.body+n); err != nil {
+		return nil, err
+	}
+	in.info.body += n
+	var part []byte
+	if in.have < api.MaxBody {
+		part = make([]byte, n)
+	} else {
+		array := largeParts.Get().(*[largePart]byte)
+		in.large = append(in.large, array)
+		part = array[:n]
+	}
+	in.parts = append(in.parts, part)
+	return part, nil
+}
+
+// join makes one piece of the parts, of which the last has so many bytes free.
+func (in *incoming) join(free int) []byte {
+	end := len(in.parts) - 1
+	in.parts[end] = in.parts[end][:len(in.parts[end])-free]
+	if end == 0 {
+		return in.parts[0]
+	}
+	return slices.Concat(in.parts...)
+}
+
+func (in *incoming) giveBack() {
+	for _, array := range in.large {
+		largeParts.Put(array)
+	}
+}

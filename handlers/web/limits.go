@@ -1,0 +1,109 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"fanfare/api"
+
+	"golang.org/x/time/rate"
+)
+
+// RateLimit is how many requests an API key may make in a window. Its zero
+// value limits nothing.
+type RateLimit struct {
+	Requests int
+	Window   time.Duration
+}
+
+// UnmarshalText reads the form of FANFARE_RATE_LIMIT: "500/s", "100/m",
+// "5000/h"; "" and "off" limit nothing.
+func (l *RateLimit) UnmarshalText(text []byte) error {
+	s := strings.TrimSpace(string(text))
+	if s == "" || s == "off" {
+		*l = RateLimit{}
+		return nil
+	}
+	count, unit, _ := strings.Cut(s, "/")
+	n, err := strconv.Atoi(count)
+	window := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[unit]
+	if err != nil || n < 1 || n > 1_000_000_000 || window == 0 {
+		return fmt.Errorf("%q is not a rate such as 500/s, 100/m or 5000/h", s)
+	}
+	*l = RateLimit{Requests: n, Window: window}
+	return nil
+}
+
+// String is the form that UnmarshalText reads.
+func (l RateLimit) String() string {
+	if l.Requests == 0 {
+		return "off"
+	}
+	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h"}[l.Window]
+	return fmt.Sprintf("%d/%s", l.Requests, unit)
+}
+
+// rates holds a token bucket per API key: a whole window's worth at once, then
+// the rate. Only keys that exist get one, so there are as many as keys.
+type rates struct {
+	limit   RateLimit
+	buckets sync.Map // key id -> *rate.Limiter
+}
+
+func (l *rates) bucket(key string) *rate.Limiter {
+	if b, ok := l.buckets.Load(key); ok {
+		return b.(*rate.Limiter)
+	}
+	perSecond := rate.Limit(float64(l.limit.Requests) / l.limit.Window.Seconds())
+	b, _ := l.buckets.LoadOrStore(key, rate.NewLimiter(perSecond, l.limit.Requests))
+	return b.(*rate.Limiter)
+}
+
+// take spends one request of the key's quota and says in h what is left of it,
+// as draft-ietf-httpapi-ratelimit-headers does.
+func (l *rates) take(key string, now time.Time, h http.Header) error {
+	if l.limit.Requests == 0 {
+		return nil
+	}
+	b := l.bucket(key)
+	allowed := b.AllowN(now, 1)
+	left := math.Max(0, b.TokensAt(now))
+	refill := math.Ceil((float64(l.limit.Requests) - left) / float64(b.Limit()))
+	h.Set("RateLimit-Policy", fmt.Sprintf(`"key";q=%d;w=%d`, l.limit.Requests, int(l.limit.Window.Seconds())))
+	h.Set("RateLimit", fmt.Sprintf(`"key";r=%d;t=%d`, int(left), int(refill)))
+	if allowed {
+		return nil
+	}
+	e := api.Errorf(api.CodeRateLimited, "this API key may make %s requests", l.limit)
+	e.RetryAfter = max(time.Millisecond, time.Duration((1-left)/float64(b.Limit())*float64(time.Second)))
+	return e
+}
+
+// bounded runs next with the request's deadline, unless too many requests are
+// being answered.
+func (s *Server) bounded(next http.HandlerFunc) http.HandlerFunc {
+	next = s.timed(next)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := s.admission.enter(); err != nil {
+			fail(w, r, err)
+			return
+		}
+		defer s.admission.leave()
+		next(w, r)
+	}
+}
+
+// timed runs next with the request's deadline.
+func (s *Server) timed(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
+		defer cancel()
+		next(w, r.WithContext(ctx))
+	}
+}

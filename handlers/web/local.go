@@ -1,0 +1,72 @@
+package web
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"fanfare/api"
+)
+
+// localOnly protects a server that has no key yet. It listens on loopback only,
+// but any web page in a browser on this machine could reach it: so the name it
+// is called by, the page that calls and the absence of a proxy are checked.
+// From the first key on, keys decide alone.
+func (s *Server) localOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.hasKeys() {
+			if err := checkOpen(r); err != nil {
+				fail(w, r, err)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func checkOpen(r *http.Request) error {
+	switch {
+	case !loopbackHost(r.Host):
+		return api.Errorf(api.CodeMisdirected, "without an API key this server answers only to localhost")
+	case forwarded(r.Header):
+		return api.Errorf(api.CodeForbidden, "without an API key this server answers no forwarded requests")
+	case !sameOrigin(r):
+		return api.Errorf(api.CodeForbidden, "without an API key this server answers no pages of other origins")
+	}
+	return nil
+}
+
+// loopbackHost tells whether a Host header names this machine to itself.
+func loopbackHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+func forwarded(h http.Header) bool {
+	for name := range h {
+		if name == "Forwarded" || strings.HasPrefix(name, "X-Forwarded-") {
+			return true
+		}
+	}
+	return false
+}
+
+// sameOrigin tells whether the request comes from no page or from one of ours.
+func sameOrigin(r *http.Request) bool {
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return true
+	}
+	scheme := "http://"
+	if r.TLS != nil {
+		scheme = "https://"
+	}
+	return len(origins) == 1 && strings.EqualFold(origins[0], scheme+r.Host)
+}

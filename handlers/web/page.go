@@ -1,0 +1,62 @@
+package web
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"fanfare/api"
+)
+
+// Page is the part of a request that says which part of a list is wanted.
+type Page struct {
+	Limit  int64  `query:"limit" default:"50" validate:"min=1,max=500"`
+	Cursor string `query:"cursor" validate:"max=4096"`
+}
+
+// PageOf cuts the wanted page out of items, which are in the order of their
+// names, and returns the cursor of the next one, "" at the end. A cursor holds
+// the last name shown, so that it stays right when items come and go.
+func PageOf[T any](p Page, items []T, name func(*T) string) ([]T, string, error) {
+	after, err := OpenCursor(p.Cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	start := 0
+	if after != "" {
+		start = len(items)
+		if i := slices.IndexFunc(items, func(t T) bool { return name(&t) > after }); i >= 0 {
+			start = i
+		}
+	}
+	rest := items[start:]
+	if int64(len(rest)) <= p.Limit {
+		return rest, "", nil
+	}
+	rest = rest[:p.Limit]
+	return rest, SealCursor(name(&rest[len(rest)-1])), nil
+}
+
+// SealCursor makes what a cursor holds opaque to callers.
+func SealCursor(inner string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte("1" + inner))
+}
+
+// OpenCursor reads what SealCursor wrote.
+func OpenCursor(cursor string) (string, error) {
+	if cursor == "" {
+		return "", nil
+	}
+	inner, err := base64.RawURLEncoding.DecodeString(cursor)
+	text, known := strings.CutPrefix(string(inner), "1")
+	if err != nil || !known {
+		return "", BadCursor()
+	}
+	return text, nil
+}
+
+// BadCursor refuses a cursor that OpenCursor could not read, or that holds
+// nothing that the list put into one.
+func BadCursor() error {
+	return api.Invalid("cursor", "cursor", "is not a cursor that a list gave as next")
+}

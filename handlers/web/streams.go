@@ -1,0 +1,369 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"reflect"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fanfare/api"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// beatEvery is how often an open stream sends a heartbeat.
+	beatEvery = 15 * time.Second
+	// checkEvery is how often at least a stream checks whether its API key still
+	// stands.
+	checkEvery = 5 * time.Second
+	// slowAfter is how long one write may take before its reader is cut off.
+	slowAfter = 10 * time.Second
+	// comeBack is the least time after which a client whose stream ended comes
+	// back; each is told up to three times as much, so that not all come at once.
+	comeBack = time.Second
+)
+
+// What ends a stream besides its client.
+var (
+	errClosing = errors.New("the server stops")
+	errSlow    = errors.New("the reader is too slow")
+)
+
+// streams bounds the answers that take long, streams and long polls, and ends
+// them when the process stops.
+type streams struct {
+	max     int64
+	open    atomic.Int64
+	closing <-chan struct{}
+	ended   *prometheus.CounterVec
+}
+
+func newStreams(reg prometheus.Registerer, limit int64, closing <-chan struct{}) *streams {
+	l := &streams{max: limit, closing: closing, ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fanfare_streams_ended_total", Help: "Streams that ended, by what ended them.",
+	}, []string{"reason"})}
+	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "fanfare_open_streams", Help: "Open streams and long polls of this process.",
+	}, func() float64 { return float64(l.open.Load()) })
+	if reg != nil {
+		reg.MustRegister(l.ended, open)
+	}
+	return l
+}
+
+// enter takes room for a stream or a long poll; leave gives it back.
+func (l *streams) enter() error {
+	if l.open.Add(1) <= l.max {
+		return nil
+	}
+	l.open.Add(-1)
+	e := api.Errorf(api.CodeOverloaded, "the server has as many open streams as it can hold; try again")
+	e.RetryAfter = 5 * comeBack
+	return e
+}
+
+func (l *streams) leave() { l.open.Add(-1) }
+
+// reason names what ended a stream, for the metric.
+func reason(err error) string {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return "client"
+	case errors.Is(err, errClosing):
+		return "stopping"
+	case errors.Is(err, errSlow):
+		return "slow"
+	case api.CodeOf(err) == api.CodeUnauthorized, api.CodeOf(err) == api.CodeForbidden:
+		return "key"
+	}
+	return "error"
+}
+
+// unhurried runs next without the request's deadline and without the server's
+// time-outs, which are for requests that are answered at once. Whatever it
+// waits for must end with the request's context or with s.streams.closing.
+func (s *Server) unhurried(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := s.streams.enter(); err != nil {
+			fail(w, r, err)
+			return
+		}
+		defer s.streams.leave()
+		control := http.NewResponseController(w)
+		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
+			fail(w, r, fmt.Errorf("lift the time-outs of a stream: %w", err))
+			return
+		}
+		next(w, r)
+	}
+}
+
+// polled runs next as any request, or, when its parameter asks to wait, among the
+// streams and without the request's deadline.
+func (s *Server) polled(parameter string, next http.HandlerFunc) http.HandlerFunc {
+	bounded := s.bounded(next)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if wait := r.URL.Query().Get(parameter); wait == "" || wait == "0" {
+			bounded(w, r)
+			return
+		}
+		if err := s.streams.enter(); err != nil {
+			fail(w, r, err)
+			return
+		}
+		defer s.streams.leave()
+		control := http.NewResponseController(w)
+		answered := time.Now().Add(api.MaxPollWait + 2*s.timeout + slowAfter)
+		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(answered)); err != nil {
+			fail(w, r, err)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// HandleStream makes an endpoint of a method that sends server-sent events until its
+// stream ends. What the method returns before it sent or awaited anything is
+// answered as a problem; afterwards it ends the stream.
+func HandleStream[In any](method func(context.Context, *In, *Stream) error) Endpoint {
+	plan := planOf(reflect.TypeFor[In]())
+	return Endpoint{limits: (*Server).unhurried, serve: func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error {
+		in := new(In)
+		var err error
+		OnNewStack(func() { err = s.fill(w, r, plan, reflect.ValueOf(in).Elem(), maxBody) })
+		if err != nil {
+			return err
+		}
+		out := &Stream{server: s, w: w, r: r}
+		if r.Method == http.MethodHead {
+			out.writeHead()
+			return nil
+		}
+		err = method(r.Context(), in, out)
+		return out.end(err)
+	}}
+}
+
+// OnNewStack runs f on a goroutine of its own and waits for it. A stream that did
+// all by itself would keep the stack which that took, twice what it needs while
+// nothing happens.
+func OnNewStack(f func()) {
+	done := make(chan any)
+	go func() {
+		defer func() { done <- recover() }()
+		f()
+	}()
+	if v := <-done; v != nil {
+		panic(v)
+	}
+}
+
+// Stream is one open stream. It belongs to the goroutine of its request, and
+// while nothing happens it holds nothing but that.
+type Stream struct {
+	// Reached, if it is set, is told of every heartbeat that has arrived when it
+	// was sent.
+	Reached func(sent time.Time)
+
+	server  *Server
+	w       http.ResponseWriter
+	r       *http.Request
+	begun   bool
+	ticker  *time.Timer
+	beat    time.Time // when the last heartbeat was sent
+	receipt receipt   // of the last heartbeat
+}
+
+// StreamEvent is one server-sent event. An event without Data tells the client
+// only the ID from which it may go on.
+type StreamEvent struct {
+	ID   string // "" leaves the client's as it was
+	Name string // "" is "message" to a browser
+	Data any    // written as JSON
+}
+
+// Await returns nil when wake has a value. Meanwhile it sends heartbeats, asks
+// whether they arrive, and checks that the API key still stands. Its error
+// ends the stream.
+func (st *Stream) Await(ctx context.Context, wake <-chan struct{}) error {
+	if err := st.begin(); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-wake:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-st.server.streams.closing:
+			return errClosing
+		case now := <-st.ticker.C:
+			if err := st.check(now); err != nil {
+				return err
+			}
+			st.ticker.Reset(st.pause())
+		}
+	}
+}
+
+// check checks the key and whether the last heartbeat has arrived, and sends one
+// when it is time.
+func (st *Stream) check(now time.Time) error {
+	if infoOf(st.r.Context()).key != nil {
+		secret, _ := bearer(st.r.Header)
+		if _, err := st.server.authenticate(secret); api.CodeOf(err) == api.CodeUnauthorized {
+			return err
+		}
+	}
+	if st.receipt.awaited && st.receipt.arrived(connectionOf(st.r.Context())) {
+		st.receipt = receipt{}
+		st.Reached(st.beat)
+	}
+	if now.Sub(st.beat) < beatEvery {
+		return nil
+	}
+	st.beat, st.receipt = now, receipt{awaited: st.Reached != nil}
+	return st.write([]byte(":\n\n"))
+}
+
+// pause is how long the stream waits for its next check.
+func (st *Stream) pause() time.Duration {
+	wait := beatEvery - time.Since(st.beat)
+	if st.receipt.awaited {
+		return min(wait, askAfter)
+	}
+	return min(wait, checkEvery)
+}
+
+// writeHead writes the answer's head, which is all that HEAD asks for.
+func (st *Stream) writeHead() {
+	h := st.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-store")
+	h.Set("X-Accel-Buffering", "no") // a proxy must not keep it back
+	st.w.WriteHeader(http.StatusOK)
+}
+
+// begin sends the head, once, and when to come back.
+func (st *Stream) begin() error {
+	if st.begun {
+		return nil
+	}
+	early := rand.N(checkEvery) // the heartbeats of streams that began at once come one after the other
+	st.begun, st.beat = true, time.Now().Add(-early)
+	st.writeHead()
+	st.ticker = time.NewTimer(checkEvery - early)
+	if c := connectionOf(st.r.Context()); c != nil {
+		_ = closeUnacknowledged(c, ackWithin) // without it the deadlines of writes end the stream
+	}
+	return st.write(appendRetry(nil))
+}
+
+// Send writes events, all at once.
+func (st *Stream) Send(events ...StreamEvent) error {
+	if err := st.begin(); err != nil || len(events) == 0 {
+		return err
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	text, err := (*buf)[:0], error(nil)
+	OnNewStack(func() { text, err = appendEvents(text, events) })
+	if err != nil {
+		return err
+	}
+	if cap(text) <= maxKept {
+		*buf = text
+	}
+	return st.write(text)
+}
+
+// write writes and flushes. A reader that does not take it in time is cut off.
+func (st *Stream) write(text []byte) error {
+	control := http.NewResponseController(st.w)
+	began := time.Now()
+	if err := control.SetWriteDeadline(began.Add(slowAfter)); err != nil {
+		return fmt.Errorf("set the deadline of a write: %w", err)
+	}
+	var err error
+	OnNewStack(func() {
+		if _, err = st.w.Write(text); err == nil {
+			err = control.Flush()
+		}
+	})
+	// A wrapper around the writer may keep the flush's error to itself; the
+	// connection's end does not stay hidden from the context.
+	if err == nil && st.r.Context().Err() == nil {
+		return control.SetWriteDeadline(time.Time{})
+	}
+	if time.Since(began) >= slowAfter {
+		return errSlow
+	}
+	return context.Canceled
+}
+
+// end counts what ended the stream. Once events were sent nothing else can be:
+// the error is left for the log.
+func (st *Stream) end(err error) error {
+	if !st.begun {
+		return err
+	}
+	if st.ticker != nil {
+		st.ticker.Stop()
+	}
+	why := reason(err)
+	st.server.streams.ended.WithLabelValues(why).Inc()
+	if why == "error" {
+		infoOf(st.r.Context()).err = err
+	}
+	if why != "client" && why != "slow" {
+		_ = st.write(append(appendRetry(nil), ": "+why+"\n\n"...)) // the client may be gone as well
+	}
+	return nil
+}
+
+// maxKept is the largest buffer that is kept for the next one.
+const maxKept = 64 << 10
+
+// buffers are for the text of events while it is written.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// appendRetry tells a client when to come back after the end.
+func appendRetry(text []byte) []byte {
+	wait := comeBack + rand.N(2*comeBack)
+	text = append(text, "retry: "...)
+	return append(strconv.AppendInt(text, wait.Milliseconds(), 10), "\n\n"...)
+}
+
+func appendEvents(text []byte, events []StreamEvent) (_ []byte, err error) {
+	for i := range events {
+		if text, err = appendEvent(text, &events[i]); err != nil {
+			return nil, err
+		}
+	}
+	return text, nil
+}
+
+// appendEvent writes an event's text. JSON has no line breaks of its own.
+func appendEvent(text []byte, e *StreamEvent) ([]byte, error) {
+	if e.ID != "" {
+		text = append(append(append(text, "id: "...), e.ID...), '\n')
+	}
+	if e.Name != "" {
+		text = append(append(append(text, "event: "...), e.Name...), '\n')
+	}
+	if e.Data != nil {
+		data, err := encode(e.Data)
+		if err != nil {
+			return nil, fmt.Errorf("write an event: %w", err)
+		}
+		text = append(append(append(text, "data: "...), data...), '\n')
+	}
+	return append(text, '\n'), nil
+}

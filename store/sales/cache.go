@@ -1,0 +1,240 @@
+package sales
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
+
+	"fanfare/api"
+	"fanfare/store/stock"
+)
+
+const (
+	// cacheTime is how old an answer from memory may be.
+	cacheTime = 100 * time.Millisecond
+	// maxCached bounds the sales that are remembered at once.
+	maxCached = 10_000
+)
+
+// cache is what this process knows of sales without asking. Whatever it says
+// was true at most 100 ms ago. Times are on the monotonic clock, and count from
+// before the question was sent.
+type cache struct {
+	on    bool
+	clock func() time.Duration
+	reads singleflight.Group // of sales that are not remembered
+	mu    sync.Mutex
+	sales map[string]*cachedSale
+}
+
+// cachedSale is one sale.
+type cachedSale struct {
+	present *api.Sale
+	read    time.Duration // when present was asked for
+	changes int           // rises when present is forgotten
+
+	refusal   *api.Error // sold_out as Redis said it
+	available map[string]int64
+	until     time.Duration // the end of refusal's truth
+}
+
+func newCache(on bool) *cache {
+	began := time.Now()
+	return &cache{on: on, clock: func() time.Duration { return time.Since(began) }, sales: map[string]*cachedSale{}}
+}
+
+// now is the time on the cache's own clock.
+func (m *cache) now() time.Duration { return m.clock() }
+
+// entry finds or makes a sale's entry. The map stays bounded: it is emptied when it
+// is full, which costs a question each. Callers hold mu.
+func (m *cache) entry(sale string) *cachedSale {
+	k := m.sales[sale]
+	if k == nil {
+		if len(m.sales) >= maxCached {
+			m.forgetAll()
+			clear(m.sales)
+		}
+		k = &cachedSale{}
+		m.sales[sale] = k
+	}
+	return k
+}
+
+// drop forgets everything about a sale.
+func (m *cache) drop(sale string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if k := m.sales[sale]; k != nil {
+		k.refusal = nil
+		m.forget(sale, k)
+	}
+}
+
+// dropState forgets how a sale stands, but not that it is sold out: units were
+// taken, none came back.
+func (m *cache) dropState(sale string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if k := m.sales[sale]; k != nil {
+		m.forget(sale, k)
+	}
+}
+
+// dropAll forgets every sale.
+func (m *cache) dropAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forgetAll()
+}
+
+// forgetAll is dropAll for callers that hold mu.
+func (m *cache) forgetAll() {
+	for sale, k := range m.sales {
+		k.refusal = nil
+		m.forget(sale, k)
+	}
+}
+
+// forget forgets how a sale stands. A read that is under way answers those who
+// wait for it, but is neither remembered nor shared any more. Callers hold mu.
+func (m *cache) forget(sale string, k *cachedSale) {
+	k.present = nil
+	k.changes++
+	m.reads.Forget(sale)
+}
+
+// putRefusal keeps a refusal until 100 ms after it was asked for, or until the
+// next hold is due, if that is earlier.
+func (m *cache) putRefusal(sale string, s *stock.SoldOut, err error, asked time.Duration) {
+	refusal, ok := err.(*api.Error)
+	if !m.on || !ok {
+		return
+	}
+	until := asked + cacheTime
+	if s.NextDue > 0 {
+		until = min(until, asked+s.NextDue)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.entry(sale)
+	k.refusal, k.available, k.until = refusal, maps.Clone(s.Available), until
+}
+
+// soldOut refuses lines of which one asks for more than there was, when that is
+// known for all of them.
+func (m *cache) soldOut(sale string, lines []api.Line) error {
+	if !m.on {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.sales[sale]
+	if k == nil || k.refusal == nil || m.now() >= k.until {
+		return nil
+	}
+	short := false
+	asked := make(map[string]int64, len(lines))
+	for _, l := range lines {
+		available, known := k.available[l.SKU]
+		if !known {
+			return nil
+		}
+		asked[l.SKU] = available
+		short = short || available < l.Quantity
+	}
+	if !short {
+		return nil
+	}
+	return k.refusal.With("available", asked)
+}
+
+// sale gives a sale as it was at most 100 ms ago, else reads it. Callers that
+// come while it is read share the answer, unless it has changed in between.
+func (m *cache) sale(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
+	if !m.on {
+		return read(ctx, sale)
+	}
+	present, done := m.join(ctx, sale, read)
+	if present != nil {
+		return present, nil
+	}
+	select {
+	case result := <-done:
+		present, _ = result.Val.(*api.Sale)
+		return present, result.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// join gives a sale as it was at most 100 ms ago, else the read that is under way,
+// or a new one.
+func (m *cache) join(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, <-chan singleflight.Result) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if k := m.sales[sale]; k != nil && k.present != nil && m.now()-k.read < cacheTime {
+		return k.present, nil
+	}
+	return nil, m.reads.DoChan(sale, func() (any, error) {
+		return m.fetch(context.WithoutCancel(ctx), sale, read)
+	})
+}
+
+// readTimeout bounds a shared read.
+const readTimeout = 5 * time.Second
+
+// fetch reads a sale, and remembers it if nothing has changed meanwhile.
+func (m *cache) fetch(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	m.mu.Lock()
+	k, asked := m.entry(sale), m.now()
+	changes := k.changes
+	m.mu.Unlock()
+	present, err := read(ctx, sale)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil && k.changes == changes {
+		k.present, k.read = present, asked
+	}
+	return present, err
+}
+
+// listen forgets sales that another process changed. What is published while the
+// connection is down is lost, so that a new one forgets all; without any of it
+// an answer is 100 ms old at most.
+func (s *Store) listen(ctx context.Context) {
+	if s.o.NoLocal {
+		<-ctx.Done()
+		return
+	}
+	sub := s.db.Blocking().PSubscribe(ctx, stock.ChangesPattern)
+	defer sub.Close()
+	events := sub.ChannelWithSubscriptions(redis.WithChannelSize(1024))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, open := <-events:
+			if !open {
+				<-ctx.Done()
+				return
+			}
+			s.onMessage(event)
+		}
+	}
+}
+
+func (s *Store) onMessage(event any) {
+	message, ok := event.(*redis.Message)
+	if !ok {
+		s.cache.dropAll()
+		return
+	}
+	s.cache.drop(stock.SaleOfChannel(message.Channel))
+}

@@ -1,0 +1,199 @@
+package sales
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/batch"
+	"fanfare/store/queue"
+	"fanfare/store/record"
+	"fanfare/store/stock"
+)
+
+const (
+	// relayLength is how many orders may wait for the relay; what finds no room
+	// is found by the sweeper.
+	relayLength = 4096
+	// relayBatch is how many orders one enqueueing carries.
+	relayBatch = 256
+	// relayTime bounds one enqueueing.
+	relayTime = 5 * time.Second
+	// sweepOrders is how many orders of a partition one sweep enqueues, and
+	// sweepAgain how long it leaves them to their jobs before it does so again.
+	sweepOrders = 500
+	sweepAgain  = 5 * time.Second
+)
+
+// Orders lists a sale's orders from the record, oldest first, at most limit of
+// them, beginning after an order (the zero Order for the first page).
+func (s *Store) Orders(ctx context.Context, sale string, after api.Order, limit int) ([]api.Order, error) {
+	settings, err := s.rec.Sale(ctx, sale)
+	if err != nil {
+		return nil, err
+	}
+	if settings == nil {
+		return nil, stock.ErrAbsent
+	}
+	from := record.Order{Reservation: after.Reservation}
+	if after.Reservation != "" {
+		from.CreatedAt = after.CreatedAt.UnixMilli()
+	}
+	found, err := s.rec.Orders(ctx, sale, from, limit)
+	out := make([]api.Order, len(found))
+	for i, o := range found {
+		out[i] = api.Order{Reservation: o.Reservation, User: o.User, Lines: o.Lines, CreatedAt: api.AtMillis(o.CreatedAt)}
+	}
+	return out, err
+}
+
+// orderJob writes one order. Its unique id is the reservation: however often it
+// is enqueued, it is queued once.
+func orderJob(o stock.Order) queue.Job {
+	payload, _ := json.Marshal(record.Order(o)) // strings and numbers cannot fail
+	return queue.Job{Type: JobOrder, Unique: o.Reservation, Payload: payload}
+}
+
+// relayOrders enqueues what was sold right after it was, until ctx ends; what is
+// waiting then is enqueued first.
+func (s *Store) relayOrders(ctx context.Context) {
+	for {
+		select {
+		case first := <-s.relay:
+			s.relayFrom(ctx, first)
+		case <-ctx.Done():
+			select {
+			case first := <-s.relay:
+				s.relayFrom(ctx, first)
+			default:
+				return
+			}
+		}
+	}
+}
+
+// relayFrom enqueues an order, and those that wait behind it.
+func (s *Store) relayFrom(ctx context.Context, first stock.Order) {
+	orders := []stock.Order{first}
+	for len(orders) < relayBatch {
+		select {
+		case o := <-s.relay:
+			orders = append(orders, o)
+			continue
+		default:
+		}
+		break
+	}
+	if err := s.enqueue(context.WithoutCancel(ctx), orders); err != nil {
+		s.o.Logger.WarnContext(ctx, "orders are left to the sweeper", "orders", len(orders), "error", err)
+	}
+}
+
+func (s *Store) enqueue(ctx context.Context, orders []stock.Order) error {
+	ctx, cancel := context.WithTimeout(ctx, relayTime)
+	defer cancel()
+	jobs := make([]queue.Job, len(orders))
+	for i := range orders {
+		jobs[i] = orderJob(orders[i])
+	}
+	_, err := s.jobs.Enqueue(ctx, jobs...)
+	return err
+}
+
+// sweptOrders is when the sweeper last enqueued a partition's orders.
+type sweptOrders struct {
+	mu   sync.Mutex
+	last map[stock.Ref]time.Time
+}
+
+// due tells whether it is time to sweep a partition again, and notes that it was
+// done.
+func (s *sweptOrders) due(r stock.Ref, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.last[r]) < sweepAgain {
+		return false
+	}
+	if s.last == nil || len(s.last) >= maxCached {
+		s.last = map[stock.Ref]time.Time{}
+	}
+	s.last[r] = now
+	return true
+}
+
+// onSwept finishes what the sweep of a partition found undone: orders whose job
+// a dead process may never have enqueued, settings that are not on record.
+func (s *Store) onSwept(ctx context.Context, found stock.Swept) {
+	var errs []error
+	if found.Settings {
+		errs = append(errs, s.finishSettings(ctx, found.Sale))
+	}
+	ref := stock.Ref{Sale: found.Sale, Partition: found.Partition}
+	if found.Orders > 0 && found.OldestOrderMS >= s.o.SweepAge.Milliseconds() && s.swept.due(ref, time.Now()) {
+		errs = append(errs, s.sweepOrders(ctx, ref))
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.o.Logger.WarnContext(ctx, "a sale's outbox waits", "sale", found.Sale, "partition", found.Partition, "error", err)
+	}
+}
+
+func (s *Store) sweepOrders(ctx context.Context, ref stock.Ref) error {
+	orders, err := s.live.WaitingOrders(ctx, ref, sweepOrders)
+	if err != nil || len(orders) == 0 {
+		return err
+	}
+	return s.enqueue(ctx, orders)
+}
+
+const (
+	// ordersTime bounds one transaction and its acknowledgement.
+	ordersTime = 10 * time.Second
+	// ordersPerWrite is how many orders one transaction takes at most.
+	ordersPerWrite = 100
+)
+
+// newOrderWriter writes orders into SQL: those that arrive while one transaction
+// is under way share the next.
+func newOrderWriter(write func(context.Context, []record.Order) error) *batch.Group[record.Order, struct{}] {
+	return batch.New(batch.Options{Most: ordersPerWrite, Timeout: ordersTime}, func(ctx context.Context, orders []record.Order) (struct{}, error) {
+		return struct{}{}, write(ctx, orders)
+	})
+}
+
+// writeOrders writes rows, and then clears them from the outbox.
+func (s *Store) writeOrders(ctx context.Context, orders []record.Order) error {
+	if err := s.rec.PutOrders(ctx, orders); err != nil {
+		return fmt.Errorf("write orders: %w", err)
+	}
+	bySale := map[string][]record.Order{}
+	for _, o := range orders {
+		bySale[o.Sale] = append(bySale[o.Sale], o)
+	}
+	var errs []error
+	for sale, part := range bySale {
+		errs = append(errs, s.acknowledge(ctx, sale, part))
+	}
+	return errors.Join(errs...)
+}
+
+// acknowledge notes in a live sale that orders are on record. One that it does not
+// know was written while another process restored the sale from what was on
+// record before.
+func (s *Store) acknowledge(ctx context.Context, sale string, orders []record.Order) error {
+	ids := make([]string, len(orders))
+	for i, o := range orders {
+		ids[i] = o.Reservation
+	}
+	known, err := s.live.OrdersRecorded(ctx, sale, ids...)
+	if err == nil && known < len(orders) {
+		err = s.live.RestoreOrders(ctx, sale, ordersOf(orders))
+	}
+	if errors.Is(err, stock.ErrAbsent) {
+		return nil // whoever needs it reads the record
+	}
+	return err
+}

@@ -1,0 +1,146 @@
+package sales
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/lock"
+	"fanfare/store/record"
+	"fanfare/store/stock"
+)
+
+const (
+	// restoreLease ends the right to restore a sale of a process that died.
+	restoreLease = 3 * time.Second
+	// restoreTime bounds one restoring: about a minute for a million orders.
+	restoreTime = 5 * time.Minute
+	// restorePoll is how often a process asks whether another has finished.
+	restorePoll = 20 * time.Millisecond
+	// restorePage is how many orders one query reads.
+	restorePage = 500
+)
+
+// restore brings a sale back from the record: one that Redis lost, or one that
+// must be compared with the record after a fail-over. One process does it; the
+// others wait as long as their callers do. Nil means: try again.
+func (s *Store) restore(ctx context.Context, sale string) error {
+	done := s.restores.DoChan(sale, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTime)
+		defer cancel()
+		return nil, s.restoreOnce(ctx, sale)
+	})
+	select {
+	case result := <-done:
+		return result.Err
+	case <-ctx.Done():
+		return api.Errorf(api.CodeUnavailable, "the sale is being read from the record").Because(ctx.Err())
+	}
+}
+
+// restoreOnce does it, or waits a moment while another process does.
+func (s *Store) restoreOnce(ctx context.Context, sale string) error {
+	settings, err := s.onRecord(ctx, sale)
+	if err != nil {
+		return err
+	}
+	answer, err := s.locker.TryAcquire(ctx, sale)
+	if err != nil {
+		return err
+	}
+	if answer.Status != lock.Acquired {
+		pause(ctx, restorePoll)
+		return nil
+	}
+	held, stop := answer.Lease.Keep(ctx)
+	err = s.reload(held, settings)
+	stop()
+	if _, e := answer.Lease.Release(ctx); e != nil {
+		s.o.Logger.WarnContext(ctx, "the lease for restoring a sale stays till its end", "sale", sale, "error", e)
+	}
+	if needsRestore(err) {
+		return nil // Redis went away under it: its caller sees how the sale stands now
+	}
+	return err
+}
+
+// onRecord reads a sale's settings from the record. What Redis alone has, because
+// SQL was away when the sale was made, is put on record first. ErrAbsent: neither
+// knows the sale.
+func (s *Store) onRecord(ctx context.Context, sale string) (stock.Settings, error) {
+	row, err := s.rec.Sale(ctx, sale)
+	if err != nil {
+		return stock.Settings{}, fmt.Errorf("read sale %s: %w", sale, err)
+	}
+	if row != nil {
+		return settingsOf(row), nil
+	}
+	live, err := s.live.Settings(ctx, sale)
+	if err != nil {
+		return stock.Settings{}, err
+	}
+	if err := s.rec.PutSale(ctx, settingsRow(live)); err != nil {
+		return stock.Settings{}, fmt.Errorf("record sale %s: %w", sale, err)
+	}
+	return live, nil
+}
+
+// reload loads a sale and lets it go on, unless another process has just done
+// so. While nobody can say how the sale stands, it stays as it is.
+func (s *Store) reload(ctx context.Context, settings stock.Settings) error {
+	if _, err := s.live.Sale(ctx, settings.ID); !needsRestore(err) {
+		return err
+	}
+	if err := s.load(ctx, settings); err != nil {
+		return err
+	}
+	s.cache.drop(settings.ID)
+	return s.live.Open(ctx, settings.ID)
+}
+
+// load puts settings and all orders back; open follows. Each step may be done
+// again, so a process that dies on the way harms nothing.
+func (s *Store) load(ctx context.Context, settings stock.Settings) error {
+	s.o.Logger.WarnContext(ctx, "a sale is brought in line with the record", "sale", settings.ID)
+	if err := s.live.Load(ctx, settings); err != nil {
+		return fmt.Errorf("load sale %s: %w", settings.ID, err)
+	}
+	for after := (record.Order{}); ; {
+		page, err := s.rec.Orders(ctx, settings.ID, after, restorePage)
+		if err != nil {
+			return fmt.Errorf("read orders of sale %s: %w", settings.ID, err)
+		}
+		if len(page) > 0 {
+			if err := s.live.RestoreOrders(ctx, settings.ID, ordersOf(page)); err != nil {
+				return fmt.Errorf("restore orders of sale %s: %w", settings.ID, err)
+			}
+		}
+		if len(page) < restorePage {
+			break
+		}
+		after = page[len(page)-1]
+	}
+	return nil
+}
+
+// pause waits, at most until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// onStale restores a sale that the sweeper must not touch as it is, so that its
+// holds end also when nobody calls.
+func (s *Store) onStale(ctx context.Context, sale string) {
+	ctx, cancel := context.WithTimeout(ctx, restoreTime)
+	defer cancel()
+	if _, err := s.read(ctx, sale); err != nil && !errors.Is(err, stock.ErrAbsent) {
+		s.o.Logger.WarnContext(ctx, "a sale waits to be brought in line with the record", "sale", sale, "error", err)
+	}
+}

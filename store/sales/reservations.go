@@ -1,0 +1,138 @@
+package sales
+
+import (
+	"context"
+
+	"fanfare/api"
+	"fanfare/store/stock"
+)
+
+// Reserve takes units for a user: all lines or none. What it refuses it refuses
+// in the order of the contract; CodeRateLimited and CodeOverloaded come before
+// Redis is asked. Without an idempotency key a sale that was sold out just now
+// is refused from memory.
+func (s *Store) Reserve(ctx context.Context, sale string, r *api.ReservationRequest, i api.Idempotency) (*api.Reservation, bool, error) {
+	if err := s.limiter.allow(sale, r.User); err != nil {
+		s.o.OnReserve(string(api.CodeRateLimited))
+		return nil, false, err
+	}
+	if i.Key == "" {
+		if err := s.cache.soldOut(sale, r.Lines); err != nil {
+			s.o.OnReserve("sold_out_local")
+			return nil, false, err
+		}
+	}
+	i.Scope += " " + r.User // one user's key is not another's
+	release, err := s.acquire()
+	if err != nil {
+		s.o.OnReserve(string(api.CodeOverloaded))
+		return nil, false, err
+	}
+	defer release()
+	reserved, err := s.reserve(ctx, stock.ReserveStock{Sale: sale, Request: r, Once: i})
+	s.o.OnReserve(outcome(err, reserved.Replayed))
+	if err != nil {
+		return nil, false, err
+	}
+	return &reserved.Reservation, reserved.Replayed, nil
+}
+
+func (s *Store) reserve(ctx context.Context, r stock.ReserveStock) (reserved stock.Reserved, err error) {
+	if err := s.db.Overloaded(); err != nil {
+		return reserved, err
+	}
+	asked := s.cache.now()
+	err = s.with(ctx, r.Sale, func() error {
+		asked = s.cache.now()
+		reserved, err = s.live.Reserve(ctx, r)
+		return err
+	})
+	switch {
+	case err == nil && !reserved.Replayed:
+		s.cache.dropState(r.Sale)
+		s.order(ctx, reserved.Order)
+	case api.CodeOf(err) == api.CodeSoldOut && reserved.SoldOut != nil:
+		s.cache.putRefusal(r.Sale, reserved.SoldOut, err, asked)
+	}
+	return reserved, err
+}
+
+func outcome(err error, replayed bool) string {
+	switch {
+	case err != nil:
+		return string(api.CodeOf(err))
+	case replayed:
+		return "replayed"
+	}
+	return "reserved"
+}
+
+// acquire counts a reservation as under way, and refuses it at once when there
+// are too many.
+func (s *Store) acquire() (release func(), err error) {
+	if s.inFlight.Add(1) > int64(s.o.MaxInFlight) {
+		s.inFlight.Add(-1)
+		return nil, errBusy()
+	}
+	return func() { s.inFlight.Add(-1) }, nil
+}
+
+// Confirm sells what a reservation holds; again, it gives the same answer. One
+// that was released or has expired is CodeNotHeld, with its state. The order's
+// row in SQL follows by itself.
+func (s *Store) Confirm(ctx context.Context, sale, id string, i api.Idempotency) (*api.Reservation, bool, error) {
+	return s.end(ctx, sale, id, i, s.live.Confirm)
+}
+
+// Release gives back what a reservation holds; again, it gives the same answer.
+// One that was sold or has expired is CodeNotHeld, with its state.
+func (s *Store) Release(ctx context.Context, sale, id string, i api.Idempotency) (*api.Reservation, bool, error) {
+	return s.end(ctx, sale, id, i, s.live.Release)
+}
+
+type ending func(ctx context.Context, sale, id string, once api.Idempotency) (stock.Ended, error)
+
+func (s *Store) end(ctx context.Context, sale, id string, i api.Idempotency, f ending) (*api.Reservation, bool, error) {
+	var ended stock.Ended
+	err := s.with(ctx, sale, func() (err error) {
+		ended, err = f(ctx, sale, id, i)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	s.cache.drop(sale)
+	s.order(ctx, ended.Order)
+	return &ended.Reservation, ended.Replayed, nil
+}
+
+// order hands an order to the relay.
+func (s *Store) order(ctx context.Context, o *stock.Order) {
+	if o == nil {
+		return
+	}
+	select {
+	case s.relay <- *o:
+	default: // the sweeper finds it
+		s.o.Logger.DebugContext(ctx, "the relay of orders is full", "sale", o.Sale)
+	}
+}
+
+// Reservation reads a reservation; CodeNotFound when the sale has none of that id.
+func (s *Store) Reservation(ctx context.Context, sale, id string) (r *api.Reservation, err error) {
+	err = s.with(ctx, sale, func() error {
+		r, err = s.live.Reservation(ctx, sale, id)
+		return err
+	})
+	return r, err
+}
+
+// Reservations lists a user's reservations, newest first, at most limit of them,
+// beginning at a cursor that an earlier call gave as next ("" for the first page).
+func (s *Store) Reservations(ctx context.Context, sale, user, cursor string, limit int) (items []api.Reservation, next string, err error) {
+	err = s.with(ctx, sale, func() error {
+		items, next, err = s.live.Reservations(ctx, sale, user, cursor, limit)
+		return err
+	})
+	return items, next, err
+}

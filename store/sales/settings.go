@@ -1,0 +1,103 @@
+package sales
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"fanfare/api"
+	"fanfare/store/stock"
+)
+
+// Put makes or changes a sale. The record has it before the answer; when it
+// cannot be had the answer is CodeUnknownOutcome, and a sweep completes it.
+// CodeVersionMismatch carries the present version and sale.
+func (s *Store) Put(ctx context.Context, sale string, r *api.SaleRequest, m stock.Match) (*api.Sale, bool, error) {
+	defer s.cache.drop(sale)
+	change, err := s.put(ctx, stock.PutSale{Sale: sale, Request: r, Match: m})
+	if err != nil {
+		return nil, false, err
+	}
+	if err := s.recordSale(ctx, change.Record); err != nil {
+		return nil, false, err
+	}
+	return change.Sale, change.Created, nil
+}
+
+// put changes a live sale, or makes one that is neither live nor on record.
+func (s *Store) put(ctx context.Context, p stock.PutSale) (change stock.Change, err error) {
+	try := func() error {
+		change, err = s.live.Put(ctx, p)
+		return err
+	}
+	err = s.with(ctx, p.Sale, try)
+	if errors.Is(err, stock.ErrAbsent) {
+		p.New = true
+		err = s.with(ctx, p.Sale, try)
+	}
+	return change, err
+}
+
+// Restocked is what came of AddStock.
+type Restocked struct {
+	Item     api.SaleItem
+	Version  int64
+	Replayed bool
+}
+
+// AddStock adds to the total of a sku, or takes from it. Errors are those of Put,
+// and CodeBounds.
+func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, m stock.Match, i api.Idempotency) (Restocked, error) {
+	defer s.cache.drop(sale)
+	var item api.SaleItem
+	var change stock.Change
+	err := s.with(ctx, sale, func() (err error) {
+		item, change, err = s.live.Restock(ctx, sale, r, m, i)
+		return err
+	})
+	if err != nil {
+		return Restocked{}, err
+	}
+	if err := s.recordSale(ctx, change.Record); err != nil {
+		return Restocked{}, err
+	}
+	return Restocked{Item: item, Version: change.Version, Replayed: change.Replayed}, nil
+}
+
+// recordSale writes settings into SQL and then clears the outbox. The change is
+// made already: while SQL is away nobody can say more than that.
+func (s *Store) recordSale(ctx context.Context, settings stock.Settings) error {
+	if err := s.rec.PutSale(ctx, settingsRow(settings)); err != nil {
+		return api.Errorf(api.CodeUnknownOutcome, "the sale was changed, but the database did not confirm it yet").Because(err)
+	}
+	if err := s.live.SettingsRecorded(ctx, settings.ID, settings.Version); err != nil {
+		s.o.Logger.DebugContext(ctx, "the outbox of a sale stays open for a sweep", "sale", settings.ID, "error", err)
+	}
+	return nil
+}
+
+// finishSettings does what a process left undone between Redis and SQL.
+func (s *Store) finishSettings(ctx context.Context, sale string) error {
+	settings, open, err := s.live.UnrecordedSettings(ctx, sale)
+	if err != nil || !open {
+		return err
+	}
+	if err := s.rec.PutSale(ctx, settingsRow(settings)); err != nil {
+		return fmt.Errorf("record sale %s: %w", sale, err)
+	}
+	return s.live.SettingsRecorded(ctx, sale, settings.Version)
+}
+
+// Sale reads a sale, from memory if that is at most 100 ms old.
+func (s *Store) Sale(ctx context.Context, sale string) (*api.Sale, error) {
+	return s.cache.sale(ctx, sale, s.read)
+}
+
+// read reads a sale from Redis.
+func (s *Store) read(ctx context.Context, sale string) (present *api.Sale, err error) {
+	err = s.with(ctx, sale, func() error {
+		present, err = s.live.Sale(ctx, sale)
+		return err
+	})
+	return present, err
+}

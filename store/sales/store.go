@@ -1,0 +1,169 @@
+package sales
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
+
+	"fanfare/api"
+	"fanfare/store/batch"
+	"fanfare/store/lock"
+	"fanfare/store/queue"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+	"fanfare/store/stock"
+)
+
+// Options tunes a Store; the zero value works.
+type Options struct {
+	// NoLocal switches answers from memory off (FANFARE_SALE_LOCAL=off).
+	NoLocal bool
+	// MaxInFlight bounds the reservations that are under way at once in this
+	// process; default 1024. More are refused at once.
+	MaxInFlight int
+	// MinReplicas is how many replicas must have a change before its caller is
+	// told; default 0.
+	MinReplicas int
+	// OnReserve is told what became of each try to reserve: "reserved", "replayed",
+	// a refusal's code, or "sold_out_local" for one that was answered from memory.
+	// Default: nobody.
+	OnReserve func(outcome string)
+	// SweepAge is how old an order must be whose job was perhaps never enqueued;
+	// default 1 s.
+	SweepAge time.Duration
+	// Logger gets what is tried again later; nil: silence.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = api.DefaultSaleRun
+	}
+	if o.OnReserve == nil {
+		o.OnReserve = func(string) {}
+	}
+	if o.SweepAge <= 0 {
+		o.SweepAge = time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Store is all sales: the live stock, and behind it the record. It is safe for
+// concurrent use.
+type Store struct {
+	db   *redisdb.DB
+	live *stock.Live
+	rec  *record.DB
+	jobs *queue.Queue
+	o    Options
+
+	restores singleflight.Group
+	locker   *lock.Locker
+
+	cache    *cache
+	limiter  userLimiter
+	inFlight atomic.Int64
+	hub      hub
+
+	relay  chan stock.Order
+	orders *batch.Group[record.Order, struct{}]
+	swept  sweptOrders
+}
+
+// New makes a store: the live stock on db, the record in rec, the writing of
+// orders through jobs. It starts nothing; Run and Sweep are to be run, and Jobs
+// are handlers.
+func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, error) {
+	o = o.withDefaults()
+	if o.MinReplicas > 0 && db.Embedded() {
+		return nil, errors.New("the embedded Redis has no replicas that could acknowledge a sale (FANFARE_SALE_MIN_REPLICAS)")
+	}
+	s := &Store{db: db, rec: rec, jobs: jobs, o: o, relay: make(chan stock.Order, relayLength)}
+	s.cache = newCache(!o.NoLocal)
+	s.locker = lock.New(db, lock.Options{Name: restoreLock, Lease: restoreLease, Retention: time.Minute, MaxAttempts: 1 << 30})
+	options := stock.Options{Logger: o.Logger, MinReplicas: o.MinReplicas, OnSwept: s.onSwept, OnStale: s.onStale}
+	if !db.Embedded() { // which has one run only
+		options.Run = stock.ServerRun
+	}
+	s.live = stock.New(db, options)
+	s.orders = newOrderWriter(s.writeOrders)
+	return s, nil
+}
+
+// Run does what every process with sales does in the background, until ctx ends:
+// it enqueues orders and forgets changed sales.
+func (s *Store) Run(ctx context.Context) error {
+	var g errgroup.Group
+	g.Go(func() error { s.relayOrders(ctx); return nil })
+	g.Go(func() error { s.listen(ctx); return nil })
+	return g.Wait()
+}
+
+// Sweep gives due holds back and finishes what crashes left, until ctx ends. One
+// process that runs it is enough, any number may.
+func (s *Store) Sweep(ctx context.Context) error { return s.live.Run(ctx) }
+
+// with runs f on the live stock of a sale. When Redis lost the sale, or was
+// failed over, the sale is first brought back from the record.
+func (s *Store) with(ctx context.Context, sale string, f func() error) error {
+	for {
+		err := f()
+		if !needsRestore(err) {
+			return err
+		}
+		if err := s.restore(ctx, sale); err != nil {
+			return err
+		}
+	}
+}
+
+// needsRestore tells whether a sale said that it must be restored: any other error says
+// nothing about the sale, nor does a change that was made before one of these.
+func needsRestore(err error) bool {
+	shut := errors.Is(err, stock.ErrAbsent) || errors.Is(err, stock.ErrLoading) || errors.Is(err, stock.ErrStaleRun)
+	return shut && api.CodeOf(err) != api.CodeUnknownOutcome
+}
+
+// Stats says what the sales owe to the record.
+func (s *Store) Stats(ctx context.Context) (api.SalesStats, error) {
+	var stats api.SalesStats
+	sales, err := s.live.LiveSales(ctx)
+	if err != nil {
+		return stats, fmt.Errorf("list sales: %w", err)
+	}
+	for sale := range sales {
+		over, err := s.live.Oversold(ctx, sale)
+		if err != nil && !errors.Is(err, stock.ErrAbsent) {
+			return stats, fmt.Errorf("read oversold of sale %s: %w", sale, err)
+		}
+		for sku, units := range over {
+			addOversold(&stats, sale, sku, units)
+		}
+	}
+	waiting, oldest, err := s.live.Waiting(ctx)
+	stats.WaitingOrders, stats.LagMS = waiting, oldest.Milliseconds()
+	return stats, err
+}
+
+// addOversold notes units that were sold beyond a total.
+func addOversold(stats *api.SalesStats, sale, sku string, units int64) {
+	if units <= 0 {
+		return
+	}
+	if stats.Oversold == nil {
+		stats.Oversold = map[string]map[string]int64{}
+	}
+	if stats.Oversold[sale] == nil {
+		stats.Oversold[sale] = map[string]int64{}
+	}
+	stats.Oversold[sale][sku] = units
+}

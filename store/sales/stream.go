@@ -1,0 +1,126 @@
+package sales
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"fanfare/api"
+)
+
+// streamEvery is how often a watched sale is read: a watcher gets at
+// most 10 changes a second.
+const streamEvery = 100 * time.Millisecond
+
+// hub reads each watched sale once for all its watchers of this process.
+type hub struct {
+	mu    sync.Mutex
+	sales map[string]*watched
+}
+
+// watched is one sale and those who watch it.
+type watched struct {
+	stop     context.CancelFunc
+	latest   api.Availability
+	version  int // rises with every change of latest
+	watchers map[*Watch]struct{}
+}
+
+// Watch is a subscription to what is available of a sale. It belongs to one goroutine; Stop
+// must be called.
+type Watch struct {
+	hub  *hub
+	sale string
+	wake chan struct{}
+	seen int
+}
+
+// Watch subscribes to a sale: CodeSaleNotFound when there is none. The first
+// Next is how it stands now.
+func (s *Store) Watch(ctx context.Context, sale string) (*Watch, error) {
+	present, err := s.Sale(ctx, sale)
+	if err != nil {
+		return nil, err
+	}
+	w := &Watch{hub: &s.hub, sale: sale, wake: make(chan struct{}, 1)}
+	w.wake <- struct{}{}
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if s.hub.sales == nil {
+		s.hub.sales = map[string]*watched{}
+	}
+	k := s.hub.sales[sale]
+	if k == nil {
+		polling, stop := context.WithCancel(context.WithoutCancel(ctx))
+		k = &watched{stop: stop, latest: availabilityOf(present), version: 1, watchers: map[*Watch]struct{}{}}
+		s.hub.sales[sale] = k
+		go s.poll(polling, sale, k)
+	}
+	k.watchers[w] = struct{}{}
+	return w, nil
+}
+
+// Wake has a value when Next may have something new.
+func (w *Watch) Wake() <-chan struct{} { return w.wake }
+
+// Next is how the sale stands, and whether that is new to this watcher.
+func (w *Watch) Next() (api.Availability, bool) {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	k := w.hub.sales[w.sale]
+	fresh := w.seen != k.version
+	w.seen = k.version
+	return k.latest, fresh
+}
+
+// Stop ends the watching. The last watcher of a sale ends the polling.
+func (w *Watch) Stop() {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	k := w.hub.sales[w.sale]
+	delete(k.watchers, w)
+	if len(k.watchers) == 0 {
+		k.stop()
+		delete(w.hub.sales, w.sale)
+	}
+}
+
+// poll reads a sale until nobody watches it, with a rest between two reads.
+// While Redis is away watchers hear nothing.
+func (s *Store) poll(ctx context.Context, sale string, k *watched) {
+	for ctx.Err() == nil {
+		pause(ctx, streamEvery)
+		reading, cancel := context.WithTimeout(ctx, readTimeout)
+		present, err := s.Sale(reading, sale)
+		cancel()
+		if err == nil {
+			s.hub.publish(k, availabilityOf(present))
+		}
+	}
+}
+
+// publish wakes the watchers of a sale if it stands otherwise than before.
+func (h *hub) publish(k *watched, now api.Availability) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now.State == k.latest.State && maps.Equal(now.Available, k.latest.Available) {
+		return
+	}
+	k.latest = now
+	k.version++
+	for w := range k.watchers {
+		select {
+		case w.wake <- struct{}{}:
+		default: // it has not read the last one yet
+		}
+	}
+}
+
+func availabilityOf(s *api.Sale) api.Availability {
+	a := api.Availability{State: s.State, Available: make(map[string]int64, len(s.Items))}
+	for _, item := range s.Items {
+		a.Available[item.SKU] = item.Available
+	}
+	return a
+}

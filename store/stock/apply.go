@@ -1,0 +1,159 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+)
+
+// settingsArgs are the settings as lua/part_settings.lua reads them.
+func settingsArgs(s Settings) []any {
+	args := []any{s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions}
+	for _, item := range s.Items {
+		args = append(args, item.SKU, item.Total)
+	}
+	return args
+}
+
+// finishChange brings the other partitions up to a change and spreads new stock. What
+// a crash leaves of it is done by the sweeper, or on need.
+func (l *Live) finishChange(ctx context.Context, sale string, partitions int, changed bool) error {
+	parts := l.remember(sale, partitions)
+	if changed {
+		if err := l.register(ctx, sale, partitions); err != nil {
+			return err
+		}
+	}
+	if partitions == 1 {
+		return nil
+	}
+	found, err := l.readStates(ctx, parts[0])
+	if err != nil {
+		return err
+	}
+	if err := l.usable(sale, found[0].status); err != nil {
+		return err
+	}
+	if found[0].spread < found[0].version() {
+		if err := l.spread(ctx, parts, found[0]); err != nil {
+			return err
+		}
+	}
+	if !changed {
+		return nil
+	}
+	release, err := l.lockMoves(ctx, sale)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return l.shareOut(ctx, parts, false)
+}
+
+// spread gives the settings of the first partition, as a read found them, to the
+// others, and notes that they have them.
+func (l *Live) spread(ctx context.Context, parts []*partition, first *partitionState) error {
+	if first.made {
+		found, err := l.readStates(ctx, parts...)
+		if err != nil {
+			return err
+		}
+		for _, k := range found {
+			if k.status == answerAbsent {
+				return ErrStaleRun // a partition is lost
+			}
+		}
+	}
+	var cmds []redis.Cmder
+	for _, p := range parts[1:] {
+		cmds = append(cmds, l.applyCmd(ctx, p, first.settings, false))
+	}
+	if err := l.share(ctx, stepApply, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	if err := firstError(cmds); err != nil {
+		return err
+	}
+	version := strconv.FormatInt(first.version(), 10)
+	return l.raise(ctx, parts[0], map[string]string{"spread": version, "made": "1"})
+}
+
+func (l *Live) applyCmd(ctx context.Context, p *partition, s Settings, closed bool) *redis.Cmd {
+	flag := func(b bool) int {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	keys := []string{p.settings, p.stock, p.totals, p.reservations, p.due, p.orders, p.out, p.seen}
+	args := append([]any{l.o.Run, flag(closed), flag(p.index == 0), s.Version}, settingsArgs(s)...)
+	return l.scripts.apply.Cmd(ctx, keys, args...)
+}
+
+// raise raises numbers in a partition's settings.
+func (l *Live) raise(ctx context.Context, p *partition, values map[string]string) error {
+	var cmds []redis.Cmder
+	for _, field := range slices.Sorted(maps.Keys(values)) {
+		cmds = append(cmds, l.scripts.raise.Cmd(ctx, []string{p.settings}, field, values[field]))
+	}
+	if err := l.share(ctx, stepRaise, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	return firstError(cmds)
+}
+
+func firstError(cmds []redis.Cmder) error {
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// catchUp repairs what makes a partition refuse wrongly: settings that are
+// behind, or reservations elsewhere that keep an idle sale alive. version is that
+// of the refusal. It says whether to try again.
+func (l *Live) catchUp(ctx context.Context, p *partition, version int64, idle bool) (bool, error) {
+	if behind, err := l.isBehind(ctx, p.sale, version); err != nil || !behind && !idle {
+		return false, err
+	}
+	parts, err := l.partitionsOf(ctx, p.sale)
+	if err != nil || p.index >= len(parts) {
+		return false, err
+	}
+	found, err := l.readOpen(ctx, parts)
+	if err != nil {
+		return false, err
+	}
+	if found[p.index].version() < found[0].version() {
+		return true, l.spread(ctx, parts, found[0])
+	}
+	used := int64(0)
+	for _, k := range found {
+		used = max(used, k.used)
+	}
+	if !idle || used <= found[p.index].used {
+		return found[p.index].version() > version, nil
+	}
+	return true, l.raise(ctx, p, map[string]string{"used": strconv.FormatInt(used, 10)})
+}
+
+// isBehind compares a version with that of the first partition.
+func (l *Live) isBehind(ctx context.Context, sale string, version int64) (bool, error) {
+	cmd := redis.NewStringCmd(ctx, "hget", newPartition(sale, 0).settings, "version")
+	if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {
+		return false, err
+	}
+	now, err := cmd.Int64()
+	if errors.Is(err, redis.Nil) {
+		return false, nil // whoever works on the first partition will say so
+	}
+	return now > version, err
+}

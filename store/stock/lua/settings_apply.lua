@@ -1,0 +1,25 @@
+-- Brings one partition to a version of the sale's settings, if it is behind:
+-- all but the first get those of the first; and all get those on record after a loss of
+-- Redis. Naturally idempotent. Stock is not given here.
+-- KEYS: 1 sale, 2 stock, 3 totals (hash), then all other keys of the partition
+-- ARGV: 1 run (see run_id), 2 1 to close it, 3 1 for the first partition, which has the totals,
+--       4 version, 5 starts, 6 ends, 7 limit, 8 hold, 9 idle, 10 partitions,
+--       11.. sku and total in turn
+-- RETURNS: 1
+-- @include lua/part_run.lua
+-- @include lua/part_settings.lua
+local SALE, STOCK, TOTALS = KEYS[1], KEYS[2], KEYS[3]
+local run, close, is_first, version = run_id(ARGV[1]), ARGV[2] == '1', ARGV[3] == '1', ARGV[4]
+local at, first, step = 5, 11, 2
+
+local old = redis.call('HGET', SALE, 'version')
+if close then redis.call('HSET', SALE, 'closed', '@' .. run) end
+if not old then redis.call('HSET', SALE, 'run_id', run) end
+if tonumber(old or 0) >= tonumber(version) then return 1 end
+redis.call('HSET', SALE, 'version', version)
+write_settings(at, first, step)
+for i = first, #ARGV - 1, step do
+  redis.call('HSETNX', STOCK, ARGV[i], '0 0 0 0')
+  if is_first then redis.call('HSET', TOTALS, ARGV[i], ARGV[i + 1]) end
+end
+return 1

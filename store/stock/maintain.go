@@ -1,0 +1,197 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+)
+
+// finding is what a sweep learned of one partition.
+type finding struct {
+	*partition
+	answer sweepAnswer
+}
+
+// maintainedAtOnce is how many partitions are maintained at the same time.
+const maintainedAtOnce = 16
+
+// maintenance does what sweeps found left to do, beside the sweeps; what it has no
+// room for is found again.
+type maintenance struct {
+	live    *Live
+	mu      sync.Mutex
+	busy    map[*partition]bool
+	running sync.WaitGroup
+}
+
+func (w *maintenance) start(ctx context.Context, f finding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy[f.partition] || len(w.busy) >= maintainedAtOnce {
+		return
+	}
+	w.busy[f.partition] = true
+	w.running.Go(func() {
+		defer func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			delete(w.busy, f.partition)
+		}()
+		if err := w.live.maintain(ctx, f); err != nil && ctx.Err() == nil {
+			w.live.o.Logger.Warn("maintain sale", "sale", f.sale, "partition", f.index, "error", err)
+		}
+	})
+}
+
+// loadingPatience is how long a sale may be read from the record before the
+// process that does so is taken for dead.
+const loadingPatience = 2 * time.Second
+
+// absentPatience is how long a sale may be in the registry without keys: a PUT
+// that makes one enters it before and after.
+const absentPatience = time.Minute
+
+// needsMaintenance tells whether a partition needs more than its sweep.
+func (l *Live) needsMaintenance(p *partition, a sweepAnswer) bool {
+	switch a.status {
+	case answerStaleRun:
+		return true
+	case answerLoading:
+		return l.unusableFor(p) > loadingPatience
+	case answerAbsent:
+		return p.index > 0 || l.unusableFor(p) > absentPatience
+	}
+	l.unusable.Delete(p.prefix)
+	many := l.isPartitioned(p.sale)
+	owes := a.orders > 0 || a.transfers > 0 || many && a.oversold
+	behind := a.unrecorded() || many && a.spread < a.version
+	return owes || p.index == 0 && (behind || a.retirable())
+}
+
+// unusableFor tells how long a partition has been found unusable.
+func (l *Live) unusableFor(p *partition) time.Duration {
+	since, _ := l.unusable.LoadOrStore(p.prefix, time.Now())
+	return time.Since(since.(time.Time))
+}
+
+func (l *Live) isPartitioned(sale string) bool {
+	known, ok := l.known.Load(sale)
+	return ok && len(known.([]*partition)) > 1
+}
+
+// maintain does what a sweep found left to do.
+func (l *Live) maintain(ctx context.Context, f finding) error {
+	switch f.answer.status {
+	case answerStaleRun, answerLoading:
+		l.o.OnStale(ctx, f.sale)
+		return nil
+	case answerAbsent:
+		return l.maintainAbsent(ctx, f.partition)
+	}
+	l.reportSwept(ctx, f)
+	parts, err := l.partitionsOf(ctx, f.sale)
+	if err != nil {
+		return err
+	}
+	if f.answer.transfers > 0 {
+		if err := l.finishOld(ctx, parts, f.partition); err != nil {
+			return err
+		}
+	}
+	if f.answer.oversold && len(parts) > 1 {
+		if err := l.coverOwed(ctx, parts, false); err != nil {
+			return err
+		}
+	}
+	if f.index > 0 {
+		return nil
+	}
+	if len(parts) > 1 && f.answer.spread < f.answer.version {
+		return l.finishChange(ctx, f.sale, len(parts), false)
+	}
+	if f.answer.retirable() && !f.answer.unrecorded() {
+		return l.retire(ctx, parts)
+	}
+	return nil
+}
+
+// reportSwept tells OnSwept what a partition owes to the record.
+func (l *Live) reportSwept(ctx context.Context, f finding) {
+	a := f.answer
+	s := Swept{Sale: f.sale, Partition: f.index, Orders: a.orders, Settings: f.index == 0 && a.unrecorded()}
+	if s.Orders > 0 {
+		s.OldestOrderMS = max(a.now-a.oldestOrder, 0)
+	}
+	if s.Orders > 0 || s.Settings {
+		l.o.OnSwept(ctx, s)
+	}
+}
+
+// maintainAbsent repairs a sale that has not reached all its partitions; one that
+// lost a partition is stale, and one that is nowhere leaves the registry.
+func (l *Live) maintainAbsent(ctx context.Context, p *partition) error {
+	if p.index == 0 {
+		l.unusable.Delete(p.prefix)
+		return l.unregister(ctx, p.sale)
+	}
+	parts, err := l.partitionsOf(ctx, p.sale)
+	if errors.Is(err, ErrAbsent) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = l.readOpen(ctx, parts)
+	switch {
+	case errors.Is(err, ErrStaleRun):
+		l.o.OnStale(ctx, p.sale)
+		return nil
+	case errors.Is(err, ErrAbsent):
+		return nil // it is brought back when somebody asks for it
+	}
+	return err
+}
+
+// finishOld finishes transfers out of a partition that took too long.
+func (l *Live) finishOld(ctx context.Context, parts []*partition, p *partition) error {
+	found, err := l.readStates(ctx, p)
+	if err != nil {
+		return err
+	}
+	limit := found[0].now - transferPatience.Milliseconds()
+	old := slices.DeleteFunc(found[0].out, func(t transfer) bool { return t.at > limit })
+	return l.finishTransfers(ctx, parts, old)
+}
+
+// retire lets the keys of a sale expire. It leaves the registry first: a change
+// that comes between puts it back.
+func (l *Live) retire(ctx context.Context, parts []*partition) error {
+	sale := parts[0].sale
+	if err := l.unregister(ctx, sale); err != nil {
+		return err
+	}
+	cmds := make([]redis.Cmder, len(parts))
+	for i, p := range parts {
+		keys := []string{p.settings, p.due, p.orders, p.out, p.stock, p.reservations, p.totals, p.seen}
+		cmds[i] = l.scripts.retire.Cmd(ctx, keys, retireGrace.Milliseconds(), keysLifetime.Milliseconds())
+	}
+	if err := l.share(ctx, stepRetire, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	for i := range cmds {
+		n, err := single(l.scripts.retire, cmds[i].(*redis.Cmd))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return l.register(ctx, sale, len(parts))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,328 @@
+package stock
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+// numbers are the units of one sku in one partition. Available + held + sold -
+// oversold changes only by transfers and by changes of the total.
+type numbers struct{ available, held, sold, oversold int64 }
+
+func (n numbers) sum() int64 { return n.available + n.held + n.sold - n.oversold }
+
+func (n *numbers) add(o numbers) {
+	n.available += o.available
+	n.held += o.held
+	n.sold += o.sold
+	n.oversold += o.oversold
+}
+
+// partitionState is one partition as one script read it.
+type partitionState struct {
+	status       int64
+	now, nextDue int64 // ms; nextDue is how long from now, -1: no hold
+	settings     Settings
+	made         bool
+	used         int64 // when somebody reserved last
+	// moves counts transfers, returns what put units back on sale, balances
+	// what Load corrected.
+	moves, returns, balances string
+	recorded, spread         int64 // versions
+	stock                    map[string]numbers
+	totals                   map[string]int64
+	out                      []transfer
+}
+
+// version is the settings' version.
+func (k *partitionState) version() int64 { return k.settings.Version }
+
+// The values of lua/part_state.lua's answer, in its order.
+const (
+	stateStatus = iota
+	stateNow
+	stateNextDue
+	stateSettings
+	stateStock
+	stateTotals
+	stateTransfers
+	stateValues // how many there are
+)
+
+// The fields of the settings in the answer of lua/part_state.lua, in its order.
+const (
+	fieldVersion = iota
+	_            // closed
+	_            // run_id
+	fieldPartitions
+	fieldStarts
+	fieldEnds
+	fieldLimit
+	fieldHold
+	fieldIdle
+	fieldUsed
+	fieldSKUs
+	fieldMoves
+	fieldReturns
+	fieldRecorded
+	fieldSpread
+	fieldBalances
+	fieldMade
+)
+
+func (l *Live) stateCmd(ctx context.Context, p *partition) *redis.Cmd {
+	return l.scripts.read.Cmd(ctx, p.core(p.totals, p.out), l.o.Run)
+}
+
+// readStates reads partitions, in one round trip each at the same time. One that
+// is not there has the status answerAbsent.
+func (l *Live) readStates(ctx context.Context, parts ...*partition) ([]*partitionState, error) {
+	cmds := make([]redis.Cmder, len(parts))
+	for i, p := range parts {
+		cmds[i] = l.stateCmd(ctx, p)
+	}
+	if err := l.share(ctx, stepRead, redisdb.Read, cmds...); err != nil {
+		return nil, err
+	}
+	found := make([]*partitionState, len(parts))
+	for i, p := range parts {
+		k, err := l.readState(p, cmds[i].(*redis.Cmd))
+		if err != nil {
+			return nil, err
+		}
+		found[i] = k
+	}
+	return found, nil
+}
+
+func (l *Live) readState(p *partition, cmd *redis.Cmd) (*partitionState, error) {
+	answer, err := reply(l.scripts.read, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return parseState(p, l.scripts.read, answer)
+}
+
+// parseState reads what lua/part_state.lua gave in a script.
+func parseState(p *partition, script *redisdb.Script, answer []any) (*partitionState, error) {
+	k := &partitionState{status: redisdb.NumberAt(answer, stateStatus)}
+	if k.status == answerAbsent {
+		return k, nil
+	}
+	if len(answer) < stateValues {
+		return nil, unexpected(script, answer)
+	}
+	s := redisdb.ListAt(answer, stateSettings)
+	k.now, k.nextDue = redisdb.NumberAt(answer, stateNow), redisdb.NumberAt(answer, stateNextDue)
+	k.made = redisdb.TextAt(s, fieldMade) != ""
+	k.used, k.recorded, k.spread = integer(s, fieldUsed), integer(s, fieldRecorded), integer(s, fieldSpread)
+	k.moves, k.returns, k.balances = redisdb.TextAt(s, fieldMoves), redisdb.TextAt(s, fieldReturns), redisdb.TextAt(s, fieldBalances)
+	k.settings = Settings{
+		ID: p.sale, Version: integer(s, fieldVersion), StartsAt: integer(s, fieldStarts), EndsAt: integer(s, fieldEnds),
+		PerUserLimit: integer(s, fieldLimit), HoldMS: integer(s, fieldHold), IdleMS: integer(s, fieldIdle), Partitions: int(integer(s, fieldPartitions)),
+	}
+	k.readNumbers(answer, strings.Split(redisdb.TextAt(s, fieldSKUs), ","))
+	k.out = readTransfers(p, redisdb.ListAt(answer, stateTransfers))
+	return k, nil
+}
+
+func (k *partitionState) readNumbers(answer []any, skus []string) {
+	stock := redisdb.ListAt(answer, stateStock)
+	k.stock = make(map[string]numbers, len(stock)/2)
+	for i := 0; i+1 < len(stock); i += 2 {
+		k.stock[redisdb.TextAt(stock, i)] = parseNumbers(redisdb.TextAt(stock, i+1))
+	}
+	totals := redisdb.ListAt(answer, stateTotals)
+	k.totals = make(map[string]int64, len(totals)/2)
+	for i := 0; i+1 < len(totals); i += 2 {
+		k.totals[redisdb.TextAt(totals, i)] = integer(totals, i+1)
+	}
+	for _, sku := range skus {
+		k.settings.Items = append(k.settings.Items, Item{SKU: sku, Total: k.totals[sku]})
+	}
+}
+
+// parseNumbers reads "<available> <held> <sold> <oversold>".
+func parseNumbers(text string) (n numbers) {
+	f := strings.Fields(text)
+	for i, v := range []*int64{&n.available, &n.held, &n.sold, &n.oversold} {
+		if i < len(f) {
+			*v, _ = strconv.ParseInt(f[i], 10, 64)
+		}
+	}
+	return n
+}
+
+// saleReads is how often Sale reads a sale of several partitions whose units
+// move meanwhile.
+const saleReads = 3
+
+// Sale reads a sale. Available + held + sold = total in every answer; a sale of
+// several partitions says whether the numbers are of one moment. ErrAbsent.
+func (l *Live) Sale(ctx context.Context, sale string) (*api.Sale, error) {
+	parts, err := l.partitionsOf(ctx, sale)
+	if err != nil {
+		return nil, err
+	}
+	now, err := l.readOpen(ctx, parts)
+	if err != nil {
+		return nil, err
+	}
+	if len(parts) == 1 {
+		return saleOf(now), nil
+	}
+	consistent := false
+	for again := 0; again < saleReads && !consistent; again++ {
+		before := now
+		if now, err = l.readOpen(ctx, parts); err != nil {
+			return nil, err
+		}
+		consistent = sameMoves(before, now)
+	}
+	out := saleOf(now)
+	out.Consistent = &consistent
+	return out, nil
+}
+
+// saleAt is the sale with settings and totals as a read of its first partition
+// found them; of several partitions the rest may be of a later moment.
+func (l *Live) saleAt(ctx context.Context, first *partitionState) (*api.Sale, error) {
+	s := first.settings
+	if s.Partitions == 1 {
+		return saleOf([]*partitionState{first}), nil
+	}
+	now, err := l.Sale(ctx, s.ID)
+	if err != nil || now.Version == s.Version {
+		return now, err
+	}
+	parts, err := l.partitionsOf(ctx, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := l.readOpen(ctx, parts)
+	if err != nil {
+		return nil, err
+	}
+	found[0] = first
+	out := saleOf(found)
+	out.Consistent = new(bool)
+	return out, nil
+}
+
+// readOpen is readStates, where a partition that is not open is an error. One that
+// its sale has not reached yet is repaired.
+func (l *Live) readOpen(ctx context.Context, parts []*partition) ([]*partitionState, error) {
+	for range repairs {
+		found, err := l.readStates(ctx, parts...)
+		if err != nil {
+			return nil, err
+		}
+		missing := false
+		for i, k := range found {
+			if k.status == answerAbsent && i > 0 && found[0].status == answerDone {
+				missing = true
+				continue
+			}
+			if err := l.usable(parts[0].sale, k.status); err != nil {
+				return nil, err
+			}
+		}
+		if !missing {
+			return found, nil
+		}
+		if err := l.spread(ctx, parts, found[0]); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errMoving()
+}
+
+func sameMoves(a, b []*partitionState) bool {
+	for i := range a {
+		if a[i].moves != b[i].moves {
+			return false
+		}
+	}
+	return true
+}
+
+// saleOf adds partitions up. What is neither held nor sold is available, also
+// while it is on its way from one partition to another.
+func saleOf(found []*partitionState) *api.Sale {
+	first := found[0]
+	s := first.settings
+	out := &api.Sale{
+		ID: s.ID, StartsAt: api.AtMillis(s.StartsAt), EndsAt: api.AtMillis(s.EndsAt), HoldMS: s.HoldMS, IdleMS: s.IdleMS, Version: s.Version,
+		Items: make([]api.SaleItem, len(s.Items)),
+	}
+	if s.PerUserLimit > 0 {
+		out.PerUserLimit = &s.PerUserLimit
+	}
+	if s.Partitions > 1 {
+		out.Partitions = int64(s.Partitions)
+	}
+	left := int64(0)
+	for i, item := range s.Items {
+		out.Items[i] = itemOf(found, item)
+		left += out.Items[i].Available
+	}
+	out.State = stateAt(found, left)
+	return out
+}
+
+// itemOf is one sku over all partitions. Of what is oversold the total knows
+// nothing: it shows in Oversold, and here as nothing available.
+func itemOf(found []*partitionState, item Item) api.SaleItem {
+	var n numbers
+	for _, k := range found {
+		n.add(k.stock[item.SKU])
+	}
+	return api.SaleItem{
+		SKU: item.SKU, Total: item.Total, Held: n.held, Sold: n.sold,
+		Available: max(item.Total-n.held-n.sold, 0),
+	}
+}
+
+func stateAt(found []*partitionState, left int64) api.SaleState {
+	s, now, used := found[0].settings, int64(0), found[0].settings.StartsAt
+	for _, k := range found {
+		now, used = max(now, k.now), max(used, k.used)
+	}
+	switch {
+	case now < s.StartsAt:
+		return api.SaleUpcoming
+	case now >= s.EndsAt, s.IdleMS > 0 && now >= used+s.IdleMS:
+		return api.SaleEnded
+	case left == 0:
+		return api.SaleSoldOut
+	}
+	return api.SaleOpen
+}
+
+// Oversold tells, by sku, the units sold beyond the total: after a fail-over
+// that lost writes.
+func (l *Live) Oversold(ctx context.Context, sale string) (map[string]int64, error) {
+	parts, err := l.partitionsOf(ctx, sale)
+	if err != nil {
+		return nil, err
+	}
+	found, err := l.readStates(ctx, parts...)
+	if err != nil {
+		return nil, err
+	}
+	owed := map[string]int64{}
+	for _, k := range found {
+		for sku, n := range k.stock {
+			if n.oversold > 0 {
+				owed[sku] += n.oversold
+			}
+		}
+	}
+	return owed, nil
+}
