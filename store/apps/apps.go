@@ -50,7 +50,7 @@ func (s *Store) PauseApp(ctx context.Context, app, reason string) (first bool, e
 }
 
 // ResumeApp lets a paused app run again; its messages are still to be moved
-// back. Exactly one of several callers is told true.
+// back. Exactly one of several callers gets true.
 func (s *Store) ResumeApp(ctx context.Context, app string) (was bool, err error) {
 	return s.changeApp(ctx, app, string(Paused), Resuming, "")
 }

@@ -105,7 +105,7 @@ func BenchmarkFanOut(b *testing.B) {
 		users := w.mustFollow(b, "star", n)
 		worker := (&process{Role: "worker", Redis: w.redisURL(), SQL: w.sqlURL}).start(b)
 		w.mustUpload(b, "warm", "nobody", api.VisiblePublic, 1)
-		w.settle(b)
+		w.waitForJobs(b)
 		began := time.Now()
 		w.mustUpload(b, "u1", "star", api.VisiblePublic, 50)
 		storetest.Eventually(b, 2*time.Minute, "the fan-out is done", func() bool {

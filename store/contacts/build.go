@@ -78,7 +78,7 @@ func (s *Store) scan(ctx context.Context, user string, size, pages int, each fun
 const (
 	buildLost  = 0 // another builds
 	buildOK    = 1
-	buildMoved = 2 // a relationship changed since the look at SQL
+	buildMoved = 2 // a relationship changed since SQL was read
 )
 
 // build is the right to build one user's index.
@@ -106,7 +106,7 @@ func (b *build) begin(ctx context.Context, reset bool) (bool, error) {
 }
 
 // fill ends the build with what a scan found, which must have gone at least one
-// place further than the index holds. After buildMoved, scan again.
+// entry further than the index holds. After buildMoved, scan again.
 func (b *build) fill(ctx context.Context, r *ranking) (int64, error) {
 	args := []any{b.token, b.relations, b.x.max, indexLifetime.Milliseconds(), recentMargin.Milliseconds(), "", ""}
 	if len(r.list) > b.x.max {
@@ -126,13 +126,12 @@ func (b *build) fill(ctx context.Context, r *ranking) (int64, error) {
 	return redisdb.NumberAt(reply, 0), nil
 }
 
-// release gives the right back, as far as Redis can be told; else it ends by
-// itself.
+// release gives the right back; if Redis is away it ends by itself.
 func (b *build) release(ctx context.Context) {
 	_ = b.x.db.Share(context.WithoutCancel(ctx), redisdb.Write, redisdb.DeleteIf(ctx, buildKey(b.user), b.token))
 }
 
-// buildTries is how often a build looks at SQL again because relationships
+// buildTries is how often a build reads SQL again because relationships
 // changed meanwhile.
 const buildTries = 3
 
@@ -218,16 +217,16 @@ func (s *Store) buildOnce(ctx context.Context, user string) (built, error) {
 	return built{ranked: ranked, finished: status != buildUnfinished}, err
 }
 
-// scanPatience is how long a read waits for its place among the scans.
+// scanPatience is how long a read waits for its slot among the scans.
 const scanPatience = 500 * time.Millisecond
 
-// enter takes a place among the scans of this process.
-func enter(ctx context.Context, places chan struct{}, patience time.Duration) (leave func(), ok bool) {
+// enter takes a slot among the scans of this process.
+func enter(ctx context.Context, slots chan struct{}, patience time.Duration) (leave func(), ok bool) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case places <- struct{}{}:
-		return func() { <-places }, true
+	case slots <- struct{}{}:
+		return func() { <-slots }, true
 	case <-ctx.Done():
 	case <-timer.C:
 	}

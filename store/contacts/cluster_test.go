@@ -23,7 +23,7 @@ func TestCluster(t *testing.T) {
 	}
 	w.work(t)
 	w.mustUpload(t, "u1", "star", "public", 50)
-	w.settle(t)
+	w.waitForJobs(t)
 	for i := range 30 {
 		user := fmt.Sprint("viewer", i)
 		w.want(t, user, 3, w.bruteForce(t, user, 3))

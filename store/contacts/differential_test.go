@@ -229,7 +229,7 @@ func (w *world) differ(t *testing.T, n int, workers func() (stop func())) {
 	t.Logf("%d operations in %v", len(ops), time.Since(began))
 	stop()
 	w.work(t)
-	w.settle(t)
+	w.waitForJobs(t)
 	w.compare(t)
 }
 

@@ -27,6 +27,6 @@
 // built anew, at the latest after 7 days.
 //
 // A relationship's version is its row's in SQL, raised under the row's lock; jobs
-// carry names and read what is true when they run, between two looks at r. So
+// carry names and read what is true when they run, between two readings of r. So
 // the newest version wins in whatever order jobs come.
 package contacts

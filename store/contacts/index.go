@@ -34,8 +34,9 @@ const (
 	stateUnbuilt = 2
 )
 
-// look is what one read of an index found.
-type look struct {
+// indexWindow is what one read of an index found: its state, and its first
+// entries.
+type indexWindow struct {
 	state    int64
 	sequence string
 	floor    *entry // nothing above it is missing; nil: nothing is missing
@@ -43,8 +44,8 @@ type look struct {
 	entries  []entry // the first ones, in falling order
 }
 
-// all tells whether the look shows every member.
-func (l *look) all() bool { return int64(len(l.entries)) == l.members }
+// all tells whether the window has every member.
+func (w *indexWindow) all() bool { return int64(len(w.entries)) == w.members }
 
 // index is the Redis side: one method, one script.
 type index struct {
@@ -66,34 +67,34 @@ func newIndex(db *redisdb.DB, most int) *index {
 	}
 }
 
-// read looks at the first count entries of a user's index.
-func (x *index) read(ctx context.Context, user string, count int) (*look, error) {
+// read reads the first count entries of a user's index.
+func (x *index) read(ctx context.Context, user string, count int) (*indexWindow, error) {
 	reply, err := x.reply(ctx, redisdb.Read, x.readScript, indexKeys(user), count)
 	if err != nil {
 		return nil, fmt.Errorf("read index: %w", err)
 	}
-	l := &look{state: redisdb.NumberAt(reply, 0)}
-	if l.state == stateMissing {
-		return l, nil
+	w := &indexWindow{state: redisdb.NumberAt(reply, 0)}
+	if w.state == stateMissing {
+		return w, nil
 	}
-	l.sequence, l.members = redisdb.TextAt(reply, 1), redisdb.NumberAt(reply, 4)
+	w.sequence, w.members = redisdb.TextAt(reply, 1), redisdb.NumberAt(reply, 4)
 	if score := redisdb.TextAt(reply, 2); score != "" {
 		at, err := milliseconds(score)
 		if err != nil {
 			return nil, err
 		}
-		l.floor = &entry{redisdb.TextAt(reply, 3), at}
+		w.floor = &entry{redisdb.TextAt(reply, 3), at}
 	}
 	list, _ := reply[5].([]any)
-	l.entries = make([]entry, len(list)/2)
-	for i := range l.entries {
+	w.entries = make([]entry, len(list)/2)
+	for i := range w.entries {
 		at, err := milliseconds(redisdb.TextAt(list, 2*i+1))
 		if err != nil {
 			return nil, err
 		}
-		l.entries[i] = entry{redisdb.TextAt(list, 2*i), at}
+		w.entries[i] = entry{redisdb.TextAt(list, 2*i), at}
 	}
-	return l, nil
+	return w, nil
 }
 
 // raise lets a contact's time rise in the indexes of many users, in one

@@ -133,7 +133,7 @@ func (s *Store) syncOne(ctx context.Context, user, contact string) error {
 		}
 		a, known := found[contact]
 		if known && a.LastUpload == nil {
-			return nil // a fan-out may be ahead of this look: only reads take a contact out
+			return nil // a fan-out may be ahead of this reading: only reads take a contact out
 		}
 		out, err := s.index.sync(ctx, user, relations, contact, a.LastUpload)
 		if err != nil || out.status == syncNoIndex {

@@ -19,7 +19,7 @@ func buildKeys(user string) []string {
 
 const (
 	// indexLifetime ends an index so long after it was built, used or not: who
-	// never looks costs no memory, and whatever went wrong heals.
+	// never reads costs no memory, and whatever went wrong heals.
 	indexLifetime = 7 * 24 * time.Hour
 	// recentMargin is how much longer the entries live than the state that says
 	// they can be trusted: an index is never trusted without its entries.

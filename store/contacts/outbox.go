@@ -23,8 +23,8 @@ func (s *Store) Outbox() map[string]record.OutboxHandler {
 	return all
 }
 
-// announceAgain enqueues what can be read; a row that cannot is told of, and
-// holds up no other.
+// announceAgain enqueues what can be read; a row that cannot be read is
+// logged and holds up no other.
 func (s *Store) announceAgain(ctx context.Context, rows []record.OutboxRow) ([]string, error) {
 	jobs := make([]queue.Job, 0, len(rows))
 	for _, row := range rows {

@@ -24,7 +24,7 @@ import (
 // kill it as a process dies.
 const roleEnv = "FANFARE_TEST_CONTACTS_PROCESS"
 
-// process is what such a process is told.
+// process is the configuration of such a process.
 type process struct {
 	Role, Redis, SQL string
 	Options          Options

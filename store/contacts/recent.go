@@ -8,7 +8,7 @@ import (
 	"fanfare/store/record"
 )
 
-// slack is how many entries more than asked for are looked at first, because
+// slack is how many entries more than asked for are read first, because
 // some may be stale.
 const slack = 6
 
@@ -57,7 +57,7 @@ const readTries = 3
 
 // recent answers from the index when the index can prove the answer, else from
 // SQL. A build that began before this read may have passed a contact before an
-// upload that this read must show: after such a build, it looks again.
+// upload that this read must show: after such a build, it reads again.
 func (s *Store) recent(ctx context.Context, user string, n int) ([]record.Activity, bool, error) {
 	came := time.Now()
 	var verified *ranking
@@ -91,59 +91,59 @@ func (s *Store) recent(ctx context.Context, user string, n int) ([]record.Activi
 func (s *Store) fromIndex(ctx context.Context, user string, n int) (*ranking, bool, error) {
 	verified := &ranking{size: n}
 	for _, count := range []int{n + slack, s.o.Max} {
-		l, err := s.index.read(ctx, user, count)
+		w, err := s.index.read(ctx, user, count)
 		if err != nil {
 			return verified, false, err
 		}
 		var proven bool
-		verified, proven, err = s.verify(ctx, user, n, l)
-		if err != nil || proven || l.all() {
+		verified, proven, err = s.verify(ctx, user, n, w)
+		if err != nil || proven || w.all() {
 			return verified, proven, err
 		}
 	}
 	return verified, false, nil
 }
 
-// verify asks SQL for the truth of a look's entries, in falling order, till the
-// n-th best truth ranks at or above whatever has not been asked for. Stale
-// scores met on the way are lowered.
-func (s *Store) verify(ctx context.Context, user string, n int, l *look) (*ranking, bool, error) {
+// verify reads from SQL the activities of a window's entries, in falling order,
+// until the n-th best of them ranks at or above whatever has not been read. Stale
+// scores that it finds are lowered.
+func (s *Store) verify(ctx context.Context, user string, n int, w *indexWindow) (*ranking, bool, error) {
 	best := &ranking{size: n}
 	var wrong []stale
 	proven := false
-	for from, step := 0, n+slack; from < len(l.entries) && !proven; step *= 2 {
-		to := min(from+step, len(l.entries))
-		more, err := s.truth(ctx, user, l.entries[from:to], best)
+	for from, step := 0, n+slack; from < len(w.entries) && !proven; step *= 2 {
+		to := min(from+step, len(w.entries))
+		more, err := s.truth(ctx, user, w.entries[from:to], best)
 		if err != nil {
 			return best, false, err
 		}
 		wrong = append(wrong, more...)
-		proven = l.state == stateReady && l.proves(best, n, to)
+		proven = w.state == stateReady && w.proves(best, n, to)
 		from = to
 	}
 	if len(wrong) > 0 {
-		s.lower(ctx, user, l.sequence, wrong)
+		s.lower(ctx, user, w.sequence, wrong)
 	}
-	return best, proven || l.state == stateReady && l.all() && l.floor == nil, nil
+	return best, proven || w.state == stateReady && w.all() && w.floor == nil, nil
 }
 
 // proves tells whether the best n are the best of all, when the entries before
 // `asked` have been asked for.
-func (l *look) proves(best *ranking, n, asked int) bool {
+func (w *indexWindow) proves(best *ranking, n, asked int) bool {
 	if len(best.list) < n {
 		return false
 	}
 	last := entryOf(best.list[n-1])
-	if l.floor != nil && last.less(*l.floor) {
+	if w.floor != nil && last.less(*w.floor) {
 		return false
 	}
 	switch {
-	case asked < len(l.entries):
-		return !last.less(l.entries[asked])
-	case l.all():
+	case asked < len(w.entries):
+		return !last.less(w.entries[asked])
+	case w.all():
 		return true
 	}
-	return !last.less(l.entries[asked-1]) // the next is not known, but below this
+	return !last.less(w.entries[asked-1]) // the next is not known, but below this
 }
 
 // truth ranks what SQL says of some entries, in one query, and gives those

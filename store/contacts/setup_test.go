@@ -66,7 +66,7 @@ func withStore(t testing.TB, contacts, main *redisdb.DB, rec *record.DB, sqlURL 
 	return &world{Store: s, db: contacts, sql: mustSQL(t, sqlURL), sqlURL: sqlURL}
 }
 
-// mustSQL opens the database beside the record, for a look of the test's own.
+// mustSQL opens the database beside the record, for queries of the test's own.
 func mustSQL(t testing.TB, sqlURL string) *sql.DB {
 	t.Helper()
 	driver, dsn := "sqlite", strings.TrimPrefix(sqlURL, "sqlite:")+"?_pragma=busy_timeout(5000)"
@@ -112,8 +112,8 @@ func (w *world) work(t testing.TB) (stop func()) {
 	return stop
 }
 
-// settle waits until no change has work left.
-func (w *world) settle(t testing.TB) {
+// waitForJobs waits until no change has work left.
+func (w *world) waitForJobs(t testing.TB) {
 	t.Helper()
 	var stats api.ContactsStats
 	var q api.QueueStats
@@ -235,7 +235,7 @@ func (w *world) state(t testing.TB, user, field string) string {
 
 func z(member string, score float64) redis.Z { return redis.Z{Member: member, Score: score} }
 
-// forbidScans takes every place: from here on nobody can go through contacts in
+// forbidScans takes every slot: from here on nobody can go through contacts in
 // SQL, till allowScans.
 func (w *world) forbidScans() {
 	for range cap(w.scans) {

@@ -78,7 +78,7 @@ func TestR10_FanOutInPages(t *testing.T) {
 			t.Fatalf("accepting took %v", d)
 		}
 		w.mustUpload(t, "u2", "star", "friends", 60)
-		w.settle(t)
+		w.waitForJobs(t)
 		if n := w.raised(t, users, "star", 50); n != 174 {
 			t.Fatalf("%d of 174 followers", n)
 		}
@@ -105,7 +105,7 @@ func TestR10_KilledInMidFanOut(t *testing.T) {
 		t.Fatalf("killed when %d of %d were raised: too early or too late", half, len(users))
 	}
 	p.start(t)
-	w.settle(t)
+	w.waitForJobs(t)
 	if n := w.raised(t, users, "star", 50); n != len(users) {
 		t.Fatalf("%d of %d followers after a kill at %d", n, len(users), half)
 	}
@@ -136,7 +136,7 @@ func TestR12_KilledBetweenCommitAndEnqueue(t *testing.T) {
 				t.Fatalf("nothing was committed: %+v, %v", stats, err)
 			}
 			w.work(t)
-			w.settle(t)
+			w.waitForJobs(t)
 			w.wantMembers(t, "me", "a@50")
 		})
 	}
@@ -162,7 +162,7 @@ func TestR12_QueueEmptiedBeforeTheFanOut(t *testing.T) {
 				storetest.Must(t, main.Client().Del(t.Context(), k).Err())
 			}
 			w.work(t)
-			w.settle(t)
+			w.waitForJobs(t)
 			w.wantMembers(t, "me", "a@50")
 		})
 	}
@@ -261,7 +261,7 @@ func TestR14_RedisEmptied(t *testing.T) {
 			}
 		}
 		stop := w.work(t)
-		w.settle(t)
+		w.waitForJobs(t)
 		stop()
 		storetest.Must(t, w.db.Client().FlushAll(t.Context()).Err())
 		storetest.Must(t, w.jobs.Init(t.Context()))
@@ -312,11 +312,11 @@ func TestR13_ABuildThatBeganEarlierIsNotTheAnswer(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		storetest.Must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: "me", Contact: "a", Relationship: "friend"}))
-		began, gate := make(chan struct{}), make(chan struct{})
+		began, released := make(chan struct{}), make(chan struct{})
 		w.builds.DoChan("me", func() (any, error) {
 			b := built{ranked: &ranking{}, finished: true, began: time.Now()} // has passed a already
 			close(began)
-			<-gate
+			<-released
 			return b, nil
 		})
 		<-began
@@ -338,7 +338,7 @@ func TestR13_ABuildThatBeganEarlierIsNotTheAnswer(t *testing.T) {
 			}
 			return true
 		})
-		close(gate)
+		close(released)
 		if text := <-got; text != "a@50" {
 			t.Fatalf("%q", text)
 		}
@@ -373,7 +373,7 @@ func TestSQLStopped(t *testing.T) {
 		t.Run(name, func(t *testing.T) { storetest.WantCode(t, call(), api.CodeUnavailable) })
 	}
 	proxy.Mend()
-	w.settle(t) // nobody gave up, nothing is in the dead letters
+	w.waitForJobs(t) // nobody gave up, nothing is in the dead letters
 	w.want(t, "me", 5, "b@20 a@10")
 	w.wantMembers(t, "me", "b@20", "a@10")
 	if q, err := w.jobs.Stats(t.Context()); err != nil || q.DeadLetters != 0 {
@@ -404,7 +404,7 @@ func TestRedisStopped(t *testing.T) {
 	server.Restart()
 	w.work(t)
 	w.mustUpload(t, "b1", "b", "public", 20)
-	w.settle(t)
+	w.waitForJobs(t)
 	w.want(t, "me", 5, "b@20 a@10") // whether Redis kept the index or not
 	w.wantMembers(t, "me", "b@20", "a@10")
 }

@@ -23,7 +23,7 @@ func TestR1_NewestFirstAndExact(t *testing.T) {
 		for i, c := range []string{"a", "b", "B", "c"} {
 			w.mustUpload(t, "u-"+c, c, "public", []int64{50, 70, 70, 60}[i])
 		}
-		w.settle(t)
+		w.waitForJobs(t)
 		all := "b@70 B@70 c@60 a@50" // a tie: the larger id first
 		for n, want := range map[int]string{1: "b@70", 2: "b@70 B@70", 4: all, 10: all, 500: all} {
 			w.want(t, "me", n, want)
@@ -44,7 +44,7 @@ func TestR1_StatsShowTheLag(t *testing.T) {
 			t.Fatalf("two fan-outs wait, stats say %+v, %v", stats, err)
 		}
 		w.work(t)
-		w.settle(t)
+		w.waitForJobs(t)
 	})
 }
 
@@ -54,11 +54,11 @@ func TestR2_OlderUploadsChangeNothing(t *testing.T) {
 		w.work(t)
 		w.mustPut(t, "me", "a", "friend")
 		w.mustUpload(t, "new", "a", "public", 100)
-		w.settle(t)
+		w.waitForJobs(t)
 		w.want(t, "me", 1, "a@100")
 		for i, at := range []int64{99, 100, 1} {
 			w.mustUpload(t, fmt.Sprint("old", i), "a", "public", at)
-			w.settle(t)
+			w.waitForJobs(t)
 			w.wantMembers(t, "me", "a@100")
 		}
 	})
@@ -76,7 +76,7 @@ func TestR3_AddingUsesTheNewestVisibleUpload(t *testing.T) {
 		w.mustPut(t, "me", "silent", "friend")
 		w.want(t, "me", 5, "a@10")
 		w.mustUpload(t, "u4", "silent", "public", 5)
-		w.settle(t)
+		w.waitForJobs(t)
 		w.want(t, "me", 5, "a@10 silent@5")
 	})
 }
@@ -132,7 +132,7 @@ func TestR4_Cap(t *testing.T) {
 				w.mustPut(t, "me", c, "friend")
 				w.mustUpload(t, "u"+fmt.Sprint(i), c, "public", int64(i))
 			}
-			w.settle(t)
+			w.waitForJobs(t)
 			w.want(t, "me", 5, w.bruteForce(t, "me", 5))
 		})
 	})
@@ -200,7 +200,7 @@ func TestR9_Visibility(t *testing.T) {
 		for i, v := range []api.Visibility{"public", "contacts", "friends", "family", "private"} {
 			w.mustUpload(t, string(v), "owner", v, int64(i+1))
 		}
-		w.settle(t)
+		w.waitForJobs(t)
 		for v, want := range map[string]string{"nobody": "owner@1", "acquaintance": "owner@2", "pal": "owner@3", "sister": "owner@4"} {
 			w.want(t, v, 1, want)
 			w.wantMembers(t, v, want) // the index too, not only the check at the read
@@ -223,7 +223,7 @@ func TestRecentUploads(t *testing.T) {
 			w.mustUpload(t, "a-"+string(v), "a", v, int64(10+i))
 		}
 		w.mustUpload(t, "b1", "b", "public", 5)
-		w.settle(t)
+		w.waitForJobs(t)
 		got, err := w.RecentUploads(t.Context(), "me", 2)
 		storetest.Must(t, err)
 		if *got.Contact != "a" || len(got.Items) != 2 || got.Items[0].ID != "a-contacts" || got.Items[1].ID != "a-family" {
@@ -239,7 +239,7 @@ func TestRecentUploads(t *testing.T) {
 }
 
 // R15's shape without a clock: however many contacts, a read of a built index is
-// one look at Redis and one query by primary key.
+// one read of Redis and one query by primary key.
 func TestR15_ReadsDoNotScan(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{Page: 100, InlinePages: 100}, func(t *testing.T, w *world) {

@@ -25,15 +25,15 @@ func TestR5_FillsUpBelowMin(t *testing.T) {
 			w.mustPut(t, "me", c, "friend")
 		}
 		w.want(t, "me", 1, "c9@9")
-		w.settle(t)
+		w.waitForJobs(t)
 		w.wantMembers(t, "me", "c9@9", "c8@8", "c7@7", "c6@6", "c5@5", "c4@4")
 		for _, c := range []string{"c9", "c7", "c5"} {
 			w.mustRemove(t, "me", c)
 		}
-		w.settle(t)
+		w.waitForJobs(t)
 		w.wantMembers(t, "me", "c8@8", "c6@6", "c4@4") // three are not fewer than min
 		w.mustRemove(t, "me", "c4")
-		w.settle(t)
+		w.waitForJobs(t)
 		w.wantMembers(t, "me", "c8@8", "c6@6", "c3@3", "c2@2", "c1@1", "c0@0")
 	})
 }
@@ -47,12 +47,12 @@ func TestR5_SmallListsAreCompleteAndLeftAlone(t *testing.T) {
 			w.mustPut(t, "me", c, "friend")
 		}
 		w.want(t, "me", 1, "c@5")
-		w.settle(t)
+		w.waitForJobs(t)
 		built := w.state(t, "me", "q")
 		w.forbidScans()
 		w.mustRemove(t, "me", "c")
 		w.mustRemove(t, "me", "b")
-		w.settle(t)
+		w.waitForJobs(t)
 		w.want(t, "me", 10, "a@5")
 		if fs := w.state(t, "me", "fs"); fs != "" || built == "" {
 			t.Fatalf("a small list has a floor: %s", fs)
@@ -102,10 +102,10 @@ func TestR6_Floor(t *testing.T) {
 
 func floorCase(t *testing.T, w *world, jobs bool) {
 	t.Helper()
-	settle := func() {}
+	wait := func() {}
 	if jobs {
 		w.work(t)
-		settle = func() { w.settle(t) }
+		wait = func() { w.waitForJobs(t) }
 	}
 	w.want(t, "me", 1, "")
 	for i := 1; i <= 8; i++ {
@@ -113,16 +113,16 @@ func floorCase(t *testing.T, w *world, jobs bool) {
 		w.mustUpload(t, "u"+c, c, "public", int64(10*i))
 		w.mustPut(t, "me", c, "friend")
 	}
-	settle()
+	wait()
 	w.wantMembers(t, "me", "a8@80", "a7@70", "a6@60", "a5@50", "a4@40")
 	for _, c := range []string{"a4", "a5", "a6"} {
 		w.mustRemove(t, "me", c)
 	}
 	w.mustUpload(t, "ub", "b", "public", 5)
 	w.mustPut(t, "me", "b", "friend")
-	settle()
+	wait()
 	w.mustRemove(t, "me", "a8")
-	settle()
+	wait()
 	w.want(t, "me", 2, "a7@70 a3@30")
 	w.want(t, "me", 9, "a7@70 a3@30 a2@20 a1@10 b@5")
 	if fs := w.state(t, "me", "fs"); fs != "" {
@@ -212,7 +212,7 @@ func (w *world) do(t testing.TB, j queue.Job) {
 }
 
 // R7: the job that read SQL first may write last.
-func TestR7_ALateWriterLooksAgain(t *testing.T) {
+func TestR7_ALateWriterReadsAgain(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.mustUpload(t, "u", "c", "public", 5)
@@ -229,7 +229,7 @@ func TestR7_ALateWriterLooksAgain(t *testing.T) {
 	})
 }
 
-// R7, R8: a contact that has nothing to show yet, by a look at SQL that a fan-out
+// R7, R8: a contact that has nothing to show yet, by a reading of SQL that a fan-out
 // has overtaken, stays where the fan-out put it.
 func TestR7_ASyncDoesNotUndoAFanOut(t *testing.T) {
 	t.Parallel()
@@ -257,7 +257,7 @@ func TestR7_ManyAtOnce(t *testing.T) {
 		for range 8 {
 			storetest.Must(t, <-done)
 		}
-		w.settle(t)
+		w.waitForJobs(t)
 		for _, n := range []int{1, 5, 20} {
 			w.want(t, "me", n, w.bruteForce(t, "me", n))
 		}
@@ -380,7 +380,7 @@ func TestR11_WidenedVisibility(t *testing.T) {
 			_, err := w.SetVisibility(t.Context(), "u", v)
 			storetest.Must(t, err)
 		}
-		w.settle(t)
+		w.waitForJobs(t)
 		w.wantMembers(t, "me", "a@50")
 		w.want(t, "me", 1, "a@50")
 
@@ -393,7 +393,7 @@ func TestR11_WidenedVisibility(t *testing.T) {
 		w.wantMembers(t, "me", "a@10") // the read sorted it out
 
 		w.mustPut(t, "a", "me", "family") // the owner calls the viewer more
-		w.settle(t)
+		w.waitForJobs(t)
 		w.wantMembers(t, "me", "a@50")
 		w.mustPut(t, "a", "me", "contact")
 		w.want(t, "me", 1, "a@10")
@@ -408,7 +408,7 @@ func TestR11_DeletedUpload(t *testing.T) {
 		w.mustPut(t, "me", "b", "friend")
 		w.mustUpload(t, "a2", "a", "public", 20)
 		w.mustUpload(t, "b1", "b", "public", 10)
-		w.settle(t)
+		w.waitForJobs(t)
 		w.want(t, "me", 2, "a@20 b@10")
 		for range 2 {
 			storetest.Must(t, w.DeleteUpload(t.Context(), "a2"))
@@ -441,7 +441,7 @@ func TestRebuildOnRequest(t *testing.T) {
 		once.Body = [32]byte{1}
 		_, _, err = w.Rebuild(t.Context(), "me", once)
 		storetest.WantCode(t, err, api.CodeIdempotencyReused)
-		w.settle(t)
+		w.waitForJobs(t)
 		w.wantMembers(t, "me", "a@5")
 		if strings.Contains(w.mustRecent(t, "me", 5), "ghost") {
 			t.Fatal("a ghost")

@@ -39,7 +39,7 @@ type Options struct {
 	InlinePages int
 	// Scans is how many reads, and how many jobs, of this process may go through
 	// contacts in SQL at once to build an index; default 8. Reads above Max have
-	// half as many places of their own, and of those that go on for more than
+	// half as many slots of their own, and of those that go on for more than
 	// InlinePages a quarter as many run at once.
 	Scans int
 }
@@ -76,7 +76,7 @@ type Store struct {
 	// done deletes outbox rows whose work is done, many in one transaction.
 	done *batch.Group[string, struct{}]
 	o    Options
-	// scans holds a place for each read that builds an index from SQL, and
+	// scans holds a slot for each read that builds an index from SQL, and
 	// jobScans for each job.
 	scans, jobScans chan struct{}
 	wide            *wideReads

@@ -15,18 +15,18 @@ import (
 // A read joins only a scan that begins after it came: one that is under way may
 // have passed a contact before an upload that the read must show.
 //
-// Scans have places of their own: builds of the index never wait for them. And
-// what goes on for long has other places than what does not, so that users with
-// few contacts do not wait for those with many.
+// Scans have slots of their own, so that builds of the index never wait for them.
+// Long scans have other slots than short ones, so that users with few contacts do
+// not wait for those with many.
 type wideReads struct {
 	short, long chan struct{}
 	mu          sync.Mutex
 	running     map[string]*wideScan // by user
 }
 
-func newWideReads(places int) *wideReads {
+func newWideReads(slots int) *wideReads {
 	return &wideReads{
-		short: make(chan struct{}, max(1, places/2)), long: make(chan struct{}, max(1, places/4)),
+		short: make(chan struct{}, max(1, slots/2)), long: make(chan struct{}, max(1, slots/4)),
 		running: map[string]*wideScan{},
 	}
 }
@@ -117,8 +117,8 @@ func (s *Store) scanWide(user string, scan *wideScan) {
 	}
 }
 
-// rankWide scans from a short place, and after as many pages as a read may go
-// through to build an index, from a long one.
+// rankWide scans in a slot for short scans, and after as many pages as a read may
+// take to build an index, in one for long scans.
 func (s *Store) rankWide(ctx context.Context, user string, size int) (*ranking, error) {
 	leave, err := s.wide.enter(ctx, s.wide.short)
 	if err != nil {
@@ -137,11 +137,11 @@ func (s *Store) rankWide(ctx context.Context, user string, size int) (*ranking, 
 	return ranked, err
 }
 
-// enter waits for a place as long as somebody waits for the scan.
-func (w *wideReads) enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
+// enter waits for a slot as long as somebody waits for the scan.
+func (w *wideReads) enter(ctx context.Context, slots chan struct{}) (leave func(), err error) {
 	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
 	case <-ctx.Done():
 		return func() {}, api.Errorf(api.CodeUnavailable, "too many requests go through contacts just now")
 	}

@@ -18,7 +18,7 @@ func (s *Store) PutContact(ctx context.Context, user, contact string, r *api.Con
 	if err != nil {
 		return nil, false, fmt.Errorf("put contact: %w", err)
 	}
-	s.follow(ctx, w, record.Pair{Owner: user, Contact: contact})
+	s.announceContact(ctx, w, record.Pair{Owner: user, Contact: contact})
 	return &api.Contact{Contact: contact, Relationship: r.Relationship}, w.Created, nil
 }
 
@@ -28,13 +28,13 @@ func (s *Store) DeleteContact(ctx context.Context, user, contact string) error {
 	if err != nil {
 		return fmt.Errorf("delete contact: %w", err)
 	}
-	s.follow(ctx, w, record.Pair{Owner: user, Contact: contact})
+	s.announceContact(ctx, w, record.Pair{Owner: user, Contact: contact})
 	return nil
 }
 
-// follow enqueues the job of a committed change of relationship, and shows the
-// change in the owner's index without waiting for the job.
-func (s *Store) follow(ctx context.Context, w record.ContactWrite, p record.Pair) {
+// announceContact enqueues the job of a committed change of relationship, and
+// writes the change into the owner's index without waiting for the job.
+func (s *Store) announceContact(ctx context.Context, w record.ContactWrite, p record.Pair) {
 	if w.Outbox == "" {
 		return
 	}

@@ -65,7 +65,7 @@ func TestP10_WhileChangingReadersGoToSQL(t *testing.T) {
 		})
 		storetest.Must(t, w.store.PutOptOut(ctx, "alice", "like"))
 		if !committed {
-			t.Fatal("nothing was looked at")
+			t.Fatal("nothing was read")
 		}
 		mustTarget(t, reader, like)
 		if got, hit := reader.Cached(ctx, "alice", "like"); !hit || !got.OptedOut {
@@ -289,13 +289,13 @@ func TestSQLAway_CachedUsersAreServed(t *testing.T) {
 	})
 }
 
-// trips counts the round trips of a client, but for its look at the memory,
-// which comes once a second whatever is done.
-type trips struct{ n atomic.Int64 }
+// roundTrips counts the round trips of a client, but for its reading of the
+// memory, which comes once a second whatever is done.
+type roundTrips struct{ n atomic.Int64 }
 
-func (h *trips) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h *roundTrips) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h *roundTrips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() != "info" {
 			h.n.Add(1)
@@ -304,7 +304,7 @@ func (h *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (h *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h *roundTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error { h.n.Add(1); return next(ctx, cmds) }
 }
 
@@ -317,7 +317,7 @@ func TestTargets_APageOfAThousandCachedUsersIsOnePipeline(t *testing.T) {
 	}
 	_, err := w.store.Targets(t.Context(), page)
 	storetest.Must(t, err)
-	count := &trips{}
+	count := &roundTrips{}
 	w.db.Client().AddHook(count)
 	before := count.n.Load()
 	_, err = w.withoutSQL(t).Targets(t.Context(), page)

@@ -8,7 +8,7 @@ import (
 	"fanfare/store/record"
 )
 
-// maxMoves is how often a write looks again at a token that keeps moving.
+// maxMoves is how often a write reads a token again that keeps moving.
 const maxMoves = 5
 
 // PutDevice registers a token for a user: it takes the token from another user
@@ -55,23 +55,23 @@ func (s *Store) Devices(ctx context.Context, user string) (*api.DeviceList, erro
 // still sent to. Nothing changes if the device was registered again since
 // registeredAt, is gone, or is no longer active.
 func (s *Store) MarkSuspect(ctx context.Context, token, reason string, registeredAt api.Time) error {
-	return s.judge(ctx, token, record.Verdict{State: api.DeviceSuspect, Reason: reason, RegisteredAt: registeredAt})
+	return s.setState(ctx, token, record.StateChange{State: api.DeviceSuspect, Reason: reason, RegisteredAt: registeredAt})
 }
 
 // Drop stops sending to a device, keeping reason and time; at is the moment
 // from which APNs calls the token dead, zero for now. Nothing changes if the
 // device was registered again since registeredAt or later than at, or is gone.
 func (s *Store) Drop(ctx context.Context, token, reason string, at, registeredAt api.Time) error {
-	return s.judge(ctx, token, record.Verdict{State: api.DeviceDropped, Reason: reason, At: at, RegisteredAt: registeredAt})
+	return s.setState(ctx, token, record.StateChange{State: api.DeviceDropped, Reason: reason, At: at, RegisteredAt: registeredAt})
 }
 
-func (s *Store) judge(ctx context.Context, token string, v record.Verdict) error {
+func (s *Store) setState(ctx context.Context, token string, v record.StateChange) error {
 	return s.writeDevice(ctx, "", token, func(ctx context.Context, w record.DeviceWrite) (record.Change, error) {
-		return s.rec.JudgeDevice(ctx, w, v)
+		return s.rec.SetDeviceState(ctx, w, v)
 	})
 }
 
-// writeDevice looks up who owns the token, so that the right users are marked,
+// writeDevice reads who owns the token, so that the right users are marked,
 // and does it again if that changed meanwhile. Without a user the write is in
 // the owner's name, and nothing happens to a token without one.
 func (s *Store) writeDevice(ctx context.Context, user, token string, do func(context.Context, record.DeviceWrite) (record.Change, error)) error {

@@ -14,7 +14,7 @@ import (
 // Scripts are the package's Lua files.
 func Scripts() fs.FS { return scripts }
 
-// Keys of a user, for tests that look at Redis.
+// Keys of a user, for tests that read Redis.
 func Keys(user string) (settings, version, changing string) {
 	return settingsKey(user), versionKey(user), changingKey(user)
 }
@@ -28,14 +28,14 @@ const (
 )
 
 // DropRelay makes every write die between its commit and its relay.
-func (s *Store) DropRelay() { s.relay = func(context.Context, telling) error { return nil } }
+func (s *Store) DropRelay() { s.relay = func(context.Context, settingsChange) error { return nil } }
 
-// BeforeRelay runs f after each commit, before Redis is told.
+// BeforeRelay runs f after each commit, before it is relayed to Redis.
 func (s *Store) BeforeRelay(f func()) {
-	s.relay = func(ctx context.Context, t telling) error { f(); return s.tell(ctx, t) }
+	s.relay = func(ctx context.Context, c settingsChange) error { f(); return s.relayChange(ctx, c) }
 }
 
-// BeforeGuard runs f between the look at the record and the first guard write.
+// BeforeGuard runs f between the reading of the record and the first guard write.
 func (s *Store) BeforeGuard(f func()) {
 	set, once := s.setGuard, sync.Once{}
 	s.setGuard = func(ctx context.Context, token, value string) error {
@@ -57,28 +57,28 @@ func (s *Store) StoreVersion(ctx context.Context, writer, user string, version i
 // Reader is a reader stopped between its query and its fill.
 type Reader struct {
 	s     *Store
-	look  *lookup
+	read  *cacheRead
 	users []string
 	found map[string]*record.Snapshot
 }
 
 // BeginRead does what Targets does up to the fill.
 func (s *Store) BeginRead(ctx context.Context, user string) (*Reader, error) {
-	r := &Reader{s: s, look: s.lookUp(ctx, []Query{{User: user}}), users: []string{user}}
+	r := &Reader{s: s, read: s.readCache(ctx, []Query{{User: user}}), users: []string{user}}
 	found, err := s.rec.Snapshots(ctx, r.users)
 	r.found = found
 	return r, err
 }
 
-// Age makes the reader look as if it had begun that much earlier, by Redis'
-// clock: the script must refuse it on its own.
-func (r *Reader) Age(by time.Duration) { r.look.began -= by.Milliseconds() }
+// Age moves the beginning of the read back, by Redis' clock: the script must
+// refuse it on its own.
+func (r *Reader) Age(by time.Duration) { r.read.began -= by.Milliseconds() }
 
 // Fill ends the read.
-func (r *Reader) Fill(ctx context.Context) { r.s.fillUsers(ctx, r.look, r.users, r.found) }
+func (r *Reader) Fill(ctx context.Context) { r.s.fillUsers(ctx, r.read, r.users, r.found) }
 
 // Cached tells what an entry holds of one type, and whether there is an entry.
 func (s *Store) Cached(ctx context.Context, user, typ string) (t Target, hit bool) {
-	l := s.lookUp(ctx, []Query{{User: user, Type: typ}})
+	l := s.readCache(ctx, []Query{{User: user, Type: typ}})
 	return l.targets[0], l.hit[0]
 }

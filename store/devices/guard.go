@@ -15,10 +15,10 @@ const StateGone api.DeviceState = "gone"
 
 // Guard says who a token is now. It lies beside the token's notifications
 // (queue.Queue.SetGuard in the shard Route(token), named by the token), so
-// that a claim sees it without another trip. It is written after every
-// registration, removal and verdict, and outlives the work that was queued
-// before: no guard means that nothing changed for that long. A retried dead
-// letter may be older, and is told by Store.GuardOf.
+// that a claim sees it without another round trip. It is written after every
+// registration, removal and change of state, and outlives the work that was
+// queued before: no guard means that nothing changed for that long. A retried
+// dead letter may be older, and asks Store.GuardOf.
 type Guard struct {
 	User         string
 	RegisteredAt api.Time

@@ -7,7 +7,7 @@ const (
 	entryTTL   = 10 * time.Minute
 	versionTTL = time.Minute
 	markTTL    = 10 * time.Second
-	// maxRead is how long a reader may take from its first look at Redis to
+	// maxRead is how long a reader may take from its first read of Redis to
 	// its fill.
 	maxRead = 5 * time.Second
 	// commitWithin is how long a writer may take from its mark to its commit:

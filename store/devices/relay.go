@@ -62,7 +62,7 @@ func (s *Store) relayUsers(ctx context.Context, users []string) error {
 }
 
 // writeGuards writes what is on record of these tokens into their guards. Two
-// writers may do so at once in any order: each looks at the record again after
+// writers may do so at once in any order: each reads the record again after
 // writing and corrects what changed meanwhile.
 func (s *Store) writeGuards(ctx context.Context, tokens ...string) error {
 	truth, err := s.rec.DevicesByToken(ctx, tokens...)

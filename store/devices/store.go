@@ -16,7 +16,7 @@ var scripts embed.FS
 
 // Options tunes a Store; the zero value works.
 type Options struct {
-	// Logger hears of relays that failed; nil: silence.
+	// Logger gets relays that failed; default: nothing is logged.
 	Logger *slog.Logger
 	// GuardTTL is how long a guard stays, at least FANFARE_MAX_AGE + 1 h;
 	// default 25 h.
@@ -40,10 +40,10 @@ type Store struct {
 	o   Options
 
 	mark, store, fill *redisdb.Script
-	// relay tells Redis of a committed change; tests replace it to play a
+	// relay relays a committed change to Redis; tests replace it to play a
 	// process that dies between commit and relay.
-	relay func(context.Context, telling) error
-	// setGuard writes one guard; tests come between the look at the record
+	relay func(context.Context, settingsChange) error
+	// setGuard writes one guard; tests come between the reading of the record
 	// and the write.
 	setGuard func(ctx context.Context, token, value string) error
 }
@@ -58,7 +58,7 @@ func New(db *redisdb.DB, rec *record.DB, guards *queue.Queue, o Options) *Store 
 		store: redisdb.MustScript(scripts, "lua/settings_store.lua"),
 		fill:  redisdb.MustScript(scripts, "lua/settings_fill.lua"),
 	}
-	s.relay = s.tell
+	s.relay = s.relayChange
 	s.setGuard = func(ctx context.Context, token, value string) error {
 		return guards.SetGuard(ctx, guards.Route(token), token, value, s.o.GuardTTL)
 	}

@@ -18,8 +18,8 @@ import (
 const fillBatch = 100
 
 // Query asks how one user is reached by an event of a type about an object,
-// which may be "". Mark, if any, is a key of Redis whose existence is looked at
-// on the same way.
+// which may be "". Mark, if any, is a key of Redis whose existence is read in
+// the same round trip.
 type Query struct {
 	User, Type, Object string
 	Mark               string
@@ -43,42 +43,42 @@ type Target struct {
 // filled. Without Redis all come from SQL. Without SQL the cached users are
 // still answered; the others carry Err, which is also returned.
 func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) {
-	look := s.lookUp(ctx, queries)
+	read := s.readCache(ctx, queries)
 	var missed []string
 	for i, q := range queries {
-		if !look.hit[i] {
+		if !read.hit[i] {
 			missed = append(missed, q.User)
 		}
 	}
 	if len(missed) == 0 {
-		return look.targets, nil
+		return read.targets, nil
 	}
 	slices.Sort(missed)
 	missed = slices.Compact(missed)
 	found, err := s.rec.Snapshots(ctx, missed)
 	for i, q := range queries {
-		if !look.hit[i] {
-			look.targets[i] = answer(q, found[q.User], err)
-			look.targets[i].Marked = look.marked(i)
+		if !read.hit[i] {
+			read.targets[i] = answer(q, found[q.User], err)
+			read.targets[i].Marked = read.marked(i)
 		}
 	}
 	if err == nil {
-		s.fillUsers(ctx, look, missed, found)
+		s.fillUsers(ctx, read, missed, found)
 	}
-	return look.targets, err
+	return read.targets, err
 }
 
-// lookup is what the cache knew.
-type lookup struct {
+// cacheRead is what was found in the cache.
+type cacheRead struct {
 	targets []Target
 	hit     []bool
 	marks   []*redis.IntCmd // nil for a query without one
-	began   int64           // Redis time before the look, ms; 0 when Redis is away
+	began   int64           // Redis time before the read, ms; 0 when Redis is away
 	start   time.Time       // the same on this process's clock
 }
 
-func (s *Store) lookUp(ctx context.Context, queries []Query) *lookup {
-	l := &lookup{targets: make([]Target, len(queries)), hit: make([]bool, len(queries)), marks: make([]*redis.IntCmd, len(queries)), start: time.Now()}
+func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
+	l := &cacheRead{targets: make([]Target, len(queries)), hit: make([]bool, len(queries)), marks: make([]*redis.IntCmd, len(queries)), start: time.Now()}
 	clock := redis.NewTimeCmd(ctx, "time")
 	cmds, gets := []redis.Cmder{clock}, make([]*redis.SliceCmd, len(queries))
 	for i, q := range queries {
@@ -106,12 +106,12 @@ func (s *Store) lookUp(ctx context.Context, queries []Query) *lookup {
 }
 
 // marked tells whether the mark of a query was seen.
-func (l *lookup) marked(i int) bool {
+func (l *cacheRead) marked(i int) bool {
 	return l.marks[i] != nil && l.marks[i].Err() == nil && l.marks[i].Val() > 0
 }
 
 // now is Redis' clock if it was asked, else this process's.
-func (l *lookup) now() int64 {
+func (l *cacheRead) now() int64 {
 	if l.began > 0 {
 		return l.began
 	}
@@ -170,7 +170,7 @@ func answer(q Query, found *record.Snapshot, err error) Target {
 }
 
 // fillUsers puts what SQL knew into the cache, as far as Redis takes it.
-func (s *Store) fillUsers(ctx context.Context, l *lookup, users []string, found map[string]*record.Snapshot) {
+func (s *Store) fillUsers(ctx context.Context, l *cacheRead, users []string, found map[string]*record.Snapshot) {
 	if l.began == 0 || time.Since(l.start) > maxRead {
 		return
 	}

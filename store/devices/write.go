@@ -12,20 +12,20 @@ import (
 	"fanfare/store/record"
 )
 
-// redisPatience bounds each look at Redis beside a write of SQL, so that a
+// redisPatience bounds each call of Redis beside a write of SQL, so that a
 // write finishes within its deadline when Redis is away.
 const redisPatience = time.Second
 
-// telling is what a committed write has to tell Redis.
-type telling struct {
+// settingsChange is a committed write that must be relayed to Redis.
+type settingsChange struct {
 	writer string // whose marks end
 	change record.Change
 	token  string // whose guard is written; "" for none
 }
 
-// write runs one change of SQL inside the marks of its users (P10) and tells
-// Redis of it. Redis being away stops nothing: the outbox rows remain, and a
-// sweeper tells it later.
+// write runs one change of SQL inside the marks of its users (P10) and relays it
+// to Redis. Redis being away stops nothing: the outbox rows remain, and a sweeper
+// relays them later.
 func (s *Store) write(ctx context.Context, users []string, token string, do func(context.Context) (record.Change, error)) error {
 	writer := rand.Text()
 	start := time.Now()
@@ -40,7 +40,7 @@ func (s *Store) write(ctx context.Context, users []string, token string, do func
 		s.unmarkUsers(ctx, writer, users, marked)
 		return err
 	case marked:
-		s.tellNow(ctx, telling{writer: writer, change: change, token: token})
+		s.relayNow(ctx, settingsChange{writer: writer, change: change, token: token})
 	}
 	return nil
 }
@@ -77,27 +77,27 @@ func (s *Store) unmarkUsers(ctx context.Context, writer string, users []string, 
 	}
 }
 
-// tellNow relays at once; what fails is left to the sweepers.
-func (s *Store) tellNow(ctx context.Context, t telling) {
+// relayNow relays at once; what fails is left to the sweepers.
+func (s *Store) relayNow(ctx context.Context, c settingsChange) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisPatience)
 	defer cancel()
-	if err := s.relay(ctx, t); err != nil {
+	if err := s.relay(ctx, c); err != nil {
 		s.o.Logger.Warn("a change of settings was not relayed at once; the outbox will be swept", "error", err)
 	}
 }
 
-// tell stores the new versions, writes the guard, and only then removes the
+// relayChange stores the new versions, writes the guard, and only then removes the
 // outbox rows: until then a sweeper would do it again.
-func (s *Store) tell(ctx context.Context, t telling) error {
-	if err := s.storeVersions(ctx, t.writer, t.change.Users); err != nil {
+func (s *Store) relayChange(ctx context.Context, c settingsChange) error {
+	if err := s.storeVersions(ctx, c.writer, c.change.Users); err != nil {
 		return err
 	}
-	if t.token != "" {
-		if err := s.writeGuards(ctx, t.token); err != nil {
+	if c.token != "" {
+		if err := s.writeGuards(ctx, c.token); err != nil {
 			return err
 		}
 	}
-	return s.rec.DeleteOutbox(ctx, t.change.Outbox...)
+	return s.rec.DeleteOutbox(ctx, c.change.Outbox...)
 }
 
 func (s *Store) storeVersions(ctx context.Context, writer string, versions []record.UserVersion) error {
@@ -109,7 +109,7 @@ func (s *Store) storeVersions(ctx context.Context, writer string, versions []rec
 	return s.send(ctx, cmds)
 }
 
-// send runs scripts of several users in one trip; the first failure counts.
+// send runs scripts of several users in one round trip; the first failure counts.
 func (s *Store) send(ctx context.Context, cmds []redis.Cmder) error {
 	if err := s.db.Pipeline(ctx, writes, cmds...); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 type Options struct {
 	// Logger hears when SQL stops or resumes answering; nil: silence.
 	Logger *slog.Logger
-	// PollEvery is how often Run looks for changes; default 1 s, at most 5 s.
+	// PollEvery is how often Run reads changes; default 1 s, at most 5 s.
 	PollEvery time.Duration
 	// NoteEvery is how often Run writes when keys were last used; default 30 s.
 	NoteEvery time.Duration
@@ -30,7 +30,7 @@ const (
 	defaultPoll = time.Second
 	maxPoll     = 5 * time.Second
 	defaultNote = 30 * time.Second
-	// staleAfter is how old the last successful look may be before an unknown
+	// staleAfter is how old the last successful reading may be before an unknown
 	// key is answered with "unavailable" instead of "unauthorized".
 	staleAfter = 10 * time.Second
 	maxName    = 255
@@ -179,7 +179,7 @@ func (s *Store) note(e *entry) {
 	s.notes.Unlock()
 }
 
-// reload follows a change of our own; if it fails Run does it.
+// reload makes a change of our own effective; if it fails Run does.
 func (s *Store) reload(ctx context.Context) {
 	if err := s.Load(ctx); err != nil {
 		s.o.Logger.Warn("keys were changed but not read again yet", "error", err)

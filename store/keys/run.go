@@ -48,7 +48,7 @@ func (s *Store) publish(version int64, stored []record.StoredKey, began time.Tim
 	s.snap.Store(snap)
 }
 
-// Run follows changes of the keys and writes when they were last used, until
+// Run reads changes of the keys and writes when they were last used, until
 // ctx ends. SQL being away ends nothing: the keys known last stay.
 func (s *Store) Run(ctx context.Context) error {
 	noted, wasAway := time.Now(), false

@@ -156,7 +156,7 @@ func (db *DB) Contacts(ctx context.Context, user, after string, limit int) ([]ap
 
 // ContactsOf lists everyone who calls that user a contact, by name, at most
 // limit of them, beginning after a name ("" for the first page). It reads the
-// index contacts_by_contact alone: its cost does not grow with the page's place.
+// index contacts_by_contact alone: its cost does not grow with the page's position.
 func (db *DB) ContactsOf(ctx context.Context, user, after string, limit int) ([]string, error) {
 	var owners []string
 	err := db.list(ctx, &owners, "SELECT owner FROM contacts"+whereContactIs(), user, user, after, limit)

@@ -40,7 +40,7 @@ func (r activityRow) activity() Activity {
 	return a
 }
 
-// newestUpload finds an owner's newest upload of one visibility: one look at
+// newestUpload finds an owner's newest upload of one visibility: one read of
 // the end of a range of the index uploads_newest, however many uploads.
 func newestUpload(v api.Visibility) string {
 	return "(SELECT u.uploaded_at FROM uploads u WHERE u.owner = c.contact AND u.visibility = '" + string(v) +
@@ -108,7 +108,7 @@ type Follower struct {
 // Followers reads a page of those who may see an owner's uploads of a
 // visibility, by name: for public ones everyone who calls the owner a contact,
 // else everyone whom the owner calls something. The cost of a page does not
-// grow with its place nor with how few on it may see the upload.
+// grow with its position nor with how few on it may see the upload.
 func (db *DB) Followers(ctx context.Context, owner string, v api.Visibility, after string, limit int) ([]Follower, error) {
 	var page []Follower
 	var err error

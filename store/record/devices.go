@@ -12,8 +12,8 @@ import (
 	"fanfare/api"
 )
 
-// ErrOwnerChanged says that a token moved to another user between the look at
-// its owner and the write. Look again and try again.
+// ErrOwnerChanged says that a token moved to another user between the reading
+// of its owner and the write. Read it again and try again.
 var ErrOwnerChanged = errors.New("the token's owner has changed")
 
 // OwnedDevice is a device with the user it belongs to.
@@ -72,7 +72,7 @@ func (db *DB) DevicesByToken(ctx context.Context, tokens ...string) (map[string]
 }
 
 // DeviceWrite names the device of a write and the user who owned the token
-// when the writer looked ("" for nobody): ErrOwnerChanged when that is over.
+// when the writer read it ("" for nobody): ErrOwnerChanged when that is over.
 type DeviceWrite struct {
 	User, Token, Owner string
 }
@@ -174,8 +174,8 @@ func (db *DB) DeleteDevice(ctx context.Context, user, token string) (Change, err
 	}})
 }
 
-// Verdict is what APNs said about a device that was registered at RegisteredAt.
-type Verdict struct {
+// StateChange is what APNs said about a device that was registered at RegisteredAt.
+type StateChange struct {
 	State        api.DeviceState // DeviceSuspect or DeviceDropped
 	Reason       string
 	RegisteredAt api.Time
@@ -184,10 +184,10 @@ type Verdict struct {
 	At api.Time
 }
 
-// JudgeDevice marks a device suspect or dropped. It changes nothing when the
+// SetDeviceState marks a device suspect or dropped. It changes nothing when the
 // device was registered again since RegisteredAt or later than At, when it is
 // gone, or when it already is dropped.
-func (db *DB) JudgeDevice(ctx context.Context, w DeviceWrite, v Verdict) (Change, error) {
+func (db *DB) SetDeviceState(ctx context.Context, w DeviceWrite, v StateChange) (Change, error) {
 	return db.writeSettings(ctx, settingsWrite{users: w.Users(), token: w.Token, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
 		row, err := db.lockDevice(ctx, tx, w)
 		if err != nil {
@@ -208,7 +208,7 @@ func (db *DB) JudgeDevice(ctx context.Context, w DeviceWrite, v Verdict) (Change
 	}})
 }
 
-func (v Verdict) applies(r deviceRow) bool {
+func (v StateChange) applies(r deviceRow) bool {
 	switch {
 	case r.RegisteredAt > v.RegisteredAt.UnixMilli():
 		return false

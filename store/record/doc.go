@@ -4,7 +4,7 @@
 //
 //	table          one row is                     key
 //	versions       a counter that processes poll  name
-//	event_types    how a type looks, with revision type
+//	event_types    the templates of a type, with revision type
 //	user_settings  a user's settings version      user_id
 //	devices        a registered device            token
 //	opt_outs       a refused event type           user_id, type

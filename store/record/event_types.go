@@ -105,7 +105,7 @@ func (db *DB) EventTypes(ctx context.Context) ([]api.EventType, error) {
 }
 
 // DeleteEventType removes a type; removing one that is not there is no error
-// and changes nothing. Events that were accepted keep what they look like.
+// and changes nothing. Events that were accepted are not changed.
 func (db *DB) DeleteEventType(ctx context.Context, typ string) error {
 	err := db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		if err := db.raise(ctx, tx, VersionEventTypes); err != nil {

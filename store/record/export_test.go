@@ -2,10 +2,10 @@ package record
 
 import "github.com/jmoiron/sqlx"
 
-// SQL lets tests look behind the record.
+// SQL lets tests read behind the record.
 func (db *DB) SQL() *sqlx.DB { return db.sql }
 
-// ActivitySelect is the query behind Activities, for a look at its plan.
+// ActivitySelect is the query behind Activities, to examine its plan.
 func ActivitySelect() string { return activitySelect() }
 
 // PageQueries are the queries that read lists page by page, each with the names

@@ -132,7 +132,7 @@ func mysqlPool(o Options) (*sql.DB, error) {
 		c.Addr = u.Hostname() + ":3306"
 	}
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = min(dialTimeout, o.Timeout), 2*o.Timeout, o.Timeout
-	c.InterpolateParams = true // one trip per query instead of three
+	c.InterpolateParams = true // one round trip per query instead of three
 	c.ClientFoundRows = true   // an UPDATE counts the rows it found, as SQLite does
 	c.ParseTime = true         // goose reads the time of its lock
 	c.Collation = "utf8mb4_bin"

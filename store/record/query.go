@@ -51,10 +51,10 @@ func (db *DB) read(ctx context.Context, query string, f func(context.Context) er
 func (db *DB) inTx(ctx context.Context, f func(context.Context, *sqlx.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, db.timeout)
 	defer cancel()
-	if err := db.lane(ctx); err != nil {
+	if err := db.lockWriter(ctx); err != nil {
 		return fail("wait for the writer", err)
 	}
-	defer db.leave()
+	defer db.unlockWriter()
 	err := again(ctx, func() error { return db.try(ctx, f) })
 	if errors.Is(err, errUnchanged) {
 		return err
@@ -67,10 +67,10 @@ func (db *DB) inTx(ctx context.Context, f func(context.Context, *sqlx.Tx) error)
 func (db *DB) exec(ctx context.Context, query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, db.timeout)
 	defer cancel()
-	if err := db.lane(ctx); err != nil {
+	if err := db.lockWriter(ctx); err != nil {
 		return fail("wait for the writer", err)
 	}
-	defer db.leave()
+	defer db.unlockWriter()
 	return fail("run "+query, again(ctx, func() error {
 		_, err := db.sql.ExecContext(ctx, query, args...)
 		return err
@@ -136,8 +136,8 @@ func again(ctx context.Context, f func() error) error {
 	}
 }
 
-// lane waits for the turn to write; only SQLite has one.
-func (db *DB) lane(ctx context.Context) error {
+// lockWriter waits until nobody else writes; only SQLite needs it.
+func (db *DB) lockWriter(ctx context.Context) error {
 	if db.writer == nil {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (db *DB) lane(ctx context.Context) error {
 	}
 }
 
-func (db *DB) leave() {
+func (db *DB) unlockWriter() {
 	if db.writer != nil {
 		<-db.writer
 	}

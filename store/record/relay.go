@@ -29,7 +29,7 @@ type OutboxHandler func(context.Context, []OutboxRow) (done []string, err error)
 
 // RelayOptions tune a Relay; the zero value works.
 type RelayOptions struct {
-	// Every is how often the outbox is looked at for rows that their writers
+	// Every is how often the outbox is read for rows that their writers
 	// left; default 1 s, at most 4 s.
 	Every time.Duration
 	// Age is how old such a row must be; default 5 s.

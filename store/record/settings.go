@@ -17,8 +17,8 @@ type UserVersion struct {
 	Version int64  `db:"version"`
 }
 
-// Change is what a committed write of settings leaves to be told to Redis: new
-// versions and the outbox rows that stand for telling. An empty Change means
+// Change is what a committed write of settings leaves to be relayed to Redis:
+// new versions and the outbox rows that stand for the relay. An empty Change means
 // that everything was already so.
 type Change struct {
 	Users  []UserVersion

@@ -29,11 +29,11 @@ func mustPut(t testing.TB, db *record.DB, user, tok string) (*api.Device, bool, 
 	return d, created, c
 }
 
-func mustJudge(t testing.TB, db *record.DB, tok string, v record.Verdict) record.Change {
+func mustSetState(t testing.TB, db *record.DB, tok string, v record.StateChange) record.Change {
 	t.Helper()
 	owner, err := db.DeviceOwner(t.Context(), tok)
 	storetest.Must(t, err)
-	c, err := db.JudgeDevice(t.Context(), record.DeviceWrite{User: owner, Token: tok, Owner: owner}, v)
+	c, err := db.SetDeviceState(t.Context(), record.DeviceWrite{User: owner, Token: tok, Owner: owner}, v)
 	storetest.Must(t, err)
 	return c
 }
@@ -89,27 +89,27 @@ func TestDevices(t *testing.T) {
 	})
 }
 
-func TestJudgeDevice(t *testing.T) {
+func TestSetDeviceState(t *testing.T) {
 	t.Parallel()
 	eachRecord(t, func(t *testing.T, db *record.DB) {
 		d, _, _ := mustPut(t, db, "alice", token(1))
 		before, after := api.AtMillis(d.RegisteredAt.UnixMilli()-1), api.AtMillis(d.RegisteredAt.UnixMilli()+1000)
 		steps := []struct {
 			name    string
-			verdict record.Verdict
+			change  record.StateChange
 			changes bool
 			state   api.DeviceState
 		}{
-			{"seen before it registered again: kept", record.Verdict{State: api.DeviceDropped, Reason: "Unregistered", RegisteredAt: before}, false, api.DeviceActive},
-			{"410 older than the registration: kept", record.Verdict{State: api.DeviceDropped, Reason: "Unregistered", RegisteredAt: d.RegisteredAt, At: before}, false, api.DeviceActive},
-			{"suspect", record.Verdict{State: api.DeviceSuspect, Reason: "BadDeviceToken", RegisteredAt: d.RegisteredAt}, true, api.DeviceSuspect},
-			{"suspect again", record.Verdict{State: api.DeviceSuspect, Reason: "BadDeviceToken", RegisteredAt: d.RegisteredAt}, false, api.DeviceSuspect},
-			{"dropped", record.Verdict{State: api.DeviceDropped, Reason: "Unregistered", RegisteredAt: d.RegisteredAt, At: after}, true, api.DeviceDropped},
-			{"dropped again", record.Verdict{State: api.DeviceDropped, Reason: "ExpiredToken", RegisteredAt: d.RegisteredAt}, false, api.DeviceDropped},
-			{"never suspect after dropped", record.Verdict{State: api.DeviceSuspect, Reason: "x", RegisteredAt: d.RegisteredAt}, false, api.DeviceDropped},
+			{"seen before it registered again: kept", record.StateChange{State: api.DeviceDropped, Reason: "Unregistered", RegisteredAt: before}, false, api.DeviceActive},
+			{"410 older than the registration: kept", record.StateChange{State: api.DeviceDropped, Reason: "Unregistered", RegisteredAt: d.RegisteredAt, At: before}, false, api.DeviceActive},
+			{"suspect", record.StateChange{State: api.DeviceSuspect, Reason: "BadDeviceToken", RegisteredAt: d.RegisteredAt}, true, api.DeviceSuspect},
+			{"suspect again", record.StateChange{State: api.DeviceSuspect, Reason: "BadDeviceToken", RegisteredAt: d.RegisteredAt}, false, api.DeviceSuspect},
+			{"dropped", record.StateChange{State: api.DeviceDropped, Reason: "Unregistered", RegisteredAt: d.RegisteredAt, At: after}, true, api.DeviceDropped},
+			{"dropped again", record.StateChange{State: api.DeviceDropped, Reason: "ExpiredToken", RegisteredAt: d.RegisteredAt}, false, api.DeviceDropped},
+			{"never suspect after dropped", record.StateChange{State: api.DeviceSuspect, Reason: "x", RegisteredAt: d.RegisteredAt}, false, api.DeviceDropped},
 		}
 		for _, s := range steps {
-			c := mustJudge(t, db, token(1), s.verdict)
+			c := mustSetState(t, db, token(1), s.change)
 			now := mustDevices(t, db, "alice")[0]
 			if (len(c.Outbox) > 0) != s.changes || now.State != s.state {
 				t.Fatalf("%s: %+v, %+v", s.name, c, now)
@@ -125,11 +125,11 @@ func TestJudgeDevice(t *testing.T) {
 	})
 }
 
-func TestJudgeDevice_AnyReasonFits(t *testing.T) {
+func TestSetDeviceState_AnyReasonFits(t *testing.T) {
 	t.Parallel()
 	eachRecord(t, func(t *testing.T, db *record.DB) {
 		d, _, _ := mustPut(t, db, "alice", token(1))
-		mustJudge(t, db, token(1), record.Verdict{State: api.DeviceDropped, Reason: "größer\n" + strings.Repeat("x", 1<<16), RegisteredAt: d.RegisteredAt})
+		mustSetState(t, db, token(1), record.StateChange{State: api.DeviceDropped, Reason: "größer\n" + strings.Repeat("x", 1<<16), RegisteredAt: d.RegisteredAt})
 		if r := mustDevices(t, db, "alice")[0].Reason; len(r) != 128 || !strings.HasPrefix(r, "gr??er?xx") {
 			t.Fatalf("reason %q", r)
 		}
@@ -149,7 +149,7 @@ func TestDeviceLimit(t *testing.T) {
 		mustPut(t, db, "alice", token(0)) // one that is there may register again
 		for i, at := range []int64{2000, 1000} {
 			d := devices[10+i]
-			mustJudge(t, db, d.Token, record.Verdict{State: api.DeviceDropped, Reason: "x", RegisteredAt: d.RegisteredAt, At: api.AtMillis(d.RegisteredAt.UnixMilli() + at)})
+			mustSetState(t, db, d.Token, record.StateChange{State: api.DeviceDropped, Reason: "x", RegisteredAt: d.RegisteredAt, At: api.AtMillis(d.RegisteredAt.UnixMilli() + at)})
 		}
 		mustPut(t, db, "alice", token(99))
 		list := mustDevices(t, db, "alice")
@@ -250,7 +250,7 @@ func TestSnapshots(t *testing.T) {
 		ctx := t.Context()
 		a, _, _ := mustPut(t, db, "alice", token(1))
 		mustPut(t, db, "alice", token(2))
-		mustJudge(t, db, token(1), record.Verdict{State: api.DeviceDropped, Reason: "x", RegisteredAt: a.RegisteredAt})
+		mustSetState(t, db, token(1), record.StateChange{State: api.DeviceDropped, Reason: "x", RegisteredAt: a.RegisteredAt})
 		_, err := db.PutOptOut(ctx, "bob", "like")
 		storetest.Must(t, err)
 		_, err = db.PutMute(ctx, "bob", "album:1", nil)

@@ -1,11 +1,11 @@
 -- Ends a build: adds what SQL has, keeps what is newer, and sets the floor to
 -- the first that was left out, or to what was trimmed meanwhile.
 -- KEYS: 1 recent (zset), 2 state (hash), 3 build (string)
--- ARGV: 1 token, 2 relations counter before the look at SQL, 3 most members,
+-- ARGV: 1 token, 2 relations counter before SQL was read, 3 most members,
 --       4 lifetime of the index in ms, 5 how much longer recent lives than
 --       state, in ms, 6 score of the first left out ('' for none),
 --       7 contact of the same, 8.. contact and score in turn
--- RETURNS: status 0 the right is lost, 1 done, 2 a relationship changed: look at
+-- RETURNS: status 0 the right is lost, 1 done, 2 a relationship changed: read
 --          SQL again; then the relations counter
 -- @include lua/part_index.lua
 local build = KEYS[3]

@@ -1,11 +1,11 @@
 -- Writes what SQL says of one contact, unless another change of relationship
--- came between the look at SQL and this write. A repeat of the same call finds
+-- came between the reading of SQL and this write. A repeat of the same call finds
 -- its own change and answers 2.
 -- KEYS: 1 recent (zset), 2 state (hash)
--- ARGV: 1 relations counter before the look at SQL, 2 contact, 3 score in ms
+-- ARGV: 1 relations counter before SQL was read, 2 contact, 3 score in ms
 --       ('' when the contact is not one, or has nothing to show), 4 most
 --       members, 5 how much longer recent lives than state, in ms
--- RETURNS: status 0 there is no index, 1 written, 2 look again; then after 1
+-- RETURNS: status 0 there is no index, 1 written, 2 read SQL again; then after 1
 --          the members above the floor and 1 when there is a floor
 -- @include lua/part_index.lua
 local relations, contact, score, max, margin = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])

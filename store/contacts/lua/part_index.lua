@@ -4,7 +4,7 @@
 -- RETURNS: nothing; it only defines functions
 local recent, state = KEYS[1], KEYS[2]
 
--- Lua's < on strings follows the server's locale, a sorted set compares bytes.
+-- Lua's < on strings uses the server's locale, a sorted set compares bytes.
 local function bytes_less(a, b)
   for i = 1, math.min(#a, #b) do
     local x, y = string.byte(a, i), string.byte(b, i)
@@ -30,7 +30,7 @@ local function lift(kind, score, member)
 end
 
 -- trim keeps at most max members and remembers the highest that went. One that
--- comes back with the same score must not look unchanged: the sequence moves.
+-- comes back with the same score must not seem unchanged: the sequence moves.
 local function trim(max)
   local excess = redis.call('ZCARD', recent) - max
   if excess <= 0 then return end
@@ -43,7 +43,7 @@ end
 
 -- raise lets a member's score rise, never sink, within the cap. It tells
 -- whether anything changed; when not, readers that are about to lower the
--- score must look again, so the state's sequence moves.
+-- score must read again, so the state's sequence moves.
 local function raise(member, score, max, margin)
   if redis.call('ZADD', recent, 'GT', 'CH', score, member) == 0 then
     redis.call('HINCRBY', state, 'q', 1)
