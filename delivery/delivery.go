@@ -75,7 +75,7 @@ type Delivery struct {
 	pauses  *pauses
 	backoff *backoffs
 	storm   *breaker
-	kept    *reports
+	kept    *reportKeeper
 
 	probeNow     chan struct{}
 	wakes        chan string
@@ -93,7 +93,7 @@ type Delivery struct {
 func New(o Options) *Delivery {
 	o = o.withDefaults()
 	d := &Delivery{
-		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(breakerOptions{}), kept: newReports(o),
+		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(breakerOptions{}), kept: newReportKeeper(o),
 		probeNow: make(chan struct{}, 1), wakes: make(chan string, 64), deviceWrites: make(chan struct{}, maxDeviceWrites),
 		guardReads: make(chan struct{}, maxGuardReads),
 		chains:     map[string]*chain{}, inFlight: map[string]int{}, alarmed: map[string]time.Time{},

@@ -119,11 +119,11 @@ func (m *message) expired(now time.Time) bool {
 }
 
 // notification is what the Sender takes.
-func (m *message) notification(id string, alive func() bool) *transport.Notification {
+func (m *message) notification(id string, maySend func() bool) *transport.Notification {
 	n := &transport.Notification{
 		ID: id, Token: m.Token, Topic: m.Topic, Environment: m.Environment,
 		PushType: m.Push.PushType, Priority: m.Push.Priority, CollapseID: m.Push.CollapseID,
-		Payload: m.Push.Payload, Alive: alive,
+		Payload: m.Push.Payload, MaySend: maySend,
 	}
 	if m.Push.Expiration != nil {
 		at := time.Unix(*m.Push.Expiration, 0)

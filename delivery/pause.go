@@ -2,135 +2,227 @@ package delivery
 
 import (
 	"context"
-	"log/slog"
-	"sync"
+	"math/rand/v2"
 	"time"
 
+	"fanfare/delivery/transport"
 	"fanfare/store/apps"
+	"fanfare/store/queue"
 )
 
 const (
-	// pausesFresh is how old this process's view of the paused apps may be when
-	// a notification asks for it.
-	pausesFresh = time.Second
-	// pausesRetry is how soon after a failed reading the next is tried.
-	pausesRetry = 200 * time.Millisecond
+	// unparkStep is how many parked notifications move back at once, and
+	// unparkDeep how many a shard may hold while they do.
+	unparkStep = 100
+	unparkDeep = 2000
+	// resumeEvery is how often a resuming app's notifications move.
+	resumeEvery = 50 * time.Millisecond
+	// stormReason is the reason of a pause by the storm breaker.
+	stormReason = "storm of bad device tokens"
 )
 
-// pauses is this process's view of the paused apps. It asks Redis at most once
-// a second, and only while there is something to send.
-type pauses struct {
-	store    *apps.Store
-	log      *slog.Logger
-	onChange func(app string, was, is apps.State)
-
-	reading sync.Mutex // one reading at a time
-	mu      sync.RWMutex
-	apps    map[string]apps.App
-	until   time.Time // nobody needs to read before then
-	readAt  time.Time // when the view was read last; zero: never
-}
-
-func newPauses(s *apps.Store, log *slog.Logger, onChange func(app string, was, is apps.State)) *pauses {
-	return &pauses{store: s, log: log, onChange: onChange, apps: map[string]apps.App{}}
-}
-
-// app returns the state of an app, at most a second old while Redis answers.
-func (p *pauses) app(ctx context.Context, name string) apps.App {
-	p.mu.RLock()
-	a, fresh, known := p.apps[name], time.Now().Before(p.until), !p.readAt.IsZero()
-	p.mu.RUnlock()
-	if fresh {
-		return a
+// ProbeNow lets every paused app try one notification at once, whatever the
+// interval: after the configuration was read again (SIGHUP). It does not wait.
+func (d *Delivery) ProbeNow() {
+	select {
+	case d.probeNow <- struct{}{}:
+	default:
 	}
-	if !known {
-		p.reading.Lock()
-	} else if !p.reading.TryLock() {
-		return a // another is reading; the last view will do
+}
+
+// maySend tells whether a notification's app takes it now. A paused app takes
+// one per interval in the whole cluster.
+func (d *Delivery) maySend(ctx context.Context, w *work) bool {
+	app := w.m.app()
+	if d.pauses.app(ctx, app).State != apps.Paused {
+		return true
 	}
-	p.read(ctx)
-	p.reading.Unlock()
-	return p.last(name)
-}
-
-// last is the state as it was known last.
-func (p *pauses) last(name string) apps.App {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return p.apps[name]
-}
-
-// runs tells whether an app is known not to be paused. It is false while Redis
-// can't be asked.
-func (p *pauses) runs(ctx context.Context, name string) bool {
-	if running, fresh := p.running(name); fresh {
-		return running
-	}
-	p.refresh(ctx)
-	running, fresh := p.running(name)
-	return running && fresh
-}
-
-// running is what the view says, and whether it was read lately.
-func (p *pauses) running(name string) (running, fresh bool) {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return p.apps[name].State != apps.Paused, time.Since(p.readAt) < pausesFresh
-}
-
-// refresh reads now and returns every app that is paused or resuming.
-func (p *pauses) refresh(ctx context.Context) map[string]apps.App {
-	p.reading.Lock()
-	defer p.reading.Unlock()
-	p.read(ctx)
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return p.apps
-}
-
-// read replaces the view; a failure keeps the old one for a moment. The caller
-// holds reading.
-func (p *pauses) read(ctx context.Context) {
-	all, err := p.store.Apps(ctx)
-	p.mu.Lock()
-	old := p.apps
+	ok, err := d.o.Apps.TakeProbe(ctx, app, d.o.ProbeEvery)
 	if err != nil {
-		p.until = time.Now().Add(pausesRetry)
-		p.mu.Unlock()
-		p.log.Debug("paused apps could not be read", "error", err)
+		d.o.Logger.Debug("no probe", "app", app, "error", err)
+	}
+	w.probe = ok
+	return ok
+}
+
+// park puts a notification aside until its app runs again, uncounted.
+func (d *Delivery) park(ctx context.Context, w *work) {
+	d.finish(ctx, w, queue.Result{Outcome: queue.Park, Parked: w.m.app(), Reason: "its app is paused"})
+}
+
+// pause stops an app for the whole cluster.
+func (d *Delivery) pause(ctx context.Context, app, reason string) {
+	d.pauses.set(app, apps.App{State: apps.Paused, Since: time.Now(), Reason: reason})
+	first, err := d.o.Apps.PauseApp(ctx, app, reason)
+	if err != nil {
+		d.o.Logger.Warn("pause app", "app", app, "error", err)
+	}
+	if first || err != nil {
+		d.alarm("app_paused", "app", app, "reason", reason)
+	}
+}
+
+// resume lets a paused app run again when an answer shows that the service takes
+// its configuration.
+func (d *Delivery) resume(ctx context.Context, w *work, a transport.Answer) {
+	app := w.m.app()
+	if !w.probe || !accepts(a, d.pauses.last(app).Reason) {
 		return
 	}
-	p.apps, p.readAt, p.until = all, time.Now(), time.Now().Add(pausesFresh)
-	p.mu.Unlock()
-	p.notify(old, all)
+	d.pauses.set(app, apps.App{State: apps.Resuming, Since: time.Now()})
+	was, err := d.o.Apps.ResumeApp(ctx, app)
+	if err != nil {
+		d.o.Logger.Warn("resume app", "app", app, "error", err)
+	}
+	if was {
+		d.o.Logger.Info("app resumes", "app", app)
+	}
+	d.wake(app)
 }
 
-// notify reports what changed between two views.
-func (p *pauses) notify(old, all map[string]apps.App) {
-	for name, a := range all {
-		if old[name].State != a.State {
-			p.onChange(name, old[name].State, a.State)
-		}
+// accepts tells whether an answer proves that the app is configured well. A bad
+// token proves it unless bad tokens were the reason of the pause.
+func accepts(a transport.Answer, pausedFor string) bool {
+	switch a.Outcome {
+	case transport.Delivered, transport.FailMessage, transport.DropDevice, transport.OurBug, transport.BackoffDevice:
+		return true
+	case transport.SuspectDevice:
+		return pausedFor != stormReason
 	}
-	for name, a := range old {
-		if _, still := all[name]; !still {
-			p.onChange(name, a.State, apps.Running)
+	return false
+}
+
+// appChanged puts an app's state into the metrics; when it runs again its storm
+// breaker starts afresh.
+func (d *Delivery) appChanged(app string, _, is apps.State) {
+	d.o.Metrics.paused.WithLabelValues(app).Set(map[apps.State]float64{apps.Paused: 1, apps.Resuming: 0.5}[is])
+	if is != apps.Paused {
+		d.storm.reset(app)
+		d.o.Metrics.breaker.WithLabelValues(app).Set(0)
+	}
+}
+
+// wake makes watchApps check an app's parked notifications soon.
+func (d *Delivery) wake(app string) {
+	select {
+	case d.wakes <- app:
+	default: // the next tick will
+	}
+}
+
+// watchApps probes paused apps and moves back what resuming ones have parked,
+// until ctx ends. A process without such apps reads four times per interval.
+func (d *Delivery) watchApps(ctx context.Context) error {
+	pause := d.checkApps(ctx, true)
+	for {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+			pause = d.checkApps(ctx, false)
+		case <-d.probeNow:
+			pause = d.checkApps(ctx, true)
+		case app := <-d.wakes:
+			pause = d.checkApp(ctx, app, d.pauses.last(app))
+		}
+		timer.Stop()
+	}
+}
+
+// checkApps checks every app and returns when to do it again.
+func (d *Delivery) checkApps(ctx context.Context, now bool) time.Duration {
+	next := max(d.o.ProbeEvery/4, resumeEvery)
+	all := d.pauses.refresh(ctx)
+	for app, a := range all {
+		if now && a.State == apps.Paused {
+			if err := d.o.Apps.FreeProbe(ctx, app); err != nil {
+				d.o.Logger.Debug("probe now", "app", app, "error", err)
+			}
+		}
+		next = min(next, d.checkApp(ctx, app, a))
+	}
+	return next
+}
+
+// checkApp brings back one parked notification of a paused app, or a step of
+// those of a resuming one.
+func (d *Delivery) checkApp(ctx context.Context, app string, a apps.App) time.Duration {
+	switch a.State {
+	case apps.Paused:
+		d.unparkOne(ctx, app)
+	case apps.Resuming:
+		d.unparkStep(ctx, app)
+		return resumeEvery
+	}
+	return max(d.o.ProbeEvery/4, resumeEvery)
+}
+
+// unparkOne brings back one notification, of any shard, for a probe.
+func (d *Delivery) unparkOne(ctx context.Context, app string) {
+	shards := d.o.Queue.Shards()
+	first := rand.IntN(shards)
+	for n := range shards {
+		moved, err := d.o.Queue.Unpark(ctx, (first+n)%shards, app, 1)
+		if err != nil || moved > 0 {
+			return
 		}
 	}
 }
 
-// set changes one app in this process's view at once.
-func (p *pauses) set(name string, a apps.App) {
-	p.mu.Lock()
-	was := p.apps[name]
-	next := make(map[string]apps.App, len(p.apps)+1)
-	for n, old := range p.apps {
-		next[n] = old
+// unparkStep moves a bounded number back in every shard that has room. When
+// none is left the app is running. What other processes park after that, because
+// they have not yet read that it runs, watchParked finds.
+func (d *Delivery) unparkStep(ctx context.Context, app string) {
+	left := false
+	for n := range d.o.Queue.Shards() {
+		if d.o.Queue.Depth(n) > unparkDeep {
+			left = true
+			continue
+		}
+		moved, err := d.o.Queue.Unpark(ctx, n, app, unparkStep)
+		left = left || err != nil || moved > 0
 	}
-	next[name] = a
-	p.apps = next
-	p.mu.Unlock()
-	if was.State != a.State {
-		p.onChange(name, was.State, a.State)
+	if left {
+		return
 	}
+	if err := d.o.Apps.ForgetApp(ctx, app); err != nil {
+		return
+	}
+	for n := range d.o.Queue.Shards() {
+		d.o.Queue.LookAgain(n, 2*pausesFresh) // by then every process has read it
+	}
+}
+
+// watchParked brings back, until ctx ends, what the queue's regular checks find
+// parked under an app that is not paused: a process may park late, a pause may
+// never have been written, and its record may be lost.
+func (d *Delivery) watchParked(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case p := <-d.o.Queue.ParkedNames():
+			if d.pauses.runs(ctx, p.Name) && d.bringBack(ctx, p) {
+				d.o.Queue.LookAgain(p.Shard, pausesFresh)
+			}
+		}
+	}
+}
+
+// bringBack moves as many back as a shard may hold and tells whether there may
+// be more. One that is moved although its app was paused meanwhile is parked
+// again by whoever claims it.
+func (d *Delivery) bringBack(ctx context.Context, p queue.ParkedName) (more bool) {
+	for range unparkDeep / unparkStep {
+		if d.o.Queue.Depth(p.Shard) > unparkDeep {
+			break
+		}
+		moved, err := d.o.Queue.Unpark(ctx, p.Shard, p.Name, unparkStep)
+		if err != nil || moved < unparkStep {
+			return false
+		}
+	}
+	return true
 }

@@ -115,10 +115,10 @@ func (d *Delivery) send(w *work) (a transport.Answer) {
 	n := w.m.notification(w.ID, w.Fresh)
 	for tries := 0; tries < atOnce; {
 		if ctx.Err() != nil || !w.AwaitFresh(ctx) {
-			return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrNotAlive}
+			return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
 		}
 		a = d.o.Sender.Send(ctx, n)
-		if errors.Is(a.Err, transport.ErrNotAlive) && a.Outcome == transport.NotSent {
+		if errors.Is(a.Err, transport.ErrMayNotSend) && a.Outcome == transport.NotSent {
 			continue // it was not written: wait for the lease's renewal
 		}
 		tries++
@@ -181,7 +181,7 @@ var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answe
 		return queue.Result{Outcome: queue.Defer, Delay: d.backoff.next(w.m.Token, a.RetryAfter, time.Now())}
 	},
 	transport.NotSent: func(d *Delivery, w *work, a transport.Answer) queue.Result {
-		if errors.Is(a.Err, transport.ErrNotAlive) || w.Context().Err() != nil {
+		if errors.Is(a.Err, transport.ErrMayNotSend) || w.Context().Err() != nil {
 			return queue.Result{Outcome: queue.Release}
 		}
 		return queue.Result{Outcome: queue.Defer, Delay: a.RetryAfter}

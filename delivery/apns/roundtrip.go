@@ -121,7 +121,7 @@ func retryAfter(s string) time.Duration {
 func (x *roundTrip) failure(err error) transport.Answer {
 	switch x.call.Stop() {
 	case h2.Withheld:
-		return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrNotAlive}
+		return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
 	case h2.Unprocessed:
 		return transport.Answer{Outcome: transport.NotSent, Err: fmt.Errorf("%w: %w", h2.ErrUnprocessed, err)}
 	}

@@ -34,8 +34,8 @@ func New(log *slog.Logger) *Sender {
 
 // Send implements transport.Sender.
 func (s *Sender) Send(_ context.Context, n *transport.Notification) transport.Answer {
-	if n.Alive != nil && !n.Alive() {
-		return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrNotAlive}
+	if n.MaySend != nil && !n.MaySend() {
+		return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
 	}
 	s.remember(n)
 	s.log.Info("notification", "topic", n.Topic, "token", n.Token[:min(8, len(n.Token))], "title_length", titleLength(n.Payload))

@@ -41,7 +41,7 @@ func TestA14_LogSender(t *testing.T) {
 	if apps := s.Apps(); len(apps) != 1 || apps[0].Auth != "log" || apps[0].App != "com.example.app/production" {
 		t.Errorf("got %+v", apps)
 	}
-	n.Alive = func() bool { return false }
+	n.MaySend = func() bool { return false }
 	if a := s.Send(context.Background(), n); a.Outcome != transport.NotSent {
 		t.Errorf("without a lease: %s", a.Outcome)
 	}

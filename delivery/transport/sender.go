@@ -8,9 +8,9 @@ import (
 	"fanfare/api"
 )
 
-// ErrNotAlive is the Err of an answer whose notification's Alive said no: the
+// ErrMayNotSend is the Err of an answer whose notification's MaySend said no: the
 // lease was over before the request was complete, so the service never got it.
-var ErrNotAlive = errors.New("the lease was over before the notification was written")
+var ErrMayNotSend = errors.New("the lease was over before the notification was written")
 
 // Sender sends one notification and says what became of it. Two exist:
 // delivery/apns and delivery/logsender. All methods may be called by many
@@ -51,9 +51,9 @@ type Notification struct {
 	Expiration *time.Time
 	// Payload is not changed, and must not be by the caller, not even after Send.
 	Payload []byte
-	// Alive, when set, is asked right before the request leaves, on every try.
-	// False makes the answer NotSent with ErrNotAlive.
-	Alive func() bool
+	// MaySend, when set, is asked right before the request leaves, on every try.
+	// False makes the answer NotSent with ErrMayNotSend.
+	MaySend func() bool
 }
 
 // Answer is what became of one Send.

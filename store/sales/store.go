@@ -92,7 +92,7 @@ func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, 
 	s.locker = lock.New(db, lock.Options{Name: restoreLock, Lease: restoreLease, Retention: time.Minute, MaxAttempts: 1 << 30})
 	options := stock.Options{Logger: o.Logger, MinReplicas: o.MinReplicas, OnSwept: s.onSwept, OnStale: s.onStale}
 	if !db.Embedded() { // which has one run only
-		options.Run = stock.ServerRun
+		options.RunID = stock.ServerRunID
 	}
 	s.live = stock.New(db, options)
 	s.orders = newOrderWriter(s.writeOrders)

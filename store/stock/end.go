@@ -46,7 +46,7 @@ func (l *Live) end(ctx context.Context, sale, id, wanted string, once api.Idempo
 		keys = append(keys, p.once(once.Name()))
 	}
 	script := l.scripts.end
-	cmd := script.Cmd(ctx, keys, l.o.Run, id, wanted, once.Body[:], api.IdempotencyTTL.Milliseconds(), newRequest())
+	cmd := script.Cmd(ctx, keys, l.o.RunID, id, wanted, once.Body[:], api.IdempotencyTTL.Milliseconds(), newRequest())
 	if err := l.write(ctx, stepEnd, cmd); err != nil {
 		return Ended{}, err
 	}

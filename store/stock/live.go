@@ -23,10 +23,10 @@ type Options struct {
 	// MinReplicas is how many replicas must have a write whose success a client
 	// is told (reserve, confirm, release, Put and Restock); default 0.
 	MinReplicas int
-	// Run names the run of the server that has the keys: ServerRun, or a name. A
+	// RunID names the run of the server that has the keys: ServerRunID, or a name. A
 	// partition remembers under which run it was made; with another its calls
 	// fail with ErrStaleRun. "": never compared.
-	Run string
+	RunID string
 	// SweepEvery is how often Run looks for holds that are due; default 250 ms.
 	SweepEvery time.Duration
 	// OnSwept is called with each partition that owes something to the record.
@@ -37,9 +37,9 @@ type Options struct {
 	OnStale func(ctx context.Context, sale string)
 }
 
-// ServerRun is the run of whichever server runs a script: the script asks it, so
+// ServerRunID is the run of whichever server runs a script: the script asks it, so
 // that nobody has to know it, nor can know it wrongly.
-const ServerRun = "*"
+const ServerRunID = "*"
 
 // Live is the live stock of sales in Redis. It is safe for concurrent use.
 type Live struct {

@@ -128,7 +128,7 @@ func (l *Live) Open(ctx context.Context, sale string) error {
 	}
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
-		cmds[i] = l.scripts.open.Cmd(ctx, []string{p.settings}, l.o.Run)
+		cmds[i] = l.scripts.open.Cmd(ctx, []string{p.settings}, l.o.RunID)
 	}
 	if err := l.share(ctx, stepOpen, redisdb.Write, cmds...); err != nil {
 		return err

@@ -181,12 +181,12 @@ func TestS17_ReconciledWithTheRecord(t *testing.T) {
 func TestS17_AnotherRunChangesNothing(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
-		first := w.another(Options{Run: "run-1"})
+		first := w.another(Options{RunID: "run-1"})
 		first.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: 2})
 		r := first.mustReserve("u", units("s", 7))
 		var mu sync.Mutex
 		stale := map[string]bool{}
-		second := w.another(Options{Run: "run-2", OnStale: func(_ context.Context, sale string) {
+		second := w.another(Options{RunID: "run-2", OnStale: func(_ context.Context, sale string) {
 			mu.Lock()
 			defer mu.Unlock()
 			stale[sale] = true
@@ -283,7 +283,7 @@ func TestS17_LoadedInOneRunAndOpenedInAnother(t *testing.T) {
 	server := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 	for _, partitions := range []int64{1, 3} {
 		w := newLiveWorld(t, storetest.Open(t, server.URL()))
-		w = w.another(Options{Run: ServerRun})
+		w = w.another(Options{RunID: ServerRunID})
 		w.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: partitions})
 		on := w.recorded()
 		storetest.Must(t, w.Load(t.Context(), on))

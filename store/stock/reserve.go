@@ -172,7 +172,7 @@ func (l *Live) reserveCmd(ctx context.Context, a *attempt) *redis.Cmd {
 		keys = append(keys, a.home.once(a.Once.Name()))
 	}
 	args := make([]any, 0, 7+2*len(a.Request.Lines))
-	args = append(args, l.o.Run, len(a.parts), a.Request.User, a.id, a.Once.Body[:], api.IdempotencyTTL.Milliseconds(), dueAtOnce)
+	args = append(args, l.o.RunID, len(a.parts), a.Request.User, a.id, a.Once.Body[:], api.IdempotencyTTL.Milliseconds(), dueAtOnce)
 	for _, line := range a.Request.Lines {
 		args = append(args, line.SKU, line.Quantity)
 	}

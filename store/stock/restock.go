@@ -61,7 +61,7 @@ func (l *Live) tryRestock(ctx context.Context, first *partition, r *api.StockReq
 	if once.Key != "" {
 		name, lifetime = once.Name(), api.IdempotencyTTL
 	}
-	cmd := l.scripts.restock.Cmd(ctx, first.core(first.totals, first.once(name), first.out), l.o.Run, lifetime.Milliseconds(), m.text(), once.Body[:], request,
+	cmd := l.scripts.restock.Cmd(ctx, first.core(first.totals, first.once(name), first.out), l.o.RunID, lifetime.Milliseconds(), m.text(), once.Body[:], request,
 		sweptAtOnce, ChangesChannel(first.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold)
 	if err := l.write(ctx, stepRestock, cmd); err != nil {
 		return changeAnswer{}, err

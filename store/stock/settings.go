@@ -200,7 +200,7 @@ func (l *Live) tryPut(ctx context.Context, first *partition, p PutSale, s Settin
 	if p.New {
 		mayMake = 1
 	}
-	args := []any{l.o.Run, requestLifetime.Milliseconds(), p.Match.text(), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
+	args := []any{l.o.RunID, requestLifetime.Milliseconds(), p.Match.text(), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
 	keys := first.core(first.totals, first.once(request), first.out, first.orders, first.seen)
 	cmd := l.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
 	if err := l.write(ctx, stepPut, cmd); err != nil {

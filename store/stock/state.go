@@ -77,7 +77,7 @@ const (
 )
 
 func (l *Live) stateCmd(ctx context.Context, p *partition) *redis.Cmd {
-	return l.scripts.read.Cmd(ctx, p.core(p.totals, p.out), l.o.Run)
+	return l.scripts.read.Cmd(ctx, p.core(p.totals, p.out), l.o.RunID)
 }
 
 // readStates reads partitions, in one round trip each at the same time. One that

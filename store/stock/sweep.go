@@ -33,7 +33,7 @@ const (
 )
 
 func (l *Live) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
-	return l.scripts.sweep.Cmd(ctx, p.core(p.orders, p.out), l.o.Run, sweptAtOnce)
+	return l.scripts.sweep.Cmd(ctx, p.core(p.orders, p.out), l.o.RunID, sweptAtOnce)
 }
 
 // Run sweeps all live sales until ctx ends: it returns holds that are due,

@@ -61,7 +61,7 @@ func (l *Live) move(ctx context.Context, parts []*partition, debits []debit, clo
 		if closed {
 			flag = 1
 		}
-		args := []any{l.o.Run, flag, d.moves, ids[i], d.to}
+		args := []any{l.o.RunID, flag, d.moves, ids[i], d.to}
 		for sku, n := range d.want {
 			args = append(args, sku, n)
 		}

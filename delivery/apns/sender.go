@@ -56,7 +56,7 @@ type Options struct {
 	// A connection that is silent for ReadIdle (5 s) gets a PING; silent for
 	// PingTimeout (5 s) more it is given up.
 	ReadIdle, PingTimeout time.Duration
-	// SendWithin is how long a request may wait, once Alive said yes, for the
+	// SendWithin is how long a request may wait, once MaySend said yes, for the
 	// connection to take it; after that the connection is given up rather than
 	// the request sent late. Half a lease; default 5 s.
 	SendWithin time.Duration
@@ -215,7 +215,7 @@ func (a *app) try(ctx context.Context, n *transport.Notification) (answer transp
 	if err != nil {
 		return transport.Answer{Outcome: transport.NotSent, Err: err}, false
 	}
-	x := &roundTrip{n: n, conn: conn, call: conn.NewCall(n.Payload, n.Alive)}
+	x := &roundTrip{n: n, conn: conn, call: conn.NewCall(n.Payload, n.MaySend)}
 	defer func() { a.link.pool.Release(conn, x.answer.Status != 0) }()
 	if x.token, err = bearer(conn); err != nil {
 		return transport.Answer{Outcome: transport.NotSent, Err: err}, false

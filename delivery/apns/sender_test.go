@@ -133,16 +133,16 @@ func TestAliveIsAskedBeforeTheWrite(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{})
 	n := testNote(1)
-	n.Alive = func() bool { return false }
-	if a := w.send(n); a.Outcome != transport.NotSent || !errors.Is(a.Err, transport.ErrNotAlive) {
+	n.MaySend = func() bool { return false }
+	if a := w.send(n); a.Outcome != transport.NotSent || !errors.Is(a.Err, transport.ErrMayNotSend) {
 		t.Fatalf("got %s %v", a.Outcome, a.Err)
 	}
 	w.mustDeliver(testNote(0))
 	w.Script(deviceToken(2), apnstest.Failing(apnstest.Refuse))
 	tries := 0
 	n = testNote(2)
-	n.Alive = func() bool { tries++; return tries < 2 }
-	if a := w.send(n); a.Outcome != transport.NotSent || !errors.Is(a.Err, transport.ErrNotAlive) || tries != 2 {
+	n.MaySend = func() bool { tries++; return tries < 2 }
+	if a := w.send(n); a.Outcome != transport.NotSent || !errors.Is(a.Err, transport.ErrMayNotSend) || tries != 2 {
 		t.Fatalf("got %s %v after %d tries", a.Outcome, a.Err, tries)
 	}
 	if got := w.Of(deviceToken(1)); len(got) != 0 {

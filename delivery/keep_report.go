@@ -20,20 +20,22 @@ const (
 	maxKept = 10_000
 )
 
-// reports keep the records of events whose notifications wait: a report stays
+// reportKeeper keeps the records of events whose notifications wait: a report stays
 // for the retention after the event's end, and the end may be long after the
 // last change of some of its records.
-type reports struct {
+type reportKeeper struct {
 	o    Options
 	mu   sync.Mutex
 	kept map[string]time.Time
 }
 
-func newReports(o Options) *reports { return &reports{o: o, kept: map[string]time.Time{}} }
+func newReportKeeper(o Options) *reportKeeper {
+	return &reportKeeper{o: o, kept: map[string]time.Time{}}
+}
 
 // keep lets every record of a waiting notification's event live until the
 // notification must have ended, and the retention after that.
-func (r *reports) keep(ctx context.Context, w *work, res queue.Result) {
+func (r *reportKeeper) keep(ctx context.Context, w *work, res queue.Result) {
 	age := w.now().Sub(w.EnqueuedAt) + res.Delay
 	if (res.Outcome != queue.Park && age < waitsLong) || !r.due(w.m.Event) {
 		return
@@ -53,7 +55,7 @@ func (r *reports) keep(ctx context.Context, w *work, res queue.Result) {
 }
 
 // due tells whether an event's report was not kept lately, and notes it.
-func (r *reports) due(event string) bool {
+func (r *reportKeeper) due(event string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if last, ok := r.kept[event]; ok && time.Since(last) < keepEvery {
@@ -66,7 +68,7 @@ func (r *reports) due(event string) bool {
 	return true
 }
 
-func (r *reports) forget(event string) {
+func (r *reportKeeper) forget(event string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.kept, event)

@@ -1,0 +1,136 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"fanfare/store/apps"
+)
+
+const (
+	// pausesFresh is how old this process's view of the paused apps may be when
+	// a notification asks for it.
+	pausesFresh = time.Second
+	// pausesRetry is how soon after a failed reading the next is tried.
+	pausesRetry = 200 * time.Millisecond
+)
+
+// pauses is this process's view of the paused apps. It asks Redis at most once
+// a second, and only while there is something to send.
+type pauses struct {
+	store    *apps.Store
+	log      *slog.Logger
+	onChange func(app string, was, is apps.State)
+
+	reading sync.Mutex // one reading at a time
+	mu      sync.RWMutex
+	apps    map[string]apps.App
+	until   time.Time // nobody needs to read before then
+	readAt  time.Time // when the view was read last; zero: never
+}
+
+func newPauses(s *apps.Store, log *slog.Logger, onChange func(app string, was, is apps.State)) *pauses {
+	return &pauses{store: s, log: log, onChange: onChange, apps: map[string]apps.App{}}
+}
+
+// app returns the state of an app, at most a second old while Redis answers.
+func (p *pauses) app(ctx context.Context, name string) apps.App {
+	p.mu.RLock()
+	a, fresh, known := p.apps[name], time.Now().Before(p.until), !p.readAt.IsZero()
+	p.mu.RUnlock()
+	if fresh {
+		return a
+	}
+	if !known {
+		p.reading.Lock()
+	} else if !p.reading.TryLock() {
+		return a // another is reading; the last view will do
+	}
+	p.read(ctx)
+	p.reading.Unlock()
+	return p.last(name)
+}
+
+// last is the state as it was known last.
+func (p *pauses) last(name string) apps.App {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.apps[name]
+}
+
+// runs tells whether an app is known not to be paused. It is false while Redis
+// can't be asked.
+func (p *pauses) runs(ctx context.Context, name string) bool {
+	if running, fresh := p.running(name); fresh {
+		return running
+	}
+	p.refresh(ctx)
+	running, fresh := p.running(name)
+	return running && fresh
+}
+
+// running is what the view says, and whether it was read lately.
+func (p *pauses) running(name string) (running, fresh bool) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.apps[name].State != apps.Paused, time.Since(p.readAt) < pausesFresh
+}
+
+// refresh reads now and returns every app that is paused or resuming.
+func (p *pauses) refresh(ctx context.Context) map[string]apps.App {
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	p.read(ctx)
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.apps
+}
+
+// read replaces the view; a failure keeps the old one for a moment. The caller
+// holds reading.
+func (p *pauses) read(ctx context.Context) {
+	all, err := p.store.Apps(ctx)
+	p.mu.Lock()
+	old := p.apps
+	if err != nil {
+		p.until = time.Now().Add(pausesRetry)
+		p.mu.Unlock()
+		p.log.Debug("paused apps could not be read", "error", err)
+		return
+	}
+	p.apps, p.readAt, p.until = all, time.Now(), time.Now().Add(pausesFresh)
+	p.mu.Unlock()
+	p.notify(old, all)
+}
+
+// notify reports what changed between two views.
+func (p *pauses) notify(old, all map[string]apps.App) {
+	for name, a := range all {
+		if old[name].State != a.State {
+			p.onChange(name, old[name].State, a.State)
+		}
+	}
+	for name, a := range old {
+		if _, still := all[name]; !still {
+			p.onChange(name, a.State, apps.Running)
+		}
+	}
+}
+
+// set changes one app in this process's view at once.
+func (p *pauses) set(name string, a apps.App) {
+	p.mu.Lock()
+	was := p.apps[name]
+	next := make(map[string]apps.App, len(p.apps)+1)
+	for n, old := range p.apps {
+		next[n] = old
+	}
+	next[name] = a
+	p.apps = next
+	p.mu.Unlock()
+	if was.State != a.State {
+		p.onChange(name, was.State, a.State)
+	}
+}
