@@ -37,6 +37,8 @@ func mustServe(t testing.TB, h http.HandlerFunc, change func(*Options)) (*httpte
 
 // post sends one body and returns what came back.
 func post(ctx context.Context, p *Pool, url, data string, check func() bool) (answer string, progress Progress, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
 	conn, err := p.Acquire(ctx, "group")
 	if err != nil {
 		return "", Unprocessed, err
