@@ -140,26 +140,26 @@ func (c *cutRun) send(sender int) {
 	}
 }
 
-// ear is what one member has heard.
-type ear struct {
+// receiver is what one member has received.
+type receiver struct {
 	*cutRun
-	member int
-	last   string // Last-Event-ID
-	heard  []int64
-	cuts   int // that are still to come
+	member   int
+	last     string // Last-Event-ID
+	received []int64
+	cuts     int // that are still to come
 }
 
-// listen follows as one member until he has heard everything.
+// listen follows as one member until he has received everything.
 func (c *cutRun) listen(m int, ready func()) {
 	defer ready()
-	e := &ear{cutRun: c, member: m, heard: make([]int64, c.cutPlan.chats), cuts: c.cuts / c.members}
+	e := &receiver{cutRun: c, member: m, received: make([]int64, c.cutPlan.chats), cuts: c.cuts / c.members}
 	if m < c.cuts%c.members {
 		e.cuts++
 	}
 	deadline := time.Now().Add(3 * time.Minute)
 	for first := true; !e.complete() && !c.t.Failed(); first = false {
 		if time.Now().After(deadline) {
-			c.t.Errorf("%s has heard %v of %d", c.member(m), e.heard, c.messages)
+			c.t.Errorf("%s has received %v of %d", c.member(m), e.received, c.messages)
 			return
 		}
 		if err := e.connect(first, ready); err != nil {
@@ -169,9 +169,9 @@ func (c *cutRun) listen(m int, ready func()) {
 	}
 }
 
-func (e *ear) complete() bool {
+func (e *receiver) complete() bool {
 	var sum int64
-	for _, id := range e.heard {
+	for _, id := range e.received {
 		sum += id
 	}
 	return sum == int64(e.messages)
@@ -179,12 +179,12 @@ func (e *ear) complete() bool {
 
 // budget is after how many bytes the connection is cut: so that the cuts are
 // spread over all that is to come.
-func (e *ear) budget() int64 {
+func (e *receiver) budget() int64 {
 	if e.cuts == 0 {
 		return 1 << 40
 	}
 	left := int64(e.messages)
-	for _, id := range e.heard {
+	for _, id := range e.received {
 		left -= id
 	}
 	return rand.Int64N(2*left*200/int64(e.cuts+1) + 2)
@@ -192,7 +192,7 @@ func (e *ear) budget() int64 {
 
 // connect follows until the connection is cut. A client that has not had an id
 // yet can't go on anywhere: the first connection has one before it is cut.
-func (e *ear) connect(first bool, ready func()) error {
+func (e *receiver) connect(first bool, ready func()) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, "GET", e.url+"/v1/users/"+e.cutRun.member(e.member)+"/messages/stream", nil)
@@ -223,10 +223,10 @@ func (e *ear) connect(first bool, ready func()) error {
 			return nil
 		}
 		if err == nil {
-			err = e.hear(event)
+			err = e.receive(event)
 		}
 		if err != nil {
-			return fmt.Errorf("%s after %v: %w", e.cutRun.member(e.member), e.heard, err)
+			return fmt.Errorf("%s after %v: %w", e.cutRun.member(e.member), e.received, err)
 		}
 		if e.last != "" {
 			ready()
@@ -235,8 +235,8 @@ func (e *ear) connect(first bool, ready func()) error {
 	return nil
 }
 
-// hear checks that the event is the next message of its chat.
-func (e *ear) hear(event event) error {
+// receive checks that the event is the next message of its chat.
+func (e *receiver) receive(event event) error {
 	if event.id != "" {
 		e.last = event.id
 	}
@@ -245,18 +245,18 @@ func (e *ear) hear(event event) error {
 	}
 	var m api.StreamMessage
 	if err := json.Unmarshal([]byte(event.data), &m); err != nil || event.name != "message" {
-		return fmt.Errorf("heard %s %s: %w", event.name, event.data, err)
+		return fmt.Errorf("received %s %s: %w", event.name, event.data, err)
 	}
 	for chat := range e.cutPlan.chats {
 		if m.Chat != e.chat(chat) {
 			continue
 		}
-		if m.ID != e.heard[chat]+1 {
-			return fmt.Errorf("heard %s after %d", event.data, e.heard[chat])
+		if m.ID != e.received[chat]+1 {
+			return fmt.Errorf("received %s after %d", event.data, e.received[chat])
 		}
-		e.heard[chat] = m.ID
+		e.received[chat] = m.ID
 		if text, ok := e.texts[chat].Load(m.ID); ok && text != m.Text { // the sender may not have his answer yet
-			return fmt.Errorf("heard %s instead of %q", event.data, text)
+			return fmt.Errorf("received %s instead of %q", event.data, text)
 		}
 		// Most acknowledge now and then; somebody never does, so that all is kept.
 		if e.member > 1 && rand.IntN(50) == 0 {
@@ -265,7 +265,7 @@ func (e *ear) hear(event event) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("heard %s of another chat", event.data)
+	return fmt.Errorf("received %s of another chat", event.data)
 }
 
 // errCut ends a connection that was cut.
