@@ -60,7 +60,8 @@ func TestK2_AttemptsAndFencesRise(t *testing.T) {
 			t.Run(fmt.Sprint(contenders), func(t *testing.T) {
 				t.Parallel()
 				const kills = 4
-				l := setup(t, db, lock.Options{Lease: 100 * time.Millisecond, MaxAttempts: 50})
+				// Long enough that who holds it last says so in time, on any machine.
+				l := setup(t, db, lock.Options{Lease: 500 * time.Millisecond, MaxAttempts: 50})
 				var mu sync.Mutex
 				var attempts []int
 				var fences []int64
