@@ -327,7 +327,7 @@ func lua(literal string) bool {
 	return false
 }
 
-// Every Lua file is called lua/noun_verb.lua and begins with its header.
+// Every Lua file is in a folder lua and begins with its header.
 func TestLuaFilesHaveAHeader(t *testing.T) {
 	t.Parallel()
 	err := filepath.WalkDir(filepath.Join(storetest.Root(t), "store"), func(name string, entry fs.DirEntry, err error) error {

@@ -1,7 +1,9 @@
 // Package app is the program: it reads the configuration, builds the stores,
 // workers and HTTP server, runs and stops them in stages, and holds the
-// commands. config.go says what can be set, app.go builds the parts, stages.go
-// runs and stops them, commands.go is everything that is not serving.
+// commands. config.go says what can be set, app.go builds the parts, live in
+// run.go says what starts and stops when, the loops are in app.go, chat.go and
+// sales.go, stages.go runs and stops them, commands.go is everything that is not
+// serving.
 package app
 
 import (

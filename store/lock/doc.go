@@ -1,7 +1,7 @@
 // Package lock is an attempt-counting lock: at most one holder at a time by
 // Redis' clock, any number of contenders, a lease in milliseconds, attempts
-// that rise by one, a fence that only rises, and marks for what is done or
-// exhausted. It makes one atomic step of the usual check of five cases.
+// that rise by one, a fence that only rises, and tombstones for what is done
+// or exhausted. It makes one atomic step of the usual check of five cases.
 //
 // One record decides, and only scripts change it. The queue has the same record
 // for its jobs (lua/record.lua).

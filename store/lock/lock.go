@@ -21,8 +21,8 @@ type Options struct {
 	// Lease is how long a lock stays with a holder that does not renew it;
 	// default 30 s. Any time from 1 ms on works.
 	Lease time.Duration
-	// Retention is how long a lock is remembered after its last change: done
-	// and exhausted marks, attempts and fence of a free one. Default 1 h; never
+	// Retention is how long a lock is remembered after its last change:
+	// tombstones, attempts and fence of a free one. Default 1 h; never
 	// below the longest time after which the same work may come again.
 	Retention time.Duration
 	// MaxAttempts is after how many counted attempts a lock is exhausted;
