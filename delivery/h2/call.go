@@ -18,12 +18,12 @@ var (
 type Progress uint8
 
 const (
-	// Unprocessed: the server never got it whole, or said itself that it did not
+	// Unprocessed says that the server never got it whole, or said itself that it did not
 	// process it.
 	Unprocessed Progress = iota
-	// Withheld: the check before the body said no, so that it was not sent.
+	// Withheld says that the check before the body said no, so that it was not sent.
 	Withheld
-	// Unknown: the server may have processed it.
+	// Unknown says that the server may have processed it.
 	Unknown
 )
 

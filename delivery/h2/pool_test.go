@@ -131,7 +131,11 @@ func TestCallTellsHowFarItCame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res, err := call.RoundTrip(r); err == nil || call.Stop() != Unprocessed {
+	res, err := call.RoundTrip(r)
+	if err == nil {
+		_ = res.Body.Close()
+	}
+	if err == nil || call.Stop() != Unprocessed {
 		t.Errorf("on a retired connection: %v, %v", res, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // or whose answer was lost.
 type Fault func(step string, answered bool) error
 
-// ErrTwice, a Fault's answer, has the step sent again, as a client does whose
+// ErrTwice is a Fault's wish that the step be sent again, as a client does whose
 // answer was lost.
 var ErrTwice = errors.New("send again")
 
