@@ -67,7 +67,7 @@ func parse(root string) ([]byte, error) {
 			return nil, err // swag would panic
 		}
 	}
-	if err := p.ParseAPIMultiSearchDir(dirs, "openapi.go", 1); err != nil {
+	if err := p.ParseAPIMultiSearchDir(dirs, "document.go", 1); err != nil {
 		return nil, err
 	}
 	swagger, err := json.Marshal(p.GetSwagger())
