@@ -39,7 +39,7 @@ import (
 // restart of everything brings them up in any order.
 const startPatience = 30 * time.Second
 
-// app is every room, opened and not yet alive.
+// app is every part, built and not yet started.
 type app struct {
 	config   *config
 	log      *slog.Logger
@@ -75,7 +75,7 @@ type app struct {
 	closing chan struct{}
 }
 
-// build makes the rooms from the bottom up. Nothing runs yet and nobody is
+// build makes the parts from the bottom up. Nothing runs yet and nobody is
 // asked; what fails here is a mistake in the configuration.
 func build(ctx context.Context, c *config, log *slog.Logger) (*app, error) {
 	a := &app{config: c, log: log, registry: prometheus.NewRegistry(), closing: make(chan struct{})}
@@ -249,7 +249,7 @@ func patiently(ctx context.Context, log *slog.Logger, what string, try func(cont
 	}
 }
 
-// jobLoops are what keeps the rooms fresh, and the background jobs.
+// jobLoops are what keeps the stores fresh, and the background jobs.
 func (a *app) jobLoops() []loop {
 	loops := append([]loop{{"keys", a.keys.Run}, {"event types", a.events.Run}}, a.saleLoops()...)
 	loops = append(loops, a.chatLoops()...)
