@@ -51,7 +51,8 @@ type Notification struct {
 	Expiration *time.Time
 	// Payload is not changed, and must not be by the caller, not even after Send.
 	Payload []byte
-	// MaySend, when set, is asked right before the request leaves, on every try.
+	// MaySend, when set, is asked before the body leaves, on every try: without its
+	// body the service never has a whole request.
 	// False makes the answer NotSent with ErrMayNotSend.
 	MaySend func() bool
 }

@@ -1,4 +1,4 @@
--- Storing one job, and the idempotency record of a call.
+-- Storing one job.
 -- KEYS: none
 -- ARGV: 1 and on: those of the including script
 -- RETURNS: nothing; it only defines functions
