@@ -7,10 +7,10 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build quick test bench lint openapi
+.PHONY: help build quick test bench bench-growth lint openapi
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 build: ## build ./fanfare
 	CGO_ENABLED=0 go build -trimpath -o fanfare .
@@ -22,8 +22,11 @@ quick: ## vet and test what needs no server, without the race detector, in a min
 test: ## vet and test everything on private servers (installs what is missing)
 	./.ci/test.sh $(ARGS)
 
-bench: ## run the benchmarks of bench/, which print ratios
+bench: ## measure, print goals and verdicts, write bench/RESULTS.md (15 minutes)
 	go run ./bench $(ARGS)
+
+bench-growth: ## measure how cost grows, into the same file (half an hour)
+	go run ./bench -growth $(ARGS)
 
 lint: ## run the linters
 	go run $(GOLANGCI) run ./...

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -121,6 +122,9 @@ type Error struct {
 // detail shown to callers holds the text, so never wrap internals of a 5xx:
 // use Because for those.
 func Errorf(code Code, format string, args ...any) *Error {
+	if len(args) == 0 && !strings.Contains(format, "%") {
+		return &Error{Code: code, Detail: format} // a refusal in a rush has nothing to format
+	}
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Detail: err.Error(), cause: errors.Unwrap(err)}
 }
@@ -161,8 +165,7 @@ func CodeOf(err error) Code {
 	if err == nil {
 		return ""
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return CodeInternal

@@ -109,7 +109,7 @@ func (s *TemplateSet) addTypeFields(t *EventTypeRequest) {
 		if s.aps == nil {
 			s.aps = map[string]json.RawMessage{}
 		}
-		s.aps[name] = quote(value)
+		s.aps[name] = marshal(value)
 	}
 }
 
@@ -254,7 +254,7 @@ func setAlert(aps map[string]json.RawMessage, a Alert) {
 	if a == (Alert{}) {
 		return
 	}
-	aps["alert"] = over("alert", aps["alert"], marshal(a))
+	aps["alert"] = over("alert", aps["alert"], a.appendJSON(make([]byte, 0, len(a.Title)+len(a.Body)+32)))
 }
 
 // over lays a value of aps over a lower one.
@@ -296,21 +296,22 @@ func parseAPS(p PushType, raw json.RawMessage) (map[string]json.RawMessage, erro
 	return aps, nil
 }
 
-// renderPayload writes the whole payload; encoding/json sorts the keys of
-// maps, which makes equal events give equal bytes.
+// renderPayload writes the whole payload, every object by its names' order, which
+// makes equal events give equal bytes.
 func (s *TemplateSet) renderPayload(id string, e *EventRequest, aps map[string]json.RawMessage) (json.RawMessage, error) {
-	doc := map[string]any{"aps": aps, "event_id": id, "type": e.Type}
-	if e.Object != "" {
-		doc["object"] = e.Object
-	}
+	payload := appendObject(append(make([]byte, 0, 384), `{"aps":`...), aps, appendRaw)
 	if len(e.Data) > 0 {
-		data := marshal(e.Data)
-		if len(data) > MaxData {
-			return nil, Invalid("data", "max", "must be at most %d bytes as JSON, not %d", MaxData, len(data))
+		before := len(payload) + len(`,"data":`)
+		payload = appendObject(append(payload, `,"data":`...), e.Data, appendQuote)
+		if size := len(payload) - before; size > MaxData {
+			return nil, Invalid("data", "max", "must be at most %d bytes as JSON, not %d", MaxData, size)
 		}
-		doc["data"] = data
 	}
-	payload := marshal(doc)
+	payload = appendQuote(append(payload, `,"event_id":`...), id)
+	if e.Object != "" {
+		payload = appendQuote(append(payload, `,"object":`...), e.Object)
+	}
+	payload = append(appendQuote(append(payload, `,"type":`...), e.Type), '}')
 	limit := MaxPayload
 	if s.pushType == PushVoIP {
 		limit = MaxVoIPPayload
@@ -320,20 +321,6 @@ func (s *TemplateSet) renderPayload(id string, e *EventRequest, aps map[string]j
 			With("size", len(payload)).With("limit", limit)
 	}
 	return payload, nil
-}
-
-func quote(s string) json.RawMessage { return marshal(s) }
-
-// marshal writes values that cannot fail, without escaping <, > and & as if
-// for a web page: APNs counts the bytes.
-func marshal(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return json.RawMessage("null")
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // joinInvalid makes one error of several of CodeValidation; nil without any.

@@ -19,7 +19,8 @@ func AtMillis(ms int64) Time { return Time{time.UnixMilli(ms).UTC()} }
 
 // MarshalJSON writes the contract's form.
 func (t Time) MarshalJSON() ([]byte, error) {
-	return []byte(`"` + t.UTC().Format(timeFormat) + `"`), nil
+	text := append(make([]byte, 0, len(timeFormat)+2), '"')
+	return append(t.UTC().AppendFormat(text, timeFormat), '"'), nil
 }
 
 // UnmarshalJSON reads any RFC 3339 time, of any zone and precision.

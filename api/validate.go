@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-playground/validator/v10"
@@ -18,7 +19,10 @@ const maxFieldErrors = 1000
 
 // Validator checks values against the rules in their validate tags and the
 // rules between fields that tags cannot say. It is safe for concurrent use.
-type Validator struct{ engine *validator.Validate }
+type Validator struct {
+	engine *validator.Validate
+	quick  sync.Map // reflect.Type -> quick
+}
 
 // NewValidator makes a Validator that knows this package's own rules:
 //
@@ -40,8 +44,26 @@ func NewValidator() *Validator {
 	return &Validator{engine: v}
 }
 
-// Check returns nil, or what breaks a rule, every field by its JSON path.
+// Check returns nil, or what breaks a rule, every field by its JSON path. The value
+// is a pointer to a struct.
 func (v *Validator) Check(value any) []FieldError {
+	if v.sound(reflect.ValueOf(value).Elem()) {
+		return nil
+	}
+	return v.failures(value)
+}
+
+// sound tells of a value that it surely breaks no rule.
+func (v *Validator) sound(value reflect.Value) bool {
+	check, ok := v.quick.Load(value.Type())
+	if !ok {
+		check, _ = v.quick.LoadOrStore(value.Type(), quickStruct(value.Type()))
+	}
+	return check.(quick)(value)
+}
+
+// failures are what breaks a rule.
+func (v *Validator) failures(value any) []FieldError {
 	var failed validator.ValidationErrors
 	if err := v.engine.Struct(value); !errors.As(err, &failed) {
 		return nil
@@ -93,10 +115,7 @@ func fieldRules() map[string]validator.Func {
 			_, ok := NormalToken(f.Field().String())
 			return ok
 		},
-		"text": func(f validator.FieldLevel) bool {
-			n := utf8.RuneCountInString(f.Field().String())
-			return n >= 1 && n <= MaxMessageText
-		},
+		"text": func(f validator.FieldLevel) bool { return validText(f.Field().String()) },
 		"maxbytes": func(f validator.FieldLevel) bool {
 			var most int
 			_, err := fmt.Sscan(f.Param(), &most)
@@ -105,16 +124,26 @@ func fieldRules() map[string]validator.Func {
 	}
 }
 
+// validText tells whether s may be a message's text.
+func validText(s string) bool {
+	n := utf8.RuneCountInString(s)
+	return n >= 1 && n <= MaxMessageText
+}
+
+// kinds counts the kinds that are given.
+func (a *Audience) kinds() (n int) {
+	for _, given := range [...]bool{a.Users != nil, a.ContactsOf != "", a.Chat != ""} {
+		if given {
+			n++
+		}
+	}
+	return n
+}
+
 // audienceRules holds an audience to exactly one of its kinds.
 func audienceRules(sl validator.StructLevel) {
 	a := sl.Current().Interface().(Audience)
-	kinds := 0
-	for _, given := range []bool{a.Users != nil, a.ContactsOf != "", a.Chat != ""} {
-		if given {
-			kinds++
-		}
-	}
-	if kinds != 1 {
+	if a.kinds() != 1 {
 		sl.ReportError(a, "", "", "exactly_one", "users, contacts_of, chat")
 	}
 }

@@ -13,8 +13,6 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery"
-	"fanfare/delivery/apns"
-	"fanfare/delivery/logsender"
 	"fanfare/delivery/transport"
 	"fanfare/handlers"
 	"fanfare/handlers/web"
@@ -124,7 +122,11 @@ func (a *app) openQueues() {
 	}
 	toTarget, toSend, toDo := shared, shared, shared
 	toTarget.Name, toTarget.Lease = "events", c.JobLease
+	if c.has(roleDelivery) { // it sends as well
+		toTarget.Lease = min(c.JobLease, c.NotificationLease)
+	}
 	toSend.Name, toSend.Lease = "notifications", c.NotificationLease
+	toSend.GroupRetention += c.MaxAge // an event may end that much later than its part in a shard
 	toDo.Name, toDo.Lease = "jobs", c.JobLease
 	toDo.MaxAge = -1            // a change on record never gives up
 	toDo.InFlight = jobsAtATime // they share SQL's connections with the requests
@@ -161,28 +163,21 @@ func (a *app) openNouns() error {
 	return a.openSales()
 }
 
-// openSender reads the credentials; without any, notifications are logged.
-func (a *app) openSender() (transport.Sender, error) {
-	c := a.config
-	if !c.sendsToAPNs() {
-		return logsender.New(a.log), nil
-	}
-	return apns.New(apns.Options{
-		URL: c.APNsURL, CAFile: c.APNsCAFile, KeyFile: c.APNsKeyFile, KeyID: c.APNsKeyID, TeamID: c.APNsTeamID,
-		AppsFile: c.APNsAppsFile, SendWithin: c.NotificationLease / 2, Logger: a.log,
-	})
-}
-
 func (a *app) openWorkers() {
 	c := a.config
-	a.targeting = delivery.NewTargeting(delivery.TargetingOptions{
-		Events: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices,
-		Pagers:  map[string]delivery.AudiencePager{events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames},
-		LiveKey: live.PresenceKey, Metrics: a.metrics, Logger: a.log,
-	})
 	a.delivery = delivery.New(delivery.Options{
-		Queue: a.notificationQueue, Events: a.eventQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Metrics: a.metrics, Logger: a.log,
-		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, Retention: c.EventRetention, RetryBase: c.RetryBase, RetryMax: c.RetryMax,
+		Queue: a.notificationQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Metrics: a.metrics, Logger: a.log,
+		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, ReportTTL: c.MaxAge + c.EventRetention, RetryBase: c.RetryBase, RetryMax: c.RetryMax,
+	})
+	// A process that plays both roles sends what has one device at once.
+	var atOnce *delivery.Delivery
+	if c.has(roleDelivery) {
+		atOnce = a.delivery
+	}
+	a.targeting = delivery.NewTargeting(delivery.TargetingOptions{
+		Events: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices, Delivery: atOnce,
+		Pagers:    map[string]delivery.AudiencePager{events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames},
+		ReportTTL: c.MaxAge + c.EventRetention, LiveKey: live.PresenceKey, Metrics: a.metrics, Logger: a.log,
 	})
 }
 

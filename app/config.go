@@ -35,7 +35,7 @@ type config struct {
 	APNsAppsFile string `env:"FANFARE_APNS_APPS_FILE" shown:"none" desc:"several apps: JSON {\"apps\": [{\"topic\", \"environment\", \"url\"?, \"key_file\", \"key_id\", \"team_id\" or \"cert_file\", \"cert_password\"?}]}; goes before the key above, read again on SIGHUP"`
 
 	NotificationLease  time.Duration `env:"FANFARE_NOTIFICATION_LEASE" envDefault:"10s" desc:"a notification whose process did not renew it for this long is taken over by another"`
-	JobLease           time.Duration `env:"FANFARE_JOB_LEASE" envDefault:"30s" desc:"the same for events and background jobs"`
+	JobLease           time.Duration `env:"FANFARE_JOB_LEASE" envDefault:"30s" desc:"the same for events and background jobs; in a process that also sends, events have the shorter of both"`
 	MaxAttempts        int           `env:"FANFARE_MAX_ATTEMPTS" envDefault:"8" desc:"a job's own failures before it becomes a dead letter"`
 	RetryBase          time.Duration `env:"FANFARE_RETRY_BASE" envDefault:"500ms" desc:"first backoff, doubled at each failure, with full jitter"`
 	RetryMax           time.Duration `env:"FANFARE_RETRY_MAX" envDefault:"5m" desc:"longest backoff"`

@@ -1,83 +1,121 @@
-// Command bench measures fanfare against bare parts in the same run, and
-// prints ratios: absolute figures say more about the machine than about us.
+// Command bench measures fanfare against bare parts in the same run, and says
+// which goals are met: ratios, since absolute figures say more about the
+// machine than about us.
 //
-//	go run ./bench                 all benchmarks
-//	go run ./bench accept push     some of them
-//	go run ./bench -seconds 10     longer rounds
-//	go run ./bench -json           one JSON object per result, for machines
+//	go run ./bench                 every subject; writes bench/RESULTS.md
+//	go run ./bench accept push     some of them; nothing is written
+//	go run ./bench -growth         how cost grows, which takes long; written too
+//	go run ./bench -quick          a short run that only shows that all works
+//	go run ./bench -profile one    where the time of one-device events goes
 //
-// It needs redis-server in the PATH. Everything it compares is a process that
-// it started itself, on loopback addresses: fanfare, the bare server, Redis.
+// It needs redis-server in the PATH, and MariaDB for contacts. Everything it
+// compares is a process that it started itself, on loopback addresses: fanfare,
+// the bare server, Redis, asynq. All share one session and so one CPU group of
+// the kernel, which keeps ratios true.
 package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 )
-
-// result is one line of the table.
-type result struct {
-	Benchmark string  `json:"benchmark"`
-	What      string  `json:"what"`
-	Ours      float64 `json:"ours"`
-	Bare      float64 `json:"bare,omitempty"`
-	Unit      string  `json:"unit"`
-	// Ratio is Ours / Bare; 0 when there is nothing to compare with.
-	Ratio    float64 `json:"ratio,omitempty"`
-	Baseline string  `json:"baseline,omitempty"`
-}
-
-// against makes a result with its ratio.
-func against(benchmark, what, unit string, ours, bare float64, baseline string) result {
-	r := result{Benchmark: benchmark, What: what, Unit: unit, Ours: ours, Bare: bare, Baseline: baseline}
-	if bare > 0 {
-		r.Ratio = ours / bare
-	}
-	return r
-}
 
 // options is what the command line says.
 type options struct {
 	seconds time.Duration // length of one round
 	rounds  int
+	quick   bool
+	growth  bool
 	json    bool
+	profile string // what to profile instead
+	out     string // file of the results
 }
 
-// benchmark is one measurement that can be asked for by name.
-type benchmark struct {
-	name string
-	run  func(context.Context, *world) ([]result, error)
+// subject is a group of measurements that can be asked for by name.
+type subject struct {
+	name    string
+	section string // its heading in the file of results
+	run     func(context.Context, *world) (found, error)
 }
 
-func benchmarks() []benchmark {
-	return []benchmark{{"accept", benchAccept}, {"push", benchPush}, {"latency", benchLatency}, {"sale", benchSale}}
+// found is what a subject measured.
+type found struct {
+	rows   []row
+	tables []table
+}
+
+// subjects are those of the table.
+func subjects() []subject {
+	const push, stores = "Push", "Stores"
+	return []subject{
+		{"accept", push, benchAccept},
+		{"push", push, benchPush},
+		{"latency", push, benchLatency},
+		{"queue", push, benchQueue},
+		{"memory", push, benchMemory},
+		{"sale", stores, benchSale},
+		{"processes", stores, benchSaleProcesses},
+		{"chat", stores, benchChat},
+		{"chat-store", stores, benchChatStore},
+		{"contacts", stores, benchContacts},
+		{"reads", stores, benchReads},
+		{"stream-memory", stores, benchStreamMemory},
+		{"streams", stores, benchStreams},
+	}
+}
+
+// growthSubjects are those of -growth; each has a section of its own.
+func growthSubjects() []subject {
+	const growth = "Cost growth: "
+	return []subject{
+		{"backlog", growth + "backlog", growBacklog},
+		{"fan-out", growth + "fan-out", growFanOut},
+		{"workers", growth + "processes", growWorkers},
+		{"buyers", growth + "buyers", growBuyers},
+		{"orders", growth + "orders of a sale", growOrders},
+		{"members", growth + "members of a chat", growMembers},
+		{"readers", growth + "streams", growReaders},
+	}
 }
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == "bare" {
-		fail(serveBare(os.Args[2])) // the child process that accept compares with
+	if len(os.Args) > 2 && os.Args[1] == "child" {
+		if err := serveChild(context.Background(), os.Args[2], os.Args[3:]); err != nil {
+			fail(err)
+		}
+		return
 	}
-	var o options
-	seconds := flag.Float64("seconds", 4, "length of one round")
-	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each side; the median counts")
-	flag.BoolVar(&o.json, "json", false, "print one JSON object per result")
-	flag.Parse()
-	o.seconds = time.Duration(*seconds * float64(time.Second))
+	debug.SetGCPercent(400) // the load generator shares the processors
+	o := readOptions()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := measure(ctx, o, flag.Args(), os.Stdout); err != nil {
-		stop()
+	err := measure(ctx, o, flag.Args())
+	stop()
+	if err != nil {
 		fail(err)
 	}
+}
+
+func readOptions() options {
+	var o options
+	seconds := flag.Float64("seconds", 2, "length of one round")
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each side, which take turns; medians count")
+	flag.BoolVar(&o.quick, "quick", false, "one short round of each: shows that all works, its figures mean nothing")
+	flag.BoolVar(&o.growth, "growth", false, "measure how cost grows instead")
+	flag.BoolVar(&o.json, "json", false, "print one JSON object per row")
+	flag.StringVar(&o.profile, "profile", "", "show instead where the time goes of "+profiles)
+	flag.StringVar(&o.out, "out", "bench/RESULTS.md", "file of the results")
+	flag.Parse()
+	o.seconds = time.Duration(*seconds * float64(time.Second))
+	if o.quick {
+		o.rounds, o.seconds = 1, 300*time.Millisecond
+	}
+	return o
 }
 
 func fail(err error) {
@@ -85,65 +123,51 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// measure runs the named benchmarks, all if none is named.
-func measure(ctx context.Context, o options, names []string, out io.Writer) error {
-	for _, name := range names {
-		if !slices.ContainsFunc(benchmarks(), func(b benchmark) bool { return b.name == name }) {
-			return fmt.Errorf("there is no benchmark %q", name)
-		}
+// measure runs the named subjects, all if none is named, shows what they found,
+// and writes the sections that are whole.
+func measure(ctx context.Context, o options, names []string) error {
+	all := subjects()
+	if o.growth {
+		all = growthSubjects()
+	}
+	chosen, err := choose(all, names)
+	if err != nil {
+		return err
 	}
 	w, err := newWorld(o)
 	if err != nil {
 		return err
 	}
 	defer w.close()
-	var results []result
-	for _, b := range benchmarks() {
-		if len(names) > 0 && !slices.Contains(names, b.name) {
-			continue
-		}
-		fmt.Fprintf(os.Stderr, "bench: %s ...\n", b.name)
-		found, err := b.run(ctx, w)
+	if o.profile != "" {
+		return w.profile(ctx, os.Stdout)
+	}
+	results := newResults(w.machine())
+	for _, s := range chosen {
+		fmt.Fprintf(os.Stderr, "bench: %s ...\n", s.name)
+		began := time.Now()
+		f, err := w.run(ctx, s)
 		if err != nil {
-			return fmt.Errorf("%s: %w", b.name, err)
+			return errors.Join(results.show(os.Stdout, o.json), fmt.Errorf("%s: %w", s.name, err))
 		}
-		results = append(results, found...)
+		results.add(s, f)
+		fmt.Fprintf(os.Stderr, "bench: %s took %.0f s\n", s.name, time.Since(began).Seconds())
 	}
-	return show(out, o, results)
+	if err := results.show(os.Stdout, o.json); err != nil || o.quick {
+		return err
+	}
+	return results.write(o.out, all)
 }
 
-// show prints the results for people or for machines.
-func show(out io.Writer, o options, results []result) error {
-	if o.json {
-		encoder := json.NewEncoder(out)
-		for _, r := range results {
-			if err := encoder.Encode(r); err != nil {
-				return err
-			}
+// choose picks the named subjects.
+func choose(all []subject, names []string) ([]subject, error) {
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(s subject) bool { return s.name == name }) {
+			return nil, fmt.Errorf("there is no subject %q", name)
 		}
-		return nil
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "benchmark\twhat\tfanfare\tbare\tunit\tratio\t  baseline")
-	for _, r := range results {
-		bare, ratio := "", ""
-		if r.Bare > 0 {
-			bare, ratio = number(r.Bare), fmt.Sprintf("%.2f", r.Ratio)
-		}
-		fmt.Fprintln(table, strings.Join([]string{r.Benchmark, r.What, number(r.Ours), bare, r.Unit, ratio, "  " + r.Baseline}, "\t"))
+	if len(names) == 0 {
+		return all, nil
 	}
-	return table.Flush()
-}
-
-func number(v float64) string {
-	if v >= 100 {
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.2f", v)
-}
-
-// median of some rounds.
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
+	return slices.DeleteFunc(slices.Clone(all), func(s subject) bool { return !slices.Contains(names, s.name) }), nil
 }

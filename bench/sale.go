@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -11,114 +10,114 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lockRetry is how soon the lock-based way tries again: the default of 50 to 250
-// ms would make it slower than it has to be.
-const lockRetry = time.Millisecond
-
-// buyers is how many users buy: none of them more often than a user may.
+// buyers is how many users buy, none of them more often than a user may.
 const buyers = 50_000
 
-// benchSale compares reservations over HTTP with a bare handler and one
-// bounded decrement, with the common ways to sell by a lock or by WATCH, and
-// refusals after sold out with a bare handler that answers JSON.
-func benchSale(ctx context.Context, w *world) ([]result, error) {
+// plenty is stock that no run uses up.
+const plenty = 1 << 40
+
+// reservations renders a reservation of one unit for each of n users.
+func reservations(path string, n int) func(int) []byte {
+	rendered := make([][]byte, n)
+	for i := range rendered {
+		rendered[i] = request(http.MethodPost, path, fmt.Appendf(nil, `{"user":"user-%d","lines":[{"sku":"s","quantity":1}]}`, i))
+	}
+	var turn atomic.Int64
+	return func(int) []byte { return rendered[turn.Add(1)%int64(n)] }
+}
+
+// buying is a load of reservations by 64 buyers at once.
+func buying(path string, want int, addrs ...string) *load {
+	return &load{addrs: addrs, connections: connections, want: want, next: reservations(path, buyers)}
+}
+
+// benchSale compares reservations over HTTP with a bare handler and one bounded
+// decrement, and refusals after sold out with a bare handler without Redis.
+func benchSale(ctx context.Context, w *world) (found, error) {
+	p, err := w.pair(ctx, "FANFARE_ROLES=api")
+	if err != nil {
+		return found{}, err
+	}
+	if err := putStock(ctx, p.redis); err != nil {
+		return found{}, err
+	}
+	if err := putSales(p.server.addr, sale{"open", plenty, 1}, sale{"empty", 0, 1}); err != nil {
+		return found{}, err
+	}
+	const open, empty, bareEmpty = "/v1/sales/open/reservations", "/v1/sales/empty/reservations", "/v1/sold-out/empty/reservations"
+	reserve := buying(open, http.StatusCreated, p.server.addr)
+	m, err := w.turns(ctx,
+		w.flood("reserve", reserve),
+		w.flood("script", buying(open, http.StatusCreated, p.bare.addr)),
+		w.flood("sold out", buying(empty, http.StatusConflict, p.server.addr)),
+		w.flood("json", buying(bareEmpty, http.StatusConflict, p.bare.addr)))
+	if err != nil {
+		return found{}, err
+	}
+	reserve.rate = m.of("reserve", "rate") / 2
+	half, err := w.turns(ctx, w.flood("half", reserve))
+	return found{rows: []row{
+		{"reservation, 64 buyers, one item", m.of("reserve", "rate"), "/s", m.of("script", "rate"), "bare chi handler, one ungathered EVALSHA", atLeast(1)},
+		{"reservation at half the highest rate, p99", half.of("half", "p99"), "ms", 0, "", valueAtMost(5)},
+		{"refusal after sold out", m.of("sold out", "rate"), "/s", m.of("json", "rate"), "bare chi handler that decodes and answers JSON, no Redis", atLeast(.7)},
+	}}, err
+}
+
+// benchSaleProcesses compares three processes with the role api with one.
+func benchSaleProcesses(ctx context.Context, w *world) (found, error) {
 	store, err := w.redis()
 	if err != nil {
-		return nil, err
+		return found{}, err
 	}
-	defer store.stop()
-	server, err := w.fanfare(ctx, store, "FANFARE_ROLES=api")
-	if err != nil {
-		return nil, err
+	var addrs []string
+	for range 3 {
+		p, err := w.fanfare(ctx, store, "FANFARE_ROLES=api", "FANFARE_DATABASE_URL=sqlite:"+store.cmd.Dir+"/fanfare.db")
+		if err != nil {
+			return found{}, err
+		}
+		addrs = append(addrs, p.addr)
 	}
-	defer server.stop()
-	bare, err := w.bare(store)
-	if err != nil {
-		return nil, err
+	if err := putSales(addrs[0], sale{"one", plenty, 1}, sale{"eight", plenty, 8}); err != nil {
+		return found{}, err
 	}
-	defer bare.stop()
+	m, err := w.turns(ctx,
+		w.flood("once", buying("/v1/sales/one/reservations", http.StatusCreated, addrs[0])),
+		w.flood("whole", buying("/v1/sales/one/reservations", http.StatusCreated, addrs...)),
+		w.flood("split", buying("/v1/sales/eight/reservations", http.StatusCreated, addrs...)))
+	once := m.of("once", "rate")
+	return found{rows: []row{
+		{"reservation on 3 API processes, 1 partition", m.of("whole", "rate"), "/s", once, "one process, 1 partition", atLeast(1)},
+		{"reservation on 3 API processes, 8 partitions", m.of("split", "rate"), "/s", once, "one process, 1 partition", atLeast(1)},
+	}}, err
+}
+
+// putStock fills the counter of the bare sale.
+func putStock(ctx context.Context, store *process) error {
 	client := redis.NewClient(&redis.Options{Addr: store.addr})
 	defer client.Close()
-	if err := client.Set(ctx, bareStock, bareUnits, 0).Err(); err != nil {
-		return nil, err
-	}
-	for sale, units := range map[string]int64{"open": bareUnits, "empty": 0} {
-		if err := putSale(ctx, server.addr, sale, units); err != nil {
-			return nil, err
-		}
-	}
-	rates, err := w.saleRounds(ctx, []contender{
-		{"reserve", server.addr, "/v1/sales/open/reservations", http.StatusCreated},
-		{"script", bare.addr, "/script", http.StatusCreated},
-		{"lock", bare.addr, "/lock", http.StatusCreated},
-		{"watch", bare.addr, "/watch", http.StatusCreated},
-		{"sold out", server.addr, "/v1/sales/empty/reservations", http.StatusConflict},
-		{"json", bare.addr, "/json", http.StatusConflict},
-	})
+	return client.Set(ctx, "bare:stock:open", plenty, 0).Err()
+}
+
+// sale is one to make: of one sku, open for a day, with a limit for each user.
+type sale struct {
+	id         string
+	units      int64
+	partitions int
+}
+
+func putSales(addr string, all ...sale) error {
+	c, err := dial(addr)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return []result{
-		against("sale", "reserve", "req/s", rates["reserve"], rates["script"], "bare chi handler with one bounded decrement"),
-		against("sale", "reserve", "req/s", rates["reserve"], rates["lock"], "chi handler with a lock (redsync), GET, DECRBY"),
-		against("sale", "reserve", "req/s", rates["reserve"], rates["watch"], "chi handler with WATCH, GET, MULTI DECRBY"),
-		against("sale", "after sold out", "req/s", rates["sold out"], rates["json"], "bare chi handler that answers JSON"),
-	}, nil
-}
-
-// contender is one side of a comparison.
-type contender struct {
-	name, addr, path string
-	want             int
-}
-
-// saleRounds lets the contenders take turns and gives their medians.
-func (w *world) saleRounds(ctx context.Context, all []contender) (map[string]float64, error) {
-	requests := make([][][]byte, len(all))
-	for i, c := range all {
-		requests[i] = make([][]byte, buyers)
-		for n := range buyers {
-			body := fmt.Appendf(nil, `{"user":"user-%d","lines":[{"sku":"s","quantity":1}]}`, n)
-			requests[i][n] = request(http.MethodPost, c.addr, c.path, body)
-		}
-	}
-	figures := map[string][]float64{}
-	var turn atomic.Int64
-	for round := range w.options.rounds + 1 {
-		for i, c := range all {
-			rate, err := flood(ctx, c.addr, connections, c.want, w.seconds, func() []byte { return requests[i][turn.Add(1)%buyers] })
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.name, err)
-			}
-			if round > 0 { // the first is for warming up
-				figures[c.name] = append(figures[c.name], rate)
-			}
-		}
-	}
-	medians := map[string]float64{}
-	for name, values := range figures {
-		medians[name] = median(values)
-	}
-	return medians, nil
-}
-
-// putSale makes a sale of one sku that is open for a day.
-func putSale(ctx context.Context, addr, sale string, units int64) error {
+	defer c.conn.Close()
 	now := time.Now()
-	body := fmt.Appendf(nil, `{"items":[{"sku":"s","stock":%d}],"starts_at":%q,"ends_at":%q}`, units,
-		now.Add(-time.Hour).Format(time.RFC3339), now.Add(24*time.Hour).Format(time.RFC3339))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+addr+"/v1/sales/"+sale, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusCreated {
-		return fmt.Errorf("make sale %s: %s", sale, resp.Status)
+	for _, s := range all {
+		body := fmt.Appendf(nil, `{"items":[{"sku":"s","stock":%d}],"starts_at":%q,"ends_at":%q,"per_user_limit":1000000,"partitions":%d}`,
+			s.units, now.Add(-time.Hour).UTC().Format(time.RFC3339), now.Add(24*time.Hour).UTC().Format(time.RFC3339), s.partitions)
+		if err := c.call(request(http.MethodPut, "/v1/sales/"+s.id, body), http.StatusCreated); err != nil {
+			return fmt.Errorf("make sale %s: %w", s.id, err)
+		}
 	}
 	return nil
 }

@@ -14,16 +14,15 @@ import (
 	"fanfare/store/queue"
 )
 
-// Options say what a Delivery works on. Queue, Events, Sender, Devices and
-// Apps are needed; the rest may stay zero.
+// Options say what a Delivery works on. Queue, Sender, Devices and Apps are
+// needed; the rest may stay zero.
 type Options struct {
-	// Queue is the queue "notifications"; Events the queue "events", whose
-	// reports are kept while notifications wait.
-	Queue, Events *queue.Queue
-	Sender        transport.Sender
-	Devices       *devices.Store
-	Apps          *apps.Store
-	Metrics       *Metrics
+	// Queue is the queue "notifications".
+	Queue   *queue.Queue
+	Sender  transport.Sender
+	Devices *devices.Store
+	Apps    *apps.Store
+	Metrics *Metrics
 	// Logger hears of paused apps, alarms and failures; default: nobody.
 	Logger *slog.Logger
 	// ProbeEvery is how often a paused app tries one notification, in the whole
@@ -32,8 +31,9 @@ type Options struct {
 	// MaxAge is how long a notification waits for what is away; default 24 h.
 	// It should be the queue's own.
 	MaxAge time.Duration
-	// Retention is how long reports stay after an event's end; default 24 h.
-	Retention time.Duration
+	// ReportTTL is how long the report of an event stays whose notification waits;
+	// default 48 h. It should be MaxAge and what reports stay after an event's end.
+	ReportTTL time.Duration
 	// RetryBase and RetryMax bound the backoff of a device and of lost
 	// connections; defaults 500 ms and 5 min.
 	RetryBase, RetryMax time.Duration
@@ -53,7 +53,7 @@ func (o Options) withDefaults() Options {
 	}
 	or(&o.ProbeEvery, 30*time.Second)
 	or(&o.MaxAge, 24*time.Hour)
-	or(&o.Retention, 24*time.Hour)
+	or(&o.ReportTTL, 48*time.Hour)
 	or(&o.RetryBase, 500*time.Millisecond)
 	or(&o.RetryMax, 5*time.Minute)
 	or(&o.Timeout, 20*time.Second)
@@ -75,7 +75,6 @@ type Delivery struct {
 	pauses  *pauses
 	backoff *backoffs
 	storm   *breaker
-	kept    *reportKeeper
 
 	probeNow     chan struct{}
 	wakes        chan string
@@ -93,7 +92,7 @@ type Delivery struct {
 func New(o Options) *Delivery {
 	o = o.withDefaults()
 	d := &Delivery{
-		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(breakerOptions{}), kept: newReportKeeper(o),
+		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(breakerOptions{}),
 		probeNow: make(chan struct{}, 1), wakes: make(chan string, 64), deviceWrites: make(chan struct{}, maxDeviceWrites),
 		guardReads: make(chan struct{}, maxGuardReads),
 		chains:     map[string]*chain{}, inFlight: map[string]int{}, alarmed: map[string]time.Time{},
@@ -114,12 +113,15 @@ func (d *Delivery) Run(ctx context.Context) error {
 	return err
 }
 
-// work is one claimed notification in this process.
+// work is one notification in this process: a claimed one, or the only one of a
+// claimed event, which is sent where the event was targeted.
 type work struct {
 	*queue.Claimed
+	id    string // the notification's
 	m     *message
 	clock time.Time // of this process, when Claimed.Now was Redis'
 	probe bool      // it may be sent though its app is paused
+	event *oneHop   // nil: the notification was claimed
 }
 
 // now is Redis' clock, carried on by this process's own.
@@ -137,7 +139,7 @@ func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 			c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 			continue
 		}
-		w := &work{Claimed: c, m: m, clock: clock}
+		w := &work{Claimed: c, id: c.ID, m: m, clock: clock}
 		if !d.takeSlot(m.app()) {
 			d.postpone(ctx, w, "its app has too many sends under way")
 			continue
@@ -164,12 +166,21 @@ func (d *Delivery) begin(ctx context.Context, w *work) {
 	switch {
 	case !running:
 		d.chains[w.m.Token] = &chain{since: time.Now()}
-		d.wg.Go(func() { d.handleToken(ctx, w) })
+		d.spawn(w, func() { d.handleToken(ctx, w) })
 	case time.Since(c.since) > slowSend:
-		d.wg.Go(func() { d.postponeSlow(ctx, w) })
+		d.spawn(w, func() { d.postponeSlow(ctx, w) })
 	default:
 		c.waiting = append(c.waiting, w)
 	}
+}
+
+// spawn starts a goroutine for whose end the loop waits that handed the work in.
+func (d *Delivery) spawn(w *work, f func()) {
+	if w.event != nil {
+		w.event.group.Go(f)
+		return
+	}
+	d.wg.Go(f)
 }
 
 // handleToken handles a token's notifications until none waits.

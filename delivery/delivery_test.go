@@ -225,16 +225,19 @@ func TestOutcomesEndOrGoOn(t *testing.T) {
 		{transport.NotSent, transport.Answer{}, counts{1, 1, 1, 0, 0}, 2},
 		{transport.PauseApp, transport.Answer{Status: 403, Reason: "Forbidden"}, counts{1, 1, 1, 0, 0}, 2},
 	} {
-		t.Run(tt.outcome.String(), func(t *testing.T) {
-			t.Parallel()
-			tt.answer.Outcome = tt.outcome
-			p, s := answering(t, options{db: storetest.Open(t, "")}, tt.answer, ok)
-			r := p.mustEnd(p.mustPost(hello("bob")), api.EventDone)
-			p.mustCounts(r, tt.want)
-			if n := len(s.sent()); n != tt.sends || r.Retrying != 0 {
-				t.Errorf("%d sends, want %d; retrying %d", n, tt.sends, r.Retrying)
-			}
-		})
+		for _, hops := range []string{"OneHop", "TwoHops"} {
+			t.Run(tt.outcome.String()+"/"+hops, func(t *testing.T) {
+				t.Parallel()
+				answer := tt.answer
+				answer.Outcome = tt.outcome
+				p, s := answering(t, options{db: storetest.Open(t, ""), twoHops: hops == "TwoHops"}, answer, ok)
+				r := p.mustEnd(p.mustPost(hello("bob")), api.EventDone)
+				p.mustCounts(r, tt.want)
+				if n := len(s.sent()); n != tt.sends || r.Retrying != 0 {
+					t.Errorf("%d sends, want %d; retrying %d", n, tt.sends, r.Retrying)
+				}
+			})
+		}
 	}
 }
 

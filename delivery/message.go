@@ -37,6 +37,9 @@ type message struct {
 	Push         api.Push        `json:"push"`
 	// Suspect tells that the service refused the device once before.
 	Suspect bool `json:"suspect,omitempty"`
+	// Refused is why the service refused the notification for good when it was sent
+	// with its event; it only comes into the queue to become a dead letter.
+	Refused string `json:"refused,omitempty"`
 	// Retrying tells that this notification is counted as retrying.
 	Retrying bool `json:"retrying,omitempty"`
 }
@@ -121,7 +124,7 @@ func (m *message) expired(now time.Time) bool {
 // notification is what the Sender takes.
 func (m *message) notification(id string, maySend func() bool) *transport.Notification {
 	n := &transport.Notification{
-		ID: id, Token: m.Token, Topic: m.Topic, Environment: m.Environment,
+		ID: id, Platform: transport.APNs, Token: m.Token, Topic: m.Topic, Environment: m.Environment,
 		PushType: m.Push.PushType, Priority: m.Push.Priority, CollapseID: m.Push.CollapseID,
 		Payload: m.Push.Payload, MaySend: maySend,
 	}

@@ -76,6 +76,9 @@ func TestPausedAppKeepsItsMessagesAndOthersGoOn(t *testing.T) {
 		if n := p.requests(badTopic); n > 2 {
 			t.Errorf("%d requests of a paused app", n)
 		}
+		// The other app's may be on their way still when the last is parked.
+		storetest.Eventually(t, soon, "the other app's to arrive", func() bool { return p.requests(goodTopic) >= 20 })
+		storetest.Eventually(t, soon, "the first to be counted", func() bool { return p.mustReport(ids[0]).Delivered == 1 })
 		if n := p.requests(goodTopic); n != 20 {
 			t.Errorf("%d requests of the other app, want 20", n)
 		}
@@ -104,6 +107,8 @@ func TestPausedAppIsProbedOncePerIntervalInTheCluster(t *testing.T) {
 		p.mustPost(hello("bob"))
 	}
 	storetest.Eventually(t, soon, "all to be parked", func() bool { return p.parked() >= 9 })
+	parked := time.Now() // what a process knows of the pause may be a second old
+	storetest.Eventually(t, soon, "every process to know", func() bool { return time.Since(parked) > time.Second })
 	before, began := p.requests(badTopic), time.Now()
 	storetest.Eventually(t, soon, "four probes", func() bool { return p.requests(badTopic) >= before+4 })
 	took := time.Since(began)
@@ -148,7 +153,9 @@ func TestReportsOfWaitingNotificationsLiveLonger(t *testing.T) {
 	client := server.Client()
 	storetest.Eventually(t, soon, "the records to live longer", func() bool {
 		keys, err := client.Keys(t.Context(), "ff:*:group:*").Result()
-		if err != nil || len(keys) < 3 { // the event's and those of two notification shards
+		reports, err2 := client.Keys(t.Context(), "ff:*:report:*").Result()
+		keys = append(keys, reports...)
+		if err != nil || err2 != nil || len(keys) < 3 { // the event's and those of two notification shards
 			return false
 		}
 		for _, key := range keys {

@@ -39,6 +39,7 @@ type options struct {
 	queue    func(*queue.Options)
 	events   func(*events.Options)
 	idle     bool // start no process
+	twoHops  bool // targeting and delivery are told apart, as in processes of one role
 }
 
 // pipeline is everything between a posted event and APNs, on real parts.
@@ -95,7 +96,7 @@ func (p *pipeline) process() *process {
 	log := slog.New(slog.NewTextHandler(p.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	qo := queue.Options{Name: "events", Lease: 10 * time.Second, Logger: log, Drain: time.Second}
 	no := qo
-	no.Name = "notifications"
+	no.Name, no.GroupRetention = "notifications", 48*time.Hour
 	if p.o.queue != nil {
 		p.o.queue(&qo)
 		p.o.queue(&no)
@@ -123,22 +124,25 @@ func (s *process) openWorkers(log *slog.Logger) {
 		s.sender = s.mustAPNs()
 	}
 	s.Cleanup(func() { _ = s.sender.Close() })
-	to := delivery.TargetingOptions{
-		Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Logger: log,
-		Pagers: map[string]delivery.AudiencePager{events.KindContactsOf: s.rec.ContactsOf},
-	}
-	if s.o.target != nil {
-		s.o.target(&to)
-	}
-	s.targeting = delivery.NewTargeting(to)
 	do := delivery.Options{
-		Queue: s.queueOfNotes, Events: s.queueOfEvents, Sender: s.sender, Devices: s.devices, Apps: apps.New(s.db), Logger: log,
+		Queue: s.queueOfNotes, Sender: s.sender, Devices: s.devices, Apps: apps.New(s.db), Logger: log,
 		ProbeEvery: 300 * time.Millisecond,
 	}
 	if s.o.delivery != nil {
 		s.o.delivery(&do)
 	}
 	s.delivery = delivery.New(do)
+	to := delivery.TargetingOptions{
+		Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Logger: log,
+		Pagers: map[string]delivery.AudiencePager{events.KindContactsOf: s.rec.ContactsOf},
+	}
+	if !s.o.twoHops {
+		to.Delivery = s.delivery
+	}
+	if s.o.target != nil {
+		s.o.target(&to)
+	}
+	s.targeting = delivery.NewTargeting(to)
 }
 
 func (p *pipeline) mustAPNs() transport.Sender {

@@ -192,7 +192,7 @@ func TestMetrics(t *testing.T) {
 	m := NewMetrics(registry, nil)
 	m.Accepted(3)
 	m.targeted.Add(2)
-	m.suppressed.WithLabelValues(events.CountMuted).Inc()
+	m.suppressed.WithLabelValues("muted").Inc()
 	m.answered(transport.Answer{Outcome: transport.Delivered, Status: 200}, time.Now().UnixMilli())
 	m.answered(transport.Answer{Outcome: transport.FailMessage, Status: 400, Reason: "WhateverAStrangerWrites"}, time.Now().UnixMilli())
 	m.breaker.WithLabelValues("a/production").Set(1)

@@ -29,6 +29,14 @@ const (
 // handle brings one claimed notification to a result.
 func (d *Delivery) handle(ctx context.Context, w *work) {
 	app := w.m.app()
+	if w.event.stale() {
+		d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: time.Millisecond})
+		return
+	}
+	if w.m.Refused != "" {
+		d.bury(ctx, w)
+		return
+	}
 	if r, ended := d.ended(ctx, w); ended {
 		d.finish(ctx, w, r)
 		if r.Outcome == queue.Done && d.pauses.last(app).State == apps.Paused {
@@ -63,7 +71,7 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	g, known := devices.ParseGuard(w.GuardValue)
 	// A guard outlives all that was queued before it was written, so that none
 	// says that nothing changed; but a retried dead letter has none to ask.
-	if w.Guard == "" && !expired {
+	if w.Guard == "" && w.event == nil && !expired {
 		var err error
 		if g, err = d.guardOf(ctx, w.m); err != nil {
 			return queue.Result{Outcome: queue.Defer, Reason: "its device's owner is not known", Err: err.Error()}, true
@@ -112,7 +120,7 @@ func failed(reason string) queue.Result {
 func (d *Delivery) send(w *work) (a transport.Answer) {
 	ctx, cancel := context.WithTimeout(w.Context(), d.o.Timeout)
 	defer cancel()
-	n := w.m.notification(w.ID, w.Fresh)
+	n := w.m.notification(w.id, w.Fresh)
 	for tries := 0; tries < atOnce; {
 		if ctx.Err() != nil || !w.AwaitFresh(ctx) {
 			return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
@@ -123,7 +131,7 @@ func (d *Delivery) send(w *work) (a transport.Answer) {
 		}
 		tries++
 		d.o.Metrics.answered(a, w.m.AcceptedAt)
-		if a.Outcome != transport.Again || ctx.Err() != nil {
+		if a.Outcome != transport.Again || a.RetryAfter > 0 || ctx.Err() != nil {
 			return a
 		}
 	}
@@ -168,8 +176,8 @@ var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answe
 		d.alarm("no_app", "app", w.m.app())
 		return failed("no_app")
 	},
-	transport.Again: func(*Delivery, *work, transport.Answer) queue.Result {
-		return queue.Result{Outcome: queue.Defer, Delay: time.Millisecond}
+	transport.Again: func(_ *Delivery, _ *work, a transport.Answer) queue.Result {
+		return queue.Result{Outcome: queue.Defer, Delay: max(a.RetryAfter, time.Millisecond)}
 	},
 	transport.Retry: func(_ *Delivery, _ *work, a transport.Answer) queue.Result {
 		return queue.Result{Outcome: queue.Retry, Label: events.LabelFailed, Delay: a.RetryAfter, Reason: reasonOf(a)}
@@ -199,6 +207,10 @@ var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answe
 
 // finish gives the result to the queue, with the count of what is retrying.
 func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
+	if w.event != nil {
+		d.finishEvent(ctx, w, r)
+		return
+	}
 	switch r.Outcome {
 	case queue.Done, queue.Dead:
 		d.o.Metrics.ended.WithLabelValues(r.Label, d.o.Metrics.endLabel(r)).Inc()
@@ -215,9 +227,6 @@ func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 		}
 	}
 	w.Finish(r)
-	if r.Outcome == queue.Defer || r.Outcome == queue.Retry || r.Outcome == queue.Park {
-		d.kept.keep(ctx, w, r)
-	}
 }
 
 func plus(counts map[string]int64, name string, n int64) map[string]int64 {

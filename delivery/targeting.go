@@ -21,6 +21,9 @@ type TargetingOptions struct {
 	// Events is the queue it works on, Notifications the one it fills.
 	Events, Notifications *queue.Queue
 	Devices               *devices.Store
+	// Delivery, if this process has one, sends the only notification of an event at
+	// once.
+	Delivery *Delivery
 	// Pagers read audiences by their kind (events.KindContactsOf, KindChat); an
 	// event of a kind without one becomes a dead letter.
 	Pagers map[string]AudiencePager
@@ -33,6 +36,9 @@ type TargetingOptions struct {
 	Deep int64
 	// PageDelay is how long a page is deferred then; default 20 ms.
 	PageDelay time.Duration
+	// ReportTTL is how long the report of an event stays whose notifications may
+	// wait; default 48 h, see Options.
+	ReportTTL time.Duration
 	Metrics   *Metrics
 	// Logger hears of events that can't be targeted; default: nobody.
 	Logger *slog.Logger
@@ -45,6 +51,7 @@ type Targeting struct {
 	// write, so that many together can't pass the bound.
 	largePage sync.Mutex
 	deep      depthGuess
+	sending   sync.WaitGroup // of what Delivery sends at once
 }
 
 // NewTargeting makes a Targeting. It starts nothing.
@@ -54,6 +61,9 @@ func NewTargeting(o TargetingOptions) *Targeting {
 	}
 	if o.PageDelay <= 0 {
 		o.PageDelay = 20 * time.Millisecond
+	}
+	if o.ReportTTL <= 0 {
+		o.ReportTTL = 48 * time.Hour
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil, nil)
@@ -67,7 +77,9 @@ func NewTargeting(o TargetingOptions) *Targeting {
 // Run targets events until ctx ends and what was begun is finished or handed
 // back.
 func (t *Targeting) Run(ctx context.Context) error {
-	return t.o.Events.Run(ctx, t.target)
+	err := t.o.Events.Run(ctx, t.target)
+	t.sending.Wait()
+	return err
 }
 
 // target works on a batch: small audiences together, large ones page by page.
@@ -116,14 +128,14 @@ func (t *Targeting) targetLarge(ctx context.Context, p *page) {
 func (t *Targeting) open(c *queue.Claimed) *page {
 	j, err := events.DecodeJob(c.Payload)
 	if err != nil {
-		c.Finish(queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: "bad_payload", Err: err.Error()})
+		c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 		return nil
 	}
-	p := &page{c: c, job: j, counts: map[string]int64{}}
+	p := &page{c: c, job: j, clock: time.Now()}
 	if p.begun() || j.Push.ExpiresAt == 0 || c.Now.UnixMilli() < j.Push.ExpiresAt {
 		return p
 	}
-	c.Finish(queue.Result{Outcome: queue.Done, Label: events.LabelExpired})
+	c.Finish(queue.Result{Outcome: queue.Done, Report: j.ReportExpired()})
 	return nil
 }
 

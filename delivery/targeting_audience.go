@@ -18,12 +18,19 @@ type page struct {
 	c      *queue.Claimed
 	job    *events.Job
 	users  []string
-	others []string         // users without the actor
-	next   string           // the next page's cursor; "": this is the last
-	counts map[string]int64 // what this page adds to the event's record
-	jobs   []queue.Job      // the notifications of this page
-	missed []string         // users whose settings could not be read
-	err    error            // why
+	others []string      // users without the actor
+	next   string        // the next page's cursor; "": this is the last
+	counts events.Counts // what this page adds to the event's report
+	found  []found       // the devices of this page
+	missed []string      // users whose settings could not be read
+	err    error         // why
+	clock  time.Time     // when the claim was answered
+}
+
+// found is a device that gets the event.
+type found struct {
+	user   string
+	device *api.Device
 }
 
 // begun tells whether part of the audience was already targeted.
@@ -75,7 +82,7 @@ var errNoPager = errors.New("no pager for this kind of audience")
 // deferOrRetry tells a dependency that is away, which uses no attempt, from a
 // fault of our own, which does.
 func deferOrRetry(reason string, err error) queue.Result {
-	r := queue.Result{Outcome: queue.Retry, Label: events.LabelFailed, Reason: reason, Err: err.Error()}
+	r := queue.Result{Outcome: queue.Retry, Reason: reason, Err: err.Error()}
 	switch api.CodeOf(err) {
 	case api.CodeUnavailable, api.CodeUnknownOutcome, api.CodeOverloaded:
 		r.Outcome = queue.Defer

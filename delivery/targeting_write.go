@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"slices"
+	"time"
 
 	"fanfare/api"
 	"fanfare/store/devices"
@@ -22,15 +23,27 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page) {
 	if len(pages) == 0 {
 		return
 	}
+	read := time.Now()
 	targets := t.settings(ctx, pages)
 	var jobs []queue.Job
+	var stored []*page
 	for _, p := range pages {
 		t.choose(p, targets[:len(p.others)])
 		targets = targets[len(p.others):]
-		jobs = append(jobs, p.jobs...)
+		if t.sendsAtOnce(p) {
+			t.sendAtOnce(ctx, p, read)
+			continue
+		}
+		jobs, stored = append(jobs, t.jobs(p)...), append(stored, p)
+	}
+	if len(stored) == 0 {
+		return
+	}
+	if stored, jobs = alive(stored, jobs); len(stored) == 0 {
+		return
 	}
 	made, err := t.o.Notifications.Enqueue(ctx, jobs...)
-	for _, p := range pages {
+	for _, p := range stored {
 		if err != nil {
 			t.postpone(p, "write_notifications", err)
 			continue
@@ -40,6 +53,60 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page) {
 	if err == nil {
 		t.o.Metrics.targeted.Add(float64(countNew(made)))
 	}
+}
+
+// alive leaves out the pages whose lease is over: others have them by now, and a
+// process that was stopped for long must not write them once more.
+func alive(pages []*page, jobs []queue.Job) ([]*page, []queue.Job) {
+	lost := map[string]bool{}
+	for _, p := range pages {
+		if !p.c.Alive() {
+			lost[p.c.ID] = true
+			p.c.Finish(queue.Result{Outcome: queue.Release})
+		}
+	}
+	if len(lost) == 0 {
+		return pages, jobs
+	}
+	pages = slices.DeleteFunc(pages, func(p *page) bool { return lost[p.c.ID] })
+	return pages, slices.DeleteFunc(jobs, func(j queue.Job) bool { return lost[j.Group] })
+}
+
+// sendsAtOnce tells whether the event goes in one hop: it is its first time, and it
+// has one device.
+func (t *Targeting) sendsAtOnce(p *page) bool {
+	return t.o.Delivery != nil && p.c.First && !p.large() && p.next == "" && len(p.missed) == 0 && len(p.found) == 1
+}
+
+func (t *Targeting) sendAtOnce(ctx context.Context, p *page, read time.Time) {
+	t.count(p)
+	t.o.Metrics.targeted.Add(1)
+	d := p.found[0].device
+	m := &message{
+		Token: d.Token, User: p.found[0].user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
+		Event: p.c.ID, AcceptedAt: p.job.AcceptedAt, Push: p.job.Push, Suspect: d.State == api.DeviceSuspect,
+	}
+	t.o.Delivery.takeEvent(ctx, p.c, m, p.clock, &oneHop{job: p.job, counts: p.counts, read: read, group: &t.sending})
+}
+
+// jobs makes the notifications of a page.
+func (t *Targeting) jobs(p *page) []queue.Job {
+	if len(p.found) == 0 {
+		return nil
+	}
+	enc, err := newEncoder(p.c.ID, p.job)
+	if err != nil {
+		p.err, p.missed = err, p.others
+		return nil
+	}
+	jobs := make([]queue.Job, len(p.found))
+	for i, f := range p.found {
+		jobs[i] = queue.Job{
+			ID: NotificationID(p.c.ID, f.device.Token), Shard: t.o.Notifications.Route(f.device.Token),
+			Group: p.c.ID, Guard: f.device.Token, Payload: enc.message(f.user, f.device),
+		}
+	}
+	return jobs
 }
 
 func countNew(made []queue.Enqueued) (n int) {
@@ -95,48 +162,35 @@ func (t *Targeting) liveKey(p *page, user string) string {
 // choose makes the page's notifications and counts who gets none: the first
 // reason of actor, opted out, muted, no device, live.
 func (t *Targeting) choose(p *page, targets []devices.Target) {
-	enc, err := newEncoder(p.c.ID, p.job)
-	if err != nil {
-		p.err, p.missed = err, p.users
-		return
-	}
-	p.counts[events.CountRecipients] = int64(len(p.users))
-	p.counts[events.CountIsActor] = int64(len(p.users) - len(targets))
+	p.counts.Recipients = int64(len(p.users))
+	p.counts.IsActor = int64(len(p.users) - len(targets))
 	for i, user := range p.others {
 		target := &targets[i]
 		switch {
 		case target.Err != nil:
 			p.miss(user, target.Err)
 		case target.OptedOut:
-			p.counts[events.CountOptedOut]++
+			p.counts.OptedOut++
 		case target.Muted:
-			p.counts[events.CountMuted]++
+			p.counts.Muted++
 		case len(target.Devices) == 0:
-			p.counts[events.CountNoDevice]++
+			p.counts.NoDevice++
 		case target.Marked:
-			p.counts[events.CountLive]++
+			p.counts.Live++
 		default:
-			t.notify(p, enc, user, target.Devices)
+			for d := range target.Devices {
+				p.found = append(p.found, found{user, &target.Devices[d]})
+			}
 		}
 	}
 	if !p.goesOn() {
-		p.jobs = nil // all of the page later, not half of it twice
+		p.found = nil // all of the page later, not half of it twice
 	}
 }
 
 func (p *page) miss(user string, err error) {
 	p.missed, p.err = append(p.missed, user), err
-	p.counts[events.CountRecipients]--
-}
-
-func (t *Targeting) notify(p *page, enc *encoder, user string, list []api.Device) {
-	for i := range list {
-		d := &list[i]
-		p.jobs = append(p.jobs, queue.Job{
-			ID: NotificationID(p.c.ID, d.Token), Shard: t.o.Notifications.Route(d.Token),
-			Group: p.c.ID, Guard: d.Token, Payload: enc.message(user, d),
-		})
-	}
+	p.counts.Recipients--
 }
 
 // finish ends the page: the next one goes behind what waits, and the event is
@@ -147,17 +201,13 @@ func (t *Targeting) finish(p *page) {
 		return
 	}
 	t.count(p)
-	for name, n := range p.counts {
-		if n == 0 {
-			delete(p.counts, name)
-		}
-	}
+	all := p.job.Counted.Plus(p.counts)
 	if len(p.missed) == 0 && p.next == "" {
-		p.c.Finish(queue.Result{Outcome: queue.Done, Label: events.LabelTargeted, Counts: p.counts})
+		p.c.Finish(queue.Result{Outcome: queue.Done, Report: p.job.ReportTargeted(all), ReportTTL: t.o.ReportTTL})
 		return
 	}
 	next := *p.job
-	next.Cursor, next.Next, next.Missed = p.next, "", nil
+	next.Cursor, next.Next, next.Missed, next.Counted = p.next, "", nil, all
 	if len(p.missed) > 0 {
 		next.Cursor, next.Next, next.Missed = p.job.Cursor, p.next, p.missed
 	}
@@ -166,7 +216,7 @@ func (t *Targeting) finish(p *page) {
 		t.postpone(p, "encode", err)
 		return
 	}
-	p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: payload, Counts: p.counts})
+	p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: payload, Report: p.job.ReportTargeting(all), ReportTTL: t.o.ReportTTL})
 }
 
 // goesOn tells whether the users who could be read go on without the others:
@@ -184,8 +234,8 @@ func (p *page) goesOn() bool {
 
 // count tells the metrics what the page suppressed.
 func (t *Targeting) count(p *page) {
-	for _, reason := range []string{events.CountIsActor, events.CountOptedOut, events.CountMuted, events.CountNoDevice, events.CountLive} {
-		if n := p.counts[reason]; n > 0 {
+	for reason, n := range p.counts.Suppressed() {
+		if n > 0 {
 			t.o.Metrics.suppressed.WithLabelValues(reason).Add(float64(n))
 		}
 	}

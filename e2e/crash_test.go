@@ -231,7 +231,9 @@ func TestKilledTwiceUnderLoadLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := apns.WaitIDs(n, 2*time.Minute); err != nil {
-		t.Fatal(err)
+		var stats any
+		server.Load().must(200, &stats, "GET", "/v1/stats", nil)
+		t.Fatalf("%v; %v", err, stats)
 	}
 	t.Logf("%d events, 2 kills, %d repeats, all in the unknown window", n, posts.checkLedger(t, apns, kills...))
 }

@@ -3,7 +3,6 @@ package handlers
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"fanfare/api"
 	"fanfare/handlers/web"
@@ -110,13 +109,8 @@ func (o Options) withDefaults() Options {
 		o.Web.Registry = prometheus.NewRegistry()
 	}
 	o.Web.HasKeys, o.Web.Authenticate = o.Keys.Any, o.Keys.Authenticate
-	o.Web.Untraced = isStream
 	return o
 }
-
-// isStream tells whether a request opens a stream. Tracing would take half as
-// much again of each.
-func isStream(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/stream") }
 
 // queues lists the queues there are, with what their dead letters are called.
 func (o Options) queues() []deadQueue {

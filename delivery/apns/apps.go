@@ -2,23 +2,20 @@ package apns
 
 import (
 	"errors"
-	"net/http"
 	"sync"
 	"time"
-
-	"github.com/sideshow/apns2"
 
 	"fanfare/api"
 	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
 )
 
-// link is what the apps of one account share: the connections, and apns2's
-// client for its server. A client's host never changes.
+// link is what the apps of one account share: the connections to its server, which
+// never changes.
 type link struct {
 	pool   *h2.Pool
 	source *tokenSource // nil: certificate
-	client *apns2.Client
+	url    string
 	auth   string
 	now    func() time.Time
 }
@@ -26,15 +23,15 @@ type link struct {
 // newLink makes the link of an app's account; source is nil with a certificate.
 func newLink(c *configuration, a *appConfig, source *tokenSource, o *Options) *link {
 	po := h2.Options{
-		Name: "APNs", Logger: o.Logger,
+		Name: "APNs", Host: a.url.Host, Logger: o.Logger,
 		DialTimeout: o.DialTimeout, ReadIdle: o.ReadIdle, PingTimeout: o.PingTimeout, SendWithin: o.SendWithin,
 	}
 	if source != nil { // APNs wants to see a provider token before it takes more
 		po.FirstAlone, po.Attach = true, func() (any, error) { return newConnToken(source) }
 	}
 	return &link{
-		pool: h2.New(address(a.url), c.tlsConfig(a), po), source: source, auth: a.creds.auth(), now: o.now,
-		client: &apns2.Client{Host: a.url.String(), HTTPClient: &http.Client{Transport: roundTripper{}}},
+		pool: h2.New(address(a.url), c.tlsConfig(a), po), source: source,
+		url: a.url.String(), auth: a.creds.auth(), now: o.now,
 	}
 }
 
@@ -49,7 +46,7 @@ type app struct {
 // state describes the app without any secret.
 func (a *app) state() transport.AppState {
 	s := transport.AppState{
-		Topic: a.topic, Environment: a.env, URL: a.link.client.Host, Auth: a.link.auth,
+		Topic: a.topic, Environment: a.env, URL: a.link.url, Auth: a.link.auth,
 		App: transport.AppOf(a.topic, a.env),
 	}
 	n, err := a.link.pool.State()
@@ -66,21 +63,27 @@ func (a *app) state() transport.AppState {
 	return s
 }
 
+// appKey is what an app is found by.
+type appKey struct {
+	topic string
+	env   api.Environment
+}
+
 // appTable holds the apps of one configuration. Later only topics are added that
 // a key for all topics sends to.
 type appTable struct {
-	named map[string]*app          // AppOf -> app of the file
+	named map[appKey]*app          // of the file
 	any   map[api.Environment]*app // of the key for all topics
 	links map[account]*link
 
 	mu  sync.Mutex
-	met map[string]*app // topics met under any
+	met map[appKey]*app // topics met under any
 }
 
 // find is the app for a topic, nil when there is none.
 func (t *appTable) find(topic string, env api.Environment) *app {
-	name := transport.AppOf(topic, env)
-	if a, ok := t.named[name]; ok {
+	key := appKey{topic, env}
+	if a, ok := t.named[key]; ok {
 		return a
 	}
 	general, ok := t.any[env]
@@ -89,14 +92,14 @@ func (t *appTable) find(topic string, env api.Environment) *app {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if a, ok := t.met[name]; ok {
+	if a, ok := t.met[key]; ok {
 		return a
 	}
 	if len(t.met) >= maxTopics {
 		return general
 	}
-	a := &app{topic: topic, env: env, link: general.link, limiter: h2.NewLimiter(general.link.now)}
-	t.met[name] = a
+	a := &app{topic: topic, env: env, link: general.link, limiter: general.link.pool.NewLimiter(general.link.now)}
+	t.met[key] = a
 	return a
 }
 
@@ -121,8 +124,8 @@ func (t *appTable) all() []*app {
 // connections.
 func (t *appTable) next(c *configuration, o *Options) (*appTable, error) {
 	n := &appTable{
-		named: make(map[string]*app), any: make(map[api.Environment]*app),
-		links: make(map[account]*link), met: make(map[string]*app),
+		named: make(map[appKey]*app), any: make(map[api.Environment]*app),
+		links: make(map[account]*link), met: make(map[appKey]*app),
 	}
 	sources := make(map[[32]byte]*tokenSource)
 	for i := range c.apps {
@@ -134,7 +137,7 @@ func (t *appTable) next(c *configuration, o *Options) (*appTable, error) {
 		if a.topic == "" {
 			n.any[a.env] = t.keep(anyTopic, a.env, l, o)
 		} else {
-			n.named[transport.AppOf(a.topic, a.env)] = t.keep(a.topic, a.env, l, o)
+			n.named[appKey{a.topic, a.env}] = t.keep(a.topic, a.env, l, o)
 		}
 	}
 	return n, nil
@@ -143,14 +146,14 @@ func (t *appTable) next(c *configuration, o *Options) (*appTable, error) {
 // keep returns the app of the old table if its link stayed, with its limiter, else
 // a new one.
 func (t *appTable) keep(topic string, env api.Environment, l *link, o *Options) *app {
-	old, ok := t.named[transport.AppOf(topic, env)]
+	old, ok := t.named[appKey{topic, env}]
 	if topic == anyTopic {
 		old, ok = t.any[env]
 	}
 	if ok && old.link == l {
 		return old
 	}
-	return &app{topic: topic, env: env, link: l, limiter: h2.NewLimiter(o.now)}
+	return &app{topic: topic, env: env, link: l, limiter: l.pool.NewLimiter(o.now)}
 }
 
 // link finds or makes the link of an app: of this table, of the old one, or new.

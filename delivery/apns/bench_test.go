@@ -6,9 +6,11 @@ import (
 	"crypto/x509"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,8 +24,10 @@ import (
 
 const benchInFlight = 512
 
-// BenchmarkSend compares the sender with stock apns2 against the same stand-in,
-// turn by turn, and reports both rates and the median of their ratios.
+// BenchmarkSend compares the sender, by Send and by Start, with stock apns2 against
+// the same stand-in, turn by turn. It reports rates, the median of their ratios to
+// stock, and CPU time and allocations per notification; both have the stand-in's
+// in them, which is the same for all.
 func BenchmarkSend(b *testing.B) {
 	s := apnstest.Start(b, apnstest.Options{CountsOnly: true})
 	ours := mustNew(b, optionsFor(s))
@@ -32,27 +36,41 @@ func BenchmarkSend(b *testing.B) {
 	for i := range notes {
 		notes[i] = testNote(i)
 	}
-	sendOurs := func(n *transport.Notification) bool {
-		return ours.Send(context.Background(), n).Outcome == transport.Delivered
+	ways := []struct {
+		name string
+		run  func(n int) (failed int64)
+		cost []cost
+	}{
+		{name: "stock", run: func(n int) int64 {
+			return inFlight(notes, n, func(n *transport.Notification) bool { return pushStock(stock, n) })
+		}},
+		{name: "send", run: func(n int) int64 {
+			return inFlight(notes, n, func(n *transport.Notification) bool {
+				return ours.Send(context.Background(), n).Outcome == transport.Delivered
+			})
+		}},
+		{name: "start", run: func(n int) int64 { return started(ours, notes, n) }},
 	}
-	sendStock := func(n *transport.Notification) bool {
-		r, err := stock.Push(&apns2.Notification{
-			ApnsID: n.ID, DeviceToken: n.Token, Topic: n.Topic, CollapseID: n.CollapseID,
-			Priority: n.Priority, PushType: apns2.PushTypeAlert, Payload: n.Payload,
-		})
-		return err == nil && r.Sent()
+	for _, way := range ways { // warm up
+		mustCost(b, 20_000, way.run)
 	}
-	mustRate(b, notes, 20_000, sendOurs) // warm up
-	mustRate(b, notes, 20_000, sendStock)
-	var rates [2][]float64
-	var ratios []float64
 	for b.Loop() {
-		o, st := mustRate(b, notes, 40_000, sendOurs), mustRate(b, notes, 40_000, sendStock)
-		rates[0], rates[1], ratios = append(rates[0], o), append(rates[1], st), append(ratios, o/st)
+		for i := range ways {
+			ways[i].cost = append(ways[i].cost, mustCost(b, 40_000, ways[i].run))
+		}
 	}
-	b.ReportMetric(medianOf(rates[0]), "ours/s")
-	b.ReportMetric(medianOf(rates[1]), "stock/s")
-	b.ReportMetric(medianOf(ratios), "ratio")
+	for _, way := range ways {
+		var rates, ratios, cpu, allocs []float64
+		for i, c := range way.cost {
+			rates, ratios = append(rates, c.rate), append(ratios, c.rate/ways[0].cost[i].rate)
+			cpu, allocs = append(cpu, c.cpu), append(allocs, c.allocs)
+		}
+		b.ReportMetric(medianOf(rates), way.name+"/s")
+		b.ReportMetric(medianOf(ratios), way.name+"-ratio")
+		b.ReportMetric(medianOf(cpu), way.name+"-cpu-us")
+		b.ReportMetric(medianOf(allocs), way.name+"-allocs")
+	}
+	b.ReportMetric(0, "ns/op") // of a whole turn: says nothing
 }
 
 func medianOf(v []float64) float64 {
@@ -60,13 +78,42 @@ func medianOf(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// mustRate sends n notifications, benchInFlight at a time, and returns how many
-// were answered per second.
-func mustRate(b *testing.B, notes []*transport.Notification, n int, send func(*transport.Notification) bool) float64 {
+// cost is what a number of notifications took: how many a second, and each
+// one's CPU time in microseconds and allocations.
+type cost struct{ rate, cpu, allocs float64 }
+
+// mustCost measures n notifications.
+func mustCost(b *testing.B, n int, run func(n int) (failed int64)) cost {
 	b.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start, cpu := time.Now(), cpuTime(b)
+	failed := run(n)
+	took := time.Since(start)
+	cpu = cpuTime(b) - cpu
+	runtime.ReadMemStats(&after)
+	if failed > 0 {
+		b.Fatalf("%d of %d failed", failed, n)
+	}
+	per := float64(n)
+	return cost{rate: per / took.Seconds(), cpu: float64(cpu.Nanoseconds()) / 1000 / per, allocs: float64(after.Mallocs-before.Mallocs) / per}
+}
+
+// cpuTime is what this process used so far.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// inFlight sends n notifications, benchInFlight at a time, each by a goroutine
+// that waits.
+func inFlight(notes []*transport.Notification, n int, send func(*transport.Notification) bool) int64 {
 	var next, failed atomic.Int64
 	var wg sync.WaitGroup
-	start := time.Now()
 	for range benchInFlight {
 		wg.Go(func() {
 			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
@@ -77,10 +124,35 @@ func mustRate(b *testing.B, notes []*transport.Notification, n int, send func(*t
 		})
 	}
 	wg.Wait()
-	if failed.Load() > 0 {
-		b.Fatalf("%d of %d failed", failed.Load(), n)
+	return failed.Load()
+}
+
+// started sends n notifications, benchInFlight at a time, from one goroutine.
+func started(s *Sender, notes []*transport.Notification, n int) int64 {
+	var failed atomic.Int64
+	room := make(chan struct{}, benchInFlight)
+	for i := range n {
+		room <- struct{}{}
+		s.Start(context.Background(), notes[i%len(notes)], func(a transport.Answer) {
+			if a.Outcome != transport.Delivered {
+				failed.Add(1)
+			}
+			<-room
+		})
 	}
-	return float64(n) / time.Since(start).Seconds()
+	for range benchInFlight {
+		room <- struct{}{}
+	}
+	return failed.Load()
+}
+
+// pushStock sends as apns2 does.
+func pushStock(c *apns2.Client, n *transport.Notification) bool {
+	r, err := c.Push(&apns2.Notification{
+		ApnsID: n.ID, DeviceToken: n.Token, Topic: n.Topic, CollapseID: n.CollapseID,
+		Priority: n.Priority, PushType: apns2.PushTypeAlert, Payload: n.Payload,
+	})
+	return err == nil && r.Sent()
 }
 
 // mustStock is apns2 as it comes, but for the roots it trusts.

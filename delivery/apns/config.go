@@ -15,14 +15,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/sideshow/apns2"
+
 	"fanfare/api"
 	"fanfare/delivery/transport"
-)
-
-// Apple's servers, for apps that name no other.
-const (
-	urlProduction = "https://api.push.apple.com"
-	urlSandbox    = "https://api.sandbox.push.apple.com"
 )
 
 // The variables that errors name, so that an operator finds what to mend.
@@ -229,9 +225,9 @@ func serverURL(own, general string, env api.Environment) (*url.URL, error) {
 		s = general
 	}
 	if s == "" && env == api.EnvSandbox {
-		s = urlSandbox
+		s = apns2.HostDevelopment
 	} else if s == "" {
-		s = urlProduction
+		s = apns2.HostProduction
 	}
 	u, err := url.Parse(s)
 	if err != nil {

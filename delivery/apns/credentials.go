@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/sideshow/apns2/token"
 	"software.sslmate.com/src/go-pkcs12"
 )
 
@@ -37,19 +38,14 @@ func readKey(file, keyID, team string) (*credentials, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read key: %w", err)
 	}
-	block, _ := pem.Decode(raw)
-	if block == nil {
-		return nil, fmt.Errorf("%s is not a .p8 key: no PEM block", file)
+	key, err := token.AuthKeyFromBytes(raw)
+	if errors.Is(err, token.ErrAuthKeyNotECDSA) || err == nil && key.Curve != elliptic.P256() {
+		return nil, fmt.Errorf("%s can't sign ES256: APNs takes ECDSA keys on P-256 only", file)
 	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a .p8 key: %w", file, err)
 	}
-	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok || key.Curve != elliptic.P256() {
-		return nil, fmt.Errorf("%s can't sign ES256: APNs takes ECDSA keys on P-256 only", file)
-	}
-	sum := sha256.Sum256([]byte(keyID + "\x00" + team + "\x00" + string(block.Bytes)))
+	sum := sha256.Sum256([]byte(keyID + "\x00" + team + "\x00" + string(raw)))
 	return &credentials{key: key, keyID: keyID, team: team, sum: sum}, nil
 }
 

@@ -1,7 +1,8 @@
 // Package apns sends notifications to Apple: New makes the transport.Sender. It
 // reads keys, certificates and the apps file (config.go, credentials.go), keeps
 // the provider tokens of each key (token.go), sends each notification over the
-// connections of its app's account (sender.go, apps.go, roundtrip.go), and says
-// what APNs' answers mean (outcomes.go). The connections are delivery/h2's, the
-// requests are built by apns2, which only this package knows.
+// connections of its app's account (sender.go, apps.go, push.go), and says what
+// APNs' answers mean (answer.go, outcomes.go). The connections are delivery/h2's;
+// apns2, which only this package knows, gives hosts, push types, reasons and the
+// reading of keys.
 package apns

@@ -4,15 +4,9 @@ import (
 	"net/http"
 	"slices"
 
-	"fanfare/delivery/transport"
-)
+	"github.com/sideshow/apns2"
 
-// The reasons that code here must tell apart from others of the same outcome.
-const (
-	reasonExpiredProviderToken = "ExpiredProviderToken"
-	reasonTooManyTokenUpdates  = "TooManyProviderTokenUpdates"
-	reasonIdleTimeout          = "IdleTimeout"
-	reasonShutdown             = "Shutdown"
+	"fanfare/delivery/transport"
 )
 
 // answer is one row's left side. An empty reason stands for every reason of
@@ -29,58 +23,59 @@ var outcomes = map[answer]transport.Outcome{
 
 	// The token may be wrong, or the app's environment or topic may be: one such
 	// answer does not decide it.
-	{http.StatusBadRequest, "BadDeviceToken"}:         transport.SuspectDevice,
-	{http.StatusBadRequest, "DeviceTokenNotForTopic"}: transport.SuspectDevice,
+	{http.StatusBadRequest, apns2.ReasonBadDeviceToken}:         transport.SuspectDevice,
+	{http.StatusBadRequest, apns2.ReasonDeviceTokenNotForTopic}: transport.SuspectDevice,
 
 	// No retry and no operator can mend these, and the device is not at fault.
-	{http.StatusBadRequest, "MissingDeviceToken"}: transport.OurBug,
-	{http.StatusBadRequest, "BadMessageId"}:       transport.OurBug,
-	{http.StatusBadRequest, "BadExpirationDate"}:  transport.OurBug,
-	{http.StatusBadRequest, "BadPriority"}:        transport.OurBug,
-	{http.StatusBadRequest, "BadCollapseId"}:      transport.OurBug,
-	{http.StatusBadRequest, "InvalidPushType"}:    transport.OurBug,
-	{http.StatusBadRequest, "DuplicateHeaders"}:   transport.OurBug,
-	{http.StatusBadRequest, "PayloadEmpty"}:       transport.OurBug,
-	{http.StatusNotFound, "BadPath"}:              transport.OurBug,
-	{http.StatusMethodNotAllowed, ""}:             transport.OurBug,
-	{http.StatusRequestEntityTooLarge, ""}:        transport.OurBug,
+	{http.StatusBadRequest, apns2.ReasonMissingDeviceToken}: transport.OurBug,
+	{http.StatusBadRequest, apns2.ReasonBadMessageID}:       transport.OurBug,
+	{http.StatusBadRequest, apns2.ReasonBadExpirationDate}:  transport.OurBug,
+	{http.StatusBadRequest, apns2.ReasonBadPriority}:        transport.OurBug,
+	{http.StatusBadRequest, apns2.ReasonBadCollapseID}:      transport.OurBug,
+	{http.StatusBadRequest, apns2.ReasonInvalidPushType}:    transport.OurBug,
+	{http.StatusBadRequest, apns2.ReasonDuplicateHeaders}:   transport.OurBug,
+	{http.StatusBadRequest, apns2.ReasonPayloadEmpty}:       transport.OurBug,
+	{http.StatusNotFound, apns2.ReasonBadPath}:              transport.OurBug,
+	{http.StatusMethodNotAllowed, ""}:                       transport.OurBug,
+	{http.StatusRequestEntityTooLarge, ""}:                  transport.OurBug,
 
 	// The app's configuration is refused. An operator can mend it, so that the
 	// messages wait instead of failing.
-	{http.StatusBadRequest, "BadTopic"}:                  transport.PauseApp,
-	{http.StatusBadRequest, "MissingTopic"}:              transport.PauseApp,
-	{http.StatusBadRequest, "TopicDisallowed"}:           transport.PauseApp,
-	{http.StatusForbidden, "BadCertificate"}:             transport.PauseApp,
-	{http.StatusForbidden, "BadCertificateEnvironment"}:  transport.PauseApp,
-	{http.StatusForbidden, "Forbidden"}:                  transport.PauseApp,
-	{http.StatusForbidden, "MissingProviderToken"}:       transport.PauseApp,
-	{http.StatusForbidden, "InvalidProviderToken"}:       transport.PauseApp,
-	{http.StatusForbidden, "BadEnvironmentKeyIdInToken"}: transport.PauseApp,
+	{http.StatusBadRequest, apns2.ReasonBadTopic}:                 transport.PauseApp,
+	{http.StatusBadRequest, apns2.ReasonMissingTopic}:             transport.PauseApp,
+	{http.StatusBadRequest, apns2.ReasonTopicDisallowed}:          transport.PauseApp,
+	{http.StatusForbidden, apns2.ReasonBadCertificate}:            transport.PauseApp,
+	{http.StatusForbidden, apns2.ReasonBadCertificateEnvironment}: transport.PauseApp,
+	{http.StatusForbidden, apns2.ReasonForbidden}:                 transport.PauseApp,
+	{http.StatusForbidden, apns2.ReasonMissingProviderToken}:      transport.PauseApp,
+	{http.StatusForbidden, apns2.ReasonInvalidProviderToken}:      transport.PauseApp,
+	{http.StatusForbidden, "BadEnvironmentKeyIdInToken"}:          transport.PauseApp,
+	{http.StatusForbidden, "UnrelatedKeyIdInToken"}:               transport.PauseApp,
 
 	// As GOAWAY: the connection ends, the request was not processed.
-	{http.StatusBadRequest, reasonIdleTimeout}:      transport.Again,
-	{http.StatusServiceUnavailable, reasonShutdown}: transport.Again,
+	{http.StatusBadRequest, apns2.ReasonIdleTimeout}:      transport.Again,
+	{http.StatusServiceUnavailable, apns2.ReasonShutdown}: transport.Again,
 
 	// Send renews the token, and counts to three before it says PauseApp.
-	{http.StatusForbidden, reasonExpiredProviderToken}: transport.Again,
+	{http.StatusForbidden, apns2.ReasonExpiredProviderToken}: transport.Again,
 
 	// The app was removed from the device, or the token's time is over.
-	{http.StatusGone, "Unregistered"}: transport.DropDevice,
-	{http.StatusGone, "ExpiredToken"}: transport.DropDevice,
+	{http.StatusGone, apns2.ReasonUnregistered}: transport.DropDevice,
+	{http.StatusGone, apns2.ReasonExpiredToken}: transport.DropDevice,
 
 	// Too much for one device, whatever the body says; but too many new provider
 	// tokens concern the whole app.
-	{http.StatusTooManyRequests, ""}:                        transport.BackoffDevice,
-	{http.StatusTooManyRequests, reasonTooManyTokenUpdates}: transport.PauseApp,
+	{http.StatusTooManyRequests, ""}:                                      transport.BackoffDevice,
+	{http.StatusTooManyRequests, apns2.ReasonTooManyProviderTokenUpdates}: transport.PauseApp,
 
 	// APNs itself asks for less. Other 5xx are counted attempts, by classify.
-	{http.StatusServiceUnavailable, "ServiceUnavailable"}: transport.RetryUncounted,
+	{http.StatusServiceUnavailable, apns2.ReasonServiceUnavailable}: transport.RetryUncounted,
 }
 
 // statusDecides are the documented reasons without a row of their own: their
 // status decides.
 var statusDecides = []string{
-	"InternalServerError", "MethodNotAllowed", "PayloadTooLarge", "TooManyRequests", "UnrelatedKeyIdInToken",
+	apns2.ReasonInternalServerError, apns2.ReasonMethodNotAllowed, apns2.ReasonPayloadTooLarge, apns2.ReasonTooManyRequests,
 }
 
 // documentedReasons lists every reason that APNs documents.

@@ -3,6 +3,7 @@ package apns
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -44,6 +45,7 @@ var answerRows = []struct {
 	{403, "MissingProviderToken", transport.PauseApp},
 	{403, "InvalidProviderToken", transport.PauseApp},
 	{403, "BadEnvironmentKeyIdInToken", transport.PauseApp},
+	{403, "UnrelatedKeyIdInToken", transport.PauseApp},
 	{400, "IdleTimeout", transport.Again},
 	{503, "Shutdown", transport.Again},
 	{403, "ExpiredProviderToken", transport.PauseApp}, // again, and after three times a pause
@@ -124,7 +126,11 @@ func TestRetryAfter(t *testing.T) {
 		min, max time.Duration
 	}{
 		{"", 0, 0}, {"7", 7 * time.Second, 7 * time.Second}, {"-3", 0, 0}, {"soon", 0, 0},
-		{time.Now().Add(time.Minute).UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT"), 50 * time.Second, time.Minute},
+		{time.Now().Add(time.Minute).UTC().Format(http.TimeFormat), 50 * time.Second, time.Minute},
+		// nobody waits for 68 years.
+		{"3600", time.Hour, time.Hour}, {"2147483647", time.Hour, time.Hour}, {"99999999999999999999", time.Hour, time.Hour},
+		{"-99999999999999999999", 0, 0}, {"9223372036", time.Hour, time.Hour},
+		{"Fri, 31 Dec 9999 23:59:59 GMT", time.Hour, time.Hour}, {"Thu, 01 Jan 1970 00:00:00 GMT", 0, 0},
 	} {
 		w.Script(deviceToken(i), apnstest.Answer{Status: 429, Reason: "TooManyRequests", RetryAfter: row.header})
 		a := w.send(testNote(i))
@@ -152,6 +158,39 @@ func TestShutdownMovesToNewConnection(t *testing.T) {
 			if got := w.send(testNote(2)); got.Outcome != transport.Again || got.RetryAfter <= 0 {
 				t.Fatalf("when it never ends: %s after %v", got.Outcome, got.RetryAfter)
 			}
+		})
+	}
+}
+
+// A server that answers so on every connection is left alone for a while: each
+// notification stops soon and says when to come back, and few connections are
+// opened, however many notifications there are.
+func TestShutdownForEverIsNoStorm(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []apnstest.Answer{
+		apnstest.Fail(400, "IdleTimeout"), apnstest.Fail(503, "Shutdown"), {Status: 503, Reason: "Shutdown", RetryAfter: "30"},
+	} {
+		t.Run(answer.Reason+answer.RetryAfter, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t, apnstest.Options{})
+			w.ScriptAll(answer)
+			began, asked := time.Now(), 0
+			for i := range 500 {
+				a := w.send(testNote(i))
+				switch {
+				case a.Outcome == transport.NotSent && a.Err != nil: // not even tried
+				case a.Outcome != transport.Again || a.RetryAfter < againAfter || answer.RetryAfter != "" && a.RetryAfter != 30*time.Second:
+					t.Fatalf("got %s after %v: %v", a.Outcome, a.RetryAfter, a.Err)
+				default:
+					asked++
+				}
+			}
+			most := 3 + int(time.Since(began)/(50*time.Millisecond))
+			if n := w.Accepted(); n > most || w.Total() != n || asked == 0 {
+				t.Fatalf("%d connections and %d requests, %d at most", n, w.Total(), most)
+			}
+			w.ScriptAll(apnstest.OK())
+			storetest.Eventually(t, 20*time.Second, "it is found working", func() bool { return w.send(testNote(0)).Outcome == transport.Delivered })
 		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,17 +12,7 @@ import (
 
 	"github.com/sideshow/apns2"
 
-	"fanfare/api"
-	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
-)
-
-// How often one Send tries again by itself before it leaves that to its caller.
-const (
-	maxTries   = 5           // on connections that live on
-	maxMoves   = 100         // to other connections, after GOAWAY
-	maxExpired = 3           // ExpiredProviderToken answers for one notification
-	againAfter = time.Second // what Send asks for when it gives up on Again
 )
 
 // maxTopics bounds how many topics of a key for all topics are told apart.
@@ -92,7 +81,10 @@ type Sender struct {
 	closed bool
 }
 
-var _ transport.Sender = (*Sender)(nil)
+var (
+	_ transport.Sender  = (*Sender)(nil)
+	_ transport.Starter = (*Sender)(nil)
+)
 
 // New reads keys and certificates and tries them; it does not connect. Its
 // error names every variable and file that is wrong.
@@ -160,104 +152,21 @@ func (s *Sender) Reasons() []string { return documentedReasons() }
 
 // Send implements transport.Sender.
 func (s *Sender) Send(ctx context.Context, n *transport.Notification) transport.Answer {
+	done := make(chan transport.Answer, 1)
+	s.Start(ctx, n, func(a transport.Answer) { done <- a })
+	return <-done
+}
+
+// Start implements transport.Starter.
+func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
 	a := s.apps.Load().find(n.Topic, n.Environment)
-	if a == nil {
-		return transport.Answer{Outcome: transport.NoApp}
-	}
-	if len(n.Payload) == 0 {
-		return transport.Answer{Outcome: transport.OurBug, Reason: "PayloadEmpty", Err: errors.New("the payload is empty")}
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
-	defer cancel()
-	round, err := a.limiter.Enter(ctx)
-	if err != nil {
-		return transport.Answer{Outcome: transport.NotSent, Err: err}
-	}
-	defer a.limiter.Leave()
-	answer := a.send(ctx, n)
-	switch answer.Outcome {
-	case transport.Delivered:
-		a.limiter.Succeed()
-	case transport.RetryUncounted:
-		a.limiter.Halve(round)
-	}
-	return answer
-}
-
-// send tries until there is an answer that is not Again. It moves to another
-// connection as often as one ends: the pool does not open them too fast.
-func (a *app) send(ctx context.Context, n *transport.Notification) transport.Answer {
-	tries, moves, expired := 0, 0, 0
-	for {
-		answer, moved := a.try(ctx, n)
-		if answer.Outcome == transport.Again && answer.Reason == reasonExpiredProviderToken {
-			if expired++; expired == maxExpired {
-				answer.Outcome = transport.PauseApp
-				return answer
-			}
-		}
-		if answer.Outcome != transport.Again && !errors.Is(answer.Err, h2.ErrUnprocessed) || ctx.Err() != nil {
-			return answer
-		}
-		if tries++; moved && answer.Status == 0 {
-			tries, moves = 0, moves+1
-		}
-		if tries == maxTries || moves == maxMoves {
-			answer.RetryAfter = max(answer.RetryAfter, againAfter)
-			return answer
-		}
-	}
-}
-
-// try sends once on one connection; moved says that this one takes no more.
-func (a *app) try(ctx context.Context, n *transport.Notification) (answer transport.Answer, moved bool) {
-	conn, err := a.link.pool.Acquire(ctx, n.Topic)
-	if err != nil {
-		return transport.Answer{Outcome: transport.NotSent, Err: err}, false
-	}
-	x := &roundTrip{n: n, conn: conn, call: conn.NewCall(n.Payload, n.MaySend)}
-	defer func() { a.link.pool.Release(conn, x.answer.Status != 0) }()
-	if x.token, err = bearer(conn); err != nil {
-		return transport.Answer{Outcome: transport.NotSent, Err: err}, false
-	}
-	err = a.push(ctx, x)
-	if x.answer.Status == 0 {
-		return x.failure(err), conn.Gone()
-	}
-	x.answer.Outcome = classify(x.answer.Status, x.answer.Reason)
-	a.react(x)
-	return x.answer, conn.Gone()
-}
-
-// push lets apns2 build the request; the round trip gets the answer.
-func (a *app) push(ctx context.Context, x *roundTrip) error {
-	n := x.n
-	_, err := a.link.client.PushWithContext(context.WithValue(ctx, roundTripKey{}, x), &apns2.Notification{
-		ApnsID: n.ID, DeviceToken: n.Token, Topic: n.Topic, CollapseID: n.CollapseID, Priority: n.Priority,
-		PushType: apns2.EPushType(cmp.Or(n.PushType, api.PushAlert)),
-		Payload:  "{}", // the call has the real one: apns2 would encode it anew
-	})
-	return err
-}
-
-// react does what an answer asks of the connection and the provider token.
-func (a *app) react(x *roundTrip) {
-	source := a.link.source
-	switch x.answer.Reason {
-	case reasonIdleTimeout, reasonShutdown:
-		if x.answer.Outcome == transport.Again {
-			x.conn.Retire()
-		}
-	case reasonTooManyTokenUpdates:
-		if source != nil {
-			source.freeze()
-		}
-	case reasonExpiredProviderToken:
-		if x.token == nil || x.answer.Status != http.StatusForbidden {
-			return
-		}
-		if next, err := source.renew(x.token); err == nil {
-			tokenOf(x.conn).replace(x.conn, x.token, next)
-		}
+	switch {
+	case a == nil:
+		done(transport.Answer{Outcome: transport.NoApp})
+	case len(n.Payload) == 0:
+		done(transport.Answer{Outcome: transport.OurBug, Reason: apns2.ReasonPayloadEmpty, Err: errors.New("the payload is empty")})
+	default:
+		p := newPush(ctx, a, n, s.o.Timeout, done)
+		a.link.pool.Acquire(&p.waiter)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,6 +148,78 @@ func TestAliveIsAskedBeforeTheWrite(t *testing.T) {
 	}
 	if got := w.Of(deviceToken(1)); len(got) != 0 {
 		t.Fatalf("without a lease arrived %+v", got)
+	}
+}
+
+// the lease is asked again when the body had to wait for a window of
+// HTTP/2's: it may have ended meanwhile.
+func TestLeaseIsAskedAfterFlowControl(t *testing.T) {
+	t.Parallel()
+	for _, alive := range []bool{true, false} {
+		t.Run(fmt.Sprint(alive), func(t *testing.T) {
+			t.Parallel()
+			w := setup(t, apnstest.Options{Window: 10})
+			w.mustDeliver(testNote(0)) // its settings are known from here on
+			w.HoldWindows(true)
+			var may atomic.Bool
+			may.Store(true)
+			n, done := testNote(1), make(chan transport.Answer, 1)
+			n.MaySend = may.Load
+			w.sender.Start(t.Context(), n, func(a transport.Answer) { done <- a })
+			// The stand-in holds back a second one, too: the first is as far as it gets.
+			w.sender.Start(t.Context(), testNote(2), func(transport.Answer) {})
+			storetest.Eventually(t, 20*time.Second, "both to wait for their windows", func() bool { return w.PeakStreams() == 2 })
+			may.Store(alive)
+			w.HoldWindows(false)
+			a := <-done
+			if delivered := a.Outcome == transport.Delivered; delivered != alive {
+				t.Fatalf("got %s %v", a.Outcome, a.Err)
+			}
+			if !alive && (a.Outcome != transport.NotSent || !errors.Is(a.Err, transport.ErrMayNotSend)) {
+				t.Fatalf("got %s %v", a.Outcome, a.Err)
+			}
+			w.mustDeliver(testNote(3))
+			if arrived := len(w.Of(deviceToken(1))) > 0; arrived != alive {
+				t.Fatalf("it arrived: %v", arrived)
+			}
+		})
+	}
+}
+
+func TestSmallWindows(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{Window: 10, TrackIDs: true})
+	if got := outcomesOf(w.sendMany(0, 1000)); got[transport.Delivered] != 1000 {
+		t.Fatalf("got %v", got)
+	}
+	if n, again := w.IDs(); n != 1000 || again != 0 {
+		t.Fatalf("%d ids, %d again", n, again)
+	}
+}
+
+// Start sends without a goroutine for each: one after the other, and one answer for each.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	w := setup(t, apnstest.Options{TrackIDs: true})
+	const count = 5000
+	answers := make(chan transport.Answer, 2*count)
+	for i := range count {
+		w.sender.Start(t.Context(), testNote(i), func(a transport.Answer) { answers <- a })
+	}
+	for i := range count {
+		if a := <-answers; a.Outcome != transport.Delivered {
+			t.Fatalf("%d: got %s %v", i, a.Outcome, a.Err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.ScriptAll(apnstest.Failing(apnstest.Hang))
+	w.sender.Start(ctx, testNote(0), func(a transport.Answer) { answers <- a })
+	if a := <-answers; a.Outcome != transport.NotSent && a.Outcome != transport.UnknownOutcome {
+		t.Fatalf("after its context: %s", a.Outcome)
+	}
+	if n, again := w.IDs(); n != count || again > 1 || len(answers) > 0 {
+		t.Fatalf("%d ids, %d again, %d answers too many", n, again, len(answers))
 	}
 }
 

@@ -209,6 +209,31 @@ func TestA12_ExpiredTokenPausesAfterThree(t *testing.T) {
 	w.mustDeliver(testNote(0))
 }
 
+// A token found expired is replaced on its connection once in 20 minutes. The
+// second time the connection is retired, and the next one starts with the new token.
+func TestA12_SecondExpiredTokenRetiresTheConnection(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	w := setup(t, apnstest.Options{Now: c.now, TokenUpdates: 20 * time.Minute}, func(o *Options) { o.Now = c.now })
+	w.mustDeliver(testNote(0))
+	c.add(26 * time.Minute)
+	for _, l := range w.sender.apps.Load().links { // as a new connection elsewhere would
+		mustFresh(t, l.source)
+	}
+	for i, wait := range []time.Duration{10 * time.Minute, 15 * time.Minute} {
+		c.add(wait)
+		w.Script(deviceToken(1+i), apnstest.Fail(403, "ExpiredProviderToken"), apnstest.OK())
+		w.mustDeliver(testNote(1 + i))
+	}
+	got := w.bearers()
+	if len(got) != 2 || len(got[1]) != 2 || len(got[2]) != 1 || slices.Contains(got[1], got[2][0]) {
+		t.Errorf("%d tokens on the first connection, %d on the second", len(got[1]), len(got[2]))
+	}
+	if n := w.Reason("TooManyProviderTokenUpdates"); n != 0 {
+		t.Errorf("%d answers of too many new tokens", n)
+	}
+}
+
 func TestA12_TooManyUpdatesFreezes(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -256,7 +281,7 @@ func TestA12_KeyThatCannotSignStopsTheStart(t *testing.T) {
 	}
 	for name, row := range map[string]struct{ file, want string }{
 		"P-384": {mustKeyFile(t, p384), "can't sign ES256"}, "RSA": {mustKeyFile(t, rsaKey), "can't sign ES256"},
-		"no PEM": {noPEM, "no PEM block"}, "no file": {noPEM + "x", "no such file"},
+		"no PEM": {noPEM, "must be a valid .p8 PEM file"}, "no file": {noPEM + "x", "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,113 +2,224 @@ package h2
 
 import (
 	"errors"
-	"io"
+	"fmt"
 	"net/http"
-	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 var (
 	// ErrUnprocessed says that the server is known not to have processed a request.
 	ErrUnprocessed = errors.New("the server did not process the request")
-	// errWithheld ends a request whose check said no.
-	errWithheld = errors.New("the request was withheld")
-)
+	// ErrFull says that the server lowered its limit just when a request was to
+	// begin: it may ask for room again. It comes with ErrUnprocessed.
+	ErrFull = errors.New("the connection has no room any more")
+	// ErrWithheld ends a request whose check said no; the server never has all of it.
+	ErrWithheld = errors.New("the request was withheld")
 
-// Progress is how far a request without an answer came.
-type Progress uint8
+	errTooLarge = errors.New("the request's headers are too large")
+	errNoHeader = errors.New("the answer has no status")
+)
 
 const (
-	// Unprocessed says that the server never got it whole, or said itself that it did not
-	// process it.
-	Unprocessed Progress = iota
-	// Withheld says that the check before the body said no, so that it was not sent.
-	Withheld
-	// Unknown says that the server may have processed it.
-	Unknown
+	maxBody  = firstWindow     // bytes of an answer's body; the rest is not read
+	bodyTime = 5 * time.Second // from an answer's headers to the end of its body
 )
 
-// Call is one request on a connection. Its body knows whether it began to
-// leave: before that, the server can't process the request.
-type Call struct {
-	conn        *Conn
-	body        body
-	unprocessed bool
+// Field is a header of a request. A Sensitive one is sent as it is every time;
+// the others are put into the connection's table of headers and take a byte or
+// two from then on, so that what differs with every request is best called
+// Sensitive.
+type Field = hpack.HeaderField
+
+// Result is what became of a call.
+type Result struct {
+	Status int // 0: there was no answer
+	Header []Field
+	Body   []byte // its first 64 KiB
+	// Err says why there was no answer. With ErrUnprocessed or ErrWithheld the
+	// server did not process the request, else it may have.
+	Err error
 }
+
+// Get is the value of a header, by its name in lower case; "" if there is none.
+func (r *Result) Get(name string) string {
+	for i := range r.Header {
+		if r.Header[i].Name == name {
+			return r.Header[i].Value
+		}
+	}
+	return ""
+}
+
+// Call is one request on a connection.
+type Call struct {
+	conn  *Conn
+	owner Owner
+	body  []byte
+	check func() bool
+
+	// Guarded by the connection's lock.
+	id      uint32
+	result  Result
+	checked bool  // check said yes, and nothing was waited for since
+	sent    int   // bytes of body that were left to be sent
+	window  int64 // what the peer takes of it
+	waits   bool  // is in the connection's blocked
+	over    error // Cancel was called
+	end     uint64
+	timer   *time.Timer
+	next    *Call
+}
+
+// Owner is told once what became of its call, by whatever goroutine saw it end:
+// it must not wait for anything.
+type Owner interface{ Answered(r *Result) }
 
 // NewCall makes a call whose body is data, which must not change any more. When
-// check is set it is called right before the body leaves; false withholds it.
-func (c *Conn) NewCall(data []byte, check func() bool) *Call {
-	return &Call{conn: c, body: body{data: data, check: check}}
+// check is set it is asked right before the last of the body is left to be sent;
+// false withholds it. It must be quick and not call anything of the connection.
+func (c *Conn) NewCall(data []byte, check func() bool, owner Owner) *Call {
+	return &Call{conn: c, body: data, check: check, owner: owner}
 }
 
-// RoundTrip sends r with the call's body and returns the answer as
-// http.RoundTripper does. It is used once.
-func (c *Call) RoundTrip(r *http.Request) (*http.Response, error) {
-	r.Body, r.ContentLength = &c.body, int64(len(c.body.data))
-	// http2 asks for the body again exactly when it knows that the peer did not
-	// process the request: GOAWAY below it, REFUSED_STREAM, never written.
-	r.GetBody = func() (io.ReadCloser, error) {
-		c.unprocessed = true
-		return nil, ErrUnprocessed
+// Start sends a POST with the call's body. It is used once. Its owner may be told
+// the result before it returns.
+func (call *Call) Start(path string, fields []Field) {
+	c := call.conn
+	c.mu.Lock()
+	defer c.unlock()
+	if err := c.refuses(call, path, fields); err != nil {
+		c.end(call, err)
+		return
 	}
-	return c.conn.transport.RoundTrip(r)
+	call.id, call.window = c.nextID, c.perCall
+	c.nextID += 2
+	c.calls[call.id] = call
+	c.writeHeaders(call, path, fields)
+	c.pump(call)
 }
 
-// Stop tells how far a failed call came. What has not begun to leave never will.
-func (c *Call) Stop() Progress {
-	began := c.body.stop()
+// refuses says why a call can't begin, if it can't.
+func (c *Conn) refuses(call *Call, path string, fields []Field) error {
+	size := len(path) + len(c.pool.o.Host) + 256
+	for i := range fields {
+		size += int(fields[i].Size())
+	}
 	switch {
-	case c.body.withheld.Load():
-		return Withheld
-	case !began, c.unprocessed, c.conn.nothing.Load():
-		return Unprocessed
+	case call.over != nil:
+		return unprocessed(call.over)
+	case c.err != nil:
+		return unprocessed(c.err)
+	case c.gone.Load():
+		return unprocessed(errConnGone)
+	case c.nextID > maxStreamID:
+		go c.Retire()
+		return unprocessed(errConnGone)
+	case len(c.calls) >= c.streams:
+		return unprocessed(ErrFull)
+	case size > c.maxHead:
+		return unprocessed(errTooLarge)
+	case !call.may():
+		return ErrWithheld
 	}
-	return Unknown
+	return nil
 }
 
-// body is the body of a request.
-type body struct {
-	data     []byte
-	off      int
-	check    func() bool
-	state    atomic.Int32 // one of the constants below
-	withheld atomic.Bool  // check said no
+// may asks the check, unless it just said yes.
+func (call *Call) may() bool {
+	call.checked = call.checked || call.check == nil || call.check()
+	return call.checked
 }
 
-const (
-	bodyUntouched = iota
-	bodyBegan
-	bodyStopped
-)
-
-// Read implements io.Reader. The first one calls check, because right after it
-// the request is complete.
-func (b *body) Read(p []byte) (int, error) {
-	if b.off == 0 && !b.begin() {
-		return 0, errWithheld
+// writeHeaders leaves the HEADERS frame to be sent. mu is held, because the table
+// of headers wants them sent in the order they were encoded.
+func (c *Conn) writeHeaders(call *Call, path string, fields []Field) {
+	c.block.Reset()
+	c.field(Field{Name: ":method", Value: http.MethodPost})
+	c.field(Field{Name: ":scheme", Value: "https"})
+	c.field(Field{Name: ":authority", Value: c.pool.o.Host})
+	c.field(Field{Name: ":path", Value: path, Sensitive: true})
+	for _, f := range fields {
+		c.field(f)
 	}
-	n := copy(p, b.data[b.off:])
-	b.off += n
-	if b.off == len(b.data) {
-		return n, io.EOF
+	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: call.id, BlockFragment: c.block.Bytes(), EndHeaders: true})
+}
+
+func (c *Conn) field(f Field) { _ = c.enc.WriteField(f) }
+
+// Cancel ends a call that did not end yet, or will not let it begin.
+func (call *Call) Cancel(err error) {
+	c := call.conn
+	c.mu.Lock()
+	defer c.unlock()
+	call.over = err
+	if c.under(call) {
+		c.reset(call, call.lost(err))
 	}
-	return n, nil
 }
 
-// begin decides, once, whether the body may leave. stop and begin race for the
-// same word, so that a request is never both stopped and begun.
-func (b *body) begin() bool {
-	if b.check != nil && !b.check() {
-		b.withheld.Store(b.state.CompareAndSwap(bodyUntouched, bodyStopped))
-		return false
+// under tells whether a call is under way. mu is held, as below.
+func (c *Conn) under(call *Call) bool { return call.id != 0 && c.calls[call.id] == call }
+
+// lost is the error of a call that ends without the peer's word for it: an answer
+// whose headers came counts, though its body is missing.
+func (call *Call) lost(cause error) error {
+	switch {
+	case call.result.Status != 0:
+		return nil
+	case call.end == 0:
+		return unprocessed(cause)
 	}
-	return b.state.CompareAndSwap(bodyUntouched, bodyBegan)
+	return cause
 }
 
-// stop forbids the body to begin, and tells whether it already had.
-func (b *body) stop() (began bool) {
-	return !b.state.CompareAndSwap(bodyUntouched, bodyStopped) && b.state.Load() == bodyBegan
+// unprocessed says that the server did not process a request.
+func unprocessed(cause error) error { return fmt.Errorf("%w: %w", ErrUnprocessed, cause) }
+
+// reset ends a call on both sides.
+func (c *Conn) reset(call *Call, err error) {
+	_ = c.framer.WriteRSTStream(call.id, http2.ErrCodeCancel)
+	c.end(call, err)
 }
 
-// Close implements io.Closer.
-func (b *body) Close() error { return nil }
+// end takes a call off the connection; unlock tells its owner.
+func (c *Conn) end(call *Call, err error) {
+	delete(c.calls, call.id)
+	if call.timer != nil {
+		call.timer.Stop()
+	}
+	call.result.Err = err
+	if c.last == nil {
+		c.ended = call
+	} else {
+		c.last.next = call
+	}
+	c.last = call
+}
+
+// began keeps an answer's headers, and ends the call unless a body is to come.
+func (c *Conn) began(call *Call, h *head, ended bool) {
+	if call.result.Status == 0 {
+		call.result.Status, call.result.Header = h.status, h.take()
+	}
+	if ended {
+		c.finish(call)
+		return
+	}
+	if call.timer == nil {
+		call.timer = time.AfterFunc(bodyTime, func() { call.Cancel(nil) })
+	}
+}
+
+// finish ends a call whose answer is whole. A peer that answers before it has the
+// request does not get the rest.
+func (c *Conn) finish(call *Call) {
+	if call.end == 0 {
+		c.reset(call, nil)
+		return
+	}
+	c.end(call, nil)
+}

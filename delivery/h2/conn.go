@@ -1,43 +1,79 @@
 package h2
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
-// How often reserve tries again at once, and then once a millisecond.
 const (
-	reserveSpins = 20
-	reserveTries = 3000
+	// What both sides keep to until the peer's settings say otherwise (RFC 9113, 6.5.2).
+	firstWindow   = 65535
+	firstMaxFrame = 16 << 10
+
+	maxStreamID  = 1<<31 - 1
+	readBuffer   = 32 << 10
+	maxAnswer    = 64 << 10 // bytes of an answer's headers
+	tcpKeepAlive = 15 * time.Second
+	closeTime    = 250 * time.Millisecond // for the peer to take the last frames
 )
 
-// errConnGone says that a connection takes no more requests.
-var errConnGone = errors.New("the connection takes no more requests")
+var (
+	errConnGone = errors.New("the connection takes no more requests")
+	errSilent   = errors.New("the server answers neither data nor PING")
+)
 
-// Conn is one connection. Fields without a lock of their own are guarded by the
-// pool's.
+// Conn is one connection. Requests begin on it (call.go), one goroutine writes
+// what they left to be sent (write.go), one reads what the peer sends (read.go).
+// It ends in fail, which tells all calls that are under way.
 type Conn struct {
-	pool      *Pool
-	transport *http2.Transport
-	cc        *http2.ClientConn
-	value     any         // the owner's
-	gone      atomic.Bool // takes no more requests
-	nothing   atomic.Bool // a GOAWAY said that no request was processed
-	raise     atomic.Int64
-	inFlight  int
-	first     string // group of the last request that began before proven
-	peer      int    // MAX_CONCURRENT_STREAMS; -1 before the first SETTINGS
-	proven    bool   // an answer came; unless Options.FirstAlone: the first SETTINGS
-	slow      bool   // not proven for a while: others may be opened beside it
+	pool   *Pool
+	value  any         // the owner's
+	gone   atomic.Bool // takes no more requests
+	opened time.Time
+	heard  atomic.Int64  // when the peer last sent anything, by clock
+	conn   net.Conn      // TLS
+	raw    *punctual     // below it
+	framer *http2.Framer // reads from conn, writes to out
+	done   chan struct{} // closed by fail
+	answer head          // of the read loop
+
+	// Guarded by the pool's lock.
+	inFlight int
+	first    string // group of the last request that began before proven
+	peer     int    // MAX_CONCURRENT_STREAMS; -1 before the first SETTINGS
+	proven   bool   // an answer came; unless Options.FirstAlone: the first SETTINGS
+	useful   bool   // an answer came that did not ask for another connection
+	slow     bool   // not proven for a while: others may be opened beside it
+
+	mu       sync.Mutex
+	out      gather
+	enc      *hpack.Encoder // into block
+	block    bytes.Buffer
+	calls    map[uint32]*Call
+	blocked  []*Call // their bodies wait for a window
+	ended    *Call   // those that unlock tells, linked by next
+	last     *Call   // of ended
+	nextID   uint32
+	streams  int   // MAX_CONCURRENT_STREAMS that was acknowledged
+	window   int64 // what the peer takes of all bodies
+	perCall  int64 // what it takes at first of each
+	maxFrame int
+	maxHead  int
+	owed     uint32 // received bytes that were not given back to the peer's window
+	err      error  // the connection is no more
+	watch    *time.Timer
+	pinged   time.Duration // by clock
 }
 
 // Value is what Options.Attach made for this connection.
@@ -49,7 +85,7 @@ func (c *Conn) Gone() bool { return c.gone.Load() }
 // Retire lets the connection take no more requests; it ends with its last one.
 func (c *Conn) Retire() {
 	c.pool.mu.Lock()
-	defer c.pool.mu.Unlock()
+	defer c.pool.unlock()
 	c.pool.retire(c)
 }
 
@@ -72,103 +108,31 @@ func (c *Conn) begin(group string) {
 	}
 }
 
-// onSettings learns the peer's limit before http2.ClientConn has: a lower one
-// counts at once, a higher one when onHandled says that it was handled.
-func (c *Conn) onSettings(streams int) {
-	p := c.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if streams < 0 {
-		if c.peer >= 0 {
-			return
-		}
-		streams = MaxStreams
-	}
-	if c.peer < 0 || streams > c.peer {
-		c.raise.Store(int64(streams) + 1)
-		return
-	}
-	c.peer = streams
-	c.raise.Store(0)
-}
-
-// onHandled is called before each read. http2 reads again only when it has
-// handled all it got, so that a raised limit is safe to use from here on. It
-// also proves a connection whose first request need not be alone.
-func (c *Conn) onHandled() {
-	if c.raise.Load() == 0 {
-		return
-	}
-	n := c.raise.Swap(0)
-	if n == 0 {
-		return
-	}
-	p := c.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c.peer = int(n) - 1
-	if !p.o.FirstAlone {
-		c.proven = true
-	}
-	p.dispatch()
-}
-
-// onGoAway sends new requests elsewhere. With last 0 none of the present ones
-// was processed, which http2 would not say of the first when there was an error.
-func (c *Conn) onGoAway(last uint32) {
-	if last == 0 {
-		c.nothing.Store(true)
-	}
-	c.Retire()
-}
-
-// reserve takes one of http2.ClientConn's own slots. It frees them a moment
-// after the pool does, so that it may take several tries.
-func (c *Conn) reserve(ctx context.Context) error {
-	for try := 0; ; try++ {
-		if c.gone.Load() {
-			return errConnGone
-		}
-		if c.cc.ReserveNewRequest() {
-			return nil
-		}
-		if try < reserveSpins {
-			runtime.Gosched()
-			continue
-		}
-		if try > reserveTries { // out of stream ids, or resets that nobody confirms
-			c.Retire()
-			return errConnGone
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Millisecond):
-		}
-	}
-}
-
 // dial opens a connection and starts it.
 func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.o.DialTimeout)
 	defer cancel()
-	c := &Conn{pool: p, peer: -1}
+	var value any
 	if p.o.Attach != nil {
 		var err error
-		if c.value, err = p.o.Attach(); err != nil {
+		if value, err = p.o.Attach(); err != nil {
 			return nil, err
 		}
 	}
-	raw, err := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, "tcp", p.addr)
+	dialled, err := (&net.Dialer{KeepAlive: tcpKeepAlive}).DialContext(ctx, "tcp", p.addr)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", p.o.Name, err)
 	}
+	raw := &punctual{Conn: dialled, opened: time.Now()}
 	conn := tls.Client(raw, p.tls)
 	if err := handshake(ctx, conn); err != nil {
 		_ = raw.Close()
 		return nil, fmt.Errorf("TLS handshake with %s: %w", p.o.Name, err)
 	}
-	return c, c.start(conn, raw)
+	c := newConn(p, conn, raw)
+	c.value = value
+	c.start()
+	return c, nil
 }
 
 // handshake refuses a server that verifies but does not speak HTTP/2.
@@ -182,42 +146,105 @@ func handshake(ctx context.Context, conn *tls.Conn) error {
 	return nil
 }
 
-// start makes the HTTP/2 connection. Between it and TLS, gatherConn gathers
-// writes and frameWatch reads along. DisableCompression keeps http2 from asking
-// for gzip; header lists are bounded because no answer needs more.
-func (c *Conn) start(conn, raw net.Conn) error {
-	o := &c.pool.o
-	g := newGatherConn(conn, raw, o.SendWithin)
-	g.watch = &frameWatch{settings: c.onSettings, goAway: c.onGoAway}
-	g.handled, g.lost = c.onHandled, c.Retire
-	go g.send()
-	c.transport = &http2.Transport{
-		ConnPool:           onlyConn{c},
-		DisableCompression: true,
-		ReadIdleTimeout:    o.ReadIdle,
-		PingTimeout:        o.PingTimeout,
-		MaxHeaderListSize:  64 << 10,
+// newConn makes an HTTP/2 connection of one over TLS.
+func newConn(p *Pool, conn net.Conn, raw *punctual) *Conn {
+	c := &Conn{
+		pool: p, conn: conn, raw: raw, opened: time.Now(), peer: -1, done: make(chan struct{}),
+		calls: make(map[uint32]*Call), nextID: 1, streams: maxStreamID,
+		window: firstWindow, perCall: firstWindow, maxFrame: firstMaxFrame, maxHead: firstMaxFrame,
+		out: gather{wake: make(chan struct{}, 1)},
 	}
-	cc, err := c.transport.NewClientConn(g)
-	if err != nil {
-		_ = g.Close()
-		return fmt.Errorf("start HTTP/2 with %s: %w", o.Name, err)
-	}
-	c.cc = cc
-	return nil
+	c.enc = hpack.NewEncoder(&c.block)
+	c.framer = http2.NewFramer(&c.out, bufio.NewReaderSize(heardReader{c}, readBuffer))
+	c.framer.SetReuseFrames()
+	c.framer.SetMaxReadFrameSize(firstMaxFrame)
+	c.answer.init()
+	return c
 }
 
-// onlyConn is the transport's view of a connection: the transport has no other.
-type onlyConn struct{ c *Conn }
-
-// GetClientConn implements http2.ClientConnPool.
-func (o onlyConn) GetClientConn(r *http.Request, _ string) (*http2.ClientConn, error) {
-	if err := o.c.reserve(r.Context()); err != nil {
-		return nil, err
-	}
-	return o.c.cc, nil
+// start says hello and starts the loops.
+func (c *Conn) start() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hear()
+	_, _ = c.out.Write([]byte(http2.ClientPreface))
+	_ = c.framer.WriteSettings(
+		http2.Setting{ID: http2.SettingEnablePush, Val: 0},
+		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: maxAnswer})
+	c.watch = time.AfterFunc(c.pool.o.ReadIdle, c.look)
+	go c.write()
+	go c.read()
 }
 
-// MarkDead implements http2.ClientConnPool; the pool hears of it from the
-// connection itself.
-func (onlyConn) MarkDead(*http2.ClientConn) {}
+// clock is the time since the connection was opened.
+func (c *Conn) clock() time.Duration { return time.Since(c.opened) }
+
+// hear notes that the peer is alive.
+func (c *Conn) hear() { c.heard.Store(int64(c.clock())) }
+
+// look finds out by PING whether a silent peer is still there.
+func (c *Conn) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	o, now, heard := &c.pool.o, c.clock(), time.Duration(c.heard.Load())
+	switch idle := now - heard; {
+	case idle < o.ReadIdle:
+		c.watch.Reset(o.ReadIdle - idle)
+	case c.pinged > heard:
+		go c.fail(errSilent)
+	default:
+		c.pinged = now
+		_ = c.framer.WritePing(false, [8]byte{'f', 'a', 'n', 'f', 'a', 'r', 'e'})
+		c.watch.Reset(o.PingTimeout)
+	}
+}
+
+// fail ends the connection and all calls on it. Only what was handed to TLS as a
+// whole can have been processed: the rest will never leave.
+func (c *Conn) fail(err error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err = err
+	for _, call := range c.calls {
+		if call.end > c.out.taken {
+			call.end = 0
+		}
+		c.end(call, call.lost(err))
+	}
+	c.watch.Stop()
+	close(c.done)
+	ended := c.takeEnded()
+	c.mu.Unlock()
+	time.AfterFunc(closeTime, func() { _ = c.raw.Close() }) // a peer that takes nothing can't hold it up
+	c.Retire()                                              // before the owners of the calls look for a connection
+	notify(ended)
+}
+
+// unlock unlocks, and tells the owners of the calls that ended meanwhile.
+func (c *Conn) unlock() {
+	ended := c.takeEnded()
+	c.mu.Unlock()
+	notify(ended)
+}
+
+// takeEnded is the list of ended calls, which is empty afterwards.
+func (c *Conn) takeEnded() *Call {
+	ended := c.ended
+	c.ended, c.last = nil, nil
+	return ended
+}
+
+// notify tells the owners of ended calls.
+func notify(ended *Call) {
+	for call := ended; call != nil; {
+		next := call.next // its owner may reuse what it is part of
+		call.owner.Answered(&call.result)
+		call = next
+	}
+}

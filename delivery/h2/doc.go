@@ -1,11 +1,14 @@
-// Package h2 keeps HTTP/2 connections to one server for a client with many
-// requests under way at once. It knows no push service.
+// Package h2 is the client's side of HTTP/2 for one kind of use: many small POSTs
+// under way at once on few connections to one server. It knows no push service.
 //
-// A Pool opens connections as requests need them, keeps within the limits of
-// the peer and its own, finds out by PING that one is dead, and moves on when a
-// GOAWAY ends one (pool.go, conn.go). A Call is one request on a connection;
-// when it fails, the Call says whether the server may have processed it
-// (call.go). The frames of many requests leave in one write (gather.go). A
-// Limiter lowers how many requests are under way when the server asks for less
-// (limiter.go). The framing itself is x/net/http2's.
+// A Pool opens connections as requests need them, keeps within the limits of the
+// peer and its own, and moves on when one ends (pool.go). A Waiter waits for room,
+// and a Limiter lowers how many requests are under way when the server asks for
+// less (wait.go, limiter.go). A Call is one request on a connection and what became
+// of it: when it fails, whether the server may have processed it (call.go). No
+// goroutine waits for any of these: owners are told.
+//
+// Each connection has two goroutines (conn.go): one sends the frames that all calls
+// left to be sent in one write, and keeps to the peer's windows (write.go); one
+// reads what the peer sends (read.go). Frames and HPACK are x/net/http2's.
 package h2

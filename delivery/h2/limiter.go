@@ -1,9 +1,8 @@
 package h2
 
 import (
-	"context"
+	"container/list"
 	"errors"
-	"sync"
 	"time"
 )
 
@@ -14,101 +13,78 @@ var ErrLimited = errors.New("the server asked to slow down; enough requests are 
 // recoverEvery is how long a limit stays before it grows by a tenth.
 const recoverEvery = time.Second
 
+// Pace is what an answer said about how many requests may be under way.
+type Pace uint8
+
+// What an answer may have said.
+const (
+	// Unsaid: it said nothing.
+	Unsaid Pace = iota
+	// Fine: all is well.
+	Fine
+	// Slower: the server asked for less.
+	Slower
+)
+
 // Limiter bounds how many requests of one kind are under way. There is no limit
 // until the server asks for less: each round of such answers halves the limit,
-// each second without one lets it grow by a tenth.
+// each second without one lets it grow by a tenth. Its pool's lock guards it.
 type Limiter struct {
-	now func() time.Time
+	pool *Pool
+	now  func() time.Time
 
-	mu       sync.Mutex
 	inFlight int
 	limit    int // 0: none
 	round    int // rises with each halving
 	changed  time.Time
-	waiting  int
-	room     chan struct{} // closed when a waiter should try again
+	waiting  list.List // of *Waiter
 }
 
-// NewLimiter makes a limiter without a limit; now is its clock.
-func NewLimiter(now func() time.Time) *Limiter {
-	return &Limiter{now: now, room: make(chan struct{})}
-}
+// NewLimiter makes a limiter without a limit, for waiters of this pool; now is its
+// clock.
+func (p *Pool) NewLimiter(now func() time.Time) *Limiter { return &Limiter{pool: p, now: now} }
 
-// Enter waits until one more request may be under way and returns the round it
-// belongs to. At most as many requests wait as may be under way; the others fail
-// at once with ErrLimited, so that they do not fill up their caller.
-func (l *Limiter) Enter(ctx context.Context) (round int, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.limit > 0 && l.inFlight >= l.limit && l.waiting >= l.limit {
-		return 0, ErrLimited
-	}
-	l.waiting++
-	defer func() { l.waiting-- }()
-	for l.limit > 0 && l.inFlight >= l.limit {
-		room := l.room
-		l.mu.Unlock()
-		select {
-		case <-room:
-			l.mu.Lock()
-		case <-ctx.Done():
-			l.mu.Lock()
-			return 0, ctx.Err()
-		}
-	}
+// hasRoom tells whether one more may be under way.
+func (l *Limiter) hasRoom() bool { return l.limit == 0 || l.inFlight < l.limit }
+
+// enter takes in a waiter.
+func (l *Limiter) enter(w *Waiter) {
 	l.inFlight++
-	return l.round, nil
+	w.entered, w.round = true, l.round
 }
 
-// Leave ends a request that Enter let in.
-func (l *Limiter) Leave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// leave ends a request of a round.
+func (l *Limiter) leave(round int, pace Pace) {
+	switch {
+	case pace == Slower && round == l.round:
+		l.halve()
+	case pace == Fine && l.limit > 0 && l.now().Sub(l.changed) >= recoverEvery:
+		l.grow()
+	}
 	l.inFlight--
-	l.wake()
 }
 
-// wake lets all waiting requests try again. mu is held.
-func (l *Limiter) wake() {
-	if l.waiting > 0 {
-		close(l.room)
-		l.room = make(chan struct{})
-	}
-}
-
-// Halve lowers the limit, once for all requests of a round.
-func (l *Limiter) Halve(round int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if round != l.round {
-		return
-	}
-	l.round++
-	l.changed = l.now()
+// halve lowers the limit, once for all requests of a round.
+func (l *Limiter) halve() {
 	if l.limit == 0 {
 		l.limit = l.inFlight
 	}
 	l.limit = max(l.limit/2, 1)
+	l.round, l.changed = l.round+1, l.now()
 }
 
-// Succeed lets the limit grow when its time has come, until it binds no more.
-func (l *Limiter) Succeed() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.limit == 0 || l.now().Sub(l.changed) < recoverEvery {
-		return
-	}
-	l.changed = l.now()
+// grow raises the limit, until it binds no more.
+func (l *Limiter) grow() {
 	l.limit += max(l.limit/10, 1)
 	if l.limit >= MaxConns*MaxStreams {
 		l.limit = 0
 	}
-	l.wake()
+	l.changed = l.now()
 }
 
 // State tells how many requests are under way and may be; limit 0: no limit.
 func (l *Limiter) State() (inFlight, limit int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
 	return l.inFlight, l.limit
 }

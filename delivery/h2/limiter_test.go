@@ -2,39 +2,53 @@ package h2
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
-
-	"fanfare/store/storetest"
 )
+
+// enter asks for room in a limiter.
+func enter(p *Pool, l *Limiter) (*Waiter, room) {
+	r := make(room, 1)
+	w := &Waiter{Limiter: l, Context: context.Background(), Owner: r}
+	p.Acquire(w)
+	return w, r
+}
+
+// limited is a pool that lets all in and has a connection for none: they wait.
+func limited(now func() time.Time) (*Pool, *Limiter) {
+	p := New("", nil, testOptions())
+	p.dialing = true
+	return p, p.NewLimiter(now)
+}
 
 func TestLimiterHalvesOncePerRoundAndRecovers(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	l := NewLimiter(func() time.Time { return now })
-	var rounds []int
+	p, l := limited(func() time.Time { return now })
+	var all []*Waiter
 	for range 100 {
-		r, err := l.Enter(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
-		rounds = append(rounds, r)
+		w, _ := enter(p, l)
+		all = append(all, w)
 	}
-	for _, r := range rounds {
-		l.Halve(r)
-		l.Leave()
+	for _, w := range all {
+		p.Leave(w, Slower)
 	}
-	if _, limit := l.State(); limit != 50 {
-		t.Fatalf("100 refusals of one round made the limit %d", limit)
+	if n, limit := l.State(); n != 0 || limit != 50 {
+		t.Fatalf("100 refusals of one round made the limit %d; %d under way", limit, n)
 	}
-	l.Succeed()
-	if _, limit := l.State(); limit != 50 {
+	succeed := func() int {
+		w, _ := enter(p, l)
+		p.Leave(w, Fine)
+		_, limit := l.State()
+		return limit
+	}
+	if limit := succeed(); limit != 50 {
 		t.Fatalf("it grew at once to %d", limit)
 	}
 	seconds := 0
-	for _, limit := l.State(); limit > 0; _, limit = l.State() {
+	for limit := 50; limit > 0; limit = succeed() {
 		now = now.Add(time.Second)
-		l.Succeed()
 		if seconds++; seconds > 120 {
 			t.Fatalf("after two minutes the limit is %d", limit)
 		}
@@ -46,29 +60,35 @@ func TestLimiterHalvesOncePerRoundAndRecovers(t *testing.T) {
 
 func TestLimiterLetsWaitersIn(t *testing.T) {
 	t.Parallel()
-	l := NewLimiter(time.Now)
-	r, _ := l.Enter(context.Background())
-	l.Halve(r) // limit 1
-	done := make(chan error)
-	go func() {
-		_, err := l.Enter(context.Background())
-		done <- err
-	}()
-	storetest.Eventually(t, 20*time.Second, "one to wait", func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.waiting == 1
-	})
-	if _, err := l.Enter(context.Background()); err != ErrLimited {
-		t.Fatalf("the second who would wait: %v", err)
+	p, l := limited(time.Now)
+	first, _ := enter(p, l)
+	p.Leave(first, Slower) // limit 1
+	first, _ = enter(p, l)
+	second, _ := enter(p, l)
+	if second.entered || !first.entered {
+		t.Fatalf("with a limit of 1: %v, %v", first.entered, second.entered)
 	}
-	l.Leave()
-	if err := <-done; err != nil {
-		t.Fatal(err)
+	if _, third := enter(p, l); !errors.Is((<-third).err, ErrLimited) {
+		t.Fatal("a second one waits")
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := l.Enter(ctx); err != context.Canceled {
-		t.Fatalf("got %v", err)
+	p.Leave(first, Unsaid)
+	if !second.entered {
+		t.Fatal("the one who waited was not let in")
+	}
+	for range 2 { // while it waits, and before it asks again
+		waits, r := enter(p, l)
+		p.Cancel(waits, context.Canceled)
+		if got := <-r; !errors.Is(got.err, context.Canceled) {
+			t.Fatalf("the one who gave up: %+v", got)
+		}
+		p.Acquire(waits)
+		if got := <-r; !errors.Is(got.err, context.Canceled) {
+			t.Fatalf("the one who had given up: %+v", got)
+		}
+		p.Leave(waits, Unsaid)
+	}
+	p.Leave(second, Unsaid)
+	if n, _ := l.State(); n != 0 || l.waiting.Len() != 0 {
+		t.Fatalf("%d are under way at the end, %d wait", n, l.waiting.Len())
 	}
 }

@@ -31,10 +31,15 @@ const (
 // ErrClosed says that a pool was closed.
 var ErrClosed = errors.New("the connections were closed")
 
+// errRefused says that new connections are refused, though they are accepted.
+var errRefused = errors.New("the server asks for another connection each time")
+
 // Options of a Pool. All are needed but FirstAlone and Attach.
 type Options struct {
 	// Name is what errors and the log call the server.
-	Name   string
+	Name string
+	// Host is what requests call it (:authority).
+	Host   string
 	Logger *slog.Logger
 	// DialTimeout bounds connecting and the TLS handshake.
 	DialTimeout time.Duration
@@ -66,74 +71,32 @@ type Pool struct {
 	conns  []*Conn
 	ending map[*Conn]struct{}
 	// waiters are served in the order they came.
-	waiters    list.List // of *waiter
+	waiters    list.List // of *Waiter
+	told, last *Waiter   // those that unlock tells, linked by next
 	dialing    bool
 	cancelDial context.CancelFunc
-	failures   int // dials and connections without an answer, in a row
+	failures   int // dials and connections that were of no use, in a row
 	retryAt    time.Time
-	err        error // of the last dial
+	err        error // of the last dial, or of the connections since
 	closed     bool
 }
 
-// waiter is a request that waits for room.
-type waiter struct {
-	ctx   context.Context
-	group string
-	done  chan struct{} // closed when conn or err is set
-	conn  *Conn
-	err   error
-}
+// Use is what a request was for its connection.
+type Use uint8
+
+// The uses.
+const (
+	// Unanswered: there was no answer.
+	Unanswered Use = iota
+	// Refused: the answer asks for another connection. It takes no more requests.
+	Refused
+	// Answered: there was any other answer.
+	Answered
+)
 
 // New makes a pool for a host and port, without a connection.
 func New(addr string, cfg *tls.Config, o Options) *Pool {
 	return &Pool{addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), cancelDial: func() {}}
-}
-
-// Acquire waits for room for one request. The caller gives it back by Release.
-// Requests that may hang for the same reason share a group: on new connections
-// they leave room for the other groups.
-func (p *Pool) Acquire(ctx context.Context, group string) (*Conn, error) {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return nil, ErrClosed
-	}
-	if p.waiters.Len() == 0 {
-		if c := p.pick(group, maxUntried); c != nil {
-			c.begin(group)
-			p.mu.Unlock()
-			return c, nil
-		}
-	}
-	// A server that was just found unreachable is not waited for here: the caller
-	// knows better how long to wait.
-	if err := p.err; err != nil && len(p.conns) == 0 && time.Now().Before(p.retryAt) {
-		p.mu.Unlock()
-		return nil, err
-	}
-	w := &waiter{ctx: ctx, group: group, done: make(chan struct{})}
-	e := p.waiters.PushBack(w)
-	p.dispatch()
-	p.mu.Unlock()
-	return p.await(ctx, w, e)
-}
-
-// await waits until the waiter gets a connection. One that comes just when the
-// context ends is given back.
-func (p *Pool) await(ctx context.Context, w *waiter, e *list.Element) (*Conn, error) {
-	select {
-	case <-w.done:
-		return w.conn, w.err
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if w.conn != nil {
-		p.release(w.conn, false)
-	} else if w.err == nil {
-		p.waiters.Remove(e)
-	}
-	return nil, ctx.Err()
 }
 
 // pick is the first connection with room: few busy connections gather more
@@ -158,23 +121,21 @@ func (p *Pool) untried(group string) (n int) {
 	return n
 }
 
-// Release gives back the room of a request; answered says that the server sent
-// an answer, whatever it was.
-func (p *Pool) Release(c *Conn, answered bool) {
+// Release gives back the room of a request. Any answer proves a connection, also
+// a refusal: the server works on its requests.
+func (p *Pool) Release(c *Conn, use Use) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.release(c, answered)
-}
-
-// release is Release with mu held. Any answer proves a connection, also a
-// refusal: the server works on its requests.
-func (p *Pool) release(c *Conn, answered bool) {
+	defer p.unlock()
 	c.inFlight--
-	if answered && !c.proven {
+	switch use {
+	case Answered:
+		c.proven, c.useful, p.failures = true, true, 0
+	case Refused:
 		c.proven = true
-	}
-	if answered {
-		p.failures = 0
+		if !c.useful {
+			p.err = errRefused
+		}
+		p.retire(c)
 	}
 	if c.gone.Load() {
 		p.endIfIdle(c)
@@ -188,17 +149,33 @@ func (p *Pool) release(c *Conn, answered bool) {
 func (p *Pool) dispatch() {
 	for _, most := range []int{1, maxUntried} {
 		for e := p.waiters.Front(); e != nil && p.hasRoom(); {
-			w, next := e.Value.(*waiter), e.Next()
-			if c := p.pick(w.group, most); c != nil {
-				c.begin(w.group)
-				p.waiters.Remove(e)
-				w.conn = c
-				close(w.done)
+			w, next := e.Value.(*Waiter), e.Next()
+			if c := p.pick(w.Group, most); c != nil {
+				p.give(w, c)
 			}
 			e = next
 		}
 	}
 	p.dialIfNeeded()
+}
+
+// lower takes over a lower limit of the peer's, before it is acknowledged.
+func (p *Pool) lower(c *Conn, streams int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.peer = min(c.peer, streams)
+}
+
+// raise takes over the peer's limit when it is acknowledged. It also proves a
+// connection whose first request need not be alone.
+func (p *Pool) raise(c *Conn, streams int) {
+	p.mu.Lock()
+	defer p.unlock()
+	c.peer = streams
+	if !p.o.FirstAlone {
+		c.proven = true
+	}
+	p.dispatch()
 }
 
 // hasRoom tells whether a connection has room for any request.
@@ -227,8 +204,8 @@ func (p *Pool) dialIfNeeded() {
 		return // those that are there will do meanwhile
 	}
 	p.dialing = true
-	// The dial serves all waiters: it goes on when the first one's context ends.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(first.ctx))
+	// The dial serves all waiters: it does not end with the first one's context.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(first.Context))
 	p.cancelDial = cancel
 	go func() {
 		defer cancel()
@@ -237,9 +214,9 @@ func (p *Pool) dialIfNeeded() {
 }
 
 // firstForNew is the oldest waiter that a new connection may serve.
-func (p *Pool) firstForNew() *waiter {
+func (p *Pool) firstForNew() *Waiter {
 	for e := p.waiters.Front(); e != nil; e = e.Next() {
-		if w := e.Value.(*waiter); p.untried(w.group) < maxUntried {
+		if w := e.Value.(*Waiter); p.untried(w.Group) < maxUntried {
 			return w
 		}
 	}
@@ -256,7 +233,7 @@ func (p *Pool) open(ctx context.Context, wait time.Duration) {
 	}
 	c, err := p.dial(ctx)
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	p.dialing = false
 	switch p.err = err; {
 	case err != nil:
@@ -267,7 +244,7 @@ func (p *Pool) open(ctx context.Context, wait time.Duration) {
 		}
 	case p.closed, c.gone.Load():
 		p.backOff(0)
-		go func() { _ = c.cc.Close() }()
+		go c.fail(ErrClosed)
 	default:
 		p.conns = append(p.conns, c)
 		time.AfterFunc(min(p.o.ReadIdle, firstAnswerWithin), func() { p.markSlow(c) })
@@ -279,7 +256,7 @@ func (p *Pool) open(ctx context.Context, wait time.Duration) {
 // yet: a first request that is never answered must not hold up all others.
 func (p *Pool) markSlow(c *Conn) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	c.slow = true
 	p.dispatch()
 }
@@ -311,27 +288,22 @@ func dialBackoff(failures int) time.Duration {
 // failWaiters ends all waiters with an error.
 func (p *Pool) failWaiters(err error) {
 	for e := p.waiters.Front(); e != nil; e = p.waiters.Front() {
-		w := p.waiters.Remove(e).(*waiter)
-		w.err = err
-		close(w.done)
+		p.tell(e.Value.(*Waiter), nil, err)
 	}
 }
 
-// retire is Conn.Retire with mu held. A connection that never gave an answer
-// counts as a failure: a server that closes connections at once is not dialled in
-// a loop.
+// retire is Conn.Retire with mu held. A connection that was of no use counts as a
+// failure: a server that ends connections at once, or has no answer on them but
+// that another one is wanted, is not dialled in a loop.
 func (p *Pool) retire(c *Conn) {
 	if c.gone.Swap(true) {
 		return
 	}
-	for i, other := range p.conns {
-		if other == c {
-			p.conns = append(p.conns[:i:i], p.conns[i+1:]...)
-			p.ending[c] = struct{}{}
-			if !c.proven {
-				p.backOff(0)
-			}
-			break
+	if i := slices.Index(p.conns, c); i >= 0 {
+		p.conns = slices.Delete(p.conns, i, i+1)
+		p.ending[c] = struct{}{}
+		if !c.useful {
+			p.backOff(0)
 		}
 	}
 	p.endIfIdle(c)
@@ -342,7 +314,7 @@ func (p *Pool) retire(c *Conn) {
 func (p *Pool) endIfIdle(c *Conn) {
 	if _, ok := p.ending[c]; ok && c.inFlight == 0 {
 		delete(p.ending, c)
-		go func() { _ = c.cc.Close() }()
+		go c.fail(ErrClosed)
 	}
 }
 
@@ -350,7 +322,7 @@ func (p *Pool) endIfIdle(c *Conn) {
 // Requests that wait get ErrClosed.
 func (p *Pool) Close() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	p.closed = true
 	p.cancelDial()
 	p.failWaiters(ErrClosed)

@@ -1,16 +1,19 @@
 package h2
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
+
+	"fanfare/store/storetest"
 )
 
 // mustServe starts net/http's own HTTP/2 server and a pool of connections to it.
@@ -22,10 +25,7 @@ func mustServe(t testing.TB, h http.HandlerFunc, change func(*Options)) (*httpte
 	t.Cleanup(s.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
-	o := Options{
-		Name: "the test server", Logger: slog.New(slog.DiscardHandler), DialTimeout: 10 * time.Second,
-		ReadIdle: 10 * time.Second, PingTimeout: 10 * time.Second, SendWithin: 10 * time.Second,
-	}
+	o := testOptions()
 	if change != nil {
 		change(&o)
 	}
@@ -35,29 +35,24 @@ func mustServe(t testing.TB, h http.HandlerFunc, change func(*Options)) (*httpte
 	return s, p
 }
 
-// post sends one body and returns what came back.
-func post(ctx context.Context, p *Pool, url, data string, check func() bool) (answer string, progress Progress, err error) {
+// post sends one body and waits for what becomes of it.
+func post(ctx context.Context, p *Pool, data []byte, check func() bool) (*Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	conn, err := p.Acquire(ctx, "group")
+	conn, err := acquire(ctx, p, "group")
 	if err != nil {
-		return "", Unprocessed, err
+		return &Result{}, err
 	}
-	answered := false
-	defer func() { p.Release(conn, answered) }()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
-	if err != nil {
-		return "", Unprocessed, err
+	done := make(results, 1)
+	call := conn.NewCall(data, check, done)
+	call.Start("/", nil)
+	defer context.AfterFunc(ctx, func() { call.Cancel(ctx.Err()) })()
+	r, use := <-done, Answered
+	if r.Status == 0 {
+		use = Unanswered
 	}
-	call := conn.NewCall([]byte(data), check)
-	res, err := call.RoundTrip(r)
-	if err != nil {
-		return "", call.Stop(), err
-	}
-	defer res.Body.Close()
-	answered = true
-	b, err := io.ReadAll(res.Body)
-	return string(b), Unknown, err
+	p.Release(conn, use)
+	return r, r.Err
 }
 
 func echo(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
@@ -65,33 +60,56 @@ func echo(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
 func TestPoolKeepsAConnection(t *testing.T) {
 	t.Parallel()
 	made := 0
-	s, p := mustServe(t, echo, func(o *Options) {
+	_, p := mustServe(t, echo, func(o *Options) {
 		o.FirstAlone, o.Attach = true, func() (any, error) { made++; return made, nil }
 	})
-	for _, text := range []string{"one", "two", "three"} {
-		if got, _, err := post(t.Context(), p, s.URL, text, nil); got != text || err != nil {
-			t.Fatalf("%s came back as %q: %v", text, got, err)
+	for _, text := range []string{"one", "two", "three", ""} {
+		if got, err := post(t.Context(), p, []byte(text), nil); err != nil || string(got.Body) != text || got.Status != 200 {
+			t.Fatalf("%s came back as %+v: %v", text, got, err)
 		}
 	}
-	conn, err := p.Acquire(t.Context(), "group")
+	conn, err := acquire(t.Context(), p, "group")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if open, err := p.State(); open != 1 || err != nil || conn.Value() != 1 {
 		t.Errorf("%d connections, %v, with the value %v", open, err, conn.Value())
 	}
-	p.Release(conn, false)
+	p.Release(conn, Unanswered)
 	p.Close()
-	if _, err := p.Acquire(t.Context(), "group"); !errors.Is(err, ErrClosed) {
+	if _, err := acquire(t.Context(), p, "group"); !errors.Is(err, ErrClosed) {
 		t.Errorf("after the close: %v", err)
 	}
+}
+
+// net/http's server has windows of its own: bodies far larger than them arrive
+// whole, many at once.
+func TestLargeBodiesArriveWhole(t *testing.T) {
+	t.Parallel()
+	_, p := mustServe(t, func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if err != nil || bytes.Count(b, []byte("x")) != 3<<20 {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		_, _ = w.Write(bytes.Repeat([]byte("y"), 1000))
+	}, nil)
+	body := bytes.Repeat([]byte("x"), 3<<20)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if r, err := post(t.Context(), p, body, nil); err != nil || r.Status != 200 || len(r.Body) != 1000 {
+				t.Errorf("got %d with %d bytes: %v", r.Status, len(r.Body), err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestPoolReportsWhatAttachAndDialSay(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("no credentials")
-	s, p := mustServe(t, echo, func(o *Options) { o.Attach = func() (any, error) { return nil, failure } })
-	if _, _, err := post(t.Context(), p, s.URL, "x", nil); !errors.Is(err, failure) {
+	_, p := mustServe(t, echo, func(o *Options) { o.Attach = func() (any, error) { return nil, failure } })
+	if _, err := post(t.Context(), p, []byte("x"), nil); !errors.Is(err, failure) {
 		t.Errorf("got %v", err)
 	}
 	if open, err := p.State(); open != 0 || !errors.Is(err, failure) {
@@ -103,39 +121,64 @@ func TestPoolReportsWhatAttachAndDialSay(t *testing.T) {
 func TestCallTellsHowFarItCame(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{}, 1)
-	s, p := mustServe(t, func(_ http.ResponseWriter, r *http.Request) {
-		if _, err := io.Copy(io.Discard, r.Body); err == nil { // the one that is withheld ends before its body
+	_, p := mustServe(t, func(_ http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err == nil {
 			arrived <- struct{}{}
 		}
 		<-r.Context().Done()
 	}, nil)
-	if _, progress, err := post(t.Context(), p, s.URL, "x", func() bool { return false }); progress != Withheld || err == nil {
-		t.Errorf("a check that says no: %d, %v", progress, err)
+	if _, err := post(t.Context(), p, []byte("x"), func() bool { return false }); !errors.Is(err, ErrWithheld) {
+		t.Errorf("a check that says no: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-arrived
 		cancel()
 	}()
-	if _, progress, err := post(ctx, p, s.URL, "x", nil); progress != Unknown || err == nil {
-		t.Errorf("no answer came: %d, %v", progress, err)
+	if _, err := post(ctx, p, []byte("x"), nil); !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnprocessed) {
+		t.Errorf("no answer came: %v", err)
 	}
-	conn, err := p.Acquire(t.Context(), "group")
+	conn, err := acquire(t.Context(), p, "group")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Release(conn, false)
+	defer p.Release(conn, Unanswered)
 	conn.Retire()
-	call := conn.NewCall([]byte("x"), nil)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
+	done := make(results, 1)
+	conn.NewCall([]byte("x"), nil, done).Start("/", nil)
+	if r := <-done; !errors.Is(r.Err, ErrUnprocessed) {
+		t.Errorf("on a retired connection: %+v", r)
 	}
-	res, err := call.RoundTrip(r)
-	if err == nil {
-		_ = res.Body.Close()
+}
+
+// A server whose only answer on each connection is that another one is wanted is
+// not dialled in a loop, and one that works again is found.
+func TestRefusedConnectionsAreOpenedEverMoreSlowly(t *testing.T) {
+	t.Parallel()
+	_, p := mustServe(t, echo, nil)
+	opened, began := 0, time.Now()
+	for opened < 4 {
+		conn, err := acquire(t.Context(), p, "group")
+		if err == nil {
+			opened++
+			p.Release(conn, Refused)
+		} else if !errors.Is(err, errRefused) {
+			t.Fatal(err)
+		}
+		if most := 2 + int(time.Since(began)/(firstDialBackoff/2)); opened > most {
+			t.Fatalf("%d connections within %v", opened, time.Since(began))
+		}
+		storetest.Eventually(t, 20*time.Second, "the next dial to be allowed", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return !time.Now().Before(p.retryAt)
+		})
 	}
-	if err == nil || call.Stop() != Unprocessed {
-		t.Errorf("on a retired connection: %v, %v", res, err)
+	storetest.Eventually(t, 20*time.Second, "an answer", func() bool {
+		r, err := post(t.Context(), p, []byte("x"), nil)
+		return err == nil && r.Status == 200
+	})
+	if p.failures != 0 {
+		t.Errorf("after an answer it still counts %d failures", p.failures)
 	}
 }

@@ -24,7 +24,10 @@ type Sender struct {
 	apps map[string]transport.AppState
 }
 
-var _ transport.Sender = (*Sender)(nil)
+var (
+	_ transport.Sender  = (*Sender)(nil)
+	_ transport.Starter = (*Sender)(nil)
+)
 
 // New makes a log sender and says so, once.
 func New(log *slog.Logger) *Sender {
@@ -40,6 +43,11 @@ func (s *Sender) Send(_ context.Context, n *transport.Notification) transport.An
 	s.remember(n)
 	s.log.Info("notification", "topic", n.Topic, "token", n.Token[:min(8, len(n.Token))], "title_length", titleLength(n.Payload))
 	return transport.Answer{Outcome: transport.Delivered, ID: n.ID}
+}
+
+// Start implements transport.Starter.
+func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
+	done(s.Send(ctx, n))
 }
 
 // remember keeps an app for Apps.

@@ -12,8 +12,8 @@ import (
 // lease was over before the request was complete, so the service never got it.
 var ErrMayNotSend = errors.New("the lease was over before the notification was written")
 
-// Sender sends one notification and says what became of it. Two exist:
-// delivery/apns and delivery/logsender. All methods may be called by many
+// Sender sends one notification and says what became of it. delivery/apns and
+// delivery/logsender are two, and Senders makes one of several. All methods may be called by many
 // goroutines at once.
 type Sender interface {
 	// Send sends n and waits for the answer. It never returns a zero Outcome.
@@ -32,11 +32,30 @@ type Sender interface {
 	Close() error
 }
 
+// Starter is a Sender that keeps no goroutine waiting for an answer.
+type Starter interface {
+	// Start is Send without the waiting: done is called once, with the answer. It
+	// may be called before Start returns, and must not wait for anything, because
+	// other answers come from the same goroutine.
+	Start(ctx context.Context, n *Notification, done func(Answer))
+}
+
+// Start sends by any Sender without waiting, see Starter.
+func Start(ctx context.Context, s Sender, n *Notification, done func(Answer)) {
+	if starter, ok := s.(Starter); ok {
+		starter.Start(ctx, n, done)
+		return
+	}
+	go func() { done(s.Send(ctx, n)) }()
+}
+
 // Notification is one push to one device, fully rendered. A sender leaves out
 // what its service does not have.
 type Notification struct {
 	// ID is a lowercase UUID, the same on every retry.
-	ID          string
+	ID string
+	// Platform is the push service that the device's token is of.
+	Platform    Platform
 	Token       string
 	Topic       string
 	Environment api.Environment
@@ -51,8 +70,8 @@ type Notification struct {
 	Expiration *time.Time
 	// Payload is not changed, and must not be by the caller, not even after Send.
 	Payload []byte
-	// MaySend, when set, is asked before the body leaves, on every try: without its
-	// body the service never has a whole request.
+	// MaySend, when set, is asked right before the last of the body leaves, on every
+	// try: without it the service never has a whole request. It must be quick.
 	// False makes the answer NotSent with ErrMayNotSend.
 	MaySend func() bool
 }

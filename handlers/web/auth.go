@@ -3,7 +3,6 @@ package web
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	"fanfare/api"
 )
@@ -19,7 +18,7 @@ func (s *Server) authorize(need api.Scope, next http.HandlerFunc) http.HandlerFu
 			fail(w, r, err)
 			return
 		}
-		if err := s.rates.take(info.keyID(), time.Now(), w.Header()); err != nil {
+		if err := s.rates.take(info.keyID(), info.started, w.Header()); err != nil {
 			fail(w, r, err)
 			return
 		}
@@ -38,7 +37,7 @@ func (s *Server) identifyKey(r *http.Request, info *requestInfo, need api.Scope)
 	}
 	key, err := s.authenticate(secret)
 	if api.CodeOf(err) == api.CodeUnauthorized {
-		return s.wrong.count(addressOf(r), time.Now(), err)
+		return s.wrong.count(addressOf(r), info.started, err)
 	}
 	if err != nil {
 		return err

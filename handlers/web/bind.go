@@ -7,8 +7,6 @@ import (
 	"strconv"
 
 	"fanfare/api"
-
-	"github.com/go-chi/chi/v5"
 )
 
 // plan is how a request struct is filled, worked out once per route:
@@ -60,12 +58,16 @@ func (p *plan) addParam(f reflect.StructField) {
 // come later, with the body's.
 func (p *plan) fill(r *http.Request, in reflect.Value) []api.FieldError {
 	var bad []api.FieldError
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		query = nil // what could be read of it is not what was meant
-		bad = append(bad, api.FieldError{Field: "query", Rule: "query", Message: "is not a well-formed query string"})
+	var query url.Values
+	if r.URL.RawQuery != "" {
+		var err error
+		if query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+			query = nil // what could be read of it is not what was meant
+			bad = append(bad, api.FieldError{Field: "query", Rule: "query", Message: "is not a well-formed query string"})
+		}
 	}
-	for _, param := range p.params {
+	for i := range p.params {
+		param := &p.params[i]
 		value, problem := param.value(r, query)
 		if problem == "" && !setParam(in.FieldByIndex(param.index), value) {
 			problem = "must be an integer"
@@ -101,7 +103,7 @@ func (p *param) value(r *http.Request, query url.Values) (value, problem string)
 // pathParam is a parameter as the caller meant it. chi matches the escaped
 // path when there is one, and then hands out escaped parts.
 func pathParam(r *http.Request, name string) string {
-	value := chi.URLParam(r, name)
+	value := infoOf(r.Context()).params.URLParam(name)
 	if r.URL.RawPath == "" {
 		return value
 	}

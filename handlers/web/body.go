@@ -65,11 +65,14 @@ func (s *Server) readAll(w http.ResponseWriter, r *http.Request, limit int64) ([
 	if r.ContentLength == 0 {
 		return nil, nil
 	}
-	control := http.NewResponseController(w)
-	until, limited := r.Context().Deadline()
-	limited = limited && control.SetReadDeadline(until) == nil
-	in := &incoming{admission: s.admission, info: infoOf(r.Context()), size: r.ContentLength, limit: limit}
-	body, err := in.read(http.MaxBytesReader(w, r.Body, limit))
+	control, info := http.NewResponseController(w), infoOf(r.Context())
+	limited := !info.deadline.IsZero() && control.SetReadDeadline(info.deadline) == nil
+	in := &incoming{admission: s.admission, info: info, size: r.ContentLength, limit: limit}
+	from := r.Body
+	if in.size < 0 {
+		from = http.MaxBytesReader(w, r.Body, limit)
+	}
+	body, err := in.read(from)
 	var over *http.MaxBytesError
 	switch {
 	case err == nil && limited:

@@ -6,8 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"fanfare/api"
 )
 
 // conditional is what a later noun will take: a header beside path and query.
@@ -25,11 +23,11 @@ func TestBind(t *testing.T) {
 		got = in
 		return OK(in).At("/here"), nil
 	}
-	mux := s.router([]Route{{http.MethodGet, "/things/{name}", Open, Handle(method)}})
+	h := s.Handler([]Route{{http.MethodGet, "/things/{name}", Open, Handle(method)}})
 	send := func(path string, header http.Header) *httptest.ResponseRecorder {
-		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
 		r.Header = header
-		mux.ServeHTTP(w, r)
+		h.ServeHTTP(w, r)
 		return w
 	}
 	w := send("/things/a%40b", http.Header{"If-Match": {`"7"`}})
@@ -41,26 +39,5 @@ func TestBind(t *testing.T) {
 		if w.Code != 422 || !strings.Contains(w.Body.String(), field) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
-	}
-}
-
-// eventRequest is the request of a call that takes a body and may be repeated.
-type eventRequest struct {
-	Idempotency api.Idempotency
-	Body        api.EventRequest
-}
-
-func BenchmarkAccept(b *testing.B) {
-	s := New(Options{})
-	mux := s.router([]Route{{http.MethodPost, "/v1/events", Open, Handle(func(_ context.Context, in *eventRequest) (*Reply[api.EventAccepted], error) {
-		return Accepted(&api.EventAccepted{ID: in.Body.Type}), nil
-	})}})
-	h := identify(s.observe(s.recoverPanics(harden(mux))))
-	body := `{"type":"photo.shared","actor":"alice","object":"album:42","audience":{"users":["bob"]},"data":{"album":"Summer"}}`
-	b.ReportAllocs()
-	for b.Loop() {
-		r := httptest.NewRequest(http.MethodPost, "/v1/events", strings.NewReader(body))
-		r.Header.Set("Content-Type", "application/json")
-		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
 }

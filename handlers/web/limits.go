@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"net/http"
@@ -53,7 +52,12 @@ func (l RateLimit) String() string {
 // the rate. Only keys that exist get one, so there are as many as keys.
 type rates struct {
 	limit   RateLimit
+	policy  []string // the header that says the limit, shared by all answers
 	buckets sync.Map // key id -> *rate.Limiter
+}
+
+func newRates(limit RateLimit) *rates {
+	return &rates{limit: limit, policy: []string{fmt.Sprintf(`"key";q=%d;w=%d`, limit.Requests, int(limit.Window.Seconds()))}}
 }
 
 func (l *rates) bucket(key string) *rate.Limiter {
@@ -75,8 +79,8 @@ func (l *rates) take(key string, now time.Time, h http.Header) error {
 	allowed := b.AllowN(now, 1)
 	left := math.Max(0, b.TokensAt(now))
 	refill := math.Ceil((float64(l.limit.Requests) - left) / float64(b.Limit()))
-	h.Set("RateLimit-Policy", fmt.Sprintf(`"key";q=%d;w=%d`, l.limit.Requests, int(l.limit.Window.Seconds())))
-	h.Set("RateLimit", fmt.Sprintf(`"key";r=%d;t=%d`, int(left), int(refill)))
+	h["Ratelimit-Policy"] = l.policy
+	h["Ratelimit"] = []string{`"key";r=` + strconv.Itoa(int(left)) + ";t=" + strconv.Itoa(int(refill))}
 	if allowed {
 		return nil
 	}
@@ -102,8 +106,8 @@ func (s *Server) bounded(next http.HandlerFunc) http.HandlerFunc {
 // timed runs next with the request's deadline.
 func (s *Server) timed(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
-		defer cancel()
-		next(w, r.WithContext(ctx))
+		info := infoOf(r.Context())
+		info.deadline = info.started.Add(s.timeout)
+		next(w, r)
 	}
 }

@@ -6,17 +6,15 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"fanfare/api"
 
-	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 )
-
-// unmatched is the route of requests that no route takes.
-const unmatched = "unmatched"
 
 // meters are the metrics of the HTTP face. Their labels are route patterns and
 // statuses: never a user, a token or a key.
@@ -43,51 +41,111 @@ func newMeters(reg prometheus.Registerer) *meters {
 	return m
 }
 
-// observe measures and logs every request, once it is answered.
-func (s *Server) observe(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.meters.inFlight.Inc()
-		defer s.meters.inFlight.Dec()
-		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
-		defer func() { s.record(r, ww) }()
-		next.ServeHTTP(ww, r)
-	})
+// mounted makes a route that is measured by its pattern.
+func (m *meters) mounted(pattern string, run http.HandlerFunc) *mounted {
+	return &mounted{pattern: pattern, run: run, durations: durations{vec: m.seconds, route: pattern}}
 }
 
-func (s *Server) record(r *http.Request, ww middleware.WrapResponseWriter) {
-	info := infoOf(r.Context())
-	status, took := ww.Status(), time.Since(info.started)
+// durations are the histograms of one route. Each is looked up by its labels
+// once; a route has but a few.
+type durations struct {
+	vec   *prometheus.HistogramVec
+	route string
+	known atomic.Pointer[[]duration]
+}
+
+type duration struct {
+	method string
+	status int
+	prometheus.Observer
+}
+
+func (d *durations) of(method string, status int) prometheus.Observer {
+	known := d.known.Load()
+	if known == nil {
+		known = new([]duration)
+		d.known.CompareAndSwap(nil, known)
+	}
+	for i := range *known {
+		if one := &(*known)[i]; one.status == status && one.method == method {
+			return one
+		}
+	}
+	return d.find(known, method, status)
+}
+
+// find looks a histogram up and remembers it, unless another request just
+// remembered one: then the next request does.
+func (d *durations) find(known *[]duration, method string, status int) prometheus.Observer {
+	found := duration{method, status, d.vec.WithLabelValues(method, d.route, strconv.Itoa(status))}
+	all := append(slices.Clip(*known), found)
+	d.known.CompareAndSwap(known, &all)
+	return found
+}
+
+// end is deferred, for every request: it answers a panic, then measures and logs.
+func (s *Server) end(r *http.Request, info *requestInfo) {
+	abort := s.answerPanic(r, info, recover())
+	s.record(r, info)
+	s.meters.inFlight.Dec()
+	s.admission.shrink(info.body)
+	info.close()
+	if abort {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// answerPanic turns a panic into a 500 problem and a logged stack. It tells whether
+// the connection must be cut instead: half an answer must not look like a whole one.
+func (s *Server) answerPanic(r *http.Request, info *requestInfo, v any) (abort bool) {
+	if v == nil {
+		return false
+	}
+	if v == http.ErrAbortHandler { // as net/http compares it
+		return true
+	}
+	s.logger.ErrorContext(info, "panic in a handler", "request_id", info.id, "panic", v, "stack", string(debug.Stack()))
+	if info.answer.status != 0 {
+		return true
+	}
+	fail(&info.answer, r, api.Errorf(api.CodeInternal, "panic"))
+	return false
+}
+
+// record measures and logs a request that is answered.
+func (s *Server) record(r *http.Request, info *requestInfo) {
+	status, took := info.answer.status, time.Since(info.started)
 	if status == 0 {
 		status = http.StatusOK
 	}
-	s.meters.seconds.WithLabelValues(methodLabel(r.Method), info.route, strconv.Itoa(status)).Observe(took.Seconds())
+	info.route.durations.of(methodLabel(r.Method), status).Observe(took.Seconds())
 	if info.err != nil {
-		s.meters.refused.WithLabelValues(string(asError(r, info.err).Code)).Inc()
+		s.meters.refused.WithLabelValues(string(info.code)).Inc()
 	}
-	s.log(r, info, status, took, ww.BytesWritten())
+	s.log(r, info, status, took)
 }
 
 // log writes the one line of a request: what went well only at debug level, so
 // that a busy server does not spend its time on lines nobody reads.
-func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.Duration, size int) {
+func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.Duration) {
 	level := levelOf(status, info.err)
-	if !s.logger.Enabled(r.Context(), level) {
+	if !s.logger.Enabled(info, level) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("request_id", info.id), slog.String("method", r.Method), slog.String("route", info.route),
-		slog.Int("status", status), slog.Float64("took_ms", float64(took.Microseconds())/1000), slog.Int("bytes", size),
+		slog.String("request_id", info.id), slog.String("method", r.Method), slog.String("route", info.route.pattern),
+		slog.Int("status", status), slog.Float64("took_ms", float64(took.Microseconds())/1000), slog.Int("bytes", info.answer.size),
 	}
 	if id := info.keyID(); id != "" {
 		attrs = append(attrs, slog.String("key", id))
 	}
-	if id := traceID(r.Context()); id != "" {
+	if id := traceID(r.Header); id != "" {
 		attrs = append(attrs, slog.String("trace_id", id))
 	}
 	if info.err != nil {
 		attrs = append(attrs, slog.Any("error", info.err))
 	}
-	s.logger.LogAttrs(r.Context(), level, "request", attrs...)
+	s.logger.LogAttrs(info, level, "request", attrs...)
 }
 
 func levelOf(status int, err error) slog.Level {
@@ -127,38 +185,22 @@ func methodLabel(method string) string {
 	}
 }
 
-// recoverPanics turns a panic into a 500 problem and a logged stack.
-func (s *Server) recoverPanics(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			v := recover()
-			if v == nil {
-				return
-			}
-			if v == http.ErrAbortHandler { // as net/http compares it
-				panic(v)
-			}
-			s.logger.ErrorContext(r.Context(), "panic in a handler",
-				"request_id", infoOf(r.Context()).id, "panic", v, "stack", string(debug.Stack()))
-			if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
-				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
-			}
-			fail(w, r, api.Errorf(api.CodeInternal, "panic"))
-		}()
-		next.ServeHTTP(w, r)
-	})
+// hardening are the headers that make browsers treat answers as data. A handler
+// of pages sets a policy of its own. The lists are shared by all answers.
+var hardening = []struct {
+	name  string
+	value []string
+}{
+	{"X-Content-Type-Options", []string{"nosniff"}},
+	{"Referrer-Policy", []string{"no-referrer"}},
+	{"Cross-Origin-Resource-Policy", []string{"same-origin"}},
+	{"Content-Security-Policy", []string{"default-src 'none'; frame-ancestors 'none'"}},
+	{"Cache-Control", []string{"no-store"}},
 }
 
-// harden sets the headers that make browsers treat answers as data. A
-// handler of pages sets a policy of its own.
-func harden(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		h.Set("Cache-Control", "no-store")
-		next.ServeHTTP(w, r)
-	})
+// harden sets them.
+func harden(h http.Header) {
+	for i := range hardening {
+		h[hardening[i].name] = hardening[i].value
+	}
 }

@@ -6,9 +6,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 
 	"fanfare/api"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // TestHalfAnAnswer panics after an answer has begun: the connection is cut, so
@@ -16,11 +19,10 @@ import (
 func TestHalfAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := New(Options{})
-	h := identify(s.observe(s.recoverPanics(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewServer(s.around(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"items":[`))
 		panic("in the middle")
-	}))))
-	server := httptest.NewServer(h)
+	}))
 	t.Cleanup(server.Close)
 	res, err := server.Client().Get(server.URL)
 	if err != nil {
@@ -29,6 +31,40 @@ func TestHalfAnAnswer(t *testing.T) {
 	defer res.Body.Close()
 	if _, err := io.ReadAll(res.Body); err == nil {
 		t.Error("half an answer reads like a whole one")
+	}
+}
+
+// TestDurations: whoever asks first, each status has one histogram.
+func TestDurations(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	m := newMeters(reg).mounted("/x", nil)
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			for range 50 {
+				m.durations.of(http.MethodGet, 200+i%4).Observe(1)
+				m.durations.of(http.MethodHead, 200+i%4).Observe(1)
+			}
+		})
+	}
+	all.Wait()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "fanfare_http_request_duration_seconds" {
+			continue
+		}
+		for _, one := range family.GetMetric() {
+			if n := one.GetHistogram().GetSampleCount(); n != 500 || len(family.GetMetric()) != 8 {
+				t.Errorf("%d of %d: %v", n, len(family.GetMetric()), one.GetLabel())
+			}
+		}
+	}
+	if known := len(*m.durations.known.Load()); known != 8 {
+		t.Errorf("%d histograms are known of 8", known)
 	}
 }
 

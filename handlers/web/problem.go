@@ -3,8 +3,10 @@ package web
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,41 +23,68 @@ const retrySoon = time.Second
 // problemType begins the URI of every problem type; the code ends it.
 const problemType = "urn:fanfare:problem:"
 
-// problem is an api.Problem with the facts that some codes add.
-type problem struct {
-	api.Problem
-	Facts map[string]any `json:",embed"`
-}
-
 // fail answers with err as a problem and leaves err for the access log, which
 // is where it is logged, once.
 func fail(w http.ResponseWriter, r *http.Request, err error) {
-	info := infoOf(r.Context())
-	info.err = err
-	e := asError(r, err)
+	info, e := infoOf(r.Context()), asError(r, err)
+	info.fail(err, e.Code)
 	m := api.MeaningOf(e.Code)
-	p := problem{Facts: ownFacts(e.Facts), Problem: api.Problem{
-		Type: problemType + string(e.Code), Title: m.Title, Status: m.Status, Detail: detail(e, m),
-		Code: e.Code, RequestID: info.id, Errors: e.Fields,
-	}}
-	if wait := retryAfter(e, m); wait > 0 {
-		p.RetryAfterMS = wait.Milliseconds()
+	wait := retryAfter(e, m)
+	if wait > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10))
 	}
 	if version, ok := e.Facts["version"].(int64); ok && e.Code == api.CodeVersionMismatch {
 		w.Header().Set("ETag", etag(version)) // with it the caller can try again at once
 	}
-	writeJSON(w, m.Status, "application/problem+json", p)
+	body, err := appendProblem(make([]byte, 0, 512), &api.Problem{
+		Type: problemType + string(e.Code), Title: m.Title, Status: m.Status, Detail: detail(e, m),
+		Code: e.Code, RequestID: info.id, Errors: e.Fields, RetryAfterMS: wait.Milliseconds(),
+	}, e.Facts)
+	writeBody(w, m.Status, problemMedia, body, err)
+}
+
+// appendProblem writes a problem with the facts that some codes add, as encode
+// would. It is done by hand since refusals come by the thousand when a server has
+// no time to spare.
+func appendProblem(b []byte, p *api.Problem, facts map[string]any) (_ []byte, err error) {
+	b = appendString(append(b, `{"type":`...), p.Type)
+	b = appendString(append(b, `,"title":`...), p.Title)
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(p.Status), 10)
+	if p.Detail != "" {
+		b = appendString(append(b, `,"detail":`...), p.Detail)
+	}
+	b = appendString(append(b, `,"code":`...), string(p.Code))
+	b = appendString(append(b, `,"request_id":`...), p.RequestID)
+	if len(p.Errors) > 0 {
+		errors, err := encode(p.Errors)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"errors":`...), errors...)
+	}
+	if p.RetryAfterMS > 0 {
+		b = strconv.AppendInt(append(b, `,"retry_after_ms":`...), p.RetryAfterMS, 10)
+	}
+	if b, err = appendFacts(b, facts); err != nil {
+		return nil, err
+	}
+	return append(b, '}'), nil
+}
+
+// appendString writes s as JSON. What is not UTF-8 is replaced.
+func appendString(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, s)
+	return b
 }
 
 // asError finds the api.Error in err. A deadline that passed means that the
 // dependency behind it is out of reach: nothing happened if the call only
 // reads, nobody knows if it writes. Everything else is internal.
 func asError(r *http.Request, err error) *api.Error {
-	var e *api.Error
-	switch {
-	case errors.As(err, &e):
+	if e, ok := errors.AsType[*api.Error](err); ok {
 		return e
+	}
+	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			return api.Errorf(api.CodeUnavailable, "the answer did not come in time").Because(err)
@@ -81,21 +110,23 @@ func retryAfter(e *api.Error, m api.Meaning) time.Duration {
 	return e.RetryAfter
 }
 
-// ownFacts leaves out facts that would repeat a member of the document itself,
-// which would make it invalid.
-func ownFacts(facts map[string]any) map[string]any {
-	if len(facts) == 0 {
-		return nil
-	}
-	out := make(map[string]any, len(facts))
-	for name, value := range facts {
+// appendFacts writes facts by their names' order, but none that would repeat a
+// member of the document itself, which would make it invalid.
+func appendFacts(b []byte, facts map[string]any) ([]byte, error) {
+	names := slices.AppendSeq(make([]string, 0, 4), maps.Keys(facts))
+	slices.Sort(names)
+	for _, name := range names {
 		switch name {
 		case "type", "title", "status", "detail", "code", "request_id", "errors", "retry_after_ms":
-		default:
-			out[name] = value
+			continue
 		}
+		value, err := encode(facts[name])
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(appendString(append(b, ','), name), ':'), value...)
 	}
-	return out
+	return b, nil
 }
 
 // encodeOptions make tags mean what they mean to encoding/json, but an empty
@@ -110,15 +141,27 @@ const encodingFailed = `{"type":"about:blank","title":"Internal error","status":
 // encode writes v as every answer does.
 func encode(v any) ([]byte, error) { return json.Marshal(v, encodeOptions) }
 
-// writeJSON answers with v.
-func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
-	body, err := encode(v)
+// The values of Content-Type, shared by all answers.
+var (
+	jsonMedia    = []string{"application/json"}
+	problemMedia = []string{"application/problem+json"}
+)
+
+// counted is from which size on a body's length must be said. Below it net/http
+// says it by itself, without a place among the headers: nine of those take twice
+// the memory of eight.
+const counted = 2 << 10
+
+// writeBody answers with a body, unless it could not be encoded.
+func writeBody(w http.ResponseWriter, status int, media []string, body []byte, err error) {
 	if err != nil {
-		status, contentType, body = http.StatusInternalServerError, "application/problem+json", []byte(encodingFailed)
+		status, media, body = http.StatusInternalServerError, problemMedia, []byte(encodingFailed)
 	}
 	h := w.Header()
-	h.Set("Content-Type", contentType)
-	h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	h["Content-Type"] = media
+	if len(body) >= counted {
+		h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	}
 	w.WriteHeader(status)
 	// The caller may be gone; there is nobody left to tell.
 	_, _ = w.Write(append(body, '\n'))

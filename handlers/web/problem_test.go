@@ -22,6 +22,35 @@ func TestFactsDoNotShadow(t *testing.T) {
 	}
 }
 
+// TestProblemText: what is written by hand is what the encoder would write.
+func TestProblemText(t *testing.T) {
+	t.Parallel()
+	type whole struct {
+		api.Problem
+		Facts map[string]any `json:",embed"`
+	}
+	for name, p := range map[string]whole{
+		"nothing":    {},
+		"a sentence": {Problem: api.Problem{Type: "urn:x", Title: "Sold out", Status: 409, Detail: "there is not enough left", Code: api.CodeSoldOut, RequestID: "QV7Z"}},
+		"odd signs":  {Problem: api.Problem{Detail: "\"<a>\" & \\ \n\x00\u2028 \xff ü", RequestID: "a.b_c-d"}},
+		"fields": {Problem: api.Problem{Status: 422, RetryAfterMS: 12, Errors: []api.FieldError{
+			{Field: "users[3]", Rule: "max", Message: "must be <\xff>"}, {Field: "b"},
+		}}},
+		"facts": {Facts: map[string]any{"b": map[string]int64{"z": 1, "a": 0}, "a": "<text>", "ü": nil, "sale": api.SaleItem{SKU: "x", Total: 3}}},
+	} {
+		want, err := encode(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := appendProblem(nil, &p.Problem, p.Facts); err != nil || string(got) != string(want) {
+			t.Errorf("%s: %v\n%s\n%s", name, err, got, want)
+		}
+	}
+	if _, err := appendProblem(nil, &api.Problem{}, map[string]any{"x": func() {}}); err == nil {
+		t.Error("a function is written as JSON")
+	}
+}
+
 // TestDeadlines says what a caller is told when time is up: a call that only
 // reads did nothing, one that writes may have.
 func TestDeadlines(t *testing.T) {

@@ -74,5 +74,6 @@ func (a *Reply[T]) write(w http.ResponseWriter) {
 		w.WriteHeader(a.status)
 		return
 	}
-	writeJSON(w, a.status, "application/json", a.body)
+	body, err := encode(a.body)
+	writeBody(w, a.status, jsonMedia, body, err)
 }

@@ -2,24 +2,37 @@ package web
 
 import (
 	"context"
-	"crypto/rand"
+	"math/rand/v2"
 	"net/http"
+	"strings"
+	"sync"
 	"time"
 
 	"fanfare/api"
 
-	"go.opentelemetry.io/otel/trace"
+	"github.com/go-chi/chi/v5"
 )
 
-// requestInfo is what one request and its answer share on their way through the
-// middleware: one value in the context instead of one per concern.
+// requestInfo is what one request and its answer share on their way: it is the
+// request's context, and has the writer of its answer. It is one value instead of
+// one per concern, since every request pays for each.
 type requestInfo struct {
-	id      string // X-Request-Id
-	route   string // the pattern, never the path: paths name users and tokens
+	context.Context // as net/http made it
+	answer          answer
+
+	id      string       // X-Request-Id
+	route   *mounted     // its pattern is logged, never the path: paths name users and tokens
+	params  *chi.Context // what the path says, while the route runs
 	key     *api.Key
-	err     error // what the answer could not say, for the log
+	err     error    // what the answer could not say, for the log
+	code    api.Code // of err
 	started time.Time
 	body    int64 // bytes of the limit that the body takes
+
+	deadline time.Time // zero: none
+	limit    sync.Once // makes limited
+	limited  context.Context
+	cancel   context.CancelFunc
 }
 
 type infoKey struct{}
@@ -32,6 +45,18 @@ func infoOf(ctx context.Context) *requestInfo {
 	return &requestInfo{}
 }
 
+// newInfo begins a request: with an id, the caller's own if it is well-formed,
+// that returns with the answer.
+func (s *Server) newInfo(w http.ResponseWriter, r *http.Request) *requestInfo {
+	id := r.Header.Get("X-Request-Id")
+	if !validRequestID(id) {
+		id = newRequestID()
+	}
+	return &requestInfo{
+		Context: r.Context(), answer: answer{ResponseWriter: w}, id: id, route: s.unmatched, started: time.Now(),
+	}
+}
+
 // keyID is the API key's id; "" on an open server.
 func (i *requestInfo) keyID() string {
 	if i.key == nil {
@@ -40,18 +65,57 @@ func (i *requestInfo) keyID() string {
 	return i.key.ID
 }
 
-// identify gives every request its info and an id, the caller's own if it is
-// well-formed, and returns the id with the answer.
-func identify(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get("X-Request-Id")
-		if !validRequestID(id) {
-			id = rand.Text()
+// fail keeps for log and metrics why the request fails.
+func (i *requestInfo) fail(err error, code api.Code) { i.err, i.code = err, code }
+
+// Deadline is the request's deadline, of those that have one.
+func (i *requestInfo) Deadline() (time.Time, bool) { return i.timed().Deadline() }
+
+// Done is closed when the caller has gone or the deadline has passed.
+func (i *requestInfo) Done() <-chan struct{} { return i.timed().Done() }
+
+// Err tells which of the two it was.
+func (i *requestInfo) Err() error { return i.timed().Err() }
+
+// Value finds the info itself, and what net/http knows.
+func (i *requestInfo) Value(key any) any {
+	if key == (infoKey{}) {
+		return i
+	}
+	return i.timed().Value(key)
+}
+
+// timed is the context with the deadline. Its timer is made when somebody asks
+// for it the first time: many requests are answered without having to wait.
+func (i *requestInfo) timed() context.Context {
+	if i.deadline.IsZero() {
+		return i.Context
+	}
+	i.limit.Do(func() { i.limited, i.cancel = context.WithDeadline(i.Context, i.deadline) })
+	return i.limited
+}
+
+// close frees the timer. Who still has the context is told by net/http, which
+// ends its own now.
+func (i *requestInfo) close() {
+	i.limit.Do(func() { i.limited, i.cancel = i.Context, func() {} })
+	i.cancel()
+}
+
+// newRequestID makes an id of 130 random bits, as crypto/rand.Text writes it. It
+// is no secret, so the generator need not be that one.
+func newRequestID() string {
+	const alphabet, perNumber = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 12
+	var id [26]byte
+	var bits uint64
+	for i := range id {
+		if i%perNumber == 0 {
+			bits = rand.Uint64()
 		}
-		w.Header().Set("X-Request-Id", id)
-		info := &requestInfo{id: id, route: unmatched, started: time.Now()}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), infoKey{}, info)))
-	})
+		id[i] = alphabet[bits&31]
+		bits >>= 5
+	}
+	return string(id[:])
 }
 
 // validRequestID takes 1 to 128 of A-Z a-z 0-9 . _ -.
@@ -69,10 +133,25 @@ func validRequestID(id string) bool {
 	return true
 }
 
-// traceID is the id of the caller's trace, or of ours, "" for none.
-func traceID(ctx context.Context) string {
-	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
-		return sc.TraceID().String()
+// traceID is the id of the caller's trace, as the header traceparent of W3C Trace
+// Context has it; "" without one, or when it is not well-formed.
+func traceID(h http.Header) string {
+	values := h["Traceparent"]
+	if len(values) != 1 {
+		return ""
 	}
-	return ""
+	parts := strings.SplitN(values[0], "-", 5)
+	known := len(parts) == 4 || len(parts) == 5 && parts[0] != "00" // later versions may add more
+	if !known || !lowerHex(parts[0], 2) || parts[0] == "ff" || !lowerHex(parts[3], 2) {
+		return ""
+	}
+	if !lowerHex(parts[1], 32) || !lowerHex(parts[2], 16) || strings.Trim(parts[1], "0") == "" || strings.Trim(parts[2], "0") == "" {
+		return ""
+	}
+	return parts[1]
+}
+
+// lowerHex tells whether s has n digits of lower-case hex.
+func lowerHex(s string, n int) bool {
+	return len(s) == n && strings.Trim(s, "0123456789abcdef") == ""
 }

@@ -4,15 +4,18 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"fanfare/api"
 
 	"github.com/go-chi/chi/v5"
-	"go.opentelemetry.io/otel/trace"
 )
 
 // Open is the scope of routes that need no key.
 const Open api.Scope = ""
+
+// unmatched is the route of requests that no route takes.
+const unmatched = "unmatched"
 
 // Route is one line of a table of routes. HEAD comes with every GET, and
 // OPTIONS with every path.
@@ -24,20 +27,86 @@ type Route struct {
 	Endpoint
 }
 
-// router mounts the table. HEAD comes with every GET, OPTIONS tells what a path
-// takes, and everything else is a problem like any other.
-func (s *Server) router(table []Route) *chi.Mux {
-	mux := chi.NewRouter()
-	for _, rt := range table {
-		h := s.mount(rt)
-		mux.MethodFunc(rt.Method, rt.Pattern, h)
-		if rt.Method == http.MethodGet {
-			mux.MethodFunc(http.MethodHead, rt.Pattern, h)
+// router finds the route of a request. chi only matches the paths: if it made
+// the calls as well, every request would get another context and another copy.
+type router struct {
+	mux    *chi.Mux
+	routes map[target]*mounted
+	params sync.Pool // of *chi.Context
+}
+
+// target is what chi tells of a request.
+type target struct{ method, pattern string }
+
+// mounted is a route with all that stands around its endpoint.
+type mounted struct {
+	pattern   string
+	run       http.HandlerFunc
+	durations durations
+}
+
+// newRouter mounts the table. HEAD comes with every GET, OPTIONS tells what a
+// path takes, and everything else is a problem like any other.
+func (s *Server) newRouter(table []Route) *router {
+	rt := &router{mux: chi.NewRouter(), routes: map[target]*mounted{}, params: sync.Pool{New: func() any { return chi.NewRouteContext() }}}
+	for _, route := range table {
+		m := s.mount(route)
+		rt.add(route.Method, m)
+		if route.Method == http.MethodGet {
+			rt.add(http.MethodHead, m)
 		}
 	}
-	mux.NotFound(NotFound)
-	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { otherMethod(mux, w, r) })
-	return mux
+	return rt
+}
+
+func (rt *router) add(method string, m *mounted) {
+	rt.mux.MethodFunc(method, m.pattern, m.run)
+	rt.routes[target{method, m.pattern}] = m
+}
+
+// serve runs the route of a request.
+func (rt *router) serve(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
+	params := rt.params.Get().(*chi.Context)
+	params.Reset()
+	m := rt.routes[target{r.Method, rt.mux.Find(params, r.Method, path)}]
+	if m == nil {
+		rt.refuse(w, r, rt.allowed(params, path))
+	} else {
+		info := infoOf(r.Context())
+		info.route, info.params = m, params
+		m.run(w, r)
+		info.params = nil
+	}
+	rt.params.Put(params)
+}
+
+// refuse answers for a path that no route has, and for a method that a path does
+// not take: OPTIONS with what it takes, any other with a problem that says the same.
+func (rt *router) refuse(w http.ResponseWriter, r *http.Request, allow []string) {
+	if len(allow) == 0 {
+		NotFound(w, r)
+		return
+	}
+	takes := strings.Join(append(allow, http.MethodOptions), ", ")
+	w.Header().Set("Allow", takes)
+	if r.Method == http.MethodOptions {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	fail(w, r, api.Errorf(api.CodeMethodNotAllowed, "this path takes %s", takes))
+}
+
+// allowed lists the methods that have a route for the path.
+func (rt *router) allowed(params *chi.Context, path string) []string {
+	methods := []string{"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"}
+	return slices.DeleteFunc(methods, func(m string) bool {
+		params.Reset()
+		return !rt.mux.Match(params, m, path)
+	})
 }
 
 // NotFound answers for paths that no route has.
@@ -46,10 +115,8 @@ func NotFound(w http.ResponseWriter, r *http.Request) {
 }
 
 // mount puts around an endpoint what it and its scope ask for.
-func (s *Server) mount(rt Route) http.HandlerFunc {
+func (s *Server) mount(rt Route) *mounted {
 	run := func(w http.ResponseWriter, r *http.Request) {
-		info := infoOf(r.Context())
-		defer func() { s.admission.shrink(info.body) }()
 		if err := rt.serve(s, w, r, rt.maxBody); err != nil {
 			fail(w, r, err)
 		}
@@ -58,32 +125,5 @@ func (s *Server) mount(rt Route) http.HandlerFunc {
 	if rt.Scope != Open {
 		run = s.authorize(rt.Scope, run)
 	}
-	return func(w http.ResponseWriter, r *http.Request) {
-		infoOf(r.Context()).route = rt.Pattern
-		trace.SpanFromContext(r.Context()).SetName(rt.Method + " " + rt.Pattern)
-		run(w, r)
-	}
-}
-
-// otherMethod answers a method that a path does not take: OPTIONS with what it
-// takes, any other with a problem that says the same.
-func otherMethod(mux *chi.Mux, w http.ResponseWriter, r *http.Request) {
-	allow := allowed(mux, r)
-	w.Header().Set("Allow", strings.Join(allow, ", "))
-	if r.Method == http.MethodOptions {
-		w.WriteHeader(http.StatusNoContent)
-		return
-	}
-	fail(w, r, api.Errorf(api.CodeMethodNotAllowed, "this path takes %s", strings.Join(allow, ", ")))
-}
-
-// allowed lists the methods that the request's path takes.
-func allowed(mux *chi.Mux, r *http.Request) []string {
-	path := r.URL.RawPath
-	if path == "" {
-		path = r.URL.Path
-	}
-	methods := []string{"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"}
-	methods = slices.DeleteFunc(methods, func(m string) bool { return !mux.Match(chi.NewRouteContext(), m, path) })
-	return append(methods, http.MethodOptions)
+	return s.meters.mounted(rt.Pattern, run)
 }

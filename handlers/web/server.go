@@ -9,10 +9,6 @@ import (
 	"fanfare/api"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 )
 
 // Options say whom a server answers, and how much at once. All may stay zero.
@@ -29,11 +25,6 @@ type Options struct {
 	Logger *slog.Logger
 	// Registry is where metrics are registered; default: one of its own.
 	Registry *prometheus.Registry
-	// Tracer makes spans, of streams none; default: none, but a caller's trace
-	// id is logged.
-	Tracer trace.TracerProvider
-	// Untraced tells which requests get no span. Default: none of them.
-	Untraced func(*http.Request) bool
 
 	// RateLimit is per API key; default: none.
 	RateLimit RateLimit
@@ -57,8 +48,7 @@ type Server struct {
 	authenticate func(secret string) (*api.Key, error)
 	logger       *slog.Logger
 	meters       *meters
-	tracer       trace.TracerProvider
-	untraced     func(*http.Request) bool
+	unmatched    *mounted
 	rules        *api.Validator
 
 	rates     *rates
@@ -71,34 +61,33 @@ type Server struct {
 // New makes a server. It starts nothing and needs no closing.
 func New(o Options) *Server {
 	o = o.withDefaults()
+	m := newMeters(o.Registry)
 	return &Server{
-		hasKeys: o.HasKeys, authenticate: o.Authenticate, logger: o.Logger, meters: newMeters(o.Registry),
-		tracer: o.Tracer, untraced: o.Untraced, rules: api.NewValidator(),
-		rates: &rates{limit: o.RateLimit}, wrong: &wrongKeys{}, admission: newAdmission(o.MaxInFlight, o.MaxBodyBytes),
+		hasKeys: o.HasKeys, authenticate: o.Authenticate, logger: o.Logger, meters: m, unmatched: m.mounted(unmatched, NotFound), rules: api.NewValidator(),
+		rates: newRates(o.RateLimit), wrong: &wrongKeys{}, admission: newAdmission(o.MaxInFlight, o.MaxBodyBytes),
 		streams: newStreams(o.Registry, o.MaxStreams, o.Closing), timeout: o.RequestTimeout,
 	}
 }
 
 // Handler serves the table: every route, and around them all that every request
 // goes through.
-func (s *Server) Handler(table []Route) http.Handler {
-	h := s.around(s.router(table))
-	traced := otelhttp.NewHandler(h, "fanfare", otelhttp.WithTracerProvider(s.tracer), otelhttp.WithPropagators(propagation.TraceContext{}))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.untraced(r) {
-			traced.ServeHTTP(w, r)
-			return
-		}
-		if r.Header.Get("traceparent") != "" { // it is still known to the log
-			r = r.WithContext(propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header)))
-		}
-		h.ServeHTTP(w, r)
-	})
-}
+func (s *Server) Handler(table []Route) http.Handler { return s.around(s.newRouter(table).serve) }
 
 // around puts around a router what every request goes through.
-func (s *Server) around(h http.Handler) http.Handler {
-	return identify(s.observe(s.recoverPanics(harden(s.localOnly(h)))))
+func (s *Server) around(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info := s.newInfo(w, r)
+		r = r.WithContext(info)
+		s.meters.inFlight.Inc()
+		defer s.end(r, info)
+		harden(w.Header())
+		w.Header()["X-Request-Id"] = []string{info.id}
+		if err := s.localOnly(r); err != nil {
+			fail(&info.answer, r, err)
+			return
+		}
+		next(&info.answer, r)
+	})
 }
 
 // Closing is closed when the process begins to stop.
@@ -120,12 +109,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
-	}
-	if o.Tracer == nil {
-		o.Tracer = noop.NewTracerProvider()
-	}
-	if o.Untraced == nil {
-		o.Untraced = func(*http.Request) bool { return false }
 	}
 	o.RequestTimeout = positive(o.RequestTimeout, 5*time.Second)
 	o.MaxInFlight = positive(o.MaxInFlight, 4096)

@@ -320,7 +320,7 @@ func (st *Stream) end(err error) error {
 	why := reason(err)
 	st.server.streams.ended.WithLabelValues(why).Inc()
 	if why == "error" {
-		infoOf(st.r.Context()).err = err
+		infoOf(st.r.Context()).fail(err, asError(st.r, err).Code)
 	}
 	if why != "client" && why != "slow" {
 		_ = st.write(append(appendRetry(nil), ": "+why+"\n\n"...)) // the client may be gone as well

@@ -3,7 +3,6 @@ package events
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
@@ -59,6 +58,7 @@ func (s *Store) accept(ctx context.Context, events []api.EventRequest, once api.
 			}
 			return s.replay(ctx, shard, record, err)
 		}
+		jobs[i].Fresh = true
 	}
 	replayed, stored, err := s.o.Queue.EnqueueOnce(ctx, record, jobs...)
 	if err != nil {
@@ -136,18 +136,14 @@ func idsOf(first string, n int) []string {
 	return ids
 }
 
-var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
-
 // nthID derives the id of a batch's n-th event from that of its first: same
-// minute, same shard, and 128 bits that are as random as the first's.
+// second, same shard, and 120 bits that are as random as the first's.
 func nthID(first string, n int) string {
-	b, err := idText.DecodeString(first)
-	if n == 0 || err != nil || len(b) != 20 {
+	if n == 0 {
 		return first
 	}
-	sum := sha256.Sum256(binary.BigEndian.AppendUint32(slices.Clone(b), uint32(n)))
-	copy(b[4:], sum[:])
-	return idText.EncodeToString(b)
+	sum := sha256.Sum256(binary.BigEndian.AppendUint32([]byte(first), uint32(n)))
+	return queue.DeriveID(first, sum[:])
 }
 
 // job renders one event into its queue entry.
@@ -170,10 +166,9 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 	payload, err := (&Job{
 		Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli(),
 	}).Encode()
-	shard, _, _ := queue.ParseID(id)
+	shard, _ := queue.ParseID(id)
 	return queue.Job{
-		ID: id, Shard: shard, Group: id, Facts: map[string]string{factType: e.Type},
-		Payload: payload, Attachment: pages,
+		ID: id, Shard: shard, Report: (&progress{state: stateQueued, typ: e.Type}).text(), Payload: payload, Attachment: pages,
 	}, err
 }
 

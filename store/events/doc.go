@@ -8,10 +8,10 @@
 //	the entry and its page   queue events, the job's body                 until targeting is over
 //	a large users audience   queue events, the job's attachment           until targeting is over
 //	idempotency record       queue events, beside the shard               24 h
-//	the event's record       queue events, group <event id>               retention after its last change
+//	the event's report       queue events, beside the shard               retention after its last change
 //	the shards' counters     queue notifications, group <event id>        retention after their last change
 //
-// Counters of the event's record: recipients, is_actor, opted_out, muted,
-// no_device and the label targeted or expired; fact: type. Counters of a
-// notification shard: created, delivered, failed, expired, retrying.
+// The report is how far targeting has come, with its counts (progress.go): whoever
+// works on the event writes it whole. Counters of a notification shard: created,
+// delivered, failed, expired, retrying.
 package events

@@ -17,29 +17,15 @@ const (
 	inlineUsers = 100
 )
 
-// The labels that end an event's targeting, and the counters it keeps.
-const (
-	LabelTargeted = "targeted"
-	LabelExpired  = "expired"
-	LabelFailed   = "failed"
-
-	CountRecipients = "recipients"
-	CountIsActor    = "is_actor"
-	CountOptedOut   = "opted_out"
-	CountMuted      = "muted"
-	CountNoDevice   = "no_device"
-	CountLive       = "live"
-)
-
 // The counters of an event's notifications, one record in each shard.
 const (
 	CountCreated   = "created"
-	LabelDelivered = "delivered"
 	CountRetrying  = "retrying"
 	CountUnknown   = "unknown_outcome"
+	LabelDelivered = "delivered"
+	LabelExpired   = "expired"
+	LabelFailed    = "failed"
 )
-
-const factType = "type"
 
 // Job is an accepted event as its queue entry holds it: rendered, and with the
 // position where targeting goes on.
@@ -53,6 +39,8 @@ type Job struct {
 	AcceptedAt int64 `json:"accepted_at"`
 	// Cursor is where the next page begins: a page's number, or the last name.
 	Cursor string `json:"cursor,omitempty"`
+	// Counted is what the pages before counted.
+	Counted Counts `json:"counted,omitzero"`
 	// Missed are users of the page at Cursor whose settings could not be read
 	// while those of others could; Next is the cursor after them.
 	Missed []string `json:"missed,omitempty"`

@@ -49,17 +49,11 @@ func countNew(made []queue.Enqueued) (n int) {
 	return n
 }
 
-// NamedID derives an event's id: the minute and shard of any id, and 128 bits
+// NamedID derives an event's id: the second and shard of any id, and 120 bits
 // of its name's digest.
 func (s *Store) NamedID(n *api.NamedEvent) string {
-	id := queue.NewID(s.o.Queue.Route(n.Route), n.At)
-	b, err := idText.DecodeString(id)
-	if err != nil || len(b) != 20 {
-		return id
-	}
 	sum := sha256.Sum256([]byte(n.Name))
-	copy(b[4:], sum[:])
-	return idText.EncodeToString(b)
+	return queue.DeriveID(queue.NewID(s.o.Queue.Route(n.Route), n.At), sum[:])
 }
 
 // Knows tells whether an event type is registered, as far as this process has

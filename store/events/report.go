@@ -13,22 +13,34 @@ import (
 // shows every notification that it made. Unknown or past its retention:
 // not_found.
 func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error) {
-	shard, _, ok := queue.ParseID(id)
+	shard, ok := queue.ParseID(id)
 	if !ok || shard >= s.o.Queue.Shards() {
 		return nil, notFound(id)
 	}
-	event, facts, err := s.o.Queue.Group(ctx, shard, id)
+	text, err := s.o.Queue.Report(ctx, shard, id)
 	if err != nil {
 		return nil, err
 	}
-	if len(event) == 0 && len(facts) == 0 {
+	if text == "" {
 		return nil, notFound(id)
 	}
-	sent, err := s.o.Notifications.Groups(ctx, id)
+	event, err := parseProgress(text)
 	if err != nil {
 		return nil, err
 	}
-	return report(id, facts[factType], event, sent), nil
+	sent := map[string]int64{}
+	switch event.state {
+	case stateQueued, stateExpired:
+	case stateDone:
+		s := &event.sent
+		sent[LabelDelivered], sent[LabelFailed], sent[LabelExpired] = s.Delivered, s.Failed, s.Expired
+		sent[CountCreated] = s.Delivered + s.Failed + s.Expired
+	default:
+		if sent, err = s.o.Notifications.Groups(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	return report(id, &event, sent), nil
 }
 
 func notFound(id string) error {
@@ -36,14 +48,14 @@ func notFound(id string) error {
 }
 
 // report puts the two records together.
-func report(id, typ string, event, sent map[string]int64) *api.EventReport {
+func report(id string, event *progress, sent map[string]int64) *api.EventReport {
+	c := &event.counts
 	r := &api.EventReport{
-		ID: id, Type: typ, Recipients: event[CountRecipients],
+		ID: id, Type: event.typ, Recipients: c.Recipients,
 		Notifications: sent[CountCreated],
 		Delivered:     sent[LabelDelivered], Failed: sent[LabelFailed], Expired: sent[LabelExpired],
 		Suppressed: api.SuppressedCounts{
-			IsActor: event[CountIsActor], OptedOut: event[CountOptedOut], Muted: event[CountMuted],
-			NoDevice: event[CountNoDevice], Live: event[CountLive],
+			IsActor: c.IsActor, OptedOut: c.OptedOut, Muted: c.Muted, NoDevice: c.NoDevice, Live: c.Live,
 		},
 	}
 	ended := r.Delivered + r.Failed + r.Expired
@@ -52,15 +64,16 @@ func report(id, typ string, event, sent map[string]int64) *api.EventReport {
 	return r
 }
 
-func stateOf(event map[string]int64, allEnded bool) api.EventState {
+// stateOf names the state. A dead letter waits for whoever retries it.
+func stateOf(event *progress, allEnded bool) api.EventState {
 	switch {
-	case event[LabelExpired] > 0:
+	case event.state == stateExpired:
 		return api.EventExpired
-	case event[LabelTargeted] > 0 && allEnded:
+	case event.state == stateDone, event.state == stateTargeted && allEnded:
 		return api.EventDone
-	case event[LabelTargeted] > 0:
+	case event.state == stateTargeted:
 		return api.EventSending
-	case event[CountRecipients] > 0:
+	case event.counts.Recipients > 0:
 		return api.EventTargeting
 	}
 	return api.EventQueued

@@ -2,6 +2,7 @@ package keys
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -40,7 +41,11 @@ func (s *Store) publish(version int64, stored []record.StoredKey, began time.Tim
 	snap := &snapshot{version: version, byID: make(map[string]*entry, len(stored))}
 	snap.checked.Store(&began)
 	for _, k := range stored {
-		snap.byID[k.ID] = &entry{key: k.Key, hash: k.SecretHash}
+		sum, err := hex.DecodeString(k.SecretHash)
+		if err != nil {
+			continue // what is no hash is no secret's
+		}
+		snap.byID[k.ID] = &entry{key: k.Key, hash: sum}
 	}
 	if len(stored) > 0 {
 		s.any.Store(true)

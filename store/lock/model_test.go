@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"fanfare/store/lock"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
@@ -29,30 +30,22 @@ const modelAttempts = 4
 
 func TestModel(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"redis", "embedded"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url := "embedded"
-			if name == "redis" {
-				url = storetest.Redis(t).URL()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		rapid.Check(t, func(rt *rapid.T) {
+			l := setup(t, db, lock.Options{Lease: time.Hour, MaxAttempts: modelAttempts})
+			m := &model{t: rt, l: l, state: "free"}
+			m.over = func() {
+				key := keyOf(l, "x")
+				parts := strings.Split(db.Client().Get(context.Background(), key).Val(), ":")
+				parts[4] = "1"
+				db.Client().Set(context.Background(), key, strings.Join(parts, ":"), time.Hour)
 			}
-			db := storetest.Open(t, url)
-			rapid.Check(t, func(rt *rapid.T) {
-				l := setup(t, db, lock.Options{Lease: time.Hour, MaxAttempts: modelAttempts})
-				m := &model{t: rt, l: l, state: "free"}
-				m.over = func() {
-					key := keyOf(l, "x")
-					parts := strings.Split(db.Client().Get(context.Background(), key).Val(), ":")
-					parts[4] = "1"
-					db.Client().Set(context.Background(), key, strings.Join(parts, ":"), time.Hour)
-				}
-				rt.Repeat(map[string]func(*rapid.T){
-					"acquire": m.acquire, "renew": m.renew, "done": m.done, "fail": m.fail, "release": m.release,
-					"leaseOver": m.leaseOver, "superseded": m.superseded,
-				})
+			rt.Repeat(map[string]func(*rapid.T){
+				"acquire": m.acquire, "renew": m.renew, "done": m.done, "fail": m.fail, "release": m.release,
+				"leaseOver": m.leaseOver, "superseded": m.superseded,
 			})
 		})
-	}
+	})
 }
 
 func (m *model) acquire(t *rapid.T) {

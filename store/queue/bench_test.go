@@ -16,7 +16,7 @@ import (
 // BenchmarkThroughput is enqueueing, claiming and finishing at the same time:
 // ns/op is per job through all three.
 func BenchmarkThroughput(b *testing.B) {
-	for name, payload := range map[string]int{"Small": 64, "Notification": 600} {
+	for name, payload := range map[string]int{"Small": 64, "Notification": 600, "Plain": 300} {
 		b.Run(name, func(b *testing.B) {
 			w := setup(b, storetest.Open(b, storetest.Redis(b).URL()), func(o *queue.Options) { o.Shards = 8; o.Lease = time.Minute; o.Logger = nil; o.InFlight = 4000 })
 			var done atomic.Int64
@@ -29,6 +29,9 @@ func BenchmarkThroughput(b *testing.B) {
 				batch := make([]queue.Job, min(800, b.N-i))
 				for j := range batch {
 					batch[j] = queue.Job{ID: queue.NewID(j%8, epoch), Shard: j % 8, Type: "n", Group: group, Payload: body}
+					if name == "Plain" {
+						batch[j] = queue.Job{ID: queue.NewID(j%8, epoch), Shard: j % 8, Fresh: true, Report: "Qsome.type", Payload: body}
+					}
 				}
 				w.mustEnqueue(batch...)
 				i += len(batch)

@@ -8,26 +8,28 @@ import (
 	"time"
 )
 
-// Claimed is a job that this process may work on until its lease ends.
+// Claimed is a job that this process may work on until the lease of its life ends.
 type Claimed struct {
 	Job
 	// Attempt is 1 plus the failures that were counted.
 	Attempt int
 	// Fence is larger than that of every earlier claim of this job.
 	Fence int64
+	// First tells that nobody had the job before, nor did it wait for its time.
+	First bool
 	// EnqueuedAt and Now (the moment of the claim) are Redis' time.
 	EnqueuedAt, Now time.Time
 	// GuardValue is what SetGuard stored for the job's Guard, "" if nothing.
 	GuardValue string
 
-	shard       *shardWorker
-	place       string       // letter of the stream and the entry's id
-	attachments string       // their number, as the entry has it
-	renewed     atomic.Int64 // when the lease began, ns since the worker's start
-	deadline    atomic.Int64 // ns since the worker's start, monotonic
-	lost        atomic.Bool
-	finished    atomic.Bool
-	ended       chan struct{} // closed when the result is recorded
+	shard    *shardWorker
+	life     *life
+	entry    *entry
+	place    string // letter of the stream and the entry's id
+	lost     atomic.Bool
+	finished atomic.Bool
+	gone     bool          // it is not this process' any more; guarded by its shard
+	ended    chan struct{} // of a job that runs alone: closed when the result is recorded
 
 	mu     sync.Mutex
 	ctx    context.Context
@@ -39,7 +41,7 @@ type Claimed struct {
 // the outside; what no lease can rule out is a pause between the question and
 // the write.
 func (c *Claimed) Alive() bool {
-	return !c.lost.Load() && c.shard.worker.clock() < c.deadline.Load()
+	return !c.lost.Load() && !c.life.over.Load() && c.shard.worker.clock() < c.life.deadline.Load()
 }
 
 // Context ends when the lease is lost or over, when the job was cancelled, and
@@ -70,11 +72,12 @@ func (c *Claimed) stop() {
 	}
 }
 
-// extend moves the lease's end to lease after sent, when the call was sent.
-func (c *Claimed) extend(sent time.Time, lease time.Duration) {
-	since := sent.Sub(c.shard.worker.started)
-	c.renewed.Store(int64(since))
-	c.deadline.Store(int64(since + lease))
+// conclude ends what waits for the job's end.
+func (c *Claimed) conclude() {
+	c.stop()
+	if c.ended != nil {
+		close(c.ended)
+	}
 }
 
 // Finish says what became of the job. Only the first call counts. It returns
@@ -88,7 +91,7 @@ func (c *Claimed) Finish(r Result) {
 	if r.Outcome == Retry && c.shard.worker.jobs.Err() != nil {
 		r.Outcome = Release // it was told to stop: not its fault
 	}
-	c.shard.results.add(c, r)
+	c.shard.finish(c, r)
 }
 
 // delay is when the job comes again: full jitter over an exponential backoff

@@ -56,20 +56,42 @@ type shardState struct {
 	streams                              map[string][]string // letter: job ids
 	later, bodies, waiting, parked, dead []string
 	attachments                          []string
-	waitingOf                            map[string]string // id: key
+	waitingOf                            map[string]string   // id: key
+	texts                                map[string][]string // id: the fields of its head
 }
+
+// note remembers the head of a job's text; false: it is no job.
+func (s *shardState) note(text string) (id string, ok bool) {
+	head, _, _ := strings.Cut(text, "\x00")
+	if head == "" || head[0] == 'W' {
+		return "", false
+	}
+	fields := strings.Split(head[1:], "\x1f")
+	if s.texts[fields[0]] = fields; head[0] == 'P' || head[0] == 'R' {
+		s.texts[fields[0]] = append(fields, "", "", "", "", "", "", "", "0", "0", "0", "")
+	}
+	return fields[0], true
+}
+
+// named tells whether a job has to have a record.
+func (s *shardState) named(id string) bool { return s.texts[id][11] != "" }
 
 func (w *world) mustState(n int) *shardState {
 	w.t.Helper()
 	c, p, ctx := w.db.Client(), w.prefix(n), w.t.Context()
-	s := &shardState{streams: map[string][]string{}, waitingOf: map[string]string{}}
+	s := &shardState{streams: map[string][]string{}, waitingOf: map[string]string{}, texts: map[string][]string{}}
 	s.records = c.HGetAll(ctx, p+"jobs").Val()
 	s.heads, s.uniques = c.HGetAll(ctx, p+"heads").Val(), c.HGetAll(ctx, p+"uniques").Val()
 	s.later = c.ZRange(ctx, p+"later", 0, -1).Val()
 	ids := func(key string) (out []string) {
 		for _, m := range c.XRange(ctx, key, "-", "+").Val() {
-			if id := m.Values["i"].(string); id != "" {
-				out = append(out, id)
+			text, ok := m.Values["e"].(string)
+			if !ok { // a dead letter
+				out = append(out, m.Values["i"].(string))
+				continue
+			}
+			if job, ok := s.note(text); ok {
+				out = append(out, job)
 			}
 		}
 		return out
@@ -81,6 +103,7 @@ func (w *world) mustState(n int) *shardState {
 		case !ok:
 		case strings.HasPrefix(name, "body:"):
 			s.bodies = append(s.bodies, name[5:])
+			s.note(c.Get(ctx, key).Val())
 		case strings.HasPrefix(name, "attach:"):
 			s.attachments = append(s.attachments, name[7:])
 		case strings.HasPrefix(name, "wait:"):
@@ -112,8 +135,8 @@ func (s *shardState) problems() (out []string) {
 	note("waiting", s.waiting)
 	note("parked", s.parked)
 	for id, where := range places {
-		if s.records[id] == "" {
-			say("job %s is in %v and has no record", id, where)
+		if s.named(id) != (s.records[id] != "") {
+			say("job %s is in %v and has the record %q", id, where, s.records[id])
 		}
 		if len(where) > 1 {
 			say("job %s is in %v", id, where)

@@ -63,9 +63,10 @@ func (q *Queue) pipeline(ctx context.Context, what string, cmds []redis.Cmder) e
 // Cancel ends a job. One that waits is gone at once, with its key and unique
 // id; one that runs has its context ended by its next renewal, and whatever
 // result it gives is recorded as cancelled. Its group counts `cancelled`. A job
-// that is not live: not_found.
+// that is not live, or that cannot be found by its id (Job.Cancellable):
+// not_found.
 func (q *Queue) Cancel(ctx context.Context, shard int, id string) error {
-	value, err := q.db.Eval(ctx, redisdb.Write, q.scripts.cancel, q.keys(shard), id, ms(q.o.Retention), ms(q.o.GroupRetention))
+	value, err := q.db.Eval(ctx, redisdb.Write, q.scripts.cancel, q.keys(shard), id, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.GroupRetention))
 	if err != nil {
 		return err
 	}

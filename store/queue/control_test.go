@@ -36,12 +36,12 @@ func TestRouting(t *testing.T) {
 	}
 	now := time.Date(2026, 11, 20, 12, 34, 56, 0, time.UTC)
 	id := queue.NewID(200, now)
-	shard, minute, ok := queue.ParseID(id)
-	if !ok || shard != 200 || minute != int64(now.Sub(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))/time.Minute) || len(id) != 32 {
-		t.Errorf("%s: %d %d %v", id, shard, minute, ok)
+	shard, ok := queue.ParseID(id)
+	if !ok || shard != 200 || len(id) != 32 || id[:6] != queue.NewID(3, now.Add(time.Second/2))[:6] || id[:6] == queue.NewID(200, now.Add(time.Second))[:6] {
+		t.Errorf("%s: %d %v", id, shard, ok)
 	}
 	for _, bad := range []string{"", "x", strings.Repeat("z", 32), id + "0", strings.ToUpper(id[:31]) + "Z"} {
-		if _, _, ok := queue.ParseID(bad); ok {
+		if _, ok := queue.ParseID(bad); ok {
 			t.Errorf("%q is an id", bad)
 		}
 	}
@@ -238,35 +238,42 @@ func TestParkAndUnpark(t *testing.T) {
 	})
 }
 
-func TestGroupFactsAndTouch(t *testing.T) {
+// TestGroupsAndReportsGoWithTheirRetention: a group after its last change; a report
+// too, unless its result asked for longer.
+func TestGroupsAndReportsGoWithTheirRetention(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		w := setup(t, db, func(o *queue.Options) { o.Shards = 2; o.GroupRetention = 3 * time.Second })
-		brief, kept := queue.NewID(0, epoch), queue.NewID(0, epoch.Add(time.Hour))
+		w := setup(t, db, func(o *queue.Options) { o.GroupRetention = 3 * time.Second })
+		brief := queue.NewID(0, epoch)
+		ids := []string{queue.NewID(0, epoch), queue.NewID(0, epoch.Add(time.Hour))}
 		w.mustEnqueue(
-			queue.Job{ID: queue.NewID(0, epoch), Group: brief, Facts: map[string]string{"type": `"photo"`, "state": "queued"}},
-			queue.Job{ID: queue.NewID(1, epoch), Shard: 1, Group: kept})
-		if err := w.q.Touch(t.Context(), 1, kept, time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+			queue.Job{ID: ids[0], Group: brief, Facts: map[string]string{"type": `"photo"`, "state": "queued"}, Counts: map[string]int64{"extra": 2}},
+			queue.Job{ID: ids[1], Fresh: true, Report: "Qkept"})
+		w.run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result {
+			if c.ID == ids[1] {
+				return queue.Result{Report: "Dkept", ReportTTL: time.Hour}
+			}
 			return queue.Result{Counts: map[string]int64{"recipients": 3}, Facts: map[string]string{"state": "done"}}
 		}))
 		w.mustBeEmpty()
-		reads := []*queue.GroupRead{w.q.ReadGroup(t.Context(), 0, brief), w.q.ReadGroup(t.Context(), -1, kept)}
-		if err := w.q.ReadGroups(t.Context(), reads...); err != nil {
+		eventually(t, "the report of the end", func() bool {
+			text, err := w.q.Report(t.Context(), 0, ids[1])
+			return err == nil && text == "Dkept"
+		})
+		read := w.q.ReadGroup(t.Context(), 0, brief)
+		if err := w.q.ReadGroups(t.Context(), read); err != nil {
 			t.Fatal(err)
 		}
-		counts, facts, err := reads[0].Result()
-		if err != nil || counts["recipients"] != 3 || facts["state"] != "done" || facts["type"] != `"photo"` {
+		counts, facts, err := read.Result()
+		if err != nil || counts["recipients"] != 3 || counts["extra"] != 2 || facts["state"] != "done" || facts["type"] != `"photo"` {
 			t.Errorf("%v %v %v", counts, facts, err)
 		}
-		eventually(t, "the record goes with its retention", func() bool {
+		eventually(t, "the group goes with its retention", func() bool {
 			counts, err := w.q.Groups(t.Context(), brief)
 			return err == nil && len(counts) == 0
 		})
-		if counts, err := w.q.Groups(t.Context(), kept); err != nil || counts["done"] != 1 {
-			t.Errorf("touched: %v %v", counts, err)
+		if text, err := w.q.Report(t.Context(), 0, ids[1]); err != nil || text != "Dkept" {
+			t.Errorf("the report is %q, %v", text, err)
 		}
 	})
 }

@@ -147,11 +147,11 @@ func (q *Queue) RetryDead(ctx context.Context, dead string, once Once) (replayed
 	if err != nil {
 		return false, "", err
 	}
-	args := append([]any{id, ms(q.o.GroupRetention)}, onceArgs(once)...)
+	args := append([]any{id, ms(q.o.GroupRetention), ms(q.o.reportTTL())}, onceArgs(once)...)
 	if once.Key == "" {
-		args[2] = ""
+		args[3] = ""
 	}
-	value, err := q.db.Eval(ctx, redisdb.Write, q.scripts.deadRetry, q.keys(shard), append(args, randomText(3))...)
+	value, err := q.db.Eval(ctx, redisdb.Write, q.scripts.deadRetry, q.keys(shard), args...)
 	if err != nil {
 		return false, "", err
 	}

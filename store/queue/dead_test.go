@@ -24,9 +24,11 @@ func TestQ18_DeadLettersAreBounded(t *testing.T) {
 		for i := range 12 {
 			ids = append(ids, w.mustEnqueue(queue.Job{Payload: []byte(fmt.Sprint(i)), Attachment: []string{"a"}})...)
 		}
-		w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
-			return queue.Result{Outcome: queue.Dead, Reason: "r"}
-		}))
+		w.run(func(_ context.Context, batch []*queue.Claimed) {
+			for _, c := range batch { // in their order
+				c.Finish(queue.Result{Outcome: queue.Dead, Reason: "r"})
+			}
+		})
 		w.mustBeEmpty()
 		eventually(t, "the oldest are dropped", func() bool {
 			list, err := w.q.DeadLetters(t.Context(), "", 100)

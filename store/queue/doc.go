@@ -1,19 +1,20 @@
 // Package queue is a durable queue on Redis Streams: shards, leases, retries,
-// conflict keys, unique ids, delays, groups that count, dead letters.
+// conflict keys, unique ids, delays, groups that count, reports, dead letters.
 //
-// One record per live job decides (failures, lost leases, fence, lease end,
-// owner), and only scripts change it, on Redis' clock. Streams and their
-// pending lists say what exists and where to look. The lock has the same
-// record (store/lock).
+// # A job is one text
 //
-// # Where a job is
+// Whatever becomes of a job before its end is in the head of its own text
+// (entry.go, lua/part_shard.lua): failures, lost leases, the last fence. A plain
+// job, without key, guard or history, has a head of its id alone. Only a named job
+// has a record beside it, its place: one whose id may be enqueued again, that has a
+// conflict key or a unique id, or that can be cancelled.
 //
-// A live job is in exactly one place, which its record names:
+// A job is in exactly one place:
 //
-//   - a stream: main in the order of enqueueing; ready for what came back
-//     (due, handed over, recovered, unparked) and is read first; alone for jobs
-//     whose lease ended twice, which run without neighbours;
-//   - outside of the streams, with its body in a key of its own: in later until
+//   - a stream: main in the order of enqueueing; ready for what came back (due,
+//     handed over, given back, unparked); alone for jobs whose lease ended twice,
+//     which run without neighbours. Claims read main and ready in turns;
+//   - outside of the streams, with its text in a key of its own: in later until
 //     it is due, or in the waiting line of its conflict key;
 //   - in a parked stream, which nobody reads until it is moved back.
 //
@@ -22,28 +23,46 @@
 // the head ends, fails, defers, parks or is cancelled, the same script makes
 // the next one the head and puts it into ready.
 //
+// # The process holds the lease
+//
+// A life is one process' share of a shard (life.go): the consumer in whose pending
+// lists its jobs are, so that the pending list is the claim, and one lease on all of
+// them. Every call renews it, else it is renewed at a quarter of its time; with
+// nothing in hand it lasts three leases. A life's epoch is above that of every
+// earlier one, and the fence of a claim is the larger of the epoch and the job's
+// last fence plus 1.
+//
+// A life ends in two steps (lua/shard_look.lua). First it is no owner any more: from
+// then on none of its results counts. Then what it held goes back, in bounded steps,
+// each job with one lease lost. Its name never returns; its process goes on under
+// another. A result that comes after the lease's end and before that still counts.
+//
 // # How a process works
 //
-// Per shard one goroutine claims batches while there is work and then waits in
-// a blocking read on a connection of its own; one maintains: it lets delayed
-// jobs start at their time, and looks once per lease for leases that ended and
-// for what is parked (ParkedNames).
-// A worker is one Run: a process' share of one queue. With 8 shards and a lease
-// of 10 s an idle one sends 0.9 commands a second, with 30 s 0.4. A blocking
-// read whose connection died is found by a look 0.25 s after an enqueueing of
-// this process, and a second one as long after that; only when no process that
-// enqueues serves the shard, it lasts until the regular look.
-// Leases are renewed at a quarter of their time, all shards in one pipeline.
-// Results are gathered per shard: what arrives while a script is on its way
-// leaves with the next one; they are written before more is claimed.
+// Calls (lane.go): what is enqueued, and what became of jobs, is gathered by shard;
+// what arrives while a call is under way leaves with the next. The same script then
+// claims what is next: a job that a process enqueues it mostly claims itself, in the
+// same round trip, with the payload still in memory. While a shard has nothing to
+// claim, one blocking read waits there (attend.go), for all processes under one
+// consumer that owns nothing: what it brings is claimed by the next call, and put
+// back by anybody when that does not happen within half a second.
+// A look at each shard, once a lease and when something is due, lets delayed jobs
+// start, ends lives whose lease is over and names what is parked (maintain.go,
+// ParkedNames). With 8 shards and a lease of 10 s an idle worker sends 0.9 commands a
+// second, with 30 s 0.4.
+// The places of a process (InFlight) belong to no shard: who found none is told in
+// turns (gate.go). Results use the places that they free, unless others wait.
 //
 // # Running twice
 //
-// A client whose answer was lost may send a script again. Enqueueing names the
-// job before the first try and its record carries the request's id; claims and
-// results carry a call number, and Redis keeps the last answer of each owner;
-// renewals, hand-backs and maintenance change nothing the second time. A claim
-// whose answer was lost is asked for again and gives the same jobs.
+// Calls are numbered, in a series of each lane. One whose answer was lost is sent
+// again with its number, and Redis answers what it answered (lua/part_call.lua); a
+// newer one leaves only then. A call says which number was answered last: when Redis
+// does not know it any more, it lost writes, does nothing, and the process compares
+// what is pending with what it holds (lua/life_compare.lua). What is refused, because
+// Redis is full or away, was not done: enqueueings are refused to their callers,
+// results leave again. Whatever frees memory begins with a command that no full
+// Redis refuses.
 //
 // # What is promised, and what is not
 //
@@ -51,37 +70,42 @@
 // handlers heed Alive and their context. A handler that ignores both, or a
 // process that is paused between Alive and its write, can overlap with its
 // successor; compare fences where that matters. A fail-over of Redis that loses
-// acknowledged writes loses or repeats the work of those writes.
+// acknowledged writes loses or repeats the work of those writes. A worker whose
+// blocking read died without a word, and who is alone, notices it at its next look.
 //
 // Keys, all with the prefix ff:{q:<queue>:<shard>}: and so in one slot, except
-// the first:
+// the first. Every script names two of them, one of which never exists: so a slot
+// that is moving refuses it before it runs.
 //
-//	ff:{q:<queue>}:meta  hash    shards: their number           for ever
-//	jobs                 hash    id: record of a live job       while it lives
+//	ff:{q:<queue>}:meta  hash    shards: form of the keys and number  for ever
 //	main, ready, alone   stream  runnable and running jobs      while they do
+//	owners               zset    life by its lease's end in ms  while it lives
+//	gone                 zset    life that ended: 1 lost, 0 left  until it is empty
+//	epoch                string  epoch of the last life         for ever
+//	memo:<series>        string  last call: number, claims, answer  10 min
+//	jobs                 hash    id: place of a named job       while it lives
+//	cancelled            set     jobs cancelled while they run  until they end
 //	later                zset    id by due time in ms           until due
 //	heads                hash    conflict key: its head's id    while it lives
 //	wait:<key>           zset    ids behind the head, in order  while they wait
 //	seq                  string  order of waiting               for ever
 //	uniques              hash    unique id: job                 while it lives
-//	body:<id>            hash    a job outside of the streams   while it is
+//	body:<id>            string  a job outside of the streams   while it is
 //	attach:<id>          list    a job's attachment             with job or dead letter
 //	parked:<name>        stream  parked jobs                    until moved back
 //	parkedn              hash    name: how many are parked      while there are
 //	paused, resuming     set     types of jobs                  until resumed
-//	done:<bucket>        hash    id: D done, X dead, C cancelled  Retention
+//	done:<bucket>        hash    named id: D done, X dead, C cancelled  Retention
+//	report:<second>      hash    id: report                     GroupRetention, or MaxAge
 //	group:<bucket>       hash    group: counts and facts, JSON  GroupRetention
 //	idem:<digest>        string  digest of the body, answer     Once.TTL (24 h)
 //	guard:<name>         string  companion record               as SetGuard says
 //	dead                 stream  dead letters                   7 days, 100,000
 //	deadids              hash    job: its dead letter           with it
 //	stats                hash    counters                       for ever
-//	call:<owner>         string  last claim                     lease + 1 min
-//	fin:<owner>          string  answer to the last results     2 min
 //	served               string  somebody works on this shard   3 leases
 //
-// Ids of one minute share a hash, a bucket, because small hashes are a fraction
-// of the price of keys. After about 128 ids it is full and 16 others take what
-// follows, and so on: one-device events cost 340 to 360 bytes whether a shard
-// has 25 or 13,000 in a minute.
+// Ids of a time share a hash, because small hashes are a fraction of the price of
+// keys: reports by the second of the id, tombstones and groups by half a minute, and
+// when about 128 are in one, 16 others take what follows, and so on.
 package queue

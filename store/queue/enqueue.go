@@ -5,114 +5,362 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
+	"strconv"
+	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
-// Statuses of the storing scripts.
+// Statuses of a request in the answer of call_enqueue.lua.
 const (
 	onceStored   = 1
 	onceReplayed = 2
 	onceReused   = 3
 )
 
-// chunk is what one enqueueing script stores.
-type chunk struct {
-	shard int
-	index []int // places in the caller's list
-	bytes int
-	cmd   *redis.Cmd
+// request is what one caller enqueues in one shard.
+type request struct {
+	ctx     context.Context // of the caller, but it never ends
+	once    Once
+	entries []*entry
+	bytes   int
+	sent    bool // guarded by its line
+	done    chan struct{}
+
+	// valid once done is closed
+	err    error
+	status int64
+	stored string   // the answer of an earlier call (onceReplayed)
+	known  []string // for every entry that is not plain: its id, and "1" if it is new
 }
 
-// Enqueue stores jobs, of any shards, in as few scripts as fit, all in one
-// pipeline. Each script is atomic, the whole is not: after an error some jobs
-// may be stored, and enqueueing the same ids again is safe. Jobs without an ID
-// get theirs before the first try, so that a repeat by the client has no effect.
+// end tells the caller, once: a call that goes on without him may be answered.
+func (r *request) end(err error) {
+	if !r.over() {
+		r.err = err
+		close(r.done)
+	}
+}
+
+// over tells whether the caller was told.
+func (r *request) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// line is what a process enqueues in one shard. When it works on the shard too,
+// the same script claims what is next there.
+type line struct {
+	lane
+	mu      sync.Mutex
+	waiting []*request
+	worker  *shardWorker // who works on the shard in this process; nil: nobody
+}
+
+func newLine(q *Queue, shard int) *line {
+	l := &line{}
+	l.lane = lane{q: q, shard: shard, next: l.nextCall, apply: l.applyCall, fail: l.failCall, resolve: l.resolve}
+	return l
+}
+
+// add hands in a request.
+func (l *line) add(r *request) {
+	l.mu.Lock()
+	l.waiting = append(l.waiting, r)
+	l.mu.Unlock()
+	l.kick()
+}
+
+// wait ends with the answer or with the caller's context. What has not left by
+// then never does.
+func (l *line) wait(ctx context.Context, r *request) error {
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.err
+	default:
+	}
+	if r.sent {
+		return api.Errorf(api.CodeUnknownOutcome, "the answer of Redis did not come in time: %v", context.Cause(ctx))
+	}
+	l.waiting = slices.DeleteFunc(l.waiting, func(other *request) bool { return other == r })
+	return l.q.db.Err(context.Cause(ctx), redisdb.Write)
+}
+
+// nextCall makes a call of what waits.
+func (l *line) nextCall() *call {
+	l.mu.Lock()
+	taken, jobs, bytes := 0, 0, 0
+	for _, r := range l.waiting {
+		if taken > 0 && (jobs+len(r.entries) > enqueueJobs || bytes+r.bytes > enqueueBytes) {
+			break
+		}
+		taken, jobs, bytes = taken+1, jobs+len(r.entries), bytes+r.bytes
+		r.sent = true
+	}
+	batch := slices.Clone(l.waiting[:taken])
+	l.waiting = slices.Delete(l.waiting, 0, taken)
+	worker := l.worker
+	l.mu.Unlock()
+	if taken == 0 && (!l.doubtful || worker == nil) {
+		return nil
+	}
+	c := &call{step: stepEnqueue, script: l.q.scripts.enqueue, requests: batch}
+	if taken > 0 {
+		c.ctx = batch[0].ctx
+	} else { // it only asks whether Redis is back
+		c.ctx = worker.worker.writes
+		l.fill(c, 0)
+		return c
+	}
+	if worker != nil {
+		worker.claimWith(c, jobs)
+	}
+	l.fill(c, jobs)
+	return c
+}
+
+// fill writes the arguments, in the order of call_enqueue.lua.
+func (l *line) fill(c *call, jobs int) {
+	o := &l.q.o
+	c.args = make([]any, 0, 3+5*len(c.requests)+2*jobs)
+	c.args = append(c.args, ms(o.GroupRetention), ms(o.reportTTL()), len(c.requests))
+	if c.life != nil {
+		c.stored = make(map[int]*entry, jobs)
+	}
+	common := 11 + len(c.adopt) // the arguments before these
+	for _, r := range c.requests {
+		if r.once.Key == "" {
+			c.args = append(c.args, "")
+		} else {
+			c.args = append(c.args, onceArgs(r.once)...)
+		}
+		c.args = append(c.args, len(r.entries))
+		for _, e := range r.entries {
+			if c.stored != nil {
+				c.stored[common+len(c.args)+1] = e
+			}
+			c.args = appendEntry(c.args, e)
+		}
+	}
+}
+
+// appendEntry adds a job's arguments, in the order of part_enqueue.lua.
+func appendEntry(args []any, e *entry) []any {
+	args = append(args, e.text())
+	if e.plain() {
+		if e.report {
+			args = append(args, e.job.Report)
+		}
+		return args
+	}
+	args = append(args, e.job.Report, max(0, ms(e.job.Delay)), extraText(e.job.Counts, e.job.Facts), len(e.job.Attachment))
+	for _, a := range e.job.Attachment {
+		args = append(args, a)
+	}
+	return args
+}
+
+// applyCall tells each request what became of it and hands out what was claimed.
+func (l *line) applyCall(c *call, answer []any, sent time.Time) {
+	l.q.depths[l.shard].Store(redisdb.Number(answer[callWaiting]))
+	l.answerRequests(c, redisdb.Text(answer[callAnswer]))
+	switch {
+	case c.life != nil:
+		c.life.shard.applyClaim(c, answer, sent)
+	case len(c.requests) > 0:
+		l.q.checkSoon(c.ctx, l.shard)
+	}
+}
+
+// resolve compares what the shard's life holds after a call of the lane may have
+// claimed jobs that nobody here knows of.
+func (l *line) resolve() {
+	l.mu.Lock()
+	worker := l.worker
+	l.mu.Unlock()
+	if worker != nil {
+		worker.resolve()
+	}
+}
+
+func (l *line) answerRequests(c *call, text string) {
+	var answers [][]any
+	if text != "" {
+		if err := json.Unmarshal([]byte(text), &answers); err != nil || len(answers) != len(c.requests) {
+			for _, r := range c.requests {
+				r.end(fmt.Errorf("enqueue in %s shard %d: the answer %q is none", l.q.o.Name, l.shard, text))
+			}
+			return
+		}
+	}
+	for i, r := range c.requests {
+		if r.over() {
+			continue // he was told that the answer was lost
+		}
+		r.status = onceStored
+		if answers != nil {
+			r.read(answers[i])
+		}
+		r.end(nil)
+	}
+}
+
+// read notes a request's own answer.
+func (r *request) read(answer []any) {
+	status, _ := answer[0].(float64)
+	r.status = int64(status)
+	if r.status == onceReplayed && len(answer) > 1 {
+		r.stored, _ = answer[1].(string)
+		return
+	}
+	for _, v := range answer[1:] {
+		switch v := v.(type) {
+		case string:
+			r.known = append(r.known, v)
+		case float64:
+			r.known = append(r.known, strconv.Itoa(int(v)))
+		}
+	}
+}
+
+// failCall tells the callers at once; a call that may have claimed jobs goes on
+// without them. What waits behind it has not left: it is refused.
+func (l *line) failCall(c *call, err error, over bool) {
+	l.q.noteTrouble()
+	for _, r := range c.requests {
+		r.end(err)
+	}
+	if c.life != nil {
+		c.life.shard.failClaim(c, over)
+	}
+	l.mu.Lock()
+	waiting := l.waiting
+	l.waiting = nil
+	l.mu.Unlock()
+	for _, r := range waiting {
+		r.end(l.q.db.Err(context.DeadlineExceeded, redisdb.Write))
+	}
+	if len(c.requests) == 0 {
+		sleep(c.ctx, pauseAfterError)
+	}
+}
+
+// Enqueue stores jobs, of any shards. Those of one shard are stored together, in
+// parts of 100; the whole is not atomic: after an error some jobs may be stored,
+// and enqueueing the same ids again is safe. Jobs without an ID get theirs before
+// the first try, so that a repeat by the client has no effect.
 func (q *Queue) Enqueue(ctx context.Context, jobs ...Job) ([]Enqueued, error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
-	jobs, err := q.named(jobs)
+	entries, err := q.entries(jobs)
 	if err != nil {
-		return nil, err
-	}
-	chunks := q.chunks(jobs)
-	cmds := make([]redis.Cmder, len(chunks))
-	for n, c := range chunks {
-		args := []any{ms(q.o.Retention), ms(q.o.GroupRetention), randomText(3), len(c.index)}
-		for _, i := range c.index {
-			args = appendJob(args, &jobs[i])
-		}
-		c.cmd = q.scripts.enqueue.Cmd(ctx, q.keys(c.shard), args...)
-		cmds[n] = c.cmd
-	}
-	if err := q.trip(ctx, stepEnqueue, cmds...); err != nil {
 		return nil, err
 	}
 	out := make([]Enqueued, len(jobs))
-	for _, c := range chunks {
-		if err := q.readEnqueued(c, out); err != nil {
-			return nil, err
-		}
+	parts := q.parts(context.WithoutCancel(ctx), entries)
+	for _, p := range parts {
+		q.lines[p.shard].add(p.request)
 	}
-	return out, nil
+	for _, p := range parts {
+		if waitErr := q.lines[p.shard].wait(ctx, p.request); waitErr != nil {
+			err = waitErr
+			continue
+		}
+		p.read(out)
+	}
+	return out, err
 }
 
-// readEnqueued puts a script's answer where the jobs were in the caller's list.
-func (q *Queue) readEnqueued(c *chunk, out []Enqueued) error {
-	answer, err := c.cmd.Slice()
-	if err != nil {
-		return fmt.Errorf("enqueue in %s shard %d: %w", q.o.Name, c.shard, err)
+// part is what one call of Enqueue stores in one script.
+type part struct {
+	*request
+	shard int
+	index []int // places in the caller's list
+}
+
+// parts groups jobs by shard, keeping their order within it.
+func (q *Queue) parts(ctx context.Context, entries []*entry) []*part {
+	var out []*part
+	open := map[int]*part{}
+	for i, e := range entries {
+		size := e.size()
+		p := open[e.job.Shard]
+		if p == nil || len(p.index) == enqueueJobs || p.bytes+size > enqueueBytes {
+			p = &part{request: &request{ctx: ctx, done: make(chan struct{})}, shard: e.job.Shard}
+			open[e.job.Shard] = p
+			out = append(out, p)
+		}
+		p.index, p.entries, p.bytes = append(p.index, i), append(p.entries, e), p.bytes+size
 	}
-	q.depths[c.shard].Store(redisdb.Number(answer[1]))
-	q.look(c.shard)
-	for n, i := range c.index {
-		out[i] = Enqueued{ID: redisdb.Text(answer[2+2*n]), New: redisdb.Number(answer[3+2*n]) == 1}
+	return out
+}
+
+// size is about how many bytes the job takes on the wire.
+func (e *entry) size() int {
+	size := len(e.job.Payload) + 64
+	for _, a := range e.job.Attachment {
+		size += len(a)
 	}
-	return nil
+	return size
+}
+
+// read puts an answer where the jobs were in the caller's list.
+func (p *part) read(out []Enqueued) {
+	known := p.known
+	for n, i := range p.index {
+		out[i] = Enqueued{ID: p.entries[n].job.ID, New: true}
+		if !p.entries[n].plain() && len(known) >= 2 {
+			out[i] = Enqueued{ID: known[0], New: known[1] == "1"}
+			known = known[2:]
+		}
+	}
 }
 
 // EnqueueOnce stores jobs of one shard in one step, together with the record
 // that makes the whole call idempotent. A replay stores nothing and returns the
 // first call's answer; the key with another body is idempotency_key_reused.
-// It travels with the shared round trip: one trip for a request.
+// It leaves with what others enqueue in the shard: one round trip for a request.
 func (q *Queue) EnqueueOnce(ctx context.Context, once Once, jobs ...Job) (replayed bool, stored string, err error) {
 	if len(jobs) == 0 {
 		return false, "", nil
 	}
-	if jobs, err = q.named(jobs); err != nil {
+	entries, err := q.entries(jobs)
+	if err != nil {
 		return false, "", err
 	}
-	shard := jobs[0].Shard
-	for i := range jobs {
-		if jobs[i].Shard != shard {
-			return false, "", fmt.Errorf("enqueue once in %s: jobs of shards %d and %d", q.o.Name, shard, jobs[i].Shard)
+	r := &request{ctx: context.WithoutCancel(ctx), once: once, entries: entries, done: make(chan struct{})}
+	shard := entries[0].job.Shard
+	for _, e := range entries {
+		r.bytes += e.size()
+		if e.job.Shard != shard {
+			return false, "", fmt.Errorf("enqueue once in %s: jobs of shards %d and %d", q.o.Name, shard, e.job.Shard)
 		}
 	}
-	cmd := q.onceCmd(ctx, shard, once, jobs)
-	if err := q.db.Share(ctx, redisdb.Write, cmd); err != nil {
+	q.lines[shard].add(r)
+	if err := q.lines[shard].wait(ctx, r); err != nil {
 		return false, "", err
 	}
-	return q.readOnce(cmd, shard, once)
-}
-
-func (q *Queue) onceCmd(ctx context.Context, shard int, once Once, jobs []Job) *redis.Cmd {
-	args := make([]any, 0, 8+jobArgs*len(jobs))
-	args = append(args, ms(q.o.Retention), ms(q.o.GroupRetention), randomText(3), len(jobs))
-	script := q.scripts.enqueue
-	if once.Key != "" {
-		script = q.scripts.once
-		args = append(args, onceArgs(once)...)
+	switch r.status {
+	case onceReplayed:
+		return true, r.stored, nil
+	case onceReused:
+		return false, "", api.IdempotencyReused()
 	}
-	for i := range jobs {
-		args = appendJob(args, &jobs[i])
-	}
-	return script.Cmd(ctx, q.keys(shard), args...)
+	return false, once.Answer, nil
 }
 
 // onceArgs are the idempotency record's name, digest, answer and lifetime.
@@ -122,116 +370,4 @@ func onceArgs(once Once) []any {
 		ttl = defaultOnceTTL
 	}
 	return []any{onceName(once.Key), once.Body[:], once.Answer, ms(ttl)}
-}
-
-func (q *Queue) readOnce(cmd *redis.Cmd, shard int, once Once) (bool, string, error) {
-	answer, err := cmd.Slice()
-	if err != nil {
-		return false, "", fmt.Errorf("enqueue in %s shard %d: %w", q.o.Name, shard, err)
-	}
-	switch redisdb.Number(answer[0]) {
-	case onceReplayed:
-		q.depths[shard].Store(redisdb.Number(answer[1]))
-		return true, redisdb.Text(answer[2]), nil
-	case onceReused:
-		return false, "", api.IdempotencyReused()
-	}
-	q.depths[shard].Store(redisdb.Number(answer[1]))
-	q.look(shard)
-	return false, once.Answer, nil
-}
-
-// named checks jobs and gives each an id and a shard.
-func (q *Queue) named(jobs []Job) ([]Job, error) {
-	jobs = slices.Clone(jobs)
-	now := time.Now()
-	for i := range jobs {
-		j := &jobs[i]
-		if err := q.check(j); err != nil {
-			return nil, err
-		}
-		if j.ID != "" {
-			continue
-		}
-		switch {
-		case j.Key != "":
-			j.Shard = q.Route(j.Key)
-		case j.Unique != "":
-			j.Shard = q.Route(j.Unique)
-		default:
-			j.Shard = q.Route(randomText(9))
-		}
-		j.ID = NewID(j.Shard, now)
-	}
-	return jobs, nil
-}
-
-// check refuses what would not fit, or would break a record's text.
-func (q *Queue) check(j *Job) error {
-	names := []struct{ field, value, forbidden string }{
-		{"id", j.ID, " :{}"}, {"type", j.Type, "{}"}, {"key", j.Key, "{}"},
-		{"unique", j.Unique, "{}"}, {"group", j.Group, " {}"}, {"guard", j.Guard, "{}"},
-	}
-	for _, n := range names {
-		if len(n.value) > MaxName {
-			return api.Invalid(n.field, "max", "of a job must be at most %d bytes", MaxName)
-		}
-		if strings.ContainsAny(n.value, n.forbidden) {
-			return api.Invalid(n.field, "identifier", "of a job must not contain any of %q", n.forbidden)
-		}
-	}
-	if len(j.Payload) > MaxPayload {
-		return api.Invalid("payload", "max", "of a job must be at most %d bytes", MaxPayload)
-	}
-	if j.ID != "" && (j.Shard < 0 || j.Shard >= q.o.Shards) {
-		return api.Invalid("shard", "max", "%d does not exist: queue %s has %d", j.Shard, q.o.Name, q.o.Shards)
-	}
-	return nil
-}
-
-// chunks groups jobs by shard, keeping their order within it.
-func (q *Queue) chunks(jobs []Job) []*chunk {
-	var out []*chunk
-	open := map[int]*chunk{}
-	for i := range jobs {
-		j := &jobs[i]
-		size := len(j.Payload)
-		for _, a := range j.Attachment {
-			size += len(a)
-		}
-		c := open[j.Shard]
-		if c == nil || len(c.index) == enqueueJobs || c.bytes+size > enqueueBytes {
-			c = &chunk{shard: j.Shard}
-			open[j.Shard] = c
-			out = append(out, c)
-		}
-		c.index = append(c.index, i)
-		c.bytes += size
-	}
-	return out
-}
-
-const jobArgs = 10
-
-// appendJob adds a job's arguments, in the order of part_enqueue.lua.
-func appendJob(args []any, j *Job) []any {
-	facts := ""
-	if len(j.Facts) > 0 {
-		b, _ := json.Marshal(j.Facts) // strings always marshal
-		facts = string(b)
-	}
-	args = append(args, j.ID, j.Type, j.Key, j.Unique, j.Group, j.Guard,
-		max(0, ms(j.Delay)), j.Payload, facts, len(j.Attachment))
-	for _, a := range j.Attachment {
-		args = append(args, a)
-	}
-	return args
-}
-
-// ms is a duration in milliseconds; what is positive is at least 1.
-func ms(d time.Duration) int64 {
-	if d > 0 && d < time.Millisecond {
-		return 1
-	}
-	return d.Milliseconds()
 }

@@ -19,50 +19,108 @@ type Stepper struct {
 	s *shardWorker
 }
 
-// NewStepper makes a process for shard 0.
-func NewStepper(q *Queue) *Stepper {
+// NewStepper makes a process for shard 0 and begins its life.
+func NewStepper(q *Queue) (*Stepper, error) {
 	w := &worker{q: q, gate: newGate(1 << 20), started: time.Now(), jobs: context.Background(), writes: context.Background()}
-	return &Stepper{w, newShardWorker(w, 0)}
+	p := &Stepper{w, newShardWorker(w, 0)}
+	p.s.ends.next = func() *call { return nil } // nothing happens by itself
+	p.s.ends.renew()
+	return p, p.Begin()
 }
 
+// Begin begins another life.
+func (p *Stepper) Begin() error { return p.s.beginLife(context.Background()) }
+
+// Life is the present life's name.
+func (p *Stepper) Life() string { return p.s.present().name }
+
 // Claim claims up to n jobs.
-func (p *Stepper) Claim(n int) ([]*Claimed, error) {
-	return p.s.claim(context.Background(), &p.s.calls, n, claimNext, nil)
-}
+func (p *Stepper) Claim(n int) ([]*Claimed, error) { return p.claim(&call{room: n}) }
 
 // ClaimAlone claims one job that must run alone.
 func (p *Stepper) ClaimAlone() ([]*Claimed, error) {
-	return p.s.claim(context.Background(), &p.s.lone, 1, claimAlone, nil)
+	return p.claim(&call{room: 1, alone: &aloneClaim{}})
+}
+
+// EnqueueAndClaim stores jobs and claims up to n in the same call.
+func (p *Stepper) EnqueueAndClaim(n int, jobs ...Job) ([]*Claimed, error) {
+	entries, err := p.w.q.entries(jobs)
+	if err != nil {
+		return nil, err
+	}
+	l := newLine(p.w.q, 0)
+	l.renew()
+	c := &call{ctx: context.Background(), step: stepEnqueue, script: p.w.q.scripts.enqueue, life: p.s.present(), room: n,
+		requests: []*request{{entries: entries, done: make(chan struct{})}}}
+	l.fill(c, len(entries))
+	c.number = 1
+	answer, err := l.send(c)
+	if err != nil {
+		return nil, err
+	}
+	return p.s.begin(c, answer), nil
+}
+
+func (p *Stepper) claim(c *call) ([]*Claimed, error) {
+	answer, err := p.call(c)
+	if err != nil || redisdb.Number(answer[callAlive]) == 0 {
+		return nil, err
+	}
+	return p.s.begin(c, answer), nil
+}
+
+// call sends a call and answers as Redis did.
+func (p *Stepper) call(c *call) ([]any, error) {
+	c.ctx, c.step, c.script = context.Background(), stepFinish, p.w.q.scripts.finish
+	if c.life == nil {
+		c.life = p.s.present()
+	}
+	p.s.fill(c)
+	c.number = p.s.ends.answered + 1
+	answer, err := p.s.ends.send(c)
+	if err == nil {
+		p.s.ends.answered++
+	}
+	return answer, err
 }
 
 // Finish records one result and gives the answer.
 func (p *Stepper) Finish(c *Claimed, r Result) (string, error) {
-	return p.s.results.finish(context.Background(), []ended{{c, r}})
-}
-
-// DropConsumers removes consumers without work that were idle for so long.
-func (p *Stepper) DropConsumers(idle time.Duration) (int64, error) {
-	p.w.q.idle = idle
-	return p.s.dropConsumers(context.Background())
-}
-
-// Renew renews one lease.
-func (p *Stepper) Renew(c *Claimed) (bool, error) {
-	value, err := p.w.q.db.Eval(context.Background(), redisdb.Write, p.w.q.scripts.renew, p.w.q.keys(0), ms(p.w.q.o.Lease), c.ID, c.Fence)
+	answer, err := p.call(&call{results: []ended{{c, r}}, life: c.life})
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	return redisdb.Number(value.([]any)[1]) == 1, nil
+	p.s.mu.Lock()
+	delete(p.s.live, c)
+	p.s.mu.Unlock()
+	return redisdb.Text(answer[callAnswer]), nil
+}
+
+// Again sends the last call again, as a client does that did not get its answer.
+func (p *Stepper) Again(c *Claimed, r Result) (string, error) {
+	p.s.ends.answered--
+	return p.Finish(c, r)
+}
+
+// Renew renews the life; alive: it was there, doomed: the job was cancelled.
+func (p *Stepper) Renew(c *Claimed) (alive, doomed bool, err error) {
+	value, err := p.w.q.db.Eval(context.Background(), redisdb.Write, p.w.q.scripts.renew, p.w.q.keys(0), p.Life(), ms(p.w.q.o.Lease))
+	if err != nil {
+		return false, false, err
+	}
+	answer := value.([]any)
+	for _, id := range redisdb.ListAt(answer, 1) {
+		doomed = doomed || redisdb.Text(id) == c.ID
+	}
+	return redisdb.Number(answer[0]) == 1, doomed, nil
 }
 
 // Maintain maintains the shard until there is nothing more to do.
 func (p *Stepper) Maintain() error {
-	from := [3]string{fromStart, fromStart, fromStart}
 	for {
-		u, err := p.s.upkeep(context.Background(), from)
+		u, err := p.s.look(context.Background(), p.s.present(), true)
 		if err != nil || !u.more {
 			return err
 		}
-		from = u.from
 	}
 }

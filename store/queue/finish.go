@@ -3,10 +3,7 @@ package queue
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"strconv"
-	"sync"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"fanfare/api"
@@ -16,10 +13,13 @@ import (
 // Answers of the finishing script, one digit per job.
 const (
 	finishLost      = '0'
-	finishRecorded  = '1'
 	finishDead      = '2'
 	finishCancelled = '3'
 )
+
+// refusedTries is how often Redis may refuse a call with results before each is
+// sent by itself; one that is still refused is given up: its job's lease will end.
+const refusedTries = 3
 
 // Names of the outcomes in the finishing script.
 var outcomeNames = [...]string{Done: "done", Retry: "retry", Defer: "defer", Dead: "dead",
@@ -31,185 +31,101 @@ type ended struct {
 	r Result
 }
 
-// results gathers a shard's results: what arrives while a script is on its way
-// leaves with the next one.
+// results are those of a shard that wait for their call.
 type results struct {
-	shard *shardWorker
-	wake  chan struct{}
-	calls uint64
-	since atomic.Int64 // when the write under way began (worker's clock), 0: none
-
-	mu      sync.Mutex
 	waiting []ended
-	added   uint64        // results so far
-	written uint64        // of those, how many are recorded or given up
-	failing bool          // the last write failed
-	changed chan struct{} // closed, and made again, when written or failing change
+	refused int  // how often a call with them was refused in a row
+	single  bool // each leaves by itself
+	// troubled: a call failed since; nothing is claimed before the results that
+	// waited then are recorded.
+	troubled bool
 }
 
-func (q *results) add(c *Claimed, r Result) {
-	q.mu.Lock()
-	q.waiting = append(q.waiting, ended{c, r})
-	q.added++
-	q.mu.Unlock()
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (q *results) next() []ended {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := min(len(q.waiting), finishJobs)
-	batch := q.waiting[:n:n]
-	q.waiting = q.waiting[n:]
-	if len(q.waiting) == 0 {
-		q.waiting = nil
-	}
-	return batch
-}
-
-// settle waits while the writing of results fails: more is claimed, and ended
-// leases are looked for, only after them. With all it waits for every result
-// that is there now: after an absence of Redis nobody can tell yet whether the
-// next write will fail.
-func (q *results) settle(ctx context.Context, all bool) {
-	q.mu.Lock()
-	until := uint64(0)
-	if all {
-		until = q.added
-	}
-	for (q.failing || q.written < until) && ctx.Err() == nil {
-		changed := q.changed
-		q.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-		q.mu.Lock()
-	}
-	q.mu.Unlock()
-}
-
-// note tells those who wait what became of a write.
-func (q *results) note(written int, failing bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if written == 0 && failing == q.failing {
+// finish hands in a result.
+func (s *shardWorker) finish(c *Claimed, r Result) {
+	s.mu.Lock()
+	gone := c.gone
+	s.results.waiting = append(s.results.waiting, ended{c, r})
+	s.writing.CompareAndSwap(0, max(s.worker.clock(), 1))
+	s.mu.Unlock()
+	if gone {
+		s.dropGone()
 		return
 	}
-	q.written += uint64(written)
-	q.failing = failing
-	close(q.changed)
-	q.changed = make(chan struct{})
+	s.ends.kick()
 }
 
-// write writes results until ctx ends, which it does after the last job.
-func (q *results) write(ctx context.Context) {
-	for {
-		batch := q.next()
-		if len(batch) == 0 {
-			select {
-			case <-q.wake:
-				continue
-			case <-ctx.Done():
-				return
-			}
-		}
-		if !q.deliver(ctx, batch) {
-			return
-		}
+// nextCall makes a call of the results that wait, and of the wish for more jobs.
+func (s *shardWorker) nextCall() *call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &call{ctx: s.worker.writes, step: stepFinish, script: s.worker.q.scripts.finish, life: s.life, alone: s.alone}
+	if s.life == nil || s.worker.closed.Load() {
+		return nil // the next life goes on, of this process or another
 	}
+	r := &s.results
+	n := min(len(r.waiting), finishJobs)
+	if r.single {
+		n = min(n, 1)
+	}
+	c.results = r.waiting[:n:n]
+	if r.waiting = r.waiting[n:]; len(r.waiting) == 0 {
+		r.waiting = nil
+	}
+	switch {
+	case c.alone != nil:
+		s.alone = nil
+	case !r.troubled && !s.stopped && (s.hungry || len(s.arrived) > 0):
+		s.takeRoom(c, s.worker.q.o.Batch)
+	}
+	if n == 0 && c.room == 0 && c.alone == nil && !r.troubled {
+		return nil
+	}
+	if n == 0 && c.room == 0 && c.alone == nil {
+		c.step = stepRenew // it only asks whether Redis is back
+	} else if n == 0 {
+		c.step = stepClaim
+	}
+	c.held = len(s.live) - n
+	s.fill(c)
+	return c
 }
 
-// deliver writes one batch, again and again until Redis has it. When Redis has
-// answered that it can't, each result is written by itself, and one that is
-// still refused is given up: its job's lease will end.
-func (q *results) deliver(ctx context.Context, batch []ended) bool {
-	w := q.shard.worker
-	q.since.Store(max(w.clock(), 1))
-	for refused := 0; ; {
-		answers, err := q.finish(w.writes, batch)
-		if err == nil {
-			q.since.Store(0)
-			q.note(len(batch), false)
-			for i, e := range batch {
-				q.shard.tell(e, answers[i])
-				q.shard.forget(e.c)
-			}
-			return true
-		}
-		if api.CodeOf(err) == api.CodeInternal {
-			refused++ // a lost answer is no refusal
-		}
-		if refused >= refusedTries {
-			return q.split(ctx, batch, err)
-		}
-		q.note(0, true)
-		w.q.o.Logger.Warn("write results", "shard", q.shard.shard, "jobs", len(batch), "error", err)
-		if sleep(ctx, pauseAfterError); ctx.Err() != nil {
-			return false
-		}
-	}
-}
-
-// refusedTries is how often Redis may refuse a batch before it is split.
-const refusedTries = 3
-
-func (q *results) split(ctx context.Context, batch []ended, err error) bool {
-	q.calls++ // what comes next may not be taken for a repeat of this batch
-	if len(batch) == 1 {
-		q.shard.worker.q.o.Logger.Error("a result is refused and given up", "shard", q.shard.shard, "job", batch[0].c.ID, "error", err)
-		q.since.Store(0)
-		q.note(1, false)
-		batch[0].c.lose()
-		q.shard.forget(batch[0].c)
-		return true
-	}
-	for i := range batch {
-		if !q.deliver(ctx, batch[i:i+1]) {
-			return false
-		}
-	}
-	return true
-}
-
-// finish is one script for a batch of results. A batch whose answer was lost is
-// repeated with the same number.
-func (q *results) finish(ctx context.Context, batch []ended) (string, error) {
-	o := &q.shard.worker.q.o
+// fill writes the arguments, in the order of call_finish.lua: the jobs whose end
+// changes nothing but their entry come first.
+func (s *shardWorker) fill(c *call) {
+	o := &s.worker.q.o
 	age := int64(-1)
 	if o.MaxAge > 0 {
 		age = ms(o.MaxAge)
 	}
-	args := make([]any, 0, 6+15*len(batch))
-	args = append(args, o.Owner, strconv.FormatUint(q.calls+1, 36), ms(o.Retention), ms(o.GroupRetention), o.MaxAttempts, age)
-	for i := range batch {
-		args = appendResult(args, batch[i].c, &batch[i].r)
+	var plain, other []ended
+	reportTTL := o.GroupRetention
+	for _, e := range c.results {
+		reportTTL = max(reportTTL, e.r.ReportTTL)
+		if e.plain() {
+			plain = append(plain, e)
+		} else {
+			other = append(other, e)
+		}
 	}
-	main := q.shard.worker.q
-	cmd := main.scripts.finish.Cmd(ctx, main.keys(q.shard.shard), args...)
-	if err := main.trip(ctx, stepFinish, cmd); err != nil {
-		return "", err
+	c.results = append(plain, other...)
+	c.args = make([]any, 0, 7+3*len(plain)+12*len(other))
+	c.args = append(c.args, ms(o.Retention), ms(o.GroupRetention), ms(reportTTL), o.MaxAttempts, age, len(plain), len(other))
+	for _, e := range plain {
+		c.args = append(c.args, e.c.place, e.c.ID, e.r.Report)
 	}
-	answer, err := cmd.Slice()
-	if err != nil {
-		return "", fmt.Errorf("finish in %s shard %d: %w", o.Name, q.shard.shard, err)
+	for i := range other {
+		c.args = appendResult(c.args, other[i].c, &other[i].r)
 	}
-	q.calls++
-	main.look(q.shard.shard) // it may have started the next of a key
-	if due := redisdb.Number(answer[1]); due >= 0 {
-		main.nudge(q.shard.shard, time.Duration(due)*time.Millisecond)
-	}
-	answers := redisdb.Text(answer[2])
-	if len(answers) != len(batch) {
-		return "", fmt.Errorf("finish in %s shard %d: %d answers for %d jobs", o.Name, q.shard.shard, len(answers), len(batch))
-	}
-	return answers, nil
 }
 
-// appendResult adds a result's arguments, in the order of job_finish.lua.
+// plain tells whether the job is over and held nothing.
+func (e *ended) plain() bool {
+	return e.r.Outcome == Done && e.c.entry.bare() && len(e.r.Counts) == 0 && len(e.r.Facts) == 0
+}
+
+// appendResult adds a result's arguments, in the order of call_finish.lua.
 func appendResult(args []any, c *Claimed, r *Result) []any {
 	outcome, label := outcomeNames[r.Outcome], r.Label
 	if r.Outcome == Dead && r.Discard {
@@ -218,26 +134,126 @@ func appendResult(args []any, c *Claimed, r *Result) []any {
 	if r.Outcome == Done && label == "" {
 		label = "done"
 	}
-	extra, payload, delay := "", "", int64(0)
-	if len(r.Counts) > 0 || len(r.Facts) > 0 {
-		b, _ := json.Marshal(struct {
-			C map[string]int64  `json:"c,omitempty"`
-			F map[string]string `json:"f,omitempty"`
-		}{r.Counts, r.Facts}) // numbers and strings always marshal
-		extra = string(b)
-	}
+	payload, delay := "", int64(0)
 	if r.Payload != nil {
 		payload = "1" + string(r.Payload)
 	}
 	if r.Outcome == Retry || r.Outcome == Defer {
 		delay = ms(c.delay(r))
 	}
-	return append(args, c.place, c.ID, c.Fence, outcome, c.Key, c.Unique, c.Group, c.attachments, label,
-		extra, delay, payload, r.Parked, r.Reason, r.Err)
+	return append(args, c.place, outcome, c.entry.head(), c.Fence, label, extraText(r.Counts, r.Facts), delay, payload, r.Parked, r.Reason, r.Err, r.Report)
+}
+
+// extraText is what changes in a group, as scripts read it; "": nothing does.
+func extraText(counts map[string]int64, facts map[string]string) string {
+	if len(counts) == 0 && len(facts) == 0 {
+		return ""
+	}
+	b, _ := json.Marshal(struct {
+		C map[string]int64  `json:"c,omitempty"`
+		F map[string]string `json:"f,omitempty"`
+	}{counts, facts}) // numbers and strings always marshal
+	return string(b)
+}
+
+// applyCall tells of the results and hands out what was claimed.
+func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
+	q := s.worker.q
+	q.depths[s.shard].Store(redisdb.Number(answer[callWaiting]))
+	answers := redisdb.Text(answer[callAnswer])
+	if len(answers) < len(c.results) {
+		answers += strings.Repeat(string(finishLost), len(c.results)-len(answers))
+	}
+	for i, e := range c.results {
+		s.tell(e, answers[i])
+		if e.r.Outcome == Retry || e.r.Outcome == Defer {
+			q.nudge(s.shard, 0) // the maintainer learns when it is due
+		}
+	}
+	s.mu.Lock()
+	for _, e := range c.results {
+		delete(s.live, e.c)
+	}
+	s.results.refused = 0
+	if s.writing.Store(0); len(s.results.waiting) > 0 {
+		s.writing.Store(max(int64(c.began.Sub(s.worker.started)), 1)) // they came after that
+	}
+	if len(s.results.waiting) == 0 {
+		s.results.single = false
+	}
+	if s.results.troubled && len(s.results.waiting) == 0 {
+		s.results.troubled = false
+	}
+	s.announce()
+	s.mu.Unlock()
+	for _, e := range c.results {
+		e.c.conclude()
+	}
+	s.applyClaim(c, answer, sent)
+}
+
+// failCall keeps the results of a call that failed: they leave again.
+func (s *shardWorker) failCall(c *call, err error, over bool) {
+	q := s.worker.q
+	q.noteTrouble()
+	s.failClaim(c, over)
+	if !over {
+		q.o.Logger.Warn("write results", "shard", s.shard, "jobs", len(c.results), "error", err)
+		return
+	}
+	s.mu.Lock()
+	r := &s.results
+	if len(c.results) > 0 && api.CodeOf(err) == api.CodeInternal {
+		r.refused++
+	}
+	giveUp := r.single && len(c.results) == 1 && r.refused >= refusedTries
+	if r.refused >= refusedTries {
+		r.single, r.refused = true, 0
+	}
+	if !giveUp {
+		r.waiting = append(c.results, r.waiting...)
+	} else {
+		delete(s.live, c.results[0].c)
+		s.announce()
+	}
+	s.mu.Unlock()
+	if giveUp {
+		one := c.results[0].c
+		q.o.Logger.Error("a result is refused and given up", "shard", s.shard, "job", one.ID, "error", err)
+		one.lose()
+		one.conclude()
+		s.worker.gate.release(1)
+		go c.life.compare(true) // Redis still has it pending here
+		return
+	}
+	s.dropGone()
+	q.o.Logger.Warn("write results", "shard", s.shard, "jobs", len(c.results), "error", err)
+	if !s.worker.closed.Load() {
+		sleep(c.ctx, pauseAfterError)
+	}
+}
+
+// settle waits until nothing troubles and, after trouble, every result that
+// waited is recorded.
+func (s *shardWorker) settle(ctx context.Context) {
+	s.mu.Lock()
+	for s.results.troubled && ctx.Err() == nil {
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+	}
+	s.mu.Unlock()
 }
 
 // tell logs the results that are no routine.
 func (s *shardWorker) tell(e ended, answer byte) {
+	if answer == '1' {
+		return
+	}
 	log := s.worker.q.o.Logger.With("shard", s.shard, "job", e.c.ID, "type", e.c.Type)
 	switch answer {
 	case finishLost:

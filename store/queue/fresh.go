@@ -25,10 +25,10 @@ const (
 func (c *Claimed) Fresh() bool {
 	w, lease := c.shard.worker, int64(c.shard.worker.q.o.Lease)
 	now := w.clock()
-	if c.lost.Load() || c.deadline.Load()-now < lease/freshParts {
+	if c.lost.Load() || c.life.over.Load() || c.life.deadline.Load()-now < lease/freshParts {
 		return false
 	}
-	since := c.shard.results.since.Load()
+	since := c.shard.writing.Load()
 	return since == 0 || now-since < lease/slowParts
 }
 

@@ -21,7 +21,7 @@ func TestA15_NotFreshNearTheLeasesEnd(t *testing.T) {
 	w := setup(t, storetest.Open(t, storetest.Redis(t).URL()), func(o *queue.Options) { o.Lease = 3 * time.Second })
 	var cut atomic.Bool
 	w.q.SetFault(func(step string, _ bool) error {
-		if step == "renew" && cut.Load() {
+		if (step == "renew" || step == "maintain") && cut.Load() { // a look renews too
 			return errCut
 		}
 		return nil
@@ -95,7 +95,7 @@ func TestAwaitFreshEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	w := setup(t, storetest.Open(t, storetest.Redis(t).URL()))
 	w.q.SetFault(func(step string, _ bool) error {
-		if step == "renew" {
+		if step == "renew" || step == "maintain" { // a look renews too
 			return errCut
 		}
 		return nil

@@ -11,17 +11,72 @@ type gate struct {
 	mu      sync.Mutex
 	free    int
 	total   int
-	quiet   bool          // nothing new may start: a job runs alone
-	changed chan struct{} // closed at every change
+	quiet   bool           // nothing new may start: a job runs alone
+	asking  []*shardWorker // those that found no place, in the order in which they asked
+	changed chan struct{}  // closed, and made again, at every change
 }
 
 func newGate(total int) *gate {
 	return &gate{free: total, total: total, changed: make(chan struct{})}
 }
 
-func (g *gate) announce() {
+// take takes at most that many places, now; 0: there is none.
+func (g *gate) take(most int) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.quiet {
+		return 0
+	}
+	n := min(most, g.free)
+	g.free -= n
+	return n
+}
+
+// ask has a shard told when places are free. Shards are told in turns: a place
+// that comes free belongs to none.
+func (g *gate) ask(s *shardWorker) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, other := range g.asking {
+		if other == s {
+			return
+		}
+	}
+	g.asking = append(g.asking, s)
+}
+
+// unasked tells that results may use the places that they free: no shard waits for
+// any, and no job is to run alone.
+func (g *gate) unasked() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.asking) == 0 && !g.quiet
+}
+
+// release frees places and tells the shard that has asked for the longest time.
+func (g *gate) release(n int) {
+	if n == 0 {
+		return
+	}
+	g.mu.Lock()
+	g.free += n
+	s := g.announce()
+	g.mu.Unlock()
+	if s != nil {
+		s.ends.kick()
+	}
+}
+
+// announce wakes those who wait and gives the shard to be told; the lock is held.
+func (g *gate) announce() *shardWorker {
 	close(g.changed)
 	g.changed = make(chan struct{})
+	if g.quiet || g.free == 0 || len(g.asking) == 0 {
+		return nil
+	}
+	s := g.asking[0]
+	g.asking = g.asking[1:]
+	return s
 }
 
 // wait calls try, under the lock, until it says yes or ctx ends.
@@ -42,27 +97,9 @@ func (g *gate) wait(ctx context.Context, try func() bool) bool {
 	}
 }
 
-// acquire takes 1 to most places, waiting for one; 0 when ctx ended.
-func (g *gate) acquire(ctx context.Context, most int) (n int) {
-	g.wait(ctx, func() bool {
-		if g.quiet || g.free == 0 {
-			return false
-		}
-		n = min(most, g.free)
-		g.free -= n
-		return true
-	})
-	return n
-}
-
-func (g *gate) release(n int) {
-	if n == 0 {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.free += n
-	g.announce()
+// open waits until there is a free place.
+func (g *gate) open(ctx context.Context) bool {
+	return g.wait(ctx, func() bool { return !g.quiet && g.free > 0 })
 }
 
 // alone keeps new jobs from starting and waits, at most for limit, until none
@@ -84,19 +121,17 @@ func (g *gate) alone(ctx context.Context, limit time.Duration) bool {
 // together ends what alone began; the place taken is released by its job.
 func (g *gate) together() {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.quiet = false
+	asking := g.asking
+	g.asking = nil
 	g.announce()
+	g.mu.Unlock()
+	for _, s := range asking {
+		s.ends.kick()
+	}
 }
 
 // idle waits until no job is unfinished.
 func (g *gate) idle(ctx context.Context) bool {
 	return g.wait(ctx, func() bool { return g.free == g.total })
-}
-
-// force takes places without asking, for jobs that are claimed already.
-func (g *gate) force(n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.free -= n
 }

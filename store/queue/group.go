@@ -97,23 +97,6 @@ func (q *Queue) Groups(ctx context.Context, group string) (map[string]int64, err
 	return counts, err
 }
 
-// Touch makes a group's record live at least ttl longer.
-func (q *Queue) Touch(ctx context.Context, shard int, group string, ttl time.Duration) error {
-	var cmds []redis.Cmder
-	for _, key := range q.groupKeys(shard, group) {
-		cmds = append(cmds, q.scripts.touch.Cmd(ctx, []string{key}, ms(ttl)))
-	}
-	if err := q.db.Share(ctx, redisdb.Write, cmds...); err != nil {
-		return err
-	}
-	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return fmt.Errorf("touch group %s: %w", group, err)
-		}
-	}
-	return nil
-}
-
 // SetGuard stores the companion record that claims of jobs with this Guard
 // return, for ttl. The value "" deletes it.
 func (q *Queue) SetGuard(ctx context.Context, shard int, name, value string, ttl time.Duration) error {

@@ -26,12 +26,12 @@ type Options struct {
 	Shards int
 	// Serve lists the shards that Run works on; nil: all.
 	Serve []int
-	// Lease is how long a job stays with a process that shows no sign of life;
-	// default 30 s. It is renewed at a quarter of that.
+	// Lease is how long the jobs of a process stay with it when it shows no sign of
+	// life; default 30 s. It is renewed at a quarter of that.
 	Lease time.Duration
-	// Retention is how long the mark of an ended job stays (default 1 h), and
-	// GroupRetention how long a group's record stays after its last change
-	// (default 24 h).
+	// Retention is how long the tombstone of an ended job stays (default 1 h), and
+	// GroupRetention how long a group's record, and a job's report, stay after their
+	// last change (default 24 h).
 	Retention, GroupRetention time.Duration
 	// MaxAge ends a job that only ever deferred; default 24 h, negative: never.
 	MaxAge time.Duration
@@ -56,9 +56,16 @@ type Options struct {
 type Job struct {
 	// ID and Shard name the job. With ID "" the queue makes one and routes by
 	// Key, else Unique, else at random. With an ID, Shard says where it is.
-	// Enqueueing an id again has no effect, also a while after its end.
+	// Enqueueing an id again has no effect, also a while after its end, unless it
+	// is Fresh.
 	ID    string
 	Shard int
+	// Fresh says that NewID made ID for this job just now, so that no other has
+	// it: nothing needs to be looked up, nor remembered after its end.
+	Fresh bool
+	// Cancellable lets Cancel find a job that has neither an ID of the caller's
+	// nor a Key or Unique, by which all others are found.
+	Cancellable bool
 	// Type chooses the handler (see ByType) and is what Pause names.
 	Type string
 	// Key is the conflict key: two jobs of one key never run at once.
@@ -68,8 +75,14 @@ type Job struct {
 	// Group counts its jobs in this shard: `created` rises when the id is new,
 	// the Result's Label at its end.
 	Group string
-	// Facts are stored in the group's record; the first write of a name wins.
-	Facts map[string]string
+	// Facts are stored in the group's record; the first write of a name wins. Counts
+	// are added to it when the job is new.
+	Facts  map[string]string
+	Counts map[string]int64
+	// Report, if not empty, is what Queue.Report tells of the job until a result
+	// brings another. Its first letter is the state, see StateQueued. Such a job has
+	// an ID of NewID's form.
+	Report string
 	// Guard names a companion record in this slot (SetGuard); a claim returns
 	// its present value. A retried dead letter has none: it may be older than
 	// any guard.
@@ -81,6 +94,8 @@ type Job struct {
 	Attachment []string
 	// Delay keeps the job from starting, counted from its enqueueing.
 	Delay time.Duration
+	// Failures are attempts that were used up before it was enqueued.
+	Failures int
 }
 
 // Enqueued answers for one job. New is false when the id, or the unique id,
@@ -138,6 +153,10 @@ type Result struct {
 	// set in it (a later write wins).
 	Counts map[string]int64
 	Facts  map[string]string
+	// Report replaces the job's; "" keeps it. It stays for ReportTTL, at least
+	// GroupRetention.
+	Report    string
+	ReportTTL time.Duration
 	// Payload replaces the job's when it goes on; nil keeps it.
 	Payload []byte
 	Delay   time.Duration
@@ -158,24 +177,38 @@ var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(
 
 var idEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// NewID makes a job id: 32 characters with the minute, the shard and 128
-// random bits. The minute only decides which records share a bucket.
+// NewID makes a job id: 32 characters with the second, the shard and 122 random
+// bits. The second only decides which reports share a hash: it is the first six
+// characters.
 func NewID(shard int, now time.Time) string {
-	minute := max(0, int64(now.Sub(idEpoch)/time.Minute))
+	second := uint64(max(0, int64(now.Sub(idEpoch)/time.Second))) & (1<<30 - 1)
 	var b [20]byte
-	b[0], b[1], b[2], b[3] = byte(minute>>16), byte(minute>>8), byte(minute), byte(shard)
 	rand.Read(b[4:]) // never fails
+	head := second<<10 | uint64(shard&0xff)<<2 | uint64(b[4]&3)
+	b[0], b[1], b[2], b[3], b[4] = byte(head>>32), byte(head>>24), byte(head>>16), byte(head>>8), byte(head)
 	return idText.EncodeToString(b[:])
 }
 
-// ParseID reads the shard and the minute since 2026 of an id made by NewID.
-func ParseID(id string) (shard int, minute int64, ok bool) {
-	if len(id) != 32 {
-		return 0, 0, false
+// ParseID reads the shard of an id made by NewID.
+func ParseID(id string) (shard int, ok bool) {
+	if len(id) != newIDLength {
+		return 0, false
 	}
 	b, err := idText.DecodeString(id)
 	if err != nil || len(b) != 20 {
-		return 0, 0, false
+		return 0, false
 	}
-	return int(b[3]), int64(b[0])<<16 | int64(b[1])<<8 | int64(b[2]), true
+	return int(byte(b[3]<<6 | b[4]>>2)), true
+}
+
+// DeriveID makes an id of the second and the shard of another and of a digest of at
+// least 16 bytes: the same of the same.
+func DeriveID(id string, digest []byte) string {
+	b, err := idText.DecodeString(id)
+	if err != nil || len(b) != 20 {
+		return id
+	}
+	b[4] &^= 3 // they are random
+	copy(b[5:], digest)
+	return idText.EncodeToString(b)
 }

@@ -24,14 +24,14 @@ const (
 	maxLost       = 8                  // leases that may end before a job is dead
 	deadRetention = 7 * 24 * time.Hour // of a dead letter
 	maxDead       = 100_000            // dead letters of a shard
-	consumerIdle  = time.Hour          // after which a consumer without work is taken for crashed
-	consumerDrop  = 1000               // consumers that one step removes
 	claimBytes    = 1 << 20            // payloads of one claim
-	enqueueJobs   = 100                // jobs of one enqueueing script
-	enqueueBytes  = 1 << 20            // payloads of one enqueueing script, when there are several jobs
-	finishJobs    = 100                // results of one finishing script
-	renewJobs     = 200                // leases of one renewing script
+	enqueueJobs   = 100                // jobs of one enqueueing call, when they are of several requests
+	enqueueBytes  = 1 << 20            // payloads of one enqueueing call, when there are several requests
+	finishJobs    = 200                // results of one finishing call
+	memoTTL       = 10 * time.Minute   // how long a call is remembered
 	group         = "g"                // the consumer group of every stream
+	readConsumer  = "reader"           // the consumer of all blocking reads
+	form          = "2:"               // begins the number of shards in meta: the form of the keys
 )
 
 // metaKey names the hash that fixes a queue's number of shards.
@@ -42,8 +42,14 @@ func (q *Queue) prefix(shard int) string {
 	return "ff:{q:" + q.o.Name + ":" + strconv.Itoa(shard) + "}:"
 }
 
-// keys of a shard's scripts: the live records. All others have their prefix.
-func (q *Queue) keys(shard int) []string { return []string{q.prefix(shard) + "jobs"} }
+// keys of a shard's scripts: the records of named jobs, by whose prefix all others
+// are named, and a key that never exists. While a Cluster's slot moves, a script of
+// two keys of which one is missing is refused before it runs; it would else stop
+// midway at a key that has moved already.
+func (q *Queue) keys(shard int) []string {
+	p := q.prefix(shard)
+	return []string{p + "jobs", p + "never"}
+}
 
 func (q *Queue) stream(shard int, letter byte) string {
 	switch letter {
@@ -69,6 +75,12 @@ func (q *Queue) groupKeys(shard int, name string) []string {
 func (q *Queue) guardKey(shard int, name string) string { return q.prefix(shard) + "guard:" + name }
 
 func (q *Queue) attachKey(shard int, id string) string { return q.prefix(shard) + "attach:" + id }
+
+// reportKey names the hash with the report of a job; part_report.lua has the same
+// rule.
+func (q *Queue) reportKey(shard int, id string) string {
+	return q.prefix(shard) + "report:" + id[:min(6, len(id))]
+}
 
 func (q *Queue) deadKey(shard int) string { return q.prefix(shard) + "dead" }
 

@@ -14,27 +14,29 @@ import (
 // settings of the maintenance of a shard.
 const (
 	servedLeases = 3 // a shard counts as served for so many leases
-	fromStart    = "-"
-	// lookAfter is when it is looked whether a new entry was taken, and how long
-	// it may then stay untaken before the blocking read is taken for dead: both
-	// together are less than the second of Q5.
+	// lookAfter is when a shard where entries wait is looked at again.
 	lookAfter = 250 * time.Millisecond
+	// What a blocking read was given has to be claimed within unclaimedFor; who
+	// enqueued checks that after checkAfter, and again: all of it is less than the
+	// second of Q5.
+	checkAfter, checks, unclaimedFor = 300 * time.Millisecond, 3, 500 * time.Millisecond
 	// After an absence of Redis leases are left alone for this share of a lease,
 	// at most lingerMost, in which the results of all processes arrive.
 	lingerParts, lingerMost = 4, time.Second
-	// consumersEvery is how often crashed processes' consumers are looked for.
-	consumersEvery = 10 * time.Minute
+	// orphansEvery is how many looks pass between two for consumers without a life.
+	orphansEvery = 16
 )
 
-// upkeep is what one maintaining step answered.
+// upkeep is what one look answered.
 type upkeep struct {
-	wake      time.Duration // till something is due; negative: nothing known
-	more      bool
-	recovered int64
-	alone     int64
-	waiting   bool      // entries wait that nobody was given, or began
-	from      [3]string // where the next step goes on
-	parked    []any     // some names under which jobs are parked
+	alive   bool          // the life that looked
+	wake    time.Duration // till something is due; negative: nothing known
+	more    bool
+	ended   int64 // lives
+	lost    int64 // jobs whose lease was lost
+	alone   int64 // jobs that wait to run alone
+	waiting bool  // entries wait for a claim
+	parked  []any // some names under which jobs are parked
 }
 
 // maintain lets delayed jobs start when they are due and brings back what dead
@@ -42,15 +44,10 @@ type upkeep struct {
 // be noticed, and when something is known to be due.
 func (s *shardWorker) maintain(ctx context.Context) {
 	q := s.worker.q
-	from := [3]string{fromStart, fromStart, fromStart}
 	next, clean := time.Now(), time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	q.looks[s.shard].Store(1)
-	defer q.looks[s.shard].Store(0)
-	consumers := time.NewTicker(consumersEvery)
-	defer consumers.Stop()
-	for {
+	for looks := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -60,27 +57,24 @@ func (s *shardWorker) maintain(ctx context.Context) {
 				timer.Reset(in)
 			}
 			continue
-		case <-consumers.C:
-			if _, err := s.dropConsumers(ctx); err != nil {
-				s.recoverFrom(ctx, err)
-			}
-			continue
 		case <-timer.C:
 		}
-		// Leases that ended while Redis was away end for good only after the
-		// results of their jobs had their chance.
+		// Lives that ended while Redis was away end for good only after the results
+		// of their jobs had their chance.
 		troubled := q.troubledSince(clean)
-		s.results.settle(ctx, troubled)
+		s.settle(ctx)
 		if troubled {
 			s.lingerAfterAbsence(ctx)
 		}
 		began := time.Now()
-		u, err := s.upkeep(ctx, from)
-		q.tellParked(s.shard, u.parked)
-		if from = u.from; err == nil {
-			clean = began
+		wait := pauseAfterError
+		if l := s.present(); l != nil {
+			u, err := s.look(ctx, l, looks%orphansEvery == 0)
+			if looks++; err == nil {
+				clean = began
+			}
+			wait = s.after(ctx, l, u, err)
 		}
-		wait := s.after(ctx, u, err)
 		next = time.Now().Add(wait)
 		timer.Reset(wait)
 	}
@@ -100,18 +94,25 @@ func (s *shardWorker) lingerAfterAbsence(ctx context.Context) {
 	sleep(ctx, min(q.o.Lease/lingerParts, lingerMost))
 }
 
-// after acts on a step and says when the next one is.
-func (s *shardWorker) after(ctx context.Context, u upkeep, err error) time.Duration {
+// after acts on a look and says when the next one is.
+func (s *shardWorker) after(ctx context.Context, l *life, u upkeep, err error) time.Duration {
 	q := s.worker.q
 	if err != nil {
-		s.recoverFrom(ctx, err)
+		s.pauseAfter(ctx, err)
 		return pauseAfterError
 	}
-	if u.recovered > 0 {
-		q.o.Logger.Warn("leases ended, jobs start again", "shard", s.shard, "jobs", u.recovered)
+	q.tellParked(s.shard, u.parked)
+	if !u.alive {
+		l.end()
+	}
+	if u.ended > 0 || u.lost > 0 {
+		q.o.Logger.Warn("leases ended, jobs start again", "shard", s.shard, "processes", u.ended, "jobs", u.lost)
 	}
 	if u.alone > 0 {
 		go s.runAlone(ctx)
+	}
+	if u.waiting {
+		s.wish()
 	}
 	if u.more {
 		return 0
@@ -126,30 +127,37 @@ func (s *shardWorker) after(ctx context.Context, u upkeep, err error) time.Durat
 	return max(wait, time.Millisecond)
 }
 
-// upkeep runs one bounded step of maintenance.
-func (s *shardWorker) upkeep(ctx context.Context, from [3]string) (upkeep, error) {
+// look runs one bounded step of maintenance.
+func (s *shardWorker) look(ctx context.Context, l *life, orphans bool) (u upkeep, err error) {
 	q := s.worker.q
-	start := upkeep{wake: -1, from: [3]string{fromStart, fromStart, fromStart}}
-	cmd := q.scripts.maintain.Cmd(ctx, q.keys(s.shard),
-		ms(q.o.Retention), ms(q.o.GroupRetention), maxLost, ms(q.dead.retention), q.dead.most,
-		ms(servedLeases*q.o.Lease), from[0], from[1], from[2])
+	flag := func(yes bool) int {
+		if yes {
+			return 1
+		}
+		return 0
+	}
+	line := q.lines[s.shard]
+	cmd := q.scripts.look.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Lease), flag(s.busy()),
+		ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.GroupRetention), maxLost, ms(q.dead.retention), q.dead.most,
+		ms(servedLeases*q.o.Lease), flag(orphans), s.ends.name(), line.name(), ms(memoTTL))
+	sent := time.Now()
 	if err := q.trip(ctx, stepMaintain, cmd); err != nil {
-		return start, err
+		return u, err
 	}
 	v, err := cmd.Slice()
+	if err == nil && len(v) != 8 {
+		err = fmt.Errorf("%d values", len(v))
+	}
 	if err != nil {
-		return start, fmt.Errorf("maintain %s shard %d: %w", q.o.Name, s.shard, err)
+		return u, fmt.Errorf("maintain %s shard %d: %w", q.o.Name, s.shard, err)
 	}
-	if len(v) != 10 {
-		return start, fmt.Errorf("maintain %s shard %d: %d values", q.o.Name, s.shard, len(v))
+	u = upkeep{alive: redisdb.Number(v[0]) == 1, wake: time.Duration(redisdb.Number(v[1])) * time.Millisecond,
+		more: redisdb.Number(v[2]) == 1, ended: redisdb.Number(v[3]), lost: redisdb.Number(v[4]), alone: redisdb.Number(v[5]),
+		waiting: redisdb.Number(v[6]) > 0, parked: redisdb.ListAt(v, 7)}
+	if u.alive {
+		l.extend(sent)
 	}
-	wake := time.Duration(-1)
-	if n := redisdb.Number(v[1]); n >= 0 {
-		wake = time.Duration(n) * time.Millisecond
-	}
-	parked, _ := v[9].([]any)
-	return upkeep{wake: wake, parked: parked, more: redisdb.Number(v[2]) == 1, recovered: redisdb.Number(v[3]), alone: redisdb.Number(v[4]), waiting: redisdb.Number(v[8]) > 0,
-		from: [3]string{redisdb.Text(v[5]), redisdb.Text(v[6]), redisdb.Text(v[7])}}, nil
+	return u, nil
 }
 
 // runAlone runs the jobs that must not have neighbours, one at a time: nothing
@@ -168,23 +176,50 @@ func (s *shardWorker) runAlone(ctx context.Context) {
 		return
 	}
 	defer w.gate.together()
-	batch, err := s.claim(w.writes, &s.lone, 1, claimAlone, nil)
-	if err != nil || len(batch) == 0 {
+	c := s.claimAlone(ctx)
+	if c == nil {
 		w.gate.release(1)
 		return
 	}
 	if ctx.Err() != nil {
-		batch[0].Finish(Result{Outcome: Release})
+		c.Finish(Result{Outcome: Release})
 		return
 	}
-	go w.handle(w.jobs, batch)
+	go w.handle(w.jobs, []*Claimed{c})
 	limit := time.NewTimer(w.q.o.Lease)
 	defer limit.Stop()
 	select {
-	case <-batch[0].ended:
+	case <-c.ended:
 	case <-limit.C:
 	}
 	w.q.nudge(s.shard, 0)
+}
+
+// claimAlone claims one job that must run alone; nil: there is none, or Redis is
+// away.
+func (s *shardWorker) claimAlone(ctx context.Context) *Claimed {
+	a := &aloneClaim{got: make(chan *Claimed, 1)}
+	s.mu.Lock()
+	if s.life == nil || s.results.troubled || s.stopped {
+		s.mu.Unlock()
+		return nil
+	}
+	s.alone = a
+	s.mu.Unlock()
+	s.ends.kick()
+	select {
+	case c := <-a.got:
+		return c
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	if s.alone == a {
+		s.alone = nil
+		s.mu.Unlock()
+		return nil
+	}
+	s.mu.Unlock()
+	return <-a.got // it is under way
 }
 
 // checkReader tells that entries wait although the reader does as well. At the
@@ -212,18 +247,4 @@ func (s *shardWorker) checkReader(waiting bool) (suspect bool) {
 	default:
 	}
 	return false
-}
-
-// dropConsumers removes consumers that crashed processes left.
-func (s *shardWorker) dropConsumers(ctx context.Context) (int64, error) {
-	q := s.worker.q
-	cmd := q.scripts.consumers.Cmd(ctx, q.keys(s.shard), ms(q.idle), consumerDrop)
-	if err := q.trip(ctx, stepMaintain, cmd); err != nil {
-		return 0, err
-	}
-	gone, err := cmd.Int64()
-	if err != nil {
-		return 0, fmt.Errorf("drop consumers of %s shard %d: %w", q.o.Name, s.shard, err)
-	}
-	return gone, nil
 }

@@ -9,54 +9,73 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"fanfare/store/queue"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
 // modelJob is a job in the reference: a few lines that are plainly right.
 type modelJob struct {
 	id, key, unique string
+	named           bool   // it is found by its id
+	remembered      bool   // also after its end
+	report          string // what is told of it
 	state           string // ready, running, later, blocked, done, dead, cancelled
 	failures, lost  int
 	fence           int64
 	claim           *queue.Claimed
+	holder          *queue.Stepper
 	doomed          bool // cancelled while it runs
+}
+
+// oldClaim is a claim that was superseded, and who had it.
+type oldClaim struct {
+	c *queue.Claimed
+	p *queue.Stepper
 }
 
 // model is the reference and the real queue side by side.
 type model struct {
-	t    *rapid.T
-	w    *world
-	p    *queue.Stepper
-	jobs map[string]*modelJob
-	line map[string][]string // by key: its head and those behind it
-	old  []*queue.Claimed    // claims that were superseded
+	t     *rapid.T
+	w     *world
+	procs []*queue.Stepper
+	jobs  map[string]*modelJob
+	line  map[string][]string // by key: its head and those behind it
+	old   []oldClaim
 }
 
 const modelAttempts = 3
 
 func TestModel(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"redis", "embedded"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url := "embedded"
-			if name == "redis" {
-				url = storetest.Redis(t).URL()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		rapid.Check(t, func(rt *rapid.T) {
+			w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour; o.MaxAttempts = modelAttempts })
+			m := &model{t: rt, w: w, jobs: map[string]*modelJob{}, line: map[string][]string{}}
+			for range 2 {
+				m.procs = append(m.procs, mustStepper(rt, w.another().q))
 			}
-			db := storetest.Open(t, url)
-			rapid.Check(t, func(rt *rapid.T) {
-				w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour; o.MaxAttempts = modelAttempts })
-				m := &model{t: rt, w: w, p: queue.NewStepper(w.q), jobs: map[string]*modelJob{}, line: map[string][]string{}}
-				rt.Repeat(map[string]func(*rapid.T){
-					"enqueue": m.enqueue, "claim": m.claim, "claimAll": m.claimAll, "finish": m.finish, "finishOld": m.finishOld,
-					"crash": m.crash, "due": m.due, "cancel": m.cancel, "retryDead": m.retryDead, "renew": m.renew, "": m.check,
-				})
+			rt.Repeat(map[string]func(*rapid.T){
+				"enqueue": m.enqueue, "claim": m.claim, "claimAll": m.claimAll, "finish": m.finish, "finishOld": m.finishOld,
+				"crash": m.crash, "due": m.due, "cancel": m.cancel, "retryDead": m.retryDead, "renew": m.renew, "": m.check,
 			})
 		})
+	})
+}
+
+func mustStepper(t rapid.TB, q *queue.Queue) *queue.Stepper {
+	p, err := queue.NewStepper(q)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return p
+}
+
+func (m *model) process(t *rapid.T) *queue.Stepper {
+	return m.procs[rapid.IntRange(0, len(m.procs)-1).Draw(t, "process")]
 }
 
 func (m *model) pick(what string, ok func(*modelJob) bool) *modelJob {
@@ -109,12 +128,16 @@ func live(j *modelJob) bool {
 }
 
 func (m *model) enqueue(t *rapid.T) {
-	j := &modelJob{id: queue.NewID(0, epoch), key: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "key"),
-		unique: rapid.SampledFrom([]string{"", "", "u"}).Draw(t, "unique")}
-	job := queue.Job{ID: j.id, Key: j.key, Unique: j.unique, Payload: []byte(j.id)}
+	j := &modelJob{id: queue.NewID(0, epoch), key: rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "key"),
+		unique: rapid.SampledFrom([]string{"", "", "", "u"}).Draw(t, "unique"), report: rapid.SampledFrom([]string{"", "Q0"}).Draw(t, "report")}
+	job := queue.Job{ID: j.id, Key: j.key, Unique: j.unique, Report: j.report, Payload: []byte(j.id), Fresh: rapid.Bool().Draw(t, "fresh")}
+	j.named, j.remembered = !job.Fresh || j.key != "" || j.unique != "", !job.Fresh
 	if len(m.jobs) > 0 && rapid.IntRange(0, 5).Draw(t, "again") == 0 {
-		j = m.pick("again", func(*modelJob) bool { return true })
-		job.ID, job.Key, job.Unique = j.id, j.key, j.unique
+		j = m.pick("again", func(j *modelJob) bool { return j.named })
+		job.ID, job.Key, job.Unique, job.Fresh = j.id, j.key, j.unique, false
+		if !live(j) && !j.remembered {
+			t.Skip("its id was fresh: nothing remembers it")
+		}
 	}
 	if rapid.IntRange(0, 4).Draw(t, "delayed") == 0 {
 		job.Delay = time.Hour
@@ -146,29 +169,29 @@ func (m *model) claimAll(t *rapid.T) { m.take(t, 100) }
 // take claims and compares: every job that may run is given, no other, with
 // the right attempt and a higher fence.
 func (m *model) take(t *rapid.T, n int) {
-	might := 0
+	p, might := m.process(t), 0
 	for _, j := range m.jobs {
 		if j.state == "ready" && j.lost < 2 {
 			might++
 		}
 	}
-	batch, err := m.p.Claim(n)
+	batch, err := p.Claim(n)
 	if err != nil || len(batch) != min(n, might) {
 		t.Fatalf("claimed %d of %d, %v; want %d", len(batch), n, err, min(n, might))
 	}
-	m.begin(t, batch)
+	m.begin(t, p, batch)
 	if n < 100 {
 		return
 	}
 	for { // those that must run alone
-		batch, err := m.p.ClaimAlone()
+		batch, err := p.ClaimAlone()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(batch) == 0 {
 			break
 		}
-		m.begin(t, batch)
+		m.begin(t, p, batch)
 	}
 	for _, j := range m.jobs {
 		if j.state == "ready" {
@@ -177,7 +200,7 @@ func (m *model) take(t *rapid.T, n int) {
 	}
 }
 
-func (m *model) begin(t *rapid.T, batch []*queue.Claimed) {
+func (m *model) begin(t *rapid.T, p *queue.Stepper, batch []*queue.Claimed) {
 	for _, c := range batch {
 		j := m.jobs[c.ID]
 		if j == nil || j.state != "ready" || string(c.Payload) != j.id {
@@ -186,7 +209,7 @@ func (m *model) begin(t *rapid.T, batch []*queue.Claimed) {
 		if c.Attempt != j.failures+1 || c.Fence <= j.fence {
 			t.Fatalf("attempt %d, fence %d of %+v", c.Attempt, c.Fence, j)
 		}
-		j.state, j.claim, j.fence = "running", c, c.Fence
+		j.state, j.claim, j.fence, j.holder = "running", c, c.Fence, p
 	}
 }
 
@@ -195,6 +218,11 @@ func running(j *modelJob) bool { return j.state == "running" }
 func (m *model) finish(t *rapid.T) {
 	j := m.pick("job", running)
 	outcome := rapid.SampledFrom([]queue.Outcome{queue.Done, queue.Retry, queue.Defer, queue.Dead, queue.Continue, queue.Release}).Draw(t, "outcome")
+	r := queue.Result{Outcome: outcome, Delay: time.Hour}
+	if j.report != "" && rapid.Bool().Draw(t, "report") {
+		r.Report = "T" + fmt.Sprint(len(m.old))
+		j.report = r.Report
+	}
 	c, want := j.claim, "1"
 	switch {
 	case j.doomed:
@@ -204,10 +232,10 @@ func (m *model) finish(t *rapid.T) {
 		m.end(j, "done")
 	case outcome == queue.Dead:
 		want = "2"
-		m.end(j, "dead")
+		m.dead(j)
 	case outcome == queue.Retry && j.failures+1 >= modelAttempts:
 		want = "2"
-		m.end(j, "dead")
+		m.dead(j)
 	case outcome == queue.Retry:
 		j.failures++
 		m.end(j, "later")
@@ -219,10 +247,22 @@ func (m *model) finish(t *rapid.T) {
 		}
 		j.state, j.claim = "ready", nil
 	}
-	if got, err := m.p.Finish(c, queue.Result{Outcome: outcome, Delay: time.Hour}); err != nil || got != want {
+	if got, err := j.holder.Finish(c, r); err != nil || got != want {
 		t.Fatalf("finish %v of %+v: %s, %v, want %s", outcome, j, got, err, want)
 	}
-	m.old = append(m.old, c)
+	if rapid.Bool().Draw(t, "the answer is lost") {
+		if got, err := j.holder.Again(c, r); err != nil || got != want {
+			t.Fatalf("finish %v of %+v sent again: %s, %v, want %s", outcome, j, got, err, want)
+		}
+	}
+}
+
+// dead is the end of a job that was given up.
+func (m *model) dead(j *modelJob) {
+	if j.report != "" {
+		j.report = "X" + j.report[1:]
+	}
+	m.end(j, "dead")
 }
 
 // finishOld is a holder that was superseded: lost, and nothing changes.
@@ -230,43 +270,54 @@ func (m *model) finishOld(t *rapid.T) {
 	if len(m.old) == 0 {
 		t.Skip("none")
 	}
-	c := rapid.SampledFrom(m.old).Draw(t, "claim")
-	if got, err := m.p.Finish(c, queue.Result{}); err != nil || got != "0" {
+	o := rapid.SampledFrom(m.old).Draw(t, "claim")
+	if got, err := o.p.Finish(o.c, queue.Result{Report: "stale"}); err != nil || got != "0" {
 		t.Fatalf("finish of a superseded claim: %s, %v", got, err)
-	}
-	if ok, err := m.p.Renew(c); err != nil || ok {
-		t.Fatalf("renewal of a superseded claim: %v, %v", ok, err)
 	}
 }
 
 func (m *model) renew(t *rapid.T) {
 	j := m.pick("job", running)
-	if ok, err := m.p.Renew(j.claim); err != nil || ok == j.doomed {
-		t.Fatalf("renew: %v, %v", ok, err)
+	if alive, doomed, err := j.holder.Renew(j.claim); err != nil || !alive || doomed != j.doomed {
+		t.Fatalf("renew: %v, %v, %v", alive, doomed, err)
 	}
 }
 
-// crash ends a lease: the job runs again, after eight times it is dead.
+// crash ends the lease of a process: all its jobs run again, after eight times they
+// are dead. It goes on under another life.
 func (m *model) crash(t *rapid.T) {
-	j := m.pick("job", running)
-	key := m.w.prefix(0) + "jobs"
-	record := m.w.db.Client().HGet(context.Background(), key, j.id).Val()
-	parts := strings.Split(record, ":")
-	parts[4] = "1"
-	m.w.db.Client().HSet(context.Background(), key, j.id, strings.Join(parts, ":"))
-	m.old = append(m.old, j.claim)
-	j.claim = nil
-	switch j.lost++; {
-	case j.doomed:
-		m.end(j, "cancelled")
-	case j.lost >= 8:
-		m.end(j, "dead")
-	default:
-		j.state = "ready"
+	p := m.process(t)
+	m.w.db.Client().ZAdd(context.Background(), m.w.prefix(0)+"owners", redis.Z{Score: 1, Member: p.Life()})
+	for _, j := range m.inOrder() {
+		if j.state != "running" || j.holder != p {
+			continue
+		}
+		m.old = append(m.old, oldClaim{j.claim, p})
+		j.claim = nil
+		switch j.lost++; {
+		case j.doomed:
+			m.end(j, "cancelled")
+		case j.lost >= 8:
+			m.dead(j)
+		default:
+			j.state = "ready"
+		}
 	}
-	if err := m.p.Maintain(); err != nil {
+	if err := p.Begin(); err != nil {
 		t.Fatal(err)
 	}
+	if err := m.procs[0].Maintain(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *model) inOrder() (all []*modelJob) {
+	ids := keysOf(m.jobs)
+	sort.Strings(ids)
+	for _, id := range ids {
+		all = append(all, m.jobs[id])
+	}
+	return all
 }
 
 // due lets the time of a delayed job come.
@@ -274,13 +325,13 @@ func (m *model) due(t *rapid.T) {
 	j := m.pick("job", func(j *modelJob) bool { return j.state == "later" })
 	m.w.db.Client().Do(context.Background(), "zadd", m.w.prefix(0)+"later", "1", j.id)
 	m.admit(j)
-	if err := m.p.Maintain(); err != nil {
+	if err := m.process(t).Maintain(); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (m *model) cancel(t *rapid.T) {
-	j := m.pick("job", live)
+	j := m.pick("job", func(j *modelJob) bool { return live(j) && j.named })
 	if j.state == "running" {
 		j.doomed = true
 	} else {
@@ -302,7 +353,10 @@ func (m *model) retryDead(t *rapid.T) {
 		t.Fatalf("retry: %v, its unique id is free: %v", err, free)
 	}
 	if free {
-		j.failures, j.lost = 0, 0
+		j.failures, j.lost, j.named, j.remembered = 0, 0, true, true
+		if j.report != "" {
+			j.report = "Q" + j.report[1:]
+		}
 		m.admit(j)
 	}
 }
@@ -313,22 +367,16 @@ func (m *model) check(t *rapid.T) {
 	if problems := s.problems(); len(problems) > 0 {
 		t.Fatal(strings.Join(problems, "\n"))
 	}
-	places := map[string]string{"ready": "mra", "running": "RZ", "later": "l", "blocked": "w"}
 	for id, j := range m.jobs {
-		record, ok := s.records[id]
-		if ok != live(j) {
-			t.Fatalf("job %+v has the record %q", j, record)
+		head, there := s.texts[id]
+		if record := s.records[id]; there != live(j) || (record != "") != (live(j) && j.named) {
+			t.Fatalf("job %+v: %v %q", j, head, record)
 		}
-		if !ok {
-			continue
+		if there && (!slices.Contains(s.in(j.state), id) || head[8] != fmt.Sprint(j.failures) || head[9] != fmt.Sprint(j.lost)) {
+			t.Fatalf("job %+v has the head %q", j, head)
 		}
-		parts := strings.SplitN(record, ":", 6)
-		place := parts[0]
-		if place == "Q" {
-			place = parts[5][:1]
-		}
-		if !strings.Contains(places[j.state], place) || parts[1] != fmt.Sprint(j.failures) || parts[2] != fmt.Sprint(j.lost) {
-			t.Fatalf("job %+v has the record %q", j, record)
+		if got, err := m.w.q.Report(context.Background(), 0, id); err != nil || got != j.report {
+			t.Fatalf("report %q of %+v, %v", got, j, err)
 		}
 	}
 	for key, line := range m.line {
@@ -336,9 +384,20 @@ func (m *model) check(t *rapid.T) {
 			t.Fatalf("the head of %s is %q, of the reference %v", key, s.heads[key], line)
 		}
 	}
-	if len(s.records) != len(slices.DeleteFunc(keysOf(m.jobs), func(id string) bool { return !live(m.jobs[id]) })) {
-		t.Fatal("records that the reference does not know")
+	if len(s.texts) != len(slices.DeleteFunc(keysOf(m.jobs), func(id string) bool { return !live(m.jobs[id]) })) {
+		t.Fatal("jobs that the reference does not know")
 	}
+}
+
+// in lists the jobs in the places where those of a state are.
+func (s *shardState) in(state string) []string {
+	switch state {
+	case "later":
+		return s.later
+	case "blocked":
+		return s.waiting
+	}
+	return slices.Concat(s.streams["m"], s.streams["r"], s.streams["a"])
 }
 
 func keysOf(jobs map[string]*modelJob) (ids []string) {

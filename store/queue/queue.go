@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,27 +23,30 @@ import (
 // Queue is one queue: all its shards, from any process. Its methods may be
 // called from any goroutine.
 type Queue struct {
-	db      *redisdb.DB
-	o       Options
-	scripts scripts
-	depths  []atomic.Int64 // last known entries waiting, by shard
-	wakeup  atomic.Int64   // mean wake-up latency in µs
-	nudges  []chan time.Duration
-	fault   redisdb.Fault
-	dead    deadBounds
-	idle    time.Duration // of a crashed consumer
-	made    time.Time
-	trouble atomic.Int64   // when Redis could not be reached last, from made on; 0: never
-	looks   []atomic.Int64 // when the next look after an enqueueing is, by shard; 0: nobody looks
-	parked  chan ParkedName
+	db       *redisdb.DB
+	o        Options
+	scripts  scripts
+	depths   []atomic.Int64 // last known entries waiting, by shard
+	wakeup   atomic.Int64   // mean wake-up latency in µs
+	nudges   []chan time.Duration
+	fault    redisdb.Fault
+	dead     deadBounds
+	lines    []*line // what this process enqueues, by shard
+	made     time.Time
+	trouble  atomic.Int64  // when Redis could not be reached last, from made on; 0: never
+	checking []atomic.Bool // a check after an enqueueing is planned, by shard
+	parked   chan ParkedName
 }
 
 // New makes a queue. It starts nothing and talks to nobody.
 func New(db *redisdb.DB, o Options) *Queue {
 	o = o.withDefaults()
 	q := &Queue{db: db, o: o, made: time.Now(), scripts: loadScripts(), depths: make([]atomic.Int64, o.Shards),
-		dead: deadBounds{maxDead, deadRetention}, idle: consumerIdle, looks: make([]atomic.Int64, o.Shards),
+		dead: deadBounds{maxDead, deadRetention}, checking: make([]atomic.Bool, o.Shards),
 		parked: make(chan ParkedName, toldNames)}
+	for shard := range o.Shards {
+		q.lines = append(q.lines, newLine(q, shard))
+	}
 	q.nudges = make([]chan time.Duration, o.Shards)
 	for i := range q.nudges {
 		q.nudges[i] = make(chan time.Duration, 1)
@@ -95,9 +99,13 @@ func (o Options) withServe() Options {
 	if len(o.Owner) > 16 {
 		o.Owner = o.Owner[:16]
 	}
-	o.Owner = strings.NewReplacer(" ", "-", ":", "-").Replace(o.Owner) + randomText(6)
+	o.Owner = strings.NewReplacer(" ", "_", ":", "_", "-", "_").Replace(o.Owner + randomText(6))
 	return o
 }
+
+// reportTTL is how long a new report stays when no result changes it: longer than
+// the job may wait.
+func (o *Options) reportTTL() time.Duration { return max(o.MaxAge, o.GroupRetention) + time.Hour }
 
 // randomText is n random bytes as text.
 func randomText(n int) string {
@@ -124,21 +132,42 @@ func (q *Queue) Init(ctx context.Context) error {
 
 // fixShards stores the number of shards, or compares it with the stored one.
 func (q *Queue) fixShards(ctx context.Context) error {
-	set := redis.NewBoolCmd(ctx, "hsetnx", q.metaKey(), "shards", q.o.Shards)
-	get := redis.NewStringCmd(ctx, "hget", q.metaKey(), "shards")
-	if err := q.db.Pipeline(ctx, redisdb.Write, set, get); err != nil {
-		return fmt.Errorf("fix shards of queue %s: %w", q.o.Name, err)
+	stored, err := q.storedShards(ctx)
+	if stored == "" && err == nil {
+		// Only now: a full Redis refuses even a write that would change nothing.
+		set := redis.NewBoolCmd(ctx, "hsetnx", q.metaKey(), "shards", form+strconv.Itoa(q.o.Shards))
+		if err = q.db.Pipeline(ctx, redisdb.Write, set); err == nil {
+			stored, err = q.storedShards(ctx)
+		}
 	}
-	stored, err := get.Result()
 	if err != nil {
 		return fmt.Errorf("fix shards of queue %s: %w", q.o.Name, err)
 	}
-	if stored != strconv.Itoa(q.o.Shards) {
+	shards, ok := strings.CutPrefix(stored, form)
+	switch {
+	case !ok:
+		return api.Errorf(api.CodeConflict,
+			"queue %s in Redis has the form of an earlier version: let that version drain it, stop every process and delete the keys %s and ff:{q:%s:<shard>}:* (redis-cli --scan --pattern 'ff:{q:%s:*'); no other keys, chats and stock live there too",
+			q.o.Name, q.metaKey(), q.o.Name, q.o.Name)
+	case shards != strconv.Itoa(q.o.Shards):
 		return api.Errorf(api.CodeConflict,
 			"queue %s has %s shards in Redis, not %d: set FANFARE_SHARDS=%s, or drain the queue, stop every process and delete the key %s",
-			q.o.Name, stored, q.o.Shards, stored, q.metaKey())
+			q.o.Name, shards, q.o.Shards, shards, q.metaKey())
 	}
 	return nil
+}
+
+// storedShards is the form and the number of shards in Redis; "": there is none.
+func (q *Queue) storedShards(ctx context.Context) (string, error) {
+	get := redis.NewStringCmd(ctx, "hget", q.metaKey(), "shards")
+	if err := q.db.Pipeline(ctx, redisdb.Read, get); err != nil {
+		return "", err
+	}
+	stored, err := get.Result()
+	if errors.Is(err, redis.Nil) {
+		err = nil
+	}
+	return stored, err
 }
 
 // makeGroups makes the streams and groups of some shards; those that exist stay
@@ -161,14 +190,6 @@ func (q *Queue) makeGroups(ctx context.Context, from, to int) error {
 	return nil
 }
 
-// heal makes again what a Redis that was emptied lost.
-func (q *Queue) heal(ctx context.Context, shard int) error {
-	if err := q.fixShards(ctx); err != nil {
-		return err
-	}
-	return q.makeGroups(ctx, shard, shard+1)
-}
-
 // isNoGroup tells that a stream or its group is gone.
 func isNoGroup(err error) bool { return err != nil && strings.Contains(err.Error(), "NOGROUP") }
 
@@ -184,15 +205,27 @@ func (q *Queue) Route(key string) int { return int(xxhash.Sum64String(key) % uin
 // Depth is the last number of entries known to wait in a shard, without a trip.
 func (q *Queue) Depth(shard int) int64 { return q.depths[shard].Load() }
 
-// look has the shard's maintainer, if this process has one, look soon whether
-// what was just put into a stream was taken: a blocking read whose connection
-// died takes nothing, and nothing else would tell. It costs an idle process
-// nothing, and a busy one a look each time.
-func (q *Queue) look(shard int) {
-	planned, now := q.looks[shard].Load(), time.Now().UnixNano()
-	if planned != 0 && planned < now && q.looks[shard].CompareAndSwap(planned, now+int64(lookAfter)) {
-		q.nudge(shard, lookAfter)
+// checkSoon looks, a while after this process enqueued without claiming, whether
+// what a blocking read was given is claimed: a read whose connection died takes an
+// entry to nowhere, and nothing else would tell in time. An idle process is not
+// troubled, and a busy one by few checks.
+func (q *Queue) checkSoon(ctx context.Context, shard int) {
+	if q.checking[shard].Swap(true) {
+		return
 	}
+	go func() {
+		defer q.checking[shard].Store(false)
+		for range checks {
+			sleep(ctx, checkAfter)
+			cmd := q.scripts.check.Cmd(ctx, q.keys(shard), ms(unclaimedFor), ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.GroupRetention))
+			if err := q.share(ctx, stepCheck, cmd); err != nil {
+				return
+			}
+			if held, err := cmd.Int64(); err != nil || held == 0 {
+				return
+			}
+		}
+	}()
 }
 
 // nudge tells the shard's maintainer, if this process has one, that something

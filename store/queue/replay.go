@@ -12,10 +12,6 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// ridLength is how long the request id in an idempotency record is; see
-// randomText.
-const ridLength = 4
-
 // Replay reads what EnqueueOnce stored under a key in a shard, writing nothing:
 // for a request that would be refused by now but was answered before. The same
 // key with another body is idempotency_key_reused.
@@ -32,8 +28,8 @@ func (q *Queue) Replay(ctx context.Context, shard int, once Once) (stored string
 		return "", false, fmt.Errorf("read idempotency record in %s shard %d: %w", q.o.Name, shard, err)
 	}
 	rest, same := bytes.CutPrefix(value, once.Body[:])
-	if !same || len(rest) < ridLength {
+	if !same {
 		return "", false, api.IdempotencyReused()
 	}
-	return string(rest[ridLength:]), true, nil
+	return string(rest), true, nil
 }

@@ -2,8 +2,12 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"fanfare/store/redisdb"
 )
 
 // worker is one Run: this process' share of the queue.
@@ -16,22 +20,7 @@ type worker struct {
 	writes  context.Context // of what must be written also after the stop
 	shards  []*shardWorker
 	lonely  chan struct{} // one token: only one job runs alone
-}
-
-// shardWorker is what a worker does in one shard.
-type shardWorker struct {
-	worker  *worker
-	shard   int
-	results *results
-	calls   caller        // of the reader
-	lone    caller        // of claims for a job that runs alone
-	poke    chan struct{} // the blocking read may be deaf
-
-	mu   sync.Mutex
-	live map[*Claimed]struct{}
-
-	deafSince time.Time // the reader blocks since then; zero: it does not
-	suspect   time.Time // the maintainer's: since then entries wait although the reader does
+	closed  atomic.Bool   // Run is over: nothing is sent again
 }
 
 // clock is the time since the worker's start, monotonic.
@@ -54,32 +43,43 @@ func (q *Queue) Run(ctx context.Context, h Handler) error {
 	defer stopBackground()
 	var backing sync.WaitGroup
 	backing.Go(func() { w.keep(background) })
+	w.attach(true)
+	w.attend(ctx)
 	for _, s := range w.shards {
-		backing.Go(func() { s.results.write(background) })
+		s.stop()
 	}
-	w.claimAll(ctx)
 	w.drain(stopJobs)
+	w.attach(false)
 	stopBackground()
 	backing.Wait()
 	w.leave()
+	w.closed.Store(true)
+	for _, s := range w.shards {
+		s.ends.await() // what is under way is not sent again
+	}
 	return nil
 }
 
-func newShardWorker(w *worker, shard int) *shardWorker {
-	s := &shardWorker{worker: w, shard: shard, poke: make(chan struct{}, 1), live: map[*Claimed]struct{}{}}
-	s.calls.owner, s.lone.owner = w.q.o.Owner, w.q.o.Owner+"+"
-	s.results = &results{shard: s, wake: make(chan struct{}, 1), changed: make(chan struct{})}
-	return s
+// attach lets what this process enqueues claim for the worker.
+func (w *worker) attach(on bool) {
+	for _, s := range w.shards {
+		l := w.q.lines[s.shard]
+		l.mu.Lock()
+		if l.worker = nil; on {
+			l.worker = s
+		}
+		l.mu.Unlock()
+	}
 }
 
-// claimAll reads and maintains every shard until ctx ends.
-func (w *worker) claimAll(ctx context.Context) {
-	var claiming sync.WaitGroup
+// attend reads and maintains every shard until ctx ends.
+func (w *worker) attend(ctx context.Context) {
+	var attending sync.WaitGroup
 	for _, s := range w.shards {
-		claiming.Go(func() { s.read(ctx) })
-		claiming.Go(func() { s.maintain(ctx) })
+		attending.Go(func() { s.attend(ctx) })
+		attending.Go(func() { s.maintain(ctx) })
 	}
-	claiming.Wait()
+	attending.Wait()
 }
 
 // drain waits for unfinished jobs: Drain as they are, then a while after their
@@ -101,35 +101,40 @@ func (w *worker) await(limit time.Duration) bool {
 	return w.gate.idle(ctx)
 }
 
-// releaseAll hands back every job whose handler has not answered. From then on
-// the handler's Alive is false and its Finish has no effect.
-func (s *shardWorker) releaseAll() {
-	for _, c := range s.unfinished() {
-		if c.finished.CompareAndSwap(false, true) {
-			c.lose()
-			s.results.add(c, Result{Outcome: Release})
-		}
-	}
-}
-
-func (s *shardWorker) unfinished() []*Claimed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]*Claimed, 0, len(s.live))
-	for c := range s.live {
-		out = append(out, c)
-	}
-	return out
-}
-
-// leave puts back what was delivered but never begun, and removes the consumer.
+// leave ends the lives: what they still have pending goes back.
 func (w *worker) leave() {
 	ctx, cancel := context.WithTimeout(w.writes, 2*time.Second)
 	defer cancel()
+	var leaving sync.WaitGroup
 	for _, s := range w.shards {
-		if err := s.leave(ctx); err != nil {
-			w.q.o.Logger.Warn("leave shard", "shard", s.shard, "error", err)
-			return
+		leaving.Go(func() {
+			if err := s.leave(ctx); err != nil {
+				w.q.o.Logger.Warn("leave shard", "shard", s.shard, "error", err)
+			}
+		})
+	}
+	leaving.Wait()
+}
+
+// leave ends a shard's life, in as many steps as it takes.
+func (s *shardWorker) leave(ctx context.Context) error {
+	l, q := s.present(), s.worker.q
+	ends, enqueues := s.ends.leave(), q.lines[s.shard].leave()
+	for l != nil && ctx.Err() == nil {
+		cmd := q.scripts.end.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.GroupRetention), ends, enqueues)
+		if err := q.trip(ctx, stepLeave, cmd); err != nil {
+			return err
+		}
+		answer, err := cmd.Slice()
+		if err != nil {
+			if isNoGroup(err) {
+				return nil
+			}
+			return fmt.Errorf("leave %s shard %d: %w", q.o.Name, s.shard, err)
+		}
+		if redisdb.NumberAt(answer, 1) == 1 {
+			return nil
 		}
 	}
+	return ctx.Err()
 }

@@ -32,20 +32,20 @@ func Lua() fs.FS { return layers{ownLua, lock.Lua} }
 
 // scripts are the queue's scripts; each is called from exactly one method.
 type scripts struct {
-	enqueue, once, claim, renew, finish     *redisdb.Script
-	maintain, leave, cancel, unpark, resume *redisdb.Script
-	stats, touch, deadRetry, deadDelete     *redisdb.Script
-	consumers                               *redisdb.Script
+	enqueue, finish              *redisdb.Script
+	begin, renew, compare, end   *redisdb.Script
+	look, check                  *redisdb.Script
+	cancel, unpark, resume       *redisdb.Script
+	stats, deadRetry, deadDelete *redisdb.Script
 }
 
 func loadScripts() scripts {
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(Lua(), "lua/"+name+".lua") }
 	return scripts{
-		enqueue: get("job_enqueue"), once: get("job_once"), claim: get("job_claim"),
-		renew: get("job_renew"), finish: get("job_finish"), cancel: get("job_cancel"),
-		maintain: get("shard_maintain"), leave: get("shard_leave"), stats: get("shard_stats"),
-		unpark: get("parked_move"), resume: get("job_resume"), touch: get("group_touch"),
-		deadRetry: get("dead_retry"), deadDelete: get("dead_delete"),
-		consumers: get("consumers_drop"),
+		enqueue: get("call_enqueue"), finish: get("call_finish"),
+		begin: get("life_begin"), renew: get("life_renew"), compare: get("life_compare"), end: get("life_end"),
+		look: get("shard_look"), check: get("shard_check"),
+		cancel: get("job_cancel"), unpark: get("parked_move"), resume: get("job_resume"),
+		stats: get("shard_stats"), deadRetry: get("dead_retry"), deadDelete: get("dead_delete"),
 	}
 }

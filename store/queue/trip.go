@@ -14,8 +14,10 @@ const (
 	stepEnqueue  = "enqueue"
 	stepClaim    = "claim"
 	stepFinish   = "finish"
+	stepBegin    = "begin"
 	stepRenew    = "renew"
 	stepMaintain = "maintain"
+	stepCheck    = "check"
 	stepBlock    = "block"
 	stepLeave    = "leave"
 )
@@ -37,4 +39,9 @@ func (q *Queue) troubledSince(then time.Time) bool { return q.trouble.Load() > i
 
 func (q *Queue) send(ctx context.Context, step string, cmds ...redis.Cmder) error {
 	return q.fault.Send(ctx, step, q.db.Pipeline, redisdb.Write, cmds...)
+}
+
+// share sends the commands of one step with the next shared round trip.
+func (q *Queue) share(ctx context.Context, step string, cmds ...redis.Cmder) error {
+	return q.fault.Send(ctx, step, q.db.Share, redisdb.Write, cmds...)
 }

@@ -3,12 +3,16 @@ package queue_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"fanfare/store/queue"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // blocked lists the connections that are in a blocking read and alive.
@@ -21,30 +25,39 @@ func blocked(p *storetest.Proxy) (out []*storetest.ProxyConn) {
 	return out
 }
 
-// TestQ5_ADeadBlockingConnection swallows a worker's blocking read. The lease,
-// and so the regular look, is a minute: only the look after an enqueueing can
-// notice. A busy machine is forgiven in single rounds.
+// TestQ5_ADeadBlockingConnection swallows the blocking read that is served next. The
+// lease, and so the regular look, is a minute: only the check of who enqueued can
+// notice; another worker then gets the job. A busy machine is forgiven in single
+// rounds.
 func TestQ5_ADeadBlockingConnection(t *testing.T) {
 	t.Parallel()
-	p, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
-	p.OnSent(func(c *storetest.ProxyConn, sent []byte) storetest.Fate {
-		c.Marked.Store(bytes.Contains(bytes.ToLower(sent), []byte("block\r\n"))) // its last command blocks
-		return storetest.Pass
-	})
-	w := setup(t, storetest.Open(t, url), func(o *queue.Options) { o.Lease = time.Minute })
+	server := storetest.Redis(t)
+	w := setup(t, storetest.Open(t, server.URL()), func(o *queue.Options) { o.Lease = time.Minute })
 	started := make(chan time.Time, 10)
-	w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+	work := queue.Each(func(context.Context, *queue.Claimed) queue.Result {
 		started <- time.Now()
 		return queue.Result{}
-	}))
+	})
 	var took []time.Duration
 	for range 5 {
+		p, url := storetest.ProxyTo(t, server.URL())
+		p.OnSent(func(c *storetest.ProxyConn, sent []byte) storetest.Fate {
+			c.Marked.Store(bytes.Contains(bytes.ToLower(sent), []byte("block\r\n"))) // its last command blocks
+			return storetest.Pass
+		})
+		deaf, other := w.another(), w.another()
+		deaf.q = queue.New(storetest.Open(t, url), deaf.o)
+		deaf.run(work)
 		eventually(t, "the worker is blocked", func() bool { return len(blocked(p)) == 1 })
+		stop := other.run(work)
+		eventually(t, "both are blocked", func() bool { return w.blockedClients() == 2 })
 		blocked(p)[0].Swallow()
 		before := time.Now()
 		w.mustEnqueue(queue.Job{})
 		took = append(took, (<-started).Sub(before))
 		w.mustBeEmpty()
+		stop()
+		p.Cut()
 	}
 	t.Logf("%v", took)
 	if best := slices.Min(took); best > time.Second {
@@ -55,40 +68,87 @@ func TestQ5_ADeadBlockingConnection(t *testing.T) {
 	}
 }
 
-// TestCrashedConsumersAreRemoved leaves one consumer with a pending entry, one
-// without, and one that lives.
-func TestCrashedConsumersAreRemoved(t *testing.T) {
+// TestQ12_StopsBesideADeadBlockingConnection: a blocking read that never
+// comes back does not keep a process from draining and leaving.
+func TestQ12_StopsBesideADeadBlockingConnection(t *testing.T) {
 	t.Parallel()
-	w := setup(t, storetest.Open(t, storetest.Redis(t).URL()), func(o *queue.Options) { o.Lease = time.Hour })
-	consumers := func() (names []string) {
-		for _, c := range w.db.Client().XInfoConsumers(t.Context(), w.prefix(0)+"main", "g").Val() {
-			names = append(names, c.Name)
-		}
-		return names
-	}
-	crashed := func() *queue.Stepper { return queue.NewStepper(w.another().q) }
-	w.mustEnqueue(queue.Job{}, queue.Job{})
-	holds, free := crashed(), crashed()
-	if batch, err := holds.Claim(1); err != nil || len(batch) != 1 {
-		t.Fatal(batch, err)
-	}
-	kept := consumers()
-	batch, err := free.Claim(1)
-	if err != nil || len(batch) != 1 {
-		t.Fatal(batch, err)
-	}
-	if _, err := free.Finish(batch[0], queue.Result{}); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := free.DropConsumers(time.Hour); err != nil || n != 0 || len(consumers()) != 2 {
-		t.Errorf("%d removed that were idle for less than an hour, %v", n, err)
-	}
-	eventually(t, "the one without work is removed", func() bool {
-		_, err := free.DropConsumers(20 * time.Millisecond)
-		return err == nil && len(consumers()) == 1
+	p, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
+	p.OnSent(func(c *storetest.ProxyConn, sent []byte) storetest.Fate {
+		c.Marked.Store(bytes.Contains(bytes.ToLower(sent), []byte("block\r\n"))) // its last command blocks
+		return storetest.Pass
 	})
-	if !slices.Equal(consumers(), kept) {
-		t.Errorf("consumers %v, want %v", consumers(), kept)
+	w := setup(t, storetest.Open(t, url), func(o *queue.Options) { o.Lease = time.Minute })
+	running := make(chan bool, 1)
+	stop := w.run(queue.Each(func(ctx context.Context, c *queue.Claimed) queue.Result {
+		running <- true
+		<-ctx.Done()
+		return queue.Result{Outcome: queue.Release}
+	}))
+	w.mustEnqueue(queue.Job{})
+	<-running
+	eventually(t, "the worker is blocked", func() bool { return len(blocked(p)) == 1 })
+	blocked(p)[0].Swallow()
+	stopped := make(chan bool)
+	go func() { stop(); close(stopped) }()
+	select {
+	case <-stopped:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not stop")
 	}
-	w.mustBeConsistent()
+	other := make(chan bool, 1)
+	w.another().run(queue.Each(func(context.Context, *queue.Claimed) queue.Result { other <- true; return queue.Result{} }))
+	select {
+	case <-other: // it was handed back: no lease of a minute had to end
+	case <-time.After(20 * time.Second):
+		t.Fatal("what ran was not handed back")
+	}
+	w.mustBeEmpty()
+}
+
+// blockedClients counts the blocking reads that Redis knows of.
+func (w *world) blockedClients() (n int) {
+	v, err := w.db.Client().InfoMap(w.t.Context(), "clients").Result()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	fmt.Sscan(v["Clients"]["blocked_clients"], &n)
+	return n
+}
+
+// TestConsumersGoWithTheirLives: one whose life ended, with a job in hand, and one
+// of whose life Redis knows nothing any more.
+func TestConsumersGoWithTheirLives(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour })
+		w.mustEnqueue(queue.Job{}, queue.Job{}, queue.Job{})
+		lives := map[string]*queue.Stepper{}
+		for _, name := range []string{"crashed", "forgotten", "present"} {
+			p, err := queue.NewStepper(w.another().q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if batch, err := p.Claim(1); err != nil || len(batch) != 1 {
+				t.Fatal(batch, err)
+			}
+			lives[name] = p
+		}
+		owners := w.prefix(0) + "owners"
+		db.Client().ZAdd(t.Context(), owners, redis.Z{Score: 1, Member: lives["crashed"].Life()})
+		db.Client().ZRem(t.Context(), owners, lives["forgotten"].Life())
+		if err := lives["present"].Maintain(); err != nil {
+			t.Fatal(err)
+		}
+		for _, stream := range []string{"main", "ready", "alone"} {
+			for _, c := range db.Client().XInfoConsumers(t.Context(), w.prefix(0)+stream, "g").Val() {
+				if c.Name != lives["present"].Life() {
+					t.Errorf("%s has the consumer %s", stream, c.Name)
+				}
+			}
+		}
+		if batch, err := lives["present"].Claim(10); err != nil || len(batch) != 2 {
+			t.Errorf("%d of 2 jobs came back, %v", len(batch), err)
+		}
+		w.mustBeConsistent()
+	})
 }

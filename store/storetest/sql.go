@@ -152,6 +152,7 @@ func mustStartMySQL(t testing.TB) string {
 func installMySQL(t testing.TB, dir string) error {
 	args := []string{"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--auth-root-authentication-method=normal", "--skip-test-db"}
 	cmd := exec.Command(mustFind(t, "mariadb-install-db", "mysql_install_db"), append(args, userArg()...)...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // two at once disturb each other in a shared one
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("install the tables of MariaDB: %w: %s", err, out)

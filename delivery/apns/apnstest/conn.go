@@ -18,9 +18,8 @@ import (
 const (
 	handshakeTime = 10 * time.Second
 	lingerTime    = time.Second // for a client to hang up after our last word
-	streamWindow  = 1 << 20
+	maxWindow     = 1 << 20
 	connWindow    = 1 << 30
-	maxBody       = 2 << 20
 )
 
 // conn is one connection. Its reader goroutine does nearly everything; answers
@@ -53,7 +52,7 @@ type conn struct {
 	last    uint32 // of the GOAWAY
 	over    bool   // nothing more will be written
 	silent  bool   // black hole
-	unacked uint32 // received bytes that were not given back to the window
+	owed    uint32 // received bytes that were not given back to the window
 }
 
 // stream is one request on its way.
@@ -61,6 +60,7 @@ type stream struct {
 	req     Request
 	headers headers
 	payload []byte
+	owed    uint32 // as the connection's
 }
 
 // accept takes connections until the listener is closed.
@@ -165,9 +165,11 @@ func (c *conn) begin(most uint32) {
 	c.sent = append(c.sent, start)
 	_ = c.fr.WriteSettings(
 		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: start},
-		http2.Setting{ID: http2.SettingInitialWindowSize, Val: streamWindow},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: c.s.o.Window},
 		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: 8000})
-	_ = c.fr.WriteWindowUpdate(0, connWindow-65535)
+	if c.s.o.Window == maxWindow {
+		_ = c.fr.WriteWindowUpdate(0, connWindow-65535)
+	}
 }
 
 // read serves frames until the connection ends. Answers leave when nothing
@@ -291,18 +293,43 @@ func (c *conn) peak() {
 
 // data takes a piece of a request's body; false ends the connection.
 func (c *conn) data(f *http2.DataFrame) bool {
-	if c.unacked += f.Length; c.unacked > connWindow/2 {
-		_ = c.fr.WriteWindowUpdate(0, c.unacked)
-		c.unacked = 0
-	}
+	c.owed += f.Length
 	st, ok := c.streams[f.StreamID]
-	if !ok {
-		return true
-	}
-	if len(st.payload) < streamWindow {
+	if ok && len(st.payload) < maxWindow {
 		st.payload = append(st.payload, f.Data()...)
+		st.owed += f.Length
 	}
-	return !f.StreamEnded() || c.decide(f.StreamID, st)
+	if c.s.o.Window < maxWindow || c.owed > connWindow/2 {
+		c.giveBack()
+	}
+	return !ok || !f.StreamEnded() || c.decide(f.StreamID, st)
+}
+
+// giveBack lets the client send as much as was received, see HoldWindows.
+func (c *conn) giveBack() {
+	if c.s.holding.Load() {
+		return
+	}
+	if c.owed > 0 {
+		_ = c.fr.WriteWindowUpdate(0, c.owed)
+		c.owed = 0
+	}
+	for id, st := range c.streams {
+		if st.owed > 0 && c.s.o.Window < maxWindow {
+			_ = c.fr.WriteWindowUpdate(id, st.owed)
+			st.owed = 0
+		}
+	}
+}
+
+// giveBackNow is giveBack from outside.
+func (c *conn) giveBackNow() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bw != nil && !c.silent {
+		c.giveBack()
+		_ = c.bw.Flush()
+	}
 }
 
 // release forgets a stream.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -30,6 +31,10 @@ type Options struct {
 	// (default 1000); StartStreams is what it is before (default 1). A
 	// connection with a client certificate starts at MaxStreams.
 	StartStreams, MaxStreams uint32
+	// Window is how many bytes of a request's body may arrive before some are given
+	// back (SETTINGS_INITIAL_WINDOW_SIZE); default and most 1 MiB, which no request
+	// fills. With any other the connection has 65,535, see HoldWindows.
+	Window uint32
 	// Topics, when not empty, are the only ones allowed (TopicDisallowed).
 	Topics []string
 	// TokenUpdates, when positive, is how long a connection must keep its
@@ -58,6 +63,7 @@ type Server struct {
 	listener net.Listener
 	tls      *tls.Config
 	wg       sync.WaitGroup
+	holding  atomic.Bool
 
 	mu         sync.Mutex
 	conns      map[*conn]struct{}
@@ -118,6 +124,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.MaxStreams == 0 {
 		o.MaxStreams = 1000
+	}
+	if o.Window == 0 || o.Window > maxWindow {
+		o.Window = maxWindow
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -210,6 +219,13 @@ func (s *Server) KillConnections() { s.each((*conn).kill) }
 
 // BlackHole makes every open connection silent for good; new ones work.
 func (s *Server) BlackHole() { s.each((*conn).blackHole) }
+
+// HoldWindows (true) lets no window of Options.Window grow, until HoldWindows(false):
+// then all get back what they are owed.
+func (s *Server) HoldWindows(on bool) {
+	s.holding.Store(on)
+	s.each((*conn).giveBackNow)
+}
 
 // Refuse (true) closes new connections before the handshake, until Refuse(false).
 func (s *Server) Refuse(on bool) {

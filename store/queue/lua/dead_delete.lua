@@ -1,15 +1,17 @@
 -- Forgets a dead letter and its attachment.
--- KEYS: 1 the shard's live records
+-- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 id
 -- RETURNS: 1 it is gone, 0 there was none
 -- @include lua/record.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
+-- @include lua/part_places.lua
 -- @include lua/part_bucket.lua
 -- @include lua/part_group.lua
+-- @include lua/part_report.lua
 -- @include lua/part_end.lua
 local eid = redis.call('HGET', DEADIDS, ARGV[1])
 if not eid then return 0 end
-forget_dead(eid, { i = ARGV[1] })
+forget_dead(eid, ARGV[1])
 redis.call('DEL', P .. 'attach:' .. ARGV[1])
 return 1

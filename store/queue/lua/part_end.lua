@@ -1,29 +1,60 @@
--- The end of a job: its mark, what it held, what is counted; dead letters.
+-- The end of a job: its tombstone, what it held, what is counted; dead letters.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 local DEAD, DEADIDS = P .. 'dead', P .. 'deadids'
 
--- close leaves nothing of a job but its mark (D done, X dead, C cancelled),
+local function is_cancelled(e)
+  local place = e.r ~= '' and record_of(e.i)
+  return place and string.sub(place, 1, 1) == 'z'
+end
+
+-- close leaves nothing of a job but its tombstone (D done, X dead, C cancelled),
 -- and, when it became a dead letter, its attachment.
 local function close(e, letter, label, retention, keep)
-  set_record(e.i, nil)
-  mark(e, letter, retention)
+  if e.r ~= '' then
+    if is_cancelled(e) then redis.call('SREM', CANCELLED, e.i) end
+    set_record(e.i, false)
+  end
+  if e.r == '1' then mark(e, letter, retention) end
   if e.u ~= '' and redis.call('HGET', UNIQUES, e.u) == e.i then redis.call('HDEL', UNIQUES, e.u) end
   if e.a ~= '' and not keep then redis.call('DEL', P .. 'attach:' .. e.i) end
   count(e.g, label, 1)
   yield(e.k, e.i)
 end
 
-local function bury(e, r, why, retention)
+local function bury(e, why, retention)
   close(e, 'X', why.label, retention, not why.discard)
+  if e.report then report_state(e.i, why.reason == 'max_age' and 'E' or 'X') end
   if why.discard then return end
   local eid = redis.call('XADD', DEAD, '*', 'i', e.i, 't', e.t, 'k', e.k, 'u', e.u, 'g', e.g, 'w', e.w, 's', e.s, 'a', e.a, 'p', e.p,
-    'reason', why.reason, 'err', why.err, 'label', why.label, 'attempts', r.failures, 'fence', r.fence)
+    'reason', why.reason, 'err', why.err, 'label', why.label, 'attempts', int(e.f), 'fence', e.n, 'report', e.report and '1' or '')
   redis.call('HSET', DEADIDS, e.i, eid)
 end
 
-local function forget_dead(eid, e)
+local function forget_dead(eid, id)
   redis.call('XDEL', DEAD, eid)
-  if redis.call('HGET', DEADIDS, e.i) == eid then redis.call('HDEL', DEADIDS, e.i) end
+  if redis.call('HGET', DEADIDS, id) == eid then redis.call('HDEL', DEADIDS, id) end
+end
+
+-- trim_dead drops old dead letters, and tells whether there may be more to drop.
+local function trim_dead(ms, dead_ttl, dead_max, step)
+  local over, gone = redis.call('XLEN', DEAD) - dead_max, 0
+  for _, one in ipairs(redis.call('XRANGE', DEAD, '-', '+', 'COUNT', over > 0 and step or 2)) do
+    local born = tonumber(string.match(one[1], '^%d+'))
+    if gone >= over and ms - born < dead_ttl then break end
+    forget_dead(one[1], one[2][2])
+    if one[2][16] ~= '' then redis.call('DEL', P .. 'attach:' .. one[2][2]) end
+    gone = gone + 1
+  end
+  if gone > 0 then redis.call('HINCRBY', STATS, 'dropped', gone) end
+  return gone > 1
+end
+
+-- save writes what a script noted, and must come at its end.
+local function save(group_ttl, report_ttl)
+  save_records()
+  save_groups(group_ttl)
+  save_marks()
+  save_reports(report_ttl)
 end

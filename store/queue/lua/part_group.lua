@@ -1,5 +1,5 @@
--- What outlives a job, in buckets: the records of groups, and the marks of ended
--- jobs.
+-- What outlives a job, in buckets: the records of groups, and the tombstones of
+-- named jobs.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
@@ -86,11 +86,4 @@ local function save_marks()
     each_part('HSET', key, m)
     for _, one in ipairs(m.all) do lasts(one, m.ttl) end
   end
-end
-
--- save writes what a script noted, and must come at its end.
-local function save(group_ttl)
-  save_records()
-  save_groups(group_ttl)
-  save_marks()
 end

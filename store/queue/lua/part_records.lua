@@ -1,6 +1,8 @@
--- The records of live jobs, read and written in bulk: what was read is kept, and
+-- The records of named jobs, read and written in bulk: what was read is kept, and
 -- what a script changes is written by save_records, which must come at its end.
--- KEYS: 1 the live records (hash) of the including script
+-- A record is the job's place (part_shard.lua); before it a z says that the job
+-- was cancelled while it runs.
+-- KEYS: 1 the records of named jobs (hash) of the including script
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 local JOBS = KEYS[1]
@@ -15,13 +17,12 @@ end
 
 local function record_of(id)
   if texts[id] == nil then texts[id] = redis.call('HGET', JOBS, id) end
-  return read_record(texts[id])
+  return texts[id]
 end
 
--- set_record notes a job's record, or with nil that it has none any more.
-local function set_record(id, r)
-  local text = r and text_of(r) or false
-  texts[id], changed[id] = text, text
+-- set_record notes a job's place, or with false that it has none any more.
+local function set_record(id, place)
+  texts[id], changed[id] = place, place
 end
 
 local function each_part(command, key, args)
@@ -30,9 +31,9 @@ end
 
 local function save_records()
   local set, gone = {}, {}
-  for id, text in pairs(changed) do
-    if text then
-      set[#set + 1], set[#set + 2] = id, text
+  for id, place in pairs(changed) do
+    if place then
+      set[#set + 1], set[#set + 2] = id, place
     else
       gone[#gone + 1] = id
     end

@@ -1,117 +1,68 @@
--- The keys of a shard, the entry of a job and the places where it can be.
+-- The keys of a shard and the text of a job.
 -- Every key has the prefix, and with it the hash tag, of KEYS[1].
--- KEYS: 1 the live records (hash) of the including script
+-- KEYS: 1 the records of named jobs (hash) of the including script, 2 a key that
+--       never exists: while a slot moves, a script with a key that is missing is
+--       refused before it runs, instead of stopping midway
 -- ARGV: none
 -- RETURNS: nothing; it only defines names
-local P = string.sub(KEYS[1], 1, -5)
+local P, NEVER = string.sub(KEYS[1], 1, -5), KEYS[2]
 local MAIN, READY, ALONE = P .. 'main', P .. 'ready', P .. 'alone'
 local LATER, HEADS, UNIQUES, STATS = P .. 'later', P .. 'heads', P .. 'uniques', P .. 'stats'
+local OWNERS, GONE, CANCELLED, PAUSED = P .. 'owners', P .. 'gone', P .. 'cancelled', P .. 'paused'
 local STREAM = { m = MAIN, r = READY, a = ALONE }
+local READER = 'reader' -- the consumer of all blocking reads
+local SEP = '\31' -- between the fields of a head
+local FIELDS = { 'i', 't', 'k', 'u', 'g', 'w', 's', 'a', 'f', 'l', 'n', 'r' }
 
--- An entry's fields always come in this order, so that Redis stores their
--- names once per node of a stream and values can be read by position.
-local function entry_of(v)
-  return { i = v[2], t = v[4], k = v[6], u = v[8], g = v[10], w = v[12], s = v[14], a = v[16], p = v[18] }
+-- parse reads the text of a job (entry.go): its kind, its head and, after a zero
+-- byte, its payload. Kinds: P a plain job, R one with a report, both with nothing
+-- but an id in the head; F and G the same with every field: id, type, key,
+-- unique, group, guard, enqueued in ms or '' (then the entry's id tells),
+-- attachments, failures, leases lost, fence, and whether it is named: 1 with a
+-- tombstone, 2 without, ''. The kind W is no job (see wake).
+local function parse(text)
+  local zero = string.find(text, '\0', 1, true)
+  local kind, head = string.sub(text, 1, 1), string.sub(text, 2, zero - 1)
+  local e = { report = kind == 'R' or kind == 'G', p = string.sub(text, zero + 1) }
+  if kind == 'P' or kind == 'R' then
+    for n = 2, #FIELDS do e[FIELDS[n]] = '' end
+    e.i, e.f, e.l, e.n = head, 0, 0, '0'
+    return e
+  end
+  local n = 0
+  for value in string.gmatch(head .. SEP, '(.-)' .. SEP) do
+    n = n + 1
+    e[FIELDS[n]] = value
+  end
+  e.f, e.l = tonumber(e.f), tonumber(e.l)
+  return e
 end
 
-local function add(stream, e)
-  return redis.call('XADD', stream, '*', 'i', e.i, 't', e.t, 'k', e.k, 'u', e.u, 'g', e.g, 'w', e.w, 's', e.s, 'a', e.a, 'p', e.p)
+local function text_of(e)
+  return (e.report and 'G' or 'F') .. table.concat({ e.i, e.t, e.k, e.u, e.g, e.w, e.s, e.a, int(e.f), int(e.l), e.n, e.r }, SEP)
+    .. '\0' .. e.p
+end
+
+-- wake is an entry that is no job: whoever claims it looks what is due.
+local WAKE = 'W\0'
+
+local function add(stream, text)
+  return redis.call('XADD', stream, '*', 'e', text)
+end
+
+local function text_at(stream, eid)
+  local found = redis.call('XRANGE', stream, eid, eid, 'COUNT', 1)
+  return found[1] and found[1][2][2]
+end
+
+-- dated gives an entry that leaves its first place the time of its enqueueing.
+local function dated(e, eid)
+  if e.s == '' then e.s = string.match(eid, '^%d+') end
+  return e
 end
 
 local function entry_at(stream, eid)
-  local found = redis.call('XRANGE', stream, eid, eid, 'COUNT', 1)
-  return found[1] and entry_of(found[1][2])
-end
-
--- remove acknowledges and deletes entries, lists of their ids by letter.
-local function remove(drop)
-  for letter, eids in pairs(drop) do
-    if eids[1] then
-      redis.call('XACK', STREAM[letter], 'g', unpack(eids))
-      redis.call('XDEL', STREAM[letter], unpack(eids))
-    end
-  end
-end
-
--- put writes where a job waits; `where` begins with the letter of the place:
--- m, r, a a stream and its entry, w behind its key, l later, p parked.
-local function put(e, r, where)
-  r.state, r.till, r.owner = 'Q', 0, where .. (r.tag or '')
-  set_record(e.i, r)
-end
-
-local function put_stream(e, r, letter)
-  put(e, r, letter .. add(STREAM[letter], e))
-end
-
-local function put_body(e, r, where)
-  redis.call('HSET', P .. 'body:' .. e.i, 'i', e.i, 't', e.t, 'k', e.k, 'u', e.u, 'g', e.g, 'w', e.w, 's', e.s, 'a', e.a, 'p', e.p)
-  put(e, r, where)
-end
-
-local function take_body(id)
-  local v = redis.call('HMGET', P .. 'body:' .. id, 'i', 't', 'k', 'u', 'g', 'w', 's', 'a', 'p')
-  redis.call('DEL', P .. 'body:' .. id)
-  if not v[1] then return nil end
-  return { i = v[1], t = v[2], k = v[3], u = v[4], g = v[5], w = v[6], s = v[7], a = v[8], p = v[9] }
-end
-
--- After the second lost lease a job is claimed alone.
-local function front(r)
-  return tonumber(r.lost) >= 2 and 'a' or 'r'
-end
-
--- admit lets a job run as soon as its key is free: the first of a key is its
--- head and is in a stream, all others wait outside of it.
-local function admit(e, r, letter)
-  if e.k ~= '' and redis.call('HSETNX', HEADS, e.k, e.i) == 0 then
-    redis.call('ZADD', P .. 'wait:' .. e.k, redis.call('INCR', P .. 'seq'), e.i)
-    redis.call('HINCRBY', STATS, 'blocked', 1)
-    return put_body(e, r, 'w')
-  end
-  put_stream(e, r, letter)
-end
-
--- yield ends a job's hold on its key and starts the next in line.
-local function yield(k, id)
-  if k == '' or redis.call('HGET', HEADS, k) ~= id then return end
-  for _ = 1, 8 do
-    local id2 = redis.call('ZPOPMIN', P .. 'wait:' .. k)[1]
-    if not id2 then break end
-    redis.call('HINCRBY', STATS, 'blocked', -1)
-    local e, r = take_body(id2), record_of(id2)
-    if e and r then
-      redis.call('HSET', HEADS, k, id2)
-      return put_stream(e, r, front(r))
-    end
-  end
-  redis.call('HDEL', HEADS, k)
-end
-
-local function put_later(e, r, due)
-  redis.call('ZADD', LATER, int(due), e.i)
-  put_body(e, r, 'l')
-end
-
--- Milliseconds till the next job of `later` is due, -1 when there is none.
-local function next_due(ms)
-  local first = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')
-  return first[2] and math.max(0, tonumber(first[2]) - ms) or -1
-end
-
--- park moves a job to a stream that nobody reads until it is moved back.
-local function park(e, r, name)
-  local eid = add(P .. 'parked:' .. name, e)
-  redis.call('HINCRBY', P .. 'parkedn', name, 1)
-  put(e, r, 'p' .. eid .. ':' .. name)
-end
-
-local function unpark(name, eid)
-  local e = entry_at(P .. 'parked:' .. name, eid)
-  redis.call('XDEL', P .. 'parked:' .. name, eid)
-  if redis.call('HINCRBY', P .. 'parkedn', name, -1) <= 0 then
-    redis.call('HDEL', P .. 'parkedn', name)
-    redis.call('DEL', P .. 'parked:' .. name)
-  end
-  return e
+  local text = text_at(stream, eid)
+  if not text or text == WAKE then return nil end
+  return dated(parse(text), eid)
 end

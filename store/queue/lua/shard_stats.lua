@@ -1,5 +1,5 @@
 -- Describes a shard.
--- KEYS: 1 the shard's live records
+-- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: none
 -- RETURNS: {entries waiting, blocked by a key, for later, claimed, retries so
 --          far, dead letters, parked, age of the oldest entry in ms, leases
@@ -8,6 +8,7 @@
 -- @include lua/record.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
+-- @include lua/part_places.lua
 local ms = math.floor(now_us() / 1000)
 local function stat(name)
   return tonumber(redis.call('HGET', STATS, name) or 0)
@@ -18,8 +19,9 @@ for _, stream in pairs(STREAM) do
   if n > 0 then
     local pending = redis.call('XPENDING', stream, 'g')[1]
     waiting, claimed = waiting + n - pending, claimed + pending
-    local e = entry_of(redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1][2])
-    if e.i ~= '' then oldest = math.max(oldest, ms - tonumber(e.s)) end
+    local first = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+    local e = entry_at(stream, first[1])
+    if e then oldest = math.max(oldest, ms - tonumber(e.s)) end
   end
 end
 local parked = 0

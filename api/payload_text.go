@@ -1,0 +1,76 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// appendJSON writes an alert that has a title or a body.
+func (a *Alert) appendJSON(b []byte) []byte {
+	if a.Title == "" {
+		return append(appendQuote(append(b, `{"body":`...), a.Body), '}')
+	}
+	b = appendQuote(append(b, `{"title":`...), a.Title)
+	if a.Body != "" {
+		b = appendQuote(append(b, `,"body":`...), a.Body)
+	}
+	return append(b, '}')
+}
+
+// appendObject writes members by the order of their names.
+func appendObject[V any](b []byte, members map[string]V, appendValue func([]byte, V) []byte) []byte {
+	names := make([]string, 0, 16)
+	for name := range members {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	separator := byte('{')
+	for _, name := range names {
+		b = append(appendQuote(append(b, separator), name), ':')
+		b = appendValue(b, members[name])
+		separator = ','
+	}
+	if len(names) == 0 {
+		b = append(b, '{')
+	}
+	return append(b, '}')
+}
+
+func appendRaw(b []byte, value json.RawMessage) []byte { return append(b, value...) }
+
+// appendQuote writes s as JSON, as marshal does.
+func appendQuote(b []byte, s string) []byte {
+	if !plain(s) {
+		return append(b, marshal(s)...)
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
+
+// plain tells whether s stands in JSON as it is.
+func plain(s string) bool {
+	ascii := true
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= utf8.RuneSelf:
+			ascii = false
+		case c < ' ' || c == '"' || c == '\\':
+			return false
+		}
+	}
+	return ascii || utf8.ValidString(s) && !strings.ContainsAny(s, "\u2028\u2029") // which JavaScript takes for ends of lines
+}
+
+// marshal writes values that cannot fail, without escaping <, > and & as if
+// for a web page: APNs counts the bytes.
+func marshal(v any) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return json.RawMessage("null")
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

@@ -1,0 +1,45 @@
+package app
+
+import (
+	"log/slog"
+
+	"fanfare/delivery/apns"
+	"fanfare/delivery/logsender"
+	"fanfare/delivery/transport"
+)
+
+// services opens the sender of each push service; one without credentials gives
+// none. A new service is a line here.
+var services = map[transport.Platform]func(*config, *slog.Logger) (transport.Sender, error){
+	transport.APNs: openAPNs,
+}
+
+// openSender opens the senders of all push services that have credentials. When
+// none has, notifications are logged.
+func (a *app) openSender() (transport.Sender, error) {
+	senders := transport.Senders{}
+	for platform, open := range services {
+		sender, err := open(a.config, a.log)
+		if err != nil {
+			return nil, err
+		}
+		if sender != nil {
+			senders[platform] = sender
+		}
+	}
+	if len(senders) == 0 {
+		return logsender.New(a.log), nil
+	}
+	return senders, nil
+}
+
+// openAPNs opens the sender to APNs.
+func openAPNs(c *config, log *slog.Logger) (transport.Sender, error) {
+	if !c.sendsToAPNs() {
+		return nil, nil
+	}
+	return apns.New(apns.Options{
+		URL: c.APNsURL, CAFile: c.APNsCAFile, KeyFile: c.APNsKeyFile, KeyID: c.APNsKeyID, TeamID: c.APNsTeamID,
+		AppsFile: c.APNsAppsFile, SendWithin: c.NotificationLease / 2, Logger: log,
+	})
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/redis/go-redis/v9"
+)
+
+// serveChild is what this program does as a child of itself.
+func serveChild(ctx context.Context, role string, args []string) error {
+	switch {
+	case role == "bare" && len(args) == 2:
+		return serveBare(args[0], args[1])
+	case role == "send" && len(args) == 3:
+		return childSend(ctx, args[0], args[1], args[2])
+	case role == "queue" && len(args) == 3:
+		return childQueue(ctx, args[0], args[1], args[2])
+	}
+	return fmt.Errorf("there is no child %s with %d arguments", role, len(args))
+}
+
+// report prints what a child measured.
+func report(s sample) error {
+	text, err := json.Marshal(s)
+	if err == nil {
+		fmt.Println(string(text))
+	}
+	return err
+}
+
+// bare starts the baselines as a process of its own, as fanfare is one.
+func (w *world) bare(redis *process) (*process, error) {
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	name, args, err := w.self("bare", addr, redis.addr)
+	if err != nil {
+		return nil, err
+	}
+	return w.start("bare server", addr, nil, name, args...)
+}
+
+// The scripts of the baselines: the least that any sale or chat does.
+var (
+	//go:embed lua/stock_decrement.lua
+	decrementText string
+	//go:embed lua/message_add.lua
+	addText string
+)
+
+// bareServer holds the baselines over HTTP: chi, one command of Redis for each
+// request, nothing gathered. They check nothing, remember nothing, promise
+// nothing, and answer with as many bytes as fanfare does.
+type bareServer struct {
+	client         *redis.Client
+	decrement, add *redis.Script
+}
+
+// serveBare serves the baselines.
+func serveBare(addr, store string) error {
+	b := &bareServer{
+		client:    redis.NewClient(&redis.Options{Addr: store, PoolSize: connections}),
+		decrement: redis.NewScript(decrementText), add: redis.NewScript(addText),
+	}
+	router := chi.NewRouter()
+	router.Post("/v1/events", b.event)
+	router.Post("/v1/sales/{sale}/reservations", b.reserve)
+	router.Post("/v1/sold-out/{sale}/reservations", b.refuse)
+	router.Post("/v1/chats/{chat}/messages", b.message)
+	router.Get("/v1/users/{user}/recent-contacts", b.recent)
+	router.Get("/v1/hashes/{key}", b.hash)
+	server := &http.Server{Addr: addr, Handler: router, ReadHeaderTimeout: 5 * time.Second}
+	return server.ListenAndServe()
+}
+
+// answer writes JSON, or the error.
+func answer(w http.ResponseWriter, status int, body string, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+}
+
+// body reads at most 1 MiB.
+func body(r *http.Request) ([]byte, error) { return io.ReadAll(io.LimitReader(r.Body, 1<<20)) }
+
+// event is one XADD.
+func (b *bareServer) event(w http.ResponseWriter, r *http.Request) {
+	text, err := body(r)
+	if err == nil {
+		err = b.client.XAdd(r.Context(), &redis.XAddArgs{Stream: "bare", Values: []any{"e", text}}).Err()
+	}
+	answer(w, http.StatusAccepted, `{"id":"00000000000000000000000000000000"}`, err)
+}
+
+// reserve is one EVALSHA that takes a unit.
+func (b *bareServer) reserve(w http.ResponseWriter, r *http.Request) {
+	_, err := body(r)
+	if err == nil {
+		err = b.decrement.Run(r.Context(), b.client, []string{"bare:stock:" + chi.URLParam(r, "sale")}, 1).Err()
+	}
+	answer(w, http.StatusCreated, `{"id":"00000000000000000000000000000","user":"user-1","lines":[{"sku":"s","quantity":1}],"state":"held","expires_at":"2026-01-01T00:00:00.000Z"}`, err)
+}
+
+// refuse decodes a reservation and answers that all is sold, without Redis.
+func (b *bareServer) refuse(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		User  string `json:"user"`
+		Lines []struct {
+			SKU      string `json:"sku"`
+			Quantity int64  `json:"quantity"`
+		} `json:"lines"`
+	}
+	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&asked); err != nil || len(asked.Lines) == 0 {
+		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(http.StatusConflict)
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"type": "urn:fanfare:problem:sold_out", "title": "Sold out", "status": http.StatusConflict, "code": "sold_out",
+		"available": map[string]int{asked.Lines[0].SKU: 0},
+	})
+}
+
+// message is one EVALSHA that numbers and keeps it.
+func (b *bareServer) message(w http.ResponseWriter, r *http.Request) {
+	text, err := body(r)
+	if err != nil {
+		answer(w, 0, "", err)
+		return
+	}
+	chat := "bare:chat:" + chi.URLParam(r, "chat")
+	id, err := b.add.Run(r.Context(), b.client, []string{chat + ":ids", chat}, text).Int64()
+	answer(w, http.StatusCreated, fmt.Sprintf(`{"id":%d,"sent_at":"2026-01-01T00:00:00.000Z"}`, id), err)
+}
+
+// recent is one ZREVRANGE of ten, with scores.
+func (b *bareServer) recent(w http.ResponseWriter, r *http.Request) {
+	got, err := b.client.ZRevRangeWithScores(r.Context(), "bare:recent:"+chi.URLParam(r, "user"), 0, 9).Result()
+	type item struct {
+		Contact      any     `json:"contact"`
+		Relationship string  `json:"relationship"`
+		At           float64 `json:"last_upload_at"`
+	}
+	items := make([]item, len(got))
+	for i, z := range got {
+		items[i] = item{z.Member, "friend", z.Score}
+	}
+	text, e := json.Marshal(map[string]any{"items": items, "complete": true})
+	if err == nil {
+		err = e
+	}
+	answer(w, http.StatusOK, string(text), err)
+}
+
+// hash is one HGETALL.
+func (b *bareServer) hash(w http.ResponseWriter, r *http.Request) {
+	fields, err := b.client.HGetAll(r.Context(), "bare:hash:"+chi.URLParam(r, "key")).Result()
+	text, e := json.Marshal(fields)
+	if err == nil {
+		err = e
+	}
+	answer(w, http.StatusOK, string(text), err)
+}

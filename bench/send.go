@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sideshow/apns2"
+	apnstoken "github.com/sideshow/apns2/token"
+	"golang.org/x/net/http2"
+
+	"fanfare/api"
+	"fanfare/delivery/apns"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/transport"
+)
+
+// inFlight is how many goroutines send in a loop.
+const inFlight = 512
+
+// sendFunc sends the n-th notification and waits for its answer.
+type sendFunc func(ctx context.Context, n int) error
+
+// target is a stand-in, of another process.
+type target struct{ url, ca, key string }
+
+// The ids that the stand-in takes when it was not told others.
+const keyID, teamID = "KEYID12345", "TEAMID1234"
+
+// childSend is the child "send": it sends for a while from a loop, after a
+// while to warm up, and prints how many a second were answered. at is the
+// directory of the stand-in's keys and its URL.
+func childSend(ctx context.Context, which, at, duration string) error {
+	d, err := time.ParseDuration(duration)
+	if err != nil {
+		return err
+	}
+	dir, url, _ := strings.Cut(at, ",")
+	t := target{url, filepath.Join(dir, "ca.pem"), filepath.Join(dir, "AuthKey.p8")}
+	open := map[string]func() (sendFunc, error){"stock": t.stock, "stage": t.stage}[which]
+	if open == nil {
+		return fmt.Errorf("nobody sends like %s", which)
+	}
+	send, err := open()
+	if err != nil {
+		return err
+	}
+	if _, err := sendFor(ctx, d/4, send); err != nil {
+		return err
+	}
+	got, err := sendFor(ctx, d, send)
+	if err != nil {
+		return err
+	}
+	return report(got)
+}
+
+// sendFor sends from many goroutines.
+func sendFor(ctx context.Context, d time.Duration, send sendFunc) (sample, error) {
+	var all sync.WaitGroup
+	var sent atomic.Int64
+	fails := make([]error, inFlight)
+	began := time.Now()
+	for g := range inFlight {
+		all.Go(func() {
+			for n := g; time.Since(began) < d && fails[g] == nil; n += inFlight {
+				if fails[g] = send(ctx, n); fails[g] == nil {
+					sent.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return sample{"rate": float64(sent.Load()) / time.Since(began).Seconds(), "count": float64(sent.Load())}, errors.Join(fails...)
+}
+
+// payload is what every notification of the loops carries, as fanfare's do.
+var payload = []byte(`{"aps":{"alert":{"title":"Hello","body":"from the benchmark"}},"event_id":"00000000000000000000000000000000","type":"greeting"}`)
+
+func notificationID(n int) string { return fmt.Sprintf("%08x-0000-5000-8000-%012x", n, n) }
+
+// stage sends by the push stage of fanfare.
+func (t target) stage() (sendFunc, error) {
+	sender, err := apns.New(apns.Options{URL: t.url, CAFile: t.ca, KeyFile: t.key, KeyID: keyID, TeamID: teamID})
+	return func(ctx context.Context, n int) error {
+		a := sender.Send(ctx, &transport.Notification{
+			ID: notificationID(n), Token: token(n % int(devices)), Topic: apnstest.DefaultTopic,
+			Environment: api.EnvProduction, PushType: api.PushAlert, Priority: 10, Payload: payload,
+		})
+		if a.Outcome != transport.Delivered {
+			return fmt.Errorf("the stage answered %v", a.Outcome)
+		}
+		return nil
+	}, err
+}
+
+// stock sends by apns2 as it comes, but for the roots it trusts.
+func (t target) stock() (sendFunc, error) {
+	key, err := apnstoken.AuthKeyFromFile(t.key)
+	if err != nil {
+		return nil, err
+	}
+	ca, err := os.ReadFile(t.ca)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	client := apns2.NewTokenClient(&apnstoken.Token{AuthKey: key, KeyID: keyID, TeamID: teamID})
+	client.Host = t.url
+	client.HTTPClient = &http.Client{Timeout: time.Minute, Transport: &http2.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots}, ReadIdleTimeout: apns2.ReadIdleTimeout,
+	}}
+	return func(ctx context.Context, n int) error {
+		r, err := client.PushWithContext(ctx, &apns2.Notification{
+			ApnsID: notificationID(n), DeviceToken: token(n % int(devices)), Topic: apnstest.DefaultTopic,
+			Priority: 10, PushType: apns2.PushTypeAlert, Payload: payload,
+		})
+		if err == nil && !r.Sent() {
+			err = fmt.Errorf("apns2 was answered %d %s", r.StatusCode, r.Reason)
+		}
+		return err
+	}, nil
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A process that ends by itself is an error with its last lines, whatever was
+// measured.
+func TestAProcessThatEndsIsAnError(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // in its stead
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	w := &world{dir: t.TempDir()}
+	const script = `trap 'echo its last words; exit 3' TERM; touch ready; while :; do sleep 0.01; done`
+	f, err := w.run(t.Context(), subject{run: func(ctx context.Context, w *world) (found, error) {
+		p, err := w.start("the server", l.Addr().String(), nil, "sh", "-c", script)
+		if err != nil {
+			return found{}, err
+		}
+		err = eventually(ctx, time.Minute, "the trap", func() (bool, error) {
+			_, err := os.Stat(p.cmd.Dir + "/ready")
+			return err == nil, nil
+		})
+		if err != nil {
+			return found{}, err
+		}
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			return found{}, err
+		}
+		<-p.done
+		return found{rows: made()}, nil
+	}})
+	if err == nil || !strings.Contains(err.Error(), "the server ended by itself (exit status 3)") || !strings.Contains(err.Error(), "its last words") {
+		t.Errorf("%d rows and the error %v", len(f.rows), err)
+	}
+}
+
+// An answer that nobody expected is an error, not a figure.
+func TestALoadFailsByOneAnswer(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		buf := make([]byte, 1024)
+		for _, status := range []string{"202 Accepted", "503 Service Unavailable"} {
+			if _, err := c.Read(buf); err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("HTTP/1.1 " + status + "\r\nContent-Length: 6\r\n\r\nreason"))
+		}
+	}()
+	one := fixed(l.Addr().String(), 202, request("POST", "/", nil))
+	one.connections = 1
+	got, err := one.run(t.Context(), time.Hour)
+	if err == nil || !strings.Contains(err.Error(), "status 503 instead of 202: reason") {
+		t.Errorf("%v and the error %v", got, err)
+	}
+}

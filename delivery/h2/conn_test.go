@@ -1,0 +1,423 @@
+package h2
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"fanfare/store/storetest"
+)
+
+// A request's headers and body as the peer reads them.
+func TestRequestOnTheWire(t *testing.T) {
+	t.Parallel()
+	p := setup(t, nil)
+	for i, wantSize := range []int{100, 50} { // the table of headers knows them the second time
+		_, done := p.start([]byte("body"), nil)
+		h := mustFrame[*http2.MetaHeadersFrame](p)
+		got := fmt.Sprint(h.PseudoValue("method"), h.PseudoValue("scheme"), h.PseudoValue("authority"), h.PseudoValue("path"), h.RegularFields()[0])
+		if got != "POSThttpsexample.com/path"+`header field "one" = "1"` || h.StreamID != uint32(1+2*i) || int(h.Length) > wantSize {
+			t.Fatalf("stream %d, %d bytes: %s", h.StreamID, h.Length, got)
+		}
+		if d := mustFrame[*http2.DataFrame](p); string(d.Data()) != "body" || !d.StreamEnded() {
+			t.Fatalf("the body is %v", d)
+		}
+		p.headers(h.StreamID, true, ":status", "200", "id", "7")
+		if r := done.must(t); r.Status != 200 || r.Err != nil || r.Get("id") != "7" || r.Get("x") != "" {
+			t.Fatalf("got %+v", r)
+		}
+	}
+}
+
+// Answers in all their shapes.
+func TestAnswersOnTheWire(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("z", 10_000)
+	for name, row := range map[string]struct {
+		answer func(p *peer)
+		status int
+		body   string
+	}{
+		"1xx first": {func(p *peer) {
+			p.headers(1, false, ":status", "100")
+			p.headers(1, true, ":status", "204")
+		}, 204, ""},
+		"continued headers": {func(p *peer) {
+			b := p.block(":status", "429", "id", long)
+			_ = p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b[:1], EndStream: true})
+			_ = p.WriteContinuation(1, false, b[1:9])
+			_ = p.WriteContinuation(1, true, b[9:])
+		}, 429, ""},
+		"padding and trailers": {func(p *peer) {
+			p.headers(1, false, ":status", "200")
+			_ = p.WriteDataPadded(1, false, []byte("ab"), make([]byte, 9))
+			_ = p.WriteData(1, false, []byte("c"))
+			p.headers(1, true, "trailer", "x")
+		}, 200, "abc"},
+		"a body that breaks off": {func(p *peer) {
+			p.headers(1, false, ":status", "500")
+			_ = p.WriteData(1, false, []byte("ab"))
+			_ = p.WriteRSTStream(1, http2.ErrCodeInternal)
+		}, 500, "ab"},
+		"a lost connection after the status": {func(p *peer) {
+			p.headers(1, false, ":status", "500")
+			_ = p.raw.Close()
+		}, 500, ""},
+		"no status":  {func(p *peer) { p.headers(1, true, "a", "b") }, 0, ""},
+		"body first": {func(p *peer) { _ = p.WriteData(1, true, []byte("x")) }, 0, "x"},
+		"a push": {func(p *peer) {
+			_ = p.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, EndHeaders: true})
+		}, 0, ""},
+		"nonsense": {func(p *peer) { _, _ = p.raw.Write(bytes.Repeat([]byte{255}, 100)) }, 0, ""},
+		"bad hpack": {func(p *peer) {
+			_ = p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{255, 255, 255, 255}, EndHeaders: true})
+		}, 0, ""},
+		"endless headers": {func(p *peer) {
+			for i := range 20 {
+				b := p.block("h", strings.Repeat("z", 10_000))
+				if i == 0 {
+					_ = p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b})
+				} else {
+					_ = p.WriteContinuation(1, false, b)
+				}
+			}
+		}, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := setup(t, nil)
+			_, done := p.start([]byte("x"), nil)
+			mustFrame[*http2.MetaHeadersFrame](p)
+			mustFrame[*http2.DataFrame](p)
+			row.answer(p)
+			r := done.must(t)
+			if r.Status != row.status || string(r.Body) != row.body || (r.Err == nil) != (row.status != 0) {
+				t.Fatalf("got %d %q: %v", r.Status, r.Body, r.Err)
+			}
+			if errors.Is(r.Err, ErrUnprocessed) {
+				t.Fatalf("the peer had all of it: %v", r.Err)
+			}
+		})
+	}
+}
+
+// A body is read up to what an answer may be, whatever the peer sends; the
+// connection lives on and its window is given back.
+func TestHugeAnswerIsCutOff(t *testing.T) {
+	t.Parallel()
+	p := setup(t, nil)
+	_, done := p.start([]byte("x"), nil)
+	mustFrame[*http2.MetaHeadersFrame](p)
+	mustFrame[*http2.DataFrame](p)
+	p.headers(1, false, ":status", "500")
+	piece, window := make([]byte, 16<<10), firstWindow
+	for reset := false; !reset; {
+		if n := min(len(piece), window); n > 0 {
+			_ = p.WriteData(1, false, piece[:n])
+			window -= n
+		}
+		f, err := p.ReadFrame()
+		switch f := f.(type) {
+		case *http2.WindowUpdateFrame:
+			if f.StreamID == 0 {
+				window += int(f.Increment)
+			}
+		case *http2.RSTStreamFrame:
+			reset = true
+		default:
+			t.Fatalf("got %v: %v", f, err)
+		}
+	}
+	if r := done.must(t); r.Status != 500 || len(r.Body) != maxBody || r.Err != nil {
+		t.Fatalf("got %d with %d bytes: %v", r.Status, len(r.Body), r.Err)
+	}
+	_ = p.WritePing(false, [8]byte{1})
+	for {
+		f, err := p.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ping, ok := f.(*http2.PingFrame); ok && ping.IsAck() {
+			return
+		}
+	}
+}
+
+// Q-9: while a body waits for a window the lease may end. The check is asked
+// again before the last of it leaves, and a no takes the request back.
+func TestCheckIsAskedAfterWaitingForAWindow(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		window uint32 // of the stream
+		body   int
+		open   func(p *peer)
+	}{
+		"stream":     {10, 25, func(p *peer) { _ = p.WriteWindowUpdate(1, 100) }},
+		"nothing":    {0, 25, func(p *peer) { _ = p.WriteWindowUpdate(1, 100) }},
+		"settings":   {10, 25, func(p *peer) { p.mustSettingsLate(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100}) }},
+		"connection": {1 << 20, firstWindow + 1, func(p *peer) { _ = p.WriteWindowUpdate(0, 100) }},
+	} {
+		for _, allowed := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, allowed), func(t *testing.T) {
+				t.Parallel()
+				p := setup(t, nil)
+				p.mustSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: row.window})
+				var may atomic.Bool
+				may.Store(true)
+				_, done := p.start(make([]byte, row.body), may.Load)
+				mustFrame[*http2.MetaHeadersFrame](p)
+				for got := 0; got < min(int(row.window), firstWindow); {
+					d := mustFrame[*http2.DataFrame](p)
+					if got += len(d.Data()); d.StreamEnded() {
+						t.Fatal("the whole body came")
+					}
+				}
+				may.Store(allowed)
+				row.open(p)
+				f := p.mustData()
+				if d, ok := f.(*http2.DataFrame); ok != allowed || ok && !d.StreamEnded() {
+					t.Fatalf("got %v", f)
+				}
+				if allowed {
+					p.headers(1, true, ":status", "200")
+				}
+				if r := done.must(t); errors.Is(r.Err, ErrWithheld) == allowed || (r.Status == 200) != allowed {
+					t.Fatalf("got %+v", r)
+				}
+			})
+		}
+	}
+}
+
+// mustSettingsLate sends settings without waiting for their acknowledgement.
+func (p *peer) mustSettingsLate(s ...http2.Setting) { _ = p.WriteSettings(s...) }
+
+// mustData is the next frame that is no acknowledgement.
+func (p *peer) mustData() http2.Frame {
+	p.t.Helper()
+	for {
+		f, err := p.ReadFrame()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if s, ok := f.(*http2.SettingsFrame); !ok || !s.IsAck() {
+			return f
+		}
+	}
+}
+
+// Settings of the peer's that requests keep to.
+func TestPeerSettings(t *testing.T) {
+	t.Parallel()
+	p := setup(t, nil)
+	p.mustSettings(
+		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1}, http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: 400},
+		http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0}, http2.Setting{ID: http2.SettingMaxFrameSize, Val: 20_000})
+	large := make(results, 1)
+	p.conn.NewCall(nil, nil, large).Start("/"+strings.Repeat("x", 400), nil)
+	if r := large.must(t); !errors.Is(r.Err, errTooLarge) || !errors.Is(r.Err, ErrUnprocessed) {
+		t.Errorf("headers that are too large: %+v", r)
+	}
+	_, done := p.start(make([]byte, 30_000), nil)
+	mustFrame[*http2.MetaHeadersFrame](p)
+	if d := mustFrame[*http2.DataFrame](p); len(d.Data()) != 20_000 {
+		t.Errorf("a frame of %d bytes", len(d.Data()))
+	}
+	mustFrame[*http2.DataFrame](p)
+	_, second := p.start([]byte("x"), nil)
+	if r := second.must(t); !errors.Is(r.Err, ErrFull) || !errors.Is(r.Err, ErrUnprocessed) {
+		t.Errorf("one request more than allowed: %+v", r)
+	}
+	p.headers(1, true, ":status", "200")
+	done.must(t)
+	_, third := p.start([]byte("x"), nil)
+	if h := mustFrame[*http2.MetaHeadersFrame](p); h.StreamID != 3 {
+		t.Errorf("the next stream is %d", h.StreamID)
+	}
+	_ = p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 31}) // not allowed
+	third.must(t)
+}
+
+// Streams have 31 bits of numbers: then another connection is needed.
+func TestStreamNumbersRunOut(t *testing.T) {
+	t.Parallel()
+	p := setup(t, nil)
+	p.conn.mu.Lock()
+	p.conn.nextID = maxStreamID
+	p.conn.mu.Unlock()
+	_, done := p.start([]byte("x"), nil)
+	if h := mustFrame[*http2.MetaHeadersFrame](p); h.StreamID != maxStreamID {
+		t.Fatalf("stream %d", h.StreamID)
+	}
+	_, next := p.start([]byte("x"), nil)
+	if r := next.must(t); !errors.Is(r.Err, ErrUnprocessed) {
+		t.Fatalf("got %+v", r)
+	}
+	storetest.Eventually(t, 20*time.Second, "the connection to be retired", p.conn.Gone)
+	mustFrame[*http2.DataFrame](p)
+	p.headers(maxStreamID, true, ":status", "200")
+	if r := done.must(t); r.Status != 200 {
+		t.Fatalf("the last one: %+v", r)
+	}
+}
+
+// GOAWAY, RST_STREAM and the loss of the connection say who was processed.
+func TestWhoWasProcessed(t *testing.T) {
+	t.Parallel()
+	p := setup(t, nil)
+	var done [5]results
+	for i := range done {
+		_, done[i] = p.start([]byte("x"), nil)
+		mustFrame[*http2.MetaHeadersFrame](p)
+		mustFrame[*http2.DataFrame](p)
+	}
+	_ = p.WriteRSTStream(1, http2.ErrCodeRefusedStream)
+	_ = p.WriteRSTStream(3, http2.ErrCodeInternal)
+	_ = p.WriteGoAway(7, http2.ErrCodeInternal, []byte("why"))
+	if r := done[4].must(t); !errors.Is(r.Err, ErrUnprocessed) || !p.conn.Gone() {
+		t.Errorf("above the GOAWAY: %+v", r)
+	}
+	p.headers(5, true, ":status", "200")
+	if r := done[2].must(t); r.Status != 200 {
+		t.Errorf("below the GOAWAY: %+v", r)
+	}
+	_ = p.raw.Close()
+	for i, unprocessed := range map[int]bool{0: true, 1: false, 3: false} {
+		if r := done[i].must(t); r.Err == nil || errors.Is(r.Err, ErrUnprocessed) != unprocessed {
+			t.Errorf("request %d: %+v", i, r)
+		}
+	}
+}
+
+// A call that is ended by its caller is reset, unless it has not begun.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	p := setup(t, nil)
+	call, done := p.start([]byte("x"), nil)
+	mustFrame[*http2.MetaHeadersFrame](p)
+	mustFrame[*http2.DataFrame](p)
+	call.Cancel(context.Canceled)
+	if r := done.must(t); !errors.Is(r.Err, context.Canceled) || errors.Is(r.Err, ErrUnprocessed) {
+		t.Errorf("what was sent: %+v", r)
+	}
+	if f := mustFrame[*http2.RSTStreamFrame](p); f.StreamID != 1 {
+		t.Errorf("stream %d was reset", f.StreamID)
+	}
+	call.Cancel(context.Canceled)
+	p.headers(1, true, ":status", "200") // too late
+	early := p.conn.NewCall([]byte("x"), nil, done)
+	early.Cancel(context.Canceled)
+	early.Start("/", nil)
+	if r := done.must(t); !errors.Is(r.Err, context.Canceled) || !errors.Is(r.Err, ErrUnprocessed) {
+		t.Errorf("what was not sent: %+v", r)
+	}
+	p.conn.fail(ErrClosed)
+	_, late := p.start([]byte("x"), nil)
+	if r := late.must(t); !errors.Is(r.Err, ErrUnprocessed) || len(done) > 0 {
+		t.Errorf("on a closed connection: %+v", r)
+	}
+}
+
+// slowPeer is a connection that takes nothing until it is allowed to.
+type slowPeer struct {
+	net.Conn
+	allow chan struct{}
+	began chan struct{}
+	taken atomic.Int64
+}
+
+func (p *slowPeer) Write(b []byte) (int, error) {
+	select {
+	case p.began <- struct{}{}:
+	default:
+	}
+	<-p.allow
+	p.taken.Add(int64(len(b)))
+	return len(b), nil
+}
+
+// Failure table: no send starts after the lease's end, also what was written
+// for the connection and not yet sent when the process was stopped. What never
+// left is known to be unprocessed.
+func TestHeldUpFramesAreNeverSent(t *testing.T) {
+	t.Parallel()
+	const within = 20 * time.Millisecond
+	ours, _ := mustPipe(t)
+	slow := &slowPeer{Conn: ours, allow: make(chan struct{}), began: make(chan struct{}, 1)}
+	o := testOptions()
+	o.SendWithin = within
+	raw := &punctual{Conn: slow, opened: time.Now()}
+	c := newConn(New("", nil, o), raw, raw)
+	first, second := make(results, 1), make(results, 1)
+	c.NewCall([]byte("first"), nil, first).Start("/", nil)
+	c.start() // the greeting goes behind, which this peer does not mind
+	<-slow.began
+	c.NewCall([]byte("second"), nil, second).Start("/", nil)
+	storetest.Eventually(t, 5*time.Second, "the second write to be late", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return time.Since(c.out.since) > within
+	})
+	c.mu.Lock()
+	sent := int64(c.out.taken)
+	c.mu.Unlock()
+	close(slow.allow)
+	if r := second.must(t); !errors.Is(r.Err, errLate) || !errors.Is(r.Err, ErrUnprocessed) {
+		t.Errorf("the late one: %+v", r)
+	}
+	if r := first.must(t); !errors.Is(r.Err, errLate) || errors.Is(r.Err, ErrUnprocessed) {
+		t.Errorf("the one before: %+v", r)
+	}
+	if got := slow.taken.Load(); got != sent {
+		t.Errorf("%d bytes were sent, not %d", got, sent)
+	}
+	third := make(results, 1)
+	c.NewCall([]byte("third"), nil, third).Start("/", nil)
+	if r := third.must(t); !errors.Is(r.Err, errLate) {
+		t.Errorf("a call after that: %+v", r)
+	}
+}
+
+// A silent peer is asked by PING, and given up when it says nothing.
+func TestSilentPeerIsGivenUp(t *testing.T) {
+	t.Parallel()
+	p := setup(t, func(o *Options) { o.ReadIdle, o.PingTimeout = 50*time.Millisecond, 300*time.Millisecond })
+	_, done := p.start([]byte("x"), nil)
+	mustFrame[*http2.MetaHeadersFrame](p)
+	mustFrame[*http2.DataFrame](p)
+	_ = p.WritePing(true, mustFrame[*http2.PingFrame](p).Data)
+	mustFrame[*http2.PingFrame](p) // it is asked again
+	if r := done.must(t); !errors.Is(r.Err, errSilent) {
+		t.Fatalf("got %+v", r)
+	}
+}
+
+// A peer that makes us answer and reads nothing takes no memory without bound.
+func TestFloodedConnectionEnds(t *testing.T) {
+	t.Parallel()
+	ours, theirs := mustPipe(t)
+	slow := &slowPeer{Conn: ours, allow: make(chan struct{}), began: make(chan struct{}, 1)}
+	defer close(slow.allow)
+	raw := &punctual{Conn: slow, opened: time.Now()}
+	c := newConn(New("", nil, testOptions()), raw, raw)
+	c.start()
+	pings := bytes.Repeat([]byte{0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}, 10_000)
+	for range 2 * maxUnsent / len(pings) {
+		if _, err := theirs.Write(pings); err != nil {
+			break
+		}
+	}
+	storetest.Eventually(t, 20*time.Second, "the connection to end", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return errors.Is(c.err, errFlooded)
+	})
+}

@@ -1,0 +1,146 @@
+package h2
+
+import (
+	"container/list"
+	"context"
+	"time"
+)
+
+// Waiter waits for room for one request: in its limiter, until enough others have
+// left, and then for a connection. No goroutine waits with it.
+type Waiter struct {
+	// Requests that may hang for the same reason share a group: on new connections
+	// they leave room for the other groups.
+	Group string
+	// Limiter, when set, is one of the pool's.
+	Limiter *Limiter
+	// Context has the values that a connection is opened with; its end is not looked at.
+	Context context.Context
+	// Owner is told once for each Acquire, by whatever goroutine made the room: it
+	// must not wait for anything. It gives the connection back by Release.
+	Owner interface{ Acquired(c *Conn, err error) }
+
+	// Guarded by the pool's lock.
+	entered bool
+	round   int           // of the limiter, when it entered
+	in      *list.List    // where it waits, nil: it does not
+	place   *list.Element // there
+	over    error         // Cancel was called
+	conn    *Conn
+	err     error
+	next    *Waiter
+}
+
+// Acquire asks for room for one request; the waiter's owner may be told before it
+// returns. The first time it enters the limiter, until Leave. At most as many wait
+// there as may be under way; the others fail at once with ErrLimited, so that they
+// do not fill up their caller.
+func (p *Pool) Acquire(w *Waiter) {
+	p.mu.Lock()
+	defer p.unlock()
+	switch l := w.Limiter; {
+	case l == nil || w.entered || w.over != nil:
+		p.queue(w)
+	case l.hasRoom():
+		l.enter(w)
+		p.queue(w)
+	case l.waiting.Len() >= l.limit:
+		p.tell(w, nil, ErrLimited)
+	default:
+		w.wait(&l.waiting)
+	}
+}
+
+// Leave leaves the limiter, with what the last answer said about the pace.
+func (p *Pool) Leave(w *Waiter, pace Pace) {
+	p.mu.Lock()
+	defer p.unlock()
+	l := w.Limiter
+	if !w.entered {
+		return
+	}
+	w.entered = false
+	l.leave(w.round, pace)
+	for first := l.waiting.Front(); first != nil && l.hasRoom(); first = l.waiting.Front() {
+		next := first.Value.(*Waiter)
+		next.stopWaiting()
+		l.enter(next)
+		p.queue(next)
+	}
+}
+
+// Cancel ends the waiting of a waiter, now or when it next asks for room.
+func (p *Pool) Cancel(w *Waiter, err error) {
+	p.mu.Lock()
+	defer p.unlock()
+	w.over = err
+	if w.in != nil {
+		p.tell(w, nil, err)
+	}
+}
+
+// queue gives a waiter a connection, or lets it wait for one. A server that was
+// just found unreachable is not waited for: the caller knows better how long to
+// wait. mu is held, as below.
+func (p *Pool) queue(w *Waiter) {
+	switch {
+	case w.over != nil:
+		p.tell(w, nil, w.over)
+		return
+	case p.closed:
+		p.tell(w, nil, ErrClosed)
+		return
+	case p.err != nil && len(p.conns) == 0 && time.Now().Before(p.retryAt):
+		p.tell(w, nil, p.err)
+		return
+	}
+	if p.waiters.Len() == 0 {
+		if c := p.pick(w.Group, maxUntried); c != nil {
+			p.give(w, c)
+			return
+		}
+	}
+	w.wait(&p.waiters)
+	p.dispatch()
+}
+
+// wait puts a waiter at the end of a list.
+func (w *Waiter) wait(in *list.List) { w.in, w.place = in, in.PushBack(w) }
+
+// stopWaiting takes it off its list.
+func (w *Waiter) stopWaiting() {
+	if w.in != nil {
+		w.in.Remove(w.place)
+	}
+	w.in, w.place = nil, nil
+}
+
+// give gives a waiter room on a connection.
+func (p *Pool) give(w *Waiter, c *Conn) {
+	c.begin(w.Group)
+	p.tell(w, c, nil)
+}
+
+// tell ends a waiter's waiting; unlock tells its owner.
+func (p *Pool) tell(w *Waiter, c *Conn, err error) {
+	w.stopWaiting()
+	w.conn, w.err, w.next = c, err, nil
+	if p.last == nil {
+		p.told = w
+	} else {
+		p.last.next = w
+	}
+	p.last = w
+}
+
+// unlock unlocks, and tells the owners of the waiters whose waiting is over.
+func (p *Pool) unlock() {
+	told := p.told
+	p.told, p.last = nil, nil
+	p.mu.Unlock()
+	for w := told; w != nil; {
+		next := w.next // its owner may use it again
+		w.Owner.Acquired(w.conn, w.err)
+		w = next
+	}
+}

@@ -1,0 +1,155 @@
+package h2
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+var (
+	errLate    = errors.New("held up before it was sent")
+	errFlooded = errors.New("the server asks for more than it takes")
+)
+
+const (
+	// maxUnsent ends a connection whose peer makes us answer and does not read. All
+	// requests that may be under way are less.
+	maxUnsent = 16 << 20
+	maxKept   = 1 << 20 // of a buffer between two writes
+)
+
+// gather holds the frames that were written and not yet sent. Those of many
+// calls that are written while a TLS record is on its way leave together: one
+// record and one system call for all of them.
+type gather struct {
+	bytes []byte
+	spare []byte
+	since time.Time // when the first of bytes was written
+	taken uint64    // bytes that were handed to TLS
+	wake  chan struct{}
+}
+
+// Write implements io.Writer for the framer. The connection's lock is held.
+func (g *gather) Write(p []byte) (int, error) {
+	if len(g.bytes) == 0 {
+		g.since = time.Now()
+		select {
+		case g.wake <- struct{}{}:
+		default:
+		}
+	}
+	g.bytes = append(g.bytes, p...)
+	return len(p), nil
+}
+
+// take hands out what is to be sent, and since when it waits.
+func (g *gather) take() ([]byte, time.Time) {
+	p := g.bytes
+	g.bytes, g.spare = g.spare[:0], p
+	if cap(p) > maxKept {
+		g.spare = nil
+	}
+	g.taken += uint64(len(p))
+	return p, g.since
+}
+
+// punctual is the connection below TLS. It refuses what is written too late, and
+// asks that last of all: between the question and the system call nothing is left
+// to be done.
+type punctual struct {
+	net.Conn
+	opened time.Time
+	until  atomic.Int64 // ns after opened; 0: as long as it takes
+}
+
+// Write implements net.Conn.
+func (c *punctual) Write(p []byte) (int, error) {
+	if until := c.until.Load(); until != 0 && time.Since(c.opened).Nanoseconds() > until {
+		return 0, errLate
+	}
+	return c.Conn.Write(p)
+}
+
+// end is where in the connection's bytes the newest frame ends.
+func (g *gather) end() uint64 { return g.taken + uint64(len(g.bytes)) }
+
+// write is the connection's writer goroutine. What has waited too long ends the
+// connection instead of being sent: a process that was stopped for a while must
+// not send requests that are no longer its own.
+func (c *Conn) write() {
+	defer c.conn.Close()
+	for {
+		select {
+		case <-c.done:
+			return
+		case <-c.out.wake:
+		}
+		runtime.Gosched() // calls that are about to begin come along
+		c.mu.Lock()
+		p, since := c.out.take()
+		c.mu.Unlock()
+		if len(p) == 0 {
+			continue
+		}
+		c.raw.until.Store(since.Add(c.pool.o.SendWithin).Sub(c.raw.opened).Nanoseconds())
+		if n, err := c.conn.Write(p); err != nil {
+			if errors.Is(err, errLate) {
+				c.mu.Lock()
+				c.out.taken -= uint64(len(p) - n) // this much was not sent
+				c.mu.Unlock()
+			}
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// pump leaves as much of a body to be sent as the peer's windows take. Before
+// the last of it, the check is asked again if anything was waited for. mu is
+// held, as below.
+func (c *Conn) pump(call *Call) {
+	for {
+		rest := call.body[call.sent:]
+		n := max(min(int64(len(rest)), int64(c.maxFrame), call.window, c.window), 0)
+		whole := n == int64(len(rest))
+		switch {
+		case whole && !call.may():
+			c.reset(call, ErrWithheld)
+			return
+		case n == 0 && !whole:
+			c.wait(call)
+			return
+		}
+		_ = c.framer.WriteData(call.id, whole, rest[:n])
+		call.sent += int(n)
+		call.window -= n
+		c.window -= n
+		if whole {
+			call.end = c.out.end()
+			return
+		}
+	}
+}
+
+// wait lets a body wait for a window.
+func (c *Conn) wait(call *Call) {
+	call.checked = false
+	if !call.waits {
+		call.waits = true
+		c.blocked = append(c.blocked, call)
+	}
+}
+
+// unblock goes on with the bodies that wait, after a window grew.
+func (c *Conn) unblock() {
+	blocked := c.blocked
+	c.blocked = nil
+	for _, call := range blocked {
+		call.waits = false
+		if c.under(call) {
+			c.pump(call)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package delivery_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fanfare/api"
+	"fanfare/delivery"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// mustKeysOf lists the keys of the notifications' shards of a kind.
+func (p *pipeline) mustKeysOf(kind string) (keys []string) {
+	p.Helper()
+	all, err := p.db.Client().Keys(p.Context(), "ff:{q:notifications:*}:"+kind+"*").Result()
+	if err != nil {
+		p.Fatal(err)
+	}
+	return all
+}
+
+// TestP5_OneHopStoresNothingBetween: an event with one device is sent by who took
+// it, in the order of the events, and what it was is in the event's report alone.
+func TestP5_OneHopStoresNothingBetween(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{})
+	p.mustDevice("bob", 1)
+	const events = 30
+	var ids []string
+	for range events {
+		ids = append(ids, p.mustPost(hello("bob", "nobody")))
+	}
+	for _, id := range ids {
+		r := p.mustEnd(id, api.EventDone)
+		if p.mustCounts(r, counts{2, 1, 1, 0, 0}); r.Suppressed.NoDevice != 1 {
+			t.Errorf("report %+v", r)
+		}
+	}
+	for _, kind := range []string{"group:", "done:", "jobs"} {
+		if keys := p.mustKeysOf(kind); len(keys) > 0 {
+			t.Errorf("stored between targeting and sending: %v", keys)
+		}
+	}
+	if n := p.apns.Total(); n != events {
+		t.Errorf("%d requests of %d events", n, events)
+	}
+}
+
+// TestP4_WhatWaitsInMemoryIsCheckedAgain: a device that was removed while its event
+// waited behind another send to it gets nothing.
+func TestP4_WhatWaitsInMemoryIsCheckedAgain(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	p := setup(t, options{target: func(o *delivery.TargetingOptions) { o.Metrics = delivery.NewMetrics(registry, nil) }})
+	p.mustDevice("bob", 1)
+	p.apns.Script(token(1), apnstest.Answer{Delay: 2500 * time.Millisecond}, apnstest.OK())
+	first := p.mustPost(hello("bob"))
+	storetest.Eventually(t, soon, "the first to be under way", func() bool { return p.apns.Total() == 1 })
+	second := p.mustPost(hello("bob"))
+	storetest.Eventually(t, soon, "the second to be targeted", func() bool {
+		families, err := registry.Gather()
+		for _, f := range families {
+			if f.GetName() == "fanfare_notifications_targeted_total" {
+				return f.GetMetric()[0].GetCounter().GetValue() == 2
+			}
+		}
+		return err != nil
+	})
+	if err := p.first.devices.DeleteDevice(t.Context(), "bob", token(1)); err != nil {
+		t.Fatal(err)
+	}
+	p.mustCounts(p.mustEnd(first, api.EventDone), counts{1, 1, 1, 0, 0})
+	p.mustCounts(p.mustEnd(second, api.EventDone), counts{1, 1, 0, 1, 0})
+	if n := p.apns.Total(); n != 1 {
+		t.Errorf("%d requests, want 1", n)
+	}
+}
+
+// TestA15_OneHopIsTakenOver: a process dies with requests under way. Another takes
+// the events over, in two hops, and what was recorded is not sent again.
+func TestA15_OneHopIsTakenOver(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
+		p := setup(t, options{db: db, idle: true, apns: apnstest.Options{TrackIDs: true}, queue: func(o *queue.Options) { o.Lease = time.Second }})
+		const devices = 20
+		for n := range devices {
+			p.mustDevice(user(n), n)
+		}
+		p.apns.Script(token(3), apnstest.Failing(apnstest.Hang), apnstest.OK())
+		p.first.start()
+		var ids []string
+		for n := range devices {
+			ids = append(ids, p.mustPost(hello(user(n))))
+		}
+		storetest.Eventually(t, soon, "all but one to be done", func() bool {
+			done := 0
+			for _, id := range ids {
+				if p.mustReport(id).State == api.EventDone {
+					done++
+				}
+			}
+			return done == devices-1
+		})
+		p.first.stop() // hands back what hangs
+		p.process().start()
+		for _, id := range ids {
+			p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 1, 0, 0})
+		}
+		if distinct, repeats := p.apns.IDs(); distinct != devices || repeats > 1 {
+			t.Errorf("%d distinct requests, %d repeats", distinct, repeats)
+		}
+	})
+}
+
+// user is the n-th test user.
+func user(n int) string { return "user-" + strings.Repeat("x", n%3) + string(rune('a'+n)) }
+
+// TestQ10_WhatWaitsKeepsItsAttempt: a failure in one hop uses up the first attempt of
+// the notification that is stored for it.
+func TestQ10_WhatWaitsKeepsItsAttempt(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{queue: func(o *queue.Options) {
+		o.MaxAttempts, o.RetryBase, o.RetryMax = 3, 5*time.Millisecond, 20*time.Millisecond
+	}})
+	p.mustDevice("bob", 1)
+	p.apns.ScriptAll(apnstest.Answer{Status: 500, Reason: "InternalServerError"})
+	id := p.mustPost(hello("bob"))
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 0, 1, 0})
+	list, err := p.first.queueOfNotes.DeadLetters(context.WithoutCancel(t.Context()), "", 10)
+	if n := p.apns.Total(); err != nil || len(list.Items) != 1 || list.Items[0].Attempts != 3 || n != 3 {
+		t.Errorf("dead letters %+v, %v; %d requests", list, err, n)
+	}
+}

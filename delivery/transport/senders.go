@@ -1,0 +1,93 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Platform names a push service.
+type Platform string
+
+// APNs is Apple's push service.
+const APNs Platform = "apns"
+
+// Senders is one Sender made of several, by platform: a notification goes to the
+// sender of its platform, and is answered NoApp when there is none.
+type Senders map[Platform]Sender
+
+var (
+	_ Sender  = Senders(nil)
+	_ Starter = Senders(nil)
+)
+
+// Send implements Sender.
+func (s Senders) Send(ctx context.Context, n *Notification) Answer {
+	sender, ok := s[n.Platform]
+	if !ok {
+		return Answer{Outcome: NoApp, Err: fmt.Errorf("no sender for the platform %q", n.Platform)}
+	}
+	return sender.Send(ctx, n)
+}
+
+// Start implements Starter.
+func (s Senders) Start(ctx context.Context, n *Notification, done func(Answer)) {
+	if sender, ok := s[n.Platform]; ok {
+		Start(ctx, sender, n, done)
+		return
+	}
+	done(s.Send(ctx, n))
+}
+
+// Apps implements Sender: the apps of all.
+func (s Senders) Apps() []AppState {
+	var all []AppState
+	for _, sender := range s.inOrder() {
+		all = append(all, sender.Apps()...)
+	}
+	return all
+}
+
+// Reasons implements Sender: the reasons of all, each once.
+func (s Senders) Reasons() []string {
+	var all []string
+	for _, sender := range s {
+		all = append(all, sender.Reasons()...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Reload implements Sender: each sender whose configuration is sound takes it,
+// whatever the others say.
+func (s Senders) Reload() error { return s.each(Sender.Reload) }
+
+// Close implements Sender.
+func (s Senders) Close() error { return s.each(Sender.Close) }
+
+// each does something with every sender and joins their errors, each with its
+// platform before it.
+func (s Senders) each(do func(Sender) error) error {
+	var errs []error
+	for platform, sender := range s {
+		if err := do(sender); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", platform, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// inOrder lists the senders, always in the same order.
+func (s Senders) inOrder() []Sender {
+	platforms := make([]Platform, 0, len(s))
+	for p := range s {
+		platforms = append(platforms, p)
+	}
+	slices.Sort(platforms)
+	senders := make([]Sender, len(platforms))
+	for i, p := range platforms {
+		senders[i] = s[p]
+	}
+	return senders
+}

@@ -1,0 +1,123 @@
+package events
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"fanfare/store/queue"
+)
+
+// The states of an event's own work, the first letter of its report in the queue.
+const (
+	stateQueued    = queue.StateQueued
+	stateTargeting = 'T' // part of the audience was targeted
+	stateTargeted  = 'S' // all of it was
+	stateDone      = 'D' // and what it made has ended: the report says how
+	stateExpired   = queue.StateExpired
+)
+
+// Counts are users of an audience, by what became of them.
+type Counts struct {
+	Recipients int64 `json:"r,omitempty"` // distinct users, whatever became of them
+	IsActor    int64 `json:"a,omitempty"`
+	OptedOut   int64 `json:"o,omitempty"`
+	Muted      int64 `json:"m,omitempty"`
+	NoDevice   int64 `json:"n,omitempty"`
+	Live       int64 `json:"l,omitempty"`
+}
+
+// Plus adds up what two parts of an audience counted.
+func (c Counts) Plus(o Counts) Counts {
+	return Counts{c.Recipients + o.Recipients, c.IsActor + o.IsActor, c.OptedOut + o.OptedOut, c.Muted + o.Muted,
+		c.NoDevice + o.NoDevice, c.Live + o.Live}
+}
+
+// Suppressed tells the users who get nothing, by reason.
+func (c Counts) Suppressed() map[string]int64 {
+	return map[string]int64{"is_actor": c.IsActor, "opted_out": c.OptedOut, "muted": c.Muted, "no_device": c.NoDevice, "live": c.Live}
+}
+
+// Sent are the notifications of an event that one process sent where it targeted it.
+type Sent struct{ Delivered, Failed, Expired int64 }
+
+// SentAs counts one notification under the label of its end.
+func SentAs(label string) (s Sent) {
+	switch label {
+	case LabelDelivered:
+		s.Delivered = 1
+	case LabelExpired:
+		s.Expired = 1
+	default:
+		s.Failed = 1
+	}
+	return s
+}
+
+// progress is how far an event has come, as the queue keeps it beside the event:
+// whoever works on the event writes it whole, in the step that ends his part.
+type progress struct {
+	state  byte
+	typ    string
+	counts Counts
+	sent   Sent // only of stateDone
+}
+
+// ReportTargeting is the report of an event of which part was targeted.
+func (j *Job) ReportTargeting(all Counts) string {
+	return (&progress{state: stateTargeting, typ: j.Type, counts: all}).text()
+}
+
+// ReportTargeted is the report of an event whose whole audience was targeted.
+func (j *Job) ReportTargeted(all Counts) string {
+	return (&progress{state: stateTargeted, typ: j.Type, counts: all}).text()
+}
+
+// ReportDone is the report of an event whose notifications have ended with its
+// targeting.
+func (j *Job) ReportDone(all Counts, sent Sent) string {
+	return (&progress{stateDone, j.Type, all, sent}).text()
+}
+
+// ReportExpired is the report of an event that was found after its time.
+func (j *Job) ReportExpired() string {
+	return (&progress{state: stateExpired, typ: j.Type}).text()
+}
+
+// text is the state's letter and the type, which holds no blank, and then, unless
+// all are 0, the counts.
+func (p *progress) text() string {
+	b := make([]byte, 0, len(p.typ)+24)
+	b = append(append(b, p.state), p.typ...)
+	if p.counts == (Counts{}) {
+		return string(b)
+	}
+	c, s := &p.counts, &p.sent
+	numbers := [...]int64{c.Recipients, c.IsActor, c.OptedOut, c.Muted, c.NoDevice, c.Live, s.Delivered, s.Failed, s.Expired}
+	used := len(numbers)
+	if p.state != stateDone {
+		used -= 3
+	}
+	for _, n := range numbers[:used] {
+		b = strconv.AppendInt(append(b, ' '), n, 10)
+	}
+	return string(b)
+}
+
+// parseProgress reads what text wrote.
+func parseProgress(text string) (p progress, err error) {
+	p.state = text[0]
+	fields := strings.Split(text[1:], " ")
+	p.typ = fields[0]
+	c, s := &p.counts, &p.sent
+	numbers := [...]*int64{&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired}
+	for i, field := range fields[1:] {
+		if i >= len(numbers) {
+			break
+		}
+		if *numbers[i], err = strconv.ParseInt(field, 10, 64); err != nil {
+			return p, fmt.Errorf("read the report %q: %w", text, err)
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,241 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// blockTime is how long a blocking read waits. Every new entry ends it, so
+	// it only decides how often an idle process asks again; that its connection
+	// is dead is noticed by the look after an enqueueing.
+	blockTime = 2 * time.Minute
+	// embeddedBlockTime is short because the embedded Redis cannot be told to
+	// end a blocking read; its answers cost no network.
+	embeddedBlockTime = 250 * time.Millisecond
+	// unblockWithin is how long a stop waits for the end of a blocking read.
+	unblockWithin = time.Second
+	// pauseAfterError lies between tries while Redis is away.
+	pauseAfterError = 100 * time.Millisecond
+)
+
+// attend sees to it, until ctx ends, that somebody waits for new entries of the
+// shard: calls claim while there is work, then a blocking read waits.
+func (s *shardWorker) attend(ctx context.Context) {
+	wire := &reader{shard: s}
+	defer wire.close()
+	for ctx.Err() == nil {
+		if s.present() == nil {
+			if err := s.beginLife(ctx); err != nil {
+				s.pauseAfter(ctx, err)
+				continue
+			}
+		}
+		if !s.await(ctx, func() bool { return s.life == nil || !s.hungry && len(s.arrived) == 0 }) || s.present() == nil {
+			continue
+		}
+		if !s.worker.gate.open(ctx) {
+			continue
+		}
+		arrived, err := wire.wait(ctx)
+		if err != nil && s.present() != nil {
+			s.pauseAfter(ctx, err)
+		}
+		if err != nil || len(arrived) > 0 {
+			s.wish(arrived...)
+		}
+	}
+}
+
+// pauseAfter waits after an error; when Redis lost the groups, the next life makes
+// them again.
+func (s *shardWorker) pauseAfter(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if isNoGroup(err) {
+		if l := s.present(); l != nil {
+			s.worker.q.o.Logger.Warn("Redis was emptied: its groups are made again", "shard", s.shard)
+			l.end()
+			return
+		}
+	}
+	s.worker.q.o.Logger.Warn("read shard", "shard", s.shard, "error", err)
+	sleep(ctx, pauseAfterError)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// reader waits for entries on a connection of its own, which it knows by its
+// number, so that a stop can end the wait at once.
+type reader struct {
+	shard *shardWorker
+	home  *redis.Client // the node that has the shard
+	conn  *redis.Conn
+	id    int64
+}
+
+func (r *reader) close() {
+	if r.conn != nil {
+		_ = r.conn.Close()
+		r.conn = nil
+	}
+}
+
+// open connects to the node that has the shard's streams.
+func (r *reader) open(ctx context.Context) error {
+	if r.conn != nil {
+		return nil
+	}
+	db := r.shard.worker.q.db
+	switch c := db.Blocking().(type) {
+	case *redis.Client:
+		r.home = c
+	case *redis.ClusterClient:
+		node, err := c.MasterForKey(ctx, r.shard.worker.q.stream(r.shard.shard, 'm'))
+		if err != nil {
+			return fmt.Errorf("find node of shard: %w", err)
+		}
+		r.home = node
+	}
+	conn := r.home.Conn()
+	if !db.Embedded() {
+		id, err := conn.ClientID(ctx).Result()
+		if err != nil {
+			_ = conn.Close()
+			return fmt.Errorf("open blocking read: %w", err)
+		}
+		r.id = id
+	}
+	r.conn = conn
+	return nil
+}
+
+// wait blocks until an entry is delivered, the time is over, or ctx ends. It
+// returns the entries, which the next call claims.
+func (r *reader) wait(ctx context.Context) ([]arrival, error) {
+	s := r.shard
+	s.drainPoke()
+	if err := r.open(ctx); err != nil {
+		return nil, err
+	}
+	s.setBlocked(time.Now())
+	defer s.setBlocked(time.Time{})
+	type got struct {
+		arrived []arrival
+		err     error
+	}
+	conn, result := r.conn, make(chan got, 1)
+	go func() {
+		arrived, err := s.block(ctx, conn)
+		result <- got{arrived, err}
+	}()
+	var giveUp <-chan time.Time
+	for stopping, tick := ctx.Done(), (<-chan time.Time)(nil); ; {
+		select {
+		case g := <-result:
+			if g.err != nil {
+				r.close()
+			}
+			return g.arrived, g.err
+		case <-s.poke:
+			r.unblock(ctx)
+			r.conn = nil // it may be deaf: its goroutine ends with its time-out
+			go func() { <-result; _ = conn.Close() }()
+			return nil, errDeaf
+		case <-stopping:
+			stopping, tick, giveUp = nil, time.After(0), time.After(unblockWithin)
+		case <-giveUp: // nothing comes back: what the read was given is put back by others
+			r.conn = nil
+			go func() { <-result; _ = conn.Close() }()
+			return nil, ctx.Err()
+		case <-tick: // the read may not have been blocking yet: tell it again
+			r.unblock(context.WithoutCancel(ctx))
+			tick = time.After(20 * time.Millisecond)
+		}
+	}
+}
+
+var errDeaf = errors.New("a blocking read missed entries: its connection may be dead")
+
+// unblock ends the blocking read from another connection.
+func (r *reader) unblock(ctx context.Context) {
+	if r.id == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_ = r.home.ClientUnblock(ctx, r.id).Err() // if it fails, the time-out ends it
+}
+
+// block reads one entry of either stream, waiting for it.
+func (s *shardWorker) block(ctx context.Context, conn *redis.Conn) ([]arrival, error) {
+	if !s.worker.q.db.Embedded() {
+		return s.blockFor(context.WithoutCancel(ctx), conn, blockTime)
+	}
+	for ctx.Err() == nil {
+		arrived, err := s.blockFor(context.WithoutCancel(ctx), conn, embeddedBlockTime)
+		if err != nil || len(arrived) > 0 {
+			return arrived, err
+		}
+	}
+	return nil, nil
+}
+
+func (s *shardWorker) blockFor(ctx context.Context, conn *redis.Conn, limit time.Duration) ([]arrival, error) {
+	q := s.worker.q
+	if q.fault != nil {
+		if err := q.fault(stepBlock, false); err != nil {
+			return nil, err
+		}
+	}
+	ready, main := q.stream(s.shard, 'r'), q.stream(s.shard, 'm')
+	streams, err := conn.XReadGroup(ctx, &redis.XReadGroupArgs{Group: group, Consumer: readConsumer,
+		Streams: []string{ready, main, ">", ">"}, Count: 1, Block: limit}).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("blocking read: %w", err)
+	}
+	var arrived []arrival
+	for _, stream := range streams {
+		letter := "m"
+		if stream.Stream == ready {
+			letter = "r"
+		}
+		for _, entry := range stream.Messages {
+			text, _ := entry.Values["e"].(string)
+			arrived = append(arrived, arrival{letter + entry.ID, []byte(text)})
+		}
+	}
+	return arrived, nil
+}
+
+func (s *shardWorker) setBlocked(since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deafSince = since
+}
+
+// blockedSince tells since when the reader waits; zero: it does not.
+func (s *shardWorker) blockedSince() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.deafSince
+}
+
+func (s *shardWorker) drainPoke() {
+	select {
+	case <-s.poke:
+	default:
+	}
+}

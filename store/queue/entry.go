@@ -1,0 +1,117 @@
+package queue
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// The kinds of a job's text, its first letter. A plain job has nothing but an id
+// and a payload: no key, no guard, no history; a full one names everything. Of
+// both there is one with a report.
+const (
+	kindPlain        = 'P'
+	kindPlainReport  = 'R'
+	kindFull         = 'F'
+	kindFullReport   = 'G'
+	fullFields       = 12
+	separator        = 0x1f // of the fields of a head
+	newIDLength      = 32
+	namedForGood     = "1" // has a record, and a tombstone after its end
+	namedWhileItLive = "2" // has a record: its id was made for it just now
+)
+
+// entry is a job as Redis keeps it, wherever it is: one text of a kind, a head and
+// a payload (lua/part_shard.lua). Whatever becomes of the job before its end is in
+// the head: so a job needs no record beside it, unless it is to be found by its id.
+type entry struct {
+	job            Job
+	since          int64 // when it was enqueued in ms; 0: its entry's id tells
+	attachments    string
+	failures, lost int
+	fence          int64
+	named          string
+	report         bool
+}
+
+// plain tells whether the job can be of the short kind.
+func (e *entry) plain() bool {
+	j := &e.job
+	return e.named == "" && len(j.ID) == newIDLength && j.Type == "" && j.Group == "" && j.Guard == "" &&
+		j.Delay == 0 && len(j.Facts) == 0 && len(j.Counts) == 0 && e.since == 0 && e.attachments == "" && e.failures == 0 && e.lost == 0 && e.fence == 0
+}
+
+// head is the text without the payload.
+func (e *entry) head() string {
+	var b strings.Builder
+	j := &e.job
+	if e.plain() {
+		b.Grow(newIDLength + 2)
+		b.WriteByte(e.kind(kindPlain, kindPlainReport))
+		b.WriteString(j.ID)
+		b.WriteByte(0)
+		return b.String()
+	}
+	since := ""
+	if e.since > 0 {
+		since = strconv.FormatInt(e.since, 10)
+	}
+	b.WriteByte(e.kind(kindFull, kindFullReport))
+	fields := [fullFields]string{j.ID, j.Type, j.Key, j.Unique, j.Group, j.Guard, since, e.attachments,
+		strconv.Itoa(e.failures), strconv.Itoa(e.lost), strconv.FormatInt(e.fence, 10), e.named}
+	for i, v := range fields {
+		if i > 0 {
+			b.WriteByte(separator)
+		}
+		b.WriteString(v)
+	}
+	b.WriteByte(0)
+	return b.String()
+}
+
+func (e *entry) kind(without, with byte) byte {
+	if e.report {
+		return with
+	}
+	return without
+}
+
+// text is the whole.
+func (e *entry) text() []byte {
+	head := e.head()
+	b := make([]byte, 0, len(head)+len(e.job.Payload))
+	return append(append(b, head...), e.job.Payload...)
+}
+
+// parseEntry reads a text. Its payload is a part of it.
+func parseEntry(text []byte) (*entry, error) {
+	zero := bytes.IndexByte(text, 0)
+	if zero < 1 {
+		return nil, fmt.Errorf("a job's text without a head")
+	}
+	e := &entry{report: text[0] == kindPlainReport || text[0] == kindFullReport}
+	e.job.Payload = text[zero+1:]
+	head := string(text[1:zero])
+	if text[0] == kindPlain || text[0] == kindPlainReport {
+		e.job.ID = head
+		return e, nil
+	}
+	v := strings.Split(head, string(rune(separator)))
+	if len(v) != fullFields {
+		return nil, fmt.Errorf("a job's head of %d fields", len(v))
+	}
+	j := &e.job
+	j.ID, j.Type, j.Key, j.Unique, j.Group, j.Guard, e.attachments, e.named = v[0], v[1], v[2], v[3], v[4], v[5], v[7], v[11]
+	e.since, _ = strconv.ParseInt(v[6], 10, 64) // written by this package
+	e.failures, _ = strconv.Atoi(v[8])
+	e.lost, _ = strconv.Atoi(v[9])
+	e.fence, _ = strconv.ParseInt(v[10], 10, 64)
+	return e, nil
+}
+
+// bare tells whether the job's end changes nothing but its entry and its report.
+func (e *entry) bare() bool {
+	j := &e.job
+	return e.named == "" && j.Key == "" && j.Unique == "" && j.Group == "" && e.attachments == ""
+}

@@ -1,0 +1,258 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+// Statuses of a call's answer (lua/part_call.lua).
+const (
+	callDone      = 1
+	callForgotten = 2 // Redis lost an answered call: nothing was done
+
+)
+
+// Values of a call's answer by position; callGiven values a job follow.
+const (
+	callStatus = iota
+	callAlive
+	callClock
+	callWaiting
+	callDue
+	callAnswer
+	callJobs
+	callGiven = 3
+)
+
+// call is one numbered call: what it brings to a shard and the room for what it
+// claims there.
+type call struct {
+	ctx      context.Context // which never ends
+	step     string
+	script   *redisdb.Script
+	args     []any // after the common ones
+	requests []*request
+	results  []ended
+	stored   map[int]*entry // what it stores, by the place of its text in the script's arguments
+
+	life  *life // whose claims; nil: none
+	room  int   // places taken for what it claims
+	reuse int   // of them, those that its own results free
+	held  int   // jobs that the life goes on to hold
+	adopt []arrival
+	alone *aloneClaim
+	want  uint64 // the wish to claim that it answers
+
+	began  time.Time
+	number uint64
+}
+
+// lane sends calls one after the other: what arrives while one is under way leaves
+// with the next. Its calls are numbered, and one is repeated until it is answered
+// before a newer one leaves: so a lost answer is no lost work, and none is done
+// twice.
+type lane struct {
+	q     *Queue
+	shard int
+	next  func() *call // what leaves now; nil: nothing, and the lane stops
+	apply func(c *call, answer []any, sent time.Time)
+	// fail is told of each error; over: the call is not sent again.
+	fail func(c *call, err error, over bool)
+	// resolve is called when a call was answered after one that may have claimed
+	// jobs and was given up.
+	resolve func()
+
+	mu      sync.Mutex
+	running bool
+	again   bool          // somebody asked for a call while the lane was stopping
+	ended   chan struct{} // closed when the lane stops
+
+	series string // changed by the lane's goroutine alone, under the lock
+	// The rest is of that goroutine alone.
+	number   uint64    // of the last call
+	answered uint64    // of the last answered call
+	doubtful bool      // a call may have claimed jobs and was given up
+	last     time.Time // when an answered call was sent last
+}
+
+// kick has the lane look for work.
+func (l *lane) kick() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.again = true
+	if !l.running {
+		l.running, l.ended = true, make(chan struct{})
+		go l.run()
+	}
+}
+
+func (l *lane) run() {
+	for {
+		l.mu.Lock()
+		l.again = false
+		l.mu.Unlock()
+		if c := l.next(); c != nil {
+			l.deliver(c)
+			continue
+		}
+		l.mu.Lock()
+		if !l.again {
+			l.running = false
+			close(l.ended)
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+	}
+}
+
+// await waits until the lane has stopped.
+func (l *lane) await() {
+	l.mu.Lock()
+	running, ended := l.running, l.ended
+	l.mu.Unlock()
+	if running {
+		<-ended
+	}
+}
+
+// deliver sends a call until it is answered, or known not to have run.
+func (l *lane) deliver(c *call) {
+	c.began, c.number = time.Now(), l.number+1
+	for doubtful := false; ; {
+		if l.series == "" || time.Since(l.last) > memoTTL/2 {
+			l.renew()
+			c.number = 1
+		}
+		done, err := l.try(c)
+		if done {
+			return
+		}
+		if err == nil {
+			c.number = 1
+			continue // it leaves again in a new series
+		}
+		code := api.CodeOf(err)
+		doubtful = doubtful || code == api.CodeUnknownOutcome
+		// What a server says of this call is an answer, also to a repeat: nothing of
+		// it was done. What never left says nothing of an earlier try.
+		over := !doubtful || code == api.CodeOverloaded || code == api.CodeInternal
+		if !over && !l.mustKnow(c) {
+			over = true
+			l.number = c.number // it may be used up: one that comes late is refused
+			l.doubtful = l.doubtful || c.life != nil
+		}
+		l.fail(c, err, over)
+		if over {
+			return
+		}
+		sleep(c.ctx, pauseAfterError)
+	}
+}
+
+// try sends a call once and applies its answer.
+func (l *lane) try(c *call) (done bool, err error) {
+	if c.life != nil {
+		c.life.calls.RLock()
+		defer c.life.calls.RUnlock()
+	}
+	sent := time.Now()
+	answer, err := l.send(c)
+	if err != nil {
+		return false, err
+	}
+	l.last = sent
+	switch redisdb.Number(answer[callStatus]) {
+	case callDone:
+		l.number, l.answered = c.number, c.number
+		l.apply(c, answer, sent)
+		if l.doubtful {
+			l.doubtful = false
+			l.resolve()
+		}
+		return true, nil
+	case callForgotten:
+		l.q.o.Logger.Warn("Redis forgot what it had answered", "shard", l.shard)
+		if c.life != nil {
+			go c.life.compare(false)
+		}
+	}
+	l.renew()
+	return false, nil
+}
+
+// mustKnow tells whether a call that may have run has to be repeated: it records
+// results. What another may have claimed is found by a comparison, so that results
+// that wait behind it come first.
+func (l *lane) mustKnow(c *call) bool {
+	return len(c.results) > 0 && !c.life.shard.worker.closed.Load()
+}
+
+// name is the lane's series at present, for whoever has it remembered longer.
+func (l *lane) name() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.series
+}
+
+// leave ends the series, unless a call is under way, and names it.
+func (l *lane) leave() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.series
+	if l.running {
+		return ""
+	}
+	l.series = ""
+	return old
+}
+
+// renew starts a new series: nothing of the old one is sent any more.
+func (l *lane) renew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.series, l.number, l.answered, l.last = randomText(6), 0, 0, time.Now()
+}
+
+// send is one try of a call.
+func (l *lane) send(c *call) ([]any, error) {
+	name := ""
+	if c.life != nil {
+		name = c.life.name
+	}
+	mode, most := "m", c.room-len(c.adopt)
+	if c.alone != nil {
+		mode, most = "a", 1
+	}
+	if c.life == nil {
+		most = 0
+	}
+	args := make([]any, 0, 11+len(c.adopt)+len(c.args))
+	args = append(args, name, l.series, strconv.FormatUint(c.number, 10), strconv.FormatUint(l.answered, 10), ms(memoTTL),
+		ms(l.q.o.Lease), most, claimBytes, mode, c.held, len(c.adopt))
+	for _, a := range c.adopt {
+		args = append(args, a.place)
+	}
+	args = append(args, c.args...)
+	cmd := c.script.Cmd(c.ctx, l.q.keys(l.shard), args...)
+	if err := l.q.share(c.ctx, c.step, cmd); err != nil {
+		return nil, err
+	}
+	answer, err := cmd.Slice()
+	if err == nil && len(answer) < callJobs {
+		err = errors.New("too few values")
+	}
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("%s in %s shard %d: %w", c.step, l.q.o.Name, l.shard, err)
+	}
+	return answer, nil
+}

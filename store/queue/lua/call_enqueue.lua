@@ -1,0 +1,61 @@
+-- Stores the jobs of some requests and claims the next ones of the shard.
+-- KEYS: 1 the shard's records, 2 a key that never exists
+-- ARGV: those of part_call.lua, then 1 retention of groups in ms, 2 of reports,
+--       3 number of requests, then per request: name of its idempotency record or
+--       ''; with a name also digest of the body, answer to store and its lifetime
+--       in ms; number of jobs and the jobs (part_enqueue.lua)
+-- RETURNS: as part_call.lua; the answer is '' when all was stored and plain, else
+--          JSON: per request {1 stored, per job that is not plain its id and 1 new
+--          or 0 not}, {2 replayed, the stored answer} or {3 other body}
+-- @include lua/record.lua
+-- @include lua/part_records.lua
+-- @include lua/part_shard.lua
+-- @include lua/part_places.lua
+-- @include lua/part_bucket.lua
+-- @include lua/part_group.lua
+-- @include lua/part_report.lua
+-- @include lua/part_end.lua
+-- @include lua/part_life.lua
+-- @include lua/part_claim.lua
+-- @include lua/part_call.lua
+-- @include lua/part_enqueue.lua
+local repeated = known()
+if repeated then return repeated end
+local group_ttl, report_ttl, requests = tonumber(ARGV[ARGS]), tonumber(ARGV[ARGS + 1]), tonumber(ARGV[ARGS + 2])
+local at, stored, answers, plain = ARGS + 3, {}, {}, true
+
+-- skip moves over n jobs that are not stored.
+local function skip(from, n)
+  for _ = 1, n do
+    local kind = string.byte(ARGV[from], 1, 1)
+    from = from + (kind == 80 and 1 or kind == 82 and 2 or 5 + tonumber(ARGV[from + 4]))
+  end
+  return from
+end
+
+for n = 1, requests do
+  local name, out, record = ARGV[at], { 1 }, nil
+  at = at + 1
+  if name ~= '' then
+    record = { key = P .. 'idem:' .. name, digest = ARGV[at], answer = ARGV[at + 1], ttl = ARGV[at + 2] }
+    at = at + 3
+    local old = redis.call('GET', record.key)
+    if old then
+      record.old = true
+      out = string.sub(old, 1, #record.digest) == record.digest and { 2, string.sub(old, #record.digest + 1) } or { 3 }
+    end
+  end
+  local jobs = tonumber(ARGV[at])
+  at = at + 1
+  if record and record.old then
+    at = skip(at, jobs)
+  else
+    at = store(at, jobs, ms, stored, out)
+    if record then redis.call('SET', record.key, record.digest .. record.answer, 'PX', record.ttl) end
+  end
+  plain = plain and #out == 1 and out[1] == 1
+  answers[n] = out
+end
+save(group_ttl, report_ttl)
+local alive = LIFE ~= '' and redis.call('ZSCORE', OWNERS, LIFE) and true
+return finish_call(alive, plain and '' or cjson.encode(answers), stored)

@@ -1,0 +1,91 @@
+-- Records what became of a life's jobs and claims the next ones.
+-- KEYS: 1 the shard's records, 2 a key that never exists
+-- ARGV: those of part_call.lua, then 1 retention of tombstones in ms, 2 of groups,
+--       3 of reports, 4 most attempts, 5 most age in ms or -1, 6 jobs that are
+--       done and hold nothing: each place, id or '', report; 7 other jobs, each 12:
+--       place, outcome, head (text without payload), fence, label, counts and
+--       facts as JSON or '', delay in ms, 1 and the new payload or '', name to
+--       park under, reason, error, report
+-- RETURNS: as part_call.lua; the answer is a digit per job, the done ones first:
+--          1 recorded, 0 lost, 2 dead, 3 cancelled
+-- @include lua/record.lua
+-- @include lua/part_records.lua
+-- @include lua/part_shard.lua
+-- @include lua/part_places.lua
+-- @include lua/part_bucket.lua
+-- @include lua/part_group.lua
+-- @include lua/part_report.lua
+-- @include lua/part_end.lua
+-- @include lua/part_life.lua
+-- @include lua/part_claim.lua
+-- @include lua/part_call.lua
+-- @include lua/part_moves.lua
+local repeated = known()
+if repeated then return repeated end
+local alive = renew(LIFE, ms, lease, true)
+local retention, group_ttl, report_ttl = tonumber(ARGV[ARGS]), tonumber(ARGV[ARGS + 1]), tonumber(ARGV[ARGS + 2])
+local limits = { attempts = tonumber(ARGV[ARGS + 3]), age = tonumber(ARGV[ARGS + 4]), retention = retention, ms = ms }
+local ndone, nother = tonumber(ARGV[ARGS + 5]), tonumber(ARGV[ARGS + 6])
+local answers = {}
+
+local function finish(o)
+  local letter, eid = string.sub(o.place, 1, 1), string.sub(o.place, 2)
+  local e, cancelled = dated(parse(o.head), eid), false
+  if redis.call('XACK', STREAM[letter], 'g', eid) == 0 then return 0 end
+  cancelled = is_cancelled(e)
+  if o.payload ~= '' then
+    e.p = string.sub(o.payload, 2)
+  elseif o.outcome ~= 'done' and not cancelled then
+    e.p = parse(text_at(STREAM[letter], eid)).p
+  end
+  redis.call('XDEL', STREAM[letter], eid)
+  e.n = o.fence
+  if o.extra ~= '' then
+    local extra = cjson.decode(o.extra)
+    for name, n in pairs(extra.c or {}) do count(e.g, name, n) end
+    set_facts(e.g, extra.f or {}, true)
+  end
+  if o.report ~= '' then report(e.i, o.report) end
+  if cancelled then
+    close(e, 'C', 'cancelled', retention)
+    return 3
+  end
+  if o.outcome == 'done' then
+    close(e, 'D', o.label, retention)
+    return 1
+  end
+  return moves[o.outcome](o, e, limits)
+end
+
+-- Jobs that hold nothing are acknowledged together. A life that is still an owner
+-- has all of them pending: only what removes a life takes entries from it.
+local function finish_plain(at, n)
+  local eids = { m = {}, r = {}, a = {} }
+  for i = at, at + 3 * n - 1, 3 do
+    local list = eids[string.sub(ARGV[i], 1, 1)]
+    list[#list + 1] = string.sub(ARGV[i], 2)
+    if ARGV[i + 2] ~= '' then report(ARGV[i + 1], ARGV[i + 2]) end
+    answers[#answers + 1] = '1'
+  end
+  for letter, list in pairs(eids) do
+    if list[1] then
+      redis.call('XACK', STREAM[letter], 'g', unpack(list))
+      redis.call('XDEL', STREAM[letter], unpack(list))
+    end
+  end
+end
+
+local at = ARGS + 7
+if alive then
+  finish_plain(at, ndone)
+  at = at + 3 * ndone
+  for i = at, at + 12 * nother - 1, 12 do
+    answers[#answers + 1] = tostring(finish({ place = ARGV[i], outcome = ARGV[i + 1], head = ARGV[i + 2], fence = ARGV[i + 3],
+      label = ARGV[i + 4], extra = ARGV[i + 5], delay = tonumber(ARGV[i + 6]), payload = ARGV[i + 7], park = ARGV[i + 8],
+      reason = ARGV[i + 9], err = ARGV[i + 10], report = ARGV[i + 11] }))
+  end
+  save(group_ttl, report_ttl)
+else
+  answers[1] = string.rep('0', ndone + nother)
+end
+return finish_call(alive, table.concat(answers), {})

@@ -1,0 +1,19 @@
+-- Begins a process' life on a shard and makes what an emptied Redis lost.
+-- KEYS: 1 the shard's records, 2 a key that never exists
+-- ARGV: 1 random part of its name, 2 lease in ms
+-- RETURNS: the life: the random part and its epoch, which is above every earlier
+--          one and, because of the clock, above those that Redis forgot
+-- @include lua/record.lua
+-- @include lua/part_records.lua
+-- @include lua/part_shard.lua
+-- @include lua/part_places.lua
+-- @include lua/part_life.lua
+redis.call('DEL', NEVER) -- a script whose first write frees memory is not refused by a full Redis
+local us = now_us()
+local epoch = int(math.max(us, tonumber(redis.call('GET', P .. 'epoch') or 0) + 1))
+for _, letter in ipairs({ 'm', 'r', 'a' }) do
+  redis.pcall('XGROUP', 'CREATE', STREAM[letter], 'g', '0', 'MKSTREAM') -- it may exist
+end
+redis.call('SET', P .. 'epoch', epoch)
+redis.call('ZADD', OWNERS, int(math.floor(us / 1000) + IDLE * tonumber(ARGV[2])), ARGV[1] .. '-' .. epoch)
+return ARGV[1] .. '-' .. epoch

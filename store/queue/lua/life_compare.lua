@@ -1,0 +1,36 @@
+-- Compares what a life holds with what it believes to hold, after Redis forgot an
+-- answered call. What is pending and unknown goes back, uncounted.
+-- KEYS: 1 the shard's records, 2 a key that never exists
+-- ARGV: 1 life, 2 retention of tombstones in ms, 3 of groups, 4 of reports, 5 1 what
+--       goes back lost a lease or 0, then the
+--       places of the jobs that it believes to hold
+-- RETURNS: {1 the life is alive or 0, places that are not pending}
+-- @include lua/record.lua
+-- @include lua/part_records.lua
+-- @include lua/part_shard.lua
+-- @include lua/part_places.lua
+-- @include lua/part_bucket.lua
+-- @include lua/part_group.lua
+-- @include lua/part_report.lua
+-- @include lua/part_end.lua
+-- @include lua/part_life.lua
+-- @include lua/part_back.lua
+local MOST = 8 -- leases that a job may lose
+local life, believed = ARGV[1], {}
+if not redis.call('ZSCORE', OWNERS, life) then return { 0, {} } end
+for i = 6, #ARGV do believed[ARGV[i]] = true end
+for _, letter in ipairs({ 'r', 'm', 'a' }) do
+  -- as many as one process may hold, which its InFlight bounds
+  for _, p in ipairs(redis.call('XPENDING', STREAM[letter], 'g', '-', '+', 100000, life)) do
+    local place = letter .. p[1]
+    if believed[place] then
+      believed[place] = nil
+    else
+      give_back(letter, p[1], life, ARGV[5] == '1', { retention = tonumber(ARGV[2]), most = MOST })
+    end
+  end
+end
+save(tonumber(ARGV[3]), tonumber(ARGV[4]))
+local lost = {}
+for place in pairs(believed) do lost[#lost + 1] = place end
+return { 1, lost }

@@ -1,0 +1,11 @@
+-- Renews a life's lease.
+-- KEYS: 1 the shard's records, 2 a key that never exists
+-- ARGV: 1 life, 2 lease in ms
+-- RETURNS: {1, some ids of jobs that were cancelled while they run}, {0} it is gone
+-- @include lua/record.lua
+-- @include lua/part_records.lua
+-- @include lua/part_shard.lua
+-- @include lua/part_places.lua
+-- @include lua/part_life.lua
+if not renew(ARGV[1], math.floor(now_us() / 1000), tonumber(ARGV[2]), true) then return { 0 } end
+return { 1, redis.call('SRANDMEMBER', CANCELLED, 100) }

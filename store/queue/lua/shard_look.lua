@@ -1,0 +1,118 @@
+-- A regular look at a shard, in bounded steps: renews the life that looks, lets
+-- delayed jobs start, puts back what dead lives and blocking reads left, drops old
+-- dead letters.
+-- KEYS: 1 the shard's records, 2 a key that never exists
+-- ARGV: 1 life, 2 lease in ms, 3 1 it holds jobs or 0, 4 retention of tombstones in
+--       ms, 5 of groups, 6 of reports, 7 most leases that a job may lose, 8 lifetime
+--       of dead letters in ms, 9 most dead letters, 10 ms that the shard counts as
+--       served from now on, 11 1 look for consumers without a life too,
+--       12 and 13 its series, 14 ms that they are remembered
+-- RETURNS: {1 the life is alive or 0, ms till something is due or -1, 1 there is
+--          more to do now, lives that were
+--          ended, jobs whose lease was lost, jobs that wait
+--          to run alone, entries that wait for a claim, some names under which jobs
+--          are parked, others each time}
+-- @include lua/record.lua
+-- @include lua/part_records.lua
+-- @include lua/part_shard.lua
+-- @include lua/part_places.lua
+-- @include lua/part_bucket.lua
+-- @include lua/part_group.lua
+-- @include lua/part_report.lua
+-- @include lua/part_end.lua
+-- @include lua/part_life.lua
+-- @include lua/part_back.lua
+local life, lease = ARGV[1], tonumber(ARGV[2])
+local dead_ttl, dead_max = tonumber(ARGV[8]), tonumber(ARGV[9])
+local o = { retention = tonumber(ARGV[4]), most = tonumber(ARGV[7]) }
+local STEP, UNCLAIMED, NAMES, LIVES = 100, 500, 16, 16
+local us = now_us()
+local ms = math.floor(us / 1000)
+local wake, more = -1, 0
+
+local function wake_in(n)
+  n = math.max(n, 0)
+  if wake < 0 or n < wake then wake = n end
+end
+
+local function promote()
+  local ids = redis.call('ZRANGEBYSCORE', LATER, '-inf', int(ms), 'LIMIT', 0, STEP)
+  for _, id in ipairs(ids) do
+    redis.call('ZREM', LATER, id)
+    local e = take_body(id)
+    if e then admit(e, front(e), ms) end
+  end
+  if #ids == STEP then more = 1 end
+end
+
+-- A life ends in two steps: it is no owner any more, so that none of its results
+-- counts from then on; then what it held goes back, look by look.
+local function end_lives()
+  local ended = redis.call('ZRANGEBYSCORE', OWNERS, '-inf', int(ms), 'LIMIT', 0, LIVES)
+  for _, one in ipairs(ended) do
+    redis.call('ZREM', OWNERS, one)
+    redis.call('ZADD', GONE, 1, one)
+  end
+  return #ended
+end
+
+local function empty_gone()
+  local back, lives = 0, redis.call('ZRANGE', GONE, 0, LIVES - 1, 'WITHSCORES')
+  for i = 1, #lives, 2 do
+    local n, all = empty_life(lives[i], lives[i + 1] ~= '0', STEP, o)
+    if lives[i + 1] ~= '0' then back = back + n end
+    if not all then more = 1 end
+  end
+  if #lives == 2 * LIVES then more = 1 end
+  return back
+end
+
+-- A consumer with jobs and without a life is left when Redis forgot the life.
+local function find_orphans()
+  for _, letter in ipairs({ 'm', 'r', 'a' }) do
+    for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', STREAM[letter], 'g')) do
+      local name = info[2]
+      if name ~= READER and not redis.call('ZSCORE', OWNERS, name) then redis.call('ZADD', GONE, 'NX', 1, name) end
+    end
+  end
+end
+
+-- Types that were paused and no longer are: their parked jobs come back.
+local function resume()
+  local t = redis.call('SRANDMEMBER', P .. 'resuming')
+  if not t then return end
+  local name = 'type:' .. t
+  local found = redis.call('XRANGE', P .. 'parked:' .. name, '-', '+', 'COUNT', STEP)
+  for _, one in ipairs(found) do
+    local e = unpark(name, one[1])
+    if e then admit(e, front(e), ms) end
+  end
+  if #found < STEP then redis.call('SREM', P .. 'resuming', t) end
+  more = 1
+end
+
+local function undelivered(stream)
+  return redis.call('XLEN', stream) - redis.call('XPENDING', stream, 'g')[1]
+end
+
+local alive = renew(life, ms, lease, ARGV[3] == '1')
+for i = 12, 13 do redis.call('PEXPIRE', P .. 'memo:' .. ARGV[i], ARGV[14]) end
+local ended = end_lives()
+if ARGV[11] == '1' then find_orphans() end
+local back = empty_gone()
+local unclaimed = put_back_unclaimed(UNCLAIMED, STEP, o)
+if unclaimed > 0 then wake_in(UNCLAIMED / 2) end
+promote()
+resume()
+if trim_dead(ms, dead_ttl, dead_max, STEP) then more = 1 end
+save(tonumber(ARGV[5]), tonumber(ARGV[6]))
+if back > 0 then redis.call('HINCRBY', STATS, 'recovered', back) end
+redis.call('SET', P .. 'served', '1', 'PX', ARGV[10])
+local due = next_due(ms)
+if due >= 0 then wake_in(due) end
+for _, one in ipairs(redis.call('ZRANGE', OWNERS, 0, 1, 'WITHSCORES')) do
+  local till = tonumber(one)
+  if till and till > ms then wake_in(till - ms + 1) end
+end
+return { alive and 1 or 0, math.ceil(wake), more, ended, back, undelivered(ALONE), undelivered(MAIN) + undelivered(READY) + unclaimed,
+  redis.call('HRANDFIELD', P .. 'parkedn', NAMES) }
