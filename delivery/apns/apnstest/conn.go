@@ -58,6 +58,7 @@ type conn struct {
 // stream is one request on its way.
 type stream struct {
 	req     Request
+	place   place // in the ledger, once it is whole
 	headers headers
 	payload []byte
 	owed    uint32 // as the connection's

@@ -19,7 +19,8 @@ type Request struct {
 	Bearer     string // provider token as sent, without "bearer "
 	Payload    []byte
 	At         time.Time
-	Connection int // 1, 2, ... in the order they were accepted
+	Answered   time.Time // when the answer left; zero: it did not, or nobody was there any more
+	Connection int       // 1, 2, ... in the order they were accepted
 	Stream     uint32
 	// Status and Reason are the answer; Status 0: none was sent.
 	Status int
@@ -36,6 +37,7 @@ type Ledger struct {
 	waiting    bool
 	countsOnly bool
 	requests   []Request
+	resets     int
 	total      int
 	taken      int
 	statuses   map[int]int
@@ -60,8 +62,8 @@ func (l *Ledger) clear(ids bool) {
 }
 
 // add enters a request and wakes those who wait for one. id is its apns-id in
-// binary, which takes half the memory of the text.
-func (l *Ledger) add(r *Request, id [16]byte) {
+// binary, which takes half the memory of the text. It gives the request's place.
+func (l *Ledger) add(r *Request, id [16]byte) place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total++
@@ -83,12 +85,26 @@ func (l *Ledger) add(r *Request, id [16]byte) {
 		close(l.changed)
 		l.changed = make(chan struct{})
 	}
+	return place{len(l.requests) - 1, l.resets}
+}
+
+// place is where a request is in a ledger that was reset so often.
+type place struct{ index, resets int }
+
+// answered enters when a request's answer left.
+func (l *Ledger) answered(p place) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.countsOnly && p.resets == l.resets {
+		l.requests[p.index].Answered = time.Now()
+	}
 }
 
 // Reset forgets everything.
 func (l *Ledger) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.resets++
 	l.clear(l.ids != nil)
 }
 

@@ -22,7 +22,7 @@ func (c *conn) decide(id uint32, st *stream) bool {
 	}
 	a = c.possible(id, a)
 	c.handled = max(c.handled, id)
-	c.record(r, &a)
+	st.place = c.record(r, &a)
 	return c.apply(id, a)
 }
 
@@ -61,7 +61,7 @@ func (c *conn) possible(id uint32, a Answer) Answer {
 // record enters the request in the ledger with what will be answered, at its
 // arrival: the order of the ledger is the order of arrival. Payloads are copied
 // only to be kept.
-func (c *conn) record(r *Request, a *Answer) {
+func (c *conn) record(r *Request, a *Answer) place {
 	r.Status, r.Reason = 0, ""
 	if a.Fault == NoFault || a.Fault == GoAwayAfter {
 		r.Status, r.Reason = a.status(), a.Reason
@@ -77,7 +77,7 @@ func (c *conn) record(r *Request, a *Answer) {
 	if !c.s.o.CountsOnly {
 		r.Payload = append([]byte(nil), r.Payload...)
 	}
-	c.s.add(r, id)
+	return c.s.add(r, id)
 }
 
 // apply does what was decided; false ends the connection.
@@ -151,6 +151,11 @@ func (c *conn) respond(id uint32, a Answer) {
 		piece := body[:min(len(body), 16<<10)]
 		body = body[len(piece):]
 		_ = c.fr.WriteData(id, len(body) == 0, piece)
+	}
+	select {
+	case <-c.done: // nobody reads it any more
+	default:
+		c.s.answered(st.place)
 	}
 	c.release(id)
 }
