@@ -182,7 +182,9 @@ func (c *Conn) clock() time.Duration { return time.Since(c.opened) }
 // hear notes that the peer is alive.
 func (c *Conn) hear() { c.heard.Store(int64(c.clock())) }
 
-// look finds out by PING whether a silent peer is still there.
+// look finds out by PING whether a silent peer is still there. One that comes far too
+// late says that this process was stopped, not the peer: the answer may wait to be
+// read, so it asks again.
 func (c *Conn) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +195,7 @@ func (c *Conn) look() {
 	switch idle := now - heard; {
 	case idle < o.ReadIdle:
 		c.watch.Reset(o.ReadIdle - idle)
-	case c.pinged > heard:
+	case c.pinged > heard && now-c.pinged < 2*o.PingTimeout:
 		go c.fail(errSilent)
 	default:
 		c.pinged = now

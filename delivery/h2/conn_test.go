@@ -400,6 +400,25 @@ func TestSilentPeerIsGivenUp(t *testing.T) {
 	}
 }
 
+// A process that was stopped between a PING and its end must not take the peer for
+// dead: the answer waits to be read.
+func TestStoppedProcessAsksAgain(t *testing.T) {
+	t.Parallel()
+	p := setup(t, nil)
+	c := p.conn
+	c.mu.Lock()
+	c.heard.Store(-int64(time.Hour))
+	c.pinged = -time.Minute
+	c.mu.Unlock()
+	c.look()
+	if f := mustFrame[*http2.PingFrame](p); f.IsAck() {
+		t.Error("no PING of its own")
+	}
+	if c.Gone() {
+		t.Error("the connection was given up")
+	}
+}
+
 // A peer that makes us answer and reads nothing takes no memory without bound.
 func TestFloodedConnectionEnds(t *testing.T) {
 	t.Parallel()
