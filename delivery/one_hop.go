@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -61,7 +60,7 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 		return
 	}
 	job := queue.Job{
-		ID: w.id, Shard: d.o.Queue.Route(w.m.Token), Group: w.m.Event, Guard: w.m.Token, Delay: d.delay(w, &r), Counts: r.Counts,
+		ID: w.id, Shard: d.o.Queue.Route(w.m.Token), Group: w.m.Event, Guard: w.m.Token, Delay: w.Wait(r), Counts: r.Counts,
 	}
 	switch r.Outcome {
 	case queue.Dead:
@@ -86,18 +85,4 @@ func (d *Delivery) bury(ctx context.Context, w *work) {
 	w.m.Refused = "" // it may be tried again
 	r.Payload, _ = encode(w.m)
 	d.finish(ctx, w, r)
-}
-
-// delay is how long the notification waits, as it would in the queue.
-func (d *Delivery) delay(w *work, r *queue.Result) time.Duration {
-	limit := d.o.RetryBase
-	switch {
-	case r.Delay > 0:
-		return r.Delay
-	case r.Outcome == queue.Defer:
-		limit = max(limit, w.now().Sub(w.EnqueuedAt)/2)
-	case r.Outcome != queue.Retry:
-		return 0
-	}
-	return time.Duration(rand.Int64N(int64(min(limit, d.o.RetryMax)))) + time.Millisecond
 }

@@ -94,10 +94,11 @@ func (c *Claimed) Finish(r Result) {
 	c.shard.finish(c, r)
 }
 
-// delay is when the job comes again: full jitter over an exponential backoff
-// by its failures, or, if it only ever deferred, by its age.
-func (c *Claimed) delay(r *Result) time.Duration {
-	if r.Delay > 0 {
+// Wait is how long the job waits after a result: what it says or, after Retry and
+// Defer, full jitter over an exponential backoff by its failures, or, if it only ever
+// deferred, by its age.
+func (c *Claimed) Wait(r Result) time.Duration {
+	if r.Delay > 0 || r.Outcome != Retry && r.Outcome != Defer {
 		return r.Delay
 	}
 	o := &c.shard.worker.q.o

@@ -134,14 +134,11 @@ func appendResult(args []any, c *Claimed, r *Result) []any {
 	if r.Outcome == Done && label == "" {
 		label = "done"
 	}
-	payload, delay := "", int64(0)
+	payload := ""
 	if r.Payload != nil {
 		payload = "1" + string(r.Payload)
 	}
-	if r.Outcome == Retry || r.Outcome == Defer {
-		delay = ms(c.delay(r))
-	}
-	return append(args, c.place, outcome, c.entry.head(), c.Fence, label, extraText(r.Counts, r.Facts), delay, payload, r.Parked, r.Reason, r.Err, r.Report)
+	return append(args, c.place, outcome, c.entry.head(), c.Fence, label, extraText(r.Counts, r.Facts), ms(c.Wait(*r)), payload, r.Parked, r.Reason, r.Err, r.Report)
 }
 
 // extraText is what changes in a group, as scripts read it; "": nothing does.

@@ -198,7 +198,7 @@ func ParseID(id string) (shard int, ok bool) {
 	if err != nil || len(b) != 20 {
 		return 0, false
 	}
-	return int(byte(b[3]<<6 | b[4]>>2)), true
+	return int(b[3]<<6 | b[4]>>2), true
 }
 
 // DeriveID makes an id of the second and the shard of another and of a digest of at

@@ -57,9 +57,9 @@ type call struct {
 }
 
 // lane sends calls one after the other: what arrives while one is under way leaves
-// with the next. Its calls are numbered, and one is repeated until it is answered
-// before a newer one leaves: so a lost answer is no lost work, and none is done
-// twice.
+// with the next. Its calls are numbered, so that none is done twice; one with results
+// is repeated until it is answered before a newer one leaves, so that a lost answer is
+// no lost work.
 type lane struct {
 	q     *Queue
 	shard int
@@ -191,8 +191,8 @@ func (l *lane) try(c *call) (done bool, err error) {
 }
 
 // mustKnow tells whether a call that may have run has to be repeated: it records
-// results. What another may have claimed is found by a comparison, so that results
-// that wait behind it come first.
+// results. What another may have claimed is found by a comparison (resolve), so that
+// results that wait behind it come first.
 func (l *lane) mustKnow(c *call) bool {
 	return len(c.results) > 0 && !c.life.shard.worker.closed.Load()
 }

@@ -248,7 +248,8 @@ func (s *shardWorker) read(one *Claimed, c *call, v []any, now time.Time) bool {
 		one.entry = e
 	}
 	e := one.entry
-	one.Job, one.Job.Shard = e.job, s.shard
+	one.Job = e.job
+	one.Shard = s.shard
 	one.GuardValue = redisdb.Text(v[2])
 	one.Attempt, one.Fence = e.failures+1, max(c.life.epoch, e.fence+1)
 	one.Now, one.shard, one.life = now, s, c.life
