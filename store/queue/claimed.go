@@ -29,6 +29,7 @@ type Claimed struct {
 	lost     atomic.Bool
 	finished atomic.Bool
 	gone     bool          // it is not this process' any more; guarded by its shard
+	marked   bool          // marks may be on record; guarded by its shard
 	ended    chan struct{} // of a job that runs alone: closed when the result is recorded
 
 	mu     sync.Mutex

@@ -67,6 +67,11 @@
 // results leave again. Whatever frees memory begins with a command that no full
 // Redis refuses.
 //
+// # Parts of a job
+//
+// A handler that does a job in parts marks those that have ended (marks.go). Marks
+// leave with the results, before that of the job itself; who takes it over reads them.
+//
 // # What is promised, and what is not
 //
 // At least once. Two jobs of one conflict key never run at once as long as
@@ -94,6 +99,7 @@
 //	seq                  string  order of waiting               for ever
 //	uniques              hash    unique id: job                 while it lives
 //	body:<id>            string  a job outside of the streams   while it is
+//	marks:<id>           hash    part of a job that ended: how  GroupRetention, until done
 //	attach:<id>          list    a job's attachment             with job or dead letter
 //	parked:<name>        stream  parked jobs                    until moved back
 //	parkedn              hash    name: how many are parked      while there are

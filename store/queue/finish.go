@@ -34,6 +34,7 @@ type ended struct {
 // results are those of a shard that wait for their call.
 type results struct {
 	waiting []ended
+	marks   map[*Claimed]*marked
 	refused int  // how often a call with them was refused in a row
 	single  bool // each leaves by itself
 	// troubled: a call failed since; nothing is claimed before the results that
@@ -72,24 +73,29 @@ func (s *shardWorker) nextCall() *call {
 	if r.waiting = r.waiting[n:]; len(r.waiting) == 0 {
 		r.waiting = nil
 	}
+	c.marks, c.unmark = r.takeMarks(c.results)
 	switch {
 	case c.alone != nil:
 		s.alone = nil
 	case !r.troubled && !s.stopped && (s.hungry || len(s.arrived) > 0):
 		s.takeRoom(c, s.worker.q.o.Batch)
 	}
-	if n == 0 && c.room == 0 && c.alone == nil && !r.troubled {
-		return nil
-	}
-	if n == 0 && c.room == 0 && c.alone == nil {
-		c.step = stepRenew // it only asks whether Redis is back
-	} else if n == 0 {
+	switch records, claims := n > 0 || len(c.marks) > 0, c.room > 0 || c.alone != nil; {
+	case records:
+	case claims:
 		c.step = stepClaim
+	case r.troubled:
+		c.step = stepRenew // it only asks whether Redis is back
+	default:
+		return nil
 	}
 	c.held = len(s.live) - n
 	s.fill(c)
 	return c
 }
+
+// none tells whether nothing waits to be recorded.
+func (r *results) none() bool { return len(r.waiting) == 0 && len(r.marks) == 0 }
 
 // fill writes the arguments, in the order of call_finish.lua: the jobs whose end
 // changes nothing but their entry come first.
@@ -110,13 +116,19 @@ func (s *shardWorker) fill(c *call) {
 		}
 	}
 	c.results = append(plain, other...)
-	c.args = make([]any, 0, 7+3*len(plain)+12*len(other))
-	c.args = append(c.args, ms(o.Retention), ms(o.GroupRetention), ms(reportTTL), o.MaxAttempts, age, len(plain), len(other))
+	c.args = make([]any, 0, 9+3*len(plain)+12*len(other)+8*len(c.marks))
+	c.args = append(c.args, ms(o.Retention), ms(o.GroupRetention), ms(reportTTL), o.MaxAttempts, age, len(plain), len(other), len(c.marks), len(c.unmark))
 	for _, e := range plain {
 		c.args = append(c.args, e.c.place, e.c.ID, e.r.Report)
 	}
 	for i := range other {
 		c.args = appendResult(c.args, other[i].c, &other[i].r)
+	}
+	for _, m := range c.marks {
+		c.args = append(append(c.args, m.c.ID, m.report, len(m.fields)), m.fields...)
+	}
+	for _, id := range c.unmark {
+		c.args = append(c.args, id)
 	}
 }
 
@@ -134,11 +146,14 @@ func appendResult(args []any, c *Claimed, r *Result) []any {
 	if r.Outcome == Done && label == "" {
 		label = "done"
 	}
-	payload := ""
+	payload, fence := "", c.Fence
+	if r.Untouched {
+		fence = c.entry.fence
+	}
 	if r.Payload != nil {
 		payload = "1" + string(r.Payload)
 	}
-	return append(args, c.place, outcome, c.entry.head(), c.Fence, label, extraText(r.Counts, r.Facts), ms(c.Wait(*r)), payload, r.Parked, r.Reason, r.Err, r.Report)
+	return append(args, c.place, outcome, c.entry.head(), fence, label, extraText(r.Counts, r.Facts), ms(c.Wait(*r)), payload, r.Parked, r.Reason, r.Err, r.Report)
 }
 
 // extraText is what changes in a group, as scripts read it; "": nothing does.
@@ -172,13 +187,13 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 		delete(s.live, e.c)
 	}
 	s.results.refused = 0
-	if s.writing.Store(0); len(s.results.waiting) > 0 {
+	if s.writing.Store(0); !s.results.none() {
 		s.writing.Store(max(int64(c.began.Sub(s.worker.started)), 1)) // they came after that
 	}
 	if len(s.results.waiting) == 0 {
 		s.results.single = false
 	}
-	if s.results.troubled && len(s.results.waiting) == 0 {
+	if s.results.none() {
 		s.results.troubled = false
 	}
 	s.announce()
@@ -207,6 +222,7 @@ func (s *shardWorker) failCall(c *call, err error, over bool) {
 	if r.refused >= refusedTries {
 		r.single, r.refused = true, 0
 	}
+	r.putMarksBack(c.marks)
 	if !giveUp {
 		r.waiting = append(c.results, r.waiting...)
 	} else {

@@ -166,6 +166,9 @@ type Result struct {
 	Err    string
 	// Discard keeps no dead letter.
 	Discard bool
+	// Untouched says that nothing of the job was begun (Defer): who claims it next is
+	// the First, if this was.
+	Untouched bool
 }
 
 // Handler works on claimed jobs. It must call Finish on each, now or later and

@@ -74,6 +74,8 @@ func (q *Queue) groupKeys(shard int, name string) []string {
 
 func (q *Queue) guardKey(shard int, name string) string { return q.prefix(shard) + "guard:" + name }
 
+func (q *Queue) marksKey(shard int, id string) string { return q.prefix(shard) + "marks:" + id }
+
 func (q *Queue) attachKey(shard int, id string) string { return q.prefix(shard) + "attach:" + id }
 
 // reportKey names the hash with the report of a job; part_report.lua has the same

@@ -42,6 +42,8 @@ type call struct {
 	args     []any // after the common ones
 	requests []*request
 	results  []ended
+	marks    []*marked
+	unmark   []string       // jobs whose marks go
 	stored   map[int]*entry // what it stores, by the place of its text in the script's arguments
 
 	life  *life // whose claims; nil: none
@@ -194,7 +196,7 @@ func (l *lane) try(c *call) (done bool, err error) {
 // results. What another may have claimed is found by a comparison (resolve), so that
 // results that wait behind it come first.
 func (l *lane) mustKnow(c *call) bool {
-	return len(c.results) > 0 && !c.life.shard.worker.closed.Load()
+	return len(c.results)+len(c.marks) > 0 && !c.life.shard.worker.closed.Load()
 }
 
 // name is the lane's series at present, for whoever has it remembered longer.

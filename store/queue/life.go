@@ -121,7 +121,12 @@ func (s *shardWorker) dropGone() {
 			kept = append(kept, e)
 		}
 	}
-	if s.results.waiting = kept; len(kept) == 0 {
+	for c := range s.results.marks {
+		if c.gone {
+			delete(s.results.marks, c)
+		}
+	}
+	if s.results.waiting = kept; s.results.none() {
 		s.writing.Store(0)
 	}
 	s.announce()

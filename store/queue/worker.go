@@ -48,6 +48,7 @@ type shardWorker struct {
 
 func newShardWorker(w *worker, shard int) *shardWorker {
 	s := &shardWorker{worker: w, shard: shard, poke: make(chan struct{}, 1), live: map[*Claimed]struct{}{}, changed: make(chan struct{})}
+	s.results.marks = map[*Claimed]*marked{}
 	s.ends = lane{q: w.q, shard: shard, next: s.nextCall, apply: s.applyCall, fail: s.failCall, resolve: s.resolve}
 	return s
 }
@@ -191,7 +192,7 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 	case c.want == s.wishes && len(s.arrived) == 0:
 		s.hungry = false
 	}
-	goOn := s.hungry || len(s.arrived) > 0 || len(s.results.waiting) > 0
+	goOn := s.hungry || len(s.arrived) > 0 || !s.results.none()
 	s.inbox = append(s.inbox, batch...)
 	start := len(s.inbox) > 0 && !s.handing
 	s.handing = s.handing || start

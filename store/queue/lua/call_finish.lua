@@ -5,7 +5,9 @@
 --       done and hold nothing: each place, id or '', report; 7 other jobs, each 12:
 --       place, outcome, head (text without payload), fence, label, counts and
 --       facts as JSON or '', delay in ms, 1 and the new payload or '', name to
---       park under, reason, error, report
+--       park under, reason, error, report; 8 marked jobs, each id, report or '',
+--       number of values, which follow: name, value and so on; 9 ids of jobs whose
+--       marks go
 -- RETURNS: as part_call.lua; the answer is a digit per job, the done ones first:
 --          1 recorded, 0 lost, 2 dead, 3 cancelled
 -- @include lua/record.lua
@@ -26,6 +28,7 @@ local alive = renew(LIFE, ms, lease, true)
 local retention, group_ttl, report_ttl = tonumber(ARGV[ARGS]), tonumber(ARGV[ARGS + 1]), tonumber(ARGV[ARGS + 2])
 local limits = { attempts = tonumber(ARGV[ARGS + 3]), age = tonumber(ARGV[ARGS + 4]), retention = retention, ms = ms }
 local ndone, nother = tonumber(ARGV[ARGS + 5]), tonumber(ARGV[ARGS + 6])
+local nmarked, nunmark = tonumber(ARGV[ARGS + 7]), tonumber(ARGV[ARGS + 8])
 local answers = {}
 
 local function finish(o)
@@ -75,8 +78,24 @@ local function finish_plain(at, n)
   end
 end
 
-local at = ARGS + 7
+-- mark_parts notes the parts of jobs that have ended, from ARGV[from] on; then the
+-- marks go of jobs that are over.
+local function mark_parts(from)
+  for _ = 1, nmarked do
+    local id, n = ARGV[from], tonumber(ARGV[from + 2])
+    if ARGV[from + 1] ~= '' then report(id, ARGV[from + 1]) end
+    for i = from + 3, from + 2 + n, 500 do
+      redis.call('HSET', P .. 'marks:' .. id, unpack(ARGV, i, math.min(i + 499, from + 2 + n)))
+    end
+    lasts(P .. 'marks:' .. id, group_ttl)
+    from = from + 3 + n
+  end
+  for i = from, from + nunmark - 1 do redis.call('DEL', P .. 'marks:' .. ARGV[i]) end
+end
+
+local at = ARGS + 9
 if alive then
+  mark_parts(ARGS + 9 + 3 * ndone + 12 * nother)
   finish_plain(at, ndone)
   at = at + 3 * ndone
   for i = at, at + 12 * nother - 1, 12 do

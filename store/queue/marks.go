@@ -1,0 +1,99 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+)
+
+// marked is what was marked of one job since the last call.
+type marked struct {
+	c      *Claimed
+	fields []any // name, value, and so on
+	report string
+}
+
+// Mark notes that a part of the job has ended and how, so that whoever takes the
+// job over knows (Queue.Marks), and replaces the job's report unless it is "". Marks
+// are gathered as results are, and written with or before the job's own result; they
+// stay until the job is done, at most GroupRetention. Call it before Finish. Of a job
+// that was taken over nothing is written.
+func (c *Claimed) Mark(name, value, report string) {
+	s := c.shard
+	s.mu.Lock()
+	if c.gone {
+		s.mu.Unlock()
+		return
+	}
+	m := s.results.marks[c]
+	if m == nil {
+		m = &marked{c: c}
+		s.results.marks[c] = m
+	}
+	m.fields, m.report = append(m.fields, name, value), report
+	s.writing.CompareAndSwap(0, max(s.worker.clock(), 1))
+	s.mu.Unlock()
+	s.ends.kick()
+}
+
+// takeMarks takes what a call with these results is to write: a job that is done
+// needs no marks. gone are jobs whose marks go with them. The lock is held.
+func (r *results) takeMarks(ending []ended) (all []*marked, gone []string) {
+	for i := range ending {
+		e := &ending[i]
+		if e.r.Outcome != Done && e.r.Outcome != Dead {
+			continue
+		}
+		delete(r.marks, e.c)
+		if e.c.marked {
+			gone = append(gone, e.c.ID)
+		}
+	}
+	for c, m := range r.marks {
+		c.marked = true
+		all = append(all, m)
+	}
+	clear(r.marks)
+	return all, gone
+}
+
+// putMarksBack keeps the marks of a call that did not run. The lock is held.
+func (r *results) putMarksBack(all []*marked) {
+	for _, m := range all {
+		if m.c.gone {
+			continue
+		}
+		if later := r.marks[m.c]; later != nil {
+			m.fields, m.report = append(m.fields, later.fields...), later.report
+		}
+		r.marks[m.c] = m
+	}
+}
+
+// Marks reads what was marked of jobs of which somebody had each before, in one
+// round trip: a map for each job.
+func (q *Queue) Marks(ctx context.Context, jobs ...*Claimed) ([]map[string]string, error) {
+	cmds := make([]redis.Cmder, len(jobs))
+	for i, c := range jobs {
+		cmds[i] = redis.NewMapStringStringCmd(ctx, "hgetall", q.marksKey(c.Shard, c.ID))
+	}
+	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+		return nil, err
+	}
+	out := make([]map[string]string, len(jobs))
+	for i, c := range jobs {
+		var err error
+		if out[i], err = cmds[i].(*redis.MapStringStringCmd).Result(); err != nil {
+			return nil, fmt.Errorf("read the marks of job %s: %w", c.ID, err)
+		}
+		if len(out[i]) > 0 {
+			c.shard.mu.Lock()
+			c.marked = true
+			c.shard.mu.Unlock()
+		}
+	}
+	return out, nil
+}
