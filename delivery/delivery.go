@@ -37,8 +37,6 @@ type Options struct {
 	// RetryBase and RetryMax bound the backoff of a device and of lost
 	// connections; defaults 500 ms and 5 min.
 	RetryBase, RetryMax time.Duration
-	// Timeout of one send, from the first byte to the answer; default 20 s.
-	Timeout time.Duration
 	// AppInFlight is how many notifications of one app a process has in hand at
 	// once, so that a slow app leaves room for others; default 750 (of the
 	// queue's 1000).
@@ -56,7 +54,6 @@ func (o Options) withDefaults() Options {
 	or(&o.ReportTTL, 48*time.Hour)
 	or(&o.RetryBase, 500*time.Millisecond)
 	or(&o.RetryMax, 5*time.Minute)
-	or(&o.Timeout, 20*time.Second)
 	if o.AppInFlight <= 0 {
 		o.AppInFlight = 750
 	}
@@ -158,43 +155,66 @@ type chain struct {
 // it is postponed: a device that hangs holds up nobody but itself.
 const slowSend = 5 * time.Second
 
-// begin starts a token's goroutine, or queues behind the one that runs.
+// begin sends a notification, or lets it wait behind the present one of its token.
 func (d *Delivery) begin(ctx context.Context, w *work) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	c, running := d.chains[w.m.Token]
+	slow := running && time.Since(c.since) > slowSend
 	switch {
 	case !running:
 		d.chains[w.m.Token] = &chain{since: time.Now()}
-		d.spawn(w, func() { d.handleToken(ctx, w) })
-	case time.Since(c.since) > slowSend:
-		d.spawn(w, func() { d.postponeSlow(ctx, w) })
-	default:
+	case !slow:
 		c.waiting = append(c.waiting, w)
 	}
+	d.mu.Unlock()
+	switch {
+	case slow:
+		d.group(w).Go(func() { d.postponeSlow(ctx, w) })
+	case !running:
+		d.proceed(ctx, d.group(w), w)
+	}
 }
 
-// spawn starts a goroutine for whose end the loop waits that handed the work in.
-func (d *Delivery) spawn(w *work, f func()) {
+// group is of those for whose end the loop waits that handed the work in.
+func (d *Delivery) group(w *work) *sync.WaitGroup {
 	if w.event != nil {
-		w.event.group.Go(f)
-		return
+		return w.event.group
 	}
-	d.wg.Go(f)
+	return &d.wg
 }
 
-// handleToken handles a token's notifications until none waits.
-func (d *Delivery) handleToken(ctx context.Context, w *work) {
-	for token := w.m.Token; w != nil; {
-		app, began := w.m.app(), time.Now()
-		d.handle(ctx, w)
-		d.freeSlot(app)
-		w = d.next(token)
-		for w != nil && time.Since(began) > slowSend {
-			d.postponeSlow(ctx, w)
-			w = d.next(token)
-		}
+// proceed sends a token's next notification, in a goroutine if it may have to wait.
+func (d *Delivery) proceed(ctx context.Context, g *sync.WaitGroup, w *work) {
+	if !d.start(ctx, g, w) {
+		g.Go(func() { d.handleToken(ctx, w, nil) })
 	}
+}
+
+// handleToken handles a token's notifications until none waits; of the first there may
+// be an answer already.
+func (d *Delivery) handleToken(ctx context.Context, w *work, a *transport.Answer) {
+	for began := time.Now(); w != nil; began = time.Now() {
+		if a != nil {
+			d.goOn(ctx, w, *a)
+			a = nil
+		} else {
+			d.handle(ctx, w)
+		}
+		w = d.following(ctx, w, began)
+	}
+}
+
+// following ends a token's present notification and gives its next; those that waited
+// for a slow one are postponed.
+func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *work {
+	token := w.m.Token
+	d.freeSlot(w.m.app())
+	next := d.next(token)
+	for next != nil && time.Since(began) > slowSend {
+		d.postponeSlow(ctx, next)
+		next = d.next(token)
+	}
+	return next
 }
 
 // postponeSlow postpones a notification whose device is slow.
@@ -229,9 +249,31 @@ func (d *Delivery) takeSlot(app string) bool {
 	return true
 }
 
+// takeSlots is takeSlot for all notifications of an event, or for none; an app then has
+// at most so many in hand, unless it had none.
+func (d *Delivery) takeSlots(apps []string, most int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for n, app := range apps {
+		if d.inFlight[app] >= max(most, len(apps)) {
+			for _, taken := range apps[:n] {
+				d.release(taken)
+			}
+			return false
+		}
+		d.inFlight[app]++
+	}
+	return true
+}
+
 func (d *Delivery) freeSlot(app string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.release(app)
+}
+
+// release is freeSlot with the lock held.
+func (d *Delivery) release(app string) {
 	if d.inFlight[app]--; d.inFlight[app] <= 0 {
 		delete(d.inFlight, app)
 	}

@@ -73,7 +73,7 @@ func answering(t *testing.T, o options, answers ...transport.Answer) (*pipeline,
 func TestP4_DeviceIsCheckedAgainAtTheSend(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
-		p := setup(t, options{db: db, idle: true})
+		p := setup(t, options{db: db, idle: true, twoHops: true})
 		for n, user := range []string{"stays", "removed", "moved", "dropped", "again"} {
 			p.mustDevice(user, n)
 		}

@@ -24,9 +24,7 @@ const (
 func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer) {
 	app := w.m.app()
 	if d.storm.observe(app, w.m.Token, a.Outcome) {
-		d.o.Metrics.breaker.WithLabelValues(app).Set(1)
-		d.alarm("storm", "app", app)
-		d.pause(ctx, app, stormReason)
+		d.stormed(ctx, app)
 	}
 	switch {
 	case a.Outcome == transport.DropDevice && a.Drops(w.m.registeredAt()):
@@ -34,6 +32,13 @@ func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer
 	case a.Outcome == transport.SuspectDevice && !d.storm.isOpen(app) && d.pauses.last(app).Reason != stormReason:
 		d.markDevice(ctx, w, a, w.m.Suspect)
 	}
+}
+
+// stormed pauses an app whose storm breaker opened.
+func (d *Delivery) stormed(ctx context.Context, app string) {
+	d.o.Metrics.breaker.WithLabelValues(app).Set(1)
+	d.alarm("storm", "app", app)
+	d.pause(ctx, app, stormReason)
 }
 
 // markDevice drops the device, or makes it suspect.

@@ -9,54 +9,128 @@ import (
 	"fanfare/store/queue"
 )
 
-// heldFresh is how long what targeting read of a device may be taken for true.
-const heldFresh = time.Second
+const (
+	// heldFresh is how long what targeting read of a device may be taken for true.
+	heldFresh = time.Second
+	// maxAtOnce is how many devices an event, or a part of one, may have that goes in
+	// one hop.
+	maxAtOnce = 250
+	// partsShare is the part of an app's places that parts of large audiences may take:
+	// two of three, so that what is sent to few finds room.
+	partsOf, partsShare = 3, 2
+)
 
-// oneHop is an event with a single notification, which the process that targeted it
-// sends itself: the end of the event is the notification's record, and nothing is
-// stored between them. Only an event that nobody had before goes this way. Whoever
-// takes it over stores the notification under its id: so what two processes may
+// The marks of an event: what became of its notification to a device.
+const markStored = "stored" // it is a job of its own; else the label of its end
+
+// markName names a notification's mark: enough of its id.
+func markName(id string) string { return id[:18] }
+
+// oneHop is an event with few notifications, which the process that targeted it sends
+// itself. Nothing is stored between targeting and sending: the end of the event is the
+// record of all its notifications, and until then those that have ended are marks of
+// the event. Only an event that nobody had before goes this way. Whoever takes it over
+// stores the notifications without a mark under their ids: so what two processes may
 // both have done is known as the same.
 type oneHop struct {
-	job    *events.Job
-	counts events.Counts
-	read   time.Time       // when its device was
-	group  *sync.WaitGroup // of those who wait for the end of what was begun
+	c         *queue.Claimed
+	job       *events.Job
+	counts    events.Counts
+	read      time.Time       // when its devices were
+	group     *sync.WaitGroup // of those who wait for the end of what was begun
+	reportTTL time.Duration
+
+	mu     sync.Mutex
+	left   int // notifications that have neither ended nor were stored
+	stored bool
+	undone *queue.Result // how the event goes on for one that could do neither
+	sent   events.Sent
 }
 
-// stale tells that the device has to be looked up again before it is sent to.
+// stale tells that the devices have to be looked up again before they are sent to.
 func (e *oneHop) stale() bool { return e != nil && time.Since(e.read) > heldFresh }
 
-// takeEvent sends the only notification of an event, behind those to the same
-// device.
-func (d *Delivery) takeEvent(ctx context.Context, c *queue.Claimed, m *message, clock time.Time, e *oneHop) {
-	w := &work{Claimed: c, id: NotificationID(c.ID, m.Token), m: m, clock: clock, event: e}
-	if !d.takeSlot(m.app()) {
-		d.spawn(w, func() { d.postpone(ctx, w, "its app has too many sends under way") })
-		return
+// end notes that a notification has ended under a label, or was stored.
+func (e *oneHop) end(w *work, mark string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if mark == markStored {
+		e.stored = true
+	} else {
+		e.sent.Count(mark)
 	}
-	d.begin(ctx, w)
+	e.left--
+	if e.left > 0 || e.undone != nil {
+		report := ""
+		if e.job.Of == "" {
+			report = e.job.ReportTargeted(e.counts, e.sent)
+		}
+		w.Mark(markName(w.id), mark, report)
+	}
+	e.finish()
 }
 
-// finishEvent ends the event with its notification. What has to wait becomes a
-// notification of its own, and waits in the queue.
+// undo notes that a notification could neither end nor be stored: the event goes on
+// with this result once nothing of it is under way.
+func (e *oneHop) undo(r queue.Result) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.undone = &r
+	e.left--
+	e.finish()
+}
+
+// finish ends the event with its last notification. The lock is held.
+func (e *oneHop) finish() {
+	switch {
+	case e.left > 0:
+	case e.undone != nil:
+		e.c.Finish(*e.undone)
+	default:
+		e.c.Finish(targeted(e.job, e.counts, e.sent, !e.stored, e.reportTTL))
+	}
+}
+
+// takeEvent sends the notifications of an event, each behind those to its device,
+// unless their apps have too many in hand: false.
+func (d *Delivery) takeEvent(ctx context.Context, messages []*message, clock time.Time, e *oneHop) bool {
+	apps := make([]string, len(messages))
+	for i, m := range messages {
+		apps[i] = m.app()
+	}
+	most := d.o.AppInFlight
+	if e.job.Of != "" {
+		most = most * partsShare / partsOf
+	}
+	if !d.takeSlots(apps, most) {
+		return false
+	}
+	e.left, e.sent.Made = len(messages), int64(len(messages))
+	for _, m := range messages {
+		d.begin(ctx, &work{Claimed: e.c, id: NotificationID(m.Event, m.Token), m: m, clock: clock, event: e})
+	}
+	return true
+}
+
+// finishEvent ends a notification of an event. What has to wait becomes a job of its
+// own, and waits in the queue.
 func (d *Delivery) finishEvent(ctx context.Context, w *work, r queue.Result) {
 	switch r.Outcome {
 	case queue.Done:
 		d.o.Metrics.ended.WithLabelValues(r.Label, d.o.Metrics.endLabel(r)).Inc()
-		w.Finish(queue.Result{Report: w.event.job.ReportDone(w.event.counts, events.SentAs(r.Label))})
+		w.event.end(w, r.Label)
 	case queue.Release:
-		w.Finish(r)
+		w.event.undo(r)
 	default:
 		d.store(ctx, w, r)
 	}
 }
 
 // store makes the notification a job, with the attempt and the counts that the
-// result brings, and then ends the event.
+// result brings.
 func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 	if !w.Alive() {
-		w.Finish(queue.Result{Outcome: queue.Release}) // others have the event by now
+		w.event.undo(queue.Result{Outcome: queue.Release}) // others have the event by now
 		return
 	}
 	job := queue.Job{
@@ -73,10 +147,10 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 		job.Payload, job.Counts = w.m.marked(), plus(job.Counts, events.CountRetrying, 1)
 	}
 	if _, err := d.o.Queue.Enqueue(context.WithoutCancel(ctx), job); err != nil {
-		w.Finish(deferOrRetry("write_notifications", err))
+		w.event.undo(deferOrRetry("write_notifications", err))
 		return
 	}
-	w.Finish(queue.Result{Report: w.event.job.ReportTargeted(w.event.counts), ReportTTL: d.o.ReportTTL})
+	w.event.end(w, markStored)
 }
 
 // bury makes a dead letter of a notification that was refused with its event.

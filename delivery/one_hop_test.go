@@ -16,14 +16,20 @@ import (
 	"fanfare/store/storetest"
 )
 
-// mustKeysOf lists the keys of the notifications' shards of a kind.
-func (p *pipeline) mustKeysOf(kind string) (keys []string) {
+// mustKeys lists keys by their pattern.
+func (p *pipeline) mustKeys(pattern string) (keys []string) {
 	p.Helper()
-	all, err := p.db.Client().Keys(p.Context(), "ff:{q:notifications:*}:"+kind+"*").Result()
+	all, err := p.db.Client().Keys(p.Context(), pattern).Result()
 	if err != nil {
 		p.Fatal(err)
 	}
 	return all
+}
+
+// mustKeysOf lists the keys of the notifications' shards of a kind.
+func (p *pipeline) mustKeysOf(kind string) []string {
+	p.Helper()
+	return p.mustKeys("ff:{q:notifications:*}:" + kind + "*")
 }
 
 // TestP5_OneHopStoresNothingBetween: an event with one device is sent by who took
@@ -117,6 +123,49 @@ func TestA15_OneHopIsTakenOver(t *testing.T) {
 			t.Errorf("%d distinct requests, %d repeats", distinct, repeats)
 		}
 	})
+}
+
+// TestA15_EndsAreRecordedAsTheyCome: one of an event's devices hangs. The others' ends
+// are on record at once: the report says so, and when the process dies whoever takes
+// the event over sends to that one alone.
+func TestA15_EndsAreRecordedAsTheyCome(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, apns: apnstest.Options{TrackIDs: true},
+		queue: func(o *queue.Options) { o.Lease = time.Second }})
+	const devices = 20
+	var users []string
+	for n := range devices {
+		p.mustDevice(user(n), n)
+		users = append(users, user(n))
+	}
+	p.apns.Script(token(3), apnstest.Failing(apnstest.Hang), apnstest.OK())
+	p.apns.Script(token(4), apnstest.Answer{Status: 400, Reason: "PayloadTooLarge"}, apnstest.OK())
+	own, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.processOn(own).start()
+	id := p.mustPost(hello(users...))
+	storetest.Eventually(t, soon, "all but one to be on record", func() bool {
+		r := p.mustReport(id)
+		if r.Delivered+r.Failed > devices-1 || r.State != api.EventQueued && r.Notifications != devices {
+			t.Fatalf("report %+v", r)
+		}
+		return r.Delivered == devices-2 && r.Failed == 1 && r.State == api.EventSending
+	})
+	if stored := p.mustKeysOf("jobs"); len(stored) > 0 {
+		t.Errorf("stored between targeting and sending: %v", stored)
+	}
+	if err := own.Close(); err != nil { // from now on nothing of it reaches Redis
+		t.Fatal(err)
+	}
+	p.process().start()
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{devices, devices, devices - 1, 1, 0})
+	if distinct, repeats := p.apns.IDs(); distinct != devices-1 || p.apns.Total() != devices+1 {
+		t.Errorf("%d devices were reached, %d repeats, %d requests", distinct, repeats, p.apns.Total())
+	}
+	storetest.Eventually(t, soon, "no marks of an event that is done", func() bool { return len(p.mustKeys("ff:{q:events:*}:marks:*")) == 0 })
 }
 
 // user is the n-th test user.

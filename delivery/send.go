@@ -52,7 +52,7 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 		d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: wait, Reason: "the device backs off"})
 		return
 	}
-	d.handleAnswer(ctx, w, d.send(w))
+	d.handleAnswer(ctx, w, d.send(w, 0))
 }
 
 // postpone defers a notification without checking it. The older it is the longer
@@ -114,29 +114,37 @@ func failed(reason string) queue.Result {
 }
 
 // send lets the Sender send, again at once when the service only wants another
-// connection. The Sender calls Fresh right before each request leaves: no send
-// starts that could not be recorded before the lease's end. While Redis is away
-// or the process starves, notifications wait instead of going out twice.
-func (d *Delivery) send(w *work) (a transport.Answer) {
-	ctx, cancel := context.WithTimeout(w.Context(), d.o.Timeout)
-	defer cancel()
+// connection: tries is how often it was asked already. The Sender calls Fresh right
+// before each request leaves: no send starts that could not be recorded before the
+// lease's end. While Redis is away or the process starves, notifications wait instead
+// of going out twice.
+func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
+	ctx := w.Context()
 	n := w.m.notification(w.id, w.Fresh)
-	for tries := 0; tries < atOnce; {
+	for tries < atOnce {
 		if ctx.Err() != nil || !w.AwaitFresh(ctx) {
 			return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
 		}
 		a = d.o.Sender.Send(ctx, n)
-		if errors.Is(a.Err, transport.ErrMayNotSend) && a.Outcome == transport.NotSent {
+		if withheld(a) {
 			continue // it was not written: wait for the lease's renewal
 		}
 		tries++
 		d.o.Metrics.answered(a, w.m.AcceptedAt)
-		if a.Outcome != transport.Again || a.RetryAfter > 0 || ctx.Err() != nil {
+		if !atOnceAgain(a) || ctx.Err() != nil {
 			return a
 		}
 	}
 	return a
 }
+
+// withheld tells that a request was not written because its lease was not fresh.
+func withheld(a transport.Answer) bool {
+	return a.Outcome == transport.NotSent && errors.Is(a.Err, transport.ErrMayNotSend)
+}
+
+// atOnceAgain tells that the service only wants another connection.
+func atOnceAgain(a transport.Answer) bool { return a.Outcome == transport.Again && a.RetryAfter == 0 }
 
 // handleAnswer turns an answer into a result; the table of outcomes is `results`.
 func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer) {

@@ -30,12 +30,20 @@ type TargetingOptions struct {
 	// LiveKey names the key of Redis that exists while a user reads his chats
 	// on a live stream: an event to a chat does not go to him then. Default: none.
 	LiveKey func(user string) string
-	// Deep is how many notifications a shard may hold before the pages of large
-	// audiences are deferred; default 250. The contract's bound is 10,000: the
-	// smaller one keeps what others post meanwhile fast. Sends under way count.
+	// Deep is how many notifications a shard may hold before a process that only
+	// targets lets the parts of large audiences wait; default 250. The contract's
+	// bound is 10,000: the smaller one keeps what others post meanwhile fast. Sends
+	// under way count.
 	Deep int64
-	// PageDelay is how long a page is deferred then; default 20 ms.
+	// MostParts is how many parts of a large audience may be stored and not ended;
+	// then its next page waits. Default 64, each with at most 100 users.
+	MostParts int64
+	// PageDelay is how long a page waits then, and a part whose apps have no room, at
+	// least; default 20 ms.
 	PageDelay time.Duration
+	// MaxAge is how long it is remembered which parts a page became; default 24 h. It
+	// should be the queue's own.
+	MaxAge time.Duration
 	// ReportTTL is how long the report of an event stays whose notifications may
 	// wait; default 48 h, see Options.
 	ReportTTL time.Duration
@@ -46,18 +54,21 @@ type TargetingOptions struct {
 
 // Targeting turns accepted events into notifications, one per device.
 type Targeting struct {
-	o TargetingOptions
-	// largePage lets one page of a large audience at a time check the depth and
-	// write, so that many together can't pass the bound.
-	largePage sync.Mutex
-	deep      depthGuess
-	sending   sync.WaitGroup // of what Delivery sends at once
+	o       TargetingOptions
+	deep    depthGuess
+	sending sync.WaitGroup // of what Delivery sends at once
 }
 
 // NewTargeting makes a Targeting. It starts nothing.
 func NewTargeting(o TargetingOptions) *Targeting {
 	if o.Deep <= 0 {
 		o.Deep = 250
+	}
+	if o.MostParts <= 0 {
+		o.MostParts = 64
+	}
+	if o.MaxAge <= 0 {
+		o.MaxAge = 24 * time.Hour
 	}
 	if o.PageDelay <= 0 {
 		o.PageDelay = 20 * time.Millisecond
@@ -82,20 +93,21 @@ func (t *Targeting) Run(ctx context.Context) error {
 	return err
 }
 
-// target works on a batch: small audiences together, large ones page by page.
+// target works on a batch: small audiences and parts together, large ones page by page.
 func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 	var small []*page
 	users := 0
 	for _, c := range batch {
 		p := t.open(c)
-		if p == nil {
+		if p == nil || p.large() && !t.mayGoOn(ctx, p) || !t.read(ctx, p) {
 			continue
 		}
-		if p.large() {
-			t.targetLarge(ctx, p)
+		if p.large() || len(p.users) > events.PartSize {
+			t.split(ctx, p)
 			continue
 		}
-		if !t.read(ctx, p) {
+		if p.part() && t.o.Delivery == nil && t.tooDeep() {
+			t.wait(p, "the notification shards are deep")
 			continue
 		}
 		if users+len(p.users) > events.PageSize {
@@ -107,21 +119,53 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 	t.resolve(ctx, small)
 }
 
-// targetLarge does one page of a large audience, or postpones it while the
-// notifications already there are many.
-func (t *Targeting) targetLarge(ctx context.Context, p *page) {
-	if !t.largePage.TryLock() {
-		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.PageDelay, Reason: "another page is being written"})
+// mayGoOn tells whether the next page of a large audience may be split; it waits while
+// many parts of those before have not ended.
+func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
+	if p.job.Parts < t.o.MostParts {
+		return true
+	}
+	counts, err := t.o.Events.Groups(ctx, p.c.ID)
+	if err != nil {
+		t.postpone(p, "read_parts", err)
+		return false
+	}
+	if p.job.Parts-counts[events.LabelPart] < t.o.MostParts {
+		return true
+	}
+	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.PageDelay, Reason: "many parts have not ended"})
+	return false
+}
+
+// wait lets a part of which nothing was begun wait for room, the longer the older it is.
+func (t *Targeting) wait(p *page, why string) {
+	wait := max(t.o.PageDelay, p.c.Now.Sub(p.c.EnqueuedAt)/postponeShare)
+	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: jitter(wait), Untouched: true, Reason: why})
+}
+
+// split stores a page as parts and goes on with the next one, behind what waits.
+func (t *Targeting) split(ctx context.Context, p *page) {
+	if !p.c.Alive() {
+		p.c.Finish(queue.Result{Outcome: queue.Release})
 		return
 	}
-	defer t.largePage.Unlock()
-	if t.tooDeep() {
-		p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.PageDelay, Reason: "the notification shards are deep"})
+	cursor, n, err := events.Split(ctx, t.o.Events, p.c.ID, p.job, p.users, p.next, t.o.MaxAge)
+	if err != nil {
+		t.postpone(p, "write_parts", err)
 		return
 	}
-	if t.read(ctx, p) {
-		t.resolve(ctx, []*page{p})
+	next := *p.job
+	next.Cursor, next.Parts = cursor, p.job.Parts+n
+	if cursor == "" {
+		p.c.Finish(queue.Result{Outcome: queue.Done, Report: next.ReportTargeted(next.Counted, events.Sent{}), ReportTTL: t.o.ReportTTL})
+		return
 	}
+	payload, err := next.Encode()
+	if err != nil {
+		t.postpone(p, "encode", err)
+		return
+	}
+	p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: payload, Report: next.ReportTargeting(next.Counted, events.Sent{}), ReportTTL: t.o.ReportTTL})
 }
 
 // open decodes an event and ends it when its time is over; nil: ended.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"fanfare/api"
@@ -18,13 +17,15 @@ type page struct {
 	c      *queue.Claimed
 	job    *events.Job
 	users  []string
-	others []string      // users without the actor
-	next   string        // the next page's cursor; "": this is the last
-	counts events.Counts // what this page adds to the event's report
-	found  []found       // the devices of this page
-	missed []string      // users whose settings could not be read
-	err    error         // why
-	clock  time.Time     // when the claim was answered
+	others []string          // users without the actor
+	next   string            // the next page's cursor; "": this is the last
+	counts events.Counts     // what this page adds to the event's report
+	found  []found           // the devices of this page
+	missed []string          // users whose settings could not be read
+	err    error             // why
+	clock  time.Time         // when the claim was answered
+	marks  map[string]string // what became of notifications before: a label, or markStored
+	sent   events.Sent       // those of them that ended
 }
 
 // found is a device that gets the event.
@@ -33,23 +34,29 @@ type found struct {
 	device *api.Device
 }
 
+// event is the id of the event that is targeted.
+func (p *page) event() string { return p.job.Event(p.c.ID) }
+
+// part tells whether this is a part of a large audience.
+func (p *page) part() bool { return p.job.Of != "" }
+
 // begun tells whether part of the audience was already targeted.
-func (p *page) begun() bool { return p.job.Cursor != "" || len(p.job.Missed) > 0 }
+func (p *page) begun() bool { return p.job.Cursor != "" || len(p.job.Missed) > 0 || p.part() }
 
 // large tells whether the page belongs to an audience of many pages.
-func (p *page) large() bool { return p.begun() || p.job.Audience.Pages > 0 }
+func (p *page) large() bool { return !p.part() && (p.job.Cursor != "" || p.job.Audience.Pages > 0) }
 
 // readPage reads the users at the cursor and says where to go on.
 func (t *Targeting) readPage(ctx context.Context, p *page) (users []string, next string, err error) {
 	if len(p.job.Missed) > 0 {
-		return p.job.Missed, p.job.Next, nil
+		return p.job.Missed, "", nil
 	}
 	a := &p.job.Audience
 	switch {
+	case len(a.Users) > 0:
+		return a.Users, "", nil
 	case a.Kind() != events.KindUsers:
 		return t.readNamed(ctx, p)
-	case a.Pages == 0:
-		return a.Users, "", nil
 	}
 	index, err := strconv.Atoi("0" + p.job.Cursor)
 	if err != nil {
@@ -94,46 +101,4 @@ func deferOrRetry(reason string, err error) queue.Result {
 		r.Outcome = queue.Defer
 	}
 	return r
-}
-
-// depthGuess remembers the last known depth of the shards. A process that only
-// targets learns the depth of a shard when it writes to it. When the depth has
-// not changed for a while, it has to write a page to learn it.
-type depthGuess struct {
-	mu    sync.Mutex
-	sum   int64
-	since time.Time
-}
-
-// stale tells whether the number has not moved for a while. It says so once.
-func (g *depthGuess) stale(sum int64, now time.Time, after time.Duration) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if sum == g.sum && now.Sub(g.since) < after {
-		return false
-	}
-	moved := sum != g.sum
-	g.sum, g.since = sum, now
-	return !moved
-}
-
-// blindAfter is how long an unchanged depth defers pages.
-const blindAfter = 250 * time.Millisecond
-
-// blindDeepest is the contract's bound: beyond it no page is written to learn the
-// depth.
-const blindDeepest = 10_000
-
-// tooDeep tells whether some notification shard holds more than the bound.
-func (t *Targeting) tooDeep() bool {
-	q := t.o.Notifications
-	var sum, deepest int64
-	for n := range q.Shards() {
-		d := q.Depth(n)
-		sum, deepest = sum+d, max(deepest, d)
-	}
-	if deepest <= t.o.Deep {
-		return false
-	}
-	return deepest > blindDeepest || !t.deep.stale(sum, time.Now(), blindAfter)
 }

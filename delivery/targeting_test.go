@@ -144,8 +144,9 @@ func contactsOf(user string) *api.EventRequest {
 	return &api.EventRequest{Type: "hello", Audience: api.Audience{ContactsOf: user}, Alert: &api.Alert{Title: "Hello"}}
 }
 
-// A worker that dies between writing a page and moving the cursor leaves its
-// notifications; the next one writes the same page again.
+// A worker that dies between storing a page's parts and moving the cursor leaves its
+// parts; the next one reads the page again, perhaps with other users, stores nothing
+// and goes on where the first reading ended.
 // However the report is read meanwhile, it never shows more than there is and
 // never takes anything back.
 func TestP9_RedoingAPageCountsNothingTwice(t *testing.T) {
@@ -154,7 +155,7 @@ func TestP9_RedoingAPageCountsNothingTwice(t *testing.T) {
 	p := setup(t, options{idle: true, target: func(o *delivery.TargetingOptions) {
 		read := o.Pagers[events.KindContactsOf]
 		o.Pagers = map[string]delivery.AudiencePager{events.KindContactsOf: func(ctx context.Context, id, after string, limit int) ([]string, error) {
-			if after == "fan000999" && died.CompareAndSwap(false, true) {
+			if after == "fan000899" && died.CompareAndSwap(false, true) {
 				return nil, api.Errorf(api.CodeUnavailable, "cut off in the middle")
 			}
 			return read(ctx, id, after, limit)
@@ -162,16 +163,14 @@ func TestP9_RedoingAPageCountsNothingTwice(t *testing.T) {
 	}})
 	p.mustManyDevices(1500)
 	id := p.mustPost(contactsOf("star"))
-	// What a worker wrote before it died: the first 300 of the first page and,
-	// out of order, some of the second.
-	var jobs []queue.Job
-	for _, from := range []int{0, 1200} {
-		for i := from; i < from+300; i++ {
-			jobs = append(jobs, p.note(id, fmt.Sprintf("fan%06d", i), token(1_000_000+i)))
-		}
+	var users []string
+	for i := range 900 { // as many as there were then
+		users = append(users, fmt.Sprintf("fan%06d", i))
 	}
-	if _, err := p.first.queueOfNotes.Enqueue(t.Context(), jobs...); err != nil {
-		t.Fatal(err)
+	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
+		Push: api.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
+	if next, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, users, "fan000899", time.Hour); next != "fan000899" || n != 9 || err != nil {
+		t.Fatal(next, n, err)
 	}
 	p.first.start()
 	want := counts{1500, 1500, 1500, 0, 0}

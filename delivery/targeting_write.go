@@ -23,27 +23,33 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page) {
 	if len(pages) == 0 {
 		return
 	}
+	if pages = t.recall(ctx, pages); len(pages) == 0 {
+		return
+	}
 	read := time.Now()
 	targets := t.settings(ctx, pages)
-	var jobs []queue.Job
 	var stored []*page
 	for _, p := range pages {
 		t.choose(p, targets[:len(p.others)])
 		targets = targets[len(p.others):]
-		if t.sendsAtOnce(p) {
-			t.sendAtOnce(ctx, p, read)
-			continue
+		if !t.sendAtOnce(ctx, p, read) {
+			stored = append(stored, p)
 		}
-		jobs, stored = append(jobs, t.jobs(p)...), append(stored, p)
 	}
-	if len(stored) == 0 {
+	t.store(ctx, alive(stored))
+}
+
+// store writes the notifications of pages, and finishes each with what it counted.
+func (t *Targeting) store(ctx context.Context, pages []*page) {
+	if len(pages) == 0 {
 		return
 	}
-	if stored, jobs = alive(stored, jobs); len(stored) == 0 {
-		return
+	var jobs []queue.Job
+	for _, p := range pages {
+		jobs = append(jobs, t.jobs(p)...)
 	}
 	made, err := t.o.Notifications.Enqueue(ctx, jobs...)
-	for _, p := range stored {
+	for _, p := range pages {
 		if err != nil {
 			t.postpone(p, "write_notifications", err)
 			continue
@@ -57,36 +63,75 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page) {
 
 // alive leaves out the pages whose lease is over: others have them by now, and a
 // process that was stopped for long must not write them once more.
-func alive(pages []*page, jobs []queue.Job) ([]*page, []queue.Job) {
-	lost := map[string]bool{}
+func alive(pages []*page) []*page {
+	return slices.DeleteFunc(pages, func(p *page) bool {
+		if p.c.Alive() {
+			return false
+		}
+		p.c.Finish(queue.Result{Outcome: queue.Release})
+		return true
+	})
+}
+
+// recall reads what became of notifications of events that somebody had before, who
+// may have sent them himself; pages that it can't be read of are postponed.
+func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
+	var again []*page
+	var claimed []*queue.Claimed
 	for _, p := range pages {
-		if !p.c.Alive() {
-			lost[p.c.ID] = true
-			p.c.Finish(queue.Result{Outcome: queue.Release})
+		if !p.c.First && p.job.Audience.Pages == 0 && p.job.Cursor == "" {
+			again, claimed = append(again, p), append(claimed, p.c)
 		}
 	}
-	if len(lost) == 0 {
-		return pages, jobs
+	if len(again) == 0 {
+		return pages
 	}
-	pages = slices.DeleteFunc(pages, func(p *page) bool { return lost[p.c.ID] })
-	return pages, slices.DeleteFunc(jobs, func(j queue.Job) bool { return lost[j.Group] })
+	marks, err := t.o.Events.Marks(ctx, claimed...)
+	for i, p := range again {
+		if err != nil {
+			t.postpone(p, "read_marks", err)
+			continue
+		}
+		p.marks = marks[i]
+		for _, mark := range p.marks {
+			if mark != markStored {
+				p.sent.Count(mark)
+			}
+		}
+	}
+	if err != nil {
+		pages = slices.DeleteFunc(slices.Clone(pages), func(p *page) bool { return slices.Contains(again, p) })
+	}
+	return pages
 }
 
-// sendsAtOnce tells whether the event goes in one hop: it is its first time, and it
-// has one device.
-func (t *Targeting) sendsAtOnce(p *page) bool {
-	return t.o.Delivery != nil && p.c.First && !p.large() && p.next == "" && len(p.missed) == 0 && len(p.found) == 1
-}
-
-func (t *Targeting) sendAtOnce(ctx context.Context, p *page, read time.Time) {
+// sendAtOnce sends an event in one hop: when it is its first time, it has few devices,
+// and their apps have room. Else it goes the other way; a part waits for room, so that
+// what is sent to few goes first.
+func (t *Targeting) sendAtOnce(ctx context.Context, p *page, read time.Time) bool {
+	n := len(p.found)
+	if t.o.Delivery == nil || !p.c.First || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > maxAtOnce {
+		return false
+	}
+	messages := make([]*message, n)
+	all := make([]message, n)
+	for i, f := range p.found {
+		d := f.device
+		messages[i], all[i] = &all[i], message{
+			Token: d.Token, User: f.user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
+			Event: p.event(), AcceptedAt: p.job.AcceptedAt, Push: p.job.Push, Suspect: d.State == api.DeviceSuspect,
+		}
+	}
+	e := &oneHop{c: p.c, job: p.job, counts: p.counts, read: read, group: &t.sending, reportTTL: t.o.ReportTTL}
+	if !t.o.Delivery.takeEvent(ctx, messages, p.clock, e) {
+		if p.part() {
+			t.wait(p, "its apps have too many sends under way")
+		}
+		return p.part()
+	}
 	t.count(p)
-	t.o.Metrics.targeted.Add(1)
-	d := p.found[0].device
-	m := &message{
-		Token: d.Token, User: p.found[0].user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
-		Event: p.c.ID, AcceptedAt: p.job.AcceptedAt, Push: p.job.Push, Suspect: d.State == api.DeviceSuspect,
-	}
-	t.o.Delivery.takeEvent(ctx, p.c, m, p.clock, &oneHop{job: p.job, counts: p.counts, read: read, group: &t.sending})
+	t.o.Metrics.targeted.Add(float64(n))
+	return true
 }
 
 // jobs makes the notifications of a page.
@@ -94,7 +139,7 @@ func (t *Targeting) jobs(p *page) []queue.Job {
 	if len(p.found) == 0 {
 		return nil
 	}
-	enc, err := newEncoder(p.c.ID, p.job)
+	enc, err := newEncoder(p.event(), p.job)
 	if err != nil {
 		p.err, p.missed = err, p.others
 		return nil
@@ -102,8 +147,8 @@ func (t *Targeting) jobs(p *page) []queue.Job {
 	jobs := make([]queue.Job, len(p.found))
 	for i, f := range p.found {
 		jobs[i] = queue.Job{
-			ID: NotificationID(p.c.ID, f.device.Token), Shard: t.o.Notifications.Route(f.device.Token),
-			Group: p.c.ID, Guard: f.device.Token, Payload: enc.message(f.user, f.device),
+			ID: NotificationID(p.event(), f.device.Token), Shard: t.o.Notifications.Route(f.device.Token),
+			Group: p.event(), Guard: f.device.Token, Payload: enc.message(f.user, f.device),
 		}
 	}
 	return jobs
@@ -179,7 +224,9 @@ func (t *Targeting) choose(p *page, targets []devices.Target) {
 			p.counts.Live++
 		default:
 			for d := range target.Devices {
-				p.found = append(p.found, found{user, &target.Devices[d]})
+				if _, ended := p.marks[p.markOf(&target.Devices[d])]; !ended {
+					p.found = append(p.found, found{user, &target.Devices[d]})
+				}
 			}
 		}
 	}
@@ -188,13 +235,21 @@ func (t *Targeting) choose(p *page, targets []devices.Target) {
 	}
 }
 
+// markOf names the mark of the page's notification to a device.
+func (p *page) markOf(d *api.Device) string {
+	if len(p.marks) == 0 {
+		return ""
+	}
+	return markName(NotificationID(p.event(), d.Token))
+}
+
 func (p *page) miss(user string, err error) {
 	p.missed, p.err = append(p.missed, user), err
 	p.counts.Recipients--
 }
 
-// finish ends the page: the next one goes behind what waits, and the event is
-// targeted after the last.
+// finish ends the event or the part, or lets those users go behind what waits whose
+// settings could not be read.
 func (t *Targeting) finish(p *page) {
 	if !p.goesOn() {
 		t.postpone(p, "read_settings", p.err)
@@ -202,21 +257,34 @@ func (t *Targeting) finish(p *page) {
 	}
 	t.count(p)
 	all := p.job.Counted.Plus(p.counts)
-	if len(p.missed) == 0 && p.next == "" {
-		p.c.Finish(queue.Result{Outcome: queue.Done, Report: p.job.ReportTargeted(all), ReportTTL: t.o.ReportTTL})
+	if len(p.missed) == 0 {
+		p.c.Finish(targeted(p.job, all, p.sent, false, t.o.ReportTTL))
 		return
 	}
 	next := *p.job
-	next.Cursor, next.Next, next.Missed, next.Counted = p.next, "", nil, all
-	if len(p.missed) > 0 {
-		next.Cursor, next.Next, next.Missed = p.job.Cursor, p.next, p.missed
-	}
+	next.Missed, next.Counted = p.missed, all
 	payload, err := next.Encode()
 	if err != nil {
 		t.postpone(p, "encode", err)
 		return
 	}
-	p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: payload, Report: p.job.ReportTargeting(all), ReportTTL: t.o.ReportTTL})
+	r := queue.Result{Outcome: queue.Continue, Payload: payload}
+	if !p.part() {
+		r.Report, r.ReportTTL = p.job.ReportTargeting(all, p.sent), t.o.ReportTTL
+	}
+	p.c.Finish(r)
+}
+
+// targeted is the end of a small event or of a part: ended tells that its
+// notifications have, too.
+func targeted(j *events.Job, all events.Counts, sent events.Sent, ended bool, ttl time.Duration) queue.Result {
+	switch {
+	case j.Of != "":
+		return queue.Result{Label: events.LabelPart, Counts: events.PartCounts(all, sent)}
+	case ended:
+		return queue.Result{Report: j.ReportDone(all, sent)}
+	}
+	return queue.Result{Report: j.ReportTargeted(all, sent), ReportTTL: ttl}
 }
 
 // goesOn tells whether the users who could be read go on without the others:

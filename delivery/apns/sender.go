@@ -38,7 +38,7 @@ type Options struct {
 	AppsFile string
 	// Logger is told of configurations and failing connections; default none.
 	Logger *slog.Logger
-	// Timeout bounds one Send, its waiting for a connection included; 30 s.
+	// Timeout bounds one Send, its waiting for a connection included; 20 s.
 	Timeout time.Duration
 	// DialTimeout bounds connecting and the TLS handshake; 10 s.
 	DialTimeout time.Duration
@@ -58,7 +58,7 @@ func (o *Options) setDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 20*time.Second)
 	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
 	o.ReadIdle = cmp.Or(o.ReadIdle, 5*time.Second)
 	o.PingTimeout = cmp.Or(o.PingTimeout, 5*time.Second)

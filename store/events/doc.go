@@ -9,9 +9,12 @@
 //	a large users audience   queue events, the job's attachment           until targeting is over
 //	idempotency record       queue events, beside the shard               24 h
 //	the event's report       queue events, beside the shard               retention after its last change
+//	what its parts counted   queue events, group <event id>               retention after their last change
+//	a page that was split    queue events, idempotency record             MaxAge
 //	the shards' counters     queue notifications, group <event id>        retention after their last change
 //
 // The report is how far targeting has come, with its counts (progress.go): whoever
-// works on the event writes it whole. Counters of a notification shard: created,
+// works on the event writes it whole. A large audience becomes parts (part.go), jobs of
+// the same queue. Counters of a notification shard: created,
 // delivered, failed, expired, retrying.
 package events

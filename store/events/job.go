@@ -15,6 +15,8 @@ const (
 	PageSize = 1000
 	// inlineUsers is the largest audience that travels in the job itself.
 	inlineUsers = 100
+	// PartSize is how many users of a large audience become one part.
+	PartSize = 100
 )
 
 // The counters of an event's notifications, one record in each shard.
@@ -27,6 +29,9 @@ const (
 	LabelFailed    = "failed"
 )
 
+// LabelPart counts the parts of an event that have ended.
+const LabelPart = "ended"
+
 // Job is an accepted event as its queue entry holds it: rendered, and with the
 // position where targeting goes on.
 type Job struct {
@@ -35,16 +40,19 @@ type Job struct {
 	Object   string   `json:"object,omitempty"`
 	Audience Audience `json:"audience"`
 	Push     api.Push `json:"push"`
+	// Of is the event that this is a part of: some users of its audience, all named;
+	// "" when it is the event.
+	Of string `json:"of,omitempty"`
+	// Parts is how many parts were made of the pages before Cursor.
+	Parts int64 `json:"parts,omitempty"`
 	// AcceptedAt is the accepting server's clock, in Unix milliseconds.
 	AcceptedAt int64 `json:"accepted_at"`
 	// Cursor is where the next page begins: a page's number, or the last name.
-	Cursor string `json:"cursor,omitempty"`
-	// Counted is what the pages before counted.
+	Cursor  string `json:"cursor,omitempty"`
 	Counted Counts `json:"counted,omitzero"`
-	// Missed are users of the page at Cursor whose settings could not be read
-	// while those of others could; Next is the cursor after them.
+	// Missed are users of a small audience whose settings could not be read while
+	// those of others could; Counted is what those others counted.
 	Missed []string `json:"missed,omitempty"`
-	Next   string   `json:"next,omitempty"`
 }
 
 // Audience says who is meant. Exactly one of its kinds is set.

@@ -38,20 +38,25 @@ func (c Counts) Suppressed() map[string]int64 {
 	return map[string]int64{"is_actor": c.IsActor, "opted_out": c.OptedOut, "muted": c.Muted, "no_device": c.NoDevice, "live": c.Live}
 }
 
-// Sent are the notifications of an event that one process sent where it targeted it.
-type Sent struct{ Delivered, Failed, Expired int64 }
+// Sent are the notifications of an event that is sent by who targeted it, without
+// those that were stored to wait.
+type Sent struct {
+	Delivered, Failed, Expired int64
+	// Made is how many the event has, those included that were stored, when that is
+	// known; 0: what has ended and what was stored tell.
+	Made int64
+}
 
-// SentAs counts one notification under the label of its end.
-func SentAs(label string) (s Sent) {
+// Count counts one notification under the label of its end.
+func (s *Sent) Count(label string) {
 	switch label {
 	case LabelDelivered:
-		s.Delivered = 1
+		s.Delivered++
 	case LabelExpired:
-		s.Expired = 1
+		s.Expired++
 	default:
-		s.Failed = 1
+		s.Failed++
 	}
-	return s
 }
 
 // progress is how far an event has come, as the queue keeps it beside the event:
@@ -60,23 +65,25 @@ type progress struct {
 	state  byte
 	typ    string
 	counts Counts
-	sent   Sent // only of stateDone
+	sent   Sent
+	parts  int64 // what it was split into, whose counts are added to these
 }
 
-// ReportTargeting is the report of an event of which part was targeted.
-func (j *Job) ReportTargeting(all Counts) string {
-	return (&progress{state: stateTargeting, typ: j.Type, counts: all}).text()
+// ReportTargeting is the report of an event of which part was targeted; sent have
+// ended where that was done.
+func (j *Job) ReportTargeting(all Counts, sent Sent) string {
+	return (&progress{stateTargeting, j.Type, all, sent, j.Parts}).text()
 }
 
 // ReportTargeted is the report of an event whose whole audience was targeted.
-func (j *Job) ReportTargeted(all Counts) string {
-	return (&progress{state: stateTargeted, typ: j.Type, counts: all}).text()
+func (j *Job) ReportTargeted(all Counts, sent Sent) string {
+	return (&progress{stateTargeted, j.Type, all, sent, j.Parts}).text()
 }
 
 // ReportDone is the report of an event whose notifications have ended with its
 // targeting.
 func (j *Job) ReportDone(all Counts, sent Sent) string {
-	return (&progress{stateDone, j.Type, all, sent}).text()
+	return (&progress{state: stateDone, typ: j.Type, counts: all, sent: sent}).text()
 }
 
 // ReportExpired is the report of an event that was found after its time.
@@ -89,14 +96,14 @@ func (j *Job) ReportExpired() string {
 func (p *progress) text() string {
 	b := make([]byte, 0, len(p.typ)+24)
 	b = append(append(b, p.state), p.typ...)
-	if p.counts == (Counts{}) {
+	if p.counts == (Counts{}) && p.sent == (Sent{}) && p.parts == 0 {
 		return string(b)
 	}
 	c, s := &p.counts, &p.sent
-	numbers := [...]int64{c.Recipients, c.IsActor, c.OptedOut, c.Muted, c.NoDevice, c.Live, s.Delivered, s.Failed, s.Expired}
+	numbers := [...]int64{c.Recipients, c.IsActor, c.OptedOut, c.Muted, c.NoDevice, c.Live, s.Delivered, s.Failed, s.Expired, s.Made, p.parts}
 	used := len(numbers)
-	if p.state != stateDone {
-		used -= 3
+	if p.sent == (Sent{}) && p.parts == 0 {
+		used -= 5
 	}
 	for _, n := range numbers[:used] {
 		b = strconv.AppendInt(append(b, ' '), n, 10)
@@ -110,7 +117,7 @@ func parseProgress(text string) (p progress, err error) {
 	fields := strings.Split(text[1:], " ")
 	p.typ = fields[0]
 	c, s := &p.counts, &p.sent
-	numbers := [...]*int64{&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired}
+	numbers := [...]*int64{&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired, &s.Made, &p.parts}
 	for i, field := range fields[1:] {
 		if i >= len(numbers) {
 			break

@@ -8,9 +8,9 @@ import (
 )
 
 // Report says how far an event has come, with counts that are true after any
-// redoing: the event's own record first, then the counters of all notification
-// shards in one pipeline. Read in this order, an event whose targeting was over
-// shows every notification that it made. Unknown or past its retention:
+// redoing: the event's own record first, then what its parts counted, then the
+// counters of all notification shards, each in one pipeline. Read in this order, an
+// event whose targeting was over shows every notification that it made. Unknown or past its retention:
 // not_found.
 func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error) {
 	shard, ok := queue.ParseID(id)
@@ -28,17 +28,22 @@ func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error)
 	if err != nil {
 		return nil, err
 	}
-	sent := map[string]int64{}
+	sent, parts := map[string]int64{}, map[string]int64{}
 	switch event.state {
-	case stateQueued, stateExpired:
-	case stateDone:
-		s := &event.sent
-		sent[LabelDelivered], sent[LabelFailed], sent[LabelExpired] = s.Delivered, s.Failed, s.Expired
-		sent[CountCreated] = s.Delivered + s.Failed + s.Expired
-	default:
-		if sent, err = s.o.Notifications.Groups(ctx, id); err != nil {
+	case stateQueued, stateExpired, stateDone:
+		return report(id, &event, sent), nil
+	}
+	if event.parts > 0 {
+		if parts, err = s.o.Queue.Groups(ctx, id); err != nil {
 			return nil, err
 		}
+		event.addParts(parts)
+	}
+	if sent, err = s.o.Notifications.Groups(ctx, id); err != nil {
+		return nil, err
+	}
+	if event.state == stateTargeted && parts[LabelPart] < event.parts {
+		event.state = stateTargeting
 	}
 	return report(id, &event, sent), nil
 }
@@ -49,11 +54,11 @@ func notFound(id string) error {
 
 // report puts the two records together.
 func report(id string, event *progress, sent map[string]int64) *api.EventReport {
-	c := &event.counts
+	c, s := &event.counts, &event.sent
 	r := &api.EventReport{
 		ID: id, Type: event.typ, Recipients: c.Recipients,
-		Notifications: sent[CountCreated],
-		Delivered:     sent[LabelDelivered], Failed: sent[LabelFailed], Expired: sent[LabelExpired],
+		Notifications: max(s.Made, s.Delivered+s.Failed+s.Expired+sent[CountCreated]),
+		Delivered:     s.Delivered + sent[LabelDelivered], Failed: s.Failed + sent[LabelFailed], Expired: s.Expired + sent[LabelExpired],
 		Suppressed: api.SuppressedCounts{
 			IsActor: c.IsActor, OptedOut: c.OptedOut, Muted: c.Muted, NoDevice: c.NoDevice, Live: c.Live,
 		},

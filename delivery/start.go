@@ -1,0 +1,71 @@
+package delivery
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"fanfare/delivery/transport"
+)
+
+// start sends a notification without a goroutine that waits for the answer. False: the
+// sender has no such way, or something has to be waited for, or to be done otherwise,
+// before the notification may go.
+func (d *Delivery) start(ctx context.Context, g *sync.WaitGroup, w *work) bool {
+	sender, ok := d.o.Sender.(transport.Starter)
+	if !ok || !d.fit(ctx, w) {
+		return false
+	}
+	began := time.Now()
+	g.Add(1)
+	sender.Start(ctx, w.m.notification(w.id, w.Fresh), func(a transport.Answer) {
+		defer g.Done()
+		d.started(ctx, g, w, a, began)
+	})
+	return true
+}
+
+// fit tells whether a notification may go right now, as handle finds it out, without
+// waiting for anything.
+func (d *Delivery) fit(ctx context.Context, w *work) bool {
+	if w.event.stale() || w.m.Refused != "" || w.event == nil && w.Guard == "" || !w.Fresh() {
+		return false
+	}
+	if running, fresh := d.pauses.running(w.m.app()); !running || !fresh {
+		return false
+	}
+	if _, ended := d.ended(ctx, w); ended {
+		return false
+	}
+	return d.backoff.wait(w.m.Token, time.Now()) == 0
+}
+
+// started takes the answer to what start sent. What is no routine goes on in a
+// goroutine: other answers wait behind this one.
+func (d *Delivery) started(ctx context.Context, g *sync.WaitGroup, w *work, a transport.Answer, began time.Time) {
+	if !withheld(a) {
+		d.o.Metrics.answered(a, w.m.AcceptedAt)
+	}
+	if a.Outcome != transport.Delivered || time.Since(began) > slowSend {
+		g.Go(func() { d.handleToken(ctx, w, &a) })
+		return
+	}
+	d.finish(ctx, w, results[a.Outcome](d, w, a))
+	if d.storm.observe(w.m.app(), w.m.Token, a.Outcome) {
+		g.Go(func() { d.stormed(ctx, w.m.app()) })
+	}
+	if next := d.following(ctx, w, began); next != nil {
+		d.proceed(ctx, g, next)
+	}
+}
+
+// goOn takes an answer that is already there.
+func (d *Delivery) goOn(ctx context.Context, w *work, a transport.Answer) {
+	switch {
+	case withheld(a):
+		a = d.send(w, 0)
+	case atOnceAgain(a):
+		a = d.send(w, 1)
+	}
+	d.handleAnswer(ctx, w, a)
+}

@@ -1,0 +1,86 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"fanfare/store/queue"
+)
+
+// A large audience is split, page by page, into parts: jobs of the queue of events
+// with some users each, that are targeted and sent as small events are. All parts of a
+// page are stored in one step, remembered by its cursor: so a page that is read again,
+// perhaps with other users, has no effect, and goes on where the first reading ended.
+// What a part counts is added to the event's group when it ends.
+
+// The names of a part's counts in its event's group.
+const (
+	countDelivered = "sent_delivered"
+	countFailed    = "sent_failed"
+	countExpired   = "sent_expired"
+)
+
+// Event is the id of the event that a job with this id belongs to.
+func (j *Job) Event(id string) string {
+	if j.Of != "" {
+		return j.Of
+	}
+	return id
+}
+
+// PartCounts are what a part adds to its event's group.
+func PartCounts(c Counts, s Sent) map[string]int64 {
+	all := map[string]int64{}
+	for name, n := range map[string]int64{
+		"recipients": c.Recipients, "is_actor": c.IsActor, "opted_out": c.OptedOut, "muted": c.Muted, "no_device": c.NoDevice, "live": c.Live,
+		countDelivered: s.Delivered, countFailed: s.Failed, countExpired: s.Expired,
+	} {
+		if n > 0 {
+			all[name] = n
+		}
+	}
+	return all
+}
+
+// addParts adds what an event's parts have counted.
+func (p *progress) addParts(sums map[string]int64) {
+	p.counts = p.counts.Plus(Counts{Recipients: sums["recipients"], IsActor: sums["is_actor"], OptedOut: sums["opted_out"],
+		Muted: sums["muted"], NoDevice: sums["no_device"], Live: sums["live"]})
+	p.sent.Delivered += sums[countDelivered]
+	p.sent.Failed += sums[countFailed]
+	p.sent.Expired += sums[countExpired]
+}
+
+// Split stores the users of a page of the event id as parts. It gives the cursor of
+// the next page and the number of parts of this one: those of the first call.
+func Split(ctx context.Context, q *queue.Queue, id string, j *Job, users []string, next string, keep time.Duration) (string, int64, error) {
+	shard := q.Route(id + j.Cursor)
+	var jobs []queue.Job
+	for from := 0; from < len(users); from += PartSize {
+		part := *j
+		part.Of, part.Parts, part.Cursor, part.Counted = id, 0, "", Counts{}
+		part.Audience = Audience{Users: users[from:min(from+PartSize, len(users))], Chat: j.Audience.Chat}
+		payload, err := part.Encode()
+		if err != nil {
+			return "", 0, err
+		}
+		jobs = append(jobs, queue.Job{ID: queue.NewID(shard, time.Now()), Fresh: true, Shard: shard, Group: id, Payload: payload})
+	}
+	if len(jobs) == 0 {
+		return next, 0, nil
+	}
+	answer := strconv.Itoa(len(jobs)) + " " + next
+	replayed, stored, err := q.EnqueueOnce(ctx, queue.Once{Key: "page:" + id + ":" + j.Cursor, Answer: answer, TTL: keep}, jobs...)
+	if err != nil || !replayed {
+		return next, int64(len(jobs)), err
+	}
+	count, next, _ := strings.Cut(stored, " ")
+	n, err := strconv.ParseInt(count, 10, 64)
+	if err != nil {
+		return "", 0, fmt.Errorf("read the parts of a page: %w", err)
+	}
+	return next, n, nil
+}
