@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -118,6 +119,38 @@ func TestA15_ChaosLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d events, %d faults, %d repeats, all in the unknown window", n, len(f.faults), posts.checkLedger(t, apns, f.faults...))
+}
+
+// The same with events to 10 users, which are sent by who took them, and to 1,000,
+// which are split into parts.
+func TestA15_ChaosWithAudiences(t *testing.T) {
+	t.Parallel()
+	for audience, n := range map[int]int{10: 1000, 1000: 30} {
+		t.Run(strconv.Itoa(audience), func(t *testing.T) {
+			t.Parallel()
+			apns, redis := apnstest.Start(t, apnstest.Options{TrackIDs: true, Latency: 10 * time.Millisecond}), storetest.Redis(t)
+			vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t),
+				"FANFARE_NOTIFICATION_LEASE=6s", "FANFARE_JOB_LEASE=6s")...)
+			f := &fleet{t: t, vars: vars, redis: redis, servers: mustServeMany(t, 3, vars...)}
+			f.servers[0].mustRegister(pool)
+			pace := time.NewTicker(15 * time.Second / time.Duration(n))
+			defer pace.Stop()
+			posts := &poster{n: n, audience: audience, pace: pace.C, servers: f.all}
+			posts.start()
+			for round, happens := range []func(){f.kill, func() { f.freeze(8 * time.Second) }, f.kill, func() { f.cutOff(10 * time.Second) }, f.hangUp, f.kill} {
+				posts.awaitAccepted(t, min(n, (round+1)*n/10))
+				happens()
+			}
+			if err := <-posts.done; err != nil {
+				t.Fatal(err)
+			}
+			if err := apns.WaitIDs(n*audience, 2*time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d events to %d, %d faults, %d repeats, all in the unknown window",
+				n, audience, len(f.faults), posts.checkLedger(t, apns, f.faults...))
+		})
+	}
 }
 
 // The same with a random kill -9 and restart every second, for as long

@@ -22,7 +22,7 @@ func quick(more ...string) []string {
 	return append([]string{"FANFARE_NOTIFICATION_LEASE=" + quickLease.String(), "FANFARE_JOB_LEASE=" + quickLease.String(), "FANFARE_RETRY_BASE=50ms", "FANFARE_LOG_LEVEL=warn"}, more...)
 }
 
-// poster posts n events, each to one user with one device, and goes on through
+// poster posts n events, to users with one device each, and goes on through
 // restarts: every post is repeated under its idempotency key until it is
 // accepted.
 type poster struct {
@@ -31,6 +31,8 @@ type poster struct {
 	accepted atomic.Int64
 	ids      []string // by number; "" while not accepted
 	done     chan error
+	// audience is how many users an event is for, of a thousand; 0: one of his own.
+	audience int
 	// batch is how many events go in one post; 0: one, not as a batch.
 	batch int
 	// pace, when set, lets one post go each time it ticks.
@@ -52,12 +54,31 @@ func (o *poster) start() {
 // post posts the i-th event.
 func (o *poster) post(i int) error {
 	var accepted struct{ ID string }
-	ok, err := o.insist(i, "/v1/events", greeting(fmt.Sprintf("user-%d", i)), &accepted)
+	var users []string
+	for _, user := range o.users(i) {
+		users = append(users, fmt.Sprintf("user-%d", user))
+	}
+	ok, err := o.insist(i, "/v1/events", greeting(users...), &accepted)
 	if ok {
 		o.ids[i] = accepted.ID
 		o.accepted.Add(1)
 	}
 	return err
+}
+
+// pool is how many users share the events with an audience.
+const pool = 1000
+
+// users are those of the i-th event, by number.
+func (o *poster) users(i int) []int {
+	if o.audience == 0 {
+		return []int{i}
+	}
+	users := make([]int, o.audience)
+	for k := range users {
+		users[k] = (i*o.audience + k) % pool
+	}
+	return users
 }
 
 // postBatch posts the i-th batch.
@@ -145,23 +166,28 @@ func (o *poster) awaitAll(t *testing.T, apns *apnstest.Server) {
 	t.Helper()
 	missing := map[string]int{}
 	for i, id := range o.ids {
-		if id != "" {
-			missing[id] = i
+		for _, user := range o.users(i) {
+			if id != "" {
+				missing[id+" "+deviceToken(user)] = i
+			}
 		}
 	}
 	seen := 0
 	defer func() {
-		for id, i := range missing {
-			t.Errorf("event %d (%s) was accepted and never sent", i, id)
+		shown := 0
+		for pair, i := range missing {
+			if shown++; shown <= 3 {
+				t.Errorf("event %d (%s) was accepted and never sent", i, pair)
+			}
+		}
+		if shown > 3 {
+			t.Errorf("%d were never sent", shown)
 		}
 	}()
 	storetest.Eventually(t, time.Minute, "every accepted event is sent", func() bool {
 		requests := apns.Requests()
 		for _, r := range requests[seen:] {
-			id := eventOf(t, r)
-			if i, ok := missing[id]; ok && r.Token == deviceToken(i) {
-				delete(missing, id)
-			}
+			delete(missing, eventOf(t, r)+" "+r.Token)
 		}
 		seen = len(requests)
 		return len(missing) == 0

@@ -338,10 +338,10 @@ func spread(n int, f func(i int) error) error {
 }
 
 // greeting is an event with a text of its own to one user.
-func greeting(user string) map[string]any {
+func greeting(users ...string) map[string]any {
 	return map[string]any{
 		"type":     "greeting",
-		"audience": map[string]any{"users": []string{user}},
-		"alert":    map[string]string{"title": "Hello", "body": "for " + user},
+		"audience": map[string]any{"users": users},
+		"alert":    map[string]string{"title": "Hello", "body": "for " + users[0]},
 	}
 }
