@@ -121,11 +121,11 @@ func (a *app) openQueues() {
 		RetryBase: c.RetryBase, RetryMax: c.RetryMax, MaxAttempts: c.MaxAttempts, Drain: a.drain(), Logger: a.log,
 	}
 	toTarget, toSend, toDo := shared, shared, shared
-	toTarget.Name, toTarget.Lease = "events", c.JobLease
+	toTarget.Name, toTarget.Lease, toTarget.InFlight = "events", c.JobLease, delivery.Places
 	if c.has(roleDelivery) { // it sends as well
 		toTarget.Lease = min(c.JobLease, c.NotificationLease)
 	}
-	toSend.Name, toSend.Lease = "notifications", c.NotificationLease
+	toSend.Name, toSend.Lease, toSend.InFlight = "notifications", c.NotificationLease, delivery.Places
 	toSend.GroupRetention += c.MaxAge // an event may end that much later than its part in a shard
 	toDo.Name, toDo.Lease = "jobs", c.JobLease
 	toDo.MaxAge = -1            // a change on record never gives up

@@ -37,10 +37,9 @@ type Options struct {
 	// RetryBase and RetryMax bound the backoff of a device and of lost
 	// connections; defaults 500 ms and 5 min.
 	RetryBase, RetryMax time.Duration
-	// AppInFlight is how many notifications of one app a process has in hand at
-	// once, so that a slow app leaves room for others; default 750 (of the
-	// queue's 1000).
-	AppInFlight int
+	// Places is how many notifications a process has in hand at once, half of them of
+	// one app; default Places.
+	Places int
 }
 
 func (o Options) withDefaults() Options {
@@ -54,8 +53,8 @@ func (o Options) withDefaults() Options {
 	or(&o.ReportTTL, 48*time.Hour)
 	or(&o.RetryBase, 500*time.Millisecond)
 	or(&o.RetryMax, 5*time.Minute)
-	if o.AppInFlight <= 0 {
-		o.AppInFlight = 750
+	if o.Places <= 0 {
+		o.Places = Places
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -78,11 +77,12 @@ type Delivery struct {
 	deviceWrites chan struct{}
 	guardReads   chan struct{}
 
-	mu       sync.Mutex
-	chains   map[string]*chain    // by token
-	inFlight map[string]int       // notifications in hand, by app
-	alarmed  map[string]time.Time // when an alarm was logged last
-	wg       sync.WaitGroup
+	slots *slots // of notifications in hand
+
+	mu      sync.Mutex
+	chains  map[string]*chain    // by token
+	alarmed map[string]time.Time // when an alarm was logged last
+	wg      sync.WaitGroup
 }
 
 // New makes a Delivery. It starts nothing.
@@ -92,7 +92,7 @@ func New(o Options) *Delivery {
 		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(breakerOptions{}),
 		probeNow: make(chan struct{}, 1), wakes: make(chan string, 64), deviceWrites: make(chan struct{}, maxDeviceWrites),
 		guardReads: make(chan struct{}, maxGuardReads),
-		chains:     map[string]*chain{}, inFlight: map[string]int{}, alarmed: map[string]time.Time{},
+		slots:      newSlots(o.Places), chains: map[string]*chain{}, alarmed: map[string]time.Time{},
 	}
 	d.pauses = newPauses(o.Apps, o.Logger, d.appChanged)
 	return d
@@ -116,9 +116,10 @@ type work struct {
 	*queue.Claimed
 	id    string // the notification's
 	m     *message
-	clock time.Time // of this process, when Claimed.Now was Redis'
-	probe bool      // it may be sent though its app is paused
-	event *oneHop   // nil: the notification was claimed
+	clock time.Time       // of this process, when Claimed.Now was Redis'
+	probe bool            // it may be sent though its app is paused
+	event *oneHop         // nil: the notification was claimed
+	group *sync.WaitGroup // of those for whose end the loop waits that handed the work in
 }
 
 // now is Redis' clock, carried on by this process's own.
@@ -136,8 +137,8 @@ func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 			c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 			continue
 		}
-		w := &work{Claimed: c, id: c.ID, m: m, clock: clock}
-		if !d.takeSlot(m.app()) {
+		w := &work{Claimed: c, id: c.ID, m: m, clock: clock, group: &d.wg}
+		if !d.slots.take(1, 1, m.app()) {
 			d.postpone(ctx, w, "its app has too many sends under way")
 			continue
 		}
@@ -169,23 +170,17 @@ func (d *Delivery) begin(ctx context.Context, w *work) {
 	d.mu.Unlock()
 	switch {
 	case slow:
-		d.group(w).Go(func() { d.postponeSlow(ctx, w) })
+		w.group.Go(func() { d.postponeSlow(ctx, w) })
 	case !running:
-		d.proceed(ctx, d.group(w), w)
+		d.proceed(ctx, w.group, w)
 	}
 }
 
-// group is of those for whose end the loop waits that handed the work in.
-func (d *Delivery) group(w *work) *sync.WaitGroup {
-	if w.event != nil {
-		return w.event.group
-	}
-	return &d.wg
-}
-
-// proceed sends a token's next notification, in a goroutine if it may have to wait.
+// proceed sends a token's next notification, in a goroutine if it may have to wait. It
+// belongs to the group of who was there before: that is not over yet.
 func (d *Delivery) proceed(ctx context.Context, g *sync.WaitGroup, w *work) {
-	if !d.start(ctx, g, w) {
+	w.group = g
+	if !d.start(ctx, w) {
 		g.Go(func() { d.handleToken(ctx, w, nil) })
 	}
 }
@@ -200,7 +195,11 @@ func (d *Delivery) handleToken(ctx context.Context, w *work, a *transport.Answer
 		} else {
 			d.handle(ctx, w)
 		}
-		w = d.following(ctx, w, began)
+		next := d.following(ctx, w, began)
+		if next != nil {
+			next.group = w.group
+		}
+		w = next
 	}
 }
 
@@ -208,7 +207,7 @@ func (d *Delivery) handleToken(ctx context.Context, w *work, a *transport.Answer
 // for a slow one are postponed.
 func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *work {
 	token := w.m.Token
-	d.freeSlot(w.m.app())
+	d.slots.free(w.m.app())
 	next := d.next(token)
 	for next != nil && time.Since(began) > slowSend {
 		d.postponeSlow(ctx, next)
@@ -221,7 +220,7 @@ func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *wor
 func (d *Delivery) postponeSlow(ctx context.Context, w *work) {
 	app := w.m.app()
 	d.postpone(ctx, w, "its device is slow")
-	d.freeSlot(app)
+	d.slots.free(app)
 }
 
 func (d *Delivery) next(token string) *work {
@@ -235,46 +234,4 @@ func (d *Delivery) next(token string) *work {
 	w := c.waiting[0]
 	c.waiting, c.since = c.waiting[1:], time.Now()
 	return w
-}
-
-// takeSlot counts one more notification of the app in hand; false: it has too
-// many.
-func (d *Delivery) takeSlot(app string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.inFlight[app] >= d.o.AppInFlight {
-		return false
-	}
-	d.inFlight[app]++
-	return true
-}
-
-// takeSlots is takeSlot for all notifications of an event, or for none; an app then has
-// at most so many in hand, unless it had none.
-func (d *Delivery) takeSlots(apps []string, most int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for n, app := range apps {
-		if d.inFlight[app] >= max(most, len(apps)) {
-			for _, taken := range apps[:n] {
-				d.release(taken)
-			}
-			return false
-		}
-		d.inFlight[app]++
-	}
-	return true
-}
-
-func (d *Delivery) freeSlot(app string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.release(app)
-}
-
-// release is freeSlot with the lock held.
-func (d *Delivery) release(app string) {
-	if d.inFlight[app]--; d.inFlight[app] <= 0 {
-		delete(d.inFlight, app)
-	}
 }

@@ -26,11 +26,10 @@ func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer
 	if d.storm.observe(app, w.m.Token, a.Outcome) {
 		d.stormed(ctx, app)
 	}
-	switch {
-	case a.Outcome == transport.DropDevice && a.Drops(w.m.registeredAt()):
-		d.markDevice(ctx, w, a, true)
-	case a.Outcome == transport.SuspectDevice && !d.storm.isOpen(app) && d.pauses.last(app).Reason != stormReason:
-		d.markDevice(ctx, w, a, w.m.Suspect)
+	drop := a.Outcome == transport.DropDevice && a.Drops(w.m.registeredAt())
+	suspect := a.Outcome == transport.SuspectDevice && !d.storm.isOpen(app) && d.pauses.last(app).Reason != stormReason
+	if drop || suspect { // what waits for SQL holds no place of its app
+		w.group.Go(func() { d.markDevice(ctx, w, a, drop || w.m.Suspect) })
 	}
 }
 

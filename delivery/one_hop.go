@@ -15,9 +15,9 @@ const (
 	// maxAtOnce is how many devices an event, or a part of one, may have that goes in
 	// one hop.
 	maxAtOnce = 250
-	// partsShare is the part of an app's places that parts of large audiences may take:
-	// two of three, so that what is sent to few finds room.
-	partsOf, partsShare = 3, 2
+	// Of the places that an app may have, the parts of large audiences take two of
+	// three, so that what is sent to few finds room.
+	partsShare, partsOf = 2, 3
 )
 
 // The marks of an event: what became of its notification to a device.
@@ -98,16 +98,16 @@ func (d *Delivery) takeEvent(ctx context.Context, messages []*message, clock tim
 	for i, m := range messages {
 		apps[i] = m.app()
 	}
-	most := d.o.AppInFlight
+	share, of := 1, 1
 	if e.job.Of != "" {
-		most = most * partsShare / partsOf
+		share, of = partsShare, partsOf
 	}
-	if !d.takeSlots(apps, most) {
+	if !d.slots.take(share, of, apps...) {
 		return false
 	}
 	e.left, e.sent.Made = len(messages), int64(len(messages))
 	for _, m := range messages {
-		d.begin(ctx, &work{Claimed: e.c, id: NotificationID(m.Event, m.Token), m: m, clock: clock, event: e})
+		d.begin(ctx, &work{Claimed: e.c, id: NotificationID(m.Event, m.Token), m: m, clock: clock, event: e, group: e.group})
 	}
 	return true
 }

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"fanfare/delivery/transport"
@@ -11,16 +10,16 @@ import (
 // start sends a notification without a goroutine that waits for the answer. False: the
 // sender has no such way, or something has to be waited for, or to be done otherwise,
 // before the notification may go.
-func (d *Delivery) start(ctx context.Context, g *sync.WaitGroup, w *work) bool {
+func (d *Delivery) start(ctx context.Context, w *work) bool {
 	sender, ok := d.o.Sender.(transport.Starter)
 	if !ok || !d.fit(ctx, w) {
 		return false
 	}
 	began := time.Now()
-	g.Add(1)
+	w.group.Add(1)
 	sender.Start(ctx, w.m.notification(w.id, w.Fresh), func(a transport.Answer) {
-		defer g.Done()
-		d.started(ctx, g, w, a, began)
+		defer w.group.Done()
+		d.started(ctx, w, a, began)
 	})
 	return true
 }
@@ -42,20 +41,20 @@ func (d *Delivery) fit(ctx context.Context, w *work) bool {
 
 // started takes the answer to what start sent. What is no routine goes on in a
 // goroutine: other answers wait behind this one.
-func (d *Delivery) started(ctx context.Context, g *sync.WaitGroup, w *work, a transport.Answer, began time.Time) {
+func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, began time.Time) {
 	if !withheld(a) {
 		d.o.Metrics.answered(a, w.m.AcceptedAt)
 	}
 	if a.Outcome != transport.Delivered || time.Since(began) > slowSend {
-		g.Go(func() { d.handleToken(ctx, w, &a) })
+		w.group.Go(func() { d.handleToken(ctx, w, &a) })
 		return
 	}
 	d.finish(ctx, w, results[a.Outcome](d, w, a))
 	if d.storm.observe(w.m.app(), w.m.Token, a.Outcome) {
-		g.Go(func() { d.stormed(ctx, w.m.app()) })
+		w.group.Go(func() { d.stormed(ctx, w.m.app()) })
 	}
 	if next := d.following(ctx, w, began); next != nil {
-		d.proceed(ctx, g, next)
+		d.proceed(ctx, w.group, next)
 	}
 }
 
