@@ -33,6 +33,8 @@ type Push struct {
 	Expiration *int64 `json:"expiration,omitempty"`
 	// ExpiresAt is when fanfare itself gives up, in Unix milliseconds; 0: never.
 	ExpiresAt int64 `json:"expires_at,omitempty"`
+	// TTL is the same in seconds from the enqueueing of the event, see Begin; 0: none.
+	TTL int64 `json:"ttl,omitempty"`
 	// NoRetryUnknown ends the notification when its outcome is unknown.
 	NoRetryUnknown bool `json:"no_retry_unknown,omitempty"`
 }
@@ -123,11 +125,10 @@ var apsOnly = map[PushType]bool{
 }
 
 // RenderPush renders an event once, for all its devices. It is a pure
-// function of the type's templates, the event's id, the event and the time of its
-// acceptance; equal arguments give equal bytes. A payload above APNs' limit,
-// a missing name of data, or an aps that the push type does not allow is a
-// CodeValidation error.
-func RenderPush(s *TemplateSet, id string, e *EventRequest, accepted time.Time) (*Push, error) {
+// function of the type's templates, the event's id and the event; equal arguments
+// give equal bytes. A payload above APNs' limit, a missing name of data, or an aps
+// that the push type does not allow is a CodeValidation error.
+func RenderPush(s *TemplateSet, id string, e *EventRequest) (*Push, error) {
 	if err := checkCollapse(e.CollapseID); err != nil {
 		return nil, err
 	}
@@ -149,7 +150,7 @@ func RenderPush(s *TemplateSet, id string, e *EventRequest, accepted time.Time) 
 	if p.CollapseID == "" && s.collapse && s.pushType == PushAlert {
 		p.CollapseID = id
 	}
-	p.Expiration, p.ExpiresAt = expiry(s.ttl, e.ExpiresAt, accepted)
+	p.setExpiry(s.ttl, e.ExpiresAt)
 	return p, nil
 }
 
@@ -169,21 +170,34 @@ func checkCollapse(id string) error {
 	return nil
 }
 
-// expiry is the header and our own deadline. A ttl of 0 asks APNs to try once
-// and leaves fanfare itself all the time it needs for that one try.
-func expiry(ttl *int64, at *Time, accepted time.Time) (header *int64, deadline int64) {
+// setExpiry notes how long the push is worth sending. A ttl of 0 asks APNs to try
+// once and leaves fanfare itself all the time it needs for that one try.
+func (p *Push) setExpiry(ttl *int64, at *Time) {
 	switch {
 	case at != nil:
-		seconds := at.Unix()
-		return &seconds, at.UnixMilli()
-	case ttl == nil:
-		return nil, 0
-	case *ttl == 0:
-		return new(int64), 0
+		p.endAt(at.Time)
+	case ttl != nil && *ttl == 0:
+		p.Expiration = new(int64)
+	case ttl != nil:
+		p.TTL = *ttl
 	}
-	end := accepted.Add(time.Duration(*ttl) * time.Second)
+}
+
+// Begin turns a TTL into times, once; it tells whether there was one. Enqueued is
+// Redis' time, as are the clocks that ExpiresAt is compared with: that of the server
+// that accepted the event may be another.
+func (p *Push) Begin(enqueued time.Time) bool {
+	if p.TTL == 0 {
+		return false
+	}
+	p.endAt(enqueued.Add(time.Duration(p.TTL) * time.Second))
+	p.TTL = 0
+	return true
+}
+
+func (p *Push) endAt(end time.Time) {
 	seconds := end.Unix()
-	return &seconds, end.UnixMilli()
+	p.Expiration, p.ExpiresAt = &seconds, end.UnixMilli()
 }
 
 // renderAPS lays the event over the type: template, type's aps, event's

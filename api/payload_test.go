@@ -25,7 +25,7 @@ func mustTemplates(t *testing.T, r *api.EventTypeRequest) *api.TemplateSet {
 
 func mustRender(t *testing.T, l *api.TemplateSet, e *api.EventRequest) *api.Push {
 	t.Helper()
-	p, err := api.RenderPush(l, "ev1", e, accepted)
+	p, err := api.RenderPush(l, "ev1", e)
 	if err != nil {
 		t.Fatalf("RenderPush: %v", err)
 	}
@@ -115,7 +115,7 @@ func TestA3_CollapseID(t *testing.T) {
 	for name, id := range map[string]string{"65 bytes": strings.Repeat("ü", 32) + "x", "a line break": "a\nb"} {
 		t.Run("refuses "+name, func(t *testing.T) {
 			t.Parallel()
-			_, err := api.RenderPush(api.DefaultTemplateSet(), "ev1", &api.EventRequest{CollapseID: id, Alert: &api.Alert{Title: "T"}}, accepted)
+			_, err := api.RenderPush(api.DefaultTemplateSet(), "ev1", &api.EventRequest{CollapseID: id, Alert: &api.Alert{Title: "T"}})
 			rule := "max"
 			if len(id) <= 64 {
 				rule = "printable"
@@ -138,12 +138,16 @@ func TestA4_Expiration(t *testing.T) {
 	}{
 		{"absent", nil, nil, "absent", 0},
 		{"0 is sent as 0 and is no deadline of ours", seconds(0), nil, "0", 0},
-		{"a time counted from acceptance", seconds(60), nil, strconv.FormatInt(accepted.Unix()+60, 10), accepted.UnixMilli() + 60_000},
+		{"a time counted from the enqueueing", seconds(60), nil, strconv.FormatInt(accepted.Unix()+60, 10), accepted.UnixMilli() + 60_000},
 		{"the event's own time wins", seconds(60), &at, strconv.FormatInt(accepted.Unix()+90, 10), accepted.UnixMilli() + 90_500},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := mustRender(t, mustTemplates(t, &api.EventTypeRequest{Title: "T", TTLSeconds: tt.ttl}), &api.EventRequest{ExpiresAt: tt.at})
+			p.Begin(accepted)
+			if p.Begin(accepted.Add(time.Hour)) || p.TTL != 0 {
+				t.Error("it begins twice")
+			}
 			header := "absent"
 			if p.Expiration != nil {
 				header = strconv.FormatInt(*p.Expiration, 10)
@@ -182,7 +186,7 @@ func TestA5_PushTypeAndPriority(t *testing.T) {
 		t.Run(string(kind)+" takes its payload from aps", func(t *testing.T) {
 			t.Parallel()
 			l := mustTemplates(t, &api.EventTypeRequest{PushType: kind})
-			_, err := api.RenderPush(l, "ev1", &api.EventRequest{}, accepted)
+			_, err := api.RenderPush(l, "ev1", &api.EventRequest{})
 			mustInvalid(t, err, "aps", "required")
 			if p := mustRender(t, l, &api.EventRequest{APS: aps}); !bytes.Contains(p.Payload, aps) {
 				t.Errorf("payload %s has no %s", p.Payload, aps)
@@ -248,7 +252,7 @@ func TestRenderPushRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := api.RenderPush(mustTemplates(t, &tt.eventType), "ev1", &tt.ev, accepted)
+			_, err := api.RenderPush(mustTemplates(t, &tt.eventType), "ev1", &tt.ev)
 			mustInvalid(t, err, tt.field, tt.rule)
 		})
 	}
@@ -274,7 +278,7 @@ func TestP7_PayloadLimit(t *testing.T) {
 				t.Fatalf("the test's payload is %d bytes, not %d", n, tt.limit)
 			}
 			ev.Data["d"] += "d"
-			_, err := api.RenderPush(l, "ev1", ev, accepted)
+			_, err := api.RenderPush(l, "ev1", ev)
 			mustInvalid(t, err, "payload", "max")
 			for _, part := range []string{strconv.Itoa(tt.limit), strconv.Itoa(tt.limit + 1)} {
 				if !strings.Contains(err.Error(), part) {

@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
@@ -41,7 +40,7 @@ func BenchmarkRenderPush(b *testing.B) {
 	e := &EventRequest{Type: "photo.shared", Actor: "alice", Object: "album:42", Audience: Audience{Users: []string{"bob"}}, Data: map[string]string{"album": "Summer"}}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := RenderPush(set, "0f5bv1cb2h5i1k6rthd7gfs3kq4m4o3e", e, time.Time{}); err != nil {
+		if _, err := RenderPush(set, "0f5bv1cb2h5i1k6rthd7gfs3kq4m4o3e", e); err != nil {
 			b.Fatal(err)
 		}
 	}

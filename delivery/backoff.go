@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// maxBackoffs is from how many devices on the expired backoffs are forgotten.
+// maxBackoffs is from how many devices on the expired backoffs are forgotten, at
+// first: while more than half of them are not expired, from twice as many.
 const maxBackoffs = 10_000
 
 // backoffs are the devices whose push service asked to slow down, in this
@@ -15,6 +16,7 @@ type backoffs struct {
 	base, most time.Duration
 	mu         sync.Mutex
 	devices    map[string]backoff
+	sweepAt    int // devices
 }
 
 type backoff struct {
@@ -23,7 +25,7 @@ type backoff struct {
 }
 
 func newBackoffs(base, most time.Duration) *backoffs {
-	return &backoffs{base: base, most: most, devices: map[string]backoff{}}
+	return &backoffs{base: base, most: most, devices: map[string]backoff{}, sweepAt: maxBackoffs}
 }
 
 // wait is how long a device still backs off; 0: it does not.
@@ -38,7 +40,7 @@ func (b *backoffs) wait(token string, now time.Time) time.Duration {
 func (b *backoffs) next(token string, asked time.Duration, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.devices) >= maxBackoffs {
+	if len(b.devices) >= b.sweepAt {
 		b.sweep(now)
 	}
 	d := b.devices[token]
@@ -51,13 +53,15 @@ func (b *backoffs) next(token string, asked time.Duration, now time.Time) time.D
 	return delay
 }
 
-// sweep forgets backoffs that ended long ago. The caller holds the lock.
+// sweep forgets backoffs that ended long ago. As many devices must come before the
+// next as are left, so that a refusal does not pay for all. The caller holds the lock.
 func (b *backoffs) sweep(now time.Time) {
 	for token, d := range b.devices {
 		if now.Sub(d.until) > b.most {
 			delete(b.devices, token)
 		}
 	}
+	b.sweepAt = max(maxBackoffs, 2*len(b.devices))
 }
 
 // forget ends a device's backoff after a success.

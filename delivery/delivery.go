@@ -71,6 +71,9 @@ type Delivery struct {
 	pauses  *pauses
 	backoff *backoffs
 	storm   *breaker
+	// names are for the breaker and the metrics; alarms, which any topic can raise,
+	// take none from them.
+	names, alarmNames *appNames
 
 	probeNow     chan struct{}
 	wakes        chan string
@@ -81,7 +84,7 @@ type Delivery struct {
 
 	mu      sync.Mutex
 	chains  map[string]*chain    // by token
-	alarmed map[string]time.Time // when an alarm was logged last
+	alarmed map[string]time.Time // when an alarm was logged last, by kind and app
 	wg      sync.WaitGroup
 }
 
@@ -94,6 +97,8 @@ func New(o Options) *Delivery {
 		guardReads: make(chan struct{}, maxGuardReads),
 		slots:      newSlots(o.Places), chains: map[string]*chain{}, alarmed: map[string]time.Time{},
 	}
+	configured := o.Sender.Apps()
+	d.names, d.alarmNames = newAppNames(configured), newAppNames(configured)
 	d.pauses = newPauses(o.Apps, o.Logger, d.appChanged)
 	return d
 }

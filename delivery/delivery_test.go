@@ -112,33 +112,6 @@ func (p *pipeline) mustTargetAll(id string, notifications int64) {
 	}
 }
 
-func TestP5_OneDeviceInOrder(t *testing.T) {
-	t.Parallel()
-	p := setup(t, options{idle: true})
-	p.mustDevice("bob", 1)
-	shard, again := p.first.queueOfNotes.Route(token(1)), p.process().queueOfNotes.Route(token(1))
-	if shard != again {
-		t.Errorf("shards %d and %d of one token", shard, again)
-	}
-	// Put into the shard in this order, they must arrive in it.
-	var want []string
-	for range 50 {
-		event := queue.NewID(0, time.Now())
-		job := p.note(event, "bob", token(1))
-		if _, err := p.first.queueOfNotes.Enqueue(t.Context(), job); err != nil {
-			t.Fatal(err)
-		}
-		want = append(want, job.ID)
-	}
-	p.first.start()
-	p.apns.MustWait(t, 50, soon)
-	for n, r := range p.apns.Of(token(1)) {
-		if r.ID != want[n] {
-			t.Fatalf("request %d is %s, want %s", n, r.ID, want[n])
-		}
-	}
-}
-
 func TestA10_UnknownOutcome(t *testing.T) {
 	t.Parallel()
 	unknown := transport.Answer{Outcome: transport.UnknownOutcome}

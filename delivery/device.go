@@ -23,19 +23,26 @@ const (
 // could not be written comes again with the next send.
 func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer) {
 	app := w.m.app()
-	if d.storm.observe(app, w.m.Token, a.Outcome) {
-		d.stormed(ctx, app)
+	if judgesToken(a.Outcome) {
+		d.watchStorm(ctx, app, w.m.Token, a.Outcome)
 	}
 	drop := a.Outcome == transport.DropDevice && a.Drops(w.m.registeredAt())
-	suspect := a.Outcome == transport.SuspectDevice && !d.storm.isOpen(app) && d.pauses.last(app).Reason != stormReason
+	suspect := a.Outcome == transport.SuspectDevice && !d.storm.isOpen(d.names.of(app)) && d.pauses.last(app).Reason != stormReason
 	if drop || suspect { // what waits for SQL holds no place of its app
 		w.group.Go(func() { d.markDevice(ctx, w, a, drop || w.m.Suspect) })
 	}
 }
 
+// watchStorm pauses the app when too many tokens were refused.
+func (d *Delivery) watchStorm(ctx context.Context, app, token string, o transport.Outcome) {
+	if d.storm.observe(d.names.of(app), token, o) {
+		d.stormed(ctx, app)
+	}
+}
+
 // stormed pauses an app whose storm breaker opened.
 func (d *Delivery) stormed(ctx context.Context, app string) {
-	d.o.Metrics.breaker.WithLabelValues(app).Set(1)
+	d.o.Metrics.breaker.WithLabelValues(d.names.of(app)).Set(1)
 	d.alarm("storm", "app", app)
 	d.pause(ctx, app, stormReason)
 }
@@ -72,7 +79,7 @@ func (d *Delivery) alarm(kind string, args ...any) {
 	key := kind
 	if len(args) > 1 {
 		if app, ok := args[1].(string); ok {
-			key += " " + app
+			key += " " + d.alarmNames.of(app)
 		}
 	}
 	d.mu.Lock()

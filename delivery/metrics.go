@@ -41,8 +41,8 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 		suppressed: counter("recipients_suppressed_total", "Users not notified, by the first reason that applied.", "reason"),
 		sent:       counter("apns_answers_total", "Sends, by what the answer means and APNs' reason.", "outcome", "reason"),
 		ended:      counter("notifications_ended_total", "Notifications that came to their end.", "state", "reason"),
-		breaker:    gauge("apns_breaker_open", "1 while the storm breaker of an app is open in this process."),
-		paused:     gauge("apns_app_paused", "1 while an app is paused, 0.5 while its messages are on their way back."),
+		breaker:    gauge("apns_breaker_open", "1 while the storm breaker of an app is open in this process; apps beyond the first 1,000 share other."),
+		paused:     gauge("apns_app_paused", "1 while an app is paused, 0.5 while its messages are on their way back; of the app other their sum."),
 		alarms:     counter("alarms_total", "What a person should look at.", "kind"),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "fanfare", Name: "event_to_answer_seconds", Help: "From the acceptance of an event to APNs' answer.",

@@ -52,8 +52,9 @@ func (d *Delivery) park(ctx context.Context, w *work) {
 
 // pause stops an app for the whole cluster.
 func (d *Delivery) pause(ctx context.Context, app, reason string) {
-	d.pauses.set(app, apps.App{State: apps.Paused, Since: time.Now(), Reason: reason})
-	first, err := d.o.Apps.PauseApp(ctx, app, reason)
+	first, err := d.pauses.change(app, apps.App{State: apps.Paused, Since: time.Now(), Reason: reason}, func() (bool, error) {
+		return d.o.Apps.PauseApp(ctx, app, reason)
+	})
 	if err != nil {
 		d.o.Logger.Warn("pause app", "app", app, "error", err)
 	}
@@ -69,8 +70,9 @@ func (d *Delivery) resume(ctx context.Context, w *work, a transport.Answer) {
 	if !w.probe || !accepts(a, d.pauses.last(app).Reason) {
 		return
 	}
-	d.pauses.set(app, apps.App{State: apps.Resuming, Since: time.Now()})
-	was, err := d.o.Apps.ResumeApp(ctx, app)
+	was, err := d.pauses.change(app, apps.App{State: apps.Resuming, Since: time.Now()}, func() (bool, error) {
+		return d.o.Apps.ResumeApp(ctx, app)
+	})
 	if err != nil {
 		d.o.Logger.Warn("resume app", "app", app, "error", err)
 	}
@@ -94,13 +96,18 @@ func accepts(a transport.Answer, pausedFor string) bool {
 
 // appChanged puts an app's state into the metrics; when it runs again its storm
 // breaker starts afresh.
-func (d *Delivery) appChanged(app string, _, is apps.State) {
-	d.o.Metrics.paused.WithLabelValues(app).Set(map[apps.State]float64{apps.Paused: 1, apps.Resuming: 0.5}[is])
+func (d *Delivery) appChanged(app string, was, is apps.State) {
+	name := d.names.of(app)
+	// Added: the name may stand for many.
+	d.o.Metrics.paused.WithLabelValues(name).Add(pausedGauge[is] - pausedGauge[was])
 	if is != apps.Paused {
-		d.storm.reset(app)
-		d.o.Metrics.breaker.WithLabelValues(app).Set(0)
+		d.storm.reset(name)
+		d.o.Metrics.breaker.WithLabelValues(name).Set(0)
 	}
 }
+
+// pausedGauge is what the metric says of one app.
+var pausedGauge = map[apps.State]float64{apps.Paused: 1, apps.Resuming: 0.5}
 
 // wake makes watchApps check an app's parked notifications soon.
 func (d *Delivery) wake(app string) {

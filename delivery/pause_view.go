@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -20,8 +21,9 @@ const (
 // pauses is this process's view of the paused apps. It asks Redis at most once
 // a second, and only while there is something to send.
 type pauses struct {
-	store    *apps.Store
-	log      *slog.Logger
+	store *apps.Store
+	log   *slog.Logger
+	// onChange hears of the changes in their order; it must not ask the view.
 	onChange func(app string, was, is apps.State)
 
 	reading sync.Mutex // one reading at a time
@@ -29,10 +31,19 @@ type pauses struct {
 	apps    map[string]apps.App
 	until   time.Time // nobody needs to read before then
 	readAt  time.Time // when the view was read last; zero: never
+	begun   uint64    // readings
+	own     map[string]*ownChange
+}
+
+// ownChange is a change of an app by this process. A reading that began before it was
+// written may know nothing of it.
+type ownChange struct {
+	writing int    // changes whose writing has not ended
+	begun   uint64 // readings that had begun when the last ended
 }
 
 func newPauses(s *apps.Store, log *slog.Logger, onChange func(app string, was, is apps.State)) *pauses {
-	return &pauses{store: s, log: log, onChange: onChange, apps: map[string]apps.App{}}
+	return &pauses{store: s, log: log, onChange: onChange, apps: map[string]apps.App{}, own: map[string]*ownChange{}}
 }
 
 // app returns the state of an app, at most a second old while Redis answers.
@@ -91,21 +102,36 @@ func (p *pauses) refresh(ctx context.Context) map[string]apps.App {
 // read replaces the view; a failure keeps the old one for a moment. The caller
 // holds reading.
 func (p *pauses) read(ctx context.Context) {
+	p.mu.Lock()
+	p.begun++
+	p.mu.Unlock()
 	all, err := p.store.Apps(ctx)
 	p.mu.Lock()
-	old := p.apps
+	defer p.mu.Unlock()
 	if err != nil {
 		p.until = time.Now().Add(pausesRetry)
-		p.mu.Unlock()
 		p.log.Debug("paused apps could not be read", "error", err)
 		return
 	}
+	p.keepOwn(all)
+	old := p.apps
 	p.apps, p.readAt, p.until = all, time.Now(), time.Now().Add(pausesFresh)
-	p.mu.Unlock()
 	p.notify(old, all)
 }
 
-// notify reports what changed between two views.
+// keepOwn takes over from the present view what this process changed while the
+// newest reading was under way. The caller holds mu.
+func (p *pauses) keepOwn(all map[string]apps.App) {
+	for name, own := range p.own {
+		if own.writing == 0 && own.begun < p.begun {
+			delete(p.own, name)
+			continue
+		}
+		all[name] = p.apps[name]
+	}
+}
+
+// notify reports what changed between two views. The caller holds mu.
 func (p *pauses) notify(old, all map[string]apps.App) {
 	for name, a := range all {
 		if old[name].State != a.State {
@@ -119,18 +145,26 @@ func (p *pauses) notify(old, all map[string]apps.App) {
 	}
 }
 
-// set changes one app in this process's view at once.
-func (p *pauses) set(name string, a apps.App) {
+// change changes one app in this process's view, at once, and lets write tell the
+// others. It returns what write does.
+func (p *pauses) change(name string, a apps.App, write func() (bool, error)) (bool, error) {
 	p.mu.Lock()
-	was := p.apps[name]
-	next := make(map[string]apps.App, len(p.apps)+1)
-	for n, old := range p.apps {
-		next[n] = old
+	own := p.own[name]
+	if own == nil {
+		own = &ownChange{}
+		p.own[name] = own
 	}
+	own.writing++
+	next := maps.Clone(p.apps)
 	next[name] = a
+	p.notify(p.apps, next)
 	p.apps = next
 	p.mu.Unlock()
-	if was.State != a.State {
-		p.onChange(name, was.State, a.State)
-	}
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		own.writing--
+		own.begun = p.begun
+	}()
+	return write()
 }

@@ -50,7 +50,7 @@ func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, beg
 		return
 	}
 	d.finish(ctx, w, results[a.Outcome](d, w, a))
-	if d.storm.observe(w.m.app(), w.m.Token, a.Outcome) {
+	if d.storm.observe(d.names.of(w.m.app()), w.m.Token, a.Outcome) {
 		w.group.Go(func() { d.stormed(ctx, w.m.app()) })
 	}
 	if next := d.following(ctx, w, began); next != nil {

@@ -175,7 +175,7 @@ func (t *Targeting) open(c *queue.Claimed) *page {
 		c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 		return nil
 	}
-	p := &page{c: c, job: j, clock: time.Now()}
+	p := &page{c: c, job: j, clock: time.Now(), dated: j.Push.Begin(c.EnqueuedAt)}
 	if p.begun() || j.Push.ExpiresAt == 0 || c.Now.UnixMilli() < j.Push.ExpiresAt {
 		return p
 	}
@@ -194,8 +194,13 @@ func (t *Targeting) read(ctx context.Context, p *page) bool {
 	return false
 }
 
-// postpone gives the event back because something it needs is away.
+// postpone gives the event back because something it needs is away. What it may
+// become, a dead letter that is tried again, keeps the end that it has now.
 func (t *Targeting) postpone(p *page, reason string, err error) {
 	t.o.Logger.Warn("targeting waits", "event", p.c.ID, "reason", reason, "error", err)
-	p.c.Finish(deferOrRetry(reason, err))
+	r := deferOrRetry(reason, err)
+	if p.dated {
+		r.Payload, _ = p.job.Encode() // it came out of the queue as JSON
+	}
+	p.c.Finish(r)
 }

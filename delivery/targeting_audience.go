@@ -26,6 +26,7 @@ type page struct {
 	clock  time.Time         // when the claim was answered
 	marks  map[string]string // what became of notifications before: a label, or markStored
 	sent   events.Sent       // those of them that ended
+	dated  bool              // the job's time to live became an end, which is not in the queue
 }
 
 // found is a device that gets the event.

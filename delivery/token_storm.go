@@ -20,7 +20,8 @@ type breakerOptions struct {
 // breaker is the storm breaker: when more than percent of an app's last
 // distinct tokens are refused as bad, it is likelier that the app is configured
 // wrongly than that all these devices are gone. While it is open no device may
-// be dropped. It lives per process and holds each app apart.
+// be dropped. It lives per process and holds each app apart, as far as it has a
+// name of its own, see appNames.
 type breaker struct {
 	o    breakerOptions
 	seed maphash.Seed
@@ -52,11 +53,16 @@ func newBreaker(o breakerOptions) *breaker {
 	return &breaker{o: o, seed: maphash.MakeSeed(), apps: make(map[string]*tokenWindow)}
 }
 
+// judgesToken tells whether an outcome says of a token that it is good or bad.
+func judgesToken(o transport.Outcome) bool {
+	return o == transport.Delivered || o == transport.SuspectDevice
+}
+
 // observe takes an answer for a token of an app into account and tells whether
 // the breaker opened just now: the app is to be paused, and an alarm raised.
 // Outcomes that say nothing of the token do not count, nor does a 410.
 func (b *breaker) observe(app, token string, o transport.Outcome) (opened bool) {
-	if o != transport.Delivered && o != transport.SuspectDevice {
+	if !judgesToken(o) {
 		return false
 	}
 	h := maphash.String(b.seed, token)

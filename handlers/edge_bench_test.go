@@ -107,7 +107,7 @@ func mustEdge(b *testing.B) (http.Handler, string) {
 func edgeAccept(templates *api.TemplateSet) func(context.Context, *edgeEventRequest) (*web.Reply[api.EventAccepted], error) {
 	const id = "0f5bv1cb2h5i1k6rthd7gfs3kq4m4o3e"
 	return func(_ context.Context, in *edgeEventRequest) (*web.Reply[api.EventAccepted], error) {
-		if _, err := api.RenderPush(templates, id, &in.Body, time.Now()); err != nil {
+		if _, err := api.RenderPush(templates, id, &in.Body); err != nil {
 			return nil, err
 		}
 		return web.Accepted(&api.EventAccepted{ID: id}).At("/v1/events/" + id), nil

@@ -13,14 +13,15 @@
 // A writer removes the entry and marks the user `changing`, commits SQL, and
 // stores the new version, which ends its own mark. While any mark lives no
 // fill is taken, so readers go to SQL. A fill names the version that it read
-// and when it began: older than the stored version, or begun more than 5 s
-// ago, and it is refused. A mark lives 10 s and a writer gives up its commit
-// after 4.5 s, so a reader that began before the commit can never fill after
-// the mark's end.
+// and when it began, by the clock of the user's own master: older than the
+// stored version, or begun more than 5 s ago, and it is refused. A mark lives
+// 10 s and a writer gives up its commit after 4.5 s, so a reader that began
+// before the commit can never fill after the mark's end.
 //
 // The transaction also leaves outbox rows. The writer relays them itself; the
 // sweeper of any process does it for a writer that died or had no Redis.
 //
-// Without Redis, readers ask SQL and writers write; without SQL, cached users
-// are served and only the others fail.
+// Without Redis, readers ask SQL and writers write, on a Cluster only for users
+// of the masters that are away; without SQL, cached users are served and only
+// the others fail.
 package devices

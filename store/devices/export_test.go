@@ -58,24 +58,27 @@ func (s *Store) StoreVersion(ctx context.Context, writer, user string, version i
 type Reader struct {
 	s     *Store
 	read  *cacheRead
-	users []string
 	found map[string]*record.Snapshot
 }
 
 // BeginRead does what Targets does up to the fill.
 func (s *Store) BeginRead(ctx context.Context, user string) (*Reader, error) {
-	r := &Reader{s: s, read: s.readCache(ctx, []Query{{User: user}}), users: []string{user}}
-	found, err := s.rec.Snapshots(ctx, r.users)
+	r := &Reader{s: s, read: s.readCache(ctx, []Query{{User: user}})}
+	found, err := s.rec.Snapshots(ctx, []string{user})
 	r.found = found
 	return r, err
 }
 
 // Age moves the beginning of the read back, by Redis' clock: the script must
 // refuse it on its own.
-func (r *Reader) Age(by time.Duration) { r.read.began -= by.Milliseconds() }
+func (r *Reader) Age(by time.Duration) {
+	for user := range r.read.missed {
+		r.read.missed[user] -= by.Milliseconds()
+	}
+}
 
 // Fill ends the read.
-func (r *Reader) Fill(ctx context.Context) { r.s.fillUsers(ctx, r.read, r.users, r.found) }
+func (r *Reader) Fill(ctx context.Context) { r.s.fillUsers(ctx, r.read, r.found) }
 
 // Cached tells what an entry holds of one type, and whether there is an entry.
 func (s *Store) Cached(ctx context.Context, user, typ string) (t Target, hit bool) {

@@ -3,6 +3,7 @@ package devices
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -40,7 +41,7 @@ type Target struct {
 
 // Targets answers many queries, in their order: one pipeline for the cached
 // users, one SQL query per table for the others, whose entries are then
-// filled. Without Redis all come from SQL. Without SQL the cached users are
+// filled. Users whose Redis is away come from SQL. Without SQL the cached users are
 // still answered; the others carry Err, which is also returned.
 func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) {
 	read := s.readCache(ctx, queries)
@@ -63,7 +64,7 @@ func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) 
 		}
 	}
 	if err == nil {
-		s.fillUsers(ctx, read, missed, found)
+		s.fillUsers(ctx, read, found)
 	}
 	return read.targets, err
 }
@@ -73,16 +74,24 @@ type cacheRead struct {
 	targets []Target
 	hit     []bool
 	marks   []*redis.IntCmd // nil for a query without one
-	began   int64           // Redis time before the read, ms; 0 when Redis is away
-	start   time.Time       // the same on this process's clock
+	// missed are the users whose Redis answered that they are not cached, with its
+	// time before the read, ms.
+	missed map[string]int64
+	start  time.Time // the same on this process's clock
 }
 
 func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
-	l := &cacheRead{targets: make([]Target, len(queries)), hit: make([]bool, len(queries)), marks: make([]*redis.IntCmd, len(queries)), start: time.Now()}
-	clock := redis.NewTimeCmd(ctx, "time")
-	cmds, gets := []redis.Cmder{clock}, make([]*redis.SliceCmd, len(queries))
+	l := &cacheRead{
+		targets: make([]Target, len(queries)), hit: make([]bool, len(queries)), marks: make([]*redis.IntCmd, len(queries)),
+		missed: map[string]int64{}, start: time.Now(),
+	}
+	keys, gets := make([]string, len(queries)), make([]*redis.SliceCmd, len(queries))
 	for i, q := range queries {
-		gets[i] = redis.NewSliceCmd(ctx, "hmget", settingsKey(q.User), fieldDevices, fieldOptOut+q.Type, fieldMute+q.Object)
+		keys[i] = settingsKey(q.User)
+	}
+	cmds, clocks := s.db.Clocks(ctx, keys) // first: a reader began before it read
+	for i, q := range queries {
+		gets[i] = redis.NewSliceCmd(ctx, "hmget", keys[i], fieldDevices, fieldOptOut+q.Type, fieldMute+q.Object)
 		cmds = append(cmds, gets[i])
 		if q.Mark != "" {
 			l.marks[i] = redis.NewIntCmd(ctx, "exists", q.Mark)
@@ -90,16 +99,20 @@ func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
 		}
 	}
 	if err := s.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
-		s.o.Logger.Debug("settings come from SQL", "error", err)
-		return l
-	}
-	if clock.Err() == nil {
-		l.began = clock.Val().UnixMilli()
+		s.o.Logger.Debug("settings come from SQL, at least of some", "error", err)
 	}
 	for i, q := range queries {
-		if gets[i].Err() == nil {
-			l.targets[i], l.hit[i] = decodeHit(q, gets[i].Val(), l.now())
-			l.targets[i].Marked = l.marked(i)
+		if gets[i].Err() != nil {
+			continue
+		}
+		now, known := l.start, clocks[i] != nil && clocks[i].Err() == nil
+		if known {
+			now = clocks[i].Val()
+		}
+		l.targets[i], l.hit[i] = decodeHit(q, gets[i].Val(), now.UnixMilli())
+		l.targets[i].Marked = l.marked(i)
+		if known && !l.hit[i] {
+			l.missed[q.User] = now.UnixMilli()
 		}
 	}
 	return l
@@ -108,14 +121,6 @@ func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
 // marked tells whether the mark of a query was seen.
 func (l *cacheRead) marked(i int) bool {
 	return l.marks[i] != nil && l.marks[i].Err() == nil && l.marks[i].Val() > 0
-}
-
-// now is Redis' clock if it was asked, else this process's.
-func (l *cacheRead) now() int64 {
-	if l.began > 0 {
-		return l.began
-	}
-	return l.start.UnixMilli()
 }
 
 // cached is a device in the settings hash.
@@ -169,15 +174,16 @@ func answer(q Query, found *record.Snapshot, err error) Target {
 	}
 }
 
-// fillUsers puts what SQL knew into the cache, as far as Redis takes it.
-func (s *Store) fillUsers(ctx context.Context, l *cacheRead, users []string, found map[string]*record.Snapshot) {
-	if l.began == 0 || time.Since(l.start) > maxRead {
+// fillUsers puts what SQL knew of the missed users into the cache, as far as Redis
+// takes it.
+func (s *Store) fillUsers(ctx context.Context, l *cacheRead, found map[string]*record.Snapshot) {
+	if time.Since(l.start) > maxRead {
 		return
 	}
-	for part := range slices.Chunk(users, fillBatch) {
-		cmds := make([]redis.Cmder, 0, len(part))
-		for _, u := range part {
-			cmd, err := s.fillUser(ctx, l.began, u, found[u])
+	for users := range slices.Chunk(slices.Sorted(maps.Keys(l.missed)), fillBatch) {
+		cmds := make([]redis.Cmder, 0, len(users))
+		for _, u := range users {
+			cmd, err := s.fillUser(ctx, l.missed[u], u, found[u])
 			if err == nil {
 				cmds = append(cmds, cmd)
 			}

@@ -10,6 +10,9 @@ import (
 
 // firstKey is the key by which a command finds its node, "" for none.
 func firstKey(cmd redis.Cmder) string {
+	if clock, ok := cmd.(clockOf); ok {
+		return clock.key
+	}
 	args := cmd.Args()
 	at := 1
 	switch cmd.Name() {

@@ -19,8 +19,8 @@ const (
 	fullPercent = 90
 )
 
-// Overloaded is nil, or an *api.Error with a RetryAfter while any master uses
-// 90 % of its maxmemory or more. It asks nobody: Run watches.
+// Overloaded is nil, or an *api.Error with a RetryAfter while any master that
+// answers uses 90 % of its maxmemory or more. It asks nobody: Run watches.
 func (db *DB) Overloaded() error {
 	if e := db.full.Load(); e != nil {
 		return e
@@ -41,13 +41,13 @@ func (db *DB) watchMemory(ctx context.Context) error {
 	}
 }
 
-// readMemory keeps the last state while Redis does not answer: the calls
-// themselves say that it is away.
+// readMemory judges by the masters that answer: the calls themselves say that one is
+// away. While none answers the last state stays.
 func (db *DB) readMemory(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()
-	fullest, err := db.fullest(ctx)
-	if err != nil {
+	fullest, answered := db.fullest(ctx)
+	if answered == 0 {
 		return
 	}
 	was := db.full.Load() != nil
@@ -61,27 +61,27 @@ func (db *DB) readMemory(ctx context.Context) {
 	}
 }
 
-// fullest is the highest use of maxmemory of all masters, in percent.
-func (db *DB) fullest(ctx context.Context) (int64, error) {
+// fullest is the highest use of maxmemory, in percent, of all masters that answered,
+// and their number.
+func (db *DB) fullest(ctx context.Context) (most int64, answered int) {
+	if db.embedded != nil {
+		return 0, 0
+	}
 	var mu sync.Mutex
-	var most int64
-	err := eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
-		if db.embedded != nil {
-			return nil
-		}
+	_ = eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
 		text, err := c.Info(ctx, "memory").Result()
 		if err != nil {
 			return err
 		}
-		used, limit := infoInt(text, "used_memory"), infoInt(text, "maxmemory")
-		if limit > 0 {
-			mu.Lock()
-			most = max(most, used*100/limit)
-			mu.Unlock()
+		mu.Lock()
+		defer mu.Unlock()
+		answered++
+		if limit := infoInt(text, "maxmemory"); limit > 0 {
+			most = max(most, infoInt(text, "used_memory")*100/limit)
 		}
 		return nil
 	})
-	return most, err
+	return most, answered
 }
 
 // infoInt reads one number of INFO, 0 if absent.

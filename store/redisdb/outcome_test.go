@@ -103,3 +103,35 @@ func TestMemory(t *testing.T) {
 	mustNil(t, w.server.Client().ConfigSet(t.Context(), "maxmemory", "1gb").Err())
 	storetest.Eventually(t, 10*time.Second, "room again", func() bool { return w.Overloaded() == nil })
 }
+
+// TestMemoryOneMasterAway: what the other masters say counts, and a master that was
+// full and is away now refuses nobody.
+func TestMemoryOneMasterAway(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(*storetest.RedisServer){
+		"Dead": (*storetest.RedisServer).Kill, "Hanging": (*storetest.RedisServer).Pause,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := storetest.PrivateCluster(t, 0)
+			db := storetest.Open(t, cluster.URL())
+			limit := func(s *storetest.RedisServer, to string) {
+				t.Helper()
+				mustNil(t, s.Client().ConfigSet(t.Context(), "maxmemory", to).Err())
+			}
+			is := func(what string, full bool) {
+				t.Helper()
+				storetest.Eventually(t, time.Minute, what, func() bool { return (db.Overloaded() != nil) == full })
+			}
+			away, there := cluster.Nodes[0], cluster.Nodes[1]
+			limit(away, "1mb")
+			is("the first master to be full", true)
+			leave(away)
+			is("room, since nobody who answers is full", false)
+			limit(there, "1mb")
+			is("another master to be full", true)
+			limit(there, "1gb")
+			is("room again", false)
+		})
+	}
+}
