@@ -1,16 +1,18 @@
 // Package batch shares one piece of work among the callers that wait for it:
 // what arrives while a run is under way goes with the next, so that a thousand
 // small changes do not cost a thousand commits. At low load a call waits for
-// nobody.
+// nobody. If so configured, a full run does not wait for the one before it either,
+// nor does any run for one that hangs.
 package batch
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 )
 
-// Group runs one batch after the other. All methods may be called by many
+// Group runs batches. All methods may be called by many
 // goroutines at once.
 type Group[T, R any] struct {
 	o  Options
@@ -18,13 +20,20 @@ type Group[T, R any] struct {
 
 	mu      sync.Mutex
 	waiting []*run[T, R] // the first leaves next; all but the last are full
-	busy    bool
+	running int
+	slow    int // of the running, those that others no longer wait for
 }
 
 // Options bound a run.
 type Options struct {
 	Most    int           // items of one run; 0: any number
 	Timeout time.Duration // of one run; must be set
+	// Abreast is how many runs may be under way at once, 1 or less: one. A run
+	// begins beside another only when it is full, so that runs do not get small.
+	Abreast int
+	// Patience is how long a run may take till the next begins beside it, full or
+	// not; 0: as long as it likes.
+	Patience time.Duration
 }
 
 // run is one batch and what became of it.
@@ -67,16 +76,45 @@ func (g *Group[T, R]) join(ctx context.Context, item T) *run[T, R] {
 	}
 	mine := g.waiting[n-1]
 	mine.items = append(mine.items, item)
-	if !g.busy {
-		g.busy = true
-		go g.work(context.WithoutCancel(ctx))
+	if g.running == g.slow || g.full() {
+		g.begin(context.WithoutCancel(ctx))
 	}
 	return mine
 }
 
-// work makes runs until nobody waits.
+// begin lets the first run leave, unless as many are under way as may be. It
+// needs the lock.
+func (g *Group[T, R]) begin(ctx context.Context) {
+	if len(g.waiting) > 0 && g.running < max(1, g.o.Abreast) {
+		g.running++
+		go g.work(ctx)
+	}
+}
+
+// Waiting is how many items wait for a run.
+func (g *Group[T, R]) Waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := 0
+	for _, r := range g.waiting {
+		n += len(r.items)
+	}
+	return n
+}
+
+// full tells whether the run that leaves next has no room.
+func (g *Group[T, R]) full() bool {
+	return g.o.Most > 0 && len(g.waiting[0].items) >= g.o.Most
+}
+
+// work makes runs until nobody waits, or none waits that may begin beside others.
 func (g *Group[T, R]) work(ctx context.Context) {
-	for now := g.next(); now != nil; now = g.next() {
+	for {
+		runtime.Gosched() // who is about to call goes along: a crowd often wakes at once
+		now := g.next()
+		if now == nil {
+			return
+		}
 		g.carry(ctx, now)
 	}
 }
@@ -85,8 +123,8 @@ func (g *Group[T, R]) work(ctx context.Context) {
 func (g *Group[T, R]) next() *run[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.waiting) == 0 {
-		g.busy = false
+	if len(g.waiting) == 0 || g.running-g.slow > 1 && !g.full() {
+		g.running--
 		return nil
 	}
 	now := g.waiting[0]
@@ -95,8 +133,25 @@ func (g *Group[T, R]) next() *run[T, R] {
 }
 
 func (g *Group[T, R]) carry(ctx context.Context, now *run[T, R]) {
-	ctx, cancel := context.WithTimeout(ctx, g.o.Timeout)
+	limited, cancel := context.WithTimeout(ctx, g.o.Timeout)
 	defer cancel()
 	defer close(now.done)
-	now.result, now.err = g.do(ctx, now.items)
+	if g.o.Patience > 0 {
+		late := time.AfterFunc(g.o.Patience, func() { g.isSlow(ctx, 1) })
+		defer func() {
+			if !late.Stop() {
+				g.isSlow(ctx, -1)
+			}
+		}()
+	}
+	now.result, now.err = g.do(limited, now.items)
+}
+
+// isSlow counts a run that others no longer wait for, or one less.
+func (g *Group[T, R]) isSlow(ctx context.Context, more int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.slow += more; g.running == g.slow {
+		g.begin(ctx)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,17 +36,6 @@ func newSetup(most int) *setup {
 	return s
 }
 
-// waits tells how many items wait for a run.
-func (s *setup) waits() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, r := range s.waiting {
-		n += len(r.items)
-	}
-	return n
-}
-
 func TestDo(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -72,7 +62,7 @@ func TestDo(t *testing.T) {
 			for i := range n {
 				go call(i)
 			}
-			storetest.Eventually(t, patience, "all wait", func() bool { return s.waits() == n })
+			storetest.Eventually(t, patience, "all wait", func() bool { return s.Waiting() == n })
 			close(s.release)
 			for range n + 1 {
 				<-sizes
@@ -86,6 +76,102 @@ func TestDo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A run begins beside another only when it is full, and only so many are under way.
+func TestRunsAbreast(t *testing.T) {
+	t.Parallel()
+	const most, abreast, n = 4, 3, 4*4 + 3
+	begun, release := make(chan int, n), make(chan struct{})
+	g := New(Options{Most: most, Abreast: abreast, Timeout: time.Minute}, func(_ context.Context, items []int) (int, error) {
+		begun <- len(items)
+		<-release
+		return 0, nil
+	})
+	var all sync.WaitGroup
+	call := func(calls, waiting int) {
+		for range calls {
+			all.Go(func() { _, _ = g.Do(t.Context(), 0) })
+		}
+		storetest.Eventually(t, patience, "they wait", func() bool { return g.Waiting() == waiting })
+	}
+	wantBegun := func(want int) {
+		t.Helper()
+		if got := <-begun; got != want {
+			t.Fatalf("a run of %d began, want %d", got, want)
+		}
+	}
+	all.Go(func() { _, _ = g.Do(t.Context(), 0) })
+	wantBegun(1)
+	call(most-1, most-1) // not full: it waits
+	call(1, 0)
+	wantBegun(most)
+	call(most, 0)
+	wantBegun(most)
+	call(most+most-1, most+most-1) // as many are under way as may be
+	if len(begun) > 0 {
+		t.Fatalf("a run of %d began too early", <-begun)
+	}
+	release <- struct{}{} // a full one follows at once
+	wantBegun(most)
+	release <- struct{}{} // the last is not full: it follows only the last that is under way
+	release <- struct{}{}
+	storetest.Eventually(t, patience, "one is under way", func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.running == 1
+	})
+	if len(begun) > 0 || g.Waiting() != most-1 {
+		t.Fatal("a run that is not full began beside another")
+	}
+	release <- struct{}{}
+	wantBegun(most - 1)
+	close(release)
+	all.Wait()
+}
+
+// A run that hangs holds up nobody but its own callers, while others may begin.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	begun, release := make(chan int, 3), make(chan struct{})
+	g := New(Options{Abreast: 2, Patience: 50 * time.Millisecond, Timeout: time.Minute}, func(_ context.Context, items []int) (int, error) {
+		begun <- items[0]
+		if items[0] != 2 {
+			<-release
+		}
+		return items[0], nil
+	})
+	var all sync.WaitGroup
+	hang := func(item int) { all.Go(func() { _, _ = g.Do(t.Context(), item) }) }
+	hang(1)
+	<-begun
+	for range 2 { // the first hangs, and goes on hanging
+		if got, err := g.Do(t.Context(), 2); got != 2 || err != nil {
+			t.Fatal(got, err)
+		}
+		<-begun
+	}
+	hang(3)
+	<-begun
+	hang(4)
+	storetest.Eventually(t, patience, "both are slow", func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.slow == 2
+	})
+	if g.Waiting() != 1 || len(begun) > 0 {
+		t.Fatal("more are under way than may be")
+	}
+	close(release)
+	if <-begun != 4 {
+		t.Fatal("not who waited")
+	}
+	all.Wait()
+	storetest.Eventually(t, patience, "nothing is under way", func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.running == 0 && g.slow == 0
+	})
 }
 
 func TestDoErrors(t *testing.T) {

@@ -26,6 +26,10 @@ func (r *ranking) add(a record.Activity) {
 		return
 	}
 	e := entryOf(a)
+	if n := len(r.list); n < r.size && (n == 0 || e.less(entryOf(r.list[n-1]))) {
+		r.list = append(r.list, a) // in falling order, as they mostly come
+		return
+	}
 	i, _ := slices.BinarySearchFunc(r.list, e, func(other record.Activity, e entry) int {
 		switch o := entryOf(other); {
 		case e.less(o):

@@ -20,6 +20,10 @@
 // it needs ranks at or above both the next entry and the floor. If it comes to
 // the floor first, it builds the index again from SQL.
 //
+// Readers who come while such a query runs share the next one. It begins after
+// they came, so each sees what was committed before he asked; no answer of SQL is
+// kept. Whoever asks for many contacts at once has a query of his own.
+//
 // Without a state there is no index: writers leave it so, and the next read
 // builds it. That is why an emptied Redis can never give a wrong answer. What
 // nothing can see from here is a fail-over of Redis that loses acknowledged

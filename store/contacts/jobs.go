@@ -127,12 +127,12 @@ func (s *Store) syncOne(ctx context.Context, user, contact string) error {
 		if err != nil || !ok {
 			return err
 		}
-		found, err := s.rec.Activities(ctx, user, []string{contact})
+		found, err := s.truth.ask(ctx, record.ActivityQuery{Viewer: user, Contacts: []string{contact}})
 		if err != nil {
 			return err
 		}
-		a, known := found[contact]
-		if known && a.LastUpload == nil {
+		a := found[0]
+		if a.Contact != "" && a.LastUpload == nil {
 			return nil // a fan-out may be ahead of this reading: only reads take a contact out
 		}
 		out, err := s.index.sync(ctx, user, relations, contact, a.LastUpload)

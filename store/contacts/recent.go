@@ -8,8 +8,8 @@ import (
 	"fanfare/store/record"
 )
 
-// slack is how many entries more than asked for are read first, because
-// some may be stale.
+// slack is how many entries more than asked for are read from Redis at once,
+// because some may be stale. SQL is asked about them only if some are.
 const slack = 6
 
 // RecentContacts lists the contacts of a user whose newest upload that the user
@@ -31,28 +31,32 @@ func (s *Store) RecentContacts(ctx context.Context, user string, limit int) (*ap
 // RecentUploads lists the newest uploads, visible to the user, of the first of
 // the recent contacts.
 func (s *Store) RecentUploads(ctx context.Context, user string, limit int) (*api.RecentUploads, error) {
-	none := &api.RecentUploads{Items: []api.RecentUpload{}}
-	for range 3 { // the first may delete its uploads between two queries
+	out := &api.RecentUploads{Items: []api.RecentUpload{}}
+	for range readTries { // who is first may change between two queries
 		found, complete, err := s.recent(ctx, user, 1)
 		if err == nil && !complete {
 			found, err = s.fromRecord(ctx, user, 1) // this answer cannot say that it is not complete
 		}
 		if err != nil || len(found) == 0 {
-			return none, err
+			return &api.RecentUploads{Items: []api.RecentUpload{}}, err
 		}
-		items, err := s.rec.NewestUploads(ctx, found[0].Contact, found[0].Shown, limit)
+		items, err := s.rec.NewestUploads(ctx, user, found[0].Contact, limit)
 		if err != nil {
 			return nil, err
 		}
-		if len(items) > 0 {
-			return &api.RecentUploads{Contact: &found[0].Contact, Items: items}, nil
+		if len(items) == 0 {
+			continue
+		}
+		out = &api.RecentUploads{Contact: &found[0].Contact, Items: items}
+		if items[0].UploadedAt.UnixMilli() >= *found[0].LastUpload {
+			break // still the first: what is shown is no older
 		}
 	}
-	return none, nil
+	return out, nil
 }
 
 // readTries bounds how often a read goes on after a build that it came too late
-// for.
+// for, or after a change of who is first.
 const readTries = 3
 
 // recent answers from the index when the index can prove the answer, else from
@@ -108,12 +112,12 @@ func (s *Store) fromIndex(ctx context.Context, user string, n int) (*ranking, bo
 // until the n-th best of them ranks at or above whatever has not been read. Stale
 // scores that it finds are lowered.
 func (s *Store) verify(ctx context.Context, user string, n int, w *indexWindow) (*ranking, bool, error) {
-	best := &ranking{size: n}
+	best := &ranking{size: n, list: make([]record.Activity, 0, min(n, len(w.entries)))}
 	var wrong []stale
 	proven := false
-	for from, step := 0, n+slack; from < len(w.entries) && !proven; step *= 2 {
+	for from, step := 0, n; from < len(w.entries) && !proven; step = 2*step + slack {
 		to := min(from+step, len(w.entries))
-		more, err := s.truth(ctx, user, w.entries[from:to], best)
+		more, err := s.rank(ctx, user, w.entries[from:to], best)
 		if err != nil {
 			return best, false, err
 		}
@@ -146,20 +150,20 @@ func (w *indexWindow) proves(best *ranking, n, asked int) bool {
 	return !last.less(w.entries[asked-1]) // the next is not known, but below this
 }
 
-// truth ranks what SQL says of some entries, in one query, and gives those
-// whose score is too high.
-func (s *Store) truth(ctx context.Context, user string, entries []entry, best *ranking) ([]stale, error) {
+// rank adds what SQL says of some entries, in one query, and gives those whose
+// score is too high.
+func (s *Store) rank(ctx context.Context, user string, entries []entry, best *ranking) ([]stale, error) {
 	names := make([]string, len(entries))
 	for i, e := range entries {
 		names[i] = e.contact
 	}
-	found, err := s.rec.Activities(ctx, user, names)
+	found, err := s.truth.ask(ctx, record.ActivityQuery{Viewer: user, Contacts: names})
 	if err != nil {
 		return nil, err
 	}
 	var wrong []stale
-	for _, e := range entries {
-		a := found[e.contact]
+	for i, e := range entries {
+		a := found[i]
 		if a.LastUpload == nil || *a.LastUpload < e.at {
 			wrong = append(wrong, stale{e, a.LastUpload})
 		}

@@ -73,6 +73,7 @@ type Store struct {
 	rec   *record.DB
 	jobs  *queue.Queue
 	index *index
+	truth *truth
 	// done deletes outbox rows whose work is done, many in one transaction.
 	done *batch.Group[string, struct{}]
 	o    Options
@@ -104,7 +105,7 @@ func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Stor
 		return nil, err
 	}
 	s := &Store{
-		rec: rec, jobs: jobs, o: o, index: newIndex(redis, o.Max),
+		rec: rec, jobs: jobs, o: o, index: newIndex(redis, o.Max), truth: newTruth(rec),
 		scans: make(chan struct{}, o.Scans), jobScans: make(chan struct{}, o.Scans), wide: newWideReads(o.Scans),
 	}
 	s.announce = s.enqueue

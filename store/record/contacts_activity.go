@@ -2,7 +2,11 @@ package record
 
 import (
 	"context"
+	"database/sql"
+	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"fanfare/api"
 )
@@ -11,91 +15,151 @@ import (
 type Activity struct {
 	Contact      string
 	Relationship api.Relationship // what the viewer calls the contact
-	Shown        api.Relationship // what the contact calls the viewer; "": nothing
 	// LastUpload is the time of the newest upload of the contact that the viewer
 	// may see, in ms since the Unix epoch; nil when there is none.
 	LastUpload *int64
 }
 
-type activityRow struct {
-	Contact      string  `db:"contact"`
-	Relationship string  `db:"relationship"`
-	Shown        *string `db:"shown"`
-	Public       *int64  `db:"newest_public"`
-	Contacts     *int64  `db:"newest_contacts"`
-	Friends      *int64  `db:"newest_friends"`
-	Family       *int64  `db:"newest_family"`
+// noUpload stands for no upload in queries: it is earlier than any time that
+// RFC 3339 can write.
+const noUpload = -1 << 62
+
+// newestUpload finds the time of an owner's newest upload of one visibility: one
+// read of the end of a range of the index uploads_newest, however many uploads.
+func newestUpload(v api.Visibility) string {
+	return "IFNULL((SELECT u.uploaded_at FROM uploads u WHERE u.owner = c.contact AND u.visibility = '" + string(v) +
+		"' AND u.deleted = FALSE ORDER BY u.uploaded_at DESC, u.id DESC LIMIT 1), " + strconv.Itoa(noUpload) + ")"
 }
 
-func (r activityRow) activity() Activity {
-	a := Activity{Contact: r.Contact, Relationship: api.Relationship(r.Relationship)}
-	if r.Shown != nil {
-		a.Shown = api.Relationship(*r.Shown)
-	}
-	for _, at := range []*int64{r.Public, r.Contacts, r.Friends, r.Family} {
-		if at != nil && (a.LastUpload == nil || *at > *a.LastUpload) {
-			a.LastUpload = at
+// activitySelect reads contacts with the newest upload that their viewer may see.
+// It is all index look-ups: one for the contact, one for the way back, and one for
+// each visibility that the viewer is shown. from ends with the rows of contacts.
+func (d dialect) activitySelect(from string) string {
+	none := strconv.Itoa(noUpload)
+	return "SELECT c.owner, c.contact, c.relationship, " + d.greatest + "(" + newestUpload(api.VisiblePublic) +
+		", CASE WHEN r.relationship IS NULL THEN " + none + " ELSE " + d.greatest + "(" + newestUpload(api.VisibleContacts) +
+		", CASE r.relationship WHEN 'friend' THEN " + newestUpload(api.VisibleFriends) +
+		" WHEN 'family' THEN " + newestUpload(api.VisibleFamily) + " ELSE " + none + " END) END) AS last_upload " +
+		"FROM " + from + " LEFT JOIN contacts r ON r.owner = c.contact AND r.contact = c.owner AND r.deleted = FALSE"
+}
+
+// ActivityQuery asks for some contacts of a viewer.
+type ActivityQuery struct {
+	Viewer   string
+	Contacts []string
+}
+
+// Activities reads which of these are contacts of their viewers now, and what the
+// viewers may see of them: one statement for all queries, which begins after the
+// call. The answer has the shape of the queries; who is no contact has no name.
+func (db *DB) Activities(ctx context.Context, queries ...ActivityQuery) ([][]Activity, error) {
+	var found *activities
+	names := db.d.names.document(queries)
+	err := db.read(ctx, db.activities.query, func(ctx context.Context) error {
+		found = newActivities(queries)
+		stmt, err := db.activities.on(ctx, db.sql)
+		if err != nil {
+			return err
 		}
+		rows, err := stmt.QueryContext(ctx, names)
+		if err != nil {
+			return err
+		}
+		return eachActivity(rows, found.add)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found.list, nil
+}
+
+// document writes the names of some queries.
+func (f namesForm) document(queries []ActivityQuery) string {
+	text := []byte(f.begin)
+	for i, q := range queries {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = appendQuote(append(text, f.viewer...), q.Viewer)
+		text = append(text, f.contacts...)
+		for j, name := range q.Contacts {
+			if j > 0 {
+				text = append(text, ',')
+			}
+			text = appendQuote(text, name)
+		}
+		text = append(text, f.to...)
+	}
+	return string(append(text, f.end...))
+}
+
+// appendQuote writes a name as JSON; what is not UTF-8 cannot be a name.
+func appendQuote(text []byte, name string) []byte {
+	text, _ = jsontext.AppendQuote(text, name)
+	return text
+}
+
+// activities puts rows where they were asked for. A viewer may have asked twice.
+type activities struct {
+	queries []ActivityQuery
+	viewers map[string][]int
+	list    [][]Activity
+}
+
+func newActivities(queries []ActivityQuery) *activities {
+	a := &activities{queries: queries, viewers: make(map[string][]int, len(queries)), list: make([][]Activity, len(queries))}
+	for i, q := range queries {
+		a.viewers[q.Viewer] = append(a.viewers[q.Viewer], i)
+		a.list[i] = make([]Activity, len(q.Contacts))
 	}
 	return a
 }
 
-// newestUpload finds an owner's newest upload of one visibility: one read of
-// the end of a range of the index uploads_newest, however many uploads.
-func newestUpload(v api.Visibility) string {
-	return "(SELECT u.uploaded_at FROM uploads u WHERE u.owner = c.contact AND u.visibility = '" + string(v) +
-		"' AND u.deleted = FALSE ORDER BY u.uploaded_at DESC, u.id DESC LIMIT 1)"
+func (a *activities) add(viewer string, found Activity) {
+	for _, i := range a.viewers[viewer] {
+		for j, name := range a.queries[i].Contacts {
+			if name == found.Contact {
+				a.list[i][j] = found
+			}
+		}
+	}
 }
 
-// activitySelect reads contacts with what decides what the viewer may see of
-// them. It is all index look-ups: one for the contact, one for the way back, and
-// one for each visibility that the viewer is shown.
-func activitySelect() string {
-	return "SELECT c.contact, c.relationship, r.relationship AS shown, " +
-		newestUpload(api.VisiblePublic) + " AS newest_public, " +
-		"CASE WHEN r.relationship IS NOT NULL THEN " + newestUpload(api.VisibleContacts) + " END AS newest_contacts, " +
-		"CASE WHEN r.relationship = 'friend' THEN " + newestUpload(api.VisibleFriends) + " END AS newest_friends, " +
-		"CASE WHEN r.relationship = 'family' THEN " + newestUpload(api.VisibleFamily) + " END AS newest_family " +
-		"FROM contacts c LEFT JOIN contacts r ON r.owner = c.contact AND r.contact = c.owner AND r.deleted = FALSE " +
-		"WHERE c.owner = ? AND c.deleted = FALSE "
-}
-
-// Activities reads, in one query, which of these are contacts of the viewer
-// now, and what the viewer may see of them. Others are absent.
-func (db *DB) Activities(ctx context.Context, viewer string, contacts []string) (map[string]Activity, error) {
-	found := make(map[string]Activity, len(contacts))
-	if len(contacts) == 0 {
-		return found, nil
+// eachActivity reads the rows of an activitySelect.
+func eachActivity(rows *sql.Rows, add func(viewer string, a Activity)) error {
+	defer rows.Close()
+	var viewer, contact, relationship string
+	var at int64
+	for rows.Next() {
+		if err := rows.Scan(&viewer, &contact, &relationship, &at); err != nil {
+			return err
+		}
+		a := Activity{Contact: contact, Relationship: api.Relationship(relationship)}
+		if last := at; last != noUpload {
+			a.LastUpload = &last
+		}
+		add(viewer, a)
 	}
-	query, args, err := in(activitySelect()+"AND c.contact IN (?)", viewer, contacts)
-	if err != nil {
-		return nil, err
-	}
-	list, err := db.activities(ctx, query, args...)
-	for _, a := range list {
-		found[a.Contact] = a
-	}
-	return found, err
+	return rows.Err()
 }
 
 // ActivityPage reads a viewer's contacts with their activity by name, at most
 // limit of them, beginning after a name.
-func (db *DB) ActivityPage(ctx context.Context, viewer, after string, limit int) ([]Activity, error) {
-	return db.activities(ctx, activitySelect()+activityPage(), viewer, after, limit)
+func (db *DB) ActivityPage(ctx context.Context, viewer, after string, limit int) (page []Activity, err error) {
+	query := db.d.activityPage()
+	err = db.read(ctx, query, func(ctx context.Context) error {
+		rows, err := db.sql.QueryContext(ctx, query, viewer, after, limit)
+		if err != nil {
+			return err
+		}
+		page = page[:0]
+		return eachActivity(rows, func(_ string, a Activity) { page = append(page, a) })
+	})
+	return page, err
 }
 
-func activityPage() string { return "AND c.contact > ? ORDER BY c.contact LIMIT ?" }
-
-func (db *DB) activities(ctx context.Context, query string, args ...any) ([]Activity, error) {
-	var list []activityRow
-	if err := db.list(ctx, &list, query, args...); err != nil {
-		return nil, err
-	}
-	out := make([]Activity, len(list))
-	for i, r := range list {
-		out[i] = r.activity()
-	}
-	return out, nil
+func (d dialect) activityPage() string {
+	return d.activitySelect("contacts c") + " WHERE c.owner = ? AND c.deleted = FALSE AND c.contact > ? ORDER BY c.contact LIMIT ?"
 }
 
 // Follower is someone who may have to hear of an owner's upload.
@@ -128,17 +192,17 @@ func calledSelect() string {
 		"WHERE r.owner = ? AND r.deleted = FALSE AND r.contact > ? ORDER BY r.contact LIMIT ?"
 }
 
-// NewestUploads lists an owner's newest uploads that a viewer may see whom the
-// owner calls shown, newest first, at most limit.
-func (db *DB) NewestUploads(ctx context.Context, owner string, shown api.Relationship, limit int) ([]api.RecentUpload, error) {
+// NewestUploads lists a contact's newest uploads that a viewer may see, newest
+// first, at most limit; none of one who is no contact. One statement decides both
+// what the two call each other and what that shows.
+func (db *DB) NewestUploads(ctx context.Context, viewer, contact string, limit int) ([]api.RecentUpload, error) {
 	var parts []string
 	var args []any
 	for _, v := range []api.Visibility{api.VisiblePublic, api.VisibleContacts, api.VisibleFriends, api.VisibleFamily} {
-		if v.Shows(shown) {
-			parts = append(parts, "SELECT * FROM (SELECT id, visibility, uploaded_at FROM uploads WHERE owner = ? AND visibility = ? AND deleted = FALSE "+
-				"ORDER BY uploaded_at DESC, id DESC LIMIT ?) of_"+string(v))
-			args = append(args, owner, string(v), limit)
-		}
+		parts = append(parts, "SELECT * FROM (SELECT u.id, u.visibility, u.uploaded_at FROM contacts c"+wayBack(v)+
+			" JOIN uploads u ON u.owner = c.contact WHERE c.owner = ? AND c.contact = ? AND c.deleted = FALSE"+
+			" AND u.visibility = ? AND u.deleted = FALSE ORDER BY u.uploaded_at DESC, u.id DESC LIMIT ?) of_"+string(v))
+		args = append(args, viewer, contact, string(v), limit)
 	}
 	var list []uploadRow
 	err := db.list(ctx, &list, strings.Join(parts, " UNION ALL ")+" ORDER BY uploaded_at DESC, id DESC LIMIT ?", append(args, limit)...)
@@ -147,4 +211,18 @@ func (db *DB) NewestUploads(ctx context.Context, owner string, shown api.Relatio
 		out[i] = api.RecentUpload{ID: r.ID, UploadedAt: api.AtMillis(r.UploadedAt), Visibility: api.Visibility(r.Visibility)}
 	}
 	return out, err
+}
+
+// wayBack joins what a contact calls its viewer, as far as a visibility needs it.
+func wayBack(v api.Visibility) string {
+	var shown []string
+	for _, r := range []api.Relationship{api.RelationContact, api.RelationFriend, api.RelationFamily} {
+		if v.Shows(r) {
+			shown = append(shown, "'"+string(r)+"'")
+		}
+	}
+	if v.Shows("") {
+		return ""
+	}
+	return " JOIN contacts r ON r.owner = c.contact AND r.contact = c.owner AND r.deleted = FALSE AND r.relationship IN (" + strings.Join(shown, ", ") + ")"
 }

@@ -17,21 +17,48 @@ type dialect struct {
 	// forUpdate ends a SELECT that locks the rows it reads. SQLite needs none:
 	// its transactions begin by taking the only write lock.
 	forUpdate string
+	greatest  string // a function: the largest of its arguments
+	names     namesForm
 	mysql     bool
 }
+
+// namesForm is how a statement is given many viewers with the names of contacts:
+// as one document, whatever their number, so that it is prepared once and needs no
+// analysis of its values. from reads the document, and the contacts c in it.
+type namesForm struct {
+	from                 string
+	begin, end           string
+	viewer, contacts, to string // around a viewer's name and his contacts' names
+}
+
+// jsonName is the type of a name in a document: that of the columns which it is
+// looked up in, or no index would be used.
+const jsonName = "VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH "
 
 func mysqlDialect() dialect {
 	return dialect{
 		name: "mysql", goose: goose.DialectMySQL, driver: "mysql", mysql: true,
 		now:       "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
 		forUpdate: " FOR UPDATE",
+		greatest:  "GREATEST",
+		names: namesForm{
+			from: "JSON_TABLE(?, '$[*]' COLUMNS (viewer " + jsonName + "'$.v', NESTED PATH '$.c[*]' COLUMNS (contact " + jsonName + "'$'))) names " +
+				"STRAIGHT_JOIN contacts c ON c.owner = names.viewer AND c.contact = names.contact AND c.deleted = FALSE",
+			begin: "[", viewer: `{"v":`, contacts: `,"c":[`, to: "]}", end: "]",
+		},
 	}
 }
 
 func sqliteDialect() dialect {
 	return dialect{
 		name: "sqlite", goose: goose.DialectSQLite3, driver: "sqlite",
-		now: "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+		now:      "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+		greatest: "max",
+		names: namesForm{
+			from: "json_each(?) viewers CROSS JOIN json_each(viewers.value) names " +
+				"CROSS JOIN contacts c ON c.owner = viewers.key AND c.contact = names.value AND c.deleted = FALSE",
+			begin: "{", contacts: ":[", to: "]", end: "}",
+		},
 	}
 }
 

@@ -6,14 +6,14 @@ import "github.com/jmoiron/sqlx"
 func (db *DB) SQL() *sqlx.DB { return db.sql }
 
 // ActivitySelect is the query behind Activities, to examine its plan.
-func ActivitySelect() string { return activitySelect() }
+func (db *DB) ActivitySelect() string { return db.activities.query }
 
 // PageQueries are the queries that read lists page by page, each with the names
 // it takes before the page's beginning and its length.
-func PageQueries(user string) map[string][]any {
+func (db *DB) PageQueries(user string) map[string][]any {
 	return map[string][]any{
 		"SELECT owner FROM contacts" + whereContactIs(): {user, user},
-		calledSelect():                    {user},
-		activitySelect() + activityPage(): {user},
+		calledSelect():      {user},
+		db.d.activityPage(): {user},
 	}
 }

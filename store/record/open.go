@@ -48,7 +48,8 @@ type DB struct {
 	timeout time.Duration
 	// writer lets one transaction of this process at a time into SQLite, so
 	// that waiting for a turn respects deadlines; nil for MySQL.
-	writer chan struct{}
+	writer     chan struct{}
+	activities statement
 }
 
 // Open reads the URL and makes the pool. The database need not be up yet; a
@@ -72,6 +73,7 @@ func Open(_ context.Context, o Options) (*DB, error) {
 	pool.SetMaxIdleConns(o.MaxOpen)
 	pool.SetConnMaxIdleTime(idleTime)
 	db.sql = sqlx.NewDb(pool, db.d.driver)
+	db.activities.query = db.d.activitySelect(db.d.names.from)
 	return db, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -153,6 +154,26 @@ func (db *DB) unlockWriter() {
 	if db.writer != nil {
 		<-db.writer
 	}
+}
+
+// statement is a query that is prepared once on each connection that runs it.
+type statement struct {
+	query string
+	made  atomic.Pointer[sql.Stmt]
+}
+
+// on gives the statement, prepared at its first use: the database need not be up
+// before.
+func (s *statement) on(ctx context.Context, pool *sqlx.DB) (*sql.Stmt, error) {
+	if made := s.made.Load(); made != nil {
+		return made, nil
+	}
+	made, err := pool.PrepareContext(ctx, s.query)
+	if err == nil && !s.made.CompareAndSwap(nil, made) {
+		_ = made.Close()
+		made = s.made.Load()
+	}
+	return made, err
 }
 
 // in expands one IN (?) for a list of names.

@@ -1,0 +1,103 @@
+package contacts
+
+import (
+	"context"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/batch"
+	"fanfare/store/record"
+)
+
+const (
+	// sharedContacts is how many contacts a question may name that shares its
+	// statement. A longer one has a statement of its own, which holds nobody up.
+	sharedContacts = 16
+	// sharedQuestions is how many questions one statement answers at most: many
+	// enough to cost little each, few enough that none waits long.
+	sharedQuestions = 32
+	// statementsAbreast is how many shared statements of a process may run at once.
+	statementsAbreast = 4
+	// slowStatement is after how long one that hangs holds up nobody else.
+	slowStatement = 50 * time.Millisecond
+	// statementTime bounds a shared statement, with what follows when it fails.
+	statementTime = 10 * time.Second
+)
+
+// truth asks SQL what viewers may see of their contacts. Questions that arrive
+// while a statement runs share the next one: so a statement never begins before
+// the questions that it answers were asked, and each sees what was committed by
+// then.
+type truth struct {
+	// read runs one statement; tests hold it up or let it fail.
+	read   func(context.Context, ...record.ActivityQuery) ([][]record.Activity, error)
+	shared *batch.Group[*question, struct{}]
+}
+
+// question is what one reader asks, and his answer. The reader may have left.
+type question struct {
+	ctx context.Context
+	record.ActivityQuery
+	found []record.Activity
+	err   error
+}
+
+func newTruth(rec *record.DB) *truth {
+	t := &truth{read: rec.Activities}
+	o := batch.Options{Most: sharedQuestions, Abreast: statementsAbreast, Patience: slowStatement, Timeout: statementTime}
+	t.shared = batch.New(o, t.answer)
+	return t
+}
+
+// ask gives the activities of a query, in its order.
+func (t *truth) ask(ctx context.Context, q record.ActivityQuery) ([]record.Activity, error) {
+	mine := &question{ctx: ctx, ActivityQuery: q}
+	if len(q.Contacts) > sharedContacts {
+		t.answerAlone(ctx, mine)
+		return mine.found, mine.err
+	}
+	if _, err := t.shared.Do(ctx, mine); err != nil {
+		return nil, tooLate(err)
+	}
+	return mine.found, mine.err
+}
+
+func tooLate(err error) error {
+	return api.Errorf(api.CodeUnavailable, "the contacts could not be read in time").Because(err)
+}
+
+// answer asks for all who still wait, and if that fails for a reason that may be
+// one of them, for each alone.
+func (t *truth) answer(ctx context.Context, all []*question) (struct{}, error) {
+	waiting := make([]*question, 0, len(all))
+	queries := make([]record.ActivityQuery, 0, len(all))
+	for _, q := range all {
+		if err := q.ctx.Err(); err != nil {
+			q.err = tooLate(err)
+			continue
+		}
+		waiting, queries = append(waiting, q), append(queries, q.ActivityQuery)
+	}
+	if len(waiting) == 0 {
+		return struct{}{}, nil
+	}
+	found, err := t.read(ctx, queries...)
+	for i, q := range waiting {
+		switch {
+		case err == nil:
+			q.found = found[i]
+		case len(waiting) == 1 || api.CodeOf(err) == api.CodeUnavailable:
+			q.err = err
+		default:
+			t.answerAlone(ctx, q)
+		}
+	}
+	return struct{}{}, nil
+}
+
+func (t *truth) answerAlone(ctx context.Context, q *question) {
+	found, err := t.read(ctx, q.ActivityQuery)
+	if q.err = err; err == nil {
+		q.found = found[0]
+	}
+}
