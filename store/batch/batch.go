@@ -2,7 +2,8 @@
 // what arrives while a run is under way goes with the next, so that a thousand
 // small changes do not cost a thousand commits. At low load a call waits for
 // nobody. If so configured, a full run does not wait for the one before it either,
-// nor does any run for one that hangs.
+// nor does any run for one that hangs. A Group has one result for all of a run, a
+// Crowd one for each item.
 package batch
 
 import (
@@ -59,6 +60,11 @@ func (g *Group[T, R]) Do(ctx context.Context, item T) (R, error) {
 	case <-mine.done:
 		return mine.result, mine.err
 	case <-ctx.Done():
+	}
+	select {
+	case <-mine.done: // both at once: what is known counts
+		return mine.result, mine.err
+	default:
 		var none R
 		return none, ctx.Err()
 	}

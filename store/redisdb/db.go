@@ -102,6 +102,9 @@ func (db *DB) Close() error {
 // Embedded says whether this is the in-process Redis.
 func (db *DB) Embedded() bool { return db.embedded != nil }
 
+// Timeout is the deadline of one round trip, repeats included.
+func (db *DB) Timeout() time.Duration { return db.o.Timeout }
+
 // Client is the pool of the requests, for reads and administration. It never
 // repeats a command of one node; a Cluster's client follows redirections.
 // Writes whose outcome matters belong into Share or Pipeline.

@@ -2,6 +2,7 @@ package redisdb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,6 +33,10 @@ type Replicas struct {
 	// that it had before. What changed nothing waits for nobody.
 	Wrote func(cmd redis.Cmder) bool
 }
+
+// ErrTooFewReplicas is in the chain of Send's error when a write was answered but too
+// few replicas have it in time. Its command has the answer.
+var ErrTooFewReplicas = errors.New("too few replicas")
 
 // Send is a Sender. Nil means that each write was answered and is on Need
 // replicas, api.CodeUnknownOutcome that too few have it in time. Reads are
@@ -100,7 +105,7 @@ func (r *Replicas) wait(ctx context.Context, conn *redis.Conn, key string) error
 	acked := redis.NewIntCmd(ctx, "wait", r.Need, max(patience.Milliseconds(), 1))
 	_ = pipe.Process(ctx, acked) // only queues
 	if _, err := pipe.Exec(ctx); err != nil {
-		return tooFewReplicas(0, r.Need).Because(err)
+		return tooFewReplicas(0, r.Need).Because(errors.Join(ErrTooFewReplicas, err))
 	}
 	if n := acked.Val(); n < int64(r.Need) {
 		return tooFewReplicas(n, r.Need)
@@ -109,7 +114,7 @@ func (r *Replicas) wait(ctx context.Context, conn *redis.Conn, key string) error
 }
 
 func tooFewReplicas(have int64, need int) *api.Error {
-	return api.Errorf(api.CodeUnknownOutcome, "%d of %d replicas have acknowledged the change", have, need)
+	return api.Errorf(api.CodeUnknownOutcome, "%d of %d replicas have acknowledged the change", have, need).Because(ErrTooFewReplicas)
 }
 
 // MasterOf finds the node that has a key: a client of Blocking's kind, whose

@@ -138,17 +138,22 @@ func (m *cache) soldOut(sale string, lines []api.Line) error {
 		return nil
 	}
 	short := false
-	asked := make(map[string]int64, len(lines))
 	for _, l := range lines {
 		available, known := k.available[l.SKU]
 		if !known {
 			return nil
 		}
-		asked[l.SKU] = available
 		short = short || available < l.Quantity
 	}
-	if !short {
+	switch {
+	case !short:
 		return nil
+	case len(lines) == len(k.available): // the same skus: the answer is there
+		return k.refusal
+	}
+	asked := make(map[string]int64, len(lines))
+	for _, l := range lines {
+		asked[l.SKU] = k.available[l.SKU]
 	}
 	return k.refusal.With("available", asked)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,6 +65,19 @@ func TestS11_SoldOutFromMemory(t *testing.T) {
 			t.Errorf("nothing is known of other, which may not even exist: %v", err)
 		}
 	})
+	t.Run("WhatWasAskedFor", func(t *testing.T) {
+		p.mustCache(s.sale, map[string]int64{"s": 0, "other": 3})
+		for _, lines := range [][]api.Line{{{SKU: "s", Quantity: 1}}, {{SKU: "other", Quantity: 4}}, {{SKU: "other", Quantity: 1}, {SKU: "s", Quantity: 1}}} {
+			e := mustError(t, p.cache.soldOut(s.sale, lines), api.CodeSoldOut)
+			want := map[string]int64{}
+			for _, l := range lines {
+				want[l.SKU] = map[string]int64{"s": 0, "other": 3}[l.SKU]
+			}
+			if got := e.Facts["available"]; !reflect.DeepEqual(got, want) {
+				t.Errorf("%v: %v", lines, got)
+			}
+		}
+	})
 	t.Run("NotWithAKey", func(t *testing.T) {
 		p.mustCache(s.sale, map[string]int64{"s": 0})
 		if _, err := p.buy(s.sale, "w", 1, "key"); err != nil {
@@ -85,7 +99,7 @@ func TestS11_SoldOutFromMemory(t *testing.T) {
 
 // mustCache puts a fresh refusal into the cache.
 func (p *process) mustCache(sale string, available map[string]int64) {
-	p.cache.putRefusal(sale, &stock.SoldOut{Available: available}, api.Errorf(api.CodeSoldOut, "sold out"), p.cache.now())
+	p.cache.putRefusal(sale, &stock.SoldOut{Available: available}, api.Errorf(api.CodeSoldOut, "sold out").With("available", available), p.cache.now())
 }
 
 // S11: the memory of a refusal ends after 100 ms, and with the next hold that is

@@ -65,7 +65,7 @@ func (s *limiterShard) allow(b buyer, now time.Duration) error {
 // forgotten.
 func (s *limiterShard) of(b buyer, now time.Duration) *attempts {
 	if s.now == nil || now-s.turned >= limitWindow {
-		s.past, s.now, s.turned = s.now, map[buyer]*attempts{}, now
+		s.past, s.now, s.turned = s.now, make(map[buyer]*attempts, len(s.now)), now
 	}
 	a := s.now[b]
 	if a == nil {

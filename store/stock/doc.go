@@ -17,6 +17,10 @@
 // ErrAbsent, ErrLoading and ErrStaleRun say that a sale has to be brought back
 // first. A change is published on ChangesChannel.
 //
+// Reservations of a partition that arrive while a script is under way share the next
+// one, and so do confirmations and releases (a crowd). Each caller has his own answer,
+// and a repeat after a lost answer finds what was done by the reservation's id.
+//
 // Keys, one set for each partition of a sale, each in one slot:
 //
 //	key                                 type     lifetime        what

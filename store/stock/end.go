@@ -3,8 +3,6 @@ package stock
 import (
 	"context"
 
-	"github.com/redis/go-redis/v9"
-
 	"fanfare/api"
 	"fanfare/store/redisdb"
 )
@@ -41,33 +39,26 @@ func (l *Live) end(ctx context.Context, sale, id, wanted string, once api.Idempo
 	if err != nil {
 		return Ended{}, err
 	}
-	keys := p.core(p.orders)
+	c := &call{args: [callerArgs]any{id, wanted, "", newRequest()}}
 	if once.Key != "" {
-		keys = append(keys, p.once(once.Name()))
+		c.once, c.args[2] = p.once(once.Name()), once.Body[:]
 	}
-	script := l.scripts.end
-	cmd := script.Cmd(ctx, keys, l.o.RunID, id, wanted, once.Body[:], api.IdempotencyTTL.Milliseconds(), newRequest())
-	if err := l.write(ctx, stepEnd, cmd); err != nil {
+	if err := l.join(ctx, p.ends, c); err != nil {
 		return Ended{}, err
 	}
-	answer, err := l.readEnd(cmd)
-	if err != nil {
-		return Ended{}, err
-	}
-	return l.ended(sale, id, answer)
+	return l.ended(sale, id, readEnd(c))
 }
 
-// endAnswer is what lua/reservation_end.lua tells.
+// endAnswer is what lua/reservation_end.lua tells a caller.
 type endAnswer struct {
 	status      int64
 	reservation string
 	orderWaits  bool // for the record
 }
 
-// readEnd reads the answer in the order of the script's RETURNS.
-func (l *Live) readEnd(cmd *redis.Cmd) (endAnswer, error) {
-	v, err := reply(l.scripts.end, cmd)
-	return endAnswer{redisdb.NumberAt(v, 0), redisdb.TextAt(v, 2), redisdb.NumberAt(v, 3) == 1}, err
+// readEnd reads a caller's answer in the order of the script's RETURNS.
+func readEnd(c *call) endAnswer {
+	return endAnswer{c.status, redisdb.TextAt(c.answer, 1), redisdb.NumberAt(c.answer, 2) == 1}
 }
 
 // ended turns an answer into what the caller gets.

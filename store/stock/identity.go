@@ -25,9 +25,13 @@ var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(
 
 // newID makes a reservation's id, which tells its partition.
 func newID(partition int) string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	return hex.EncodeToString([]byte{byte(partition)}) + idText.EncodeToString(b[:])
+	var b [17]byte
+	b[0] = byte(partition)
+	rand.Read(b[1:]) // never fails
+	var id [idLength]byte
+	hex.Encode(id[:idPrefix], b[:1])
+	idText.Encode(id[idPrefix:], b[1:])
+	return string(id[:])
 }
 
 // PartitionOf reads the partition out of a reservation's id; false when the

@@ -33,6 +33,8 @@ type partition struct {
 
 	settings, stock, reservations, due string
 	orders, totals, out, seen          string
+
+	reserves, ends *crowd // of a partition that this process works on
 }
 
 func newPartition(sale string, index int) *partition {

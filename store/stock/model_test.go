@@ -131,27 +131,65 @@ func newMachine(rt *rapid.T, w *liveWorld, partitions int64) *machine {
 
 func (x *machine) run() {
 	x.Repeat(map[string]func(*rapid.T){
-		"reserve": x.reserve, "again": x.reserveAgain, "confirm": x.confirm, "release": x.release, "overdue": x.overdue, "sweep": x.sweep,
+		"reserve": x.reserve, "crowd": x.crowd, "again": x.reserveAgain, "confirm": x.confirm, "release": x.release, "overdue": x.overdue, "sweep": x.sweep,
 		"restock": x.restock, "put": x.put, "": x.compare,
 	})
 }
 
-func (x *machine) reserve(rt *rapid.T) {
-	user := rapid.SampledFrom([]string{"u", "v", "w", "x"}).Draw(rt, "user")
-	lines := map[string]int64{}
-	var asked []api.Line
+// draw makes up a reservation.
+func (x *machine) draw(rt *rapid.T) *buyer {
+	b := &buyer{user: rapid.SampledFrom([]string{"u", "v", "w", "x"}).Draw(rt, "user")}
 	for _, sku := range rapid.SampledFrom([][]string{{"a"}, {"b"}, {"a", "b"}, {"b", "a"}}).Draw(rt, "skus") {
-		lines[sku] = rapid.Int64Range(1, 5).Draw(rt, "units")
-		asked = append(asked, units(sku, lines[sku]))
+		b.lines = append(b.lines, units(sku, rapid.Int64Range(1, 5).Draw(rt, "units")))
 	}
-	got, err := x.w.reserve(user, asked...)
+	return b
+}
+
+// reserved compares what a buyer was told with the reference, and notes it there.
+func (x *machine) reserved(rt *rapid.T, b *buyer) {
+	lines := map[string]int64{}
+	for _, line := range b.lines {
+		lines[line.SKU] = line.Quantity
+	}
+	if want := x.m.refuses(b.user, lines); api.CodeOf(b.err) != want {
+		rt.Fatalf("%s wants %v: %v, want %q", b.user, lines, b.err, want)
+	}
+	if b.err == nil {
+		id := b.got.Reservation.ID
+		x.ids = append(x.ids, id)
+		x.m.holds[id] = &refReservation{user: b.user, lines: lines, state: api.ReservationHeld}
+	}
+}
+
+func (x *machine) reserve(rt *rapid.T) {
+	b := x.draw(rt)
+	b.got, b.err = x.w.reserve(b.user, b.lines...)
 	defer x.level()
-	if want := x.m.refuses(user, lines); api.CodeOf(err) != want {
-		rt.Fatalf("%s wants %v: %v, want %q", user, lines, err, want)
+	x.reserved(rt, b)
+}
+
+// crowd reserves for several, whom one script answers: as if they came one after the
+// other.
+func (x *machine) crowd(rt *rapid.T) {
+	due := 0
+	for _, r := range x.m.holds {
+		if r.due {
+			due++
+		}
 	}
-	if err == nil {
-		x.ids = append(x.ids, got.Reservation.ID)
-		x.m.holds[got.Reservation.ID] = &refReservation{user: user, lines: lines, state: api.ReservationHeld}
+	if len(x.parts()) > 1 || due >= dueAtOnce {
+		rt.Skip("they would not have one order")
+	}
+	g := x.w.gatherAt(stepReserve)
+	g.hold("h")
+	crowd := make([]*buyer, rapid.IntRange(2, 6).Draw(rt, "buyers"))
+	for i := range crowd {
+		crowd[i] = x.draw(rt)
+		g.buy(context.Background(), crowd[i])
+	}
+	g.release(2)
+	for _, b := range crowd {
+		x.reserved(rt, b)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -36,7 +37,10 @@ func (l *Live) remember(sale string, partitions int) []*partition {
 	}
 	parts := make([]*partition, partitions)
 	for i := range parts {
-		parts[i] = newPartition(sale, i)
+		p := newPartition(sale, i)
+		p.reserves = l.newCrowd(p, stepReserve, l.scripts.reserve, l.o.RunID, partitions, api.IdempotencyTTL.Milliseconds(), dueAtOnce)
+		p.ends = l.newCrowd(p, stepEnd, l.scripts.end, l.o.RunID, api.IdempotencyTTL.Milliseconds())
+		parts[i] = p
 	}
 	l.known.Store(sale, parts)
 	select {

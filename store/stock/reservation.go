@@ -61,11 +61,14 @@ func parseLines(text string) []api.Line {
 }
 
 func linesText(lines []api.Line) string {
-	parts := make([]string, len(lines))
+	text := make([]byte, 0, 64)
 	for i, line := range lines {
-		parts[i] = line.SKU + "=" + strconv.FormatInt(line.Quantity, 10)
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(append(append(text, line.SKU...), '='), line.Quantity, 10)
 	}
-	return strings.Join(parts, ",")
+	return string(text)
 }
 
 // api is the reservation as clients see it at a moment of Redis' clock: a hold

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"fanfare/api"
 	"fanfare/store/redisdb"
 )
@@ -49,12 +47,12 @@ const (
 	reserveShort      = 12
 )
 
-// reserveAnswer is what lua/stock_reserve.lua tells; what is set depends on the
-// status.
+// reserveAnswer is what lua/stock_reserve.lua tells a caller; what is set depends on
+// the status.
 type reserveAnswer struct {
 	status, version int64
-	expires         string        // done: the end of the hold in ms, "0": sold
-	soldAt          int64         // done: ms
+	expires         int64         // done: the end of the hold in ms, 0: sold
+	madeAt          int64         // done: ms
 	first           string        // replayed: id and end of the hold
 	line            int64         // unknown sku: which line, from 1
 	startsIn        time.Duration // not started
@@ -64,33 +62,33 @@ type reserveAnswer struct {
 	available       []int64       // short: of each line
 }
 
-// readReserve reads the answer in the order of the script's RETURNS.
-func (l *Live) readReserve(cmd *redis.Cmd) (reserveAnswer, error) {
-	v, err := reply(l.scripts.reserve, cmd)
-	if err != nil {
-		return reserveAnswer{}, err
-	}
-	a := reserveAnswer{status: redisdb.NumberAt(v, 0), version: integer(v, 1)}
+// readReserve reads a caller's answer in the order of the script's RETURNS.
+func readReserve(c *call) reserveAnswer {
+	v := c.answer
+	a := reserveAnswer{status: c.status, version: integer(c.head, 0)}
 	switch a.status {
 	case answerDone:
-		a.expires, a.soldAt = redisdb.TextAt(v, 2), redisdb.NumberAt(v, 3)
+		a.madeAt, a.expires = redisdb.NumberAt(c.head, 1), redisdb.NumberAt(c.head, 2)
+		if len(v) > 0 {
+			a.expires, a.madeAt = redisdb.NumberAt(v, 1), redisdb.NumberAt(v, 2)
+		}
 	case answerReplayed:
-		a.first = redisdb.TextAt(v, 2)
+		a.first = redisdb.TextAt(v, 1)
 	case reserveUnknownSKU:
-		a.line = redisdb.NumberAt(v, 2)
+		a.line = redisdb.NumberAt(v, 1)
 	case reserveNotStarted:
-		a.startsIn = time.Duration(redisdb.NumberAt(v, 2)) * time.Millisecond
+		a.startsIn = time.Duration(redisdb.NumberAt(v, 1)) * time.Millisecond
 	case reserveOver:
-		a.idle = redisdb.NumberAt(v, 2) == 1
+		a.idle = redisdb.NumberAt(v, 1) == 1
 	case reserveLimit:
-		a.remaining = integer(v, 2)
+		a.remaining = redisdb.NumberAt(v, 1)
 	case reserveShort:
-		a.nextDue = redisdb.NumberAt(v, 2)
-		for i := 3; i < len(v); i++ {
-			a.available = append(a.available, integer(v, i))
+		a.nextDue = redisdb.NumberAt(v, 1)
+		for i := 2; i < len(v); i++ {
+			a.available = append(a.available, redisdb.NumberAt(v, i))
 		}
 	}
-	return a, nil
+	return a
 }
 
 const (
@@ -113,7 +111,7 @@ type attempt struct {
 }
 
 // Reserve takes all lines for a user or none: one round trip for a sale of one
-// partition. Refusals are not_started, ended, limit_reached, sold_out,
+// partition, shared with all who come meanwhile. Refusals are not_started, ended, limit_reached, sold_out,
 // validation_failed for an unknown sku and idempotency_key_reused.
 func (l *Live) Reserve(ctx context.Context, r ReserveStock) (Reserved, error) {
 	a := &attempt{ReserveStock: r}
@@ -159,24 +157,14 @@ func (l *Live) route(ctx context.Context, a *attempt) error {
 }
 
 func (l *Live) tryReserve(ctx context.Context, a *attempt) (reserveAnswer, error) {
-	cmd := l.reserveCmd(ctx, a)
-	if err := l.write(ctx, stepReserve, cmd); err != nil {
+	c := &call{args: [callerArgs]any{a.Request.User, a.id, "", linesText(a.Request.Lines)}}
+	if a.Once.Key != "" {
+		c.once, c.args[2] = a.home.once(a.Once.Name()), a.Once.Body[:]
+	}
+	if err := l.join(ctx, a.home.reserves, c); err != nil {
 		return reserveAnswer{}, err
 	}
-	return l.readReserve(cmd)
-}
-
-func (l *Live) reserveCmd(ctx context.Context, a *attempt) *redis.Cmd {
-	keys := a.home.core(a.home.orders)
-	if a.Once.Key != "" {
-		keys = append(keys, a.home.once(a.Once.Name()))
-	}
-	args := make([]any, 0, 7+2*len(a.Request.Lines))
-	args = append(args, l.o.RunID, len(a.parts), a.Request.User, a.id, a.Once.Body[:], api.IdempotencyTTL.Milliseconds(), dueAtOnce)
-	for _, line := range a.Request.Lines {
-		args = append(args, line.SKU, line.Quantity)
-	}
-	return l.scripts.reserve.Cmd(ctx, keys, args...)
+	return readReserve(c), nil
 }
 
 // repair does what an answer asks for before it counts, and says whether to try
@@ -218,14 +206,15 @@ func (l *Live) reserved(a *attempt, answer reserveAnswer) (out Reserved, err err
 	case answerDone:
 		out.Reservation = a.made(a.id, answer.expires)
 		if out.Reservation.State == api.ReservationSold {
-			out.Order = &Order{Reservation: a.id, Sale: a.Sale, User: a.Request.User, Lines: a.Request.Lines, CreatedAt: answer.soldAt}
+			out.Order = &Order{Reservation: a.id, Sale: a.Sale, User: a.Request.User, Lines: a.Request.Lines, CreatedAt: answer.madeAt}
 		}
 		return out, nil
 	case answerReplayed:
 		if len(answer.first) <= idLength {
 			return Reserved{}, unexpected(l.scripts.reserve, answer)
 		}
-		out.Reservation, out.Replayed = a.made(answer.first[:idLength], answer.first[idLength:]), true
+		expires, _ := strconv.ParseInt(answer.first[idLength:], 10, 64)
+		out.Reservation, out.Replayed = a.made(answer.first[:idLength], expires), true
 		return out, nil
 	case answerReused:
 		return Reserved{}, api.IdempotencyReused()
@@ -237,10 +226,10 @@ func (l *Live) reserved(a *attempt, answer reserveAnswer) (out Reserved, err err
 }
 
 // made is a reservation as it was when it was made, with the end of its hold.
-func (a *attempt) made(id, expires string) api.Reservation {
+func (a *attempt) made(id string, expires int64) api.Reservation {
 	out := api.Reservation{ID: id, User: a.Request.User, Lines: a.Request.Lines, State: api.ReservationSold}
-	if ms, _ := strconv.ParseInt(expires, 10, 64); ms > 0 {
-		at := api.AtMillis(ms)
+	if expires > 0 {
+		at := api.AtMillis(expires)
 		out.State, out.ExpiresAt = api.ReservationHeld, &at
 	}
 	return out

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -95,6 +96,27 @@ func PrivateCluster(t testing.TB, replicas int) *RedisCluster {
 	}
 	c.mustForm(t, replicas)
 	return c
+}
+
+// ProxiedCluster is a PrivateCluster whose clients reach every master through a proxy:
+// the nodes announce the proxies' ports as theirs.
+func ProxiedCluster(t testing.TB) ([]*Proxy, string) {
+	t.Helper()
+	c := PrivateCluster(t, 0)
+	proxies, addrs := make([]*Proxy, len(c.Nodes)), make([]string, len(c.Nodes))
+	for i, node := range c.Nodes {
+		proxies[i] = NewProxy(t, node.Addr())
+		addrs[i] = proxies[i].Addr()
+		_, port, _ := strings.Cut(addrs[i], ":")
+		Must(t, node.Client().ConfigSet(t.Context(), "cluster-announce-port", port).Err())
+	}
+	Eventually(t, startTimeout, "all nodes announce the proxies", func() bool {
+		return !slices.ContainsFunc(c.Nodes, func(node *RedisServer) bool {
+			slots, err := node.Client().ClusterSlots(t.Context()).Result()
+			return err != nil || slices.ContainsFunc(slots, func(slot redis.ClusterSlot) bool { return !slices.Contains(addrs, slot.Nodes[0].Addr) })
+		})
+	})
+	return proxies, "redis+cluster://" + strings.Join(addrs, ",")
 }
 
 func clusterArgs(busPort int) []string {

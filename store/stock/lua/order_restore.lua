@@ -22,8 +22,9 @@ for sku, n in string.gmatch(lines, '([^=,]+)=(%d+)') do
   take(t, tonumber(n))
   t.s, units = t.s + n, units + n
 end
-local had, last = units_of(user)
-set_units(user, had + units, r and last or id)
+local field = user_field(user)
+local had, last = units_of(field)
+set_units(field, had + units, r and last or id)
 r = r or { user = user, created = at, expires = '0', prev = last }
 r.state, r.ended, r.lines = 's', at, lines
 store(id, r)

@@ -24,8 +24,9 @@ local function finish(id, r, state, now)
     if state == 's' then t.s = t.s + n else give(t, tonumber(n)) end
   end
   if state ~= 's' then
-    local had, last = units_of(r.user)
-    set_units(r.user, had - units, last)
+    local field = user_field(r.user)
+    local had, last = units_of(field)
+    set_units(field, had - units, last)
   end
   redis.call('ZREM', DUE, id)
   r.state, r.ended = state, int(now)

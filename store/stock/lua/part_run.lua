@@ -7,5 +7,7 @@
 -- run_id names the run: run itself, or with '*' the one that is asked.
 local function run_id(run)
   if run ~= '*' then return run end
-  return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
+  local text = redis.call('INFO', 'server')
+  local _, before = string.find(text, 'run_id:', 1, true) -- a pattern would be tried at each letter
+  return before and string.match(text, '^%w+', before + 1) or ''
 end

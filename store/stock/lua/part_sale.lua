@@ -45,7 +45,8 @@ local function stock_of(sku)
 end
 
 local function parse(text)
-  local s, u, c, e, d, p, l = string.match(text or '', '^(%a)|([^|]*)|(%d+)|(%d+)|(%d+)|([^|]*)|(.*)$')
+  if not text then return nil end
+  local s, u, c, e, d, p, l = string.match(text, '^(%a)|([^|]*)|(%d+)|(%d+)|(%d+)|([^|]*)|(.*)$')
   return s and { state = s, user = u, created = c, expires = e, ended = d, prev = p, lines = l }
 end
 
@@ -55,15 +56,19 @@ local function store(id, r)
   return text
 end
 
--- units_of reads how many units a user has, held and sold, and his last
--- reservation; text is what the key says, if it was read already.
-local function units_of(user, text)
-  text = records['u:' .. user] or text or redis.call('HGET', RESERVATIONS, 'u:' .. user)
-  local n, last = string.match(text or '', '^(%d+) (.*)$')
-  return tonumber(n or 0), last or ''
+-- user_field is where a user is; units_of reads how many units he has, held and sold,
+-- and his last reservation; text is what the field says, or false, if it was read already.
+local function user_field(user) return 'u:' .. user end
+
+local function units_of(field, text)
+  text = records[field] or text
+  if text == nil then text = redis.call('HGET', RESERVATIONS, field) end
+  if not text then return 0, '' end
+  local n, last = string.match(text, '^(%d+) (.*)$')
+  return tonumber(n), last
 end
 
-local function set_units(user, n, last) records['u:' .. user] = int(math.max(n, 0)) .. ' ' .. last end
+local function set_units(field, n, last) records[field] = string.format('%d %s', math.max(n, 0), last) end
 
 local function save()
   local args = {}

@@ -1,91 +1,122 @@
--- Reserves all lines for a user or none: one step for the replay, the window,
--- the user's limit, the holds that are due, the stock and the records. Run again
--- with the same id it answers the same. A refusal changes nothing but returning
--- due holds.
--- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset), then
---       the idempotency record, if one is wanted
--- ARGV: 1 run (see run_id), 2 partitions of the sale, 3 user, 4 id of the reservation,
---       5 digest of the body, 6 lifetime of the idempotency record in ms,
---       7 most due holds to return, 8.. sku and units in turn
--- RETURNS: {1 made, version, end of the hold in ms or '0': sold, when in ms},
---          {2 replayed, version, id and end of the hold of the first answer},
---          {3 other body}, {4, 5, 6 as unusable}, {7 not so many partitions},
---          {8 unknown sku, version, which line},
---          {9 not started, version, ms until then},
---          {10 ended, version, 1 because it was idle},
---          {11 the user's limit, version, units that remain},
---          {12 not enough, version, ms to the next due hold or -1, available of each line},
+-- Reserves for a crowd: each caller gets all his lines or none, in one step for the
+-- replay, the window, the user's limit, the holds that are due, the stock and the
+-- records. Run again with the same ids it answers the same. A refusal changes
+-- nothing but returning due holds.
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset), then the
+--       idempotency record of each caller who wants one
+-- ARGV: 1 run (see run_id), 2 partitions of the sale, 3 lifetime of the
+--       idempotency records in ms, 4 most due holds to return, 5.. of each caller
+--       in turn the user, the reservation's id, the digest of the body ('' without
+--       a record) and "<sku>=<units>,..."
+-- RETURNS: {1 somebody's reservation stands, or 0, {version, now in ms, end of a
+--          new hold in ms or 0: sold}, each caller's answer}, {4, 5, 6 as
+--          unusable}, {7 not so many partitions}. An answer is
+--          1 made, {1 made by an earlier run, end of the hold, when},
+--          {2 replayed, id and end of the hold of the first answer},
+--          {3 other body}, {8 unknown sku, which line}, {9 not started, ms until then},
+--          {10 ended, 1 because it was idle}, {11 the user's limit, units that remain},
+--          {12 not enough, ms to the next due hold or -1, available of each line},
 --          {13 more holds are due: call again}
 -- @include lua/part_sale.lua
-local ORDERS, ONCE = KEYS[5], KEYS[6]
-local run, partitions, user, id, digest, ttl, bound = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
-local first, step = 8, 2
+-- @include lua/part_due.lua
+-- @include lua/part_crowd.lua
+local ORDERS = KEYS[5]
+local run, partitions, ttl, bound, first = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), 5
 
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'terms', 'used')
-local version = s[1]
-local why = unusable(version, s[2], s[3], run)
+local why = unusable(s[1], s[2], s[3], run)
 if why then return { why } end
 local starts, ends, limit, hold, idle, spread = string.match(s[4], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
 starts, ends, limit, hold, idle = tonumber(starts), tonumber(ends), tonumber(limit), tonumber(hold), tonumber(idle)
 if spread ~= partitions then return { 7 } end
+local now = now_ms()
+local expires = hold > 0 and now + hold or 0
+local at, till = int(now), int(expires)
+local made, returned, soonest = {}, nil, nil
 
-local old = ONCE and redis.call('GET', ONCE)
-if old then
-  if string.sub(old, 1, #digest) ~= digest then return { 3 } end
-  if string.sub(old, #digest + 1, #digest + #id) ~= id then return { 2, version, string.sub(old, #digest + 1) } end
+local closed = now < starts and { 9, starts - now } or now >= ends and { 10, 0 }
+if not closed and idle > 0 and now >= math.max(starts, tonumber(s[5] or 0)) + idle then closed = { 10, 1 } end
+
+-- All that they ask for is read at once, and equal lines are read once.
+local fields, skus, wanted = {}, {}, {}
+local function read_lines(text)
+  local lines, units = {}, 0
+  for sku, n in string.gmatch(text, '([^=,]+)=(%d+)') do
+    lines[#lines + 1], units = { sku = sku, n = tonumber(n) }, units + tonumber(n)
+    if tuples[sku] == nil then skus[#skus + 1], tuples[sku] = sku, false end
+  end
+  lines.units, wanted[text] = units, lines
 end
-local known = redis.call('HMGET', RESERVATIONS, id, 'u:' .. user)
-local mine = parse(known[1])
-if mine then return { 1, version, mine.expires, tonumber(mine.created) } end
-
-local skus, units, text = {}, 0, {}
-for i = first, #ARGV - 1, step do
-  skus[#skus + 1], units = ARGV[i], units + tonumber(ARGV[i + 1])
-  text[#text + 1] = ARGV[i] .. '=' .. ARGV[i + 1]
+for i = first, #ARGV, ARGS do
+  fields[#fields + 1] = ARGV[i + 1]
+  fields[#fields + 1] = user_field(ARGV[i])
+  if not wanted[ARGV[i + 3]] then read_lines(ARGV[i + 3]) end
 end
 load_stock(skus)
-for i, sku in ipairs(skus) do
-  if not tuples[sku] then return { 8, version, i } end
+for _, lines in pairs(wanted) do
+  for i, line in ipairs(lines) do
+    line.stock = tuples[line.sku]
+    lines.unknown = lines.unknown or not line.stock and i
+  end
 end
-local now = now_ms()
-local used = tonumber(s[5] or 0)
-if now < starts then return { 9, version, starts - now } end
-if now >= ends then return { 10, version, 0 } end
-if idle > 0 and now >= math.max(starts, used) + idle then return { 10, version, 1 } end
+local known = redis.call('HMGET', RESERVATIONS, unpack(fields))
+read_records()
 
-local function refused()
-  local had, last = units_of(user, known[2])
-  if limit > 0 and had + units > limit then return 11, had end
-  for i, sku in ipairs(skus) do
-    if tuples[sku].a < tonumber(ARGV[first + step * i - 1]) then return 12 end
+-- short says why a user cannot have these lines, nil if he can, and what he has.
+local function short(lines, field, text)
+  local had, last = units_of(field, text)
+  if limit > 0 and had + lines.units > limit then return 11, had end
+  for i = 1, #lines do
+    if lines[i].stock.a < lines[i].n then return 12, had end
   end
   return nil, had, last
 end
-local status, had, last = refused()
-if status then
--- @include lua/part_due.lua
-  local more = return_due(now, bound)
-  if more > 0 then status, had, last = refused() end
-  if status then
-    save()
-    if more == bound then return { 13 } end
-    if status == 11 then return { 11, version, int(math.max(limit - had, 0)) } end
-    local answer = { 12, version, next_due(now) }
-    for _, sku in ipairs(skus) do answer[#answer + 1] = int(tuples[sku].a) end
-    return answer
-  end
+
+local function refusal(status, lines, had)
+  if returned == bound then return { 13 } end
+  if status == 11 then return { 11, math.max(limit - had, 0) } end
+  soonest = soonest or next_due(now)
+  local answer = { 12, #made > 0 and hold > 0 and (soonest < 0 or hold < soonest) and hold or soonest }
+  for i, line in ipairs(lines) do answer[i + 2] = line.stock.a end
+  return answer
 end
 
-for i, sku in ipairs(skus) do
-  local t, n = stock_of(sku), tonumber(ARGV[first + step * i - 1])
-  t.a = t.a - n
-  if hold > 0 then t.h = t.h + n else t.s = t.s + n end
+-- A record's text is as store of lua/part_sale.lua writes it.
+local head = hold > 0 and 'h|' or 's|'
+local middle = '|' .. at .. '|' .. till .. '|' .. (hold > 0 and '0' or at) .. '|'
+local kind, score = hold > 0 and 'h' or 's', hold > 0 and till or at
+local function reserve(i, n, key)
+  local id, digest, text = ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  local lines, field = wanted[text], fields[2 * n]
+  local old, other = recorded(key, digest)
+  if other then return { other } end
+  if old and string.sub(old, 1, #id) ~= id then return { 2, old } end
+  local mine = parse(known[2 * n - 1])
+  if mine then return { 1, tonumber(mine.expires), tonumber(mine.created) } end
+  if lines.unknown or closed then return lines.unknown and { 8, lines.unknown } or closed end
+  local status, had, last = short(lines, field, known[2 * n])
+  if status and not returned then
+    returned = return_due(now, bound)
+    status, had, last = short(lines, field, known[2 * n])
+  end
+  if status then return refusal(status, lines, had) end
+  for l = 1, #lines do
+    local line = lines[l]
+    local t = line.stock
+    t.a, t[kind], touched[line.sku] = t.a - line.n, t[kind] + line.n, true
+  end
+  records[id] = head .. ARGV[i] .. middle .. last .. '|' .. text
+  set_units(field, had + lines.units, id)
+  made[#made + 1] = score
+  made[#made + 1] = id
+  if key then record(key, digest .. id .. till, ttl) end
+  return 1
 end
-local at, expires = int(now), hold > 0 and int(now + hold) or '0'
-store(id, { state = hold > 0 and 'h' or 's', user = user, created = at, expires = expires, ended = hold > 0 and '0' or at, prev = last, lines = table.concat(text, ',') })
-set_units(user, had + units, id)
+
+local answers = each_caller(first, { s[1], now, expires }, reserve)
 save()
-if hold > 0 then redis.call('ZADD', DUE, expires, id) else redis.call('ZADD', ORDERS, at, id) end
-if idle > 0 then redis.call('HSET', SALE, 'used', at) end
-if ONCE then redis.call('SET', ONCE, digest .. id .. expires, 'PX', ttl) end
-return { 1, version, expires, now }
+if #made > 0 then
+  redis.call('ZADD', hold > 0 and DUE or ORDERS, unpack(made))
+  if idle > 0 then redis.call('HSET', SALE, 'used', at) end
+end
+return answers

@@ -1,0 +1,116 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/batch"
+	"fanfare/store/redisdb"
+)
+
+const (
+	// crowdSize is how many callers one script answers: Redis does nothing else
+	// meanwhile.
+	crowdSize = 128
+	// crowdWaits is how many round trips' deadlines a caller waits until he leaves.
+	crowdWaits = 2
+	// maxReplicaWait is more than replicas may take to acknowledge a write.
+	maxReplicaWait = 2 * time.Second
+	// callerArgs is what a caller adds to the arguments of a script.
+	callerArgs = 4
+	// crowdHead is how many values of an answer come before the callers' own.
+	crowdHead = 2
+)
+
+// call is one caller's part of a script that answers a crowd (lua/part_crowd.lua).
+type call struct {
+	once string // key of his idempotency record; "": none
+	args [callerArgs]any
+
+	// What became of it.
+	status int64
+	head   []any // what the script told all callers
+	answer []any // what it told him, the status first; nil: the status alone
+	err    error
+}
+
+// crowd gathers the callers of one script in one partition: those who come while
+// it runs share the next.
+type crowd = batch.Crowd[*call]
+
+// newCrowd makes the crowd of a script, with the arguments before the callers'.
+func (l *Live) newCrowd(p *partition, step string, script *redisdb.Script, common ...any) *crowd {
+	wait := crowdWaits * l.db.Timeout()
+	o := batch.Options{Most: crowdSize, Timeout: 2*wait + maxReplicaWait}
+	return batch.NewCrowd(o, wait, func(ctx context.Context, calls []*call) {
+		cmd := crowdCmd(ctx, p, script, common, calls)
+		handOut(script, cmd, l.write(ctx, step, cmd), calls)
+	})
+}
+
+// crowdCmd is the script with what all callers ask for.
+func crowdCmd(ctx context.Context, p *partition, script *redisdb.Script, common []any, calls []*call) *redis.Cmd {
+	keys := p.core(p.orders)
+	args := append(make([]any, 0, len(common)+callerArgs*len(calls)), common...)
+	for _, c := range calls {
+		args = append(args, c.args[:]...)
+		if c.once != "" {
+			keys = append(keys, c.once)
+		}
+	}
+	return script.Cmd(ctx, keys, args...)
+}
+
+// handOut tells each caller what the script answered him. That too few replicas have
+// it concerns those for whom something is so.
+func handOut(script *redisdb.Script, cmd *redis.Cmd, sent error, calls []*call) {
+	var all []any
+	err := sent
+	if err == nil || errors.Is(err, redisdb.ErrTooFewReplicas) {
+		all, err = reply(script, cmd)
+	}
+	status := redisdb.NumberAt(all, 0)
+	if err == nil && status <= answerDone && len(all) != crowdHead+len(calls) {
+		err = unexpected(script, all)
+	}
+	for i, c := range calls {
+		switch {
+		case err != nil:
+			c.err = err
+		case status > answerDone: // it says something of the sale
+			c.status = status
+		default:
+			c.read(redisdb.ListAt(all, 1), all[crowdHead+i], sent)
+		}
+	}
+}
+
+// read notes the caller's own answer: a status, or a list that begins with one.
+func (c *call) read(head []any, own any, sent error) {
+	c.head = head
+	c.answer, _ = own.([]any)
+	c.status = redisdb.Number(own)
+	if c.answer != nil {
+		c.status = redisdb.NumberAt(c.answer, 0)
+	}
+	if c.status == answerDone || c.status == answerReplayed {
+		c.err = sent
+	}
+}
+
+// join adds a call to a crowd and waits for its answer. What a caller gives up
+// before it has left is never done.
+func (l *Live) join(ctx context.Context, c *crowd, one *call) error {
+	left, err := c.Do(ctx, one)
+	switch {
+	case err == nil:
+		return one.err
+	case left:
+		return api.Errorf(api.CodeUnknownOutcome, "Redis did not answer in time").Because(context.Cause(ctx))
+	}
+	return l.db.Err(err, redisdb.Write)
+}

@@ -1,0 +1,382 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/storetest"
+)
+
+// joined is a context that tells when its call has joined a crowd: then the call
+// waits, also for the context's end.
+type joined struct {
+	context.Context
+	once *sync.Once
+	told chan struct{}
+}
+
+func newJoined(ctx context.Context) joined { return joined{ctx, new(sync.Once), make(chan struct{})} }
+
+// Done tells that somebody waits.
+func (j joined) Done() <-chan struct{} {
+	j.once.Do(func() { close(j.told) })
+	return j.Context.Done()
+}
+
+// gatheredCalls are calls of one partition and one kind that arrive in an order while
+// a script is under way, so that one script answers them.
+type gatheredCalls struct {
+	*liveWorld
+	scripts    atomic.Int64
+	held, open chan struct{} // the first script waits; it may run
+	all        sync.WaitGroup
+}
+
+// gatherAt is another process of the sale whose first script of a step is held up.
+func (w *liveWorld) gatherAt(step string) *gatheredCalls {
+	g := &gatheredCalls{liveWorld: w.another(w.o), held: make(chan struct{}), open: make(chan struct{})}
+	_, err := g.partitionsOf(w.t.Context(), w.sale)
+	storetest.Must(w.t, err)
+	g.fault = func(s string, answered bool) error {
+		if s == step && !answered && g.scripts.Add(1) == 1 {
+			close(g.held)
+			<-g.open
+		}
+		return nil
+	}
+	return g
+}
+
+// add makes a call and returns when it waits, the first when its script is held up.
+func (g *gatheredCalls) add(ctx context.Context, call func(ctx context.Context)) {
+	j := newJoined(ctx)
+	g.all.Go(func() { call(j) })
+	<-j.told
+	<-g.held
+}
+
+// hold begins with a reservation that is refused.
+func (g *gatheredCalls) hold(user string) {
+	g.add(g.t.Context(), func(ctx context.Context) {
+		_, err := g.Reserve(ctx, ReserveStock{Sale: g.sale, Request: &api.ReservationRequest{User: user, Lines: []api.Line{units("none", 1)}}})
+		storetest.WantCode(g.t, err, api.CodeValidation)
+	})
+}
+
+// release lets the scripts run and waits for all answers.
+func (g *gatheredCalls) release(scripts int64) {
+	g.t.Helper()
+	close(g.open)
+	g.all.Wait()
+	if n := g.scripts.Load(); n != scripts {
+		g.t.Errorf("%d scripts, want %d", n, scripts)
+	}
+}
+
+// buyer is one caller of a crowd and what he should be told.
+type buyer struct {
+	user  string
+	lines []api.Line
+	once  api.Idempotency
+	code  api.Code // of the refusal; "": he gets it
+	fact  any      // remaining or available of the refusal
+
+	got  Reserved
+	err  error
+	told chan struct{}
+}
+
+// buy adds a buyer.
+func (g *gatheredCalls) buy(ctx context.Context, b *buyer) {
+	b.told = make(chan struct{})
+	g.add(ctx, func(ctx context.Context) {
+		defer close(b.told)
+		b.got, b.err = g.Reserve(ctx, ReserveStock{Sale: g.sale, Once: b.once, Request: &api.ReservationRequest{User: b.user, Lines: b.lines}})
+	})
+}
+
+// mustBeTold compares what a buyer was told.
+func (g *gatheredCalls) mustBeTold(i int, b *buyer) {
+	g.t.Helper()
+	if api.CodeOf(b.err) != b.code {
+		g.t.Errorf("%d: %v, want %q", i, b.err, b.code)
+		return
+	}
+	e, _ := errors.AsType[*api.Error](b.err)
+	var fact any
+	switch b.code {
+	case api.CodeLimitReached:
+		fact = e.Facts["remaining"]
+	case api.CodeSoldOut:
+		fact = e.Facts["available"].(map[string]int64)[b.lines[0].SKU]
+	case api.CodeValidation:
+		fact = e.Fields[0].Field
+	}
+	if fact != b.fact {
+		g.t.Errorf("%d: %v, want %v", i, fact, b.fact)
+	}
+}
+
+// One script answers a crowd in which some buy, some are refused for their own
+// reasons, some repeat, and some have gone.
+func TestS1_EachOfACrowdHasHisOwnAnswer(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		for _, hold := range []int64{60_000, -1} {
+			w := newLiveWorld(t, w.db)
+			w.mustOpen(offer{stock: map[string]int64{"s": 5, "a": 9}, limit: 3, hold: hold})
+			old, err := w.reserveOnce(key("old", "b"), "o", units("a", 1))
+			storetest.Must(t, err)
+			g := w.gatherAt(stepReserve)
+			g.hold("h")
+			crowd := []*buyer{
+				{user: "u", lines: []api.Line{units("s", 2)}},
+				{user: "v", lines: []api.Line{units("a", 1), units("s", 2)}},
+				{user: "u", lines: []api.Line{units("s", 2)}, code: api.CodeLimitReached, fact: int64(1)},
+				{user: "w", lines: []api.Line{units("s", 2)}, code: api.CodeSoldOut, fact: int64(1)},
+				{user: "w", lines: []api.Line{units("a", 1), units("none", 1)}, code: api.CodeValidation, fact: "lines[1].sku"},
+				{user: "u", lines: []api.Line{units("s", 1)}},
+				{user: "w", lines: []api.Line{units("s", 1)}, code: api.CodeSoldOut, fact: int64(0)},
+				{user: "k", lines: []api.Line{units("a", 1)}, once: key("k", "b")},
+				{user: "k", lines: []api.Line{units("a", 1)}, once: key("k", "b")},
+				{user: "k", lines: []api.Line{units("a", 2)}, once: key("k", "c"), code: api.CodeIdempotencyReused},
+				{user: "w", lines: []api.Line{units("s", 1)}, once: key("w", "b"), code: api.CodeSoldOut, fact: int64(0)},
+				{user: "o", lines: []api.Line{units("a", 1)}, once: key("old", "b")},
+				{user: "w", lines: []api.Line{units("a", 3)}},
+				{user: "o", lines: []api.Line{units("a", 1)}},
+				{user: "o", lines: []api.Line{units("a", 2)}, code: api.CodeLimitReached, fact: int64(1)},
+			}
+			for _, b := range crowd {
+				g.buy(t.Context(), b)
+			}
+			g.release(2)
+			for i, b := range crowd {
+				g.mustBeTold(i, b)
+			}
+			first, again := crowd[7].got, crowd[8].got
+			if first.Replayed || !again.Replayed || again.Reservation.ID != first.Reservation.ID || crowd[11].got.Reservation.ID != old.Reservation.ID {
+				t.Errorf("%+v, then %+v and %+v", first, again, crowd[11].got)
+			}
+			state := api.ReservationHeld
+			if hold < 0 {
+				state = api.ReservationSold
+			}
+			for i, b := range crowd {
+				r := b.got.Reservation
+				if b.err == nil && (r.User != b.user || !slices.Equal(r.Lines, b.lines) || r.State != state || (b.got.Order != nil) != (hold < 0 && !b.got.Replayed)) {
+					t.Errorf("%d: %+v", i, b.got)
+				}
+			}
+			want := map[bool][2]string{true: {"0 5 0 5", "2 7 0 9"}, false: {"0 0 5 5", "2 0 7 9"}}[hold > 0]
+			w.want("s", want[0])
+			w.want("a", want[1])
+			w.mustAddUp()
+		}
+	})
+}
+
+// Who goes before his turn has done nothing, who goes while the script is under way
+// does not know; the others do not notice.
+func TestS1_SomeOfACrowdGoAway(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 5}})
+		g := w.gatherAt(stepReserve)
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := []*buyer{{user: "a", lines: []api.Line{units("s", 1)}, once: key("a", "b")}, {user: "b", lines: []api.Line{units("s", 2)}, once: key("b", "b")}}
+		stay := []*buyer{{user: "c", lines: []api.Line{units("s", 2)}}, {user: "d", lines: []api.Line{units("s", 2)}}, {user: "e", lines: []api.Line{units("s", 1)}, code: api.CodeSoldOut, fact: int64(0)}}
+		g.buy(ctx, gone[0]) // his script is held up
+		g.buy(t.Context(), stay[0])
+		g.buy(ctx, gone[1])
+		g.buy(t.Context(), stay[1])
+		g.buy(t.Context(), stay[2])
+		cancel()
+		<-gone[0].told
+		<-gone[1].told
+		g.release(2)
+		storetest.WantCode(t, gone[0].err, api.CodeUnknownOutcome)
+		storetest.WantCode(t, gone[1].err, api.CodeUnavailable)
+		for i, b := range stay {
+			g.mustBeTold(i, b)
+		}
+		w.want("s", "0 5 0 5")
+	})
+}
+
+// More holds are due than one script returns: a crowd repeats until it has them all,
+// and is refused only then.
+func TestS1_ACrowdReturnsManyDueHolds(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		const n, callers = 2*dueAtOnce + 10, 10
+		w.mustOpen(offer{stock: map[string]int64{"s": n}, hold: 60_000})
+		for i := range n {
+			w.overdue(w.mustReserve(fmt.Sprint("u", i), units("s", 1)).ID)
+		}
+		g := w.gatherAt(stepReserve)
+		g.hold("h")
+		var crowd []*buyer
+		for i := range callers {
+			b := &buyer{user: fmt.Sprint("v", i), lines: []api.Line{units("s", n/callers)}}
+			crowd = append(crowd, b)
+			g.buy(t.Context(), b)
+		}
+		close(g.open)
+		g.all.Wait()
+		for i, b := range crowd {
+			g.mustBeTold(i, b)
+		}
+		w.want("s", fmt.Sprint(0, n, 0, n))
+		_, err := w.reserve("w", units("s", 1))
+		storetest.WantCode(t, err, api.CodeSoldOut)
+		w.mustAddUp()
+	})
+}
+
+// A refusal tells when the next hold ends, also when that is one of its own crowd.
+func TestS11_NextDueHoldOfACrowd(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 1}, hold: 60_000})
+		g := w.gatherAt(stepReserve)
+		g.hold("h")
+		one, two := &buyer{user: "u", lines: []api.Line{units("s", 1)}}, &buyer{user: "v", lines: []api.Line{units("s", 1)}, code: api.CodeSoldOut, fact: int64(0)}
+		g.buy(t.Context(), one)
+		g.buy(t.Context(), two)
+		g.release(2)
+		g.mustBeTold(0, one)
+		g.mustBeTold(1, two)
+		if two.got.SoldOut == nil || two.got.SoldOut.NextDue != time.Minute {
+			t.Errorf("%+v", two.got.SoldOut)
+		}
+	})
+}
+
+// A crowd whose process knows the sale otherwise than it is finds out, and each gets
+// his answer there: the sale has other partitions now.
+func TestS12_ACrowdFindsTheSaleChanged(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 5}})
+		g := w.gatherAt(stepReserve)
+		g.hold("h")
+		var crowd []*buyer
+		for i := range 9 {
+			b := &buyer{user: fmt.Sprint("u", i), lines: []api.Line{units("s", 1)}}
+			crowd = append(crowd, b)
+			g.buy(t.Context(), b)
+		}
+		for _, key := range newPartition(w.sale, 0).core(newPartition(w.sale, 0).totals) {
+			storetest.Must(t, w.db.Client().Del(t.Context(), key).Err())
+		}
+		again := w.another(Options{})
+		again.mustOpen(offer{stock: map[string]int64{"s": 7}, partitions: 3})
+		close(g.open)
+		g.all.Wait()
+		got := 0
+		for i, b := range crowd {
+			if b.err == nil {
+				got++
+			} else if api.CodeOf(b.err) != api.CodeSoldOut {
+				t.Errorf("%d: %v", i, b.err)
+			}
+		}
+		if got != 7 {
+			t.Errorf("%d of 7 units were had", got)
+		}
+		again.want("s", "0 7 0 7")
+		again.mustAddUp()
+	})
+}
+
+// Confirmations and releases of a crowd: each hold ends once, and each caller learns
+// what became of his.
+func TestS4_EndsOfACrowd(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 10}})
+		ids := make([]string, 5)
+		for i := range ids {
+			ids[i] = w.mustReserve("u", units("s", 1)).ID
+		}
+		w.overdue(ids[4])
+		g := w.gatherAt(stepEnd)
+		type ending struct {
+			id, how string
+			once    api.Idempotency
+			code    api.Code
+			state   api.ReservationState
+			got     Ended
+			err     error
+		}
+		unknown := newID(0)
+		crowd := []*ending{
+			{id: unknown, how: "s", code: api.CodeNotFound},
+			{id: ids[0], how: "s", state: api.ReservationSold},
+			{id: ids[0], how: "r", code: api.CodeNotHeld, state: api.ReservationSold},
+			{id: ids[0], how: "s", state: api.ReservationSold},
+			{id: ids[1], how: "r", state: api.ReservationReleased},
+			{id: ids[1], how: "r", state: api.ReservationReleased},
+			{id: ids[1], how: "s", code: api.CodeNotHeld, state: api.ReservationReleased},
+			{id: ids[2], how: "s", once: key("c", "b"), state: api.ReservationSold},
+			{id: ids[2], how: "s", once: key("c", "b"), state: api.ReservationSold},
+			{id: ids[3], how: "s", once: key("c", "other"), code: api.CodeIdempotencyReused},
+			{id: ids[4], how: "s", code: api.CodeNotHeld, state: api.ReservationExpired},
+			{id: unknown, how: "r", code: api.CodeNotFound},
+		}
+		for _, e := range crowd {
+			g.add(t.Context(), func(ctx context.Context) { e.got, e.err = g.end(ctx, g.sale, e.id, e.how, e.once) })
+		}
+		g.release(2)
+		for i, e := range crowd {
+			if api.CodeOf(e.err) != e.code || e.got.Reservation.State != e.state || (e.got.Order != nil) != (e.code == "" && e.how == "s") {
+				t.Errorf("%d: %+v %v, want %s %q", i, e.got, e.err, e.state, e.code)
+			}
+			if e.got.Replayed != (i == 8) {
+				t.Errorf("%d: replayed %v", i, e.got.Replayed)
+			}
+		}
+		w.want("s", "7 1 2 10")
+		orders, err := w.WaitingOrders(t.Context(), Ref{w.sale, 0}, 10)
+		if err != nil || len(orders) != 2 {
+			t.Errorf("%d orders wait: %v", len(orders), err)
+		}
+		w.mustAddUp()
+	})
+}
+
+// A crowd waits once for the replicas. Those who were refused need none.
+func TestS14_OneWaitForACrowd(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	w := newLiveWorld(t, storetest.Open(t, server.URL()))
+	w.mustOpen(offer{stock: map[string]int64{"s": 2}})
+	g := w.another(Options{MinReplicas: 1}).gatherAt(stepReserve) // there is none
+	g.hold("h")
+	crowd := []*buyer{
+		{user: "u", lines: []api.Line{units("s", 1)}, code: api.CodeUnknownOutcome},
+		{user: "w", lines: []api.Line{units("s", 9)}, code: api.CodeSoldOut, fact: int64(1)},
+		{user: "v", lines: []api.Line{units("s", 1)}, code: api.CodeUnknownOutcome},
+		{user: "w", lines: []api.Line{units("s", 1)}, code: api.CodeSoldOut, fact: int64(0)},
+	}
+	for _, b := range crowd {
+		g.buy(t.Context(), b)
+	}
+	g.release(2)
+	for i, b := range crowd {
+		g.mustBeTold(i, b)
+	}
+	w.want("s", "0 2 0 2")
+	text, err := server.Client().Info(t.Context(), "commandstats").Result()
+	if err != nil || !strings.Contains(text, "cmdstat_wait:calls=1,") {
+		t.Errorf("WAIT was not sent once: %v", err)
+	}
+}
