@@ -176,8 +176,8 @@ func (a *app) openWorkers() {
 	}
 	a.targeting = delivery.NewTargeting(delivery.TargetingOptions{
 		Events: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices, Delivery: atOnce,
-		Pagers:    map[string]delivery.AudiencePager{events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames},
-		ReportTTL: c.MaxAge + c.EventRetention, LiveKey: live.PresenceKey, Metrics: a.metrics, Logger: a.log,
+		Pagers: map[string]delivery.AudiencePager{events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames},
+		MaxAge: c.MaxAge, ReportTTL: c.MaxAge + c.EventRetention, LiveKey: live.PresenceKey, Metrics: a.metrics, Logger: a.log,
 	})
 }
 

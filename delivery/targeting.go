@@ -30,10 +30,10 @@ type TargetingOptions struct {
 	// LiveKey names the key of Redis that exists while a user reads his chats
 	// on a live stream: an event to a chat does not go to him then. Default: none.
 	LiveKey func(user string) string
-	// Deep is how many notifications a shard may hold before a process that only
-	// targets lets the parts of large audiences wait; default 250. The contract's
-	// bound is 10,000: the smaller one keeps what others post meanwhile fast. Sends
-	// under way count.
+	// Deep is how many notifications a shard may hold before the parts of large
+	// audiences wait that do not go in one hop; default 250. The contract's bound is
+	// 10,000: the smaller one keeps what others post meanwhile fast. Sends under way
+	// count.
 	Deep int64
 	// MostParts is how many parts of a large audience may be stored and not ended;
 	// then its next page waits. Default 64, each with at most 100 users.
@@ -93,21 +93,28 @@ func (t *Targeting) Run(ctx context.Context) error {
 	return err
 }
 
-// target works on a batch: small audiences and parts together, large ones page by page.
+// mostPages is how many pages of large audiences are split in one go.
+const mostPages = 4
+
+// target works on a batch: small audiences and parts together, then large ones page by
+// page, so that nobody waits for them.
 func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
-	var small []*page
+	var small, large []*page
 	users := 0
 	for _, c := range batch {
-		p := t.open(c)
-		if p == nil || p.large() && !t.mayGoOn(ctx, p) || !t.read(ctx, p) {
+		p := t.open(ctx, c)
+		if p == nil {
 			continue
 		}
-		if p.large() || len(p.users) > events.PartSize {
-			t.split(ctx, p)
+		if p.large() {
+			large = append(large, p)
 			continue
 		}
-		if p.part() && t.o.Delivery == nil && t.tooDeep() {
-			t.wait(p, "the notification shards are deep")
+		if !t.read(ctx, p) {
+			continue
+		}
+		if t.splits(ctx, p) {
+			large = append(large, p)
 			continue
 		}
 		if users+len(p.users) > events.PageSize {
@@ -117,6 +124,38 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 		small, users = append(small, p), users+len(p.users)
 	}
 	t.resolve(ctx, small)
+	for n, p := range large {
+		if n >= mostPages {
+			t.wait(p, "others' pages go first")
+			continue
+		}
+		t.nextPage(ctx, p)
+	}
+}
+
+// splits tells whether an audience that has been read is to be split. One that
+// somebody had before goes the way it began, however many users it has by now: as
+// parts, or as a whole, with what was marked and stored then.
+func (t *Targeting) splits(ctx context.Context, p *page) bool {
+	if p.c.First || p.part() || p.job.Audience.Kind() == events.KindUsers {
+		return len(p.users) > events.PartSize
+	}
+	_, _, found, err := events.SplitBefore(ctx, t.o.Events, p.c.ID, p.job.Cursor)
+	if err != nil {
+		p.err = err
+	}
+	return found || err != nil
+}
+
+// nextPage splits the next page of a large audience, when its turn has come.
+func (t *Targeting) nextPage(ctx context.Context, p *page) {
+	switch {
+	case p.err != nil:
+		t.postpone(p, "read_parts", p.err)
+	case p.large() && (!t.mayGoOn(ctx, p) || !t.read(ctx, p)):
+	default:
+		t.split(ctx, p)
+	}
 }
 
 // mayGoOn tells whether the next page of a large audience may be split; it waits while
@@ -130,7 +169,7 @@ func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
 		t.postpone(p, "read_parts", err)
 		return false
 	}
-	if p.job.Parts-counts[events.LabelPart] < t.o.MostParts {
+	if p.job.Parts-counts[events.LabelPart]-counts[events.LabelFailed] < t.o.MostParts { // some may be dead letters
 		return true
 	}
 	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.PageDelay, Reason: "many parts have not ended"})
@@ -157,7 +196,7 @@ func (t *Targeting) split(ctx context.Context, p *page) {
 	next := *p.job
 	next.Cursor, next.Parts = cursor, p.job.Parts+n
 	if cursor == "" {
-		p.c.Finish(queue.Result{Outcome: queue.Done, Report: next.ReportTargeted(next.Counted, events.Sent{}), ReportTTL: t.o.ReportTTL})
+		p.c.Finish(queue.Result{Outcome: queue.Done, Report: next.ReportTargeted(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
 		return
 	}
 	payload, err := next.Encode()
@@ -165,22 +204,32 @@ func (t *Targeting) split(ctx context.Context, p *page) {
 		t.postpone(p, "encode", err)
 		return
 	}
-	p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: payload, Report: next.ReportTargeting(next.Counted, events.Sent{}), ReportTTL: t.o.ReportTTL})
+	p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: payload, Report: next.ReportTargeting(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
 }
 
 // open decodes an event and ends it when its time is over; nil: ended.
-func (t *Targeting) open(c *queue.Claimed) *page {
+func (t *Targeting) open(ctx context.Context, c *queue.Claimed) *page {
 	j, err := events.DecodeJob(c.Payload)
 	if err != nil {
 		c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 		return nil
 	}
 	p := &page{c: c, job: j, clock: time.Now(), dated: j.Push.Begin(c.EnqueuedAt)}
-	if p.begun() || j.Push.ExpiresAt == 0 || c.Now.UnixMilli() < j.Push.ExpiresAt {
+	late := !p.begun() && j.Push.ExpiresAt > 0 && c.Now.UnixMilli() >= j.Push.ExpiresAt
+	if !late || t.partlySent(ctx, p) {
 		return p
 	}
 	c.Finish(queue.Result{Outcome: queue.Done, Report: j.ReportExpired()})
 	return nil
+}
+
+// partlySent tells whether somebody may have sent some of an event before.
+func (t *Targeting) partlySent(ctx context.Context, p *page) bool {
+	if p.c.First || p.large() {
+		return false
+	}
+	marks, err := t.o.Events.Marks(ctx, p.c)
+	return err != nil || len(marks[0]) > 0 // who can't tell goes on: it ends as late notifications do
 }
 
 // read fills in the page's users; false: the page was finished otherwise.

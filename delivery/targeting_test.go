@@ -181,6 +181,88 @@ func TestP9_RedoingAPageCountsNothingTwice(t *testing.T) {
 	}
 }
 
+// TestP9_AnAudienceThatGrowsGoesOnAsItBegan: an event was small when it was sent, and
+// when another takes it over it is not: what was recorded is not sent again, and what
+// one counted is not lost.
+func TestP9_AnAudienceThatGrowsGoesOnAsItBegan(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	var read atomic.Int64
+	p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, apns: apnstest.Options{TrackIDs: true},
+		queue: func(o *queue.Options) { o.Lease = time.Second },
+		target: func(o *delivery.TargetingOptions) {
+			all := o.Pagers[events.KindContactsOf]
+			o.Pagers = map[string]delivery.AudiencePager{events.KindContactsOf: func(ctx context.Context, id, after string, limit int) ([]string, error) {
+				users, err := all(ctx, id, after, limit)
+				if read.Add(1) == 1 && err == nil {
+					users = users[:100]
+				}
+				return users, err
+			}}
+		}})
+	p.mustManyDevices(120)
+	p.apns.Script(token(1_000_007), apnstest.Failing(apnstest.Hang), apnstest.OK())
+	own, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.processOn(own).start()
+	id := p.mustPost(contactsOf("star"))
+	storetest.Eventually(t, soon, "all but one to be on record", func() bool { return p.mustReport(id).Delivered == 99 })
+	if err := own.Close(); err != nil { // from now on nothing of it reaches Redis
+		t.Fatal(err)
+	}
+	p.process().start()
+	want := counts{120, 120, 120, 0, 0}
+	p.mustCounts(p.mustEndTrue(id, want), want)
+	if n := p.apns.Total(); n != 121 {
+		t.Errorf("%d requests, want 121", n)
+	}
+}
+
+// TestP9_AnAudienceThatShrinksGoesOnAsItBegan: an event was split, and then its audience
+// is small.
+func TestP9_AnAudienceThatShrinksGoesOnAsItBegan(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{idle: true})
+	p.mustManyDevices(100)
+	id := p.mustPost(contactsOf("star"))
+	// It is claimed by a process that splits it and dies.
+	claimed, stop := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	gone, claims := make(chan error, 1), sync.OnceFunc(func() { close(claimed) })
+	go func() {
+		gone <- p.process().queueOfEvents.Run(ctx, func(_ context.Context, batch []*queue.Claimed) {
+			claims()
+			<-stop
+			for _, c := range batch {
+				c.Finish(queue.Result{Outcome: queue.Release})
+			}
+		})
+	}()
+	<-claimed
+	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
+		Push: api.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
+	var users []string
+	for i := range 101 {
+		users = append(users, fmt.Sprintf("fan%06d", i))
+	}
+	if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, users, "", time.Hour); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	close(stop)
+	cancel()
+	if err := <-gone; err != nil {
+		t.Fatal(err)
+	}
+	p.first.start()
+	r := p.mustEndTrue(id, counts{101, 100, 100, 0, 0})
+	p.mustCounts(r, counts{101, 100, 100, 0, 0})
+	if n := p.apns.Total(); n != 100 || r.Suppressed.NoDevice != 1 {
+		t.Errorf("%d requests, want 100; report %+v", n, r)
+	}
+}
+
 // mustEndTrue waits until an event is done and compares every report on the way
 // with the one before and with what the last may show.
 func (p *pipeline) mustEndTrue(id string, most counts) *api.EventReport {

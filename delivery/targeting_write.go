@@ -11,6 +11,9 @@ import (
 	"fanfare/store/queue"
 )
 
+// partPatience is how long a part waits for room to be sent in one hop.
+const partPatience = 2 * time.Second
+
 // maxMissed bounds the names that an event carries along because their
 // settings could not be read, in bytes; a queue entry takes 64 KiB.
 const maxMissed = 40 << 10
@@ -32,7 +35,11 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page) {
 	for _, p := range pages {
 		t.choose(p, targets[:len(p.others)])
 		targets = targets[len(p.others):]
-		if !t.sendAtOnce(ctx, p, read) {
+		switch {
+		case t.sendAtOnce(ctx, p, read):
+		case p.part() && t.tooDeep():
+			t.wait(p, "the notification shards are deep")
+		default:
 			stored = append(stored, p)
 		}
 	}
@@ -106,8 +113,8 @@ func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
 }
 
 // sendAtOnce sends an event in one hop: when it is its first time, it has few devices,
-// and their apps have room. Else it goes the other way; a part waits for room, so that
-// what is sent to few goes first.
+// and their apps have room. Else it goes the other way; a part waits a moment for room,
+// so that what is sent to few goes first.
 func (t *Targeting) sendAtOnce(ctx context.Context, p *page, read time.Time) bool {
 	n := len(p.found)
 	if t.o.Delivery == nil || !p.c.First || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > maxAtOnce {
@@ -124,10 +131,11 @@ func (t *Targeting) sendAtOnce(ctx context.Context, p *page, read time.Time) boo
 	}
 	e := &oneHop{c: p.c, job: p.job, counts: p.counts, read: read, group: &t.sending, reportTTL: t.o.ReportTTL}
 	if !t.o.Delivery.takeEvent(ctx, messages, p.clock, e) {
-		if p.part() {
+		young := p.part() && p.c.Now.Sub(p.c.EnqueuedAt) < partPatience
+		if young {
 			t.wait(p, "its apps have too many sends under way")
 		}
-		return p.part()
+		return young
 	}
 	t.count(p)
 	t.o.Metrics.targeted.Add(float64(n))
@@ -257,12 +265,15 @@ func (t *Targeting) finish(p *page) {
 	}
 	t.count(p)
 	all := p.job.Counted.Plus(p.counts)
-	if len(p.missed) == 0 {
+	if len(p.missed) == 0 && p.next == "" {
 		p.c.Finish(targeted(p.job, all, p.sent, false, t.o.ReportTTL))
 		return
 	}
 	next := *p.job
-	next.Missed, next.Counted = p.missed, all
+	next.Missed, next.Counted, next.Cursor = p.missed, all, p.next
+	if p.next != "" {
+		next.Sent = p.sent
+	}
 	payload, err := next.Encode()
 	if err != nil {
 		t.postpone(p, "encode", err)
@@ -290,7 +301,7 @@ func targeted(j *events.Job, all events.Counts, sent events.Sent, ended bool, tt
 // goesOn tells whether the users who could be read go on without the others:
 // some were, and the others' names fit into the entry.
 func (p *page) goesOn() bool {
-	if len(p.missed) == 0 || len(p.missed) == len(p.others) {
+	if len(p.missed) == 0 || len(p.missed) == len(p.others) || p.next != "" {
 		return len(p.missed) == 0
 	}
 	size := 0

@@ -53,6 +53,8 @@ type Job struct {
 	// Missed are users of a small audience whose settings could not be read while
 	// those of others could; Counted is what those others counted.
 	Missed []string `json:"missed,omitempty"`
+	// Sent are notifications that ended before, of the pages before Cursor.
+	Sent Sent `json:"sent,omitzero"`
 }
 
 // Audience says who is meant. Exactly one of its kinds is set.

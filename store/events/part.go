@@ -70,17 +70,37 @@ func Split(ctx context.Context, q *queue.Queue, id string, j *Job, users []strin
 		jobs = append(jobs, queue.Job{ID: queue.NewID(shard, time.Now()), Fresh: true, Shard: shard, Group: id, Payload: payload})
 	}
 	if len(jobs) == 0 {
+		if was, n, found, err := SplitBefore(ctx, q, id, j.Cursor); found || err != nil {
+			return was, n, err
+		}
 		return next, 0, nil
 	}
-	answer := strconv.Itoa(len(jobs)) + " " + next
-	replayed, stored, err := q.EnqueueOnce(ctx, queue.Once{Key: "page:" + id + ":" + j.Cursor, Answer: answer, TTL: keep}, jobs...)
+	once := pageRecord(id, j.Cursor)
+	once.Answer, once.TTL = strconv.Itoa(len(jobs))+" "+next, keep
+	replayed, stored, err := q.EnqueueOnce(ctx, once, jobs...)
 	if err != nil || !replayed {
 		return next, int64(len(jobs)), err
 	}
+	return splitAs(stored)
+}
+
+// SplitBefore tells whether the page at a cursor was split, and how.
+func SplitBefore(ctx context.Context, q *queue.Queue, id, cursor string) (next string, parts int64, found bool, err error) {
+	stored, found, err := q.Replay(ctx, q.Route(id+cursor), pageRecord(id, cursor))
+	if err != nil || !found {
+		return "", 0, false, err
+	}
+	next, parts, err = splitAs(stored)
+	return next, parts, true, err
+}
+
+func pageRecord(id, cursor string) queue.Once { return queue.Once{Key: "page:" + id + ":" + cursor} }
+
+// splitAs reads what is remembered of a page.
+func splitAs(stored string) (next string, parts int64, err error) {
 	count, next, _ := strings.Cut(stored, " ")
-	n, err := strconv.ParseInt(count, 10, 64)
-	if err != nil {
+	if parts, err = strconv.ParseInt(count, 10, 64); err != nil {
 		return "", 0, fmt.Errorf("read the parts of a page: %w", err)
 	}
-	return next, n, nil
+	return next, parts, nil
 }

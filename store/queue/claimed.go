@@ -13,7 +13,8 @@ type Claimed struct {
 	Job
 	// Attempt is 1 plus the failures that were counted.
 	Attempt int
-	// Fence is larger than that of every earlier claim of this job.
+	// Fence is larger than that of every earlier claim of this job that was not given
+	// back Untouched.
 	Fence int64
 	// First tells that nobody had the job before, nor did it wait for its time.
 	First bool

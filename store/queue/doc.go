@@ -99,7 +99,7 @@
 //	seq                  string  order of waiting               for ever
 //	uniques              hash    unique id: job                 while it lives
 //	body:<id>            string  a job outside of the streams   while it is
-//	marks:<id>           hash    part of a job that ended: how  GroupRetention, until done
+//	marks:<id>           hash    part of a job that ended: how  until done, at most MaxAge
 //	attach:<id>          list    a job's attachment             with job or dead letter
 //	parked:<name>        stream  parked jobs                    until moved back
 //	parkedn              hash    name: how many are parked      while there are

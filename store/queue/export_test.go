@@ -86,7 +86,7 @@ func (p *Stepper) call(c *call) ([]any, error) {
 
 // Finish records one result and gives the answer.
 func (p *Stepper) Finish(c *Claimed, r Result) (string, error) {
-	answer, err := p.call(&call{results: []ended{{c, r}}, life: c.life})
+	answer, err := p.call(&call{results: []ended{{c: c, r: r}}, life: c.life})
 	if err != nil {
 		return "", err
 	}

@@ -27,8 +27,9 @@ var outcomeNames = [...]string{Done: "done", Retry: "retry", Defer: "defer", Dea
 
 // ended is a job with its result.
 type ended struct {
-	c *Claimed
-	r Result
+	c     *Claimed
+	r     Result
+	parts int64 // that were marked, and are not on record before it is
 }
 
 // results are those of a shard that wait for their call.
@@ -46,7 +47,7 @@ type results struct {
 func (s *shardWorker) finish(c *Claimed, r Result) {
 	s.mu.Lock()
 	gone := c.gone
-	s.results.waiting = append(s.results.waiting, ended{c, r})
+	s.results.waiting = append(s.results.waiting, ended{c: c, r: r})
 	s.writing.CompareAndSwap(0, max(s.worker.clock(), 1))
 	s.mu.Unlock()
 	if gone {
@@ -73,7 +74,7 @@ func (s *shardWorker) nextCall() *call {
 	if r.waiting = r.waiting[n:]; len(r.waiting) == 0 {
 		r.waiting = nil
 	}
-	c.marks, c.unmark = r.takeMarks(c.results)
+	c.marks, c.unmark = s.takeMarks(c.results)
 	switch {
 	case c.alone != nil:
 		s.alone = nil
@@ -186,6 +187,12 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 	for _, e := range c.results {
 		delete(s.live, e.c)
 	}
+	for _, m := range c.marks {
+		s.unrecorded.Add(-m.parts())
+	}
+	for _, e := range c.results {
+		s.unrecorded.Add(-e.parts)
+	}
 	s.results.refused = 0
 	if s.writing.Store(0); !s.results.none() {
 		s.writing.Store(max(int64(c.began.Sub(s.worker.started)), 1)) // they came after that
@@ -222,11 +229,12 @@ func (s *shardWorker) failCall(c *call, err error, over bool) {
 	if r.refused >= refusedTries {
 		r.single, r.refused = true, 0
 	}
-	r.putMarksBack(c.marks)
+	s.putMarksBack(c.marks)
 	if !giveUp {
 		r.waiting = append(c.results, r.waiting...)
 	} else {
 		delete(s.live, c.results[0].c)
+		s.unrecorded.Add(-c.results[0].parts)
 		s.announce()
 	}
 	s.mu.Unlock()

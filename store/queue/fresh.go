@@ -13,6 +13,9 @@ const (
 	// slowParts is the share of a lease that the writing of results may take
 	// before no new outside write begins in the shard.
 	slowParts = 10
+	// mostUnrecorded is how many marks of a shard may be on their way to Redis when
+	// an outside write begins: so many more may happen twice when the process dies.
+	mostUnrecorded = 200
 	// freshLook is the longest time between two looks of AwaitFresh.
 	freshLook = 50 * time.Millisecond
 )
@@ -26,6 +29,9 @@ func (c *Claimed) Fresh() bool {
 	w, lease := c.shard.worker, int64(c.shard.worker.q.o.Lease)
 	now := w.clock()
 	if c.lost.Load() || c.life.over.Load() || c.life.deadline.Load()-now < lease/freshParts {
+		return false
+	}
+	if c.shard.unrecorded.Load() >= mostUnrecorded {
 		return false
 	}
 	since := c.shard.writing.Load()

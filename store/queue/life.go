@@ -116,6 +116,7 @@ func (s *shardWorker) dropGone() {
 	for _, e := range s.results.waiting {
 		if e.c.gone {
 			dropped = append(dropped, e)
+			s.unrecorded.Add(-e.parts)
 			delete(s.live, e.c)
 		} else {
 			kept = append(kept, e)
@@ -123,7 +124,7 @@ func (s *shardWorker) dropGone() {
 	}
 	for c := range s.results.marks {
 		if c.gone {
-			delete(s.results.marks, c)
+			s.dropMarks(c)
 		}
 	}
 	if s.results.waiting = kept; s.results.none() {

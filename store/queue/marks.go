@@ -19,12 +19,12 @@ type marked struct {
 // Mark notes that a part of the job has ended and how, so that whoever takes the
 // job over knows (Queue.Marks), and replaces the job's report unless it is "". Marks
 // are gathered as results are, and written with or before the job's own result; they
-// stay until the job is done, at most GroupRetention. Call it before Finish. Of a job
+// stay until the job is done, at most MaxAge or GroupRetention. Call it before Finish. Of a job
 // that was taken over nothing is written.
 func (c *Claimed) Mark(name, value, report string) {
 	s := c.shard
 	s.mu.Lock()
-	if c.gone {
+	if c.gone || c.finished.Load() { // others have it, or will: what they write counts
 		s.mu.Unlock()
 		return
 	}
@@ -34,42 +34,58 @@ func (c *Claimed) Mark(name, value, report string) {
 		s.results.marks[c] = m
 	}
 	m.fields, m.report = append(m.fields, name, value), report
+	s.unrecorded.Add(1)
 	s.writing.CompareAndSwap(0, max(s.worker.clock(), 1))
 	s.mu.Unlock()
 	s.ends.kick()
 }
 
+// parts is how many parts were marked.
+func (m *marked) parts() int64 { return int64(len(m.fields) / 2) }
+
+// dropMarks forgets the marks of a job. The lock is held.
+func (s *shardWorker) dropMarks(c *Claimed) {
+	if m := s.results.marks[c]; m != nil {
+		s.unrecorded.Add(-m.parts())
+		delete(s.results.marks, c)
+	}
+}
+
 // takeMarks takes what a call with these results is to write: a job that is done
 // needs no marks. gone are jobs whose marks go with them. The lock is held.
-func (r *results) takeMarks(ending []ended) (all []*marked, gone []string) {
+func (s *shardWorker) takeMarks(ending []ended) (all []*marked, gone []string) {
 	for i := range ending {
 		e := &ending[i]
 		if e.r.Outcome != Done && e.r.Outcome != Dead {
 			continue
 		}
-		delete(r.marks, e.c)
+		if m := s.results.marks[e.c]; m != nil { // the result says it all
+			e.parts += m.parts()
+			delete(s.results.marks, e.c)
+		}
 		if e.c.marked {
 			gone = append(gone, e.c.ID)
 		}
 	}
-	for c, m := range r.marks {
+	for c, m := range s.results.marks {
 		c.marked = true
 		all = append(all, m)
 	}
-	clear(r.marks)
+	clear(s.results.marks)
 	return all, gone
 }
 
 // putMarksBack keeps the marks of a call that did not run. The lock is held.
-func (r *results) putMarksBack(all []*marked) {
+func (s *shardWorker) putMarksBack(all []*marked) {
 	for _, m := range all {
 		if m.c.gone {
+			s.unrecorded.Add(-m.parts())
 			continue
 		}
-		if later := r.marks[m.c]; later != nil {
+		if later := s.results.marks[m.c]; later != nil {
 			m.fields, m.report = append(m.fields, later.fields...), later.report
 		}
-		r.marks[m.c] = m
+		s.results.marks[m.c] = m
 	}
 }
 

@@ -29,6 +29,8 @@ type shardWorker struct {
 	writing  atomic.Int64 // since when a result waits to be recorded (worker's clock), 0: none does
 	renewing atomic.Bool
 
+	unrecorded atomic.Int64 // marks that are not on record
+
 	mu      sync.Mutex
 	life    *life // nil: it ended, or has not begun
 	live    map[*Claimed]struct{}

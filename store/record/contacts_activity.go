@@ -57,7 +57,7 @@ func (db *DB) Activities(ctx context.Context, queries ...ActivityQuery) ([][]Act
 	names := db.d.names.document(queries)
 	err := db.read(ctx, db.activities.query, func(ctx context.Context) error {
 		found = newActivities(queries)
-		stmt, err := db.activities.on(ctx, db.sql)
+		stmt, err := db.activities.on(ctx, db.sql) //nolint:sqlclosecheck // it is kept for all readers
 		if err != nil {
 			return err
 		}

@@ -87,7 +87,7 @@ local function mark_parts(from)
     for i = from + 3, from + 2 + n, 500 do
       redis.call('HSET', P .. 'marks:' .. id, unpack(ARGV, i, math.min(i + 499, from + 2 + n)))
     end
-    lasts(P .. 'marks:' .. id, group_ttl)
+    lasts(P .. 'marks:' .. id, int(math.max(group_ttl, limits.age)))
     from = from + 3 + n
   end
   for i = from, from + nunmark - 1 do redis.call('DEL', P .. 'marks:' .. ARGV[i]) end
@@ -103,7 +103,7 @@ if alive then
       label = ARGV[i + 4], extra = ARGV[i + 5], delay = tonumber(ARGV[i + 6]), payload = ARGV[i + 7], park = ARGV[i + 8],
       reason = ARGV[i + 9], err = ARGV[i + 10], report = ARGV[i + 11] }))
   end
-  save(group_ttl, report_ttl)
+  save(math.max(group_ttl, report_ttl), report_ttl)
 else
   answers[1] = string.rep('0', ndone + nother)
 end
