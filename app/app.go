@@ -126,7 +126,8 @@ func (a *app) openQueues() {
 		toTarget.Lease = min(c.JobLease, c.NotificationLease)
 	}
 	toSend.Name, toSend.Lease, toSend.InFlight = "notifications", c.NotificationLease, delivery.Places
-	toSend.GroupRetention += c.MaxAge // an event may end that much later than its part in a shard
+	toTarget.GroupRetention += c.MaxAge // parts may end that much before the event
+	toSend.GroupRetention += c.MaxAge   // an event may end that much later than its part in a shard
 	toDo.Name, toDo.Lease = "jobs", c.JobLease
 	toDo.MaxAge = -1            // a change on record never gives up
 	toDo.InFlight = jobsAtATime // they share SQL's connections with the requests

@@ -154,7 +154,7 @@ type Result struct {
 	Counts map[string]int64
 	Facts  map[string]string
 	// Report replaces the job's; "" keeps it. It stays for ReportTTL, at least
-	// GroupRetention, and so does what the result changes in the group.
+	// GroupRetention.
 	Report    string
 	ReportTTL time.Duration
 	// Payload replaces the job's when it goes on; nil keeps it.

@@ -103,7 +103,7 @@ if alive then
       label = ARGV[i + 4], extra = ARGV[i + 5], delay = tonumber(ARGV[i + 6]), payload = ARGV[i + 7], park = ARGV[i + 8],
       reason = ARGV[i + 9], err = ARGV[i + 10], report = ARGV[i + 11] }))
   end
-  save(math.max(group_ttl, report_ttl), report_ttl)
+  save(group_ttl, report_ttl)
 else
   answers[1] = string.rep('0', ndone + nother)
 end
