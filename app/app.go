@@ -117,7 +117,7 @@ func (a *app) openStores(ctx context.Context) error {
 func (a *app) openQueues() {
 	c := a.config
 	shared := queue.Options{
-		Shards: c.Shards, Serve: c.ShardSet, Retention: c.TombstoneRetention, GroupRetention: c.EventRetention, MaxAge: c.MaxAge,
+		Shards: c.Shards, Serve: c.ShardSet, Retention: c.TombstoneRetention, GroupRetention: c.EventRetention, ReportRetention: c.EventRetention, MaxAge: c.MaxAge,
 		RetryBase: c.RetryBase, RetryMax: c.RetryMax, MaxAttempts: c.MaxAttempts, Drain: a.drain(), Logger: a.log,
 	}
 	toTarget, toSend, toDo := shared, shared, shared

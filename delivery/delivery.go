@@ -115,8 +115,8 @@ func (d *Delivery) Run(ctx context.Context) error {
 	return err
 }
 
-// work is one notification in this process: a claimed one, or the only one of a
-// claimed event, which is sent where the event was targeted.
+// work is one notification in this process: a claimed one, or one of a claimed event,
+// which is sent where the event was targeted.
 type work struct {
 	*queue.Claimed
 	id    string // the notification's
@@ -186,14 +186,14 @@ func (d *Delivery) begin(ctx context.Context, w *work) {
 func (d *Delivery) proceed(ctx context.Context, g *sync.WaitGroup, w *work) {
 	w.group = g
 	if !d.start(ctx, w) {
-		g.Go(func() { d.handleToken(ctx, w, nil) })
+		g.Go(func() { d.handleToken(ctx, w, nil, time.Now()) })
 	}
 }
 
-// handleToken handles a token's notifications until none waits; of the first there may
-// be an answer already.
-func (d *Delivery) handleToken(ctx context.Context, w *work, a *transport.Answer) {
-	for began := time.Now(); w != nil; began = time.Now() {
+// handleToken handles a token's notifications until none waits; the first was begun when
+// began says, and there may be an answer to it already.
+func (d *Delivery) handleToken(ctx context.Context, w *work, a *transport.Answer, began time.Time) {
+	for ; w != nil; began = time.Now() {
 		if a != nil {
 			d.goOn(ctx, w, *a)
 			a = nil

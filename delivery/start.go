@@ -46,7 +46,7 @@ func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, beg
 		d.o.Metrics.answered(a, w.m.AcceptedAt)
 	}
 	if a.Outcome != transport.Delivered || time.Since(began) > slowSend {
-		w.group.Go(func() { d.handleToken(ctx, w, &a) })
+		w.group.Go(func() { d.handleToken(ctx, w, &a, began) })
 		return
 	}
 	d.finish(ctx, w, results[a.Outcome](d, w, a))

@@ -176,7 +176,7 @@ func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
 	return false
 }
 
-// wait lets a part of which nothing was begun wait for room, the longer the older it is.
+// wait lets an event, or a part of one, of which nothing was begun wait for room, the longer the older it is.
 func (t *Targeting) wait(p *page, why string) {
 	wait := max(t.o.PageDelay, p.c.Now.Sub(p.c.EnqueuedAt)/postponeShare)
 	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: jitter(wait), Untouched: true, Reason: why})

@@ -66,7 +66,7 @@ func (q *Queue) pipeline(ctx context.Context, what string, cmds []redis.Cmder) e
 // that is not live, or that cannot be found by its id (Job.Cancellable):
 // not_found.
 func (q *Queue) Cancel(ctx context.Context, shard int, id string) error {
-	value, err := q.db.Eval(ctx, redisdb.Write, q.scripts.cancel, q.keys(shard), id, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.GroupRetention))
+	value, err := q.db.Eval(ctx, redisdb.Write, q.scripts.cancel, q.keys(shard), id, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention))
 	if err != nil {
 		return err
 	}

@@ -277,3 +277,38 @@ func TestGroupsAndReportsGoWithTheirRetention(t *testing.T) {
 		}
 	})
 }
+
+// TestReportsGoBeforeGroups: a queue may keep its groups longer than its reports,
+// whatever wrote them last: an enqueue, a result, or the end of a dead letter.
+func TestReportsGoBeforeGroups(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) {
+			o.GroupRetention, o.ReportRetention, o.MaxAge = 100*time.Hour, 2*time.Hour, time.Hour
+		})
+		const reports = 3*time.Hour + time.Minute // an enqueue adds an hour, which the job may wait
+		mustLive := func(when string) {
+			t.Helper()
+			for _, key := range w.mustKeys() {
+				left := db.Client().PTTL(t.Context(), key).Val()
+				switch kind := strings.TrimPrefix(key, w.prefix(0)); {
+				case strings.HasPrefix(kind, "report:") && (left <= 0 || left > reports),
+					strings.HasPrefix(kind, "group:") && left < 99*time.Hour:
+					t.Errorf("%s: %s lives %v", when, kind, left)
+				}
+			}
+		}
+		w.mustEnqueue(
+			queue.Job{ID: queue.NewID(0, epoch), Group: queue.NewID(0, epoch), Fresh: true, Report: "Q", Payload: []byte("good")},
+			queue.Job{ID: queue.NewID(0, epoch), Group: queue.NewID(0, epoch), Fresh: true, Report: "Q", Payload: []byte("bad")})
+		mustLive("enqueued")
+		w.run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result {
+			if string(c.Payload) == "bad" {
+				return queue.Result{Outcome: queue.Dead, Report: "X"}
+			}
+			return queue.Result{Report: "D"}
+		}))
+		w.mustBeEmpty()
+		mustLive("ended")
+	})
+}

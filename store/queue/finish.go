@@ -107,7 +107,7 @@ func (s *shardWorker) fill(c *call) {
 		age = ms(o.MaxAge)
 	}
 	var plain, other []ended
-	reportTTL := o.GroupRetention
+	reportTTL := o.ReportRetention
 	for _, e := range c.results {
 		reportTTL = max(reportTTL, e.r.ReportTTL)
 		if e.plain() {

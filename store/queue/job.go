@@ -29,10 +29,10 @@ type Options struct {
 	// Lease is how long the jobs of a process stay with it when it shows no sign of
 	// life; default 30 s. It is renewed at a quarter of that.
 	Lease time.Duration
-	// Retention is how long the tombstone of an ended job stays (default 1 h), and
-	// GroupRetention how long a group's record, and a job's report, stay after their
-	// last change (default 24 h).
-	Retention, GroupRetention time.Duration
+	// Retention is how long the tombstone of an ended job stays (default 1 h),
+	// GroupRetention how long a group's record does after its last change (default
+	// 24 h), and ReportRetention a job's report (default GroupRetention).
+	Retention, GroupRetention, ReportRetention time.Duration
 	// MaxAge ends a job that only ever deferred; default 24 h, negative: never.
 	MaxAge time.Duration
 	// RetryBase and RetryMax bound the backoff with full jitter; defaults
@@ -154,7 +154,7 @@ type Result struct {
 	Counts map[string]int64
 	Facts  map[string]string
 	// Report replaces the job's; "" keeps it. It stays for ReportTTL, at least
-	// GroupRetention.
+	// ReportRetention.
 	Report    string
 	ReportTTL time.Duration
 	// Payload replaces the job's when it goes on; nil keeps it.

@@ -153,7 +153,7 @@ func (l *life) compare(counted bool) {
 		}
 	}
 	s.mu.Unlock()
-	args := []any{l.name, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.GroupRetention), 0}
+	args := []any{l.name, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), 0}
 	if counted {
 		args[4] = 1
 	}

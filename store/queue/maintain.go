@@ -138,7 +138,7 @@ func (s *shardWorker) look(ctx context.Context, l *life, orphans bool) (u upkeep
 	}
 	line := q.lines[s.shard]
 	cmd := q.scripts.look.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Lease), flag(s.busy()),
-		ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.GroupRetention), maxLost, ms(q.dead.retention), q.dead.most,
+		ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), maxLost, ms(q.dead.retention), q.dead.most,
 		ms(servedLeases*q.o.Lease), flag(orphans), s.ends.name(), line.name(), ms(memoTTL))
 	sent := time.Now()
 	if err := q.trip(ctx, stepMaintain, cmd); err != nil {

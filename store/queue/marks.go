@@ -19,8 +19,8 @@ type marked struct {
 // Mark notes that a part of the job has ended and how, so that whoever takes the
 // job over knows (Queue.Marks), and replaces the job's report unless it is "". Marks
 // are gathered as results are, and written with or before the job's own result; they
-// stay until the job is done, at most MaxAge or GroupRetention. Call it before Finish. Of a job
-// that was taken over nothing is written.
+// stay until the job is done, at most MaxAge or GroupRetention. Call it before Finish.
+// Of a job that was taken over nothing is written.
 func (c *Claimed) Mark(name, value, report string) {
 	s := c.shard
 	s.mu.Lock()

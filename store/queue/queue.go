@@ -73,6 +73,7 @@ func (o Options) withDefaults() Options {
 	or(&o.Lease, defaultLease)
 	or(&o.Retention, defaultRetention)
 	or(&o.GroupRetention, defaultGroupRetention)
+	or(&o.ReportRetention, o.GroupRetention)
 	or(&o.RetryBase, defaultRetryBase)
 	or(&o.RetryMax, defaultRetryMax)
 	orInt(&o.MaxAttempts, defaultMaxAttempts)
@@ -105,7 +106,7 @@ func (o Options) withServe() Options {
 
 // reportTTL is how long a new report stays when no result changes it: longer than
 // the job may wait.
-func (o *Options) reportTTL() time.Duration { return max(o.MaxAge, o.GroupRetention) + time.Hour }
+func (o *Options) reportTTL() time.Duration { return max(o.MaxAge, o.ReportRetention) + time.Hour }
 
 // randomText is n random bytes as text.
 func randomText(n int) string {
@@ -217,7 +218,7 @@ func (q *Queue) checkSoon(ctx context.Context, shard int) {
 		defer q.checking[shard].Store(false)
 		for range checks {
 			sleep(ctx, checkAfter)
-			cmd := q.scripts.check.Cmd(ctx, q.keys(shard), ms(unclaimedFor), ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.GroupRetention))
+			cmd := q.scripts.check.Cmd(ctx, q.keys(shard), ms(unclaimedFor), ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention))
 			if err := q.share(ctx, stepCheck, cmd); err != nil {
 				return
 			}

@@ -121,7 +121,7 @@ func (s *shardWorker) leave(ctx context.Context) error {
 	l, q := s.present(), s.worker.q
 	ends, enqueues := s.ends.leave(), q.lines[s.shard].leave()
 	for l != nil && ctx.Err() == nil {
-		cmd := q.scripts.end.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.GroupRetention), ends, enqueues)
+		cmd := q.scripts.end.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), ends, enqueues)
 		if err := q.trip(ctx, stepLeave, cmd); err != nil {
 			return err
 		}
