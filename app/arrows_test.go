@@ -101,7 +101,9 @@ func floor(room string) int {
 // engines, the engines on the openers.
 func storeFloor(room string) int {
 	switch room {
-	case "store/redisdb", "store/batch":
+	case "store/batch":
+		return -1
+	case "store/redisdb":
 		return 0
 	case "store/lock", "store/record":
 		return 1

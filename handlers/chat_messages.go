@@ -38,13 +38,14 @@ func (s *server) postMessage(ctx context.Context, in *postMessageRequest) (*web.
 	if in.Idempotency.Key != "" {
 		in.Idempotency.Scope += " " + in.Body.Sender
 	}
+	push := s.pushes(ctx)
 	sent, replayed, err := s.chats.Send(ctx, chat.Outgoing{
-		Chat: in.Chat, Sender: in.Body.Sender, Text: in.Body.Text, Push: s.pushes(ctx), Once: in.Idempotency,
+		Chat: in.Chat, Sender: in.Body.Sender, Text: in.Body.Text, Push: push, Once: in.Idempotency,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.sent(in.Chat, replayed)
+	s.sent(in.Chat, push, replayed)
 	return web.Created(sent).Replayed(replayed), nil
 }
 
@@ -55,11 +56,11 @@ func (s *server) pushes(ctx context.Context) bool {
 
 // sent does what a message makes necessary, off the request's path. A replay
 // may be the first who is able to.
-func (s *server) sent(chat string, replayed bool) {
+func (s *server) sent(chat string, push, replayed bool) {
 	if !replayed {
 		s.messages.Inc()
 	}
-	if s.pusher != nil {
+	if push {
 		s.pusher.Due(chat)
 	}
 }

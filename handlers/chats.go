@@ -33,12 +33,13 @@ type createChatRequest struct {
 //	@Failure		422				{object}	api.Problem		"validation_failed, idempotency_key_reused"
 //	@Router			/v1/chats [post]
 func (s *server) createChat(ctx context.Context, in *createChatRequest) (*web.Reply[api.Chat], error) {
-	chat, replayed, err := s.chats.Create(ctx, &in.Body, in.Idempotency, s.pushes(ctx))
+	push := s.pushes(ctx)
+	chat, replayed, err := s.chats.Create(ctx, &in.Body, in.Idempotency, push)
 	if err != nil {
 		return nil, err
 	}
 	if in.Body.Message != nil {
-		s.sent(chat.ID, replayed)
+		s.sent(chat.ID, push, replayed)
 	}
 	return web.Created(chat).Replayed(replayed).At("/v1/chats/" + chat.ID), nil
 }

@@ -1,4 +1,4 @@
-package batch
+package batch_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/store/batch"
 	"fanfare/store/storetest"
 )
 
@@ -18,7 +19,7 @@ var errLost = errors.New("lost")
 
 // setup is a group that notes each run and holds the first until release.
 type setup struct {
-	*Group[int, int]
+	*batch.Group[int, int]
 	runs    [][]int // read it when no run is under way
 	begun   chan struct{}
 	release chan struct{}
@@ -26,7 +27,7 @@ type setup struct {
 
 func newSetup(most int) *setup {
 	s := &setup{begun: make(chan struct{}), release: make(chan struct{})}
-	s.Group = New(Options{Most: most, Timeout: time.Minute}, func(_ context.Context, items []int) (int, error) {
+	s.Group = batch.New(batch.Options{Most: most, Timeout: time.Minute}, func(_ context.Context, items []int) (int, error) {
 		if s.runs = append(s.runs, items); len(s.runs) == 1 {
 			close(s.begun)
 			<-s.release
@@ -83,7 +84,7 @@ func TestRunsAbreast(t *testing.T) {
 	t.Parallel()
 	const most, abreast, n = 4, 3, 4*4 + 3
 	begun, release := make(chan int, n), make(chan struct{})
-	g := New(Options{Most: most, Abreast: abreast, Timeout: time.Minute}, func(_ context.Context, items []int) (int, error) {
+	g := batch.New(batch.Options{Most: most, Abreast: abreast, Timeout: time.Minute}, func(_ context.Context, items []int) (int, error) {
 		begun <- len(items)
 		<-release
 		return 0, nil
@@ -117,9 +118,8 @@ func TestRunsAbreast(t *testing.T) {
 	release <- struct{}{} // the last is not full: it follows only the last that is under way
 	release <- struct{}{}
 	storetest.Eventually(t, patience, "one is under way", func() bool {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return g.running == 1
+		running, _ := g.UnderWay()
+		return running == 1
 	})
 	if len(begun) > 0 || g.Waiting() != most-1 {
 		t.Fatal("a run that is not full began beside another")
@@ -134,7 +134,7 @@ func TestRunsAbreast(t *testing.T) {
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan int, 3), make(chan struct{})
-	g := New(Options{Abreast: 2, Patience: 50 * time.Millisecond, Timeout: time.Minute}, func(_ context.Context, items []int) (int, error) {
+	g := batch.New(batch.Options{Abreast: 2, Patience: 50 * time.Millisecond, Timeout: time.Minute}, func(_ context.Context, items []int) (int, error) {
 		begun <- items[0]
 		if items[0] != 2 {
 			<-release
@@ -155,9 +155,8 @@ func TestPatience(t *testing.T) {
 	<-begun
 	hang(4)
 	storetest.Eventually(t, patience, "both are slow", func() bool {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return g.slow == 2
+		_, slow := g.UnderWay()
+		return slow == 2
 	})
 	if g.Waiting() != 1 || len(begun) > 0 {
 		t.Fatal("more are under way than may be")
@@ -168,9 +167,8 @@ func TestPatience(t *testing.T) {
 	}
 	all.Wait()
 	storetest.Eventually(t, patience, "nothing is under way", func() bool {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return g.running == 0 && g.slow == 0
+		running, slow := g.UnderWay()
+		return running == 0 && slow == 0
 	})
 }
 
@@ -179,7 +177,7 @@ func TestDoErrors(t *testing.T) {
 	t.Run("ReachWhomTheyConcern", func(t *testing.T) {
 		t.Parallel()
 		var failed atomic.Bool
-		g := New(Options{Timeout: time.Minute}, func(context.Context, []string) (struct{}, error) {
+		g := batch.New(batch.Options{Timeout: time.Minute}, func(context.Context, []string) (struct{}, error) {
 			if failed.Swap(true) {
 				return struct{}{}, nil
 			}
@@ -210,7 +208,7 @@ func TestDoErrors(t *testing.T) {
 	})
 	t.Run("ARunHasItsOwnEnd", func(t *testing.T) {
 		t.Parallel()
-		g := New(Options{Timeout: time.Millisecond}, func(ctx context.Context, _ []int) (int, error) {
+		g := batch.New(batch.Options{Timeout: time.Millisecond}, func(ctx context.Context, _ []int) (int, error) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		})

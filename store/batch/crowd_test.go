@@ -1,4 +1,4 @@
-package batch
+package batch_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/store/batch"
 	"fanfare/store/storetest"
 )
 
@@ -15,14 +16,14 @@ type asked struct{ n, double int }
 
 // crowdSetup is a crowd that notes each run and holds the first until release.
 type crowdSetup struct {
-	*Crowd[*asked]
+	*batch.Crowd[*asked]
 	runs           [][]int // read it when no run is under way
 	begun, release chan struct{}
 }
 
 func newCrowdSetup() *crowdSetup {
 	s := &crowdSetup{begun: make(chan struct{}), release: make(chan struct{})}
-	s.Crowd = NewCrowd(Options{Timeout: time.Minute}, time.Minute, func(_ context.Context, items []*asked) {
+	s.Crowd = batch.NewCrowd(batch.Options{Timeout: time.Minute}, time.Minute, func(_ context.Context, items []*asked) {
 		var run []int
 		for _, item := range items {
 			item.double = 2 * item.n
@@ -34,16 +35,6 @@ func newCrowdSetup() *crowdSetup {
 		}
 	})
 	return s
-}
-
-// waits tells how many items wait for a run.
-func (s *crowdSetup) waits() (n int) {
-	s.group.mu.Lock()
-	defer s.group.mu.Unlock()
-	for _, r := range s.group.waiting {
-		n += len(r.items)
-	}
-	return n
 }
 
 // outcome is what Do returned for an item.
@@ -73,7 +64,7 @@ func TestCrowd(t *testing.T) {
 		for n := range 20 {
 			calls = append(calls, s.call(t.Context(), n+2))
 		}
-		storetest.Eventually(t, patience, "all wait", func() bool { return s.waits() == 20 })
+		storetest.Eventually(t, patience, "all wait", func() bool { return s.Waiting() == 20 })
 		close(s.release)
 		for i, call := range calls {
 			if got := <-call; got.err != nil || !got.left || got.double != 2*(i+1) {
@@ -91,7 +82,7 @@ func TestCrowd(t *testing.T) {
 		first := s.call(ctx, 1)
 		<-s.begun
 		second, third := s.call(ctx, 2), s.call(t.Context(), 3)
-		storetest.Eventually(t, patience, "both wait", func() bool { return s.waits() == 2 })
+		storetest.Eventually(t, patience, "both wait", func() bool { return s.Waiting() == 2 })
 		cancel()
 		if got := <-first; !got.left || !errors.Is(got.err, context.Canceled) {
 			t.Errorf("under way: %+v", got)
@@ -112,9 +103,9 @@ func TestCrowd(t *testing.T) {
 		s := newCrowdSetup()
 		first := s.call(t.Context(), 1)
 		<-s.begun
-		s.maxWait = time.Millisecond
+		s.SetMaxWait(time.Millisecond)
 		second, since := s.call(t.Context(), 2), time.Now()
-		storetest.Eventually(t, patience, "it waits long", func() bool { return s.waits() == 1 && time.Since(since) > 10*time.Millisecond })
+		storetest.Eventually(t, patience, "it waits long", func() bool { return s.Waiting() == 1 && time.Since(since) > 10*time.Millisecond })
 		close(s.release)
 		if got := <-first; got.err != nil {
 			t.Error(got.err)

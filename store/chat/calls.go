@@ -82,31 +82,32 @@ type memberCall struct {
 // index has, and returns those that are missing there. For several chats every
 // command has its own outcome, also after an error.
 func (s *Store) call(ctx context.Context, c memberCall) (missing []string, err error) {
-	indexed, send := indexedCmd(ctx, c.user, c.chats), s.db.Share
+	send := s.db.Share
 	if len(c.cmds) > 1 {
 		send = s.db.Pipeline
 	}
 	if s.clustered {
-		return s.callApart(ctx, c, indexed, send)
+		return s.beside(ctx, c.user, c.chats, func() error { return s.roundTrip(ctx, c.step, send, c.mode, c.cmds...) })
 	}
+	indexed := indexedCmd(ctx, c.user, c.chats)
 	if err := s.roundTrip(ctx, c.step, send, c.mode, append(c.cmds[:len(c.cmds):len(c.cmds)], indexed)...); err != nil {
 		return nil, err
 	}
 	return missingOf(indexed, c.chats), nil
 }
 
-// callApart is call on a Cluster, where the index may be on another master than
-// the chats: it is read beside the call.
-func (s *Store) callApart(ctx context.Context, c memberCall, indexed *redis.FloatSliceCmd, send redisdb.Sender) (missing []string, err error) {
+// beside makes a call on a Cluster, where the index of its user may be on another
+// master than the chats: it is read beside the call.
+func (s *Store) beside(ctx context.Context, user string, chats []string, call func() error) (missing []string, err error) {
 	read := make(chan []string, 1)
 	go func() {
 		var missing []string
-		if s.db.Share(ctx, redisdb.Read, indexed) == nil {
-			missing = missingOf(indexed, c.chats)
+		if indexed := indexedCmd(ctx, user, chats); s.db.Share(ctx, redisdb.Read, indexed) == nil {
+			missing = missingOf(indexed, chats)
 		}
 		read <- missing
 	}()
-	if err := s.roundTrip(ctx, c.step, send, c.mode, c.cmds...); err != nil {
+	if err := call(); err != nil {
 		return nil, err
 	}
 	patience := time.NewTimer(indexPatience)

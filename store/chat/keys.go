@@ -77,7 +77,7 @@ const membershipChannels = "ff:live:user:"
 const (
 	// keyTTL is how long an Idempotency-Key is remembered.
 	keyTTL = api.IdempotencyTTL
-	// requestTTL is how long a request without a key is: longer than the client
+	// requestTTL is how long a call of the script that sends is: longer than the client
 	// of Redis may take to send it a second time.
 	requestTTL = 15 * time.Second
 	// repairAge is how old an entry of an index must be before it may be taken

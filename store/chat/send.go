@@ -5,6 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
 	"fanfare/store/redisdb"
@@ -23,6 +27,17 @@ type Outgoing struct {
 	Once api.Idempotency
 }
 
+// sending is a message on its way: those that come while a script runs share the next.
+type sending struct {
+	Outgoing
+	record, digest string               // of its Idempotency-Key, "" without one
+	indexed        *redis.FloatSliceCmd // whether the sender's index has the chat; nil on a Cluster
+
+	// What became of it.
+	answer []any
+	err    error
+}
+
 // Send adds a message to a chat, in one step. Ids of a chat are 1, 2, 3 ...
 // without holes; id and time are the server's. replayed: the answer is that of
 // an earlier request with the same key. Errors: not_found, not_a_member,
@@ -31,48 +46,125 @@ func (s *Store) Send(ctx context.Context, m Outgoing) (sent *api.ChatMessageSent
 	if err := s.db.Overloaded(); err != nil {
 		return nil, false, err
 	}
-	r := recordOf(m.Once, m.Chat, m.Sender)
-	keys := append(chatKeys(m.Chat), recordKey(m.Chat, r.name))
-	cmd := s.chatCmdWith(ctx, s.sendScript, keys, m.Sender, m.Text, r.request, r.digest, r.ttl, MessageChannel(m.Chat), flag(m.Push))
-	missing, err := s.call(ctx, memberCall{step: stepSend, mode: redisdb.Write, user: m.Sender, chats: []string{m.Chat}, cmds: cmds(cmd)})
+	one := &sending{Outgoing: m}
+	if m.Once.Key != "" {
+		one.record, one.digest = recordKey(m.Chat, m.Once.Name(m.Chat, m.Sender)), digestOf(m.Once)
+	}
+	missing, err := s.hand(ctx, one)
 	if err != nil {
 		return nil, false, err
 	}
-	reply, err := answer(cmd)
-	if err != nil {
-		return nil, false, fmt.Errorf("send to chat %s: %w", m.Chat, err)
-	}
-	status := redisdb.Number(reply[0])
+	status := redisdb.NumberAt(one.answer, 0)
 	if err := refusal(status, m.Chat, m.Sender); err != nil {
 		return nil, false, err
 	}
 	s.addMissing(ctx, m.Sender, missing)
-	return &api.ChatMessageSent{ID: redisdb.Number(reply[1]), SentAt: api.AtMillis(redisdb.Number(reply[2]))}, status == statusReplayed, nil
+	return &api.ChatMessageSent{ID: redisdb.NumberAt(one.answer, 1), SentAt: api.AtMillis(redisdb.NumberAt(one.answer, 2))}, status == statusReplayed, nil
 }
 
-// record is how a request is remembered, so that a second run of it has no
-// second effect: by its Idempotency-Key, or by a random name.
-type record struct {
-	name, request, digest string
-	ttl                   int64 // ms
-}
-
-// noDigest stands where a request without a key has no body to compare.
-const noDigest = "-"
-
-func recordOf(once api.Idempotency, chat, sender string) record {
-	r := record{request: newRequest()}
-	if once.Key == "" {
-		r.name, r.digest, r.ttl = r.request, noDigest, requestTTL.Milliseconds()
-		return r
+// hand hands a message in and waits for its answer; missing is its chat if the sender's
+// index lacks it.
+func (s *Store) hand(ctx context.Context, one *sending) (missing []string, err error) {
+	chats := []string{one.Chat}
+	wait := func() error {
+		if err := s.crowdOf(one.Chat).Do(ctx, one); err != nil {
+			return err
+		}
+		return one.err
 	}
-	r.name, r.digest, r.ttl = once.Name(chat, sender), digestOf(once), keyTTL.Milliseconds()
-	return r
+	if s.clustered {
+		return s.beside(ctx, one.Sender, chats, wait)
+	}
+	one.indexed = indexedCmd(ctx, one.Sender, chats)
+	if err := wait(); err != nil {
+		return nil, err
+	}
+	return missingOf(one.indexed, chats), nil
+}
+
+// crowdOf is the crowd that a chat's senders are of: on a Cluster those of its slot.
+func (s *Store) crowdOf(chat string) *redisdb.Crowd[*sending] {
+	if s.clustered {
+		return s.crowds[bucketOf(chat)]
+	}
+	return s.crowds[0]
+}
+
+// newCrowds makes the crowds of senders.
+func (s *Store) newCrowds() []*redisdb.Crowd[*sending] {
+	crowds := make([]*redisdb.Crowd[*sending], 1)
+	if s.clustered {
+		crowds = make([]*redisdb.Crowd[*sending], buckets)
+	}
+	for i := range crowds {
+		crowds[i] = redisdb.NewCrowd(s.db, 0, s.sendAll)
+	}
+	return crowds
+}
+
+// sendAll sends the messages of a crowd, and reads in the same round trip what it was
+// told to of the senders' indexes.
+func (s *Store) sendAll(ctx context.Context, messages []*sending) {
+	slices.SortStableFunc(messages, func(a, b *sending) int { return strings.Compare(a.Chat, b.Chat) })
+	cmd := s.sendCmd(ctx, messages)
+	cmds := []redis.Cmder{cmd}
+	for _, m := range messages {
+		if m.indexed != nil {
+			cmds = append(cmds, m.indexed)
+		}
+	}
+	err := s.roundTrip(ctx, stepSend, s.db.Share, redisdb.Write, cmds...)
+	var answers []any
+	if err == nil {
+		answers, err = answer(cmd)
+	}
+	if err == nil && len(answers) != len(messages) {
+		err = fmt.Errorf("send to chats: %d answers to %d messages", len(answers), len(messages))
+	}
+	for i, m := range messages {
+		if m.err = err; err == nil {
+			m.answer = list(answers[i])
+			m.err = s.sendError(m)
+		}
+	}
+}
+
+// sendCmd is the script with the messages, which are in the order of their chats.
+func (s *Store) sendCmd(ctx context.Context, messages []*sending) *redis.Cmd {
+	call := recordKey(messages[0].Chat, newRequest())
+	keys := make([]string, 0, 3*len(messages)+1)
+	args := make([]any, 0, 5*len(messages))
+	chats := 0
+	for ; len(messages) > 0; chats++ {
+		chat := messages[0].Chat
+		n := slices.IndexFunc(messages, func(m *sending) bool { return m.Chat != chat })
+		if n < 0 {
+			n = len(messages)
+		}
+		keys, args = append(keys, chatKeys(chat)...), append(args, n)
+		for _, m := range messages[:n] {
+			if m.record != "" {
+				keys = append(keys, m.record)
+			}
+			args = append(args, m.Sender, m.Text, m.digest, flag(m.Push))
+		}
+		messages = messages[n:]
+	}
+	common := []any{requestTTL.Milliseconds(), keyTTL.Milliseconds(), MessageChannel(""), chats}
+	return s.chatCmdWith(ctx, s.sendScript, append(keys, call), append(common, args...)...)
+}
+
+// sendError is the error that the script told one sender of.
+func (s *Store) sendError(m *sending) error {
+	if redisdb.NumberAt(m.answer, 0) != statusError {
+		return nil
+	}
+	return fmt.Errorf("send to chat %s: %w", m.Chat, s.db.Err(redisdb.ScriptError(redisdb.TextAt(m.answer, 1)), redisdb.Write))
 }
 
 func digestOf(once api.Idempotency) string { return base64.RawURLEncoding.EncodeToString(once.Body[:]) }
 
-// newRequest names one request: a repeat by the client of Redis is the same.
+// newRequest names one call: a repeat by the client of Redis is the same.
 func newRequest() string {
 	var b [12]byte
 	rand.Read(b[:]) // never fails

@@ -118,7 +118,7 @@ func TestC2_SendIsIdempotent(t *testing.T) {
 		w.mustJoin("c", "alice", false)
 		w.wantSent("c", "alice", "hi", "k3", 4, false) // a refusal is not kept
 
-		name := recordOf(keyed(w.id("k"), "hi"), w.id("c"), w.id("alice")).name
+		name := keyed(w.id("k"), "hi").Name(w.id("c"), w.id("alice"))
 		if ttl := w.db.Client().PTTL(t.Context(), recordKey(w.id("c"), name)).Val(); ttl <= keyTTL/2 || ttl > keyTTL {
 			t.Errorf("the record lives %v", ttl)
 		}

@@ -46,6 +46,7 @@ type Store struct {
 	// masters: one being away must not hold up what needs only the other.
 	clustered bool
 	fault     redisdb.Fault
+	crowds    []*redisdb.Crowd[*sending] // of senders: one, or on a Cluster one of each bucket
 	// slowJoin is how long a join may take between its entry in the index and
 	// the membership before it writes the index again.
 	slowJoin time.Duration
@@ -63,7 +64,7 @@ type Store struct {
 func New(db *redisdb.DB, o Options) *Store {
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(scripts, "lua/"+name+".lua") }
 	_, clustered := db.Client().(*redis.ClusterClient)
-	return &Store{
+	s := &Store{
 		db: db, o: o.withDefaults(), clustered: clustered, slowJoin: repairAge / 4,
 		createScript: get("chat_create"), readChatScript: get("chat_read"),
 		joinScript: get("member_join"), leaveScript: get("member_leave"), listScript: get("member_list"),
@@ -74,10 +75,13 @@ func New(db *redisdb.DB, o Options) *Store {
 		pushDueScript: get("push_due"), pushReadScript: get("push_read"), pushDoneScript: get("push_done"),
 		ackClaimScript: get("ack_claim"),
 	}
+	s.crowds = s.newCrowds()
+	return s
 }
 
 // Outcomes that several scripts share.
 const (
+	statusError     = -1
 	statusUnknown   = 0 // there is no such chat
 	statusDone      = 1
 	statusNoMember  = 4

@@ -114,6 +114,18 @@ func neverLeft(err error) bool {
 		strings.Contains(text, "cluster has no nodes")
 }
 
+// scriptError is an error that a script caught.
+type scriptError string
+
+// ScriptError is the error of a command in a script which the script caught, to tell
+// one of its callers.
+func ScriptError(text string) error { return scriptError(text) }
+
+// RedisError marks it as an answer.
+func (scriptError) RedisError() {}
+
+func (e scriptError) Error() string { return string(e) }
+
 // Err gives the error of a command that went through Client in the words of
 // the api package. Errors of the command's own (redis.Nil, WRONGTYPE) and
 // *api.Error come back as they are.

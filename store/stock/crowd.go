@@ -7,17 +7,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/api"
-	"fanfare/store/batch"
 	"fanfare/store/redisdb"
 )
 
 const (
-	// crowdSize is how many callers one script answers: Redis does nothing else
-	// meanwhile.
-	crowdSize = 128
-	// crowdWaits is how many round trips' deadlines a caller waits until he leaves.
-	crowdWaits = 2
 	// maxReplicaWait is more than replicas may take to acknowledge a write.
 	maxReplicaWait = 2 * time.Second
 	// callerArgs is what a caller adds to the arguments of a script.
@@ -40,13 +33,11 @@ type call struct {
 
 // crowd gathers the callers of one script in one partition: those who come while
 // it runs share the next.
-type crowd = batch.Crowd[*call]
+type crowd = redisdb.Crowd[*call]
 
 // newCrowd makes the crowd of a script, with the arguments before the callers'.
 func (l *Live) newCrowd(p *partition, step string, script *redisdb.Script, common ...any) *crowd {
-	wait := crowdWaits * l.db.Timeout()
-	o := batch.Options{Most: crowdSize, Timeout: 2*wait + maxReplicaWait}
-	return batch.NewCrowd(o, wait, func(ctx context.Context, calls []*call) {
+	return redisdb.NewCrowd(l.db, maxReplicaWait, func(ctx context.Context, calls []*call) {
 		cmd := crowdCmd(ctx, p, script, common, calls)
 		handOut(script, cmd, l.write(ctx, step, cmd), calls)
 	})
@@ -104,13 +95,9 @@ func (c *call) read(head []any, own any, sent error) {
 
 // join adds a call to a crowd and waits for its answer. What a caller gives up
 // before it has left is never done.
-func (l *Live) join(ctx context.Context, c *crowd, one *call) error {
-	left, err := c.Do(ctx, one)
-	switch {
-	case err == nil:
-		return one.err
-	case left:
-		return api.Errorf(api.CodeUnknownOutcome, "Redis did not answer in time").Because(context.Cause(ctx))
+func join(ctx context.Context, c *crowd, one *call) error {
+	if err := c.Do(ctx, one); err != nil {
+		return err
 	}
-	return l.db.Err(err, redisdb.Write)
+	return one.err
 }

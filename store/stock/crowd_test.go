@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,70 +13,27 @@ import (
 	"fanfare/store/storetest"
 )
 
-// joined is a context that tells when its call has joined a crowd: then the call
-// waits, also for the context's end.
-type joined struct {
-	context.Context
-	once *sync.Once
-	told chan struct{}
-}
-
-func newJoined(ctx context.Context) joined { return joined{ctx, new(sync.Once), make(chan struct{})} }
-
-// Done tells that somebody waits.
-func (j joined) Done() <-chan struct{} {
-	j.once.Do(func() { close(j.told) })
-	return j.Context.Done()
-}
-
-// gatheredCalls are calls of one partition and one kind that arrive in an order while
-// a script is under way, so that one script answers them.
+// gatheredCalls are calls of one partition and one kind that one script answers.
 type gatheredCalls struct {
 	*liveWorld
-	scripts    atomic.Int64
-	held, open chan struct{} // the first script waits; it may run
-	all        sync.WaitGroup
+	*storetest.Crowd
 }
 
 // gatherAt is another process of the sale whose first script of a step is held up.
 func (w *liveWorld) gatherAt(step string) *gatheredCalls {
-	g := &gatheredCalls{liveWorld: w.another(w.o), held: make(chan struct{}), open: make(chan struct{})}
+	g := &gatheredCalls{w.another(w.o), storetest.NewCrowd(w.t, step)}
 	_, err := g.partitionsOf(w.t.Context(), w.sale)
 	storetest.Must(w.t, err)
-	g.fault = func(s string, answered bool) error {
-		if s == step && !answered && g.scripts.Add(1) == 1 {
-			close(g.held)
-			<-g.open
-		}
-		return nil
-	}
+	g.fault = g.Fault
 	return g
-}
-
-// add makes a call and returns when it waits, the first when its script is held up.
-func (g *gatheredCalls) add(ctx context.Context, call func(ctx context.Context)) {
-	j := newJoined(ctx)
-	g.all.Go(func() { call(j) })
-	<-j.told
-	<-g.held
 }
 
 // hold begins with a reservation that is refused.
 func (g *gatheredCalls) hold(user string) {
-	g.add(g.t.Context(), func(ctx context.Context) {
+	g.Add(g.t.Context(), func(ctx context.Context) {
 		_, err := g.Reserve(ctx, ReserveStock{Sale: g.sale, Request: &api.ReservationRequest{User: user, Lines: []api.Line{units("none", 1)}}})
 		storetest.WantCode(g.t, err, api.CodeValidation)
 	})
-}
-
-// release lets the scripts run and waits for all answers.
-func (g *gatheredCalls) release(scripts int64) {
-	g.t.Helper()
-	close(g.open)
-	g.all.Wait()
-	if n := g.scripts.Load(); n != scripts {
-		g.t.Errorf("%d scripts, want %d", n, scripts)
-	}
 }
 
 // buyer is one caller of a crowd and what he should be told.
@@ -97,7 +52,7 @@ type buyer struct {
 // buy adds a buyer.
 func (g *gatheredCalls) buy(ctx context.Context, b *buyer) {
 	b.told = make(chan struct{})
-	g.add(ctx, func(ctx context.Context) {
+	g.Add(ctx, func(ctx context.Context) {
 		defer close(b.told)
 		b.got, b.err = g.Reserve(ctx, ReserveStock{Sale: g.sale, Once: b.once, Request: &api.ReservationRequest{User: b.user, Lines: b.lines}})
 	})
@@ -157,7 +112,7 @@ func TestS1_EachOfACrowdHasHisOwnAnswer(t *testing.T) {
 			for _, b := range crowd {
 				g.buy(t.Context(), b)
 			}
-			g.release(2)
+			g.Release(2)
 			for i, b := range crowd {
 				g.mustBeTold(i, b)
 			}
@@ -201,7 +156,7 @@ func TestS1_SomeOfACrowdGoAway(t *testing.T) {
 		cancel()
 		<-gone[0].told
 		<-gone[1].told
-		g.release(2)
+		g.Release(2)
 		storetest.WantCode(t, gone[0].err, api.CodeUnknownOutcome)
 		storetest.WantCode(t, gone[1].err, api.CodeUnavailable)
 		for i, b := range stay {
@@ -229,8 +184,7 @@ func TestS1_ACrowdReturnsManyDueHolds(t *testing.T) {
 			crowd = append(crowd, b)
 			g.buy(t.Context(), b)
 		}
-		close(g.open)
-		g.all.Wait()
+		g.Open()
 		for i, b := range crowd {
 			g.mustBeTold(i, b)
 		}
@@ -251,7 +205,7 @@ func TestS11_NextDueHoldOfACrowd(t *testing.T) {
 		one, two := &buyer{user: "u", lines: []api.Line{units("s", 1)}}, &buyer{user: "v", lines: []api.Line{units("s", 1)}, code: api.CodeSoldOut, fact: int64(0)}
 		g.buy(t.Context(), one)
 		g.buy(t.Context(), two)
-		g.release(2)
+		g.Release(2)
 		g.mustBeTold(0, one)
 		g.mustBeTold(1, two)
 		if two.got.SoldOut == nil || two.got.SoldOut.NextDue != time.Minute {
@@ -279,8 +233,7 @@ func TestS12_ACrowdFindsTheSaleChanged(t *testing.T) {
 		}
 		again := w.another(Options{})
 		again.mustOpen(offer{stock: map[string]int64{"s": 7}, partitions: 3})
-		close(g.open)
-		g.all.Wait()
+		g.Open()
 		got := 0
 		for i, b := range crowd {
 			if b.err == nil {
@@ -333,9 +286,9 @@ func TestS4_EndsOfACrowd(t *testing.T) {
 			{id: unknown, how: "r", code: api.CodeNotFound},
 		}
 		for _, e := range crowd {
-			g.add(t.Context(), func(ctx context.Context) { e.got, e.err = g.end(ctx, g.sale, e.id, e.how, e.once) })
+			g.Add(t.Context(), func(ctx context.Context) { e.got, e.err = g.end(ctx, g.sale, e.id, e.how, e.once) })
 		}
-		g.release(2)
+		g.Release(2)
 		for i, e := range crowd {
 			if api.CodeOf(e.err) != e.code || e.got.Reservation.State != e.state || (e.got.Order != nil) != (e.code == "" && e.how == "s") {
 				t.Errorf("%d: %+v %v, want %s %q", i, e.got, e.err, e.state, e.code)
@@ -370,7 +323,7 @@ func TestS14_OneWaitForACrowd(t *testing.T) {
 	for _, b := range crowd {
 		g.buy(t.Context(), b)
 	}
-	g.release(2)
+	g.Release(2)
 	for i, b := range crowd {
 		g.mustBeTold(i, b)
 	}

@@ -43,7 +43,7 @@ func (l *Live) end(ctx context.Context, sale, id, wanted string, once api.Idempo
 	if once.Key != "" {
 		c.once, c.args[2] = p.once(once.Name()), once.Body[:]
 	}
-	if err := l.join(ctx, p.ends, c); err != nil {
+	if err := join(ctx, p.ends, c); err != nil {
 		return Ended{}, err
 	}
 	return l.ended(sale, id, readEnd(c))

@@ -187,7 +187,7 @@ func (x *machine) crowd(rt *rapid.T) {
 		crowd[i] = x.draw(rt)
 		g.buy(context.Background(), crowd[i])
 	}
-	g.release(2)
+	g.Release(2)
 	for _, b := range crowd {
 		x.reserved(rt, b)
 	}

@@ -161,7 +161,7 @@ func (l *Live) tryReserve(ctx context.Context, a *attempt) (reserveAnswer, error
 	if a.Once.Key != "" {
 		c.once, c.args[2] = a.home.once(a.Once.Name()), a.Once.Body[:]
 	}
-	if err := l.join(ctx, a.home.reserves, c); err != nil {
+	if err := join(ctx, a.home.reserves, c); err != nil {
 		return reserveAnswer{}, err
 	}
 	return readReserve(c), nil

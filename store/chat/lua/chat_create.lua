@@ -42,8 +42,7 @@ if c then
 end
 if members == '' then return { 6 } end
 if digest ~= '' then redis.call('SET', RECORD, epoch .. ' ' .. digest, 'PX', ttl) end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 redis.call('HSET', META, 'e', epoch, 'l', 0, 'f', 1, 'c', now, 't', now)
 local users, stamps = {}, {}
 for user, stamp in string.gmatch(members, '(%S+) (%S+)') do
@@ -54,5 +53,5 @@ for user, stamp in string.gmatch(members, '(%S+) (%S+)') do
   end
 end
 enter(users, stamps)
-if text ~= '' then append(load(), { sender = creator, acked = 0, text = text, channel = channel, push = push == '1' }) end
+if text ~= '' then append(load(), { { sender = creator, text = text, push = push == '1' } }, { [creator] = 0 }, channel) end
 return { 1, epoch }

@@ -12,4 +12,4 @@ local c = load()
 if not c then return { 0 } end
 local join, member = user ~= '' and join_of(user), {}
 if join then member = { join.stamp, join.made, tonumber(redis.call('ZSCORE', MEMBERS, user)) } end
-return { 1, c.epoch, c.last, c.first, redis.call('ZCARD', MEMBERS), tonumber(redis.call('HGET', META, 'c')), member }
+return { 1, c.epoch, c.last, c.first, redis.call('ZCARD', MEMBERS), c.made, member }

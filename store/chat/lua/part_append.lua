@@ -1,23 +1,9 @@
--- Adding a message to one chat's log.
+-- Adding messages to one chat's log.
 -- KEYS: none but those of part_chat.lua
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 
--- pass_own moves the sender's position over his own message if he had
--- acknowledged all before it; else the message is entered among his own, which
--- don't count as unread.
-local function pass_own(c, sender, acked, ttl)
-  if acked == c.last - 1 then
-    redis.call('ZADD', MEMBERS, c.last, sender)
-    trim_acked(c)
-    return
-  end
-  local own = own_of(sender)
-  redis.call('ZADD', own, c.last, c.last)
-  redis.call('PEXPIRE', own, ttl)
-end
-
--- mark_due notes that pushes are due from this message on, unless some were.
+-- mark_due notes that pushes are due from the last message on, unless some were.
 local function mark_due(c)
   if c.pushed then return end
   c.pushed = c.last - 1
@@ -25,18 +11,50 @@ local function mark_due(c)
   redis.call('ZADD', DUE, c.now, NAME)
 end
 
--- append adds a message m: its sender, his position acked, text, the channel to
--- publish it on, and whether to push it. The log's expiry is put off once in half
--- a margin, and for a new log.
-local function append(c, m)
-  local fresh, half = c.head > c.last, MARGIN / 2
+-- save_positions moves each sender over his own messages if he had acknowledged all
+-- before them; the others are entered among his own, which don't count as unread. Only
+-- if the slowest member moved can there be something to trim.
+local function save_positions(c, moved, own, slowest, ttl)
+  local positions = {}
+  for sender, id in pairs(moved) do
+    positions[#positions + 1] = id
+    positions[#positions + 1] = sender
+  end
+  if #positions > 0 then redis.call('ZADD', MEMBERS, unpack(positions)) end
+  if slowest then trim_acked(c) end
+  for sender, ids in pairs(own) do
+    redis.call('ZADD', own_of(sender), unpack(ids))
+    redis.call('PEXPIRE', own_of(sender), ttl)
+  end
+end
+
+-- append adds messages, each with its sender, text, and whether to push it, and
+-- publishes them on a channel. acked has each sender's position. The log's expiry is put
+-- off once in half a margin, and for a new log.
+local function append(c, messages, acked, channel)
+  if #messages == 0 then return end
+  local fresh, half, first = c.head > c.last, MARGIN / 2, c.last
   local before = math.floor(c.at / half)
-  c.last, c.at = c.last + 1, math.max(c.now, c.at)
-  local entry, ttl = c.at .. ' ' .. m.sender .. ' ' .. m.text, c.at - c.now + AGE + MARGIN
-  redis.call('RPUSH', LOG, entry)
+  c.at, c.added = math.max(c.now, c.at), #messages
+  local entries, moved, own, slowest, ttl = {}, {}, {}, false, c.at - c.now + AGE + MARGIN
+  local prefix = c.at .. ' '
+  for i, m in ipairs(messages) do
+    c.last = c.last + 1
+    entries[i] = prefix .. m.sender .. ' ' .. m.text
+    if m.push then mark_due(c) end
+    if acked[m.sender] == c.last - 1 then
+      slowest = slowest or acked[m.sender] < c.head
+      acked[m.sender], moved[m.sender] = c.last, c.last
+    else
+      local ids = own[m.sender] or {}
+      own[m.sender] = ids
+      ids[#ids + 1] = c.last
+      ids[#ids + 1] = c.last
+    end
+  end
+  redis.call('RPUSH', LOG, unpack(entries))
   if fresh or before ~= math.floor(c.at / half) then redis.call('PEXPIRE', LOG, ttl) end
-  if m.push then mark_due(c) end
-  pass_own(c, m.sender, m.acked, ttl)
+  save_positions(c, moved, own, slowest, ttl)
   save(c)
-  redis.call('PUBLISH', m.channel, c.epoch .. ' ' .. int(c.last) .. ' ' .. entry)
+  for i, entry in ipairs(entries) do redis.call('PUBLISH', channel, c.epoch .. ' ' .. int(first + i) .. ' ' .. entry) end
 end

@@ -6,12 +6,20 @@
 -- Fields of meta: e epoch, l last id, f first id that readers see, c made at and
 -- t last message at in ms, p the message up to which pushes are done while some
 -- are due.
-local META, DUE, MOST, AGE = KEYS[1], KEYS[2], tonumber(ARGV[1]), tonumber(ARGV[2])
+local MOST, AGE = tonumber(ARGV[1]), tonumber(ARGV[2])
 local OWN = 3 -- where a script's own arguments begin
-local BUCKET, NAME = string.match(META, '^(ff:{chat:%d+}:)meta:(.+)$')
-local LOG, MEMBERS, JOINS = BUCKET .. 'log:' .. NAME, BUCKET .. 'members:' .. NAME, BUCKET .. 'joins:' .. NAME
+local META, DUE, BUCKET, NAME, LOG, MEMBERS, JOINS
 local POPPED = 32 -- messages over a limit that one call removes
 local MARGIN = 1000 -- ms that keys outlive what is in them: reads compare times
+
+-- turn_to makes a chat the one that everything below is about: at first, that of the
+-- first two keys.
+local function turn_to(meta, due)
+  META, DUE = meta, due
+  BUCKET, NAME = string.match(META, '^(ff:{chat:%d+}:)meta:(.+)$')
+  LOG, MEMBERS, JOINS = BUCKET .. 'log:' .. NAME, BUCKET .. 'members:' .. NAME, BUCKET .. 'joins:' .. NAME
+end
+turn_to(KEYS[1], KEYS[2])
 
 local function int(n) return string.format('%.0f', n) end
 
@@ -25,7 +33,7 @@ end
 -- never decrease, so it bisects.
 local function first_young(c)
   local cut = c.now - AGE
-  if c.first > c.last or sent_at(c, c.first) > cut then return c.first end
+  if c.made > cut or c.first > c.last or sent_at(c, c.first) > cut then return c.first end
   if c.at <= cut then return c.last + 1 end
   local old, new = c.first, c.last
   for _ = 1, 53 do
@@ -36,14 +44,23 @@ local function first_young(c)
   return new
 end
 
+-- now_ms is the server's time, one for all of a script.
+local now
+local function now_ms()
+  if not now then
+    local time = redis.call('TIME')
+    now = time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+  return now
+end
+
 -- load reads the chat, nil when there is none. The log has every id from head
 -- to last; what readers see begins at first.
 local function load()
-  local m = redis.call('HMGET', META, 'e', 'l', 'f', 't', 'p')
+  local m = redis.call('HMGET', META, 'e', 'l', 'f', 't', 'p', 'c')
   if not m[1] then return nil end
-  local time = redis.call('TIME')
-  local c = { epoch = m[1], last = tonumber(m[2]), at = tonumber(m[4]), pushed = m[5] and tonumber(m[5]),
-    now = time[1] * 1000 + math.floor(time[2] / 1000) }
+  local c = { epoch = m[1], last = tonumber(m[2]), at = tonumber(m[4]), pushed = m[5] and tonumber(m[5]), made = tonumber(m[6]),
+    now = now_ms() }
   c.head = c.last + 1 - redis.call('LLEN', LOG)
   c.first = math.max(tonumber(m[3]), c.head, c.last + 1 - MOST)
   c.first = first_young(c)

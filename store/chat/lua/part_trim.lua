@@ -14,12 +14,12 @@ local function trim_acked(c)
   end
 end
 
--- trim_limits removes what is over the limits, some in each call. What still has
--- to be pushed stays, up to a second log's length.
+-- trim_limits removes what is over the limits, some in each call and for each message
+-- it added. What still has to be pushed stays, up to a second log's length.
 local function trim_limits(c)
   local upto = c.first
   if c.pushed and c.last - c.head < 2 * MOST + 1000 then upto = math.min(upto, c.pushed + 1) end
-  local n = math.min(upto - c.head, POPPED)
+  local n = math.min(upto - c.head, POPPED * (c.added or 1))
   if n <= 0 then return end
   for i, entry in ipairs(redis.call('LPOP', LOG, n)) do
     redis.call('ZREM', own_of(string.match(entry, '^%d+ (%S+) ')), c.head + i - 1)
