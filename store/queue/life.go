@@ -43,7 +43,7 @@ func (l *life) extend(sent time.Time) {
 // beginLife begins a life and with it the groups that an emptied Redis lost.
 func (s *shardWorker) beginLife(ctx context.Context) error {
 	q := s.worker.q
-	if err := q.fixShards(ctx); err != nil {
+	if err := q.Init(ctx); err != nil {
 		return err
 	}
 	cmd := q.scripts.begin.Cmd(ctx, q.keys(s.shard), q.o.Owner, ms(q.o.Lease))

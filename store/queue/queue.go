@@ -115,24 +115,10 @@ func randomText(n int) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Init fixes the queue's number of shards in Redis and makes its consumer
-// groups. It refuses, with code conflict, a number other than the stored one.
-// It is safe to call again and from many processes; what an emptied Redis lost
-// is made again by Run.
+// Init stores the queue's number of shards in Redis, or compares it with the stored one:
+// another number, or an earlier form, is a conflict. Where it is stored nothing is
+// written: a process may start with a full Redis, to drain it.
 func (q *Queue) Init(ctx context.Context) error {
-	if err := q.fixShards(ctx); err != nil {
-		return err
-	}
-	for from := 0; from < q.o.Shards; from += 32 {
-		if err := q.makeGroups(ctx, from, min(from+32, q.o.Shards)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// fixShards stores the number of shards, or compares it with the stored one.
-func (q *Queue) fixShards(ctx context.Context) error {
 	stored, err := q.storedShards(ctx)
 	if stored == "" && err == nil {
 		// Only now: a full Redis refuses even a write that would change nothing.
@@ -169,26 +155,6 @@ func (q *Queue) storedShards(ctx context.Context) (string, error) {
 		err = nil
 	}
 	return stored, err
-}
-
-// makeGroups makes the streams and groups of some shards; those that exist stay
-// as they are.
-func (q *Queue) makeGroups(ctx context.Context, from, to int) error {
-	var cmds []redis.Cmder
-	for shard := from; shard < to; shard++ {
-		for _, letter := range []byte("mra") {
-			cmds = append(cmds, redis.NewStatusCmd(ctx, "xgroup", "create", q.stream(shard, letter), group, "0", "mkstream"))
-		}
-	}
-	if err := q.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
-		return fmt.Errorf("make groups of queue %s: %w", q.o.Name, err)
-	}
-	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
-			return fmt.Errorf("make groups of queue %s: %w", q.o.Name, err)
-		}
-	}
-	return nil
 }
 
 // isNoGroup tells that a stream or its group is gone.

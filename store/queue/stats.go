@@ -41,10 +41,6 @@ func (q *Queue) Stats(ctx context.Context) (api.QueueStats, error) {
 	}
 	for shard, cmd := range cmds {
 		v, err := cmd.(*redis.Cmd).Slice()
-		if isNoGroup(err) {
-			out.Unserved = append(out.Unserved, shard)
-			continue
-		}
 		if err != nil || len(v) != stats {
 			return out, fmt.Errorf("stats of %s shard %d: %w", q.o.Name, shard, err)
 		}

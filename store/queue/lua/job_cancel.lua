@@ -20,7 +20,7 @@ if letter == 'z' then return 2 end
 local eid = string.match(rest, '^%d+%-%d+')
 local e
 if STREAM[letter] then
-  local holder = redis.call('XPENDING', STREAM[letter], 'g', eid, eid, 1)[1]
+  local holder = redis.pcall('XPENDING', STREAM[letter], 'g', eid, eid, 1)[1] -- none if nobody has served the shard
   if holder and holder[2] ~= READER then
     set_record(id, 'z' .. place)
     redis.call('SADD', CANCELLED, id)

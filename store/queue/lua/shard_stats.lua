@@ -17,7 +17,7 @@ local waiting, claimed, oldest = 0, 0, 0
 for _, stream in pairs(STREAM) do
   local n = redis.call('XLEN', stream)
   if n > 0 then
-    local pending = redis.call('XPENDING', stream, 'g')[1]
+    local pending = redis.pcall('XPENDING', stream, 'g')[1] or 0 -- nobody has served it yet
     waiting, claimed = waiting + n - pending, claimed + pending
     local first = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
     local e = entry_at(stream, first[1])
