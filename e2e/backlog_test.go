@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,26 +27,6 @@ func sized(promise, otherwise int) int {
 		return promise
 	}
 	return otherwise
-}
-
-// shipped is the program without the race detector, which takes several times
-// the memory and time: what has a bound in either is measured on this one.
-var shipped binary
-
-// mustBuildShipped gives the path of the program as it is shipped.
-func mustBuildShipped(t testing.TB) string {
-	t.Helper()
-	storetest.SkipShort(t, "the whole program")
-	shipped.once.Do(func() {
-		shipped.path = filepath.Join(filepath.Dir(built.path), "fanfare-shipped")
-		if out, err := exec.Command("go", "build", "-o", shipped.path, "fanfare").CombinedOutput(); err != nil {
-			shipped.err = fmt.Errorf("build: %w\n%s", err, out)
-		}
-	})
-	if shipped.err != nil {
-		t.Fatal(shipped.err)
-	}
-	return shipped.path
 }
 
 // mustServeShipped starts the program as it is shipped and waits until it is

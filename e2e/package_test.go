@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"debug/elf"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -37,19 +35,9 @@ func TestLinterConfiguration(t *testing.T) {
 // that an image without a shell or a C library can run it.
 func TestDockerfileBuildsAStaticBinary(t *testing.T) {
 	t.Parallel()
-	storetest.SkipShort(t, "a build of the program")
-	flags := regexp.MustCompile(`(?s)go build -trimpath -ldflags="([^"]+)"`).FindStringSubmatch(storetest.RepositoryFile(t, "Dockerfile"))
-	if flags == nil {
-		t.Fatal("the Dockerfile has no build line")
-	}
-	out := filepath.Join(t.TempDir(), "fanfare")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags="+strings.ReplaceAll(flags[1], "$VERSION", "v9.8.7"), "-o", out, "fanfare")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, said)
-	}
+	out := mustBuildShipped(t)
 	said, err := exec.Command(out, "version").Output()
-	if err != nil || !strings.HasPrefix(string(said), "fanfare v9.8.7 ") {
+	if err != nil || !strings.HasPrefix(string(said), "fanfare "+shippedVersion+" ") {
 		t.Errorf("version: %q %v", said, err)
 	}
 	if runtime.GOOS != "linux" {

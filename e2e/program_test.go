@@ -15,6 +15,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,26 +42,50 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	built.path = filepath.Join(dir, "fanfare")
+	built.path, shipped.path = filepath.Join(dir, "fanfare"), filepath.Join(dir, "fanfare-shipped")
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
 
-// mustBuild gives the path of the program.
+// mustBuild gives the path of the program, built with the race detector.
 func mustBuild(t testing.TB) string {
 	t.Helper()
+	return built.must(t, nil, "-race")
+}
+
+// shipped is the program without the race detector, which takes several times
+// the memory and time: what has a bound in either is measured on this one.
+var shipped binary
+
+// shippedVersion is what the program is told to be when it is shipped.
+const shippedVersion = "v9.8.7"
+
+// mustBuildShipped gives the path of the program as the Dockerfile builds it.
+func mustBuildShipped(t testing.TB) string {
+	t.Helper()
+	flags := regexp.MustCompile(`(?s)go build -trimpath -ldflags="([^"]+)"`).FindStringSubmatch(storetest.RepositoryFile(t, "Dockerfile"))
+	if flags == nil {
+		t.Fatal("the Dockerfile has no build line")
+	}
+	return shipped.must(t, []string{"CGO_ENABLED=0"}, "-trimpath", "-ldflags="+strings.ReplaceAll(flags[1], "$VERSION", shippedVersion))
+}
+
+// must builds the program at the first call.
+func (b *binary) must(t testing.TB, env []string, flags ...string) string {
+	t.Helper()
 	storetest.SkipShort(t, "the whole program")
-	built.once.Do(func() {
-		out, err := exec.Command("go", "build", "-race", "-o", built.path, "fanfare").CombinedOutput()
-		if err != nil {
-			built.err = fmt.Errorf("build: %w\n%s", err, out)
+	b.once.Do(func() {
+		build := exec.Command("go", slices.Concat([]string{"build", "-o", b.path}, flags, []string{"fanfare"})...)
+		build.Env = append(os.Environ(), env...)
+		if out, err := build.CombinedOutput(); err != nil {
+			b.err = fmt.Errorf("build: %w\n%s", err, out)
 		}
 	})
-	if built.err != nil {
-		t.Fatal(built.err)
+	if b.err != nil {
+		t.Fatal(b.err)
 	}
-	return built.path
+	return b.path
 }
 
 // program is one fanfare process.
@@ -152,19 +178,20 @@ func mustServeMany(t testing.TB, n int, vars ...string) []*program {
 // awaitReady waits until /readyz says 200.
 func (p *program) awaitReady() {
 	p.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline, why := time.Now().Add(30*time.Second), ""
 	for time.Now().Before(deadline) {
-		status, _, err := p.try(http.MethodGet, "/readyz", nil)
+		status, answer, err := p.try(http.MethodGet, "/readyz", nil)
 		if err == nil && status == http.StatusOK {
 			return
 		}
+		why = fmt.Sprintf("%d %s %v", status, answer, err)
 		select {
 		case <-p.exited:
 			p.t.Fatalf("the server ended with %d before it was ready:\n%s", p.cmd.ProcessState.ExitCode(), p.stderr.String())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	p.t.Fatalf("the server did not become ready:\n%s", p.stderr.String())
+	p.t.Fatalf("the server did not become ready: %s\n%s", why, p.stderr.String())
 }
 
 // kill is kill -9.
