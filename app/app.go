@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fanfare/api"
 	"fanfare/delivery"
 	"fanfare/delivery/transport"
 	"fanfare/handlers"
@@ -32,10 +31,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
-
-// startPatience is how long a start waits for Redis and the database: a
-// restart of everything brings them up in any order.
-const startPatience = 30 * time.Second
 
 // app is every part, built and not yet started.
 type app struct {
@@ -68,6 +63,8 @@ type app struct {
 	targeting *delivery.Targeting
 	delivery  *delivery.Delivery
 
+	// starting says why nothing can be served yet; nil: this process has started.
+	starting atomic.Pointer[string]
 	stopping atomic.Bool
 	// closing is closed when HTTP stops: streams end then.
 	closing chan struct{}
@@ -182,31 +179,6 @@ func (a *app) openWorkers() {
 	})
 }
 
-// prepare waits for Redis and the database, brings the schema up to date, and
-// checks what must hold before anybody is served.
-func (a *app) prepare(ctx context.Context) error {
-	if err := patiently(ctx, a.log, "the database", a.record.Migrate); err != nil {
-		return fmt.Errorf("FANFARE_DATABASE_URL: %w", err)
-	}
-	if err := patiently(ctx, a.log, "the database", a.keys.Load); err != nil {
-		return fmt.Errorf("FANFARE_DATABASE_URL: %w", err)
-	}
-	if !a.config.loopback() && !a.keys.Any() {
-		return fmt.Errorf("FANFARE_ADDR: %s can be reached from outside and there is no API key yet; make the first with: fanfare keys create --name first --scopes admin", a.config.Addr)
-	}
-	for _, q := range a.queues() {
-		if err := patiently(ctx, a.log, "Redis", q.Init); err != nil {
-			return fmt.Errorf("FANFARE_REDIS_URL: %w", err)
-		}
-	}
-	for _, redis := range a.redises() {
-		for _, warning := range redis.Check(ctx) {
-			a.log.Warn(warning)
-		}
-	}
-	return nil
-}
-
 // redises are the Redis of everything and, if it has its own, that of contacts.
 func (a *app) redises() []*redisdb.DB {
 	if a.contactsRedis == a.redis {
@@ -222,27 +194,6 @@ func (a *app) redisLoops() []loop {
 		loops = append(loops, loop{"redis", redis.Run})
 	}
 	return loops
-}
-
-// patiently tries until it works, for as long as a dependency is merely away.
-func patiently(ctx context.Context, log *slog.Logger, what string, try func(context.Context) error) error {
-	began, told := time.Now(), time.Time{}
-	for {
-		err := try(ctx)
-		code := api.CodeOf(err)
-		away := code == api.CodeUnavailable || code == api.CodeUnknownOutcome || code == api.CodeOverloaded
-		if err == nil || !away || ctx.Err() != nil || time.Since(began) > startPatience {
-			return err
-		}
-		if time.Since(told) > 5*time.Second {
-			told = time.Now()
-			log.Warn("waiting for "+what, "error", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(250 * time.Millisecond):
-		}
-	}
 }
 
 // jobLoops are what keeps the stores fresh, and the background jobs.
@@ -293,7 +244,7 @@ func (a *app) handler() http.Handler {
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{
 			Logger: a.log, Registry: a.registry, RateLimit: a.config.RateLimit, RequestTimeout: a.config.RequestTimeout,
-			MaxStreams: a.config.MaxStreams, Closing: a.closing,
+			MaxStreams: a.config.MaxStreams, Starting: a.notYet, Closing: a.closing,
 		},
 	})
 	if a.config.has(roleAPI) {

@@ -117,14 +117,18 @@ func migrate(ctx context.Context, c *config, to outputs) error {
 	return errors.Join(err, rec.Close())
 }
 
+// commandPatience is how long a command waits for the database.
+const commandPatience = 30 * time.Second
+
 // openRecord opens the database and brings its schema up to date.
 func openRecord(ctx context.Context, c *config, log *slog.Logger) (*record.DB, error) {
 	rec, err := record.Open(ctx, record.Options{URL: c.DatabaseURL, Logger: log})
 	if err != nil {
 		return nil, fmt.Errorf("FANFARE_DATABASE_URL: %w", err)
 	}
-	if err := patiently(ctx, log, "the database", rec.Migrate); err != nil {
-		return nil, errors.Join(fmt.Errorf("FANFARE_DATABASE_URL: %w", err), rec.Close())
+	wait := patience{variable: databaseVariable, log: log, most: commandPatience, refused: record.Refused}
+	if err := wait.until(ctx, rec.Migrate); err != nil {
+		return nil, errors.Join(err, rec.Close())
 	}
 	return rec, nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 )
 
 // check finds what a configuration that could be read still gets wrong.
@@ -58,19 +59,10 @@ func (c *config) loopback() bool {
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
-// redisSchemes are the forms of FANFARE_REDIS_URL.
-func redisSchemes() []string {
-	return []string{"redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}
-}
-
 // checkRedis looks at the URL of one Redis.
 func checkRedis(name, value string) problems {
-	scheme, rest, ok := strings.Cut(value, "://")
-	switch {
-	case !ok || !slices.Contains(redisSchemes(), scheme):
-		return problems{name + ": begins with none of " + strings.Join(redisSchemes(), "://, ") + "://"}
-	case rest == "":
-		return problems{name + ": names no host"}
+	if err := redisdb.CheckURL(value); err != nil {
+		return problems{fmt.Sprintf("%s: %v", name, err)}
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func TestConfigReportsEveryProblemAtOnce(t *testing.T) {
 		t.Fatal("no problem was found")
 	}
 	for _, want := range []string{
-		`FANFARE_ADDR: "8080" is not host:port`, "FANFARE_REDIS_URL: begins with none of", "FANFARE_DATABASE_URL: begins with neither",
+		`FANFARE_ADDR: "8080" is not host:port`, "FANFARE_REDIS_URL: the scheme must be", "FANFARE_DATABASE_URL: begins with neither",
 		`FANFARE_ROLES: "cook" is none of`, `FANFARE_SHARDS: "many" is not a whole number`, `FANFARE_SHARD_SET: "7-0" is not a list of shards`,
 		"FANFARE_APNS_KEY_FILE: is needed", "FANFARE_APNS_TEAM_ID: is needed", "FANFARE_MAX_ATTEMPTS: 0", `FANFARE_RETRY_BASE: "soon" is not a duration`,
 		"FANFARE_MAX_AGE: -1s", `FANFARE_RATE_LIMIT: "fast" is not a rate`, `FANFARE_LOG_LEVEL: "loud" is none of`, `FANFARE_LOG_FORMAT: "xml"`,
@@ -102,8 +102,9 @@ func TestConfigProblems(t *testing.T) {
 		"PortOutOfRange":         {"FANFARE_ADDR=127.0.0.1:70000", "FANFARE_ADDR: \"70000\" is not a port"},
 		"EmbeddedInTheOpen":      {"FANFARE_ADDR=:8080", "FANFARE_REDIS_URL: is needed when FANFARE_ADDR is not loopback"},
 		"NameIsNotLoopback":      {"FANFARE_ADDR=db.example:8080", "FANFARE_REDIS_URL: is needed"},
-		"RedisWithoutHost":       {"FANFARE_REDIS_URL=redis://", "FANFARE_REDIS_URL: names no host"},
-		"ContactsRedis":          {"FANFARE_CONTACTS_REDIS_URL=http://x", "FANFARE_CONTACTS_REDIS_URL: begins with none of"},
+		"RedisWithoutHost":       {"FANFARE_REDIS_URL=redis://", "FANFARE_REDIS_URL: a host is missing"},
+		"RedisDatabase":          {"FANFARE_REDIS_URL=redis://h/x FANFARE_SHARDS=0", "2 problems"},
+		"ContactsRedis":          {"FANFARE_CONTACTS_REDIS_URL=http://x", "FANFARE_CONTACTS_REDIS_URL: the scheme must be"},
 		"ContactsBeyondTheCap":   {"FANFARE_CONTACTS_MAX=128", "FANFARE_CONTACTS_MAX: 128 is not within 1 to 127"},
 		"ContactsMinAboveMax":    {"FANFARE_CONTACTS_MIN=121", "FANFARE_CONTACTS_MIN: 121 is not within 1 and FANFARE_CONTACTS_MAX (120)"},
 		"ChatKeepsNothing":       {"FANFARE_CHAT_MAX_MESSAGES=0", "FANFARE_CHAT_MAX_MESSAGES: 0 is not within 1 to 1000000"},

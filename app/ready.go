@@ -21,8 +21,8 @@ const (
 // readyTimeout bounds each question of readyz.
 const readyTimeout = time.Second
 
-// ready asks every dependency at once. Without Redis, or while it stops, this
-// process can take nothing: not ready. Without SQL it goes on accepting and
+// ready asks every dependency at once. Without Redis, or while it starts or stops,
+// this process can take nothing: not ready. Without SQL it goes on accepting and
 // sending from its caches, and one paused app or unserved shard does not stop
 // the others: those are named, and the process stays ready, so that a load
 // balancer does not cut off what still works.
@@ -50,9 +50,12 @@ func (a *app) ready(ctx context.Context) api.Readiness {
 		dependencies = append(dependencies, index)
 	}
 	r := api.Readiness{
-		Ready:        redis.State != stateDown && !a.stopping.Load(),
+		Ready:        redis.State != stateDown && a.starting.Load() == nil && !a.stopping.Load(),
 		Dependencies: dependencies,
 		Notes:        append(a.notes(), unserved...),
+	}
+	if err := a.notYet(); err != nil {
+		r.Notes = append(r.Notes, err.Error())
 	}
 	if a.stopping.Load() {
 		r.Notes = append(r.Notes, "this process is stopping")

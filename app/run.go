@@ -95,7 +95,9 @@ func serve(ctx context.Context, c *config, to outputs) error {
 		return err
 	}
 	defer a.close()
-	if err := a.prepare(ctx); err != nil {
+	preparation := a.beginPreparation(ctx)
+	defer preparation.end()
+	if err := preparation.soon(); err != nil {
 		if ctx.Err() != nil {
 			return nil // asked to stop before it had begun
 		}
@@ -107,18 +109,31 @@ func serve(ctx context.Context, c *config, to outputs) error {
 	}
 	front.server.Handler = a.handler()
 	front.server.RegisterOnShutdown(sync.OnceFunc(func() { close(a.closing) }))
-	return a.live(ctx, front, to)
+	return a.live(ctx, front, preparation, to)
 }
 
-// live starts everything, waits for a reason to stop, and stops everything.
-func (a *app) live(ctx context.Context, front *front, to outputs) error {
+// live serves, first only to say that it is starting, waits for a reason to stop, and
+// stops everything.
+func (a *app) live(ctx context.Context, front *front, preparation *preparation, to outputs) error {
 	stages := newStages(a.log)
-	stages.start(ctx, "redis", a.redisLoops()...)
-	stages.start(ctx, "jobs", a.jobLoops()...)
-	stages.start(ctx, "delivery", a.deliveryLoops()...)
 	stages.start(ctx, "http", loop{"http", front.run})
-	a.announce(front, to)
-	broken := a.wait(ctx, stages, front)
+	var broken error
+	select {
+	case <-preparation.done:
+		if ctx.Err() == nil {
+			broken = preparation.err
+		}
+	case broken = <-stages.broken:
+	case <-ctx.Done():
+	}
+	if broken == nil && ctx.Err() == nil {
+		stages.startBehind(ctx, "redis", a.redisLoops()...)
+		stages.startBehind(ctx, "jobs", a.jobLoops()...)
+		stages.startBehind(ctx, "delivery", a.deliveryLoops()...)
+		a.starting.Store(nil)
+		a.announce(front, to)
+		broken = a.wait(ctx, stages, front)
+	}
 
 	a.stopping.Store(true)
 	a.log.Info("stopping", "timeout", a.config.ShutdownTimeout)

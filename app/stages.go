@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -41,9 +42,18 @@ func newStages(log *slog.Logger) *stages {
 // start runs the loops as one more stage. Their context keeps ctx's values but
 // not its end: they end when the stages are stopped.
 func (all *stages) start(ctx context.Context, name string, loops ...loop) {
+	all.startAt(ctx, len(all.started), name, loops)
+}
+
+// startBehind is start for a stage that stops after the last one.
+func (all *stages) startBehind(ctx context.Context, name string, loops ...loop) {
+	all.startAt(ctx, len(all.started)-1, name, loops)
+}
+
+func (all *stages) startAt(ctx context.Context, i int, name string, loops []loop) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &stage{name: name, cancel: cancel}
-	all.started = append(all.started, s)
+	all.started = slices.Insert(all.started, i, s)
 	for _, l := range loops {
 		s.done.Go(func() { all.watch(ctx, l) })
 	}

@@ -153,10 +153,17 @@ func tail(s string, n int) string {
 // mustServe starts a server on a free port and waits until it is ready.
 func mustServe(t testing.TB, dir string, vars ...string) *program {
 	t.Helper()
+	p := launchServer(t, dir, vars...)
+	p.awaitReady()
+	return p
+}
+
+// launchServer starts a server on a free port without waiting for anything.
+func launchServer(t testing.TB, dir string, vars ...string) *program {
+	t.Helper()
 	addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
 	p := launch(t, dir, nil, append([]string{"FANFARE_ADDR=" + addr}, vars...)...)
 	p.base = "http://" + addr
-	p.awaitReady()
 	return p
 }
 
@@ -165,9 +172,7 @@ func mustServeMany(t testing.TB, n int, vars ...string) []*program {
 	t.Helper()
 	out := make([]*program, n)
 	for i := range out {
-		addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
-		out[i] = launch(t, t.TempDir(), nil, append([]string{"FANFARE_ADDR=" + addr}, vars...)...)
-		out[i].base = "http://" + addr
+		out[i] = launchServer(t, t.TempDir(), vars...)
 	}
 	for _, p := range out {
 		p.awaitReady()

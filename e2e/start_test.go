@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/storetest"
 )
@@ -28,6 +29,10 @@ func TestStartRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = taken.Close() })
+	guarded := storetest.Redis(t)
+	if err := guarded.Client().ConfigSet(t.Context(), "requirepass", "right").Err(); err != nil {
+		t.Fatal(err)
+	}
 	for name, tc := range map[string]struct {
 		args, vars []string
 		code       int
@@ -45,6 +50,8 @@ func TestStartRefusals(t *testing.T) {
 		"BrokenAppsFile": {nil, []string{"FANFARE_APNS_APPS_FILE=" + broken}, 1, []string{"FANFARE_APNS_APPS_FILE"}},
 		"BrokenCert":     {nil, []string{"FANFARE_TLS_CERT_FILE=" + broken, "FANFARE_TLS_KEY_FILE=" + broken}, 1, []string{"FANFARE_TLS_CERT_FILE"}},
 		"OpenToTheWorld": {nil, []string{"FANFARE_ADDR=0.0.0.0:0", "FANFARE_REDIS_URL=embedded"}, 1, []string{"no API key", "fanfare keys create"}},
+		"WrongPassword":  {nil, []string{"FANFARE_REDIS_URL=" + strings.Replace(guarded.URL(), "://", "://:wrong@", 1)}, 1, []string{"FANFARE_REDIS_URL", "WRONGPASS"}},
+		"NoDatabase":     {nil, []string{"FANFARE_DATABASE_URL=" + storetest.MySQL(t) + "x"}, 1, []string{"FANFARE_DATABASE_URL", "Unknown database"}},
 		"EmbeddedInOpen": {nil, []string{"FANFARE_ADDR=0.0.0.0:0"}, 1, []string{"FANFARE_REDIS_URL", "'embedded'"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,6 +67,59 @@ func TestStartRefusals(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A start does not need Redis or the database: the server listens at once, says that it
+// lives and what it waits for, and refuses everything else; when both are there it
+// serves. It never gives up.
+func TestStartBeforeRedisAndTheDatabase(t *testing.T) {
+	t.Parallel()
+	redis, redisURL := storetest.ProxyTo(t, storetest.Redis(t).URL())
+	sql, database := storetest.ProxyTo(t, storetest.MySQL(t))
+	redis.Cut()
+	sql.Cut()
+	p := launchServer(t, t.TempDir(), "FANFARE_REDIS_URL="+redisURL, "FANFARE_DATABASE_URL="+database)
+	storetest.Eventually(t, 10*time.Second, "it lives", func() bool {
+		status, _, err := p.try("GET", "/healthz", nil)
+		return err == nil && status == 200
+	})
+	p.mustWaitFor("FANFARE_DATABASE_URL")
+	var problem api.Problem
+	p.must(503, &problem, "POST", "/v1/events", greeting("bob"))
+	if problem.Code != api.CodeUnavailable || problem.RetryAfterMS <= 0 || !strings.Contains(problem.Detail, "starting") {
+		t.Errorf("%+v", problem)
+	}
+	p.must(503, nil, "GET", "/v1/event-types", nil)
+	sql.Mend()
+	p.mustWaitFor("FANFARE_REDIS_URL")
+	redis.Mend()
+	p.awaitReady()
+	p.must(202, nil, "POST", "/v1/events", greeting("bob"))
+	if n := strings.Count(p.stderr.String(), "the start waits"); n != 2 {
+		t.Errorf("%d lines say that it waits, want one of each:\n%s", n, p.stderr.String())
+	}
+	if code, _ := p.terminate(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// mustWaitFor waits until readyz says what the start waits for.
+func (p *program) mustWaitFor(variable string) {
+	p.t.Helper()
+	storetest.Eventually(p.t, 20*time.Second, "it says what it waits for: "+variable, func() bool {
+		status, answer, err := p.try("GET", "/readyz", nil)
+		return err == nil && status == 503 && strings.Contains(string(answer), "starting: it waits for what "+variable)
+	})
+}
+
+// A start that waits ends at SIGTERM.
+func TestStopBeforeTheStartIsOver(t *testing.T) {
+	t.Parallel()
+	p := launchServer(t, t.TempDir(), fmt.Sprintf("FANFARE_REDIS_URL=redis://127.0.0.1:%d", storetest.FreePort(t)))
+	p.mustWaitFor("FANFARE_REDIS_URL")
+	if code, took := p.terminate(); code != 0 || took > 10*time.Second {
+		t.Errorf("exit code %d after %v:\n%s", code, took, p.stderr.String())
 	}
 }
 

@@ -26,6 +26,17 @@ func (s *Server) authorize(need api.Scope, next http.HandlerFunc) http.HandlerFu
 	}
 }
 
+// started refuses as long as the process is starting: nobody's key is known before.
+func (s *Server) started(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := s.starting(); err != nil {
+			fail(w, r, err)
+			return
+		}
+		next(w, r)
+	}
+}
+
 // identifyKey finds the request's key and whether it covers the scope.
 func (s *Server) identifyKey(r *http.Request, info *requestInfo, need api.Scope) error {
 	if !s.hasKeys() {

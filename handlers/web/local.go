@@ -15,7 +15,7 @@ import (
 // From the first key on, keys decide alone.
 func (s *Server) localOnly(r *http.Request) error {
 	switch {
-	case s.hasKeys():
+	case s.hasKeys(), s.starting() != nil: // what needs a key is not served yet
 		return nil
 	case !loopbackHost(r.Host):
 		return api.Errorf(api.CodeMisdirected, "without an API key this server answers only to localhost")

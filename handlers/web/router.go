@@ -123,7 +123,7 @@ func (s *Server) mount(rt Route) *mounted {
 	}
 	run = rt.limits(s, run)
 	if rt.Scope != Open {
-		run = s.authorize(rt.Scope, run)
+		run = s.started(s.authorize(rt.Scope, run))
 	}
 	return s.meters.mounted(rt.Pattern, run)
 }

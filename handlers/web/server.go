@@ -37,6 +37,9 @@ type Options struct {
 	// MaxStreams is how many streams and long polls may be open at once; default
 	// 20,000.
 	MaxStreams int64
+	// Starting is an error, unavailable, as long as nothing can be served but whether
+	// the process is alive and ready. Default: everything can.
+	Starting func() error
 	// Closing is closed when the process begins to stop: streams and long polls
 	// end then. Default: they never do by themselves.
 	Closing <-chan struct{}
@@ -44,6 +47,7 @@ type Options struct {
 
 // Server is what the endpoints of a table share.
 type Server struct {
+	starting     func() error
 	hasKeys      func() bool
 	authenticate func(secret string) (*api.Key, error)
 	logger       *slog.Logger
@@ -63,7 +67,7 @@ func New(o Options) *Server {
 	o = o.withDefaults()
 	m := newMeters(o.Registry)
 	return &Server{
-		hasKeys: o.HasKeys, authenticate: o.Authenticate, logger: o.Logger, meters: m, unmatched: m.mounted(unmatched, NotFound), rules: api.NewValidator(),
+		starting: o.Starting, hasKeys: o.HasKeys, authenticate: o.Authenticate, logger: o.Logger, meters: m, unmatched: m.mounted(unmatched, NotFound), rules: api.NewValidator(),
 		rates: newRates(o.RateLimit), wrong: &wrongKeys{}, admission: newAdmission(o.MaxInFlight, o.MaxBodyBytes),
 		streams: newStreams(o.Registry, o.MaxStreams, o.Closing), timeout: o.RequestTimeout,
 	}
@@ -103,6 +107,9 @@ func (s *Server) Briefly(ctx context.Context) (context.Context, context.CancelFu
 func (o Options) withDefaults() Options {
 	if o.HasKeys == nil {
 		o.HasKeys = func() bool { return false }
+	}
+	if o.Starting == nil {
+		o.Starting = func() error { return nil }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

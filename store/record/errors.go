@@ -64,6 +64,13 @@ func mysqlAway() []uint16 {
 	return []uint16{1021, 1040, 1041, 1042, 1044, 1045, 1049, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1290, 1317, 1836, 1927, 1969, 3024}
 }
 
+// Refused tells that a server is there and refuses us: the user, the password, or the
+// name of the database is wrong.
+func Refused(err error) bool {
+	var my *mysql.MySQLError
+	return errors.As(err, &my) && slices.Contains([]uint16{1044, 1045, 1049}, my.Number)
+}
+
 // sqliteAway: BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN.
 func sqliteAway() []int { return []int{5, 6, 7, 8, 9, 10, 13, 14} }
 

@@ -59,7 +59,7 @@ func Open(_ context.Context, o Options) (*DB, error) {
 	o = o.withDefaults()
 	t, err := parseURL(o.URL)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("redis url: %w", err)
 	}
 	db := &DB{o: o, kind: t.kind}
 	if t.kind == kindEmbedded {

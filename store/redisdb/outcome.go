@@ -87,6 +87,13 @@ type notSent struct{ error }
 // Unwrap gives the error as it came.
 func (e notSent) Unwrap() error { return e.error }
 
+// Refused tells that a server is there and refuses us: the user or the password is
+// wrong.
+func Refused(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "WRONGPASS") || strings.HasPrefix(reply.Error(), "NOAUTH"))
+}
+
 // neverLeft knows the errors that come before a command is written: dialling,
 // waiting for a connection, or finding a node.
 func neverLeft(err error) bool {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,49 @@ import (
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
+
+// TestRefusedConnections: a server that refuses a new connection was not asked anything,
+// and nothing is taken for its answer.
+func TestRefusedConnections(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	if err := server.Client().ConfigSet(t.Context(), "requirepass", "right").Err(); err != nil {
+		t.Fatal(err)
+	}
+	full := storetest.Redis(t)
+	first := full.Client() // the only one that has room
+	if err := errors.Join(first.Ping(t.Context()).Err(), first.ConfigSet(t.Context(), "maxclients", "1").Err()); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		url     string
+		refused bool
+	}{
+		"WrongPassword": {strings.Replace(server.URL(), "://", "://:wrong@", 1), true},
+		"NoPassword":    {server.URL(), true},
+		"TooMany":       {full.URL(), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.OpenWith(t, redisdb.Options{URL: c.url})
+			for what, send := range map[string]redisdb.Sender{"Pipeline": db.Pipeline, "Share": db.Share} {
+				set := redis.NewStatusCmd(t.Context(), "set", "a", "b")
+				get := redis.NewStringCmd(t.Context(), "get", "a")
+				err := send(t.Context(), redisdb.Write, set, get)
+				if code := api.CodeOf(err); code != api.CodeUnavailable && (c.refused || code != api.CodeUnknownOutcome) {
+					t.Errorf("%s: %v", what, err) // a connection that is closed at once may look lost
+				}
+				if redisdb.Refused(err) != c.refused {
+					t.Errorf("%s: refused: %v", what, err)
+				}
+			}
+			_, err := db.Eval(t.Context(), redisdb.Read, mustScript(t, "return 1"), nil)
+			mustCode(t, err, api.CodeUnavailable)
+			_, err = db.Ping(t.Context())
+			mustCode(t, err, api.CodeUnavailable)
+		})
+	}
+}
 
 // TestErr goes through what may come back from the client.
 func TestErr(t *testing.T) {

@@ -168,7 +168,23 @@ func pipe(ctx context.Context, c *redis.Client, cmds []redis.Cmder) {
 	for _, cmd := range cmds {
 		_ = p.Process(ctx, cmd) // only queues
 	}
-	_, _ = p.Exec(ctx) // each command has its error
+	if _, err := p.Exec(ctx); err != nil {
+		tell(cmds, err)
+	}
+}
+
+// tell gives the commands of a pipeline its error if none has one of its own: go-redis
+// forgets that where a server answered a new connection with an error (a wrong
+// password, too many clients), and nothing was sent.
+func tell(cmds []redis.Cmder, err error) {
+	for _, cmd := range cmds {
+		if cmd.Err() != nil {
+			return
+		}
+	}
+	for _, cmd := range cmds {
+		cmd.SetErr(err)
+	}
 }
 
 // errorOf is what a call of cmds[from:to] gets, nil if all were answered. When

@@ -43,8 +43,14 @@ var schemes = map[string]target{
 
 var defaultPorts = map[kind]string{kindSingle: "6379", kindSentinel: "26379", kindCluster: "6379"}
 
-// parseURL reads a Redis URL. Its errors never repeat the URL, which may hold
-// a password.
+// CheckURL tells what is wrong with a Redis URL. Its errors never repeat the URL, which
+// may hold a password.
+func CheckURL(raw string) error {
+	_, err := parseURL(raw)
+	return err
+}
+
+// parseURL reads a Redis URL.
 func parseURL(raw string) (*target, error) {
 	if raw == "" || raw == "embedded" {
 		return &target{kind: kindEmbedded}, nil
@@ -52,7 +58,7 @@ func parseURL(raw string) (*target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	t, known := schemes[scheme]
 	if !ok || !known {
-		return nil, errors.New("redis url: the scheme must be redis, rediss, redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster")
+		return nil, errors.New("the scheme must be redis, rediss, redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster")
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
@@ -78,10 +84,10 @@ func (t *target) readUser(authority *string) error {
 	*authority = (*authority)[at+1:]
 	var err error
 	if t.username, err = url.PathUnescape(user); err != nil {
-		return errors.New("redis url: the user is badly escaped")
+		return errors.New("the user is badly escaped")
 	}
 	if t.password, err = url.PathUnescape(password); err != nil {
-		return errors.New("redis url: the password is badly escaped")
+		return errors.New("the password is badly escaped")
 	}
 	return nil
 }
@@ -90,22 +96,22 @@ func (t *target) readUser(authority *string) error {
 func (t *target) readHosts(list string) error {
 	for _, host := range strings.Split(list, ",") {
 		if host == "" {
-			return errors.New("redis url: a host is missing")
+			return errors.New("a host is missing")
 		}
 		if _, _, err := net.SplitHostPort(host); err != nil {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), defaultPorts[t.kind])
 		}
 		_, port, err := net.SplitHostPort(host)
 		if err != nil {
-			return errors.New("redis url: a host is malformed")
+			return errors.New("a host is malformed")
 		}
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return fmt.Errorf("redis url: %q is not a port", port)
+			return fmt.Errorf("%q is not a port", port)
 		}
 		t.addrs = append(t.addrs, host)
 	}
 	if t.kind == kindSingle && len(t.addrs) > 1 {
-		return errors.New("redis url: several hosts need redis+sentinel or redis+cluster")
+		return errors.New("several hosts need redis+sentinel or redis+cluster")
 	}
 	return nil
 }
@@ -115,18 +121,18 @@ func (t *target) readPath(path string) error {
 	if t.kind == kindSentinel {
 		t.master, path, _ = strings.Cut(path, "/")
 		if t.master == "" {
-			return errors.New("redis url: the master's name is missing, as in redis+sentinel://host:26379/mymaster")
+			return errors.New("the master's name is missing, as in redis+sentinel://host:26379/mymaster")
 		}
 	}
 	if path == "" {
 		return nil
 	}
 	if t.kind == kindCluster {
-		return errors.New("redis url: a cluster has no numbered databases")
+		return errors.New("a cluster has no numbered databases")
 	}
 	db, err := strconv.Atoi(path)
 	if err != nil || db < 0 {
-		return fmt.Errorf("redis url: %q is not the number of a database", path)
+		return fmt.Errorf("%q is not the number of a database", path)
 	}
 	t.db = db
 	return nil
@@ -137,7 +143,7 @@ func (t *target) readPath(path string) error {
 func (t *target) readQuery(query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return errors.New("redis url: the query is malformed")
+		return errors.New("the query is malformed")
 	}
 	for name := range values {
 		switch {
@@ -146,7 +152,7 @@ func (t *target) readQuery(query string) error {
 		case t.kind == kindSentinel && name == "sentinel_password":
 			t.sentinelPassword = values.Get(name)
 		default:
-			return fmt.Errorf("redis url: unknown option %q", name)
+			return fmt.Errorf("unknown option %q", name)
 		}
 	}
 	return nil

@@ -1,0 +1,150 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+const (
+	// startSoon is how long a start may take until the server listens all the same,
+	// to say what it waits for.
+	startSoon = 500 * time.Millisecond
+	// refusedPatience is how long a start puts up with wrong credentials, or with no
+	// database of that name: where all is set up anew they may be there soon.
+	refusedPatience = 10 * time.Second
+	// startAgain is the pause between two tries of what is away.
+	startAgain = 250 * time.Millisecond
+	// comeBack is when a caller of a server that is starting should ask again.
+	comeBack = time.Second
+)
+
+// preparation is what comes before anybody is served. It goes on beside the HTTP side.
+type preparation struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // valid once done is closed
+}
+
+// beginPreparation begins to prepare, for as long as ctx lasts.
+func (a *app) beginPreparation(ctx context.Context) *preparation {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &preparation{cancel: cancel, done: make(chan struct{})}
+	why := "it has just begun"
+	a.starting.Store(&why)
+	go func() {
+		defer close(p.done)
+		p.err = a.prepare(ctx)
+	}()
+	return p
+}
+
+// soon waits a moment for the end, and tells an error if there was one.
+func (p *preparation) soon() error {
+	select {
+	case <-p.done:
+		return p.err
+	case <-time.After(startSoon):
+		return nil
+	}
+}
+
+// end gives up what is under way.
+func (p *preparation) end() {
+	p.cancel()
+	<-p.done
+}
+
+// prepare waits for Redis and the database, brings the schema up to date, and
+// checks what must hold before anybody is served.
+func (a *app) prepare(ctx context.Context) error {
+	tell := func(why string) { a.starting.Store(&why) }
+	database := patience{variable: databaseVariable, log: a.log, refused: record.Refused, tell: tell}
+	for _, try := range []func(context.Context) error{a.record.Migrate, a.keys.Load} {
+		if err := database.until(ctx, try); err != nil {
+			return err
+		}
+	}
+	if !a.config.loopback() && !a.keys.Any() {
+		return fmt.Errorf("FANFARE_ADDR: %s can be reached from outside and there is no API key yet; make the first with: fanfare keys create --name first --scopes admin", a.config.Addr)
+	}
+	queues := patience{variable: "FANFARE_REDIS_URL", log: a.log, refused: redisdb.Refused, tell: tell}
+	for _, q := range a.queues() {
+		if err := queues.until(ctx, q.Init); err != nil {
+			return err
+		}
+	}
+	for _, redis := range a.redises() {
+		for _, warning := range redis.Check(ctx) {
+			a.log.Warn(warning)
+		}
+	}
+	return nil
+}
+
+// notYet is an error as long as this process has not started.
+func (a *app) notYet() error {
+	why := a.starting.Load()
+	if why == nil {
+		return nil
+	}
+	e := api.Errorf(api.CodeUnavailable, "this server is starting: %s", *why)
+	e.RetryAfter = comeBack
+	return e
+}
+
+// patience is how a start waits for what is away: a restart of everything brings it
+// up in any order.
+type patience struct {
+	variable string // says where it should be
+	log      *slog.Logger
+	most     time.Duration    // 0: as long as it takes
+	refused  func(error) bool // it is there, and refuses us
+	tell     func(why string) // default: nobody
+}
+
+// until tries until it works, for as long as a dependency is merely away. Its error
+// names the variable.
+func (p patience) until(ctx context.Context, try func(context.Context) error) error {
+	for began, told := time.Now(), false; ; {
+		err := try(ctx)
+		took := time.Since(began)
+		if err == nil {
+			if told {
+				p.log.InfoContext(ctx, "what the start waited for is there", "variable", p.variable, "took", took.Round(time.Millisecond))
+			}
+			return nil
+		}
+		if !away(err) || ctx.Err() != nil || p.most > 0 && took > p.most || p.refused(err) && took > refusedPatience {
+			return fmt.Errorf("%s: %w", p.variable, err)
+		}
+		if p.tell != nil {
+			p.tell("it waits for what " + p.variable + " names")
+		}
+		if !told {
+			told = true
+			p.log.WarnContext(ctx, "the start waits", "variable", p.variable, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(startAgain):
+		}
+	}
+}
+
+// databaseVariable says where the database is.
+const databaseVariable = "FANFARE_DATABASE_URL"
+
+// away tells an error that may pass by itself.
+func away(err error) bool {
+	switch api.CodeOf(err) {
+	case api.CodeUnavailable, api.CodeUnknownOutcome, api.CodeOverloaded:
+		return true
+	}
+	return false
+}
