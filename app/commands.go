@@ -44,6 +44,15 @@ func commands() map[string]command {
 	}
 }
 
+// commandNames are those of all commands.
+func commandNames() map[string]bool {
+	names := map[string]bool{"help": true, "version": true}
+	for name := range commands() {
+		names[name] = true
+	}
+	return names
+}
+
 // withoutArguments is a command that takes no arguments.
 func withoutArguments(name string, do action) func([]string) (action, error) {
 	return func(args []string) (action, error) {

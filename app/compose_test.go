@@ -48,6 +48,13 @@ func TestCompose(t *testing.T) {
 	if c.loopback() || c.embedded() || !strings.HasPrefix(c.DatabaseURL, "mysql://") {
 		t.Errorf("%+v", c)
 	}
+	for _, s := range file.Services {
+		for _, port := range s.Ports {
+			if !strings.HasPrefix(port, "127.0.0.1:") {
+				t.Errorf("port %s is open to others", port)
+			}
+		}
+	}
 	redis := strings.Join(file.Services["redis"].Command, " ")
 	for _, want := range []string{"--maxmemory-policy noeviction", "--appendonly yes"} {
 		if !strings.Contains(redis, want) {

@@ -200,7 +200,7 @@ func foreignVariable(name string) bool {
 
 // nearest offers the known name that an unknown one was probably meant to be.
 func nearest(name string, known map[string]bool) string {
-	best, distance := "", 4
+	best, distance := "", min(4, len(name)/2+1)
 	for candidate := range known {
 		if d := editDistance(name, candidate); d < distance || (d == distance && candidate < best) {
 			best, distance = candidate, d

@@ -18,7 +18,7 @@ import (
 func (c *config) hold() (io.Closer, error) {
 	file, err := os.OpenFile(c.lockFile(), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open the lock file: %w", err)
+		return nil, fmt.Errorf("%s: the lock file beside the database: %w", databaseVariable, err)
 	}
 	mode := syscall.LOCK_SH
 	if c.embedded() {

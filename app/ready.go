@@ -54,8 +54,8 @@ func (a *app) ready(ctx context.Context) api.Readiness {
 		Dependencies: dependencies,
 		Notes:        append(a.notes(), unserved...),
 	}
-	if err := a.notYet(); err != nil {
-		r.Notes = append(r.Notes, err.Error())
+	if why := a.starting.Load(); why != nil {
+		r.Notes = append(r.Notes, "this process is starting: "+*why)
 	}
 	if a.stopping.Load() {
 		r.Notes = append(r.Notes, "this process is stopping")

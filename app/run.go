@@ -17,6 +17,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"fanfare/store/redisdb"
 )
 
 // outputs are where a command writes: answers to out, everything else to err.
@@ -56,10 +58,10 @@ func dispatch(ctx context.Context, args, environ []string, to outputs) error {
 	}
 	command, ok := commands()[name]
 	switch {
-	case name == "version":
+	case name == "version", name == "--version", name == "-version":
 		return version(to)
 	case !ok:
-		return usageError(fmt.Sprintf("there is no command %q", name))
+		return usageError(fmt.Sprintf("there is no command %q%s", name, nearest(name, commandNames())))
 	}
 	if len(args) > 0 {
 		args = args[1:]
@@ -82,6 +84,7 @@ func dispatch(ctx context.Context, args, environ []string, to outputs) error {
 // delivery, jobs, Redis, SQL.
 func serve(ctx context.Context, c *config, to outputs) error {
 	log := newLogger(c, to.err)
+	redisdb.LogLibrary(log)
 	tuneMemory(c)
 	if c.needsHold() {
 		lock, err := c.hold()

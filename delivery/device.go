@@ -43,7 +43,7 @@ func (d *Delivery) watchStorm(ctx context.Context, app, token string, o transpor
 // stormed pauses an app whose storm breaker opened.
 func (d *Delivery) stormed(ctx context.Context, app string) {
 	d.o.Metrics.breaker.WithLabelValues(d.names.of(app)).Set(1)
-	d.alarm("storm", "app", app)
+	d.alarm(alarmStorm, "app", app)
 	d.pause(ctx, app, stormReason)
 }
 

@@ -49,6 +49,9 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
 		}),
 	}
+	for _, kind := range []string{alarmStorm, alarmPaused, alarmOurBug, alarmNoApp} { // an alert sees the first, too
+		m.alarms.WithLabelValues(kind)
+	}
 	m.reasons = map[string]bool{"": true}
 	for _, reason := range reasons {
 		m.reasons[reason] = true
@@ -77,6 +80,14 @@ func (m *Metrics) answered(a transport.Answer, accepted int64) {
 		m.rate.add(now)
 	}
 }
+
+// Kinds of alarms.
+const (
+	alarmStorm  = "storm"
+	alarmPaused = "app_paused"
+	alarmOurBug = "our_bug"
+	alarmNoApp  = "no_app"
+)
 
 func (m *Metrics) alarm(kind string) { m.alarms.WithLabelValues(kind).Inc() }
 

@@ -37,3 +37,23 @@ func TestA14_LogSenderShowsInTheMetrics(t *testing.T) {
 		t.Error("nothing delivered per second")
 	}
 }
+
+// An alert on a counter sees only changes: each kind of alarm is there from the start.
+func TestAlarmsAreThereFromTheStart(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	NewMetrics(registry, nil)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := 0
+	for _, f := range families {
+		if f.GetName() == "fanfare_alarms_total" {
+			kinds = len(f.GetMetric())
+		}
+	}
+	if kinds != 4 {
+		t.Errorf("%d kinds of alarms, want 4", kinds)
+	}
+}

@@ -59,7 +59,7 @@ func (d *Delivery) pause(ctx context.Context, app, reason string) {
 		d.o.Logger.Warn("pause app", "app", app, "error", err)
 	}
 	if first || err != nil {
-		d.alarm("app_paused", "app", app, "reason", reason)
+		d.alarm(alarmPaused, "app", app, "reason", reason)
 	}
 }
 

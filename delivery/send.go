@@ -176,12 +176,12 @@ var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answe
 	transport.SuspectDevice: func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
 	transport.DropDevice:    func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
 	transport.OurBug: func(d *Delivery, w *work, a transport.Answer) queue.Result {
-		d.alarm("our_bug", "app", w.m.app(), "reason", reasonOf(a))
+		d.alarm(alarmOurBug, "app", w.m.app(), "reason", reasonOf(a))
 		return queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: reasonOf(a)}
 	},
 	transport.PauseApp: func(*Delivery, *work, transport.Answer) queue.Result { return queue.Result{Outcome: queue.Park} },
 	transport.NoApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
-		d.alarm("no_app", "app", w.m.app())
+		d.alarm(alarmNoApp, "app", w.m.app())
 		return failed("no_app")
 	},
 	transport.Again: func(_ *Delivery, _ *work, a transport.Answer) queue.Result {

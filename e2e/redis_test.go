@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -46,6 +47,33 @@ func TestRedisNearMaxmemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d events until the refusal, all sent", accepted)
+}
+
+// An outage of Redis makes a few lines of the log, all of them of one form, and the last
+// says how long it took.
+func TestAnOutageMakesFewLines(t *testing.T) {
+	t.Parallel()
+	redis := storetest.Redis(t, "--appendonly", "yes")
+	p := mustServe(t, t.TempDir(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_LOG_FORMAT=json")
+	before := len(p.stderr.String())
+	redis.Kill()
+	storetest.Eventually(t, 20*time.Second, "it notices", func() bool {
+		return strings.Count(p.stderr.String(), "Redis is away") == 3 // one a queue
+	})
+	<-time.After(5 * time.Second) // what it would say again and again, it says now
+	redis.Restart()
+	storetest.Eventually(t, 60*time.Second, "it is back", func() bool {
+		return strings.Count(p.stderr.String(), `"msg":"Redis is back","queue":`) == 3
+	})
+	said := strings.TrimSpace(p.stderr.String()[before:])
+	if n := strings.Count(said, "\n") + 1; n >= 20 {
+		t.Errorf("%d lines:\n%s", n, said)
+	}
+	for line := range strings.Lines(said) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("not JSON: %s", line)
+		}
+	}
 }
 
 // refused is a problem, with the wait that it asks for.

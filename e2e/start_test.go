@@ -40,6 +40,8 @@ func TestStartRefusals(t *testing.T) {
 	}{
 		"TwoProblems":    {nil, []string{"FANFARE_SHARDS=0", "FANFARE_ADR=x"}, 1, []string{"2 problems", "FANFARE_SHARDS: 0", "did you mean FANFARE_ADDR?"}},
 		"UnknownCommand": {[]string{"dance"}, nil, 2, []string{`"dance"`, "fanfare --help"}},
+		"MisspeltCmd":    {[]string{"migrat"}, nil, 2, []string{`"migrat"; did you mean migrate?`}},
+		"NoSuchFolder":   {nil, []string{"FANFARE_DATABASE_URL=sqlite:/nonexistent/x.db"}, 1, []string{"FANFARE_DATABASE_URL", "/nonexistent/x.db"}},
 		"UnknownKeysCmd": {[]string{"keys", "eat"}, nil, 2, []string{`"eat"`}},
 		"UnknownFlag":    {[]string{"keys", "create", "--nam", "x"}, nil, 2, []string{"-nam"}},
 		"NoName":         {[]string{"keys", "create", "--scopes", "push"}, nil, 2, []string{"--name"}},
@@ -171,9 +173,11 @@ func TestHelpAndVersion(t *testing.T) {
 			t.Errorf("--help lacks %s", row[1])
 		}
 	}
-	code, out, _ := mustRun(t, t.TempDir(), []string{"version"})
-	if code != 0 || !strings.HasPrefix(out, "fanfare ") {
-		t.Errorf("version: exit code %d, %q", code, out)
+	for _, arg := range []string{"version", "--version"} {
+		code, out, _ := mustRun(t, t.TempDir(), []string{arg})
+		if code != 0 || !strings.HasPrefix(out, "fanfare ") {
+			t.Errorf("%s: exit code %d, %q", arg, code, out)
+		}
 	}
 }
 

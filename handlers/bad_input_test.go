@@ -203,7 +203,6 @@ func TestBadPaths(t *testing.T) {
 		{"another version", post("/v2/events", `{}`), 404, nothing},
 		{"a slash too many", get("/v1/event-types/"), 404, nothing},
 		{"an empty name", get("/v1/users//devices"), 422, broken("user", "identifier", identifierRule)},
-		{"the root", get("/"), 404, nothing},
 		{"a method there is not", call{method: "BREW", path: "/v1/nothing"}, 404, nothing},
 	})
 	t.Run("another method names those that are taken", func(t *testing.T) {

@@ -3,6 +3,7 @@ package handlers_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -172,6 +173,37 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// A parameter that a call does not know is refused as an unknown field is: a misspelt
+// limit would be none. Probes take what load balancers add.
+func TestUnknownParameters(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for path, want := range map[string][]string{
+		"/v1/users/bob/recent-contacts?limt=5":         {"limt"},
+		"/v1/users/bob/recent-contacts?limt=5&limit=0": {"limit", "limt"},
+		"/v1/stats?a=1&_=2":                            {"_", "a"},
+	} {
+		a := w.get(path)
+		var p api.Problem
+		if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.status != 422 || p.Code != api.CodeValidation {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+			continue
+		}
+		var fields []string
+		for _, f := range p.Errors {
+			fields = append(fields, f.Field)
+		}
+		if slices.Sort(fields); !slices.Equal(fields, want) {
+			t.Errorf("%s: names %v, want %v", path, fields, want)
+		}
+	}
+	for _, path := range []string{"/healthz?probe=1", "/readyz?probe=1", "/v1/users/bob/recent-contacts?limit=5"} {
+		if a := w.get(path); a.status != 200 {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -187,6 +219,9 @@ func TestDocs(t *testing.T) {
 		if a := w.get(path); a.status != 200 || !strings.Contains(a.header.Get("Content-Type"), want) || a.body == "" {
 			t.Errorf("%s: %d %s", path, a.status, a.header.Get("Content-Type"))
 		}
+	}
+	if a := w.get("/"); a.status != 302 || a.header.Get("Location") != "/docs/" {
+		t.Errorf("/: %d %v", a.status, a.header)
 	}
 	if a := w.get("/docs"); a.status != 301 || a.header.Get("Location") != "/docs/" {
 		t.Errorf("/docs: %d %v", a.status, a.header)

@@ -19,6 +19,7 @@ func (s *server) routes() []web.Route {
 		route("GET", "/readyz", web.Open, web.Handle(s.getReady).Always()),
 		route("GET", "/metrics", web.Open, web.HandlePlain(s.getMetrics())),
 		route("GET", "/openapi.json", web.Open, web.HandlePlain(s.document)),
+		route("GET", "/", web.Open, web.HandlePlain(http.RedirectHandler("/docs/", http.StatusFound))),
 		route("GET", "/docs", web.Open, web.HandlePlain(http.RedirectHandler("/docs/", http.StatusMovedPermanently))),
 		route("GET", "/docs/*", web.Open, web.HandlePlain(s.docs)),
 

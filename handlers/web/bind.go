@@ -1,9 +1,11 @@
 package web
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"fanfare/api"
@@ -21,6 +23,7 @@ type plan struct {
 	body        []int
 	optional    bool
 	idempotency []int
+	anyQuery    bool // parameters that no field takes are ignored
 }
 
 type param struct {
@@ -65,6 +68,7 @@ func (p *plan) fill(r *http.Request, in reflect.Value) []api.FieldError {
 			query = nil // what could be read of it is not what was meant
 			bad = append(bad, api.FieldError{Field: "query", Rule: "query", Message: "is not a well-formed query string"})
 		}
+		bad = append(bad, p.unknown(query)...)
 	}
 	for i := range p.params {
 		param := &p.params[i]
@@ -74,6 +78,21 @@ func (p *plan) fill(r *http.Request, in reflect.Value) []api.FieldError {
 		}
 		if problem != "" {
 			bad = append(bad, api.FieldError{Field: param.name, Rule: "type", Message: problem})
+		}
+	}
+	return bad
+}
+
+// unknown refuses what the call does not know, as it does with fields of a body: a
+// misspelt limit is none.
+func (p *plan) unknown(query url.Values) (bad []api.FieldError) {
+	if p.anyQuery {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		known := slices.ContainsFunc(p.params, func(one param) bool { return one.source == "query" && one.name == name })
+		if !known {
+			bad = append(bad, api.FieldError{Field: name, Rule: "type", Message: "is not a parameter of this call"})
 		}
 	}
 	return bad

@@ -11,6 +11,7 @@ import (
 // Endpoint is what a route runs once a request may pass.
 type Endpoint struct {
 	maxBody int64 // 0: the call takes no body
+	plan    *plan // nil: it reads its requests itself
 	// limits says when and how long it runs.
 	limits func(s *Server, next http.HandlerFunc) http.HandlerFunc
 	serve  func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error
@@ -25,10 +26,11 @@ func (e Endpoint) WithMaxBody(limit int64) Endpoint {
 	return e
 }
 
-// Always lets an endpoint answer also when the server has too much to do: it
-// is for probes.
+// Always lets an endpoint answer also when the server has too much to do, and
+// whatever the query says: it is for probes.
 func (e Endpoint) Always() Endpoint {
 	e.limits = (*Server).timed
+	e.plan.anyQuery = true
 	return e
 }
 
@@ -44,7 +46,7 @@ func (e Endpoint) LongPoll(parameter string) Endpoint {
 // (see the package's comment), Out is its answer's body.
 func Handle[In, Out any](method func(context.Context, *In) (*Reply[Out], error)) Endpoint {
 	plan := planOf(reflect.TypeFor[In]())
-	e := Endpoint{limits: (*Server).bounded}
+	e := Endpoint{limits: (*Server).bounded, plan: plan}
 	if plan.body != nil {
 		e.maxBody = api.MaxBody
 	}

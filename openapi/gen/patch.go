@@ -41,10 +41,10 @@ func patch(doc *openapi3.T, routes []handlers.Route) error {
 	return nil
 }
 
-// undocumented tells which routes are no part of the API: the page and the
-// document themselves.
+// undocumented tells which routes are no part of the API: the page, the way to it, and
+// the document themselves.
 func undocumented(pattern string) bool {
-	return pattern == "/openapi.json" || pattern == "/docs" || pattern == "/docs/*"
+	return pattern == "/openapi.json" || pattern == "/" || pattern == "/docs" || pattern == "/docs/*"
 }
 
 func operation(doc *openapi3.T, rt handlers.Route) *openapi3.Operation {

@@ -64,7 +64,7 @@ func (s *shardWorker) pauseAfter(ctx context.Context, err error) {
 			return
 		}
 	}
-	s.worker.q.o.Logger.Warn("read shard", "shard", s.shard, "error", err)
+	s.worker.q.failed(s.shard, "read shard", err)
 	sleep(ctx, pauseAfterError)
 }
 
@@ -117,6 +117,7 @@ func (r *reader) open(ctx context.Context) error {
 			return fmt.Errorf("open blocking read: %w", err)
 		}
 		r.id = id
+		r.shard.worker.q.worked(r.shard.shard)
 	}
 	r.conn = conn
 	return nil

@@ -217,7 +217,7 @@ func (s *shardWorker) failCall(c *call, err error, over bool) {
 	q.noteTrouble()
 	s.failClaim(c, over)
 	if !over {
-		q.o.Logger.Warn("write results", "shard", s.shard, "jobs", len(c.results), "error", err)
+		q.failed(s.shard, "write results", err, "jobs", len(c.results))
 		return
 	}
 	s.mu.Lock()
@@ -248,7 +248,7 @@ func (s *shardWorker) failCall(c *call, err error, over bool) {
 		return
 	}
 	s.dropGone()
-	q.o.Logger.Warn("write results", "shard", s.shard, "jobs", len(c.results), "error", err)
+	q.failed(s.shard, "write results", err, "jobs", len(c.results))
 	if !s.worker.closed.Load() {
 		sleep(c.ctx, pauseAfterError)
 	}

@@ -31,6 +31,7 @@ type life struct {
 // extend moves the lease's end to a lease after sent, when a call was sent.
 func (l *life) extend(sent time.Time) {
 	w := l.shard.worker
+	w.q.worked(l.shard.shard)
 	since := int64(sent.Sub(w.started))
 	for old := l.renewed.Load(); since > old; old = l.renewed.Load() {
 		if l.renewed.CompareAndSwap(old, since) {
@@ -162,12 +163,12 @@ func (l *life) compare(counted bool) {
 	}
 	cmd := q.scripts.compare.Cmd(s.worker.writes, q.keys(s.shard), args...)
 	if err := q.trip(s.worker.writes, stepRenew, cmd); err != nil {
-		q.o.Logger.Warn("compare jobs", "shard", s.shard, "error", err)
+		q.failed(s.shard, "compare jobs", err)
 		return
 	}
 	answer, err := cmd.Slice()
 	if err != nil || len(answer) != 2 {
-		q.o.Logger.Warn("compare jobs", "shard", s.shard, "error", err)
+		q.failed(s.shard, "compare jobs", err)
 		return
 	}
 	if redisdb.Number(answer[0]) == 0 {
@@ -260,7 +261,7 @@ func (s *shardWorker) renew(ctx context.Context, l *life) {
 		answer, err = cmd.Slice()
 	}
 	if err != nil || len(answer) == 0 {
-		q.o.Logger.Warn("renew lease", "shard", s.shard, "error", err)
+		q.failed(s.shard, "renew lease", err)
 		return
 	}
 	if redisdb.Number(answer[0]) == 0 {

@@ -109,7 +109,7 @@ func (w *worker) leave() {
 	for _, s := range w.shards {
 		leaving.Go(func() {
 			if err := s.leave(ctx); err != nil {
-				w.q.o.Logger.Warn("leave shard", "shard", s.shard, "error", err)
+				w.q.failed(s.shard, "leave shard", err)
 			}
 		})
 	}
