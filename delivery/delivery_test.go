@@ -224,7 +224,7 @@ func TestRetryUsesAttemptsDeferDoesNot(t *testing.T) {
 		p, s := answering(t, options{queue: few}, transport.Answer{Outcome: transport.Retry, Status: 500, Reason: "InternalServerError"})
 		p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 0, 1, 0})
 		list, err := p.first.queueOfNotes.DeadLetters(t.Context(), "", 10)
-		if err != nil || len(list.Items) != 1 || list.Items[0].Attempts != 3 || len(s.sent()) != 3 {
+		if err != nil || len(list.Items) != 1 || list.Items[0].Attempts != 3 || list.Items[0].LastError != "500 InternalServerError" || len(s.sent()) != 3 {
 			t.Errorf("dead letters %+v, %v; %d sends", list, err, len(s.sent()))
 		}
 	})
@@ -399,7 +399,7 @@ func TestDeadLettersOfOurBugsKeepTheDevice(t *testing.T) {
 	id := p.mustPost(hello("bob"))
 	p.mustEnd(id, api.EventDone)
 	list, err := p.first.queueOfNotes.DeadLetters(t.Context(), "", 10)
-	if err != nil || len(list.Items) != 1 || list.Items[0].Reason != "BadMessageId" || list.Items[0].Kind != "notification" {
+	if err != nil || len(list.Items) != 1 || list.Items[0].Reason != "BadMessageId" || list.Items[0].LastError != "400 BadMessageId" || list.Items[0].Kind != "notification" {
 		t.Errorf("dead letters %+v, %v", list, err)
 	}
 	if !strings.Contains(string(list.Items[0].Payload), id) {

@@ -2,7 +2,9 @@ package delivery
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"fanfare/api"
@@ -102,4 +104,15 @@ func reasonOf(a transport.Answer) string {
 		return "status_" + strconv.Itoa(a.Status)
 	}
 	return a.Outcome.String()
+}
+
+// saidOf is what an answer says for people: the last error of a dead letter.
+func saidOf(a transport.Answer) string {
+	switch {
+	case a.Err != nil:
+		return a.Err.Error()
+	case a.Status != 0:
+		return strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, a.Reason))
+	}
+	return reasonOf(a)
 }

@@ -40,6 +40,8 @@ type message struct {
 	// Refused is why the service refused the notification for good when it was sent
 	// with its event; it only comes into the queue to become a dead letter.
 	Refused string `json:"refused,omitempty"`
+	// RefusedSaid is what it said, for people.
+	RefusedSaid string `json:"refused_said,omitempty"`
 	// Retrying tells that this notification is counted as retrying.
 	Retrying bool `json:"retrying,omitempty"`
 }

@@ -138,7 +138,7 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 	}
 	switch r.Outcome {
 	case queue.Dead:
-		w.m.Refused = r.Reason
+		w.m.Refused, w.m.RefusedSaid = r.Reason, r.Err
 		job.Payload, _ = encode(w.m) // it came out of the queue as JSON
 	case queue.Retry:
 		job.Failures = 1
@@ -155,8 +155,8 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 
 // bury makes a dead letter of a notification that was refused with its event.
 func (d *Delivery) bury(ctx context.Context, w *work) {
-	r := queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: w.m.Refused}
-	w.m.Refused = "" // it may be tried again
+	r := queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: w.m.Refused, Err: w.m.RefusedSaid}
+	w.m.Refused, w.m.RefusedSaid = "", "" // it may be tried again
 	r.Payload, _ = encode(w.m)
 	d.finish(ctx, w, r)
 }

@@ -177,7 +177,7 @@ var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answe
 	transport.DropDevice:    func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
 	transport.OurBug: func(d *Delivery, w *work, a transport.Answer) queue.Result {
 		d.alarm(alarmOurBug, "app", w.m.app(), "reason", reasonOf(a))
-		return queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: reasonOf(a)}
+		return queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: reasonOf(a), Err: saidOf(a)}
 	},
 	transport.PauseApp: func(*Delivery, *work, transport.Answer) queue.Result { return queue.Result{Outcome: queue.Park} },
 	transport.NoApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
@@ -188,7 +188,7 @@ var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answe
 		return queue.Result{Outcome: queue.Defer, Delay: max(a.RetryAfter, time.Millisecond)}
 	},
 	transport.Retry: func(_ *Delivery, _ *work, a transport.Answer) queue.Result {
-		return queue.Result{Outcome: queue.Retry, Label: events.LabelFailed, Delay: a.RetryAfter, Reason: reasonOf(a)}
+		return queue.Result{Outcome: queue.Retry, Label: events.LabelFailed, Delay: a.RetryAfter, Reason: reasonOf(a), Err: saidOf(a)}
 	},
 	transport.RetryUncounted: func(d *Delivery, w *work, a transport.Answer) queue.Result {
 		return queue.Result{Outcome: queue.Defer, Delay: a.RetryAfter}
