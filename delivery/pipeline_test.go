@@ -93,7 +93,7 @@ func setup(t testing.TB, o options) *pipeline {
 // process makes the stores and workers of one more server process, on the same Redis and
 // SQL. Nothing runs yet.
 func (p *pipeline) process() *process {
-	log := slog.New(slog.NewTextHandler(p.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := storetest.Logger(p, slog.LevelWarn)
 	qo := queue.Options{Name: "events", Lease: 10 * time.Second, Logger: log, Drain: time.Second}
 	no := qo
 	no.Name, no.GroupRetention = "notifications", 48*time.Hour

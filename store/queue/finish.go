@@ -244,7 +244,7 @@ func (s *shardWorker) failCall(c *call, err error, over bool) {
 		one.lose()
 		one.conclude()
 		s.worker.gate.release(1)
-		go c.life.compare(true) // Redis still has it pending here
+		s.worker.aside(func() { c.life.compare(true) }) // Redis still has it pending here
 		return
 	}
 	s.dropGone()

@@ -227,10 +227,10 @@ func (s *shardWorker) keep(ctx context.Context) {
 	if clock-l.renewed.Load() < int64(s.worker.q.o.Lease/renewParts) || !s.renewing.CompareAndSwap(false, true) {
 		return
 	}
-	go func() {
+	s.worker.aside(func() {
 		defer s.renewing.Store(false)
 		s.renew(ctx, l)
-	}()
+	})
 }
 
 // overdue ends the contexts of jobs whose lease is over by this process' clock. A

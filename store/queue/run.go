@@ -21,6 +21,9 @@ type worker struct {
 	shards  []*shardWorker
 	lonely  chan struct{} // one token: only one job runs alone
 	closed  atomic.Bool   // Run is over: nothing is sent again
+
+	asideMu sync.Mutex // closed does not come true between a look at it and Go
+	asides  sync.WaitGroup
 }
 
 // clock is the time since the worker's start, monotonic.
@@ -53,11 +56,27 @@ func (q *Queue) Run(ctx context.Context, h Handler) error {
 	stopBackground()
 	backing.Wait()
 	w.leave()
-	w.closed.Store(true)
+	w.close()
 	for _, s := range w.shards {
 		s.ends.await() // what is under way is not sent again
 	}
+	w.asides.Wait()
 	return nil
+}
+
+// aside runs f beside the loops; Run waits for it. After Run nothing begins.
+func (w *worker) aside(f func()) {
+	w.asideMu.Lock()
+	defer w.asideMu.Unlock()
+	if !w.closed.Load() {
+		w.asides.Go(f)
+	}
+}
+
+func (w *worker) close() {
+	w.asideMu.Lock()
+	defer w.asideMu.Unlock()
+	w.closed.Store(true)
 }
 
 // attach lets what this process enqueues claim for the worker.

@@ -39,7 +39,7 @@ func sized(promise, otherwise int) int {
 func setup(t testing.TB, db *redisdb.DB, change ...func(*queue.Options)) *world {
 	t.Helper()
 	o := queue.Options{Name: "t" + queue.NewID(0, time.Now())[8:16], Shards: 1, Lease: 400 * time.Millisecond,
-		RetryBase: 10 * time.Millisecond, RetryMax: 200 * time.Millisecond, Logger: logger(t)}
+		RetryBase: 10 * time.Millisecond, RetryMax: 200 * time.Millisecond, Logger: storetest.Logger(t, slog.LevelInfo)}
 	for _, f := range change {
 		f(&o)
 	}
@@ -125,11 +125,6 @@ func eventually(t testing.TB, what string, cond func() bool) {
 }
 
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-
-// logger writes to the test's log, which shows when the test fails.
-func logger(t testing.TB) *slog.Logger {
-	return slog.New(slog.NewTextHandler(t.Output(), nil))
-}
 
 // runUntilKilled is run, but what it returns is kill -9: from then on nothing
 // of this process reaches Redis. What its handlers still do is for nobody.

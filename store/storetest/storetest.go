@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -29,6 +30,33 @@ func Eventually(t testing.TB, within time.Duration, what string, cond func() boo
 		}
 		time.Sleep(wait)
 	}
+}
+
+// Logger writes lines of this level and above to the test's log, which shows when the
+// test fails. It is silent after the test's end: what a test killed in the
+// middle may still speak then, to nobody.
+func Logger(t testing.TB, level slog.Level) *slog.Logger {
+	w := &testLog{out: t.Output()}
+	t.Cleanup(w.end)
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// testLog is a test's output while the test runs.
+type testLog struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (w *testLog) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.out.Write(line)
+}
+
+func (w *testLog) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out = io.Discard
 }
 
 // SkipShort skips a test in short mode (make quick), which has no time for what it
