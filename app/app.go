@@ -123,6 +123,7 @@ func (a *app) openQueues() {
 		toTarget.Lease = min(c.JobLease, c.NotificationLease)
 	}
 	toSend.Name, toSend.Lease, toSend.InFlight = "notifications", c.NotificationLease, delivery.Places
+	toSend.Show = delivery.ShowMessage
 	toTarget.GroupRetention += c.MaxAge // parts may end that much before the event
 	toSend.GroupRetention += c.MaxAge   // an event may end that much later than its part in a shard
 	toDo.Name, toDo.Lease = "jobs", c.JobLease

@@ -137,7 +137,7 @@ func (w *work) now() time.Time { return w.Now.Add(time.Since(w.clock)) }
 func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 	clock := time.Now()
 	for _, c := range batch {
-		m, err := decodeMessage(c.Payload)
+		m, err := decodeMessage(c.Group, c.Payload)
 		if err != nil {
 			c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 			continue

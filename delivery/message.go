@@ -2,9 +2,10 @@ package delivery
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,86 +32,203 @@ type message struct {
 	User         string          `json:"user"`
 	Topic        string          `json:"topic"`
 	Environment  api.Environment `json:"environment"`
-	RegisteredAt int64           `json:"registered_at"`
-	Event        string          `json:"event"`
-	AcceptedAt   int64           `json:"accepted_at"`
+	RegisteredAt int64           `json:"registered_at"` // Unix ms
+	Event        string          `json:"event"`         // its group
+	AcceptedAt   int64           `json:"accepted_at"`   // Unix ms
 	Push         api.Push        `json:"push"`
 	// Suspect tells that the service refused the device once before.
 	Suspect bool `json:"suspect,omitempty"`
 	// Refused is why the service refused the notification for good when it was sent
 	// with its event; it only comes into the queue to become a dead letter.
-	Refused string `json:"refused,omitempty"`
+	Refused string `json:"-"`
 	// RefusedSaid is what it said, for people.
-	RefusedSaid string `json:"refused_said,omitempty"`
+	RefusedSaid string `json:"-"`
 	// Retrying tells that this notification is counted as retrying.
 	Retrying bool `json:"retrying,omitempty"`
+}
+
+// ShowMessage makes JSON of a notification's text in the queue, for its dead letter.
+func ShowMessage(group string, text []byte) json.RawMessage {
+	m, err := decodeMessage(group, text)
+	if err != nil {
+		return text
+	}
+	shown, err := json.Marshal(m)
+	if err != nil {
+		return text
+	}
+	return shown
+}
+
+// A message's text: messageForm, the device's fields (appendDevice), the event's
+// (appendEvent), and the payload up to the end. Texts follow their length, numbers are
+// varints. It is kept short, for millions may wait: the event's id is that of the job's
+// group, and stands for itself in the payload as a byte that no JSON has.
+const (
+	messageForm = 1
+	eventByte   = 1
+)
+
+// The flags of the device's fields, and of the event's.
+const (
+	isSuspect = 1 << iota
+	isRetrying
+	isRefused
+	isSandbox
+)
+
+const (
+	isNoRetryUnknown = 1 << iota
+	hasExpiration
+	collapsesAsEvent // the collapse id is the event's
+)
+
+func flag(on bool, f byte) byte {
+	if on {
+		return f
+	}
+	return 0
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func (m *message) appendDevice(b []byte) []byte {
+	b = append(b, messageForm, flag(m.Suspect, isSuspect)|flag(m.Retrying, isRetrying)|flag(m.Refused != "", isRefused)|
+		flag(m.Environment == api.EnvSandbox, isSandbox))
+	b = appendText(appendText(appendText(b, m.Token), m.User), m.Topic)
+	b = binary.AppendVarint(b, m.RegisteredAt)
+	if m.Refused != "" {
+		b = appendText(appendText(b, m.Refused), m.RefusedSaid)
+	}
+	return b
+}
+
+func appendEvent(b []byte, event string, acceptedAt int64, p *api.Push) []byte {
+	same := p.CollapseID == event && event != ""
+	b = append(b, flag(p.NoRetryUnknown, isNoRetryUnknown)|flag(p.Expiration != nil, hasExpiration)|flag(same, collapsesAsEvent))
+	b = binary.AppendVarint(b, acceptedAt)
+	b = appendText(b, string(p.PushType))
+	b = binary.AppendVarint(b, int64(p.Priority))
+	if !same {
+		b = appendText(b, p.CollapseID)
+	}
+	if p.Expiration != nil {
+		b = binary.AppendVarint(b, *p.Expiration)
+	}
+	b = binary.AppendVarint(binary.AppendVarint(b, p.ExpiresAt), p.TTL)
+	if event == "" {
+		return append(b, p.Payload...)
+	}
+	return append(b, bytes.ReplaceAll(p.Payload, []byte(event), []byte{eventByte})...)
+}
+
+// encode writes the message.
+func (m *message) encode() []byte {
+	return appendEvent(m.appendDevice(nil), m.Event, m.AcceptedAt, &m.Push)
 }
 
 // encoder writes the messages of one event. What they have in common, the
 // payload above all, is written once.
 type encoder struct{ common []byte }
 
-func newEncoder(event string, j *events.Job) (*encoder, error) {
-	common, err := encode(struct {
-		Event      string   `json:"event"`
-		AcceptedAt int64    `json:"accepted_at"`
-		Push       api.Push `json:"push"`
-	}{event, j.AcceptedAt, j.Push})
-	if err != nil {
-		return nil, fmt.Errorf("encode notification: %w", err)
-	}
-	return &encoder{common: common}, nil
+func newEncoder(event string, j *events.Job) *encoder {
+	return &encoder{common: appendEvent(nil, event, j.AcceptedAt, &j.Push)}
 }
 
-// message writes one message. Users, topics and tokens never hold a character
-// that JSON escapes.
+// message writes one message.
 func (e *encoder) message(user string, d *api.Device) []byte {
-	b := make([]byte, 0, len(e.common)+len(d.Token)+len(user)+len(d.Topic)+100)
-	b = append(b, `{"token":"`...)
-	b = append(b, d.Token...)
-	b = append(b, `","user":"`...)
-	b = append(b, user...)
-	b = append(b, `","topic":"`...)
-	b = append(b, d.Topic...)
-	b = append(b, `","environment":"`...)
-	b = append(b, d.Environment...)
-	b = append(b, `","registered_at":`...)
-	b = strconv.AppendInt(b, d.RegisteredAt.UnixMilli(), 10)
-	if d.State == api.DeviceSuspect {
-		b = append(b, `,"suspect":true`...)
+	m := message{
+		Token: d.Token, User: user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
+		Suspect: d.State == api.DeviceSuspect,
 	}
-	b = append(b, ',')
-	return append(b, e.common[1:]...)
+	return append(m.appendDevice(make([]byte, 0, len(e.common)+len(d.Token)+len(user)+len(d.Topic)+16)), e.common...)
 }
 
-// encode writes JSON without escaping the payload for web pages.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
+// decodeMessage reads what a job of that group holds.
+func decodeMessage(event string, text []byte) (*message, error) {
+	r := &fields{rest: text}
+	if form := r.byte(); form != messageForm {
+		return nil, fmt.Errorf("a notification of form %d", form)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
-
-func decodeMessage(payload []byte) (*message, error) {
-	m := new(message)
-	if err := json.Unmarshal(payload, m); err != nil {
-		return nil, fmt.Errorf("decode notification: %w", err)
+	flags := r.byte()
+	m := &message{
+		Event: event, Token: r.text(), User: r.text(), Topic: r.text(), Environment: api.EnvProduction, RegisteredAt: r.number(),
+		Suspect: flags&isSuspect != 0, Retrying: flags&isRetrying != 0,
 	}
+	if flags&isSandbox != 0 {
+		m.Environment = api.EnvSandbox
+	}
+	if flags&isRefused != 0 {
+		m.Refused, m.RefusedSaid = r.text(), r.text()
+	}
+	flags = r.byte()
+	m.AcceptedAt = r.number()
+	p := &m.Push
+	p.NoRetryUnknown = flags&isNoRetryUnknown != 0
+	p.PushType, p.Priority, p.CollapseID = api.PushType(r.text()), int(r.number()), event
+	if flags&collapsesAsEvent == 0 {
+		p.CollapseID = r.text()
+	}
+	if flags&hasExpiration != 0 {
+		at := r.number()
+		p.Expiration = &at
+	}
+	p.ExpiresAt, p.TTL = r.number(), r.number()
+	if r.short {
+		return nil, errors.New("a notification that is cut off")
+	}
+	p.Payload = bytes.ReplaceAll(r.rest, []byte{eventByte}, []byte(event))
 	return m, nil
+}
+
+// fields reads what is one behind the other; short: there was less than that.
+type fields struct {
+	rest  []byte
+	short bool
+}
+
+func (r *fields) take(n int) []byte {
+	if n < 0 || n > len(r.rest) {
+		r.rest, r.short = nil, true
+		return nil
+	}
+	taken := r.rest[:n]
+	r.rest = r.rest[n:]
+	return taken
+}
+
+func (r *fields) byte() byte {
+	if b := r.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *fields) text() string {
+	size, n := binary.Uvarint(r.rest)
+	if n <= 0 || size > uint64(len(r.rest)-n) {
+		n, size = -1, 0
+	}
+	r.take(n)
+	return string(r.take(int(size)))
+}
+
+func (r *fields) number() int64 {
+	v, n := binary.Varint(r.rest)
+	if n <= 0 {
+		n = -1
+	}
+	r.take(n)
+	return v
 }
 
 // marked is the message again, with the mark that it is counted as retrying.
 func (m *message) marked() []byte {
 	again := *m
 	again.Retrying = true
-	b, err := encode(&again)
-	if err != nil {
-		return nil // keeps the old one
-	}
-	return b
+	return again.encode()
 }
 
 // app names the app that this message goes through.

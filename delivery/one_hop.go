@@ -139,7 +139,7 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 	switch r.Outcome {
 	case queue.Dead:
 		w.m.Refused, w.m.RefusedSaid = r.Reason, r.Err
-		job.Payload, _ = encode(w.m) // it came out of the queue as JSON
+		job.Payload = w.m.encode()
 	case queue.Retry:
 		job.Failures = 1
 		fallthrough
@@ -157,6 +157,6 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 func (d *Delivery) bury(ctx context.Context, w *work) {
 	r := queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: w.m.Refused, Err: w.m.RefusedSaid}
 	w.m.Refused, w.m.RefusedSaid = "", "" // it may be tried again
-	r.Payload, _ = encode(w.m)
+	r.Payload = w.m.encode()
 	d.finish(ctx, w, r)
 }

@@ -96,7 +96,7 @@ func (p *pipeline) process() *process {
 	log := storetest.Logger(p, slog.LevelWarn)
 	qo := queue.Options{Name: "events", Lease: 10 * time.Second, Logger: log, Drain: time.Second}
 	no := qo
-	no.Name, no.GroupRetention = "notifications", 48*time.Hour
+	no.Name, no.GroupRetention, no.Show = "notifications", 48*time.Hour, delivery.ShowMessage
 	if p.o.queue != nil {
 		p.o.queue(&qo)
 		p.o.queue(&no)

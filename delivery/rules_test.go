@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -47,31 +48,60 @@ func TestEveryOutcomeHasAResult(t *testing.T) {
 func TestEncoderWritesWhatDecodeReads(t *testing.T) {
 	t.Parallel()
 	zero := int64(0)
-	j := &events.Job{AcceptedAt: 42, Push: api.Push{
-		Payload: json.RawMessage(`{"aps":{"alert":"<&> \u2028 ü"}}`), PushType: api.PushAlert, Priority: 5,
-		CollapseID: `q"`, Expiration: &zero, ExpiresAt: 7, NoRetryUnknown: true,
-	}}
-	enc, err := newEncoder("event", j)
-	if err != nil {
-		t.Fatal(err)
+	for _, event := range []string{"0qqgk90o3q97mu3iev50vl7a1q0g1qh3", ""} {
+		for _, push := range []api.Push{
+			{
+				Payload: json.RawMessage(`{"aps":{"alert":"<&> \u2028 \u0001 ü"},"event_id":"` + event + `","again":["` + event + `"]}`), PushType: api.PushAlert, Priority: 5,
+				CollapseID: "q\"\x1f\x01", Expiration: &zero, ExpiresAt: 7, NoRetryUnknown: true,
+			},
+			{Payload: json.RawMessage(`{}`), PushType: api.PushBackground, Priority: 10, CollapseID: event, ExpiresAt: 1 << 60, TTL: 86400},
+		} {
+			d := &api.Device{Token: "abcd", Topic: "com.example", Environment: api.EnvSandbox, RegisteredAt: api.AtMillis(99), State: api.DeviceSuspect}
+			m, err := decodeMessage(event, newEncoder(event, &events.Job{AcceptedAt: 42, Push: push}).message("bob", d))
+			want := &message{
+				Token: "abcd", User: "bob", Topic: "com.example", Environment: api.EnvSandbox, RegisteredAt: 99,
+				Event: event, AcceptedAt: 42, Push: push, Suspect: true,
+			}
+			if err != nil || !reflect.DeepEqual(m, want) {
+				t.Errorf("message %+v, %v\nwant %+v", m, err, want)
+			}
+			again, err := decodeMessage(event, m.marked())
+			want.Retrying = true
+			if err != nil || !reflect.DeepEqual(again, want) {
+				t.Errorf("marked %+v, %v", again, err)
+			}
+			want.Refused, want.RefusedSaid, want.Suspect, want.Environment = "TopicDisallowed", "no\x00, \x1f \x01 it is", false, api.EnvProduction
+			again, err = decodeMessage(event, want.encode())
+			if err != nil || !reflect.DeepEqual(again, want) {
+				t.Errorf("refused %+v, %v", again, err)
+			}
+			n := m.notification("id", nil)
+			if (n.Expiration == nil) != (push.Expiration == nil) || n.Expiration != nil && n.Expiration.Unix() != 0 || string(n.Payload) != string(push.Payload) {
+				t.Errorf("notification %+v", n)
+			}
+		}
 	}
-	d := &api.Device{Token: "abcd", Topic: "com.example", Environment: api.EnvSandbox, RegisteredAt: api.AtMillis(99), State: api.DeviceSuspect}
-	m, err := decodeMessage(enc.message("bob", d))
-	want := &message{
-		Token: "abcd", User: "bob", Topic: "com.example", Environment: api.EnvSandbox, RegisteredAt: 99,
-		Event: "event", AcceptedAt: 42, Push: j.Push, Suspect: true,
+}
+
+// What is damaged is refused, never misread up to the payload.
+func TestDamagedMessagesAreRefused(t *testing.T) {
+	t.Parallel()
+	m := &message{Token: "abcd", User: "bob", Topic: "com.example", Environment: api.EnvProduction, Event: "event", Push: api.Push{CollapseID: "c", Payload: json.RawMessage(`{}`)}}
+	text := m.encode()
+	for n := range len(text) - len(m.Push.Payload) {
+		if got, err := decodeMessage("event", text[:n]); err == nil {
+			t.Errorf("%d bytes of %d make %+v", n, len(text), got)
+		}
 	}
-	if err != nil || !reflect.DeepEqual(m, want) {
-		t.Errorf("message %+v, %v\nwant %+v", m, err, want)
+	for n := range text {
+		for _, b := range []byte{0, 0x7f, 0x80, 0xff} {
+			damaged := bytes.Clone(text)
+			damaged[n] = b
+			_, _ = decodeMessage("event", damaged) // it may be readable; it must not panic
+		}
 	}
-	again, err := decodeMessage(m.marked())
-	want.Retrying = true
-	if err != nil || !reflect.DeepEqual(again, want) {
-		t.Errorf("marked %+v, %v", again, err)
-	}
-	n := m.notification("id", nil)
-	if n.Expiration == nil || n.Expiration.Unix() != 0 || string(n.Payload) != string(j.Push.Payload) {
-		t.Errorf("notification %+v", n)
+	if _, err := decodeMessage("event", []byte(`{"token":"abcd"}`)); err == nil {
+		t.Error("another form is read")
 	}
 }
 

@@ -3,6 +3,7 @@ package delivery_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -291,11 +292,10 @@ func (c counts) exceeds(o counts) bool {
 
 // note is a notification as targeting writes it.
 func (p *pipeline) note(event, user, token string) queue.Job {
-	payload := fmt.Sprintf(`{"token":%q,"user":%q,"topic":%q,"environment":"production","registered_at":1,"event":%q,"accepted_at":%d,`+
-		`"push":{"payload":{"aps":{"alert":"x"}},"push_type":"alert","priority":10}}`, token, user, apnstest.DefaultTopic, event, time.Now().UnixMilli())
+	push := api.Push{Payload: json.RawMessage(`{"aps":{"alert":"x"}}`), PushType: api.PushAlert, Priority: 10}
 	return queue.Job{
 		ID: delivery.NotificationID(event, token), Shard: p.first.queueOfNotes.Route(token),
-		Group: event, Guard: token, Payload: []byte(payload),
+		Group: event, Guard: token, Payload: delivery.Message(event, user, token, apnstest.DefaultTopic, time.Now().UnixMilli(), push),
 	}
 }
 

@@ -147,12 +147,7 @@ func (t *Targeting) jobs(p *page) []queue.Job {
 	if len(p.found) == 0 {
 		return nil
 	}
-	enc, err := newEncoder(p.event(), p.job)
-	if err != nil {
-		p.err, p.missed = err, p.others
-		return nil
-	}
-	jobs := make([]queue.Job, len(p.found))
+	enc, jobs := newEncoder(p.event(), p.job), make([]queue.Job, len(p.found))
 	for i, f := range p.found {
 		jobs[i] = queue.Job{
 			ID: NotificationID(p.event(), f.device.Token), Shard: t.o.Notifications.Route(f.device.Token),

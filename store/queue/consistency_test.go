@@ -51,13 +51,14 @@ func (w *world) mustKeys() []string {
 
 // shardState is everything a shard holds, read without its scripts.
 type shardState struct {
-	records                              map[string]string // live jobs
-	heads, uniques                       map[string]string
-	streams                              map[string][]string // letter: job ids
-	later, bodies, waiting, parked, dead []string
-	attachments                          []string
-	waitingOf                            map[string]string   // id: key
-	texts                                map[string][]string // id: the fields of its head
+	records                      map[string]string // live jobs
+	heads, uniques               map[string]string
+	streams                      map[string][]string // letter: job ids
+	later, waiting, parked, dead []string
+	attachments                  []string
+	waitingOf                    map[string]string   // id: key
+	texts                        map[string][]string // id: the fields of its head
+	lines                        map[string]string   // id: its place outside of the streams
 }
 
 // note remembers the head of a job's text; false: it is no job.
@@ -79,10 +80,9 @@ func (s *shardState) named(id string) bool { return s.texts[id][11] != "" }
 func (w *world) mustState(n int) *shardState {
 	w.t.Helper()
 	c, p, ctx := w.db.Client(), w.prefix(n), w.t.Context()
-	s := &shardState{streams: map[string][]string{}, waitingOf: map[string]string{}, texts: map[string][]string{}}
+	s := &shardState{streams: map[string][]string{}, waitingOf: map[string]string{}, texts: map[string][]string{}, lines: map[string]string{}}
 	s.records = c.HGetAll(ctx, p+"jobs").Val()
 	s.heads, s.uniques = c.HGetAll(ctx, p+"heads").Val(), c.HGetAll(ctx, p+"uniques").Val()
-	s.later = c.ZRange(ctx, p+"later", 0, -1).Val()
 	ids := func(key string) (out []string) {
 		for _, m := range c.XRange(ctx, key, "-", "+").Val() {
 			text, ok := m.Values["e"].(string)
@@ -96,18 +96,24 @@ func (w *world) mustState(n int) *shardState {
 		}
 		return out
 	}
+	line := func(key, place string) (out []string) {
+		for _, z := range c.ZRangeWithScores(ctx, key, 0, -1).Val() {
+			job, _ := s.note(z.Member.(string))
+			s.lines[job] = fmt.Sprintf(place, int64(z.Score))
+			out = append(out, job)
+		}
+		return out
+	}
+	s.later = line(p+"later", "l%d")
 	s.streams["m"], s.streams["r"], s.streams["a"], s.dead = ids(p+"main"), ids(p+"ready"), ids(p+"alone"), ids(p+"dead")
 	for _, key := range w.mustKeys() {
 		name, ok := strings.CutPrefix(key, p)
 		switch {
 		case !ok:
-		case strings.HasPrefix(name, "body:"):
-			s.bodies = append(s.bodies, name[5:])
-			s.note(c.Get(ctx, key).Val())
 		case strings.HasPrefix(name, "attach:"):
 			s.attachments = append(s.attachments, name[7:])
 		case strings.HasPrefix(name, "wait:"):
-			for _, id := range c.ZRange(ctx, key, 0, -1).Val() {
+			for _, id := range line(key, "w%d:"+name[5:]) {
 				s.waiting = append(s.waiting, id)
 				s.waitingOf[id] = name[5:]
 			}
@@ -165,11 +171,10 @@ func (s *shardState) problems() (out []string) {
 			say("unique id %s belongs to %s, which is not alive", unique, id)
 		}
 	}
-	bodies := append(slices.Clone(s.later), s.waiting...)
-	slices.Sort(bodies)
-	slices.Sort(s.bodies)
-	if !slices.Equal(bodies, s.bodies) {
-		say("bodies %v of jobs %v", s.bodies, bodies)
+	for id, place := range s.lines {
+		if s.named(id) && s.records[id] != place {
+			say("job %s is at %q and has the record %q", id, place, s.records[id])
+		}
 	}
 	for _, id := range s.attachments {
 		if s.records[id] == "" && !slices.Contains(s.dead, id) {
@@ -202,7 +207,7 @@ func (w *world) mustBeEmpty() {
 	eventually(w.t, "no live job is left", func() bool {
 		for n := range w.o.Shards {
 			s := w.mustState(n)
-			if len(s.records)+len(s.heads)+len(s.uniques)+len(s.bodies)+len(s.waiting) > 0 {
+			if len(s.records)+len(s.heads)+len(s.uniques)+len(s.waiting) > 0 {
 				return false
 			}
 		}

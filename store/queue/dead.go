@@ -132,6 +132,9 @@ func (q *Queue) deadLetter(d deadEntry) api.DeadLetter {
 	get := func(name string) string { return redisdb.Text(d.values[name]) }
 	attempts, _ := strconv.Atoi(get("attempts"))
 	payload := json.RawMessage(get("p"))
+	if q.o.Show != nil {
+		payload = q.o.Show(get("g"), payload)
+	}
 	if !json.Valid(payload) {
 		payload, _ = json.Marshal(get("p")) // a string always marshals
 	}

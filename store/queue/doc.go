@@ -14,8 +14,8 @@
 //   - a stream: main in the order of enqueueing; ready for what came back (due,
 //     handed over, given back, unparked); alone for jobs whose lease ended twice,
 //     which run without neighbours. Claims read main and ready in turns;
-//   - outside of the streams, with its text in a key of its own: in later until
-//     it is due, or in the waiting line of its conflict key;
+//   - outside of the streams: in later until it is due, or in the waiting line of
+//     its conflict key;
 //   - in a parked stream, which nobody reads until it is moved back.
 //
 // So a stream holds only what may run or runs, and blocked or delayed jobs hold
@@ -93,12 +93,11 @@
 //	memo:<series>        string  last call: number, claims, answer  10 min
 //	jobs                 hash    id: place of a named job       while it lives
 //	cancelled            set     jobs cancelled while they run  until they end
-//	later                zset    id by due time in ms           until due
+//	later                zset    job by due time in ms          until due
 //	heads                hash    conflict key: its head's id    while it lives
-//	wait:<key>           zset    ids behind the head, in order  while they wait
+//	wait:<key>           zset    jobs behind the head, in order while they wait
 //	seq                  string  order of waiting               for ever
 //	uniques              hash    unique id: job                 while it lives
-//	body:<id>            string  a job outside of the streams   while it is
 //	marks:<id>           hash    part of a job that ended: how  until done, at most MaxAge
 //	attach:<id>          list    a job's attachment             with job or dead letter
 //	parked:<name>        stream  parked jobs                    until moved back

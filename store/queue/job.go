@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
+	"encoding/json"
 	"log/slog"
 	"time"
 )
@@ -46,6 +47,9 @@ type Options struct {
 	// Drain is how long Run waits for unfinished jobs when it is stopped, before
 	// it hands them back; default 0: handlers are told at once.
 	Drain time.Duration
+	// Show makes JSON for people of a dead letter's group and payload; default: the
+	// payload, which is JSON itself or else becomes a string.
+	Show func(group string, payload []byte) json.RawMessage
 	// Owner names this process in records; default: random.
 	Owner string
 	// Logger hears of recoveries, dead jobs and lost leases; default: nobody.

@@ -22,28 +22,31 @@ import (
 func TestTheFirstFormIsRefused(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		name := "t" + queue.NewID(0, time.Now())[8:16]
-		meta := "ff:{q:" + name + "}:meta"
-		if err := db.Client().HSet(t.Context(), meta, "shards", "3").Err(); err != nil {
-			t.Fatal(err)
-		}
-		err := queue.New(db, queue.Options{Name: name, Shards: 3}).Init(t.Context())
-		if api.CodeOf(err) != api.CodeConflict {
-			t.Fatalf("the form of an earlier version: %v", err)
-		}
-		for _, says := range []string{"earlier version", "drain", meta, "ff:{q:" + name + ":", "chats and stock"} {
-			if !strings.Contains(err.Error(), says) {
-				t.Errorf("%q does not say %q", err, says)
+		for _, earlier := range []string{"3", "2:3"} {
+			name := "t" + queue.NewID(0, time.Now())[8:16]
+			meta := "ff:{q:" + name + "}:meta"
+			if err := db.Client().HSet(t.Context(), meta, "shards", earlier).Err(); err != nil {
+				t.Fatal(err)
+			}
+			err := queue.New(db, queue.Options{Name: name, Shards: 3}).Init(t.Context())
+			if api.CodeOf(err) != api.CodeConflict {
+				t.Fatalf("the form of an earlier version: %v", err)
+			}
+			for _, says := range []string{"earlier version", "drain", meta, "ff:{q:" + name + ":", "chats and stock"} {
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("%q does not say %q", err, says)
+				}
+			}
+			if n := db.Client().HGet(t.Context(), meta, "shards").Val(); n != earlier {
+				t.Errorf("the number of shards became %q", n)
 			}
 		}
-		if n := db.Client().HGet(t.Context(), meta, "shards").Val(); n != "3" {
-			t.Errorf("the number of shards became %q", n)
-		}
-		second := queue.New(db, queue.Options{Name: name + "2", Shards: 3})
+		name := "t" + queue.NewID(0, time.Now())[8:16]
+		second := queue.New(db, queue.Options{Name: name, Shards: 3})
 		if err := second.Init(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n := db.Client().HGet(t.Context(), "ff:{q:"+name+"2}:meta", "shards").Val(); n == "3" {
+		if n := db.Client().HGet(t.Context(), "ff:{q:"+name+"}:meta", "shards").Val(); n == "3" {
 			t.Error("the earlier version would take this form for its own")
 		}
 	})

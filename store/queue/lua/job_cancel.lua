@@ -31,13 +31,12 @@ if STREAM[letter] then
   disown(letter, eid)
 elseif letter == 'p' then
   e = unpark(string.sub(rest, #eid + 2), eid)
+elseif letter == 'l' then
+  e = take_line(LATER, rest, id)
 else
-  e = take_body(id)
-  if letter == 'l' then
-    redis.call('ZREM', LATER, id)
-  elseif e and redis.call('ZREM', P .. 'wait:' .. e.k, id) == 1 then
-    redis.call('HINCRBY', STATS, 'blocked', -1)
-  end
+  local score, key = string.match(rest, '^(%d+):(.*)$')
+  e = take_line(P .. 'wait:' .. key, score, id)
+  if e then redis.call('HINCRBY', STATS, 'blocked', -1) end
 end
 close(e or { i = id, k = '', u = '', g = '', a = '', r = '1' }, 'C', 'cancelled', retention)
 save(tonumber(ARGV[3]), tonumber(ARGV[4]))

@@ -4,7 +4,8 @@
 -- RETURNS: nothing; it only defines functions
 
 -- put notes where a named job is; the place begins with its letter: m, r, a a
--- stream and its entry, w behind its key, l later, p parked.
+-- stream and its entry, w behind its key (number:key), l later (due), p parked
+-- (entry:name).
 local function put(e, place)
   if e.r ~= '' then set_record(e.i, place) end
 end
@@ -13,16 +14,24 @@ local function put_stream(e, letter)
   put(e, letter .. add(STREAM[letter], text_of(e)))
 end
 
-local function put_body(e, place, ms)
+-- put_line lets a job wait outside of the streams: in a sorted set, as its text.
+local function put_line(e, line, score, place, ms)
   if e.s == '' then e.s = int(ms) end
-  redis.call('SET', P .. 'body:' .. e.i, text_of(e))
+  redis.call('ZADD', line, int(score), text_of(e))
   put(e, place)
 end
 
-local function take_body(id)
-  local text = redis.call('GET', P .. 'body:' .. id)
-  redis.call('DEL', P .. 'body:' .. id)
-  return text and parse(text)
+-- take_line takes the job out that waits there, among all of its score.
+local function take_line(line, score, id)
+  for from = 0, redis.call('ZCOUNT', line, score, score), 100 do
+    for _, text in ipairs(redis.call('ZRANGEBYSCORE', line, score, score, 'LIMIT', from, 100)) do
+      local e = parse(text)
+      if e.i == id then
+        redis.call('ZREM', line, text)
+        return e
+      end
+    end
+  end
 end
 
 -- After the second lost lease a job is claimed alone.
@@ -34,9 +43,9 @@ end
 -- head and is in a stream, all others wait outside of it.
 local function admit(e, letter, ms)
   if e.k ~= '' and redis.call('HSETNX', HEADS, e.k, e.i) == 0 then
-    redis.call('ZADD', P .. 'wait:' .. e.k, redis.call('INCR', P .. 'seq'), e.i)
     redis.call('HINCRBY', STATS, 'blocked', 1)
-    return put_body(e, 'w', ms)
+    local number = redis.call('INCR', P .. 'seq')
+    return put_line(e, P .. 'wait:' .. e.k, number, 'w' .. int(number) .. ':' .. e.k, ms)
   end
   put_stream(e, letter)
 end
@@ -44,22 +53,19 @@ end
 -- yield ends a job's hold on its key and starts the next in line.
 local function yield(k, id)
   if k == '' or redis.call('HGET', HEADS, k) ~= id then return end
-  for _ = 1, 8 do
-    local id2 = redis.call('ZPOPMIN', P .. 'wait:' .. k)[1]
-    if not id2 then break end
-    redis.call('HINCRBY', STATS, 'blocked', -1)
-    local e = take_body(id2)
-    if e then
-      redis.call('HSET', HEADS, k, id2)
-      return put_stream(e, front(e))
-    end
+  local next = redis.call('ZPOPMIN', P .. 'wait:' .. k)[1]
+  if not next then
+    redis.call('HDEL', HEADS, k)
+    return
   end
-  redis.call('HDEL', HEADS, k)
+  redis.call('HINCRBY', STATS, 'blocked', -1)
+  local e = parse(next)
+  redis.call('HSET', HEADS, k, e.i)
+  put_stream(e, front(e))
 end
 
 local function put_later(e, due, ms)
-  redis.call('ZADD', LATER, int(due), e.i)
-  put_body(e, 'l', ms)
+  put_line(e, LATER, due, 'l' .. int(due), ms)
 end
 
 -- Milliseconds till the next job of `later` is due, -1 when there is none.

@@ -36,13 +36,13 @@ local function wake_in(n)
 end
 
 local function promote()
-  local ids = redis.call('ZRANGEBYSCORE', LATER, '-inf', int(ms), 'LIMIT', 0, STEP)
-  for _, id in ipairs(ids) do
-    redis.call('ZREM', LATER, id)
-    local e = take_body(id)
-    if e then admit(e, front(e), ms) end
+  local due = redis.call('ZRANGEBYSCORE', LATER, '-inf', int(ms), 'LIMIT', 0, STEP)
+  for _, text in ipairs(due) do
+    redis.call('ZREM', LATER, text)
+    local e = parse(text)
+    admit(e, front(e), ms)
   end
-  if #ids == STEP then more = 1 end
+  if #due == STEP then more = 1 end
 end
 
 -- A life ends in two steps: it is no owner any more, so that none of its results
