@@ -17,8 +17,10 @@ const (
 	finishCancelled = '3'
 )
 
-// refusedTries is how often Redis may refuse a call with results before each is
-// sent by itself; one that is still refused is given up: its job's lease will end.
+// refusedTries is how often Redis may refuse a call with results or marks before each
+// result, and the marks of each job, are sent by themselves. What is still refused is
+// given up: the lease of a result's job will end, and whoever takes over a job without
+// its marks does those parts again.
 const refusedTries = 3
 
 // Names of the outcomes in the finishing script.
@@ -37,7 +39,7 @@ type results struct {
 	waiting []ended
 	marks   map[*Claimed]*marked
 	refused int  // how often a call with them was refused in a row
-	single  bool // each leaves by itself
+	single  bool // each leaves by itself, marks first
 	// troubled: a call failed since; nothing is claimed before the results that
 	// waited then are recorded.
 	troubled bool
@@ -67,14 +69,16 @@ func (s *shardWorker) nextCall() *call {
 	}
 	r := &s.results
 	n := min(len(r.waiting), finishJobs)
+	most := len(r.marks)
 	if r.single {
-		n = min(n, 1)
+		most = min(most, 1)
+		n = min(n, 1-most)
 	}
 	c.results = r.waiting[:n:n]
 	if r.waiting = r.waiting[n:]; len(r.waiting) == 0 {
 		r.waiting = nil
 	}
-	c.marks, c.unmark = s.takeMarks(c.results)
+	c.marks, c.unmark = s.takeMarks(c.results, most)
 	switch {
 	case c.alone != nil:
 		s.alone = nil
@@ -197,11 +201,8 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 	if s.writing.Store(0); !s.results.none() {
 		s.writing.Store(max(int64(c.began.Sub(s.worker.started)), 1)) // they came after that
 	}
-	if len(s.results.waiting) == 0 {
-		s.results.single = false
-	}
 	if s.results.none() {
-		s.results.troubled = false
+		s.results.single, s.results.troubled = false, false
 	}
 	s.announce()
 	s.mu.Unlock()
@@ -222,35 +223,46 @@ func (s *shardWorker) failCall(c *call, err error, over bool) {
 	}
 	s.mu.Lock()
 	r := &s.results
-	if len(c.results) > 0 && api.CodeOf(err) == api.CodeInternal {
+	if len(c.results)+len(c.marks) > 0 && api.CodeOf(err) == api.CodeInternal {
 		r.refused++
 	}
-	giveUp := r.single && len(c.results) == 1 && r.refused >= refusedTries
+	giveUp := r.single && len(c.results)+len(c.marks) == 1 && r.refused >= refusedTries
 	if r.refused >= refusedTries {
 		r.single, r.refused = true, 0
 	}
-	s.putMarksBack(c.marks)
-	if !giveUp {
-		r.waiting = append(c.results, r.waiting...)
-	} else {
-		delete(s.live, c.results[0].c)
-		s.unrecorded.Add(-c.results[0].parts)
-		s.announce()
-	}
-	s.mu.Unlock()
 	if giveUp {
-		one := c.results[0].c
-		q.o.Logger.Error("a result is refused and given up", "shard", s.shard, "job", one.ID, "error", err)
-		one.lose()
-		one.conclude()
-		s.worker.gate.release(1)
-		s.worker.aside(func() { c.life.compare(true) }) // Redis still has it pending here
+		s.mu.Unlock()
+		s.giveUp(c, err)
 		return
 	}
+	s.putMarksBack(c.marks)
+	r.waiting = append(c.results, r.waiting...)
+	s.mu.Unlock()
 	s.dropGone()
 	q.failed(s.shard, "write results", err, "jobs", len(c.results))
 	if !s.worker.closed.Load() {
 		sleep(c.ctx, pauseAfterError)
+	}
+}
+
+// giveUp ends with the one result, or the marks of one job, that Redis never takes.
+func (s *shardWorker) giveUp(c *call, err error) {
+	log := s.worker.q.o.Logger.With("shard", s.shard, "error", err)
+	for _, m := range c.marks {
+		s.unrecorded.Add(-m.parts())
+		log.Error("marks are refused and given up", "job", m.c.ID)
+	}
+	for _, e := range c.results {
+		log.Error("a result is refused and given up", "job", e.c.ID)
+		s.mu.Lock()
+		delete(s.live, e.c)
+		s.unrecorded.Add(-e.parts)
+		s.announce()
+		s.mu.Unlock()
+		e.c.lose()
+		e.c.conclude()
+		s.worker.gate.release(1)
+		s.worker.aside(func() { c.life.compare(true) }) // Redis still has it pending here
 	}
 }
 

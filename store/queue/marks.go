@@ -51,9 +51,9 @@ func (s *shardWorker) dropMarks(c *Claimed) {
 	}
 }
 
-// takeMarks takes what a call with these results is to write: a job that is done
-// needs no marks. gone are jobs whose marks go with them. The lock is held.
-func (s *shardWorker) takeMarks(ending []ended) (all []*marked, gone []string) {
+// takeMarks takes what a call with these results is to write, of so many jobs at most: a
+// job that is done needs no marks. gone are jobs whose marks go with them. The lock is held.
+func (s *shardWorker) takeMarks(ending []ended, most int) (all []*marked, gone []string) {
 	for i := range ending {
 		e := &ending[i]
 		if e.r.Outcome != Done && e.r.Outcome != Dead {
@@ -68,10 +68,13 @@ func (s *shardWorker) takeMarks(ending []ended) (all []*marked, gone []string) {
 		}
 	}
 	for c, m := range s.results.marks {
+		if len(all) == most {
+			break
+		}
 		c.marked = true
 		all = append(all, m)
+		delete(s.results.marks, c)
 	}
-	clear(s.results.marks)
 	return all, gone
 }
 
