@@ -21,7 +21,7 @@ type page struct {
 	next   string            // the next page's cursor; "": this is the last
 	counts events.Counts     // what this page adds to the event's report
 	found  []found           // the devices of this page
-	missed []string          // users whose settings could not be read
+	missed []string          // users whose settings were not read, or notifications not stored
 	err    error             // why
 	clock  time.Time         // when the claim was answered
 	marks  map[string]string // what became of notifications before: a label, or markStored

@@ -14,8 +14,8 @@ import (
 // partPatience is how long a part waits for room to be sent in one hop.
 const partPatience = 2 * time.Second
 
-// maxMissed bounds the names that an event carries along because their
-// settings could not be read, in bytes; a queue entry takes 64 KiB.
+// maxMissed bounds the names of missed users that an event carries along, in bytes; a
+// queue entry takes 64 KiB.
 const maxMissed = 40 << 10
 
 // resolve targets pages together: one reading of settings, one writing of
@@ -46,7 +46,8 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page) {
 	t.store(ctx, alive(stored))
 }
 
-// store writes the notifications of pages, and finishes each with what it counted.
+// store writes the notifications of pages, and finishes each with what it counted. Who
+// has one that could not be stored, because a shard is away, waits; nobody else does.
 func (t *Targeting) store(ctx context.Context, pages []*page) {
 	if len(pages) == 0 {
 		return
@@ -56,15 +57,32 @@ func (t *Targeting) store(ctx context.Context, pages []*page) {
 		jobs = append(jobs, t.jobs(p)...)
 	}
 	made, err := t.o.Notifications.Enqueue(ctx, jobs...)
+	if made == nil { // none was stored
+		made = make([]queue.Enqueued, len(jobs))
+	}
+	t.o.Metrics.targeted.Add(float64(countNew(made)))
 	for _, p := range pages {
-		if err != nil {
-			t.postpone(p, "write_notifications", err)
-			continue
+		if n := len(p.found); err != nil {
+			p.missUnstored(made[:n], err)
+			made = made[n:]
 		}
 		t.finish(p)
 	}
-	if err == nil {
-		t.o.Metrics.targeted.Add(float64(countNew(made)))
+}
+
+// missUnstored lets the users go later who have a notification that was not stored. The
+// others are marked, so that none is stored again, however long that takes.
+func (p *page) missUnstored(made []queue.Enqueued, err error) {
+	if !slices.ContainsFunc(made, func(m queue.Enqueued) bool { return m.ID == "" }) {
+		return
+	}
+	for i, f := range p.found {
+		switch {
+		case made[i].ID != "":
+			p.c.Mark(markName(made[i].ID), markStored, "")
+		case !slices.Contains(p.missed, f.user):
+			p.miss(f.user, err)
+		}
 	}
 }
 
@@ -251,11 +269,10 @@ func (p *page) miss(user string, err error) {
 	p.counts.Recipients--
 }
 
-// finish ends the event or the part, or lets those users go behind what waits whose
-// settings could not be read.
+// finish ends the event or the part, or lets the missed users go behind what waits.
 func (t *Targeting) finish(p *page) {
 	if !p.goesOn() {
-		t.postpone(p, "read_settings", p.err)
+		t.postpone(p, "missed_users", p.err)
 		return
 	}
 	t.count(p)

@@ -50,8 +50,9 @@ type Job struct {
 	// Cursor is where the next page begins: a page's number, or the last name.
 	Cursor  string `json:"cursor,omitempty"`
 	Counted Counts `json:"counted,omitzero"`
-	// Missed are users of a small audience whose settings could not be read while
-	// those of others could; Counted is what those others counted.
+	// Missed are users of a small audience whose settings could not be read, or
+	// notifications not stored, while those of others could; Counted is what those
+	// others counted.
 	Missed []string `json:"missed,omitempty"`
 	// Sent are notifications that ended before, of the pages before Cursor.
 	Sent Sent `json:"sent,omitzero"`
