@@ -118,9 +118,14 @@ func (p *Stepper) Renew(c *Claimed) (alive, doomed bool, err error) {
 // Maintain maintains the shard until there is nothing more to do.
 func (p *Stepper) Maintain() error {
 	for {
-		u, err := p.s.look(context.Background(), p.s.present(), true)
-		if err != nil || !u.more {
+		if more, err := p.Look(); err != nil || !more {
 			return err
 		}
 	}
+}
+
+// Look takes one step of maintenance and tells whether there is more to do.
+func (p *Stepper) Look() (more bool, err error) {
+	u, err := p.s.look(context.Background(), p.s.present(), true)
+	return u.more, err
 }

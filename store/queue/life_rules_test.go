@@ -1,0 +1,136 @@
+package queue_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// mustStep makes a process whose every step is taken by hand.
+func (w *world) mustStep() *queue.Stepper {
+	w.t.Helper()
+	p, err := queue.NewStepper(w.another().q)
+	storetest.Must(w.t, err)
+	return p
+}
+
+// mustClaim claims exactly n jobs.
+func mustClaim(t testing.TB, p *queue.Stepper, n int) []*queue.Claimed {
+	t.Helper()
+	batch, err := p.Claim(n)
+	if err != nil || len(batch) != n {
+		t.Fatalf("claimed %d of %d jobs, %v", len(batch), n, err)
+	}
+	return batch
+}
+
+// leaseLeft is how long a process' lease on shard 0 lasts.
+func (w *world) leaseLeft(p *queue.Stepper) time.Duration {
+	w.t.Helper()
+	end, err := w.db.Client().ZScore(w.t.Context(), w.prefix(0)+"owners", p.Life()).Result()
+	storetest.Must(w.t, err)
+	return time.Until(time.UnixMilli(int64(end)))
+}
+
+// TestALifeIsAboveAllBefore: also when Redis' clock was set back since.
+func TestALifeIsAboveAllBefore(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		last := time.Now().Add(time.Hour).UnixMicro()
+		storetest.Must(t, db.Client().Set(t.Context(), w.prefix(0)+"epoch", last, 0).Err())
+		for range 2 {
+			name := w.mustStep().Life()
+			epoch, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
+			if err != nil || epoch <= last {
+				t.Fatalf("life %s after the epoch %d", name, last)
+			}
+			last = epoch
+		}
+	})
+}
+
+// TestQ6_AClaimHasOneLease: a process that has claimed is missed after one lease, and one
+// that has nothing in hand after three.
+func TestQ6_AClaimHasOneLease(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		const lease = time.Hour
+		w := setup(t, db, func(o *queue.Options) { o.Lease = lease })
+		p := w.mustStep()
+		wantLease := func(when string, leases time.Duration) {
+			t.Helper()
+			if left := w.leaseLeft(p); left > leases*lease || left < leases*lease-lease/2 {
+				t.Errorf("%s the lease lasts for %v, want %v", when, left, leases*lease)
+			}
+		}
+		wantLease("at the begin", 3)
+		w.mustEnqueue(queue.Job{})
+		c := mustClaim(t, p, 1)[0]
+		wantLease("after a claim", 1)
+		if _, err := p.Finish(c, queue.Result{}); err != nil {
+			t.Fatal(err)
+		}
+		wantLease("with nothing in hand", 3)
+		if _, err := p.EnqueueAndClaim(1, queue.Job{}); err != nil {
+			t.Fatal(err)
+		}
+		wantLease("after an enqueueing that claimed", 1)
+	})
+}
+
+// TestQ7_ALifeEndsBeforeItIsEmptied: what a process had goes back in steps, and from the
+// first on none of its results counts, also of what is not yet back.
+func TestQ7_ALifeEndsBeforeItIsEmptied(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		const jobs = 250 // more than two steps take
+		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour })
+		late, other := w.mustStep(), w.mustStep()
+		for range jobs {
+			w.mustEnqueue(queue.Job{})
+		}
+		batch := mustClaim(t, late, jobs)
+		storetest.Must(t, db.Client().ZAdd(t.Context(), w.prefix(0)+"owners", redis.Z{Member: late.Life(), Score: 1}).Err())
+		if more, err := other.Look(); err != nil || !more {
+			t.Fatalf("the first step put all back: %v", err)
+		}
+		for _, c := range []*queue.Claimed{batch[0], batch[jobs-1]} { // back, and not yet
+			if answer, err := late.Finish(c, queue.Result{}); err != nil || answer != "0" {
+				t.Errorf("a result that came too late is answered %q, %v", answer, err)
+			}
+		}
+		storetest.Must(t, other.Maintain())
+		mustClaim(t, other, jobs)
+	})
+}
+
+// TestQ1_WhoLeavesTheLineStartsNobody: a job that waits behind its key's head ends, and
+// the head still runs.
+func TestQ1_WhoLeavesTheLineStartsNobody(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour })
+		ids := w.mustEnqueue(queue.Job{Key: "k"}, queue.Job{Key: "k"}, queue.Job{Key: "k"})
+		p := w.mustStep()
+		head := mustClaim(t, p, 1)[0]
+		storetest.Must(t, w.q.Cancel(t.Context(), 0, ids[1]))
+		if batch, err := p.Claim(3); err != nil || len(batch) > 0 {
+			t.Fatalf("%d jobs of a key that is held were given, %v", len(batch), err)
+		}
+		w.mustBeConsistent()
+		if _, err := p.Finish(head, queue.Result{}); err != nil {
+			t.Fatal(err)
+		}
+		if c := mustClaim(t, p, 1)[0]; c.ID != ids[2] {
+			t.Errorf("%s followed, want %s", c.ID, ids[2])
+		}
+	})
+}
