@@ -64,25 +64,25 @@ func TestQ6_AClaimHasOneLease(t *testing.T) {
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		const lease = time.Hour
 		w := setup(t, db, func(o *queue.Options) { o.Lease = lease })
-		p := w.mustStep()
-		wantLease := func(when string, leases time.Duration) {
+		p, q := w.mustStep(), w.mustStep()
+		wantLease := func(when string, p *queue.Stepper, leases time.Duration) {
 			t.Helper()
 			if left := w.leaseLeft(p); left > leases*lease || left < leases*lease-lease/2 {
 				t.Errorf("%s the lease lasts for %v, want %v", when, left, leases*lease)
 			}
 		}
-		wantLease("at the begin", 3)
+		wantLease("at the begin", p, 3)
 		w.mustEnqueue(queue.Job{})
 		c := mustClaim(t, p, 1)[0]
-		wantLease("after a claim", 1)
+		wantLease("after a claim", p, 1)
 		if _, err := p.Finish(c, queue.Result{}); err != nil {
 			t.Fatal(err)
 		}
-		wantLease("with nothing in hand", 3)
-		if _, err := p.EnqueueAndClaim(1, queue.Job{}); err != nil {
-			t.Fatal(err)
+		wantLease("with nothing in hand", p, 3)
+		if batch, err := q.EnqueueAndClaim(1, queue.Job{}); err != nil || len(batch) != 1 {
+			t.Fatalf("claimed %d jobs, %v", len(batch), err)
 		}
-		wantLease("after an enqueueing that claimed", 1)
+		wantLease("after an enqueueing that claimed", q, 1)
 	})
 }
 
@@ -131,6 +131,30 @@ func TestQ1_WhoLeavesTheLineStartsNobody(t *testing.T) {
 		}
 		if c := mustClaim(t, p, 1)[0]; c.ID != ids[2] {
 			t.Errorf("%s followed, want %s", c.ID, ids[2])
+		}
+	})
+}
+
+// TestP9_ALostResultCountsNothing: Redis forgot that a job is this process', which lives
+// on: neither the counts nor the facts of its result are added.
+func TestP9_ALostResultCountsNothing(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour })
+		group := queue.NewID(0, epoch)
+		p := w.mustStep()
+		w.mustEnqueue(queue.Job{Group: group})
+		c, main := mustClaim(t, p, 1)[0], w.prefix(0)+"main"
+		entry, err := db.Client().XRange(t.Context(), main, "-", "+").Result()
+		storetest.Must(t, err)
+		storetest.Must(t, db.Client().XAck(t.Context(), main, "g", entry[0].ID).Err())
+		answer, err := p.Finish(c, queue.Result{Label: "ended", Counts: map[string]int64{"sent": 1}, Facts: map[string]string{"by": "p"}})
+		if err != nil || answer != "0" {
+			t.Errorf("the result is answered %q, %v", answer, err)
+		}
+		counts, facts, err := w.q.Group(t.Context(), 0, group)
+		if err != nil || len(counts) != 1 || counts["created"] != 1 || len(facts) > 0 {
+			t.Errorf("counts %v, facts %v, %v", counts, facts, err)
 		}
 	})
 }
