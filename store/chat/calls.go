@@ -39,8 +39,8 @@ func (s *Store) chatCmd(ctx context.Context, script *redisdb.Script, chat string
 }
 
 func (s *Store) chatCmdWith(ctx context.Context, script *redisdb.Script, keys []string, args ...any) *redis.Cmd {
-	all := make([]any, 0, 2+len(args))
-	all = append(all, s.o.MaxMessages, s.o.MaxAge.Milliseconds())
+	all := make([]any, 0, 3+len(args))
+	all = append(all, s.o.MaxMessages, s.o.MaxAge.Milliseconds(), s.run)
 	return script.Cmd(ctx, keys, append(all, args...)...)
 }
 

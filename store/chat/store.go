@@ -45,8 +45,11 @@ type Store struct {
 	// clustered says that a chat and its members' indexes may be on different
 	// masters: one being away must not hold up what needs only the other.
 	clustered bool
-	fault     redisdb.Fault
-	crowds    []*redisdb.Crowd[*sending] // of senders: one, or on a Cluster one of each bucket
+	// run names the run of the server to the scripts: serverRun, or a name for an embedded
+	// Redis, which has one run only.
+	run    string
+	fault  redisdb.Fault
+	crowds []*redisdb.Crowd[*sending] // of senders: one, or on a Cluster one of each bucket
 	// slowJoin is how long a join may take between its entry in the index and
 	// the membership before it writes the index again.
 	slowJoin time.Duration
@@ -60,12 +63,19 @@ type Store struct {
 	ackClaimScript                                   *redisdb.Script
 }
 
+// serverRun is the run of whichever server runs a script: the script asks it.
+const serverRun = "*"
+
 // New makes a store on redis. It starts nothing.
 func New(db *redisdb.DB, o Options) *Store {
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(scripts, "lua/"+name+".lua") }
 	_, clustered := db.Client().(*redis.ClusterClient)
+	run := serverRun
+	if db.Embedded() {
+		run = "embedded"
+	}
 	s := &Store{
-		db: db, o: o.withDefaults(), clustered: clustered, slowJoin: repairAge / 4,
+		db: db, o: o.withDefaults(), clustered: clustered, run: run, slowJoin: repairAge / 4,
 		createScript: get("chat_create"), readChatScript: get("chat_read"),
 		joinScript: get("member_join"), leaveScript: get("member_leave"), listScript: get("member_list"),
 		sendScript: get("message_send"), readScript: get("message_read"),

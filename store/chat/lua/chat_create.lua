@@ -37,7 +37,7 @@ if by then
 end
 local c = load()
 if c then
-  if c.epoch == epoch then return { 1, epoch } end
+  if life_of(c.epoch) == epoch then return { 1, epoch } end
   return { 5 }
 end
 if members == '' then return { 6 } end

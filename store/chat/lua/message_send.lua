@@ -24,14 +24,14 @@ if before then return cjson.decode(before) end
 -- replay answers from a record, nil when it is of another life of the chat.
 local function replay(c, m)
   local epoch, id, at, body = string.match(redis.call('GET', m.record) or '', '^(%S+) (%d+) (%d+) .-(%S+)$')
-  if epoch ~= c.epoch then return nil end
+  if epoch ~= life_of(c.epoch) then return nil end
   if body ~= m.digest then return { 3 } end
   return { 2, tonumber(id), tonumber(at) }
 end
 
 -- remember keeps what becomes of a message, or gives what became of it before.
 local function remember(c, m, id, at)
-  local record = c.epoch .. ' ' .. int(id) .. ' ' .. at .. ' ' .. m.digest
+  local record = life_of(c.epoch) .. ' ' .. int(id) .. ' ' .. at .. ' ' .. m.digest
   if redis.call('SET', m.record, record, 'PX', record_ttl, 'NX') then return nil end
   local earlier = replay(c, m)
   if not earlier then redis.call('SET', m.record, record, 'PX', record_ttl) end

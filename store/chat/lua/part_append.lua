@@ -28,11 +28,31 @@ local function save_positions(c, moved, own, slowest, ttl)
   end
 end
 
+-- run_id names the server's run, which is another after each restart and each promotion
+-- of a replica: the id of its replication.
+local run
+local function run_id()
+  if RUN ~= '*' then return RUN end
+  run = run or string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)') or ''
+  return run
+end
+
+-- note_run gives a chat another epoch if its last message was added in another run of the
+-- server: this one may not have had messages that were acknowledged, and gives their ids
+-- again.
+local function note_run(c)
+  local now = run_id()
+  if now == c.run then return end
+  if c.run then c.epoch = life_of(c.epoch) .. '.' .. string.sub(now, 1, 12) end
+  redis.call('HSET', META, 'e', c.epoch, 'r', now)
+end
+
 -- append adds messages, each with its sender, text, and whether to push it, and
 -- publishes them on a channel. acked has each sender's position. The log's expiry is put
 -- off once in half a margin, and for a new log.
 local function append(c, messages, acked, channel)
   if #messages == 0 then return end
+  note_run(c)
   local fresh, half, first = c.head > c.last, MARGIN / 2, c.last
   local before = math.floor(c.at / half)
   c.at, c.added = math.max(c.now, c.at), #messages

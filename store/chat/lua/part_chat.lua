@@ -1,13 +1,14 @@
 -- One chat: its keys, its limits, and what readers see of its log. The scripts
 -- that include it take their own arguments after these: unpack(ARGV, OWN).
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket
--- ARGV: 1 most messages kept, 2 most age in ms
+-- ARGV: 1 most messages kept, 2 most age in ms, 3 run of the server: '*' for the one
+--       that is asked (see part_append.lua), or a name
 -- RETURNS: nothing; it only defines functions
 -- Fields of meta: e epoch, l last id, f first id that readers see, c made at and
 -- t last message at in ms, p the message up to which pushes are done while some
--- are due.
-local MOST, AGE = tonumber(ARGV[1]), tonumber(ARGV[2])
-local OWN = 3 -- where a script's own arguments begin
+-- are due, r the run of the server that has the last message.
+local MOST, AGE, RUN = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local OWN = 4 -- where a script's own arguments begin
 local META, DUE, BUCKET, NAME, LOG, MEMBERS, JOINS
 local POPPED = 32 -- messages over a limit that one call removes
 local MARGIN = 1000 -- ms that keys outlive what is in them: reads compare times
@@ -54,12 +55,16 @@ local function now_ms()
   return now
 end
 
+-- life_of is an epoch without the run of the server: one from the making of a chat to
+-- its end.
+local function life_of(epoch) return string.match(epoch, '^[^.]+') end
+
 -- load reads the chat, nil when there is none. The log has every id from head
 -- to last; what readers see begins at first.
 local function load()
-  local m = redis.call('HMGET', META, 'e', 'l', 'f', 't', 'p', 'c')
+  local m = redis.call('HMGET', META, 'e', 'l', 'f', 't', 'p', 'c', 'r')
   if not m[1] then return nil end
-  local c = { epoch = m[1], last = tonumber(m[2]), at = tonumber(m[4]), pushed = m[5] and tonumber(m[5]), made = tonumber(m[6]),
+  local c = { epoch = m[1], run = m[7], last = tonumber(m[2]), at = tonumber(m[4]), pushed = m[5] and tonumber(m[5]), made = tonumber(m[6]),
     now = now_ms() }
   c.head = c.last + 1 - redis.call('LLEN', LOG)
   c.first = math.max(tonumber(m[3]), c.head, c.last + 1 - MOST)

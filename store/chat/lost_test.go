@@ -1,0 +1,69 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/store/storetest"
+)
+
+// C7: Redis restarts without a message that was acknowledged, and its id is given again:
+// who has seen the lost one is told, although there is a message of that id. Idempotency
+// keys of what was not lost still hold.
+func TestC7_IDsThatAreGivenAgain(t *testing.T) {
+	t.Parallel()
+	redis := storetest.Redis(t)
+	w := newWorld(t, storetest.Open(t, redis.URL()), Options{})
+	epoch := w.mustCreate("c", "alice", "bob").Epoch
+	w.wantSent("c", "alice", "one", "k1", 1, false)
+	w.wantRead("c", "bob", MessagesQuery{After: after(0), Epoch: epoch}, "1:one first=1 last=1")
+	storetest.Must(t, redis.Client().Save(t.Context()).Err())
+	w.wantSent("c", "alice", "lost", "k2", 2, false)
+	redis.Restart()
+
+	w.wantRead("c", "bob", MessagesQuery{After: after(2), Epoch: epoch}, "first=1 last=1 gap")
+	w.wantSent("c", "alice", "other", "k3", 2, false)
+	w.wantRead("c", "bob", MessagesQuery{After: after(2), Epoch: epoch}, "first=1 last=2 gap")
+	w.wantRead("c", "bob", MessagesQuery{After: after(0), Epoch: epoch}, "1:one 2:other first=1 last=2 gap")
+	w.wantSent("c", "alice", "one", "k1", 1, true)
+	w.wantSent("c", "alice", "lost", "k2", 3, false)
+
+	// From here on the new epoch holds, and the chat is still the same.
+	m := w.mustRead("c", "bob", MessagesQuery{})
+	if !strings.HasPrefix(m.Epoch, epoch+".") {
+		t.Errorf("the epoch %s became %s", epoch, m.Epoch)
+	}
+	w.mustSend("c", "bob", "hi")
+	w.wantRead("c", "bob", MessagesQuery{After: after(3), Epoch: m.Epoch}, "4:hi first=1 last=4")
+	_, _, err := w.Create(t.Context(), &api.ChatRequest{ID: w.id("c"), Creator: w.id("alice")}, api.Idempotency{}, false)
+	storetest.WantCode(t, err, api.CodeConflict)
+}
+
+// C7: a master is replaced and becomes the master again, without a restart: what it lost
+// in between it has lost.
+func TestC7_AMasterThatComesBack(t *testing.T) {
+	t.Parallel()
+	first := storetest.Redis(t)
+	second := storetest.Redis(t, "--replicaof", fmt.Sprint("127.0.0.1 ", first.Port()))
+	follows := func(replica *storetest.RedisServer) {
+		storetest.Eventually(t, testPatience, "the replica follows", func() bool {
+			text, err := replica.Client().Info(t.Context(), "replication").Result()
+			return err == nil && strings.Contains(text, "master_link_status:up")
+		})
+	}
+	follows(second)
+	w := newWorld(t, storetest.Open(t, first.URL()), Options{})
+	epoch := w.mustCreate("c", "alice", "bob").Epoch
+	w.mustSend("c", "alice", "one")
+	storetest.Must(t, first.Client().Wait(t.Context(), 1, testPatience).Err())
+	storetest.Must(t, second.Client().SlaveOf(t.Context(), "no", "one").Err())
+	w.mustSend("c", "alice", "lost")
+	storetest.Must(t, first.Client().SlaveOf(t.Context(), "127.0.0.1", fmt.Sprint(second.Port())).Err())
+	follows(first)
+	storetest.Must(t, first.Client().SlaveOf(t.Context(), "no", "one").Err())
+
+	w.mustSend("c", "alice", "other")
+	w.wantRead("c", "bob", MessagesQuery{After: after(2), Epoch: epoch}, "first=1 last=2 gap")
+}
