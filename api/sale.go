@@ -142,9 +142,11 @@ type Availability struct {
 
 // SalesStats says what sales owe to the record: confirmed reservations whose
 // order rows are not in SQL yet, the age of the oldest, and, by sale and sku,
-// units sold beyond the total (after a fail-over that lost writes).
+// units sold beyond the total (after a fail-over that lost writes). The figures are
+// without UnreadSales, sales that could not be read.
 type SalesStats struct {
 	WaitingOrders int64                       `json:"waiting_orders"`
 	LagMS         int64                       `json:"lag_ms"`
 	Oversold      map[string]map[string]int64 `json:"oversold,omitempty"`
+	UnreadSales   int64                       `json:"unread_sales,omitempty"`
 }

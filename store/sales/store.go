@@ -135,35 +135,9 @@ func needsRestore(err error) bool {
 
 // Stats says what the sales owe to the record.
 func (s *Store) Stats(ctx context.Context) (api.SalesStats, error) {
-	var stats api.SalesStats
-	sales, err := s.live.LiveSales(ctx)
+	f, err := s.live.Figures(ctx)
 	if err != nil {
-		return stats, fmt.Errorf("list sales: %w", err)
+		return api.SalesStats{}, fmt.Errorf("list sales: %w", err)
 	}
-	for sale := range sales {
-		over, err := s.live.Oversold(ctx, sale)
-		if err != nil && !errors.Is(err, stock.ErrAbsent) {
-			return stats, fmt.Errorf("read oversold of sale %s: %w", sale, err)
-		}
-		for sku, units := range over {
-			addOversold(&stats, sale, sku, units)
-		}
-	}
-	waiting, oldest, err := s.live.Waiting(ctx)
-	stats.WaitingOrders, stats.LagMS = waiting, oldest.Milliseconds()
-	return stats, err
-}
-
-// addOversold notes units that were sold beyond a total.
-func addOversold(stats *api.SalesStats, sale, sku string, units int64) {
-	if units <= 0 {
-		return
-	}
-	if stats.Oversold == nil {
-		stats.Oversold = map[string]map[string]int64{}
-	}
-	if stats.Oversold[sale] == nil {
-		stats.Oversold[sale] = map[string]int64{}
-	}
-	stats.Oversold[sale][sku] = units
+	return api.SalesStats{WaitingOrders: f.Waiting, LagMS: f.Oldest.Milliseconds(), Oversold: f.Oversold, UnreadSales: f.Unread}, nil
 }

@@ -11,7 +11,7 @@
 //	Settings, UnrecordedSettings, WaitingOrders    what belongs on record
 //	SettingsRecorded, OrdersRecorded    say that it is there
 //	Load, RestoreOrders, Open           bring a sale back from the record
-//	LiveSales, Oversold, Waiting        numbers for operators
+//	LiveSales, Figures                  numbers for operators
 //	Run                                 return due holds, finish what a crash left
 //
 // ErrAbsent, ErrLoading and ErrStaleRun say that a sale has to be brought back
@@ -35,7 +35,7 @@
 //	ff:{sale:<sale>:<n>}:once:<hash>    string   24 h or 1 min   idempotency record, or answer to one request
 //	ff:{sale:<sale>:<n>}:wait           string   1 min           mark before WAIT
 //	ff:{sale:<sale>:0}:changes          channel                  each new version
-//	ff:{sales}:live                     hash     none            sale -> partitions, for sweepers
+//	ff:{sales}:live                     hash     none            sale -> "<partitions> <another text after each change>", for sweepers
 //	ff:{l:sale:<sale>}                  string   1 min           the right to move units (store/lock)
 //
 // A sale's keys have no lifetime until a day after its end, when nothing of it

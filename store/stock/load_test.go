@@ -150,7 +150,8 @@ func TestS17_ReconciledWithTheRecord(t *testing.T) {
 			for range 2 {
 				storetest.Must(t, w.rebuild(w.recorded(), []Order{known, lost}))
 			}
-			over, err := w.Oversold(t.Context(), w.sale)
+			f, err := w.Figures(t.Context())
+			over := f.Oversold[w.sale]
 			if err != nil || over["s"] != 2 || len(over) != 1 {
 				t.Errorf("oversold %v %v", over, err)
 			}
@@ -165,7 +166,8 @@ func TestS17_ReconciledWithTheRecord(t *testing.T) {
 			_, err = w.Release(t.Context(), w.sale, items[0].ID, never)
 			storetest.Must(t, err)
 			storetest.Must(t, w.Sweep(t.Context())) // in another partition, too
-			over, err = w.Oversold(t.Context(), w.sale)
+			f, err = w.Figures(t.Context())
+			over = f.Oversold[w.sale]
 			if err != nil || len(over) != 0 {
 				t.Errorf("oversold %v %v", over, err)
 			}

@@ -16,6 +16,7 @@ import (
 type finding struct {
 	*partition
 	answer sweepAnswer
+	owes   bool // there is more to do than the sweep did
 }
 
 // maintainedAtOnce is how many partitions are maintained at the same time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -50,9 +51,10 @@ func (l *Live) remember(sale string, partitions int) []*partition {
 	return parts
 }
 
-// register lets every process's sweeper know of a sale.
+// register lets every process's sweeper know of a sale, and of a change of it: the entry
+// is another each time.
 func (l *Live) register(ctx context.Context, sale string, partitions int) error {
-	cmd := redis.NewIntCmd(ctx, "hset", saleRegistry, sale, partitions)
+	cmd := redis.NewIntCmd(ctx, "hset", saleRegistry, sale, strconv.Itoa(partitions)+" "+newRequest()[:changeLength])
 	if err := l.share(ctx, stepRegister, redisdb.Write, cmd); err != nil {
 		return err
 	}
@@ -99,16 +101,35 @@ func (l *Live) unregister(ctx context.Context, sale string) error {
 	return cmd.Err()
 }
 
-// registryPage is how many sales one command reads.
-const registryPage = 1000
+const (
+	// registryPage is how many sales one command reads.
+	registryPage = 1000
+	// changeLength is how many hex digits name a change in the registry.
+	changeLength = 12
+)
+
+// registration is a sale's entry in the registry.
+type registration struct {
+	partitions int
+	change     string // another after each change of the sale
+}
 
 // LiveSales lists the sales that have live keys, with their partitions: those in
 // the registry, and those that this process worked on; these are there beside an
 // error too.
 func (l *Live) LiveSales(ctx context.Context) (map[string]int, error) {
-	sales := map[string]int{}
+	registered, err := l.registered(ctx)
+	sales := make(map[string]int, len(registered))
+	for sale, r := range registered {
+		sales[sale] = r.partitions
+	}
+	return sales, err
+}
+
+func (l *Live) registered(ctx context.Context) (map[string]registration, error) {
+	sales := map[string]registration{}
 	l.known.Range(func(sale, parts any) bool {
-		sales[sale.(string)] = len(parts.([]*partition))
+		sales[sale.(string)] = registration{partitions: len(parts.([]*partition))}
 		return true
 	})
 	for cursor := uint64(0); ; {
@@ -121,8 +142,9 @@ func (l *Live) LiveSales(ctx context.Context) (map[string]int, error) {
 			return sales, err
 		}
 		for i := 0; i+1 < len(page); i += 2 {
-			if n, err := strconv.Atoi(page[i+1]); err == nil {
-				sales[page[i]] = n
+			partitions, change, _ := strings.Cut(page[i+1], " ")
+			if n, err := strconv.Atoi(partitions); err == nil {
+				sales[page[i]] = registration{n, change}
 			}
 		}
 		if cursor = next; cursor == 0 {

@@ -47,7 +47,7 @@ func (w *liveWorld) sweepOn() {
 
 // Sweep is one round of Run, which waits for all that it finds to do.
 func (l *Live) Sweep(ctx context.Context) error {
-	found, err := l.sweep(ctx)
+	found, err := l.sweep(ctx, nil)
 	for _, f := range found {
 		if e := l.maintain(ctx, f); err == nil {
 			err = e

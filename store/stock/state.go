@@ -304,25 +304,3 @@ func stateAt(found []*partitionState, left int64) api.SaleState {
 	}
 	return api.SaleOpen
 }
-
-// Oversold tells, by sku, the units sold beyond the total: after a fail-over
-// that lost writes.
-func (l *Live) Oversold(ctx context.Context, sale string) (map[string]int64, error) {
-	parts, err := l.partitionsOf(ctx, sale)
-	if err != nil {
-		return nil, err
-	}
-	found, err := l.readStates(ctx, parts...)
-	if err != nil {
-		return nil, err
-	}
-	owed := map[string]int64{}
-	for _, k := range found {
-		for sku, n := range k.stock {
-			if n.oversold > 0 {
-				owed[sku] += n.oversold
-			}
-		}
-	}
-	return owed, nil
-}

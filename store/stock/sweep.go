@@ -39,17 +39,17 @@ func (l *Live) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
 // Run sweeps all live sales until ctx ends: it returns holds that are due,
 // finishes transfers and changes that a crash left, tells OnSwept what is owed to
 // the record, and lets the keys of sales long over expire. Any number of
-// processes may do so. However slow the rest is, due holds do not wait for it.
+// processes may do so. However slow the rest is, due holds do not wait for it. A sale
+// in which nothing is to be done before a known time is left alone until then.
 func (l *Live) Run(ctx context.Context) error {
 	w := &maintenance{live: l, busy: map[*partition]bool{}}
 	defer w.running.Wait()
-	away := false
+	r, o := rests{}, outage{log: l.o.Logger}
 	for {
-		found, err := l.sweep(ctx)
-		if err != nil && !away && ctx.Err() == nil {
-			l.o.Logger.Warn("sales are not swept for now", "error", err)
+		found, err := l.sweep(ctx, r)
+		if ctx.Err() == nil {
+			o.note(err)
 		}
-		away = err != nil
 		for _, f := range found {
 			w.start(ctx, f)
 		}
@@ -86,7 +86,8 @@ type sweepAnswer struct {
 	now                       int64 // ms
 	orders, oldestOrder       int64 // that wait for the record; when the oldest was sold, ms
 	version, recorded, spread int64 // of the settings
-	ends                      int64 // ms
+	starts, ends, hold        int64 // ms
+	nextDue                   int64 // ms until the next hold is over; -1: there is none
 	transfers                 int64 // on their way
 	oversold                  bool
 }
@@ -102,6 +103,7 @@ func (l *Live) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
 		orders: redisdb.NumberAt(v, 3), oldestOrder: redisdb.NumberAt(v, 4),
 		version: integer(v, 5), recorded: integer(v, 6), spread: integer(v, 7), ends: redisdb.NumberAt(v, 8),
 		transfers: redisdb.NumberAt(v, 9), oversold: redisdb.NumberAt(v, 10) == 1,
+		starts: redisdb.NumberAt(v, 11), hold: redisdb.NumberAt(v, 12), nextDue: redisdb.NumberAt(v, 13),
 	}, nil
 }
 
@@ -114,24 +116,26 @@ func (a sweepAnswer) unrecorded() bool { return a.recorded < a.version }
 // retirable tells that a sale is over for so long that its keys may expire.
 func (a sweepAnswer) retirable() bool { return a.now > a.ends+retireGrace.Milliseconds() }
 
-// sweep returns the due holds of all sales, and tells where more is to be done.
-// What cannot be swept keeps nobody else from it.
-func (l *Live) sweep(ctx context.Context) (found []finding, err error) {
+// sweep returns the due holds of all sales but those that rest, and tells where more is
+// to be done. What cannot be swept keeps nobody else from it.
+func (l *Live) sweep(ctx context.Context, r rests) (found []finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
-	sales, err := l.LiveSales(ctx) // with an error: those that this process knows
+	asked := time.Now()
+	sales, err := l.registered(ctx) // with an error: those that this process knows
 	var parts []*partition
-	for sale, n := range sales {
-		parts = append(parts, l.remember(sale, n)...)
-	}
-	if len(parts) == 0 {
-		return nil, err
+	for _, sale := range r.awake(sales, asked) {
+		parts = append(parts, l.remember(sale, sales[sale].partitions)...)
 	}
 	for batch := range slices.Chunk(parts, sweepBatch) {
 		some, e := l.sweepAll(ctx, batch)
 		found, err = append(found, some...), errors.Join(err, e)
 	}
-	return found, err
+	r.note(sales, found, asked)
+	if l.isAway(err) {
+		clear(r) // what it found may be lost with a master
+	}
+	return slices.DeleteFunc(found, func(f finding) bool { return !f.owes }), err
 }
 
 // sweepAll sweeps some partitions, and again those where more holds are due.
@@ -141,9 +145,8 @@ func (l *Live) sweepAll(ctx context.Context, parts []*partition) (found []findin
 		for i, p := range parts {
 			cmds[i] = l.sweepCmd(ctx, p)
 		}
-		if e := l.share(ctx, stepSweep, redisdb.Write, cmds...); e != nil {
-			return found, errors.Join(err, e)
-		}
+		// On a Cluster some of them are answered although a master is away.
+		err = errors.Join(err, l.fault.Send(ctx, stepSweep, l.db.Pipeline, redisdb.Write, cmds...))
 		var more []*partition
 		for i, p := range parts {
 			answer, e := l.readSweep(cmds[i])
@@ -152,8 +155,8 @@ func (l *Live) sweepAll(ctx context.Context, parts []*partition) (found []findin
 				err = errors.Join(err, e)
 			case answer.more():
 				more = append(more, p)
-			case l.needsMaintenance(p, answer):
-				found = append(found, finding{p, answer})
+			default:
+				found = append(found, finding{p, answer, l.needsMaintenance(p, answer)})
 			}
 		}
 		parts = more

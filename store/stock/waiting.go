@@ -3,7 +3,6 @@ package stock
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -84,31 +83,4 @@ func (l *Live) OrdersRecorded(ctx context.Context, sale string, reservations ...
 		}
 	}
 	return known, firstError(cmds)
-}
-
-// Waiting counts the orders of all live sales that are not on record yet, and
-// tells how old the oldest is.
-func (l *Live) Waiting(ctx context.Context) (orders int64, oldest time.Duration, err error) {
-	sales, err := l.LiveSales(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
-	var cmds []redis.Cmder
-	for sale, n := range sales {
-		for i := range n {
-			key := newPartition(sale, i).orders
-			cmds = append(cmds, redis.NewIntCmd(ctx, "zcard", key), redis.NewZSliceCmd(ctx, "zrange", key, 0, 0, "withscores"))
-		}
-	}
-	clock := redis.NewTimeCmd(ctx, "time")
-	if err := l.share(ctx, stepOrders, redisdb.Read, append(cmds, clock)...); err != nil {
-		return 0, 0, err
-	}
-	for i := 0; i+1 < len(cmds); i += 2 {
-		orders += cmds[i].(*redis.IntCmd).Val()
-		for _, z := range cmds[i+1].(*redis.ZSliceCmd).Val() {
-			oldest = max(oldest, clock.Val().Sub(time.UnixMilli(int64(z.Score))))
-		}
-	}
-	return orders, oldest, firstError(cmds)
 }

@@ -1,0 +1,99 @@
+package stock
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+)
+
+// Figures are what the live sales owe.
+type Figures struct {
+	// Waiting is how many orders are not on record yet, and Oldest the age of the oldest.
+	Waiting int64
+	Oldest  time.Duration
+	// Oversold are the units sold beyond the total, by sale and sku: after a fail-over
+	// that lost writes.
+	Oversold map[string]map[string]int64
+	// Unread is how many sales could not be read: the figures are without them.
+	Unread int64
+}
+
+// partitionFigures are the reads of one partition.
+type partitionFigures struct {
+	sale   string
+	stock  *redis.MapStringStringCmd
+	orders *redis.IntCmd
+	oldest *redis.ZSliceCmd
+	clock  *redis.TimeCmd // of the partition's master; nil: nobody knows which that is
+}
+
+// Figures reads what all live sales owe, up to 200 partitions in a round trip. A sale that
+// cannot be read is counted, and the others are there. Error: the sales cannot be listed.
+func (l *Live) Figures(ctx context.Context) (f Figures, err error) {
+	sales, err := l.LiveSales(ctx)
+	if err != nil {
+		return f, err
+	}
+	var parts []*partition
+	for sale, n := range sales {
+		for i := range n {
+			parts = append(parts, newPartition(sale, i))
+		}
+	}
+	unread := map[string]bool{}
+	for batch := range slices.Chunk(parts, sweepBatch) {
+		l.addFigures(ctx, &f, batch, unread)
+	}
+	f.Unread = int64(len(unread))
+	return f, nil
+}
+
+func (l *Live) addFigures(ctx context.Context, f *Figures, parts []*partition, unread map[string]bool) {
+	keys := make([]string, len(parts))
+	for i, p := range parts {
+		keys[i] = p.orders
+	}
+	reads := make([]partitionFigures, len(parts))
+	cmds, clocks := l.db.Clocks(ctx, keys)
+	for i, p := range parts {
+		r := partitionFigures{
+			p.sale, redis.NewMapStringStringCmd(ctx, "hgetall", p.stock), redis.NewIntCmd(ctx, "zcard", p.orders),
+			redis.NewZSliceCmd(ctx, "zrange", p.orders, 0, 0, "withscores"), clocks[i],
+		}
+		reads[i], cmds = r, append(cmds, r.stock, r.orders, r.oldest)
+	}
+	// What was not answered has an error of its own.
+	_ = l.db.Pipeline(ctx, redisdb.Read, cmds...)
+	for _, r := range reads {
+		if r.clock == nil || cmp.Or(r.stock.Err(), r.orders.Err(), r.oldest.Err(), r.clock.Err()) != nil {
+			unread[r.sale] = true
+			continue
+		}
+		r.addTo(f)
+	}
+}
+
+func (r *partitionFigures) addTo(f *Figures) {
+	f.Waiting += r.orders.Val()
+	for _, z := range r.oldest.Val() {
+		f.Oldest = max(f.Oldest, r.clock.Val().Sub(time.UnixMilli(int64(z.Score))))
+	}
+	for sku, text := range r.stock.Val() {
+		n := parseNumbers(text).oversold
+		if n <= 0 {
+			continue
+		}
+		if f.Oversold == nil {
+			f.Oversold = map[string]map[string]int64{}
+		}
+		if f.Oversold[r.sale] == nil {
+			f.Oversold[r.sale] = map[string]int64{}
+		}
+		f.Oversold[r.sale][sku] += n
+	}
+}

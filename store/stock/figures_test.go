@@ -1,0 +1,71 @@
+package stock
+
+import (
+	"testing"
+
+	"fanfare/store/storetest"
+)
+
+// The figures of operators are there although a sale cannot be read.
+func TestFiguresWithoutADamagedSale(t *testing.T) {
+	t.Parallel()
+	w := newLiveWorld(t, storetest.Open(t, storetest.Redis(t).URL()))
+	w.mustOpen(offer{stock: map[string]int64{"s": 9}, partitions: 3})
+	for _, user := range []string{"u", "v"} {
+		_, err := w.Confirm(t.Context(), w.sale, w.mustReserve(user, units("s", 1)).ID, never)
+		storetest.Must(t, err)
+	}
+	storetest.Must(t, w.db.Client().HSet(t.Context(), newPartition(w.sale, 1).stock, "s", "0 1 2 3").Err())
+	for range 10 { // so that some come first, in whatever order
+		damaged := newLiveWorld(t, w.db)
+		damaged.mustOpen(offer{stock: map[string]int64{"s": 5}, partitions: 2})
+		storetest.Must(t, w.db.Client().Set(t.Context(), newPartition(damaged.sale, 1).stock, "x", 0).Err())
+	}
+	f, err := w.another(Options{}).Figures(t.Context())
+	storetest.Must(t, err)
+	if f.Waiting != 2 || f.Oldest <= 0 || f.Oversold[w.sale]["s"] != 3 || len(f.Oversold) != 1 || f.Unread != 10 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// One master of a Cluster is away: the sales of the others are swept, and their figures
+// are there.
+func TestS6_OneMasterAway(t *testing.T) {
+	t.Parallel()
+	cluster := storetest.PrivateCluster(t, 0)
+	for _, node := range cluster.Nodes { // the others go on
+		storetest.Must(t, node.Client().ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
+	}
+	db := storetest.Open(t, cluster.URL())
+	gone := cluster.MasterOf(t, saleRegistry)
+	var dead, alive []*liveWorld
+	for len(dead) < 2 || len(alive) < 4 {
+		w := newLiveWorld(t, db)
+		w.mustOpen(offer{stock: map[string]int64{"s": 5}, hold: 3000})
+		if cluster.MasterOf(t, newPartition(w.sale, 0).stock) == gone {
+			dead = append(dead, w)
+		} else {
+			alive = append(alive, w)
+		}
+	}
+	sweeper := newLiveWorld(t, db)
+	sweeper.sweepOn()
+	storetest.Eventually(t, patience, "it knows all sales", func() bool {
+		sales, err := sweeper.LiveSales(t.Context())
+		known := 0
+		sweeper.known.Range(func(any, any) bool { known++; return true })
+		return err == nil && known == len(sales)
+	})
+	gone.Kill()
+	for _, w := range alive {
+		w.mustReserve("u", units("s", 5))
+	}
+	for _, w := range alive {
+		storetest.Eventually(t, patience, "the units are back", func() bool { return w.numbers("s") == "5 0 0 5" })
+	}
+	for _, w := range alive {
+		if r := w.mustReserve("v", units("s", 5)); r.ID == "" {
+			t.Error("not reserved")
+		}
+	}
+}

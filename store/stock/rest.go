@@ -1,0 +1,116 @@
+package stock
+
+import (
+	"log/slog"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+const (
+	// openRest is the longest that an open sale is not swept, and farRest one in which
+	// nobody can reserve.
+	openRest = 5 * time.Second
+	farRest  = time.Minute
+)
+
+// rests are the sales that need not be swept for some time; nil: none ever rests.
+type rests map[string]rest
+
+// rest ends at a time, or when the sale's entry in the registry is another.
+type rest struct {
+	change string
+	until  time.Time
+}
+
+// awake lists the sales to be swept now.
+func (r rests) awake(sales map[string]registration, now time.Time) (awake []string) {
+	for sale, registered := range sales {
+		if s, ok := r[sale]; !ok || s.change != registered.change || !now.Before(s.until) {
+			delete(r, sale)
+			awake = append(awake, sale)
+		}
+	}
+	return awake
+}
+
+// note has the sales rest of which all partitions were swept at that time, have the same
+// settings, and owe nothing.
+func (r rests) note(sales map[string]registration, found []finding, at time.Time) {
+	if r == nil {
+		return
+	}
+	swept := map[string][]finding{}
+	for _, f := range found {
+		swept[f.sale] = append(swept[f.sale], f)
+	}
+	for sale, parts := range swept {
+		if d := restOf(parts); d > 0 && len(parts) == sales[sale].partitions {
+			r[sale] = rest{sales[sale].change, at.Add(d)}
+		}
+	}
+	for sale := range r {
+		if _, ok := sales[sale]; !ok {
+			delete(r, sale)
+		}
+	}
+}
+
+// restOf is how long nothing is to be done in a sale, 0 if something is.
+func restOf(parts []finding) time.Duration {
+	d := farRest
+	for _, f := range parts {
+		if f.owes || f.answer.status != answerDone || f.answer.version != parts[0].answer.version {
+			return 0
+		}
+		d = min(d, f.answer.rest())
+	}
+	return d
+}
+
+// rest is how long nothing can be due in a partition: until the next hold is over, or one
+// that begins now. What a crash leaves waits no longer than that either.
+func (a sweepAnswer) rest() time.Duration {
+	d := openRest
+	if a.hold > 0 {
+		d = min(d, time.Duration(a.hold)*time.Millisecond)
+	}
+	switch {
+	case a.now >= a.ends:
+		d = farRest
+	case a.now < a.starts:
+		d = min(farRest, d+time.Duration(min(a.starts-a.now, farRest.Milliseconds()))*time.Millisecond)
+	}
+	if a.nextDue >= 0 {
+		d = min(d, time.Duration(a.nextDue)*time.Millisecond)
+	}
+	return d
+}
+
+// isAway tells that Redis, or a master of a Cluster, could not be reached.
+func (l *Live) isAway(err error) bool {
+	if err == nil {
+		return false
+	}
+	code := api.CodeOf(l.db.Err(err, redisdb.Read))
+	return code == api.CodeUnavailable || code == api.CodeUnknownOutcome
+}
+
+// outage has one line of the log for the time in which sales cannot be swept, and one
+// when they are again.
+type outage struct {
+	log   *slog.Logger
+	since time.Time // zero: there is none
+}
+
+func (o *outage) note(err error) {
+	switch {
+	case err != nil && o.since.IsZero():
+		o.since = time.Now()
+		o.log.Warn("sales are not swept for now", "error", err)
+	case err == nil && !o.since.IsZero():
+		o.log.Info("sales are swept again", "after", time.Since(o.since).Round(time.Millisecond))
+		o.since = time.Time{}
+	}
+}

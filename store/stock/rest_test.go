@@ -1,0 +1,193 @@
+package stock
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/storetest"
+)
+
+// calls counts how often a server ran a command.
+func calls(t testing.TB, c *redis.Client, command string) int {
+	t.Helper()
+	text, err := c.Info(t.Context(), "commandstats").Result()
+	storetest.Must(t, err)
+	_, text, _ = strings.Cut(text, "cmdstat_"+command+":calls=")
+	text, _, _ = strings.Cut(text, ",")
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+// A sale that begins in a week, one in which nothing is held, one that is over, and one with
+// a hold that ends in ten minutes cost a sweeper no script each time it sweeps.
+func TestQuietSalesRest(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	db := storetest.Open(t, server.URL())
+	for name, o := range map[string]offer{
+		"far":   {starts: 7 * 24 * time.Hour, ends: 8 * 24 * time.Hour},
+		"quiet": {},
+		"over":  {starts: -2 * time.Hour, ends: -time.Hour},
+		"held":  {hold: 600_000},
+	} {
+		w := newLiveWorld(t, db)
+		o.stock, o.partitions = map[string]int64{"s": 50}, 8
+		w.mustOpen(o)
+		storetest.Must(t, w.SettingsRecorded(t.Context(), w.sale, 1))
+		if name == "held" {
+			w.mustReserve("u", units("s", 1))
+		}
+	}
+	w := newLiveWorld(t, db).another(Options{SweepEvery: 10 * time.Millisecond})
+	c := server.Client()
+	storetest.Must(t, c.ConfigResetStat(t.Context()).Err())
+	began := time.Now()
+	w.sweepOn()
+	storetest.Eventually(t, patience, "it sweeps again and again", func() bool { return calls(t, c, "hscan") >= 50 })
+	// Each partition once at first, and once more in every openRest.
+	most := 4 * 8 * (2 + int(time.Since(began)/openRest))
+	if n := calls(t, c, "evalsha"); n < 4*8 || n > most {
+		t.Errorf("%d scripts in %d sweeps, want at most %d", n, calls(t, c, "hscan"), most)
+	}
+}
+
+// S6: a sale that rests in one process is changed in another: one that was to begin in a
+// week begins at once, with holds of a second; and the holds of another become shorter.
+// Their units are available again a second after their end.
+func TestS6_ASaleThatRestedIsChanged(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]offer{
+		"Begins":       {starts: 7 * 24 * time.Hour, ends: 8 * 24 * time.Hour, hold: 600_000},
+		"ShorterHolds": {hold: 600_000},
+		"Reopened":     {starts: -2 * time.Hour, ends: -time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := storetest.Redis(t)
+			w := newLiveWorld(t, storetest.Open(t, server.URL()))
+			before.stock, before.partitions = map[string]int64{"s": 30}, 3
+			w.mustOpen(before)
+			storetest.Must(t, w.SettingsRecorded(t.Context(), w.sale, 1))
+			w.another(Options{}).sweepOn()
+			storetest.Eventually(t, patience, "all rest", func() bool { return calls(t, server.Client(), "hscan") >= 3 })
+
+			c, err := w.Put(t.Context(), PutSale{
+				Sale: w.sale, Request: w.request(offer{stock: before.stock, partitions: 3, hold: 1000}), Match: Match{Version: 1},
+			})
+			storetest.Must(t, err)
+			storetest.Must(t, w.SettingsRecorded(t.Context(), w.sale, c.Version))
+			var ends time.Time
+			for n := range 12 {
+				ends = w.mustReserve(fmt.Sprint("u", n), units("s", 1)).ExpiresAt.Time
+			}
+			storetest.Eventually(t, patience, "the units are back", func() bool { return w.numbers("s") == "30 0 0 30" })
+			if late := w.now().Sub(ends); late > time.Second {
+				t.Errorf("%v after the last hold's end", late)
+			}
+		})
+	}
+}
+
+// logged is what a logger wrote.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+// An outage of Redis makes one line of the log, and its end another, however many sweeps
+// fail; and what comes due after it is returned in time, also in a sale that rested.
+func TestOneLineForAnOutage(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	w := newLiveWorld(t, storetest.Open(t, server.URL()))
+	w.mustOpen(offer{stock: map[string]int64{"s": 5}})
+	var log logged
+	sweeper := w.another(Options{SweepEvery: 5 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	tries := make(chan struct{}, 1000)
+	sweeper.fault = func(step string, answered bool) error {
+		if step == stepRead && !answered {
+			select {
+			case tries <- struct{}{}:
+			default:
+			}
+		}
+		return nil
+	}
+	sweeper.sweepOn()
+	<-tries
+	for round := 1; round <= 2; round++ {
+		server.Kill()
+		storetest.Eventually(t, patience, "it is said", func() bool { return log.count("sales are not swept for now") == round })
+		for len(tries) > 0 {
+			<-tries
+		}
+		for range 3 {
+			<-tries
+		}
+		server.Restart()
+		storetest.Eventually(t, patience, "it is over", func() bool { return log.count("sales are swept again") == round })
+	}
+	if n := log.count("sales are not swept for now"); n != 2 {
+		t.Errorf("%d lines for two outages", n)
+	}
+}
+
+// What a rest is, by what a sweep found.
+func TestRestOfASale(t *testing.T) {
+	t.Parallel()
+	const day = 24 * 3600 * 1000
+	open := sweepAnswer{status: answerDone, now: 10 * day, starts: 9 * day, ends: 11 * day, hold: 600_000, nextDue: -1, version: 3}
+	with := func(change func(*sweepAnswer)) sweepAnswer {
+		a := open
+		change(&a)
+		return a
+	}
+	for name, c := range map[string]struct {
+		want time.Duration
+		of   []sweepAnswer
+	}{
+		"Open":         {openRest, []sweepAnswer{open, open}},
+		"ShortHolds":   {300 * time.Millisecond, []sweepAnswer{with(func(a *sweepAnswer) { a.hold = 300 })}},
+		"SoldAtOnce":   {openRest, []sweepAnswer{with(func(a *sweepAnswer) { a.hold = 0 })}},
+		"DueSoon":      {40 * time.Millisecond, []sweepAnswer{open, with(func(a *sweepAnswer) { a.nextDue = 40 })}},
+		"Due":          {0, []sweepAnswer{open, with(func(a *sweepAnswer) { a.nextDue = 0 })}},
+		"Far":          {farRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now = day })}},
+		"BeginsSoon":   {2*time.Second + openRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now = 9*day - 2000 })}},
+		"Over":         {farRest, []sweepAnswer{with(func(a *sweepAnswer) { a.now = 11 * day })}},
+		"OverWithHold": {time.Second, []sweepAnswer{with(func(a *sweepAnswer) { a.now, a.nextDue = 11*day, 1000 })}},
+		"Behind":       {0, []sweepAnswer{open, with(func(a *sweepAnswer) { a.version = 2 })}},
+		"Closed":       {0, []sweepAnswer{open, {status: answerLoading}}},
+	} {
+		parts := make([]finding, len(c.of))
+		for i, a := range c.of {
+			parts[i] = finding{answer: a}
+		}
+		if got := restOf(parts); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		parts[0].owes = true
+		if got := restOf(parts); got != 0 {
+			t.Errorf("%s and something is owed: %v", name, got)
+		}
+	}
+}
