@@ -23,7 +23,8 @@ const (
 const releaseTime = time.Second
 
 // AckOnce is Ack under an Idempotency-Key: the first answer again, and
-// idempotency_key_reused for another body. Refusals are not kept.
+// idempotency_key_reused for another body. Refusals are not kept, nor is an answer in which
+// a chat was away: said again, it acknowledges there.
 func (s *Store) AckOnce(ctx context.Context, user string, acks map[string]int64, once api.Idempotency) (a *api.Acks, replayed bool, err error) {
 	if once.Key == "" {
 		a, err = s.Ack(ctx, user, acks)
@@ -37,12 +38,26 @@ func (s *Store) AckOnce(ctx context.Context, user string, acks map[string]int64,
 		s.releaseAck(ctx, key, once)
 		return nil, false, err
 	}
+	if isTemporary(a) {
+		s.releaseAck(ctx, key, once)
+		return a, false, nil
+	}
 	answer, err := json.Marshal(a)
 	if err != nil {
 		return nil, false, fmt.Errorf("keep the answer to acks: %w", err)
 	}
 	keep := redis.NewStatusCmd(ctx, "set", key, append(once.Body[:], answer...), "px", api.IdempotencyTTL.Milliseconds())
 	return a, false, s.db.Share(ctx, redisdb.Write, keep)
+}
+
+// isTemporary tells that some chat may be acknowledged in when the call is repeated.
+func isTemporary(a *api.Acks) bool {
+	for _, refused := range a.Errors {
+		if api.MeaningOf(refused.Code).Retryable {
+			return true
+		}
+	}
+	return false
 }
 
 // claimAck holds the key for this body; it returns the answer if there is one.

@@ -8,7 +8,7 @@
 //	ff:{chat:<b>}:members:<chat>     zset    the chat's            user -> acknowledged up to
 //	ff:{chat:<b>}:joins:<chat>       zset    the chat's            "<user> <stamp>", by name
 //	ff:{chat:<b>}:own:<chat>/<user>  zset    the oldest age kept   the user's own messages above his position
-//	ff:{chat:<b>}:once:<hash>        string  24 h, or 15 s         what an Idempotency-Key did, or a call that sent messages
+//	ff:{chat:<b>}:once:<hash>        string  24 h, or 15 s         what an Idempotency-Key did, or a call that sent or left
 //	ff:{chat:<b>}:due                zset    while pushes are due  chat -> since when, in ms
 //	ff:{chats:<user>}:index          zset    the user's last chat  chat -> stamp of the join, a time in us
 //	ff:{chatkey:<hash>}:claim        string  24 h                  the body for which a key of POST /v1/chats is held

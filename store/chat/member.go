@@ -68,7 +68,9 @@ func memberOf(user string, facts []any) (*api.ChatMember, error) {
 // Leave ends a user's membership, also one that is not there; what he sent stays for
 // the others. The last one to leave deletes the chat.
 func (s *Store) Leave(ctx context.Context, chat, user string) error {
-	reply, err := s.runScript(ctx, stepLeave, redisdb.Write, s.chatCmd(ctx, s.leaveScript, chat, user, MembershipChannel(user)))
+	keys := append(chatKeys(chat), recordKey(chat, newRequest()))
+	cmd := s.chatCmdWith(ctx, s.leaveScript, keys, user, MembershipChannel(user), requestTTL.Milliseconds())
+	reply, err := s.runScript(ctx, stepLeave, redisdb.Write, cmd)
 	if err != nil {
 		return fmt.Errorf("leave chat %s: %w", chat, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -58,8 +59,12 @@ func (s *Store) Send(ctx context.Context, m Outgoing) (sent *api.ChatMessageSent
 	if err := refusal(status, m.Chat, m.Sender); err != nil {
 		return nil, false, err
 	}
+	id, err := strconv.ParseInt(redisdb.TextAt(one.answer, 1), 10, 64)
+	if err != nil {
+		return nil, false, fmt.Errorf("send to chat %s: %w", m.Chat, err)
+	}
 	s.addMissing(ctx, m.Sender, missing)
-	return &api.ChatMessageSent{ID: redisdb.NumberAt(one.answer, 1), SentAt: api.AtMillis(redisdb.NumberAt(one.answer, 2))}, status == statusReplayed, nil
+	return &api.ChatMessageSent{ID: id, SentAt: api.AtMillis(redisdb.NumberAt(one.answer, 2))}, status == statusReplayed, nil
 }
 
 // hand hands a message in and waits for its answer; missing is its chat if the sender's

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 )
 
 func TestC9_Join(t *testing.T) {
@@ -316,6 +317,35 @@ func TestC11_AThousandMembers(t *testing.T) {
 		nobody, err := w.MemberNames(t.Context(), w.id("nowhere"), "", 10)
 		if err != nil || len(nobody) > 0 {
 			t.Errorf("an unknown chat has %v, %v", nobody, err)
+		}
+	})
+}
+
+// C10: the answer to a leave is lost, the user joins again, and the client of Redis sends
+// the leave once more: it ended the membership that was, not the new one.
+func TestC10_ALeaveThatIsSentAgain(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		w.mustCreate("c", "alice", "bob")
+		for _, who := range []string{"bob", "stranger"} {
+			joined := false
+			leaving := w.another(func(step string, answered bool) error {
+				if step != stepLeave || !answered || joined {
+					return nil
+				}
+				joined = true
+				w.mustJoin("c", who, false)
+				return redisdb.ErrTwice
+			})
+			leaving.mustLeave("c", who)
+			w.mustSend("c", who, "here again")
+
+			if !strings.Contains(w.chats(who), "c:") {
+				t.Errorf("%s has %q in his list", who, w.chats(who))
+			}
+			w.mustLeave("c", who) // another leave counts
+			_, _, err := w.send("c", who, "gone")
+			storetest.WantCode(t, err, api.CodeNotAMember)
 		}
 	})
 }

@@ -10,7 +10,8 @@
 --       a record) and 1 when it should be pushed; all after those of part_chat.lua
 -- RETURNS: an answer to each message: {0 no such chat}, {1 sent, id, time in ms},
 --          {2 sent by an earlier request, id, time in ms}, {3 the key was used with
---          another body}, {4 the sender is no member}, {-1 an error, what}
+--          another body}, {4 the sender is no member}, {-1 an error, what}; an id is text,
+--          as cjson would round a large one
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
 -- @include lua/part_append.lua
@@ -26,7 +27,7 @@ local function replay(c, m)
   local epoch, id, at, body = string.match(redis.call('GET', m.record) or '', '^(%S+) (%d+) (%d+) .-(%S+)$')
   if epoch ~= life_of(c.epoch) then return nil end
   if body ~= m.digest then return { 3 } end
-  return { 2, tonumber(id), tonumber(at) }
+  return { 2, id, tonumber(at) }
 end
 
 -- remember keeps what becomes of a message, or gives what became of it before.
@@ -58,7 +59,7 @@ local function send(messages)
     else
       local id, at = c.last + #new + 1, math.max(c.now, c.at)
       answers[i] = m.record and remember(c, m, id, at)
-      if not answers[i] then answers[i], new[#new + 1] = { 1, id, at }, m end
+      if not answers[i] then answers[i], new[#new + 1] = { 1, int(id), at }, m end
     end
   end
   if c then append(c, new, acked, channels .. NAME) end
