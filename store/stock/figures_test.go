@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"context"
 	"testing"
 
 	"fanfare/store/storetest"
@@ -28,8 +29,8 @@ func TestFiguresWithoutADamagedSale(t *testing.T) {
 	}
 }
 
-// One master of a Cluster is away: the sales of the others are swept, and their figures
-// are there.
+// S6, S13: one master of a Cluster is away: the sales of the others are sold, their due
+// holds come back and their orders are found.
 func TestS6_OneMasterAway(t *testing.T) {
 	t.Parallel()
 	cluster := storetest.PrivateCluster(t, 0)
@@ -48,7 +49,13 @@ func TestS6_OneMasterAway(t *testing.T) {
 			alive = append(alive, w)
 		}
 	}
-	sweeper := newLiveWorld(t, db)
+	owed := make(chan Swept, 100)
+	sweeper := newLiveWorld(t, db).another(Options{OnSwept: func(_ context.Context, s Swept) {
+		select {
+		case owed <- s:
+		default:
+		}
+	}})
 	sweeper.sweepOn()
 	storetest.Eventually(t, patience, "it knows all sales", func() bool {
 		sales, err := sweeper.LiveSales(t.Context())
@@ -63,9 +70,15 @@ func TestS6_OneMasterAway(t *testing.T) {
 	for _, w := range alive {
 		storetest.Eventually(t, patience, "the units are back", func() bool { return w.numbers("s") == "5 0 0 5" })
 	}
-	for _, w := range alive {
-		if r := w.mustReserve("v", units("s", 5)); r.ID == "" {
-			t.Error("not reserved")
+	sold := alive[0]
+	_, err := sold.Confirm(t.Context(), sold.sale, sold.mustReserve("v", units("s", 5)).ID, never)
+	storetest.Must(t, err)
+	storetest.Eventually(t, patience, "the order that waits is found", func() bool {
+		select {
+		case s := <-owed:
+			return s.Sale == sold.sale && s.Orders == 1
+		default:
+			return false
 		}
-	}
+	})
 }
