@@ -11,7 +11,7 @@ import (
 const (
 	// openRest is the longest that an open sale is not swept, and farRest one in which
 	// nobody can reserve.
-	openRest = 5 * time.Second
+	openRest = time.Second
 	farRest  = time.Minute
 )
 
