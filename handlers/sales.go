@@ -17,34 +17,38 @@ type Condition struct {
 	IfNoneMatch string `header:"If-None-Match"`
 }
 
-// match reads the headers: nothing, one ETag or * in If-Match, * in If-None-Match.
-func (c Condition) match() (stock.Match, error) {
+// match reads the headers: each has ETags or *.
+func (c Condition) match() (m stock.Match, err error) {
 	switch ifMatch, none := strings.TrimSpace(c.IfMatch), strings.TrimSpace(c.IfNoneMatch); {
 	case ifMatch != "" && none != "":
-		return stock.Match{}, api.Invalid("If-None-Match", "exactly_one", "must not be sent together with If-Match")
-	case none == "*":
-		return stock.Match{Absent: true}, nil
-	case none != "":
-		return stock.Match{}, api.Invalid("If-None-Match", "oneof", "must be *")
+		return m, api.Invalid("If-None-Match", "exactly_one", "must not be sent together with If-Match")
 	case ifMatch == "*":
-		return stock.Match{Version: stock.AnyVersion}, nil
+		m.Version = stock.AnyVersion
+	case none == "*":
+		m.Absent = true
 	case ifMatch != "":
-		return matchOf(ifMatch)
+		m.Version = stock.NoVersion
+		m.Others, err = versions("If-Match", ifMatch, func(t web.Tag) bool { return !t.Weak })
+	case none != "":
+		m.Except, err = versions("If-None-Match", none, func(web.Tag) bool { return true })
 	}
-	return stock.Match{}, nil
+	return m, err
 }
 
-// matchOf reads one entity tag. A weak one, or one that is none of ours, is
-// well-formed and matches no version.
-func matchOf(tag string) (stock.Match, error) {
-	version, ok := web.ParseETag(tag)
-	switch {
-	case !ok:
-		return stock.Match{}, api.Invalid("If-Match", "etag", `must be one ETag such as "7", or *`)
-	case version == 0:
-		return stock.Match{Version: stock.NoVersion}, nil
+// versions reads the versions that a list of entity tags names, of those that
+// count. A tag that is none of ours is well-formed and names no version.
+func versions(header, list string, counts func(web.Tag) bool) ([]int64, error) {
+	tags, ok := web.ParseTags(list)
+	if !ok {
+		return nil, api.Invalid(header, "etag", `must be ETags such as "7" or "7", "8", or *`)
 	}
-	return stock.Match{Version: version}, nil
+	out := make([]int64, len(tags))
+	for i, tag := range tags {
+		if out[i] = stock.NoVersion; counts(tag) && tag.Version() != 0 {
+			out[i] = tag.Version()
+		}
+	}
+	return out, nil
 }
 
 type putSaleRequest struct {
@@ -56,8 +60,8 @@ type putSaleRequest struct {
 // putSale makes or changes a sale.
 //
 //	@Summary		Make or change a sale
-//	@Description	The whole sale. `stock` is the total of a sku, with what is held and sold of it. With `If-Match` (the ETag of the version
-//	@Description	that was read, or * for any) or `If-None-Match: *` it is compare-and-set: 412 `version_mismatch` tells the present version,
+//	@Description	The whole sale. `stock` is the total of a sku, with what is held and sold of it. With `If-Match` (ETags of the versions
+//	@Description	to replace, or * for any; sales in between refuse nothing) or `If-None-Match: *` it is compare-and-set: 412 `version_mismatch` tells the present version,
 //	@Description	sale and ETag, so that no second read is needed. Without either, a sale that exists with other content is refused with 409
 //	@Description	`conflict`. A sku cannot be removed, the number of partitions not changed, and stock not be taken below what is held and
 //	@Description	sold: 409 `bounds`.
@@ -66,12 +70,12 @@ type putSaleRequest struct {
 //	@Accept			json
 //	@Produce		json
 //	@Param			sale			path		string			true	"The sale"	example(spring)
-//	@Param			If-Match		header		string			false	"The ETag of the version to replace, or *"
-//	@Param			If-None-Match	header		string			false	"*: only if there is none yet"
+//	@Param			If-Match		header		string			false	"ETags of the versions to replace, or *"
+//	@Param			If-None-Match	header		string			false	"*: only if there is none yet; ETags: only if it is at none of these versions"
 //	@Param			content			body		api.SaleRequest	true	"The sale"
 //	@Success		200				{object}	api.Sale		"Was there already: the sale as it is now"
 //	@Success		201				{object}	api.Sale		"Made"
-//	@Header			200,201			{string}	ETag			"The version"
+//	@Header			200,201			{string}	ETag			"The version and a digest of the answer"
 //	@Failure		409				{object}	api.Problem		"conflict, bounds"
 //	@Failure		412				{object}	api.Problem		"version_mismatch, with version and sale"
 //	@Router			/v1/sales/{sale} [put]
@@ -84,32 +88,40 @@ func (s *server) putSale(ctx context.Context, in *putSaleRequest) (*web.Reply[ap
 	if err != nil {
 		return nil, err
 	}
-	return web.Put(sale, created).Version(sale.Version), nil
+	return web.Put(sale, created).Tagged(sale.Version), nil
 }
 
 type saleRequest struct {
 	Sale string `path:"sale" validate:"identifier"`
 }
 
+type getSaleRequest struct {
+	saleRequest
+	IfNoneMatch string `header:"If-None-Match"`
+}
+
 // getSale reads a sale.
 //
 //	@Summary		Read a sale
-//	@Description	Available + held + sold = total for every item. The answer may be up to 100 ms old. `version`, and the ETag with it, counts
-//	@Description	changes by PUT and stock calls, not sales.
+//	@Description	Available + held + sold = total for every item. The answer may be up to 100 ms old. `version` counts changes by PUT and
+//	@Description	stock calls, not sales; the ETag changes with anything in the answer. In `If-Match` it means its version, so that sales
+//	@Description	between reading and changing refuse no change. With `If-None-Match` an answer that has not changed is 304, without a body.
 //	@Tags			flash sale
 //	@ID				getSale
 //	@Produce		json
-//	@Param			sale	path		string		true	"The sale"	example(spring)
-//	@Success		200		{object}	api.Sale	"The sale"
-//	@Header			200		{string}	ETag		"The version"
-//	@Failure		404		{object}	api.Problem	"sale_not_found"
+//	@Param			sale			path		string		true	"The sale"	example(spring)
+//	@Param			If-None-Match	header		string		false	"ETags that the caller has, or *"
+//	@Success		200				{object}	api.Sale	"The sale"
+//	@Success		304				"Nothing has changed"
+//	@Header			200,304			{string}	ETag		"The version and a digest of the answer"
+//	@Failure		404				{object}	api.Problem	"sale_not_found"
 //	@Router			/v1/sales/{sale} [get]
-func (s *server) getSale(ctx context.Context, in *saleRequest) (*web.Reply[api.Sale], error) {
+func (s *server) getSale(ctx context.Context, in *getSaleRequest) (*web.Reply[api.Sale], error) {
 	sale, err := s.sales.Sale(ctx, in.Sale)
 	if err != nil {
 		return nil, err
 	}
-	return web.OK(sale).Version(sale.Version), nil
+	return web.OK(sale).Tagged(sale.Version).UnlessMatched(in.IfNoneMatch), nil
 }
 
 type postStockRequest struct {
@@ -129,7 +141,7 @@ type postStockRequest struct {
 //	@Accept			json
 //	@Produce		json
 //	@Param			sale			path		string				true	"The sale"	example(spring)
-//	@Param			If-Match		header		string				false	"The ETag of the version to change, or *"
+//	@Param			If-Match		header		string				false	"ETags of the versions to change, or *"
 //	@Param			Idempotency-Key	header		string				false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
 //	@Param			change			body		api.StockRequest	true	"The change"
 //	@Success		200				{object}	api.SaleItem		"The item as it is now"

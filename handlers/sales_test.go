@@ -59,12 +59,12 @@ func TestSale(t *testing.T) {
 	w.get("/v1/sales/spring").wants(t, 404, problem(api.CodeSaleNotFound, "there is no such sale"))
 	a := w.put("/v1/sales/spring", body)
 	a.wants(t, 201, sale("open", full, three, "1"))
-	wantHeader(t, a, "ETag", `"1"`)
+	tag := a.header.Get("ETag")
 	again := w.put("/v1/sales/spring", body)
 	again.wants(t, 200, sale("open", full, three, "1"))
 	got := w.get("/v1/sales/spring")
 	got.wants(t, 200, sale("open", full, three, "1"))
-	wantHeader(t, got, "ETag", `"1"`)
+	wantHeader(t, got, "ETag", tag)
 
 	one := w.post("/v1/sales/spring/reservations", `{"user":"alice","lines":[{"sku":"shoe","quantity":1},{"sku":"hat","quantity":2}]}`)
 	one.wants(t, 201, `{"id":"*","user":"alice","lines":[{"sku":"shoe","quantity":1},{"sku":"hat","quantity":2}],"state":"held","expires_at":"*"}`)
@@ -208,7 +208,9 @@ func TestS9_CompareAndSet(t *testing.T) {
 	w.do(put(path, body(6))).wants(t, 409, problem(api.CodeConflict, "*"))
 	a := w.do(put(path, body(6)).with(`If-Match: "1"`))
 	a.wants(t, 200, present(6, 2))
-	wantHeader(t, a, "ETag", `"2"`)
+	if tag := a.header.Get("ETag"); !strings.HasPrefix(tag, `"2-`) {
+		t.Errorf("ETag %s", tag)
+	}
 	for _, tag := range []string{`"1"`, `"7"`, `"x"`, `W/"2"`, `"02"`, `""`} {
 		old := w.do(put(path, body(7)).with("If-Match: " + tag))
 		old.wants(t, 412, refused(6, 2))
@@ -407,6 +409,7 @@ func TestBadSales(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(*handlers.Options) {})
 	const path, lines = "/v1/sales/s", `"lines":[{"sku":"a","quantity":1}]`
+	const tagRule = `must be ETags such as "7" or "7", "8", or *`
 	items := `"items":[{"sku":"a","stock":1}]`
 	buy := func(body string) call { return post(path+"/reservations", body) }
 	sale := func(body string) call { return put(path, body) }
@@ -439,9 +442,9 @@ func TestBadSales(t *testing.T) {
 		{"no partition", sale(`{` + items + `,` + times + `,"partitions":0}`), 422, broken("partitions", "min", "must be at least 1")},
 		{"65 partitions", sale(`{` + items + `,` + times + `,"partitions":65}`), 422, broken("partitions", "max", "must be at most 64")},
 		{"both match headers", sale(`{`+items+`,`+times+`}`).with(`If-Match: "1"`, "If-None-Match: *"), 422, broken("If-None-Match", "exactly_one", "must not be sent together with If-Match")},
-		{"a tag in If-None-Match", sale(`{` + items + `,` + times + `}`).with(`If-None-Match: "1"`), 422, broken("If-None-Match", "oneof", "must be *")},
-		{"a bare tag", sale(`{` + items + `,` + times + `}`).with(`If-Match: 1`), 422, broken("If-Match", "etag", `must be one ETag such as "7", or *`)},
-		{"two tags", sale(`{` + items + `,` + times + `}`).with(`If-Match: "1", "2"`), 422, broken("If-Match", "etag", `must be one ETag such as "7", or *`)},
+		{"a bare tag in If-None-Match", sale(`{` + items + `,` + times + `}`).with(`If-None-Match: 1`), 422, broken("If-None-Match", "etag", tagRule)},
+		{"a bare tag", sale(`{` + items + `,` + times + `}`).with(`If-Match: 1`), 422, broken("If-Match", "etag", tagRule)},
+		{"a tag and *", sale(`{` + items + `,` + times + `}`).with(`If-Match: "1", *`), 422, broken("If-Match", "etag", tagRule)},
 		{"a stock call without a delta", post(path+"/stock", `{"sku":"a"}`), 422, broken("delta", "required", "is required")},
 		{"a stock call for a bad sku", post(path+"/stock", `{"sku":"{a}","delta":1}`), 422, broken("sku", "identifier", identifierRule)},
 		{"a delta beyond 2^53 - 1", post(path+"/stock", `{"sku":"a","delta":9007199254740992}`), 422, broken("delta", "max", "must be at most 9007199254740991")},

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"fanfare/api"
 )
@@ -15,7 +16,7 @@ import (
 //
 //	`path:"user"`                 from the pattern
 //	`query:"limit" default:"50"`  from the query: string, integer, or *int64 (nil when absent)
-//	`header:"If-Match"`           from a header
+//	`header:"If-Match"`           from a header; a list may come in several lines
 //	Body T or *T                  from the JSON body; *T may be left out
 //	api.Idempotency               from the Idempotency-Key header
 type plan struct {
@@ -107,7 +108,9 @@ func (p *param) value(r *http.Request, query url.Values) (value, problem string)
 	case "query":
 		given = query[p.name]
 	case "header":
-		given = r.Header.Values(p.name)
+		if given = r.Header.Values(p.name); len(given) > 1 {
+			given = []string{strings.Join(given, ", ")} // as RFC 9110 (5.2) reads them
+		}
 	}
 	switch len(given) {
 	case 0:

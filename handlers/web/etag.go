@@ -1,6 +1,8 @@
 package web
 
 import (
+	"fmt"
+	"hash/fnv"
 	"strconv"
 	"strings"
 )
@@ -8,19 +10,63 @@ import (
 // etag is the entity tag of a version.
 func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
-// ParseETag reads one entity tag. The version is 0 for a tag that is well-formed
-// but names no version of ours, such as a weak one; ok is false for what is no
-// entity tag at all.
-func ParseETag(tag string) (version int64, ok bool) {
-	inner, weak := strings.CutPrefix(tag, "W/")
-	text, opened := strings.CutPrefix(inner, `"`)
-	text, closed := strings.CutSuffix(text, `"`)
-	if !opened || !closed || strings.ContainsAny(text, "\" ,\t") || !printable(text) {
-		return 0, false
+// etagOf is the entity tag of a version in this very form: bodies that differ in
+// anything have different ones. As a condition of a change it means its version.
+func etagOf(version int64, body []byte) string {
+	digest := fnv.New64a()
+	_, _ = digest.Write(body)
+	return fmt.Sprintf(`"%d-%016x"`, version, digest.Sum64())
+}
+
+// Tag is an entity tag (RFC 9110, 8.8.3).
+type Tag struct {
+	Opaque string // what stands between the quotes
+	Weak   bool
+}
+
+// ParseTags reads a list of entity tags, the value of If-Match or If-None-Match
+// but for *; ok is false for what is none.
+func ParseTags(list string) (tags []Tag, ok bool) {
+	for {
+		list = strings.TrimLeft(list, " \t,") // a list may have empty members
+		if list == "" {
+			return tags, len(tags) > 0
+		}
+		rest, weak := strings.CutPrefix(list, "W/")
+		rest, opened := strings.CutPrefix(rest, `"`)
+		opaque, after, closed := strings.Cut(rest, `"`)
+		after = strings.TrimLeft(after, " \t")
+		if !opened || !closed || strings.ContainsFunc(opaque, notInTag) || after != "" && after[0] != ',' {
+			return nil, false
+		}
+		tags, list = append(tags, Tag{opaque, weak}), after
 	}
-	version, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || version <= 0 || weak || etag(version) != tag {
-		return 0, true
+}
+
+func notInTag(c rune) bool { return c <= ' ' || c == 0x7f }
+
+// Version is the version that the tag names; 0: none of ours.
+func (t Tag) Version() int64 {
+	number, digest, long := strings.Cut(t.Opaque, "-")
+	version, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || version <= 0 || strconv.FormatInt(version, 10) != number || long && !lowerHex(digest, 16) {
+		return 0
 	}
-	return version, true
+	return version
+}
+
+// names tells whether the value of an If-None-Match means what has this tag. The
+// comparison is the weak one: W/ makes no difference. What is no such value means
+// nothing.
+func names(ifNoneMatch, etag string) bool {
+	if strings.TrimSpace(ifNoneMatch) == "*" {
+		return true
+	}
+	tags, _ := ParseTags(ifNoneMatch)
+	for _, tag := range tags {
+		if `"`+tag.Opaque+`"` == etag {
+			return true
+		}
+	}
+	return false
 }

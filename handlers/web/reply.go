@@ -12,7 +12,9 @@ type Reply[T any] struct {
 	status   int
 	body     *T
 	location string // where the thing can be read; "": not said
-	etag     string // its version; "": not said
+	version  int64  // its version, for the ETag; 0: not said
+	tagged   bool   // the ETag also tells this form of the version from others
+	ifNone   string // If-None-Match of a call that reads
 	replayed bool
 }
 
@@ -48,9 +50,23 @@ func (a *Reply[T]) At(location string) *Reply[T] {
 	return a
 }
 
-// Version says which version of the thing this is.
+// Version says which version of the thing this is about.
 func (a *Reply[T]) Version(version int64) *Reply[T] {
-	a.etag = etag(version)
+	a.version = version
+	return a
+}
+
+// Tagged says that the body is the thing itself, at this version: its ETag
+// changes with anything in it.
+func (a *Reply[T]) Tagged(version int64) *Reply[T] {
+	a.version, a.tagged = version, true
+	return a
+}
+
+// UnlessMatched answers a read with 304 and no body when the If-None-Match of its
+// request names the ETag of what it would answer.
+func (a *Reply[T]) UnlessMatched(ifNoneMatch string) *Reply[T] {
+	a.ifNone = ifNoneMatch
 	return a
 }
 
@@ -67,13 +83,21 @@ func (a *Reply[T]) write(w http.ResponseWriter) {
 	if a.location != "" {
 		w.Header().Set("Location", a.location)
 	}
-	if a.etag != "" {
-		w.Header().Set("ETag", a.etag)
-	}
 	if a.body == nil {
 		w.WriteHeader(a.status)
 		return
 	}
 	body, err := encode(a.body)
+	if a.version != 0 {
+		tag := etag(a.version)
+		if a.tagged {
+			tag = etagOf(a.version, body)
+		}
+		w.Header().Set("ETag", tag)
+		if a.ifNone != "" && names(a.ifNone, tag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
 	writeBody(w, a.status, jsonMedia, body, err)
 }

@@ -43,6 +43,11 @@ type Match struct {
 	// Version must be the sale's present version (If-Match), or AnyVersion: there
 	// must be a sale. 0: no condition.
 	Version int64
+	// Others will do as well as Version (If-Match with several tags).
+	Others []int64
+	// Except are versions that the sale must not have (If-None-Match with tags).
+	// There need not be a sale.
+	Except []int64
 	// Absent: there must be no such sale (If-None-Match: *).
 	Absent bool
 }
@@ -54,9 +59,20 @@ func (m Match) text() string {
 	case m.Version == AnyVersion:
 		return "*"
 	case m.Version != 0:
-		return strconv.FormatInt(m.Version, 10)
+		return listed(append([]int64{m.Version}, m.Others...))
+	case len(m.Except) > 0:
+		return "!" + listed(m.Except)
 	}
 	return ""
+}
+
+// listed writes versions for lua/part_match.lua.
+func listed(versions []int64) string {
+	b := []byte{','}
+	for _, v := range versions {
+		b = append(strconv.AppendInt(b, v, 10), ',')
+	}
+	return string(b)
 }
 
 // PutSale is a sale to be made or changed, checked already.

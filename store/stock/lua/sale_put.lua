@@ -4,8 +4,8 @@
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 totals (hash),
 --       6 what came of this request (string), 7 out (hash), then all other keys of
 --       the partition
--- ARGV: 1 run (see run_id), 2 lifetime of the request in ms, 3 condition: ''
---       none, 'absent', '*' for any that is there, or a version, 4 1 to make one
+-- ARGV: 1 run (see run_id), 2 lifetime of the request in ms, 3 condition
+--       (see matches), 4 1 to make one
 --       that is not there, 5 most due holds to return,
 --       6 channel for the new version, 7 starts, 8 ends, 9 limit, 10 hold,
 --       11 idle, 12 partitions, 13.. sku and total in turn
@@ -20,6 +20,7 @@
 -- @include lua/part_due.lua
 -- @include lua/part_state.lua
 -- @include lua/part_settings.lua
+-- @include lua/part_match.lua
 local TOTALS, REQUEST, OUT = KEYS[5], KEYS[6], KEYS[7]
 local run, ttl, condition, new, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', tonumber(ARGV[5]), ARGV[6]
 local at, first, step = 7, 13, 2
@@ -30,7 +31,7 @@ local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'partitions')
 local version = s[1]
 local why = unusable(version, s[2], s[3], run)
 if why and not (why == 4 and new) then return { why } end
-if condition ~= '' and condition ~= (version or 'absent') and not (version and condition == '*') then return { 7 } end
+if not matches(condition, version) then return { 7 } end
 
 local now, what, known = now_ms(), 1, 0
 local changes, missing = {}, {}

@@ -3,7 +3,7 @@
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 totals (hash),
 --       6 idempotency record (string), 7 out (hash)
 -- ARGV: 1 run (see run_id), 2 lifetime of the idempotency record in ms,
---       3 version that must be ('' or '*' for any), 4 digest of the body, 5 id of this request, 6 most due
+--       3 condition (see matches), 4 digest of the body, 5 id of this request, 6 most due
 --       holds to return, 7 channel for the new version, 8 sku, 9 delta,
 --       10 largest total, 11 held, 12 sold, both in the other partitions
 -- RETURNS: {1 done, version, total, held, sold, the partition as state gives it},
@@ -15,6 +15,7 @@
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
 -- @include lua/part_state.lua
+-- @include lua/part_match.lua
 local TOTALS, ONCE, OUT = KEYS[5], KEYS[6], KEYS[7]
 local run, ttl, condition, digest, request, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local sku, delta, largest = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
@@ -29,7 +30,7 @@ if old then
   local v, total, held, sold = string.match(string.sub(old, #digest + #request + 1), '^(%d+) (%d+) (%d+) (%d+)$')
   return { status, v, total, held, sold, state(run, TOTALS, OUT) }
 end
-if condition ~= '' and condition ~= '*' and condition ~= s[1] then return { 7 } end
+if not matches(condition, s[1]) then return { 7 } end
 local total = tonumber(redis.call('HGET', TOTALS, sku) or -1)
 if total < 0 then return { 8 } end
 if delta > largest - total then return { 11 } end
