@@ -177,3 +177,10 @@ type StreamGap struct {
 	FirstID int64  `json:"first_id"`
 	Epoch   string `json:"epoch"`
 }
+
+// StreamEvents are the events of GET /v1/users/{user}/messages/stream: an event of
+// a field's name has its JSON as data.
+type StreamEvents struct {
+	Message *StreamMessage `json:"message"`
+	Gap     *StreamGap     `json:"gap"`
+}

@@ -23,9 +23,10 @@ const (
 // EventTypeRequest is the body of PUT /v1/event-types/{type}: how events of
 // this type look on a phone.
 type EventTypeRequest struct {
-	// Title and Body are templates: text, {{.actor}}, {{.object}},
-	// {{.data.name}} and {{if}}{{else}}{{end}}, nothing else.
-	Title    string   `json:"title,omitempty" validate:"maxbytes=256" example:"New photo"`
+	// Title is a template: text, {{.actor}}, {{.object}}, {{.data.name}} and
+	// {{if}}{{else}}{{end}}, nothing else; at most 256 bytes.
+	Title string `json:"title,omitempty" validate:"maxbytes=256" example:"New photo"`
+	// Body is a template as the title is; at most 2,048 bytes.
 	Body     string   `json:"body,omitempty" validate:"maxbytes=2048" example:"{{.actor}} shared {{.data.album}}"`
 	Sound    string   `json:"sound,omitempty" validate:"maxbytes=128" example:"default"`
 	Category string   `json:"category,omitempty" validate:"maxbytes=128"`
@@ -37,10 +38,10 @@ type EventTypeRequest struct {
 	// acceptance. Absent: no apns-expiration is sent. 0: APNs tries once and
 	// stores nothing.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty" validate:"omitempty,min=0,max=2592000"`
-	// Collapse (default true) derives a collapse id from the event, so that a
+	// Collapse derives a collapse id from the event, so that a
 	// resend after an unknown outcome replaces rather than repeats.
 	Collapse *bool `json:"collapse,omitempty" default:"true"`
-	// RetryUnknown (default true) resends when the connection was lost before
+	// RetryUnknown resends when the connection was lost before
 	// APNs answered; false ends as failed(unknown_outcome).
 	RetryUnknown *bool           `json:"retry_unknown,omitempty" default:"true"`
 	APS          json.RawMessage `json:"aps,omitempty" swaggertype:"object"`

@@ -134,10 +134,16 @@ type OrderList struct {
 	Next  string  `json:"next,omitempty"`
 }
 
-// Availability is one message of GET /v1/sales/{sale}/stream.
+// Availability is the data of a `stock` event: what is available of each sku.
 type Availability struct {
 	Available map[string]int64 `json:"available"`
 	State     SaleState        `json:"state" enums:"upcoming,open,sold_out,ended"`
+}
+
+// StockEvents are the events of GET /v1/sales/{sale}/stream, as StreamEvents are
+// those of chats.
+type StockEvents struct {
+	Stock *Availability `json:"stock"`
 }
 
 // SalesStats says what sales owe to the record: confirmed reservations whose

@@ -21,7 +21,7 @@ type postMessageRequest struct {
 //	@Description	follow a stream have it at once; those who do not get a push, if the event type `chat.message` is registered:
 //	@Description	actor is the sender, object `chat:<id>` (mute that and there is none), data `chat`, `message_id` and `text` (its
 //	@Description	first 500 bytes).
-//	@Tags			chats
+//	@Tags			group chat
 //	@ID				postMessage
 //	@Accept			json
 //	@Produce		json
@@ -80,7 +80,7 @@ type listMessagesRequest struct {
 //	@Description	Ascending, and changing nothing: reading is not acknowledging. `after` gives those after it, `before` the newest below
 //	@Description	it; without either, from the oldest that is kept. `gap` tells that some of what was asked for is no longer kept, or
 //	@Description	that the chat is another one than that of `epoch`: go on from `first_id`.
-//	@Tags			chats
+//	@Tags			group chat
 //	@ID				listMessages
 //	@Produce		json
 //	@Param			chat	path		string				true	"The chat"	example(team)
@@ -114,7 +114,7 @@ type ackRequest struct {
 //	@Summary		Acknowledge messages
 //	@Description	Up to the id given for each chat, the user has seen everything. A position only moves forward: an older id is
 //	@Description	answered with the position as it is. With several chats each stands for itself; those refused are in `errors`.
-//	@Tags			chats
+//	@Tags			group chat
 //	@ID				ackMessages
 //	@Accept			json
 //	@Produce		json

@@ -22,7 +22,7 @@ type pendingRequest struct {
 //	@Description	chat; asked again, it answers the same until they are acknowledged. `gap` tells that something between the position
 //	@Description	and `first_id` is no longer kept. With `wait_ms` the answer waits so long for a message while there is none. A chat
 //	@Description	that could not be read has `error`, and the others are there.
-//	@Tags			chats
+//	@Tags			group chat
 //	@ID				getPendingMessages
 //	@Produce		json
 //	@Param			user	path		string				true	"The user"	example(bob)
@@ -100,12 +100,12 @@ type streamMessagesRequest struct {
 //	@Description	`Last-Event-ID` when the stream is opened again (browsers do so by themselves), goes on exactly there; without it a
 //	@Description	stream begins at the acknowledged positions. Delivering is not acknowledging. Every 15 s a comment shows that the
 //	@Description	stream lives; a reader that is too slow is cut off. While a user has a stream open he gets no pushes of his chats.
-//	@Tags			chats
+//	@Tags			group chat
 //	@ID				streamMessages
 //	@Produce		event-stream
 //	@Param			user			path		string		true	"The user"	example(bob)
 //	@Param			Last-Event-ID	header		string		false	"The id of the last event received"	maxlength(2048)
-//	@Success		200				{string}	string		"The events, until either side ends them"
+//	@Success		200				{object}	api.StreamEvents	"The events, until either side ends them"
 //	@Failure		503				{object}	api.Problem	"overloaded: the process has FANFARE_MAX_STREAMS open; unavailable"
 //	@Router			/v1/users/{user}/messages/stream [get]
 func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, out *web.Stream) error {

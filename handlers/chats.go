@@ -20,7 +20,7 @@ type createChatRequest struct {
 //	@Description	The creator and the members named are in it; who is named twice counts once. With `message` the chat begins with that
 //	@Description	message from the creator, which the others have not read yet. Without an `id` the server makes one. The `epoch` tells
 //	@Description	this chat from any other that had or will have the same id.
-//	@Tags			chats
+//	@Tags			group chat
 //	@ID				createChat
 //	@Accept			json
 //	@Produce		json
@@ -52,7 +52,7 @@ type chatRequest struct {
 //
 //	@Summary		Look at a chat
 //	@Description	`first_id` is the first message that is kept; in an empty log it is `last_id` + 1.
-//	@Tags			chats
+//	@Tags			group chat
 //	@ID				getChat
 //	@Produce		json
 //	@Param			chat	path		string			true	"The chat"	example(team)
@@ -75,7 +75,7 @@ type listChatMembersRequest struct {
 // listChatMembers lists who is in a chat.
 //
 //	@Summary	List a chat's members
-//	@Tags		chats
+//	@Tags		group chat
 //	@ID			listChatMembers
 //	@Produce	json
 //	@Param		chat	path		string				true	"The chat"	example(team)
@@ -112,7 +112,7 @@ type joinChatRequest struct {
 //	@Summary		Join a chat
 //	@Description	A new member begins with the next message, or, with `from` = `start`, with the first that is kept. For a member
 //	@Description	nothing changes: no unread message is lost.
-//	@Tags			chats
+//	@Tags			group chat
 //	@ID				joinChat
 //	@Accept			json
 //	@Produce		json
@@ -141,7 +141,7 @@ type leaveChatRequest struct {
 //	@Summary		Leave a chat
 //	@Description	What the user wrote stays for the others. The last to leave ends the chat; another one made under the same id begins
 //	@Description	anew, with an `epoch` of its own. Whoever is no member leaves without effect.
-//	@Tags			chats
+//	@Tags			group chat
 //	@ID				leaveChat
 //	@Param			chat	path	string	true	"The chat"	example(team)
 //	@Param			user	path	string	true	"Who leaves"	example(carol)
@@ -163,7 +163,7 @@ type listUserChatsRequest struct {
 //
 //	@Summary		List a user's chats
 //	@Description	In the order of joining. `unread` counts the messages of others above `acked` that are kept.
-//	@Tags			chats
+//	@Tags			group chat
 //	@ID				listUserChats
 //	@Produce		json
 //	@Param			user	path		string				true	"The user"	example(bob)

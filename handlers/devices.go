@@ -21,7 +21,7 @@ type putDeviceRequest struct {
 //	@Summary		Register a device
 //	@Description	Call it whenever an app starts with its APNs device token (hex, in any case). Registering again revives a device that
 //	@Description	APNs had declared gone. A token that belonged to another user leaves that user. At most 50 devices per user.
-//	@Tags			devices
+//	@Tags			push
 //	@ID				putDevice
 //	@Accept			json
 //	@Produce		json
@@ -50,7 +50,7 @@ type listDevicesRequest struct {
 //	@Summary		List a user's devices
 //	@Description	Also those that were dropped, with the reason: `suspect` ones are still sent to, `dropped` ones are not until they
 //	@Description	register again.
-//	@Tags			devices
+//	@Tags			push
 //	@ID				listDevices
 //	@Produce		json
 //	@Param			user	path		string			true	"The user"
@@ -80,7 +80,7 @@ type deleteDeviceRequest struct {
 //
 //	@Summary		Remove a device
 //	@Description	Nothing more is sent to it, also nothing that waits already. Removing a device that is not there changes nothing.
-//	@Tags			devices
+//	@Tags			push
 //	@ID				deleteDevice
 //	@Param			user	path	string	true	"The user"
 //	@Param			token	path	string	true	"The APNs device token, hex"

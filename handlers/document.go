@@ -28,20 +28,14 @@ import "fanfare/api"
 //	@description	with `Idempotent-Replayed: true` and no new effect, for 24 hours; with another body it is refused.
 //	@license.name	MIT
 //	@license.url	https://opensource.org/license/mit
-//	@tag.name		events
-//	@tag.description	Tell people that something happened, and see whether they were told
-//	@tag.name		event types
-//	@tag.description	How events look on a phone
-//	@tag.name		devices
-//	@tag.description	Where notifications go
-//	@tag.name		preferences
-//	@tag.description	What users do not want to hear about
+//	@tag.name		push
+//	@tag.description	Event types say how events look on a phone, devices where notifications go, preferences what a user does not want to hear. An event tells people that something happened; its report says whether they were told
 //	@tag.name		recent contacts
-//	@tag.description	Who of a user's contacts was active last
-//	@tag.name		uploads
-//	@tag.description	What makes a contact active
-//	@tag.name		chats
-//	@tag.description	Group chat for people who come and go: nothing is lost, whether anybody is connected or not
+//	@tag.description	Who of a user's contacts was active last: contacts, and uploads, which make a contact active
+//	@tag.name		group chat
+//	@tag.description	Chats for people who come and go: nothing is lost, whether anybody is connected or not
+//	@tag.name		flash sale
+//	@tag.description	Stock for a sale that everybody hits at once: reservations, orders, restocks
 //	@tag.name		operations
 //	@tag.description	For those who run the server
 

@@ -19,7 +19,7 @@ type putEventTypeRequest struct {
 //	@Description	`{{.data.name}}` and `{{if}}{{else}}{{end}}`, nothing else. A name that would be printed but is missing from an event's
 //	@Description	`data` refuses that event. A `background` push needs neither text and refuses priority 10. A change counts for events
 //	@Description	posted at most a second later; what was accepted before keeps its look.
-//	@Tags			event types
+//	@Tags			push
 //	@ID				putEventType
 //	@Accept			json
 //	@Produce		json
@@ -45,7 +45,7 @@ type listEventTypesRequest struct {
 //
 //	@Summary		List event types
 //	@Description	All registered types, by name.
-//	@Tags			event types
+//	@Tags			push
 //	@ID				listEventTypes
 //	@Produce		json
 //	@Param			limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
@@ -71,7 +71,7 @@ type eventTypeRequest struct {
 // getEventType shows an event type.
 //
 //	@Summary	Show an event type
-//	@Tags		event types
+//	@Tags		push
 //	@ID			getEventType
 //	@Produce	json
 //	@Param		type	path		string			true	"The type's name"
@@ -90,7 +90,7 @@ func (s *server) getEventType(ctx context.Context, in *eventTypeRequest) (*web.R
 //
 //	@Summary		Remove an event type
 //	@Description	Events that were accepted are still sent as they were. Removing a type that is not there changes nothing.
-//	@Tags			event types
+//	@Tags			push
 //	@ID				deleteEventType
 //	@Param			type	path	string	true	"The type's name"
 //	@Success		204		"Removed, or not there"

@@ -22,7 +22,7 @@ type postEventRequest struct {
 //	@Description	`audience` is exactly one of `users` (1 to 10,000), `contacts_of` (everyone who calls that user a contact) and
 //	@Description	`chat` (its members). `data` (flat strings, at most 2 KiB) fills the type's templates and travels in the payload.
 //	@Description	`alert` overrides the templates; with it the type need not be registered.
-//	@Tags			events
+//	@Tags			push
 //	@ID				postEvent
 //	@Accept			json
 //	@Produce		json
@@ -52,7 +52,7 @@ type postEventBatchRequest struct {
 //	@Summary		Post many events
 //	@Description	Accepts 1 to 1,000 events in one step, all or none: one bad event refuses the whole batch, naming its index. The
 //	@Description	answer lists the ids in the order of the events.
-//	@Tags			events
+//	@Tags			push
 //	@ID				postEventBatch
 //	@Accept			json
 //	@Produce		json
@@ -82,7 +82,7 @@ type getEventRequest struct {
 //	@Description	users before suppression; each suppressed user counts once, by the first reason that applies: is_actor, opted_out,
 //	@Description	muted, no_device, live (an event to a chat does not go to members who follow their chats on a stream just now). `done` means that every notification is delivered, failed or expired. Kept for 24 h after its end
 //	@Description	(`FANFARE_EVENT_RETENTION`).
-//	@Tags			events
+//	@Tags			push
 //	@ID				getEvent
 //	@Produce		json
 //	@Param			id	path		string			true	"The id that posting it returned"

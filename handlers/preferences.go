@@ -16,7 +16,7 @@ type optOutRequest struct {
 //
 //	@Summary		Opt a user out of an event type
 //	@Description	No more notifications of that type for this user. The type need not be registered. At most 1,000 per user.
-//	@Tags			preferences
+//	@Tags			push
 //	@ID				putOptOut
 //	@Param			user	path	string	true	"The user"
 //	@Param			type	path	string	true	"The event type"
@@ -33,7 +33,7 @@ func (s *server) putOptOut(ctx context.Context, in *optOutRequest) (*web.Reply[w
 // deleteOptOut opts a user in again.
 //
 //	@Summary	Opt a user in again
-//	@Tags		preferences
+//	@Tags		push
 //	@ID			deleteOptOut
 //	@Param		user	path	string	true	"The user"
 //	@Param		type	path	string	true	"The event type"
@@ -56,7 +56,7 @@ type putMuteRequest struct {
 //
 //	@Summary		Mute an object for a user
 //	@Description	No more notifications about that object for this user; with `until`, only until then. At most 1,000 per user.
-//	@Tags			preferences
+//	@Tags			push
 //	@ID				putMute
 //	@Accept			json
 //	@Param			user	path	string			true	"The user"
@@ -84,7 +84,7 @@ type deleteMuteRequest struct {
 // deleteMute ends a mute.
 //
 //	@Summary	Unmute an object for a user
-//	@Tags		preferences
+//	@Tags		push
 //	@ID			deleteMute
 //	@Param		user	path	string	true	"The user"
 //	@Param		object	path	string	true	"The object"
@@ -104,7 +104,7 @@ type userRequest struct {
 // getSettings shows what a user gets notifications about.
 //
 //	@Summary	Show a user's notification settings
-//	@Tags		preferences
+//	@Tags		push
 //	@ID			getNotificationSettings
 //	@Produce	json
 //	@Param		user	path		string						true	"The user"

@@ -15,7 +15,7 @@ import (
 //	@ID				streamSale
 //	@Produce		text/event-stream
 //	@Param			sale	path		string				true	"The sale"	example(spring)
-//	@Success		200		{object}	api.Availability	"Events"
+//	@Success		200		{object}	api.StockEvents	"The events, until either side ends them"
 //	@Failure		404		{object}	api.Problem			"sale_not_found"
 //	@Router			/v1/sales/{sale}/stream [get]
 func (s *server) streamSale(ctx context.Context, in *saleRequest, out *web.Stream) error {

@@ -19,7 +19,7 @@ type postUploadRequest struct {
 //	@Description	background. Public uploads are for everybody, `contacts` for those whom the owner calls contact, friend or family,
 //	@Description	`friends` for friends alone, `family` for family alone, `private` for nobody. `uploaded_at` is now when left out, and
 //	@Description	at most 5 minutes in the future. An id that is known, also of a deleted upload, changes nothing.
-//	@Tags			uploads
+//	@Tags			recent contacts
 //	@ID				postUpload
 //	@Accept			json
 //	@Produce		json
@@ -50,7 +50,7 @@ type patchUploadRequest struct {
 //
 //	@Summary		Change who may see an upload
 //	@Description	Whom it is shown to now hears of it in the background; whom it is hidden from no longer sees it at once.
-//	@Tags			uploads
+//	@Tags			recent contacts
 //	@ID				patchUpload
 //	@Accept			json
 //	@Produce		json
@@ -75,7 +75,7 @@ type deleteUploadRequest struct {
 //
 //	@Summary		Remove an upload
 //	@Description	Nobody's recent contacts count it from here on. Removing one that is not there changes nothing; its id stays used.
-//	@Tags			uploads
+//	@Tags			recent contacts
 //	@ID				deleteUpload
 //	@Param			id	path	string	true	"The upload"	example(photo:42)
 //	@Success		204	"Removed, or not there"

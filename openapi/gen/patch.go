@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -22,6 +23,12 @@ const (
 // say at every call: how keys are sent, what every call may be refused with,
 // and the media type of problems.
 func patch(doc *openapi3.T, routes []handlers.Route) error {
+	routes = slices.DeleteFunc(routes, func(rt handlers.Route) bool { return undocumented(rt.Pattern) })
+	for _, rt := range routes {
+		if operation(doc, rt) == nil {
+			return fmt.Errorf("%s %s has no comments", rt.Method, rt.Pattern)
+		}
+	}
 	doc.OpenAPI = "3.0.3"
 	doc.Servers = openapi3.Servers{{URL: "/", Description: "this server"}}
 	doc.Components.SecuritySchemes = openapi3.SecuritySchemes{bearer: {Value: keyScheme()}}
@@ -29,14 +36,11 @@ func patch(doc *openapi3.T, routes []handlers.Route) error {
 	doc.Components.Responses = sharedResponses()
 	patchSchemas(doc.Components.Schemas)
 	for _, rt := range routes {
-		if undocumented(rt.Pattern) {
-			continue
-		}
 		op := operation(doc, rt)
-		if op == nil {
-			return fmt.Errorf("%s %s has no comments", rt.Method, rt.Pattern)
-		}
 		patchOperation(op, rt)
+		if err := patchAnswers(doc, op); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -75,9 +79,6 @@ func patchOperation(op *openapi3.Operation, rt handlers.Route) {
 	if rt.MaxBody > 0 || len(op.Parameters) > 0 {
 		share(op, http.StatusUnprocessableEntity)
 	}
-	for _, r := range op.Responses.Map() {
-		problemMedia(r.Value)
-	}
 	for _, p := range op.Parameters {
 		patchParameter(p.Value)
 	}
@@ -97,20 +98,11 @@ func responseName(status int) string {
 	return strings.ReplaceAll(http.StatusText(status), " ", "")
 }
 
-// problemMedia gives answers that hold a problem the media type they have.
-func problemMedia(r *openapi3.Response) {
-	if r == nil {
-		return
-	}
-	for _, media := range r.Content { // one: what the call produces
-		if media.Schema != nil && media.Schema.Ref == problemRef {
-			r.Content = openapi3.Content{problemJSON: media}
-		}
-	}
-}
-
 // patchParameter states the rules of names, which swag has no words for.
 func patchParameter(p *openapi3.Parameter) {
+	if p.Schema != nil {
+		bound(p.Schema.Value)
+	}
 	named := p.In == openapi3.ParameterInPath || p.In == openapi3.ParameterInQuery && p.Name == "user"
 	if !named || p.Schema == nil {
 		return
@@ -135,26 +127,5 @@ func patchBody(op *openapi3.Operation, rt handlers.Route) {
 	body.Description = strings.TrimSpace(fmt.Sprintf("%s (at most %d KiB)", body.Description, rt.MaxBody>>10))
 	if media := body.Content["application/json"]; media != nil {
 		media.Example = example(op.OperationID)
-	}
-}
-
-// patchSchemas repairs what swag says about types that are more than it sees:
-// times, and JSON that is passed on as it came.
-func patchSchemas(schemas openapi3.Schemas) {
-	for _, schema := range schemas {
-		for name, property := range schema.Value.Properties {
-			patchProperty(name, property.Value)
-		}
-	}
-}
-
-func patchProperty(name string, property *openapi3.Schema) {
-	switch {
-	case property == nil:
-	case name == "until" || strings.HasSuffix(name, "_at"):
-		property.Format = "date-time"
-		property.Example = "2126-01-02T15:04:05.000Z"
-	case name == "aps" || name == "payload":
-		property.AdditionalProperties = openapi3.AdditionalProperties{Has: openapi3.Ptr(true)}
 	}
 }

@@ -1,72 +1,49 @@
 package main
 
-import (
-	"net/http"
+import "github.com/getkin/kin-openapi/openapi3"
 
-	"github.com/getkin/kin-openapi/openapi3"
-
-	"fanfare/api"
-)
-
-// refusal is an answer that many calls share.
+// refusal is an answer that many calls share; about names its codes.
 type refusal struct {
-	code    api.Code
+	status  int
 	about   string
-	detail  string
 	headers []string
 }
 
-// refusals describes the shared answers by one typical problem each.
+// refusals describes the shared answers.
 func refusals() []refusal {
 	return []refusal{
-		{api.CodeInvalidJSON, "`invalid_json`: the body is not the JSON this call takes: an unknown or repeated field, a wrong type, not UTF-8, more than one value. " +
-			"`invalid_request`: a malformed Idempotency-Key.", "titel is not a field of this call", nil},
-		{api.CodeUnauthorized, "`unauthorized`: no API key, or a wrong one.", "send your API key as Authorization: Bearer <api key>", []string{"WWW-Authenticate"}},
-		{api.CodeForbidden, "`forbidden`: the API key lacks the scope. A server without any key also refuses forwarded requests and pages of other origins.",
-			"this API key lacks the scope push", []string{"WWW-Authenticate"}},
-		{api.CodeRequestTimeout, "`request_timeout`: the body did not arrive in time.", "the body did not arrive in time", nil},
-		{api.CodePayloadTooLarge, "`payload_too_large`: the body is larger than this call takes.", "the body may have at most 65536 bytes", nil},
-		{api.CodeUnsupportedMedia, "`unsupported_media_type`: a body is sent as Content-Type: application/json.",
-			"the body must be sent as Content-Type: application/json", nil},
-		{api.CodeValidation, "`validation_failed`: fields break rules; `errors` names every one.", "user must be 1 to 128 bytes of A-Z a-z 0-9 . _ : @ -", nil},
-		{api.CodeRateLimited, "`rate_limited`: the API key has used up its requests, or this address sent too many wrong keys.",
-			"this API key may make 500/s requests", []string{"Retry-After", "RateLimit", "RateLimit-Policy"}},
-		{api.CodeInternal, "`internal`: our fault; the log has it under the request id.",
-			"something went wrong on our side; the request id finds it in the log", nil},
-		{api.CodeUnavailable, "`unavailable`: Redis or SQL is out of reach; nothing happened. `overloaded`: too much to do; nothing happened. " +
-			"`unknown_outcome`: it may have happened; repeat with the same Idempotency-Key.", "redis is out of reach", []string{"Retry-After"}},
+		{400, "`invalid_json`: the body is not the JSON this call takes: an unknown or repeated field, a wrong type, not UTF-8, more than one value. " +
+			"`invalid_request`: a malformed Idempotency-Key.", nil},
+		{401, "`unauthorized`: no API key, or a wrong one.", []string{"WWW-Authenticate"}},
+		{403, "`forbidden`: the API key lacks the scope. A server without any key also refuses forwarded requests and pages of other origins.",
+			[]string{"WWW-Authenticate"}},
+		{408, "`request_timeout`: the body did not arrive in time.", nil},
+		{413, "`payload_too_large`: the body is larger than this call takes.", nil},
+		{415, "`unsupported_media_type`: a body is sent as Content-Type: application/json.", nil},
+		{422, "`validation_failed`: fields break rules; `errors` names every one.", nil},
+		{429, "`rate_limited`: the API key has used up its requests, or this address sent too many wrong keys.",
+			[]string{"Retry-After", "RateLimit", "RateLimit-Policy"}},
+		{500, "`internal`: our fault; the log has it under the request id.", nil},
+		{503, "`unavailable`: Redis or SQL is out of reach; nothing happened. `overloaded`: too much to do; nothing happened. " +
+			"`unknown_outcome`: it may have happened; repeat with the same Idempotency-Key.", []string{"Retry-After"}},
 	}
 }
 
 func sharedResponses() openapi3.ResponseBodies {
 	out := openapi3.ResponseBodies{}
 	for _, r := range refusals() {
-		out[responseName(api.MeaningOf(r.code).Status)] = &openapi3.ResponseRef{Value: r.response()}
+		out[responseName(r.status)] = &openapi3.ResponseRef{Value: r.response()}
 	}
 	return out
 }
 
 func (r refusal) response() *openapi3.Response {
-	media := openapi3.NewMediaType().WithSchemaRef(openapi3.NewSchemaRef(problemRef, nil))
-	media.Example = r.example()
-	out := openapi3.NewResponse().WithDescription(r.about).WithContent(openapi3.Content{problemJSON: media})
+	out := openapi3.NewResponse().WithDescription(r.about).WithContent(openapi3.Content{problemJSON: problemMedia(r.status, r.about)})
 	out.Headers = openapi3.Headers{}
 	for _, name := range r.headers {
 		out.Headers[name] = header(name)
 	}
 	return out
-}
-
-func (r refusal) example() map[string]any {
-	m := api.MeaningOf(r.code)
-	e := map[string]any{
-		"type": "urn:fanfare:problem:" + string(r.code), "title": m.Title, "status": m.Status, "detail": r.detail,
-		"code": string(r.code), "request_id": "QV7Z2M6JKX4T3YRN5WAHBCDEFG",
-	}
-	if m.Status == http.StatusServiceUnavailable || m.Status == http.StatusTooManyRequests {
-		e["retry_after_ms"] = 1000
-	}
-	return e
 }
 
 func header(name string) *openapi3.HeaderRef {

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"net/http"
+	"regexp"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"fanfare/api"
+)
+
+// details are what problems of each code may say.
+var details = map[api.Code]string{
+	api.CodeInvalidJSON:       "titel is not a field of this call",
+	api.CodeInvalidRequest:    "Idempotency-Key must be 1 to 255 printable bytes",
+	api.CodeUnauthorized:      "send your API key as Authorization: Bearer <api key>",
+	api.CodeForbidden:         "this API key lacks the scope push",
+	api.CodeNotAMember:        "alice is not a member of this chat",
+	api.CodeNotFound:          "there is nothing of this id",
+	api.CodeSaleNotFound:      "there is no such sale",
+	api.CodeRequestTimeout:    "the body did not arrive in time",
+	api.CodeConflict:          "it exists with other content",
+	api.CodeBounds:            "a sku or the number of partitions cannot go, nor units that are held or sold",
+	api.CodeNotStarted:        "the sale has not started",
+	api.CodeSoldOut:           "there is not enough left",
+	api.CodeLimitReached:      "this user may have 1 more",
+	api.CodeNotHeld:           "the reservation is expired",
+	api.CodeEnded:             "the sale has ended",
+	api.CodeVersionMismatch:   "the sale is not the one that the condition asks for",
+	api.CodePayloadTooLarge:   "the body may have at most 65536 bytes",
+	api.CodeUnsupportedMedia:  "the body must be sent as Content-Type: application/json",
+	api.CodeValidation:        "user must be 1 to 128 bytes of A-Z a-z 0-9 . _ : @ -",
+	api.CodeUnknownEventType:  "there is no event type photo.shared, and the event has no alert",
+	api.CodeAlreadyExpired:    "expires_at is past",
+	api.CodeIdempotencyReused: "this Idempotency-Key was used with another body",
+	api.CodeRateLimited:       "this API key may make 500/s requests",
+	api.CodeInternal:          "something went wrong on our side; the request id finds it in the log",
+	api.CodeUnavailable:       "redis is out of reach",
+	api.CodeUnknownOutcome:    "the answer did not come in time",
+	api.CodeOverloaded:        "there is too much to do",
+}
+
+// facts are the members that problems of a code have beside those of all.
+var facts = map[api.Code]map[string]any{
+	api.CodeForbidden:       {"scope": "push"},
+	api.CodeNotStarted:      {"retry_after_ms": 60000},
+	api.CodeSoldOut:         {"available": map[string]any{"sneaker:42": 0}},
+	api.CodeLimitReached:    {"remaining": 1},
+	api.CodeNotHeld:         {"state": "expired"},
+	api.CodeVersionMismatch: {"version": 2, "sale": saleExample},
+	api.CodePayloadTooLarge: {"max_bytes": api.MaxBody},
+	api.CodeRateLimited:     {"retry_after_ms": 1000},
+	api.CodeUnavailable:     {"retry_after_ms": 1000},
+	api.CodeUnknownOutcome:  {"retry_after_ms": 1000},
+	api.CodeOverloaded:      {"retry_after_ms": 1000},
+	api.CodeValidation: {"errors": []any{map[string]any{
+		"field": "user", "rule": "identifier", "message": "must be 1 to 128 bytes of A-Z a-z 0-9 . _ : @ -",
+	}}},
+}
+
+var saleExample = map[string]any{
+	"id": "spring", "state": "open", "items": []any{map[string]any{"sku": "sneaker:42", "total": 150, "available": 147, "held": 2, "sold": 1}},
+	"starts_at": "2026-01-01T00:00:00.000Z", "ends_at": "2126-01-01T00:00:00.000Z", "per_user_limit": 2, "hold_ms": 600000, "version": 2,
+}
+
+// typical is the code of a status when the words about it name none.
+var typical = map[int]api.Code{http.StatusUnprocessableEntity: api.CodeValidation, http.StatusNotFound: api.CodeNotFound}
+
+var word = regexp.MustCompile(`[a-z]+(_[a-z]+)*`)
+
+// codesIn lists the codes of a status that the words about an answer name.
+func codesIn(about string, status int) []api.Code {
+	var out []api.Code
+	for _, w := range word.FindAllString(about, -1) {
+		if code := api.Code(w); details[code] != "" && api.MeaningOf(code).Status == status {
+			out = append(out, code)
+		}
+	}
+	if len(out) == 0 && typical[status] != "" {
+		out = append(out, typical[status])
+	}
+	return out
+}
+
+// problemMedia is the content of an answer that is a problem, with an example of
+// each code that it may have.
+func problemMedia(status int, about string) *openapi3.MediaType {
+	media := openapi3.NewMediaType().WithSchemaRef(openapi3.NewSchemaRef(problemRef, nil))
+	media.Examples = openapi3.Examples{}
+	for _, code := range codesIn(about, status) {
+		media.Examples[string(code)] = &openapi3.ExampleRef{Value: openapi3.NewExample(problemExample(code))}
+	}
+	return media
+}
+
+func problemExample(code api.Code) map[string]any {
+	m := api.MeaningOf(code)
+	e := map[string]any{
+		"type": "urn:fanfare:problem:" + string(code), "title": m.Title, "status": m.Status, "detail": details[code],
+		"code": string(code), "request_id": "QV7Z2M6JKX4T3YRN5WAHBCDEFG",
+	}
+	for name, value := range facts[code] {
+		e[name] = value
+	}
+	return e
+}

@@ -1,0 +1,89 @@
+package main
+
+import "strings"
+
+// samples are values of properties in the examples of answers. "Schema.name" goes
+// before "name", and both before the example of the Go field; nil: it has none, so
+// that one that may be left out is.
+var samples = map[string]any{
+	"acked":                      6,
+	"Acks.acked":                 map[string]any{"team": 7},
+	"attempts":                   8,
+	"Availability.available":     map[string]any{"sneaker:42": 97},
+	"Availability.state":         "open",
+	"complete":                   true,
+	"Dependency.name":            "redis",
+	"Dependency.state":           "ok",
+	"delivered":                  2,
+	"delivered_per_second":       42.5,
+	"Device.token":               parameterExample("token"),
+	"Device.topic":               "com.example.app",
+	"Device.platform":            "apns",
+	"dropped_at":                 nil,
+	"epoch":                      "XK4T3YRN5WAHBCDEFGQV7Z2M6J",
+	"DeadLetter.id":              "5-1767366245000-0",
+	"DeadLetterRetried.id":       "5-1767366245000-0",
+	"EventAccepted.id":           "3-QV7Z2M6JKX4T3YRN5WAHBCDEFG",
+	"EventReport.id":             "3-QV7Z2M6JKX4T3YRN5WAHBCDEFG",
+	"EventReport.state":          "done",
+	"Rebuild.id":                 "QV7Z2M6JKX4T3YRN5WAHBCDEFG",
+	"Reservation.id":             "QV7Z2M6JKX4T3YRN5WAHBCDEFG",
+	"reservation":                "QV7Z2M6JKX4T3YRN5WAHBCDEFG",
+	"ChatMessage.id":             7,
+	"ChatMessageSent.id":         7,
+	"StreamMessage.id":           7,
+	"RecentUpload.id":            "photo:42",
+	"first_id":                   1,
+	"last_id":                    7,
+	"last_error":                 "the database did not answer in time",
+	"latency_ms":                 0.4,
+	"member_count":               3,
+	"notifications":              2,
+	"object":                     "album:42",
+	"opt_outs":                   []any{"photo.shared"},
+	"QueueStats.name":            "notifications",
+	"QueueStats.wakeup_ms":       0.8,
+	"DeadLetter.kind":            "job",
+	"DeadLetter.payload":         map[string]any{"sale": "spring"},
+	"DeadLetter.reason":          "max_attempts",
+	"Problem.sale":               nil,
+	"ready":                      true,
+	"recipients":                 2,
+	"revision":                   1,
+	"Sale.per_user_limit":        2,
+	"Sale.state":                 "open",
+	"type":                       "photo.shared",
+	"Problem.type":               "urn:fanfare:problem:validation_failed",
+	"unread":                     1,
+	"RecentUploads.contact":      "alice",
+	"RecentContact.contact":      "alice",
+	"RecentContact.relationship": "friend",
+	"SaleRequest.items":          nil,
+	"until":                      later,
+	"expires_at":                 later,
+	"ends_at":                    later,
+}
+
+// later is a time that has not come yet.
+const later = "2126-01-02T15:04:05.000Z"
+
+// sample is what the examples of answers have for a property; own is the example of
+// the Go field.
+func sample(schema, name string, own any) any {
+	for _, key := range []string{schema + "." + name, name} {
+		if value, known := samples[key]; known {
+			return value
+		}
+	}
+	if own == nil && strings.HasSuffix(name, "_at") {
+		return "2026-01-02T15:04:05.000Z"
+	}
+	return own
+}
+
+// ownState are the members by which the answer of a call differs from others of its
+// type.
+var ownState = map[string]map[string]any{
+	"confirmReservation": {"state": "sold"},
+	"releaseReservation": {"state": "released"},
+}

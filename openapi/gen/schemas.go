@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// patchSchemas repairs what swag says about types that are more than it sees, and
+// says what every property means.
+func patchSchemas(schemas openapi3.Schemas) {
+	addFacts(schemas["Problem"].Value, schemas["Sale"])
+	for schema, ref := range schemas {
+		for name, property := range ref.Value.Properties {
+			ref.Value.Properties[name] = described(schema, name, property)
+			patchProperty(name, ref.Value.Properties[name].Value)
+			ref.Value.Properties[name].Value.Example = sample(schema, name, property.Value.Example)
+		}
+		bound(ref.Value)
+	}
+}
+
+// addFacts adds the members that problems of some codes have.
+func addFacts(problem *openapi3.Schema, sale *openapi3.SchemaRef) {
+	integer, text := openapi3.NewInt64Schema, openapi3.NewStringSchema
+	units := openapi3.NewObjectSchema().WithAdditionalProperties(integer())
+	for name, schema := range map[string]*openapi3.Schema{
+		"available": units, "remaining": integer(), "version": integer(), "max_bytes": integer(), "limit": integer(), "size": integer(),
+		"state": text(), "scope": text(),
+	} {
+		problem.WithProperty(name, schema)
+	}
+	problem.Properties["sale"] = openapi3.NewSchemaRef("#/components/schemas/Sale", sale.Value)
+}
+
+// described gives a property its words: those of the table, else of the field's
+// comment. A reference cannot have any of its own (OpenAPI 3.0), so it is wrapped.
+func described(schema, name string, property *openapi3.SchemaRef) *openapi3.SchemaRef {
+	if property.Ref != "" {
+		whole := openapi3.NewSchema()
+		whole.AllOf = openapi3.SchemaRefs{property}
+		property = openapi3.NewSchemaRef("", whole)
+	}
+	p := property.Value
+	if about := words[schema+"."+name]; about != "" {
+		p.Description = about
+	} else if p.Description == "" {
+		p.Description = words[name]
+	}
+	p.Description = jsonWords(p.Description, name)
+	if p.Default != nil { // generators would take the field for one that is always there
+		p.Description += fmt.Sprintf(". Default: `%v`", p.Default)
+		p.Default = nil
+	}
+	return property
+}
+
+// jsonWords begins a comment with the property's JSON name instead of the Go
+// field's.
+func jsonWords(about, name string) string {
+	about = strings.ReplaceAll(strings.TrimSuffix(about, "."), "\n", " ")
+	first, rest, _ := strings.Cut(about, " ")
+	if goName(first, name) {
+		return "`" + name + "` " + rest
+	}
+	return about
+}
+
+// goName tells whether word is the name that a property has in Go.
+func goName(word, name string) bool {
+	return strings.EqualFold(word, strings.ReplaceAll(name, "_", "")) && word[:1] != strings.ToLower(word[:1])
+}
+
+// patchProperty says what types of Go do not: times, and JSON that is passed on as
+// it came.
+func patchProperty(name string, property *openapi3.Schema) {
+	switch {
+	case name == "until" || strings.HasSuffix(name, "_at"):
+		property.Format = "date-time"
+	case name == "aps" || name == "payload":
+		property.AdditionalProperties = openapi3.AdditionalProperties{Has: openapi3.Ptr(true)}
+	}
+}
+
+// bound says how large the numbers of a schema may be, and of all within it:
+// what has no rule of its own counts something.
+func bound(s *openapi3.Schema) {
+	if s == nil {
+		return
+	}
+	if s.Type.Is("integer") {
+		s.Format = "int64"
+	}
+	if (s.Type.Is("integer") || s.Type.Is("number")) && s.Min == nil && s.Enum == nil {
+		s.WithMin(0)
+	}
+	for _, property := range s.Properties {
+		if property.Ref == "" {
+			bound(property.Value)
+		}
+	}
+	for _, inner := range []*openapi3.SchemaRef{s.Items, s.AdditionalProperties.Schema} {
+		if inner != nil && inner.Ref == "" {
+			bound(inner.Value)
+		}
+	}
+}
+
+// describeStream makes of a type that lists the events of a stream what is really
+// sent: text, in which each event has the JSON of its component as data.
+func describeStream(doc *openapi3.T, op *openapi3.Operation, media *openapi3.MediaType) error {
+	events := doc.Components.Schemas[refName(media.Schema.Ref)]
+	if events == nil || len(events.Value.Properties) == 0 {
+		return fmt.Errorf("%s: what it answers with must be a type that lists the events", op.OperationID)
+	}
+	var text strings.Builder
+	for _, name := range sortedKeys(events.Value.Properties) {
+		event := events.Value.Properties[name].Value
+		op.Description += fmt.Sprintf("\n\n`event: %s`: %s. Its data is the JSON of a `%s`.", name, event.Description, refName(event.AllOf[0].Ref))
+		data, err := json.Marshal(exampleOf(event.AllOf[0]))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&text, "event: %s\ndata: %s\n\n", name, data)
+	}
+	media.Schema = openapi3.NewSchemaRef("", openapi3.NewStringSchema())
+	media.Example = text.String()
+	return nil
+}
+
+func refName(ref string) string { return ref[strings.LastIndex(ref, "/")+1:] }
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
