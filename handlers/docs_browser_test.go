@@ -167,14 +167,14 @@ func TestDocsInABrowser(t *testing.T) {
 		b.open(t, w.url+"/docs/")
 		b.authorize(t, key)
 		for block, want := range map[string]string{
-			"#operations-event_types-putEventType": `"revision": 1`,
-			"#operations-devices-putDevice":        `"state": "active"`,
+			"#operations-push-putEventType": `"revision": 1`,
+			"#operations-push-putDevice":    `"state": "active"`,
 		} {
 			if status, body := b.execute(t, block); status != "201" || !strings.Contains(body, want) {
 				t.Errorf("%s: the page shows %s %s", block, status, body)
 			}
 		}
-		if status, body := b.execute(t, "#operations-events-postEvent"); status != "202" {
+		if status, body := b.execute(t, "#operations-push-postEvent"); status != "202" {
 			t.Errorf("posting the example event shows %s %s", status, body)
 		}
 		b.wantsSilence(t)
