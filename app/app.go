@@ -235,12 +235,17 @@ func (a *app) deliveryLoops() []loop {
 	return loops
 }
 
-// handler is the HTTP face of this process.
-func (a *app) handler() http.Handler {
+// handlers are the HTTP faces of this process: for users, and for operators (see
+// FANFARE_METRICS_ADDR).
+func (a *app) handlers() (public, private http.Handler) {
+	ready, hidden := a.ready, ""
+	if a.config.MetricsAddr != "" {
+		ready, hidden = a.readyInShort, "/metrics"
+	}
 	whole := handlers.New(handlers.Options{
 		Events: a.events, Devices: a.devices, Keys: a.keys, Contacts: a.contacts, Sales: a.sales,
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
-		Ready: a.ready, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
+		Ready: ready, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{
@@ -248,16 +253,14 @@ func (a *app) handler() http.Handler {
 			MaxStreams: a.config.MaxStreams, Starting: a.notYet, Closing: a.closing,
 		},
 	})
-	if a.config.has(roleAPI) {
-		return whole
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/v1/") {
+	public = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == hidden || strings.HasPrefix(r.URL.Path, "/v1/") && !a.config.has(roleAPI) {
 			r = r.Clone(r.Context())
-			r.URL.Path, r.URL.RawPath = "/not-the-api-role", "" // answered by the router's own 404
+			r.URL.Path, r.URL.RawPath = "/not-here", "" // answered by the router's own 404
 		}
 		whole.ServeHTTP(w, r)
 	})
+	return public, a.privateHandler(whole)
 }
 
 // reload is what SIGHUP does: apps and certificates are read again, and paused

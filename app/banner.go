@@ -6,12 +6,12 @@ import (
 )
 
 // announce says where the server is and what a newcomer needs: to a person as
-// text on stdout, to machines that asked for JSON as one line of the log.
+// text on stdout, to machines as lines of the log.
 func (a *app) announce(front *front, to outputs) {
 	url := front.url()
 	a.log.Info("listening", "addr", front.listener.Addr().String(), "docs", url+"/docs/", "roles", strings.Join(a.config.Roles, ","),
 		"open", !a.keys.Any(), "settings", a.config.settings())
-	if a.config.LogFormat == "json" {
+	if a.config.logsJSON(to.err) {
 		for _, note := range a.notes() {
 			a.log.Warn(note)
 		}

@@ -20,6 +20,7 @@ import (
 // never be printed as it is.
 type config struct {
 	Addr        string   `env:"FANFARE_ADDR" envDefault:"127.0.0.1:8080" desc:"where HTTP listens; an address that is not loopback needs at least one API key"`
+	MetricsAddr string   `env:"FANFARE_METRICS_ADDR" shown:"none: at FANFARE_ADDR" desc:"private address, such as 127.0.0.1:9090, that serves /metrics, /readyz and pprof (/debug/pprof/) without a key, in plain HTTP; /metrics is then nowhere else, and /readyz at FANFARE_ADDR tells no details. pprof is never at FANFARE_ADDR"`
 	RedisURL    string   `env:"FANFARE_REDIS_URL" shown:"empty: embedded" secret:"url" desc:"redis://[user:password@]host:port[/db], redis+sentinel://[user:password@]h:p,h:p/<master>[/db], redis+cluster://[user:password@]h:p,h:p; rediss... for TLS. Embedded is one process for trying things out, nothing in it survives a stop; on an address that is not loopback it must be asked for as 'embedded'"`
 	ContactsURL string   `env:"FANFARE_CONTACTS_REDIS_URL" shown:"the Redis of FANFARE_REDIS_URL" secret:"url" desc:"own Redis for the index of recent contacts, so that its snapshots do not slow the others"`
 	DatabaseURL string   `env:"FANFARE_DATABASE_URL" envDefault:"sqlite:fanfare.db" secret:"url" desc:"sqlite:<file> (several processes on one machine may share it when Redis is a real one) or mysql://user:password@host:port/name"`
@@ -55,7 +56,7 @@ type config struct {
 	ChatMaxAge      time.Duration `env:"FANFARE_CHAT_MAX_AGE" envDefault:"720h" desc:"how long a message is kept, read by everybody or not"`
 
 	MaxStreams      int64         `env:"FANFARE_MAX_STREAMS" envDefault:"20000" desc:"open streams and long polls of this process; one more is answered 503"`
-	RateLimit       web.RateLimit `env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h"`
+	RateLimit       web.RateLimit `env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h; each process counts by itself, so that n of them let through n times as many"`
 	RequestTimeout  time.Duration `env:"FANFARE_REQUEST_TIMEOUT" envDefault:"5s" desc:"deadline of a request, streams and long polls aside"`
 	ShutdownTimeout time.Duration `env:"FANFARE_SHUTDOWN_TIMEOUT" envDefault:"20s" desc:"drain this long on SIGTERM"`
 	LogLevel        logLevel      `env:"FANFARE_LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error"`

@@ -35,15 +35,35 @@ func (c *config) check() problems {
 }
 
 func (c *config) checkAddress() problems {
-	_, port, err := net.SplitHostPort(c.Addr)
-	if err != nil {
-		return problems{fmt.Sprintf("FANFARE_ADDR: %q is not host:port", c.Addr)}
+	p := checkHostPort(addrVariable, c.Addr)
+	if c.MetricsAddr != "" {
+		p = append(p, checkHostPort(metricsVariable, c.MetricsAddr)...)
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return problems{fmt.Sprintf("FANFARE_ADDR: %q is not a port", port)}
+	switch _, port, _ := net.SplitHostPort(c.Addr); {
+	case len(p) > 0:
+		return p
+	case c.MetricsAddr == c.Addr && port != "0":
+		return problems{metricsVariable + ": is FANFARE_ADDR; it must be another address"}
 	}
 	if !c.loopback() && c.RedisURL == "" {
 		return problems{"FANFARE_REDIS_URL: is needed when FANFARE_ADDR is not loopback; 'embedded' keeps the queue in this one process"}
+	}
+	return nil
+}
+
+// The variables of the addresses that this process listens on.
+const (
+	addrVariable    = "FANFARE_ADDR"
+	metricsVariable = "FANFARE_METRICS_ADDR"
+)
+
+func checkHostPort(name, addr string) problems {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return problems{fmt.Sprintf("%s: %q is not host:port", name, addr)}
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return problems{fmt.Sprintf("%s: %q is not a port", name, port)}
 	}
 	return nil
 }

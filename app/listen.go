@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"fanfare/handlers/web"
@@ -22,6 +23,8 @@ const (
 	writeTimeout  = 30 * time.Second  // to read an answer, besides the request's deadline
 	idleTimeout   = 120 * time.Second // between requests; longer than load balancers keep connections
 	maxHeader     = 32 << 10
+
+	profileTimeout = 5 * time.Minute // what pprof may take to answer
 )
 
 // front is the HTTP side: a listener and the server behind it.
@@ -32,19 +35,45 @@ type front struct {
 	drain    time.Duration
 }
 
-// listen takes the address; it serves nothing yet.
+// listen takes the address for users; it serves nothing yet.
 func listen(ctx context.Context, c *config, log *slog.Logger) (*front, error) {
-	f := &front{drain: min(c.RequestTimeout+time.Second, c.ShutdownTimeout*6/10)}
+	var cert *certificate
 	if c.TLSCertFile != "" {
-		f.cert = &certificate{certFile: c.TLSCertFile, keyFile: c.TLSKeyFile}
-		if err := f.cert.reload(); err != nil {
+		cert = &certificate{certFile: c.TLSCertFile, keyFile: c.TLSKeyFile}
+		if err := cert.reload(); err != nil {
 			return nil, err
 		}
 	}
+	f, err := take(ctx, addrVariable, c.Addr, c, log)
+	if err == nil {
+		f.cert = cert
+	}
+	return f, err
+}
+
+// listenPrivately takes the address for operators; nil: there is none.
+func listenPrivately(ctx context.Context, c *config, log *slog.Logger) (*front, error) {
+	if c.MetricsAddr == "" {
+		return nil, nil
+	}
+	f, err := take(ctx, metricsVariable, c.MetricsAddr, c, log)
+	if err == nil {
+		f.server.WriteTimeout = profileTimeout
+	}
+	return f, err
+}
+
+// take takes the address that a variable names.
+func take(ctx context.Context, variable, addr string, c *config, log *slog.Logger) (*front, error) {
+	f := &front{drain: min(c.RequestTimeout+time.Second, c.ShutdownTimeout*6/10)}
 	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", c.Addr)
+	listener, err := lc.Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		_, port, _ := net.SplitHostPort(addr)
+		return nil, fmt.Errorf("%s: %w; who has it: lsof -nP -iTCP:%s -sTCP:LISTEN; or choose another, such as %s=127.0.0.1:8090", variable, err, port, variable)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("FANFARE_ADDR: %w", err)
+		return nil, fmt.Errorf("%s: %w", variable, err)
 	}
 	f.listener = &patientListener{Listener: listener}
 	f.server = &http.Server{

@@ -14,9 +14,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/caarlos0/env/v11"
 
 	"fanfare/store/redisdb"
 )
@@ -42,6 +45,13 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "fanfare: %s; see fanfare --help\n", usage)
 		return 2
+	case len(args) == 0 || args[0] == "serve":
+		// The configuration may be what is wrong.
+		c := &config{LogFormat: strings.TrimSpace(env.ToMap(environ)["FANFARE_LOG_FORMAT"])}
+		if c.logsJSON(stderr) {
+			newLogger(c, stderr).Error("fanfare ends", "error", err.Error())
+			return 1
+		}
 	}
 	fmt.Fprintf(stderr, "fanfare: %v\n", err)
 	return 1
@@ -85,6 +95,7 @@ func dispatch(ctx context.Context, args, environ []string, to outputs) error {
 func serve(ctx context.Context, c *config, to outputs) error {
 	log := newLogger(c, to.err)
 	redisdb.LogLibrary(log)
+	slog.SetDefault(log) // what other libraries say through package log
 	tuneMemory(c)
 	if c.needsHold() {
 		lock, err := c.hold()
@@ -110,16 +121,26 @@ func serve(ctx context.Context, c *config, to outputs) error {
 	if err != nil {
 		return err
 	}
-	front.server.Handler = a.handler()
+	private, err := listenPrivately(ctx, c, log)
+	if err != nil {
+		return errors.Join(err, front.listener.Close())
+	}
+	public, operators := a.handlers()
+	front.server.Handler = public
 	front.server.RegisterOnShutdown(sync.OnceFunc(func() { close(a.closing) }))
-	return a.live(ctx, front, preparation, to)
+	loops := []loop{{"http", front.run}}
+	if private != nil {
+		private.server.Handler = operators
+		loops = append(loops, loop{"private http", private.run})
+	}
+	return a.live(ctx, front, loops, preparation, to)
 }
 
 // live serves, first only to say that it is starting, waits for a reason to stop, and
 // stops everything.
-func (a *app) live(ctx context.Context, front *front, preparation *preparation, to outputs) error {
+func (a *app) live(ctx context.Context, front *front, http []loop, preparation *preparation, to outputs) error {
 	stages := newStages(a.log)
-	stages.start(ctx, "http", loop{"http", front.run})
+	stages.start(ctx, "http", http...)
 	var broken error
 	select {
 	case <-preparation.done:
@@ -169,10 +190,15 @@ func (a *app) wait(ctx context.Context, stages *stages, front *front) error {
 // newLogger writes text for people and JSON for machines.
 func newLogger(c *config, w io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: slog.Level(c.LogLevel), ReplaceAttr: plainDurations}
-	if c.LogFormat == "text" || (c.LogFormat == "" && terminal(w)) {
-		return slog.New(slog.NewTextHandler(w, o))
+	if c.logsJSON(w) {
+		return slog.New(slog.NewJSONHandler(w, o))
 	}
-	return slog.New(slog.NewJSONHandler(w, o))
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// logsJSON tells whether all that a server writes is JSON, a value a line.
+func (c *config) logsJSON(log io.Writer) bool {
+	return c.LogFormat == "json" || c.LogFormat != "text" && !terminal(log)
 }
 
 // plainDurations writes durations as people do ("20s"), also in JSON.

@@ -21,7 +21,7 @@ func TestRun(t *testing.T) {
 		defer cancel()
 		var out, errs storetest.Lines
 		ended := make(chan int, 1)
-		environ := []string{"FANFARE_ADDR=127.0.0.1:0", "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
+		environ := []string{"FANFARE_ADDR=127.0.0.1:0", "FANFARE_LOG_FORMAT=text", "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
 		go func() { ended <- Run(ctx, nil, environ, &out, &errs) }()
 		storetest.Eventually(t, 20*time.Second, "the banner", func() bool { return strings.Contains(out.String(), "/docs/") })
 		cancel()

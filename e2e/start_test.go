@@ -47,7 +47,7 @@ func TestStartRefusals(t *testing.T) {
 		"NoName":         {[]string{"keys", "create", "--scopes", "push"}, nil, 2, []string{"--name"}},
 		"UnknownScope":   {[]string{"keys", "create", "--name", "x", "--scopes", "push,fly"}, nil, 2, []string{`"fly"`, "admin"}},
 		"RevokeNothing":  {[]string{"keys", "revoke"}, nil, 2, []string{"keys revoke <id>"}},
-		"PortTaken":      {nil, []string{"FANFARE_ADDR=" + taken.Addr().String()}, 1, []string{"FANFARE_ADDR", "in use"}},
+		"PortTaken":      {nil, []string{"FANFARE_ADDR=" + taken.Addr().String()}, 1, []string{"FANFARE_ADDR", "in use", "lsof -nP -iTCP:"}},
 		"KeyCannotSign":  {nil, []string{"FANFARE_APNS_KEY_FILE=" + broken, "FANFARE_APNS_KEY_ID=K", "FANFARE_APNS_TEAM_ID=T"}, 1, []string{"FANFARE_APNS_KEY_FILE"}},
 		"BrokenAppsFile": {nil, []string{"FANFARE_APNS_APPS_FILE=" + broken}, 1, []string{"FANFARE_APNS_APPS_FILE"}},
 		"BrokenCert":     {nil, []string{"FANFARE_TLS_CERT_FILE=" + broken, "FANFARE_TLS_KEY_FILE=" + broken}, 1, []string{"FANFARE_TLS_CERT_FILE"}},
@@ -143,7 +143,7 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 // documents are, what is embedded, and gives a curl to paste.
 func TestBanner(t *testing.T) {
 	t.Parallel()
-	p := mustServe(t, t.TempDir())
+	p := mustServe(t, t.TempDir(), "FANFARE_LOG_FORMAT=text")
 	storetest.Eventually(t, 5*time.Second, "the banner", func() bool {
 		said := p.stdout.String()
 		for _, want := range []string{p.base, p.base + "/docs/", "curl ", "embedded", "log sender", "fanfare.db", "no API key"} {
