@@ -1,6 +1,9 @@
 package api
 
-import "encoding/json"
+import (
+	"cmp"
+	"encoding/json"
+)
 
 // PushType is the apns-push-type of a notification.
 type PushType string
@@ -55,6 +58,17 @@ type EventType struct {
 	Revision  int64 `json:"revision"`
 	CreatedAt Time  `json:"created_at"`
 	UpdatedAt Time  `json:"updated_at"`
+}
+
+// InForce is the type with the defaults written out that are in force.
+func (t EventType) InForce() *EventType {
+	t.PushType = cmp.Or(t.PushType, PushAlert)
+	for _, on := range []**bool{&t.Collapse, &t.RetryUnknown} {
+		if *on == nil {
+			*on = new(true)
+		}
+	}
+	return &t
 }
 
 // EventTypeList is the answer of GET /v1/event-types.

@@ -85,6 +85,7 @@ func build(ctx context.Context, c *config, log *slog.Logger) (*app, error) {
 		a.close()
 		return nil, err
 	}
+	a.registry.MustRegister(newPoolMetrics(a), buildInfo())
 	a.openQueues()
 	if err := a.openNouns(); err != nil {
 		a.close()

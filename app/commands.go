@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -20,10 +19,6 @@ import (
 	"fanfare/store/keys"
 	"fanfare/store/record"
 )
-
-// buildVersion is set by the linker (-X fanfare/app.buildVersion=...), as the
-// Dockerfile does; empty means that the build information of Go is used.
-var buildVersion string
 
 // action is what a command does once its arguments and the configuration are
 // understood.
@@ -98,16 +93,9 @@ Configuration is by environment variables:
 
 // version prints what was built.
 func version(to outputs) error {
-	name, revision := buildVersion, ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if name == "" {
-			name = info.Main.Version
-		}
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = " " + s.Value[:min(12, len(s.Value))]
-			}
-		}
+	name, revision := builtAs()
+	if revision != "" {
+		revision = " " + revision
 	}
 	fmt.Fprintf(to.out, "fanfare %s%s (%s %s/%s)\n", name, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return nil

@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/storetest"
@@ -152,7 +155,35 @@ func TestMetricsOfAServer(t *testing.T) {
 				}
 			}
 			checkSum(t, p)
+			checkMetrics(t, p)
 		})
+	}
+}
+
+// checkMetrics wants metrics that promtool has nothing against, the pools and what runs
+// among them.
+func checkMetrics(t *testing.T, p *program) {
+	t.Helper()
+	_, text, err := p.try("GET", "/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.New(bytes.NewReader(text)).Lint()
+	for _, problem := range problems {
+		t.Errorf("%s: %s", problem.Metric, problem.Text)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	for _, series := range []string{
+		`fanfare_pool_connections{pool="redis_requests"} [1-9]`, `fanfare_pool_connections{pool="redis_blocking"} \d`, `fanfare_pool_connections{pool="sql"} [1-9]`,
+		`fanfare_pool_max_connections{pool="sql"} [1-9]`, `fanfare_pool_waits_total{pool="sql"} \d`, `fanfare_pool_wait_seconds_total{pool="redis_requests"} \d`,
+		`fanfare_pool_timeouts_total{pool="redis_requests"} 0`, `fanfare_contacts_lag_seconds 0`, `fanfare_sale_waiting_orders 0`, `fanfare_sale_oversold_units 0`,
+		`fanfare_build_info{goversion="go1\.[^"]+",revision="[^"]*",version="[^"]+"} 1`,
+	} {
+		if !regexp.MustCompile("(?m)^" + series).Match(text) {
+			t.Errorf("no series %s", series)
+		}
 	}
 }
 

@@ -19,8 +19,7 @@ func TestPrivateAddress(t *testing.T) {
 	p := mustServe(t, t.TempDir(), "FANFARE_METRICS_ADDR="+private)
 	get := func(base, path string) (int, string) {
 		t.Helper()
-		there := *p
-		there.base = base
+		there := &program{base: base}
 		status, body, err := there.try("GET", path, nil)
 		if err != nil {
 			t.Fatal(err)

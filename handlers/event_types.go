@@ -34,7 +34,7 @@ func (s *server) putEventType(ctx context.Context, in *putEventTypeRequest) (*we
 	if err != nil {
 		return nil, err
 	}
-	return web.Put(t, created), nil
+	return web.Put(t.InForce(), created), nil
 }
 
 type listEventTypesRequest struct {
@@ -44,7 +44,7 @@ type listEventTypesRequest struct {
 // listEventTypes lists the event types.
 //
 //	@Summary		List event types
-//	@Description	All registered types, by name.
+//	@Description	All registered types, by name, each with the defaults that are in force.
 //	@Tags			push
 //	@ID				listEventTypes
 //	@Produce		json
@@ -61,6 +61,9 @@ func (s *server) listEventTypes(ctx context.Context, in *listEventTypesRequest) 
 	if err != nil {
 		return nil, err
 	}
+	for i := range items {
+		items[i] = *items[i].InForce()
+	}
 	return web.OK(&api.EventTypeList{Items: items, Next: next}), nil
 }
 
@@ -70,20 +73,21 @@ type eventTypeRequest struct {
 
 // getEventType shows an event type.
 //
-//	@Summary	Show an event type
-//	@Tags		push
-//	@ID			getEventType
-//	@Produce	json
-//	@Param		type	path		string			true	"The type's name"
-//	@Success	200		{object}	api.EventType	"The type"
-//	@Failure	404		{object}	api.Problem		"not_found"
-//	@Router		/v1/event-types/{type} [get]
+//	@Summary		Show an event type
+//	@Description	As it was registered, with the defaults that are in force: `push_type`, `collapse` and `retry_unknown` are always there.
+//	@Tags			push
+//	@ID				getEventType
+//	@Produce		json
+//	@Param			type	path		string			true	"The type's name"
+//	@Success		200		{object}	api.EventType	"The type"
+//	@Failure		404		{object}	api.Problem		"not_found"
+//	@Router			/v1/event-types/{type} [get]
 func (s *server) getEventType(ctx context.Context, in *eventTypeRequest) (*web.Reply[api.EventType], error) {
 	t, err := s.events.EventType(ctx, in.Type)
 	if err != nil {
 		return nil, err
 	}
-	return web.OK(t), nil
+	return web.OK(t.InForce()), nil
 }
 
 // deleteEventType removes an event type.

@@ -13,13 +13,14 @@ func TestEventTypes(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	const path, times = "/v1/event-types/photo.shared", `"created_at":"*","updated_at":"*"`
-	full := `{"title":"New photo","body":"{{.actor}} shared {{.data.album}}","sound":"default","push_type":"alert","priority":5,"ttl_seconds":0,"collapse":false,"aps":{"badge":1}}`
+	full := `{"title":"New photo","body":"{{.actor}} shared {{.data.album}}","sound":"default","push_type":"alert","priority":5,"ttl_seconds":0,"collapse":false,"retry_unknown":false,"aps":{"badge":1}}`
+	const shown = `{"type":"photo.shared","title":"x","push_type":"alert","collapse":true,"retry_unknown":true,"revision":2,`
 	w.get(path).wants(t, 404, problem(api.CodeNotFound, "there is no event type photo.shared"))
 	w.put(path, full).wants(t, 201, `{"type":"photo.shared",`+full[1:len(full)-1]+`,"revision":1,`+times+`}`)
 	w.put(path, full).wants(t, 200, `{"type":"photo.shared",`+full[1:len(full)-1]+`,"revision":1,`+times+`}`)
-	w.put(path, `{"title":"x"}`).wants(t, 200, `{"type":"photo.shared","title":"x","revision":2,`+times+`}`)
-	w.get(path).wants(t, 200, `{"type":"photo.shared","title":"x","revision":2,`+times+`}`)
-	w.get("/v1/event-types").wants(t, 200, `{"items":[{"type":"photo.shared","title":"x","revision":2,`+times+`}]}`)
+	w.put(path, `{"title":"x"}`).wants(t, 200, shown+times+`}`)
+	w.get(path).wants(t, 200, shown+times+`}`)
+	w.get("/v1/event-types").wants(t, 200, `{"items":[`+shown+times+`}]}`)
 	w.del(path).wants(t, 204, "")
 	w.del(path).wants(t, 204, "")
 	w.get("/v1/event-types").wants(t, 200, `{"items":[]}`)
@@ -36,7 +37,7 @@ func TestEventTypes(t *testing.T) {
 		if a := w.put(path, `{}`); a.status != 422 {
 			t.Errorf("%d %s", a.status, a.body)
 		}
-		w.put("/v1/event-types/quiet", `{"push_type":"background"}`).wants(t, 201, `{"type":"quiet","push_type":"background","revision":1,`+times+`}`)
+		w.put("/v1/event-types/quiet", `{"push_type":"background"}`).wants(t, 201, `{"type":"quiet","push_type":"background","collapse":true,"retry_unknown":true,"revision":1,`+times+`}`)
 	})
 }
 

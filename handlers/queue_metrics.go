@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/contacts"
+	"fanfare/store/sales"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -28,21 +30,30 @@ type queueFigure struct {
 	value func(*api.QueueStats) float64
 }
 
-// queueMetrics show the queues in /metrics. The figures are the whole queue's,
-// read from Redis by whichever process is scraped; only the wake-up latency is
-// this process's own. While Redis does not answer they are absent rather than
-// old.
+// owedFigure is a gauge of what contacts or sales owe; false: it could not be read.
+type owedFigure struct {
+	desc  *prometheus.Desc
+	value func(*api.Stats) (float64, bool)
+}
+
+// queueMetrics show the queues, and what contacts and sales owe, in /metrics. The
+// figures are those of all processes, read by whichever is scraped; only the wake-up
+// latency is this process's own. What Redis or SQL does not answer is absent rather
+// than old.
 type queueMetrics struct {
-	queues  []deadQueue
-	figures []queueFigure
-	stats   atomic.Pointer[[]api.QueueStats]
+	queues   []deadQueue
+	contacts *contacts.Store // nil: there are none
+	sales    *sales.Store    // nil: there are none
+	figures  []queueFigure
+	owed     []owedFigure
+	stats    atomic.Pointer[api.Stats]
 
 	reading sync.Mutex // one reading at a time
 	read    time.Time  // when the last one began
 }
 
-func newQueueMetrics(reg prometheus.Registerer, queues []deadQueue) *queueMetrics {
-	m := &queueMetrics{queues: queues}
+func newQueueMetrics(o Options) *queueMetrics {
+	m := &queueMetrics{queues: o.queues(), contacts: o.Contacts, sales: o.Sales}
 	add := func(kind prometheus.ValueType, name, help string, value func(*api.QueueStats) float64) {
 		desc := prometheus.NewDesc("fanfare_queue_"+name, help, []string{"queue"}, nil)
 		m.figures = append(m.figures, queueFigure{desc, kind, value})
@@ -59,13 +70,54 @@ func newQueueMetrics(reg prometheus.Registerer, queues []deadQueue) *queueMetric
 	add(prometheus.CounterValue, "leases_recovered_total", "Jobs started again because their lease ended.", func(s *api.QueueStats) float64 { return float64(s.Recovered) })
 	add(prometheus.GaugeValue, "wakeup_seconds", "Mean time from enqueueing to claiming of jobs that woke an idle worker of this process.",
 		func(s *api.QueueStats) float64 { return s.WakeupMS / 1000 })
-	reg.MustRegister(m)
+	m.addOwed()
+	o.Web.Registry.MustRegister(m)
 	return m
+}
+
+// addOwed adds the figures of contacts and sales.
+func (m *queueMetrics) addOwed() {
+	add := func(name, help string, value func(*api.Stats) (float64, bool)) {
+		m.owed = append(m.owed, owedFigure{prometheus.NewDesc("fanfare_"+name, help, nil, nil), value})
+	}
+	ofContacts := func(value func(*api.ContactsStats) float64) func(*api.Stats) (float64, bool) {
+		return func(s *api.Stats) (float64, bool) {
+			if s.Contacts == nil {
+				return 0, false
+			}
+			return value(s.Contacts), true
+		}
+	}
+	ofSales := func(value func(*api.SalesStats) float64) func(*api.Stats) (float64, bool) {
+		return func(s *api.Stats) (float64, bool) {
+			if s.Sales == nil {
+				return 0, false
+			}
+			return value(s.Sales), true
+		}
+	}
+	add("contacts_pending", "Changes on record that the index of recent contacts does not have yet.", ofContacts(func(c *api.ContactsStats) float64 { return float64(c.Pending) }))
+	add("contacts_lag_seconds", "Age of the oldest of them.", ofContacts(func(c *api.ContactsStats) float64 { return float64(c.LagMS) / 1000 }))
+	add("sale_waiting_orders", "Confirmed reservations whose orders are not on record yet.", ofSales(func(s *api.SalesStats) float64 { return float64(s.WaitingOrders) }))
+	add("sale_orders_lag_seconds", "Age of the oldest of them.", ofSales(func(s *api.SalesStats) float64 { return float64(s.LagMS) / 1000 }))
+	add("sale_oversold_units", "Units sold beyond their totals, of all sales; stats name them.", ofSales(oversoldUnits))
+}
+
+func oversoldUnits(s *api.SalesStats) (units float64) {
+	for _, skus := range s.Oversold {
+		for _, n := range skus {
+			units += float64(n)
+		}
+	}
+	return units
 }
 
 // Describe implements prometheus.Collector.
 func (m *queueMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, f := range m.figures {
+		out <- f.desc
+	}
+	for _, f := range m.owed {
 		out <- f.desc
 	}
 }
@@ -76,10 +128,15 @@ func (m *queueMetrics) Collect(out chan<- prometheus.Metric) {
 	if stats == nil {
 		return
 	}
-	for i := range *stats {
-		s := &(*stats)[i]
+	for i := range stats.Queues {
+		s := &stats.Queues[i]
 		for _, f := range m.figures {
 			out <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(s), s.Name)
+		}
+	}
+	for _, f := range m.owed {
+		if value, known := f.value(stats); known {
+			out <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, value)
 		}
 	}
 }
@@ -103,11 +160,28 @@ func (m *queueMetrics) refresh(ctx context.Context) {
 	m.read = time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsPatience) // others wait for it as well
 	defer cancel()
-	stats, err := statsOf(ctx, m.queues)
-	if err != nil {
-		m.stats.Store(nil)
-		return
+	var stats api.Stats
+	var all sync.WaitGroup
+	all.Go(func() {
+		if queues, err := statsOf(ctx, m.queues); err == nil {
+			stats.Queues = queues
+		}
+	})
+	if m.contacts != nil {
+		all.Go(func() {
+			if lag, err := m.contacts.Stats(ctx); err == nil {
+				stats.Contacts = &lag
+			}
+		})
 	}
+	if m.sales != nil {
+		all.Go(func() {
+			if owed, err := m.sales.Stats(ctx); err == nil {
+				stats.Sales = &owed
+			}
+		})
+	}
+	all.Wait()
 	m.stats.Store(&stats)
 }
 

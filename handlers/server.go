@@ -78,7 +78,7 @@ func New(o Options) http.Handler {
 }
 
 func newServer(o Options) *server {
-	figures := newQueueMetrics(o.Web.Registry, o.queues())
+	figures := newQueueMetrics(o)
 	messages := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fanfare_chat_messages_total", Help: "Chat messages sent through this process.",
 	})

@@ -12,6 +12,8 @@ import (
 // patchSchemas repairs what swag says about types that are more than it sees, and
 // says what every property means.
 func patchSchemas(schemas openapi3.Schemas) {
+	shown := schemas["EventType"].Value // see api.EventType.InForce
+	shown.Required = append(shown.Required, "push_type", "collapse", "retry_unknown")
 	addFacts(schemas["Problem"].Value, schemas["Sale"])
 	for schema, ref := range schemas {
 		for name, property := range ref.Value.Properties {

@@ -148,3 +148,6 @@ func mysqlPool(o Options) (*sql.DB, error) {
 	}
 	return sql.OpenDB(&connector{Connector: inner}), nil
 }
+
+// Pool tells how the pool of connections is now.
+func (db *DB) Pool() sql.DBStats { return db.sql.Stats() }

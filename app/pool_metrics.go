@@ -1,0 +1,65 @@
+package app
+
+import (
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// poolMetrics show the pools of connections in /metrics, as they are when it is read.
+type poolMetrics struct {
+	redis map[string]*redisdb.DB // by the pools' first name
+	sql   *record.DB
+
+	connections, idle, timeouts, most, waits, waited *prometheus.Desc
+}
+
+func newPoolMetrics(a *app) *poolMetrics {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("fanfare_pool_"+name, help, []string{"pool"}, nil)
+	}
+	m := &poolMetrics{
+		redis: map[string]*redisdb.DB{"redis": a.redis}, sql: a.record,
+		connections: desc("connections", "Open connections to Redis or the database."),
+		idle:        desc("idle_connections", "Open connections that nobody uses."),
+		timeouts:    desc("timeouts_total", "Those who waited in vain for a connection to Redis."),
+		most:        desc("max_connections", "How many connections to the database there may be."),
+		waits:       desc("waits_total", "Those who had to wait for a connection."),
+		waited:      desc("wait_seconds_total", "How long they waited."),
+	}
+	if a.contactsRedis != a.redis {
+		m.redis["contacts_redis"] = a.contactsRedis
+	}
+	return m
+}
+
+// Describe implements prometheus.Collector.
+func (m *poolMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{m.connections, m.idle, m.timeouts, m.most, m.waits, m.waited} {
+		out <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *poolMetrics) Collect(out chan<- prometheus.Metric) {
+	tell := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, pool string) {
+		out <- prometheus.MustNewConstMetric(desc, kind, value, pool)
+	}
+	for name, db := range m.redis {
+		for _, p := range db.Pools() {
+			pool := name + "_" + p.Name
+			tell(m.connections, prometheus.GaugeValue, float64(p.Open), pool)
+			tell(m.idle, prometheus.GaugeValue, float64(p.Idle), pool)
+			tell(m.waits, prometheus.CounterValue, float64(p.Waits), pool)
+			tell(m.waited, prometheus.CounterValue, p.Waited.Seconds(), pool)
+			tell(m.timeouts, prometheus.CounterValue, float64(p.Timeouts), pool)
+		}
+	}
+	s := m.sql.Pool()
+	tell(m.connections, prometheus.GaugeValue, float64(s.OpenConnections), "sql")
+	tell(m.idle, prometheus.GaugeValue, float64(s.Idle), "sql")
+	tell(m.most, prometheus.GaugeValue, float64(s.MaxOpenConnections), "sql")
+	tell(m.waits, prometheus.CounterValue, float64(s.WaitCount), "sql")
+	tell(m.waited, prometheus.CounterValue, s.WaitDuration.Seconds(), "sql")
+}

@@ -1,0 +1,43 @@
+package app
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// buildVersion is set by the linker (-X fanfare/app.buildVersion=...), as `make
+// build`, `make release` and the Dockerfile do; empty means that the build
+// information of Go is used.
+var buildVersion string
+
+// builtAs is the version of this program and the revision that it was built from;
+// a revision is "" where the build did not know it.
+func builtAs() (version, revision string) {
+	version = buildVersion
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return version, ""
+	}
+	if version == "" {
+		version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			revision = s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return version, revision
+}
+
+// buildInfo is a gauge of 1 whose labels say what runs.
+func buildInfo() prometheus.Collector {
+	version, revision := builtAs()
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "fanfare_build_info", Help: "What runs: always 1.",
+		ConstLabels: prometheus.Labels{"version": version, "revision": revision, "goversion": runtime.Version()},
+	})
+	g.Set(1)
+	return g
+}

@@ -1,0 +1,45 @@
+package handlers_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"fanfare/store/storetest"
+)
+
+// What contacts and sales owe is in /metrics, as it is in the stats.
+func TestOwedMetrics(t *testing.T) {
+	t.Parallel()
+	w := setup(t) // nobody works on its jobs
+	text := w.get("/metrics").body
+	for _, want := range []string{"fanfare_contacts_pending 0", "fanfare_contacts_lag_seconds 0", "fanfare_sale_waiting_orders 0", "fanfare_sale_orders_lag_seconds 0", "fanfare_sale_oversold_units 0"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %s", want)
+		}
+	}
+
+	w = setup(t)
+	w.post("/v1/uploads", `{"id":"photo-1","owner":"bob","visibility":"public"}`)
+	w.put("/v1/sales/s", saleBody(`[{"sku":"a","stock":3}]`, `"hold_ms":0`))
+	w.post("/v1/sales/s/reservations", `{"user":"u","lines":[{"sku":"a","quantity":1}]}`)
+	stats := w.get("/v1/stats").body
+	text = w.get("/metrics").body
+	for name, want := range map[string]string{"fanfare_contacts_pending": `"pending":(\d+)`, "fanfare_sale_waiting_orders": `"waiting_orders":(\d+)`} {
+		n := regexp.MustCompile(want).FindStringSubmatch(stats)
+		if n == nil || n[1] == "0" || !strings.Contains(text, "\n"+name+" "+n[1]+"\n") {
+			t.Errorf("%s is not that of %s", name, stats)
+		}
+	}
+	if !regexp.MustCompile(`fanfare_contacts_lag_seconds 0\.\d|fanfare_contacts_lag_seconds [1-9]`).MatchString(text) {
+		t.Error("no lag of contacts")
+	}
+	t.Run("WithoutSQL", func(t *testing.T) {
+		alone := setup(t)
+		storetest.Must(t, alone.record.Close())
+		text := alone.get("/metrics").body
+		if strings.Contains(text, "fanfare_contacts_") || !strings.Contains(text, "fanfare_sale_waiting_orders 0") {
+			t.Error("figures of contacts though nobody could read them")
+		}
+	})
+}
