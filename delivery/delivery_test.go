@@ -353,6 +353,7 @@ func TestAnswersChangeTheDevice(t *testing.T) {
 			p.apns.Script(token(1), apnstest.Gone("Unregistered", tt.at(p.device("bob", 1).RegisteredAt.Time)))
 			p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 0, 1, 0})
 			if tt.want == api.DeviceActive {
+				p.first.stop() // it ends when all verdicts are written
 				if d := p.device("bob", 1); d.State != tt.want {
 					t.Errorf("device %+v", d)
 				}

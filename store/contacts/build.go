@@ -90,9 +90,15 @@ type build struct {
 	x         *index
 	user      string
 	token     string
+	over      string // holders whose tokens begin with it give way; "": none
 	lease     time.Duration
 	relations string
 }
+
+// readerToken is what the tokens of reads begin with. A read gives way to a job,
+// which builds to the end: else users with many contacts and many readers would
+// wait for their job as long as readers come.
+const readerToken = "read:"
 
 // begin takes the right to build, or keeps it (the same token again); false
 // when another has it. reset empties the index first.
@@ -101,7 +107,7 @@ func (b *build) begin(ctx context.Context, reset bool) (bool, error) {
 	if reset {
 		flag = 1
 	}
-	reply, err := b.x.reply(ctx, redisdb.Write, b.x.beginScript, buildKeys(b.user), b.token, b.lease.Milliseconds(), indexLifetime.Milliseconds(), flag)
+	reply, err := b.x.reply(ctx, redisdb.Write, b.x.beginScript, buildKeys(b.user), b.token, b.lease.Milliseconds(), indexLifetime.Milliseconds(), flag, b.over)
 	if err != nil {
 		return false, fmt.Errorf("begin build: %w", err)
 	}
@@ -202,7 +208,7 @@ func (s *Store) buildOnce(ctx context.Context, user string) (built, error) {
 		return built{}, nil
 	}
 	defer leave()
-	b := &build{x: s.index, user: user, token: rand.Text(), lease: inlineLease}
+	b := &build{x: s.index, user: user, token: readerToken + rand.Text(), lease: inlineLease}
 	mine, err := b.begin(ctx, false)
 	if err != nil && api.CodeOf(err) != api.CodeOverloaded {
 		return built{}, err
@@ -214,7 +220,7 @@ func (s *Store) buildOnce(ctx context.Context, user string) (built, error) {
 	ranked, status, err := s.run(ctx, b, s.o.InlinePages)
 	switch {
 	case err == nil && status == buildUnfinished:
-		s.announce(ctx, rebuildJob(user, b.token, false))
+		s.announce(ctx, rebuildJob(user, fillUp))
 	case status != buildOK:
 		b.release(ctx)
 	}

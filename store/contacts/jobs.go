@@ -1,7 +1,6 @@
 package contacts
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,7 +40,6 @@ type task struct {
 	Upload string `json:"upload,omitempty"`
 	After  string `json:"after,omitempty"` // the last follower done
 	User   string `json:"user,omitempty"`
-	Token  string `json:"token,omitempty"` // the right to build, if taken already
 	Reset  bool   `json:"reset,omitempty"`
 }
 
@@ -59,14 +57,19 @@ func uploadJob(row, upload string) queue.Job {
 	return queue.Job{Type: JobUpload, Unique: row, Payload: task{Outbox: row, Upload: upload}.encode()}
 }
 
-// rebuildJob builds one user's index. One that was asked for begins with an
-// empty index, and is never merged into another that has begun.
-func rebuildJob(user, token string, reset bool) queue.Job {
-	j := queue.Job{Type: JobRebuild, Key: "rebuild:" + user, Payload: task{User: user, Token: token, Reset: reset}.encode()}
-	if !reset {
-		j.Unique = j.Key
-	}
-	return j
+// What a rebuild is for. There is at most one live job of each for a user, and
+// one of them runs at a time. The two that begin with an empty index do the same:
+// while one of them has begun, the other can still be asked for.
+const (
+	fillUp    = ""
+	fromEmpty = "anew:"
+	onceMore  = "again:"
+)
+
+// rebuildJob builds one user's index.
+func rebuildJob(user, purpose string) queue.Job {
+	key := "rebuild:" + user
+	return queue.Job{Type: JobRebuild, Key: key, Unique: purpose + key, Payload: task{User: user, Reset: purpose != fillUp}.encode()}
 }
 
 // errLost ends a job whose lease is over: another process has it.
@@ -141,7 +144,7 @@ func (s *Store) syncOne(ctx context.Context, user, contact string) error {
 		}
 		if out.status == syncWritten {
 			if out.floor && out.trusted < int64(s.o.Min) {
-				s.announce(ctx, rebuildJob(user, "", false))
+				s.announce(ctx, rebuildJob(user, fillUp))
 			}
 			return nil
 		}
@@ -157,7 +160,7 @@ func (s *Store) rebuild(ctx context.Context, c *queue.Claimed, t *task) (bool, e
 		return false, errLater
 	}
 	defer leave()
-	b := &build{x: s.index, user: t.User, token: cmp.Or(t.Token, c.ID), lease: jobLease}
+	b := &build{x: s.index, user: t.User, token: c.ID, over: readerToken, lease: jobLease}
 	mine, err := b.begin(ctx, t.Reset)
 	if err != nil {
 		return false, err

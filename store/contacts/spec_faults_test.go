@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -247,6 +248,64 @@ func TestR13_TheRightToBuildExpires(t *testing.T) {
 		storetest.Eventually(t, 5*time.Second, "a read builds the index", func() bool {
 			return w.mustRecent(t, "me", 1) == "" && w.state(t, "me", "u") == ""
 		})
+	})
+}
+
+// A job that comes late to a user with many contacts finds a read's right to build,
+// and another read's after that: it does not wait for them.
+func TestR13_AJobGoesBeforeReads(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{Page: 10, InlinePages: 2}, func(t *testing.T, w *world) {
+		w.mustHave(t, "me", 50)
+		read := &build{x: w.index, user: "me", token: readerToken + "elsewhere", lease: time.Hour}
+		if mine, err := read.begin(t.Context(), false); err != nil || !mine {
+			t.Fatal(mine, err)
+		}
+		w.work(t)
+		w.enqueue(t.Context(), rebuildJob("me", fillUp))
+		want := w.bruteForce(t, "me", 2)
+		storetest.Eventually(t, 20*time.Second, "the index is built", func() bool { return w.mustRecent(t, "me", 2) == want })
+		if status, err := read.fill(t.Context(), &ranking{}); err != nil || status != buildLost {
+			t.Errorf("the read that gave way fills the index: %d, %v", status, err)
+		}
+		w.want(t, "me", 2, want)
+	})
+}
+
+// However often a rebuild is asked for, one job runs and one waits: the one that
+// waits is for all who came after the other had begun.
+func TestR13_RebuildsThatAreAskedForAreShared(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		ask := func(key string) {
+			t.Helper()
+			_, replayed, err := w.Rebuild(t.Context(), "me", api.Idempotency{Scope: "k /v1", Key: key})
+			if err != nil || replayed {
+				t.Fatal(replayed, err)
+			}
+		}
+		live := func() int64 {
+			q, err := w.jobs.Stats(t.Context())
+			storetest.Must(t, err)
+			return q.Depth + q.InFlight + q.Scheduled + q.Blocked
+		}
+		for i := range 20 {
+			ask("")
+			ask(fmt.Sprint("key-", i))
+		}
+		if n := live(); n != 2 {
+			t.Fatalf("%d jobs after 40 calls, want 2", n)
+		}
+		w.forbidScans()
+		w.work(t)
+		w.mustHave(t, "me", 3)
+		ask("")
+		if n := live(); n != 2 {
+			t.Fatalf("%d jobs after a call while one has begun, want 2", n)
+		}
+		w.allowScans()
+		w.waitForJobs(t)
+		w.wantMembers(t, "me", strings.Fields(w.bruteForce(t, "me", 10))...)
 	})
 }
 

@@ -91,25 +91,37 @@ func (s *Store) DeleteUpload(ctx context.Context, id string) error {
 	return nil
 }
 
-// Rebuild leaves it to a job to build a user's index again from nothing. It
-// answers with the job's id; replayed: with that of an earlier call.
+// Rebuild leaves it to a job that begins after the call to build a user's index
+// again from nothing. Calls that come while such a job waits share it: a user has
+// at most one that runs and one that waits. It answers with an id of the call;
+// replayed: with that of an earlier call.
 func (s *Store) Rebuild(ctx context.Context, user string, once api.Idempotency) (r *api.Rebuild, replayed bool, err error) {
-	job := rebuildJob(user, "", true)
-	record := queue.Once{Body: once.Body, TTL: api.IdempotencyTTL}
-	if once.Key != "" {
-		record.Key = once.Name()
-	}
+	job := rebuildJob(user, fromEmpty)
 	job.Shard = s.jobs.Route(job.Key)
 	job.ID = queue.NewID(job.Shard, time.Now())
-	record.Answer = job.ID
-	replayed, stored, err := s.jobs.EnqueueOnce(ctx, record, job)
+	r = &api.Rebuild{ID: job.ID}
+	if once.Key != "" {
+		record := queue.Once{Key: once.Name(), Body: once.Body, TTL: api.IdempotencyTTL, Answer: job.ID}
+		replayed, r.ID, err = s.jobs.EnqueueOnce(ctx, record, job)
+	}
+	if err == nil && !replayed {
+		err = s.enqueueRebuild(ctx, job, rebuildJob(user, onceMore))
+	}
 	if err != nil {
 		return nil, false, fmt.Errorf("rebuild recent contacts: %w", err)
 	}
-	if replayed {
-		job.ID = stored
+	return r, replayed, nil
+}
+
+// enqueueRebuild enqueues a job, and a second one when the first is merged into
+// another, which may have begun. (Enqueued again, a job tells which it is.) When
+// the second is merged too, one of the two still waits or began after the call.
+func (s *Store) enqueueRebuild(ctx context.Context, first, second queue.Job) error {
+	got, err := s.jobs.Enqueue(ctx, first)
+	if err == nil && got[0].ID != first.ID {
+		_, err = s.jobs.Enqueue(ctx, second)
 	}
-	return &api.Rebuild{ID: job.ID}, replayed, nil
+	return err
 }
 
 // enqueue announces committed changes. A queue that is away costs no change:

@@ -356,3 +356,24 @@ func TestKeepRenewsUntilTheLeaseIsLost(t *testing.T) {
 		}
 	})
 }
+
+// A record lives as long as the lease that was renewed last, whatever it was given
+// at first: one that ends early lets another in beside the holder.
+func TestRenewingKeepsTheRecordAsLongAsTheLease(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		const lease, retention = time.Minute, 10 * time.Second
+		l := setup(t, db, lock.Options{Lease: lease, Retention: retention})
+		h := mustHold(t, l, "x")
+		lives := func() time.Duration { return db.Client().PTTL(t.Context(), keyOf(l, "x")).Val() }
+		if left := lives(); left <= lease || left > lease+retention {
+			t.Errorf("the record of a new lease lives %v", left)
+		}
+		// As if the lease were nearly over.
+		storetest.Must(t, db.Client().PExpire(t.Context(), keyOf(l, "x"), retention).Err())
+		mustBe(t, true, "renew", h.Renew)
+		if left := lives(); left <= lease || left > lease+retention {
+			t.Errorf("the record of a renewed lease lives %v", left)
+		}
+	})
+}

@@ -312,3 +312,45 @@ func TestReportsGoBeforeGroups(t *testing.T) {
 		mustLive("ended")
 	})
 }
+
+// TestReportsLastFromTheEnd: the times of groups and reports count from their last
+// change, not from their first.
+func TestReportsLastFromTheEnd(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) {
+			o.GroupRetention, o.ReportRetention, o.MaxAge = time.Hour, time.Hour, time.Minute
+		})
+		group := queue.NewID(0, epoch)
+		w.mustEnqueue(
+			queue.Job{ID: queue.NewID(0, epoch), Group: group, Counts: map[string]int64{"a": 1}},
+			queue.Job{ID: queue.NewID(0, epoch), Fresh: true, Report: "Q"})
+		found := map[string]bool{}
+		eachRecord := func(f func(kind, key string)) {
+			for _, key := range w.mustKeys() {
+				if kind, _, _ := strings.Cut(strings.TrimPrefix(key, w.prefix(0)), ":"); kind == "group" || kind == "report" {
+					f(kind, key)
+				}
+			}
+		}
+		eachRecord(func(_, key string) { // as if the jobs had waited for most of an hour
+			storetest.Must(t, db.Client().PExpire(t.Context(), key, 5*time.Minute).Err())
+		})
+		w.run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result {
+			if c.Group == "" {
+				return queue.Result{Report: "D"}
+			}
+			return queue.Result{Counts: map[string]int64{"a": 1}}
+		}))
+		w.mustBeEmpty()
+		eachRecord(func(kind, key string) {
+			found[kind] = true
+			if left := db.Client().PTTL(t.Context(), key).Val(); left < 59*time.Minute {
+				t.Errorf("%s ends %v after the job", key, left)
+			}
+		})
+		if !found["group"] || !found["report"] {
+			t.Errorf("found only %v", found)
+		}
+	})
+}

@@ -2,6 +2,8 @@ package queue_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"sort"
@@ -45,6 +47,7 @@ type model struct {
 	jobs  map[string]*modelJob
 	line  map[string][]string // by key: its head and those behind it
 	old   []oldClaim
+	ids   uint64 // made so far
 }
 
 const modelAttempts = 3
@@ -127,8 +130,16 @@ func live(j *modelJob) bool {
 	return j.state == "ready" || j.state == "running" || j.state == "later" || j.state == "blocked"
 }
 
+// nextID makes ids by counting: jobs are picked in the order of their ids, which
+// must be the same when a failure is tried again.
+func (m *model) nextID() string {
+	m.ids++
+	digest := sha256.Sum256(binary.BigEndian.AppendUint64(nil, m.ids))
+	return queue.DeriveID(queue.NewID(0, epoch), digest[:])
+}
+
 func (m *model) enqueue(t *rapid.T) {
-	j := &modelJob{id: queue.NewID(0, epoch), key: rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "key"),
+	j := &modelJob{id: m.nextID(), key: rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "key"),
 		unique: rapid.SampledFrom([]string{"", "", "", "u"}).Draw(t, "unique"), report: rapid.SampledFrom([]string{"", "Q0"}).Draw(t, "report")}
 	job := queue.Job{ID: j.id, Key: j.key, Unique: j.unique, Report: j.report, Payload: []byte(j.id), Fresh: rapid.Bool().Draw(t, "fresh")}
 	j.named, j.remembered = !job.Fresh || j.key != "" || j.unique != "", !job.Fresh

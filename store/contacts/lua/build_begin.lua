@@ -3,12 +3,16 @@
 -- this, together with the index, misses nothing.
 -- KEYS: 1 recent (zset), 2 state (hash), 3 build (string)
 -- ARGV: 1 token, 2 lifetime of the right in ms, 3 lifetime of the index in ms,
---       4 1 to begin with an empty index
+--       4 1 to begin with an empty index, 5 what a holder's token begins with that
+--       gives way ('' for none)
 -- RETURNS: status 0 another builds, 1 taken; then the relations counter
 local recent, state, build = KEYS[1], KEYS[2], KEYS[3]
-local token, lease, lifetime, reset = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
+local token, lease, lifetime, reset, yielding = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', ARGV[5]
 
 local holder = redis.call('GET', build)
+if holder and yielding ~= '' and string.sub(holder, 1, #yielding) == yielding then
+  holder = false
+end
 if holder and holder ~= token then
   return { 0, '' }
 end
