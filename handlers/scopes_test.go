@@ -1,0 +1,144 @@
+package handlers_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/handlers"
+)
+
+// mayCall is who may call what: the scopes of which one is enough, as the contract
+// has them. It is written out here, not taken from the table of routes.
+var mayCall = map[string]string{
+	"GET /healthz":      "anybody",
+	"GET /readyz":       "anybody",
+	"GET /metrics":      "anybody",
+	"GET /openapi.json": "anybody",
+	"GET /":             "anybody",
+	"GET /docs":         "anybody",
+	"GET /docs/*":       "anybody",
+
+	"GET /v1/stats":                    "ops admin",
+	"GET /v1/dead-letters":             "ops admin",
+	"POST /v1/dead-letters/{id}/retry": "ops admin",
+	"DELETE /v1/dead-letters/{id}":     "ops admin",
+
+	"GET /v1/event-types":                        "push admin",
+	"PUT /v1/event-types/{type}":                 "push admin",
+	"GET /v1/event-types/{type}":                 "push admin",
+	"DELETE /v1/event-types/{type}":              "push admin",
+	"POST /v1/events":                            "push admin",
+	"POST /v1/events/batch":                      "push admin",
+	"GET /v1/events/{id}":                        "push admin",
+	"PUT /v1/users/{user}/devices/{token}":       "push admin",
+	"GET /v1/users/{user}/devices":               "push admin",
+	"DELETE /v1/users/{user}/devices/{token}":    "push admin",
+	"PUT /v1/users/{user}/opt-outs/{type}":       "push admin",
+	"DELETE /v1/users/{user}/opt-outs/{type}":    "push admin",
+	"PUT /v1/users/{user}/mutes/{object}":        "push admin",
+	"DELETE /v1/users/{user}/mutes/{object}":     "push admin",
+	"GET /v1/users/{user}/notification-settings": "push admin",
+
+	"PUT /v1/users/{user}/contacts/{contact}":       "contacts admin",
+	"DELETE /v1/users/{user}/contacts/{contact}":    "contacts admin",
+	"GET /v1/users/{user}/contacts":                 "contacts admin",
+	"POST /v1/uploads":                              "contacts admin",
+	"PATCH /v1/uploads/{id}":                        "contacts admin",
+	"DELETE /v1/uploads/{id}":                       "contacts admin",
+	"GET /v1/users/{user}/recent-contacts":          "contacts admin",
+	"GET /v1/users/{user}/recent-contacts/uploads":  "contacts admin",
+	"POST /v1/users/{user}/recent-contacts/rebuild": "contacts admin",
+
+	"POST /v1/chats":                                  "chat admin",
+	"GET /v1/chats/{chat}":                            "chat admin",
+	"GET /v1/chats/{chat}/members":                    "chat admin",
+	"PUT /v1/chats/{chat}/members/{user}":             "chat admin",
+	"DELETE /v1/chats/{chat}/members/{user}":          "chat admin",
+	"POST /v1/chats/{chat}/messages":                  "chat admin",
+	"GET /v1/chats/{chat}/messages":                   "chat admin",
+	"GET /v1/users/{user}/chats":                      "chat admin",
+	"GET /v1/users/{user}/messages/pending":           "chat admin",
+	"POST /v1/users/{user}/messages/ack":              "chat admin",
+	"GET /v1/users/{user}/messages/stream":            "chat admin",
+	"PUT /v1/sales/{sale}":                            "sales admin",
+	"POST /v1/sales/{sale}/stock":                     "sales admin",
+	"GET /v1/sales/{sale}/orders":                     "sales admin",
+	"GET /v1/sales/{sale}":                            "sales sales:buy admin",
+	"GET /v1/sales/{sale}/stream":                     "sales sales:buy admin",
+	"POST /v1/sales/{sale}/reservations":              "sales sales:buy admin",
+	"GET /v1/sales/{sale}/reservations":               "sales sales:buy admin",
+	"GET /v1/sales/{sale}/reservations/{id}":          "sales sales:buy admin",
+	"POST /v1/sales/{sale}/reservations/{id}/confirm": "sales sales:buy admin",
+	"POST /v1/sales/{sale}/reservations/{id}/release": "sales sales:buy admin",
+}
+
+// Every route is called without a key and with a key of each scope alone: 401, 403
+// for each that is not its own, and neither for each that is.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.workChats()
+	bearers := map[string]string{}
+	for _, scope := range []string{"push", "contacts", "chat", "sales", "sales:buy", "ops", "admin"} {
+		bearers[scope] = "Authorization: Bearer " + w.mustKey(api.Scope(scope))
+	}
+	if len(bearers) != len(api.Scopes) {
+		t.Errorf("there are %d scopes, this test knows %d", len(api.Scopes), len(bearers))
+	}
+	untested := maps.Clone(mayCall)
+	for _, rt := range handlers.Routes() {
+		name := rt.Method + " " + rt.Pattern
+		may, ok := mayCall[name]
+		if delete(untested, name); !ok {
+			t.Errorf("%s is not in this test's table", name)
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ask := func(headers ...string) int {
+				return w.status(t, call{method: rt.Method, path: pathOf(rt.Pattern), headers: headers})
+			}
+			if got := ask(); (got == 401) != (may != "anybody") {
+				t.Errorf("without a key: %d", got)
+			}
+			for scope, bearer := range bearers {
+				want := may == "anybody" || slices.Contains(strings.Fields(may), scope)
+				if got := ask(bearer); got == 401 || (got != 403) != want {
+					t.Errorf("with a key of %s: %d, may call it: %t", scope, got, want)
+				}
+			}
+		})
+	}
+	if len(untested) > 0 {
+		t.Errorf("there is no such route: %v", slices.Sorted(maps.Keys(untested)))
+	}
+}
+
+// status is what a call is answered with, without waiting for a body that may not end.
+func (w *world) status(t testing.TB, c call) int {
+	t.Helper()
+	res, err := w.open(t, c)
+	if err != nil {
+		t.Fatal(fmt.Errorf("%s %s: %w", c.method, c.path, err))
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// open sends a call and gives its answer as soon as the head is there.
+func (w *world) open(t testing.TB, c call) (*http.Response, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), c.method, w.url+c.path, c.reader())
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range c.headers {
+		c.setHeader(r, line)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
