@@ -23,7 +23,8 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return append(t.UTC().AppendFormat(text, timeFormat), '"'), nil
 }
 
-// UnmarshalJSON reads any RFC 3339 time, of any zone and precision.
+// UnmarshalJSON reads any RFC 3339 time, of any zone and precision, that has a year
+// of four digits in UTC too: another could not be written again.
 func (t *Time) UnmarshalJSON(b []byte) error {
 	s, ok := strings.CutPrefix(string(b), `"`)
 	if !ok {
@@ -32,6 +33,9 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	parsed, err := time.Parse(time.RFC3339Nano, strings.TrimSuffix(s, `"`))
 	if err != nil {
 		return fmt.Errorf("a time is an RFC 3339 string such as 2026-01-02T15:04:05.000Z")
+	}
+	if year := parsed.UTC().Year(); year < 0 || year > 9999 {
+		return fmt.Errorf("a time is in the years 0000 to 9999, in UTC")
 	}
 	*t = At(parsed)
 	return nil

@@ -59,24 +59,3 @@ func TestJSONPath(t *testing.T) {
 		}
 	}
 }
-
-// FuzzDecode holds the decoder to its word: a body is taken, or refused as
-// invalid JSON with a sentence of bounded length.
-func FuzzDecode(f *testing.F) {
-	for _, seed := range []string{`{}`, `{"events":[{"type":1}]}`, `{"a":1,"a":2}`, `[`, "\xff", `{"events":[{"aps":{"x":[`, `null`, `"x"`, `{"events":[{"expires_at":"x"}]}`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		err := decode(body, new(api.EventBatchRequest))
-		if err == nil {
-			return
-		}
-		if api.CodeOf(err) != api.CodeInvalidJSON {
-			t.Fatalf("%q: %v", body, err)
-		}
-		e := err.(*api.Error)
-		if e.Detail == "" || strings.ContainsAny(e.Detail, "\n\x00") {
-			t.Fatalf("%q: detail %q", body, e.Detail)
-		}
-	})
-}

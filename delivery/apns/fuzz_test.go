@@ -1,0 +1,23 @@
+package apns
+
+import (
+	"testing"
+	"time"
+)
+
+// FuzzAnswer reads what a push service, or what stands before it, answers.
+func FuzzAnswer(f *testing.F) {
+	for _, seed := range []string{"", `{"reason":"BadDeviceToken"}`, `{"reason":"Unregistered","timestamp":1700000000000}`, `{"reason":"x y"}`, `{"timestamp":-1}`, `{"reason":1}`, "<html>", "120",
+		"-1", "99999999999999999999", "Wed, 21 Oct 2037 07:28:00 GMT", "1e3"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		reason, at := parseAnswer([]byte(text))
+		if !validReason(reason) || reason == "" && !at.IsZero() && text == "" || !at.IsZero() && at.UnixMilli() <= 0 {
+			t.Fatalf("%q is %q at %v", text, reason, at)
+		}
+		if wait := retryAfter(text); wait < 0 || wait > time.Hour {
+			t.Fatalf("%q waits %v", text, wait)
+		}
+	})
+}

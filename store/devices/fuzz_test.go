@@ -1,0 +1,27 @@
+package devices
+
+import (
+	"testing"
+	"time"
+)
+
+// FuzzGuard reads guards and settings as they stand in Redis. A guard that is read is
+// written the same.
+func FuzzGuard(f *testing.F) {
+	for _, seed := range []string{"", "active|1|production|com.example.app|bob", "gone|0|||", "active|x|a|b|c", "||||", "|||||", `[{"t":"a","at":1}]`, `[{"at":1e3}]`, `{}`, `[null]`, "12", "-1"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if g, ok := ParseGuard(text); ok {
+			if again, ok := ParseGuard(EncodeGuard(g)); !ok || again != g {
+				t.Fatalf("%q is %+v, and read again %+v, %t", text, g, again, ok)
+			}
+		}
+		now := time.Now().UnixMilli()
+		for _, values := range [][]any{{text, nil, text}, {"[]", text, text}, {nil, nil, nil}, {text}} {
+			if target, ok := decodeHit(Query{User: "bob"}, values, now); ok && target.User != "bob" {
+				t.Fatalf("%q is %+v", text, target)
+			}
+		}
+	})
+}
