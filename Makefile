@@ -7,7 +7,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build quick test bench bench-growth lint openapi
+.PHONY: help build quick test fuzz bench bench-growth lint openapi
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,6 +21,9 @@ quick: ## vet and test what needs no server, without the race detector, in a min
 
 test: ## vet and test everything on private servers (installs what is missing)
 	./.ci/test.sh $(ARGS)
+
+fuzz: ## let the fuzz tests look for new cases, FUZZTIME (10s) each
+	./.ci/fuzz.sh $(ARGS)
 
 bench: ## measure, print goals and verdicts, write bench/RESULTS.md (15 minutes)
 	go run ./bench $(ARGS)

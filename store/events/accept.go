@@ -15,7 +15,7 @@ import (
 )
 
 // Accept takes an event: one round trip to Redis, no SQL (an unknown type is
-// read from the record). When it returns nil the event is not lost any more.
+// read from the record; ExpiresAt has Redis' clock read every 10 s). When it returns nil the event is not lost any more.
 // replayed: the answer is that of an earlier request with the same key.
 func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempotency) (a *api.EventAccepted, replayed bool, err error) {
 	ids, replayed, err := s.accept(ctx, []api.EventRequest{*r}, once, nil)
@@ -151,8 +151,8 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 	if err := s.checkAudience(&e.Audience); err != nil {
 		return queue.Job{}, err
 	}
-	if e.ExpiresAt != nil && !e.ExpiresAt.After(now) {
-		return queue.Job{}, api.Errorf(api.CodeAlreadyExpired, "expires_at is in the past by the server's clock, %s", now.UTC().Format(time.RFC3339))
+	if err := s.checkExpiry(ctx, id, e.ExpiresAt); err != nil {
+		return queue.Job{}, err
 	}
 	set, err := s.types.templates(ctx, e)
 	if err != nil {
@@ -170,6 +170,20 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 	return queue.Job{
 		ID: id, Shard: shard, Report: (&progress{state: stateQueued, typ: e.Type}).text(), Payload: payload, Attachment: pages,
 	}, err
+}
+
+// checkExpiry refuses an event whose time is over by the clock of Redis, which decides
+// later too: that of this server may be another.
+func (s *Store) checkExpiry(ctx context.Context, id string, at *api.Time) error {
+	if at == nil {
+		return nil
+	}
+	shard, _ := queue.ParseID(id)
+	now, err := s.o.Queue.Now(ctx, shard)
+	if err == nil && !at.After(now) {
+		err = api.Errorf(api.CodeAlreadyExpired, "expires_at is in the past by the server's clock, %s", now.UTC().Format(time.RFC3339))
+	}
+	return err
 }
 
 // checkAudience refuses an audience that nobody could target.

@@ -470,3 +470,24 @@ func TestP7_WhatIsSentIsTheRevisionAtAcceptance(t *testing.T) {
 	_, _, err := w.events.Accept(t.Context(), &api.EventRequest{Type: "t", Audience: api.Audience{Users: []string{"a"}}}, api.Idempotency{})
 	mustCode(t, err, api.CodeUnknownEventType)
 }
+
+// Whether an event's time is over is a question to Redis' clock, which ends it later
+// too: a server whose clock is wrong neither refuses what may be sent nor takes what
+// may not.
+func TestP8_ExpiryIsJudgedByRedisClock(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setupOn(t, db, storetest.SQLite(t))
+		for name, wrong := range map[string]time.Duration{"slow": -2 * time.Minute, "fast": 2 * time.Minute} {
+			s := events.New(events.Options{DB: db, Queue: w.queue, Notifications: w.notes, Record: w.rec,
+				Now: func() time.Time { return time.Now().Add(wrong) }})
+			for in, want := range map[time.Duration]api.Code{-time.Minute: api.CodeAlreadyExpired, time.Minute: ""} {
+				at, e := api.At(time.Now().Add(in)), event("a")
+				e.ExpiresAt = &at
+				if _, _, err := s.Accept(t.Context(), e, api.Idempotency{}); (err != nil || want != "") && api.CodeOf(err) != want {
+					t.Errorf("a %s server says of an event that ends in %v: %v", name, in, err)
+				}
+			}
+		}
+	})
+}

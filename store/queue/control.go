@@ -17,6 +17,12 @@ const maxUnpark = 100
 // toldNames is how many parked names wait for whoever reads ParkedNames.
 const toldNames = 256
 
+// Now is the time by the clock that the jobs of a shard live by, Redis': see
+// redisdb.DB.Now.
+func (q *Queue) Now(ctx context.Context, shard int) (time.Time, error) {
+	return q.db.Now(ctx, q.deadKey(shard))
+}
+
 // Pause keeps jobs of these types from starting, in every process, until
 // Resume. Those that run go on; those that come up meanwhile are parked.
 func (q *Queue) Pause(ctx context.Context, types ...string) error {

@@ -51,6 +51,7 @@ type DB struct {
 	embedded *embedded
 	queues   callQueues
 	full     atomic.Pointer[api.Error] // set while memory is nearly full
+	clocks   clockReadings
 }
 
 // Open reads the URL and makes the clients. It dials nothing: a Redis that is
