@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	built.path, shipped.path = filepath.Join(dir, "fanfare"), filepath.Join(dir, "fanfare-shipped")
+	built.path, shipped.path, shifted.path = filepath.Join(dir, "fanfare"), filepath.Join(dir, "fanfare-shipped"), filepath.Join(dir, "fanfare-shifted")
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
@@ -132,10 +132,13 @@ func launchPath(t testing.TB, path, dir string, args []string, vars ...string) *
 }
 
 // cleanup ends the process, shows what it said if the test failed, and fails
-// the test for a data race.
+// the test for a data race, or for a secret in the log.
 func (p *program) cleanup() {
 	p.kill()
 	text := p.stderr.String()
+	if line := p.secretLine(text); line != "" {
+		p.t.Errorf("a secret is in the log: %s", line)
+	}
 	if strings.Contains(text, "DATA RACE") {
 		p.t.Errorf("data race:\n%s", text)
 	} else if p.t.Failed() {

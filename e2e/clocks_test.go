@@ -1,0 +1,210 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/store/chat/live"
+	"fanfare/store/storetest"
+)
+
+// shifted is the program with a clock that CLOCK_SHIFT_SECONDS makes wrong: time.Now
+// is another, time that passes is the same.
+var shifted binary
+
+// The place in Go's package time where the present is asked for, and what is put
+// behind it.
+const (
+	timeAsked = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
+	timeShift = "\tsec += clockShift()\n"
+	timeMore  = "\nvar clockShift = sync.OnceValue(func() (seconds int64) {\n\ttext, _ := syscall.Getenv(\"CLOCK_SHIFT_SECONDS\")\n" +
+		"\tdigits, slow := text, len(text) > 0 && text[0] == '-'\n\tif slow {\n\t\tdigits = text[1:]\n\t}\n" +
+		"\tfor i := range len(digits) {\n\t\tseconds = 10*seconds + int64(digits[i]-'0')\n\t}\n" +
+		"\tif slow {\n\t\treturn -seconds\n\t}\n\treturn seconds\n})\n"
+)
+
+// mustBuildShifted gives the path of the program, built over a package time of its own.
+func mustBuildShifted(t testing.TB) string {
+	t.Helper()
+	storetest.SkipShort(t, "the whole program, with all that it needs")
+	original := filepath.Join(runtime.GOROOT(), "src", "time", "time.go")
+	text, err := os.ReadFile(original)
+	storetest.Must(t, err)
+	changed := strings.Replace(string(text), timeAsked, timeAsked+timeShift, 1)
+	changed = strings.Replace(changed, "import (\n", "import (\n\t\"sync\"\n\t\"syscall\"\n", 1)
+	if strings.Count(changed, timeShift) != 1 || strings.Count(changed, "\"syscall\"\n") != 1 {
+		t.Fatalf("%s is not as this test knows it", original)
+	}
+	dir := t.TempDir()
+	replaced, overlay := filepath.Join(dir, "time.go"), filepath.Join(dir, "overlay.json")
+	storetest.Must(t, os.WriteFile(replaced, []byte(changed+timeMore), 0o600))
+	list, err := json.Marshal(map[string]any{"Replace": map[string]string{original: replaced}})
+	storetest.Must(t, err)
+	storetest.Must(t, os.WriteFile(overlay, list, 0o600))
+	return shifted.must(t, []string{"CGO_ENABLED=0"}, "-overlay="+overlay)
+}
+
+// mustServeShifted starts a server whose clock is wrong.
+func mustServeShifted(t testing.TB, shift time.Duration, vars ...string) *program {
+	t.Helper()
+	addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
+	p := launchPath(t, mustBuildShifted(t), t.TempDir(), nil, append(vars, "FANFARE_ADDR="+addr, "CLOCK_SHIFT_SECONDS="+strconv.Itoa(int(shift.Seconds())))...)
+	p.base = "http://" + addr
+	p.awaitReady()
+	return p
+}
+
+// Redis' clock decides about leases, times to live, windows, holds and presence: a
+// server two minutes slow or fast does all of it right, beside one whose clock is
+// right. Provider tokens alone go by the clock of who sends.
+func TestClocksThatAreWrong(t *testing.T) {
+	t.Parallel()
+	apns, redis := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t)
+	vars := append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_NOTIFICATION_LEASE=5s", "FANFARE_JOB_LEASE=5s")
+	right := mustServe(t, t.TempDir(), vars...)
+	right.mustRegister(1)
+	ttl := map[string]any{"title": "x", "ttl_seconds": 60}
+	right.must(201, nil, "PUT", "/v1/event-types/brief", ttl)
+	right.must(201, nil, "POST", "/v1/chats", map[string]any{"id": "team", "creator": "ann", "members": []string{"ann", "user-0"}})
+	db := storetest.Open(t, redis.URL())
+	for name, shift := range map[string]time.Duration{"Slow": -2 * time.Minute, "Fast": 2 * time.Minute} {
+		p := mustServeShifted(t, shift, append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
+		t.Run(name, func(t *testing.T) {
+			p.checkClock(t, shift)
+			t.Run("Events", func(t *testing.T) { checkLifetimes(t, p, apns) })
+			t.Run("Sale", func(t *testing.T) { checkWindows(t, p, name) })
+			t.Run("Hold", func(t *testing.T) { checkHold(t, p, "hold-"+name) })
+			t.Run("Presence", func(t *testing.T) {
+				user := "user-" + name
+				p.mustFollow(user, "")
+				left := db.Client().PTTL(t.Context(), live.PresenceKey(user)).Val()
+				if left <= 15*time.Second || left > 30*time.Second {
+					t.Errorf("present for %v", left)
+				}
+			})
+			t.Run("Lease", func(t *testing.T) {
+				p.kill() // in its lease: what it had is taken over
+				right.checkDelivery(t, apns)
+			})
+		})
+	}
+}
+
+// checkClock makes sure that the clock is as wrong as it should be.
+func (p *program) checkClock(t *testing.T, shift time.Duration) {
+	t.Helper()
+	resp, err := http.Get(p.base + "/healthz")
+	storetest.Must(t, err)
+	_ = resp.Body.Close()
+	at, err := http.ParseTime(resp.Header.Get("Date"))
+	if off := time.Until(at) - shift; err != nil || off.Abs() > 20*time.Second {
+		t.Fatalf("its clock is %v off, %v", off, err)
+	}
+}
+
+// checkDelivery posts an event and waits until APNs has it.
+func (p *program) checkDelivery(t *testing.T, apns *apnstest.Server) apnstest.Request {
+	t.Helper()
+	before := apns.Total()
+	p.must(202, nil, "POST", "/v1/events", map[string]any{"type": "brief", "audience": map[string]any{"users": []string{"user-0"}}})
+	apns.MustWait(t, before+1, 30*time.Second)
+	got := apns.Of(deviceToken(0))
+	return got[len(got)-1]
+}
+
+func checkLifetimes(t *testing.T, p *program, apns *apnstest.Server) {
+	t.Helper()
+	wantEnd := func(r apnstest.Request, began time.Time) {
+		t.Helper()
+		at, err := strconv.ParseInt(r.Expiration, 10, 64)
+		if end := time.Unix(at, 0); err != nil || end.Before(began.Add(58*time.Second)) || end.After(time.Now().Add(62*time.Second)) {
+			t.Errorf("APNs was told %v, %v: not a minute after %v", end, err, began)
+		}
+	}
+	began := time.Now()
+	wantEnd(p.checkDelivery(t, apns), began)
+	event := greeting("user-0")
+	event["expires_at"] = time.Now().Add(time.Minute)
+	began = time.Now()
+	before := apns.Total()
+	p.must(202, nil, "POST", "/v1/events", event)
+	apns.MustWait(t, before+1, 30*time.Second)
+	got := apns.Of(deviceToken(0))
+	wantEnd(got[len(got)-1], began)
+	event["expires_at"] = time.Now().Add(-time.Minute)
+	p.must(422, nil, "POST", "/v1/events", event)
+}
+
+// putSale makes a sale of ten units in a window around the present.
+func (p *program) putSale(id string, from, to time.Duration, holdMS int64) {
+	p.t.Helper()
+	now := time.Now()
+	p.must(201, nil, "PUT", "/v1/sales/"+id, map[string]any{
+		"items": []any{map[string]any{"sku": "s", "stock": 10}}, "starts_at": now.Add(from), "ends_at": now.Add(to), "hold_ms": holdMS,
+	})
+}
+
+// mustReserve takes a unit and gives its reservation, or the code of the refusal.
+func (p *program) mustReserve(sale string) (id, code string) {
+	p.t.Helper()
+	_, answer, err := p.try("POST", "/v1/sales/"+sale+"/reservations", map[string]any{"user": "u", "lines": []any{map[string]any{"sku": "s", "quantity": 1}}})
+	storetest.Must(p.t, err)
+	var v verdict
+	storetest.Must(p.t, json.Unmarshal(answer, &v))
+	return v.ID, v.Code
+}
+
+func checkWindows(t *testing.T, p *program, name string) {
+	t.Helper()
+	p.putSale("open-"+name, -time.Minute, time.Minute, 60_000)
+	if _, code := p.mustReserve("open-" + name); code != "" {
+		t.Errorf("a sale that runs: %s", code)
+	}
+	p.putSale("early-"+name, time.Minute, 10*time.Minute, 60_000)
+	if _, code := p.mustReserve("early-" + name); code != string(api.CodeNotStarted) {
+		t.Errorf("a sale that begins in a minute: %q", code)
+	}
+	const soon = 3 * time.Second
+	began := time.Now()
+	p.putSale("short-"+name, -time.Minute, soon, 60_000)
+	storetest.Eventually(t, 20*time.Second, "the sale to end", func() bool {
+		_, code := p.mustReserve("short-" + name)
+		return code == string(api.CodeEnded)
+	})
+	if took := time.Since(began); took < soon-500*time.Millisecond {
+		t.Errorf("it ended after %v, not %v", took, soon)
+	}
+}
+
+func checkHold(t *testing.T, p *program, sale string) {
+	t.Helper()
+	const hold = 3 * time.Second
+	p.putSale(sale, -time.Minute, time.Hour, hold.Milliseconds())
+	id, _ := p.mustReserve(sale)
+	p.must(200, nil, "POST", "/v1/sales/"+sale+"/reservations/"+id+"/confirm", nil)
+	began := time.Now()
+	id, _ = p.mustReserve(sale)
+	storetest.Eventually(t, 20*time.Second, "the hold to end", func() bool {
+		var r api.Reservation
+		p.must(200, &r, "GET", "/v1/sales/"+sale+"/reservations/"+id, nil)
+		return r.State == api.ReservationExpired
+	})
+	if took := time.Since(began); took < hold-500*time.Millisecond {
+		t.Errorf("it ended after %v, not %v", took, hold)
+	}
+	storetest.Eventually(t, 20*time.Second, "its unit to be back", func() bool {
+		var s api.Sale
+		p.must(200, &s, "GET", "/v1/sales/"+sale, nil)
+		return s.Items[0].Available == 9 && s.Items[0].Sold == 1
+	})
+}
