@@ -1,27 +1,33 @@
 package delivery
 
-import "testing"
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
 
-// FuzzMessage reads notifications as they stand in the queue.
+	"fanfare/api"
+)
+
+// FuzzMessage reads notifications as they stand in the queue: what is readable means
+// the same when it is written again.
 func FuzzMessage(f *testing.F) {
-	for _, seed := range []string{`{"token":"a","user":"bob","topic":"t","environment":"production","registered_at":1,"push":{"payload":{"aps":{}}}}`, `{"push":null}`, `{"suspect":1}`, `null`, ``, `{"registered_at":9223372036854775808}`} {
+	whole := &message{Token: "abcd", User: "bob", Topic: "t", Environment: api.EnvSandbox, Event: "event", Suspect: true, Refused: "no", RefusedSaid: "no!",
+		Push: api.Push{Payload: json.RawMessage(`{"event_id":"event"}`), CollapseID: "event", PushType: api.PushAlert, Priority: 5}}
+	for _, seed := range []string{string(whole.encode()), string(whole.marked()), "", "\x01", "\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", `{"token":"a"}`} {
 		f.Add([]byte(seed))
 	}
-	f.Fuzz(func(t *testing.T, payload []byte) {
-		m, err := decodeMessage(payload)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, err := decodeMessage("event", text)
 		if err != nil {
 			return
 		}
-		if n := m.notification("id", nil); n.Token != m.Token || n.Topic != m.Topic {
-			t.Fatalf("%s becomes %+v", payload, n)
+		again, err := decodeMessage("event", m.encode())
+		if err != nil || !reflect.DeepEqual(m, again) {
+			t.Fatalf("%+v is written as %+v, %v", m, again, err)
 		}
-		marked := m.marked()
-		if marked == nil {
-			return
-		}
-		again, err := decodeMessage(marked)
-		if err != nil || !again.Retrying || again.Token != m.Token || again.User != m.User || again.RegisteredAt != m.RegisteredAt {
-			t.Fatalf("%s is marked as %s, %v", payload, marked, err)
+		marked, err := decodeMessage("event", m.marked())
+		if m.Retrying = true; err != nil || !reflect.DeepEqual(m, marked) {
+			t.Fatalf("%+v is marked as %+v, %v", m, marked, err)
 		}
 	})
 }

@@ -77,8 +77,14 @@ func FuzzText(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if version, ok := ParseETag(text); ok && version != 0 && etag(version) != text || !ok && version != 0 {
-			t.Fatalf("the tag %q is %d, %t", text, version, ok)
+		tags, ok := ParseTags(text)
+		for _, tag := range tags {
+			if strings.ContainsRune(tag.Opaque, '"') || !strings.Contains(text, `"`+tag.Opaque+`"`) {
+				t.Fatalf("the tags %q hold %q", text, tag.Opaque)
+			}
+		}
+		if ok != (len(tags) > 0) {
+			t.Fatalf("the tags %q are %v, %t", text, tags, ok)
 		}
 		if inner, err := OpenCursor(SealCursor(text)); err != nil || inner != text {
 			t.Fatalf("the cursor of %q holds %q, %v", text, inner, err)
