@@ -2,12 +2,14 @@ package queue_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"fanfare/api"
 	"fanfare/store/queue"
+	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
@@ -112,4 +114,36 @@ func TestAwaitFreshEndsWithTheLease(t *testing.T) {
 	for len(held) > 0 {
 		(<-held).Finish(queue.Result{})
 	}
+}
+
+// TestA15_NotFreshWhileManyMarksAreOnTheirWay: what is marked and not on record happens
+// twice when the process dies, so that it is bounded.
+func TestA15_NotFreshWhileManyMarksAreOnTheirWay(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour })
+		held, record := make(chan *queue.Claimed, 1), make(chan bool)
+		w.q.SetFault(func(step string, answered bool) error {
+			if step == "finish" && !answered {
+				<-record
+			}
+			return nil
+		})
+		w.run(func(_ context.Context, batch []*queue.Claimed) { held <- batch[0] })
+		w.mustEnqueue(queue.Job{})
+		c := <-held
+		for n := range 200 {
+			if !c.Fresh() {
+				t.Fatalf("not fresh with %d marks on their way", n)
+			}
+			c.Mark(fmt.Sprint("part", n), "ended", "")
+		}
+		if c.Fresh() {
+			t.Error("fresh with 200 marks on their way")
+		}
+		close(record)
+		eventually(t, "the marks to be on record", c.Fresh)
+		c.Finish(queue.Result{})
+		w.mustBeEmpty()
+	})
 }
