@@ -23,6 +23,24 @@ func newSlots(places int) *slots { return &slots{places: places, apps: map[strin
 func (s *slots) take(parts, of int, apps ...string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.tryTake(parts, of, apps)
+}
+
+// fits tells whether take would take them now.
+func (s *slots) fits(parts, of int, apps ...string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.tryTake(parts, of, apps) {
+		return false
+	}
+	for _, app := range apps {
+		s.release(app)
+	}
+	return true
+}
+
+// tryTake is take; mu is held, as below.
+func (s *slots) tryTake(parts, of int, apps []string) bool {
 	for n, app := range apps {
 		// What is more than the most is begun when nothing of its app is.
 		if has := s.apps[app]; has >= max((s.places-s.taken)*parts/of, n+1) {

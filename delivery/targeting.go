@@ -56,6 +56,7 @@ type TargetingOptions struct {
 type Targeting struct {
 	o       TargetingOptions
 	deep    depthGuess
+	refused refusals
 	sending sync.WaitGroup // of what Delivery sends at once
 }
 

@@ -11,9 +11,6 @@ import (
 	"fanfare/store/queue"
 )
 
-// partPatience is how long a part waits for room to be sent in one hop.
-const partPatience = 2 * time.Second
-
 // maxMissed bounds the names of missed users that an event carries along, in bytes; a
 // queue entry takes 64 KiB.
 const maxMissed = 40 << 10
@@ -23,7 +20,7 @@ const maxMissed = 40 << 10
 // after a crash it writes the same ids, and the counts go with the one finish
 // that the queue accepts.
 func (t *Targeting) resolve(ctx context.Context, pages []*page) {
-	if len(pages) == 0 {
+	if pages = slices.DeleteFunc(pages, t.waitsForRoom); len(pages) == 0 {
 		return
 	}
 	if pages = t.recall(ctx, pages); len(pages) == 0 {
@@ -138,7 +135,7 @@ func (t *Targeting) sendAtOnce(ctx context.Context, p *page, read time.Time) boo
 	if t.o.Delivery == nil || !p.c.First || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > maxAtOnce {
 		return false
 	}
-	messages := make([]*message, n)
+	messages, apps := make([]*message, n), make([]string, n)
 	all := make([]message, n)
 	for i, f := range p.found {
 		d := f.device
@@ -146,15 +143,18 @@ func (t *Targeting) sendAtOnce(ctx context.Context, p *page, read time.Time) boo
 			Token: d.Token, User: f.user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
 			Event: p.event(), AcceptedAt: p.job.AcceptedAt, Push: p.job.Push, Suspect: d.State == api.DeviceSuspect,
 		}
+		apps[i] = all[i].app()
 	}
 	e := &oneHop{c: p.c, job: p.job, counts: p.counts, read: read, group: &t.sending, reportTTL: t.o.ReportTTL}
 	if !t.o.Delivery.takeEvent(ctx, messages, p.clock, e) {
-		young := p.part() && p.c.Now.Sub(p.c.EnqueuedAt) < partPatience
-		if young {
-			t.wait(p, "its apps have too many sends under way")
+		if !p.patient() {
+			return false
 		}
-		return young
+		t.refused.note(p.event(), apps)
+		t.wait(p, noRoom)
+		return true
 	}
+	t.refused.note(p.event(), nil)
 	t.count(p)
 	t.o.Metrics.targeted.Add(float64(n))
 	return true
