@@ -44,6 +44,7 @@ type QueueStats struct {
 	Unserved    []int   `json:"unserved_shards,omitempty"`
 	Recovered   int64   `json:"leases_recovered"`
 	WakeupMS    float64 `json:"wakeup_ms"`
+	Dropped     int64   `json:"-"` // dead letters that were too old or too many; only in the metrics
 }
 
 // DeadLetter is work that was given up.

@@ -68,6 +68,7 @@ func newQueueMetrics(o Options) *queueMetrics {
 	add(prometheus.GaugeValue, "unserved_shards", "Shards that no process serves.", func(s *api.QueueStats) float64 { return float64(len(s.Unserved)) })
 	add(prometheus.CounterValue, "retries_total", "Failures after which a job was tried again.", func(s *api.QueueStats) float64 { return float64(s.Retries) })
 	add(prometheus.CounterValue, "leases_recovered_total", "Jobs started again because their lease ended.", func(s *api.QueueStats) float64 { return float64(s.Recovered) })
+	add(prometheus.CounterValue, "dead_letters_dropped_total", "Dead letters that were dropped because they were too old or too many.", func(s *api.QueueStats) float64 { return float64(s.Dropped) })
 	add(prometheus.GaugeValue, "wakeup_seconds", "Mean time from enqueueing to claiming of jobs that woke an idle worker of this process.",
 		func(s *api.QueueStats) float64 { return s.WakeupMS / 1000 })
 	m.addOwed()

@@ -25,7 +25,7 @@ func TestQ20_QueueMetrics(t *testing.T) {
 		`fanfare_queue_blocked{queue="events"} 0`, `fanfare_queue_scheduled{queue="events"} 0`,
 		`fanfare_queue_in_flight{queue="events"} 0`, `fanfare_queue_parked{queue="events"} 0`,
 		`fanfare_queue_dead_letters{queue="jobs"} 0`, `fanfare_queue_unserved_shards{queue="events"} 2`,
-		`fanfare_queue_retries_total{queue="events"} 0`, `fanfare_queue_leases_recovered_total{queue="events"} 0`,
+		`fanfare_queue_retries_total{queue="events"} 0`, `fanfare_queue_leases_recovered_total{queue="events"} 0`, `fanfare_queue_dead_letters_dropped_total{queue="events"} 0`,
 		`fanfare_queue_wakeup_seconds{queue="events"} 0`, `fanfare_queue_oldest_age_seconds{queue="events"} `,
 	} {
 		if !strings.Contains(text, want) {

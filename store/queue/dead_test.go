@@ -35,8 +35,8 @@ func TestQ18_DeadLettersAreBounded(t *testing.T) {
 			return err == nil && len(list.Items) == 5
 		})
 		w.mustBeConsistent()
-		if n, err := w.q.DroppedDead(t.Context()); err != nil || n != 7 {
-			t.Errorf("%d dropped were counted, %v", n, err)
+		if s, err := w.q.Stats(t.Context()); err != nil || s.Dropped != 7 {
+			t.Errorf("%d dropped were counted, %v", s.Dropped, err)
 		}
 		if err := w.q.DeleteDead(t.Context(), w.q.DeadID(0, ids[0])); api.CodeOf(err) != api.CodeNotFound {
 			t.Errorf("a dropped one is still there: %v", err)

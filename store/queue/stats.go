@@ -23,7 +23,6 @@ const (
 	statRecovered
 	statServed
 	statDropped
-	statLive
 	stats
 )
 
@@ -49,27 +48,6 @@ func (q *Queue) Stats(ctx context.Context) (api.QueueStats, error) {
 	return out, nil
 }
 
-// DroppedDead counts the dead letters that were dropped because they were too
-// old or too many, since the queue began.
-func (q *Queue) DroppedDead(ctx context.Context) (int64, error) {
-	cmds := make([]redis.Cmder, q.o.Shards)
-	for shard := range cmds {
-		cmds[shard] = redis.NewStringCmd(ctx, "hget", q.prefix(shard)+"stats", "dropped")
-	}
-	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
-		return 0, err
-	}
-	total := int64(0)
-	for _, cmd := range cmds {
-		n, err := cmd.(*redis.StringCmd).Int64()
-		if err != nil && err != redis.Nil {
-			return 0, fmt.Errorf("count dropped dead letters of %s: %w", q.o.Name, err)
-		}
-		total += n
-	}
-	return total, nil
-}
-
 func addStats(out *api.QueueStats, shard int, v []any) {
 	out.Depth += redisdb.Number(v[statWaiting])
 	out.Blocked += redisdb.Number(v[statBlocked])
@@ -80,6 +58,7 @@ func addStats(out *api.QueueStats, shard int, v []any) {
 	out.Parked += redisdb.Number(v[statParked])
 	out.OldestAgeMS = max(out.OldestAgeMS, redisdb.Number(v[statOldest]))
 	out.Recovered += redisdb.Number(v[statRecovered])
+	out.Dropped += redisdb.Number(v[statDropped])
 	if redisdb.Number(v[statServed]) == 0 {
 		out.Unserved = append(out.Unserved, shard)
 	}

@@ -3,8 +3,7 @@
 -- ARGV: none
 -- RETURNS: {entries waiting, blocked by a key, for later, claimed, retries so
 --          far, dead letters, parked, age of the oldest entry in ms, leases
---          recovered so far, 1 somebody serves it, dead letters dropped so far,
---          live jobs}
+--          recovered so far, 1 somebody serves it, dead letters dropped so far}
 -- @include lua/record.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
@@ -28,4 +27,4 @@ local parked = 0
 -- bounded: names are apps and types
 for _, n in ipairs(redis.call('HVALS', P .. 'parkedn')) do parked = parked + tonumber(n) end
 return { waiting, stat('blocked'), redis.call('ZCARD', LATER), claimed, stat('retries'), redis.call('XLEN', P .. 'dead'), parked,
-  oldest, stat('recovered'), redis.call('EXISTS', P .. 'served'), stat('dropped'), redis.call('HLEN', JOBS) }
+  oldest, stat('recovered'), redis.call('EXISTS', P .. 'served'), stat('dropped') }
