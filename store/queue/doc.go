@@ -105,7 +105,7 @@
 //	paused, resuming     set     types of jobs                  until resumed
 //	done:<bucket>        hash    named id: D done, X dead, C cancelled  Retention
 //	report:<second>      hash    id: report                     ReportRetention, or MaxAge
-//	group:<bucket>       hash    group: counts and facts, JSON  GroupRetention
+//	group:<bucket>       hash    group: counts, JSON            GroupRetention
 //	idem:<digest>        string  digest of the body, answer     Once.TTL (24 h)
 //	guard:<name>         string  companion record               as SetGuard says
 //	dead                 stream  dead letters                   7 days, 100,000

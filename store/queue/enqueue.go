@@ -166,7 +166,7 @@ func appendEntry(args []any, e *entry) []any {
 		}
 		return args
 	}
-	args = append(args, e.job.Report, max(0, ms(e.job.Delay)), extraText(e.job.Counts, e.job.Facts), len(e.job.Attachment))
+	args = append(args, e.job.Report, max(0, ms(e.job.Delay)), countsText(e.job.Counts), len(e.job.Attachment))
 	for _, a := range e.job.Attachment {
 		args = append(args, a)
 	}

@@ -39,7 +39,7 @@ type entry struct {
 func (e *entry) plain() bool {
 	j := &e.job
 	return e.named == "" && len(j.ID) == newIDLength && j.Type == "" && j.Group == "" && j.Guard == "" &&
-		j.Delay == 0 && len(j.Facts) == 0 && len(j.Counts) == 0 && e.since == 0 && e.attachments == "" && e.failures == 0 && e.lost == 0 && e.fence == 0
+		j.Delay == 0 && len(j.Counts) == 0 && e.since == 0 && e.attachments == "" && e.failures == 0 && e.lost == 0 && e.fence == 0
 }
 
 // head is the text without the payload.

@@ -139,7 +139,7 @@ func (s *shardWorker) fill(c *call) {
 
 // plain tells whether the job is over and held nothing.
 func (e *ended) plain() bool {
-	return e.r.Outcome == Done && e.c.entry.bare() && len(e.r.Counts) == 0 && len(e.r.Facts) == 0
+	return e.r.Outcome == Done && e.c.entry.bare() && len(e.r.Counts) == 0
 }
 
 // appendResult adds a result's arguments, in the order of call_finish.lua.
@@ -158,18 +158,15 @@ func appendResult(args []any, c *Claimed, r *Result) []any {
 	if r.Payload != nil {
 		payload = "1" + string(r.Payload)
 	}
-	return append(args, c.place, outcome, c.entry.head(), fence, label, extraText(r.Counts, r.Facts), ms(c.Wait(*r)), payload, r.Parked, r.Reason, r.Err, r.Report)
+	return append(args, c.place, outcome, c.entry.head(), fence, label, countsText(r.Counts), ms(c.Wait(*r)), payload, r.Parked, r.Reason, r.Err, r.Report)
 }
 
-// extraText is what changes in a group, as scripts read it; "": nothing does.
-func extraText(counts map[string]int64, facts map[string]string) string {
-	if len(counts) == 0 && len(facts) == 0 {
+// countsText is what changes in a group, as scripts read it; "": nothing does.
+func countsText(counts map[string]int64) string {
+	if len(counts) == 0 {
 		return ""
 	}
-	b, _ := json.Marshal(struct {
-		C map[string]int64  `json:"c,omitempty"`
-		F map[string]string `json:"f,omitempty"`
-	}{counts, facts}) // numbers and strings always marshal
+	b, _ := json.Marshal(counts) // numbers always marshal
 	return string(b)
 }
 

@@ -79,9 +79,7 @@ type Job struct {
 	// Group counts its jobs in this shard: `created` rises when the id is new,
 	// the Result's Label at its end.
 	Group string
-	// Facts are stored in the group's record; the first write of a name wins. Counts
-	// are added to it when the job is new.
-	Facts  map[string]string
+	// Counts are added to the group's record when the job is new.
 	Counts map[string]int64
 	// Report, if not empty, is what Queue.Report tells of the job until a result
 	// brings another. Its first letter is the state, see StateQueued. Such a job has
@@ -153,10 +151,8 @@ type Result struct {
 	// Label is counted in the job's group at its end; default "done" for Done,
 	// "failed" for Dead (also by max_attempts or max_age).
 	Label string
-	// Counts are added to the group, exactly once with the outcome, and Facts
-	// set in it (a later write wins).
+	// Counts are added to the group, exactly once with the outcome.
 	Counts map[string]int64
-	Facts  map[string]string
 	// Report replaces the job's; "" keeps it. It stays for ReportTTL, at least
 	// ReportRetention.
 	Report    string

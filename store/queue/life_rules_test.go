@@ -136,7 +136,7 @@ func TestQ1_WhoLeavesTheLineStartsNobody(t *testing.T) {
 }
 
 // TestP9_ALostResultCountsNothing: Redis forgot that a job is this process', which lives
-// on: neither the counts nor the facts of its result are added.
+// on: nothing that its result counts is added.
 func TestP9_ALostResultCountsNothing(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
@@ -148,13 +148,13 @@ func TestP9_ALostResultCountsNothing(t *testing.T) {
 		entry, err := db.Client().XRange(t.Context(), main, "-", "+").Result()
 		storetest.Must(t, err)
 		storetest.Must(t, db.Client().XAck(t.Context(), main, "g", entry[0].ID).Err())
-		answer, err := p.Finish(c, queue.Result{Label: "ended", Counts: map[string]int64{"sent": 1}, Facts: map[string]string{"by": "p"}})
+		answer, err := p.Finish(c, queue.Result{Label: "ended", Counts: map[string]int64{"sent": 1}})
 		if err != nil || answer != "0" {
 			t.Errorf("the result is answered %q, %v", answer, err)
 		}
-		counts, facts, err := w.q.Group(t.Context(), 0, group)
-		if err != nil || len(counts) != 1 || counts["created"] != 1 || len(facts) > 0 {
-			t.Errorf("counts %v, facts %v, %v", counts, facts, err)
+		counts, err := w.q.Groups(t.Context(), group)
+		if err != nil || len(counts) != 1 || counts["created"] != 1 {
+			t.Errorf("counts %v, %v", counts, err)
 		}
 	})
 }

@@ -64,7 +64,7 @@ func (p *pipeline) target(ctx context.Context, batch []*queue.Claimed) {
 		p.t.Log(err) // a machine may be too busy for its time-outs
 	}
 	for _, c := range batch {
-		c.Finish(queue.Result{Counts: map[string]int64{"recipients": 1}, Facts: map[string]string{"state": "sending"}})
+		c.Finish(queue.Result{Counts: map[string]int64{"recipients": 1}})
 	}
 }
 
@@ -83,7 +83,7 @@ func (p *pipeline) mustSend(n int, minute time.Time) {
 		for j := range jobs {
 			shard := j % p.shards
 			id := queue.NewID(shard, minute)
-			jobs[j] = queue.Job{ID: id, Shard: shard, Type: "event", Group: id, Facts: map[string]string{"type": "photo.shared"}, Payload: []byte(`{"type":"photo.shared"}`)}
+			jobs[j] = queue.Job{ID: id, Shard: shard, Type: "event", Group: id, Payload: []byte(`{"type":"photo.shared"}`)}
 		}
 		p.events.mustEnqueue(jobs...)
 	}

@@ -3,8 +3,8 @@
 -- ARGV: those of part_call.lua, then 1 retention of tombstones in ms, 2 of groups,
 --       3 of reports, 4 most attempts, 5 most age in ms or -1, 6 jobs that are
 --       done and hold nothing: each place, id or '', report; 7 other jobs, each 12:
---       place, outcome, head (text without payload), fence, label, counts and
---       facts as JSON or '', delay in ms, 1 and the new payload or '', name to
+--       place, outcome, head (text without payload), fence, label, counts as
+--       JSON or '', delay in ms, 1 and the new payload or '', name to
 --       park under, reason, error, report; 8 marked jobs, each id, report or '',
 --       number of values, which follow: name, value and so on; 9 ids of jobs whose
 --       marks go
@@ -43,10 +43,8 @@ local function finish(o)
   end
   redis.call('XDEL', STREAM[letter], eid)
   e.n = o.fence
-  if o.extra ~= '' then
-    local extra = cjson.decode(o.extra)
-    for name, n in pairs(extra.c or {}) do count(e.g, name, n) end
-    set_facts(e.g, extra.f or {}, true)
+  if o.counts ~= '' then
+    for name, n in pairs(cjson.decode(o.counts)) do count(e.g, name, n) end
   end
   if o.report ~= '' then report(e.i, o.report) end
   if cancelled then
@@ -100,7 +98,7 @@ if alive then
   at = at + 3 * ndone
   for i = at, at + 12 * nother - 1, 12 do
     answers[#answers + 1] = tostring(finish({ place = ARGV[i], outcome = ARGV[i + 1], head = ARGV[i + 2], fence = ARGV[i + 3],
-      label = ARGV[i + 4], extra = ARGV[i + 5], delay = tonumber(ARGV[i + 6]), payload = ARGV[i + 7], park = ARGV[i + 8],
+      label = ARGV[i + 4], counts = ARGV[i + 5], delay = tonumber(ARGV[i + 6]), payload = ARGV[i + 7], park = ARGV[i + 8],
       reason = ARGV[i + 9], err = ARGV[i + 10], report = ARGV[i + 11] }))
   end
   save(group_ttl, report_ttl)

@@ -23,9 +23,9 @@ local function delay(e, due, ms)
   if before < 0 or due < ms + before then add(READY, WAKE) end
 end
 
--- store_full stores the job at ARGV[at]: its text, report or '', delay in ms, counts
--- and facts as JSON or '', and the number of its attachments, which follow. It returns the
--- id that holds, whether this call made it, and where the next job begins.
+-- store_full stores the job at ARGV[at]: its text, report or '', delay in ms, counts as
+-- JSON or '', and the number of its attachments, which follow. It returns the id that
+-- holds, whether this call made it, and where the next job begins.
 local function store_full(at, ms)
   local e, n = parse(ARGV[at]), tonumber(ARGV[at + 4])
   local after = at + 5 + n
@@ -35,9 +35,7 @@ local function store_full(at, ms)
   attach(e, at + 5, n)
   count(e.g, 'created', 1)
   if ARGV[at + 3] ~= '' then
-    local extra = cjson.decode(ARGV[at + 3])
-    for name, more in pairs(extra.c or {}) do count(e.g, name, more) end
-    set_facts(e.g, extra.f or {}, false)
+    for name, more in pairs(cjson.decode(ARGV[at + 3])) do count(e.g, name, more) end
   end
   if ARGV[at + 1] ~= '' then report(e.i, ARGV[at + 1]) end
   local wait = tonumber(ARGV[at + 2])

@@ -35,20 +35,11 @@ local function group_of(g)
   return c.v
 end
 
--- Counts are numbers in a group's record, facts are strings.
 local function count(g, name, n)
   if g == '' then return end
   local v = group_of(g)
   local old = v[name]
   v[name] = (type(old) == 'number' and old or 0) + n
-end
-
-local function set_facts(g, facts, overwrite)
-  if g == '' then return end
-  local v = group_of(g)
-  for name, value in pairs(facts) do
-    if overwrite or v[name] == nil then v[name] = value end
-  end
 end
 
 local function save_groups(ttl)

@@ -1,5 +1,5 @@
--- The records of named jobs, read and written in bulk: what was read is kept, and
--- what a script changes is written by save_records, which must come at its end.
+-- The records of named jobs: what was read is kept, and what a script changes is
+-- written in bulk by save_records, which must come at its end.
 -- A record is the job's place (part_shard.lua); before it a z says that the job
 -- was cancelled while it runs.
 -- KEYS: 1 the records of named jobs (hash) of the including script
@@ -7,13 +7,6 @@
 -- RETURNS: nothing; it only defines functions
 local JOBS = KEYS[1]
 local texts, changed = {}, {}
-
-local function load_records(ids)
-  for from = 1, #ids, 500 do
-    local to = math.min(from + 499, #ids)
-    for i, text in ipairs(redis.call('HMGET', JOBS, unpack(ids, from, to))) do texts[ids[from + i - 1]] = text end
-  end
-end
 
 local function record_of(id)
   if texts[id] == nil then texts[id] = redis.call('HGET', JOBS, id) end
