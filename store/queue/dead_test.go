@@ -50,7 +50,7 @@ func TestQ19_RetryingADeadLetter(t *testing.T) {
 		w := setup(t, db, func(o *queue.Options) { o.MaxAttempts = 2; o.Shards = 2 })
 		group := queue.NewID(1, epoch)
 		id := queue.NewID(1, epoch)
-		w.mustEnqueue(queue.Job{ID: id, Shard: 1, Key: "k", Unique: "u", Group: group, Payload: []byte("start"), Attachment: []string{"audience"}})
+		w.mustEnqueue(queue.Job{ID: id, Shard: 1, Key: "k", Unique: "u", Group: group, Guard: "g", Payload: []byte("start"), Attachment: []string{"audience"}})
 		var healthy atomic.Bool
 		var mu sync.Mutex
 		var claims []*queue.Claimed
@@ -83,6 +83,9 @@ func TestQ19_RetryingADeadLetter(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		last := claims[len(claims)-1]
+		if claims[0].Guard != "g" || last.Guard != "" { // what was stored under it may have ended
+			t.Errorf("guards %q, %q", claims[0].Guard, last.Guard)
+		}
 		if string(last.Payload) != "cursor" || last.Attempt != 1 || last.Fence <= claims[len(claims)-2].Fence {
 			t.Errorf("payload %s, attempt %d, fence %d", last.Payload, last.Attempt, last.Fence)
 		}

@@ -1,0 +1,58 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// TestPlacesOfLostJobsComeBack: a process with one place loses its lease, and hears of it
+// by the answer to its result, or before that by a renewal. It goes on with other jobs.
+func TestPlacesOfLostJobsComeBack(t *testing.T) {
+	t.Parallel()
+	for name, lease := range map[string]time.Duration{"ByItsResult": time.Hour, "ByARenewal": 200 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+				w := setup(t, db, func(o *queue.Options) { o.Lease, o.InFlight = lease, 1 })
+				ran, lost := make(chan string, 10), make(chan bool, 1)
+				w.run(queue.Each(func(ctx context.Context, c *queue.Claimed) queue.Result {
+					if c.Type == "lost" && len(lost) == 0 {
+						lost <- true
+						owners := w.prefix(0) + "owners"
+						life, err := db.Client().ZRange(t.Context(), owners, 0, -1).Result()
+						storetest.Must(t, err)
+						storetest.Must(t, db.Client().ZRem(t.Context(), owners, life).Err())
+						storetest.Must(t, db.Client().ZAdd(t.Context(), w.prefix(0)+"gone", redis.Z{Member: life[0]}).Err())
+						if lease < time.Hour {
+							<-ctx.Done()
+						}
+					}
+					ran <- c.Type
+					return queue.Result{}
+				}))
+				w.mustEnqueue(queue.Job{Type: "lost"})
+				<-ran
+				for range 3 {
+					w.mustEnqueue(queue.Job{Type: "other"})
+				}
+				for others := 0; others < 3; {
+					select {
+					case kind := <-ran:
+						if kind == "other" {
+							others++
+						}
+					case <-time.After(time.Minute):
+						t.Fatal("a place did not come back")
+					}
+				}
+			})
+		})
+	}
+}
