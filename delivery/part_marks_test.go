@@ -18,7 +18,7 @@ func TestA15_EndsOfAPartAreRecordedAsTheyCome(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
 	p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, apns: apnstest.Options{TrackIDs: true},
-		queue: func(o *queue.Options) { o.Lease = time.Second }})
+		queue: func(o *queue.Options) { o.Lease = 6 * time.Second }})
 	const fans = 150 // parts of 100 and of 50
 	p.mustManyDevices(fans)
 	var users []string

@@ -67,9 +67,10 @@ func TestRefusedMarksHoldUpNobody(t *testing.T) {
 		}
 		w.mustBeEmpty()
 		for id := range jobs {
-			if report, err := w.q.Report(t.Context(), 0, id); err != nil || report != "Ddone" {
-				t.Errorf("report %q, %v", report, err)
-			}
+			eventually(t, "the report of the end", func() bool {
+				report, err := w.q.Report(t.Context(), 0, id)
+				return err == nil && report == "Ddone"
+			})
 		}
 	})
 }
