@@ -25,7 +25,7 @@ func (s *Store) Heads(ctx context.Context, chats []string) ([]Head, error) {
 	for i, chat := range chats {
 		list[i] = redis.NewSliceCmd(ctx, "hmget", metaKey(chat), fieldEpoch, fieldLast)
 	}
-	if err := s.roundTrip(ctx, stepRead, s.db.Pipeline, redisdb.Read, list...); err != nil {
+	if err := s.roundTrip(ctx, stepRead, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
 		return nil, err
 	}
 	heads := make([]Head, len(chats))

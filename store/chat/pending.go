@@ -23,6 +23,7 @@ const (
 type Position struct {
 	Chat, Epoch            string
 	Acked, LastID, FirstID int64
+	Err                    error // why the chat could not be read, when others could
 }
 
 // memberState is what message_pending.lua answers for one chat.
@@ -58,13 +59,14 @@ func (s *Store) UserChats(ctx context.Context, user, cursor string, limit int) (
 	return items, p.next(limit), nil
 }
 
-// Positions reads a user's position in each of his chats. Beyond a thousand
-// chats it takes a round trip more for each thousand.
+// Positions reads a user's position in each of his chats; one that cannot be read has
+// an Err. Beyond a thousand chats it takes a round trip more for each thousand.
 func (s *Store) Positions(ctx context.Context, user string) ([]Position, error) {
 	var out []Position
 	err := s.eachState(ctx, user, 0, func(f *memberState) error {
+		f.Err = f.err
 		out = append(out, f.Position)
-		return f.err
+		return nil
 	})
 	return out, err
 }

@@ -76,6 +76,11 @@ func (st *Stream) eventID() string {
 			text = c.appendTo(text)
 		}
 	}
+	for chat, p := range st.resume { // of chats that could not be read yet
+		if base64.RawURLEncoding.EncodedLen(len(text)+entryMax) <= MaxEventID {
+			text = appendPoint(text, fingerprint{chat, p.epoch}, p.position)
+		}
+	}
 	for _, c := range st.cursors {
 		if base64.RawURLEncoding.EncodedLen(len(text)+entryMax) > smallEventID {
 			break
@@ -91,6 +96,10 @@ func (st *Stream) eventID() string {
 const entryMax = 8 + 4 + binary.MaxVarintLen64
 
 func (c *cursor) appendTo(text []byte) []byte {
-	text = append(append(text, c.fingerprint.chat[:]...), c.fingerprint.epoch[:]...)
-	return binary.AppendUvarint(text, uint64(c.position))
+	return appendPoint(text, c.fingerprint, c.position)
+}
+
+func appendPoint(text []byte, of fingerprint, position int64) []byte {
+	text = append(append(text, of.chat[:]...), of.epoch[:]...)
+	return binary.AppendUvarint(text, uint64(position))
 }

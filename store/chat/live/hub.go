@@ -3,12 +3,9 @@ package live
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"fanfare/store/chat"
 	"fanfare/store/redisdb"
@@ -26,10 +23,6 @@ const (
 	tickEvery = time.Second
 	// batchSize bounds one pipeline, and the channels of one SUBSCRIBE.
 	batchSize = 500
-	// receiveBuffer is how many messages of Redis may wait to be dispatched.
-	receiveBuffer = 4096
-	// subscribeTimeout bounds the subscribing to new channels.
-	subscribeTimeout = 2 * time.Second
 )
 
 // Hub is all streams and long polls of one process. They share one connection
@@ -66,14 +59,8 @@ func New(chats *chat.Store, db *redisdb.DB, log *slog.Logger) *Hub {
 // Run serves the open streams until ctx ends: it subscribes, dispatches what is
 // published, compares last ids, and renews presence.
 func (h *Hub) Run(ctx context.Context) error {
-	// The subscription makes its connections by itself, also after ctx's end.
-	sub := h.db.Blocking().Subscribe(context.WithoutCancel(ctx))
-	var dispatched sync.WaitGroup
-	dispatched.Go(func() { h.dispatch(sub.ChannelWithSubscriptions(redis.WithChannelSize(receiveBuffer))) })
-	defer dispatched.Wait()
-	defer sub.Close()
-
-	subscribed := map[string]struct{}{}
+	s := h.newSubscription(ctx)
+	defer func() { s.close() }()
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	for {
@@ -84,8 +71,13 @@ func (h *Hub) Run(ctx context.Context) error {
 		case now := <-tick.C:
 			h.tick(now)
 			h.renewPresence(ctx, now)
+			if s.isDeaf(ctx, now) {
+				h.log.Debug("a new subscription, as the last one receives nothing")
+				s.close()
+				s = h.newSubscription(ctx)
+			}
 		}
-		h.syncSubscription(ctx, sub, subscribed)
+		h.syncSubscription(ctx, s)
 		h.readHeads(ctx)
 	}
 }
@@ -95,23 +87,6 @@ func (h *Hub) wakeRun() {
 	select {
 	case h.wake <- struct{}{}:
 	default: // it is woken already
-	}
-}
-
-// dispatch hands what is received to the topics until the subscription is
-// closed.
-func (h *Hub) dispatch(events <-chan any) {
-	for event := range events {
-		switch e := event.(type) {
-		case *redis.Message:
-			if t := h.topic(e.Channel); t != nil && t.receive(e.Payload, &h.kept) {
-				h.markStale(t)
-			}
-		case *redis.Subscription:
-			if t := h.topic(e.Channel); t != nil && e.Kind == "subscribe" {
-				h.confirm(t)
-			}
-		}
 	}
 }
 
@@ -168,53 +143,6 @@ func (h *Hub) unsubscribe(st *Stream, t *topic) {
 	h.wakeRun()
 }
 
-// syncSubscription brings the subscription in line with the topics. Only Run
-// calls it, so that subscribing to a channel and leaving it keep their order.
-func (h *Hub) syncSubscription(ctx context.Context, sub *redis.PubSub, subscribed map[string]struct{}) {
-	add, remove := h.changes(subscribed)
-	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
-	defer cancel()
-	var errs []error
-	for len(add) > 0 {
-		n := min(len(add), batchSize)
-		errs = append(errs, sub.Subscribe(ctx, add[:n]...)) // after an error the client does it again by itself
-		add = add[n:]
-	}
-	for len(remove) > 0 {
-		n := min(len(remove), batchSize)
-		errs = append(errs, sub.Unsubscribe(ctx, remove[:n]...)) // messages without a topic are ignored
-		remove = remove[n:]
-	}
-	if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
-		h.log.Debug("subscribing to chats", "error", err)
-	}
-}
-
-// changes lists what to subscribe to and what to leave.
-func (h *Hub) changes(subscribed map[string]struct{}) (add, remove []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for channel := range h.changed {
-		t := h.topics[channel]
-		_, on := subscribed[channel]
-		switch {
-		case t != nil && !on:
-			add = append(add, channel)
-			subscribed[channel] = struct{}{}
-		case t != nil: // it was left and wanted again since the last call
-			t.confirm()
-			if t.chat != "" {
-				h.stale[t] = struct{}{}
-			}
-		case on:
-			remove = append(remove, channel)
-			delete(subscribed, channel)
-		}
-	}
-	clear(h.changed)
-	return add, remove
-}
-
 // tick finds the chats to compare and the streams whose chats to read again, and
 // drops messages that every stream has had time for.
 func (h *Hub) tick(now time.Time) {
@@ -236,6 +164,8 @@ func (h *Hub) tick(now time.Time) {
 // readHeads reads the last ids of the stale chats, in pipelines. What could not
 // be read stays stale until the next tick.
 func (h *Hub) readHeads(ctx context.Context) {
+	var unread []*topic
+	defer func() { h.restoreStale(unread) }()
 	for {
 		batch := h.takeStale()
 		if len(batch) == 0 {
@@ -254,6 +184,8 @@ func (h *Hub) readHeads(ctx context.Context) {
 		for i, t := range batch {
 			if heads[i].Err == nil {
 				t.update(heads[i].Epoch, heads[i].LastID, &h.kept)
+			} else {
+				unread = append(unread, t)
 			}
 		}
 	}

@@ -31,11 +31,19 @@ type sighting struct {
 	at   time.Time
 }
 
+// presencePatience is how long a stream waits to be present before it begins. What takes
+// longer is done beside it: its user may get a push of what the stream delivers.
+const presencePatience = time.Second
+
 // beginPresence makes a user present, before his stream begins.
-func (h *Hub) beginPresence(ctx context.Context, user string) error {
-	now := time.Now()
-	if err := h.db.Share(ctx, redisdb.Write, h.presenceCmd(ctx, sighting{user, now})); err != nil {
-		return err
+func (h *Hub) beginPresence(ctx context.Context, user string) {
+	now, recorded := time.Now(), time.Time{}
+	ctx, cancel := context.WithTimeout(ctx, presencePatience)
+	defer cancel()
+	if err := h.db.Share(ctx, redisdb.Write, h.presenceCmd(ctx, sighting{user, now})); err == nil {
+		recorded = now
+	} else {
+		h.log.Debug("a presence is written later", "error", err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,8 +53,10 @@ func (h *Hub) beginPresence(ctx context.Context, user string) error {
 		h.present[user] = u
 	}
 	u.open++
-	u.lastSeen, u.recorded = now, now
-	return nil
+	u.lastSeen = now
+	if !recorded.IsZero() {
+		u.recorded = recorded
+	}
 }
 
 // Reached says that what was written at that time has arrived: the user is live
@@ -113,9 +123,14 @@ func (h *Hub) renewPresence(ctx context.Context, now time.Time) {
 		}
 		if err := h.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
 			h.log.Debug("renewing presence", "error", err)
-			return // the next call renews them
 		}
-		h.record(seen)
+		var written []sighting
+		for i, s := range seen {
+			if cmds[i].Err() == nil { // else the next call renews it
+				written = append(written, s)
+			}
+		}
+		h.record(written)
 	}
 }
 

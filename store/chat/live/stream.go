@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +20,9 @@ const (
 	readEvents = 100
 	// retryAfter is how long a stream waits after Redis could not be read.
 	retryAfter = time.Second
+	// rereadSoon is how long it waits to read chats again that are on a master of a
+	// Cluster which is away: reading takes long as long as it is.
+	rereadSoon = 5 * time.Second
 )
 
 // Event is one event of a stream: a message, a gap, or neither and only a new
@@ -47,10 +49,11 @@ type Stream struct {
 	chatsChanged bool                // the user may have joined or left chats
 	dirty        map[string]struct{} // chats that may have more than was delivered
 	retry        *time.Timer         // wakes the reader after a failure
+	reread       *time.Timer         // has chats read again that could not be
 
 	// Only the reader uses what follows.
 	queued       []Event                 // to be delivered before anything else
-	resume       map[[8]byte]resumePoint // where the client says it left off
+	resume       map[[8]byte]resumePoint // where the client says it left off in chats not yet begun
 	formerEpochs map[string][4]byte      // of chats that the user has left
 	cursors      []*cursor               // of all chats; those delivered last come first
 	byChat       map[string]*cursor      // the same by chat, if they are many
@@ -70,10 +73,7 @@ type cursor struct {
 func (h *Hub) Stream(ctx context.Context, user, lastEventID string) (*Stream, error) {
 	st := h.newStream(user)
 	st.resume = readEventID(lastEventID)
-	if err := h.beginPresence(ctx, user); err != nil {
-		st.close()
-		return nil, fmt.Errorf("open stream of %s: %w", user, err)
-	}
+	h.beginPresence(ctx, user)
 	if err := st.begin(ctx); err != nil {
 		st.Close(ctx)
 		return nil, err
@@ -157,9 +157,21 @@ func (st *Stream) close() {
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.retry != nil {
-		st.retry.Stop()
+	for _, timer := range []*time.Timer{st.retry, st.reread} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
+}
+
+// rereadLater has the user's chats read again soon.
+func (st *Stream) rereadLater() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.reread != nil {
+		st.reread.Stop()
+	}
+	st.reread = time.AfterFunc(rereadSoon, func() { st.mark("") })
 }
 
 // Wake has a value when there may be something to read.

@@ -42,7 +42,8 @@ func (st *Stream) addCursor(c *cursor) {
 const maxFormerEpochs = 1000
 
 // refreshChats reads the user's chats and his positions in them. What it returns
-// is delivered before anything else.
+// is delivered before anything else. Chats that cannot be read stay as they are, and
+// are read again soon.
 func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
 	positions, err := st.hub.chats.Positions(ctx, st.user)
 	if err != nil {
@@ -50,10 +51,14 @@ func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
 	}
 	var events []Event
 	found := make(map[string]struct{}, len(positions))
-	changed := false
+	changed, unread := false, false
 	for i := range positions {
 		p := &positions[i]
 		found[p.Chat] = struct{}{}
+		if p.Err != nil {
+			unread = true
+			continue
+		}
 		c := st.cursor(p.Chat)
 		if c == nil {
 			changed = true
@@ -64,7 +69,11 @@ func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
 		c.acked = p.Acked
 	}
 	st.removeChats(found)
-	st.resume = nil // it is for the chats that the stream begins with
+	if unread {
+		st.rereadLater()
+	} else {
+		st.resume = nil // it is for the chats that the stream begins with
+	}
 	if changed && len(events) == 0 && !st.poll {
 		events = append(events, Event{ID: st.eventID()})
 	}
@@ -76,6 +85,7 @@ func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
 func (st *Stream) addChat(events []Event, p *chat.Position) (*cursor, []Event) {
 	c := &cursor{epoch: p.Epoch, fingerprint: fingerprintOf(p.Chat, p.Epoch), position: p.Acked, acked: p.Acked}
 	was, ok := st.resume[c.fingerprint.chat]
+	delete(st.resume, c.fingerprint.chat)
 	lost := ok && (was.epoch != c.fingerprint.epoch || was.position > p.LastID)
 	if ok && !lost {
 		c.position = was.position
