@@ -18,6 +18,7 @@ const (
 	stepAddIndex   = "add index"
 	stepCreate     = "create"
 	stepChat       = "chat"
+	stepRestore    = "restore own"
 	stepJoin       = "join"
 	stepLeave      = "leave"
 	stepDropIndex  = "drop index"

@@ -33,12 +33,18 @@ func (s *Store) Join(ctx context.Context, chat, user string, fromStart bool) (m 
 
 // join writes the index, then the membership.
 func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m *api.ChatMember, joined bool, err error) {
+	searched := ""
+	if fromStart {
+		if searched, err = s.restoreOwn(ctx, chat, user); err != nil {
+			return nil, false, err
+		}
+	}
 	begun := time.Now()
 	stamps, err := s.addToIndexes(ctx, chat, user)
 	if err != nil {
 		return nil, false, err
 	}
-	reply, err := s.runScript(ctx, stepJoin, redisdb.Write, s.chatCmd(ctx, s.joinScript, chat, user, stamps[0], flag(fromStart), MembershipChannel(user)))
+	reply, err := s.runScript(ctx, stepJoin, redisdb.Write, s.chatCmd(ctx, s.joinScript, chat, user, stamps[0], searched, MembershipChannel(user)))
 	if err != nil {
 		return nil, false, fmt.Errorf("join chat %s: %w", chat, err)
 	}
@@ -52,6 +58,30 @@ func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m 
 	}
 	m, err = memberOf(user, facts)
 	return m, status == statusDone, err
+}
+
+const (
+	// restoreBytes is about how much of a log one script searches: Redis does nothing else
+	// meanwhile.
+	restoreBytes = 1 << 20
+	// restoreTTL is how long what was found waits for the join that it was searched for.
+	restoreTTL = 15 * time.Second
+)
+
+// restoreOwn searches the log for what a user sent as a member before, a piece in each
+// round trip, and returns the epoch in which it did.
+func (s *Store) restoreOwn(ctx context.Context, chat, user string) (epoch string, err error) {
+	for from := "1"; from != "0"; {
+		reply, err := s.runScript(ctx, stepRestore, redisdb.Write, s.chatCmd(ctx, s.restoreScript, chat, user, from, restoreBytes, restoreTTL.Milliseconds()))
+		if err != nil {
+			return "", fmt.Errorf("join chat %s: %w", chat, err)
+		}
+		if status := redisdb.Number(reply[0]); status == statusUnknown {
+			return "", refusal(status, chat, user)
+		}
+		epoch, from = redisdb.TextAt(reply, 1), redisdb.TextAt(reply, 2)
+	}
+	return epoch, nil
 }
 
 // memberOf reads the facts that scripts return of a member: the stamp that his index should
