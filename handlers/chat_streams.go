@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -32,10 +33,13 @@ type pendingRequest struct {
 //	@Router			/v1/users/{user}/messages/pending [get]
 func (s *server) getPending(ctx context.Context, in *pendingRequest) (*web.Reply[api.PendingChats], error) {
 	pending, err := s.pending(ctx, in)
-	if err != nil || len(pending.Chats) > 0 || in.WaitMS == 0 {
+	if in.WaitMS == 0 {
 		return web.OK(pending), err
 	}
-	return s.awaitPending(ctx, in)
+	if err == nil && len(pending.Chats) == 0 {
+		pending, err = s.awaitPending(ctx, in)
+	}
+	return web.OK(pending), cmp.Or(err, s.web.StillAllowed(ctx))
 }
 
 func (s *server) pending(ctx context.Context, in *pendingRequest) (*api.PendingChats, error) {
@@ -46,7 +50,7 @@ func (s *server) pending(ctx context.Context, in *pendingRequest) (*api.PendingC
 
 // awaitPending reads again whenever something may have come, until it has or
 // the time is over.
-func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*web.Reply[api.PendingChats], error) {
+func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*api.PendingChats, error) {
 	over := time.NewTimer(time.Duration(in.WaitMS) * time.Millisecond)
 	defer over.Stop()
 	watch, err := s.watch(ctx, in.User)
@@ -69,7 +73,7 @@ func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*web.Rep
 		}
 		pending, err := s.pending(ctx, in)
 		if err != nil || len(pending.Chats) > 0 || last {
-			return web.OK(pending), err
+			return pending, err
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers"
+	"fanfare/store/chat"
 	"fanfare/store/storetest"
 )
 
@@ -399,6 +400,61 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 	f.wantEnd()
 	if took := time.Since(began); took > 15*time.Second {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// A stream that was opened while the server had no API key ends when it has one.
+func TestStreamEndsWithTheFirstKey(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.workChats()
+	f := w.follow("ann", "")
+	w.mustKey(api.ScopeAdmin)
+	began := time.Now()
+	f.wantEnd()
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// A long poll tells nothing to a key that was revoked while it waited, nor, without a key,
+// on a server that has one since.
+func TestLongPollEndsWithItsKey(t *testing.T) {
+	t.Parallel()
+	for name, revoked := range map[string]bool{"Revoked": true, "FirstKey": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			w.workChats()
+			w.mustChat("team", "ann", "bob")
+			poll := get("/v1/users/bob/messages/pending?wait_ms=30000")
+			var key *api.Key
+			if revoked {
+				secret, made, err := w.keys.Create(t.Context(), "one", []api.Scope{api.ScopeChat})
+				storetest.Must(t, err)
+				key, poll = made, poll.with("Authorization: Bearer "+secret)
+			}
+			got := make(chan answer, 1)
+			go func() {
+				a, err := w.try(poll)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- a
+			}()
+			storetest.Eventually(t, soon, "it waits", func() bool {
+				return strings.Contains(w.get("/metrics").body, "\nfanfare_open_streams 1\n")
+			})
+			w.mustKey(api.ScopeAdmin)
+			if revoked {
+				storetest.Must(t, w.keys.Revoke(t.Context(), key.ID))
+			}
+			_, _, err := w.chats.Send(t.Context(), chat.Outgoing{Chat: "team", Sender: "ann", Text: "for members"})
+			storetest.Must(t, err)
+			if a := <-got; a.status != 401 || strings.Contains(a.body, "for members") {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -44,7 +45,7 @@ func (s *Server) identifyKey(r *http.Request, info *requestInfo, need api.Scope)
 	}
 	secret, ok := bearer(r.Header)
 	if !ok {
-		return api.Errorf(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>")
+		return keyNeeded()
 	}
 	key, err := s.authenticate(secret)
 	if api.CodeOf(err) == api.CodeUnauthorized {
@@ -53,9 +54,29 @@ func (s *Server) identifyKey(r *http.Request, info *requestInfo, need api.Scope)
 	if err != nil {
 		return err
 	}
-	info.key = key
+	info.key, info.secret = key, secret
 	if !key.Allows(need) {
 		return api.Errorf(api.CodeForbidden, "this API key lacks the scope %s", need).With("scope", need)
+	}
+	return nil
+}
+
+func keyNeeded() error {
+	return api.Errorf(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>")
+}
+
+// StillAllowed is for calls that take long: unauthorized when the key that let the request
+// in was revoked since, or when it came without one and the first key was made since.
+func (s *Server) StillAllowed(ctx context.Context) error {
+	info := infoOf(ctx)
+	if info.key == nil {
+		if s.hasKeys() {
+			return keyNeeded()
+		}
+		return nil
+	}
+	if _, err := s.authenticate(info.secret); api.CodeOf(err) == api.CodeUnauthorized {
+		return err
 	}
 	return nil
 }

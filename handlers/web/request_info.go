@@ -24,6 +24,7 @@ type requestInfo struct {
 	route   *mounted     // its pattern is logged, never the path: paths name users and tokens
 	params  *chi.Context // what the path says, while the route runs
 	key     *api.Key
+	secret  string   // of the key
 	err     error    // what the answer could not say, for the log
 	code    api.Code // of err
 	started time.Time

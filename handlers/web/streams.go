@@ -216,11 +216,8 @@ func (st *Stream) Await(ctx context.Context, wake <-chan struct{}) error {
 // check checks the key and whether the last heartbeat has arrived, and sends one
 // when it is time.
 func (st *Stream) check(now time.Time) error {
-	if infoOf(st.r.Context()).key != nil {
-		secret, _ := bearer(st.r.Header)
-		if _, err := st.server.authenticate(secret); api.CodeOf(err) == api.CodeUnauthorized {
-			return err
-		}
+	if err := st.server.StillAllowed(st.r.Context()); err != nil {
+		return err
 	}
 	if st.receipt.awaited && st.receipt.arrived(connectionOf(st.r.Context())) {
 		st.receipt = receipt{}
