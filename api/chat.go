@@ -100,7 +100,8 @@ type ChatMessage struct {
 
 // ChatMessages is the answer of GET /v1/chats/{chat}/messages, ascending.
 // Gap says that messages which the reader asked for are no longer kept, or that
-// the chat is another one (its epoch changed).
+// the epoch is another: of another chat, or of this one after Redis was restarted or
+// failed over, when ids of messages that it lost are given again.
 type ChatMessages struct {
 	Items   []ChatMessage `json:"items"`
 	LastID  int64         `json:"last_id"`
@@ -171,7 +172,7 @@ type StreamMessage struct {
 }
 
 // StreamGap is the data of a stream's `gap` event: what lay before FirstID is
-// no longer kept, or the chat is another one.
+// no longer kept, or the epoch is another.
 type StreamGap struct {
 	Chat    string `json:"chat" example:"team"`
 	FirstID int64  `json:"first_id"`
