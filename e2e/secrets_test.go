@@ -67,9 +67,10 @@ func TestNoSecretIsLogged(t *testing.T) {
 		status("POST", "/v1/events", map[string]any{"type": "t", "audience": map[string]any{"users": []string{hush}}, "alert": map[string]string{"title": hush}, "data": map[string]string{"k": hush}})
 		status("POST", "/v1/chats", map[string]any{"id": "team", "creator": hush, "members": []string{hush, "ann"}})
 		status("POST", "/v1/chats/team/messages", map[string]any{"sender": hush, "text": hush}, "Idempotency-Key", hush)
-		status("POST", "/v1/chats/team/messages", map[string]any{"sender": hush, "text": hush, hush: hush})
+		status("POST", "/v1/chats/team/messages", map[string]any{"sender": hush, "text": hush, "unknown": hush})
+		status("POST", "/v1/chats/team/messages", map[string]any{"sender": hush, "text": []string{hush}})
 		status("GET", "/v1/users/"+hush+"/chats?cursor="+hush, nil)
-		status("GET", "/v1/event-types?"+hush+"="+hush, nil)
+		status("GET", "/v1/event-types?limit="+hush+"&unknown="+hush, nil)
 		status("GET", "/v1/event-types", nil, "Authorization", "Bearer "+key[:len(key)-1]+"~")
 		status("GET", "/"+hush, nil, "Traceparent", hush, "If-Match", hush)
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -44,12 +45,12 @@ func launchForBinary(dir string, program string, args ...string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", program, err)
 	}
-	go func() {
-		_ = cmd.Wait()
-		runtime.KeepAlive(lifeline) // collected, it would be closed
-	}()
-	return nil
+	lifelines.Store(lifeline, nil)
+	return cmd.Process.Release() // nobody waits for it
 }
+
+// lifelines are the standard inputs of shared servers: collected, they would be closed.
+var lifelines sync.Map
 
 // mustTempDir is a directory that outlives the test; launchForBinary removes it.
 func mustTempDir(t testing.TB, name string) string {
