@@ -7,13 +7,28 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build quick test fuzz bench bench-growth lint openapi
+.PHONY: help build release quick test fuzz bench bench-growth lint openapi
+
+# What `fanfare version` and fanfare_build_info say.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+BUILD = CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X fanfare/app.buildVersion=$(VERSION)"
+
+# Where and for what `make release` builds.
+DIST ?= dist
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 build: ## build ./fanfare
-	CGO_ENABLED=0 go build -trimpath -o fanfare .
+	$(BUILD) -o fanfare .
+
+release: ## build static binaries for Linux and macOS, with their sums, into dist/
+	rm -rf $(DIST) && mkdir -p $(DIST)
+	set -e; for p in $(PLATFORMS); do \
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(BUILD) -o $(DIST)/fanfare-$(VERSION)-$${p%/*}-$${p#*/} .; \
+	done
+	cd $(DIST) && { sha256sum fanfare-* 2>/dev/null || shasum -a 256 fanfare-*; } >SHA256SUMS
 
 quick: ## vet and test what needs no server, without the race detector, in a minute
 	go vet ./...

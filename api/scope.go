@@ -31,7 +31,8 @@ type Key struct {
 	Scopes    []Scope    `json:"scopes"`
 	CreatedAt Time       `json:"created_at"`
 	LastUsed  *Time      `json:"last_used_at,omitempty"`
-	RevokedAt *time.Time `json:"-"`
+	ExpiresAt *Time      `json:"expires_at,omitempty"` // nil: it never does
+	RevokedAt *time.Time `json:"revoked_at,omitempty"`
 }
 
 // Allows tells whether the key covers a scope.

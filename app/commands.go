@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"fanfare/api"
@@ -71,11 +70,12 @@ func help(to outputs) error {
 and stock for flash sales, on Redis and SQL.
 
   fanfare                     serve; with nothing configured, embedded on 127.0.0.1:8080
-  fanfare keys create --name NAME --scopes a,b
+  fanfare keys create --name NAME --scopes a,b [--expires 90d] [--json]
                               print a new API key, once; scopes: push, contacts, chat,
-                              sales, sales:buy, ops, admin
-  fanfare keys list           show id, name, scopes, created, last used
-  fanfare keys revoke <id>    end a key; running servers follow within 10 s
+                              sales, sales:buy, ops, admin; it may expire after so many
+                              days (90d) or hours (12h), or on a day (2027-01-31)
+  fanfare keys list [--json]  show id, name, scopes, created, last used, expires, revoked
+  fanfare keys revoke <id>    end a key, and say which; running servers follow within 10 s
   fanfare migrate             bring the database's tables up to date (serve does it too)
   fanfare healthcheck         ask the server at FANFARE_ADDR; exit 0 if it lives
   fanfare version             print the version
@@ -165,14 +165,9 @@ func parseKeys(args []string) (action, error) {
 	case "create":
 		return parseCreate(rest)
 	case "list":
-		return withoutArguments("keys list", withKeys(listKeys))(rest)
+		return parseList(rest)
 	case "revoke":
-		if len(rest) != 1 {
-			return nil, usageError("keys revoke takes one id: fanfare keys revoke <id>")
-		}
-		return withKeys(func(ctx context.Context, store *keys.Store, _ outputs) error {
-			return store.Revoke(ctx, rest[0])
-		}), nil
+		return parseRevoke(rest)
 	default:
 		return nil, usageError(fmt.Sprintf("keys takes create, list or revoke, not %q", verb))
 	}
@@ -183,6 +178,8 @@ func parseCreate(args []string) (action, error) {
 	flags.SetOutput(io.Discard)
 	name := flags.String("name", "", "what the key is for")
 	list := flags.String("scopes", "", "what it may do, separated by commas")
+	expires := flags.String("expires", "", "when it ends by itself: a day, a time, or how long it lasts")
+	asJSON := flags.Bool("json", false, "print JSON")
 	if err := flags.Parse(args); err != nil {
 		return nil, usageError("keys create: " + err.Error())
 	}
@@ -196,10 +193,17 @@ func parseCreate(args []string) (action, error) {
 	if err != nil {
 		return nil, err
 	}
+	until, err := parseExpiry(*expires, time.Now())
+	if err != nil {
+		return nil, err
+	}
 	return withKeys(func(ctx context.Context, store *keys.Store, to outputs) error {
-		secret, key, err := store.Create(ctx, strings.TrimSpace(*name), scopes)
+		secret, key, err := store.CreateUntil(ctx, strings.TrimSpace(*name), scopes, until)
 		if err != nil {
 			return err
+		}
+		if *asJSON {
+			return printJSON(to.out, madeKey{key, secret})
 		}
 		fmt.Fprintln(to.out, secret)
 		fmt.Fprintf(to.err, "key %s (%s) is made; it is shown this once\n", key.ID, key.Name)
@@ -239,25 +243,4 @@ func withKeys(do func(context.Context, *keys.Store, outputs) error) action {
 		}
 		return errors.Join(do(ctx, keys.New(rec, keys.Options{Logger: log}), to), rec.Close())
 	}
-}
-
-// listKeys prints a table of keys, never their secrets.
-func listKeys(ctx context.Context, store *keys.Store, to outputs) error {
-	all, err := store.List(ctx)
-	if err != nil {
-		return err
-	}
-	table := tabwriter.NewWriter(to.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tNAME\tSCOPES\tCREATED\tLAST USED\tREVOKED")
-	for _, k := range all {
-		used, revoked := "never", ""
-		if k.LastUsed != nil {
-			used = k.LastUsed.Format(time.RFC3339)
-		}
-		if k.RevokedAt != nil {
-			revoked = k.RevokedAt.UTC().Format(time.RFC3339)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, join(k.Scopes), k.CreatedAt.Format(time.RFC3339), used, revoked)
-	}
-	return table.Flush()
 }

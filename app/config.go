@@ -24,6 +24,7 @@ type config struct {
 	RedisURL    string   `env:"FANFARE_REDIS_URL" shown:"empty: embedded" secret:"url" desc:"redis://[user:password@]host:port[/db], redis+sentinel://[user:password@]h:p,h:p/<master>[/db], redis+cluster://[user:password@]h:p,h:p; rediss... for TLS. Embedded is one process for trying things out, nothing in it survives a stop; on an address that is not loopback it must be asked for as 'embedded'"`
 	ContactsURL string   `env:"FANFARE_CONTACTS_REDIS_URL" shown:"the Redis of FANFARE_REDIS_URL" secret:"url" desc:"own Redis for the index of recent contacts, so that its snapshots do not slow the others"`
 	DatabaseURL string   `env:"FANFARE_DATABASE_URL" envDefault:"sqlite:fanfare.db" secret:"url" desc:"sqlite:<file> (several processes on one machine may share it when Redis is a real one) or mysql://user:password@host:port/name"`
+	AdminKey    string   `env:"FANFARE_ADMIN_KEY_FILE" shown:"none" desc:"file with the first API key, ff_<id>_<secret> of a-z 0-9, for everything; read only while no key was ever made"`
 	Roles       []string `env:"FANFARE_ROLES" envDefault:"api,targeting,delivery,jobs" desc:"what this process does; health, readiness and metrics are served in every role"`
 	Shards      int      `env:"FANFARE_SHARDS" envDefault:"8" desc:"shards per queue, 1 to 256; fixed at first start, another number is refused"`
 	ShardSet    shardSet `env:"FANFARE_SHARD_SET" shown:"all" desc:"which shards this process serves, such as 0-7,12"`

@@ -48,7 +48,7 @@ func TestConfigReadsEveryVariable(t *testing.T) {
 		t.Fatal(err)
 	}
 	environ := []string{
-		"FANFARE_ADDR=0.0.0.0:80", "FANFARE_METRICS_ADDR=127.0.0.1:81", "FANFARE_REDIS_URL=rediss+sentinel://u:p@a:1,b:2/main/3", "FANFARE_DATABASE_URL=mysql://u:p@h:3306/n",
+		"FANFARE_ADDR=0.0.0.0:80", "FANFARE_METRICS_ADDR=127.0.0.1:81", "FANFARE_ADMIN_KEY_FILE=" + file, "FANFARE_REDIS_URL=rediss+sentinel://u:p@a:1,b:2/main/3", "FANFARE_DATABASE_URL=mysql://u:p@h:3306/n",
 		"FANFARE_CONTACTS_REDIS_URL=redis://i:1", "FANFARE_CONTACTS_MAX=100", "FANFARE_CONTACTS_MIN=5",
 		"FANFARE_SALE_MIN_REPLICAS=1", "FANFARE_SALE_MAX_IN_FLIGHT=64", "FANFARE_SALE_LOCAL=off",
 		"FANFARE_ROLES= api , jobs", "FANFARE_SHARDS=16", "FANFARE_SHARD_SET=0-3, 7,3", "FANFARE_APNS_URL=https://127.0.0.1:2197",

@@ -70,6 +70,9 @@ func (a *app) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := a.makeFirstKey(ctx, database); err != nil {
+		return err
+	}
 	if !a.config.loopback() && !a.keys.Any() {
 		return fmt.Errorf("FANFARE_ADDR: %s can be reached from outside and there is no API key yet; make the first with: fanfare keys create --name first --scopes admin", a.config.Addr)
 	}

@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"crypto/sha256"
 	"debug/elf"
+	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
@@ -51,6 +54,73 @@ func TestDockerfileBuildsAStaticBinary(t *testing.T) {
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP {
 			t.Error("the binary asks for a dynamic loader")
+		}
+	}
+}
+
+// A release has a static binary for each platform, which knows its version, and sums
+// that are right; it leaves nothing in the tree that git would see. For the other
+// platforms the same line only has other names.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	storetest.SkipShort(t, "the whole program")
+	root, dist := storetest.Root(t), t.TempDir()+"/dist"
+	tree := func() string {
+		out, err := exec.Command("git", "-C", root, "status", "--porcelain").Output()
+		if err != nil {
+			t.Skip("no git here")
+		}
+		return string(out)
+	}
+	plan, err := exec.Command("make", "-C", root, "-n", "release").Output()
+	for _, want := range []string{"for p in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64;", "CGO_ENABLED=0", "dist/fanfare-"} {
+		if err != nil || !strings.Contains(string(plan), want) {
+			t.Errorf("make release lacks %s: %v", want, err)
+		}
+	}
+	before, here := tree(), runtime.GOOS+"/"+runtime.GOARCH
+	if out, err := exec.Command("make", "-C", root, "release", "DIST="+dist, "PLATFORMS="+here, "VERSION="+shippedVersion).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	name := "fanfare-" + shippedVersion + "-" + runtime.GOOS + "-" + runtime.GOARCH
+	if said, err := exec.Command(dist+"/"+name, "version").Output(); err != nil || !strings.HasPrefix(string(said), "fanfare "+shippedVersion+" ") {
+		t.Errorf("version: %q %v", said, err)
+	}
+	binary, err := os.ReadFile(dist + "/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile(dist + "/SHA256SUMS")
+	if want := fmt.Sprintf("%x  %s\n", sha256.Sum256(binary), name); err != nil || string(sums) != want {
+		t.Errorf("%q, want %q: %v", sums, want, err)
+	}
+	if after := tree(); after != before {
+		t.Errorf("the tree has changed: %s", after)
+	}
+	if exec.Command("git", "-C", root, "check-ignore", "-q", "dist/fanfare").Run() != nil {
+		t.Error("git does not ignore dist/")
+	}
+}
+
+// systemd has nothing against the unit, and finds it hardened.
+func TestSystemdUnit(t *testing.T) {
+	t.Parallel()
+	text := storetest.RepositoryFile(t, "deploy/fanfare.service")
+	for _, want := range []string{"DynamicUser=yes", "ProtectSystem=strict", "NoNewPrivileges=yes", "ExecReload=/bin/kill -HUP", "TimeoutStopSec=30"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the unit lacks %s", want)
+		}
+	}
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("no systemd-analyze here")
+	}
+	unit := t.TempDir() + "/fanfare.service" // the binary need not be installed
+	if err := os.WriteFile(unit, []byte(strings.ReplaceAll(text, "/usr/local/bin/fanfare", "/bin/true")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"verify", unit}, {"security", "--offline=true", "--threshold=20", unit}} {
+		if out, err := exec.Command("systemd-analyze", args...).CombinedOutput(); err != nil || strings.Contains(string(out), "Unknown ") {
+			t.Errorf("systemd-analyze %v: %v\n%s", args, err, out)
 		}
 	}
 }

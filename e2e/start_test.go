@@ -211,8 +211,11 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 	if code != 0 || !strings.Contains(list, id) || !strings.Contains(list, "push,ops") || strings.Contains(list, key) {
 		t.Errorf("keys list: exit code %d\n%s", code, list)
 	}
-	if code, _, errs := mustRun(t, dir, []string{"keys", "revoke", id}); code != 0 {
-		t.Fatalf("keys revoke: exit code %d: %s", code, errs)
+	if code, out, errs := mustRun(t, dir, []string{"keys", "revoke", id}); code != 0 || out != "" || !strings.Contains(errs, "key "+id+" (test, for push,ops) is ended") {
+		t.Fatalf("keys revoke: exit code %d: %s%s", code, out, errs)
+	}
+	if code, _, errs := mustRun(t, dir, []string{"keys", "revoke", id}); code != 0 || !strings.Contains(errs, "was ended before") {
+		t.Fatalf("keys revoke again: exit code %d: %s", code, errs)
 	}
 	storetest.Eventually(t, 10*time.Second, "the revoked key is refused", func() bool {
 		status, _, err := p.try("GET", "/v1/event-types", nil)

@@ -35,6 +35,8 @@ const (
 	// key is answered with "unavailable" instead of "unauthorized".
 	staleAfter = 10 * time.Second
 	maxName    = 255
+	maxID      = 32
+	minRandom  = 32 // 128 bits, if they are random hex
 )
 
 // Store is the API keys. It is safe for concurrent use.
@@ -83,11 +85,16 @@ func New(rec *record.DB, o Options) *Store {
 // Create makes a key and returns its secret, which is never shown again. The
 // key works in this process at once.
 func (s *Store) Create(ctx context.Context, name string, scopes []api.Scope) (string, *api.Key, error) {
+	return s.CreateUntil(ctx, name, scopes, nil)
+}
+
+// CreateUntil is Create for a key that ends by itself; nil: it does not.
+func (s *Store) CreateUntil(ctx context.Context, name string, scopes []api.Scope, expires *api.Time) (string, *api.Key, error) {
 	if err := checkKey(name, scopes); err != nil {
 		return "", nil, err
 	}
 	id, random := newSecret()
-	k := record.StoredKey{Key: api.Key{ID: id, Name: name, Scopes: slices.Clone(scopes)}, SecretHash: hash(random)}
+	k := record.StoredKey{Key: api.Key{ID: id, Name: name, Scopes: slices.Clone(scopes), ExpiresAt: expires}, SecretHash: hash(random)}
 	created, err := s.rec.CreateKey(ctx, k)
 	if err != nil {
 		return "", nil, fmt.Errorf("create key: %w", err)
@@ -96,6 +103,29 @@ func (s *Store) Create(ctx context.Context, name string, scopes []api.Scope) (st
 	s.any.Store(true)
 	s.reload(ctx)
 	return prefix + id + "_" + random, &k.Key, nil
+}
+
+// CreateFirst makes a key for everything of a secret that the caller chose, in the form
+// of ours, unless there ever was a key; created tells.
+func (s *Store) CreateFirst(ctx context.Context, secret string) (created bool, err error) {
+	if err := CheckSecret(secret); err != nil {
+		return false, err
+	}
+	id, random, _ := split(secret)
+	k := record.StoredKey{Key: api.Key{ID: id, Name: "first", Scopes: []api.Scope{api.ScopeAdmin}}, SecretHash: hash(random)}
+	if created, err = s.rec.CreateFirstKey(ctx, k); err != nil {
+		return false, fmt.Errorf("create the first key: %w", err)
+	}
+	return created, s.Load(ctx)
+}
+
+// CheckSecret tells what is wrong with a secret that somebody chose for CreateFirst.
+func CheckSecret(secret string) error {
+	id, random, ok := split(secret)
+	if !ok || len(id) > maxID || !plain(id) || len(random) < minRandom || !plain(random) {
+		return fmt.Errorf("is not ff_<id>_<secret>: an id of at most %d and a secret of at least %d of a-z 0-9", maxID, minRandom)
+	}
+	return nil
 }
 
 func checkKey(name string, scopes []api.Scope) error {
@@ -161,6 +191,8 @@ func (s *Store) Authenticate(secret string) (*api.Key, error) {
 		return nil, api.Errorf(api.CodeUnavailable, "new API keys cannot be read just now")
 	case !ok || !same || e.key.ID == "" || e.key.RevokedAt != nil:
 		return nil, api.Errorf(api.CodeUnauthorized, "the API key is unknown or revoked")
+	case e.key.ExpiresAt != nil && !time.Now().Before(e.key.ExpiresAt.Time):
+		return nil, api.Errorf(api.CodeUnauthorized, "the API key has expired")
 	}
 	s.note(e)
 	return &e.key, nil

@@ -37,3 +37,8 @@ func hash(random string) string {
 	sum := sha256.Sum256([]byte(random))
 	return hex.EncodeToString(sum[:])
 }
+
+// plain tells whether text has a-z and 0-9 alone.
+func plain(text string) bool {
+	return strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+}

@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -24,34 +25,60 @@ type keyRow struct {
 	CreatedAt  int64  `db:"created_at"`
 	LastUsedAt *int64 `db:"last_used_at"`
 	RevokedAt  *int64 `db:"revoked_at"`
+	ExpiresAt  *int64 `db:"expires_at"`
 }
 
 // CreateKey records a key under the id it carries and says when. It raises
 // VersionKeys.
 func (db *DB) CreateKey(ctx context.Context, k StoredKey) (api.Time, error) {
+	return db.createKey(ctx, k, false)
+}
+
+// CreateFirstKey is CreateKey unless there ever was a key: then it changes nothing and
+// created is false.
+func (db *DB) CreateFirstKey(ctx context.Context, k StoredKey) (created bool, err error) {
+	at, err := db.createKey(ctx, k, true)
+	return at != api.Time{}, err
+}
+
+func (db *DB) createKey(ctx context.Context, k StoredKey, first bool) (api.Time, error) {
 	scopes := make([]string, len(k.Scopes))
 	for i, s := range k.Scopes {
 		scopes[i] = string(s)
+	}
+	var expires *int64
+	if k.ExpiresAt != nil {
+		expires = new(k.ExpiresAt.UnixMilli())
 	}
 	var created int64
 	err := db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) (err error) {
 		if err := db.raise(ctx, tx, VersionKeys); err != nil {
 			return err
 		}
+		var keys int // whoever raises the version is alone here
+		if err := tx.GetContext(ctx, &keys, "SELECT COUNT(*) FROM api_keys"); err != nil {
+			return err
+		}
+		if first && keys > 0 {
+			return errUnchanged
+		}
 		if created, err = db.now(ctx, tx); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO api_keys (id, name, scopes, secret_hash, created_at) VALUES (?, ?, ?, ?, ?)",
-			k.ID, k.Name, strings.Join(scopes, ","), k.SecretHash, created)
+		_, err = tx.ExecContext(ctx, "INSERT INTO api_keys (id, name, scopes, secret_hash, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?)",
+			k.ID, k.Name, strings.Join(scopes, ","), k.SecretHash, created, expires)
 		return err
 	})
+	if errors.Is(err, errUnchanged) {
+		return api.Time{}, nil
+	}
 	return api.AtMillis(created), err
 }
 
 // Keys reads every key ever created, oldest first, revoked ones too.
 func (db *DB) Keys(ctx context.Context) ([]StoredKey, error) {
 	var list []keyRow
-	err := db.list(ctx, &list, "SELECT id, name, scopes, secret_hash, created_at, last_used_at, revoked_at FROM api_keys ORDER BY created_at, id")
+	err := db.list(ctx, &list, "SELECT id, name, scopes, secret_hash, created_at, last_used_at, revoked_at, expires_at FROM api_keys ORDER BY created_at, id")
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +137,9 @@ func (r keyRow) key() StoredKey {
 	if r.LastUsedAt != nil {
 		at := api.AtMillis(*r.LastUsedAt)
 		k.LastUsed = &at
+	}
+	if r.ExpiresAt != nil {
+		k.ExpiresAt = new(api.AtMillis(*r.ExpiresAt))
 	}
 	if r.RevokedAt != nil {
 		at := time.UnixMilli(*r.RevokedAt).UTC()
