@@ -125,11 +125,15 @@ func (a *app) readyWorkers(ctx context.Context) (api.Dependency, []string) {
 	return d, notes
 }
 
+// embeddedNote is what who tries fanfare out should know of a stop.
+const embeddedNote = "Redis is embedded, in this one process: a stop loses queued work and dead letters, reports of events, chats, " +
+	"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders and API keys"
+
 // notes are what an operator should know though nothing is wrong.
 func (a *app) notes() []string {
 	var notes []string
 	if a.redis.Embedded() {
-		notes = append(notes, "Redis is embedded: one process, nothing queued survives its end")
+		notes = append(notes, embeddedNote)
 	}
 	if a.record.Embedded() {
 		notes = append(notes, "the database is a file: "+a.config.DatabaseURL)

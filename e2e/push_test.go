@@ -139,7 +139,22 @@ func TestLogSender(t *testing.T) {
 		return got.State == "done" && got.Delivered == 1
 	})
 	said := p.stderr.String() + p.stdout.String()
-	if !strings.Contains(said, deviceToken(1)[:8]) || strings.Contains(said, deviceToken(1)) || strings.Contains(said, "for bob") {
-		t.Errorf("the log shows too little or too much:\n%s", said)
+	if !strings.Contains(said, deviceToken(1)[:8]) || strings.Contains(said, deviceToken(1)) || !strings.Contains(said, "for bob") {
+		t.Errorf("the log of an open server shows too little or too much:\n%s", said)
+	}
+	dir := t.TempDir()
+	p = mustServe(t, dir, "FANFARE_LOG_FORMAT=text")
+	p.must(201, nil, "PUT", "/v1/users/bob/devices/"+deviceToken(1),
+		map[string]string{"platform": "apns", "topic": "com.example.app", "environment": "sandbox"})
+	p.key = mustCreateKey(t, dir, "push")
+	storetest.Eventually(t, 10*time.Second, "the server knows of the key", func() bool {
+		anonymous := &program{base: p.base}
+		status, _, err := anonymous.try("GET", "/v1/event-types", nil)
+		return err == nil && status == 401
+	})
+	p.must(202, nil, "POST", "/v1/events", greeting("bob"))
+	storetest.Eventually(t, 5*time.Second, "the notification", func() bool { return strings.Contains(p.stderr.String(), "title_length=") })
+	if strings.Contains(p.stderr.String(), "for bob") {
+		t.Error("the log of a server with a key shows texts")
 	}
 }

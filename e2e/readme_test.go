@@ -93,7 +93,7 @@ func TestTour(t *testing.T) {
 			t.Errorf("README.md:%d\n$ %s\nanswers:\n%s\nthe README shows:\n%s", s.line, s.command, answer, s.want)
 		}
 	}
-	if said := p.stderr.String(); !strings.Contains(said, `"topic":"com.example.app","token":"c0ffee00","title_length":9`) {
+	if said := p.stderr.String(); !strings.Contains(said, `"topic":"com.example.app","token":"c0ffee00","title":"New photo","body":"alice shared Summer"`) {
 		t.Errorf("the log sender showed something else:\n%s", said)
 	}
 	if after := mustNames(t, root); !slices.Equal(before, after) {

@@ -7,7 +7,10 @@ package openapi
 
 import (
 	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
 	"embed"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -63,13 +66,45 @@ func withPolicy(next http.Handler) http.Handler {
 	})
 }
 
+// serve serves a file, compressed to those who take gzip, and not at all to those
+// who have it.
 func serve(name, contentType string) http.Handler {
 	body := read(name)
+	zipped, tag := compressed(body), fmt.Sprintf("%x", sha256.Sum256(body))[:16]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", contentType)
-		w.Header().Set("Cache-Control", "no-cache")
-		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(body))
+		h := w.Header()
+		h.Set("Content-Type", contentType)
+		h.Set("Cache-Control", "no-cache")
+		h.Set("Vary", "Accept-Encoding")
+		h.Set("ETag", `"`+tag+`"`)
+		whole := body
+		if takesGzip(r) {
+			h.Set("Content-Encoding", "gzip")
+			h.Set("ETag", `"`+tag+`-gzip"`)
+			whole = zipped
+		}
+		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(whole))
 	})
+}
+
+func compressed(body []byte) []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, _ = w.Write(body) // a buffer takes everything
+	_ = w.Close()
+	return out.Bytes()
+}
+
+// takesGzip tells whether a request accepts gzip (RFC 9110, 12.5.3).
+func takesGzip(r *http.Request) bool {
+	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if name = strings.ToLower(strings.TrimSpace(name)); name == "gzip" || name == "*" {
+			q, ok := strings.CutPrefix(strings.ReplaceAll(weight, " ", ""), "q=")
+			return !ok || strings.Trim(q, "0.") != ""
+		}
+	}
+	return false
 }
 
 // read gives an embedded file. It can only be missing from a broken build,

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"fanfare/api"
 	"fanfare/delivery/transport"
 )
 
@@ -16,9 +17,10 @@ import (
 const maxApps = 1000
 
 // Sender logs each notification and answers that it was delivered. It shows no
-// text and no whole token.
+// whole token, and no text unless it may.
 type Sender struct {
-	log *slog.Logger
+	log   *slog.Logger
+	texts func() bool
 
 	mu   sync.Mutex
 	apps map[string]transport.AppState
@@ -29,10 +31,13 @@ var (
 	_ transport.Starter = (*Sender)(nil)
 )
 
-// New makes a log sender and says so, once.
-func New(log *slog.Logger) *Sender {
+// New makes a log sender that shows no texts, and says so, once.
+func New(log *slog.Logger) *Sender { return NewShowing(log, func() bool { return false }) }
+
+// NewShowing is New for a sender that shows titles and bodies whenever texts allows it.
+func NewShowing(log *slog.Logger, texts func() bool) *Sender {
 	log.Warn("no APNs credentials are configured: notifications are logged, not sent")
-	return &Sender{log: log, apps: make(map[string]transport.AppState)}
+	return &Sender{log: log, texts: texts, apps: make(map[string]transport.AppState)}
 }
 
 // Send implements transport.Sender.
@@ -41,7 +46,13 @@ func (s *Sender) Send(_ context.Context, n *transport.Notification) transport.An
 		return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
 	}
 	s.remember(n)
-	s.log.Info("notification", "topic", n.Topic, "token", n.Token[:min(8, len(n.Token))], "title_length", titleLength(n.Payload))
+	text, shown := alertOf(n.Payload), []any{"topic", n.Topic, "token", n.Token[:min(8, len(n.Token))]}
+	if s.texts() {
+		shown = append(shown, "title", text.Title, "body", text.Body)
+	} else {
+		shown = append(shown, "title_length", utf8.RuneCountInString(text.Title))
+	}
+	s.log.Info("notification", shown...)
 	return transport.Answer{Outcome: transport.Delivered, ID: n.ID}
 }
 
@@ -60,20 +71,17 @@ func (s *Sender) remember(n *transport.Notification) {
 	}
 }
 
-// titleLength counts the characters of a payload's title.
-func titleLength(payload []byte) int {
+// alertOf reads what a payload shows; nothing when that is not to be read.
+func alertOf(payload []byte) (alert api.Alert) {
 	var doc struct {
 		APS struct {
 			Alert json.RawMessage `json:"alert"`
 		} `json:"aps"`
 	}
-	var alert struct {
-		Title string `json:"title"`
-	}
 	if json.Unmarshal(payload, &doc) != nil || json.Unmarshal(doc.APS.Alert, &alert) != nil {
-		return 0
+		return api.Alert{}
 	}
-	return utf8.RuneCountInString(alert.Title)
+	return alert
 }
 
 // Apps implements transport.Sender: the apps that notifications were for.

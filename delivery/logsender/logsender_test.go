@@ -47,13 +47,32 @@ func TestA14_LogSender(t *testing.T) {
 	}
 }
 
-func TestA14_TitleLength(t *testing.T) {
+// A server that is open to its own machine alone may show what would be on the phone.
+func TestA14_TextsWhereTheyMayBeShown(t *testing.T) {
 	t.Parallel()
-	for payload, want := range map[string]int{
-		`{"aps":{"alert":{"title":"abc"}}}`: 3, `{"aps":{"alert":"text"}}`: 0, `{"aps":{}}`: 0, `{}`: 0, `no`: 0,
+	var out bytes.Buffer
+	open := true
+	s := NewShowing(slog.New(slog.NewTextHandler(&out, nil)), func() bool { return open })
+	n := &transport.Notification{Token: "abcdef0123456789", Topic: "com.example.app", Payload: []byte(`{"aps":{"alert":{"title":"Grüße","body":"von dort"}}}`)}
+	s.Send(t.Context(), n)
+	if log := out.String(); !strings.Contains(log, `title=Grüße body="von dort"`) || strings.Contains(log, "title_length") || strings.Contains(log, n.Token) {
+		t.Errorf("open: %s", log)
+	}
+	out.Reset()
+	open = false
+	s.Send(t.Context(), n)
+	if log := out.String(); strings.Contains(log, "Grü") || strings.Contains(log, "dort") || !strings.Contains(log, "title_length=5") {
+		t.Errorf("with a key: %s", log)
+	}
+}
+
+func TestA14_Alerts(t *testing.T) {
+	t.Parallel()
+	for payload, want := range map[string]api.Alert{
+		`{"aps":{"alert":{"title":"abc","body":"d"}}}`: {Title: "abc", Body: "d"}, `{"aps":{"alert":"text"}}`: {}, `{"aps":{}}`: {}, `{}`: {}, `no`: {},
 	} {
-		if got := titleLength([]byte(payload)); got != want {
-			t.Errorf("%s: got %d, want %d", payload, got, want)
+		if got := alertOf([]byte(payload)); got != want {
+			t.Errorf("%s: got %+v, want %+v", payload, got, want)
 		}
 	}
 }

@@ -1,0 +1,54 @@
+package openapi
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// The document and our pages go compressed to those who take it, and not again to
+// those who have them.
+func TestCompression(t *testing.T) {
+	t.Parallel()
+	get := func(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	pages := UI(http.NotFound)
+	for path, h := range map[string]http.Handler{"/openapi.json": Document(), "/docs/": pages, "/docs/start.js": pages, "/docs/page.css": pages} {
+		plain := get(h, path)
+		if plain.Code != 200 || plain.Header().Get("Content-Encoding") != "" || plain.Body.Len() == 0 || plain.Header().Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%s: %d %v", path, plain.Code, plain.Header())
+		}
+		zipped := get(h, path, "Accept-Encoding", "br, gzip;q=0.5")
+		reader, err := gzip.NewReader(zipped.Body)
+		if err != nil || zipped.Header().Get("Content-Encoding") != "gzip" || zipped.Header().Get("Content-Type") != plain.Header().Get("Content-Type") {
+			t.Fatalf("%s: %v %v", path, zipped.Header(), err)
+		}
+		if whole, err := io.ReadAll(reader); err != nil || string(whole) != plain.Body.String() {
+			t.Errorf("%s: unpacked it is another: %v", path, err)
+		}
+		for _, refused := range []string{"identity", "gzip;q=0", "gzip; q=0.0", "br", "xgzip"} {
+			if got := get(h, path, "Accept-Encoding", refused); got.Header().Get("Content-Encoding") != "" || got.Body.String() != plain.Body.String() {
+				t.Errorf("%s with %s: %v", path, refused, got.Header())
+			}
+		}
+		tag := zipped.Header().Get("ETag")
+		if tag == "" || tag == plain.Header().Get("ETag") {
+			t.Errorf("%s: both forms have the ETag %s", path, tag)
+		}
+		if again := get(h, path, "Accept-Encoding", "gzip", "If-None-Match", tag); again.Code != 304 || again.Body.Len() != 0 {
+			t.Errorf("%s again: %d", path, again.Code)
+		}
+	}
+	if document := get(Document(), "/", "Accept-Encoding", "gzip").Body.Len(); document > len(JSON())/5 {
+		t.Errorf("the document is still %d bytes of %d", document, len(JSON()))
+	}
+}
