@@ -34,7 +34,11 @@ func TestBind(t *testing.T) {
 	if want := (conditional{Name: "a@b", Depth: 3, IfMatch: `"7"`}); got == nil || *got != want || w.Header().Get("Location") != "/here" {
 		t.Errorf("%+v, %d %v", got, w.Code, w.Header())
 	}
-	w = send("/things/a@b?depth=10", http.Header{"If-Match": {"a", "b"}})
+	send("/things/a@b", http.Header{"If-Match": {`"7", "8"`, `"9"`}})
+	if want := `"7", "8", "9"`; got.IfMatch != want {
+		t.Errorf("a list in two lines: %s, want %s", got.IfMatch, want)
+	}
+	w = send("/things/a@b?depth=10", http.Header{})
 	for _, field := range []string{`"field":"depth"`, `"field":"If-Match"`} {
 		if w.Code != 422 || !strings.Contains(w.Body.String(), field) {
 			t.Errorf("%d %s", w.Code, w.Body)
