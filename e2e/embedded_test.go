@@ -39,7 +39,10 @@ func TestEmbeddedStop(t *testing.T) {
 	reserve() // and hold
 	orders := func() (list struct {
 		Items []struct{ Reservation string }
-	}) { p.must(200, &list, "GET", "/v1/sales/spring/orders", nil); return list }
+	}) {
+		p.must(200, &list, "GET", "/v1/sales/spring/orders", nil)
+		return list
+	}
 	storetest.Eventually(t, 10*time.Second, "the order on record", func() bool { return len(orders().Items) == 1 })
 	var event struct{ ID string }
 	p.must(202, &event, "POST", "/v1/events", map[string]any{"type": "hello", "audience": map[string]any{"users": []string{"bob"}}}, "Idempotency-Key", "once")
