@@ -137,6 +137,7 @@ var words = map[string]string{
 	"unread":                    "Messages of others above `acked` that are kept",
 	"unserved_shards":           "Shards that no process serves; absent: none",
 	"until":                     "When the mute ends by itself; absent: when it is deleted",
+	"unread_sales":              "Sales that could not be read: the figures are without them",
 	"updated_at":                "When it was changed last",
 	"uploaded_at":               "When it was uploaded",
 	"UploadRequest.uploaded_at": "When it was uploaded; at most 5 minutes ahead. Absent: now",

@@ -18,8 +18,6 @@ const (
 	// deafAfter is how long a subscription may receive nothing until it is asked whether
 	// it still does, and how long the answer may take.
 	deafAfter = 5 * time.Second
-	// probeChannel is what it is asked with: each SUBSCRIBE is answered.
-	probeChannel = "ff:live:probe"
 )
 
 // subscription is the connection of pub/sub for all topics. The client of Redis makes it
