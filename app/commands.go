@@ -78,7 +78,7 @@ and stock for flash sales, on Redis and SQL.
   fanfare                     serve; with nothing configured, embedded on 127.0.0.1:8080
   fanfare keys create --name NAME --scopes a,b
                               print a new API key, once; scopes: push, contacts, chat,
-                              sales, sales:buy, ops, admin
+                              sales, sales:buy, tokens, ops, admin
   fanfare keys list           show id, name, scopes, created, last used
   fanfare keys revoke <id>    end a key; running servers follow within 10 s
   fanfare migrate             bring the database's tables up to date (serve does it too)
@@ -86,8 +86,8 @@ and stock for flash sales, on Redis and SQL.
   fanfare version             print the version
   fanfare --help              print this
 
-SIGTERM drains and stops; SIGHUP reads the apps file and certificates again and
-lets paused apps try at once.
+SIGTERM drains and stops; SIGHUP reads the apps file, certificates and keys of
+user tokens again and lets paused apps try at once.
 
 Configuration is by environment variables:
 

@@ -16,6 +16,8 @@
 //	order_lines    a line of it, to add up        reservation, sku
 //	outbox         work that Redis still owes     id
 //	api_keys       an API key, hashed             id
+//	token_keys     a key that signs user tokens   id
+//	token_revocations  the end of a user's tokens user_id
 //	idempotency    a POST's answer, kept 24 h     hash of scope and key
 //
 // Times are milliseconds since the Unix epoch by the database's clock. Every
