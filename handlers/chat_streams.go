@@ -64,6 +64,9 @@ func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*web.Rep
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+		if err := s.web.Standing(ctx); err != nil {
+			return nil, err
+		}
 		if err := s.refresh(ctx, watch); err != nil {
 			return nil, err
 		}
@@ -87,8 +90,22 @@ func (s *server) refresh(ctx context.Context, watch *live.Stream) error {
 }
 
 type streamMessagesRequest struct {
-	User        string `path:"user" validate:"identifier"`
+	User string `path:"user" validate:"identifier"`
+	lastEvent
+}
+
+// lastEvent says where a stream goes on. A browser's EventSource sends the header when
+// it comes back by itself; one that is made anew can only say it in its URL.
+type lastEvent struct {
 	LastEventID string `header:"Last-Event-ID"`
+	InURL       string `query:"last_event_id"`
+}
+
+func (l lastEvent) id() string {
+	if l.LastEventID != "" {
+		return l.LastEventID
+	}
+	return l.InURL
 }
 
 // streamMessages sends all that is said in a user's chats.
@@ -132,7 +149,7 @@ func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, 
 func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st *live.Stream, err error) {
 	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
-	web.OnNewStack(func() { st, err = s.live.Stream(ctx, in.User, in.LastEventID) })
+	web.OnNewStack(func() { st, err = s.live.Stream(ctx, in.User, in.lastEvent.id()) })
 	return st, err
 }
 

@@ -50,6 +50,8 @@ type Route struct {
 	Method, Pattern string
 	// Scope is what the caller's key must cover; "" for routes open to all.
 	Scope api.Scope
+	// User is what a user token must carry to open the route; "": none does.
+	User api.UserScope
 	// MaxBody is the limit of the request's body; 0: there is none.
 	MaxBody int64
 }
@@ -58,7 +60,7 @@ type Route struct {
 func Routes() []Route {
 	var out []Route
 	for _, rt := range (&server{}).routes() {
-		out = append(out, Route{Method: rt.Method, Pattern: rt.Pattern, Scope: rt.Scope, MaxBody: rt.MaxBody()})
+		out = append(out, Route{Method: rt.Method, Pattern: rt.Pattern, Scope: rt.Scope, User: rt.User, MaxBody: rt.MaxBody()})
 	}
 	return out
 }

@@ -6,6 +6,11 @@ import (
 	"fanfare/handlers/web"
 )
 
+type streamSaleRequest struct {
+	Sale      string `path:"sale" validate:"identifier"`
+	lastEvent        // says nothing here: a stream begins with the present state
+}
+
 // streamSale sends what is available.
 //
 //	@Summary		Follow a sale
@@ -18,7 +23,7 @@ import (
 //	@Success		200		{object}	api.Availability	"Events"
 //	@Failure		404		{object}	api.Problem			"sale_not_found"
 //	@Router			/v1/sales/{sale}/stream [get]
-func (s *server) streamSale(ctx context.Context, in *saleRequest, out *web.Stream) error {
+func (s *server) streamSale(ctx context.Context, in *streamSaleRequest, out *web.Stream) error {
 	first, cancel := s.web.Briefly(ctx)
 	defer cancel()
 	watch, err := s.sales.Watch(first, in.Sale)

@@ -10,7 +10,7 @@ import (
 
 func TestTakeRefills(t *testing.T) {
 	t.Parallel()
-	l := newRates(RateLimit{Requests: 10, Window: time.Second})
+	l := newRates(RateLimit{Requests: 10, Window: time.Second}, "key", "API key")
 	now, h := time.Now(), http.Header{}
 	for i := range 10 {
 		if err := l.take("k", now, h); err != nil {
