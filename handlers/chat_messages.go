@@ -84,7 +84,7 @@ type listMessagesRequest struct {
 //	@ID				listMessages
 //	@Produce		json
 //	@Param			chat	path		string				true	"The chat"	example(team)
-//	@Param			user	query		string				true	"Who reads; a member"	example(bob)
+//	@Param			user	query		string				true	"Who reads; a member. A user token may leave it out"	example(bob)
 //	@Param			after	query		int					false	"Only messages above this id"	minimum(0)
 //	@Param			before	query		int					false	"Only messages below this id"	minimum(0)
 //	@Param			limit	query		int					false	"How many"	minimum(1)	maximum(500)	default(50)

@@ -117,11 +117,13 @@ func (l lastEvent) id() string {
 //	@Description	`Last-Event-ID` when the stream is opened again (browsers do so by themselves), goes on exactly there; without it a
 //	@Description	stream begins at the acknowledged positions. Delivering is not acknowledging. Every 15 s a comment shows that the
 //	@Description	stream lives; a reader that is too slow is cut off. While a user has a stream open he gets no pushes of his chats.
+//	@Description	A stream that a user token or a ticket opened ends with `event: bye` and a `reason`, `expired` or `revoked`, within 10 s of the end of the token.
 //	@Tags			chats
 //	@ID				streamMessages
 //	@Produce		event-stream
 //	@Param			user			path		string		true	"The user"	example(bob)
 //	@Param			Last-Event-ID	header		string		false	"The id of the last event received"	maxlength(2048)
+//	@Param			last_event_id	query		string		false	"The same, for an EventSource that is made anew; the header counts more"	maxlength(2048)
 //	@Success		200				{string}	string		"The events, until either side ends them"
 //	@Failure		503				{object}	api.Problem	"overloaded: the process has FANFARE_MAX_STREAMS open; unavailable"
 //	@Router			/v1/users/{user}/messages/stream [get]

@@ -57,7 +57,7 @@ type listReservationsRequest struct {
 //	@ID			listReservations
 //	@Produce	json
 //	@Param		sale	path		string				true	"The sale"	example(spring)
-//	@Param		user	query		string				true	"Whose"	example(alice)
+//	@Param		user	query		string				true	"Whose; a user token may leave it out"	example(alice)
 //	@Param		limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
 //	@Param		cursor	query		string				false	"next of the page before"
 //	@Success	200		{object}	api.ReservationList	"A page, newest first"

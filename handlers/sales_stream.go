@@ -16,10 +16,13 @@ type streamSaleRequest struct {
 //	@Summary		Follow a sale
 //	@Description	Server-sent events: `event: stock` with what is available of each sku and the sale's state, first as it stands, then at every
 //	@Description	change, at most 10 a second. A client that comes back after a cut gets the present state: nothing needs to be made up for.
+//	@Description	A stream that a user token or a ticket opened ends with `event: bye` and a `reason`, `expired` or `revoked`, within 10 s of the end of the token.
 //	@Tags			flash sale
 //	@ID				streamSale
 //	@Produce		text/event-stream
-//	@Param			sale	path		string				true	"The sale"	example(spring)
+//	@Param			sale			path	string	true	"The sale"	example(spring)
+//	@Param			Last-Event-ID	header	string	false	"Taken and not needed"
+//	@Param			last_event_id	query	string	false	"Taken and not needed"
 //	@Success		200		{object}	api.Availability	"Events"
 //	@Failure		404		{object}	api.Problem			"sale_not_found"
 //	@Router			/v1/sales/{sale}/stream [get]

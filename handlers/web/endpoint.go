@@ -21,6 +21,9 @@ type Endpoint struct {
 // MaxBody is the limit of the request's body; 0: the call takes none.
 func (e Endpoint) MaxBody() int64 { return e.maxBody }
 
+// Tickets tells whether a ticket opens the endpoint.
+func (e Endpoint) Tickets() bool { return e.tickets }
+
 // WithMaxBody gives an endpoint another limit for its body than api.MaxBody.
 func (e Endpoint) WithMaxBody(limit int64) Endpoint {
 	e.maxBody = limit
