@@ -26,6 +26,8 @@ type Options struct {
 	Events  *events.Store
 	Devices *devices.Store
 	Keys    *keys.Store
+	// Tokens are the user tokens and tickets.
+	Tokens *tokens.Store
 	// Contacts are the recent contacts; nil leaves their lag out of the stats.
 	Contacts *contacts.Store
 	// Chats are the chats, Live their streams and long polls; Pusher pushes
@@ -33,8 +35,6 @@ type Options struct {
 	Chats  *chat.Store
 	Live   *live.Hub
 	Pusher *chat.Pusher
-	// Tokens are the user tokens and tickets; nil: there are none.
-	Tokens *tokens.Store
 	// UserConfirm lets users confirm their reservations by themselves; default: only
 	// API keys do, once somebody has paid.
 	UserConfirm bool
@@ -123,9 +123,7 @@ func (o Options) withDefaults() Options {
 		o.Web.Registry = prometheus.NewRegistry()
 	}
 	o.Web.HasKeys, o.Web.Authenticate = o.Keys.Any, o.Keys.Authenticate
-	if t := o.Tokens; t != nil {
-		o.Web.Users = web.Users{Recall: t.Recall, Verify: t.Verify, Take: t.TakeTicket, Ended: t.Ended}
-	}
+	o.Web.Users = web.Users{Recall: o.Tokens.Recall, Verify: o.Tokens.Verify, Take: o.Tokens.TakeTicket, Ended: o.Tokens.Ended}
 	return o
 }
 

@@ -496,6 +496,23 @@ func TestU5_StreamsEndWithTheirToken(t *testing.T) {
 	})
 }
 
+func TestU5_ALongPollEndsWithItsToken(t *testing.T) {
+	t.Parallel()
+	w, admin := setupUsers(t)
+	w.workChats()
+	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"]}`, admin)
+	token := w.mustToken("bob")
+	got := make(chan answer, 1)
+	go func() {
+		a, _ := w.try(get("/v1/users/bob/messages/pending?wait_ms=20000").with(token))
+		got <- a
+	}()
+	storetest.Eventually(t, soon, "the poll to wait", func() bool { return strings.Contains(w.get("/metrics").body, "fanfare_open_streams 1") })
+	w.post("/v1/users/bob/tokens/revoke", "", admin).wants(t, 204, "")
+	w.post("/v1/chats/team/messages", `{"sender":"alice","text":"not for him any more"}`, admin)
+	(<-got).wants(t, 401, problem(api.CodeUnauthorized, "*"))
+}
+
 // wantsBye reads to the stream's end: a bye within 10 s of a moment, and nothing more.
 func (f *follower) wantsBye(reason string, after time.Time) {
 	f.t.Helper()
