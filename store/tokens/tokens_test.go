@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -498,12 +499,38 @@ func TestU3_OnlyTheHashOfATicketIsInRedis(t *testing.T) {
 	}
 }
 
-func TestU6_CheckingCostsNoSQL(t *testing.T) {
+func TestU1_ManyFirstServersMakeOneKey(t *testing.T) {
+	t.Parallel()
+	storetest.EachSQL(t, func(t *testing.T, url string) {
+		rec, db := mustRecord(t, url), storetest.Open(t, "embedded")
+		stores := make([]*tokens.Store, 8)
+		var all sync.WaitGroup
+		for i := range stores {
+			all.Go(func() { stores[i] = mustOpen(t, rec, db, "") })
+		}
+		all.Wait()
+		keys, err := rec.TokenKeys(t.Context())
+		storetest.Must(t, err)
+		if len(keys) != 1 {
+			t.Errorf("%d keys", len(keys))
+		}
+		token := mustIssue(t, stores[0], "alice")
+		for _, s := range stores {
+			mustUser(t, s, token)
+		}
+	})
+}
+
+func TestU6_CheckingCostsNeitherSQLNorRedis(t *testing.T) {
 	t.Parallel()
 	p, url := storetest.ProxyTo(t, storetest.MySQL(t))
-	s := mustOpen(t, mustRecord(t, url), storetest.Open(t, "embedded"), "")
+	q, redisURL := storetest.ProxyTo(t, storetest.Redis(t).URL())
+	s := mustOpen(t, mustRecord(t, url), storetest.Open(t, redisURL), "")
 	token := mustIssue(t, s, "alice")
-	before := p.Bytes()
+	u := mustUser(t, s, token)
+	_, err := s.GiveTicket(t.Context(), u) // Redis is there, and asked
+	storetest.Must(t, err)
+	before := p.Bytes() + q.Bytes()
 	for range 100 {
 		mustUser(t, s, token)
 		u, err := s.Recall(token)
@@ -513,14 +540,22 @@ func TestU6_CheckingCostsNoSQL(t *testing.T) {
 		_, _, err = s.Verify(token[:len(token)-2] + "AA")
 		storetest.WantCode(t, err, api.CodeUnauthorized)
 	}
-	if n := p.Bytes() - before; n != 0 {
-		t.Errorf("%d bytes went to SQL", n)
+	if n := p.Bytes() + q.Bytes() - before; n != 0 {
+		t.Errorf("%d bytes went to SQL and Redis", n)
 	}
-	t.Run("with SQL away what is known goes on", func(t *testing.T) {
+	t.Run("with SQL away what is known goes on, and nothing is revoked", func(t *testing.T) {
 		p.Cut()
-		if err := s.Load(t.Context()); err == nil {
-			t.Error("the record can be read through a cut")
-		}
+		_, err := s.Revoke(t.Context(), "alice", api.Idempotency{})
+		storetest.WantCode(t, err, api.CodeUnavailable)
+		mustUser(t, s, token)
+		mustUser(t, s, mustIssue(t, s, "bob"))
+	})
+	t.Run("with Redis away there are no tickets", func(t *testing.T) {
+		q.Cut()
+		_, err := s.GiveTicket(t.Context(), u)
+		storetest.WantCode(t, err, api.CodeUnavailable)
+		_, err = s.TakeTicket(t.Context(), strings.Repeat("A", 22))
+		storetest.WantCode(t, err, api.CodeUnavailable)
 		mustUser(t, s, token)
 	})
 }
