@@ -510,7 +510,8 @@ func TestU5_ALongPollEndsWithItsToken(t *testing.T) {
 	storetest.Eventually(t, soon, "the poll to wait", func() bool { return strings.Contains(w.get("/metrics").body, "fanfare_open_streams 1") })
 	w.post("/v1/users/bob/tokens/revoke", "", admin).wants(t, 204, "")
 	w.post("/v1/chats/team/messages", `{"sender":"alice","text":"not for him any more"}`, admin)
-	(<-got).wants(t, 401, problem(api.CodeUnauthorized, "*"))
+	a := (<-got).wants(t, 401, problem(api.CodeUnauthorized, "*"))
+	wantHeader(t, a, "WWW-Authenticate", `Bearer error="invalid_token"`)
 }
 
 // wantsBye reads to the stream's end: a bye within 10 s of a moment, and nothing more.

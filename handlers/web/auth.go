@@ -95,8 +95,7 @@ func bearer(h http.Header) (string, bool) {
 func challenge(h http.Header, err error, info *requestInfo, rt *Route) {
 	need := string(rt.Scope)
 	switch code := api.CodeOf(err); {
-	case info.byUser && code == api.CodeUnauthorized:
-		h.Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+	case info.byUser && code == api.CodeUnauthorized: // fail says so, wherever it was found out
 	case info.byUser && code == api.CodeForbidden:
 		h.Set("WWW-Authenticate", `Bearer error="insufficient_scope"`)
 	case code == api.CodeUnauthorized:
