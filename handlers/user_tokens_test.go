@@ -517,6 +517,7 @@ func TestU5_ALongPollEndsWithItsToken(t *testing.T) {
 // wantsBye reads to the stream's end: a bye within 10 s of a moment, and nothing more.
 func (f *follower) wantsBye(reason string, after time.Time) {
 	f.t.Helper()
+	defer time.AfterFunc(soon, f.close).Stop() // one that never ends is an error, not a test that hangs
 	var last event
 	for {
 		e, err := f.next()
