@@ -79,7 +79,8 @@ type JoinRequest struct {
 
 // ChatMessageRequest is the body of POST /v1/chats/{chat}/messages.
 type ChatMessageRequest struct {
-	Sender string `json:"sender" validate:"required,identifier" example:"alice"`
+	// Sender may be left out by a user token: it is that user's.
+	Sender string `json:"sender" validate:"required,identifier" subject:"self" example:"alice"`
 	Text   string `json:"text" validate:"text" example:"hello"`
 }
 
@@ -184,4 +185,5 @@ type StreamGap struct {
 type StreamEvents struct {
 	Message *StreamMessage `json:"message"`
 	Gap     *StreamGap     `json:"gap"`
+	Bye     *Bye           `json:"bye"`
 }

@@ -100,7 +100,8 @@ type Line struct {
 
 // ReservationRequest is the body of POST /v1/sales/{sale}/reservations.
 type ReservationRequest struct {
-	User  string `json:"user" validate:"required,identifier" example:"alice"`
+	// User may be left out by a user token: it is that user.
+	User  string `json:"user" validate:"required,identifier" subject:"self" example:"alice"`
 	Lines []Line `json:"lines" validate:"required,min=1,max=20,unique=SKU,dive"`
 }
 
@@ -144,6 +145,7 @@ type Availability struct {
 // those of chats.
 type StockEvents struct {
 	Stock *Availability `json:"stock"`
+	Bye   *Bye          `json:"bye"`
 }
 
 // SalesStats says what sales owe to the record: confirmed reservations whose

@@ -12,12 +12,13 @@ const (
 	ScopeChat     Scope = "chat"
 	ScopeSales    Scope = "sales"
 	ScopeSalesBuy Scope = "sales:buy"
+	ScopeTokens   Scope = "tokens"
 	ScopeOps      Scope = "ops"
 	ScopeAdmin    Scope = "admin"
 )
 
 // Scopes lists every scope, in the order documents show them.
-var Scopes = []Scope{ScopePush, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeOps, ScopeAdmin}
+var Scopes = []Scope{ScopePush, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeTokens, ScopeOps, ScopeAdmin}
 
 // Covers tells whether having s allows what needs other.
 func (s Scope) Covers(other Scope) bool {

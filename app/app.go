@@ -27,6 +27,7 @@ import (
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/sales"
+	"fanfare/store/tokens"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -49,6 +50,7 @@ type app struct {
 	eventQueue, notificationQueue, jobQueue *queue.Queue
 
 	keys     *keys.Store
+	tokens   *tokens.Store
 	devices  *devices.Store
 	events   *events.Store
 	apps     *apps.Store
@@ -147,13 +149,16 @@ func (a *app) drain() time.Duration { return a.config.ShutdownTimeout / 4 }
 
 func (a *app) openNouns() error {
 	a.keys = keys.New(a.record, keys.Options{Logger: a.log})
+	var err error
+	if a.tokens, err = tokens.New(a.record, a.redis, tokens.Options{KeysFile: a.config.UserKeysFile, Logger: a.log}); err != nil {
+		return fmt.Errorf("FANFARE_USER_KEYS_FILE: %w", err)
+	}
 	a.devices = devices.New(a.redis, a.record, a.notificationQueue, devices.Options{Logger: a.log, GuardTTL: a.config.MaxAge + time.Hour})
 	a.events = events.New(events.Options{
 		DB: a.redis, Queue: a.eventQueue, Notifications: a.notificationQueue, Record: a.record, Logger: a.log, OnAccepted: a.metrics.Accepted,
 	})
 	a.openChat()
 	a.apps = apps.New(a.redis)
-	var err error
 	a.contacts, err = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{
 		Max: a.config.ContactsMax, Min: a.config.ContactsMin, Logger: a.log,
 	})
@@ -200,7 +205,7 @@ func (a *app) redisLoops() []loop {
 
 // jobLoops are what keeps the stores fresh, and the background jobs.
 func (a *app) jobLoops() []loop {
-	loops := append([]loop{{"keys", a.keys.Run}, {"event types", a.events.Run}}, a.saleLoops()...)
+	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}}, a.saleLoops()...)
 	loops = append(loops, a.chatLoops()...)
 	if a.config.has(roleJobs) {
 		loops = append(loops, loop{"outbox", a.outbox().Run}, loop{"jobs", func(ctx context.Context) error {
@@ -244,13 +249,14 @@ func (a *app) handlers() (public, private http.Handler) {
 		ready, hidden = a.readyInShort, "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Keys: a.keys, Contacts: a.contacts, Sales: a.sales,
+		Events: a.events, Devices: a.devices, Keys: a.keys, Tokens: a.tokens, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales,
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
 		Ready: ready, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{
-			Logger: a.log, Registry: a.registry, RateLimit: a.config.RateLimit, RequestTimeout: a.config.RequestTimeout,
+			Logger: a.log, Registry: a.registry, RateLimit: a.config.RateLimit, UserRateLimit: a.config.UserRateLimit,
+			AllowedOrigins: a.config.AllowedOrigins, RequestTimeout: a.config.RequestTimeout,
 			MaxStreams: a.config.MaxStreams, Starting: a.notYet, Closing: a.closing,
 		},
 	})
@@ -264,13 +270,16 @@ func (a *app) handlers() (public, private http.Handler) {
 	return public, a.privateHandler(whole)
 }
 
-// reload is what SIGHUP does: apps and certificates are read again, and paused
-// apps may try at once. What is broken stays as it was.
+// reload is what SIGHUP does: apps, keys of user tokens and certificates are read
+// again, and paused apps may try at once. What is broken stays as it was.
 func (a *app) reload(front *front) {
 	if err := a.sender.Reload(); err != nil {
 		a.log.Error("the apps were not reloaded; the old ones stay", "error", err)
 	} else {
 		a.log.Info("the apps were reloaded")
+	}
+	if err := a.tokens.Reload(); err != nil {
+		a.log.Error("the keys of user tokens were not reloaded; the old ones stay", "variable", "FANFARE_USER_KEYS_FILE", "error", err)
 	}
 	if front.cert != nil {
 		if err := front.cert.reload(); err != nil {

@@ -72,7 +72,7 @@ and stock for flash sales, on Redis and SQL.
   fanfare                     serve; with nothing configured, embedded on 127.0.0.1:8080
   fanfare keys create --name NAME --scopes a,b [--expires 90d] [--json]
                               print a new API key, once; scopes: push, contacts, chat,
-                              sales, sales:buy, ops, admin; it may expire after so many
+                              sales, sales:buy, tokens, ops, admin; it may expire after so many
                               days (90d) or hours (12h), or on a day (2027-01-31)
   fanfare keys list [--json]  show id, name, scopes, created, last used, expires, revoked
   fanfare keys revoke <id>    end a key, and say which; running servers follow within 10 s
@@ -81,8 +81,8 @@ and stock for flash sales, on Redis and SQL.
   fanfare version             print the version
   fanfare --help              print this
 
-SIGTERM drains and stops; SIGHUP reads the apps file and certificates again and
-lets paused apps try at once.
+SIGTERM drains and stops; SIGHUP reads the apps file, certificates and keys of
+user tokens again and lets paused apps try at once.
 
 Configuration is by environment variables:
 

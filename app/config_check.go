@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/handlers/web"
 	"fanfare/store/redisdb"
 )
 
@@ -27,6 +28,7 @@ func (c *config) check() problems {
 	p = append(p, c.checkContacts()...)
 	p = append(p, c.checkChats()...)
 	p = append(p, c.checkSales()...)
+	p = append(p, c.checkOrigins()...)
 	p = append(p, c.checkFiles()...)
 	if c.LogFormat != "" && c.LogFormat != "text" && c.LogFormat != "json" {
 		p = append(p, fmt.Sprintf("FANFARE_LOG_FORMAT: %q is neither text nor json", c.LogFormat))
@@ -235,6 +237,19 @@ func (c *config) checkContacts() problems {
 	return nil
 }
 
+func (c *config) checkOrigins() problems {
+	var p problems
+	for _, origin := range c.AllowedOrigins {
+		if origin == web.AnyOrigin && len(c.AllowedOrigins) == 1 {
+			continue
+		}
+		if err := web.CheckOrigin(origin); err != nil {
+			p = append(p, fmt.Sprintf("FANFARE_ALLOWED_ORIGINS: %q %v", origin, err))
+		}
+	}
+	return p
+}
+
 // checkFiles says which of the named files can't be read.
 func (c *config) checkFiles() problems {
 	var p problems
@@ -242,6 +257,7 @@ func (c *config) checkFiles() problems {
 		{"FANFARE_APNS_CA_FILE", c.APNsCAFile},
 		{"FANFARE_APNS_KEY_FILE", c.APNsKeyFile},
 		{"FANFARE_APNS_APPS_FILE", c.APNsAppsFile},
+		{"FANFARE_USER_KEYS_FILE", c.UserKeysFile},
 		{"FANFARE_TLS_CERT_FILE", c.TLSCertFile},
 		{"FANFARE_TLS_KEY_FILE", c.TLSKeyFile},
 	} {

@@ -36,6 +36,9 @@ func TestConfigDefaults(t *testing.T) {
 	if c.NotificationLease != 10*time.Second || c.JobLease != 30*time.Second || c.MaxAttempts != 8 || c.EventRetention != 24*time.Hour {
 		t.Errorf("%+v", c)
 	}
+	if empty := mustParse(t, "FANFARE_ALLOWED_ORIGINS="); len(empty.AllowedOrigins) != 0 {
+		t.Errorf("origins %q", empty.AllowedOrigins)
+	}
 	if len(c.settings()) != 0 {
 		t.Errorf("defaults count as set: %v", c.settings())
 	}
@@ -57,13 +60,16 @@ func TestConfigReadsEveryVariable(t *testing.T) {
 		"FANFARE_MAX_AGE=1h", "FANFARE_APP_PROBE_INTERVAL=5s", "FANFARE_EVENT_RETENTION=10m", "FANFARE_TOMBSTONE_RETENTION=20m",
 		"FANFARE_CHAT_MAX_MESSAGES=500", "FANFARE_CHAT_MAX_AGE=48h", "FANFARE_MAX_STREAMS=100",
 		"FANFARE_RATE_LIMIT=500/s", "FANFARE_REQUEST_TIMEOUT=3s", "FANFARE_SHUTDOWN_TIMEOUT=9s", "FANFARE_LOG_LEVEL=WARN", "FANFARE_LOG_FORMAT=json",
+		"FANFARE_USER_KEYS_FILE=" + file, "FANFARE_USER_CONFIRM=on", "FANFARE_USER_RATE_LIMIT=20/s",
+		"FANFARE_ALLOWED_ORIGINS=https://a.example, capacitor://localhost",
 		"FANFARE_TLS_CERT_FILE=" + file, "FANFARE_TLS_KEY_FILE=" + file,
 	}
 	c := mustParse(t, environ...)
 	if got := c.ShardSet.String(); got != "0,1,2,3,7" {
 		t.Errorf("shard set %s", got)
 	}
-	if c.RateLimit.String() != "500/s" || c.LogLevel.String() != "warn" || !slices.Equal(c.Roles, []string{"api", "jobs"}) {
+	if c.RateLimit.String() != "500/s" || c.LogLevel.String() != "warn" || !slices.Equal(c.Roles, []string{"api", "jobs"}) ||
+		!slices.Equal(c.AllowedOrigins, []string{"https://a.example", "capacitor://localhost"}) {
 		t.Errorf("%+v", c)
 	}
 	// All but the apps file, which stands instead of the key, was set above.
@@ -126,6 +132,14 @@ func TestConfigProblems(t *testing.T) {
 		"APNsURLPlain":           {"FANFARE_APNS_URL=http://h", "FANFARE_APNS_URL: is not https://"},
 		"RetryMaxBelowBase":      {"FANFARE_RETRY_MAX=1ms", "FANFARE_RETRY_MAX: 1ms is below FANFARE_RETRY_BASE"},
 		"TombstoneTooShort":      {"FANFARE_TOMBSTONE_RETENTION=1m", "FANFARE_TOMBSTONE_RETENTION: 1m0s is below 5m0s"},
+		"OriginWithPath":         {"FANFARE_ALLOWED_ORIGINS=https://a.example/", "FANFARE_ALLOWED_ORIGINS: \"https://a.example/\" is not an origin such as"},
+		"OriginWithoutScheme":    {"FANFARE_ALLOWED_ORIGINS=a.example", "FANFARE_ALLOWED_ORIGINS: \"a.example\" is not"},
+		"OriginInCapitals":       {"FANFARE_ALLOWED_ORIGINS=https://A.example", "FANFARE_ALLOWED_ORIGINS: \"https://A.example\" is not"},
+		"OriginNull":             {"FANFARE_ALLOWED_ORIGINS=null", "FANFARE_ALLOWED_ORIGINS: \"null\" is not"},
+		"OriginsOfADomain":       {"FANFARE_ALLOWED_ORIGINS=https://*.example.com", "FANFARE_ALLOWED_ORIGINS: \"https://*.example.com\" is not"},
+		"AllOriginsAndOne":       {"FANFARE_ALLOWED_ORIGINS=*,https://a.example", "FANFARE_ALLOWED_ORIGINS: \"*\" is not"},
+		"UserKeysNowhere":        {"FANFARE_USER_KEYS_FILE=/does/not/exist", "FANFARE_USER_KEYS_FILE: open /does/not/exist"},
+		"UserRateWithoutUnit":    {"FANFARE_USER_RATE_LIMIT=20", "FANFARE_USER_RATE_LIMIT: \"20\" is not a rate"},
 		"RateWithoutUnit":        {"FANFARE_RATE_LIMIT=500", "FANFARE_RATE_LIMIT: \"500\" is not a rate"},
 	} {
 		t.Run(name, func(t *testing.T) {

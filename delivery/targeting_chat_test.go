@@ -193,7 +193,7 @@ func TestC14_PresenceEndsWithTheStream(t *testing.T) {
 // eventOf finds the id of a message's event: accepting it again tells.
 func (k *talk) eventOf(chat string, sent *api.ChatMessageSent) string {
 	k.Helper()
-	info, err := k.chats.Chat(k.Context(), chat)
+	info, err := k.chats.Chat(k.Context(), chat, "")
 	if err != nil {
 		k.Fatal(err)
 	}

@@ -50,6 +50,7 @@ func TestStartRefusals(t *testing.T) {
 		"PortTaken":      {nil, []string{"FANFARE_ADDR=" + taken.Addr().String()}, 1, []string{"FANFARE_ADDR", "in use", "lsof -nP -iTCP:"}},
 		"KeyCannotSign":  {nil, []string{"FANFARE_APNS_KEY_FILE=" + broken, "FANFARE_APNS_KEY_ID=K", "FANFARE_APNS_TEAM_ID=T"}, 1, []string{"FANFARE_APNS_KEY_FILE"}},
 		"BrokenAppsFile": {nil, []string{"FANFARE_APNS_APPS_FILE=" + broken}, 1, []string{"FANFARE_APNS_APPS_FILE"}},
+		"BrokenUserKeys": {nil, []string{"FANFARE_USER_KEYS_FILE=" + broken}, 1, []string{"FANFARE_USER_KEYS_FILE: is not a JSON Web Key Set"}},
 		"BrokenCert":     {nil, []string{"FANFARE_TLS_CERT_FILE=" + broken, "FANFARE_TLS_KEY_FILE=" + broken}, 1, []string{"FANFARE_TLS_CERT_FILE"}},
 		"OpenToTheWorld": {nil, []string{"FANFARE_ADDR=0.0.0.0:0", "FANFARE_REDIS_URL=embedded"}, 1, []string{"no API key", "fanfare keys create"}},
 		"WrongPassword":  {nil, []string{"FANFARE_REDIS_URL=" + strings.Replace(guarded.URL(), "://", "://:wrong@", 1)}, 1, []string{"FANFARE_REDIS_URL", "WRONGPASS"}},

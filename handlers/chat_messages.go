@@ -43,7 +43,7 @@ func (s *server) postMessage(ctx context.Context, in *postMessageRequest) (*web.
 		Chat: in.Chat, Sender: in.Body.Sender, Text: in.Body.Text, Push: push, Once: in.Idempotency,
 	})
 	if err != nil {
-		return nil, err
+		return nil, asStranger(ctx, err)
 	}
 	s.sent(in.Chat, push, replayed)
 	return web.Created(sent).Replayed(replayed), nil
@@ -85,7 +85,7 @@ type listMessagesRequest struct {
 //	@ID				listMessages
 //	@Produce		json
 //	@Param			chat	path		string				true	"The chat"	example(team)
-//	@Param			user	query		string				true	"Who reads; a member"	example(bob)
+//	@Param			user	query		string				true	"Who reads; a member. A user token may leave it out"	example(bob)
 //	@Param			after	query		int					false	"Only messages above this id"	minimum(0)
 //	@Param			before	query		int					false	"Only messages below this id"	minimum(0)
 //	@Param			limit	query		int					false	"How many"	minimum(1)	maximum(500)	default(50)
@@ -99,7 +99,7 @@ func (s *server) listMessages(ctx context.Context, in *listMessagesRequest) (*we
 		User: in.User, After: in.After, Before: in.Before, Limit: int(in.Limit), Epoch: in.Epoch,
 	})
 	if err != nil {
-		return nil, err
+		return nil, asStranger(ctx, err)
 	}
 	return web.OK(page), nil
 }
@@ -131,7 +131,8 @@ type ackRequest struct {
 func (s *server) ackMessages(ctx context.Context, in *ackRequest) (*web.Reply[api.Acks], error) {
 	acks, replayed, err := s.chats.AckOnce(ctx, in.User, in.Body.Acks, in.Idempotency)
 	if err != nil {
-		return nil, err
+		return nil, asStranger(ctx, err)
 	}
+	hideStrangers(ctx, acks)
 	return web.OK(acks).Replayed(replayed), nil
 }

@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -33,13 +32,10 @@ type pendingRequest struct {
 //	@Router			/v1/users/{user}/messages/pending [get]
 func (s *server) getPending(ctx context.Context, in *pendingRequest) (*web.Reply[api.PendingChats], error) {
 	pending, err := s.pending(ctx, in)
-	if in.WaitMS == 0 {
-		return web.OK(pending), err
-	}
-	if err == nil && len(pending.Chats) == 0 {
+	if err == nil && in.WaitMS > 0 && len(pending.Chats) == 0 {
 		pending, err = s.awaitPending(ctx, in)
 	}
-	return web.OK(pending), cmp.Or(err, s.web.StillAllowed(ctx))
+	return web.OK(pending), err
 }
 
 func (s *server) pending(ctx context.Context, in *pendingRequest) (*api.PendingChats, error) {
@@ -68,6 +64,9 @@ func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*api.Pen
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+		if err := s.web.StillAllowed(ctx); err != nil {
+			return nil, err
+		}
 		if err := s.refresh(ctx, watch); err != nil {
 			return nil, err
 		}
@@ -91,8 +90,22 @@ func (s *server) refresh(ctx context.Context, watch *live.Stream) error {
 }
 
 type streamMessagesRequest struct {
-	User        string `path:"user" validate:"identifier"`
+	User string `path:"user" validate:"identifier"`
+	lastEvent
+}
+
+// lastEvent says where a stream goes on. A browser's EventSource sends the header when
+// it comes back by itself; one that is made anew can only say it in its URL.
+type lastEvent struct {
 	LastEventID string `header:"Last-Event-ID"`
+	InURL       string `query:"last_event_id"`
+}
+
+func (l lastEvent) id() string {
+	if l.LastEventID != "" {
+		return l.LastEventID
+	}
+	return l.InURL
 }
 
 // streamMessages sends all that is said in a user's chats.
@@ -104,11 +117,13 @@ type streamMessagesRequest struct {
 //	@Description	`Last-Event-ID` when the stream is opened again (browsers do so by themselves), goes on exactly there; without it a
 //	@Description	stream begins at the acknowledged positions. Delivering is not acknowledging. Every 15 s a comment shows that the
 //	@Description	stream lives; a reader that is too slow is cut off. While a user has a stream open he gets no pushes of his chats.
+//	@Description	A stream that a user token or a ticket opened ends with `event: bye` and a `reason`, `expired` or `revoked`, within 10 s of the end of the token.
 //	@Tags			group chat
 //	@ID				streamMessages
 //	@Produce		event-stream
 //	@Param			user			path		string		true	"The user"	example(bob)
 //	@Param			Last-Event-ID	header		string		false	"The id of the last event received"	maxlength(2048)
+//	@Param			last_event_id	query		string		false	"The same, for an EventSource that is made anew; the header counts more"	maxlength(2048)
 //	@Success		200				{object}	api.StreamEvents	"The events, until either side ends them"
 //	@Failure		503				{object}	api.Problem	"overloaded: the process has FANFARE_MAX_STREAMS open; unavailable"
 //	@Router			/v1/users/{user}/messages/stream [get]
@@ -136,7 +151,7 @@ func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, 
 func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st *live.Stream, err error) {
 	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
-	web.OnNewStack(func() { st, err = s.live.Stream(ctx, in.User, in.LastEventID) })
+	web.OnNewStack(func() { st, err = s.live.Stream(ctx, in.User, in.lastEvent.id()) })
 	return st, err
 }
 

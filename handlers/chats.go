@@ -60,9 +60,9 @@ type chatRequest struct {
 //	@Failure		404		{object}	api.Problem		"not_found"
 //	@Router			/v1/chats/{chat} [get]
 func (s *server) getChat(ctx context.Context, in *chatRequest) (*web.Reply[api.ChatInfo], error) {
-	info, err := s.chats.Chat(ctx, in.Chat)
+	info, err := s.chats.Chat(ctx, in.Chat, caller(ctx))
 	if err != nil {
-		return nil, err
+		return nil, asStranger(ctx, err)
 	}
 	return web.OK(info), nil
 }
@@ -90,9 +90,9 @@ func (s *server) listChatMembers(ctx context.Context, in *listChatMembersRequest
 		return nil, err
 	}
 	limit := int(in.Limit)
-	items, err := s.chats.Members(ctx, in.Chat, after, limit+1)
+	items, err := s.chats.Members(ctx, in.Chat, caller(ctx), after, limit+1)
 	if err != nil {
-		return nil, err
+		return nil, asStranger(ctx, err)
 	}
 	list := &api.ChatMemberList{Items: items}
 	if len(items) > limit {

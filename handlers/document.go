@@ -16,6 +16,10 @@ import "fanfare/api"
 //	@description	server on which no key was ever made answers this machine alone, without a key. Each call says which scope it needs;
 //	@description	`admin` covers all.
 //	@description
+//	@description	**Users.** An app or a page calls with a user token instead (`POST /v1/users/{user}/tokens`, or signed by your backend):
+//	@description	`Authorization: Bearer <user token>`. It opens the calls that say so, for its own user alone; where a call asks who
+//	@description	acts, he may be left out. A browser's EventSource sends a ticket in its URL (`POST /v1/users/{user}/tickets`).
+//	@description
 //	@description	**Names.** Identifiers that you choose (users, objects, event types ...) are 1 to 128 bytes of `A-Z a-z 0-9 . _ : @ -`.
 //	@description	Times are RFC 3339 in UTC with milliseconds; durations are integers named `*_ms` or `*_seconds`.
 //	@description
@@ -24,7 +28,7 @@ import "fanfare/api"
 //	@description	after `Retry-After`. 503 `unknown_outcome` means that it may have happened: the same call with the same
 //	@description	`Idempotency-Key` finds out.
 //	@description
-//	@description	**Repeating safely.** Every POST takes an `Idempotency-Key`. The same key with the same body gives the first answer again,
+//	@description	**Repeating safely.** Every POST takes an `Idempotency-Key`, but those whose answer is a secret. The same key with the same body gives the first answer again,
 //	@description	with `Idempotent-Replayed: true` and no new effect, for 24 hours; with another body it is refused.
 //	@license.name	MIT
 //	@license.url	https://opensource.org/license/mit
@@ -36,6 +40,8 @@ import "fanfare/api"
 //	@tag.description	Chats for people who come and go: nothing is lost, whether anybody is connected or not
 //	@tag.name		flash sale
 //	@tag.description	Stock for a sale that everybody hits at once: reservations, orders, restocks
+//	@tag.name		users' own access
+//	@tag.description	Tokens and tickets with which an app or a page calls for its user, without an API key
 //	@tag.name		operations
 //	@tag.description	For those who run the server
 
@@ -44,6 +50,10 @@ type Route struct {
 	Method, Pattern string
 	// Scope is what the caller's key must cover; "" for routes open to all.
 	Scope api.Scope
+	// User is what a user token must carry to open the route; "": none does.
+	User api.UserScope
+	// Tickets: a ticket opens it as well.
+	Tickets bool
 	// MaxBody is the limit of the request's body; 0: there is none.
 	MaxBody int64
 }
@@ -52,7 +62,7 @@ type Route struct {
 func Routes() []Route {
 	var out []Route
 	for _, rt := range (&server{}).routes() {
-		out = append(out, Route{Method: rt.Method, Pattern: rt.Pattern, Scope: rt.Scope, MaxBody: rt.MaxBody()})
+		out = append(out, Route{Method: rt.Method, Pattern: rt.Pattern, Scope: rt.Scope, User: rt.User, Tickets: rt.Tickets(), MaxBody: rt.MaxBody()})
 	}
 	return out
 }

@@ -12,7 +12,8 @@ func route(method, pattern string, scope api.Scope, e web.Endpoint) web.Route {
 	return web.Route{Method: method, Pattern: pattern, Scope: scope, Endpoint: e}
 }
 
-// routes is every route there is.
+// routes is every route there is. For names what a user token must carry to open one
+// for its own user; the rest is for API keys alone.
 func (s *server) routes() []web.Route {
 	return []web.Route{
 		route("GET", "/healthz", web.Open, web.Handle(s.getHealth).Always()),
@@ -28,6 +29,10 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/dead-letters/{id}/retry", api.ScopeOps, web.Handle(s.retryDeadLetter)),
 		route("DELETE", "/v1/dead-letters/{id}", api.ScopeOps, web.Handle(s.deleteDeadLetter)),
 
+		route("POST", "/v1/users/{user}/tokens", api.ScopeTokens, web.Handle(s.postToken).Secret()),
+		route("POST", "/v1/users/{user}/tokens/revoke", api.ScopeTokens, web.Handle(s.revokeTokens)),
+		route("POST", "/v1/users/{user}/tickets", api.ScopeTokens, web.Handle(s.postTicket).Secret()).For(web.AnyUser),
+
 		route("GET", "/v1/event-types", api.ScopePush, web.Handle(s.listEventTypes)),
 		route("PUT", "/v1/event-types/{type}", api.ScopePush, web.Handle(s.putEventType)),
 		route("GET", "/v1/event-types/{type}", api.ScopePush, web.Handle(s.getEventType)),
@@ -37,47 +42,47 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/events/batch", api.ScopePush, web.Handle(s.postEventBatch).WithMaxBody(api.MaxBatchBody)),
 		route("GET", "/v1/events/{id}", api.ScopePush, web.Handle(s.getEvent)),
 
-		route("PUT", "/v1/users/{user}/devices/{token}", api.ScopePush, web.Handle(s.putDevice)),
-		route("GET", "/v1/users/{user}/devices", api.ScopePush, web.Handle(s.listDevices)),
-		route("DELETE", "/v1/users/{user}/devices/{token}", api.ScopePush, web.Handle(s.deleteDevice)),
+		route("PUT", "/v1/users/{user}/devices/{token}", api.ScopePush, web.Handle(s.putDevice)).For(api.UserScopeDevices),
+		route("GET", "/v1/users/{user}/devices", api.ScopePush, web.Handle(s.listDevices)).For(api.UserScopeDevices),
+		route("DELETE", "/v1/users/{user}/devices/{token}", api.ScopePush, web.Handle(s.deleteDevice)).For(api.UserScopeDevices),
 
-		route("PUT", "/v1/users/{user}/opt-outs/{type}", api.ScopePush, web.Handle(s.putOptOut)),
-		route("DELETE", "/v1/users/{user}/opt-outs/{type}", api.ScopePush, web.Handle(s.deleteOptOut)),
-		route("PUT", "/v1/users/{user}/mutes/{object}", api.ScopePush, web.Handle(s.putMute)),
-		route("DELETE", "/v1/users/{user}/mutes/{object}", api.ScopePush, web.Handle(s.deleteMute)),
-		route("GET", "/v1/users/{user}/notification-settings", api.ScopePush, web.Handle(s.getSettings)),
+		route("PUT", "/v1/users/{user}/opt-outs/{type}", api.ScopePush, web.Handle(s.putOptOut)).For(api.UserScopeDevices),
+		route("DELETE", "/v1/users/{user}/opt-outs/{type}", api.ScopePush, web.Handle(s.deleteOptOut)).For(api.UserScopeDevices),
+		route("PUT", "/v1/users/{user}/mutes/{object}", api.ScopePush, web.Handle(s.putMute)).For(api.UserScopeDevices),
+		route("DELETE", "/v1/users/{user}/mutes/{object}", api.ScopePush, web.Handle(s.deleteMute)).For(api.UserScopeDevices),
+		route("GET", "/v1/users/{user}/notification-settings", api.ScopePush, web.Handle(s.getSettings)).For(api.UserScopeDevices),
 
 		route("PUT", "/v1/users/{user}/contacts/{contact}", api.ScopeContacts, web.Handle(s.putContact)),
 		route("DELETE", "/v1/users/{user}/contacts/{contact}", api.ScopeContacts, web.Handle(s.deleteContact)),
-		route("GET", "/v1/users/{user}/contacts", api.ScopeContacts, web.Handle(s.listContacts)),
+		route("GET", "/v1/users/{user}/contacts", api.ScopeContacts, web.Handle(s.listContacts)).For(api.UserScopeContacts),
 		route("POST", "/v1/uploads", api.ScopeContacts, web.Handle(s.postUpload)),
 		route("PATCH", "/v1/uploads/{id}", api.ScopeContacts, web.Handle(s.patchUpload)),
 		route("DELETE", "/v1/uploads/{id}", api.ScopeContacts, web.Handle(s.deleteUpload)),
-		route("GET", "/v1/users/{user}/recent-contacts", api.ScopeContacts, web.Handle(s.getRecentContacts)),
-		route("GET", "/v1/users/{user}/recent-contacts/uploads", api.ScopeContacts, web.Handle(s.getRecentUploads)),
+		route("GET", "/v1/users/{user}/recent-contacts", api.ScopeContacts, web.Handle(s.getRecentContacts)).For(api.UserScopeContacts),
+		route("GET", "/v1/users/{user}/recent-contacts/uploads", api.ScopeContacts, web.Handle(s.getRecentUploads)).For(api.UserScopeContacts),
 		route("POST", "/v1/users/{user}/recent-contacts/rebuild", api.ScopeContacts, web.Handle(s.rebuildRecentContacts)),
 
 		route("POST", "/v1/chats", api.ScopeChat, web.Handle(s.createChat)),
-		route("GET", "/v1/chats/{chat}", api.ScopeChat, web.Handle(s.getChat)),
-		route("GET", "/v1/chats/{chat}/members", api.ScopeChat, web.Handle(s.listChatMembers)),
+		route("GET", "/v1/chats/{chat}", api.ScopeChat, web.Handle(s.getChat)).For(api.UserScopeChat),
+		route("GET", "/v1/chats/{chat}/members", api.ScopeChat, web.Handle(s.listChatMembers)).For(api.UserScopeChat),
 		route("PUT", "/v1/chats/{chat}/members/{user}", api.ScopeChat, web.Handle(s.joinChat)),
-		route("DELETE", "/v1/chats/{chat}/members/{user}", api.ScopeChat, web.Handle(s.leaveChat)),
-		route("POST", "/v1/chats/{chat}/messages", api.ScopeChat, web.Handle(s.postMessage)),
-		route("GET", "/v1/chats/{chat}/messages", api.ScopeChat, web.Handle(s.listMessages)),
-		route("GET", "/v1/users/{user}/chats", api.ScopeChat, web.Handle(s.listUserChats)),
-		route("GET", "/v1/users/{user}/messages/pending", api.ScopeChat, web.Handle(s.getPending).LongPoll("wait_ms")),
-		route("POST", "/v1/users/{user}/messages/ack", api.ScopeChat, web.Handle(s.ackMessages)),
-		route("GET", "/v1/users/{user}/messages/stream", api.ScopeChat, web.HandleStream(s.streamMessages)),
+		route("DELETE", "/v1/chats/{chat}/members/{user}", api.ScopeChat, web.Handle(s.leaveChat)).For(api.UserScopeChat),
+		route("POST", "/v1/chats/{chat}/messages", api.ScopeChat, web.Handle(s.postMessage)).For(api.UserScopeChat),
+		route("GET", "/v1/chats/{chat}/messages", api.ScopeChat, web.Handle(s.listMessages)).For(api.UserScopeChat),
+		route("GET", "/v1/users/{user}/chats", api.ScopeChat, web.Handle(s.listUserChats)).For(api.UserScopeChat),
+		route("GET", "/v1/users/{user}/messages/pending", api.ScopeChat, web.Handle(s.getPending).LongPoll("wait_ms")).For(api.UserScopeChat),
+		route("POST", "/v1/users/{user}/messages/ack", api.ScopeChat, web.Handle(s.ackMessages)).For(api.UserScopeChat),
+		route("GET", "/v1/users/{user}/messages/stream", api.ScopeChat, web.HandleStream(s.streamMessages)).For(api.UserScopeChat),
 
 		route("PUT", "/v1/sales/{sale}", api.ScopeSales, web.Handle(s.putSale)),
-		route("GET", "/v1/sales/{sale}", api.ScopeSalesBuy, web.Handle(s.getSale)),
+		route("GET", "/v1/sales/{sale}", api.ScopeSalesBuy, web.Handle(s.getSale)).For(api.UserScopeBuy),
 		route("POST", "/v1/sales/{sale}/stock", api.ScopeSales, web.Handle(s.postStock)),
-		route("POST", "/v1/sales/{sale}/reservations", api.ScopeSalesBuy, web.Handle(s.postReservation)),
-		route("GET", "/v1/sales/{sale}/reservations", api.ScopeSalesBuy, web.Handle(s.listReservations)),
-		route("GET", "/v1/sales/{sale}/reservations/{id}", api.ScopeSalesBuy, web.Handle(s.getReservation)),
-		route("POST", "/v1/sales/{sale}/reservations/{id}/confirm", api.ScopeSalesBuy, web.Handle(s.confirmReservation)),
-		route("POST", "/v1/sales/{sale}/reservations/{id}/release", api.ScopeSalesBuy, web.Handle(s.releaseReservation)),
+		route("POST", "/v1/sales/{sale}/reservations", api.ScopeSalesBuy, web.Handle(s.postReservation)).For(api.UserScopeBuy),
+		route("GET", "/v1/sales/{sale}/reservations", api.ScopeSalesBuy, web.Handle(s.listReservations)).For(api.UserScopeBuy),
+		route("GET", "/v1/sales/{sale}/reservations/{id}", api.ScopeSalesBuy, web.Handle(s.getReservation)).For(api.UserScopeBuy),
+		route("POST", "/v1/sales/{sale}/reservations/{id}/confirm", api.ScopeSalesBuy, web.Handle(s.confirmReservation)).For(s.confirming),
+		route("POST", "/v1/sales/{sale}/reservations/{id}/release", api.ScopeSalesBuy, web.Handle(s.releaseReservation)).For(api.UserScopeBuy),
 		route("GET", "/v1/sales/{sale}/orders", api.ScopeSales, web.Handle(s.listOrders)),
-		route("GET", "/v1/sales/{sale}/stream", api.ScopeSalesBuy, web.HandleStream(s.streamSale)),
+		route("GET", "/v1/sales/{sale}/stream", api.ScopeSalesBuy, web.HandleStream(s.streamSale)).For(api.UserScopeBuy),
 	}
 }

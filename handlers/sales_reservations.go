@@ -5,6 +5,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers/web"
+	"fanfare/store/stock"
 )
 
 type postReservationRequest struct {
@@ -56,7 +57,7 @@ type listReservationsRequest struct {
 //	@ID			listReservations
 //	@Produce	json
 //	@Param		sale	path		string				true	"The sale"	example(spring)
-//	@Param		user	query		string				true	"Whose"	example(alice)
+//	@Param		user	query		string				true	"Whose; a user token may leave it out"	example(alice)
 //	@Param		limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
 //	@Param		cursor	query		string				false	"next of the page before"
 //	@Success	200		{object}	api.ReservationList	"A page, newest first"
@@ -99,6 +100,9 @@ func (s *server) getReservation(ctx context.Context, in *reservationRequest) (*w
 	if err != nil {
 		return nil, err
 	}
+	if user := caller(ctx); user != "" && reservation.User != user {
+		return nil, stock.ErrNoReservation(in.ID)
+	}
 	return web.OK(reservation), nil
 }
 
@@ -127,7 +131,7 @@ type endReservationRequest struct {
 //	@Failure		422				{object}	api.Problem		"validation_failed, idempotency_key_reused"
 //	@Router			/v1/sales/{sale}/reservations/{id}/confirm [post]
 func (s *server) confirmReservation(ctx context.Context, in *endReservationRequest) (*web.Reply[api.Reservation], error) {
-	reservation, replayed, err := s.sales.Confirm(ctx, in.Sale, in.ID, in.Idempotency)
+	reservation, replayed, err := s.sales.End(ctx, stock.EndHold{Sale: in.Sale, ID: in.ID, Sell: true, Owner: caller(ctx), Once: in.Idempotency})
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +156,7 @@ func (s *server) confirmReservation(ctx context.Context, in *endReservationReque
 //	@Failure		422				{object}	api.Problem		"validation_failed, idempotency_key_reused"
 //	@Router			/v1/sales/{sale}/reservations/{id}/release [post]
 func (s *server) releaseReservation(ctx context.Context, in *endReservationRequest) (*web.Reply[api.Reservation], error) {
-	reservation, replayed, err := s.sales.Release(ctx, in.Sale, in.ID, in.Idempotency)
+	reservation, replayed, err := s.sales.End(ctx, stock.EndHold{Sale: in.Sale, ID: in.ID, Owner: caller(ctx), Once: in.Idempotency})
 	if err != nil {
 		return nil, err
 	}

@@ -6,19 +6,27 @@ import (
 	"fanfare/handlers/web"
 )
 
+type streamSaleRequest struct {
+	Sale      string `path:"sale" validate:"identifier"`
+	lastEvent        // says nothing here: a stream begins with the present state
+}
+
 // streamSale sends what is available.
 //
 //	@Summary		Follow a sale
 //	@Description	Server-sent events: `event: stock` with what is available of each sku and the sale's state, first as it stands, then at every
 //	@Description	change, at most 10 a second. A client that comes back after a cut gets the present state: nothing needs to be made up for.
+//	@Description	A stream that a user token or a ticket opened ends with `event: bye` and a `reason`, `expired` or `revoked`, within 10 s of the end of the token.
 //	@Tags			flash sale
 //	@ID				streamSale
 //	@Produce		text/event-stream
 //	@Param			sale	path		string				true	"The sale"	example(spring)
+//	@Param			Last-Event-ID	header	string	false	"Taken and not needed"
+//	@Param			last_event_id	query	string	false	"Taken and not needed"
 //	@Success		200		{object}	api.StockEvents	"The events, until either side ends them"
 //	@Failure		404		{object}	api.Problem			"sale_not_found"
 //	@Router			/v1/sales/{sale}/stream [get]
-func (s *server) streamSale(ctx context.Context, in *saleRequest, out *web.Stream) error {
+func (s *server) streamSale(ctx context.Context, in *streamSaleRequest, out *web.Stream) error {
 	first, cancel := s.web.Briefly(ctx)
 	defer cancel()
 	watch, err := s.sales.Watch(first, in.Sale)

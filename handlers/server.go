@@ -14,6 +14,7 @@ import (
 	"fanfare/store/keys"
 	"fanfare/store/queue"
 	"fanfare/store/sales"
+	"fanfare/store/tokens"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -25,6 +26,8 @@ type Options struct {
 	Events  *events.Store
 	Devices *devices.Store
 	Keys    *keys.Store
+	// Tokens are the user tokens and tickets.
+	Tokens *tokens.Store
 	// Contacts are the recent contacts; nil leaves their lag out of the stats.
 	Contacts *contacts.Store
 	// Chats are the chats, Live their streams and long polls; Pusher pushes
@@ -32,6 +35,9 @@ type Options struct {
 	Chats  *chat.Store
 	Live   *live.Hub
 	Pusher *chat.Pusher
+	// UserConfirm lets users confirm their reservations by themselves; default: only
+	// API keys do, once somebody has paid.
+	UserConfirm bool
 	// Sales are the sales; nil leaves what they owe out of the stats.
 	Sales *sales.Store
 	// The queues behind stats and dead letters; one that is nil is left out.
@@ -46,8 +52,8 @@ type Options struct {
 	// there are none.
 	Document, Docs http.Handler
 
-	// Web says whom to answer and how much at once. Its HasKeys and Authenticate
-	// are set to those of Keys; /metrics serves its Registry.
+	// Web says whom to answer and how much at once. Its HasKeys, Authenticate and
+	// Users are set to those of Keys and Tokens; /metrics serves its Registry.
 	Web web.Options
 }
 
@@ -60,11 +66,14 @@ type server struct {
 	live     *live.Hub
 	pusher   *chat.Pusher
 	sales    *sales.Store
+	tokens   *tokens.Store
 	queues   []deadQueue
 
 	ready     func(context.Context) api.Readiness
 	delivered func() float64
 
+	// confirming is what a user token must carry to confirm a reservation; "": none may.
+	confirming     api.UserScope
 	web            *web.Server
 	metrics        http.Handler
 	messages       prometheus.Counter
@@ -83,7 +92,12 @@ func newServer(o Options) *server {
 		Name: "fanfare_chat_messages_total", Help: "Chat messages sent through this process.",
 	})
 	o.Web.Registry.MustRegister(messages)
+	confirming := api.UserScope("")
+	if o.UserConfirm {
+		confirming = api.UserScopeBuy
+	}
 	return &server{
+		tokens: o.Tokens, confirming: confirming,
 		events: o.Events, devices: o.Devices, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.queues(),
 		ready: o.Ready, delivered: o.DeliveredPerSecond, web: web.New(o.Web), messages: messages,
 		metrics: figures.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,
@@ -109,6 +123,7 @@ func (o Options) withDefaults() Options {
 		o.Web.Registry = prometheus.NewRegistry()
 	}
 	o.Web.HasKeys, o.Web.Authenticate = o.Keys.Any, o.Keys.Authenticate
+	o.Web.Users = web.Users{Recall: o.Tokens.Recall, Verify: o.Tokens.Verify, Take: o.Tokens.TakeTicket, Ended: o.Tokens.Ended}
 	return o
 }
 

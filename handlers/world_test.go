@@ -27,6 +27,7 @@ import (
 	"fanfare/store/redisdb"
 	"fanfare/store/sales"
 	"fanfare/store/storetest"
+	"fanfare/store/tokens"
 )
 
 // token is a device token that nothing is wrong with.
@@ -38,6 +39,7 @@ type world struct {
 	url      string
 	handler  http.Handler
 	keys     *keys.Store
+	tokens   *tokens.Store
 	chats    *chat.Store
 	live     *live.Hub
 	pusher   *chat.Pusher
@@ -68,6 +70,9 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 
 	w := &world{t: t, record: rec, log: &storetest.Lines{}, keys: keys.New(rec, keys.Options{}), closing: make(chan struct{})}
 	w.stopping = sync.OnceFunc(func() { close(w.closing) })
+	w.tokens, err = tokens.New(rec, db, tokens.Options{})
+	storetest.Must(t, err)
+	storetest.Must(t, w.tokens.Load(t.Context()))
 	w.queue = mustQueue(t, db, "events")
 	notifications := mustQueue(t, db, "notifications")
 	w.jobs = mustQueue(t, db, "jobs")
@@ -80,7 +85,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	w.chats = chat.New(db, chat.Options{})
 	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	o := handlers.Options{
-		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Keys: w.keys,
+		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Keys: w.keys, Tokens: w.tokens,
 		Chats: w.chats, Live: w.live, Pusher: w.pusher,
 		EventQueue: w.queue, NotificationQueue: notifications, JobQueue: w.jobs,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),

@@ -3,23 +3,24 @@ package web
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"fanfare/api"
 )
 
-// authorize lets a request pass whose API key covers the scope, within the
-// key's rate. A server on which no key was ever made is open: localOnly has
-// seen to it that only this machine is served.
-func (s *Server) authorize(need api.Scope, next http.HandlerFunc) http.HandlerFunc {
+// authorize lets a request pass whose API key covers the route's scope, or whose user
+// token opens it, within the rate of key or user. A server on which no key was ever
+// made is open: localOnly has seen to it that only this machine is served.
+func (s *Server) authorize(rt *Route, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		info := infoOf(r.Context())
-		if err := s.identifyKey(r, info, need); err != nil {
-			challenge(w.Header(), err, need)
+		if err := s.identify(r, info, rt); err != nil {
+			challenge(w.Header(), err, info, rt)
 			fail(w, r, err)
 			return
 		}
-		if err := s.rates.take(info.keyID(), info.started, w.Header()); err != nil {
+		if err := s.spend(info, w.Header()); err != nil {
 			fail(w, r, err)
 			return
 		}
@@ -38,12 +39,32 @@ func (s *Server) started(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// identifyKey finds the request's key and whether it covers the scope.
-func (s *Server) identifyKey(r *http.Request, info *requestInfo, need api.Scope) error {
+// identify finds who calls, and whether he may: by a user token, by a ticket or by an
+// API key.
+func (s *Server) identify(r *http.Request, info *requestInfo, rt *Route) error {
+	secret, ok := bearer(r.Header)
+	if ok && s.users.isToken(secret) {
+		return s.identifyUser(r, info, rt, func() (*api.User, error) { return s.userOfToken(r, info, secret) })
+	}
+	if ticket := s.ticketOf(r, rt); ticket != "" {
+		return s.identifyUser(r, info, rt, func() (*api.User, error) { return s.users.Take(r.Context(), ticket) })
+	}
 	if !s.hasKeys() {
 		return nil
 	}
-	secret, ok := bearer(r.Header)
+	return s.identifyKey(r, info, rt.Scope, secret, ok)
+}
+
+// spend takes one request from the quota of who calls.
+func (s *Server) spend(info *requestInfo, h http.Header) error {
+	if info.user != nil {
+		return s.userRates.take(info.user.ID, info.started, h)
+	}
+	return s.rates.take(info.keyID(), info.started, h)
+}
+
+// identifyKey finds the request's key and whether it covers the scope.
+func (s *Server) identifyKey(r *http.Request, info *requestInfo, need api.Scope, secret string, ok bool) error {
 	if !ok {
 		return keyNeeded()
 	}
@@ -65,10 +86,17 @@ func keyNeeded() error {
 	return api.Errorf(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>")
 }
 
-// StillAllowed is for calls that take long: unauthorized when the key that let the request
-// in was revoked since, or when it came without one and the first key was made since.
+// StillAllowed is for calls that take long: unauthorized when the key or the user token
+// that let the request in has ended since, or when it came without one and the first key
+// was made since.
 func (s *Server) StillAllowed(ctx context.Context) error {
 	info := infoOf(ctx)
+	if info.user != nil {
+		if s.users.Ended(info.user) != "" {
+			return api.Errorf(api.CodeUnauthorized, "the user token is not valid any more")
+		}
+		return nil
+	}
 	if info.key == nil {
 		if s.hasKeys() {
 			return keyNeeded()
@@ -93,11 +121,114 @@ func bearer(h http.Header) (string, bool) {
 }
 
 // challenge tells a client what kind of credentials would do (RFC 6750).
-func challenge(h http.Header, err error, need api.Scope) {
-	switch api.CodeOf(err) {
-	case api.CodeUnauthorized:
+func challenge(h http.Header, err error, info *requestInfo, rt *Route) {
+	need := string(rt.Scope)
+	switch code := api.CodeOf(err); {
+	case info.byUser && code == api.CodeUnauthorized: // fail says so, wherever it was found out
+	case info.byUser && code == api.CodeForbidden:
+		h.Set("WWW-Authenticate", `Bearer error="insufficient_scope"`)
+	case code == api.CodeUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="fanfare"`)
-	case api.CodeForbidden:
-		h.Set("WWW-Authenticate", `Bearer realm="fanfare", error="insufficient_scope", scope="`+string(need)+`"`)
+	case code == api.CodeForbidden:
+		h.Set("WWW-Authenticate", `Bearer realm="fanfare", error="insufficient_scope", scope="`+need+`"`)
 	}
+}
+
+// AnyUser opens a route to every user token, whatever its scopes.
+const AnyUser api.UserScope = "*"
+
+// Users says whom user tokens and tickets stand for. Its zero value knows none: tokens
+// are wrong API keys then.
+type Users struct {
+	// Recall finds the user of a token that Verify has taken before, nil of any
+	// other. It must be quick. A token that has ended is api.CodeUnauthorized.
+	Recall func(token string) (*api.User, error)
+	// Verify checks a token. One that is not good is api.CodeUnauthorized; genuine
+	// tells whether it was signed by a key that counts.
+	Verify func(token string) (u *api.User, genuine bool, err error)
+	// Take uses a ticket up and finds its user.
+	Take func(ctx context.Context, ticket string) (*api.User, error)
+	// Ended says why what a user calls with no longer stands, "" as long as it does.
+	Ended func(*api.User) api.ByeReason
+}
+
+// UserOf is the user who calls, nil when an API key does, or nobody on an open server.
+func UserOf(ctx context.Context) *api.User { return infoOf(ctx).user }
+
+// isToken tells a user token from an API key, which has no dots.
+func (u *Users) isToken(secret string) bool {
+	return strings.IndexByte(secret, '.') >= 0 && u.Verify != nil
+}
+
+// ticketOf is the ticket in a request's query, "" without one. Nothing else says who
+// calls then: what has an Authorization header has no ticket.
+func (s *Server) ticketOf(r *http.Request, rt *Route) string {
+	if !rt.tickets || r.URL.RawQuery == "" || r.Method != http.MethodGet || s.users.Take == nil || r.Header["Authorization"] != nil {
+		return ""
+	}
+	return r.URL.Query().Get("ticket")
+}
+
+// identifyUser lets a user's request pass if the route is his.
+func (s *Server) identifyUser(r *http.Request, info *requestInfo, rt *Route, find func() (*api.User, error)) error {
+	info.byUser = true
+	u, err := find()
+	if err != nil {
+		return err
+	}
+	info.user = u
+	switch {
+	case rt.User == "":
+		return api.Errorf(api.CodeForbidden, "a user token does not open this call")
+	case rt.User != AnyUser && !u.Allows(rt.User):
+		return api.Errorf(api.CodeForbidden, "this user token lacks the scope %s", rt.User).With("scope", rt.User)
+	}
+	return nil
+}
+
+// userOfToken finds the user of a token. What is not remembered has to be verified,
+// which an address gets only as long as it has not sent too many that nobody signed.
+func (s *Server) userOfToken(r *http.Request, info *requestInfo, token string) (*api.User, error) {
+	if u, err := s.users.Recall(token); u != nil || err != nil {
+		return u, err
+	}
+	from := addressOf(r)
+	if err := s.wrongTokens.refuse(from, info.started); err != nil {
+		return nil, err
+	}
+	u, genuine, err := s.users.Verify(token)
+	if err != nil && !genuine {
+		return nil, s.wrongTokens.count(from, info.started, err)
+	}
+	return u, err
+}
+
+// addSubject plans the fields that say who acts: the parameters named user, and in the
+// body what its tag names.
+func (p *plan) addSubject(f reflect.StructField) {
+	if f.Tag.Get("path") == "user" || f.Tag.Get("query") == "user" {
+		p.subject = append(p.subject, f.Index)
+	}
+	if f.Name != "Body" || f.Type.Kind() != reflect.Struct {
+		return
+	}
+	for _, member := range reflect.VisibleFields(f.Type) {
+		if member.Tag.Get("subject") != "" {
+			p.subject = append(p.subject, append(f.Index[:len(f.Index):len(f.Index)], member.Index...))
+		}
+	}
+}
+
+// fillSubject holds a user's request to himself: who acts must be he, or be left out.
+func (p *plan) fillSubject(in reflect.Value, u *api.User) error {
+	for _, index := range p.subject {
+		switch field := in.FieldByIndex(index); field.String() {
+		case "":
+			field.SetString(u.ID)
+		case u.ID:
+		default:
+			return api.Errorf(api.CodeForbidden, "a user token opens only what is its own user's")
+		}
+	}
+	return nil
 }

@@ -24,7 +24,9 @@ type plan struct {
 	body        []int
 	optional    bool
 	idempotency []int
-	anyQuery    bool // parameters that no field takes are ignored
+	subject     [][]int // strings that say who acts; a user's own name stands there
+	secret      bool    // the answer is one, so there is no replay of it
+	anyQuery    bool    // parameters that no field takes are ignored
 }
 
 type param struct {
@@ -36,6 +38,7 @@ type param struct {
 func planOf(t reflect.Type) *plan {
 	p := &plan{}
 	for _, f := range reflect.VisibleFields(t) {
+		p.addSubject(f)
 		switch {
 		case f.Type == reflect.TypeFor[api.Idempotency]():
 			p.idempotency = f.Index
@@ -68,6 +71,9 @@ func (p *plan) fill(r *http.Request, in reflect.Value) []api.FieldError {
 		if query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 			query = nil // what could be read of it is not what was meant
 			bad = append(bad, api.FieldError{Field: "query", Rule: "query", Message: "is not a well-formed query string"})
+		}
+		if infoOf(r.Context()).byUser && r.Header["Authorization"] == nil {
+			delete(query, "ticket") // it has been taken
 		}
 		bad = append(bad, p.unknown(query)...)
 	}

@@ -5,7 +5,8 @@
 // A request passes through, in this order:
 //
 //	id -> log and metrics -> panics -> headers -> local only, as long as there is no key ->
-//	route -> key and scope -> rate limit -> number in flight -> deadline ->
+//	route -> origin -> key and scope, or user token -> rate limit -> number in flight ->
+//	deadline ->
 //	body and parameters -> rules -> method -> answer
 //
 // A method has the form func(ctx, *request) (*Reply[T], error); [Handle] makes
@@ -15,6 +16,10 @@
 // filled from the Idempotency-Key header, an embedded [Page] says which part of
 // a list is wanted. Errors become problems (RFC 9457); the table of codes and
 // statuses is in api.
+//
+// A route that is open to user tokens ([Route.For]) holds them to their own user: the
+// parameters named user, and the body's fields with the tag subject, must be his or be
+// left out. What has neither asks [UserOf].
 //
 // Streams ([HandleStream]) and long polls ([Endpoint.LongPoll]) have no deadline.
 // They are bounded by their number and end when the process stops.

@@ -12,6 +12,7 @@ import (
 type Endpoint struct {
 	maxBody int64 // 0: the call takes no body
 	plan    *plan // nil: it reads its requests itself
+	tickets bool  // a ticket opens it: a browser's EventSource can send no header
 	// limits says when and how long it runs.
 	limits func(s *Server, next http.HandlerFunc) http.HandlerFunc
 	serve  func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error
@@ -19,6 +20,9 @@ type Endpoint struct {
 
 // MaxBody is the limit of the request's body; 0: the call takes none.
 func (e Endpoint) MaxBody() int64 { return e.maxBody }
+
+// Tickets tells whether a ticket opens the endpoint.
+func (e Endpoint) Tickets() bool { return e.tickets }
 
 // WithMaxBody gives an endpoint another limit for its body than api.MaxBody.
 func (e Endpoint) WithMaxBody(limit int64) Endpoint {
@@ -34,10 +38,17 @@ func (e Endpoint) Always() Endpoint {
 	return e
 }
 
+// Secret keeps the answers of an endpoint from being kept: it takes no Idempotency-Key.
+func (e Endpoint) Secret() Endpoint {
+	e.plan.secret = true
+	return e
+}
+
 // LongPoll lets requests wait that have the query parameter, a number of
 // milliseconds of at most api.MaxPollWait: they are limited as streams are. Without
 // it, or when it is 0, a request is one like any other.
 func (e Endpoint) LongPoll(parameter string) Endpoint {
+	e.tickets = true
 	e.limits = func(s *Server, next http.HandlerFunc) http.HandlerFunc { return s.polled(parameter, next) }
 	return e
 }
@@ -90,6 +101,11 @@ func (s *Server) fill(w http.ResponseWriter, r *http.Request, p *plan, in reflec
 		return err
 	}
 	bad := p.fill(r, in)
+	if u := infoOf(r.Context()).user; u != nil {
+		if err := p.fillSubject(in, u); err != nil {
+			return err
+		}
+	}
 	return api.InvalidFields(append(bad, without(s.rules.Check(in.Addr().Interface()), bad)...))
 }
 

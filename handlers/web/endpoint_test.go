@@ -23,7 +23,7 @@ func TestBind(t *testing.T) {
 		got = in
 		return OK(in).At("/here"), nil
 	}
-	h := s.Handler([]Route{{http.MethodGet, "/things/{name}", Open, Handle(method)}})
+	h := s.Handler([]Route{{Method: http.MethodGet, Pattern: "/things/{name}", Scope: Open, Endpoint: Handle(method)}})
 	send := func(path string, header http.Header) *httptest.ResponseRecorder {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
 		r.Header = header

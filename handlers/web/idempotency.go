@@ -11,6 +11,9 @@ import (
 
 // fillIdempotency sets the request's api.Idempotency, if it has one.
 func (p *plan) fillIdempotency(r *http.Request, in reflect.Value, body []byte) error {
+	if p.secret && len(r.Header.Values("Idempotency-Key")) > 0 {
+		return api.Errorf(api.CodeInvalidRequest, "this call takes no Idempotency-Key: its answer is a secret and is not kept")
+	}
 	if p.idempotency == nil {
 		return nil
 	}
@@ -19,7 +22,7 @@ func (p *plan) fillIdempotency(r *http.Request, in reflect.Value, body []byte) e
 		return err
 	}
 	in.FieldByIndex(p.idempotency).Set(reflect.ValueOf(api.Idempotency{
-		Scope: infoOf(r.Context()).keyID() + " " + r.Method + " " + r.URL.Path,
+		Scope: infoOf(r.Context()).caller() + " " + r.Method + " " + r.URL.Path,
 		Key:   key,
 		Body:  sha256.Sum256(canonical(body)),
 	}))

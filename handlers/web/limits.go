@@ -14,7 +14,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// RateLimit is how many requests an API key may make in a window. Its zero
+// RateLimit is how many requests an API key, or a user, may make in a window. Its zero
 // value limits nothing.
 type RateLimit struct {
 	Requests int
@@ -48,43 +48,56 @@ func (l RateLimit) String() string {
 	return fmt.Sprintf("%d/%s", l.Requests, unit)
 }
 
-// rates holds a token bucket per API key: a whole window's worth at once, then
-// the rate. Only keys that exist get one, so there are as many as keys.
+// rates holds a token bucket per caller, an API key or a user: a whole window's worth at
+// once, then the rate. A bucket that was not asked for during a window is full again,
+// so it may be forgotten: only callers of the last two windows have one.
 type rates struct {
-	limit   RateLimit
-	policy  []string // the header that says the limit, shared by all answers
-	buckets sync.Map // key id -> *rate.Limiter
+	limit  RateLimit
+	name   string   // of the quota in the headers
+	who    string   // has it
+	policy []string // the header that says the limit, shared by all answers
+
+	mu           sync.Mutex
+	newer, older map[string]*rate.Limiter
+	begun        time.Time // of the newer
 }
 
-func newRates(limit RateLimit) *rates {
-	return &rates{limit: limit, policy: []string{fmt.Sprintf(`"key";q=%d;w=%d`, limit.Requests, int(limit.Window.Seconds()))}}
+func newRates(limit RateLimit, name, who string) *rates {
+	return &rates{limit: limit, name: name, who: who, policy: []string{fmt.Sprintf(`"%s";q=%d;w=%d`, name, limit.Requests, int(limit.Window.Seconds()))}}
 }
 
-func (l *rates) bucket(key string) *rate.Limiter {
-	if b, ok := l.buckets.Load(key); ok {
-		return b.(*rate.Limiter)
+func (l *rates) bucket(caller string, now time.Time) *rate.Limiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.newer == nil || now.Sub(l.begun) > l.limit.Window {
+		l.newer, l.older, l.begun = make(map[string]*rate.Limiter), l.newer, now
 	}
-	perSecond := rate.Limit(float64(l.limit.Requests) / l.limit.Window.Seconds())
-	b, _ := l.buckets.LoadOrStore(key, rate.NewLimiter(perSecond, l.limit.Requests))
-	return b.(*rate.Limiter)
+	b := l.newer[caller]
+	if b == nil {
+		if b = l.older[caller]; b == nil {
+			b = rate.NewLimiter(rate.Limit(float64(l.limit.Requests)/l.limit.Window.Seconds()), l.limit.Requests)
+		}
+		l.newer[caller] = b
+	}
+	return b
 }
 
-// take spends one request of the key's quota and says in h what is left of it,
+// take spends one request of the caller's quota and says in h what is left of it,
 // as draft-ietf-httpapi-ratelimit-headers does.
-func (l *rates) take(key string, now time.Time, h http.Header) error {
+func (l *rates) take(caller string, now time.Time, h http.Header) error {
 	if l.limit.Requests == 0 {
 		return nil
 	}
-	b := l.bucket(key)
+	b := l.bucket(caller, now)
 	allowed := b.AllowN(now, 1)
 	left := math.Max(0, b.TokensAt(now))
 	refill := math.Ceil((float64(l.limit.Requests) - left) / float64(b.Limit()))
 	h["Ratelimit-Policy"] = l.policy
-	h["Ratelimit"] = []string{`"key";r=` + strconv.Itoa(int(left)) + ";t=" + strconv.Itoa(int(refill))}
+	h["Ratelimit"] = []string{`"` + l.name + `";r=` + strconv.Itoa(int(left)) + ";t=" + strconv.Itoa(int(refill))}
 	if allowed {
 		return nil
 	}
-	e := api.Errorf(api.CodeRateLimited, "this API key may make %s requests", l.limit)
+	e := api.Errorf(api.CodeRateLimited, "this %s may make %s requests", l.who, l.limit)
 	e.RetryAfter = max(time.Millisecond, time.Duration((1-left)/float64(b.Limit())*float64(time.Second)))
 	return e
 }

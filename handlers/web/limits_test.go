@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -8,9 +9,34 @@ import (
 	"fanfare/api"
 )
 
+// Buckets of users who are gone are forgotten, and none too early.
+func TestU5_RatesOfManyUsers(t *testing.T) {
+	t.Parallel()
+	l := newRates(RateLimit{Requests: 2, Window: time.Minute}, "user", "user")
+	now := time.Now()
+	for minute := range 5 {
+		for i := range 1000 {
+			_ = l.take(fmt.Sprint(minute, i), now.Add(time.Duration(minute)*61*time.Second), http.Header{})
+		}
+		if n := len(l.newer) + len(l.older); n > 2000 {
+			t.Fatalf("%d buckets after %d minutes", n, minute+1)
+		}
+	}
+	last := now.Add(6 * 61 * time.Second)
+	for range 2 { // late in this window
+		if err := l.take("greedy", last.Add(-5*time.Second), http.Header{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = l.take("other", last.Add(61*time.Second-5*time.Second), http.Header{}) // begins another window
+	if err := l.take("greedy", last.Add(time.Second), http.Header{}); api.CodeOf(err) != api.CodeRateLimited {
+		t.Errorf("the new window gave everybody a new bucket: %v", err)
+	}
+}
+
 func TestTakeRefills(t *testing.T) {
 	t.Parallel()
-	l := newRates(RateLimit{Requests: 10, Window: time.Second})
+	l := newRates(RateLimit{Requests: 10, Window: time.Second}, "key", "API key")
 	now, h := time.Now(), http.Header{}
 	for i := range 10 {
 		if err := l.take("k", now, h); err != nil {

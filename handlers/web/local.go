@@ -11,7 +11,7 @@ import (
 
 // localOnly protects a server that has no key yet. It listens on loopback only,
 // but any web page in a browser on this machine could reach it: so the name it
-// is called by, the page that calls and the absence of a proxy are checked.
+// is called by and the absence of a proxy are checked, and then the page that calls (foreign).
 // From the first key on, keys decide alone.
 func (s *Server) localOnly(r *http.Request) error {
 	switch {
@@ -21,10 +21,21 @@ func (s *Server) localOnly(r *http.Request) error {
 		return api.Errorf(api.CodeMisdirected, "without an API key this server answers only to localhost")
 	case forwarded(r.Header):
 		return api.Errorf(api.CodeForbidden, "without an API key this server answers no forwarded requests")
-	case !sameOrigin(r):
-		return api.Errorf(api.CodeForbidden, "without an API key this server answers no pages of other origins")
 	}
 	return nil
+}
+
+// foreign tells whether a page calls that a server without a key does not answer: one
+// of another origin, but on this machine and to a route that user tokens open.
+func (s *Server) foreign(r *http.Request, m *mounted) bool {
+	if s.hasKeys() || s.starting() != nil || sameOrigin(r) {
+		return false
+	}
+	return m == nil || !m.users || s.admitted(r) == ""
+}
+
+func errForeign() error {
+	return api.Errorf(api.CodeForbidden, "without an API key this server answers no pages of other origins")
 }
 
 // loopbackHost tells whether a Host header names this machine to itself.

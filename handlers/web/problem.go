@@ -29,6 +29,9 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 	info, e := infoOf(r.Context()), asError(r, err)
 	info.fail(err, e.Code)
 	m := api.MeaningOf(e.Code)
+	if info.byUser && e.Code == api.CodeUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+	}
 	wait := retryAfter(e, m)
 	if wait > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10))

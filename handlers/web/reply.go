@@ -1,6 +1,8 @@
 package web
 
-import "net/http"
+import (
+	"net/http"
+)
 
 // Nothing is what calls take that take nothing, and the body of answers that
 // have none.

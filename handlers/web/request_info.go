@@ -24,9 +24,11 @@ type requestInfo struct {
 	route   *mounted     // its pattern is logged, never the path: paths name users and tokens
 	params  *chi.Context // what the path says, while the route runs
 	key     *api.Key
-	secret  string   // of the key
-	err     error    // what the answer could not say, for the log
-	code    api.Code // of err
+	user    *api.User // who calls with a user token or a ticket; key is nil then
+	byUser  bool      // such a token or ticket came, good or not
+	secret  string    // of the key
+	err     error     // what the answer could not say, for the log
+	code    api.Code  // of err
 	started time.Time
 	body    int64 // bytes of the limit that the body takes
 
@@ -64,6 +66,15 @@ func (i *requestInfo) keyID() string {
 		return ""
 	}
 	return i.key.ID
+}
+
+// caller is within whom idempotency keys are unique: the API key, or the user whatever
+// token he has. No key's id has a colon.
+func (i *requestInfo) caller() string {
+	if i.user != nil {
+		return "user:" + i.user.ID
+	}
+	return i.keyID()
 }
 
 // fail keeps for log and metrics why the request fails.
@@ -156,3 +167,31 @@ func traceID(h http.Header) string {
 func lowerHex(s string, n int) bool {
 	return len(s) == n && strings.Trim(s, "0123456789abcdef") == ""
 }
+
+// answer is the writer of a request's answer. It remembers what metrics and log
+// tell of it.
+type answer struct {
+	http.ResponseWriter
+	status, size int // status 0: nothing was written yet
+}
+
+// WriteHeader sends the head; only the first counts.
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 && status >= http.StatusOK { // what is below is followed by another
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write sends a part of the body.
+func (a *answer) Write(text []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	n, err := a.ResponseWriter.Write(text)
+	a.size += n
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

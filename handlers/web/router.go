@@ -24,12 +24,22 @@ type Route struct {
 	Pattern string // as chi reads it: {name} is a parameter, a * at the end anything
 	// Scope is what the caller's key must cover; Open for routes without a key.
 	Scope api.Scope
+	// User is what a user token must carry to open the route, for its own user; "":
+	// none opens it.
+	User api.UserScope
 	Endpoint
+}
+
+// For opens the route to user tokens that carry a scope.
+func (rt Route) For(scope api.UserScope) Route {
+	rt.User = scope
+	return rt
 }
 
 // router finds the route of a request. chi only matches the paths: if it made
 // the calls as well, every request would get another context and another copy.
 type router struct {
+	server *Server
 	mux    *chi.Mux
 	routes map[target]*mounted
 	params sync.Pool // of *chi.Context
@@ -41,6 +51,7 @@ type target struct{ method, pattern string }
 // mounted is a route with all that stands around its endpoint.
 type mounted struct {
 	pattern   string
+	users     bool // user tokens open it, and pages of other origins may
 	run       http.HandlerFunc
 	durations durations
 }
@@ -48,7 +59,7 @@ type mounted struct {
 // newRouter mounts the table. HEAD comes with every GET, OPTIONS tells what a
 // path takes, and everything else is a problem like any other.
 func (s *Server) newRouter(table []Route) *router {
-	rt := &router{mux: chi.NewRouter(), routes: map[target]*mounted{}, params: sync.Pool{New: func() any { return chi.NewRouteContext() }}}
+	rt := &router{server: s, mux: chi.NewRouter(), routes: map[target]*mounted{}, params: sync.Pool{New: func() any { return chi.NewRouteContext() }}}
 	for _, route := range table {
 		m := s.mount(route)
 		rt.add(route.Method, m)
@@ -71,17 +82,27 @@ func (rt *router) serve(w http.ResponseWriter, r *http.Request) {
 		path = r.URL.Path
 	}
 	params := rt.params.Get().(*chi.Context)
-	params.Reset()
-	m := rt.routes[target{r.Method, rt.mux.Find(params, r.Method, path)}]
-	if m == nil {
+	m := rt.find(params, r.Method, path)
+	switch {
+	case rt.preflight(w, r, params, path):
+	case rt.server.foreign(r, m):
+		fail(w, r, errForeign())
+	case m == nil:
 		rt.refuse(w, r, rt.allowed(params, path))
-	} else {
+	default:
 		info := infoOf(r.Context())
 		info.route, info.params = m, params
 		m.run(w, r)
 		info.params = nil
 	}
 	rt.params.Put(params)
+}
+
+// find finds a method's route for a path, nil when there is none. params then has
+// what the path says.
+func (rt *router) find(params *chi.Context, method, path string) *mounted {
+	params.Reset()
+	return rt.routes[target{method, rt.mux.Find(params, method, path)}]
 }
 
 // refuse answers for a path that no route has, and for a method that a path does
@@ -123,7 +144,12 @@ func (s *Server) mount(rt Route) *mounted {
 	}
 	run = rt.limits(s, run)
 	if rt.Scope != Open {
-		run = s.started(s.authorize(rt.Scope, run))
+		run = s.started(s.authorize(&rt, run))
 	}
-	return s.meters.mounted(rt.Pattern, run)
+	if rt.User != "" {
+		run = s.shared(run)
+	}
+	m := s.meters.mounted(rt.Pattern, run)
+	m.users = rt.User != ""
+	return m
 }

@@ -26,8 +26,14 @@ type Options struct {
 	// Registry is where metrics are registered; default: one of its own.
 	Registry *prometheus.Registry
 
-	// RateLimit is per API key; default: none.
-	RateLimit RateLimit
+	// Users says whom user tokens and tickets stand for; default: nobody.
+	Users Users
+	// AllowedOrigins are the pages that may call what a user token opens, each as
+	// CheckOrigin takes it, or AnyOrigin; default: none.
+	AllowedOrigins []string
+
+	// RateLimit is per API key, UserRateLimit per user; default: none.
+	RateLimit, UserRateLimit RateLimit
 	// RequestTimeout is the deadline of a request; default 5 s.
 	RequestTimeout time.Duration
 	// MaxInFlight is how many requests are answered at once (default 4096), and
@@ -55,11 +61,14 @@ type Server struct {
 	unmatched    *mounted
 	rules        *api.Validator
 
-	rates     *rates
-	admission *admission
-	streams   *streams
-	wrong     *wrongKeys
-	timeout   time.Duration
+	users   Users
+	origins origins
+
+	rates, userRates   *rates
+	admission          *admission
+	streams            *streams
+	wrong, wrongTokens *wrongKeys
+	timeout            time.Duration
 }
 
 // New makes a server. It starts nothing and needs no closing.
@@ -68,7 +77,9 @@ func New(o Options) *Server {
 	m := newMeters(o.Registry)
 	return &Server{
 		starting: o.Starting, hasKeys: o.HasKeys, authenticate: o.Authenticate, logger: o.Logger, meters: m, unmatched: m.mounted(unmatched, NotFound), rules: api.NewValidator(),
-		rates: newRates(o.RateLimit), wrong: &wrongKeys{}, admission: newAdmission(o.MaxInFlight, o.MaxBodyBytes),
+		users: o.Users, origins: newOrigins(o.AllowedOrigins),
+		rates: newRates(o.RateLimit, "key", "API key"), userRates: newRates(o.UserRateLimit, "user", "user"),
+		wrong: &wrongKeys{what: "API keys"}, wrongTokens: &wrongKeys{what: "user tokens"}, admission: newAdmission(o.MaxInFlight, o.MaxBodyBytes),
 		streams: newStreams(o.Registry, o.MaxStreams, o.Closing), timeout: o.RequestTimeout,
 	}
 }

@@ -36,6 +36,12 @@ var (
 	errSlow    = errors.New("the reader is too slow")
 )
 
+// bye ends a user's stream when his token has ended.
+type bye api.ByeReason
+
+// Error names the reason.
+func (b bye) Error() string { return "the user's token is " + string(b) }
+
 // streams bounds the answers that take long, streams and long polls, and ends
 // them when the process stops.
 type streams struct {
@@ -73,7 +79,10 @@ func (l *streams) leave() { l.open.Add(-1) }
 
 // reason names what ended a stream, for the metric.
 func reason(err error) string {
+	var ended bye
 	switch {
+	case errors.As(err, &ended):
+		return string(ended)
 	case err == nil, errors.Is(err, context.Canceled):
 		return "client"
 	case errors.Is(err, errClosing):
@@ -134,7 +143,7 @@ func (s *Server) polled(parameter string, next http.HandlerFunc) http.HandlerFun
 // answered as a problem; afterwards it ends the stream.
 func HandleStream[In any](method func(context.Context, *In, *Stream) error) Endpoint {
 	plan := planOf(reflect.TypeFor[In]())
-	return Endpoint{limits: (*Server).unhurried, serve: func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error {
+	return Endpoint{limits: (*Server).unhurried, tickets: true, plan: plan, serve: func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error {
 		in := new(In)
 		var err error
 		OnNewStack(func() { err = s.fill(w, r, plan, reflect.ValueOf(in).Elem(), maxBody) })
@@ -213,9 +222,14 @@ func (st *Stream) Await(ctx context.Context, wake <-chan struct{}) error {
 	}
 }
 
-// check checks the key and whether the last heartbeat has arrived, and sends one
+// check checks the key or the user's token, and whether the last heartbeat has arrived, and sends one
 // when it is time.
 func (st *Stream) check(now time.Time) error {
+	if u := infoOf(st.r.Context()).user; u != nil {
+		if why := st.server.users.Ended(u); why != "" {
+			return bye(why)
+		}
+	}
 	if err := st.server.StillAllowed(st.r.Context()); err != nil {
 		return err
 	}
@@ -318,6 +332,10 @@ func (st *Stream) end(err error) error {
 	st.server.streams.ended.WithLabelValues(why).Inc()
 	if why == "error" {
 		infoOf(st.r.Context()).fail(err, asError(st.r, err).Code)
+	}
+	var ended bye
+	if errors.As(err, &ended) {
+		return st.Send(StreamEvent{Name: "bye", Data: api.Bye{Reason: api.ByeReason(ended)}})
 	}
 	if why != "client" && why != "slow" {
 		_ = st.write(append(appendRetry(nil), ": "+why+"\n\n"...)) // the client may be gone as well

@@ -16,9 +16,10 @@ const (
 	maxWrongAddresses = 10_000 // addresses remembered at once
 )
 
-// wrongKeys counts wrong keys per address. A right key passes whatever its
-// address has done: many callers may share one behind a proxy.
+// wrongKeys counts wrong keys, or wrong user tokens, per address. A right key passes
+// whatever its address has done: many callers may share one behind a proxy.
 type wrongKeys struct {
+	what    string // they are called
 	mu      sync.Mutex
 	windows map[netip.Prefix]*wrongKeyWindow
 }
@@ -43,7 +44,21 @@ func (w *wrongKeys) count(from netip.Prefix, now time.Time, err error) error {
 	if window.count++; window.count <= maxWrongKeys {
 		return err
 	}
-	e := api.Errorf(api.CodeRateLimited, "too many wrong API keys from this address")
+	return w.tooMany(window, now)
+}
+
+// refuse is CodeRateLimited for an address that has sent too many.
+func (w *wrongKeys) refuse(from netip.Prefix, now time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if window := w.windows[from]; window != nil && now.Before(window.until) && window.count >= maxWrongKeys {
+		return w.tooMany(window, now)
+	}
+	return nil
+}
+
+func (w *wrongKeys) tooMany(window *wrongKeyWindow, now time.Time) error {
+	e := api.Errorf(api.CodeRateLimited, "too many wrong %s from this address", w.what)
 	e.RetryAfter = window.until.Sub(now)
 	return e
 }

@@ -211,8 +211,8 @@ func TestStreamsNameTheirEvents(t *testing.T) {
 		}
 	})
 	for call, want := range map[string]string{
-		"GET /v1/users/{user}/messages/stream": "[gap StreamGap message StreamMessage]",
-		"GET /v1/sales/{sale}/stream":          "[stock Availability]",
+		"GET /v1/users/{user}/messages/stream": "[bye Bye gap StreamGap message StreamMessage]",
+		"GET /v1/sales/{sale}/stream":          "[bye Bye stock Availability]",
 	} {
 		if got := fmt.Sprint(streams[call]); got != want {
 			t.Errorf("%s: %s", call, got)

@@ -15,6 +15,8 @@ func example(operationID string) any {
 		return map[string]any{
 			"platform": "apns", "topic": "com.example.app", "environment": string(api.EnvSandbox),
 		}
+	case "postToken":
+		return map[string]any{"scopes": []any{"chat", "devices"}, "ttl_seconds": 3600}
 	case "postEvent":
 		return eventExample("bob")
 	case "postEventBatch":

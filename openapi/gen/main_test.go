@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"fanfare/handlers"
+	"fanfare/handlers/web"
 	"fanfare/openapi"
 )
 
@@ -143,20 +145,26 @@ func checkWords(t *testing.T, op *openapi3.Operation) {
 	}
 }
 
-// checkSecurity wants a key exactly where the server wants one.
+// checkSecurity wants a key, a user token and a ticket exactly where the server wants
+// one or takes it.
 func checkSecurity(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 	t.Helper()
-	secured := op.Security != nil && len(*op.Security) == 1
-	if secured != (rt.Scope != "") {
-		t.Errorf("security %v, scope %q", op.Security, rt.Scope)
+	byUserAlone := rt.User == web.AnyUser
+	for scheme, want := range map[string]bool{bearer: rt.Scope != "" && !byUserAlone, userBearer: rt.User != "", ticketQuery: rt.Tickets} {
+		if has := slices.ContainsFunc(*op.Security, func(r openapi3.SecurityRequirement) bool { return r[scheme] != nil }); has != want {
+			t.Errorf("security %v; %s: want %v", op.Security, scheme, want)
+		}
 	}
-	if rt.Scope != "" && !strings.Contains(op.Description, "`"+string(rt.Scope)+"`") {
+	if rt.User != "" && !byUserAlone && !strings.Contains(op.Description, "`"+string(rt.User)+"`") {
+		t.Errorf("does not name the scope %s of user tokens", rt.User)
+	}
+	if rt.Scope != "" && !byUserAlone && !strings.Contains(op.Description, "`"+string(rt.Scope)+"`") {
 		t.Errorf("does not name the scope %s", rt.Scope)
 	}
 }
 
 // checkParameters wants each name in the pattern as a required parameter, and
-// the key that makes a POST repeatable.
+// the key that makes a POST repeatable, unless its answer is a secret.
 func checkParameters(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 	t.Helper()
 	for _, name := range regexp.MustCompile(`{(\w+)}`).FindAllStringSubmatch(rt.Pattern, -1) {
@@ -165,7 +173,7 @@ func checkParameters(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 			t.Errorf("path parameter %s is missing or without a rule", name[1])
 		}
 	}
-	if key := op.Parameters.GetByInAndName("header", "Idempotency-Key"); (key != nil) != (rt.Method == "POST") {
+	if key := op.Parameters.GetByInAndName("header", "Idempotency-Key"); (key != nil) != (rt.Method == "POST" && op.OperationID != "postToken" && op.OperationID != "postTicket") {
 		t.Errorf("Idempotency-Key documented: %v", key != nil)
 	}
 }

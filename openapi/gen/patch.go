@@ -10,11 +10,14 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers"
+	"fanfare/handlers/web"
 )
 
 // The names of shared parts in the document.
 const (
 	bearer      = "api_key"
+	userBearer  = "user_token"
+	ticketQuery = "ticket"
 	problemJSON = "application/problem+json"
 	problemRef  = "#/components/schemas/Problem"
 )
@@ -31,7 +34,9 @@ func patch(doc *openapi3.T, routes []handlers.Route) error {
 	}
 	doc.OpenAPI = "3.0.3"
 	doc.Servers = openapi3.Servers{{URL: "/", Description: "this server"}}
-	doc.Components.SecuritySchemes = openapi3.SecuritySchemes{bearer: {Value: keyScheme()}}
+	doc.Components.SecuritySchemes = openapi3.SecuritySchemes{
+		bearer: {Value: keyScheme()}, userBearer: {Value: userScheme()}, ticketQuery: {Value: ticketScheme()},
+	}
 	delete(doc.Components.Schemas, "Time") // written out where it is used
 	doc.Components.Responses = sharedResponses()
 	patchSchemas(doc.Components.Schemas)
@@ -65,11 +70,46 @@ func keyScheme() *openapi3.SecurityScheme {
 	return s
 }
 
+func userScheme() *openapi3.SecurityScheme {
+	s := openapi3.NewSecurityScheme().WithType("http").WithScheme("bearer").WithBearerFormat("JWT")
+	s.Description = "A user token: it opens what is its own user's."
+	return s
+}
+
+func ticketScheme() *openapi3.SecurityScheme {
+	s := openapi3.NewSecurityScheme().WithType("apiKey").WithIn(openapi3.ParameterInQuery).WithName("ticket")
+	s.Description = "A ticket, made with a user token: it opens one stream or long poll within 60 s."
+	return s
+}
+
+// patchAccess says what opens a call: an API key, a user token, a ticket.
+func patchAccess(op *openapi3.Operation, rt handlers.Route) {
+	may := func(scheme string) { op.Security.With(openapi3.NewSecurityRequirement().Authenticate(scheme)) }
+	needs := "Needs a key with the scope `" + string(rt.Scope) + "`."
+	if rt.User == web.AnyUser {
+		needs = "Needs a user token."
+	} else {
+		may(bearer)
+	}
+	with := ""
+	if rt.User != "" {
+		may(userBearer)
+		with = " A user token"
+	}
+	if rt.Tickets {
+		may(ticketQuery)
+		with += " or a ticket"
+	}
+	op.Description = strings.TrimSpace(op.Description + "\n\n" + needs)
+	if rt.User != "" && rt.User != web.AnyUser {
+		op.Description += with + " with the scope `" + string(rt.User) + "` opens it for its own user."
+	}
+}
+
 func patchOperation(op *openapi3.Operation, rt handlers.Route) {
 	op.Security = openapi3.NewSecurityRequirements()
 	if rt.Scope != "" {
-		op.Security.With(openapi3.NewSecurityRequirement().Authenticate(bearer))
-		op.Description = strings.TrimSpace(op.Description + "\n\nNeeds a key with the scope `" + string(rt.Scope) + "`.")
+		patchAccess(op, rt)
 		share(op, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable)
 	}
 	share(op, http.StatusInternalServerError)

@@ -13,15 +13,15 @@ type refusal struct {
 func refusals() []refusal {
 	return []refusal{
 		{400, "`invalid_json`: the body is not the JSON this call takes: an unknown or repeated field, a wrong type, not UTF-8, more than one value. " +
-			"`invalid_request`: a malformed Idempotency-Key.", nil},
-		{401, "`unauthorized`: no API key, or a wrong one.", []string{"WWW-Authenticate"}},
-		{403, "`forbidden`: the API key lacks the scope. A server without any key also refuses forwarded requests and pages of other origins.",
+			"`invalid_request`: a malformed Idempotency-Key, or one where none is taken.", nil},
+		{401, "`unauthorized`: no API key, or a wrong one; a user token or a ticket that is not valid.", []string{"WWW-Authenticate"}},
+		{403, "`forbidden`: the API key or the user token lacks the scope, or the token is another user's. A server without any key also refuses forwarded requests and pages of other origins.",
 			[]string{"WWW-Authenticate"}},
 		{408, "`request_timeout`: the body did not arrive in time.", nil},
 		{413, "`payload_too_large`: the body is larger than this call takes.", nil},
 		{415, "`unsupported_media_type`: a body is sent as Content-Type: application/json.", nil},
 		{422, "`validation_failed`: fields break rules; `errors` names every one.", nil},
-		{429, "`rate_limited`: the API key has used up its requests, or this address sent too many wrong keys.",
+		{429, "`rate_limited`: the API key or the user has used up the requests, or this address sent too many wrong keys or tokens.",
 			[]string{"Retry-After", "RateLimit", "RateLimit-Policy"}},
 		{500, "`internal`: our fault; the log has it under the request id.", nil},
 		{503, "`unavailable`: Redis or SQL is out of reach; nothing happened. `overloaded`: too much to do; nothing happened. " +
@@ -49,8 +49,8 @@ func (r refusal) response() *openapi3.Response {
 func header(name string) *openapi3.HeaderRef {
 	about := map[string]string{
 		"Retry-After":      "Seconds to wait before trying again",
-		"RateLimit":        `What is left: "key";r=<requests>;t=<seconds until all are back>`,
-		"RateLimit-Policy": `The limit: "key";q=<requests>;w=<seconds>`,
+		"RateLimit":        `What is left: "key" (or "user");r=<requests>;t=<seconds until all are back>`,
+		"RateLimit-Policy": `The limit: "key" (or "user");q=<requests>;w=<seconds>`,
 		"WWW-Authenticate": "How to send the API key",
 	}
 	h := &openapi3.Header{}

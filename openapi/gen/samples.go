@@ -58,6 +58,8 @@ var samples = map[string]any{
 	"type":                       "photo.shared",
 	"Problem.type":               "urn:fanfare:problem:validation_failed",
 	"unread":                     1,
+	"Ticket.ticket":              "QV7Z2M6JKX4T3YRN5WAHBCDEFG",
+	"Token.token":                "eyJhbGciOiJFUzI1NiIsImtpZCI6ImZmLjEifQ.eyJzdWIiOiJib2IifQ.c2lnbmF0dXJl",
 	"RecentUploads.contact":      "alice",
 	"RecentContact.contact":      "alice",
 	"RecentContact.relationship": "friend",

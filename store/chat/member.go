@@ -127,13 +127,19 @@ func (s *Store) writeEntry(ctx context.Context, chat, user, stamp string) {
 	}
 }
 
-// Chat describes a chat. Errors: not_found, and those of Redis.
-func (s *Store) Chat(ctx context.Context, chat string) (*api.ChatInfo, error) {
-	info, _, err := s.readChat(ctx, chat, "")
-	if err == nil && info == nil {
-		err = refusal(statusUnknown, chat, "")
+// Chat describes a chat, to a member or, when that is "", to anybody. Errors:
+// not_found, not_a_member, and those of Redis.
+func (s *Store) Chat(ctx context.Context, chat, member string) (*api.ChatInfo, error) {
+	info, facts, err := s.readChat(ctx, chat, member)
+	switch {
+	case err != nil:
+		return nil, err
+	case info == nil:
+		return nil, refusal(statusUnknown, chat, member)
+	case member != "" && len(facts) == 0:
+		return nil, refusal(statusNoMember, chat, member)
 	}
-	return info, err
+	return info, nil
 }
 
 // readChat reads a chat, nil when there is none, and the facts of a member as
@@ -162,15 +168,15 @@ func memberFacts(reply []any) []any {
 }
 
 // Members lists a chat's members by name, those after a name ("" for the
-// first): at most limit (0: the default), at most 1,000. Errors: not_found, and
-// those of Redis.
-func (s *Store) Members(ctx context.Context, chat, after string, limit int) ([]api.ChatMember, error) {
+// first): at most limit (0: the default), at most 1,000. A member asks or, when that
+// is "", anybody. Errors: not_found, not_a_member, and those of Redis.
+func (s *Store) Members(ctx context.Context, chat, member, after string, limit int) ([]api.ChatMember, error) {
 	if limit <= 0 {
 		limit = api.DefaultPageSize
 	}
-	members, known, err := s.members(ctx, chat, after, min(limit, maxNames))
-	if err == nil && !known {
-		err = refusal(statusUnknown, chat, "")
+	members, status, err := s.members(ctx, chat, member, after, min(limit, maxNames))
+	if err == nil {
+		err = refusal(status, chat, member)
 	}
 	return members, err
 }
@@ -181,7 +187,7 @@ const maxNames = 1000
 // MemberNames lists the names of a chat's members in ascending order, those
 // after a name, at most 1,000; none of a chat that is not there.
 func (s *Store) MemberNames(ctx context.Context, chat, after string, limit int) ([]string, error) {
-	members, _, err := s.members(ctx, chat, after, min(limit, maxNames))
+	members, _, err := s.members(ctx, chat, "", after, min(limit, maxNames))
 	if err != nil {
 		return nil, err
 	}
@@ -192,23 +198,24 @@ func (s *Store) MemberNames(ctx context.Context, chat, after string, limit int) 
 	return names, nil
 }
 
-func (s *Store) members(ctx context.Context, chat, after string, limit int) (members []api.ChatMember, known bool, err error) {
-	reply, err := s.runScript(ctx, stepRead, redisdb.Read, s.chatCmd(ctx, s.listScript, chat, after, limit))
+// members lists them; none come with a status that is a refusal.
+func (s *Store) members(ctx context.Context, chat, member, after string, limit int) (members []api.ChatMember, status int64, err error) {
+	reply, err := s.runScript(ctx, stepRead, redisdb.Read, s.chatCmd(ctx, s.listScript, chat, after, limit, member))
 	if err != nil {
-		return nil, false, fmt.Errorf("list members of chat %s: %w", chat, err)
+		return nil, 0, fmt.Errorf("list members of chat %s: %w", chat, err)
 	}
-	if redisdb.Number(reply[0]) == statusUnknown {
-		return nil, false, nil
+	if status = redisdb.Number(reply[0]); status != statusDone {
+		return nil, status, nil
 	}
 	joins, positions := list(reply[1]), list(reply[2])
 	members = make([]api.ChatMember, len(joins))
 	for i := range joins {
 		if members[i], err = readMember(redisdb.Text(joins[i])); err != nil {
-			return nil, true, err
+			return nil, 0, err
 		}
 		members[i].Acked = redisdb.Number(positions[i])
 	}
-	return members, true, nil
+	return members, status, nil
 }
 
 // readMember reads "<name> <stamp>"; the join's own stamp, if another, is last.

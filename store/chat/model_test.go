@@ -212,7 +212,7 @@ func (m *modelWorld) show(chats []string) string {
 }
 
 func (m *modelWorld) showChat(chat string) (string, error) {
-	info, err := m.Chat(m.ctx(), chat)
+	info, err := m.Chat(m.ctx(), chat, "")
 	if api.CodeOf(err) == api.CodeNotFound {
 		return chat + ": none\n", nil
 	}
@@ -221,7 +221,7 @@ func (m *modelWorld) showChat(chat string) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s first=%d last=%d members=%d\n", chat, info.Epoch, info.FirstID, info.LastID, info.MemberCount)
-	list, err := m.Members(m.ctx(), chat, "", 0)
+	list, err := m.Members(m.ctx(), chat, "", "", 0)
 	if err != nil {
 		return "", err
 	}

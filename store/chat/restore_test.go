@@ -34,7 +34,7 @@ func TestC5_OwnMessagesInALongChat(t *testing.T) {
 		if least := 3 * rounds * text / (restoreBytes + 51*text); steps < least || steps > 10*least {
 			t.Errorf("%d scripts searched the log, want some %d", steps, least)
 		}
-		c, err := w.Chat(t.Context(), w.id("c"))
+		c, err := w.Chat(t.Context(), w.id("c"), "")
 		storetest.Must(t, err)
 		unread := c.LastID - c.FirstID + 1 - rounds
 		if chats, _, err := w.UserChats(t.Context(), w.id("bob"), "", 0); err != nil || chats[0].Unread != unread {

@@ -207,7 +207,7 @@ func (w *world) wantPending(user, want string) {
 // members writes a chat's members: "alice@3 bob@0".
 func (w *world) members(chat string) string {
 	w.t.Helper()
-	list, err := w.Members(w.ctx(), w.id(chat), "", 0)
+	list, err := w.Members(w.ctx(), w.id(chat), "", "", 0)
 	storetest.Must(w.t, err)
 	var out []string
 	for _, m := range list {

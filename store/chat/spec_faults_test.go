@@ -114,7 +114,7 @@ func TestC15_NothingIsMadeForAnUnknownChat(t *testing.T) {
 		_, _, err = w.Join(t.Context(), w.id("nowhere"), w.id("bob"), true)
 		storetest.WantCode(t, err, api.CodeNotFound)
 		w.mustLeave("nowhere", "bob")
-		_, err = w.Members(t.Context(), w.id("nowhere"), "", 0)
+		_, err = w.Members(t.Context(), w.id("nowhere"), "", "", 0)
 		storetest.WantCode(t, err, api.CodeNotFound)
 		_, err = w.PushMessages(t.Context(), w.id("nowhere"), 1)
 		storetest.WantCode(t, err, api.CodeNotFound)

@@ -57,7 +57,7 @@ func TestC9_Join(t *testing.T) {
 
 func (w *world) joinedAt(chat string) string {
 	w.t.Helper()
-	list, err := w.Members(w.ctx(), w.id(chat), "", 0)
+	list, err := w.Members(w.ctx(), w.id(chat), "", "", 0)
 	storetest.Must(w.t, err)
 	var out []string
 	for _, m := range list {
@@ -227,12 +227,12 @@ func TestC11_Create(t *testing.T) {
 			t.Errorf("a refused creator has %q", w.indexed("eve"))
 		}
 		w.wantMembers("c", "alice@1 bob@0 carol@0")
-		info, err := w.Chat(t.Context(), r.ID)
+		info, err := w.Chat(t.Context(), r.ID, "")
 		storetest.Must(t, err)
 		if info.Epoch != c.Epoch || info.LastID != 1 || info.FirstID != 1 || info.MemberCount != 3 || w.serverTime().Sub(info.CreatedAt.Time) > testPatience {
 			t.Errorf("the chat is %+v", info)
 		}
-		_, err = w.Chat(t.Context(), w.id("nowhere"))
+		_, err = w.Chat(t.Context(), w.id("nowhere"), "")
 		storetest.WantCode(t, err, api.CodeNotFound)
 	})
 }
@@ -254,14 +254,14 @@ func TestC11_CreateIsIdempotent(t *testing.T) {
 			other := &api.ChatRequest{ID: w.id("other" + id), Creator: w.id("alice")}
 			_, _, err = w.Create(t.Context(), other, keyed(w.id("key"+id), "other body"), false)
 			storetest.WantCode(t, err, api.CodeIdempotencyReused)
-			_, err = w.Chat(t.Context(), other.ID)
+			_, err = w.Chat(t.Context(), other.ID, "")
 			storetest.WantCode(t, err, api.CodeNotFound)
 			for _, user := range w.ids("alice", "bob") { // a replay has no effect after the chat's end
 				storetest.Must(t, w.Leave(t.Context(), first.ID, user))
 			}
 			after, replayed, err := w.Create(t.Context(), r, once, false)
 			storetest.Must(t, err)
-			if _, err := w.Chat(t.Context(), first.ID); !replayed || after.Epoch != first.Epoch || api.CodeOf(err) != api.CodeNotFound {
+			if _, err := w.Chat(t.Context(), first.ID, ""); !replayed || after.Epoch != first.Epoch || api.CodeOf(err) != api.CodeNotFound {
 				t.Errorf("after its end: %+v, replayed %v, chat %v", after, replayed, err)
 			}
 		}
@@ -309,7 +309,7 @@ func TestC11_AThousandMembers(t *testing.T) {
 		if w.indexed("m0777") != "c" {
 			t.Errorf("the index of a member has %q", w.indexed("m0777"))
 		}
-		page, err := w.Members(t.Context(), w.id("c"), w.id("m0010"), 2)
+		page, err := w.Members(t.Context(), w.id("c"), "", w.id("m0010"), 2)
 		storetest.Must(t, err)
 		if len(page) != 2 || page[0].User != w.id("m0011") || page[1].User != w.id("m0012") {
 			t.Errorf("after m0010 come %+v", page)

@@ -223,7 +223,7 @@ func (w *world) mustClaimAndDie() []*queue.Claimed {
 	claimed := make(chan []*queue.Claimed, 1)
 	kill := dying.runUntilKilled(func(_ context.Context, batch []*queue.Claimed) {
 		claimed <- batch
-		select {}
+		<-w.t.Context().Done()
 	})
 	select {
 	case batch := <-claimed:

@@ -16,7 +16,10 @@
 //	order_lines    a line of it, to add up        reservation, sku
 //	outbox         work that Redis still owes     id
 //	api_keys       an API key, hashed             id
+//	token_keys     a key that signs user tokens   id
 //	idempotency    a POST's answer, kept 24 h     hash of scope and key
+//
+//	token_revocations  the end of a user's tokens, kept 24 h  user_id
 //
 // Times are milliseconds since the Unix epoch by the database's clock. Every
 // call takes its deadline from its context, Options.Timeout at most. A

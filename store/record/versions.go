@@ -10,6 +10,7 @@ import (
 const (
 	VersionEventTypes = "event_types"
 	VersionKeys       = "api_keys"
+	VersionUserTokens = "user_tokens"
 )
 
 // Version reads one counter: a changed number says that what it stands for

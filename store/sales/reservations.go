@@ -81,27 +81,26 @@ func (s *Store) acquire() (release func(), err error) {
 // that was released or has expired is CodeNotHeld, with its state. The order's
 // row in SQL follows by itself.
 func (s *Store) Confirm(ctx context.Context, sale, id string, i api.Idempotency) (*api.Reservation, bool, error) {
-	return s.end(ctx, sale, id, i, s.live.Confirm)
+	return s.End(ctx, stock.EndHold{Sale: sale, ID: id, Sell: true, Once: i})
 }
 
 // Release gives back what a reservation holds; again, it gives the same answer.
 // One that was sold or has expired is CodeNotHeld, with its state.
 func (s *Store) Release(ctx context.Context, sale, id string, i api.Idempotency) (*api.Reservation, bool, error) {
-	return s.end(ctx, sale, id, i, s.live.Release)
+	return s.End(ctx, stock.EndHold{Sale: sale, ID: id, Once: i})
 }
 
-type ending func(ctx context.Context, sale, id string, once api.Idempotency) (stock.Ended, error)
-
-func (s *Store) end(ctx context.Context, sale, id string, i api.Idempotency, f ending) (*api.Reservation, bool, error) {
+// End confirms or releases, as Confirm and Release do.
+func (s *Store) End(ctx context.Context, e stock.EndHold) (*api.Reservation, bool, error) {
 	var ended stock.Ended
-	err := s.with(ctx, sale, func() (err error) {
-		ended, err = f(ctx, sale, id, i)
+	err := s.with(ctx, e.Sale, func() (err error) {
+		ended, err = s.live.End(ctx, e)
 		return err
 	})
 	if err != nil {
 		return nil, false, err
 	}
-	s.cache.drop(sale)
+	s.cache.drop(e.Sale)
 	s.order(ctx, ended.Order)
 	return &ended.Reservation, ended.Replayed, nil
 }

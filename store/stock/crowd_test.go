@@ -264,6 +264,7 @@ func TestS4_EndsOfACrowd(t *testing.T) {
 		g := w.gatherAt(stepEnd)
 		type ending struct {
 			id, how string
+			owner   string // "": anybody's
 			once    api.Idempotency
 			code    api.Code
 			state   api.ReservationState
@@ -284,9 +285,13 @@ func TestS4_EndsOfACrowd(t *testing.T) {
 			{id: ids[3], how: "s", once: key("c", "other"), code: api.CodeIdempotencyReused},
 			{id: ids[4], how: "s", code: api.CodeNotHeld, state: api.ReservationExpired},
 			{id: unknown, how: "r", code: api.CodeNotFound},
+			{id: ids[3], how: "s", owner: "stranger", code: api.CodeNotFound},
+			{id: ids[0], how: "s", owner: "u", state: api.ReservationSold},
 		}
 		for _, e := range crowd {
-			g.Add(t.Context(), func(ctx context.Context) { e.got, e.err = g.end(ctx, g.sale, e.id, e.how, e.once) })
+			g.Add(t.Context(), func(ctx context.Context) {
+				e.got, e.err = g.End(ctx, EndHold{Sale: g.sale, ID: e.id, Sell: e.how == "s", Owner: e.owner, Once: e.once})
+			})
 		}
 		g.Release(2)
 		for i, e := range crowd {

@@ -22,31 +22,46 @@ const (
 	endNotHeld = 8
 )
 
+// EndHold says what becomes of a reservation.
+type EndHold struct {
+	Sale, ID string
+	// Sell sells it; otherwise its units go back.
+	Sell bool
+	// Owner, if not "", is whose it must be: another user's is not found.
+	Owner string
+	Once  api.Idempotency
+}
+
 // Confirm makes a hold sold, in one round trip; said again it answers the same.
 // A reservation that was released or has expired is not_held, with its state.
 func (l *Live) Confirm(ctx context.Context, sale, id string, once api.Idempotency) (Ended, error) {
-	return l.end(ctx, sale, id, "s", once)
+	return l.End(ctx, EndHold{Sale: sale, ID: id, Sell: true, Once: once})
 }
 
 // Release gives the units of a hold back, once; said again it answers the same.
 // A reservation that was sold or has expired is not_held, with its state.
 func (l *Live) Release(ctx context.Context, sale, id string, once api.Idempotency) (Ended, error) {
-	return l.end(ctx, sale, id, "r", once)
+	return l.End(ctx, EndHold{Sale: sale, ID: id, Once: once})
 }
 
-func (l *Live) end(ctx context.Context, sale, id, wanted string, once api.Idempotency) (Ended, error) {
-	p, err := l.partitionByID(ctx, sale, id)
+// End confirms or releases, as Confirm and Release do.
+func (l *Live) End(ctx context.Context, e EndHold) (Ended, error) {
+	p, err := l.partitionByID(ctx, e.Sale, e.ID)
 	if err != nil {
 		return Ended{}, err
 	}
-	c := &call{args: [callerArgs]any{id, wanted, "", newRequest()}}
-	if once.Key != "" {
-		c.once, c.args[2] = p.once(once.Name()), once.Body[:]
+	wanted := "r"
+	if e.Sell {
+		wanted = "s"
+	}
+	c := &call{args: [callerArgs]any{e.ID, wanted + e.Owner, "", newRequest()}}
+	if e.Once.Key != "" {
+		c.once, c.args[2] = p.once(e.Once.Name()), e.Once.Body[:]
 	}
 	if err := join(ctx, p.ends, c); err != nil {
 		return Ended{}, err
 	}
-	return l.ended(sale, id, readEnd(c))
+	return l.ended(e.Sale, e.ID, readEnd(c))
 }
 
 // endAnswer is what lua/reservation_end.lua tells a caller.
@@ -70,7 +85,7 @@ func (l *Live) ended(sale, id string, answer endAnswer) (Ended, error) {
 	case answerReused:
 		return Ended{}, api.IdempotencyReused()
 	case endUnknown:
-		return Ended{}, errNoReservation(id)
+		return Ended{}, ErrNoReservation(id)
 	case answerDone, answerReplayed, endNotHeld:
 	default:
 		return Ended{}, unexpected(l.scripts.end, answer)

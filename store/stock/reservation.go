@@ -102,7 +102,9 @@ func (r *stored) order(sale string) Order {
 	return Order{Reservation: r.id, Sale: sale, User: r.user, Lines: r.lines, CreatedAt: r.ended}
 }
 
-func errNoReservation(id string) error {
+// ErrNoReservation is how a reservation is refused that is not there, or is another's
+// than it must be.
+func ErrNoReservation(id string) error {
 	return api.Errorf(api.CodeNotFound, "there is no reservation %q in this sale", id)
 }
 
@@ -114,7 +116,7 @@ func (l *Live) partitionByID(ctx context.Context, sale, id string) (*partition, 
 	}
 	n, ok := PartitionOf(id)
 	if !ok || n >= len(parts) {
-		return nil, errNoReservation(id)
+		return nil, ErrNoReservation(id)
 	}
 	return parts[n], nil
 }
@@ -184,7 +186,7 @@ func (l *Live) Reservation(ctx context.Context, sale, id string) (*api.Reservati
 		return nil, err
 	}
 	if found[0] == nil {
-		return nil, errNoReservation(id)
+		return nil, ErrNoReservation(id)
 	}
 	out := found[0].api(now)
 	return &out, nil

@@ -1,12 +1,14 @@
 -- Lists members by name.
 -- KEYS: 1 meta (hash), 2 due (zset) of the bucket
--- ARGV: 1 name after which or '', 2 most members, after those of part_chat.lua
--- RETURNS: status 0 no such chat, 1 listed; then after 1 of each "<name> <stamp>",
+-- ARGV: 1 name after which or '', 2 most members, 3 who asks and must be a member, or '',
+--       after those of part_chat.lua
+-- RETURNS: status 0 no such chat, 1 listed, 4 who asks is no member; then after 1 of each "<name> <stamp>",
 --          maybe with the stamp of the join itself behind, and the positions
 -- @include lua/part_chat.lua
-local after, limit = unpack(ARGV, OWN)
+local after, limit, member = unpack(ARGV, OWN)
 
 if not load() then return { 0 } end
+if member ~= '' and not redis.call('ZSCORE', MEMBERS, member) then return { 4 } end
 local from = after == '' and '-' or '(' .. after .. '!'
 local joins = redis.call('ZRANGEBYLEX', JOINS, from, '+', 'LIMIT', 0, limit)
 local positions = {}

@@ -3,8 +3,9 @@
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset), then the
 --       idempotency record of each caller who wants one
 -- ARGV: 1 run (see run_id), 2 lifetime of the idempotency records in ms, 3.. of each
---       caller in turn the reservation's id, s to confirm or r to release, the digest of
---       the body ('' without a record) and the id of this request
+--       caller in turn the reservation's id, s to confirm or r to release and, right
+--       behind that letter, whose it must be, if that matters; the digest of the body (''
+--       without a record) and the id of this request
 -- RETURNS: {1 somebody's is so, or 0, {version}, each caller's answer}, {4, 5, 6 as
 --          unusable}. An answer is
 --          {1 it is so, the reservation, 1 its order waits for the record},
@@ -35,7 +36,8 @@ local function finish_of(i, n, key)
   if other then return { other } end
   local text = records[id] or known[n]
   local r = parse(text)
-  if not r then return { 7 } end
+  if not r or #wanted > 1 and string.sub(wanted, 2) ~= r.user then return { 7 } end
+  wanted = string.sub(wanted, 1, 1)
   if r.state == 'h' then
     text = finish(id, r, now < tonumber(r.expires) and wanted or 'e', now)
     if r.state == 's' then

@@ -1,0 +1,87 @@
+package api
+
+import (
+	"slices"
+	"time"
+)
+
+// The limits of users' own access.
+const (
+	MaxTokenTTL   = 24 * time.Hour   // from a user token's iat to its exp
+	MaxTokenAhead = time.Minute      // how far iat and nbf may lie ahead: clocks differ
+	MaxToken      = 8 << 10          // bytes of a user token
+	TicketTTL     = 60 * time.Second // within which a ticket is taken
+	TokenAudience = "fanfare"        // what aud of a user token must name
+	defaultTTL    = time.Hour        // of POST /v1/users/{user}/tokens
+)
+
+// UserScope is a right that a user token carries: for its own user alone.
+type UserScope string
+
+// The scopes of user tokens.
+const (
+	UserScopeChat     UserScope = "chat"
+	UserScopeContacts UserScope = "contacts"
+	UserScopeDevices  UserScope = "devices"
+	UserScopeBuy      UserScope = "buy"
+)
+
+// UserScopes lists them, in the order documents show them.
+var UserScopes = []UserScope{UserScopeChat, UserScopeContacts, UserScopeDevices, UserScopeBuy}
+
+// User is who calls with a user token, or with a ticket made with one. It must not
+// be changed.
+type User struct {
+	ID     string
+	Scopes []UserScope
+	// IssuedAt and ExpiresAt are whole seconds.
+	IssuedAt, ExpiresAt time.Time
+	// KeyID names the key that signed the token.
+	KeyID string
+}
+
+// Allows tells whether the user's token carries a scope.
+func (u *User) Allows(need UserScope) bool { return slices.Contains(u.Scopes, need) }
+
+// TokenRequest is the body of POST /v1/users/{user}/tokens.
+type TokenRequest struct {
+	Scopes []UserScope `json:"scopes" validate:"required,min=1,max=4,unique,dive,oneof=chat contacts devices buy" enums:"chat,contacts,devices,buy" example:"chat,devices"`
+	// TTLSeconds is how long the token lasts; an hour when it is left out.
+	TTLSeconds *int64 `json:"ttl_seconds,omitempty" validate:"omitempty,min=1,max=86400" minimum:"1" maximum:"86400" example:"3600"`
+}
+
+// TTL is how long the token is to last.
+func (r *TokenRequest) TTL() time.Duration {
+	if r.TTLSeconds == nil {
+		return defaultTTL
+	}
+	return time.Duration(*r.TTLSeconds) * time.Second
+}
+
+// Token is the answer of POST /v1/users/{user}/tokens. It is shown this once.
+type Token struct {
+	Token     string `json:"token"`
+	ExpiresAt Time   `json:"expires_at" swaggertype:"string" format:"date-time"`
+}
+
+// Ticket is the answer of POST /v1/users/{user}/tickets: it opens one stream or long
+// poll, within TicketTTL.
+type Ticket struct {
+	Ticket    string `json:"ticket"`
+	ExpiresAt Time   `json:"expires_at" swaggertype:"string" format:"date-time"`
+}
+
+// Bye is the data of a stream's last event, when what opened it no longer stands.
+type Bye struct {
+	Reason ByeReason `json:"reason" example:"expired"`
+}
+
+// ByeReason says why a user's stream ends.
+type ByeReason string
+
+// The reasons: the token's exp has come, or the token was revoked (also: the key
+// that signed it is no longer trusted).
+const (
+	ByeExpired ByeReason = "expired"
+	ByeRevoked ByeReason = "revoked"
+)

@@ -1,0 +1,129 @@
+package handlers_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/handlers"
+	"fanfare/store/storetest"
+
+	"github.com/chromedp/chromedp"
+)
+
+// examplePage serves the page of the documents with its own small backend: it gives
+// bob a token and a ticket of fanfare's, which is at base and called with an API key.
+func examplePage(w *world, key, base *string) http.Handler {
+	page := storetest.RepositoryFile(w.t, "docs/user-access.html")
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(out http.ResponseWriter, _ *http.Request) {
+		out.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = out.Write([]byte(page))
+	})
+	mux.HandleFunc("GET /favicon.ico", func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("POST /session", func(out http.ResponseWriter, _ *http.Request) {
+		made, err := w.try(post("/v1/users/bob/tokens", `{"scopes":["chat","buy"],"ttl_seconds":900}`).with(*key))
+		if err != nil || made.status != http.StatusCreated {
+			out.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		token := made.member(w.t, "token")
+		ticket, err := w.try(post("/v1/users/bob/tickets", "").with("Authorization: Bearer " + token))
+		if err != nil || ticket.status != http.StatusCreated {
+			out.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		_ = json.NewEncoder(out).Encode(map[string]string{"fanfare": *base, "user": "bob", "token": token, "ticket": ticket.member(w.t, "ticket")})
+	})
+	return mux
+}
+
+// lines are the texts of all elements that a selector finds.
+func (b *browser) lines(t *testing.T, selector string) []string {
+	t.Helper()
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`[...document.querySelectorAll("`+selector+`")].map(e => e.textContent).join("\n")`))
+	b.wants(t, "read "+selector, err)
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}
+
+// shows waits until the elements that a selector finds have these texts, in this order.
+func (b *browser) shows(t *testing.T, selector string, want ...string) {
+	t.Helper()
+	var got []string
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s shows %q; complaints: %q", selector, got, b.complaints())
+		}
+	}()
+	storetest.Eventually(t, soon, fmt.Sprintf("%s to show %q", selector, want), func() bool {
+		got = b.lines(t, selector)
+		return slices.Equal(got, want)
+	})
+}
+
+func TestU7_APageOfAnotherOrigin(t *testing.T) {
+	t.Parallel()
+	storetest.SkipShort(t, "a browser")
+	mustChromium(t)
+	var page http.Handler
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { page.ServeHTTP(w, r) }))
+	t.Cleanup(site.Close)
+	w, admin := setupUsers(t, func(o *handlers.Options) { o.Web.AllowedOrigins = []string{site.URL} })
+	w.workChats()
+	w.workSales()
+	fanfare, err := url.Parse(w.url)
+	storetest.Must(t, err)
+	cable := storetest.NewProxy(t, fanfare.Host) // between the page and fanfare; its backend has its own
+	base, key := "http://"+cable.Addr(), "Authorization: Bearer "+w.mustKey(api.ScopeTokens)
+	page = examplePage(w, &key, &base)
+	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"],"message":"hello"}`, admin)
+	w.do(put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":2}]`)).with(admin))
+	say := func(text string) {
+		w.post("/v1/chats/team/messages", `{"sender":"alice","text":"`+text+`"}`, admin).wants(t, 201, `{"id":"*","sent_at":"*"}`)
+	}
+	buy := func(user string) {
+		w.post("/v1/sales/spring/reservations", `{"user":"`+user+`","lines":[{"sku":"shoe","quantity":1}]}`, admin)
+	}
+
+	b := mustBrowser(t, site.URL)
+	b.wants(t, "open the page", chromedp.Do(b.ctx, chromedp.Navigate(site.URL+"/")))
+	b.shows(t, "#messages li", "alice: hello")
+	b.shows(t, "#stock", "2 left")
+	b.shows(t, "#state", "live")
+
+	text := chromedp.CSS("#text")
+	b.wants(t, "type", chromedp.Do(b.ctx, chromedp.WaitVisible(text), chromedp.SendKeys(text, "hi there")))
+	b.click(t, "#send")
+	b.shows(t, "#messages li", "alice: hello", "bob: hi there")
+	buy("ann")
+	b.shows(t, "#stock", "1 left")
+
+	cable.Cut()
+	b.shows(t, "#state", "away")
+	say("one")
+	say("two")
+	buy("amy")
+	cable.Mend()
+	b.shows(t, "#messages li", "alice: hello", "bob: hi there", "alice: one", "alice: two")
+	b.shows(t, "#stock", "sold out")
+	b.shows(t, "#state", "live")
+
+	w.post("/v1/users/bob/tokens/revoke", "", admin).wants(t, 204, "")
+	b.shows(t, "#state", "away")
+	say("three")
+	b.shows(t, "#messages li", "alice: hello", "bob: hi there", "alice: one", "alice: two", "alice: three")
+	for _, complaint := range b.complaints() {
+		if strings.HasPrefix(complaint, "exception") || strings.Contains(complaint, "CORS") {
+			t.Error(complaint)
+		}
+	}
+}

@@ -1,0 +1,9 @@
+-- +goose Up
+CREATE TABLE token_keys (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    private_key TEXT    NOT NULL,
+    created_at  INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- +goose Down
+DROP TABLE token_keys;

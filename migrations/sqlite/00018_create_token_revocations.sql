@@ -1,0 +1,10 @@
+-- +goose Up
+CREATE TABLE token_revocations (
+    user_id TEXT    NOT NULL PRIMARY KEY,
+    up_to   INTEGER NOT NULL,
+    version INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX token_revocations_by_version ON token_revocations (version);
+
+-- +goose Down
+DROP TABLE token_revocations;

@@ -1,0 +1,75 @@
+package record
+
+import (
+	"context"
+
+	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
+)
+
+// TokenKey is a key of fanfare's own that signs user tokens. Private is the hex of
+// its secret part.
+type TokenKey struct {
+	ID      string `db:"id"`
+	Private string `db:"private_key"`
+}
+
+// Revocation ends a user's tokens that were issued up to a second, counted from the
+// Unix epoch. Version is that of VersionUserTokens when it was made.
+type Revocation struct {
+	User    string `db:"user_id"`
+	UpTo    int64  `db:"up_to"`
+	Version int64  `db:"version"`
+}
+
+// TokenKeys reads every key, oldest first.
+func (db *DB) TokenKeys(ctx context.Context) (keys []TokenKey, err error) {
+	err = db.list(ctx, &keys, "SELECT id, private_key FROM token_keys ORDER BY created_at, id")
+	return keys, err
+}
+
+// AddFirstTokenKey records a key unless there is one; it raises VersionUserTokens.
+func (db *DB) AddFirstTokenKey(ctx context.Context, k TokenKey) error {
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		if err := db.raise(ctx, tx, VersionUserTokens); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO token_keys (id, private_key, created_at) SELECT ?, ?, "+db.d.now+
+			" FROM versions WHERE name = ? AND NOT EXISTS (SELECT 1 FROM token_keys)", k.ID, k.Private, VersionUserTokens)
+		return err
+	})
+}
+
+// RevokeTokens ends all tokens of a user that were issued up to now, by the
+// database's clock. It raises VersionUserTokens. A replay of the same idempotency
+// key ends none that were issued since.
+func (db *DB) RevokeTokens(ctx context.Context, user string, once api.Idempotency) (replayed bool, err error) {
+	var done struct{}
+	return db.once(ctx, once, &done, func(ctx context.Context, tx *sqlx.Tx) error {
+		if err := db.raise(ctx, tx, VersionUserTokens); err != nil {
+			return err
+		}
+		now, err := db.now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO token_revocations (user_id, up_to, version) SELECT ?, ?, version FROM versions WHERE name = ?"+
+			db.d.onConflict("user_id", []string{"up_to", "version"}), user, now/1000, VersionUserTokens)
+		return err
+	})
+}
+
+// Revocations reads those that were made after a version.
+func (db *DB) Revocations(ctx context.Context, after int64) (list []Revocation, err error) {
+	err = db.list(ctx, &list, "SELECT user_id, up_to, version FROM token_revocations WHERE version > ?", after)
+	return list, err
+}
+
+// PurgeRevocations removes those of tokens that are over by themselves.
+func (db *DB) PurgeRevocations(ctx context.Context) error {
+	return db.exec(ctx, "DELETE FROM token_revocations WHERE up_to < "+db.d.now+" / 1000 - ?", int64(RevocationTTL.Seconds()))
+}
+
+// RevocationTTL is how long a revocation counts: no token lasts longer.
+const RevocationTTL = api.MaxTokenTTL + 2*api.MaxTokenAhead

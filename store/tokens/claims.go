@@ -1,0 +1,97 @@
+package tokens
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"fanfare/api"
+)
+
+// claims are the claims that count; others are ignored.
+type claims struct {
+	Subject   string         `json:"sub"`
+	Audience  jsontext.Value `json:"aud"` // a name, or a list of names
+	Scope     string         `json:"scope"`
+	IssuedAt  *float64       `json:"iat"`
+	NotBefore *float64       `json:"nbf"`
+	ExpiresAt *float64       `json:"exp"`
+}
+
+var errClaims = errors.New("the claims of a token do not hold")
+
+// openToken checks a token's signature with the key that its kid names. Its error means that
+// nobody we trust has signed it.
+func openToken(token string, keys keySet) (kid string, payload []byte, err error) {
+	if len(token) > api.MaxToken {
+		return "", nil, errors.New("too long")
+	}
+	jws, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil {
+		return "", nil, err
+	}
+	header := jws.Signatures[0].Protected
+	_, critical := header.ExtraHeaders["crit"]
+	_, encoded := header.ExtraHeaders["b64"]
+	k, known := keys[header.KeyID]
+	if critical || encoded || !known || header.Algorithm != string(k.algorithm) {
+		return "", nil, errors.New("not signed by a known key with its algorithm")
+	}
+	payload, err = jws.Verify(k.value)
+	return header.KeyID, payload, err
+}
+
+// readClaims reads whom a token stands for, from when to when. Names are compared as they are;
+// a name that is there twice is refused.
+func readClaims(payload []byte, now time.Time) (*api.User, error) {
+	var c claims
+	if err := json.Unmarshal(payload, &c); err != nil {
+		return nil, err
+	}
+	issued, okIssued := secondOf(c.IssuedAt)
+	expires, okExpires := secondOf(c.ExpiresAt)
+	notBefore := issued
+	okNotBefore := true
+	if c.NotBefore != nil {
+		notBefore, okNotBefore = secondOf(c.NotBefore)
+	}
+	latest := now.Add(api.MaxTokenAhead)
+	switch {
+	case !okIssued, !okExpires, !okNotBefore, issued.After(latest), notBefore.After(latest):
+		return nil, errClaims
+	case expires.Sub(issued) > api.MaxTokenTTL, !api.ValidIdentifier(c.Subject), !c.forUs():
+		return nil, errClaims
+	}
+	u := &api.User{ID: c.Subject, IssuedAt: issued, ExpiresAt: expires}
+	for scope := range strings.FieldsSeq(c.Scope) {
+		if s := api.UserScope(scope); slices.Contains(api.UserScopes, s) && !u.Allows(s) {
+			u.Scopes = append(u.Scopes, s)
+		}
+	}
+	return u, nil
+}
+
+// forUs tells whether the audience is us, or we are among it.
+func (c *claims) forUs() bool {
+	if c.Audience.Kind() == '"' {
+		var one string
+		return json.Unmarshal(c.Audience, &one) == nil && one == api.TokenAudience
+	}
+	var several []string
+	return c.Audience.Kind() == '[' && json.Unmarshal(c.Audience, &several) == nil && slices.Contains(several, api.TokenAudience)
+}
+
+// secondOf reads a time in seconds since the Unix epoch; what it has beyond whole
+// seconds is cut off.
+func secondOf(at *float64) (time.Time, bool) {
+	const most = 1 << 40 // in some 30,000 years
+	if at == nil || !(*at >= 0 && *at < most) {
+		return time.Time{}, false
+	}
+	return time.Unix(int64(*at), 0), true
+}

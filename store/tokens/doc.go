@@ -1,0 +1,17 @@
+// Package tokens decides which user calls: it checks user tokens, makes and revokes
+// them, and gives tickets for clients that can send no header.
+//
+// A user token is a JWT. Its key is one of a JWKS file, which the customer's backend
+// signs with, or fanfare's own (Ed25519), which is on record in SQL and made once.
+// Checking one asks neither SQL nor Redis: what was verified is remembered by its hash
+// until it ends, 131,072 tokens at most, and a revocation is looked up in memory.
+//
+// Run polls one counter (record.VersionUserTokens) and reads the revocations that are
+// new when it moved, so that a revoked token stops everywhere within 10 s as long as
+// SQL can be reached. While it cannot, what was known last goes on counting.
+//
+// A ticket has 128 random bits. Only its hash is in Redis:
+//
+//	key                    type    lifetime          what
+//	ff:{ticket:<hash>}:of  string  60 s, taken once  the user, as JSON
+package tokens

@@ -1,0 +1,158 @@
+package tokens
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"fanfare/store/record"
+)
+
+const (
+	// ownPrefix begins the kid of fanfare's own keys; no other may.
+	ownPrefix = "ff."
+
+	maxKeysFile = 1 << 20 // bytes
+	maxKeyID    = 128     // bytes of a kid
+	minRSABits  = 2048
+	maxRSABits  = 8192 // a larger one takes too long to verify with
+	minHMACSize = 32   // bytes
+)
+
+// key verifies what one kid signs. Its algorithm is the key's, whatever a token says.
+type key struct {
+	algorithm jose.SignatureAlgorithm
+	value     any
+}
+
+// keySet is all keys by their kid. It is never changed once published.
+type keySet map[string]key
+
+// algorithms are those that any key may have.
+var algorithms = []jose.SignatureAlgorithm{jose.ES256, jose.EdDSA, jose.RS256, jose.HS256}
+
+// readKeys reads a JWKS file; "" is no file and has no keys.
+func readKeys(name string) (keySet, error) {
+	if name == "" {
+		return keySet{}, nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxKeysFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxKeysFile {
+		return nil, fmt.Errorf("has more than %d bytes", maxKeysFile)
+	}
+	return parseKeys(text)
+}
+
+// parseKeys reads a JWKS. An error names the key, never what it holds.
+func parseKeys(text []byte) (keySet, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &set); err != nil {
+		return nil, errors.New(`is not a JSON Web Key Set: {"keys": [...]}`)
+	}
+	if len(set.Keys) == 0 {
+		return nil, errors.New("has no keys")
+	}
+	out := make(keySet, len(set.Keys))
+	for i, text := range set.Keys {
+		var one jose.JSONWebKey
+		if err := json.Unmarshal(text, &one); err != nil {
+			return nil, fmt.Errorf("keys[%d]: is not a key of a supported kind (EC P-256, OKP Ed25519, RSA, oct)", i)
+		}
+		k, err := usable(&one)
+		if err != nil {
+			return nil, fmt.Errorf("keys[%d]: %w", i, err)
+		}
+		if _, twice := out[one.KeyID]; twice {
+			return nil, fmt.Errorf("keys[%d]: the kid %q is there twice", i, one.KeyID)
+		}
+		out[one.KeyID] = k
+	}
+	return out, nil
+}
+
+// usable checks a key and finds its algorithm.
+func usable(one *jose.JSONWebKey) (key, error) {
+	algorithm, err := algorithmOf(one.Key)
+	switch {
+	case err != nil:
+		return key{}, err
+	case one.KeyID == "" || len(one.KeyID) > maxKeyID:
+		return key{}, fmt.Errorf("kid must have 1 to %d bytes", maxKeyID)
+	case strings.HasPrefix(one.KeyID, ownPrefix):
+		return key{}, fmt.Errorf("a kid that begins with %q is fanfare's own", ownPrefix)
+	case one.Algorithm != "" && one.Algorithm != string(algorithm):
+		return key{}, fmt.Errorf("alg is %q; a key of this kind signs with %s", one.Algorithm, algorithm)
+	case one.Use != "" && one.Use != "sig":
+		return key{}, fmt.Errorf("use is %q, not sig", one.Use)
+	}
+	return key{algorithm, one.Key}, nil
+}
+
+// algorithmOf is what a key verifies, by its kind.
+func algorithmOf(value any) (jose.SignatureAlgorithm, error) {
+	switch k := value.(type) {
+	case *ecdsa.PublicKey:
+		if k.Curve != elliptic.P256() {
+			return "", errors.New("an EC key must be on the curve P-256")
+		}
+		return jose.ES256, nil
+	case ed25519.PublicKey:
+		return jose.EdDSA, nil
+	case *rsa.PublicKey:
+		if bits := k.N.BitLen(); bits < minRSABits || bits > maxRSABits {
+			return "", fmt.Errorf("an RSA key must have %d to %d bits, not %d", minRSABits, maxRSABits, bits)
+		}
+		return jose.RS256, nil
+	case []byte:
+		if len(k) < minHMACSize {
+			return "", fmt.Errorf("an oct key must have at least %d bytes, not %d", minHMACSize, len(k))
+		}
+		return jose.HS256, nil
+	case *ecdsa.PrivateKey, ed25519.PrivateKey, *rsa.PrivateKey:
+		return "", errors.New("is a private key; give the public one and keep this where tokens are signed")
+	}
+	return "", errors.New("is not a key of a supported kind (EC P-256, OKP Ed25519, RSA, oct)")
+}
+
+// newOwnKey makes a key of fanfare's own.
+func newOwnKey() (record.TokenKey, error) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return record.TokenKey{}, err
+	}
+	return record.TokenKey{ID: hex.EncodeToString(public[:8]), Private: hex.EncodeToString(private.Seed())}, nil
+}
+
+// ownKey is a key of fanfare's own that can sign.
+type ownKey struct {
+	kid     string
+	private ed25519.PrivateKey
+}
+
+func parseOwnKey(k record.TokenKey) (ownKey, error) {
+	seed, err := hex.DecodeString(k.Private)
+	if err != nil || len(seed) != ed25519.SeedSize {
+		return ownKey{}, fmt.Errorf("the row %s of token_keys is no Ed25519 key", k.ID)
+	}
+	return ownKey{ownPrefix + k.ID, ed25519.NewKeyFromSeed(seed)}, nil
+}

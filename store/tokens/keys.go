@@ -1,0 +1,12 @@
+package tokens
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+)
+
+// ticketKey is where a ticket waits to be taken.
+func ticketKey(ticket string) string {
+	sum := sha256.Sum256([]byte(ticket))
+	return "ff:{ticket:" + base64.RawURLEncoding.EncodeToString(sum[:18]) + "}:of"
+}

@@ -1,0 +1,103 @@
+package tokens
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"fanfare/store/record"
+)
+
+// forgetEvery is how often Run forgets revocations of tokens that are over.
+const forgetEvery = time.Hour
+
+// Load reads the revocations that are new, and at its first time the keys of fanfare's
+// own: if there is none on record it makes one.
+func (s *Store) Load(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The version first: what is read after it is never older.
+	version, err := s.rec.Version(ctx, record.VersionUserTokens)
+	if err != nil {
+		return fmt.Errorf("read user tokens: %w", err)
+	}
+	if s.loaded && version == s.version {
+		return nil
+	}
+	if err := s.loadKeys(ctx); err != nil {
+		return err
+	}
+	after := s.version
+	if version < after {
+		after = 0 // the record was put back
+	}
+	list, err := s.rec.Revocations(ctx, after)
+	if err != nil {
+		return fmt.Errorf("read revocations: %w", err)
+	}
+	for _, r := range list {
+		s.revoked.Store(r.User, r.UpTo)
+	}
+	s.version, s.loaded = version, true
+	return nil
+}
+
+// loadKeys reads fanfare's own keys; s.mu is held.
+func (s *Store) loadKeys(ctx context.Context) error {
+	keys, err := s.rec.TokenKeys(ctx)
+	if err == nil && len(keys) == 0 {
+		keys, err = s.addFirstKey(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("read the keys of user tokens: %w", err)
+	}
+	if len(keys) == len(s.ownKeys) {
+		return nil // keys are only ever added
+	}
+	s.ownKeys = keys
+	return s.publish()
+}
+
+// addFirstKey makes the first key; of several servers that do one wins.
+func (s *Store) addFirstKey(ctx context.Context) ([]record.TokenKey, error) {
+	first, err := newOwnKey()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.rec.AddFirstTokenKey(ctx, first); err != nil {
+		return nil, err
+	}
+	return s.rec.TokenKeys(ctx)
+}
+
+// Run reads changes until ctx ends. SQL being away ends nothing: what is known stays.
+func (s *Store) Run(ctx context.Context) error {
+	forgot, wasAway := time.Now(), false
+	for {
+		err := s.Load(ctx)
+		if away := err != nil && ctx.Err() == nil; away != wasAway {
+			wasAway = away
+			s.o.Logger.InfoContext(ctx, "user tokens", "out_of_reach", away, "error", err)
+		}
+		if time.Since(forgot) >= forgetEvery {
+			forgot = time.Now()
+			s.forget(forgot.Add(-record.RevocationTTL))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(s.o.PollEvery/2 + rand.N(s.o.PollEvery/2)):
+		}
+	}
+}
+
+// forget drops revocations of tokens that were issued before a time.
+func (s *Store) forget(before time.Time) {
+	s.revoked.Range(func(user, upTo any) bool {
+		if upTo.(int64) < before.Unix() {
+			s.revoked.CompareAndDelete(user, upTo)
+		}
+		return true
+	})
+}

@@ -1,0 +1,76 @@
+package tokens
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+const (
+	ticketBytes  = 16 // 128 random bits
+	ticketLength = 22 // of them in base64
+)
+
+// GiveTicket makes a ticket for what a user calls with: it opens one stream or long
+// poll in his name, within 60 s and before his token ends.
+func (s *Store) GiveTicket(ctx context.Context, u *api.User) (*api.Ticket, error) {
+	var random [ticketBytes]byte
+	rand.Read(random[:]) // never fails
+	ticket := base64.RawURLEncoding.EncodeToString(random[:])
+	value, err := json.Marshal(u)
+	if err != nil {
+		return nil, fmt.Errorf("write a ticket: %w", err)
+	}
+	lasts := min(api.TicketTTL, time.Until(u.ExpiresAt))
+	if lasts < time.Millisecond {
+		return nil, errNotValid()
+	}
+	cmd := redis.NewStatusCmd(ctx, "set", ticketKey(ticket), value, "px", lasts.Milliseconds())
+	if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {
+		return nil, fmt.Errorf("keep a ticket: %w", err)
+	}
+	if err := cmd.Err(); err != nil {
+		return nil, fmt.Errorf("keep a ticket: %w", err)
+	}
+	return &api.Ticket{Ticket: ticket, ExpiresAt: api.At(time.Now().Add(lasts))}, nil
+}
+
+// TakeTicket finds the user of a ticket, which is used up by that. One that was never
+// made, was taken or has ended is api.CodeUnauthorized.
+func (s *Store) TakeTicket(ctx context.Context, ticket string) (*api.User, error) {
+	if len(ticket) != ticketLength {
+		return nil, errNoTicket()
+	}
+	cmd := redis.NewStringCmd(ctx, "getdel", ticketKey(ticket))
+	if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {
+		return nil, fmt.Errorf("take a ticket: %w", err)
+	}
+	value, err := cmd.Bytes()
+	if errors.Is(err, redis.Nil) {
+		return nil, errNoTicket()
+	}
+	u := &api.User{}
+	if err == nil {
+		err = json.Unmarshal(value, u)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a ticket: %w", err)
+	}
+	if s.Ended(u) != "" {
+		return nil, errNoTicket()
+	}
+	return u, nil
+}
+
+func errNoTicket() error {
+	return api.Errorf(api.CodeUnauthorized, "the ticket is not valid; each opens one stream within 60 s")
+}

@@ -1,0 +1,208 @@
+package tokens
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-json-experiment/json"
+
+	"fanfare/api"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+)
+
+// Options tunes a Store; the zero value works.
+type Options struct {
+	// KeysFile is a JWKS whose keys sign user tokens beside fanfare's own; "": none.
+	KeysFile string
+	// Logger hears when SQL stops or resumes answering; nil: silence.
+	Logger *slog.Logger
+	// PollEvery is how often Run reads changes; default 1 s, at most 4 s: with the 5 s
+	// between two looks of a stream a revocation counts everywhere within 10 s.
+	PollEvery time.Duration
+}
+
+const (
+	defaultPoll = time.Second
+	maxPoll     = 4 * time.Second
+)
+
+// Store is the user tokens and tickets. It is safe for concurrent use.
+type Store struct {
+	rec *record.DB
+	db  *redisdb.DB
+	o   Options
+
+	keys       atomic.Pointer[keySet] // all of them
+	own        atomic.Pointer[ownKey] // signs; nil before the first Load
+	remembered remembered
+	// revoked has, by user, the second up to which tokens are ended (int64).
+	revoked sync.Map
+
+	mu       sync.Mutex // of what follows
+	fileKeys keySet
+	ownKeys  []record.TokenKey
+	version  int64 // of the revocations that are known
+	loaded   bool
+}
+
+// New makes a store with the keys of its file; an error says what is wrong with that.
+// Load or Run reads what is on record.
+func New(rec *record.DB, db *redisdb.DB, o Options) (*Store, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.PollEvery <= 0 {
+		o.PollEvery = defaultPoll
+	}
+	o.PollEvery = min(o.PollEvery, maxPoll)
+	s := &Store{rec: rec, db: db, o: o, remembered: remembered{most: generation}}
+	return s, s.Reload()
+}
+
+// Reload reads the keys file again. A broken one changes nothing. Tokens of keys that
+// are gone end within 10 s, open streams included.
+func (s *Store) Reload() error {
+	keys, err := readKeys(s.o.KeysFile)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fileKeys = keys
+	return s.publish()
+}
+
+// publish makes one set of all keys; s.mu is held.
+func (s *Store) publish() error {
+	all := maps.Clone(s.fileKeys)
+	for _, stored := range s.ownKeys {
+		own, err := parseOwnKey(stored)
+		if err != nil {
+			return err
+		}
+		all[own.kid] = key{jose.EdDSA, own.private.Public()}
+		s.own.Store(&own) // the newest signs
+	}
+	s.keys.Store(&all)
+	return nil
+}
+
+// errNotValid tells a caller nothing about what is wrong with his token.
+func errNotValid() error {
+	return api.Errorf(api.CodeUnauthorized, "the user token is not valid")
+}
+
+// Recall finds the user of a token that was verified before, nil of any other. One that
+// has ended meanwhile is api.CodeUnauthorized.
+func (s *Store) Recall(token string) (*api.User, error) {
+	if len(token) > api.MaxToken {
+		return nil, nil
+	}
+	v, known := s.remembered.get(sha256.Sum256([]byte(token)))
+	if !known || v.keys != s.keys.Load() {
+		return nil, nil
+	}
+	if s.Ended(v.user) != "" {
+		return nil, errNotValid()
+	}
+	return v.user, nil
+}
+
+// Verify checks a token and remembers it. What is wrong with one is always the same
+// api.CodeUnauthorized; genuine tells whether one of our keys has signed it at all.
+func (s *Store) Verify(token string) (u *api.User, genuine bool, err error) {
+	keys := s.keys.Load()
+	kid, payload, err := openToken(token, *keys)
+	if err != nil {
+		return nil, false, errNotValid()
+	}
+	u, err = readClaims(payload, time.Now())
+	if err != nil {
+		return nil, true, errNotValid()
+	}
+	u.KeyID = kid
+	if s.Ended(u) != "" {
+		return nil, true, errNotValid()
+	}
+	s.remembered.put(sha256.Sum256([]byte(token)), verified{u, keys})
+	return u, true, nil
+}
+
+// Ended says why what a user calls with no longer stands; "": it does.
+func (s *Store) Ended(u *api.User) api.ByeReason {
+	if !time.Now().Before(u.ExpiresAt) {
+		return api.ByeExpired
+	}
+	if _, known := (*s.keys.Load())[u.KeyID]; !known {
+		return api.ByeRevoked
+	}
+	if upTo, is := s.revoked.Load(u.ID); is && u.IssuedAt.Unix() <= upTo.(int64) {
+		return api.ByeRevoked
+	}
+	return ""
+}
+
+// Issue makes a token for a user. One that is made in the second of a revocation counts
+// as made in the next: it is not among those that were ended.
+func (s *Store) Issue(user string, r *api.TokenRequest) (*api.Token, error) {
+	own := s.own.Load()
+	if own == nil {
+		return nil, api.Errorf(api.CodeUnavailable, "the key that signs tokens cannot be read just now")
+	}
+	issued := time.Now().Unix()
+	if upTo, is := s.revoked.Load(user); is {
+		issued = max(issued, upTo.(int64)+1)
+	}
+	expires := time.Unix(issued, 0).Add(r.TTL())
+	scopes := make([]string, len(r.Scopes))
+	for i, scope := range r.Scopes {
+		scopes[i] = string(scope)
+	}
+	payload, err := json.Marshal(map[string]any{
+		"sub": user, "aud": api.TokenAudience, "iat": issued, "exp": expires.Unix(), "scope": strings.Join(scopes, " "),
+	}, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("write claims: %w", err)
+	}
+	token, err := sign(own, payload)
+	if err != nil {
+		return nil, fmt.Errorf("sign a token: %w", err)
+	}
+	return &api.Token{Token: token, ExpiresAt: api.At(expires)}, nil
+}
+
+func sign(own *ownKey, payload []byte) (string, error) {
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: own.private, KeyID: own.kid}},
+		(&jose.SignerOptions{}).WithType("JWT"),
+	)
+	if err != nil {
+		return "", err
+	}
+	jws, err := signer.Sign(payload)
+	if err != nil {
+		return "", err
+	}
+	return jws.CompactSerialize()
+}
+
+// Revoke ends all tokens of a user that were issued up to this second: here at once,
+// on other servers within 10 s.
+func (s *Store) Revoke(ctx context.Context, user string, once api.Idempotency) (replayed bool, err error) {
+	if replayed, err = s.rec.RevokeTokens(ctx, user, once); err != nil {
+		return false, fmt.Errorf("revoke tokens: %w", err)
+	}
+	if err := s.Load(ctx); err != nil {
+		s.o.Logger.WarnContext(ctx, "tokens were revoked but the record was not read again yet", "error", err)
+	}
+	return replayed, nil
+}
