@@ -54,6 +54,10 @@ var mayCall = map[string]string{
 	"GET /v1/users/{user}/recent-contacts/uploads":  "contacts admin",
 	"POST /v1/users/{user}/recent-contacts/rebuild": "contacts admin",
 
+	"POST /v1/users/{user}/tokens":        "tokens admin",
+	"POST /v1/users/{user}/tokens/revoke": "tokens admin",
+	"POST /v1/users/{user}/tickets":       "tokens admin",
+
 	"POST /v1/chats":                                  "chat admin",
 	"GET /v1/chats/{chat}":                            "chat admin",
 	"GET /v1/chats/{chat}/members":                    "chat admin",
@@ -84,7 +88,7 @@ func TestScopes(t *testing.T) {
 	w := setup(t)
 	w.workChats()
 	bearers := map[string]string{}
-	for _, scope := range []string{"push", "contacts", "chat", "sales", "sales:buy", "ops", "admin"} {
+	for _, scope := range []string{"push", "contacts", "chat", "sales", "sales:buy", "tokens", "ops", "admin"} {
 		bearers[scope] = "Authorization: Bearer " + w.mustKey(api.Scope(scope))
 	}
 	if len(bearers) != len(api.Scopes) {
