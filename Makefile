@@ -7,7 +7,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build release quick test fuzz bench bench-growth lint openapi
+.PHONY: help build release quick test clocks fuzz bench bench-growth lint openapi
 
 # What `fanfare version` and fanfare_build_info say.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -36,6 +36,9 @@ quick: ## vet and test what needs no server, without the race detector, in a min
 
 test: ## vet and test everything on private servers (installs what is missing)
 	./.ci/test.sh $(ARGS)
+
+clocks: ## try servers whose clocks are wrong, which compiles everything anew (minutes)
+	FANFARE_TEST_FULL=1 go test -count=1 -run TestClocksThatAreWrong ./e2e
 
 fuzz: ## let the fuzz tests look for new cases, FUZZTIME (10s) each
 	./.ci/fuzz.sh $(ARGS)

@@ -69,6 +69,9 @@ func mustServeShifted(t testing.TB, shift time.Duration, vars ...string) *progra
 // right. Provider tokens alone go by the clock of who sends.
 func TestClocksThatAreWrong(t *testing.T) {
 	t.Parallel()
+	if !full() {
+		t.Skip("it compiles all of the program and of Go's library: make clocks")
+	}
 	apns, redis := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t)
 	vars := append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_NOTIFICATION_LEASE=5s", "FANFARE_JOB_LEASE=5s")
 	right := mustServe(t, t.TempDir(), vars...)

@@ -160,6 +160,8 @@ func TestC13_StreamOutlivesRedis(t *testing.T) {
 		t.Fatalf("a stream without Redis: %d %s", a.status, a.body)
 	}
 	redis.Restart()
+	// The client's pool remembers for a second that nobody listened.
+	storetest.Eventually(t, soon, "Redis is reached again", func() bool { return w.get("/v1/chats/team").status == 200 })
 	w.mustSend("team", "ann", 3, 3)
 	f.wantMessages("team", 3, 3)
 	w.mustSend("team", "ann", 4, 4)

@@ -20,8 +20,8 @@
 // reading 256 keys. The meta's fields: e epoch, l last id, f first id that
 // readers see, c and t time of the making and of the last message in ms, p the
 // message up to which pushes are done, while some are due, r the run of the server
-// that added the last message: in another run the chat gets another epoch, "<the first
-// one>.<run>", because Redis may have lost messages and gives their ids again.
+// that added the last message: in another run that may have lost messages, and gives
+// their ids again, the chat gets another epoch, "<the first one>.<run>".
 //
 // A chat lives until its last member leaves; then every key of it goes, and the
 // same id made again is another chat, with another epoch. Only the log of a

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -57,7 +58,12 @@ func TestC7_AMasterThatComesBack(t *testing.T) {
 	w := newWorld(t, storetest.Open(t, first.URL()), Options{})
 	epoch := w.mustCreate("c", "alice", "bob").Epoch
 	w.mustSend("c", "alice", "one")
-	storetest.Must(t, first.Client().Wait(t.Context(), 1, testPatience).Err())
+	offset := regexp.MustCompile(`master_repl_offset:\d+`)
+	storetest.Eventually(t, testPatience, "the replica has it all", func() bool {
+		ours, err := first.Client().Info(t.Context(), "replication").Result()
+		theirs, err2 := second.Client().Info(t.Context(), "replication").Result()
+		return err == nil && err2 == nil && offset.FindString(ours) == offset.FindString(theirs)
+	})
 	storetest.Must(t, second.Client().SlaveOf(t.Context(), "no", "one").Err())
 	w.mustSend("c", "alice", "lost")
 	storetest.Must(t, first.Client().SlaveOf(t.Context(), "127.0.0.1", fmt.Sprint(second.Port())).Err())

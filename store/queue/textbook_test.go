@@ -131,7 +131,9 @@ var textbookFaults = map[string]func(e engine) string{
 	"JobLostInACrash": func(e engine) string {
 		var ran atomic.Int64
 		taken := make(chan bool, 1)
-		_, kill := e.start(func(string) { taken <- true; select {} })
+		over := make(chan bool)
+		defer close(over)
+		_, kill := e.start(func(string) { taken <- true; <-over })
 		e.enqueue("crash")
 		<-taken
 		kill()

@@ -29,21 +29,27 @@ local function save_positions(c, moved, own, slowest, ttl)
 end
 
 -- run_id names the server's run, which is another after each restart and each promotion
--- of a replica: the id of its replication.
-local run
+-- of a replica: the id of its replication. promoted tells that it followed another.
+local run, promoted
 local function run_id()
   if RUN ~= '*' then return RUN end
-  run = run or string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)') or ''
+  if not run then
+    local info = redis.call('INFO', 'replication')
+    run = string.match(info, 'master_replid:(%w+)') or ''
+    promoted = string.find(string.match(info, 'master_replid2:(%w+)') or '', '[^0]') and true
+  end
   return run
 end
 
 -- note_run gives a chat another epoch if its last message was added in another run of the
--- server: this one may not have had messages that were acknowledged, and gives their ids
--- again.
+-- server that may have had messages that this one has not, and whose ids it gives again:
+-- it was promoted, or keeps no append-only file.
 local function note_run(c)
   local now = run_id()
   if now == c.run then return end
-  if c.run then c.epoch = life_of(c.epoch) .. '.' .. string.sub(now, 1, 12) end
+  if c.run and (promoted or not string.find(redis.call('INFO', 'persistence'), 'aof_enabled:1', 1, true)) then
+    c.epoch = life_of(c.epoch) .. '.' .. string.sub(now, 1, 12)
+  end
   redis.call('HSET', META, 'e', c.epoch, 'r', now)
 end
 
