@@ -21,7 +21,8 @@ func FuzzEntry(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if e, err := parseEntry(text); err == nil && e.since >= 0 && !strings.ContainsRune(e.job.ID, separator) {
+		if e, err := parseEntry(text); err == nil && e.since >= 0 && !strings.ContainsRune(e.job.ID, separator) &&
+			(e.named != "" || e.job.Key == "" && e.job.Unique == "") { // a job with either is named
 			again, err := parseEntry(e.text())
 			if err != nil || !reflect.DeepEqual(e, again) {
 				t.Fatalf("%q is %+v, and read again %+v, %v", text, e, again, err)
