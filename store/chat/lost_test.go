@@ -43,11 +43,11 @@ func TestC7_IDsThatAreGivenAgain(t *testing.T) {
 }
 
 // C7: a master is replaced and becomes the master again, without a restart: what it lost
-// in between it has lost.
+// in between it has lost, append-only file or not.
 func TestC7_AMasterThatComesBack(t *testing.T) {
 	t.Parallel()
-	first := storetest.Redis(t)
-	second := storetest.Redis(t, "--replicaof", fmt.Sprint("127.0.0.1 ", first.Port()))
+	first := storetest.Redis(t, "--appendonly", "yes")
+	second := storetest.Redis(t, "--appendonly", "yes", "--replicaof", fmt.Sprint("127.0.0.1 ", first.Port()))
 	follows := func(replica *storetest.RedisServer) {
 		storetest.Eventually(t, testPatience, "the replica follows", func() bool {
 			text, err := replica.Client().Info(t.Context(), "replication").Result()
