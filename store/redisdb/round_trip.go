@@ -115,7 +115,9 @@ func (db *DB) pause(ctx context.Context, wait time.Duration) bool {
 // master that hangs must not cost the others their next try.
 const loadParts = 4
 
-// load makes scripts known to all masters. What fails shows in the next try.
+// load makes scripts known to all masters. What fails shows in the next try; only
+// an answer that says no is logged, for the next try's NOSCRIPT would hide its
+// reason. A lost connection is the caller's to tell, once for an outage.
 func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) {
 	if len(scripts) == 0 {
 		return
@@ -130,7 +132,7 @@ func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) {
 		_, err := pipe.Exec(ctx)
 		return err
 	})
-	if err != nil {
+	if err != nil && classify(err) == answered {
 		db.o.Logger.WarnContext(ctx, "load scripts", "error", err)
 	}
 }

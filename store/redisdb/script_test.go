@@ -1,6 +1,8 @@
 package redisdb_test
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -108,6 +110,41 @@ func TestNoScriptWithAHungMaster(t *testing.T) {
 	got, err := db.Eval(t.Context(), redisdb.Write, incr, []string{key})
 	if err != nil || got != int64(2) {
 		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// TestLoadingAScriptFails: a server's no is logged, with its reason; a connection
+// that breaks is not: in an outage that would be a line for each caller.
+func TestLoadingAScriptFails(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	proxy, url := storetest.ProxyTo(t, server.URL())
+	var log storetest.Lines
+	db := storetest.OpenWith(t, redisdb.Options{URL: url, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	call := func(name string) error {
+		script := mustScript(t, "-- "+t.Name()+name+"\nreturn redis.call('INCR', KEYS[1])")
+		_, err := db.Eval(t.Context(), redisdb.Write, script, []string{"{" + t.Name() + "}n"})
+		return err
+	}
+	proxy.OnSent(func(_ *storetest.ProxyConn, sent []byte) storetest.Fate {
+		if bytes.Contains(bytes.ToLower(sent), []byte("\r\nscript\r\n")) {
+			return storetest.Close
+		}
+		return storetest.Pass
+	})
+	if err := call("cut"); err == nil {
+		t.Error("called without a script")
+	}
+	if said := log.String(); said != "" {
+		t.Errorf("said of a broken connection: %s", said)
+	}
+	proxy.OnSent(nil)
+	mustNil(t, server.Client().Do(t.Context(), "acl", "setuser", "default", "-script").Err())
+	if err := call("forbidden"); err == nil {
+		t.Error("called without a script")
+	}
+	if said := log.String(); !strings.Contains(said, "NOPERM") {
+		t.Errorf("said of a refusal: %s", said)
 	}
 }
 
