@@ -95,7 +95,7 @@ func dispatch(ctx context.Context, args, environ []string, to outputs) error {
 func serve(ctx context.Context, c *config, to outputs) error {
 	log := newLogger(c, to.err)
 	redisdb.LogLibrary(log)
-	slog.SetDefault(log) // what other libraries say through package log
+	slog.SetDefault(log) //nolint:forbidigo // for what other libraries say through package log
 	tuneMemory(c)
 	if c.needsHold() {
 		lock, err := c.hold()

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,7 +37,9 @@ const (
 func mustBuildShifted(t testing.TB) string {
 	t.Helper()
 	storetest.SkipShort(t, "the whole program, with all that it needs")
-	original := filepath.Join(runtime.GOROOT(), "src", "time", "time.go")
+	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
+	storetest.Must(t, err)
+	original := filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go")
 	text, err := os.ReadFile(original)
 	storetest.Must(t, err)
 	changed := strings.Replace(string(text), timeAsked, timeAsked+timeShift, 1)

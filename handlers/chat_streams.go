@@ -151,7 +151,7 @@ func (s *server) streamMessages(ctx context.Context, in *streamMessagesRequest, 
 func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st *live.Stream, err error) {
 	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
-	web.OnNewStack(func() { st, err = s.live.Stream(ctx, in.User, in.lastEvent.id()) })
+	web.OnNewStack(func() { st, err = s.live.Stream(ctx, in.User, in.id()) })
 	return st, err
 }
 

@@ -44,10 +44,10 @@ func (s *Server) started(next http.HandlerFunc) http.HandlerFunc {
 func (s *Server) identify(r *http.Request, info *requestInfo, rt *Route) error {
 	secret, ok := bearer(r.Header)
 	if ok && s.users.isToken(secret) {
-		return s.identifyUser(r, info, rt, func() (*api.User, error) { return s.userOfToken(r, info, secret) })
+		return s.identifyUser(info, rt, func() (*api.User, error) { return s.userOfToken(r, info, secret) })
 	}
 	if ticket := s.ticketOf(r, rt); ticket != "" {
-		return s.identifyUser(r, info, rt, func() (*api.User, error) { return s.users.Take(r.Context(), ticket) })
+		return s.identifyUser(info, rt, func() (*api.User, error) { return s.users.Take(r.Context(), ticket) })
 	}
 	if !s.hasKeys() {
 		return nil
@@ -170,7 +170,7 @@ func (s *Server) ticketOf(r *http.Request, rt *Route) string {
 }
 
 // identifyUser lets a user's request pass if the route is his.
-func (s *Server) identifyUser(r *http.Request, info *requestInfo, rt *Route, find func() (*api.User, error)) error {
+func (s *Server) identifyUser(info *requestInfo, rt *Route, find func() (*api.User, error)) error {
 	info.byUser = true
 	u, err := find()
 	if err != nil {

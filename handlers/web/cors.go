@@ -9,7 +9,7 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// AnyOrigin, alone in a list of origins, admits every page.
+// AnyOrigin admits every page; it stands alone in a list of origins.
 const AnyOrigin = "*"
 
 // The headers that pages of other origins may send and read, and for how many seconds

@@ -16,7 +16,7 @@ import (
 func (s *Server) localOnly(r *http.Request) error {
 	switch {
 	case s.hasKeys(), s.starting() != nil: // what needs a key is not served yet
-		return nil
+		return nil //nolint:nilerr // it is the answer to readiness, not to this
 	case !loopbackHost(r.Host):
 		return api.Errorf(api.CodeMisdirected, "without an API key this server answers only to localhost")
 	case forwarded(r.Header):
