@@ -92,6 +92,7 @@ func (s *shardWorker) lingerAfterAbsence(ctx context.Context) {
 		sleep(ctx, pauseAfterError)
 	}
 	sleep(ctx, min(q.o.Lease/lingerParts, lingerMost))
+	s.settle(ctx) // they may have found no way yet
 }
 
 // after acts on a look and says when the next one is.
