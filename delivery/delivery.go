@@ -142,7 +142,7 @@ func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 			c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 			continue
 		}
-		w := &work{Claimed: c, id: c.ID, m: m, clock: clock, group: &d.wg}
+		w := &work{Claimed: c, id: NotificationID(m.Event, m.Token), m: m, clock: clock, group: &d.wg}
 		if !d.slots.take(1, 1, m.app()) {
 			d.postpone(ctx, w, "its app has too many sends under way")
 			continue

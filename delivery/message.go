@@ -1,11 +1,14 @@
 package delivery
 
 import (
-	"bytes"
+	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,8 +24,17 @@ var notificationSpace = uuid.MustParse("7d1e6c0a-2f4b-5d8e-9a3c-0b6f1e2d4c5a")
 
 // NotificationID is the id of an event's notification to a device, here and at
 // the push service: a lowercase UUIDv5, a pure function of both.
-func NotificationID(event, token string) string {
-	return uuid.NewSHA1(notificationSpace, []byte(event+"\x00"+token)).String()
+func NotificationID(event, token string) string { return notificationUUID(event, token).String() }
+
+// jobID is the same id where the notification waits as a job: short, because the queue
+// keeps it twice.
+func jobID(event, token string) string {
+	id := notificationUUID(event, token)
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+func notificationUUID(event, token string) uuid.UUID {
+	return uuid.NewSHA1(notificationSpace, []byte(event+"\x00"+token))
 }
 
 // message is a notification as its queue entry holds it: all that sending
@@ -53,7 +65,10 @@ func ShowMessage(group string, text []byte) json.RawMessage {
 	if err != nil {
 		return text
 	}
-	shown, err := json.Marshal(m)
+	shown, err := json.Marshal(struct {
+		ID string `json:"id"` // at the push service
+		*message
+	}{NotificationID(m.Event, m.Token), m})
 	if err != nil {
 		return text
 	}
@@ -62,12 +77,31 @@ func ShowMessage(group string, text []byte) json.RawMessage {
 
 // A message's text: messageForm, the device's fields (appendDevice), the event's
 // (appendEvent), and the payload up to the end. Texts follow their length, numbers are
-// varints. It is kept short, for millions may wait: the event's id is that of the job's
-// group, and stands for itself in the payload as a byte that no JSON has.
+// varints. It is kept short, for millions may wait: a token of hexadecimal digits is
+// its bytes, the event's id is that of the job's group, and what most payloads have in
+// common, like the id, is a byte that no JSON has.
 const (
-	messageForm = 1
+	messageForm = 2
 	eventByte   = 1
 )
+
+// commonText is what payloads have in common, behind the byte that stands for it.
+var commonText = []string{
+	"\x02", `{"aps":{"alert":{"title":"`, "\x03", `{"aps":{"alert":{"body":"`, "\x04", `","body":"`, "\x05", `","title":"`,
+	"\x06", `"}},"event_id":"`, "\x07", `},"event_id":"`, "\x0e", `","type":"`, "\x0f", `"sound":"default"`, "\x10", `"thread-id":"`,
+	"\x11", `,"badge":`, "\x12", `"mutable-content":1`, "\x13", `"content-available":1`, "\x14", `"category":"`,
+}
+
+var packPayload, unpackPayload = strings.NewReplacer(swapped(commonText)...), strings.NewReplacer(commonText...)
+
+// swapped are the pairs with their halves exchanged.
+func swapped(pairs []string) []string {
+	out := slices.Clone(pairs)
+	for i := 0; i < len(out); i += 2 {
+		out[i], out[i+1] = out[i+1], out[i]
+	}
+	return out
+}
 
 // The flags of the device's fields, and of the event's.
 const (
@@ -75,6 +109,7 @@ const (
 	isRetrying
 	isRefused
 	isSandbox
+	isHex // the token
 )
 
 const (
@@ -90,14 +125,24 @@ func flag(on bool, f byte) byte {
 	return 0
 }
 
+// packToken gives the bytes of a token that is lowercase hexadecimal, or else itself.
+func packToken(token string) (packed string, inHex bool) {
+	b, err := hex.DecodeString(token)
+	if err != nil || hex.EncodeToString(b) != token {
+		return token, false
+	}
+	return string(b), true
+}
+
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 func (m *message) appendDevice(b []byte) []byte {
+	token, inHex := packToken(m.Token)
 	b = append(b, messageForm, flag(m.Suspect, isSuspect)|flag(m.Retrying, isRetrying)|flag(m.Refused != "", isRefused)|
-		flag(m.Environment == api.EnvSandbox, isSandbox))
-	b = appendText(appendText(appendText(b, m.Token), m.User), m.Topic)
+		flag(m.Environment == api.EnvSandbox, isSandbox)|flag(inHex, isHex))
+	b = appendText(appendText(appendText(b, token), m.User), m.Topic)
 	b = binary.AppendVarint(b, m.RegisteredAt)
 	if m.Refused != "" {
 		b = appendText(appendText(b, m.Refused), m.RefusedSaid)
@@ -118,10 +163,11 @@ func appendEvent(b []byte, event string, acceptedAt int64, p *api.Push) []byte {
 		b = binary.AppendVarint(b, *p.Expiration)
 	}
 	b = binary.AppendVarint(binary.AppendVarint(b, p.ExpiresAt), p.TTL)
-	if event == "" {
-		return append(b, p.Payload...)
+	payload := string(p.Payload)
+	if event != "" {
+		payload = strings.ReplaceAll(payload, event, string(rune(eventByte)))
 	}
-	return append(b, bytes.ReplaceAll(p.Payload, []byte(event), []byte{eventByte})...)
+	return append(b, packPayload.Replace(payload)...)
 }
 
 // encode writes the message.
@@ -160,6 +206,9 @@ func decodeMessage(event string, text []byte) (*message, error) {
 	if flags&isSandbox != 0 {
 		m.Environment = api.EnvSandbox
 	}
+	if flags&isHex != 0 {
+		m.Token = hex.EncodeToString([]byte(m.Token))
+	}
 	if flags&isRefused != 0 {
 		m.Refused, m.RefusedSaid = r.text(), r.text()
 	}
@@ -179,7 +228,7 @@ func decodeMessage(event string, text []byte) (*message, error) {
 	if r.short {
 		return nil, errors.New("a notification that is cut off")
 	}
-	p.Payload = bytes.ReplaceAll(r.rest, []byte{eventByte}, []byte(event))
+	p.Payload = []byte(strings.ReplaceAll(unpackPayload.Replace(string(r.rest)), string(rune(eventByte)), event))
 	return m, nil
 }
 

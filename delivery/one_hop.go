@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/queue"
 )
@@ -134,7 +135,7 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 		return
 	}
 	job := queue.Job{
-		ID: w.id, Shard: d.o.Queue.Route(w.m.Token), Group: w.m.Event, Guard: w.m.Token, Delay: w.Wait(r), Counts: r.Counts,
+		ID: jobID(w.m.Event, w.m.Token), Shard: d.o.Queue.Route(w.m.Token), Group: w.m.Event, Guard: devices.GuardName(w.m.Token), Delay: w.Wait(r), Counts: r.Counts,
 	}
 	switch r.Outcome {
 	case queue.Dead:

@@ -253,3 +253,28 @@ func TestMetrics(t *testing.T) {
 		t.Error("nothing delivered per second")
 	}
 }
+
+// TestAWaitingMessageIsShort: millions may wait. What is common to most is a byte, and
+// everything is read again as it was, also what looks like it.
+func TestAWaitingMessageIsShort(t *testing.T) {
+	t.Parallel()
+	const event = "0seui1d6n75vqt9bavb81g8rjlm0kohe"
+	for _, c := range []struct {
+		name, token, payload string
+		most                 int
+	}{
+		{"Usual", strings.Repeat("ab", 32), `{"aps":{"alert":{"title":"Hello","body":"world"},"sound":"default"},"event_id":"` + event + `","type":"t"}`, 105},
+		{"OtherToken", strings.Repeat("AB", 32), `{"aps":{"alert":{"body":"x","title":"y"},"badge":1},"type":"` + event + `"}`, 150},
+		{"OddToken", "abc", `{"aps":{"content-available":1},"event_id":"","x":"\u0001\u0002\\x02"}`, 100},
+	} {
+		m := &message{Token: c.token, User: "bob", Topic: "com.example.app", Environment: api.EnvProduction, Event: event,
+			AcceptedAt: 1_790_000_000_000, Push: api.Push{PushType: api.PushAlert, Priority: 10, Payload: json.RawMessage(c.payload)}}
+		text := m.encode()
+		if len(text) > c.most {
+			t.Errorf("%s: %d bytes, more than %d", c.name, len(text), c.most)
+		}
+		if again, err := decodeMessage(event, text); err != nil || !reflect.DeepEqual(m, again) {
+			t.Errorf("%s: %+v is read as %+v, %v", c.name, m, again, err)
+		}
+	}
+}

@@ -76,7 +76,7 @@ func (p *page) missUnstored(made []queue.Enqueued, err error) {
 	for i, f := range p.found {
 		switch {
 		case made[i].ID != "":
-			p.c.Mark(markName(made[i].ID), markStored, "")
+			p.c.Mark(markName(NotificationID(p.event(), f.device.Token)), markStored, "")
 		case !slices.Contains(p.missed, f.user):
 			p.miss(f.user, err)
 		}
@@ -168,8 +168,8 @@ func (t *Targeting) jobs(p *page) []queue.Job {
 	enc, jobs := newEncoder(p.event(), p.job), make([]queue.Job, len(p.found))
 	for i, f := range p.found {
 		jobs[i] = queue.Job{
-			ID: NotificationID(p.event(), f.device.Token), Shard: t.o.Notifications.Route(f.device.Token),
-			Group: p.event(), Guard: f.device.Token, Payload: enc.message(f.user, f.device),
+			ID: jobID(p.event(), f.device.Token), Shard: t.o.Notifications.Route(f.device.Token),
+			Group: p.event(), Guard: devices.GuardName(f.device.Token), Payload: enc.message(f.user, f.device),
 		}
 	}
 	return jobs

@@ -2,6 +2,8 @@ package devices
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,7 +16,7 @@ import (
 const StateGone api.DeviceState = "gone"
 
 // Guard says who a token is now. It lies beside the token's notifications
-// (queue.Queue.SetGuard in the shard Route(token), named by the token), so
+// (queue.Queue.SetGuard in the shard Route(token), under GuardName), so
 // that a claim sees it without another round trip. It is written after every
 // registration, removal and change of state, and outlives the work that was
 // queued before: no guard means that nothing changed for that long. A retried
@@ -25,6 +27,13 @@ type Guard struct {
 	Topic        string
 	Environment  api.Environment
 	State        api.DeviceState // StateGone when the token was removed
+}
+
+// GuardName names the guard of a token: short, because every notification that waits
+// names its own. 96 bits of SHA-256: two tokens do not share a name.
+func GuardName(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
 // Reaches tells whether a notification for this user may still be sent: the

@@ -83,7 +83,7 @@ func mustTarget(t testing.TB, s *devices.Store, q devices.Query) devices.Target 
 // mustGuard is what a claim of this token's notifications would see.
 func mustGuard(t testing.TB, w *world, tok string) devices.Guard {
 	t.Helper()
-	keys, err := w.db.Client().Keys(t.Context(), "ff:{q:notifications:*"+tok).Result()
+	keys, err := w.db.Client().Keys(t.Context(), "ff:{q:notifications:*"+devices.GuardName(tok)).Result()
 	storetest.Must(t, err)
 	if len(keys) != 1 {
 		t.Fatalf("guard keys of the token: %v", keys)

@@ -60,7 +60,7 @@ func New(db *redisdb.DB, rec *record.DB, guards *queue.Queue, o Options) *Store 
 	}
 	s.relay = s.relayChange
 	s.setGuard = func(ctx context.Context, token, value string) error {
-		return guards.SetGuard(ctx, guards.Route(token), token, value, s.o.GuardTTL)
+		return guards.SetGuard(ctx, guards.Route(token), GuardName(token), value, s.o.GuardTTL)
 	}
 	return s
 }

@@ -91,19 +91,16 @@ func (j *Job) ReportExpired() string {
 	return (&progress{state: stateExpired, typ: j.Type}).text()
 }
 
-// text is the state's letter and the type, which holds no blank, and then, unless
-// all are 0, the counts.
+// text is the state's letter and the type, which holds no blank, and then the counts
+// up to the last that is not 0.
 func (p *progress) text() string {
 	b := make([]byte, 0, len(p.typ)+24)
 	b = append(append(b, p.state), p.typ...)
-	if p.counts == (Counts{}) && p.sent == (Sent{}) && p.parts == 0 {
-		return string(b)
-	}
 	c, s := &p.counts, &p.sent
 	numbers := [...]int64{c.Recipients, c.IsActor, c.OptedOut, c.Muted, c.NoDevice, c.Live, s.Delivered, s.Failed, s.Expired, s.Made, p.parts}
 	used := len(numbers)
-	if p.sent == (Sent{}) && p.parts == 0 {
-		used -= 5
+	for used > 0 && numbers[used-1] == 0 {
+		used--
 	}
 	for _, n := range numbers[:used] {
 		b = strconv.AppendInt(append(b, ' '), n, 10)

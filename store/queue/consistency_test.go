@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -59,6 +60,8 @@ type shardState struct {
 	waitingOf                    map[string]string   // id: key
 	texts                        map[string][]string // id: the fields of its head
 	lines                        map[string]string   // id: its place outside of the streams
+	lists                        int                 // times at which jobs are due, less their lists
+	wrong                        []string            // what was wrong already when it was read
 }
 
 // note remembers the head of a job's text; false: it is no job.
@@ -81,7 +84,7 @@ func (w *world) mustState(n int) *shardState {
 	w.t.Helper()
 	c, p, ctx := w.db.Client(), w.prefix(n), w.t.Context()
 	s := &shardState{streams: map[string][]string{}, waitingOf: map[string]string{}, texts: map[string][]string{}, lines: map[string]string{}}
-	s.records = c.HGetAll(ctx, p+"jobs").Val()
+	s.records = map[string]string{}
 	s.heads, s.uniques = c.HGetAll(ctx, p+"heads").Val(), c.HGetAll(ctx, p+"uniques").Val()
 	ids := func(key string) (out []string) {
 		for _, m := range c.XRange(ctx, key, "-", "+").Val() {
@@ -104,12 +107,27 @@ func (w *world) mustState(n int) *shardState {
 		}
 		return out
 	}
-	s.later = line(p+"later", "l%d")
+	slots, later := c.ZRange(ctx, p+"later", 0, -1).Val(), 0
+	for _, slot := range slots {
+		for _, text := range c.LRange(ctx, p+"later:"+slot, 0, -1).Val() {
+			job, _ := s.note(text)
+			s.lines[job] = "l" + slot
+			s.later = append(s.later, job)
+		}
+	}
+	fmt.Sscan(c.HGet(ctx, p+"stats", "later").Val(), &later)
+	if s.lists = len(slots); later != len(s.later) {
+		s.wrong = append(s.wrong, fmt.Sprintf("%d jobs for later are counted as %d", len(s.later), later))
+	}
 	s.streams["m"], s.streams["r"], s.streams["a"], s.dead = ids(p+"main"), ids(p+"ready"), ids(p+"alone"), ids(p+"dead")
 	for _, key := range w.mustKeys() {
 		name, ok := strings.CutPrefix(key, p)
 		switch {
 		case !ok:
+		case strings.HasPrefix(name, "jobs:"):
+			maps.Copy(s.records, c.HGetAll(ctx, key).Val())
+		case strings.HasPrefix(name, "later:"):
+			s.lists--
 		case strings.HasPrefix(name, "attach:"):
 			s.attachments = append(s.attachments, name[7:])
 		case strings.HasPrefix(name, "wait:"):
@@ -121,12 +139,16 @@ func (w *world) mustState(n int) *shardState {
 			s.parked = append(s.parked, ids(key)...)
 		}
 	}
+	if s.lists != 0 {
+		s.wrong = append(s.wrong, fmt.Sprintf("%d times without a list, or the other way round", s.lists))
+	}
 	return s
 }
 
 // problems finds what does not fit together. It must be asked while nothing
 // changes.
 func (s *shardState) problems() (out []string) {
+	out = slices.Clone(s.wrong)
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	places := map[string][]string{}
 	note := func(place string, ids []string) {

@@ -200,8 +200,8 @@ func TestARefusedResultHoldsUpNobody(t *testing.T) {
 		bad, good := queue.NewID(0, epoch), queue.NewID(0, epoch)
 		w.mustEnqueue(queue.Job{Group: bad, Type: "bad"}, queue.Job{Group: good}, queue.Job{Group: good})
 		for _, key := range w.mustKeys() {
-			if strings.Contains(key, ":group:") && db.Client().HExists(t.Context(), key, bad).Val() {
-				db.Client().HSet(t.Context(), key, bad, "{broken")
+			if strings.Contains(key, ":group:") && db.Client().HExists(t.Context(), key, bad[5:]).Val() {
+				db.Client().HSet(t.Context(), key, bad[5:], "{broken")
 			}
 		}
 		w.run(queue.Each(done))

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,7 +30,12 @@ func (p *cutProcess) watch(step string, answered bool) error {
 	if !p.checked.Load() || answered || step != "claim" && step != "maintain" {
 		return nil
 	}
-	live, err := p.db.Client().HKeys(context.Background(), p.prefix(p.shard)+"jobs").Result()
+	var live []string
+	keys, err := p.db.Client().Keys(context.Background(), p.prefix(p.shard)+"jobs:*").Result()
+	for _, key := range keys {
+		ids, err2 := p.db.Client().HKeys(context.Background(), key).Result()
+		live, err = append(live, ids...), errors.Join(err, err2)
+	}
 	if err != nil {
 		return errCut // Redis is away: it would not have arrived
 	}

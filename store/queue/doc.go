@@ -91,9 +91,10 @@
 //	gone                 zset    life that ended: 1 lost, 0 left  until it is empty
 //	epoch                string  epoch of the last life         for ever
 //	memo:<series>        string  last call: number, claims, answer  10 min
-//	jobs                 hash    id: place of a named job       while it lives
+//	jobs:<n>.<n>         hash    id: place of a named job       while it lives
 //	cancelled            set     jobs cancelled while they run  until they end
-//	later                zset    job by due time in ms          until due
+//	later                zset    list of jobs by its time in ms  while it has any
+//	later:<ms>           list    jobs that are due then         until due
 //	heads                hash    conflict key: its head's id    while it lives
 //	wait:<key>           zset    jobs behind the head, in order while they wait
 //	seq                  string  order of waiting               for ever
@@ -104,8 +105,8 @@
 //	parkedn              hash    name: how many are parked      while there are
 //	paused, resuming     set     types of jobs                  until resumed
 //	done:<bucket>        hash    named id: D done, X dead, C cancelled  Retention
-//	report:<second>      hash    id: report                     ReportRetention, or MaxAge
-//	group:<bucket>       hash    group: counts, JSON            GroupRetention
+//	report:<second>.<n>  hash    rest of the id: report         ReportRetention, or MaxAge
+//	group:<bucket>       hash    rest of the group: counts      GroupRetention
 //	idem:<digest>        string  digest of the body, answer     Once.TTL (24 h)
 //	guard:<name>         string  companion record               as SetGuard says
 //	dead                 stream  dead letters                   7 days, 100,000
@@ -114,6 +115,6 @@
 //	served               string  somebody works on this shard   3 leases
 //
 // Ids of a time share a hash, because small hashes are a fraction of the price of
-// keys: reports by the second of the id, tombstones and groups by half a minute, and
+// keys: reports by the second of the id, in 8 hashes, tombstones and groups by half a minute, and
 // when about 128 are in one, 16 others take what follows, and so on.
 package queue

@@ -178,11 +178,13 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 	if len(answers) < len(c.results) {
 		answers += strings.Repeat(string(finishLost), len(c.results)-len(answers))
 	}
+	waits := false
 	for i, e := range c.results {
 		s.tell(e, answers[i])
-		if e.r.Outcome == Retry || e.r.Outcome == Defer {
-			q.nudge(s.shard, 0) // the maintainer learns when it is due
-		}
+		waits = waits || e.r.Outcome == Retry || e.r.Outcome == Defer
+	}
+	if waits {
+		q.nudge(s.shard, 0) // the maintainer learns when they are due
 	}
 	s.mu.Lock()
 	for _, e := range c.results {

@@ -2,9 +2,10 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,8 +18,9 @@ import (
 func (q *Queue) Groups(ctx context.Context, group string) (map[string]int64, error) {
 	var cmds []redis.Cmder
 	for shard := range q.o.Shards {
-		for _, key := range q.groupKeys(shard, group) {
-			cmds = append(cmds, redis.NewStringCmd(ctx, "hget", key, group))
+		keys, field := q.groupKeys(shard, group)
+		for _, key := range keys {
+			cmds = append(cmds, redis.NewStringCmd(ctx, "hget", key, field))
 		}
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
@@ -26,22 +28,34 @@ func (q *Queue) Groups(ctx context.Context, group string) (map[string]int64, err
 	}
 	sums := map[string]int64{}
 	for _, cmd := range cmds {
-		record, err := cmd.(*redis.StringCmd).Bytes()
-		if errors.Is(err, redis.Nil) {
-			continue
-		}
-		var counts map[string]float64 // as Lua writes numbers
+		record, err := cmd.(*redis.StringCmd).Result()
 		if err == nil {
-			err = json.Unmarshal(record, &counts)
+			err = addCounts(sums, record)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("read group %s: %w", group, err)
-		}
-		for name, n := range counts {
-			sums[name] += int64(n)
 		}
 	}
 	return sums, nil
+}
+
+// shortNames are the counts that scripts write as a letter (part_group.lua).
+var shortNames = map[string]string{"c": "created", "d": "delivered", "e": "expired", "f": "failed", "r": "retrying", "u": "unknown_outcome"}
+
+// addCounts adds the counts of a group's record.
+func addCounts(sums map[string]int64, record string) error {
+	for _, one := range strings.Fields(record) {
+		name, number, _ := strings.Cut(one, "=")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return err
+		}
+		if whole, ok := shortNames[name]; ok {
+			name = whole
+		}
+		sums[name] += n
+	}
+	return nil
 }
 
 // SetGuard stores the companion record that claims of jobs with this Guard
@@ -86,7 +100,8 @@ const (
 // Report reads the report of a job that was enqueued with one; "": nobody knows of
 // such a job any more.
 func (q *Queue) Report(ctx context.Context, shard int, id string) (string, error) {
-	cmd := redis.NewStringCmd(ctx, "hget", q.reportKey(shard, id), id)
+	key, field := q.reportKey(shard, id)
+	cmd := redis.NewStringCmd(ctx, "hget", key, field)
 	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
 		return "", err
 	}

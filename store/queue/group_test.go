@@ -2,8 +2,6 @@ package queue_test
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,14 +44,17 @@ func (w *world) mustBuckets() map[string][]string {
 	w.t.Helper()
 	buckets := map[string][]string{}
 	for _, key := range w.mustKeys() {
-		if !strings.HasPrefix(key, w.prefix(0)+"group:") {
+		name, ok := strings.CutPrefix(key, w.prefix(0)+"group:")
+		if !ok {
 			continue
 		}
 		records, err := w.db.Client().HGetAll(context.WithoutCancel(w.t.Context()), key).Result()
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		buckets[key] = slices.Collect(maps.Keys(records))
+		for rest := range records {
+			buckets[key] = append(buckets[key], name[:5]+rest)
+		}
 	}
 	return buckets
 }

@@ -31,7 +31,7 @@ const (
 	memoTTL       = 10 * time.Minute   // how long a call is remembered
 	group         = "g"                // the consumer group of every stream
 	readConsumer  = "reader"           // the consumer of all blocking reads
-	form          = "3:"               // begins the number of shards in meta: the form of the keys
+	form          = "4:"               // begins the number of shards in meta: the form of the keys
 )
 
 // metaKey names the hash that fixes a queue's number of shards.
@@ -61,15 +61,15 @@ func (q *Queue) stream(shard int, letter byte) string {
 	return q.prefix(shard) + "alone"
 }
 
-// groupKeys names the hashes in one of which a group's record is;
-// part_bucket.lua has the same rule.
-func (q *Queue) groupKeys(shard int, name string) []string {
+// groupKeys names the hashes in one of which a group's record is, and its field
+// there; part_bucket.lua and part_group.lua have the same rules.
+func (q *Queue) groupKeys(shard int, name string) (keys []string, field string) {
 	if len(name) != 32 {
-		return []string{q.prefix(shard) + "group:" + name}
+		return []string{q.prefix(shard) + "group:" + name}, name
 	}
 	first := q.prefix(shard) + "group:" + name[:5]
 	second := first + strconv.Itoa(int(name[31])%16) + "."
-	return []string{first, second, second + strconv.Itoa(int(name[30])%16) + "."}
+	return []string{first, second, second + strconv.Itoa(int(name[30])%16) + "."}, name[5:]
 }
 
 func (q *Queue) guardKey(shard int, name string) string { return q.prefix(shard) + "guard:" + name }
@@ -78,10 +78,11 @@ func (q *Queue) marksKey(shard int, id string) string { return q.prefix(shard) +
 
 func (q *Queue) attachKey(shard int, id string) string { return q.prefix(shard) + "attach:" + id }
 
-// reportKey names the hash with the report of a job; part_report.lua has the same
-// rule.
-func (q *Queue) reportKey(shard int, id string) string {
-	return q.prefix(shard) + "report:" + id[:min(6, len(id))]
+// reportKey names the hash with the report of a job, and its field there;
+// part_report.lua has the same rule.
+func (q *Queue) reportKey(shard int, id string) (key, field string) {
+	n := min(6, len(id))
+	return q.prefix(shard) + "report:" + id[:n] + "." + strconv.Itoa(int(id[len(id)-1])%8), id[n:]
 }
 
 func (q *Queue) deadKey(shard int) string { return q.prefix(shard) + "dead" }

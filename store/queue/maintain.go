@@ -44,17 +44,17 @@ type upkeep struct {
 // be noticed, and when something is known to be due.
 func (s *shardWorker) maintain(ctx context.Context) {
 	q := s.worker.q
-	next, clean := time.Now(), time.Now()
+	next, clean, told := time.Now(), time.Now(), &q.nudges[s.shard]
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for looks := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case in := <-q.nudges[s.shard]:
-			if at := time.Now().Add(in); at.Before(next) {
+		case <-told.came:
+			if at := told.take(); !at.IsZero() && at.Before(next) {
 				next = at
-				timer.Reset(in)
+				timer.Reset(time.Until(at))
 			}
 			continue
 		case <-timer.C:
@@ -92,6 +92,7 @@ func (s *shardWorker) lingerAfterAbsence(ctx context.Context) {
 		sleep(ctx, pauseAfterError)
 	}
 	sleep(ctx, min(q.o.Lease/lingerParts, lingerMost))
+	s.settle(ctx) // they may have found no way yet
 }
 
 // after acts on a look and says when the next one is.

@@ -334,13 +334,22 @@ func (m *model) inOrder() (all []*modelJob) {
 // hasten lets the time of a delayed job come.
 func (w *world) hasten(id string) {
 	ctx, c, later := context.Background(), w.db.Client(), w.prefix(0)+"later"
-	for _, text := range c.ZRange(ctx, later, 0, -1).Val() {
-		if strings.HasPrefix(text[1:], id+"\x1f") {
-			c.ZAdd(ctx, later, redis.Z{Score: 1, Member: text})
+	for _, slot := range c.ZRange(ctx, later, 0, -1).Val() {
+		for _, text := range c.LRange(ctx, later+":"+slot, 0, -1).Val() {
+			if slot != "1" && strings.HasPrefix(text[1:], id+"\x1f") {
+				c.LRem(ctx, later+":"+slot, 1, text)
+				c.RPush(ctx, later+":1", text)
+				c.ZAdd(ctx, later, redis.Z{Score: 1, Member: "1"})
+			}
+		}
+		if c.Exists(ctx, later+":"+slot).Val() == 0 {
+			c.ZRem(ctx, later, slot)
 		}
 	}
-	if c.HExists(ctx, w.prefix(0)+"jobs", id).Val() {
-		c.HSet(ctx, w.prefix(0)+"jobs", id, "l1")
+	for _, key := range w.mustKeys() {
+		if strings.HasPrefix(key, w.prefix(0)+"jobs:") && c.HExists(ctx, key, id).Val() {
+			c.HSet(ctx, key, id, "l1")
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +29,7 @@ type Queue struct {
 	scripts  scripts
 	depths   []atomic.Int64 // last known entries waiting, by shard
 	wakeup   atomic.Int64   // mean wake-up latency in µs
-	nudges   []chan time.Duration
+	nudges   []nudge        // by shard
 	fault    redisdb.Fault
 	dead     deadBounds
 	lines    []*line // what this process enqueues, by shard
@@ -48,9 +49,9 @@ func New(db *redisdb.DB, o Options) *Queue {
 	for shard := range o.Shards {
 		q.lines = append(q.lines, newLine(q, shard))
 	}
-	q.nudges = make([]chan time.Duration, o.Shards)
+	q.nudges = make([]nudge, o.Shards)
 	for i := range q.nudges {
-		q.nudges[i] = make(chan time.Duration, 1)
+		q.nudges[i].came = make(chan struct{}, 1)
 	}
 	return q
 }
@@ -196,17 +197,33 @@ func (q *Queue) checkSoon(ctx context.Context, shard int) {
 	}()
 }
 
+// nudge is what a shard's maintainer was told and has not read.
+type nudge struct {
+	mu   sync.Mutex
+	at   time.Time     // when something is due first; zero: nothing was told
+	came chan struct{} // one is there when something was told
+}
+
 // nudge tells the shard's maintainer, if this process has one, that something
-// is due after d.
+// is due after d. However often that is, it takes no memory.
 func (q *Queue) nudge(shard int, d time.Duration) {
-	select {
-	case q.nudges[shard] <- d:
-	default:
-		go func() {
-			select {
-			case q.nudges[shard] <- d:
-			case <-time.After(d + time.Second):
-			}
-		}()
+	n, at := &q.nudges[shard], time.Now().Add(d)
+	n.mu.Lock()
+	if n.at.IsZero() || at.Before(n.at) {
+		n.at = at
 	}
+	n.mu.Unlock()
+	select {
+	case n.came <- struct{}{}:
+	default:
+	}
+}
+
+// take reads what was told; zero: nothing.
+func (n *nudge) take() time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at := n.at
+	n.at = time.Time{}
+	return at
 }

@@ -22,7 +22,7 @@ import (
 func TestTheFirstFormIsRefused(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		for _, earlier := range []string{"3", "2:3"} {
+		for _, earlier := range []string{"3", "2:3", "3:3"} {
 			name := "t" + queue.NewID(0, time.Now())[8:16]
 			meta := "ff:{q:" + name + "}:meta"
 			if err := db.Client().HSet(t.Context(), meta, "shards", earlier).Err(); err != nil {

@@ -16,6 +16,11 @@ const (
 	blockingPoolSize = 1024
 	dialTimeout      = time.Second
 	poolTimeout      = time.Second
+	// The buffers of a connection, for reading and for writing, in bytes: of one for
+	// single commands and blocking reads, and of one for round trips. The defaults of
+	// go-redis would be 320 KiB for a pair of connections, two thirds of the memory of
+	// a process at work.
+	commandBuffer, tripBuffer = 4 << 10, 32 << 10
 	// reloadInterval is how often the Cluster's map is read again. The default
 	// of go-redis is a minute, for which a dead master would be dialled.
 	reloadInterval = time.Second
@@ -72,6 +77,7 @@ func (t *target) singleOptions(o Options, poolSize int) *redis.Options {
 		MaxRetries:               noRetry, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: dialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout,
 		PoolSize: poolSize, PipelinePoolSize: poolSize, PoolTimeout: poolTimeout,
+		ReadBufferSize: commandBuffer, WriteBufferSize: commandBuffer, PipelineReadBufferSize: tripBuffer, PipelineWriteBufferSize: tripBuffer,
 	}
 }
 
@@ -84,6 +90,7 @@ func (t *target) failoverOptions(o Options, poolSize int) *redis.FailoverOptions
 		MaxRetries: noRetry, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: dialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout,
 		PoolSize: poolSize, PipelinePoolSize: poolSize, PoolTimeout: poolTimeout,
+		ReadBufferSize: commandBuffer, WriteBufferSize: commandBuffer, PipelineReadBufferSize: tripBuffer, PipelineWriteBufferSize: tripBuffer,
 	}
 }
 
@@ -96,6 +103,7 @@ func (t *target) clusterOptions(o Options, poolSize int) *redis.ClusterOptions {
 		MaxRetries: noRetry, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: dialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout,
 		PoolSize: poolSize, PipelinePoolSize: poolSize, PoolTimeout: poolTimeout,
+		ReadBufferSize: commandBuffer, WriteBufferSize: commandBuffer, PipelineReadBufferSize: tripBuffer, PipelineWriteBufferSize: tripBuffer,
 	}
 }
 

@@ -14,6 +14,7 @@
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua
+-- @include lua/part_later.lua
 -- @include lua/part_bucket.lua
 -- @include lua/part_group.lua
 -- @include lua/part_report.lua

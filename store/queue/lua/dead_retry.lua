@@ -23,7 +23,7 @@ if old then
   return { 2, string.sub(old, #digest + 1) }
 end
 local eid = redis.call('HGET', DEADIDS, id)
-if not eid then return { redis.call('HEXISTS', JOBS, id) == 1 and 5 or 0 } end
+if not eid then return { record_of(id) and 5 or 0 } end
 local v, ms = redis.call('XRANGE', DEAD, eid, eid, 'COUNT', 1)[1][2], math.floor(now_us() / 1000)
 local e = { i = v[2], t = v[4], k = v[6], u = v[8], g = v[10], w = '', s = int(ms), a = v[16], p = v[18], f = 0, l = 0, n = v[28], r = '1',
   report = v[30] == '1' }

@@ -7,6 +7,7 @@
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua
+-- @include lua/part_later.lua
 -- @include lua/part_bucket.lua
 -- @include lua/part_group.lua
 -- @include lua/part_report.lua
@@ -32,11 +33,10 @@ if STREAM[letter] then
 elseif letter == 'p' then
   e = unpark(string.sub(rest, #eid + 2), eid)
 elseif letter == 'l' then
-  e = take_line(LATER, rest, id)
+  e = take_later(rest, id)
 else
-  local score, key = string.match(rest, '^(%d+):(.*)$')
-  e = take_line(P .. 'wait:' .. key, score, id)
-  if e then redis.call('HINCRBY', STATS, 'blocked', -1) end
+  local number, key = string.match(rest, '^(%d+):(.*)$')
+  e = take_line(key, number, id)
 end
 close(e or { i = id, k = '', u = '', g = '', a = '', r = '1' }, 'C', 'cancelled', retention)
 save(tonumber(ARGV[3]), tonumber(ARGV[4]))

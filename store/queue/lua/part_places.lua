@@ -14,24 +14,20 @@ local function put_stream(e, letter)
   put(e, letter .. add(STREAM[letter], text_of(e)))
 end
 
--- put_line lets a job wait outside of the streams: in a sorted set, as its text.
-local function put_line(e, line, score, place, ms)
+-- put_line lets a job wait behind its key, as its text.
+local function put_line(e, number, ms)
   if e.s == '' then e.s = int(ms) end
-  redis.call('ZADD', line, int(score), text_of(e))
-  put(e, place)
+  redis.call('ZADD', P .. 'wait:' .. e.k, int(number), text_of(e))
+  put(e, 'w' .. int(number) .. ':' .. e.k)
 end
 
--- take_line takes the job out that waits there, among all of its score.
-local function take_line(line, score, id)
-  for from = 0, redis.call('ZCOUNT', line, score, score), 100 do
-    for _, text in ipairs(redis.call('ZRANGEBYSCORE', line, score, score, 'LIMIT', from, 100)) do
-      local e = parse(text)
-      if e.i == id then
-        redis.call('ZREM', line, text)
-        return e
-      end
-    end
-  end
+local function take_line(key, number, id)
+  local text = redis.call('ZRANGEBYSCORE', P .. 'wait:' .. key, number, number, 'LIMIT', 0, 1)[1]
+  local e = text and parse(text)
+  if not e or e.i ~= id then return nil end
+  redis.call('ZREM', P .. 'wait:' .. key, text)
+  redis.call('HINCRBY', STATS, 'blocked', -1)
+  return e
 end
 
 -- After the second lost lease a job is claimed alone.
@@ -45,7 +41,7 @@ local function admit(e, letter, ms)
   if e.k ~= '' and redis.call('HSETNX', HEADS, e.k, e.i) == 0 then
     redis.call('HINCRBY', STATS, 'blocked', 1)
     local number = redis.call('INCR', P .. 'seq')
-    return put_line(e, P .. 'wait:' .. e.k, number, 'w' .. int(number) .. ':' .. e.k, ms)
+    return put_line(e, number, ms)
   end
   put_stream(e, letter)
 end
@@ -62,16 +58,6 @@ local function yield(k, id)
   local e = parse(next)
   redis.call('HSET', HEADS, k, e.i)
   put_stream(e, front(e))
-end
-
-local function put_later(e, due, ms)
-  put_line(e, LATER, due, 'l' .. int(due), ms)
-end
-
--- Milliseconds till the next job of `later` is due, -1 when there is none.
-local function next_due(ms)
-  local first = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')
-  return first[2] and math.max(0, tonumber(first[2]) - ms) or -1
 end
 
 -- park moves a job to a stream that nobody reads until it is moved back.

@@ -1,21 +1,26 @@
 -- What is told of a job while it lives and after its end: a text that the caller
--- chose, whose first letter is the state. Reports of one second share a hash.
+-- chose, whose first letter is the state. Reports of one second share some hashes,
+-- small ones, under the rest of their ids.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 local reports, latest = {}, {}
 
+local function reports_of(id)
+  return P .. 'report:' .. string.sub(id, 1, 6) .. '.' .. string.byte(id, -1) % 8
+end
+
 local function report(id, text)
-  local key = P .. 'report:' .. string.sub(id, 1, 6)
+  local key = reports_of(id)
   local list = reports[key] or {}
   reports[key] = list
-  list[#list + 1], list[#list + 2] = id, text
+  list[#list + 1], list[#list + 2] = string.sub(id, 7), text
   latest[id] = text
 end
 
 -- report_state changes the letter of a report that is there.
 local function report_state(id, letter)
-  local old = latest[id] or redis.call('HGET', P .. 'report:' .. string.sub(id, 1, 6), id)
+  local old = latest[id] or redis.call('HGET', reports_of(id), string.sub(id, 7))
   if old then report(id, letter .. string.sub(old, 2)) end
 end
 

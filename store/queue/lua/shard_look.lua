@@ -16,6 +16,7 @@
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua
+-- @include lua/part_later.lua
 -- @include lua/part_bucket.lua
 -- @include lua/part_group.lua
 -- @include lua/part_report.lua
@@ -36,12 +37,8 @@ local function wake_in(n)
 end
 
 local function promote()
-  local due = redis.call('ZRANGEBYSCORE', LATER, '-inf', int(ms), 'LIMIT', 0, STEP)
-  for _, text in ipairs(due) do
-    redis.call('ZREM', LATER, text)
-    local e = parse(text)
-    admit(e, front(e), ms)
-  end
+  local due = take_due(ms, STEP)
+  for _, e in ipairs(due) do admit(e, front(e), ms) end
   if #due == STEP then more = 1 end
 end
 

@@ -26,5 +26,5 @@ end
 local parked = 0
 -- bounded: names are apps and types
 for _, n in ipairs(redis.call('HVALS', P .. 'parkedn')) do parked = parked + tonumber(n) end
-return { waiting, stat('blocked'), redis.call('ZCARD', LATER), claimed, stat('retries'), redis.call('XLEN', P .. 'dead'), parked,
+return { waiting, stat('blocked'), stat('later'), claimed, stat('retries'), redis.call('XLEN', P .. 'dead'), parked,
   oldest, stat('recovered'), redis.call('EXISTS', P .. 'served'), stat('dropped') }
