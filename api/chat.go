@@ -18,7 +18,9 @@ const (
 const ChatMessageType = "chat.message"
 
 // ChatObject is the object of a chat's pushes, by which a user mutes the chat.
-func ChatObject(chat string) string { return "chat:" + chat }
+func ChatObject(chat string) string { return chatObject + chat }
+
+const chatObject = "chat:"
 
 // ChatRequest is the body of POST /v1/chats. The creator is a member, named
 // among Members or not.

@@ -10,7 +10,7 @@ import (
 type EventRequest struct {
 	Type     string   `json:"type" validate:"required,identifier" example:"photo.shared"`
 	Actor    string   `json:"actor,omitempty" validate:"omitempty,identifier" example:"alice"`
-	Object   string   `json:"object,omitempty" validate:"omitempty,identifier" example:"album:42"`
+	Object   string   `json:"object,omitempty" validate:"omitempty,identifier=object" example:"album:42"`
 	Audience Audience `json:"audience"`
 	// Data travels in the payload and fills the type's templates: flat string
 	// values, at most 2 KiB as JSON.

@@ -17,6 +17,12 @@ func ValidIdentifier(s string) bool {
 	return true
 }
 
+// ValidObject tells whether s may be what an event is about: an identifier, or a chat, by
+// the name that ChatObject gives it.
+func ValidObject(s string) bool {
+	return ValidIdentifier(s) || ValidIdentifier(strings.TrimPrefix(s, chatObject))
+}
+
 func identifierByte(c byte) bool {
 	switch {
 	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':

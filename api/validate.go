@@ -26,7 +26,7 @@ type Validator struct {
 
 // NewValidator makes a Validator that knows this package's own rules:
 //
-//	identifier  what ValidIdentifier takes
+//	identifier  what ValidIdentifier takes; identifier=object what ValidObject takes
 //	token       what NormalToken takes
 //	maxbytes=N  a string of at most N bytes (max counts characters)
 //	text        a message's text: 1 to MaxMessageText characters
@@ -108,9 +108,17 @@ func fieldPath(namespace string) string {
 	return strings.TrimSuffix(path, ".")
 }
 
+// identifierRule is the rule identifier with what follows its =.
+func identifierRule(param string) func(string) bool {
+	if param == "object" {
+		return ValidObject
+	}
+	return ValidIdentifier
+}
+
 func fieldRules() map[string]validator.Func {
 	return map[string]validator.Func{
-		"identifier": func(f validator.FieldLevel) bool { return ValidIdentifier(f.Field().String()) },
+		"identifier": func(f validator.FieldLevel) bool { return identifierRule(f.Param())(f.Field().String()) },
 		"token": func(f validator.FieldLevel) bool {
 			_, ok := NormalToken(f.Field().String())
 			return ok

@@ -141,7 +141,8 @@ func quickRule(t reflect.Type, name, param string) quick {
 	case name == "max" && counts:
 		return func(v reflect.Value) bool { return count(v) <= n }
 	case name == "identifier" && text:
-		return func(v reflect.Value) bool { return ValidIdentifier(v.String()) }
+		valid := identifierRule(param)
+		return func(v reflect.Value) bool { return valid(v.String()) }
 	case name == "text" && text:
 		return func(v reflect.Value) bool { return validText(v.String()) }
 	case name == "maxbytes" && text && err == nil:

@@ -48,7 +48,7 @@ func (s *server) deleteOptOut(ctx context.Context, in *optOutRequest) (*web.Repl
 
 type putMuteRequest struct {
 	User   string `path:"user" validate:"identifier"`
-	Object string `path:"object" validate:"identifier"`
+	Object string `path:"object" validate:"identifier=object"`
 	Body   *api.MuteRequest
 }
 
@@ -78,7 +78,7 @@ func (s *server) putMute(ctx context.Context, in *putMuteRequest) (*web.Reply[we
 
 type deleteMuteRequest struct {
 	User   string `path:"user" validate:"identifier"`
-	Object string `path:"object" validate:"identifier"`
+	Object string `path:"object" validate:"identifier=object"`
 }
 
 // deleteMute ends a mute.

@@ -118,6 +118,23 @@ func TestPreferences(t *testing.T) {
 	w.get(settings).wants(t, 200, `{"opt_outs":[],"mutes":[],"devices":[]}`)
 }
 
+// C14: every chat can be muted, and an event can be about it.
+func TestC14_EveryChatCanBeMuted(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	object := api.ChatObject(strings.Repeat("c", 128))
+	w.put("/v1/users/bob/mutes/"+object, "").wants(t, 204, "")
+	w.get("/v1/users/bob/notification-settings").wants(t, 200, `{"opt_outs":[],"mutes":[{"object":"`+object+`"}],"devices":[]}`)
+	w.post("/v1/events", strings.Replace(anEvent, "{", `{"object":"`+object+`",`, 1)).wants(t, 202, `{"id":"*"}`)
+	w.del("/v1/users/bob/mutes/"+object).wants(t, 204, "")
+	w.get("/v1/users/bob/notification-settings").wants(t, 200, `{"opt_outs":[],"mutes":[],"devices":[]}`)
+	for _, long := range []string{object + "c", strings.Repeat("o", 129)} {
+		if a := w.put("/v1/users/bob/mutes/"+long, ""); a.status != 422 {
+			t.Errorf("%d bytes: %d %s", len(long), a.status, a.body)
+		}
+	}
+}
+
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, w *world) {

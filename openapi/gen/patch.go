@@ -153,7 +153,11 @@ func patchParameter(p *openapi3.Parameter) {
 		schema.Pattern = fmt.Sprintf("^([0-9a-fA-F]{2}){%d,%d}$", api.MinTokenHex/2, api.MaxTokenHex/2)
 		return
 	}
-	schema.Pattern = fmt.Sprintf("^[A-Za-z0-9._:@-]{1,%d}$", api.MaxIdentifier)
+	chat := ""
+	if p.Name == "object" {
+		chat = "(" + api.ChatObject("") + ")?"
+	}
+	schema.Pattern = fmt.Sprintf("^%s[A-Za-z0-9._:@-]{1,%d}$", chat, api.MaxIdentifier)
 }
 
 // patchBody gives a body an example that works as it is, and says how large

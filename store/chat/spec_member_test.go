@@ -347,5 +347,17 @@ func TestC10_ALeaveThatIsSentAgain(t *testing.T) {
 			_, _, err := w.send("c", who, "gone")
 			storetest.WantCode(t, err, api.CodeNotAMember)
 		}
+		// The same when there was no chat, and one is made meanwhile.
+		made := false
+		leaving := w.another(func(step string, answered bool) error {
+			if step != stepLeave || !answered || made {
+				return nil
+			}
+			made = true
+			w.mustCreate("later", "alice", "bob")
+			return redisdb.ErrTwice
+		})
+		leaving.mustLeave("later", "bob")
+		w.mustSend("later", "bob", "still here")
 	})
 }

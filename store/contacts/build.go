@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"fanfare/api"
@@ -92,8 +93,14 @@ type build struct {
 	token     string
 	over      string // holders whose tokens begin with it give way; "": none
 	lease     time.Duration
+	deepen    bool // it is to be a deep one from now on
 	relations string
+	size      int // how many members the index may have
 }
+
+// deepest is how many members a deep index has: what the largest limit needs, and a
+// fifth for those that turn out stale.
+const deepest = api.MaxRecent * 6 / 5
 
 // readerToken is what the tokens of reads begin with. A read gives way to a job,
 // which builds to the end: else users with many contacts and many readers would
@@ -103,15 +110,21 @@ const readerToken = "read:"
 // begin takes the right to build, or keeps it (the same token again); false
 // when another has it. reset empties the index first.
 func (b *build) begin(ctx context.Context, reset bool) (bool, error) {
-	flag := 0
+	flag, deep := 0, ""
 	if reset {
 		flag = 1
 	}
-	reply, err := b.x.reply(ctx, redisdb.Write, b.x.beginScript, buildKeys(b.user), b.token, b.lease.Milliseconds(), indexLifetime.Milliseconds(), flag, b.over)
+	if b.deepen {
+		deep = strconv.Itoa(deepest)
+	}
+	reply, err := b.x.reply(ctx, redisdb.Write, b.x.beginScript, buildKeys(b.user), b.token, b.lease.Milliseconds(), indexLifetime.Milliseconds(), flag, b.over, deep)
 	if err != nil {
 		return false, fmt.Errorf("begin build: %w", err)
 	}
-	b.relations = redisdb.TextAt(reply, 1)
+	b.relations, b.size = redisdb.TextAt(reply, 1), b.x.max
+	if redisdb.TextAt(reply, 2) != "" {
+		b.size = max(b.x.max, deepest)
+	}
 	return redisdb.NumberAt(reply, 0) == buildOK, nil
 }
 
@@ -119,11 +132,11 @@ func (b *build) begin(ctx context.Context, reset bool) (bool, error) {
 // entry further than the index holds. After buildMoved, scan again.
 func (b *build) fill(ctx context.Context, r *ranking) (int64, error) {
 	args := []any{b.token, b.relations, b.x.max, indexLifetime.Milliseconds(), recentMargin.Milliseconds(), "", ""}
-	if len(r.list) > b.x.max {
-		out := entryOf(r.list[b.x.max])
+	if len(r.list) > b.size {
+		out := entryOf(r.list[b.size])
 		args[5], args[6] = out.score(), out.contact
 	}
-	for _, a := range r.first(b.x.max) {
+	for _, a := range r.first(b.size) {
 		args = append(args, a.Contact, entryOf(a).score())
 	}
 	reply, err := b.x.reply(ctx, redisdb.Write, b.x.fillScript, buildKeys(b.user), args...)
@@ -160,7 +173,7 @@ func (s *Store) run(ctx context.Context, b *build, pages int) (ranked *ranking, 
 	}
 	for range buildTries {
 		relations, finished := b.relations, false
-		ranked, finished, err = s.scan(ctx, b.user, s.o.Max+1, pages, renew)
+		ranked, finished, err = s.scan(ctx, b.user, b.size+1, pages, renew)
 		if err != nil || !finished {
 			return ranked, buildUnfinished, err
 		}

@@ -41,10 +41,11 @@ type task struct {
 	After  string `json:"after,omitempty"` // the last follower done
 	User   string `json:"user,omitempty"`
 	Reset  bool   `json:"reset,omitempty"`
+	Deepen bool   `json:"deepen,omitempty"`
 }
 
 func (t task) encode() []byte {
-	b, _ := json.Marshal(t) // strings and a bool cannot fail
+	b, _ := json.Marshal(t) // strings and bools cannot fail
 	return b
 }
 
@@ -58,10 +59,11 @@ func uploadJob(row, upload string) queue.Job {
 }
 
 // What a rebuild is for. There is at most one live job of each for a user, and
-// one of them runs at a time. The two that begin with an empty index do the same:
+// one of them runs at a time. One makes the index a deep one. The two that begin with an empty index do the same:
 // while one of them has begun, the other can still be asked for.
 const (
 	fillUp    = ""
+	deepen    = "deep:"
 	fromEmpty = "anew:"
 	onceMore  = "again:"
 )
@@ -69,7 +71,9 @@ const (
 // rebuildJob builds one user's index.
 func rebuildJob(user, purpose string) queue.Job {
 	key := "rebuild:" + user
-	return queue.Job{Type: JobRebuild, Key: key, Unique: purpose + key, Payload: task{User: user, Reset: purpose != fillUp}.encode()}
+	return queue.Job{Type: JobRebuild, Key: key, Unique: purpose + key, Payload: task{
+		User: user, Reset: purpose == fromEmpty || purpose == onceMore, Deepen: purpose == deepen,
+	}.encode()}
 }
 
 // errLost ends a job whose lease is over: another process has it.
@@ -160,7 +164,7 @@ func (s *Store) rebuild(ctx context.Context, c *queue.Claimed, t *task) (bool, e
 		return false, errLater
 	}
 	defer leave()
-	b := &build{x: s.index, user: t.User, token: c.ID, over: readerToken, lease: jobLease}
+	b := &build{x: s.index, user: t.User, token: c.ID, over: readerToken, lease: jobLease, deepen: t.Deepen}
 	mine, err := b.begin(ctx, t.Reset)
 	if err != nil {
 		return false, err

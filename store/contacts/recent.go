@@ -72,6 +72,7 @@ func (s *Store) recent(ctx context.Context, user string, n int) ([]record.Activi
 			return verified.list, true, err
 		}
 		if n > s.o.Max {
+			s.announce(ctx, rebuildJob(user, deepen)) // so that later ones need not
 			found, err := s.fromRecord(ctx, user, n)
 			return found, true, err
 		}
@@ -94,7 +95,7 @@ func (s *Store) recent(ctx context.Context, user string, n int) ([]record.Activi
 // are read first, then all.
 func (s *Store) fromIndex(ctx context.Context, user string, n int) (*ranking, bool, error) {
 	verified := &ranking{size: n}
-	for _, count := range []int{n + slack, s.o.Max} {
+	for _, count := range []int{n + slack, max(s.o.Max, deepest)} {
 		w, err := s.index.read(ctx, user, count)
 		if err != nil {
 			return verified, false, err

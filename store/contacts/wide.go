@@ -8,8 +8,9 @@ import (
 	"fanfare/store/record"
 )
 
-// wideReads are the reads that only SQL can answer: those above the cap, once the
-// index does not hold all that is known. Each goes through all contacts of a user.
+// wideReads are the reads that only SQL can answer: those above the cap, as long as the
+// user has no deep index, which the first of them asks for. Each goes through all
+// contacts of a user.
 //
 // Reads of one user share a scan, so that it does not matter how many there are.
 // A read joins only a scan that begins after it came: one that is under way may

@@ -12,6 +12,7 @@
 //	contacts       a relationship, with version   owner, contact
 //	uploads        an upload, also a deleted one  id
 //	sales          a sale's settings, versioned   id
+//	restocks       a change of stock, kept 24 h   sale, hash of scope and key
 //	orders         a reservation that was sold    reservation
 //	order_lines    a line of it, to add up        reservation, sku
 //	outbox         work that Redis still owes     id

@@ -17,7 +17,7 @@ const (
 	maxRelayEvery     = 4 * time.Second
 	defaultRelayEvery = time.Second
 	defaultRelayAge   = 5 * time.Second
-	// purgeEvery is how often old idempotency records and revocations are removed.
+	// purgeEvery is how often old idempotency records, restocks and revocations are removed.
 	purgeEvery = 10 * time.Minute
 )
 
@@ -127,7 +127,7 @@ func (r *Relay) purge(ctx context.Context) error {
 		return nil
 	}
 	_, err := r.db.PurgeIdempotency(ctx)
-	if err = errors.Join(err, r.db.PurgeRevocations(ctx)); err == nil {
+	if err = errors.Join(err, r.db.PurgeRevocations(ctx), r.db.PurgeRestocks(ctx)); err == nil {
 		r.purged = time.Now()
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jmoiron/sqlx"
 )
@@ -33,8 +34,9 @@ type SaleItem struct {
 const saleColumns = "id, version, starts_at, ends_at, per_user_limit, hold_ms, idle_ms, partitions"
 
 // PutSale writes a sale's settings unless the same or a newer version is on
-// record, so that late and repeated writes do no harm.
-func (db *DB) PutSale(ctx context.Context, s Sale) error {
+// record, so that late and repeated writes do no harm; and with them the changes of
+// stock that they have come from.
+func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 	items, err := json.Marshal(s.Items)
 	if err != nil {
 		return fmt.Errorf("encode items of sale %s: %w", s.ID, err)
@@ -49,6 +51,15 @@ func (db *DB) PutSale(ctx context.Context, s Sale) error {
 		_, err = tx.ExecContext(ctx, "UPDATE sales SET version = ?, items = ?, starts_at = ?, ends_at = ?, per_user_limit = ?, hold_ms = ?, idle_ms = ?, partitions = ?, updated_at = "+
 			db.d.now+" WHERE id = ? AND version < ?",
 			s.Version, string(items), s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions, s.ID, s.Version)
+		for some := range slices.Chunk(restocks, restocksAtOnce) {
+			args := make([]any, 0, 5*len(some))
+			for _, r := range some {
+				args = append(args, s.ID, r.Name, r.Version, r.Answer, r.ExpiresAt)
+			}
+			verb, end := db.d.insertNew("sale, name")
+			_, e := tx.ExecContext(ctx, verb+" INTO restocks (sale, name, version, answer, expires_at) VALUES "+rows("(?, ?, ?, ?, ?)", len(some))+end, args...)
+			err = errors.Join(err, e)
+		}
 		return err
 	})
 }

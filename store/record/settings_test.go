@@ -205,6 +205,15 @@ func TestMutes(t *testing.T) {
 				t.Fatalf("%d rows are left", n)
 			}
 		})
+		t.Run("AnyChat", func(t *testing.T) { // C14: also with an id of 128 bytes
+			object := api.ChatObject(strings.Repeat("c", api.MaxIdentifier))
+			_, err := db.PutMute(ctx, "chatter", object, nil)
+			storetest.Must(t, err)
+			s, err := db.Settings(ctx, "chatter")
+			if err != nil || len(s.Mutes) != 1 || s.Mutes[0].Object != object {
+				t.Fatalf("%+v, %v", s, err)
+			}
+		})
 		t.Run("MutingAgainChangesTheEnd", func(t *testing.T) {
 			_, err := db.PutMute(ctx, "alice", "album:1", nil)
 			storetest.Must(t, err)

@@ -81,10 +81,8 @@ func (s *Store) onRecord(ctx context.Context, sale string) (stock.Settings, erro
 	if err != nil {
 		return stock.Settings{}, err
 	}
-	if err := s.rec.PutSale(ctx, settingsRow(live)); err != nil {
-		return stock.Settings{}, fmt.Errorf("record sale %s: %w", sale, err)
-	}
-	return live, nil
+	_, err = s.putOnRecord(ctx, live)
+	return live, err
 }
 
 // reload loads a sale and lets it go on, unless another process has just done
@@ -100,12 +98,15 @@ func (s *Store) reload(ctx context.Context, settings stock.Settings) error {
 	return s.live.Open(ctx, settings.ID)
 }
 
-// load puts settings and all orders back; open follows. Each step may be done
+// load puts settings, changes of stock and all orders back; open follows. Each step may be done
 // again, so a process that dies on the way harms nothing.
 func (s *Store) load(ctx context.Context, settings stock.Settings) error {
 	s.o.Logger.WarnContext(ctx, "a sale is brought in line with the record", "sale", settings.ID)
 	if err := s.live.Load(ctx, settings); err != nil {
 		return fmt.Errorf("load sale %s: %w", settings.ID, err)
+	}
+	if err := s.loadRestocks(ctx, settings); err != nil {
+		return err
 	}
 	for after := (record.Order{}); ; {
 		page, err := s.rec.Orders(ctx, settings.ID, after, restorePage)
@@ -123,6 +124,24 @@ func (s *Store) load(ctx context.Context, settings stock.Settings) error {
 		after = page[len(page)-1]
 	}
 	return nil
+}
+
+// loadRestocks makes the changes of stock known that the settings on record have come
+// from: their calls, when repeated, are answered as they were.
+func (s *Store) loadRestocks(ctx context.Context, settings stock.Settings) error {
+	for after := ""; ; {
+		page, err := s.rec.Restocks(ctx, settings.ID, settings.Version, after, restorePage)
+		if err != nil {
+			return fmt.Errorf("read restocks of sale %s: %w", settings.ID, err)
+		}
+		if err := s.live.RestoreRestocks(ctx, settings.ID, restocksOf(page)); err != nil {
+			return fmt.Errorf("restore restocks of sale %s: %w", settings.ID, err)
+		}
+		if len(page) < restorePage {
+			return nil
+		}
+		after = page[len(page)-1].Name
+	}
 }
 
 // pause waits, at most until ctx ends.

@@ -29,7 +29,7 @@ func (s *Store) Reserve(ctx context.Context, sale string, r *api.ReservationRequ
 		return nil, false, err
 	}
 	defer release()
-	reserved, err := s.reserve(ctx, stock.ReserveStock{Sale: sale, Request: r, Once: i})
+	reserved, err := s.reserve(ctx, stock.ReserveStock{Sale: sale, Request: r, Once: i, Call: stock.NewCall()})
 	s.o.OnReserve(outcome(err, reserved.Replayed))
 	if err != nil {
 		return nil, false, err

@@ -37,3 +37,21 @@ func ordersOf(rows []record.Order) []stock.Order {
 	}
 	return orders
 }
+
+// restockRows is how changes of stock are on record.
+func restockRows(restocks []stock.Restocked) []record.Restock {
+	rows := make([]record.Restock, len(restocks))
+	for i, r := range restocks {
+		rows[i] = record.Restock(r)
+	}
+	return rows
+}
+
+// restocksOf reads changes of stock that are on record.
+func restocksOf(rows []record.Restock) []stock.Restocked {
+	restocks := make([]stock.Restocked, len(rows))
+	for i, r := range rows {
+		restocks[i] = stock.Restocked(r)
+	}
+	return restocks
+}

@@ -51,8 +51,9 @@ func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, 
 	defer s.cache.drop(sale)
 	var item api.SaleItem
 	var change stock.Change
+	add := stock.AddStock{Sale: sale, Request: r, Match: m, Once: i, Call: stock.NewCall()}
 	err := s.with(ctx, sale, func() (err error) {
-		item, change, err = s.live.Restock(ctx, sale, r, m, i)
+		item, change, err = s.live.Restock(ctx, add)
 		return err
 	})
 	if err != nil {
@@ -67,13 +68,27 @@ func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, 
 // recordSale writes settings into SQL and then clears the outbox. The change is
 // made already: while SQL is away nobody can say more than that.
 func (s *Store) recordSale(ctx context.Context, settings stock.Settings) error {
-	if err := s.rec.PutSale(ctx, settingsRow(settings)); err != nil {
+	restocks, err := s.putOnRecord(ctx, settings)
+	if err != nil {
 		return api.Errorf(api.CodeUnknownOutcome, "the sale was changed, but the database did not confirm it yet").Because(err)
 	}
-	if err := s.live.SettingsRecorded(ctx, settings.ID, settings.Version); err != nil {
+	if err := s.live.SettingsRecorded(ctx, settings.ID, settings.Version, restocks...); err != nil {
 		s.o.Logger.DebugContext(ctx, "the outbox of a sale stays open for a sweep", "sale", settings.ID, "error", err)
 	}
 	return nil
+}
+
+// putOnRecord writes settings into SQL, and in the same transaction the changes of stock
+// that they have come from.
+func (s *Store) putOnRecord(ctx context.Context, settings stock.Settings) ([]stock.Restocked, error) {
+	restocks, err := s.live.UnrecordedRestocks(ctx, settings.ID, settings.Version)
+	if err == nil {
+		err = s.rec.PutSale(ctx, settingsRow(settings), restockRows(restocks)...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record sale %s: %w", settings.ID, err)
+	}
+	return restocks, nil
 }
 
 // finishSettings does what a process left undone between Redis and SQL.
@@ -82,10 +97,11 @@ func (s *Store) finishSettings(ctx context.Context, sale string) error {
 	if err != nil || !open {
 		return err
 	}
-	if err := s.rec.PutSale(ctx, settingsRow(settings)); err != nil {
-		return fmt.Errorf("record sale %s: %w", sale, err)
+	restocks, err := s.putOnRecord(ctx, settings)
+	if err != nil {
+		return err
 	}
-	return s.live.SettingsRecorded(ctx, sale, settings.Version)
+	return s.live.SettingsRecorded(ctx, sale, settings.Version, restocks...)
 }
 
 // Sale reads a sale, from memory if that is at most 100 ms old.

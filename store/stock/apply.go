@@ -91,7 +91,7 @@ func (l *Live) applyCmd(ctx context.Context, p *partition, s Settings, closed bo
 		}
 		return 0
 	}
-	keys := []string{p.settings, p.stock, p.totals, p.reservations, p.due, p.orders, p.out, p.seen}
+	keys := []string{p.settings, p.stock, p.totals}
 	args := append([]any{l.o.RunID, flag(closed), flag(p.index == 0), s.Version}, settingsArgs(s)...)
 	return l.scripts.apply.Cmd(ctx, keys, args...)
 }

@@ -27,30 +27,36 @@
 //	ff:{sale:<sale>:<n>}:sale           hash     see below       settings and counters of the partition
 //	ff:{sale:<sale>:<n>}:stock          hash     see below       sku -> "<available> <held> <sold> <oversold>"
 //	ff:{sale:<sale>:<n>}:book           hash     see below       reservation -> record, u:<user> -> "<units> <last reservation>"
-//	ff:{sale:<sale>:<n>}:due            zset     see below       held reservation -> end of its hold, ms
+//	ff:{sale:<sale>:<n>}:due            zset     see below       held reservation -> end of its hold, ms; ended one -> when it is forgotten
 //	ff:{sale:<sale>:<n>}:orders         zset     see below       sold reservation that is not on record yet -> when, ms
 //	ff:{sale:<sale>:<n>}:out            hash     see below       transfer on its way -> "<since>|<to>|<lines>"
 //	ff:{sale:<sale>:<n>}:seen           set      see below       transfers that have arrived
 //	ff:{sale:<sale>:0}:totals           hash     see below       sku -> total
 //	ff:{sale:<sale>:<n>}:once:<hash>    string   24 h or 1 min   idempotency record, or answer to one request
 //	ff:{sale:<sale>:<n>}:wait           string   1 min           mark before WAIT
+//	ff:{sale:<sale>:0}:restocks         hash     see below       call of a change of stock not on record -> "<end> <its idempotency record>"
 //	ff:{sale:<sale>:0}:changes          channel                  each new version
 //	ff:{sales}:live                     hash     none            sale -> "<partitions> <another text after each change>", for sweepers
 //	ff:{l:sale:<sale>}                  string   1 min           the right to move units (store/lock)
 //
-// A sale's keys have no lifetime until a day after its end, when nothing of it
-// is left to do; then they live for a week. A change that moves the end takes the
-// lifetime away.
+// A sale's keys have no lifetime: a sweeper removes them 8 days after its end, when
+// nothing of it is left to do.
 //
 // A reservation's record is "<state>|<user>|<created>|<expires>|<ended>|<the
-// user's one before>|<sku>=<units>,...": h held, s sold, r released, e expired.
+// user's one before>|<sku>=<units>,...", and "|<the user's one after>" once there is one:
+// h held, s sold, r released, e expired. One that was released or has expired is forgotten
+// an hour later, so that the ledger is bounded by the stock and by an hour's reservations.
+//
+// A reservation's id is derived from its idempotency key, or from the call: whoever calls
+// again finds it, also when it came back from an order on record. A change of stock goes on
+// record with the name of its call, and comes back with it.
 //
 // The fields of sale: version; starts, ends, limit, hold, idle, partitions, skus
 // and, of the first six, terms, which one read fetches; run_id and closed, see
 // ErrStaleRun and ErrLoading; used, when somebody reserved last; moves, which
 // counts transfers that left or came, and returns, which counts what was put
 // back on sale: both unchanged between two passes over all partitions prove a
-// shortage; owes, when something was oversold; retired. In the first partition
+// shortage; owes, when something was oversold. In the first partition
 // only: recorded, the version that is on record; spread, the version that all
 // partitions have; made, that they were all made; balances, which counts what
 // Load corrected.

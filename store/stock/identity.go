@@ -1,7 +1,7 @@
 package stock
 
 import (
-	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base32"
 	"encoding/hex"
 	"strconv"
@@ -18,16 +18,19 @@ func Home(user string, partitions int) int {
 
 const (
 	idPrefix = 2  // hex digits of the partition at an id's beginning
-	idLength = 28 // with 128 random bits in base32
+	idLength = 28 // with 128 bits in base32
 )
 
 var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// newID makes a reservation's id, which tells its partition.
-func newID(partition int) string {
+// idOf is the id of the reservation that a call makes in a partition, which it tells.
+// However often the call is repeated it is the same: so the reservation itself, in Redis
+// or as an order on record, proves that it was made.
+func idOf(p *partition, call string) string {
 	var b [17]byte
-	b[0] = byte(partition)
-	rand.Read(b[1:]) // never fails
+	b[0] = byte(p.index)
+	sum := sha256.Sum256([]byte(p.sale + "\x00" + call))
+	copy(b[1:], sum[:])
 	var id [idLength]byte
 	hex.Encode(id[:idPrefix], b[:1])
 	idText.Encode(id[idPrefix:], b[1:])

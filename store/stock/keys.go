@@ -14,10 +14,9 @@ const saleRegistry = "ff:{sales}:live"
 const moveLock = "sale"
 
 const (
-	// retireGrace is how long after its end a sale's keys get a lifetime, and
-	// keysLifetime which. Until then they have none.
-	retireGrace  = 24 * time.Hour
-	keysLifetime = 7 * 24 * time.Hour
+	// keptAfterEnd is how long after its end a sale's keys are removed, which have no
+	// lifetime of their own.
+	keptAfterEnd = 8 * 24 * time.Hour
 	// requestLifetime is how long the answer to one request without an
 	// idempotency key is remembered: longer than any repeat by the client.
 	requestLifetime = time.Minute
@@ -33,6 +32,7 @@ type partition struct {
 
 	settings, stock, reservations, due string
 	orders, totals, out, seen          string
+	restocks                           string // of the first partition
 
 	reserves, ends *crowd // of a partition that this process works on
 }
@@ -43,6 +43,7 @@ func newPartition(sale string, index int) *partition {
 		sale: sale, index: index, prefix: p,
 		settings: p + "sale", stock: p + "stock", reservations: p + "book", due: p + "due",
 		orders: p + "orders", totals: p + "totals", out: p + "out", seen: p + "seen",
+		restocks: p + "restocks",
 	}
 }
 

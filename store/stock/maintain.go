@@ -170,7 +170,7 @@ func (l *Live) finishOld(ctx context.Context, parts []*partition, p *partition) 
 	return l.finishTransfers(ctx, parts, old)
 }
 
-// retire lets the keys of a sale expire. It leaves the registry first: a change
+// retire removes the keys of a sale. It leaves the registry first: a change
 // that comes between puts it back.
 func (l *Live) retire(ctx context.Context, parts []*partition) error {
 	sale := parts[0].sale
@@ -179,8 +179,8 @@ func (l *Live) retire(ctx context.Context, parts []*partition) error {
 	}
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
-		keys := []string{p.settings, p.due, p.orders, p.out, p.stock, p.reservations, p.totals, p.seen}
-		cmds[i] = l.scripts.retire.Cmd(ctx, keys, retireGrace.Milliseconds(), keysLifetime.Milliseconds())
+		keys := []string{p.settings, p.due, p.orders, p.out, p.restocks, p.stock, p.reservations, p.totals, p.seen}
+		cmds[i] = l.scripts.retire.Cmd(ctx, keys, keptAfterEnd.Milliseconds())
 	}
 	if err := l.share(ctx, stepRetire, redisdb.Write, cmds...); err != nil {
 		return err

@@ -282,7 +282,7 @@ func (x *machine) restock(rt *rapid.T) {
 	sku := rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "sku")
 	delta := rapid.Int64Range(-6, 6).Draw(rt, "delta")
 	x.sweep(rt)
-	item, c, err := x.w.Restock(context.Background(), x.w.sale, restock(sku, delta), Match{}, never)
+	item, c, err := x.w.Restock(context.Background(), AddStock{Sale: x.w.sale, Request: restock(sku, delta)})
 	ok := x.shrinks(map[string]int64{sku: x.m.total[sku] + delta})
 	if !ok || err != nil {
 		if api.CodeOf(err) != api.CodeBounds || ok {

@@ -30,10 +30,11 @@ type stored struct {
 
 const storedFields = 7
 
-// parseStored reads "<state>|<user>|<created>|<expires>|<ended>|<prev>|<lines>".
+// parseStored reads "<state>|<user>|<created>|<expires>|<ended>|<prev>|<lines>", and
+// perhaps "|<next>".
 func parseStored(id, text string) (stored, error) {
 	f := strings.Split(text, "|")
-	if len(f) != storedFields || len(f[0]) != 1 {
+	if len(f) < storedFields || len(f[0]) != 1 {
 		return stored{}, fmt.Errorf("read reservation %s: %q", id, text)
 	}
 	r := stored{id: id, state: f[0][0], user: f[1]}

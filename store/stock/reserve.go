@@ -14,7 +14,13 @@ type ReserveStock struct {
 	Sale    string
 	Request *api.ReservationRequest
 	Once    api.Idempotency
+	// Call names the call, the same at each try: NewCall; "": each is another call.
+	Call string
 }
+
+// NewCall names a call that may have to be tried again, after its sale was brought back
+// from the record.
+func NewCall() string { return newRequest() }
 
 // Reserved is what a reservation answers.
 type Reserved struct {
@@ -51,9 +57,8 @@ const (
 // the status.
 type reserveAnswer struct {
 	status, version int64
-	expires         int64         // done: the end of the hold in ms, 0: sold
+	expires         int64         // done, replayed: the end of the hold in ms, 0: sold
 	madeAt          int64         // done: ms
-	first           string        // replayed: id and end of the hold
 	line            int64         // unknown sku: which line, from 1
 	startsIn        time.Duration // not started
 	idle            bool          // over: because nobody bought for so long
@@ -73,7 +78,7 @@ func readReserve(c *call) reserveAnswer {
 			a.expires, a.madeAt = redisdb.NumberAt(v, 1), redisdb.NumberAt(v, 2)
 		}
 	case answerReplayed:
-		a.first = redisdb.TextAt(v, 1)
+		a.expires = redisdb.NumberAt(v, 1)
 	case reserveUnknownSKU:
 		a.line = redisdb.NumberAt(v, 1)
 	case reserveNotStarted:
@@ -115,6 +120,9 @@ type attempt struct {
 // validation_failed for an unknown sku and idempotency_key_reused.
 func (l *Live) Reserve(ctx context.Context, r ReserveStock) (Reserved, error) {
 	a := &attempt{ReserveStock: r}
+	if a.Call == "" {
+		a.Call = newRequest()
+	}
 	if err := l.route(ctx, a); err != nil {
 		return Reserved{}, err
 	}
@@ -152,14 +160,18 @@ func (l *Live) route(ctx context.Context, a *attempt) error {
 		return err
 	}
 	a.parts, a.home = parts, parts[Home(a.Request.User, len(parts))]
-	a.id = newID(a.home.index)
+	name := a.Call
+	if a.Once.Key != "" {
+		name = a.Once.Name()
+	}
+	a.id = idOf(a.home, name)
 	return nil
 }
 
 func (l *Live) tryReserve(ctx context.Context, a *attempt) (reserveAnswer, error) {
 	c := &call{args: [callerArgs]any{a.Request.User, a.id, "", linesText(a.Request.Lines)}}
 	if a.Once.Key != "" {
-		c.once, c.args[2] = a.home.once(a.Once.Name()), a.Once.Body[:]
+		c.once, c.args[2] = a.home.once(a.Once.Name()), string(a.Once.Body[:])+a.Call
 	}
 	if err := join(ctx, a.home.reserves, c); err != nil {
 		return reserveAnswer{}, err
@@ -210,11 +222,7 @@ func (l *Live) reserved(a *attempt, answer reserveAnswer) (out Reserved, err err
 		}
 		return out, nil
 	case answerReplayed:
-		if len(answer.first) <= idLength {
-			return Reserved{}, unexpected(l.scripts.reserve, answer)
-		}
-		expires, _ := strconv.ParseInt(answer.first[idLength:], 10, 64)
-		out.Reservation, out.Replayed = a.made(answer.first[:idLength], expires), true
+		out.Reservation, out.Replayed = a.made(a.id, answer.expires), true
 		return out, nil
 	case answerReused:
 		return Reserved{}, api.IdempotencyReused()

@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	"encoding/hex"
 
 	"github.com/redis/go-redis/v9"
 
@@ -9,12 +10,26 @@ import (
 	"fanfare/store/redisdb"
 )
 
+// AddStock is a change of the total of a sku, checked already.
+type AddStock struct {
+	Sale    string
+	Request *api.StockRequest
+	Match   Match
+	Once    api.Idempotency
+	// Call is as that of ReserveStock.
+	Call string
+}
+
 // Restock adds to the total of a sku, or takes away; the answer is the item as it
 // is then, beside the sale. Said again with the same idempotency key it answers
-// the same. Refusals, with the present sale in the Change: version_mismatch,
+// the same. Until SettingsRecorded the change, with its key, is owed to the record. Refusals, with the present sale in the Change: version_mismatch,
 // bounds, and validation_failed for an unknown sku or a total that is too large.
-func (l *Live) Restock(ctx context.Context, sale string, r *api.StockRequest, m Match, once api.Idempotency) (api.SaleItem, Change, error) {
+func (l *Live) Restock(ctx context.Context, a AddStock) (api.SaleItem, Change, error) {
 	var none api.SaleItem
+	sale, r := a.Sale, a.Request
+	if a.Call == "" {
+		a.Call = newRequest()
+	}
 	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
 		return none, Change{}, err
@@ -23,9 +38,8 @@ func (l *Live) Restock(ctx context.Context, sale string, r *api.StockRequest, m 
 	if err != nil {
 		return none, Change{}, err
 	}
-	request := newRequest()
 	answer, err := l.change(ctx, sale, func() (changeAnswer, error) {
-		return l.tryRestock(ctx, parts[0], r, m, once, others, request)
+		return l.tryRestock(ctx, parts[0], a, others)
 	})
 	if err != nil {
 		return none, Change{}, err
@@ -56,12 +70,14 @@ func (l *Live) others(ctx context.Context, parts []*partition, sku string) (n nu
 	return n, nil
 }
 
-func (l *Live) tryRestock(ctx context.Context, first *partition, r *api.StockRequest, m Match, once api.Idempotency, others numbers, request string) (changeAnswer, error) {
-	name, lifetime := request, requestLifetime
-	if once.Key != "" {
-		name, lifetime = once.Name(), api.IdempotencyTTL
+func (l *Live) tryRestock(ctx context.Context, first *partition, a AddStock, others numbers) (changeAnswer, error) {
+	name, lifetime := a.Call, requestLifetime
+	if a.Once.Key != "" {
+		name, lifetime = a.Once.Name(), api.IdempotencyTTL
 	}
-	cmd := l.scripts.restock.Cmd(ctx, first.core(first.totals, first.once(name), first.out), l.o.RunID, lifetime.Milliseconds(), m.text(), once.Body[:], request,
+	r := a.Request
+	cmd := l.scripts.restock.Cmd(ctx, first.core(first.totals, first.once(name), first.out, first.restocks), l.o.RunID,
+		lifetime.Milliseconds(), a.Match.text(), hex.EncodeToString(a.Once.Body[:]), a.Call,
 		sweptAtOnce, ChangesChannel(first.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold)
 	if err := l.write(ctx, stepRestock, cmd); err != nil {
 		return changeAnswer{}, err

@@ -217,7 +217,7 @@ func (l *Live) tryPut(ctx context.Context, first *partition, p PutSale, s Settin
 		mayMake = 1
 	}
 	args := []any{l.o.RunID, requestLifetime.Milliseconds(), p.Match.text(), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
-	keys := first.core(first.totals, first.once(request), first.out, first.orders, first.seen)
+	keys := first.core(first.totals, first.once(request), first.out)
 	cmd := l.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
 	if err := l.write(ctx, stepPut, cmd); err != nil {
 		return changeAnswer{}, err
@@ -335,9 +335,4 @@ func (l *Live) UnrecordedSettings(ctx context.Context, sale string) (Settings, b
 		return Settings{}, false, err
 	}
 	return found[0].settings, found[0].recorded < found[0].version(), nil
-}
-
-// SettingsRecorded says that a version is on record, or a newer one.
-func (l *Live) SettingsRecorded(ctx context.Context, sale string, version int64) error {
-	return l.raise(ctx, newPartition(sale, 0), map[string]string{"recorded": strconv.FormatInt(version, 10)})
 }

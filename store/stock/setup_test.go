@@ -56,6 +56,11 @@ func (l *Live) Sweep(ctx context.Context) error {
 	return err
 }
 
+// newID is an id that no reservation has.
+func newID(index int) string {
+	return idOf(&partition{index: index}, newRequest())
+}
+
 // offer is what a sale begins with: open for an hour, one sku "s".
 type offer struct {
 	stock                         map[string]int64

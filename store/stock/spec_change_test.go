@@ -13,7 +13,7 @@ import (
 )
 
 func (w *liveWorld) restock(sku string, delta int64) (api.SaleItem, error) {
-	item, _, err := w.Restock(context.Background(), w.sale, restock(sku, delta), Match{}, never)
+	item, _, err := w.Restock(context.Background(), AddStock{Sale: w.sale, Request: restock(sku, delta)})
 	return item, err
 }
 
@@ -138,12 +138,12 @@ func TestS9_CompareAndSet(t *testing.T) {
 		if c.Sale.Version != 2 || c.Sale.Items[0].Held != 1 {
 			t.Errorf("the present sale: %+v", c.Sale)
 		}
-		_, c, err = w.Restock(ctx, w.sale, restock("s", 1), Match{Version: 1}, never)
+		_, c, err = w.Restock(ctx, AddStock{Sale: w.sale, Request: restock("s", 1), Match: Match{Version: 1}})
 		storetest.WantCode(t, err, api.CodeVersionMismatch)
 		if c.Sale.Version != 2 {
 			t.Errorf("the present sale: %+v", c.Sale)
 		}
-		_, c, err = w.Restock(ctx, w.sale, restock("s", 1), Match{Version: 2}, never)
+		_, c, err = w.Restock(ctx, AddStock{Sale: w.sale, Request: restock("s", 1), Match: Match{Version: 2}})
 		storetest.Must(t, err)
 		if c.Sale.Version != 3 || c.Record.Items[0].Total != 6 {
 			t.Errorf("%+v", c)
@@ -230,15 +230,15 @@ func TestS9_RestockByIdempotencyKey(t *testing.T) {
 			w := newLiveWorld(t, w.db)
 			w.mustOpen(offer{stock: map[string]int64{"s": 5}, partitions: partitions})
 			w.mustReserve("u", units("s", 2))
-			first, _, err := w.Restock(t.Context(), w.sale, restock("s", 4), Match{}, key("r", "4"))
+			first, _, err := w.Restock(t.Context(), AddStock{Sale: w.sale, Request: restock("s", 4), Once: key("r", "4")})
 			storetest.Must(t, err)
 			w.mustReserve("v", units("s", 3))
-			again, c, err := w.Restock(t.Context(), w.sale, restock("s", 4), Match{Version: 1}, key("r", "4"))
+			again, c, err := w.Restock(t.Context(), AddStock{Sale: w.sale, Request: restock("s", 4), Match: Match{Version: 1}, Once: key("r", "4")})
 			storetest.Must(t, err)
 			if again != first || !c.Replayed || c.Changed {
 				t.Errorf("first %+v, again %+v, %+v", first, again, c)
 			}
-			_, _, err = w.Restock(t.Context(), w.sale, restock("s", 5), Match{}, key("r", "5"))
+			_, _, err = w.Restock(t.Context(), AddStock{Sale: w.sale, Request: restock("s", 5), Once: key("r", "5")})
 			storetest.WantCode(t, err, api.CodeIdempotencyReused)
 			w.want("s", "4 5 0 9")
 		}
@@ -387,7 +387,7 @@ func everyCall(t *testing.T, w *liveWorld, partitions int64) {
 		t.Error("a retry of our own counts as a replay")
 	}
 	w.want("s", "8 0 2 10")
-	item, c, err := w.Restock(ctx, w.sale, restock("s", 5), Match{Version: 1}, never)
+	item, c, err := w.Restock(ctx, AddStock{Sale: w.sale, Request: restock("s", 5), Match: Match{Version: 1}})
 	storetest.Must(t, err)
 	if item.Total != 15 || c.Replayed || c.Sale.Version != 2 {
 		t.Errorf("%+v %+v", item, c)

@@ -336,7 +336,7 @@ func TestAllKeysOfAPartitionShareASlot(t *testing.T) {
 	w.mustOpen(offer{stock: map[string]int64{"s": 9}, partitions: 3})
 	_, err := w.reserveOnce(key("{x}", "b"), "u", units("s", 9))
 	storetest.Must(t, err)
-	_, _, err = w.Restock(t.Context(), w.sale, restock("s", 3), Match{}, key("{y}", "b"))
+	_, _, err = w.Restock(t.Context(), AddStock{Sale: w.sale, Request: restock("s", 3), Once: key("{y}", "b")})
 	storetest.Must(t, err)
 	keys := w.db.Client().Keys(t.Context(), "*{sale:"+w.sale+":*").Val()
 	if len(keys) < 12 {

@@ -38,7 +38,7 @@ func (l *Live) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
 
 // Run sweeps all live sales until ctx ends: it returns holds that are due,
 // finishes transfers and changes that a crash left, tells OnSwept what is owed to
-// the record, and lets the keys of sales long over expire. Any number of
+// the record, and removes the keys of sales long over. Any number of
 // processes may do so. However slow the rest is, due holds do not wait for it. A sale
 // in which nothing is to be done before a known time is left alone until then.
 func (l *Live) Run(ctx context.Context) error {
@@ -113,8 +113,8 @@ func (a sweepAnswer) more() bool { return a.status == answerDone && a.returned =
 // unrecorded tells that the settings are not on record.
 func (a sweepAnswer) unrecorded() bool { return a.recorded < a.version }
 
-// retirable tells that a sale is over for so long that its keys may expire.
-func (a sweepAnswer) retirable() bool { return a.now > a.ends+retireGrace.Milliseconds() }
+// retirable tells that a sale is over for so long that its keys may go.
+func (a sweepAnswer) retirable() bool { return a.now > a.ends+keptAfterEnd.Milliseconds() }
 
 // sweep returns the due holds of all sales but those that rest, and tells where more is
 // to be done. What cannot be swept keeps nobody else from it.

@@ -19,7 +19,7 @@ local function answer(status, stamp)
 end
 
 local c = load()
-if not c then return { 0, '' } end
+if not c then return answer(0, '') end
 local join = join_of(user)
 if not join then return answer(4, '') end
 redis.call('ZREM', MEMBERS, user)

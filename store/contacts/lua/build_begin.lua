@@ -4,17 +4,19 @@
 -- KEYS: 1 recent (zset), 2 state (hash), 3 build (string)
 -- ARGV: 1 token, 2 lifetime of the right in ms, 3 lifetime of the index in ms,
 --       4 1 to begin with an empty index, 5 what a holder's token begins with that
---       gives way ('' for none)
--- RETURNS: status 0 another builds, 1 taken; then the relations counter
+--       gives way ('' for none), 6 members from now on, if it is to be a deep one (''
+--       leaves that as it is)
+-- RETURNS: status 0 another builds, 1 taken; then the relations counter, and the
+--          members of a deep index, '' of others
 local recent, state, build = KEYS[1], KEYS[2], KEYS[3]
-local token, lease, lifetime, reset, yielding = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', ARGV[5]
+local token, lease, lifetime, reset, yielding, deep = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', ARGV[5], ARGV[6]
 
 local holder = redis.call('GET', build)
 if holder and yielding ~= '' and string.sub(holder, 1, #yielding) == yielding then
   holder = false
 end
 if holder and holder ~= token then
-  return { 0, '' }
+  return { 0, '', '' }
 end
 redis.call('SET', build, token, 'PX', lease)
 if redis.call('EXISTS', state) == 0 or (reset and not holder) then
@@ -26,4 +28,5 @@ if redis.call('EXISTS', state) == 0 or (reset and not holder) then
 elseif not holder then
   redis.call('HDEL', state, 'bs', 'bm')
 end
-return { 1, redis.call('HGET', state, 'r') }
+if deep ~= '' then redis.call('HSET', state, 'd', deep) end
+return { 1, redis.call('HGET', state, 'r'), redis.call('HGET', state, 'd') or '' }

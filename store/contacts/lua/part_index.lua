@@ -29,10 +29,14 @@ local function lift(kind, score, member)
   end
 end
 
--- trim keeps at most max members and remembers the highest that went. One that
--- comes back with the same score must not seem unchanged: the sequence moves.
+-- trim keeps at most max members, or as many as the index is deep, and remembers the
+-- highest that went. One that comes back with the same score must not seem unchanged:
+-- the sequence moves.
 local function trim(max)
-  local excess = redis.call('ZCARD', recent) - max
+  local count = redis.call('ZCARD', recent)
+  if count <= max then return end
+  max = math.max(max, tonumber(redis.call('HGET', state, 'd') or 0))
+  local excess = count - max
   if excess <= 0 then return end
   local highest = redis.call('ZRANGE', recent, excess - 1, excess - 1, 'WITHSCORES')
   lift('f', highest[2], highest[1])

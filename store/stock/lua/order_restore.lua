@@ -25,7 +25,12 @@ end
 local field = user_field(user)
 local had, last = units_of(field)
 set_units(field, had + units, r and last or id)
-r = r or { user = user, created = at, expires = '0', prev = last }
+if r then
+  redis.call('ZREM', DUE, id)
+else
+  r = { user = user, created = at, expires = '0', prev = last }
+  join(last, id)
+end
 r.state, r.ended, r.lines = 's', at, lines
 store(id, r)
 save()

@@ -5,7 +5,7 @@
 -- KEYS: 6.. the idempotency record of each caller who wants one
 -- ARGV: those of the including script, then four of each caller
 -- RETURNS: nothing; it only defines functions
-local ARGS, RECORDS = 4, 6
+local ARGS, RECORDS, DIGEST = 4, 6, 32 -- a digest has 32 bytes
 local once = {}
 
 local function read_records()

@@ -15,6 +15,9 @@ local function take(t, n)
   t.a, t.o = t.a - there, t.o + n - there
 end
 
+-- KNOWN is how long a hold that was released or has expired is known, in ms.
+local KNOWN = 3600000
+
 -- finish ends a hold: s sold, r released, e expired.
 local function finish(id, r, state, now)
   local units = 0
@@ -23,30 +26,52 @@ local function finish(id, r, state, now)
     t.h, units = t.h - n, units + n
     if state == 's' then t.s = t.s + n else give(t, tonumber(n)) end
   end
-  if state ~= 's' then
+  if state == 's' then
+    redis.call('ZREM', DUE, id)
+  else
     local field = user_field(r.user)
     local had, last = units_of(field)
     set_units(field, had - units, last)
+    redis.call('ZADD', DUE, int(now + KNOWN), id)
   end
-  redis.call('ZREM', DUE, id)
   r.state, r.ended = state, int(now)
   return store(id, r)
 end
 
--- return_due gives back at most so many holds whose time is over, and says how
--- many: as many as the bound means that there may be more.
+-- forget takes an ended one out of its user's list and out of the reservations.
+local function forget(id, r)
+  local before, after, field = reservation(r.prev), reservation(r.next), user_field(r.user)
+  if before then
+    before.next = r.next
+    store(r.prev, before)
+  end
+  if after then
+    after.prev = r.prev
+    store(r.next, after)
+  else
+    set_units(field, units_of(field), r.prev)
+  end
+  records[id], gone[#gone + 1] = nil, id
+  redis.call('ZREM', DUE, id)
+end
+
+-- return_due gives back at most so many holds whose time is over, or forgets what ended
+-- long ago, and says how many: as many as the bound means that there may be more.
 local function return_due(now, bound)
   local ids = redis.call('ZRANGEBYSCORE', DUE, '-inf', int(now), 'LIMIT', 0, bound)
   if #ids == 0 then return 0 end
   local texts = redis.call('HMGET', RESERVATIONS, unpack(ids))
   for i, id in ipairs(ids) do
-    local r = parse(texts[i])
-    if r and r.state == 'h' then finish(id, r, 'e', now) else redis.call('ZREM', DUE, id) end
+    local r = parse(records[id] or texts[i])
+    if r and r.state == 'h' then finish(id, r, 'e', now)
+    elseif r and r.state ~= 's' then forget(id, r)
+    else redis.call('ZREM', DUE, id) end
   end
   return #ids
 end
 
--- next_due is how long until the next hold is over, in ms; -1 without one.
+-- next_due is how long until the next hold is over, or something is to be forgotten, in
+-- ms; -1 if neither is.
 local function next_due(now)
   local next = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
   return next[2] and math.max(tonumber(next[2]) - now, 0) or -1

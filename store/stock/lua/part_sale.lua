@@ -1,14 +1,15 @@
 -- One partition of a sale: who may work on it, its stock and its reservations. A sku's
 -- stock is "<available> <held> <sold> <oversold>". In the key of reservations one is,
 -- by its id, "<state>|<user>|<created>|<expires>|<ended>|<the user's one before>|
--- <sku>=<units>,...", and a user is, by u:<name>, "<units> <last reservation>".
+-- <sku>=<units>,...", with "|<the user's one after>" if there is one, and a user is, by
+-- u:<name>, "<units> <last reservation>".
 -- What changes is kept until save, which must come at the end.
 -- KEYS: 1 sale (hash), 2 stock (hash), 3 reservations (hash), 4 due (zset)
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 -- @include lua/part_run.lua
 local SALE, STOCK, RESERVATIONS, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local tuples, touched, records, gave, owes = {}, {}, {}, false, false
+local tuples, touched, records, gone, gave, owes = {}, {}, {}, {}, false, false
 
 -- Lua would write a large number with an exponent: all text of numbers is made here.
 local function int(n) return string.format('%d', n) end
@@ -46,14 +47,28 @@ end
 
 local function parse(text)
   if not text then return nil end
-  local s, u, c, e, d, p, l = string.match(text, '^(%a)|([^|]*)|(%d+)|(%d+)|(%d+)|([^|]*)|(.*)$')
-  return s and { state = s, user = u, created = c, expires = e, ended = d, prev = p, lines = l }
+  local s, u, c, e, d, p, l, n = string.match(text, '^(%a)|([^|]*)|(%d+)|(%d+)|(%d+)|([^|]*)|([^|]*)|?(.*)$')
+  return s and { state = s, user = u, created = c, expires = e, ended = d, prev = p, lines = l, next = n }
 end
 
 local function store(id, r)
   local text = table.concat({ r.state, r.user, r.created, r.expires, r.ended, r.prev, r.lines }, '|')
+  if r.next and r.next ~= '' then text = text .. '|' .. r.next end
   records[id] = text
   return text
+end
+
+-- reservation reads one that may have changed in this step; nil: there is none.
+local function reservation(id)
+  return id ~= '' and parse(records[id] or redis.call('HGET', RESERVATIONS, id)) or nil
+end
+
+-- join puts a new reservation after the user's last one.
+local function join(last, id)
+  local r = reservation(last)
+  if not r then return end
+  r.next = id
+  store(last, r)
 end
 
 -- user_field is where a user is; units_of reads how many units he has, held and sold,
@@ -85,6 +100,7 @@ local function save()
     args[#args + 1] = text
   end
   if #args > 0 then redis.call('HSET', RESERVATIONS, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', RESERVATIONS, unpack(gone)) end
   if gave then redis.call('HINCRBY', SALE, 'returns', 1) end
   if owes then redis.call('HSET', SALE, 'owes', 1) end
 end

@@ -1,5 +1,5 @@
 -- The settings of a sale, as one partition has them.
--- KEYS: 1 sale, then all keys of the partition
+-- KEYS: 1 sale
 -- ARGV: those of the including script: from one position on starts, ends, limit,
 --       hold, idle, partitions; from another the skus; and on
 -- RETURNS: nothing; it only defines functions
@@ -12,8 +12,7 @@ local function same_settings(at)
   return true
 end
 
--- write_settings stores them, all in one field too, which is quickly read; a sale
--- that was put aside to expire lives again.
+-- write_settings stores them, all in one field too, which is quickly read.
 local function write_settings(at, first, step)
   local args, skus = { 'terms', table.concat(ARGV, ' ', at, at + #FIELDS - 1) }, {}
   for i, field in ipairs(FIELDS) do
@@ -22,7 +21,4 @@ local function write_settings(at, first, step)
   end
   for i = first, #ARGV, step do skus[#skus + 1] = ARGV[i] end
   redis.call('HSET', KEYS[1], 'skus', table.concat(skus, ','), unpack(args))
-  if redis.call('HDEL', KEYS[1], 'retired') == 1 then
-    for _, key in ipairs(KEYS) do redis.call('PERSIST', key) end
-  end
 end

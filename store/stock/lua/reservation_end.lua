@@ -34,7 +34,7 @@ local function finish_of(i, n, key)
   local id, wanted, digest, request = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local old, other = recorded(key, digest)
   if other then return { other } end
-  local text = records[id] or known[n]
+  local text = records[id] or known[n] or old and string.sub(old, #request + 1) -- as it ended, though forgotten
   local r = parse(text)
   if not r or #wanted > 1 and string.sub(wanted, 2) ~= r.user then return { 7 } end
   wanted = string.sub(wanted, 1, 1)
@@ -47,8 +47,8 @@ local function finish_of(i, n, key)
     end
   end
   if r.state ~= wanted then return { 8, text } end
-  if key and not old then record(key, digest .. request, ttl) end
-  return { old and old ~= request and 2 or 1, text, order_waits(id) }
+  if key and not old then record(key, digest .. request .. text, ttl) end
+  return { old and string.sub(old, 1, #request) ~= request and 2 or 1, text, order_waits(id) }
 end
 
 local answers = each_caller(first, { s[1] }, finish_of)

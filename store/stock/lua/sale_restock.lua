@@ -1,7 +1,7 @@
 -- Adds to the total of a sku or takes away, in the first partition. Run again by
 -- the same request it answers the same.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 totals (hash),
---       6 idempotency record (string), 7 out (hash)
+--       6 idempotency record (string), 7 out (hash), 8 restocks not on record (hash)
 -- ARGV: 1 run (see run_id), 2 lifetime of the idempotency record in ms,
 --       3 condition (see matches), 4 digest of the body, 5 id of this request, 6 most due
 --       holds to return, 7 channel for the new version, 8 sku, 9 delta,
@@ -16,7 +16,7 @@
 -- @include lua/part_due.lua
 -- @include lua/part_state.lua
 -- @include lua/part_match.lua
-local TOTALS, ONCE, OUT = KEYS[5], KEYS[6], KEYS[7]
+local TOTALS, ONCE, OUT, RESTOCKS = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local run, ttl, condition, digest, request, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local sku, delta, largest = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
 
@@ -27,7 +27,7 @@ local old = redis.call('GET', ONCE)
 if old then
   if string.sub(old, 1, #digest) ~= digest then return { 3 } end
   local status = string.sub(old, #digest + 1, #digest + #request) == request and 1 or 2
-  local v, total, held, sold = string.match(string.sub(old, #digest + #request + 1), '^(%d+) (%d+) (%d+) (%d+)$')
+  local v, total, held, sold = string.match(string.sub(old, #digest + #request + 1), '^ (%d+) (%d+) (%d+) (%d+)$')
   return { status, v, total, held, sold, state(run, TOTALS, OUT) }
 end
 if not matches(condition, s[1]) then return { 7 } end
@@ -35,7 +35,8 @@ local total = tonumber(redis.call('HGET', TOTALS, sku) or -1)
 if total < 0 then return { 8 } end
 if delta > largest - total then return { 11 } end
 
-local more = return_due(now_ms(), bound) == bound
+local now = now_ms()
+local more = return_due(now, bound) == bound
 local t = stock_of(sku)
 if delta < 0 and t.a < -delta then
   save()
@@ -53,6 +54,8 @@ if delta ~= 0 then
 end
 local held, sold = int(t.h + tonumber(ARGV[11])), int(t.s + tonumber(ARGV[12]))
 local answer = { 1, version, int(total + delta), held, sold }
-redis.call('SET', ONCE, digest .. request .. table.concat(answer, ' ', 2), 'PX', ttl)
+local text = digest .. request .. ' ' .. table.concat(answer, ' ', 2)
+redis.call('SET', ONCE, text, 'PX', ttl)
+if delta ~= 0 then redis.call('HSET', RESTOCKS, string.match(ONCE, '[^:]+$'), int(now + ttl) .. ' ' .. text) end
 answer[#answer + 1] = state(run, TOTALS, OUT)
 return answer

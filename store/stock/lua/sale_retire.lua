@@ -1,15 +1,14 @@
--- Lets all keys of a partition expire, when the sale is long over and nothing of
--- it is left to do. A change of the settings takes that back.
--- KEYS: 1 sale, 2 due (zset), 3 orders (zset), 4 out (hash), then all other keys
---       of the partition
--- ARGV: 1 how long after its end in ms, 2 lifetime from now on in ms
--- RETURNS: 0 there is something left, 1 retired
+-- Removes a partition, when the sale is long over and nothing of it is left to do:
+-- whatever its size in one moment, since Redis frees the memory beside its work.
+-- KEYS: 1 sale, 2 due (zset), 3 orders (zset), 4 out (hash), then all other keys of
+--       the partition
+-- ARGV: 1 how long after its end in ms
+-- RETURNS: 0 it is too early or something is left, 1 removed
 local SALE, DUE, ORDERS, OUT = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local grace, lifetime = tonumber(ARGV[1]), ARGV[2]
+local kept = tonumber(ARGV[1])
 local t = redis.call('TIME')
 local ends = redis.call('HGET', SALE, 'ends')
-if not ends or tonumber(t[1]) * 1000 < tonumber(ends) + grace then return 0 end
+if not ends or tonumber(t[1]) * 1000 < tonumber(ends) + kept then return 0 end
 if redis.call('ZCARD', DUE) + redis.call('ZCARD', ORDERS) + redis.call('HLEN', OUT) > 0 then return 0 end
-redis.call('HSET', SALE, 'retired', 1)
-for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, lifetime) end
+redis.call('UNLINK', unpack(KEYS))
 return 1

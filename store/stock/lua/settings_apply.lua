@@ -1,7 +1,7 @@
 -- Brings one partition to a version of the sale's settings, if it is behind:
 -- all but the first get those of the first; and all get those on record after a loss of
 -- Redis. Naturally idempotent. Stock is not given here.
--- KEYS: 1 sale, 2 stock, 3 totals (hash), then all other keys of the partition
+-- KEYS: 1 sale, 2 stock, 3 totals (hash)
 -- ARGV: 1 run (see run_id), 2 1 to close it, 3 1 for the first partition, which has the totals,
 --       4 version, 5 starts, 6 ends, 7 limit, 8 hold, 9 idle, 10 partitions,
 --       11.. sku and total in turn

@@ -6,14 +6,13 @@
 --       idempotency record of each caller who wants one
 -- ARGV: 1 run (see run_id), 2 partitions of the sale, 3 lifetime of the
 --       idempotency records in ms, 4 most due holds to return, 5.. of each caller
---       in turn the user, the reservation's id, the digest of the body ('' without
---       a record) and "<sku>=<units>,..."
+--       in turn the user, the reservation's id, the digest of the body and the id of
+--       this request ('' without a record) and "<sku>=<units>,..."
 -- RETURNS: {1 somebody's reservation stands, or 0, {version, now in ms, end of a
 --          new hold in ms or 0: sold}, each caller's answer}, {4, 5, 6 as
 --          unusable}, {7 not so many partitions}. An answer is
 --          1 made, {1 made by an earlier run, end of the hold, when},
---          {2 replayed, id and end of the hold of the first answer},
---          {3 other body}, {8 unknown sku, which line}, {9 not started, ms until then},
+--          {2 replayed, end of the hold of the first answer}, {3 other body}, {8 unknown sku, which line}, {9 not started, ms until then},
 --          {10 ended, 1 because it was idle}, {11 the user's limit, units that remain},
 --          {12 not enough, ms to the next due hold or -1, available of each line},
 --          {13 more holds are due: call again}
@@ -86,13 +85,13 @@ local head = hold > 0 and 'h|' or 's|'
 local middle = '|' .. at .. '|' .. till .. '|' .. (hold > 0 and '0' or at) .. '|'
 local kind, score = hold > 0 and 'h' or 's', hold > 0 and till or at
 local function reserve(i, n, key)
-  local id, digest, text = ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-  local lines, field = wanted[text], fields[2 * n]
-  local old, other = recorded(key, digest)
+  local id, digest, request = ARGV[i + 1], string.sub(ARGV[i + 2], 1, DIGEST), string.sub(ARGV[i + 2], DIGEST + 1)
+  local text, field = ARGV[i + 3], fields[2 * n]
+  local lines, old, other = wanted[text], recorded(key, digest)
   if other then return { other } end
-  if old and string.sub(old, 1, #id) ~= id then return { 2, old } end
+  if old and string.sub(old, 1, #request) ~= request then return { 2, tonumber(string.sub(old, #request + 1)) } end
   local mine = parse(known[2 * n - 1])
-  if mine then return { 1, tonumber(mine.expires), tonumber(mine.created) } end
+  if mine then return mine.lines ~= text and { 3 } or { key and not old and 2 or 1, tonumber(mine.expires), tonumber(mine.created) } end
   if lines.unknown or closed then return lines.unknown and { 8, lines.unknown } or closed end
   local status, had, last = short(lines, field, known[2 * n])
   if status and not returned then
@@ -101,15 +100,15 @@ local function reserve(i, n, key)
   end
   if status then return refusal(status, lines, had) end
   for l = 1, #lines do
-    local line = lines[l]
-    local t = line.stock
+    local line, t = lines[l], lines[l].stock
     t.a, t[kind], touched[line.sku] = t.a - line.n, t[kind] + line.n, true
   end
+  join(last, id)
   records[id] = head .. ARGV[i] .. middle .. last .. '|' .. text
   set_units(field, had + lines.units, id)
   made[#made + 1] = score
   made[#made + 1] = id
-  if key then record(key, digest .. id .. till, ttl) end
+  if key then record(key, digest .. request .. till, ttl) end
   return 1
 end
 

@@ -1,0 +1,29 @@
+package record
+
+import "context"
+
+// Restock is a change of a sale's stock, by the name of its call: what is answered when
+// the call is repeated. Version is the sale's after it, ExpiresAt the end of the record
+// in milliseconds since the Unix epoch, by Redis' clock.
+type Restock struct {
+	Name      string `db:"name"`
+	Version   int64  `db:"version"`
+	Answer    string `db:"answer"`
+	ExpiresAt int64  `db:"expires_at"`
+}
+
+// restocksAtOnce is how many one statement writes.
+const restocksAtOnce = 200
+
+// Restocks lists the changes of a sale's stock up to a version of it, in the order of
+// their names, at most limit of them, beginning after a name ("" for the first page).
+func (db *DB) Restocks(ctx context.Context, sale string, version int64, after string, limit int) (found []Restock, err error) {
+	err = db.list(ctx, &found, "SELECT name, version, answer, expires_at FROM restocks WHERE sale = ? AND version <= ? AND name > ? ORDER BY name LIMIT ?",
+		sale, version, after, limit)
+	return found, err
+}
+
+// PurgeRestocks removes those that count no more.
+func (db *DB) PurgeRestocks(ctx context.Context) error {
+	return db.exec(ctx, "DELETE FROM restocks WHERE expires_at < "+db.d.now)
+}

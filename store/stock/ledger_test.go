@@ -1,0 +1,160 @@
+package stock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/storetest"
+)
+
+// forget makes the time pass after which ended holds are forgotten, and sweeps.
+func (w *liveWorld) forget(p *partition) {
+	w.t.Helper()
+	ctx, c := context.Background(), w.db.Client()
+	for _, id := range c.ZRange(ctx, p.due, 0, -1).Val() {
+		if text := c.HGet(ctx, p.reservations, id).Val(); text[0] != 'h' {
+			storetest.Must(w.t, c.ZAdd(ctx, p.due, redis.Z{Score: 1, Member: id}).Err())
+		}
+	}
+	storetest.Must(w.t, w.Sweep(ctx))
+}
+
+// ids lists a user's reservations, in pages of two.
+func (w *liveWorld) ids(user string) (ids []string) {
+	w.t.Helper()
+	for cursor := ""; ; {
+		page, next, err := w.Reservations(context.Background(), w.sale, user, cursor, 2)
+		storetest.Must(w.t, err)
+		for _, r := range page {
+			ids = append(ids, r.ID)
+		}
+		if cursor = next; cursor == "" {
+			return ids
+		}
+	}
+}
+
+// S4: a hold that was released or has expired is known for an hour, and what was said
+// with a key for as long as keys are; nothing else of the user's is lost with it.
+func TestS4_AnEndedHoldIsForgotten(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		ctx, c := t.Context(), w.db.Client()
+		w.mustOpen(offer{stock: map[string]int64{"s": 10}, limit: 5})
+		parts, err := w.partitionsOf(ctx, w.sale)
+		storetest.Must(t, err)
+		p := parts[0]
+		var kept, ended []string
+		for i := range 8 {
+			r := w.mustReserve("u", units("s", 1))
+			switch i % 4 {
+			case 0:
+				_, err = w.Confirm(ctx, w.sale, r.ID, never)
+				kept = append([]string{r.ID}, kept...)
+			case 1: // stays held
+				kept = append([]string{r.ID}, kept...)
+			case 2:
+				_, err = w.Release(ctx, w.sale, r.ID, key("release"+strconv.Itoa(i), "b"))
+				ended = append(ended, r.ID)
+			default:
+				w.overdue(r.ID)
+				err = w.Sweep(ctx)
+				ended = append(ended, r.ID)
+			}
+			storetest.Must(t, err)
+			if i == 3 {
+				w.forget(p) // and the list goes on where it was cut
+			}
+		}
+		for _, id := range ended[2:] {
+			record := c.HGet(ctx, p.reservations, id).Val()
+			r, err := parseStored(id, record)
+			storetest.Must(t, err)
+			if left := int64(c.ZScore(ctx, p.due, id).Val()) - r.ended; left != 3_600_000 {
+				t.Errorf("an ended hold is known for %d ms", left)
+			}
+		}
+		storetest.Must(t, w.Sweep(ctx))
+		if got, want := len(w.ids("u")), len(kept)+2; got != want {
+			t.Errorf("before their time %d reservations are listed, want %d", got, want)
+		}
+		w.forget(p)
+		if got := w.ids("u"); fmt.Sprint(got) != fmt.Sprint(kept) {
+			t.Errorf("listed are %v, want %v", got, kept)
+		}
+		for _, id := range ended {
+			_, err := w.Reservation(ctx, w.sale, id)
+			storetest.WantCode(t, err, api.CodeNotFound)
+			_, err = w.Release(ctx, w.sale, id, never)
+			storetest.WantCode(t, err, api.CodeNotFound)
+		}
+		again, err := w.Release(ctx, w.sale, ended[2], key("release6", "b"))
+		storetest.Must(t, err)
+		if !again.Replayed || again.Reservation.State != api.ReservationReleased || again.Reservation.ID != ended[2] {
+			t.Errorf("the same key answers %+v", again)
+		}
+		if n := c.HLen(ctx, p.reservations).Val(); n != int64(len(kept))+1 { // and the user
+			t.Errorf("the ledger has %d fields", n)
+		}
+		w.want("s", "6 2 2 10")
+		_, err = w.reserve("u", units("s", 2))
+		storetest.WantCode(t, err, api.CodeLimitReached)
+		w.mustAddUp()
+	})
+}
+
+// S4: who reserves and releases all day leaves no more behind than an hour of it.
+func TestS4_TheLedgerIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newLiveWorld(t, storetest.Open(t, storetest.Redis(t).URL()))
+	w.mustOpen(offer{stock: map[string]int64{"s": 1}})
+	parts, err := w.partitionsOf(t.Context(), w.sale)
+	storetest.Must(t, err)
+	for range 10 {
+		for range 50 {
+			_, err := w.Release(t.Context(), w.sale, w.mustReserve("u", units("s", 1)).ID, never)
+			storetest.Must(t, err)
+		}
+		w.forget(parts[0])
+	}
+	ledger, due := w.db.Client().HLen(t.Context(), parts[0].reservations).Val(), w.db.Client().ZCard(t.Context(), parts[0].due).Val()
+	if ledger > 1 || due > 0 {
+		t.Errorf("%d fields and %d times are left", ledger, due)
+	}
+	w.want("s", "1 0 0 1")
+}
+
+// S13: a reservation is the same however often its call is made, also when the
+// record of the call is gone and the reservation came back from an order.
+func TestS13_AnOrderAnswersForItsCall(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		ctx := t.Context()
+		w.mustOpen(offer{stock: map[string]int64{"s": 10}, hold: -1, partitions: 2})
+		r := ReserveStock{Sale: w.sale, Once: key("u", "k"), Request: &api.ReservationRequest{User: "u", Lines: []api.Line{units("s", 2)}}}
+		first, err := w.Reserve(ctx, r)
+		storetest.Must(t, err)
+		p, err := w.partitionByID(ctx, w.sale, first.Reservation.ID)
+		storetest.Must(t, err)
+		storetest.Must(t, w.db.Client().Del(ctx, p.once(r.Once.Name())).Err())
+		again, err := w.Reserve(ctx, r)
+		storetest.Must(t, err)
+		if !again.Replayed || again.Reservation.ID != first.Reservation.ID {
+			t.Errorf("again: %+v, first %+v", again, first)
+		}
+		r.Request = &api.ReservationRequest{User: "u", Lines: []api.Line{units("s", 1)}}
+		_, err = w.Reserve(ctx, r)
+		storetest.WantCode(t, err, api.CodeIdempotencyReused)
+		r.Once, r.Call = never, NewCall()
+		for range 2 {
+			_, err = w.Reserve(ctx, r)
+			storetest.Must(t, err)
+		}
+		w.want("s", "7 0 3 10")
+	})
+}

@@ -1,0 +1,91 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/store/redisdb"
+)
+
+// Restocked is a change of stock, by the name of its call (an idempotency key's): what
+// finds out that it was made when the call is repeated.
+type Restocked struct {
+	Name string
+	// Version is the sale's after it.
+	Version int64
+	// Answer is the idempotency record, and ExpiresAt its end in milliseconds since the
+	// Unix epoch, by Redis' clock.
+	Answer    string
+	ExpiresAt int64
+}
+
+// restockFields is how many a record has: digest and request in one, version, total, held,
+// sold.
+const restockFields = 5
+
+// UnrecordedRestocks lists the changes of stock that made a sale's version, or one before
+// it, and are not on record: they belong there together with the settings.
+func (l *Live) UnrecordedRestocks(ctx context.Context, sale string, version int64) ([]Restocked, error) {
+	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", newPartition(sale, 0).restocks)
+	if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {
+		return nil, err
+	}
+	owed, err := cmd.Result()
+	found := make([]Restocked, 0, len(owed))
+	for name, text := range owed {
+		expires, answer, _ := strings.Cut(text, " ")
+		f := strings.Fields(answer)
+		if len(f) != restockFields {
+			return nil, fmt.Errorf("read restock %s of sale %s: %q", name, sale, text)
+		}
+		r := Restocked{Name: name, Answer: answer}
+		r.ExpiresAt, _ = strconv.ParseInt(expires, 10, 64)
+		r.Version, _ = strconv.ParseInt(f[1], 10, 64)
+		if r.Version <= version {
+			found = append(found, r)
+		}
+	}
+	return found, err
+}
+
+// SettingsRecorded says that a version is on record, or a newer one, and with it changes
+// of stock.
+func (l *Live) SettingsRecorded(ctx context.Context, sale string, version int64, restocks ...Restocked) error {
+	first := newPartition(sale, 0)
+	cmds := []redis.Cmder{l.scripts.raise.Cmd(ctx, []string{first.settings}, "recorded", version)}
+	if len(restocks) > 0 {
+		args := []any{"hdel", first.restocks}
+		for _, r := range restocks {
+			args = append(args, r.Name)
+		}
+		cmds = append(cmds, redis.NewIntCmd(ctx, args...))
+	}
+	if err := l.share(ctx, stepRaise, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	return firstError(cmds)
+}
+
+// RestoreRestocks makes changes of stock on record known where Redis lost that they were
+// made, between Load and Open.
+func (l *Live) RestoreRestocks(ctx context.Context, sale string, restocks []Restocked) error {
+	first := newPartition(sale, 0)
+	cmds := make([]redis.Cmder, len(restocks))
+	for i, r := range restocks {
+		cmds[i] = redis.NewStatusCmd(ctx, "set", first.once(r.Name), r.Answer, "pxat", r.ExpiresAt, "nx")
+	}
+	if err := l.share(ctx, stepRestore, redisdb.Write, cmds...); err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) { // Nil: it is known
+			return err
+		}
+	}
+	return nil
+}
