@@ -3,7 +3,7 @@
 // holds it all.
 //
 //	key                              type    lifetime              what
-//	ff:{chat:<b>}:meta:<chat>        hash    the chat's            e, l, f, c, t, p, r
+//	ff:{chat:<b>}:meta:<chat>        string  the chat's            epoch, last id and more: lua/part_chat.lua
 //	ff:{chat:<b>}:log:<chat>         list    the oldest age kept   the messages in a row, the last one's id is l
 //	ff:{chat:<b>}:members:<chat>     zset    the chat's            user -> acknowledged up to
 //	ff:{chat:<b>}:joins:<chat>       zset    the chat's            "<user> <stamp>", by name
@@ -17,11 +17,9 @@
 //
 // <b> is one of 256 buckets, chosen by the chat's id: all that one script
 // touches is in one slot, and a sweeper finds every chat with pushes due by
-// reading 256 keys. The meta's fields: e epoch, l last id, f first id that
-// readers see, c and t time of the making and of the last message in ms, p the
-// message up to which pushes are done, while some are due, r the run of the server
-// that added the last message: in another run that may have lost messages, and gives
-// their ids again, the chat gets another epoch, "<the first one>.<run>".
+// reading 256 keys. The meta has the run of the server that added the last message: in
+// another run that may have lost messages, and gives their ids again, the chat gets
+// another epoch, "<the first one>.<run>".
 //
 // A chat lives until its last member leaves; then every key of it goes, and the
 // same id made again is another chat, with another epoch. Only the log of a

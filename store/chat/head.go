@@ -2,8 +2,10 @@ package chat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,27 +25,34 @@ type Head struct {
 func (s *Store) Heads(ctx context.Context, chats []string) ([]Head, error) {
 	list := make([]redis.Cmder, len(chats))
 	for i, chat := range chats {
-		list[i] = redis.NewSliceCmd(ctx, "hmget", metaKey(chat), fieldEpoch, fieldLast)
+		list[i] = redis.NewStringCmd(ctx, "get", metaKey(chat))
 	}
 	if err := s.roundTrip(ctx, stepRead, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
 		return nil, err
 	}
 	heads := make([]Head, len(chats))
 	for i, cmd := range list {
-		heads[i] = readHead(cmd.(*redis.SliceCmd))
+		heads[i] = readHead(cmd.(*redis.StringCmd))
 	}
 	return heads, nil
 }
 
-func readHead(cmd *redis.SliceCmd) (h Head) {
-	values, err := cmd.Result()
-	if err != nil || len(values) != 2 {
-		h.Err = fmt.Errorf("read the head of a chat: %w", err)
+// readHead reads the beginning of a chat's meta, as part_chat.lua has it.
+func readHead(cmd *redis.StringCmd) (h Head) {
+	meta, err := cmd.Result()
+	if errors.Is(err, redis.Nil) {
 		return h
 	}
-	h.Epoch, _ = values[0].(string)
-	if text, _ := values[1].(string); text != "" {
-		h.LastID, h.Err = strconv.ParseInt(text, 10, 64)
+	fields := strings.SplitN(meta, " ", 3)
+	if err == nil && len(fields) < 3 {
+		err = fmt.Errorf("it is %q", meta)
+	}
+	if err == nil {
+		h.Epoch = fields[0]
+		h.LastID, err = strconv.ParseInt(fields[1], 10, 64)
+	}
+	if err != nil {
+		h.Err = fmt.Errorf("read the head of a chat: %w", err)
 	}
 	return h
 }

@@ -58,12 +58,6 @@ func ackKey(user string, once api.Idempotency) string {
 // sweepKey is held by the process that sweeps the pushes that were left.
 const sweepKey = "ff:{chatsweep}:turn"
 
-// Fields of a chat's meta; part_chat.lua has them all.
-const (
-	fieldEpoch = "e"
-	fieldLast  = "l"
-)
-
 // MessageChannel is the channel of pub/sub on which the messages of a chat are
 // published, as DecodePublished reads them.
 func MessageChannel(chat string) string { return "ff:live:chat:" + chat }

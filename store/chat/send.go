@@ -35,7 +35,7 @@ type sending struct {
 	indexed        *redis.FloatSliceCmd // whether the sender's index has the chat; nil on a Cluster
 
 	// What became of it.
-	answer []any
+	answer string // the script's line for it
 	err    error
 }
 
@@ -55,16 +55,28 @@ func (s *Store) Send(ctx context.Context, m Outgoing) (sent *api.ChatMessageSent
 	if err != nil {
 		return nil, false, err
 	}
-	status := redisdb.NumberAt(one.answer, 0)
-	if err := refusal(status, m.Chat, m.Sender); err != nil {
-		return nil, false, err
-	}
-	id, err := strconv.ParseInt(redisdb.TextAt(one.answer, 1), 10, 64)
+	status, id, at, err := readSent(one.answer)
 	if err != nil {
 		return nil, false, fmt.Errorf("send to chat %s: %w", m.Chat, err)
 	}
+	if err := refusal(status, m.Chat, m.Sender); err != nil {
+		return nil, false, err
+	}
 	s.addMissing(ctx, m.Sender, missing)
-	return &api.ChatMessageSent{ID: id, SentAt: api.AtMillis(redisdb.NumberAt(one.answer, 2))}, status == statusReplayed, nil
+	return &api.ChatMessageSent{ID: id, SentAt: api.AtMillis(at)}, status == statusReplayed, nil
+}
+
+// readSent reads a line "<status> <id> <time in ms>", or one of a status alone.
+func readSent(line string) (status, id, at int64, err error) {
+	var numbers [3]int64
+	for i := range numbers {
+		number, rest, more := strings.Cut(line, " ")
+		if numbers[i], err = strconv.ParseInt(number, 10, 64); err != nil || !more {
+			break
+		}
+		line = rest
+	}
+	return numbers[0], numbers[1], numbers[2], err
 }
 
 // hand hands a message in and waits for its answer; missing is its chat if the sender's
@@ -119,16 +131,18 @@ func (s *Store) sendAll(ctx context.Context, messages []*sending) {
 		}
 	}
 	err := s.roundTrip(ctx, stepSend, s.db.Share, redisdb.Write, cmds...)
-	var answers []any
+	var answers []string
 	if err == nil {
-		answers, err = answer(cmd)
+		var lines string
+		lines, err = cmd.Text()
+		answers = strings.Split(lines, "\n")
 	}
 	if err == nil && len(answers) != len(messages) {
 		err = fmt.Errorf("send to chats: %d answers to %d messages", len(answers), len(messages))
 	}
 	for i, m := range messages {
 		if m.err = err; err == nil {
-			m.answer = list(answers[i])
+			m.answer = answers[i]
 			m.err = s.sendError(m)
 		}
 	}
@@ -146,12 +160,12 @@ func (s *Store) sendCmd(ctx context.Context, messages []*sending) *redis.Cmd {
 		if n < 0 {
 			n = len(messages)
 		}
-		keys, args = append(keys, chatKeys(chat)...), append(args, n)
+		keys = append(keys, chatKeys(chat)...)
+		args = appendMessages(args, messages[:n])
 		for _, m := range messages[:n] {
 			if m.record != "" {
 				keys = append(keys, m.record)
 			}
-			args = append(args, m.Sender, m.Text, m.digest, flag(m.Push))
 		}
 		messages = messages[n:]
 	}
@@ -159,12 +173,35 @@ func (s *Store) sendCmd(ctx context.Context, messages []*sending) *redis.Cmd {
 	return s.chatCmdWith(ctx, s.sendScript, append(keys, call), append(common, args...)...)
 }
 
+// appendMessages adds what the script takes of one chat's messages.
+func appendMessages(args []any, messages []*sending) []any {
+	push, records := false, 0
+	for _, m := range messages {
+		push = push || m.Push
+		if m.record != "" {
+			records++
+		}
+	}
+	args = append(args, len(messages), records, flag(push))
+	for _, m := range messages {
+		args = append(args, m.Sender)
+	}
+	for _, m := range messages {
+		args = append(args, m.Text)
+	}
+	for i := 0; i < len(messages) && records > 0; i++ {
+		args = append(args, messages[i].digest)
+	}
+	return args
+}
+
 // sendError is the error that the script told one sender of.
 func (s *Store) sendError(m *sending) error {
-	if redisdb.NumberAt(m.answer, 0) != statusError {
+	what, failed := strings.CutPrefix(m.answer, "-1 ")
+	if !failed {
 		return nil
 	}
-	return fmt.Errorf("send to chat %s: %w", m.Chat, s.db.Err(redisdb.ScriptError(redisdb.TextAt(m.answer, 1)), redisdb.Write))
+	return fmt.Errorf("send to chat %s: %w", m.Chat, s.db.Err(redisdb.ScriptError(what), redisdb.Write))
 }
 
 func digestOf(once api.Idempotency) string { return base64.RawURLEncoding.EncodeToString(once.Body[:]) }

@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -247,3 +248,23 @@ func (w *world) keysOf(chat string, members ...string) []string {
 }
 
 func zed(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }
+
+// Places in a chat's meta, as part_chat.lua has them.
+const (
+	metaLast  = 1
+	metaFirst = 2
+	metaAt    = 3
+)
+
+// setMeta writes numbers into a chat's meta.
+func (w *world) setMeta(chat string, numbers map[int]int64) {
+	w.t.Helper()
+	c, key := w.db.Client(), metaKey(w.id(chat))
+	meta, err := c.Get(w.ctx(), key).Result()
+	storetest.Must(w.t, err)
+	fields := strings.Split(meta, " ")
+	for i, n := range numbers {
+		fields[i] = strconv.FormatInt(n, 10)
+	}
+	storetest.Must(w.t, c.Set(w.ctx(), key, strings.Join(fields, " "), 0).Err())
+}

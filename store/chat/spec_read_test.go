@@ -492,7 +492,7 @@ func TestC8_TimesNeverDecrease(t *testing.T) {
 		w := newWorld(t, db, Options{})
 		w.mustCreate("c", "alice", "bob")
 		ahead := w.serverTime().Add(time.Hour).UnixMilli()
-		storetest.Must(t, db.Client().HSet(t.Context(), metaKey(w.id("c")), "t", ahead).Err())
+		w.setMeta("c", map[int]int64{metaAt: ahead})
 		w.mustSend("c", "alice", "hi")
 		sent, _, err := w.send("c", "alice", "ho")
 		storetest.Must(t, err)

@@ -92,7 +92,6 @@ func New(db *redisdb.DB, o Options) *Store {
 
 // Outcomes that several scripts share.
 const (
-	statusError     = -1
 	statusUnknown   = 0 // there is no such chat
 	statusDone      = 1
 	statusNoMember  = 4

@@ -1,6 +1,6 @@
 -- Makes a chat with its first members and, maybe, its first message. Without
 -- members it only tells what would come of it.
--- KEYS: 1 meta (hash), 2 due (zset) of the bucket, 3 record (string) of the
+-- KEYS: 1 meta (string), 2 due (zset) of the bucket, 3 record (string) of the
 --       idempotency key
 -- ARGV: 1 epoch, which names the request too, 2 digest of the body or '' for no
 --       record, 3 lifetime of the record in ms, 4 members or '': each with the
@@ -43,7 +43,7 @@ end
 if members == '' then return { 6 } end
 if digest ~= '' then redis.call('SET', RECORD, epoch .. ' ' .. digest, 'PX', ttl) end
 local now = now_ms()
-redis.call('HSET', META, 'e', epoch, 'l', 0, 'f', 1, 'c', now, 't', now)
+store({ epoch = epoch, last = 0, first = 1, at = now, made = now, run = '-' })
 local users, stamps = {}, {}
 for user, stamp in string.gmatch(members, '(%S+) (%S+)') do
   users[#users + 1], stamps[#stamps + 1] = user, stamp
@@ -53,5 +53,5 @@ for user, stamp in string.gmatch(members, '(%S+) (%S+)') do
   end
 end
 enter(users, stamps)
-if text ~= '' then append(load(), { { sender = creator, text = text, push = push == '1' } }, { [creator] = 0 }, channel) end
+if text ~= '' then append(meta(), { int(now) .. ' ' .. creator .. ' ' .. text }, { creator }, 0, channel, push == '1') end
 return { 1, epoch }

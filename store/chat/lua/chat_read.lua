@@ -1,5 +1,5 @@
 -- Reads a chat, and one user in it. It changes nothing.
--- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 user or '', after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 there is; then after 1 epoch, last and first
 --          id, number of members, made at in ms, and a list: for a member the

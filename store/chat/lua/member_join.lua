@@ -1,6 +1,6 @@
 -- Makes a user a member. Who is one keeps his position; of two joins at once
 -- the later stamp stays, as in the user's index.
--- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 user, 2 stamp that the user's index has, 3 the epoch in which own_restore.lua
 --       searched, to begin with the first message that is kept, or '', 4 channel of the
 --       user's chats, after those of part_chat.lua

@@ -1,6 +1,6 @@
 -- Ends a user's membership; the last one's end is that of the chat. Records of
 -- idempotency keys end by their own lifetime.
--- KEYS: 1 meta (hash), 2 due (zset) of the bucket, 3 record (string) of this call
+-- KEYS: 1 meta (string), 2 due (zset) of the bucket, 3 record (string) of this call
 -- ARGV: 1 user, 2 channel of his chats, 3 lifetime of the record in ms, after those of
 --       part_chat.lua
 -- RETURNS: status 0 no such chat, 1 left, 2 left and was the last, 4 was no

@@ -1,5 +1,5 @@
 -- Lists members by name.
--- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 name after which or '', 2 most members, 3 who asks and must be a member, or '',
 --       after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 listed, 4 who asks is no member; then after 1 of each "<name> <stamp>",

@@ -1,6 +1,6 @@
 -- Moves a member's position forward, never back, and over his own messages that
 -- directly follow.
--- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 user, 2 id, after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 the position is there or beyond, 4 the user
 --          is no member, 5 there is no such message yet; then after 1 the

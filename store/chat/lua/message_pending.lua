@@ -1,6 +1,6 @@
 -- Reads a member's position in a chat, and what he has not acknowledged if
 -- any of it is unread. It changes nothing.
--- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 user, 2 most messages, 3 most bytes of them, of which the first may
 --       have more, after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 read, 4 the user is no member; then after 1

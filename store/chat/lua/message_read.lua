@@ -1,5 +1,5 @@
 -- Reads messages of a chat for a member. It changes nothing.
--- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 user, 2 id after which or '', 3 id before which or '', 4 most messages,
 --       after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 read, 4 the user is no member; then after 1

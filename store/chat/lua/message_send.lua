@@ -1,96 +1,89 @@
 -- Adds the messages of a crowd to their chats: one after the other, as if each had a
 -- script of his own, but what they need is read and written once for each chat. A chat
 -- whose keys are damaged fails for its own senders alone.
--- KEYS: 1.. of each chat in turn meta (hash), due (zset) of the bucket, and the record
+-- KEYS: 1.. of each chat in turn meta (string), due (zset) of the bucket, and the record
 --       (string) of each message with an idempotency key; at last the record (string)
 --       of this call
 -- ARGV: 1 lifetime of this call's record in ms, 2 of a message's, 3 prefix of the
---       channels of messages, 4 how many chats, 5.. of each chat how many messages, and
---       of each of them in turn the sender, the text, the digest of the body ('' without
---       a record) and 1 when it should be pushed; all after those of part_chat.lua
--- RETURNS: an answer to each message: {0 no such chat}, {1 sent, id, time in ms},
---          {2 sent by an earlier request, id, time in ms}, {3 the key was used with
---          another body}, {4 the sender is no member}, {-1 an error, what}; an id is text,
---          as cjson would round a large one
+--       channels of messages, 4 how many chats, 5.. of each chat how many messages, how
+--       many have a record, 1 if they should be pushed, their senders, their texts, and,
+--       if some have a record, the digests of their bodies ('' without); all after those
+--       of part_chat.lua
+-- RETURNS: a line for each message: "0" no such chat, "1 <id> <time in ms>" sent,
+--          "2 <id> <time in ms>" sent by an earlier request, "3" the key was used with
+--          another body, "4" the sender is no member, "-1 <what>" an error
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
 -- @include lua/part_append.lua
-local CALL, SIZE = KEYS[#KEYS], 4
+local CALL = KEYS[#KEYS]
 local call_ttl, record_ttl, channels, chats = unpack(ARGV, OWN, OWN + 3)
 
 -- A client that lost the answer sends the same again.
-local before = redis.call('GET', CALL)
-if before then return cjson.decode(before) end
+local before = call('GET', CALL)
+if before then return before end
 
 -- replay answers from a record, nil when it is of another life of the chat.
-local function replay(c, m)
-  local epoch, id, at, body = string.match(redis.call('GET', m.record) or '', '^(%S+) (%d+) (%d+) .-(%S+)$')
+local function replay(c, record, digest)
+  local epoch, id, at, body = match(call('GET', record) or '', '^(%S+) (%d+) (%d+) .-(%S+)$')
   if epoch ~= life_of(c.epoch) then return nil end
-  if body ~= m.digest then return { 3 } end
-  return { 2, id, tonumber(at) }
+  return body == digest and '2 ' .. id .. ' ' .. at or '3'
 end
 
 -- remember keeps what becomes of a message, or gives what became of it before.
-local function remember(c, m, id, at)
-  local record = life_of(c.epoch) .. ' ' .. int(id) .. ' ' .. at .. ' ' .. m.digest
-  if redis.call('SET', m.record, record, 'PX', record_ttl, 'NX') then return nil end
-  local earlier = replay(c, m)
-  if not earlier then redis.call('SET', m.record, record, 'PX', record_ttl) end
+local function remember(c, record, sent, digest)
+  local value = life_of(c.epoch) .. ' ' .. sent .. ' ' .. digest
+  if call('SET', record, value, 'PX', record_ttl, 'NX') then return nil end
+  local earlier = replay(c, record, digest)
+  if not earlier then call('SET', record, value, 'PX', record_ttl) end
   return earlier
 end
 
--- positions are those of the senders, false of who is no member.
-local function positions(messages)
-  local senders, acked = {}, {}
-  for i, m in ipairs(messages) do senders[i] = m.sender end
-  for i, score in ipairs(redis.call('ZMSCORE', MEMBERS, unpack(senders))) do acked[senders[i]] = score and tonumber(score) end
-  return acked
-end
+local answers, sent = {}, false
 
--- send gives the answers to a chat's messages.
-local function send(messages)
-  local c, answers, new = load(), {}, {}
-  local acked = c and positions(messages)
-  for i, m in ipairs(messages) do
-    if not c then
-      answers[i] = { 0 }
-    elseif not acked[m.sender] then
-      answers[i] = m.record and replay(c, m) or { 4 }
-    else
-      local id, at = c.last + #new + 1, math.max(c.now, c.at)
-      answers[i] = m.record and remember(c, m, id, at)
-      if not answers[i] then answers[i], new[#new + 1] = { 1, int(id), at }, m end
+-- send answers a chat's n messages, whose senders begin after from and records after key.
+local function send(n, records, push, from, key)
+  local c, entries, senders, acked = meta(), nil, nil, nil
+  local positions = c and call('ZMSCORE', MEMBERS, unpack(ARGV, from + 1, from + n))
+  local at = c and int(max(c.now, c.at))
+  if c and records > 0 then call('LLEN', LOG) end -- a damaged log fails before anything is kept
+  for i = from + 1, from + n do
+    local sender, digest, answer, record = ARGV[i], records > 0 and ARGV[i + n + n] or '', '0', nil
+    if digest ~= '' then
+      key = key + 1
+      record = KEYS[key]
     end
-  end
-  if c then append(c, new, acked, channels .. NAME) end
-  return answers
-end
-
--- read_messages reads a chat's n messages and gives where the next chat's keys are.
-local function read_messages(key, from, n)
-  local messages = {}
-  for i = 1, n do
-    local m = { sender = ARGV[from], text = ARGV[from + 1], digest = ARGV[from + 2], push = ARGV[from + 3] == '1' }
-    if m.digest ~= '' then
-      m.record, key = KEYS[key], key + 1
+    if c and not positions[i - from] then
+      answer = record and replay(c, record, digest) or '4'
+    elseif c then
+      local stamp = int(c.last + 1 + (entries and #entries or 0)) .. ' ' .. at
+      answer = record and remember(c, record, stamp, digest)
+      if not answer then
+        answer, acked = '1 ' .. stamp, acked or tonumber(positions[i - from])
+        local entry = at .. ' ' .. sender .. ' ' .. ARGV[i + n]
+        if entries then
+          entries[#entries + 1], senders[#senders + 1] = entry, sender
+        else
+          entries, senders = { entry }, { sender }
+        end
+      end
     end
-    messages[i], from = m, from + SIZE
+    answers[#answers + 1] = answer
   end
-  return messages, key
+  if not entries then return end
+  append(c, entries, senders, acked, channels .. NAME, push)
+  sent = true
 end
 
-local answers, key, from, sent = {}, 1, OWN + 4, false
+local key, from = 1, OWN + 4
 for _ = 1, tonumber(chats) do
-  local n = tonumber(ARGV[from])
+  local n, records, push, done = tonumber(ARGV[from]), tonumber(ARGV[from + 1]), ARGV[from + 2] == '1', #answers
   turn_to(KEYS[key], KEYS[key + 1])
-  local messages, next_key = read_messages(key + 2, from + 1, n)
-  local good, result = pcall(send, messages)
-  for i = 1, n do
-    local own = good and result[i] or { -1, type(result) == 'table' and result.err or tostring(result) }
-    answers[#answers + 1] = own
-    sent = sent or own[1] == 1
+  local good, why = pcall(send, n, records, push, from + 2, key + 1)
+  for i = done + 1, good and 0 or done + n do
+    answers[i] = '-1 ' .. string.gsub(type(why) == 'table' and why.err or tostring(why), '\n', ' ')
   end
-  key, from = next_key, from + 1 + n * SIZE
+  key, from = key + 2 + records, from + 3 + n * (records > 0 and 3 or 2)
 end
-if sent then redis.call('SET', CALL, cjson.encode(answers), 'PX', call_ttl) end
-return answers
+local told = table.concat(answers, '\n')
+if sent then call('SET', CALL, told, 'PX', call_ttl) end
+return told

@@ -1,6 +1,6 @@
 -- Finds, in a piece of the log, what a user sent when he was a member before: it does not
 -- count as unread when he joins from the start. Naturally idempotent.
--- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 user, 2 id from which to search, 3 most bytes to read, which one chunk may
 --       exceed, 4 lifetime in ms of what is found, unless he joins, after those of
 --       part_chat.lua

@@ -3,40 +3,23 @@
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 
--- mark_due notes that pushes are due from the last message on, unless some were.
+-- mark_due notes that pushes are due from the next message on, unless some were.
 local function mark_due(c)
   if c.pushed then return end
-  c.pushed = c.last - 1
-  redis.call('HSET', META, 'p', c.pushed)
-  redis.call('ZADD', DUE, c.now, NAME)
-end
-
--- save_positions moves each sender over his own messages if he had acknowledged all
--- before them; the others are entered among his own, which don't count as unread. Only
--- if the slowest member moved can there be something to trim.
-local function save_positions(c, moved, own, slowest, ttl)
-  local positions = {}
-  for sender, id in pairs(moved) do
-    positions[#positions + 1] = id
-    positions[#positions + 1] = sender
-  end
-  if #positions > 0 then redis.call('ZADD', MEMBERS, unpack(positions)) end
-  if slowest then trim_acked(c) end
-  for sender, ids in pairs(own) do
-    redis.call('ZADD', own_of(sender), unpack(ids))
-    redis.call('PEXPIRE', own_of(sender), ttl)
-  end
+  c.pushed = c.last
+  call('ZADD', DUE, c.now, NAME)
 end
 
 -- run_id names the server's run, which is another after each restart and each promotion
--- of a replica: the id of its replication. promoted tells that it followed another.
+-- of a replica: the beginning of the id of its replication. promoted tells that it
+-- followed another.
 local run, promoted
 local function run_id()
   if RUN ~= '*' then return RUN end
   if not run then
-    local info = redis.call('INFO', 'replication')
-    run = string.match(info, 'master_replid:(%w+)') or ''
-    promoted = string.find(string.match(info, 'master_replid2:(%w+)') or '', '[^0]') and true
+    local info = call('INFO', 'replication')
+    run = match(info, 'master_replid:(%w%w%w%w%w%w%w%w%w%w%w%w)') or '-'
+    promoted = string.find(match(info, 'master_replid2:(%w+)') or '', '[^0]') and true
   end
   return run
 end
@@ -47,40 +30,56 @@ end
 local function note_run(c)
   local now = run_id()
   if now == c.run then return end
-  if c.run and (promoted or not string.find(redis.call('INFO', 'persistence'), 'aof_enabled:1', 1, true)) then
-    c.epoch = life_of(c.epoch) .. '.' .. string.sub(now, 1, 12)
+  if c.run ~= '-' and (promoted or not string.find(call('INFO', 'persistence'), 'aof_enabled:1', 1, true)) then
+    c.epoch = life_of(c.epoch) .. '.' .. now
   end
-  redis.call('HSET', META, 'e', c.epoch, 'r', now)
+  c.run = now
 end
 
--- append adds messages, each with its sender, text, and whether to push it, and
--- publishes them on a channel. acked has each sender's position. The log's expiry is put
--- off once in half a margin, and for a new log.
-local function append(c, messages, acked, channel)
-  if #messages == 0 then return end
-  note_run(c)
-  local fresh, half, first = c.head > c.last, MARGIN / 2, c.last
-  local before = math.floor(c.at / half)
-  c.at, c.added = math.max(c.now, c.at), #messages
-  local entries, moved, own, slowest, ttl = {}, {}, {}, false, c.at - c.now + AGE + MARGIN
-  local prefix = c.at .. ' '
-  for i, m in ipairs(messages) do
-    c.last = c.last + 1
-    entries[i] = prefix .. m.sender .. ' ' .. m.text
-    if m.push then mark_due(c) end
-    if acked[m.sender] == c.last - 1 then
-      slowest = slowest or acked[m.sender] < c.head
-      acked[m.sender], moved[m.sender] = c.last, c.last
-    else
-      local ids = own[m.sender] or {}
-      own[m.sender] = ids
-      ids[#ids + 1] = c.last
-      ids[#ids + 1] = c.last
-    end
+-- enter_own notes messages from the nth on among their senders' own, which don't count
+-- as unread.
+local function enter_own(c, senders, nth, ttl)
+  local own = {}
+  for i = nth, #senders do
+    local ids, id = own[senders[i]] or {}, int(c.last + i)
+    own[senders[i]] = ids
+    ids[#ids + 1] = id
+    ids[#ids + 1] = id
   end
-  redis.call('RPUSH', LOG, unpack(entries))
-  if fresh or before ~= math.floor(c.at / half) then redis.call('PEXPIRE', LOG, ttl) end
-  save_positions(c, moved, own, slowest, ttl)
-  save(c)
-  for i, entry in ipairs(entries) do redis.call('PUBLISH', channel, c.epoch .. ' ' .. int(first + i) .. ' ' .. entry) end
+  for sender, ids in pairs(own) do
+    call('ZADD', own_of(sender), unpack(ids))
+    call('PEXPIRE', own_of(sender), ttl)
+  end
+end
+
+-- leading counts the messages at the beginning that have the first one's sender.
+local function leading(senders)
+  for i = 2, #senders do
+    if senders[i] ~= senders[1] then return i - 1 end
+  end
+  return #senders
+end
+
+-- append adds messages to a chat of which the meta was read, given as the log has them
+-- and by their senders, publishes them on a channel and notes whether to push them. If
+-- the first one's sender had acknowledged all before them, as acked says, his position
+-- moves over those that he begins with; only if he was the slowest member can there be
+-- something to trim. The log's expiry is put off once in half a margin, and for a new log.
+local function append(c, entries, senders, acked, channel, push)
+  local count, half = #entries, MARGIN / 2
+  note_run(c)
+  local at = max(c.now, c.at)
+  local ttl, put_off = at - c.now + AGE + MARGIN, math.floor(c.at / half) ~= math.floor(at / half)
+  local length = call('RPUSH', LOG, unpack(entries))
+  see(c, length - count)
+  if push then mark_due(c) end
+  if put_off or length == count then call('PEXPIRE', LOG, ttl) end
+  local moved = acked == c.last and leading(senders) or 0
+  if moved > 0 then call('ZADD', MEMBERS, int(c.last + moved), senders[1]) end
+  if moved < count then enter_own(c, senders, moved + 1, ttl) end
+  local before = c.epoch .. ' '
+  for i = 1, count do call('PUBLISH', channel, before .. int(c.last + i) .. ' ' .. entries[i]) end
+  c.last, c.at = c.last + count, at
+  if moved > 0 and acked < c.head then trim_acked(c) end
+  save(c, count)
 end

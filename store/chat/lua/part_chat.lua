@@ -1,15 +1,16 @@
 -- One chat: its keys, its limits, and what readers see of its log. The scripts
 -- that include it take their own arguments after these: unpack(ARGV, OWN).
--- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 most messages kept, 2 most age in ms, 3 run of the server: '*' for the one
 --       that is asked (see part_append.lua), or a name
 -- RETURNS: nothing; it only defines functions
--- Fields of meta: e epoch, l last id, f first id that readers see, c made at and
--- t last message at in ms, p the message up to which pushes are done while some
--- are due, r the run of the server that has the last message.
+-- meta is "<epoch> <last id> <first id that readers see> <time of the last message in ms>
+-- <made at in ms> <message up to which pushes are done, while some are due> <run of the
+-- server that has the last message>", with '-' for what there is not.
+local call, match, max = redis.call, string.match, math.max
 local MOST, AGE, RUN = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local OWN = 4 -- where a script's own arguments begin
-local META, DUE, BUCKET, NAME, LOG, MEMBERS, JOINS
+local META, DUE, BUCKET, NAME, LOG, MEMBERS
 local POPPED = 32 -- messages over a limit that one call removes
 local MARGIN = 1000 -- ms that keys outlive what is in them: reads compare times
 
@@ -17,17 +18,27 @@ local MARGIN = 1000 -- ms that keys outlive what is in them: reads compare times
 -- first two keys.
 local function turn_to(meta, due)
   META, DUE = meta, due
-  BUCKET, NAME = string.match(META, '^(ff:{chat:%d+}:)meta:(.+)$')
-  LOG, MEMBERS, JOINS = BUCKET .. 'log:' .. NAME, BUCKET .. 'members:' .. NAME, BUCKET .. 'joins:' .. NAME
+  BUCKET, NAME = match(META, '^(ff:{chat:%d+}:)meta:(.+)$')
+  LOG, MEMBERS = BUCKET .. 'log:' .. NAME, BUCKET .. 'members:' .. NAME
 end
 turn_to(KEYS[1], KEYS[2])
+local JOINS = BUCKET .. 'joins:' .. NAME -- of the first chat alone
 
-local function int(n) return string.format('%.0f', n) end
+-- int is a whole number as text; the same few come again and again.
+local texts, format = {}, string.format
+local function int(n)
+  local text = texts[n]
+  if not text then
+    text = format('%d', n)
+    texts[n] = text
+  end
+  return text
+end
 
 local function own_of(user) return BUCKET .. 'own:' .. NAME .. '/' .. user end
 
 local function sent_at(c, id)
-  return tonumber(string.match(redis.call('LINDEX', LOG, id - c.head), '^%d+'))
+  return tonumber(match(call('LINDEX', LOG, id - c.head), '^%d+'))
 end
 
 -- first_young finds the first message from c.first on that is not too old. Times
@@ -49,7 +60,7 @@ end
 local now
 local function now_ms()
   if not now then
-    local time = redis.call('TIME')
+    local time = call('TIME')
     now = time[1] * 1000 + math.floor(time[2] / 1000)
   end
   return now
@@ -57,32 +68,44 @@ end
 
 -- life_of is an epoch without the run of the server: one from the making of a chat to
 -- its end.
-local function life_of(epoch) return string.match(epoch, '^[^.]+') end
+local function life_of(epoch) return match(epoch, '^[^.]+') end
 
--- load reads the chat, nil when there is none. The log has every id from head
--- to last; what readers see begins at first.
-local function load()
-  local m = redis.call('HMGET', META, 'e', 'l', 'f', 't', 'p', 'c', 'r')
-  if not m[1] then return nil end
-  local c = { epoch = m[1], run = m[7], last = tonumber(m[2]), at = tonumber(m[4]), pushed = m[5] and tonumber(m[5]), made = tonumber(m[6]),
-    now = now_ms() }
-  c.head = c.last + 1 - redis.call('LLEN', LOG)
-  c.first = math.max(tonumber(m[3]), c.head, c.last + 1 - MOST)
+-- meta reads the chat's meta, nil when there is no chat.
+local FORM = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$'
+local function meta()
+  local text = call('GET', META)
+  if not text then return nil end
+  local epoch, last, first, at, made, pushed, run = match(text, FORM)
+  return { epoch = epoch, last = 0 + last, first = 0 + first, at = 0 + at, made = 0 + made, pushed = tonumber(pushed), run = run,
+    now = now_ms(), head = false }
+end
+
+-- see works out what readers see of a log of that many messages: it has every id from
+-- head to last, and what they see begins at first.
+local function see(c, length)
+  c.head = c.last + 1 - length
+  c.first = max(c.first, c.head, c.last + 1 - MOST)
   c.first = first_young(c)
+end
+
+-- load reads the chat, nil when there is none.
+local function load()
+  local c = meta()
+  if c then see(c, call('LLEN', LOG)) end
   return c
 end
 
 -- unread counts what is kept above a position and not the user's own.
 local function unread(c, user, acked)
-  local from = math.max(tonumber(acked), c.first - 1)
-  return c.last - from - redis.call('ZCOUNT', own_of(user), '(' .. int(from), '+inf')
+  local from = max(tonumber(acked), c.first - 1)
+  return c.last - from - call('ZCOUNT', own_of(user), '(' .. int(from), '+inf')
 end
 
 -- join_of is a member's entry among the joins: the stamp that his index has, and
 -- that of his join where another join at the same time raised it.
 local function join_of(user)
-  local found = redis.call('ZRANGEBYLEX', JOINS, '[' .. user .. ' ', '(' .. user .. '!', 'LIMIT', 0, 1)[1]
+  local found = call('ZRANGEBYLEX', JOINS, '[' .. user .. ' ', '(' .. user .. '!', 'LIMIT', 0, 1)[1]
   if not found then return nil end
-  local stamp, made = string.match(found, '^%S+ (%d+) ?(%d*)$')
+  local stamp, made = match(found, '^%S+ (%d+) ?(%d*)$')
   return { entry = found, stamp = stamp, made = made ~= '' and made or stamp }
 end

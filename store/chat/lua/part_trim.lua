@@ -6,30 +6,37 @@
 -- trim_acked removes what every member has acknowledged. Nobody's own ids are
 -- among it: those are above their sender's position.
 local function trim_acked(c)
-  local first = tonumber(redis.call('ZRANGE', MEMBERS, 0, 0, 'WITHSCORES')[2]) + 1
-  c.first = math.max(c.first, first)
+  local first = tonumber(call('ZRANGE', MEMBERS, 0, 0, 'WITHSCORES')[2]) + 1
+  c.first = max(c.first, first)
   if first > c.head then
-    redis.call('LTRIM', LOG, first - c.head, -1)
+    call('LTRIM', LOG, first - c.head, -1)
     c.head = first
   end
 end
 
 -- trim_limits removes what is over the limits, some in each call and for each message
--- it added. What still has to be pushed stays, up to a second log's length.
-local function trim_limits(c)
+-- added. What still has to be pushed stays, up to a second log's length.
+local function trim_limits(c, added)
   local upto = c.first
   if c.pushed and c.last - c.head < 2 * MOST + 1000 then upto = math.min(upto, c.pushed + 1) end
-  local n = math.min(upto - c.head, POPPED * (c.added or 1))
+  local n = math.min(upto - c.head, POPPED * added)
   if n <= 0 then return end
-  for i, entry in ipairs(redis.call('LPOP', LOG, n)) do
-    redis.call('ZREM', own_of(string.match(entry, '^%d+ (%S+) ')), c.head + i - 1)
+  for i, entry in ipairs(call('LPOP', LOG, n)) do
+    call('ZREM', own_of(match(entry, '^%d+ (%S+) ')), c.head + i - 1)
   end
   c.head = c.head + n
 end
 
--- save trims over the limits and writes the chat's fields after a change.
-local function save(c)
-  c.first = math.max(c.first, c.last + 1 - MOST)
-  trim_limits(c)
-  redis.call('HSET', META, 'l', c.last, 'f', c.first, 't', c.at)
+-- store writes the chat's meta.
+local function store(c)
+  call('SET', META, c.epoch .. ' ' .. int(c.last) .. ' ' .. int(c.first) .. ' ' .. int(c.at) .. ' ' .. int(c.made) .. ' ' ..
+    (c.pushed and int(c.pushed) or '-') .. ' ' .. c.run)
+end
+
+-- save trims over the limits and writes the meta after a change, in which some messages
+-- may have been added.
+local function save(c, added)
+  c.first = max(c.first, c.last + 1 - MOST)
+  trim_limits(c, added or 1)
+  store(c)
 end

@@ -1,5 +1,5 @@
 -- Notes up to which message pushes are done; with the last, nothing is due.
--- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 epoch, 2 id, after those of part_chat.lua
 -- RETURNS: 0 the chat is gone or another one, 1 noted
 -- @include lua/part_chat.lua
@@ -12,10 +12,9 @@ if not c or c.epoch ~= epoch then return 0 end
 if not c.pushed then return 1 end
 c.pushed = math.max(c.pushed, math.min(tonumber(id), c.last))
 if c.pushed == c.last then
-  redis.call('HDEL', META, 'p')
+  c.pushed = nil
   redis.call('ZREM', DUE, NAME)
 else
-  redis.call('HSET', META, 'p', c.pushed)
   redis.call('ZADD', DUE, c.now, NAME)
 end
 save(c)

@@ -1,5 +1,5 @@
 -- Reads the messages of a chat that are due to be pushed. It changes nothing.
--- KEYS: 1 meta (hash), 2 due (zset) of the bucket
+-- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 most messages to read, after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 read; then after 1 epoch, last id, id up to
 --          which this read goes, id of the first message returned, and the
