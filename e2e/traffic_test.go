@@ -294,7 +294,7 @@ var kinds = []string{"event", "message", "reserve", "confirm", "contacts"}
 // awaitDone waits until so many more requests of each kind are done.
 func (w *traffic) awaitDone(n int) {
 	w.t.Helper()
-	w.report("until now")
+	w.since()
 	storetest.Eventually(w.t, time.Minute, fmt.Sprintf("%s: %d requests of each kind are done", w.name, n), func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
