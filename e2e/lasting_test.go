@@ -3,7 +3,9 @@ package e2e
 import (
 	"fmt"
 	"hash/crc32"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,7 +77,7 @@ func TestAMasterAndItsReplicaStayAway(t *testing.T) {
 			others.report("at first")
 			gone.report("at first")
 			<-time.After(lasts(time.Minute-2*requestDeadline, 4*time.Second))
-			others.checkGoesOn()
+			others.checkGoesOn(kinds...)
 			gone.checkIsRefused()
 			if late := others.missing(time.Now().Add(-requestDeadline - answerLate)); len(late) > 0 {
 				t.Errorf("%d events to users who are not concerned are late", len(late))
@@ -111,4 +113,119 @@ func checkRepeats(t *testing.T, apns *apnstest.Server, faults ...fault) {
 		}
 	}
 	t.Logf("%d notifications, %d repeats", len(first), repeats)
+}
+
+// SQL or APNs stays away, refusing or silent, under load: what does not need it goes on,
+// and when it is back all that was accepted is done, with nothing restarted. The short
+// form lasts longer than each timer of the server but those that are settings and the
+// 10 minutes for which users' settings stay in the cache.
+func TestSQLOrAPNsStaysAway(t *testing.T) {
+	t.Parallel()
+	withoutSQL := []string{"event", "message", "reserve", "confirm"}
+	for name, way := range map[string]struct {
+		link        string
+		begin, end  func(*storetest.Proxy)
+		otherwise   time.Duration
+		goOn        []string
+		stillPushed bool
+	}{
+		"SQLRefuses":    {"SQL", (*storetest.Proxy).Cut, (*storetest.Proxy).Mend, 6 * time.Second, withoutSQL, true},
+		"SQLBlackHole":  {"SQL", hold, release, 6 * time.Second, withoutSQL, true},
+		"APNsBlackHole": {"APNs", hold, release, 12 * time.Second, kinds, false}, // a connection is given up after 10 s
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			apns := apnstest.Start(t, apnstest.Options{})
+			proxies, urls := map[string]*storetest.Proxy{}, map[string]string{}
+			for link, url := range map[string]string{"SQL": storetest.MySQL(t), "APNs": apns.URL()} {
+				proxies[link], urls[link] = storetest.ProxyTo(t, url)
+			}
+			p := mustServe(t, t.TempDir(), quick(append(apns.Env(), "FANFARE_APNS_URL="+urls["APNs"], "FANFARE_REDIS_URL="+storetest.Redis(t).URL(),
+				"FANFARE_DATABASE_URL="+urls["SQL"], "FANFARE_RETRY_MAX=5s")...)...)
+			w := newTraffic(t, "all", []*program{p}, apns, places{users: []int{0, 1, 2}, reader: "reader", chat: "chat", sale: "sale"})
+			w.mustPrepare()
+			w.start()
+			w.awaitDone(10)
+			way.begin(proxies[way.link])
+			away := time.Now()
+			long := lasts(10*time.Minute, way.otherwise)
+			<-time.After(long * 9 / 10) // settings stay in the cache for 10 minutes
+			w.checkGoesOn(way.goOn...)
+			late := w.missing(time.Now().Add(-requestDeadline - answerLate))
+			t.Logf("away for %v: %d events accepted, of which %d wait", time.Since(away).Round(time.Second), len(w.all()), len(late))
+			if way.stillPushed && len(late) > 0 {
+				t.Errorf("%d pushes wait for it", len(late))
+			}
+			<-time.After(long / 10)
+			way.end(proxies[way.link])
+			back := time.Now()
+			w.awaitDone(10)
+			w.finish()
+			w.report("in the end")
+			w.checkPromises(2 * time.Minute)
+			t.Logf("all was done %v after it was back", time.Since(back).Round(time.Millisecond))
+		})
+	}
+}
+
+func hold(p *storetest.Proxy)    { p.Hold(true) }
+func release(p *storetest.Proxy) { p.Hold(false) }
+
+// Redis is at 100 % of maxmemory with notifications that have to be retried: it drains
+// by itself when APNs heals, with nothing restarted and nothing sent twice.
+func TestAFullRedisDrainsWhenAPNsHeals(t *testing.T) {
+	t.Parallel()
+	apns, redis := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t, "--maxmemory", "10mb")
+	p := mustServe(t, t.TempDir(), quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_RETRY_MAX=2s", "FANFARE_LOG_LEVEL=error")...)...)
+	p.mustRegister(100)
+	apns.ScriptAll(apnstest.Fail(503, "ServiceUnavailable"))
+	accepted, refusal := p.postUntilRefused(t)
+	if refusal.Code != "overloaded" {
+		t.Errorf("refused with %+v", refusal)
+	}
+	full := func() bool { // what others keep in this Redis
+		err := redis.Client().Set(t.Context(), fmt.Sprint("filler-", rand.Int64()), strings.Repeat("x", 1<<10), 0).Err()
+		return err != nil && strings.HasPrefix(err.Error(), "OOM")
+	}
+	storetest.Eventually(t, time.Minute, "Redis is full", func() bool {
+		for range 100 {
+			if full() {
+				return true
+			}
+		}
+		return false
+	})
+	// Longer than the leases, and than the longest backoff; what is freed meanwhile is
+	// filled again.
+	for until := time.Now().Add(lasts(time.Minute, 6*time.Second)); time.Now().Before(until); <-time.After(100 * time.Millisecond) {
+		for range 100 {
+			if full() {
+				break
+			}
+		}
+	}
+	used := usedMemory(t, redis)
+	refused := apns.Total()
+	apns.ScriptAll()
+	healed := time.Now()
+	delivered := map[string]int{}
+	storetest.Eventually(t, 2*time.Minute, "everything is delivered", func() bool {
+		clear(delivered)
+		for _, r := range apns.Requests() {
+			if r.Status == 200 {
+				delivered[r.ID]++
+			}
+		}
+		return len(delivered) >= accepted
+	})
+	t.Logf("%d events, %d of %d bytes used, %d requests refused, all delivered after %v", accepted, used, 10<<20, refused, time.Since(healed).Round(time.Millisecond))
+	for id, n := range delivered {
+		if n > 1 {
+			t.Errorf("%s was delivered %d times", id, n)
+		}
+	}
+	storetest.Eventually(t, 30*time.Second, "events are accepted again", func() bool {
+		status, _, err := p.try("POST", "/v1/events", greeting("user-0"))
+		return err == nil && status == 202
+	})
 }

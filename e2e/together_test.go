@@ -18,7 +18,7 @@ import (
 var faultsOfALink = map[string]struct{ begin, end func(*storetest.Proxy) }{
 	"Latency":   {func(p *storetest.Proxy) { p.Delay(500 * time.Millisecond) }, func(p *storetest.Proxy) { p.Delay(0) }},
 	"Resets":    {func(p *storetest.Proxy) { p.Resets(0.05, 1) }, func(p *storetest.Proxy) { p.Resets(0, 1) }},
-	"BlackHole": {func(p *storetest.Proxy) { p.Hold(true) }, func(p *storetest.Proxy) { p.Hold(false) }},
+	"BlackHole": {hold, release},
 	"Slow":      {func(p *storetest.Proxy) { p.Rate(10 << 10) }, func(p *storetest.Proxy) { p.Rate(0) }},
 }
 

@@ -302,8 +302,9 @@ func (w *traffic) awaitDone(n int) {
 	})
 }
 
-// checkGoesOn makes sure that nearly nothing was refused since the last report.
-func (w *traffic) checkGoesOn() {
+// checkGoesOn makes sure that nearly nothing of these kinds was refused since the last
+// report.
+func (w *traffic) checkGoesOn(kinds ...string) {
 	w.t.Helper()
 	got := w.report("goes on")
 	for _, kind := range kinds {
@@ -355,6 +356,13 @@ func (w *traffic) checkPromises(within time.Duration) {
 		}
 		return true
 	})
+}
+
+// all are the events that were accepted, by id.
+func (w *traffic) all() map[string]accepted {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.events)
 }
 
 // missing are the events accepted before then that APNs has not got.
