@@ -103,10 +103,18 @@ const shardSlice = 5 * time.Millisecond
 
 // shardOfTheMoment is a random shard, another one each shardSlice: events of
 // the same moment share the batches of targeting, which cost as much for one
-// as for many. Processes differ by their seed.
+// as for many. Processes differ by their seed. A shard that cannot be reached is
+// passed over, unless none can.
 func (s *Store) shardOfTheMoment(now time.Time) int {
 	slice := uint64(now.UnixNano() / int64(shardSlice))
-	return rand.New(rand.NewPCG(s.seed, slice)).IntN(s.o.Queue.Shards())
+	shards := s.o.Queue.Shards()
+	first := rand.New(rand.NewPCG(s.seed, slice)).IntN(shards)
+	for i := range shards {
+		if shard := (first + i) % shards; !s.o.Queue.Avoid(shard) {
+			return shard
+		}
+	}
+	return first
 }
 
 func onceRecord(once api.Idempotency, first string, n int) queue.Once {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fanfare/api"
@@ -61,6 +62,7 @@ type line struct {
 	mu      sync.Mutex
 	waiting []*request
 	worker  *shardWorker // who works on the shard in this process; nil: nobody
+	avoided atomic.Int64 // until when others go before it, from made on; 0: never, see Avoid
 }
 
 func newLine(q *Queue, shard int) *line {
@@ -175,6 +177,7 @@ func appendEntry(args []any, e *entry) []any {
 
 // applyCall tells each request what became of it and hands out what was claimed.
 func (l *line) applyCall(c *call, answer []any, sent time.Time) {
+	l.avoided.Store(0)
 	l.q.depths[l.shard].Store(redisdb.Number(answer[callWaiting]))
 	l.answerRequests(c, redisdb.Text(answer[callAnswer]))
 	switch {
@@ -240,6 +243,9 @@ func (r *request) read(answer []any) {
 // without them. What waits behind it has not left: it is refused.
 func (l *line) failCall(c *call, err error, over bool) {
 	l.q.noteTrouble()
+	if code := api.CodeOf(err); code == api.CodeUnavailable || code == api.CodeUnknownOutcome {
+		l.avoided.Store(int64(time.Since(l.q.made) + tryAgainAfter))
+	}
 	for _, r := range c.requests {
 		r.end(err)
 	}

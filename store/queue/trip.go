@@ -97,3 +97,30 @@ func (q *Queue) worked(shard int) {
 		q.o.Logger.Info("Redis is back", "away", time.Since(o.since).Round(time.Millisecond))
 	}
 }
+
+// has tells that a shard is away.
+func (o *outage) has(shard int) bool {
+	if o.away.Load() == 0 {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, is := o.shards[shard]
+	return is
+}
+
+// tryAgainAfter is how long a shard that could not be reached is avoided by who could
+// take another: then one request tries it.
+const tryAgainAfter = 5 * time.Second
+
+// Avoid tells that a shard could not be reached when this process tried it last: what
+// may be enqueued in any shard goes to another. Unless the process works on the shard
+// and so knows by itself when it is back, one caller in 5 s is told to try.
+func (q *Queue) Avoid(shard int) bool {
+	if q.outage.has(shard) {
+		return true
+	}
+	avoided, now := &q.lines[shard].avoided, int64(time.Since(q.made))
+	until := avoided.Load()
+	return until > now || until != 0 && !avoided.CompareAndSwap(until, now+int64(tryAgainAfter))
+}

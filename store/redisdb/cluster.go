@@ -62,7 +62,7 @@ func (db *DB) sendCluster(ctx context.Context, cmds []redis.Cmder) {
 	}
 	var wg sync.WaitGroup
 	for node, part := range nodes {
-		wg.Go(func() { pipe(ctx, node, part) })
+		wg.Go(func() { db.pipeTo(ctx, node, part) })
 	}
 	wg.Wait()
 }

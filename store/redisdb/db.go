@@ -52,6 +52,7 @@ type DB struct {
 	queues   callQueues
 	full     atomic.Pointer[api.Error] // set while memory is nearly full
 	clocks   clockReadings
+	silent   silences
 }
 
 // Open reads the URL and makes the clients. It dials nothing: a Redis that is
@@ -90,6 +91,7 @@ func (db *DB) Run(ctx context.Context) error {
 // and closes every connection.
 func (db *DB) Close() error {
 	db.queues.close()
+	db.silent.close()
 	err := db.client.Close()
 	if e := db.blocking.Close(); err == nil {
 		err = e

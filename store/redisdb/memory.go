@@ -3,6 +3,7 @@ package redisdb
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -103,10 +104,14 @@ func (db *DB) Check(ctx context.Context) []string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()
+	settings := wanted
+	if db.kind == kindCluster {
+		settings = slices.Concat(wanted, wantedInCluster)
+	}
 	var mu sync.Mutex
 	var found []string
 	err := eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
-		warnings := checkNode(ctx, c)
+		warnings := checkNode(ctx, c, settings)
 		mu.Lock()
 		defer mu.Unlock()
 		found = append(found, warnings...)
@@ -118,16 +123,24 @@ func (db *DB) Check(ctx context.Context) []string {
 	return found
 }
 
-// wanted are the settings a Redis needs that must not lose work.
-var wanted = []struct{ name, value, why string }{
-	{"maxmemory-policy", "noeviction", "queued work may be evicted"},
-	{"appendonly", "yes", "a restart loses what was written since the last snapshot"},
-}
+// wanted are the settings that a Redis needs which must not lose work, and those that
+// a master of a Cluster needs besides.
+var (
+	wanted = []setting{
+		{"maxmemory-policy", "noeviction", "queued work may be evicted"},
+		{"appendonly", "yes", "a restart loses what was written since the last snapshot"},
+	}
+	wantedInCluster = []setting{
+		{"cluster-require-full-coverage", "no", "all masters refuse everything while one is away and has no replica left"},
+	}
+)
 
-func checkNode(ctx context.Context, c *redis.Client) []string {
+type setting struct{ name, value, why string }
+
+func checkNode(ctx context.Context, c *redis.Client, settings []setting) []string {
 	var found []string
 	addr := c.Options().Addr
-	for _, w := range wanted {
+	for _, w := range settings {
 		got, err := c.ConfigGet(ctx, w.name).Result()
 		switch {
 		case err != nil:

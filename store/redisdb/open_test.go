@@ -129,6 +129,13 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		found := strings.Join(storetest.Open(t, storetest.Cluster(t).URL()).Check(t.Context()), "; ")
+		if n := strings.Count(found, "cluster-require-full-coverage is \"yes\""); n != 3 {
+			t.Errorf("got %q", found)
+		}
+	})
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t, "")

@@ -31,6 +31,7 @@ const (
 	moved                   // another node has the slot
 	noScript                // the server does not know the script
 	full                    // refused for want of memory
+	silent                  // not sent, as its master hangs: another try is pointless
 )
 
 // refusals are answers by which a server says that it did nothing, because of
@@ -66,7 +67,10 @@ func classify(err error) outcome {
 	if errors.As(err, &reply) {
 		return classifyReply(reply.Error())
 	}
-	if neverLeft(err) {
+	switch {
+	case errors.Is(err, errSilent):
+		return silent
+	case neverLeft(err):
 		return unsent
 	}
 	return unknown

@@ -50,7 +50,7 @@ func (t *roundTrip) classifyFirst() (again []int) {
 			t.outcomes, t.lost = make([]outcome, len(t.cmds)), make([]bool, len(t.cmds))
 		}
 		t.outcomes[i], t.lost[i] = v, v == unknown
-		if v != full {
+		if v != full && v != silent {
 			again = append(again, i)
 		}
 	}
@@ -62,7 +62,7 @@ func (t *roundTrip) classifyFirst() (again []int) {
 func (t *roundTrip) classifyAgain(sent []int) (again []int) {
 	for _, i := range sent {
 		v := classify(t.cmds[i].Err())
-		repeat := v != answered && v != full && (v != unknown || !t.lost[i])
+		repeat := v != answered && v != full && v != silent && (v != unknown || !t.lost[i])
 		t.lost[i] = t.lost[i] || v == unknown
 		if v != answered && t.lost[i] {
 			v = unknown

@@ -85,12 +85,12 @@ func mustStartShared(t testing.TB) *RedisCluster {
 
 // PrivateCluster starts three masters, each with that many replicas, for one
 // test: its nodes may be killed.
-func PrivateCluster(t testing.TB, replicas int) *RedisCluster {
+func PrivateCluster(t testing.TB, replicas int, args ...string) *RedisCluster {
 	t.Helper()
 	SkipShort(t, "a Redis Cluster")
 	c := &RedisCluster{}
 	for range masters * (1 + replicas) {
-		node := Redis(t, clusterArgs(FreePort(t))...)
+		node := Redis(t, append(clusterArgs(FreePort(t)), args...)...)
 		c.Nodes = append(c.Nodes, node)
 		c.addrs = append(c.addrs, node.Addr())
 	}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"strings"
@@ -20,6 +21,7 @@ const (
 	Pass    Fate = iota
 	Swallow      // they vanish; the connection stays
 	Close        // they vanish, and the connection is closed on both sides
+	Reset        // they vanish, and the connection is reset on both sides
 )
 
 // Proxy stands between clients and one server on loopback, and does to their
@@ -30,9 +32,13 @@ type Proxy struct {
 	bytes    atomic.Int64
 	swallow  atomic.Bool
 	delay    atomic.Int64 // in ns, each way
+	rate     atomic.Int64 // bytes a second, each way of each connection; 0: as they come
 
 	mu             sync.Mutex
 	cut            bool
+	held           chan struct{} // closed when what is held may go on; nil: nothing is held
+	resets         float64       // the share of what comes that is reset
+	chance         *rand.Rand    // for resets
 	conns          map[*ProxyConn]bool
 	sent, answered func(*ProxyConn, []byte) Fate
 }
@@ -57,6 +63,16 @@ func (c *ProxyConn) close() {
 	_ = c.far.Close()
 }
 
+// reset closes both sides so that the peers see a reset.
+func (c *ProxyConn) reset() {
+	for _, side := range []net.Conn{c.near, c.far} {
+		if tcp, ok := side.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+	}
+	c.close()
+}
+
 // NewProxy starts a proxy before a server at host:port.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
@@ -68,6 +84,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	t.Cleanup(func() {
 		_ = listener.Close()
 		p.Cut()
+		p.Hold(false)
 	})
 	go p.serve()
 	return p
@@ -109,9 +126,45 @@ func (p *Proxy) Mend() {
 // what clients send on them vanishes.
 func (p *Proxy) Swallow(on bool) { p.swallow.Store(on) }
 
-// Delay holds back what comes over connections that are opened from now on, for
-// so long each way; what follows does not wait for what went before.
+// Hold makes the way a black hole, or ends that: connections are accepted and stay, and
+// what either side sends waits. It arrives in the end, as TCP sends it again, also of a
+// client that has hung up meanwhile.
+func (p *Proxy) Hold(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case on && p.held == nil:
+		p.held = make(chan struct{})
+	case !on && p.held != nil:
+		close(p.held)
+		p.held = nil
+	}
+}
+
+// awaitRelease waits while everything is held.
+func (p *Proxy) awaitRelease() {
+	p.mu.Lock()
+	held := p.held
+	p.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+}
+
+// Resets resets a connection instead of passing something on, with that chance, by
+// numbers that begin with a seed; 0 ends it.
+func (p *Proxy) Resets(chance float64, seed uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.resets, p.chance = chance, rand.New(rand.NewPCG(seed, seed))
+}
+
+// Delay holds back what comes, for so long each way; what follows does not wait for
+// what went before.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
+
+// Rate lets so many bytes a second pass, each way of each connection; 0 ends it.
+func (p *Proxy) Rate(bytes int64) { p.rate.Store(bytes) }
 
 // Bytes is how many bytes came from either side.
 func (p *Proxy) Bytes() int64 { return p.bytes.Load() }
@@ -166,32 +219,17 @@ func (p *Proxy) carry(near net.Conn) {
 	defer p.forget(c)
 	go func() {
 		defer c.close()
-		p.pass(c, p.delayed(far), near, p.sentFate)
+		p.pass(c, p.newWriter(far), near, p.sentFate)
 	}()
-	p.pass(c, p.delayed(near), far, p.answerFate)
+	p.pass(c, p.newWriter(near), far, p.answerFate)
 }
 
-// delayed is a connection's writer, or one that writes later.
-func (p *Proxy) delayed(to net.Conn) io.WriteCloser {
-	d := time.Duration(p.delay.Load())
-	if d == 0 {
-		return keepOpen{to}
-	}
-	w := &laterWriter{delay: d, underway: make(chan parcel, 1024)}
-	go w.carry(to)
-	return w
-}
-
-// keepOpen is a connection that its writer does not close.
-type keepOpen struct{ net.Conn }
-
-// Close does nothing: the connection is closed with its other side.
-func (keepOpen) Close() error { return nil }
-
-// laterWriter writes everything after the same time.
+// laterWriter writes to a connection as its proxy says: at a rate, and later.
 type laterWriter struct {
-	delay    time.Duration
+	p        *Proxy
+	to       net.Conn
 	underway chan parcel
+	waiting  atomic.Int64 // parcels that are not written
 }
 
 type parcel struct {
@@ -199,9 +237,34 @@ type parcel struct {
 	data []byte
 }
 
-// Write keeps b for later.
+func (p *Proxy) newWriter(to net.Conn) *laterWriter {
+	w := &laterWriter{p: p, to: to, underway: make(chan parcel, 1024)}
+	go w.carry()
+	return w
+}
+
+// paced is how many bytes go at once at a rate.
+const paced = 1 << 10
+
+// Write writes b, or keeps it for later.
 func (w *laterWriter) Write(b []byte) (int, error) {
-	w.underway <- parcel{time.Now().Add(w.delay), bytes.Clone(b)}
+	for rest := b; len(rest) > 0; {
+		part := rest
+		if rate := w.p.rate.Load(); rate > 0 {
+			part = rest[:min(len(rest), paced)]
+			<-time.After(time.Duration(len(part)) * time.Second / time.Duration(rate))
+		}
+		rest = rest[len(part):]
+		delay := time.Duration(w.p.delay.Load())
+		if delay == 0 && w.waiting.Load() == 0 {
+			if _, err := w.to.Write(part); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		w.waiting.Add(1)
+		w.underway <- parcel{time.Now().Add(delay), bytes.Clone(part)}
+	}
 	return len(b), nil
 }
 
@@ -211,12 +274,13 @@ func (w *laterWriter) Close() error {
 	return nil
 }
 
-func (w *laterWriter) carry(to net.Conn) {
+func (w *laterWriter) carry() {
 	for p := range w.underway {
 		<-time.After(time.Until(p.due))
-		if _, err := to.Write(p.data); err != nil {
-			_ = to.Close() // the other side ends with it
+		if _, err := w.to.Write(p.data); err != nil {
+			_ = w.to.Close() // the other side ends with it
 		}
+		w.waiting.Add(-1)
 	}
 }
 
@@ -246,7 +310,11 @@ func (p *Proxy) pass(c *ProxyConn, to io.WriteCloser, from net.Conn, fate func(*
 			switch fate(c, buffer[:n]) {
 			case Close:
 				return
+			case Reset:
+				c.reset()
+				return
 			case Pass:
+				p.awaitRelease()
 				if _, err := to.Write(buffer[:n]); err != nil {
 					return
 				}
@@ -260,17 +328,26 @@ func (p *Proxy) pass(c *ProxyConn, to io.WriteCloser, from net.Conn, fate func(*
 
 func (p *Proxy) sentFate(c *ProxyConn, b []byte) Fate {
 	p.mu.Lock()
-	hook := p.sent
+	hook, reset := p.sent, p.resetsNow()
 	p.mu.Unlock()
+	if reset {
+		return Reset
+	}
 	return c.fate(b, hook, p.swallow.Load())
 }
 
 func (p *Proxy) answerFate(c *ProxyConn, b []byte) Fate {
 	p.mu.Lock()
-	hook := p.answered
+	hook, reset := p.answered, p.resetsNow()
 	p.mu.Unlock()
+	if reset {
+		return Reset
+	}
 	return c.fate(b, hook, false)
 }
+
+// resetsNow draws whether what came is reset. The lock is held.
+func (p *Proxy) resetsNow() bool { return p.resets > 0 && p.chance.Float64() < p.resets }
 
 func (c *ProxyConn) fate(b []byte, hook func(*ProxyConn, []byte) Fate, hole bool) Fate {
 	fate := Pass

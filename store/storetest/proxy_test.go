@@ -3,6 +3,9 @@ package storetest_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -63,14 +66,48 @@ func TestProxy(t *testing.T) {
 		t.Parallel()
 		p, ping := setup(t)
 		p.Delay(20 * time.Millisecond)
-		for _, c := range p.Conns() {
-			c.Swallow()
-		}
-		broken(t, ping)
-		storetest.Eventually(t, 10*time.Second, "a new connection answers", func() bool { return ping() == nil })
 		if began := time.Now(); ping() != nil || time.Since(began) < 40*time.Millisecond {
 			t.Errorf("a ping took %v", time.Since(began))
 		}
+	})
+	t.Run("Rate", func(t *testing.T) {
+		t.Parallel()
+		p, ping := setup(t)
+		p.Rate(280) // a PING has 14 bytes, its answer 7
+		if began := time.Now(); ping() != nil || time.Since(began) < 75*time.Millisecond {
+			t.Errorf("a ping took %v", time.Since(began))
+		}
+	})
+	t.Run("Hold", func(t *testing.T) {
+		t.Parallel()
+		p, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
+		o, err := redis.ParseURL(url)
+		storetest.Must(t, err)
+		o.MaxRetries, o.ReadTimeout = -1, 300*time.Millisecond
+		client := redis.NewClient(o)
+		defer client.Close()
+		storetest.Must(t, client.Ping(t.Context()).Err())
+		p.Hold(true)
+		if client.Incr(t.Context(), "n").Err() == nil {
+			t.Error("the answer came through")
+		}
+		p.Hold(false)
+		storetest.Eventually(t, 10*time.Second, "what was held arrives", func() bool { return client.Get(t.Context(), "n").Val() == "1" })
+	})
+	t.Run("Resets", func(t *testing.T) {
+		t.Parallel()
+		p, ping := setup(t)
+		p.Resets(1, 1)
+		broken(t, ping)
+		raw, err := net.Dial("tcp", p.Addr())
+		storetest.Must(t, err)
+		defer raw.Close()
+		_, _ = raw.Write([]byte("PING\r\n"))
+		if _, err := raw.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("a reset shows as %v", err)
+		}
+		p.Resets(0, 1)
+		storetest.Eventually(t, 10*time.Second, "it answers again", func() bool { return ping() == nil })
 	})
 	t.Run("LoseAnAnswer", func(t *testing.T) {
 		t.Parallel()

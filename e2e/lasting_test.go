@@ -1,0 +1,231 @@
+package e2e
+
+import (
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/store/storetest"
+)
+
+// lasts is how long a fault lasts: as promised, or for a part of it that is longer
+// than the leases and deadlines of a set-up with short ones.
+func lasts(promise, otherwise time.Duration) time.Duration {
+	if full() {
+		return promise
+	}
+	return otherwise
+}
+
+// placesOn finds names that live on one master of a Cluster, or none that does.
+func placesOn(t *testing.T, c *storetest.RedisCluster, name string, master *storetest.RedisServer, there bool) places {
+	t.Helper()
+	fits := func(keys ...string) bool {
+		return !slices.ContainsFunc(keys, func(key string) bool { return (c.MasterOf(t, key) == master) != there })
+	}
+	var at places
+	for n := 0; len(at.users) < 3 || at.reader == "" || at.chat == "" || at.sale == ""; n++ {
+		reader, chat, sale := fmt.Sprint(name, "-reader-", n), fmt.Sprint(name, "-chat-", n), fmt.Sprint(name, "-sale-", n)
+		if len(at.users) < 3 && fits(fmt.Sprintf("ff:{u:user-%d}:settings", n)) {
+			at.users = append(at.users, n)
+		}
+		if at.reader == "" && fits("ff:{chats:"+reader+"}:index", "ff:{live:"+reader+"}:present", "ff:{c:"+reader+"}:recent") {
+			at.reader = reader
+		}
+		if at.chat == "" && fits(fmt.Sprintf("ff:{chat:%03d}:meta", crc32.ChecksumIEEE([]byte(chat))%256)) {
+			at.chat = chat
+		}
+		if at.sale == "" && fits("ff:{sale:"+sale+":0}:meta") {
+			at.sale = sale
+		}
+	}
+	return at
+}
+
+// One master of a Cluster and its replica stay away: what lives on the others goes on,
+// what lives there is answered 503 or waits, nobody is sent anything twice, and all that
+// was accepted is done when they are back.
+func TestAMasterAndItsReplicaStayAway(t *testing.T) {
+	t.Parallel()
+	for name, way := range map[string]struct{ leave, back func(*storetest.RedisServer) }{
+		"Dead":    {(*storetest.RedisServer).Kill, (*storetest.RedisServer).Restart},
+		"Hanging": {(*storetest.RedisServer).Pause, (*storetest.RedisServer).Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := storetest.PrivateCluster(t, 1, "--appendonly", "yes", "--cluster-require-full-coverage", "no")
+			apns := apnstest.Start(t, apnstest.Options{})
+			servers := mustServeMany(t, 2, quick(append(apns.Env(), "FANFARE_REDIS_URL="+c.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)...)
+			master, replica := c.Nodes[0], c.Nodes[3] // which follows it
+			others := newTraffic(t, "others", servers, apns, placesOn(t, c, "others", master, false))
+			gone := newTraffic(t, "gone", servers, apns, placesOn(t, c, "gone", master, true))
+			for _, w := range []*traffic{others, gone} {
+				w.mustPrepare()
+				w.start()
+			}
+			others.awaitDone(20)
+			gone.awaitDone(20)
+			way.leave(replica) // first, or it would take over
+			way.leave(master)
+			left := time.Now()
+			<-time.After(2 * requestDeadline) // what was under way is answered; who is away is known
+			others.report("at first")
+			gone.report("at first")
+			<-time.After(lasts(time.Minute-2*requestDeadline, 4*time.Second))
+			others.checkGoesOn(kinds...)
+			gone.checkIsRefused()
+			if late := others.missing(time.Now().Add(-requestDeadline - answerLate)); len(late) > 0 {
+				t.Errorf("%d events to users who are not concerned are late", len(late))
+			}
+			way.back(master)
+			way.back(replica)
+			back := time.Now()
+			gone.awaitDone(10)
+			t.Logf("all is done again %v after they were back", time.Since(back).Round(time.Millisecond))
+			for _, w := range []*traffic{others, gone} {
+				w.finish()
+				w.checkPromises(time.Minute)
+				w.report("in the end")
+			}
+			checkRepeats(t, apns, fault{"it was left", left, left}, fault{"it came back", back, back})
+		})
+	}
+}
+
+// checkRepeats makes sure that nothing was sent twice for which a fault is no reason.
+func checkRepeats(t *testing.T, apns *apnstest.Server, faults ...fault) {
+	t.Helper()
+	first, repeats := map[string]apnstest.Request{}, 0
+	for _, r := range apns.Requests() {
+		pair := eventOf(t, r) + " " + r.Token
+		before, again := first[pair]
+		if !again {
+			first[pair] = r
+			continue
+		}
+		if repeats++; unknownWindow(before, r, faults) == "" {
+			t.Errorf("%s was sent at %s, answered at %s and sent again at %s; %v", pair, clock(before.At), clock(before.Answered), clock(r.At), faults)
+		}
+	}
+	t.Logf("%d notifications, %d repeats", len(first), repeats)
+}
+
+// SQL or APNs stays away, refusing or silent, under load: what does not need it goes on,
+// and when it is back all that was accepted is done, with nothing restarted. The short
+// form lasts longer than each timer of the server but those that are settings and the
+// 10 minutes for which users' settings stay in the cache.
+func TestSQLOrAPNsStaysAway(t *testing.T) {
+	t.Parallel()
+	withoutSQL := []string{"event", "message", "reserve", "confirm"}
+	for name, way := range map[string]struct {
+		link        string
+		begin, end  func(*storetest.Proxy)
+		otherwise   time.Duration
+		goOn        []string
+		stillPushed bool
+	}{
+		"SQLRefuses":    {"SQL", (*storetest.Proxy).Cut, (*storetest.Proxy).Mend, 6 * time.Second, withoutSQL, true},
+		"SQLBlackHole":  {"SQL", hold, release, 6 * time.Second, withoutSQL, true},
+		"APNsBlackHole": {"APNs", hold, release, 12 * time.Second, kinds, false}, // a connection is given up after 10 s
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			apns := apnstest.Start(t, apnstest.Options{})
+			proxies, urls := map[string]*storetest.Proxy{}, map[string]string{}
+			for link, url := range map[string]string{"SQL": storetest.MySQL(t), "APNs": apns.URL()} {
+				proxies[link], urls[link] = storetest.ProxyTo(t, url)
+			}
+			p := mustServe(t, t.TempDir(), quick(append(apns.Env(), "FANFARE_APNS_URL="+urls["APNs"], "FANFARE_REDIS_URL="+storetest.Redis(t).URL(),
+				"FANFARE_DATABASE_URL="+urls["SQL"], "FANFARE_RETRY_MAX=5s")...)...)
+			w := newTraffic(t, "all", []*program{p}, apns, places{users: []int{0, 1, 2}, reader: "reader", chat: "chat", sale: "sale"})
+			w.mustPrepare()
+			w.start()
+			w.awaitDone(10)
+			way.begin(proxies[way.link])
+			away := time.Now()
+			long := lasts(10*time.Minute, way.otherwise)
+			<-time.After(long * 9 / 10) // settings stay in the cache for 10 minutes
+			w.checkGoesOn(way.goOn...)
+			late := w.missing(time.Now().Add(-requestDeadline - answerLate))
+			t.Logf("away for %v: %d events accepted, of which %d wait", time.Since(away).Round(time.Second), len(w.all()), len(late))
+			if way.stillPushed && len(late) > 0 {
+				t.Errorf("%d pushes wait for it", len(late))
+			}
+			<-time.After(long / 10)
+			way.end(proxies[way.link])
+			back := time.Now()
+			w.awaitDone(10)
+			w.finish()
+			w.report("in the end")
+			w.checkPromises(2 * time.Minute)
+			t.Logf("all was done %v after it was back", time.Since(back).Round(time.Millisecond))
+		})
+	}
+}
+
+func hold(p *storetest.Proxy)    { p.Hold(true) }
+func release(p *storetest.Proxy) { p.Hold(false) }
+
+// Redis is at 100 % of maxmemory with notifications that have to be retried: it drains
+// by itself when APNs heals, with nothing restarted and nothing sent twice.
+func TestAFullRedisDrainsWhenAPNsHeals(t *testing.T) {
+	t.Parallel()
+	apns, redis := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t, "--maxmemory", "10mb")
+	p := mustServe(t, t.TempDir(), quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_RETRY_MAX=2s", "FANFARE_LOG_LEVEL=error")...)...)
+	p.mustRegister(100)
+	apns.ScriptAll(apnstest.Fail(503, "ServiceUnavailable"))
+	accepted, refusal := p.postUntilRefused(t)
+	if refusal.Code != "overloaded" {
+		t.Errorf("refused with %+v", refusal)
+	}
+	full := func() bool { // what others keep in this Redis
+		err := redis.Client().Set(t.Context(), fmt.Sprint("filler-", rand.Int64()), strings.Repeat("x", 1<<10), 0).Err()
+		return err != nil && strings.HasPrefix(err.Error(), "OOM")
+	}
+	storetest.Eventually(t, time.Minute, "Redis is full", func() bool {
+		for range 100 {
+			if full() {
+				return true
+			}
+		}
+		return false
+	})
+	// Longer than the leases, and than the longest backoff; what is freed meanwhile is
+	// filled again.
+	for until := time.Now().Add(lasts(time.Minute, 6*time.Second)); time.Now().Before(until); <-time.After(100 * time.Millisecond) {
+		for range 100 {
+			if full() {
+				break
+			}
+		}
+	}
+	used := usedMemory(t, redis)
+	refused := apns.Total()
+	apns.ScriptAll()
+	healed := time.Now()
+	delivered := map[string]int{}
+	storetest.Eventually(t, 2*time.Minute, "everything is delivered", func() bool {
+		clear(delivered)
+		for _, r := range apns.Requests() {
+			if r.Status == 200 {
+				delivered[r.ID]++
+			}
+		}
+		return len(delivered) >= accepted
+	})
+	t.Logf("%d events, %d of %d bytes used, %d requests refused, all delivered after %v", accepted, used, 10<<20, refused, time.Since(healed).Round(time.Millisecond))
+	for id, n := range delivered {
+		if n > 1 {
+			t.Errorf("%s was delivered %d times", id, n)
+		}
+	}
+	storetest.Eventually(t, 30*time.Second, "events are accepted again", func() bool {
+		status, _, err := p.try("POST", "/v1/events", greeting("user-0"))
+		return err == nil && status == 202
+	})
+}

@@ -1,0 +1,123 @@
+package redisdb
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// errSilent is why a command was not sent: its master answers nothing at present.
+var errSilent = errors.New("the master answers nothing")
+
+const (
+	// silentParts is the share of a round trip's time after which no answer at all
+	// means that a master hangs.
+	silentParts = 2
+	// probeAgain is the wait between two probes of a master that hangs.
+	probeAgain = 100 * time.Millisecond
+)
+
+// silences are the masters of a Cluster that accept connections and answer nothing.
+// What is for them is refused at once, so that a round trip to several masters does not
+// take all its time each time. A probe in the background finds when one answers again.
+type silences struct {
+	mu     sync.Mutex
+	nodes  map[*redis.Client]context.CancelFunc // each ends its probe
+	closed bool
+	probes sync.WaitGroup
+}
+
+func (s *silences) has(node *redis.Client) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, is := s.nodes[node]
+	return is
+}
+
+// pipeTo is pipe to a master of a Cluster, unless it is silent.
+func (db *DB) pipeTo(ctx context.Context, node *redis.Client, cmds []redis.Cmder) {
+	if db.silent.has(node) {
+		for _, cmd := range cmds {
+			cmd.SetErr(notSent{errSilent})
+		}
+		return
+	}
+	began := time.Now()
+	pipe(ctx, node, cmds)
+	if time.Since(began) >= db.o.Timeout/silentParts && noneAnswered(cmds) {
+		db.silent.add(context.WithoutCancel(ctx), node, db.o.Timeout)
+	}
+}
+
+// noneAnswered tells that every command ran into its time-out.
+func noneAnswered(cmds []redis.Cmder) bool {
+	for _, cmd := range cmds {
+		if !isTimeout(cmd.Err()) {
+			return false
+		}
+	}
+	return len(cmds) > 0
+}
+
+// add notes a silent master and probes it until it answers.
+func (s *silences) add(ctx context.Context, node *redis.Client, timeout time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.nodes[node]; known || s.closed {
+		return
+	}
+	if s.nodes == nil {
+		s.nodes = map[*redis.Client]context.CancelFunc{}
+	}
+	ctx, s.nodes[node] = context.WithCancel(ctx)
+	s.probes.Go(func() {
+		for ctx.Err() == nil && !answers(ctx, node, timeout) {
+			sleep(ctx, probeAgain)
+		}
+		s.remove(node)
+	})
+}
+
+// answers tells whether a master says anything to a PING; one that refuses connections
+// does, and so does one that has left the Cluster, whose client is closed.
+func answers(ctx context.Context, node *redis.Client, timeout time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return !isTimeout(node.Ping(ctx).Err()) // a context's end is a time-out too
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+func (s *silences) remove(node *redis.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nodes[node]()
+	delete(s.nodes, node)
+}
+
+// close ends the probes.
+func (s *silences) close() {
+	s.mu.Lock()
+	s.closed = true
+	for _, end := range s.nodes {
+		end()
+	}
+	s.mu.Unlock()
+	s.probes.Wait()
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
