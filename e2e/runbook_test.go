@@ -83,6 +83,51 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
+// mustBlocks reads the shell blocks of a section, or of a whole document.
+func mustBlocks(t testing.TB, name, section string) (lines string) {
+	t.Helper()
+	text := storetest.RepositoryFile(t, name)
+	if section != "" {
+		_, text, _ = strings.Cut(text, "\n## "+section+"\n")
+		text, _, _ = strings.Cut(text, "\n## ")
+	}
+	for _, block := range shellBlock.FindAllStringSubmatch(text, -1) {
+		lines += block[1]
+	}
+	if lines == "" {
+		t.Fatalf("%s has no lines", name)
+	}
+	return lines
+}
+
+// The lines about users' own access work; so do those about keys, and with the last of
+// them all tokens that fanfare made end within 10 s.
+func TestLinesAboutTokens(t *testing.T) {
+	t.Parallel()
+	s := &scene{T: t}
+	s.serve()
+	s.mustRunLines(strings.ReplaceAll(mustBlocks(t, "docs/user-access.md", ""), "http://127.0.0.1:8080", s.server.base))
+	issue := func() string {
+		var made struct{ Token string }
+		s.server.must(201, &made, "POST", "/v1/users/ann/tokens", map[string]any{"scopes": []string{"chat"}})
+		return made.Token
+	}
+	call := func(token string) int {
+		status, _, err := s.server.try("GET", "/v1/users/ann/chats", nil, "Authorization", "Bearer "+token)
+		storetest.Must(t, err)
+		return status
+	}
+	before := issue()
+	if status := call(before); status != 200 {
+		t.Fatalf("%d", status)
+	}
+	s.mustRunLines(mustBlocks(t, "docs/operations.md", "Keys"))
+	storetest.Eventually(t, 30*time.Second, "the token of the key before to end", func() bool { return call(before) == 401 })
+	if status := call(issue()); status != 200 {
+		t.Errorf("a token of the new key: %d", status)
+	}
+}
+
 // mustShow waits until what an operator is told to see is there.
 func (s *scene) mustShow(one sight) {
 	s.Helper()
