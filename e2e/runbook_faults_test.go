@@ -28,6 +28,8 @@ var faults = map[string]func(*scene) *scene{
 	},
 	"Redis is nearly full": func(s *scene) *scene {
 		redis := s.serve()
+		// Enough that what connections take and give back changes little.
+		storetest.Must(s, redis.Client().Set(s.Context(), "ballast", strings.Repeat("x", 16<<20), 0).Err())
 		storetest.Must(s, redis.Client().ConfigSet(s.Context(), "maxmemory", fmt.Sprint(usedMemory(s.T, redis)*100/95)).Err())
 		return s
 	},

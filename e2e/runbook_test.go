@@ -31,6 +31,8 @@ type sight struct{ at, what string }
 var (
 	sightLine  = regexp.MustCompile("(?m)^\\| (`/readyz`|metric|log) \\| `([^`]+)` \\|$")
 	shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+	// goesOn is a shell line that the next belongs to.
+	goesOn = regexp.MustCompile(`[\\|]\s*$`)
 	// comparison is a metric, with or without its labels, and what its value is.
 	comparison = regexp.MustCompile(`^(\w+)(\{[^}]*\})? (==|<|>) ([0-9.]+)$`)
 )
@@ -199,6 +201,12 @@ func hasLabels(labels, wanted string) bool {
 	return true
 }
 
+// again is a shell line that is tried three times: the machine of a test may be so busy
+// that a server answers 503 in between.
+func again(line string) string {
+	return "for try in 1 2 3; do\n{\n" + line + "\n} && break\n[ $try != 3 ] || exit 1\nsleep 2\ndone\n"
+}
+
 // mustRunLines runs shell lines as an operator would, who has set his own addresses: none
 // may fail.
 func (s *scene) mustRunLines(lines string) {
@@ -211,7 +219,16 @@ func (s *scene) mustRunLines(lines string) {
 		"FANFARE=" + s.server.base, "REDIS=" + s.redis, "APNS=" + s.apns, "KEY=" + runbookKey, fmt.Sprintf("PID=%d", s.server.cmd.Process.Pid),
 		"FANFARE_DATABASE_URL=" + s.server.setting("FANFARE_DATABASE_URL"),
 	}), "PATH="+bin+":"+os.Getenv("PATH"))
-	shell.Stdin = strings.NewReader("set -x\n" + lines)
+	script, whole := "set -x\n", ""
+	for line := range strings.Lines(lines) {
+		if text := strings.TrimSpace(line); text == "" || text[0] == '#' {
+			continue
+		}
+		if whole += line; !goesOn.MatchString(line) {
+			script, whole = script+again(whole), ""
+		}
+	}
+	shell.Stdin = strings.NewReader(script)
 	if out, err := shell.CombinedOutput(); err != nil {
 		s.Errorf("%v:\n%s", err, tail(string(out), 6000))
 	}
