@@ -63,6 +63,7 @@ missing() {
 	find_program redis-server >/dev/null || echo redis-server
 	{ find_program mariadbd mysqld && find_program mariadb-install-db mysql_install_db; } >/dev/null || echo mariadb-server
 	find_program chromium chromium-browser google-chrome >/dev/null || echo chromium
+	find_program promtool >/dev/null || echo prometheus # its tool, for docs/monitoring
 	# Root may make network namespaces, in which tests cut connections.
 	find_program ip >/dev/null || echo iproute2
 	# The race detector needs a C compiler.

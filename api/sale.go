@@ -157,4 +157,5 @@ type SalesStats struct {
 	LagMS         int64                       `json:"lag_ms"`
 	Oversold      map[string]map[string]int64 `json:"oversold,omitempty"`
 	UnreadSales   int64                       `json:"unread_sales,omitempty"`
+	Open          int64                       `json:"-"` // sales in which one can reserve; only in the metrics
 }

@@ -119,6 +119,7 @@ func (a *app) openQueues() {
 	shared := queue.Options{
 		Shards: c.Shards, Serve: c.ShardSet, Retention: c.TombstoneRetention, GroupRetention: c.EventRetention, ReportRetention: c.EventRetention, MaxAge: c.MaxAge,
 		RetryBase: c.RetryBase, RetryMax: c.RetryMax, MaxAttempts: c.MaxAttempts, Drain: a.drain(), Logger: a.log,
+		OnEmptied: a.metrics.RedisEmptied,
 	}
 	toTarget, toSend, toDo := shared, shared, shared
 	toTarget.Name, toTarget.Lease, toTarget.InFlight = "events", c.JobLease, delivery.Places
@@ -244,14 +245,14 @@ func (a *app) deliveryLoops() []loop {
 // handlers are the HTTP faces of this process: for users, and for operators (see
 // FANFARE_METRICS_ADDR).
 func (a *app) handlers() (public, private http.Handler) {
-	ready, hidden := a.ready, ""
+	hidden := ""
 	if a.config.MetricsAddr != "" {
-		ready, hidden = a.readyInShort, "/metrics"
+		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
 		Events: a.events, Devices: a.devices, Keys: a.keys, Tokens: a.tokens, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales,
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
-		Ready: ready, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
+		Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{

@@ -76,6 +76,9 @@ and stock for flash sales, on Redis and SQL.
                               days (90d) or hours (12h), or on a day (2027-01-31)
   fanfare keys list [--json]  show id, name, scopes, created, last used, expires, revoked
   fanfare keys revoke <id>    end a key, and say which; running servers follow within 10 s
+  fanfare keys rotate-token-key [--end-tokens]
+                              make a new key for the user tokens that fanfare makes; those
+                              of the key before stand until they end, or end within 10 s
   fanfare migrate             bring the database's tables up to date (serve does it too)
   fanfare healthcheck         ask the server at FANFARE_ADDR; exit 0 if it lives
   fanfare version             print the version
@@ -156,10 +159,10 @@ func healthcheck(ctx context.Context, c *config, _ outputs) error {
 	return nil
 }
 
-// parseKeys understands keys create, list and revoke.
+// parseKeys understands keys create, list, revoke and rotate-token-key.
 func parseKeys(args []string) (action, error) {
 	if len(args) == 0 {
-		return nil, usageError("keys takes create, list or revoke")
+		return nil, usageError("keys takes create, list, revoke or rotate-token-key")
 	}
 	switch verb, rest := args[0], args[1:]; verb {
 	case "create":
@@ -168,8 +171,10 @@ func parseKeys(args []string) (action, error) {
 		return parseList(rest)
 	case "revoke":
 		return parseRevoke(rest)
+	case "rotate-token-key":
+		return parseRotate(rest)
 	default:
-		return nil, usageError(fmt.Sprintf("keys takes create, list or revoke, not %q", verb))
+		return nil, usageError(fmt.Sprintf("keys takes create, list, revoke or rotate-token-key, not %q", verb))
 	}
 }
 
@@ -233,14 +238,20 @@ func join(scopes []api.Scope) string {
 	return strings.Join(names, ",")
 }
 
-// withKeys opens the record for a command about keys.
-func withKeys(do func(context.Context, *keys.Store, outputs) error) action {
+// withRecord opens the record for a command.
+func withRecord(do func(context.Context, *record.DB, outputs) error) action {
 	return func(ctx context.Context, c *config, to outputs) error {
-		log := newLogger(c, to.err)
-		rec, err := openRecord(ctx, c, log)
+		rec, err := openRecord(ctx, c, newLogger(c, to.err))
 		if err != nil {
 			return err
 		}
-		return errors.Join(do(ctx, keys.New(rec, keys.Options{Logger: log}), to), rec.Close())
+		return errors.Join(do(ctx, rec, to), rec.Close())
 	}
+}
+
+// withKeys opens the record for a command about API keys.
+func withKeys(do func(context.Context, *keys.Store, outputs) error) action {
+	return withRecord(func(ctx context.Context, rec *record.DB, to outputs) error {
+		return do(ctx, keys.New(rec, keys.Options{}), to)
+	})
 }

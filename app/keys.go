@@ -13,6 +13,8 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/keys"
+	"fanfare/store/record"
+	"fanfare/store/tokens"
 )
 
 // madeKey is what `keys create --json` prints: the only time that the secret is shown.
@@ -109,6 +111,26 @@ func parseRevoke(args []string) (action, error) {
 				fmt.Fprintf(to.err, "key %s (%s, for %s) is ended; running servers follow within 10 s\n", k.ID, k.Name, join(k.Scopes))
 			}
 		}
+		return nil
+	}), nil
+}
+
+// parseRotate understands keys rotate-token-key.
+func parseRotate(args []string) (action, error) {
+	end := len(args) == 1 && strings.TrimLeft(args[0], "-") == "end-tokens"
+	if len(args) > 0 && !end {
+		return nil, usageError(fmt.Sprintf("keys rotate-token-key takes --end-tokens or nothing, not %q", args))
+	}
+	return withRecord(func(ctx context.Context, rec *record.DB, to outputs) error {
+		kid, err := tokens.Rotate(ctx, rec, end)
+		if err != nil {
+			return err
+		}
+		then := "servers sign with it in a minute, and tokens of the one before stand until they end"
+		if end {
+			then = "tokens of those before end within 10 s"
+		}
+		fmt.Fprintf(to.err, "the key %s is made; %s\n", kid, then)
 		return nil
 	}), nil
 }

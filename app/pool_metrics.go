@@ -7,12 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// poolMetrics show the pools of connections in /metrics, as they are when it is read.
+// poolMetrics show the pools of connections, and what Redis says of itself, in
+// /metrics, as they are when it is read.
 type poolMetrics struct {
-	redis map[string]*redisdb.DB // by the pools' first name
+	redis map[string]*redisdb.DB // by its name in readiness, the pools' first
 	sql   *record.DB
 
 	connections, idle, timeouts, most, waits, waited *prometheus.Desc
+	used, ahead                                      *prometheus.Desc // of a Redis
 }
 
 func newPoolMetrics(a *app) *poolMetrics {
@@ -27,6 +29,10 @@ func newPoolMetrics(a *app) *poolMetrics {
 		most:        desc("max_connections", "How many connections to the database there may be."),
 		waits:       desc("waits_total", "Those who had to wait for a connection."),
 		waited:      desc("wait_seconds_total", "How long they waited."),
+		used: prometheus.NewDesc("fanfare_redis_memory_used_ratio",
+			"Part of its maxmemory that the fullest master uses, 0 without a limit.", []string{"redis"}, nil),
+		ahead: prometheus.NewDesc("fanfare_redis_clock_ahead_seconds",
+			"How far this machine's clock is ahead of Redis', of the master where that is farthest.", []string{"redis"}, nil),
 	}
 	if a.contactsRedis != a.redis {
 		m.redis["contacts_redis"] = a.contactsRedis
@@ -36,17 +42,21 @@ func newPoolMetrics(a *app) *poolMetrics {
 
 // Describe implements prometheus.Collector.
 func (m *poolMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{m.connections, m.idle, m.timeouts, m.most, m.waits, m.waited} {
+	for _, desc := range []*prometheus.Desc{m.connections, m.idle, m.timeouts, m.most, m.waits, m.waited, m.used, m.ahead} {
 		out <- desc
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *poolMetrics) Collect(out chan<- prometheus.Metric) {
-	tell := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, pool string) {
-		out <- prometheus.MustNewConstMetric(desc, kind, value, pool)
+	tell := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, label string) {
+		out <- prometheus.MustNewConstMetric(desc, kind, value, label)
 	}
 	for name, db := range m.redis {
+		if r := db.Reading(); r != nil {
+			tell(m.used, prometheus.GaugeValue, r.Used, name)
+			tell(m.ahead, prometheus.GaugeValue, r.ClockAhead.Seconds(), name)
+		}
 		for _, p := range db.Pools() {
 			pool := name + "_" + p.Name
 			tell(m.connections, prometheus.GaugeValue, float64(p.Open), pool)

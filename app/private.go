@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/http/pprof"
 
@@ -15,7 +14,9 @@ func (a *app) privateHandler(public http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", public)
 	mux.Handle("GET /healthz", public)
-	mux.HandleFunc("GET /readyz", a.readyInFull)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		public.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), forOperators{}, true)))
+	})
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -24,18 +25,16 @@ func (a *app) privateHandler(public http.Handler) http.Handler {
 	return mux
 }
 
-func (a *app) readyInFull(w http.ResponseWriter, r *http.Request) {
-	state := a.ready(r.Context())
-	w.Header().Set("Content-Type", "application/json")
-	if !state.Ready {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	_ = json.NewEncoder(w).Encode(state) // the caller may be gone
-}
+// forOperators is in the context of what came in at FANFARE_METRICS_ADDR.
+type forOperators struct{}
 
-// readyInShort is what the public may know of it: the states.
-func (a *app) readyInShort(ctx context.Context) api.Readiness {
+// readyFor is what /readyz says: while there is an address for operators, the public
+// is told the states alone.
+func (a *app) readyFor(ctx context.Context) api.Readiness {
 	state := a.ready(ctx)
+	if a.config.MetricsAddr == "" || ctx.Value(forOperators{}) != nil {
+		return state
+	}
 	state.Notes = nil
 	for i := range state.Dependencies {
 		state.Dependencies[i].Detail = ""

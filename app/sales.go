@@ -8,17 +8,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// openSales makes the sales. What became of each try to reserve is counted.
+// openSales makes the sales. What became of each try to reserve, and
+// of each to restore a sale, is counted.
 func (a *app) openSales() error {
 	tries := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fanfare_sale_reservations_total", Help: "Tries to reserve, by what became of them.",
 	}, []string{"outcome"})
-	a.registry.MustRegister(tries)
+	restores := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fanfare_sale_restores_total", Help: "Sales that were to be brought in line with the record, after a loss or fail-over of Redis.",
+	}, []string{"outcome"})
+	for _, outcome := range []string{"done", "failed"} { // an alert sees the first, too
+		restores.WithLabelValues(outcome)
+	}
+	a.registry.MustRegister(tries, restores)
 	c := a.config
 	var err error
 	a.sales, err = sales.New(a.redis, a.record, a.jobQueue, sales.Options{
 		NoLocal: !bool(c.SaleLocal), MaxInFlight: c.SaleMaxInFlight, MinReplicas: c.SaleMinReplicas, Logger: a.log,
 		OnReserve: func(outcome string) { tries.WithLabelValues(outcome).Inc() },
+		OnRestore: func(outcome string) { restores.WithLabelValues(outcome).Inc() },
 	})
 	if err != nil {
 		return fmt.Errorf("FANFARE_SALE_MIN_REPLICAS: %w", err)

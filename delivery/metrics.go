@@ -49,7 +49,7 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
 		}),
 	}
-	for _, kind := range []string{alarmStorm, alarmPaused, alarmOurBug, alarmNoApp} { // an alert sees the first, too
+	for _, kind := range []string{alarmStorm, alarmPaused, alarmOurBug, alarmNoApp, alarmEmptied} { // an alert sees the first, too
 		m.alarms.WithLabelValues(kind)
 	}
 	m.reasons = map[string]bool{"": true}
@@ -87,7 +87,12 @@ const (
 	alarmPaused = "app_paused"
 	alarmOurBug = "our_bug"
 	alarmNoApp  = "no_app"
+	// alarmEmptied is raised by each shard's worker that finds its keys gone.
+	alarmEmptied = "redis_emptied"
 )
+
+// RedisEmptied raises the alarm that Redis lost what a queue had; hand it to the queues.
+func (m *Metrics) RedisEmptied() { m.alarm(alarmEmptied) }
 
 func (m *Metrics) alarm(kind string) { m.alarms.WithLabelValues(kind).Inc() }
 

@@ -53,7 +53,7 @@ func TestAlarmsAreThereFromTheStart(t *testing.T) {
 			kinds = len(f.GetMetric())
 		}
 	}
-	if kinds != 4 {
-		t.Errorf("%d kinds of alarms, want 4", kinds)
+	if kinds != 5 {
+		t.Errorf("%d kinds of alarms, want 5", kinds)
 	}
 }

@@ -111,6 +111,10 @@ func (p *program) checkClock(t *testing.T, shift time.Duration) {
 	resp, err := http.Get(p.base + "/healthz")
 	storetest.Must(t, err)
 	_ = resp.Body.Close()
+	storetest.Eventually(t, 20*time.Second, "operators are told", func() bool {
+		ahead, err := strconv.ParseFloat(p.metric(`fanfare_redis_clock_ahead_seconds{redis="redis"}`), 64)
+		return err == nil && (time.Duration(ahead*float64(time.Second))-shift).Abs() < 20*time.Second
+	})
 	at, err := http.ParseTime(resp.Header.Get("Date"))
 	if off := time.Until(at) - shift; err != nil || off.Abs() > 20*time.Second {
 		t.Fatalf("its clock is %v off, %v", off, err)

@@ -13,7 +13,8 @@ func TestOwedMetrics(t *testing.T) {
 	t.Parallel()
 	w := setup(t) // nobody works on its jobs
 	text := w.get("/metrics").body
-	for _, want := range []string{"fanfare_contacts_pending 0", "fanfare_contacts_lag_seconds 0", "fanfare_sale_waiting_orders 0", "fanfare_sale_orders_lag_seconds 0", "fanfare_sale_oversold_units 0"} {
+	for _, want := range []string{"fanfare_contacts_pending 0", "fanfare_contacts_lag_seconds 0", "fanfare_sale_waiting_orders 0", "fanfare_sale_orders_lag_seconds 0", "fanfare_sale_oversold_units 0", "fanfare_sale_open_sales 0", "fanfare_sale_unread_sales 0",
+		"fanfare_ready 1"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %s", want)
 		}
@@ -31,6 +32,9 @@ func TestOwedMetrics(t *testing.T) {
 			t.Errorf("%s is not that of %s", name, stats)
 		}
 	}
+	if !strings.Contains(text, "\nfanfare_sale_open_sales 1\n") {
+		t.Error("the sale is not open")
+	}
 	if !regexp.MustCompile(`fanfare_contacts_lag_seconds 0\.\d|fanfare_contacts_lag_seconds [1-9]`).MatchString(text) {
 		t.Error("no lag of contacts")
 	}
@@ -40,6 +44,9 @@ func TestOwedMetrics(t *testing.T) {
 		text := alone.get("/metrics").body
 		if strings.Contains(text, "fanfare_contacts_") || !strings.Contains(text, "fanfare_sale_waiting_orders 0") {
 			t.Error("figures of contacts though nobody could read them")
+		}
+		if stats := alone.get("/v1/stats"); stats.status != 200 || strings.Contains(stats.body, `"contacts"`) || !strings.Contains(stats.body, `"waiting_orders":0`) {
+			t.Errorf("stats: %d %s", stats.status, stats.body)
 		}
 	})
 }

@@ -36,8 +36,8 @@ type owedFigure struct {
 	value func(*api.Stats) (float64, bool)
 }
 
-// queueMetrics show the queues, and what contacts and sales owe, in /metrics. The
-// figures are those of all processes, read by whichever is scraped; only the wake-up
+// queueMetrics show readiness, the queues, and what contacts and sales owe, in /metrics.
+// The figures are those of all processes, read by whichever is scraped; only the wake-up
 // latency is this process's own. What Redis or SQL does not answer is absent rather
 // than old.
 type queueMetrics struct {
@@ -47,6 +47,11 @@ type queueMetrics struct {
 	figures  []queueFigure
 	owed     []owedFigure
 	stats    atomic.Pointer[api.Stats]
+
+	ready       func(context.Context) api.Readiness
+	readiness   atomic.Pointer[api.Readiness]
+	isReady     *prometheus.Desc
+	up, latency *prometheus.Desc // of a dependency
 
 	reading sync.Mutex // one reading at a time
 	read    time.Time  // when the last one began
@@ -72,6 +77,7 @@ func newQueueMetrics(o Options) *queueMetrics {
 	add(prometheus.GaugeValue, "wakeup_seconds", "Mean time from enqueueing to claiming of jobs that woke an idle worker of this process.",
 		func(s *api.QueueStats) float64 { return s.WakeupMS / 1000 })
 	m.addOwed()
+	m.addReadiness(o.Ready)
 	o.Web.Registry.MustRegister(m)
 	return m
 }
@@ -101,6 +107,8 @@ func (m *queueMetrics) addOwed() {
 	add("contacts_lag_seconds", "Age of the oldest of them.", ofContacts(func(c *api.ContactsStats) float64 { return float64(c.LagMS) / 1000 }))
 	add("sale_waiting_orders", "Confirmed reservations whose orders are not on record yet.", ofSales(func(s *api.SalesStats) float64 { return float64(s.WaitingOrders) }))
 	add("sale_orders_lag_seconds", "Age of the oldest of them.", ofSales(func(s *api.SalesStats) float64 { return float64(s.LagMS) / 1000 }))
+	add("sale_open_sales", "Sales in which one can reserve now, were there units.", ofSales(func(s *api.SalesStats) float64 { return float64(s.Open) }))
+	add("sale_unread_sales", "Sales that could not be read: the other figures of sales are without them.", ofSales(func(s *api.SalesStats) float64 { return float64(s.UnreadSales) }))
 	add("sale_oversold_units", "Units sold beyond their totals, of all sales; stats name them.", ofSales(oversoldUnits))
 }
 
@@ -113,8 +121,34 @@ func oversoldUnits(s *api.SalesStats) (units float64) {
 	return units
 }
 
+// addReadiness adds what /readyz says.
+func (m *queueMetrics) addReadiness(ready func(context.Context) api.Readiness) {
+	m.ready = ready
+	m.isReady = prometheus.NewDesc("fanfare_ready", "1 while this process is ready, as /readyz says.", nil, nil)
+	m.up = prometheus.NewDesc("fanfare_dependency_up", "A dependency of this process as in /readyz: 1 ok, 0.5 degraded, 0 down.", []string{"dependency"}, nil)
+	m.latency = prometheus.NewDesc("fanfare_dependency_latency_seconds", "How long that dependency took to answer.", []string{"dependency"}, nil)
+}
+
+// dependencyUp is what the metric says of a dependency's state.
+var dependencyUp = map[string]float64{"ok": 1, "degraded": 0.5}
+
+func (m *queueMetrics) collectReadiness(out chan<- prometheus.Metric, r *api.Readiness) {
+	is := 0.0
+	if r.Ready {
+		is = 1
+	}
+	out <- prometheus.MustNewConstMetric(m.isReady, prometheus.GaugeValue, is)
+	for _, d := range r.Dependencies {
+		out <- prometheus.MustNewConstMetric(m.up, prometheus.GaugeValue, dependencyUp[d.State], d.Name)
+		out <- prometheus.MustNewConstMetric(m.latency, prometheus.GaugeValue, d.LatencyMS/1000, d.Name)
+	}
+}
+
 // Describe implements prometheus.Collector.
 func (m *queueMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{m.isReady, m.up, m.latency} {
+		out <- desc
+	}
 	for _, f := range m.figures {
 		out <- f.desc
 	}
@@ -129,6 +163,7 @@ func (m *queueMetrics) Collect(out chan<- prometheus.Metric) {
 	if stats == nil {
 		return
 	}
+	m.collectReadiness(out, m.readiness.Load())
 	for i := range stats.Queues {
 		s := &stats.Queues[i]
 		for _, f := range m.figures {
@@ -168,22 +203,31 @@ func (m *queueMetrics) refresh(ctx context.Context) {
 			stats.Queues = queues
 		}
 	})
-	if m.contacts != nil {
-		all.Go(func() {
-			if lag, err := m.contacts.Stats(ctx); err == nil {
-				stats.Contacts = &lag
-			}
-		})
-	}
-	if m.sales != nil {
-		all.Go(func() {
-			if owed, err := m.sales.Stats(ctx); err == nil {
-				stats.Sales = &owed
-			}
-		})
-	}
+	all.Go(func() { readOwed(ctx, m.contacts, m.sales, &stats) })
+	all.Go(func() { m.readiness.Store(new(m.ready(ctx))) })
 	all.Wait()
 	m.stats.Store(&stats)
+}
+
+// readOwed adds what contacts and sales owe; what SQL or Redis does not say is left out.
+// A store may be nil: there are none.
+func readOwed(ctx context.Context, contacts *contacts.Store, sales *sales.Store, to *api.Stats) {
+	var both sync.WaitGroup
+	if contacts != nil {
+		both.Go(func() {
+			if lag, err := contacts.Stats(ctx); err == nil {
+				to.Contacts = &lag
+			}
+		})
+	}
+	if sales != nil {
+		both.Go(func() {
+			if owed, err := sales.Stats(ctx); err == nil {
+				to.Sales = &owed
+			}
+		})
+	}
+	both.Wait()
 }
 
 // statsOf asks all queues at once.

@@ -152,8 +152,8 @@ func levelOf(status int, err error) slog.Level {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return slog.LevelInfo // the caller went away
-	case ordinary(api.CodeOf(err)):
-		return slog.LevelDebug // these come by the thousand and must stay cheap; the metrics count them
+	case err == nil, ordinary(api.CodeOf(err)):
+		return slog.LevelDebug // these, and probes that are told no, come by the thousand and must stay cheap; the metrics count them
 	case status == http.StatusInternalServerError:
 		return slog.LevelError
 	case status > http.StatusInternalServerError:

@@ -76,6 +76,7 @@ func TestLevels(t *testing.T) {
 		want   slog.Level
 	}{
 		{200, nil, slog.LevelDebug},
+		{503, nil, slog.LevelDebug}, // /readyz, asked every second
 		{404, api.Errorf(api.CodeNotFound, "x"), slog.LevelInfo},
 		{500, api.Errorf(api.CodeInternal, "x"), slog.LevelError},
 		{503, api.Errorf(api.CodeUnavailable, "x"), slog.LevelWarn},

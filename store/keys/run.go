@@ -56,16 +56,15 @@ func (s *Store) publish(version int64, stored []record.StoredKey, began time.Tim
 // Run reads changes of the keys and writes when they were last used, until
 // ctx ends. SQL being away ends nothing: the keys known last stay.
 func (s *Store) Run(ctx context.Context) error {
-	noted, wasAway := time.Now(), false
+	noted, outage := time.Now(), record.Outage{Logger: s.o.Logger, What: "API keys"}
 	for {
 		err := s.Load(ctx)
 		if time.Since(noted) >= s.o.NoteEvery {
 			noted = time.Now()
 			s.writeNotes(ctx)
 		}
-		if away := err != nil && ctx.Err() == nil; away != wasAway {
-			wasAway = away
-			s.o.Logger.Info("API keys", "out_of_reach", away, "error", err)
+		if ctx.Err() == nil {
+			outage.Note(err)
 		}
 		select {
 		case <-ctx.Done():

@@ -221,7 +221,8 @@ func TestRedisEmptiedIsHealed(t *testing.T) {
 			if name == "redis" {
 				url = storetest.Redis(t).URL()
 			}
-			w := setup(t, storetest.Open(t, url), func(o *queue.Options) { o.Shards = 3 })
+			var told atomic.Int64
+			w := setup(t, storetest.Open(t, url), func(o *queue.Options) { o.Shards, o.OnEmptied = 3, func() { told.Add(1) } })
 			var runs atomic.Int64
 			w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result { runs.Add(1); return queue.Result{} }))
 			for round := range int64(3) {
@@ -236,6 +237,7 @@ func TestRedisEmptiedIsHealed(t *testing.T) {
 			eventually(t, "the number of shards is on record again", func() bool {
 				return w.db.Client().HGet(t.Context(), "ff:{q:"+w.o.Name+"}:meta", "shards").Val() == "3:3"
 			})
+			eventually(t, "operators are told", func() bool { return told.Load() > 0 })
 		})
 	}
 }

@@ -84,6 +84,9 @@ func (o Options) withDefaults() Options {
 	if o.Kind == "" {
 		o.Kind = strings.TrimSuffix(o.Name, "s")
 	}
+	if o.OnEmptied == nil {
+		o.OnEmptied = func() {}
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}

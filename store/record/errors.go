@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"modernc.org/sqlite"
@@ -99,4 +101,26 @@ func duplicate(err error) bool {
 	}
 	var lite *sqlite.Error
 	return errors.As(err, &lite) && (lite.Code() == 1555 || lite.Code() == 2067)
+}
+
+// Outage has one line of the log for the time in which what a store keeps fresh cannot be
+// read, and one when it is read again.
+type Outage struct {
+	// Logger gets them; What is kept as it was meanwhile.
+	Logger *slog.Logger
+	What   string
+
+	since time.Time // zero: there is none
+}
+
+// Note notes the end of a try to read.
+func (o *Outage) Note(err error) {
+	switch {
+	case err != nil && o.since.IsZero():
+		o.since = time.Now()
+		o.Logger.Warn("the database is away", "keeps", o.What, "error", err)
+	case err == nil && !o.since.IsZero():
+		o.Logger.Info("the database is back", "keeps", o.What, "away", time.Since(o.since).Round(time.Millisecond))
+		o.since = time.Time{}
+	}
 }

@@ -127,7 +127,7 @@ func (r *Relay) purge(ctx context.Context) error {
 		return nil
 	}
 	_, err := r.db.PurgeIdempotency(ctx)
-	if err = errors.Join(err, r.db.PurgeRevocations(ctx), r.db.PurgeRestocks(ctx)); err == nil {
+	if err = errors.Join(err, r.db.PurgeRevocations(ctx), r.db.PurgeRestocks(ctx), r.db.PurgeTokenKeys(ctx)); err == nil {
 		r.purged = time.Now()
 	}
 	return err

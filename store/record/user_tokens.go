@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -13,6 +14,7 @@ import (
 type TokenKey struct {
 	ID      string `db:"id"`
 	Private string `db:"private_key"`
+	AgeMS   int64  `db:"age_ms"` // by the database's clock, when it was read
 }
 
 // Revocation ends a user's tokens that were issued up to a second, counted from the
@@ -25,7 +27,7 @@ type Revocation struct {
 
 // TokenKeys reads every key, oldest first.
 func (db *DB) TokenKeys(ctx context.Context) (keys []TokenKey, err error) {
-	err = db.list(ctx, &keys, "SELECT id, private_key FROM token_keys ORDER BY created_at, id")
+	err = db.list(ctx, &keys, "SELECT id, private_key, "+db.d.now+" - created_at AS age_ms FROM token_keys ORDER BY created_at, id")
 	return keys, err
 }
 
@@ -40,6 +42,41 @@ func (db *DB) AddFirstTokenKey(ctx context.Context, k TokenKey) error {
 		return err
 	})
 }
+
+// RotateTokenKey records one more key, and takes all others away if it is to be the only
+// one. It raises VersionUserTokens.
+func (db *DB) RotateTokenKey(ctx context.Context, k TokenKey, only bool) error {
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		if err := db.raise(ctx, tx, VersionUserTokens); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO token_keys (id, private_key, created_at) VALUES (?, ?, "+db.d.now+")", k.ID, k.Private); err != nil || !only {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "DELETE FROM token_keys WHERE id <> ?", k.ID)
+		return err
+	})
+}
+
+// PurgeTokenKeys removes keys that a newer one took the place of, once no token that they
+// signed can stand any more. It raises VersionUserTokens if there were any.
+func (db *DB) PurgeTokenKeys(ctx context.Context) error {
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		result, err := tx.ExecContext(ctx, "DELETE FROM token_keys WHERE created_at < (SELECT newest FROM"+
+			" (SELECT MAX(created_at) AS newest FROM token_keys WHERE created_at < "+db.d.now+" - ?) AS replaced)", (RevocationTTL + TokenKeyRest).Milliseconds())
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		return db.raise(ctx, tx, VersionUserTokens)
+	})
+}
+
+// TokenKeyRest is how long a new key of fanfare's own is known before it signs: by then
+// every server has read it.
+const TokenKeyRest = time.Minute
 
 // RevokeTokens ends all tokens of a user that were issued up to now, by the
 // database's clock. It raises VersionUserTokens. A replay of the same idempotency

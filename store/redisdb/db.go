@@ -53,6 +53,7 @@ type DB struct {
 	full     atomic.Pointer[api.Error] // set while memory is nearly full
 	clocks   clockReadings
 	silent   silences
+	reading  atomic.Pointer[Reading]
 }
 
 // Open reads the URL and makes the clients. It dials nothing: a Redis that is
@@ -75,8 +76,8 @@ func Open(_ context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Run does what must happen in the background: it watches Redis' memory (see
-// Overloaded) and moves the clock of an embedded Redis, whose keys would
+// Run does what must happen in the background: it watches Redis' memory and clock
+// (see Overloaded and Reading) and moves the clock of an embedded Redis, whose keys would
 // otherwise never expire. It returns when ctx ends.
 func (db *DB) Run(ctx context.Context) error {
 	var g errgroup.Group

@@ -42,47 +42,81 @@ func (db *DB) watchMemory(ctx context.Context) error {
 	}
 }
 
+// Reading is what the masters said of themselves last, within some two seconds.
+type Reading struct {
+	// Used is the part of its maxmemory that the fullest master uses; 0: there is no limit.
+	Used float64
+	// ClockAhead is how far this machine's clock is ahead of that of a master, behind if it
+	// is negative: of the master where that is farthest. It is right to half a round trip.
+	ClockAhead time.Duration
+}
+
+// Reading is what Run read last; nil while no master answers, or Redis is embedded.
+func (db *DB) Reading() *Reading { return db.reading.Load() }
+
 // readMemory judges by the masters that answer: the calls themselves say that one is
 // away. While none answers the last state stays.
 func (db *DB) readMemory(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()
-	fullest, answered := db.fullest(ctx)
-	if answered == 0 {
+	r := db.read(ctx)
+	db.reading.Store(r)
+	if r == nil {
 		return
 	}
-	was := db.full.Load() != nil
-	switch is := fullest >= fullPercent; {
+	was, percent := db.full.Load() != nil, int64(r.Used*100)
+	switch is := percent >= fullPercent; {
 	case is && !was:
 		db.full.Store(overloaded())
-		db.o.Logger.WarnContext(ctx, "redis is nearly full: new work is refused", "used_percent", fullest)
+		db.o.Logger.WarnContext(ctx, "redis is nearly full: new work is refused", "used_percent", percent)
 	case !is && was:
 		db.full.Store(nil)
-		db.o.Logger.InfoContext(ctx, "redis has room again", "used_percent", fullest)
+		db.o.Logger.InfoContext(ctx, "redis has room again", "used_percent", percent)
 	}
 }
 
-// fullest is the highest use of maxmemory, in percent, of all masters that answered,
-// and their number.
-func (db *DB) fullest(ctx context.Context) (most int64, answered int) {
+// read asks all masters; nil: none answered.
+func (db *DB) read(ctx context.Context) (all *Reading) {
 	if db.embedded != nil {
-		return 0, 0
+		return nil
 	}
 	var mu sync.Mutex
 	_ = eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
-		text, err := c.Info(ctx, "memory").Result()
+		one, err := readMaster(ctx, c)
 		if err != nil {
 			return err
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		answered++
-		if limit := infoInt(text, "maxmemory"); limit > 0 {
-			most = max(most, infoInt(text, "used_memory")*100/limit)
+		if all == nil {
+			all = &Reading{}
+		}
+		all.Used = max(all.Used, one.Used)
+		if one.ClockAhead.Abs() > all.ClockAhead.Abs() {
+			all.ClockAhead = one.ClockAhead
 		}
 		return nil
 	})
-	return most, answered
+	return all
+}
+
+func readMaster(ctx context.Context, c *redis.Client) (r Reading, err error) {
+	pipe := c.Pipeline()
+	memory, clock := pipe.Info(ctx, "memory"), pipe.Time(ctx)
+	asked := time.Now()
+	if _, err := pipe.Exec(ctx); err != nil {
+		return r, err
+	}
+	if limit := infoInt(memory.Val(), "maxmemory"); limit > 0 {
+		r.Used = float64(infoInt(memory.Val(), "used_memory")) / float64(limit)
+	}
+	r.ClockAhead = clockAhead(asked, time.Now(), clock.Val())
+	return r, nil
+}
+
+// clockAhead is how far our clock is ahead of one that was read between two moments.
+func clockAhead(asked, answered, told time.Time) time.Duration {
+	return answered.Round(0).Sub(told) - answered.Sub(asked)/2
 }
 
 // infoInt reads one number of INFO, 0 if absent.
@@ -97,10 +131,11 @@ func infoInt(text, name string) int64 {
 }
 
 // Check finds what makes a Redis lose work, and gives a sentence for each
-// finding. A Redis that does not answer or hides its settings is a finding too.
+// finding. A Redis that does not answer or hides its settings is a finding too; an
+// embedded one, which loses all of it at its end, is the caller's to tell.
 func (db *DB) Check(ctx context.Context) []string {
 	if db.embedded != nil {
-		return []string{"Redis is embedded: one process only, and everything in it is lost when the process ends"}
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,7 +134,9 @@ func TestS13_RebuiltFromTheRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := setup(t)
-			p, other := s.mustStart(Options{}), s.mustStart(Options{})
+			var restored, failed atomic.Int64
+			count := Options{OnRestore: func(outcome string) { map[string]*atomic.Int64{"done": &restored, "failed": &failed}[outcome].Add(1) }}
+			p, other := s.mustStart(count), s.mustStart(count)
 			limit := int64(3)
 			r := request(20, 60_000, partitions)
 			r.PerUserLimit = &limit
@@ -161,6 +164,9 @@ func TestS13_RebuiltFromTheRecord(t *testing.T) {
 			}
 			all.Wait()
 			p.wantItem(s.sale, 13, 0, 12)
+			if restored.Load() != 1 || failed.Load() != 0 {
+				t.Errorf("it was restored %d times, in vain %d", restored.Load(), failed.Load())
+			}
 			got, err := other.Reservation(t.Context(), s.sale, sold[0])
 			storetest.Must(t, err)
 			if got.State != api.ReservationSold || got.User != "u0" {

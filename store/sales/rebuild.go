@@ -30,7 +30,11 @@ func (s *Store) restore(ctx context.Context, sale string) error {
 	done := s.restores.DoChan(sale, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTime)
 		defer cancel()
-		return nil, s.restoreOnce(ctx, sale)
+		err := s.restoreOnce(ctx, sale)
+		if err != nil && !errors.Is(err, stock.ErrAbsent) {
+			s.o.OnRestore("failed")
+		}
+		return nil, err
 	})
 	select {
 	case result := <-done:
@@ -95,7 +99,11 @@ func (s *Store) reload(ctx context.Context, settings stock.Settings) error {
 		return err
 	}
 	s.cache.drop(settings.ID)
-	return s.live.Open(ctx, settings.ID)
+	if err := s.live.Open(ctx, settings.ID); err != nil {
+		return err
+	}
+	s.o.OnRestore("done")
+	return nil
 }
 
 // load puts settings, changes of stock and all orders back; open follows. Each step may be done

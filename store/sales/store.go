@@ -34,6 +34,9 @@ type Options struct {
 	// a refusal's code, or "sold_out_local" for one that was answered from memory.
 	// Default: nobody.
 	OnReserve func(outcome string)
+	// OnRestore is told how it ended when a sale was to be brought in line with the
+	// record: "done" or "failed", in which case it is tried again. Default: nobody.
+	OnRestore func(outcome string)
 	// SweepAge is how old an order must be whose job was perhaps never enqueued;
 	// default 1 s.
 	SweepAge time.Duration
@@ -47,6 +50,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.OnReserve == nil {
 		o.OnReserve = func(string) {}
+	}
+	if o.OnRestore == nil {
+		o.OnRestore = func(string) {}
 	}
 	if o.SweepAge <= 0 {
 		o.SweepAge = time.Second
@@ -139,5 +145,5 @@ func (s *Store) Stats(ctx context.Context) (api.SalesStats, error) {
 	if err != nil {
 		return api.SalesStats{}, fmt.Errorf("list sales: %w", err)
 	}
-	return api.SalesStats{WaitingOrders: f.Waiting, LagMS: f.Oldest.Milliseconds(), Oversold: f.Oversold, UnreadSales: f.Unread}, nil
+	return api.SalesStats{WaitingOrders: f.Waiting, LagMS: f.Oldest.Milliseconds(), Oversold: f.Oversold, UnreadSales: f.Unread, Open: f.Open}, nil
 }

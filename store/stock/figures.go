@@ -19,13 +19,16 @@ type Figures struct {
 	// Oversold are the units sold beyond the total, by sale and sku: after a fail-over
 	// that lost writes.
 	Oversold map[string]map[string]int64
+	// Open is how many sales have begun and not ended, sold out or not.
+	Open int64
 	// Unread is how many sales could not be read: the figures are without them.
 	Unread int64
 }
 
 // partitionFigures are the reads of one partition.
 type partitionFigures struct {
-	sale   string
+	*partition
+	times  *redis.SliceCmd // when the sale begins and ends
 	stock  *redis.MapStringStringCmd
 	orders *redis.IntCmd
 	oldest *redis.ZSliceCmd
@@ -62,15 +65,15 @@ func (l *Live) addFigures(ctx context.Context, f *Figures, parts []*partition, u
 	cmds, clocks := l.db.Clocks(ctx, keys)
 	for i, p := range parts {
 		r := partitionFigures{
-			p.sale, redis.NewMapStringStringCmd(ctx, "hgetall", p.stock), redis.NewIntCmd(ctx, "zcard", p.orders),
+			p, redis.NewSliceCmd(ctx, "hmget", p.settings, "starts", "ends"), redis.NewMapStringStringCmd(ctx, "hgetall", p.stock), redis.NewIntCmd(ctx, "zcard", p.orders),
 			redis.NewZSliceCmd(ctx, "zrange", p.orders, 0, 0, "withscores"), clocks[i],
 		}
-		reads[i], cmds = r, append(cmds, r.stock, r.orders, r.oldest)
+		reads[i], cmds = r, append(cmds, r.times, r.stock, r.orders, r.oldest)
 	}
 	// What was not answered has an error of its own.
 	_ = l.db.Pipeline(ctx, redisdb.Read, cmds...)
 	for _, r := range reads {
-		if r.clock == nil || cmp.Or(r.stock.Err(), r.orders.Err(), r.oldest.Err(), r.clock.Err()) != nil {
+		if r.clock == nil || cmp.Or(r.times.Err(), r.stock.Err(), r.orders.Err(), r.oldest.Err(), r.clock.Err()) != nil {
 			unread[r.sale] = true
 			continue
 		}
@@ -82,6 +85,9 @@ func (r *partitionFigures) addTo(f *Figures) {
 	f.Waiting += r.orders.Val()
 	for _, z := range r.oldest.Val() {
 		f.Oldest = max(f.Oldest, r.clock.Val().Sub(time.UnixMilli(int64(z.Score))))
+	}
+	if r.index == 0 && r.isOpen() {
+		f.Open++
 	}
 	for sku, text := range r.stock.Val() {
 		n := parseNumbers(text).oversold
@@ -96,4 +102,14 @@ func (r *partitionFigures) addTo(f *Figures) {
 		}
 		f.Oversold[r.sale][sku] += n
 	}
+}
+
+// isOpen tells whether the sale has begun and not ended.
+func (r *partitionFigures) isOpen() bool {
+	var times struct {
+		Starts int64 `redis:"starts"`
+		Ends   int64 `redis:"ends"`
+	}
+	now := r.clock.Val().UnixMilli()
+	return r.times.Scan(&times) == nil && times.Starts <= now && now < times.Ends
 }

@@ -24,7 +24,7 @@ func TestFiguresWithoutADamagedSale(t *testing.T) {
 	}
 	f, err := w.another(Options{}).Figures(t.Context())
 	storetest.Must(t, err)
-	if f.Waiting != 2 || f.Oldest <= 0 || f.Oversold[w.sale]["s"] != 3 || len(f.Oversold) != 1 || f.Unread != 10 {
+	if f.Waiting != 2 || f.Oldest <= 0 || f.Oversold[w.sale]["s"] != 3 || len(f.Oversold) != 1 || f.Unread != 10 || f.Open != 11 {
 		t.Errorf("%+v", f)
 	}
 }

@@ -2,7 +2,8 @@
 // them, and gives tickets for clients that can send no header.
 //
 // A user token is a JWT. Its key is one of a JWKS file, which the customer's backend
-// signs with, or fanfare's own (Ed25519), which is on record in SQL and made once.
+// signs with, or one of fanfare's own (Ed25519), which are on record in SQL. The first is
+// made by the first server, others by Rotate.
 // Checking one asks neither SQL nor Redis: what was verified is remembered by its hash
 // until it ends, 131,072 tokens at most, and a revocation is looked up in memory.
 //

@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -143,10 +145,25 @@ func newOwnKey() (record.TokenKey, error) {
 	return record.TokenKey{ID: hex.EncodeToString(public[:8]), Private: hex.EncodeToString(private.Seed())}, nil
 }
 
-// ownKey is a key of fanfare's own that can sign.
+// Rotate makes a new key of fanfare's own and gives its kid. Servers know it within 10 s
+// and sign with it a minute later. Tokens of the keys before it stand until they end,
+// unless those are to end with their keys: then they do within 10 s.
+func Rotate(ctx context.Context, rec *record.DB, endTokens bool) (kid string, err error) {
+	k, err := newOwnKey()
+	if err == nil {
+		err = rec.RotateTokenKey(ctx, k, endTokens)
+	}
+	if err != nil {
+		return "", fmt.Errorf("rotate the key of user tokens: %w", err)
+	}
+	return ownPrefix + k.ID, nil
+}
+
+// ownKey is a key of fanfare's own that can sign, from a time on.
 type ownKey struct {
 	kid     string
 	private ed25519.PrivateKey
+	from    time.Time
 }
 
 func parseOwnKey(k record.TokenKey) (ownKey, error) {
@@ -154,5 +171,5 @@ func parseOwnKey(k record.TokenKey) (ownKey, error) {
 	if err != nil || len(seed) != ed25519.SeedSize {
 		return ownKey{}, fmt.Errorf("the row %s of token_keys is no Ed25519 key", k.ID)
 	}
-	return ownKey{ownPrefix + k.ID, ed25519.NewKeyFromSeed(seed)}, nil
+	return ownKey{kid: ownPrefix + k.ID, private: ed25519.NewKeyFromSeed(seed)}, nil
 }

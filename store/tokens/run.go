@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"fanfare/store/record"
@@ -52,11 +53,20 @@ func (s *Store) loadKeys(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the keys of user tokens: %w", err)
 	}
-	if len(keys) == len(s.ownKeys) {
-		return nil // keys are only ever added
+	own := make([]ownKey, len(keys))
+	for i, k := range keys {
+		if own[i], err = parseOwnKey(k); err != nil {
+			return err
+		}
+		own[i].from = time.Now().Add(s.o.Rest - time.Duration(k.AgeMS)*time.Millisecond)
 	}
-	s.ownKeys = keys
-	return s.publish()
+	if slices.EqualFunc(own, s.ownKeys, func(a, b ownKey) bool { return a.kid == b.kid }) {
+		return nil // tokens that were verified stay so
+	}
+	s.ownKeys = own
+	s.own.Store(&own)
+	s.publish()
+	return nil
 }
 
 // addFirstKey makes the first key; of several servers that do one wins.
@@ -73,12 +83,11 @@ func (s *Store) addFirstKey(ctx context.Context) ([]record.TokenKey, error) {
 
 // Run reads changes until ctx ends. SQL being away ends nothing: what is known stays.
 func (s *Store) Run(ctx context.Context) error {
-	forgot, wasAway := time.Now(), false
+	forgot, outage := time.Now(), record.Outage{Logger: s.o.Logger, What: "user tokens"}
 	for {
 		err := s.Load(ctx)
-		if away := err != nil && ctx.Err() == nil; away != wasAway {
-			wasAway = away
-			s.o.Logger.InfoContext(ctx, "user tokens", "out_of_reach", away, "error", err)
+		if ctx.Err() == nil {
+			outage.Note(err)
 		}
 		if time.Since(forgot) >= forgetEvery {
 			forgot = time.Now()

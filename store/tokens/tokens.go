@@ -28,6 +28,9 @@ type Options struct {
 	// PollEvery is how often Run reads changes; default 1 s, at most 4 s: with the 5 s
 	// between two looks of a stream a revocation counts everywhere within 10 s.
 	PollEvery time.Duration
+	// Rest is how long a new key of fanfare's own is known before it signs; default
+	// record.TokenKeyRest.
+	Rest time.Duration
 }
 
 const (
@@ -41,15 +44,15 @@ type Store struct {
 	db  *redisdb.DB
 	o   Options
 
-	keys       atomic.Pointer[keySet] // all of them
-	own        atomic.Pointer[ownKey] // signs; nil before the first Load
+	keys       atomic.Pointer[keySet]   // all of them
+	own        atomic.Pointer[[]ownKey] // oldest first; nil before the first Load
 	remembered remembered
 	// revoked has, by user, the second up to which tokens are ended (int64).
 	revoked sync.Map
 
 	mu       sync.Mutex // of what follows
 	fileKeys keySet
-	ownKeys  []record.TokenKey
+	ownKeys  []ownKey
 	version  int64 // of the revocations that are known
 	loaded   bool
 }
@@ -64,6 +67,9 @@ func New(rec *record.DB, db *redisdb.DB, o Options) (*Store, error) {
 		o.PollEvery = defaultPoll
 	}
 	o.PollEvery = min(o.PollEvery, maxPoll)
+	if o.Rest <= 0 {
+		o.Rest = record.TokenKeyRest
+	}
 	s := &Store{rec: rec, db: db, o: o, remembered: remembered{most: generation}}
 	return s, s.Reload()
 }
@@ -78,22 +84,32 @@ func (s *Store) Reload() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fileKeys = keys
-	return s.publish()
+	s.publish()
+	return nil
 }
 
 // publish makes one set of all keys; s.mu is held.
-func (s *Store) publish() error {
+func (s *Store) publish() {
 	all := maps.Clone(s.fileKeys)
-	for _, stored := range s.ownKeys {
-		own, err := parseOwnKey(stored)
-		if err != nil {
-			return err
-		}
+	for _, own := range s.ownKeys {
 		all[own.kid] = key{jose.EdDSA, own.private.Public()}
-		s.own.Store(&own) // the newest signs
 	}
 	s.keys.Store(&all)
-	return nil
+}
+
+// signer is the newest key of fanfare's own that has rested, else the oldest; nil before
+// the first Load.
+func (s *Store) signer() *ownKey {
+	keys := s.own.Load()
+	if keys == nil {
+		return nil
+	}
+	for i := len(*keys) - 1; i > 0; i-- {
+		if own := &(*keys)[i]; !time.Now().Before(own.from) {
+			return own
+		}
+	}
+	return &(*keys)[0]
 }
 
 // errNotValid tells a caller nothing about what is wrong with his token.
@@ -154,7 +170,7 @@ func (s *Store) Ended(u *api.User) api.ByeReason {
 // Issue makes a token for a user. One that is made in the second of a revocation counts
 // as made in the next: it is not among those that were ended.
 func (s *Store) Issue(user string, r *api.TokenRequest) (*api.Token, error) {
-	own := s.own.Load()
+	own := s.signer()
 	if own == nil {
 		return nil, api.Errorf(api.CodeUnavailable, "the key that signs tokens cannot be read just now")
 	}

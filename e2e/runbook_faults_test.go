@@ -1,0 +1,221 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/store/storetest"
+)
+
+// scene is a server with a fault, and where its dependencies are.
+type scene struct {
+	*testing.T
+	server      *program
+	redis, apns string
+}
+
+// faults make what the sections of the runbook are about, by their titles.
+var faults = map[string]func(*scene) *scene{
+	"Redis is away": func(s *scene) *scene {
+		redis := s.serve()
+		redis.Kill()
+		return s
+	},
+	"Redis is nearly full": func(s *scene) *scene {
+		redis := s.serve()
+		// Enough that what connections take and give back changes little.
+		storetest.Must(s, redis.Client().Set(s.Context(), "ballast", strings.Repeat("x", 16<<20), 0).Err())
+		storetest.Must(s, redis.Client().ConfigSet(s.Context(), "maxmemory", fmt.Sprint(usedMemory(s.T, redis)*100/95)).Err())
+		return s
+	},
+	"Redis was emptied": func(s *scene) *scene {
+		s.serve().Restart()
+		return s
+	},
+	"A master of a Cluster is away": func(s *scene) *scene {
+		cluster := storetest.PrivateCluster(s, 0)
+		s.redis = cluster.Nodes[0].URL()
+		s.serveOn(cluster.URL())
+		cluster.Nodes[1].Kill()
+		return s
+	},
+	"The database is away": func(s *scene) *scene {
+		proxy, url := storetest.ProxyTo(s, storetest.MySQL(s))
+		s.serve("FANFARE_DATABASE_URL=" + url)
+		proxy.Cut()
+		return s
+	},
+	"APNs is away": func(s *scene) *scene {
+		apns := s.serveWithAPNs()
+		apns.Refuse(true)
+		apns.KillConnections()
+		s.post(1)
+		return s
+	},
+	"APNs refuses an app": func(s *scene) *scene {
+		s.serveWithAPNs().ScriptAll(apnstest.Fail(403, "InvalidProviderToken"))
+		s.post(2)
+		return s
+	},
+	"Too many tokens look wrong": func(s *scene) *scene {
+		s.serveWithAPNs().ScriptAll(apnstest.Fail(400, "BadDeviceToken"))
+		s.post(60)
+		return s
+	},
+	"APNs refuses what fanfare built": func(s *scene) *scene {
+		s.serveWithAPNs().ScriptAll(apnstest.Fail(400, "BadCollapseId"))
+		s.post(1)
+		return s
+	},
+	"No app for a device": func(s *scene) *scene {
+		apns, file := apnstest.Start(s, apnstest.Options{}), filepath.Join(s.TempDir(), "apps.json")
+		storetest.Must(s, os.WriteFile(file, fmt.Appendf(nil, `{"apps":[{"topic":"com.example.app","environment":"production","url":%q,"key_file":%q,"key_id":%q,"team_id":%q}]}`,
+			apns.URL(), apns.KeyFile(), apns.KeyID(), apns.TeamID()), 0o600))
+		s.serve("FANFARE_APNS_APPS_FILE="+file, "FANFARE_APNS_CA_FILE="+apns.CAFile())
+		s.server.mustRegisterFor("lost", "com.example.unknown", 7)
+		s.server.must(202, nil, "POST", "/v1/events", greeting("lost"))
+		return s
+	},
+	"Dead letters": func(s *scene) *scene {
+		s.serveWithAPNs("FANFARE_MAX_ATTEMPTS=1").ScriptAll(apnstest.Fail(500, "InternalServerError"))
+		s.post(1)
+		return s
+	},
+	"Work waits too long":       nobodySends,
+	"Shards that nobody serves": nobodySends,
+	"A process was killed or froze": func(s *scene) *scene {
+		apns, redis := apnstest.Start(s, apnstest.Options{}), storetest.Redis(s)
+		apns.ScriptAll(apnstest.After(time.Minute))
+		vars := append(apns.Env(), "FANFARE_NOTIFICATION_LEASE=2s", "FANFARE_JOB_LEASE=2s", "FANFARE_DATABASE_URL="+storetest.MySQL(s))
+		s.redis = redis.URL()
+		s.serveOn(redis.URL(), vars...)
+		frozen := s.server
+		s.post(20)
+		storetest.Eventually(s, 30*time.Second, "it is sending", func() bool { return apns.Total() > 0 })
+		s.serveOn(redis.URL(), vars...)
+		frozen.kill()
+		return s
+	},
+	"A server that waits at its start": func(s *scene) *scene {
+		proxy, url := storetest.ProxyTo(s, storetest.Redis(s).URL())
+		proxy.Cut()
+		s.server = launchServer(s, s.TempDir(), s.vars(url)...)
+		storetest.Eventually(s, 20*time.Second, "it lives", func() bool {
+			status, _, err := s.server.try("GET", "/healthz", nil)
+			return err == nil && status == 200
+		})
+		return s
+	},
+	"The way to Redis or the database is slow": func(s *scene) *scene {
+		redis := storetest.Redis(s)
+		proxy, url := storetest.ProxyTo(s, redis.URL())
+		s.redis = redis.URL()
+		proxy.Delay(100 * time.Millisecond)
+		s.serveOn(url)
+		return s
+	},
+	"A clock is wrong": func(s *scene) *scene { // see cannotBeMade
+		s.serve()
+		return s
+	},
+	"Orders are not on record": func(s *scene) *scene {
+		proxy, url := storetest.ProxyTo(s, storetest.MySQL(s))
+		s.serve("FANFARE_DATABASE_URL=" + url)
+		s.server.putSale("spring", -time.Hour, time.Hour, 60_000)
+		id, _ := s.server.mustReserve("spring")
+		proxy.Cut()
+		s.server.must(200, nil, "POST", "/v1/sales/spring/reservations/"+id+"/confirm", nil)
+		return s
+	},
+	"A sale is oversold": func(s *scene) *scene {
+		redis := s.serve()
+		s.server.putSale("spring", -time.Hour, time.Hour, 60_000)
+		// As a fail-over leaves it: available, held, sold, oversold.
+		storetest.Must(s, redis.Client().HSet(s.Context(), "ff:{sale:spring:0}:stock", "s", "0 0 10 2").Err())
+		return s
+	},
+	"A sale cannot be brought in line with SQL": func(s *scene) *scene {
+		proxy, url := storetest.ProxyTo(s, storetest.MySQL(s))
+		redis := s.serve("FANFARE_DATABASE_URL="+url, "FANFARE_SALE_LOCAL=off")
+		s.server.putSale("spring", -time.Hour, time.Hour, 60_000)
+		proxy.Cut()
+		storetest.Must(s, redis.Client().FlushAll(s.Context()).Err())
+		storetest.Eventually(s, 20*time.Second, "the sale cannot be read", func() bool {
+			status, _, err := s.server.try("GET", "/v1/sales/spring", nil)
+			return err == nil && status == 503
+		})
+		return s
+	},
+	"Recent contacts lag behind": func(s *scene) *scene {
+		proxy, url := storetest.ProxyTo(s, storetest.Redis(s).URL())
+		s.serve("FANFARE_CONTACTS_REDIS_URL=" + url)
+		proxy.Cut()
+		s.server.must(201, nil, "PUT", "/v1/users/bob/contacts/ann", map[string]any{"relationship": "friend"})
+		return s
+	},
+}
+
+// cannotBeMade is what no test shows in seconds: make clocks does.
+var cannotBeMade = map[string][]string{"A clock is wrong": {`fanfare_redis_clock_ahead_seconds{redis="redis"} > 5`}}
+
+// vars are the settings of a server of the runbook.
+func (s *scene) vars(redis string, more ...string) []string {
+	file := filepath.Join(s.TempDir(), "key")
+	storetest.Must(s, os.WriteFile(file, []byte(runbookKey), 0o600))
+	return append([]string{"FANFARE_REDIS_URL=" + redis, "FANFARE_ADMIN_KEY_FILE=" + file}, more...)
+}
+
+// serveOn starts a server on a Redis.
+func (s *scene) serveOn(redis string, more ...string) {
+	s.Helper()
+	dir := s.TempDir()
+	if !strings.Contains(strings.Join(more, " "), "FANFARE_DATABASE_URL=") {
+		more = append(more, "FANFARE_DATABASE_URL=sqlite:"+filepath.Join(dir, "fanfare.db"))
+	}
+	s.server = launchServer(s, dir, s.vars(redis, more...)...)
+	s.server.key = runbookKey
+	s.server.awaitReady()
+}
+
+// serve starts a Redis and a server.
+func (s *scene) serve(more ...string) *storetest.RedisServer {
+	s.Helper()
+	redis := storetest.Redis(s)
+	s.redis = redis.URL()
+	s.serveOn(redis.URL(), more...)
+	return redis
+}
+
+// serveWithAPNs starts a server that sends to a stand-in.
+func (s *scene) serveWithAPNs(more ...string) *apnstest.Server {
+	s.Helper()
+	apns := apnstest.Start(s, apnstest.Options{})
+	s.apns = apns.URL()
+	s.serve(append(apns.Env(), more...)...)
+	return apns
+}
+
+// post posts an event to each of n users with a device.
+func (s *scene) post(n int) {
+	s.Helper()
+	s.server.mustRegister(n)
+	s.server.each(n, func(i int) error {
+		status, answer, err := s.server.try("POST", "/v1/events", greeting(fmt.Sprintf("user-%d", i)))
+		if err == nil && status != 202 {
+			err = fmt.Errorf("%d %s", status, answer)
+		}
+		return err
+	})
+}
+
+// nobodySends makes work for a role that no process has.
+func nobodySends(s *scene) *scene {
+	s.serve("FANFARE_ROLES=api,targeting,jobs")
+	s.post(1)
+	return s
+}
