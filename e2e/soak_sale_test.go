@@ -176,14 +176,13 @@ func (m *soakSale) look(s *soak, r *rand.Rand) {
 	}
 }
 
-// check compares every sale with its orders: nothing lost, nothing sold twice.
+// check compares every sale with its orders, and buys what is left: nothing is lost,
+// nothing is sold twice.
 func (t *salesTraffic) check() {
-	for i, m := range t.sales {
+	for _, m := range t.sales {
 		left := m.settle(m.total, soakLimit)
 		m.checkOrders(t.s, m.orders())
-		if i >= len(t.sales)-latestSales {
-			m.sellOut(left.Available)
-		}
+		m.sellOut(left.Available)
 	}
 }
 
