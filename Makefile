@@ -6,8 +6,12 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # ARGS goes to `go test` or to the benchmark: make test ARGS='-run TestShare'
 ARGS ?=
 
+# How long `make soak` takes, and whose faults it repeats.
+MINUTES ?= 5
+SEED ?=
+
 .DEFAULT_GOAL := help
-.PHONY: help build release quick test clocks fuzz bench bench-growth lint openapi
+.PHONY: help build release quick test clocks soak fuzz bench bench-growth lint openapi
 
 # What `fanfare version` and fanfare_build_info say.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -39,6 +43,10 @@ test: ## vet and test everything on private servers (installs what is missing)
 
 clocks: ## try servers whose clocks are wrong, which compiles everything anew (minutes)
 	FANFARE_TEST_FULL=1 go test -count=1 -run TestClocksThatAreWrong ./e2e
+
+soak: ## mixed traffic and random faults for MINUTES (5), then a look at the books; SEED=n repeats the faults
+	FANFARE_SOAK=$(MINUTES)m FANFARE_SOAK_SEED=$(SEED) FANFARE_SOAK_RESULTS=$(CURDIR)/bench/RESULTS.md \
+		go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./e2e $(ARGS)
 
 fuzz: ## let the fuzz tests look for new cases, FUZZTIME (10s) each
 	./.ci/fuzz.sh $(ARGS)

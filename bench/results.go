@@ -116,7 +116,7 @@ func (s *section) markdown(machine string) string {
 // preface begins the file of results.
 const preface = `# Results
 
-Written by ` + "`make bench` and `make bench-growth`" + `; not edited by hand. Each section
+Written by ` + "`make bench`, `make bench-growth` and `make soak`" + `; not edited by hand. Each section
 says when and on what it was measured. Sides took turns, medians count, and
 everything that is compared was started from one shell. The load generator, the
 stand-in for APNs, Redis and all processes share the cores, so figures say more

@@ -20,9 +20,22 @@ type Pool struct {
 
 // Pools tells how the pools are now.
 func (db *DB) Pools() []Pool {
-	of := func(name string, c redis.UniversalClient) Pool {
-		s := c.PoolStats()
-		return Pool{Name: name, Open: int64(s.TotalConns), Idle: int64(s.IdleConns), Waits: int64(s.WaitCount), Waited: time.Duration(s.WaitDurationNs), Timeouts: int64(s.Timeouts)}
+	return []Pool{poolOf("requests", db.client), poolOf("blocking", db.blocking)}
+}
+
+// poolOf sums up a client's connections: pipelines, which is most of what is sent, have
+// some of their own.
+func poolOf(name string, c redis.UniversalClient) Pool {
+	p, s := Pool{Name: name}, c.PoolStats()
+	for _, s := range []*redis.PoolStats{s, (*redis.PoolStats)(s.PipelineStats)} {
+		if s == nil {
+			continue
+		}
+		p.Open += int64(s.TotalConns)
+		p.Idle += int64(s.IdleConns)
+		p.Waits += int64(s.WaitCount)
+		p.Waited += time.Duration(s.WaitDurationNs)
+		p.Timeouts += int64(s.Timeouts)
 	}
-	return []Pool{of("requests", db.client), of("blocking", db.blocking)}
+	return p
 }

@@ -127,13 +127,7 @@ func mustSharedMySQL(t testing.TB) string {
 func mustStartMySQL(t testing.TB) string {
 	t.Helper()
 	dir := mustTempDir(t, "fanfare-mysql-")
-	password := rand.Text()
-	init := filepath.Join(dir, "init.sql")
-	text := "CREATE USER 'fanfare'@'127.0.0.1' IDENTIFIED BY '" + password + "';\n" +
-		"GRANT ALL ON *.* TO 'fanfare'@'127.0.0.1' WITH GRANT OPTION;\n"
-	if err := os.WriteFile(init, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	init, password := mustWriteUser(t, dir)
 	port := FreePort(t)
 	if err := installMySQL(t, dir); err != nil {
 		t.Fatal(err)
@@ -147,6 +141,16 @@ func mustStartMySQL(t testing.TB) string {
 		return execSQL(server, "DO 1") == nil
 	})
 	return server
+}
+
+// mustWriteUser writes the file that makes the user fanfare, with a fresh password.
+func mustWriteUser(t testing.TB, dir string) (file, password string) {
+	t.Helper()
+	file, password = filepath.Join(dir, "init.sql"), rand.Text()
+	text := "CREATE USER 'fanfare'@'127.0.0.1' IDENTIFIED BY '" + password + "';\n" +
+		"GRANT ALL ON *.* TO 'fanfare'@'127.0.0.1' WITH GRANT OPTION;\n"
+	Must(t, os.WriteFile(file, []byte(text), 0o600))
+	return file, password
 }
 
 func installMySQL(t testing.TB, dir string) error {

@@ -86,6 +86,27 @@ func TestEachSQL(t *testing.T) {
 	})
 }
 
+// TestPrivateMySQL: what was committed is there after a kill.
+func TestPrivateMySQL(t *testing.T) {
+	t.Parallel()
+	s := storetest.PrivateMySQL(t)
+	db := mustOpenSQL(t, s.URL())
+	for _, statement := range []string{"CREATE TABLE only (id INTEGER)", "INSERT INTO only VALUES (1)"} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Kill()
+	if db.PingContext(t.Context()) == nil {
+		t.Error("a killed server answers")
+	}
+	s.Restart()
+	var n int
+	if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM only").Scan(&n); err != nil || n != 1 {
+		t.Errorf("%d rows after a restart, want 1: %v", n, err)
+	}
+}
+
 func mustOpenSQL(t *testing.T, at string) *sql.DB {
 	t.Helper()
 	driver, source := "sqlite", strings.TrimPrefix(at, "sqlite:")

@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"fanfare/delivery/apns/apnstest"
+)
+
+// soakFault is a fault and the slots that it met.
+type soakFault struct {
+	fault
+	slots []int
+	// loses: what was written to APNs and not yet recorded, or whose answer was under
+	// way, may be sent again.
+	loses bool
+}
+
+// trouble is a fault that can be begun and ended.
+type trouble struct {
+	what       string
+	slots      []int
+	loses      bool
+	lasts      time.Duration
+	begin, end func()
+}
+
+// frozen is the fault after which a process goes on with what it had begun.
+const frozen = "SIGSTOP past the lease"
+
+var allSlots = []int{0, 1, 2}
+
+// suffer lets faults happen until then: storms of some seconds each, and after each a
+// calm in which everything must come back.
+func (s *soak) suffer(until time.Time) {
+	r := rand.New(rand.NewPCG(s.seed, 1))
+	storm := 25 * time.Second
+	for time.Now().Before(until) {
+		for end := time.Now().Add(storm); time.Now().Before(end) && time.Now().Before(until); {
+			s.strike(s.draw(r))
+			<-time.After(time.Second + between(r, 3*time.Second))
+		}
+		if s.long {
+			s.calm()
+		}
+	}
+}
+
+// between is up to so long, in steps that a seed repeats.
+func between(r *rand.Rand, most time.Duration) time.Duration {
+	return time.Duration(r.Int64N(int64(most/time.Millisecond)+1)) * time.Millisecond
+}
+
+// draw takes one or two faults.
+func (s *soak) draw(r *rand.Rand) []trouble {
+	first := s.trouble(r)
+	if r.IntN(4) > 0 {
+		return []trouble{first}
+	}
+	second := s.trouble(r)
+	if first.what == second.what { // one would end the other
+		return []trouble{first}
+	}
+	return []trouble{first, second}
+}
+
+// strike lets faults happen at once, until the last is over.
+func (s *soak) strike(all []trouble) {
+	from := len(s.faults)
+	for _, f := range all {
+		s.faults = append(s.faults, soakFault{now(f.what), f.slots, f.loses})
+		s.count("fault: "+f.what, 1)
+		f.begin()
+	}
+	order := []int{}
+	for i := range all {
+		order = append(order, i)
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(all[a].lasts, all[b].lasts) })
+	for _, i := range order {
+		<-time.After(time.Until(s.faults[from+i].from.Add(all[i].lasts)))
+		all[i].end()
+		s.faults[from+i].to = time.Now()
+	}
+}
+
+// trouble draws a fault, whom it meets and how long. Slot 0 is never killed, so that its
+// memory can be looked at.
+func (s *soak) trouble(r *rand.Rand) trouble {
+	victim, lasts := r.IntN(3), between(r, 5*time.Second)
+	at := s.slots[victim]
+	switch kind := r.IntN(16); kind {
+	case 0, 1, 2:
+		victim = 1 + r.IntN(2)
+		return trouble{"kill -9 of a process", []int{victim}, true, lasts / 4, func() { s.slots[victim].now().kill() }, func() { s.slots[victim].launch(s) }}
+	case 3, 4:
+		return trouble{frozen, []int{victim}, true, soakLease + time.Second + lasts/2,
+			func() { _ = at.now().cmd.Process.Signal(syscall.SIGSTOP) }, func() { _ = at.now().cmd.Process.Signal(syscall.SIGCONT) }}
+	case 5, 6:
+		return trouble{"kill -9 of Redis", allSlots, true, lasts, s.redis.Kill, s.redis.Restart}
+	case 7, 8:
+		return trouble{"Redis cut off from one process", []int{victim}, true, 2 * lasts, at.proxy.Cut, at.proxy.Mend}
+	case 9:
+		return trouble{"Redis a black hole for one process", []int{victim}, true, 2 * lasts,
+			func() { at.proxy.Swallow(true) }, func() { at.proxy.Swallow(false); at.proxy.Cut(); at.proxy.Mend() }}
+	case 10:
+		return trouble{"Redis cut off from all", allSlots, true, 2 * lasts, s.eachProxy(true), s.eachProxy(false)}
+	case 11, 12:
+		return trouble{"CLIENT KILL", allSlots, true, 0, s.clientKill, func() {}}
+	case 13:
+		return trouble{"kill -9 of MariaDB", allSlots, false, lasts, s.sql.Kill, s.sql.Restart}
+	case 14:
+		return s.badAPNs(r, lasts, []int{victim}, "lost connections", apnstest.Failing(apnstest.Drop), apnstest.Failing(apnstest.DropUntaken),
+			apnstest.Failing(apnstest.Reset), apnstest.Failing(apnstest.GoAwayBefore), apnstest.Failing(apnstest.GoAwayAfter), apnstest.Failing(apnstest.GoAwayDrop))
+	default:
+		return s.badAPNs(r, lasts, allSlots, "503, 429 and 410", apnstest.Fail(503, "ServiceUnavailable"),
+			apnstest.Answer{Status: 429, Reason: "TooManyRequests", RetryAfter: "1"}, apnstest.Gone("Unregistered", time.Time{}))
+	}
+}
+
+func (s *soak) eachProxy(cut bool) func() {
+	return func() {
+		for _, at := range s.slots {
+			if cut {
+				at.proxy.Cut()
+			} else {
+				at.proxy.Mend()
+			}
+		}
+	}
+}
+
+// clientKill closes every connection to Redis; there may be no Redis just then.
+func (s *soak) clientKill() {
+	for _, kind := range []string{"normal", "pubsub"} {
+		_ = s.redis.Client().ClientKillByFilter(s.t.Context(), "TYPE", kind, "SKIPME", "yes").Err()
+	}
+}
+
+// badAPNs answers every second request with one of some answers. Tokens are only taken
+// from phones that register again.
+func (s *soak) badAPNs(r *rand.Rand, lasts time.Duration, slots []int, what string, answers ...apnstest.Answer) trouble {
+	var n atomic.Uint64
+	seed := r.Uint64()
+	bad := func(req *apnstest.Request) (apnstest.Answer, bool) {
+		dice := rand.New(rand.NewPCG(seed, n.Add(1)))
+		a := answers[dice.IntN(len(answers))]
+		if a.Status == 410 && !isFleeting(req.Token) {
+			return apnstest.Answer{}, false
+		}
+		return a, dice.IntN(2) == 0
+	}
+	set := func(f func(*apnstest.Request) (apnstest.Answer, bool)) func() {
+		return func() {
+			for _, i := range slots {
+				s.slots[i].apns.ScriptFunc(f)
+			}
+		}
+	}
+	return trouble{fmt.Sprint("APNs: ", what), slots, len(slots) == 1, lasts + time.Second, set(bad), set(nil)}
+}
+
+// calm waits until every process is ready, lets the traffic go on for a moment, stops
+// it, and looks at memory.
+func (s *soak) calm() {
+	s.heal()
+	<-time.After(3 * time.Second)
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	s.eventually(2*time.Minute, "the work of a storm is done", func() bool { return s.left() == "" })
+	s.flat.sample(s)
+}

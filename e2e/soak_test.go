@@ -1,0 +1,393 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/store/storetest"
+)
+
+// soakLease is longer than a busy machine holds a process up: what is repeated comes
+// from the faults alone.
+const soakLease = 6 * time.Second
+
+// slot is a place in the fleet: whatever process has it goes through one way to Redis
+// and sends to one stand-in, so that the ledger knows who sent what.
+type slot struct {
+	n       int
+	vars    []string
+	private string // base URL of its metrics and profiles
+	dir     string
+	proxy   *storetest.Proxy
+	apns    *apnstest.Server
+
+	mu      sync.Mutex
+	program *program
+}
+
+// soak is mixed traffic of all features on three servers, random faults, and the ledger
+// of all that was accepted.
+type soak struct {
+	t      *testing.T
+	seed   uint64
+	length time.Duration
+	long   bool // figures are written, and memory is looked at
+	slots  [3]*slot
+	redis  *storetest.RedisServer
+	sql    *storetest.MySQLServer
+	http   *http.Client
+	faults []soakFault
+	flat   flatness
+	ever   []*program // every process there was
+
+	traffic context.Context // workers go on until it ends
+	halt    context.CancelFunc
+	workers sync.WaitGroup
+	gate    sync.RWMutex // who has it for writing stops the traffic
+
+	mu     sync.Mutex
+	counts map[string]int // what happened how often, for the figures
+	wrong  int            // failures, of which the first are shown
+}
+
+// TestSoak is traffic of all four features on three servers of one Redis, one MariaDB
+// and one APNs each, with random faults, and afterwards a comparison of everything
+// that was accepted with what became of it. FANFARE_SOAK says how long (make soak), and
+// FANFARE_SOAK_SEED repeats the faults of another run. Without, it is a short run.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	s := newSoak(t)
+	push, chat, sales, contacts := s.preparePush(), s.prepareChat(), s.prepareSales(), s.prepareContacts()
+	began := time.Now()
+	s.suffer(began.Add(s.length))
+	s.halt()
+	s.workers.Wait()
+	s.heal()
+	t.Logf("%v of traffic are over; the ledger is compared", time.Since(began).Round(time.Second))
+	push.check()
+	chat.check()
+	sales.check()
+	contacts.check()
+	s.checkNothingIsLeft()
+	s.checkRepeats()
+	s.flat.check(s)
+	s.report()
+}
+
+// newSoak starts everything that a soak needs.
+func newSoak(t *testing.T) *soak {
+	t.Helper()
+	storetest.SkipShort(t, "the whole program")
+	s := &soak{t: t, seed: rand.Uint64(), length: 20 * time.Second, counts: map[string]int{}}
+	if text := os.Getenv("FANFARE_SOAK"); text != "" {
+		length, err := time.ParseDuration(text)
+		storetest.Must(t, err)
+		s.length, s.long = length, true
+	}
+	if text := os.Getenv("FANFARE_SOAK_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		storetest.Must(t, err)
+		s.seed = seed
+	}
+	t.Logf("a soak of %v; FANFARE_SOAK_SEED=%d has the same faults again", s.length, s.seed)
+	s.traffic, s.halt = context.WithCancel(t.Context())
+	t.Cleanup(s.workers.Wait) // after a failure, too
+	t.Cleanup(s.halt)
+	t.Cleanup(s.keepEvidence)
+	s.http = &http.Client{Timeout: 8 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 32}}
+	// The kernel has what was answered, whatever becomes of the process; nothing waits
+	// for the disk.
+	s.redis = storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "no")
+	s.sql = storetest.PrivateMySQL(t)
+	for n := range s.slots {
+		s.slots[n] = s.newSlot(n)
+		s.slots[n].launch(s)
+	}
+	for _, at := range s.slots {
+		at.now().awaitReady()
+	}
+	return s
+}
+
+func (s *soak) newSlot(n int) *slot {
+	proxy, url := storetest.ProxyTo(s.t, s.redis.URL())
+	private := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(s.t))
+	at := &slot{n: n, private: "http://" + private, dir: s.t.TempDir(), proxy: proxy, apns: apnstest.Start(s.t, apnstest.Options{})}
+	at.vars = append(at.apns.Env(), "FANFARE_REDIS_URL="+url, "FANFARE_DATABASE_URL="+s.sql.URL(), "FANFARE_METRICS_ADDR="+private,
+		"FANFARE_NOTIFICATION_LEASE="+soakLease.String(), "FANFARE_JOB_LEASE="+soakLease.String(),
+		"FANFARE_RETRY_BASE=100ms", "FANFARE_RETRY_MAX=10s", "FANFARE_LOG_LEVEL=warn")
+	return at
+}
+
+// launch starts a process in the place: in a long soak the program as it is shipped,
+// else the one with the race detector.
+func (at *slot) launch(s *soak) {
+	path := ""
+	if s.long {
+		path = mustBuildShipped(s.t)
+	} else {
+		path = mustBuild(s.t)
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(s.t))
+	p := launchPath(s.t, path, at.dir, nil, append(at.vars, "FANFARE_ADDR="+addr)...)
+	p.base, p.http = "http://"+addr, s.http
+	s.ever = append(s.ever, p)
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.program = p
+}
+
+// now is the process of this moment.
+func (at *slot) now() *program {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.program
+}
+
+// all are the processes of this moment.
+func (s *soak) all() []*program {
+	var all []*program
+	for _, at := range s.slots {
+		all = append(all, at.now())
+	}
+	return all
+}
+
+// work runs a worker until the traffic ends: f again and again, at random intervals
+// around every. What a call has begun it finishes.
+func (s *soak) work(name string, n int, every time.Duration, f func(r *rand.Rand, i int)) {
+	r := rand.New(rand.NewPCG(s.seed, hashOf(name)+uint64(n)))
+	s.workers.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-s.traffic.Done():
+				return
+			case <-time.After(between(r, 2*every)):
+			}
+			s.gate.RLock()
+			f(r, i)
+			s.gate.RUnlock()
+		}
+	})
+}
+
+func hashOf(name string) (sum uint64) {
+	for _, b := range []byte(name) {
+		sum = sum*31 + uint64(b)
+	}
+	return sum << 8
+}
+
+// outcome is what the ledger knows of a call.
+type outcome int
+
+// The outcomes.
+const (
+	answered outcome = iota // it happened, or was refused for good
+	nothing                 // it did not happen: unavailable, overloaded, rate_limited
+	unknown                 // it may have happened
+)
+
+// reply is what came of a call.
+type reply struct {
+	outcome outcome
+	status  int
+	code    string
+	state   string // of a problem
+	text    []byte
+}
+
+// once makes a call a single time, at any server, and decodes a success into out.
+func (s *soak) once(r *rand.Rand, out any, method, path string, body any, header ...string) reply {
+	servers := s.all()
+	status, text, err := servers[r.IntN(len(servers))].try(method, path, body, header...)
+	if err != nil {
+		return reply{outcome: unknown, text: []byte(err.Error())}
+	}
+	var problem struct{ Code, State string }
+	if status/100 != 2 {
+		_ = json.Unmarshal(text, &problem)
+	} else if out != nil && len(text) > 0 {
+		if err := json.Unmarshal(text, out); err != nil {
+			s.failf("%s %s: %v in %s", method, path, err, text)
+		}
+	}
+	got := reply{status: status, code: problem.Code, state: problem.State, text: text}
+	switch {
+	case status == http.StatusServiceUnavailable && problem.Code == "unknown_outcome":
+		got.outcome = unknown
+	case status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests:
+		got.outcome = nothing
+	case status >= 500:
+		s.failf("%s %s: %d %s", method, path, status, text)
+		got.outcome = unknown
+	}
+	return got
+}
+
+// patience is how long a good client asks again. No fault lasts longer than a part of it.
+const patience = 3 * time.Minute
+
+// insist makes a call again and again until it is answered; one that makes something
+// must bring its Idempotency-Key.
+func (s *soak) insist(r *rand.Rand, out any, method, path string, body any, header ...string) reply {
+	deadline := time.Now().Add(patience)
+	for {
+		got := s.once(r, out, method, path, body, header...)
+		if got.outcome == answered {
+			return got
+		}
+		s.count("calls repeated", 1)
+		if time.Now().After(deadline) {
+			s.failf("%s %s: no answer for %v, at last %d %s", method, path, patience, got.status, got.text)
+			return got
+		}
+		<-time.After(50*time.Millisecond + rand.N(200*time.Millisecond))
+	}
+}
+
+// want insists on a call that must be answered with one of some statuses.
+func (s *soak) want(r *rand.Rand, out any, statuses []int, method, path string, body any, header ...string) bool {
+	got := s.insist(r, out, method, path, body, header...)
+	ok := got.outcome == answered && slices.Contains(statuses, got.status)
+	if got.outcome == answered && !ok {
+		s.failf("%s %s: %d %s, want %v", method, path, got.status, got.text, statuses)
+	}
+	return ok
+}
+
+// mustBe is want for what is prepared before the traffic and read after it; what a
+// repeated call made before is 200.
+func (s *soak) mustBe(status int, out any, method, path string, body any) {
+	s.t.Helper()
+	r := rand.New(rand.NewPCG(s.seed, 0))
+	if !s.want(r, out, []int{status, 200}, method, path, body) {
+		s.t.FailNow()
+	}
+}
+
+// failf says what is wrong; after the first few it only counts.
+func (s *soak) failf(format string, args ...any) {
+	s.t.Helper()
+	s.mu.Lock()
+	s.wrong++
+	n := s.wrong
+	s.mu.Unlock()
+	if n <= 30 {
+		s.t.Errorf(time.Now().Format("15:04:05.000 ")+format, args...)
+	} else if n == 31 {
+		s.t.Error("and more, which are not shown")
+	}
+}
+
+func (s *soak) count(what string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[what] += n
+}
+
+// eventually is storetest.Eventually for what takes long to look at.
+func (s *soak) eventually(within time.Duration, what string, cond func() bool) bool {
+	s.t.Helper()
+	for deadline := time.Now().Add(within); !cond(); <-time.After(300 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.failf("did not happen within %v: %s", within, what)
+			return false
+		}
+	}
+	return true
+}
+
+// queueFigures are those of GET /v1/stats that are zero when no work is left.
+type queueFigures struct {
+	Name                                       string
+	Depth, Blocked, Scheduled, Retries, Parked int64
+	InFlight                                   int64 `json:"in_flight"`
+	DeadLetters                                int64 `json:"dead_letters"`
+}
+
+// left describes the work that is not done, "" when there is none.
+func (s *soak) left() string {
+	var stats struct {
+		Queues   []queueFigures
+		Contacts struct{ Pending int64 }
+		Sales    struct {
+			Waiting  int64 `json:"waiting_orders"`
+			Oversold map[string]map[string]int64
+		}
+	}
+	s.mustBe(200, &stats, "GET", "/v1/stats", nil)
+	var left []string
+	for _, q := range stats.Queues {
+		if q.Depth+q.Blocked+q.Scheduled+q.InFlight+q.Parked+q.DeadLetters != 0 {
+			left = append(left, fmt.Sprintf("%+v", q))
+		}
+	}
+	if stats.Contacts.Pending+stats.Sales.Waiting != 0 || len(stats.Sales.Oversold) > 0 {
+		left = append(left, fmt.Sprintf("%+v %+v", stats.Contacts, stats.Sales))
+	}
+	return strings.Join(left, ", ")
+}
+
+// checkNothingIsLeft waits until the queues are empty, and finds no dead letter.
+func (s *soak) checkNothingIsLeft() {
+	left := ""
+	if !s.eventually(2*time.Minute, "no work is left", func() bool { left = s.left(); return left == "" }) {
+		var dead json.RawMessage
+		s.mustBe(200, &dead, "GET", "/v1/dead-letters?limit=5", nil)
+		s.failf("left: %s; dead letters %s", left, dead)
+	}
+}
+
+// heal waits until every process is ready.
+func (s *soak) heal() {
+	for _, at := range s.slots {
+		at.now().awaitReady()
+	}
+}
+
+// report shows the figures, and writes those of a soak that was long enough into a
+// file.
+func (s *soak) report() {
+	lines := []string{}
+	for _, name := range slices.Sorted(maps.Keys(s.counts)) {
+		lines = append(lines, fmt.Sprintf("%s: %d", name, s.counts[name]))
+	}
+	s.t.Logf("seed %d, %v\n%s", s.seed, s.length, strings.Join(lines, "\n"))
+	if path := os.Getenv("FANFARE_SOAK_RESULTS"); path != "" && s.flat.enough() && !s.t.Failed() {
+		storetest.Must(s.t, writeSection(path, s.section()))
+	}
+}
+
+// keepEvidence keeps what the processes of a long soak said, and the faults, when
+// something was wrong.
+func (s *soak) keepEvidence() {
+	if !s.long || !s.t.Failed() {
+		return
+	}
+	dir, err := os.MkdirTemp("", "fanfare-soak-")
+	storetest.Must(s.t, err)
+	faults := ""
+	for _, f := range s.faults {
+		faults += fmt.Sprintf("%v of %v\n", f.fault, f.slots)
+	}
+	storetest.Must(s.t, os.WriteFile(filepath.Join(dir, "faults"), []byte(faults), 0o600))
+	for i, p := range s.ever {
+		name := fmt.Sprintf("%03d%s.log", i, filepath.Base(filepath.Dir(p.dir))+"-"+filepath.Base(p.dir))
+		storetest.Must(s.t, os.WriteFile(filepath.Join(dir, name), []byte(p.stderr.String()), 0o600))
+	}
+	s.t.Logf("what the processes said is in %s", dir)
+}

@@ -1,0 +1,68 @@
+package storetest
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// MySQLServer is a MariaDB of one test, which may kill it and start it again: what was
+// committed is there afterwards.
+type MySQLServer struct {
+	t      testing.TB
+	dir    string
+	port   int
+	server string // its URL, without a database
+
+	exited chan struct{}
+	cmd    *exec.Cmd
+}
+
+// PrivateMySQL starts a MariaDB of the test's own, with an empty database. It is killed
+// when the test ends.
+func PrivateMySQL(t testing.TB) *MySQLServer {
+	t.Helper()
+	SkipShort(t, "a MariaDB")
+	s := &MySQLServer{t: t, dir: t.TempDir(), port: FreePort(t)}
+	init, password := mustWriteUser(t, s.dir)
+	Must(t, installMySQL(t, s.dir))
+	s.server = fmt.Sprintf("mysql://fanfare:%s@127.0.0.1:%d/", password, s.port)
+	t.Cleanup(s.Kill)
+	s.mustStart("--init-file=" + init)
+	mustExecSQL(t, s.server, "CREATE DATABASE fanfare")
+	return s
+}
+
+// URL is that of the database.
+func (s *MySQLServer) URL() string { return s.server + "fanfare" }
+
+// Kill ends the server at once, as kill -9 does, and waits for its end.
+func (s *MySQLServer) Kill() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Kill()
+		<-s.exited
+	}
+}
+
+// Restart kills the server if it still lives, starts it again on the same port with
+// the same data, and waits until it answers.
+func (s *MySQLServer) Restart() {
+	s.t.Helper()
+	s.Kill()
+	s.mustStart()
+}
+
+func (s *MySQLServer) mustStart(more ...string) {
+	s.t.Helper()
+	// With 2 a commit is in the kernel's hands before it is answered.
+	args := append(mysqlArgs(s.dir), "--port="+strconv.Itoa(s.port), "--innodb-flush-log-at-trx-commit=2")
+	cmd := exec.Command(mustFind(s.t, "mariadbd", "mysqld"), append(args, more...)...)
+	exited, err := launch(cmd)
+	Must(s.t, err)
+	s.cmd, s.exited = cmd, exited
+	Eventually(s.t, startTimeout, "MariaDB answers (its log: "+filepath.Join(s.dir, "error.log")+")", func() bool {
+		return execSQL(s.server, "DO 1") == nil
+	})
+}
