@@ -7,7 +7,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build release quick test clocks fuzz bench bench-growth lint openapi
+.PHONY: help build release quick test clocks fuzz bench bench-growth lint openapi clients
 
 # What `fanfare version` and fanfare_build_info say.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -54,3 +54,6 @@ lint: ## run the linters
 
 openapi: ## generate the OpenAPI document anew
 	go generate ./openapi
+
+clients: ## check the OpenAPI document, and try clients that are made of it (needs npm)
+	./.ci/clients.sh
