@@ -11,7 +11,7 @@ MINUTES ?= 5
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build release quick test clocks soak fuzz bench bench-growth lint openapi
+.PHONY: help build release quick test clocks faults soak fuzz bench bench-growth lint openapi clients
 
 # What `fanfare version` and fanfare_build_info say.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -62,3 +62,6 @@ lint: ## run the linters
 
 openapi: ## generate the OpenAPI document anew
 	go generate ./openapi
+
+clients: ## check the OpenAPI document, and try clients that are made of it (needs npm)
+	./.ci/clients.sh

@@ -23,7 +23,6 @@ const (
 	CodeSaleNotFound      Code = "sale_not_found"
 	CodeMethodNotAllowed  Code = "method_not_allowed"
 	CodeRequestTimeout    Code = "request_timeout"
-	CodeNotAcceptable     Code = "not_acceptable"
 	CodeConflict          Code = "conflict"
 	CodeBounds            Code = "bounds"
 	CodeNotStarted        Code = "not_started"
@@ -65,7 +64,6 @@ var errorTable = map[Code]Meaning{
 	CodeSaleNotFound:      {http.StatusNotFound, "No such sale", false},
 	CodeMethodNotAllowed:  {http.StatusMethodNotAllowed, "Method not allowed", false},
 	CodeRequestTimeout:    {http.StatusRequestTimeout, "The body did not arrive in time", true},
-	CodeNotAcceptable:     {http.StatusNotAcceptable, "Not acceptable", false},
 	CodeConflict:          {http.StatusConflict, "Conflict", false},
 	CodeBounds:            {http.StatusConflict, "Outside the bounds of what is held and sold", false},
 	CodeNotStarted:        {http.StatusConflict, "The sale has not started", true},

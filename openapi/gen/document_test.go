@@ -11,6 +11,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"fanfare/api"
+	"fanfare/openapi"
 )
 
 // eachAnswer calls fn with every answer of every call, shared ones too, once per
@@ -118,8 +119,8 @@ func TestEveryPropertyIsDescribed(t *testing.T) {
 			first == strings.ToUpper(first[:1])+strings.ReplaceAll(name, "_", "")[1:] && strings.Contains(about, first+" is"):
 			t.Errorf("%s.%s has words of Go: %s", schema, name, about)
 		}
-		if p.Value.Default != nil {
-			t.Errorf("%s.%s has a default", schema, name)
+		if p.Value.Default != nil || strings.Count(about, "Default: ") > 1 {
+			t.Errorf("%s.%s has a default, or names it twice", schema, name)
 		}
 	})
 	if properties < 250 {
@@ -127,7 +128,8 @@ func TestEveryPropertyIsDescribed(t *testing.T) {
 	}
 }
 
-// Every integer is an int64 with a least value, wherever it stands.
+// Every integer is an int64 with a least and a largest value, wherever it stands; the
+// largest is one that a number of JavaScript holds exactly.
 func TestEveryIntegerHasAFormatAndABound(t *testing.T) {
 	t.Parallel()
 	doc, integers := mustLoad(t), 0
@@ -139,8 +141,8 @@ func TestEveryIntegerHasAFormatAndABound(t *testing.T) {
 		s := ref.Value
 		if s.Type.Is("integer") {
 			integers++
-			if s.Format != "int64" || s.Min == nil && s.Enum == nil {
-				t.Errorf("%s: format %q, minimum %v", where, s.Format, s.Min)
+			if s.Format != "int64" || s.Enum == nil && (s.Min == nil || s.Max == nil || *s.Max > 1<<53-1) {
+				t.Errorf("%s: format %q, minimum %v, maximum %v", where, s.Format, s.Min, s.Max)
 			}
 		}
 		for name, p := range s.Properties {
@@ -202,8 +204,11 @@ func TestStreamsNameTheirEvents(t *testing.T) {
 			if doc.Components.Schemas[event[2]] == nil {
 				t.Errorf("%s: there is no %s", call, event[2])
 			}
-			if text, _ := content.Example.(string); !strings.Contains(text, "event: "+event[1]+"\ndata: {") {
-				t.Errorf("%s: no example of %s", call, event[1])
+			if !strings.Contains(operations(doc)[call].Description, "event: "+event[1]+"\ndata: {") {
+				t.Errorf("%s does not show %s as it is sent", call, event[1])
+			}
+			if got := eventData(content.Schema, event[1]); got != "#/components/schemas/"+event[2] {
+				t.Errorf("%s: the data of %s is %q", call, event[1], got)
 			}
 		}
 		if len(streams[call]) == 0 {
@@ -216,6 +221,49 @@ func TestStreamsNameTheirEvents(t *testing.T) {
 	} {
 		if got := fmt.Sprint(streams[call]); got != want {
 			t.Errorf("%s: %s", call, got)
+		}
+	}
+}
+
+// eventData is the component of an event's data: that of the only alternative that has
+// the event's name.
+func eventData(stream *openapi3.SchemaRef, name string) (data string) {
+	for _, event := range stream.Value.OneOf {
+		if event.Value.Properties["event"].Value.Enum[0] == name {
+			data += event.Value.Properties["data"].Value.AllOf[0].Ref
+		}
+	}
+	return data
+}
+
+// Every code that there is has an example somewhere; `method_not_allowed` belongs to no
+// call.
+func TestEveryCodeHasAnExample(t *testing.T) {
+	t.Parallel()
+	doc := mustLoad(t)
+	shown := map[string]bool{string(api.CodeMethodNotAllowed): true}
+	eachAnswer(doc, func(_ string, _ int, _ string, content *openapi3.MediaType) {
+		for code := range content.Examples {
+			shown[code] = true
+		}
+	})
+	codes := doc.Components.Schemas["Code"].Value.Enum
+	for _, code := range codes {
+		if !shown[code.(string)] {
+			t.Errorf("%s has no example", code)
+		}
+	}
+	if len(codes) < 25 {
+		t.Errorf("only %d codes were looked at", len(codes))
+	}
+}
+
+// Every component is used: linters want it, and generators leave out what is not.
+func TestEveryComponentIsUsed(t *testing.T) {
+	t.Parallel()
+	for name := range mustLoad(t).Components.Schemas {
+		if !strings.Contains(string(openapi.JSON()), `"$ref": "#/components/schemas/`+name+`"`) {
+			t.Errorf("nothing refers to %s", name)
 		}
 	}
 }

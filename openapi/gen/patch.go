@@ -110,9 +110,9 @@ func patchOperation(op *openapi3.Operation, rt handlers.Route) {
 	op.Security = openapi3.NewSecurityRequirements()
 	if rt.Scope != "" {
 		patchAccess(op, rt)
-		share(op, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable)
+		share(op, http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable)
 	}
-	share(op, http.StatusInternalServerError)
+	share(op, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusInternalServerError)
 	if rt.MaxBody > 0 {
 		share(op, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}

@@ -29,6 +29,7 @@ var details = map[api.Code]string{
 	api.CodeVersionMismatch:   "the sale is not the one that the condition asks for",
 	api.CodePayloadTooLarge:   "the body may have at most 65536 bytes",
 	api.CodeUnsupportedMedia:  "the body must be sent as Content-Type: application/json",
+	api.CodeMisdirected:       "without an API key this server answers only to localhost",
 	api.CodeValidation:        "user must be 1 to 128 bytes of A-Z a-z 0-9 . _ : @ -",
 	api.CodeUnknownEventType:  "there is no event type photo.shared, and the event has no alert",
 	api.CodeAlreadyExpired:    "expires_at is past",

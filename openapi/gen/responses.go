@@ -20,6 +20,7 @@ func refusals() []refusal {
 		{408, "`request_timeout`: the body did not arrive in time.", nil},
 		{413, "`payload_too_large`: the body is larger than this call takes.", nil},
 		{415, "`unsupported_media_type`: a body is sent as Content-Type: application/json.", nil},
+		{421, "`misdirected_request`: a server without any key answers only to localhost.", nil},
 		{422, "`validation_failed`: fields break rules; `errors` names every one.", nil},
 		{429, "`rate_limited`: the API key or the user has used up the requests, or this address sent too many wrong keys or tokens.",
 			[]string{"Retry-After", "RateLimit", "RateLimit-Policy"}},

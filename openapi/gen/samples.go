@@ -32,6 +32,8 @@ var samples = map[string]any{
 	"ChatMessage.id":             7,
 	"ChatMessageSent.id":         7,
 	"StreamMessage.id":           7,
+	"StreamMessageEvent.id":      streamID,
+	"StreamGapEvent.id":          streamID,
 	"EventType.push_type":        "alert",
 	"EventType.collapse":         true,
 	"EventType.retry_unknown":    true,
@@ -68,6 +70,9 @@ var samples = map[string]any{
 	"expires_at":                 later,
 	"ends_at":                    later,
 }
+
+// streamID is an id of an event of a stream of messages, as a reader sees it.
+const streamID = "AgEAB3RlYW0HAAAAAAAAAAc"
 
 // later is a time that has not come yet.
 const later = "2126-01-02T15:04:05.000Z"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ func patchSchemas(schemas openapi3.Schemas) {
 	shown := schemas["EventType"].Value // see api.EventType.InForce
 	shown.Required = append(shown.Required, "push_type", "collapse", "retry_unknown")
 	addFacts(schemas["Problem"].Value, schemas["Sale"])
+	addStreamEvents(schemas)
 	for schema, ref := range schemas {
 		for name, property := range ref.Value.Properties {
 			ref.Value.Properties[name] = described(schema, name, property)
@@ -54,7 +54,9 @@ func described(schema, name string, property *openapi3.SchemaRef) *openapi3.Sche
 	}
 	p.Description = jsonWords(p.Description, name)
 	if p.Default != nil { // generators would take the field for one that is always there
-		p.Description += fmt.Sprintf(". Default: `%v`", p.Default)
+		if !strings.Contains(p.Description, "Default: ") {
+			p.Description += fmt.Sprintf(". Default: `%v`", p.Default)
+		}
 		p.Default = nil
 	}
 	return property
@@ -87,6 +89,9 @@ func patchProperty(name string, property *openapi3.Schema) {
 	}
 }
 
+// maxInteger is the largest integer that a number of JavaScript holds exactly.
+const maxInteger = 1<<53 - 1
+
 // bound says how large the numbers of a schema may be, and of all within it:
 // what has no rule of its own counts something.
 func bound(s *openapi3.Schema) {
@@ -95,6 +100,9 @@ func bound(s *openapi3.Schema) {
 	}
 	if s.Type.Is("integer") {
 		s.Format = "int64"
+		if s.Max == nil && s.Enum == nil {
+			s.WithMax(maxInteger)
+		}
 	}
 	if (s.Type.Is("integer") || s.Type.Is("number")) && s.Min == nil && s.Enum == nil {
 		s.WithMin(0)
@@ -109,28 +117,6 @@ func bound(s *openapi3.Schema) {
 			bound(inner.Value)
 		}
 	}
-}
-
-// describeStream makes of a type that lists the events of a stream what is really
-// sent: text, in which each event has the JSON of its component as data.
-func describeStream(doc *openapi3.T, op *openapi3.Operation, media *openapi3.MediaType) error {
-	events := doc.Components.Schemas[refName(media.Schema.Ref)]
-	if events == nil || len(events.Value.Properties) == 0 {
-		return fmt.Errorf("%s: what it answers with must be a type that lists the events", op.OperationID)
-	}
-	var text strings.Builder
-	for _, name := range sortedKeys(events.Value.Properties) {
-		event := events.Value.Properties[name].Value
-		op.Description += fmt.Sprintf("\n\n`event: %s`: %s. Its data is the JSON of a `%s`.", name, event.Description, refName(event.AllOf[0].Ref))
-		data, err := json.Marshal(exampleOf(event.AllOf[0]))
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&text, "event: %s\ndata: %s\n\n", name, data)
-	}
-	media.Schema = openapi3.NewSchemaRef("", openapi3.NewStringSchema())
-	media.Example = text.String()
-	return nil
 }
 
 func refName(ref string) string { return ref[strings.LastIndex(ref, "/")+1:] }

@@ -1,0 +1,165 @@
+// Command client does a little of everything with a client that oapi-codegen made of
+// the OpenAPI document: `make clients` generates it, and runs this on a server.
+// Usage: client http://127.0.0.1:8080
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"client/fanfare"
+)
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "client:", err)
+		os.Exit(1)
+	}
+	fmt.Println("the client in Go did all it tried")
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) != 1 {
+		return errors.New("usage: client <address of a server>")
+	}
+	c, err := fanfare.NewClientWithResponses(args[0])
+	if err != nil {
+		return err
+	}
+	for _, part := range []func(context.Context, *fanfare.ClientWithResponses) error{push, chat, sale} {
+		if err := part(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer is what the generated types of answers have in common.
+type answer interface {
+	StatusCode() int
+	GetBody() []byte
+}
+
+// must wants an answer of a status, and tells otherwise what came instead.
+func must(want int, a answer, err error) error {
+	if err == nil && a.StatusCode() != want {
+		err = fmt.Errorf("%T: %d, want %d: %s", a, a.StatusCode(), want, a.GetBody())
+	}
+	return err
+}
+
+func push(ctx context.Context, c *fanfare.ClientWithResponses) error {
+	device, err := c.PutDeviceWithResponse(ctx, "go-bob", strings.Repeat("60", 32), fanfare.DeviceRequest{
+		Platform: fanfare.Apns, Topic: "com.example.app", Environment: fanfare.EnvSandbox,
+	})
+	if err := must(http.StatusCreated, device, err); err != nil {
+		return err
+	}
+	event, err := c.PostEventWithResponse(ctx, &fanfare.PostEventParams{IdempotencyKey: new("go-photo-1")}, fanfare.EventRequest{
+		Type:     "photo.shared",
+		Audience: fanfare.Audience{Users: &[]string{"go-bob"}},
+		Alert:    &fanfare.Alert{Title: new("New photo"), Body: new("alice shared Summer")},
+	})
+	if err := must(http.StatusAccepted, event, err); err != nil {
+		return err
+	}
+	for {
+		report, err := c.GetEventWithResponse(ctx, event.JSON202.Id)
+		if err := must(http.StatusOK, report, err); err != nil {
+			return err
+		}
+		if now := report.JSON200; now.State == fanfare.EventDone {
+			if now.Delivered != 1 {
+				return fmt.Errorf("the event was delivered %d times", now.Delivered)
+			}
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func chat(ctx context.Context, c *fanfare.ClientWithResponses) error {
+	made, err := c.CreateChatWithResponse(ctx, nil, fanfare.ChatRequest{
+		Creator: "go-alice", Members: &[]string{"go-bob"}, Message: new("hello"),
+	})
+	if err := must(http.StatusCreated, made, err); err != nil {
+		return err
+	}
+	chat := made.JSON201.Id
+	first, err := firstMessage(ctx, c, "go-bob")
+	if err != nil {
+		return err
+	}
+	if first.Chat != chat || first.Sender != "go-alice" || first.Text != "hello" {
+		return fmt.Errorf("the stream begins with %+v", first)
+	}
+	acked, err := c.AckMessagesWithResponse(ctx, "go-bob", nil, fanfare.AckRequest{Acks: map[string]int64{chat: first.Id}})
+	if err := must(http.StatusOK, acked, err); err != nil {
+		return err
+	}
+	if acked.JSON200.Acked[chat] != first.Id {
+		return fmt.Errorf("acknowledged: %v", acked.JSON200.Acked)
+	}
+	return nil
+}
+
+// firstMessage reads the first message on a user's stream. The data of an event has a
+// type of its own.
+func firstMessage(ctx context.Context, c *fanfare.ClientWithResponses, user string) (message fanfare.StreamMessage, err error) {
+	resp, err := c.StreamMessages(ctx, user, nil)
+	if err != nil {
+		return message, err
+	}
+	defer resp.Body.Close()
+	name, lines := "", bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		field, value, _ := strings.Cut(lines.Text(), ": ")
+		switch {
+		case field == "event":
+			name = value
+		case field == "data" && name == string(fanfare.Message):
+			return message, json.Unmarshal([]byte(value), &message)
+		}
+	}
+	return message, fmt.Errorf("the stream (%s) ended: %w", resp.Status, lines.Err())
+}
+
+func sale(ctx context.Context, c *fanfare.ClientWithResponses) error {
+	made, err := c.PutSaleWithResponse(ctx, "go-spring", nil, fanfare.SaleRequest{
+		Items:    []fanfare.SaleStock{{Sku: "sneaker:42", Stock: 3}},
+		StartsAt: time.Now().Add(-time.Hour), EndsAt: time.Now().Add(time.Hour),
+	})
+	if err := must(http.StatusCreated, made, err); err != nil {
+		return err
+	}
+	lines := []fanfare.Line{{Sku: "sneaker:42", Quantity: 2}}
+	reserved, err := c.PostReservationWithResponse(ctx, "go-spring", &fanfare.PostReservationParams{IdempotencyKey: new("go-alice-1")},
+		fanfare.ReservationRequest{User: "go-alice", Lines: lines})
+	if err := must(http.StatusCreated, reserved, err); err != nil {
+		return err
+	}
+	refused, err := c.PostReservationWithResponse(ctx, "go-spring", nil, fanfare.ReservationRequest{User: "go-bob", Lines: lines})
+	if err := must(http.StatusConflict, refused, err); err != nil {
+		return err
+	}
+	if p := refused.ApplicationproblemJSON409; p.Code != fanfare.CodeSoldOut || (*p.Available)["sneaker:42"] != 1 {
+		return fmt.Errorf("refused with %s", refused.Body)
+	}
+	sold, err := c.ConfirmReservationWithResponse(ctx, "go-spring", reserved.JSON201.Id, nil)
+	if err := must(http.StatusOK, sold, err); err != nil {
+		return err
+	}
+	if sold.JSON200.State != fanfare.ReservationSold {
+		return fmt.Errorf("confirmed: %s", sold.Body)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+// A client in TypeScript: types made by openapi-typescript, calls by openapi-fetch.
+// Usage: node out/client.js http://127.0.0.1:8080
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import createClient from "openapi-fetch";
+import type { components, paths } from "./fanfare.js";
+
+const base = process.argv[2];
+assert(base, "usage: client <address of a server>");
+const api = createClient<paths>({ baseUrl: base });
+
+// An answer of openapi-fetch: what went well, or a problem.
+type Answer<T> = { data?: T; error?: components["schemas"]["Problem"]; response: Response };
+
+// What went well; anything else ends the program.
+function good<T>({ data, error, response }: Answer<T>): T {
+  assert(data !== undefined, `${response.status} ${error?.code}: ${error?.detail}`);
+  return data;
+}
+
+async function push() {
+  const token = "75".repeat(32);
+  const device = good(await api.PUT("/v1/users/{user}/devices/{token}", {
+    params: { path: { user: "ts-bob", token } },
+    body: { platform: "apns", topic: "com.example.app", environment: "sandbox" },
+  }));
+  assert.equal(device.state, "active");
+  const { id } = good(await api.POST("/v1/events", {
+    params: { header: { "Idempotency-Key": "ts-photo-1" } },
+    body: {
+      type: "photo.shared",
+      audience: { users: ["ts-bob"] },
+      alert: { title: "New photo", body: "alice shared Summer" },
+    },
+  }));
+  for (let i = 0; i < 300; i++) {
+    const report = good(await api.GET("/v1/events/{id}", { params: { path: { id } } }));
+    if (report.state === "done") {
+      assert.equal(report.delivered, 1);
+      return;
+    }
+    await sleep(100);
+  }
+  assert.fail("the event was not delivered in 30 s");
+}
+
+async function chat() {
+  const { id } = good(await api.POST("/v1/chats", {
+    params: {},
+    body: { creator: "ts-alice", members: ["ts-bob"], message: "hello" },
+  }));
+  const first = await firstMessage("ts-bob");
+  assert.deepEqual([first.chat, first.sender, first.text], [id, "ts-alice", "hello"]);
+  const { acked } = good(await api.POST("/v1/users/{user}/messages/ack", {
+    params: { path: { user: "ts-bob" } },
+    body: { acks: { [id]: first.id } },
+  }));
+  assert.equal(acked[id], first.id);
+}
+
+// The first message on a user's stream. The data of an event has a type of its own.
+async function firstMessage(user: string): Promise<components["schemas"]["StreamMessage"]> {
+  const { data, response } = await api.GET("/v1/users/{user}/messages/stream", {
+    params: { path: { user } },
+    parseAs: "stream",
+    signal: AbortSignal.timeout(30_000),
+  });
+  assert(data, `the stream answers ${response.status}`);
+  let text = "";
+  for await (const part of data.pipeThrough(new TextDecoderStream())) {
+    text += part;
+    const event = /^event: message\ndata: (.*)\n\n/m.exec(text);
+    if (event?.[1]) return JSON.parse(event[1]);
+  }
+  assert.fail("the stream ended");
+}
+
+async function sale() {
+  const path = { sale: "ts-spring" };
+  const made = good(await api.PUT("/v1/sales/{sale}", {
+    params: { path },
+    body: {
+      items: [{ sku: "sneaker:42", stock: 3 }],
+      starts_at: "2026-01-01T00:00:00Z",
+      ends_at: "2099-01-01T00:00:00Z",
+    },
+  }));
+  assert.deepEqual([made.version, made.items[0]?.available], [1, 3]);
+  const lines = [{ sku: "sneaker:42", quantity: 2 }];
+  const reserved = good(await api.POST("/v1/sales/{sale}/reservations", {
+    params: { path, header: { "Idempotency-Key": "ts-alice-1" } },
+    body: { user: "ts-alice", lines },
+  }));
+  const { error } = await api.POST("/v1/sales/{sale}/reservations", {
+    params: { path },
+    body: { user: "ts-bob", lines },
+  });
+  assert.equal(error?.code, "sold_out");
+  assert.equal(error.available?.["sneaker:42"], 1);
+  const sold = good(await api.POST("/v1/sales/{sale}/reservations/{id}/confirm", {
+    params: { path: { ...path, id: reserved.id } },
+  }));
+  assert.equal(sold.state, "sold");
+}
+
+await push();
+await chat();
+await sale();
+console.log("the client in TypeScript did all it tried");
