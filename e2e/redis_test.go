@@ -57,13 +57,13 @@ func TestAnOutageMakesFewLines(t *testing.T) {
 	p := mustServe(t, t.TempDir(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_LOG_FORMAT=json")
 	before := len(p.stderr.String())
 	redis.Kill()
-	storetest.Eventually(t, 20*time.Second, "it notices", func() bool {
-		return strings.Count(p.stderr.String(), "Redis is away") == 3 // one a queue
+	storetest.Eventually(t, time.Minute, "it notices", func() bool {
+		return strings.Count(p.stderr.String(), "Redis is away") >= 3 // one a queue
 	})
 	<-time.After(5 * time.Second) // what it would say again and again, it says now
 	redis.Restart()
 	storetest.Eventually(t, 60*time.Second, "it is back", func() bool {
-		return strings.Count(p.stderr.String(), `"msg":"Redis is back","queue":`) == 3
+		return strings.Count(p.stderr.String(), `"msg":"Redis is back","queue":`) >= 3
 	})
 	said := strings.TrimSpace(p.stderr.String()[before:])
 	if n := strings.Count(said, "\n") + 1; n >= 20 {

@@ -37,7 +37,7 @@ type Queue struct {
 	trouble  atomic.Int64  // when Redis could not be reached last, from made on; 0: never
 	checking []atomic.Bool // a check after an enqueueing is planned, by shard
 	parked   chan ParkedName
-	outage   outage
+	outage   redisdb.Outage
 }
 
 // New makes a queue. It starts nothing and talks to nobody.

@@ -23,6 +23,9 @@ func newDialer(config *tls.Config) func(ctx context.Context, network, addr strin
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
 		conn, err := d.DialContext(ctx, network, addr)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return refusedConn{beforeAnything(err)}, nil
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -32,6 +35,26 @@ func newDialer(config *tls.Config) func(ctx context.Context, network, addr strin
 		return dialTLS(ctx, conn, addr, config)
 	}
 }
+
+// refusedConn is a connection that was refused: whatever is asked on it fails with the
+// failure to dial. The library's pool would remember refusals, and go on with them for up
+// to a second after Redis is back; so it never learns of one. Who refuses does so at once:
+// to dial again for each command costs nothing.
+type refusedConn struct{ err error }
+
+// Read fails.
+func (c refusedConn) Read([]byte) (int, error) { return 0, c.err }
+
+// Write fails.
+func (c refusedConn) Write([]byte) (int, error) { return 0, c.err }
+
+// Close has nothing to do, nor have the others.
+func (refusedConn) Close() error                     { return nil }
+func (refusedConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (refusedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (refusedConn) SetDeadline(time.Time) error      { return nil }
+func (refusedConn) SetReadDeadline(time.Time) error  { return nil }
+func (refusedConn) SetWriteDeadline(time.Time) error { return nil }
 
 func dialTLS(ctx context.Context, conn net.Conn, addr string, config *tls.Config) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
@@ -82,15 +105,17 @@ func (c *freshConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// asDialError wraps twice: the library takes one layer off what fails while it
-// greets a server.
+// asDialError makes a failure one to dial.
 func asDialError(conn net.Conn, err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return fmt.Errorf("before redis heard anything: %w",
-		&net.OpError{Op: "dial", Net: "tcp", Addr: conn.RemoteAddr(), Err: err})
+	return beforeAnything(&net.OpError{Op: "dial", Net: "tcp", Addr: conn.RemoteAddr(), Err: err})
 }
+
+// beforeAnything wraps a failure once more: the library takes one layer off what fails
+// while it greets a server.
+func beforeAnything(err error) error { return fmt.Errorf("before redis heard anything: %w", err) }
 
 // freshTCP shows its socket, by which the pool sees that a peer hung up.
 type freshTCP struct{ freshConn }

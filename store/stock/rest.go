@@ -1,7 +1,6 @@
 package stock
 
 import (
-	"log/slog"
 	"time"
 
 	"fanfare/api"
@@ -97,20 +96,17 @@ func (l *Live) isAway(err error) bool {
 	return code == api.CodeUnavailable || code == api.CodeUnknownOutcome
 }
 
-// outage has one line of the log for the time in which sales cannot be swept, and one
+// swept has one line of the log for the time in which sales cannot be swept, and one
 // when they are again.
-type outage struct {
-	log   *slog.Logger
-	since time.Time // zero: there is none
-}
-
-func (o *outage) note(err error) {
-	switch {
-	case err != nil && o.since.IsZero():
-		o.since = time.Now()
-		o.log.Warn("sales are not swept for now", "error", err)
-	case err == nil && !o.since.IsZero():
-		o.log.Info("sales are swept again", "after", time.Since(o.since).Round(time.Millisecond))
-		o.since = time.Time{}
+func (l *Live) swept(o *redisdb.Outage, err error) {
+	const all = 0
+	if err != nil {
+		if o.Failed(all) {
+			l.o.Logger.Warn("sales are not swept for now", "error", err)
+		}
+		return
+	}
+	if away, last := o.Worked(all); last {
+		l.o.Logger.Info("sales are swept again", "after", away)
 	}
 }

@@ -44,11 +44,11 @@ func (l *Live) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
 func (l *Live) Run(ctx context.Context) error {
 	w := &maintenance{live: l, busy: map[*partition]bool{}}
 	defer w.running.Wait()
-	r, o := rests{}, outage{log: l.o.Logger}
+	r, o := rests{}, new(redisdb.Outage)
 	for {
 		found, err := l.sweep(ctx, r)
 		if ctx.Err() == nil {
-			o.note(err)
+			l.swept(o, err)
 		}
 		for _, f := range found {
 			w.start(ctx, f)
