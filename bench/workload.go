@@ -14,7 +14,7 @@ type workload struct {
 }
 
 // profiles names the workloads.
-const profiles = "one, batch, ten, wide, fans (see push), accept, reserve, refuse, chat or recent"
+const profiles = "one, batch, ten, wide, fans (see push), accept, event, reserve, refuse, chat or recent"
 
 // workload starts what a name stands for.
 func (w *world) workload(ctx context.Context, name string, env ...string) (*workload, error) {
@@ -25,6 +25,9 @@ func (w *world) workload(ctx context.Context, name string, env ...string) (*work
 	}
 	if name == "recent" {
 		return w.reading(ctx, env...)
+	}
+	if name == "event" {
+		return w.readingEvents(ctx, env...)
 	}
 	open, ok := map[string]func(addr string) (*load, error){
 		"accept": func(addr string) (*load, error) {
@@ -75,6 +78,20 @@ func (w *world) reading(ctx context.Context, env ...string) (*workload, error) {
 		return nil, err
 	}
 	return w.loading(store, server, asking(server.addr)), nil
+}
+
+// readingEvents is the workload of reports of events that are done.
+func (w *world) readingEvents(ctx context.Context, env ...string) (*workload, error) {
+	store, err := w.redis()
+	if err != nil {
+		return nil, err
+	}
+	server, err := w.fanfare(ctx, store, env...)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := postEvents(ctx, server.addr, 1000)
+	return w.loading(store, server, getting(server.addr, "/v1/events/", ids)), err
 }
 
 // pushing is the workload of a way to post.

@@ -33,6 +33,22 @@ func (p *pipeline) mustKeysOf(kind string) []string {
 	return p.mustKeys("ff:{q:notifications:*}:" + kind + "*")
 }
 
+// TestAnEventForNobodyIsReadInOnePlace: nobody got it, so its own report says all, and
+// no shard of the notifications has to be asked.
+func TestAnEventForNobodyIsReadInOnePlace(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{})
+	id := p.mustPost(hello("nobody"))
+	if r := p.mustEnd(id, api.EventDone); r.Recipients != 1 || r.Suppressed.NoDevice != 1 || r.Notifications != 0 {
+		t.Errorf("report %+v", r)
+	}
+	for _, key := range p.mustKeys("ff:{q:events:*}:report:*") {
+		if text := p.db.Client().HGet(t.Context(), key, id).Val(); text != "" && text[0] != 'D' {
+			t.Errorf("the report is %q: its notifications are asked for", text)
+		}
+	}
+}
+
 // TestP5_OneHopStoresNothingBetween: an event with one device is sent by who took
 // it, in the order of the events, and what it was is in the event's report alone.
 func TestP5_OneHopStoresNothingBetween(t *testing.T) {

@@ -278,7 +278,7 @@ func (t *Targeting) finish(p *page) {
 	t.count(p)
 	all := p.job.Counted.Plus(p.counts)
 	if len(p.missed) == 0 && p.next == "" {
-		p.c.Finish(targeted(p.job, all, p.sent, false, t.o.ReportTTL))
+		p.c.Finish(targeted(p.job, all, p.sent, p.c.First && len(p.found) == 0, t.o.ReportTTL))
 		return
 	}
 	next := *p.job

@@ -156,22 +156,31 @@ func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st 
 }
 
 // readStream reads what is new, in the form in which it is sent.
-func (s *server) readStream(ctx context.Context, st *live.Stream) ([]web.StreamEvent, error) {
+func (s *server) readStream(ctx context.Context, st *live.Stream) (out []web.StreamEvent, err error) {
 	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
-	var events []live.Event
-	var err error
-	web.OnNewStack(func() { events, err = st.Read(ctx) })
-	out := make([]web.StreamEvent, len(events))
-	for i := range events {
-		e := &events[i]
-		out[i].ID = e.ID
-		switch {
-		case e.Message != nil:
-			out[i].Name, out[i].Data = "message", e.Message
-		case e.Gap != nil:
-			out[i].Name, out[i].Data = "gap", e.Gap
+	web.OnNewStack(func() {
+		var events []live.Event
+		events, err = st.Read(ctx)
+		out = make([]web.StreamEvent, len(events))
+		for i := range events {
+			out[i] = streamEvent(&events[i])
 		}
-	}
+	})
 	return out, err
+}
+
+// streamEvent is an event as it is sent. A message is encoded once for all streams.
+func streamEvent(e *live.Event) web.StreamEvent {
+	out := web.StreamEvent{ID: e.ID}
+	switch {
+	case e.Message != nil:
+		out.Name, out.Data = "message", &e.Message.StreamMessage
+		if text, err := e.Message.Encoded(web.Encode); err == nil {
+			out.Data = web.Encoded(text)
+		}
+	case e.Gap != nil:
+		out.Name, out.Data = "gap", e.Gap
+	}
+	return out
 }

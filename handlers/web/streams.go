@@ -195,8 +195,14 @@ type Stream struct {
 type StreamEvent struct {
 	ID   string // "" leaves the client's as it was
 	Name string // "" is "message" to a browser
-	Data any    // written as JSON
+	Data any    // written as JSON; what is Encoded is JSON already
 }
+
+// Encoded is JSON that several streams send.
+type Encoded []byte
+
+// Encode makes JSON as all answers have it.
+func Encode(data any) ([]byte, error) { return encode(data) }
 
 // Await returns nil when wake has a value. Meanwhile it sends heartbeats, asks
 // whether they arrive, and checks that the API key still stands. Its error
@@ -285,33 +291,38 @@ func (st *Stream) Send(events ...StreamEvent) error {
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	text, err := (*buf)[:0], error(nil)
-	OnNewStack(func() { text, err = appendEvents(text, events) })
-	if err != nil {
-		return err
-	}
+	OnNewStack(func() {
+		if text, err = appendEvents(text, events); err == nil {
+			err = st.writeNow(text)
+		}
+	})
 	if cap(text) <= maxKept {
 		*buf = text
 	}
-	return st.write(text)
+	return err
 }
 
-// write writes and flushes. A reader that does not take it in time is cut off.
-func (st *Stream) write(text []byte) error {
+// write is writeNow on a stack of its own.
+func (st *Stream) write(text []byte) (err error) {
+	OnNewStack(func() { err = st.writeNow(text) })
+	return err
+}
+
+// writeNow writes and flushes. A reader that does not take it in time is cut off.
+func (st *Stream) writeNow(text []byte) error {
 	control := http.NewResponseController(st.w)
 	began := time.Now()
 	if err := control.SetWriteDeadline(began.Add(slowAfter)); err != nil {
 		return fmt.Errorf("set the deadline of a write: %w", err)
 	}
-	var err error
-	OnNewStack(func() {
-		if _, err = st.w.Write(text); err == nil {
-			err = control.Flush()
-		}
-	})
+	_, err := st.w.Write(text)
+	if err == nil {
+		err = control.Flush()
+	}
 	// A wrapper around the writer may keep the flush's error to itself; the
 	// connection's end does not stay hidden from the context.
 	if err == nil && st.r.Context().Err() == nil {
-		return control.SetWriteDeadline(time.Time{})
+		return control.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream whose deadline has passed
 	}
 	if time.Since(began) >= slowAfter {
 		return errSlow
@@ -374,11 +385,18 @@ func appendEvent(text []byte, e *StreamEvent) ([]byte, error) {
 		text = append(append(append(text, "event: "...), e.Name...), '\n')
 	}
 	if e.Data != nil {
-		data, err := encode(e.Data)
+		data, err := encodeData(e.Data)
 		if err != nil {
 			return nil, fmt.Errorf("write an event: %w", err)
 		}
 		text = append(append(append(text, "data: "...), data...), '\n')
 	}
 	return append(text, '\n'), nil
+}
+
+func encodeData(data any) ([]byte, error) {
+	if text, ok := data.(Encoded); ok {
+		return text, nil
+	}
+	return encode(data)
 }

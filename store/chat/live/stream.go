@@ -31,7 +31,7 @@ type Event struct {
 	// ID names the positions after this event: a client that sends it back goes
 	// on there.
 	ID      string
-	Message *api.StreamMessage
+	Message *Message
 	Gap     *api.StreamGap
 }
 
@@ -359,24 +359,25 @@ func (st *Stream) deliverPage(events []Event, c *cursor, page *api.ChatMessages)
 		c.position = max(c.position, page.FirstID-1)
 		events = append(events, st.gap(c, page.FirstID))
 	}
-	events = st.deliver(events, c, page.Items)
+	news := make([]*Message, len(page.Items))
+	for i := range page.Items {
+		news[i] = newMessage(c.topic.chat, &page.Items[i])
+	}
+	events = st.deliver(events, c, news)
 	return events, c.position < page.LastID
 }
 
 // deliver makes events of messages and moves the cursor.
-func (st *Stream) deliver(events []Event, c *cursor, news []api.ChatMessage) []Event {
+func (st *Stream) deliver(events []Event, c *cursor, news []*Message) []Event {
 	if len(news) > 0 {
 		st.toFront(c)
 	}
-	for i := range news {
-		m := &news[i]
+	for _, m := range news {
 		if m.ID <= c.position {
 			continue
 		}
 		c.position = m.ID
-		events = append(events, Event{ID: st.eventID(), Message: &api.StreamMessage{
-			Chat: c.topic.chat, ID: m.ID, Sender: m.Sender, Text: m.Text, SentAt: m.SentAt,
-		}})
+		events = append(events, Event{ID: st.eventID(), Message: m})
 	}
 	return events
 }

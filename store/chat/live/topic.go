@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fanfare/api"
 	"fanfare/store/chat"
 )
 
@@ -31,9 +30,9 @@ type topic struct {
 	live      bool // Redis has confirmed the subscription
 	known     bool // epoch and last were read since then
 	epoch     string
-	last      int64             // the newest id known
-	ring      []api.ChatMessage // the newest messages up to last, without a gap in their ids
-	bytes     int               // their size
+	last      int64      // the newest id known
+	ring      []*Message // the newest messages up to last, without a gap in their ids
+	bytes     int        // their size
 	listeners streamSet
 }
 
@@ -136,7 +135,7 @@ func (t *topic) receive(payload string, kept *budget) (stale bool) {
 		t.drop(kept)
 	}
 	t.last = m.ID
-	t.keep(m, kept)
+	t.keep(newMessage(t.chat, &m), kept)
 	t.markAll()
 	return false
 }
@@ -159,7 +158,7 @@ func (t *topic) update(epoch string, last int64, kept *budget) {
 }
 
 // keep keeps a message for the streams, and drops the oldest over the limits.
-func (t *topic) keep(m api.ChatMessage, kept *budget) {
+func (t *topic) keep(m *Message, kept *budget) {
 	size := len(m.Text) + len(m.Sender)
 	if kept.used.Load() > keptTotal {
 		t.drop(kept)
@@ -172,7 +171,7 @@ func (t *topic) keep(m api.ChatMessage, kept *budget) {
 		size = len(t.ring[0].Text) + len(t.ring[0].Sender)
 		t.bytes -= size
 		kept.used.Add(-int64(size))
-		t.ring[0] = api.ChatMessage{} // its text can go
+		t.ring[0] = nil // it can go
 		t.ring = t.ring[1:]
 	}
 }
@@ -192,7 +191,7 @@ func (t *topic) forget(kept *budget) {
 
 // after returns the messages after a position, at most limit. enough is false
 // when they must be read from the log.
-func (t *topic) after(epoch string, position int64, limit int) (news []api.ChatMessage, enough bool) {
+func (t *topic) after(epoch string, position int64, limit int) (news []*Message, enough bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -206,7 +205,7 @@ func (t *topic) after(epoch string, position int64, limit int) (news []api.ChatM
 		return nil, false
 	}
 	news = t.ring[position+1-t.ring[0].ID:]
-	return append([]api.ChatMessage(nil), news[:min(limit, len(news))]...), true
+	return append([]*Message(nil), news[:min(limit, len(news))]...), true
 }
 
 // upToDate tells whether every message after last will be received.

@@ -1,0 +1,27 @@
+package live
+
+import (
+	"sync"
+
+	"fanfare/api"
+)
+
+// Message is a message as streams send it. All streams of a process share it.
+type Message struct {
+	api.StreamMessage
+
+	once sync.Once
+	text []byte
+	err  error
+}
+
+func newMessage(chat string, m *api.ChatMessage) *Message {
+	return &Message{StreamMessage: api.StreamMessage{Chat: chat, ID: m.ID, Sender: m.Sender, Text: m.Text, SentAt: m.SentAt}}
+}
+
+// Encoded is the message as encode makes it, which is asked once, for all streams. The
+// text is not to be changed.
+func (m *Message) Encoded(encode func(any) ([]byte, error)) ([]byte, error) {
+	m.once.Do(func() { m.text, m.err = encode(&m.StreamMessage) })
+	return m.text, m.err
+}

@@ -1,0 +1,35 @@
+package live
+
+import (
+	"encoding/json"
+	"testing"
+
+	"fanfare/store/storetest"
+)
+
+// A message that many streams read is encoded once.
+func TestAMessageIsEncodedOnceForAllStreams(t *testing.T) {
+	t.Parallel()
+	top, times := &topic{chat: "team", live: true, known: true, epoch: "e"}, 0
+	if top.receive("e 1 1700000000000 ann hi there", &budget{}) {
+		t.Fatal("the topic is stale")
+	}
+	encode := func(v any) ([]byte, error) {
+		times++
+		return json.Marshal(v)
+	}
+	for range 3 {
+		news, enough := top.after("e", 0, readEvents)
+		if !enough || len(news) != 1 {
+			t.Fatalf("%d messages, enough %v", len(news), enough)
+		}
+		text, err := news[0].Encoded(encode)
+		storetest.Must(t, err)
+		if want := `{"chat":"team","id":1,"sender":"ann","text":"hi there","sent_at":"2023-11-14T22:13:20.000Z"}`; string(text) != want {
+			t.Errorf("encoded as %s", text)
+		}
+	}
+	if times != 1 {
+		t.Errorf("encoded %d times", times)
+	}
+}
