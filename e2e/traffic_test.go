@@ -143,7 +143,14 @@ func (w *traffic) finish() {
 		}
 	}()
 	storetest.Eventually(w.t, 20*time.Second, w.name+": the stream has brought every message", func() bool { return len(unheard()) == 0 })
+	w.end()
+}
+
+// end ends the requests and the stream at once.
+func (w *traffic) end() {
+	w.stopAsking()
 	w.stopListening()
+	w.clients.Wait()
 	w.listener.Wait()
 }
 
