@@ -7,7 +7,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build release quick test clocks fuzz bench bench-growth lint openapi
+.PHONY: help build release quick test clocks faults fuzz bench bench-growth lint openapi
 
 # What `fanfare version` and fanfare_build_info say.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -39,6 +39,9 @@ test: ## vet and test everything on private servers (installs what is missing)
 
 clocks: ## try servers whose clocks are wrong, which compiles everything anew (minutes)
 	FANFARE_TEST_FULL=1 go test -count=1 -run TestClocksThatAreWrong ./e2e
+
+faults: ## try faults that last, and all that come in pairs, at full length (an hour)
+	FANFARE_TEST_FULL=1 go test -race -count=1 -parallel 4 -timeout 2h -run 'StayAway|StaysAway|WritesAreBack|AFullRedis|FaultsOfLinks' ./e2e
 
 fuzz: ## let the fuzz tests look for new cases, FUZZTIME (10s) each
 	./.ci/fuzz.sh $(ARGS)
