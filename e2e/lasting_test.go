@@ -158,13 +158,12 @@ func TestSQLOrAPNsStaysAway(t *testing.T) {
 	for name, way := range map[string]struct {
 		link        string
 		begin, end  func(*storetest.Proxy)
-		otherwise   time.Duration
 		goOn        []string
 		stillPushed bool
 	}{
-		"SQLRefuses":    {"SQL", (*storetest.Proxy).Cut, (*storetest.Proxy).Mend, 6 * time.Second, withoutSQL, true},
-		"SQLBlackHole":  {"SQL", hold, release, 6 * time.Second, withoutSQL, true},
-		"APNsBlackHole": {"APNs", hold, release, 12 * time.Second, kinds, false}, // a connection is given up after 10 s
+		"SQLRefuses":    {"SQL", (*storetest.Proxy).Cut, (*storetest.Proxy).Mend, withoutSQL, true},
+		"SQLBlackHole":  {"SQL", hold, release, withoutSQL, true},
+		"APNsBlackHole": {"APNs", hold, release, kinds, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -181,7 +180,7 @@ func TestSQLOrAPNsStaysAway(t *testing.T) {
 			w.awaitDone(10)
 			way.begin(proxies[way.link])
 			away := time.Now()
-			long := lasts(10*time.Minute, way.otherwise)
+			long := lasts(10*time.Minute, 14*time.Second) // a connection to APNs is given up after 10 s
 			<-time.After(long * 9 / 10) // settings stay in the cache for 10 minutes
 			w.checkGoesOn(way.goOn...)
 			late := w.missing(time.Now().Add(-requestDeadline - answerLate))
