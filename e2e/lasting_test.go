@@ -181,7 +181,7 @@ func TestSQLOrAPNsStaysAway(t *testing.T) {
 			way.begin(proxies[way.link])
 			away := time.Now()
 			long := lasts(10*time.Minute, 14*time.Second) // a connection to APNs is given up after 10 s
-			<-time.After(long * 9 / 10) // settings stay in the cache for 10 minutes
+			<-time.After(long * 9 / 10)                   // settings stay in the cache for 10 minutes
 			w.checkGoesOn(way.goOn...)
 			late := w.missing(time.Now().Add(-requestDeadline - answerLate))
 			t.Logf("away for %v: %d events accepted, of which %d wait", time.Since(away).Round(time.Second), len(w.all()), len(late))
