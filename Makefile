@@ -48,6 +48,9 @@ soak: ## mixed traffic and random faults for MINUTES (5), then a look at the boo
 	FANFARE_SOAK=$(MINUTES)m FANFARE_SOAK_SEED=$(SEED) FANFARE_SOAK_RESULTS=$(CURDIR)/bench/RESULTS.md \
 		go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./e2e $(ARGS)
 
+faults: ## try faults that last, and all that come in pairs, at full length (an hour)
+	FANFARE_TEST_FULL=1 go test -race -count=1 -parallel 4 -timeout 2h -run 'StayAway|StaysAway|WritesAreBack|AFullRedis|FaultsOfLinks' ./e2e
+
 fuzz: ## let the fuzz tests look for new cases, FUZZTIME (10s) each
 	./.ci/fuzz.sh $(ARGS)
 

@@ -143,7 +143,14 @@ func (w *traffic) finish() {
 		}
 	}()
 	storetest.Eventually(w.t, 20*time.Second, w.name+": the stream has brought every message", func() bool { return len(unheard()) == 0 })
+	w.end()
+}
+
+// end ends the requests and the stream at once.
+func (w *traffic) end() {
+	w.stopAsking()
 	w.stopListening()
+	w.clients.Wait()
 	w.listener.Wait()
 }
 
@@ -337,24 +344,40 @@ func (w *traffic) checkIsRefused() {
 // nothing was done twice that must not be.
 func (w *traffic) checkPromises(within time.Duration) {
 	w.t.Helper()
-	storetest.Eventually(w.t, within, w.name+": every event that was accepted is sent", func() bool { return len(w.missing(time.Now())) == 0 })
+	w.awaitNone(within, "events that were accepted are not sent", func() int { return len(w.missing(time.Now())) })
 	for text, n := range w.heard {
 		if n > 1 {
 			w.t.Errorf("%s: the stream brought %s %d times", w.name, text, n)
 		}
 	}
 	m := &market{t: w.t, sale: w.sale, servers: func() []*program { return w.servers }}
-	storetest.Eventually(w.t, within, w.name+": every order is on record", func() bool {
+	w.awaitNone(within, "reservations that were confirmed are not on record", func() (missing int) {
 		rows := map[string]bool{}
 		for _, o := range m.orders() {
 			rows[o.Reservation] = true
 		}
 		for id := range w.sold {
 			if !rows[id] {
-				return false
+				missing++
 			}
 		}
-		return true
+		return missing
+	})
+}
+
+// awaitNone waits until nothing is left of something, and tells how much was when it
+// does not happen.
+func (w *traffic) awaitNone(within time.Duration, what string, count func() int) {
+	w.t.Helper()
+	first, left := count(), 0
+	defer func() {
+		if left > 0 {
+			w.t.Errorf("%s: of %d at first %d %s", w.name, first, left, what)
+		}
+	}()
+	storetest.Eventually(w.t, within, w.name+": no "+what, func() bool {
+		left = count()
+		return left == 0
 	})
 }
 

@@ -16,6 +16,8 @@
 //     idempotent; answers of the second run must equal those of the first.
 //   - A script that a server does not know is loaded on all masters and run
 //     again; nobody has to load scripts at start.
+//   - A master of a Cluster that hangs costs one time-out: what is for it is then
+//     refused at once, until it answers a probe.
 //   - Blocking reads and pub/sub have connections of their own and never empty
 //     the pool of the requests.
 package redisdb
