@@ -68,17 +68,15 @@ func find(all map[string]*family, series string) *family {
 func mustMetrics(t *testing.T) string {
 	t.Helper()
 	apns := apnstest.Start(t, apnstest.Options{})
-	p := mustServe(t, t.TempDir(), append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL())...)
-	p.mustRegister(60)
+	p := mustServe(t, t.TempDir(), append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_REQUEST_TIMEOUT=15s")...)
+	s := &scene{T: t, server: p}
+	p.insist("PUT", "/v1/users/user-0/devices/"+deviceToken(0), phone)
 	event := greeting("user-0")
 	event["audience"] = map[string]any{"users": []string{"user-0", "nobody"}}
-	p.must(202, nil, "POST", "/v1/events", event)
-	apns.MustWait(t, 1, 20*time.Second)
+	p.insist("POST", "/v1/events", event)
+	apns.MustWait(t, 1, time.Minute)
 	apns.ScriptAll(apnstest.Fail(400, "BadDeviceToken"))
-	p.each(60, func(i int) error {
-		p.must(202, nil, "POST", "/v1/events", greeting(fmt.Sprintf("user-%d", i)))
-		return nil
-	})
+	s.post(60)
 	p.putSale("spring", -time.Hour, time.Hour, 60_000)
 	p.mustReserve("spring")
 	p.must(404, nil, "GET", "/nothing", nil)

@@ -77,8 +77,8 @@ var faults = map[string]func(*scene) *scene{
 		storetest.Must(s, os.WriteFile(file, fmt.Appendf(nil, `{"apps":[{"topic":"com.example.app","environment":"production","url":%q,"key_file":%q,"key_id":%q,"team_id":%q}]}`,
 			apns.URL(), apns.KeyFile(), apns.KeyID(), apns.TeamID()), 0o600))
 		s.serve("FANFARE_APNS_APPS_FILE="+file, "FANFARE_APNS_CA_FILE="+apns.CAFile())
-		s.server.mustRegisterFor("lost", "com.example.unknown", 7)
-		s.server.must(202, nil, "POST", "/v1/events", greeting("lost"))
+		s.server.insist("PUT", "/v1/users/lost/devices/"+deviceToken(7), map[string]string{"platform": "apns", "topic": "com.example.unknown", "environment": "production"})
+		s.server.insist("POST", "/v1/events", greeting("lost"))
 		return s
 	},
 	"Dead letters": func(s *scene) *scene {
@@ -129,7 +129,7 @@ var faults = map[string]func(*scene) *scene{
 		s.server.putSale("spring", -time.Hour, time.Hour, 60_000)
 		id, _ := s.server.mustReserve("spring")
 		proxy.Cut()
-		s.server.must(200, nil, "POST", "/v1/sales/spring/reservations/"+id+"/confirm", nil)
+		s.server.insist("POST", "/v1/sales/spring/reservations/"+id+"/confirm", nil)
 		return s
 	},
 	"A sale is oversold": func(s *scene) *scene {
@@ -155,7 +155,7 @@ var faults = map[string]func(*scene) *scene{
 		proxy, url := storetest.ProxyTo(s, storetest.Redis(s).URL())
 		s.serve("FANFARE_CONTACTS_REDIS_URL=" + url)
 		proxy.Cut()
-		s.server.must(201, nil, "PUT", "/v1/users/bob/contacts/ann", map[string]any{"relationship": "friend"})
+		s.server.insist("PUT", "/v1/users/bob/contacts/ann", map[string]any{"relationship": "friend"})
 		return s
 	},
 }
@@ -167,7 +167,7 @@ var cannotBeMade = map[string][]string{"A clock is wrong": {`fanfare_redis_clock
 func (s *scene) vars(redis string, more ...string) []string {
 	file := filepath.Join(s.TempDir(), "key")
 	storetest.Must(s, os.WriteFile(file, []byte(runbookKey), 0o600))
-	return append([]string{"FANFARE_REDIS_URL=" + redis, "FANFARE_ADMIN_KEY_FILE=" + file}, more...)
+	return append([]string{"FANFARE_REDIS_URL=" + redis, "FANFARE_ADMIN_KEY_FILE=" + file, "FANFARE_REQUEST_TIMEOUT=15s"}, more...)
 }
 
 // serveOn starts a server on a Redis.
@@ -203,13 +203,30 @@ func (s *scene) serveWithAPNs(more ...string) *apnstest.Server {
 // post posts an event to each of n users with a device.
 func (s *scene) post(n int) {
 	s.Helper()
-	s.server.mustRegister(n)
-	s.server.each(n, func(i int) error {
-		status, answer, err := s.server.try("POST", "/v1/events", greeting(fmt.Sprintf("user-%d", i)))
-		if err == nil && status != 202 {
-			err = fmt.Errorf("%d %s", status, answer)
+	for i := range n {
+		s.server.insist("PUT", fmt.Sprintf("/v1/users/user-%d/devices/%s", i, deviceToken(i)), phone)
+		s.server.insist("POST", "/v1/events", greeting(fmt.Sprintf("user-%d", i)))
+	}
+}
+
+// phone is a device of the app that most tests use.
+var phone = map[string]string{"platform": "apns", "topic": "com.example.app", "environment": "production"}
+
+// insist makes a call until it works: the machine of a test may be so busy that a server
+// answers 503 in between.
+func (p *program) insist(method, path string, body any) {
+	p.t.Helper()
+	last := ""
+	storetest.Eventually(p.t, 2*time.Minute, method+" "+path, func() bool {
+		status, answer, err := p.try(method, path, body)
+		if err == nil && status/100 == 2 {
+			return true
 		}
-		return err
+		if text := fmt.Sprintf("%d %.200s %v", status, answer, err); status != 503 && text != last {
+			last = text
+			p.t.Log(method, path, text)
+		}
+		return false
 	})
 }
 

@@ -59,8 +59,7 @@ func (s *shardWorker) pauseAfter(ctx context.Context, err error) {
 	}
 	if isNoGroup(err) {
 		if l := s.present(); l != nil {
-			s.worker.q.o.Logger.Warn("Redis was emptied: its groups are made again", "shard", s.shard)
-			s.worker.q.o.OnEmptied()
+			s.worker.q.emptied("shard", s.shard)
 			l.end()
 			return
 		}

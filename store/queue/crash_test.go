@@ -241,3 +241,24 @@ func TestRedisEmptiedIsHealed(t *testing.T) {
 		})
 	}
 }
+
+// Redis was emptied while nobody had a lease, as after a long outage: the next to begin
+// tells operators, and the first start of all does not.
+func TestInitTellsThatRedisWasEmptied(t *testing.T) {
+	t.Parallel()
+	var told atomic.Int64
+	w := setup(t, storetest.Open(t, "embedded"), func(o *queue.Options) { o.OnEmptied = func() { told.Add(1) } })
+	for range 2 {
+		storetest.Must(t, w.q.Init(t.Context()))
+	}
+	if n := told.Load(); n != 0 {
+		t.Errorf("told %d times of nothing", n)
+	}
+	storetest.Must(t, w.db.Client().FlushAll(t.Context()).Err())
+	for range 2 {
+		storetest.Must(t, w.q.Init(t.Context()))
+	}
+	if n := told.Load(); n != 1 {
+		t.Errorf("told %d times, want once", n)
+	}
+}

@@ -52,8 +52,8 @@ type Options struct {
 	Show func(group string, payload []byte) json.RawMessage
 	// Owner names this process in records; default: random.
 	Owner string
-	// OnEmptied is told when a shard's keys were gone though this process had worked with
-	// them: Redis was emptied, or restarted without its data. Default: nobody.
+	// OnEmptied is told, perhaps several times, when keys are gone that this process had
+	// worked with: Redis was emptied, or restarted without its data. Default: nobody.
 	OnEmptied func()
 	// Logger hears of recoveries, dead jobs and lost leases; default: nobody.
 	Logger *slog.Logger

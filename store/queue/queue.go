@@ -38,6 +38,7 @@ type Queue struct {
 	checking []atomic.Bool // a check after an enqueueing is planned, by shard
 	parked   chan ParkedName
 	outage   redisdb.Outage
+	known    atomic.Bool // its shards were found in Redis
 }
 
 // New makes a queue. It starts nothing and talks to nobody.
@@ -126,6 +127,9 @@ func randomText(n int) string {
 func (q *Queue) Init(ctx context.Context) error {
 	stored, err := q.storedShards(ctx)
 	if stored == "" && err == nil {
+		if q.known.Load() {
+			q.emptied()
+		}
 		// Only now: a full Redis refuses even a write that would change nothing.
 		set := redis.NewBoolCmd(ctx, "hsetnx", q.metaKey(), "shards", form+strconv.Itoa(q.o.Shards))
 		if err = q.db.Pipeline(ctx, redisdb.Write, set); err == nil {
@@ -146,7 +150,14 @@ func (q *Queue) Init(ctx context.Context) error {
 			"queue %s has %s shards in Redis, not %d: set FANFARE_SHARDS=%s, or drain the queue, stop every process and delete the key %s",
 			q.o.Name, shards, q.o.Shards, shards, q.metaKey())
 	}
+	q.known.Store(true)
 	return nil
+}
+
+// emptied tells operators that Redis lost what it had of the queue.
+func (q *Queue) emptied(args ...any) {
+	q.o.Logger.Warn("Redis was emptied: its groups are made again", args...)
+	q.o.OnEmptied()
 }
 
 // storedShards is the form and the number of shards in Redis; "": there is none.
