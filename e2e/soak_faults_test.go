@@ -35,11 +35,12 @@ const frozen = "SIGSTOP past the lease"
 
 var allSlots = []int{0, 1, 2}
 
-// suffer lets faults happen until then: storms of some seconds each, and after each a
-// calm in which everything must come back.
+// storm is how long faults follow one another before everything must come back.
+const storm = 20 * time.Second
+
+// suffer lets faults happen until then: storms, and in a long soak a calm after each.
 func (s *soak) suffer(until time.Time) {
 	r := rand.New(rand.NewPCG(s.seed, 1))
-	storm := 25 * time.Second
 	for time.Now().Before(until) {
 		for end := time.Now().Add(storm); time.Now().Before(end) && time.Now().Before(until); {
 			s.strike(s.draw(r))

@@ -15,11 +15,19 @@ import (
 // flatness is what slot 0 held while the traffic stood still, once a storm.
 type flatness struct {
 	heap, goroutines []float64 // bytes after a collection; a number
+	pooled           []float64 // open connections to Redis
 }
+
+// connBuffers are what a pooled connection to Redis keeps for its pipelines, at most: a
+// pool grows with the crowds after an outage, up to its bound, and shrinks when nobody
+// needs it for half an hour.
+const connBuffers = 256 << 10
 
 var (
 	heapLine       = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 	goroutinesLine = regexp.MustCompile(`^goroutine profile: total (\d+)\n`)
+	blockingLine   = regexp.MustCompile(`(?m)^fanfare_pool_connections\{pool="redis_blocking"\} (\d+)$`)
+	requestsLine   = regexp.MustCompile(`(?m)^fanfare_pool_connections\{pool="redis_requests"\} (\d+)$`)
 )
 
 // sample looks at slot 0, whose process is never killed.
@@ -28,10 +36,12 @@ func (f *flatness) sample(s *soak) {
 	<-time.After(time.Second)
 	f.heap = append(f.heap, s.profile("/debug/pprof/heap?gc=1&debug=1", heapLine))
 	f.goroutines = append(f.goroutines, s.profile("/debug/pprof/goroutine?debug=1", goroutinesLine))
-	s.t.Logf("%s heap %.1f MiB, %.0f goroutines, %d of the sample", clock(time.Now()), f.heap[len(f.heap)-1]/(1<<20), f.goroutines[len(f.goroutines)-1], len(f.heap))
+	f.pooled = append(f.pooled, s.profile("/metrics", blockingLine)+s.profile("/metrics", requestsLine))
+	n := len(f.heap) - 1
+	s.t.Logf("%s sample %d: heap %.1f MiB, %.0f goroutines, %.0f connections to Redis", clock(time.Now()), n, f.heap[n]/(1<<20), f.goroutines[n], f.pooled[n])
 }
 
-// profile reads one figure of a profile.
+// profile reads one figure of a profile, or of the metrics.
 func (s *soak) profile(path string, line *regexp.Regexp) float64 {
 	there := &program{base: s.slots[0].private}
 	status, text, err := there.try("GET", path, nil)
@@ -59,17 +69,20 @@ func median(all []float64) float64 {
 const flatEnough = 1.05
 
 // enough tells whether there are samples enough to tell growth from chance.
-func (f *flatness) enough() bool { return len(f.heap) >= 16 }
+func (f *flatness) enough() bool { return len(f.heap) >= 12 }
 
-// check compares the last quarter with the second; the first is the warm-up.
+// check compares the last quarter with the second; the first is the warm-up. The heap may
+// grow by the buffers of connections that the pools have more.
 func (f *flatness) check(s *soak) {
 	if !f.enough() {
 		return
 	}
-	for name, all := range map[string][]float64{"heap": f.heap, "goroutines": f.goroutines} {
-		if second, last := quarters(all); last > second*flatEnough {
-			s.failf("%s: median %.0f in the second quarter, %.0f in the last; all %.0f", name, second, last, all)
-		}
+	pooled, pooledLast := quarters(f.pooled)
+	if second, last := quarters(f.heap); last > second*flatEnough+max(0, pooledLast-pooled)*connBuffers {
+		s.failf("heap: median %.0f bytes in the second quarter, %.0f in the last; all %.0f, with %.0f connections", second, last, f.heap, f.pooled)
+	}
+	if second, last := quarters(f.goroutines); last > second*flatEnough {
+		s.failf("goroutines: median %.0f in the second quarter, %.0f in the last; all %.0f", second, last, f.goroutines)
 	}
 }
 
@@ -84,6 +97,8 @@ func (s *soak) section() string {
 	}
 	second, last := quarters(s.flat.heap)
 	fmt.Fprintf(&b, "| heap after a collection, median of the second and the last quarter | %.2f MiB, %.2f MiB |\n", second/(1<<20), last/(1<<20))
+	second, last = quarters(s.flat.pooled)
+	fmt.Fprintf(&b, "| connections to Redis, the same | %.0f, %.0f |\n", second, last)
 	second, last = quarters(s.flat.goroutines)
 	fmt.Fprintf(&b, "| goroutines, the same | %.0f, %.0f |\n", second, last)
 	return b.String()

@@ -250,6 +250,9 @@ func (s *soak) insist(r *rand.Rand, out any, method, path string, body any, head
 		if got.outcome == answered {
 			return got
 		}
+		if s.traffic.Err() != nil && s.t.Failed() {
+			return got // nobody needs it any more
+		}
 		s.count("calls repeated", 1)
 		if time.Now().After(deadline) {
 			s.failf("%s %s: no answer for %v, at last %d %s", method, path, patience, got.status, got.text)

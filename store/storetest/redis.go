@@ -14,8 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startTimeout is how long a server may take to answer; the machine may be busy.
-const startTimeout = 30 * time.Second
+// startTimeout is how long a server may take to answer; the machine may be very busy,
+// and there may be a long append-only file to read.
+const startTimeout = 2 * time.Minute
 
 // RedisServer is a redis-server process of one test.
 type RedisServer struct {
