@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +71,11 @@ func (b *browser) shows(t *testing.T, selector string, want ...string) {
 	})
 }
 
+// streams counts how often the page has opened the stream of a user's messages.
+func (b *browser) streams() int {
+	return strings.Count(strings.Join(b.complaints(), "\n"), "/messages/stream?ticket=")
+}
+
 func TestU7_APageOfAnotherOrigin(t *testing.T) {
 	t.Parallel()
 	storetest.SkipShort(t, "a browser")
@@ -117,8 +123,9 @@ func TestU7_APageOfAnotherOrigin(t *testing.T) {
 	b.shows(t, "#stock", "sold out")
 	b.shows(t, "#state", "live")
 
+	before := b.streams()
 	w.post("/v1/users/bob/tokens/revoke", "", admin).wants(t, 204, "")
-	b.shows(t, "#state", "away")
+	storetest.Eventually(t, soon, "the stream to be opened again with a new ticket", func() bool { return b.streams() > before })
 	say("three")
 	b.shows(t, "#messages li", "alice: hello", "bob: hi there", "alice: one", "alice: two", "alice: three")
 	for _, complaint := range b.complaints() {
@@ -126,4 +133,30 @@ func TestU7_APageOfAnotherOrigin(t *testing.T) {
 			t.Error(complaint)
 		}
 	}
+}
+
+// The README's way to a chat in a browser: a server without keys, and the page of the
+// documents on any web server of this machine, without a backend.
+func TestThePageOfTheTour(t *testing.T) {
+	t.Parallel()
+	storetest.SkipShort(t, "a browser")
+	mustChromium(t)
+	tour := regexp.MustCompile(`<http://127\.0\.0\.1:3000(/.*\?fanfare=)http://127\.0\.0\.1:8080(&user=bob)>`).
+		FindStringSubmatch(storetest.RepositoryFile(t, "README.md"))
+	if tour == nil {
+		t.Fatal("the README names no page")
+	}
+	site := httptest.NewServer(http.FileServer(http.Dir(storetest.Root(t) + "/docs")))
+	t.Cleanup(site.Close)
+	w := setup(t)
+	w.workChats()
+	w.mustChat("team", "alice", "bob")
+	b := mustBrowser(t, site.URL)
+	b.wants(t, "open the page", chromedp.Do(b.ctx, chromedp.Navigate(site.URL+tour[1]+w.url+tour[2])))
+	b.shows(t, "#state", "live")
+	w.post("/v1/chats/team/messages", `{"sender":"alice","text":"hello"}`).wants(t, 201, `{"id":1,"sent_at":"*"}`)
+	text := chromedp.CSS("#text")
+	b.wants(t, "type", chromedp.Do(b.ctx, chromedp.WaitVisible(text), chromedp.SendKeys(text, "hi there")))
+	b.click(t, "#send")
+	b.shows(t, "#messages li", "alice: hello", "bob: hi there")
 }
