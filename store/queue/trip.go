@@ -71,17 +71,6 @@ func (q *Queue) worked(shard int) {
 	}
 }
 
-// has tells that a shard is away.
-func (o *outage) has(shard int) bool {
-	if o.away.Load() == 0 {
-		return false
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, is := o.shards[shard]
-	return is
-}
-
 // tryAgainAfter is how long a shard that could not be reached is avoided by who could
 // take another: then one request tries it.
 const tryAgainAfter = 5 * time.Second
@@ -90,7 +79,7 @@ const tryAgainAfter = 5 * time.Second
 // may be enqueued in any shard goes to another. Unless the process works on the shard
 // and so knows by itself when it is back, one caller in 5 s is told to try.
 func (q *Queue) Avoid(shard int) bool {
-	if q.outage.has(shard) {
+	if q.outage.Has(shard) {
 		return true
 	}
 	avoided, now := &q.lines[shard].avoided, int64(time.Since(q.made))

@@ -43,3 +43,14 @@ func (o *Outage) Worked(part int) (away time.Duration, last bool) {
 	o.away.Store(int64(len(o.parts)))
 	return time.Since(o.since).Round(time.Millisecond), len(o.parts) == 0
 }
+
+// Has tells that a part could not reach Redis when it was tried last.
+func (o *Outage) Has(part int) bool {
+	if o.away.Load() == 0 {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, is := o.parts[part]
+	return is
+}
