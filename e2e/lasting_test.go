@@ -207,14 +207,14 @@ func release(p *storetest.Proxy) { p.Hold(false) }
 // by itself when APNs heals, with nothing restarted and nothing sent twice.
 func TestAFullRedisDrainsWhenAPNsHeals(t *testing.T) {
 	t.Parallel()
-	memory := sized(10, 4) << 20
+	memory := sized(10, 6) << 20
 	apns, redis := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t, "--maxmemory", fmt.Sprint(memory))
 	p := mustServe(t, t.TempDir(), quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_RETRY_MAX=2s", "FANFARE_LOG_LEVEL=error")...)...)
 	p.mustRegister(100)
 	apns.ScriptAll(apnstest.Fail(503, "ServiceUnavailable"))
 	accepted, refusal := p.postUntilRefused(t)
-	if refusal.Code != "overloaded" {
-		t.Errorf("refused with %+v", refusal)
+	if refusal.Code != "overloaded" || accepted == 0 {
+		t.Errorf("%d accepted, refused with %+v", accepted, refusal)
 	}
 	full := func() bool { // what others keep in this Redis
 		err := redis.Client().Set(t.Context(), fmt.Sprint("filler-", rand.Int64()), strings.Repeat("x", 1<<10), 0).Err()
