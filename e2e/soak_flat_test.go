@@ -14,43 +14,55 @@ import (
 
 // flatness is what slot 0 held while the traffic stood still, once a storm.
 type flatness struct {
-	heap, goroutines []float64 // bytes after a collection; a number
-	pooled           []float64 // open connections to Redis
+	// heap is bytes after a collection, without buffers; buffers are those of connections
+	// to Redis, which the client's pools keep at their high-water mark, with a bound.
+	heap, buffers, goroutines []float64
 }
-
-// connBuffers are what a pooled connection to Redis keeps for its pipelines, at most: a
-// pool grows with the crowds after an outage, up to its bound, and shrinks when nobody
-// needs it for half an hour.
-const connBuffers = 256 << 10
 
 var (
 	heapLine       = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 	goroutinesLine = regexp.MustCompile(`^goroutine profile: total (\d+)\n`)
-	blockingLine   = regexp.MustCompile(`(?m)^fanfare_pool_connections\{pool="redis_blocking"\} (\d+)$`)
-	requestsLine   = regexp.MustCompile(`(?m)^fanfare_pool_connections\{pool="redis_requests"\} (\d+)$`)
+	heldLine       = regexp.MustCompile(`(?m)^\d+: (\d+) \[`)
 )
 
 // sample looks at slot 0, whose process is never killed.
 func (f *flatness) sample(s *soak) {
 	s.http.CloseIdleConnections()
 	<-time.After(time.Second)
-	f.heap = append(f.heap, s.profile("/debug/pprof/heap?gc=1&debug=1", heapLine))
-	f.goroutines = append(f.goroutines, s.profile("/debug/pprof/goroutine?debug=1", goroutinesLine))
-	f.pooled = append(f.pooled, s.profile("/metrics", blockingLine)+s.profile("/metrics", requestsLine))
+	heap, buffers := s.profile("/debug/pprof/heap?gc=1&debug=1"), 0.0
+	for stack := range strings.SplitSeq(heap, "\n\n") {
+		if strings.Contains(stack, "pool.NewConnWithBufferSize") {
+			buffers += figureOf(stack, heldLine)
+		}
+	}
+	f.heap = append(f.heap, figureOf(heap, heapLine)-buffers)
+	f.buffers = append(f.buffers, buffers)
+	f.goroutines = append(f.goroutines, figureOf(s.profile("/debug/pprof/goroutine?debug=1"), goroutinesLine))
 	n := len(f.heap) - 1
-	s.t.Logf("%s sample %d: heap %.1f MiB, %.0f goroutines, %.0f connections to Redis", clock(time.Now()), n, f.heap[n]/(1<<20), f.goroutines[n], f.pooled[n])
+	s.t.Logf("%s sample %d: heap %.1f MiB and %.1f of buffers, %.0f goroutines", clock(time.Now()), n, f.heap[n]/(1<<20), f.buffers[n]/(1<<20), f.goroutines[n])
 }
 
-// profile reads one figure of a profile, or of the metrics.
-func (s *soak) profile(path string, line *regexp.Regexp) float64 {
+// profileRate is how many bytes a process allocates between two samples of its profile:
+// every buffer is among them.
+const profileRate = 8 << 10
+
+// profile reads a profile of slot 0.
+func (s *soak) profile(path string) string {
 	there := &program{base: s.slots[0].private}
 	status, text, err := there.try("GET", path, nil)
-	found := line.FindSubmatch(text)
-	if err != nil || found == nil {
-		s.failf("%s: %d %v %.200s", path, status, err, text)
+	if err != nil || status != 200 {
+		s.failf("%s: %d %v", path, status, err)
+	}
+	return string(text)
+}
+
+// figureOf is the number in the first line of a kind, 0 without one.
+func figureOf(text string, line *regexp.Regexp) float64 {
+	found := line.FindStringSubmatch(text)
+	if found == nil {
 		return 0
 	}
-	v, _ := strconv.ParseFloat(string(found[1]), 64)
+	v, _ := strconv.ParseFloat(found[1], 64)
 	return v
 }
 
@@ -71,18 +83,15 @@ const flatEnough = 1.05
 // enough tells whether there are samples enough to tell growth from chance.
 func (f *flatness) enough() bool { return len(f.heap) >= 12 }
 
-// check compares the last quarter with the second; the first is the warm-up. The heap may
-// grow by the buffers of connections that the pools have more.
+// check compares the last quarter with the second; the first is the warm-up.
 func (f *flatness) check(s *soak) {
 	if !f.enough() {
 		return
 	}
-	pooled, pooledLast := quarters(f.pooled)
-	if second, last := quarters(f.heap); last > second*flatEnough+max(0, pooledLast-pooled)*connBuffers {
-		s.failf("heap: median %.0f bytes in the second quarter, %.0f in the last; all %.0f, with %.0f connections", second, last, f.heap, f.pooled)
-	}
-	if second, last := quarters(f.goroutines); last > second*flatEnough {
-		s.failf("goroutines: median %.0f in the second quarter, %.0f in the last; all %.0f", second, last, f.goroutines)
+	for name, all := range map[string][]float64{"heap": f.heap, "goroutines": f.goroutines} {
+		if second, last := quarters(all); second == 0 || last > second*flatEnough {
+			s.failf("%s: median %.0f in the second quarter, %.0f in the last; all %.0f", name, second, last, all)
+		}
 	}
 }
 
@@ -96,11 +105,11 @@ func (s *soak) section() string {
 		fmt.Fprintf(&b, "| %s | %d |\n", name, s.counts[name])
 	}
 	second, last := quarters(s.flat.heap)
-	fmt.Fprintf(&b, "| heap after a collection, median of the second and the last quarter | %.2f MiB, %.2f MiB |\n", second/(1<<20), last/(1<<20))
-	second, last = quarters(s.flat.pooled)
-	fmt.Fprintf(&b, "| connections to Redis, the same | %.0f, %.0f |\n", second, last)
+	fmt.Fprintf(&b, "| heap after a collection, median of the second and of the last quarter | %.2f MiB, %.2f MiB |\n", second/(1<<20), last/(1<<20))
+	second, last = quarters(s.flat.buffers)
+	fmt.Fprintf(&b, "| beside it, buffers of connections to Redis, which have a bound | %.2f MiB, %.2f MiB |\n", second/(1<<20), last/(1<<20))
 	second, last = quarters(s.flat.goroutines)
-	fmt.Fprintf(&b, "| goroutines, the same | %.0f, %.0f |\n", second, last)
+	fmt.Fprintf(&b, "| goroutines | %.0f, %.0f |\n", second, last)
 	return b.String()
 }
 
