@@ -358,7 +358,10 @@ func (s *soak) checkNothingIsLeft() {
 // heal waits until every process is ready.
 func (s *soak) heal() {
 	for _, at := range s.slots {
-		at.now().awaitReady()
+		s.eventually(2*time.Minute, "every process is ready", func() bool {
+			status, _, err := at.now().try("GET", "/readyz", nil)
+			return err == nil && status == http.StatusOK
+		})
 	}
 }
 
