@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/redisdb"
 )
 
 // The states of a dependency in readyz.
@@ -23,9 +25,10 @@ const readyTimeout = time.Second
 
 // ready asks every dependency at once. Without Redis, or while it starts or stops,
 // this process can take nothing: not ready. Without SQL it goes on accepting and
-// sending from its caches, and one paused app or unserved shard does not stop
-// the others: those are named, and the process stays ready, so that a load
-// balancer does not cut off what still works.
+// sending from its caches, without one master of a Cluster it goes on with what lives
+// on the others, and one paused app or unserved shard does not stop the others: those
+// are named, and the process stays ready, so that a load balancer does not cut off
+// what still works.
 func (a *app) ready(ctx context.Context) api.Readiness {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -66,7 +69,10 @@ func (a *app) ready(ctx context.Context) api.Readiness {
 // ping asks a store for an answer.
 func ping(ctx context.Context, name string, ask func(context.Context) (time.Duration, error)) api.Dependency {
 	took, err := ask(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, redisdb.ErrPartlyAway):
+		return api.Dependency{Name: name, State: stateDegraded, LatencyMS: milliseconds(took), Detail: redisdb.ErrPartlyAway.Error()}
+	case err != nil:
 		return api.Dependency{Name: name, State: stateDown, LatencyMS: milliseconds(took), Detail: string(api.CodeOf(err))}
 	}
 	return api.Dependency{Name: name, State: stateOK, LatencyMS: milliseconds(took)}

@@ -38,7 +38,7 @@ var faults = map[string]func(*scene) *scene{
 		return s
 	},
 	"A master of a Cluster is away": func(s *scene) *scene {
-		cluster := storetest.PrivateCluster(s, 0)
+		cluster := storetest.PrivateCluster(s, 0, "--cluster-require-full-coverage", "no")
 		s.redis = cluster.Nodes[0].URL()
 		s.serveOn(cluster.URL())
 		cluster.Nodes[1].Kill()

@@ -3,8 +3,10 @@ package redisdb
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -117,13 +119,39 @@ func (db *DB) Client() redis.UniversalClient { return db.client }
 // Blocking has connections of its own, for blocking reads and pub/sub.
 func (db *DB) Blocking() redis.UniversalClient { return db.blocking }
 
-// Ping asks every master and gives the time the slowest took.
+// ErrPartlyAway is in what Ping gives while some masters of a Cluster serve what is
+// theirs, and others do not.
+var ErrPartlyAway = errors.New("some masters of the Cluster are away")
+
+// Ping asks every master and gives the time the slowest took. A master that says that
+// its Cluster is down, as all do where cluster-require-full-coverage is on and one is
+// away, counts as away.
 func (db *DB) Ping(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()
+	var serving atomic.Int64
 	start := time.Now()
 	err := eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
-		return c.Ping(ctx).Err()
+		err := db.pingMaster(ctx, c)
+		if err == nil {
+			serving.Add(1)
+		}
+		return err
 	})
-	return time.Since(start), db.Err(err, Read)
+	took := time.Since(start)
+	if err = db.Err(err, Read); err != nil && serving.Load() > 0 {
+		err = fmt.Errorf("%w: %w", ErrPartlyAway, err)
+	}
+	return took, err
+}
+
+func (db *DB) pingMaster(ctx context.Context, c *redis.Client) error {
+	if db.kind != kindCluster {
+		return c.Ping(ctx).Err()
+	}
+	info, err := c.ClusterInfo(ctx).Result()
+	if err == nil && strings.Contains(info, "cluster_state:fail") {
+		err = notSent{errors.New("a master says that its Cluster is down")}
+	}
+	return err
 }

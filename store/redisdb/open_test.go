@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/api"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -202,4 +204,25 @@ func TestPing(t *testing.T) {
 			t.Errorf("got %v, %v", d, err)
 		}
 	})
+}
+
+// While one master of a Cluster is away the others serve what is theirs, unless they are
+// told to refuse everything.
+func TestPingOfACluster(t *testing.T) {
+	t.Parallel()
+	for coverage, partly := range map[string]bool{"no": true, "yes": false} {
+		t.Run(coverage, func(t *testing.T) {
+			t.Parallel()
+			c := storetest.PrivateCluster(t, 0, "--cluster-require-full-coverage", coverage)
+			db := storetest.Open(t, c.URL())
+			if _, err := db.Ping(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c.Nodes[1].Kill()
+			storetest.Eventually(t, 20*time.Second, "the master is missed", func() bool {
+				_, err := db.Ping(t.Context())
+				return api.CodeOf(err) == api.CodeUnavailable && errors.Is(err, redisdb.ErrPartlyAway) == partly
+			})
+		})
+	}
 }
