@@ -91,8 +91,8 @@ func (j *Job) ReportExpired() string {
 	return (&progress{state: stateExpired, typ: j.Type}).text()
 }
 
-// text is the state's letter and the type, which holds no blank, and then the counts
-// up to the last that is not 0.
+// text is the state's letter and the type, which holds no blank, and then, each behind
+// a blank, the counts up to the last that is not 0; a 0 is left out.
 func (p *progress) text() string {
 	b := make([]byte, 0, len(p.typ)+24)
 	b = append(append(b, p.state), p.typ...)
@@ -103,7 +103,9 @@ func (p *progress) text() string {
 		used--
 	}
 	for _, n := range numbers[:used] {
-		b = strconv.AppendInt(append(b, ' '), n, 10)
+		if b = append(b, ' '); n != 0 {
+			b = strconv.AppendInt(b, n, 10)
+		}
 	}
 	return string(b)
 }
@@ -118,6 +120,9 @@ func parseProgress(text string) (p progress, err error) {
 	for i, field := range fields[1:] {
 		if i >= len(numbers) {
 			break
+		}
+		if field == "" {
+			continue
 		}
 		if *numbers[i], err = strconv.ParseInt(field, 10, 64); err != nil {
 			return p, fmt.Errorf("read the report %q: %w", text, err)

@@ -318,7 +318,7 @@ func TestQ12_StopStartsNothingAndHandsBack(t *testing.T) {
 		}
 		w.mustBeConsistent()
 		for id, head := range w.mustState(0).texts {
-			if head[8] != "0" || head[9] != "0" {
+			if numberOf(head[8]) != 0 || numberOf(head[9]) != 0 {
 				t.Errorf("job %s was not handed back uncounted: %q", id, head)
 			}
 		}

@@ -18,7 +18,7 @@ local FIELDS = { 'i', 't', 'k', 'u', 'g', 'w', 's', 'a', 'f', 'l', 'n', 'r' }
 -- byte, its payload. Kinds: P a plain job, R one with a report, both with nothing
 -- but an id in the head; F and G the same with every field: id, type, key,
 -- unique, group, guard, enqueued in ms or '' (then the entry's id tells),
--- attachments, failures, leases lost, fence, and whether it is named: 1 with a
+-- attachments, failures and leases lost ('' for none), fence, and whether it is named: 1 with a
 -- tombstone, 2 without, ''. The kind W is no job (see wake).
 local function parse(text)
   local zero = string.find(text, '\0', 1, true)
@@ -34,12 +34,15 @@ local function parse(text)
     n = n + 1
     e[FIELDS[n]] = value
   end
-  e.f, e.l = tonumber(e.f), tonumber(e.l)
+  e.f, e.l = tonumber(e.f) or 0, tonumber(e.l) or 0
   return e
 end
 
+-- unless_zero is a number's text; most are 0, and left out.
+local function unless_zero(n) return n == 0 and '' or int(n) end
+
 local function text_of(e)
-  return (e.report and 'G' or 'F') .. table.concat({ e.i, e.t, e.k, e.u, e.g, e.w, e.s, e.a, int(e.f), int(e.l), e.n, e.r }, SEP)
+  return (e.report and 'G' or 'F') .. table.concat({ e.i, e.t, e.k, e.u, e.g, e.w, e.s, e.a, unless_zero(e.f), unless_zero(e.l), e.n, e.r }, SEP)
     .. '\0' .. e.p
 end
 
