@@ -111,7 +111,7 @@ func (w *world) mustState(n int) *shardState {
 	for _, slot := range slots {
 		for _, text := range c.LRange(ctx, p+"later:"+slot, 0, -1).Val() {
 			job, _ := s.note(text)
-			s.lines[job] = "l" + slot
+			s.lines[job] = slot
 			s.later = append(s.later, job)
 		}
 	}

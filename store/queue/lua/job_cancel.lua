@@ -32,8 +32,8 @@ if STREAM[letter] then
   disown(letter, eid)
 elseif letter == 'p' then
   e = unpark(string.sub(rest, #eid + 2), eid)
-elseif letter == 'l' then
-  e = take_later(rest, id)
+elseif tonumber(place) then
+  e = take_later(place, id)
 else
   local number, key = string.match(rest, '^(%d+):(.*)$')
   e = take_line(key, number, id)

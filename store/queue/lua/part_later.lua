@@ -16,7 +16,7 @@ local function put_later(e, due, ms)
   redis.call('ZADD', LATER, slot, slot)
   redis.call('RPUSH', P .. 'later:' .. slot, text_of(e))
   redis.call('HINCRBY', STATS, 'later', 1)
-  put(e, 'l' .. slot)
+  put(e, slot)
 end
 
 -- left_later notes that n jobs have left a list.

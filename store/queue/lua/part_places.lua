@@ -4,8 +4,8 @@
 -- RETURNS: nothing; it only defines functions
 
 -- put notes where a named job is; the place begins with its letter: m, r, a a
--- stream and its entry, w behind its key (number:key), l later (due), p parked
--- (entry:name).
+-- stream and its entry, w behind its key (number:key), p parked (entry:name); one for
+-- later is its time alone, a number, which Redis keeps in half the bytes.
 local function put(e, place)
   if e.r ~= '' then set_record(e.i, place) end
 end
