@@ -385,18 +385,13 @@ func appendEvent(text []byte, e *StreamEvent) ([]byte, error) {
 		text = append(append(append(text, "event: "...), e.Name...), '\n')
 	}
 	if e.Data != nil {
-		data, err := encodeData(e.Data)
-		if err != nil {
-			return nil, fmt.Errorf("write an event: %w", err)
+		data, encoded := e.Data.(Encoded)
+		if err := error(nil); !encoded {
+			if data, err = encode(e.Data); err != nil {
+				return nil, fmt.Errorf("write an event: %w", err)
+			}
 		}
 		text = append(append(append(text, "data: "...), data...), '\n')
 	}
 	return append(text, '\n'), nil
-}
-
-func encodeData(data any) ([]byte, error) {
-	if text, ok := data.(Encoded); ok {
-		return text, nil
-	}
-	return encode(data)
 }
