@@ -210,7 +210,7 @@ func (t *Targeting) split(ctx context.Context, p *page) {
 
 // open decodes an event and ends it when its time is over; nil: ended.
 func (t *Targeting) open(ctx context.Context, c *queue.Claimed) *page {
-	j, err := events.DecodeJob(c.Payload)
+	j, err := events.JobOf(c)
 	if err != nil {
 		c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 		return nil

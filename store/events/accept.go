@@ -171,12 +171,11 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 		return queue.Job{}, err
 	}
 	audience, pages := storedAudience(&e.Audience)
-	payload, err := (&Job{
-		Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli(),
-	}).Encode()
+	job := &Job{Type: e.Type, Actor: e.Actor, Object: e.Object, Audience: audience, Push: *push, AcceptedAt: now.UnixMilli()}
+	payload, err := job.Encode()
 	shard, _ := queue.ParseID(id)
 	return queue.Job{
-		ID: id, Shard: shard, Report: (&progress{state: stateQueued, typ: e.Type}).text(), Payload: payload, Attachment: pages,
+		ID: id, Shard: shard, Report: (&progress{state: stateQueued, typ: e.Type}).text(), Payload: payload, Value: job, Attachment: pages,
 	}, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fanfare/api"
+	"fanfare/store/queue"
 )
 
 // The limits of an audience inside the queue.
@@ -94,6 +95,14 @@ func (j *Job) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode event: %w", err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// JobOf is the event of a claimed job. It is the caller's alone.
+func JobOf(c *queue.Claimed) (*Job, error) {
+	if j, ok := c.Value.(*Job); ok {
+		return j, nil
+	}
+	return DecodeJob(c.Payload)
 }
 
 // DecodeJob reads what Encode wrote.

@@ -94,6 +94,9 @@ type Job struct {
 	Guard string
 	// Payload is at most MaxPayload bytes.
 	Payload []byte
+	// Value goes with the job as long as it does not leave this process: who claims it in
+	// the call that stored it finds the value again, everybody else nil.
+	Value any
 	// Attachment is stored beside, kept till the job ends, and read item by item
 	// with Queue.Attachment.
 	Attachment []string
