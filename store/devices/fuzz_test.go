@@ -1,14 +1,15 @@
 package devices
 
 import (
+	"reflect"
 	"testing"
 	"time"
 )
 
-// FuzzGuard reads guards and settings as they stand in Redis. A guard that is read is
+// FuzzGuard reads guards and settings as they stand in Redis. What is read is
 // written the same.
 func FuzzGuard(f *testing.F) {
-	for _, seed := range []string{"", "active|1|production|com.example.app|bob", "gone|0|||", "active|x|a|b|c", "||||", "|||||", `[{"t":"a","at":1}]`, `[{"at":1e3}]`, `{}`, `[null]`, "12", "-1"} {
+	for _, seed := range []string{"", "active|1|production|com.example.app|bob", "gone|0|||", "active|x|a|b|c", "||||", "|||||", `[{"t":"a","at":1}]`, "a\x1fb\x1fapns\x1fproduction\x1factive\x1f\x1f12\x1f\x1e", "a\x1fb\x1e", "\x1e", "12", "-1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -17,8 +18,13 @@ func FuzzGuard(f *testing.F) {
 				t.Fatalf("%q is %+v, and read again %+v, %t", text, g, again, ok)
 			}
 		}
+		if list, ok := parseDevices(text); ok {
+			if again, ok := parseDevices(devicesText(list)); !ok || !reflect.DeepEqual(again, list) {
+				t.Fatalf("%q is %+v, and read again %+v, %t", text, list, again, ok)
+			}
+		}
 		now := time.Now().UnixMilli()
-		for _, values := range [][]any{{text, nil, text}, {"[]", text, text}, {nil, nil, nil}, {text}} {
+		for _, values := range [][]any{{text, nil, text}, {"", text, text}, {nil, nil, nil}, {text}} {
 			if target, ok := decodeHit(Query{User: "bob"}, values, now); ok && target.User != "bob" {
 				t.Fatalf("%q is %+v", text, target)
 			}

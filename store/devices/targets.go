@@ -2,7 +2,6 @@ package devices
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -123,17 +122,6 @@ func (l *cacheRead) marked(i int) bool {
 	return l.marks[i] != nil && l.marks[i].Err() == nil && l.marks[i].Val() > 0
 }
 
-// cached is a device in the settings hash.
-type cached struct {
-	Token        string          `json:"t"`
-	Topic        string          `json:"a"`
-	Platform     string          `json:"p"`
-	Environment  api.Environment `json:"e"`
-	State        api.DeviceState `json:"s"`
-	Reason       string          `json:"r,omitempty"`
-	RegisteredAt int64           `json:"at"`
-}
-
 // decodeHit reads an entry's devices, opt-out and mute; false when there is no
 // entry, or none that this version understands.
 func decodeHit(q Query, values []any, now int64) (Target, bool) {
@@ -145,13 +133,8 @@ func decodeHit(q Query, values []any, now int64) (Target, bool) {
 	if !ok {
 		return t, false
 	}
-	var list []cached
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
+	if t.Devices, ok = parseDevices(text); !ok {
 		return t, false
-	}
-	for _, c := range list {
-		t.Devices = append(t.Devices, api.Device{Token: c.Token, Platform: c.Platform, Topic: c.Topic, Environment: c.Environment,
-			State: c.State, Reason: c.Reason, RegisteredAt: api.AtMillis(c.RegisteredAt)})
 	}
 	_, t.OptedOut = values[1].(string)
 	if until, muted := values[2].(string); muted {
@@ -183,10 +166,7 @@ func (s *Store) fillUsers(ctx context.Context, l *cacheRead, found map[string]*r
 	for users := range slices.Chunk(slices.Sorted(maps.Keys(l.missed)), fillBatch) {
 		cmds := make([]redis.Cmder, 0, len(users))
 		for _, u := range users {
-			cmd, err := s.fillUser(ctx, l.missed[u], u, found[u])
-			if err == nil {
-				cmds = append(cmds, cmd)
-			}
+			cmds = append(cmds, s.fillUser(ctx, l.missed[u], u, found[u]))
 		}
 		if err := s.send(ctx, cmds); err != nil {
 			s.o.Logger.Debug("settings were not cached", "error", err)
@@ -195,17 +175,8 @@ func (s *Store) fillUsers(ctx context.Context, l *cacheRead, found map[string]*r
 	}
 }
 
-func (s *Store) fillUser(ctx context.Context, began int64, user string, found *record.Snapshot) (*redis.Cmd, error) {
-	list := make([]cached, len(found.Devices))
-	for i, d := range found.Devices {
-		list[i] = cached{Token: d.Token, Topic: d.Topic, Platform: d.Platform, Environment: d.Environment,
-			State: d.State, Reason: d.Reason, RegisteredAt: d.RegisteredAt.UnixMilli()}
-	}
-	text, err := json.Marshal(list)
-	if err != nil {
-		return nil, err
-	}
-	args := []any{found.Version, began, maxRead.Milliseconds(), entryTTL.Milliseconds(), fieldDevices, string(text)}
+func (s *Store) fillUser(ctx context.Context, began int64, user string, found *record.Snapshot) *redis.Cmd {
+	args := []any{found.Version, began, maxRead.Milliseconds(), entryTTL.Milliseconds(), fieldDevices, devicesText(found.Devices)}
 	for _, typ := range found.OptOuts {
 		args = append(args, fieldOptOut+typ, "1")
 	}
@@ -216,5 +187,5 @@ func (s *Store) fillUser(ctx context.Context, began int64, user string, found *r
 		}
 		args = append(args, fieldMute+m.Object, until)
 	}
-	return s.fill.Cmd(ctx, []string{settingsKey(user), versionKey(user), changingKey(user)}, args...), nil
+	return s.fill.Cmd(ctx, []string{settingsKey(user), versionKey(user), changingKey(user)}, args...)
 }

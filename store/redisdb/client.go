@@ -107,10 +107,20 @@ func (t *target) clusterOptions(o Options, poolSize int) *redis.ClusterOptions {
 	}
 }
 
+// mapParts is the share of a call's time that reading the map of a Cluster may take: the
+// library asks any node, perhaps one that hangs, and knows the map that it had.
+const mapParts = 4
+
 // eachMaster calls f for every master, in a cluster at the same time.
 func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
-	if cluster, ok := c.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, f)
+	cluster, ok := c.(*redis.ClusterClient)
+	if !ok {
+		return f(ctx, c.(*redis.Client))
 	}
-	return f(ctx, c.(*redis.Client))
+	reading, cancel := ctx, context.CancelFunc(func() {})
+	if end, ok := ctx.Deadline(); ok {
+		reading, cancel = context.WithTimeout(ctx, time.Until(end)/mapParts)
+	}
+	defer cancel()
+	return cluster.ForEachMaster(reading, func(_ context.Context, c *redis.Client) error { return f(ctx, c) })
 }

@@ -1,6 +1,7 @@
 package redisdb_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -224,5 +225,26 @@ func TestPingOfACluster(t *testing.T) {
 				return api.CodeOf(err) == api.CodeUnavailable && errors.Is(err, redisdb.ErrPartlyAway) == partly
 			})
 		})
+	}
+}
+
+// A readiness probe that asks the master that hangs for the Cluster's map, of all nodes,
+// still hears of the others.
+func TestPingOfAClusterWithAMasterThatHangs(t *testing.T) {
+	t.Parallel()
+	c := storetest.PrivateCluster(t, 0, "--cluster-require-full-coverage", "no")
+	db := storetest.Open(t, c.URL())
+	if _, err := db.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Nodes[1].Pause()
+	t.Cleanup(c.Nodes[1].Resume)
+	for range 10 { // who is asked for the map is chosen by chance
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := db.Ping(ctx)
+		cancel()
+		if !errors.Is(err, redisdb.ErrPartlyAway) {
+			t.Fatal(err)
+		}
 	}
 }

@@ -1,0 +1,55 @@
+package devices
+
+import (
+	"strconv"
+	"strings"
+
+	"fanfare/api"
+)
+
+// A user's devices in the cache: one behind the other, each ended by deviceEnd, its
+// fields by fieldEnd. They are read for every notification, so no JSON.
+const (
+	deviceEnd, fieldEnd = "\x1e", "\x1f"
+	deviceFields        = 7
+)
+
+// noEnds takes out of a service's words what would end a field.
+var noEnds = strings.NewReplacer(deviceEnd, "", fieldEnd, "")
+
+func devicesText(list []api.Device) string {
+	var b strings.Builder
+	for i := range list {
+		d := &list[i]
+		for _, v := range [deviceFields]string{d.Token, d.Topic, d.Platform, string(d.Environment), string(d.State),
+			noEnds.Replace(d.Reason), strconv.FormatInt(d.RegisteredAt.UnixMilli(), 10)} {
+			b.WriteString(v)
+			b.WriteString(fieldEnd)
+		}
+		b.WriteString(deviceEnd)
+	}
+	return b.String()
+}
+
+// parseDevices reads what devicesText wrote; false: it is of another form.
+func parseDevices(text string) ([]api.Device, bool) {
+	list := make([]api.Device, 0, strings.Count(text, deviceEnd))
+	for text != "" {
+		var v [deviceFields]string
+		for i := range v {
+			var ok bool
+			if v[i], text, ok = strings.Cut(text, fieldEnd); !ok {
+				return nil, false
+			}
+		}
+		at, err := strconv.ParseInt(v[6], 10, 64)
+		rest, ok := strings.CutPrefix(text, deviceEnd)
+		if err != nil || !ok {
+			return nil, false
+		}
+		text = rest
+		list = append(list, api.Device{Token: v[0], Topic: v[1], Platform: v[2], Environment: api.Environment(v[3]),
+			State: api.DeviceState(v[4]), Reason: v[5], RegisteredAt: api.AtMillis(at)})
+	}
+	return list, true
+}
