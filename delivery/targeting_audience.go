@@ -8,25 +8,28 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/queue"
 )
 
 // page is one claimed event and the part of its audience at its cursor.
 type page struct {
-	c      *queue.Claimed
-	job    *events.Job
-	users  []string
-	others []string          // users without the actor
-	next   string            // the next page's cursor; "": this is the last
-	counts events.Counts     // what this page adds to the event's report
-	found  []found           // the devices of this page
-	missed []string          // users whose settings were not read, or notifications not stored
-	err    error             // why
-	clock  time.Time         // when the claim was answered
-	marks  map[string]string // what became of notifications before: a label, or markStored
-	sent   events.Sent       // those of them that ended
-	dated  bool              // the job's time to live became an end, which is not in the queue
+	c       *queue.Claimed
+	job     *events.Job
+	users   []string
+	others  []string          // users without the actor
+	targets []devices.Target  // what they want
+	read    time.Time         // when that was read
+	next    string            // the next page's cursor; "": this is the last
+	counts  events.Counts     // what this page adds to the event's report
+	found   []found           // the devices of this page
+	missed  []string          // users whose settings were not read, or notifications not stored
+	err     error             // why
+	clock   time.Time         // when the claim was answered
+	marks   map[string]string // what became of notifications before: a label, or markStored
+	sent    events.Sent       // those of them that ended
+	dated   bool              // the job's time to live became an end, which is not in the queue
 }
 
 // found is a device that gets the event.

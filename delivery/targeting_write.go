@@ -26,14 +26,12 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page) {
 	if pages = t.recall(ctx, pages); len(pages) == 0 {
 		return
 	}
-	read := time.Now()
-	targets := t.settings(ctx, pages)
+	t.settings(ctx, pages)
 	var stored []*page
 	for _, p := range pages {
-		t.choose(p, targets[:len(p.others)])
-		targets = targets[len(p.others):]
+		t.choose(p)
 		switch {
-		case t.sendAtOnce(ctx, p, read):
+		case t.sendAtOnce(ctx, p):
 		case p.part() && t.tooDeep():
 			t.wait(p, "the notification shards are deep")
 		default:
@@ -130,7 +128,7 @@ func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
 // sendAtOnce sends an event in one hop: when it is its first time, it has few devices,
 // and their apps have room. Else it goes the other way; a part waits a moment for room,
 // so that what is sent to few goes first.
-func (t *Targeting) sendAtOnce(ctx context.Context, p *page, read time.Time) bool {
+func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
 	n := len(p.found)
 	if t.o.Delivery == nil || !p.c.First || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > maxAtOnce {
 		return false
@@ -145,7 +143,7 @@ func (t *Targeting) sendAtOnce(ctx context.Context, p *page, read time.Time) boo
 		}
 		apps[i] = all[i].app()
 	}
-	e := &oneHop{c: p.c, job: p.job, counts: p.counts, read: read, group: &t.sending, reportTTL: t.o.ReportTTL}
+	e := &oneHop{c: p.c, job: p.job, counts: p.counts, read: p.read, group: &t.sending, reportTTL: t.o.ReportTTL}
 	if !t.o.Delivery.takeEvent(ctx, messages, p.clock, e) {
 		if !p.patient() {
 			return false
@@ -192,28 +190,67 @@ func (p *page) excludeActor() {
 	}
 }
 
-// settings reads what all users of all pages want, in one pipeline. A user who
-// could not be read says so in his own answer.
-func (t *Targeting) settings(ctx context.Context, pages []*page) []devices.Target {
+// Ahead reads what the users of a small event want in the round trip that stores it; nil:
+// it is read when the event is targeted.
+func (t *Targeting) Ahead(j *events.Job) queue.Ahead {
+	p := &page{job: j, users: j.Audience.Users}
+	p.excludeActor()
+	if n := len(p.others); n == 0 || n > maxAhead {
+		return nil
+	}
+	return devices.NewAhead(t.queries(p))
+}
+
+// maxAhead is how many users are looked up with the storing of an event.
+const maxAhead = 16
+
+// readAhead takes what was read when the event was stored, unless that is too old.
+func (p *page) readAhead() bool {
+	a, ok := p.c.Ahead.(*devices.Ahead)
+	if !ok || !p.c.First || time.Since(a.At()) > heldFresh {
+		return false
+	}
+	p.read = a.At()
+	p.targets, ok = a.Targets(p.c.Now)
+	return ok
+}
+
+// queries ask for the settings of a page's users.
+func (t *Targeting) queries(p *page) []devices.Query {
+	queries := make([]devices.Query, len(p.others))
+	for i, user := range p.others {
+		queries[i] = devices.Query{User: user, Type: p.job.Type, Object: p.job.Object, Mark: t.liveKey(p, user)}
+	}
+	return queries
+}
+
+// settings reads what all users of all pages want, in one pipeline, but for those that
+// were read ahead. A user who could not be read says so in his own answer.
+func (t *Targeting) settings(ctx context.Context, pages []*page) {
 	var queries []devices.Query
+	read := time.Now()
 	for _, p := range pages {
 		p.excludeActor()
-		for _, user := range p.others {
-			queries = append(queries, devices.Query{User: user, Type: p.job.Type, Object: p.job.Object, Mark: t.liveKey(p, user)})
+		if !p.readAhead() {
+			p.read, p.targets = read, nil
+			queries = append(queries, t.queries(p)...)
 		}
 	}
 	if len(queries) == 0 {
-		return nil
+		return
 	}
 	targets, err := t.o.Devices.Targets(ctx, queries)
-	if len(targets) == len(queries) {
-		return targets
+	if len(targets) != len(queries) {
+		targets = make([]devices.Target, len(queries))
+		for i := range targets {
+			targets[i].Err = err
+		}
 	}
-	targets = make([]devices.Target, len(queries))
-	for i := range targets {
-		targets[i].Err = err
+	for _, p := range pages {
+		if p.targets == nil {
+			p.targets, targets = targets[:len(p.others)], targets[len(p.others):]
+		}
 	}
-	return targets
 }
 
 // liveKey is the mark of a user whom the event reaches otherwise; "" when that
@@ -227,11 +264,11 @@ func (t *Targeting) liveKey(p *page, user string) string {
 
 // choose makes the page's notifications and counts who gets none: the first
 // reason of actor, opted out, muted, no device, live.
-func (t *Targeting) choose(p *page, targets []devices.Target) {
+func (t *Targeting) choose(p *page) {
 	p.counts.Recipients = int64(len(p.users))
-	p.counts.IsActor = int64(len(p.users) - len(targets))
+	p.counts.IsActor = int64(len(p.users) - len(p.others))
 	for i, user := range p.others {
-		target := &targets[i]
+		target := &p.targets[i]
 		switch {
 		case target.Err != nil:
 			p.miss(user, target.Err)

@@ -79,6 +79,11 @@ type cacheRead struct {
 	start  time.Time // the same on this process's clock
 }
 
+// lookup makes the command that reads what a query asks for.
+func lookup(ctx context.Context, q Query) *redis.SliceCmd {
+	return redis.NewSliceCmd(ctx, "hmget", settingsKey(q.User), fieldDevices, fieldOptOut+q.Type, fieldMute+q.Object)
+}
+
 func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
 	l := &cacheRead{
 		targets: make([]Target, len(queries)), hit: make([]bool, len(queries)), marks: make([]*redis.IntCmd, len(queries)),
@@ -90,7 +95,7 @@ func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
 	}
 	cmds, clocks := s.db.Clocks(ctx, keys) // first: a reader began before it read
 	for i, q := range queries {
-		gets[i] = redis.NewSliceCmd(ctx, "hmget", keys[i], fieldDevices, fieldOptOut+q.Type, fieldMute+q.Object)
+		gets[i] = lookup(ctx, q)
 		cmds = append(cmds, gets[i])
 		if q.Mark != "" {
 			l.marks[i] = redis.NewIntCmd(ctx, "exists", q.Mark)

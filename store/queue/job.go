@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // The limits of a job. Sizes are bytes.
@@ -97,6 +99,9 @@ type Job struct {
 	// Value goes with the job as long as it does not leave this process: who claims it in
 	// the call that stored it finds the value again, everybody else nil.
 	Value any
+	// Ahead reads what whoever claims the job will ask for, if this process claims it in
+	// the call that stores it.
+	Ahead Ahead
 	// Attachment is stored beside, kept till the job ends, and read item by item
 	// with Queue.Attachment.
 	Attachment []string
@@ -104,6 +109,15 @@ type Job struct {
 	Delay time.Duration
 	// Failures are attempts that were used up before it was enqueued.
 	Failures int
+}
+
+// Ahead reads something in the round trip that stores a job, on a Redis that is one node.
+type Ahead interface {
+	// Commands are the reads. They may be sent more than once, or never.
+	Commands(ctx context.Context) []redis.Cmder
+	// Sent is called before the job is handed out if they were answered, with a time
+	// before they left.
+	Sent(at time.Time)
 }
 
 // Enqueued answers for one job. New is false when the id, or the unique id,

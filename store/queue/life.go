@@ -255,7 +255,7 @@ func (s *shardWorker) renew(ctx context.Context, l *life) {
 	defer cancel()
 	cmd := q.scripts.renew.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Lease))
 	sent := time.Now()
-	err := q.share(ctx, stepRenew, cmd)
+	err := q.share(ctx, stepRenew, nil, cmd)
 	var answer []any
 	if err == nil {
 		answer, err = cmd.Slice()

@@ -119,8 +119,12 @@ func (s *shardWorker) claimWith(c *call, jobs int) {
 	if !s.hungry {
 		most = min(most, jobs)
 	}
+	alone := !s.hungry && !s.worker.q.db.Cluster()
 	if s.takeRoom(c, most); c.room > 0 {
 		c.life, c.held = s.life, len(s.live)
+		if alone { // it claims what it stores
+			c.readAhead(c.room)
+		}
 	} else {
 		s.hungry = true // what it stores has to wait here
 		s.wishes++

@@ -108,6 +108,9 @@ func (db *DB) Close() error {
 // Embedded says whether this is the in-process Redis.
 func (db *DB) Embedded() bool { return db.embedded != nil }
 
+// Cluster says whether keys live on several masters.
+func (db *DB) Cluster() bool { return db.kind == kindCluster }
+
 // Timeout is the deadline of one round trip, repeats included.
 func (db *DB) Timeout() time.Duration { return db.o.Timeout }
 

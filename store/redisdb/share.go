@@ -27,6 +27,7 @@ const (
 type call struct {
 	ctx   context.Context
 	cmds  []redis.Cmder
+	own   int // of cmds that the call is about; others only go with it
 	mode  Mode
 	size  int
 	since time.Time
@@ -63,20 +64,35 @@ type callQueues struct {
 // their arguments: do not touch them. On a Cluster all commands should be of one
 // slot; others are sent too, but wait for each other.
 func (db *DB) Share(ctx context.Context, m Mode, cmds ...redis.Cmder) error {
+	return db.ShareWith(ctx, m, nil, cmds...)
+}
+
+// ShareWith is Share with reads that leave behind the commands and change nothing about
+// its result: each has an error of its own.
+func (db *DB) ShareWith(ctx context.Context, m Mode, reads []redis.Cmder, cmds ...redis.Cmder) error {
+	if len(cmds) == 0 {
+		return nil
+	}
+	own := len(cmds)
+	cmds = append(cmds, reads...)
 	size, err := sizeOf(cmds)
-	if err != nil || len(cmds) == 0 {
+	if err != nil {
 		return err
 	}
 	if size > maxBatchBytes {
-		return db.Pipeline(ctx, m, cmds...)
+		return db.pipeline(ctx, m, own, cmds)
 	}
 	q, err := db.queueOf(ctx, cmds[0])
 	if err != nil {
 		return err
 	}
-	c := &call{ctx: ctx, cmds: cmds, mode: m, size: size, since: time.Now(), done: make(chan struct{})}
-	if err := q.add(c); err != nil {
+	c := &call{ctx: ctx, cmds: cmds, own: own, mode: m, size: size, since: time.Now(), done: make(chan struct{})}
+	leads, err := q.add(c)
+	if err != nil {
 		return err
+	}
+	if leads {
+		q.lead()
 	}
 	return q.wait(c)
 }
@@ -87,9 +103,13 @@ func (db *DB) Pipeline(ctx context.Context, m Mode, cmds ...redis.Cmder) error {
 	if _, err := sizeOf(cmds); err != nil || len(cmds) == 0 {
 		return err
 	}
+	return db.pipeline(ctx, m, len(cmds), cmds)
+}
+
+func (db *DB) pipeline(ctx context.Context, m Mode, own int, cmds []redis.Cmder) error {
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()
-	return db.roundTrip(ctx, cmds).errorOf(m, 0, len(cmds))
+	return db.roundTrip(ctx, cmds).errorOf(m, 0, own)
 }
 
 // Eval runs one script with the next shared round trip. Its error is that of
@@ -139,24 +159,45 @@ func (db *DB) newQueue(addr string) *callQueue {
 	return q
 }
 
-// add appends a call and, if no round trip is in flight, starts one.
-func (q *callQueue) add(c *call) error {
+// add appends a call. If no round trip is in flight, it starts one, or says that the
+// caller leads: one who never leaves makes the next round trip himself.
+func (q *callQueue) add(c *call) (leads bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting) >= maxWaiting {
 		e := api.Errorf(api.CodeOverloaded, "too many calls wait for Redis")
 		e.RetryAfter = time.Second
-		return e
+		return false, e
 	}
 	if q.db.queues.isClosed() || !q.running && !q.db.queues.start() {
-		return asError(unsent, Read, redis.ErrClosed)
+		return false, asError(unsent, Read, redis.ErrClosed)
 	}
 	q.waiting = append(q.waiting, c)
-	if !q.running {
-		q.running = true
-		go q.run()
+	if q.running {
+		return false, nil
 	}
-	return nil
+	q.running = true
+	if c.ctx.Done() == nil {
+		return true, nil
+	}
+	go q.run()
+	return false, nil
+}
+
+// lead makes one round trip; what came meanwhile is left to a goroutine.
+func (q *callQueue) lead() {
+	if batch := q.nextBatch(); len(batch) > 0 {
+		q.sendBatch(batch)
+		q.mu.Lock()
+		q.running = len(q.waiting) > 0
+		more := q.running
+		q.mu.Unlock()
+		if more {
+			go q.run()
+			return
+		}
+	}
+	q.db.queues.running.Done()
 }
 
 // start counts a running queue, unless the DB is closed.
@@ -266,9 +307,8 @@ func (q *callQueue) sendBatch(batch []*call) {
 	t := q.db.roundTrip(ctx, cmds)
 	from := 0
 	for _, c := range batch {
-		to := from + len(c.cmds)
-		c.err = t.errorOf(c.mode, from, to)
-		from = to
+		c.err = t.errorOf(c.mode, from, from+c.own)
+		from += len(c.cmds)
 		close(c.done)
 	}
 }
