@@ -43,7 +43,7 @@ func TestAnEventForNobodyIsReadInOnePlace(t *testing.T) {
 		t.Errorf("report %+v", r)
 	}
 	for _, key := range p.mustKeys("ff:{q:events:*}:report:*") {
-		if text := p.db.Client().HGet(t.Context(), key, id).Val(); text != "" && text[0] != 'D' {
+		if text := p.db.Client().HGet(t.Context(), key, id[6:]).Val(); text != "" && text[0] != 'D' {
 			t.Errorf("the report is %q: its notifications are asked for", text)
 		}
 	}

@@ -81,7 +81,12 @@ func (i *requestInfo) caller() string {
 func (i *requestInfo) fail(err error, code api.Code) { i.err, i.code = err, code }
 
 // Deadline is the request's deadline, of those that have one.
-func (i *requestInfo) Deadline() (time.Time, bool) { return i.timed().Deadline() }
+func (i *requestInfo) Deadline() (time.Time, bool) {
+	if i.deadline.IsZero() {
+		return i.Context.Deadline()
+	}
+	return i.deadline, true // net/http's own context has none
+}
 
 // Done is closed when the caller has gone or the deadline has passed.
 func (i *requestInfo) Done() <-chan struct{} { return i.timed().Done() }

@@ -144,14 +144,14 @@ func idsOf(first string, n int) []string {
 	return ids
 }
 
-// nthID derives the id of a batch's n-th event from that of its first: same
-// second, same shard, and 120 bits that are as random as the first's.
+// nthID derives the id of a batch's n-th event from that of its first: about the same
+// time, same shard, and 120 bits that are as random as the first's.
 func nthID(first string, n int) string {
 	if n == 0 {
 		return first
 	}
 	sum := sha256.Sum256(binary.BigEndian.AppendUint32([]byte(first), uint32(n)))
-	return queue.DeriveID(first, sum[:])
+	return queue.DeriveID(first, sum[:], n)
 }
 
 // job renders one event into its queue entry.

@@ -49,11 +49,11 @@ func countNew(made []queue.Enqueued) (n int) {
 	return n
 }
 
-// NamedID derives an event's id: the second and shard of any id, and 120 bits
+// NamedID derives an event's id: the time and shard of any id, and 120 bits
 // of its name's digest.
 func (s *Store) NamedID(n *api.NamedEvent) string {
 	sum := sha256.Sum256([]byte(n.Name))
-	return queue.DeriveID(queue.NewID(s.o.Queue.Route(n.Route), n.At), sum[:])
+	return queue.DeriveID(queue.NewID(s.o.Queue.Route(n.Route), n.At), sum[:], 0)
 }
 
 // Knows tells whether an event type is registered, as far as this process has

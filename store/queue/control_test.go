@@ -37,7 +37,7 @@ func TestRouting(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 34, 56, 0, time.UTC)
 	id := queue.NewID(200, now)
 	shard, ok := queue.ParseID(id)
-	if !ok || shard != 200 || len(id) != 32 || id[:6] != queue.NewID(3, now.Add(time.Second/2))[:6] || id[:6] == queue.NewID(200, now.Add(time.Second))[:6] {
+	if !ok || shard != 200 || len(id) != 32 || id[:6] != queue.NewID(3, now.Add(time.Second/33))[:6] || id[:6] == queue.NewID(200, now.Add(time.Second/32))[:6] {
 		t.Errorf("%s: %d %v", id, shard, ok)
 	}
 	for _, bad := range []string{"", "x", strings.Repeat("z", 32), id + "0", strings.ToUpper(id[:31]) + "Z"} {

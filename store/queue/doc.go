@@ -105,7 +105,7 @@
 //	parkedn              hash    name: how many are parked      while there are
 //	paused, resuming     set     types of jobs                  until resumed
 //	done:<bucket>        hash    named id: D done, X dead, C cancelled  Retention
-//	report:<second>.<n>  hash    rest of the id: report         ReportRetention, or MaxAge
+//	report:<6 of the id> hash    rest of the id: report         ReportRetention, or MaxAge
 //	group:<bucket>       hash    rest of the group: counts      GroupRetention
 //	idem:<digest>        string  digest of the body, answer     Once.TTL (24 h)
 //	guard:<name>         string  companion record               as SetGuard says

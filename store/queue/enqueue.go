@@ -73,15 +73,34 @@ func newLine(q *Queue, shard int) *line {
 
 // add hands in a request.
 func (l *line) add(r *request) {
-	l.mu.Lock()
-	l.waiting = append(l.waiting, r)
-	l.mu.Unlock()
+	l.put(r)
 	l.kick()
+}
+
+func (l *line) put(r *request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = append(l.waiting, r)
+}
+
+// do hands in a request and waits for its end. A caller who has the time makes the round
+// trip himself, if none is under way: that saves waking others.
+func (l *line) do(ctx context.Context, r *request) error {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < l.q.db.Timeout() {
+		l.add(r)
+	} else {
+		l.put(r)
+		l.lead()
+	}
+	return l.wait(ctx, r)
 }
 
 // wait ends with the answer or with the caller's context. What has not left by
 // then never does.
 func (l *line) wait(ctx context.Context, r *request) error {
+	if r.over() { // he made the round trip himself
+		return r.err
+	}
 	select {
 	case <-r.done:
 		return r.err
@@ -89,10 +108,8 @@ func (l *line) wait(ctx context.Context, r *request) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	select {
-	case <-r.done:
+	if r.over() {
 		return r.err
-	default:
 	}
 	if r.sent {
 		return api.Errorf(api.CodeUnknownOutcome, "the answer of Redis did not come in time: %v", context.Cause(ctx))
@@ -293,6 +310,12 @@ func (q *Queue) Enqueue(ctx context.Context, jobs ...Job) ([]Enqueued, error) {
 	}
 	out := make([]Enqueued, len(jobs))
 	parts := q.parts(context.WithoutCancel(ctx), entries)
+	if len(parts) == 1 {
+		if err = q.lines[parts[0].shard].do(ctx, parts[0].request); err == nil {
+			parts[0].read(out)
+		}
+		return out, err
+	}
 	for _, p := range parts {
 		q.lines[p.shard].add(p.request)
 	}
@@ -371,8 +394,7 @@ func (q *Queue) EnqueueOnce(ctx context.Context, once Once, jobs ...Job) (replay
 			return false, "", fmt.Errorf("enqueue once in %s: jobs of shards %d and %d", q.o.Name, shard, e.job.Shard)
 		}
 	}
-	q.lines[shard].add(r)
-	if err := q.lines[shard].wait(ctx, r); err != nil {
+	if err := q.lines[shard].do(ctx, r); err != nil {
 		return false, "", err
 	}
 	switch r.status {

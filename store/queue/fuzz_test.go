@@ -36,6 +36,6 @@ func FuzzEntry(f *testing.F) {
 		if shard, ok := ParseID(string(text)); ok && (shard < 0 || shard > 255 || len(text) != newIDLength) {
 			t.Fatalf("the id %q is of shard %d", text, shard)
 		}
-		_ = DeriveID(string(text), make([]byte, 16))
+		_ = DeriveID(string(text), make([]byte, 16), 1000)
 	})
 }

@@ -53,7 +53,7 @@ func (w *world) mustBuckets() map[string][]string {
 			w.t.Fatal(err)
 		}
 		for rest := range records {
-			buckets[key] = append(buckets[key], name[:5]+rest)
+			buckets[key] = append(buckets[key], name[:4]+rest)
 		}
 	}
 	return buckets

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
+	"encoding/binary"
 	"encoding/json"
 	"log/slog"
 	"time"
@@ -200,16 +201,25 @@ var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(
 
 var idEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// NewID makes a job id: 32 characters with the second, the shard and 122 random
-// bits. The second only decides which reports share a hash: it is the first six
-// characters.
+// NewID makes a job id: 32 characters with the second, a part of it, the shard and 122
+// random bits. Second and part, the first six characters, only decide which reports
+// share a hash: those of jobs that arrive together.
 func NewID(shard int, now time.Time) string {
-	second := uint64(max(0, int64(now.Sub(idEpoch)/time.Second))) & (1<<30 - 1)
+	part := uint64(max(0, int64(now.Sub(idEpoch)))) / uint64(time.Second/idParts)
 	var b [20]byte
 	rand.Read(b[4:]) // never fails
-	head := second<<10 | uint64(shard&0xff)<<2 | uint64(b[4]&3)
-	b[0], b[1], b[2], b[3], b[4] = byte(head>>32), byte(head>>24), byte(head>>16), byte(head>>8), byte(head)
+	putHead(b[:], part<<10|uint64(shard&0xff)<<2|uint64(b[4]&3))
 	return idText.EncodeToString(b[:])
+}
+
+const (
+	idParts  = 32 // of a second are told apart
+	partJobs = 64 // of a batch share a part
+)
+
+// putHead writes the first 40 bits of an id: 30 of the time, 8 of the shard, 2 by chance.
+func putHead(b []byte, head uint64) {
+	b[0], b[1], b[2], b[3], b[4] = byte(head>>32), byte(head>>24), byte(head>>16), byte(head>>8), byte(head)
 }
 
 // ParseID reads the shard of an id made by NewID.
@@ -224,14 +234,16 @@ func ParseID(id string) (shard int, ok bool) {
 	return int(b[3]<<6 | b[4]>>2), true
 }
 
-// DeriveID makes an id of the second and the shard of another and of a digest of at
-// least 16 bytes: the same of the same.
-func DeriveID(id string, digest []byte) string {
-	b, err := idText.DecodeString(id)
+// DeriveID makes the id of a batch's n-th job: of the shard of the first and of its time,
+// of which many jobs take the next parts; a digest of at least 16 bytes is the rest. The
+// same gives the same.
+func DeriveID(first string, digest []byte, n int) string {
+	b, err := idText.DecodeString(first)
 	if err != nil || len(b) != 20 {
-		return id
+		return first
 	}
-	b[4] &^= 3 // they are random
+	head := binary.BigEndian.Uint64(b) >> 24 &^ 3 // what is by chance goes
+	putHead(b, head+uint64(n/partJobs)<<10)
 	copy(b[5:], digest)
 	return idText.EncodeToString(b)
 }

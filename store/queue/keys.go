@@ -31,7 +31,7 @@ const (
 	memoTTL       = 10 * time.Minute   // how long a call is remembered
 	group         = "g"                // the consumer group of every stream
 	readConsumer  = "reader"           // the consumer of all blocking reads
-	form          = "4:"               // begins the number of shards in meta: the form of the keys
+	form          = "5:"               // begins the number of shards in meta: the form of the keys
 )
 
 // metaKey names the hash that fixes a queue's number of shards.
@@ -67,9 +67,9 @@ func (q *Queue) groupKeys(shard int, name string) (keys []string, field string) 
 	if len(name) != 32 {
 		return []string{q.prefix(shard) + "group:" + name}, name
 	}
-	first := q.prefix(shard) + "group:" + name[:5]
+	first := q.prefix(shard) + "group:" + name[:4]
 	second := first + strconv.Itoa(int(name[31])%16) + "."
-	return []string{first, second, second + strconv.Itoa(int(name[30])%16) + "."}, name[5:]
+	return []string{first, second, second + strconv.Itoa(int(name[30])%16) + "."}, name[4:]
 }
 
 func (q *Queue) guardKey(shard int, name string) string { return q.prefix(shard) + "guard:" + name }
@@ -82,7 +82,7 @@ func (q *Queue) attachKey(shard int, id string) string { return q.prefix(shard) 
 // part_report.lua has the same rule.
 func (q *Queue) reportKey(shard int, id string) (key, field string) {
 	n := min(6, len(id))
-	return q.prefix(shard) + "report:" + id[:n] + "." + strconv.Itoa(int(id[len(id)-1])%8), id[n:]
+	return q.prefix(shard) + "report:" + id[:n], id[n:]
 }
 
 func (q *Queue) deadKey(shard int) string { return q.prefix(shard) + "dead" }

@@ -99,6 +99,36 @@ func (l *lane) kick() {
 	}
 }
 
+// lead makes the next call in the caller's goroutine, unless one is under way: then what
+// waits leaves with the one after. Others are left to a goroutine.
+func (l *lane) lead() {
+	l.mu.Lock()
+	if l.running {
+		l.again = true
+		l.mu.Unlock()
+		return
+	}
+	l.running, l.again, l.ended = true, false, make(chan struct{})
+	l.mu.Unlock()
+	if c := l.next(); c != nil {
+		l.deliver(c)
+	}
+	if l.goesOn() {
+		go l.run()
+	}
+}
+
+// goesOn tells whether somebody asked for a call meanwhile, or else stops the lane.
+func (l *lane) goesOn() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.again {
+		l.running = false
+		close(l.ended)
+	}
+	return l.again
+}
+
 func (l *lane) run() {
 	for {
 		l.mu.Lock()
@@ -106,16 +136,9 @@ func (l *lane) run() {
 		l.mu.Unlock()
 		if c := l.next(); c != nil {
 			l.deliver(c)
-			continue
-		}
-		l.mu.Lock()
-		if !l.again {
-			l.running = false
-			close(l.ended)
-			l.mu.Unlock()
+		} else if !l.goesOn() {
 			return
 		}
-		l.mu.Unlock()
 	}
 }
 

@@ -136,7 +136,7 @@ func live(j *modelJob) bool {
 func (m *model) nextID() string {
 	m.ids++
 	digest := sha256.Sum256(binary.BigEndian.AppendUint64(nil, m.ids))
-	return queue.DeriveID(queue.NewID(0, epoch), digest[:])
+	return queue.DeriveID(queue.NewID(0, epoch), digest[:], 0)
 }
 
 func (m *model) enqueue(t *rapid.T) {

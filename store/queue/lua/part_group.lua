@@ -26,7 +26,7 @@ local function group_of(g)
   local c = groups[g]
   if not c then
     local text
-    local field = #g == 32 and string.sub(g, 6) or g
+    local field = #g == 32 and string.sub(g, 5) or g
     local key, all = path('group:', g, g, function(at)
       text = redis.call('HGET', at, field)
       return text

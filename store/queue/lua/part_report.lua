@@ -1,13 +1,13 @@
 -- What is told of a job while it lives and after its end: a text that the caller
--- chose, whose first letter is the state. Reports of one second share some hashes,
--- small ones, under the rest of their ids.
+-- chose, whose first letter is the state. Reports of one part of a second share a
+-- small hash, under the rest of their ids: what arrives together is written together.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 local reports, latest = {}, {}
 
 local function reports_of(id)
-  return P .. 'report:' .. string.sub(id, 1, 6) .. '.' .. string.byte(id, -1) % 8
+  return P .. 'report:' .. string.sub(id, 1, 6)
 end
 
 local function report(id, text)
