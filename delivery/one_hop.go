@@ -27,6 +27,10 @@ const markStored = "stored" // it is a job of its own; else the label of its end
 // markName names a notification's mark: enough of its id.
 func markName(id string) string { return id[:18] }
 
+// markText is a mark and whose device it was: who was reached is not among those who are
+// left out, whatever he wants by now.
+func markText(mark, user string) string { return mark + " " + user }
+
 // oneHop is an event with few notifications, which the process that targeted it sends
 // itself. Nothing is stored between targeting and sending: the end of the event is the
 // record of all its notifications, and until then those that have ended are marks of
@@ -66,7 +70,7 @@ func (e *oneHop) end(w *work, mark string) {
 		if e.job.Of == "" {
 			report = e.job.ReportTargeted(e.counts, e.sent)
 		}
-		w.Mark(markName(w.id), mark, report)
+		w.Mark(markName(w.id), markText(mark, w.m.User), report)
 	}
 	e.finish()
 }

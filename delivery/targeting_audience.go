@@ -27,7 +27,8 @@ type page struct {
 	missed  []string          // users whose settings were not read, or notifications not stored
 	err     error             // why
 	clock   time.Time         // when the claim was answered
-	marks   map[string]string // what became of notifications before: a label, or markStored
+	marks   map[string]string // what became of notifications before, see markText
+	reached map[string]bool   // users who have such a notification
 	sent    events.Sent       // those of them that ended
 	dated   bool              // the job's time to live became an end, which is not in the queue
 }

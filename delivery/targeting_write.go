@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"fanfare/api"
@@ -74,7 +75,7 @@ func (p *page) missUnstored(made []queue.Enqueued, err error) {
 	for i, f := range p.found {
 		switch {
 		case made[i].ID != "":
-			p.c.Mark(markName(NotificationID(p.event(), f.device.Token)), markStored, "")
+			p.c.Mark(markName(NotificationID(p.event(), f.device.Token)), markText(markStored, f.user), "")
 		case !slices.Contains(p.missed, f.user):
 			p.miss(f.user, err)
 		}
@@ -112,8 +113,10 @@ func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
 			t.postpone(p, "read_marks", err)
 			continue
 		}
-		p.marks = marks[i]
-		for _, mark := range p.marks {
+		p.marks, p.reached = marks[i], map[string]bool{}
+		for _, text := range p.marks {
+			mark, user, _ := strings.Cut(text, " ")
+			p.reached[user] = true
 			if mark != markStored {
 				p.sent.Count(mark)
 			}
@@ -269,17 +272,22 @@ func (t *Targeting) choose(p *page) {
 	p.counts.IsActor = int64(len(p.users) - len(p.others))
 	for i, user := range p.others {
 		target := &p.targets[i]
+		leaveOut := func(count *int64) {
+			if !p.reached[user] {
+				*count++
+			}
+		}
 		switch {
 		case target.Err != nil:
 			p.miss(user, target.Err)
 		case target.OptedOut:
-			p.counts.OptedOut++
+			leaveOut(&p.counts.OptedOut)
 		case target.Muted:
-			p.counts.Muted++
+			leaveOut(&p.counts.Muted)
 		case len(target.Devices) == 0:
-			p.counts.NoDevice++
+			leaveOut(&p.counts.NoDevice)
 		case target.Marked:
-			p.counts.Live++
+			leaveOut(&p.counts.Live)
 		default:
 			for d := range target.Devices {
 				if _, ended := p.marks[p.markOf(&target.Devices[d])]; !ended {
