@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -17,24 +18,29 @@ type flatness struct {
 	// heap is bytes after a collection, without buffers; buffers are those of connections
 	// to Redis, which the client's pools keep at their high-water mark, with a bound.
 	heap, buffers, goroutines []float64
+	profiles                  []map[string]float64 // of the heap: bytes in use by stack
 }
 
 var (
 	heapLine       = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 	goroutinesLine = regexp.MustCompile(`^goroutine profile: total (\d+)\n`)
 	heldLine       = regexp.MustCompile(`(?m)^\d+: (\d+) \[`)
+	functionName   = regexp.MustCompile(`(?:fanfare/|github\.com/|net/http)[^+\s]+`)
 )
 
 // sample looks at slot 0, whose process is never killed.
 func (f *flatness) sample(s *soak) {
 	s.http.CloseIdleConnections()
 	<-time.After(time.Second)
-	heap, buffers := s.profile("/debug/pprof/heap?gc=1&debug=1"), 0.0
+	heap, buffers, held := s.profile("/debug/pprof/heap?gc=1&debug=1"), 0.0, map[string]float64{}
 	for stack := range strings.SplitSeq(heap, "\n\n") {
+		bytes := figureOf(stack, heldLine)
 		if strings.Contains(stack, "pool.NewConnWithBufferSize") {
-			buffers += figureOf(stack, heldLine)
+			buffers += bytes
 		}
+		held[strings.Join(functionName.FindAllString(stack, -1), " < ")] += bytes
 	}
+	f.profiles = append(f.profiles, held)
 	f.heap = append(f.heap, figureOf(heap, heapLine)-buffers)
 	f.buffers = append(f.buffers, buffers)
 	f.goroutines = append(f.goroutines, figureOf(s.profile("/debug/pprof/goroutine?debug=1"), goroutinesLine))
@@ -91,7 +97,26 @@ func (f *flatness) check(s *soak) {
 	for name, all := range map[string][]float64{"heap": f.heap, "goroutines": f.goroutines} {
 		if second, last := quarters(all); second == 0 || last > second*flatEnough {
 			s.failf("%s: median %.0f in the second quarter, %.0f in the last; all %.0f", name, second, last, all)
+			f.logGrown(s)
 		}
+	}
+}
+
+// logGrown names what grew most from the second quarter to the last, by the means of
+// each stack's bytes.
+func (f *flatness) logGrown(s *soak) {
+	grown, n := map[string]float64{}, len(f.profiles)
+	for i := range n / 4 {
+		for stack, bytes := range f.profiles[n-1-i] {
+			grown[stack] += bytes / float64(n/4)
+		}
+		for stack, bytes := range f.profiles[n/4+i] {
+			grown[stack] -= bytes / float64(n/4)
+		}
+	}
+	stacks := slices.SortedFunc(maps.Keys(grown), func(a, b string) int { return cmp.Compare(grown[b], grown[a]) })
+	for _, stack := range stacks[:min(len(stacks), 12)] {
+		s.t.Logf("grew by %.0f bytes: %s", grown[stack], stack)
 	}
 }
 
