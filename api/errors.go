@@ -169,6 +169,16 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
+// Passing tells an error that passes by itself: what the call needed was out of reach,
+// or too full.
+func Passing(err error) bool {
+	switch CodeOf(err) {
+	case CodeUnavailable, CodeUnknownOutcome, CodeOverloaded:
+		return true
+	}
+	return false
+}
+
 // Invalid is a validation failure of one field.
 func Invalid(field, rule, format string, args ...any) *Error {
 	message := fmt.Sprintf(format, args...)
