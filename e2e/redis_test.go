@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -49,8 +50,8 @@ func TestRedisNearMaxmemory(t *testing.T) {
 	t.Logf("%d events until the refusal, all sent", accepted)
 }
 
-// An outage of Redis makes a few lines of the log, all of them of one form, and the last
-// says how long it took.
+// An outage of Redis makes a few lines of the log, however many callers it has, all of
+// them of one form, and the last says how long it took.
 func TestAnOutageMakesFewLines(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t, "--appendonly", "yes")
@@ -60,7 +61,9 @@ func TestAnOutageMakesFewLines(t *testing.T) {
 	storetest.Eventually(t, time.Minute, "it notices", func() bool {
 		return strings.Count(p.stderr.String(), "Redis is away") >= 3 // one a queue
 	})
-	<-time.After(5 * time.Second) // what it would say again and again, it says now
+	if refused := p.callFor(5 * time.Second); refused < 30 { // what it would say again and again, it says now
+		t.Errorf("only %d calls were refused: this has tried nothing", refused)
+	}
 	redis.Restart()
 	storetest.Eventually(t, 60*time.Second, "it is back", func() bool {
 		return strings.Count(p.stderr.String(), `"msg":"Redis is back","queue":`) >= 3
@@ -74,6 +77,35 @@ func TestAnOutageMakesFewLines(t *testing.T) {
 			t.Errorf("not JSON: %s", line)
 		}
 	}
+}
+
+// callFor calls for so long what needs Redis and what only tells it of a change, and
+// counts what was refused.
+func (p *program) callFor(d time.Duration) (refused int64) {
+	var n atomic.Int64
+	var all sync.WaitGroup
+	for i, call := range []func(k int) (int, []byte, error){
+		func(int) (int, []byte, error) { return p.try("POST", "/v1/events", greeting("bob")) },
+		func(int) (int, []byte, error) { return p.try("GET", "/v1/users/bob/chats", nil) },
+		func(k int) (int, []byte, error) {
+			return p.try("PUT", fmt.Sprintf("/v1/users/u%d/opt-outs/hello", k), nil)
+		},
+		func(k int) (int, []byte, error) {
+			return p.try("PUT", fmt.Sprintf("/v1/users/u%d/contacts/bob", k), map[string]any{"relationship": "friend"})
+		},
+	} {
+		for j := range 4 {
+			all.Go(func() {
+				for k, end := 0, time.Now().Add(d); time.Now().Before(end); k++ {
+					if status, _, err := call(100_000*(4*i+j) + k); err == nil && status == 503 {
+						n.Add(1)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	return n.Load()
 }
 
 // refused is a problem, with the wait that it asks for.
