@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,6 +103,11 @@ func (c *config) checkStores() problems {
 	switch {
 	case isFile && file == "":
 		p = append(p, "FANFARE_DATABASE_URL: names no file")
+	case isFile:
+		file, _, _ = strings.Cut(file, "?")
+		if _, err := os.Stat(filepath.Dir(file)); err != nil {
+			p = append(p, fmt.Sprintf("FANFARE_DATABASE_URL: the folder of %s: %v", file, err))
+		}
 	case isServer && !strings.Contains(server, "/"):
 		p = append(p, "FANFARE_DATABASE_URL: names no database")
 	case !isFile && !isServer:
