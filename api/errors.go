@@ -57,7 +57,7 @@ type Meaning struct {
 var errorTable = map[Code]Meaning{
 	CodeInvalidJSON:       {http.StatusBadRequest, "The body is not the JSON this call takes", false},
 	CodeInvalidRequest:    {http.StatusBadRequest, "The request is malformed", false},
-	CodeUnauthorized:      {http.StatusUnauthorized, "An API key is needed", false},
+	CodeUnauthorized:      {http.StatusUnauthorized, "A valid API key or user token is needed", false},
 	CodeForbidden:         {http.StatusForbidden, "Not allowed", false},
 	CodeNotAMember:        {http.StatusForbidden, "Not a member of this chat", false},
 	CodeNotFound:          {http.StatusNotFound, "Not found", false},
