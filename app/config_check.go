@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -105,7 +106,7 @@ func (c *config) checkStores() problems {
 		p = append(p, "FANFARE_DATABASE_URL: names no file")
 	case isFile:
 		file, _, _ = strings.Cut(file, "?")
-		if _, err := os.Stat(filepath.Dir(file)); err != nil {
+		if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, os.ErrNotExist) {
 			p = append(p, fmt.Sprintf("FANFARE_DATABASE_URL: the folder of %s: %v", file, err))
 		}
 	case isServer && !strings.Contains(server, "/"):
