@@ -57,7 +57,7 @@ type Meaning struct {
 var errorTable = map[Code]Meaning{
 	CodeInvalidJSON:       {http.StatusBadRequest, "The body is not the JSON this call takes", false},
 	CodeInvalidRequest:    {http.StatusBadRequest, "The request is malformed", false},
-	CodeUnauthorized:      {http.StatusUnauthorized, "An API key is needed", false},
+	CodeUnauthorized:      {http.StatusUnauthorized, "A valid API key or user token is needed", false},
 	CodeForbidden:         {http.StatusForbidden, "Not allowed", false},
 	CodeNotAMember:        {http.StatusForbidden, "Not a member of this chat", false},
 	CodeNotFound:          {http.StatusNotFound, "Not found", false},
@@ -167,6 +167,16 @@ func CodeOf(err error) Code {
 		return e.Code
 	}
 	return CodeInternal
+}
+
+// Passing tells an error that passes by itself: what the call needed was out of reach,
+// or too full.
+func Passing(err error) bool {
+	switch CodeOf(err) {
+	case CodeUnavailable, CodeUnknownOutcome, CodeOverloaded:
+		return true
+	}
+	return false
 }
 
 // Invalid is a validation failure of one field.

@@ -11,7 +11,7 @@ func (a *app) announce(front *front, to outputs) {
 	url := front.url()
 	a.log.Info("listening", "addr", front.listener.Addr().String(), "docs", url+"/docs/", "roles", strings.Join(a.config.Roles, ","),
 		"open", !a.keys.Any(), "settings", a.config.settings())
-	if a.config.logsJSON(to.err) {
+	if to.json {
 		for _, note := range a.notes() {
 			a.log.Warn(note)
 		}

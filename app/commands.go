@@ -106,13 +106,13 @@ func version(to outputs) error {
 
 // migrate brings the schema up to date and does nothing else.
 func migrate(ctx context.Context, c *config, to outputs) error {
-	rec, err := openRecord(ctx, c, newLogger(c, to.err))
+	rec, err := openRecord(ctx, c, newLogger(c, to))
 	if err != nil {
 		return err
 	}
 	have, _, err := rec.SchemaVersion(ctx)
 	if err == nil {
-		fmt.Fprintf(to.err, "the schema is at version %d\n", have)
+		to.say("the schema is at version %d", have)
 	}
 	return errors.Join(err, rec.Close())
 }
@@ -174,7 +174,8 @@ func parseKeys(args []string) (action, error) {
 	case "rotate-token-key":
 		return parseRotate(rest)
 	default:
-		return nil, usageError(fmt.Sprintf("keys takes create, list, revoke or rotate-token-key, not %q", verb))
+		verbs := map[string]bool{"create": true, "list": true, "revoke": true, "rotate-token-key": true}
+		return nil, usageError(fmt.Sprintf("keys takes create, list, revoke or rotate-token-key, not %q%s", verb, nearest(verb, verbs)))
 	}
 }
 
@@ -211,7 +212,7 @@ func parseCreate(args []string) (action, error) {
 			return printJSON(to.out, madeKey{key, secret})
 		}
 		fmt.Fprintln(to.out, secret)
-		fmt.Fprintf(to.err, "key %s (%s) is made; it is shown this once\n", key.ID, key.Name)
+		to.say("key %s (%s) is made; it is shown this once", key.ID, key.Name)
 		return nil
 	}), nil
 }
@@ -241,7 +242,7 @@ func join(scopes []api.Scope) string {
 // withRecord opens the record for a command.
 func withRecord(do func(context.Context, *record.DB, outputs) error) action {
 	return func(ctx context.Context, c *config, to outputs) error {
-		rec, err := openRecord(ctx, c, newLogger(c, to.err))
+		rec, err := openRecord(ctx, c, newLogger(c, to))
 		if err != nil {
 			return err
 		}

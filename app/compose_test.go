@@ -7,7 +7,7 @@ import (
 
 	"fanfare/store/storetest"
 
-	"gopkg.in/yaml.v2"
+	"go.yaml.in/yaml/v3"
 )
 
 // service is what the tests look at in compose.yaml.
@@ -36,7 +36,9 @@ func TestCompose(t *testing.T) {
 		Services map[string]service `yaml:"services"`
 		Volumes  map[string]any     `yaml:"volumes"`
 	}
-	if err := yaml.UnmarshalStrict([]byte(storetest.RepositoryFile(t, "compose.yaml")), &file); err != nil {
+	strict := yaml.NewDecoder(strings.NewReader(storetest.RepositoryFile(t, "compose.yaml")))
+	strict.KnownFields(true)
+	if err := strict.Decode(&file); err != nil {
 		t.Fatal(err)
 	}
 	fanfare := file.Services["fanfare"]

@@ -60,12 +60,12 @@ type config struct {
 	RateLimit       web.RateLimit `env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h; each process counts by itself, so that n of them let through n times as many"`
 	UserKeysFile    string        `env:"FANFARE_USER_KEYS_FILE" shown:"none" desc:"JWKS file of the keys with which your backend signs user tokens: ES256, EdDSA, RS256 (2048 bits or more) or HS256 (32 bytes or more), each with its kid; read again on SIGHUP"`
 	UserConfirm     onOff         `env:"FANFARE_USER_CONFIRM" envDefault:"off" desc:"on: users may confirm their own reservations with a user token; off: only an API key confirms, once they have paid"`
-	UserRateLimit   web.RateLimit `env:"FANFARE_USER_RATE_LIMIT" envDefault:"off" desc:"requests per user who calls with a user token, such as 20/s"`
+	UserRateLimit   web.RateLimit `env:"FANFARE_USER_RATE_LIMIT" envDefault:"off" desc:"requests per user who calls with a user token, such as 20/s; each process counts by itself"`
 	AllowedOrigins  []string      `env:"FANFARE_ALLOWED_ORIGINS" shown:"none" desc:"origins of the pages that may call what a user token opens, such as https://app.example.com,https://www.example.com; * for all"`
 	RequestTimeout  time.Duration `env:"FANFARE_REQUEST_TIMEOUT" envDefault:"5s" desc:"deadline of a request, streams and long polls aside"`
 	ShutdownTimeout time.Duration `env:"FANFARE_SHUTDOWN_TIMEOUT" envDefault:"20s" desc:"drain this long on SIGTERM"`
 	LogLevel        logLevel      `env:"FANFARE_LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error"`
-	LogFormat       string        `env:"FANFARE_LOG_FORMAT" shown:"text on a terminal, else json" desc:"text or json"`
+	LogFormat       string        `env:"FANFARE_LOG_FORMAT" shown:"text on a terminal, else json" desc:"text or json; what commands say beside their answer is text unless this is json"`
 	TLSCertFile     string        `env:"FANFARE_TLS_CERT_FILE" shown:"none" desc:"PEM certificate chain: serve HTTPS (HTTP/2); read again on SIGHUP"`
 	TLSKeyFile      string        `env:"FANFARE_TLS_KEY_FILE" shown:"none" desc:"PEM key of that certificate"`
 

@@ -1,11 +1,13 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,6 +104,11 @@ func (c *config) checkStores() problems {
 	switch {
 	case isFile && file == "":
 		p = append(p, "FANFARE_DATABASE_URL: names no file")
+	case isFile:
+		file, _, _ = strings.Cut(file, "?")
+		if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, os.ErrNotExist) {
+			p = append(p, fmt.Sprintf("FANFARE_DATABASE_URL: the folder of %s: %v", file, err))
+		}
 	case isServer && !strings.Contains(server, "/"):
 		p = append(p, "FANFARE_DATABASE_URL: names no database")
 	case !isFile && !isServer:

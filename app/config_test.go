@@ -122,6 +122,7 @@ func TestConfigProblems(t *testing.T) {
 		"SaleWithoutRoom":        {"FANFARE_SALE_MAX_IN_FLIGHT=0", "FANFARE_SALE_MAX_IN_FLIGHT: 0 is not positive"},
 		"SaleLocalMaybe":         {"FANFARE_SALE_LOCAL=maybe", "FANFARE_SALE_LOCAL: \"maybe\" is neither on nor off"},
 		"SQLiteWithoutFile":      {"FANFARE_DATABASE_URL=sqlite:", "FANFARE_DATABASE_URL: names no file"},
+		"NoSuchFolder":           {"FANFARE_DATABASE_URL=sqlite:/does/not/exist.db?_x=1", "FANFARE_DATABASE_URL: the folder of /does/not/exist.db: stat /does/not: no such"},
 		"MySQLWithoutName":       {"FANFARE_DATABASE_URL=mysql://u:p@h:3306", "FANFARE_DATABASE_URL: names no database"},
 		"RoleTwice":              {"FANFARE_ROLES=api,api,targeting,delivery,jobs", "FANFARE_ROLES: api is named twice"},
 		"EmbeddedNeedsAllRoles":  {"FANFARE_ROLES=api", "FANFARE_ROLES: with an embedded Redis"},

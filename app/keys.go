@@ -94,21 +94,22 @@ func parseRevoke(args []string) (action, error) {
 	if len(args) != 1 {
 		return nil, usageError("keys revoke takes one id: fanfare keys revoke <id>")
 	}
+	id := keys.IDOf(args[0])
 	return withKeys(func(ctx context.Context, store *keys.Store, to outputs) error {
 		all, err := store.List(ctx)
 		if err != nil {
 			return err
 		}
-		if err := store.Revoke(ctx, args[0]); err != nil {
+		if err := store.Revoke(ctx, id); err != nil {
 			return err
 		}
 		for _, k := range all {
 			switch {
-			case k.ID != args[0]:
+			case k.ID != id:
 			case k.RevokedAt != nil:
-				fmt.Fprintf(to.err, "key %s (%s) was ended before, at %s\n", k.ID, k.Name, k.RevokedAt.UTC().Format(time.RFC3339))
+				to.say("key %s (%s) was ended before, at %s", k.ID, k.Name, k.RevokedAt.UTC().Format(time.RFC3339))
 			default:
-				fmt.Fprintf(to.err, "key %s (%s, for %s) is ended; running servers follow within 10 s\n", k.ID, k.Name, join(k.Scopes))
+				to.say("key %s (%s, for %s) is ended; running servers follow within 10 s", k.ID, k.Name, join(k.Scopes))
 			}
 		}
 		return nil
@@ -130,7 +131,7 @@ func parseRotate(args []string) (action, error) {
 		if end {
 			then = "tokens of those before end within 10 s"
 		}
-		fmt.Fprintf(to.err, "the key %s is made; %s\n", kid, then)
+		to.say("the key %s is made; %s", kid, then)
 		return nil
 	}), nil
 }

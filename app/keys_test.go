@@ -1,6 +1,9 @@
 package app
 
 import (
+	"bytes"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -24,5 +27,32 @@ func TestParseExpiry(t *testing.T) {
 		if at, err := parseExpiry(text, now); err == nil {
 			t.Errorf("%s: %v", text, at)
 		}
+	}
+}
+
+// Who has nothing but a key, such as one that leaked, ends it with that: it is named, and
+// shown nowhere.
+func TestRevokeByTheKeyItself(t *testing.T) {
+	t.Parallel()
+	environ := []string{"FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
+	run := func(want int, args ...string) (out, errs string) {
+		var o, e bytes.Buffer
+		if code := Run(t.Context(), args, environ, &o, &e); code != want {
+			t.Fatalf("%s: exit code %d: %s", args, code, &e)
+		}
+		return strings.TrimSpace(o.String()), e.String()
+	}
+	key, _ := run(0, "keys", "create", "--name", "leaked", "--scopes", "push,chat")
+	for key, code := range map[string]int{key: 0, strings.Replace(key, "ff_", "ff_x", 1): 1} {
+		_, said := run(code, "keys", "revoke", key)
+		if code == 0 && !strings.Contains(said, "(leaked, for push,chat) is ended") {
+			t.Errorf("revoked: %s", said)
+		}
+		if strings.Contains(said, key) {
+			t.Errorf("the key is shown: %s", said)
+		}
+	}
+	if list, _ := run(0, "keys", "list"); strings.HasSuffix(list, "never") {
+		t.Errorf("it is not revoked:\n%s", list)
 	}
 }

@@ -133,7 +133,7 @@ func (a *app) readyWorkers(ctx context.Context) (api.Dependency, []string) {
 
 // embeddedNote is what who tries fanfare out should know of a stop.
 const embeddedNote = "Redis is embedded, in this one process: a stop loses queued work and dead letters, reports of events, chats, " +
-	"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders and API keys"
+	"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, API keys, and the keys and revocations of user tokens"
 
 // notes are what an operator should know though nothing is wrong.
 func (a *app) notes() []string {

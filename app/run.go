@@ -25,7 +25,36 @@ import (
 )
 
 // outputs are where a command writes: answers to out, everything else to err.
-type outputs struct{ out, err io.Writer }
+type outputs struct {
+	out, err io.Writer
+	json     bool // what goes to err is JSON, a value a line; of a server, all that it writes
+}
+
+// outputsOf reads how to write from the environment, in which anything else may be
+// wrong. A server without a terminal writes JSON by itself; a command is mostly asked by
+// a person, whatever became of its stderr.
+func outputsOf(serving bool, environ []string, stdout, stderr io.Writer) outputs {
+	format := strings.TrimSpace(env.ToMap(environ)["FANFARE_LOG_FORMAT"])
+	return outputs{stdout, stderr, format == "json" || serving && format != "text" && !terminal(stderr)}
+}
+
+// say tells something that is no answer.
+func (to outputs) say(format string, args ...any) {
+	if to.json {
+		slog.New(slog.NewJSONHandler(to.err, nil)).Info(fmt.Sprintf(format, args...))
+		return
+	}
+	fmt.Fprintf(to.err, format+"\n", args...)
+}
+
+// fail tells why it ends.
+func (to outputs) fail(why string) {
+	if to.json {
+		slog.New(slog.NewJSONHandler(to.err, nil)).Error("fanfare ends", "error", why)
+		return
+	}
+	fmt.Fprintf(to.err, "fanfare: %s\n", why)
+}
 
 // usageError is a command line that means nothing.
 type usageError string
@@ -37,23 +66,17 @@ func (e usageError) Error() string { return string(e) }
 // ends when ctx does: 0 after a clean stop, 1 when something failed, 2 when
 // the command line means nothing.
 func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
-	err := dispatch(ctx, args, environ, outputs{stdout, stderr})
+	to := outputsOf(len(args) == 0 || args[0] == "serve", environ, stdout, stderr)
+	err := dispatch(ctx, args, environ, to)
 	var usage usageError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "fanfare: %s; see fanfare --help\n", usage)
+		to.fail(string(usage) + " (see fanfare --help)")
 		return 2
-	case len(args) == 0 || args[0] == "serve":
-		// The configuration may be what is wrong.
-		c := &config{LogFormat: strings.TrimSpace(env.ToMap(environ)["FANFARE_LOG_FORMAT"])}
-		if c.logsJSON(stderr) {
-			newLogger(c, stderr).Error("fanfare ends", "error", err.Error())
-			return 1
-		}
 	}
-	fmt.Fprintf(stderr, "fanfare: %v\n", err)
+	to.fail(err.Error())
 	return 1
 }
 
@@ -93,7 +116,7 @@ func dispatch(ctx context.Context, args, environ []string, to outputs) error {
 // serve runs until ctx ends, then stops in the order: not ready, HTTP,
 // delivery, jobs, Redis, SQL.
 func serve(ctx context.Context, c *config, to outputs) error {
-	log := newLogger(c, to.err)
+	log := newLogger(c, to)
 	redisdb.LogLibrary(log)
 	slog.SetDefault(log) //nolint:forbidigo // for what other libraries say through package log
 	tuneMemory(c)
@@ -188,17 +211,12 @@ func (a *app) wait(ctx context.Context, stages *stages, front *front) error {
 }
 
 // newLogger writes text for people and JSON for machines.
-func newLogger(c *config, w io.Writer) *slog.Logger {
+func newLogger(c *config, to outputs) *slog.Logger {
 	o := &slog.HandlerOptions{Level: slog.Level(c.LogLevel), ReplaceAttr: plainDurations}
-	if c.logsJSON(w) {
-		return slog.New(slog.NewJSONHandler(w, o))
+	if to.json {
+		return slog.New(slog.NewJSONHandler(to.err, o))
 	}
-	return slog.New(slog.NewTextHandler(w, o))
-}
-
-// logsJSON tells whether all that a server writes is JSON, a value a line.
-func (c *config) logsJSON(log io.Writer) bool {
-	return c.LogFormat == "json" || c.LogFormat != "text" && !terminal(log)
+	return slog.New(slog.NewTextHandler(to.err, o))
 }
 
 // plainDurations writes durations as people do ("20s"), also in JSON.

@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,7 +48,7 @@ func TestRun(t *testing.T) {
 	t.Run("UsageIsNotFailure", func(t *testing.T) {
 		t.Parallel()
 		var out, errs bytes.Buffer
-		if code := Run(t.Context(), []string{"serve", "loudly"}, nil, &out, &errs); code != 2 || !strings.Contains(errs.String(), `"loudly"`) {
+		if code := Run(t.Context(), []string{"serve", "loudly"}, nil, &out, &errs); code != 2 || !strings.Contains(errs.String(), "loudly") {
 			t.Errorf("exit code %d: %s", code, &errs)
 		}
 	})
@@ -62,6 +63,41 @@ func TestRun(t *testing.T) {
 			t.Errorf("stderr: %s", text)
 		}
 	})
+}
+
+// What a command says beside its answer has one form, also where it fails: text for a
+// person, JSON where that is asked for, and from a server without a terminal.
+func TestWhatIsSaidHasOneForm(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		line string
+		code int
+		json bool // by itself
+	}{
+		{"migrate", 0, false}, {"keys create --name first --scopes admin", 0, false}, {"keys revoke nobody", 1, false}, {"keys rotate-token-key", 0, false},
+		{"keys craete", 2, false}, {"keys create --nam first", 2, false}, {"serv", 2, false}, {"healthcheck", 1, false},
+		{"serve loudly", 2, true}, {"serve", 1, true},
+	} {
+		t.Run(row.line, func(t *testing.T) {
+			t.Parallel()
+			for _, format := range []string{"", "text", "json"} {
+				var out, errs bytes.Buffer
+				environ := []string{"FANFARE_ADDR=127.0.0.1:1", "FANFARE_LOG_FORMAT=" + format, "FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}
+				if row.line == "serve" {
+					environ = append(environ, "FANFARE_ROLES=nothing", "FANFARE_SHARDS=0")
+				}
+				if code := Run(t.Context(), strings.Fields(row.line), environ, &out, &errs); code != row.code || errs.Len() == 0 {
+					t.Errorf("%q: exit code %d: %s", format, code, &errs)
+				}
+				wantJSON := format == "json" || format == "" && row.json
+				for line := range strings.Lines(errs.String()) {
+					if json.Valid([]byte(line)) != wantJSON {
+						t.Errorf("%q: %s", format, line)
+					}
+				}
+			}
+		})
+	}
 }
 
 func TestMemoryLimit(t *testing.T) {

@@ -123,7 +123,7 @@ func (p patience) until(ctx context.Context, try func(context.Context) error) er
 			}
 			return nil
 		}
-		if !away(err) || ctx.Err() != nil || p.most > 0 && took > p.most || p.refused(err) && took > refusedPatience {
+		if !api.Passing(err) || ctx.Err() != nil || p.most > 0 && took > p.most || p.refused(err) && took > refusedPatience {
 			return fmt.Errorf("%s: %w", p.variable, err)
 		}
 		if p.tell != nil {
@@ -142,12 +142,3 @@ func (p patience) until(ctx context.Context, try func(context.Context) error) er
 
 // databaseVariable says where the database is.
 const databaseVariable = "FANFARE_DATABASE_URL"
-
-// away tells an error that may pass by itself.
-func away(err error) bool {
-	switch api.CodeOf(err) {
-	case api.CodeUnavailable, api.CodeUnknownOutcome, api.CodeOverloaded:
-		return true
-	}
-	return false
-}

@@ -95,8 +95,7 @@ var errNoPager = errors.New("no pager for this kind of audience")
 // fault of our own, which does.
 func deferOrRetry(reason string, err error) queue.Result {
 	r := queue.Result{Outcome: queue.Retry, Reason: reason, Err: err.Error()}
-	switch api.CodeOf(err) {
-	case api.CodeUnavailable, api.CodeUnknownOutcome, api.CodeOverloaded:
+	if api.Passing(err) {
 		r.Outcome = queue.Defer
 	}
 	if errors.Is(err, errNoPager) {

@@ -15,7 +15,7 @@ func TestEmbeddedStop(t *testing.T) {
 	dir := t.TempDir()
 	p := mustServe(t, dir)
 	note := "Redis is embedded, in this one process: a stop loses queued work and dead letters, reports of events, chats, " +
-		"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders and API keys"
+		"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, API keys, and the keys and revocations of user tokens"
 	if _, body, err := p.try("GET", "/readyz", nil); err != nil || !strings.Contains(string(body), note) {
 		t.Errorf("readyz: %s %v", body, err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"fanfare/store/storetest"
 
-	"gopkg.in/yaml.v2"
+	"go.yaml.in/yaml/v3"
 )
 
 // The linter's configuration is well-formed and of the form of version 2.

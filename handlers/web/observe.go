@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -128,7 +129,10 @@ func (s *Server) record(r *http.Request, info *requestInfo) {
 // log writes the one line of a request: what went well only at debug level, so
 // that a busy server does not spend its time on lines nobody reads.
 func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.Duration) {
-	level := levelOf(status, info.err)
+	level, others := levelOf(status, info.err), 0
+	if level == slog.LevelWarn {
+		level, others = s.outage.level(time.Now())
+	}
 	if !s.logger.Enabled(info, level) {
 		return
 	}
@@ -145,7 +149,33 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.D
 	if info.err != nil {
 		attrs = append(attrs, slog.Any("error", info.err))
 	}
+	if others > 0 {
+		attrs = append(attrs, slog.Int("others", others))
+	}
 	s.logger.LogAttrs(info, level, "request", attrs...)
+}
+
+// outageLines keeps an outage from filling the log: of the requests that fail with it,
+// one in outagePause has a warning, which counts the others before it.
+type outageLines struct {
+	mu     sync.Mutex
+	next   time.Time
+	others int
+}
+
+// outagePause is how long one such warning stands for all.
+const outagePause = time.Minute
+
+// level is the level of a line, and how many since the last warning were at debug.
+func (o *outageLines) level(now time.Time) (level slog.Level, others int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now.Before(o.next) {
+		o.others++
+		return slog.LevelDebug, 0
+	}
+	others, o.others, o.next = o.others, 0, now.Add(outagePause)
+	return slog.LevelWarn, others
 }
 
 func levelOf(status int, err error) slog.Level {

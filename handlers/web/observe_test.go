@@ -1,13 +1,16 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"fanfare/api"
 
@@ -31,6 +34,35 @@ func TestHalfAnAnswer(t *testing.T) {
 	defer res.Body.Close()
 	if _, err := io.ReadAll(res.Body); err == nil {
 		t.Error("half an answer reads like a whole one")
+	}
+}
+
+// However many requests fail while something is away, one a minute is a warning, with how
+// many there were; what is refused otherwise has its own line.
+func TestOneWarningAMinute(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	s := New(Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+	answer := api.Errorf(api.CodeUnavailable, "away")
+	server := s.around(func(w http.ResponseWriter, r *http.Request) { fail(w, r, answer) })
+	for range 5 {
+		server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost/x", nil))
+	}
+	if said := lines.String(); strings.Count(said, "level=WARN") != 1 || strings.Count(said, "\n") != 1 {
+		t.Errorf("of five that failed:\n%s", said)
+	}
+	s.outage.next = time.Now()
+	server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost/x", nil))
+	if said := lines.String(); strings.Count(said, "level=WARN") != 2 || !strings.Contains(said, " others=4\n") {
+		t.Errorf("a minute later:\n%s", said)
+	}
+	lines.Reset()
+	answer = api.Errorf(api.CodeNotFound, "not here")
+	for range 2 {
+		server.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost/x", nil))
+	}
+	if said := lines.String(); strings.Count(said, "level=INFO") != 2 {
+		t.Errorf("of two that were refused:\n%s", said)
 	}
 }
 

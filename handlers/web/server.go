@@ -20,8 +20,9 @@ type Options struct {
 	// api.CodeUnauthorized. It is needed with HasKeys.
 	Authenticate func(secret string) (*api.Key, error)
 
-	// Logger gets one line a request: successes at debug, refusals at info,
-	// what is away at warn, our own faults at error. Default: nobody.
+	// Logger gets one line a request: successes at debug, refusals at info, what is
+	// away at warn (one a minute, the others at debug), our own faults at error.
+	// Default: nobody.
 	Logger *slog.Logger
 	// Registry is where metrics are registered; default: one of its own.
 	Registry *prometheus.Registry
@@ -67,6 +68,7 @@ type Server struct {
 	rates, userRates   *rates
 	admission          *admission
 	streams            *streams
+	outage             outageLines
 	wrong, wrongTokens *wrongKeys
 	timeout            time.Duration
 }

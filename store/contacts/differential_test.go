@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"fanfare/api"
 	"fanfare/store/record"
 	"fanfare/store/storetest"
@@ -125,16 +123,12 @@ func (w *world) apply(ctx context.Context, op operation) (err error) {
 func (w *world) applyAll(t testing.TB, ops []operation) {
 	t.Helper()
 	for part := range slices.Chunk(ops, diffWindow) {
-		g, ctx := errgroup.WithContext(t.Context())
-		for _, op := range part {
-			g.Go(func() error {
-				if err := w.apply(ctx, op); err != nil {
-					return fmt.Errorf("%s: %w", op, err)
-				}
-				return nil
-			})
-		}
-		storetest.Must(t, g.Wait())
+		storetest.AtOnce(t, len(part), func(ctx context.Context, i int) error {
+			if err := w.apply(ctx, part[i]); err != nil {
+				return fmt.Errorf("%s: %w", part[i], err)
+			}
+			return nil
+		})
 	}
 }
 

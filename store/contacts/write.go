@@ -3,6 +3,7 @@ package contacts
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"fanfare/api"
@@ -128,6 +129,10 @@ func (s *Store) enqueueRebuild(ctx context.Context, first, second queue.Job) err
 // their outbox rows stay, and the sweeper comes by.
 func (s *Store) enqueue(ctx context.Context, jobs ...queue.Job) {
 	if _, err := s.jobs.Enqueue(ctx, jobs...); err != nil {
-		s.o.Logger.WarnContext(ctx, "changes of contacts wait for the sweeper", "jobs", len(jobs), "error", err)
+		level := slog.LevelWarn
+		if api.Passing(err) { // Redis has lines of its own
+			level = slog.LevelDebug
+		}
+		s.o.Logger.Log(ctx, level, "changes of contacts wait for the sweeper", "jobs", len(jobs), "error", err)
 	}
 }

@@ -187,7 +187,7 @@ func TestConcurrentWritesOfOneTokenAllSucceed(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		other := w.another(devices.Options{})
-		atOnce(t, 24, func(ctx context.Context, i int) error {
+		storetest.AtOnce(t, 24, func(ctx context.Context, i int) error {
 			s := w.store
 			if i%2 == 0 {
 				s = other

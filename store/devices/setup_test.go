@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"fanfare/api"
 	"fanfare/store/devices"
 	"fanfare/store/queue"
@@ -108,16 +106,6 @@ func mustOutbox(t testing.TB, w *world) int {
 		n += len(due)
 	}
 	return n
-}
-
-// atOnce runs n calls at the same time and fails the test for any error.
-func atOnce(t testing.TB, n int, call func(ctx context.Context, i int) error) {
-	t.Helper()
-	g, ctx := errgroup.WithContext(t.Context())
-	for i := range n {
-		g.Go(func() error { return call(ctx, i) })
-	}
-	storetest.Must(t, g.Wait())
 }
 
 // quick is a relay that takes over soon.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -54,7 +55,7 @@ func (s *Store) markUsers(ctx context.Context, writer string, users []string) bo
 		cmds[i] = s.mark.Cmd(ctx, []string{settingsKey(u), changingKey(u)}, writer, markTTL.Milliseconds())
 	}
 	if err := s.send(ctx, cmds); err != nil {
-		s.o.Logger.Warn("settings are written without a mark; the outbox will be swept", "error", err)
+		s.left(ctx, "settings are written without a mark; the outbox will be swept", err)
 		return false
 	}
 	return true
@@ -82,8 +83,18 @@ func (s *Store) relayNow(ctx context.Context, c settingsChange) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisPatience)
 	defer cancel()
 	if err := s.relay(ctx, c); err != nil {
-		s.o.Logger.Warn("a change of settings was not relayed at once; the outbox will be swept", "error", err)
+		s.left(ctx, "a change of settings was not relayed at once; the outbox will be swept", err)
 	}
+}
+
+// left notes what is left to the sweepers: while Redis is away, which has lines of its
+// own, at debug.
+func (s *Store) left(ctx context.Context, what string, err error) {
+	level := slog.LevelWarn
+	if s.db.Away(err) {
+		level = slog.LevelDebug
+	}
+	s.o.Logger.Log(ctx, level, what, "error", err)
 }
 
 // relayChange stores the new versions, writes the guard, and only then removes the

@@ -42,3 +42,11 @@ func hash(random string) string {
 func plain(text string) bool {
 	return strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
+
+// IDOf is the id of a key that is given by its id, or whole.
+func IDOf(key string) string {
+	if id, _, ok := split(key); ok {
+		return id
+	}
+	return key
+}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -55,15 +54,12 @@ func (q *Queue) share(ctx context.Context, step string, reads []redis.Cmder, cmd
 // that Redis is away, for whichever shards, and one when all of them are back.
 func (q *Queue) failed(shard int, step string, err error, args ...any) {
 	args = append(args, "shard", shard, "error", err)
-	switch api.CodeOf(q.db.Err(err, redisdb.Read)) {
-	case api.CodeUnavailable, api.CodeUnknownOutcome:
-	default:
+	switch {
+	case !q.db.Away(err):
 		q.o.Logger.Warn(step, args...)
-		return
-	}
-	if q.outage.Failed(shard) {
+	case q.outage.Failed(shard):
 		q.o.Logger.Warn("Redis is away, work waits", append(args, "step", step)...)
-	} else {
+	default:
 		q.o.Logger.Debug(step, args...)
 	}
 }

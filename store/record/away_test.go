@@ -166,7 +166,7 @@ func TestConcurrentWritesOfTheSameThingAllSucceed(t *testing.T) {
 			},
 		}
 		for name, call := range cases {
-			t.Run(name, func(t *testing.T) { atOnce(t, n, call) })
+			t.Run(name, func(t *testing.T) { storetest.AtOnce(t, n, call) })
 		}
 	})
 }

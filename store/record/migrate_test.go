@@ -22,7 +22,7 @@ func TestMigrate(t *testing.T) {
 			for i := range starters {
 				starters[i] = mustOpen(t, record.Options{URL: url})
 			}
-			atOnce(t, len(starters), func(ctx context.Context, i int) error { return starters[i].Migrate(ctx) })
+			storetest.AtOnce(t, len(starters), func(ctx context.Context, i int) error { return starters[i].Migrate(ctx) })
 			for _, db := range starters {
 				have, want, err := db.SchemaVersion(t.Context())
 				if err != nil || have != want || want == 0 {
@@ -58,7 +58,7 @@ func TestMigrateAfterAStarterThatDiedAtItsFirstStep(t *testing.T) {
 	_, err := starters[0].SQL().Exec("CREATE TABLE goose_db_version (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY," +
 		" version_id BIGINT NOT NULL, is_applied BOOLEAN NOT NULL, tstamp TIMESTAMP NULL DEFAULT NOW())")
 	storetest.Must(t, err)
-	atOnce(t, 2, func(ctx context.Context, i int) error { return starters[i].Migrate(ctx) })
+	storetest.AtOnce(t, 2, func(ctx context.Context, i int) error { return starters[i].Migrate(ctx) })
 	have, want, err := starters[1].SchemaVersion(t.Context())
 	if err != nil || have != want {
 		t.Fatalf("schema %d of %d, %v", have, want, err)

@@ -18,6 +18,6 @@ func TestOpen_EightAtOnceOnANewFile(t *testing.T) {
 		for i := range starters {
 			starters[i] = mustOpen(t, record.Options{URL: url})
 		}
-		atOnce(t, len(starters), func(ctx context.Context, i int) error { return starters[i].SQL().PingContext(ctx) })
+		storetest.AtOnce(t, len(starters), func(ctx context.Context, i int) error { return starters[i].SQL().PingContext(ctx) })
 	}
 }

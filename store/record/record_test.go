@@ -1,13 +1,10 @@
 package record_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"fanfare/api"
 	"fanfare/store/record"
@@ -44,16 +41,6 @@ func mustVersion(t testing.TB, db *record.DB, name string) int64 {
 	v, err := db.Version(t.Context(), name)
 	storetest.Must(t, err)
 	return v
-}
-
-// atOnce runs n calls at the same time and fails the test for any error.
-func atOnce(t testing.TB, n int, call func(ctx context.Context, i int) error) {
-	t.Helper()
-	g, ctx := errgroup.WithContext(t.Context())
-	for i := range n {
-		g.Go(func() error { return call(ctx, i) })
-	}
-	storetest.Must(t, g.Wait())
 }
 
 func token(i int) string { return fmt.Sprintf("%064x", i) }

@@ -25,7 +25,7 @@ func TestPutSale(t *testing.T) {
 		if got, err := db.Sale(t.Context(), "spring"); got != nil || err != nil {
 			t.Fatalf("a sale that is not there: %+v, %v", got, err)
 		}
-		atOnce(t, 8, func(ctx context.Context, i int) error { return db.PutSale(ctx, aSale("spring", int64(1+i))) })
+		storetest.AtOnce(t, 8, func(ctx context.Context, i int) error { return db.PutSale(ctx, aSale("spring", int64(1+i))) })
 		storetest.Must(t, db.PutSale(t.Context(), aSale("spring", 3)))
 		changed := aSale("spring", 8)
 		changed.HoldMS = 1
@@ -49,7 +49,7 @@ func TestPutOrders(t *testing.T) {
 		for n := range 100 {
 			orders = append(orders, anOrder("spring", n, api.Line{SKU: "a", Quantity: 1}, api.Line{SKU: "b", Quantity: int64(n)}))
 		}
-		atOnce(t, 4, func(ctx context.Context, i int) error { return db.PutOrders(ctx, orders[i*20:]) })
+		storetest.AtOnce(t, 4, func(ctx context.Context, i int) error { return db.PutOrders(ctx, orders[i*20:]) })
 		storetest.Must(t, db.PutOrders(t.Context(), orders))
 		other := orders[5]
 		other.Lines = []api.Line{{SKU: "a", Quantity: 1}, {SKU: "b", Quantity: 999}}

@@ -284,7 +284,7 @@ func TestVersionsRiseInTheOrderOfCommits(t *testing.T) {
 	t.Parallel()
 	eachRecord(t, func(t *testing.T, db *record.DB) {
 		seen := make([]int64, 24)
-		atOnce(t, len(seen), func(ctx context.Context, i int) error {
+		storetest.AtOnce(t, len(seen), func(ctx context.Context, i int) error {
 			c, err := db.PutOptOut(ctx, "alice", fmt.Sprintf("type%d", i))
 			if err == nil {
 				seen[i] = c.Users[0].Version

@@ -170,7 +170,7 @@ func TestIdempotentUpload(t *testing.T) {
 		})
 		t.Run("ManyAtOnceMakeOne", func(t *testing.T) {
 			made := make(chan bool, 16)
-			atOnce(t, 16, func(ctx context.Context, i int) error {
+			storetest.AtOnce(t, 16, func(ctx context.Context, i int) error {
 				w, replayed, err := db.PutUpload(ctx, upload("u4", "alice", "public", 7), key("c", "5"))
 				made <- w.Created && !replayed
 				return err

@@ -148,6 +148,12 @@ func (db *DB) Err(err error, m Mode) error {
 	return asError(classify(err), m, err)
 }
 
+// Away tells an error that says that Redis, or a master of a Cluster, was out of reach.
+func (db *DB) Away(err error) bool {
+	code := api.CodeOf(db.Err(err, Read))
+	return code == api.CodeUnavailable || code == api.CodeUnknownOutcome
+}
+
 // asError puts an outcome into words; nil cause means a command was answered.
 func asError(v outcome, m Mode, cause error) error {
 	switch {

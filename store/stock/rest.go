@@ -3,7 +3,6 @@ package stock
 import (
 	"time"
 
-	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -85,15 +84,6 @@ func (a sweepAnswer) rest() time.Duration {
 		d = min(d, time.Duration(a.nextDue)*time.Millisecond)
 	}
 	return d
-}
-
-// isAway tells that Redis, or a master of a Cluster, could not be reached.
-func (l *Live) isAway(err error) bool {
-	if err == nil {
-		return false
-	}
-	code := api.CodeOf(l.db.Err(err, redisdb.Read))
-	return code == api.CodeUnavailable || code == api.CodeUnknownOutcome
 }
 
 // swept has one line of the log for the time in which sales cannot be swept, and one

@@ -132,7 +132,7 @@ func (l *Live) sweep(ctx context.Context, r rests) (found []finding, err error) 
 		found, err = append(found, some...), errors.Join(err, e)
 	}
 	r.note(sales, found, asked)
-	if l.isAway(err) {
+	if l.db.Away(err) {
 		clear(r) // what it found may be lost with a master
 	}
 	return slices.DeleteFunc(found, func(f finding) bool { return !f.owes }), err

@@ -1,7 +1,10 @@
 package storetest
 
 import (
+	"context"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"fanfare/api"
 )
@@ -20,4 +23,15 @@ func WantCode(t testing.TB, err error, want api.Code) {
 	if got := api.CodeOf(err); got != want {
 		t.Fatalf("code %q, want %q (error: %v)", got, want, err)
 	}
+}
+
+// AtOnce runs n calls at the same time and fails the test for any error. Their context
+// ends at the first.
+func AtOnce(t testing.TB, n int, call func(ctx context.Context, i int) error) {
+	t.Helper()
+	g, ctx := errgroup.WithContext(t.Context())
+	for i := range n {
+		g.Go(func() error { return call(ctx, i) })
+	}
+	Must(t, g.Wait())
 }

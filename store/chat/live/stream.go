@@ -281,12 +281,7 @@ func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 // retryLater puts the marks back while Redis is away, and returns every other
 // error: those end the stream.
 func (st *Stream) retryLater(err error, chatsChanged bool, dirty map[string]struct{}) error {
-	switch api.CodeOf(err) {
-	case api.CodeUnavailable, api.CodeUnknownOutcome, api.CodeOverloaded:
-		st.restoreMarks(chatsChanged, dirty, retryAfter)
-		return nil
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if api.Passing(err) || errors.Is(err, context.DeadlineExceeded) {
 		st.restoreMarks(chatsChanged, dirty, retryAfter)
 		return nil
 	}
