@@ -156,7 +156,7 @@ func growWorkers(ctx context.Context, w *world) (found, error) {
 			servers = append(servers, p)
 		}
 		ways := waysToPost(0)
-		m, err := w.turns(ctx, s.delivering(w, ways[0], servers...), s.delivering(w, ways[1], servers...))
+		m, err := w.turns(ctx, s.delivering(ways[0], servers...), s.delivering(ways[1], servers...))
 		if err != nil {
 			return found{}, err
 		}
