@@ -54,11 +54,11 @@ faults: ## try faults that last, and all that come in pairs, at full length (an 
 fuzz: ## let the fuzz tests look for new cases, FUZZTIME (10s) each
 	./.ci/fuzz.sh $(ARGS)
 
-bench: ## measure, print goals and verdicts, write bench/RESULTS.md (15 minutes)
+bench: ## measure, print goals and verdicts, write bench/RESULTS.md (about 12 minutes)
 	go run ./bench $(ARGS)
 
-bench-growth: ## measure how cost grows, into the same file (half an hour)
-	go run ./bench -growth $(ARGS)
+bench-growth: ## measure how cost grows, into the same file, 3 rounds (half an hour)
+	go run ./bench -growth -rounds 3 $(ARGS)
 
 lint: ## run the linters
 	go run $(GOLANGCI) run ./...

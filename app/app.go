@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -70,6 +71,8 @@ type app struct {
 	stopping atomic.Bool
 	// closing is closed when HTTP stops: streams end then.
 	closing chan struct{}
+	// following counts the streams that no http.Server knows of.
+	following sync.WaitGroup
 }
 
 // build makes the parts from the bottom up. Nothing runs yet and nobody is
@@ -259,7 +262,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		Web: web.Options{
 			Logger: a.log, Registry: a.registry, RateLimit: a.config.RateLimit, UserRateLimit: a.config.UserRateLimit,
 			AllowedOrigins: a.config.AllowedOrigins, RequestTimeout: a.config.RequestTimeout,
-			MaxStreams: a.config.MaxStreams, Starting: a.notYet, Closing: a.closing,
+			MaxStreams: a.config.MaxStreams, Starting: a.notYet, Closing: a.closing, Streams: &a.following,
 		},
 	})
 	public = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

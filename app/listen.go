@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -33,6 +34,7 @@ type front struct {
 	listener net.Listener
 	cert     *certificate // nil: plain HTTP
 	drain    time.Duration
+	streams  *sync.WaitGroup // the server knows nothing of them; nil: there are none
 }
 
 // listen takes the address for users; it serves nothing yet.
@@ -102,6 +104,9 @@ func (f *front) run(ctx context.Context) error {
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.drain)
 	defer cancel()
 	err := f.server.Shutdown(patience)
+	if err == nil && f.streams != nil {
+		err = wait(patience, f.streams)
+	}
 	if err != nil {
 		_ = f.server.Close()
 		return fmt.Errorf("requests were cut off after %v: %w", f.drain, err)

@@ -149,7 +149,7 @@ func serve(ctx context.Context, c *config, to outputs) error {
 		return errors.Join(err, front.listener.Close())
 	}
 	public, operators := a.handlers()
-	front.server.Handler = public
+	front.server.Handler, front.streams = public, &a.following
 	front.server.RegisterOnShutdown(sync.OnceFunc(func() { close(a.closing) }))
 	loops := []loop{{"http", front.run}}
 	if private != nil {

@@ -86,7 +86,7 @@ func (all *stages) stop(ctx context.Context) error {
 		s := all.started[i]
 		began := time.Now()
 		s.cancel()
-		if err := s.wait(ctx); err != nil && late == nil {
+		if err := wait(ctx, &s.done); err != nil && late == nil {
 			late = fmt.Errorf("%s did not stop in time", s.name)
 		}
 		all.log.Debug("stage stopped", "stage", s.name, "took", time.Since(began))
@@ -95,11 +95,11 @@ func (all *stages) stop(ctx context.Context) error {
 	return late
 }
 
-// wait returns when every loop has ended or ctx has.
-func (s *stage) wait(ctx context.Context) error {
+// wait returns when all have ended or ctx has.
+func wait(ctx context.Context, all *sync.WaitGroup) error {
 	ended := make(chan struct{})
 	go func() {
-		s.done.Wait()
+		all.Wait()
 		close(ended)
 	}()
 	select {

@@ -23,9 +23,9 @@ func (w *world) pair(ctx context.Context, env ...string) (p pair, err error) {
 	return p, err
 }
 
-// flood is a side that sends a load for one round.
-func (w *world) flood(name string, l *load) side {
-	return side{name, func(ctx context.Context) (sample, error) { return l.run(ctx, w.seconds) }}
+// flood is a side that sends a load.
+func (*world) flood(name string, l *load) side {
+	return side{name, l.run}
 }
 
 // benchAccept compares POST /v1/events with the bare server. The process plays

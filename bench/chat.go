@@ -84,15 +84,15 @@ func benchChatStore(ctx context.Context, w *world) (found, error) {
 }
 
 // sixteen is a side in which all senders send for one round.
-func (w *world) sixteen(name string, send func(ctx context.Context, sender int) error) side {
-	return side{name, func(ctx context.Context) (sample, error) {
+func (*world) sixteen(name string, send func(ctx context.Context, sender int) error) side {
+	return side{name, func(ctx context.Context, d time.Duration) (sample, error) {
 		var all sync.WaitGroup
 		var counts [senders]int
 		var fails [senders]error
 		began := time.Now()
 		for i := range senders {
 			all.Go(func() {
-				for time.Since(began) < w.seconds && fails[i] == nil {
+				for time.Since(began) < d && fails[i] == nil {
 					fails[i] = send(ctx, i)
 					counts[i]++
 				}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,12 +38,13 @@ func benchContacts(ctx context.Context, w *world) (found, error) {
 		return found{}, err
 	}
 	file := store.cmd.Dir + "/fanfare.db"
-	lite, err := w.contactsOn(ctx, store, "sqlite:"+file, "sqlite", file)
-	if err != nil {
-		return found{}, err
-	}
-	large, err := w.contactsOnMariaDB(ctx)
-	if err != nil {
+	var lite, large *process
+	var fails [2]error
+	var filled sync.WaitGroup
+	filled.Go(func() { lite, fails[0] = w.contactsOn(ctx, store, "sqlite:"+file, "sqlite", file) })
+	filled.Go(func() { large, fails[1] = w.contactsOnMariaDB(ctx) })
+	filled.Wait()
+	if err := errors.Join(fails[:]...); err != nil {
 		return found{}, err
 	}
 	m, err := w.turns(ctx,

@@ -86,6 +86,6 @@ func (w *world) readersOf(ctx context.Context, n int) ([]string, error) {
 		return nil, err
 	}
 	defer closeAll(r.conns)
-	m, err := w.turns(ctx, side{"ours", func(ctx context.Context) (sample, error) { return r.round(ctx, w.seconds) }})
+	m, err := w.turns(ctx, side{"ours", r.round})
 	return text(m.of("ours", "rate"), m.of("ours", "fanfare")), err
 }

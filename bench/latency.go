@@ -71,8 +71,8 @@ func benchLatency(ctx context.Context, w *world) (found, error) {
 		return found{}, err
 	}
 	pool := &callers{addr: s.server.addr}
-	m, err := w.turns(ctx, side{"ours", func(ctx context.Context) (sample, error) {
-		return paced(ctx, w.seconds*2, func(n int) (time.Duration, error) { return s.postAndWait(ctx, pool, n) })
+	m, err := w.turns(ctx, side{"ours", func(ctx context.Context, d time.Duration) (sample, error) {
+		return paced(ctx, d*2, func(n int) (time.Duration, error) { return s.postAndWait(ctx, pool, n) })
 	}})
 	const work = "POST to arrival at 200/s, "
 	return found{rows: []row{

@@ -45,7 +45,7 @@ func benchPush(ctx context.Context, w *world) (found, error) {
 	}
 	sides := []side{s.sendLoop(w, "stock"), s.sendLoop(w, "stage")}
 	for _, p := range waysToPost(fans) {
-		sides = append(sides, s.delivering(w, p, s.server))
+		sides = append(sides, s.delivering(p, s.server))
 	}
 	m, err := w.turns(ctx, sides...)
 	return found{rows: pushRows(m)}, err
@@ -71,9 +71,9 @@ func pushRows(m medians) []row {
 // sendLoop is a side that sends to the stand-in from a process of its own:
 // "stock" apns2, or fanfare's "stage".
 func (s *stage) sendLoop(w *world, which string) side {
-	return side{which, func(ctx context.Context) (sample, error) {
+	return side{which, func(ctx context.Context, d time.Duration) (sample, error) {
 		before := s.taken.Load()
-		name, args, err := w.self("send", which, s.apns.Dir()+","+s.apns.URL(), w.seconds.String())
+		name, args, err := w.self("send", which, s.apns.Dir()+","+s.apns.URL(), d.String())
 		if err != nil {
 			return nil, err
 		}
@@ -88,17 +88,17 @@ func (s *stage) sendLoop(w *world, which string) side {
 // delivering is a side that posts for one round and waits for the last
 // notification: notifications per second, and what each of them took of Redis
 // and of the processes.
-func (s *stage) delivering(w *world, p posts, servers ...*process) side {
+func (s *stage) delivering(p posts, servers ...*process) side {
 	rendered := make([][]byte, min(int(devices), 200_000/p.each+1))
 	for i := range rendered {
 		rendered[i] = p.render(i * int(devices) / len(rendered))
 	}
-	return side{p.name, func(ctx context.Context) (sample, error) {
+	return side{p.name, func(ctx context.Context, d time.Duration) (sample, error) {
 		usage, err := measureCPU(append([]*process{s.redis}, servers...)...)
 		if err != nil {
 			return nil, err
 		}
-		n, took, err := s.postAll(ctx, p, rendered, w.seconds, servers)
+		n, took, err := s.postAll(ctx, p, rendered, d, servers)
 		if err != nil {
 			return nil, err
 		}

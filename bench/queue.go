@@ -26,15 +26,17 @@ func benchQueue(ctx context.Context, w *world) (found, error) {
 	}
 	var sides []side
 	for _, what := range []string{"batches", "singles", "pick-up"} {
-		name, args, err := w.self("queue", what, store.addr, w.seconds.String())
-		if err != nil {
-			return found{}, err
-		}
-		sides = append(sides, side{"ours " + what, func(ctx context.Context) (sample, error) { return w.figures(ctx, name, args...) }})
+		sides = append(sides, side{"ours " + what, func(ctx context.Context, d time.Duration) (sample, error) {
+			name, args, err := w.self("queue", what, store.addr, d.String())
+			if err != nil {
+				return nil, err
+			}
+			return w.figures(ctx, name, args...)
+		}})
 	}
 	for _, what := range []string{"singles", "pick-up"} {
-		sides = append(sides, side{"asynq " + what, func(ctx context.Context) (sample, error) {
-			return w.figures(ctx, peer, what, store.addr, w.seconds.String())
+		sides = append(sides, side{"asynq " + what, func(ctx context.Context, d time.Duration) (sample, error) {
+			return w.figures(ctx, peer, what, store.addr, d.String())
 		}})
 	}
 	m, err := w.turns(ctx, sides...)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // row is one line of a table: what was done, what it took here and in the
@@ -127,7 +128,7 @@ type sample map[string]float64
 // side is one of those that take turns.
 type side struct {
 	name string
-	run  func(context.Context) (sample, error)
+	run  func(ctx context.Context, d time.Duration) (sample, error)
 }
 
 // medians holds the median of each figure of each side.
@@ -137,13 +138,17 @@ type medians map[string]float64
 func (m medians) of(side, figure string) float64 { return m[side+" "+figure] }
 
 // turns lets the sides measure one after the other, round by round, so that
-// whatever else the machine does meets all of them. A round before the first
-// warms up.
+// whatever else the machine does meets all of them. A round of a quarter of the
+// time before the first warms up.
 func (w *world) turns(ctx context.Context, sides ...side) (medians, error) {
 	all := map[string][]float64{}
 	for round := range w.rounds + 1 {
+		d := w.seconds
+		if round == 0 {
+			d /= 4
+		}
 		for _, s := range sides {
-			got, err := s.run(ctx)
+			got, err := s.run(ctx, d)
 			if err == nil {
 				err = ctx.Err()
 			}

@@ -140,7 +140,7 @@ func benchStreams(ctx context.Context, w *world) (found, error) {
 		return found{}, err
 	}
 	defer closeAll(r.conns)
-	m, err := w.turns(ctx, side{"ours", func(ctx context.Context) (sample, error) { return r.round(ctx, w.seconds) }})
+	m, err := w.turns(ctx, side{"ours", r.round})
 	return found{rows: []row{
 		{"1,000 streams on one chat, messages to readers", m.of("ours", "rate"), "/s", 0, "", valueAtLeast(150_000)},
 	}}, err

@@ -101,10 +101,10 @@ func (w *world) pushing(ctx context.Context, p posts, env ...string) (*workload,
 		s.close()
 		return nil, err
 	}
-	side := s.delivering(w, p, s.server)
+	side := s.delivering(p, s.server)
 	return &workload{s.redis, s.server, func(ctx context.Context) (float64, error) {
 		before := s.taken.Load()
-		_, err := side.run(ctx)
+		_, err := side.run(ctx, w.seconds)
 		return float64(s.taken.Load() - before), err
 	}, s.close}, nil
 }

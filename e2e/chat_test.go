@@ -170,7 +170,7 @@ func TestSIGTERMWithOpenStreams(t *testing.T) {
 	}
 	for _, c := range conns {
 		rest, err := io.ReadAll(c)
-		if err != nil && !errors.Is(err, net.ErrClosed) || !strings.Contains(string(rest), "retry: ") {
+		if err != nil && !errors.Is(err, net.ErrClosed) || !strings.Contains(string(rest), "retry: ") || !strings.HasSuffix(string(rest), "\r\n0\r\n\r\n") {
 			t.Fatalf("a stream ended with %q, %v", rest, err)
 		}
 	}
@@ -271,7 +271,7 @@ func (p *program) memoryInUse() float64 {
 // stacks and buffers included.
 func TestIdleStreamsMemory(t *testing.T) {
 	t.Parallel()
-	const streams, bound = 5000, 36 << 10                                             // 30 KB when this was written
+	const streams, bound = 5000, 18 << 10                                             // 12 KB when this was written
 	p := mustServeShipped(t, "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "GOGC=4") // what is held, not what could be thrown away
 	p.mustOpenStreams("first", 100)
 	inUse, resident := p.memoryInUse(), p.residentMemory()

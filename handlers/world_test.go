@@ -44,6 +44,7 @@ type world struct {
 	live     *live.Hub
 	pusher   *chat.Pusher
 	closing  chan struct{}
+	streams  sync.WaitGroup
 	stopping func() // what main does first when it stops
 	devices  *devices.Store
 	contacts *contacts.Store
@@ -89,7 +90,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 		Chats: w.chats, Live: w.live, Pusher: w.pusher,
 		EventQueue: w.queue, NotificationQueue: notifications, JobQueue: w.jobs,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
-		Web: web.Options{Closing: w.closing, Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+		Web: web.Options{Closing: w.closing, Streams: &w.streams, Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
 	}
 	for _, f := range change {
 		f(&o)
@@ -112,6 +113,7 @@ func mustQueue(t testing.TB, db *redisdb.DB, name string) *queue.Queue {
 func (w *world) serve() {
 	server := httptest.NewServer(w.handler)
 	w.t.Cleanup(server.Close)
+	w.t.Cleanup(w.streams.Wait)
 	w.t.Cleanup(w.stopping)
 	w.url = server.URL
 }

@@ -1,10 +1,13 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/http"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -17,6 +20,9 @@ const (
 	// askAfter is how long after a heartbeat TCP is asked whether it has arrived,
 	// and how often it is asked again.
 	askAfter = time.Second
+	// ignored is how many bytes a client may send while its stream is open: over
+	// HTTP/1.1 nothing more is read then.
+	ignored = 4 << 10
 )
 
 type connectionKey struct{}
@@ -68,4 +74,156 @@ func (r *receipt) arrived(c syscall.Conn) bool {
 		return false
 	}
 	return acked >= r.goal
+}
+
+// alone is a stream over HTTP/1.1, whose method runs on a goroutine of its own. Once
+// it begins it takes the connection and lets its handler return: net/http's buffers,
+// the stack of its goroutine and the request are two thirds of what a stream would
+// hold while nothing happens.
+type alone struct {
+	begun  chan struct{} // closed when the handler may return
+	stay   func() bool   // ends that the stream ends with its request
+	cancel context.CancelFunc
+	conn   *ownConnection // nil as long as the connection is net/http's
+}
+
+// ending is how a method ended that did not take the connection.
+type ending struct {
+	err      error
+	panicked any
+}
+
+// run runs a stream's method and ends the stream.
+func (st *Stream) run(method func(context.Context) error) error {
+	if r := st.r; r.ProtoMajor != 1 || r.ProtoMinor < 1 || r.ContentLength != 0 {
+		return st.end(method(r.Context()))
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(st.r.Context()))
+	st.alone = &alone{begun: make(chan struct{}), stay: context.AfterFunc(st.r.Context(), cancel), cancel: cancel}
+	begun, ended := st.alone.begun, make(chan ending, 1)
+	st.r = st.r.WithContext(ctx)
+	go st.runAlone(method, ended)
+	select {
+	case <-begun:
+		return nil
+	case e := <-ended:
+		if e.panicked != nil {
+			panic(e.panicked)
+		}
+		return e.err
+	}
+}
+
+// runAlone is the goroutine of a stream.
+func (st *Stream) runAlone(method func(context.Context) error, ended chan<- ending) {
+	var err error
+	defer func() {
+		v := recover()
+		if st.alone.conn != nil {
+			st.close(v)
+		} else {
+			ended <- ending{err, v}
+		}
+		st.alone.cancel()
+	}()
+	err = st.end(method(st.r.Context()))
+}
+
+// leaveRequest takes the connection from net/http, if it can be had, and lets the
+// handler return. Of the request stays what the log tells at the end.
+func (st *Stream) leaveRequest() {
+	if st.alone == nil {
+		return
+	}
+	conn, _, err := http.NewResponseController(st.w).Hijack()
+	if err != nil {
+		return
+	}
+	ctx, info := st.r.Context(), infoOf(st.r.Context())
+	st.alone.conn = &ownConnection{Conn: conn, header: st.w.Header()}
+	info.answer.ResponseWriter = st.alone.conn
+	info.left = true
+	st.r = (&http.Request{Method: st.r.Method, Header: http.Header{"Traceparent": st.r.Header["Traceparent"]}}).WithContext(ctx)
+	st.alone.stay()
+	st.server.streams.alone.Add(1)
+	go watch(conn, st.alone.cancel)
+	close(st.alone.begun)
+}
+
+// close is what net/http and the handlers around a stream do for other requests:
+// it counts, logs and closes the connection. Who waits for the end of the answer
+// sees it after all that. What is cut off looks so.
+func (st *Stream) close(panicked any) {
+	s, conn := st.server, st.alone.conn
+	s.streams.leave()
+	if abort := s.finish(st.r, infoOf(st.r.Context()), panicked); !abort {
+		conn.writeEnd()
+	}
+	_ = conn.Close()
+	s.streams.alone.Done()
+}
+
+// watch tells when the client has gone.
+func watch(c net.Conn, gone func()) {
+	defer gone()
+	var text [64]byte
+	for sent := 0; sent <= ignored; {
+		n, err := c.Read(text[:])
+		if err != nil {
+			return
+		}
+		sent += n
+	}
+}
+
+// ownConnection is the writer of a stream that has its connection for itself. It
+// writes an answer in chunks, each at once.
+type ownConnection struct {
+	net.Conn
+	header http.Header
+	head   []byte // goes with the first chunk
+	failed bool
+}
+
+// Header is the answer's, until WriteHeader; nil afterwards.
+func (c *ownConnection) Header() http.Header { return c.header }
+
+// WriteHeader prepares the head.
+func (c *ownConnection) WriteHeader(status int) {
+	c.header["Date"] = []string{time.Now().UTC().Format(http.TimeFormat)}
+	c.header["Transfer-Encoding"], c.header["Connection"] = []string{"chunked"}, []string{"close"}
+	var head bytes.Buffer
+	head.WriteString("HTTP/1.1 " + strconv.Itoa(status) + " " + http.StatusText(status) + "\r\n")
+	_ = c.header.Write(&head) // a buffer takes everything
+	c.head, c.header = append(head.Bytes(), "\r\n"...), nil
+}
+
+// Write writes a chunk, which must not be empty.
+func (c *ownConnection) Write(text []byte) (int, error) {
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	chunk := append((*buf)[:0], c.head...)
+	chunk = append(strconv.AppendInt(chunk, int64(len(text)), 16), "\r\n"...)
+	chunk = append(append(chunk, text...), "\r\n"...)
+	c.head = nil
+	if cap(chunk) <= maxKept {
+		*buf = chunk
+	}
+	_, err := c.Conn.Write(chunk)
+	if err != nil {
+		c.failed = true
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// FlushError has nothing to do.
+func (c *ownConnection) FlushError() error { return nil }
+
+// writeEnd writes the end of the answer, if the client takes what there is.
+func (c *ownConnection) writeEnd() {
+	if !c.failed {
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = c.Conn.Write([]byte("0\r\n\r\n"))
+	}
 }

@@ -84,16 +84,22 @@ func (d *durations) find(known *[]duration, method string, status int) prometheu
 	return found
 }
 
-// end is deferred, for every request: it answers a panic, then measures and logs.
+// end is deferred, for every request that does not go on as a stream.
 func (s *Server) end(r *http.Request, info *requestInfo) {
-	abort := s.answerPanic(r, info, recover())
+	if v := recover(); !info.left && s.finish(r, info, v) {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// finish answers a panic, then measures and logs. It tells whether the connection
+// must be cut, as answerPanic does.
+func (s *Server) finish(r *http.Request, info *requestInfo, v any) (abort bool) {
+	abort = s.answerPanic(r, info, v)
 	s.record(r, info)
 	s.meters.inFlight.Dec()
 	s.admission.shrink(info.body)
 	info.close()
-	if abort {
-		panic(http.ErrAbortHandler)
-	}
+	return abort
 }
 
 // answerPanic turns a panic into a 500 problem and a logged stack. It tells whether

@@ -31,6 +31,7 @@ type requestInfo struct {
 	code    api.Code  // of err
 	started time.Time
 	body    int64 // bytes of the limit that the body takes
+	left    bool  // it goes on as a stream without its handler, see leaveRequest
 
 	deadline time.Time // zero: none
 	limit    sync.Once // makes limited

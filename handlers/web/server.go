@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"fanfare/api"
@@ -50,6 +51,9 @@ type Options struct {
 	// Closing is closed when the process begins to stop: streams and long polls
 	// end then. Default: they never do by themselves.
 	Closing <-chan struct{}
+	// Streams counts the open streams over HTTP/1.1, which no http.Server knows of:
+	// who stops waits for both. Default: one that nobody waits for.
+	Streams *sync.WaitGroup
 }
 
 // Server is what the endpoints of a table share.
@@ -82,7 +86,7 @@ func New(o Options) *Server {
 		users: o.Users, origins: newOrigins(o.AllowedOrigins),
 		rates: newRates(o.RateLimit, "key", "API key"), userRates: newRates(o.UserRateLimit, "user", "user"),
 		wrong: &wrongKeys{what: "API keys"}, wrongTokens: &wrongKeys{what: "user tokens"}, admission: newAdmission(o.MaxInFlight, o.MaxBodyBytes),
-		streams: newStreams(o.Registry, o.MaxStreams, o.Closing), timeout: o.RequestTimeout,
+		streams: newStreams(&o), timeout: o.RequestTimeout,
 	}
 }
 
@@ -129,6 +133,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
+	}
+	if o.Streams == nil {
+		o.Streams = &sync.WaitGroup{}
 	}
 	o.RequestTimeout = positive(o.RequestTimeout, 5*time.Second)
 	o.MaxInFlight = positive(o.MaxInFlight, 4096)

@@ -48,19 +48,18 @@ type streams struct {
 	max     int64
 	open    atomic.Int64
 	closing <-chan struct{}
+	alone   *sync.WaitGroup
 	ended   *prometheus.CounterVec
 }
 
-func newStreams(reg prometheus.Registerer, limit int64, closing <-chan struct{}) *streams {
-	l := &streams{max: limit, closing: closing, ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newStreams(o *Options) *streams {
+	l := &streams{max: o.MaxStreams, closing: o.Closing, alone: o.Streams, ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fanfare_streams_ended_total", Help: "Streams that ended, by what ended them.",
 	}, []string{"reason"})}
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fanfare_open_streams", Help: "Open streams and long polls of this process.",
 	}, func() float64 { return float64(l.open.Load()) })
-	if reg != nil {
-		reg.MustRegister(l.ended, open)
-	}
+	o.Registry.MustRegister(l.ended, open)
 	return l
 }
 
@@ -104,7 +103,11 @@ func (s *Server) unhurried(next http.HandlerFunc) http.HandlerFunc {
 			fail(w, r, err)
 			return
 		}
-		defer s.streams.leave()
+		defer func() {
+			if !infoOf(r.Context()).left {
+				s.streams.leave()
+			}
+		}()
 		control := http.NewResponseController(w)
 		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
 			fail(w, r, fmt.Errorf("lift the time-outs of a stream: %w", err))
@@ -155,8 +158,7 @@ func HandleStream[In any](method func(context.Context, *In, *Stream) error) Endp
 			out.writeHead()
 			return nil
 		}
-		err = method(r.Context(), in, out)
-		return out.end(err)
+		return out.run(func(ctx context.Context) error { return method(ctx, in, out) })
 	}}
 }
 
@@ -174,13 +176,14 @@ func OnNewStack(f func()) {
 	}
 }
 
-// Stream is one open stream. It belongs to the goroutine of its request, and
-// while nothing happens it holds nothing but that.
+// Stream is one open stream. It belongs to the goroutine of its method, and
+// while nothing happens it holds little but that.
 type Stream struct {
 	// Reached, if it is set, is told of every heartbeat that has arrived when it
 	// was sent.
 	Reached func(sent time.Time)
 
+	alone   *alone // of a stream over HTTP/1.1
 	server  *Server
 	w       http.ResponseWriter
 	r       *http.Request
@@ -273,6 +276,7 @@ func (st *Stream) begin() error {
 	if st.begun {
 		return nil
 	}
+	st.leaveRequest()
 	early := rand.N(checkEvery) // the heartbeats of streams that began at once come one after the other
 	st.begun, st.beat = true, time.Now().Add(-early)
 	st.writeHead()
