@@ -11,8 +11,14 @@
 local SALE, STOCK, RESERVATIONS, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local tuples, touched, records, gone, gave, owes = {}, {}, {}, {}, false, false
 
--- Lua would write a large number with an exponent: all text of numbers is made here.
-local function int(n) return string.format('%d', n) end
+-- Lua would write a large number with an exponent: all text of numbers is made here. The
+-- same few come again and again.
+local texts = {}
+local function int(n)
+  local text = texts[n] or string.format('%d', n)
+  texts[n] = text
+  return text
+end
 
 local function now_ms()
   local t = redis.call('TIME')
@@ -63,12 +69,24 @@ local function reservation(id)
   return id ~= '' and parse(records[id] or redis.call('HGET', RESERVATIONS, id)) or nil
 end
 
--- join puts a new reservation after the user's last one.
+-- join puts a new reservation after the user's last one, which has none after it; link
+-- writes that down for all who joined since.
+local lasts, news = {}, {}
 local function join(last, id)
-  local r = reservation(last)
-  if not r then return end
-  r.next = id
-  store(last, r)
+  if records[last] then
+    records[last] = records[last] .. '|' .. id
+  elseif last ~= '' then
+    local n = #lasts + 1
+    lasts[n], news[n] = last, id
+  end
+end
+
+local function link()
+  if #lasts == 0 then return end
+  for i, text in ipairs(redis.call('HMGET', RESERVATIONS, unpack(lasts))) do
+    if text then records[lasts[i]] = text .. '|' .. news[i] end
+  end
+  lasts, news = {}, {}
 end
 
 -- user_field is where a user is; units_of reads how many units he has, held and sold,
@@ -83,9 +101,10 @@ local function units_of(field, text)
   return tonumber(n), last
 end
 
-local function set_units(field, n, last) records[field] = string.format('%d %s', math.max(n, 0), last) end
+local function set_units(field, n, last) records[field] = int(math.max(n, 0)) .. ' ' .. last end
 
 local function save()
+  link()
   local args = {}
   for sku in pairs(touched) do
     local t = tuples[sku]
