@@ -37,9 +37,9 @@ type Options struct {
 	Patience time.Duration
 }
 
-// mayGiveUp is how long a caller waits until he looks whether his context has ended. What
-// that costs is more than all else here (a context with a deadline makes a channel and a
-// timer for who asks), and most runs have ended by then.
+// mayGiveUp is how long callers wait until they look whether their contexts have ended.
+// That costs more than all else here (a context with a deadline makes a channel and a timer
+// for who asks), and most runs have ended by then.
 const mayGiveUp = 20 * time.Millisecond
 
 // run is one batch and what became of it.
@@ -65,9 +65,8 @@ func New[T, R any](o Options, do func(context.Context, []T) (R, error)) *Group[T
 }
 
 // Do hands in an item and waits for the run that carries it, which begins after
-// the call. The result and the error are the whole run's. Who gives up earlier
-// gets his context's error, at the earliest 20 ms after he came; his item goes on with
-// the others.
+// the call. The result and the error are the whole run's. Who gives up earlier gets his
+// context's error, up to 20 ms later; his item goes on with the others.
 func (g *Group[T, R]) Do(ctx context.Context, item T) (R, error) {
 	mine := g.join(ctx, item)
 	select {

@@ -105,20 +105,18 @@ local function set_units(field, n, last) records[field] = int(math.max(n, 0)) ..
 
 local function save()
   link()
-  local args = {}
+  local args, n = {}, 0
   for sku in pairs(touched) do
     local t = tuples[sku]
     owes = owes or t.o > 0
-    args[#args + 1] = sku
-    args[#args + 1] = string.format('%d %d %d %d', t.a, t.h, t.s, t.o)
+    args[n + 1], args[n + 2], n = sku, string.format('%d %d %d %d', t.a, t.h, t.s, t.o), n + 2
   end
-  if #args > 0 then redis.call('HSET', STOCK, unpack(args)) end
-  args = {}
+  if n > 0 then redis.call('HSET', STOCK, unpack(args)) end
+  args, n = {}, 0
   for field, text in pairs(records) do
-    args[#args + 1] = field
-    args[#args + 1] = text
+    args[n + 1], args[n + 2], n = field, text, n + 2
   end
-  if #args > 0 then redis.call('HSET', RESERVATIONS, unpack(args)) end
+  if n > 0 then redis.call('HSET', RESERVATIONS, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', RESERVATIONS, unpack(gone)) end
   if gave then redis.call('HINCRBY', SALE, 'returns', 1) end
   if owes then redis.call('HSET', SALE, 'owes', 1) end

@@ -105,8 +105,8 @@ local function reserve(i, n, key)
   join(last, id)
   records[id] = head .. ARGV[i] .. middle .. last .. '|' .. text
   set_units(field, had + lines.units, id)
-  made[#made + 1] = score
-  made[#made + 1] = id
+  local m = #made + 1
+  made[m], made[m + 1] = score, id
   if key then record(key, digest .. request .. till, ttl) end
   return 1
 end
