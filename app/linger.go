@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -40,36 +41,87 @@ func (l *patientListener) Accept() (net.Conn, error) {
 	return &patientConn{TCPConn: tcp, listener: l}, nil
 }
 
-// patientConn is one connection of a patientListener.
+// patientConn is one connection of a patientListener. A deadline for reading becomes one
+// only when somebody reads: of the eight that are set around a small request, most are
+// replaced before, and each would cost a change of the runtime's timers.
 type patientConn struct {
 	*net.TCPConn
 	listener *patientListener
-	readers  atomic.Int32
 	ended    atomic.Bool // the client has nothing more to say
 	closed   atomic.Bool
+
+	mu            sync.Mutex
+	readers       int
+	wanted, inUse time.Time // deadlines for reading: set last, and in force
 }
 
 // Read reads what the client sends.
 func (c *patientConn) Read(p []byte) (int, error) {
-	c.readers.Add(1)
-	defer c.readers.Add(-1)
+	if err := c.begin(); err != nil {
+		return 0, err
+	}
 	n, err := c.TCPConn.Read(p)
+	c.mu.Lock()
+	c.readers--
+	c.mu.Unlock()
 	if err != nil && !timeout(err) {
 		c.ended.Store(true)
 	}
 	return n, err
 }
 
+// begin counts a reader, for whom the deadline set last is in force.
+func (c *patientConn) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.enforce(); err != nil {
+		return err
+	}
+	c.readers++
+	return nil
+}
+
+// enforce puts the deadline set last in force. It needs the lock.
+func (c *patientConn) enforce() error {
+	if c.wanted.Equal(c.inUse) {
+		return nil
+	}
+	c.inUse = c.wanted
+	return c.TCPConn.SetReadDeadline(c.wanted)
+}
+
+// SetReadDeadline sets the deadline of reads, also of those that wait by now.
+func (c *patientConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wanted = t; c.readers > 0 {
+		return c.enforce()
+	}
+	return nil
+}
+
+// SetDeadline sets the deadlines of reads and writes.
+func (c *patientConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// reading tells whether somebody waits for the client.
+func (c *patientConn) reading() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.readers > 0
+}
+
 func timeout(err error) bool {
-	var e net.Error
-	return errors.As(err, &e) && e.Timeout()
+	e, ok := err.(net.Error) // as the connection gives it: errors.As costs more than all else here
+	return ok && e.Timeout()
 }
 
 // Close closes at once what somebody reads from (an idle connection), what has
 // come to its end, and what is closed again. Of any other the client is told that
 // nothing more comes, and it is read till the client ends too, or for a while.
 func (c *patientConn) Close() error {
-	if c.closed.Swap(true) || c.ended.Load() || c.readers.Load() > 0 {
+	if c.closed.Swap(true) || c.ended.Load() || c.reading() {
 		return c.TCPConn.Close()
 	}
 	if c.listener.lingering.Add(1) > maxLingering || c.CloseWrite() != nil {
@@ -84,7 +136,7 @@ func (c *patientConn) Close() error {
 func (c *patientConn) linger() {
 	defer c.listener.lingering.Add(-1)
 	defer c.TCPConn.Close()
-	if c.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
+	if c.TCPConn.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
 		_, _ = io.Copy(io.Discard, io.LimitReader(c.TCPConn, lingerBytes))
 	}
 }

@@ -37,12 +37,25 @@ type Options struct {
 	Patience time.Duration
 }
 
+// mayGiveUp is how long callers wait until they look whether their contexts have ended.
+// That costs more than all else here (a context with a deadline makes a channel and a timer
+// for who asks), and most runs have ended by then.
+const mayGiveUp = 20 * time.Millisecond
+
 // run is one batch and what became of it.
 type run[T, R any] struct {
 	items  []T
 	done   chan struct{}
-	result R // valid, as err, once done is closed
+	late   chan struct{} // closed mayGiveUp after the run was made, unless it ended before
+	timer  *time.Timer   // which does that
+	result R             // valid, as err, once done is closed
 	err    error
+}
+
+func newRun[T, R any]() *run[T, R] {
+	r := &run[T, R]{done: make(chan struct{}), late: make(chan struct{})}
+	r.timer = time.AfterFunc(mayGiveUp, func() { close(r.late) })
+	return r
 }
 
 // New makes a group whose runs are do's. Its context keeps the values of one
@@ -52,10 +65,15 @@ func New[T, R any](o Options, do func(context.Context, []T) (R, error)) *Group[T
 }
 
 // Do hands in an item and waits for the run that carries it, which begins after
-// the call. The result and the error are the whole run's. Who gives up earlier
-// gets his context's error; his item goes on with the others.
+// the call. The result and the error are the whole run's. Who gives up earlier gets his
+// context's error, up to 20 ms later; his item goes on with the others.
 func (g *Group[T, R]) Do(ctx context.Context, item T) (R, error) {
 	mine := g.join(ctx, item)
+	select {
+	case <-mine.done:
+		return mine.result, mine.err
+	case <-mine.late:
+	}
 	select {
 	case <-mine.done:
 		return mine.result, mine.err
@@ -77,7 +95,7 @@ func (g *Group[T, R]) join(ctx context.Context, item T) *run[T, R] {
 	defer g.mu.Unlock()
 	n := len(g.waiting)
 	if n == 0 || g.o.Most > 0 && len(g.waiting[n-1].items) >= g.o.Most {
-		g.waiting = append(g.waiting, &run[T, R]{done: make(chan struct{})})
+		g.waiting = append(g.waiting, newRun[T, R]())
 		n++
 	}
 	mine := g.waiting[n-1]
@@ -151,6 +169,7 @@ func (g *Group[T, R]) carry(ctx context.Context, now *run[T, R]) {
 		}()
 	}
 	now.result, now.err = g.do(limited, now.items)
+	now.timer.Stop()
 }
 
 // isSlow counts a run that others no longer wait for, or one less.

@@ -198,24 +198,34 @@ func TestC2_ARepeatedCrowdSendsOnce(t *testing.T) {
 func TestC1_ADamagedChatFailsAlone(t *testing.T) {
 	t.Parallel()
 	eachUnclustered(t, func(t *testing.T, w *world) {
-		for _, chat := range []string{"b", "c", "d"} {
+		for _, chat := range []string{"b", "c", "d", "e"} {
 			w.mustCreate(chat, "alice", "bob")
 		}
 		storetest.Must(t, w.db.Client().Set(t.Context(), logKey(w.id("c")), "not a list", 0).Err())
+		meta := w.db.Client().Get(t.Context(), metaKey(w.id("e"))).Val()
+		storetest.Must(t, w.db.Client().Del(t.Context(), metaKey(w.id("e"))).Err())
+		storetest.Must(t, w.db.Client().RPush(t.Context(), metaKey(w.id("e")), "not a string").Err())
 		g := w.gather("c")
 		damaged := &sender{chat: "c", user: "alice", text: "c1", key: "k"}
+		headless := &sender{chat: "e", user: "alice", text: "e1"}
 		crowd := []*sender{{chat: "d", user: "alice", text: "d1", id: 1}, {chat: "b", user: "bob", text: "b1", id: 1}, {chat: "d", user: "bob", text: "d2", id: 2}}
 		g.send(t.Context(), crowd[0])
 		g.send(t.Context(), damaged)
+		g.send(t.Context(), headless)
 		g.send(t.Context(), crowd[1])
 		g.send(t.Context(), crowd[2])
 		g.Release(2)
 		g.mustBeTold(crowd)
-		if damaged.err == nil || !strings.Contains(damaged.err.Error(), "WRONGTYPE") {
-			t.Errorf("the damaged chat says %v", damaged.err)
+		for _, s := range []*sender{damaged, headless} {
+			if s.err == nil || !strings.Contains(s.err.Error(), "WRONGTYPE") {
+				t.Errorf("the damaged chat %s says %v", s.chat, s.err)
+			}
 		}
 		w.wantRead("d", "bob", MessagesQuery{}, "1:d1 2:d2 first=1 last=2")
 		storetest.Must(t, w.db.Client().Del(t.Context(), logKey(w.id("c"))).Err())
 		w.wantSent("c", "alice", "c1", "k", 1, false) // nothing of it was kept
+		storetest.Must(t, w.db.Client().Del(t.Context(), metaKey(w.id("e"))).Err())
+		storetest.Must(t, w.db.Client().Set(t.Context(), metaKey(w.id("e")), meta, 0).Err())
+		w.wantSent("e", "alice", "e1", "k", 1, false)
 	})
 }

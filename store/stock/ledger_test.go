@@ -129,6 +129,59 @@ func TestS4_TheLedgerIsBounded(t *testing.T) {
 	w.want("s", "1 0 0 1")
 }
 
+// S4: users buy more than once in a crowd that also returns their due holds. What they
+// have is listed in its order and ends as always, also when what stands between is
+// forgotten.
+func TestS4_ReservationsOfOneUserInACrowd(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 8}})
+		due := w.mustReserve("u", units("s", 2)).ID
+		held := w.mustReserve("v", units("s", 1)).ID
+		w.overdue(due)
+		g := w.gatherAt(stepReserve)
+		g.hold("h")
+		one := []api.Line{units("s", 1)}
+		crowd := []*buyer{
+			{user: "u", lines: one}, {user: "v", lines: one}, {user: "u", lines: one}, // and 2 are left
+			{user: "w", lines: []api.Line{units("s", 3)}}, // the due hold is returned for him
+			{user: "u", lines: one},
+		}
+		for _, b := range crowd {
+			g.buy(t.Context(), b)
+		}
+		g.Release(2)
+		for i, b := range crowd {
+			g.mustBeTold(i, b)
+		}
+		id := func(i int) string { return crowd[i].got.Reservation.ID }
+		wantIDs := func(user string, want ...string) {
+			t.Helper()
+			if got := w.ids(user); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s has %v, want %v", user, got, want)
+			}
+		}
+		wantIDs("u", id(4), id(2), id(0), due)
+		wantIDs("v", id(1), held)
+		w.want("s", "0 8 0 8")
+		r, err := w.Reservation(t.Context(), w.sale, due)
+		if err != nil || r.State != api.ReservationExpired {
+			t.Errorf("the due hold is %+v: %v", r, err)
+		}
+		for _, ended := range []string{id(2), held} {
+			_, err := w.Release(t.Context(), w.sale, ended, never)
+			storetest.Must(t, err)
+		}
+		parts, err := w.partitionsOf(t.Context(), w.sale)
+		storetest.Must(t, err)
+		w.forget(parts[0])
+		wantIDs("u", id(4), id(0))
+		wantIDs("v", id(1))
+		w.want("s", "2 6 0 8")
+		w.mustAddUp()
+	})
+}
+
 // S13: a reservation is the same however often its call is made, also when the
 // record of the call is gone and the reservation came back from an order.
 func TestS13_AnOrderAnswersForItsCall(t *testing.T) {

@@ -41,8 +41,8 @@ end
 local answers, sent = {}, false
 
 -- send answers a chat's n messages, whose senders begin after from and records after key.
-local function send(n, records, push, from, key)
-  local c, entries, senders, acked = meta(), nil, nil, nil
+local function send(text, n, records, push, from, key)
+  local c, entries, senders, acked = meta(text), nil, nil, nil
   local positions = c and call('ZMSCORE', MEMBERS, unpack(ARGV, from + 1, from + n))
   local at = c and int(max(c.now, c.at))
   if c and records > 0 then call('LLEN', LOG) end -- a damaged log fails before anything is kept
@@ -74,16 +74,30 @@ local function send(n, records, push, from, key)
   sent = true
 end
 
-local key, from = 1, OWN + 4
-for _ = 1, tonumber(chats) do
-  local n, records, push, done = tonumber(ARGV[from]), tonumber(ARGV[from + 1]), ARGV[from + 2] == '1', #answers
-  turn_to(KEYS[key], KEYS[key + 1])
-  local good, why = pcall(send, n, records, push, from + 2, key + 1)
-  for i = done + 1, good and 0 or done + n do
-    answers[i] = '-1 ' .. string.gsub(type(why) == 'table' and why.err or tostring(why), '\n', ' ')
+-- each_chat calls what it is told for each chat: where its keys are, where its arguments
+-- are, how many messages, how many of them have a record, and which chat it is.
+local function each_chat(f)
+  local key, from = 1, OWN + 4
+  for i = 1, tonumber(chats) do
+    local n, records = tonumber(ARGV[from]), tonumber(ARGV[from + 1])
+    f(key, from, n, records, i)
+    key, from = key + 2 + records, from + 3 + n * (records > 0 and 3 or 2)
   end
-  key, from = key + 2 + records, from + 3 + n * (records > 0 and 3 or 2)
 end
+
+local metas = {}
+each_chat(function(key, _, _, _, i) metas[i] = KEYS[key] end)
+metas = call('MGET', unpack(metas)) -- false also for a damaged one, which is asked for again by itself
+unwritten = {}
+each_chat(function(key, from, n, records, i)
+  local done = #answers
+  turn_to(KEYS[key], KEYS[key + 1])
+  local good, why = pcall(send, metas[i], n, records, ARGV[from + 2] == '1', from + 2, key + 1)
+  for k = done + 1, good and 0 or done + n do
+    answers[k] = '-1 ' .. string.gsub(type(why) == 'table' and why.err or tostring(why), '\n', ' ')
+  end
+end)
+if #unwritten > 0 then call('MSET', unpack(unwritten)) end
 local told = table.concat(answers, '\n')
 if sent then call('SET', CALL, told, 'PX', call_ttl) end
 return told

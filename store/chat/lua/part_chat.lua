@@ -70,10 +70,10 @@ end
 -- its end.
 local function life_of(epoch) return match(epoch, '^[^.]+') end
 
--- meta reads the chat's meta, nil when there is no chat.
+-- meta reads the chat's meta, unless it is given; nil when there is no chat.
 local FORM = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$'
-local function meta()
-  local text = call('GET', META)
+local function meta(text)
+  text = text or call('GET', META)
   if not text then return nil end
   local epoch, last, first, at, made, pushed, run = match(text, FORM)
   return { epoch = epoch, last = 0 + last, first = 0 + first, at = 0 + at, made = 0 + made, pushed = tonumber(pushed), run = run,

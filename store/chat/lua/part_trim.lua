@@ -27,10 +27,15 @@ local function trim_limits(c, added)
   c.head = c.head + n
 end
 
--- store writes the chat's meta.
+-- store writes the chat's meta, or adds key and text to unwritten, which a script of many
+-- chats writes at its end.
+local unwritten
 local function store(c)
-  call('SET', META, c.epoch .. ' ' .. int(c.last) .. ' ' .. int(c.first) .. ' ' .. int(c.at) .. ' ' .. int(c.made) .. ' ' ..
-    (c.pushed and int(c.pushed) or '-') .. ' ' .. c.run)
+  local text = c.epoch .. ' ' .. int(c.last) .. ' ' .. int(c.first) .. ' ' .. int(c.at) .. ' ' .. int(c.made) .. ' ' ..
+    (c.pushed and int(c.pushed) or '-') .. ' ' .. c.run
+  if not unwritten then return call('SET', META, text) end
+  local n = #unwritten + 1
+  unwritten[n], unwritten[n + 1] = META, text
 end
 
 -- save trims over the limits and writes the meta after a change, in which some messages

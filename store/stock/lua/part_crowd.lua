@@ -30,15 +30,16 @@ end
 -- each_caller gives {1 somebody got what he asked for, or 0, head, each answer}. answer is
 -- told where the caller's arguments are, which caller he is, and his record's key.
 local function each_caller(first, head, answer)
-  local answers, key = { 0, head }, RECORDS - 1
+  local answers, key, n = { 0, head }, RECORDS - 1, 0
   for i = first, #ARGV, ARGS do
     local own
     if ARGV[i + 2] ~= '' then
       key = key + 1
       own = KEYS[key]
     end
-    local a = answer(i, #answers - 1, own)
-    answers[#answers + 1] = a
+    n = n + 1
+    local a = answer(i, n, own)
+    answers[n + 2] = a
     if a == 1 or a[1] <= 2 then answers[1] = 1 end
   end
   return answers

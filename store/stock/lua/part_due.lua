@@ -58,6 +58,7 @@ end
 -- return_due gives back at most so many holds whose time is over, or forgets what ended
 -- long ago, and says how many: as many as the bound means that there may be more.
 local function return_due(now, bound)
+  link()
   local ids = redis.call('ZRANGEBYSCORE', DUE, '-inf', int(now), 'LIMIT', 0, bound)
   if #ids == 0 then return 0 end
   local texts = redis.call('HMGET', RESERVATIONS, unpack(ids))

@@ -11,8 +11,14 @@
 local SALE, STOCK, RESERVATIONS, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local tuples, touched, records, gone, gave, owes = {}, {}, {}, {}, false, false
 
--- Lua would write a large number with an exponent: all text of numbers is made here.
-local function int(n) return string.format('%d', n) end
+-- Lua would write a large number with an exponent: all text of numbers is made here. The
+-- same few come again and again.
+local texts = {}
+local function int(n)
+  local text = texts[n] or string.format('%d', n)
+  texts[n] = text
+  return text
+end
 
 local function now_ms()
   local t = redis.call('TIME')
@@ -63,12 +69,24 @@ local function reservation(id)
   return id ~= '' and parse(records[id] or redis.call('HGET', RESERVATIONS, id)) or nil
 end
 
--- join puts a new reservation after the user's last one.
+-- join puts a new reservation after the user's last one, which has none after it; link
+-- writes that down for all who joined since.
+local lasts, news = {}, {}
 local function join(last, id)
-  local r = reservation(last)
-  if not r then return end
-  r.next = id
-  store(last, r)
+  if records[last] then
+    records[last] = records[last] .. '|' .. id
+  elseif last ~= '' then
+    local n = #lasts + 1
+    lasts[n], news[n] = last, id
+  end
+end
+
+local function link()
+  if #lasts == 0 then return end
+  for i, text in ipairs(redis.call('HMGET', RESERVATIONS, unpack(lasts))) do
+    if text then records[lasts[i]] = text .. '|' .. news[i] end
+  end
+  lasts, news = {}, {}
 end
 
 -- user_field is where a user is; units_of reads how many units he has, held and sold,
@@ -83,23 +101,22 @@ local function units_of(field, text)
   return tonumber(n), last
 end
 
-local function set_units(field, n, last) records[field] = string.format('%d %s', math.max(n, 0), last) end
+local function set_units(field, n, last) records[field] = int(math.max(n, 0)) .. ' ' .. last end
 
 local function save()
-  local args = {}
+  link()
+  local args, n = {}, 0
   for sku in pairs(touched) do
     local t = tuples[sku]
     owes = owes or t.o > 0
-    args[#args + 1] = sku
-    args[#args + 1] = string.format('%d %d %d %d', t.a, t.h, t.s, t.o)
+    args[n + 1], args[n + 2], n = sku, string.format('%d %d %d %d', t.a, t.h, t.s, t.o), n + 2
   end
-  if #args > 0 then redis.call('HSET', STOCK, unpack(args)) end
-  args = {}
+  if n > 0 then redis.call('HSET', STOCK, unpack(args)) end
+  args, n = {}, 0
   for field, text in pairs(records) do
-    args[#args + 1] = field
-    args[#args + 1] = text
+    args[n + 1], args[n + 2], n = field, text, n + 2
   end
-  if #args > 0 then redis.call('HSET', RESERVATIONS, unpack(args)) end
+  if n > 0 then redis.call('HSET', RESERVATIONS, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', RESERVATIONS, unpack(gone)) end
   if gave then redis.call('HINCRBY', SALE, 'returns', 1) end
   if owes then redis.call('HSET', SALE, 'owes', 1) end

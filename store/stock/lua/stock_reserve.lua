@@ -32,7 +32,6 @@ local now = now_ms()
 local expires = hold > 0 and now + hold or 0
 local at, till = int(now), int(expires)
 local made, returned, soonest = {}, nil, nil
-
 local closed = now < starts and { 9, starts - now } or now >= ends and { 10, 0 }
 if not closed and idle > 0 and now >= math.max(starts, tonumber(s[5] or 0)) + idle then closed = { 10, 1 } end
 
@@ -47,8 +46,8 @@ local function read_lines(text)
   lines.units, wanted[text] = units, lines
 end
 for i = first, #ARGV, ARGS do
-  fields[#fields + 1] = ARGV[i + 1]
-  fields[#fields + 1] = user_field(ARGV[i])
+  local n = #fields + 1
+  fields[n], fields[n + 1] = ARGV[i + 1], user_field(ARGV[i])
   if not wanted[ARGV[i + 3]] then read_lines(ARGV[i + 3]) end
 end
 load_stock(skus)
@@ -85,7 +84,7 @@ local head = hold > 0 and 'h|' or 's|'
 local middle = '|' .. at .. '|' .. till .. '|' .. (hold > 0 and '0' or at) .. '|'
 local kind, score = hold > 0 and 'h' or 's', hold > 0 and till or at
 local function reserve(i, n, key)
-  local id, digest, request = ARGV[i + 1], string.sub(ARGV[i + 2], 1, DIGEST), string.sub(ARGV[i + 2], DIGEST + 1)
+  local id, digest, request = ARGV[i + 1], key and string.sub(ARGV[i + 2], 1, DIGEST), key and string.sub(ARGV[i + 2], DIGEST + 1)
   local text, field = ARGV[i + 3], fields[2 * n]
   local lines, old, other = wanted[text], recorded(key, digest)
   if other then return { other } end
@@ -106,8 +105,8 @@ local function reserve(i, n, key)
   join(last, id)
   records[id] = head .. ARGV[i] .. middle .. last .. '|' .. text
   set_units(field, had + lines.units, id)
-  made[#made + 1] = score
-  made[#made + 1] = id
+  local m = #made + 1
+  made[m], made[m + 1] = score, id
   if key then record(key, digest .. request .. till, ttl) end
   return 1
 end
