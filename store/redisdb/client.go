@@ -107,10 +107,22 @@ func (t *target) clusterOptions(o Options, poolSize int) *redis.ClusterOptions {
 	}
 }
 
-// eachMaster calls f for every master, in a cluster at the same time.
+// mapParts is the share of the time left that asking for the map of slots may take: a
+// master that hangs, of all whom the client may ask, must not cost the others their turn.
+const mapParts = 4
+
+// eachMaster calls f for every master, in a cluster at the same time and after asking for
+// the map of slots; without an answer the last one is good enough.
 func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
-	if cluster, ok := c.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, f)
+	cluster, ok := c.(*redis.ClusterClient)
+	if !ok {
+		return f(ctx, c.(*redis.Client))
 	}
-	return f(ctx, c.(*redis.Client))
+	asking := ctx
+	if ends, bounded := ctx.Deadline(); bounded {
+		var cancel context.CancelFunc
+		asking, cancel = context.WithTimeout(ctx, time.Until(ends)/mapParts)
+		defer cancel()
+	}
+	return cluster.ForEachMaster(asking, func(_ context.Context, c *redis.Client) error { return f(ctx, c) })
 }

@@ -1,6 +1,7 @@
 package redisdb_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -225,4 +227,25 @@ func TestPingOfACluster(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A master that hangs is no reason to miss the others, whomever the client asks for the
+// map of slots.
+func TestPingBesideAMasterThatHangs(t *testing.T) {
+	t.Parallel()
+	c := storetest.PrivateCluster(t, 0, "--cluster-require-full-coverage", "no")
+	db := storetest.Open(t, c.URL())
+	c.Nodes[1].Pause()
+	defer c.Nodes[1].Resume()
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			if _, err := db.Ping(ctx); !errors.Is(err, redisdb.ErrPartlyAway) {
+				t.Errorf("beside a master that hangs: %v", err)
+			}
+		})
+	}
+	all.Wait()
 }
