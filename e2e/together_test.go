@@ -31,7 +31,7 @@ type linkFault struct{ link, fault string }
 // together lists each fault on each link, alone and in pairs; otherwise some pairs in
 // which each fault and each link is.
 func together() (cases [][]linkFault) {
-	if !full() {
+	if !storetest.Full() {
 		return [][]linkFault{
 			{{"Redis", "Resets"}, {"APNs", "Latency"}},
 			{{"Redis", "Slow"}, {"SQL", "BlackHole"}},
@@ -59,6 +59,7 @@ func together() (cases [][]linkFault) {
 // where they were.
 func TestFaultsOfLinks(t *testing.T) {
 	t.Parallel()
+	skipFaults(t)
 	for _, faults := range together() {
 		name := ""
 		for _, f := range faults {
