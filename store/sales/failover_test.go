@@ -218,7 +218,7 @@ func TestS17_ReadBackOnceAndOnlyAfterAnotherRun(t *testing.T) {
 	s.redisURL = server.URL()
 	read, log := countReadBacks()
 	open := func() *process {
-		return s.mustStartOn(storetest.OpenWith(t, redisdb.Options{URL: s.redisURL, Timeout: 300 * time.Millisecond}), Options{Logger: log})
+		return s.mustStartOn(storetest.OpenWith(t, redisdb.Options{URL: s.redisURL, Timeout: time.Second}), Options{Logger: log})
 	}
 	processes := []*process{open(), open()}
 	processes[0].mustPut(s.sale, request(1_000_000, 60_000, 1))
