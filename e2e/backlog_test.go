@@ -117,7 +117,7 @@ const (
 //
 // Not parallel: it measures.
 func TestBacklogDrains(t *testing.T) {
-	n, devices := storetest.Sized(1_000_000, 50_000), 1000
+	n, devices := storetest.Sized(1_000_000, 30_000), 1000
 	apns, redis := apnstest.Start(t, apnstest.Options{CountsOnly: true, TrackIDs: true}), storetest.Redis(t)
 	vars := append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
 	front := mustServeShipped(t, append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
