@@ -10,8 +10,14 @@ ARGS ?=
 MINUTES ?= 5
 SEED ?=
 
+# The tests of faults that last or come in pairs, and of wrong clocks; and how they are
+# compiled: as .ci/test.sh does it, so that nothing is compiled twice.
+FAULTS = StayAway|StaysAway|WritesAreBack|AFullRedis|FaultsOfLinks
+CLOCKS = TestClocksThatAreWrong
+COMPILED = GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
+
 .DEFAULT_GOAL := help
-.PHONY: help build release quick test clocks faults soak fuzz bench bench-growth lint openapi clients
+.PHONY: help build release quick test full clocks faults faults-short soak fuzz bench bench-growth lint openapi clients
 
 # What `fanfare version` and fanfare_build_info say.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -41,15 +47,21 @@ quick: ## vet and test what needs no server, without the race detector, in a min
 test: ## vet and test everything on private servers (installs what is missing)
 	./.ci/test.sh $(ARGS)
 
+full: ## what make test tries with smaller numbers, at full size (an hour)
+	FANFARE_TEST_FULL=1 ./.ci/test.sh -timeout 2h -skip '$(FAULTS)|$(CLOCKS)' $(ARGS)
+
 clocks: ## try servers whose clocks are wrong, which compiles everything anew (minutes)
-	FANFARE_TEST_FULL=1 go test -count=1 -run TestClocksThatAreWrong ./e2e
+	FANFARE_TEST_FULL=1 $(COMPILED) go test -race -count=1 -run '$(CLOCKS)' ./e2e $(ARGS)
 
 soak: ## mixed traffic and random faults for MINUTES (5), then a look at the books; SEED=n repeats the faults
 	FANFARE_SOAK=$(MINUTES)m FANFARE_SOAK_SEED=$(SEED) FANFARE_SOAK_RESULTS=$(CURDIR)/bench/RESULTS.md \
 		go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./e2e $(ARGS)
 
 faults: ## try faults that last, and all that come in pairs, at full length (an hour)
-	FANFARE_TEST_FULL=1 go test -race -count=1 -parallel 4 -timeout 2h -run 'StayAway|StaysAway|WritesAreBack|AFullRedis|FaultsOfLinks' ./e2e
+	FANFARE_TEST_FULL=1 $(COMPILED) go test -race -count=1 -timeout 2h -run '$(FAULTS)' ./e2e $(ARGS)
+
+faults-short: ## the same for as long as leases and deadlines take, and some of the pairs (minutes)
+	FANFARE_TEST_FAULTS=short $(COMPILED) go test -race -count=1 -timeout 30m -run '$(FAULTS)' ./e2e $(ARGS)
 
 fuzz: ## let the fuzz tests look for new cases, FUZZTIME (10s) each
 	./.ci/fuzz.sh $(ARGS)

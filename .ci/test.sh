@@ -182,7 +182,7 @@ main() {
 	# Go, and the interpreter of the embedded Redis.
 	export GOFLAGS="${GOFLAGS:-} -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
 	step go vet -race ./... # what it compiles, the tests use
-	step go test -race -p 2 -timeout 15m ./... "$@"
+	step go test -race -p 3 -timeout 15m ./... "$@"
 	say "passed"
 }
 

@@ -16,19 +16,6 @@ import (
 	"fanfare/store/storetest"
 )
 
-// full tells whether the large tests run at the size of their promise:
-// FANFARE_TEST_FULL=1. They are smaller by default, so that the suite stays
-// short.
-func full() bool { return os.Getenv("FANFARE_TEST_FULL") == "1" }
-
-// sized is a number of the promise, or its smaller stand-in.
-func sized(promise, otherwise int) int {
-	if full() {
-		return promise
-	}
-	return otherwise
-}
-
 // mustServeShipped starts the program as it is shipped and waits until it is
 // ready.
 func mustServeShipped(t testing.TB, vars ...string) *program {
@@ -130,7 +117,7 @@ const (
 //
 // Not parallel: it measures.
 func TestBacklogDrains(t *testing.T) {
-	n, devices := sized(1_000_000, 50_000), 1000
+	n, devices := storetest.Sized(1_000_000, 30_000), 1000
 	apns, redis := apnstest.Start(t, apnstest.Options{CountsOnly: true, TrackIDs: true}), storetest.Redis(t)
 	vars := append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
 	front := mustServeShipped(t, append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
@@ -257,7 +244,7 @@ func (a *arrivals) of(token string) time.Time {
 // Not parallel: it measures.
 func TestOneUserEventDuringAFanOut(t *testing.T) {
 	const rounds, probes = 3, 20
-	followers := sized(1_000_000, 50_000)
+	followers := storetest.Sized(1_000_000, 50_000)
 	seen := &arrivals{at: map[string]time.Time{}}
 	for i := range rounds * probes {
 		seen.at[deviceToken(i)] = time.Time{}

@@ -157,10 +157,10 @@ func TestA15_ChaosWithAudiences(t *testing.T) {
 // as there is something to send.
 func TestA15_KilledEverySecond(t *testing.T) {
 	t.Parallel()
-	n := sized(10_000, 2000)
+	n := storetest.Sized(10_000, 2000)
 	apns, redis := apnstest.Start(t, apnstest.Options{TrackIDs: true, Latency: 10 * time.Millisecond}), storetest.Redis(t)
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
-	f := &fleet{t: t, vars: vars, redis: redis, servers: mustServeMany(t, sized(5, 3), vars...)}
+	f := &fleet{t: t, vars: vars, redis: redis, servers: mustServeMany(t, storetest.Sized(5, 3), vars...)}
 	f.servers[0].mustRegister(n)
 	pace := time.NewTicker(40 * time.Millisecond)
 	defer pace.Stop()

@@ -71,7 +71,7 @@ func mustServeShifted(t testing.TB, shift time.Duration, vars ...string) *progra
 // right. Provider tokens alone go by the clock of who sends.
 func TestClocksThatAreWrong(t *testing.T) {
 	t.Parallel()
-	if !full() {
+	if !storetest.Full() {
 		t.Skip("it compiles all of the program and of Go's library: make clocks")
 	}
 	apns, redis := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t)

@@ -239,12 +239,12 @@ func unknownWindow(first, second apnstest.Request, faults []fault) string {
 	return ""
 }
 
-// 10,000 events posted while the process is killed with -9 twice and
+// 10,000 events (fewer by default) posted while the process is killed with -9 twice and
 // started again: the ledger has every (event, device). A15: a repeat is
 // possible only in the unknown window.
 func TestKilledTwiceUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
-	const n = 10_000
+	n := storetest.Sized(10_000, 4000)
 	apns, dir := apnstest.Start(t, apnstest.Options{TrackIDs: true}), t.TempDir()
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
 	var server atomic.Pointer[program]

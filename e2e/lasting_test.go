@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,10 +14,19 @@ import (
 	"fanfare/store/storetest"
 )
 
+// skipFaults skips a test of faults that last or come in pairs, which takes too long for
+// make test: make faults runs it, and in a short form make faults-short.
+func skipFaults(t testing.TB) {
+	t.Helper()
+	if !storetest.Full() && os.Getenv("FANFARE_TEST_FAULTS") == "" {
+		t.Skip("faults that last: make faults, or make faults-short")
+	}
+}
+
 // lasts is how long a fault lasts: as promised, or for a part of it that is longer
 // than the leases and deadlines of a set-up with short ones.
 func lasts(promise, otherwise time.Duration) time.Duration {
-	if full() {
+	if storetest.Full() {
 		return promise
 	}
 	return otherwise
@@ -52,6 +62,7 @@ func placesOn(t *testing.T, c *storetest.RedisCluster, name string, master *stor
 // was accepted is done when they are back.
 func TestAMasterAndItsReplicaStayAway(t *testing.T) {
 	t.Parallel()
+	skipFaults(t)
 	for name, way := range map[string]struct{ leave, back func(*storetest.RedisServer) }{
 		"Dead":    {(*storetest.RedisServer).Kill, (*storetest.RedisServer).Restart},
 		"Hanging": {(*storetest.RedisServer).Pause, (*storetest.RedisServer).Resume},
@@ -120,6 +131,7 @@ func checkRepeats(t *testing.T, apns *apnstest.Server, faults ...fault) {
 // matter of cluster-node-timeout, the server needs little more to write there again.
 func TestWritesAreBackWithTheReplica(t *testing.T) {
 	t.Parallel()
+	skipFaults(t)
 	c := storetest.PrivateCluster(t, 1, "--appendonly", "yes")
 	apns := apnstest.Start(t, apnstest.Options{})
 	servers := mustServeMany(t, 2, quick(append(apns.Env(), "FANFARE_REDIS_URL="+c.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)...)
@@ -155,6 +167,7 @@ func TestWritesAreBackWithTheReplica(t *testing.T) {
 // 10 minutes for which users' settings stay in the cache.
 func TestSQLOrAPNsStaysAway(t *testing.T) {
 	t.Parallel()
+	skipFaults(t)
 	withoutSQL := []string{"event", "message", "reserve", "confirm"}
 	for name, way := range map[string]struct {
 		link        string
@@ -208,7 +221,8 @@ func release(p *storetest.Proxy) { p.Hold(false) }
 // by itself when APNs heals, with nothing restarted and nothing sent twice.
 func TestAFullRedisDrainsWhenAPNsHeals(t *testing.T) {
 	t.Parallel()
-	memory := sized(10, 6) << 20
+	skipFaults(t)
+	memory := storetest.Sized(10, 6) << 20
 	apns, redis := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t, "--maxmemory", fmt.Sprint(memory))
 	p := mustServe(t, t.TempDir(), quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_RETRY_MAX=2s", "FANFARE_LOG_LEVEL=error")...)...)
 	p.mustRegister(100)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,7 +17,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,6 +46,8 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	built.path, shipped.path, shifted.path = filepath.Join(dir, "fanfare"), filepath.Join(dir, "fanfare-shipped"), filepath.Join(dir, "fanfare-shifted")
+	// Most of these tests wait most of the time: more of them at once than processors.
+	_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // -parallel comes after it
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)

@@ -11,7 +11,8 @@ import (
 // Every accepted event has a report, however many one shard takes in a minute.
 func TestReportsOfABusyShard(t *testing.T) {
 	t.Parallel()
-	const n, batch = 10_000, 100
+	const batch = 100
+	n := storetest.Sized(10_000, 4000)
 	p := mustServe(t, t.TempDir(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_SHARDS=1", "FANFARE_ROLES=api", "FANFARE_LOG_LEVEL=warn")
 	posts := &poster{n: n, batch: batch, servers: func() []*program { return []*program{p} }}
 	posts.start()

@@ -308,3 +308,24 @@ func TestLongPoll(t *testing.T) {
 		})
 	})
 }
+
+// C14: while the type of pushes is not registered, a message leaves nothing that would
+// have to be looked at and cleared.
+func TestC14_NothingIsDueWithoutItsType(t *testing.T) {
+	t.Parallel()
+	for name, registered := range map[string]bool{"Registered": true, "Unknown": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			if registered {
+				w.put("/v1/event-types/chat.message", `{"title":"{{.actor}}","body":"{{.data.text}}"}`)
+			}
+			w.mustChat("team", "ann", "bob")
+			w.mustSend("team", "ann", 1, 2)
+			due, err := w.chats.DuePushes(t.Context(), 0, 10)
+			if err != nil || len(due) > 0 != registered {
+				t.Errorf("pushes are due in %v, %v", due, err)
+			}
+		})
+	}
+}

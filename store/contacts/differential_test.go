@@ -194,7 +194,7 @@ func parse(text string) entry {
 
 func TestDifferential(t *testing.T) {
 	t.Parallel()
-	const n = 10_000
+	n := storetest.Sized(10_000, 3000)
 	o := Options{Max: 12, Min: 4, Page: 7, JobPages: 2, InlinePages: 20}
 	relay := record.RelayOptions{Every: 200 * time.Millisecond, Age: 500 * time.Millisecond}
 	t.Run("redis+mysql,WorkersKilled", func(t *testing.T) {

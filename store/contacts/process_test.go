@@ -12,12 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"fanfare/store/storetest"
+	"go.uber.org/goleak"
 
 	"fanfare/api"
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
 )
 
 // roleEnv makes this test binary play one process of fanfare, so that tests can
@@ -48,7 +49,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 func (p *process) play(ctx context.Context) error {

@@ -31,7 +31,11 @@ const modelAttempts = 4
 func TestModel(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		rapid.Check(t, func(rt *rapid.T) {
+		rounds := storetest.Sized(100, 40)
+		if db.Embedded() {
+			rounds = storetest.Sized(100, 15) // its Lua is slow
+		}
+		storetest.CheckModel(t, rounds, func(rt *rapid.T) {
 			l := setup(t, db, lock.Options{Lease: time.Hour, MaxAttempts: modelAttempts})
 			m := &model{t: rt, l: l, state: "free"}
 			m.over = func() {

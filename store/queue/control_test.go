@@ -134,7 +134,7 @@ func TestQ20_Stats(t *testing.T) {
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		w := setup(t, db, func(o *queue.Options) { o.Lease = 300 * time.Millisecond })
+		w := setup(t, db, func(o *queue.Options) { o.Lease = 3 * time.Second }) // a busy machine keeps it
 		group := queue.NewID(0, epoch)
 		ids := w.mustEnqueue(queue.Job{Key: "k", Group: group}, queue.Job{Key: "k", Group: group}, queue.Job{Key: "k", Group: group},
 			queue.Job{Delay: time.Hour, Group: group, Attachment: []string{"a"}}, queue.Job{Type: "park", Group: group}, queue.Job{Type: "run", Group: group})

@@ -95,7 +95,7 @@ func TestQ13_RedisCutOffAndBack(t *testing.T) {
 		p.checked.Store(true)
 		close(p.gate) // results now have nowhere to go
 	}
-	away := time.Duration(sized(30, 10)) * time.Second
+	away := time.Duration(storetest.Sized(30, 10)) * time.Second
 	eventually(t, "many leases passed", func() bool { return time.Since(since) > away })
 	server.Restart()
 	for _, p := range all {

@@ -272,7 +272,7 @@ func TestQ4_TheNextOfAKeyStartsAtOnce(t *testing.T) {
 func TestQ18_ManyKeysLeaveNoMemoryBehind(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		n := sized(1_000_000, 20_000)
+		n := storetest.Sized(1_000_000, 20_000)
 		if db.Embedded() {
 			n /= 10 // its scripts take sixteen times as long
 		}

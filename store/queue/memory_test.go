@@ -18,8 +18,8 @@ import (
 // one notification each: many in a shard, some, and few.
 func TestMemoryOfAOneDeviceEvent(t *testing.T) {
 	t.Parallel()
-	large := sized(400_000, 40_000)
-	for _, c := range []struct{ events, shards int }{{large, 3}, {40_000, 8}, {8_000, 8}, {800, 8}, {200, 8}} {
+	large := storetest.Sized(400_000, 40_000)
+	for _, c := range []struct{ events, shards int }{{large, 3}, {storetest.Sized(40_000, 16_000), 8}, {8_000, 8}, {800, 8}, {200, 8}} {
 		t.Run(fmt.Sprintf("%dIn%dShards", c.events, c.shards), func(t *testing.T) {
 			p := mustPipeline(t, c.shards)
 			p.mustSend(64, epoch.Add(-time.Hour)) // what a queue costs at all is there now

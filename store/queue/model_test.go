@@ -56,7 +56,11 @@ const modelAttempts = 3
 func TestModel(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		rapid.Check(t, func(rt *rapid.T) {
+		rounds := storetest.Sized(100, 40)
+		if db.Embedded() {
+			rounds = storetest.Sized(100, 15) // its Lua is slow
+		}
+		storetest.CheckModel(t, rounds, func(rt *rapid.T) {
 			w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour; o.MaxAttempts = modelAttempts })
 			m := &model{t: rt, w: w, jobs: map[string]*modelJob{}, line: map[string][]string{}}
 			for range 2 {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,15 +23,6 @@ type world struct {
 	db *redisdb.DB
 	q  *queue.Queue
 	o  queue.Options
-}
-
-// sized is a number of a promise at FANFARE_TEST_FULL=1, else its smaller
-// stand-in, so that the suite stays short.
-func sized(promise, otherwise int) int {
-	if os.Getenv("FANFARE_TEST_FULL") == "1" {
-		return promise
-	}
-	return otherwise
 }
 
 // setup makes a queue of one shard with short times.

@@ -28,10 +28,16 @@ func (db *DB) Migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	done, err := p.Up(ctx)
+	var done []*goose.MigrationResult
+	// A process that waits for its turn, or renews it, writes as well: on a slow disk
+	// SQLite is busy with that for longer than a step waits.
+	up := func() error {
+		return again(ctx, func() (err error) { done, err = p.Up(ctx); return err })
+	}
+	err = up()
 	if err != nil && strings.Contains(err.Error(), noZeroVersion) {
 		if err = db.mendVersions(ctx); err == nil {
-			done, err = p.Up(ctx)
+			err = up()
 		}
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"fanfare/migrations"
 	"fanfare/store/record"
@@ -47,6 +48,27 @@ func TestMigrate(t *testing.T) {
 		storetest.Must(t, err)
 		storetest.Must(t, db.Migrate(t.Context()))
 	})
+}
+
+// Another process writes again and again, for longer than SQLite makes a step wait: that
+// ends no start.
+func TestMigrateBesideAWriter(t *testing.T) {
+	t.Parallel()
+	url := storetest.SQLite(t)
+	db, other := mustOpen(t, record.Options{URL: url}), mustOpen(t, record.Options{URL: url})
+	migrated := make(chan error, 1)
+	go func() { migrated <- db.Migrate(t.Context()) }()
+	for range 5 {
+		<-time.After(5 * time.Millisecond) // some steps
+		unlock := storetest.LockSQLite(t, url)
+		<-time.After(200 * time.Millisecond) // twice as long as a step waits
+		unlock()
+	}
+	storetest.Must(t, <-migrated)
+	have, want, err := other.SchemaVersion(t.Context())
+	if err != nil || have != want {
+		t.Errorf("schema %d of %d, %v", have, want, err)
+	}
 }
 
 // A starter that dies between making goose's table and filling it must not keep

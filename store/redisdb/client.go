@@ -107,20 +107,22 @@ func (t *target) clusterOptions(o Options, poolSize int) *redis.ClusterOptions {
 	}
 }
 
-// mapParts is the share of a call's time that reading the map of a Cluster may take: the
-// library asks any node, perhaps one that hangs, and knows the map that it had.
+// mapParts is the share of the time left that asking for the map of slots may take: a
+// master that hangs, of all whom the client may ask, must not cost the others their turn.
 const mapParts = 4
 
-// eachMaster calls f for every master, in a cluster at the same time.
+// eachMaster calls f for every master, in a cluster at the same time and after asking for
+// the map of slots; without an answer the last one is good enough.
 func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
 	cluster, ok := c.(*redis.ClusterClient)
 	if !ok {
 		return f(ctx, c.(*redis.Client))
 	}
-	reading, cancel := ctx, context.CancelFunc(func() {})
-	if end, ok := ctx.Deadline(); ok {
-		reading, cancel = context.WithTimeout(ctx, time.Until(end)/mapParts)
+	asking := ctx
+	if ends, bounded := ctx.Deadline(); bounded {
+		var cancel context.CancelFunc
+		asking, cancel = context.WithTimeout(ctx, time.Until(ends)/mapParts)
+		defer cancel()
 	}
-	defer cancel()
-	return cluster.ForEachMaster(reading, func(_ context.Context, c *redis.Client) error { return f(ctx, c) })
+	return cluster.ForEachMaster(asking, func(_ context.Context, c *redis.Client) error { return f(ctx, c) })
 }

@@ -163,6 +163,8 @@ func asError(v outcome, m Mode, cause error) error {
 		return overloaded().Because(cause)
 	case v == unknown && m == Write:
 		return api.Errorf(api.CodeUnknownOutcome, "Redis was lost before it answered").Because(cause)
+	case v == noScript:
+		return api.Errorf(api.CodeUnavailable, "Redis has begun anew and takes no script yet").Because(cause)
 	default:
 		return api.Errorf(api.CodeUnavailable, "Redis is out of reach").Because(cause)
 	}

@@ -88,8 +88,7 @@ func (t *roundTrip) prepare(ctx context.Context, again []int, try int) bool {
 		}
 		wait = true
 	}
-	t.db.load(ctx, scripts)
-	if !wait {
+	if loaded := t.db.load(ctx, scripts); loaded && !wait {
 		return ctx.Err() == nil
 	}
 	return t.db.pause(ctx, tryBackoff<<(try-1))
@@ -115,12 +114,12 @@ func (db *DB) pause(ctx context.Context, wait time.Duration) bool {
 // master that hangs must not cost the others their next try.
 const loadParts = 4
 
-// load makes scripts known to all masters. What fails shows in the next try; only
-// an answer that says no is logged, for the next try's NOSCRIPT would hide its
-// reason. A lost connection is the caller's to tell, once for an outage.
-func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) {
+// load makes scripts known to all masters, and tells whether it could. What fails shows
+// in the next try; only an answer that says no is logged, for the next try's NOSCRIPT
+// would hide its reason. A lost connection is the caller's to tell, once for an outage.
+func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) bool {
 	if len(scripts) == 0 {
-		return
+		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout/loadParts)
 	defer cancel()
@@ -135,6 +134,7 @@ func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) {
 	if err != nil && classify(err) == answered {
 		db.o.Logger.WarnContext(ctx, "load scripts", "error", err)
 	}
+	return err == nil
 }
 
 func (t *roundTrip) resend(ctx context.Context, again []int) {

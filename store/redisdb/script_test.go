@@ -3,12 +3,16 @@ package redisdb_test
 import (
 	"bytes"
 	"log/slog"
+	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/api"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -146,6 +150,38 @@ func TestLoadingAScriptFails(t *testing.T) {
 	if said := log.String(); !strings.Contains(said, "NOPERM") {
 		t.Errorf("said of a refusal: %s", said)
 	}
+}
+
+// A server that has begun anew may not take the scripts yet: the tries that are left wait
+// for it, and who is refused is told that the server is there.
+func TestScriptsOfAServerThatBeganAnew(t *testing.T) {
+	t.Parallel()
+	proxy, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
+	db := storetest.OpenWith(t, redisdb.Options{URL: url})
+	script := mustScript(t, "-- "+t.Name()+"\nreturn redis.call('INCR', KEYS[1])")
+	var left atomic.Int64
+	proxy.OnSent(func(_ *storetest.ProxyConn, sent []byte) storetest.Fate {
+		if bytes.Contains(bytes.ToLower(sent), []byte("\r\nscript\r\n")) && left.Add(-1) >= 0 {
+			return storetest.Close
+		}
+		return storetest.Pass
+	})
+	call := func() error {
+		_, err := db.Eval(t.Context(), redisdb.Write, script, []string{"{" + t.Name() + "}n"})
+		return err
+	}
+	left.Store(math.MaxInt64)
+	began := time.Now()
+	err := call()
+	storetest.WantCode(t, err, api.CodeUnavailable)
+	if text := err.Error(); strings.Contains(text, "out of reach") || !strings.Contains(text, "begun anew") {
+		t.Errorf("said of a server that is there: %s", text)
+	}
+	if took := time.Since(began); took < 100*time.Millisecond { // 20, 40 and 80 ms
+		t.Errorf("tried for %v", took)
+	}
+	left.Store(1)
+	storetest.Must(t, call())
 }
 
 func mustForget(t testing.TB, db *redisdb.DB) {

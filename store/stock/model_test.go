@@ -98,7 +98,7 @@ func TestModel(t *testing.T) {
 	for _, c := range []struct {
 		name, url  string
 		partitions int64
-		rounds     int64 // embedded Lua is slow
+		rounds     int // embedded Lua is slow
 	}{
 		{"Redis", "", 1, 60}, {"RedisPartitions", "", 3, 30},
 		{"Embedded", "embedded", 1, 12}, {"EmbeddedPartitions", "embedded", 3, 6},
@@ -109,14 +109,7 @@ func TestModel(t *testing.T) {
 				c.url = storetest.Redis(t).URL()
 			}
 			db := storetest.Open(t, c.url)
-			rounds, failed := int64(0), false
-			rapid.Check(t, func(rt *rapid.T) {
-				if rounds++; rounds > c.rounds && !failed {
-					return
-				}
-				defer func() { failed = failed || rt.Failed() }()
-				newMachine(rt, newLiveWorld(t, db), c.partitions).run()
-			})
+			storetest.CheckModel(t, c.rounds, func(rt *rapid.T) { newMachine(rt, newLiveWorld(t, db), c.partitions).run() })
 		})
 	}
 }

@@ -23,12 +23,14 @@ type userStreams struct {
 	open     int
 	lastSeen time.Time
 	recorded time.Time // the lastSeen that Redis has
+	deleted  int       // how often his key was deleted meanwhile
 }
 
-// sighting is when a user was last seen.
+// sighting is when a user was last seen, after so many deletions of his key.
 type sighting struct {
-	user string
-	at   time.Time
+	user    string
+	at      time.Time
+	deleted int
 }
 
 // presencePatience is how long a stream waits to be present before it begins. What takes
@@ -37,14 +39,19 @@ const presencePatience = time.Second
 
 // beginPresence makes a user present, before his stream begins.
 func (h *Hub) beginPresence(ctx context.Context, user string) {
-	now, recorded := time.Now(), time.Time{}
 	ctx, cancel := context.WithTimeout(ctx, presencePatience)
 	defer cancel()
-	if err := h.db.Share(ctx, redisdb.Write, h.presenceCmd(ctx, sighting{user, now})); err == nil {
-		recorded = now
-	} else {
+	seen := h.opened(user, time.Now())
+	if err := h.db.Share(ctx, redisdb.Write, h.presenceCmd(ctx, seen)); err != nil {
 		h.log.Debug("a presence is written later", "error", err)
+		return
 	}
+	h.record([]sighting{seen})
+}
+
+// opened counts a stream of a user. It comes before his key is written: whoever deletes
+// the key because an earlier stream has ended then sees that it has to be written again.
+func (h *Hub) opened(user string, now time.Time) sighting {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	u := h.present[user]
@@ -54,9 +61,7 @@ func (h *Hub) beginPresence(ctx context.Context, user string) {
 	}
 	u.open++
 	u.lastSeen = now
-	if !recorded.IsZero() {
-		u.recorded = recorded
-	}
+	return sighting{user, now, u.deleted}
 }
 
 // Reached says that what was written at that time has arrived: the user is live
@@ -110,6 +115,7 @@ func (h *Hub) recordAgain(user string) {
 	defer h.mu.Unlock()
 	if u := h.present[user]; u != nil {
 		u.recorded = time.Time{}
+		u.deleted++
 	}
 }
 
@@ -139,17 +145,18 @@ func (h *Hub) unrecorded(now time.Time) (seen []sighting) {
 	defer h.mu.Unlock()
 	for user, u := range h.present {
 		if u.lastSeen.After(u.recorded) && now.Sub(u.lastSeen) < presenceTTL {
-			seen = append(seen, sighting{user, u.lastSeen})
+			seen = append(seen, sighting{user, u.lastSeen, u.deleted})
 		}
 	}
 	return seen
 }
 
+// record notes what was written and not deleted since.
 func (h *Hub) record(seen []sighting) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range seen {
-		if u := h.present[s.user]; u != nil {
+		if u := h.present[s.user]; u != nil && u.deleted == s.deleted {
 			u.recorded = s.at
 		}
 	}

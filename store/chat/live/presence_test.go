@@ -1,6 +1,7 @@
 package live
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -110,6 +111,27 @@ func TestC14_PresenceIsCountedFromTheWrite(t *testing.T) {
 		h.recordAgain(user)
 		if left := renew(time.Now()); left <= 0 {
 			t.Error("not present after he came back")
+		}
+	})
+}
+
+// C14: a stream that begins while the user's last one ends leaves him present, whatever
+// is written first.
+func TestC14_AStreamBeginsWhileAnotherEnds(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		h, user := New(w.Store, w.db, nil), w.id("ann") // nobody runs it but the test
+		for n := range 200 {
+			h.beginPresence(t.Context(), user)
+			var both sync.WaitGroup
+			both.Go(func() { h.endPresence(t.Context(), user) })
+			both.Go(func() { h.beginPresence(t.Context(), user) })
+			both.Wait()
+			h.renewPresence(t.Context(), time.Now()) // what Run does each second
+			if there, err := w.db.Client().Exists(t.Context(), PresenceKey(user)).Result(); err != nil || there != 1 {
+				t.Fatalf("not present with an open stream in round %d: %v", n, err)
+			}
+			h.endPresence(t.Context(), user)
 		}
 	})
 }

@@ -209,6 +209,14 @@ func (st *Stream) takeMarks() (chatsChanged bool, dirty map[string]struct{}) {
 	return chatsChanged, dirty
 }
 
+// hasLeft tells that the user may have left a chat since the marks were taken: the news
+// of it comes before whatever is sent after it.
+func (st *Stream) hasLeft() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.chatsChanged
+}
+
 // restoreMarks puts marks back and wakes the reader after wait.
 func (st *Stream) restoreMarks(chatsChanged bool, dirty map[string]struct{}, wait time.Duration) {
 	st.mu.Lock()
@@ -302,7 +310,7 @@ func (st *Stream) readMemory(events []Event, dirty map[string]struct{}) ([]Event
 			continue
 		}
 		news, enough := c.topic.after(c.epoch, c.position, readEvents-len(events))
-		if !enough {
+		if !enough || st.hasLeft() { // the log knows who is a member
 			reads = append(reads, c)
 			continue
 		}

@@ -1,6 +1,9 @@
 -- Which run of the server this is. Another run, of the same server or of one that
 -- took its place, may lack what was acknowledged. The server that runs a script
 -- says so itself: what a client knows of it may be out of date on arrival.
+-- The id of replication would not do: it is another also when a first replica comes or
+-- the last has been away for long, and every sale would be read from the record. A run
+-- that leads again is not missed, for sales are looked at while another leads.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions

@@ -1,0 +1,219 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"fanfare/store/storetest"
+)
+
+const (
+	// hostileMemory bounds the memory of a process that hostile clients have been at.
+	hostileMemory = 400 << 20
+	// hostileSlower is how many times longer a healthy client's calls may take beside
+	// them, at the 99th percentile; a busy machine makes quietLeast of any of them.
+	hostileSlower = 3
+	quietLeast    = 20 * time.Millisecond
+)
+
+// Hostile clients of each kind, one after the other, neither slow down a healthy one nor
+// fill the memory of the process: heads that never end, 10,000 connections on which
+// nothing comes, 3,000 streams that are dropped as soon as they are open, deep and huge
+// JSON.
+func TestHostileClients(t *testing.T) {
+	t.Parallel()
+	p := mustServeShipped(t, "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.SQLite(t), "FANFARE_LOG_LEVEL=error")
+	p.http = &http.Client{Timeout: client.Timeout, Transport: &http.Transport{}}
+	defer p.http.CloseIdleConnections()
+	p.healthyCalls() // caches are warm
+	for _, hostility := range []struct {
+		name  string
+		begin func(context.Context, *program, *sync.WaitGroup)
+	}{
+		{"HeadsWithoutEnd", headsWithoutEnd}, {"IdleConnections", idleConnections}, {"DroppedStreams", droppedStreams}, {"DeepAndHugeJSON", deepAndHugeJSON},
+	} {
+		quiet := p.healthyCalls()
+		ctx, stop := context.WithCancel(t.Context())
+		var clients sync.WaitGroup
+		hostility.begin(ctx, p, &clients)
+		// Whatever else this machine is busy with slows down a part of the windows, a
+		// server that suffers all of them.
+		var beside time.Duration
+		storetest.Eventually(t, time.Minute, hostility.name+": a healthy client is as quick as without them", func() bool {
+			quiet, beside = max(quiet, quietLeast), p.healthyCalls()
+			if beside > hostileSlower*quiet {
+				t.Logf("%s: p99 %v in one window, %v without", hostility.name, beside, quiet)
+			}
+			return beside <= hostileSlower*quiet
+		})
+		t.Logf("%s: p99 %v, %v without", hostility.name, beside, quiet)
+		stop()
+		clients.Wait()
+	}
+	if peak := p.peakMemory(); peak > hostileMemory {
+		t.Errorf("%d MiB of memory", peak>>20)
+	} else {
+		t.Logf("%d MiB of memory", peak>>20)
+	}
+}
+
+// healthyCalls posts 200 events, one after the other, and gives the 99th percentile of
+// how long they took.
+func (p *program) healthyCalls() time.Duration {
+	p.t.Helper()
+	took := make([]time.Duration, 200)
+	for i := range took {
+		began := time.Now()
+		p.must(202, nil, "POST", "/v1/events", greeting("alice"))
+		took[i] = time.Since(began)
+	}
+	slices.Sort(took)
+	return took[len(took)*99/100]
+}
+
+// dial opens a connection and sends text on it; nil if it was refused.
+func (p *program) dial(ctx context.Context, text string) net.Conn {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(p.base, "http://"))
+	if err != nil {
+		return nil
+	}
+	if _, err = io.WriteString(conn, text); err != nil {
+		_ = conn.Close()
+		return nil
+	}
+	return conn
+}
+
+// crowd runs n clients until ctx ends, which rest between two calls, for they have no
+// processors of their own; it returns when each has made its first call.
+func crowd(ctx context.Context, clients *sync.WaitGroup, n int, call func()) {
+	var first sync.WaitGroup
+	first.Add(n)
+	for range n {
+		clients.Go(func() {
+			call()
+			first.Done()
+			for rest(ctx, 100*time.Millisecond) {
+				call()
+			}
+		})
+	}
+	first.Wait()
+}
+
+// rest waits, and tells whether ctx goes on.
+func rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// headsWithoutEnd are 500 clients that send a line of a head every second.
+func headsWithoutEnd(ctx context.Context, p *program, clients *sync.WaitGroup) {
+	for range 500 {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				conn := p.dial(ctx, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+				for rest(ctx, time.Second) && conn != nil {
+					if _, err := io.WriteString(conn, "X: x\r\n"); err != nil {
+						break
+					}
+				}
+				if conn != nil {
+					_ = conn.Close()
+				}
+			}
+		})
+	}
+}
+
+// idleConnections are 10,000 on which a call was answered and nothing follows.
+func idleConnections(ctx context.Context, p *program, clients *sync.WaitGroup) {
+	n := 10_000
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil {
+		n = min(n, int(files.Cur/2))
+	}
+	var mu sync.Mutex
+	var open []net.Conn
+	var dialers sync.WaitGroup
+	for range 50 {
+		dialers.Go(func() {
+			for range n / 50 {
+				conn := p.dial(ctx, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+				if conn == nil {
+					continue
+				}
+				if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
+					_ = resp.Body.Close()
+				}
+				mu.Lock()
+				open = append(open, conn)
+				mu.Unlock()
+			}
+		})
+	}
+	dialers.Wait()
+	if len(open) < n*9/10 {
+		p.t.Errorf("only %d of %d connections", len(open), n)
+	}
+	clients.Go(func() {
+		<-ctx.Done()
+		for _, conn := range open {
+			_ = conn.Close()
+		}
+	})
+}
+
+// droppedStreams opens 3,000 streams and drops each at its head, and goes on with some.
+func droppedStreams(ctx context.Context, p *program, clients *sync.WaitGroup) {
+	drop := func() {
+		if conn := p.dial(ctx, "GET /v1/users/bob/messages/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"); conn != nil {
+			_, _ = http.ReadResponse(bufio.NewReader(conn), nil)
+			_ = conn.Close()
+		}
+	}
+	const at = 30
+	var first sync.WaitGroup
+	for range at {
+		first.Go(func() {
+			for range 3000 / at {
+				drop()
+			}
+		})
+	}
+	first.Wait()
+	crowd(ctx, clients, at, drop)
+}
+
+// deepAndHugeJSON are 5 clients that post what is nested a hundred thousand deep, a
+// number of a million digits, and a string larger than any body may be.
+func deepAndHugeJSON(ctx context.Context, p *program, clients *sync.WaitGroup) {
+	bodies := []string{strings.Repeat(`{"data":[`, 100_000), `{"type":` + strings.Repeat("9", 1<<20) + `}`, `{"type":"` + strings.Repeat("x", 8<<20) + `"}`}
+	crowd(ctx, clients, 5, func() {
+		for _, body := range bodies {
+			req, _ := http.NewRequestWithContext(ctx, http.MethodPost, p.base+"/v1/events", strings.NewReader(body))
+			req.Header.Set("Content-Type", "application/json")
+			resp, err := client.Do(req)
+			if err != nil {
+				continue // it hangs up on who sends too much
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode < 400 || resp.StatusCode == 500 {
+				p.t.Errorf("%.20s... was answered %d", body, resp.StatusCode)
+			}
+		}
+	})
+}
