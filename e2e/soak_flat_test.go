@@ -16,7 +16,7 @@ import (
 // flatness is what slot 0 held while the traffic stood still, once a storm.
 type flatness struct {
 	// heap is bytes after a collection, without buffers; buffers are those of connections
-	// to Redis, which the client's pools keep at their high-water mark, with a bound.
+	// to Redis and APNs, which are kept at their high-water mark, with a bound.
 	heap, buffers, goroutines []float64
 	profiles                  []map[string]float64 // of the heap: bytes in use by stack
 }
@@ -35,7 +35,7 @@ func (f *flatness) sample(s *soak) {
 	heap, buffers, held := s.profile("/debug/pprof/heap?gc=1&debug=1"), 0.0, map[string]float64{}
 	for stack := range strings.SplitSeq(heap, "\n\n") {
 		bytes := figureOf(stack, heldLine)
-		if strings.Contains(stack, "pool.NewConnWithBufferSize") {
+		if strings.Contains(stack, "pool.NewConnWithBufferSize") || strings.Contains(stack, "h2.(*gather).Write") {
 			buffers += bytes
 		}
 		held[strings.Join(functionName.FindAllString(stack, -1), " < ")] += bytes
