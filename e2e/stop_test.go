@@ -69,7 +69,7 @@ func TestRedisStopsAndComesBack(t *testing.T) {
 			t.Parallel()
 			apns := apnstest.Start(t, apnstest.Options{TrackIDs: true})
 			redis := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-			p := mustServe(t, t.TempDir(), quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_REQUEST_TIMEOUT=3s")...)...)
+			p := mustServe(t, t.TempDir(), quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_REQUEST_TIMEOUT=3s", "FANFARE_LOG_LEVEL=debug")...)...)
 			p.mustRegister(20)
 			posts := &poster{n: 20, servers: func() []*program { return []*program{p} }}
 			posts.start()
