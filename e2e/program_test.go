@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	}
 	built.path, shipped.path, shifted.path = filepath.Join(dir, "fanfare"), filepath.Join(dir, "fanfare-shipped"), filepath.Join(dir, "fanfare-shifted")
 	// Most of these tests wait most of the time: more of them at once than processors.
-	_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // -parallel comes after it
+	_ = flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)+1)) // -parallel comes after it
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
