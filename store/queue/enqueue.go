@@ -29,6 +29,7 @@ type request struct {
 	bytes   int
 	sent    bool // guarded by its line
 	done    chan struct{}
+	late    *late // when its caller looks whether he still wants to wait
 
 	// valid once done is closed
 	err    error
@@ -53,6 +54,23 @@ func (r *request) over() bool {
 	default:
 		return false
 	}
+}
+
+// mayGiveUp is how long callers wait until they look whether their contexts have ended:
+// one with a deadline makes a channel and a timer for who asks, and most calls have been
+// answered by then.
+const mayGiveUp = 20 * time.Millisecond
+
+// late is shared by the requests that wait together.
+type late struct {
+	passed chan struct{}
+	timer  *time.Timer
+}
+
+func newLate() *late {
+	l := &late{passed: make(chan struct{})}
+	l.timer = time.AfterFunc(mayGiveUp, func() { close(l.passed) })
+	return l
 }
 
 // line is what a process enqueues in one shard. When it works on the shard too,
@@ -80,6 +98,11 @@ func (l *line) add(r *request) {
 func (l *line) put(r *request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.waiting) == 0 {
+		r.late = newLate()
+	} else {
+		r.late = l.waiting[0].late
+	}
 	l.waiting = append(l.waiting, r)
 }
 
@@ -100,6 +123,11 @@ func (l *line) do(ctx context.Context, r *request) error {
 func (l *line) wait(ctx context.Context, r *request) error {
 	if r.over() { // he made the round trip himself
 		return r.err
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-r.late.passed:
 	}
 	select {
 	case <-r.done:
@@ -132,11 +160,15 @@ func (l *line) nextCall() *call {
 	batch := slices.Clone(l.waiting[:taken])
 	l.waiting = slices.Delete(l.waiting, 0, taken)
 	worker := l.worker
+	var timer *late // nobody waits for any more, once the call is answered
+	if taken > 0 && len(l.waiting) == 0 {
+		timer = batch[taken-1].late
+	}
 	l.mu.Unlock()
 	if taken == 0 && (!l.doubtful || worker == nil) {
 		return nil
 	}
-	c := &call{step: stepEnqueue, script: l.q.scripts.enqueue, requests: batch}
+	c := &call{step: stepEnqueue, script: l.q.scripts.enqueue, requests: batch, late: timer}
 	if taken > 0 {
 		c.ctx = batch[0].ctx
 	} else { // it only asks whether Redis is back
@@ -232,6 +264,9 @@ func (l *line) resolve() {
 }
 
 func (l *line) answerRequests(c *call, text string) {
+	if c.late != nil {
+		c.late.timer.Stop()
+	}
 	var answers [][]any
 	if text != "" {
 		if err := json.Unmarshal([]byte(text), &answers); err != nil || len(answers) != len(c.requests) {

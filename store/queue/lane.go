@@ -41,6 +41,7 @@ type call struct {
 	script   *redisdb.Script
 	args     []any // after the common ones
 	requests []*request
+	late     *late // of the requests alone
 	results  []ended
 	marks    []*marked
 	unmark   []string       // jobs whose marks go
