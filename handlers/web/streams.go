@@ -176,8 +176,7 @@ func OnNewStack(f func()) {
 	}
 }
 
-// Stream is one open stream. It belongs to the goroutine of its method, and
-// while nothing happens it holds little but that.
+// Stream is one open stream. It belongs to the goroutine of its method.
 type Stream struct {
 	// Reached, if it is set, is told of every heartbeat that has arrived when it
 	// was sent.

@@ -37,25 +37,13 @@ type Options struct {
 	Patience time.Duration
 }
 
-// mayGiveUp is how long callers wait until they look whether their contexts have ended.
-// That costs more than all else here (a context with a deadline makes a channel and a timer
-// for who asks), and most runs have ended by then.
-const mayGiveUp = 20 * time.Millisecond
-
 // run is one batch and what became of it.
 type run[T, R any] struct {
 	items  []T
 	done   chan struct{}
-	late   chan struct{} // closed mayGiveUp after the run was made, unless it ended before
-	timer  *time.Timer   // which does that
-	result R             // valid, as err, once done is closed
+	late   *Late
+	result R // valid, as err, once done is closed
 	err    error
-}
-
-func newRun[T, R any]() *run[T, R] {
-	r := &run[T, R]{done: make(chan struct{}), late: make(chan struct{})}
-	r.timer = time.AfterFunc(mayGiveUp, func() { close(r.late) })
-	return r
 }
 
 // New makes a group whose runs are do's. Its context keeps the values of one
@@ -69,10 +57,8 @@ func New[T, R any](o Options, do func(context.Context, []T) (R, error)) *Group[T
 // context's error, up to 20 ms later; his item goes on with the others.
 func (g *Group[T, R]) Do(ctx context.Context, item T) (R, error) {
 	mine := g.join(ctx, item)
-	select {
-	case <-mine.done:
+	if mine.late.Wait(mine.done) {
 		return mine.result, mine.err
-	case <-mine.late:
 	}
 	select {
 	case <-mine.done:
@@ -95,7 +81,7 @@ func (g *Group[T, R]) join(ctx context.Context, item T) *run[T, R] {
 	defer g.mu.Unlock()
 	n := len(g.waiting)
 	if n == 0 || g.o.Most > 0 && len(g.waiting[n-1].items) >= g.o.Most {
-		g.waiting = append(g.waiting, newRun[T, R]())
+		g.waiting = append(g.waiting, &run[T, R]{done: make(chan struct{}), late: NewLate()})
 		n++
 	}
 	mine := g.waiting[n-1]
@@ -169,7 +155,7 @@ func (g *Group[T, R]) carry(ctx context.Context, now *run[T, R]) {
 		}()
 	}
 	now.result, now.err = g.do(limited, now.items)
-	now.timer.Stop()
+	now.late.Stop()
 }
 
 // isSlow counts a run that others no longer wait for, or one less.

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
+	"fanfare/store/batch"
 	"fanfare/store/redisdb"
 )
 
@@ -41,7 +42,7 @@ type call struct {
 	script   *redisdb.Script
 	args     []any // after the common ones
 	requests []*request
-	late     *late // of the requests alone
+	late     *batch.Late // of the requests alone
 	results  []ended
 	marks    []*marked
 	unmark   []string       // jobs whose marks go

@@ -1,0 +1,311 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/batch"
+	"fanfare/store/redisdb"
+)
+
+// Statuses of a request in the answer of call_enqueue.lua.
+const (
+	onceStored   = 1
+	onceReplayed = 2
+	onceReused   = 3
+)
+
+// request is what one caller enqueues in one shard.
+type request struct {
+	ctx     context.Context // of the caller, but it never ends
+	once    Once
+	entries []*entry
+	bytes   int
+	sent    bool // guarded by its line
+	done    chan struct{}
+	late    *batch.Late // when its caller looks whether he still wants to wait
+
+	// valid once done is closed
+	err    error
+	status int64
+	stored string   // the answer of an earlier call (onceReplayed)
+	known  []string // for every entry that is not plain: its id, and "1" if it is new
+}
+
+// end tells the caller, once: a call that goes on without him may be answered.
+func (r *request) end(err error) {
+	if !r.over() {
+		r.err = err
+		close(r.done)
+	}
+}
+
+// over tells whether the caller was told.
+func (r *request) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// line is what a process enqueues in one shard. When it works on the shard too,
+// the same script claims what is next there.
+type line struct {
+	lane
+	mu      sync.Mutex
+	waiting []*request
+	worker  *shardWorker // who works on the shard in this process; nil: nobody
+	avoided atomic.Int64 // until when others go before it, from made on; 0: never, see Avoid
+}
+
+func newLine(q *Queue, shard int) *line {
+	l := &line{}
+	l.lane = lane{q: q, shard: shard, next: l.nextCall, apply: l.applyCall, fail: l.failCall, resolve: l.resolve}
+	return l
+}
+
+// add hands in a request.
+func (l *line) add(r *request) {
+	l.put(r)
+	l.kick()
+}
+
+func (l *line) put(r *request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) == 0 {
+		r.late = batch.NewLate()
+	} else {
+		r.late = l.waiting[0].late
+	}
+	l.waiting = append(l.waiting, r)
+}
+
+// do hands in a request and waits for its end. A caller who has the time makes the round
+// trip himself, if none is under way: that saves waking others.
+func (l *line) do(ctx context.Context, r *request) error {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < l.q.db.Timeout() {
+		l.add(r)
+	} else {
+		l.put(r)
+		l.lead()
+	}
+	return l.wait(ctx, r)
+}
+
+// wait ends with the answer or with the caller's context. What has not left by
+// then never does.
+func (l *line) wait(ctx context.Context, r *request) error {
+	if r.late.Wait(r.done) {
+		return r.err
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.over() {
+		return r.err
+	}
+	if r.sent {
+		return api.Errorf(api.CodeUnknownOutcome, "the answer of Redis did not come in time: %v", context.Cause(ctx))
+	}
+	l.waiting = slices.DeleteFunc(l.waiting, func(other *request) bool { return other == r })
+	return l.q.db.Err(context.Cause(ctx), redisdb.Write)
+}
+
+// nextCall makes a call of what waits.
+func (l *line) nextCall() *call {
+	l.mu.Lock()
+	taken, jobs, bytes := 0, 0, 0
+	for _, r := range l.waiting {
+		if taken > 0 && (jobs+len(r.entries) > enqueueJobs || bytes+r.bytes > enqueueBytes) {
+			break
+		}
+		taken, jobs, bytes = taken+1, jobs+len(r.entries), bytes+r.bytes
+		r.sent = true
+	}
+	all := slices.Clone(l.waiting[:taken])
+	l.waiting = slices.Delete(l.waiting, 0, taken)
+	worker := l.worker
+	var together *batch.Late // nobody waits for any more, once the call is answered
+	if taken > 0 && len(l.waiting) == 0 {
+		together = all[taken-1].late
+	}
+	l.mu.Unlock()
+	if taken == 0 && (!l.doubtful || worker == nil) {
+		return nil
+	}
+	c := &call{step: stepEnqueue, script: l.q.scripts.enqueue, requests: all, late: together}
+	if taken > 0 {
+		c.ctx = all[0].ctx
+	} else { // it only asks whether Redis is back
+		c.ctx = worker.worker.writes
+		l.fill(c, 0)
+		return c
+	}
+	if worker != nil {
+		worker.claimWith(c, jobs)
+	}
+	l.fill(c, jobs)
+	return c
+}
+
+// readAhead lets the call read what the first n of its jobs ask for.
+func (c *call) readAhead(n int) {
+	for _, r := range c.requests {
+		for _, e := range r.entries[:min(n, len(r.entries))] {
+			if a := e.job.Ahead; a != nil && e.plain() {
+				c.ahead, c.reads = append(c.ahead, a), append(c.reads, a.Commands(c.ctx)...)
+			}
+		}
+		n -= min(n, len(r.entries))
+	}
+}
+
+// fill writes the arguments, in the order of call_enqueue.lua.
+func (l *line) fill(c *call, jobs int) {
+	o := &l.q.o
+	c.args = make([]any, 0, 3+5*len(c.requests)+2*jobs)
+	c.args = append(c.args, ms(o.GroupRetention), ms(o.reportTTL()), len(c.requests))
+	if c.life != nil {
+		c.stored = make(map[int]*entry, jobs)
+	}
+	common := 11 + len(c.adopt) // the arguments before these
+	for _, r := range c.requests {
+		if r.once.Key == "" {
+			c.args = append(c.args, "")
+		} else {
+			c.args = append(c.args, onceArgs(r.once)...)
+		}
+		c.args = append(c.args, len(r.entries))
+		for _, e := range r.entries {
+			if c.stored != nil {
+				c.stored[common+len(c.args)+1] = e
+			}
+			c.args = appendEntry(c.args, e)
+		}
+	}
+}
+
+// appendEntry adds a job's arguments, in the order of part_enqueue.lua.
+func appendEntry(args []any, e *entry) []any {
+	args = append(args, e.text())
+	if e.plain() {
+		if e.report {
+			args = append(args, e.job.Report)
+		}
+		return args
+	}
+	args = append(args, e.job.Report, max(0, ms(e.job.Delay)), countsText(e.job.Counts), len(e.job.Attachment))
+	for _, a := range e.job.Attachment {
+		args = append(args, a)
+	}
+	return args
+}
+
+// applyCall tells each request what became of it and hands out what was claimed.
+func (l *line) applyCall(c *call, answer []any, sent time.Time) {
+	l.avoided.Store(0)
+	l.q.depths[l.shard].Store(redisdb.Number(answer[callWaiting]))
+	for _, a := range c.ahead {
+		a.Sent(sent)
+	}
+	l.answerRequests(c, redisdb.Text(answer[callAnswer]))
+	switch {
+	case c.life != nil:
+		c.life.shard.applyClaim(c, answer, sent)
+	case len(c.requests) > 0:
+		l.q.checkSoon(c.ctx, l.shard)
+	}
+}
+
+// resolve compares what the shard's life holds after a call of the lane may have
+// claimed jobs that nobody here knows of.
+func (l *line) resolve() {
+	l.mu.Lock()
+	worker := l.worker
+	l.mu.Unlock()
+	if worker != nil {
+		worker.resolve()
+	}
+}
+
+func (l *line) answerRequests(c *call, text string) {
+	if c.late != nil {
+		c.late.Stop()
+	}
+	var answers [][]any
+	if text != "" {
+		if err := json.Unmarshal([]byte(text), &answers); err != nil || len(answers) != len(c.requests) {
+			for _, r := range c.requests {
+				r.end(fmt.Errorf("enqueue in %s shard %d: the answer %q is none", l.q.o.Name, l.shard, text))
+			}
+			return
+		}
+	}
+	for i, r := range c.requests {
+		if r.over() {
+			continue // he was told that the answer was lost
+		}
+		r.status = onceStored
+		if answers != nil {
+			r.read(answers[i])
+		}
+		r.end(nil)
+	}
+}
+
+// read notes a request's own answer.
+func (r *request) read(answer []any) {
+	status, _ := answer[0].(float64)
+	r.status = int64(status)
+	if r.status == onceReplayed && len(answer) > 1 {
+		r.stored, _ = answer[1].(string)
+		return
+	}
+	for _, v := range answer[1:] {
+		switch v := v.(type) {
+		case string:
+			r.known = append(r.known, v)
+		case float64:
+			r.known = append(r.known, strconv.Itoa(int(v)))
+		}
+	}
+}
+
+// failCall tells the callers at once; a call that may have claimed jobs goes on
+// without them. What waits behind it has not left: it is refused.
+func (l *line) failCall(c *call, err error, over bool) {
+	l.q.noteTrouble()
+	if code := api.CodeOf(err); code == api.CodeUnavailable || code == api.CodeUnknownOutcome {
+		l.avoided.Store(int64(time.Since(l.q.made) + tryAgainAfter))
+	}
+	for _, r := range c.requests {
+		r.end(err)
+	}
+	if c.life != nil {
+		c.life.shard.failClaim(c, over)
+	}
+	l.mu.Lock()
+	waiting := l.waiting
+	l.waiting = nil
+	l.mu.Unlock()
+	for _, r := range waiting {
+		r.end(l.q.db.Err(context.DeadlineExceeded, redisdb.Write))
+	}
+	if len(c.requests) == 0 {
+		sleep(c.ctx, pauseAfterError)
+	}
+}
