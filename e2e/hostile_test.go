@@ -181,8 +181,11 @@ func idleConnections(ctx context.Context, p *program, clients *sync.WaitGroup) {
 func droppedStreams(ctx context.Context, p *program, clients *sync.WaitGroup) {
 	drop := func() {
 		if conn := p.dial(ctx, "GET /v1/users/bob/messages/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"); conn != nil {
-			_, _ = http.ReadResponse(bufio.NewReader(conn), nil)
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			_ = conn.Close()
+			if err == nil {
+				_ = res.Body.Close()
+			}
 		}
 	}
 	const at = 30

@@ -70,13 +70,16 @@ func (f *following) mustAsk(version, lines string) (net.Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
+// answered is an answer whose body the test's end closes.
+type answered struct{ *http.Response }
+
 // mustAnswer reads the head of an answer.
-func (f *following) mustAnswer(from *bufio.Reader) *http.Response {
+func (f *following) mustAnswer(from *bufio.Reader) answered {
 	f.t.Helper()
 	res, err := http.ReadResponse(from, nil)
 	storetest.Must(f.t, err)
 	f.t.Cleanup(func() { _ = res.Body.Close() })
-	return res
+	return answered{res}
 }
 
 // figures is the sum of all metrics of a name: values, or how many were observed.
