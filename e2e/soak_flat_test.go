@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"regexp"
 	"runtime"
@@ -24,7 +25,7 @@ type flatness struct {
 var (
 	heapLine       = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 	goroutinesLine = regexp.MustCompile(`^goroutine profile: total (\d+)\n`)
-	heldLine       = regexp.MustCompile(`(?m)^\d+: (\d+) \[`)
+	heldLine       = regexp.MustCompile(`(?m)^(\d+): (\d+) \[`)
 	functionName   = regexp.MustCompile(`(?:fanfare/|github\.com/|net/http)[^+\s]+`)
 )
 
@@ -34,7 +35,7 @@ func (f *flatness) sample(s *soak) {
 	<-time.After(time.Second)
 	heap, buffers, held := s.profile("/debug/pprof/heap?gc=1&debug=1"), 0.0, map[string]float64{}
 	for stack := range strings.SplitSeq(heap, "\n\n") {
-		bytes := figureOf(stack, heldLine)
+		bytes := heldBy(stack)
 		if strings.Contains(stack, "pool.NewConnWithBufferSize") || strings.Contains(stack, "h2.(*gather).Write") {
 			buffers += bytes
 		}
@@ -51,6 +52,21 @@ func (f *flatness) sample(s *soak) {
 // profileRate is how many bytes a process allocates between two samples of its profile:
 // every buffer is among them.
 const profileRate = 8 << 10
+
+// heldBy estimates the bytes that a stack holds. The text of a profile has the samples as
+// they were taken: of what is smaller than profileRate not every object is one.
+func heldBy(stack string) float64 {
+	found := heldLine.FindStringSubmatch(stack)
+	if found == nil {
+		return 0
+	}
+	objects, _ := strconv.ParseFloat(found[1], 64)
+	bytes, _ := strconv.ParseFloat(found[2], 64)
+	if objects == 0 {
+		return 0
+	}
+	return bytes / (1 - math.Exp(-bytes/objects/profileRate))
+}
 
 // profile reads a profile of slot 0.
 func (s *soak) profile(path string) string {
