@@ -8,8 +8,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
 	"fanfare/handlers"
@@ -508,20 +511,46 @@ func TestU5_StreamsEndWithTheirToken(t *testing.T) {
 
 func TestU5_ALongPollEndsWithItsToken(t *testing.T) {
 	t.Parallel()
-	w, admin := setupUsers(t)
+	db := storetest.Open(t, "")
+	reads := &readsOf{key: "ff:{chats:bob}:index"}
+	db.Client().AddHook(reads)
+	w := setupOn(t, db)
+	admin := "Authorization: Bearer " + w.mustKey(api.ScopeAdmin)
 	w.workChats()
 	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"]}`, admin)
 	token := w.mustToken("bob")
+	before := reads.n.Load()
 	got := make(chan answer, 1)
 	go func() {
 		a, _ := w.try(get("/v1/users/bob/messages/pending?wait_ms=20000").with(token))
 		got <- a
 	}()
-	storetest.Eventually(t, soon, "the poll to wait", func() bool { return strings.Contains(w.get("/metrics").body, "fanfare_open_streams 1") })
+	storetest.Eventually(t, soon, "the poll to wait", func() bool {
+		return strings.Contains(w.get("/metrics").body, "fanfare_open_streams 1") && reads.n.Load() > before
+	})
 	w.post("/v1/users/bob/tokens/revoke", "", admin).wants(t, 204, "")
 	w.post("/v1/chats/team/messages", `{"sender":"alice","text":"not for him any more"}`, admin)
 	a := (<-got).wants(t, 401, problem(api.CodeUnauthorized, "*"))
 	wantHeader(t, a, "WWW-Authenticate", `Bearer error="invalid_token"`)
+}
+
+// readsOf counts the answered pipelines with a key.
+type readsOf struct {
+	key string
+	n   atomic.Int64
+}
+
+func (r *readsOf) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (r *readsOf) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (r *readsOf) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return slices.Contains(c.Args(), any(r.key)) }) {
+			r.n.Add(1)
+		}
+		return err
+	}
 }
 
 // wantsBye reads to the stream's end: a bye within 10 s of a moment, and nothing more.
