@@ -18,19 +18,40 @@ import (
 	"fanfare/store/storetest"
 )
 
-// shifted is the program with a clock that CLOCK_SHIFT_SECONDS makes wrong: time.Now
-// is another, time that passes is the same.
+// shifted is the program with a clock that is wrong by CLOCK_SHIFT_SECONDS, always or,
+// with CLOCK_JUMPS_EVERY_MS, in every other such span: time.Now is another, time that
+// passes is the same.
 var shifted binary
 
 // The place in Go's package time where the present is asked for, and what is put
 // behind it.
 const (
 	timeAsked = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
-	timeShift = "\tsec += clockShift()\n"
-	timeMore  = "\nvar clockShift = sync.OnceValue(func() (seconds int64) {\n\ttext, _ := syscall.Getenv(\"CLOCK_SHIFT_SECONDS\")\n" +
-		"\tdigits, slow := text, len(text) > 0 && text[0] == '-'\n\tif slow {\n\t\tdigits = text[1:]\n\t}\n" +
-		"\tfor i := range len(digits) {\n\t\tseconds = 10*seconds + int64(digits[i]-'0')\n\t}\n" +
-		"\tif slow {\n\t\treturn -seconds\n\t}\n\treturn seconds\n})\n"
+	timeShift = "\tsec += clockShift(mono)\n"
+	timeMore  = `
+func clockShift(mono int64) int64 {
+	c := clockOfTests()
+	if c[1] > 0 && mono/1e6/c[1]%2 == 0 {
+		return 0
+	}
+	return c[0]
+}
+
+var clockOfTests = sync.OnceValue(func() (c [2]int64) {
+	for i, name := range []string{"CLOCK_SHIFT_SECONDS", "CLOCK_JUMPS_EVERY_MS"} {
+		text, _ := syscall.Getenv(name)
+		sign := int64(1)
+		for _, digit := range text {
+			if digit == '-' {
+				sign = -1
+			} else {
+				c[i] = 10*c[i] + sign*int64(digit-'0')
+			}
+		}
+	}
+	return c
+})
+`
 )
 
 // mustBuildShifted gives the path of the program, built over a package time of its own.
@@ -56,19 +77,21 @@ func mustBuildShifted(t testing.TB) string {
 	return shifted.must(t, []string{"CGO_ENABLED=0"}, "-overlay="+overlay)
 }
 
-// mustServeShifted starts a server whose clock is wrong.
-func mustServeShifted(t testing.TB, shift time.Duration, vars ...string) *program {
+// mustServeShifted starts a server whose clock is wrong; jumps: only now and then.
+func mustServeShifted(t testing.TB, shift, jumps time.Duration, vars ...string) *program {
 	t.Helper()
 	addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
-	p := launchPath(t, mustBuildShifted(t), t.TempDir(), nil, append(vars, "FANFARE_ADDR="+addr, "CLOCK_SHIFT_SECONDS="+strconv.Itoa(int(shift.Seconds())))...)
+	p := launchPath(t, mustBuildShifted(t), t.TempDir(), nil, append(vars, "FANFARE_ADDR="+addr,
+		"CLOCK_SHIFT_SECONDS="+strconv.Itoa(int(shift.Seconds())), "CLOCK_JUMPS_EVERY_MS="+strconv.Itoa(int(jumps.Milliseconds())))...)
 	p.base = "http://" + addr
 	p.awaitReady()
 	return p
 }
 
 // Redis' clock decides about leases, times to live, windows, holds and presence: a
-// server two minutes slow or fast does all of it right, beside one whose clock is
-// right. Provider tokens alone go by the clock of who sends.
+// server two minutes slow or fast, or whose clock jumps by two minutes and back, does all
+// of it right, beside one whose clock is right. Provider tokens alone go by the clock of
+// who sends.
 func TestClocksThatAreWrong(t *testing.T) {
 	t.Parallel()
 	if !storetest.Full() {
@@ -82,10 +105,16 @@ func TestClocksThatAreWrong(t *testing.T) {
 	right.must(201, nil, "PUT", "/v1/event-types/brief", ttl)
 	right.must(201, nil, "POST", "/v1/chats", map[string]any{"id": "team", "creator": "ann", "members": []string{"ann", "user-0"}})
 	db := storetest.Open(t, redis.URL())
-	for name, shift := range map[string]time.Duration{"Slow": -2 * time.Minute, "Fast": 2 * time.Minute} {
-		p := mustServeShifted(t, shift, append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
+	for name, clock := range map[string]struct{ shift, jumps time.Duration }{
+		"Slow": {-2 * time.Minute, 0}, "Fast": {2 * time.Minute, 0},
+		"JumpsAhead": {2 * time.Minute, 1500 * time.Millisecond}, "JumpsBack": {-2 * time.Minute, 1500 * time.Millisecond},
+	} {
+		p := mustServeShifted(t, clock.shift, clock.jumps, append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
 		t.Run(name, func(t *testing.T) {
-			p.checkClock(t, shift)
+			p.checkClock(t, clock.shift)
+			if clock.jumps > 0 {
+				p.checkClock(t, 0)
+			}
 			t.Run("Events", func(t *testing.T) { checkLifetimes(t, p, apns) })
 			t.Run("Sale", func(t *testing.T) { checkWindows(t, p, name) })
 			t.Run("Hold", func(t *testing.T) { checkHold(t, p, "hold-"+name) })
@@ -105,20 +134,20 @@ func TestClocksThatAreWrong(t *testing.T) {
 	}
 }
 
-// checkClock makes sure that the clock is as wrong as it should be.
+// checkClock makes sure that the clock is as wrong as it should be, at least at times.
 func (p *program) checkClock(t *testing.T, shift time.Duration) {
 	t.Helper()
-	resp, err := http.Get(p.base + "/healthz")
-	storetest.Must(t, err)
-	_ = resp.Body.Close()
 	storetest.Eventually(t, 20*time.Second, "operators are told", func() bool {
 		ahead, err := strconv.ParseFloat(p.metric(`fanfare_redis_clock_ahead_seconds{redis="redis"}`), 64)
 		return err == nil && (time.Duration(ahead*float64(time.Second))-shift).Abs() < 20*time.Second
 	})
-	at, err := http.ParseTime(resp.Header.Get("Date"))
-	if off := time.Until(at) - shift; err != nil || off.Abs() > 20*time.Second {
-		t.Fatalf("its clock is %v off, %v", off, err)
-	}
+	storetest.Eventually(t, 20*time.Second, "answers to be dated as wrongly", func() bool {
+		resp, err := http.Get(p.base + "/healthz")
+		storetest.Must(t, err)
+		_ = resp.Body.Close()
+		at, err := http.ParseTime(resp.Header.Get("Date"))
+		return err == nil && (time.Until(at)-shift).Abs() < 20*time.Second
+	})
 }
 
 // checkDelivery posts an event and waits until APNs has it.

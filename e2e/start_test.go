@@ -107,6 +107,39 @@ func TestStartBeforeRedisAndTheDatabase(t *testing.T) {
 	}
 }
 
+// Eight processes may be the first ones of a new database and a new Redis, all at once:
+// one of them migrates, all of them serve, and what one writes the others read.
+func TestEightProcessesStartTogether(t *testing.T) {
+	t.Parallel()
+	for name, database := range map[string]func(testing.TB) string{"SQLite": storetest.SQLite, "MariaDB": storetest.MySQL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := mustBuildShipped(t) // first, so that all of them start at once
+			vars := []string{"FANFARE_REDIS_URL=" + storetest.Redis(t).URL(), "FANFARE_DATABASE_URL=" + database(t), "FANFARE_LOG_LEVEL=warn"}
+			processes := make([]*program, 8)
+			for i := range processes {
+				addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
+				processes[i] = launchPath(t, path, t.TempDir(), nil, append(vars, "FANFARE_ADDR="+addr)...)
+				processes[i].base = "http://" + addr
+			}
+			for i, p := range processes {
+				p.awaitReady()
+				p.must(201, nil, "PUT", fmt.Sprintf("/v1/event-types/of-%d", i), map[string]any{"title": "x"})
+			}
+			for _, p := range processes {
+				var types struct{ Items []api.EventType }
+				p.must(200, &types, "GET", "/v1/event-types", nil)
+				if len(types.Items) != len(processes) {
+					t.Errorf("%d event types, want %d", len(types.Items), len(processes))
+				}
+				if text := p.stderr.String(); strings.Contains(text, "level=ERROR") || strings.Contains(text, "locked") {
+					t.Errorf("it said:\n%s", text)
+				}
+			}
+		})
+	}
+}
+
 // mustWaitFor waits until readyz says what the start waits for.
 func (p *program) mustWaitFor(variable string) {
 	p.t.Helper()

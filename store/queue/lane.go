@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -112,6 +113,7 @@ func (l *lane) lead() {
 	}
 	l.running, l.again, l.ended = true, false, make(chan struct{})
 	l.mu.Unlock()
+	runtime.Gosched() // who is about to call goes along
 	if c := l.next(); c != nil {
 		l.deliver(c)
 	}
@@ -136,6 +138,7 @@ func (l *lane) run() {
 		l.mu.Lock()
 		l.again = false
 		l.mu.Unlock()
+		runtime.Gosched()
 		if c := l.next(); c != nil {
 			l.deliver(c)
 		} else if !l.goesOn() {
