@@ -99,6 +99,9 @@ func TestClocksThatAreWrong(t *testing.T) {
 	}
 	apns, redis := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t)
 	vars := append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_NOTIFICATION_LEASE=5s", "FANFARE_JOB_LEASE=5s")
+	keys, file := mustBackendKey(t, "backend"), filepath.Join(t.TempDir(), "keys.json")
+	mustPublish(t, file, keys)
+	vars = append(vars, "FANFARE_USER_KEYS_FILE="+file)
 	right := mustServe(t, t.TempDir(), vars...)
 	right.mustRegister(1)
 	ttl := map[string]any{"title": "x", "ttl_seconds": 60}
@@ -126,6 +129,7 @@ func TestClocksThatAreWrong(t *testing.T) {
 					t.Errorf("present for %v", left)
 				}
 			})
+			t.Run("Token", func(t *testing.T) { checkTokens(t, p, right, keys) })
 			t.Run("Lease", func(t *testing.T) {
 				p.kill() // in its lease: what it had is taken over
 				right.checkDelivery(t, apns)
@@ -181,6 +185,30 @@ func checkLifetimes(t *testing.T, p *program, apns *apnstest.Server) {
 	wantEnd(got[len(got)-1], began)
 	event["expires_at"] = time.Now().Add(-time.Minute)
 	p.must(422, nil, "POST", "/v1/events", event)
+}
+
+// checkTokens makes sure that a token holds at once and until its end, whoever made it and
+// whoever reads it. A clock that jumps has time to do so.
+func checkTokens(t *testing.T, p, right *program, keys backendKey) {
+	t.Helper()
+	ours := keys.mustToken(t, "bob")
+	for i, maker := range []*program{p, right} {
+		const lasts = 4 * time.Second
+		var made api.Token
+		began := time.Now()
+		maker.must(201, &made, "POST", "/v1/users/bob/tokens", map[string]any{"scopes": []string{"chat"}, "ttl_seconds": int(lasts.Seconds())})
+		for time.Since(began) < lasts-1500*time.Millisecond {
+			for _, token := range []string{"Bearer " + made.Token, ours} {
+				if one, two := p.status(token), right.status(token); one != 200 || two != 200 {
+					t.Fatalf("maker %d, after %v: %d where the clock is wrong, %d where it is right", i, time.Since(began), one, two)
+				}
+			}
+		}
+		storetest.Eventually(t, 10*time.Second, "the token to end", func() bool { return p.status("Bearer "+made.Token) == 401 && right.status("Bearer "+made.Token) == 401 })
+		if took := time.Since(began); took < lasts-1500*time.Millisecond || took > lasts+1500*time.Millisecond {
+			t.Errorf("it ended after %v, not %v", took, lasts)
+		}
+	}
 }
 
 // putSale makes a sale of ten units in a window around the present.

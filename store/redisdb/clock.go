@@ -3,6 +3,7 @@ package redisdb
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,6 +58,24 @@ func (db *DB) Now(ctx context.Context, key string) (time.Time, error) {
 	}
 	db.clocks.last[node] = clockReading{told, time.Now()}
 	return told, nil
+}
+
+// Clock is the time by Redis' clock as Run or Check read it last, of several masters the
+// middle one, reckoned on by the time that has passed: at no cost, a little late, and
+// right whatever happens to this machine's clock. Before the first reading, and of an
+// embedded Redis, it is this machine's.
+func (db *DB) Clock() time.Time {
+	if r := db.present.Load(); r != nil {
+		now, _ := r.now()
+		return now
+	}
+	return time.Now()
+}
+
+// middle is the reading of which as many are later as earlier.
+func middle(all []clockReading) *clockReading {
+	slices.SortFunc(all, func(a, b clockReading) int { return a.told.Add(b.at.Sub(a.at)).Compare(b.told) })
+	return &all[len(all)/2]
 }
 
 // masterOf is the client of the master that has a key.

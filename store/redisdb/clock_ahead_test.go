@@ -17,3 +17,18 @@ func TestClockAhead(t *testing.T) {
 		}
 	}
 }
+
+// Of several masters whose clocks differ the middle one counts, wherever in time each was
+// read.
+func TestMiddleClock(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	var all []clockReading
+	for i, wrong := range []time.Duration{time.Hour, time.Second, -time.Minute, 0, 2 * time.Second} {
+		at := began.Add(time.Duration(i) * 10 * time.Second)
+		all = append(all, clockReading{told: at.Add(wrong), at: at})
+	}
+	if got := middle(all); got.told.Sub(got.at) != time.Second {
+		t.Errorf("the clock that is %v ahead, want that of 1s", got.told.Sub(got.at))
+	}
+}

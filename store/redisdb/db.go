@@ -56,6 +56,7 @@ type DB struct {
 	clocks   clockReadings
 	silent   silences
 	reading  atomic.Pointer[Reading]
+	present  atomic.Pointer[clockReading] // see Clock
 }
 
 // Open reads the URL and makes the clients. It dials nothing: a Redis that is
@@ -79,7 +80,7 @@ func Open(_ context.Context, o Options) (*DB, error) {
 }
 
 // Run does what must happen in the background: it watches Redis' memory and clock
-// (see Overloaded and Reading) and moves the clock of an embedded Redis, whose keys would
+// (see Overloaded, Reading and Clock) and moves the clock of an embedded Redis, whose keys would
 // otherwise never expire. It returns when ctx ends.
 func (db *DB) Run(ctx context.Context) error {
 	var g errgroup.Group

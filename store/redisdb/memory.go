@@ -51,7 +51,8 @@ type Reading struct {
 	ClockAhead time.Duration
 }
 
-// Reading is what Run read last; nil while no master answers, or Redis is embedded.
+// Reading is what Run or Check read last; nil while no master answers, or Redis is
+// embedded.
 func (db *DB) Reading() *Reading { return db.reading.Load() }
 
 // readMemory judges by the masters that answer: the calls themselves say that one is
@@ -81,13 +82,15 @@ func (db *DB) read(ctx context.Context) (all *Reading) {
 		return nil
 	}
 	var mu sync.Mutex
+	var clocks []clockReading
 	_ = eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
-		one, err := readMaster(ctx, c)
+		one, clock, err := readMaster(ctx, c)
 		if err != nil {
 			return err
 		}
 		mu.Lock()
 		defer mu.Unlock()
+		clocks = append(clocks, clock)
 		if all == nil {
 			all = &Reading{}
 		}
@@ -97,21 +100,25 @@ func (db *DB) read(ctx context.Context) (all *Reading) {
 		}
 		return nil
 	})
+	if len(clocks) > 0 {
+		db.present.Store(middle(clocks))
+	}
 	return all
 }
 
-func readMaster(ctx context.Context, c *redis.Client) (r Reading, err error) {
+func readMaster(ctx context.Context, c *redis.Client) (r Reading, clock clockReading, err error) {
 	pipe := c.Pipeline()
-	memory, clock := pipe.Info(ctx, "memory"), pipe.Time(ctx)
+	memory, told := pipe.Info(ctx, "memory"), pipe.Time(ctx)
 	asked := time.Now()
 	if _, err := pipe.Exec(ctx); err != nil {
-		return r, err
+		return r, clock, err
 	}
+	clock = clockReading{told.Val(), time.Now()}
 	if limit := infoInt(memory.Val(), "maxmemory"); limit > 0 {
 		r.Used = float64(infoInt(memory.Val(), "used_memory")) / float64(limit)
 	}
-	r.ClockAhead = clockAhead(asked, time.Now(), clock.Val())
-	return r, nil
+	r.ClockAhead = clockAhead(asked, clock.at, clock.told)
+	return r, clock, nil
 }
 
 // clockAhead is how far our clock is ahead of one that was read between two moments.
@@ -132,13 +139,15 @@ func infoInt(text, name string) int64 {
 
 // Check finds what makes a Redis lose work, and gives a sentence for each
 // finding. A Redis that does not answer or hides its settings is a finding too; an
-// embedded one, which loses all of it at its end, is the caller's to tell.
+// embedded one, which loses all of it at its end, is the caller's to tell. From then on
+// there is a Reading, and Clock is Redis'.
 func (db *DB) Check(ctx context.Context) []string {
 	if db.embedded != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()
+	db.reading.Store(db.read(ctx))
 	settings := wanted
 	if db.kind == kindCluster {
 		settings = slices.Concat(wanted, wantedInCluster)

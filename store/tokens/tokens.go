@@ -38,7 +38,8 @@ const (
 	maxPoll     = 4 * time.Second
 )
 
-// Store is the user tokens and tickets. It is safe for concurrent use.
+// Store is the user tokens and tickets, whose times are Redis'. It is safe for
+// concurrent use.
 type Store struct {
 	rec *record.DB
 	db  *redisdb.DB
@@ -141,7 +142,7 @@ func (s *Store) Verify(token string) (u *api.User, genuine bool, err error) {
 	if err != nil {
 		return nil, false, errNotValid()
 	}
-	u, err = readClaims(payload, time.Now())
+	u, err = readClaims(payload, s.db.Clock())
 	if err != nil {
 		return nil, true, errNotValid()
 	}
@@ -155,7 +156,7 @@ func (s *Store) Verify(token string) (u *api.User, genuine bool, err error) {
 
 // Ended says why what a user calls with no longer stands; "": it does.
 func (s *Store) Ended(u *api.User) api.ByeReason {
-	if !time.Now().Before(u.ExpiresAt) {
+	if !s.db.Clock().Before(u.ExpiresAt) {
 		return api.ByeExpired
 	}
 	if _, known := (*s.keys.Load())[u.KeyID]; !known {
@@ -174,7 +175,7 @@ func (s *Store) Issue(user string, r *api.TokenRequest) (*api.Token, error) {
 	if own == nil {
 		return nil, api.Errorf(api.CodeUnavailable, "the key that signs tokens cannot be read just now")
 	}
-	issued := time.Now().Unix()
+	issued := s.db.Clock().Unix()
 	if upTo, is := s.revoked.Load(user); is {
 		issued = max(issued, upTo.(int64)+1)
 	}
