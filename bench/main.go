@@ -3,7 +3,7 @@
 // machine than about us.
 //
 //	go run ./bench                 every subject; writes bench/RESULTS.md
-//	go run ./bench accept push     some of them; nothing is written
+//	go run ./bench accept push     some of them; sections that are whole are written
 //	go run ./bench -growth         how cost grows, which takes long; written too
 //	go run ./bench -quick          a short run that only shows that all works
 //	go run ./bench -profile one    where the time of one-device events goes

@@ -102,8 +102,8 @@ type recentContactsRequest struct {
 //	@Description	The contacts whose newest upload that this user may see is the latest, newest first; exactly as many as asked for,
 //	@Description	if there are so many. `complete` is false only while the user's index is rebuilt and someone could be missing: ask
 //	@Description	again soon. Up to FANFARE_CONTACTS_MAX (120) the cost does not depend on how many contacts the user has. Above it
-//	@Description	the server goes through all of them, 100,000 in half a second or so, once for all who ask at the same time; where
-//	@Description	that takes longer than a request may, the answer is 503 `unavailable`.
+//	@Description	the server at first goes through all of them, 100,000 in about a second, once for all who ask at the same time, until
+//	@Description	a job has made the user's index deep enough; where that takes longer than a request may, the answer is 503 `unavailable`.
 //	@Tags			recent contacts
 //	@ID				getRecentContacts
 //	@Produce		json

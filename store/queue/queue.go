@@ -147,8 +147,8 @@ func (q *Queue) Init(ctx context.Context) error {
 			q.o.Name, q.metaKey(), q.o.Name, q.o.Name)
 	case shards != strconv.Itoa(q.o.Shards):
 		return api.Errorf(api.CodeConflict,
-			"queue %s has %s shards in Redis, not %d: set FANFARE_SHARDS=%s, or drain the queue, stop every process and delete the key %s",
-			q.o.Name, shards, q.o.Shards, shards, q.metaKey())
+			"queue %s has %s shards in Redis, not %d: set FANFARE_SHARDS=%s, or drain all queues, stop every process and delete all keys ff:{q:* and no others, chats and stock live there too",
+			q.o.Name, shards, q.o.Shards, shards)
 	}
 	q.known.Store(true)
 	return nil
