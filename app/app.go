@@ -179,7 +179,7 @@ func (a *app) openWorkers() {
 		Queue: a.notificationQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Metrics: a.metrics, Logger: a.log,
 		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, ReportTTL: c.MaxAge + c.EventRetention, RetryBase: c.RetryBase, RetryMax: c.RetryMax,
 	})
-	// A process that plays both roles sends what has one device at once.
+	// A process that plays both roles sends small events and parts at once.
 	var atOnce *delivery.Delivery
 	if c.has(roleDelivery) {
 		atOnce = a.delivery

@@ -21,8 +21,8 @@ type TargetingOptions struct {
 	// Events is the queue it works on, Notifications the one it fills.
 	Events, Notifications *queue.Queue
 	Devices               *devices.Store
-	// Delivery, if this process has one, sends the only notification of an event at
-	// once.
+	// Delivery, if this process has one, sends the notifications of small events and of
+	// parts at once.
 	Delivery *Delivery
 	// Pagers read audiences by their kind (events.KindContactsOf, KindChat); an
 	// event of a kind without one becomes a dead letter.

@@ -7,22 +7,20 @@ import (
 	"fanfare/api"
 )
 
-// A user's devices in the cache: one behind the other, each ended by deviceEnd, its
-// fields by fieldEnd. They are read for every notification, so no JSON.
+// A user's devices in the cache, what targeting asks of them: one behind the other, each
+// ended by deviceEnd, its fields, which cannot hold either, by fieldEnd. They are read for
+// every notification, so no JSON.
 const (
 	deviceEnd, fieldEnd = "\x1e", "\x1f"
-	deviceFields        = 7
+	deviceFields        = 5
 )
-
-// noEnds takes out of a service's words what would end a field.
-var noEnds = strings.NewReplacer(deviceEnd, "", fieldEnd, "")
 
 func devicesText(list []api.Device) string {
 	var b strings.Builder
 	for i := range list {
 		d := &list[i]
-		for _, v := range [deviceFields]string{d.Token, d.Topic, d.Platform, string(d.Environment), string(d.State),
-			noEnds.Replace(d.Reason), strconv.FormatInt(d.RegisteredAt.UnixMilli(), 10)} {
+		for _, v := range [deviceFields]string{d.Token, d.Topic, string(d.Environment), string(d.State),
+			strconv.FormatInt(d.RegisteredAt.UnixMilli(), 10)} {
 			b.WriteString(v)
 			b.WriteString(fieldEnd)
 		}
@@ -42,14 +40,14 @@ func parseDevices(text string) ([]api.Device, bool) {
 				return nil, false
 			}
 		}
-		at, err := strconv.ParseInt(v[6], 10, 64)
+		at, err := strconv.ParseInt(v[4], 10, 64)
 		rest, ok := strings.CutPrefix(text, deviceEnd)
 		if err != nil || !ok {
 			return nil, false
 		}
 		text = rest
-		list = append(list, api.Device{Token: v[0], Topic: v[1], Platform: v[2], Environment: api.Environment(v[3]),
-			State: api.DeviceState(v[4]), Reason: v[5], RegisteredAt: api.AtMillis(at)})
+		list = append(list, api.Device{Token: v[0], Topic: v[1], Environment: api.Environment(v[2]),
+			State: api.DeviceState(v[3]), RegisteredAt: api.AtMillis(at)})
 	}
 	return list, true
 }

@@ -115,6 +115,7 @@
 //	served               string  somebody works on this shard   3 leases
 //
 // Ids of a time share a hash, because small hashes are a fraction of the price of
-// keys: reports by the second of the id, in 8 hashes, tombstones and groups by half a minute, and
-// when about 128 are in one, 16 others take what follows, and so on.
+// keys: reports by a 32nd of a second, in which events of one call mostly are, tombstones
+// and groups by half a minute; when about 128 of those are in one, 16 others take what
+// follows, and so on.
 package queue

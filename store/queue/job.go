@@ -98,10 +98,11 @@ type Job struct {
 	// Payload is at most MaxPayload bytes.
 	Payload []byte
 	// Value goes with the job as long as it does not leave this process: who claims it in
-	// the call that stored it finds the value again, everybody else nil.
+	// the call that stored it finds the value again, everybody else nil. Only plain jobs
+	// have one: an id, a payload and perhaps a report.
 	Value any
 	// Ahead reads what whoever claims the job will ask for, if this process claims it in
-	// the call that stores it.
+	// the call that stores it. Only plain jobs have one.
 	Ahead Ahead
 	// Attachment is stored beside, kept till the job ends, and read item by item
 	// with Queue.Attachment.

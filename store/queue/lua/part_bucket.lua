@@ -6,7 +6,7 @@
 -- A bucket takes about FULL ids; then each of its 16 successors, told apart by
 -- a character of the id from the end, takes as many, and so on: so buckets are
 -- few when there is little to do and small when there is much. Buckets of one
--- minute begin with its characters, the first 4 of an id made by NewID; another
+-- half minute begin with its characters, the first 4 of an id made by NewID; another
 -- id has a bucket of its own. Ids are never taken out, so a full one stays full.
 -- groupKeys in keys.go names the same buckets, for reading.
 local FULL, LEVELS = 128, 3
