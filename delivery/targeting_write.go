@@ -215,6 +215,7 @@ func (p *page) readAhead() bool {
 	}
 	p.read = a.At()
 	p.targets, ok = a.Targets(p.c.Now)
+	p.c.Ahead = nil
 	return ok
 }
 

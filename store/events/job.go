@@ -97,12 +97,16 @@ func (j *Job) Encode() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// JobOf is the event of a claimed job. It is the caller's alone.
+// JobOf takes the event out of a claimed job, which keeps nothing of it. It is the
+// caller's alone.
 func JobOf(c *queue.Claimed) (*Job, error) {
-	if j, ok := c.Value.(*Job); ok {
-		return j, nil
+	j, ok := c.Value.(*Job)
+	var err error
+	if !ok {
+		j, err = DecodeJob(c.Payload)
 	}
-	return DecodeJob(c.Payload)
+	c.Value, c.Payload = nil, nil
+	return j, err
 }
 
 // DecodeJob reads what Encode wrote.

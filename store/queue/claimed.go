@@ -25,7 +25,7 @@ type Claimed struct {
 
 	shard    *shardWorker
 	life     *life
-	entry    *entry
+	entry    entry  // without its payload
 	place    string // letter of the stream and the entry's id
 	lost     atomic.Bool
 	finished atomic.Bool

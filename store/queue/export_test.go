@@ -129,3 +129,25 @@ func (p *Stepper) Look() (more bool, err error) {
 	u, err := p.s.look(context.Background(), p.s.present(), true)
 	return u.more, err
 }
+
+// AgeSeries makes the lane of a shard's results believe that it was silent for long. It is
+// to be called by a fault of the lane.
+func AgeSeries(q *Queue, shard int) { q.lines[shard].worker.ends.last = time.Now().Add(-memoTTL + time.Minute) }
+
+// Waiting is how many requests wait for the next call of a shard.
+func Waiting(q *Queue, shard int) int {
+	l := q.lines[shard]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting)
+}
+
+// PlacesBesideOneAlone gives the places that can be taken while the only one is taken and
+// a job began to run alone all the same.
+func PlacesBesideOneAlone(ctx context.Context) int {
+	g := newGate(1)
+	g.take(1)
+	g.alone(ctx, 0)
+	g.together()
+	return g.take(5)
+}

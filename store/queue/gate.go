@@ -27,7 +27,7 @@ func (g *gate) take(most int) int {
 	if g.quiet {
 		return 0
 	}
-	n := min(most, g.free)
+	n := min(most, max(g.free, 0)) // a job that runs alone may have one more than there are
 	g.free -= n
 	return n
 }
@@ -71,7 +71,7 @@ func (g *gate) release(n int) {
 func (g *gate) announce() *shardWorker {
 	close(g.changed)
 	g.changed = make(chan struct{})
-	if g.quiet || g.free == 0 || len(g.asking) == 0 {
+	if g.quiet || g.free <= 0 || len(g.asking) == 0 {
 		return nil
 	}
 	s := g.asking[0]

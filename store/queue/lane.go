@@ -113,6 +113,7 @@ func (l *lane) lead() {
 	}
 	l.running, l.again, l.ended = true, false, make(chan struct{})
 	l.mu.Unlock()
+	defer batch.CrashOnPanic()
 	runtime.Gosched() // who is about to call goes along
 	if c := l.next(); c != nil {
 		l.deliver(c)
@@ -161,7 +162,8 @@ func (l *lane) await() {
 func (l *lane) deliver(c *call) {
 	c.began, c.number = time.Now(), l.number+1
 	for doubtful := false; ; {
-		if l.series == "" || time.Since(l.last) > memoTTL/2 {
+		if l.series == "" || time.Since(l.last) > memoTTL/2 && (!doubtful || time.Since(c.began) > memoTTL/2) {
+			l.doubtful = l.doubtful || doubtful && c.life != nil // it is done again, and may have claimed jobs before
 			l.renew()
 			c.number = 1
 		}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -140,9 +141,22 @@ func (s *shardWorker) dropGone() {
 	s.worker.gate.release(len(dropped))
 }
 
-// compare asks what Redis has pending for the life: what is not pending is lost,
-// what this process does not know of goes back, counted as a lost lease or not.
+// compare asks what Redis has pending for the life, until it answers: what is not
+// pending is lost, what this process does not know of goes back, counted as a lost lease
+// or not. Nobody else would find that while the life goes on.
 func (l *life) compare(counted bool) {
+	w := l.shard.worker
+	for !l.over.Load() && !w.closed.Load() {
+		err := l.compareOnce(counted)
+		if err == nil {
+			return
+		}
+		w.q.failed(l.shard.shard, "compare jobs", err)
+		sleep(w.writes, pauseAfterError)
+	}
+}
+
+func (l *life) compareOnce(counted bool) error {
 	l.calls.Lock()
 	defer l.calls.Unlock()
 	s, q := l.shard, l.shard.worker.q
@@ -162,18 +176,19 @@ func (l *life) compare(counted bool) {
 		args = append(args, place)
 	}
 	cmd := q.scripts.compare.Cmd(s.worker.writes, q.keys(s.shard), args...)
-	if err := q.trip(s.worker.writes, stepRenew, cmd); err != nil {
-		q.failed(s.shard, "compare jobs", err)
-		return
+	if err := q.trip(s.worker.writes, stepCompare, cmd); err != nil {
+		return err
 	}
 	answer, err := cmd.Slice()
-	if err != nil || len(answer) != 2 {
-		q.failed(s.shard, "compare jobs", err)
-		return
+	if err == nil && len(answer) != 2 {
+		err = errors.New("too few values")
+	}
+	if err != nil {
+		return err
 	}
 	if redisdb.Number(answer[0]) == 0 {
 		l.end()
-		return
+		return nil
 	}
 	lost, _ := answer[1].([]any)
 	s.mu.Lock()
@@ -189,6 +204,7 @@ func (l *life) compare(counted bool) {
 		}
 	}
 	s.dropGone()
+	return nil
 }
 
 // keep renews the leases and ends the contexts of the jobs whose lease is over.

@@ -286,10 +286,12 @@ func (r *request) read(answer []any) {
 }
 
 // failCall tells the callers at once; a call that may have claimed jobs goes on
-// without them. What waits behind it has not left: it is refused.
+// without them. What waits behind it has not left: while Redis is away it is refused,
+// else it leaves and gets an answer of its own.
 func (l *line) failCall(c *call, err error, over bool) {
 	l.q.noteTrouble()
-	if code := api.CodeOf(err); code == api.CodeUnavailable || code == api.CodeUnknownOutcome {
+	code := api.CodeOf(err)
+	if code == api.CodeUnavailable || code == api.CodeUnknownOutcome {
 		l.avoided.Store(int64(time.Since(l.q.made) + tryAgainAfter))
 	}
 	for _, r := range c.requests {
@@ -298,12 +300,14 @@ func (l *line) failCall(c *call, err error, over bool) {
 	if c.life != nil {
 		c.life.shard.failClaim(c, over)
 	}
-	l.mu.Lock()
-	waiting := l.waiting
-	l.waiting = nil
-	l.mu.Unlock()
-	for _, r := range waiting {
-		r.end(l.q.db.Err(context.DeadlineExceeded, redisdb.Write))
+	if code == api.CodeUnavailable || code == api.CodeUnknownOutcome {
+		l.mu.Lock()
+		waiting := l.waiting
+		l.waiting = nil
+		l.mu.Unlock()
+		for _, r := range waiting {
+			r.end(l.q.db.Err(context.DeadlineExceeded, redisdb.Write))
+		}
 	}
 	if len(c.requests) == 0 {
 		sleep(c.ctx, pauseAfterError)

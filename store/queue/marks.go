@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -33,7 +34,10 @@ func (c *Claimed) Mark(name, value, report string) {
 		m = &marked{c: c}
 		s.results.marks[c] = m
 	}
-	m.fields, m.report = append(m.fields, name, value), report
+	m.fields = append(m.fields, name, value)
+	if report != "" {
+		m.report = report
+	}
 	s.unrecorded.Add(1)
 	s.writing.CompareAndSwap(0, max(s.worker.clock(), 1))
 	s.mu.Unlock()
@@ -86,7 +90,8 @@ func (s *shardWorker) putMarksBack(all []*marked) {
 			continue
 		}
 		if later := s.results.marks[m.c]; later != nil {
-			m.fields, m.report = append(m.fields, later.fields...), later.report
+			m.fields = append(m.fields, later.fields...)
+			m.report = cmp.Or(later.report, m.report)
 		}
 		s.results.marks[m.c] = m
 	}

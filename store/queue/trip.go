@@ -16,6 +16,7 @@ const (
 	stepFinish   = "finish"
 	stepBegin    = "begin"
 	stepRenew    = "renew"
+	stepCompare  = "compare"
 	stepMaintain = "maintain"
 	stepCheck    = "check"
 	stepBlock    = "block"

@@ -225,9 +225,8 @@ func (s *shardWorker) begin(c *call, answer []any) []*Claimed {
 	now := time.UnixMicro(us)
 	jobs := answer[callJobs:]
 	batch := make([]*Claimed, 0, len(jobs)/callGiven)
-	block := make([]Claimed, len(jobs)/callGiven)
 	for i := 0; i+callGiven <= len(jobs); i += callGiven {
-		one := &block[i/callGiven]
+		one := new(Claimed) // each by itself: one that lasts keeps no other's payload
 		if !s.read(one, c, jobs[i:i+callGiven], now) {
 			continue
 		}
@@ -237,6 +236,10 @@ func (s *shardWorker) begin(c *call, answer []any) []*Claimed {
 	defer s.mu.Unlock()
 	for _, one := range batch {
 		s.live[one] = struct{}{}
+		if c.life.over.Load() { // it was found out meanwhile
+			one.gone = true
+			one.lost.Store(true)
+		}
 	}
 	return batch
 }
@@ -244,18 +247,20 @@ func (s *shardWorker) begin(c *call, answer []any) []*Claimed {
 // read makes one claimed job: what the call stored itself is still in memory.
 func (s *shardWorker) read(one *Claimed, c *call, v []any, now time.Time) bool {
 	one.place = redisdb.Text(v[0])
-	if at, ok := v[1].(int64); ok && c.stored[int(at)] != nil {
-		one.entry = c.stored[int(at)]
-	} else {
-		e, err := parseEntry([]byte(redisdb.Text(v[1])))
-		if err != nil {
+	e := (*entry)(nil)
+	if at, ok := v[1].(int64); ok {
+		e = c.stored[int(at)]
+	}
+	if e == nil {
+		var err error
+		if e, err = parseEntry([]byte(redisdb.Text(v[1]))); err != nil {
 			s.worker.q.o.Logger.Error("a job cannot be read", "shard", s.shard, "entry", one.place, "error", err)
 			return false
 		}
-		one.entry = e
 	}
-	e := one.entry
-	one.Job = e.job
+	one.entry, one.Job = *e, e.job
+	// Its end needs the head alone.
+	one.entry.job.Payload, one.entry.job.Value, one.entry.job.Ahead, one.entry.job.Counts = nil, nil, nil, nil
 	one.Shard = s.shard
 	one.GuardValue = redisdb.Text(v[2])
 	one.Attempt, one.Fence = e.failures+1, max(c.life.epoch, e.fence+1)

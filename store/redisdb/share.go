@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
+	"fanfare/store/batch"
 )
 
 const (
@@ -165,7 +166,7 @@ func (q *callQueue) add(c *call) (leads bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting) >= maxWaiting {
-		e := api.Errorf(api.CodeOverloaded, "too many calls wait for Redis")
+		e := api.Errorf(api.CodeUnavailable, "too many calls wait for Redis")
 		e.RetryAfter = time.Second
 		return false, e
 	}
@@ -186,6 +187,7 @@ func (q *callQueue) add(c *call) (leads bool, err error) {
 
 // lead makes one round trip; what came meanwhile is left to a goroutine.
 func (q *callQueue) lead() {
+	defer batch.CrashOnPanic()
 	if batch := q.nextBatch(); len(batch) > 0 {
 		q.sendBatch(batch)
 		q.mu.Lock()
