@@ -132,7 +132,9 @@ func (p *Stepper) Look() (more bool, err error) {
 
 // AgeSeries makes the lane of a shard's results believe that it was silent for long. It is
 // to be called by a fault of the lane.
-func AgeSeries(q *Queue, shard int) { q.lines[shard].worker.ends.last = time.Now().Add(-memoTTL + time.Minute) }
+func AgeSeries(q *Queue, shard int) {
+	q.lines[shard].worker.ends.last = time.Now().Add(-memoTTL + time.Minute)
+}
 
 // Waiting is how many requests wait for the next call of a shard.
 func Waiting(q *Queue, shard int) int {
