@@ -91,9 +91,10 @@ func (l *line) put(r *request) {
 }
 
 // do hands in a request and waits for its end. A caller who has the time makes the round
-// trip himself, if none is under way: that saves waking others.
+// trip himself, if none is under way, which may have to wait for one of other shards:
+// that saves waking others.
 func (l *line) do(ctx context.Context, r *request) error {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) < l.q.db.Timeout() {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < 2*l.q.db.Timeout() {
 		l.add(r)
 	} else {
 		l.put(r)
