@@ -134,6 +134,7 @@ func (l *Live) usable(sale string, status int64) error {
 	switch status {
 	case answerAbsent:
 		l.known.Delete(sale)
+		l.snapshots.Delete(sale)
 		return ErrAbsent
 	case answerLoading:
 		return ErrLoading
