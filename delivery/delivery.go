@@ -123,6 +123,7 @@ type work struct {
 	m     *message
 	clock time.Time       // of this process, when Claimed.Now was Redis'
 	probe bool            // it may be sent though its app is paused
+	held  string          // the app whose place it has: a new registration may change the message's
 	event *oneHop         // nil: the notification was claimed
 	group *sync.WaitGroup // of those for whose end the loop waits that handed the work in
 }
@@ -143,7 +144,7 @@ func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 			continue
 		}
 		w := &work{Claimed: c, id: NotificationID(m.Event, m.Token), m: m, clock: clock, group: &d.wg}
-		if !d.slots.take(1, 1, m.app()) {
+		if w.held = m.app(); !d.slots.take(1, 1, w.held) {
 			d.postpone(ctx, w, "its app has too many sends under way")
 			continue
 		}
@@ -212,7 +213,7 @@ func (d *Delivery) handleToken(ctx context.Context, w *work, a *transport.Answer
 // for a slow one are postponed.
 func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *work {
 	token := w.m.Token
-	d.slots.free(w.m.app())
+	d.slots.free(w.held)
 	next := d.next(token)
 	for next != nil && time.Since(began) > slowSend {
 		d.postponeSlow(ctx, next)
@@ -223,9 +224,8 @@ func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *wor
 
 // postponeSlow postpones a notification whose device is slow.
 func (d *Delivery) postponeSlow(ctx context.Context, w *work) {
-	app := w.m.app()
 	d.postpone(ctx, w, "its device is slow")
-	d.slots.free(app)
+	d.slots.free(w.held)
 }
 
 func (d *Delivery) next(token string) *work {

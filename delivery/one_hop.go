@@ -111,8 +111,8 @@ func (d *Delivery) takeEvent(ctx context.Context, messages []*message, clock tim
 		return false
 	}
 	e.left, e.sent.Made = len(messages), int64(len(messages))
-	for _, m := range messages {
-		d.begin(ctx, &work{Claimed: e.c, id: NotificationID(m.Event, m.Token), m: m, clock: clock, event: e, group: e.group})
+	for i, m := range messages {
+		d.begin(ctx, &work{Claimed: e.c, id: NotificationID(m.Event, m.Token), m: m, clock: clock, held: apps[i], event: e, group: e.group})
 	}
 	return true
 }

@@ -114,20 +114,24 @@ func failed(reason string) queue.Result {
 }
 
 // send lets the Sender send, again at once when the service only wants another
-// connection: tries is how often it was asked already. The Sender calls Fresh right
+// connection: tries is how often it was asked already. The Sender calls sendable right
 // before each request leaves: no send starts that could not be recorded before the
 // lease's end. While Redis is away or the process starves, notifications wait instead
-// of going out twice.
+// of going out twice. One of an event that waited too long is not sent here: it becomes a
+// job of its own, whose device is checked.
 func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 	ctx := w.Context()
-	n := w.m.notification(w.id, w.Fresh)
+	n := w.m.notification(w.id, w.sendable)
 	for tries < atOnce {
 		if ctx.Err() != nil || !w.AwaitFresh(ctx) {
 			return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
 		}
+		if w.event.stale() {
+			return transport.Answer{Outcome: transport.Again, RetryAfter: time.Millisecond}
+		}
 		a = d.o.Sender.Send(ctx, n)
 		if withheld(a) {
-			continue // it was not written: wait for the lease's renewal
+			continue // it was not written: wait for the lease's renewal, or become a job
 		}
 		tries++
 		d.o.Metrics.answered(a, w.m.AcceptedAt)
@@ -138,7 +142,11 @@ func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 	return a
 }
 
-// withheld tells that a request was not written because its lease was not fresh.
+// sendable tells that a notification may be written now: its result can be recorded, and
+// what is known of its device is not too old. A claimed one was checked with its guard.
+func (w *work) sendable() bool { return w.Fresh() && !w.event.stale() }
+
+// withheld tells that a request was not written because it was not sendable.
 func withheld(a transport.Answer) bool {
 	return a.Outcome == transport.NotSent && errors.Is(a.Err, transport.ErrMayNotSend)
 }

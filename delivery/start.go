@@ -17,7 +17,7 @@ func (d *Delivery) start(ctx context.Context, w *work) bool {
 	}
 	began := time.Now()
 	w.group.Add(1)
-	sender.Start(ctx, w.m.notification(w.id, w.Fresh), func(a transport.Answer) {
+	sender.Start(ctx, w.m.notification(w.id, w.sendable), func(a transport.Answer) {
 		defer w.group.Done()
 		d.started(ctx, w, a, began)
 	})
@@ -53,7 +53,7 @@ func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, beg
 	if d.storm.observe(d.names.of(w.m.app()), w.m.Token, a.Outcome) {
 		w.group.Go(func() { d.stormed(ctx, w.m.app()) })
 	}
-	d.slots.free(w.m.app())
+	d.slots.free(w.held)
 	if next := d.next(w.m.Token); next != nil {
 		d.proceed(ctx, w.group, next)
 	}

@@ -8,8 +8,8 @@ import (
 	"fanfare/api"
 )
 
-// ErrMayNotSend is the Err of an answer whose notification's MaySend said no: the
-// lease was over before the request was complete, so the service never got it.
+// ErrMayNotSend is the Err of an answer whose notification's MaySend said no before
+// the request was complete, so the service never got it.
 var ErrMayNotSend = errors.New("the lease was over before the notification was written")
 
 // Sender sends one notification and says what became of it. delivery/apns and
