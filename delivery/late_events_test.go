@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"fanfare/api"
 	"fanfare/delivery"
+	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/events"
 	"fanfare/store/queue"
 	"fanfare/store/storetest"
@@ -115,5 +117,29 @@ func TestP9_WhatWasBegunInTimeIsNotExpired(t *testing.T) {
 				t.Errorf("%s with %d requests, want %s with %d", r.State, n, tt.state, tt.sent)
 			}
 		})
+	}
+}
+
+// TestP6_AFirstPageThatCouldNotBeReadIsSplit: an audience that could not be read at first
+// is as new as it was.
+func TestP6_AFirstPageThatCouldNotBeReadIsSplit(t *testing.T) {
+	t.Parallel()
+	var reads atomic.Int64
+	p := setup(t, options{apns: apnstest.Options{TrackIDs: true}, target: func(o *delivery.TargetingOptions) {
+		read := o.Pagers[events.KindContactsOf]
+		o.Pagers = map[string]delivery.AudiencePager{events.KindContactsOf: func(ctx context.Context, id, after string, limit int) ([]string, error) {
+			if reads.Add(1) == 1 {
+				return nil, api.Errorf(api.CodeUnavailable, "SQL is away")
+			}
+			return read(ctx, id, after, limit)
+		}}
+	}})
+	const many = 150
+	p.mustManyDevices(many)
+	id := p.mustPost(contactsOf("star"))
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{many, many, many, 0, 0})
+	_, parts, found, err := events.SplitBefore(t.Context(), p.first.queueOfEvents, id, "")
+	if err != nil || !found || parts != 2 || reads.Load() < 2 {
+		t.Errorf("split %v into %d parts after %d readings, %v", found, parts, reads.Load(), err)
 	}
 }

@@ -257,6 +257,7 @@ func (t *Targeting) read(ctx context.Context, p *page) bool {
 func (t *Targeting) postpone(p *page, reason string, err error) {
 	t.o.Logger.Warn("targeting waits", "event", p.c.ID, "reason", reason, "error", err)
 	r := deferOrRetry(reason, err)
+	r.Untouched = p.users == nil // nothing is begun before its users are read: a large audience is split yet
 	if p.dated {
 		r.Payload, _ = p.job.Encode() // it came out of the queue as JSON
 	}
