@@ -15,3 +15,6 @@ func Message(event, user, token, topic string, acceptedAt int64, p api.Push) []b
 func TakesAhead(a queue.Ahead) bool {
 	return (&page{c: &queue.Claimed{First: true, Job: queue.Job{Ahead: a}}}).readAhead()
 }
+
+// JobID is the id under which targeting stores the notification to a device.
+func JobID(event, token string) string { return jobID(event, token) }

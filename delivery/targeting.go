@@ -224,13 +224,21 @@ func (t *Targeting) open(ctx context.Context, c *queue.Claimed) *page {
 	return nil
 }
 
-// partlySent tells whether somebody may have sent some of an event before.
+// partlySent tells whether somebody may have sent some of an event before: he may have
+// stored notifications or parts, which are sent, without having said so.
 func (t *Targeting) partlySent(ctx context.Context, p *page) bool {
-	if p.c.First || p.large() {
+	if p.c.First {
 		return false
 	}
+	// Who can't tell goes on: it ends as late notifications do.
+	if _, _, split, err := events.SplitBefore(ctx, t.o.Events, p.c.ID, p.job.Cursor); split || err != nil {
+		return true
+	}
+	if made, err := t.o.Notifications.Groups(ctx, p.c.ID); len(made) > 0 || err != nil {
+		return true
+	}
 	marks, err := t.o.Events.Marks(ctx, p.c)
-	return err != nil || len(marks[0]) > 0 // who can't tell goes on: it ends as late notifications do
+	return err != nil || len(marks[0]) > 0
 }
 
 // read fills in the page's users; false: the page was finished otherwise.
@@ -249,6 +257,7 @@ func (t *Targeting) read(ctx context.Context, p *page) bool {
 func (t *Targeting) postpone(p *page, reason string, err error) {
 	t.o.Logger.Warn("targeting waits", "event", p.c.ID, "reason", reason, "error", err)
 	r := deferOrRetry(reason, err)
+	r.Untouched = p.users == nil // nothing is begun before its users are read: a large audience is split yet
 	if p.dated {
 		r.Payload, _ = p.job.Encode() // it came out of the queue as JSON
 	}

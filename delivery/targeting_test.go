@@ -228,34 +228,13 @@ func TestP9_AnAudienceThatShrinksGoesOnAsItBegan(t *testing.T) {
 	p := setup(t, options{idle: true})
 	p.mustManyDevices(100)
 	id := p.mustPost(contactsOf("star"))
-	// It is claimed by a process that splits it and dies.
-	claimed, stop := make(chan struct{}), make(chan struct{})
-	ctx, cancel := context.WithCancel(t.Context())
-	gone, claims := make(chan error, 1), sync.OnceFunc(func() { close(claimed) })
-	go func() {
-		gone <- p.process().queueOfEvents.Run(ctx, func(_ context.Context, batch []*queue.Claimed) {
-			claims()
-			<-stop
-			for _, c := range batch {
-				c.Finish(queue.Result{Outcome: queue.Release})
-			}
-		})
-	}()
-	<-claimed
+	release := p.mustHold() // by a process that splits it and dies
 	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
 		Push: api.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
-	var users []string
-	for i := range 101 {
-		users = append(users, fmt.Sprintf("fan%06d", i))
-	}
-	if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, users, "", time.Hour); n != 2 || err != nil {
+	if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, fans(101), "", time.Hour); n != 2 || err != nil {
 		t.Fatal(n, err)
 	}
-	close(stop)
-	cancel()
-	if err := <-gone; err != nil {
-		t.Fatal(err)
-	}
+	release()
 	p.first.start()
 	r := p.mustEndTrue(id, counts{101, 100, 100, 0, 0})
 	p.mustCounts(r, counts{101, 100, 100, 0, 0})

@@ -29,8 +29,8 @@ func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error)
 		return nil, err
 	}
 	sent, parts := map[string]int64{}, map[string]int64{}
-	switch event.state {
-	case stateQueued, stateExpired, stateDone:
+	// A dead letter that is tried again is queued too, and keeps what it counted.
+	if event.state == stateDone || event == (progress{state: stateQueued, typ: event.typ}) {
 		return report(id, &event, sent), nil
 	}
 	if event.parts > 0 {

@@ -188,8 +188,8 @@ type Result struct {
 	Err    string
 	// Discard keeps no dead letter.
 	Discard bool
-	// Untouched says that nothing of the job was begun (Defer): who claims it next is
-	// the First, if this was.
+	// Untouched says that nothing of the job was begun (Defer, Release): who claims it
+	// next is the First, if this was.
 	Untouched bool
 }
 

@@ -111,3 +111,37 @@ func TestUntouchedJobsStayNew(t *testing.T) {
 		w.mustBeEmpty()
 	})
 }
+
+// TestJobsThatNobodySawStayNew: a process that is stopped hands back what it claimed and
+// gave to no handler, as if it had not had it.
+func TestJobsThatNobodySawStayNew(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Lease = 30 * time.Second })
+		busy := make(chan struct{})
+		stop := w.another().run(func(ctx context.Context, batch []*queue.Claimed) {
+			close(busy)
+			<-ctx.Done() // Run is stopped by now
+			for _, c := range batch {
+				c.Finish(queue.Result{})
+			}
+		})
+		w.mustEnqueue(queue.Job{Payload: []byte("seen")})
+		<-busy
+		w.mustEnqueue(queue.Job{Payload: []byte("unseen")})
+		eventually(t, "both jobs to be claimed", func() bool {
+			stats, err := w.q.Stats(t.Context())
+			return err == nil && stats.InFlight == 2
+		})
+		stop()
+		claims := make(chan *queue.Claimed, 1)
+		w.run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result {
+			claims <- c
+			return queue.Result{}
+		}))
+		if c := <-claims; string(c.Payload) != "unseen" || !c.First {
+			t.Errorf("claimed %q, first %v", c.Payload, c.First)
+		}
+		w.mustBeEmpty()
+	})
+}

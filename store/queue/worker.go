@@ -291,7 +291,7 @@ func (s *shardWorker) handOut() {
 		s.mu.Unlock()
 		if stopped {
 			for _, c := range batch {
-				c.Finish(Result{Outcome: Release})
+				c.Finish(Result{Outcome: Release, Untouched: true}) // no handler saw it
 			}
 			continue
 		}

@@ -1,0 +1,145 @@
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/store/events"
+	"fanfare/store/queue"
+	"fanfare/store/storetest"
+)
+
+// mustHold lets a process claim the next event and do nothing with it; release ends the
+// process, which hands the event back.
+func (p *pipeline) mustHold() (release func()) {
+	p.Helper()
+	claimed, stop := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(p.Context())
+	gone, claims := make(chan error, 1), sync.OnceFunc(func() { close(claimed) })
+	q := p.process().queueOfEvents
+	go func() {
+		gone <- q.Run(ctx, func(_ context.Context, batch []*queue.Claimed) {
+			claims()
+			<-stop
+			for _, c := range batch {
+				c.Finish(queue.Result{Outcome: queue.Release})
+			}
+		})
+	}()
+	release = sync.OnceFunc(func() {
+		close(stop)
+		cancel()
+		if err := <-gone; err != nil {
+			p.Error(err)
+		}
+	})
+	p.Cleanup(release)
+	select {
+	case <-claimed:
+	case <-time.After(soon):
+		p.Fatal("the event was not claimed")
+	}
+	return release
+}
+
+// fans names the first users of mustManyDevices.
+func fans(n int) (users []string) {
+	for i := range n {
+		users = append(users, fmt.Sprintf("fan%06d", i))
+	}
+	return users
+}
+
+// TestP9_WhatWasBegunInTimeIsNotExpired: a process stored an event's notifications, or its
+// parts, and died before it could say so. Whoever finds the event after its time reports
+// what was sent.
+func TestP9_WhatWasBegunInTimeIsNotExpired(t *testing.T) {
+	t.Parallel()
+	const many = 150 // parts of 100 and of 50
+	split := func(t *testing.T, p *pipeline, id string, audience events.Audience) {
+		t.Helper()
+		job := &events.Job{Type: "hello", Audience: audience, AcceptedAt: time.Now().UnixMilli(),
+			Push: api.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
+		if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, fans(many), "", time.Hour); n != 2 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	for name, tt := range map[string]struct {
+		event *api.EventRequest
+		begin func(t *testing.T, p *pipeline, id string) // what is stored has no end: all of it is sent
+		state api.EventState
+		sent  int64
+	}{
+		"Nothing": {hello("bob"), func(*testing.T, *pipeline, string) {}, api.EventExpired, 0},
+		"Stored": {hello("bob"), func(t *testing.T, p *pipeline, id string) {
+			t.Helper()
+			note := p.note(id, "bob", token(1))
+			note.ID = delivery.JobID(id, token(1))
+			_, err := p.first.queueOfNotes.Enqueue(t.Context(), note)
+			storetest.Must(t, err)
+		}, api.EventDone, 1},
+		"SplitUsers": {hello(fans(many)...), func(t *testing.T, p *pipeline, id string) {
+			t.Helper()
+			split(t, p, id, events.Audience{Pages: 1})
+		}, api.EventDone, many},
+		"SplitContacts": {contactsOf("star"), func(t *testing.T, p *pipeline, id string) {
+			t.Helper()
+			split(t, p, id, events.Audience{ContactsOf: "star"})
+		}, api.EventDone, many},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := setup(t, options{idle: true})
+			p.mustDevice("bob", 1)
+			p.mustManyDevices(many)
+			end := api.At(time.Now().Add(2 * time.Second))
+			tt.event.ExpiresAt = &end
+			id := p.mustPost(tt.event)
+			release := p.mustHold()
+			tt.begin(t, p, id)
+			storetest.Eventually(t, soon, "the event's time to be over", func() bool { return time.Now().After(end.Time) })
+			release()
+			p.first.start()
+			var r *api.EventReport
+			storetest.Eventually(t, soon, "the event to end", func() bool {
+				r = p.mustReport(id)
+				return r.State == api.EventDone || r.State == api.EventExpired
+			})
+			p.mustCounts(r, counts{tt.sent, tt.sent, tt.sent, 0, 0})
+			if n := int64(p.apns.Total()); r.State != tt.state || n != tt.sent {
+				t.Errorf("%s with %d requests, want %s with %d", r.State, n, tt.state, tt.sent)
+			}
+		})
+	}
+}
+
+// TestP6_AFirstPageThatCouldNotBeReadIsSplit: an audience that could not be read at first
+// is as new as it was.
+func TestP6_AFirstPageThatCouldNotBeReadIsSplit(t *testing.T) {
+	t.Parallel()
+	var reads atomic.Int64
+	p := setup(t, options{apns: apnstest.Options{TrackIDs: true}, target: func(o *delivery.TargetingOptions) {
+		read := o.Pagers[events.KindContactsOf]
+		o.Pagers = map[string]delivery.AudiencePager{events.KindContactsOf: func(ctx context.Context, id, after string, limit int) ([]string, error) {
+			if reads.Add(1) == 1 {
+				return nil, api.Errorf(api.CodeUnavailable, "SQL is away")
+			}
+			return read(ctx, id, after, limit)
+		}}
+	}})
+	const many = 150
+	p.mustManyDevices(many)
+	id := p.mustPost(contactsOf("star"))
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{many, many, many, 0, 0})
+	_, parts, found, err := events.SplitBefore(t.Context(), p.first.queueOfEvents, id, "")
+	if err != nil || !found || parts != 2 || reads.Load() < 2 {
+		t.Errorf("split %v into %d parts after %d readings, %v", found, parts, reads.Load(), err)
+	}
+}
