@@ -105,6 +105,28 @@ func TestQ12_StopsBesideADeadBlockingConnection(t *testing.T) {
 	w.mustBeEmpty()
 }
 
+// TestNobodyBlocksWithoutALife: a life ends while its shard waits for a free place. Who
+// blocked then would look at nothing, and begin no life, until something is enqueued.
+func TestNobodyBlocksWithoutALife(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		p, err := queue.NewStepper(w.q)
+		storetest.Must(t, err)
+		p.EndLife()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := p.Block(ctx); err != nil || ctx.Err() != nil {
+			t.Errorf("it blocked: %v, %v", err, ctx.Err())
+		}
+		storetest.Must(t, p.Begin())
+		w.mustEnqueue(queue.Job{})
+		if n, err := p.Block(t.Context()); err != nil || n != 1 {
+			t.Errorf("with another life it was given %d entries, %v", n, err)
+		}
+	})
+}
+
 // blockedClients counts the blocking reads that Redis knows of.
 func (w *world) blockedClients() (n int) {
 	v, err := w.db.Client().InfoMap(w.t.Context(), "clients").Result()
