@@ -219,7 +219,7 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 // failCall keeps the results of a call that failed: they leave again.
 func (s *shardWorker) failCall(c *call, err error, over bool) {
 	q := s.worker.q
-	q.noteTrouble()
+	q.noteTrouble(s.shard)
 	s.failClaim(c, over)
 	if !over {
 		q.failed(s.shard, "write results", err, "jobs", len(c.results))

@@ -49,7 +49,7 @@ func (s *shardWorker) beginLife(ctx context.Context) error {
 	}
 	cmd := q.scripts.begin.Cmd(ctx, q.keys(s.shard), q.o.Owner, ms(q.o.Lease))
 	sent := time.Now()
-	if err := q.trip(ctx, stepBegin, cmd); err != nil {
+	if err := s.trip(ctx, stepBegin, cmd); err != nil {
 		return err
 	}
 	name, err := cmd.Text()

@@ -288,7 +288,7 @@ func (r *request) read(answer []any) {
 // failCall tells the callers at once; a call that may have claimed jobs goes on
 // without them. What waits behind it has not left: it is refused.
 func (l *line) failCall(c *call, err error, over bool) {
-	l.q.noteTrouble()
+	l.q.noteTrouble(l.shard)
 	if code := api.CodeOf(err); code == api.CodeUnavailable || code == api.CodeUnknownOutcome {
 		l.avoided.Store(int64(time.Since(l.q.made) + tryAgainAfter))
 	}
