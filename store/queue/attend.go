@@ -123,11 +123,14 @@ func (r *reader) open(ctx context.Context) error {
 	return nil
 }
 
-// wait blocks until an entry is delivered, the time is over, or ctx ends. It
-// returns the entries, which the next call claims.
+// wait blocks until an entry is delivered, the time or the life is over, or ctx ends.
+// It returns the entries, which the next call claims.
 func (r *reader) wait(ctx context.Context) ([]arrival, error) {
 	s := r.shard
 	s.drainPoke()
+	if s.present() == nil {
+		return nil, nil // that poke may have been for its end: nothing else would end the wait
+	}
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}

@@ -31,6 +31,17 @@ func NewStepper(q *Queue) (*Stepper, error) {
 // Begin begins another life.
 func (p *Stepper) Begin() error { return p.s.beginLife(context.Background()) }
 
+// EndLife ends the life on this side.
+func (p *Stepper) EndLife() { p.s.present().end() }
+
+// Block waits in a blocking read, as an idle process does, and counts what it was given.
+func (p *Stepper) Block(ctx context.Context) (int, error) {
+	r := &reader{shard: p.s}
+	defer r.close()
+	arrived, err := r.wait(ctx)
+	return len(arrived), err
+}
+
 // Life is the present life's name.
 func (p *Stepper) Life() string { return p.s.present().name }
 

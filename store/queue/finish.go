@@ -64,6 +64,11 @@ func (s *shardWorker) nextCall() *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := &call{ctx: s.worker.writes, step: stepFinish, script: s.worker.q.scripts.finish, life: s.life, alone: s.alone}
+	defer func() {
+		if c.room == 0 { // perhaps it was told of places that others can use
+			s.worker.gate.pass()
+		}
+	}()
 	if s.life == nil || s.worker.closed.Load() {
 		return nil // the next life goes on, of this process or another
 	}
@@ -214,7 +219,7 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 // failCall keeps the results of a call that failed: they leave again.
 func (s *shardWorker) failCall(c *call, err error, over bool) {
 	q := s.worker.q
-	q.noteTrouble()
+	q.noteTrouble(s.shard)
 	s.failClaim(c, over)
 	if !over {
 		q.failed(s.shard, "write results", err, "jobs", len(c.results))

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -32,17 +33,29 @@ func (g *gate) take(most int) int {
 	return n
 }
 
-// ask has a shard told when places are free. Shards are told in turns: a place
-// that comes free belongs to none.
+// ask has a shard told when places are free, also when they came free since it found
+// none. Shards are told in turns: a place that comes free belongs to none.
 func (g *gate) ask(s *shardWorker) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, other := range g.asking {
-		if other == s {
-			return
-		}
+	if !slices.Contains(g.asking, s) {
+		g.asking = append(g.asking, s)
 	}
-	g.asking = append(g.asking, s)
+	g.mu.Unlock()
+	g.pass()
+}
+
+// pass tells the next in turn while places are free: release tells only one, who may
+// have no use for them. Who was told asks again only if it finds none, so this ends.
+func (g *gate) pass() {
+	g.mu.Lock()
+	if g.quiet || g.free <= 0 || len(g.asking) == 0 {
+		g.mu.Unlock()
+		return
+	}
+	s := g.asking[0]
+	g.asking = g.asking[1:]
+	g.mu.Unlock()
+	s.ends.kick()
 }
 
 // unasked tells that results may use the places that they free: no shard waits for

@@ -50,7 +50,7 @@ func (s *shardWorker) beginLife(ctx context.Context) error {
 	}
 	cmd := q.scripts.begin.Cmd(ctx, q.keys(s.shard), q.o.Owner, ms(q.o.Lease))
 	sent := time.Now()
-	if err := q.trip(ctx, stepBegin, cmd); err != nil {
+	if err := s.trip(ctx, stepBegin, cmd); err != nil {
 		return err
 	}
 	name, err := cmd.Text()
@@ -176,7 +176,7 @@ func (l *life) compareOnce(counted bool) error {
 		args = append(args, place)
 	}
 	cmd := q.scripts.compare.Cmd(s.worker.writes, q.keys(s.shard), args...)
-	if err := q.trip(s.worker.writes, stepCompare, cmd); err != nil {
+	if err := s.trip(s.worker.writes, stepCompare, cmd); err != nil {
 		return err
 	}
 	answer, err := cmd.Slice()

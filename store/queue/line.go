@@ -290,9 +290,10 @@ func (r *request) read(answer []any) {
 // without them. What waits behind it has not left: while Redis is away it is refused,
 // else it leaves and gets an answer of its own.
 func (l *line) failCall(c *call, err error, over bool) {
-	l.q.noteTrouble()
+	l.q.noteTrouble(l.shard)
 	code := api.CodeOf(err)
-	if code == api.CodeUnavailable || code == api.CodeUnknownOutcome {
+	away := code == api.CodeUnavailable || code == api.CodeUnknownOutcome
+	if away {
 		l.avoided.Store(int64(time.Since(l.q.made) + tryAgainAfter))
 	}
 	for _, r := range c.requests {
@@ -301,7 +302,7 @@ func (l *line) failCall(c *call, err error, over bool) {
 	if c.life != nil {
 		c.life.shard.failClaim(c, over)
 	}
-	if code == api.CodeUnavailable || code == api.CodeUnknownOutcome {
+	if away {
 		l.mu.Lock()
 		waiting := l.waiting
 		l.waiting = nil

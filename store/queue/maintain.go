@@ -61,7 +61,7 @@ func (s *shardWorker) maintain(ctx context.Context) {
 		}
 		// Lives that ended while Redis was away end for good only after the results
 		// of their jobs had their chance.
-		troubled := q.troubledSince(clean)
+		troubled := q.troubledSince(s.shard, clean)
 		s.settle(ctx)
 		if troubled {
 			s.lingerAfterAbsence(ctx)
@@ -142,7 +142,7 @@ func (s *shardWorker) look(ctx context.Context, l *life, orphans bool) (u upkeep
 		ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), maxLost, ms(q.dead.retention), q.dead.most,
 		ms(servedLeases*q.o.Lease), flag(orphans), s.ends.name(), line.name(), ms(memoTTL))
 	sent := time.Now()
-	if err := q.trip(ctx, stepMaintain, cmd); err != nil {
+	if err := s.trip(ctx, stepMaintain, cmd); err != nil {
 		return u, err
 	}
 	v, err := cmd.Slice()

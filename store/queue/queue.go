@@ -34,8 +34,8 @@ type Queue struct {
 	dead     deadBounds
 	lines    []*line // what this process enqueues, by shard
 	made     time.Time
-	trouble  atomic.Int64  // when Redis could not be reached last, from made on; 0: never
-	checking []atomic.Bool // a check after an enqueueing is planned, by shard
+	trouble  []atomic.Int64 // when a shard could not be reached last, from made on; 0: never
+	checking []atomic.Bool  // a check after an enqueueing is planned, by shard
 	parked   chan ParkedName
 	outage   redisdb.Outage
 	known    atomic.Bool // its shards were found in Redis
@@ -45,7 +45,7 @@ type Queue struct {
 func New(db *redisdb.DB, o Options) *Queue {
 	o = o.withDefaults()
 	q := &Queue{db: db, o: o, made: time.Now(), scripts: loadScripts(), depths: make([]atomic.Int64, o.Shards),
-		dead: deadBounds{maxDead, deadRetention}, checking: make([]atomic.Bool, o.Shards),
+		dead: deadBounds{maxDead, deadRetention}, checking: make([]atomic.Bool, o.Shards), trouble: make([]atomic.Int64, o.Shards),
 		parked: make(chan ParkedName, toldNames)}
 	for shard := range o.Shards {
 		q.lines = append(q.lines, newLine(q, shard))

@@ -25,21 +25,25 @@ const (
 
 // trip sends the commands of one step in a round trip of their own.
 func (q *Queue) trip(ctx context.Context, step string, cmds ...redis.Cmder) error {
-	err := q.send(ctx, step, cmds...)
+	return q.fault.Send(ctx, step, q.db.Pipeline, redisdb.Write, cmds...)
+}
+
+// trip is the queue's, and notes when the shard cannot be reached.
+func (s *shardWorker) trip(ctx context.Context, step string, cmds ...redis.Cmder) error {
+	err := s.worker.q.trip(ctx, step, cmds...)
 	if err != nil && ctx.Err() == nil {
-		q.noteTrouble()
+		s.worker.q.noteTrouble(s.shard)
 	}
 	return err
 }
 
-// noteTrouble remembers that Redis could not be reached just now.
-func (q *Queue) noteTrouble() { q.trouble.Store(int64(time.Since(q.made)) + 1) }
+// noteTrouble remembers that a shard could not be reached just now: on a Cluster its
+// master may be the only one that hangs.
+func (q *Queue) noteTrouble(shard int) { q.trouble[shard].Store(int64(time.Since(q.made)) + 1) }
 
-// troubledSince tells that Redis could not be reached at some time after then.
-func (q *Queue) troubledSince(then time.Time) bool { return q.trouble.Load() > int64(then.Sub(q.made)) }
-
-func (q *Queue) send(ctx context.Context, step string, cmds ...redis.Cmder) error {
-	return q.fault.Send(ctx, step, q.db.Pipeline, redisdb.Write, cmds...)
+// troubledSince tells that a shard could not be reached at some time after then.
+func (q *Queue) troubledSince(shard int, then time.Time) bool {
+	return q.trouble[shard].Load() > int64(then.Sub(q.made))
 }
 
 // share sends the commands of one step with the next shared round trip, and reads with

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,6 +69,92 @@ func TestQ5_ADeadBlockingConnection(t *testing.T) {
 	}
 }
 
+// TestQ5_ADelayedJobWakesNobodyDead: what tells of the first delayed job is given to a
+// dead connection. Who enqueued works on nothing; the lease, and so the regular look of
+// the worker that lives, is a minute. A busy machine is forgiven in single rounds.
+func TestQ5_ADelayedJobWakesNobodyDead(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	const delay = 2 * time.Second
+	best := time.Hour
+	for round := 0; round < 3 && best > time.Second; round++ {
+		w := setup(t, storetest.Open(t, server.URL()), func(o *queue.Options) { o.Lease = time.Minute })
+		p, url := storetest.ProxyTo(t, server.URL())
+		p.OnSent(func(c *storetest.ProxyConn, sent []byte) storetest.Fate {
+			c.Marked.Store(bytes.Contains(bytes.ToLower(sent), []byte("block\r\n"))) // its last command blocks
+			return storetest.Pass
+		})
+		late := make(chan time.Duration, 2)
+		work := queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result {
+			late <- c.Now.Sub(c.EnqueuedAt) - delay
+			return queue.Result{}
+		})
+		deaf, other := w.another(), w.another()
+		deaf.q = queue.New(storetest.Open(t, url), deaf.o)
+		var looks atomic.Int64 // a look that came after the enqueueing would see it
+		for _, q := range []*queue.Queue{deaf.q, other.q} {
+			q.SetFault(func(step string, answered bool) error {
+				if answered && step == "maintain" {
+					looks.Add(1)
+				}
+				return nil
+			})
+		}
+		deaf.run(work)
+		eventually(t, "the worker is blocked", func() bool { return len(blocked(p)) == 1 })
+		stop := other.run(work)
+		eventually(t, "both are blocked and have looked", func() bool { return w.blockedClients() == 2 && looks.Load() >= 2 })
+		blocked(p)[0].Swallow()
+		w.mustEnqueue(queue.Job{Delay: delay})
+		select {
+		case d := <-late:
+			best = min(best, d)
+		case <-time.After(20 * time.Second):
+		}
+		stop()
+		p.Cut()
+	}
+	if t.Logf("%v late", best); best > time.Second {
+		t.Errorf("a delayed job started %v late", best)
+	}
+}
+
+// TestAWakeUpIsPutBackOnce: what tells of a delayed job goes back when a dead connection
+// was given it, and stays there while nobody reads.
+func TestAWakeUpIsPutBackOnce(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour })
+		p, err := queue.NewStepper(w.another().q)
+		storetest.Must(t, err)
+		w.mustEnqueue(queue.Job{Delay: time.Hour})
+		if n, err := p.Block(t.Context()); err != nil || n != 1 {
+			t.Fatalf("a blocking read was given %d entries, %v", n, err)
+		}
+		ready := w.prefix(0) + "ready"
+		pending := func() int64 {
+			storetest.Must(t, p.Maintain())
+			v, err := db.Client().XPending(t.Context(), ready, "g").Result()
+			storetest.Must(t, err)
+			return v.Count
+		}
+		eventually(t, "it is put back", func() bool { return pending() == 0 })
+		for range 3 {
+			storetest.Must(t, p.Maintain())
+		}
+		if n := db.Client().XLen(t.Context(), ready).Val(); n != 1 {
+			t.Errorf("%d entries wait, not the one wake-up", n)
+		}
+		if jobs, err := p.Claim(10); err != nil || len(jobs) != 0 {
+			t.Errorf("%d jobs were claimed, %v", len(jobs), err)
+		}
+		if n := db.Client().XLen(t.Context(), ready).Val(); n != 0 {
+			t.Errorf("%d entries are left after a claim", n)
+		}
+		w.mustBeConsistent()
+	})
+}
+
 // TestQ12_StopsBesideADeadBlockingConnection: a blocking read that never
 // comes back does not keep a process from draining and leaving.
 func TestQ12_StopsBesideADeadBlockingConnection(t *testing.T) {
@@ -103,6 +190,28 @@ func TestQ12_StopsBesideADeadBlockingConnection(t *testing.T) {
 		t.Fatal("what ran was not handed back")
 	}
 	w.mustBeEmpty()
+}
+
+// TestNobodyBlocksWithoutALife: a life ends while its shard waits for a free place. Who
+// blocked then would look at nothing, and begin no life, until something is enqueued.
+func TestNobodyBlocksWithoutALife(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		p, err := queue.NewStepper(w.q)
+		storetest.Must(t, err)
+		p.EndLife()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := p.Block(ctx); err != nil || ctx.Err() != nil {
+			t.Errorf("it blocked: %v, %v", err, ctx.Err())
+		}
+		storetest.Must(t, p.Begin())
+		w.mustEnqueue(queue.Job{})
+		if n, err := p.Block(t.Context()); err != nil || n != 1 {
+			t.Errorf("with another life it was given %d entries, %v", n, err)
+		}
+	})
 }
 
 // blockedClients counts the blocking reads that Redis knows of.

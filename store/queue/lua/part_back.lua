@@ -4,11 +4,15 @@
 -- RETURNS: nothing; it only defines functions
 
 -- give_back puts an entry that was delivered to a life back, counted as a lease
--- that was lost or not, and tells whether it had to be given up.
+-- that was lost or not, and tells whether it had to be given up. A wake-up that a
+-- dead connection was given is there for the next; one that nobody reads stays put.
 local function give_back(letter, eid, life, counted, o)
   local e = entry_at(STREAM[letter], eid)
   disown(letter, eid)
-  if not e then return end
+  if not e then
+    if life == READER then add(READY, WAKE) end
+    return
+  end
   if is_cancelled(e) then return close(e, 'C', 'cancelled', o.retention) end
   if life ~= READER then e.n = fence_of(life, e.n) end
   if counted then

@@ -1,0 +1,110 @@
+package queue
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// told is a shard of a worker without Redis, which counts how often its lane looked
+// for work.
+type told struct {
+	*shardWorker
+	looked atomic.Int64
+}
+
+// mustShards makes shards of one worker with one place. What their lanes would send is
+// dropped.
+func mustShards(t *testing.T, n int) (*gate, []*told) {
+	w := &worker{q: New(nil, Options{Name: "t", Shards: n}), gate: newGate(1), started: time.Now(), jobs: t.Context(), writes: t.Context()}
+	shards := make([]*told, n)
+	for i := range shards {
+		s := &told{shardWorker: newShardWorker(w, i)}
+		s.life = &life{shard: s.shardWorker, name: "l-1"}
+		s.ends.next = func() *call {
+			s.looked.Add(1)
+			s.nextCall()
+			return nil
+		}
+		shards[i] = s
+	}
+	return w.gate, shards
+}
+
+// rest waits until the lanes have stopped, which kick each other.
+func rest(shards []*told) {
+	for range shards {
+		for _, s := range shards {
+			s.ends.await()
+		}
+	}
+}
+
+// TestQ5_APlaceThatCameFreeBeforeTheQuestion: a shard finds no place, the last one comes
+// free, and only then it asks: nothing will come free any more that could tell it.
+func TestQ5_APlaceThatCameFreeBeforeTheQuestion(t *testing.T) {
+	t.Parallel()
+	ways := map[string]func(g *gate) (free func()){
+		"Release": func(g *gate) func() {
+			g.take(1)
+			return func() { g.release(1) }
+		},
+		"Together": func(g *gate) func() {
+			g.alone(context.Background(), time.Minute)
+			g.release(1)
+			return g.together
+		},
+	}
+	for name, occupy := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, shards := mustShards(t, 1)
+			free := occupy(g)
+			if g.take(1) != 0 {
+				t.Fatal("there was a place")
+			}
+			free()
+			g.ask(shards[0].shardWorker)
+			rest(shards)
+			if n := shards[0].looked.Load(); n != 1 || !g.unasked() {
+				t.Errorf("told %d times", n)
+			}
+		})
+	}
+}
+
+// TestQ5_WhoTakesNoPlacePassesOn: a shard is told of a place that it needs no more, or may
+// not use. The next in turn is told then, and nobody for ever.
+func TestQ5_WhoTakesNoPlacePassesOn(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(s *shardWorker){
+		"NothingToClaim": func(*shardWorker) {},
+		"WithoutALife":   func(s *shardWorker) { s.life, s.hungry = nil, true },
+		"Stopped":        func(s *shardWorker) { s.stopped, s.hungry = true, true },
+		"Troubled":       func(s *shardWorker) { s.results.troubled, s.hungry = true, true },
+		"OneAlone":       func(s *shardWorker) { s.alone = &aloneClaim{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, shards := mustShards(t, 3)
+			g.take(1)
+			for _, s := range shards {
+				g.ask(s.shardWorker)
+			}
+			set(shards[0].shardWorker)
+			set(shards[1].shardWorker)
+			shards[2].hungry = true
+			g.release(1)
+			rest(shards)
+			for i, s := range shards {
+				if n := s.looked.Load(); n != 1 {
+					t.Errorf("shard %d was told %d times", i, n)
+				}
+			}
+			if g.take(1) != 0 {
+				t.Error("nobody took the place")
+			}
+		})
+	}
+}
