@@ -41,7 +41,11 @@ func (s *server) getPending(ctx context.Context, in *pendingRequest) (*web.Reply
 func (s *server) pending(ctx context.Context, in *pendingRequest) (*api.PendingChats, error) {
 	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()
-	return s.chats.Pending(ctx, in.User, int(in.Limit))
+	pending, err := s.chats.Pending(ctx, in.User, int(in.Limit))
+	if err == nil {
+		err = s.web.StillAllowed(ctx) // it may have ended before that was read
+	}
+	return pending, err
 }
 
 // awaitPending reads again whenever something may have come, until it has or
@@ -63,9 +67,6 @@ func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*api.Pen
 			last = true
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		}
-		if err := s.web.StillAllowed(ctx); err != nil {
-			return nil, err
 		}
 		if err := s.refresh(ctx, watch); err != nil {
 			return nil, err
