@@ -225,9 +225,9 @@ func now(what string) fault { return fault{what, time.Now(), time.Now()} }
 // unknownWindow names the fault that fell between two sendings, so close to the
 // answer to the first that its record may not have reached Redis; "" when there is
 // none. What has no answer was sent by a process that was killed; a busy stand-in may
-// have read it later, all the more when it took long to answer.
+// have read it later.
 func unknownWindow(first, second apnstest.Request, faults []fault) string {
-	latest, after := first.Answered, 500*time.Millisecond+first.Answered.Sub(first.At)
+	latest, after := first.Answered, 500*time.Millisecond
 	if latest.IsZero() {
 		latest, after = second.At, 5*time.Second
 	}

@@ -247,7 +247,7 @@ func (s *shardWorker) begin(c *call, answer []any) []*Claimed {
 // read makes one claimed job: what the call stored itself is still in memory.
 func (s *shardWorker) read(one *Claimed, c *call, v []any, now time.Time) bool {
 	one.place = redisdb.Text(v[0])
-	e := (*entry)(nil)
+	var e *entry
 	if at, ok := v[1].(int64); ok {
 		e = c.stored[int(at)]
 	}

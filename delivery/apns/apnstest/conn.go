@@ -96,7 +96,6 @@ func (s *Server) serve(raw net.Conn) {
 	s.mu.Unlock()
 	defer func() {
 		c.kill()
-		s.ended(c.id)
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()

@@ -19,7 +19,7 @@ type Request struct {
 	Bearer     string // provider token as sent, without "bearer "
 	Payload    []byte
 	At         time.Time
-	Answered   time.Time // when the answer left; zero: it did not, or nobody may have been there any more
+	Answered   time.Time // when the answer left; zero: it did not, or nobody was there any more
 	Connection int       // 1, 2, ... in the order they were accepted
 	Stream     uint32
 	// Status and Reason are the answer; Status 0: none was sent.
@@ -97,22 +97,6 @@ func (l *Ledger) answered(p place) {
 	defer l.mu.Unlock()
 	if !l.countsOnly && p.resets == l.resets {
 		l.requests[p.index].Answered = time.Now()
-	}
-}
-
-// farewell is how long before the end of a connection was seen its client may have been
-// dead: answers that left since had nobody to read them.
-const farewell = time.Second
-
-// ended enters the end of a connection.
-func (l *Ledger) ended(connection int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	began := time.Now().Add(-farewell)
-	for i := range l.requests {
-		if r := &l.requests[i]; r.Connection == connection && r.Answered.After(began) {
-			r.Answered = time.Time{}
-		}
 	}
 }
 
