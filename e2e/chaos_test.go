@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/storetest"
 )
 
@@ -94,7 +93,7 @@ func (f *fleet) hangUp() {
 func TestA15_ChaosLosesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 10_000
-	apns, redis := apnstest.Start(t, apnstest.Options{TrackIDs: true, Latency: 10 * time.Millisecond}), storetest.Redis(t)
+	apns, redis := startAPNs(t, 10*time.Millisecond), storetest.Redis(t)
 	// Leases that a busy machine does not outwait: what is repeated then comes
 	// from our faults alone.
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t),
@@ -115,9 +114,7 @@ func TestA15_ChaosLosesNothing(t *testing.T) {
 	if err := <-posts.done; err != nil {
 		t.Fatal(err)
 	}
-	if err := apns.WaitIDs(n, 2*time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	apns.awaitIDs(n, 2*time.Minute)
 	t.Logf("%d events, %d faults, %d repeats, all in the unknown window", n, len(f.faults), posts.checkLedger(t, apns, f.faults...))
 }
 
@@ -128,7 +125,7 @@ func TestA15_ChaosWithAudiences(t *testing.T) {
 	for audience, n := range map[int]int{10: 1000, 1000: 30} {
 		t.Run(strconv.Itoa(audience), func(t *testing.T) {
 			t.Parallel()
-			apns, redis := apnstest.Start(t, apnstest.Options{TrackIDs: true, Latency: 10 * time.Millisecond}), storetest.Redis(t)
+			apns, redis := startAPNs(t, 10*time.Millisecond), storetest.Redis(t)
 			vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t),
 				"FANFARE_NOTIFICATION_LEASE=6s", "FANFARE_JOB_LEASE=6s")...)
 			f := &fleet{t: t, vars: vars, redis: redis, servers: mustServeMany(t, 3, vars...)}
@@ -144,9 +141,7 @@ func TestA15_ChaosWithAudiences(t *testing.T) {
 			if err := <-posts.done; err != nil {
 				t.Fatal(err)
 			}
-			if err := apns.WaitIDs(n*audience, 2*time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			apns.awaitIDs(n*audience, 2*time.Minute)
 			t.Logf("%d events to %d, %d faults, %d repeats, all in the unknown window",
 				n, audience, len(f.faults), posts.checkLedger(t, apns, f.faults...))
 		})
@@ -158,7 +153,7 @@ func TestA15_ChaosWithAudiences(t *testing.T) {
 func TestA15_KilledEverySecond(t *testing.T) {
 	t.Parallel()
 	n := storetest.Sized(10_000, 2000)
-	apns, redis := apnstest.Start(t, apnstest.Options{TrackIDs: true, Latency: 10 * time.Millisecond}), storetest.Redis(t)
+	apns, redis := startAPNs(t, 10*time.Millisecond), storetest.Redis(t)
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
 	f := &fleet{t: t, vars: vars, redis: redis, servers: mustServeMany(t, storetest.Sized(5, 3), vars...)}
 	f.servers[0].mustRegister(n)
@@ -168,15 +163,13 @@ func TestA15_KilledEverySecond(t *testing.T) {
 	posts.start()
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
-	for kills := 0; apns.Taken() < n && kills < 60; kills++ {
+	for kills := 0; len(apns.Requests()) < n && kills < 60; kills++ {
 		<-every.C
 		f.kill()
 	}
 	if err := <-posts.done; err != nil {
 		t.Fatal(err)
 	}
-	if err := apns.WaitIDs(n, 2*time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	apns.awaitIDs(n, 2*time.Minute)
 	t.Logf("%d events, %d kills, %d repeats, all in the unknown window", n, len(f.faults), posts.checkLedger(t, apns, f.faults...))
 }

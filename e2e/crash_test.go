@@ -133,9 +133,16 @@ func (o *poster) awaitAccepted(t testing.TB, n int) {
 // device) is there, under one apns-id, and a repeat is possible only when the
 // first sending came shortly before a fault, or while it lasted. It gives the
 // number of repeats, and logs which faults explain them.
-func (o *poster) checkLedger(t *testing.T, apns *apnstest.Server, faults ...fault) int {
+func (o *poster) checkLedger(t *testing.T, apns ledger, faults ...fault) int {
 	t.Helper()
 	o.awaitAll(t, apns)
+	return checkRepeats(t, apns, faults...)
+}
+
+// checkRepeats makes sure that nothing was sent twice for which a fault is no reason. It
+// gives the number of repeats, and logs which faults explain them.
+func checkRepeats(t *testing.T, apns ledger, faults ...fault) int {
+	t.Helper()
 	first, repeats, causes := map[string]apnstest.Request{}, 0, map[string]int{}
 	for _, r := range apns.Requests() {
 		pair := eventOf(t, r) + " " + r.Token
@@ -162,7 +169,7 @@ func (o *poster) checkLedger(t *testing.T, apns *apnstest.Server, faults ...faul
 
 // awaitAll waits until every accepted event is in the ledger: others, of whose
 // acceptance nobody was told, may have come before them.
-func (o *poster) awaitAll(t *testing.T, apns *apnstest.Server) {
+func (o *poster) awaitAll(t *testing.T, apns ledger) {
 	t.Helper()
 	missing := map[string]int{}
 	for i, id := range o.ids {
@@ -245,7 +252,7 @@ func unknownWindow(first, second apnstest.Request, faults []fault) string {
 func TestKilledTwiceUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
 	n := storetest.Sized(10_000, 4000)
-	apns, dir := apnstest.Start(t, apnstest.Options{TrackIDs: true}), t.TempDir()
+	apns, dir := startAPNs(t, 0), t.TempDir()
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
 	var server atomic.Pointer[program]
 	server.Store(mustServe(t, dir, vars...))
@@ -262,11 +269,7 @@ func TestKilledTwiceUnderLoadLosesNothing(t *testing.T) {
 	if err := <-posts.done; err != nil {
 		t.Fatal(err)
 	}
-	if err := apns.WaitIDs(n, 2*time.Minute); err != nil {
-		var stats any
-		server.Load().must(200, &stats, "GET", "/v1/stats", nil)
-		t.Fatalf("%v; %v", err, stats)
-	}
+	apns.awaitIDs(n, 2*time.Minute)
 	t.Logf("%d events, 2 kills, %d repeats, all in the unknown window", n, posts.checkLedger(t, apns, kills...))
 }
 
@@ -275,7 +278,7 @@ func TestKilledTwiceUnderLoadLosesNothing(t *testing.T) {
 func TestOthersTakeOverWithinALease(t *testing.T) {
 	t.Parallel()
 	const n = 2000
-	apns := apnstest.Start(t, apnstest.Options{TrackIDs: true, Latency: 20 * time.Millisecond})
+	apns := startAPNs(t, 20*time.Millisecond)
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
 	servers := []*program{mustServe(t, t.TempDir(), vars...), mustServe(t, t.TempDir(), vars...), mustServe(t, t.TempDir(), vars...)}
 	servers[0].mustRegister(n)
@@ -288,9 +291,7 @@ func TestOthersTakeOverWithinALease(t *testing.T) {
 		t.Fatal(err)
 	}
 	posted := time.Now()
-	if err := apns.WaitIDs(n, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	apns.awaitIDs(n, time.Minute)
 	// Targeting and sending may each have to be taken over, one after the other.
 	if took := time.Since(kill.from); took > posted.Sub(kill.from)+2*quickLease+3*time.Second {
 		t.Errorf("it took %v from the kill to the last notification", took)

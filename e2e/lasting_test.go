@@ -109,24 +109,6 @@ func TestAMasterAndItsReplicaStayAway(t *testing.T) {
 	}
 }
 
-// checkRepeats makes sure that nothing was sent twice for which a fault is no reason.
-func checkRepeats(t *testing.T, apns *apnstest.Server, faults ...fault) {
-	t.Helper()
-	first, repeats := map[string]apnstest.Request{}, 0
-	for _, r := range apns.Requests() {
-		pair := eventOf(t, r) + " " + r.Token
-		before, again := first[pair]
-		if !again {
-			first[pair] = r
-			continue
-		}
-		if repeats++; unknownWindow(before, r, faults) == "" {
-			t.Errorf("%s was sent at %s, answered at %s and sent again at %s; %v", pair, clock(before.At), clock(before.Answered), clock(r.At), faults)
-		}
-	}
-	t.Logf("%d notifications, %d repeats", len(first), repeats)
-}
-
 // A master of a Cluster dies under load: when its replica has taken over, which is a
 // matter of cluster-node-timeout, the server needs little more to write there again.
 func TestWritesAreBackWithTheReplica(t *testing.T) {

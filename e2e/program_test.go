@@ -40,6 +40,13 @@ type binary struct {
 var built binary
 
 func TestMain(m *testing.M) {
+	if latency := os.Getenv(apnsEnv); latency != "" {
+		if err := beAPNs(latency); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	dir, err := os.MkdirTemp("", "fanfare-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

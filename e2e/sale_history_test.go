@@ -309,6 +309,7 @@ type brokenSale struct {
 	mu           sync.Mutex
 	item         api.SaleItem
 	reservations map[string]booked
+	another      chan struct{} // closed when another one looks
 }
 
 // ServeHTTP answers as fanfare does, but for its one mistake.
@@ -342,17 +343,28 @@ func (b *brokenSale) change(f func()) api.SaleItem {
 	return b.item
 }
 
-// reserve is the mistake: between the look and the taking others look too.
+// reserve is the mistake: between the look and the taking others look too. It waits for
+// one, so that what makes it go wrong is no matter of luck.
 func (b *brokenSale) reserve(user string, units int64) (int, any) {
 	var state saleState
-	now := b.change(func() { state = saleState{reservations: maps.Clone(b.reservations)} })
+	another := make(chan struct{})
+	now := b.change(func() {
+		state = saleState{reservations: maps.Clone(b.reservations)}
+		if b.another != nil {
+			close(b.another)
+		}
+		b.another = another
+	})
 	if left := saleLimit - state.taken(user); units > left {
 		return 409, map[string]any{"code": api.CodeLimitReached, "remaining": max(left, 0)}
 	}
 	if units > now.Available {
 		return 409, map[string]any{"code": api.CodeSoldOut, "available": map[string]int64{"s": now.Available}}
 	}
-	<-time.After(time.Duration(rand.IntN(5)) * time.Millisecond)
+	select {
+	case <-another:
+	case <-time.After(20 * time.Millisecond):
+	}
 	id := fmt.Sprint("r", rand.Uint64())
 	b.change(func() {
 		b.item.Available, b.item.Held = b.item.Available-units, b.item.Held+units
