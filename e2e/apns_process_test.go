@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/gob"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -85,7 +86,7 @@ func beAPNs(latency string) error {
 			var from int
 			_, _ = fmt.Sscanf(r.URL.Path, "/%d", &from)
 			all := s.Requests()
-			_ = json.NewEncoder(w).Encode(all[min(from, len(all)):])
+			_ = gob.NewEncoder(w).Encode(all[min(from, len(all)):])
 		}))
 	}()
 	if err := json.NewEncoder(os.Stdout).Encode(apnsHello{"http://" + listener.Addr().String(), s.Env()}); err != nil {
@@ -104,10 +105,10 @@ func (p *apnsProcess) Requests() []apnstest.Request { return p.mustAsk(0) }
 // mustAsk gives the requests but the first n.
 func (p *apnsProcess) mustAsk(n int) (requests []apnstest.Request) {
 	p.t.Helper()
-	resp, err := client.Get(fmt.Sprintf("%s/%d", p.url, n))
+	resp, err := http.Get(fmt.Sprintf("%s/%d", p.url, n))
 	storetest.Must(p.t, err)
 	defer resp.Body.Close()
-	storetest.Must(p.t, json.NewDecoder(resp.Body).Decode(&requests))
+	storetest.Must(p.t, gob.NewDecoder(resp.Body).Decode(&requests))
 	return requests
 }
 
