@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -209,9 +210,60 @@ func TestASlowJoinLooksAtTheIndexAgain(t *testing.T) {
 			}
 			return nil
 		})
-		slow.slowJoin = 0
 		slow.mustJoin("c", "bob", false)
 		w.wantListed("bob", []string{"c"})
+	})
+}
+
+// A join that is held up while another of the same user comes and ends still ends with an
+// entry, whichever of its steps the end of the other falls between.
+func TestAJoinWhileAnotherIsEnded(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		ended := func(w *world) { // the user joins and leaves
+			w.mustJoin("c", "bob", false)
+			storetest.Must(t, w.Leave(t.Context(), w.id("c"), w.id("bob")))
+		}
+		w.mustCreate("c", "alice")
+		slow := w.another(func(step string, answered bool) error {
+			if step == stepJoin && !answered {
+				ended(w)
+			}
+			return nil
+		})
+		slow.mustJoin("c", "bob", false)
+		if w.indexed("bob") == "" {
+			t.Error("the end of the other took the entry")
+		}
+		w.wantListed("bob", []string{"c"})
+
+		// The other is ended, its entry still there; then comes the first one's membership
+		// and what it writes, then the entry goes.
+		w.mustCreate("d", "alice")
+		done := make(chan struct{})
+		late := w.another(func(step string, answered bool) error {
+			if step == stepDropIndex && !answered {
+				<-done
+			}
+			return nil
+		})
+		left := make(chan error, 1)
+		slow = w.another(func(step string, answered bool) error {
+			if step != stepJoin || answered {
+				return nil
+			}
+			w.mustJoin("d", "bob", false)
+			go func() { left <- late.Leave(context.Background(), w.id("d"), w.id("bob")) }()
+			storetest.Eventually(t, testPatience, "he has left", func() bool {
+				_, facts, err := w.readChat(t.Context(), w.id("d"), w.id("bob"))
+				return err == nil && len(facts) == 0
+			})
+			return nil
+		})
+		slow.mustJoin("d", "bob", false)
+		close(done)
+		storetest.Must(t, <-left)
+		w.wantListed("bob", []string{"c", "d"})
 	})
 }
 

@@ -42,6 +42,21 @@ func TestC7_IDsThatAreGivenAgain(t *testing.T) {
 	storetest.WantCode(t, err, api.CodeConflict)
 }
 
+// The same with the first messages of a chat.
+func TestC7_TheFirstIDsAreGivenAgain(t *testing.T) {
+	t.Parallel()
+	redis := storetest.Redis(t)
+	w := newWorld(t, storetest.Open(t, redis.URL()), Options{})
+	epoch := w.mustCreate("c", "alice", "bob").Epoch
+	storetest.Must(t, redis.Client().Save(t.Context()).Err())
+	w.mustSend("c", "alice", "lost")
+	w.wantRead("c", "bob", MessagesQuery{After: after(0), Epoch: epoch}, "1:lost first=1 last=1")
+	redis.Restart()
+	w.mustSend("c", "alice", "other")
+	w.mustSend("c", "alice", "third")
+	w.wantRead("c", "bob", MessagesQuery{After: after(1), Epoch: epoch}, "2:third first=1 last=2 gap")
+}
+
 // C7: a master is replaced and becomes the master again, without a restart: what it lost
 // in between it has lost, append-only file or not.
 func TestC7_AMasterThatComesBack(t *testing.T) {

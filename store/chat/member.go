@@ -31,7 +31,8 @@ func (s *Store) Join(ctx context.Context, chat, user string, fromStart bool) (m 
 	return s.join(ctx, chat, user, fromStart)
 }
 
-// join writes the index, then the membership.
+// join writes the index, then the membership, and the index again: meanwhile another
+// join of the user may have come and ended, and its entry with it.
 func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m *api.ChatMember, joined bool, err error) {
 	searched := ""
 	if fromStart {
@@ -39,7 +40,6 @@ func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m 
 			return nil, false, err
 		}
 	}
-	begun := time.Now()
 	stamps, err := s.addToIndexes(ctx, chat, user)
 	if err != nil {
 		return nil, false, err
@@ -53,9 +53,7 @@ func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m 
 		s.removeFromIndex(ctx, chat, user, stamps[0])
 		return nil, false, refusal(status, chat, user)
 	}
-	if stands := redisdb.Text(facts[0]); stands != stamps[0] || time.Since(begun) > s.slowJoin {
-		s.writeEntry(ctx, chat, user, stands)
-	}
+	s.writeEntry(ctx, chat, user, redisdb.Text(facts[0]))
 	m, err = memberOf(user, facts)
 	return m, status == statusDone, err
 }
@@ -105,6 +103,10 @@ func (s *Store) Leave(ctx context.Context, chat, user string) error {
 		return fmt.Errorf("leave chat %s: %w", chat, err)
 	}
 	s.removeFromIndex(ctx, chat, user, redisdb.Text(reply[1]))
+	// Who joined again just then may have found the old entry, and not written his.
+	if _, facts, err := s.readChat(ctx, chat, user); err == nil && len(facts) > 0 {
+		s.writeEntry(ctx, chat, user, redisdb.Text(facts[0]))
+	}
 	return nil
 }
 

@@ -50,9 +50,6 @@ type Store struct {
 	run    string
 	fault  redisdb.Fault
 	crowds []*redisdb.Crowd[*sending] // of senders: one, or on a Cluster one of each bucket
-	// slowJoin is how long a join may take between its entry in the index and
-	// the membership before it writes the index again.
-	slowJoin time.Duration
 
 	createScript, readChatScript                     *redisdb.Script
 	joinScript, restoreScript                        *redisdb.Script
@@ -76,7 +73,7 @@ func New(db *redisdb.DB, o Options) *Store {
 		run = "embedded"
 	}
 	s := &Store{
-		db: db, o: o.withDefaults(), clustered: clustered, run: run, slowJoin: repairAge / 4,
+		db: db, o: o.withDefaults(), clustered: clustered, run: run,
 		createScript: get("chat_create"), readChatScript: get("chat_read"),
 		joinScript: get("member_join"), restoreScript: get("own_restore"), leaveScript: get("member_leave"), listScript: get("member_list"),
 		sendScript: get("message_send"), readScript: get("message_read"),

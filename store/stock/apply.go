@@ -85,15 +85,17 @@ func (l *Live) spread(ctx context.Context, parts []*partition, first *partitionS
 }
 
 func (l *Live) applyCmd(ctx context.Context, p *partition, s Settings, closed bool) *redis.Cmd {
-	flag := func(b bool) int {
-		if b {
-			return 1
-		}
-		return 0
-	}
 	keys := []string{p.settings, p.stock, p.totals}
 	args := append([]any{l.o.RunID, flag(closed), flag(p.index == 0), s.Version}, settingsArgs(s)...)
 	return l.scripts.apply.Cmd(ctx, keys, args...)
+}
+
+// flag is how scripts are told yes and no.
+func flag(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // raise raises numbers in a partition's settings.

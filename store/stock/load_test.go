@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"fanfare/api"
 	"fanfare/store/storetest"
@@ -86,6 +87,81 @@ func TestS13_LiveKeysFromTheRecord(t *testing.T) {
 				t.Error("what came from the record is owed to it")
 			}
 		}
+	})
+}
+
+// S7: what nobody knows any more, when somebody reserved last, ends no sale: its idle
+// time begins anew.
+func TestS7_ALossOfRedisEndsNoIdleSale(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		const idle = time.Minute
+		w.mustOpen(offer{stock: map[string]int64{"s": 30}, starts: -time.Hour, idle: idle.Milliseconds(), partitions: 3})
+		orders := w.soldOrders(3, 2)
+		parts, _ := w.partitionsOf(t.Context(), w.sale)
+		on := w.recorded()
+		w.emptied(parts)
+		storetest.Must(t, w.rebuild(on, orders))
+		for n := range 6 {
+			w.mustReserve(fmt.Sprint("buyer", n), units("s", 1))
+		}
+		// One that is read from the record and was not lost goes on as it was.
+		for _, p := range parts {
+			storetest.Must(t, w.db.Client().HSet(t.Context(), p.settings, "used", w.now().Add(-2*idle).UnixMilli()).Err())
+		}
+		storetest.Must(t, w.rebuild(on, orders))
+		_, err := w.reserve("late", units("s", 1))
+		storetest.WantCode(t, err, api.CodeEnded)
+	})
+}
+
+// S13: while a sale is read from the record nobody is told that a reservation is not
+// there, or not sold.
+func TestS13_ReservationsAreNotReadFromHalfALedger(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 30}, partitions: 2})
+		orders := w.soldOrders(2, 2)
+		parts, _ := w.partitionsOf(t.Context(), w.sale)
+		on := w.recorded()
+		w.emptied(parts)
+		storetest.Must(t, w.Load(t.Context(), on))
+		read := func(w *liveWorld, want error) {
+			t.Helper()
+			if r, err := w.Reservation(t.Context(), w.sale, orders[0].Reservation); err != want {
+				t.Errorf("read %+v %v, want %v", r, err, want)
+			}
+			if list, _, err := w.Reservations(t.Context(), w.sale, "u0", "", 5); err != want || want == nil && len(list) != 1 {
+				t.Errorf("listed %+v %v, want %v", list, err, want)
+			}
+		}
+		read(w, ErrLoading)
+		storetest.Must(t, w.rebuild(on, orders))
+		read(w, nil)
+		read(w.another(Options{RunID: "another"}), ErrStaleRun)
+	})
+}
+
+// What one partition owed and another paid is no more work for the sweeps.
+func TestS17_ADebtThatIsPaidIsForgotten(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 30}, partitions: 4})
+		orders := w.soldOrders(10, 2)
+		parts, _ := w.partitionsOf(t.Context(), w.sale)
+		on := w.recorded()
+		w.emptied(parts)
+		storetest.Must(t, w.rebuild(on, orders)) // all stock is in the first one: the others owe
+		storetest.Must(t, w.Sweep(t.Context()))
+		found, err := w.sweep(t.Context(), nil)
+		for _, f := range found {
+			if f.sale == w.sale && f.answer.oversold {
+				t.Errorf("partition %d still owes: %+v", f.index, f.answer)
+			}
+		}
+		storetest.Must(t, err)
+		w.want("s", "10 0 20 30")
+		w.mustAddUp()
 	})
 }
 

@@ -170,29 +170,40 @@ func (l *Live) finishOld(ctx context.Context, parts []*partition, p *partition) 
 	return l.finishTransfers(ctx, parts, old)
 }
 
-// retire removes the keys of a sale. It leaves the registry first: a change
-// that comes between puts it back.
+// retire removes the keys of a sale, when no partition has anything left to do: a sale
+// without its first one is not there. It leaves the registry before: a change that comes
+// between puts it back.
 func (l *Live) retire(ctx context.Context, parts []*partition) error {
 	sale := parts[0].sale
+	if over, err := l.retireAll(ctx, parts, false); err != nil || !over {
+		return err
+	}
 	if err := l.unregister(ctx, sale); err != nil {
 		return err
 	}
+	if gone, err := l.retireAll(ctx, parts, true); err != nil || gone {
+		return err
+	}
+	return l.register(ctx, sale, len(parts))
+}
+
+// retireAll tells whether all partitions may go, or removes those that may.
+func (l *Live) retireAll(ctx context.Context, parts []*partition, remove bool) (bool, error) {
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
 		keys := []string{p.settings, p.due, p.orders, p.out, p.restocks, p.stock, p.reservations, p.totals, p.seen}
-		cmds[i] = l.scripts.retire.Cmd(ctx, keys, keptAfterEnd.Milliseconds())
+		cmds[i] = l.scripts.retire.Cmd(ctx, keys, keptAfterEnd.Milliseconds(), flag(remove))
 	}
 	if err := l.share(ctx, stepRetire, redisdb.Write, cmds...); err != nil {
-		return err
+		return false, err
 	}
+	all := true
 	for i := range cmds {
 		n, err := single(l.scripts.retire, cmds[i].(*redis.Cmd))
 		if err != nil {
-			return err
+			return false, err
 		}
-		if n == 0 {
-			return l.register(ctx, sale, len(parts))
-		}
+		all = all && n == 1
 	}
-	return nil
+	return all, nil
 }

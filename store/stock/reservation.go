@@ -138,7 +138,7 @@ func (l *Live) Reservations(ctx context.Context, sale, user, cursor string, limi
 		return nil, "", errCursor()
 	}
 	p, script := parts[home], l.scripts.list
-	cmd := script.Cmd(ctx, []string{p.settings, p.reservations}, user, cursor, limit+1)
+	cmd := script.Cmd(ctx, []string{p.settings, p.reservations}, l.o.RunID, user, cursor, limit+1)
 	if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {
 		return nil, "", err
 	}
@@ -196,9 +196,9 @@ func (l *Live) Reservation(ctx context.Context, sale, id string) (*api.Reservati
 // reservations reads some of one partition, nil for each that is not there, and
 // Redis' time in ms.
 func (l *Live) reservations(ctx context.Context, p *partition, ids ...string) ([]*stored, int64, error) {
-	args := make([]any, len(ids))
-	for i, id := range ids {
-		args[i] = id
+	args := []any{l.o.RunID}
+	for _, id := range ids {
+		args = append(args, id)
 	}
 	cmd := l.scripts.get.Cmd(ctx, []string{p.settings, p.reservations}, args...)
 	if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {

@@ -409,6 +409,41 @@ func TestS7_NoClockOfOurOwn(t *testing.T) {
 	}
 }
 
+// A hold that outlives the sale by more than the keys do keeps all of it, in whatever
+// partition it is.
+func TestS7_NoPartitionGoesBeforeTheLast(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 9}, partitions: 3})
+		storetest.Must(t, w.SettingsRecorded(t.Context(), w.sale, 1))
+		parts, err := w.partitionsOf(t.Context(), w.sale)
+		storetest.Must(t, err)
+		held := w.mustReserve("u", units("s", 1))
+		for _, p := range parts {
+			storetest.Must(t, w.db.Client().HSet(t.Context(), p.settings, "ends", w.now().Add(-keptAfterEnd-time.Hour).UnixMilli()).Err())
+		}
+		there := func() (n int) {
+			for _, p := range parts {
+				n += int(w.db.Client().Exists(t.Context(), p.settings).Val())
+			}
+			return n
+		}
+		storetest.Must(t, w.retire(t.Context(), parts))
+		sales, err := w.registered(t.Context())
+		storetest.Must(t, err)
+		if _, listed := sales[w.sale]; there() != len(parts) || !listed {
+			t.Errorf("%d of %d partitions are left, registered: %t", there(), len(parts), listed)
+		}
+		p, err := w.partitionByID(t.Context(), w.sale, held.ID)
+		storetest.Must(t, err)
+		storetest.Must(t, w.db.Client().Del(t.Context(), p.due).Err()) // as if it had ended long ago
+		storetest.Must(t, w.retire(t.Context(), parts))
+		if there() != 0 {
+			t.Errorf("%d partitions are left", there())
+		}
+	})
+}
+
 func TestS7_IdleEndsTheSale(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {

@@ -57,11 +57,7 @@ func (l *Live) move(ctx context.Context, parts []*partition, debits []debit, clo
 	ids := make([]string, len(debits))
 	for i, d := range debits {
 		ids[i] = newRequest()
-		flag := 0
-		if closed {
-			flag = 1
-		}
-		args := []any{l.o.RunID, flag, d.moves, ids[i], d.to}
+		args := []any{l.o.RunID, flag(closed), d.moves, ids[i], d.to}
 		for sku, n := range d.want {
 			args = append(args, sku, n)
 		}

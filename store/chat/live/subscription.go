@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,9 +34,9 @@ type subscription struct {
 }
 
 // newSubscription opens a subscription to all topics; syncSubscription subscribes.
-func (h *Hub) newSubscription(ctx context.Context) *subscription {
-	// It makes its connections by itself, also after ctx's end.
-	s := &subscription{sub: h.db.Blocking().Subscribe(context.WithoutCancel(ctx)), on: map[string]struct{}{}, began: time.Now()}
+func (h *Hub) newSubscription(client redis.UniversalClient) *subscription {
+	// It makes its connections by itself, until it is closed.
+	s := &subscription{sub: client.Subscribe(context.Background()), on: map[string]struct{}{}, began: time.Now()}
 	events := s.sub.ChannelWithSubscriptions(redis.WithChannelSize(receiveBuffer))
 	s.dispatched.Go(func() { h.dispatch(s, events) })
 	h.mu.Lock()
@@ -93,18 +94,27 @@ func (h *Hub) syncSubscription(ctx context.Context, s *subscription) {
 	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
 	defer cancel()
 	var errs []error
-	for len(add) > 0 {
-		n := min(len(add), batchSize)
-		errs = append(errs, s.sub.Subscribe(ctx, add[:n]...)) // after an error the client does it again by itself
-		add = add[n:]
+	for batch := range slices.Chunk(add, batchSize) {
+		err := s.sub.Subscribe(ctx, batch...)
+		if errs = append(errs, err); err != nil { // the client may have another connection, and not subscribed there
+			h.again(s, batch)
+		}
 	}
-	for len(remove) > 0 {
-		n := min(len(remove), batchSize)
-		errs = append(errs, s.sub.Unsubscribe(ctx, remove[:n]...)) // messages without a topic are ignored
-		remove = remove[n:]
+	for batch := range slices.Chunk(remove, batchSize) {
+		errs = append(errs, s.sub.Unsubscribe(ctx, batch...)) // messages without a topic are ignored
 	}
 	if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
 		h.log.Debug("subscribing to chats", "error", err)
+	}
+}
+
+// again leaves channels to the next call of syncSubscription.
+func (h *Hub) again(s *subscription, channels []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, channel := range channels {
+		delete(s.on, channel)
+		h.changed[channel] = struct{}{}
 	}
 }
 

@@ -43,7 +43,7 @@ end
 if members == '' then return { 6 } end
 if digest ~= '' then redis.call('SET', RECORD, epoch .. ' ' .. digest, 'PX', ttl) end
 local now = now_ms()
-store({ epoch = epoch, last = 0, first = 1, at = now, made = now, run = '-' })
+store({ epoch = epoch, last = 0, first = 1, at = now, made = now, run = run_id() })
 local users, stamps = {}, {}
 for user, stamp in string.gmatch(members, '(%S+) (%S+)') do
   users[#users + 1], stamps[#stamps + 1] = user, stamp

@@ -1,4 +1,4 @@
--- Which run of the server this is. Another run, of the same server or of one that
+-- Which run of the server this is, and whether a sale may be used in it. Another run, of the same server or of one that
 -- took its place, may lack what was acknowledged. The server that runs a script
 -- says so itself: what a client knows of it may be out of date on arrival.
 -- The id of replication would not do: it is another also when a first replica comes or
@@ -13,4 +13,13 @@ local function run_id(run)
   local text = redis.call('INFO', 'server')
   local _, before = string.find(text, 'run_id:', 1, true) -- a pattern would be tried at each letter
   return before and string.match(text, '^%w+', before + 1) or ''
+end
+
+-- unusable says why nobody may work here: 4 there is no such sale, 5 it is being
+-- read from the record, 6 it was made in another run of the server. A run of ''
+-- is never compared.
+local function unusable(version, closed, made_in, run)
+  if not version then return 4 end
+  if closed then return 5 end
+  if run ~= '' and made_in ~= run_id(run) then return 6 end
 end

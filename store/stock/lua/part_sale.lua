@@ -25,15 +25,6 @@ local function now_ms()
   return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 end
 
--- unusable says why nobody may work here: 4 there is no such sale, 5 it is being
--- read from the record, 6 it was made in another run of the server. A run of ''
--- is never compared.
-local function unusable(version, closed, made_in, run)
-  if not version then return 4 end
-  if closed then return 5 end
-  if run ~= '' and made_in ~= run_id(run) then return 6 end
-end
-
 local function load_stock(skus)
   if #skus == 0 then return end
   local texts = redis.call('HMGET', STOCK, unpack(skus))

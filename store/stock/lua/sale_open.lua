@@ -1,14 +1,16 @@
 -- Opens a partition that was read from the record in this run of the server, and
--- in no other: that one may lack what was loaded.
+-- in no other: that one may lack what was loaded. When somebody reserved last is not on
+-- record, so where it was lost an idle sale has all of its time again.
 -- KEYS: 1 sale
 -- ARGV: 1 run (see run_id)
 -- RETURNS: 1 open, 4 there is no such sale, 6 it was loaded in another run
 -- @include lua/part_run.lua
 local SALE, run = KEYS[1], run_id(ARGV[1])
-local s = redis.call('HMGET', SALE, 'version', 'closed')
+local s = redis.call('HMGET', SALE, 'version', 'closed', 'used')
 if not s[1] then return 4 end
 if not s[2] then return 1 end
 if s[2] ~= '@' .. run then return 6 end
 redis.call('HDEL', SALE, 'closed')
-redis.call('HSET', SALE, 'run_id', run)
+local t = redis.call('TIME')
+redis.call('HSET', SALE, 'run_id', run, 'used', s[3] or t[1] .. '000')
 return 1

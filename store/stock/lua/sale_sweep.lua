@@ -16,6 +16,10 @@ if why then return { why } end
 local now = now_ms()
 local n = return_due(now, bound)
 save()
+if s[7] and not owes then
+  s[7] = string.find(table.concat(redis.call('HVALS', STOCK), '|') .. '|', ' [1-9]%d*|') -- bounded: at most 100 skus
+  if not s[7] then redis.call('HDEL', SALE, 'owes') end
+end
 local oldest = redis.call('ZRANGE', ORDERS, 0, 0, 'WITHSCORES')
 return { 1, n, now, redis.call('ZCARD', ORDERS), oldest[2] and tonumber(oldest[2]) or 0, s[1], s[4] or '0', s[5] or '0', tonumber(s[6]),
   redis.call('HLEN', OUT), s[7] and 1 or 0, tonumber(s[8]), tonumber(s[9]), next_due(now) }
