@@ -225,7 +225,8 @@ func TestS13_TheRebuilderDies(t *testing.T) {
 	if answer.Lease == nil {
 		t.Fatalf("%+v", answer)
 	}
-	storetest.Must(t, p.live.Load(t.Context(), settingsOf(settings))) // and then it dies
+	_, err = p.live.Load(t.Context(), settingsOf(settings))
+	storetest.Must(t, err) // and then it dies
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	other := s.mustStart(Options{})

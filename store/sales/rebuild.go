@@ -95,11 +95,12 @@ func (s *Store) reload(ctx context.Context, settings stock.Settings) error {
 	if _, err := s.live.Sale(ctx, settings.ID); !needsRestore(err) {
 		return err
 	}
-	if err := s.load(ctx, settings); err != nil {
+	loading, err := s.load(ctx, settings)
+	if err != nil {
 		return err
 	}
 	s.cache.drop(settings.ID)
-	if err := s.live.Open(ctx, settings.ID); err != nil {
+	if err := s.live.Open(ctx, settings.ID, loading); err != nil {
 		return err
 	}
 	s.o.OnRestore("done")
@@ -108,30 +109,29 @@ func (s *Store) reload(ctx context.Context, settings stock.Settings) error {
 
 // load puts settings, changes of stock and all orders back; open follows. Each step may be done
 // again, so a process that dies on the way harms nothing.
-func (s *Store) load(ctx context.Context, settings stock.Settings) error {
+func (s *Store) load(ctx context.Context, settings stock.Settings) (loading string, err error) {
 	s.o.Logger.WarnContext(ctx, "a sale is brought in line with the record", "sale", settings.ID)
-	if err := s.live.Load(ctx, settings); err != nil {
-		return fmt.Errorf("load sale %s: %w", settings.ID, err)
+	if loading, err = s.live.Load(ctx, settings); err != nil {
+		return "", fmt.Errorf("load sale %s: %w", settings.ID, err)
 	}
 	if err := s.loadRestocks(ctx, settings); err != nil {
-		return err
+		return "", err
 	}
 	for after := (record.Order{}); ; {
 		page, err := s.rec.Orders(ctx, settings.ID, after, restorePage)
 		if err != nil {
-			return fmt.Errorf("read orders of sale %s: %w", settings.ID, err)
+			return "", fmt.Errorf("read orders of sale %s: %w", settings.ID, err)
 		}
 		if len(page) > 0 {
 			if err := s.live.RestoreOrders(ctx, settings.ID, ordersOf(page)); err != nil {
-				return fmt.Errorf("restore orders of sale %s: %w", settings.ID, err)
+				return "", fmt.Errorf("restore orders of sale %s: %w", settings.ID, err)
 			}
 		}
 		if len(page) < restorePage {
-			break
+			return loading, nil
 		}
 		after = page[len(page)-1]
 	}
-	return nil
 }
 
 // loadRestocks makes the changes of stock known that the settings on record have come

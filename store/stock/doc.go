@@ -53,7 +53,8 @@
 //
 // The fields of sale: version; starts, ends, limit, hold, idle, partitions, skus
 // and, of the first six, terms, which one read fetches; run_id and closed, see
-// ErrStaleRun and ErrLoading; used, when somebody reserved last; moves, which
+// ErrStaleRun and ErrLoading; loading, by which it was last read from the record: units
+// move between partitions of the same alone; used, when somebody reserved last; moves, which
 // counts transfers that left or came, and returns, which counts what was put
 // back on sale: both unchanged between two passes over all partitions prove a
 // shortage; owes, when something was oversold. In the first partition

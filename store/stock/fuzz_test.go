@@ -21,8 +21,8 @@ func FuzzStored(f *testing.F) {
 		if again := parseLines(linesText(lines)); !reflect.DeepEqual(lines, again) {
 			t.Fatalf("%q has the lines %v, and read again %v", text, lines, again)
 		}
-		if tr, ok := parseTransfer(nil, "t", text); ok {
-			again, ok := parseTransfer(nil, "t", strings.Join([]string{strconv.FormatInt(tr.at, 10), strconv.Itoa(tr.to), tr.lines}, "|"))
+		if tr, ok := parseTransfer(nil, "", "t", text); ok {
+			again, ok := parseTransfer(nil, "", "t", strings.Join([]string{strconv.FormatInt(tr.at, 10), strconv.Itoa(tr.to), tr.lines}, "|"))
 			if !ok || again != tr {
 				t.Fatalf("%q is %+v, and read again %+v", text, tr, again)
 			}

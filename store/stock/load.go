@@ -12,15 +12,21 @@ import (
 // Load begins to make a sale's live keys from the record, or to compare them
 // with it: after that the sale is closed (ErrLoading), has at least the settings
 // on record, and its stock adds up to its totals. RestoreOrders and Open follow.
-// All three may be done again, from the beginning and by anybody, at any point.
-func (l *Live) Load(ctx context.Context, s Settings) error {
+// All three may be done again, from the beginning and by anybody, at any point; of
+// several who do so the last to begin may open. loading names this one.
+func (l *Live) Load(ctx context.Context, s Settings) (loading string, err error) {
+	loading = newRequest()
+	return loading, l.load(ctx, s, loading)
+}
+
+func (l *Live) load(ctx context.Context, s Settings, loading string) error {
 	parts := l.remember(s.ID, s.Partitions)
 	if err := l.register(ctx, s.ID, s.Partitions); err != nil {
 		return err
 	}
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
-		cmds[i] = l.applyCmd(ctx, p, s, true)
+		cmds[i] = l.applyCmd(ctx, p, s, loading, true)
 	}
 	if err := l.share(ctx, stepApply, redisdb.Write, cmds...); err != nil {
 		return err
@@ -113,10 +119,11 @@ func (l *Live) RestoreOrders(ctx context.Context, sale string, orders []Order) e
 	return nil
 }
 
-// Open ends what Load began: what is owed in one partition and there in another
+// Open ends what a Load began: what is owed in one partition and there in another
 // is covered, the stock is spread, and the sale goes on. ErrStaleRun: the server
-// has begun another run since Load, so that the sale must be loaded again.
-func (l *Live) Open(ctx context.Context, sale string) error {
+// has begun another run since, or somebody else a loading, so that the sale must be
+// loaded again.
+func (l *Live) Open(ctx context.Context, sale, loading string) error {
 	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
 		return err
@@ -128,7 +135,7 @@ func (l *Live) Open(ctx context.Context, sale string) error {
 	}
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
-		cmds[i] = l.scripts.open.Cmd(ctx, []string{p.settings}, l.o.RunID)
+		cmds[i] = l.scripts.open.Cmd(ctx, []string{p.settings}, l.o.RunID, loading)
 	}
 	if err := l.share(ctx, stepOpen, redisdb.Write, cmds...); err != nil {
 		return err

@@ -406,9 +406,10 @@ func everyCall(t *testing.T, w *liveWorld, partitions int64) {
 		t.Errorf("known %d, %v", known, err)
 	}
 	order := orderOf(w, "z", 4)
-	storetest.Must(t, w.Load(ctx, c.Record))
+	loading, err := w.Load(ctx, c.Record)
+	storetest.Must(t, err)
 	storetest.Must(t, w.RestoreOrders(ctx, w.sale, []Order{order}))
-	storetest.Must(t, w.Open(ctx, w.sale))
+	storetest.Must(t, w.Open(ctx, w.sale, loading))
 	w.want("s", "6 0 6 12")
 	w.mustReserve("v", units("s", 6))
 	_, err = w.reserve("v", units("s", 1))

@@ -239,7 +239,7 @@ func TestS12_ADebitComesTwice(t *testing.T) {
 		if again := send(); redisdb.NumberAt(first, 0) != answerDone || fmt.Sprint(first) != fmt.Sprint(again) {
 			t.Errorf("first %v, again %v", first, again)
 		}
-		moving, ok := parseTransfer(from, id, redisdb.TextAt(first, 1))
+		moving, ok := parseTransfer(from, redisdb.TextAt(first, 2), id, redisdb.TextAt(first, 1))
 		if !ok {
 			t.Fatalf("answered %v", first)
 		}

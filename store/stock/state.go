@@ -34,7 +34,8 @@ type partitionState struct {
 	// moves counts transfers, returns what put units back on sale, balances
 	// what Load corrected.
 	moves, returns, balances string
-	recorded, spread         int64 // versions
+	recorded, spread         int64  // versions
+	loading                  string // that it is from, "" if it never was on record alone
 	stock                    map[string]numbers
 	totals                   map[string]int64
 	out                      []transfer
@@ -74,6 +75,7 @@ const (
 	fieldSpread
 	fieldBalances
 	fieldMade
+	fieldLoading
 )
 
 func (l *Live) stateCmd(ctx context.Context, p *partition) *redis.Cmd {
@@ -120,6 +122,7 @@ func parseState(p *partition, script *redisdb.Script, answer []any) (*partitionS
 	}
 	s := redisdb.ListAt(answer, stateSettings)
 	k.now, k.nextDue = redisdb.NumberAt(answer, stateNow), redisdb.NumberAt(answer, stateNextDue)
+	k.loading = redisdb.TextAt(s, fieldLoading)
 	k.made = redisdb.TextAt(s, fieldMade) != ""
 	k.used, k.recorded, k.spread = integer(s, fieldUsed), integer(s, fieldRecorded), integer(s, fieldSpread)
 	k.moves, k.returns, k.balances = redisdb.TextAt(s, fieldMoves), redisdb.TextAt(s, fieldReturns), redisdb.TextAt(s, fieldBalances)
@@ -128,7 +131,7 @@ func parseState(p *partition, script *redisdb.Script, answer []any) (*partitionS
 		PerUserLimit: integer(s, fieldLimit), HoldMS: integer(s, fieldHold), IdleMS: integer(s, fieldIdle), Partitions: int(integer(s, fieldPartitions)),
 	}
 	k.readNumbers(answer, strings.Split(redisdb.TextAt(s, fieldSKUs), ","))
-	k.out = readTransfers(p, redisdb.ListAt(answer, stateTransfers))
+	k.out = readTransfers(p, k.loading, redisdb.ListAt(answer, stateTransfers))
 	return k, nil
 }
 

@@ -20,26 +20,29 @@ type transfer struct {
 	to    int
 	at    int64 // ms by Redis' clock
 	lines string
+	// loading is that of the partition it comes from, when it was read there: after
+	// another it may be there no more.
+	loading string
 }
 
 // readTransfers reads ids and "<at>|<to>|<lines>" in turn.
-func readTransfers(from *partition, list []any) (out []transfer) {
+func readTransfers(from *partition, loading string, list []any) (out []transfer) {
 	for i := 0; i+1 < len(list); i += 2 {
-		if t, ok := parseTransfer(from, redisdb.TextAt(list, i), redisdb.TextAt(list, i+1)); ok {
+		if t, ok := parseTransfer(from, loading, redisdb.TextAt(list, i), redisdb.TextAt(list, i+1)); ok {
 			out = append(out, t)
 		}
 	}
 	return out
 }
 
-func parseTransfer(from *partition, id, text string) (transfer, bool) {
+func parseTransfer(from *partition, loading, id, text string) (transfer, bool) {
 	f := strings.SplitN(text, "|", 3)
 	if len(f) != 3 {
 		return transfer{}, false
 	}
 	at, err := strconv.ParseInt(f[0], 10, 64)
 	to, err2 := strconv.Atoi(f[1])
-	return transfer{id: id, from: from, to: to, at: at, lines: f[2]}, err == nil && err2 == nil
+	return transfer{id: id, from: from, to: to, at: at, lines: f[2], loading: loading}, err == nil && err2 == nil
 }
 
 // debit is what one partition is asked to give.
@@ -75,7 +78,7 @@ func (l *Live) move(ctx context.Context, parts []*partition, debits []debit, clo
 		if redisdb.NumberAt(answer, 0) != answerDone {
 			continue // it moved since it was read: the caller reads again
 		}
-		if t, ok := parseTransfer(d.from, ids[i], redisdb.TextAt(answer, 1)); ok {
+		if t, ok := parseTransfer(d.from, redisdb.TextAt(answer, 2), ids[i], redisdb.TextAt(answer, 1)); ok {
 			under = append(under, t)
 		}
 	}
@@ -91,7 +94,7 @@ func (l *Live) finishTransfers(ctx context.Context, parts []*partition, under []
 	credits, drops := make([]redis.Cmder, len(under)), make([]redis.Cmder, 0, len(under))
 	for i, t := range under {
 		to := parts[t.to]
-		credits[i] = l.scripts.credit.Cmd(ctx, to.core(to.seen), t.id, t.lines)
+		credits[i] = l.scripts.credit.Cmd(ctx, to.core(to.seen), t.id, t.loading, t.lines)
 	}
 	if err := l.share(ctx, stepCredit, redisdb.Write, credits...); err != nil {
 		return err

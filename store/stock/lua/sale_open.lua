@@ -1,15 +1,16 @@
--- Opens a partition that was read from the record in this run of the server, and
--- in no other: that one may lack what was loaded. When somebody reserved last is not on
+-- Opens a partition that was read from the record in this run of the server, and by
+-- this loading, and by no other: that one may lack what was loaded. When somebody reserved last is not on
 -- record, so where it was lost an idle sale has all of its time again.
 -- KEYS: 1 sale
--- ARGV: 1 run (see run_id)
--- RETURNS: 1 open, 4 there is no such sale, 6 it was loaded in another run
+-- ARGV: 1 run (see run_id), 2 the loading
+-- RETURNS: 1 open, 4 there is no such sale, 6 it was loaded in another run, or is by
+--          another loading
 -- @include lua/part_run.lua
-local SALE, run = KEYS[1], run_id(ARGV[1])
-local s = redis.call('HMGET', SALE, 'version', 'closed', 'used')
+local SALE, run, loading = KEYS[1], run_id(ARGV[1]), ARGV[2]
+local s = redis.call('HMGET', SALE, 'version', 'closed', 'used', 'loading')
 if not s[1] then return 4 end
 if not s[2] then return 1 end
-if s[2] ~= '@' .. run then return 6 end
+if s[2] ~= '@' .. run or s[4] ~= loading then return 6 end
 redis.call('HDEL', SALE, 'closed')
 local t = redis.call('TIME')
 redis.call('HSET', SALE, 'run_id', run, 'used', s[3] or t[1] .. '000')

@@ -3,17 +3,19 @@
 -- Redis. Naturally idempotent. Stock is not given here.
 -- KEYS: 1 sale, 2 stock, 3 totals (hash)
 -- ARGV: 1 run (see run_id), 2 1 to close it, 3 1 for the first partition, which has the totals,
---       4 version, 5 starts, 6 ends, 7 limit, 8 hold, 9 idle, 10 partitions,
---       11.. sku and total in turn
+--       4 the loading that closes it, or that the first partition is from,
+--       5 version, 6 starts, 7 ends, 8 limit, 9 hold, 10 idle, 11 partitions,
+--       12.. sku and total in turn
 -- RETURNS: 1
 -- @include lua/part_run.lua
 -- @include lua/part_settings.lua
 local SALE, STOCK, TOTALS = KEYS[1], KEYS[2], KEYS[3]
-local run, close, is_first, version = run_id(ARGV[1]), ARGV[2] == '1', ARGV[3] == '1', ARGV[4]
-local at, first, step = 5, 11, 2
+local run, close, is_first, loading, version = run_id(ARGV[1]), ARGV[2] == '1', ARGV[3] == '1', ARGV[4], ARGV[5]
+local at, first, step = 6, 12, 2
 
 local old = redis.call('HGET', SALE, 'version')
 if close then redis.call('HSET', SALE, 'closed', '@' .. run) end
+if close or not old then redis.call('HSET', SALE, 'loading', loading) end
 if not old then redis.call('HSET', SALE, 'run_id', run) end
 if tonumber(old or 0) >= tonumber(version) then return 1 end
 redis.call('HSET', SALE, 'version', version)
