@@ -211,7 +211,10 @@ func TestALongJobThatRunsAloneClosesNothing(t *testing.T) {
 		}))
 		<-alone
 		began, longest, last := time.Now(), time.Duration(0), time.Now()
+		pace := time.NewTicker(10 * time.Millisecond)
+		defer pace.Stop()
 		for time.Since(began) < 6*lease {
+			<-pace.C
 			before := others.Load()
 			w.mustEnqueue(queue.Job{})
 			eventually(t, "another to run", func() bool { return others.Load() > before })
