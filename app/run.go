@@ -116,6 +116,8 @@ func dispatch(ctx context.Context, args, environ []string, to outputs) error {
 // serve runs until ctx ends, then stops in the order: not ready, HTTP,
 // delivery, jobs, Redis, SQL.
 func serve(ctx context.Context, c *config, to outputs) error {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // to the end: while it starts and stops, too, it must not end the process
 	log := newLogger(c, to)
 	redisdb.LogLibrary(log)
 	slog.SetDefault(log) //nolint:forbidigo // for what other libraries say through package log
@@ -156,12 +158,12 @@ func serve(ctx context.Context, c *config, to outputs) error {
 		private.server.Handler = operators
 		loops = append(loops, loop{"private http", private.run})
 	}
-	return a.live(ctx, front, loops, preparation, to)
+	return a.live(ctx, front, loops, preparation, hangup, to)
 }
 
 // live serves, first only to say that it is starting, waits for a reason to stop, and
 // stops everything.
-func (a *app) live(ctx context.Context, front *front, http []loop, preparation *preparation, to outputs) error {
+func (a *app) live(ctx context.Context, front *front, http []loop, preparation *preparation, hangup <-chan os.Signal, to outputs) error {
 	stages := newStages(a.log)
 	stages.start(ctx, "http", http...)
 	var broken error
@@ -179,7 +181,7 @@ func (a *app) live(ctx context.Context, front *front, http []loop, preparation *
 		stages.startBehind(ctx, "delivery", a.deliveryLoops()...)
 		a.starting.Store(nil)
 		a.announce(front, to)
-		broken = a.wait(ctx, stages, front)
+		broken = a.wait(ctx, stages, front, hangup)
 	}
 
 	a.stopping.Store(true)
@@ -194,10 +196,7 @@ func (a *app) live(ctx context.Context, front *front, http []loop, preparation *
 
 // wait returns when ctx ends, or with an error when a loop broke. Meanwhile
 // SIGHUP reloads what can be reloaded.
-func (a *app) wait(ctx context.Context, stages *stages, front *front) error {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+func (a *app) wait(ctx context.Context, stages *stages, front *front, hangup <-chan os.Signal) error {
 	for {
 		select {
 		case <-ctx.Done():

@@ -107,6 +107,32 @@ func TestStartBeforeRedisAndTheDatabase(t *testing.T) {
 	}
 }
 
+// SIGHUP ends no server: neither one that waits for what it needs, nor one that stops.
+func TestSIGHUPWhileItStartsAndStops(t *testing.T) {
+	t.Parallel()
+	redis, redisURL := storetest.ProxyTo(t, storetest.Redis(t).URL())
+	redis.Cut()
+	p := launchServer(t, t.TempDir(), "FANFARE_REDIS_URL="+redisURL)
+	p.mustWaitFor("FANFARE_REDIS_URL")
+	storetest.Must(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	p.mustWaitFor("FANFARE_REDIS_URL")
+	redis.Mend()
+	p.awaitReady()
+	storetest.Must(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	storetest.Eventually(t, 30*time.Second, "it stops", func() bool {
+		_ = p.cmd.Process.Signal(syscall.SIGHUP)
+		select {
+		case <-p.exited:
+			return true
+		default:
+			return false
+		}
+	})
+	if code := p.exitCode(time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // Eight processes may be the first ones of a new database and a new Redis, all at once:
 // one of them migrates, all of them serve, and what one writes the others read.
 func TestEightProcessesStartTogether(t *testing.T) {

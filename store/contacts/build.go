@@ -94,6 +94,7 @@ type build struct {
 	over      string // holders whose tokens begin with it give way; "": none
 	lease     time.Duration
 	deepen    bool // it is to be a deep one from now on
+	held      bool // it was taken: now it may be kept
 	relations string
 	size      int // how many members the index may have
 }
@@ -107,17 +108,20 @@ const deepest = api.MaxRecent * 6 / 5
 // wait for their job as long as readers come.
 const readerToken = "read:"
 
-// begin takes the right to build, or keeps it (the same token again); false
-// when another has it. reset empties the index first.
+// begin takes the right to build, or keeps it; false when another has it, or when it has
+// ended and could be kept only. reset empties the index first.
 func (b *build) begin(ctx context.Context, reset bool) (bool, error) {
-	flag, deep := 0, ""
+	empty, keep, deep := 0, 0, ""
 	if reset {
-		flag = 1
+		empty = 1
+	}
+	if b.held {
+		keep = 1
 	}
 	if b.deepen {
 		deep = strconv.Itoa(deepest)
 	}
-	reply, err := b.x.reply(ctx, redisdb.Write, b.x.beginScript, buildKeys(b.user), b.token, b.lease.Milliseconds(), indexLifetime.Milliseconds(), flag, b.over, deep)
+	reply, err := b.x.reply(ctx, redisdb.Write, b.x.beginScript, buildKeys(b.user), b.token, b.lease.Milliseconds(), indexLifetime.Milliseconds(), empty, b.over, deep, keep)
 	if err != nil {
 		return false, fmt.Errorf("begin build: %w", err)
 	}
@@ -125,7 +129,8 @@ func (b *build) begin(ctx context.Context, reset bool) (bool, error) {
 	if redisdb.TextAt(reply, 2) != "" {
 		b.size = max(b.x.max, deepest)
 	}
-	return redisdb.NumberAt(reply, 0) == buildOK, nil
+	b.held = redisdb.NumberAt(reply, 0) == buildOK
+	return b.held, nil
 }
 
 // fill ends the build with what a scan found, which must have gone at least one
@@ -165,8 +170,10 @@ const buildUnfinished = -1
 // case.
 func (s *Store) run(ctx context.Context, b *build, pages int) (ranked *ranking, status int64, err error) {
 	renew := func() error {
-		_, err := b.begin(ctx, false)
-		return err
+		if mine, err := b.begin(ctx, false); err != nil || mine {
+			return err
+		}
+		return errLater
 	}
 	if pages > 0 {
 		renew = nil // too short to need it

@@ -251,6 +251,29 @@ func TestR13_TheRightToBuildExpires(t *testing.T) {
 	})
 }
 
+// A job that stood still beyond its right begins anew: what uploaded and was trimmed
+// meanwhile it has read as it was before.
+func TestR13_ARightThatEndedIsNotKept(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{Page: 10}, func(t *testing.T, w *world) {
+		w.mustHave(t, "me", 25)
+		for _, ended := range []bool{false, true} {
+			b := &build{x: w.index, user: "me", token: "job", over: readerToken, lease: time.Hour}
+			if mine, err := b.begin(t.Context(), true); err != nil || !mine {
+				t.Fatal(mine, err)
+			}
+			want := error(nil)
+			if ended {
+				storetest.Must(t, w.db.Client().Del(t.Context(), buildKey("me")).Err())
+				want = errLater
+			}
+			if _, _, err := w.run(t.Context(), b, 0); err != want {
+				t.Errorf("ended: %t: %v, want %v", ended, err, want)
+			}
+		}
+	})
+}
+
 // A job that comes late to a user with many contacts finds a read's right to build,
 // and another read's after that: it does not wait for them.
 func TestR13_AJobGoesBeforeReads(t *testing.T) {

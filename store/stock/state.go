@@ -35,7 +35,7 @@ type partitionState struct {
 	// what Load corrected.
 	moves, returns, balances string
 	recorded, spread         int64  // versions
-	loading                  string // that it is from, "" if it never was on record alone
+	loading                  string // by which it was last read from the record, "" for none
 	stock                    map[string]numbers
 	totals                   map[string]int64
 	out                      []transfer

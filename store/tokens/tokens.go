@@ -212,8 +212,12 @@ func sign(own *ownKey, payload []byte) (string, error) {
 	return jws.CompactSerialize()
 }
 
+// revokeWait is how long at most a revocation waits for the end of its second.
+const revokeWait = 2 * time.Second
+
 // Revoke ends all tokens of a user that were issued up to this second: here at once,
-// on other servers within 10 s.
+// on other servers within 10 s. It returns when that second is over: whoever has the
+// next token made is not among them, on whatever server.
 func (s *Store) Revoke(ctx context.Context, user string, once api.Idempotency) (replayed bool, err error) {
 	if replayed, err = s.rec.RevokeTokens(ctx, user, once); err != nil {
 		return false, fmt.Errorf("revoke tokens: %w", err)
@@ -221,5 +225,27 @@ func (s *Store) Revoke(ctx context.Context, user string, once api.Idempotency) (
 	if err := s.Load(ctx); err != nil {
 		s.o.Logger.WarnContext(ctx, "tokens were revoked but the record was not read again yet", "error", err)
 	}
+	if upTo, is := s.revoked.Load(user); is && !replayed {
+		s.awaitSecondAfter(ctx, upTo.(int64))
+	}
 	return replayed, nil
+}
+
+// awaitSecondAfter waits until a second is over by the clock that tokens go by. A
+// database's clock that is far ahead of it is not waited for.
+func (s *Store) awaitSecondAfter(ctx context.Context, second int64) {
+	patience := revokeWait
+	if ends, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(ends)/2) // it happened: there must be time to say so
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for ctx.Err() == nil && s.db.Clock().Unix() <= second {
+		timer := time.NewTimer(50 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
 }

@@ -410,6 +410,25 @@ func TestU1_TokensMadeByAServerHoldOnAll(t *testing.T) {
 	})
 }
 
+// Who has a token made right after a revocation has one that holds, whichever server
+// makes it: also one that has not heard of it yet.
+func TestU1_ATokenMadeAfterARevocationHolds(t *testing.T) {
+	t.Parallel()
+	storetest.EachSQL(t, func(t *testing.T, url string) {
+		db := storetest.Open(t, "embedded")
+		one := mustOpen(t, mustRecord(t, url), db, "")
+		two := mustOpen(t, mustRecord(t, url), db, "")
+		mustIssue(t, one, "alice") // the key that signs is there
+		storetest.Must(t, two.Load(t.Context()))
+		_, err := one.Revoke(t.Context(), "alice", api.Idempotency{})
+		storetest.Must(t, err)
+		token := mustIssue(t, two, "alice")
+		storetest.Must(t, two.Load(t.Context()))
+		mustUser(t, one, token)
+		mustUser(t, two, token)
+	})
+}
+
 func TestU1_RevokedOnceByAKey(t *testing.T) {
 	t.Parallel()
 	storetest.EachSQL(t, func(t *testing.T, url string) {

@@ -59,7 +59,7 @@ func New(chats *chat.Store, db *redisdb.DB, log *slog.Logger) *Hub {
 // Run serves the open streams until ctx ends: it subscribes, dispatches what is
 // published, compares last ids, and renews presence.
 func (h *Hub) Run(ctx context.Context) error {
-	s := h.newSubscription(h.db.Blocking())
+	s := h.newSubscription(ctx, h.db.Blocking())
 	defer func() { s.close() }()
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
@@ -74,7 +74,7 @@ func (h *Hub) Run(ctx context.Context) error {
 			if s.isDeaf(ctx, now) {
 				h.log.Debug("a new subscription, as the last one receives nothing")
 				s.close()
-				s = h.newSubscription(h.db.Blocking())
+				s = h.newSubscription(ctx, h.db.Blocking())
 			}
 		}
 		h.syncSubscription(ctx, s)

@@ -34,9 +34,9 @@ type subscription struct {
 }
 
 // newSubscription opens a subscription to all topics; syncSubscription subscribes.
-func (h *Hub) newSubscription(client redis.UniversalClient) *subscription {
-	// It makes its connections by itself, until it is closed.
-	s := &subscription{sub: client.Subscribe(context.Background()), on: map[string]struct{}{}, began: time.Now()}
+func (h *Hub) newSubscription(ctx context.Context, client redis.UniversalClient) *subscription {
+	// It makes its connections by itself, also after ctx's end.
+	s := &subscription{sub: client.Subscribe(context.WithoutCancel(ctx)), on: map[string]struct{}{}, began: time.Now()}
 	events := s.sub.ChannelWithSubscriptions(redis.WithChannelSize(receiveBuffer))
 	s.dispatched.Go(func() { h.dispatch(s, events) })
 	h.mu.Lock()

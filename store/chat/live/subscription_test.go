@@ -43,7 +43,7 @@ func TestASubscribingThatFailsIsDoneAgain(t *testing.T) {
 	client := redis.NewClient(o)
 	defer client.Close()
 	h := New(w.Store, w.db, nil)
-	s := h.newSubscription(client)
+	s := h.newSubscription(t.Context(), client)
 	defer s.close()
 	want := func(name string) {
 		t.Helper()

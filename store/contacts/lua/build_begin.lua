@@ -5,17 +5,19 @@
 -- ARGV: 1 token, 2 lifetime of the right in ms, 3 lifetime of the index in ms,
 --       4 1 to begin with an empty index, 5 what a holder's token begins with that
 --       gives way ('' for none), 6 members from now on, if it is to be a deep one (''
---       leaves that as it is)
--- RETURNS: status 0 another builds, 1 taken; then the relations counter, and the
+--       leaves that as it is), 7 1 to keep it alone: what was trimmed after it had ended
+--       is not known to who had it
+-- RETURNS: status 0 another builds, or it has ended, 1 taken; then the relations counter, and the
 --          members of a deep index, '' of others
 local recent, state, build = KEYS[1], KEYS[2], KEYS[3]
 local token, lease, lifetime, reset, yielding, deep = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', ARGV[5], ARGV[6]
+local keep = ARGV[7] == '1'
 
 local holder = redis.call('GET', build)
 if holder and yielding ~= '' and string.sub(holder, 1, #yielding) == yielding then
   holder = false
 end
-if holder and holder ~= token then
+if holder and holder ~= token or keep and not holder then
   return { 0, '', '' }
 end
 redis.call('SET', build, token, 'PX', lease)
