@@ -37,8 +37,9 @@ type key struct {
 	value     any
 }
 
-// keySet is all keys by their kid. It is never changed once published.
-type keySet map[string]key
+// keySet is all keys by their kid. It is never changed once published, and a key that
+// stays the same stays in place in the next one.
+type keySet map[string]*key
 
 // algorithms are those that any key may have.
 var algorithms = []jose.SignatureAlgorithm{jose.ES256, jose.EdDSA, jose.RS256, jose.HS256}
@@ -93,21 +94,21 @@ func parseKeys(text []byte) (keySet, error) {
 }
 
 // usable checks a key and finds its algorithm.
-func usable(one *jose.JSONWebKey) (key, error) {
+func usable(one *jose.JSONWebKey) (*key, error) {
 	algorithm, err := algorithmOf(one.Key)
 	switch {
 	case err != nil:
-		return key{}, err
+		return nil, err
 	case one.KeyID == "" || len(one.KeyID) > maxKeyID:
-		return key{}, fmt.Errorf("kid must have 1 to %d bytes", maxKeyID)
+		return nil, fmt.Errorf("kid must have 1 to %d bytes", maxKeyID)
 	case strings.HasPrefix(one.KeyID, ownPrefix):
-		return key{}, fmt.Errorf("a kid that begins with %q is fanfare's own", ownPrefix)
+		return nil, fmt.Errorf("a kid that begins with %q is fanfare's own", ownPrefix)
 	case one.Algorithm != "" && one.Algorithm != string(algorithm):
-		return key{}, fmt.Errorf("alg is %q; a key of this kind signs with %s", one.Algorithm, algorithm)
+		return nil, fmt.Errorf("alg is %q; a key of this kind signs with %s", one.Algorithm, algorithm)
 	case one.Use != "" && one.Use != "sig":
-		return key{}, fmt.Errorf("use is %q, not sig", one.Use)
+		return nil, fmt.Errorf("use is %q, not sig", one.Use)
 	}
-	return key{algorithm, one.Key}, nil
+	return &key{algorithm, one.Key}, nil
 }
 
 // algorithmOf is what a key verifies, by its kind.

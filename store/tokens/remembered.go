@@ -18,10 +18,10 @@ type remembered struct {
 	newer, older map[[sha256.Size]byte]verified
 }
 
-// verified is a token's user, as those keys verified it.
+// verified is a token's user, as that key verified it.
 type verified struct {
 	user *api.User
-	keys *keySet
+	key  *key
 }
 
 func (r *remembered) get(hash [sha256.Size]byte) (verified, bool) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,11 +90,19 @@ func (s *Store) Reload() error {
 	return nil
 }
 
-// publish makes one set of all keys; s.mu is held.
+// publish makes one set of all keys; s.mu is held. Tokens that were verified by a key that
+// stays are known as long as it does.
 func (s *Store) publish() {
 	all := maps.Clone(s.fileKeys)
 	for _, own := range s.ownKeys {
-		all[own.kid] = key{jose.EdDSA, own.private.Public()}
+		all[own.kid] = &key{jose.EdDSA, own.private.Public()}
+	}
+	if old := s.keys.Load(); old != nil {
+		for kid, k := range all {
+			if was := (*old)[kid]; reflect.DeepEqual(was, k) {
+				all[kid] = was
+			}
+		}
 	}
 	s.keys.Store(&all)
 }
@@ -125,7 +134,7 @@ func (s *Store) Recall(token string) (*api.User, error) {
 		return nil, nil
 	}
 	v, known := s.remembered.get(sha256.Sum256([]byte(token)))
-	if !known || v.keys != s.keys.Load() {
+	if !known || v.key != (*s.keys.Load())[v.user.KeyID] {
 		return nil, nil
 	}
 	if s.Ended(v.user) != "" {
@@ -150,7 +159,7 @@ func (s *Store) Verify(token string) (u *api.User, genuine bool, err error) {
 	if s.Ended(u) != "" {
 		return nil, true, errNotValid()
 	}
-	s.remembered.put(sha256.Sum256([]byte(token)), verified{u, keys})
+	s.remembered.put(sha256.Sum256([]byte(token)), verified{u, (*keys)[kid]})
 	return u, true, nil
 }
 

@@ -329,6 +329,23 @@ func TestU1_Reload(t *testing.T) {
 			t.Errorf("%v %v", u, err)
 		}
 	})
+	t.Run("forgets no token whose key stays", func(t *testing.T) {
+		mustFile(t, file, jose.JSONWebKey{Key: pairs["ed"].public, KeyID: "ed"}, jose.JSONWebKey{Key: pairs["ec"].public, KeyID: "ec"})
+		storetest.Must(t, s.Reload())
+		if u, err := s.Recall(token); u == nil || err != nil {
+			t.Errorf("%v %v", u, err)
+		}
+		if u, _, err := s.Verify(mustSign(t, pairs["ec"], "ec", fine(claims{"jti": "other"}))); u == nil || err != nil {
+			t.Errorf("%v %v", u, err)
+		}
+		mustFile(t, file, jose.JSONWebKey{Key: pairs["ed"].public, KeyID: "ec"}) // another key of that name
+		storetest.Must(t, s.Reload())
+		if u, err := s.Recall(token); u != nil {
+			t.Errorf("%v %v", u, err)
+		}
+		mustFile(t, file, jose.JSONWebKey{Key: pairs["ec"].public, KeyID: "ec"})
+		storetest.Must(t, s.Reload())
+	})
 	t.Run("ends the tokens of a key that is gone", func(t *testing.T) {
 		mustFile(t, file, jose.JSONWebKey{Key: pairs["ed"].public, KeyID: "ed"})
 		storetest.Must(t, s.Reload())
