@@ -25,20 +25,23 @@ type Options struct {
 	Logger *slog.Logger
 	// PoolSize bounds the connections for requests to each node; default 32.
 	PoolSize int
-	// Timeout is the deadline of one round trip, repeats included; default 2 s.
+	// Timeout is the deadline of one round trip, repeats included; default 2 s, and 4 s
+	// for an in-process Redis, which may be slow but is never away.
 	Timeout time.Duration
 	// TLS replaces the default configuration (system roots) of a rediss URL.
 	TLS *tls.Config
 }
 
-func (o Options) withDefaults() Options {
+func (o Options) withDefaults(k kind) Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.PoolSize <= 0 {
 		o.PoolSize = defaultPoolSize
 	}
-	if o.Timeout <= 0 {
+	if o.Timeout <= 0 && k == kindEmbedded {
+		o.Timeout = 4 * time.Second
+	} else if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Second
 	}
 	return o
@@ -62,11 +65,11 @@ type DB struct {
 // Open reads the URL and makes the clients. It dials nothing: a Redis that is
 // away shows in Ping and in the answers of the calls.
 func Open(_ context.Context, o Options) (*DB, error) {
-	o = o.withDefaults()
 	t, err := parseURL(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("redis url: %w", err)
 	}
+	o = o.withDefaults(t.kind)
 	db := &DB{o: o, kind: t.kind}
 	if t.kind == kindEmbedded {
 		if db.embedded, err = startEmbedded(); err != nil {

@@ -37,7 +37,7 @@ func TestOpenURL(t *testing.T) {
 		{"http://u:secret@h", "scheme"}, {"u:secret@h:1", "scheme"}, {"redis://u:secret@", "host"},
 		{"redis://u:secret@h:99999", "port"}, {"redis://u:secret@a,b", "several hosts"}, {"redis://u:secret@h/x", "database"},
 		{"redis+sentinel://u:secret@h", "master"}, {"redis+sentinel://h/m/-1", "database"}, {"redis+cluster://u:secret@h/1", "numbered"},
-		{"redis://u:secret@h?timeout=1", "timeout"}, {"redis://u:sec%zzret@h", "escaped"},
+		{"redis://u:secret@h?timeout=1", "option"}, {"redis://u:1/secret@h", "%2F"}, {"redis://u:1?secret@h", "%3F"}, {"redis://u:sec%zzret@h", "escaped"},
 	} {
 		t.Run(strings.ReplaceAll(c.url, "/", "|"), func(t *testing.T) {
 			t.Parallel()

@@ -2,7 +2,6 @@ package redisdb
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strconv"
@@ -43,8 +42,11 @@ var schemes = map[string]target{
 
 var defaultPorts = map[kind]string{kindSingle: "6379", kindSentinel: "26379", kindCluster: "6379"}
 
-// CheckURL tells what is wrong with a Redis URL. Its errors never repeat the URL, which
-// may hold a password.
+// escapeHint ends what is said of a part that an unescaped password may have become.
+const escapeHint = " (in a password / is written %2F, and ? is written %3F)"
+
+// CheckURL tells what is wrong with a Redis URL. Its errors repeat nothing of the URL: a
+// password whose "/" or "?" is not escaped stands where another part is read.
 func CheckURL(raw string) error {
 	_, err := parseURL(raw)
 	return err
@@ -106,7 +108,7 @@ func (t *target) readHosts(list string) error {
 			return errors.New("a host is malformed")
 		}
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return fmt.Errorf("%q is not a port", port)
+			return errors.New("a port is not a number of 1 to 65535" + escapeHint)
 		}
 		t.addrs = append(t.addrs, host)
 	}
@@ -132,7 +134,7 @@ func (t *target) readPath(path string) error {
 	}
 	db, err := strconv.Atoi(path)
 	if err != nil || db < 0 {
-		return fmt.Errorf("%q is not the number of a database", path)
+		return errors.New("the database is not a number of at least 0" + escapeHint)
 	}
 	t.db = db
 	return nil
@@ -152,7 +154,7 @@ func (t *target) readQuery(query string) error {
 		case t.kind == kindSentinel && name == "sentinel_password":
 			t.sentinelPassword = values.Get(name)
 		default:
-			return fmt.Errorf("unknown option %q", name)
+			return errors.New("an option is unknown; sentinel_username and sentinel_password exist, for redis+sentinel alone" + escapeHint)
 		}
 	}
 	return nil
