@@ -47,7 +47,7 @@ func (s *Server) identify(r *http.Request, info *requestInfo, rt *Route) error {
 		return s.identifyUser(info, rt, func() (*api.User, error) { return s.userOfToken(r, info, secret) })
 	}
 	if ticket := s.ticketOf(r, rt); ticket != "" {
-		return s.identifyUser(info, rt, func() (*api.User, error) { return s.users.Take(r.Context(), ticket) })
+		return s.identifyUser(info, rt, func() (*api.User, error) { return s.userOfTicket(r.Context(), info, ticket) })
 	}
 	if !s.hasKeys() {
 		return nil
@@ -167,6 +167,18 @@ func (s *Server) ticketOf(r *http.Request, rt *Route) string {
 		return ""
 	}
 	return r.URL.Query().Get("ticket")
+}
+
+// userOfTicket finds the user of a ticket. Redis is asked, which is bounded as requests
+// are: the stream's own bounds come only when it is known whose it is.
+func (s *Server) userOfTicket(ctx context.Context, info *requestInfo, ticket string) (*api.User, error) {
+	if err := s.admission.enter(); err != nil {
+		return nil, err
+	}
+	defer s.admission.leave()
+	ctx, cancel := context.WithDeadline(ctx, info.started.Add(s.timeout))
+	defer cancel()
+	return s.users.Take(ctx, ticket)
 }
 
 // identifyUser lets a user's request pass if the route is his.
