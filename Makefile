@@ -10,14 +10,16 @@ ARGS ?=
 MINUTES ?= 5
 SEED ?=
 
-# The tests of faults that last or come in pairs, and of wrong clocks; and how they are
+# The tests of faults that last or come in pairs, of wrong clocks, and those that measure,
+# which need the machine for themselves and no race detector; and how the first two are
 # compiled: as .ci/test.sh does it, so that nothing is compiled twice.
-FAULTS = StayAway|StaysAway|WritesAreBack|AFullRedis|FaultsOfLinks
-CLOCKS = TestClocksThatAreWrong
+FAULTS = ^Test(AMasterAndItsReplicaStayAway|WritesAreBackWithTheReplica|SQLOrAPNsStaysAway|AFullRedisDrainsWhenAPNsHeals|FaultsOfLinks)$$
+CLOCKS = ^TestClocksThatAreWrong$$
+CAPACITY = ^Test(BacklogDrains|OneUserEventDuringAFanOut|RedisNearMaxmemory|HostileClients|IdleStreamsMemory|MemoryOfAOneDeviceEvent)$$
 COMPILED = GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
 
 .DEFAULT_GOAL := help
-.PHONY: help build release quick test full clocks faults faults-short soak fuzz bench bench-growth lint openapi clients
+.PHONY: help build release quick test full capacity clocks faults faults-short soak fuzz bench bench-growth lint openapi clients
 
 # What `fanfare version` and fanfare_build_info say.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -45,10 +47,13 @@ quick: ## vet and test what needs no server, without the race detector, in a min
 	go test -short -vet=off -p 4 ./... $(ARGS)
 
 test: ## vet and test everything on private servers (installs what is missing)
-	./.ci/test.sh $(ARGS)
+	./.ci/test.sh -skip '$(CAPACITY)' $(ARGS)
 
 full: ## what make test tries with smaller numbers, at full size (an hour)
 	FANFARE_TEST_FULL=1 ./.ci/test.sh -timeout 2h -skip '$(FAULTS)|$(CLOCKS)' $(ARGS)
+
+capacity: ## measure what a process carries and takes: memory, backlogs, hostile clients (a minute or two)
+	go test -count=1 -p 1 -parallel 1 -run '$(CAPACITY)' ./store/queue ./e2e $(ARGS)
 
 clocks: ## try servers whose clocks are wrong, which compiles everything anew (minutes)
 	FANFARE_TEST_FULL=1 $(COMPILED) go test -race -count=1 -run '$(CLOCKS)' ./e2e $(ARGS)

@@ -115,7 +115,7 @@ const (
 // stays under 150 MB, Redis' memory follows the backlog, then the retention (at
 // most 400 bytes per one-device event), and the backlog drains.
 //
-// Not parallel: it measures.
+// Not parallel: it measures (make capacity).
 func TestBacklogDrains(t *testing.T) {
 	n, devices := storetest.Sized(1_000_000, 30_000), 1000
 	apns, redis := apnstest.Start(t, apnstest.Options{CountsOnly: true, TrackIDs: true}), storetest.Redis(t)
@@ -241,7 +241,7 @@ func (a *arrivals) of(token string) time.Time {
 // A one-user event posted during a fan-out to 1,000,000 followers
 // arrives within 1 s.
 //
-// Not parallel: it measures.
+// Not parallel: it measures (make capacity).
 func TestOneUserEventDuringAFanOut(t *testing.T) {
 	const rounds = 3
 	followers, probes := storetest.Sized(1_000_000, 50_000), storetest.Sized(20, 10)

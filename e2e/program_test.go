@@ -116,7 +116,7 @@ type program struct {
 // to run, so that a developer's own settings change no test.
 func environment(vars []string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(),
-		"GORACE=halt_on_error=1 exitcode=66"}, vars...)
+		"GORACE=halt_on_error=1 exitcode=66 atexit_sleep_ms=10"}, vars...)
 }
 
 // launch starts the program in a directory without waiting for anything.

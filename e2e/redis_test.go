@@ -20,8 +20,8 @@ func TestRedisNearMaxmemory(t *testing.T) {
 	t.Parallel()
 	apns := apnstest.Start(t, apnstest.Options{CountsOnly: true, TrackIDs: true})
 	redis := storetest.Redis(t, "--maxmemory", "10mb")
-	vars := append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_LOG_LEVEL=error")
-	front := mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
+	vars := append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
+	front := mustServeShipped(t, append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
 	front.mustRegister(100)
 	accepted, refusal := front.postUntilRefused(t)
 	if refusal.Code != "overloaded" || refusal.RetryAfterMS <= 0 {
@@ -36,7 +36,7 @@ func TestRedisNearMaxmemory(t *testing.T) {
 	if err := redis.Client().ConfigSet(t.Context(), "maxmemory", fmt.Sprint(used*3/4)).Err(); err != nil {
 		t.Fatal(err)
 	}
-	mustServe(t, t.TempDir(), append(vars, "FANFARE_ROLES=delivery")...)
+	mustServeShipped(t, append(vars, "FANFARE_ROLES=delivery")...)
 	if err := apns.WaitIDs(accepted, time.Minute); err != nil {
 		t.Fatal(err)
 	}

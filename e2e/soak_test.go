@@ -128,7 +128,10 @@ func (s *soak) newSlot(n int) *slot {
 	at := &slot{n: n, private: "http://" + private, dir: s.t.TempDir(), proxy: proxy, apns: apnstest.Start(s.t, apnstest.Options{})}
 	at.vars = append(at.apns.Env(), "FANFARE_REDIS_URL="+url, "FANFARE_DATABASE_URL="+s.sql.URL(), "FANFARE_METRICS_ADDR="+private,
 		"FANFARE_NOTIFICATION_LEASE="+soakLease.String(), "FANFARE_JOB_LEASE="+soakLease.String(),
-		"FANFARE_RETRY_BASE=100ms", "FANFARE_RETRY_MAX=10s", "FANFARE_LOG_LEVEL=warn", fmt.Sprint("GODEBUG=memprofilerate=", profileRate))
+		"FANFARE_RETRY_BASE=100ms", "FANFARE_RETRY_MAX=10s", "FANFARE_LOG_LEVEL=warn")
+	if s.long {
+		at.vars = append(at.vars, fmt.Sprint("GODEBUG=memprofilerate=", profileRate))
+	}
 	return at
 }
 
