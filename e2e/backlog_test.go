@@ -20,9 +20,7 @@ import (
 // ready.
 func mustServeShipped(t testing.TB, vars ...string) *program {
 	t.Helper()
-	addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
-	p := launchPath(t, mustBuildShipped(t), t.TempDir(), nil, append([]string{"FANFARE_ADDR=" + addr, "FANFARE_LOG_LEVEL=warn"}, vars...)...)
-	p.base = "http://" + addr
+	p := launchServerPath(t, mustBuildShipped(t), t.TempDir(), append([]string{"FANFARE_LOG_LEVEL=warn"}, vars...)...)
 	p.awaitReady()
 	return p
 }

@@ -252,10 +252,10 @@ func unknownWindow(first, second apnstest.Request, faults []fault) string {
 func TestKilledTwiceUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
 	n := storetest.Sized(10_000, 4000)
-	apns, dir := startAPNs(t, 0), t.TempDir()
+	apns := startAPNs(t, 0)
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
 	var server atomic.Pointer[program]
-	server.Store(mustServe(t, dir, vars...))
+	server.Store(mustServeMany(t, 1, vars...)[0])
 	server.Load().mustRegister(n)
 	posts := &poster{n: n, servers: func() []*program { return []*program{server.Load()} }}
 	posts.start()
@@ -264,7 +264,7 @@ func TestKilledTwiceUnderLoadLosesNothing(t *testing.T) {
 		posts.awaitAccepted(t, at)
 		kills = append(kills, now("kill -9"))
 		server.Load().kill()
-		server.Store(mustServe(t, dir, vars...))
+		server.Store(mustServeMany(t, 1, vars...)[0])
 	}
 	if err := <-posts.done; err != nil {
 		t.Fatal(err)
@@ -280,7 +280,7 @@ func TestOthersTakeOverWithinALease(t *testing.T) {
 	const n = 2000
 	apns := startAPNs(t, 20*time.Millisecond)
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
-	servers := []*program{mustServe(t, t.TempDir(), vars...), mustServe(t, t.TempDir(), vars...), mustServe(t, t.TempDir(), vars...)}
+	servers := mustServeMany(t, 3, vars...)
 	servers[0].mustRegister(n)
 	posts := &poster{n: n, servers: func() []*program { return servers[:2] }}
 	posts.start()

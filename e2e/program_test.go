@@ -176,18 +176,30 @@ func mustServe(t testing.TB, dir string, vars ...string) *program {
 // launchServer starts a server on a free port without waiting for anything.
 func launchServer(t testing.TB, dir string, vars ...string) *program {
 	t.Helper()
+	return launchServerPath(t, mustBuild(t), dir, vars...)
+}
+
+// launchServerPath is launchServer for a program built otherwise.
+func launchServerPath(t testing.TB, path, dir string, vars ...string) *program {
+	t.Helper()
 	addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
-	p := launch(t, dir, nil, append([]string{"FANFARE_ADDR=" + addr}, vars...)...)
+	p := launchPath(t, path, dir, nil, append([]string{"FANFARE_ADDR=" + addr}, vars...)...)
 	p.base = "http://" + addr
 	return p
 }
 
-// mustServeMany starts several servers at once.
+// mustServeMany starts several servers at once, for tests of faults under load: as they
+// are shipped, which keeps their leases on a busy machine, and with the race detector
+// where everything is tried at full size.
 func mustServeMany(t testing.TB, n int, vars ...string) []*program {
 	t.Helper()
+	path := mustBuildShipped(t)
+	if storetest.Full() {
+		path = mustBuild(t)
+	}
 	out := make([]*program, n)
 	for i := range out {
-		out[i] = launchServer(t, t.TempDir(), vars...)
+		out[i] = launchServerPath(t, path, t.TempDir(), vars...)
 	}
 	for _, p := range out {
 		p.awaitReady()

@@ -144,9 +144,8 @@ func (at *slot) launch(s *soak) {
 	} else {
 		path = mustBuild(s.t)
 	}
-	addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(s.t))
-	p := launchPath(s.t, path, at.dir, nil, append(at.vars, "FANFARE_ADDR="+addr)...)
-	p.base, p.http = "http://"+addr, s.http
+	p := launchServerPath(s.t, path, at.dir, at.vars...)
+	p.http = s.http
 	s.ever = append(s.ever, p)
 	at.mu.Lock()
 	defer at.mu.Unlock()
