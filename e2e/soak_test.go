@@ -169,8 +169,12 @@ func (s *soak) all() []*program {
 }
 
 // work runs a worker until the traffic ends: f again and again, at random intervals
-// around every. What a call has begun it finishes.
+// around every, and half as long again where other tests run beside it. What a call has
+// begun it finishes.
 func (s *soak) work(name string, n int, every time.Duration, f func(r *rand.Rand, i int)) {
+	if !s.long {
+		every += every / 2
+	}
 	r := rand.New(rand.NewPCG(s.seed, hashOf(name)+uint64(n)))
 	s.workers.Go(func() {
 		for i := 0; ; i++ {

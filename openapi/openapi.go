@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/swaggest/swgui/v5/static"
@@ -70,7 +71,8 @@ func withPolicy(next http.Handler) http.Handler {
 // who have it.
 func serve(name, contentType string) http.Handler {
 	body := read(name)
-	zipped, tag := compressed(body), fmt.Sprintf("%x", sha256.Sum256(body))[:16]
+	zipped := sync.OnceValue(func() []byte { return compressed(body) })
+	tag := fmt.Sprintf("%x", sha256.Sum256(body))[:16]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Type", contentType)
@@ -81,7 +83,7 @@ func serve(name, contentType string) http.Handler {
 		if takesGzip(r) {
 			h.Set("Content-Encoding", "gzip")
 			h.Set("ETag", `"`+tag+`-gzip"`)
-			whole = zipped
+			whole = zipped()
 		}
 		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(whole))
 	})
