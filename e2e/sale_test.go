@@ -262,13 +262,20 @@ func TestSaleThroughFaults(t *testing.T) {
 	}
 }
 
-// sellOut buys what is left, one by one, and then no more.
+// sellOut buys what is left, one by one, and then no more. Each is confirmed, since its
+// hold may end before the last one is sold; one that ended by then is bought again.
 func (m *market) sellOut(left int64) {
 	m.t.Helper()
 	for i := range left {
-		if id, err := m.reserve(fmt.Sprintf("late-%d", i), 1, fmt.Sprintf("late-%d", i)); err != nil || id == "" {
-			m.t.Errorf("unit %d of %d that are left: %q %v", i+1, left, id, err)
-			return
+		for try, id := 0, ""; m.sold[id] == 0; try++ {
+			var err error
+			if id, err = m.reserve(fmt.Sprintf("late-%d", i), 1, fmt.Sprintf("late-%d-%d", i, try)); err == nil && id != "" {
+				err = m.finish(id, "confirm", 1)
+			}
+			if err != nil || id == "" {
+				m.t.Errorf("unit %d of %d that are left: %q %v", i+1, left, id, err)
+				return
+			}
 		}
 	}
 	if id, err := m.reserve("too-late", 1, "too-late"); err != nil || id != "" {
