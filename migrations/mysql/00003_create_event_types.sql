@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE event_types (
     type       VARCHAR(128) NOT NULL PRIMARY KEY,
     revision   BIGINT       NOT NULL,
@@ -7,6 +8,7 @@ CREATE TABLE event_types (
     created_at BIGINT       NOT NULL,
     updated_at BIGINT       NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE event_types;

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE devices (
     token         VARCHAR(200) NOT NULL PRIMARY KEY,
     user_id       VARCHAR(128) NOT NULL,
@@ -11,6 +12,7 @@ CREATE TABLE devices (
     dropped_at    BIGINT       NULL,
     KEY devices_by_user (user_id, token)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE devices;

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE mutes (
     user_id    VARCHAR(128) NOT NULL,
     object     VARCHAR(128) NOT NULL,
@@ -6,6 +7,7 @@ CREATE TABLE mutes (
     created_at BIGINT       NOT NULL,
     PRIMARY KEY (user_id, object)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE mutes;

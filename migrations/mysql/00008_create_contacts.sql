@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE contacts (
     owner        VARCHAR(128) NOT NULL,
     contact      VARCHAR(128) NOT NULL,
@@ -10,6 +11,7 @@ CREATE TABLE contacts (
     PRIMARY KEY (owner, contact),
     KEY contacts_by_contact (contact, deleted, owner)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE contacts;

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE outbox (
     id         VARCHAR(36)  NOT NULL PRIMARY KEY,
     kind       VARCHAR(64)  NOT NULL,
@@ -7,6 +8,7 @@ CREATE TABLE outbox (
     created_at BIGINT       NOT NULL,
     KEY outbox_by_age (kind, created_at, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE outbox;

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE api_keys (
     id           VARCHAR(32)  NOT NULL PRIMARY KEY,
     name         VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
@@ -8,6 +9,7 @@ CREATE TABLE api_keys (
     last_used_at BIGINT       NULL,
     revoked_at   BIGINT       NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE api_keys;

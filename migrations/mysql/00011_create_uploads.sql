@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE uploads (
     id          VARCHAR(128) NOT NULL PRIMARY KEY,
     owner       VARCHAR(128) NOT NULL,
@@ -9,6 +10,7 @@ CREATE TABLE uploads (
     updated_at  BIGINT       NOT NULL,
     KEY uploads_newest (owner, visibility, deleted, uploaded_at, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE uploads;

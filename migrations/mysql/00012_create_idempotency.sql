@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE idempotency (
     id         CHAR(64)   NOT NULL PRIMARY KEY,
     body_hash  CHAR(64)   NOT NULL,
@@ -6,6 +7,7 @@ CREATE TABLE idempotency (
     created_at BIGINT     NOT NULL,
     KEY idempotency_by_age (created_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE idempotency;

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE sales (
     id             VARCHAR(128) NOT NULL PRIMARY KEY,
     version        BIGINT       NOT NULL,
@@ -12,6 +13,7 @@ CREATE TABLE sales (
     created_at     BIGINT       NOT NULL,
     updated_at     BIGINT       NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE sales;

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE orders (
     reservation VARCHAR(64)  NOT NULL PRIMARY KEY,
     sale        VARCHAR(128) NOT NULL,
@@ -7,6 +8,7 @@ CREATE TABLE orders (
     created_at  BIGINT       NOT NULL,
     KEY orders_by_age (sale, created_at, reservation)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE orders;

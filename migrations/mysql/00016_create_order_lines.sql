@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE order_lines (
     reservation VARCHAR(64)  NOT NULL,
     sku         VARCHAR(128) NOT NULL,
@@ -8,6 +9,7 @@ CREATE TABLE order_lines (
     PRIMARY KEY (reservation, sku),
     KEY order_lines_by_user (sale, user_id, sku, quantity)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE order_lines;

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE restocks (
     sale       VARCHAR(128) NOT NULL,
     name       VARCHAR(32)  NOT NULL,
@@ -8,6 +9,7 @@ CREATE TABLE restocks (
     PRIMARY KEY (sale, name),
     KEY restocks_by_age (expires_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE restocks;

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE event_types (
     type       TEXT    NOT NULL PRIMARY KEY,
     revision   INTEGER NOT NULL,
@@ -7,6 +8,7 @@ CREATE TABLE event_types (
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE event_types;

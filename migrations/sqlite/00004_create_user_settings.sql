@@ -1,8 +1,10 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE user_settings (
     user_id TEXT    NOT NULL PRIMARY KEY,
     version INTEGER NOT NULL
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE user_settings;

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE devices (
     token         TEXT    NOT NULL PRIMARY KEY,
     user_id       TEXT    NOT NULL,
@@ -10,6 +11,7 @@ CREATE TABLE devices (
     registered_at INTEGER NOT NULL,
     dropped_at    INTEGER NULL
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 CREATE INDEX devices_by_user ON devices (user_id, token);
 
 -- +goose Down

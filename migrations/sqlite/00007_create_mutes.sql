@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE mutes (
     user_id    TEXT    NOT NULL,
     object     TEXT    NOT NULL,
@@ -6,6 +7,7 @@ CREATE TABLE mutes (
     created_at INTEGER NOT NULL,
     PRIMARY KEY (user_id, object)
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE mutes;

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE contacts (
     owner        TEXT    NOT NULL,
     contact      TEXT    NOT NULL,
@@ -9,6 +10,7 @@ CREATE TABLE contacts (
     updated_at   INTEGER NOT NULL,
     PRIMARY KEY (owner, contact)
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 CREATE INDEX contacts_by_contact ON contacts (contact, deleted, owner);
 
 -- +goose Down

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE outbox (
     id         TEXT    NOT NULL PRIMARY KEY,
     kind       TEXT    NOT NULL,
@@ -6,6 +7,7 @@ CREATE TABLE outbox (
     payload    TEXT    NOT NULL,
     created_at INTEGER NOT NULL
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 CREATE INDEX outbox_by_age ON outbox (kind, created_at, id);
 
 -- +goose Down

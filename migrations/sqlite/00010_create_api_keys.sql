@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE api_keys (
     id           TEXT    NOT NULL PRIMARY KEY,
     name         TEXT    NOT NULL,
@@ -8,6 +9,7 @@ CREATE TABLE api_keys (
     last_used_at INTEGER NULL,
     revoked_at   INTEGER NULL
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE api_keys;

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE uploads (
     id          TEXT    NOT NULL PRIMARY KEY,
     owner       TEXT    NOT NULL,
@@ -8,6 +9,7 @@ CREATE TABLE uploads (
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 CREATE INDEX uploads_newest ON uploads (owner, visibility, deleted, uploaded_at, id);
 
 -- +goose Down

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE sales (
     id             TEXT    NOT NULL PRIMARY KEY,
     version        INTEGER NOT NULL,
@@ -12,6 +13,7 @@ CREATE TABLE sales (
     created_at     INTEGER NOT NULL,
     updated_at     INTEGER NOT NULL
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE sales;

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE orders (
     reservation TEXT    NOT NULL PRIMARY KEY,
     sale        TEXT    NOT NULL,
@@ -6,6 +7,7 @@ CREATE TABLE orders (
     order_lines TEXT    NOT NULL,
     created_at  INTEGER NOT NULL
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 CREATE INDEX orders_by_age ON orders (sale, created_at, reservation);
 
 -- +goose Down

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE order_lines (
     reservation TEXT    NOT NULL,
     sku         TEXT    NOT NULL,
@@ -7,6 +8,7 @@ CREATE TABLE order_lines (
     quantity    INTEGER NOT NULL,
     PRIMARY KEY (reservation, sku)
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 CREATE INDEX order_lines_by_user ON order_lines (sale, user_id, sku, quantity);
 
 -- +goose Down

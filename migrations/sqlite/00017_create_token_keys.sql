@@ -1,9 +1,11 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE token_keys (
     id          TEXT    NOT NULL PRIMARY KEY,
     private_key TEXT    NOT NULL,
     created_at  INTEGER NOT NULL
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 
 -- +goose Down
 DROP TABLE token_keys;

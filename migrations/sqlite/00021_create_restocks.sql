@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE restocks (
     sale       TEXT    NOT NULL,
     name       TEXT    NOT NULL,
@@ -7,6 +8,7 @@ CREATE TABLE restocks (
     expires_at INTEGER NOT NULL,
     PRIMARY KEY (sale, name)
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 CREATE INDEX restocks_by_age ON restocks (expires_at);
 
 -- +goose Down

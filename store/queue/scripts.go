@@ -4,6 +4,7 @@ import (
 	"embed"
 	"errors"
 	"io/fs"
+	"sync"
 
 	"fanfare/store/lock"
 	"fanfare/store/redisdb"
@@ -39,7 +40,8 @@ type scripts struct {
 	stats, deadRetry, deadDelete *redisdb.Script
 }
 
-func loadScripts() scripts {
+// loadScripts reads them, once in a process.
+var loadScripts = sync.OnceValue(func() scripts {
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(Lua(), "lua/"+name+".lua") }
 	return scripts{
 		enqueue: get("call_enqueue"), finish: get("call_finish"),
@@ -48,4 +50,4 @@ func loadScripts() scripts {
 		cancel: get("job_cancel"), unpark: get("parked_move"), resume: get("job_resume"),
 		stats: get("shard_stats"), deadRetry: get("dead_retry"), deadDelete: get("dead_delete"),
 	}
-}
+})

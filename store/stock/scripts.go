@@ -3,6 +3,7 @@ package stock
 import (
 	"embed"
 	"fmt"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,7 +20,8 @@ type scripts struct {
 	debit, credit, balance, restore                       *redisdb.Script
 }
 
-func loadScripts() scripts {
+// loadScripts reads them, once in a process.
+var loadScripts = sync.OnceValue(func() scripts {
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(luaFiles, "lua/"+name+".lua") }
 	return scripts{
 		reserve: get("stock_reserve"), end: get("reservation_end"), get: get("reservation_get"), list: get("reservation_list"),
@@ -28,7 +30,7 @@ func loadScripts() scripts {
 		raise: get("settings_raise"), open: get("sale_open"), debit: get("transfer_debit"),
 		credit: get("transfer_credit"), balance: get("stock_balance"), restore: get("order_restore"),
 	}
-}
+})
 
 // The answers that all scripts give alike.
 const (
