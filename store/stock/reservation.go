@@ -34,7 +34,7 @@ const storedFields = 7
 // perhaps "|<next>".
 func parseStored(id, text string) (stored, error) {
 	f := strings.Split(text, "|")
-	if len(f) < storedFields || len(f[0]) != 1 {
+	if len(f) < storedFields || len(f[0]) != 1 || !strings.Contains("hsre", f[0]) {
 		return stored{}, fmt.Errorf("read reservation %s: %q", id, text)
 	}
 	r := stored{id: id, state: f[0][0], user: f[1]}
