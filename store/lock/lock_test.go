@@ -283,17 +283,8 @@ func TestK14_TombstonesAreCheap(t *testing.T) {
 	db := storetest.Open(t, storetest.Redis(t).URL())
 	l := setup(t, db, lock.Options{})
 	const n = 20_000
-	used := func() int64 {
-		v, err := db.Client().InfoMap(t.Context(), "memory").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var b int64
-		fmt.Sscan(v["Memory"]["used_memory"], &b)
-		return b
-	}
 	mustBe(t, true, "done", mustHold(t, l, "warm").Done)
-	before := used()
+	before := storetest.UsedMemory(t, db)
 	var wg sync.WaitGroup
 	for worker := range 50 {
 		wg.Go(func() {
@@ -303,7 +294,7 @@ func TestK14_TombstonesAreCheap(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	per := (used() - before) / n
+	per := (storetest.UsedMemory(t, db) - before) / n
 	t.Logf("%d bytes per tombstone", per)
 	if per > 200 {
 		t.Errorf("%d bytes per tombstone", per)

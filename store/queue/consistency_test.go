@@ -229,7 +229,8 @@ func (w *world) mustBeEmpty() {
 	eventually(w.t, "no live job is left", func() bool {
 		for n := range w.o.Shards {
 			s := w.mustState(n)
-			if len(s.records)+len(s.heads)+len(s.uniques)+len(s.waiting) > 0 {
+			inStreams := len(s.streams["m"]) + len(s.streams["r"]) + len(s.streams["a"])
+			if len(s.records)+len(s.heads)+len(s.uniques)+len(s.waiting)+inStreams > 0 {
 				return false
 			}
 		}

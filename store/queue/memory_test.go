@@ -23,11 +23,11 @@ func TestMemoryOfAOneDeviceEvent(t *testing.T) {
 		t.Run(fmt.Sprintf("%dIn%dShards", c.events, c.shards), func(t *testing.T) {
 			p := mustPipeline(t, c.shards)
 			p.mustSend(64, epoch.Add(-time.Hour)) // what a queue costs at all is there now
-			before, beforeInAll := p.used(), p.usedInAll()
+			before, beforeInAll := p.used(), storetest.UsedMemory(p.t, p.db)
 			p.mustSend(c.events, epoch)
 			per := (p.used() - before) / int64(c.events)
 			if c.events >= large { // enough to tell it from everything else
-				per = max(per, (p.usedInAll()-beforeInAll)/int64(c.events))
+				per = max(per, (storetest.UsedMemory(p.t, p.db)-beforeInAll)/int64(c.events))
 			}
 			t.Logf("%d bytes of Redis per one-device event", per)
 			if per > 400 {
@@ -104,17 +104,4 @@ func (p *pipeline) used() (bytes int64) {
 		bytes += p.db.Client().MemoryUsage(p.t.Context(), key, 0).Val() + keyOverhead
 	}
 	return bytes
-}
-
-// usedInAll is Redis' used_memory without the buffers of connections.
-func (p *pipeline) usedInAll() int64 {
-	p.t.Helper()
-	v, err := p.db.Client().InfoMap(p.t.Context(), "memory").Result()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	var all, clients int64
-	fmt.Sscan(v["Memory"]["used_memory"], &all)
-	fmt.Sscan(v["Memory"]["mem_clients_normal"], &clients)
-	return all - clients
 }

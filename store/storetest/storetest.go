@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -205,4 +206,19 @@ func mustFind(t testing.TB, names ...string) string {
 	}
 	t.Fatalf("%v is not installed; `make test` installs it", names)
 	return ""
+}
+
+// UsedMemory is how many bytes Redis uses, without the buffers of its connections.
+func UsedMemory(t testing.TB, db *redisdb.DB) int64 {
+	t.Helper()
+	info, err := db.Client().InfoMap(t.Context(), "memory").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, err := strconv.ParseInt(info["Memory"]["used_memory"], 10, 64)
+	buffers, err2 := strconv.ParseInt(info["Memory"]["mem_clients_normal"], 10, 64)
+	if err = errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	return used - buffers
 }
