@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"io"
+	"net/url"
 	"reflect"
 	"strings"
 )
@@ -125,16 +126,20 @@ func maskURL(raw string) string {
 // scrub removes the configured passwords from a text that others wrote, such
 // as an error of a client library that quotes the URL it was given.
 func (c *config) scrub(text string) string {
-	for _, raw := range []string{c.RedisURL, c.DatabaseURL} {
+	for _, raw := range []string{c.RedisURL, c.ContactsURL, c.DatabaseURL} {
 		text = strings.ReplaceAll(text, raw, maskURL(raw))
-		if password := passwordOf(raw); password != "" {
-			text = strings.ReplaceAll(text, password, "***")
+		password := passwordOf(raw)
+		plain, _ := url.PathUnescape(password)
+		for _, p := range []string{password, plain} {
+			if p != "" {
+				text = strings.ReplaceAll(text, p, "***")
+			}
 		}
 	}
 	return text
 }
 
-// passwordOf is the part of a URL that maskURL hides.
+// passwordOf is the part of a URL that maskURL hides, as it is written there.
 func passwordOf(raw string) string {
 	_, rest, _ := strings.Cut(raw, "://")
 	at := strings.LastIndex(rest, "@")

@@ -184,8 +184,10 @@ func TestConfigMasksSecrets(t *testing.T) {
 			t.Errorf("maskURL(%s) = %s, want %s", raw, got, want)
 		}
 	}
-	c := mustParse(t, "FANFARE_REDIS_URL=redis://:hunter2@h:1", "FANFARE_DATABASE_URL=mysql://u:hunter3@h:1/n")
-	text := strings.Join(c.settings(), " ") + c.scrub("dial redis://:hunter2@h:1: password hunter2; mysql hunter3")
+	c := mustParse(t, "FANFARE_REDIS_URL=redis://:hunter2@h:1", "FANFARE_CONTACTS_REDIS_URL=redis://:hunter4%2Fx@h:2",
+		"FANFARE_DATABASE_URL=mysql://u:hunter3@h:1/n")
+	text := strings.Join(c.settings(), " ") +
+		c.scrub("dial redis://:hunter2@h:1: password hunter2; mysql hunter3; dial redis://:hunter4%2Fx@h:2: hunter4/x")
 	if strings.Contains(text, "hunter") {
 		t.Errorf("a password is shown: %s", text)
 	}
