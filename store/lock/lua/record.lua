@@ -1,20 +1,11 @@
--- Shared by the lock and the queue: Redis' clock and the record that decides.
--- A record is "<state>:<failures>:<lost>:<fence>:<until>:<owner>", all text:
--- failures that count, leases that ended unanswered, the last fence given out,
--- the end of the lease in ms, and who holds it (or where the job waits).
+-- The record that decides, and how it is read and written.
+-- A record is "<state>:<failures>:<lost>:<fence>:<until>:<owner>", all text: failures
+-- that count (a lease that ended unanswered is one), a 0, the last fence given out, the
+-- end of the lease in ms, and who holds it.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
-local function now_us()
-  local t = redis.call('TIME')
-  return tonumber(t[1]) * 1000000 + tonumber(t[2])
-end
-
--- Numbers beyond 14 digits would be printed with an exponent by tostring.
-local function int(n)
-  return string.format('%d', n)
-end
-
+-- @include lua/clock.lua
 -- The counters stay text, which is how they are mostly written back; a fence is
 -- always text, because it has too many digits for tostring.
 local function read_record(text)

@@ -7,7 +7,7 @@
 -- RETURNS: as part_call.lua; the answer is '' when all was stored and plain, else
 --          JSON: per request {1 stored, per job that is not plain its id and 1 new
 --          or 0 not}, {2 replayed, the stored answer} or {3 other body}
--- @include lua/record.lua
+-- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua

@@ -10,7 +10,7 @@
 --       marks go
 -- RETURNS: as part_call.lua; the answer is a digit per job, the done ones first:
 --          1 recorded, 0 lost, 2 dead, 3 cancelled
--- @include lua/record.lua
+-- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua

@@ -8,7 +8,7 @@
 -- RETURNS: {1 queued}, {2 replayed, the stored answer}, {3 other body},
 --          {0 no such dead letter}, {4 its unique id belongs to another job},
 --          {5 it is queued again already}
--- @include lua/record.lua
+-- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua

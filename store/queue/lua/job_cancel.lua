@@ -3,7 +3,7 @@
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 id, 2 retention of tombstones in ms, 3 of groups, 4 of reports
 -- RETURNS: 1 cancelled, 2 it runs and will be, 0 there is no such named job
--- @include lua/record.lua
+-- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua

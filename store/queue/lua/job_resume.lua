@@ -3,7 +3,7 @@
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 type
 -- RETURNS: 1
--- @include lua/record.lua
+-- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 redis.call('SREM', PAUSED, ARGV[1])

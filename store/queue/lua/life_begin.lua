@@ -3,7 +3,7 @@
 -- ARGV: 1 random part of its name, 2 lease in ms
 -- RETURNS: the life: the random part and its epoch, which is above every earlier
 --          one and, because of the clock, above those that Redis forgot
--- @include lua/record.lua
+-- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua

@@ -5,7 +5,7 @@
 --       goes back lost a lease or 0, then the
 --       places of the jobs that it believes to hold
 -- RETURNS: {1 the life is alive or 0, places that are not pending}
--- @include lua/record.lua
+-- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua

@@ -4,7 +4,7 @@
 -- ARGV: 1 life, 2 retention of tombstones in ms, 3 of groups, 4 of reports, 5 a
 --       series whose calls need not be remembered any more, 6 another
 -- RETURNS: {entries put back, 1 it is gone or 0 something is left}
--- @include lua/record.lua
+-- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua

@@ -2,7 +2,7 @@
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 life, 2 lease in ms
 -- RETURNS: {1, some ids of jobs that were cancelled while they run}, {0} it is gone
--- @include lua/record.lua
+-- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua

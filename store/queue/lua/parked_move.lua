@@ -2,7 +2,7 @@
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 name, 2 most jobs
 -- RETURNS: how many were moved
--- @include lua/record.lua
+-- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua

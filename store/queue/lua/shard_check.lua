@@ -4,7 +4,7 @@
 -- ARGV: 1 ms that an entry may stay unclaimed, 2 retention of tombstones in ms,
 --       3 of groups, 4 of reports
 -- RETURNS: how many entries blocking reads still hold
--- @include lua/record.lua
+-- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua

@@ -12,7 +12,7 @@
 --          ended, jobs whose lease was lost, jobs that wait
 --          to run alone, entries that wait for a claim, some names under which jobs
 --          are parked, others each time}
--- @include lua/record.lua
+-- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua

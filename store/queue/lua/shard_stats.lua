@@ -4,7 +4,7 @@
 -- RETURNS: {entries waiting, blocked by a key, for later, claimed, retries so
 --          far, dead letters, parked, age of the oldest entry in ms, leases
 --          recovered so far, 1 somebody serves it, dead letters dropped so far}
--- @include lua/record.lua
+-- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua

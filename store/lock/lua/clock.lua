@@ -1,0 +1,13 @@
+-- Redis' clock, and numbers as text: shared by the lock and the queue.
+-- KEYS: none
+-- ARGV: none
+-- RETURNS: nothing; it only defines functions
+local function now_us()
+  local t = redis.call('TIME')
+  return tonumber(t[1]) * 1000000 + tonumber(t[2])
+end
+
+-- Numbers beyond 14 digits would be printed with an exponent by tostring.
+local function int(n)
+  return string.format('%d', n)
+end
