@@ -84,8 +84,9 @@ and stock for flash sales, on Redis and SQL.
   fanfare version             print the version
   fanfare --help              print this
 
-SIGTERM drains and stops; SIGHUP reads the apps file, certificates and keys of
-user tokens again and lets paused apps try at once.
+SIGTERM drains and stops; SIGHUP reads the keys, certificates and the apps file of
+APNs, the keys of user tokens and the TLS certificate again and lets paused apps try
+at once.
 
 Configuration is by environment variables:
 

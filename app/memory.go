@@ -8,7 +8,7 @@ import (
 )
 
 // tuneMemory trades memory for speed (GOGC=250: a process before a backlog stays
-// under 150 MB; more gains little) and sets the limit at which the collector works
+// under 150 MiB; more gains little) and sets the limit at which the collector works
 // harder, unless GOGC and GOMEMLIMIT say otherwise.
 func tuneMemory(c *config) {
 	if !c.ownGC {

@@ -17,9 +17,9 @@ type loop struct {
 	run  func(context.Context) error
 }
 
-// stages run loops. They stop one after the other, the last started first, so
-// that whoever gives work stops before whoever does it, and both before the
-// stores they stand on.
+// stages run loops. They stop one after the other, in the reverse of their order
+// (startBehind puts one before the last), so that whoever gives work stops before
+// whoever does it, and both before the stores they stand on.
 type stages struct {
 	log     *slog.Logger
 	started []*stage

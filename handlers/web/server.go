@@ -21,8 +21,8 @@ type Options struct {
 	// api.CodeUnauthorized. It is needed with HasKeys.
 	Authenticate func(secret string) (*api.Key, error)
 
-	// Logger gets one line a request: successes at debug, refusals at info, what is
-	// away at warn (one a minute, the others at debug), our own faults at error.
+	// Logger gets one line a request: successes and refusals of a rush at debug, other
+	// refusals at info, what is away at warn (one a minute, the others at debug), our own faults at error.
 	// Default: nobody.
 	Logger *slog.Logger
 	// Registry is where metrics are registered; default: one of its own.

@@ -6,7 +6,7 @@
 //	ff:{u:<user>}:settings     hash    10 min    v: version; d: devices; o:<type>: opted out; m:<object>: muted until (ms, 0: for good)
 //	ff:{u:<user>}:version      string  1 min     the newest version a writer stored; no older fill is taken
 //	ff:{u:<user>}:changing     zset    10 s      writers between mark and store, scored by the end of their mark
-//	guard of a token           queue   25 h      who the device is now: see Guard
+//	guard of a token           queue   25 h      who the device is now: see Guard (FANFARE_MAX_AGE and an hour)
 //
 // # How the cache stays right (P10)
 //

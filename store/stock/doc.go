@@ -6,12 +6,12 @@
 // Live is all there is to call:
 //
 //	Put, Restock                        make and change a sale
-//	Reserve, Confirm, Release           the life of a reservation
+//	Reserve, End (Confirm, Release)     the life of a reservation
 //	Sale, Reservation, Reservations     read
-//	Settings, UnrecordedSettings, WaitingOrders    what belongs on record
+//	Settings, UnrecordedSettings, UnrecordedRestocks, WaitingOrders    what belongs on record
 //	SettingsRecorded, OrdersRecorded    say that it is there
-//	Load, RestoreOrders, Open           bring a sale back from the record
-//	LiveSales, Figures                  numbers for operators
+//	Load, RestoreOrders, RestoreRestocks, Open    bring a sale back from the record
+//	Figures                             numbers for operators
 //	Run                                 return due holds, finish what a crash left
 //
 // ErrAbsent, ErrLoading and ErrStaleRun say that a sale has to be brought back
