@@ -81,7 +81,8 @@ func ShowMessage(group string, text []byte) json.RawMessage {
 // its bytes, the event's id is that of the job's group, and what most payloads have in
 // common, like the id, is a byte that no JSON has.
 const (
-	messageForm = 2
+	messageForm = 3
+	formOfFull  = 2 // the same, without the flag isUsual; read, not written any more
 	eventByte   = 1
 )
 
@@ -116,7 +117,15 @@ const (
 	isNoRetryUnknown = 1 << iota
 	hasExpiration
 	collapsesAsEvent // the collapse id is the event's
+	isUsual          // it is sent as usual sends, and these fields are left out
 )
+
+// usual is how most notifications are sent: at once, and for as long as it takes.
+var usual = api.Push{PushType: api.PushAlert, Priority: 10}
+
+func sentAsUsual(p *api.Push) bool {
+	return p.PushType == usual.PushType && p.Priority == usual.Priority && p.ExpiresAt == usual.ExpiresAt && p.TTL == usual.TTL
+}
 
 func flag(on bool, f byte) byte {
 	if on {
@@ -152,17 +161,20 @@ func (m *message) appendDevice(b []byte) []byte {
 
 func appendEvent(b []byte, event string, acceptedAt int64, p *api.Push) []byte {
 	same := p.CollapseID == event && event != ""
-	b = append(b, flag(p.NoRetryUnknown, isNoRetryUnknown)|flag(p.Expiration != nil, hasExpiration)|flag(same, collapsesAsEvent))
+	b = append(b, flag(p.NoRetryUnknown, isNoRetryUnknown)|flag(p.Expiration != nil, hasExpiration)|flag(same, collapsesAsEvent)|flag(sentAsUsual(p), isUsual))
 	b = binary.AppendVarint(b, acceptedAt)
-	b = appendText(b, string(p.PushType))
-	b = binary.AppendVarint(b, int64(p.Priority))
+	if !sentAsUsual(p) {
+		b = binary.AppendVarint(appendText(b, string(p.PushType)), int64(p.Priority))
+	}
 	if !same {
 		b = appendText(b, p.CollapseID)
 	}
 	if p.Expiration != nil {
 		b = binary.AppendVarint(b, *p.Expiration)
 	}
-	b = binary.AppendVarint(binary.AppendVarint(b, p.ExpiresAt), p.TTL)
+	if !sentAsUsual(p) {
+		b = binary.AppendVarint(binary.AppendVarint(b, p.ExpiresAt), p.TTL)
+	}
 	payload := string(p.Payload)
 	if event != "" {
 		payload = strings.ReplaceAll(payload, event, string(rune(eventByte)))
@@ -195,7 +207,7 @@ func (e *encoder) message(user string, d *api.Device) []byte {
 // decodeMessage reads what a job of that group holds.
 func decodeMessage(event string, text []byte) (*message, error) {
 	r := &fields{rest: text}
-	if form := r.byte(); form != messageForm {
+	if form := r.byte(); form != messageForm && form != formOfFull {
 		return nil, fmt.Errorf("a notification of form %d", form)
 	}
 	flags := r.byte()
@@ -214,9 +226,12 @@ func decodeMessage(event string, text []byte) (*message, error) {
 	}
 	flags = r.byte()
 	m.AcceptedAt = r.number()
+	m.Push = usual
 	p := &m.Push
-	p.NoRetryUnknown = flags&isNoRetryUnknown != 0
-	p.PushType, p.Priority, p.CollapseID = api.PushType(r.text()), int(r.number()), event
+	p.NoRetryUnknown, p.CollapseID = flags&isNoRetryUnknown != 0, event
+	if flags&isUsual == 0 {
+		p.PushType, p.Priority = api.PushType(r.text()), int(r.number())
+	}
 	if flags&collapsesAsEvent == 0 {
 		p.CollapseID = r.text()
 	}
@@ -224,7 +239,9 @@ func decodeMessage(event string, text []byte) (*message, error) {
 		at := r.number()
 		p.Expiration = &at
 	}
-	p.ExpiresAt, p.TTL = r.number(), r.number()
+	if flags&isUsual == 0 {
+		p.ExpiresAt, p.TTL = r.number(), r.number()
+	}
 	if r.short {
 		return nil, errors.New("a notification that is cut off")
 	}

@@ -55,6 +55,10 @@ func TestEncoderWritesWhatDecodeReads(t *testing.T) {
 				CollapseID: "q\"\x1f\x01", Expiration: &zero, ExpiresAt: 7, NoRetryUnknown: true,
 			},
 			{Payload: json.RawMessage(`{}`), PushType: api.PushBackground, Priority: 10, CollapseID: event, ExpiresAt: 1 << 60, TTL: 86400},
+			{Payload: json.RawMessage(`{}`), PushType: api.PushAlert, Priority: 10, CollapseID: event, Expiration: &zero},
+			{Payload: json.RawMessage(`{}`), PushType: api.PushAlert, Priority: 10, CollapseID: event, TTL: 1},
+			{Payload: json.RawMessage(`{}`), PushType: api.PushAlert, Priority: 10, CollapseID: event, ExpiresAt: 1},
+			{Payload: json.RawMessage(`{}`), PushType: api.PushBackground, Priority: 10, CollapseID: event},
 		} {
 			d := &api.Device{Token: "abcd", Topic: "com.example", Environment: api.EnvSandbox, RegisteredAt: api.AtMillis(99), State: api.DeviceSuspect}
 			m, err := decodeMessage(event, newEncoder(event, &events.Job{AcceptedAt: 42, Push: push}).message("bob", d))
@@ -102,6 +106,11 @@ func TestDamagedMessagesAreRefused(t *testing.T) {
 	}
 	if _, err := decodeMessage("event", []byte(`{"token":"abcd"}`)); err == nil {
 		t.Error("another form is read")
+	}
+	older := bytes.Clone(text)
+	older[0] = formOfFull
+	if got, err := decodeMessage("event", older); err != nil || !reflect.DeepEqual(got, m) {
+		t.Errorf("the form before: %+v, %v", got, err)
 	}
 }
 
