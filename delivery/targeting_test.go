@@ -244,6 +244,25 @@ func TestP9_AnAudienceThatShrinksGoesOnAsItBegan(t *testing.T) {
 	}
 }
 
+// TestP9_AnEmptyAudienceEndsAfterWhatWasStored: somebody stored an event's notification
+// and died; for whoever takes the event over nobody is left, and the event is done only
+// when that notification is.
+func TestP9_AnEmptyAudienceEndsAfterWhatWasStored(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{idle: true})
+	p.mustDevice("bob", 1)
+	id := p.mustPost(hello("bob"))
+	release := p.mustHold()
+	if _, err := p.first.queueOfNotes.Enqueue(t.Context(), p.note(id, "bob", token(1))); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Must(t, p.first.devices.PutOptOut(t.Context(), "bob", "hello"))
+	release()
+	p.first.start()
+	want := counts{1, 1, 1, 0, 0}
+	p.mustCounts(p.mustEndTrue(id, want), want)
+}
+
 // mustEndTrue waits until an event is done and compares every report on the way
 // with the one before and with what the last may show.
 func (p *pipeline) mustEndTrue(id string, most counts) *api.EventReport {

@@ -2,7 +2,9 @@ package queue_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +37,35 @@ func TestGroupsAreReadWhereScriptsWriteThem(t *testing.T) {
 		}
 		if len(depths) != levels {
 			t.Fatalf("records by level of their bucket: %v, want %d levels", depths, levels)
+		}
+	})
+}
+
+// A bucket that filled up still has the tombstones that it took: none of the named jobs
+// that ended runs again when it is enqueued again.
+func TestTombstonesAreFoundInFullBuckets(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		const n = 1000 // a bucket takes 128
+		w := setup(t, db)
+		jobs := make([]queue.Job, n)
+		event := queue.NewID(0, epoch)
+		for i := range jobs {
+			jobs[i] = queue.Job{ID: fmt.Sprintf("job-%d", i), Group: event}
+		}
+		w.mustEnqueue(jobs...)
+		var runs atomic.Int64
+		w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+			runs.Add(1)
+			return queue.Result{}
+		}))
+		w.mustBeEmpty()
+		w.mustEnqueue(jobs...)
+		w.mustEnqueue(queue.Job{ID: "the-last", Group: event})
+		eventually(t, "the last to run", func() bool { return runs.Load() > n })
+		w.mustBeEmpty()
+		if got := runs.Load(); got != n+1 {
+			t.Errorf("%d runs of %d jobs", got, n+1)
 		}
 	})
 }
