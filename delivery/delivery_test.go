@@ -304,11 +304,14 @@ func TestBackoffOfOneDeviceLeavesOthersAlone(t *testing.T) {
 	if n := len(p.apns.Of(token(1))); n != 1 {
 		t.Errorf("another device waited until the slow one had %d requests", n)
 	}
+	storetest.Eventually(t, soon, "the first to be deferred", func() bool { return p.mustReport(slow).Retrying == 1 })
+	third := p.mustPost(hello("slow")) // which finds nothing under way
 	p.mustEnd(slow, api.EventDone)
 	p.mustEnd(second, api.EventDone)
+	p.mustEnd(third, api.EventDone)
 	got := p.apns.Of(token(1))
-	if len(got) != 3 {
-		t.Fatalf("%d requests for the slow device, want 3", len(got))
+	if len(got) != 4 {
+		t.Fatalf("%d requests for the slow device, want 4", len(got))
 	}
 	if d := got[1].At.Sub(got[0].At); d < 4900*time.Millisecond {
 		t.Errorf("the device got another request after %v, Retry-After was 5 s", d)
