@@ -102,6 +102,37 @@ func TestQ19_RetryingADeadLetter(t *testing.T) {
 	})
 }
 
+// A dead letter that is queued again has its unique id again, unless another job took it.
+func TestQ14_ARetriedDeadLetterHasItsUniqueID(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		var dead []string
+		for _, unique := range []string{"kept", "taken"} {
+			dead = append(dead, w.mustEnqueue(queue.Job{Unique: unique})[0])
+		}
+		stop := w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+			return queue.Result{Outcome: queue.Dead, Reason: "r"}
+		}))
+		w.mustBeEmpty()
+		stop()
+		retry := func(id string) error {
+			shard, _ := queue.ParseID(id)
+			_, _, err := w.q.RetryDead(t.Context(), w.q.DeadID(shard, id), queue.Once{})
+			return err
+		}
+		storetest.Must(t, retry(dead[0]))
+		again, err := w.q.Enqueue(t.Context(), queue.Job{Unique: "kept"})
+		if err != nil || again[0].New || again[0].ID != dead[0] {
+			t.Errorf("beside the one that is queued again: %+v, %v", again, err)
+		}
+		w.mustEnqueue(queue.Job{Unique: "taken"})
+		if err := retry(dead[1]); api.CodeOf(err) != api.CodeConflict {
+			t.Errorf("a unique id that is taken: %v", err)
+		}
+	})
+}
+
 func TestDeadLettersArePaged(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
