@@ -1,7 +1,6 @@
 package events
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -83,18 +82,6 @@ func (a *Audience) Kind() string {
 		return KindChat
 	}
 	return KindUsers
-}
-
-// Encode writes the job for the queue. It leaves the rendered payload as it
-// is: no character of it is escaped a second time.
-func (j *Job) Encode() ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(j); err != nil {
-		return nil, fmt.Errorf("encode event: %w", err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // JobOf takes the event out of a claimed job, which keeps nothing of it. It is the
