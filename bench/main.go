@@ -148,15 +148,20 @@ func measure(ctx context.Context, o options, names []string) error {
 		began := time.Now()
 		f, err := w.run(ctx, s)
 		if err != nil {
-			return errors.Join(results.show(os.Stdout, o.json), fmt.Errorf("%s: %w", s.name, err))
+			return errors.Join(results.end(o, all), fmt.Errorf("%s: %w", s.name, err))
 		}
 		results.add(s, f)
 		fmt.Fprintf(os.Stderr, "bench: %s took %.0f s\n", s.name, time.Since(began).Seconds())
 	}
-	if err := results.show(os.Stdout, o.json); err != nil || o.quick {
+	return results.end(o, all)
+}
+
+// end shows what was found, and writes it unless it was found quickly.
+func (r *results) end(o options, all []subject) error {
+	if err := r.show(os.Stdout, o.json); err != nil || o.quick {
 		return err
 	}
-	return results.write(o.out, all)
+	return r.write(o.out, all)
 }
 
 // choose picks the named subjects.
