@@ -159,13 +159,12 @@ func (db *DB) Contacts(ctx context.Context, user, after string, limit int) ([]ap
 // index contacts_by_contact alone: its cost does not grow with the page's position.
 func (db *DB) ContactsOf(ctx context.Context, user, after string, limit int) ([]string, error) {
 	var owners []string
-	err := db.list(ctx, &owners, "SELECT owner FROM contacts"+whereContactIs(), user, user, after, limit)
+	err := db.list(ctx, &owners, "SELECT owner FROM contacts"+db.d.whereContactIs(), user, user, after, limit)
 	return owners, err
 }
 
 // whereContactIs selects a page of those who call a user (named twice) a contact,
-// by name. With an equality MariaDB reads the user's whole list up to the page;
-// with two bounds it begins at the page.
-func whereContactIs() string {
-	return " WHERE contact >= ? AND contact <= ? AND deleted = FALSE AND owner > ? ORDER BY contact, deleted, owner LIMIT ?"
+// by name, and reads nothing before it.
+func (d dialect) whereContactIs() string {
+	return " WHERE contact " + d.pageFrom + " ? AND contact <= ? AND deleted = FALSE AND owner > ? ORDER BY contact, deleted, owner LIMIT ?"
 }

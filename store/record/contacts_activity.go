@@ -177,7 +177,7 @@ func (db *DB) Followers(ctx context.Context, owner string, v api.Visibility, aft
 	var page []Follower
 	var err error
 	if v == api.VisiblePublic {
-		err = db.list(ctx, &page, "SELECT owner AS follower, TRUE AS follows, '' AS shown FROM contacts"+whereContactIs(), owner, owner, after, limit)
+		err = db.list(ctx, &page, "SELECT owner AS follower, TRUE AS follows, '' AS shown FROM contacts"+db.d.whereContactIs(), owner, owner, after, limit)
 	} else {
 		err = db.list(ctx, &page, calledSelect(), owner, after, limit)
 	}

@@ -268,6 +268,22 @@ func TestActivityQueriesUseIndexes(t *testing.T) {
 	}
 }
 
+// P6, R10: on SQLite a page begins with a search by all that comes before its end: the
+// plan's search ends with the name that the page begins after.
+func TestPagesBeginWithASearch(t *testing.T) {
+	t.Parallel()
+	db := setup(t, storetest.SQLite(t))
+	for query, names := range db.PageQueries("star") {
+		plan := mustPlan(t, db, query, append(names, "u09000", 50)...)
+		if !strings.Contains(plan, ">?)") || strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN") {
+			t.Errorf("%s: %s", query, plan)
+		}
+		if search := plan[strings.Index(plan, "("):strings.Index(plan, ")")]; strings.Count(search, "=?") != strings.Count(search, "AND") {
+			t.Errorf("%s: a search by a range in front: %s", query, plan)
+		}
+	}
+}
+
 // P6, R10: a page at the end of a long list reads as few rows as one at its
 // beginning. MariaDB counts what it reads.
 func TestPagesCostTheSameAnywhere(t *testing.T) {

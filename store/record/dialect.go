@@ -18,8 +18,12 @@ type dialect struct {
 	// its transactions begin by taking the only write lock.
 	forUpdate string
 	greatest  string // a function: the largest of its arguments
-	names     namesForm
-	mysql     bool
+	// pageFrom compares the first column of an index with the one value that is asked
+	// for, beside a <=, so that a page of it begins where it should and not at the first
+	// row. With = MariaDB reads all rows before the page, with >= SQLite does.
+	pageFrom string
+	names    namesForm
+	mysql    bool
 }
 
 // namesForm is how a statement is given many viewers with the names of contacts:
@@ -41,6 +45,7 @@ func mysqlDialect() dialect {
 		now:       "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
 		forUpdate: " FOR UPDATE",
 		greatest:  "GREATEST",
+		pageFrom:  ">=",
 		names: namesForm{
 			from: "JSON_TABLE(?, '$[*]' COLUMNS (viewer " + jsonName + "'$.v', NESTED PATH '$.c[*]' COLUMNS (contact " + jsonName + "'$'))) names " +
 				"STRAIGHT_JOIN contacts c ON c.owner = names.viewer AND c.contact = names.contact AND c.deleted = FALSE",
@@ -54,6 +59,7 @@ func sqliteDialect() dialect {
 		name: "sqlite", goose: goose.DialectSQLite3, driver: "sqlite",
 		now:      "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
 		greatest: "max",
+		pageFrom: "=",
 		names: namesForm{
 			from: "json_each(?) viewers CROSS JOIN json_each(viewers.value) names " +
 				"CROSS JOIN contacts c ON c.owner = viewers.key AND c.contact = names.value AND c.deleted = FALSE",

@@ -12,7 +12,7 @@ func (db *DB) ActivitySelect() string { return db.activities.query }
 // it takes before the page's beginning and its length.
 func (db *DB) PageQueries(user string) map[string][]any {
 	return map[string][]any{
-		"SELECT owner FROM contacts" + whereContactIs(): {user, user},
+		"SELECT owner FROM contacts" + db.d.whereContactIs(): {user, user},
 		calledSelect():      {user},
 		db.d.activityPage(): {user},
 	}

@@ -156,22 +156,13 @@ func TestContactsOf(t *testing.T) {
 				t.Fatalf("version %d after add, remove, add", v)
 			}
 		})
-		t.Run("ReadsTheIndexAlone", func(t *testing.T) {
-			if plan := mustPlan(t, db, "SELECT owner FROM contacts WHERE contact = 'star' AND deleted = FALSE AND owner > 'u0100' ORDER BY owner LIMIT 10"); !strings.Contains(plan, "contacts_by_contact") || strings.Contains(plan, "filesort") || strings.Contains(plan, "TEMP B-TREE") {
-				t.Fatalf("plan: %s", plan)
-			}
-		})
 	})
 }
 
-// mustPlan is how the database would run a query, as one line.
-func mustPlan(t testing.TB, db *record.DB, query string) string {
+// mustPlan is how SQLite would run a query, as one line.
+func mustPlan(t testing.TB, db *record.DB, query string, args ...any) string {
 	t.Helper()
-	explain := "EXPLAIN "
-	if db.Embedded() {
-		explain = "EXPLAIN QUERY PLAN "
-	}
-	rows, err := db.SQL().Queryx(explain + query)
+	rows, err := db.SQL().Queryx("EXPLAIN QUERY PLAN "+query, args...)
 	storetest.Must(t, err)
 	defer rows.Close()
 	var plan strings.Builder
