@@ -23,6 +23,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -93,7 +94,8 @@ func main() {
 	}
 	debug.SetGCPercent(400) // the load generator shares the processors
 	o := readOptions()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	// All that end a program which says nothing of them: its children must not outlive it.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	err := measure(ctx, o, flag.Args())
 	stop()
 	if err != nil {

@@ -37,8 +37,8 @@ type Options struct {
 	// RetryBase and RetryMax bound the backoff of a device and of lost
 	// connections; defaults 500 ms and 5 min.
 	RetryBase, RetryMax time.Duration
-	// Places is how many notifications a process has in hand at once, half of them of
-	// one app; default Places.
+	// Places is how many notifications a process has in hand at once beyond the pace of
+	// their apps, half of them of one app; default Places.
 	Places int
 }
 
@@ -95,7 +95,7 @@ func New(o Options) *Delivery {
 		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(breakerOptions{}),
 		probeNow: make(chan struct{}, 1), wakes: make(chan string, 64), deviceWrites: make(chan struct{}, maxDeviceWrites),
 		guardReads: make(chan struct{}, maxGuardReads),
-		slots:      newSlots(o.Places), chains: map[string]*chain{}, alarmed: map[string]time.Time{},
+		slots:      newSlots(o.Places, time.Now), chains: map[string]*chain{}, alarmed: map[string]time.Time{},
 	}
 	configured := o.Sender.Apps()
 	d.names, d.alarmNames = newAppNames(configured), newAppNames(configured)
