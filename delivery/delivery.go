@@ -123,7 +123,7 @@ type work struct {
 	m     *message
 	clock time.Time       // of this process, when Claimed.Now was Redis'
 	probe bool            // it may be sent though its app is paused
-	held  string          // the app whose place it has: a new registration may change the message's
+	held  room            // its app's is kept: a new registration may change the message's
 	event *oneHop         // nil: the notification was claimed
 	group *sync.WaitGroup // of those for whose end the loop waits that handed the work in
 }
@@ -144,7 +144,7 @@ func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 			continue
 		}
 		w := &work{Claimed: c, id: NotificationID(m.Event, m.Token), m: m, clock: clock, group: &d.wg}
-		if w.held = m.app(); !d.slots.take(1, 1, w.held) {
+		if w.held.app = m.app(); !d.slots.take(1, 1, w.held) {
 			d.postpone(ctx, w, "its app has too many sends under way")
 			continue
 		}
@@ -213,7 +213,7 @@ func (d *Delivery) handleToken(ctx context.Context, w *work, a *transport.Answer
 // for a slow one are postponed.
 func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *work {
 	token := w.m.Token
-	d.slots.free(w.held)
+	d.leave(w)
 	next := d.next(token)
 	for next != nil && time.Since(began) > slowSend {
 		d.postponeSlow(ctx, next)
@@ -222,10 +222,19 @@ func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *wor
 	return next
 }
 
+// leave gives back what a notification was in hand by, with the last one of an event the
+// event's place.
+func (d *Delivery) leave(w *work) {
+	d.slots.free(w.held)
+	if e := w.event; e != nil && e.inHand.Add(-1) == 0 {
+		d.slots.freePlace(e.place)
+	}
+}
+
 // postponeSlow postpones a notification whose device is slow.
 func (d *Delivery) postponeSlow(ctx context.Context, w *work) {
 	d.postpone(ctx, w, "its device is slow")
-	d.slots.free(w.held)
+	d.leave(w)
 }
 
 func (d *Delivery) next(token string) *work {

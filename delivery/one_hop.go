@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fanfare/store/devices"
@@ -44,6 +45,8 @@ type oneHop struct {
 	read      time.Time       // when its devices were
 	group     *sync.WaitGroup // of those who wait for the end of what was begun
 	reportTTL time.Duration
+	place     string       // the app of which it has a place
+	inHand    atomic.Int32 // notifications
 
 	mu     sync.Mutex
 	left   int // notifications that have neither ended nor were stored
@@ -97,22 +100,21 @@ func (e *oneHop) finish() {
 }
 
 // takeEvent sends the notifications of an event, each behind those to its device,
-// unless their apps have too many in hand: false.
-func (d *Delivery) takeEvent(ctx context.Context, messages []*message, clock time.Time, e *oneHop) bool {
-	apps := make([]string, len(messages))
-	for i, m := range messages {
-		apps[i] = m.app()
-	}
+// unless there is no room for them: false.
+func (d *Delivery) takeEvent(ctx context.Context, messages []message, rooms []room, clock time.Time, e *oneHop) bool {
 	share, of := 1, 1
 	if e.job.Of != "" {
 		share, of = partsShare, partsOf
 	}
-	if !d.slots.take(share, of, apps...) {
+	if !d.slots.take(share, of, rooms...) {
 		return false
 	}
+	e.place, rooms[0].by = rooms[0].app, byEvent
+	e.inHand.Store(int32(len(messages)))
 	e.left, e.sent.Made = len(messages), int64(len(messages))
-	for i, m := range messages {
-		d.begin(ctx, &work{Claimed: e.c, id: NotificationID(m.Event, m.Token), m: m, clock: clock, held: apps[i], event: e, group: e.group})
+	for i := range messages {
+		m := &messages[i]
+		d.begin(ctx, &work{Claimed: e.c, id: NotificationID(m.Event, m.Token), m: m, clock: clock, held: rooms[i], event: e, group: e.group})
 	}
 	return true
 }

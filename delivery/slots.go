@@ -15,11 +15,12 @@ const Places = 1500
 // pace is sent that soon. It is well below heldFresh.
 const paceWindow = 250 * time.Millisecond
 
-// slots bound what a process has in hand. An app may have as many as ended lately, its
-// pace: a fast one never lacks work, a hanging one soon has none of these. All else is
-// in places that the apps share: one that has so many gets another only while more than
-// that are free. So a slow app takes half of them at most, two slow ones three quarters:
-// there is always room for others.
+// slots bound what a process has in hand. There are places, which apps share: one that
+// has so many gets another only while more than that are free. So a slow app takes half
+// of them at most, two slow ones three quarters: there is always room for others. What
+// was claimed from a queue has a place until it ends, so that none fills up its queue's
+// room either. The further notifications of an event may do without, as many as ended of
+// their app lately, its pace: a fast one never lacks work.
 type slots struct {
 	places int
 	now    func() time.Time
@@ -28,13 +29,27 @@ type slots struct {
 	apps   map[string]inHand
 }
 
+// room is what a notification is in hand by.
+type room struct {
+	app string
+	by  grant
+}
+
+// grant says why a notification may be in hand.
+type grant uint8
+
+const (
+	byPlace grant = iota // one of its own
+	byPace               // of its app
+	byEvent              // by the place of its event
+)
+
 // inHand is what an app has in hand.
 type inHand struct {
-	all    int
-	placed int // of them, those with a place
-	since  time.Time
-	ended  int // since then
-	before int // ended in the paceWindow before that
+	placed, paced int
+	since         time.Time
+	ended         int // since then
+	before        int // ended in the paceWindow before that
 }
 
 // hand is an app with what it has in hand, and how much of that was taken just now.
@@ -60,39 +75,38 @@ func (a *inHand) pace(now time.Time) int {
 	return max(a.ended, a.before)
 }
 
-// take takes room for a notification of each of these apps, or for none. Of the most
-// that an app may have, they take the share parts/of.
-func (s *slots) take(parts, of int, apps ...string) bool {
-	return s.tryTake(parts, of, apps, true)
-}
+// take takes room for what was claimed at once, the first by a place, or for nothing. Of
+// the most that an app may have, it takes the share parts/of.
+func (s *slots) take(parts, of int, rooms ...room) bool { return s.tryTake(parts, of, rooms, true) }
 
-// fits tells whether take would take them now.
-func (s *slots) fits(parts, of int, apps ...string) bool {
-	return s.tryTake(parts, of, apps, false)
-}
+// fits tells whether take would take it now.
+func (s *slots) fits(parts, of int, rooms ...room) bool { return s.tryTake(parts, of, rooms, false) }
 
-func (s *slots) tryTake(parts, of int, apps []string, keep bool) bool {
+func (s *slots) tryTake(parts, of int, rooms []room, keep bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, taken := s.now(), s.taken
 	var first [2]hand // most events go to one app
 	hands := first[:0]
-	for _, app := range apps {
-		i := slices.IndexFunc(hands, func(h hand) bool { return h.app == app })
-		if i < 0 {
-			i, hands = len(hands), append(hands, hand{app: app, inHand: s.apps[app]})
+	for i := range rooms {
+		r := &rooms[i]
+		at := slices.IndexFunc(hands, func(h hand) bool { return h.app == r.app })
+		if at < 0 {
+			at, hands = len(hands), append(hands, hand{app: r.app, inHand: s.apps[r.app]})
 		}
-		h := &hands[i]
+		h := &hands[at]
 		switch {
-		case h.all-h.placed < h.pace(now)*parts/of:
+		case i > 0 && h.paced < h.pace(now)*parts/of:
+			r.by = byPace
+			h.paced++
 		// What is more than the most is begun when nothing else of its app is.
-		case h.placed < (s.places-taken)*parts/of, h.all == h.now:
+		case h.placed < (s.places-taken)*parts/of, h.placed+h.paced == h.now:
+			r.by = byPlace
 			h.placed++
 			taken++
 		default:
 			return false
 		}
-		h.all++
 		h.now++
 	}
 	if keep {
@@ -104,18 +118,33 @@ func (s *slots) tryTake(parts, of int, apps []string, keep bool) bool {
 	return true
 }
 
-// free gives room back: a place first, which others may need.
-func (s *slots) free(app string) {
+// free gives back the room of a notification that has ended.
+func (s *slots) free(r room) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := s.apps[app]
+	a := s.apps[r.app]
 	a.pace(s.now())
 	a.ended++
-	if a.placed > 0 {
+	if r.by == byPace {
+		a.paced--
+	}
+	s.put(r.app, a, r.by == byPlace)
+}
+
+// freePlace gives back the place of an event of which nothing is in hand any more.
+func (s *slots) freePlace(app string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(app, s.apps[app], true)
+}
+
+// put keeps what an app has, and with it one place less if that came free. mu is held.
+func (s *slots) put(app string, a inHand, place bool) {
+	if place {
 		a.placed--
 		s.taken--
 	}
-	if a.all--; a.all <= 0 {
+	if a.placed+a.paced <= 0 {
 		delete(s.apps, app)
 		return
 	}

@@ -1,9 +1,29 @@
 package delivery
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
+
+// roomsOf asks for room for notifications of these apps.
+func roomsOf(apps ...string) (rooms []room) {
+	for _, app := range apps {
+		rooms = append(rooms, room{app: app})
+	}
+	return rooms
+}
+
+// many asks for n of one app.
+func many(app string, n int) []room { return roomsOf(slices.Repeat([]string{app}, n)...) }
+
+// takeAll takes room for one after the other, and tells how many got it.
+func (s *slots) takeAll(app string) (n int) {
+	for s.take(1, 1, room{app: app}) {
+		n++
+	}
+	return n
+}
 
 // TestQ8_SlowAppsLeaveRoom: whatever an app takes, and others after it, there is room
 // for one more app.
@@ -11,21 +31,17 @@ func TestQ8_SlowAppsLeaveRoom(t *testing.T) {
 	t.Parallel()
 	s := newSlots(100, time.Now)
 	for n, app := range []string{"a", "b", "c"} {
-		taken := 0
-		for s.take(1, 1, app) {
-			taken++
-		}
-		if want := []int{50, 25, 13}[n]; taken != want {
+		if taken, want := s.takeAll(app), []int{50, 25, 13}[n]; taken != want {
 			t.Errorf("app %s took %d places, want %d", app, taken, want)
 		}
 	}
-	if !s.take(1, 1, "d") {
+	if !s.take(1, 1, room{app: "d"}) {
 		t.Error("no room for a fourth app")
 	}
 	for range 50 {
-		s.free("a")
+		s.free(room{app: "a"})
 	}
-	if !s.take(1, 1, "b", "b", "c") || s.take(2, 3, "b", "b", "b", "b", "b", "b", "b", "b", "b", "b", "b", "b", "b", "b", "b", "b", "b") {
+	if !s.take(1, 1, roomsOf("b", "b", "c")...) || s.take(2, 3, many("b", 17)...) {
 		t.Error("places that come free are shared otherwise")
 	}
 }
@@ -35,63 +51,15 @@ func TestQ8_SlowAppsLeaveRoom(t *testing.T) {
 func TestSlotsOfAnEvent(t *testing.T) {
 	t.Parallel()
 	s := newSlots(10, time.Now)
-	big := []string{"a", "a", "a", "a", "a", "a", "a"}
-	if !s.take(1, 1, big...) || s.take(1, 1, "a") || s.taken != 7 {
+	big := roomsOf("a", "a", "a", "a", "a", "a", "a")
+	if !s.take(1, 1, big...) || s.take(1, 1, room{app: "a"}) || s.taken != 7 {
 		t.Fatalf("%d places are taken", s.taken)
 	}
-	for _, app := range big {
-		s.free(app)
+	for _, r := range big {
+		s.free(r)
 	}
-	if !s.take(1, 1, "a") || s.take(1, 1, big...) || s.taken != 1 || s.apps["a"].all != 1 {
-		t.Errorf("%d places are taken, %v", s.taken, s.apps)
-	}
-}
-
-// takeAll takes room for one after the other, and tells how many got it.
-func (s *slots) takeAll(parts, of int, app string) (n int) {
-	for s.take(parts, of, app) {
-		n++
-	}
-	return n
-}
-
-// TestSlotsFollowThePace: an app may have as many more as ended of it lately, parts of
-// large audiences two of three of these, and none of them takes room from others. Once
-// nothing of it ends, it has what any slow app has.
-func TestSlotsFollowThePace(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	s := newSlots(20, func() time.Time { return now })
-	if n := s.takeAll(1, 1, "fast"); n != 10 {
-		t.Fatalf("an app without a pace has %d", n)
-	}
-	for range 300 { // 300 end, in three windows: 100 in each
-		now = now.Add(paceWindow / 100)
-		s.free("fast")
-		if !s.take(1, 1, "fast") {
-			t.Fatal("one that has ended left no room for another")
-		}
-	}
-	if parts, all := s.takeAll(2, 3, "fast"), s.takeAll(1, 1, "fast"); s.apps["fast"].all-s.apps["fast"].placed != 100 || parts == 0 || parts > 66 {
-		t.Errorf("at a pace of 100 parts got %d, then others %d: %+v", parts, all, s.apps["fast"])
-	}
-	if n := s.takeAll(1, 1, "other"); n != 5 {
-		t.Errorf("beside an app that has much in hand another one got %d", n)
-	}
-	if s.fits(1, 1, "fast") {
-		t.Error("there is room beyond the pace and the places")
-	}
-	has := s.apps["fast"].all
-	now = now.Add(2 * paceWindow)
-	s.free("fast")
-	if s.take(1, 1, "fast") && s.take(1, 1, "fast") {
-		t.Errorf("an app that hangs got more than it gave back; it had %d", has)
-	}
-	for s.apps["fast"].all > 0 {
-		s.free("fast")
-	}
-	if now = now.Add(2 * paceWindow); s.taken != 5 || s.takeAll(1, 1, "fast") != 8 {
-		t.Errorf("later it has %+v of %d", s.apps["fast"], s.taken)
+	if !s.take(1, 1, room{app: "a"}) || s.take(1, 1, big...) || s.taken != 1 || s.apps["a"].placed != 1 {
+		t.Errorf("%d places are taken, %+v", s.taken, s.apps)
 	}
 }
 
@@ -99,7 +67,84 @@ func TestSlotsFollowThePace(t *testing.T) {
 func TestSlotsOfTwoApps(t *testing.T) {
 	t.Parallel()
 	s := newSlots(4, time.Now)
-	if !s.take(1, 1, "a", "b") || s.take(1, 1, "b", "a", "b", "a") || s.fits(1, 1, "a", "a", "b") || s.taken != 2 || s.apps["a"].all != 1 || s.apps["b"].all != 1 {
+	if !s.take(1, 1, roomsOf("a", "b")...) || s.take(1, 1, roomsOf("b", "a", "b", "a")...) || s.fits(1, 1, roomsOf("a", "a", "b")...) {
+		t.Error("two apps took what they may not")
+	}
+	if s.taken != 2 || s.apps["a"].placed != 1 || s.apps["b"].placed != 1 {
 		t.Errorf("%d places are taken: %+v", s.taken, s.apps)
+	}
+}
+
+// paced makes slots of 20 places in which an app ends 100 notifications in each
+// paceWindow, and has nothing in hand now.
+func paced(app string) (s *slots, now *time.Time) {
+	now = new(time.Time)
+	*now = time.Now()
+	s = newSlots(20, func() time.Time { return *now })
+	s.take(1, 1, room{app: app})
+	for range 300 {
+		*now = now.Add(paceWindow / 100)
+		s.take(1, 1, room{app: app})
+		s.free(room{app: app})
+	}
+	s.apps[app] = inHand{since: s.apps[app].since, ended: s.apps[app].ended, before: s.apps[app].before}
+	s.taken = 0
+	return s, now
+}
+
+// TestSlotsFollowThePace: an event with more than one device goes by its app's pace, and
+// one of a large audience by two of three of that; nobody's places are used up.
+func TestSlotsFollowThePace(t *testing.T) {
+	t.Parallel()
+	s, now := paced("fast")
+	for s.take(2, 3, many("fast", 30)...) {
+	}
+	if a := s.apps["fast"]; a.paced < 40 || a.paced > 66 || a.placed > 5 {
+		t.Errorf("at a pace of 100 the parts in hand are %+v", a)
+	}
+	for s.take(1, 1, many("fast", 20)...) {
+	}
+	if a := s.apps["fast"]; a.paced < 80 || a.paced > 100 || a.placed > 10 {
+		t.Errorf("at a pace of 100 with small events there is %+v", a)
+	}
+	if n := s.takeAll("other"); n < 5 {
+		t.Errorf("beside an app with much in hand another one got %d", n)
+	}
+	for s.take(1, 1, room{app: "fast"}) {
+	}
+	*now = now.Add(2 * paceWindow)
+	if s.free(room{app: "fast", by: byPlace}); s.take(1, 1, roomsOf("fast", "fast")...) {
+		t.Error("an app that hangs still has a pace")
+	}
+}
+
+// TestQ8_AFastAppThatHangs: however fast an app was, the events of it that hang leave
+// their queue room for those of others: each has a place, also while only one of its
+// notifications is in hand.
+func TestQ8_AFastAppThatHangs(t *testing.T) {
+	t.Parallel()
+	s, _ := paced("fast")
+	if n := s.takeAll("fast"); n != 10 {
+		t.Errorf("a fast app has %d events with one device in hand, want half of 20", n)
+	}
+	s, _ = paced("fast")
+	d := &Delivery{slots: s}
+	events := 0
+	for rooms := roomsOf("fast", "fast"); s.take(1, 1, rooms...); events++ {
+		e := &oneHop{place: rooms[0].app}
+		e.inHand.Store(2)
+		rooms[0].by = byEvent
+		d.leave(&work{held: rooms[0], event: e})
+		if events > 100 {
+			break
+		}
+	}
+	if events != 10 {
+		t.Errorf("a fast app has %d events in hand of which one notification hangs, want half of 20", events)
+	}
+	e := &oneHop{place: "fast"}
+	e.inHand.Store(1)
+	if d.leave(&work{held: room{app: "fast", by: byPace}, event: e}); s.taken != 9 {
+		t.Errorf("the end of an event left %d places taken, want 9", s.taken)
 	}
 }

@@ -53,7 +53,7 @@ func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, beg
 	if d.storm.observe(d.names.of(w.m.app()), w.m.Token, a.Outcome) {
 		w.group.Go(func() { d.stormed(ctx, w.m.app()) })
 	}
-	d.slots.free(w.held)
+	d.leave(w)
 	if next := d.next(w.m.Token); next != nil {
 		d.proceed(ctx, w.group, next)
 	}

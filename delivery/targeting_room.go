@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -8,34 +9,35 @@ import (
 const (
 	// partPatience is how long a part waits for room to be sent in one hop.
 	partPatience = 2 * time.Second
-	// maxRefused bounds the events of which the refused apps are remembered.
+	// maxRefused bounds the events whose refusals are remembered.
 	maxRefused = 1000
 )
 
-// refusals remember by event the apps of a part that found no room, one for each device.
+// refusals remember by event what a part asked for that found no room.
 type refusals struct {
-	mu   sync.Mutex
-	apps map[string][]string
+	mu    sync.Mutex
+	rooms map[string][]room
 }
 
-// note remembers apps without room; none: there was room.
-func (r *refusals) note(event string, apps []string) {
+// note remembers what was not to be had; nil: there was room.
+func (r *refusals) note(event string, rooms []room) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(apps) == 0 {
-		delete(r.apps, event)
+	if len(rooms) == 0 {
+		delete(r.rooms, event)
 		return
 	}
-	if r.apps == nil || len(r.apps) >= maxRefused {
-		r.apps = map[string][]string{} // what is forgotten costs one reading of settings
+	if r.rooms == nil || len(r.rooms) >= maxRefused {
+		r.rooms = map[string][]room{} // what is forgotten costs one reading of settings
 	}
-	r.apps[event] = apps
+	r.rooms[event] = rooms
 }
 
-func (r *refusals) of(event string) []string {
+// of is what a part of the event asked for, a copy.
+func (r *refusals) of(event string) []room {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.apps[event]
+	return slices.Clone(r.rooms[event])
 }
 
 // patient tells whether a part waits for room rather than going in two hops.
@@ -49,8 +51,8 @@ func (t *Targeting) waitsForRoom(p *page) bool {
 	if t.o.Delivery == nil || !p.c.First || !p.patient() {
 		return false
 	}
-	apps := t.refused.of(p.event())
-	if len(apps) == 0 || t.o.Delivery.slots.fits(partsShare, partsOf, apps...) {
+	rooms := t.refused.of(p.event())
+	if len(rooms) == 0 || t.o.Delivery.slots.fits(partsShare, partsOf, rooms...) {
 		return false
 	}
 	t.wait(p, noRoom)

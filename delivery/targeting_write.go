@@ -136,22 +136,21 @@ func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
 	if t.o.Delivery == nil || !p.c.First || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > maxAtOnce {
 		return false
 	}
-	messages, apps := make([]*message, n), make([]string, n)
-	all := make([]message, n)
+	messages, rooms := make([]message, n), make([]room, n)
 	for i, f := range p.found {
 		d := f.device
-		messages[i], all[i] = &all[i], message{
+		messages[i] = message{
 			Token: d.Token, User: f.user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
 			Event: p.event(), AcceptedAt: p.job.AcceptedAt, Push: p.job.Push, Suspect: d.State == api.DeviceSuspect,
 		}
-		apps[i] = all[i].app()
+		rooms[i].app = messages[i].app()
 	}
 	e := &oneHop{c: p.c, job: p.job, counts: p.counts, read: p.read, group: &t.sending, reportTTL: t.o.ReportTTL}
-	if !t.o.Delivery.takeEvent(ctx, messages, p.clock, e) {
+	if !t.o.Delivery.takeEvent(ctx, messages, rooms, p.clock, e) {
 		if !p.patient() {
 			return false
 		}
-		t.refused.note(p.event(), apps)
+		t.refused.note(p.event(), rooms)
 		t.wait(p, noRoom)
 		return true
 	}
