@@ -13,7 +13,7 @@ const Places = 1500
 
 // paceWindow is the time that an app's pace is counted over: what it has in hand by its
 // pace is sent that soon. It is well below heldFresh.
-const paceWindow = 250 * time.Millisecond
+const paceWindow = 100 * time.Millisecond
 
 // slots bound what a process has in hand. There are places, which apps share: one that
 // has so many gets another only while more than that are free. So a slow app takes half
