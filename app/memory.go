@@ -1,22 +1,60 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
 	"strings"
+	"time"
 )
 
-// tuneMemory trades memory for speed (GOGC=250: a process before a backlog stays
-// under 150 MiB; more gains little) and sets the limit at which the collector works
-// harder, unless GOGC and GOMEMLIMIT say otherwise.
-func tuneMemory(c *config) {
+const (
+	// roomyHeap is the heap that every process may fill before the collector runs, in
+	// bytes: one that holds little spends little on it, and one before a backlog of a
+	// million stays under 94 MiB in all.
+	roomyHeap = 36 << 20
+	// leastPercent is GOGC for what lives beyond that, mostPercent for what hardly lives.
+	leastPercent, mostPercent = 100, 400
+	// tuneEvery is how often GOGC is fitted to what lives.
+	tuneEvery = 250 * time.Millisecond
+)
+
+// tuneMemory sets how hard the collector works, until ctx ends, and the limit at which it
+// works harder, unless GOGC and GOMEMLIMIT say otherwise.
+func tuneMemory(ctx context.Context, c *config) {
 	if !c.ownGC {
-		debug.SetGCPercent(250)
+		go tuneCollector(ctx)
 	}
 	if limit := memoryLimit(containerMemory(), machineMemory()); !c.ownMemory && limit > 0 {
 		debug.SetMemoryLimit(limit)
 	}
+}
+
+func tuneCollector(ctx context.Context) {
+	live, percent := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, 0
+	often := time.NewTicker(tuneEvery)
+	defer often.Stop()
+	for ctx.Err() == nil {
+		metrics.Read(live)
+		if now := gcPercent(live[0].Value.Uint64()); now > percent*21/20 || now < percent*19/20 { // each change stops the world
+			percent = now
+			debug.SetGCPercent(percent)
+		}
+		select {
+		case <-often.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// gcPercent is GOGC for a heap of which so many bytes live.
+func gcPercent(live uint64) int {
+	if live >= roomyHeap {
+		return leastPercent
+	}
+	return int(min(max(leastPercent, 100*(roomyHeap-live)/max(live, 1)), mostPercent))
 }
 
 // memoryLimit is 90 % of the container's memory, or else half of the machine's,

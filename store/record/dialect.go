@@ -12,6 +12,9 @@ type dialect struct {
 	name   string // also the folder of its migrations
 	goose  goose.Dialect
 	driver string
+	// maxOpen is how many connections a process has by default. Each to a file has a cache
+	// of its own, and few read at once.
+	maxOpen int
 	// now is an expression: the database's clock in ms since the Unix epoch.
 	now string
 	// forUpdate ends a SELECT that locks the rows it reads. SQLite needs none:
@@ -41,7 +44,7 @@ const jsonName = "VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH "
 
 func mysqlDialect() dialect {
 	return dialect{
-		name: "mysql", goose: goose.DialectMySQL, driver: "mysql", mysql: true,
+		name: "mysql", goose: goose.DialectMySQL, driver: "mysql", mysql: true, maxOpen: 32,
 		now:       "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
 		forUpdate: " FOR UPDATE",
 		greatest:  "GREATEST",
@@ -56,7 +59,7 @@ func mysqlDialect() dialect {
 
 func sqliteDialect() dialect {
 	return dialect{
-		name: "sqlite", goose: goose.DialectSQLite3, driver: "sqlite",
+		name: "sqlite", goose: goose.DialectSQLite3, driver: "sqlite", maxOpen: 8,
 		now:      "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
 		greatest: "max",
 		pageFrom: "=",

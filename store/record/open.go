@@ -21,14 +21,14 @@ type Options struct {
 	URL string
 	// Logger hears of retries; nil: silence.
 	Logger *slog.Logger
-	// MaxOpen bounds the connections of this process; default 32.
+	// MaxOpen bounds the connections of this process; default 32, or 8 to a
+	// file.
 	MaxOpen int
 	// Timeout bounds each call, also one without a deadline; default 5 s.
 	Timeout time.Duration
 }
 
 const (
-	defaultMaxOpen = 32
 	defaultTimeout = 5 * time.Second
 	dialTimeout    = 2 * time.Second
 	idleTime       = 5 * time.Minute
@@ -55,9 +55,6 @@ type DB struct {
 // Open reads the URL and makes the pool. The database need not be up yet; a
 // URL that cannot mean a database is refused, without showing its password.
 func Open(_ context.Context, o Options) (*DB, error) {
-	if o.MaxOpen <= 0 {
-		o.MaxOpen = defaultMaxOpen
-	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}
@@ -68,6 +65,9 @@ func Open(_ context.Context, o Options) (*DB, error) {
 	pool, err := db.pool(o)
 	if err != nil {
 		return nil, err
+	}
+	if o.MaxOpen <= 0 {
+		o.MaxOpen = db.d.maxOpen
 	}
 	pool.SetMaxOpenConns(o.MaxOpen)
 	pool.SetMaxIdleConns(o.MaxOpen)
@@ -118,6 +118,7 @@ func sqliteDSN(file string) string {
 	q.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", sqliteBusy.Milliseconds()))
 	q.Add("_pragma", "journal_mode(WAL)")
 	q.Add("_pragma", "synchronous(FULL)")
+	q.Add("_pragma", "cache_size(-1000)") // KiB; the system has the pages too
 	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?" + q.Encode()
 }
 

@@ -1,0 +1,17 @@
+package app
+
+import "testing"
+
+// TestGCPercent: what lives may grow to roomyHeap, or to twice itself.
+func TestGCPercent(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for live, want := range map[uint64]int{0: 400, 4 * mib: 400, 10 * mib: 260, 16 * mib: 125, 20 * mib: 100, 35 * mib: 100, roomyHeap: 100, 4 << 30: 100} {
+		if got := gcPercent(live); got != want {
+			t.Errorf("with %d MiB that live GOGC is %d, want %d", live/mib, got, want)
+		}
+		if heap := live + live*uint64(gcPercent(live))/100; heap > max(roomyHeap, 2*live) {
+			t.Errorf("%d MiB that live may grow to %d", live/mib, heap/mib)
+		}
+	}
+}
