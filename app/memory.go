@@ -1,13 +1,13 @@
 package app
 
 import (
-	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"strings"
-	"time"
+	"sync"
 )
 
 const (
@@ -17,35 +17,38 @@ const (
 	roomyHeap = 36 << 20
 	// leastPercent is GOGC for what lives beyond that, mostPercent for what hardly lives.
 	leastPercent, mostPercent = 100, 400
-	// tuneEvery is how often GOGC is fitted to what lives.
-	tuneEvery = 250 * time.Millisecond
 )
 
-// tuneMemory sets how hard the collector works, until ctx ends, and the limit at which it
-// works harder, unless GOGC and GOMEMLIMIT say otherwise.
-func tuneMemory(ctx context.Context, c *config) {
+// tuneMemory sets how hard the collector works, and the limit at which it works harder,
+// unless GOGC and GOMEMLIMIT say otherwise.
+func tuneMemory(c *config) {
 	if !c.ownGC {
-		go tuneCollector(ctx)
+		tuneCollector()
 	}
 	if limit := memoryLimit(containerMemory(), machineMemory()); !c.ownMemory && limit > 0 {
 		debug.SetMemoryLimit(limit)
 	}
 }
 
-func tuneCollector(ctx context.Context) {
-	live, percent := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, 0
-	often := time.NewTicker(tuneEvery)
-	defer often.Stop()
-	for ctx.Err() == nil {
-		metrics.Read(live)
-		if now := gcPercent(live[0].Value.Uint64()); now > percent*21/20 || now < percent*19/20 { // each change stops the world
-			percent = now
-			debug.SetGCPercent(percent)
-		}
-		select {
-		case <-often.C:
-		case <-ctx.Done():
-		}
+// tuneCollector keeps GOGC fit for as long as the process lives.
+var tuneCollector = sync.OnceFunc(func() { afterEachCollection(new(tuner).tune) })
+
+// afterEachCollection calls do now, and whenever the collector has run.
+func afterEachCollection(do func()) {
+	do()
+	runtime.SetFinalizer(&struct{ next *struct{} }{}, func(any) { afterEachCollection(do) })
+}
+
+// tuner fits GOGC to what lives.
+type tuner struct{ percent int }
+
+func (t *tuner) tune() {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	// Each change stops the world for a moment.
+	if now := gcPercent(live[0].Value.Uint64()); now > t.percent*21/20 || now < t.percent*19/20 {
+		t.percent = now
+		debug.SetGCPercent(now)
 	}
 }
 

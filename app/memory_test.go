@@ -1,6 +1,10 @@
 package app
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+	"time"
+)
 
 // TestGCPercent: what lives may grow to roomyHeap, or to twice itself.
 func TestGCPercent(t *testing.T) {
@@ -13,5 +17,26 @@ func TestGCPercent(t *testing.T) {
 		if heap := live + live*uint64(gcPercent(live))/100; heap > max(roomyHeap, 2*live) {
 			t.Errorf("%d MiB that live may grow to %d", live/mib, heap/mib)
 		}
+	}
+}
+
+// TestAfterEachCollection: what fits GOGC runs at once and after each collection, not only
+// the first.
+func TestAfterEachCollection(t *testing.T) {
+	t.Parallel()
+	runs := make(chan bool, 100)
+	afterEachCollection(func() {
+		select {
+		case runs <- true:
+		default: // the tests after this one collect as well
+		}
+	})
+	for n := range 4 {
+		select {
+		case <-runs:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("after %d runs there is none", n)
+		}
+		runtime.GC()
 	}
 }

@@ -121,7 +121,7 @@ func serve(ctx context.Context, c *config, to outputs) error {
 	log := newLogger(c, to)
 	redisdb.LogLibrary(log)
 	slog.SetDefault(log) //nolint:forbidigo // for what other libraries say through package log
-	tuneMemory(ctx, c)
+	tuneMemory(c)
 	if c.needsHold() {
 		lock, err := c.hold()
 		if err != nil {
