@@ -13,7 +13,7 @@ import (
 const (
 	// roomyHeap is the heap that every process may fill before the collector runs, in
 	// bytes: one that holds little spends little on it, and one before a backlog of a
-	// million stays under 94 MiB in all.
+	// million has 90 to 98 MiB in all.
 	roomyHeap = 36 << 20
 	// leastPercent is GOGC for what lives beyond that, mostPercent for what hardly lives.
 	leastPercent, mostPercent = 100, 400

@@ -15,12 +15,15 @@ import (
 )
 
 // Who asks for recent contacts: many users with ten contacts each, of as many
-// people with three uploads each; and one user with very many.
+// people with three uploads each; one user with very many; and one whom many
+// others follow.
 const (
 	askers   = 2000
 	people   = 1000
 	manyOf   = 100_000
 	baseTime = 1_700_000_000_000
+	// fansOf is how many have the same star as their only contact.
+	fansOf = 100_000
 )
 
 // benchContacts compares recent-contacts with a bare handler that reads a sorted
@@ -49,12 +52,16 @@ func benchContacts(ctx context.Context, w *world) (found, error) {
 	}
 	m, err := w.turns(ctx,
 		w.flood("sqlite", asking(lite.addr)), w.flood("mariadb", asking(large.addr)), w.flood("bare", asking(bare.addr)),
-		w.flood("small", askingFor(lite.addr, "user-0")), w.flood("big", askingFor(lite.addr, "big")))
+		w.flood("small", askingFor(lite.addr, "user-0")), w.flood("big", askingFor(lite.addr, "big")),
+		side{"upload", func(ctx context.Context, d time.Duration) (sample, error) {
+			return uploads(ctx, large.addr, w.few(fansOf), d)
+		}})
 	const work, baseline = "recent-contacts, 64 callers, ", "bare chi handler, one ZREVRANGE"
 	return found{rows: []row{
 		{work + "SQLite", m.of("sqlite", "rate"), "/s", m.of("bare", "rate"), baseline, atLeast(.5)},
 		{work + "MariaDB", m.of("mariadb", "rate"), "/s", m.of("bare", "rate"), baseline, atLeast(.4)},
 		{"recent-contacts with 100,000 contacts, one caller, p50", m.of("big", "p50"), "ms", m.of("small", "p50"), "with 10 contacts", atMost(1.2)},
+		{"upload, indexes of its followers, MariaDB", m.of("upload", "rate"), "/s", 0, "", valueAtLeast(100_000)},
 	}}, err
 }
 
@@ -63,7 +70,7 @@ func (w *world) contactsOn(ctx context.Context, store *process, url, driver, dsn
 	if err := w.migrate(ctx, url); err != nil {
 		return nil, err
 	}
-	if err := fillContacts(driver, dsn, w.few(manyOf)); err != nil {
+	if err := fillContacts(driver, dsn, w.few(manyOf), w.few(fansOf)); err != nil {
 		return nil, fmt.Errorf("fill %s: %w", driver, err)
 	}
 	p, err := w.fanfare(ctx, store, append(env, "FANFARE_DATABASE_URL="+url, "FANFARE_ROLES=api,jobs")...)
@@ -83,11 +90,14 @@ func (w *world) contactsOnMariaDB(ctx context.Context) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := putFans(ctx, store, w.few(fansOf)); err != nil {
+		return nil, err
+	}
 	return w.contactsOn(ctx, store, maria.url, "mysql", maria.dsn)
 }
 
 // fillContacts writes contacts and uploads straight into the tables.
-func fillContacts(driver, dsn string, many int) error {
+func fillContacts(driver, dsn string, many, fans int) error {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		return err
@@ -102,6 +112,9 @@ func fillContacts(driver, dsn string, many int) error {
 		return err
 	}
 	if err := insert(db, contacts, many, func(i int) string { return fmt.Sprintf("('big','far-%d','friend',1,0,0,0)", i) }); err != nil {
+		return err
+	}
+	if err := insert(db, contacts, fans, func(i int) string { return fmt.Sprintf("('fan-%d','star','friend',1,0,0,0)", i) }); err != nil {
 		return err
 	}
 	err = insert(db, uploads, people*3, func(i int) string {
@@ -164,4 +177,48 @@ func putRecent(ctx context.Context, store *process) error {
 	}
 	_, err := pipe.Exec(ctx)
 	return err
+}
+
+// putFans gives each fan an index that is built and empty: asking for each would
+// take a minute.
+func putFans(ctx context.Context, store *process, fans int) error {
+	client := redis.NewClient(&redis.Options{Addr: store.addr})
+	defer client.Close()
+	pipe := client.Pipeline()
+	for i := range fans {
+		key := fmt.Sprintf("ff:{c:fan-%d}:state", i)
+		pipe.HSet(ctx, key, "q", 1, "r", 1)
+		pipe.Expire(ctx, key, time.Hour)
+		if pipe.Len() >= 10_000 || i == fans-1 {
+			if _, err := pipe.Exec(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// uploads lets the star upload again and again, each time when the indexes of all
+// fans have the one before, and gives how many indexes a second were written.
+func uploads(ctx context.Context, addr string, fans int, d time.Duration) (got sample, err error) {
+	began, n := time.Now(), 0
+	err = each(ctx, addr, 1, func(c *caller, _ int) error {
+		for time.Since(began) < d {
+			at := time.Now()
+			upload := fmt.Sprintf(`{"id":"star-%d","owner":"star","visibility":"public","uploaded_at":%q}`, at.UnixNano(), at.Format(time.RFC3339Nano))
+			if err := c.call(request(http.MethodPost, "/v1/uploads", []byte(upload)), http.StatusAccepted); err != nil {
+				return err
+			}
+			err := eventually(ctx, time.Minute, "the fan-out", func() (bool, error) {
+				err := c.call(request(http.MethodGet, "/v1/stats", nil), http.StatusOK)
+				return bytes.Contains(c.body, []byte(`"contacts":{"pending":0,`)), err
+			})
+			if err != nil {
+				return err
+			}
+			n += fans
+		}
+		return nil
+	})
+	return sample{"rate": float64(n) / time.Since(began).Seconds()}, err
 }

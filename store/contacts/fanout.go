@@ -5,17 +5,24 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"fanfare/api"
 	"fanfare/store/queue"
+	"fanfare/store/record"
 )
 
-// raiseBatch is how many followers' indexes one pipeline raises: it holds Redis
-// for well under a millisecond.
-const raiseBatch = 250
+// raiseBatch is how many followers' indexes one script raises, on a Cluster one
+// pipeline of scripts: it holds Redis for well under a millisecond.
+const raiseBatch = 100
+
+// pageAbreast is how much of a page is under way at once: while Redis works on one
+// batch another is written, and the next page is read.
+const pageAbreast = 3
 
 // fanOut raises the owner of an upload in the indexes of everyone who may see
 // it, some pages of followers in one run; the task remembers how far it came.
-// Everything is read again for each page, so that a deletion or a narrowed
+// The upload is read again for each page, so that a deletion or a narrowed
 // visibility takes effect at once.
 func (s *Store) fanOut(ctx context.Context, c *queue.Claimed, t *task) (more bool, err error) {
 	if t.After == "" {
@@ -24,6 +31,7 @@ func (s *Store) fanOut(ctx context.Context, c *queue.Claimed, t *task) (more boo
 			return false, err
 		}
 	}
+	var page *followersPage
 	for range s.o.JobPages {
 		u, err := s.rec.Upload(ctx, t.Upload)
 		if err != nil {
@@ -32,41 +40,74 @@ func (s *Store) fanOut(ctx context.Context, c *queue.Claimed, t *task) (more boo
 		if u == nil || u.Visibility == api.VisiblePrivate {
 			return false, s.close(ctx, t.Outbox)
 		}
-		last, err := s.fanOutPage(ctx, c, u, t)
-		if err != nil {
+		if page == nil || page.of != u.Visibility {
+			if page, err = s.followers(ctx, u, t.After); err != nil {
+				return false, err
+			}
+		}
+		if page, err = s.fanOutPage(ctx, c, u, t, page); err != nil {
 			return false, err
 		}
-		if last {
+		if page == nil {
 			return false, s.close(ctx, t.Outbox)
 		}
 	}
 	return true, nil
 }
 
-// fanOutPage does one page and moves the task behind it; last tells that there
-// is no other.
-func (s *Store) fanOutPage(ctx context.Context, c *queue.Claimed, u *api.Upload, t *task) (last bool, err error) {
-	page, err := s.rec.Followers(ctx, u.Owner, u.Visibility, t.After, s.o.Page)
+// followersPage is one page of those who may have to hear of an upload of a
+// visibility.
+type followersPage struct {
+	of   api.Visibility
+	list []record.Follower
+}
+
+func (s *Store) followers(ctx context.Context, u *api.Upload, after string) (*followersPage, error) {
+	list, err := s.rec.Followers(ctx, u.Owner, u.Visibility, after, s.o.Page)
 	if err != nil {
-		return false, fmt.Errorf("read followers: %w", err)
+		return nil, fmt.Errorf("read followers: %w", err)
 	}
-	users := make([]string, 0, len(page))
-	for _, f := range page {
-		if f.Follows && u.Visibility.Shows(f.Shown) {
+	return &followersPage{u.Visibility, list}, nil
+}
+
+// shown are the users on the page who may see an upload.
+func (p *followersPage) shown(v api.Visibility) []string {
+	users := make([]string, 0, len(p.list))
+	for _, f := range p.list {
+		if f.Follows && v.Shows(f.Shown) {
 			users = append(users, f.User)
 		}
 	}
+	return users
+}
+
+// fanOutPage does one page and moves the task behind it. It gives the next page,
+// which it reads meanwhile, nil after the last.
+func (s *Store) fanOutPage(ctx context.Context, c *queue.Claimed, u *api.Upload, t *task, page *followersPage) (next *followersPage, err error) {
+	after := t.After
+	if n := len(page.list); n > 0 {
+		after = page.list[n-1].User
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(pageAbreast)
+	if len(page.list) == s.o.Page {
+		g.Go(func() (err error) {
+			next, err = s.followers(ctx, u, after)
+			return err
+		})
+	}
 	e := entry{u.Owner, u.UploadedAt.UnixMilli()}
-	for part := range slices.Chunk(users, raiseBatch) {
-		if !c.Alive() {
-			return false, errLost
-		}
-		if err := s.index.raise(ctx, part, e); err != nil {
-			return false, err
-		}
+	for part := range slices.Chunk(page.shown(u.Visibility), raiseBatch) {
+		g.Go(func() error {
+			if !c.Alive() {
+				return errLost
+			}
+			return s.index.raise(ctx, part, e)
+		})
 	}
-	if len(page) > 0 {
-		t.After = page[len(page)-1].User
+	if err := g.Wait(); err != nil {
+		return nil, err
 	}
-	return len(page) < s.o.Page, nil
+	t.After = after
+	return next, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -100,9 +101,13 @@ func (x *index) read(ctx context.Context, user string, count int) (*indexWindow,
 // raise lets a contact's time rise in the indexes of many users, in one
 // pipeline. Users without an index have nothing to raise.
 func (x *index) raise(ctx context.Context, users []string, e entry) error {
-	cmds := make([]redis.Cmder, len(users))
-	for i, user := range users {
-		cmds[i] = x.raiseScript.Cmd(ctx, indexKeys(user), e.contact, e.score(), x.max, recentMargin.Milliseconds())
+	var cmds []redis.Cmder
+	for part := range slices.Chunk(users, x.together(len(users))) {
+		keys := make([]string, 0, 2*len(part))
+		for _, user := range part {
+			keys = append(keys, recentKey(user), stateKey(user))
+		}
+		cmds = append(cmds, x.raiseScript.Cmd(ctx, keys, e.contact, e.score(), x.max, recentMargin.Milliseconds()))
 	}
 	if err := x.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
 		return err
@@ -113,6 +118,15 @@ func (x *index) raise(ctx context.Context, users []string, e entry) error {
 		}
 	}
 	return nil
+}
+
+// together is how many of n users one script may write: on a Cluster each is in a
+// slot of its own.
+func (x *index) together(n int) int {
+	if _, clustered := x.db.Client().(*redis.ClusterClient); clustered {
+		return 1
+	}
+	return max(1, n)
 }
 
 // relations reads the counter that every change of a relationship moves; false

@@ -92,6 +92,34 @@ func TestR10_FanOutInPages(t *testing.T) {
 	})
 }
 
+// A narrowed upload goes on to those who may still see it, from the very page that
+// was read before and raised after.
+func TestR11_NarrowedInMidFanOut(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{Page: 10, JobPages: 1000}, func(t *testing.T, w *world) {
+		users := w.mustFollow(t, "star", 6000)
+		var friends []string
+		var rows []record.Contact
+		for i := 5; i < len(users); i += 10 { // one on each page
+			friends = append(friends, users[i])
+			rows = append(rows, record.Contact{Owner: "star", Contact: users[i], Relationship: "friend"})
+		}
+		storetest.Must(t, w.rec.PutContacts(t.Context(), rows...))
+		w.work(t)
+		w.mustUpload(t, "u1", "star", "public", 50)
+		storetest.Eventually(t, 20*time.Second, "the fan-out has begun", func() bool { return w.raised(t, users[:1], "star", 50) > 0 })
+		_, err := w.SetVisibility(t.Context(), "u1", "friends")
+		storetest.Must(t, err)
+		w.waitForJobs(t)
+		if w.raised(t, users, "star", 50) == len(users) {
+			t.Fatal("narrowed too late")
+		}
+		if n := w.raised(t, friends, "star", 50); n != len(friends) {
+			t.Fatalf("%d of %d friends", n, len(friends))
+		}
+	})
+}
+
 func TestR10_KilledInMidFanOut(t *testing.T) {
 	t.Parallel()
 	w := setup(t, storetest.Redis(t).URL(), storetest.MySQL(t), Options{})

@@ -1,16 +1,20 @@
--- Raises one contact's score in one user's index, if there is an index. Running
--- it twice is the same as once.
--- KEYS: 1 recent (zset), 2 state (hash)
+-- Raises one contact's score in the indexes of some users, those who have one.
+-- Running it twice is the same as once.
+-- KEYS: 1.. of each user in turn recent (zset), state (hash)
 -- ARGV: 1 contact, 2 score in ms, 3 most members, 4 how much longer recent
 --       lives than state, in ms
--- RETURNS: 0 there is no index, 1 raised, 2 was as high already
+-- RETURNS: how many of them have an index
 -- @include lua/part_index.lua
 local contact, score, max, margin = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local step, missing = 2, -2
 
-if redis.call('EXISTS', state) == 0 then
-  return 0
+local found = 0
+for i = 1, #KEYS, step do
+  recent, state = KEYS[i], KEYS[i + 1]
+  local left = redis.call('PTTL', state)
+  if left ~= missing then
+    raise(contact, score, max, margin, left)
+    found = found + 1
+  end
 end
-if raise(contact, score, max, margin) then
-  return 1
-end
-return 2
+return found

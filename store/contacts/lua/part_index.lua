@@ -29,11 +29,10 @@ local function lift(kind, score, member)
   end
 end
 
--- trim keeps at most max members, or as many as the index is deep, and remembers the
--- highest that went. One that comes back with the same score must not seem unchanged:
--- the sequence moves.
-local function trim(max)
-  local count = redis.call('ZCARD', recent)
+-- trim keeps at most max of count members, or as many as the index is deep, and
+-- remembers the highest that went. One that comes back with the same score must not
+-- seem unchanged: the sequence moves.
+local function trim(count, max)
   if count <= max then return end
   max = math.max(max, tonumber(redis.call('HGET', state, 'd') or 0))
   local excess = count - max
@@ -47,15 +46,17 @@ end
 
 -- raise lets a member's score rise, never sink, within the cap. It tells
 -- whether anything changed; when not, readers that are about to lower the
--- score must read again, so the state's sequence moves.
-local function raise(member, score, max, margin)
+-- score must read again, so the state's sequence moves. left is the state's
+-- lifetime in ms, for who knows it.
+local function raise(member, score, max, margin, left)
   if redis.call('ZADD', recent, 'GT', 'CH', score, member) == 0 then
     redis.call('HINCRBY', state, 'q', 1)
     return false
   end
-  if redis.call('ZCARD', recent) == 1 then
-    redis.call('PEXPIRE', recent, redis.call('PTTL', state) + margin)
+  local count = redis.call('ZCARD', recent)
+  if count == 1 then
+    redis.call('PEXPIRE', recent, (left or redis.call('PTTL', state)) + margin)
   end
-  trim(max)
+  trim(count, max)
   return true
 end
