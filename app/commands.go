@@ -205,7 +205,7 @@ func parseCreate(args []string) (action, error) {
 		return nil, err
 	}
 	return withKeys(func(ctx context.Context, store *keys.Store, to outputs) error {
-		secret, key, err := store.CreateUntil(ctx, strings.TrimSpace(*name), scopes, until)
+		secret, key, err := store.Create(ctx, strings.TrimSpace(*name), scopes, until)
 		if err != nil {
 			return err
 		}

@@ -56,24 +56,6 @@ func wrap(s string, width int) []string {
 	return append(lines, line)
 }
 
-// markdownTable is the same table as docs/configuration.md holds it.
-func markdownTable() string {
-	var b strings.Builder
-	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
-	for _, v := range variables() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.Name, markdownCode(v), strings.ReplaceAll(v.Meaning, "|", "\\|"))
-	}
-	return b.String()
-}
-
-// markdownCode quotes a default that is a value, and leaves one that is words.
-func markdownCode(v variable) string {
-	if reflect.TypeFor[config]().Field(v.field).Tag.Get("shown") != "" {
-		return v.Default
-	}
-	return "`" + v.Default + "`"
-}
-
 // settings lists what was set otherwise than by default, secrets masked, for
 // the log at start.
 func (c *config) settings() []string {

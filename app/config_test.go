@@ -2,8 +2,10 @@ package app
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -217,4 +219,22 @@ func TestConfigTableInHelp(t *testing.T) {
 			t.Errorf("help lacks %q", want)
 		}
 	}
+}
+
+// markdownTable is the same table as docs/configuration.md holds it.
+func markdownTable() string {
+	var b strings.Builder
+	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
+	for _, v := range variables() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.Name, markdownCode(v), strings.ReplaceAll(v.Meaning, "|", "\\|"))
+	}
+	return b.String()
+}
+
+// markdownCode quotes a default that is a value, and leaves one that is words.
+func markdownCode(v variable) string {
+	if reflect.TypeFor[config]().Field(v.field).Tag.Get("shown") != "" {
+		return v.Default
+	}
+	return "`" + v.Default + "`"
 }

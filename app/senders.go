@@ -29,7 +29,7 @@ func (a *app) openSender() (transport.Sender, error) {
 	}
 	if len(senders) == 0 {
 		// An open server is somebody's who tries it out on his own machine.
-		return logsender.NewShowing(a.log, func() bool { return !a.keys.Any() }), nil
+		return logsender.New(a.log, func() bool { return !a.keys.Any() }), nil
 	}
 	return senders, nil
 }

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"fanfare/api"
-	"fanfare/delivery/logsender"
 	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 )
@@ -31,7 +29,7 @@ func TestAppsOfClientsAreBounded(t *testing.T) {
 	own := transport.AppOf("com.example.own", api.EnvProduction)
 	registry := prometheus.NewRegistry()
 	d := New(Options{
-		Sender:  configured{logsender.New(slog.New(slog.DiscardHandler)), []transport.AppState{{App: own}}},
+		Sender:  configured{SilentSender(), []transport.AppState{{App: own}}},
 		Metrics: NewMetrics(registry, nil),
 	})
 	for n := range topics {

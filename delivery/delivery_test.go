@@ -3,7 +3,6 @@ package delivery_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 	"fanfare/api"
 	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
-	"fanfare/delivery/logsender"
 	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/queue"
@@ -156,7 +154,7 @@ func TestA10_UnknownOutcome(t *testing.T) {
 
 func TestA14_LogSenderCountsAsDelivered(t *testing.T) {
 	t.Parallel()
-	p := setup(t, options{sender: func(*pipeline) transport.Sender { return logsender.New(slog.New(slog.DiscardHandler)) }})
+	p := setup(t, options{sender: func(*pipeline) transport.Sender { return delivery.SilentSender() }})
 	p.mustDevice("bob", 1)
 	p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 1, 0, 0})
 }

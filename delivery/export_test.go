@@ -1,7 +1,10 @@
 package delivery
 
 import (
+	"log/slog"
+
 	"fanfare/api"
+	"fanfare/delivery/logsender"
 	"fanfare/store/queue"
 )
 
@@ -18,3 +21,8 @@ func TakesAhead(a queue.Ahead) bool {
 
 // JobID is the id under which targeting stores the notification to a device.
 func JobID(event, token string) string { return jobID(event, token) }
+
+// SilentSender takes every notification and says nothing of it.
+func SilentSender() *logsender.Sender {
+	return logsender.New(slog.New(slog.DiscardHandler), func() bool { return false })
+}

@@ -2,13 +2,12 @@ package delivery_test
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"fanfare/api"
-	"fanfare/delivery/logsender"
+	"fanfare/delivery"
 	"fanfare/delivery/transport"
 	"fanfare/store/queue"
 	"fanfare/store/storetest"
@@ -30,7 +29,7 @@ type held struct {
 }
 
 func newHolding() *holding {
-	return &holding{Sender: logsender.New(slog.New(slog.DiscardHandler)), held: make(chan held), open: make(chan struct{})}
+	return &holding{Sender: delivery.SilentSender(), held: make(chan held), open: make(chan struct{})}
 }
 
 func (h *holding) Send(ctx context.Context, n *transport.Notification) transport.Answer {

@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
-	"fanfare/delivery/logsender"
 	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/storetest"
@@ -40,7 +38,7 @@ func TestAPauseOutlivesTheReadingsBeforeIt(t *testing.T) {
 	db := storetest.Open(t, "")
 	held := heldReading{make(chan struct{}, 100), make(chan struct{})}
 	db.Client().AddHook(held)
-	d := New(Options{Sender: logsender.New(slog.New(slog.DiscardHandler)), Apps: apps.New(db)})
+	d := New(Options{Sender: SilentSender(), Apps: apps.New(db)})
 	app := transport.AppOf("com.example.app", api.EnvProduction)
 	var reading, storm sync.WaitGroup
 	reading.Go(func() { d.pauses.refresh(t.Context()) })

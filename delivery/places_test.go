@@ -1,12 +1,10 @@
 package delivery_test
 
 import (
-	"log/slog"
 	"testing"
 
 	"fanfare/api"
 	"fanfare/delivery"
-	"fanfare/delivery/logsender"
 	"fanfare/delivery/transport"
 	"fanfare/store/storetest"
 )
@@ -19,8 +17,8 @@ type waiting struct{ transport.Sender }
 func TestQ8_AnAppGetsItsPlaceBack(t *testing.T) {
 	t.Parallel()
 	for name, sender := range map[string]transport.Sender{
-		"Start": logsender.New(slog.New(slog.DiscardHandler)),
-		"Send":  waiting{logsender.New(slog.New(slog.DiscardHandler))},
+		"Start": delivery.SilentSender(),
+		"Send":  waiting{delivery.SilentSender()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -145,7 +145,7 @@ func TestNeverOpenAgain(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.get("/v1/event-types").wants(t, 200, `{"items":[]}`)
-	_, key, err := w.keys.Create(t.Context(), "first", []api.Scope{api.ScopePush})
+	_, key, err := w.keys.Create(t.Context(), "first", []api.Scope{api.ScopePush}, nil)
 	storetest.Must(t, err)
 	unauthorized := problem(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>")
 	w.get("/v1/event-types").wants(t, 401, unauthorized)

@@ -391,7 +391,7 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.workChats()
-	secret, key, err := w.keys.Create(t.Context(), "one", []api.Scope{api.ScopeChat})
+	secret, key, err := w.keys.Create(t.Context(), "one", []api.Scope{api.ScopeChat}, nil)
 	storetest.Must(t, err)
 	w.mustKey(api.ScopeAdmin)
 	f := w.follow("ann", "", "Authorization: Bearer "+secret)
@@ -430,7 +430,7 @@ func TestLongPollEndsWithItsKey(t *testing.T) {
 			poll := get("/v1/users/bob/messages/pending?wait_ms=30000")
 			var key *api.Key
 			if revoked {
-				secret, made, err := w.keys.Create(t.Context(), "one", []api.Scope{api.ScopeChat})
+				secret, made, err := w.keys.Create(t.Context(), "one", []api.Scope{api.ScopeChat}, nil)
 				storetest.Must(t, err)
 				key, poll = made, poll.with("Authorization: Bearer "+secret)
 			}

@@ -88,7 +88,7 @@ func mustEdge(b *testing.B) (http.Handler, string) {
 	storetest.Must(b, rec.Migrate(b.Context()))
 	store := keys.New(rec, keys.Options{})
 	storetest.Must(b, store.Load(b.Context()))
-	key, _, err := store.Create(b.Context(), "bench", []api.Scope{api.ScopeSalesBuy, api.ScopePush})
+	key, _, err := store.Create(b.Context(), "bench", []api.Scope{api.ScopeSalesBuy, api.ScopePush}, nil)
 	storetest.Must(b, err)
 	server := web.New(web.Options{
 		HasKeys: store.Any, Authenticate: store.Authenticate,

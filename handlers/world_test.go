@@ -121,7 +121,7 @@ func (w *world) serve() {
 // mustKey makes an API key with the scopes.
 func (w *world) mustKey(scopes ...api.Scope) string {
 	w.t.Helper()
-	secret, _, err := w.keys.Create(w.t.Context(), "test", scopes)
+	secret, _, err := w.keys.Create(w.t.Context(), "test", scopes, nil)
 	storetest.Must(w.t, err)
 	return secret
 }

@@ -31,11 +31,9 @@ var (
 	_ transport.Starter = (*Sender)(nil)
 )
 
-// New makes a log sender that shows no texts, and says so, once.
-func New(log *slog.Logger) *Sender { return NewShowing(log, func() bool { return false }) }
-
-// NewShowing is New for a sender that shows titles and bodies whenever texts allows it.
-func NewShowing(log *slog.Logger, texts func() bool) *Sender {
+// New makes a log sender that shows titles and bodies whenever texts allows it, and
+// says once that it sends nothing.
+func New(log *slog.Logger, texts func() bool) *Sender {
 	log.Warn("no APNs credentials are configured: notifications are logged, not sent")
 	return &Sender{log: log, texts: texts, apps: make(map[string]transport.AppState)}
 }

@@ -14,7 +14,7 @@ import (
 func TestA14_LogSender(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	s := New(slog.New(slog.NewTextHandler(&out, nil)))
+	s := New(slog.New(slog.NewTextHandler(&out, nil)), func() bool { return false })
 	n := &transport.Notification{
 		ID: "6ba7b810-9dad-51d1-80b4-00c04fd430c8", Token: "abcdef0123456789", Topic: "com.example.app", Environment: api.EnvProduction,
 		Payload: []byte(`{"aps":{"alert":{"title":"Grüße","body":"secret"}}}`),
@@ -52,7 +52,7 @@ func TestA14_TextsWhereTheyMayBeShown(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	open := true
-	s := NewShowing(slog.New(slog.NewTextHandler(&out, nil)), func() bool { return open })
+	s := New(slog.New(slog.NewTextHandler(&out, nil)), func() bool { return open })
 	n := &transport.Notification{Token: "abcdef0123456789", Topic: "com.example.app", Payload: []byte(`{"aps":{"alert":{"title":"Grüße","body":"von dort"}}}`)}
 	s.Send(t.Context(), n)
 	if log := out.String(); !strings.Contains(log, `title=Grüße body="von dort"`) || strings.Contains(log, "title_length") || strings.Contains(log, n.Token) {

@@ -28,14 +28,6 @@ func bucketTag(bucket int) string {
 
 func metaKey(chat string) string { return bucketTag(bucketOf(chat)) + "meta:" + chat }
 
-func logKey(chat string) string { return bucketTag(bucketOf(chat)) + "log:" + chat }
-
-func membersKey(chat string) string { return bucketTag(bucketOf(chat)) + "members:" + chat }
-
-func joinsKey(chat string) string { return bucketTag(bucketOf(chat)) + "joins:" + chat }
-
-func ownKey(chat, user string) string { return bucketTag(bucketOf(chat)) + "own:" + chat + "/" + user }
-
 func dueKey(bucket int) string { return bucketTag(bucket) + "due" }
 
 // recordKey names what is remembered of a request in its chat's slot.

@@ -268,3 +268,12 @@ func (w *world) setMeta(chat string, numbers map[int]int64) {
 	}
 	storetest.Must(w.t, c.Set(w.ctx(), key, strings.Join(fields, " "), 0).Err())
 }
+
+// The keys of a chat beside meta; the scripts make them from its name.
+func logKey(chat string) string { return bucketTag(bucketOf(chat)) + "log:" + chat }
+
+func membersKey(chat string) string { return bucketTag(bucketOf(chat)) + "members:" + chat }
+
+func joinsKey(chat string) string { return bucketTag(bucketOf(chat)) + "joins:" + chat }
+
+func ownKey(chat, user string) string { return bucketTag(bucketOf(chat)) + "own:" + chat + "/" + user }

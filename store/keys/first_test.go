@@ -55,7 +55,7 @@ func TestExpiry(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, rec *record.DB, s *keys.Store) {
 		end := api.AtMillis(time.Now().Add(1500 * time.Millisecond).UnixMilli())
-		secret, _, err := s.CreateUntil(t.Context(), "short", []api.Scope{api.ScopePush}, &end)
+		secret, _, err := s.Create(t.Context(), "short", []api.Scope{api.ScopePush}, &end)
 		storetest.Must(t, err)
 		other := keys.New(rec, keys.Options{})
 		storetest.Must(t, other.Load(t.Context()))

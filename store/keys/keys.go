@@ -83,13 +83,8 @@ func New(rec *record.DB, o Options) *Store {
 }
 
 // Create makes a key and returns its secret, which is never shown again. The
-// key works in this process at once.
-func (s *Store) Create(ctx context.Context, name string, scopes []api.Scope) (string, *api.Key, error) {
-	return s.CreateUntil(ctx, name, scopes, nil)
-}
-
-// CreateUntil is Create for a key that ends by itself; nil: it does not.
-func (s *Store) CreateUntil(ctx context.Context, name string, scopes []api.Scope, expires *api.Time) (string, *api.Key, error) {
+// key works in this process at once, and until expires; nil: for good.
+func (s *Store) Create(ctx context.Context, name string, scopes []api.Scope, expires *api.Time) (string, *api.Key, error) {
 	if err := checkKey(name, scopes); err != nil {
 		return "", nil, err
 	}

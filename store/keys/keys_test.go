@@ -28,7 +28,7 @@ func eachStore(t *testing.T, fn func(t *testing.T, rec *record.DB, s *keys.Store
 
 func mustCreate(t testing.TB, s *keys.Store, scopes ...api.Scope) (string, *api.Key) {
 	t.Helper()
-	secret, k, err := s.Create(t.Context(), "backend", scopes)
+	secret, k, err := s.Create(t.Context(), "backend", scopes, nil)
 	storetest.Must(t, err)
 	return secret, k
 }
@@ -85,7 +85,7 @@ func TestCreate(t *testing.T) {
 				name   string
 				scopes []api.Scope
 			}{{"", []api.Scope{api.ScopePush}}, {" ", []api.Scope{api.ScopePush}}, {strings.Repeat("x", 256), []api.Scope{api.ScopePush}}, {"x", nil}, {"x", []api.Scope{"root"}}} {
-				_, _, err := s.Create(t.Context(), c.name, c.scopes)
+				_, _, err := s.Create(t.Context(), c.name, c.scopes, nil)
 				storetest.WantCode(t, err, api.CodeValidation)
 			}
 		})
@@ -233,7 +233,7 @@ func TestAuth_SQLAway(t *testing.T) {
 	t.Run("KnownKeysGoOnWorking", func(t *testing.T) {
 		_, err := s.Authenticate(secret)
 		storetest.Must(t, err)
-		_, _, err = s.Create(t.Context(), "x", []api.Scope{api.ScopePush})
+		_, _, err = s.Create(t.Context(), "x", []api.Scope{api.ScopePush}, nil)
 		if code := api.CodeOf(err); code != api.CodeUnavailable {
 			t.Fatalf("code %q: %v", code, err)
 		}

@@ -32,19 +32,9 @@ type EndHold struct {
 	Once  api.Idempotency
 }
 
-// Confirm makes a hold sold, in one round trip; said again it answers the same.
-// A reservation that was released or has expired is not_held, with its state.
-func (l *Live) Confirm(ctx context.Context, sale, id string, once api.Idempotency) (Ended, error) {
-	return l.End(ctx, EndHold{Sale: sale, ID: id, Sell: true, Once: once})
-}
-
-// Release gives the units of a hold back, once; said again it answers the same.
-// A reservation that was sold or has expired is not_held, with its state.
-func (l *Live) Release(ctx context.Context, sale, id string, once api.Idempotency) (Ended, error) {
-	return l.End(ctx, EndHold{Sale: sale, ID: id, Once: once})
-}
-
-// End confirms or releases, as Confirm and Release do.
+// End makes a hold sold, or gives its units back, in one round trip; said again it
+// answers the same. A reservation that has ended otherwise, or has expired, is
+// not_held, with its state.
 func (l *Live) End(ctx context.Context, e EndHold) (Ended, error) {
 	p, err := l.partitionByID(ctx, e.Sale, e.ID)
 	if err != nil {

@@ -507,3 +507,12 @@ func TestReservationsOfAUser(t *testing.T) {
 		}
 	})
 }
+
+// Confirm and Release end a hold.
+func (l *Live) Confirm(ctx context.Context, sale, id string, once api.Idempotency) (Ended, error) {
+	return l.End(ctx, EndHold{Sale: sale, ID: id, Sell: true, Once: once})
+}
+
+func (l *Live) Release(ctx context.Context, sale, id string, once api.Idempotency) (Ended, error) {
+	return l.End(ctx, EndHold{Sale: sale, ID: id, Once: once})
+}
