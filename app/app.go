@@ -177,7 +177,7 @@ func (a *app) openWorkers() {
 	c := a.config
 	a.delivery = delivery.New(delivery.Options{
 		Queue: a.notificationQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Metrics: a.metrics, Logger: a.log,
-		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, ReportTTL: c.MaxAge + c.EventRetention, RetryBase: c.RetryBase, RetryMax: c.RetryMax,
+		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, RetryBase: c.RetryBase, RetryMax: c.RetryMax,
 	})
 	// A process that plays both roles sends small events and parts at once.
 	var atOnce *delivery.Delivery

@@ -31,9 +31,6 @@ type Options struct {
 	// MaxAge is how long a notification waits for what is away; default 24 h.
 	// It should be the queue's own.
 	MaxAge time.Duration
-	// ReportTTL is how long the report of an event stays whose notification waits;
-	// default 48 h. It should be MaxAge and what reports stay after an event's end.
-	ReportTTL time.Duration
 	// RetryBase and RetryMax bound the backoff of a device and of lost
 	// connections; defaults 500 ms and 5 min.
 	RetryBase, RetryMax time.Duration
@@ -50,7 +47,6 @@ func (o Options) withDefaults() Options {
 	}
 	or(&o.ProbeEvery, 30*time.Second)
 	or(&o.MaxAge, 24*time.Hour)
-	or(&o.ReportTTL, 48*time.Hour)
 	or(&o.RetryBase, 500*time.Millisecond)
 	or(&o.RetryMax, 5*time.Minute)
 	if o.Places <= 0 {

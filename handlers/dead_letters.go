@@ -28,8 +28,7 @@ type deadQueue struct {
 // deadQueueOf finds the queue that a dead letter's id begins with.
 func (s *server) deadQueueOf(id string) (*queue.Queue, error) {
 	for _, q := range s.queues {
-		name, _, _ := strings.Cut(q.queue.DeadID(0, ""), ".")
-		if strings.HasPrefix(id, name+".") {
+		if strings.HasPrefix(id, q.queue.Name()+".") {
 			return q.queue, nil
 		}
 	}

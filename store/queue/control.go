@@ -2,10 +2,7 @@ package queue
 
 import (
 	"context"
-	"fmt"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
 	"fanfare/store/redisdb"
@@ -21,49 +18,6 @@ const toldNames = 256
 // redisdb.DB.Now.
 func (q *Queue) Now(ctx context.Context, shard int) (time.Time, error) {
 	return q.db.Now(ctx, q.deadKey(shard))
-}
-
-// Pause keeps jobs of these types from starting, in every process, until
-// Resume. Those that run go on; those that come up meanwhile are parked.
-func (q *Queue) Pause(ctx context.Context, types ...string) error {
-	var cmds []redis.Cmder
-	for shard := range q.o.Shards {
-		for _, t := range types {
-			cmds = append(cmds, redis.NewIntCmd(ctx, "sadd", q.pausedKey(shard), t))
-		}
-	}
-	return q.pipeline(ctx, "pause", cmds)
-}
-
-// Resume lets jobs of these types start again. Parked ones come back in
-// bounded steps, at the latest a lease later.
-func (q *Queue) Resume(ctx context.Context, types ...string) error {
-	var cmds []redis.Cmder
-	for shard := range q.o.Shards {
-		for _, t := range types {
-			cmds = append(cmds, q.scripts.resume.Cmd(ctx, q.keys(shard), t))
-		}
-	}
-	if err := q.pipeline(ctx, "resume", cmds); err != nil {
-		return err
-	}
-	for shard := range q.o.Shards {
-		q.nudge(shard, 0)
-	}
-	return nil
-}
-
-// pipeline sends commands whose own errors are not expected.
-func (q *Queue) pipeline(ctx context.Context, what string, cmds []redis.Cmder) error {
-	if err := q.db.Pipeline(ctx, redisdb.Write, cmds...); err != nil {
-		return err
-	}
-	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return fmt.Errorf("%s %s: %w", what, q.o.Name, err)
-		}
-	}
-	return nil
 }
 
 // Cancel ends a job. One that waits is gone at once, with its key and unique
@@ -117,16 +71,3 @@ func (q *Queue) tellParked(shard int, names []any) {
 // LookAgain has the shard's regular look, if this process works on the shard,
 // come after d at the latest.
 func (q *Queue) LookAgain(shard int, after time.Duration) { q.nudge(shard, after) }
-
-// Parked counts the jobs parked under a name in a shard.
-func (q *Queue) Parked(ctx context.Context, shard int, name string) (int64, error) {
-	cmd := redis.NewIntCmd(ctx, "xlen", q.parkedKey(shard, name))
-	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
-		return 0, err
-	}
-	n, err := cmd.Result()
-	if err != nil {
-		return 0, fmt.Errorf("count parked jobs of %s: %w", q.o.Name, err)
-	}
-	return n, nil
-}

@@ -103,7 +103,6 @@
 //	attach:<id>          list    a job's attachment             with job or dead letter
 //	parked:<name>        stream  parked jobs                    until moved back
 //	parkedn              hash    name: how many are parked      while there are
-//	paused, resuming     set     types of jobs                  until resumed
 //	done:<bucket>        hash    named id: D done, X dead, C cancelled  Retention
 //	report:<6 of the id> hash    rest of the id: report         ReportRetention, or MaxAge
 //	group:<bucket>       hash    rest of the group: counts      GroupRetention

@@ -150,9 +150,6 @@ func (e *ended) plain() bool {
 // appendResult adds a result's arguments, in the order of call_finish.lua.
 func appendResult(args []any, c *Claimed, r *Result) []any {
 	outcome, label := outcomeNames[r.Outcome], r.Label
-	if r.Outcome == Dead && r.Discard {
-		outcome = "discard"
-	}
 	if r.Outcome == Done && label == "" {
 		label = "done"
 	}

@@ -155,7 +155,7 @@ const (
 	// Defer is not the job's fault: again after Result.Delay (or a backoff),
 	// uncounted, dead with reason max_age when it is older than MaxAge.
 	Defer
-	// Dead gives the job up; it becomes a dead letter unless Result.Discard.
+	// Dead gives the job up; it becomes a dead letter.
 	Dead
 	// Continue puts the job, with Result.Payload, behind what waits; its
 	// attempts start again.
@@ -186,8 +186,6 @@ type Result struct {
 	// Reason and Err tell people why (Dead, Retry, Defer).
 	Reason string
 	Err    string
-	// Discard keeps no dead letter.
-	Discard bool
 	// Untouched says that nothing of the job was begun (Defer, Release): who claims it
 	// next is the First, if this was.
 	Untouched bool

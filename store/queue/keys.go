@@ -87,10 +87,6 @@ func (q *Queue) reportKey(shard int, id string) (key, field string) {
 
 func (q *Queue) deadKey(shard int) string { return q.prefix(shard) + "dead" }
 
-func (q *Queue) parkedKey(shard int, name string) string { return q.prefix(shard) + "parked:" + name }
-
-func (q *Queue) pausedKey(shard int) string { return q.prefix(shard) + "paused" }
-
 // onceName is a short name for an idempotency key of any length.
 func onceName(key string) string {
 	sum := sha256.Sum256([]byte(key))

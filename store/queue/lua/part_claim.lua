@@ -5,16 +5,6 @@
 local FIRST = 16 -- entries of the first reading; it tells how large they are
 local OTHERS = 64 -- readings that bring no job
 local given, places, bytes, due, drop = {}, {}, 0, 0, {}
-local paused = redis.call('EXISTS', PAUSED) == 1
-
-local function parked(letter, eid, text)
-  local e = dated(parse(text), eid)
-  if redis.call('SISMEMBER', PAUSED, e.t) == 0 then return false end
-  disown(letter, eid)
-  park(e, 'type:' .. e.t)
-  yield(e.k, e.i)
-  return true
-end
 
 -- take adds an entry to the answer: its place, its text or, when this call itself
 -- stored it, its number in the call, and what is stored under its guard.
@@ -24,7 +14,6 @@ local function take(letter, eid, text, number)
     due = 1
     return disown(letter, eid)
   end
-  if paused and parked(letter, eid, text) then return end
   local kind, guard = string.byte(text, 1, 1), ''
   if kind == 70 or kind == 71 then -- F, G
     local name = string.match(text, '^.' .. string.rep('[^\31]*\31', 5) .. '([^\31]*)\31')
@@ -36,7 +25,7 @@ local function take(letter, eid, text, number)
 end
 
 -- read claims at most `most` jobs of a stream and returns how many they were, and
--- whether there may be more. Entries that are no job, or are parked, do not count.
+-- whether there may be more. Entries that are no job do not count.
 local function read(life, letter, most, budget, stored)
   local before, seen = #places, 0
   for _ = 1, most + OTHERS do

@@ -24,9 +24,8 @@ local function close(e, letter, label, retention, keep)
 end
 
 local function bury(e, why, retention)
-  close(e, 'X', why.label, retention, not why.discard)
+  close(e, 'X', why.label, retention, true)
   if e.report then report_state(e.i, why.reason == 'max_age' and 'E' or 'X') end
-  if why.discard then return end
   local eid = redis.call('XADD', DEAD, '*', 'i', e.i, 't', e.t, 'k', e.k, 'u', e.u, 'g', e.g, 'w', e.w, 's', e.s, 'a', e.a, 'p', e.p,
     'reason', why.reason, 'err', why.err, 'label', why.label, 'attempts', int(e.f), 'fence', e.n, 'report', e.report and '1' or '')
   redis.call('HSET', DEADIDS, e.i, eid)

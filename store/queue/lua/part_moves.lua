@@ -4,7 +4,7 @@
 -- RETURNS: nothing; it only defines functions
 
 local function why(o, reason, label)
-  return { reason = o.reason ~= '' and o.reason or reason, err = o.err, label = o.label ~= '' and o.label or label or 'failed', discard = o.outcome == 'discard' }
+  return { reason = o.reason ~= '' and o.reason or reason, err = o.err, label = o.label ~= '' and o.label or label or 'failed' }
 end
 
 local function failed(o, e, limits)
@@ -40,7 +40,6 @@ local moves = {
   retry = failed,
   defer = deferred,
   dead = given_up,
-  discard = given_up,
   continue = function(_, e)
     e.f, e.l = 0, 0
     put_stream(e, 'm')

@@ -8,7 +8,7 @@
 local P, NEVER = string.sub(KEYS[1], 1, -5), KEYS[2]
 local MAIN, READY, ALONE = P .. 'main', P .. 'ready', P .. 'alone'
 local LATER, HEADS, UNIQUES, STATS = P .. 'later', P .. 'heads', P .. 'uniques', P .. 'stats'
-local OWNERS, GONE, CANCELLED, PAUSED = P .. 'owners', P .. 'gone', P .. 'cancelled', P .. 'paused'
+local OWNERS, GONE, CANCELLED = P .. 'owners', P .. 'gone', P .. 'cancelled'
 local STREAM = { m = MAIN, r = READY, a = ALONE }
 local READER = 'reader' -- the consumer of all blocking reads
 local SEP = '\31' -- between the fields of a head

@@ -74,20 +74,6 @@ local function find_orphans()
   end
 end
 
--- Types that were paused and no longer are: their parked jobs come back.
-local function resume()
-  local t = redis.call('SRANDMEMBER', P .. 'resuming')
-  if not t then return end
-  local name = 'type:' .. t
-  local found = redis.call('XRANGE', P .. 'parked:' .. name, '-', '+', 'COUNT', STEP)
-  for _, one in ipairs(found) do
-    local e = unpark(name, one[1])
-    if e then admit(e, front(e), ms) end
-  end
-  if #found < STEP then redis.call('SREM', P .. 'resuming', t) end
-  more = 1
-end
-
 local function undelivered(stream)
   return redis.call('XLEN', stream) - redis.call('XPENDING', stream, 'g')[1]
 end
@@ -100,7 +86,6 @@ local back = empty_gone()
 local unclaimed = put_back_unclaimed(UNCLAIMED, STEP, o)
 if unclaimed > 0 then wake_in(UNCLAIMED / 2) end
 promote()
-resume()
 if trim_dead(ms, dead_ttl, dead_max, STEP) then more = 1 end
 save(tonumber(ARGV[5]), tonumber(ARGV[6]))
 if back > 0 then redis.call('HINCRBY', STATS, 'recovered', back) end
