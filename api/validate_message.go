@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strings"
@@ -39,7 +40,7 @@ func message(f validator.FieldError) string {
 	case "after":
 		return "must be after " + f.Param()
 	case "unique":
-		return "must name each " + strings.ToLower(f.Param()) + " once"
+		return "must name each " + cmp.Or(strings.ToLower(f.Param()), "value") + " once"
 	case "min", "max", "maxbytes":
 		return boundMessage(f)
 	}
@@ -84,7 +85,10 @@ func counted(f validator.FieldError) bool {
 }
 
 func unit(f validator.FieldError) string {
-	if counted(f) {
+	switch {
+	case counted(f) && f.Param() == "1":
+		return " item"
+	case counted(f):
 		return " items"
 	}
 	switch f.Kind() {

@@ -127,6 +127,9 @@ func openRecord(ctx context.Context, c *config, log *slog.Logger) (*record.DB, e
 	if err != nil {
 		return nil, fmt.Errorf("FANFARE_DATABASE_URL: %w", err)
 	}
+	if have, _, err := rec.SchemaVersion(ctx); rec.Embedded() && err == nil && have == 0 {
+		log.Warn("the database is new: a server that was started in another folder does not use it", "database", c.DatabaseURL)
+	}
 	wait := patience{variable: databaseVariable, log: log, most: commandPatience, refused: record.Refused}
 	if err := wait.until(ctx, rec.Migrate); err != nil {
 		return nil, errors.Join(err, rec.Close())

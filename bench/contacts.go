@@ -186,7 +186,7 @@ func putFans(ctx context.Context, store *process, fans int) error {
 	defer client.Close()
 	pipe := client.Pipeline()
 	for i := range fans {
-		key := fmt.Sprintf("ff:{c:fan-%d}:state", i)
+		key := stateKey(fmt.Sprintf("fan-%d", i))
 		pipe.HSet(ctx, key, "q", 1, "r", 1)
 		pipe.Expire(ctx, key, time.Hour)
 		if pipe.Len() >= 10_000 || i == fans-1 {

@@ -115,31 +115,27 @@ func (d *Delivery) Run(ctx context.Context) error {
 // which is sent where the event was targeted.
 type work struct {
 	*queue.Claimed
-	id    string // the notification's
-	m     *message
-	clock time.Time       // of this process, when Claimed.Now was Redis'
-	probe bool            // it may be sent though its app is paused
-	held  room            // its app's is kept: a new registration may change the message's
-	event *oneHop         // nil: the notification was claimed
-	group *sync.WaitGroup // of those for whose end the loop waits that handed the work in
+	id       string // the notification's
+	m        *message
+	probe    bool            // it may be sent though its app is paused
+	answered bool            // by the service: its app does not hang
+	held     room            // its app's is kept: a new registration may change the message's
+	event    *oneHop         // nil: the notification was claimed
+	group    *sync.WaitGroup // of those for whose end the loop waits that handed the work in
 }
-
-// now is Redis' clock, carried on by this process's own.
-func (w *work) now() time.Time { return w.Now.Add(time.Since(w.clock)) }
 
 // take starts a batch. Notifications of one token go one after the other, in
 // the order they were claimed; different tokens go at the same time. When an app
 // has too many in hand, waiting or under way, the rest is postponed, so that a
 // slow app leaves room for others.
 func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
-	clock := time.Now()
 	for _, c := range batch {
 		m, err := decodeMessage(c.Group, c.Payload)
 		if err != nil {
 			c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 			continue
 		}
-		w := &work{Claimed: c, id: NotificationID(m.Event, m.Token), m: m, clock: clock, group: &d.wg}
+		w := &work{Claimed: c, id: NotificationID(m.Event, m.Token), m: m, group: &d.wg}
 		if w.held.app = m.app(); !d.slots.take(1, 1, w.held) {
 			d.postpone(ctx, w, "its app has too many sends under way")
 			continue
@@ -221,7 +217,7 @@ func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *wor
 // leave gives back what a notification was in hand by, with the last one of an event the
 // event's place.
 func (d *Delivery) leave(w *work) {
-	d.slots.free(w.held)
+	d.slots.free(w.held, w.answered)
 	if e := w.event; e != nil && e.inHand.Add(-1) == 0 {
 		d.slots.freePlace(e.place)
 	}

@@ -220,10 +220,34 @@ func TestRetryUsesAttemptsDeferDoesNot(t *testing.T) {
 	t.Run("500 ends in the dead letters", func(t *testing.T) {
 		t.Parallel()
 		p, s := answering(t, options{queue: few}, transport.Answer{Outcome: transport.Retry, Status: 500, Reason: "InternalServerError"})
-		p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 0, 1, 0})
+		id := p.mustPost(hello("bob"))
+		p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 0, 1, 0})
 		list, err := p.first.queueOfNotes.DeadLetters(t.Context(), "", 10)
 		if err != nil || len(list.Items) != 1 || list.Items[0].Attempts != 3 || list.Items[0].LastError != "500 InternalServerError" || len(s.sent()) != 3 {
-			t.Errorf("dead letters %+v, %v; %d sends", list, err, len(s.sent()))
+			t.Fatalf("dead letters %+v, %v; %d sends", list, err, len(s.sent()))
+		}
+		retrying := func(when string) {
+			if got, err := p.first.queueOfNotes.Groups(t.Context(), id); err != nil || got["retrying"] != 0 {
+				t.Errorf("counters %v, %v %s: retrying is not back at 0", got, err, when)
+			}
+		}
+		retrying("after the last attempt")
+		_, _, err = p.first.queueOfNotes.RetryDead(t.Context(), list.Items[0].ID, queue.Once{})
+		storetest.Must(t, err)
+		storetest.Eventually(t, soon, "the dead letter is tried again", func() bool { return len(s.sent()) == 6 })
+		storetest.Eventually(t, soon, "it is one again", func() bool {
+			list, err := p.first.queueOfNotes.DeadLetters(t.Context(), "", 10)
+			return err == nil && len(list.Items) == 1
+		})
+		retrying("after it was one twice")
+	})
+	t.Run("one attempt is one", func(t *testing.T) {
+		t.Parallel()
+		one := func(o *queue.Options) { o.MaxAttempts, o.RetryBase, o.RetryMax = 1, time.Millisecond, time.Millisecond }
+		p, s := answering(t, options{queue: one}, transport.Answer{Outcome: transport.Retry, Status: 500, Reason: "InternalServerError"})
+		p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 0, 1, 0})
+		if n := len(s.sent()); n != 1 {
+			t.Errorf("%d sends", n)
 		}
 	})
 	t.Run("503 goes on beyond any attempts", func(t *testing.T) {

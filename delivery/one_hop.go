@@ -101,7 +101,7 @@ func (e *oneHop) finish() {
 
 // takeEvent sends the notifications of an event, each behind those to its device,
 // unless there is no room for them: false.
-func (d *Delivery) takeEvent(ctx context.Context, messages []message, rooms []room, clock time.Time, e *oneHop) bool {
+func (d *Delivery) takeEvent(ctx context.Context, messages []message, rooms []room, e *oneHop) bool {
 	share, of := 1, 1
 	if e.job.Of != "" {
 		share, of = partsShare, partsOf
@@ -114,7 +114,7 @@ func (d *Delivery) takeEvent(ctx context.Context, messages []message, rooms []ro
 	e.left, e.sent.Made = len(messages), int64(len(messages))
 	for i := range messages {
 		m := &messages[i]
-		d.begin(ctx, &work{Claimed: e.c, id: NotificationID(m.Event, m.Token), m: m, clock: clock, held: rooms[i], event: e, group: e.group})
+		d.begin(ctx, &work{Claimed: e.c, id: NotificationID(m.Event, m.Token), m: m, held: rooms[i], event: e, group: e.group})
 	}
 	return true
 }

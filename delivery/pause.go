@@ -120,19 +120,21 @@ func (d *Delivery) wake(app string) {
 // watchApps probes paused apps and moves back what resuming ones have parked,
 // until ctx ends. A process without such apps reads four times per interval.
 func (d *Delivery) watchApps(ctx context.Context) error {
-	pause := d.checkApps(ctx, true)
+	next := time.Now().Add(d.checkApps(ctx, true))
 	for {
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(time.Until(next))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
 		case <-timer.C:
-			pause = d.checkApps(ctx, false)
+			next = time.Now().Add(d.checkApps(ctx, false))
 		case <-d.probeNow:
-			pause = d.checkApps(ctx, true)
-		case app := <-d.wakes:
-			pause = d.checkApp(ctx, app, d.pauses.last(app))
+			next = time.Now().Add(d.checkApps(ctx, true))
+		case app := <-d.wakes: // it brings the look at all forward, never back
+			if soon := time.Now().Add(d.checkApp(ctx, app, d.pauses.last(app))); soon.Before(next) {
+				next = soon
+			}
 		}
 		timer.Stop()
 	}

@@ -58,14 +58,14 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 // postpone defers a notification without checking it. The older it is the longer
 // it waits: the backlog of an app that hangs is then claimed only a few times.
 func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
-	wait := min(max(postponeLeast, w.now().Sub(w.EnqueuedAt)/postponeShare), d.o.RetryMax)
+	wait := min(max(postponeLeast, w.Clock().Sub(w.EnqueuedAt)/postponeShare), d.o.RetryMax)
 	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: jitter(wait), Reason: why})
 }
 
 // ended tells whether the notification goes no further now: its device is no
 // longer this user's, its time is over, or nobody can say whose the device is.
 func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
-	now := w.now()
+	now := w.Clock()
 	age := now.Sub(w.EnqueuedAt)
 	expired := w.m.expired(now) || age > d.o.MaxAge
 	g, known := devices.ParseGuard(w.GuardValue)
@@ -156,6 +156,7 @@ func atOnceAgain(a transport.Answer) bool { return a.Outcome == transport.Again 
 
 // handleAnswer turns an answer into a result; the table of outcomes is `results`.
 func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer) {
+	w.answered = a.Status != 0 || a.Outcome == transport.Delivered
 	d.resume(ctx, w, a)
 	r := results[a.Outcome](d, w, a)
 	if r.Reason == "" {
@@ -221,11 +222,27 @@ var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answe
 	},
 }
 
+// attempt is the number of the present attempt; what is sent with its event has its first.
+func (w *work) attempt() int {
+	if w.event != nil {
+		return 1
+	}
+	return w.Attempt
+}
+
 // finish gives the result to the queue, with the count of what is retrying.
 func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
+	if r.Outcome == queue.Retry && w.attempt() >= d.o.Queue.MaxAttempts() {
+		r.Outcome, r.Reason = queue.Dead, "max_attempts"
+	}
 	if w.event != nil {
 		d.finishEvent(ctx, w, r)
 		return
+	}
+	if r.Outcome == queue.Dead && w.m.Retrying {
+		again := *w.m // it may be tried again, and is not counted as retrying then
+		again.Retrying = false
+		r.Payload = again.encode()
 	}
 	switch r.Outcome {
 	case queue.Done, queue.Dead:

@@ -118,13 +118,16 @@ func (s *slots) tryTake(parts, of int, rooms []room, keep bool) bool {
 	return true
 }
 
-// free gives back the room of a notification that has ended.
-func (s *slots) free(r room) {
+// free gives back the room of a notification that has ended; one that the service has
+// answered counts for its app's pace.
+func (s *slots) free(r room, answered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.apps[r.app]
 	a.pace(s.now())
-	a.ended++
+	if answered {
+		a.ended++
+	}
 	if r.by == byPace {
 		a.paced--
 	}

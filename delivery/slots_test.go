@@ -39,7 +39,7 @@ func TestQ8_SlowAppsLeaveRoom(t *testing.T) {
 		t.Error("no room for a fourth app")
 	}
 	for range 50 {
-		s.free(room{app: "a"})
+		s.free(room{app: "a"}, true)
 	}
 	if !s.take(1, 1, roomsOf("b", "b", "c")...) || s.take(2, 3, many("b", 17)...) {
 		t.Error("places that come free are shared otherwise")
@@ -56,7 +56,7 @@ func TestSlotsOfAnEvent(t *testing.T) {
 		t.Fatalf("%d places are taken", s.taken)
 	}
 	for _, r := range big {
-		s.free(r)
+		s.free(r, true)
 	}
 	if !s.take(1, 1, room{app: "a"}) || s.take(1, 1, big...) || s.taken != 1 || s.apps["a"].placed != 1 {
 		t.Errorf("%d places are taken, %+v", s.taken, s.apps)
@@ -85,7 +85,7 @@ func paced(app string) (s *slots, now *time.Time) {
 	for range 300 {
 		*now = now.Add(paceWindow / 100)
 		s.take(1, 1, room{app: app})
-		s.free(room{app: app})
+		s.free(room{app: app}, true)
 	}
 	s.apps[app] = inHand{since: s.apps[app].since, ended: s.apps[app].ended, before: s.apps[app].before}
 	s.taken = 0
@@ -113,7 +113,10 @@ func TestSlotsFollowThePace(t *testing.T) {
 	for s.take(1, 1, room{app: "fast"}) {
 	}
 	*now = now.Add(2 * paceWindow)
-	if s.free(room{app: "fast", by: byPlace}); s.take(1, 1, roomsOf("fast", "fast")...) {
+	for range 50 { // all that hung are given up at once
+		s.free(room{app: "fast", by: byPace}, false)
+	}
+	if s.free(room{app: "fast", by: byPlace}, false); s.take(1, 1, roomsOf("fast", "fast")...) {
 		t.Error("an app that hangs still has a pace")
 	}
 }

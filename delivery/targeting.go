@@ -215,8 +215,8 @@ func (t *Targeting) open(ctx context.Context, c *queue.Claimed) *page {
 		c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 		return nil
 	}
-	p := &page{c: c, job: j, clock: time.Now(), dated: j.Push.Begin(c.EnqueuedAt)}
-	late := !p.begun() && j.Push.ExpiresAt > 0 && c.Now.UnixMilli() >= j.Push.ExpiresAt
+	p := &page{c: c, job: j, dated: j.Push.Begin(c.EnqueuedAt)}
+	late := !p.begun() && j.Push.ExpiresAt > 0 && c.Clock().UnixMilli() >= j.Push.ExpiresAt
 	if !late || t.partlySent(ctx, p) {
 		return p
 	}

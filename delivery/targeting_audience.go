@@ -26,7 +26,6 @@ type page struct {
 	found   []found           // the devices of this page
 	missed  []string          // users whose settings were not read, or notifications not stored
 	err     error             // why
-	clock   time.Time         // when the claim was answered
 	marks   map[string]string // what became of notifications before, see markText
 	reached map[string]bool   // users who have such a notification
 	sent    events.Sent       // those of them that ended

@@ -146,7 +146,7 @@ func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
 		rooms[i].app = messages[i].app()
 	}
 	e := &oneHop{c: p.c, job: p.job, counts: p.counts, read: p.read, group: &t.sending, reportTTL: t.o.ReportTTL}
-	if !t.o.Delivery.takeEvent(ctx, messages, rooms, p.clock, e) {
+	if !t.o.Delivery.takeEvent(ctx, messages, rooms, e) {
 		if !p.patient() {
 			return false
 		}

@@ -178,7 +178,7 @@ func TestBadChats(t *testing.T) {
 		{"limit 501", get(messages + "?user=ann&limit=501"), 422, broken("limit", "max", "must be at most 500")},
 		{"joining from the middle", put("/v1/chats/team/members/eve", `{"from":"middle"}`), 422, broken("from", "oneof", "must be one of now, start")},
 		{"no acks", post(ack, `{}`), 422, broken("acks", "required", "is required")},
-		{"empty acks", post(ack, `{"acks":{}}`), 422, broken("acks", "min", "must have at least 1 items")},
+		{"empty acks", post(ack, `{"acks":{}}`), 422, broken("acks", "min", "must have at least 1 item")},
 		{"a negative ack", post(ack, `{"acks":{"team":-1}}`), 422, broken("acks[team]", "min", "must be at least 0")},
 		{"half an ack", post(ack, `{"acks":{"team":1.5}}`), 400, badJSON("acks.team", "must be an integer, not the number 1.5")},
 		{"a chat with a space", post(ack, `{"acks":{"a b":1}}`), 422, broken("acks[a b]", "identifier", identifierRule)},

@@ -423,7 +423,7 @@ func TestBadSales(t *testing.T) {
 	}
 	run(t, w, []bad{
 		{"a sale with a brace", put("/v1/sales/%7Bx%7D", `{`+items+`,`+times+`}`), 422, broken("sale", "identifier", identifierRule)},
-		{"no items", sale(`{"items":[],` + times + `}`), 422, broken("items", "min", "must have at least 1 items")},
+		{"no items", sale(`{"items":[],` + times + `}`), 422, broken("items", "min", "must have at least 1 item")},
 		{"items missing", sale(`{` + times + `}`), 422, broken("items", "required", "is required")},
 		{"101 items", sale(`{"items":` + many(101, `{"sku":"s%d","stock":1}`) + `,` + times + `}`), 422, broken("items", "max", "must have at most 100 items")},
 		{"a sku twice", sale(`{"items":[{"sku":"a","stock":1},{"sku":"a","stock":2}],` + times + `}`), 422, broken("items", "unique", "must name each sku once")},
@@ -450,7 +450,7 @@ func TestBadSales(t *testing.T) {
 		{"a delta beyond 2^53 - 1", post(path+"/stock", `{"sku":"a","delta":9007199254740992}`), 422, broken("delta", "max", "must be at most 9007199254740991")},
 		{"no user", buy(`{` + lines + `}`), 422, broken("user", "required", "is required")},
 		{"a bad user", buy(`{"user":"a b",` + lines + `}`), 422, broken("user", "identifier", identifierRule)},
-		{"no lines", buy(`{"user":"u","lines":[]}`), 422, broken("lines", "min", "must have at least 1 items")},
+		{"no lines", buy(`{"user":"u","lines":[]}`), 422, broken("lines", "min", "must have at least 1 item")},
 		{"21 lines", buy(`{"user":"u","lines":` + many(21, `{"sku":"s%d","quantity":1}`) + `}`), 422, broken("lines", "max", "must have at most 20 items")},
 		{"a sku twice in lines", buy(`{"user":"u","lines":[{"sku":"a","quantity":1},{"sku":"a","quantity":1}]}`), 422, broken("lines", "unique", "must name each sku once")},
 		{"quantity 0", buy(`{"user":"u","lines":[{"sku":"a","quantity":0}]}`), 422, broken("lines[0].quantity", "min", "must be at least 1")},

@@ -23,6 +23,7 @@ type Claimed struct {
 	// GuardValue is what SetGuard stored for the job's Guard, "" if nothing.
 	GuardValue string
 
+	here     time.Time // this process's clock at Now
 	shard    *shardWorker
 	life     *life
 	entry    entry  // without its payload
@@ -37,6 +38,9 @@ type Claimed struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 }
+
+// Clock is Redis' time, carried on since the claim by this process's clock.
+func (c *Claimed) Clock() time.Time { return c.Now.Add(time.Since(c.here)) }
 
 // Alive tells that the lease is not over, by a clock that only goes forward
 // and was read before the claim was sent. Ask immediately before each write to

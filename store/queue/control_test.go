@@ -324,3 +324,23 @@ func TestReportsLastFromTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// TestClock: a job's clock goes on while it waits for its handler's work.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db)
+		claimed := make(chan *queue.Claimed, 1)
+		done := make(chan bool)
+		w.run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result { claimed <- c; <-done; return queue.Result{} }))
+		defer close(done)
+		w.mustEnqueue(queue.Job{})
+		c := <-claimed
+		eventually(t, "the clock goes on", func() bool { return c.Clock().Sub(c.Now) > 20*time.Millisecond })
+		before, err := w.q.Now(t.Context(), 0)
+		storetest.Must(t, err)
+		if d := c.Clock().Sub(before); d < -time.Second || d > 10*time.Second {
+			t.Errorf("the job's clock is %v before Redis'", d)
+		}
+	})
+}

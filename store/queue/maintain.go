@@ -106,7 +106,7 @@ func (s *shardWorker) after(ctx context.Context, l *life, u upkeep, err error) t
 	if !u.alive {
 		l.end()
 	}
-	if u.ended > 0 || u.lost > 0 {
+	if u.lost > 0 { // a process that held nothing leaves nothing to start again
 		q.o.Logger.Warn("leases ended, jobs start again", "shard", s.shard, "processes", u.ended, "jobs", u.lost)
 	}
 	if u.alone > 0 {

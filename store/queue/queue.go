@@ -179,6 +179,9 @@ func isNoGroup(err error) bool { return err != nil && strings.Contains(err.Error
 // Name is the queue's name.
 func (q *Queue) Name() string { return q.o.Name }
 
+// MaxAttempts is how often a job may fail before it is dead.
+func (q *Queue) MaxAttempts() int { return q.o.MaxAttempts }
+
 // Shards is the number of shards.
 func (q *Queue) Shards() int { return q.o.Shards }
 

@@ -222,14 +222,15 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 // begin makes the claimed jobs of an answer.
 func (s *shardWorker) begin(c *call, answer []any) []*Claimed {
 	us, _ := strconv.ParseInt(redisdb.Text(answer[callClock]), 10, 64)
-	now := time.UnixMicro(us)
+	now, here := time.UnixMicro(us), time.Now()
 	jobs := answer[callJobs:]
 	batch := make([]*Claimed, 0, len(jobs)/callGiven)
 	for i := 0; i+callGiven <= len(jobs); i += callGiven {
 		one := new(Claimed) // each by itself: one that lasts keeps no other's payload
-		if !s.read(one, c, jobs[i:i+callGiven], now) {
+		if !s.read(one, c, jobs[i:i+callGiven]) {
 			continue
 		}
+		one.Now, one.here = now, here
 		batch = append(batch, one)
 	}
 	s.mu.Lock()
@@ -245,7 +246,7 @@ func (s *shardWorker) begin(c *call, answer []any) []*Claimed {
 }
 
 // read makes one claimed job: what the call stored itself is still in memory.
-func (s *shardWorker) read(one *Claimed, c *call, v []any, now time.Time) bool {
+func (s *shardWorker) read(one *Claimed, c *call, v []any) bool {
 	one.place = redisdb.Text(v[0])
 	var e *entry
 	if at, ok := v[1].(int64); ok {
@@ -264,7 +265,7 @@ func (s *shardWorker) read(one *Claimed, c *call, v []any, now time.Time) bool {
 	one.Shard = s.shard
 	one.GuardValue = redisdb.Text(v[2])
 	one.Attempt, one.Fence = e.failures+1, max(c.life.epoch, e.fence+1)
-	one.Now, one.shard, one.life = now, s, c.life
+	one.shard, one.life = s, c.life
 	one.First = e.failures == 0 && e.lost == 0 && e.fence == 0 && e.job.Delay == 0
 	since := e.since
 	if since == 0 {
