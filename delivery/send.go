@@ -233,7 +233,7 @@ func (w *work) attempt() int {
 // finish gives the result to the queue, with the count of what is retrying.
 func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 	if r.Outcome == queue.Retry && w.attempt() >= d.o.Queue.MaxAttempts() {
-		r.Outcome, r.Reason = queue.Dead, "max_attempts"
+		r.Outcome, r.Reason, r.Delay = queue.Dead, "max_attempts", 0
 	}
 	if w.event != nil {
 		d.finishEvent(ctx, w, r)
