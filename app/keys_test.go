@@ -42,7 +42,14 @@ func TestRevokeByTheKeyItself(t *testing.T) {
 		}
 		return strings.TrimSpace(o.String()), e.String()
 	}
-	key, _ := run(0, "keys", "create", "--name", "leaked", "--scopes", "push,chat")
+	const isNew = "the database is new"
+	key, errs := run(0, "keys", "create", "--name", "leaked", "--scopes", "push,chat")
+	if !strings.Contains(errs, isNew) {
+		t.Errorf("nobody learns that this database is not the server's: %s", errs)
+	}
+	if _, errs := run(0, "keys", "list"); strings.Contains(errs, isNew) {
+		t.Errorf("it is new twice: %s", errs)
+	}
 	for key, code := range map[string]int{key: 0, strings.Replace(key, "ff_", "ff_x", 1): 1} {
 		_, said := run(code, "keys", "revoke", key)
 		if code == 0 && !strings.Contains(said, "(leaked, for push,chat) is ended") {
