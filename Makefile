@@ -68,7 +68,7 @@ faults: ## try faults that last, and all that come in pairs, at full length (an 
 faults-short: ## the same for as long as leases and deadlines take, and some of the pairs (minutes)
 	FANFARE_TEST_FAULTS=short $(COMPILED) go test -race -count=1 -timeout 30m -run '$(FAULTS)' ./e2e $(ARGS)
 
-fuzz: ## let the fuzz tests look for new cases, FUZZTIME (10s) each
+fuzz: ## let the fuzz tests look for new cases, FUZZTIME (20000x) each
 	./.ci/fuzz.sh $(ARGS)
 
 bench: ## measure, print goals and verdicts, write bench/RESULTS.md (about 12 minutes)
