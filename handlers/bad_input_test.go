@@ -99,7 +99,10 @@ func TestBadJSON(t *testing.T) {
 		{"not UTF-8", put(types, "{\"title\":\"\xff\"}"), 400, badJSON("title", "is not UTF-8 at byte 10")},
 		{"half a surrogate pair", put(types, `{"title":"\ud800"}`), 400, badJSON("title", "is not valid JSON at byte 10")},
 		{"no body", post(events, "").with("Content-Type: application/json"), 400, problem(api.CodeInvalidJSON, "the body is empty; this call takes a JSON object")},
-		{"a field where none is taken", post("/v1/dead-letters/events.0.x/retry", `{"id":1}`), 400, badJSON("id", "is not a field of this call")},
+		{"a field where none is taken", put("/v1/users/bob/opt-outs/x", `{"until":"2126-01-01T00:00:00Z"}`), 400, badJSON("until", "is not a field of this call")},
+		{"the same of a POST", post("/v1/dead-letters/events.0.x/retry", `{"id":1}`), 400, badJSON("id", "is not a field of this call")},
+		{"the same of a DELETE", call{method: "DELETE", path: types, body: `{"force":true}`}, 400, badJSON("force", "is not a field of this call")},
+		{"a list where no body is taken", put("/v1/users/bob/opt-outs/x", `[]`), 400, problem(api.CodeInvalidJSON, "the body must be an object, not an array")},
 	})
 }
 
@@ -122,6 +125,9 @@ func TestBadBodies(t *testing.T) {
 		{"neither body nor Content-Type", call{method: "PUT", path: types}, 415, json415},
 		{"no Content-Type on an optional body", put("/v1/users/bob/mutes/x", `{}`).with("Content-Type: "), 415, json415},
 		{"no Content-Type on an optional chunked body", chunked(put("/v1/users/bob/mutes/x", `{}`)).with("Content-Type: "), 415, json415},
+		{"no Content-Type on a body where none is taken", put("/v1/users/bob/opt-outs/x", `{}`).with("Content-Type: "), 415, json415},
+		{"the same in chunks", chunked(put("/v1/users/bob/opt-outs/x", `{}`)).with("Content-Type: "), 415, json415},
+		{"over 64 KiB where none is taken", chunked(put("/v1/users/bob/opt-outs/x", pad(64<<10))), 413, big(64 << 10)},
 		{"over 64 KiB", put(types, pad(64<<10)), 413, big(64 << 10)},
 		{"over 64 KiB in chunks", chunked(put(types, pad(64<<10))), 413, big(64 << 10)},
 		{"an event over 1 MiB", post("/v1/events", pad(1<<20)), 413, big(1 << 20)},

@@ -152,7 +152,6 @@ func (p *listPosition) advance(ctx context.Context, shown []api.DeadLetter) (err
 type retryDeadLetterRequest struct {
 	ID          string `path:"id" validate:"identifier"`
 	Idempotency api.Idempotency
-	Body        *struct{}
 }
 
 // retryDeadLetter gives a dead letter another try.

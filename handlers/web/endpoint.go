@@ -87,12 +87,9 @@ func HandlePlain(h http.Handler) Endpoint {
 // fill reads, binds and checks all that a request carries. A body that is not
 // JSON is told first; then all broken rules at once.
 func (s *Server) fill(w http.ResponseWriter, r *http.Request, p *plan, in reflect.Value, maxBody int64) error {
-	var body []byte
-	var err error
-	if p.body != nil {
-		if body, err = s.readBody(w, r, maxBody, p.optional); err != nil {
-			return err
-		}
+	body, err := s.bodyOf(w, r, p, maxBody)
+	if err != nil {
+		return err
 	}
 	if err := p.decodeBody(body, in); err != nil {
 		return err
@@ -109,10 +106,27 @@ func (s *Server) fill(w http.ResponseWriter, r *http.Request, p *plan, in reflec
 	return api.InvalidFields(append(bad, without(s.rules.Check(in.Addr().Interface()), bad)...))
 }
 
-// decodeBody fills the Body field; a body that was left out leaves it nil.
+// bodyOf reads what the call takes. One that takes no body is held to that as well: what
+// somebody meant by a field that nobody reads is not done, so he is told.
+func (s *Server) bodyOf(w http.ResponseWriter, r *http.Request, p *plan, maxBody int64) ([]byte, error) {
+	switch {
+	case p.body != nil:
+		return s.readBody(w, r, maxBody, p.optional)
+	case r.ContentLength == 0, r.Method == http.MethodGet, r.Method == http.MethodHead:
+		return nil, nil
+	default:
+		return s.readBody(w, r, api.MaxBody, true)
+	}
+}
+
+// decodeBody fills the Body field; a body that was left out leaves it nil. An object
+// without fields is no more than none where none is taken.
 func (p *plan) decodeBody(body []byte, in reflect.Value) error {
-	if p.body == nil || body == nil {
+	if body == nil {
 		return nil
+	}
+	if p.body == nil {
+		return decode(body, &struct{}{})
 	}
 	field := in.FieldByIndex(p.body)
 	if !p.optional {

@@ -193,7 +193,7 @@ func checkAnswers(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 	if rt.Scope != "" {
 		want = append(want, 401, 429, 503)
 	}
-	if rt.MaxBody > 0 {
+	if rt.Method != "GET" {
 		want = append(want, 400, 413, 415, 422)
 	}
 	for _, status := range want {
@@ -207,7 +207,7 @@ func checkAnswers(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 func checkBody(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 	t.Helper()
 	if op.RequestBody == nil {
-		if rt.MaxBody > 0 && rt.Method != "POST" {
+		if rt.MaxBody > 0 {
 			t.Error("takes a body that is not documented")
 		}
 		return

@@ -113,7 +113,7 @@ func patchOperation(op *openapi3.Operation, rt handlers.Route) {
 		share(op, http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable)
 	}
 	share(op, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusInternalServerError)
-	if rt.MaxBody > 0 {
+	if rt.Method != http.MethodGet { // one that takes no body refuses what it cannot heed
 		share(op, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	if rt.MaxBody > 0 || len(op.Parameters) > 0 {

@@ -24,8 +24,9 @@ func TestQ15_IdleWorkersAreQuiet(t *testing.T) {
 	}
 	commands := func() int64 {
 		v, err := w.db.Client().InfoMap(t.Context(), "commandstats", "clients").Result()
-		if err != nil {
-			t.Fatal(err)
+		if err != nil { // 100 workers begin with one client: on a busy machine this may find no connection
+			t.Log(err)
+			return -1
 		}
 		var scripts, reads, blocked int64 // all that an idle worker sends
 		fmt.Sscanf(v["Commandstats"]["cmdstat_evalsha"], "calls=%d", &scripts)
@@ -36,10 +37,13 @@ func TestQ15_IdleWorkersAreQuiet(t *testing.T) {
 		}
 		return scripts + reads
 	}
-	eventually(t, "all are blocked", func() bool { return commands() >= 0 })
-	before, since := commands(), time.Now()
+	sent := func() (n int64) {
+		eventually(t, "all are blocked", func() bool { n = commands(); return n >= 0 })
+		return n
+	}
+	before, since := sent(), time.Now()
 	time.Sleep(11 * time.Second) //nolint:forbidigo // more than a lease; what is measured is quiet: nothing to wait for
-	rate := float64(commands()-before) / time.Since(since).Seconds() / workers
+	rate := float64(sent()-before) / time.Since(since).Seconds() / workers
 	t.Logf("%.2f commands/s of an idle worker with %d shards", rate, shards)
 	if rate >= 1 {
 		t.Errorf("%.2f commands/s of an idle worker", rate)
