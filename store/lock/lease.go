@@ -103,7 +103,10 @@ func (l *Lease) Fail(ctx context.Context) (bool, error) { return l.finish(ctx, "
 
 // Release gives the lock up without having tried: the attempt does not count,
 // and one who waits gets the lock at once.
-func (l *Lease) Release(ctx context.Context) (bool, error) { return l.finish(ctx, "release") }
+func (l *Lease) Release(ctx context.Context) (bool, error) { return l.finish(ctx, outcomeRelease) }
+
+// outcomeRelease is the outcome of a hold that was no attempt (lua/lock_end.lua).
+const outcomeRelease = "release"
 
 func (l *Lease) finish(ctx context.Context, outcome string) (bool, error) {
 	value, err := l.locker.db.Eval(ctx, redisdb.Write, l.locker.end, []string{l.locker.key(l.ID)},

@@ -94,7 +94,8 @@ func New(db *redisdb.DB, o Options) *Locker {
 }
 
 // TryAcquire asks once, in one round trip, for the lock of an identifier (as
-// api.ValidIdentifier).
+// api.ValidIdentifier). What it may have taken when the answer does not come, because
+// ctx ends or the connection breaks, is given back, uncounted.
 func (l *Locker) TryAcquire(ctx context.Context, id string) (Answer, error) {
 	return l.try(ctx, id, newRequest())
 }
@@ -114,9 +115,20 @@ func (l *Locker) try(ctx context.Context, id, request string) (Answer, error) {
 	value, err := l.db.Eval(ctx, redisdb.Write, l.acquire, []string{l.key(id)}, request,
 		ms(l.o.Lease), l.o.MaxAttempts, ms(l.o.Retention))
 	if err != nil {
+		if api.CodeOf(err) == api.CodeUnknownOutcome {
+			go l.giveBack(context.WithoutCancel(ctx), id, request)
+		}
 		return Answer{}, fmt.Errorf("acquire lock %s: %w", id, err)
 	}
 	return l.answer(id, sent, value.([]any)), nil
+}
+
+// giveBack releases what a request may have taken without its caller's learning of it: he
+// was cancelled, or the answer was lost. It tries once; else the lease ends by itself.
+func (l *Locker) giveBack(ctx context.Context, id, request string) {
+	ctx, cancel := context.WithTimeout(ctx, l.db.Timeout())
+	defer cancel()
+	_, _ = l.db.Eval(ctx, redisdb.Write, l.end, []string{l.key(id)}, request, outcomeRelease, ms(l.o.Retention), l.channel(id))
 }
 
 func (l *Locker) answer(id string, sent time.Time, v []any) Answer {

@@ -327,6 +327,37 @@ func TestARepeatedRequestIsAnsweredTheSame(t *testing.T) {
 	})
 }
 
+// TestAnUnknownAcquireIsGivenBack: what was taken for a caller who never learns of it, since
+// he was cancelled or the connection broke, is free again, and was no attempt.
+func TestAnUnknownAcquireIsGivenBack(t *testing.T) {
+	t.Parallel()
+	proxy, through := storetest.ProxyTo(t, storetest.Redis(t).URL())
+	for name, fate := range map[string]storetest.Fate{"cancelled": storetest.Swallow, "reset": storetest.Reset} {
+		l := setup(t, storetest.Open(t, through), lock.Options{Lease: time.Hour, MaxAttempts: 1})
+		mustHold(t, l, "warm")
+		var lost atomic.Int64
+		proxy.OnAnswer(func(*storetest.ProxyConn, []byte) storetest.Fate {
+			if lost.Add(1) == 1 {
+				return fate
+			}
+			return storetest.Pass
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := lock.TryAs(ctx, l, "x", "request")
+		cancel()
+		proxy.OnAnswer(nil)
+		if fate == storetest.Swallow {
+			storetest.WantCode(t, err, api.CodeUnknownOutcome)
+		}
+		if err != nil {
+			eventually(t, name+": it is free again", func() bool { return !lock.HeldNow(t.Context(), l, "x") })
+		}
+		if a := mustTry(t, l, "x"); a.Attempt != 1 || (a.Status == lock.Acquired) != (err != nil) {
+			t.Errorf("%s: %+v after %v", name, a, err)
+		}
+	}
+}
+
 func TestKeepRenewsUntilTheLeaseIsLost(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {

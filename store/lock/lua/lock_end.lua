@@ -2,17 +2,17 @@
 -- wakes those who wait. The last holder's word counts also after its lease, as
 -- long as nobody has acquired since. Said twice it is said once.
 -- KEYS: 1 the record
--- ARGV: 1 fence, 2 done, fail or release, 3 retention in ms, 4 channel
+-- ARGV: 1 fence, or the request that took the lock, 2 done, fail or release, 3 retention in ms, 4 channel
 -- RETURNS: 1 ok, 0 lost
 -- @include lua/record.lua
-local key, fence, outcome, retention, channel = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local key, hold, outcome, retention, channel = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local text = redis.call('GET', key)
-if text == 'D:' .. fence then return outcome == 'done' and 1 or 0 end
+if text == 'D:' .. hold then return outcome == 'done' and 1 or 0 end
 local r = read_record(text)
-if not r or r.fence ~= fence then return 0 end
+if not r or r.fence ~= hold and r.owner ~= hold then return 0 end
 if r.state ~= 'R' then return r.owner == outcome and 1 or 0 end
 if outcome == 'done' then
-  redis.call('SET', key, 'D:' .. fence, 'PX', int(retention))
+  redis.call('SET', key, 'D:' .. r.fence, 'PX', int(retention))
 else
   if outcome == 'fail' then r.failures = r.failures + 1 end
   r.state, r.till, r.owner = 'Q', 0, outcome
