@@ -177,12 +177,11 @@ func (l *lane) deliver(c *call) {
 		}
 		code := api.CodeOf(err)
 		doubtful = doubtful || code == api.CodeUnknownOutcome
-		// What a server says of this call is an answer, also to a repeat: nothing of
-		// it was done. What never left says nothing of an earlier try.
-		over := !doubtful || code == api.CodeOverloaded || code == api.CodeInternal
-		if !over && !l.mustKnow(c) {
-			over = true
-			l.number = c.number // it may be used up: one that comes late is refused
+		// What a server says of this call is an answer, also to a repeat, of which
+		// nothing was done. What never left says nothing of an earlier try.
+		over := !doubtful || code == api.CodeOverloaded || code == api.CodeInternal || !l.mustKnow(c)
+		if over && doubtful { // an earlier try may have run
+			l.number = c.number // used up: the next call is not answered as this one was, one that comes late is refused
 			l.doubtful = l.doubtful || c.life != nil
 		}
 		l.fail(c, err, over)

@@ -82,6 +82,57 @@ func TestAnOldSeriesIsRepeatedAsItIs(t *testing.T) {
 	})
 }
 
+// TestARefusedRepeatUsesItsNumberUp: the answer to a call with a result is lost, and its
+// repeat is refused because Redis is full. Redis may know the number by now, so the next
+// call, which has another result as well, must not have it: it would be answered as the
+// first was, and not be done.
+func TestARefusedRepeatUsesItsNumberUp(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Lease, o.InFlight = time.Hour, 2 })
+		worker := w.another()
+		var lost atomic.Bool
+		refused := make(chan bool)
+		worker.q.SetFault(func(step string, answered bool) error {
+			switch {
+			case step != "finish":
+			case answered && !lost.Swap(true):
+				return errAnswerLost
+			case !answered && lost.Load() && !isClosed(refused):
+				close(refused)
+				return api.Errorf(api.CodeOverloaded, "no room")
+			}
+			return nil
+		})
+		group := queue.NewID(0, epoch)
+		w.mustEnqueue(queue.Job{ID: queue.NewID(0, epoch), Group: group}, queue.Job{ID: queue.NewID(0, epoch), Group: group})
+		var ran atomic.Int64
+		worker.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+			if ran.Add(1) == 2 {
+				<-refused
+			}
+			return queue.Result{}
+		}))
+		eventually(t, "both jobs ended", func() bool {
+			counts, err := w.q.Groups(t.Context(), group)
+			return err == nil && counts["done"] == 2
+		})
+		if ran.Load() != 2 {
+			t.Errorf("%d runs of 2 jobs", ran.Load())
+		}
+		w.mustBeEmpty()
+	})
+}
+
+func isClosed(c <-chan bool) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // TestWhatWaitsBehindARefusalLeaves: Redis refuses a call; what waited behind it was not
 // part of that and is stored.
 func TestWhatWaitsBehindARefusalLeaves(t *testing.T) {
