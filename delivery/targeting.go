@@ -136,16 +136,31 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 
 // splits tells whether an audience that has been read is to be split. One that
 // somebody had before goes the way it began, however many users it has by now: as
-// parts, or as a whole, with what was marked and stored then.
+// parts, or as a whole, with what was marked and stored then. Of one that left no trace
+// the parts may still be under way to Redis, which takes them once.
 func (t *Targeting) splits(ctx context.Context, p *page) bool {
+	large := len(p.users) > events.PartSize
 	if p.c.First || p.part() || p.job.Audience.Kind() == events.KindUsers {
-		return len(p.users) > events.PartSize
+		return large
 	}
-	_, _, found, err := events.SplitBefore(ctx, t.o.Events, p.c.ID, p.job.Cursor)
-	if err != nil {
-		p.err = err
+	_, _, split, err := events.SplitBefore(ctx, t.o.Events, p.c.ID, p.job.Cursor)
+	if err == nil && !split && large {
+		var whole bool
+		whole, err = t.madeWhole(ctx, p)
+		split = !whole
 	}
-	return found || err != nil
+	p.err = err
+	return split || err != nil
+}
+
+// madeWhole tells whether somebody stored or sent notifications of an event itself, not
+// of its parts.
+func (t *Targeting) madeWhole(ctx context.Context, p *page) (bool, error) {
+	if made, err := t.o.Notifications.Groups(ctx, p.c.ID); len(made) > 0 || err != nil {
+		return len(made) > 0, err
+	}
+	marks, err := t.o.Events.Marks(ctx, p.c)
+	return err == nil && len(marks[0]) > 0, err
 }
 
 // nextPage splits the next page of a large audience, when its turn has come.
@@ -234,11 +249,8 @@ func (t *Targeting) partlySent(ctx context.Context, p *page) bool {
 	if _, _, split, err := events.SplitBefore(ctx, t.o.Events, p.c.ID, p.job.Cursor); split || err != nil {
 		return true
 	}
-	if made, err := t.o.Notifications.Groups(ctx, p.c.ID); len(made) > 0 || err != nil {
-		return true
-	}
-	marks, err := t.o.Events.Marks(ctx, p.c)
-	return err != nil || len(marks[0]) > 0
+	made, err := t.madeWhole(ctx, p)
+	return made || err != nil
 }
 
 // read fills in the page's users; false: the page was finished otherwise.

@@ -244,6 +244,32 @@ func TestP9_AnAudienceThatShrinksGoesOnAsItBegan(t *testing.T) {
 	}
 }
 
+// TestP9_PartsThatComeLateAreThoseThatWereSent: a process claims a large audience and is
+// not heard of again; what it sends to Redis comes late, when another has targeted the
+// event. It changes nothing: that one split the page, too, since nothing was sent as a whole.
+func TestP9_PartsThatComeLateAreThoseThatWereSent(t *testing.T) {
+	t.Parallel()
+	const many = 150
+	p := setup(t, options{idle: true})
+	p.mustManyDevices(many)
+	id := p.mustPost(contactsOf("star"))
+	p.mustHold()()
+	p.first.start()
+	want := counts{many, many, many, 0, 0}
+	p.mustCounts(p.mustEndTrue(id, want), want)
+	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
+		Push: api.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
+	if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, fans(many), "", time.Hour); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	p.mustPost(hello("nobody")) // what is behind the late parts
+	storetest.Eventually(t, soon, "nothing to wait", func() bool { return p.first.queueOfEvents.Depth(0) == 0 })
+	p.mustCounts(p.mustReport(id), want)
+	if n := p.apns.Total(); n != many {
+		t.Errorf("%d requests, want %d", n, many)
+	}
+}
+
 // TestP9_AnEmptyAudienceEndsAfterWhatWasStored: somebody stored an event's notification
 // and died; for whoever takes the event over nobody is left, and the event is done only
 // when that notification is.
