@@ -161,10 +161,8 @@ func (s *shardWorker) look(ctx context.Context, l *life, orphans bool) (u upkeep
 	return u, nil
 }
 
-// runAlone runs the jobs that must not have neighbours, one at a time: nothing
-// else of this queue is unfinished in this process meanwhile, so that a job
-// which kills its process takes nobody with it. A job that has lived for a
-// lease is not of that kind: others go on beside it.
+// runAlone runs the next job that must not have neighbours. Others get as much time before
+// the one after it as it took from them: such jobs may be many, and each may be slow.
 func (s *shardWorker) runAlone(ctx context.Context) {
 	w := s.worker
 	select {
@@ -172,19 +170,34 @@ func (s *shardWorker) runAlone(ctx context.Context) {
 	default:
 		return // one is on its way; the next look finds the rest
 	}
-	defer func() { <-w.lonely }()
+	began := time.Now()
+	ran := s.oneAlone(ctx)
+	if ran {
+		sleep(ctx, time.Since(began))
+	}
+	<-w.lonely
+	if ran {
+		w.q.nudge(s.shard, 0)
+	}
+}
+
+// oneAlone runs one job while nothing else of this queue is unfinished in this process,
+// so that a job which kills its process takes nobody with it. One that has lived for a
+// lease is not of that kind: others go on beside it. False: there was none.
+func (s *shardWorker) oneAlone(ctx context.Context) (ran bool) {
+	w := s.worker
 	if !w.gate.alone(ctx, w.q.o.Lease) {
-		return
+		return false
 	}
 	defer w.gate.together()
 	c := s.claimAlone(ctx)
 	if c == nil {
 		w.gate.release(1)
-		return
+		return false
 	}
 	if ctx.Err() != nil {
 		c.Finish(Result{Outcome: Release})
-		return
+		return false
 	}
 	go w.handle(w.jobs, []*Claimed{c})
 	limit := time.NewTimer(w.q.o.Lease)
@@ -193,7 +206,7 @@ func (s *shardWorker) runAlone(ctx context.Context) {
 	case <-c.ended:
 	case <-limit.C:
 	}
-	w.q.nudge(s.shard, 0)
+	return true
 }
 
 // claimAlone claims one job that must run alone; nil: there is none, or Redis is

@@ -183,6 +183,53 @@ func TestAFullRedisDrains(t *testing.T) {
 	}
 }
 
+// mustMakeAlone stores jobs of a type that have lost their leases twice.
+func (w *world) mustMakeAlone(kind string, n int) {
+	w.t.Helper()
+	for range n {
+		w.mustEnqueue(queue.Job{Type: kind})
+	}
+	for range 2 {
+		w.mustClaimAndDie()
+		eventually(w.t, "they come back", func() bool {
+			p, err := queue.NewStepper(w.another().q)
+			return err == nil && p.Maintain() == nil && len(w.mustState(0).streams["r"])+len(w.mustState(0).streams["a"]) == n && w.undelivered() == int64(n)
+		})
+	}
+}
+
+// TestJobsThatRunAloneLeaveOthersTheirTime: between two of them others may run for as long
+// as they stood still.
+func TestJobsThatRunAloneLeaveOthersTheirTime(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		const took = 300 * time.Millisecond
+		w := setup(t, db, func(o *queue.Options) { o.Lease = 2 * time.Second })
+		w.mustMakeAlone("slow", 2)
+		var between atomic.Int64
+		slow := make(chan time.Time, 4)
+		w.run(queue.Each(func(ctx context.Context, c *queue.Claimed) queue.Result {
+			if c.Type != "slow" {
+				between.Add(1)
+				return queue.Result{}
+			}
+			slow <- time.Now()
+			time.Sleep(took) //nolint:forbidigo // how long the job takes
+			slow <- time.Now()
+			return queue.Result{}
+		}))
+		<-slow
+		ended := <-slow
+		before := between.Load()
+		w.mustEnqueue(queue.Job{})
+		if rest := (<-slow).Sub(ended); rest < took || between.Load() == before {
+			t.Errorf("the next one began %v after one that took %v; others ran: %t", rest, took, between.Load() > before)
+		}
+		<-slow
+		w.mustBeEmpty()
+	})
+}
+
 // TestALongJobThatRunsAloneClosesNothing: after a lease others go on beside it,
 // and are not stopped again.
 func TestALongJobThatRunsAloneClosesNothing(t *testing.T) {
@@ -190,14 +237,7 @@ func TestALongJobThatRunsAloneClosesNothing(t *testing.T) {
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		const lease = 2 * time.Second
 		w := setup(t, db, func(o *queue.Options) { o.Lease = lease })
-		w.mustEnqueue(queue.Job{Type: "long"})
-		for range 2 { // it loses its lease twice
-			w.mustClaimAndDie()
-			eventually(t, "it comes back", func() bool {
-				p, err := queue.NewStepper(w.another().q)
-				return err == nil && p.Maintain() == nil && len(w.mustState(0).streams["r"])+len(w.mustState(0).streams["a"]) == 1 && w.undelivered() == 1
-			})
-		}
+		w.mustMakeAlone("long", 1)
 		alone, hold := make(chan bool, 1), make(chan bool)
 		var others atomic.Int64
 		w.run(queue.Each(func(ctx context.Context, c *queue.Claimed) queue.Result {
