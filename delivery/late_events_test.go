@@ -120,6 +120,45 @@ func TestP9_WhatWasBegunInTimeIsNotExpired(t *testing.T) {
 	}
 }
 
+// TestP8_BehindASlowDatabase: events that a process has claimed wait while it reads the
+// audience of another. What expires meanwhile is not sent, whether it was targeted before or after.
+func TestP8_BehindASlowDatabase(t *testing.T) {
+	t.Parallel()
+	reading, release := make(chan bool), make(chan bool)
+	var reads atomic.Int64
+	p := setup(t, options{idle: true, target: func(o *delivery.TargetingOptions) {
+		read := o.Pagers[events.KindContactsOf]
+		o.Pagers = map[string]delivery.AudiencePager{events.KindContactsOf: func(ctx context.Context, id, after string, limit int) ([]string, error) {
+			if reads.Add(1) == 1 {
+				close(reading)
+				<-release
+			}
+			return read(ctx, id, after, limit)
+		}}
+	}})
+	p.mustDevice("bob", 1)
+	end := api.At(time.Now().Add(2 * time.Second))
+	short := *hello("bob")
+	short.ExpiresAt = &end
+	batch := &api.EventBatchRequest{Events: []api.EventRequest{short, *contactsOf("nobody"), short}} // which is claimed together
+	posted, _, err := p.first.events.AcceptBatch(t.Context(), batch, api.Idempotency{Scope: p.scope, Key: "batch"})
+	storetest.Must(t, err)
+	p.first.start()
+	<-reading
+	storetest.Eventually(t, soon, "the events' time to be over", func() bool { return time.Now().After(end.Time) })
+	close(release)
+	for i, want := range []counts{{1, 1, 0, 0, 1}, {}, {}} {
+		state := api.EventDone
+		if i == 2 {
+			state = api.EventExpired
+		}
+		p.mustCounts(p.mustEnd(posted.Items[i].ID, state), want)
+	}
+	if n := p.apns.Total(); n != 0 {
+		t.Errorf("%d requests after the events' time", n)
+	}
+}
+
 // TestP6_AFirstPageThatCouldNotBeReadIsSplit: an audience that could not be read at first
 // is as new as it was.
 func TestP6_AFirstPageThatCouldNotBeReadIsSplit(t *testing.T) {
