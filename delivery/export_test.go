@@ -19,6 +19,9 @@ func TakesAhead(a queue.Ahead) bool {
 	return (&page{c: &queue.Claimed{First: true, Job: queue.Job{Ahead: a}}}).readAhead()
 }
 
+// Wake has a process look at an app's parked notifications.
+func Wake(d *Delivery, app string) { d.wake(app) }
+
 // JobID is the id under which targeting stores the notification to a device.
 func JobID(event, token string) string { return jobID(event, token) }
 

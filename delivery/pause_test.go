@@ -129,6 +129,25 @@ func TestPausedAppIsProbedAtStart(t *testing.T) {
 	p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 1, 0, 0})
 }
 
+// TestWakesOfOneAppLeaveOthersTheirProbes: an app of which much expires wakes its process
+// all the time; another, which is paused, is probed all the same.
+func TestWakesOfOneAppLeaveOthersTheirProbes(t *testing.T) {
+	t.Parallel()
+	p := refusing(t, options{delivery: func(o *delivery.Options) { o.ProbeEvery = 500 * time.Millisecond }})
+	id := p.mustPost(hello("bob"))
+	storetest.Eventually(t, soon, "the message to be parked", func() bool { return p.parked() == 1 })
+	p.apns.ScriptTopic(badTopic, apnstest.OK())
+	pace := time.NewTicker(time.Millisecond)
+	defer pace.Stop()
+	storetest.Eventually(t, soon, "the message to be delivered", func() bool {
+		for range 20 {
+			<-pace.C
+			delivery.Wake(p.first.delivery, transport.AppOf(goodTopic, api.EnvProduction))
+		}
+		return p.mustReport(id).Delivered == 1
+	})
+}
+
 func TestParkedMessagesExpire(t *testing.T) {
 	t.Parallel()
 	p := refusing(t, options{})
