@@ -31,16 +31,17 @@ func TestOneFailingDoesNotSlowTheOthers(t *testing.T) {
 	for name, trouble := range map[string]struct {
 		answer apnstest.Answer
 		users  int // that the failing notifications are for
+		before int // notifications that the app took right before, as fast as they came
 	}{
-		"AppAnswers503":    {apnstest.Answer{Status: 503, Reason: "ServiceUnavailable"}, 100},
-		"AppHangs":         {apnstest.Answer{Delay: 15 * time.Second}, 100},
-		"DeviceAnswers429": {apnstest.Answer{Status: 429, Reason: "TooManyRequests"}, 1},
+		"AppAnswers503":    {apnstest.Answer{Status: 503, Reason: "ServiceUnavailable"}, 100, 0},
+		"AppHangs":         {apnstest.Answer{Delay: 15 * time.Second}, 100, 0},
+		"FastAppHangs":     {apnstest.Answer{Delay: 15 * time.Second}, 100, 3000},
+		"DeviceAnswers429": {apnstest.Answer{Status: 429, Reason: "TooManyRequests"}, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := &arrivals{at: map[string]time.Time{}}
 			apns := apnstest.Start(t, apnstest.Options{CountsOnly: true, OnRequest: seen.note})
-			apns.ScriptTopic("com.example.broken", trouble.answer)
 			p := mustServe(t, t.TempDir(), append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_LOG_LEVEL=error")...)
 			for i := range trouble.users {
 				p.mustRegisterFor(fmt.Sprintf("user-%d", i), "com.example.broken", 1000+i)
@@ -48,6 +49,9 @@ func TestOneFailingDoesNotSlowTheOthers(t *testing.T) {
 			p.mustRegisterFor("first", "com.example.app", 999)
 			p.must(202, nil, "POST", "/v1/events", greeting("first"))
 			apns.MustWait(t, 1, 20*time.Second) // the connection is proven: it takes many streams
+			p.mustPostMany(trouble.before, trouble.users)
+			apns.MustWait(t, 1+trouble.before, time.Minute)
+			apns.ScriptTopic("com.example.broken", trouble.answer)
 			p.mustPostMany(failing, trouble.users)
 			storetest.Eventually(t, time.Minute, "targeting", func() bool { return p.depthOf("events") == 0 })
 			checkOthers(t, p, seen, 20)
