@@ -82,7 +82,6 @@ func ShowMessage(group string, text []byte) json.RawMessage {
 // common, like the id, is a byte that no JSON has.
 const (
 	messageForm = 3
-	formOfFull  = 2 // the same, without the flag isUsual; read, not written any more
 	eventByte   = 1
 )
 
@@ -207,7 +206,7 @@ func (e *encoder) message(user string, d *api.Device) []byte {
 // decodeMessage reads what a job of that group holds.
 func decodeMessage(event string, text []byte) (*message, error) {
 	r := &fields{rest: text}
-	if form := r.byte(); form != messageForm && form != formOfFull {
+	if form := r.byte(); form != messageForm {
 		return nil, fmt.Errorf("a notification of form %d", form)
 	}
 	flags := r.byte()

@@ -56,7 +56,7 @@ func (t *Targeting) store(ctx context.Context, pages []*page) {
 	if made == nil { // none was stored
 		made = make([]queue.Enqueued, len(jobs))
 	}
-	t.o.Metrics.targeted.Add(float64(countNew(made)))
+	t.o.Metrics.targeted.Add(float64(queue.CountNew(made)))
 	for _, p := range pages {
 		if n := len(p.found); err != nil {
 			p.missUnstored(made[:n], err)
@@ -173,15 +173,6 @@ func (t *Targeting) jobs(p *page) []queue.Job {
 		}
 	}
 	return jobs
-}
-
-func countNew(made []queue.Enqueued) (n int) {
-	for _, m := range made {
-		if m.New {
-			n++
-		}
-	}
-	return n
 }
 
 // excludeActor lists the page's users without the actor, who is never notified.
@@ -365,7 +356,7 @@ func (p *page) goesOn() bool {
 	for _, user := range p.missed {
 		size += len(user) + 3
 	}
-	return size+len(p.c.Payload) <= maxMissed
+	return size <= maxMissed
 }
 
 // count tells the metrics what the page suppressed.

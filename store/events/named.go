@@ -36,17 +36,8 @@ func (s *Store) AcceptNamed(ctx context.Context, named ...api.NamedEvent) (refus
 	if err != nil {
 		return nil, err
 	}
-	s.o.OnAccepted(countNew(made))
+	s.o.OnAccepted(queue.CountNew(made))
 	return refused, nil
-}
-
-func countNew(made []queue.Enqueued) (n int) {
-	for _, m := range made {
-		if m.New {
-			n++
-		}
-	}
-	return n
 }
 
 // NamedID derives an event's id: the time and shard of any id, and 120 bits

@@ -138,7 +138,7 @@ func (q *Queue) deadLetter(d deadEntry) api.DeadLetter {
 	if !json.Valid(payload) {
 		payload, _ = json.Marshal(get("p")) // a string always marshals
 	}
-	return api.DeadLetter{ID: q.DeadID(d.position.shard, get("i")), Kind: q.o.Kind, Reason: get("reason"),
+	return api.DeadLetter{ID: q.DeadID(d.position.shard, get("i")), Kind: strings.TrimSuffix(q.o.Name, "s"), Reason: get("reason"),
 		Attempts: attempts, LastError: get("err"), FailedAt: api.AtMillis(d.position.ms), Payload: payload}
 }
 

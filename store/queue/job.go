@@ -21,11 +21,9 @@ const (
 
 // Options configure a Queue. Every field but Name may stay zero.
 type Options struct {
-	// Name of the queue, part of every key: events, notifications, jobs.
+	// Name of the queue, part of every key: events, notifications, jobs. Without its last
+	// s it is what a dead letter of the queue is called.
 	Name string
-	// Kind is what a dead letter of this queue is called; default: Name
-	// without its last s.
-	Kind string
 	// Shards of the queue, fixed at its first start; default 8, at most 256.
 	Shards int
 	// Serve lists the shards that Run works on; nil: all.
@@ -53,8 +51,6 @@ type Options struct {
 	// Show makes JSON for people of a dead letter's group and payload; default: the
 	// payload, which is JSON itself or else becomes a string.
 	Show func(group string, payload []byte) json.RawMessage
-	// Owner names this process in records; default: random.
-	Owner string
 	// OnEmptied is told, perhaps several times, when keys are gone that this process had
 	// worked with: Redis was emptied, or restarted without its data. Default: nobody.
 	OnEmptied func()
@@ -127,6 +123,16 @@ type Ahead interface {
 type Enqueued struct {
 	ID  string
 	New bool
+}
+
+// CountNew counts those that were not there before.
+func CountNew(made []Enqueued) (n int) {
+	for _, m := range made {
+		if m.New {
+			n++
+		}
+	}
+	return n
 }
 
 // Once makes an enqueueing idempotent over many calls.

@@ -48,7 +48,7 @@ func (s *shardWorker) beginLife(ctx context.Context) error {
 	if err := q.Init(ctx); err != nil {
 		return err
 	}
-	cmd := q.scripts.begin.Cmd(ctx, q.keys(s.shard), q.o.Owner, ms(q.o.Lease))
+	cmd := q.scripts.begin.Cmd(ctx, q.keys(s.shard), strings.ReplaceAll(randomText(6), "-", "_"), ms(q.o.Lease))
 	sent := time.Now()
 	if err := s.trip(ctx, stepBegin, cmd); err != nil {
 		return err

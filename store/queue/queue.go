@@ -82,9 +82,6 @@ func (o Options) withDefaults() Options {
 	orInt(&o.MaxAttempts, defaultMaxAttempts)
 	orInt(&o.Batch, defaultBatch)
 	orInt(&o.InFlight, defaultInFlight)
-	if o.Kind == "" {
-		o.Kind = strings.TrimSuffix(o.Name, "s")
-	}
 	if o.OnEmptied == nil {
 		o.OnEmptied = func() {}
 	}
@@ -92,21 +89,11 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	o.Logger = o.Logger.With("queue", o.Name)
-	return o.withServe()
-}
-
-// withServe lists the shards to work on and makes the owner unique: a process
-// that restarts under the same name must not be taken for its predecessor.
-func (o Options) withServe() Options {
 	if o.Serve == nil {
 		for n := range o.Shards {
 			o.Serve = append(o.Serve, n)
 		}
 	}
-	if len(o.Owner) > 16 {
-		o.Owner = o.Owner[:16]
-	}
-	o.Owner = strings.NewReplacer(" ", "_", ":", "_", "-", "_").Replace(o.Owner + randomText(6))
 	return o
 }
 
