@@ -44,7 +44,7 @@ type config struct {
 	MaxAge             time.Duration `env:"FANFARE_MAX_AGE" envDefault:"24h" desc:"how long work waits for a dependency that is away"`
 	AppProbeInterval   time.Duration `env:"FANFARE_APP_PROBE_INTERVAL" envDefault:"30s" desc:"a paused app tries one notification this often; also on SIGHUP and at start"`
 	EventRetention     time.Duration `env:"FANFARE_EVENT_RETENTION" envDefault:"24h" desc:"how long the report of an event stays after its end"`
-	TombstoneRetention time.Duration `env:"FANFARE_TOMBSTONE_RETENTION" envDefault:"1h" desc:"how long the mark stays that a notification is done"`
+	TombstoneRetention time.Duration `env:"FANFARE_TOMBSTONE_RETENTION" envDefault:"1h" desc:"how long the mark stays that a notification is done; an event that goes on later than that with a page it had begun (after an outage of SQL, or as a dead letter that is tried again) may send what of it was done once more"`
 
 	ContactsMax int `env:"FANFARE_CONTACTS_MAX" envDefault:"120" desc:"cap of the index of recent contacts per user, at most 127: from the 129th entry on Redis stores ten times as much"`
 	ContactsMin int `env:"FANFARE_CONTACTS_MIN" envDefault:"10" desc:"a user whose index falls below this is filled up again from SQL"`
