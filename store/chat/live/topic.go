@@ -157,10 +157,11 @@ func (t *topic) update(epoch string, last int64, kept *budget) {
 	t.markAll()
 }
 
-// keep keeps a message for the streams, and drops the oldest over the limits.
+// keep keeps a message for the streams, and drops the oldest over the limits. When the
+// last stream has left meanwhile, nobody would drop it again.
 func (t *topic) keep(m *Message, kept *budget) {
 	size := len(m.Text) + len(m.Sender)
-	if kept.used.Load() > keptTotal {
+	if kept.used.Load() > keptTotal || t.listeners.size() == 0 {
 		t.drop(kept)
 		return
 	}
