@@ -53,8 +53,9 @@ func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 			s.Version, string(items), s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions, s.ID, s.Version)
 		for some := range slices.Chunk(restocks, restocksAtOnce) {
 			args := make([]any, 0, 5*len(some))
-			for _, r := range some {
-				args = append(args, s.ID, r.Name, r.Version, r.Answer, r.ExpiresAt)
+			for _, r := range some { // one of an earlier use of the name counts no more
+				_, e := tx.ExecContext(ctx, "DELETE FROM restocks WHERE sale = ? AND name = ? AND expires_at < ?", s.ID, r.Name, r.ExpiresAt)
+				args, err = append(args, s.ID, r.Name, r.Version, r.Answer, r.ExpiresAt), errors.Join(err, e)
 			}
 			verb, end := db.d.insertNew("sale, name")
 			_, e := tx.ExecContext(ctx, verb+" INTO restocks (sale, name, version, answer, expires_at) VALUES "+rows("(?, ?, ?, ?, ?)", len(some))+end, args...)

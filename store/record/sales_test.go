@@ -86,3 +86,20 @@ func TestPutOrders(t *testing.T) {
 		}
 	})
 }
+
+// The name of a change of stock may be used again when its record is over; a late writing
+// of the old one changes nothing.
+func TestARestocksNameIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		old := record.Restock{Name: "monday", Version: 1, Answer: "old", ExpiresAt: 1000}
+		again := record.Restock{Name: "monday", Version: 2, Answer: "new", ExpiresAt: 2000}
+		for version, one := range []record.Restock{old, again, old} {
+			storetest.Must(t, db.PutSale(t.Context(), aSale("spring", int64(version+1)), one))
+		}
+		got, err := db.Restocks(t.Context(), "spring", 9, "", 10)
+		if err != nil || !reflect.DeepEqual(got, []record.Restock{again}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}

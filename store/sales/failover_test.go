@@ -286,3 +286,34 @@ func TestS17_AFailedReadIsNoReasonToReadBack(t *testing.T) {
 		t.Errorf("read back %d times", n)
 	}
 }
+
+// TestS7_WhoLooksLaterReadsBackOnce: a sale that is over for so long that its keys are gone
+// is read back for whoever looks at it, and stays a while: not once for each look.
+func TestS7_WhoLooksLaterReadsBackOnce(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	read, log := countReadBacks()
+	p := s.mustStart(Options{Logger: log})
+	p.mustPut(s.sale, request(10, 60_000, 2))
+	p.mustConfirm(s.sale, p.mustBuy(s.sale, "u", 3).ID)
+	p.work(p.Run, p.write)
+	p.awaitRows(s.sale, 1)
+	row, err := p.rec.Sale(t.Context(), s.sale)
+	storetest.Must(t, err)
+	const longAgo = int64(9 * 24 * time.Hour / time.Millisecond)
+	row.Version, row.StartsAt, row.EndsAt = row.Version+1, row.StartsAt-longAgo, row.EndsAt-longAgo
+	storetest.Must(t, p.rec.PutSale(t.Context(), *row))
+	storetest.Must(t, p.db.Client().FlushAll(t.Context()).Err())
+	p.work(p.Sweep)
+	began := time.Now()
+	storetest.Eventually(t, patience, "it is looked at for a while", func() bool {
+		now, err := p.read(t.Context(), s.sale)
+		if err != nil || now.Items[0].Sold != 3 {
+			t.Errorf("%+v, %v", now, err)
+		}
+		return time.Since(began) > 2*time.Second
+	})
+	if n := read.n.Load(); n != 1 {
+		t.Errorf("read back %d times", n)
+	}
+}

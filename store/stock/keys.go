@@ -17,6 +17,9 @@ const (
 	// keptAfterEnd is how long after its end a sale's keys are removed, which have no
 	// lifetime of their own.
 	keptAfterEnd = 8 * 24 * time.Hour
+	// keptAfterOpening is how long they stay that were read back for somebody who asked
+	// later.
+	keptAfterOpening = time.Hour
 	// requestLifetime is how long the answer to one request without an
 	// idempotency key is remembered: longer than any repeat by the client.
 	requestLifetime = time.Minute

@@ -133,6 +133,15 @@ func (l *Live) Open(ctx context.Context, sale, loading string) error {
 			return err
 		}
 	}
+	// Without the first one the sale stays closed: of two who load it, each with some of
+	// the partitions, none opens it.
+	if err := l.open(ctx, parts[1:], loading); err != nil {
+		return err
+	}
+	return l.open(ctx, parts[:1], loading)
+}
+
+func (l *Live) open(ctx context.Context, parts []*partition, loading string) error {
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
 		cmds[i] = l.scripts.open.Cmd(ctx, []string{p.settings}, l.o.RunID, loading)
@@ -140,12 +149,12 @@ func (l *Live) Open(ctx context.Context, sale, loading string) error {
 	if err := l.share(ctx, stepOpen, redisdb.Write, cmds...); err != nil {
 		return err
 	}
-	for i := range cmds {
+	for i, p := range parts {
 		status, err := single(l.scripts.open, cmds[i].(*redis.Cmd))
 		if err != nil {
 			return err
 		}
-		if err := l.usable(sale, status); err != nil {
+		if err := l.usable(p.sale, status); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -438,4 +439,33 @@ func TestS17_LoadedInOneRunAndOpenedInAnother(t *testing.T) {
 		storetest.Must(t, w.rebuild(on, nil))
 		w.mustReserve("u", units("s", 10))
 	}
+}
+
+// TestS13_TwoLoadsOpenNoMixedSale: two loads end each with one of the partitions. Neither
+// may open the sale: units on their way between partitions of two loads would never arrive.
+func TestS13_TwoLoadsOpenNoMixedSale(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 9}, partitions: 2})
+		parts, err := w.partitionsOf(t.Context(), w.sale)
+		storetest.Must(t, err)
+		on := w.recorded()
+		var loads [2]string
+		for i := range loads {
+			loads[i], err = w.Load(t.Context(), on)
+			storetest.Must(t, err)
+		}
+		storetest.Must(t, w.db.Client().HSet(t.Context(), parts[0].settings, "loading", loads[1]).Err())
+		storetest.Must(t, w.db.Client().HSet(t.Context(), parts[1].settings, "loading", loads[0]).Err())
+		for _, loading := range []string{loads[0], loads[1], loads[0]} {
+			if err := w.Open(t.Context(), w.sale, loading); !errors.Is(err, ErrStaleRun) {
+				t.Errorf("opened by a load with one partition: %v", err)
+			}
+		}
+		if _, err := w.Sale(t.Context(), w.sale); !errors.Is(err, ErrLoading) {
+			t.Errorf("the sale is not closed: %v", err)
+		}
+		storetest.Must(t, w.rebuild(on, nil))
+		w.mustReserve("u", units("s", 9))
+	})
 }

@@ -192,7 +192,7 @@ func (l *Live) retireAll(ctx context.Context, parts []*partition, remove bool) (
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
 		keys := []string{p.settings, p.due, p.orders, p.out, p.restocks, p.stock, p.reservations, p.totals, p.seen}
-		cmds[i] = l.scripts.retire.Cmd(ctx, keys, keptAfterEnd.Milliseconds(), flag(remove))
+		cmds[i] = l.scripts.retire.Cmd(ctx, keys, keptAfterEnd.Milliseconds(), keptAfterOpening.Milliseconds(), flag(remove))
 	}
 	if err := l.share(ctx, stepRetire, redisdb.Write, cmds...); err != nil {
 		return false, err

@@ -61,6 +61,18 @@ func (l *Live) register(ctx context.Context, sale string, partitions int) error 
 	return cmd.Err()
 }
 
+// registerAgain enters sales that this process knows and the registry has lost, as a
+// Cluster loses it with another master than theirs: the next process to start would
+// never sweep them.
+func (l *Live) registerAgain(ctx context.Context, sales map[string]registration, found []finding) (err error) {
+	for _, f := range found {
+		if s := sales[f.sale]; f.index == 0 && f.answer.status == answerDone && s.change == "" {
+			err = errors.Join(err, l.register(ctx, f.sale, s.partitions))
+		}
+	}
+	return err
+}
+
 // makeRoom prepares the making of a sale. Sweepers get to know it. Partitions may
 // have outlived another sale of the same name, whose first one a Cluster lost
 // before it was on record: they are closed and lose their version, so that they

@@ -409,6 +409,20 @@ func TestS7_NoClockOfOurOwn(t *testing.T) {
 	}
 }
 
+// S6: a registry that has lost a sale, as it does with another master of a Cluster, gets it
+// from a sweeper who knows the sale, so that processes that start later sweep it, too.
+func TestS6_ASaleThatTheRegistryLost(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 9}, hold: 300, partitions: 2})
+		w.mustReserve("u", units("s", 4))
+		storetest.Must(t, w.db.Client().HDel(t.Context(), saleRegistry, w.sale).Err())
+		storetest.Must(t, w.Sweep(t.Context()))
+		w.another(Options{}).sweepOn()
+		storetest.Eventually(t, patience, "the hold comes back", func() bool { return w.mustRead().Items[0].Available == 9 })
+	})
+}
+
 // A hold that outlives the sale by more than the keys do keeps all of it, in whatever
 // partition it is.
 func TestS7_NoPartitionGoesBeforeTheLast(t *testing.T) {

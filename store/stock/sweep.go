@@ -88,6 +88,7 @@ type sweepAnswer struct {
 	version, recorded, spread int64 // of the settings
 	starts, ends, hold        int64 // ms
 	nextDue                   int64 // ms until the next hold is over; -1: there is none
+	opened                    int64 // when it was read back, ms; 0: never
 	transfers                 int64 // on their way
 	oversold                  bool
 }
@@ -103,7 +104,7 @@ func (l *Live) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
 		orders: redisdb.NumberAt(v, 3), oldestOrder: redisdb.NumberAt(v, 4),
 		version: integer(v, 5), recorded: integer(v, 6), spread: integer(v, 7), ends: redisdb.NumberAt(v, 8),
 		transfers: redisdb.NumberAt(v, 9), oversold: redisdb.NumberAt(v, 10) == 1,
-		starts: redisdb.NumberAt(v, 11), hold: redisdb.NumberAt(v, 12), nextDue: redisdb.NumberAt(v, 13),
+		starts: redisdb.NumberAt(v, 11), hold: redisdb.NumberAt(v, 12), nextDue: redisdb.NumberAt(v, 13), opened: redisdb.NumberAt(v, 14),
 	}, nil
 }
 
@@ -114,7 +115,9 @@ func (a sweepAnswer) more() bool { return a.status == answerDone && a.returned =
 func (a sweepAnswer) unrecorded() bool { return a.recorded < a.version }
 
 // retirable tells that a sale is over for so long that its keys may go.
-func (a sweepAnswer) retirable() bool { return a.now > a.ends+keptAfterEnd.Milliseconds() }
+func (a sweepAnswer) retirable() bool {
+	return a.now > max(a.ends+keptAfterEnd.Milliseconds(), a.opened+keptAfterOpening.Milliseconds())
+}
 
 // sweep returns the due holds of all sales but those that rest, and tells where more is
 // to be done. What cannot be swept keeps nobody else from it.
@@ -130,6 +133,9 @@ func (l *Live) sweep(ctx context.Context, r rests) (found []finding, err error) 
 	for batch := range slices.Chunk(parts, sweepBatch) {
 		some, e := l.sweepAll(ctx, batch)
 		found, err = append(found, some...), errors.Join(err, e)
+	}
+	if err == nil {
+		err = l.registerAgain(ctx, sales, found)
 	}
 	r.note(sales, found, asked)
 	if l.db.Away(err) {

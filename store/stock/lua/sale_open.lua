@@ -9,9 +9,9 @@
 local SALE, run, loading = KEYS[1], run_id(ARGV[1]), ARGV[2]
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'used', 'loading')
 if not s[1] then return 4 end
+if s[4] ~= loading or s[2] and s[2] ~= '@' .. run then return 6 end
 if not s[2] then return 1 end
-if s[2] ~= '@' .. run or s[4] ~= loading then return 6 end
 redis.call('HDEL', SALE, 'closed')
-local t = redis.call('TIME')
-redis.call('HSET', SALE, 'run_id', run, 'used', s[3] or t[1] .. '000')
+local now = redis.call('TIME')[1] .. '000'
+redis.call('HSET', SALE, 'run_id', run, 'used', s[3] or now, 'opened', now)
 return 1
