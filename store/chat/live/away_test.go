@@ -90,12 +90,15 @@ func TestC13_OneMasterAway(t *testing.T) {
 			bob = name
 		}
 	}
+	carl := named("carl", true, index) // the list of whose chats is there, too
 	for _, chat := range []string{gone, there, other} {
 		w.mustCreate(chat, ann, bob)
 	}
+	_, _, err := w.Join(t.Context(), there, carl, false)
+	storetest.Must(t, err)
 	for range 2 { // every master knows the scripts by now
 		storetest.Must(t, w.Leave(t.Context(), other, bob))
-		_, _, err := w.Join(t.Context(), other, bob, false)
+		_, _, err = w.Join(t.Context(), other, bob, false)
 		storetest.Must(t, err)
 	}
 	storetest.Must(t, w.Leave(t.Context(), other, bob))
@@ -107,16 +110,19 @@ func TestC13_OneMasterAway(t *testing.T) {
 		})
 	}
 	h := w.mustHub()
-	open := mustFollow(t, h, bob, "")
+	open, blind := mustFollow(t, h, bob, ""), mustFollow(t, h, carl, "")
 	send(gone, "one")
 	send(there, "one")
 	open.await(gone+" one", there+" one")
+	blind.await(there + " one")
 
 	away.Pause()
 	defer away.Resume()
+	h.tick(time.Now().Add(rereadEvery)) // the lists are read again
 	send(there, "two")
 	open.await(there + " two")
-	_, _, err := w.Join(t.Context(), other, bob, false)
+	blind.await(there + " two")
+	_, _, err = w.Join(t.Context(), other, bob, false)
 	storetest.Must(t, err)
 	send(other, "here too")
 	open.await(other + " here too")

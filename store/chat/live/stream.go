@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -260,20 +261,11 @@ func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 	st.queued = nil
 	if chatsChanged {
 		gaps, err := st.refreshChats(ctx)
-		if err != nil {
-			return events, st.retryLater(err, true, dirty)
-		}
-		events = append(events, gaps...)
-		again, more := st.takeMarks() // marks of chats that were restarted
-		if again {
-			st.mark("") // he joined or left in the meantime
-		}
-		for chat := range more {
-			if dirty == nil {
-				dirty = map[string]struct{}{}
-			}
-			dirty[chat] = struct{}{}
-		}
+		if err == nil {
+			events, dirty = append(events, gaps...), st.alsoMarked(dirty)
+		} else if err := st.retryLater(err, true, nil); err != nil {
+			return events, err
+		} // else the list of his chats may be away alone: those that the stream has go on
 	}
 	events, reads := st.readMemory(events, dirty)
 	events, err := st.readLog(ctx, events, reads, dirty)
@@ -284,6 +276,19 @@ func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 		st.restoreMarks(false, dirty, 0)
 	}
 	return events, nil
+}
+
+// alsoMarked takes the marks of chats that were restarted.
+func (st *Stream) alsoMarked(dirty map[string]struct{}) map[string]struct{} {
+	again, more := st.takeMarks()
+	if again {
+		st.mark("") // he joined or left in the meantime
+	}
+	if dirty == nil {
+		return more
+	}
+	maps.Copy(dirty, more)
+	return dirty
 }
 
 // retryLater puts the marks back while Redis is away, and returns every other
