@@ -154,3 +154,34 @@ func TestC13_JoinsAndLeavesAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestC13_ACheckLeavesWhatIsNew: a message that everybody has read is in memory alone, for
+// his other devices: the check of all chats right after it leaves it there until the next.
+func TestC13_ACheckLeavesWhatIsNew(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		ann, room := w.id("ann"), w.id("room")
+		_, _, err := w.Create(t.Context(), &api.ChatRequest{ID: room, Creator: ann}, api.Idempotency{}, false)
+		storetest.Must(t, err)
+		h := w.mustHub()
+		device := mustFollow(t, h, ann, "")
+		_, _, err = w.Send(t.Context(), chat.Outgoing{Chat: room, Sender: ann, Text: "one"})
+		storetest.Must(t, err)
+		device.await(room + " one")
+		_, _, err = w.Send(t.Context(), chat.Outgoing{Chat: room, Sender: ann, Text: "two"})
+		storetest.Must(t, err)
+		top := h.topic(chat.MessageChannel(room))
+		holds := func(n int) bool {
+			top.mu.Lock()
+			defer top.mu.Unlock()
+			return len(top.ring) == n
+		}
+		storetest.Eventually(t, testPatience, "both are in memory", func() bool { return holds(2) })
+		h.tick(time.Now().Add(checkEvery))
+		device.await(room + " two")
+		h.tick(time.Now().Add(2 * checkEvery))
+		if !holds(0) {
+			t.Error("what was there at two checks is kept")
+		}
+	})
+}

@@ -33,6 +33,7 @@ type topic struct {
 	last      int64      // the newest id known
 	ring      []*Message // the newest messages up to last, without a gap in their ids
 	bytes     int        // their size
+	offered   int64      // the newest id at the last check, see forget
 	listeners streamSet
 }
 
@@ -169,25 +170,34 @@ func (t *topic) keep(m *Message, kept *budget) {
 	t.bytes += size
 	kept.used.Add(int64(size))
 	for len(t.ring) > keptMessages || t.bytes > keptBytes {
-		size = len(t.ring[0].Text) + len(t.ring[0].Sender)
-		t.bytes -= size
-		kept.used.Add(-int64(size))
-		t.ring[0] = nil // it can go
-		t.ring = t.ring[1:]
+		t.dropOldest(kept)
 	}
+}
+
+func (t *topic) dropOldest(kept *budget) {
+	size := len(t.ring[0].Text) + len(t.ring[0].Sender)
+	t.bytes -= size
+	kept.used.Add(-int64(size))
+	t.ring[0] = nil // it can go
+	t.ring = t.ring[1:]
 }
 
 // drop drops all messages.
 func (t *topic) drop(kept *budget) {
 	kept.used.Add(-int64(t.bytes))
-	t.ring, t.bytes = nil, 0
+	t.ring, t.bytes, t.offered = nil, 0, 0
 }
 
-// forget is drop for callers that don't hold the lock.
+// forget drops the messages that were there at the last check: every stream that is still
+// open has had time for them. Later ones may be nowhere else, when all have read them but
+// another device of a reader.
 func (t *topic) forget(kept *budget) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.drop(kept)
+	for len(t.ring) > 0 && t.ring[0].ID <= t.offered {
+		t.dropOldest(kept)
+	}
+	t.offered = t.last
 }
 
 // after returns the messages after a position, at most limit. enough is false
