@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"fanfare/api"
@@ -21,7 +22,7 @@ type pendingRequest struct {
 //	@Description	Every chat with unread messages, with all messages above the user's position, his own included, up to `limit` per
 //	@Description	chat; asked again, it answers the same until they are acknowledged. `gap` tells that something between the position
 //	@Description	and `first_id` is no longer kept. With `wait_ms` the answer waits so long for a message while there is none. A chat
-//	@Description	that could not be read has `error`, and the others are there.
+//	@Description	that could not be read has `error`, and the others are there; it is nothing to read.
 //	@Tags			group chat
 //	@ID				getPendingMessages
 //	@Produce		json
@@ -32,7 +33,7 @@ type pendingRequest struct {
 //	@Router			/v1/users/{user}/messages/pending [get]
 func (s *server) getPending(ctx context.Context, in *pendingRequest) (*web.Reply[api.PendingChats], error) {
 	pending, err := s.pending(ctx, in)
-	if err == nil && in.WaitMS > 0 && len(pending.Chats) == 0 {
+	if err == nil && in.WaitMS > 0 && !hasNews(pending) {
 		pending, err = s.awaitPending(ctx, in)
 	}
 	return web.OK(pending), err
@@ -72,10 +73,16 @@ func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*api.Pen
 			return nil, err
 		}
 		pending, err := s.pending(ctx, in)
-		if err != nil || len(pending.Chats) > 0 || last {
+		if err != nil || last || hasNews(pending) {
 			return pending, err
 		}
 	}
+}
+
+// hasNews tells whether there is something to read. A chat that can't be read is no news:
+// who waits would ask again at once.
+func hasNews(p *api.PendingChats) bool {
+	return slices.ContainsFunc(p.Chats, func(c api.PendingChat) bool { return c.Error == nil })
 }
 
 func (s *server) watch(ctx context.Context, user string) (*live.Stream, error) {

@@ -3,6 +3,7 @@ package handlers_test
 import (
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"strings"
 	"testing"
 	"time"
@@ -278,6 +279,19 @@ func TestLongPoll(t *testing.T) {
 		t.Run("nothing comes", func(t *testing.T) {
 			began := time.Now()
 			w.get("/v1/users/bob/messages/pending?wait_ms=300").wants(t, 200, `{"chats":[]}`)
+			if took := time.Since(began); took < 300*time.Millisecond {
+				t.Errorf("took only %v", took)
+			}
+		})
+		t.Run("a chat can't be read", func(t *testing.T) {
+			w.mustChat("broken", "ann", "eve")
+			w.mustChat("whole", "ann", "eve")
+			key := fmt.Sprintf("ff:{chat:%03d}:meta:broken", crc32.ChecksumIEEE([]byte("broken"))%256)
+			storetest.Must(t, w.db.Client().Del(t.Context(), key).Err())
+			storetest.Must(t, w.db.Client().Set(t.Context(), key, "no hash", 0).Err())
+			began := time.Now()
+			w.get("/v1/users/eve/messages/pending?wait_ms=300").wants(t, 200,
+				`{"chats":[{"id":"broken","epoch":"","unread":0,"gap":false,"first_id":0,"items":[],"error":{"code":"*"}}]}`)
 			if took := time.Since(began); took < 300*time.Millisecond {
 				t.Errorf("took only %v", took)
 			}

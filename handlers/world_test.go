@@ -50,6 +50,7 @@ type world struct {
 	contacts *contacts.Store
 	sales    *sales.Store
 	record   *record.DB
+	db       *redisdb.DB
 	queue    *queue.Queue
 	jobs     *queue.Queue
 	log      *storetest.Lines
@@ -69,7 +70,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	t.Cleanup(func() { _ = rec.Close() })
 	storetest.Must(t, rec.Migrate(t.Context()))
 
-	w := &world{t: t, record: rec, log: &storetest.Lines{}, keys: keys.New(rec, keys.Options{}), closing: make(chan struct{})}
+	w := &world{t: t, db: db, record: rec, log: &storetest.Lines{}, keys: keys.New(rec, keys.Options{}), closing: make(chan struct{})}
 	w.stopping = sync.OnceFunc(func() { close(w.closing) })
 	w.tokens, err = tokens.New(rec, db, tokens.Options{})
 	storetest.Must(t, err)
