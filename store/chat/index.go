@@ -44,20 +44,27 @@ func missingOf(indexed *redis.FloatSliceCmd, chats []string) (missing []string) 
 	return missing
 }
 
-// addMissing adds chats that a member's index should have, under the stamps of
-// his joins. Chats of which he is no member any more are left out. What fails is
-// done by the member's next call.
+// addMissing adds chats that a member's index should have. What fails is done by the
+// member's next call.
 func (s *Store) addMissing(ctx context.Context, user string, chats []string) {
+	if _, err := s.AddMissing(ctx, user, chats); err != nil {
+		s.o.Logger.DebugContext(ctx, "the chats of a user wait for his next call", "error", err)
+	}
+}
+
+// AddMissing adds chats that a member's index may have lost, under the stamps of his
+// joins, and tells of which of them he is a member. The error is that of Redis when that
+// can't be told of all, or not be written.
+func (s *Store) AddMissing(ctx context.Context, user string, chats []string) (members []string, err error) {
 	if len(chats) == 0 {
-		return
+		return nil, nil
 	}
 	cmds := make([]redis.Cmder, len(chats))
 	for i, chat := range chats {
 		cmds[i] = s.chatCmd(ctx, s.readChatScript, chat, user)
 	}
 	if err := s.roundTrip(ctx, stepChat, s.db.Pipeline, redisdb.Read, cmds...); err != nil {
-		s.o.Logger.DebugContext(ctx, "the chats of a user wait for his next call", "error", err)
-		return
+		return nil, err
 	}
 	var entries []entry
 	for i, cmd := range cmds {
@@ -70,24 +77,22 @@ func (s *Store) addMissing(ctx context.Context, user string, chats []string) {
 			continue
 		}
 		if stamp, err := strconv.ParseInt(redisdb.Text(facts[0]), 10, 64); err == nil {
-			entries = append(entries, entry{chats[i], stamp})
+			entries, members = append(entries, entry{chats[i], stamp}), append(members, chats[i])
 		}
 	}
-	s.writeEntries(ctx, user, entries)
+	return members, s.writeEntries(ctx, user, entries)
 }
 
 // writeEntries writes entries unless the index has them, or later ones.
-func (s *Store) writeEntries(ctx context.Context, user string, entries []entry) {
+func (s *Store) writeEntries(ctx context.Context, user string, entries []entry) error {
 	if len(entries) == 0 {
-		return
+		return nil
 	}
 	args := []any{"zadd", indexKey(user), "gt"}
 	for _, e := range entries {
 		args = append(args, e.stamp, e.chat)
 	}
-	if err := s.roundTrip(ctx, stepAddMissing, s.db.Share, redisdb.Write, redis.NewIntCmd(ctx, args...)); err != nil {
-		s.o.Logger.DebugContext(ctx, "the chats of a user wait for his next call", "error", err)
-	}
+	return s.roundTrip(ctx, stepAddMissing, s.db.Share, redisdb.Write, redis.NewIntCmd(ctx, args...))
 }
 
 // indexBatch is how many indexes one pipeline writes.

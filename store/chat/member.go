@@ -124,8 +124,12 @@ func (s *Store) removeFromIndex(ctx context.Context, chat, user, stamp string) {
 
 // writeEntry writes a member's entry in his index.
 func (s *Store) writeEntry(ctx context.Context, chat, user, stamp string) {
-	if n, err := strconv.ParseInt(stamp, 10, 64); err == nil {
-		s.writeEntries(ctx, user, []entry{{chat, n}})
+	n, err := strconv.ParseInt(stamp, 10, 64)
+	if err != nil {
+		return
+	}
+	if err := s.writeEntries(ctx, user, []entry{{chat, n}}); err != nil {
+		s.o.Logger.DebugContext(ctx, "the chats of a user wait for his next call", "error", err)
 	}
 }
 

@@ -68,6 +68,7 @@ func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
 		}
 		c.acked = p.Acked
 	}
+	unread = st.keepLost(ctx, found) || unread
 	st.removeChats(found)
 	if unread {
 		st.rereadLater()
@@ -78,6 +79,25 @@ func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
 		events = append(events, Event{ID: st.eventID()})
 	}
 	return events, nil
+}
+
+// keepLost adds to what was found the chats that only the list of them has lost, as a
+// Cluster may lose it with its master; unread: nobody can say of some.
+func (st *Stream) keepLost(ctx context.Context, found map[string]struct{}) (unread bool) {
+	var lost []string
+	for _, c := range st.cursors {
+		if _, ok := found[c.topic.chat]; !ok {
+			lost = append(lost, c.topic.chat)
+		}
+	}
+	members, err := st.hub.chats.AddMissing(ctx, st.user, lost)
+	if err != nil {
+		members = lost
+	}
+	for _, chat := range members {
+		found[chat] = struct{}{}
+	}
+	return err != nil
 }
 
 // addChat begins with a chat: where the client left off, if this epoch of the
