@@ -137,7 +137,7 @@ func TestP8_BehindASlowDatabase(t *testing.T) {
 		}}
 	}})
 	p.mustDevice("bob", 1)
-	end := api.At(time.Now().Add(2 * time.Second))
+	end := api.At(time.Now().Add(6 * time.Second))
 	short := *hello("bob")
 	short.ExpiresAt = &end
 	batch := &api.EventBatchRequest{Events: []api.EventRequest{short, *contactsOf("nobody"), short}} // which is claimed together

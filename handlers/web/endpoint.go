@@ -107,7 +107,8 @@ func (s *Server) fill(w http.ResponseWriter, r *http.Request, p *plan, in reflec
 }
 
 // bodyOf reads what the call takes. One that takes no body is held to that as well: what
-// somebody meant by a field that nobody reads is not done, so he is told.
+// somebody meant by a field that nobody reads is not done, so he is told. An object without
+// fields is no more than none.
 func (s *Server) bodyOf(w http.ResponseWriter, r *http.Request, p *plan, maxBody int64) ([]byte, error) {
 	switch {
 	case p.body != nil:
@@ -115,18 +116,18 @@ func (s *Server) bodyOf(w http.ResponseWriter, r *http.Request, p *plan, maxBody
 	case r.ContentLength == 0, r.Method == http.MethodGet, r.Method == http.MethodHead:
 		return nil, nil
 	default:
-		return s.readBody(w, r, api.MaxBody, true)
+		body, err := s.readBody(w, r, api.MaxBody, true)
+		if err == nil && body != nil {
+			err = decode(body, &struct{}{})
+		}
+		return nil, err
 	}
 }
 
-// decodeBody fills the Body field; a body that was left out leaves it nil. An object
-// without fields is no more than none where none is taken.
+// decodeBody fills the Body field; a body that was left out leaves it nil.
 func (p *plan) decodeBody(body []byte, in reflect.Value) error {
 	if body == nil {
 		return nil
-	}
-	if p.body == nil {
-		return decode(body, &struct{}{})
 	}
 	field := in.FieldByIndex(p.body)
 	if !p.optional {

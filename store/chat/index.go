@@ -3,6 +3,7 @@ package chat
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -53,9 +54,9 @@ func (s *Store) addMissing(ctx context.Context, user string, chats []string) {
 }
 
 // AddMissing adds chats that a member's index may have lost, under the stamps of his
-// joins, and tells of which of them he is a member. The error is that of Redis when that
-// can't be told of all, or not be written.
-func (s *Store) AddMissing(ctx context.Context, user string, chats []string) (members []string, err error) {
+// joins, and tells which of them he has left. The error is that of Redis when that can't
+// be told of all, or when the index was not written.
+func (s *Store) AddMissing(ctx context.Context, user string, chats []string) (left []string, err error) {
 	if len(chats) == 0 {
 		return nil, nil
 	}
@@ -63,24 +64,27 @@ func (s *Store) AddMissing(ctx context.Context, user string, chats []string) (me
 	for i, chat := range chats {
 		cmds[i] = s.chatCmd(ctx, s.readChatScript, chat, user)
 	}
-	if err := s.roundTrip(ctx, stepChat, s.db.Pipeline, redisdb.Read, cmds...); err != nil {
+	// On a Cluster some answer although a master is away.
+	if err = s.roundTrip(ctx, stepChat, s.db.Pipeline, redisdb.Read, cmds...); err != nil && !anyAnswered(cmds) {
 		return nil, err
 	}
 	var entries []entry
 	for i, cmd := range cmds {
-		reply, err := answer(cmd.(*redis.Cmd))
-		if err != nil {
+		reply, e := answer(cmd.(*redis.Cmd))
+		if e != nil {
+			err = errors.Join(err, e)
 			continue
 		}
 		facts := memberFacts(reply)
 		if len(facts) == 0 {
+			left = append(left, chats[i])
 			continue
 		}
-		if stamp, err := strconv.ParseInt(redisdb.Text(facts[0]), 10, 64); err == nil {
-			entries, members = append(entries, entry{chats[i], stamp}), append(members, chats[i])
+		if stamp, e := strconv.ParseInt(redisdb.Text(facts[0]), 10, 64); e == nil {
+			entries = append(entries, entry{chats[i], stamp})
 		}
 	}
-	return members, s.writeEntries(ctx, user, entries)
+	return left, errors.Join(err, s.writeEntries(ctx, user, entries))
 }
 
 // writeEntries writes entries unless the index has them, or later ones.

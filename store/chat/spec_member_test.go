@@ -361,3 +361,27 @@ func TestC10_ALeaveThatIsSentAgain(t *testing.T) {
 		w.mustSend("later", "bob", "still here")
 	})
 }
+
+// A list of chats that has lost some: each is judged by itself, also when one can't be read.
+func TestC10_AddMissingTellsWhatWasLeft(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		user := w.id("bob")
+		all := w.ids("member", "left", "broken")
+		for _, chat := range []string{"member", "left", "broken"} {
+			w.mustCreate(chat, "ann", "bob")
+		}
+		w.mustLeave("left", "bob")
+		for _, key := range []string{indexKey(user), metaKey(w.id("broken"))} {
+			storetest.Must(t, w.db.Client().Del(t.Context(), key).Err())
+		}
+		storetest.Must(t, w.db.Client().RPush(t.Context(), metaKey(w.id("broken")), "not a string").Err())
+		left, err := w.AddMissing(t.Context(), user, all)
+		if err == nil || !slices.Equal(left, w.ids("left")) {
+			t.Errorf("left %v, %v", left, err)
+		}
+		if listed := w.db.Client().ZRange(t.Context(), indexKey(user), 0, -1).Val(); !slices.Equal(listed, w.ids("member")) {
+			t.Errorf("the list has %v", listed)
+		}
+	})
+}

@@ -126,7 +126,7 @@ func (l *Locker) try(ctx context.Context, id, request string) (Answer, error) {
 // giveBack releases what a request may have taken without its caller's learning of it: he
 // was cancelled, or the answer was lost. It tries once; else the lease ends by itself.
 func (l *Locker) giveBack(ctx context.Context, id, request string) {
-	ctx, cancel := context.WithTimeout(ctx, l.db.Timeout())
+	ctx, cancel := context.WithTimeout(ctx, 2*l.db.Timeout()) // the trip whose answer is lost may go first
 	defer cancel()
 	_, _ = l.db.Eval(ctx, redisdb.Write, l.end, []string{l.key(id)}, request, outcomeRelease, ms(l.o.Retention), l.channel(id))
 }

@@ -335,14 +335,17 @@ func TestAnUnknownAcquireIsGivenBack(t *testing.T) {
 	for name, fate := range map[string]storetest.Fate{"cancelled": storetest.Swallow, "reset": storetest.Reset} {
 		l := setup(t, storetest.Open(t, through), lock.Options{Lease: time.Hour, MaxAttempts: 1})
 		mustHold(t, l, "warm")
+		ctx, cancel := context.WithCancel(t.Context())
 		var lost atomic.Int64
 		proxy.OnAnswer(func(*storetest.ProxyConn, []byte) storetest.Fate {
-			if lost.Add(1) == 1 {
-				return fate
+			if lost.Add(1) > 1 {
+				return storetest.Pass
 			}
-			return storetest.Pass
+			if fate == storetest.Swallow {
+				cancel()
+			}
+			return fate
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		_, err := lock.TryAs(ctx, l, "x", "request")
 		cancel()
 		proxy.OnAnswer(nil)

@@ -203,8 +203,8 @@ func (w *world) mustMakeAlone(kind string, n int) {
 func TestJobsThatRunAloneLeaveOthersTheirTime(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		const took = 300 * time.Millisecond
-		w := setup(t, db, func(o *queue.Options) { o.Lease = 2 * time.Second })
+		const took = time.Second
+		w := setup(t, db, func(o *queue.Options) { o.Lease = 3 * time.Second })
 		w.mustMakeAlone("slow", 2)
 		var between atomic.Int64
 		slow := make(chan time.Time, 4)

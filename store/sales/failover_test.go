@@ -2,6 +2,7 @@ package sales
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/redisdb"
+	"fanfare/store/stock"
 	"fanfare/store/storetest"
 )
 
@@ -316,6 +318,51 @@ func TestS7_WhoLooksLaterReadsBackOnce(t *testing.T) {
 	if n := read.n.Load(); n != 1 {
 		t.Errorf("read back %d times", n)
 	}
+}
+
+// TestS17_SettingsThatAreRecordedDuringALoad: the same, while another process loads the sale
+// from the record as it read it before.
+func TestS17_SettingsThatAreRecordedDuringALoad(t *testing.T) {
+	t.Parallel()
+	begin := func(t *testing.T) (p *process, sale string, old, late stock.Settings) {
+		t.Helper()
+		s := setup(t)
+		p = s.mustStart(Options{})
+		p.t = t
+		p.mustPut(s.sale, request(10, 60_000, 2))
+		old, err := p.onRecord(t.Context(), s.sale)
+		storetest.Must(t, err)
+		late = old
+		late.Version, late.Items = 2, []stock.Item{{SKU: "s", Total: 5}}
+		storetest.Must(t, p.db.Client().HSet(t.Context(), "ff:{sale:"+s.sale+":0}:sale", "run_id", "another").Err())
+		return p, s.sale, old, late
+	}
+	check := func(t *testing.T, p *process, sale string) {
+		t.Helper()
+		now, err := p.read(t.Context(), sale)
+		storetest.Must(t, err)
+		if now.Version != 2 || now.Items[0].Total != 5 {
+			t.Errorf("the sale is %+v", now)
+		}
+	}
+	t.Run("before it", func(t *testing.T) {
+		t.Parallel()
+		p, sale, old, late := begin(t)
+		storetest.Must(t, p.recordSale(t.Context(), late))
+		storetest.Must(t, p.reload(t.Context(), old))
+		check(t, p, sale)
+	})
+	t.Run("in it", func(t *testing.T) {
+		t.Parallel()
+		p, sale, old, late := begin(t)
+		loading, err := p.load(t.Context(), old)
+		storetest.Must(t, err)
+		storetest.Must(t, p.recordSale(t.Context(), late))
+		if err := p.live.Open(t.Context(), sale, loading); !errors.Is(err, stock.ErrStaleRun) {
+			t.Errorf("opened without what is on record: %v", err)
+		}
+		check(t, p, sale)
+	})
 }
 
 // TestS17_SettingsThatAreRecordedLate: a process changes a sale and stands still before it

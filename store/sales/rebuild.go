@@ -100,6 +100,12 @@ func (s *Store) reload(ctx context.Context, settings stock.Settings) error {
 		return err
 	}
 	s.cache.drop(settings.ID)
+	// A change that was recorded since marks the sale, but what it marked may have been
+	// before the loading.
+	now, err := s.rec.Sale(ctx, settings.ID)
+	if err != nil || now != nil && now.Version > settings.Version {
+		return err
+	}
 	if err := s.live.Open(ctx, settings.ID, loading); err != nil {
 		return err
 	}

@@ -39,8 +39,8 @@
 //	ff:{sales}:live                     hash     none            sale -> "<partitions> <another text after each change>", for sweepers
 //	ff:{l:sale:<sale>}                  string   1 min           the right to move units (store/lock)
 //
-// A sale's keys have no lifetime: a sweeper removes them 8 days after its end, when
-// nothing of it is left to do.
+// A sale's keys have no lifetime: a sweeper removes them 8 days after its end, and not
+// within an hour of their being read back, when nothing of it is left to do.
 //
 // A reservation's record is "<state>|<user>|<created>|<expires>|<ended>|<the
 // user's one before>|<sku>=<units>,...", and "|<the user's one after>" once there is one:
@@ -54,7 +54,8 @@
 // The fields of sale: version; starts, ends, limit, hold, idle, partitions, skus
 // and, of the first six, terms, which one read fetches; run_id and closed, see
 // ErrStaleRun and ErrLoading; loading, by which it was last read from the record: units
-// move between partitions of the same alone; used, when somebody reserved last; moves, which
+// move between partitions of the same alone; both are "?" when the record has a version
+// that Redis lost; opened, when that reading ended; used, when somebody reserved last; moves, which
 // counts transfers that left or came, and returns, which counts what was put
 // back on sale: both unchanged between two passes over all partitions prove a
 // shortage; owes, when something was oversold. In the first partition

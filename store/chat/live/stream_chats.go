@@ -90,12 +90,11 @@ func (st *Stream) keepLost(ctx context.Context, found map[string]struct{}) (unre
 			lost = append(lost, c.topic.chat)
 		}
 	}
-	members, err := st.hub.chats.AddMissing(ctx, st.user, lost)
-	if err != nil {
-		members = lost
-	}
-	for _, chat := range members {
-		found[chat] = struct{}{}
+	left, err := st.hub.chats.AddMissing(ctx, st.user, lost)
+	for _, chat := range lost {
+		if !slices.Contains(left, chat) {
+			found[chat] = struct{}{}
+		}
 	}
 	return err != nil
 }
