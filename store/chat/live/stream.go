@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -276,19 +275,6 @@ func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 		st.restoreMarks(false, dirty, 0)
 	}
 	return events, nil
-}
-
-// alsoMarked takes the marks of chats that were restarted.
-func (st *Stream) alsoMarked(dirty map[string]struct{}) map[string]struct{} {
-	again, more := st.takeMarks()
-	if again {
-		st.mark("") // he joined or left in the meantime
-	}
-	if dirty == nil {
-		return more
-	}
-	maps.Copy(dirty, more)
-	return dirty
 }
 
 // retryLater puts the marks back while Redis is away, and returns every other

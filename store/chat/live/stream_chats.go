@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"fanfare/store/chat"
@@ -145,4 +146,17 @@ func (st *Stream) removeChats(found map[string]struct{}) {
 		delete(st.byChat, chat)
 		st.cursors = slices.DeleteFunc(st.cursors, func(o *cursor) bool { return o == c })
 	}
+}
+
+// alsoMarked takes the marks of chats that were restarted.
+func (st *Stream) alsoMarked(dirty map[string]struct{}) map[string]struct{} {
+	again, more := st.takeMarks()
+	if again {
+		st.mark("") // he joined or left in the meantime
+	}
+	if dirty == nil {
+		return more
+	}
+	maps.Copy(dirty, more)
+	return dirty
 }

@@ -1,15 +1,16 @@
--- Removes a partition, when the sale is long over, was not read back just now, and nothing of it is left to do:
--- whatever its size in one moment, since Redis frees the memory beside its work.
+-- Removes a partition, when the sale is long over, was not read back just now, and
+-- nothing of it is left to do: whatever its size in one moment, since Redis frees the
+-- memory beside its work.
 -- KEYS: 1 sale, 2 due (zset), 3 orders (zset), 4 out (hash), then all other keys of
 --       the partition
 -- ARGV: 1 how long after its end in ms, 2 how long after it was opened, 3 whether to
 --       remove it (1), or to see whether it may go
 -- RETURNS: 0 it is too early or something is left, 1 removed, or it may go
 local SALE, DUE, ORDERS, OUT = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local kept, looked_at, remove = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
+local kept, opened_for, remove = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 local t = redis.call('TIME')
 local s = redis.call('HMGET', SALE, 'ends', 'opened')
-if not s[1] or tonumber(t[1]) * 1000 < math.max(s[1] + kept, (s[2] or 0) + looked_at) then return 0 end
+if not s[1] or tonumber(t[1]) * 1000 < math.max(s[1] + kept, (s[2] or 0) + opened_for) then return 0 end
 if redis.call('ZCARD', DUE) + redis.call('ZCARD', ORDERS) + redis.call('HLEN', OUT) > 0 then return 0 end
 if remove then redis.call('UNLINK', unpack(KEYS)) end
 return 1
