@@ -50,11 +50,12 @@ type Conn struct {
 
 	// Guarded by the pool's lock.
 	inFlight int
-	first    string // group of the last request that began before proven
-	peer     int    // MAX_CONCURRENT_STREAMS; -1 before the first SETTINGS
-	proven   bool   // an answer came; unless Options.FirstAlone: the first SETTINGS
-	useful   bool   // an answer came that did not ask for another connection
-	slow     bool   // not proven for a while: others may be opened beside it
+	first    string      // group of the last request that began before proven
+	peer     int         // MAX_CONCURRENT_STREAMS; -1 before the first SETTINGS
+	proven   bool        // an answer came; unless Options.FirstAlone: the first SETTINGS
+	useful   bool        // an answer came that did not ask for another connection
+	slow     bool        // not proven for a while: others may be opened beside it
+	idle     *time.Timer // retires it, unless it is used before
 
 	mu       sync.Mutex
 	out      gather

@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/tls"
@@ -14,7 +15,7 @@ import (
 
 const (
 	// MaxConns is how many connections of a pool take requests at once.
-	MaxConns = 4
+	MaxConns = 32
 	// MaxStreams is how many requests one connection has under way at most,
 	// whatever its peer allows.
 	MaxStreams = 900
@@ -24,8 +25,11 @@ const (
 	// firstAnswerWithin is how long a new connection's first request may take
 	// before another connection is opened beside it.
 	firstAnswerWithin = time.Second
-	// maxUntried leaves one connection to others when the requests of a group hang.
-	maxUntried = MaxConns - 1
+	// fewUntried is how many new connections a group tries while none has proven itself:
+	// where its requests hang it must not take them all.
+	fewUntried = 3
+	// defaultIdleAfter is Options.IdleAfter.
+	defaultIdleAfter = time.Minute
 )
 
 // ErrClosed says that a pool was closed.
@@ -34,7 +38,7 @@ var ErrClosed = errors.New("the connections were closed")
 // errRefused says that new connections are refused, though they are accepted.
 var errRefused = errors.New("the server asks for another connection each time")
 
-// Options of a Pool. All are needed but FirstAlone and Attach.
+// Options of a Pool. All are needed but IdleAfter, FirstAlone and Attach.
 type Options struct {
 	// Name is what errors and the log call the server.
 	Name string
@@ -49,6 +53,9 @@ type Options struct {
 	// SendWithin is how long what was written may wait for the connection to take
 	// it; after that the connection is given up rather than the request sent late.
 	SendWithin time.Duration
+	// A connection that has no request for IdleAfter, default 1 min, is closed while there
+	// is another one.
+	IdleAfter time.Duration
 	// FirstAlone lets a new connection take one request until its first answer;
 	// otherwise, until the peer has told its limit.
 	FirstAlone bool
@@ -77,6 +84,7 @@ type Pool struct {
 	cancelDial context.CancelFunc
 	failures   int // dials and connections that were of no use, in a row
 	retryAt    time.Time
+	retrying   bool  // somebody will dispatch at retryAt
 	err        error // of the last dial, or of the connections since
 	closed     bool
 }
@@ -96,6 +104,7 @@ const (
 
 // New makes a pool for a host and port, without a connection.
 func New(addr string, cfg *tls.Config, o Options) *Pool {
+	o.IdleAfter = cmp.Or(o.IdleAfter, defaultIdleAfter)
 	return &Pool{addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), cancelDial: func() {}}
 }
 
@@ -139,6 +148,8 @@ func (p *Pool) Release(c *Conn, use Use) {
 	}
 	if c.gone.Load() {
 		p.endIfIdle(c)
+	} else if c.inFlight == 0 && c != p.conns[0] {
+		p.endUnused(c)
 	}
 	p.dispatch()
 }
@@ -147,7 +158,7 @@ func (p *Pool) Release(c *Conn, use Use) {
 // connection if some are left. New connections go first to groups that none was
 // tried with: one group whose requests hang must not take them all.
 func (p *Pool) dispatch() {
-	for _, most := range []int{1, maxUntried} {
+	for _, most := range []int{1, p.maxUntried()} {
 		for e := p.waiters.Front(); e != nil && p.hasRoom(); {
 			w, next := e.Value.(*Waiter), e.Next()
 			if c := p.pick(w.Group, most); c != nil {
@@ -184,24 +195,30 @@ func (p *Pool) hasRoom() bool {
 }
 
 // dialIfNeeded opens one more connection when requests wait that a new one could
-// take, and every one there is has proven itself or is slow to: a new connection
-// takes a single request at first, and more of them at once would be no faster.
+// take. A new connection takes a single request at first: there are at most as many that
+// have yet to prove themselves, and are not slow to, as have done so, and at least one. So
+// their number doubles within an answer time.
 func (p *Pool) dialIfNeeded() {
 	if p.closed || p.dialing || len(p.conns) >= MaxConns {
 		return
 	}
+	proven, fresh := p.proven(), 0
 	for _, c := range p.conns {
 		if !c.proven && !c.slow {
-			return
+			fresh++
 		}
 	}
 	first := p.firstForNew()
-	if first == nil {
+	if first == nil || fresh >= max(proven, 1) {
 		return
 	}
 	wait := time.Until(p.retryAt)
-	if wait > 0 && len(p.conns) > 0 {
-		return // those that are there will do meanwhile
+	if wait > 0 && len(p.conns) > 0 { // those that are there will do meanwhile
+		if !p.retrying {
+			p.retrying = true
+			time.AfterFunc(wait, p.retry)
+		}
+		return
 	}
 	p.dialing = true
 	// The dial serves all waiters: it does not end with the first one's context.
@@ -213,10 +230,48 @@ func (p *Pool) dialIfNeeded() {
 	}()
 }
 
+// retry looks again, after a backoff, whether a connection is needed.
+func (p *Pool) retry() {
+	p.mu.Lock()
+	defer p.unlock()
+	p.retrying = false
+	p.dispatch()
+}
+
+// proven counts the connections that have answered.
+func (p *Pool) proven() (n int) {
+	for _, c := range p.conns {
+		if c.proven {
+			n++
+		}
+	}
+	return n
+}
+
+// maxUntried is how many new connections a group may try at once.
+func (p *Pool) maxUntried() int { return max(p.proven(), fewUntried) }
+
+// endUnused retires a connection that stays without a request: few busy ones gather more
+// writes than many idle ones. mu is held.
+func (p *Pool) endUnused(c *Conn) {
+	if c.idle != nil {
+		c.idle.Reset(p.o.IdleAfter)
+		return
+	}
+	c.idle = time.AfterFunc(p.o.IdleAfter, func() {
+		p.mu.Lock()
+		defer p.unlock()
+		if c.inFlight == 0 && len(p.conns) > 1 {
+			c.useful = true // it is no failure
+			p.retire(c)
+		}
+	})
+}
+
 // firstForNew is the oldest waiter that a new connection may serve.
 func (p *Pool) firstForNew() *Waiter {
 	for e := p.waiters.Front(); e != nil; e = e.Next() {
-		if w := e.Value.(*Waiter); p.untried(w.Group) < maxUntried {
+		if w := e.Value.(*Waiter); p.untried(w.Group) < p.maxUntried() {
 			return w
 		}
 	}
@@ -247,6 +302,7 @@ func (p *Pool) open(ctx context.Context, wait time.Duration) {
 		go c.fail(ErrClosed)
 	default:
 		p.conns = append(p.conns, c)
+		p.endUnused(c)
 		time.AfterFunc(min(p.o.ReadIdle, firstAnswerWithin), func() { p.markSlow(c) })
 	}
 	p.dispatch()

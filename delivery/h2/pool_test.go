@@ -182,3 +182,61 @@ func TestRefusedConnectionsAreOpenedEverMoreSlowly(t *testing.T) {
 		t.Errorf("after an answer it still counts %d failures", p.failures)
 	}
 }
+
+// mustOpen lets so many requests begin and stay, and gives back how to end them.
+func mustOpen(t *testing.T, p *Pool, n int) (end func()) {
+	t.Helper()
+	var conns []*Conn
+	for range n {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		conn, err := acquire(ctx, p, "group")
+		if cancel(); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	return func() {
+		for _, conn := range conns {
+			p.Release(conn, Answered)
+		}
+	}
+}
+
+// mustHave waits until a pool has so many connections.
+func mustHave(t *testing.T, p *Pool, n int) {
+	t.Helper()
+	storetest.Eventually(t, 20*time.Second, "the connections that are needed", func() bool {
+		open, _ := p.State()
+		return open == n
+	})
+}
+
+// TestA6_ConnectionsWithoutNeedAreClosed: more requests than a connection takes open
+// others, which are closed when they have had none for a while, and opened again.
+func TestA6_ConnectionsWithoutNeedAreClosed(t *testing.T) {
+	t.Parallel()
+	const streams = 250 // that the server allows on each
+	_, p := mustServe(t, echo, func(o *Options) { o.IdleAfter = 100 * time.Millisecond })
+	for range 2 {
+		end := mustOpen(t, p, 2*streams+1)
+		mustHave(t, p, 3)
+		end()
+		mustHave(t, p, 1)
+	}
+	if p.failures > 0 {
+		t.Errorf("the end of connections without need counts as %d failures", p.failures)
+	}
+}
+
+// TestABackoffEnds: requests that wait while new connections are not to be opened get one
+// when that is over, though nothing else happens.
+func TestABackoffEnds(t *testing.T) {
+	t.Parallel()
+	_, p := mustServe(t, echo, nil)
+	defer mustOpen(t, p, 250)()
+	p.mu.Lock()
+	p.retryAt = time.Now().Add(100 * time.Millisecond)
+	p.mu.Unlock()
+	defer mustOpen(t, p, 1)()
+	mustHave(t, p, 2)
+}

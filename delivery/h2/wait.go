@@ -95,7 +95,7 @@ func (p *Pool) queue(w *Waiter) {
 		return
 	}
 	if p.waiters.Len() == 0 {
-		if c := p.pick(w.Group, maxUntried); c != nil {
+		if c := p.pick(w.Group, p.maxUntried()); c != nil {
 			p.give(w, c)
 			return
 		}
