@@ -21,7 +21,7 @@ type Stepper struct {
 
 // NewStepper makes a process for shard 0 and begins its life.
 func NewStepper(q *Queue) (*Stepper, error) {
-	w := &worker{q: q, gate: newGate(1 << 20), started: time.Now(), jobs: context.Background(), writes: context.Background()}
+	w := &worker{q: q, gate: newGate(1<<20, endless), started: time.Now(), jobs: context.Background(), writes: context.Background()}
 	p := &Stepper{w, newShardWorker(w, 0)}
 	p.s.ends.next = func() *call { return nil } // nothing happens by itself
 	p.s.ends.renew()
@@ -158,7 +158,7 @@ func Waiting(q *Queue, shard int) int {
 // PlacesBesideOneAlone gives the places that can be taken while the only one is taken and
 // a job began to run alone all the same.
 func PlacesBesideOneAlone(ctx context.Context) int {
-	g := newGate(1)
+	g := newGate(1, endless)
 	g.take(1)
 	g.alone(ctx, 0)
 	g.together()

@@ -2,23 +2,32 @@ package queue
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
 )
+
+// lookForRoom is how soon somebody looks again for room that nobody told of.
+const lookForRoom = 5 * time.Millisecond
 
 // gate bounds the unfinished jobs of a process, and lets one job run alone.
 type gate struct {
 	mu      sync.Mutex
 	free    int
 	total   int
+	room    func() int     // Options.Room
+	looking bool           // somebody will look for it
 	quiet   bool           // nothing new may start: a job runs alone
 	asking  []*shardWorker // those that found no place, in the order in which they asked
 	changed chan struct{}  // closed, and made again, at every change
 }
 
-func newGate(total int) *gate {
-	return &gate{free: total, total: total, changed: make(chan struct{})}
+// endless is the room of a handler that says nothing of it.
+func endless() int { return math.MaxInt }
+
+func newGate(total int, room func() int) *gate {
+	return &gate{free: total, total: total, room: room, changed: make(chan struct{})}
 }
 
 // take takes at most that many places, now; 0: there is none.
@@ -31,6 +40,30 @@ func (g *gate) take(most int) int {
 	n := min(most, max(g.free, 0)) // a job that runs alone may have one more than there are
 	g.free -= n
 	return n
+}
+
+// shut tells that nothing may be claimed. The handler does not say when it has room again:
+// somebody looks in a moment. The lock is held.
+func (g *gate) shut() bool {
+	if g.quiet || g.free <= 0 {
+		return true
+	}
+	if g.room() > 0 {
+		return false
+	}
+	if !g.looking {
+		g.looking = true
+		time.AfterFunc(lookForRoom, func() {
+			g.mu.Lock()
+			g.looking = false
+			s := g.announce()
+			g.mu.Unlock()
+			if s != nil {
+				s.ends.kick()
+			}
+		})
+	}
+	return true
 }
 
 // ask has a shard told when places are free, also when they came free since it found
@@ -48,14 +81,21 @@ func (g *gate) ask(s *shardWorker) {
 // have no use for them. Who was told asks again only if it finds none, so this ends.
 func (g *gate) pass() {
 	g.mu.Lock()
-	if g.quiet || g.free <= 0 || len(g.asking) == 0 {
-		g.mu.Unlock()
-		return
+	s := g.next()
+	g.mu.Unlock()
+	if s != nil {
+		s.ends.kick()
+	}
+}
+
+// next is the shard to be told that places are free; nil: none. The lock is held.
+func (g *gate) next() *shardWorker {
+	if len(g.asking) == 0 || g.shut() {
+		return nil
 	}
 	s := g.asking[0]
 	g.asking = g.asking[1:]
-	g.mu.Unlock()
-	s.ends.kick()
+	return s
 }
 
 // unasked tells that results may use the places that they free: no shard waits for
@@ -84,12 +124,7 @@ func (g *gate) release(n int) {
 func (g *gate) announce() *shardWorker {
 	close(g.changed)
 	g.changed = make(chan struct{})
-	if g.quiet || g.free <= 0 || len(g.asking) == 0 {
-		return nil
-	}
-	s := g.asking[0]
-	g.asking = g.asking[1:]
-	return s
+	return g.next()
 }
 
 // wait calls try, under the lock, until it says yes or ctx ends.
@@ -112,7 +147,7 @@ func (g *gate) wait(ctx context.Context, try func() bool) bool {
 
 // open waits until there is a free place.
 func (g *gate) open(ctx context.Context) bool {
-	return g.wait(ctx, func() bool { return !g.quiet && g.free > 0 })
+	return g.wait(ctx, func() bool { return !g.shut() })
 }
 
 // alone keeps new jobs from starting and waits, at most for limit, until none

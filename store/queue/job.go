@@ -45,6 +45,10 @@ type Options struct {
 	// Batch is how many jobs one claim takes (default 100), InFlight how many
 	// unfinished ones a process holds (default 1000).
 	Batch, InFlight int
+	// Room, when set, is how many more jobs the handler has use for now: so many are
+	// claimed at most, or by each of the calls of a moment, and the others stay for whoever
+	// has room. It must be quick.
+	Room func() int
 	// Drain is how long Run waits for unfinished jobs when it is stopped, before
 	// it hands them back; default 0: handlers are told at once.
 	Drain time.Duration

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,4 +56,40 @@ func TestPlacesOfLostJobsComeBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRoomOfTheHandler: a process claims what its handler has room for, also of what it
+// stores itself, and leaves the rest to others; room that comes back by itself is used.
+func TestRoomOfTheHandler(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		var room, first, second atomic.Int64
+		room.Store(5)
+		hold := func(n *atomic.Int64, room *atomic.Int64) queue.Handler {
+			return func(_ context.Context, batch []*queue.Claimed) {
+				n.Add(int64(len(batch)))
+				room.Add(-int64(len(batch)))
+			}
+		}
+		w := setup(t, db, func(o *queue.Options) {
+			o.Lease = time.Minute
+			o.Room = func() int { return max(int(room.Load()), 0) }
+		})
+		w.run(hold(&first, &room))
+		jobs := make([]queue.Job, 50)
+		w.mustEnqueue(jobs...)
+		storetest.Eventually(t, time.Minute, "what there is room for", func() bool { return first.Load() >= 5 })
+		other := w.another(func(o *queue.Options) { o.Room = nil })
+		other.run(hold(&second, new(atomic.Int64)))
+		storetest.Eventually(t, time.Minute, "the rest to be claimed", func() bool { return first.Load()+second.Load() == 50 })
+		held := first.Load()
+		if held > 10 { // two calls of a moment may claim so many each
+			t.Errorf("%d were claimed by a process with room for 5", held)
+		}
+		room.Store(5) // nobody tells its shard
+		storetest.Eventually(t, time.Minute, "room to be used that came back", func() bool {
+			w.mustEnqueue(queue.Job{})
+			return first.Load() > held
+		})
+	})
 }

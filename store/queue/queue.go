@@ -82,6 +82,9 @@ func (o Options) withDefaults() Options {
 	orInt(&o.MaxAttempts, defaultMaxAttempts)
 	orInt(&o.Batch, defaultBatch)
 	orInt(&o.InFlight, defaultInFlight)
+	if o.Room == nil {
+		o.Room = endless
+	}
 	if o.OnEmptied == nil {
 		o.OnEmptied = func() {}
 	}

@@ -37,7 +37,7 @@ func (q *Queue) Run(ctx context.Context, h Handler) error {
 	writes := context.WithoutCancel(ctx)
 	jobs, stopJobs := context.WithCancel(writes)
 	defer stopJobs()
-	w := &worker{q: q, handle: h, gate: newGate(q.o.InFlight), started: time.Now(),
+	w := &worker{q: q, handle: h, gate: newGate(q.o.InFlight, q.o.Room), started: time.Now(),
 		jobs: jobs, writes: writes, lonely: make(chan struct{}, 1)}
 	for _, shard := range q.o.Serve {
 		w.shards = append(w.shards, newShardWorker(w, shard))

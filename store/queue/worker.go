@@ -93,6 +93,7 @@ func (s *shardWorker) wish(arrived ...arrival) {
 // used at once, unless others wait for them.
 func (s *shardWorker) takeRoom(c *call, most int) {
 	gate := s.worker.gate
+	most = min(most, gate.room())
 	c.room = gate.take(most)
 	if c.room < most && len(c.results) > 0 && gate.unasked() {
 		c.reuse = min(len(c.results), most-c.room)
