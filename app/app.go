@@ -125,11 +125,13 @@ func (a *app) openQueues() {
 		OnEmptied: a.metrics.RedisEmptied,
 	}
 	toTarget, toSend, toDo := shared, shared, shared
-	toTarget.Name, toTarget.Lease, toTarget.InFlight = "events", c.JobLease, delivery.Places
+	toTarget.Name, toTarget.Lease, toTarget.InFlight = "events", c.JobLease, c.MaxInFlight
 	if c.has(roleDelivery) { // it sends as well
 		toTarget.Lease = min(c.JobLease, c.NotificationLease)
+		room := func() int { return a.delivery.Room() }
+		toTarget.Room, toSend.Room = room, room
 	}
-	toSend.Name, toSend.Lease, toSend.InFlight = "notifications", c.NotificationLease, delivery.Places
+	toSend.Name, toSend.Lease, toSend.InFlight = "notifications", c.NotificationLease, c.MaxInFlight
 	toSend.Show = delivery.ShowMessage
 	toTarget.GroupRetention += c.MaxAge // parts may end that much before the event
 	toSend.GroupRetention += c.MaxAge   // an event may end that much later than its part in a shard
@@ -180,7 +182,7 @@ func (a *app) openWorkers() {
 	c := a.config
 	a.delivery = delivery.New(delivery.Options{
 		Queue: a.notificationQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Metrics: a.metrics, Logger: a.log,
-		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, RetryBase: c.RetryBase, RetryMax: c.RetryMax,
+		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, RetryBase: c.RetryBase, RetryMax: c.RetryMax, InFlight: c.MaxInFlight,
 	})
 	// A process that plays both roles sends small events and parts at once.
 	var atOnce *delivery.Delivery

@@ -194,6 +194,9 @@ func (c *config) checkTimes() problems {
 	if window := max(2*c.NotificationLease, 2*c.JobLease, c.RetryMax); c.TombstoneRetention < window {
 		p = append(p, fmt.Sprintf("FANFARE_TOMBSTONE_RETENTION: %v is below %v, for which work may be redone (two leases, FANFARE_RETRY_MAX)", c.TombstoneRetention, window))
 	}
+	if c.MaxInFlight < 1 {
+		p = append(p, fmt.Sprintf("FANFARE_MAX_IN_FLIGHT: %d is not at least 1", c.MaxInFlight))
+	}
 	if c.MaxAttempts < 1 {
 		p = append(p, fmt.Sprintf("FANFARE_MAX_ATTEMPTS: %d is not at least 1", c.MaxAttempts))
 	}

@@ -34,9 +34,9 @@ type Options struct {
 	// RetryBase and RetryMax bound the backoff of a device and of lost
 	// connections; defaults 500 ms and 5 min.
 	RetryBase, RetryMax time.Duration
-	// Places is how many notifications a process has in hand at once beyond the pace of
-	// their apps, half of them of one app; default Places.
-	Places int
+	// InFlight bounds the requests that a process has in hand, half of them of one app;
+	// default InFlight.
+	InFlight int
 }
 
 func (o Options) withDefaults() Options {
@@ -49,8 +49,8 @@ func (o Options) withDefaults() Options {
 	or(&o.MaxAge, 24*time.Hour)
 	or(&o.RetryBase, 500*time.Millisecond)
 	or(&o.RetryMax, 5*time.Minute)
-	if o.Places <= 0 {
-		o.Places = Places
+	if o.InFlight <= 0 {
+		o.InFlight = InFlight
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -76,7 +76,7 @@ type Delivery struct {
 	deviceWrites chan struct{}
 	guardReads   chan struct{}
 
-	slots *slots // of notifications in hand
+	windows *windows // of notifications in hand
 
 	mu      sync.Mutex
 	chains  map[string]*chain    // by token
@@ -91,7 +91,7 @@ func New(o Options) *Delivery {
 		o: o, backoff: newBackoffs(o.RetryBase, o.RetryMax), storm: newBreaker(breakerOptions{}),
 		probeNow: make(chan struct{}, 1), wakes: make(chan string, 64), deviceWrites: make(chan struct{}, maxDeviceWrites),
 		guardReads: make(chan struct{}, maxGuardReads),
-		slots:      newSlots(o.Places, time.Now), chains: map[string]*chain{}, alarmed: map[string]time.Time{},
+		windows:    newWindows(o.InFlight, time.Now), chains: map[string]*chain{}, alarmed: map[string]time.Time{},
 	}
 	configured := o.Sender.Apps()
 	d.names, d.alarmNames = newAppNames(configured), newAppNames(configured)
@@ -115,19 +115,24 @@ func (d *Delivery) Run(ctx context.Context) error {
 // which is sent where the event was targeted.
 type work struct {
 	*queue.Claimed
-	id       string // the notification's
-	m        *message
-	probe    bool            // it may be sent though its app is paused
-	answered bool            // by the service: its app does not hang
-	held     room            // its app's is kept: a new registration may change the message's
-	event    *oneHop         // nil: the notification was claimed
-	group    *sync.WaitGroup // of those for whose end the loop waits that handed the work in
+	id      string // the notification's
+	m       *message
+	probe   bool            // it may be sent though its app is paused
+	app     string          // of whose window it has room: a new registration may change the message's
+	hanging bool            // the service was asked and did not answer
+	took    time.Duration   // from the request to its answer
+	event   *oneHop         // nil: the notification was claimed
+	group   *sync.WaitGroup // of those for whose end the loop waits that handed the work in
 }
 
+// Room is how many more events and notifications this process should claim: what it could
+// not send soon stays in the queue.
+func (d *Delivery) Room() int { return d.windows.Room() }
+
 // take starts a batch. Notifications of one token go one after the other, in
-// the order they were claimed; different tokens go at the same time. When an app
-// has too many in hand, waiting or under way, the rest is postponed, so that a
-// slow app leaves room for others.
+// the order they were claimed; different tokens go at the same time. What finds no room
+// in its app's window waits a moment for it, or is postponed, so that a slow app leaves
+// room for others.
 func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 	for _, c := range batch {
 		m, err := decodeMessage(c.Group, c.Payload)
@@ -135,14 +140,29 @@ func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 			c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 			continue
 		}
-		w := &work{Claimed: c, id: NotificationID(m.Event, m.Token), m: m, group: &d.wg}
-		if w.held.app = m.app(); !d.slots.take(1, 1, w.held) {
-			d.postpone(ctx, w, "its app has too many sends under way")
-			continue
-		}
-		d.begin(ctx, w)
+		d.admit(ctx, &work{Claimed: c, id: NotificationID(m.Event, m.Token), m: m, app: m.app(), group: &d.wg})
 	}
 }
+
+// admit begins a claimed notification when its app has room.
+func (d *Delivery) admit(ctx context.Context, w *work) {
+	if d.windows.take(false, share{w.app, 1}) {
+		d.begin(ctx, w)
+		return
+	}
+	w.group.Add(1)
+	begin := func() { d.begin(ctx, w); d.wg.Done() }
+	refuse := func() { d.postpone(ctx, w, noRoom); d.wg.Done() }
+	switch taken, refused := d.windows.takeOrWait(&waiter{shares: []share{{w.app, 1}}, enter: begin, refuse: refuse}); {
+	case taken:
+		begin()
+	case refused:
+		refuse()
+	}
+}
+
+// noRoom is why a notification, or a part, waits.
+const noRoom = "its app has too many sends under way"
 
 // chain is what waits behind a token's present send.
 type chain struct {
@@ -214,14 +234,8 @@ func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *wor
 	return next
 }
 
-// leave gives back what a notification was in hand by, with the last one of an event the
-// event's place.
-func (d *Delivery) leave(w *work) {
-	d.slots.free(w.held, w.answered)
-	if e := w.event; e != nil && e.inHand.Add(-1) == 0 {
-		d.slots.freePlace(e.place)
-	}
-}
+// leave gives back a notification's room.
+func (d *Delivery) leave(w *work) { d.windows.leave(w.app, w.hanging, w.took) }
 
 // postponeSlow postpones a notification whose device is slow.
 func (d *Delivery) postponeSlow(ctx context.Context, w *work) {

@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"fanfare/store/devices"
@@ -17,9 +16,6 @@ const (
 	// maxAtOnce is how many devices an event, or a part of one, may have that goes in
 	// one hop.
 	maxAtOnce = 250
-	// Of the places that an app may have, the parts of large audiences take two of
-	// three, so that what is sent to few finds room.
-	partsShare, partsOf = 2, 3
 )
 
 // The marks of an event: what became of its notification to a device.
@@ -45,8 +41,6 @@ type oneHop struct {
 	read      time.Time       // when its devices were
 	group     *sync.WaitGroup // of those who wait for the end of what was begun
 	reportTTL time.Duration
-	place     string       // the app of which it has a place
-	inHand    atomic.Int32 // notifications
 
 	mu     sync.Mutex
 	left   int // notifications that have neither ended nor were stored
@@ -99,24 +93,18 @@ func (e *oneHop) finish() {
 	}
 }
 
-// takeEvent sends the notifications of an event, each behind those to its device,
-// unless there is no room for them: false.
-func (d *Delivery) takeEvent(ctx context.Context, messages []message, rooms []room, e *oneHop) bool {
-	share, of := 1, 1
-	if e.job.Of != "" {
-		share, of = partsShare, partsOf
+// beginAll sends notifications of an event, each behind those to its device.
+func (d *Delivery) beginAll(ctx context.Context, works []work) {
+	for i := range works {
+		d.begin(ctx, &works[i])
 	}
-	if !d.slots.take(share, of, rooms...) {
-		return false
+}
+
+// postponeAll makes jobs of their own of an event's notifications.
+func (d *Delivery) postponeAll(ctx context.Context, works []work) {
+	for i := range works {
+		d.postpone(ctx, &works[i], noRoom)
 	}
-	e.place, rooms[0].by = rooms[0].app, byEvent
-	e.inHand.Store(int32(len(messages)))
-	e.left, e.sent.Made = len(messages), int64(len(messages))
-	for i := range messages {
-		m := &messages[i]
-		d.begin(ctx, &work{Claimed: e.c, id: NotificationID(m.Event, m.Token), m: m, held: rooms[i], event: e, group: e.group})
-	}
-	return true
 }
 
 // finishEvent ends a notification of an event. What has to wait becomes a job of its

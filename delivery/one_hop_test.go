@@ -189,7 +189,7 @@ func TestA15_EndsAreRecordedAsTheyCome(t *testing.T) {
 // app does not wait with it.
 func TestQ8_VerdictsHoldNoPlace(t *testing.T) {
 	t.Parallel()
-	p := setup(t, options{delivery: func(o *delivery.Options) { o.Places = 2 }})
+	p := setup(t, options{delivery: func(o *delivery.Options) { o.InFlight = 2 }})
 	p.mustDevice("gone", 1)
 	p.mustDevice("fine", 2)
 	for _, user := range []string{"gone", "fine"} { // what they want is cached now

@@ -26,7 +26,7 @@ func TestQ8_AnAppGetsItsPlaceBack(t *testing.T) {
 				db: storetest.Open(t, ""), idle: true, twoHops: true,
 				sender: func(*pipeline) transport.Sender { return sender },
 				// The loss of one place is enough.
-				delivery: func(o *delivery.Options) { o.Places = 1 },
+				delivery: func(o *delivery.Options) { o.InFlight = 1 },
 			})
 			p.mustDevice("bob", 1)
 			p.mustDevice("eve", 2)

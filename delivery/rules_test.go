@@ -183,25 +183,6 @@ func TestRate(t *testing.T) {
 	}
 }
 
-func TestDepthGuessLetsAPageThroughWhenBlind(t *testing.T) {
-	t.Parallel()
-	var g depthGuess
-	now := time.Now()
-	steps := []struct {
-		sum   int64
-		after time.Duration
-		want  bool
-	}{
-		{5, 0, false}, {5, 100 * time.Millisecond, false}, {5, 300 * time.Millisecond, true}, {5, 310 * time.Millisecond, false},
-		{6, 900 * time.Millisecond, false}, {6, time.Second, false}, {6, 1200 * time.Millisecond, true},
-	}
-	for n, s := range steps {
-		if got := g.stale(s.sum, now.Add(s.after), blindAfter); got != s.want {
-			t.Errorf("step %d: %v, want %v", n, got, s.want)
-		}
-	}
-}
-
 func TestDeferOrRetry(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -156,7 +156,7 @@ func atOnceAgain(a transport.Answer) bool { return a.Outcome == transport.Again 
 
 // handleAnswer turns an answer into a result; the table of outcomes is `results`.
 func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer) {
-	w.answered = a.Status != 0 || a.Outcome == transport.Delivered
+	w.hanging, w.took = a.Status == 0 && a.Outcome != transport.Delivered, a.Took
 	d.resume(ctx, w, a)
 	r := results[a.Outcome](d, w, a)
 	if r.Reason == "" {

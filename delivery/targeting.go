@@ -30,13 +30,12 @@ type TargetingOptions struct {
 	// LiveKey names the key of Redis that exists while a user reads his chats
 	// on a live stream: an event to a chat does not go to him then. Default: none.
 	LiveKey func(user string) string
-	// Deep is how many notifications a shard may hold before the parts of large
-	// audiences wait that do not go in one hop; default 250. The contract's bound is
-	// 10,000: the smaller one keeps what others post meanwhile fast. Sends under way
-	// count.
+	// Deep is how many notifications may wait, in all shards together, before the parts of
+	// large audiences wait that do not go in one hop; default 2,000.
 	Deep int64
-	// MostParts is how many parts of a large audience may be stored and not ended;
-	// then its next page waits. Default 64, each with at most 100 users.
+	// MostParts is how many events and parts may wait, in all shards together, before a
+	// large audience with parts that have not ended is split no further; default 32. Each
+	// part has at most 100 users. What a process works on does not wait.
 	MostParts int64
 	// PageDelay is how long a page waits then, and a part whose apps have no room, at
 	// least; default 20 ms.
@@ -55,18 +54,19 @@ type TargetingOptions struct {
 // Targeting turns accepted events into notifications, one per device.
 type Targeting struct {
 	o       TargetingOptions
-	deep    depthGuess
 	refused refusals
-	sending sync.WaitGroup // of what Delivery sends at once
+	// What waits, as last read.
+	events, notifications backlog
+	sending               sync.WaitGroup // of what Delivery sends at once
 }
 
 // NewTargeting makes a Targeting. It starts nothing.
 func NewTargeting(o TargetingOptions) *Targeting {
 	if o.Deep <= 0 {
-		o.Deep = 250
+		o.Deep = 2000
 	}
 	if o.MostParts <= 0 {
-		o.MostParts = 64
+		o.MostParts = 32
 	}
 	if o.MaxAge <= 0 {
 		o.MaxAge = 24 * time.Hour
@@ -174,10 +174,14 @@ func (t *Targeting) nextPage(ctx context.Context, p *page) {
 	}
 }
 
-// mayGoOn tells whether the next page of a large audience may be split; it waits while
-// many parts of those before have not ended.
+// partsOfAPage is how many parts a page becomes.
+const partsOfAPage = events.PageSize / events.PartSize
+
+// mayGoOn tells whether the next page of a large audience may be split: while few events
+// and parts wait, and when all of its own have ended. What is under way is bounded by
+// those who work on it.
 func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
-	if p.job.Parts < t.o.MostParts {
+	if t.events.allows(ctx, t.o.Events, t.o.MostParts, partsOfAPage) {
 		return true
 	}
 	counts, err := t.o.Events.Groups(ctx, p.c.ID)
@@ -185,10 +189,10 @@ func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
 		t.postpone(p, "read_parts", err)
 		return false
 	}
-	if p.job.Parts-counts[events.LabelPart]-counts[events.LabelFailed] < t.o.MostParts { // some may be dead letters
+	if p.job.Parts <= counts[events.LabelPart]+counts[events.LabelFailed] { // some may be dead letters
 		return true
 	}
-	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.PageDelay, Reason: "many parts have not ended"})
+	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.PageDelay, Reason: "many parts wait"})
 	return false
 }
 

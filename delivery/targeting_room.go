@@ -1,9 +1,11 @@
 package delivery
 
 import (
-	"slices"
+	"context"
 	"sync"
 	"time"
+
+	"fanfare/store/queue"
 )
 
 const (
@@ -15,29 +17,29 @@ const (
 
 // refusals remember by event what a part asked for that found no room.
 type refusals struct {
-	mu    sync.Mutex
-	rooms map[string][]room
+	mu     sync.Mutex
+	shares map[string][]share
 }
 
 // note remembers what was not to be had; nil: there was room.
-func (r *refusals) note(event string, rooms []room) {
+func (r *refusals) note(event string, shares []share) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(rooms) == 0 {
-		delete(r.rooms, event)
+	if len(shares) == 0 {
+		delete(r.shares, event)
 		return
 	}
-	if r.rooms == nil || len(r.rooms) >= maxRefused {
-		r.rooms = map[string][]room{} // what is forgotten costs one reading of settings
+	if r.shares == nil || len(r.shares) >= maxRefused {
+		r.shares = map[string][]share{} // what is forgotten costs one reading of settings
 	}
-	r.rooms[event] = rooms
+	r.shares[event] = shares
 }
 
-// of is what a part of the event asked for, a copy.
-func (r *refusals) of(event string) []room {
+// of is what a part of the event asked for.
+func (r *refusals) of(event string) []share {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.rooms[event])
+	return r.shares[event]
 }
 
 // patient tells whether a part waits for room rather than going in two hops.
@@ -51,13 +53,45 @@ func (t *Targeting) waitsForRoom(p *page) bool {
 	if t.o.Delivery == nil || !p.c.First || !p.patient() {
 		return false
 	}
-	rooms := t.refused.of(p.event())
-	if len(rooms) == 0 || t.o.Delivery.slots.fits(partsShare, partsOf, rooms...) {
+	shares := t.refused.of(p.event())
+	if len(shares) == 0 || t.o.Delivery.windows.fits(true, shares...) {
 		return false
 	}
 	t.wait(p, noRoom)
 	return true
 }
 
-// noRoom is why a part waits.
-const noRoom = "its apps have too many sends under way"
+// backlog is how many jobs of a queue wait in the whole cluster, read a moment ago, with
+// what this process added since.
+type backlog struct {
+	mu    sync.Mutex
+	n     int64
+	until time.Time
+}
+
+// backlogFresh is how long a reading of a backlog is used.
+const backlogFresh = 25 * time.Millisecond
+
+// allows tells whether fewer than most jobs of a queue wait, and counts the ones that are
+// added then. Who can't tell waits.
+func (b *backlog) allows(ctx context.Context, q *queue.Queue, most, added int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now := time.Now(); now.After(b.until) {
+		stats, err := q.Stats(ctx)
+		if err != nil {
+			return false
+		}
+		b.n, b.until = stats.Depth+stats.Scheduled, now.Add(backlogFresh)
+	}
+	if b.n >= most {
+		return false
+	}
+	b.n += added
+	return true
+}
+
+// tooDeep tells whether so many notifications wait that a part of a large audience should.
+func (t *Targeting) tooDeep(ctx context.Context, n int) bool {
+	return !t.notifications.allows(ctx, t.o.Notifications, t.o.Deep, int64(n))
+}

@@ -18,7 +18,7 @@ import (
 func TestAPartThatWaitsReadsNoSettings(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
-	p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, delivery: func(o *delivery.Options) { o.Places = 200 }})
+	p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, delivery: func(o *delivery.Options) { o.InFlight = 200 }})
 	const fans = 400 // four parts, of which one has room
 	p.mustManyDevices(fans)
 	p.apns.ScriptTopic(apnstest.DefaultTopic, apnstest.Answer{Delay: 2500 * time.Millisecond})

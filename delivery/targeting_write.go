@@ -33,7 +33,7 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page) {
 		t.choose(p)
 		switch {
 		case t.sendAtOnce(ctx, p):
-		case p.part() && t.tooDeep():
+		case p.part() && t.tooDeep(ctx, len(p.found)):
 			t.wait(p, "the notification shards are deep")
 		default:
 			stored = append(stored, p)
@@ -128,36 +128,80 @@ func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
 	return pages
 }
 
-// sendAtOnce sends an event in one hop: when it is its first time, it has few devices,
-// and their apps have room. Else it goes the other way; a part waits a moment for room,
-// so that what is sent to few goes first.
+// sendAtOnce sends an event in one hop: when it is its first time, and it has few devices. Without
+// room in their apps' windows it waits a moment in the process. Then a part is given back,
+// so that what is sent to few goes first; another event goes the other way, as one does at
+// once (false) for which there is no time to wait.
 func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
-	n := len(p.found)
-	if t.o.Delivery == nil || !p.c.First || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > maxAtOnce {
+	n, d := len(p.found), t.o.Delivery
+	if d == nil || !p.c.First || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > maxAtOnce {
 		return false
 	}
-	messages, rooms := make([]message, n), make([]room, n)
+	e := &oneHop{c: p.c, job: p.job, counts: p.counts, read: p.read, group: &t.sending, reportTTL: t.o.ReportTTL, left: n}
+	e.sent.Made = int64(n)
+	messages, works := make([]message, n), make([]work, n)
 	for i, f := range p.found {
 		d := f.device
 		messages[i] = message{
 			Token: d.Token, User: f.user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
 			Event: p.event(), AcceptedAt: p.job.AcceptedAt, Push: p.job.Push, Suspect: d.State == api.DeviceSuspect,
 		}
-		rooms[i].app = messages[i].app()
+		works[i] = work{Claimed: p.c, id: NotificationID(p.event(), d.Token), m: &messages[i], app: messages[i].app(), event: e, group: e.group}
 	}
-	e := &oneHop{c: p.c, job: p.job, counts: p.counts, read: p.read, group: &t.sending, reportTTL: t.o.ReportTTL}
-	if !t.o.Delivery.takeEvent(ctx, messages, rooms, e) {
-		if !p.patient() {
-			return false
-		}
-		t.refused.note(p.event(), rooms)
-		t.wait(p, noRoom)
+	shares := sharesOf(works)
+	if d.windows.take(p.part(), shares...) {
+		t.counted(p)
+		d.beginAll(ctx, works)
 		return true
 	}
-	t.refused.note(p.event(), nil)
-	t.count(p)
-	t.o.Metrics.targeted.Add(float64(n))
+	return t.waitForWindow(ctx, p, works, shares)
+}
+
+// waitForWindow lets an event wait in the process for room in its apps' windows; false:
+// there is no time for that.
+func (t *Targeting) waitForWindow(ctx context.Context, p *page, works []work, shares []share) bool {
+	d := t.o.Delivery
+	w := &waiter{shares: shares, part: p.part()}
+	w.enter = func() {
+		t.counted(p)
+		t.sending.Go(func() { d.beginAll(ctx, works) })
+		t.sending.Done()
+	}
+	w.refuse = func() {
+		defer t.sending.Done()
+		if p.part() {
+			t.giveBack(p, shares)
+			return
+		}
+		t.counted(p)
+		t.sending.Go(func() { d.postponeAll(ctx, works) })
+	}
+	t.sending.Add(1)
+	switch taken, refused := d.windows.takeOrWait(w); {
+	case taken:
+		w.enter()
+	case refused && p.part() && p.patient():
+		w.refuse()
+	case refused:
+		t.sending.Done()
+		return false
+	}
 	return true
+}
+
+// giveBack gives back a part that found no room.
+func (t *Targeting) giveBack(p *page, shares []share) {
+	t.refused.note(p.event(), shares)
+	t.wait(p, noRoom)
+}
+
+// counted tells the metrics of a page whose notifications are sent at once.
+func (t *Targeting) counted(p *page) {
+	if p.part() {
+		t.refused.note(p.event(), nil)
+	}
+	t.count(p)
+	t.o.Metrics.targeted.Add(float64(len(p.found)))
 }
 
 // jobs makes the notifications of a page.

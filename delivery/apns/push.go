@@ -33,6 +33,7 @@ type push struct {
 	waiter  h2.Waiter
 	conn    *h2.Conn
 	token   *providerToken // sent with the request; nil: certificate
+	sent    time.Time      // the newest request
 	last    transport.Answer
 	tries   int
 	moves   int
@@ -124,12 +125,16 @@ func (p *push) start(call *h2.Call) {
 	if e := n.Expiration; e != nil {
 		fields = append(fields, h2.Field{Name: "apns-expiration", Value: strconv.FormatInt(max(e.Unix(), 0), 10), Sensitive: true})
 	}
+	p.sent = time.Now()
 	call.Start("/3/device/"+n.Token, fields)
 }
 
 // Answered implements h2.Owner.
 func (p *push) Answered(r *h2.Result) {
 	answer := answerOf(r)
+	if answer.Status != 0 {
+		answer.Took = time.Since(p.sent)
+	}
 	p.renewToken(&answer)
 	use := h2.Answered
 	switch {

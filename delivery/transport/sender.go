@@ -87,6 +87,9 @@ type Answer struct {
 	// GoneAt (DropDevice only, else zero) is when the service last found the
 	// token inactive, in milliseconds.
 	GoneAt time.Time
+	// Took is how long the service took to answer, from when the request left; 0: there
+	// was no answer, or the sender does not measure it.
+	Took time.Duration
 	// RetryAfter is how long the service asks to wait; 0: it did not say.
 	RetryAfter time.Duration
 	// Err explains an answer without a status.

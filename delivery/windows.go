@@ -1,0 +1,339 @@
+package delivery
+
+import (
+	"container/list"
+	"slices"
+	"sync"
+	"time"
+)
+
+// InFlight is how many requests a process has under way at once by default
+// (FANFARE_MAX_IN_FLIGHT), and how many events and notifications it may have claimed.
+const InFlight = 16_000
+
+const (
+	// firstWindow is the least window of an app that answers, and what one may have in
+	// hand before its first answer.
+	firstWindow = 1000
+	// An app that has requests under way and gave no answer for hangsAfter has a window
+	// of hangingWindow, and nothing waits for it.
+	hangingWindow = 100
+	hangsAfter    = 2 * time.Second
+	// A window is windowGain times what an app answers within its answer time: so it
+	// doubles with each answer time as long as the service takes more.
+	windowGain = 3
+	// shortestRound is the least time that answers are counted over.
+	shortestRound = 100 * time.Millisecond
+	// patience is how long a request waits in the process for its app's window. What was
+	// read of its device must still be fresh when it leaves.
+	patience = heldFresh / 2
+	// mostWaiting is how many requests wait so before nothing more is claimed.
+	mostWaiting = 2000
+	// lookEvery is how often those that wait are looked at besides each answer.
+	lookEvery = 50 * time.Millisecond
+)
+
+// windows bound what a process has in hand: each app by its window, which follows the
+// rate and the time of its answers, and all of them by a number. An app that has so many
+// gets another only while more than that are free: one takes half of them at most, two
+// take three quarters. What finds no room waits a moment in the process, as much of it as
+// the app is likely to take within that time. What is claimed follows, see Room: the rest
+// stays in the queue, for whoever has room.
+type windows struct {
+	most int
+	now  func() time.Time
+
+	mu      sync.Mutex
+	taken   int // requests in hand
+	waiting int // requests that wait
+	looking bool
+	apps    map[string]*window
+}
+
+// window is what an app has in hand and how it answers. It is forgotten when nothing of
+// the app is left.
+type window struct {
+	taken    int
+	answered time.Time     // the last answer, or when the first request was taken
+	took     time.Duration // from request to answer, a moving mean; 0: there was none yet
+	since    time.Time     // when the present round of answers began
+	round    int           // answers since then
+	before   int           // answers in the round before
+	waiters  [2]list.List  // of *waiter: single requests and small events, parts of large audiences
+	waiting  int
+}
+
+// share is what somebody wants of an app's window.
+type share struct {
+	app string
+	n   int
+}
+
+// waiter waits for room for all its shares, in the list of its first app.
+type waiter struct {
+	shares []share
+	part   bool // of a large audience
+	since  time.Time
+	// One of them is called, once, without the lock.
+	enter, refuse func()
+}
+
+func newWindows(most int, now func() time.Time) *windows {
+	return &windows{most: most, now: now, apps: map[string]*window{}}
+}
+
+// Room is how many more jobs may be claimed.
+func (s *windows) Room() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(mostWaiting-s.waiting, 0)
+}
+
+// take takes room for all shares, or for none.
+func (s *windows) take(part bool, shares ...share) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tryTake(s.now(), part, shares, true, true)
+}
+
+// fits tells whether take would take it now.
+func (s *windows) fits(part bool, shares ...share) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tryTake(s.now(), part, shares, true, false)
+}
+
+// takeOrWait takes room for a waiter now (true) or lets it wait (false); refused when
+// so much waits for its app that its turn would not come in time.
+func (s *windows) takeOrWait(w *waiter) (taken, refused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.since = s.now()
+	if s.tryTake(w.since, w.part, w.shares, true, true) {
+		return true, false
+	}
+	n, a := w.size(), s.app(w.shares[0].app, w.since)
+	if most := a.soon(w.since, w.part); a.waiting+n > most && (a.waiting > 0 || most == 0) {
+		s.forgetIdle(w.shares[0].app, a)
+		return false, true
+	}
+	a.waiters[kind(w.part)].PushBack(w)
+	a.waiting += n
+	s.waiting += n
+	s.lookSoon()
+	return false, false
+}
+
+// leave gives back the room of a request that has ended, hanging if the service was asked
+// and did not answer; took is the answer time, 0: it was not asked. Those that wait enter.
+func (s *windows) leave(app string, hanging bool, took time.Duration) {
+	s.mu.Lock()
+	now, a := s.now(), s.apps[app]
+	a.taken--
+	s.taken--
+	if !hanging {
+		a.note(now, took)
+	}
+	entering := s.admit(now, a)
+	s.forgetIdle(app, a)
+	s.mu.Unlock()
+	for _, w := range entering {
+		w.enter()
+	}
+}
+
+// tryTake is take with the lock held; behind says that who waits goes first.
+func (s *windows) tryTake(now time.Time, part bool, shares []share, behind, keep bool) bool {
+	for _, one := range shares {
+		a := s.apps[one.app]
+		if a == nil || a.taken == 0 && a.waiting == 0 {
+			continue // the first of an app always goes
+		}
+		if behind && (a.waiters[0].Len() > 0 || part && a.waiters[1].Len() > 0) {
+			return false
+		}
+		most := min(a.size(now), s.most-s.taken)
+		if part { // what is sent to few finds room beside a large audience
+			most = most * 2 / 3
+		}
+		if a.taken > 0 && a.taken+one.n > most {
+			return false
+		}
+	}
+	if keep {
+		for _, one := range shares {
+			s.app(one.app, now).taken += one.n
+			s.taken += one.n
+		}
+	}
+	return true
+}
+
+// app is an app's window; mu is held.
+func (s *windows) app(name string, now time.Time) *window {
+	a := s.apps[name]
+	if a == nil {
+		a = &window{answered: now, since: now}
+		s.apps[name] = a
+	}
+	return a
+}
+
+// forgetIdle forgets an app of which nothing is left; mu is held.
+func (s *windows) forgetIdle(name string, a *window) {
+	if a.taken == 0 && a.waiting == 0 {
+		delete(s.apps, name)
+	}
+}
+
+// admit takes room for those that wait first; mu is held.
+func (s *windows) admit(now time.Time, a *window) (entering []*waiter) {
+	for i := range a.waiters {
+		for first := a.waiters[i].Front(); first != nil; first = a.waiters[i].Front() {
+			w := first.Value.(*waiter)
+			if !s.tryTake(now, w.part, w.shares, false, true) {
+				return entering // parts go behind what is sent to few
+			}
+			s.drop(a, w, first)
+			entering = append(entering, w)
+		}
+	}
+	return entering
+}
+
+// drop takes a waiter off its list; mu is held.
+func (s *windows) drop(a *window, w *waiter, at *list.Element) {
+	a.waiters[kind(w.part)].Remove(at)
+	a.waiting -= w.size()
+	s.waiting -= w.size()
+}
+
+// lookSoon looks at those that wait in a moment; mu is held.
+func (s *windows) lookSoon() {
+	if !s.looking {
+		s.looking = true
+		time.AfterFunc(lookEvery, s.look)
+	}
+}
+
+// look admits who finds room by what other apps gave back, and refuses whose patience is
+// over.
+func (s *windows) look() {
+	s.mu.Lock()
+	now := s.now()
+	var entering, refused []*waiter
+	for name, a := range s.apps {
+		entering = append(entering, s.admit(now, a)...)
+		for i := range a.waiters {
+			for first := a.waiters[i].Front(); first != nil; first = a.waiters[i].Front() {
+				w := first.Value.(*waiter)
+				if now.Sub(w.since) < patience && !a.hangs(now) {
+					break
+				}
+				s.drop(a, w, first)
+				refused = append(refused, w)
+			}
+		}
+		s.forgetIdle(name, a)
+	}
+	s.looking = false
+	if s.waiting > 0 {
+		s.lookSoon()
+	}
+	s.mu.Unlock()
+	for _, w := range entering {
+		w.enter()
+	}
+	for _, w := range refused {
+		w.refuse()
+	}
+}
+
+// note notes an answer. Answer times are learned while little is in hand, when nothing
+// waits on the way: else the window would grow by its own queues.
+func (a *window) note(now time.Time, took time.Duration) {
+	a.answered = now
+	a.turn(now)
+	a.round++
+	switch {
+	case took <= 0 || a.taken > firstWindow && a.took > 0:
+	case a.took == 0:
+		a.took = took
+	default:
+		a.took += (took - a.took) / 8
+	}
+}
+
+// turn begins a new round of answers when one is over.
+func (a *window) turn(now time.Time) {
+	switch passed, round := now.Sub(a.since), a.length(); {
+	case passed >= 2*round:
+		a.since, a.round, a.before = now, 0, 0
+	case passed >= round:
+		a.since, a.round, a.before = a.since.Add(round), 0, a.round
+	}
+}
+
+// length is how long a round lasts.
+func (a *window) length() time.Duration { return max(a.took, shortestRound) }
+
+// rate is how many answers came in the last round, or in the present one, if these are more.
+func (a *window) rate(now time.Time) int {
+	a.turn(now)
+	return max(a.round, a.before)
+}
+
+// hangs tells that an app has requests under way that it does not answer.
+func (a *window) hangs(now time.Time) bool { return a.taken > 0 && now.Sub(a.answered) > hangsAfter }
+
+// size is how many requests the app may have in hand.
+func (a *window) size(now time.Time) int {
+	if a.hangs(now) {
+		return hangingWindow
+	}
+	return max(firstWindow, int(windowGain*float64(a.rate(now))*float64(a.took)/float64(a.length())))
+}
+
+// soon is how many requests may wait for the app: those that it is likely to take while
+// their patience lasts, of parts fewer, which others may have room for.
+func (a *window) soon(now time.Time, part bool) int {
+	n := firstWindow
+	switch rate := a.rate(now); {
+	case a.hangs(now):
+		return 0
+	case rate > 0:
+		n = int(float64(rate) * float64(patience) / float64(a.length()))
+	}
+	if part {
+		return n / 4
+	}
+	return n
+}
+
+// size is how many requests a waiter is.
+func (w *waiter) size() (n int) {
+	for _, one := range w.shares {
+		n += one.n
+	}
+	return n
+}
+
+// kind is the list that a waiter waits in.
+func kind(part bool) int {
+	if part {
+		return 1
+	}
+	return 0
+}
+
+// sharesOf counts works by their app.
+func sharesOf(works []work) (shares []share) {
+	for i := range works {
+		at := slices.IndexFunc(shares, func(s share) bool { return s.app == works[i].app })
+		if at < 0 {
+			at, shares = len(shares), append(shares, share{app: works[i].app})
+		}
+		shares[at].n++
+	}
+	return shares
+}

@@ -1,0 +1,173 @@
+package delivery
+
+import (
+	"testing"
+	"time"
+)
+
+// shelf is windows with a clock that stands still.
+type shelf struct {
+	*windows
+	at time.Time
+}
+
+func newShelf(most int) *shelf {
+	s := &shelf{at: time.Now()}
+	s.windows = newWindows(most, func() time.Time { return s.at })
+	s.looking = true // the test looks itself
+	return s
+}
+
+// takeAll takes room for one after the other, and tells how many got it.
+func (s *shelf) takeAll(app string) (n int) {
+	for s.take(false, share{app, 1}) {
+		n++
+	}
+	return n
+}
+
+// serve lets an app answer every request in hand after a time, and begin as many more as
+// it may, for so many rounds; it tells how many were in hand last.
+func (s *shelf) serve(app string, took time.Duration, rounds int) (n int) {
+	n = s.takeAll(app)
+	for range rounds {
+		s.at = s.at.Add(took)
+		for range n {
+			s.leave(app, false, took)
+			s.take(false, share{app, 1})
+		}
+		s.takeAll(app)
+		n = s.apps[app].taken
+	}
+	return n
+}
+
+// wait lets somebody wait and notes in the text what becomes of him.
+func (s *shelf) wait(name string, part bool, became *string, shares ...share) {
+	w := &waiter{shares: shares, part: part}
+	w.enter, w.refuse = func() { *became += name + " enters, " }, func() { *became += name + " goes, " }
+	if taken, refused := s.takeOrWait(w); taken || refused {
+		*became += name + map[bool]string{true: " refused, ", false: " at once, "}[refused]
+	}
+}
+
+// TestQ8_SlowAppsLeaveRoom: whatever an app takes, and others after it, there is room
+// for one more app.
+func TestQ8_SlowAppsLeaveRoom(t *testing.T) {
+	t.Parallel()
+	s := newShelf(100)
+	for n, app := range []string{"a", "b", "c"} {
+		if taken, want := s.takeAll(app), []int{50, 25, 13}[n]; taken < want-1 || taken > want {
+			t.Errorf("app %s has %d in hand, want %d", app, taken, want)
+		}
+	}
+	if !s.take(false, share{"d", 1}) || !s.take(false, share{"e", 30}) {
+		t.Error("no room for the first of a fourth or fifth app")
+	}
+}
+
+// TestAWindowFollowsRateAndAnswerTime: an app begins with a small window, and has within
+// a few answer times what it needs; with two thirds of that for large audiences.
+func TestAWindowFollowsRateAndAnswerTime(t *testing.T) {
+	t.Parallel()
+	for _, took := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond} {
+		s := newShelf(InFlight)
+		if n := s.serve("a", took, 0); n != firstWindow {
+			t.Errorf("an app begins with %d", n)
+		}
+		if n := s.serve("a", took, 5); n < InFlight/2-1 || n > InFlight/2 {
+			t.Errorf("an app that answers all after %v has %d in hand, want half of %d", took, n, InFlight)
+		}
+	}
+	// One that answers at once needs no more, and one that answers 100 a second neither.
+	s := newShelf(InFlight)
+	s.take(false, share{"slow", 1})
+	for range 300 {
+		s.at = s.at.Add(10 * time.Millisecond)
+		s.take(false, share{"slow", 1})
+		s.leave("slow", false, 300*time.Millisecond)
+	}
+	s.takeAll("slow")
+	if n := s.apps["slow"].taken; n > firstWindow {
+		t.Errorf("an app that answers 100 a second has %d in hand", n)
+	}
+	s = newShelf(InFlight)
+	for s.take(true, share{"a", 100}) {
+	}
+	if n := s.apps["a"].taken; n != 600 || !s.take(false, share{"a", 400}) || s.take(false, share{"a", 1}) {
+		t.Errorf("parts took %d of a window of %d", n, firstWindow)
+	}
+}
+
+// TestQ8_AnAppThatHangsKeepsLittle: without an answer for 2 s an app has a window of 100,
+// and nothing waits for it, whatever it was before; others find room. One answer, and it
+// has a window again.
+func TestQ8_AnAppThatHangsKeepsLittle(t *testing.T) {
+	t.Parallel()
+	s, became := newShelf(InFlight), ""
+	n := s.serve("a", 300*time.Millisecond, 5)
+	s.wait("early", false, &became, share{"a", 1})
+	s.at = s.at.Add(hangsAfter + time.Millisecond)
+	s.look()
+	s.wait("late", false, &became, share{"a", 1})
+	if became != "early goes, late refused, " {
+		t.Errorf("of those that wait for an app that hangs: %s", became)
+	}
+	for range n - hangingWindow {
+		s.leave("a", true, 0)
+	}
+	if s.take(false, share{"a", 1}) {
+		t.Errorf("an app that hangs has more than %d in hand", hangingWindow)
+	}
+	if s.leave("a", true, 0); !s.take(false, share{"a", 1}) || s.take(false, share{"a", 1}) {
+		t.Error("an app that hangs tries nothing any more")
+	}
+	if other := s.takeAll("b"); other < firstWindow {
+		t.Errorf("beside it another app has %d in hand", other)
+	}
+	if s.leave("a", false, 3*time.Second); !s.take(false, share{"a", 500}) {
+		t.Error("an app that answers again has no room")
+	}
+}
+
+// TestWhoWaitsForAWindow: those that find no room enter in their order as answers come,
+// parts of large audiences last; who waited too long goes, and who would is refused.
+func TestWhoWaitsForAWindow(t *testing.T) {
+	t.Parallel()
+	s, became := newShelf(8), ""
+	s.take(false, share{"a", 4})
+	s.wait("part", true, &became, share{"a", 1})
+	s.wait("first", false, &became, share{"a", 1})
+	s.wait("second", false, &became, share{"a", 1}, share{"b", 1})
+	s.wait("other", false, &became, share{"b", 1})
+	if got := s.Room(); got != mostWaiting-4 {
+		t.Errorf("there is room to claim %d more", got)
+	}
+	for range 5 {
+		s.leave("a", false, time.Millisecond)
+	}
+	if became != "other at once, first enters, second enters, part enters, " || s.waiting != 0 || s.taken != 4 {
+		t.Errorf("%s; %d wait, %d in hand", became, s.waiting, s.taken)
+	}
+	became = ""
+	s.takeAll("a")
+	s.at = s.at.Add(time.Second)
+	s.wait("late", false, &became, share{"a", 1})
+	s.at = s.at.Add(patience - time.Millisecond)
+	s.look()
+	s.wait("later", false, &became, share{"a", 1})
+	s.at = s.at.Add(time.Millisecond)
+	if s.look(); became != "late goes, " || s.waiting != 1 {
+		t.Errorf("%s; %d wait", became, s.waiting)
+	}
+	s.at = s.at.Add(patience)
+	s.look()
+	for name, a := range map[string]int{"a": s.apps["a"].taken, "b": s.apps["b"].taken} {
+		for range a {
+			s.leave(name, false, 0)
+		}
+	}
+	if len(s.apps) > 0 || s.taken != 0 || s.Room() != mostWaiting {
+		t.Errorf("%d in hand, apps %v", s.taken, s.apps)
+	}
+}
