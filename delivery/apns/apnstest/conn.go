@@ -40,6 +40,7 @@ type conn struct {
 	enc     *hpack.Encoder
 	block   bytes.Buffer
 	streams map[uint32]*stream
+	late    map[time.Duration][]lateAnswer // by when they are due
 	free    []*stream
 	limit   uint32   // MAX_CONCURRENT_STREAMS that the client has acknowledged
 	sent    []uint32 // settings on their way, 0: no change of the limit
@@ -88,7 +89,7 @@ func (s *Server) accept() {
 // Close and KillConnections reach it in any state.
 func (s *Server) serve(raw net.Conn) {
 	defer s.wg.Done()
-	c := &conn{s: s, raw: raw, done: make(chan struct{}), streams: make(map[uint32]*stream)}
+	c := &conn{s: s, raw: raw, done: make(chan struct{}), streams: make(map[uint32]*stream), late: make(map[time.Duration][]lateAnswer)}
 	c.tls = tls.Server(raw, s.tls)
 	s.mu.Lock()
 	s.conns[c] = struct{}{}

@@ -40,6 +40,7 @@ type Ledger struct {
 	resets     int
 	total      int
 	taken      int
+	left       int // answers
 	statuses   map[int]int
 	reasons    map[string]int
 	ids        map[[16]byte]int
@@ -54,7 +55,7 @@ func newLedger(o *Options) *Ledger {
 
 // clear forgets everything; ids says whether apns-ids are counted from now on.
 func (l *Ledger) clear(ids bool) {
-	l.requests, l.total, l.taken = nil, 0, 0
+	l.requests, l.total, l.taken, l.left = nil, 0, 0, 0
 	l.statuses, l.reasons, l.ids = make(map[int]int), make(map[string]int), nil
 	if ids {
 		l.ids = make(map[[16]byte]int)
@@ -95,7 +96,11 @@ type place struct{ index, resets int }
 func (l *Ledger) answered(p place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.countsOnly && p.resets == l.resets {
+	if p.resets != l.resets {
+		return
+	}
+	l.left++
+	if !l.countsOnly {
 		l.requests[p.index].Answered = time.Now()
 	}
 }
@@ -141,6 +146,13 @@ func (l *Ledger) Taken() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.taken
+}
+
+// Answered counts the answers that left.
+func (l *Ledger) Answered() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.left
 }
 
 // Status counts the answers with a status; 0 counts requests without one.

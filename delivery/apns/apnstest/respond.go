@@ -1,6 +1,7 @@
 package apnstest
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -104,8 +105,8 @@ func (c *conn) apply(id uint32, a Answer) bool {
 		c.silent = true
 		return true
 	}
-	if d := a.Delay + c.s.o.Latency; d > 0 {
-		time.AfterFunc(d, func() { c.respondLater(id, a) })
+	if d := a.Delay + c.s.latency.Load().draw(); d > 0 {
+		c.later(id, a, d)
 		return true
 	}
 	c.respond(id, a)
@@ -119,15 +120,48 @@ func (c *conn) reset(id uint32, code http2.ErrCode) bool {
 	return true
 }
 
-// respondLater answers after a delay, unless the client or the connection gave up
-// meanwhile.
-func (c *conn) respondLater(id uint32, a Answer) {
+// latency is how long answers take: at least so long, and at random up to more.
+type latency struct{ least, more time.Duration }
+
+func (l *latency) draw() time.Duration {
+	if l.more <= 0 {
+		return l.least
+	}
+	return l.least + rand.N(l.more)
+}
+
+// lateAnswer is the answer of a stream, which is not due yet.
+type lateAnswer struct {
+	id     uint32
+	answer Answer
+}
+
+// later answers after a delay. Answers that are due at about the same time share a
+// timer and a write, so that thousands may wait at little cost.
+func (c *conn) later(id uint32, a Answer, d time.Duration) {
+	step := min(max(d/32, time.Millisecond), 4*time.Millisecond)
+	now := time.Since(c.s.began)
+	due := (now + d + step - 1).Truncate(step)
+	if c.late[due] == nil {
+		time.AfterFunc(due-now, func() { c.respondLate(due) })
+	}
+	c.late[due] = append(c.late[due], lateAnswer{id, a})
+}
+
+// respondLate answers what is due, but for streams that the client gave up meanwhile.
+func (c *conn) respondLate(due time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.streams[id]; !ok || c.silent {
+	late := c.late[due]
+	delete(c.late, due)
+	if c.silent {
 		return
 	}
-	c.respond(id, a)
+	for _, l := range late {
+		if _, ok := c.streams[l.id]; ok {
+			c.respond(l.id, l.answer)
+		}
+	}
 	_ = c.bw.Flush()
 	c.finish()
 }

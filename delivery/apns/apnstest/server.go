@@ -40,7 +40,7 @@ type Options struct {
 	// TokenUpdates, when positive, is how long a connection must keep its
 	// provider token: sooner is TooManyProviderTokenUpdates.
 	TokenUpdates time.Duration
-	// Latency is how long every answer takes, scripts aside.
+	// Latency is how long every answer takes, what scripts say aside; see SetLatency.
 	Latency time.Duration
 	// CountsOnly keeps counts instead of requests; TrackIDs also counts each
 	// apns-id, to find repeats.
@@ -64,6 +64,8 @@ type Server struct {
 	tls      *tls.Config
 	wg       sync.WaitGroup
 	holding  atomic.Bool
+	latency  atomic.Pointer[latency]
+	began    time.Time
 
 	mu         sync.Mutex
 	conns      map[*conn]struct{}
@@ -84,8 +86,9 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Ledger: newLedger(&o), o: o, files: f, script: newScript(),
-		conns: make(map[*conn]struct{}), maxStreams: o.MaxStreams,
+		conns: make(map[*conn]struct{}), maxStreams: o.MaxStreams, began: time.Now(),
 	}
+	s.SetLatency(o.Latency, 0)
 	s.tokens = newTokenChecker(&s.o, f)
 	s.tls = f.serverTLS()
 	if s.listener, err = net.Listen("tcp", o.Addr); err != nil {
@@ -208,6 +211,12 @@ func (s *Server) SetMaxStreams(n uint32) {
 	s.maxStreams = n
 	s.mu.Unlock()
 	s.each(func(c *conn) { c.changeStreams(n) })
+}
+
+// SetLatency changes how long answers take from now on: each between d - spread and
+// d + spread, at random.
+func (s *Server) SetLatency(d, spread time.Duration) {
+	s.latency.Store(&latency{max(0, d-spread), 2 * min(d, spread)})
 }
 
 // GoAway asks every connection to end: what arrived so far is answered, what

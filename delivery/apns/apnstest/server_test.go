@@ -320,3 +320,38 @@ func TestServerFilesAreReused(t *testing.T) {
 		t.Fatalf("a directory that was given is gone: %v", err)
 	}
 }
+
+func TestServerLatency(t *testing.T) {
+	t.Parallel()
+	s, c := setup(t, Options{})
+	const n, least, most = 50, 30 * time.Millisecond, 90 * time.Millisecond
+	s.SetLatency(60*time.Millisecond, 30*time.Millisecond)
+	if status, _, err := c.send(c.good()); status != http.StatusOK || err != nil {
+		t.Fatalf("got %d %v", status, err)
+	}
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() { _, _, _ = c.send(c.good()) })
+	}
+	if err := s.WaitTotal(1+n, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
+	if got := s.Answered(); got != 1+n {
+		t.Errorf("%d answers left, not %d", got, 1+n)
+	}
+	shortest, longest := time.Hour, time.Duration(0)
+	for _, r := range s.Requests() {
+		took := r.Answered.Sub(r.At)
+		shortest, longest = min(shortest, took), max(longest, took)
+	}
+	// A busy machine may be late, never early.
+	if shortest < least || shortest > most || longest-shortest < 10*time.Millisecond {
+		t.Errorf("answers took %v to %v, not %v to %v at random", shortest, longest, least, most)
+	}
+	s.Reset()
+	s.SetLatency(0, 0)
+	if _, _, err := c.send(c.good()); err != nil || s.Answered() != 1 {
+		t.Errorf("%d answers left after a reset, not 1 (%v)", s.Answered(), err)
+	}
+}
