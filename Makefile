@@ -71,7 +71,7 @@ faults-short: ## the same for as long as leases and deadlines take, and some of 
 fuzz: ## let the fuzz tests look for new cases, FUZZTIME (20000x) each
 	./.ci/fuzz.sh $(ARGS)
 
-bench: ## measure, print goals and verdicts, write bench/RESULTS.md (about 12 minutes)
+bench: ## measure, print goals and verdicts, write bench/RESULTS.md (about 25 minutes)
 	go run ./bench $(ARGS)
 
 bench-growth: ## measure how cost grows, into the same file, 3 rounds (half an hour)

@@ -83,14 +83,18 @@ func benchLatency(ctx context.Context, w *world) (found, error) {
 
 // postAndWait posts to the n-th user and waits for the arrival.
 func (s *stage) postAndWait(ctx context.Context, pool *callers, n int) (time.Duration, error) {
+	return s.postAndAwait(ctx, pool, s.devices.post(n, 1), token(n%int(s.devices)))
+}
+
+// postAndAwait posts an event to one device and waits for the arrival there.
+func (s *stage) postAndAwait(ctx context.Context, pool *callers, post []byte, token string) (time.Duration, error) {
 	c, err := pool.take()
 	if err != nil {
 		return 0, err
 	}
 	defer pool.give(c)
-	body := s.devices.post(n, 1)
-	arrived, began := s.arrivals.expect(token(n%int(s.devices))), time.Now()
-	if err := c.call(body, http.StatusAccepted); err != nil {
+	arrived, began := s.arrivals.expect(token), time.Now()
+	if err := c.call(post, http.StatusAccepted); err != nil {
 		return 0, err
 	}
 	select {
@@ -106,8 +110,12 @@ func (s *stage) postAndWait(ctx context.Context, pool *callers, n int) (time.Dur
 // paced does something 200 times a second for a while, whatever it takes, and
 // gives the quantiles of how long it took.
 func paced(ctx context.Context, d time.Duration, do func(n int) (time.Duration, error)) (sample, error) {
-	count := max(int(d.Seconds()*pace), 1)
-	tick := time.NewTicker(time.Second / pace)
+	return pacedAt(ctx, pace, d, do)
+}
+
+func pacedAt(ctx context.Context, rate int, d time.Duration, do func(n int) (time.Duration, error)) (sample, error) {
+	count := max(int(d.Seconds()*float64(rate)), 1)
+	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()
 	took, fails := make([]time.Duration, count), make([]error, count)
 	var all sync.WaitGroup

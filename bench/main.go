@@ -4,6 +4,8 @@
 //
 //	go run ./bench                 every subject; writes bench/RESULTS.md
 //	go run ./bench accept push     some of them; sections that are whole are written
+//	go run ./bench far far-processes far-latency far-memory cold
+//	                               the section Far: answers after 100 and 300 ms
 //	go run ./bench -growth         how cost grows, which takes long; written too
 //	go run ./bench -quick          a short run that only shows that all works
 //	go run ./bench -profile one    where the time of one-device events goes
@@ -53,13 +55,18 @@ type found struct {
 
 // subjects are those of the table.
 func subjects() []subject {
-	const push, stores = "Push", "Stores"
+	const push, far, stores = "Push", "Far", "Stores"
 	return []subject{
 		{"accept", push, benchAccept},
 		{"push", push, benchPush},
 		{"latency", push, benchLatency},
 		{"queue", push, benchQueue},
 		{"memory", push, benchMemory},
+		{"far", far, benchFar},
+		{"far-processes", far, benchFarProcesses},
+		{"far-latency", far, benchFarLatency},
+		{"far-memory", far, benchFarMemory},
+		{"cold", far, benchCold},
 		{"sale", stores, benchSale},
 		{"processes", stores, benchSaleProcesses},
 		{"chat", stores, benchChat},

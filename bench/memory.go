@@ -89,6 +89,20 @@ func (s *stage) warm(ctx context.Context, front *process) error {
 	return s.postMany(ctx, front, int(s.devices))
 }
 
+// warmFans sends one event to each follower: parts of an event to all of them use what
+// is cached, and do not cache what is not.
+func (s *stage) warmFans(ctx context.Context, n int) error {
+	const size = 100
+	before := s.taken.Load()
+	err := each(ctx, s.server.addr, n/size, func(c *caller, i int) error {
+		return c.call(batch("fan-%d", i*size, size, n), http.StatusAccepted)
+	})
+	if err != nil {
+		return err
+	}
+	return s.await(ctx, before+int64(n/size*size))
+}
+
 // fillBacklog posts n one-device events, waits until all are targeted, and gives
 // what each of them takes of Redis.
 func (s *stage) fillBacklog(ctx context.Context, front *process, n int) (float64, error) {
@@ -120,9 +134,9 @@ func (s *stage) fillBacklog(ctx context.Context, front *process, n int) (float64
 
 // postMany posts n one-device events, 100 in a request.
 func (s *stage) postMany(ctx context.Context, front *process, n int) error {
-	const batch = 100
-	return each(ctx, front.addr, n/batch, func(c *caller, i int) error {
-		return c.call(s.devices.batch(i*batch, batch), http.StatusAccepted)
+	const size = 100
+	return each(ctx, front.addr, n/size, func(c *caller, i int) error {
+		return c.call(s.devices.batch(i*size, size), http.StatusAccepted)
 	})
 }
 

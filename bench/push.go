@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -46,6 +47,9 @@ func benchPush(ctx context.Context, w *world) (found, error) {
 	sides := []side{s.sendLoop(w, "stock"), s.sendLoop(w, "stage")}
 	for _, p := range waysToPost(fans) {
 		sides = append(sides, s.delivering(p, s.server))
+	}
+	if err := errors.Join(s.warm(ctx, s.server), s.warmFans(ctx, fans)); err != nil {
+		return found{}, err
 	}
 	m, err := w.turns(ctx, sides...)
 	return found{rows: pushRows(m)}, err
@@ -106,7 +110,7 @@ func (s *stage) delivering(p posts, servers ...*process) side {
 		if err != nil {
 			return nil, err
 		}
-		got := sample{"rate": float64(n) / took.Seconds(), "redis": micros(used[0]) / float64(n)}
+		got := sample{"rate": float64(n) / took.Seconds(), "count": float64(n), "redis": micros(used[0]) / float64(n)}
 		for _, d := range used[1:] {
 			got["fanfare"] += micros(d) / float64(n)
 		}

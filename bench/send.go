@@ -24,8 +24,13 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// inFlight is how many goroutines send in a loop.
-const inFlight = 512
+// inFlight is how many goroutines send in a loop; farInFlight when answers take their
+// time, over farConnections.
+const (
+	inFlight       = 512
+	farInFlight    = 4000
+	farConnections = 4
+)
 
 // sendFunc sends the n-th notification and waits for its answer.
 type sendFunc func(ctx context.Context, n int) error
@@ -46,7 +51,7 @@ func childSend(ctx context.Context, which, at, duration string) error {
 	}
 	dir, url, _ := strings.Cut(at, ",")
 	t := target{url, filepath.Join(dir, "ca.pem"), filepath.Join(dir, "AuthKey.p8")}
-	open := map[string]func() (sendFunc, error){"stock": t.stock, "stage": t.stage}[which]
+	open := map[string]func() (sendFunc, error){"stock": t.stock, "stage": t.stage, "stock-far": t.stockFar}[which]
 	if open == nil {
 		return fmt.Errorf("nobody sends like %s", which)
 	}
@@ -54,10 +59,14 @@ func childSend(ctx context.Context, which, at, duration string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := sendFor(ctx, d/4, send); err != nil {
+	callers := inFlight
+	if which == "stock-far" {
+		callers = farInFlight
+	}
+	if _, err := sendFor(ctx, d/4, callers, send); err != nil {
 		return err
 	}
-	got, err := sendFor(ctx, d, send)
+	got, err := sendFor(ctx, d, callers, send)
 	if err != nil {
 		return err
 	}
@@ -65,14 +74,14 @@ func childSend(ctx context.Context, which, at, duration string) error {
 }
 
 // sendFor sends from many goroutines.
-func sendFor(ctx context.Context, d time.Duration, send sendFunc) (sample, error) {
+func sendFor(ctx context.Context, d time.Duration, callers int, send sendFunc) (sample, error) {
 	var all sync.WaitGroup
 	var sent atomic.Int64
-	fails := make([]error, inFlight)
+	fails := make([]error, callers)
 	began := time.Now()
-	for g := range inFlight {
+	for g := range callers {
 		all.Go(func() {
-			for n := g; time.Since(began) < d && fails[g] == nil; n += inFlight {
+			for n := g; time.Since(began) < d && fails[g] == nil; n += callers {
 				if fails[g] = send(ctx, n); fails[g] == nil {
 					sent.Add(1)
 				}
@@ -103,8 +112,23 @@ func (t target) stage() (sendFunc, error) {
 	}, err
 }
 
+// stockFar sends by some clients of apns2, each of which keeps to one connection.
+func (t target) stockFar() (sendFunc, error) {
+	var sends [farConnections]sendFunc
+	for i := range sends {
+		var err error
+		if sends[i], err = t.client(true); err != nil {
+			return nil, err
+		}
+	}
+	return func(ctx context.Context, n int) error { return sends[n%farConnections](ctx, n) }, nil
+}
+
 // stock sends by apns2 as it comes, but for the roots it trusts.
-func (t target) stock() (sendFunc, error) {
+func (t target) stock() (sendFunc, error) { return t.client(false) }
+
+// client sends by apns2, over one connection if alone is set.
+func (t target) client(alone bool) (sendFunc, error) {
 	key, err := apnstoken.AuthKeyFromFile(t.key)
 	if err != nil {
 		return nil, err
@@ -118,7 +142,7 @@ func (t target) stock() (sendFunc, error) {
 	client := apns2.NewTokenClient(&apnstoken.Token{AuthKey: key, KeyID: keyID, TeamID: teamID})
 	client.Host = t.url
 	client.HTTPClient = &http.Client{Timeout: time.Minute, Transport: &http2.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots}, ReadIdleTimeout: apns2.ReadIdleTimeout,
+		TLSClientConfig: &tls.Config{RootCAs: roots}, ReadIdleTimeout: apns2.ReadIdleTimeout, StrictMaxConcurrentStreams: alone,
 	}}
 	return func(ctx context.Context, n int) error {
 		r, err := client.PushWithContext(ctx, &apns2.Notification{

@@ -32,12 +32,15 @@ func token(n int) string { return fmt.Sprintf("%064x", 0xabc0000000+n) }
 
 const fanToken = 1 << 24
 
+// database is where fanfare finds its tables, and how we do.
+type database struct{ url, driver, dsn string }
+
 // stage is a whole set-up: Redis, the stand-in for APNs in this process, an
-// SQLite, fanfare, and a device for each user.
+// SQLite or another database, fanfare, and a device for each user.
 type stage struct {
 	apns          *apnstest.Server
 	redis, server *process
-	database      string
+	database      database
 	devices       population
 	taken, wrong  atomic.Int64
 	arrivals      arrivals
@@ -45,7 +48,12 @@ type stage struct {
 
 // stage starts one. With fans, that many users follow the user "star".
 func (w *world) stage(ctx context.Context, n population, fans int, env ...string) (*stage, error) {
-	s := &stage{devices: n, arrivals: arrivals{waiting: map[string]chan time.Time{}}}
+	return w.stageOn(ctx, database{}, n, fans, env...)
+}
+
+// stageOn starts one on an empty database, the zero one: an SQLite beside Redis.
+func (w *world) stageOn(ctx context.Context, db database, n population, fans int, env ...string) (*stage, error) {
+	s := &stage{devices: n, database: db, arrivals: arrivals{waiting: map[string]chan time.Time{}}}
 	var err error
 	if s.apns, err = apnstest.New(apnstest.Options{CountsOnly: true, OnRequest: s.note}); err != nil {
 		return nil, err
@@ -53,12 +61,15 @@ func (w *world) stage(ctx context.Context, n population, fans int, env ...string
 	if s.redis, err = w.redis(); err != nil {
 		return nil, err
 	}
-	s.database = "sqlite:" + s.redis.cmd.Dir + "/fanfare.db"
-	if err := w.migrate(ctx, s.database); err != nil {
-		return nil, err
+	if db.url == "" {
+		file := s.redis.cmd.Dir + "/fanfare.db"
+		s.database = database{"sqlite:" + file, "sqlite", file}
+	}
+	if err := w.migrate(ctx, s.database.url); err != nil {
+		return s, err
 	}
 	if err := s.fill(fans); err != nil {
-		return nil, err
+		return s, err
 	}
 	s.server, err = w.join(ctx, s, env...)
 	return s, err
@@ -66,7 +77,7 @@ func (w *world) stage(ctx context.Context, n population, fans int, env ...string
 
 // join starts a fanfare on the stage.
 func (w *world) join(ctx context.Context, s *stage, env ...string) (*process, error) {
-	env = append(append(s.apns.Env(), "FANFARE_DATABASE_URL="+s.database), env...)
+	env = append(append(s.apns.Env(), "FANFARE_DATABASE_URL="+s.database.url), env...)
 	return w.fanfare(ctx, s.redis, env...)
 }
 
@@ -88,15 +99,15 @@ func (s *stage) note(r *apnstest.Request) {
 
 // fill gives each user a device, and the star followers with a device each.
 func (s *stage) fill(fans int) error {
-	db, err := sql.Open("sqlite", strings.TrimPrefix(s.database, "sqlite:"))
+	db, err := sql.Open(s.database.driver, s.database.dsn)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	if err := insertDevices(db, "user-%d", 0, int(s.devices)); err != nil || fans == 0 {
+	if err := insertDevices(db, "user-%d", 0, int(s.devices), apnstest.DefaultTopic); err != nil || fans == 0 {
 		return err
 	}
-	if err := insertDevices(db, "fan-%d", fanToken, fans); err != nil {
+	if err := insertDevices(db, "fan-%d", fanToken, fans, apnstest.DefaultTopic); err != nil {
 		return err
 	}
 	return insert(db, "contacts (owner, contact, relationship, version, deleted, created_at, updated_at)", fans, func(i int) string {
@@ -105,9 +116,9 @@ func (s *stage) fill(fans int) error {
 }
 
 // insertDevices writes a device for each of n users.
-func insertDevices(db *sql.DB, user string, first, n int) error {
+func insertDevices(db *sql.DB, user string, first, n int, topic string) error {
 	return insert(db, "devices (token, user_id, platform, topic, environment, state, registered_at)", n, func(i int) string {
-		return fmt.Sprintf("('%s','"+user+"','apns','%s','production','active',1)", token(first+i), i, apnstest.DefaultTopic)
+		return fmt.Sprintf("('%s','"+user+"','apns','%s','production','active',1)", token(first+i), i, topic)
 	})
 }
 
@@ -145,11 +156,14 @@ func (p population) post(first, n int) []byte {
 	return request(http.MethodPost, "/v1/events", []byte(event(p.users(first, n))))
 }
 
-// postBatch renders n events to one user each.
-func (p population) batch(first, n int) []byte {
+// batch renders n events to one user each.
+func (p population) batch(first, n int) []byte { return batch("user-%d", first, n, int(p)) }
+
+// batch renders n events, to one user each of so many whose name has this form.
+func batch(user string, first, n, of int) []byte {
 	list := make([]string, n)
 	for i := range list {
-		list[i] = event(p.users(first+i, 1))
+		list[i] = event(fmt.Sprintf(`{"users":["`+user+`"]}`, (first+i)%of))
 	}
 	return request(http.MethodPost, "/v1/events/batch", []byte(`{"events":[`+strings.Join(list, ",")+`]}`))
 }
