@@ -19,7 +19,7 @@ CAPACITY = ^Test(BacklogDrains|OneUserEventDuringAFanOut|RedisNearMaxmemory|Host
 COMPILED = GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
 
 .DEFAULT_GOAL := help
-.PHONY: help build release quick test full capacity clocks faults faults-short soak fuzz bench bench-growth lint openapi clients
+.PHONY: help build release quick test full capacity clocks faults faults-short soak fuzz bench bench-growth bench-against lint openapi clients
 
 # What `fanfare version` and fanfare_build_info say.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -76,6 +76,10 @@ bench: ## measure, print goals and verdicts, write bench/RESULTS.md (about 25 mi
 
 bench-growth: ## measure how cost grows, into the same file, 3 rounds (half an hour)
 	go run ./bench -growth -rounds 3 $(ARGS)
+
+bench-against: ## compare with a revision in turns: REV=main ARGS='push latency' or ARGS='-profile one'
+	@test -n "$(REV)" || { echo "name the revision: make bench-against REV=main ARGS='push'"; exit 1; }
+	go run ./bench -against $(REV) $(ARGS)
 
 lint: ## run the linters
 	go run $(GOLANGCI) run ./...

@@ -28,7 +28,7 @@ const (
 
 // far is the world with the rounds of this section.
 func (w *world) far() *world {
-	f := &world{options: w.options, dir: w.dir}
+	f := &world{options: w.options}
 	f.rounds = min(w.rounds, farRounds)
 	return f
 }
@@ -182,7 +182,7 @@ func (s *stage) postToFans(ctx context.Context) error {
 
 // setIfKnown is a variable's setting, if the program knows it: others are compared, too.
 func (w *world) setIfKnown(ctx context.Context, name, value string) ([]string, error) {
-	out, err := exec.CommandContext(ctx, w.binary("fanfare"), "--help").CombinedOutput()
+	out, err := exec.CommandContext(ctx, w.program, "--help").CombinedOutput()
 	if err != nil {
 		return nil, errors.Join(err, errors.New("ask for the variables"))
 	}

@@ -9,6 +9,8 @@
 //	go run ./bench -growth         how cost grows, which takes long; written too
 //	go run ./bench -quick          a short run that only shows that all works
 //	go run ./bench -profile one    where the time of one-device events goes
+//	go run ./bench -against v1.0.0 push latency
+//	                               before and after, in turns
 //
 // It needs redis-server in the PATH, and MariaDB for contacts. Everything it
 // compares is a process that it started itself, on loopback addresses: fanfare,
@@ -37,6 +39,7 @@ type options struct {
 	growth  bool
 	json    bool
 	profile string // what to profile instead
+	against string // a revision to compare with instead
 	out     string // file of the results
 }
 
@@ -118,6 +121,7 @@ func readOptions() options {
 	flag.BoolVar(&o.growth, "growth", false, "measure how cost grows instead")
 	flag.BoolVar(&o.json, "json", false, "print one JSON object per row")
 	flag.StringVar(&o.profile, "profile", "", "show instead where the time goes of "+profiles)
+	flag.StringVar(&o.against, "against", "", "compare the figures of this checkout with those of a revision of git instead")
 	flag.StringVar(&o.out, "out", "bench/RESULTS.md", "file of the results")
 	flag.Parse()
 	o.seconds = time.Duration(*seconds * float64(time.Second))
@@ -148,6 +152,9 @@ func measure(ctx context.Context, o options, names []string) error {
 		return err
 	}
 	defer w.close()
+	if o.against != "" {
+		return w.compare(ctx, chosen, os.Stdout)
+	}
 	if o.profile != "" {
 		return w.profile(ctx, os.Stdout)
 	}

@@ -45,8 +45,8 @@ var _ = func() bool {
 
 // buildFanfare builds the program, with a profiler if that is asked for.
 func (w *world) buildFanfare() error {
-	if w.options.profile == "" {
-		return w.build(".", w.binary("fanfare"))
+	if w.options.profile == "" || w.against != "" {
+		return w.build(".", w.program)
 	}
 	root, err := filepath.Abs(".")
 	if err != nil {
@@ -60,7 +60,7 @@ func (w *world) buildFanfare() error {
 	if err := errors.Join(os.WriteFile(source, []byte(profiler), 0o600), os.WriteFile(w.binary("overlay.json"), over, 0o600)); err != nil {
 		return err
 	}
-	return w.build(".", w.binary("fanfare"), "-overlay", w.binary("overlay.json"))
+	return w.build(".", w.program, "-overlay", w.binary("overlay.json"))
 }
 
 // profile runs a workload and shows, for each of the things it does, the
@@ -233,7 +233,7 @@ func scriptNames() (map[string]string, error) {
 // they call.
 func (w *world) showProfile(ctx context.Context, out io.Writer) error {
 	for _, sorted := range []string{"-flat", "-cum"} {
-		cmd := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", sorted, "-nodecount=50", w.binary("fanfare"), w.binary("cpu.pprof"))
+		cmd := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", sorted, "-nodecount=50", w.program, w.binary("cpu.pprof"))
 		cmd.Stdout, cmd.Stderr = out, io.Discard
 		fmt.Fprintln(out)
 		if err := cmd.Run(); err != nil {

@@ -20,7 +20,8 @@ import (
 // program, and the processes of the subject that runs.
 type world struct {
 	options
-	dir string
+	dir     string
+	program string // the file of the fanfare that is measured
 
 	mu        sync.Mutex
 	processes []*process
@@ -32,7 +33,7 @@ func newWorld(o options) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{options: o, dir: dir}
+	w := &world{options: o, dir: dir, program: filepath.Join(dir, "fanfare")}
 	if err := w.buildFanfare(); err != nil {
 		w.close()
 		return nil, fmt.Errorf("%w (run this in the folder of fanfare)", err)
@@ -146,7 +147,7 @@ func (w *world) fanfare(ctx context.Context, redis *process, env ...string) (*pr
 		return nil, err
 	}
 	env = append([]string{"FANFARE_ADDR=" + addr, "FANFARE_REDIS_URL=redis://" + redis.addr, "FANFARE_LOG_LEVEL=error"}, env...)
-	p, err := w.start("fanfare", addr, env, w.binary("fanfare"))
+	p, err := w.start("fanfare", addr, env, w.program)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +161,7 @@ func (w *world) fanfare(ctx context.Context, redis *process, env ...string) (*pr
 // migrate makes the tables of a database, so that rows can be put into it before
 // fanfare starts.
 func (w *world) migrate(ctx context.Context, database string) error {
-	cmd := exec.CommandContext(ctx, w.binary("fanfare"), "migrate")
+	cmd := exec.CommandContext(ctx, w.program, "migrate")
 	cmd.Env = []string{"FANFARE_DATABASE_URL=" + database}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make tables: %w\n%s", err, out)
