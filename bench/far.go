@@ -79,10 +79,11 @@ func entriesAdded(ctx context.Context, store *process) (float64, error) {
 	return 0, nil // not one yet
 }
 
-// benchFar compares what is delivered to a stand-in that answers late with the same at
+// benchFar sends to many devices: what a device gets goes one after the other, so that few
+// of them would be the bound. It compares what is delivered to a stand-in that answers late with the same at
 // once, and with stock apns2 over four connections.
 func benchFar(ctx context.Context, w *world) (found, error) {
-	s, err := w.stage(ctx, devices, 0)
+	s, err := w.stage(ctx, crowd, 0)
 	defer s.close()
 	if err != nil {
 		return found{}, err
@@ -90,7 +91,7 @@ func benchFar(ctx context.Context, w *world) (found, error) {
 	if err := s.warm(ctx, s.server); err != nil {
 		return found{}, err
 	}
-	ways := waysToPost(0)
+	ways := waysToPost(crowd, 0)
 	var sides []side
 	for _, d := range []time.Duration{0, near, away} {
 		sides = append(sides, s.at(d, s.sendLoop(w, "stock-far")), s.at(d, s.delivering(ways[1], s.server)),

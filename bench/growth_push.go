@@ -162,7 +162,7 @@ func growWorkers(ctx context.Context, w *world) (found, error) {
 			}
 			servers = append(servers, p)
 		}
-		ways := waysToPost(0)
+		ways := waysToPost(devices, 0)
 		m, err := w.turns(ctx, s.delivering(ways[0], servers...), s.delivering(ways[1], servers...))
 		if err != nil {
 			return found{}, err

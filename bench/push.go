@@ -23,12 +23,12 @@ type posts struct {
 }
 
 // waysToPost are those that the table compares.
-func waysToPost(fans int) []posts {
+func waysToPost(p population, fans int) []posts {
 	return []posts{
-		{"one", connections, 1, func(n int) []byte { return devices.post(n, 1) }},
-		{"batch", 16, 100, func(n int) []byte { return devices.batch(n, 100) }},
-		{"ten", connections, 10, func(n int) []byte { return devices.post(n, 10) }},
-		{"wide", 4, int(devices), func(n int) []byte { return devices.post(n, int(devices)) }},
+		{"one", connections, 1, func(n int) []byte { return p.post(n, 1) }},
+		{"batch", 16, 100, func(n int) []byte { return p.batch(n, 100) }},
+		{"ten", connections, 10, func(n int) []byte { return p.post(n, 10) }},
+		{"wide", 4, int(devices), func(n int) []byte { return p.post(n, int(devices)) }},
 		{"fans", 1, fans, func(int) []byte {
 			return request(http.MethodPost, "/v1/events", []byte(event(`{"contacts_of":"star"}`)))
 		}},
@@ -45,7 +45,7 @@ func benchPush(ctx context.Context, w *world) (found, error) {
 		return found{}, err
 	}
 	sides := []side{s.sendLoop(w, "stock"), s.sendLoop(w, "stage")}
-	for _, p := range waysToPost(fans) {
+	for _, p := range waysToPost(devices, fans) {
 		sides = append(sides, s.delivering(p, s.server))
 	}
 	if err := errors.Join(s.warm(ctx, s.server), s.warmFans(ctx, fans)); err != nil {
@@ -94,8 +94,11 @@ func (s *stage) sendLoop(w *world, which string) side {
 // and of the processes.
 func (s *stage) delivering(p posts, servers ...*process) side {
 	rendered := make([][]byte, min(int(devices), 200_000/p.each+1))
+	if s.devices > devices { // each device once before any has its turn again
+		rendered = make([][]byte, int(s.devices)/p.each)
+	}
 	for i := range rendered {
-		rendered[i] = p.render(i * int(devices) / len(rendered))
+		rendered[i] = p.render(i * int(s.devices) / len(rendered))
 	}
 	return side{p.name, func(ctx context.Context, d time.Duration) (sample, error) {
 		usage, err := measureCPU(append([]*process{s.redis}, servers...)...)

@@ -18,7 +18,7 @@ const profiles = "one, batch, ten, wide, fans (see push), accept, event, reserve
 
 // workload starts what a name stands for.
 func (w *world) workload(ctx context.Context, name string, env ...string) (*workload, error) {
-	for _, p := range waysToPost(followers) {
+	for _, p := range waysToPost(devices, followers) {
 		if p.name == name {
 			return w.pushing(ctx, p, env...)
 		}
