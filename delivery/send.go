@@ -18,8 +18,9 @@ const (
 	// process, when the service only asked for another connection.
 	atOnce = 3
 	// postponeLeast is how long a postponed notification waits, at least and at
-	// first; later it waits for a share of its age, a quarter.
-	postponeLeast, postponeShare = 250 * time.Millisecond, 4
+	// first: its turn would not have come within half of that. Later it waits for a share
+	// of its age, a quarter.
+	postponeLeast, postponeShare = 2 * patience, 4
 	// maxGuardReads is how many owners are read at once; guardReadWithin is how
 	// long one read may take.
 	maxGuardReads   = 32

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -97,10 +98,10 @@ func (t *Targeting) Run(ctx context.Context) error {
 // mostPages is how many pages of large audiences are split in one go.
 const mostPages = 4
 
-// target works on a batch: small audiences and parts together, then large ones page by
-// page, so that nobody waits for them.
+// target works on a batch: small audiences together, then large ones page by page. Parts
+// are worked on beside it, so that nobody waits for them.
 func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
-	var small, large []*page
+	var small, parts, large []*page
 	users := 0
 	for _, c := range batch {
 		p := t.open(ctx, c)
@@ -118,6 +119,10 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 			large = append(large, p)
 			continue
 		}
+		if p.part() {
+			parts = append(parts, p)
+			continue
+		}
 		if users+len(p.users) > events.PageSize {
 			t.resolve(ctx, small)
 			small, users = nil, 0
@@ -125,9 +130,12 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 		small, users = append(small, p), users+len(p.users)
 	}
 	t.resolve(ctx, small)
+	for some := range slices.Chunk(parts, partsOfAPage) {
+		t.sending.Go(func() { t.resolve(ctx, some) })
+	}
 	for n, p := range large {
 		if n >= mostPages {
-			t.wait(p, "others' pages go first")
+			t.wait(p, t.o.PageDelay, "others' pages go first")
 			continue
 		}
 		t.nextPage(ctx, p)
@@ -196,9 +204,10 @@ func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
 	return false
 }
 
-// wait lets an event, or a part of one, of which nothing was begun wait for room, the longer the older it is.
-func (t *Targeting) wait(p *page, why string) {
-	wait := max(t.o.PageDelay, p.c.Now.Sub(p.c.EnqueuedAt)/postponeShare)
+// wait lets an event, or a part of one, of which nothing was begun wait, the longer the
+// older it is.
+func (t *Targeting) wait(p *page, least time.Duration, why string) {
+	wait := min(max(least, p.c.Now.Sub(p.c.EnqueuedAt)/postponeShare), partWaitMost)
 	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: jitter(wait), Untouched: true, Reason: why})
 }
 

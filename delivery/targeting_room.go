@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	// partPatience is how long a part waits for room to be sent in one hop.
-	partPatience = 2 * time.Second
+	// partPatience is how long a part waits for room to be sent in one hop: until then it
+	// is one job, and not one for each of its devices. partWaitMost is how long it waits at
+	// once.
+	partPatience, partWaitMost = time.Minute, 5 * time.Second
 	// maxRefused bounds the events whose refusals are remembered.
 	maxRefused = 1000
 )
@@ -57,8 +59,17 @@ func (t *Targeting) waitsForRoom(p *page) bool {
 	if len(shares) == 0 || t.o.Delivery.windows.fits(true, shares...) {
 		return false
 	}
-	t.wait(p, noRoom)
+	t.waitForRoom(p, shares)
 	return true
+}
+
+// waitForRoom lets a part wait for its apps' windows, longer where one hangs.
+func (t *Targeting) waitForRoom(p *page, shares []share) {
+	least := t.o.PageDelay
+	if t.o.Delivery.windows.hang(shares) {
+		least = postponeLeast
+	}
+	t.wait(p, least, noRoom)
 }
 
 // backlog is how many jobs of a queue wait in the whole cluster, read a moment ago, with

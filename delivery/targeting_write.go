@@ -34,7 +34,7 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page) {
 		switch {
 		case t.sendAtOnce(ctx, p):
 		case p.part() && t.tooDeep(ctx, len(p.found)):
-			t.wait(p, "the notification shards are deep")
+			t.wait(p, t.o.PageDelay, "many notifications wait")
 		default:
 			stored = append(stored, p)
 		}
@@ -192,7 +192,7 @@ func (t *Targeting) waitForWindow(ctx context.Context, p *page, works []work, sh
 // giveBack gives back a part that found no room.
 func (t *Targeting) giveBack(p *page, shares []share) {
 	t.refused.note(p.event(), shares)
-	t.wait(p, noRoom)
+	t.waitForRoom(p, shares)
 }
 
 // counted tells the metrics of a page whose notifications are sent at once.

@@ -89,6 +89,16 @@ func (s *windows) Room() int {
 	return max(mostWaiting-s.waiting, 0)
 }
 
+// hang tells whether one of these apps does not answer.
+func (s *windows) hang(shares []share) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(shares, func(one share) bool {
+		a := s.apps[one.app]
+		return a != nil && a.hangs(s.now())
+	})
+}
+
 // take takes room for all shares, or for none.
 func (s *windows) take(part bool, shares ...share) bool {
 	s.mu.Lock()
