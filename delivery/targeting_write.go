@@ -257,7 +257,7 @@ func (p *page) readAhead() bool {
 func (t *Targeting) queries(p *page) []devices.Query {
 	queries := make([]devices.Query, len(p.others))
 	for i, user := range p.others {
-		queries[i] = devices.Query{User: user, Type: p.job.Type, Object: p.job.Object, Mark: t.liveKey(p, user)}
+		queries[i] = devices.Query{User: user, Type: p.job.Type, Object: p.job.Object, Mark: t.liveKey(p, user), NoFill: p.part()}
 	}
 	return queries
 }

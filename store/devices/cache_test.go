@@ -356,3 +356,67 @@ func BenchmarkTargets1000(b *testing.B) {
 		})
 	}
 }
+
+func TestP10_ALargeAudienceReadsTheCacheAndDoesNotFillIt(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		page := []devices.Query{like}
+		for i := range 300 {
+			page = append(page, devices.Query{User: fmt.Sprint("fan", i), Type: "like"})
+			storetest.Must(t, w.store.PutOptOut(ctx, page[1+i].User, "like"))
+		}
+		for i := range page {
+			page[i].NoFill = true
+		}
+		mustTarget(t, w.store, like) // by an event of her own
+		found, err := w.store.Targets(ctx, page)
+		storetest.Must(t, err)
+		for i, f := range found[1:] {
+			if !f.OptedOut || f.Err != nil {
+				t.Fatalf("fan %d: %+v", i, f)
+			}
+		}
+		if keys := w.db.Client().Keys(ctx, "ff:{u:*}:settings").Val(); len(keys) != 1 {
+			t.Errorf("%d users are cached, not the one who was written to alone", len(keys))
+		}
+		cached, err := w.withoutSQL(t).Targets(ctx, page[:1])
+		if err != nil || cached[0].Err != nil {
+			t.Errorf("the cache was not read: %v", err)
+		}
+		// Somebody whom both kinds ask for is cached.
+		both := append(page[1:3:3], devices.Query{User: "fan0", Type: "like"})
+		_, err = w.store.Targets(ctx, both)
+		storetest.Must(t, err)
+		if _, hit := w.store.Cached(ctx, "fan0", "like"); !hit {
+			t.Error("the user of a small event was not cached")
+		}
+		if _, hit := w.store.Cached(ctx, "fan1", "like"); hit {
+			t.Error("the user of a large one was cached")
+		}
+	})
+}
+
+func TestP10_ARedisThatFillsUpCachesNothing(t *testing.T) {
+	t.Parallel()
+	w := setup(t, storetest.Redis(t).URL(), storetest.SQLite(t))
+	ctx := t.Context()
+	// Whatever else uses memory meanwhile is little beside this.
+	storetest.Must(t, w.db.Client().Set(ctx, "ballast", make([]byte, 32<<20), 0).Err())
+	info, err := w.db.Client().InfoMap(ctx, "memory").Result()
+	storetest.Must(t, err)
+	var used int
+	_, err = fmt.Sscan(info["Memory"]["used_memory"], &used)
+	storetest.Must(t, err)
+	for _, c := range []struct {
+		percent int
+		cached  bool
+	}{{75, false}, {65, true}} {
+		storetest.Must(t, w.db.Client().ConfigSet(ctx, "maxmemory", fmt.Sprint(used/c.percent*100)).Err())
+		w.db.Check(ctx)
+		mustTarget(t, w.store, like)
+		if _, hit := w.store.Cached(ctx, "alice", "like"); hit != c.cached {
+			t.Errorf("at %d %% of maxmemory: cached %v", c.percent, hit)
+		}
+	}
+}

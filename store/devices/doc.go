@@ -16,7 +16,9 @@
 // and when it began, by the clock of the user's own master: older than the
 // stored version, or begun more than 5 s ago, and it is refused. A mark lives
 // 10 s and a writer gives up its commit after 4.5 s, so a reader that began
-// before the commit can never fill after the mark's end.
+// before the commit can never fill after the mark's end. Parts of a large audience
+// (Query.NoFill) read the cache and do not fill it, and nobody does while a Redis uses
+// more than 70 % of its maxmemory.
 //
 // The transaction also leaves outbox rows. The writer relays them itself; the
 // sweeper of any process does it for a writer that died or had no Redis.

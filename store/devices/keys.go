@@ -2,7 +2,7 @@ package devices
 
 import "time"
 
-// Lifetimes of the keys; doc.go says why they fit together.
+// Lifetimes and bounds of the keys; doc.go says why they fit together.
 const (
 	entryTTL   = 10 * time.Minute
 	versionTTL = time.Minute
@@ -13,6 +13,9 @@ const (
 	// commitWithin is how long a writer may take from its mark to its commit:
 	// less than markTTL - maxRead.
 	commitWithin = 4500 * time.Millisecond
+	// fillBelow is the part of its maxmemory up to which a Redis caches settings: new work
+	// is refused at 90 %.
+	fillBelow = .7
 	// guardTTL covers the default FANFARE_MAX_AGE of 24 h.
 	guardTTL = 25 * time.Hour
 )

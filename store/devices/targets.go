@@ -19,10 +19,12 @@ const fillBatch = 100
 
 // Query asks how one user is reached by an event of a type about an object,
 // which may be "". Mark, if any, is a key of Redis whose existence is read in
-// the same round trip.
+// the same round trip. With NoFill a user who is not cached stays so: one of a large
+// audience, who would take memory for 10 minutes to be read once.
 type Query struct {
 	User, Type, Object string
 	Mark               string
+	NoFill             bool
 }
 
 // Target answers a Query. Devices holds those that are sent to, active and
@@ -40,7 +42,7 @@ type Target struct {
 
 // Targets answers many queries, in their order: one pipeline for the cached
 // users, one SQL query per table for the others, whose entries are then
-// filled. Users whose Redis is away come from SQL. Without SQL the cached users are
+// filled, but for NoFill. Users whose Redis is away come from SQL. Without SQL the cached users are
 // still answered; the others carry Err, which is also returned.
 func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) {
 	read := s.readCache(ctx, queries)
@@ -73,7 +75,7 @@ type cacheRead struct {
 	targets []Target
 	hit     []bool
 	marks   []*redis.IntCmd // nil for a query without one
-	// missed are the users whose Redis answered that they are not cached, with its
+	// missed are the users to cache whose Redis answered that they are not, with its
 	// time before the read, ms.
 	missed map[string]int64
 	start  time.Time // the same on this process's clock
@@ -115,7 +117,7 @@ func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
 		}
 		l.targets[i], l.hit[i] = decodeHit(q, gets[i].Val(), now.UnixMilli())
 		l.targets[i].Marked = l.marked(i)
-		if known && !l.hit[i] {
+		if known && !l.hit[i] && !q.NoFill {
 			l.missed[q.User] = now.UnixMilli()
 		}
 	}
@@ -163,9 +165,10 @@ func answer(q Query, found *record.Snapshot, err error) Target {
 }
 
 // fillUsers puts what SQL knew of the missed users into the cache, as far as Redis
-// takes it.
+// takes it and has room: the last part of its memory is for work.
 func (s *Store) fillUsers(ctx context.Context, l *cacheRead, found map[string]*record.Snapshot) {
-	if time.Since(l.start) > maxRead {
+	memory := s.db.Reading()
+	if time.Since(l.start) > maxRead || memory != nil && memory.Used > fillBelow {
 		return
 	}
 	for users := range slices.Chunk(slices.Sorted(maps.Keys(l.missed)), fillBatch) {
