@@ -22,8 +22,8 @@ const (
 	guardsAtOnce = 32
 )
 
-// Outbox does what a change of settings owes Redis when its writer did not, by
-// kind of row.
+// Outbox does what a change of settings owes Redis, by kind of row: once more, if its
+// writer has done it.
 func (s *Store) Outbox() map[string]record.OutboxHandler {
 	return map[string]record.OutboxHandler{
 		record.KindSettings: relaySubjects(s.relayUsers),

@@ -25,8 +25,7 @@ type settingsChange struct {
 }
 
 // write runs one change of SQL inside the marks of its users (P10) and relays it
-// to Redis. Redis being away stops nothing: the outbox rows remain, and a sweeper
-// relays them later.
+// to Redis. Redis being away stops nothing: a sweeper relays the outbox rows later.
 func (s *Store) write(ctx context.Context, users []string, token string, do func(context.Context) (record.Change, error)) error {
 	writer := rand.Text()
 	start := time.Now()
@@ -97,18 +96,14 @@ func (s *Store) left(ctx context.Context, what string, err error) {
 	s.o.Logger.Log(ctx, level, what, "error", err)
 }
 
-// relayChange stores the new versions, writes the guard, and only then removes the
-// outbox rows: until then a sweeper would do it again.
+// relayChange stores the new versions and writes the guard. The outbox rows stay: a
+// sweeper does it once more when they are some seconds old, since a master that dies may
+// take what it was told in its last second with it.
 func (s *Store) relayChange(ctx context.Context, c settingsChange) error {
-	if err := s.storeVersions(ctx, c.writer, c.change.Users); err != nil {
+	if err := s.storeVersions(ctx, c.writer, c.change.Users); err != nil || c.token == "" {
 		return err
 	}
-	if c.token != "" {
-		if err := s.writeGuards(ctx, c.token); err != nil {
-			return err
-		}
-	}
-	return s.rec.DeleteOutbox(ctx, c.change.Outbox...)
+	return s.writeGuards(ctx, c.token)
 }
 
 func (s *Store) storeVersions(ctx context.Context, writer string, versions []record.UserVersion) error {

@@ -39,7 +39,8 @@ type RelayOptions struct {
 }
 
 // Relay finishes what committed changes owe to Redis when their writers did
-// not: they died, or Redis was away. It also removes idempotency records that
+// not: they died, or Redis was away. What a master may have lost it does again
+// (store/devices). It also removes idempotency records that
 // no longer count. Any number of processes may run one.
 type Relay struct {
 	db       *DB
