@@ -1,7 +1,6 @@
 package delivery_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -31,7 +30,7 @@ func TestA15_TheLastEndIsRecordedWhenTheEventGoesOn(t *testing.T) {
 	p := setup(t, options{db: storetest.Open(t, server.URL()), sender: func(*pipeline) transport.Sender { return s }})
 	p.mustDevice("bob", 1)
 	p.mustDevice("bob", 2)
-	later := fmt.Sprintf("ff:{q:notifications:%d}:later", p.first.queueOfNotes.Route(token(1)))
+	later := p.prefixOf(token(1)) + "later"
 	storetest.Must(t, p.db.Client().Set(t.Context(), later, "no set", 0).Err())
 	storetest.Must(t, server.Client().ConfigResetStat(t.Context()).Err())
 	id := p.mustPost(hello("bob"))

@@ -177,6 +177,12 @@ func (s *process) start() {
 // token is the n-th test device's.
 func token(n int) string { return fmt.Sprintf("%064x", n+1) }
 
+// prefixOf begins the keys of a token's shard of notifications.
+func (p *pipeline) prefixOf(token string) string {
+	q := p.first.queueOfNotes
+	return queue.Prefix(q.Name(), q.Route(token), q.Shards())
+}
+
 func (p *pipeline) mustDevice(user string, n int) {
 	p.Helper()
 	p.mustDeviceOf(user, token(n), apnstest.DefaultTopic)

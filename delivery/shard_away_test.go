@@ -18,11 +18,11 @@ import (
 func awayShard(t *testing.T, c *storetest.RedisCluster, events int) (away *storetest.RedisServer, isAway func(shard int) bool) {
 	t.Helper()
 	needed := map[*storetest.RedisServer]bool{}
-	for _, key := range []string{"ff:{apps}", "ff:{q:events}:meta", "ff:{q:notifications}:meta", fmt.Sprintf("ff:{q:events:%d}:main", events)} {
+	for _, key := range []string{"ff:{apps}", "ff:{q:events}:meta", "ff:{q:notifications}:meta", queue.Prefix("events", events, 8)} {
 		needed[c.MasterOf(t, key)] = true
 	}
 	masterOf := func(shard int) *storetest.RedisServer {
-		return c.MasterOf(t, fmt.Sprintf("ff:{q:notifications:%d}:main", shard))
+		return c.MasterOf(t, queue.Prefix("notifications", shard, 8))
 	}
 	for shard := range 8 {
 		if away = masterOf(shard); !needed[away] {
@@ -114,7 +114,7 @@ func TestAShardThatIsAwayHoldsUpItsOwnUsersAlone(t *testing.T) {
 	}
 
 	for _, token := range fine {
-		jobs := fmt.Sprintf("ff:{q:notifications:%d}:jobs:*", p.first.queueOfNotes.Route(token))
+		jobs := p.prefixOf(token) + "jobs:*"
 		storetest.Eventually(t, soon, "the ends of the others to be on record", func() bool {
 			for _, node := range cluster.Nodes {
 				if node == away {

@@ -2,7 +2,6 @@ package events_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -20,9 +19,9 @@ func TestAccept_OneMasterAway(t *testing.T) {
 	db := storetest.Open(t, cluster.URL())
 	w := setupOn(t, db, storetest.SQLite(t))
 	isAway := map[int]bool{}
-	away := cluster.MasterOf(t, "ff:{q:events:0}:main")
+	away := cluster.MasterOf(t, queue.Prefix("events", 0, w.queue.Shards()))
 	for shard := range w.queue.Shards() {
-		isAway[shard] = cluster.MasterOf(t, fmt.Sprintf("ff:{q:events:%d}:main", shard)) == away
+		isAway[shard] = cluster.MasterOf(t, queue.Prefix("events", shard, w.queue.Shards())) == away
 	}
 	w.mustAccept(event("ann"), api.Idempotency{})
 	away.Pause()

@@ -6,48 +6,51 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/store/queue"
+	"fanfare/store/redisdb"
 )
 
 // prefix of the keys of shard n.
-func (w *world) prefix(n int) string { return fmt.Sprintf("ff:{q:%s:%d}:", w.o.Name, n) }
+func (w *world) prefix(n int) string { return queue.Prefix(w.o.Name, n, max(w.o.Shards, 1)) }
 
 // mustKeys lists all keys of this queue's shards.
 func (w *world) mustKeys() []string {
 	w.t.Helper()
+	return mustScan(w.t, w.db, "ff:{q:"+w.o.Name+":*")
+}
+
+// mustScan lists the keys that match, of all masters.
+func mustScan(t testing.TB, db *redisdb.DB, pattern string) []string {
+	t.Helper()
+	var mu sync.Mutex
 	var keys []string
 	scan := func(ctx context.Context, c *redis.Client) error {
-		it := c.Scan(ctx, 0, "ff:{q:"+w.o.Name+":*", 10_000).Iterator()
+		mu.Lock()
+		defer mu.Unlock()
+		it := c.Scan(ctx, 0, pattern, 10_000).Iterator()
 		for it.Next(ctx) {
 			keys = append(keys, it.Val())
 		}
 		return it.Err()
 	}
 	var err error
-	switch c := w.db.Client().(type) {
+	switch c := db.Client().(type) {
 	case *redis.ClusterClient:
-		for n := range w.o.Shards {
-			master, merr := c.MasterForKey(w.t.Context(), w.prefix(n))
-			if merr != nil {
-				w.t.Fatal(merr)
-			}
-			if err = scan(w.t.Context(), master); err != nil {
-				break
-			}
-		}
-		slices.Sort(keys)
-		keys = slices.Compact(keys)
+		err = c.ForEachMaster(t.Context(), scan)
 	case *redis.Client:
-		err = scan(w.t.Context(), c)
+		err = scan(t.Context(), c)
 	}
 	if err != nil {
-		w.t.Fatalf("scan: %v", err)
+		t.Fatalf("scan: %v", err)
 	}
-	return keys
+	slices.Sort(keys)
+	return slices.Compact(keys) // a scan may tell one twice
 }
 
 // shardState is everything a shard holds, read without its scripts.

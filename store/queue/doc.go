@@ -81,8 +81,9 @@
 // acknowledged writes loses or repeats the work of those writes. A worker whose
 // blocking read died without a word, and who is alone, notices it at its next look.
 //
-// Keys, all with the prefix ff:{q:<queue>:<shard>}: and so in one slot, except
-// the first. Every script names two of them, one of which never exists: so a slot
+// Keys, all with the prefix ff:{q:<queue>:<shard>.<number>}: and so in one slot, except
+// the first; the number puts the shards of all queues at equal distances over the slots
+// of a Cluster (Prefix). Every script names two of them, one of which never exists: so a slot
 // that is moving refuses it before it runs.
 //
 //	ff:{q:<queue>}:meta  hash    shards: form of the keys and number  for ever

@@ -31,16 +31,14 @@ const (
 	memoTTL       = 10 * time.Minute   // how long a call is remembered
 	group         = "g"                // the consumer group of every stream
 	readConsumer  = "reader"           // the consumer of all blocking reads
-	form          = "5:"               // begins the number of shards in meta: the form of the keys
+	form          = "6:"               // begins the number of shards in meta: the form of the keys
 )
 
 // metaKey names the hash that fixes a queue's number of shards.
 func (q *Queue) metaKey() string { return "ff:{q:" + q.o.Name + "}:meta" }
 
-// prefix begins every key of a shard; its braces put them into one slot.
-func (q *Queue) prefix(shard int) string {
-	return "ff:{q:" + q.o.Name + ":" + strconv.Itoa(shard) + "}:"
-}
+// prefix begins every key of a shard.
+func (q *Queue) prefix(shard int) string { return q.prefixes[shard] }
 
 // keys of a shard's scripts: the records of named jobs, by whose prefix all others
 // are named, and a key that never exists. While a Cluster's slot moves, a script of

@@ -19,7 +19,7 @@ func TestRefusedMarksHoldUpNobody(t *testing.T) {
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		w := setup(t, db, func(o *queue.Options) { o.Lease = 10 * time.Minute })
 		bad, good := queue.NewID(0, time.Now()), queue.NewID(0, time.Now())
-		prefix := "ff:{q:" + w.o.Name + ":0}:"
+		prefix := w.prefix(0)
 		storetest.Must(t, db.Client().Set(t.Context(), prefix+"marks:"+bad, "no hash", 0).Err())
 		var refused atomic.Int64
 		w.q.SetFault(func(step string, answered bool) error {

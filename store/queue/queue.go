@@ -27,6 +27,7 @@ type Queue struct {
 	db       *redisdb.DB
 	o        Options
 	scripts  scripts
+	prefixes []string       // of the keys, by shard
 	depths   []atomic.Int64 // last known entries waiting, by shard
 	wakeup   atomic.Int64   // mean wake-up latency in µs
 	nudges   []nudge        // by shard
@@ -48,6 +49,7 @@ func New(db *redisdb.DB, o Options) *Queue {
 		dead: deadBounds{maxDead, deadRetention}, checking: make([]atomic.Bool, o.Shards), trouble: make([]atomic.Int64, o.Shards),
 		parked: make(chan ParkedName, toldNames)}
 	for shard := range o.Shards {
+		q.prefixes = append(q.prefixes, Prefix(o.Name, shard, o.Shards))
 		q.lines = append(q.lines, newLine(q, shard))
 	}
 	q.nudges = make([]nudge, o.Shards)
@@ -133,7 +135,7 @@ func (q *Queue) Init(ctx context.Context) error {
 	switch {
 	case !ok:
 		return api.Errorf(api.CodeConflict,
-			"queue %s in Redis has the form of an earlier version: let that version drain it, stop every process and delete the keys %s and ff:{q:%s:<shard>}:* (redis-cli --scan --pattern 'ff:{q:%s:*'); no other keys, chats and stock live there too",
+			"queue %s in Redis has the form of an earlier version: let that version drain it, stop every process and delete the key %s and all keys ff:{q:%s:* (on each master: redis-cli --scan --pattern 'ff:{q:%s:*'); no other keys, chats and stock live there too",
 			q.o.Name, q.metaKey(), q.o.Name, q.o.Name)
 	case shards != strconv.Itoa(q.o.Shards):
 		return api.Errorf(api.CodeConflict,

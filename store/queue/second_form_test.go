@@ -3,6 +3,8 @@ package queue_test
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,14 +19,18 @@ import (
 	"fanfare/store/storetest"
 )
 
-// TestTheFirstFormIsRefused: a Redis with the queues of an earlier version is never
-// misread; the error says what to do and which keys to delete.
-func TestTheFirstFormIsRefused(t *testing.T) {
+// TestAnEarlierFormIsRefused: a Redis with the queues of an earlier version is never
+// misread; the error says what to do and which keys to delete. With these gone, and no
+// other, the queue starts.
+func TestAnEarlierFormIsRefused(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		for _, earlier := range []string{"3", "2:3", "3:3", "4:3"} {
+		for _, earlier := range []string{"3", "2:3", "3:3", "4:3", "5:3"} {
 			name := "t" + queue.NewID(0, time.Now())[8:16]
-			meta := "ff:{q:" + name + "}:meta"
+			meta, others := "ff:{q:"+name+"}:meta", "ff:{q:"+name+"s:0}:main"
+			for _, key := range []string{"ff:{q:" + name + ":0}:main", "ff:{q:" + name + ":2}:main", others} {
+				storetest.Must(t, db.Client().XAdd(t.Context(), &redis.XAddArgs{Stream: key, Values: []string{"e", "Pid\x00"}}).Err())
+			}
 			if err := db.Client().HSet(t.Context(), meta, "shards", earlier).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -39,6 +45,19 @@ func TestTheFirstFormIsRefused(t *testing.T) {
 			}
 			if n := db.Client().HGet(t.Context(), meta, "shards").Val(); n != earlier {
 				t.Errorf("the number of shards became %q", n)
+			}
+			pattern := regexp.MustCompile(`--pattern '(.*?)'`).FindStringSubmatch(err.Error())[1]
+			found := mustScan(t, db, pattern)
+			if slices.Sort(found); !slices.Equal(found, []string{"ff:{q:" + name + ":0}:main", "ff:{q:" + name + ":2}:main"}) {
+				t.Errorf("the pattern %s finds %v", pattern, found)
+			}
+			storetest.Must(t, db.Client().Del(t.Context(), meta).Err())
+			for _, key := range found {
+				storetest.Must(t, db.Client().Del(t.Context(), key).Err())
+			}
+			storetest.Must(t, queue.New(db, queue.Options{Name: name, Shards: 3}).Init(t.Context()))
+			if n := db.Client().XLen(t.Context(), others).Val(); n != 1 {
+				t.Error("keys of another queue are gone")
 			}
 		}
 		name := "t" + queue.NewID(0, time.Now())[8:16]
