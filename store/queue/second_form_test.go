@@ -88,9 +88,9 @@ func TestNewAndReturnedWorkAreReadInTurns(t *testing.T) {
 			}
 			w.mustEnqueue(jobs...)
 		}
-		enqueue("returned", 40)
-		batch, err := p.Claim(40)
-		if err != nil || len(batch) != 40 {
+		enqueue("returned", 100)
+		batch, err := p.Claim(100)
+		if err != nil || len(batch) != 100 {
 			t.Fatal(len(batch), err)
 		}
 		for _, c := range batch {
@@ -98,8 +98,8 @@ func TestNewAndReturnedWorkAreReadInTurns(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		enqueue("new", 40)
-		for _, n := range []int{20, 20, 1, 1} {
+		enqueue("new", 100)
+		for _, n := range []int{20, 20} {
 			batch, err := p.Claim(n)
 			if err != nil || len(batch) != n {
 				t.Fatal(len(batch), err)
@@ -108,9 +108,20 @@ func TestNewAndReturnedWorkAreReadInTurns(t *testing.T) {
 			for _, c := range batch {
 				kinds[c.Type]++
 			}
-			if n > 1 && (kinds["new"] != n/2 || kinds["returned"] != n/2) {
+			if kinds["new"] != n/2 || kinds["returned"] != n/2 {
 				t.Errorf("a claim of %d took %v", n, kinds)
 			}
+		}
+		kinds := map[string]int{} // as a process claims whose places are all taken
+		for range 40 {
+			batch, err := p.Claim(1)
+			if err != nil || len(batch) != 1 {
+				t.Fatal(len(batch), err)
+			}
+			kinds[batch[0].Type]++
+		}
+		if kinds["new"] < 5 || kinds["returned"] < 5 {
+			t.Errorf("40 claims of one took %v", kinds)
 		}
 	})
 }

@@ -49,7 +49,7 @@ local function finish_call(alive, text, stored)
     if ARGV[9] == 'a' then
       read(LIFE, 'a', 1, budget, stored)
     elseif most > 0 then
-      claim(LIFE, most, budget, stored)
+      claim(LIFE, most, us % 2, budget, stored)
     end
     redis.call('ZADD', OWNERS, 'XX', int(ms + lease * ((held > 0 or #places > 0) and 1 or IDLE)), LIFE)
   end

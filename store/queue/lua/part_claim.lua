@@ -53,11 +53,12 @@ local function adopt(life, place)
 end
 
 -- claim takes from what came back and from what is new in turns, so that neither
--- starves the other.
-local function claim(life, most, budget, stored)
-  local left, n, more = most, 0, false
-  if redis.call('XLEN', READY) > 0 then
-    n, more = read(life, 'r', math.ceil(most / 2), budget, stored)
+-- starves the other. With room for one, `odd` (1 or 0, by the clock) says whose turn it is.
+local function claim(life, most, odd, budget, stored)
+  local left, n, more = most, 0, redis.call('XLEN', READY) > 0
+  local turn = most > 1 and math.ceil(most / 2) or odd
+  if more and turn > 0 then
+    n, more = read(life, 'r', turn, budget, stored)
     left = left - n
   end
   if left > 0 then left = left - read(life, 'm', left, budget, stored) end
