@@ -115,7 +115,7 @@ func (p *Stepper) Again(c *Claimed, r Result) (string, error) {
 
 // Renew renews the life; alive: it was there, doomed: the job was cancelled.
 func (p *Stepper) Renew(c *Claimed) (alive, doomed bool, err error) {
-	value, err := p.w.q.db.Eval(context.Background(), redisdb.Write, p.w.q.scripts.renew, p.w.q.keys(0), p.Life(), ms(p.w.q.o.Lease))
+	value, err := p.w.q.db.Eval(context.Background(), redisdb.Write, p.w.q.scripts.renew, p.w.q.keys(0), p.Life(), ms(p.w.q.o.Lease), 1)
 	if err != nil {
 		return false, false, err
 	}

@@ -99,7 +99,6 @@ func (s *shardWorker) nextCall() *call {
 	default:
 		return nil
 	}
-	c.held = len(s.live) - n
 	s.fill(c)
 	return c
 }

@@ -52,7 +52,7 @@ type call struct {
 	life  *life // whose claims; nil: none
 	room  int   // places taken for what it claims
 	reuse int   // of them, those that its own results free
-	held  int   // jobs that the life goes on to hold
+	held  int   // jobs that the life had when an enqueueing call was made
 	adopt []arrival
 	ahead []Ahead       // what is read in the same round trip
 	reads []redis.Cmder // its commands
@@ -269,9 +269,9 @@ func (l *lane) send(c *call) ([]any, error) {
 	if c.life == nil {
 		most = 0
 	}
-	args := make([]any, 0, 11+len(c.adopt)+len(c.args))
+	args := make([]any, 0, 10+len(c.adopt)+len(c.args))
 	args = append(args, name, l.series, strconv.FormatUint(c.number, 10), strconv.FormatUint(l.answered, 10), ms(memoTTL),
-		ms(l.q.o.Lease), most, claimBytes, mode, c.held, len(c.adopt))
+		ms(l.q.o.Lease), most, claimBytes, mode, len(c.adopt))
 	for _, a := range c.adopt {
 		args = append(args, a.place)
 	}

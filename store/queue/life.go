@@ -24,14 +24,17 @@ type life struct {
 	renewed  atomic.Int64 // when the lease began, ns since the worker's start
 	deadline atomic.Int64 // when it is over
 	over     atomic.Bool
+	idle     atomic.Bool // Redis was told that it holds nothing, and gave it more time
 
 	// calls is held while one is under way and applied, and alone by compare.
 	calls sync.RWMutex
 }
 
-// extend moves the lease's end to a lease after sent, when a call was sent.
-func (l *life) extend(sent time.Time) {
+// extend moves the lease's end to a lease after sent, when a call was sent. idle tells
+// that it said that nothing is held.
+func (l *life) extend(sent time.Time, idle bool) {
 	w := l.shard.worker
+	l.idle.Store(idle)
 	w.q.worked(l.shard.shard)
 	since := int64(sent.Sub(w.started))
 	for old := l.renewed.Load(); since > old; old = l.renewed.Load() {
@@ -60,7 +63,7 @@ func (s *shardWorker) beginLife(ctx context.Context) error {
 	l := &life{shard: s, name: name}
 	l.epoch, _ = strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
 	l.renewed.Store(-1)
-	l.extend(sent)
+	l.extend(sent, true)
 	s.mu.Lock()
 	s.life = l
 	s.mu.Unlock()
@@ -168,10 +171,7 @@ func (l *life) compareOnce(counted bool) error {
 		}
 	}
 	s.mu.Unlock()
-	args := []any{l.name, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), 0}
-	if counted {
-		args[4] = 1
-	}
+	args := []any{l.name, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), flag(counted)}
 	for place := range held {
 		args = append(args, place)
 	}
@@ -230,11 +230,11 @@ const (
 	lookParts  = 10
 )
 
-// keep renews the lease of a shard where jobs are under way, each shard on its own:
-// one that cannot be reached is no other's loss.
+// keep renews the lease of a shard where jobs are under way, and once after the last of
+// them, each shard on its own: one that cannot be reached is no other's loss.
 func (s *shardWorker) keep(ctx context.Context) {
-	l, clock := s.present(), s.worker.clock()
-	if l == nil || !s.busy() {
+	l, clock, busy := s.present(), s.worker.clock(), s.busy()
+	if l == nil || !busy && l.idle.Load() {
 		return
 	}
 	if clock >= l.deadline.Load() {
@@ -245,7 +245,7 @@ func (s *shardWorker) keep(ctx context.Context) {
 	}
 	s.worker.aside(func() {
 		defer s.renewing.Store(false)
-		s.renew(ctx, l)
+		s.renew(ctx, l, busy)
 	})
 }
 
@@ -265,11 +265,11 @@ func (s *shardWorker) busy() bool {
 	return len(s.live) > 0
 }
 
-func (s *shardWorker) renew(ctx context.Context, l *life) {
+func (s *shardWorker) renew(ctx context.Context, l *life, busy bool) {
 	q := s.worker.q
 	ctx, cancel := context.WithTimeout(ctx, q.o.Lease/2)
 	defer cancel()
-	cmd := q.scripts.renew.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Lease))
+	cmd := q.scripts.renew.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Lease), flag(busy))
 	sent := time.Now()
 	err := q.share(ctx, stepRenew, nil, cmd)
 	var answer []any
@@ -284,7 +284,7 @@ func (s *shardWorker) renew(ctx context.Context, l *life) {
 		l.end()
 		return
 	}
-	l.extend(sent)
+	l.extend(sent, !busy)
 	if cancelled := redisdb.ListAt(answer, 1); len(cancelled) > 0 {
 		s.cancel(cancelled)
 	}

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,8 +58,9 @@ func TestALifeIsAboveAllBefore(t *testing.T) {
 	})
 }
 
-// TestQ6_AClaimHasOneLease: a process that has claimed is missed after one lease, and one
-// that has nothing in hand after three.
+// TestQ6_AClaimHasOneLease: a process that has claimed is missed after one lease, whatever
+// its other calls said meanwhile, and one that has nothing in hand after three, from the
+// next look on.
 func TestQ6_AClaimHasOneLease(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
@@ -78,11 +80,73 @@ func TestQ6_AClaimHasOneLease(t *testing.T) {
 		if _, err := p.Finish(c, queue.Result{}); err != nil {
 			t.Fatal(err)
 		}
+		wantLease("after the last result", p, 1)
+		storetest.Must(t, p.Maintain())
 		wantLease("with nothing in hand", p, 3)
+		read := redis.XReadGroupArgs{Group: "g", Consumer: p.Life(), Streams: []string{w.prefix(0) + "main", ">"}, Count: 1}
+		w.mustEnqueue(queue.Job{})
+		storetest.Must(t, db.Client().XReadGroup(t.Context(), &read).Err()) // a call under way claims
+		storetest.Must(t, p.Maintain())
+		wantLease("after a look that left before a claim", p, 1)
 		if batch, err := q.EnqueueAndClaim(1, queue.Job{}); err != nil || len(batch) != 1 {
 			t.Fatalf("claimed %d jobs, %v", len(batch), err)
 		}
 		wantLease("after an enqueueing that claimed", q, 1)
+		w.mustEnqueue(queue.Job{})
+		c = mustClaim(t, q, 1)[0]
+		if batch, err := q.EnqueueAndClaim(1, queue.Job{}); err != nil || len(batch) != 1 {
+			t.Fatalf("claimed %d jobs, %v", len(batch), err)
+		}
+		if _, err := q.Finish(c, queue.Result{}); err != nil { // made before the other call was answered
+			t.Fatal(err)
+		}
+		wantLease("after a result beside which another call claimed", q, 1)
+	})
+}
+
+// TestQ6_ASilentProcessHasThreeLeases: a process that worked and has nothing in hand any
+// more is soon given the time of one that is idle.
+func TestQ6_ASilentProcessHasThreeLeases(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		const lease = 8 * time.Second
+		w := setup(t, db, func(o *queue.Options) { o.Lease = lease })
+		done := make(chan bool, 1)
+		w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result { done <- true; return queue.Result{} }))
+		eventually(t, "the worker is there", func() bool {
+			return db.Client().ZCard(t.Context(), w.prefix(0)+"owners").Val() == 1
+		})
+		w.mustEnqueue(queue.Job{})
+		<-done
+		storetest.Eventually(t, lease*3/4, "its lease is that of an idle one", func() bool { // before its next look
+			ends, err := db.Client().ZRangeWithScores(t.Context(), w.prefix(0)+"owners", 0, -1).Result()
+			return err == nil && len(ends) == 1 && time.Until(time.UnixMilli(int64(ends[0].Score))) > 2*lease
+		})
+	})
+}
+
+// TestK9_ARepeatedResultRenewsTheLease: the answer to a result is lost, and the call is
+// sent again late in the lease. Redis answers as before and renews the lease: the process
+// takes it for renewed.
+func TestK9_ARepeatedResultRenewsTheLease(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		const lease = time.Hour
+		w := setup(t, db, func(o *queue.Options) { o.Lease = lease })
+		p := w.mustStep()
+		w.mustEnqueue(queue.Job{}, queue.Job{})
+		first := mustClaim(t, p, 2)[0]
+		if answer, err := p.Finish(first, queue.Result{}); err != nil || answer != "1" {
+			t.Fatal(answer, err)
+		}
+		soon := redis.Z{Member: p.Life(), Score: float64(time.Now().Add(time.Minute).UnixMilli())}
+		storetest.Must(t, db.Client().ZAddXX(t.Context(), w.prefix(0)+"owners", soon).Err())
+		if answer, err := p.Again(first, queue.Result{}); err != nil || answer != "1" {
+			t.Fatal(answer, err)
+		}
+		if left := w.leaseLeft(p); left < lease/2 {
+			t.Errorf("after the repeat the lease lasts for %v", left)
+		}
 	})
 }
 

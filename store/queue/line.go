@@ -183,7 +183,7 @@ func (l *line) fill(c *call, jobs int) {
 	if c.life != nil {
 		c.stored = make(map[int]*entry, jobs)
 	}
-	common := 11 + len(c.adopt) // the arguments before these
+	common := 10 + len(c.adopt) // the arguments before these
 	for _, r := range c.requests {
 		if r.once.Key == "" {
 			c.args = append(c.args, "")

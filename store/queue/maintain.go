@@ -128,17 +128,19 @@ func (s *shardWorker) after(ctx context.Context, l *life, u upkeep, err error) t
 	return max(wait, time.Millisecond)
 }
 
+// flag is a truth as scripts read it.
+func flag(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
 // look runs one bounded step of maintenance.
 func (s *shardWorker) look(ctx context.Context, l *life, orphans bool) (u upkeep, err error) {
 	q := s.worker.q
-	flag := func(yes bool) int {
-		if yes {
-			return 1
-		}
-		return 0
-	}
-	line := q.lines[s.shard]
-	cmd := q.scripts.look.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Lease), flag(s.busy()),
+	line, busy := q.lines[s.shard], s.busy()
+	cmd := q.scripts.look.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Lease), flag(busy),
 		ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), maxLost, ms(q.dead.retention), q.dead.most,
 		ms(servedLeases*q.o.Lease), flag(orphans), s.ends.name(), line.name(), ms(memoTTL))
 	sent := time.Now()
@@ -156,7 +158,7 @@ func (s *shardWorker) look(ctx context.Context, l *life, orphans bool) (u upkeep
 		more: redisdb.Number(v[2]) == 1, ended: redisdb.Number(v[3]), lost: redisdb.Number(v[4]), alone: redisdb.Number(v[5]),
 		waiting: redisdb.Number(v[6]) > 0, parked: redisdb.ListAt(v, 7)}
 	if u.alive {
-		l.extend(sent)
+		l.extend(sent, !busy)
 	}
 	return u, nil
 }

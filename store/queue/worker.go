@@ -176,7 +176,7 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 		l.end()
 		return
 	}
-	l.extend(sent)
+	l.extend(sent, false)
 	if redisdb.Number(answer[callDue]) == 1 {
 		q.nudge(s.shard, 0)
 	}

@@ -20,7 +20,8 @@
 -- @include lua/part_claim.lua
 -- @include lua/part_call.lua
 -- @include lua/part_enqueue.lua
-local repeated = known()
+local alive = LIFE ~= '' and redis.call('ZSCORE', OWNERS, LIFE)
+local repeated = known(alive)
 if repeated then return repeated end
 local group_ttl, report_ttl, requests = tonumber(ARGV[ARGS]), tonumber(ARGV[ARGS + 1]), tonumber(ARGV[ARGS + 2])
 local at, stored, answers, plain = ARGS + 3, {}, {}, true
@@ -58,5 +59,5 @@ for n = 1, requests do
   answers[n] = out
 end
 save(group_ttl, report_ttl)
-local alive = LIFE ~= '' and redis.call('ZSCORE', OWNERS, LIFE) and true
+if alive then redis.call('ZADD', OWNERS, 'XX', int(ms + lease), LIFE) end
 return finish_call(alive, plain and '' or cjson.encode(answers), stored)

@@ -23,9 +23,9 @@
 -- @include lua/part_claim.lua
 -- @include lua/part_call.lua
 -- @include lua/part_moves.lua
-local repeated = known()
+local alive = renew(LIFE, ms, lease, true) -- also by a repeat, which its process takes for a renewal
+local repeated = known(alive)
 if repeated then return repeated end
-local alive = renew(LIFE, ms, lease, true)
 local retention, group_ttl, report_ttl = tonumber(ARGV[ARGS]), tonumber(ARGV[ARGS + 1]), tonumber(ARGV[ARGS + 2])
 local limits = { attempts = tonumber(ARGV[ARGS + 3]), age = tonumber(ARGV[ARGS + 4]), retention = retention, ms = ms }
 local ndone, nother = tonumber(ARGV[ARGS + 5]), tonumber(ARGV[ARGS + 6])

@@ -34,9 +34,7 @@ local function empty_life(life, counted, most, o)
       back = back + 1
     end
   end
-  for _, letter in ipairs({ 'r', 'm', 'a' }) do
-    if #redis.call('XPENDING', STREAM[letter], 'g', '-', '+', 1, life) > 0 then return back, false end
-  end
+  if holds(life) then return back, false end
   for _, letter in ipairs({ 'r', 'm', 'a' }) do redis.call('XGROUP', 'DELCONSUMER', STREAM[letter], 'g', life) end
   redis.call('ZREM', GONE, life)
   return back, true

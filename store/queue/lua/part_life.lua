@@ -5,11 +5,20 @@
 -- RETURNS: nothing; it only defines functions
 local IDLE = 3 -- leases until a life with nothing in hand is taken for dead
 
+-- holds tells whether a life has anything pending. What its process believes may be older
+-- than a claim that is under way.
+local function holds(life)
+  for _, letter in ipairs({ 'm', 'r', 'a' }) do
+    if redis.call('XPENDING', STREAM[letter], 'g', '-', '+', 1, life)[1] then return true end
+  end
+  return false
+end
+
 -- The first write of a script decides whether a full Redis refuses it: whatever
 -- frees memory must begin with a command that none refuses.
 local function renew(life, ms, lease, busy)
   if redis.call('ZREM', OWNERS, life) == 0 then return false end
-  redis.call('ZADD', OWNERS, int(ms + lease * (busy and 1 or IDLE)), life)
+  redis.call('ZADD', OWNERS, int(ms + lease * ((busy or holds(life)) and 1 or IDLE)), life)
   return true
 end
 
