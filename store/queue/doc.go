@@ -27,8 +27,8 @@
 //
 // A life is one process' share of a shard (life.go): the consumer in whose pending
 // lists its jobs are, so that the pending list is the claim, and one lease on all of
-// them. Every call renews it, else it is renewed at a quarter of its time; that is when a
-// life with nothing in hand gets three leases. A life's epoch is above that of every
+// them. Every call that records or claims renews it, else it is renewed at a quarter of its
+// time; that is when a life with nothing in hand gets three leases. A life's epoch is above that of every
 // earlier one, and the fence of a claim is the larger of the epoch and the job's
 // last fence plus 1.
 //

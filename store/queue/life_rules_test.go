@@ -83,6 +83,10 @@ func TestQ6_AClaimHasOneLease(t *testing.T) {
 		wantLease("after the last result", p, 1)
 		storetest.Must(t, p.Maintain())
 		wantLease("with nothing in hand", p, 3)
+		if batch, err := p.Claim(1); err != nil || len(batch) > 0 {
+			t.Fatalf("claimed %d jobs, %v", len(batch), err)
+		}
+		wantLease("after a claim that found nothing", p, 3)
 		read := redis.XReadGroupArgs{Group: "g", Consumer: p.Life(), Streams: []string{w.prefix(0) + "main", ">"}, Count: 1}
 		w.mustEnqueue(queue.Job{})
 		storetest.Must(t, db.Client().XReadGroup(t.Context(), &read).Err()) // a call under way claims

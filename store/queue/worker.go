@@ -176,7 +176,11 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 		l.end()
 		return
 	}
-	l.extend(sent, false)
+	if len(c.results)+len(c.marks) > 0 || len(answer) > callJobs {
+		l.extend(sent, false)
+	} else {
+		q.worked(s.shard)
+	}
 	if redisdb.Number(answer[callDue]) == 1 {
 		q.nudge(s.shard, 0)
 	}

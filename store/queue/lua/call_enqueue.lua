@@ -59,5 +59,4 @@ for n = 1, requests do
   answers[n] = out
 end
 save(group_ttl, report_ttl)
-if alive then redis.call('ZADD', OWNERS, 'XX', int(ms + lease), LIFE) end
 return finish_call(alive, plain and '' or cjson.encode(answers), stored)

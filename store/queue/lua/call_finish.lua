@@ -23,13 +23,19 @@
 -- @include lua/part_claim.lua
 -- @include lua/part_call.lua
 -- @include lua/part_moves.lua
-local alive = renew(LIFE, ms, lease, true) -- also by a repeat, which its process takes for a renewal
+local ndone, nother = tonumber(ARGV[ARGS + 5]), tonumber(ARGV[ARGS + 6])
+local nmarked, nunmark = tonumber(ARGV[ARGS + 7]), tonumber(ARGV[ARGS + 8])
+local alive
+if ndone + nother + nmarked > 0 then
+  alive, renewed = renew(LIFE, ms, lease, true), true -- also by a repeat: its process takes it for a renewal
+else
+  redis.call('DEL', NEVER) -- a script whose first write frees memory is not refused by a full Redis
+  alive = redis.call('ZSCORE', OWNERS, LIFE)
+end
 local repeated = known(alive)
 if repeated then return repeated end
 local retention, group_ttl, report_ttl = tonumber(ARGV[ARGS]), tonumber(ARGV[ARGS + 1]), tonumber(ARGV[ARGS + 2])
 local limits = { attempts = tonumber(ARGV[ARGS + 3]), age = tonumber(ARGV[ARGS + 4]), retention = retention, ms = ms }
-local ndone, nother = tonumber(ARGV[ARGS + 5]), tonumber(ARGV[ARGS + 6])
-local nmarked, nunmark = tonumber(ARGV[ARGS + 7]), tonumber(ARGV[ARGS + 8])
 local answers = {}
 
 local function finish(o)

@@ -15,6 +15,7 @@ local lease, most, budget = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[
 local ADOPT, ARGS = tonumber(ARGV[10]), 11 + tonumber(ARGV[10])
 local us = now_us()
 local ms = math.floor(us / 1000)
+local renewed = false -- the life's lease was, by the including script
 
 local function answer(status, alive, text)
   local out = { status, alive and 1 or 0, int(us), redis.call('XLEN', MAIN) + redis.call('XLEN', READY), due, text }
@@ -40,7 +41,7 @@ local function known(alive)
   if seen < tonumber(ARGV[4]) then return answer(2, alive, '') end
 end
 
--- finish_call claims what is to be claimed and remembers the call. stored are the
+-- finish_call claims what is to be claimed, which renews the lease, and remembers the call. stored are the
 -- entries that the call itself made, by their places: two streams may have entries
 -- of one id.
 local function finish_call(alive, text, stored)
@@ -51,6 +52,7 @@ local function finish_call(alive, text, stored)
     elseif most > 0 then
       claim(LIFE, most, us % 2, budget, stored)
     end
+    if places[1] and not renewed then redis.call('ZADD', OWNERS, 'XX', int(ms + lease), LIFE) end
   end
   redis.call('SET', MEMO, int(NUMBER) .. ' ' .. table.concat(places, ' ') .. '|' .. text, 'PX', MEMO_TTL)
   return answer(1, alive, text)
