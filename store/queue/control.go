@@ -43,6 +43,7 @@ func (q *Queue) Unpark(ctx context.Context, shard int, name string, most int) (i
 	if err != nil {
 		return 0, err
 	}
+	q.checkSoon(context.WithoutCancel(ctx), shard)
 	return int(redisdb.Number(value)), nil
 }
 

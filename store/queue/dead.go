@@ -161,6 +161,7 @@ func (q *Queue) RetryDead(ctx context.Context, dead string, once Once) (replayed
 	answer := value.([]any)
 	switch redisdb.Number(answer[0]) {
 	case deadQueued, deadAlready:
+		q.checkSoon(context.WithoutCancel(ctx), shard)
 		return false, once.Answer, nil
 	case deadReplayed:
 		return true, redisdb.Text(answer[1]), nil

@@ -179,10 +179,14 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 	if len(answers) < len(c.results) {
 		answers += strings.Repeat(string(finishLost), len(c.results)-len(answers))
 	}
-	waits := false
+	waits, back := false, false
 	for i, e := range c.results {
 		s.tell(e, answers[i])
 		waits = waits || e.r.Outcome == Retry || e.r.Outcome == Defer
+		back = back || e.r.Outcome == Release || e.r.Outcome == Continue || e.c.Key != ""
+	}
+	if back { // it, or the next of its key, may run
+		q.checkSoon(c.ctx, s.shard)
 	}
 	if waits {
 		q.nudge(s.shard, 0) // the maintainer learns when they are due

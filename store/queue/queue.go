@@ -183,10 +183,10 @@ func (q *Queue) Route(key string) int { return int(xxhash.Sum64String(key) % uin
 // Depth is the last number of entries known to wait in a shard, without a trip.
 func (q *Queue) Depth(shard int) int64 { return q.depths[shard].Load() }
 
-// checkSoon looks, a while after this process enqueued without claiming, whether
-// what a blocking read was given is claimed: a read whose connection died takes an
-// entry to nowhere, and nothing else would tell in time. An idle process is not
-// troubled, and a busy one by few checks.
+// checkSoon looks, a while after this process put jobs into a stream without claiming
+// them, whether what a blocking read was given is claimed: a read whose connection died, or
+// whose process was stopped, takes an entry to nowhere, and nothing else would tell in
+// time. An idle process is not troubled, and a busy one by few checks.
 func (q *Queue) checkSoon(ctx context.Context, shard int) {
 	if q.checking[shard].Swap(true) {
 		return

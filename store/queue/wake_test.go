@@ -261,3 +261,155 @@ func TestConsumersGoWithTheirLives(t *testing.T) {
 		w.mustBeConsistent()
 	})
 }
+
+// deadRead is the blocking read of a process that was stopped: it takes one entry of
+// shard 0 to nowhere.
+func (w *world) deadRead() {
+	w.t.Helper()
+	before := w.blockedClients()
+	conn, ctx := w.db.Client().(*redis.Client).Conn(), context.Background()
+	id, err := conn.ClientID(ctx).Result()
+	storetest.Must(w.t, err)
+	prefix, ended := w.prefix(0), make(chan bool)
+	go func() {
+		defer close(ended)
+		conn.XReadGroup(ctx, &redis.XReadGroupArgs{Group: "g", Consumer: "reader",
+			Streams: []string{prefix + "ready", prefix + "main", ">", ">"}, Count: 1, Block: time.Minute})
+	}()
+	w.t.Cleanup(func() {
+		w.db.Client().ClientUnblock(ctx, id)
+		<-ended
+		_ = conn.Close()
+	})
+	eventually(w.t, "the dead read waits", func() bool { return w.blockedClients() == before+1 })
+}
+
+// count counts the steps of one kind that a process takes.
+func (w *world) count(kind string) *atomic.Int64 {
+	var n atomic.Int64
+	w.q.SetFault(func(step string, answered bool) error {
+		if answered && step == kind {
+			n.Add(1)
+		}
+		return nil
+	})
+	return &n
+}
+
+// mustStartSoon runs rounds, each of which says how long a job took to start: a second at
+// most. The lease, and so the regular look, is an hour. A busy machine is forgiven in
+// single rounds.
+func mustStartSoon(t *testing.T, round func(w *world) time.Duration) {
+	t.Helper()
+	server := storetest.Redis(t)
+	best := time.Hour
+	for n := 0; n < 3 && best > time.Second; n++ {
+		best = min(best, round(setup(t, storetest.Open(t, server.URL()), func(o *queue.Options) { o.Lease = time.Hour })))
+	}
+	if t.Logf("started after %v", best); best > time.Second {
+		t.Errorf("the soonest start was after %v", best)
+	}
+}
+
+// startedAfter waits for a job's start.
+func startedAfter(limit time.Duration, started <-chan time.Time, since time.Time) time.Duration {
+	select {
+	case at := <-started:
+		return at.Sub(since)
+	case <-time.After(limit):
+		return limit
+	}
+}
+
+// TestQ4_TheNextOfAKeyIsNotLeftToTheDead: a job of a key ends, or is given back, and what
+// may run then is given to the read of a process that was stopped.
+func TestQ4_TheNextOfAKeyIsNotLeftToTheDead(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]queue.Result{"Done": {}, "Retry": {Outcome: queue.Retry, Delay: time.Hour}, "Release": {Outcome: queue.Release}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mustStartSoon(t, func(w *world) time.Duration {
+				started, hold := make(chan time.Time, 3), make(chan queue.Result, 3)
+				one := w.another(func(o *queue.Options) { o.InFlight = 1 }) // it does not read while it works
+				looks, checks := one.count("maintain"), w.count("check")
+				defer one.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+					started <- time.Now()
+					return <-hold
+				}))()
+				defer close(hold)
+				w.mustEnqueue(queue.Job{Key: "k"}, queue.Job{Key: "k"})
+				<-started
+				eventually(w.t, "the worker does not read", func() bool { return w.blockedClients() == 0 && looks.Load() > 0 })
+				eventually(w.t, "who enqueued is content", func() bool { return checks.Load() > 0 })
+				w.deadRead()
+				before := time.Now()
+				hold <- first
+				return startedAfter(10*time.Second, started, before)
+			})
+		})
+	}
+}
+
+// TestQ5_WhatIsBroughtBackIsNotLeftToTheDead: a dead letter that is tried again, and what
+// was parked, are given to the read of a process that was stopped.
+func TestQ5_WhatIsBroughtBackIsNotLeftToTheDead(t *testing.T) {
+	t.Parallel()
+	for name, outcome := range map[string]queue.Outcome{"DeadLetter": queue.Dead, "Parked": queue.Park} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mustStartSoon(t, func(w *world) time.Duration {
+				p, checks := w.mustStep(), w.count("check")
+				id := w.mustEnqueue(queue.Job{})[0]
+				if _, err := p.Finish(mustClaim(t, p, 1)[0], queue.Result{Outcome: outcome, Parked: "app"}); err != nil {
+					t.Fatal(err)
+				}
+				eventually(w.t, "who enqueued is content", func() bool { return checks.Load() > 0 })
+				w.deadRead()
+				started, worker := make(chan time.Time, 1), w.another()
+				looks := worker.count("maintain")
+				defer worker.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result { started <- time.Now(); return queue.Result{} }))()
+				eventually(t, "both read", func() bool { return w.blockedClients() == 2 && looks.Load() > 0 })
+				before := time.Now()
+				if _, _, err := w.q.RetryDead(t.Context(), w.q.DeadID(0, id), queue.Once{}); outcome == queue.Dead && err != nil {
+					t.Fatal(err)
+				}
+				if n, err := w.q.Unpark(t.Context(), 0, "app", 1); outcome == queue.Park && (n != 1 || err != nil) {
+					t.Fatal(n, err)
+				}
+				return startedAfter(10*time.Second, started, before)
+			})
+		})
+	}
+}
+
+// TestQ5_ALostWakeUpIsNoLostStart: a process is told that a delayed job came, and the
+// answer to the call with which it says so is lost. The lease, and so the regular look, is
+// an hour.
+func TestQ5_ALostWakeUpIsNoLostStart(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour })
+		worker := w.another()
+		var armed atomic.Bool
+		var looks atomic.Int64
+		worker.q.SetFault(func(step string, answered bool) error {
+			switch {
+			case step == "maintain" && answered:
+				looks.Add(1)
+			case step == "claim" && answered && armed.CompareAndSwap(true, false):
+				return errAnswerLost
+			}
+			return nil
+		})
+		ran := make(chan bool, 1)
+		worker.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result { ran <- true; return queue.Result{} }))
+		eventually(t, "the worker has looked", func() bool { return looks.Load() > 0 })
+		armed.Store(true)
+		w.mustEnqueue(queue.Job{Delay: 100 * time.Millisecond})
+		select {
+		case <-ran:
+		case <-time.After(30 * time.Second):
+			t.Errorf("the job did not start; answer lost: %t", !armed.Load())
+		}
+	})
+}
