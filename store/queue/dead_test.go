@@ -176,3 +176,28 @@ func TestDeadLettersArePaged(t *testing.T) {
 		}
 	})
 }
+
+// A dead letter whose id was enqueued again, after its tombstone was over, is not queued
+// beside that job.
+func TestQ19_ADeadLetterWhoseIDLivesAgain(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		w := setup(t, db, func(o *queue.Options) { o.Retention = 50 * time.Millisecond; o.Lease = time.Hour })
+		p := w.mustStep()
+		job := queue.Job{ID: queue.NewID(0, epoch), Payload: []byte("same")}
+		w.mustEnqueue(job)
+		if answer, err := p.Finish(mustClaim(t, p, 1)[0], queue.Result{Outcome: queue.Dead}); err != nil || answer != "2" {
+			t.Fatal(answer, err)
+		}
+		eventually(t, "the tombstone is over", func() bool {
+			again, err := w.q.Enqueue(t.Context(), job)
+			return err == nil && again[0].New
+		})
+		if _, _, err := w.q.RetryDead(t.Context(), w.q.DeadID(0, job.ID), queue.Once{}); err != nil {
+			t.Fatal(err)
+		}
+		if batch, err := p.Claim(5); err != nil || len(batch) != 1 {
+			t.Errorf("%d jobs of one id, %v", len(batch), err)
+		}
+	})
+}

@@ -164,3 +164,19 @@ func PlacesBesideOneAlone(ctx context.Context) int {
 	g.together()
 	return g.take(5)
 }
+
+// RecordsWhile makes calls while f runs and tells how many results were in them.
+func (p *Stepper) RecordsWhile(f func()) (n int) {
+	done := make(chan bool)
+	go func() { defer close(done); f() }()
+	for {
+		select {
+		case <-done:
+			return n
+		default:
+		}
+		if c := p.s.nextCall(); c != nil {
+			n += len(c.results)
+		}
+	}
+}

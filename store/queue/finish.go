@@ -48,14 +48,17 @@ type results struct {
 // finish hands in a result.
 func (s *shardWorker) finish(c *Claimed, r Result) {
 	s.mu.Lock()
-	gone := c.gone
-	s.results.waiting = append(s.results.waiting, ended{c: c, r: r})
-	s.writing.CompareAndSwap(0, max(s.worker.clock(), 1))
-	s.mu.Unlock()
-	if gone {
-		s.dropGone()
+	e := ended{c: c, r: r}
+	if c.gone {
+		delete(s.live, c)
+		s.announce()
+		s.mu.Unlock()
+		s.lost(e)
 		return
 	}
+	s.results.waiting = append(s.results.waiting, e)
+	s.writing.CompareAndSwap(0, max(s.worker.clock(), 1))
+	s.mu.Unlock()
 	s.ends.kick()
 }
 

@@ -99,7 +99,7 @@ func (l *life) end() {
 			held = append(held, c)
 		}
 	}
-	s.announce()
+	dropped := s.takeGone() // before another life's call takes them along
 	s.mu.Unlock()
 	select {
 	case s.poke <- struct{}{}: // who waits in a blocking read has to begin another life
@@ -111,13 +111,21 @@ func (l *life) end() {
 	for _, c := range held {
 		c.lose()
 	}
-	s.dropGone()
+	s.lost(dropped...)
 }
 
 // dropGone forgets the results of jobs that are no longer this process'.
 func (s *shardWorker) dropGone() {
 	s.mu.Lock()
-	kept, dropped := []ended(nil), []ended(nil)
+	dropped := s.takeGone()
+	s.mu.Unlock()
+	s.lost(dropped...)
+}
+
+// takeGone takes the results that wait of jobs that are no longer this process'. The
+// lock is held.
+func (s *shardWorker) takeGone() (dropped []ended) {
+	kept := []ended(nil)
 	for _, e := range s.results.waiting {
 		if e.c.gone {
 			dropped = append(dropped, e)
@@ -136,7 +144,11 @@ func (s *shardWorker) dropGone() {
 		s.writing.Store(0)
 	}
 	s.announce()
-	s.mu.Unlock()
+	return dropped
+}
+
+// lost ends with results that count for nothing.
+func (s *shardWorker) lost(dropped ...ended) {
 	for _, e := range dropped {
 		s.tell(e, finishLost)
 		e.c.conclude()

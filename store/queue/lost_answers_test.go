@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -175,5 +176,28 @@ func TestPlacesBesideOneThatRunsAlone(t *testing.T) {
 	t.Parallel()
 	if got := queue.PlacesBesideOneAlone(t.Context()); got != 0 {
 		t.Errorf("%d places where there are none", got)
+	}
+}
+
+// TestALateResultIsNotOfTheNextLife: what becomes of jobs that were lost with a life is in
+// no call of the next one, which would be believed.
+func TestALateResultIsNotOfTheNextLife(t *testing.T) {
+	t.Parallel()
+	w := setup(t, storetest.Open(t, storetest.Redis(t).URL()), func(o *queue.Options) { o.Lease = time.Hour })
+	p := w.mustStep()
+	for range 20 {
+		w.mustEnqueue(make([]queue.Job, 100)...)
+		batch := mustClaim(t, p, 100)
+		p.EndLife()
+		storetest.Must(t, p.Begin())
+		if n := p.RecordsWhile(func() {
+			var ending sync.WaitGroup
+			for _, c := range batch {
+				ending.Go(func() { c.Finish(queue.Result{}) })
+			}
+			ending.Wait()
+		}); n > 0 {
+			t.Fatalf("%d results of the last life", n)
+		}
 	}
 }

@@ -156,6 +156,7 @@ func (s *shardWorker) failClaim(c *call, over bool) {
 	}
 	s.ends.kick()
 	s.worker.q.lines[s.shard].kick()
+	s.worker.q.nudge(s.shard, 0) // the answer may have said that a delayed job came
 }
 
 // resolve compares what the life holds with what it believes to hold.

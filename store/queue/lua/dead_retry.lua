@@ -22,8 +22,9 @@ if old then
   if string.sub(old, 1, #digest) ~= digest then return { 3 } end
   return { 2, string.sub(old, #digest + 1) }
 end
+if record_of(id) then return { 5 } end -- also by an enqueueing after its tombstone was over
 local eid = redis.call('HGET', DEADIDS, id)
-if not eid then return { record_of(id) and 5 or 0 } end
+if not eid then return { 0 } end
 local v, ms = redis.call('XRANGE', DEAD, eid, eid, 'COUNT', 1)[1][2], math.floor(now_us() / 1000)
 local e = { i = v[2], t = v[4], k = v[6], u = v[8], g = v[10], w = '', s = int(ms), a = v[16], p = v[18], f = 0, l = 0, n = v[28], r = '1',
   report = v[30] == '1' }
