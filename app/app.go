@@ -132,7 +132,7 @@ func (a *app) openQueues() {
 		toTarget.Room, toSend.Room = room, room
 	}
 	toSend.Name, toSend.Lease, toSend.InFlight = "notifications", c.NotificationLease, c.MaxInFlight
-	toSend.Show = delivery.ShowMessage
+	toSend.Show, toSend.ParkedBytes = delivery.ShowMessage, c.PausedBytes
 	toTarget.GroupRetention += c.MaxAge // parts may end that much before the event
 	toSend.GroupRetention += c.MaxAge   // an event may end that much later than its part in a shard
 	toDo.Name, toDo.Lease = "jobs", c.JobLease

@@ -44,6 +44,7 @@ type config struct {
 	RetryMax           time.Duration `env:"FANFARE_RETRY_MAX" envDefault:"5m" desc:"longest backoff"`
 	MaxAge             time.Duration `env:"FANFARE_MAX_AGE" envDefault:"24h" desc:"how long work waits for a dependency that is away"`
 	AppProbeInterval   time.Duration `env:"FANFARE_APP_PROBE_INTERVAL" envDefault:"30s" desc:"a paused app tries one notification this often; also on SIGHUP and at start"`
+	PausedBytes        int64         `env:"FANFARE_PAUSED_BYTES" envDefault:"0" shown:"0: 30 % of Redis' maxmemory" desc:"memory of Redis that notifications of paused apps may take, all together, in bytes; beyond it the newest fail with app_paused. Without maxmemory there is no bound by default"`
 	EventRetention     time.Duration `env:"FANFARE_EVENT_RETENTION" envDefault:"24h" desc:"how long the report of an event stays after its end"`
 	TombstoneRetention time.Duration `env:"FANFARE_TOMBSTONE_RETENTION" envDefault:"1h" desc:"how long the mark stays that a notification is done; an event that goes on later than that with a page it had begun (after an outage of SQL, or as a dead letter that is tried again) may send what of it was done once more"`
 

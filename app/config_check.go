@@ -197,6 +197,9 @@ func (c *config) checkTimes() problems {
 	if c.MaxInFlight < 1 {
 		p = append(p, fmt.Sprintf("FANFARE_MAX_IN_FLIGHT: %d is not at least 1", c.MaxInFlight))
 	}
+	if c.PausedBytes < 0 {
+		p = append(p, fmt.Sprintf("FANFARE_PAUSED_BYTES: %d is negative", c.PausedBytes))
+	}
 	if c.MaxAttempts < 1 {
 		p = append(p, fmt.Sprintf("FANFARE_MAX_ATTEMPTS: %d is not at least 1", c.MaxAttempts))
 	}

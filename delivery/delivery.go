@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -77,6 +78,8 @@ type Delivery struct {
 	guardReads   chan struct{}
 
 	windows *windows // of notifications in hand
+
+	parkedFull atomic.Bool // the alarm was raised
 
 	mu      sync.Mutex
 	chains  map[string]*chain    // by token

@@ -49,7 +49,7 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
 		}),
 	}
-	for _, kind := range []string{alarmStorm, alarmPaused, alarmOurBug, alarmNoApp, alarmEmptied} { // an alert sees the first, too
+	for _, kind := range []string{alarmStorm, alarmPaused, alarmOurBug, alarmNoApp, alarmParkedFull, alarmEmptied} { // an alert sees the first, too
 		m.alarms.WithLabelValues(kind)
 	}
 	m.reasons = map[string]bool{"": true}
@@ -87,6 +87,8 @@ const (
 	alarmPaused = "app_paused"
 	alarmOurBug = "our_bug"
 	alarmNoApp  = "no_app"
+	// alarmParkedFull is raised once, until no app is paused any more.
+	alarmParkedFull = "parked_full"
 	// alarmEmptied is raised by each shard's worker that finds its keys gone.
 	alarmEmptied = "redis_emptied"
 )
@@ -108,7 +110,7 @@ func (m *Metrics) reasonLabel(reason string) string {
 // endLabel is a result's reason as a label: ours or the service's, no other.
 func (m *Metrics) endLabel(r queue.Result) string {
 	switch r.Reason {
-	case "device_gone", "no_app", "unknown_outcome", "bad_payload":
+	case "device_gone", "no_app", "app_paused", "unknown_outcome", "bad_payload":
 		return r.Reason
 	}
 	return m.reasonLabel(r.Reason)

@@ -45,9 +45,16 @@ func (d *Delivery) maySend(ctx context.Context, w *work) bool {
 	return ok
 }
 
-// park puts a notification aside until its app runs again, uncounted.
-func (d *Delivery) park(ctx context.Context, w *work) {
-	d.finish(ctx, w, queue.Result{Outcome: queue.Park, Parked: w.m.app(), Reason: "its app is paused"})
+// parking puts a notification aside until its app runs again, uncounted. When those of
+// paused apps take all the memory that they may, the newest end here.
+func (d *Delivery) parking(w *work) queue.Result {
+	if d.o.Queue.MayPark(w.m.Token, w.Claimed) {
+		return queue.Result{Outcome: queue.Park, Parked: w.m.app()}
+	}
+	if !d.parkedFull.Swap(true) {
+		d.alarm(alarmParkedFull, "app", w.m.app())
+	}
+	return failed("app_paused")
 }
 
 // pause stops an app for the whole cluster.
@@ -144,6 +151,9 @@ func (d *Delivery) watchApps(ctx context.Context) error {
 func (d *Delivery) checkApps(ctx context.Context, now bool) time.Duration {
 	next := max(d.o.ProbeEvery/4, resumeEvery)
 	all := d.pauses.refresh(ctx)
+	if len(all) == 0 {
+		d.parkedFull.Store(false)
+	}
 	for app, a := range all {
 		if now && a.State == apps.Paused {
 			if err := d.o.Apps.FreeProbe(ctx, app); err != nil {

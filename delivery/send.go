@@ -46,7 +46,7 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 		return
 	}
 	if !d.maySend(ctx, w) {
-		d.park(ctx, w)
+		d.finish(ctx, w, d.parking(w))
 		return
 	}
 	if wait := d.backoff.wait(w.m.Token, time.Now()); wait > 0 && !w.probe {
@@ -168,7 +168,6 @@ func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer
 	}
 	if a.Outcome == transport.PauseApp {
 		d.pause(ctx, w.m.app(), reasonOf(a))
-		r.Parked = w.m.app()
 	}
 	d.finish(ctx, w, r)
 	d.updateDevice(ctx, w, a)
@@ -189,7 +188,7 @@ var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answe
 		d.alarm(alarmOurBug, "app", w.m.app(), "reason", reasonOf(a))
 		return queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: reasonOf(a), Err: saidOf(a)}
 	},
-	transport.PauseApp: func(*Delivery, *work, transport.Answer) queue.Result { return queue.Result{Outcome: queue.Park} },
+	transport.PauseApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result { return d.parking(w) },
 	transport.NoApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
 		d.alarm(alarmNoApp, "app", w.m.app())
 		return failed("no_app")

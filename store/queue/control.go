@@ -44,7 +44,9 @@ func (q *Queue) Unpark(ctx context.Context, shard int, name string, most int) (i
 		return 0, err
 	}
 	q.checkSoon(context.WithoutCancel(ctx), shard)
-	return int(redisdb.Number(value)), nil
+	answer, _ := value.([]any)
+	q.parked[shard].tell(redisdb.NumberAt(answer, 1))
+	return int(redisdb.NumberAt(answer, 0)), nil
 }
 
 // ParkedName says that jobs are parked under a name in a shard.
@@ -57,13 +59,13 @@ type ParkedName struct {
 // works on find parked, some names each time and sooner or later all. Names are
 // left out while nobody reads. The parked streams themselves are asked, so that
 // no lost message and no ended process can hide a job.
-func (q *Queue) ParkedNames() <-chan ParkedName { return q.parked }
+func (q *Queue) ParkedNames() <-chan ParkedName { return q.names }
 
 // tellParked passes on what a look found.
 func (q *Queue) tellParked(shard int, names []any) {
 	for _, name := range names {
 		select {
-		case q.parked <- ParkedName{shard, redisdb.Text(name)}:
+		case q.names <- ParkedName{shard, redisdb.Text(name)}:
 		default:
 		}
 	}

@@ -101,6 +101,7 @@ func (p *Stepper) Finish(c *Claimed, r Result) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	p.w.q.parked[0].tell(redisdb.Number(answer[callParked]))
 	p.s.mu.Lock()
 	delete(p.s.live, c)
 	p.s.mu.Unlock()
@@ -180,3 +181,6 @@ func (p *Stepper) RecordsWhile(f func()) (n int) {
 		}
 	}
 }
+
+// ParkedBound is what parked jobs may take.
+func ParkedBound(q *Queue) int64 { return q.parkedBytes() }

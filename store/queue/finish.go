@@ -178,6 +178,7 @@ func countsText(counts map[string]int64) string {
 func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 	q := s.worker.q
 	q.depths[s.shard].Store(redisdb.Number(answer[callWaiting]))
+	q.parked[s.shard].tell(redisdb.Number(answer[callParked]))
 	answers := redisdb.Text(answer[callAnswer])
 	if len(answers) < len(c.results) {
 		answers += strings.Repeat(string(finishLost), len(c.results)-len(answers))

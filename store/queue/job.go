@@ -49,6 +49,9 @@ type Options struct {
 	// claimed at most, or by each of the calls of a moment, and the others stay for whoever
 	// has room. It must be quick.
 	Room func() int
+	// ParkedBytes is what parked jobs may take of Redis, those of all shards together, before
+	// MayPark says no; default 30 % of its maxmemory, without which there is no limit.
+	ParkedBytes int64
 	// Drain is how long Run waits for unfinished jobs when it is stopped, before
 	// it hands them back; default 0: handlers are told at once.
 	Drain time.Duration

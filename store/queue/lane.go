@@ -31,6 +31,7 @@ const (
 	callWaiting
 	callDue
 	callAnswer
+	callParked
 	callJobs
 	callGiven = 3
 )

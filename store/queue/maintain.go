@@ -148,7 +148,7 @@ func (s *shardWorker) look(ctx context.Context, l *life, orphans bool) (u upkeep
 		return u, err
 	}
 	v, err := cmd.Slice()
-	if err == nil && len(v) != 8 {
+	if err == nil && len(v) != 9 {
 		err = fmt.Errorf("%d values", len(v))
 	}
 	if err != nil {
@@ -157,6 +157,7 @@ func (s *shardWorker) look(ctx context.Context, l *life, orphans bool) (u upkeep
 	u = upkeep{alive: redisdb.Number(v[0]) == 1, wake: time.Duration(redisdb.Number(v[1])) * time.Millisecond,
 		more: redisdb.Number(v[2]) == 1, ended: redisdb.Number(v[3]), lost: redisdb.Number(v[4]), alone: redisdb.Number(v[5]),
 		waiting: redisdb.Number(v[6]) > 0, parked: redisdb.ListAt(v, 7)}
+	q.parked[s.shard].tell(redisdb.Number(v[8]))
 	if u.alive {
 		l.extend(sent, !busy)
 	}

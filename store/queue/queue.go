@@ -35,9 +35,10 @@ type Queue struct {
 	dead     deadBounds
 	lines    []*line // what this process enqueues, by shard
 	made     time.Time
-	trouble  []atomic.Int64 // when a shard could not be reached last, from made on; 0: never
-	checking []atomic.Bool  // a check after an enqueueing is planned, by shard
-	parked   chan ParkedName
+	trouble  []atomic.Int64  // when a shard could not be reached last, from made on; 0: never
+	checking []atomic.Bool   // a check after an enqueueing is planned, by shard
+	names    chan ParkedName // under which jobs are parked
+	parked   []parked        // by shard
 	outage   redisdb.Outage
 	known    atomic.Bool // its shards were found in Redis
 }
@@ -47,7 +48,7 @@ func New(db *redisdb.DB, o Options) *Queue {
 	o = o.withDefaults()
 	q := &Queue{db: db, o: o, made: time.Now(), scripts: loadScripts(), depths: make([]atomic.Int64, o.Shards),
 		dead: deadBounds{maxDead, deadRetention}, checking: make([]atomic.Bool, o.Shards), trouble: make([]atomic.Int64, o.Shards),
-		parked: make(chan ParkedName, toldNames)}
+		names: make(chan ParkedName, toldNames), parked: make([]parked, o.Shards)}
 	for shard := range o.Shards {
 		q.prefixes = append(q.prefixes, Prefix(o.Name, shard, o.Shards))
 		q.lines = append(q.lines, newLine(q, shard))

@@ -3,6 +3,7 @@ package redisdb
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,8 @@ func (db *DB) watchMemory(ctx context.Context) error {
 type Reading struct {
 	// Used is the part of its maxmemory that the fullest master uses; 0: there is no limit.
 	Used float64
+	// Limit is the sum of the masters' maxmemory in bytes; 0: one has none.
+	Limit int64
 	// ClockAhead is how far this machine's clock is ahead of that of a master, behind if it
 	// is negative: of the master where that is farthest. It is right to half a round trip.
 	ClockAhead time.Duration
@@ -83,6 +86,7 @@ func (db *DB) read(ctx context.Context) (all *Reading) {
 	}
 	var mu sync.Mutex
 	var clocks []clockReading
+	least := int64(math.MaxInt64)
 	_ = eachMaster(ctx, db.client, func(ctx context.Context, c *redis.Client) error {
 		one, clock, err := readMaster(ctx, c)
 		if err != nil {
@@ -94,12 +98,15 @@ func (db *DB) read(ctx context.Context) (all *Reading) {
 		if all == nil {
 			all = &Reading{}
 		}
-		all.Used = max(all.Used, one.Used)
+		all.Used, all.Limit, least = max(all.Used, one.Used), all.Limit+one.Limit, min(least, one.Limit)
 		if one.ClockAhead.Abs() > all.ClockAhead.Abs() {
 			all.ClockAhead = one.ClockAhead
 		}
 		return nil
 	})
+	if all != nil && least == 0 {
+		all.Limit = 0
+	}
 	if len(clocks) > 0 {
 		db.present.Store(middle(clocks))
 	}
@@ -114,8 +121,8 @@ func readMaster(ctx context.Context, c *redis.Client) (r Reading, clock clockRea
 		return r, clock, err
 	}
 	clock = clockReading{told.Val(), time.Now()}
-	if limit := infoInt(memory.Val(), "maxmemory"); limit > 0 {
-		r.Used = float64(infoInt(memory.Val(), "used_memory")) / float64(limit)
+	if r.Limit = infoInt(memory.Val(), "maxmemory"); r.Limit > 0 {
+		r.Used = float64(infoInt(memory.Val(), "used_memory")) / float64(r.Limit)
 	}
 	r.ClockAhead = clockAhead(asked, clock.at, clock.told)
 	return r, clock, nil

@@ -1,7 +1,7 @@
 -- Lets the oldest parked jobs of a name go on, in a bounded step.
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 name, 2 most jobs
--- RETURNS: how many were moved
+-- RETURNS: {how many were moved, bytes that the shard's parked jobs take or -1}
 -- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
@@ -13,4 +13,4 @@ for _, one in ipairs(redis.call('XRANGE', P .. 'parked:' .. name, '-', '+', 'COU
   moved = moved + 1
 end
 save_records()
-return moved
+return { moved, parked_bytes }

@@ -6,7 +6,8 @@
 --       8 most bytes to claim, 9 m for the next jobs or a for one that must run
 --       alone, 10 entries to adopt, which follow
 -- RETURNS: {status, 1 the life is alive or 0, Redis time in us, entries waiting,
---          1 a delayed job may be due or 0, answer, then per claimed job: place,
+--          1 a delayed job may be due or 0, answer, bytes that the shard's parked
+--          jobs take or -1 when it changed nothing there, then per claimed job: place,
 --          text or its number in the call, its guard's value or ''}
 --          Statuses: 1 done, 2 nothing was done because Redis lost an answered
 --          call, 3 nothing was done because a later call was
@@ -18,8 +19,8 @@ local ms = math.floor(us / 1000)
 local renewed = false -- the life's lease was, by the including script
 
 local function answer(status, alive, text)
-  local out = { status, alive and 1 or 0, int(us), redis.call('XLEN', MAIN) + redis.call('XLEN', READY), due, text }
-  for i = 1, #given do out[i + 6] = given[i] end
+  local out = { status, alive and 1 or 0, int(us), redis.call('XLEN', MAIN) + redis.call('XLEN', READY), due, text, parked_bytes }
+  for i = 1, #given do out[i + 7] = given[i] end
   return out
 end
 

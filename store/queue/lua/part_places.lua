@@ -60,19 +60,29 @@ local function yield(k, id)
   put_stream(e, front(e))
 end
 
+local BESIDE = 100 -- bytes that a parked job takes beside its text, about
+local parked_bytes = -1 -- what the shard's parked jobs take, once that has changed
+
+local function count_parked(text, sign)
+  parked_bytes = redis.call('HINCRBY', STATS, 'parkedb', sign * (#text + BESIDE))
+end
+
 -- park moves a job to a stream that nobody reads until it is moved back.
 local function park(e, name)
-  local eid = add(P .. 'parked:' .. name, text_of(e))
+  local text = text_of(e)
+  local eid = add(P .. 'parked:' .. name, text)
   redis.call('HINCRBY', P .. 'parkedn', name, 1)
+  count_parked(text, 1)
   put(e, 'p' .. eid .. ':' .. name)
 end
 
 local function unpark(name, eid)
-  local e = entry_at(P .. 'parked:' .. name, eid)
+  local text = text_at(P .. 'parked:' .. name, eid)
   redis.call('XDEL', P .. 'parked:' .. name, eid)
+  if text then count_parked(text, -1) end
   if redis.call('HINCRBY', P .. 'parkedn', name, -1) <= 0 then
     redis.call('HDEL', P .. 'parkedn', name)
     redis.call('DEL', P .. 'parked:' .. name)
   end
-  return e
+  return text and dated(parse(text), eid)
 end

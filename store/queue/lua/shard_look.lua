@@ -11,7 +11,7 @@
 --          more to do now, lives that were
 --          ended, jobs whose lease was lost, jobs that wait
 --          to run alone, entries that wait for a claim, some names under which jobs
---          are parked, others each time}
+--          are parked, others each time, bytes that parked jobs take}
 -- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
@@ -97,4 +97,4 @@ for _, one in ipairs(redis.call('ZRANGE', OWNERS, 0, 1, 'WITHSCORES')) do
   if till and till > ms then wake_in(till - ms + 1) end
 end
 return { alive and 1 or 0, math.ceil(wake), more, ended, back, undelivered(ALONE), undelivered(MAIN) + undelivered(READY) + unclaimed,
-  redis.call('HRANDFIELD', P .. 'parkedn', NAMES) }
+  redis.call('HRANDFIELD', P .. 'parkedn', NAMES), tonumber(redis.call('HGET', STATS, 'parkedb') or 0) }
