@@ -156,7 +156,12 @@ func (r *reader) wait(ctx context.Context) ([]arrival, error) {
 		case <-s.poke:
 			r.unblock(ctx)
 			r.conn = nil // it may be deaf: its goroutine ends with its time-out
-			go func() { <-result; _ = conn.Close() }()
+			go func() {
+				if g := <-result; len(g.arrived) > 0 { // it was not: what came just then is not left to it
+					s.wish(g.arrived...)
+				}
+				_ = conn.Close()
+			}()
 			return nil, errDeaf
 		case <-stopping:
 			stopping, tick, giveUp = nil, time.After(0), time.After(unblockWithin)
