@@ -51,7 +51,7 @@ func TestAlarmsAreThereFromTheStart(t *testing.T) {
 			kinds = len(f.GetMetric())
 		}
 	}
-	if kinds != 5 {
-		t.Errorf("%d kinds of alarms, want 5", kinds)
+	if kinds != 6 {
+		t.Errorf("%d kinds of alarms, want 6", kinds)
 	}
 }
