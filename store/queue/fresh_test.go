@@ -132,14 +132,14 @@ func TestA15_NotFreshWhileManyMarksAreOnTheirWay(t *testing.T) {
 		w.run(func(_ context.Context, batch []*queue.Claimed) { held <- batch[0] })
 		w.mustEnqueue(queue.Job{})
 		c := <-held
-		for n := range 200 {
+		for n := range 1000 {
 			if !c.Fresh() {
 				t.Fatalf("not fresh with %d marks on their way", n)
 			}
 			c.Mark(fmt.Sprint("part", n), "ended", "")
 		}
 		if c.Fresh() {
-			t.Error("fresh with 200 marks on their way")
+			t.Error("fresh with 1,000 marks on their way")
 		}
 		close(record)
 		eventually(t, "the marks to be on record", c.Fresh)
