@@ -103,8 +103,8 @@ type ChatMessage struct {
 
 // ChatMessages is the answer of GET /v1/chats/{chat}/messages, ascending.
 // Gap says that messages which the reader asked for are no longer kept, or that
-// the epoch is another: of another chat, or of this one after Redis was restarted or
-// failed over, when ids of messages that it lost are given again.
+// the reader's epoch is another chat's, or one of this chat before Redis was restarted or
+// failed over and gave ids again of messages that it lost and the reader may have.
 type ChatMessages struct {
 	Items   []ChatMessage `json:"items"`
 	LastID  int64         `json:"last_id"`
@@ -175,7 +175,7 @@ type StreamMessage struct {
 }
 
 // StreamGap is the data of a stream's `gap` event: what lay before FirstID is
-// no longer kept, or the epoch is another.
+// no longer kept, or is not what it was.
 type StreamGap struct {
 	Chat    string `json:"chat" example:"team"`
 	FirstID int64  `json:"first_id"`

@@ -79,8 +79,8 @@ type listMessagesRequest struct {
 //	@Summary		Read messages
 //	@Description	Ascending, and changing nothing: reading is not acknowledging. `after` gives those after it, `before` the newest below
 //	@Description	it; without either, from the oldest that is kept. `gap` tells that some of what was asked for is no longer kept, or
-//	@Description	that `epoch` is not the chat's: it is another chat, or Redis lost messages and gave their ids again. Go on from
-//	@Description	`first_id`.
+//	@Description	that what came up to `after` is not what it was under `epoch`: it is another chat, or Redis lost messages and gave
+//	@Description	their ids again. Go on from `first_id`.
 //	@Tags			group chat
 //	@ID				listMessages
 //	@Produce		json

@@ -18,8 +18,9 @@
 // <b> is one of 256 buckets, chosen by the chat's id: all that one script
 // touches is in one slot, and a sweeper finds every chat with pushes due by
 // reading 256 keys. The meta has the run of the server that added the last message: in
-// another run that may have lost messages, and gives their ids again, the chat gets
-// another epoch, "<the first one>.<run>".
+// another run, which may have lost messages and gives their ids again, the chat gets
+// another epoch, "<the first one>.<run>". Up to the id that this run found, which the meta
+// has together with the epoch before, the messages are the same in both.
 //
 // A chat lives until its last member leaves; then every key of it goes, and the
 // same id made again is another chat, with another epoch. Only the log of a

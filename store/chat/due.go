@@ -19,6 +19,9 @@ type PushBatch struct {
 	// Messages are the next that are due, ascending. What every member has
 	// acknowledged meanwhile is not among them: nobody is left to be notified.
 	Messages []api.ChatMessage
+	// Was is the epoch of the messages up to Since, if it was another one.
+	Was   string
+	Since int64
 	// More says that others are due after these.
 	More bool
 }
@@ -56,6 +59,7 @@ func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushB
 		return PushBatch{}, err
 	}
 	b := PushBatch{Epoch: redisdb.Text(reply[1]), UpTo: redisdb.Number(reply[3])}
+	b.Was, b.Since = redisdb.Text(reply[6]), redisdb.Number(reply[7])
 	b.More = b.UpTo < redisdb.Number(reply[2])
 	b.Messages, err = decodeEntries(redisdb.Number(reply[4]), list(reply[5]))
 	return b, err

@@ -23,7 +23,11 @@ const (
 type Position struct {
 	Chat, Epoch            string
 	Acked, LastID, FirstID int64
-	Err                    error // why the chat could not be read, when others could
+	// Was is the chat's epoch in an earlier run of the server, in which the messages up to
+	// Since were the same.
+	Was   string
+	Since int64
+	Err   error // why the chat could not be read, when others could
 }
 
 // memberState is what message_pending.lua answers for one chat.
@@ -158,6 +162,7 @@ func (s *Store) readState(cmd *redis.Cmd, chat string) (f memberState, member bo
 	}
 	f.Epoch, f.LastID, f.FirstID, f.Acked = redisdb.Text(reply[1]), redisdb.Number(reply[2]), redisdb.Number(reply[3]), redisdb.Number(reply[4])
 	f.unread = redisdb.Number(reply[5])
+	f.Was, f.Since = redisdb.Text(reply[8]), redisdb.Number(reply[9])
 	f.items, f.err = decodeEntries(redisdb.Number(reply[6]), list(reply[7]))
 	return f, true
 }

@@ -186,7 +186,11 @@ func (p *Pusher) pushOneBatch(ctx context.Context, chat string) (more bool, err 
 func (p *Pusher) post(ctx context.Context, chat string, due PushBatch) error {
 	events := make([]api.NamedEvent, len(due.Messages))
 	for i := range due.Messages {
-		events[i] = pushEvent(chat, due.Epoch, &due.Messages[i])
+		epoch := due.Epoch
+		if due.Messages[i].ID <= due.Since {
+			epoch = due.Was // it may have been posted before
+		}
+		events[i] = pushEvent(chat, epoch, &due.Messages[i])
 	}
 	refused, err := p.o.Post(ctx, events...)
 	if err != nil {

@@ -69,3 +69,32 @@ func TestC13_AMessageThatRedisLost(t *testing.T) {
 	defer again.Close(t.Context())
 	want(again, "gap 1", "1 one", "2 other")
 }
+
+// C13: Redis restarts and has lost nothing: the open stream, and one that goes on from its
+// event id, are told of no gap, and nothing comes twice.
+func TestC13_ARestartThatLosesNothing(t *testing.T) {
+	t.Parallel()
+	redis := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	w := newWorld(t, storetest.Open(t, redis.URL()))
+	h := w.mustHub()
+	w.mustCreate("team", "ann", "bob")
+	send := func(text string) {
+		t.Helper()
+		storetest.Eventually(t, testPatience, "Redis takes "+text, func() bool {
+			_, _, err := w.Send(t.Context(), chat.Outgoing{Chat: w.id("team"), Sender: w.id("ann"), Text: text})
+			return err == nil
+		})
+	}
+	open := mustFollow(t, h, w.id("bob"), "")
+	send("one")
+	open.await(w.id("team") + " one")
+	seen := open.last
+	redis.Restart()
+	send("two")
+	open.await(w.id("team") + " two")
+	again := mustFollow(t, h, w.id("bob"), seen)
+	again.await(w.id("team") + " two")
+	if len(again.received) != 1 {
+		t.Errorf("received %q", again.received)
+	}
+}

@@ -67,6 +67,13 @@ type cursor struct {
 	position, acked int64
 }
 
+// adopt takes the epoch that a chat has by now.
+func (c *cursor) adopt(epoch string) {
+	if c.epoch != epoch {
+		c.epoch, c.fingerprint = epoch, fingerprintOf(c.topic.chat, epoch)
+	}
+}
+
 // Stream opens a stream of a user's chats. It begins at his acknowledged
 // positions, or where lastEventID says; any other text is ignored there. The
 // error is unavailable while Redis can't be subscribed to.
@@ -345,10 +352,11 @@ func (st *Stream) readLog(ctx context.Context, events []Event, cursors []*cursor
 
 // deliverPage delivers a page of the log, and tells whether there is more.
 func (st *Stream) deliverPage(events []Event, c *cursor, page *api.ChatMessages) ([]Event, bool) {
-	if page.Epoch != c.epoch || page.LastID < c.position {
+	if page.Epoch != c.epoch && page.Gap || page.LastID < c.position {
 		st.mark("") // another chat by now, or messages that Redis lost: see restartChat
 		return events, false
 	}
+	c.adopt(page.Epoch)
 	if page.Gap {
 		c.position = max(c.position, page.FirstID-1)
 		events = append(events, st.gap(c, page.FirstID))

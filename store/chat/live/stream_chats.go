@@ -61,10 +61,14 @@ func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
 			continue
 		}
 		c := st.cursor(p.Chat)
-		if c == nil {
+		switch {
+		case c == nil:
 			changed = true
 			c, events = st.addChat(events, p)
-		} else if c.epoch != p.Epoch || c.position > p.LastID {
+		case c.epoch != p.Epoch && goesOn(p, c.fingerprint.epoch, c.position):
+			c.adopt(p.Epoch)
+			st.mark(p.Chat)
+		case c.epoch != p.Epoch || c.position > p.LastID:
 			events = st.restartChat(events, c, p)
 		}
 		c.acked = p.Acked
@@ -100,17 +104,26 @@ func (st *Stream) keepLost(ctx context.Context, found map[string]struct{}) (unre
 	return err != nil
 }
 
+// goesOn tells whether a chat still has what a reader has seen of it, up to a position in
+// an epoch of that hash.
+func goesOn(p *chat.Position, epoch [4]byte, position int64) bool {
+	if epoch == fingerprintOf(p.Chat, p.Was).epoch {
+		return position <= p.Since
+	}
+	return epoch == fingerprintOf(p.Chat, p.Epoch).epoch && position <= p.LastID
+}
+
 // addChat begins with a chat: where the client left off, if this epoch of the
 // chat has that position, else at the user's position.
 func (st *Stream) addChat(events []Event, p *chat.Position) (*cursor, []Event) {
 	c := &cursor{epoch: p.Epoch, fingerprint: fingerprintOf(p.Chat, p.Epoch), position: p.Acked, acked: p.Acked}
 	was, ok := st.resume[c.fingerprint.chat]
 	delete(st.resume, c.fingerprint.chat)
-	lost := ok && (was.epoch != c.fingerprint.epoch || was.position > p.LastID)
+	lost := ok && !goesOn(p, was.epoch, was.position)
 	if ok && !lost {
 		c.position = was.position
 	}
-	if epoch, ok := st.formerEpochs[p.Chat]; ok && epoch != c.fingerprint.epoch {
+	if epoch, ok := st.formerEpochs[p.Chat]; ok && !goesOn(p, epoch, 0) {
 		lost = true // another chat than the one that the user has left
 	}
 	delete(st.formerEpochs, p.Chat)
@@ -125,8 +138,8 @@ func (st *Stream) addChat(events []Event, p *chat.Position) (*cursor, []Event) {
 // restartChat begins anew with a chat that has another epoch by now, or of which
 // Redis has lost messages that were delivered.
 func (st *Stream) restartChat(events []Event, c *cursor, p *chat.Position) []Event {
-	c.epoch, c.position, c.acked = p.Epoch, p.Acked, p.Acked
-	c.fingerprint = fingerprintOf(p.Chat, p.Epoch)
+	c.adopt(p.Epoch)
+	c.position, c.acked = p.Acked, p.Acked
 	st.mark(p.Chat)
 	return append(events, st.gap(c, p.FirstID))
 }

@@ -5,7 +5,8 @@
 --       have more, after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 read, 4 the user is no member; then after 1
 --          epoch, last and first id, the user's position, how many are unread,
---          id of the first message returned, and the messages as the log has them
+--          id of the first message returned, the messages as the log has them, the
+--          epoch before this run of the server, and the last id that the run found
 -- @include lua/part_chat.lua
 local user, limit, budget = unpack(ARGV, OWN)
 limit, budget = tonumber(limit), tonumber(budget)
@@ -27,4 +28,4 @@ for start = from, to, CHUNK do
   end
   if bytes > budget then break end
 end
-return { 1, c.epoch, c.last, c.first, acked, new, from, items }
+return { 1, c.epoch, c.last, c.first, acked, new, from, items, c.was, c.since }

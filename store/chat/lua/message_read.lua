@@ -3,8 +3,9 @@
 -- ARGV: 1 user, 2 id after which or '', 3 id before which or '', 4 most messages,
 --       after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 read, 4 the user is no member; then after 1
---          epoch, last and first id, id of the first message returned, and the
---          messages as the log has them
+--          epoch, last and first id, id of the first message returned, the
+--          messages as the log has them, the epoch before this run of the server, and
+--          the last id that the run found
 -- @include lua/part_chat.lua
 local user, after, before, limit = unpack(ARGV, OWN)
 after, before, limit = tonumber(after), tonumber(before), tonumber(limit)
@@ -25,4 +26,4 @@ if from <= to then
   -- bounded: by limit
   items = redis.call('LRANGE', LOG, from - c.head, to - c.head)
 end
-return { 1, c.epoch, c.last, c.first, from, items }
+return { 1, c.epoch, c.last, c.first, from, items, c.was, c.since }

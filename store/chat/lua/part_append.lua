@@ -11,29 +11,22 @@ local function mark_due(c)
 end
 
 -- run_id names the server's run, which is another after each restart and each promotion
--- of a replica: the beginning of the id of its replication. promoted tells that it
--- followed another.
-local run, promoted
+-- of a replica: the beginning of the id of its replication.
+local run
 local function run_id()
   if RUN ~= '*' then return RUN end
-  if not run then
-    local info = call('INFO', 'replication')
-    run = match(info, 'master_replid:(%w%w%w%w%w%w%w%w%w%w%w%w)') or '-'
-    promoted = string.find(match(info, 'master_replid2:(%w+)') or '', '[^0]') and true
-  end
+  run = run or match(call('INFO', 'replication'), 'master_replid:(%w%w%w%w%w%w%w%w%w%w%w%w)') or '-'
   return run
 end
 
 -- note_run gives a chat another epoch if its last message was added in another run of the
--- server that may have had messages that this one has not, and whose ids it gives again:
--- it was promoted, or keeps no append-only file.
+-- server, which may have had messages that this one has not, and whose ids it gives again.
+-- What this one found is the same in both: was and since tell of it.
 local function note_run(c)
   local now = run_id()
   if now == c.run then return end
-  if c.run ~= '-' and (promoted or not string.find(call('INFO', 'persistence'), 'aof_enabled:1', 1, true)) then
-    c.epoch = life_of(c.epoch) .. '.' .. now
-  end
-  c.run = now
+  c.was, c.since = c.epoch, c.last
+  c.epoch, c.run = life_of(c.epoch) .. '.' .. now, now
 end
 
 -- enter_own notes messages from the nth on among their senders' own, which don't count

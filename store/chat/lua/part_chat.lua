@@ -6,7 +6,8 @@
 -- RETURNS: nothing; it only defines functions
 -- meta is "<epoch> <last id> <first id that readers see> <time of the last message in ms>
 -- <made at in ms> <message up to which pushes are done, while some are due> <run of the
--- server that has the last message>", with '-' for what there is not.
+-- server that has the last message> <epoch before this run> <last id that this run
+-- found>", with '-' for what there is not.
 local call, match, max = redis.call, string.match, math.max
 local MOST, AGE, RUN = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local OWN = 4 -- where a script's own arguments begin
@@ -71,13 +72,13 @@ end
 local function life_of(epoch) return match(epoch, '^[^.]+') end
 
 -- meta reads the chat's meta, unless it is given; nil when there is no chat.
-local FORM = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$'
+local FORM = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) ?(%S*) ?(%d*)$' -- the last two came later
 local function meta(text)
   text = text or call('GET', META)
   if not text then return nil end
-  local epoch, last, first, at, made, pushed, run = match(text, FORM)
+  local epoch, last, first, at, made, pushed, run, was, since = match(text, FORM)
   return { epoch = epoch, last = 0 + last, first = 0 + first, at = 0 + at, made = 0 + made, pushed = tonumber(pushed), run = run,
-    now = now_ms(), head = false }
+    was = was, since = tonumber(since) or 0, now = now_ms(), head = false }
 end
 
 -- see works out what readers see of a log of that many messages: it has every id from

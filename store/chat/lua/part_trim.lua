@@ -32,7 +32,7 @@ end
 local unwritten
 local function store(c)
   local text = c.epoch .. ' ' .. int(c.last) .. ' ' .. int(c.first) .. ' ' .. int(c.at) .. ' ' .. int(c.made) .. ' ' ..
-    (c.pushed and int(c.pushed) or '-') .. ' ' .. c.run
+    (c.pushed and int(c.pushed) or '-') .. ' ' .. c.run .. ' ' .. (c.was or '-') .. ' ' .. int(c.since or 0)
   if not unwritten then return call('SET', META, text) end
   local n = #unwritten + 1
   unwritten[n], unwritten[n + 1] = META, text

@@ -8,6 +8,7 @@ local epoch, id = unpack(ARGV, OWN)
 
 local c = load()
 if not c or not c.pushed then redis.call('ZREM', DUE, NAME) end
+if c and epoch == c.was then epoch, id = c.epoch, math.min(tonumber(id), c.since) end
 if not c or c.epoch ~= epoch then return 0 end
 if not c.pushed then return 1 end
 c.pushed = math.max(c.pushed, math.min(tonumber(id), c.last))
