@@ -187,6 +187,25 @@ func TestC7_ARestartThatLosesNothing(t *testing.T) {
 	}
 }
 
+// Chats whose meta does not tell of another run, as it did not in the beginning, are read
+// and go on.
+func TestC7_AMetaOfOneRun(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		epoch := w.mustCreate("c", "alice", "bob").Epoch
+		w.mustSend("c", "alice", "one")
+		meta := strings.Fields(w.db.Client().Get(t.Context(), metaKey(w.id("c"))).Val())
+		storetest.Must(t, w.db.Client().Set(t.Context(), metaKey(w.id("c")), strings.Join(meta[:7], " "), 0).Err())
+		for range 2 {
+			w.wantRead("c", "bob", MessagesQuery{After: after(1)}, "first=1 last=1")
+			w.wantRead("c", "bob", MessagesQuery{After: after(1), Epoch: epoch}, "first=1 last=1")
+			w.mustAck("c", "bob", 0)
+		}
+		w.mustSend("c", "alice", "two")
+		w.wantRead("c", "bob", MessagesQuery{After: after(1), Epoch: epoch}, "2:two first=1 last=2")
+	})
+}
+
 // C14: pushes that a crash left, posted or not, have the same names in another run of the
 // server, and can be noted as done.
 func TestC14_PushesOfAnotherRun(t *testing.T) {

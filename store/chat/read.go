@@ -91,7 +91,7 @@ func readMessages(cmd *redis.Cmd, chat string, q *MessagesQuery) (*api.ChatMessa
 	}
 	m := &api.ChatMessages{Epoch: redisdb.Text(reply[1]), LastID: redisdb.Number(reply[2]), FirstID: redisdb.Number(reply[3])}
 	other := q.Epoch != "" && q.Epoch != m.Epoch
-	if q.After != nil && q.Epoch == redisdb.Text(reply[6]) { // up to there it is the same in both epochs
+	if other && q.After != nil && q.Epoch == redisdb.Text(reply[6]) { // up to there it is the same in both epochs
 		other = *q.After > redisdb.Number(reply[7])
 	}
 	m.Gap = other || q.After != nil && (*q.After > m.LastID || m.FirstID > *q.After+1)

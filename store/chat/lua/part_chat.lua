@@ -78,7 +78,7 @@ local function meta(text)
   if not text then return nil end
   local epoch, last, first, at, made, pushed, run, was, since = match(text, FORM)
   return { epoch = epoch, last = 0 + last, first = 0 + first, at = 0 + at, made = 0 + made, pushed = tonumber(pushed), run = run,
-    was = was, since = tonumber(since) or 0, now = now_ms(), head = false }
+    was = was ~= '' and was or '-', since = tonumber(since) or 0, now = now_ms(), head = false }
 end
 
 -- see works out what readers see of a log of that many messages: it has every id from
