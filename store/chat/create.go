@@ -107,7 +107,7 @@ func (s *Store) create(ctx context.Context, step string, n *creation) (status in
 	}
 	args := []any{
 		n.chat.Epoch, digest, keyTTL.Milliseconds(), members.String(), membershipChannels,
-		n.chat.Members[0], n.message, MessageChannel(n.chat.ID), flag(n.push),
+		n.chat.Members[0], n.message, s.MessageChannel(n.chat.ID), flag(n.push),
 	}
 	keys := append(chatKeys(n.chat.ID), recordKey(n.chat.ID, n.once.Name()))
 	reply, err := s.runScript(ctx, step, redisdb.Write, s.chatCmdWith(ctx, s.createScript, keys, args...))

@@ -167,8 +167,14 @@ func TestC14_PushScriptsMayRunTwice(t *testing.T) {
 func TestC13_WhatIsPublished(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
-		heard := w.db.Blocking().Subscribe(t.Context(), MessageChannel(w.id("c")), MembershipChannel(w.id("bob")))
+		heard := w.db.Blocking().Subscribe(t.Context())
 		defer heard.Close()
+		said := heard.Subscribe
+		if w.db.Cluster() {
+			said = heard.SSubscribe
+		}
+		storetest.Must(t, said(t.Context(), w.MessageChannel(w.id("c"))))
+		storetest.Must(t, heard.Subscribe(t.Context(), MembershipChannel(w.id("bob"))))
 		for range 2 {
 			_, err := heard.Receive(t.Context())
 			storetest.Must(t, err)

@@ -52,7 +52,17 @@ const sweepKey = "ff:{chatsweep}:turn"
 
 // MessageChannel is the channel of pub/sub on which the messages of a chat are
 // published, as DecodePublished reads them.
-func MessageChannel(chat string) string { return "ff:live:chat:" + chat }
+func (s *Store) MessageChannel(chat string) string { return s.messageChannels(chat) + chat }
+
+// messageChannels begins the channels of a chat and of all that a call may name beside it.
+// On a Cluster they have the tag of the bucket, by which the script that stores a message
+// may tell of it in its slot alone.
+func (s *Store) messageChannels(chat string) string {
+	if s.clustered {
+		return bucketTag(bucketOf(chat)) + "live:"
+	}
+	return "ff:live:chat:"
+}
 
 // MembershipChannel is the channel on which the chats are published that a user
 // joins ("+<chat>") and leaves ("-<chat>").

@@ -150,7 +150,7 @@ func (s *Store) sendAll(ctx context.Context, messages []*sending) {
 
 // sendCmd is the script with the messages, which are in the order of their chats.
 func (s *Store) sendCmd(ctx context.Context, messages []*sending) *redis.Cmd {
-	call := recordKey(messages[0].Chat, newRequest())
+	call, channels := recordKey(messages[0].Chat, newRequest()), s.messageChannels(messages[0].Chat)
 	keys := make([]string, 0, 3*len(messages)+1)
 	args := make([]any, 0, 5*len(messages))
 	chats := 0
@@ -169,7 +169,7 @@ func (s *Store) sendCmd(ctx context.Context, messages []*sending) *redis.Cmd {
 		}
 		messages = messages[n:]
 	}
-	common := []any{requestTTL.Milliseconds(), keyTTL.Milliseconds(), MessageChannel(""), chats}
+	common := []any{requestTTL.Milliseconds(), keyTTL.Milliseconds(), channels, chats}
 	return s.chatCmdWith(ctx, s.sendScript, append(keys, call), append(common, args...)...)
 }
 

@@ -26,7 +26,7 @@ const (
 )
 
 // Hub is all streams and long polls of one process. They share one connection
-// of pub/sub, one reading of the last ids of their chats every 15 s, one
+// of pub/sub, on a Cluster one more for each master, one reading of the last ids of their chats every 15 s, one
 // pipeline that renews presence, and the newest messages of each chat in
 // memory. It is safe for concurrent use; Run must run.
 type Hub struct {
@@ -59,8 +59,8 @@ func New(chats *chat.Store, db *redisdb.DB, log *slog.Logger) *Hub {
 // Run serves the open streams until ctx ends: it subscribes, dispatches what is
 // published, compares last ids, and renews presence.
 func (h *Hub) Run(ctx context.Context) error {
-	s := h.newSubscription(ctx, h.db.Blocking())
-	defer func() { s.close() }()
+	s := h.newSubscriptions(h.db.Blocking())
+	defer s.close()
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	for {
@@ -71,13 +71,9 @@ func (h *Hub) Run(ctx context.Context) error {
 		case now := <-tick.C:
 			h.tick(now)
 			h.renewPresence(ctx, now)
-			if s.isDeaf(ctx, now) {
-				h.log.Debug("a new subscription, as the last one receives nothing")
-				s.close()
-				s = h.newSubscription(ctx, h.db.Blocking())
-			}
+			s.check(ctx, now)
 		}
-		h.syncSubscription(ctx, s)
+		s.sync(ctx)
 		h.readHeads(ctx)
 	}
 }
@@ -98,8 +94,8 @@ func (h *Hub) topic(channel string) *topic {
 
 // confirm notes that Redis has taken a subscription, for the first time or after
 // the connection was lost: what was published before was not received.
-func (h *Hub) confirm(t *topic) {
-	t.confirm()
+func (h *Hub) confirm(t *topic, f *feed) {
+	t.confirm(f)
 	if t.chat != "" {
 		h.markStale(t)
 	}

@@ -23,7 +23,7 @@ func TestC13_Comparison(t *testing.T) {
 		st, err := h.Stream(t.Context(), w.id("bob"), "")
 		storetest.Must(t, err)
 		defer st.Close(t.Context())
-		top := h.topic(chat.MessageChannel(team))
+		top := h.topic(w.MessageChannel(team))
 		read := func(n int) {
 			t.Helper()
 			for from := 0; from < n; {
@@ -172,7 +172,7 @@ func TestC13_ACheckLeavesWhatIsNew(t *testing.T) {
 		device.await(room + " one")
 		_, _, err = w.Send(t.Context(), chat.Outgoing{Chat: room, Sender: ann, Text: "two"})
 		storetest.Must(t, err)
-		top := h.topic(chat.MessageChannel(room))
+		top := h.topic(w.MessageChannel(room))
 		holds := func(n int) bool {
 			top.mu.Lock()
 			defer top.mu.Unlock()

@@ -23,7 +23,7 @@ func TestC10_AStreamThatHasNotHeardOfALeave(t *testing.T) {
 	storetest.Must(t, w.Leave(t.Context(), team, w.id("bob")))
 	_, _, err = w.Send(t.Context(), chat.Outgoing{Chat: team, Sender: w.id("ann"), Text: "without bob"})
 	storetest.Must(t, err)
-	top := h.topic(chat.MessageChannel(team))
+	top := h.topic(w.MessageChannel(team))
 	storetest.Eventually(t, testPatience, "the message is in memory", func() bool {
 		news, enough := top.after(st.cursor(team).epoch, 0, 1)
 		return enough && len(news) == 1

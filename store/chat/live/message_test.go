@@ -10,7 +10,7 @@ import (
 // A message that many streams read is encoded once.
 func TestAMessageIsEncodedOnceForAllStreams(t *testing.T) {
 	t.Parallel()
-	top, times := &topic{chat: "team", live: true, known: true, epoch: "e", listeners: streamSet{one: &Stream{}}}, 0
+	top, times := &topic{chat: "team", on: new(feed), known: true, epoch: "e", listeners: streamSet{one: &Stream{}}}, 0
 	if top.receive("e 1 1700000000000 ann hi there", &budget{}) {
 		t.Fatal("the topic is stale")
 	}
@@ -38,7 +38,7 @@ func TestAMessageIsEncodedOnceForAllStreams(t *testing.T) {
 // again would count for ever against what may be kept.
 func TestAMessageForNobodyIsNotKept(t *testing.T) {
 	t.Parallel()
-	top, kept := &topic{chat: "team", live: true, known: true, epoch: "e"}, &budget{}
+	top, kept := &topic{chat: "team", on: new(feed), known: true, epoch: "e"}, &budget{}
 	if top.receive("e 1 1700000000000 ann hi there", kept) || kept.used.Load() != 0 || len(top.ring) != 0 {
 		t.Errorf("%d bytes of %d messages are kept", kept.used.Load(), len(top.ring))
 	}

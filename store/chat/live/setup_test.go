@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"crypto/rand"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func (w *world) mustCreate(name, creator, member string) {
 // mustHub runs a hub until the test ends.
 func (w *world) mustHub() *Hub {
 	w.t.Helper()
-	h := New(w.Store, w.db, nil)
+	h := New(w.Store, w.db, storetest.Logger(w.t, slog.LevelDebug))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- h.Run(ctx) }()

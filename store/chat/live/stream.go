@@ -18,6 +18,9 @@ const (
 	readLimit = 25
 	// readEvents bounds what one Read returns.
 	readEvents = 100
+	// refreshPatience is how long an open stream waits for its user's chats: on a Cluster
+	// the list of them may be on a master that is away, while the chats go on.
+	refreshPatience = time.Second
 	// retryAfter is how long a stream waits after Redis could not be read.
 	retryAfter = time.Second
 	// rereadSoon is how long it waits to read chats again that are on a master of a
@@ -266,7 +269,9 @@ func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 	events := st.queued
 	st.queued = nil
 	if chatsChanged {
-		gaps, err := st.refreshChats(ctx)
+		patient, cancel := context.WithTimeout(ctx, refreshPatience)
+		gaps, err := st.refreshChats(patient)
+		cancel()
 		if err == nil {
 			events, dirty = append(events, gaps...), st.alsoMarked(dirty)
 		} else if err := st.retryLater(err, true, nil); err != nil {

@@ -127,7 +127,7 @@ func (st *Stream) addChat(events []Event, p *chat.Position) (*cursor, []Event) {
 		lost = true // another chat than the one that the user has left
 	}
 	delete(st.formerEpochs, p.Chat)
-	c.topic = st.hub.subscribe(st, chat.MessageChannel(p.Chat), p.Chat)
+	c.topic = st.hub.subscribe(st, st.hub.chats.MessageChannel(p.Chat), p.Chat)
 	st.addCursor(c)
 	if lost {
 		events = append(events, st.gap(c, p.FirstID))

@@ -3,142 +3,215 @@ package live
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-const (
-	// receiveBuffer is how many messages of Redis may wait to be dispatched.
-	receiveBuffer = 4096
-	// subscribeTimeout bounds the subscribing to new channels.
-	subscribeTimeout = 2 * time.Second
-	// deafAfter is how long a subscription may receive nothing until it is asked whether
-	// it still does, and how long the answer may take.
-	deafAfter = 5 * time.Second
-)
-
-// subscription is the connection of pub/sub for all topics. The client of Redis makes it
-// again when it breaks, but waits for ever on one that is open and answers nothing: of a
-// server that hangs, while on a Cluster another one would serve.
-type subscription struct {
-	sub        *redis.PubSub
-	on         map[string]struct{} // the channels; only Run uses it
-	began      time.Time
-	received   atomic.Int64  // when something last came, since began
-	asked      time.Duration // when it was asked, since began; only Run uses it
-	dispatched sync.WaitGroup
+// subscriptions are the channels of all topics and the feeds they come by. A channel with
+// a tag is received from the master of its slot, the only one that may be told of what is
+// published there, and one command names channels of one slot. Only Run uses them, apart
+// from the goroutine of each feed.
+type subscriptions struct {
+	hub     *Hub
+	client  redis.UniversalClient
+	on      map[string]*feed         // by channel
+	feeds   map[*redis.Client]*feed  // by node
+	homes   map[string]*redis.Client // by tag: the master of its slot
+	reading sync.WaitGroup
 }
 
-// newSubscription opens a subscription to all topics; syncSubscription subscribes.
-func (h *Hub) newSubscription(ctx context.Context, client redis.UniversalClient) *subscription {
-	// It makes its connections by itself, also after ctx's end.
-	s := &subscription{sub: client.Subscribe(context.WithoutCancel(ctx)), on: map[string]struct{}{}, began: time.Now()}
-	events := s.sub.ChannelWithSubscriptions(redis.WithChannelSize(receiveBuffer))
-	s.dispatched.Go(func() { h.dispatch(s, events) })
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for channel := range h.topics {
-		h.changed[channel] = struct{}{}
+// newSubscriptions has none yet; sync subscribes to all topics.
+func (h *Hub) newSubscriptions(client redis.UniversalClient) *subscriptions {
+	return &subscriptions{
+		hub: h, client: client,
+		on: map[string]*feed{}, feeds: map[*redis.Client]*feed{}, homes: map[string]*redis.Client{},
 	}
-	return s
 }
 
-// close ends the subscription and waits until all it received is dispatched.
-func (s *subscription) close() {
-	s.sub.Close()
-	s.dispatched.Wait()
-}
-
-// isDeaf tells that nothing came for long, nor an answer when it was asked; and asks.
-func (s *subscription) isDeaf(ctx context.Context, now time.Time) bool {
-	at, received := now.Sub(s.began), time.Duration(s.received.Load())
-	switch {
-	case at-received < deafAfter:
-		return false
-	case s.asked > received:
-		return at-s.asked >= deafAfter
+// close ends all and waits until what was received is dispatched.
+func (s *subscriptions) close() {
+	for node := range s.feeds {
+		s.drop(node)
 	}
-	s.asked = at
+	s.reading.Wait()
+}
+
+// tagOf is a channel up to the end of its tag, "" for one without.
+func tagOf(channel string) string { return channel[:strings.IndexByte(channel, '}')+1] }
+
+// place is where one command subscribes.
+type place struct {
+	feed *feed
+	tag  string
+}
+
+// sync brings the subscriptions in line with the topics. Only Run calls it, so that
+// subscribing to a channel and leaving it keep their order.
+func (s *subscriptions) sync(ctx context.Context) {
+	s.restore()
 	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
 	defer cancel()
-	_ = s.sub.Subscribe(ctx, probeChannel) // an error is no answer
-	return false
-}
-
-// dispatch hands what is received to the topics until the subscription is
-// closed.
-func (h *Hub) dispatch(s *subscription, events <-chan any) {
-	for event := range events {
-		s.received.Store(int64(time.Since(s.began)))
-		switch e := event.(type) {
-		case *redis.Message:
-			if t := h.topic(e.Channel); t != nil && t.receive(e.Payload, &h.kept) {
-				h.markStale(t)
-			}
-		case *redis.Subscription:
-			if t := h.topic(e.Channel); t != nil && e.Kind == "subscribe" {
-				h.confirm(t)
-			}
-		}
-	}
-}
-
-// syncSubscription brings the subscription in line with the topics. Only Run
-// calls it, so that subscribing to a channel and leaving it keep their order.
-func (h *Hub) syncSubscription(ctx context.Context, s *subscription) {
-	add, remove := h.changes(s.on)
-	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
-	defer cancel()
+	add, remove := s.changes(ctx)
 	var errs []error
-	for batch := range slices.Chunk(add, batchSize) {
-		err := s.sub.Subscribe(ctx, batch...)
-		if errs = append(errs, err); err != nil { // the client may have another connection, and not subscribed there
-			h.again(s, batch)
+	for at, channels := range add {
+		for batch := range slices.Chunk(channels, batchSize) {
+			err := at.feed.subscribe(ctx, batch)
+			if errs = append(errs, err); err != nil { // the client may have another connection, and not subscribed there
+				for _, channel := range batch {
+					delete(s.on, channel)
+					s.hub.change(channel)
+				}
+			}
 		}
 	}
-	for batch := range slices.Chunk(remove, batchSize) {
-		errs = append(errs, s.sub.Unsubscribe(ctx, batch...)) // messages without a topic are ignored
+	for at, channels := range remove {
+		for batch := range slices.Chunk(channels, batchSize) {
+			errs = append(errs, at.feed.unsubscribe(ctx, batch)) // messages without a topic are ignored
+		}
 	}
 	if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
-		h.log.Debug("subscribing to chats", "error", err)
+		s.hub.log.Debug("subscribing to chats", "error", err)
 	}
 }
 
-// again leaves channels to the next call of syncSubscription.
-func (h *Hub) again(s *subscription, channels []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, channel := range channels {
-		delete(s.on, channel)
-		h.changed[channel] = struct{}{}
-	}
-}
-
-// changes lists what to subscribe to and what to leave.
-func (h *Hub) changes(subscribed map[string]struct{}) (add, remove []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for channel := range h.changed {
-		t := h.topics[channel]
-		_, on := subscribed[channel]
+// changes lists what to subscribe to and what to leave. What has no open feed yet waits
+// for the next call.
+func (s *subscriptions) changes(ctx context.Context) (add, remove map[place][]string) {
+	add, remove = map[place][]string{}, map[place][]string{}
+	for channel, t := range s.hub.takeChanged() {
+		f, tag := s.on[channel], tagOf(channel)
 		switch {
-		case t != nil && !on:
-			add = append(add, channel)
-			subscribed[channel] = struct{}{}
-		case t != nil: // it was left and wanted again since the last call
-			t.confirm()
-			if t.chat != "" {
-				h.stale[t] = struct{}{}
+		case t != nil && f != nil: // it was left and wanted again since the last call
+			s.hub.confirm(t, f)
+		case t != nil:
+			if f = s.home(ctx, tag); f == nil || !f.opened.Load() {
+				s.hub.change(channel)
+				continue
 			}
-		case on:
-			remove = append(remove, channel)
-			delete(subscribed, channel)
+			s.on[channel] = f
+			add[place{f, tag}] = append(add[place{f, tag}], channel)
+		case f != nil:
+			delete(s.on, channel)
+			remove[place{f, tag}] = append(remove[place{f, tag}], channel)
 		}
 	}
-	clear(h.changed)
 	return add, remove
+}
+
+// home is the feed for channels with a tag, nil while nobody knows their master.
+func (s *subscriptions) home(ctx context.Context, tag string) *feed {
+	node, known := s.homes[tag]
+	if !known {
+		if node = s.master(ctx, tag); node == nil && tag != "" {
+			return nil
+		}
+		s.homes[tag] = node
+	}
+	f := s.feeds[node]
+	if f == nil {
+		f = s.open(ctx, node)
+		s.feeds[node] = f
+	}
+	return f
+}
+
+// master is the master that has the slot of a tag, nil without a tag or an answer.
+func (s *subscriptions) master(ctx context.Context, tag string) *redis.Client {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok || tag == "" {
+		return nil
+	}
+	node, _ := cluster.MasterForKey(ctx, tag) // an error is no answer
+	return node
+}
+
+// check finds feeds that are deaf, and slots that are another master's now.
+func (s *subscriptions) check(ctx context.Context, now time.Time) {
+	for _, f := range s.feeds {
+		if f.opened.Load() && f.isDeaf(ctx, now) {
+			s.hub.log.Debug("a new subscription, as the last one receives nothing")
+			f.broken.Store(true)
+		}
+	}
+	moved, used := map[string]bool{}, map[*redis.Client]bool{nil: true}
+	for tag, was := range s.homes {
+		if node := s.master(ctx, tag); node != nil && node != was {
+			moved[tag], s.homes[tag] = true, node
+		}
+		used[s.homes[tag]] = true
+	}
+	if len(moved) == 0 {
+		return
+	}
+	s.redo(func(channel string, _ *feed) bool { return moved[tagOf(channel)] })
+	for node := range s.feeds {
+		if !used[node] {
+			s.drop(node)
+		}
+	}
+}
+
+// restore leaves to changes what was lost with its feed, and what is to be asked for again:
+// with all of its slot, which has another master now.
+func (s *subscriptions) restore() {
+	for node, f := range s.feeds {
+		switch {
+		case f.broken.Load():
+			s.drop(node)
+			maps.DeleteFunc(s.homes, func(_ string, home *redis.Client) bool { return home == node })
+			s.redo(func(_ string, of *feed) bool { return of == f })
+		case f.refused.Swap(false):
+			gone := map[string]bool{}
+			for channel, of := range s.on {
+				if t := s.hub.topic(channel); of == f && t != nil && !t.isOn(f) {
+					gone[tagOf(channel)] = true
+				}
+			}
+			maps.DeleteFunc(s.homes, func(tag string, _ *redis.Client) bool { return gone[tag] })
+			s.redo(func(channel string, _ *feed) bool { return gone[tagOf(channel)] })
+		}
+	}
+}
+
+// drop ends a feed. Its goroutine may last a little longer, and does nothing.
+func (s *subscriptions) drop(node *redis.Client) {
+	f := s.feeds[node]
+	delete(s.feeds, node)
+	f.end()
+	_ = f.sub.Close()
+}
+
+// redo leaves channels to the next call of changes.
+func (s *subscriptions) redo(which func(channel string, of *feed) bool) {
+	for channel, f := range s.on {
+		if which(channel, f) {
+			delete(s.on, channel)
+			s.hub.change(channel)
+		}
+	}
+}
+
+// change notes a channel that has to be subscribed to or left.
+func (h *Hub) change(channel string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changed[channel] = struct{}{}
+}
+
+// takeChanged takes the channels that have changed, with their topics, nil for those
+// that nobody listens to.
+func (h *Hub) takeChanged() map[string]*topic {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	changed := make(map[string]*topic, len(h.changed))
+	for channel := range h.changed {
+		changed[channel] = h.topics[channel]
+	}
+	clear(h.changed)
+	return changed
 }

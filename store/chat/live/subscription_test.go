@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fanfare/store/chat"
 	"fanfare/store/storetest"
 )
 
@@ -43,15 +42,14 @@ func TestASubscribingThatFailsIsDoneAgain(t *testing.T) {
 	client := redis.NewClient(o)
 	defer client.Close()
 	h := New(w.Store, w.db, nil)
-	s := h.newSubscription(t.Context(), client)
+	s := h.newSubscriptions(client)
 	defer s.close()
 	want := func(name string) {
 		t.Helper()
-		channel := chat.MessageChannel(w.id(name))
+		channel := w.MessageChannel(w.id(name))
 		h.subscribe(&Stream{}, channel, w.id(name))
-		h.syncSubscription(t.Context(), s)
-		h.syncSubscription(t.Context(), s) // as Run does again with each tick
 		storetest.Eventually(t, testPatience, name+" is subscribed to", func() bool {
+			s.sync(t.Context()) // as Run does again with each tick
 			return server.Client().PubSubNumSub(t.Context(), channel).Val()[channel] == 1
 		})
 	}

@@ -27,8 +27,8 @@ type topic struct {
 	checked       time.Time // when it was last compared; guarded by the hub's lock
 
 	mu        sync.Mutex
-	live      bool // Redis has confirmed the subscription
-	known     bool // epoch and last were read since then
+	on        *feed // on which Redis has confirmed the subscription
+	known     bool  // epoch and last were read since then
 	epoch     string
 	last      int64      // the newest id known
 	ring      []*Message // the newest messages up to last, without a gap in their ids
@@ -74,7 +74,7 @@ func (t *topic) add(st *Stream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.listeners.add(st)
-	if t.live && (t.known || t.chat == "") {
+	if t.on != nil && (t.known || t.chat == "") {
 		st.mark(t.chat)
 	}
 }
@@ -108,13 +108,32 @@ func (t *topic) markAll() {
 }
 
 // confirm notes the subscription: what the topic knew before may be out of date.
-func (t *topic) confirm() {
+func (t *topic) confirm(f *feed) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.live, t.known = true, false
+	t.on, t.known = f, false
 	if t.chat == "" {
 		t.markAll()
 	}
+}
+
+// lose notes that the server has ended the subscription, and tells whether it was that of
+// this feed.
+func (t *topic) lose(f *feed) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.on != f {
+		return false
+	}
+	t.on = nil
+	return true
+}
+
+// isOn tells whether a feed has it.
+func (t *topic) isOn(f *feed) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.on == f
 }
 
 // receive takes what was published, and tells whether the topic is stale after
@@ -223,5 +242,5 @@ func (t *topic) after(epoch string, position int64, limit int) (news []*Message,
 func (t *topic) upToDate() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.live && t.known
+	return t.on != nil && t.known
 }

@@ -45,6 +45,13 @@ local function enter_own(c, senders, nth, ttl)
   end
 end
 
+-- tell publishes a message: on a channel with a tag, as a Cluster's are, in its slot alone
+-- where the server can do that, which it can from 7.0 on.
+local function tell(channel, text)
+  if string.find(channel, '{', 1, true) and type(redis.pcall('SPUBLISH', channel, text)) == 'number' then return end
+  call('PUBLISH', channel, text)
+end
+
 -- leading counts the messages at the beginning that have the first one's sender.
 local function leading(senders)
   for i = 2, #senders do
@@ -71,7 +78,7 @@ local function append(c, entries, senders, acked, channel, push)
   if moved > 0 then call('ZADD', MEMBERS, int(c.last + moved), senders[1]) end
   if moved < count then enter_own(c, senders, moved + 1, ttl) end
   local before = c.epoch .. ' '
-  for i = 1, count do call('PUBLISH', channel, before .. int(c.last + i) .. ' ' .. entries[i]) end
+  for i = 1, count do tell(channel, before .. int(c.last + i) .. ' ' .. entries[i]) end
   c.last, c.at = c.last + count, at
   if moved > 0 and acked < c.head then trim_acked(c) end
   save(c, count)

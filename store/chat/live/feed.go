@@ -1,0 +1,180 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// subscribeTimeout bounds the opening of a connection, and the subscribing to new channels.
+	subscribeTimeout = 2 * time.Second
+	// deafAfter is how long a feed may receive nothing until it is asked whether it still
+	// does, and how long the answer may take.
+	deafAfter = 5 * time.Second
+	// againAfter is the wait before what was lost or refused is subscribed to again. The map
+	// of a Cluster's slots is read anew meanwhile.
+	againAfter = 250 * time.Millisecond
+)
+
+// feed is a connection of pub/sub: to whichever server the client chooses, or to the
+// master of a Cluster that has the slots of the channels.
+type feed struct {
+	sub              *redis.PubSub
+	node             *redis.Client // the master, nil for any server
+	sharded          bool          // the master knows SSUBSCRIBE; set before it is open
+	opened, broken   atomic.Bool
+	refusal, refused atomic.Bool // something is refused; and it is time to ask for it again
+	began            time.Time
+	received         atomic.Int64  // when something last came, since began
+	asked            time.Duration // when it was asked, since began; only Run uses it
+	end              context.CancelFunc
+}
+
+// open makes a feed of a master, or of any server with nil. It opens its connection beside
+// Run, which a server that hangs must not hold up.
+func (s *subscriptions) open(ctx context.Context, node *redis.Client) *feed {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	f := &feed{node: node, began: time.Now(), end: cancel}
+	if node == nil {
+		f.sub = s.client.Subscribe(ctx)
+	} else {
+		f.sub = node.Subscribe(ctx)
+	}
+	s.reading.Go(func() { s.serve(ctx, f) })
+	return f
+}
+
+// serve opens a feed's connection and dispatches what comes, until it is dropped or lost.
+func (s *subscriptions) serve(ctx context.Context, f *feed) {
+	err := f.connect(ctx)
+	if err == nil {
+		f.opened.Store(true)
+		s.hub.wakeRun()
+		err = s.receive(ctx, f)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	s.hub.log.Debug("a connection of pub/sub is lost", "error", err)
+	s.reload(ctx)
+	pause(ctx)
+	f.broken.Store(true)
+	s.hub.wakeRun()
+}
+
+func (f *feed) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
+	defer cancel()
+	if f.node != nil {
+		known, err := f.node.Do(ctx, "command", "info", "ssubscribe").Slice()
+		if err != nil {
+			return err
+		}
+		f.sharded = len(known) == 1 && known[0] != nil
+	}
+	return f.sub.Ping(ctx)
+}
+
+// receive dispatches what comes. A connection that breaks ends it if it is that of one
+// master: the client would subscribe again to channels of several slots by one command.
+func (s *subscriptions) receive(ctx context.Context, f *feed) error {
+	for {
+		event, err := f.sub.Receive(ctx)
+		var refusal redis.Error
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			f.received.Store(int64(time.Since(f.began)))
+			s.dispatch(ctx, f, event)
+		case errors.As(err, &refusal):
+			s.hub.log.Debug("subscribing to chats", "error", err)
+			s.askAgain(ctx, f)
+		case f.node != nil:
+			return err
+		default: // the client makes another one, and subscribes again
+			pause(ctx)
+		}
+	}
+}
+
+// dispatch hands what is received to its topic.
+func (s *subscriptions) dispatch(ctx context.Context, f *feed, event any) {
+	switch e := event.(type) {
+	case *redis.Message:
+		if t := s.hub.topic(e.Channel); t != nil && t.receive(e.Payload, &s.hub.kept) {
+			s.hub.markStale(t)
+		}
+	case *redis.Subscription:
+		t := s.hub.topic(e.Channel)
+		switch {
+		case t == nil:
+		case e.Kind == "subscribe" || e.Kind == "ssubscribe":
+			s.hub.confirm(t, f)
+		case t.lose(f): // the slot is another master's now
+			s.askAgain(ctx, f)
+		}
+	}
+}
+
+// askAgain has whatever a feed did not confirm, or ended by itself, subscribed to again
+// soon.
+func (s *subscriptions) askAgain(ctx context.Context, f *feed) {
+	if f.refusal.Swap(true) {
+		return
+	}
+	s.reload(ctx)
+	time.AfterFunc(againAfter, func() {
+		f.refusal.Store(false)
+		f.refused.Store(true)
+		s.hub.wakeRun()
+	})
+}
+
+// reload has the map of slots read again.
+func (s *subscriptions) reload(ctx context.Context) {
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		cluster.ReloadState(ctx)
+	}
+}
+
+func pause(ctx context.Context) {
+	select {
+	case <-time.After(againAfter):
+	case <-ctx.Done():
+	}
+}
+
+func (f *feed) subscribe(ctx context.Context, channels []string) error {
+	if f.sharded {
+		return f.sub.SSubscribe(ctx, channels...)
+	}
+	return f.sub.Subscribe(ctx, channels...)
+}
+
+func (f *feed) unsubscribe(ctx context.Context, channels []string) error {
+	if f.sharded {
+		return f.sub.SUnsubscribe(ctx, channels...)
+	}
+	return f.sub.Unsubscribe(ctx, channels...)
+}
+
+// isDeaf tells that nothing came for long, nor an answer when it was asked; and asks.
+func (f *feed) isDeaf(ctx context.Context, now time.Time) bool {
+	at, received := now.Sub(f.began), time.Duration(f.received.Load())
+	switch {
+	case at-received < deafAfter:
+		return false
+	case f.asked > received:
+		return at-f.asked >= deafAfter
+	}
+	f.asked = at
+	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
+	defer cancel()
+	_ = f.sub.Ping(ctx) // an error is no answer
+	return false
+}
