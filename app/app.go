@@ -267,7 +267,9 @@ func (a *app) handlers() (public, private http.Handler) {
 		Web: web.Options{
 			Logger: a.log, Registry: a.registry, RateLimit: a.config.RateLimit, UserRateLimit: a.config.UserRateLimit,
 			AllowedOrigins: a.config.AllowedOrigins, RequestTimeout: a.config.RequestTimeout,
-			MaxStreams: a.config.MaxStreams, Starting: a.notYet, Closing: a.closing, Streams: &a.following,
+			MaxStreams: a.config.MaxStreams, KeyMaxStreams: a.config.KeyMaxStreams,
+			UserMaxStreams: a.config.UserMaxStreams, UserMaxPolls: a.config.UserMaxPolls, UserMaxInFlight: a.config.UserMaxInFlight,
+			Starting: a.notYet, Closing: a.closing, Streams: &a.following,
 		},
 	})
 	public = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

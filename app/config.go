@@ -59,6 +59,10 @@ type config struct {
 	ChatMaxAge      time.Duration `env:"FANFARE_CHAT_MAX_AGE" envDefault:"720h" desc:"how long a message is kept, read by everybody or not"`
 
 	MaxStreams      int64         `env:"FANFARE_MAX_STREAMS" envDefault:"20000" desc:"open streams and long polls of this process; one more is answered 503"`
+	KeyMaxStreams   int64         `env:"FANFARE_KEY_MAX_STREAMS" envDefault:"0" desc:"how many of them one API key may have open; one more is answered 429; 0: as many as there may be"`
+	UserMaxStreams  int64         `env:"FANFARE_USER_MAX_STREAMS" envDefault:"32" desc:"open streams of one user in this process, whoever's key or token opened them; one more is answered 429. All user tokens together have at most 80 % of FANFARE_MAX_STREAMS"`
+	UserMaxPolls    int64         `env:"FANFARE_USER_MAX_POLLS" envDefault:"8" desc:"the same for the long polls of one user"`
+	UserMaxInFlight int64         `env:"FANFARE_USER_MAX_IN_FLIGHT" envDefault:"32" desc:"requests of one user that this process answers at once, of those that a user token opens, be they made with one or with an API key; one more is answered 429. All user tokens together have at most 80 % of the 4,096 that it answers at once"`
 	RateLimit       web.RateLimit `env:"FANFARE_RATE_LIMIT" envDefault:"off" desc:"requests per API key, such as 500/s, 1000/m or 20000/h; each process counts by itself, so that n of them let through n times as many"`
 	UserKeysFile    string        `env:"FANFARE_USER_KEYS_FILE" shown:"none" desc:"JWKS file of the keys with which your backend signs user tokens: ES256, EdDSA, RS256 (2048 bits or more) or HS256 (32 bytes or more), each with its kid; read again on SIGHUP"`
 	UserConfirm     onOff         `env:"FANFARE_USER_CONFIRM" envDefault:"off" desc:"on: users may confirm their own reservations with a user token; off: only an API key confirms, once they have paid"`

@@ -214,8 +214,19 @@ func (c *config) checkChats() problems {
 	if c.ChatMaxAge < time.Second {
 		p = append(p, fmt.Sprintf("FANFARE_CHAT_MAX_AGE: %v is not at least 1s", c.ChatMaxAge))
 	}
-	if c.MaxStreams < 1 {
-		p = append(p, fmt.Sprintf("FANFARE_MAX_STREAMS: %d is not positive", c.MaxStreams))
+	for _, bound := range []struct {
+		name         string
+		value, least int64
+	}{
+		{"FANFARE_MAX_STREAMS", c.MaxStreams, 1},
+		{"FANFARE_KEY_MAX_STREAMS", c.KeyMaxStreams, 0},
+		{"FANFARE_USER_MAX_STREAMS", c.UserMaxStreams, 1},
+		{"FANFARE_USER_MAX_POLLS", c.UserMaxPolls, 1},
+		{"FANFARE_USER_MAX_IN_FLIGHT", c.UserMaxInFlight, 1},
+	} {
+		if bound.value < bound.least {
+			p = append(p, fmt.Sprintf("%s: %d is not at least %d", bound.name, bound.value, bound.least))
+		}
 	}
 	return p
 }

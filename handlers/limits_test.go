@@ -71,12 +71,13 @@ func wantHeader(t *testing.T, a answer, name, want string) {
 }
 
 // mustBegin sends the head of a request whose body never comes to its end.
-func (w *world) mustBegin(method, path string) net.Conn {
+func (w *world) mustBegin(method, path string, headers ...string) net.Conn {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 	storetest.Must(w.t, err)
 	w.t.Cleanup(func() { _ = conn.Close() })
-	_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", method, path)
+	_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n%s\r\n{",
+		method, path, strings.Join(append(headers, ""), "\r\n"))
 	storetest.Must(w.t, err)
 	return conn
 }

@@ -20,12 +20,25 @@ func (s *Server) authorize(rt *Route, next http.HandlerFunc) http.HandlerFunc {
 			fail(w, r, err)
 			return
 		}
+		info.subject = subjectOf(r, info, rt)
 		if err := s.spend(info, w.Header()); err != nil {
 			fail(w, r, err)
 			return
 		}
 		next(w, r)
 	}
+}
+
+// subjectOf is the user for whom a call counts: who calls, or whom the path of an API key's
+// call names, if a user could make that call. What is a backend's alone counts for nobody.
+func subjectOf(r *http.Request, info *requestInfo, rt *Route) string {
+	switch {
+	case info.user != nil:
+		return info.user.ID
+	case rt.User != "":
+		return pathParam(r, "user")
+	}
+	return ""
 }
 
 // started refuses as long as the process is starting: nobody's key is known before.
@@ -172,10 +185,10 @@ func (s *Server) ticketOf(r *http.Request, rt *Route) string {
 // userOfTicket finds the user of a ticket. Redis is asked, which is bounded as requests
 // are: the stream's own bounds come only when it is known whose it is.
 func (s *Server) userOfTicket(ctx context.Context, info *requestInfo, ticket string) (*api.User, error) {
-	if err := s.admission.enter(); err != nil {
+	if err := s.requests.enter(info); err != nil {
 		return nil, err
 	}
-	defer s.admission.leave()
+	defer s.requests.leave(info)
 	ctx, cancel := context.WithDeadline(ctx, info.started.Add(s.timeout))
 	defer cancel()
 	return s.users.Take(ctx, ticket)

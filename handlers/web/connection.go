@@ -155,7 +155,7 @@ func (st *Stream) leaveRequest() {
 // sees it after all that. What is cut off looks so.
 func (st *Stream) close(panicked any) {
 	s, conn := st.server, st.alone.conn
-	s.streams.leave()
+	s.streams.open.leave(infoOf(st.r.Context()))
 	if abort := s.finish(st.r, infoOf(st.r.Context()), panicked); !abort {
 		conn.writeEnd()
 	}

@@ -105,15 +105,7 @@ func (l *rates) take(caller string, now time.Time, h http.Header) error {
 // bounded runs next with the request's deadline, unless too many requests are
 // being answered.
 func (s *Server) bounded(next http.HandlerFunc) http.HandlerFunc {
-	next = s.timed(next)
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := s.admission.enter(); err != nil {
-			fail(w, r, err)
-			return
-		}
-		defer s.admission.leave()
-		next(w, r)
-	}
+	return s.requests.around(s.timed(next))
 }
 
 // timed runs next with the request's deadline.

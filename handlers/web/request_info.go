@@ -25,6 +25,7 @@ type requestInfo struct {
 	params  *chi.Context // what the path says, while the route runs
 	key     *api.Key
 	user    *api.User // who calls with a user token or a ticket; key is nil then
+	subject string    // the user whose places the call takes; "": nobody's
 	byUser  bool      // such a token or ticket came, good or not
 	secret  string    // of the key
 	err     error     // what the answer could not say, for the log

@@ -45,6 +45,12 @@ type Options struct {
 	// MaxStreams is how many streams and long polls may be open at once; default
 	// 20,000.
 	MaxStreams int64
+	// UserMaxInFlight, UserMaxStreams and UserMaxPolls are how many of the requests, streams
+	// and long polls may be one user's, whoever calls for him; default 32, 32 and 8.
+	UserMaxInFlight, UserMaxStreams, UserMaxPolls int64
+	// KeyMaxStreams is how many streams and long polls one API key may have open; default:
+	// as many as there may be.
+	KeyMaxStreams int64
 	// Starting is an error, unavailable, as long as nothing can be served but whether
 	// the process is alive and ready. Default: everything can.
 	Starting func() error
@@ -70,6 +76,7 @@ type Server struct {
 	origins origins
 
 	rates, userRates   *rates
+	requests           *kind
 	admission          *admission
 	streams            *streams
 	outage             outageLines
@@ -85,7 +92,8 @@ func New(o Options) *Server {
 		starting: o.Starting, hasKeys: o.HasKeys, authenticate: o.Authenticate, logger: o.Logger, meters: m, unmatched: m.mounted(unmatched, NotFound), rules: api.NewValidator(),
 		users: o.Users, origins: newOrigins(o.AllowedOrigins),
 		rates: newRates(o.RateLimit, "key", "API key"), userRates: newRates(o.UserRateLimit, "user", "user"),
-		wrong: &wrongKeys{what: "API keys"}, wrongTokens: &wrongKeys{what: "user tokens"}, admission: newAdmission(o.MaxInFlight, o.MaxBodyBytes),
+		wrong: &wrongKeys{what: "API keys"}, wrongTokens: &wrongKeys{what: "user tokens"},
+		requests: newRequests(&o), admission: newAdmission(o.MaxBodyBytes),
 		streams: newStreams(&o), timeout: o.RequestTimeout,
 	}
 }
@@ -139,6 +147,9 @@ func (o Options) withDefaults() Options {
 	}
 	o.RequestTimeout = positive(o.RequestTimeout, 5*time.Second)
 	o.MaxInFlight = positive(o.MaxInFlight, 4096)
+	o.UserMaxInFlight = positive(o.UserMaxInFlight, 32)
+	o.UserMaxStreams = positive(o.UserMaxStreams, 32)
+	o.UserMaxPolls = positive(o.UserMaxPolls, 8)
 	o.MaxBodyBytes = positive(o.MaxBodyBytes, 128<<20)
 	o.MaxStreams = positive(o.MaxStreams, api.DefaultMaxStreams)
 	return o

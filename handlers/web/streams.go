@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"fanfare/api"
@@ -42,39 +41,33 @@ type bye api.ByeReason
 // Error names the reason.
 func (b bye) Error() string { return "the user's token is " + string(b) }
 
-// streams bounds the answers that take long, streams and long polls, and ends
-// them when the process stops.
+// streams are the answers that take long, streams and long polls. They end when the
+// process stops.
 type streams struct {
-	max     int64
-	open    atomic.Int64
-	closing <-chan struct{}
-	alone   *sync.WaitGroup
-	ended   *prometheus.CounterVec
+	open, polls *kind
+	closing     <-chan struct{}
+	alone       *sync.WaitGroup
+	ended       *prometheus.CounterVec
 }
 
 func newStreams(o *Options) *streams {
-	l := &streams{max: o.MaxStreams, closing: o.Closing, alone: o.Streams, ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+	room := &places{
+		max: o.MaxStreams, perKey: o.KeyMaxStreams, retry: 5 * comeBack, held: make(map[holder]int64),
+		full: "the server has as many open streams as it can hold; try again",
+	}
+	l := &streams{
+		open: &kind{room, "open streams", o.UserMaxStreams}, polls: &kind{room, "long polls", o.UserMaxPolls},
+		closing: o.Closing, alone: o.Streams,
+	}
+	l.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fanfare_streams_ended_total", Help: "Streams that ended, by what ended them.",
-	}, []string{"reason"})}
+	}, []string{"reason"})
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fanfare_open_streams", Help: "Open streams and long polls of this process.",
-	}, func() float64 { return float64(l.open.Load()) })
+	}, func() float64 { return float64(room.taken.Load()) })
 	o.Registry.MustRegister(l.ended, open)
 	return l
 }
-
-// enter takes room for a stream or a long poll; leave gives it back.
-func (l *streams) enter() error {
-	if l.open.Add(1) <= l.max {
-		return nil
-	}
-	l.open.Add(-1)
-	e := api.Errorf(api.CodeOverloaded, "the server has as many open streams as it can hold; try again")
-	e.RetryAfter = 5 * comeBack
-	return e
-}
-
-func (l *streams) leave() { l.open.Add(-1) }
 
 // reason names what ended a stream, for the metric.
 func reason(err error) string {
@@ -98,39 +91,21 @@ func reason(err error) string {
 // time-outs, which are for requests that are answered at once. Whatever it
 // waits for must end with the request's context or with s.streams.closing.
 func (s *Server) unhurried(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := s.streams.enter(); err != nil {
-			fail(w, r, err)
-			return
-		}
-		defer func() {
-			if !infoOf(r.Context()).left {
-				s.streams.leave()
-			}
-		}()
+	return s.streams.open.around(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
 			fail(w, r, fmt.Errorf("lift the time-outs of a stream: %w", err))
 			return
 		}
 		next(w, r)
-	}
+	})
 }
 
 // polled runs next as any request, or, when its parameter asks to wait, among the
 // streams and without the request's deadline.
 func (s *Server) polled(parameter string, next http.HandlerFunc) http.HandlerFunc {
 	bounded := s.bounded(next)
-	return func(w http.ResponseWriter, r *http.Request) {
-		if wait := r.URL.Query().Get(parameter); wait == "" || wait == "0" {
-			bounded(w, r)
-			return
-		}
-		if err := s.streams.enter(); err != nil {
-			fail(w, r, err)
-			return
-		}
-		defer s.streams.leave()
+	waiting := s.streams.polls.around(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		answered := time.Now().Add(api.MaxPollWait + 2*s.timeout + slowAfter)
 		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(answered)); err != nil {
@@ -138,6 +113,13 @@ func (s *Server) polled(parameter string, next http.HandlerFunc) http.HandlerFun
 			return
 		}
 		next(w, r)
+	})
+	return func(w http.ResponseWriter, r *http.Request) {
+		if wait := r.URL.Query().Get(parameter); wait == "" || wait == "0" {
+			bounded(w, r)
+			return
+		}
+		waiting(w, r)
 	}
 }
 

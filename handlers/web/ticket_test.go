@@ -44,7 +44,7 @@ func TestTicketsAreBounded(t *testing.T) {
 	if code := <-first; code != http.StatusUnauthorized {
 		t.Errorf("a wrong ticket: %d", code)
 	}
-	if open() != http.StatusUnauthorized || s.admission.requests.Load() != 0 {
-		t.Errorf("%d are still being answered", s.admission.requests.Load())
+	if open() != http.StatusUnauthorized || s.requests.places.taken.Load() != 0 {
+		t.Errorf("%d are still being answered", s.requests.places.taken.Load())
 	}
 }

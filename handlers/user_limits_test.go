@@ -1,0 +1,185 @@
+package handlers_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/handlers"
+	"fanfare/store/storetest"
+)
+
+const tooManyStreams = "the server has as many open streams as it can hold; try again"
+
+// setupLimits opens a server with chats, and limits.
+func setupLimits(t *testing.T, limits func(*handlers.Options)) (w *world, admin string) {
+	w, admin = setupUsers(t, limits)
+	w.workChats()
+	return w, admin
+}
+
+// mustHave waits for a line of the metrics.
+func (w *world) mustHave(line string) {
+	w.t.Helper()
+	storetest.Eventually(w.t, soon, line, func() bool { return strings.Contains(w.get("/metrics").body, "\n"+line+"\n") })
+}
+
+// mustEnter begins a request and waits until the server reads its body, which never ends.
+func (w *world) mustEnter(method, path, header string) {
+	w.t.Helper()
+	conn := w.mustBegin(method, path, header, "Expect: 100-continue")
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if storetest.Must(w.t, err); line != "HTTP/1.1 100 Continue\r\n" {
+		w.t.Fatalf("%s %s: %s", method, path, line)
+	}
+}
+
+// wantStream opens a stream and fails unless it is answered so; want is "" for one that opens.
+func (w *world) wantStream(want string, status int, user, header string) *follower {
+	w.t.Helper()
+	f, err := w.tryFollow(user, "", header)
+	storetest.Must(w.t, err)
+	if f.res.StatusCode != status {
+		w.t.Fatalf("a stream of %s: %d, want %d", user, f.res.StatusCode, status)
+	}
+	if want != "" {
+		text, err := io.ReadAll(f.res.Body)
+		storetest.Must(w.t, err)
+		answer{f.res.StatusCode, f.res.Header, string(text)}.wants(w.t, status, want)
+	}
+	return f
+}
+
+// C13, U5: a user has 32 streams in a process, whoever opens them for him, and everybody else
+// has the rest.
+func TestU5_StreamsOfOneUser(t *testing.T) {
+	t.Parallel()
+	w, admin := setupLimits(t, func(*handlers.Options) {})
+	alice, open := w.mustToken("alice"), make([]*follower, 32)
+	for i := range open {
+		open[i] = w.wantStream("", 200, "alice", []string{alice, admin}[i%2])
+	}
+	refused := problem(api.CodeRateLimited, "this user has too many open streams", `"retry_after_ms":5000`)
+	for _, header := range []string{alice, admin} {
+		w.wantStream(refused, 429, "alice", header)
+	}
+	w.wantStream(refused, 429, "%61lice", admin) // the same name
+	w.wantStream("", 200, "bob", w.mustToken("bob"))
+	w.wantStream("", 200, "eve", admin)
+	w.do(get("/v1/users/alice/messages/pending?wait_ms=1").with(alice)).wants(t, 200, `{"chats":[]}`)
+	open[0].close()
+	w.mustHave("fanfare_open_streams 33")
+	w.wantStream("", 200, "alice", alice)
+}
+
+func TestU5_LongPollsOfOneUser(t *testing.T) {
+	t.Parallel()
+	w, admin := setupLimits(t, func(*handlers.Options) {})
+	poll := get("/v1/users/alice/messages/pending?wait_ms=30000")
+	alice, ended := w.mustToken("alice"), make(chan answer)
+	for i := range 8 {
+		go func() {
+			a, err := w.try(poll.with([]string{alice, admin}[i%2]))
+			if err != nil {
+				t.Error(err)
+			}
+			ended <- a
+		}()
+	}
+	w.mustHave("fanfare_open_streams 8")
+	for _, header := range []string{alice, admin} {
+		w.do(poll.with(header)).wants(t, 429, problem(api.CodeRateLimited, "this user has too many long polls", `"retry_after_ms":5000`))
+	}
+	w.do(get("/v1/users/bob/messages/pending?wait_ms=1").with(w.mustToken("bob"))).wants(t, 200, `{"chats":[]}`)
+	w.wantStream("", 200, "alice", alice)
+	w.stopping()
+	for range 8 {
+		(<-ended).wants(t, 200, `{"chats":[]}`)
+	}
+}
+
+// U5: a user has 32 requests under way. What is a backend's alone is not among them: it can
+// still end the user's tokens.
+func TestU5_RequestsOfOneUser(t *testing.T) {
+	t.Parallel()
+	w, admin := setupLimits(t, func(o *handlers.Options) { o.Web.RequestTimeout = time.Minute })
+	alice := w.mustToken("alice")
+	for i := range 32 {
+		w.mustEnter("PUT", "/v1/users/alice/opt-outs/a", []string{alice, admin}[i%2])
+	}
+	for _, header := range []string{alice, admin} {
+		w.do(get("/v1/users/alice/chats").with(header)).wants(t, 429,
+			problem(api.CodeRateLimited, "this user has too many requests under way", `"retry_after_ms":1000`))
+	}
+	w.do(get("/v1/users/bob/chats").with(w.mustToken("bob"))).wants(t, 200, `{"items":[]}`)
+	w.do(post("/v1/users/alice/tokens/revoke", "").with(admin)).wants(t, 204, "")
+}
+
+// U5: all user tokens together leave a fifth of the streams and requests to API keys.
+func TestU5_TokensLeaveRoomForKeys(t *testing.T) {
+	t.Parallel()
+	w, admin := setupLimits(t, func(o *handlers.Options) {
+		o.Web.MaxStreams, o.Web.MaxInFlight, o.Web.RequestTimeout = 5, 5, time.Minute
+	})
+	users := []string{"ann", "bob", "cid", "dan"}
+	for _, user := range users {
+		w.wantStream("", 200, user, w.mustToken(user))
+		w.mustEnter("PUT", "/v1/users/"+user+"/opt-outs/a", w.mustToken(user))
+	}
+	full := problem(api.CodeOverloaded, tooManyStreams, `"retry_after_ms":5000`)
+	w.wantStream(full, 503, "eve", w.mustToken("eve"))
+	w.wantStream("", 200, "eve", admin)
+	w.wantStream(full, 503, "eve", admin)
+	w.do(get("/v1/users/eve/chats").with(w.mustToken("eve"))).wants(t, 503,
+		problem(api.CodeOverloaded, "the server has as many requests as it can answer; try again", `"retry_after_ms":1000`))
+	w.do(get("/v1/users/eve/chats").with(admin)).wants(t, 200, `{"items":[]}`)
+}
+
+// C13: an API key opens as many streams as there may be, unless it has a limit of its own.
+func TestC13_StreamsOfOneKey(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]int64{"NoLimit": 0, "Limit": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, one := setupLimits(t, func(o *handlers.Options) { o.Web.MaxStreams, o.Web.KeyMaxStreams = 6, limit })
+			other := "Authorization: Bearer " + w.mustKey(api.ScopeChat)
+			for i := range 3 {
+				w.wantStream("", 200, fmt.Sprint("user", i), one)
+			}
+			if limit == 0 {
+				for i := range 3 {
+					w.wantStream("", 200, fmt.Sprint("other", i), one)
+				}
+				w.wantStream(problem(api.CodeOverloaded, tooManyStreams, `"retry_after_ms":5000`), 503, "eve", one)
+				return
+			}
+			refused := problem(api.CodeRateLimited, "this API key has too many open streams", `"retry_after_ms":5000`)
+			w.wantStream(refused, 429, "eve", one)
+			w.do(get("/v1/users/eve/messages/pending?wait_ms=1").with(one)).wants(t, 429, refused)
+			w.wantStream("", 200, "eve", other)
+			w.wantStream("", 200, "eve", w.mustToken("eve"))
+		})
+	}
+}
+
+// What has ended gives its places back, however it ended.
+func TestPlacesComeBack(t *testing.T) {
+	t.Parallel()
+	w, _ := setupLimits(t, func(o *handlers.Options) { o.Web.UserMaxStreams, o.Web.UserMaxPolls, o.Web.UserMaxInFlight = 1, 1, 1 })
+	alice := w.mustToken("alice")
+	for range 5 {
+		f := w.wantStream("", 200, "alice", alice)
+		f.close()
+		w.mustHave("fanfare_open_streams 0")
+		if status := w.headOf(call{method: "HEAD", path: "/v1/users/alice/messages/stream"}.with(alice)); status != 200 {
+			t.Fatalf("HEAD: %d", status)
+		}
+		w.do(get("/v1/users/alice/messages/stream?x=1").with(alice)).wants(t, 422, broken("x", "type", "is not a parameter of this call"))
+		w.do(get("/v1/users/alice/messages/pending?wait_ms=1").with(alice)).wants(t, 200, `{"chats":[]}`)
+		w.do(get("/v1/users/alice/chats").with(alice)).wants(t, 200, `{"items":[]}`)
+	}
+}

@@ -1,0 +1,50 @@
+package web
+
+import (
+	"sync"
+	"testing"
+
+	"fanfare/api"
+)
+
+// Nobody holds more than his own bound or all together more than there is, and nothing
+// stays behind.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	k := newRequests(&Options{MaxInFlight: 10, UserMaxInFlight: 3})
+	k.places.perKey = 4
+	callers := []*requestInfo{
+		{subject: "alice", byUser: true}, {subject: "bob", byUser: true}, {subject: "alice", key: &api.Key{ID: "a"}}, {key: &api.Key{ID: "b"}}, {},
+	}
+	var all sync.WaitGroup
+	for i := range 50 {
+		info := callers[i%len(callers)]
+		all.Go(func() {
+			for range 200 {
+				if err := k.visit(t, info); err != nil && api.CodeOf(err) != api.CodeOverloaded && api.CodeOf(err) != api.CodeRateLimited {
+					t.Errorf("%v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := k.places.taken.Load(); n != 0 || len(k.places.held) != 0 {
+		t.Errorf("%d places stay behind: %v", n, k.places.held)
+	}
+}
+
+// visit holds a place for a moment.
+func (k *kind) visit(t *testing.T, info *requestInfo) error {
+	if err := k.enter(info); err != nil {
+		return err
+	}
+	defer k.leave(info)
+	k.places.mu.Lock()
+	defer k.places.mu.Unlock()
+	for _, c := range k.claims(info) {
+		if n := k.places.held[c.holder]; n < 1 || n > c.most {
+			t.Errorf("%v holds %d, at most %d", c.holder, n, c.most)
+		}
+	}
+	return nil
+}
