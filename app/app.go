@@ -69,6 +69,7 @@ type app struct {
 	// starting says why nothing can be served yet; nil: this process has started.
 	starting atomic.Pointer[string]
 	stopping atomic.Bool
+	readings readings
 	// closing is closed when HTTP stops: streams end then.
 	closing chan struct{}
 	// following counts the streams that no http.Server knows of.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 
 	"fanfare/api"
 )
@@ -35,7 +36,7 @@ func (a *app) readyFor(ctx context.Context) api.Readiness {
 	if a.config.MetricsAddr == "" || ctx.Value(forOperators{}) != nil {
 		return state
 	}
-	state.Notes = nil
+	state.Notes, state.Dependencies = nil, slices.Clone(state.Dependencies) // others have the same
 	for i := range state.Dependencies {
 		state.Dependencies[i].Detail = ""
 	}

@@ -23,13 +23,54 @@ const (
 // readyTimeout bounds each question of readyz.
 const readyTimeout = time.Second
 
-// ready asks every dependency at once. Without Redis, or while it starts or stops,
-// this process can take nothing: not ready. Without SQL it goes on accepting and
-// sending from its caches, without one master of a Cluster it goes on with what lives
-// on the others, and one paused app or unserved shard does not stop the others: those
-// are named, and the process stays ready, so that a load balancer does not cut off
-// what still works.
+// readyFresh is how old what readyz says of the dependencies may be: however many ask, they
+// are asked once in that time.
+const readyFresh = time.Second
+
+// readings is what the dependencies said last.
+type readings struct {
+	one          sync.Mutex // one reading at a time
+	began        time.Time
+	dependencies []api.Dependency // shared by all who ask
+	unserved     []string
+}
+
+// ready says how this process is. Without Redis, or while it starts or stops, it can take
+// nothing: not ready. Without SQL it goes on accepting and sending from its caches, without
+// one master of a Cluster it goes on with what lives on the others, and one paused app or
+// unserved shard does not stop the others: those are named, and the process stays ready, so
+// that a load balancer does not cut off what still works.
 func (a *app) ready(ctx context.Context) api.Readiness {
+	dependencies, unserved := a.askOnce(ctx)
+	r := api.Readiness{
+		Ready:        dependencies[0].State != stateDown && a.starting.Load() == nil && !a.stopping.Load(),
+		Dependencies: dependencies,
+		Notes:        append(a.notes(), unserved...),
+	}
+	if why := a.starting.Load(); why != nil {
+		r.Notes = append(r.Notes, "this process is starting: "+*why)
+	}
+	if a.stopping.Load() {
+		r.Notes = append(r.Notes, "this process is stopping")
+	}
+	return r
+}
+
+// askOnce asks the dependencies, unless somebody just has. Who comes meanwhile shares the
+// answer.
+func (a *app) askOnce(ctx context.Context) ([]api.Dependency, []string) {
+	r := &a.readings
+	r.one.Lock()
+	defer r.one.Unlock()
+	if r.dependencies == nil || time.Since(r.began) >= readyFresh {
+		r.began = time.Now()
+		r.dependencies, r.unserved = a.ask(context.WithoutCancel(ctx)) // others wait for it as well
+	}
+	return r.dependencies, r.unserved
+}
+
+// ask asks every dependency at once, Redis being the first of the answers.
+func (a *app) ask(ctx context.Context) ([]api.Dependency, []string) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	var redis, index, sql, apns, workers api.Dependency
@@ -52,18 +93,7 @@ func (a *app) ready(ctx context.Context) api.Readiness {
 	if index.Name != "" {
 		dependencies = append(dependencies, index)
 	}
-	r := api.Readiness{
-		Ready:        redis.State != stateDown && a.starting.Load() == nil && !a.stopping.Load(),
-		Dependencies: dependencies,
-		Notes:        append(a.notes(), unserved...),
-	}
-	if why := a.starting.Load(); why != nil {
-		r.Notes = append(r.Notes, "this process is starting: "+*why)
-	}
-	if a.stopping.Load() {
-		r.Notes = append(r.Notes, "this process is stopping")
-	}
-	return r
+	return dependencies, unserved
 }
 
 // ping asks a store for an answer.

@@ -1,0 +1,71 @@
+package app
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fanfare/store/storetest"
+)
+
+// However many ask whether a process is ready, Redis is asked once a second.
+func TestProbesShareOneReading(t *testing.T) {
+	t.Parallel()
+	redis := storetest.Redis(t)
+	for name, more := range map[string][]string{"Public": nil, "Private": {"FANFARE_METRICS_ADDR=127.0.0.1:1"}} {
+		t.Run(name, func(t *testing.T) {
+			a := mustBuildApp(t, append(more, "FANFARE_REDIS_URL="+redis.URL())...)
+			public, private := a.handlers()
+			before, began := readingsOf(t, redis), time.Now()
+			var all sync.WaitGroup
+			for range 10 {
+				all.Go(func() {
+					for i := range 200 {
+						w := httptest.NewRecorder()
+						[]http.Handler{public, private}[i%2].ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/readyz", nil))
+						if text := w.Body.String(); w.Code != 200 || strings.Contains(text, "note") != (more == nil || i%2 == 1) {
+							t.Errorf("%d %s", w.Code, text)
+						}
+					}
+				})
+			}
+			all.Wait()
+			seconds := int(time.Since(began) / time.Second)
+			if n := readingsOf(t, redis) - before; n < 1 || n > seconds+1 {
+				t.Errorf("Redis was asked %d times in %d seconds", n, seconds)
+			}
+		})
+	}
+}
+
+// readingsOf counts what every reading asks of Redis once: which apps are paused.
+func readingsOf(t *testing.T, redis *storetest.RedisServer) int {
+	t.Helper()
+	text, err := redis.Client().Info(t.Context(), "commandstats").Result()
+	storetest.Must(t, err)
+	_, rest, found := strings.Cut(text, "cmdstat_hgetall:calls=")
+	if !found {
+		return 0
+	}
+	digits, _, _ := strings.Cut(rest, ",")
+	n, err := strconv.Atoi(digits)
+	storetest.Must(t, err)
+	return n
+}
+
+// mustBuildApp builds an app that has a database of its own and runs nothing.
+func mustBuildApp(t *testing.T, environ ...string) *app {
+	t.Helper()
+	c, err := parseConfig(append(environ, "FANFARE_DATABASE_URL=sqlite:"+filepath.Join(t.TempDir(), "x.db")))
+	storetest.Must(t, err)
+	a, err := build(t.Context(), c, slog.New(slog.DiscardHandler))
+	storetest.Must(t, err)
+	t.Cleanup(a.close)
+	return a
+}
