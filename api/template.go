@@ -105,9 +105,9 @@ func notAllowed(field string, n fmt.Stringer) error {
 		"may hold text, {{.actor}}, {{.object}}, {{.data.name}} and {{if}}{{else}}{{end}}, not %q", n.String())
 }
 
-// Render fills the template from an event. A name of data that would be
-// printed but is missing is a CodeValidation error of that name; an absent
-// actor or object prints as nothing, and a missing name in an {{if}} is false.
+// Render fills the template from an event. What would be printed but is missing,
+// the actor, the object or a name of data, is a CodeValidation error of that name;
+// in an {{if}} it is false.
 func (t *Template) Render(e *EventRequest) (string, error) {
 	if t == nil || t.root == nil {
 		return "", nil
@@ -138,8 +138,8 @@ func renderNode(b *strings.Builder, n parse.Node, e *EventRequest) error {
 	case *parse.ActionNode:
 		value, ok := lookup(n.Pipe, e)
 		if !ok {
-			name := n.Pipe.Cmds[0].Args[0].(*parse.FieldNode).Ident[1]
-			return Invalid("data."+name, "required", "is printed by the event type's template")
+			name := strings.Join(n.Pipe.Cmds[0].Args[0].(*parse.FieldNode).Ident, ".")
+			return Invalid(name, "required", "is printed by the event type's template")
 		}
 		b.WriteString(value)
 	case *parse.IfNode:
@@ -151,14 +151,14 @@ func renderNode(b *strings.Builder, n parse.Node, e *EventRequest) error {
 	return nil
 }
 
-// lookup finds the value that checkPipe allowed; false: a name missing in data.
+// lookup finds the value that checkPipe allowed; false: it is missing.
 func lookup(p *parse.PipeNode, e *EventRequest) (string, bool) {
 	ident := p.Cmds[0].Args[0].(*parse.FieldNode).Ident
 	switch ident[0] {
 	case "actor":
-		return e.Actor, true
+		return e.Actor, e.Actor != ""
 	case "object":
-		return e.Object, true
+		return e.Object, e.Object != ""
 	}
 	value, ok := e.Data[ident[1]]
 	return value, ok

@@ -97,13 +97,26 @@ func TestTemplateRender(t *testing.T) {
 		_, err = tpl.Render(e)
 		mustInvalid(t, err, "data.gone", "required")
 	})
-	t.Run("an absent actor prints as nothing", func(t *testing.T) {
-		t.Parallel()
-		tpl, _ := api.ParseTemplate("title", "[{{.actor}}{{.object}}]")
-		if got, err := tpl.Render(&api.EventRequest{}); err != nil || got != "[]" {
-			t.Errorf("Render = %q, %v", got, err)
-		}
-	})
+	for field, other := range map[string]string{"actor": "object", "object": "actor"} {
+		t.Run("an absent "+field+" is not printed", func(t *testing.T) {
+			t.Parallel()
+			tpl, _ := api.ParseTemplate("title", "{{."+other+"}}{{if ."+field+"}}{{."+field+"}}{{else}}?{{end}}")
+			someone := &api.EventRequest{Actor: "alice", Object: "album:1"}
+			if got, err := tpl.Render(someone); err != nil || len(got) != len("alicealbum:1") {
+				t.Errorf("Render = %q, %v", got, err)
+			}
+			tpl, _ = api.ParseTemplate("title", "{{if ."+other+"}}{{."+field+"}}{{end}}")
+			none := &api.EventRequest{}
+			if got, err := tpl.Render(none); got != "" || err != nil {
+				t.Errorf("nothing is printed: %q, %v", got, err)
+			}
+			if none.Actor = "alice"; other == "object" {
+				none.Actor, none.Object = "", "album:1"
+			}
+			_, err := tpl.Render(none)
+			mustInvalid(t, err, field, "required")
+		})
+	}
 	t.Run("the zero template is empty", func(t *testing.T) {
 		t.Parallel()
 		var tpl *api.Template

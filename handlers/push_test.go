@@ -136,6 +136,18 @@ func TestC14_EveryChatCanBeMuted(t *testing.T) {
 	}
 }
 
+// What the templates would print must come with the event.
+func TestEventsBringWhatIsPrinted(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.put("/v1/event-types/shared", `{"title":"{{.actor}}","body":"{{if .object}}{{.object}}{{end}}"}`)
+	said := "is printed by the event type's template"
+	w.post("/v1/events", `{"type":"shared","audience":{"users":["bob"]}}`).wants(t, 422, broken("actor", "required", said))
+	w.post("/v1/events", `{"type":"shared","actor":"al","audience":{"users":["bob"]}}`).wants(t, 202, `{"id":"*"}`)
+	w.post("/v1/events/batch", `{"events":[{"type":"shared","actor":"al","audience":{"users":["bob"]}},{"type":"shared","audience":{"users":["bob"]}}]}`).
+		wants(t, 422, problem(api.CodeValidation, "events[1]: actor "+said, errorsOf("events[1].actor", "required", said)))
+}
+
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, w *world) {
