@@ -37,7 +37,7 @@ const (
 // SaleRequest is the body of PUT /v1/sales/{sale}: the whole sale. Stock is the
 // total of a sku, with what is held and sold of it.
 type SaleRequest struct {
-	Items []SaleStock `json:"items" validate:"required,min=1,max=100,unique=SKU,dive"`
+	Items []SaleStock `json:"items" validate:"required,min=1,max=100,dive"`
 	// The window is [starts_at, ends_at) by Redis' clock.
 	StartsAt *Time `json:"starts_at" validate:"required" swaggertype:"string" format:"date-time" example:"2026-12-01T12:00:00.000Z"`
 	EndsAt   *Time `json:"ends_at" validate:"required" swaggertype:"string" format:"date-time" example:"2026-12-01T13:00:00.000Z"`
@@ -102,7 +102,7 @@ type Line struct {
 type ReservationRequest struct {
 	// User may be left out by a user token: it is that user.
 	User  string `json:"user" validate:"required,identifier" subject:"self" example:"alice"`
-	Lines []Line `json:"lines" validate:"required,min=1,max=20,unique=SKU,dive"`
+	Lines []Line `json:"lines" validate:"required,min=1,max=20,dive"`
 }
 
 // Reservation is a user's claim on units. ExpiresAt is when a held one ends by

@@ -41,6 +41,7 @@ func NewValidator() *Validator {
 	v.RegisterStructValidation(eventRules, EventRequest{})
 	v.RegisterStructValidation(eventTypeRules, EventTypeRequest{})
 	v.RegisterStructValidation(saleRules, SaleRequest{})
+	v.RegisterStructValidation(reservationRules, ReservationRequest{})
 	return &Validator{engine: v}
 }
 
@@ -178,11 +179,41 @@ func eventTypeRules(sl validator.StructLevel) {
 	apsRules(sl, t.APS)
 }
 
-// saleRules holds a sale's window to its direction.
+// saleRules holds a sale's window to its direction, and its items to one of each sku.
 func saleRules(sl validator.StructLevel) {
 	r := sl.Current().Interface().(SaleRequest)
 	if r.StartsAt != nil && r.EndsAt != nil && !r.StartsAt.Before(r.EndsAt.Time) {
 		sl.ReportError(r.EndsAt, "ends_at", "EndsAt", "after", "starts_at")
+	}
+	skus := make([]string, len(r.Items))
+	for i := range r.Items {
+		skus[i] = r.Items[i].SKU
+	}
+	uniqueSKUs(sl, "items", skus)
+}
+
+func reservationRules(sl validator.StructLevel) {
+	r := sl.Current().Interface().(ReservationRequest)
+	skus := make([]string, len(r.Lines))
+	for i := range r.Lines {
+		skus[i] = r.Lines[i].SKU
+	}
+	uniqueSKUs(sl, "lines", skus)
+}
+
+// uniqueSKUs names each sku of a list that was there before. One that is no identifier is
+// told as that.
+func uniqueSKUs(sl validator.StructLevel, list string, skus []string) {
+	first := make(map[string]int, len(skus))
+	for i, sku := range skus {
+		before, again := first[sku]
+		switch {
+		case !again:
+			first[sku] = i
+		case ValidIdentifier(sku):
+			what := fmt.Sprintf("%s of %s[%d]", sku, list, before)
+			sl.ReportError(sku, fmt.Sprintf("%s[%d].sku", list, i), "SKU", "unique", what)
+		}
 	}
 }
 

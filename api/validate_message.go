@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"strings"
@@ -40,7 +39,10 @@ func message(f validator.FieldError) string {
 	case "after":
 		return "must be after " + f.Param()
 	case "unique":
-		return "must name each " + cmp.Or(strings.ToLower(f.Param()), "value") + " once"
+		if f.Param() != "" {
+			return "repeats " + f.Param()
+		}
+		return "must name each value once"
 	case "min", "max", "maxbytes":
 		return boundMessage(f)
 	}

@@ -55,6 +55,8 @@ func quickStruct(t reflect.Type) quick {
 		checks = append(checks, func(v reflect.Value) bool { return v.Addr().Interface().(*Audience).kinds() == 1 })
 	case reflect.TypeFor[EventRequest]():
 		checks = append(checks, func(v reflect.Value) bool { return v.Addr().Interface().(*EventRequest).small() })
+	case reflect.TypeFor[ReservationRequest]():
+		checks = append(checks, func(v reflect.Value) bool { return len(v.Addr().Interface().(*ReservationRequest).Lines) < 2 })
 	case reflect.TypeFor[EventTypeRequest](), reflect.TypeFor[SaleRequest]():
 		return unsure // few of them come
 	}
