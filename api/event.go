@@ -76,16 +76,18 @@ const (
 // EventReport is the answer of GET /v1/events/{id}. Counts are true after any
 // redoing. Recipients are distinct users before suppression.
 type EventReport struct {
-	ID            string           `json:"id"`
-	Type          string           `json:"type"`
-	State         EventState       `json:"state"`
-	Recipients    int64            `json:"recipients"`
-	Notifications int64            `json:"notifications"`
-	Delivered     int64            `json:"delivered"`
-	Failed        int64            `json:"failed"`
-	Expired       int64            `json:"expired"`
-	Retrying      int64            `json:"retrying"`
-	Suppressed    SuppressedCounts `json:"suppressed"`
+	ID            string     `json:"id"`
+	Type          string     `json:"type"`
+	State         EventState `json:"state"`
+	Recipients    int64      `json:"recipients"`
+	Notifications int64      `json:"notifications"`
+	Delivered     int64      `json:"delivered"`
+	Failed        int64      `json:"failed"`
+	Expired       int64      `json:"expired"`
+	Retrying      int64      `json:"retrying"`
+	// FailedBy counts the failed by reason, at most the 10 most frequent.
+	FailedBy   map[string]int64 `json:"failed_by,omitempty"`
+	Suppressed SuppressedCounts `json:"suppressed"`
 }
 
 // SuppressedCounts counts users who were not notified, each once, by the first

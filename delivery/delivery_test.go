@@ -35,7 +35,7 @@ func (s *scripted) Send(_ context.Context, n *transport.Notification) transport.
 }
 
 func (s *scripted) Apps() []transport.AppState { return nil }
-func (s *scripted) Reasons() []string          { return nil }
+func (s *scripted) Reasons() []string          { return []string{"BadDeviceToken", "Unregistered"} }
 func (s *scripted) Reload() error              { return nil }
 func (s *scripted) Close() error               { return nil }
 
@@ -181,20 +181,21 @@ func TestOutcomesEndOrGoOn(t *testing.T) {
 		answer  transport.Answer
 		want    counts // of 1 recipient; `ok` follows the answer
 		sends   int
+		why     string // of the one that failed
 	}{
-		{transport.Delivered, ok, counts{1, 1, 1, 0, 0}, 1},
-		{transport.FailMessage, transport.Answer{Status: 418}, counts{1, 1, 0, 1, 0}, 1},
-		{transport.SuspectDevice, transport.Answer{Status: 400, Reason: "BadDeviceToken"}, counts{1, 1, 0, 1, 0}, 1},
-		{transport.DropDevice, transport.Answer{Status: 410, Reason: "Unregistered"}, counts{1, 1, 0, 1, 0}, 1},
-		{transport.OurBug, transport.Answer{Status: 400, Reason: "PayloadEmpty"}, counts{1, 1, 0, 1, 0}, 1},
-		{transport.NoApp, transport.Answer{}, counts{1, 1, 0, 1, 0}, 1},
-		{transport.Again, transport.Answer{Status: 503, Reason: "Shutdown"}, counts{1, 1, 1, 0, 0}, 2},
-		{transport.Retry, transport.Answer{Status: 500}, counts{1, 1, 1, 0, 0}, 2},
-		{transport.RetryUncounted, transport.Answer{Status: 503}, counts{1, 1, 1, 0, 0}, 2},
-		{transport.BackoffDevice, transport.Answer{Status: 429}, counts{1, 1, 1, 0, 0}, 2},
-		{transport.UnknownOutcome, transport.Answer{}, counts{1, 1, 1, 0, 0}, 2},
-		{transport.NotSent, transport.Answer{}, counts{1, 1, 1, 0, 0}, 2},
-		{transport.PauseApp, transport.Answer{Status: 403, Reason: "Forbidden"}, counts{1, 1, 1, 0, 0}, 2},
+		{transport.Delivered, ok, counts{1, 1, 1, 0, 0}, 1, ""},
+		{transport.FailMessage, transport.Answer{Status: 418}, counts{1, 1, 0, 1, 0}, 1, "other"},
+		{transport.SuspectDevice, transport.Answer{Status: 400, Reason: "BadDeviceToken"}, counts{1, 1, 0, 1, 0}, 1, "BadDeviceToken"},
+		{transport.DropDevice, transport.Answer{Status: 410, Reason: "Unregistered"}, counts{1, 1, 0, 1, 0}, 1, "Unregistered"},
+		{transport.OurBug, transport.Answer{Status: 400, Reason: "PayloadEmpty"}, counts{1, 1, 0, 1, 0}, 1, "PayloadEmpty"},
+		{transport.NoApp, transport.Answer{}, counts{1, 1, 0, 1, 0}, 1, "no_app"},
+		{transport.Again, transport.Answer{Status: 503, Reason: "Shutdown"}, counts{1, 1, 1, 0, 0}, 2, ""},
+		{transport.Retry, transport.Answer{Status: 500}, counts{1, 1, 1, 0, 0}, 2, ""},
+		{transport.RetryUncounted, transport.Answer{Status: 503}, counts{1, 1, 1, 0, 0}, 2, ""},
+		{transport.BackoffDevice, transport.Answer{Status: 429}, counts{1, 1, 1, 0, 0}, 2, ""},
+		{transport.UnknownOutcome, transport.Answer{}, counts{1, 1, 1, 0, 0}, 2, ""},
+		{transport.NotSent, transport.Answer{}, counts{1, 1, 1, 0, 0}, 2, ""},
+		{transport.PauseApp, transport.Answer{Status: 403, Reason: "Forbidden"}, counts{1, 1, 1, 0, 0}, 2, ""},
 	} {
 		for _, hops := range []string{"OneHop", "TwoHops"} {
 			t.Run(tt.outcome.String()+"/"+hops, func(t *testing.T) {
@@ -206,6 +207,9 @@ func TestOutcomesEndOrGoOn(t *testing.T) {
 				p.mustCounts(r, tt.want)
 				if n := len(s.sent()); n != tt.sends || r.Retrying != 0 {
 					t.Errorf("%d sends, want %d; retrying %d", n, tt.sends, r.Retrying)
+				}
+				if len(r.FailedBy) != int(tt.want.failed) || r.FailedBy[tt.why] != tt.want.failed {
+					t.Errorf("failed by %v, want %q", r.FailedBy, tt.why)
 				}
 			})
 		}
@@ -240,6 +244,9 @@ func TestRetryUsesAttemptsDeferDoesNot(t *testing.T) {
 			return err == nil && len(list.Items) == 1
 		})
 		retrying("after it was one twice")
+		if r := p.mustReport(id); len(r.FailedBy) != 1 || r.FailedBy["max_attempts"] != 1 {
+			t.Errorf("failed by %v", r.FailedBy)
+		}
 	})
 	t.Run("one attempt is one", func(t *testing.T) {
 		t.Parallel()
@@ -279,11 +286,27 @@ func TestRetryUsesAttemptsDeferDoesNot(t *testing.T) {
 func TestWorkOlderThanMaxAgeEndsAsExpired(t *testing.T) {
 	t.Parallel()
 	age := time.Second
-	p, _ := answering(t, options{
-		queue:    func(o *queue.Options) { o.MaxAge, o.RetryMax = age, 200*time.Millisecond },
-		delivery: func(o *delivery.Options) { o.MaxAge = age },
-	}, transport.Answer{Outcome: transport.NotSent})
-	p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 0, 0, 1})
+	for name, during := range map[string]bool{"WhileItWaits": false, "WhileItIsSent": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, s := answering(t, options{
+				queue:    func(o *queue.Options) { o.MaxAge, o.RetryMax = age, 200*time.Millisecond },
+				delivery: func(o *delivery.Options) { o.MaxAge = age },
+			}, transport.Answer{})
+			var asked atomic.Int64
+			s.answer = func(*transport.Notification) transport.Answer {
+				if during && asked.Add(1) == 2 { // it was stored as one that is retrying
+					<-time.After(2 * age)
+				}
+				return transport.Answer{Outcome: transport.RetryUncounted, Status: 503}
+			}
+			id := p.mustPost(hello("bob"))
+			p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 0, 0, 1})
+			if got, err := p.first.queueOfNotes.Groups(t.Context(), id); err != nil || got["retrying"] != 0 || got["expired"] != 1 {
+				t.Errorf("counters %v, %v: one expired, and none is retrying", got, err)
+			}
+		})
+	}
 }
 
 // A device whose send hangs keeps nothing of its own in hand: what comes for it

@@ -113,6 +113,9 @@ func (d *Delivery) finishEvent(ctx context.Context, w *work, r queue.Result) {
 	switch r.Outcome {
 	case queue.Done:
 		d.o.Metrics.ended.WithLabelValues(r.Label, d.o.Metrics.endLabel(r)).Inc()
+		if r.Label == events.LabelFailed {
+			r.Label = events.FailedBy(d.o.Metrics.endLabel(r))
+		}
 		w.event.end(w, r.Label)
 	case queue.Release:
 		w.event.undo(r)

@@ -101,6 +101,7 @@ func (p *pipeline) process() *process {
 		p.o.queue(&qo)
 		p.o.queue(&no)
 	}
+	no.MaxAge = -1 // as in app: delivery ends what is too old
 	s := &process{pipeline: p, queueOfEvents: queue.New(p.db, qo), queueOfNotes: queue.New(p.db, no), stop: func() {}}
 	for _, q := range []*queue.Queue{s.queueOfEvents, s.queueOfNotes} {
 		if err := q.Init(p.Context()); err != nil {

@@ -244,6 +244,9 @@ func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 		again.Retrying = false
 		r.Payload = again.encode()
 	}
+	if r.Outcome == queue.Done && r.Label == events.LabelFailed {
+		r.Counts = plus(r.Counts, events.FailedBy(d.o.Metrics.endLabel(r)), 1)
+	}
 	switch r.Outcome {
 	case queue.Done, queue.Dead:
 		d.o.Metrics.ended.WithLabelValues(r.Label, d.o.Metrics.endLabel(r)).Inc()
@@ -251,9 +254,6 @@ func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 			r.Counts = plus(r.Counts, events.CountRetrying, -1)
 		}
 	case queue.Retry, queue.Defer, queue.Park:
-		if r.Outcome == queue.Defer {
-			r.Label = events.LabelExpired // should the queue find it too old
-		}
 		if !w.m.Retrying {
 			r.Counts = plus(r.Counts, events.CountRetrying, 1)
 			r.Payload = w.m.marked()

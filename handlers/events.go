@@ -81,7 +81,7 @@ type getEventRequest struct {
 //	@Description	How far an event has come. The counts are true at any moment, whatever crashed in between. `recipients` are distinct
 //	@Description	users before suppression; each suppressed user counts once, by the first reason that applies: is_actor, opted_out,
 //	@Description	muted, no_device, live (an event to a chat does not go to members who follow their chats on a stream just now). `done` means that every notification is delivered, failed or expired. Kept for 24 h after its end
-//	@Description	(`FANFARE_EVENT_RETENTION`).
+//	@Description	(`FANFARE_EVENT_RETENTION`). `failed_by` counts the failed by reason, the 10 most frequent ones.
 //	@Tags			push
 //	@ID				getEvent
 //	@Produce		json

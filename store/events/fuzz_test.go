@@ -15,7 +15,7 @@ func FuzzJob(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		if text != "" { // which is no report
 			if p, err := parseProgress(text); err == nil {
-				if again, err := parseProgress(p.text()); err != nil || again != p {
+				if again, err := parseProgress(p.text()); err != nil || !reflect.DeepEqual(again, p) {
 					t.Fatalf("%q is %+v, and read again %+v, %v", text, p, again, err)
 				}
 			}

@@ -29,6 +29,12 @@ const (
 	LabelFailed    = "failed"
 )
 
+// FailedBy is the label of a notification that failed for a reason, and the name of the
+// count of those.
+func FailedBy(reason string) string { return LabelFailed + reasonMark + reason }
+
+const reasonMark = "!"
+
 // LabelPart counts the parts of an event that have ended.
 const LabelPart = "ended"
 

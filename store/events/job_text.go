@@ -33,7 +33,7 @@ func (j *Job) Encode() ([]byte, error) {
 			t.value("counted", j.Counted)
 		}
 		t.texts("missed", j.Missed)
-		if j.Sent != (Sent{}) {
+		if !j.Sent.none() {
 			t.value("sent", j.Sent)
 		}
 	})

@@ -42,6 +42,9 @@ func PartCounts(c Counts, s Sent) map[string]int64 {
 			all[name] = n
 		}
 	}
+	for why, n := range s.Why {
+		all[countFailed+reasonMark+why] = n
+	}
 	return all
 }
 
@@ -52,6 +55,7 @@ func (p *progress) addParts(sums map[string]int64) {
 	p.sent.Delivered += sums[countDelivered]
 	p.sent.Failed += sums[countFailed]
 	p.sent.Expired += sums[countExpired]
+	p.sent.addReasons(countFailed, sums)
 }
 
 // Split stores the users of a page of the event id as parts. It gives the cursor of

@@ -45,10 +45,16 @@ type Sent struct {
 	// Made is how many the event has, those included that were stored, when that is
 	// known; 0: what has ended and what was stored tell.
 	Made int64
+	// Why counts the failed by reason.
+	Why map[string]int64 `json:",omitempty"`
 }
+
+// none tells that nothing was counted.
+func (s *Sent) none() bool { return s.Delivered+s.Failed+s.Expired+s.Made == 0 }
 
 // Count counts one notification under the label of its end.
 func (s *Sent) Count(label string) {
+	label, why, _ := strings.Cut(label, reasonMark)
 	switch label {
 	case LabelDelivered:
 		s.Delivered++
@@ -56,6 +62,27 @@ func (s *Sent) Count(label string) {
 		s.Expired++
 	default:
 		s.Failed++
+		s.because(why, 1)
+	}
+}
+
+// because counts n of the failed under their reason, if it is known.
+func (s *Sent) because(why string, n int64) {
+	if why == "" {
+		return
+	}
+	if s.Why == nil {
+		s.Why = map[string]int64{}
+	}
+	s.Why[why] += n
+}
+
+// addReasons adds the reasons among counts, whose names begin with prefix.
+func (s *Sent) addReasons(prefix string, counts map[string]int64) {
+	for name, n := range counts {
+		if why, ok := strings.CutPrefix(name, prefix+reasonMark); ok {
+			s.because(why, n)
+		}
 	}
 }
 
@@ -92,20 +119,24 @@ func (j *Job) ReportExpired() string {
 }
 
 // text is the state's letter and the type, which holds no blank, and then, each behind
-// a blank, the counts up to the last that is not 0; a 0 is left out.
+// a blank, the counts up to the last that is not 0; a 0 is left out. The reasons of what
+// failed come behind all counts.
 func (p *progress) text() string {
 	b := make([]byte, 0, len(p.typ)+24)
 	b = append(append(b, p.state), p.typ...)
 	c, s := &p.counts, &p.sent
 	numbers := [...]int64{c.Recipients, c.IsActor, c.OptedOut, c.Muted, c.NoDevice, c.Live, s.Delivered, s.Failed, s.Expired, s.Made, p.parts}
 	used := len(numbers)
-	for used > 0 && numbers[used-1] == 0 {
+	for used > 0 && numbers[used-1] == 0 && len(s.Why) == 0 {
 		used--
 	}
 	for _, n := range numbers[:used] {
 		if b = append(b, ' '); n != 0 {
 			b = strconv.AppendInt(b, n, 10)
 		}
+	}
+	for why, n := range s.Why {
+		b = strconv.AppendInt(append(append(append(b, ' '), why...), '='), n, 10)
 	}
 	return string(b)
 }
@@ -118,14 +149,20 @@ func parseProgress(text string) (p progress, err error) {
 	c, s := &p.counts, &p.sent
 	numbers := [...]*int64{&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired, &s.Made, &p.parts}
 	for i, field := range fields[1:] {
-		if i >= len(numbers) {
-			break
+		var n int64
+		why, number, reason := strings.Cut(field, "=")
+		if !reason {
+			number = field
 		}
-		if field == "" {
-			continue
+		if number != "" {
+			if n, err = strconv.ParseInt(number, 10, 64); err != nil {
+				return p, fmt.Errorf("read the report %q: %w", text, err)
+			}
 		}
-		if *numbers[i], err = strconv.ParseInt(field, 10, 64); err != nil {
-			return p, fmt.Errorf("read the report %q: %w", text, err)
+		if reason {
+			s.because(why, n)
+		} else if i < len(numbers) {
+			*numbers[i] = n
 		}
 	}
 	return p, nil

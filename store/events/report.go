@@ -1,7 +1,10 @@
 package events
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 
 	"fanfare/api"
 	"fanfare/store/queue"
@@ -30,7 +33,7 @@ func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error)
 	}
 	sent, parts := map[string]int64{}, map[string]int64{}
 	// A dead letter that is tried again is queued too, and keeps what it counted.
-	if event.state == stateDone || event == (progress{state: stateQueued, typ: event.typ}) {
+	if event.state == stateDone || text == string(stateQueued)+event.typ {
 		return report(id, &event, sent), nil
 	}
 	if event.parts > 0 {
@@ -65,8 +68,25 @@ func report(id string, event *progress, sent map[string]int64) *api.EventReport 
 	}
 	ended := r.Delivered + r.Failed + r.Expired
 	r.Retrying = max(0, min(sent[CountRetrying], r.Notifications-ended))
+	s.addReasons(LabelFailed, sent)
+	r.FailedBy = mostFrequent(s.Why)
 	r.State = stateOf(event, r.Notifications == ended)
 	return r
+}
+
+// maxReasons is how many reasons a report names.
+const maxReasons = 10
+
+// mostFrequent leaves out the rarest reasons of too many, and what was taken back.
+func mostFrequent(reasons map[string]int64) map[string]int64 {
+	maps.DeleteFunc(reasons, func(_ string, n int64) bool { return n <= 0 })
+	names := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+		return cmp.Or(cmp.Compare(reasons[b], reasons[a]), cmp.Compare(a, b))
+	})
+	for _, name := range names[min(len(names), maxReasons):] {
+		delete(reasons, name)
+	}
+	return reasons
 }
 
 // stateOf names the state. A dead letter waits for whoever retries it.

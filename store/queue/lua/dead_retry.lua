@@ -35,6 +35,7 @@ if e.u ~= '' then
 end
 forget_dead(eid, id)
 count(e.g, v[24], -1)
+count_reason(e, v[24], v[20], -1)
 if e.report then report_state(id, 'Q') end
 admit(e, 'm', ms)
 save(tonumber(ARGV[2]), tonumber(ARGV[3]))

@@ -23,8 +23,14 @@ local function close(e, letter, label, retention, keep)
   yield(e.k, e.i)
 end
 
+-- count_reason counts those of a group that failed by their reason (events.FailedBy).
+local function count_reason(e, label, reason, n)
+  if label == 'failed' then count(e.g, 'failed!' .. string.gsub(string.sub(reason, 1, 40), '[^%w_]', '_'), n) end
+end
+
 local function bury(e, why, retention)
   close(e, 'X', why.label, retention, true)
+  count_reason(e, why.label, why.reason, 1)
   if e.report then report_state(e.i, why.reason == 'max_age' and 'E' or 'X') end
   local eid = redis.call('XADD', DEAD, '*', 'i', e.i, 't', e.t, 'k', e.k, 'u', e.u, 'g', e.g, 'w', e.w, 's', e.s, 'a', e.a, 'p', e.p,
     'reason', why.reason, 'err', why.err, 'label', why.label, 'attempts', int(e.f), 'fence', e.n, 'report', e.report and '1' or '')
