@@ -238,7 +238,7 @@ func (a *app) jobHandlers() map[string]func(context.Context, *queue.Claimed) que
 func (a *app) outbox() *record.Relay {
 	all := a.devices.Outbox()
 	maps.Copy(all, a.contacts.Outbox())
-	return a.record.NewRelay(record.RelayOptions{Logger: a.log}, all)
+	return a.record.NewRelay(record.RelayOptions{DeletedRetention: a.config.DeletedRetention, Logger: a.log}, all)
 }
 
 // deliveryLoops are the workers behind the queues.

@@ -43,6 +43,7 @@ type config struct {
 	RetryBase          time.Duration `env:"FANFARE_RETRY_BASE" envDefault:"500ms" desc:"first backoff, doubled at each failure, with full jitter"`
 	RetryMax           time.Duration `env:"FANFARE_RETRY_MAX" envDefault:"5m" desc:"longest backoff"`
 	MaxAge             time.Duration `env:"FANFARE_MAX_AGE" envDefault:"24h" desc:"how long work waits for a dependency that is away"`
+	DeletedRetention   time.Duration `env:"FANFARE_DELETED_RETENTION" envDefault:"720h" desc:"how long SQL remembers deleted contacts and uploads; an upload's id that is posted again later is a new upload"`
 	AppProbeInterval   time.Duration `env:"FANFARE_APP_PROBE_INTERVAL" envDefault:"30s" desc:"a paused app tries one notification this often; also on SIGHUP and at start"`
 	PausedBytes        int64         `env:"FANFARE_PAUSED_BYTES" envDefault:"0" shown:"0: 30 % of Redis' maxmemory" desc:"memory of Redis that notifications of paused apps may take, all together, in bytes; beyond it the newest fail with app_paused. Without maxmemory there is no bound by default"`
 	EventRetention     time.Duration `env:"FANFARE_EVENT_RETENTION" envDefault:"24h" desc:"how long the report of an event stays after its end"`

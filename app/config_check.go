@@ -181,7 +181,7 @@ func (c *config) checkTimes() problems {
 		"FANFARE_RETRY_BASE": c.RetryBase, "FANFARE_RETRY_MAX": c.RetryMax, "FANFARE_MAX_AGE": c.MaxAge,
 		"FANFARE_APP_PROBE_INTERVAL": c.AppProbeInterval, "FANFARE_EVENT_RETENTION": c.EventRetention,
 		"FANFARE_TOMBSTONE_RETENTION": c.TombstoneRetention, "FANFARE_REQUEST_TIMEOUT": c.RequestTimeout,
-		"FANFARE_SHUTDOWN_TIMEOUT": c.ShutdownTimeout,
+		"FANFARE_DELETED_RETENTION": c.DeletedRetention, "FANFARE_SHUTDOWN_TIMEOUT": c.ShutdownTimeout,
 	} {
 		if d < time.Millisecond {
 			p = append(p, fmt.Sprintf("%s: %v is not at least 1ms", name, d))

@@ -31,7 +31,8 @@
 // writes: an index may then lag till its contacts upload again, or till it is
 // built anew, at the latest after 7 days.
 //
-// A relationship's version is its row's in SQL, raised under the row's lock; jobs
+// A relationship's version is its row's in SQL, raised under the row's lock, and begins
+// with Redis' time, so that one whose row is forgotten goes on above all it had; jobs
 // carry names and read what is true when they run, between two readings of r. So
 // the newest version wins in whatever order jobs come.
 package contacts

@@ -187,6 +187,55 @@ func TestR7_AnyOrderEndsWithTheNewest(t *testing.T) {
 	})
 }
 
+// R7: a contact that comes back after its row was forgotten goes on above all versions it
+// had, and late jobs of its first time change nothing.
+func TestR7_AForgottenContactComesBack(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{Max: 4, Min: 2}, func(t *testing.T, w *world) {
+		ctx, friend := t.Context(), &api.ContactRequest{Relationship: "friend"}
+		w.mustUpload(t, "u", "c", "public", 5)
+		var jobs []queue.Job
+		w.announce = func(_ context.Context, made ...queue.Job) { jobs = append(jobs, made...) }
+		version := func() (v int64) {
+			storetest.Must(t, w.sql.QueryRow("SELECT version FROM contacts WHERE owner = 'me' AND contact = 'c'").Scan(&v))
+			return v
+		}
+		put := func() {
+			t.Helper()
+			_, created, err := w.PutContact(ctx, "me", "c", friend)
+			if storetest.Must(t, err); !created {
+				t.Error("it was there")
+			}
+		}
+		w.want(t, "me", 4, "")
+		put()
+		late := jobs[len(jobs)-1]
+		storetest.Must(t, w.DeleteContact(ctx, "me", "c"))
+		last := version()
+		_, err := w.rec.PurgeContacts(ctx, 0)
+		if storetest.Must(t, err); version() != last {
+			t.Error("it was forgotten while jobs have work with it")
+		}
+		w.do(t, jobs[len(jobs)-1])
+		storetest.Must(t, w.rec.DeleteOutbox(ctx, late.Unique)) // as if its process died right after that
+		storetest.Eventually(t, testPatience, "it is forgotten", func() bool {
+			_, err := w.rec.PurgeContacts(ctx, 0)
+			storetest.Must(t, err)
+			var n int
+			storetest.Must(t, w.sql.QueryRow("SELECT COUNT(*) FROM contacts").Scan(&n))
+			return n == 0
+		})
+		w.do(t, late)
+		w.wantMembers(t, "me")
+		put()
+		if v := version(); v <= last {
+			t.Errorf("version %d after %d", v, last)
+		}
+		w.do(t, late)
+		w.wantMembers(t, "me", "c@5")
+	})
+}
+
 // put and remove change SQL and give the job that another process would get.
 func (w *world) put(t testing.TB, user, contact string) queue.Job {
 	t.Helper()

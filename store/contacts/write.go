@@ -15,7 +15,9 @@ import (
 // calls it. The user's own recent contacts show it at once where they can; a job
 // sees to it in any case.
 func (s *Store) PutContact(ctx context.Context, user, contact string, r *api.ContactRequest) (c *api.Contact, created bool, err error) {
-	w, err := s.rec.PutContact(ctx, record.Contact{Owner: user, Contact: contact, Relationship: string(r.Relationship)})
+	w, err := s.rec.PutContact(ctx, record.Contact{
+		Owner: user, Contact: contact, Relationship: string(r.Relationship), Version: s.index.db.Clock().UnixMilli(),
+	})
 	if err != nil {
 		return nil, false, fmt.Errorf("put contact: %w", err)
 	}

@@ -158,7 +158,7 @@ func TestConcurrentWritesOfTheSameThingAllSucceed(t *testing.T) {
 				return err
 			},
 			"Contacts": func(ctx context.Context, i int) error {
-				a, b := record.Contact{"x", "y", "friend"}, record.Contact{"y", "x", "friend"}
+				a, b := record.Contact{Owner: "x", Contact: "y", Relationship: "friend"}, record.Contact{Owner: "y", Contact: "x", Relationship: "friend"}
 				if i%2 == 0 {
 					a, b = b, a
 				}

@@ -28,6 +28,9 @@ type Contact struct {
 	Owner        string `db:"owner"`
 	Contact      string `db:"contact"`
 	Relationship string `db:"relationship"`
+	// Version is what a row that is made begins with: above all that a row of these two had
+	// before, if there was one that is forgotten by now. Default: 1.
+	Version int64 `db:"-"`
 }
 
 // ContactWrite is what a committed write of a relationship leaves to do: the
@@ -103,12 +106,12 @@ func (db *DB) PutContacts(ctx context.Context, contacts ...Contact) error {
 }
 
 func (db *DB) putContacts(ctx context.Context, tx *sqlx.Tx, contacts []Contact) error {
-	args := make([]any, 0, 3*len(contacts))
+	args := make([]any, 0, 4*len(contacts))
 	for _, c := range contacts {
-		args = append(args, c.Owner, c.Contact, c.Relationship)
+		args = append(args, c.Owner, c.Contact, c.Relationship, max(c.Version, 1))
 	}
 	_, err := tx.ExecContext(ctx, "INSERT INTO contacts (owner, contact, relationship, version, deleted, created_at, updated_at) VALUES "+
-		rows("(?, ?, ?, 1, FALSE, "+db.d.now+", "+db.d.now+")", len(contacts))+
+		rows("(?, ?, ?, ?, FALSE, "+db.d.now+", "+db.d.now+")", len(contacts))+
 		db.d.onConflict("owner, contact", []string{"relationship", "deleted", "updated_at"}, "version"), args...)
 	return err
 }
@@ -120,8 +123,8 @@ func (db *DB) DeleteContact(ctx context.Context, owner, contact string) error {
 }
 
 // RemoveContact ends a relationship and, when there was one, leaves an outbox
-// row. The row stays with a higher version, so that an older addition cannot
-// win later.
+// row. The row stays for a while with a higher version, so that an older addition
+// cannot win later.
 func (db *DB) RemoveContact(ctx context.Context, owner, contact string) (ContactWrite, error) {
 	out, err := contactOutbox(Contact{Owner: owner, Contact: contact})
 	if err != nil {

@@ -1,6 +1,10 @@
 package record
 
-import "github.com/jmoiron/sqlx"
+import (
+	"context"
+
+	"github.com/jmoiron/sqlx"
+)
 
 // SQL lets tests read behind the record.
 func (db *DB) SQL() *sqlx.DB { return db.sql }
@@ -16,4 +20,21 @@ func (db *DB) PageQueries(user string) map[string][]any {
 		calledSelect():      {user},
 		db.d.activityPage(): {user},
 	}
+}
+
+// PurgePlans are the selections of what is deleted, each with its index.
+func (db *DB) PurgePlans() map[string]string {
+	return map[string]string{
+		db.d.deleteSome("uploads", "id", db.deletedBefore("kind = 'upload' AND subject = uploads.id")):                   "uploads_deleted",
+		db.d.deleteSome("contacts", "owner, contact", db.deletedBefore("kind = 'contact' AND subject = contacts.owner")): "contacts_deleted",
+	}
+}
+
+// NewPurge makes a relay that only removes, and in place of what it would these.
+func NewPurge(some ...func(context.Context) (bool, error)) func(context.Context) error {
+	r := &Relay{}
+	for _, f := range some {
+		r.purges = append(r.purges, &purge{what: "things", some: f})
+	}
+	return r.purge
 }

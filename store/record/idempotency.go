@@ -13,9 +13,6 @@ import (
 	"fanfare/api"
 )
 
-// purgeBatch is how many old idempotency records one transaction removes.
-const purgeBatch = 1000
-
 // once makes a transaction that answers a POST happen once per idempotency key:
 // f runs, and its answer is stored in the same transaction; a repeat gets the
 // stored answer in out instead. Another body under the key is refused with
@@ -103,33 +100,4 @@ func (db *DB) storedAnswer(ctx context.Context, tx *sqlx.Tx, i api.Idempotency, 
 		return api.IdempotencyReused()
 	}
 	return json.Unmarshal([]byte(row.Answer), out)
-}
-
-// PurgeIdempotency removes records that no longer count, in bounded steps, and
-// says how many.
-func (db *DB) PurgeIdempotency(ctx context.Context) (int64, error) {
-	var removed int64
-	for {
-		var old []string
-		err := db.list(ctx, &old, "SELECT id FROM idempotency WHERE created_at < "+db.d.now+" - ? ORDER BY created_at LIMIT ?",
-			api.IdempotencyTTL.Milliseconds(), purgeBatch)
-		if err != nil || len(old) == 0 {
-			return removed, err
-		}
-		query, args, err := in("DELETE FROM idempotency WHERE id IN (?) AND created_at < "+db.d.now+" - ?", old, api.IdempotencyTTL.Milliseconds())
-		if err != nil {
-			return removed, err
-		}
-		err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-			_, err := tx.ExecContext(ctx, query, args...)
-			return err
-		})
-		if err != nil {
-			return removed, err
-		}
-		removed += int64(len(old))
-		if len(old) < purgeBatch {
-			return removed, nil
-		}
-	}
 }

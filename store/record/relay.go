@@ -17,8 +17,6 @@ const (
 	maxRelayEvery     = 4 * time.Second
 	defaultRelayEvery = time.Second
 	defaultRelayAge   = 5 * time.Second
-	// purgeEvery is how often old idempotency records, restocks and revocations are removed.
-	purgeEvery = 10 * time.Minute
 )
 
 // OutboxHandler does what rows of one kind stand for, oldest first, and names
@@ -34,20 +32,22 @@ type RelayOptions struct {
 	Every time.Duration
 	// Age is how old such a row must be; default 5 s.
 	Age time.Duration
+	// DeletedRetention is how long it is remembered what was deleted; default 30 days.
+	DeletedRetention time.Duration
 	// Logger hears when the outbox is held up, and when it goes on; nil: silence.
 	Logger *slog.Logger
 }
 
 // Relay finishes what committed changes owe to Redis when their writers did
 // not: they died, or Redis was away. What a master may have lost it does again
-// (store/devices). It also removes idempotency records that
-// no longer count. Any number of processes may run one.
+// (store/devices). It also removes what is on record and counts no more. Any number of
+// processes may run one.
 type Relay struct {
 	db       *DB
 	o        RelayOptions
 	handlers map[string]OutboxHandler
 	after    map[string]OpenRow // where the next round begins, by kind; Sweep's own
-	purged   time.Time
+	purges   []*purge
 }
 
 // NewRelay makes a relay of these kinds. It starts nothing; Run does.
@@ -59,10 +59,13 @@ func (db *DB) NewRelay(o RelayOptions, handlers map[string]OutboxHandler) *Relay
 	if o.Age <= 0 {
 		o.Age = defaultRelayAge
 	}
+	if o.DeletedRetention <= 0 {
+		o.DeletedRetention = defaultDeletedRetention
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Relay{db: db, o: o, handlers: handlers, after: map[string]OpenRow{}}
+	return &Relay{db: db, o: o, handlers: handlers, after: map[string]OpenRow{}, purges: db.purges(o.DeletedRetention)}
 }
 
 // Run sweeps until ctx ends.
@@ -121,15 +124,4 @@ func (r *Relay) sweepKind(ctx context.Context, kind string, handle OutboxHandler
 			return err
 		}
 	}
-}
-
-func (r *Relay) purge(ctx context.Context) error {
-	if time.Since(r.purged) < purgeEvery {
-		return nil
-	}
-	_, err := r.db.PurgeIdempotency(ctx)
-	if err = errors.Join(err, r.db.PurgeRevocations(ctx), r.db.PurgeRestocks(ctx), r.db.PurgeTokenKeys(ctx)); err == nil {
-		r.purged = time.Now()
-	}
-	return err
 }

@@ -22,11 +22,3 @@ func (db *DB) Restocks(ctx context.Context, sale string, version int64, after st
 		sale, version, after, limit)
 	return found, err
 }
-
-// purgeLate is by how many milliseconds the database's clock may be ahead of Redis'.
-const purgeLate = "86400000"
-
-// PurgeRestocks removes those that count no more.
-func (db *DB) PurgeRestocks(ctx context.Context) error {
-	return db.exec(ctx, "DELETE FROM restocks WHERE expires_at < "+db.d.now+" - "+purgeLate)
-}

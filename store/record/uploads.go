@@ -162,8 +162,8 @@ func (db *DB) setVisibility(ctx context.Context, tx *sqlx.Tx, id string, v api.V
 	return w, db.announce(ctx, tx, []OutboxRow{out})
 }
 
-// DeleteUpload removes an upload, also one that is not there. The row stays, so
-// that a late repeat of its POST does not bring it back.
+// DeleteUpload removes an upload, also one that is not there. The row stays for a
+// while, so that a late repeat of its POST does not bring it back.
 func (db *DB) DeleteUpload(ctx context.Context, id string) error {
 	err := db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		return changed(tx.ExecContext(ctx, "UPDATE uploads SET deleted = TRUE, updated_at = "+db.d.now+" WHERE id = ? AND deleted = FALSE", id))

@@ -192,11 +192,11 @@ func TestIdempotentUpload(t *testing.T) {
 			if w, replayed, err := put(t, db, upload("u5", "alice", "public", 1), key("a", "9")); err != nil || replayed || !w.Created {
 				t.Fatalf("%+v, %t, %v", w, replayed, err)
 			}
-			n, err := db.PurgeIdempotency(t.Context())
+			more, err := db.PurgeIdempotency(t.Context())
 			var left int
 			storetest.Must(t, errors.Join(err, db.SQL().Get(&left, "SELECT COUNT(*) FROM idempotency")))
-			if n != 3 || left != 1 {
-				t.Fatalf("purged %d, %d left; want 3 and the fresh one", n, left)
+			if more || left != 1 {
+				t.Fatalf("%d left, more to purge: %t; want the fresh one", left, more)
 			}
 		})
 	})

@@ -1,0 +1,5 @@
+-- +goose Up
+CREATE INDEX contacts_deleted ON contacts (updated_at) WHERE deleted = TRUE;
+
+-- +goose Down
+DROP INDEX contacts_deleted;

@@ -1,0 +1,123 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
+)
+
+const (
+	// purgeEvery is how often each table is looked through for what counts no more.
+	purgeEvery = 10 * time.Minute
+	// purgeBatch is how many old rows one transaction removes, and purgeSteps how many
+	// such transactions come one after the other before the outbox has its turn.
+	purgeBatch, purgeSteps = 1000, 10
+	// defaultDeletedRetention is how long it is remembered what was deleted.
+	defaultDeletedRetention = 30 * 24 * time.Hour
+	// purgeLate is by how many milliseconds the database's clock may be ahead of Redis'.
+	purgeLate = "86400000"
+)
+
+// purge removes rows of one kind that count no more, in bounded steps, and tells whether
+// there may be more of them.
+type purge struct {
+	what string
+	some func(context.Context) (more bool, err error)
+	next time.Time // when it is due
+}
+
+// purges lists what is removed.
+func (db *DB) purges(deletedRetention time.Duration) []*purge {
+	whole := func(all func(context.Context) error) func(context.Context) (bool, error) {
+		return func(ctx context.Context) (bool, error) { return false, all(ctx) }
+	}
+	return []*purge{
+		{what: "idempotency records", some: db.PurgeIdempotency},
+		{what: "restocks", some: db.PurgeRestocks},
+		{what: "revocations", some: whole(db.PurgeRevocations)},
+		{what: "token keys", some: whole(db.PurgeTokenKeys)},
+		{what: "deleted uploads", some: func(ctx context.Context) (bool, error) { return db.PurgeUploads(ctx, deletedRetention) }},
+		{what: "deleted contacts", some: func(ctx context.Context) (bool, error) { return db.PurgeContacts(ctx, deletedRetention) }},
+	}
+}
+
+// purge removes what is due. One that fails comes again at its next time and holds up no
+// other; one that has more to remove goes on in the next round.
+func (r *Relay) purge(ctx context.Context) error {
+	var all error
+	for _, p := range r.purges {
+		if time.Now().Before(p.next) {
+			continue
+		}
+		more, err := p.some(ctx)
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("remove old %s: %w", p.what, err))
+		}
+		if err != nil || !more {
+			p.next = time.Now().Add(purgeEvery)
+		}
+	}
+	return all
+}
+
+// PurgeIdempotency removes records that no longer count.
+func (db *DB) PurgeIdempotency(ctx context.Context) (more bool, err error) {
+	return db.deleteOld(ctx, "idempotency", "id", "created_at < "+db.d.now+" - ? ORDER BY created_at", api.IdempotencyTTL.Milliseconds())
+}
+
+// PurgeRestocks removes those that count no more.
+func (db *DB) PurgeRestocks(ctx context.Context) (more bool, err error) {
+	return db.deleteOld(ctx, "restocks", "sale, name", "expires_at < "+db.d.now+" - "+purgeLate+" ORDER BY expires_at")
+}
+
+// PurgeUploads forgets uploads that were deleted that long ago and have no work left.
+func (db *DB) PurgeUploads(ctx context.Context, ago time.Duration) (more bool, err error) {
+	return db.deleteOld(ctx, "uploads", "id", db.deletedBefore("kind = '"+KindUpload+"' AND subject = uploads.id"), ago.Milliseconds())
+}
+
+// PurgeContacts forgets relationships that ended that long ago, of owners without work left.
+func (db *DB) PurgeContacts(ctx context.Context, ago time.Duration) (more bool, err error) {
+	where := db.deletedBefore("kind = '" + KindContact + "' AND subject = contacts.owner")
+	return db.deleteOld(ctx, "contacts", "owner, contact", where, ago.Milliseconds())
+}
+
+// deletedBefore selects, oldest first, what was deleted so many ms ago and is named by no
+// row of the outbox: as long as a job works on it, its row is there.
+func (db *DB) deletedBefore(named string) string {
+	return "deleted = TRUE AND updated_at < " + db.d.now + " - ? AND NOT EXISTS (SELECT 1 FROM outbox WHERE " + named + ") ORDER BY updated_at"
+}
+
+// deleteOld deletes the first rows of a selection, some in each transaction, and tells
+// whether there may be more. key is the table's primary key.
+func (db *DB) deleteOld(ctx context.Context, table, key, selection string, args ...any) (more bool, err error) {
+	query := db.d.deleteSome(table, key, selection)
+	args = append(args, purgeBatch)
+	for range purgeSteps {
+		var n int64
+		err := db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+			result, err := tx.ExecContext(ctx, query, args...)
+			if err == nil {
+				n, err = result.RowsAffected()
+			}
+			return err
+		})
+		if err != nil || n < purgeBatch {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// deleteSome deletes as many of the first rows of a selection as its last argument says.
+func (d dialect) deleteSome(table, key, selection string) string {
+	some := " FROM " + table + " WHERE " + selection + " LIMIT ?"
+	if d.mysql {
+		return "DELETE" + some
+	}
+	return "DELETE FROM " + table + " WHERE (" + key + ") IN (SELECT " + key + some + ")"
+}
