@@ -6,7 +6,7 @@
 -- ARGV: those of the including script, then four of each caller
 -- RETURNS: nothing; it only defines functions
 local ARGS, RECORDS, DIGEST = 4, 6, 32 -- a digest has 32 bytes
-local once = {}
+local once, made_records = {}, {}
 
 local function read_records()
   if not KEYS[RECORDS] then return end
@@ -23,12 +23,12 @@ local function recorded(key, digest)
 end
 
 local function record(key, text, ttl)
-  once[key] = text
-  redis.call('SET', key, text, 'PX', ttl)
+  once[key], made_records[key] = text, ttl
 end
 
 -- each_caller gives {1 somebody got what he asked for, or 0, head, each answer}. answer is
--- told where the caller's arguments are, which caller he is, and his record's key.
+-- told where the caller's arguments are, which caller he is, and his record's key. Records
+-- are written last: a full Redis would refuse a script that begins with one.
 local function each_caller(first, head, answer)
   local answers, key, n = { 0, head }, RECORDS - 1, 0
   for i = first, #ARGV, ARGS do
@@ -42,5 +42,6 @@ local function each_caller(first, head, answer)
     answers[n + 2] = a
     if a == 1 or a[1] <= 2 then answers[1] = 1 end
   end
+  for key, ttl in pairs(made_records) do redis.call('SET', key, once[key], 'PX', ttl) end
   return answers
 end

@@ -18,7 +18,8 @@ end
 -- KNOWN is how long a hold that was released or has expired is known, in ms.
 local KNOWN = 3600000
 
--- finish ends a hold: s sold, r released, e expired.
+-- finish ends a hold: s sold, r released, e expired. Its first write is one that a full
+-- Redis takes; it then takes the others of the script as well.
 local function finish(id, r, state, now)
   local units = 0
   for sku, n in string.gmatch(r.lines, '([^=,]+)=(%d+)') do
@@ -26,9 +27,8 @@ local function finish(id, r, state, now)
     t.h, units = t.h - n, units + n
     if state == 's' then t.s = t.s + n else give(t, tonumber(n)) end
   end
-  if state == 's' then
-    redis.call('ZREM', DUE, id)
-  else
+  redis.call('ZREM', DUE, id)
+  if state ~= 's' then
     local field = user_field(r.user)
     local had, last = units_of(field)
     set_units(field, had - units, last)
