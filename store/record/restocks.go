@@ -1,6 +1,11 @@
 package record
 
-import "context"
+import (
+	"context"
+	"slices"
+
+	"github.com/jmoiron/sqlx"
+)
 
 // Restock is a change of a sale's stock, by the name of its call: what is answered when
 // the call is repeated. Version is the sale's after it, ExpiresAt the end of the record
@@ -14,6 +19,26 @@ type Restock struct {
 
 // restocksAtOnce is how many one statement writes.
 const restocksAtOnce = 200
+
+// putRestocks writes changes of a sale's stock. One of an earlier use of a name counts no more.
+func (db *DB) putRestocks(ctx context.Context, tx *sqlx.Tx, sale string, restocks []Restock) error {
+	verb, end := db.d.insertNew("sale, name")
+	for some := range slices.Chunk(restocks, restocksAtOnce) {
+		args := make([]any, 0, 5*len(some))
+		for _, r := range some {
+			_, err := tx.ExecContext(ctx, "DELETE FROM restocks WHERE sale = ? AND name = ? AND expires_at < ?", sale, r.Name, r.ExpiresAt)
+			if err != nil {
+				return err
+			}
+			args = append(args, sale, r.Name, r.Version, r.Answer, r.ExpiresAt)
+		}
+		into := " INTO restocks (sale, name, version, answer, expires_at) VALUES "
+		if _, err := tx.ExecContext(ctx, verb+into+rows("(?, ?, ?, ?, ?)", len(some))+end, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Restocks lists the changes of a sale's stock up to a version of it, in the order of
 // their names, at most limit of them, beginning after a name ("" for the first page).

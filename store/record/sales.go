@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
 )
 
 // Sale is a sale's settings as they are on record. Times are milliseconds since
@@ -23,6 +24,9 @@ type Sale struct {
 	HoldMS       int64      `db:"hold_ms" json:"hold_ms"`
 	IdleMS       int64      `db:"idle_ms" json:"idle_ms"`
 	Partitions   int        `db:"partitions" json:"partitions"`
+	// Loading is the name of the loading that the settings are from: by which Redis last
+	// read the sale from here, or of the making of the sale.
+	Loading string `db:"loading" json:"loading"`
 }
 
 // SaleItem is the total of a sku.
@@ -31,11 +35,16 @@ type SaleItem struct {
 	Total int64  `json:"total"`
 }
 
-const saleColumns = "id, version, starts_at, ends_at, per_user_limit, hold_ms, idle_ms, partitions"
+const saleColumns = "id, version, starts_at, ends_at, per_user_limit, hold_ms, idle_ms, partitions, loading"
+
+// ErrFenced: a sale was loaded since by another Redis than the one that has what was to be
+// written.
+var ErrFenced = api.Errorf(api.CodeUnavailable, "the sale was read from the record by another Redis since")
 
 // PutSale writes a sale's settings unless the same or a newer version is on
 // record, so that late and repeated writes do no harm; and with them the changes of
-// stock that they have come from.
+// stock that they have come from. ErrFenced, and nothing is written, if their loading is not
+// the sale's on record.
 func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 	items, err := json.Marshal(s.Items)
 	if err != nil {
@@ -43,35 +52,52 @@ func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 	}
 	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		verb, end := db.d.insertNew("id")
-		_, err := tx.ExecContext(ctx, verb+" INTO sales ("+saleColumns+", items, created_at, updated_at) VALUES (?, 0, 0, 0, 0, 0, 0, 0, '[]', "+
-			db.d.now+", "+db.d.now+")"+end, s.ID)
+		_, err := tx.ExecContext(ctx, verb+" INTO sales ("+saleColumns+", item_totals, created_at, updated_at) VALUES (?, 0, 0, 0, 0, 0, 0, 0, ?, '[]', "+
+			db.d.now+", "+db.d.now+")"+end, s.ID, s.Loading)
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, "UPDATE sales SET version = ?, items = ?, starts_at = ?, ends_at = ?, per_user_limit = ?, hold_ms = ?, idle_ms = ?, partitions = ?, updated_at = "+
-			db.d.now+" WHERE id = ? AND version < ?",
-			s.Version, string(items), s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions, s.ID, s.Version)
-		for some := range slices.Chunk(restocks, restocksAtOnce) {
-			args := make([]any, 0, 5*len(some))
-			for _, r := range some { // one of an earlier use of the name counts no more
-				_, e := tx.ExecContext(ctx, "DELETE FROM restocks WHERE sale = ? AND name = ? AND expires_at < ?", s.ID, r.Name, r.ExpiresAt)
-				args, err = append(args, s.ID, r.Name, r.Version, r.Answer, r.ExpiresAt), errors.Join(err, e)
-			}
-			verb, end := db.d.insertNew("sale, name")
-			_, e := tx.ExecContext(ctx, verb+" INTO restocks (sale, name, version, answer, expires_at) VALUES "+rows("(?, ?, ?, ?, ?)", len(some))+end, args...)
-			err = errors.Join(err, e)
+		var loading string
+		if err := tx.GetContext(ctx, &loading, "SELECT loading FROM sales WHERE id = ?"+db.d.forUpdate, s.ID); err != nil {
+			return err
 		}
+		if loading != s.Loading {
+			return ErrFenced
+		}
+		_, err = tx.ExecContext(ctx, "UPDATE sales SET version = ?, item_totals = ?, starts_at = ?, ends_at = ?, per_user_limit = ?, hold_ms = ?, idle_ms = ?, "+
+			"partitions = ?, updated_at = "+db.d.now+" WHERE id = ? AND version < ?",
+			s.Version, string(items), s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions, s.ID, s.Version)
+		if err != nil {
+			return err
+		}
+		return db.putRestocks(ctx, tx, s.ID, restocks)
+	})
+}
+
+// LoadSale reads a sale's settings for a loading: from then on settings of an earlier one are
+// not written. Nil when there is no such sale.
+func (db *DB) LoadSale(ctx context.Context, id, loading string) (s *Sale, err error) {
+	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, "UPDATE sales SET loading = ? WHERE id = ?", loading, id); err != nil {
+			return err
+		}
+		s, err = readSale(id, func(dest any, query string, args ...any) error { return tx.GetContext(ctx, dest, query, args...) })
 		return err
 	})
+	return s, err
 }
 
 // Sale reads a sale's settings; nil when there is none.
 func (db *DB) Sale(ctx context.Context, id string) (*Sale, error) {
+	return readSale(id, func(dest any, query string, args ...any) error { return db.get(ctx, dest, query, args...) })
+}
+
+func readSale(id string, get func(dest any, query string, args ...any) error) (*Sale, error) {
 	var row struct {
 		Sale
-		Encoded string `db:"items"`
+		Encoded string `db:"item_totals"`
 	}
-	err := db.get(ctx, &row, "SELECT "+saleColumns+", items FROM sales WHERE id = ?", id)
+	err := get(&row, "SELECT "+saleColumns+", item_totals FROM sales WHERE id = ?", id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

@@ -2,6 +2,7 @@ package record_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -100,6 +101,58 @@ func TestARestocksNameIsUsedAgain(t *testing.T) {
 		got, err := db.Restocks(t.Context(), "spring", 9, "", 10)
 		if err != nil || !reflect.DeepEqual(got, []record.Restock{again}) {
 			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// S9: who has a sale by an earlier loading than the last writes nothing of it: neither settings
+// nor changes of stock. Who has it by the last one goes on.
+func TestS9_AnEarlierLoadingWritesNothing(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		if got, err := db.LoadSale(t.Context(), "spring", "l1"); got != nil || err != nil {
+			t.Fatalf("a sale that is not there: %+v, %v", got, err)
+		}
+		late, restock := aSale("spring", 3), record.Restock{Name: "monday", Version: 3, Answer: "a", ExpiresAt: 1000}
+		late.Loading = "made"
+		first := aSale("spring", 2)
+		first.Loading = "made"
+		storetest.Must(t, db.PutSale(t.Context(), first))
+		loaded, err := db.LoadSale(t.Context(), "spring", "l1")
+		storetest.Must(t, err)
+		want := aSale("spring", 2)
+		want.Loading = "l1"
+		if !reflect.DeepEqual(*loaded, want) {
+			t.Errorf("%+v, want %+v", *loaded, want)
+		}
+		for _, version := range []int64{1, 2, 3} {
+			late.Version = version
+			if err := db.PutSale(t.Context(), late, restock); !errors.Is(err, record.ErrFenced) {
+				t.Errorf("version %d of an earlier loading: %v", version, err)
+			}
+		}
+		restocks, err := db.Restocks(t.Context(), "spring", 9, "", 10)
+		if now, e := db.Sale(t.Context(), "spring"); err != nil || e != nil || len(restocks) > 0 || !reflect.DeepEqual(*now, want) {
+			t.Errorf("on record are %+v and %+v", now, restocks)
+		}
+		late.Version, late.Loading = 3, "l1"
+		storetest.Must(t, db.PutSale(t.Context(), late, restock))
+		storetest.Must(t, db.PutSale(t.Context(), want)) // one that is late
+		if now, err := db.Sale(t.Context(), "spring"); err != nil || !reflect.DeepEqual(*now, late) {
+			t.Errorf("%+v, %v, want %+v", now, err, late)
+		}
+	})
+}
+
+// S9: a program that knows no loadings cannot write beside those that do.
+func TestS9_WhoKnowsNoLoadingCannotWrite(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		storetest.Must(t, db.PutSale(t.Context(), aSale("spring", 1)))
+		_, err := db.SQL().Exec("UPDATE sales SET version = ?, items = ?, starts_at = ?, ends_at = ?, per_user_limit = ?, hold_ms = ?, idle_ms = ?, partitions = ?,"+
+			" updated_at = 0 WHERE id = ? AND version < ?", 2, "[]", 0, 0, 0, 0, 0, 1, "spring", 2)
+		if err == nil {
+			t.Error("it wrote")
 		}
 	})
 }

@@ -2,7 +2,6 @@ package sales
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -191,7 +190,8 @@ func TestS17_ARestart(t *testing.T) {
 // readBacks is a log that counts how often a sale was read back from the record.
 type readBacks struct {
 	slog.Handler
-	n atomic.Int64
+	n    atomic.Int64
+	then func() // what is done when one begins, if anything
 }
 
 func countReadBacks() (*readBacks, *slog.Logger) {
@@ -206,6 +206,9 @@ func (*readBacks) Enabled(context.Context, slog.Level) bool { return true }
 func (r *readBacks) Handle(_ context.Context, line slog.Record) error {
 	if line.Message == "a sale is brought in line with the record" {
 		r.n.Add(1)
+		if r.then != nil {
+			r.then()
+		}
 	}
 	return nil
 }
@@ -280,10 +283,8 @@ func TestS17_AFailedReadIsNoReasonToReadBack(t *testing.T) {
 	read, log := countReadBacks()
 	p := s.mustStart(Options{Logger: log})
 	p.mustPut(s.sale, request(5, 60_000, 1))
-	on, err := p.rec.Sale(t.Context(), s.sale)
-	storetest.Must(t, err)
 	redis.Cut()
-	storetest.WantCode(t, p.reload(t.Context(), settingsOf(on)), api.CodeUnavailable)
+	storetest.WantCode(t, p.reload(t.Context(), s.sale), api.CodeUnavailable)
 	if n := read.n.Load(); n != 0 {
 		t.Errorf("read back %d times", n)
 	}
@@ -320,70 +321,46 @@ func TestS7_WhoLooksLaterReadsBackOnce(t *testing.T) {
 	}
 }
 
-// TestS17_SettingsThatAreRecordedDuringALoad: the same, while another process loads the sale
-// from the record as it read it before.
-func TestS17_SettingsThatAreRecordedDuringALoad(t *testing.T) {
+// S17: a process changes a sale and stands still before it writes the record; meanwhile the
+// sale is read from there by another Redis, or by the next run of this one. What the process
+// writes before that reading is in it. What it writes afterwards is refused.
+func TestS17_SettingsThatAreRecordedBesideALoad(t *testing.T) {
 	t.Parallel()
-	begin := func(t *testing.T) (p *process, sale string, old, late stock.Settings) {
-		t.Helper()
-		s := setup(t)
-		p = s.mustStart(Options{})
-		p.t = t
-		p.mustPut(s.sale, request(10, 60_000, 2))
-		old, err := p.onRecord(t.Context(), s.sale)
-		storetest.Must(t, err)
-		late = old
-		late.Version, late.Items = 2, []stock.Item{{SKU: "s", Total: 5}}
-		storetest.Must(t, p.db.Client().HSet(t.Context(), "ff:{sale:"+s.sale+":0}:sale", "run_id", "another").Err())
-		return p, s.sale, old, late
-	}
-	check := func(t *testing.T, p *process, sale string) {
-		t.Helper()
-		now, err := p.read(t.Context(), sale)
-		storetest.Must(t, err)
-		if now.Version != 2 || now.Items[0].Total != 5 {
-			t.Errorf("the sale is %+v", now)
-		}
-	}
-	t.Run("before it", func(t *testing.T) {
-		t.Parallel()
-		p, sale, old, late := begin(t)
-		storetest.Must(t, p.recordSale(t.Context(), late))
-		storetest.Must(t, p.reload(t.Context(), old))
-		check(t, p, sale)
-	})
-	t.Run("in it", func(t *testing.T) {
-		t.Parallel()
-		p, sale, old, late := begin(t)
-		loading, err := p.load(t.Context(), old)
-		storetest.Must(t, err)
-		storetest.Must(t, p.recordSale(t.Context(), late))
-		if err := p.live.Open(t.Context(), sale, loading); !errors.Is(err, stock.ErrStaleRun) {
-			t.Errorf("opened without what is on record: %v", err)
-		}
-		check(t, p, sale)
-	})
-}
-
-// TestS17_SettingsThatAreRecordedLate: a process changes a sale and stands still before it
-// writes the record; meanwhile a fail-over loses the change, and the sale is compared with a
-// record that lacks it, too. Once it is on record, it is live again.
-func TestS17_SettingsThatAreRecordedLate(t *testing.T) {
-	t.Parallel()
-	for _, partitions := range []int64{1, 2} {
-		s := setup(t)
-		p := s.mustStart(Options{})
-		p.mustPut(s.sale, request(10, 60_000, partitions))
-		p.mustBuy(s.sale, "u", 3)
-		settings, err := p.onRecord(t.Context(), s.sale)
-		storetest.Must(t, err)
-		settings.Version, settings.Items[0].Total = 2, 5 // as it was changed on the master that is lost
-		storetest.Must(t, p.recordSale(t.Context(), settings))
-		now, err := p.read(t.Context(), s.sale)
-		storetest.Must(t, err)
-		if now.Version != 2 || now.Items[0].Total != 5 {
-			t.Errorf("%d partitions: the sale is %+v", partitions, now)
-		}
-		p.wantItem(s.sale, 2, 3, 0)
+	for name, c := range map[string]struct {
+		when    func(p *process, load, write func())
+		version int64
+	}{
+		"Before": {func(_ *process, load, write func()) { write(); load() }, 2},
+		"In":     {func(p *process, load, write func()) { p.o.Logger = slog.New(&readBacks{Handler: slog.DiscardHandler, then: write}); load() }, 1},
+		"After":  {func(_ *process, load, write func()) { load(); write() }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setup(t)
+			p := s.mustStart(Options{})
+			p.t = t
+			p.mustPut(s.sale, request(10, 60_000, 2))
+			p.mustBuy(s.sale, "u", 3)
+			row, err := p.rec.Sale(t.Context(), s.sale)
+			storetest.Must(t, err)
+			late := settingsOf(row)
+			late.Version, late.Items = 2, []stock.Item{{SKU: "s", Total: 5}} // on a master that is lost
+			storetest.Must(t, p.db.Client().HSet(t.Context(), "ff:{sale:"+s.sale+":0}:sale", "run_id", "another").Err())
+			var wrote error
+			c.when(p, func() { storetest.Must(t, p.reload(t.Context(), s.sale)) }, func() { wrote = p.recordSale(t.Context(), late) })
+			if c.version == 1 {
+				storetest.WantCode(t, wrote, api.CodeUnknownOutcome)
+			} else {
+				storetest.Must(t, wrote)
+			}
+			now, err := p.read(t.Context(), s.sale)
+			storetest.Must(t, err)
+			row, err = p.rec.Sale(t.Context(), s.sale)
+			storetest.Must(t, err)
+			if total := []int64{0, 10, 5}[c.version]; now.Version != c.version || now.Items[0].Total != total ||
+				row.Version != c.version || row.Items[0].Total != total {
+				t.Errorf("the sale is %+v, on record is %+v", now, row)
+			}
+		})
 	}
 }

@@ -217,7 +217,7 @@ func TestS13_TheRebuilderDies(t *testing.T) {
 	s := setup(t)
 	p := s.mustStart(Options{})
 	p.mustPut(s.sale, request(3, 60_000, 1))
-	settings, err := p.rec.Sale(t.Context(), s.sale)
+	settings, err := p.rec.LoadSale(t.Context(), s.sale, stock.NewLoading())
 	storetest.Must(t, err)
 	storetest.Must(t, p.db.Client().FlushAll(t.Context()).Err())
 	answer, err := p.locker.TryAcquire(t.Context(), s.sale)
@@ -225,8 +225,7 @@ func TestS13_TheRebuilderDies(t *testing.T) {
 	if answer.Lease == nil {
 		t.Fatalf("%+v", answer)
 	}
-	_, err = p.live.Load(t.Context(), settingsOf(settings))
-	storetest.Must(t, err) // and then it dies
+	storetest.Must(t, p.live.Load(t.Context(), settingsOf(settings))) // and then it dies
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	other := s.mustStart(Options{})

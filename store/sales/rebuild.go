@@ -46,8 +46,7 @@ func (s *Store) restore(ctx context.Context, sale string) error {
 
 // restoreOnce does it, or waits a moment while another process does.
 func (s *Store) restoreOnce(ctx context.Context, sale string) error {
-	settings, err := s.onRecord(ctx, sale)
-	if err != nil {
+	if err := s.putMissing(ctx, sale); err != nil {
 		return err
 	}
 	answer, err := s.locker.TryAcquire(ctx, sale)
@@ -59,7 +58,7 @@ func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 		return nil
 	}
 	held, stop := answer.Lease.Keep(ctx)
-	err = s.reload(held, settings)
+	err = s.reload(held, sale)
 	stop()
 	if _, e := answer.Lease.Release(ctx); e != nil {
 		s.o.Logger.WarnContext(ctx, "the lease for restoring a sale stays till its end", "sale", sale, "error", e)
@@ -70,43 +69,44 @@ func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 	return err
 }
 
-// onRecord reads a sale's settings from the record. What Redis alone has, because
-// SQL was away when the sale was made, is put on record first. ErrAbsent: neither
-// knows the sale.
-func (s *Store) onRecord(ctx context.Context, sale string) (stock.Settings, error) {
+// putMissing puts a sale on record that Redis alone has, because SQL was away when it was
+// made. ErrAbsent: neither knows the sale.
+func (s *Store) putMissing(ctx context.Context, sale string) error {
 	row, err := s.rec.Sale(ctx, sale)
 	if err != nil {
-		return stock.Settings{}, fmt.Errorf("read sale %s: %w", sale, err)
+		return fmt.Errorf("read sale %s: %w", sale, err)
 	}
 	if row != nil {
-		return settingsOf(row), nil
+		return nil
 	}
 	live, err := s.live.Settings(ctx, sale)
 	if err != nil {
-		return stock.Settings{}, err
+		return err
 	}
 	_, err = s.putOnRecord(ctx, live)
-	return live, err
+	return err
 }
 
 // reload loads a sale and lets it go on, unless another process has just done
-// so. While nobody can say how the sale stands, it stays as it is.
-func (s *Store) reload(ctx context.Context, settings stock.Settings) error {
-	if _, err := s.live.Sale(ctx, settings.ID); !needsRestore(err) {
+// so. While nobody can say how the sale stands, it stays as it is. From the reading of the
+// record on, it takes nothing from those who have the sale by an earlier loading.
+func (s *Store) reload(ctx context.Context, sale string) error {
+	if _, err := s.live.Sale(ctx, sale); !needsRestore(err) {
 		return err
 	}
-	loading, err := s.load(ctx, settings)
+	row, err := s.rec.LoadSale(ctx, sale, stock.NewLoading())
 	if err != nil {
+		return fmt.Errorf("read sale %s: %w", sale, err)
+	}
+	if row == nil {
+		return stock.ErrAbsent
+	}
+	settings := settingsOf(row)
+	if err := s.load(ctx, settings); err != nil {
 		return err
 	}
-	s.cache.drop(settings.ID)
-	// A change that was recorded since marks the sale, but what it marked may have been
-	// before the loading.
-	now, err := s.rec.Sale(ctx, settings.ID)
-	if err != nil || now != nil && now.Version > settings.Version {
-		return err
-	}
-	if err := s.live.Open(ctx, settings.ID, loading); err != nil {
+	s.cache.drop(sale)
+	if err := s.live.Open(ctx, sale, settings.Loading); err != nil {
 		return err
 	}
 	s.o.OnRestore("done")
@@ -115,26 +115,26 @@ func (s *Store) reload(ctx context.Context, settings stock.Settings) error {
 
 // load puts settings, changes of stock and all orders back; open follows. Each step may be done
 // again, so a process that dies on the way harms nothing.
-func (s *Store) load(ctx context.Context, settings stock.Settings) (loading string, err error) {
+func (s *Store) load(ctx context.Context, settings stock.Settings) error {
 	s.o.Logger.WarnContext(ctx, "a sale is brought in line with the record", "sale", settings.ID)
-	if loading, err = s.live.Load(ctx, settings); err != nil {
-		return "", fmt.Errorf("load sale %s: %w", settings.ID, err)
+	if err := s.live.Load(ctx, settings); err != nil {
+		return fmt.Errorf("load sale %s: %w", settings.ID, err)
 	}
 	if err := s.loadRestocks(ctx, settings); err != nil {
-		return "", err
+		return err
 	}
 	for after := (record.Order{}); ; {
 		page, err := s.rec.Orders(ctx, settings.ID, after, restorePage)
 		if err != nil {
-			return "", fmt.Errorf("read orders of sale %s: %w", settings.ID, err)
+			return fmt.Errorf("read orders of sale %s: %w", settings.ID, err)
 		}
 		if len(page) > 0 {
 			if err := s.live.RestoreOrders(ctx, settings.ID, ordersOf(page)); err != nil {
-				return "", fmt.Errorf("restore orders of sale %s: %w", settings.ID, err)
+				return fmt.Errorf("restore orders of sale %s: %w", settings.ID, err)
 			}
 		}
 		if len(page) < restorePage {
-			return loading, nil
+			return nil
 		}
 		after = page[len(page)-1]
 	}

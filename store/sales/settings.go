@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"fanfare/api"
+	"fanfare/store/record"
 	"fanfare/store/stock"
 )
 
@@ -79,11 +80,15 @@ func (s *Store) recordSale(ctx context.Context, settings stock.Settings) error {
 }
 
 // putOnRecord writes settings into SQL, and in the same transaction the changes of stock
-// that they have come from.
+// that they have come from. What the record refuses, because the sale was loaded elsewhere
+// since, is taken back.
 func (s *Store) putOnRecord(ctx context.Context, settings stock.Settings) ([]stock.Restocked, error) {
 	restocks, err := s.live.UnrecordedRestocks(ctx, settings.ID, settings.Version)
 	if err == nil {
 		err = s.rec.PutSale(ctx, settingsRow(settings), restockRows(restocks)...)
+	}
+	if errors.Is(err, record.ErrFenced) {
+		err = errors.Join(err, s.live.Disown(ctx, settings, restocks))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("record sale %s: %w", settings.ID, err)

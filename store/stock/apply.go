@@ -72,7 +72,7 @@ func (l *Live) spread(ctx context.Context, parts []*partition, first *partitionS
 	}
 	var cmds []redis.Cmder
 	for _, p := range parts[1:] {
-		cmds = append(cmds, l.applyCmd(ctx, p, first.settings, first.loading, false))
+		cmds = append(cmds, l.applyCmd(ctx, p, first.settings, false))
 	}
 	if err := l.share(ctx, stepApply, redisdb.Write, cmds...); err != nil {
 		return err
@@ -84,9 +84,9 @@ func (l *Live) spread(ctx context.Context, parts []*partition, first *partitionS
 	return l.raise(ctx, parts[0], map[string]string{"spread": version, "made": "1"})
 }
 
-func (l *Live) applyCmd(ctx context.Context, p *partition, s Settings, loading string, closed bool) *redis.Cmd {
+func (l *Live) applyCmd(ctx context.Context, p *partition, s Settings, closed bool) *redis.Cmd {
 	keys := []string{p.settings, p.stock, p.totals}
-	args := append([]any{l.o.RunID, flag(closed), flag(p.index == 0), loading, s.Version}, settingsArgs(s)...)
+	args := append([]any{l.o.RunID, flag(closed), flag(p.index == 0), s.Loading, s.Version}, settingsArgs(s)...)
 	return l.scripts.apply.Cmd(ctx, keys, args...)
 }
 

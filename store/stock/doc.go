@@ -53,9 +53,9 @@
 //
 // The fields of sale: version; starts, ends, limit, hold, idle, partitions, skus
 // and, of the first six, terms, which one read fetches; run_id and closed, see
-// ErrStaleRun and ErrLoading; loading, by which it was last read from the record: units
-// move between partitions of the same alone; both are "?" when the record has a version
-// that Redis lost; opened, when that reading ended; used, when somebody reserved last; moves, which
+// ErrStaleRun and ErrLoading; loading, by which it was made or last read from the record: units
+// move between partitions of the same alone, and only that of the last takes it on record;
+// run_id is "?" when the record refused a change, see Disown; opened, when that reading ended; used, when somebody reserved last; moves, which
 // counts transfers that left or came, and returns, which counts what was put
 // back on sale: both unchanged between two passes over all partitions prove a
 // shortage; owes, when something was oversold. In the first partition

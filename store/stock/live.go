@@ -149,6 +149,9 @@ func unexpected(s *redisdb.Script, answer any) error {
 	return fmt.Errorf("run %s: answered %+v", s.Name(), answer)
 }
 
+// NewLoading names a loading: see Load.
+func NewLoading() string { return newRequest() }
+
 // newRequest names one request or transfer: 128 random bits.
 func newRequest() string {
 	var b [16]byte

@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -13,20 +14,23 @@ import (
 // with it: after that the sale is closed (ErrLoading), has at least the settings
 // on record, and its stock adds up to its totals. RestoreOrders and Open follow.
 // All three may be done again, from the beginning and by anybody, at any point; of
-// several who do so the last to begin may open. loading names this one.
-func (l *Live) Load(ctx context.Context, s Settings) (loading string, err error) {
-	loading = newRequest()
-	return loading, l.load(ctx, s, loading)
-}
-
-func (l *Live) load(ctx context.Context, s Settings, loading string) error {
+// several who do so the last to begin may open. s.Loading, from NewLoading, names this one.
+func (l *Live) Load(ctx context.Context, s Settings) error {
 	parts := l.remember(s.ID, s.Partitions)
 	if err := l.register(ctx, s.ID, s.Partitions); err != nil {
 		return err
 	}
+	before, err := l.readStates(ctx, parts[0])
+	if err != nil {
+		return err
+	}
+	recorded := s.Version
+	if before[0].disowned {
+		s = s.over(before[0].settings)
+	}
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
-		cmds[i] = l.applyCmd(ctx, p, s, loading, true)
+		cmds[i] = l.applyCmd(ctx, p, s, true)
 	}
 	if err := l.share(ctx, stepApply, redisdb.Write, cmds...); err != nil {
 		return err
@@ -34,7 +38,7 @@ func (l *Live) load(ctx context.Context, s Settings, loading string) error {
 	if err := firstError(cmds); err != nil {
 		return err
 	}
-	if err := l.raise(ctx, parts[0], map[string]string{"recorded": strconv.FormatInt(s.Version, 10)}); err != nil {
+	if err := l.raise(ctx, parts[0], map[string]string{"recorded": strconv.FormatInt(recorded, 10)}); err != nil {
 		return err
 	}
 	found, err := l.finishAllTransfers(ctx, parts)
@@ -45,6 +49,18 @@ func (l *Live) load(ctx context.Context, s Settings, loading string) error {
 		return err
 	}
 	return l.balanceStock(ctx, parts)
+}
+
+// over are settings on record as the version after those of a disowned sale. A sku can't go:
+// one that only the sale has is left with no units.
+func (s Settings) over(sale Settings) Settings {
+	s.Version = max(s.Version, sale.Version) + 1
+	for _, item := range sale.Items {
+		if !slices.ContainsFunc(s.Items, func(i Item) bool { return i.SKU == item.SKU }) {
+			s.Items = append(s.Items, Item{SKU: item.SKU})
+		}
+	}
+	return s
 }
 
 // balanceStock makes the stock of a closed sale add up to its totals.

@@ -20,10 +20,16 @@ func (w *liveWorld) emptied(parts []*partition) {
 	}
 }
 
+// begun begins a loading of settings, and gives its name.
+func (w *liveWorld) begun(ctx context.Context, on Settings) (loading string, err error) {
+	on.Loading = NewLoading()
+	return on.Loading, w.Load(ctx, on)
+}
+
 // rebuild is what a process does that finds the sale gone.
 func (w *liveWorld) rebuild(s Settings, orders []Order) error {
 	ctx := context.Background()
-	loading, err := w.Load(ctx, s)
+	loading, err := w.begun(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -62,7 +68,7 @@ func TestS13_LiveKeysFromTheRecord(t *testing.T) {
 			other := w.another(Options{})
 			_, err := other.reserve("u1", units("s", 1))
 			storetest.WantCode(t, err, api.CodeSaleNotFound)
-			_, err = other.Load(t.Context(), on)
+			_, err = other.begun(t.Context(), on)
 			storetest.Must(t, err)
 			_, err = w.reserve("u1", units("s", 1))
 			if err != error(ErrLoading) {
@@ -128,7 +134,7 @@ func TestS13_ReservationsAreNotReadFromHalfALedger(t *testing.T) {
 		parts, _ := w.partitionsOf(t.Context(), w.sale)
 		on := w.recorded()
 		w.emptied(parts)
-		_, err := w.Load(t.Context(), on)
+		_, err := w.begun(t.Context(), on)
 		storetest.Must(t, err)
 		read := func(w *liveWorld, want error) {
 			t.Helper()
@@ -367,9 +373,9 @@ func TestS17_TheLastLoadingOpens(t *testing.T) {
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: 3})
 		on := w.recorded()
-		first, err := w.Load(t.Context(), on)
+		first, err := w.begun(t.Context(), on)
 		storetest.Must(t, err)
-		last, err := w.another(Options{}).Load(t.Context(), on)
+		last, err := w.another(Options{}).begun(t.Context(), on)
 		storetest.Must(t, err)
 		if err := w.Open(t.Context(), w.sale, first); err != error(ErrStaleRun) {
 			t.Errorf("the first one opens it: %v", err)
@@ -426,7 +432,7 @@ func TestS17_LoadedInOneRunAndOpenedInAnother(t *testing.T) {
 		w = w.another(Options{RunID: ServerRunID})
 		w.mustOpen(offer{stock: map[string]int64{"s": 10}, partitions: partitions})
 		on := w.recorded()
-		loading, err := w.Load(t.Context(), on)
+		loading, err := w.begun(t.Context(), on)
 		storetest.Must(t, err)
 		server.Restart()
 		storetest.Eventually(t, patience, "Redis is back", func() bool {
@@ -452,7 +458,7 @@ func TestS13_TwoLoadsOpenNoMixedSale(t *testing.T) {
 		on := w.recorded()
 		var loads [2]string
 		for i := range loads {
-			loads[i], err = w.Load(t.Context(), on)
+			loads[i], err = w.begun(t.Context(), on)
 			storetest.Must(t, err)
 		}
 		storetest.Must(t, w.db.Client().HSet(t.Context(), parts[0].settings, "loading", loads[1]).Err())

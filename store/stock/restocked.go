@@ -71,6 +71,25 @@ func (l *Live) SettingsRecorded(ctx context.Context, sale string, version int64,
 	return firstError(cmds)
 }
 
+// disowned is the run of a sale that was disowned.
+const disowned = "?"
+
+// Disown says that the record refused settings, and the changes of stock before them, because
+// the sale was loaded elsewhere since. The sale becomes as one of another run of the server;
+// loading it takes all these changes back. One that was loaded or changed since stays as it is.
+func (l *Live) Disown(ctx context.Context, s Settings, restocks []Restocked) error {
+	first := newPartition(s.ID, 0)
+	keys := []string{first.settings, first.restocks}
+	for _, r := range restocks {
+		keys = append(keys, first.once(r.Name))
+	}
+	cmd := l.scripts.disown.Cmd(ctx, keys, l.o.RunID, s.Loading, s.Version)
+	if err := l.share(ctx, stepRaise, redisdb.Write, cmd); err != nil {
+		return err
+	}
+	return cmd.Err()
+}
+
 // RestoreRestocks makes changes of stock on record known where Redis lost that they were
 // made, between Load and Open.
 func (l *Live) RestoreRestocks(ctx context.Context, sale string, restocks []Restocked) error {

@@ -22,6 +22,8 @@ type Settings struct {
 	HoldMS       int64
 	IdleMS       int64
 	Partitions   int
+	// Loading names the loading that the sale is from, or its making.
+	Loading string
 }
 
 // Item is the total of a sku.

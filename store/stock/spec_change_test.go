@@ -406,7 +406,7 @@ func everyCall(t *testing.T, w *liveWorld, partitions int64) {
 		t.Errorf("known %d, %v", known, err)
 	}
 	order := orderOf(w, "z", 4)
-	loading, err := w.Load(ctx, c.Record)
+	loading, err := w.begun(ctx, c.Record)
 	storetest.Must(t, err)
 	storetest.Must(t, w.RestoreOrders(ctx, w.sale, []Order{order}))
 	storetest.Must(t, w.Open(ctx, w.sale, loading))

@@ -27,6 +27,7 @@ func (n *numbers) add(o numbers) {
 // partitionState is one partition as one script read it.
 type partitionState struct {
 	status       int64
+	disowned     bool
 	now, nextDue int64 // ms; nextDue is how long from now, -1: no hold
 	settings     Settings
 	made         bool
@@ -34,8 +35,7 @@ type partitionState struct {
 	// moves counts transfers, returns what put units back on sale, balances
 	// what Load corrected.
 	moves, returns, balances string
-	recorded, spread         int64  // versions
-	loading                  string // by which it was last read from the record, "" for none
+	recorded, spread         int64 // versions
 	stock                    map[string]numbers
 	totals                   map[string]int64
 	out                      []transfer
@@ -60,7 +60,7 @@ const (
 const (
 	fieldVersion = iota
 	_            // closed
-	_            // run_id
+	fieldRun
 	fieldPartitions
 	fieldStarts
 	fieldEnds
@@ -122,16 +122,17 @@ func parseState(p *partition, script *redisdb.Script, answer []any) (*partitionS
 	}
 	s := redisdb.ListAt(answer, stateSettings)
 	k.now, k.nextDue = redisdb.NumberAt(answer, stateNow), redisdb.NumberAt(answer, stateNextDue)
-	k.loading = redisdb.TextAt(s, fieldLoading)
+	k.disowned = redisdb.TextAt(s, fieldRun) == disowned
 	k.made = redisdb.TextAt(s, fieldMade) != ""
 	k.used, k.recorded, k.spread = integer(s, fieldUsed), integer(s, fieldRecorded), integer(s, fieldSpread)
 	k.moves, k.returns, k.balances = redisdb.TextAt(s, fieldMoves), redisdb.TextAt(s, fieldReturns), redisdb.TextAt(s, fieldBalances)
 	k.settings = Settings{
 		ID: p.sale, Version: integer(s, fieldVersion), StartsAt: integer(s, fieldStarts), EndsAt: integer(s, fieldEnds),
 		PerUserLimit: integer(s, fieldLimit), HoldMS: integer(s, fieldHold), IdleMS: integer(s, fieldIdle), Partitions: int(integer(s, fieldPartitions)),
+		Loading: redisdb.TextAt(s, fieldLoading),
 	}
 	k.readNumbers(answer, strings.Split(redisdb.TextAt(s, fieldSKUs), ","))
-	k.out = readTransfers(p, k.loading, redisdb.ListAt(answer, stateTransfers))
+	k.out = readTransfers(p, k.settings.Loading, redisdb.ListAt(answer, stateTransfers))
 	return k, nil
 }
 

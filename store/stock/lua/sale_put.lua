@@ -66,6 +66,7 @@ save()
 version = redis.call('HINCRBY', SALE, 'version', 1)
 write_settings(at, first, step)
 redis.call('HSET', SALE, 'run_id', run_id(run), 'used', int(now))
+if what == 1 then redis.call('HSET', SALE, 'loading', string.match(REQUEST, '[^:]+$')) end
 redis.call('SET', REQUEST, int(what), 'PX', ttl)
 redis.call('PUBLISH', channel, int(version))
 return { 1, what, state(run, TOTALS, OUT) }
