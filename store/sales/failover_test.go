@@ -331,8 +331,11 @@ func TestS17_SettingsThatAreRecordedBesideALoad(t *testing.T) {
 		version int64
 	}{
 		"Before": {func(_ *process, load, write func()) { write(); load() }, 2},
-		"In":     {func(p *process, load, write func()) { p.o.Logger = slog.New(&readBacks{Handler: slog.DiscardHandler, then: write}); load() }, 1},
-		"After":  {func(_ *process, load, write func()) { load(); write() }, 1},
+		"In": {func(p *process, load, write func()) {
+			p.o.Logger = slog.New(&readBacks{Handler: slog.DiscardHandler, then: write})
+			load()
+		}, 1},
+		"After": {func(_ *process, load, write func()) { load(); write() }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

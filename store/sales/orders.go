@@ -23,10 +23,12 @@ const (
 	relayBatch = 256
 	// relayTime bounds one enqueueing.
 	relayTime = 5 * time.Second
-	// sweepOrders is how many orders of a partition one sweep enqueues, and
-	// sweepAgain how long it leaves them to their jobs before it does so again.
-	sweepOrders = 500
-	sweepAgain  = 5 * time.Second
+	// sweepPage is how many orders of a partition the sweeper enqueues at once. It leaves
+	// them to their jobs for sweepAgain, or sweepRest times as long as it took, before it
+	// does so again.
+	sweepPage  = 500
+	sweepAgain = 5 * time.Second
+	sweepRest  = 10
 )
 
 // Orders lists a sale's orders from the record, oldest first, at most limit of
@@ -104,25 +106,26 @@ func (s *Store) enqueue(ctx context.Context, orders []stock.Order) error {
 	return err
 }
 
-// sweptOrders is when the sweeper last enqueued a partition's orders.
+// sweptOrders is until when the sweeper leaves a partition's orders to their jobs.
 type sweptOrders struct {
-	mu   sync.Mutex
-	last map[stock.Ref]time.Time
+	mu    sync.Mutex
+	until map[stock.Ref]time.Time
 }
 
-// due tells whether it is time to sweep a partition again, and notes that it was
-// done.
-func (s *sweptOrders) due(r stock.Ref, now time.Time) bool {
+// due tells whether it is time to sweep a partition again.
+func (s *sweptOrders) due(r stock.Ref) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.last[r]) < sweepAgain {
-		return false
+	return !time.Now().Before(s.until[r])
+}
+
+func (s *sweptOrders) rest(r stock.Ref, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.until == nil || len(s.until) >= maxCached {
+		s.until = map[stock.Ref]time.Time{}
 	}
-	if s.last == nil || len(s.last) >= maxCached {
-		s.last = map[stock.Ref]time.Time{}
-	}
-	s.last[r] = now
-	return true
+	s.until[r] = time.Now().Add(d)
 }
 
 // onSwept finishes what the sweep of a partition found undone: orders whose job
@@ -133,7 +136,7 @@ func (s *Store) onSwept(ctx context.Context, found stock.Swept) {
 		errs = append(errs, s.finishSettings(ctx, found.Sale))
 	}
 	ref := stock.Ref{Sale: found.Sale, Partition: found.Partition}
-	if found.Orders > 0 && found.OldestOrderMS >= s.o.SweepAge.Milliseconds() && s.swept.due(ref, time.Now()) {
+	if found.Orders > 0 && found.OldestOrderMS >= s.o.SweepAge.Milliseconds() && s.swept.due(ref) {
 		errs = append(errs, s.sweepOrders(ctx, ref))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -141,12 +144,20 @@ func (s *Store) onSwept(ctx context.Context, found stock.Swept) {
 	}
 }
 
+// sweepOrders enqueues all orders of a partition that wait.
 func (s *Store) sweepOrders(ctx context.Context, ref stock.Ref) error {
-	orders, err := s.live.WaitingOrders(ctx, ref, sweepOrders)
-	if err != nil || len(orders) == 0 {
-		return err
+	began := time.Now()
+	defer func() { s.swept.rest(ref, max(sweepAgain, sweepRest*time.Since(began))) }()
+	for after := (stock.Order{}); ; {
+		page, err := s.live.WaitingOrders(ctx, ref, after, sweepPage)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		if err := s.enqueue(ctx, page); err != nil || len(page) < sweepPage {
+			return err
+		}
+		after = page[len(page)-1]
 	}
-	return s.enqueue(ctx, orders)
 }
 
 const (

@@ -60,7 +60,7 @@ func (p *process) awaitNoneWaiting(sale string) {
 	storetest.Eventually(p.t, patience, "no order waits", func() bool {
 		settings, err := p.live.Settings(p.t.Context(), sale)
 		for i := range settings.Partitions {
-			open, e := p.live.WaitingOrders(p.t.Context(), stock.Ref{Sale: sale, Partition: i}, 1)
+			open, e := p.live.WaitingOrders(p.t.Context(), stock.Ref{Sale: sale, Partition: i}, stock.Order{}, 1)
 			if e != nil || len(open) > 0 {
 				return false
 			}

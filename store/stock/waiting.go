@@ -16,10 +16,10 @@ type Ref struct {
 }
 
 // WaitingOrders lists orders of a partition that are not on record yet, oldest
-// first, at most limit.
-func (l *Live) WaitingOrders(ctx context.Context, ref Ref, limit int) ([]Order, error) {
+// first, at most limit, beginning after one (the zero Order for the first page).
+func (l *Live) WaitingOrders(ctx context.Context, ref Ref, after Order, limit int) ([]Order, error) {
 	p := newPartition(ref.Sale, ref.Partition)
-	cmd := l.scripts.waiting.Cmd(ctx, []string{p.settings, p.orders, p.reservations}, limit)
+	cmd := l.scripts.waiting.Cmd(ctx, []string{p.settings, p.orders, p.reservations}, limit, after.Reservation, after.CreatedAt)
 	if err := l.share(ctx, stepOrders, redisdb.Read, cmd); err != nil {
 		return nil, err
 	}
