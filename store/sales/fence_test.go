@@ -3,6 +3,7 @@ package sales
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"fanfare/api"
 	"fanfare/store/stock"
@@ -116,5 +117,36 @@ func TestS17_TwoMastersMakeASale(t *testing.T) {
 	cut.mustRestock(s.sale, 1)
 	if got := cut.total(s.sale); got != "21 21" {
 		t.Errorf("live and on record: %s", got)
+	}
+}
+
+// S17: orders go on record through a master that was cut off, after the other was opened. They
+// are sold there, too, and what both have sold is shown as oversold.
+func TestS17_OrdersThroughAMasterThatWasCutOff(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []int64{1, 3} {
+		t.Run(fmt.Sprint(partitions), func(t *testing.T) {
+			t.Parallel()
+			m := setupMasters(t, partitions)
+			m.promoted.work(m.promoted.Sweep)
+			m.promoted.mustBuy(m.sale, "v", 6)
+			m.cut.work(m.cut.Run, m.cut.write)
+			sold := func(user string, n int64, field string, want string) {
+				t.Helper()
+				m.cut.mustConfirm(m.sale, m.cut.mustBuy(m.sale, user, n).ID)
+				m.cut.awaitNoneWaiting(m.sale)
+				// As if more than compareEvery had gone by since then.
+				settings := m.promoted.db.Client()
+				past := time.Now().Add(-31 * time.Second).UnixMilli()
+				storetest.Must(t, settings.HSet(t.Context(), "ff:{sale:"+m.sale+":0}:sale", field, past).Err())
+				storetest.Eventually(t, patience, "the order is sold", func() bool {
+					now, err := m.promoted.read(t.Context(), m.sale)
+					stats, e := m.promoted.Stats(t.Context())
+					return err == nil && e == nil && fmt.Sprint(now.Items[0].Sold, stats.Oversold[m.sale]["s"]) == want
+				})
+			}
+			sold("u", 3, "opened", "3 0")
+			sold("w", 4, "compared", "7 3")
+		})
 	}
 }

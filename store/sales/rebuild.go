@@ -123,15 +123,18 @@ func (s *Store) load(ctx context.Context, settings stock.Settings) error {
 	if err := s.loadRestocks(ctx, settings); err != nil {
 		return err
 	}
-	for after := (record.Order{}); ; {
-		page, err := s.rec.Orders(ctx, settings.ID, after, restorePage)
+	return s.restoreOrders(ctx, settings.ID, 0)
+}
+
+// restoreOrders makes the orders on record known that were sold since a time in milliseconds.
+func (s *Store) restoreOrders(ctx context.Context, sale string, since int64) error {
+	for after := (record.Order{CreatedAt: since}); ; {
+		page, err := s.rec.Orders(ctx, sale, after, restorePage)
 		if err != nil {
-			return fmt.Errorf("read orders of sale %s: %w", settings.ID, err)
+			return fmt.Errorf("read orders of sale %s: %w", sale, err)
 		}
-		if len(page) > 0 {
-			if err := s.live.RestoreOrders(ctx, settings.ID, ordersOf(page)); err != nil {
-				return fmt.Errorf("restore orders of sale %s: %w", settings.ID, err)
-			}
+		if err := s.live.RestoreOrders(ctx, sale, ordersOf(page)); err != nil {
+			return fmt.Errorf("restore orders of sale %s: %w", sale, err)
 		}
 		if len(page) < restorePage {
 			return nil

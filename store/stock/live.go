@@ -32,9 +32,12 @@ type Options struct {
 	// OnSwept is called with each partition that owes something to the record.
 	OnSwept func(ctx context.Context, s Swept)
 	// OnStale is called with sales that must be compared with the record, or whose
-	// loading somebody began and does not end. Both may be called at once for
-	// several sales, and again.
+	// loading somebody began and does not end.
 	OnStale func(ctx context.Context, sale string)
+	// OnCompare is called with sales that were read back a while ago, and a time in ms: what was
+	// sold since then may have gone on record through another Redis. All three may be called at
+	// once for several sales, and again.
+	OnCompare func(ctx context.Context, sale string, since int64) error
 }
 
 // ServerRunID is the run of whichever server runs a script: the script asks it, so
@@ -88,6 +91,9 @@ func New(db *redisdb.DB, o Options) *Live {
 	}
 	if o.OnStale == nil {
 		o.OnStale = func(context.Context, string) {}
+	}
+	if o.OnCompare == nil {
+		o.OnCompare = func(context.Context, string, int64) error { return nil }
 	}
 	return &Live{
 		db: db, o: o, scripts: loadScripts(), send: sender(db, o.MinReplicas), wake: make(chan struct{}, 1),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -71,7 +72,7 @@ func (l *Live) needsMaintenance(p *partition, a sweepAnswer) bool {
 	l.unusable.Delete(p.prefix)
 	many := l.isPartitioned(p.sale)
 	owes := a.orders > 0 || a.transfers > 0 || many && a.oversold
-	behind := a.unrecorded() || many && a.spread < a.version
+	behind := a.unrecorded() || a.compareIn() <= 0 || many && a.spread < a.version
 	return owes || p.index == 0 && (behind || a.retirable())
 }
 
@@ -119,7 +120,13 @@ func (l *Live) maintain(ctx context.Context, f finding) error {
 	if f.answer.retirable() && !f.answer.unrecorded() {
 		return l.retire(ctx, parts)
 	}
-	return nil
+	if f.answer.compareIn() > 0 {
+		return nil
+	}
+	if err := l.o.OnCompare(ctx, f.sale, f.answer.compareFrom()); err != nil {
+		return err
+	}
+	return l.raise(ctx, parts[0], map[string]string{"compared": strconv.FormatInt(f.answer.now, 10)})
 }
 
 // reportSwept tells OnSwept what a partition owes to the record.

@@ -80,6 +80,7 @@ func (a sweepAnswer) rest() time.Duration {
 	case a.now < a.starts:
 		d = min(farRest, d+time.Duration(min(a.starts-a.now, farRest.Milliseconds()))*time.Millisecond)
 	}
+	d = min(d, time.Duration(max(a.compareIn(), 1))*time.Millisecond)
 	if a.nextDue >= 0 {
 		d = min(d, time.Duration(a.nextDue)*time.Millisecond)
 	}

@@ -88,7 +88,7 @@ type sweepAnswer struct {
 	version, recorded, spread int64 // of the settings
 	starts, ends, hold        int64 // ms
 	nextDue                   int64 // ms until the next hold is over; -1: there is none
-	opened                    int64 // when it was read back, ms; 0: never
+	opened, compared          int64 // when it was read back, and last compared after that, ms; 0: never
 	transfers                 int64 // on their way
 	oversold                  bool
 }
@@ -104,7 +104,7 @@ func (l *Live) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
 		orders: redisdb.NumberAt(v, 3), oldestOrder: redisdb.NumberAt(v, 4),
 		version: integer(v, 5), recorded: integer(v, 6), spread: integer(v, 7), ends: redisdb.NumberAt(v, 8),
 		transfers: redisdb.NumberAt(v, 9), oversold: redisdb.NumberAt(v, 10) == 1,
-		starts: redisdb.NumberAt(v, 11), hold: redisdb.NumberAt(v, 12), nextDue: redisdb.NumberAt(v, 13), opened: redisdb.NumberAt(v, 14),
+		starts: redisdb.NumberAt(v, 11), hold: redisdb.NumberAt(v, 12), nextDue: redisdb.NumberAt(v, 13), opened: redisdb.NumberAt(v, 14), compared: redisdb.NumberAt(v, 15),
 	}, nil
 }
 
@@ -113,6 +113,34 @@ func (a sweepAnswer) more() bool { return a.status == answerDone && a.returned =
 
 // unrecorded tells that the settings are not on record.
 func (a sweepAnswer) unrecorded() bool { return a.recorded < a.version }
+
+const (
+	// comparedFor is how long a sale that was read back is compared with the record again, and
+	// compareEvery how often: a master that was cut off may sell meanwhile.
+	comparedFor  = 10 * time.Minute
+	compareEvery = 30 * time.Second
+	// recordedLate is how long after it was sold an order may go on record.
+	recordedLate = 2 * time.Minute
+)
+
+// compareIn is how long until a sale is to be compared again, in ms: at once if that is not
+// above 0; never: farRest.
+func (a sweepAnswer) compareIn() int64 {
+	next := max(a.opened, a.compared) + compareEvery.Milliseconds()
+	if a.opened == 0 || next > a.opened+comparedFor.Milliseconds() {
+		return farRest.Milliseconds()
+	}
+	return next - a.now
+}
+
+// compareFrom is when the first order was sold that may have gone on record since the sale
+// was last compared.
+func (a sweepAnswer) compareFrom() int64 {
+	if a.compared < a.opened {
+		return a.opened - comparedFor.Milliseconds()
+	}
+	return a.compared - recordedLate.Milliseconds()
+}
 
 // retirable tells that a sale is over for so long that its keys may go.
 func (a sweepAnswer) retirable() bool {
