@@ -26,7 +26,8 @@ func (db *DB) putRestocks(ctx context.Context, tx *sqlx.Tx, sale string, restock
 	for some := range slices.Chunk(restocks, restocksAtOnce) {
 		args := make([]any, 0, 5*len(some))
 		for _, r := range some {
-			_, err := tx.ExecContext(ctx, "DELETE FROM restocks WHERE sale = ? AND name = ? AND expires_at < ?", sale, r.Name, r.ExpiresAt)
+			_, err := tx.ExecContext(ctx, "DELETE FROM restocks WHERE sale = ? AND name = ? AND expires_at < ?",
+				sale, r.Name, r.ExpiresAt)
 			if err != nil {
 				return err
 			}

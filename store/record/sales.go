@@ -52,20 +52,21 @@ func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 	}
 	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		verb, end := db.d.insertNew("id")
-		_, err := tx.ExecContext(ctx, verb+" INTO sales ("+saleColumns+", item_totals, created_at, updated_at) VALUES (?, 0, 0, 0, 0, 0, 0, 0, ?, '[]', "+
-			db.d.now+", "+db.d.now+")"+end, s.ID, s.Loading)
+		_, err := tx.ExecContext(ctx, verb+" INTO sales ("+saleColumns+", item_totals, created_at, updated_at) "+
+			"VALUES (?, 0, 0, 0, 0, 0, 0, 0, ?, '[]', "+db.d.now+", "+db.d.now+")"+end, s.ID, s.Loading)
 		if err != nil {
 			return err
 		}
 		var loading string
-		if err := tx.GetContext(ctx, &loading, "SELECT loading FROM sales WHERE id = ?"+db.d.forUpdate, s.ID); err != nil {
+		err = tx.GetContext(ctx, &loading, "SELECT loading FROM sales WHERE id = ?"+db.d.forUpdate, s.ID)
+		if err != nil {
 			return err
 		}
 		if loading != s.Loading {
 			return ErrFenced
 		}
-		_, err = tx.ExecContext(ctx, "UPDATE sales SET version = ?, item_totals = ?, starts_at = ?, ends_at = ?, per_user_limit = ?, hold_ms = ?, idle_ms = ?, "+
-			"partitions = ?, updated_at = "+db.d.now+" WHERE id = ? AND version < ?",
+		_, err = tx.ExecContext(ctx, "UPDATE sales SET version = ?, item_totals = ?, starts_at = ?, ends_at = ?, "+
+			"per_user_limit = ?, hold_ms = ?, idle_ms = ?, partitions = ?, updated_at = "+db.d.now+" WHERE id = ? AND version < ?",
 			s.Version, string(items), s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions, s.ID, s.Version)
 		if err != nil {
 			return err
@@ -81,7 +82,7 @@ func (db *DB) LoadSale(ctx context.Context, id, loading string) (s *Sale, err er
 		if _, err := tx.ExecContext(ctx, "UPDATE sales SET loading = ? WHERE id = ?", loading, id); err != nil {
 			return err
 		}
-		s, err = readSale(id, func(dest any, query string, args ...any) error { return tx.GetContext(ctx, dest, query, args...) })
+		s, err = readSale(ctx, id, tx.GetContext)
 		return err
 	})
 	return s, err
@@ -89,15 +90,15 @@ func (db *DB) LoadSale(ctx context.Context, id, loading string) (s *Sale, err er
 
 // Sale reads a sale's settings; nil when there is none.
 func (db *DB) Sale(ctx context.Context, id string) (*Sale, error) {
-	return readSale(id, func(dest any, query string, args ...any) error { return db.get(ctx, dest, query, args...) })
+	return readSale(ctx, id, db.get)
 }
 
-func readSale(id string, get func(dest any, query string, args ...any) error) (*Sale, error) {
+func readSale(ctx context.Context, id string, get func(context.Context, any, string, ...any) error) (*Sale, error) {
 	var row struct {
 		Sale
 		Encoded string `db:"item_totals"`
 	}
-	err := get(&row, "SELECT "+saleColumns+", item_totals FROM sales WHERE id = ?", id)
+	err := get(ctx, &row, "SELECT "+saleColumns+", item_totals FROM sales WHERE id = ?", id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

@@ -96,7 +96,8 @@ func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, 
 	s := &Store{db: db, rec: rec, jobs: jobs, o: o, relay: make(chan stock.Order, relayLength)}
 	s.cache = newCache(!o.NoLocal)
 	s.locker = lock.New(db, lock.Options{Name: restoreLock, Lease: restoreLease, Retention: time.Minute, MaxAttempts: 1 << 30})
-	options := stock.Options{Logger: o.Logger, MinReplicas: o.MinReplicas, OnSwept: s.onSwept, OnStale: s.onStale, OnCompare: s.restoreOrders}
+	options := stock.Options{Logger: o.Logger, MinReplicas: o.MinReplicas, OnSwept: s.onSwept, OnStale: s.onStale}
+	options.OnCompare = s.restoreOrders
 	if !db.Embedded() { // which has one run only
 		options.RunID = stock.ServerRunID
 	}

@@ -54,9 +54,10 @@
 // The fields of sale: version; starts, ends, limit, hold, idle, partitions, skus
 // and, of the first six, terms, which one read fetches; run_id and closed, see
 // ErrStaleRun and ErrLoading; loading, by which it was made or last read from the record: units
-// move between partitions of the same alone, and only that of the last takes it on record;
-// run_id is "?" when the record refused a change, see Disown; opened, when that reading ended; compared, when its orders were last looked for again; used, when somebody reserved last; moves, which
-// counts transfers that left or came, and returns, which counts what was put
+// move between partitions of the same alone, and SQL takes changes from the last one alone;
+// run_id is "?" when the record refused a change, see Disown; opened, when that reading
+// ended; compared, when orders were last looked for again; used, when somebody reserved
+// last; moves, which counts transfers that left or came, and returns, which counts what was put
 // back on sale: both unchanged between two passes over all partitions prove a
 // shortage; owes, when something was oversold. In the first partition
 // only: recorded, the version that is on record; spread, the version that all

@@ -104,7 +104,8 @@ func (l *Live) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
 		orders: redisdb.NumberAt(v, 3), oldestOrder: redisdb.NumberAt(v, 4),
 		version: integer(v, 5), recorded: integer(v, 6), spread: integer(v, 7), ends: redisdb.NumberAt(v, 8),
 		transfers: redisdb.NumberAt(v, 9), oversold: redisdb.NumberAt(v, 10) == 1,
-		starts: redisdb.NumberAt(v, 11), hold: redisdb.NumberAt(v, 12), nextDue: redisdb.NumberAt(v, 13), opened: redisdb.NumberAt(v, 14), compared: redisdb.NumberAt(v, 15),
+		starts: redisdb.NumberAt(v, 11), hold: redisdb.NumberAt(v, 12), nextDue: redisdb.NumberAt(v, 13),
+		opened: redisdb.NumberAt(v, 14), compared: redisdb.NumberAt(v, 15),
 	}, nil
 }
 

@@ -11,7 +11,8 @@
 -- @include lua/part_due.lua
 local ORDERS, OUT = KEYS[5], KEYS[6]
 local run, bound = ARGV[1], tonumber(ARGV[2])
-local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'recorded', 'spread', 'ends', 'owes', 'starts', 'hold', 'opened', 'compared')
+local s = redis.call('HMGET', SALE, 'version', 'closed', 'run_id', 'recorded', 'spread', 'ends', 'owes', 'starts', 'hold',
+  'opened', 'compared')
 local why = unusable(s[1], s[2], s[3], run)
 if why then return { why } end
 local now = now_ms()
@@ -23,4 +24,5 @@ if s[7] and not owes then
 end
 local oldest = redis.call('ZRANGE', ORDERS, 0, 0, 'WITHSCORES')
 return { 1, n, now, redis.call('ZCARD', ORDERS), oldest[2] and tonumber(oldest[2]) or 0, s[1], s[4] or '0', s[5] or '0', tonumber(s[6]),
-  redis.call('HLEN', OUT), s[7] and 1 or 0, tonumber(s[8]), tonumber(s[9]), next_due(now), tonumber(s[10] or 0), tonumber(s[11] or 0) }
+  redis.call('HLEN', OUT), s[7] and 1 or 0, tonumber(s[8]), tonumber(s[9]), next_due(now),
+  tonumber(s[10] or 0), tonumber(s[11] or 0) }
