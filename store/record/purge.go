@@ -36,13 +36,16 @@ func (db *DB) purges(deletedRetention time.Duration) []*purge {
 	whole := func(all func(context.Context) error) func(context.Context) (bool, error) {
 		return func(ctx context.Context) (bool, error) { return false, all(ctx) }
 	}
+	deleted := func(some func(context.Context, time.Duration) (bool, error)) func(context.Context) (bool, error) {
+		return func(ctx context.Context) (bool, error) { return some(ctx, deletedRetention) }
+	}
 	return []*purge{
 		{what: "idempotency records", some: db.PurgeIdempotency},
 		{what: "restocks", some: db.PurgeRestocks},
 		{what: "revocations", some: whole(db.PurgeRevocations)},
 		{what: "token keys", some: whole(db.PurgeTokenKeys)},
-		{what: "deleted uploads", some: func(ctx context.Context) (bool, error) { return db.PurgeUploads(ctx, deletedRetention) }},
-		{what: "deleted contacts", some: func(ctx context.Context) (bool, error) { return db.PurgeContacts(ctx, deletedRetention) }},
+		{what: "deleted uploads", some: deleted(db.PurgeUploads)},
+		{what: "deleted contacts", some: deleted(db.PurgeContacts)},
 	}
 }
 
@@ -67,17 +70,20 @@ func (r *Relay) purge(ctx context.Context) error {
 
 // PurgeIdempotency removes records that no longer count.
 func (db *DB) PurgeIdempotency(ctx context.Context) (more bool, err error) {
-	return db.deleteOld(ctx, "idempotency", "id", "created_at < "+db.d.now+" - ? ORDER BY created_at", api.IdempotencyTTL.Milliseconds())
+	where := "created_at < " + db.d.now + " - ? ORDER BY created_at"
+	return db.deleteOld(ctx, "idempotency", "id", where, api.IdempotencyTTL.Milliseconds())
 }
 
 // PurgeRestocks removes those that count no more.
 func (db *DB) PurgeRestocks(ctx context.Context) (more bool, err error) {
-	return db.deleteOld(ctx, "restocks", "sale, name", "expires_at < "+db.d.now+" - "+purgeLate+" ORDER BY expires_at")
+	where := "expires_at < " + db.d.now + " - " + purgeLate + " ORDER BY expires_at"
+	return db.deleteOld(ctx, "restocks", "sale, name", where)
 }
 
 // PurgeUploads forgets uploads that were deleted that long ago and have no work left.
 func (db *DB) PurgeUploads(ctx context.Context, ago time.Duration) (more bool, err error) {
-	return db.deleteOld(ctx, "uploads", "id", db.deletedBefore("kind = '"+KindUpload+"' AND subject = uploads.id"), ago.Milliseconds())
+	where := db.deletedBefore("kind = '" + KindUpload + "' AND subject = uploads.id")
+	return db.deleteOld(ctx, "uploads", "id", where, ago.Milliseconds())
 }
 
 // PurgeContacts forgets relationships that ended that long ago, of owners without work left.
@@ -89,7 +95,8 @@ func (db *DB) PurgeContacts(ctx context.Context, ago time.Duration) (more bool, 
 // deletedBefore selects, oldest first, what was deleted so many ms ago and is named by no
 // row of the outbox: as long as a job works on it, its row is there.
 func (db *DB) deletedBefore(named string) string {
-	return "deleted = TRUE AND updated_at < " + db.d.now + " - ? AND NOT EXISTS (SELECT 1 FROM outbox WHERE " + named + ") ORDER BY updated_at"
+	return "deleted = TRUE AND updated_at < " + db.d.now + " - ?" +
+		" AND NOT EXISTS (SELECT 1 FROM outbox WHERE " + named + ") ORDER BY updated_at"
 }
 
 // deleteOld deletes the first rows of a selection, some in each transaction, and tells
