@@ -16,8 +16,8 @@ type putEventTypeRequest struct {
 //
 //	@Summary		Register an event type
 //	@Description	Says how events of this type look on a phone. `title` and `body` are templates: text, `{{.actor}}`, `{{.object}}`,
-//	@Description	`{{.data.name}}` and `{{if}}{{else}}{{end}}`, nothing else. A name that would be printed but is missing from an event's
-//	@Description	`data` refuses that event. A `background` push needs neither text and refuses priority 10. A change counts for events
+//	@Description	`{{.data.name}}` and `{{if}}{{else}}{{end}}`, nothing else. What would be printed but is missing, the actor, the
+//	@Description	object or a name of `data`, refuses the event. A `background` push needs neither text and refuses priority 10. A change counts for events
 //	@Description	posted at most a second later; what was accepted before keeps its look.
 //	@Tags			push
 //	@ID				putEventType

@@ -165,7 +165,7 @@ func TestP1_AcceptIsOneRoundTripWithoutSQL(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.mustType("t", api.EventTypeRequest{Title: "Hi {{.actor}}"})
-	w.mustAccept(&api.EventRequest{Type: "t", Audience: api.Audience{Users: []string{"a"}}}, api.Idempotency{}) // loads the scripts
+	w.mustAccept(&api.EventRequest{Type: "t", Actor: "al", Audience: api.Audience{Users: []string{"a"}}}, api.Idempotency{}) // loads the scripts
 	w.mustAccept(event("a"), api.Idempotency{Scope: "s", Key: "first"})
 	if err := w.rec.Close(); err != nil { // from here on SQL is away
 		t.Fatal(err)
@@ -175,9 +175,9 @@ func TestP1_AcceptIsOneRoundTripWithoutSQL(t *testing.T) {
 		users[i] = fmt.Sprintf("user-%d", i)
 	}
 	for name, r := range map[string]*api.EventRequest{
-		"one user":   {Type: "t", Audience: api.Audience{Users: []string{"a"}}},
-		"many users": {Type: "t", Audience: api.Audience{Users: users}},
-		"contacts":   {Type: "t", Audience: api.Audience{ContactsOf: "a"}},
+		"one user":   {Type: "t", Actor: "al", Audience: api.Audience{Users: []string{"a"}}},
+		"many users": {Type: "t", Actor: "al", Audience: api.Audience{Users: users}},
+		"contacts":   {Type: "t", Actor: "al", Audience: api.Audience{ContactsOf: "a"}},
 		"own alert":  event("a"),
 	} {
 		for _, key := range []string{"", "key-" + name} {
@@ -231,7 +231,7 @@ func TestP1_EventTypesAreFreshWithinASecond(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		plain := &api.EventRequest{Type: "t", Audience: api.Audience{Users: []string{"a"}}}
+		plain := &api.EventRequest{Type: "t", Actor: "al", Audience: api.Audience{Users: []string{"a"}}}
 		_, _, err := other.Accept(t.Context(), plain, api.Idempotency{})
 		mustCode(t, err, api.CodeUnknownEventType)
 		w.mustType("t", api.EventTypeRequest{Title: "one"})
