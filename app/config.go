@@ -69,6 +69,7 @@ type config struct {
 	UserConfirm     onOff         `env:"FANFARE_USER_CONFIRM" envDefault:"off" desc:"on: users may confirm their own reservations with a user token; off: only an API key confirms, once they have paid"`
 	UserRateLimit   web.RateLimit `env:"FANFARE_USER_RATE_LIMIT" envDefault:"off" desc:"requests per user who calls with a user token, such as 20/s; each process counts by itself"`
 	AllowedOrigins  []string      `env:"FANFARE_ALLOWED_ORIGINS" shown:"none" desc:"origins of the pages that may call what a user token opens, such as https://app.example.com,https://www.example.com; * for all"`
+	TrustedProxies  web.Proxies   `env:"FANFARE_TRUSTED_PROXIES" shown:"none" desc:"networks of the proxies in front, such as 10.0.0.0/8,192.0.2.7/32: from these alone X-Forwarded-For tells the address of a caller, by which wrong keys and tokens are counted and which the log names"`
 	RequestTimeout  time.Duration `env:"FANFARE_REQUEST_TIMEOUT" envDefault:"5s" desc:"deadline of a request, streams and long polls aside"`
 	ShutdownTimeout time.Duration `env:"FANFARE_SHUTDOWN_TIMEOUT" envDefault:"20s" desc:"drain this long on SIGTERM"`
 	LogLevel        logLevel      `env:"FANFARE_LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error"`

@@ -65,7 +65,7 @@ func TestConfigReadsEveryVariable(t *testing.T) {
 		"FANFARE_USER_MAX_STREAMS=4", "FANFARE_USER_MAX_POLLS=2", "FANFARE_USER_MAX_IN_FLIGHT=3",
 		"FANFARE_RATE_LIMIT=500/s", "FANFARE_REQUEST_TIMEOUT=3s", "FANFARE_SHUTDOWN_TIMEOUT=9s", "FANFARE_LOG_LEVEL=WARN", "FANFARE_LOG_FORMAT=json",
 		"FANFARE_USER_KEYS_FILE=" + file, "FANFARE_USER_CONFIRM=on", "FANFARE_USER_RATE_LIMIT=20/s",
-		"FANFARE_ALLOWED_ORIGINS=https://a.example, capacitor://localhost",
+		"FANFARE_ALLOWED_ORIGINS=https://a.example, capacitor://localhost", "FANFARE_TRUSTED_PROXIES=10.0.0.0/8, ::1/128",
 		"FANFARE_TLS_CERT_FILE=" + file, "FANFARE_TLS_KEY_FILE=" + file,
 	}
 	c := mustParse(t, environ...)
@@ -148,6 +148,7 @@ func TestConfigProblems(t *testing.T) {
 		"OriginNull":             {"FANFARE_ALLOWED_ORIGINS=null", "FANFARE_ALLOWED_ORIGINS: \"null\" is not"},
 		"OriginsOfADomain":       {"FANFARE_ALLOWED_ORIGINS=https://*.example.com", "FANFARE_ALLOWED_ORIGINS: \"https://*.example.com\" is not"},
 		"AllOriginsAndOne":       {"FANFARE_ALLOWED_ORIGINS=*,https://a.example", "FANFARE_ALLOWED_ORIGINS: \"*\" is not"},
+		"ProxyByName":            {"FANFARE_TRUSTED_PROXIES=10.0.0.0/8,proxy", "FANFARE_TRUSTED_PROXIES: \"10.0.0.0/8,proxy\" is not a list of networks such as"},
 		"UserKeysNowhere":        {"FANFARE_USER_KEYS_FILE=/does/not/exist", "FANFARE_USER_KEYS_FILE: open /does/not/exist"},
 		"UserRateWithoutUnit":    {"FANFARE_USER_RATE_LIMIT=20", "FANFARE_USER_RATE_LIMIT: \"20\" is not a rate"},
 		"RateWithoutUnit":        {"FANFARE_RATE_LIMIT=500", "FANFARE_RATE_LIMIT: \"500\" is not a rate"},

@@ -83,7 +83,11 @@ func (s *Server) identifyKey(r *http.Request, info *requestInfo, need api.Scope,
 	}
 	key, err := s.authenticate(secret)
 	if api.CodeOf(err) == api.CodeUnauthorized {
-		return s.wrong.count(addressOf(r), info.started, err)
+		if wait := s.wrong.count(prefixOf(s.proxies.caller(r)), info.started); wait > 0 {
+			e := api.Errorf(api.CodeRateLimited, "too many wrong API keys from this address")
+			e.RetryAfter = wait
+			return e
+		}
 	}
 	if err != nil {
 		return err
@@ -156,9 +160,9 @@ type Users struct {
 	// Recall finds the user of a token that Verify has taken before, nil of any
 	// other. It must be quick. A token that has ended is api.CodeUnauthorized.
 	Recall func(token string) (*api.User, error)
-	// Verify checks a token. One that is not good is api.CodeUnauthorized; genuine
-	// tells whether it was signed by a key that counts.
-	Verify func(token string) (u *api.User, genuine bool, err error)
+	// Verify checks a token. One that is not good is api.CodeUnauthorized. It asks
+	// admit before it computes a signature; forged tells that it did and found another.
+	Verify func(token string, admit func() error) (u *api.User, forged bool, err error)
 	// Take uses a ticket up and finds its user.
 	Take func(ctx context.Context, ticket string) (*api.User, error)
 	// Ended says why what a user calls with no longer stands, "" as long as it does.
@@ -211,19 +215,23 @@ func (s *Server) identifyUser(info *requestInfo, rt *Route, find func() (*api.Us
 	return nil
 }
 
-// userOfToken finds the user of a token. What is not remembered has to be verified,
-// which an address gets only as long as it has not sent too many that nobody signed.
+// userOfToken finds the user of a token. What is not remembered has to be verified, and
+// waits for its turn where an address has sent too many with false signatures.
 func (s *Server) userOfToken(r *http.Request, info *requestInfo, token string) (*api.User, error) {
 	if u, err := s.users.Recall(token); u != nil || err != nil {
 		return u, err
 	}
-	from := addressOf(r)
-	if err := s.wrongTokens.refuse(from, info.started); err != nil {
-		return nil, err
-	}
-	u, genuine, err := s.users.Verify(token)
-	if err != nil && !genuine {
-		return nil, s.wrongTokens.count(from, info.started, err)
+	from, leave := prefixOf(s.proxies.caller(r)), func() {}
+	u, forged, err := s.users.Verify(token, func() error {
+		out, err := s.wrongTokens.check(r.Context(), from, info.started)
+		if err == nil {
+			leave = out
+		}
+		return err
+	})
+	leave()
+	if forged {
+		s.wrongTokens.count(from, info.started)
 	}
 	return u, err
 }

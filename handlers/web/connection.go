@@ -143,7 +143,10 @@ func (st *Stream) leaveRequest() {
 	st.alone.conn = &ownConnection{Conn: conn, header: st.w.Header()}
 	info.answer.ResponseWriter = st.alone.conn
 	info.left = true
-	st.r = (&http.Request{Method: st.r.Method, Header: http.Header{"Traceparent": st.r.Header["Traceparent"]}}).WithContext(ctx)
+	st.r = (&http.Request{
+		Method: st.r.Method, Header: http.Header{"Traceparent": st.r.Header["Traceparent"]},
+		RemoteAddr: st.server.proxies.caller(st.r).String(),
+	}).WithContext(ctx)
 	st.alone.stay()
 	st.server.streams.alone.Add(1)
 	go watch(conn, st.alone.cancel)

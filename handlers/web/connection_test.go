@@ -160,7 +160,7 @@ func TestStreamsLeaveTheirHandlers(t *testing.T) {
 	if !res.Close || len(res.TransferEncoding) != 1 || res.Proto != "HTTP/1.1" || res.Status != "200 OK" {
 		t.Errorf("%s %s, closes %v, %v", res.Proto, res.Status, res.Close, res.TransferEncoding)
 	}
-	line := fmt.Sprintf(`"msg":"request","request_id":"mine","method":"GET","route":"/follow","status":200,"took_ms":*,"bytes":%d,"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"}`, text.Len())
+	line := fmt.Sprintf(`"msg":"request","request_id":"mine","method":"GET","route":"/follow","status":200,"took_ms":*,"bytes":%d,"client":"127.0.0.1","trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"}`, text.Len())
 	before, after, _ := strings.Cut(line, "*")
 	if log := f.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, before) || !strings.Contains(log, after) {
 		t.Errorf("%s\nwant %s", log, line)

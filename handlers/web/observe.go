@@ -149,6 +149,9 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.D
 	if id := info.keyID(); id != "" {
 		attrs = append(attrs, slog.String("key", id))
 	}
+	if from := s.proxies.caller(r); from.IsValid() {
+		attrs = append(attrs, slog.String("client", from.String()))
+	}
 	if id := traceID(r.Header); id != "" {
 		attrs = append(attrs, slog.String("trace_id", id))
 	}

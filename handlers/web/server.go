@@ -34,6 +34,9 @@ type Options struct {
 	// CheckOrigin takes it, or AnyOrigin; default: none.
 	AllowedOrigins []string
 
+	// Proxies are those whose X-Forwarded-For tells the address of a caller; default: none.
+	Proxies Proxies
+
 	// RateLimit is per API key, UserRateLimit per user; default: none.
 	RateLimit, UserRateLimit RateLimit
 	// RequestTimeout is the deadline of a request; default 5 s.
@@ -74,6 +77,7 @@ type Server struct {
 
 	users   Users
 	origins origins
+	proxies Proxies
 
 	rates, userRates   *rates
 	requests           *kind
@@ -90,9 +94,9 @@ func New(o Options) *Server {
 	m := newMeters(o.Registry)
 	return &Server{
 		starting: o.Starting, hasKeys: o.HasKeys, authenticate: o.Authenticate, logger: o.Logger, meters: m, unmatched: m.mounted(unmatched, NotFound), rules: api.NewValidator(),
-		users: o.Users, origins: newOrigins(o.AllowedOrigins),
+		users: o.Users, origins: newOrigins(o.AllowedOrigins), proxies: o.Proxies,
 		rates: newRates(o.RateLimit, "key", "API key"), userRates: newRates(o.UserRateLimit, "user", "user"),
-		wrong: &wrongKeys{what: "API keys"}, wrongTokens: &wrongKeys{what: "user tokens"},
+		wrong: &wrongKeys{}, wrongTokens: &wrongKeys{},
 		requests: newRequests(&o), admission: newAdmission(o.MaxBodyBytes),
 		streams: newStreams(&o), timeout: o.RequestTimeout,
 	}

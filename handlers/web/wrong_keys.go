@@ -1,7 +1,7 @@
 package web
 
 import (
-	"net/http"
+	"context"
 	"net/netip"
 	"sync"
 	"time"
@@ -16,51 +16,61 @@ const (
 	maxWrongAddresses = 10_000 // addresses remembered at once
 )
 
-// wrongKeys counts wrong keys, or wrong user tokens, per address. A right key passes
-// whatever its address has done: many callers may share one behind a proxy.
+// How many user tokens of an address that has sent too many wrong ones are checked at
+// once, and how long one waits for its turn.
+const (
+	checksAtOnce = 2
+	checkWait    = time.Second
+)
+
+// wrongKeys counts wrong keys, or false signatures of user tokens, per address. A right
+// one passes whatever its address has done: many callers may share one behind a proxy.
 type wrongKeys struct {
-	what    string // they are called
 	mu      sync.Mutex
 	windows map[netip.Prefix]*wrongKeyWindow
 }
 
 // wrongKeyWindow is what one address got wrong until its minute is over.
 type wrongKeyWindow struct {
-	count int
-	until time.Time
+	count  int
+	until  time.Time
+	checks chan struct{} // the places of those that are under way, see check
 }
 
-// count counts one wrong key and returns err, or CodeRateLimited once the
-// address has sent too many.
-func (w *wrongKeys) count(from netip.Prefix, now time.Time, err error) error {
+// count counts one wrong key. It gives how long the address has to wait once it has
+// sent too many, else 0.
+func (w *wrongKeys) count(from netip.Prefix, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	window := w.windows[from]
 	if window == nil || !now.Before(window.until) {
 		w.prune(now)
-		window = &wrongKeyWindow{until: now.Add(wrongKeysWindow)}
+		window = &wrongKeyWindow{until: now.Add(wrongKeysWindow), checks: make(chan struct{}, checksAtOnce)}
 		w.windows[from] = window
 	}
 	if window.count++; window.count <= maxWrongKeys {
-		return err
+		return 0
 	}
-	return w.tooMany(window, now)
+	return window.until.Sub(now)
 }
 
-// refuse is CodeRateLimited for an address that has sent too many.
-func (w *wrongKeys) refuse(from netip.Prefix, now time.Time) error {
+// check takes a place for checking a signature, which leave gives back. An address that
+// has sent too many false ones has few: wrong tokens keep the machine no busier than that.
+func (w *wrongKeys) check(ctx context.Context, from netip.Prefix, now time.Time) (leave func(), err error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if window := w.windows[from]; window != nil && now.Before(window.until) && window.count >= maxWrongKeys {
-		return w.tooMany(window, now)
+	window := w.windows[from]
+	few := window != nil && now.Before(window.until) && window.count >= maxWrongKeys
+	w.mu.Unlock()
+	if !few {
+		return func() {}, nil
 	}
-	return nil
-}
-
-func (w *wrongKeys) tooMany(window *wrongKeyWindow, now time.Time) error {
-	e := api.Errorf(api.CodeRateLimited, "too many wrong %s from this address", w.what)
-	e.RetryAfter = window.until.Sub(now)
-	return e
+	select {
+	case window.checks <- struct{}{}:
+		return func() { <-window.checks }, nil
+	case <-time.After(checkWait):
+	case <-ctx.Done():
+	}
+	return nil, api.Errorf(api.CodeOverloaded, "too many wrong user tokens come from this address; try again")
 }
 
 // prune keeps the map bounded: windows that are over go first, then all.
@@ -81,14 +91,10 @@ func (w *wrongKeys) prune(now time.Time) {
 	}
 }
 
-// addressOf is who is at the other end of the connection, never what a header
-// claims: one IPv4 address, or the /64 that one IPv6 host may roam in.
-func addressOf(r *http.Request) netip.Prefix {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	addr, bits := at.Addr().Unmap().WithZone(""), 32
+// prefixOf is what counts as one address: one of IPv4, or the /64 that one IPv6 host may
+// roam in.
+func prefixOf(addr netip.Addr) netip.Prefix {
+	bits := 32
 	if addr.Is6() {
 		bits = 64
 	}

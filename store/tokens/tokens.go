@@ -144,23 +144,24 @@ func (s *Store) Recall(token string) (*api.User, error) {
 }
 
 // Verify checks a token and remembers it. What is wrong with one is always the same
-// api.CodeUnauthorized; genuine tells whether one of our keys has signed it at all.
-func (s *Store) Verify(token string) (u *api.User, genuine bool, err error) {
+// api.CodeUnauthorized. It asks admit before it computes a signature, and returns its
+// error; forged tells that the signature is not that of the key.
+func (s *Store) Verify(token string, admit func() error) (u *api.User, forged bool, err error) {
 	keys := s.keys.Load()
-	kid, payload, err := openToken(token, *keys)
+	kid, payload, forged, err := openToken(token, *keys, admit)
 	if err != nil {
-		return nil, false, errNotValid()
+		return nil, forged, err
 	}
 	u, err = readClaims(payload, s.db.Clock())
 	if err != nil {
-		return nil, true, errNotValid()
+		return nil, false, errNotValid()
 	}
 	u.KeyID = kid
 	if s.Ended(u) != "" {
-		return nil, true, errNotValid()
+		return nil, false, errNotValid()
 	}
 	s.remembered.put(sha256.Sum256([]byte(token)), verified{u, (*keys)[kid]})
-	return u, true, nil
+	return u, false, nil
 }
 
 // Ended says why what a user calls with no longer stands; "": it does.
