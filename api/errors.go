@@ -36,6 +36,7 @@ const (
 	CodeMisdirected       Code = "misdirected_request"
 	CodeValidation        Code = "validation_failed"
 	CodeUnknownEventType  Code = "unknown_event_type"
+	CodeUnknownApp        Code = "unknown_app"
 	CodeAlreadyExpired    Code = "already_expired"
 	CodeIdempotencyReused Code = "idempotency_key_reused"
 	CodeRateLimited       Code = "rate_limited"
@@ -77,6 +78,7 @@ var errorTable = map[Code]Meaning{
 	CodeMisdirected:       {http.StatusMisdirectedRequest, "Misdirected request", false},
 	CodeValidation:        {http.StatusUnprocessableEntity, "The request breaks a rule", false},
 	CodeUnknownEventType:  {http.StatusUnprocessableEntity, "Unknown event type", false},
+	CodeUnknownApp:        {http.StatusUnprocessableEntity, "No such app", false},
 	CodeAlreadyExpired:    {http.StatusUnprocessableEntity, "Already expired", false},
 	CodeIdempotencyReused: {http.StatusUnprocessableEntity, "The idempotency key was used for another request", false},
 	CodeRateLimited:       {http.StatusTooManyRequests, "Too many requests", true},

@@ -263,7 +263,7 @@ func (a *app) handlers() (public, private http.Handler) {
 	whole := handlers.New(handlers.Options{
 		Events: a.events, Devices: a.devices, Keys: a.keys, Tokens: a.tokens, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales,
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
-		Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
+		TakesDevice: a.sender.Takes, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{

@@ -26,7 +26,7 @@ const (
 func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer) {
 	app := w.m.app()
 	if judgesToken(a.Outcome) {
-		d.watchStorm(ctx, app, w.m.Token, a.Outcome)
+		d.watchStorm(ctx, app, w.m.User, a.Outcome)
 	}
 	drop := a.Outcome == transport.DropDevice && a.Drops(w.m.registeredAt())
 	suspect := a.Outcome == transport.SuspectDevice && !d.storm.isOpen(d.names.of(app)) && d.pauses.last(app).Reason != stormReason
@@ -35,9 +35,9 @@ func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer
 	}
 }
 
-// watchStorm pauses the app when too many tokens were refused.
-func (d *Delivery) watchStorm(ctx context.Context, app, token string, o transport.Outcome) {
-	if d.storm.observe(d.names.of(app), token, o) {
+// watchStorm pauses the app when the tokens of too many users were refused.
+func (d *Delivery) watchStorm(ctx context.Context, app, user string, o transport.Outcome) {
+	if d.storm.observe(d.names.of(app), user, o) {
 		d.stormed(ctx, app)
 	}
 }
@@ -46,7 +46,7 @@ func (d *Delivery) watchStorm(ctx context.Context, app, token string, o transpor
 func (d *Delivery) stormed(ctx context.Context, app string) {
 	d.o.Metrics.breaker.WithLabelValues(d.names.of(app)).Set(1)
 	d.alarm(alarmStorm, "app", app)
-	d.pause(ctx, app, stormReason)
+	d.pause(ctx, app, stormReason, false)
 }
 
 // markDevice drops the device, or makes it suspect.

@@ -57,15 +57,19 @@ func (d *Delivery) parking(w *work) queue.Result {
 	return failed("app_paused")
 }
 
-// pause stops an app for the whole cluster.
-func (d *Delivery) pause(ctx context.Context, app, reason string) {
+// pause stops an app for the whole cluster. Unless it is quiet a person should look.
+func (d *Delivery) pause(ctx context.Context, app, reason string, quiet bool) {
 	first, err := d.pauses.change(app, apps.App{State: apps.Paused, Since: time.Now(), Reason: reason}, func() (bool, error) {
 		return d.o.Apps.PauseApp(ctx, app, reason)
 	})
 	if err != nil {
 		d.o.Logger.Warn("pause app", "app", app, "error", err)
 	}
-	if first || err != nil {
+	switch {
+	case !first && err == nil:
+	case quiet:
+		d.o.Logger.Warn("a topic that clients chose is paused", "app", app, "reason", reason)
+	default:
 		d.alarm(alarmPaused, "app", app, "reason", reason)
 	}
 }

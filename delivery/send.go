@@ -167,7 +167,7 @@ func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer
 		r.Err = a.Err.Error()
 	}
 	if a.Outcome == transport.PauseApp {
-		d.pause(ctx, w.m.app(), reasonOf(a))
+		d.pause(ctx, w.m.app(), reasonOf(a), a.Quiet)
 	}
 	d.finish(ctx, w, r)
 	d.updateDevice(ctx, w, a)

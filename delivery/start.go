@@ -51,7 +51,7 @@ func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, beg
 	}
 	w.took = a.Took
 	d.finish(ctx, w, results[a.Outcome](d, w, a))
-	if d.storm.observe(d.names.of(w.m.app()), w.m.Token, a.Outcome) {
+	if d.storm.observe(d.names.of(w.m.app()), w.m.User, a.Outcome) {
 		w.group.Go(func() { d.stormed(ctx, w.m.app()) })
 	}
 	d.leave(w)

@@ -9,7 +9,7 @@ import (
 
 // breakerOptions set up a breaker; the zero value is the contract's.
 type breakerOptions struct {
-	// window is how many distinct tokens, the last ones, are looked at; 200.
+	// window is how many distinct users, the last ones, are looked at; 200.
 	window int
 	// least is from how many on the share counts; 50.
 	least int
@@ -17,9 +17,10 @@ type breakerOptions struct {
 	percent int
 }
 
-// breaker is the storm breaker: when more than percent of an app's last
-// distinct tokens are refused as bad, it is likelier that the app is configured
-// wrongly than that all these devices are gone. While it is open no device may
+// breaker is the storm breaker: when the tokens of more than percent of an app's last
+// distinct users are refused as bad, it is likelier that the app is configured
+// wrongly than that all these devices are gone. A user counts once, by the newest
+// answer: the tokens that one makes up open nothing. While it is open no device may
 // be dropped. It lives per process and holds each app apart, as far as it has a
 // name of its own, see appNames.
 type breaker struct {
@@ -27,14 +28,14 @@ type breaker struct {
 	seed maphash.Seed
 
 	mu   sync.Mutex
-	apps map[string]*tokenWindow
+	apps map[string]*userWindow
 }
 
-// tokenWindow is a ring of the last distinct tokens, by hash.
-type tokenWindow struct {
+// userWindow is a ring of the last distinct users, by hash.
+type userWindow struct {
 	ring []uint64
 	next int
-	bad  map[uint64]bool // every token of the ring
+	bad  map[uint64]bool // every user of the ring
 	nbad int
 	open bool
 }
@@ -50,7 +51,7 @@ func newBreaker(o breakerOptions) *breaker {
 	if o.percent == 0 {
 		o.percent = 20
 	}
-	return &breaker{o: o, seed: maphash.MakeSeed(), apps: make(map[string]*tokenWindow)}
+	return &breaker{o: o, seed: maphash.MakeSeed(), apps: make(map[string]*userWindow)}
 }
 
 // judgesToken tells whether an outcome says of a token that it is good or bad.
@@ -58,19 +59,19 @@ func judgesToken(o transport.Outcome) bool {
 	return o == transport.Delivered || o == transport.SuspectDevice
 }
 
-// observe takes an answer for a token of an app into account and tells whether
+// observe takes an answer for a user's token of an app into account and tells whether
 // the breaker opened just now: the app is to be paused, and an alarm raised.
 // Outcomes that say nothing of the token do not count, nor does a 410.
-func (b *breaker) observe(app, token string, o transport.Outcome) (opened bool) {
+func (b *breaker) observe(app, user string, o transport.Outcome) (opened bool) {
 	if !judgesToken(o) {
 		return false
 	}
-	h := maphash.String(b.seed, token)
+	h := maphash.String(b.seed, user)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w, ok := b.apps[app]
 	if !ok {
-		w = &tokenWindow{bad: make(map[uint64]bool)}
+		w = &userWindow{bad: make(map[uint64]bool)}
 		b.apps[app] = w
 	}
 	w.put(h, o == transport.SuspectDevice, b.o.window)
@@ -81,9 +82,9 @@ func (b *breaker) observe(app, token string, o transport.Outcome) (opened bool) 
 	return true
 }
 
-// put notes the newest answer for a token; a token that is new to the window
+// put notes the newest answer for a user; one who is new to the window
 // pushes the oldest out.
-func (w *tokenWindow) put(h uint64, bad bool, size int) {
+func (w *userWindow) put(h uint64, bad bool, size int) {
 	was, known := w.bad[h]
 	if known && was {
 		w.nbad--
@@ -97,9 +98,9 @@ func (w *tokenWindow) put(h uint64, bad bool, size int) {
 	}
 }
 
-// push adds a token to the ring. A full ring gives up its oldest token, and
-// what was known of it.
-func (w *tokenWindow) push(h uint64, size int) {
+// push adds a user to the ring. A full ring gives up its oldest user, and
+// what was known of him.
+func (w *userWindow) push(h uint64, size int) {
 	if len(w.ring) < size {
 		w.ring = append(w.ring, h)
 		return
@@ -121,7 +122,7 @@ func (b *breaker) isOpen(app string) bool {
 	return ok && w.open
 }
 
-// reset closes an app's breaker and forgets its tokens, when the app resumes.
+// reset closes an app's breaker and forgets its users, when the app resumes.
 func (b *breaker) reset(app string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

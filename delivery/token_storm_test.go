@@ -7,7 +7,7 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// observe shows the breaker n answers, for devices from first on.
+// observe shows the breaker n answers, for users from first on.
 func observe(b *breaker, app string, first, n int, o transport.Outcome) (opened int) {
 	for i := range n {
 		if b.observe(app, fmt.Sprint(first+i), o) {
@@ -39,16 +39,16 @@ func TestBreakerOpensAboveTwentyPercent(t *testing.T) {
 	}
 }
 
-func TestBreakerNeedsFiftyDistinctTokens(t *testing.T) {
+func TestBreakerNeedsFiftyDistinctUsers(t *testing.T) {
 	t.Parallel()
 	b := newBreaker(breakerOptions{})
 	for range 100 {
 		if observe(b, "a", 0, 49, transport.SuspectDevice) != 0 {
-			t.Fatal("49 tokens opened it")
+			t.Fatal("49 users opened it")
 		}
 	}
 	if observe(b, "a", 49, 1, transport.Delivered) != 1 {
-		t.Fatal("50 tokens did not")
+		t.Fatal("50 users did not")
 	}
 }
 
@@ -66,7 +66,7 @@ func TestBreakerCountsNo410s(t *testing.T) {
 	}
 }
 
-// The newest answer for a token counts, and old tokens leave the window.
+// The newest answer for a user counts, and old users leave the window.
 func TestBreakerForgets(t *testing.T) {
 	t.Parallel()
 	b := newBreaker(breakerOptions{window: 100})
@@ -83,7 +83,7 @@ func TestBreakerForgets(t *testing.T) {
 		observe(b, "a", 9000, 15, transport.Delivered)
 	}
 	if b.isOpen("a") {
-		t.Fatal("one token counted more than once")
+		t.Fatal("one user counted more than once")
 	}
 	if w := b.apps["a"]; len(w.ring) != 100 || len(w.bad) != 100 {
 		t.Fatalf("the window holds %d and %d", len(w.ring), len(w.bad))

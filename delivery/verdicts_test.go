@@ -41,7 +41,7 @@ func TestRefusalsCountSinceTheLastRegistration(t *testing.T) {
 	}
 }
 
-// The storm breaker needs 50 tokens: of devices that were suspect before, a process
+// The storm breaker needs 50 users: of devices that were suspect before, a process
 // drops at most 49 before it opens, and none after, whatever else is in the air.
 func TestStormKeepsSuspectDevices(t *testing.T) {
 	t.Parallel()
@@ -75,5 +75,39 @@ func TestStormKeepsSuspectDevices(t *testing.T) {
 	}
 	if dropped > most {
 		t.Errorf("%d of %d devices were dropped, want at most %d", dropped, n, most)
+	}
+}
+
+// One user may register 50 tokens, all made up: he counts once, and nobody else's
+// notifications wait for it.
+func TestOneUserPausesNoApp(t *testing.T) {
+	t.Parallel()
+	answer := func(n *transport.Notification) transport.Answer {
+		if n.Token == token(0) {
+			return transport.Answer{Outcome: transport.Delivered, Status: 200}
+		}
+		return transport.Answer{Outcome: transport.SuspectDevice, Status: 400, Reason: "BadDeviceToken"}
+	}
+	p := setup(t, options{sender: func(*pipeline) transport.Sender { return &scripted{answer: answer} }})
+	p.mustDevice("bob", 0)
+	for i := range 50 {
+		p.mustDevice("mallory", 1+i)
+	}
+	for _, state := range []api.DeviceState{api.DeviceSuspect, api.DeviceDropped} { // none is kept for a storm
+		p.mustEnd(p.mustPost(hello("mallory")), api.EventDone)
+		storetest.Eventually(t, soon, "the made-up devices to be "+string(state), func() bool {
+			for i := range 50 {
+				if p.device("mallory", 1+i).State != state {
+					return false
+				}
+			}
+			return true
+		})
+		p.mustEnd(p.mustPost(hello("bob")), api.EventDone)
+	}
+	state, err := apps.New(p.db).Apps(t.Context())
+	storetest.Must(t, err)
+	if len(state) > 0 {
+		t.Errorf("one user's tokens paused %+v", state)
 	}
 }

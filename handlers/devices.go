@@ -20,7 +20,8 @@ type putDeviceRequest struct {
 //
 //	@Summary		Register a device
 //	@Description	Call it whenever an app starts with its APNs device token (hex, in any case). Registering again revives a device that
-//	@Description	APNs had declared gone. A token that belonged to another user leaves that user. At most 50 devices per user.
+//	@Description	APNs had declared gone. A token that belonged to another user leaves that user. At most 50 devices per user. With a
+//	@Description	user token there must be an app for the topic and environment.
 //	@Tags			push
 //	@ID				putDevice
 //	@Accept			json
@@ -30,9 +31,12 @@ type putDeviceRequest struct {
 //	@Param			device	body		api.DeviceRequest	true	"What to send to it with"
 //	@Success		200		{object}	api.Device			"Registered again"
 //	@Success		201		{object}	api.Device			"Registered"
-//	@Failure		422		{object}	api.Problem			"validation_failed, also for the 51st device of a user"
+//	@Failure		422		{object}	api.Problem			"validation_failed (also for the 51st device of a user), unknown_app (no such topic and environment, to a user token)"
 //	@Router			/v1/users/{user}/devices/{token} [put]
 func (s *server) putDevice(ctx context.Context, in *putDeviceRequest) (*web.Reply[api.Device], error) {
+	if web.UserOf(ctx) != nil && !s.takes(&in.Body) {
+		return nil, api.Errorf(api.CodeUnknownApp, "no app is configured for this topic and environment")
+	}
 	device, created, err := s.devices.PutDevice(ctx, in.User, strings.ToLower(in.Token), &in.Body)
 	if err != nil {
 		return nil, err

@@ -43,6 +43,10 @@ type Options struct {
 	// The queues behind stats and dead letters; one that is nil is left out.
 	EventQueue, NotificationQueue, JobQueue *queue.Queue
 
+	// TakesDevice tells whether there is an app for a device: users register no others.
+	// Default: there always is.
+	TakesDevice func(*api.DeviceRequest) bool
+
 	// Ready says how the dependencies are; default: always ready.
 	Ready func(context.Context) api.Readiness
 	// DeliveredPerSecond is this process's mean over the last minute.
@@ -69,6 +73,7 @@ type server struct {
 	tokens   *tokens.Store
 	queues   []deadQueue
 
+	takes     func(*api.DeviceRequest) bool
 	ready     func(context.Context) api.Readiness
 	delivered func() float64
 
@@ -99,7 +104,7 @@ func newServer(o Options) *server {
 	return &server{
 		tokens: o.Tokens, confirming: confirming,
 		events: o.Events, devices: o.Devices, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.queues(),
-		ready: o.Ready, delivered: o.DeliveredPerSecond, web: web.New(o.Web), messages: messages,
+		takes: o.TakesDevice, ready: o.Ready, delivered: o.DeliveredPerSecond, web: web.New(o.Web), messages: messages,
 		metrics: figures.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,
 	}
 }
@@ -109,6 +114,9 @@ func (o Options) withDefaults() Options {
 		o.Ready = func(context.Context) api.Readiness {
 			return api.Readiness{Ready: true, Dependencies: []api.Dependency{}}
 		}
+	}
+	if o.TakesDevice == nil {
+		o.TakesDevice = func(*api.DeviceRequest) bool { return true }
 	}
 	if o.DeliveredPerSecond == nil {
 		o.DeliveredPerSecond = func() float64 { return 0 }

@@ -174,6 +174,32 @@ func TestU2_UsersConfirmOnlyWhereTheyMay(t *testing.T) {
 	}
 }
 
+// U2: users choose no topic that nothing is sent to: such devices would wake the operator.
+func TestU2_UsersRegisterOnlyForAppsThatAreThere(t *testing.T) {
+	t.Parallel()
+	w, admin := setupUsers(t, func(o *handlers.Options) {
+		o.TakesDevice = func(r *api.DeviceRequest) bool { return r.Topic == "a.b" && r.Environment == api.EnvSandbox }
+	})
+	alice, unknown := w.mustToken("alice"), problem(api.CodeUnknownApp, "no app is configured for this topic and environment")
+	for body, status := range map[string]int{
+		`{"platform":"apns","topic":"a.b","environment":"sandbox"}`:    201,
+		`{"platform":"apns","topic":"a.b","environment":"production"}`: 422,
+		`{"platform":"apns","topic":"a.c","environment":"sandbox"}`:    422,
+	} {
+		a := w.do(put("/v1/users/alice/devices/"+token, body).with(alice))
+		if a.status != status {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+		if status == 422 {
+			a.wants(t, 422, unknown)
+			if a := w.do(put("/v1/users/bob/devices/"+token, body).with(admin)); a.status/100 != 2 {
+				t.Errorf("a backend gets %d %s", a.status, a.body)
+			}
+			w.do(call{method: "DELETE", path: "/v1/users/bob/devices/" + token, headers: []string{admin}})
+		}
+	}
+}
+
 func TestU2_ChatsOfAMember(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, w *world) {

@@ -38,6 +38,7 @@ func newLink(c *configuration, a *appConfig, source *tokenSource, o *Options) *l
 // app is one topic in one environment.
 type app struct {
 	topic   string // "*": all topics of a key
+	met     bool   // under a key for all topics: clients chose the topic
 	env     api.Environment
 	link    *link
 	limiter *h2.Limiter
@@ -98,7 +99,7 @@ func (t *appTable) find(topic string, env api.Environment) *app {
 	if len(t.met) >= maxTopics {
 		return general
 	}
-	a := &app{topic: topic, env: env, link: general.link, limiter: general.link.pool.NewLimiter(general.link.now)}
+	a := &app{topic: topic, met: true, env: env, link: general.link, limiter: general.link.pool.NewLimiter(general.link.now)}
 	t.met[key] = a
 	return a
 }

@@ -217,9 +217,39 @@ func TestA13_NoApp(t *testing.T) {
 		if got := w.send(n); got.Outcome != transport.NoApp {
 			t.Errorf("%s: got %s", transport.AppOf(n.Topic, n.Environment), got.Outcome)
 		}
+		if a.Takes(&api.DeviceRequest{Topic: n.Topic, Environment: n.Environment}) {
+			t.Errorf("%s: devices may register", transport.AppOf(n.Topic, n.Environment))
+		}
 	}
 	if w.Total() != 1 {
 		t.Fatalf("%d requests", w.Total())
+	}
+	general := mustNew(t, Options{CAFile: s.CAFile(), KeyFile: s.KeyFile(), KeyID: s.KeyID(), TeamID: s.TeamID()})
+	for topic, sender := range map[string]*Sender{"one": a, "two": general} {
+		if !sender.Takes(&api.DeviceRequest{Topic: topic, Environment: api.EnvProduction}) {
+			t.Errorf("%s: devices may not register", topic)
+		}
+	}
+}
+
+// A topic that APNs refuses wakes an operator only if he has named it: with a key for all
+// topics clients choose them.
+func TestA13_TopicsOfClientsAreQuiet(t *testing.T) {
+	t.Parallel()
+	s := apnstest.Start(t, apnstest.Options{Topics: []string{"one"}})
+	w := &world{Server: s, t: t, sender: mustNew(t, Options{
+		URL: s.URL(), CAFile: s.CAFile(), KeyFile: s.KeyFile(), KeyID: s.KeyID(), TeamID: s.TeamID(),
+		AppsFile: mustAppsFile(t, "", fileApp(s, "two", api.EnvProduction)),
+	})}
+	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
+	for topic, quiet := range map[string]bool{"two": false, "three": true} {
+		if got := w.send(noteFor(1, topic, api.EnvProduction)); got.Outcome != transport.PauseApp || got.Quiet != quiet {
+			t.Errorf("%s: %+v", topic, got)
+		}
+	}
+	s.ScriptAll(apnstest.Fail(403, "InvalidProviderToken"))
+	if got := w.send(noteFor(2, "one", api.EnvProduction)); got.Outcome != transport.PauseApp || got.Quiet {
+		t.Errorf("a refused key: %+v", got)
 	}
 }
 

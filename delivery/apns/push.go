@@ -135,6 +135,7 @@ func (p *push) Answered(r *h2.Result) {
 	if answer.Status != 0 {
 		answer.Took = time.Since(p.sent)
 	}
+	answer.Quiet = p.app.met && answer.Outcome == transport.PauseApp && answer.Status == http.StatusBadRequest
 	p.renewToken(&answer)
 	use := h2.Answered
 	switch {

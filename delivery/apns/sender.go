@@ -12,6 +12,7 @@ import (
 
 	"github.com/sideshow/apns2"
 
+	"fanfare/api"
 	"fanfare/delivery/transport"
 )
 
@@ -134,6 +135,12 @@ func (s *Sender) Close() error {
 		l.pool.Close()
 	}
 	return nil
+}
+
+// Takes implements transport.Sender. A key for all topics takes each.
+func (s *Sender) Takes(r *api.DeviceRequest) bool {
+	t := s.apps.Load()
+	return t.named[appKey{r.Topic, r.Environment}] != nil || t.any[r.Environment] != nil
 }
 
 // Apps implements transport.Sender, sorted by name.

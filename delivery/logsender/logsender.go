@@ -59,6 +59,9 @@ func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func
 	done(s.Send(ctx, n))
 }
 
+// Takes implements transport.Sender: whatever app it is for.
+func (s *Sender) Takes(*api.DeviceRequest) bool { return true }
+
 // remember keeps an app for Apps.
 func (s *Sender) remember(n *transport.Notification) {
 	name := transport.AppOf(n.Topic, n.Environment)

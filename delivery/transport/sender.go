@@ -20,6 +20,9 @@ type Sender interface {
 	// When ctx ends first, the answer is NotSent if the service can't have seen
 	// the whole request, else UnknownOutcome.
 	Send(ctx context.Context, n *Notification) Answer
+	// Takes tells whether there is an app for what a device registers with, so that
+	// notifications to it are sent.
+	Takes(*api.DeviceRequest) bool
 	// Apps describes every app the sender has met or was configured with.
 	Apps() []AppState
 	// Reasons lists the reasons that the service documents for its answers. Only
@@ -84,6 +87,9 @@ type Answer struct {
 	Reason string
 	// ID is the id under which the service took the notification.
 	ID string
+	// Quiet (PauseApp only) tells that the app is one that only clients have named, and
+	// that the service refuses its topic: no operator is to be woken.
+	Quiet bool
 	// GoneAt (DropDevice only, else zero) is when the service last found the
 	// token inactive, in milliseconds.
 	GoneAt time.Time

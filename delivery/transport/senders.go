@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"fanfare/api"
 )
 
 // Platform names a push service.
@@ -38,6 +40,12 @@ func (s Senders) Start(ctx context.Context, n *Notification, done func(Answer)) 
 		return
 	}
 	done(s.Send(ctx, n))
+}
+
+// Takes implements Sender: by the sender of the device's platform.
+func (s Senders) Takes(r *api.DeviceRequest) bool {
+	sender, ok := s[Platform(r.Platform)]
+	return ok && sender.Takes(r)
 }
 
 // Apps implements Sender: the apps of all.

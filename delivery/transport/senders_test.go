@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fanfare/api"
 )
 
 // service is a sender that says who it is in every answer.
@@ -18,15 +20,24 @@ type service struct {
 func (s *service) Send(_ context.Context, n *Notification) Answer {
 	return Answer{Outcome: Delivered, ID: s.name + " " + n.ID}
 }
-func (s *service) Apps() []AppState  { return []AppState{{App: s.name}} }
-func (s *service) Reasons() []string { return []string{"Shared", s.name} }
-func (s *service) Reload() error     { return s.broken }
-func (s *service) Close() error      { s.closed++; return nil }
+func (s *service) Takes(r *api.DeviceRequest) bool { return r.Topic == s.name }
+func (s *service) Apps() []AppState                { return []AppState{{App: s.name}} }
+func (s *service) Reasons() []string               { return []string{"Shared", s.name} }
+func (s *service) Reload() error                   { return s.broken }
+func (s *service) Close() error                    { s.closed++; return nil }
 
 func TestSenders(t *testing.T) {
 	t.Parallel()
 	one, two := &service{name: "One"}, &service{name: "Two", broken: errors.New("no such file")}
 	all := Senders{"one": one, "two": two}
+	for _, r := range []api.DeviceRequest{{Platform: "one", Topic: "Two"}, {Platform: "three", Topic: "One"}} {
+		if all.Takes(&r) {
+			t.Errorf("%+v is taken", r)
+		}
+	}
+	if !all.Takes(&api.DeviceRequest{Platform: "two", Topic: "Two"}) {
+		t.Error("an app that is there is not taken")
+	}
 	for platform, want := range map[Platform]string{"one": "One 7", "two": "Two 7"} {
 		for way, got := range bothWays(all, &Notification{ID: "7", Platform: platform}) {
 			if got.ID != want {

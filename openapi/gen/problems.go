@@ -32,6 +32,7 @@ var details = map[api.Code]string{
 	api.CodeMisdirected:       "without an API key this server answers only to localhost",
 	api.CodeValidation:        "user must be 1 to 128 bytes of A-Z a-z 0-9 . _ : @ -",
 	api.CodeUnknownEventType:  "there is no event type photo.shared, and the event has no alert",
+	api.CodeUnknownApp:        "no app is configured for this topic and environment",
 	api.CodeAlreadyExpired:    "expires_at is past",
 	api.CodeIdempotencyReused: "this Idempotency-Key was used with another body",
 	api.CodeRateLimited:       "this API key may make 500/s requests",
