@@ -11,7 +11,8 @@
 // new when it moved, so that a revoked token stops everywhere within 10 s as long as
 // SQL can be reached. While it cannot, what was known last goes on counting.
 //
-// A ticket has 128 random bits. Only its hash is in Redis:
+// A ticket has 128 random bits and a MAC by a key of fanfare's own, so that made-up ones
+// are refused here. Only its hash is in Redis:
 //
 //	key                    type    lifetime          what
 //	ff:{ticket:<hash>}:of  string  60 s, taken once  the user, as JSON

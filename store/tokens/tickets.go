@@ -2,10 +2,13 @@ package tokens
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -15,17 +18,23 @@ import (
 	"fanfare/store/redisdb"
 )
 
+// A ticket is 128 random bits and the first bytes of their MAC, in base64: one that
+// somebody made up is refused without asking Redis.
 const (
-	ticketBytes  = 16 // 128 random bits
-	ticketLength = 22 // of them in base64
+	ticketRandom = 16 // bytes
+	ticketMAC    = 8
 )
 
 // GiveTicket makes a ticket for what a user calls with: it opens one stream or long
 // poll in his name, within 60 s and before his token ends.
 func (s *Store) GiveTicket(ctx context.Context, u *api.User) (*api.Ticket, error) {
-	var random [ticketBytes]byte
-	rand.Read(random[:]) // never fails
-	ticket := base64.RawURLEncoding.EncodeToString(random[:])
+	own := s.signer()
+	if own == nil {
+		return nil, errNoSigner()
+	}
+	random := make([]byte, ticketRandom, ticketRandom+ticketMAC)
+	rand.Read(random) // never fails
+	ticket := base64.RawURLEncoding.EncodeToString(append(random, own.ticketMAC(random)...))
 	value, err := json.Marshal(u)
 	if err != nil {
 		return nil, fmt.Errorf("write a ticket: %w", err)
@@ -47,7 +56,7 @@ func (s *Store) GiveTicket(ctx context.Context, u *api.User) (*api.Ticket, error
 // TakeTicket finds the user of a ticket, which is used up by that. One that was never
 // made, was taken or has ended is api.CodeUnauthorized.
 func (s *Store) TakeTicket(ctx context.Context, ticket string) (*api.User, error) {
-	if len(ticket) != ticketLength {
+	if !s.madeTicket(ticket) {
 		return nil, errNoTicket()
 	}
 	cmd := redis.NewStringCmd(ctx, "getdel", ticketKey(ticket))
@@ -69,6 +78,25 @@ func (s *Store) TakeTicket(ctx context.Context, ticket string) (*api.User, error
 		return nil, errNoTicket()
 	}
 	return u, nil
+}
+
+// madeTicket tells whether a ticket was made with one of fanfare's own keys.
+func (s *Store) madeTicket(ticket string) bool {
+	text, err := base64.RawURLEncoding.DecodeString(ticket)
+	keys := s.own.Load()
+	if err != nil || len(text) != ticketRandom+ticketMAC || keys == nil {
+		return false
+	}
+	random, mac := text[:ticketRandom], text[ticketRandom:]
+	return slices.ContainsFunc(*keys, func(own ownKey) bool { return hmac.Equal(mac, own.ticketMAC(random)) })
+}
+
+// ticketMAC proves that a server has made a ticket of these bytes.
+func (o *ownKey) ticketMAC(random []byte) []byte {
+	h := hmac.New(sha256.New, o.private.Seed())
+	h.Write([]byte("ticket "))
+	h.Write(random)
+	return h.Sum(nil)[:ticketMAC]
 }
 
 func errNoTicket() error {

@@ -183,7 +183,7 @@ func (s *Store) Ended(u *api.User) api.ByeReason {
 func (s *Store) Issue(user string, r *api.TokenRequest) (*api.Token, error) {
 	own := s.signer()
 	if own == nil {
-		return nil, api.Errorf(api.CodeUnavailable, "the key that signs tokens cannot be read just now")
+		return nil, errNoSigner()
 	}
 	issued := s.db.Clock().Unix()
 	if upTo, is := s.revoked.Load(user); is {
@@ -205,6 +205,10 @@ func (s *Store) Issue(user string, r *api.TokenRequest) (*api.Token, error) {
 		return nil, fmt.Errorf("sign a token: %w", err)
 	}
 	return &api.Token{Token: token, ExpiresAt: api.At(expires)}, nil
+}
+
+func errNoSigner() error {
+	return api.Errorf(api.CodeUnavailable, "the key that signs tokens cannot be read just now")
 }
 
 func sign(own *ownKey, payload []byte) (string, error) {

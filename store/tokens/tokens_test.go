@@ -9,6 +9,7 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -582,8 +583,15 @@ func TestU6_CheckingCostsNeitherSQLNorRedis(t *testing.T) {
 	u := mustUser(t, s, token)
 	_, err := s.GiveTicket(t.Context(), u) // Redis is there, and asked
 	storetest.Must(t, err)
+	kept, err := s.GiveTicket(t.Context(), u)
+	storetest.Must(t, err)
 	before := p.Bytes() + q.Bytes()
-	for range 100 {
+	for i := range 100 {
+		guess := base64.RawURLEncoding.EncodeToString([]byte(fmt.Sprintf("%024d", i)))
+		for _, wrong := range []string{guess, guess[:22], forged("." + kept.Ticket)[1:], kept.Ticket[:31] + "!"} {
+			_, err := s.TakeTicket(t.Context(), wrong)
+			storetest.WantCode(t, err, api.CodeUnauthorized)
+		}
 		mustUser(t, s, token)
 		u, err := s.Recall(token)
 		if u == nil || err != nil {
@@ -606,7 +614,7 @@ func TestU6_CheckingCostsNeitherSQLNorRedis(t *testing.T) {
 		q.Cut()
 		_, err := s.GiveTicket(t.Context(), u)
 		storetest.WantCode(t, err, api.CodeUnavailable)
-		_, err = s.TakeTicket(t.Context(), strings.Repeat("A", 22))
+		_, err = s.TakeTicket(t.Context(), kept.Ticket)
 		storetest.WantCode(t, err, api.CodeUnavailable)
 		mustUser(t, s, token)
 	})
