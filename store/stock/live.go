@@ -141,6 +141,7 @@ func (l *Live) usable(sale string, status int64) error {
 	case answerAbsent:
 		l.known.Delete(sale)
 		l.snapshots.Delete(sale)
+		l.movers.Delete(sale)
 		return ErrAbsent
 	case answerLoading:
 		return ErrLoading

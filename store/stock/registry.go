@@ -103,9 +103,14 @@ func (l *Live) makeRoom(ctx context.Context, s Settings) error {
 	return firstError(cmds)
 }
 
-// unregister lets sweepers forget a sale.
+// unregister lets sweepers forget a sale, and this process what it keeps of it.
 func (l *Live) unregister(ctx context.Context, sale string) error {
-	l.known.Delete(sale)
+	if parts, ok := l.known.LoadAndDelete(sale); ok {
+		for _, p := range parts.([]*partition) {
+			l.unusable.Delete(p.prefix)
+		}
+	}
+	l.movers.Delete(sale)
 	cmd := redis.NewIntCmd(ctx, "hdel", saleRegistry, sale)
 	if err := l.share(ctx, stepRegister, redisdb.Write, cmd); err != nil {
 		return err

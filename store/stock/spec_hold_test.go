@@ -451,9 +451,16 @@ func TestS7_NoPartitionGoesBeforeTheLast(t *testing.T) {
 		p, err := w.partitionByID(t.Context(), w.sale, held.ID)
 		storetest.Must(t, err)
 		storetest.Must(t, w.db.Client().Del(t.Context(), p.due).Err()) // as if it had ended long ago
+		release, err := w.lockMoves(t.Context(), w.sale)
+		storetest.Must(t, err)
+		release()
+		w.unusableFor(parts[2])
 		storetest.Must(t, w.retire(t.Context(), parts))
 		if there() != 0 {
 			t.Errorf("%d partitions are left", there())
+		}
+		for _, kept := range []*sync.Map{&w.known, &w.movers, &w.unusable} {
+			kept.Range(func(name, _ any) bool { t.Errorf("%v is kept in memory", name); return true })
 		}
 	})
 }
