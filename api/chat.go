@@ -114,12 +114,13 @@ type ChatMessages struct {
 }
 
 // UserChat is one of a user's chats. Unread counts messages of others above
-// Acked that are kept.
+// Acked that are kept. Of one with an Error only the ID is known.
 type UserChat struct {
-	ID     string `json:"id" example:"team"`
-	Unread int64  `json:"unread"`
-	LastID int64  `json:"last_id"`
-	Acked  int64  `json:"acked"`
+	ID     string     `json:"id" example:"team"`
+	Unread int64      `json:"unread"`
+	LastID int64      `json:"last_id"`
+	Acked  int64      `json:"acked"`
+	Error  *ChatError `json:"error,omitempty"`
 }
 
 // UserChatList is the answer of GET /v1/users/{user}/chats, in the order of

@@ -162,7 +162,8 @@ type listUserChatsRequest struct {
 // listUserChats lists a user's chats.
 //
 //	@Summary		List a user's chats
-//	@Description	In the order of joining. `unread` counts the messages of others above `acked` that are kept.
+//	@Description	In the order of joining. `unread` counts the messages of others above `acked` that are kept. A chat
+//	@Description	that could not be read has `error` and nothing but its id, and the others are there.
 //	@Tags			group chat
 //	@ID				listUserChats
 //	@Produce		json

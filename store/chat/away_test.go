@@ -13,7 +13,7 @@ import (
 // are there; a sender whose index is on it sends all the same.
 func TestC4_OneMasterAway(t *testing.T) {
 	t.Parallel()
-	cluster := storetest.PrivateCluster(t, 0)
+	cluster := storetest.PrivateCluster(t, 0, "--cluster-require-full-coverage", "no")
 	w := newWorld(t, storetest.Open(t, cluster.URL()), Options{})
 	w.prefix = "" // where names go must be known
 	reader, away := "reader", cluster.MasterOf(t, indexKey("sender"))
@@ -40,6 +40,13 @@ func TestC4_OneMasterAway(t *testing.T) {
 	w.mustSend(there, "sender", "ho")
 	if took := time.Since(begun); took > time.Second {
 		t.Errorf("a message waited %v for a master that it does not need", took)
+	}
+	items, _, err := w.UserChats(t.Context(), reader, "", 0)
+	storetest.Must(t, err)
+	for _, c := range items {
+		if (c.Error != nil) != (c.ID == gone) || c.ID == there && c.LastID != 2 || len(items) != 2 {
+			t.Errorf("one of %d chats: %+v", len(items), c)
+		}
 	}
 	p, err := w.Pending(t.Context(), reader, 0)
 	storetest.Must(t, err)

@@ -42,7 +42,7 @@ type memberState struct {
 // them. Over all pages a chat of which he is a member all the while shows once;
 // one that he left and joined again meanwhile may show twice. A page may
 // have fewer than limit while next is not "": entries that a crash left behind do
-// not show.
+// not show, and one that cannot be read has an Error.
 func (s *Store) UserChats(ctx context.Context, user, cursor string, limit int) (items []api.UserChat, next string, err error) {
 	limit = pageSize(limit)
 	p, err := s.readPage(ctx, user, cursor, limit)
@@ -55,10 +55,10 @@ func (s *Store) UserChats(ctx context.Context, user, cursor string, limit int) (
 	}
 	items = make([]api.UserChat, len(found))
 	for i, f := range found {
-		if f.err != nil {
-			return nil, "", f.err
-		}
 		items[i] = api.UserChat{ID: f.Chat, Unread: f.unread, LastID: f.LastID, Acked: f.Acked}
+		if f.err != nil {
+			items[i].Error = &api.ChatError{Code: api.CodeOf(f.err)}
+		}
 	}
 	return items, p.next(limit), nil
 }
