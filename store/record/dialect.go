@@ -77,11 +77,7 @@ func sqliteDialect() dialect {
 func (d dialect) onConflict(key string, set []string, raise ...string) string {
 	parts := make([]string, 0, len(set)+len(raise))
 	for _, c := range set {
-		if d.mysql {
-			parts = append(parts, c+" = VALUES("+c+")")
-		} else {
-			parts = append(parts, c+" = excluded."+c)
-		}
+		parts = append(parts, c+" = "+d.inserted(c))
 	}
 	for _, c := range raise {
 		parts = append(parts, c+" = "+c+" + 1")
@@ -91,4 +87,12 @@ func (d dialect) onConflict(key string, set []string, raise ...string) string {
 		return " ON DUPLICATE KEY UPDATE " + list
 	}
 	return " ON CONFLICT (" + key + ") DO UPDATE SET " + list
+}
+
+// inserted is, behind onConflict, the value of a column that the INSERT carried.
+func (d dialect) inserted(column string) string {
+	if d.mysql {
+		return "VALUES(" + column + ")"
+	}
+	return "excluded." + column
 }

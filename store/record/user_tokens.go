@@ -78,10 +78,11 @@ func (db *DB) PurgeTokenKeys(ctx context.Context) error {
 // every server has read it.
 const TokenKeyRest = time.Minute
 
-// RevokeTokens ends all tokens of a user that were issued up to now, by the
-// database's clock. It raises VersionUserTokens. A replay of the same idempotency
-// key ends none that were issued since.
-func (db *DB) RevokeTokens(ctx context.Context, user string, once api.Idempotency) (replayed bool, err error) {
+// RevokeTokens ends all tokens of a user that were issued up to a second, or up to now
+// where the database's clock is ahead of it; what an earlier revocation ended stays so.
+// It raises VersionUserTokens. A replay of the same idempotency key ends none that were
+// issued since.
+func (db *DB) RevokeTokens(ctx context.Context, user string, second int64, once api.Idempotency) (replayed bool, err error) {
 	var done struct{}
 	return db.once(ctx, once, &done, func(ctx context.Context, tx *sqlx.Tx) error {
 		if err := db.raise(ctx, tx, VersionUserTokens); err != nil {
@@ -91,15 +92,19 @@ func (db *DB) RevokeTokens(ctx context.Context, user string, once api.Idempotenc
 		if err != nil {
 			return err
 		}
+		// Where a clock was set back, a token that was made since may be a second newer than
+		// the last revocation.
+		upTo := db.d.inserted("up_to")
 		_, err = tx.ExecContext(ctx, "INSERT INTO token_revocations (user_id, up_to, version) SELECT ?, ?, version FROM versions WHERE name = ?"+
-			db.d.onConflict("user_id", []string{"up_to", "version"}), user, now/1000, VersionUserTokens)
+			db.d.onConflict("user_id", []string{"version"})+", up_to = "+db.d.greatest+"("+upTo+", up_to + ("+upTo+" < up_to))",
+			user, max(now/1000, second), VersionUserTokens)
 		return err
 	})
 }
 
-// Revocations reads those that were made after a version.
-func (db *DB) Revocations(ctx context.Context, after int64) (list []Revocation, err error) {
-	err = db.list(ctx, &list, "SELECT user_id, up_to, version FROM token_revocations WHERE version > ?", after)
+// Revocations reads the first of those that were made after a version, oldest first.
+func (db *DB) Revocations(ctx context.Context, after int64, limit int) (list []Revocation, err error) {
+	err = db.list(ctx, &list, "SELECT user_id, up_to, version FROM token_revocations WHERE version > ? ORDER BY version LIMIT ?", after, limit)
 	return list, err
 }
 

@@ -14,5 +14,11 @@ func Revocations(s *Store) (n int) {
 	return n
 }
 
+// SetClock replaces Redis' clock.
+func SetClock(s *Store, now func() time.Time) { s.now = now }
+
+// SetPage sets how many revocations are read at once.
+func SetPage(s *Store, page int) { s.page = page }
+
 // Forget is what Run does every hour.
 func Forget(s *Store, before time.Time) { s.forget(before) }

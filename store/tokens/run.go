@@ -10,6 +10,9 @@ import (
 	"fanfare/store/record"
 )
 
+// revocationPage is how many revocations are read at once.
+const revocationPage = 10_000
+
 // forgetEvery is how often Run forgets revocations of tokens that are over.
 const forgetEvery = time.Hour
 
@@ -33,12 +36,18 @@ func (s *Store) Load(ctx context.Context) error {
 	if version < after {
 		after = 0 // the record was put back
 	}
-	list, err := s.rec.Revocations(ctx, after)
-	if err != nil {
-		return fmt.Errorf("read revocations: %w", err)
-	}
-	for _, r := range list {
-		s.revoked.Store(r.User, r.UpTo)
+	for more := true; more; {
+		list, err := s.rec.Revocations(ctx, after, s.page)
+		if err != nil {
+			return fmt.Errorf("read revocations: %w", err)
+		}
+		for _, r := range list { // what was read counts, and is not read again, if a later page fails
+			if upTo, is := s.revoked.Load(r.User); !is || upTo.(int64) < r.UpTo {
+				s.revoked.Store(r.User, r.UpTo)
+			}
+			after, s.version = r.Version, r.Version
+		}
+		more = len(list) == s.page
 	}
 	s.version, s.loaded = version, true
 	return nil

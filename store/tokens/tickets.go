@@ -39,7 +39,7 @@ func (s *Store) GiveTicket(ctx context.Context, u *api.User) (*api.Ticket, error
 	if err != nil {
 		return nil, fmt.Errorf("write a ticket: %w", err)
 	}
-	lasts := min(api.TicketTTL, u.ExpiresAt.Sub(s.db.Clock()))
+	lasts := min(api.TicketTTL, u.ExpiresAt.Sub(s.now()))
 	if lasts < time.Millisecond {
 		return nil, errNotValid()
 	}
@@ -50,7 +50,7 @@ func (s *Store) GiveTicket(ctx context.Context, u *api.User) (*api.Ticket, error
 	if err := cmd.Err(); err != nil {
 		return nil, fmt.Errorf("keep a ticket: %w", err)
 	}
-	return &api.Ticket{Ticket: ticket, ExpiresAt: api.At(s.db.Clock().Add(lasts))}, nil
+	return &api.Ticket{Ticket: ticket, ExpiresAt: api.At(s.now().Add(lasts))}, nil
 }
 
 // TakeTicket finds the user of a ticket, which is used up by that. One that was never

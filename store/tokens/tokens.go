@@ -44,6 +44,7 @@ const (
 type Store struct {
 	rec *record.DB
 	db  *redisdb.DB
+	now func() time.Time // by Redis' clock
 	o   Options
 
 	keys       atomic.Pointer[keySet]   // all of them
@@ -56,6 +57,7 @@ type Store struct {
 	fileKeys keySet
 	ownKeys  []ownKey
 	version  int64 // of the revocations that are known
+	page     int   // how many of them are read at once
 	loaded   bool
 }
 
@@ -72,7 +74,7 @@ func New(rec *record.DB, db *redisdb.DB, o Options) (*Store, error) {
 	if o.Rest <= 0 {
 		o.Rest = record.TokenKeyRest
 	}
-	s := &Store{rec: rec, db: db, o: o, remembered: remembered{most: generation}}
+	s := &Store{rec: rec, db: db, now: db.Clock, o: o, page: revocationPage, remembered: remembered{most: generation}}
 	return s, s.Reload()
 }
 
@@ -152,7 +154,7 @@ func (s *Store) Verify(token string, admit func() error) (u *api.User, forged bo
 	if err != nil {
 		return nil, forged, err
 	}
-	u, err = readClaims(payload, s.db.Clock())
+	u, err = readClaims(payload, s.now())
 	if err != nil {
 		return nil, false, errNotValid()
 	}
@@ -166,7 +168,7 @@ func (s *Store) Verify(token string, admit func() error) (u *api.User, forged bo
 
 // Ended says why what a user calls with no longer stands; "": it does.
 func (s *Store) Ended(u *api.User) api.ByeReason {
-	if !s.db.Clock().Before(u.ExpiresAt) {
+	if !s.now().Before(u.ExpiresAt) {
 		return api.ByeExpired
 	}
 	if _, known := (*s.keys.Load())[u.KeyID]; !known {
@@ -185,7 +187,7 @@ func (s *Store) Issue(user string, r *api.TokenRequest) (*api.Token, error) {
 	if own == nil {
 		return nil, errNoSigner()
 	}
-	issued := s.db.Clock().Unix()
+	issued := s.now().Unix()
 	if upTo, is := s.revoked.Load(user); is {
 		issued = max(issued, upTo.(int64)+1)
 	}
@@ -226,6 +228,9 @@ func sign(own *ownKey, payload []byte) (string, error) {
 	return jws.CompactSerialize()
 }
 
+// clocksApart is how much two servers may differ in what they take for Redis' clock.
+const clocksApart = 100 * time.Millisecond
+
 // revokeWait is how long at most a revocation waits for the end of its second.
 const revokeWait = 2 * time.Second
 
@@ -233,7 +238,8 @@ const revokeWait = 2 * time.Second
 // on other servers within 10 s. It returns when that second is over: whoever has the
 // next token made is not among them, on whatever server.
 func (s *Store) Revoke(ctx context.Context, user string, once api.Idempotency) (replayed bool, err error) {
-	if replayed, err = s.rec.RevokeTokens(ctx, user, once); err != nil {
+	second := s.now().Add(clocksApart).Unix()
+	if replayed, err = s.rec.RevokeTokens(ctx, user, second, once); err != nil {
 		return false, fmt.Errorf("revoke tokens: %w", err)
 	}
 	if err := s.Load(ctx); err != nil {
@@ -254,7 +260,7 @@ func (s *Store) awaitSecondAfter(ctx context.Context, second int64) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for ctx.Err() == nil && s.db.Clock().Unix() <= second {
+	for ctx.Err() == nil && s.now().Unix() <= second {
 		timer := time.NewTimer(50 * time.Millisecond)
 		select {
 		case <-timer.C:

@@ -488,7 +488,7 @@ func TestU1_RevocationsAreForgottenWithTheTokens(t *testing.T) {
 		storetest.Must(t, err)
 		known := func() int {
 			storetest.Must(t, rec.PurgeRevocations(t.Context()))
-			list, err := rec.Revocations(t.Context(), 0)
+			list, err := rec.Revocations(t.Context(), 0, 10)
 			storetest.Must(t, err)
 			return len(list)
 		}
@@ -498,6 +498,51 @@ func TestU1_RevocationsAreForgottenWithTheTokens(t *testing.T) {
 		tokens.Forget(s, time.Now().Add(time.Minute))
 		if n := tokens.Revocations(s); n != 0 {
 			t.Errorf("%d in memory", n)
+		}
+	})
+}
+
+// U1: tokens go by Redis' clock and revocations are on record in SQL: whichever is ahead,
+// a revocation ends what was issued before it, and none takes an earlier one back.
+func TestU1_RevocationsByTwoClocks(t *testing.T) {
+	t.Parallel()
+	storetest.EachSQL(t, func(t *testing.T, url string) {
+		rec := mustRecord(t, url)
+		db := storetest.Open(t, "embedded")
+		s := mustOpen(t, rec, db, "")
+		for _, ahead := range []time.Duration{20 * time.Second, 0, -20 * time.Second} {
+			tokens.SetClock(s, func() time.Time { return time.Now().Add(ahead) })
+			token := mustIssue(t, s, "alice")
+			mustUser(t, s, token)
+			_, err := s.Revoke(t.Context(), "alice", api.Idempotency{})
+			storetest.Must(t, err)
+			for range 2 { // also a server that reads it from the record
+				if _, _, err := s.Verify(token, always); api.CodeOf(err) != api.CodeUnauthorized {
+					t.Fatalf("Redis is ahead by %v: a revoked token is good: %v", ahead, err)
+				}
+				s = mustOpen(t, rec, db, "")
+				tokens.SetClock(s, func() time.Time { return time.Now().Add(ahead) })
+			}
+		}
+	})
+}
+
+func TestU1_RevocationsAreReadInPages(t *testing.T) {
+	t.Parallel()
+	storetest.EachSQL(t, func(t *testing.T, url string) {
+		rec, db := mustRecord(t, url), storetest.Open(t, "embedded")
+		one, two := mustOpen(t, rec, db, ""), mustOpen(t, rec, db, "")
+		tokens.SetPage(two, 2)
+		for i, known := range []int{5, 6, 10} {
+			for n := tokens.Revocations(one); n < known; n++ {
+				_, err := rec.RevokeTokens(t.Context(), fmt.Sprint("user-", n), 0, api.Idempotency{})
+				storetest.Must(t, err)
+				storetest.Must(t, one.Load(t.Context()))
+			}
+			storetest.Must(t, two.Load(t.Context()))
+			if n := tokens.Revocations(two); n != known {
+				t.Errorf("load %d: %d revocations are known, want %d", i, n, known)
+			}
 		}
 	})
 }
