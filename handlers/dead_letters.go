@@ -96,7 +96,7 @@ func openPositions(cursor string) (listPositions, error) {
 		return listPositions{}, err
 	}
 	var p listPositions
-	if json.Unmarshal([]byte(inner), &p) != nil {
+	if json.Unmarshal([]byte(inner), &p) != nil || p == nil { // null is no error
 		return nil, web.BadCursor()
 	}
 	return p, nil

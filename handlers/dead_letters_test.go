@@ -2,6 +2,7 @@ package handlers_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"regexp"
 	"strings"
@@ -72,6 +73,12 @@ func TestDeadLetters(t *testing.T) {
 			}
 			if got, want := strings.Join(seen, " "), strings.Join(deadIDs(all), " "); got != want {
 				t.Errorf("pages held %s, want %s", got, want)
+			}
+		})
+		t.Run("cursors that the list never gave", func(t *testing.T) {
+			bad := problem(api.CodeValidation, "*", `"errors":[{"field":"cursor","rule":"cursor","message":"*"}]`)
+			for _, inner := range []string{`null`, `{"event":{"c":"-5-3-0"}}`, `{"event":{"c":"5--3-0"}}`, `{"event":{"c":"5-3--1"}}`} {
+				w.get(path+"?cursor="+base64.RawURLEncoding.EncodeToString([]byte("1"+inner))).wants(t, 422, bad)
 			}
 		})
 		ids := deadIDs(all)

@@ -31,6 +31,7 @@ func FuzzRequest(f *testing.F) {
 			{"\x00", "wait_ms=9223372036854775808", `"0", W/"1"`, `{"items":[{"sku":"a","stock":-1}]}`},
 			{"..", "after=1&epoch=%ff;x=1", "AQ", `{"user":"u","lines":[{"sku":"a","quantity":9223372036854775807}]}`},
 			{strings.Repeat("ü", 99), "cursor=MTkgdGVhbQ&user=bob", "1-2", `{"acks":{"x":1}}`}, {token, "q", "\x7f", `[`},
+			{"x", "cursor=MW51bGw", "", ""}, {"x", "cursor=MXsiZXZlbnQiOnsiYyI6Ii01LTMtMCJ9fQ", "", ""},
 			{"x", "cursor=MTkyMjMzNzIwMzY4NTQ3NzU4MDggeA", "", `{"sender":"bob","text":"x"}`}, {"x", "cursor=MS05MjIzMzcyMDM2ODU0Nzc1ODA4IHg", "", `{"members":["bob"]}`},
 		} {
 			f.Add(i, seed.name, seed.query, seed.header, seed.body)

@@ -91,7 +91,8 @@ func parseDeadCursor(cursor string) (p deadPosition, err error) {
 	if cursor == "" {
 		return deadPosition{ms: 1 << 50}, nil
 	}
-	if n, _ := fmt.Sscanf(cursor, "%d-%d-%d", &p.ms, &p.seq, &p.shard); n != 3 || p.String() != cursor {
+	n, _ := fmt.Sscanf(cursor, "%d-%d-%d", &p.ms, &p.seq, &p.shard)
+	if n != 3 || p.String() != cursor || min(p.ms, p.seq, int64(p.shard)) < 0 {
 		return p, api.Invalid("cursor", "cursor", "is not one that this list gave")
 	}
 	return p, nil
