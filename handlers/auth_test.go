@@ -2,6 +2,7 @@ package handlers_test
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -128,6 +129,9 @@ func TestOpenServer(t *testing.T) {
 		"Forwarded":                   {403, proxied, []string{"Forwarded: for=1.2.3.4"}},
 		"X-Forwarded-For":             {403, proxied, []string{"X-Forwarded-For: 127.0.0.1"}},
 		"X-Forwarded-Anything":        {403, proxied, []string{"X-Forwarded-Proto: https"}},
+		"X-Real-IP":                   {403, proxied, []string{"X-Real-IP: 127.0.0.1"}},
+		"Via":                         {403, proxied, []string{"Via: 1.1 proxy"}},
+		"CF-Connecting-IP":            {403, proxied, []string{"CF-Connecting-IP: 1.2.3.4"}},
 		"a key that nobody ever made": {200, `{"items":[]}`, []string{"Authorization: Bearer ff_x_y"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,6 +139,13 @@ func TestOpenServer(t *testing.T) {
 			w.do(get("/v1/event-types").with(c.headers...)).wants(t, c.status, c.want)
 		})
 	}
+	t.Run("HTTP/1.0, which proxies speak by default", func(t *testing.T) {
+		t.Parallel()
+		r, a := httptest.NewRequest("GET", w.url+"/v1/event-types", nil), httptest.NewRecorder()
+		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.0", 1, 0
+		w.handler.ServeHTTP(a, r)
+		answer{a.Code, a.Header(), a.Body.String()}.wants(t, 403, proxied)
+	})
 	t.Run("health too", func(t *testing.T) {
 		t.Parallel()
 		w.do(get("/healthz").with("Host: evil.example.com")).wants(t, 421, misdirected)

@@ -19,7 +19,7 @@ func (s *Server) localOnly(r *http.Request) error {
 		return nil //nolint:nilerr // it is the answer to readiness, not to this
 	case !loopbackHost(r.Host):
 		return api.Errorf(api.CodeMisdirected, "without an API key this server answers only to localhost")
-	case forwarded(r.Header):
+	case forwarded(r.Header), !r.ProtoAtLeast(1, 1): // many proxies speak HTTP/1.0 unless told otherwise
 		return api.Errorf(api.CodeForbidden, "without an API key this server answers no forwarded requests")
 	}
 	return nil
@@ -52,7 +52,11 @@ func loopbackHost(host string) bool {
 
 func forwarded(h http.Header) bool {
 	for name := range h {
-		if name == "Forwarded" || strings.HasPrefix(name, "X-Forwarded-") {
+		switch name {
+		case "Forwarded", "Via", "X-Real-Ip", "Cf-Connecting-Ip":
+			return true
+		}
+		if strings.HasPrefix(name, "X-Forwarded-") {
 			return true
 		}
 	}
