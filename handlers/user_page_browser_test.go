@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"fanfare/api"
@@ -132,6 +133,54 @@ func TestU7_APageOfAnotherOrigin(t *testing.T) {
 		if strings.HasPrefix(complaint, "exception") || strings.Contains(complaint, "CORS") {
 			t.Error(complaint)
 		}
+	}
+}
+
+// A message whose answer is lost is sent once, however often its text is sent again; and no
+// link makes a page of production talk to another server.
+func TestTheExamplePageSendsOnceAndToItsOwnServer(t *testing.T) {
+	t.Parallel()
+	storetest.SkipShort(t, "a browser")
+	mustChromium(t)
+	var page http.Handler
+	var lost, strange atomic.Int32
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { page.ServeHTTP(w, r) }))
+	t.Cleanup(site.Close)
+	public := strings.Replace(site.URL, "127.0.0.1", "app.localhost", 1) // not the name of a machine to itself
+	w, admin := setupUsers(t, func(o *handlers.Options) { o.Web.AllowedOrigins = []string{public} })
+	w.workChats()
+	var losing atomic.Bool
+	front := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && losing.Load() {
+			w.handler.ServeHTTP(httptest.NewRecorder(), r)
+			lost.Add(1)
+			panic(http.ErrAbortHandler)
+		}
+		w.handler.ServeHTTP(out, r)
+	}))
+	t.Cleanup(front.Close)
+	stranger := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strange.Add(1) }))
+	t.Cleanup(stranger.Close)
+	key := "Authorization: Bearer " + w.mustKey(api.ScopeTokens)
+	page = examplePage(w, &key, &front.URL)
+	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"]}`, admin)
+
+	b := mustBrowser(t, site.URL)
+	b.wants(t, "open the page", chromedp.Do(b.ctx, chromedp.Navigate(public+"/?user=bob&fanfare="+stranger.URL)))
+	b.shows(t, "#state", "live")
+	losing.Store(true)
+	text := chromedp.CSS("#text")
+	b.wants(t, "type", chromedp.Do(b.ctx, chromedp.WaitVisible(text), chromedp.SendKeys(text, "hi there")))
+	b.click(t, "#send")
+	b.shows(t, "#sending", "not sent; try again")
+	losing.Store(false)
+	b.click(t, "#send")
+	b.shows(t, "#sending")
+	b.wants(t, "type", chromedp.Do(b.ctx, chromedp.SendKeys(text, "bye")))
+	b.click(t, "#send")
+	b.shows(t, "#messages li", "bob: hi there", "bob: bye")
+	if strange.Load() > 0 || lost.Load() == 0 {
+		t.Errorf("%d calls to a stranger's server, %d answers were lost", strange.Load(), lost.Load())
 	}
 }
 
