@@ -3,10 +3,11 @@ package api
 import "strings"
 
 // ValidIdentifier tells whether s may name a thing that clients choose: 1 to
-// MaxIdentifier bytes of A-Z a-z 0-9 . _ : @ -. No such name can hold a brace,
-// so none can move a Redis key to another slot.
+// MaxIdentifier bytes of A-Z a-z 0-9 . _ : @ -, but neither . nor .., which clients and
+// proxies fold away in a path. No such name can hold a brace, so none can move a Redis
+// key to another slot.
 func ValidIdentifier(s string) bool {
-	if s == "" || len(s) > MaxIdentifier {
+	if s == "" || s == "." || s == ".." || len(s) > MaxIdentifier {
 		return false
 	}
 	for i := range len(s) {

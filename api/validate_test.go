@@ -67,6 +67,8 @@ func TestValidatorRefuses(t *testing.T) {
 		"aps one byte over":    {event(func(e *api.EventRequest) { e.APS = aps(api.MaxAPS + 1) }), "aps max"},
 		"aps a string":         {event(func(e *api.EventRequest) { e.APS = json.RawMessage(`"x"`) }), "aps object"},
 		"an actor with spaces": {event(func(e *api.EventRequest) { e.Actor = "a b" }), "actor identifier"},
+		"an actor of dots":     {event(func(e *api.EventRequest) { e.Actor = ".." }), "actor identifier"},
+		"an object of a dot":   {event(func(e *api.EventRequest) { e.Object = "." }), "object identifier"},
 		"an object of braces":  {event(func(e *api.EventRequest) { e.Object = "{x}" }), "object identifier"},
 		"the second user":      {event(func(e *api.EventRequest) { e.Audience.Users = []string{"bob", ""} }), "audience.users[1] identifier"},
 		"three audiences":      {event(func(e *api.EventRequest) { e.Audience.ContactsOf, e.Audience.Chat = "a", "b" }), "audience exactly_one"},
