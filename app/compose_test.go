@@ -36,7 +36,11 @@ func TestCompose(t *testing.T) {
 		Services map[string]service `yaml:"services"`
 		Volumes  map[string]any     `yaml:"volumes"`
 	}
-	strict := yaml.NewDecoder(strings.NewReader(storetest.RepositoryFile(t, "compose.yaml")))
+	text := storetest.RepositoryFile(t, "compose.yaml")
+	if strings.Contains(text, ":-") || strings.Count(text, "PASSWORD:?}") != 5 {
+		t.Error("a password has a value that everybody knows, or there are others than the five")
+	}
+	strict := yaml.NewDecoder(strings.NewReader(text))
 	strict.KnownFields(true)
 	if err := strict.Decode(&file); err != nil {
 		t.Fatal(err)
@@ -44,7 +48,7 @@ func TestCompose(t *testing.T) {
 	fanfare := file.Services["fanfare"]
 	var environ []string
 	for name, value := range fanfare.Environment {
-		environ = append(environ, name+"="+defaults(value))
+		environ = append(environ, name+"="+given(value))
 	}
 	c := mustParse(t, environ...)
 	if c.loopback() || c.embedded() || !strings.HasPrefix(c.DatabaseURL, "mysql://") {
@@ -70,7 +74,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// defaults resolves ${NAME:-value} as compose does when NAME is not set.
-func defaults(s string) string {
-	return regexp.MustCompile(`\$\{\w+:-([^}]*)\}`).ReplaceAllString(s, "$1")
+// given resolves ${NAME:?} as compose does when NAME is set.
+func given(s string) string {
+	return regexp.MustCompile(`\$\{\w+:\?\}`).ReplaceAllString(s, "given")
 }
