@@ -72,10 +72,16 @@ func checkHostPort(name, addr string) problems {
 	return nil
 }
 
-// loopback tells whether only this machine can reach the server. A name other
-// than localhost counts as reachable from outside.
-func (c *config) loopback() bool {
-	host, _, err := net.SplitHostPort(c.Addr)
+// loopback tells whether only this machine can reach the server.
+func (c *config) loopback() bool { return loopback(c.Addr) }
+
+// showsProfiles tells whether others than this machine may reach pprof.
+func (c *config) showsProfiles() bool { return c.MetricsAddr != "" && !loopback(c.MetricsAddr) }
+
+// loopback tells whether only this machine can reach an address. A name other than
+// localhost counts as reachable from outside.
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return true // reported by itself
 	}

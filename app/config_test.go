@@ -41,6 +41,9 @@ func TestConfigDefaults(t *testing.T) {
 	if empty := mustParse(t, "FANFARE_ALLOWED_ORIGINS="); len(empty.AllowedOrigins) != 0 {
 		t.Errorf("origins %q", empty.AllowedOrigins)
 	}
+	if c.showsProfiles() {
+		t.Error("pprof is shown by default")
+	}
 	if len(c.settings()) != 0 {
 		t.Errorf("defaults count as set: %v", c.settings())
 	}
@@ -176,6 +179,9 @@ func TestConfigLoopback(t *testing.T) {
 	} {
 		if c := (&config{Addr: addr}); c.loopback() != want {
 			t.Errorf("loopback(%s) = %v", addr, !want)
+		}
+		if c := (&config{MetricsAddr: addr}); c.showsProfiles() == want {
+			t.Errorf("pprof at %s is shown to others: %v", addr, want)
 		}
 	}
 }

@@ -177,5 +177,8 @@ func (a *app) notes() []string {
 	if !a.config.sendsToAPNs() {
 		notes = append(notes, "no APNs credentials: notifications are only logged (log sender)")
 	}
+	if a.config.showsProfiles() {
+		notes = append(notes, metricsVariable+" is not loopback: whoever reaches it may profile this process, without a key")
+	}
 	return notes
 }
