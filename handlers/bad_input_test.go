@@ -145,6 +145,7 @@ func TestBadFields(t *testing.T) {
 	audience := `"audience":{"users":["bob"]}`
 	run(t, w, []bad{
 		{"user with a brace", put("/v1/users/%7Bbob%7D/devices/"+token, device), 422, broken("user", "identifier", identifierRule)},
+		{"user that a path folds away", get("/v1/users/%2e%2e/devices"), 422, broken("user", "identifier", identifierRule)},
 		{"user with a space", get("/v1/users/a%20b/devices"), 422, broken("user", "identifier", identifierRule)},
 		{"user with a slash", get("/v1/users/a%2Fb/devices"), 422, broken("user", "identifier", identifierRule)},
 		{"user in another script", get("/v1/users/b%C3%B6b/devices"), 422, broken("user", "identifier", identifierRule)},
@@ -250,7 +251,7 @@ func TestBadPaths(t *testing.T) {
 func TestIdentifiersThatAreFine(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	for _, user := range []string{"bob", "b.o_b:1@x-y", "b%40example.com", "b@example.com", strings.Repeat("x", 128), "..", "%2e"} {
+	for _, user := range []string{"bob", "b.o_b:1@x-y", "b%40example.com", "b@example.com", strings.Repeat("x", 128), "...", "%2ea"} {
 		w.get("/v1/users/"+user+"/devices").wants(t, 200, `{"items":[]}`)
 	}
 }

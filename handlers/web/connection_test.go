@@ -38,7 +38,7 @@ func setupStream(t *testing.T, method func(context.Context, *Nothing, *Stream) e
 	t.Helper()
 	f := &following{t: t, closing: make(chan struct{}), reg: prometheus.NewRegistry()}
 	s := New(Options{
-		Closing: f.closing, Streams: &f.open, Registry: f.reg,
+		Closing: f.closing, Streams: &f.open, Registry: f.reg, HasKeys: func() bool { return true },
 		Logger: slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	server := httptest.NewUnstartedServer(s.Handler([]Route{{Method: "GET", Pattern: "/follow", Endpoint: HandleStream(method)}}))
