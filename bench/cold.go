@@ -137,7 +137,7 @@ func forgetFans(ctx context.Context, store *process) error {
 	defer client.Close()
 	var cursor uint64
 	for {
-		keys, next, err := client.Scan(ctx, cursor, "ff:{u:fan-*}:settings", 1000).Result()
+		keys, next, err := client.Scan(ctx, cursor, fanSettings, 1000).Result()
 		if err == nil && len(keys) > 0 {
 			err = client.Unlink(ctx, keys...).Err()
 		}

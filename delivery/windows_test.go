@@ -66,9 +66,9 @@ func TestQ8_SlowAppsLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestAWindowFollowsRateAndAnswerTime: an app begins with a small window, and has within
+// TestA16_AWindowFollowsRateAndAnswerTime: an app begins with a small window, and has within
 // a few answer times what it needs; with two thirds of that for large audiences.
-func TestAWindowFollowsRateAndAnswerTime(t *testing.T) {
+func TestA16_AWindowFollowsRateAndAnswerTime(t *testing.T) {
 	t.Parallel()
 	for _, took := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond} {
 		s := newShelf(InFlight)
@@ -99,10 +99,10 @@ func TestAWindowFollowsRateAndAnswerTime(t *testing.T) {
 	}
 }
 
-// TestQ8_AnAppThatHangsKeepsLittle: without an answer for 2 s an app has a window of 100,
+// TestA16_AnAppThatHangsKeepsLittle: without an answer for 2 s an app has a window of 100,
 // and nothing waits for it, whatever it was before; others find room. One answer, and it
 // has a window again.
-func TestQ8_AnAppThatHangsKeepsLittle(t *testing.T) {
+func TestA16_AnAppThatHangsKeepsLittle(t *testing.T) {
 	t.Parallel()
 	s, became := newShelf(InFlight), ""
 	n := s.serve("a", 300*time.Millisecond, 5)
@@ -130,9 +130,9 @@ func TestQ8_AnAppThatHangsKeepsLittle(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForAWindow: those that find no room enter in their order as answers come,
+// TestA16_WhoWaitsForAWindow: those that find no room enter in their order as answers come,
 // parts of large audiences last; who waited too long goes, and who would is refused.
-func TestWhoWaitsForAWindow(t *testing.T) {
+func TestA16_WhoWaitsForAWindow(t *testing.T) {
 	t.Parallel()
 	s, became := newShelf(8), ""
 	s.take(false, share{"a", 4})
