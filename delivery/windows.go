@@ -20,8 +20,10 @@ const (
 	hangingWindow = 100
 	hangsAfter    = 2 * time.Second
 	// A window is windowGain times what an app answers within its answer time: so it
-	// doubles with each answer time as long as the service takes more.
-	windowGain = 3
+	// doubles with each answer time, also for parts, as long as the service takes more.
+	// It is lateGain times that while answers come late: something is at its limit, and
+	// what is more in hand only waits.
+	windowGain, lateGain = 3, 2
 	// shortestRound is the least time that answers are counted over.
 	shortestRound = 100 * time.Millisecond
 	// patience is how long a request waits in the process for its app's window. What was
@@ -55,7 +57,8 @@ type windows struct {
 type window struct {
 	taken    int
 	answered time.Time     // the last answer, or when the first request was taken
-	took     time.Duration // from request to answer, a moving mean; 0: there was none yet
+	took     time.Duration // from request to answer while little is in hand, a moving mean; 0: unknown
+	lately   time.Duration // the same of all answers
 	since    time.Time     // when the present round of answers began
 	round    int           // answers since then
 	before   int           // answers in the round before
@@ -266,12 +269,14 @@ func (a *window) note(now time.Time, took time.Duration) {
 	a.turn(now)
 	a.round++
 	switch {
-	case took <= 0 || a.taken > firstWindow && a.took > 0:
+	case took <= 0:
+		return
 	case a.took == 0:
-		a.took = took
-	default:
+		a.took, a.lately = took, took
+	case a.taken <= firstWindow:
 		a.took += (took - a.took) / 8
 	}
+	a.lately += (took - a.lately) / 16
 }
 
 // turn begins a new round of answers when one is over.
@@ -301,7 +306,11 @@ func (a *window) size(now time.Time) int {
 	if a.hangs(now) {
 		return hangingWindow
 	}
-	return max(firstWindow, int(windowGain*float64(a.rate(now))*float64(a.took)/float64(a.length())))
+	gain := windowGain
+	if a.lately > a.took*3/2 {
+		gain = lateGain
+	}
+	return max(firstWindow, int(float64(gain*a.rate(now))*float64(a.took)/float64(a.length())))
 }
 
 // soon is how many requests may wait for the app: those that it is likely to take while
