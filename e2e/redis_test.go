@@ -276,7 +276,8 @@ func TestFrozenPastTheLeaseSendsNothingAfter(t *testing.T) {
 	ours, theirs := apnstest.Start(t, slow), apnstest.Start(t, slow)
 	shared := quick("FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
 	frozen := mustServe(t, t.TempDir(), append(shared, ours.Env()...)...)
-	other := mustServe(t, t.TempDir(), append(shared, theirs.Env()...)...)
+	// It has room for few, so that there is work for the one that will be frozen.
+	other := mustServe(t, t.TempDir(), append(append(shared, theirs.Env()...), "FANFARE_MAX_IN_FLIGHT=20")...)
 	other.mustRegister(n)
 	posts := &poster{n: n, batch: 50, servers: func() []*program { return []*program{other} }}
 	posts.start()
