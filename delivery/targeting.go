@@ -58,7 +58,9 @@ type Targeting struct {
 	refused refusals
 	// What waits, as last read.
 	events, notifications backlog
-	sending               sync.WaitGroup // of what Delivery sends at once
+	sending               sync.WaitGroup // of what Delivery sends at once, and of the lanes
+	// What has to ask SQL: for audiences, a lane for each shard, and for settings.
+	named, cold lanes
 }
 
 // NewTargeting makes a Targeting. It starts nothing.
@@ -98,47 +100,64 @@ func (t *Targeting) Run(ctx context.Context) error {
 // mostPages is how many pages of large audiences are split in one go.
 const mostPages = 4
 
-// target works on a batch: small audiences together, then large ones page by page. Parts
-// are worked on beside it, so that nobody waits for them.
+// target works on a batch: small audiences together, then large ones page by page. What has
+// to ask SQL is worked on beside it, and so are parts: nobody waits for them.
 func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
-	var small, parts, large []*page
-	users := 0
+	var pages, named []*page
 	for _, c := range batch {
-		p := t.open(ctx, c)
-		if p == nil {
-			continue
+		switch p := t.open(ctx, c); {
+		case p == nil:
+		case p.named():
+			named = append(named, p)
+		default:
+			pages = append(pages, p)
 		}
-		if p.large() {
-			large = append(large, p)
-			continue
-		}
-		if !t.read(ctx, p) {
-			continue
-		}
-		if t.splits(ctx, p) {
-			large = append(large, p)
-			continue
-		}
-		if p.part() {
-			parts = append(parts, p)
-			continue
-		}
-		if users+len(p.users) > events.PageSize {
-			t.resolve(ctx, small)
-			small, users = nil, 0
-		}
-		small, users = append(small, p), users+len(p.users)
 	}
-	t.resolve(ctx, small)
+	t.work(ctx, pages)
+	t.beside(ctx, &t.named, batch[0].Shard, named, t.work)
+}
+
+// work reads the audiences of pages and targets them. After a passing failure of SQL the
+// others are not read.
+func (t *Targeting) work(ctx context.Context, pages []*page) {
+	var small, parts, large []*page
+	var away error
+	read := func(p *page) bool {
+		if p.named() && away != nil {
+			t.postpone(p, "read_audience", away)
+			return false
+		}
+		ok := t.read(ctx, p)
+		if p.named() && passing(p.err) {
+			away = p.err
+		}
+		return ok
+	}
+	for _, p := range pages {
+		switch {
+		case p.large():
+			large = append(large, p)
+		case !read(p):
+		case t.splits(ctx, p):
+			large = append(large, p)
+		case p.part():
+			parts = append(parts, p)
+		default:
+			small = append(small, p)
+		}
+	}
+	for _, some := range byUsers(small) {
+		_ = t.resolve(ctx, some, true)
+	}
 	for some := range slices.Chunk(parts, partsOfAPage) {
-		t.sending.Go(func() { t.resolve(ctx, some) })
+		t.sending.Go(func() { _ = t.resolve(ctx, some, false) })
 	}
 	for n, p := range large {
 		if n >= mostPages {
 			t.wait(p, t.o.PageDelay, "others' pages go first")
 			continue
 		}
-		t.nextPage(ctx, p)
+		t.nextPage(ctx, p, read)
 	}
 }
 
@@ -172,11 +191,11 @@ func (t *Targeting) madeWhole(ctx context.Context, p *page) (bool, error) {
 }
 
 // nextPage splits the next page of a large audience, when its turn has come.
-func (t *Targeting) nextPage(ctx context.Context, p *page) {
+func (t *Targeting) nextPage(ctx context.Context, p *page, read func(*page) bool) {
 	switch {
 	case p.err != nil:
 		t.postpone(p, "read_parts", p.err)
-	case p.large() && (!t.mayGoOn(ctx, p) || !t.read(ctx, p)):
+	case p.large() && (!t.mayGoOn(ctx, p) || !read(p)):
 	default:
 		t.split(ctx, p)
 	}
@@ -273,6 +292,7 @@ func (t *Targeting) read(ctx context.Context, p *page) bool {
 		p.users, p.next = users, next
 		return true
 	}
+	p.err = err
 	t.postpone(p, "read_audience", err)
 	return false
 }

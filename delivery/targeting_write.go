@@ -19,15 +19,19 @@ const maxMissed = 40 << 10
 // resolve targets pages together: one reading of settings, one writing of
 // notifications, then each page is finished with what it counted. Done again
 // after a crash it writes the same ids, and the counts go with the one finish
-// that the queue accepts.
-func (t *Targeting) resolve(ctx context.Context, pages []*page) {
+// that the queue accepts. With fromCache no SQL is asked: pages that need it are left to
+// a lane. The error is that of a reading of settings.
+func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) error {
 	if pages = slices.DeleteFunc(pages, t.waitsForRoom); len(pages) == 0 {
-		return
+		return nil
 	}
 	if pages = t.recall(ctx, pages); len(pages) == 0 {
-		return
+		return nil
 	}
-	t.settings(ctx, pages)
+	err := t.settings(ctx, pages, fromCache)
+	if fromCache {
+		pages = t.leaveCold(ctx, pages)
+	}
 	var stored []*page
 	for _, p := range pages {
 		t.choose(p)
@@ -40,6 +44,7 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page) {
 		}
 	}
 	t.store(ctx, alive(stored))
+	return err
 }
 
 // store writes the notifications of pages, and finishes each with what it counted. Who
@@ -113,7 +118,7 @@ func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
 			t.postpone(p, "read_marks", err)
 			continue
 		}
-		p.marks, p.reached = marks[i], map[string]bool{}
+		p.marks, p.reached, p.sent = marks[i], map[string]bool{}, events.Sent{}
 		for _, text := range p.marks {
 			mark, user, _ := strings.Cut(text, " ")
 			p.reached[user] = true
@@ -263,32 +268,32 @@ func (t *Targeting) queries(p *page) []devices.Query {
 }
 
 // settings reads what all users of all pages want, in one pipeline, but for those that
-// were read ahead. A user who could not be read says so in his own answer.
-func (t *Targeting) settings(ctx context.Context, pages []*page) {
+// were read ahead. A user who could not be read, or is not cached, says so in his
+// own answer.
+func (t *Targeting) settings(ctx context.Context, pages []*page, fromCache bool) error {
 	var queries []devices.Query
-	read := time.Now()
+	now := time.Now()
 	for _, p := range pages {
 		p.excludeActor()
 		if !p.readAhead() {
-			p.read, p.targets = read, nil
+			p.read, p.targets = now, nil
 			queries = append(queries, t.queries(p)...)
 		}
 	}
 	if len(queries) == 0 {
-		return
+		return nil
 	}
-	targets, err := t.o.Devices.Targets(ctx, queries)
-	if len(targets) != len(queries) {
-		targets = make([]devices.Target, len(queries))
-		for i := range targets {
-			targets[i].Err = err
-		}
+	read := t.o.Devices.Targets
+	if fromCache {
+		read = t.o.Devices.CachedTargets
 	}
+	targets, err := read(ctx, queries)
 	for _, p := range pages {
 		if p.targets == nil {
 			p.targets, targets = targets[:len(p.others)], targets[len(p.others):]
 		}
 	}
+	return err
 }
 
 // liveKey is the mark of a user whom the event reaches otherwise; "" when that
