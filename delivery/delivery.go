@@ -122,6 +122,7 @@ type work struct {
 	m       *message
 	probe   bool            // it may be sent though its app is paused
 	app     string          // of whose window it has room: a new registration may change the message's
+	owner   time.Time       // when a retried dead letter asked for its device's owner
 	hanging bool            // the service was asked and did not answer
 	took    time.Duration   // from the request to its answer
 	event   *oneHop         // nil: the notification was claimed

@@ -13,6 +13,9 @@ import (
 const (
 	// heldFresh is how long what targeting read of a device may be taken for true.
 	heldFresh = time.Second
+	// guardFresh is the same for what a claim, or a retried dead letter, read of one. A
+	// claimed notification waits for its app's window first, for patience at most.
+	guardFresh = heldFresh + patience
 	// maxAtOnce is how many devices an event, or a part of one, may have that goes in
 	// one hop.
 	maxAtOnce = 250
@@ -48,9 +51,6 @@ type oneHop struct {
 	undone *queue.Result // how the event goes on for one that could do neither
 	sent   events.Sent
 }
-
-// stale tells that the devices have to be looked up again before they are sent to.
-func (e *oneHop) stale() bool { return e != nil && time.Since(e.read) > heldFresh }
 
 // end notes that a notification has ended under a label, or was stored.
 func (e *oneHop) end(w *work, mark string) {

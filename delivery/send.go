@@ -24,16 +24,15 @@ const (
 	// maxGuardReads is how many owners are read at once; guardReadWithin is how
 	// long one read may take.
 	maxGuardReads   = 32
-	guardReadWithin = 2 * time.Second
+	guardReadWithin = heldFresh
+	// lookAgainAfter is how long a claimed notification that waited too long waits for its
+	// next claim, at least; an older one waits for a share of its age.
+	lookAgainAfter, lookAgainShare = time.Second, 16
 )
 
 // handle brings one claimed notification to a result.
 func (d *Delivery) handle(ctx context.Context, w *work) {
 	app := w.m.app()
-	if w.event.stale() {
-		d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: time.Millisecond})
-		return
-	}
 	if w.m.Refused != "" {
 		d.bury(ctx, w)
 		return
@@ -64,7 +63,8 @@ func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
 }
 
 // ended tells whether the notification goes no further now: its device is no
-// longer this user's, its time is over, or nobody can say whose the device is.
+// longer this user's, its time is over, nobody can say whose the device is, or what is
+// known of it is too old.
 func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	now := w.Clock()
 	age := now.Sub(w.EnqueuedAt)
@@ -74,6 +74,7 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	// says that nothing changed; but a retried dead letter has none to ask.
 	if w.Guard == "" && w.event == nil && !expired {
 		var err error
+		w.owner = time.Now()
 		if g, err = d.guardOf(ctx, w.m); err != nil {
 			return queue.Result{Outcome: queue.Defer, Reason: "its device's owner is not known", Err: err.Error()}, true
 		}
@@ -84,6 +85,8 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 		return failed("device_gone"), true
 	case expired:
 		return queue.Result{Outcome: queue.Done, Label: events.LabelExpired}, true
+	case w.stale():
+		return queue.Result{Outcome: queue.Defer, Delay: w.lookAgain()}, true
 	case known:
 		w.update(g)
 	}
@@ -104,6 +107,28 @@ func (d *Delivery) guardOf(ctx context.Context, m *message) (devices.Guard, erro
 	return d.o.Devices.GuardOf(ctx, m.User, m.Token)
 }
 
+// stale tells that what is known of the device is too old to send to it.
+func (w *work) stale() bool {
+	switch {
+	case w.event != nil:
+		return time.Since(w.event.read) > heldFresh
+	case w.Guard == "":
+		return time.Since(w.owner) > guardFresh
+	}
+	return w.GuardAge() > guardFresh
+}
+
+// lookAgain is how long what is stale waits in the queue, whose next claim reads the
+// device's guard. A backlog of one slow device costs the less the older it is; what came
+// together waits for the same time, and stays in order.
+func (w *work) lookAgain() time.Duration {
+	if w.event != nil {
+		return time.Millisecond // it becomes a job of its own
+	}
+	age := w.Clock().Sub(w.EnqueuedAt)
+	return max(lookAgainAfter, (age / lookAgainShare).Truncate(lookAgainAfter))
+}
+
 // update takes over what the device is registered with now.
 func (w *work) update(g devices.Guard) {
 	w.m.Topic, w.m.Environment, w.m.RegisteredAt = g.Topic, g.Environment, g.RegisteredAt.UnixMilli()
@@ -118,8 +143,7 @@ func failed(reason string) queue.Result {
 // connection: tries is how often it was asked already. The Sender calls sendable right
 // before each request leaves: no send starts that could not be recorded before the
 // lease's end. While Redis is away or the process starves, notifications wait instead
-// of going out twice. One of an event that waited too long is not sent here: it becomes a
-// job of its own, whose device is checked.
+// of going out twice. One that waited too long is not sent: its device is looked up again.
 func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 	ctx := w.Context()
 	n := w.m.notification(w.id, w.sendable)
@@ -127,12 +151,12 @@ func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 		if ctx.Err() != nil || !w.AwaitFresh(ctx) {
 			return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
 		}
-		if w.event.stale() {
-			return transport.Answer{Outcome: transport.Again, RetryAfter: time.Millisecond}
+		if w.stale() {
+			return transport.Answer{Outcome: transport.Again, RetryAfter: w.lookAgain()}
 		}
 		a = d.o.Sender.Send(ctx, n)
 		if withheld(a) {
-			continue // it was not written: wait for the lease's renewal, or become a job
+			continue // it was not written: wait for the lease's renewal, or for the next claim
 		}
 		tries++
 		d.o.Metrics.answered(a, w.m.AcceptedAt)
@@ -144,8 +168,8 @@ func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 }
 
 // sendable tells that a notification may be written now: its result can be recorded, and
-// what is known of its device is not too old. A claimed one was checked with its guard.
-func (w *work) sendable() bool { return w.Fresh() && !w.event.stale() }
+// what is known of its device is not too old.
+func (w *work) sendable() bool { return w.Fresh() && !w.stale() }
 
 // withheld tells that a request was not written because it was not sendable.
 func withheld(a transport.Answer) bool {

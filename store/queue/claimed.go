@@ -24,6 +24,7 @@ type Claimed struct {
 	GuardValue string
 
 	here     time.Time // this process's clock at Now
+	asked    time.Time // the same before the claim was sent
 	shard    *shardWorker
 	life     *life
 	entry    entry  // without its payload
@@ -41,6 +42,9 @@ type Claimed struct {
 
 // Clock is Redis' time, carried on since the claim by this process's clock.
 func (c *Claimed) Clock() time.Time { return c.Now.Add(time.Since(c.here)) }
+
+// GuardAge is how long ago GuardValue was read, at most.
+func (c *Claimed) GuardAge() time.Duration { return time.Since(c.asked) }
 
 // Alive tells that the lease is not over, by a clock that only goes forward
 // and was read before the claim was sent. Ask immediately before each write to

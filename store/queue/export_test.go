@@ -69,7 +69,7 @@ func (p *Stepper) EnqueueAndClaim(n int, jobs ...Job) ([]*Claimed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.s.begin(c, answer), nil
+	return p.s.begin(c, answer, time.Now()), nil
 }
 
 func (p *Stepper) claim(c *call) ([]*Claimed, error) {
@@ -77,7 +77,7 @@ func (p *Stepper) claim(c *call) ([]*Claimed, error) {
 	if err != nil || redisdb.Number(answer[callAlive]) == 0 {
 		return nil, err
 	}
-	return p.s.begin(c, answer), nil
+	return p.s.begin(c, answer, time.Now()), nil
 }
 
 // call sends a call and answers as Redis did.

@@ -185,7 +185,7 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 	if redisdb.Number(answer[callDue]) == 1 {
 		q.nudge(s.shard, 0)
 	}
-	batch := s.begin(c, answer)
+	batch := s.begin(c, answer, sent)
 	if c.alone != nil {
 		for _, one := range batch {
 			one.ended = make(chan struct{})
@@ -225,8 +225,8 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 	}
 }
 
-// begin makes the claimed jobs of an answer.
-func (s *shardWorker) begin(c *call, answer []any) []*Claimed {
+// begin makes the claimed jobs of an answer to what was sent then.
+func (s *shardWorker) begin(c *call, answer []any, sent time.Time) []*Claimed {
 	us, _ := strconv.ParseInt(redisdb.Text(answer[callClock]), 10, 64)
 	now, here := time.UnixMicro(us), time.Now()
 	jobs := answer[callJobs:]
@@ -236,7 +236,7 @@ func (s *shardWorker) begin(c *call, answer []any) []*Claimed {
 		if !s.read(one, c, jobs[i:i+callGiven]) {
 			continue
 		}
-		one.Now, one.here = now, here
+		one.Now, one.here, one.asked = now, here, sent
 		batch = append(batch, one)
 	}
 	s.mu.Lock()
