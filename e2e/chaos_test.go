@@ -93,7 +93,7 @@ func (f *fleet) hangUp() {
 func TestA15_ChaosLosesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 10_000
-	apns, redis := startAPNs(t, 10*time.Millisecond), storetest.Redis(t)
+	apns, redis := startAPNs(t, 100*time.Millisecond), storetest.Redis(t)
 	// Leases that a busy machine does not outwait: what is repeated then comes
 	// from our faults alone.
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t),
