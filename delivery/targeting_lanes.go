@@ -14,7 +14,7 @@ import (
 // may be claimed, so that SQL that hangs leaves room for what does not need it.
 func (t *Targeting) mostBeside() int {
 	if d := t.o.Delivery; d != nil {
-		return d.windows.most / 4
+		return max(d.windows.most/4, 1)
 	}
 	return InFlight / 4
 }
