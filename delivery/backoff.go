@@ -10,8 +10,9 @@ import (
 // first: while more than half of them are not expired, from twice as many.
 const maxBackoffs = 10_000
 
-// backoffs are the devices whose push service asked to slow down, in this
-// process: one device is served by one process at a time.
+// backoffs are the devices whose push service asked to slow down, as answers told this
+// process. Another process that sends to the device learns it from an answer of its own:
+// to know before, each send would have to ask Redis.
 type backoffs struct {
 	base, most time.Duration
 	mu         sync.Mutex
