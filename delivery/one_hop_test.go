@@ -185,6 +185,32 @@ func TestA15_EndsAreRecordedAsTheyCome(t *testing.T) {
 	storetest.Eventually(t, soon, "no marks of an event that is done", func() bool { return len(p.mustKeys("ff:{q:events:*}:marks:*")) == 0 })
 }
 
+// TestP9_ATakenOverEventIsTargetedAnew: a process dies with one of two notifications
+// under way. Whoever takes the event over does not count it if its device is gone by then.
+func TestP9_ATakenOverEventIsTargetedAnew(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, queue: func(o *queue.Options) { o.Lease = time.Second }})
+	p.mustDevice("ann", 1)
+	p.mustDevice("bob", 2)
+	p.apns.Script(token(2), apnstest.Failing(apnstest.Hang), apnstest.OK())
+	own, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL()})
+	storetest.Must(t, err)
+	p.processOn(own).start()
+	id := p.mustPost(hello("ann", "bob"))
+	storetest.Eventually(t, soon, "ann's to be on record", func() bool { return p.mustReport(id).Delivered == 1 })
+	if r := p.mustReport(id); r.Notifications != 2 || r.State != api.EventSending {
+		t.Errorf("report %+v", r)
+	}
+	storetest.Must(t, own.Close())
+	storetest.Must(t, p.first.devices.DeleteDevice(t.Context(), "bob", token(2)))
+	p.process().start()
+	r := p.mustEnd(id, api.EventDone)
+	if p.mustCounts(r, counts{2, 1, 1, 0, 0}); r.Suppressed.NoDevice != 1 {
+		t.Errorf("report %+v", r)
+	}
+}
+
 // TestQ8_VerdictsHoldNoPlace: a device's end waits for SQL, and the only place of its
 // app does not wait with it.
 func TestQ8_VerdictsHoldNoPlace(t *testing.T) {
