@@ -37,7 +37,7 @@ type SaleItem struct {
 
 const saleColumns = "id, version, starts_at, ends_at, per_user_limit, hold_ms, idle_ms, partitions, loading"
 
-// ErrFenced: a sale was loaded since by another Redis than the one that has what was to be
+// ErrFenced says that a sale was loaded since by another Redis than the one that has what was to be
 // written.
 var ErrFenced = api.Errorf(api.CodeUnavailable, "the sale was read from the record by another Redis since")
 

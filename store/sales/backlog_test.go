@@ -75,7 +75,7 @@ func (p *process) depth() int64 {
 	p.t.Helper()
 	stats, err := p.jobs.Stats(p.t.Context())
 	storetest.Must(p.t, err)
-	return int64(stats.Depth + stats.InFlight + stats.Scheduled)
+	return stats.Depth + stats.InFlight + stats.Scheduled
 }
 
 // BenchmarkBacklog tells how many orders a second reach SQL after the relay lost them all.
