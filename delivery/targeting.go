@@ -58,9 +58,7 @@ type Targeting struct {
 	refused refusals
 	// What waits, as last read.
 	events, notifications backlog
-	sending               sync.WaitGroup // of what Delivery sends at once, and of the lanes
-	// What has to ask SQL: for audiences, a lane for each shard, and for settings.
-	named, cold lanes
+	sending               sync.WaitGroup // of what Delivery sends at once
 }
 
 // NewTargeting makes a Targeting. It starts nothing.
@@ -100,64 +98,47 @@ func (t *Targeting) Run(ctx context.Context) error {
 // mostPages is how many pages of large audiences are split in one go.
 const mostPages = 4
 
-// target works on a batch: small audiences together, then large ones page by page. What has
-// to ask SQL is worked on beside it, and so are parts: nobody waits for them.
+// target works on a batch: small audiences together, then large ones page by page. Parts
+// are worked on beside it, so that nobody waits for them.
 func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
-	var pages, named []*page
-	for _, c := range batch {
-		switch p := t.open(ctx, c); {
-		case p == nil:
-		case p.named():
-			named = append(named, p)
-		default:
-			pages = append(pages, p)
-		}
-	}
-	t.work(ctx, pages)
-	t.beside(ctx, &t.named, batch[0].Shard, named, t.work)
-}
-
-// work reads the audiences of pages and targets them. After a passing failure of SQL the
-// others are not read.
-func (t *Targeting) work(ctx context.Context, pages []*page) {
 	var small, parts, large []*page
-	var away error
-	read := func(p *page) bool {
-		if p.named() && away != nil {
-			t.postpone(p, "read_audience", away)
-			return false
+	users := 0
+	for _, c := range batch {
+		p := t.open(ctx, c)
+		if p == nil {
+			continue
 		}
-		ok := t.read(ctx, p)
-		if p.named() && passing(p.err) {
-			away = p.err
+		if p.large() {
+			large = append(large, p)
+			continue
 		}
-		return ok
-	}
-	for _, p := range pages {
-		switch {
-		case p.large():
+		if !t.read(ctx, p) {
+			continue
+		}
+		if t.splits(ctx, p) {
 			large = append(large, p)
-		case !read(p):
-		case t.splits(ctx, p):
-			large = append(large, p)
-		case p.part():
+			continue
+		}
+		if p.part() {
 			parts = append(parts, p)
-		default:
-			small = append(small, p)
+			continue
 		}
+		if users+len(p.users) > events.PageSize {
+			t.resolve(ctx, small)
+			small, users = nil, 0
+		}
+		small, users = append(small, p), users+len(p.users)
 	}
-	for _, some := range byUsers(small) {
-		_ = t.resolve(ctx, some, true)
-	}
+	t.resolve(ctx, small)
 	for some := range slices.Chunk(parts, partsOfAPage) {
-		t.sending.Go(func() { _ = t.resolve(ctx, some, false) })
+		t.sending.Go(func() { t.resolve(ctx, some) })
 	}
 	for n, p := range large {
 		if n >= mostPages {
 			t.wait(p, t.o.PageDelay, "others' pages go first")
 			continue
 		}
-		t.nextPage(ctx, p, read)
+		t.nextPage(ctx, p)
 	}
 }
 
@@ -191,11 +172,11 @@ func (t *Targeting) madeWhole(ctx context.Context, p *page) (bool, error) {
 }
 
 // nextPage splits the next page of a large audience, when its turn has come.
-func (t *Targeting) nextPage(ctx context.Context, p *page, read func(*page) bool) {
+func (t *Targeting) nextPage(ctx context.Context, p *page) {
 	switch {
 	case p.err != nil:
 		t.postpone(p, "read_parts", p.err)
-	case p.large() && (!t.mayGoOn(ctx, p) || !read(p)):
+	case p.large() && (!t.mayGoOn(ctx, p) || !t.read(ctx, p)):
 	default:
 		t.split(ctx, p)
 	}
@@ -292,7 +273,6 @@ func (t *Targeting) read(ctx context.Context, p *page) bool {
 		p.users, p.next = users, next
 		return true
 	}
-	p.err = err
 	t.postpone(p, "read_audience", err)
 	return false
 }

@@ -19,19 +19,15 @@ const maxMissed = 40 << 10
 // resolve targets pages together: one reading of settings, one writing of
 // notifications, then each page is finished with what it counted. Done again
 // after a crash it writes the same ids, and the counts go with the one finish
-// that the queue accepts. With fromCache no SQL is asked: pages that need it are left to
-// a lane. The error is that of a reading of settings.
-func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) error {
+// that the queue accepts.
+func (t *Targeting) resolve(ctx context.Context, pages []*page) {
 	if pages = slices.DeleteFunc(pages, t.waitsForRoom); len(pages) == 0 {
-		return nil
+		return
 	}
 	if pages = t.recall(ctx, pages); len(pages) == 0 {
-		return nil
+		return
 	}
-	err := t.settings(ctx, pages, fromCache)
-	if fromCache {
-		pages = t.leaveCold(ctx, pages)
-	}
+	t.settings(ctx, pages)
 	var stored []*page
 	for _, p := range pages {
 		t.choose(p)
@@ -44,7 +40,6 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) 
 		}
 	}
 	t.store(ctx, alive(stored))
-	return err
 }
 
 // store writes the notifications of pages, and finishes each with what it counted. Who
@@ -118,7 +113,7 @@ func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
 			t.postpone(p, "read_marks", err)
 			continue
 		}
-		p.marks, p.reached, p.sent = marks[i], map[string]bool{}, events.Sent{}
+		p.marks, p.reached = marks[i], map[string]bool{}
 		for _, text := range p.marks {
 			mark, user, _ := strings.Cut(text, " ")
 			p.reached[user] = true
@@ -268,32 +263,32 @@ func (t *Targeting) queries(p *page) []devices.Query {
 }
 
 // settings reads what all users of all pages want, in one pipeline, but for those that
-// were read ahead. A user who could not be read, or is not cached, says so in his
-// own answer.
-func (t *Targeting) settings(ctx context.Context, pages []*page, fromCache bool) error {
+// were read ahead. A user who could not be read says so in his own answer.
+func (t *Targeting) settings(ctx context.Context, pages []*page) {
 	var queries []devices.Query
-	now := time.Now()
+	read := time.Now()
 	for _, p := range pages {
 		p.excludeActor()
 		if !p.readAhead() {
-			p.read, p.targets = now, nil
+			p.read, p.targets = read, nil
 			queries = append(queries, t.queries(p)...)
 		}
 	}
 	if len(queries) == 0 {
-		return nil
+		return
 	}
-	read := t.o.Devices.Targets
-	if fromCache {
-		read = t.o.Devices.CachedTargets
+	targets, err := t.o.Devices.Targets(ctx, queries)
+	if len(targets) != len(queries) {
+		targets = make([]devices.Target, len(queries))
+		for i := range targets {
+			targets[i].Err = err
+		}
 	}
-	targets, err := read(ctx, queries)
 	for _, p := range pages {
 		if p.targets == nil {
 			p.targets, targets = targets[:len(p.others)], targets[len(p.others):]
 		}
 	}
-	return err
 }
 
 // liveKey is the mark of a user whom the event reaches otherwise; "" when that

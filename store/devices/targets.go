@@ -2,7 +2,6 @@ package devices
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -67,21 +66,6 @@ func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) 
 	}
 	if err == nil {
 		s.fillUsers(ctx, read, found)
-	}
-	return read.targets, err
-}
-
-// errNotCached says of a user that only SQL can tell.
-var errNotCached = errors.New("the user's settings are not cached")
-
-// CachedTargets answers as Targets does, but asks no SQL: users who are not cached carry
-// an error, which is also returned.
-func (s *Store) CachedTargets(ctx context.Context, queries []Query) ([]Target, error) {
-	read, err := s.readCache(ctx, queries), error(nil)
-	for i := range queries {
-		if !read.hit[i] {
-			read.targets[i], err = Target{User: queries[i].User, Err: errNotCached}, errNotCached
-		}
 	}
 	return read.targets, err
 }
