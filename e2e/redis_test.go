@@ -277,7 +277,7 @@ func TestFrozenPastTheLeaseSendsNothingAfter(t *testing.T) {
 	shared := quick("FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
 	frozen := mustServe(t, t.TempDir(), append(shared, ours.Env()...)...)
 	// It has room for few, so that there is work for the one that will be frozen.
-	other := mustServe(t, t.TempDir(), append(append(shared, theirs.Env()...), "FANFARE_MAX_IN_FLIGHT=60")...)
+	other := mustServe(t, t.TempDir(), append(append(shared, theirs.Env()...), "FANFARE_MAX_IN_FLIGHT=150")...)
 	other.mustRegister(n)
 	posts := &poster{n: n, batch: 50, servers: func() []*program { return []*program{other} }}
 	posts.start()
@@ -289,7 +289,7 @@ func TestFrozenPastTheLeaseSendsNothingAfter(t *testing.T) {
 	if err := <-posts.done; err != nil {
 		t.Fatal(err)
 	}
-	storetest.Eventually(t, 3*time.Minute, "another to have taken everything over", func() bool {
+	storetest.Eventually(t, time.Minute, "another to have taken everything over", func() bool {
 		return time.Since(stopped) > quickLease && len(idsOf(ours, theirs)) == n
 	})
 	before := ours.Total()
