@@ -136,7 +136,7 @@ func (a *app) openQueues() {
 	toSend.Show, toSend.ParkedBytes = delivery.ShowMessage, c.PausedBytes
 	toTarget.GroupRetention += c.MaxAge // parts may end that much before the event
 	toSend.GroupRetention += c.MaxAge   // an event may end that much later than its part in a shard
-	toSend.MaxAge = -1                  // delivery ends what is too old, and counts it
+	toSend.MaxAge = -1                  // delivery ends notifications by age, and counts them
 	toDo.Name, toDo.Lease = "jobs", c.JobLease
 	toDo.MaxAge = -1            // a change on record never gives up
 	toDo.InFlight = jobsAtATime // they share SQL's connections with the requests

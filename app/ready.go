@@ -56,7 +56,7 @@ func (a *app) ready(ctx context.Context) api.Readiness {
 	return r
 }
 
-// askOnce asks the dependencies, unless somebody just has. Who comes meanwhile shares the
+// askOnce asks the dependencies, unless somebody just has. A probe that comes meanwhile shares the
 // answer.
 func (a *app) askOnce(ctx context.Context) ([]api.Dependency, []string) {
 	r := &a.readings

@@ -48,7 +48,7 @@ func (w *world) compare(ctx context.Context, chosen []subject, out io.Writer) er
 		for _, s := range chosen {
 			var got [2]found
 			for i := range programs {
-				i := (i + n) % 2 // who comes first changes
+				i := (i + n) % 2 // the two programs take turns at being first
 				w.program = programs[i]
 				if got[i], err = w.run(ctx, s); err != nil {
 					return fmt.Errorf("%s of %s: %w", s.name, [2]string{w.against, "the checkout"}[i], err)

@@ -53,7 +53,7 @@ func (s *stage) at(d time.Duration, of side) side {
 		if err != nil {
 			return nil, err
 		}
-		got, err := of.run(ctx, 2*round) // what is in hand grows for a while first
+		got, err := of.run(ctx, 2*round) // a window grows for a while first
 		if err != nil {
 			return nil, err
 		}
@@ -79,9 +79,9 @@ func entriesAdded(ctx context.Context, store *process) (float64, error) {
 	return 0, nil // not one yet
 }
 
-// benchFar sends to many devices: what a device gets goes one after the other, so that few
-// of them would be the bound. It compares what is delivered to a stand-in that answers late with the same at
-// once, and with stock apns2 over four connections.
+// benchFar sends to many devices: notifications of one device go one after the other, so
+// that few devices would be the bound. It compares a stand-in that answers late with one
+// that answers at once, and with stock apns2 over four connections.
 func benchFar(ctx context.Context, w *world) (found, error) {
 	s, err := w.stage(ctx, crowd, 0)
 	defer s.close()

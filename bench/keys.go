@@ -6,5 +6,5 @@ import "fmt"
 // makes.
 func stateKey(user string) string { return fmt.Sprintf("ff:{c:%s}:state", user) }
 
-// fanSettings matches what is cached of the followers' settings by store/devices.
+// fanSettings matches the keys under which store/devices caches settings of the followers.
 const fanSettings = "ff:{u:fan-*}:settings"
