@@ -36,7 +36,7 @@ type config struct {
 	APNsTeamID   string `env:"FANFARE_APNS_TEAM_ID" shown:"none" desc:"team that the key belongs to"`
 	APNsAppsFile string `env:"FANFARE_APNS_APPS_FILE" shown:"none" desc:"several apps: JSON {\"apps\": [{\"topic\", \"environment\", \"url\"?, \"key_file\", \"key_id\", \"team_id\" or \"cert_file\", \"cert_password\"?}]}; goes before the key above, read again on SIGHUP"`
 
-	MaxInFlight        int           `env:"FANFARE_MAX_IN_FLIGHT" envDefault:"16000" desc:"requests to push services that this process has under way at once, at most half of them of one app, and what a kill may send a second time; about 3 KB of memory each"`
+	MaxInFlight        int           `env:"FANFARE_MAX_IN_FLIGHT" envDefault:"16000" desc:"requests to push services that this process has under way at once, at most eight ninths of them of one app, and what a kill may send a second time; about 3 KB of memory each"`
 	NotificationLease  time.Duration `env:"FANFARE_NOTIFICATION_LEASE" envDefault:"10s" desc:"a notification whose process did not renew it for this long is taken over by another"`
 	JobLease           time.Duration `env:"FANFARE_JOB_LEASE" envDefault:"30s" desc:"the same for events and background jobs; in a process that also sends, events have the shorter of both"`
 	MaxAttempts        int           `env:"FANFARE_MAX_ATTEMPTS" envDefault:"8" desc:"a job's own failures before it becomes a dead letter"`

@@ -20,10 +20,10 @@ const (
 	away = 300 * time.Millisecond
 	// farRounds is how often its sides take turns: the median of three.
 	farRounds = 3
-	// roomFor is FANFARE_MAX_IN_FLIGHT of the processes that are counted: one app may
-	// have half of it while it is the only one, which is 500 requests. At 100 ms these are
-	// 5,000 a second, so that room is the bound and not two processors for all.
-	roomFor = "1000"
+	// roomFor is FANFARE_MAX_IN_FLIGHT of the processes that are counted: large audiences
+	// of the only app may have 500 of it. At 100 ms these are 5,000 requests a second, so
+	// that room is the bound and not two processors for all.
+	roomFor = "600"
 )
 
 // far is the world with the rounds of this section.

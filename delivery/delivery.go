@@ -35,7 +35,7 @@ type Options struct {
 	// RetryBase and RetryMax bound the backoff of a device and of lost
 	// connections; defaults 500 ms and 5 min.
 	RetryBase, RetryMax time.Duration
-	// InFlight bounds the requests that a process has in hand, half of them of one app;
+	// InFlight bounds the requests that a process has under way, eight ninths of them of one app;
 	// default InFlight.
 	InFlight int
 }

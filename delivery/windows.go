@@ -29,18 +29,21 @@ const (
 	// patience is how long a request waits in the process for its app's window. What was
 	// read of its device must still be fresh when it leaves.
 	patience = heldFresh / 2
+	// freeShare bounds an app by what stays free for others: it may hold this many times
+	// as much. One busy app holds eight ninths of the bound for all, two hold eight
+	// seventeenths each. An app that hangs gives its part back as its requests time out.
+	freeShare = 8
 	// mostWaiting is how many requests wait so before nothing more is claimed.
 	mostWaiting = 2000
 	// lookEvery is how often those that wait are looked at besides each answer.
 	lookEvery = 50 * time.Millisecond
 )
 
-// windows bound what a process has in hand: each app by its window, which follows the
-// rate and the time of its answers, and all of them by a number. An app that has so many
-// gets another only while more than that are free: one takes half of them at most, two
-// take three quarters. What finds no room waits a moment in the process, as much of it as
-// the app is likely to take within that time. What is claimed follows, see Room: the rest
-// stays in the queue, for whoever has room.
+// windows bound how many requests a process has under way: each app by its window, which
+// follows the rate and the time of its answers, and all apps together by a number, of which
+// an app leaves a part to others (freeShare). A request that finds no room waits a moment in
+// the process, if the app is likely to answer enough others within that time. Claims follow,
+// see Room: everything else stays in the queue, for any process that has room.
 type windows struct {
 	most int
 	now  func() time.Time
@@ -165,7 +168,7 @@ func (s *windows) tryTake(now time.Time, part bool, shares []share, behind, keep
 		if behind && (a.waiters[0].Len() > 0 || part && a.waiters[1].Len() > 0) {
 			return false
 		}
-		most := min(a.size(now), s.most-s.taken)
+		most := min(a.size(now), freeShare*(s.most-s.taken-one.n))
 		if part { // what is sent to few finds room beside a large audience
 			most = most * 2 / 3
 		}
