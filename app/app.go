@@ -17,13 +17,13 @@ import (
 	"fanfare/handlers"
 	"fanfare/handlers/web"
 	"fanfare/openapi"
+	"fanfare/store/apikeys"
 	"fanfare/store/apps"
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
-	"fanfare/store/keys"
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
@@ -50,7 +50,7 @@ type app struct {
 	// background jobs.
 	eventQueue, notificationQueue, jobQueue *queue.Queue
 
-	keys     *keys.Store
+	keys     *apikeys.Store
 	tokens   *tokens.Store
 	devices  *devices.Store
 	events   *events.Store
@@ -156,7 +156,7 @@ func (a *app) queues() []*queue.Queue {
 func (a *app) drain() time.Duration { return a.config.ShutdownTimeout / 4 }
 
 func (a *app) openNouns() error {
-	a.keys = keys.New(a.record, keys.Options{Logger: a.log})
+	a.keys = apikeys.New(a.record, apikeys.Options{Logger: a.log})
 	var err error
 	if a.tokens, err = tokens.New(a.record, a.redis, tokens.Options{KeysFile: a.config.UserKeysFile, Logger: a.log}); err != nil {
 		return fmt.Errorf("FANFARE_USER_KEYS_FILE: %w", err)

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/keys"
+	"fanfare/store/apikeys"
 	"fanfare/store/record"
 )
 
@@ -207,7 +207,7 @@ func parseCreate(args []string) (action, error) {
 	if err != nil {
 		return nil, err
 	}
-	return withKeys(func(ctx context.Context, store *keys.Store, to outputs) error {
+	return withKeys(func(ctx context.Context, store *apikeys.Store, to outputs) error {
 		secret, key, err := store.Create(ctx, strings.TrimSpace(*name), scopes, until)
 		if err != nil {
 			return err
@@ -255,8 +255,8 @@ func withRecord(do func(context.Context, *record.DB, outputs) error) action {
 }
 
 // withKeys opens the record for a command about API keys.
-func withKeys(do func(context.Context, *keys.Store, outputs) error) action {
+func withKeys(do func(context.Context, *apikeys.Store, outputs) error) action {
 	return withRecord(func(ctx context.Context, rec *record.DB, to outputs) error {
-		return do(ctx, keys.New(rec, keys.Options{}), to)
+		return do(ctx, apikeys.New(rec, apikeys.Options{}), to)
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/keys"
+	"fanfare/store/apikeys"
 	"fanfare/store/record"
 	"fanfare/store/tokens"
 )
@@ -57,7 +57,7 @@ func parseList(args []string) (action, error) {
 	if len(args) > 0 && !asJSON {
 		return nil, usageError(fmt.Sprintf("keys list takes --json or nothing, not %q", args))
 	}
-	return withKeys(func(ctx context.Context, store *keys.Store, to outputs) error {
+	return withKeys(func(ctx context.Context, store *apikeys.Store, to outputs) error {
 		all, err := store.List(ctx)
 		if err != nil {
 			return err
@@ -94,8 +94,8 @@ func parseRevoke(args []string) (action, error) {
 	if len(args) != 1 {
 		return nil, usageError("keys revoke takes one id: fanfare keys revoke <id>")
 	}
-	id := keys.IDOf(args[0])
-	return withKeys(func(ctx context.Context, store *keys.Store, to outputs) error {
+	id := apikeys.IDOf(args[0])
+	return withKeys(func(ctx context.Context, store *apikeys.Store, to outputs) error {
 		all, err := store.List(ctx)
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func (a *app) makeFirstKey(ctx context.Context, database patience) error {
 	if err != nil {
 		return fmt.Errorf("FANFARE_ADMIN_KEY_FILE: %w", err)
 	}
-	if err := keys.CheckSecret(secret); err != nil {
+	if err := apikeys.CheckSecret(secret); err != nil {
 		return fmt.Errorf("FANFARE_ADMIN_KEY_FILE: what %s holds %w", a.config.AdminKey, err)
 	}
 	return database.until(ctx, func(ctx context.Context) error {

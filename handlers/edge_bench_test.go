@@ -18,7 +18,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers/web"
-	"fanfare/store/keys"
+	"fanfare/store/apikeys"
 	"fanfare/store/storetest"
 )
 
@@ -86,7 +86,7 @@ func mustEdge(b *testing.B) (http.Handler, string) {
 	b.Helper()
 	rec := storetest.Record(b, storetest.SQLite(b))
 	storetest.Must(b, rec.Migrate(b.Context()))
-	store := keys.New(rec, keys.Options{})
+	store := apikeys.New(rec, apikeys.Options{})
 	storetest.Must(b, store.Load(b.Context()))
 	key, _, err := store.Create(b.Context(), "bench", []api.Scope{api.ScopeSalesBuy, api.ScopePush}, nil)
 	storetest.Must(b, err)

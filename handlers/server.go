@@ -6,12 +6,12 @@ import (
 
 	"fanfare/api"
 	"fanfare/handlers/web"
+	"fanfare/store/apikeys"
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
-	"fanfare/store/keys"
 	"fanfare/store/queue"
 	"fanfare/store/sales"
 	"fanfare/store/tokens"
@@ -25,7 +25,7 @@ import (
 type Options struct {
 	Events  *events.Store
 	Devices *devices.Store
-	Keys    *keys.Store
+	Keys    *apikeys.Store
 	// Tokens are the user tokens and tickets.
 	Tokens *tokens.Store
 	// Contacts are the recent contacts; nil leaves their lag out of the stats.

@@ -16,12 +16,12 @@ import (
 	"fanfare/handlers"
 	"fanfare/handlers/web"
 	"fanfare/openapi"
+	"fanfare/store/apikeys"
 	"fanfare/store/chat"
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
 	"fanfare/store/devices"
 	"fanfare/store/events"
-	"fanfare/store/keys"
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
@@ -38,7 +38,7 @@ type world struct {
 	t        testing.TB
 	url      string
 	handler  http.Handler
-	keys     *keys.Store
+	keys     *apikeys.Store
 	tokens   *tokens.Store
 	chats    *chat.Store
 	live     *live.Hub
@@ -70,7 +70,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	t.Cleanup(func() { _ = rec.Close() })
 	storetest.Must(t, rec.Migrate(t.Context()))
 
-	w := &world{t: t, db: db, record: rec, log: &storetest.Lines{}, keys: keys.New(rec, keys.Options{}), closing: make(chan struct{})}
+	w := &world{t: t, db: db, record: rec, log: &storetest.Lines{}, keys: apikeys.New(rec, apikeys.Options{}), closing: make(chan struct{})}
 	w.stopping = sync.OnceFunc(func() { close(w.closing) })
 	w.tokens, err = tokens.New(rec, db, tokens.Options{})
 	storetest.Must(t, err)

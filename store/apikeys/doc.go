@@ -1,4 +1,4 @@
-// Package keys decides who may call: API keys, on record in SQL by the hash of
+// Package apikeys decides who may call: API keys, on record in SQL by the hash of
 // their secret, and held in memory by every process.
 //
 // A secret is ff_<id>_<random>. The random part has 160 bits, so a plain
@@ -13,4 +13,4 @@
 // and at its end.
 //
 // The package uses no Redis.
-package keys
+package apikeys

@@ -1,4 +1,4 @@
-package keys_test
+package apikeys_test
 
 import (
 	"context"
@@ -9,24 +9,24 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/keys"
+	"fanfare/store/apikeys"
 	"fanfare/store/record"
 	"fanfare/store/storetest"
 )
 
 // eachStore runs a test on both dialects, with a store whose keys are loaded.
-func eachStore(t *testing.T, fn func(t *testing.T, rec *record.DB, s *keys.Store)) {
+func eachStore(t *testing.T, fn func(t *testing.T, rec *record.DB, s *apikeys.Store)) {
 	t.Helper()
 	storetest.EachSQL(t, func(t *testing.T, url string) {
 		rec := storetest.Record(t, url)
 		storetest.Must(t, rec.Migrate(t.Context()))
-		s := keys.New(rec, keys.Options{})
+		s := apikeys.New(rec, apikeys.Options{})
 		storetest.Must(t, s.Load(t.Context()))
 		fn(t, rec, s)
 	})
 }
 
-func mustCreate(t testing.TB, s *keys.Store, scopes ...api.Scope) (string, *api.Key) {
+func mustCreate(t testing.TB, s *apikeys.Store, scopes ...api.Scope) (string, *api.Key) {
 	t.Helper()
 	secret, k, err := s.Create(t.Context(), "backend", scopes, nil)
 	storetest.Must(t, err)
@@ -34,7 +34,7 @@ func mustCreate(t testing.TB, s *keys.Store, scopes ...api.Scope) (string, *api.
 }
 
 // mustRun runs a store until the returned function is called.
-func mustRun(t testing.TB, s *keys.Store) (stop func()) {
+func mustRun(t testing.TB, s *apikeys.Store) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -49,7 +49,7 @@ func mustRun(t testing.TB, s *keys.Store) (stop func()) {
 
 func TestCreate(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, rec *record.DB, s *keys.Store) {
+	eachStore(t, func(t *testing.T, rec *record.DB, s *apikeys.Store) {
 		secret, k := mustCreate(t, s, api.ScopePush, api.ScopeOps)
 		if !strings.HasPrefix(secret, "ff_"+k.ID+"_") || len(k.ID) < 25 || k.CreatedAt.IsZero() {
 			t.Fatalf("%s %+v", secret, k)
@@ -94,7 +94,7 @@ func TestCreate(t *testing.T) {
 
 func TestAuthenticate_WrongKeysAreUnauthorized(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, _ *record.DB, s *keys.Store) {
+	eachStore(t, func(t *testing.T, _ *record.DB, s *apikeys.Store) {
 		secret, k := mustCreate(t, s, api.ScopePush)
 		other, _ := mustCreate(t, s, api.ScopePush)
 		flipped := "a"
@@ -115,8 +115,8 @@ func TestAuthenticate_WrongKeysAreUnauthorized(t *testing.T) {
 
 func TestAuth_RunningServersFollowWithin10s(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, rec *record.DB, s *keys.Store) {
-		server := keys.New(rec, keys.Options{})
+	eachStore(t, func(t *testing.T, rec *record.DB, s *apikeys.Store) {
+		server := apikeys.New(rec, apikeys.Options{})
 		defer mustRun(t, server)()
 		secret, k := mustCreate(t, s, api.ScopePush)
 		storetest.Eventually(t, 10*time.Second, "a new key works", func() bool {
@@ -137,7 +137,7 @@ func TestAuth_RunningServersFollowWithin10s(t *testing.T) {
 
 func TestAuth_OnceAFirstKeyExistedNeverOpenAgain(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, rec *record.DB, s *keys.Store) {
+	eachStore(t, func(t *testing.T, rec *record.DB, s *apikeys.Store) {
 		if s.Any() {
 			t.Fatal("a fresh record has a key")
 		}
@@ -146,7 +146,7 @@ func TestAuth_OnceAFirstKeyExistedNeverOpenAgain(t *testing.T) {
 		if !s.Any() {
 			t.Fatal("open again after all keys were revoked")
 		}
-		later := keys.New(rec, keys.Options{})
+		later := apikeys.New(rec, apikeys.Options{})
 		storetest.Must(t, later.Load(t.Context()))
 		if !later.Any() {
 			t.Fatal("a server started later is open though a key existed")
@@ -156,7 +156,7 @@ func TestAuth_OnceAFirstKeyExistedNeverOpenAgain(t *testing.T) {
 
 func TestAuth_LastUsedIsWrittenLazily(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, rec *record.DB, s *keys.Store) {
+	eachStore(t, func(t *testing.T, rec *record.DB, s *apikeys.Store) {
 		lastUsed := func() *api.Time {
 			list, err := s.List(t.Context())
 			storetest.Must(t, err)
@@ -185,7 +185,7 @@ func TestAuth_LastUsedIsWrittenLazily(t *testing.T) {
 			}
 		})
 		t.Run("WrittenWhileRunning", func(t *testing.T) {
-			quick := keys.New(rec, keys.Options{PollEvery: 20 * time.Millisecond, NoteEvery: 20 * time.Millisecond})
+			quick := apikeys.New(rec, apikeys.Options{PollEvery: 20 * time.Millisecond, NoteEvery: 20 * time.Millisecond})
 			storetest.Must(t, quick.Load(t.Context()))
 			defer mustRun(t, quick)()
 			storetest.Eventually(t, 10*time.Second, "the use is on record", func() bool {
@@ -202,7 +202,7 @@ func TestAuth_NeitherKnownNorUnknownKeysCostSQL(t *testing.T) {
 	p, url := storetest.ProxyTo(t, storetest.MySQL(t))
 	rec := storetest.Record(t, url)
 	storetest.Must(t, rec.Migrate(t.Context()))
-	s := keys.New(rec, keys.Options{})
+	s := apikeys.New(rec, apikeys.Options{})
 	storetest.Must(t, s.Load(t.Context()))
 	secret, _ := mustCreate(t, s, api.ScopePush)
 	before := p.Bytes()
@@ -221,7 +221,7 @@ func TestAuth_SQLAway(t *testing.T) {
 	p, url := storetest.ProxyTo(t, storetest.MySQL(t))
 	rec := storetest.Record(t, url)
 	storetest.Must(t, rec.Migrate(t.Context()))
-	s := keys.New(rec, keys.Options{})
+	s := apikeys.New(rec, apikeys.Options{})
 	t.Run("BeforeTheKeysWereReadNobodyIsToldThatHisKeyIsWrong", func(t *testing.T) {
 		_, err := s.Authenticate("ff_a_b")
 		storetest.WantCode(t, err, api.CodeUnavailable)

@@ -1,4 +1,4 @@
-package keys_test
+package apikeys_test
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"fanfare/api"
-	"fanfare/store/keys"
+	"fanfare/store/apikeys"
 	"fanfare/store/record"
 	"fanfare/store/storetest"
 )
@@ -17,7 +17,7 @@ import (
 // once one makes it, and when there ever was a key nobody does.
 func TestCreateFirst(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, rec *record.DB, s *keys.Store) {
+	eachStore(t, func(t *testing.T, rec *record.DB, s *apikeys.Store) {
 		chosen := "ff_first_" + strings.Repeat("0123456789abcdef", 4)
 		for _, bad := range []string{"", "secret", "ff_first_short", strings.ToUpper(chosen), "ff__" + strings.Repeat("a", 40), chosen + "\n", "ff_" + strings.Repeat("a", 33) + "_" + strings.Repeat("a", 40)} {
 			if _, err := s.CreateFirst(t.Context(), bad); err == nil || s.Any() {
@@ -28,7 +28,7 @@ func TestCreateFirst(t *testing.T) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				created, err := keys.New(rec, keys.Options{}).CreateFirst(t.Context(), chosen)
+				created, err := apikeys.New(rec, apikeys.Options{}).CreateFirst(t.Context(), chosen)
 				if err != nil {
 					t.Error(err)
 				}
@@ -53,11 +53,11 @@ func TestCreateFirst(t *testing.T) {
 // A key that expires works until then, on every server, and is shown with its end.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, rec *record.DB, s *keys.Store) {
+	eachStore(t, func(t *testing.T, rec *record.DB, s *apikeys.Store) {
 		end := api.AtMillis(time.Now().Add(1500 * time.Millisecond).UnixMilli())
 		secret, _, err := s.Create(t.Context(), "short", []api.Scope{api.ScopePush}, &end)
 		storetest.Must(t, err)
-		other := keys.New(rec, keys.Options{})
+		other := apikeys.New(rec, apikeys.Options{})
 		storetest.Must(t, other.Load(t.Context()))
 		if _, err := other.Authenticate(secret); err != nil && time.Now().Before(end.Time) {
 			t.Errorf("before its end: %v", err)
