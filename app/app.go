@@ -28,7 +28,7 @@ import (
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/sales"
-	"fanfare/store/tokens"
+	"fanfare/store/usertokens"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -51,7 +51,7 @@ type app struct {
 	eventQueue, notificationQueue, jobQueue *queue.Queue
 
 	keys     *apikeys.Store
-	tokens   *tokens.Store
+	tokens   *usertokens.Store
 	devices  *devices.Store
 	events   *events.Store
 	apps     *apps.Store
@@ -158,7 +158,7 @@ func (a *app) drain() time.Duration { return a.config.ShutdownTimeout / 4 }
 func (a *app) openNouns() error {
 	a.keys = apikeys.New(a.record, apikeys.Options{Logger: a.log})
 	var err error
-	if a.tokens, err = tokens.New(a.record, a.redis, tokens.Options{KeysFile: a.config.UserKeysFile, Logger: a.log}); err != nil {
+	if a.tokens, err = usertokens.New(a.record, a.redis, usertokens.Options{KeysFile: a.config.UserKeysFile, Logger: a.log}); err != nil {
 		return fmt.Errorf("FANFARE_USER_KEYS_FILE: %w", err)
 	}
 	a.devices = devices.New(a.redis, a.record, a.notificationQueue, devices.Options{Logger: a.log, GuardTTL: a.config.MaxAge + time.Hour})

@@ -14,7 +14,7 @@ import (
 	"fanfare/api"
 	"fanfare/store/apikeys"
 	"fanfare/store/record"
-	"fanfare/store/tokens"
+	"fanfare/store/usertokens"
 )
 
 // madeKey is what `keys create --json` prints: the only time that the secret is shown.
@@ -123,7 +123,7 @@ func parseRotate(args []string) (action, error) {
 		return nil, usageError(fmt.Sprintf("keys rotate-token-key takes --end-tokens or nothing, not %q", args))
 	}
 	return withRecord(func(ctx context.Context, rec *record.DB, to outputs) error {
-		kid, err := tokens.Rotate(ctx, rec, end)
+		kid, err := usertokens.Rotate(ctx, rec, end)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 	"fanfare/store/events"
 	"fanfare/store/queue"
 	"fanfare/store/sales"
-	"fanfare/store/tokens"
+	"fanfare/store/usertokens"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -27,7 +27,7 @@ type Options struct {
 	Devices *devices.Store
 	Keys    *apikeys.Store
 	// Tokens are the user tokens and tickets.
-	Tokens *tokens.Store
+	Tokens *usertokens.Store
 	// Contacts are the recent contacts; nil leaves their lag out of the stats.
 	Contacts *contacts.Store
 	// Chats are the chats, Live their streams and long polls; Pusher pushes
@@ -70,7 +70,7 @@ type server struct {
 	live     *live.Hub
 	pusher   *chat.Pusher
 	sales    *sales.Store
-	tokens   *tokens.Store
+	tokens   *usertokens.Store
 	queues   []deadQueue
 
 	takes     func(*api.DeviceRequest) bool

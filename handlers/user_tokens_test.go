@@ -19,7 +19,7 @@ import (
 	"fanfare/handlers/web"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
-	"fanfare/store/tokens"
+	"fanfare/store/usertokens"
 )
 
 // userRoutes is what a user token opens, and with which scope. Whoever opens another
@@ -352,7 +352,7 @@ func TestU6_StrangersLockNobodyOut(t *testing.T) {
 	known := w.mustToken("alice")
 	w.do(get("/v1/users/alice/chats").with(known)).wants(t, 200, `{"items":[]}`)
 	removed := w.mustToken("carol")
-	_, err := tokens.Rotate(t.Context(), w.record, true)
+	_, err := usertokens.Rotate(t.Context(), w.record, true)
 	storetest.Must(t, err)
 	storetest.Must(t, w.tokens.Load(t.Context()))
 	known = w.mustToken("alice")

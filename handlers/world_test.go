@@ -27,7 +27,7 @@ import (
 	"fanfare/store/redisdb"
 	"fanfare/store/sales"
 	"fanfare/store/storetest"
-	"fanfare/store/tokens"
+	"fanfare/store/usertokens"
 )
 
 // token is a device token that nothing is wrong with.
@@ -39,7 +39,7 @@ type world struct {
 	url      string
 	handler  http.Handler
 	keys     *apikeys.Store
-	tokens   *tokens.Store
+	tokens   *usertokens.Store
 	chats    *chat.Store
 	live     *live.Hub
 	pusher   *chat.Pusher
@@ -72,7 +72,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 
 	w := &world{t: t, db: db, record: rec, log: &storetest.Lines{}, keys: apikeys.New(rec, apikeys.Options{}), closing: make(chan struct{})}
 	w.stopping = sync.OnceFunc(func() { close(w.closing) })
-	w.tokens, err = tokens.New(rec, db, tokens.Options{})
+	w.tokens, err = usertokens.New(rec, db, usertokens.Options{})
 	storetest.Must(t, err)
 	storetest.Must(t, w.tokens.Load(t.Context()))
 	w.queue = mustQueue(t, db, "events")

@@ -1,4 +1,4 @@
-// Package tokens decides which user calls: it checks user tokens, makes and revokes
+// Package usertokens decides which user calls: it checks user tokens, makes and revokes
 // them, and gives tickets for clients that can send no header.
 //
 // A user token is a JWT. Its key is one of a JWKS file, which the customer's backend
@@ -16,4 +16,4 @@
 //
 //	key                    type    lifetime          what
 //	ff:{ticket:<hash>}:of  string  60 s, taken once  the user, as JSON
-package tokens
+package usertokens

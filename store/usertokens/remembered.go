@@ -1,4 +1,4 @@
-package tokens
+package usertokens
 
 import (
 	"crypto/sha256"

@@ -1,4 +1,4 @@
-package tokens_test
+package usertokens_test
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
-	"fanfare/store/tokens"
+	"fanfare/store/usertokens"
 )
 
 // pair is a key that a backend signs with, and what it gives us to check with.
@@ -105,16 +105,16 @@ func mustRecord(t testing.TB, url string) *record.DB {
 }
 
 // mustOpen makes a store that has read its record.
-func mustOpen(t testing.TB, rec *record.DB, db *redisdb.DB, file string) *tokens.Store {
+func mustOpen(t testing.TB, rec *record.DB, db *redisdb.DB, file string) *usertokens.Store {
 	t.Helper()
-	s, err := tokens.New(rec, db, tokens.Options{KeysFile: file})
+	s, err := usertokens.New(rec, db, usertokens.Options{KeysFile: file})
 	storetest.Must(t, err)
 	storetest.Must(t, s.Load(t.Context()))
 	return s
 }
 
 // setup opens a store over a file with a key of each kind.
-func setup(t testing.TB) (*tokens.Store, map[string]pair, string) {
+func setup(t testing.TB) (*usertokens.Store, map[string]pair, string) {
 	t.Helper()
 	pairs := mustPairs(t)
 	file := mustFile(t, filepath.Join(t.TempDir(), "keys.json"), publicKeys(pairs)...)
@@ -260,14 +260,14 @@ func TestU6_ARememberedTokenEnds(t *testing.T) {
 func TestU6_WhatIsRememberedIsBounded(t *testing.T) {
 	t.Parallel()
 	s, pairs, _ := setup(t)
-	tokens.RememberAtMost(s, 10)
+	usertokens.RememberAtMost(s, 10)
 	often := mustSign(t, pairs["hmac"], "hmac", fine(claims{"sub": "often"}))
 	_, _, err := s.Verify(often, always)
 	storetest.Must(t, err)
 	for i := range 200 {
 		_, _, err := s.Verify(mustSign(t, pairs["hmac"], "hmac", fine(claims{"jti": i})), always)
 		storetest.Must(t, err)
-		if n := tokens.Remembered(s); n > 20 {
+		if n := usertokens.Remembered(s); n > 20 {
 			t.Fatalf("%d tokens are remembered", n)
 		}
 		if u, err := s.Recall(often); u == nil || err != nil {
@@ -305,18 +305,18 @@ func TestU1_BadKeysFile(t *testing.T) {
 		"for encryption":        {`keys[0]: use is "enc", not sig`, []jose.JSONWebKey{{Key: ec, KeyID: "a", Use: "enc"}}},
 	} {
 		file := mustFile(t, filepath.Join(t.TempDir(), "keys.json"), c.keys...)
-		if _, err := tokens.New(nil, nil, tokens.Options{KeysFile: file}); err == nil || err.Error() != c.want {
+		if _, err := usertokens.New(nil, nil, usertokens.Options{KeysFile: file}); err == nil || err.Error() != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
 	for name, text := range map[string]string{"not JSON": "{", "a list": "[]", "empty": "", "a key that is none": `{"keys":[{"kty":"EC","kid":"a"}]}`, "too large": strings.Repeat(" ", 1<<20) + `{"keys":[]}`} {
 		file := filepath.Join(t.TempDir(), "keys.json")
 		storetest.Must(t, os.WriteFile(file, []byte(text), 0o600))
-		if _, err := tokens.New(nil, nil, tokens.Options{KeysFile: file}); err == nil {
+		if _, err := usertokens.New(nil, nil, usertokens.Options{KeysFile: file}); err == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}
-	if _, err := tokens.New(nil, nil, tokens.Options{KeysFile: "/nowhere/keys.json"}); err == nil {
+	if _, err := usertokens.New(nil, nil, usertokens.Options{KeysFile: "/nowhere/keys.json"}); err == nil {
 		t.Error("a file that is not there is taken")
 	}
 }
@@ -381,7 +381,7 @@ func TestU1_Reload(t *testing.T) {
 	})
 }
 
-func mustIssue(t testing.TB, s *tokens.Store, user string) string {
+func mustIssue(t testing.TB, s *usertokens.Store, user string) string {
 	t.Helper()
 	made, err := s.Issue(user, &api.TokenRequest{Scopes: []api.UserScope{api.UserScopeChat}})
 	storetest.Must(t, err)
@@ -472,7 +472,7 @@ func TestU1_RevokedOnceByAKey(t *testing.T) {
 	})
 }
 
-func mustUser(t testing.TB, s *tokens.Store, token string) *api.User {
+func mustUser(t testing.TB, s *usertokens.Store, token string) *api.User {
 	t.Helper()
 	u, _, err := s.Verify(token, always)
 	storetest.Must(t, err)
@@ -492,11 +492,11 @@ func TestU1_RevocationsAreForgottenWithTheTokens(t *testing.T) {
 			storetest.Must(t, err)
 			return len(list)
 		}
-		if n := known(); n != 1 || tokens.Revocations(s) != 1 {
-			t.Errorf("%d on record, %d in memory", n, tokens.Revocations(s))
+		if n := known(); n != 1 || usertokens.Revocations(s) != 1 {
+			t.Errorf("%d on record, %d in memory", n, usertokens.Revocations(s))
 		}
-		tokens.Forget(s, time.Now().Add(time.Minute))
-		if n := tokens.Revocations(s); n != 0 {
+		usertokens.Forget(s, time.Now().Add(time.Minute))
+		if n := usertokens.Revocations(s); n != 0 {
 			t.Errorf("%d in memory", n)
 		}
 	})
@@ -511,7 +511,7 @@ func TestU1_RevocationsByTwoClocks(t *testing.T) {
 		db := storetest.Open(t, "embedded")
 		s := mustOpen(t, rec, db, "")
 		for _, ahead := range []time.Duration{20 * time.Second, 0, -20 * time.Second} {
-			tokens.SetClock(s, func() time.Time { return time.Now().Add(ahead) })
+			usertokens.SetClock(s, func() time.Time { return time.Now().Add(ahead) })
 			token := mustIssue(t, s, "alice")
 			mustUser(t, s, token)
 			_, err := s.Revoke(t.Context(), "alice", api.Idempotency{})
@@ -521,7 +521,7 @@ func TestU1_RevocationsByTwoClocks(t *testing.T) {
 					t.Fatalf("Redis is ahead by %v: a revoked token is good: %v", ahead, err)
 				}
 				s = mustOpen(t, rec, db, "")
-				tokens.SetClock(s, func() time.Time { return time.Now().Add(ahead) })
+				usertokens.SetClock(s, func() time.Time { return time.Now().Add(ahead) })
 			}
 		}
 	})
@@ -532,15 +532,15 @@ func TestU1_RevocationsAreReadInPages(t *testing.T) {
 	storetest.EachSQL(t, func(t *testing.T, url string) {
 		rec, db := mustRecord(t, url), storetest.Open(t, "embedded")
 		one, two := mustOpen(t, rec, db, ""), mustOpen(t, rec, db, "")
-		tokens.SetPage(two, 2)
+		usertokens.SetPage(two, 2)
 		for i, known := range []int{5, 6, 10} {
-			for n := tokens.Revocations(one); n < known; n++ {
+			for n := usertokens.Revocations(one); n < known; n++ {
 				_, err := rec.RevokeTokens(t.Context(), fmt.Sprint("user-", n), 0, api.Idempotency{})
 				storetest.Must(t, err)
 				storetest.Must(t, one.Load(t.Context()))
 			}
 			storetest.Must(t, two.Load(t.Context()))
-			if n := tokens.Revocations(two); n != known {
+			if n := usertokens.Revocations(two); n != known {
 				t.Errorf("load %d: %d revocations are known, want %d", i, n, known)
 			}
 		}
@@ -601,7 +601,7 @@ func TestU1_ManyFirstServersMakeOneKey(t *testing.T) {
 	t.Parallel()
 	storetest.EachSQL(t, func(t *testing.T, url string) {
 		rec, db := mustRecord(t, url), storetest.Open(t, "embedded")
-		stores := make([]*tokens.Store, 8)
+		stores := make([]*usertokens.Store, 8)
 		var all sync.WaitGroup
 		for i := range stores {
 			all.Go(func() { stores[i] = mustOpen(t, rec, db, "") })

@@ -1,4 +1,4 @@
-package tokens_test
+package usertokens_test
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/storetest"
-	"fanfare/store/tokens"
+	"fanfare/store/usertokens"
 )
 
 // U1: a new key of fanfare's own is known everywhere before anybody signs with it, and
@@ -19,16 +19,16 @@ func TestU1_ARotatedKey(t *testing.T) {
 		one, two := mustOpen(t, rec, db, ""), mustOpen(t, rec, db, "")
 		before := mustIssue(t, one, "alice")
 		first := mustUser(t, one, before).KeyID
-		kid, err := tokens.Rotate(t.Context(), rec, false)
+		kid, err := usertokens.Rotate(t.Context(), rec, false)
 		storetest.Must(t, err)
-		rested, err := tokens.New(rec, db, tokens.Options{Rest: time.Nanosecond})
+		rested, err := usertokens.New(rec, db, usertokens.Options{Rest: time.Nanosecond})
 		storetest.Must(t, err)
-		for _, s := range []*tokens.Store{one, two, rested} {
+		for _, s := range []*usertokens.Store{one, two, rested} {
 			storetest.Must(t, s.Load(t.Context()))
 		}
-		for name, want := range map[*tokens.Store]string{one: first, two: first, rested: kid} {
+		for name, want := range map[*usertokens.Store]string{one: first, two: first, rested: kid} {
 			token := mustIssue(t, name, "alice")
-			for _, s := range []*tokens.Store{one, two, rested} {
+			for _, s := range []*usertokens.Store{one, two, rested} {
 				if by := mustUser(t, s, token).KeyID; by != want {
 					t.Errorf("signed by %s, want %s", by, want)
 				}
@@ -37,7 +37,7 @@ func TestU1_ARotatedKey(t *testing.T) {
 		}
 
 		t.Run("TheNewOneSignsOnceItHasRested", func(t *testing.T) {
-			s, err := tokens.New(rec, db, tokens.Options{Rest: 2 * time.Second})
+			s, err := usertokens.New(rec, db, usertokens.Options{Rest: 2 * time.Second})
 			storetest.Must(t, err)
 			storetest.Must(t, s.Load(t.Context()))
 			storetest.Eventually(t, 20*time.Second, "the new key signs", func() bool {
@@ -46,7 +46,7 @@ func TestU1_ARotatedKey(t *testing.T) {
 		})
 
 		t.Run("EndTokens", func(t *testing.T) {
-			last, err := tokens.Rotate(t.Context(), rec, true)
+			last, err := usertokens.Rotate(t.Context(), rec, true)
 			storetest.Must(t, err)
 			storetest.Must(t, one.Load(t.Context()))
 			_, err = one.Recall(before)
