@@ -105,10 +105,8 @@ func storeFloor(room string) int {
 		return -1
 	case "store/redisdb":
 		return 0
-	case "store/lock", "store/record":
+	case "store/lock", "store/queue", "store/record":
 		return 1
-	case "store/queue":
-		return 2
 	case "store/sales": // on store/stock
 		return 4
 	case "store/storetest":

@@ -221,7 +221,7 @@ func scriptNames() (map[string]string, error) {
 	for _, file := range files {
 		room, name, _ := strings.Cut(filepath.ToSlash(file), "/lua/")
 		// What is included may be another room's.
-		script, err := redisdb.NewScript(os.DirFS(room), "lua/"+name, os.DirFS("store/lock"), os.DirFS("store/queue"))
+		script, err := redisdb.NewScript(os.DirFS(room), "lua/"+name, os.DirFS("store/queue"))
 		if err == nil {
 			names[script.SHA()] = name
 		}

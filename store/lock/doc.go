@@ -3,8 +3,7 @@
 // that rise by one, a fence that only rises, and tombstones for what is done
 // or exhausted. It makes one atomic step of the usual check of five cases.
 //
-// One record decides (lua/record.lua), and only scripts change it. The queue shares the
-// reading of the clock (lua/clock.lua).
+// One record decides (lua/record.lua), and only scripts change it, by Redis' clock.
 //
 // What no lock can promise: a holder that is paused between asking Alive and
 // its write may write after its lease; whoever is written to must compare

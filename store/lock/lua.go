@@ -2,7 +2,7 @@ package lock
 
 import "embed"
 
-// Lua holds this package's scripts. lua/clock.lua is shared with store/queue.
+// Lua holds this package's scripts.
 //
 //go:embed lua/*.lua
 var Lua embed.FS

@@ -17,7 +17,7 @@ import (
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	storetest.Checks(t, queue.Lua())
+	storetest.Checks(t, queue.Lua)
 }
 
 func done(context.Context, *queue.Claimed) queue.Result { return queue.Result{} }

@@ -7,6 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// scripts are the package's own, and what the scripts of all rooms may include.
+//
 //go:embed lua/*.lua
 var scripts embed.FS
 

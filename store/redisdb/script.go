@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -26,9 +27,10 @@ type Script struct {
 }
 
 // NewScript reads a script. A line `-- @include <path>` is replaced by that
-// file of the same file system, or of the first of the others that has it.
+// file of the same file system, of the first of the others that has it, or of
+// this package (lua/clock.lua).
 func NewScript(fsys fs.FS, name string, others ...fs.FS) (*Script, error) {
-	source, err := include(append([]fs.FS{fsys}, others...), name, maxIncludeDepth)
+	source, err := include(slices.Concat([]fs.FS{fsys}, others, []fs.FS{scripts}), name, maxIncludeDepth)
 	if err != nil {
 		return nil, fmt.Errorf("read script %s: %w", name, err)
 	}

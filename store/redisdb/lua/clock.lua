@@ -1,4 +1,4 @@
--- Redis' clock, and numbers as text: shared by the lock and the queue.
+-- Redis' clock, and numbers as text: scripts of every room may include it.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
