@@ -14,7 +14,6 @@
 //	sales          a sale's settings, versioned   id
 //	restocks       a change of stock, kept 24 h   sale, hash of scope and key
 //	orders         a reservation that was sold    reservation
-//	order_lines    a line of it, to add up        reservation, sku
 //	outbox         work that Redis still owes     id
 //	api_keys       an API key, hashed             id
 //	token_keys     a key that signs user tokens   id

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jmoiron/sqlx"
-
 	"fanfare/api"
 )
 
@@ -40,12 +38,11 @@ func (r orderRow) order() (o Order, err error) {
 	return o, err
 }
 
-// ordersAtOnce is how many orders one transaction writes: with 20 lines each
-// they stay below what SQLite takes as values of one statement.
+// ordersAtOnce is the most orders that one statement writes.
 const ordersAtOnce = 100
 
-// PutOrders writes orders, each at most once: one whose reservation is on record
-// stays as it is. At most 100 at a time.
+// PutOrders writes at most 100 orders, each at most once: an order whose reservation
+// is on record already stays as it is.
 func (db *DB) PutOrders(ctx context.Context, orders []Order) error {
 	if len(orders) == 0 {
 		return nil
@@ -53,34 +50,16 @@ func (db *DB) PutOrders(ctx context.Context, orders []Order) error {
 	if len(orders) > ordersAtOnce {
 		return fmt.Errorf("put orders: %d at once, at most %d", len(orders), ordersAtOnce)
 	}
-	heads, lines, err := orderArgs(orders)
-	if err != nil {
-		return err
-	}
-	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-		verb, end := db.d.insertNew("reservation")
-		_, err := tx.ExecContext(ctx, verb+" INTO orders ("+orderColumns+") VALUES "+rows("(?, ?, ?, ?, ?)", len(heads)/5)+end, heads...)
-		if err != nil {
-			return err
-		}
-		verb, end = db.d.insertNew("reservation, sku")
-		_, err = tx.ExecContext(ctx, verb+" INTO order_lines (reservation, sku, sale, user_id, quantity) VALUES "+rows("(?, ?, ?, ?, ?)", len(lines)/5)+end, lines...)
-		return err
-	})
-}
-
-func orderArgs(orders []Order) (heads, lines []any, err error) {
+	var args []any
 	for _, o := range orders {
-		encoded, err := json.Marshal(o.Lines)
+		lines, err := json.Marshal(o.Lines)
 		if err != nil {
-			return nil, nil, fmt.Errorf("encode lines of order %s: %w", o.Reservation, err)
+			return fmt.Errorf("encode lines of order %s: %w", o.Reservation, err)
 		}
-		heads = append(heads, o.Reservation, o.Sale, o.User, string(encoded), o.CreatedAt)
-		for _, l := range o.Lines {
-			lines = append(lines, o.Reservation, l.SKU, o.Sale, o.User, l.Quantity)
-		}
+		args = append(args, o.Reservation, o.Sale, o.User, string(lines), o.CreatedAt)
 	}
-	return heads, lines, nil
+	verb, end := db.d.insertNew("reservation")
+	return db.exec(ctx, verb+" INTO orders ("+orderColumns+") VALUES "+rows("(?, ?, ?, ?, ?)", len(orders))+end, args...)
 }
 
 // Order reads the order of a reservation of a sale; nil when there is none.
