@@ -4,7 +4,6 @@ import "time"
 
 // The limits of the recent contacts.
 const (
-	MaxRecent       = 500             // ?limit= of the recent contacts
 	MaxUploadAhead  = 5 * time.Minute // how far in the future an upload may be
 	DefaultIndexMax = 120             // FANFARE_CONTACTS_MAX
 	DefaultIndexMin = 10              // FANFARE_CONTACTS_MIN

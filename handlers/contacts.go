@@ -92,8 +92,9 @@ func (s *server) listContacts(ctx context.Context, in *listContactsRequest) (*we
 }
 
 type recentContactsRequest struct {
-	User  string `path:"user" validate:"identifier"`
-	Limit int64  `query:"limit" default:"10" validate:"min=1,max=500"`
+	User string `path:"user" validate:"identifier"`
+	// Limit has its default and its largest value from FANFARE_CONTACTS_MAX.
+	Limit *int64 `query:"limit" validate:"omitempty,min=1"`
 }
 
 // getRecentContacts lists who was active last.
@@ -101,22 +102,30 @@ type recentContactsRequest struct {
 //	@Summary		Who of my contacts was active last?
 //	@Description	The contacts whose newest upload that this user may see is the latest, newest first; exactly as many as asked for,
 //	@Description	if there are so many. `complete` is false only while the user's index is rebuilt and someone could be missing: ask
-//	@Description	again soon. Up to FANFARE_CONTACTS_MAX (120) the cost does not depend on how many contacts the user has. Above it
-//	@Description	the server at first goes through all of them, 100,000 in about a second, once for all who ask at the same time, until
-//	@Description	a job has made the user's index deep enough; where that takes longer than a request may, the answer is 503 `unavailable`.
+//	@Description	again soon. The cost does not depend on how many contacts the user has. A `limit` above FANFARE_CONTACTS_MAX (120)
+//	@Description	is 422, and the answer names the cap.
 //	@Tags			recent contacts
 //	@ID				getRecentContacts
 //	@Produce		json
 //	@Param			user	path		string				true	"The user"	example(alice)
-//	@Param			limit	query		int					false	"How many"	minimum(1)	maximum(500)	default(10)
+//	@Param			limit	query		int					false	"How many; at most FANFARE_CONTACTS_MAX"	minimum(1)	maximum(127)	default(10)
 //	@Success		200		{object}	api.RecentContacts	"The contacts"
 //	@Router			/v1/users/{user}/recent-contacts [get]
 func (s *server) getRecentContacts(ctx context.Context, in *recentContactsRequest) (*web.Reply[api.RecentContacts], error) {
-	recent, err := s.contacts.RecentContacts(ctx, in.User, int(in.Limit))
+	limit := 0
+	if in.Limit != nil {
+		limit = int(*in.Limit)
+	}
+	recent, err := s.contacts.RecentContacts(ctx, in.User, limit)
 	if err != nil {
 		return nil, err
 	}
 	return web.OK(recent), nil
+}
+
+type recentUploadsRequest struct {
+	User  string `path:"user" validate:"identifier"`
+	Limit int64  `query:"limit" default:"10" validate:"min=1,max=500"`
 }
 
 // getRecentUploads lists what the most recently active contact uploaded.
@@ -130,7 +139,7 @@ func (s *server) getRecentContacts(ctx context.Context, in *recentContactsReques
 //	@Param			limit	query		int					false	"How many uploads"	minimum(1)	maximum(500)	default(10)
 //	@Success		200		{object}	api.RecentUploads	"The contact and the uploads, newest first"
 //	@Router			/v1/users/{user}/recent-contacts/uploads [get]
-func (s *server) getRecentUploads(ctx context.Context, in *recentContactsRequest) (*web.Reply[api.RecentUploads], error) {
+func (s *server) getRecentUploads(ctx context.Context, in *recentUploadsRequest) (*web.Reply[api.RecentUploads], error) {
 	uploads, err := s.contacts.RecentUploads(ctx, in.User, int(in.Limit))
 	if err != nil {
 		return nil, err

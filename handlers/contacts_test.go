@@ -115,9 +115,12 @@ func TestRecentContacts(t *testing.T) {
 	w.want("GET", "/v1/users/me/recent-contacts?limit=1", "", 200, `{"items":[`+bob+`],"complete":true}`)
 	w.want("GET", "/v1/users/me/recent-contacts/uploads", "", 200,
 		`{"contact":"bob","items":[{"id":"up-bob","uploaded_at":"2026-01-02T03:04:01.000Z","visibility":"public"}]}`)
-	for _, limit := range []string{"0", "501", "x"} {
-		if a := w.get("/v1/users/me/recent-contacts?limit=" + limit); a.status != 422 {
-			t.Errorf("limit=%s: %d", limit, a.status)
+	for limit, message := range map[string]string{
+		"0": "must be at least 1", "121": "must be at most 120 (FANFARE_CONTACTS_MAX)", "x": "must be an integer",
+	} {
+		a := w.get("/v1/users/me/recent-contacts?limit=" + limit)
+		if a.status != 422 || !strings.Contains(a.body, `"field":"limit"`) || !strings.Contains(a.body, `"message":"`+message+`"`) {
+			t.Errorf("limit=%s: %d %s", limit, a.status, a.body)
 		}
 	}
 	rebuild := call{method: "POST", path: "/v1/users/me/recent-contacts/rebuild", headers: []string{"Idempotency-Key: r"}}

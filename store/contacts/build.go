@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"fanfare/api"
@@ -93,42 +92,30 @@ type build struct {
 	token     string
 	over      string // holders whose tokens begin with it give way; "": none
 	lease     time.Duration
-	deepen    bool // it is to be a deep one from now on
-	held      bool // it was taken: now it may be kept
+	held      bool // begin has taken the right; from then on it only keeps it
 	relations string
-	size      int // how many members the index may have
 }
-
-// deepest is how many members a deep index has: what the largest limit needs, and a
-// fifth for those that turn out stale.
-const deepest = api.MaxRecent * 6 / 5
 
 // readerToken is what the tokens of reads begin with. A read gives way to a job,
 // which builds to the end: else users with many contacts and many readers would
 // wait for their job as long as readers come.
 const readerToken = "read:"
 
-// begin takes the right to build, or keeps it; false when another has it, or when it has
-// ended and could be kept only. reset empties the index first.
+// begin takes the right to build, or keeps it. It is false when another process has
+// the right, or when the right was held and has ended. reset empties the index first.
 func (b *build) begin(ctx context.Context, reset bool) (bool, error) {
-	empty, keep, deep := 0, 0, ""
+	empty, keep := 0, 0
 	if reset {
 		empty = 1
 	}
 	if b.held {
 		keep = 1
 	}
-	if b.deepen {
-		deep = strconv.Itoa(deepest)
-	}
-	reply, err := b.x.reply(ctx, redisdb.Write, b.x.beginScript, buildKeys(b.user), b.token, b.lease.Milliseconds(), indexLifetime.Milliseconds(), empty, b.over, deep, keep)
+	reply, err := b.x.reply(ctx, redisdb.Write, b.x.beginScript, buildKeys(b.user), b.token, b.lease.Milliseconds(), indexLifetime.Milliseconds(), empty, b.over, keep)
 	if err != nil {
 		return false, fmt.Errorf("begin build: %w", err)
 	}
-	b.relations, b.size = redisdb.TextAt(reply, 1), b.x.max
-	if redisdb.TextAt(reply, 2) != "" {
-		b.size = max(b.x.max, deepest)
-	}
+	b.relations = redisdb.TextAt(reply, 1)
 	b.held = redisdb.NumberAt(reply, 0) == buildOK
 	return b.held, nil
 }
@@ -137,11 +124,11 @@ func (b *build) begin(ctx context.Context, reset bool) (bool, error) {
 // entry further than the index holds. After buildMoved, scan again.
 func (b *build) fill(ctx context.Context, r *ranking) (int64, error) {
 	args := []any{b.token, b.relations, b.x.max, indexLifetime.Milliseconds(), recentMargin.Milliseconds(), "", ""}
-	if len(r.list) > b.size {
-		out := entryOf(r.list[b.size])
+	if len(r.list) > b.x.max {
+		out := entryOf(r.list[b.x.max])
 		args[5], args[6] = out.score(), out.contact
 	}
-	for _, a := range r.first(b.size) {
+	for _, a := range r.first(b.x.max) {
 		args = append(args, a.Contact, entryOf(a).score())
 	}
 	reply, err := b.x.reply(ctx, redisdb.Write, b.x.fillScript, buildKeys(b.user), args...)
@@ -180,7 +167,7 @@ func (s *Store) run(ctx context.Context, b *build, pages int) (ranked *ranking, 
 	}
 	for range buildTries {
 		relations, finished := b.relations, false
-		ranked, finished, err = s.scan(ctx, b.user, b.size+1, pages, renew)
+		ranked, finished, err = s.scan(ctx, b.user, b.x.max+1, pages, renew)
 		if err != nil || !finished {
 			return ranked, buildUnfinished, err
 		}
@@ -205,11 +192,17 @@ type built struct {
 // comes from SQL all the same. A user with many contacts is left to a job, and
 // the answer is not finished.
 func (s *Store) rebuildInline(ctx context.Context, user string) (built, error) {
-	ch := s.builds.DoChan(user, func() (any, error) {
+	return s.shared(ctx, user, func(ctx context.Context) (built, error) { return s.buildOnce(ctx, user) })
+}
+
+// shared runs one build for all reads of this process that ask for the key while it
+// runs. The build goes on when a reader leaves.
+func (s *Store) shared(ctx context.Context, key string, build func(context.Context) (built, error)) (built, error) {
+	ch := s.builds.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inlineLease)
 		defer cancel()
 		began := time.Now()
-		b, err := s.buildOnce(ctx, user)
+		b, err := build(ctx)
 		b.began = began
 		return b, err
 	})
@@ -219,6 +212,31 @@ func (s *Store) rebuildInline(ctx context.Context, user string) (built, error) {
 	case r := <-ch:
 		out, _ := r.Val.(built)
 		return out, r.Err
+	}
+}
+
+// firstFromRecord finds a user's most recent contact in SQL alone, however many
+// contacts there are. Reads of one process share a scan, as they share a build; a scan
+// that had begun before this read came may have missed an upload, so the read then
+// takes the next one.
+func (s *Store) firstFromRecord(ctx context.Context, user string) ([]record.Activity, error) {
+	came := time.Now()
+	for { // at most twice: the next scan begins after this one
+		b, err := s.shared(ctx, "all "+user, func(ctx context.Context) (built, error) {
+			leave, ok := enter(ctx, s.fullScans, inlineLease)
+			if !ok {
+				return built{}, api.Errorf(api.CodeUnavailable, "too many requests go through all contacts just now")
+			}
+			defer leave()
+			ranked, _, err := s.scan(ctx, user, 1, 0, nil)
+			return built{ranked: ranked, finished: true}, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if !b.began.Before(came) {
+			return b.ranked.first(1), nil
+		}
 	}
 }
 

@@ -32,5 +32,5 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	w.mustRemove(t, "viewer0", "star")
-	w.want(t, "viewer0", 9, w.bruteForce(t, "viewer0", 9))
+	w.want(t, "viewer0", 5, w.bruteForce(t, "viewer0", 5))
 }

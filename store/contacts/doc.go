@@ -4,14 +4,13 @@
 //
 //	key                   type    lifetime              what
 //	ff:{c:<user>}:recent  zset    8 days after a build  contact -> time of the newest upload, an upper bound
-//	ff:{c:<user>}:state   hash    7 days after a build  q, r, u, fs, fm, bs, bm, d
+//	ff:{c:<user>}:state   hash    7 days after a build  q, r, u, fs, fm, bs, bm
 //	ff:{c:<user>}:build   string  10 s or 30 s          token of the process that builds the index
 //
 // The state's fields: q moves with every change that a score does not show, r
 // with every change of a relationship; u stands while the index is built for
 // the first time; fs and fm are the floor, score and contact; bs and bm the
-// highest entry trimmed since the present build began; d is how many members a deep
-// index may have, for a user who asked for more than the cap.
+// highest entry trimmed since the present build began.
 //
 // What holds of an index with a state and without u: every contact whose newest
 // visible upload (time, contact) ranks above the floor is in it, with a score at

@@ -41,7 +41,6 @@ type task struct {
 	After  string `json:"after,omitempty"` // the last follower done
 	User   string `json:"user,omitempty"`
 	Reset  bool   `json:"reset,omitempty"`
-	Deepen bool   `json:"deepen,omitempty"`
 }
 
 func (t task) encode() []byte {
@@ -59,11 +58,10 @@ func uploadJob(row, upload string) queue.Job {
 }
 
 // What a rebuild is for. There is at most one live job of each for a user, and
-// one of them runs at a time. One makes the index a deep one. The two that begin with an empty index do the same:
-// while one of them has begun, the other can still be asked for.
+// one of them runs at a time. The two that begin with an empty index do the same:
+// while one of them runs, the other can still be asked for.
 const (
 	fillUp    = ""
-	deepen    = "deep:"
 	fromEmpty = "anew:"
 	onceMore  = "again:"
 )
@@ -72,7 +70,7 @@ const (
 func rebuildJob(user, purpose string) queue.Job {
 	key := "rebuild:" + user
 	return queue.Job{Type: JobRebuild, Key: key, Unique: purpose + key, Payload: task{
-		User: user, Reset: purpose == fromEmpty || purpose == onceMore, Deepen: purpose == deepen,
+		User: user, Reset: purpose == fromEmpty || purpose == onceMore,
 	}.encode()}
 }
 
@@ -159,12 +157,12 @@ func (s *Store) syncOne(ctx context.Context, user, contact string) error {
 // rebuild fills a user's index up, or builds it from nothing. The right to build
 // goes by the job's id, so that the process that takes the job over has it.
 func (s *Store) rebuild(ctx context.Context, c *queue.Claimed, t *task) (bool, error) {
-	leave, ok := enter(ctx, s.jobScans, scanPatience)
+	leave, ok := enter(ctx, s.fullScans, scanPatience)
 	if !ok {
 		return false, errLater
 	}
 	defer leave()
-	b := &build{x: s.index, user: t.User, token: c.ID, over: readerToken, lease: jobLease, deepen: t.Deepen}
+	b := &build{x: s.index, user: t.User, token: c.ID, over: readerToken, lease: jobLease}
 	mine, err := b.begin(ctx, t.Reset)
 	if err != nil {
 		return false, err

@@ -12,11 +12,21 @@ import (
 // because some may be stale. SQL is asked about them only if some are.
 const slack = 6
 
+// defaultRecent is how many contacts a read lists that names no limit.
+const defaultRecent = 10
+
 // RecentContacts lists the contacts of a user whose newest upload that the user
 // may see is the latest, newest first, ties by contact id, descending: exactly
 // min(limit, known) of them. Complete is false only while a rebuild could hide
-// someone.
+// someone. A limit of 0 stands for the default; one above Options.Max is
+// CodeValidation.
 func (s *Store) RecentContacts(ctx context.Context, user string, limit int) (*api.RecentContacts, error) {
+	if limit > s.o.Max {
+		return nil, api.Invalid("limit", "max", "must be at most %d (FANFARE_CONTACTS_MAX)", s.o.Max)
+	}
+	if limit == 0 {
+		limit = min(defaultRecent, s.o.Max)
+	}
 	found, complete, err := s.recent(ctx, user, limit)
 	if err != nil {
 		return nil, err
@@ -32,10 +42,10 @@ func (s *Store) RecentContacts(ctx context.Context, user string, limit int) (*ap
 // the recent contacts.
 func (s *Store) RecentUploads(ctx context.Context, user string, limit int) (*api.RecentUploads, error) {
 	out := &api.RecentUploads{Items: []api.RecentUpload{}}
-	for range readTries { // who is first may change between two queries
+	for range readTries { // the first contact may change between two queries
 		found, complete, err := s.recent(ctx, user, 1)
 		if err == nil && !complete {
-			found, err = s.fromRecord(ctx, user, 1) // this answer cannot say that it is not complete
+			found, err = s.firstFromRecord(ctx, user) // this answer has no field to say that it is not complete
 		}
 		if err != nil || len(found) == 0 {
 			return &api.RecentUploads{Items: []api.RecentUpload{}}, err
@@ -55,8 +65,8 @@ func (s *Store) RecentUploads(ctx context.Context, user string, limit int) (*api
 	return out, nil
 }
 
-// readTries bounds how often a read goes on after a build that it came too late
-// for, or after a change of who is first.
+// readTries bounds how often a read tries again after a build that had begun
+// before it, or after another contact became the first.
 const readTries = 3
 
 // recent answers from the index when the index can prove the answer, else from
@@ -70,11 +80,6 @@ func (s *Store) recent(ctx context.Context, user string, n int) ([]record.Activi
 		var err error
 		if verified, proven, err = s.fromIndex(ctx, user, n); err != nil || proven {
 			return verified.list, true, err
-		}
-		if n > s.o.Max {
-			s.announce(ctx, rebuildJob(user, deepen)) // so that later ones need not
-			found, err := s.fromRecord(ctx, user, n)
-			return found, true, err
 		}
 		b, err := s.rebuildInline(ctx, user)
 		if err != nil {
@@ -95,7 +100,7 @@ func (s *Store) recent(ctx context.Context, user string, n int) ([]record.Activi
 // are read first, then all.
 func (s *Store) fromIndex(ctx context.Context, user string, n int) (*ranking, bool, error) {
 	verified := &ranking{size: n}
-	for _, count := range []int{n + slack, max(s.o.Max, deepest)} {
+	for _, count := range []int{n + slack, s.o.Max} {
 		w, err := s.index.read(ctx, user, count)
 		if err != nil {
 			return verified, false, err
@@ -173,8 +178,8 @@ func (s *Store) rank(ctx context.Context, user string, entries []entry, best *ra
 	return wrong, nil
 }
 
-// lower corrects stale scores. It is a courtesy to the next reader: when it
-// fails, that one finds them again.
+// lower corrects stale scores. It only saves work for the next reader, who
+// finds them again when it fails.
 func (s *Store) lower(ctx context.Context, user, sequence string, wrong []stale) {
 	if err := s.index.lower(ctx, user, sequence, wrong); err != nil {
 		s.o.Logger.DebugContext(ctx, "stale scores stay", "error", err)

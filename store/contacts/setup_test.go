@@ -204,6 +204,27 @@ func (w *world) bruteForce(t testing.TB, user string, n int) string {
 	return strings.Join(out, " ")
 }
 
+// mustHave gives a user so many contacts on record, each with one public upload.
+func (w *world) mustHave(t testing.TB, user string, n int) {
+	t.Helper()
+	all := make([]record.Contact, n)
+	for i := range all {
+		all[i] = record.Contact{Owner: user, Contact: fmt.Sprintf("%s-%06d", user, i), Relationship: "friend"}
+	}
+	for part := range slices.Chunk(all, 500) {
+		storetest.Must(t, w.rec.PutContacts(t.Context(), part...))
+	}
+	for from := 0; from < n; from += 1000 {
+		var args []any
+		for i := from; i < min(from+1000, n); i++ {
+			args = append(args, all[i].Contact+"-up", all[i].Contact, 1000+(i*7919)%n)
+		}
+		values := strings.TrimSuffix(strings.Repeat("(?, ?, 'public', FALSE, ?, 0, 0), ", len(args)/3), ", ")
+		_, err := w.sql.ExecContext(t.Context(), "INSERT INTO uploads (id, owner, visibility, deleted, uploaded_at, created_at, updated_at) VALUES "+values, args...)
+		storetest.Must(t, err)
+	}
+}
+
 // members are the entries of a user's index as Redis has them, best first.
 func (w *world) members(t testing.TB, user string) []string {
 	t.Helper()
@@ -240,19 +261,13 @@ func z(member string, score float64) redis.Z { return redis.Z{Member: member, Sc
 func (w *world) forbidScans() {
 	for range cap(w.scans) {
 		w.scans <- struct{}{}
-		w.jobScans <- struct{}{}
-	}
-	for range cap(w.wide.short) {
-		w.wide.short <- struct{}{}
+		w.fullScans <- struct{}{}
 	}
 }
 
 func (w *world) allowScans() {
 	for range cap(w.scans) {
 		<-w.scans
-		<-w.jobScans
-	}
-	for range cap(w.wide.short) {
-		<-w.wide.short
+		<-w.fullScans
 	}
 }

@@ -27,7 +27,7 @@ type Options struct {
 	// Min is how few may be left after a removal before the index is filled up
 	// again; default 10 (or Max, if that is less), less than Max.
 	Min int
-	// Logger hears of jobs that could not be enqueued; nil: silence.
+	// Logger gets a line for each job that could not be enqueued; nil: no log.
 	Logger *slog.Logger
 	// Page is how many contacts or followers one query reads; default 1000.
 	Page int
@@ -38,9 +38,7 @@ type Options struct {
 	// build a missing index; for larger ones a job does it. Default 10.
 	InlinePages int
 	// Scans is how many reads, and how many jobs, of this process may go through
-	// contacts in SQL at once to build an index; default 8. Reads above Max have
-	// half as many slots of their own, and of those that go on for more than
-	// InlinePages a quarter as many run at once.
+	// contacts in SQL at once; default 8.
 	Scans int
 }
 
@@ -77,11 +75,10 @@ type Store struct {
 	// done deletes outbox rows whose work is done, many in one transaction.
 	done *batch.Group[string, struct{}]
 	o    Options
-	// scans holds a slot for each read that builds an index from SQL, and
-	// jobScans for each job.
-	scans, jobScans chan struct{}
-	wide            *wideReads
-	builds          singleflight.Group
+	// scans has a slot for each read that goes through at most InlinePages of
+	// contacts in SQL, fullScans for each job or read that goes through all.
+	scans, fullScans chan struct{}
+	builds           singleflight.Group
 	// announce enqueues a committed change; tests replace it to play a process
 	// that dies between commit and enqueue.
 	announce func(context.Context, ...queue.Job)
@@ -106,7 +103,7 @@ func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Stor
 	}
 	s := &Store{
 		rec: rec, jobs: jobs, o: o, index: newIndex(redis, o.Max), truth: newTruth(rec),
-		scans: make(chan struct{}, o.Scans), jobScans: make(chan struct{}, o.Scans), wide: newWideReads(o.Scans),
+		scans: make(chan struct{}, o.Scans), fullScans: make(chan struct{}, o.Scans),
 	}
 	s.announce = s.enqueue
 	s.done = batch.New(batch.Options{Timeout: closeTimeout}, func(ctx context.Context, rows []string) (struct{}, error) {

@@ -3,22 +3,21 @@
 -- this, together with the index, misses nothing.
 -- KEYS: 1 recent (zset), 2 state (hash), 3 build (string)
 -- ARGV: 1 token, 2 lifetime of the right in ms, 3 lifetime of the index in ms,
---       4 1 to begin with an empty index, 5 what a holder's token begins with that
---       gives way ('' for none), 6 members from now on, if it is to be a deep one (''
---       leaves that as it is), 7 1 to keep it alone: what was trimmed after it had ended
---       is not known to who had it
--- RETURNS: status 0 another builds, or it has ended, 1 taken; then the relations counter, and the
---          members of a deep index, '' of others
+--       4 1 to begin with an empty index, 5 a holder whose token begins with this
+--       gives way ('' for none), 6 1 to keep the right only: when it has ended, the
+--       former holder does not know what was trimmed since
+-- RETURNS: status 0 another process builds, or the right to keep has ended, 1 taken;
+--          then the relations counter
 local recent, state, build = KEYS[1], KEYS[2], KEYS[3]
-local token, lease, lifetime, reset, yielding, deep = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', ARGV[5], ARGV[6]
-local keep = ARGV[7] == '1'
+local token, lease, lifetime, reset, yielding = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', ARGV[5]
+local keep = ARGV[6] == '1'
 
 local holder = redis.call('GET', build)
 if holder and yielding ~= '' and string.sub(holder, 1, #yielding) == yielding then
   holder = false
 end
 if holder and holder ~= token or keep and not holder then
-  return { 0, '', '' }
+  return { 0, '' }
 end
 redis.call('SET', build, token, 'PX', lease)
 if redis.call('EXISTS', state) == 0 or (reset and not holder) then
@@ -30,5 +29,4 @@ if redis.call('EXISTS', state) == 0 or (reset and not holder) then
 elseif not holder then
   redis.call('HDEL', state, 'bs', 'bm')
 end
-if deep ~= '' then redis.call('HSET', state, 'd', deep) end
-return { 1, redis.call('HGET', state, 'r'), redis.call('HGET', state, 'd') or '' }
+return { 1, redis.call('HGET', state, 'r') }

@@ -29,12 +29,10 @@ local function lift(kind, score, member)
   end
 end
 
--- trim keeps at most max of count members, or as many as the index is deep, and
--- remembers the highest that went. One that comes back with the same score must not
--- seem unchanged: the sequence moves.
+-- trim keeps at most max of count members and remembers the highest that it removed.
+-- A member that comes back with the same score must not seem unchanged: the sequence
+-- moves.
 local function trim(count, max)
-  if count <= max then return end
-  max = math.max(max, tonumber(redis.call('HGET', state, 'd') or 0))
   local excess = count - max
   if excess <= 0 then return end
   local highest = redis.call('ZRANGE', recent, excess - 1, excess - 1, 'WITHSCORES')
