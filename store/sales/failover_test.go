@@ -38,7 +38,7 @@ func TestS17_AFailOverIsReconciled(t *testing.T) {
 			replica := sentinel.Second
 			replica.Pause() // from here on nothing reaches it, nor waits in its connection
 			storetest.Must(t, sentinel.First.Client().ClientKillByFilter(t.Context(), "TYPE", "replica").Err())
-			_, _, err := p.Release(t.Context(), s.sale, held.ID, api.Idempotency{})
+			_, _, err := p.End(t.Context(), stock.EndHold{Sale: s.sale, ID: held.ID})
 			storetest.Must(t, err)
 			p.mustRestock(s.sale, 2)
 			for i := range 3 {
@@ -67,7 +67,7 @@ func TestS17_AFailOverIsReconciled(t *testing.T) {
 				t.Errorf("%+v", now)
 			}
 			// The hold ends: its units cover what was oversold.
-			_, _, err = other.Release(t.Context(), s.sale, held.ID, api.Idempotency{})
+			_, _, err = other.End(t.Context(), stock.EndHold{Sale: s.sale, ID: held.ID})
 			storetest.Must(t, err)
 			p.wantItem(s.sale, 0, 0, 12)
 			p.work(p.Sweep) // of several partitions the one that owes may be another

@@ -34,7 +34,7 @@ func TestS13_OrdersFollow(t *testing.T) {
 						r, err := p.buy(s.sale, fmt.Sprint("u", i), 2)
 						if err == nil {
 							for range 2 {
-								_, _, err = p.Confirm(t.Context(), s.sale, r.ID, api.Idempotency{})
+								_, _, err = p.confirm(s.sale, r.ID)
 							}
 						}
 						if err != nil {

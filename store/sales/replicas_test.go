@@ -48,7 +48,7 @@ func TestS14_ReplicasHaveIt(t *testing.T) {
 	// A replay has not been acknowledged either, also on a connection that wrote nothing.
 	_, err = other.buy(s.sale, "v", 2, "key")
 	storetest.WantCode(t, err, api.CodeUnknownOutcome)
-	_, _, err = p.Confirm(t.Context(), s.sale, r.ID, api.Idempotency{})
+	_, _, err = p.confirm(s.sale, r.ID)
 	storetest.WantCode(t, err, api.CodeUnknownOutcome)
 	began = time.Now()
 	_, err = p.buy(s.sale, "w", 9) // changes nothing and waits for nobody

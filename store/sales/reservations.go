@@ -77,20 +77,9 @@ func (s *Store) acquire() (release func(), err error) {
 	return func() { s.inFlight.Add(-1) }, nil
 }
 
-// Confirm sells what a reservation holds; again, it gives the same answer. One
-// that was released or has expired is CodeNotHeld, with its state. The order's
-// row in SQL follows by itself.
-func (s *Store) Confirm(ctx context.Context, sale, id string, i api.Idempotency) (*api.Reservation, bool, error) {
-	return s.End(ctx, stock.EndHold{Sale: sale, ID: id, Sell: true, Once: i})
-}
-
-// Release gives back what a reservation holds; again, it gives the same answer.
-// One that was sold or has expired is CodeNotHeld, with its state.
-func (s *Store) Release(ctx context.Context, sale, id string, i api.Idempotency) (*api.Reservation, bool, error) {
-	return s.End(ctx, stock.EndHold{Sale: sale, ID: id, Once: i})
-}
-
-// End confirms or releases, as Confirm and Release do.
+// End sells what a reservation holds, or gives it back. Ending it again the same way gives
+// the same answer. CodeNotHeld, with the state, means that it has expired or was ended the
+// other way. The row of an order in SQL follows by itself.
 func (s *Store) End(ctx context.Context, e stock.EndHold) (*api.Reservation, bool, error) {
 	var ended stock.Ended
 	err := s.with(ctx, e.Sale, func() (err error) {

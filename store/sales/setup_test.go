@@ -114,9 +114,13 @@ func (p *process) mustBuy(sale, user string, n int64) *api.Reservation {
 	return r
 }
 
+func (p *process) confirm(sale, id string) (*api.Reservation, bool, error) {
+	return p.End(p.t.Context(), stock.EndHold{Sale: sale, ID: id, Sell: true})
+}
+
 func (p *process) mustConfirm(sale, id string) {
 	p.t.Helper()
-	r, _, err := p.Confirm(p.t.Context(), sale, id, api.Idempotency{})
+	r, _, err := p.confirm(sale, id)
 	storetest.Must(p.t, err)
 	if r.State != api.ReservationSold {
 		p.t.Fatalf("confirmed: %+v", r)

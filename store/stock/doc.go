@@ -6,7 +6,7 @@
 // Live is all there is to call:
 //
 //	Put, Restock                        make and change a sale
-//	Reserve, End (Confirm, Release)     the life of a reservation
+//	Reserve, End                        make a reservation, confirm or release it
 //	Sale, Reservation, Reservations     read
 //	Settings, UnrecordedSettings, UnrecordedRestocks, WaitingOrders    what belongs on record
 //	SettingsRecorded, OrdersRecorded    say that it is there

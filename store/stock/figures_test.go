@@ -13,7 +13,7 @@ func TestFiguresWithoutADamagedSale(t *testing.T) {
 	w := newLiveWorld(t, storetest.Open(t, storetest.Redis(t).URL()))
 	w.mustOpen(offer{stock: map[string]int64{"s": 9}, partitions: 3})
 	for _, user := range []string{"u", "v"} {
-		_, err := w.Confirm(t.Context(), w.sale, w.mustReserve(user, units("s", 1)).ID, never)
+		_, err := w.End(t.Context(), EndHold{Sale: w.sale, ID: w.mustReserve(user, units("s", 1)).ID, Sell: true})
 		storetest.Must(t, err)
 	}
 	storetest.Must(t, w.db.Client().HSet(t.Context(), newPartition(w.sale, 1).stock, "s", "0 1 2 3").Err())
@@ -71,7 +71,7 @@ func TestS6_OneMasterAway(t *testing.T) {
 		storetest.Eventually(t, patience, "the units are back", func() bool { return w.numbers("s") == "5 0 0 5" })
 	}
 	sold := alive[0]
-	_, err := sold.Confirm(t.Context(), sold.sale, sold.mustReserve("v", units("s", 5)).ID, never)
+	_, err := sold.End(t.Context(), EndHold{Sale: sold.sale, ID: sold.mustReserve("v", units("s", 5)).ID, Sell: true})
 	storetest.Must(t, err)
 	storetest.Eventually(t, patience, "the order that waits is found", func() bool {
 		select {

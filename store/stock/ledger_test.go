@@ -55,12 +55,12 @@ func TestS4_AnEndedHoldIsForgotten(t *testing.T) {
 			r := w.mustReserve("u", units("s", 1))
 			switch i % 4 {
 			case 0:
-				_, err = w.Confirm(ctx, w.sale, r.ID, never)
+				_, err = w.End(ctx, EndHold{Sale: w.sale, ID: r.ID, Sell: true})
 				kept = append([]string{r.ID}, kept...)
 			case 1: // stays held
 				kept = append([]string{r.ID}, kept...)
 			case 2:
-				_, err = w.Release(ctx, w.sale, r.ID, key("release"+strconv.Itoa(i), "b"))
+				_, err = w.End(ctx, EndHold{Sale: w.sale, ID: r.ID, Once: key("release"+strconv.Itoa(i), "b")})
 				ended = append(ended, r.ID)
 			default:
 				w.overdue(r.ID)
@@ -91,10 +91,10 @@ func TestS4_AnEndedHoldIsForgotten(t *testing.T) {
 		for _, id := range ended {
 			_, err := w.Reservation(ctx, w.sale, id)
 			storetest.WantCode(t, err, api.CodeNotFound)
-			_, err = w.Release(ctx, w.sale, id, never)
+			_, err = w.End(ctx, EndHold{Sale: w.sale, ID: id})
 			storetest.WantCode(t, err, api.CodeNotFound)
 		}
-		again, err := w.Release(ctx, w.sale, ended[2], key("release6", "b"))
+		again, err := w.End(ctx, EndHold{Sale: w.sale, ID: ended[2], Once: key("release6", "b")})
 		storetest.Must(t, err)
 		if !again.Replayed || again.Reservation.State != api.ReservationReleased || again.Reservation.ID != ended[2] {
 			t.Errorf("the same key answers %+v", again)
@@ -118,7 +118,7 @@ func TestS4_TheLedgerIsBounded(t *testing.T) {
 	storetest.Must(t, err)
 	for range 10 {
 		for range 50 {
-			_, err := w.Release(t.Context(), w.sale, w.mustReserve("u", units("s", 1)).ID, never)
+			_, err := w.End(t.Context(), EndHold{Sale: w.sale, ID: w.mustReserve("u", units("s", 1)).ID})
 			storetest.Must(t, err)
 		}
 		w.forget(parts[0])
@@ -170,7 +170,7 @@ func TestS4_ReservationsOfOneUserInACrowd(t *testing.T) {
 			t.Errorf("the due hold is %+v: %v", r, err)
 		}
 		for _, ended := range []string{id(2), held} {
-			_, err := w.Release(t.Context(), w.sale, ended, never)
+			_, err := w.End(t.Context(), EndHold{Sale: w.sale, ID: ended})
 			storetest.Must(t, err)
 		}
 		parts, err := w.partitionsOf(t.Context(), w.sale)
@@ -233,7 +233,7 @@ func TestS13_AnOrderAnswersForItsCall(t *testing.T) {
 		r.Request = &api.ReservationRequest{User: "u", Lines: []api.Line{units("s", 1)}}
 		_, err = w.Reserve(ctx, r)
 		storetest.WantCode(t, err, api.CodeIdempotencyReused)
-		r.Once, r.Call = never, NewCall()
+		r.Once, r.Call = api.Idempotency{}, NewCall()
 		for range 2 {
 			_, err = w.Reserve(ctx, r)
 			storetest.Must(t, err)

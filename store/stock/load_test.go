@@ -47,7 +47,7 @@ func (w *liveWorld) rebuild(s Settings, orders []Order) error {
 func (w *liveWorld) soldOrders(users int, n int64) (orders []Order) {
 	w.t.Helper()
 	for u := range users {
-		e, err := w.Confirm(context.Background(), w.sale, w.mustReserve(fmt.Sprint("u", u), units("s", n)).ID, never)
+		e, err := w.End(context.Background(), EndHold{Sale: w.sale, ID: w.mustReserve(fmt.Sprint("u", u), units("s", n)).ID, Sell: true})
 		storetest.Must(w.t, err)
 		orders = append(orders, *e.Order)
 	}
@@ -79,7 +79,7 @@ func TestS13_LiveKeysFromTheRecord(t *testing.T) {
 			w.want("a", "7 0 0 7")
 			_, err = w.reserve("u1", units("s", 2)) // the limit knows what was sold
 			storetest.WantCode(t, err, api.CodeLimitReached)
-			e, err := w.Confirm(t.Context(), w.sale, orders[4].Reservation, never)
+			e, err := w.End(t.Context(), EndHold{Sale: w.sale, ID: orders[4].Reservation, Sell: true})
 			if err != nil || e.Reservation.State != api.ReservationSold || e.Order != nil {
 				t.Errorf("a sold reservation: %+v %v", e, err)
 			}
@@ -251,7 +251,7 @@ func TestS17_ReconciledWithTheRecord(t *testing.T) {
 			_, err = w.restock("s", 1)
 			storetest.Must(t, err)
 			items, _, _ := w.Reservations(t.Context(), w.sale, "w", "", 1)
-			_, err = w.Release(t.Context(), w.sale, items[0].ID, never)
+			_, err = w.End(t.Context(), EndHold{Sale: w.sale, ID: items[0].ID})
 			storetest.Must(t, err)
 			storetest.Must(t, w.Sweep(t.Context())) // in another partition, too
 			f, err = w.Figures(t.Context())
@@ -285,8 +285,11 @@ func TestS17_AnotherRunChangesNothing(t *testing.T) {
 		request := first.request(offer{stock: map[string]int64{"s": 11}, partitions: 2})
 		calls := map[string]func() error{
 			"reserve": func() error { _, err := second.reserve("u", units("s", 1)); return err },
-			"confirm": func() error { _, err := second.Confirm(t.Context(), w.sale, r.ID, never); return err },
-			"release": func() error { _, err := second.Release(t.Context(), w.sale, r.ID, never); return err },
+			"confirm": func() error {
+				_, err := second.End(t.Context(), EndHold{Sale: w.sale, ID: r.ID, Sell: true})
+				return err
+			},
+			"release": func() error { _, err := second.End(t.Context(), EndHold{Sale: w.sale, ID: r.ID}); return err },
 			"restock": func() error { _, err := second.restock("s", 1); return err },
 			"read":    func() error { _, err := second.Sale(t.Context(), w.sale); return err },
 			"put": func() error {
@@ -307,7 +310,7 @@ func TestS17_AnotherRunChangesNothing(t *testing.T) {
 			t.Errorf("something changed:\n%v\n%v", before, after)
 		}
 		storetest.Must(t, second.rebuild(first.recorded(), nil))
-		_, err := second.Confirm(t.Context(), w.sale, r.ID, never)
+		_, err := second.End(t.Context(), EndHold{Sale: w.sale, ID: r.ID, Sell: true})
 		storetest.Must(t, err)
 		_, err = first.reserve("u", units("s", 1))
 		if err != error(ErrStaleRun) {

@@ -216,16 +216,16 @@ func (x *machine) pick(rt *rapid.T) (string, *refReservation) {
 }
 
 func (x *machine) confirm(rt *rapid.T) {
-	x.end(rt, x.w.Confirm, api.ReservationSold)
+	x.end(rt, true, api.ReservationSold)
 }
 
 func (x *machine) release(rt *rapid.T) {
-	x.end(rt, x.w.Release, api.ReservationReleased)
+	x.end(rt, false, api.ReservationReleased)
 }
 
-func (x *machine) end(rt *rapid.T, call func(context.Context, string, string, api.Idempotency) (Ended, error), state api.ReservationState) {
+func (x *machine) end(rt *rapid.T, sell bool, state api.ReservationState) {
 	id, r := x.pick(rt)
-	e, err := call(context.Background(), x.w.sale, id, never)
+	e, err := x.w.End(context.Background(), EndHold{Sale: x.w.sale, ID: id, Sell: sell})
 	if r.due {
 		r.state, r.due = api.ReservationExpired, false
 	}

@@ -49,7 +49,7 @@ func TestS8_TakingWhatIsHeldOrSoldIsRefused(t *testing.T) {
 			w := newLiveWorld(t, w.db)
 			r := w.mustOpen(offer{stock: map[string]int64{"a": 20, "b": 20}, partitions: partitions})
 			w.mustReserve("u", units("a", 5))
-			_, err := w.Confirm(t.Context(), w.sale, w.mustReserve("v", units("a", 4)).ID, never)
+			_, err := w.End(t.Context(), EndHold{Sale: w.sale, ID: w.mustReserve("v", units("a", 4)).ID, Sell: true})
 			storetest.Must(t, err)
 			_, err = w.restock("a", -12)
 			storetest.WantCode(t, err, api.CodeBounds)
@@ -202,7 +202,7 @@ func TestS9_ChangesAreOwedToTheRecord(t *testing.T) {
 			defer mu.Unlock()
 			told = append(told, s)
 		}})
-		_, err = w.Confirm(ctx, w.sale, w.mustReserve("u", units("s", 1)).ID, never)
+		_, err = w.End(ctx, EndHold{Sale: w.sale, ID: w.mustReserve("u", units("s", 1)).ID, Sell: true})
 		storetest.Must(t, err)
 		storetest.Must(t, another.Sweep(ctx))
 		settings, orders := 0, int64(0)
@@ -292,7 +292,7 @@ func TestS10_LargeNumbers(t *testing.T) {
 			_, err = w.restock("s", api.MaxStock)
 			storetest.WantCode(t, err, api.CodeValidation)
 			r := w.mustReserve("u", units("s", 3))
-			_, err = w.Confirm(t.Context(), w.sale, r.ID, never)
+			_, err = w.End(t.Context(), EndHold{Sale: w.sale, ID: r.ID, Sell: true})
 			storetest.Must(t, err)
 			w.want("s", "9007199254740988 0 3 9007199254740991")
 			_, err = w.restock("s", -api.MaxStock)
@@ -329,7 +329,7 @@ func TestS16_KnownFaults(t *testing.T) {
 		}
 		w.want("s", "0 1 0 1")
 		for range 5 {
-			_, err := w.Release(ctx, w.sale, hold.ID, never)
+			_, err := w.End(ctx, EndHold{Sale: w.sale, ID: hold.ID})
 			storetest.Must(t, err)
 		}
 		w.want("s", "1 0 0 1")
@@ -341,7 +341,7 @@ func TestS16_KnownFaults(t *testing.T) {
 		storetest.Must(t, w.db.Client().Del(ctx, p.core(p.totals, p.orders)...).Err())
 		_, err := lost.reserve("u", units("s", 1))
 		storetest.WantCode(t, err, api.CodeSaleNotFound)
-		_, err = lost.Confirm(ctx, lost.sale, newID(0), never)
+		_, err = lost.End(ctx, EndHold{Sale: lost.sale, ID: newID(0), Sell: true})
 		storetest.WantCode(t, err, api.CodeSaleNotFound)
 		if n := w.db.Client().Exists(ctx, p.settings).Val() + w.db.Client().Exists(ctx, p.stock).Val(); n != 0 {
 			t.Errorf("%d keys were made", n)
@@ -379,9 +379,9 @@ func everyCall(t *testing.T, w *liveWorld, partitions int64) {
 		t.Error("a retry of our own counts as a replay")
 	}
 	w.want("s", "5 5 0 10")
-	_, err = w.Confirm(ctx, w.sale, one.ID, key("c", ""))
+	_, err = w.End(ctx, EndHold{Sale: w.sale, ID: one.ID, Sell: true, Once: key("c", "")})
 	storetest.Must(t, err)
-	e, err := w.Release(ctx, w.sale, two.Reservation.ID, key("r", ""))
+	e, err := w.End(ctx, EndHold{Sale: w.sale, ID: two.Reservation.ID, Once: key("r", "")})
 	storetest.Must(t, err)
 	if e.Replayed {
 		t.Error("a retry of our own counts as a replay")

@@ -18,8 +18,6 @@ import (
 	"fanfare/store/storetest"
 )
 
-var never api.Idempotency
-
 func TestS4_ConfirmAndRelease(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
@@ -27,12 +25,12 @@ func TestS4_ConfirmAndRelease(t *testing.T) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 10}})
 		sold, released, expired := w.mustReserve("u", units("s", 1)), w.mustReserve("u", units("s", 2)), w.mustReserve("u", units("s", 3))
 		for range 2 { // again: the same answer
-			e, err := w.Confirm(ctx, w.sale, sold.ID, never)
+			e, err := w.End(ctx, EndHold{Sale: w.sale, ID: sold.ID, Sell: true})
 			storetest.Must(t, err)
 			if e.Reservation.State != api.ReservationSold || e.Order == nil || e.Order.Reservation != sold.ID || e.Replayed {
 				t.Fatalf("confirm: %+v", e)
 			}
-			e, err = w.Release(ctx, w.sale, released.ID, never)
+			e, err = w.End(ctx, EndHold{Sale: w.sale, ID: released.ID})
 			storetest.Must(t, err)
 			if e.Reservation.State != api.ReservationReleased || e.Order != nil {
 				t.Fatalf("release: %+v", e)
@@ -41,14 +39,14 @@ func TestS4_ConfirmAndRelease(t *testing.T) {
 		}
 		w.overdue(expired.ID)
 		for id, state := range map[string]api.ReservationState{released.ID: api.ReservationReleased, expired.ID: api.ReservationExpired} {
-			e, err := w.Confirm(ctx, w.sale, id, never)
+			e, err := w.End(ctx, EndHold{Sale: w.sale, ID: id, Sell: true})
 			storetest.WantCode(t, err, api.CodeNotHeld)
 			if e.Reservation.State != state {
 				t.Errorf("confirm: state %s, want %s", e.Reservation.State, state)
 			}
 		}
 		for id, state := range map[string]api.ReservationState{sold.ID: api.ReservationSold, expired.ID: api.ReservationExpired} {
-			e, err := w.Release(ctx, w.sale, id, never)
+			e, err := w.End(ctx, EndHold{Sale: w.sale, ID: id})
 			storetest.WantCode(t, err, api.CodeNotHeld)
 			if e.Reservation.State != state {
 				t.Errorf("release: state %s, want %s", e.Reservation.State, state)
@@ -56,7 +54,7 @@ func TestS4_ConfirmAndRelease(t *testing.T) {
 		}
 		w.want("s", "9 0 1 10")
 		for _, id := range []string{"", "x", newID(0), newID(5), "zz" + newID(0)[2:], "{x}"} {
-			_, err := w.Confirm(ctx, w.sale, id, never)
+			_, err := w.End(ctx, EndHold{Sale: w.sale, ID: id, Sell: true})
 			storetest.WantCode(t, err, api.CodeNotFound)
 			_, err = w.Reservation(ctx, w.sale, id)
 			storetest.WantCode(t, err, api.CodeNotFound)
@@ -70,13 +68,13 @@ func TestS4_EndsByIdempotencyKey(t *testing.T) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 10}})
 		r := w.mustReserve("u", units("s", 1))
 		for n := range 3 {
-			e, err := w.Confirm(t.Context(), w.sale, r.ID, key("c", ""))
+			e, err := w.End(t.Context(), EndHold{Sale: w.sale, ID: r.ID, Sell: true, Once: key("c", "")})
 			storetest.Must(t, err)
 			if e.Replayed != (n > 0) || e.Reservation.State != api.ReservationSold {
 				t.Errorf("try %d: %+v", n, e)
 			}
 		}
-		_, err := w.Confirm(t.Context(), w.sale, r.ID, key("c", "another"))
+		_, err := w.End(t.Context(), EndHold{Sale: w.sale, ID: r.ID, Sell: true, Once: key("c", "another")})
 		storetest.WantCode(t, err, api.CodeIdempotencyReused)
 	})
 }
@@ -142,7 +140,7 @@ func TestS5_ConfirmRacesWithExpiry(t *testing.T) {
 
 // won confirms, and checks that the answer stays true.
 func won(w *liveWorld, id string, confirmed, expired *atomic.Int64) {
-	_, err := w.Confirm(context.Background(), w.sale, id, never)
+	_, err := w.End(context.Background(), EndHold{Sale: w.sale, ID: id, Sell: true})
 	now, e := w.Reservation(context.Background(), w.sale, id)
 	switch {
 	case e != nil:
@@ -167,7 +165,7 @@ func TestS6_NotConfirmableAfterItsEnd(t *testing.T) {
 		if got.State != api.ReservationExpired {
 			t.Errorf("it reads %s", got.State)
 		}
-		_, err = w.Confirm(t.Context(), w.sale, r.ID, never)
+		_, err = w.End(t.Context(), EndHold{Sale: w.sale, ID: r.ID, Sell: true})
 		storetest.WantCode(t, err, api.CodeNotHeld)
 		w.want("s", "1 0 0 1")
 	})
@@ -268,7 +266,7 @@ func TestS7_NoLifetimeWhileTheSaleLives(t *testing.T) {
 		storetest.Must(t, err)
 		storetest.Must(t, w.retire(t.Context(), parts)) // as if the end had been moved meanwhile
 		w.mustReserve("u", units("s", 8))
-		_, err = w.Confirm(t.Context(), w.sale, w.mustReserve("v", units("s", 1)).ID, never)
+		_, err = w.End(t.Context(), EndHold{Sale: w.sale, ID: w.mustReserve("v", units("s", 1)).ID, Sell: true})
 		storetest.Must(t, err)
 		lifetimes := func() (with, without int) {
 			for _, p := range parts {
@@ -362,7 +360,7 @@ func TestS7_TheWindowIsRedisClocks(t *testing.T) {
 					t.Fatalf("reserved between %v and %v", before, after)
 				}
 				if hold.ID != "" { // one is kept
-					_, err = w.Release(t.Context(), w.sale, got.Reservation.ID, never)
+					_, err = w.End(t.Context(), EndHold{Sale: w.sale, ID: got.Reservation.ID})
 					storetest.Must(t, err)
 				} else {
 					hold = got.Reservation
@@ -374,7 +372,7 @@ func TestS7_TheWindowIsRedisClocks(t *testing.T) {
 		if s := w.mustRead(); s.State != api.SaleEnded {
 			t.Errorf("it is %s", s.State)
 		}
-		_, err := w.Confirm(t.Context(), w.sale, hold.ID, never) // allowed while the hold lives
+		_, err := w.End(t.Context(), EndHold{Sale: w.sale, ID: hold.ID, Sell: true}) // allowed while the hold lives
 		storetest.Must(t, err)
 	})
 }
@@ -527,13 +525,4 @@ func TestReservationsOfAUser(t *testing.T) {
 			t.Errorf("%v %q %v", items, next, err)
 		}
 	})
-}
-
-// Confirm and Release end a hold.
-func (l *Live) Confirm(ctx context.Context, sale, id string, once api.Idempotency) (Ended, error) {
-	return l.End(ctx, EndHold{Sale: sale, ID: id, Sell: true, Once: once})
-}
-
-func (l *Live) Release(ctx context.Context, sale, id string, once api.Idempotency) (Ended, error) {
-	return l.End(ctx, EndHold{Sale: sale, ID: id, Once: once})
 }

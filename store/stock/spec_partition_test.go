@@ -115,7 +115,7 @@ func TestS12_NobodyIsRefusedInVain(t *testing.T) {
 				for n := range rounds {
 					r, err := p.reserve(fmt.Sprint("b", b, ".", n), units("s", 1))
 					if err == nil {
-						_, err = p.Release(context.Background(), p.sale, r.Reservation.ID, never)
+						_, err = p.End(context.Background(), EndHold{Sale: p.sale, ID: r.Reservation.ID})
 					}
 					if err != nil {
 						t.Errorf("buyer %d: %v", b, err)
@@ -201,7 +201,7 @@ func TestS12_CollectorsInManyProcesses(t *testing.T) {
 				for n := range 15 {
 					r, err := p.reserve(fmt.Sprint("u", k, ".", n), units("a", rand.Int64N(12)+1), units("b", rand.Int64N(9)+1))
 					if err == nil && n%5 > 0 {
-						_, err = p.Release(context.Background(), p.sale, r.Reservation.ID, never)
+						_, err = p.End(context.Background(), EndHold{Sale: p.sale, ID: r.Reservation.ID})
 					}
 					if code := api.CodeOf(err); err != nil && code != api.CodeSoldOut && code != api.CodeUnknownOutcome {
 						t.Error(err)

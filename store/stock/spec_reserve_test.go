@@ -105,7 +105,7 @@ func TestS1_ReplayComesFirst(t *testing.T) {
 			}
 		}
 		again("sold out, and the limit reached")
-		_, err = w.Release(t.Context(), w.sale, first.Reservation.ID, api.Idempotency{})
+		_, err = w.End(t.Context(), EndHold{Sale: w.sale, ID: first.Reservation.ID})
 		storetest.Must(t, err)
 		again("released")
 		_, err = w.reserveOnce(key("k", "another body"), "u", units("s", 1))
@@ -128,7 +128,7 @@ func TestS1_ARefusalIsNotKept(t *testing.T) {
 		hold := w.mustReserve("other", units("s", 1))
 		_, err := w.reserveOnce(key("k", "b"), "u", units("s", 1))
 		storetest.WantCode(t, err, api.CodeSoldOut)
-		_, err = w.Release(t.Context(), w.sale, hold.ID, api.Idempotency{})
+		_, err = w.End(t.Context(), EndHold{Sale: w.sale, ID: hold.ID})
 		storetest.Must(t, err)
 		got, err := w.reserveOnce(key("k", "b"), "u", units("s", 1))
 		storetest.Must(t, err)
@@ -234,12 +234,12 @@ func TestS3_LimitCountsHeldAndSold(t *testing.T) {
 		if errors.As(err, &e); e.Facts["remaining"] != int64(2) {
 			t.Errorf("remaining %v", e.Facts["remaining"])
 		}
-		_, err = w.Confirm(ctx, w.sale, first.ID, api.Idempotency{})
+		_, err = w.End(ctx, EndHold{Sale: w.sale, ID: first.ID, Sell: true})
 		storetest.Must(t, err)
 		_, err = w.reserve("u", units("b", 3)) // sold units count
 		storetest.WantCode(t, err, api.CodeLimitReached)
 		second := w.mustReserve("u", units("b", 2))
-		_, err = w.Release(ctx, w.sale, second.ID, api.Idempotency{})
+		_, err = w.End(ctx, EndHold{Sale: w.sale, ID: second.ID})
 		storetest.Must(t, err)
 		third := w.mustReserve("u", units("b", 2)) // released ones came back
 		w.overdue(third.ID)
