@@ -162,13 +162,9 @@ func (a *app) openNouns() error {
 		return fmt.Errorf("FANFARE_USER_KEYS_FILE: %w", err)
 	}
 	a.devices = devices.New(a.redis, a.record, a.notificationQueue, devices.Options{Logger: a.log, GuardTTL: a.config.MaxAge + time.Hour})
-	accepting := events.Options{
+	a.events = events.New(events.Options{
 		DB: a.redis, Queue: a.eventQueue, Notifications: a.notificationQueue, Record: a.record, Logger: a.log, OnAccepted: a.metrics.Accepted,
-	}
-	if a.config.has(roleTargeting) { // else nothing that is stored here is claimed here
-		accepting.Ahead = func(j *events.Job) queue.Ahead { return a.targeting.Ahead(j) }
-	}
-	a.events = events.New(accepting)
+	})
 	a.openChat()
 	a.apps = apps.New(a.redis)
 	a.contacts, err = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{

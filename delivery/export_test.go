@@ -5,18 +5,12 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/logsender"
-	"fanfare/store/queue"
 )
 
 // Message is a notification's text in the queue.
 func Message(event, user, token, topic string, acceptedAt int64, p api.Push) []byte {
 	m := &message{Token: token, User: user, Topic: topic, Environment: api.EnvProduction, RegisteredAt: 1, Event: event, AcceptedAt: acceptedAt, Push: p}
 	return m.encode()
-}
-
-// TakesAhead tells whether the page of an event whose users were read ahead takes that.
-func TakesAhead(a queue.Ahead) bool {
-	return (&page{c: &queue.Claimed{First: true, Job: queue.Job{Ahead: a}}}).readAhead()
 }
 
 // Wake has a process look at an app's parked notifications.

@@ -109,8 +109,7 @@ func (p *pipeline) process() *process {
 		}
 	}
 	s.devices = devices.New(p.db, p.rec, s.queueOfNotes, devices.Options{Logger: log})
-	eo := events.Options{DB: p.db, Queue: s.queueOfEvents, Notifications: s.queueOfNotes, Record: p.rec, Logger: log,
-		Ahead: func(j *events.Job) queue.Ahead { return s.targeting.Ahead(j) }}
+	eo := events.Options{DB: p.db, Queue: s.queueOfEvents, Notifications: s.queueOfNotes, Record: p.rec, Logger: log}
 	if p.o.events != nil {
 		p.o.events(&eo)
 	}

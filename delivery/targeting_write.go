@@ -227,32 +227,6 @@ func (p *page) excludeActor() {
 	}
 }
 
-// Ahead reads what the users of a small event want in the round trip that stores it; nil:
-// it is read when the event is targeted.
-func (t *Targeting) Ahead(j *events.Job) queue.Ahead {
-	p := &page{job: j, users: j.Audience.Users}
-	p.excludeActor()
-	if n := len(p.others); n == 0 || n > maxAhead {
-		return nil
-	}
-	return devices.NewAhead(t.queries(p))
-}
-
-// maxAhead is how many users are looked up with the storing of an event.
-const maxAhead = 16
-
-// readAhead takes what was read when the event was stored, unless that is too old.
-func (p *page) readAhead() bool {
-	a, ok := p.c.Ahead.(*devices.Ahead)
-	if !ok || !p.c.First || time.Since(a.At()) > heldFresh {
-		return false
-	}
-	p.read = a.At()
-	p.targets, ok = a.Targets(p.c.Now)
-	p.c.Ahead = nil
-	return ok
-}
-
 // queries ask for the settings of a page's users.
 func (t *Targeting) queries(p *page) []devices.Query {
 	queries := make([]devices.Query, len(p.others))
@@ -262,17 +236,15 @@ func (t *Targeting) queries(p *page) []devices.Query {
 	return queries
 }
 
-// settings reads what all users of all pages want, in one pipeline, but for those that
-// were read ahead. A user who could not be read says so in his own answer.
+// settings reads what all users of all pages want, in one pipeline. The target of a user
+// who could not be read holds the error.
 func (t *Targeting) settings(ctx context.Context, pages []*page) {
 	var queries []devices.Query
 	read := time.Now()
 	for _, p := range pages {
 		p.excludeActor()
-		if !p.readAhead() {
-			p.read, p.targets = read, nil
-			queries = append(queries, t.queries(p)...)
-		}
+		p.read = read
+		queries = append(queries, t.queries(p)...)
 	}
 	if len(queries) == 0 {
 		return
@@ -285,9 +257,7 @@ func (t *Targeting) settings(ctx context.Context, pages []*page) {
 		}
 	}
 	for _, p := range pages {
-		if p.targets == nil {
-			p.targets, targets = targets[:len(p.others)], targets[len(p.others):]
-		}
+		p.targets, targets = targets[:len(p.others)], targets[len(p.others):]
 	}
 }
 

@@ -81,11 +81,6 @@ type cacheRead struct {
 	start  time.Time // the same on this process's clock
 }
 
-// lookup makes the command that reads what a query asks for.
-func lookup(ctx context.Context, q Query) *redis.SliceCmd {
-	return redis.NewSliceCmd(ctx, "hmget", settingsKey(q.User), fieldDevices, fieldOptOut+q.Type, fieldMute+q.Object)
-}
-
 func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
 	l := &cacheRead{
 		targets: make([]Target, len(queries)), hit: make([]bool, len(queries)), marks: make([]*redis.IntCmd, len(queries)),
@@ -97,7 +92,7 @@ func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
 	}
 	cmds, clocks := s.db.Clocks(ctx, keys) // first: a reader began before it read
 	for i, q := range queries {
-		gets[i] = lookup(ctx, q)
+		gets[i] = redis.NewSliceCmd(ctx, "hmget", keys[i], fieldDevices, fieldOptOut+q.Type, fieldMute+q.Object)
 		cmds = append(cmds, gets[i])
 		if q.Mark != "" {
 			l.marks[i] = redis.NewIntCmd(ctx, "exists", q.Mark)

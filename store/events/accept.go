@@ -175,7 +175,7 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 	payload, err := job.Encode()
 	shard, _ := queue.ParseID(id)
 	return queue.Job{
-		ID: id, Shard: shard, Report: (&progress{state: stateQueued, typ: e.Type}).text(), Payload: payload, Value: job, Ahead: s.o.Ahead(job), Attachment: pages,
+		ID: id, Shard: shard, Report: (&progress{state: stateQueued, typ: e.Type}).text(), Payload: payload, Value: job, Attachment: pages,
 	}, err
 }
 

@@ -25,9 +25,6 @@ type Options struct {
 	Poll time.Duration
 	// OnAccepted is called with the size of every batch of new events, for metrics.
 	OnAccepted func(n int)
-	// Ahead, if not nil, makes what is read in the round trip that stores an event, see
-	// queue.Job; nil: nothing.
-	Ahead func(*Job) queue.Ahead
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -52,9 +49,6 @@ func New(o Options) *Store {
 	}
 	if o.OnAccepted == nil {
 		o.OnAccepted = func(int) {}
-	}
-	if o.Ahead == nil {
-		o.Ahead = func(*Job) queue.Ahead { return nil }
 	}
 	return &Store{o: o, types: &types{rec: o.Record, log: o.Logger}, seed: rand.Uint64()}
 }

@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // The limits of a job. Sizes are bytes.
@@ -104,9 +102,6 @@ type Job struct {
 	// the call that stored it finds the value again, everybody else nil. Only plain jobs
 	// have one: an id, a payload and perhaps a report.
 	Value any
-	// Ahead reads what whoever claims the job will ask for, if this process claims it in
-	// the call that stores it. Only plain jobs have one.
-	Ahead Ahead
 	// Attachment is stored beside, kept till the job ends, and read item by item
 	// with Queue.Attachment.
 	Attachment []string
@@ -114,15 +109,6 @@ type Job struct {
 	Delay time.Duration
 	// Failures are attempts that were used up before it was enqueued.
 	Failures int
-}
-
-// Ahead reads something in the round trip that stores a job, on a Redis that is one node.
-type Ahead interface {
-	// Commands are the reads. They may be sent more than once, or never.
-	Commands(ctx context.Context) []redis.Cmder
-	// Sent is called before the job is handed out if they were answered, with a time
-	// before they left.
-	Sent(at time.Time)
 }
 
 // Enqueued answers for one job. New is false when the id, or the unique id,

@@ -55,8 +55,6 @@ type call struct {
 	reuse int   // of them, those that its own results free
 	held  int   // jobs that the life had when an enqueueing call was made
 	adopt []arrival
-	ahead []Ahead       // what is read in the same round trip
-	reads []redis.Cmder // its commands
 	alone *aloneClaim
 	want  uint64 // the wish to claim that it answers
 
@@ -278,7 +276,7 @@ func (l *lane) send(c *call) ([]any, error) {
 	}
 	args = append(args, c.args...)
 	cmd := c.script.Cmd(c.ctx, l.q.keys(l.shard), args...)
-	if err := l.q.share(c.ctx, c.step, c.reads, cmd); err != nil {
+	if err := l.q.share(c.ctx, c.step, cmd); err != nil {
 		return nil, err
 	}
 	answer, err := cmd.Slice()

@@ -283,7 +283,7 @@ func (s *shardWorker) renew(ctx context.Context, l *life, busy bool) {
 	defer cancel()
 	cmd := q.scripts.renew.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Lease), flag(busy))
 	sent := time.Now()
-	err := q.share(ctx, stepRenew, nil, cmd)
+	err := q.share(ctx, stepRenew, cmd)
 	var answer []any
 	if err == nil {
 		answer, err = cmd.Slice()

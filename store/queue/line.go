@@ -163,18 +163,6 @@ func (l *line) nextCall() *call {
 	return c
 }
 
-// readAhead lets the call read what the first n of its jobs ask for.
-func (c *call) readAhead(n int) {
-	for _, r := range c.requests {
-		for _, e := range r.entries[:min(n, len(r.entries))] {
-			if a := e.job.Ahead; a != nil && e.plain() {
-				c.ahead, c.reads = append(c.ahead, a), append(c.reads, a.Commands(c.ctx)...)
-			}
-		}
-		n -= min(n, len(r.entries))
-	}
-}
-
 // fill writes the arguments, in the order of call_enqueue.lua.
 func (l *line) fill(c *call, jobs int) {
 	o := &l.q.o
@@ -220,9 +208,6 @@ func appendEntry(args []any, e *entry) []any {
 func (l *line) applyCall(c *call, answer []any, sent time.Time) {
 	l.avoided.Store(0)
 	l.q.depths[l.shard].Store(redisdb.Number(answer[callWaiting]))
-	for _, a := range c.ahead {
-		a.Sent(sent)
-	}
 	l.answerRequests(c, redisdb.Text(answer[callAnswer]))
 	switch {
 	case c.life != nil:

@@ -197,7 +197,7 @@ func (q *Queue) checkSoon(ctx context.Context, shard int) {
 		for range checks {
 			sleep(ctx, checkAfter)
 			cmd := q.scripts.check.Cmd(ctx, q.keys(shard), ms(unclaimedFor), ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention))
-			if err := q.share(ctx, stepCheck, nil, cmd); err != nil {
+			if err := q.share(ctx, stepCheck, cmd); err != nil {
 				return
 			}
 			if held, err := cmd.Int64(); err != nil || held == 0 {

@@ -46,13 +46,9 @@ func (q *Queue) troubledSince(shard int, then time.Time) bool {
 	return q.trouble[shard].Load() > int64(then.Sub(q.made))
 }
 
-// share sends the commands of one step with the next shared round trip, and reads with
-// them.
-func (q *Queue) share(ctx context.Context, step string, reads []redis.Cmder, cmds ...redis.Cmder) error {
-	send := func(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error {
-		return q.db.ShareWith(ctx, m, reads, cmds...)
-	}
-	return q.fault.Send(ctx, step, send, redisdb.Write, cmds...)
+// share sends the commands of one step with the next shared round trip.
+func (q *Queue) share(ctx context.Context, step string, cmds ...redis.Cmder) error {
+	return q.fault.Send(ctx, step, q.db.Share, redisdb.Write, cmds...)
 }
 
 // failed notes that a step of a shard failed, and why: one line of the log for the time

@@ -120,12 +120,8 @@ func (s *shardWorker) claimWith(c *call, jobs int) {
 	if !s.hungry {
 		most = min(most, jobs)
 	}
-	alone := !s.hungry && !s.worker.q.db.Cluster()
 	if s.takeRoom(c, most); c.room > 0 {
 		c.life, c.held = s.life, len(s.live)
-		if alone { // it claims what it stores
-			c.readAhead(c.room)
-		}
 	} else {
 		s.hungry = true // what it stores has to wait here
 		s.wishes++
@@ -267,7 +263,7 @@ func (s *shardWorker) read(one *Claimed, c *call, v []any) bool {
 	}
 	one.entry, one.Job = *e, e.job
 	// Its end needs the head alone.
-	one.entry.job.Payload, one.entry.job.Value, one.entry.job.Ahead, one.entry.job.Counts = nil, nil, nil, nil
+	one.entry.job.Payload, one.entry.job.Value, one.entry.job.Counts = nil, nil, nil
 	one.Shard = s.shard
 	one.GuardValue = redisdb.Text(v[2])
 	one.Attempt, one.Fence = e.failures+1, max(c.life.epoch, e.fence+1)

@@ -28,7 +28,6 @@ const (
 type call struct {
 	ctx   context.Context
 	cmds  []redis.Cmder
-	own   int // of cmds that the call is about; others only go with it
 	mode  Mode
 	size  int
 	since time.Time
@@ -65,29 +64,21 @@ type callQueues struct {
 // their arguments: do not touch them. On a Cluster all commands should be of one
 // slot; others are sent too, but wait for each other.
 func (db *DB) Share(ctx context.Context, m Mode, cmds ...redis.Cmder) error {
-	return db.ShareWith(ctx, m, nil, cmds...)
-}
-
-// ShareWith is Share with reads that leave behind the commands and change nothing about
-// its result: each has an error of its own.
-func (db *DB) ShareWith(ctx context.Context, m Mode, reads []redis.Cmder, cmds ...redis.Cmder) error {
 	if len(cmds) == 0 {
 		return nil
 	}
-	own := len(cmds)
-	cmds = append(cmds, reads...)
 	size, err := sizeOf(cmds)
 	if err != nil {
 		return err
 	}
 	if size > maxBatchBytes {
-		return db.pipeline(ctx, m, own, cmds)
+		return db.pipeline(ctx, m, cmds)
 	}
 	q, err := db.queueOf(ctx, cmds[0])
 	if err != nil {
 		return err
 	}
-	c := &call{ctx: ctx, cmds: cmds, own: own, mode: m, size: size, since: time.Now(), done: make(chan struct{})}
+	c := &call{ctx: ctx, cmds: cmds, mode: m, size: size, since: time.Now(), done: make(chan struct{})}
 	leads, err := q.add(c)
 	if err != nil {
 		return err
@@ -104,13 +95,13 @@ func (db *DB) Pipeline(ctx context.Context, m Mode, cmds ...redis.Cmder) error {
 	if _, err := sizeOf(cmds); err != nil || len(cmds) == 0 {
 		return err
 	}
-	return db.pipeline(ctx, m, len(cmds), cmds)
+	return db.pipeline(ctx, m, cmds)
 }
 
-func (db *DB) pipeline(ctx context.Context, m Mode, own int, cmds []redis.Cmder) error {
+func (db *DB) pipeline(ctx context.Context, m Mode, cmds []redis.Cmder) error {
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()
-	return db.roundTrip(ctx, cmds).errorOf(m, 0, own)
+	return db.roundTrip(ctx, cmds).errorOf(m, 0, len(cmds))
 }
 
 // Eval runs one script with the next shared round trip. Its error is that of
@@ -309,7 +300,7 @@ func (q *callQueue) sendBatch(batch []*call) {
 	t := q.db.roundTrip(ctx, cmds)
 	from := 0
 	for _, c := range batch {
-		c.err = t.errorOf(c.mode, from, from+c.own)
+		c.err = t.errorOf(c.mode, from, from+len(c.cmds))
 		from += len(c.cmds)
 		close(c.done)
 	}
