@@ -21,7 +21,7 @@ func (s *Store) Ack(ctx context.Context, user string, acks map[string]int64) (*a
 		return &api.Acks{Acked: map[string]int64{}}, nil
 	}
 	chats := slices.Sorted(maps.Keys(acks))
-	v := memberCall{step: stepAck, mode: redisdb.Write, user: user, chats: chats, cmds: make([]redis.Cmder, len(chats))}
+	v := memberCall{mode: redisdb.Write, user: user, chats: chats, cmds: make([]redis.Cmder, len(chats))}
 	for i, chat := range chats {
 		v.cmds[i] = s.chatCmd(ctx, s.ackScript, chat, user, acks[chat])
 	}

@@ -11,29 +11,6 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// The steps of the calls, by which the faults of tests tell them apart.
-const (
-	stepClaim      = "claim"
-	stepCheck      = "check"
-	stepAddIndex   = "add index"
-	stepCreate     = "create"
-	stepChat       = "chat"
-	stepRestore    = "restore own"
-	stepJoin       = "join"
-	stepLeave      = "leave"
-	stepDropIndex  = "drop index"
-	stepSend       = "send"
-	stepRead       = "read"
-	stepAck        = "ack"
-	stepAddMissing = "add missing"
-	stepPush       = "push"
-)
-
-// roundTrip sends the commands of one step.
-func (s *Store) roundTrip(ctx context.Context, step string, send redisdb.Sender, m redisdb.Mode, cmds ...redis.Cmder) error {
-	return s.fault.Send(ctx, step, send, m, cmds...)
-}
-
 // chatCmd is a chat's script with what all of them take first.
 func (s *Store) chatCmd(ctx context.Context, script *redisdb.Script, chat string, args ...any) *redis.Cmd {
 	return s.chatCmdWith(ctx, script, chatKeys(chat), args...)
@@ -46,8 +23,8 @@ func (s *Store) chatCmdWith(ctx context.Context, script *redisdb.Script, keys []
 }
 
 // runScript runs one script that answers with a list.
-func (s *Store) runScript(ctx context.Context, step string, m redisdb.Mode, cmd *redis.Cmd) ([]any, error) {
-	if err := s.roundTrip(ctx, step, s.db.Share, m, cmd); err != nil {
+func (s *Store) runScript(ctx context.Context, m redisdb.Mode, cmd *redis.Cmd) ([]any, error) {
+	if err := s.db.Share(ctx, m, cmd); err != nil {
 		return nil, err
 	}
 	return answer(cmd)
@@ -72,7 +49,6 @@ const indexPatience = 50 * time.Millisecond
 
 // memberCall is a user's call about some of his chats.
 type memberCall struct {
-	step  string
 	mode  redisdb.Mode
 	user  string
 	chats []string
@@ -88,10 +64,10 @@ func (s *Store) call(ctx context.Context, c memberCall) (missing []string, err e
 		send = s.db.Pipeline
 	}
 	if s.clustered {
-		return s.beside(ctx, c.user, c.chats, func() error { return s.roundTrip(ctx, c.step, send, c.mode, c.cmds...) })
+		return s.beside(ctx, c.user, c.chats, func() error { return send(ctx, c.mode, c.cmds...) })
 	}
 	indexed := indexedCmd(ctx, c.user, c.chats)
-	if err := s.roundTrip(ctx, c.step, send, c.mode, append(c.cmds[:len(c.cmds):len(c.cmds)], indexed)...); err != nil {
+	if err := send(ctx, c.mode, append(c.cmds[:len(c.cmds):len(c.cmds)], indexed)...); err != nil {
 		return nil, err
 	}
 	return missingOf(indexed, c.chats), nil

@@ -5,26 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"fanfare/api"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
-
-var errDead = errors.New("killed")
-
-// dieAt is a process that is killed at its n-th contact with Redis: even n
-// before the commands, odd n after them. It counts the contacts.
-func dieAt(n int64, contacts *atomic.Int64) redisdb.Fault {
-	return func(string, bool) error {
-		if contacts.Add(1) > n {
-			return errDead
-		}
-		return nil
-	}
-}
 
 // TestKillBetweenAnyTwoSteps kills a process at each step of joining and of
 // leaving: no member without a chat, no chat without members, and the index is
@@ -47,9 +33,9 @@ func TestKillBetweenAnyTwoSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachWorld(t, Options{}, func(t *testing.T, w *world) {
-				for n, finished := int64(0), false; !finished; n++ {
-					if n > 20 {
-						t.Fatal("no end after 20 contacts")
+				for n, finished := 0, false; !finished; n++ {
+					if n > 40 {
+						t.Fatal("no end after 40 contacts")
 					}
 					round := *w
 					round.prefix = fmt.Sprint(w.prefix, n, "-")
@@ -62,12 +48,12 @@ func TestKillBetweenAnyTwoSteps(t *testing.T) {
 
 // killedAt lets a process die at a contact, and checks what is left. It says
 // whether the process came to its end before.
-func (w *world) killedAt(n int64, act func(*world) error) (finished bool) {
+func (w *world) killedAt(n int, act func(*world) error) (finished bool) {
 	w.t.Helper()
 	w.mustCreate("c", "alice", "zoe")
 	w.mustSend("c", "zoe", "hi")
-	var contacts atomic.Int64
-	_ = act(w.another(dieAt(n, &contacts)))
+	dying := storetest.DieAt(n)
+	_ = act(w.another(dying.Fault))
 	users := []string{"alice", "bob", "zoe"}
 	inside := map[string][]string{"c": w.wantConsistent("c", users...), "d": w.wantConsistent("d", users...)}
 	for _, user := range users {
@@ -87,7 +73,7 @@ func (w *world) killedAt(n int64, act func(*world) error) (finished bool) {
 	storetest.Must(w.t, act(w)) // the client asks again
 	w.wantConsistent("c", users...)
 	w.wantConsistent("d", users...)
-	return contacts.Load() <= n
+	return !dying.Dead()
 }
 
 // wantListed checks which chats a user's list has.
@@ -138,8 +124,8 @@ func TestRepairLeavesYoungEntries(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.mustCreate("c", "alice")
-		joining := w.another(func(step string, answered bool) error {
-			if step == stepJoin && !answered {
+		joining := w.another(func(script string, answered bool) error {
+			if script == "member_join" && !answered {
 				w.wantListed("bob", nil)
 				w.wantPending("bob", "")
 				if w.indexed("bob") != "c" {
@@ -158,17 +144,16 @@ func TestRepairComparesTheStamp(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.mustCreate("c", "alice", "bob")
-		w.fault = func(step string, _ bool) error {
-			if step == stepDropIndex {
-				return errDead
+		dying := w.another(func(script string, _ bool) error {
+			if script == "index_drop" {
+				return storetest.ErrLost
 			}
 			return nil
-		}
-		w.mustLeave("c", "bob") // dies between its steps
-		w.fault = nil
+		})
+		dying.mustLeave("c", "bob") // dies between its steps
 		w.ageEntry("c", "bob")
-		repairing := w.another(func(step string, answered bool) error {
-			if step == stepDropIndex && !answered {
+		repairing := w.another(func(script string, answered bool) error {
+			if script == "index_drop" && !answered {
 				w.mustJoin("c", "bob", false)
 			}
 			return nil
@@ -183,8 +168,8 @@ func TestLeaveNamesTheStamp(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.mustCreate("c", "alice", "bob")
-		leaving := w.another(func(step string, answered bool) error {
-			if step == stepDropIndex && !answered {
+		leaving := w.another(func(script string, answered bool) error {
+			if script == "index_drop" && !answered {
 				w.mustJoin("c", "bob", false)
 			}
 			return nil
@@ -200,8 +185,8 @@ func TestASlowJoinLooksAtTheIndexAgain(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.mustCreate("c", "alice")
-		slow := w.another(func(step string, answered bool) error {
-			if step == stepJoin && !answered {
+		slow := w.another(func(script string, answered bool) error {
+			if script == "member_join" && !answered {
 				w.ageEntry("c", "bob")
 				w.wantListed("bob", nil)
 				if w.indexed("bob") != "" {
@@ -225,8 +210,8 @@ func TestAJoinWhileAnotherIsEnded(t *testing.T) {
 			storetest.Must(t, w.Leave(t.Context(), w.id("c"), w.id("bob")))
 		}
 		w.mustCreate("c", "alice")
-		slow := w.another(func(step string, answered bool) error {
-			if step == stepJoin && !answered {
+		slow := w.another(func(script string, answered bool) error {
+			if script == "member_join" && !answered {
 				ended(w)
 			}
 			return nil
@@ -241,15 +226,15 @@ func TestAJoinWhileAnotherIsEnded(t *testing.T) {
 		// and what it writes, then the entry goes.
 		w.mustCreate("d", "alice")
 		done := make(chan struct{})
-		late := w.another(func(step string, answered bool) error {
-			if step == stepDropIndex && !answered {
+		late := w.another(func(script string, answered bool) error {
+			if script == "index_drop" && !answered {
 				<-done
 			}
 			return nil
 		})
 		left := make(chan error, 1)
-		slow = w.another(func(step string, answered bool) error {
-			if step != stepJoin || answered {
+		slow = w.another(func(script string, answered bool) error {
+			if script != "member_join" || answered {
 				return nil
 			}
 			w.mustJoin("d", "bob", false)
@@ -316,9 +301,9 @@ func TestTwoJoinsAtOnce(t *testing.T) {
 		chat, bob := w.id("c"), w.id("bob")
 		stamps, err := w.addToIndexes(t.Context(), chat, bob) // the first join's first step
 		storetest.Must(t, err)
-		second := w.another(func(step string, answered bool) error {
-			if step == stepJoin && !answered { // its second comes between the second join's
-				_, err := w.runScript(t.Context(), stepJoin, redisdb.Write, w.chatCmd(t.Context(), w.joinScript, chat, bob, stamps[0], "", MembershipChannel(bob)))
+		second := w.another(func(script string, answered bool) error {
+			if script == "member_join" && !answered { // its second comes between the second join's
+				_, err := w.runScript(t.Context(), redisdb.Write, w.chatCmd(t.Context(), w.joinScript, chat, bob, stamps[0], "", MembershipChannel(bob)))
 				return err
 			}
 			return nil

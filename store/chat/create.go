@@ -44,7 +44,7 @@ func (s *Store) Create(ctx context.Context, r *api.ChatRequest, once api.Idempot
 	}
 	status := int64(createFree)
 	if r.ID != "" || once.Key != "" {
-		if status, err = s.create(ctx, stepCheck, n); err != nil {
+		if status, err = s.create(ctx, n); err != nil {
 			return nil, false, err
 		}
 	}
@@ -52,7 +52,7 @@ func (s *Store) Create(ctx context.Context, r *api.ChatRequest, once api.Idempot
 		if n.stamps, err = s.addToIndexes(ctx, n.chat.ID, n.chat.Members...); err != nil {
 			return nil, false, err
 		}
-		if status, err = s.create(ctx, stepCreate, n); err != nil {
+		if status, err = s.create(ctx, n); err != nil {
 			return nil, false, err
 		}
 	}
@@ -96,7 +96,7 @@ func distinct(creator string, others []string) []string {
 
 // create runs chat_create.lua: without stamps it only finds what would come of
 // it. The chat's epoch becomes that of the chat which the answer is about.
-func (s *Store) create(ctx context.Context, step string, n *creation) (status int64, err error) {
+func (s *Store) create(ctx context.Context, n *creation) (status int64, err error) {
 	digest := ""
 	if n.once.Key != "" {
 		digest = digestOf(n.once)
@@ -110,7 +110,7 @@ func (s *Store) create(ctx context.Context, step string, n *creation) (status in
 		n.chat.Members[0], n.message, s.MessageChannel(n.chat.ID), flag(n.push),
 	}
 	keys := append(chatKeys(n.chat.ID), recordKey(n.chat.ID, n.once.Name()))
-	reply, err := s.runScript(ctx, step, redisdb.Write, s.chatCmdWith(ctx, s.createScript, keys, args...))
+	reply, err := s.runScript(ctx, redisdb.Write, s.chatCmdWith(ctx, s.createScript, keys, args...))
 	if err != nil {
 		return 0, fmt.Errorf("create chat %s: %w", n.chat.ID, err)
 	}
@@ -124,7 +124,7 @@ func (s *Store) create(ctx context.Context, step string, n *creation) (status in
 // slot, where nothing is known of it.
 func (s *Store) claim(ctx context.Context, once api.Idempotency) error {
 	cmd := s.claimScript.Cmd(ctx, []string{claimKey(once.Name())}, digestOf(once), keyTTL.Milliseconds())
-	if err := s.roundTrip(ctx, stepClaim, s.db.Share, redisdb.Write, cmd); err != nil {
+	if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {
 		return err
 	}
 	held, err := cmd.Int64()
@@ -143,7 +143,7 @@ func (s *Store) release(ctx context.Context, once api.Idempotency) {
 		return
 	}
 	cmd := redisdb.DeleteIf(ctx, claimKey(once.Name()), digestOf(once))
-	if err := s.roundTrip(ctx, stepClaim, s.db.Share, redisdb.Write, cmd); err != nil {
+	if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {
 		s.o.Logger.DebugContext(ctx, "an idempotency key of a refusal is kept", "error", err)
 	}
 }

@@ -20,8 +20,16 @@ type gatheredSends struct {
 // gather is another process whose first script is held up with a message to a chat
 // that does not exist.
 func (w *world) gather(chat string) *gatheredSends {
-	c := storetest.NewCrowd(w.t, stepSend)
-	g := &gatheredSends{w.another(c.Fault), c}
+	return w.gatherWith(chat, func(string, bool) error { return nil })
+}
+
+// gatherWith is gather with another fault besides.
+func (w *world) gatherWith(chat string, more storetest.Fault) *gatheredSends {
+	c := storetest.NewCrowd(w.t, "message_send")
+	both := func(script string, answered bool) error {
+		return errors.Join(c.Fault(script, answered), more(script, answered))
+	}
+	g := &gatheredSends{w.another(both), c}
 	g.Add(w.ctx(), func(ctx context.Context) {
 		_, _, err := g.Send(ctx, Outgoing{Chat: g.sameBucket(chat), Sender: "x", Text: "x"})
 		storetest.WantCode(w.t, err, api.CodeNotFound)
@@ -149,7 +157,7 @@ func TestC1_SomeOfACrowdGoAway(t *testing.T) {
 	t.Parallel()
 	eachUnclustered(t, func(t *testing.T, w *world) {
 		w.mustCreate("c", "alice", "bob")
-		c := storetest.NewCrowd(t, stepSend)
+		c := storetest.NewCrowd(t, "message_send")
 		g := &gatheredSends{w.another(c.Fault), c}
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := []*sender{{chat: "c", user: "alice", text: "under way"}, {chat: "c", user: "alice", text: "never"}}
@@ -175,10 +183,7 @@ func TestC2_ARepeatedCrowdSendsOnce(t *testing.T) {
 	t.Parallel()
 	eachUnclustered(t, func(t *testing.T, w *world) {
 		w.mustCreate("c", "alice", "bob")
-		g := w.gather("c")
-		g.fault = func(step string, answered bool) error {
-			return errors.Join(g.Fault(step, answered), twice(step, answered))
-		}
+		g := w.gatherWith("c", twice)
 		crowd := []*sender{
 			{chat: "c", user: "alice", text: "a", id: 1},
 			{chat: "c", user: "eve", text: "e", code: api.CodeNotAMember},

@@ -33,7 +33,7 @@ func (s *Store) DuePushes(ctx context.Context, olderThan time.Duration, limit in
 	for bucket := range buckets {
 		list[bucket] = s.pushDueScript.Cmd(ctx, []string{dueKey(bucket)}, olderThan.Milliseconds(), limit)
 	}
-	if err := s.roundTrip(ctx, stepPush, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
+	if err := s.db.Pipeline(ctx, redisdb.Read, list...); err != nil && !anyAnswered(list) {
 		return nil, err
 	}
 	var chats []string
@@ -51,7 +51,7 @@ func (s *Store) DuePushes(ctx context.Context, olderThan time.Duration, limit in
 // PushMessages reads up to limit messages of a chat that are due, and changes
 // nothing. Errors: not_found, and those of Redis.
 func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushBatch, error) {
-	reply, err := s.runScript(ctx, stepPush, redisdb.Read, s.chatCmd(ctx, s.pushReadScript, chat, pageSize(limit)))
+	reply, err := s.runScript(ctx, redisdb.Read, s.chatCmd(ctx, s.pushReadScript, chat, pageSize(limit)))
 	if err != nil {
 		return PushBatch{}, fmt.Errorf("read pushes of chat %s: %w", chat, err)
 	}
@@ -70,7 +70,7 @@ func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushB
 // its epoch, nothing is noted.
 func (s *Store) PushDone(ctx context.Context, chat, epoch string, upTo int64) error {
 	cmd := s.chatCmd(ctx, s.pushDoneScript, chat, epoch, upTo)
-	if err := s.roundTrip(ctx, stepPush, s.db.Share, redisdb.Write, cmd); err != nil {
+	if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {
 		return err
 	}
 	if err := cmd.Err(); err != nil {

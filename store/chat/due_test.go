@@ -149,7 +149,7 @@ func TestC14_DuePushesAreBounded(t *testing.T) {
 func TestC14_PushScriptsMayRunTwice(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
-		w.fault = twice
+		w = w.another(twice)
 		w.mustCreate("c", "alice", "bob")
 		w.mustPush("c", "alice", "t1")
 		w.mustPush("c", "alice", "t2")

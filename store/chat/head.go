@@ -27,7 +27,7 @@ func (s *Store) Heads(ctx context.Context, chats []string) ([]Head, error) {
 	for i, chat := range chats {
 		list[i] = redis.NewStringCmd(ctx, "get", metaKey(chat))
 	}
-	if err := s.roundTrip(ctx, stepRead, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
+	if err := s.db.Pipeline(ctx, redisdb.Read, list...); err != nil && !anyAnswered(list) {
 		return nil, err
 	}
 	heads := make([]Head, len(chats))

@@ -65,7 +65,7 @@ func (s *Store) AddMissing(ctx context.Context, user string, chats []string) (le
 		cmds[i] = s.chatCmd(ctx, s.readChatScript, chat, user)
 	}
 	// On a Cluster some answer although a master is away.
-	if err = s.roundTrip(ctx, stepChat, s.db.Pipeline, redisdb.Read, cmds...); err != nil && !anyAnswered(cmds) {
+	if err = s.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil && !anyAnswered(cmds) {
 		return nil, err
 	}
 	var entries []entry
@@ -96,7 +96,7 @@ func (s *Store) writeEntries(ctx context.Context, user string, entries []entry) 
 	for _, e := range entries {
 		args = append(args, e.stamp, e.chat)
 	}
-	return s.roundTrip(ctx, stepAddMissing, s.db.Share, redisdb.Write, redis.NewIntCmd(ctx, args...))
+	return s.db.Share(ctx, redisdb.Write, redis.NewIntCmd(ctx, args...))
 }
 
 // indexBatch is how many indexes one pipeline writes.
@@ -115,7 +115,7 @@ func (s *Store) addToIndexes(ctx context.Context, chat string, users ...string) 
 		if len(batch) > 1 {
 			send = s.db.Pipeline
 		}
-		if err := s.roundTrip(ctx, stepAddIndex, send, redisdb.Write, cmds...); err != nil {
+		if err := send(ctx, redisdb.Write, cmds...); err != nil {
 			return nil, err
 		}
 		for _, cmd := range cmds {
@@ -154,7 +154,7 @@ func (s *Store) readPage(ctx context.Context, user, cursor string, limit int) (*
 	if err != nil {
 		return nil, fmt.Errorf("read chats of %s: %w", user, err)
 	}
-	reply, err := s.runScript(ctx, stepRead, redisdb.Read, s.pageScript.Cmd(ctx, []string{indexKey(user)}, last.stamp, limit))
+	reply, err := s.runScript(ctx, redisdb.Read, s.pageScript.Cmd(ctx, []string{indexKey(user)}, last.stamp, limit))
 	if err != nil {
 		return nil, fmt.Errorf("read chats of %s: %w", user, err)
 	}
@@ -213,7 +213,7 @@ func (s *Store) dropStale(ctx context.Context, user string, now int64, stale []e
 	if len(old) == 0 {
 		return
 	}
-	if err := s.roundTrip(ctx, stepDropIndex, s.db.Share, redisdb.Write, s.dropCmd(ctx, user, repairAge.Microseconds(), old...)); err != nil {
+	if err := s.db.Share(ctx, redisdb.Write, s.dropCmd(ctx, user, repairAge.Microseconds(), old...)); err != nil {
 		s.o.Logger.DebugContext(ctx, "old chats of a user wait for his next read", "error", err)
 	}
 }

@@ -44,7 +44,7 @@ func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m 
 	if err != nil {
 		return nil, false, err
 	}
-	reply, err := s.runScript(ctx, stepJoin, redisdb.Write, s.chatCmd(ctx, s.joinScript, chat, user, stamps[0], searched, MembershipChannel(user)))
+	reply, err := s.runScript(ctx, redisdb.Write, s.chatCmd(ctx, s.joinScript, chat, user, stamps[0], searched, MembershipChannel(user)))
 	if err != nil {
 		return nil, false, fmt.Errorf("join chat %s: %w", chat, err)
 	}
@@ -70,7 +70,7 @@ const (
 // round trip, and returns the epoch in which it did.
 func (s *Store) restoreOwn(ctx context.Context, chat, user string) (epoch string, err error) {
 	for from := "1"; from != "0"; {
-		reply, err := s.runScript(ctx, stepRestore, redisdb.Write, s.chatCmd(ctx, s.restoreScript, chat, user, from, restoreBytes, restoreTTL.Milliseconds()))
+		reply, err := s.runScript(ctx, redisdb.Write, s.chatCmd(ctx, s.restoreScript, chat, user, from, restoreBytes, restoreTTL.Milliseconds()))
 		if err != nil {
 			return "", fmt.Errorf("join chat %s: %w", chat, err)
 		}
@@ -98,7 +98,7 @@ func memberOf(user string, facts []any) (*api.ChatMember, error) {
 func (s *Store) Leave(ctx context.Context, chat, user string) error {
 	keys := append(chatKeys(chat), recordKey(chat, newRequest()))
 	cmd := s.chatCmdWith(ctx, s.leaveScript, keys, user, MembershipChannel(user), requestTTL.Milliseconds())
-	reply, err := s.runScript(ctx, stepLeave, redisdb.Write, cmd)
+	reply, err := s.runScript(ctx, redisdb.Write, cmd)
 	if err != nil {
 		return fmt.Errorf("leave chat %s: %w", chat, err)
 	}
@@ -117,7 +117,7 @@ func (s *Store) removeFromIndex(ctx context.Context, chat, user, stamp string) {
 	if err != nil {
 		return // he was no member
 	}
-	if err := s.roundTrip(ctx, stepDropIndex, s.db.Share, redisdb.Write, s.dropCmd(ctx, user, 0, entry{chat, n})); err != nil {
+	if err := s.db.Share(ctx, redisdb.Write, s.dropCmd(ctx, user, 0, entry{chat, n})); err != nil {
 		s.o.Logger.DebugContext(ctx, "a chat that was left waits for the user's next read", "error", err)
 	}
 }
@@ -151,7 +151,7 @@ func (s *Store) Chat(ctx context.Context, chat, member string) (*api.ChatInfo, e
 // readChat reads a chat, nil when there is none, and the facts of a member as
 // memberOf takes them, none of others.
 func (s *Store) readChat(ctx context.Context, chat, user string) (info *api.ChatInfo, facts []any, err error) {
-	reply, err := s.runScript(ctx, stepChat, redisdb.Read, s.chatCmd(ctx, s.readChatScript, chat, user))
+	reply, err := s.runScript(ctx, redisdb.Read, s.chatCmd(ctx, s.readChatScript, chat, user))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read chat %s: %w", chat, err)
 	}
@@ -206,7 +206,7 @@ func (s *Store) MemberNames(ctx context.Context, chat, after string, limit int) 
 
 // members lists them; none come with a status that is a refusal.
 func (s *Store) members(ctx context.Context, chat, member, after string, limit int) (members []api.ChatMember, status int64, err error) {
-	reply, err := s.runScript(ctx, stepRead, redisdb.Read, s.chatCmd(ctx, s.listScript, chat, after, limit, member))
+	reply, err := s.runScript(ctx, redisdb.Read, s.chatCmd(ctx, s.listScript, chat, after, limit, member))
 	if err != nil {
 		return nil, 0, fmt.Errorf("list members of chat %s: %w", chat, err)
 	}

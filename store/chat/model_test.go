@@ -48,8 +48,7 @@ func TestEveryScriptMayRunTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, storetest.Open(t, url), modelOptions)
-			w.fault = twice
-			runModel(w, 60)
+			runModel(w.another(twice), 60)
 		})
 	}
 }

@@ -132,7 +132,7 @@ func (s *Store) memberStates(ctx context.Context, user string, p *page, limit in
 	for i, e := range p.entries {
 		list[i] = s.chatCmd(ctx, s.pendingScript, e.chat, user, limit, budget)
 	}
-	if err := s.roundTrip(ctx, stepRead, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
+	if err := s.db.Pipeline(ctx, redisdb.Read, list...); err != nil && !anyAnswered(list) {
 		return nil, err
 	}
 	found, stale := make([]memberState, 0, len(list)), []entry(nil)

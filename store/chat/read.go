@@ -42,7 +42,7 @@ type Reading struct {
 // not_a_member, and those of Redis.
 func (s *Store) Messages(ctx context.Context, chat string, q MessagesQuery) (*api.ChatMessages, error) {
 	cmd := s.readCmd(ctx, chat, &q)
-	missing, err := s.call(ctx, memberCall{step: stepRead, mode: redisdb.Read, user: q.User, chats: []string{chat}, cmds: cmds(cmd)})
+	missing, err := s.call(ctx, memberCall{mode: redisdb.Read, user: q.User, chats: []string{chat}, cmds: cmds(cmd)})
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (s *Store) ReadMany(ctx context.Context, user string, reads []Read) ([]Read
 		reads[i].User = user
 		list[i] = s.readCmd(ctx, reads[i].Chat, &reads[i].MessagesQuery)
 	}
-	if err := s.roundTrip(ctx, stepRead, s.db.Pipeline, redisdb.Read, list...); err != nil && !anyAnswered(list) {
+	if err := s.db.Pipeline(ctx, redisdb.Read, list...); err != nil && !anyAnswered(list) {
 		return nil, err
 	}
 	out := make([]Reading, len(reads))

@@ -23,8 +23,8 @@ func TestC5_OwnMessagesInALongChat(t *testing.T) {
 		}
 		w.mustLeave("c", "bob")
 		steps := 0
-		joining := w.another(func(step string, answered bool) error {
-			if step == stepRestore && answered {
+		joining := w.another(func(script string, answered bool) error {
+			if script == "own_restore" && answered {
 				steps++
 				w.mustSend("c", "alice", "meanwhile")
 			}
@@ -56,8 +56,8 @@ func TestC5_OwnMessagesOfAnotherChat(t *testing.T) {
 			w.mustSend("c", "bob", "mine")
 		}
 		w.mustLeave("c", "bob")
-		joining := w.another(func(step string, answered bool) error {
-			if step != stepJoin || answered {
+		joining := w.another(func(script string, answered bool) error {
+			if script != "member_join" || answered {
 				return nil
 			}
 			w.mustLeave("c", "alice")

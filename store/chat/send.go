@@ -130,7 +130,7 @@ func (s *Store) sendAll(ctx context.Context, messages []*sending) {
 			cmds = append(cmds, m.indexed)
 		}
 	}
-	err := s.roundTrip(ctx, stepSend, s.db.Share, redisdb.Write, cmds...)
+	err := s.db.Share(ctx, redisdb.Write, cmds...)
 	var answers []string
 	if err == nil {
 		var lines string

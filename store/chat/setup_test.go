@@ -22,6 +22,7 @@ const testPatience = 30 * time.Second
 // the Cluster that all tests share.
 type world struct {
 	*Store
+	db     *redisdb.DB // without the fault of the store's own
 	t      testing.TB
 	prefix string
 }
@@ -33,20 +34,20 @@ func eachWorld(t *testing.T, o Options, fn func(t *testing.T, w *world)) {
 }
 
 func newWorld(t testing.TB, db *redisdb.DB, o Options) *world {
-	return &world{Store: New(db, o), t: t, prefix: newID()[:10] + "-"}
+	return &world{Store: New(db, o), db: db, t: t, prefix: newID()[:10] + "-"}
 }
 
-// another is a second process on the same Redis.
-func (w *world) another(f redisdb.Fault) *world {
-	s := New(w.db, w.o)
-	s.fault = f
-	return &world{Store: s, t: w.t, prefix: w.prefix}
+// another is a second process on the same Redis, with a fault between them.
+func (w *world) another(f storetest.Fault) *world {
+	s := New(storetest.Faulty(w.t, w.db, f), w.o)
+	s.run = w.run
+	return &world{Store: s, db: w.db, t: w.t, prefix: w.prefix}
 }
 
 // twice is a client of Redis whose every answer is lost.
 func twice(_ string, answered bool) error {
 	if answered {
-		return redisdb.ErrTwice
+		return storetest.ErrTwice
 	}
 	return nil
 }

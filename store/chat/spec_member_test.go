@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fanfare/api"
-	"fanfare/store/redisdb"
 )
 
 func TestC9_Join(t *testing.T) {
@@ -329,13 +328,13 @@ func TestC10_ALeaveThatIsSentAgain(t *testing.T) {
 		w.mustCreate("c", "alice", "bob")
 		for _, who := range []string{"bob", "stranger"} {
 			joined := false
-			leaving := w.another(func(step string, answered bool) error {
-				if step != stepLeave || !answered || joined {
+			leaving := w.another(func(script string, answered bool) error {
+				if script != "member_leave" || !answered || joined {
 					return nil
 				}
 				joined = true
 				w.mustJoin("c", who, false)
-				return redisdb.ErrTwice
+				return storetest.ErrTwice
 			})
 			leaving.mustLeave("c", who)
 			w.mustSend("c", who, "here again")
@@ -349,13 +348,13 @@ func TestC10_ALeaveThatIsSentAgain(t *testing.T) {
 		}
 		// The same when there was no chat, and one is made meanwhile.
 		made := false
-		leaving := w.another(func(step string, answered bool) error {
-			if step != stepLeave || !answered || made {
+		leaving := w.another(func(script string, answered bool) error {
+			if script != "member_leave" || !answered || made {
 				return nil
 			}
 			made = true
 			w.mustCreate("later", "alice", "bob")
-			return redisdb.ErrTwice
+			return storetest.ErrTwice
 		})
 		leaving.mustLeave("later", "bob")
 		w.mustSend("later", "bob", "still here")

@@ -151,8 +151,8 @@ func TestC4_TheLastChatOfAPipelineMoves(t *testing.T) {
 		index, err := w.db.Client().ZRange(t.Context(), indexKey("bob"), 0, -1).Result()
 		storetest.Must(t, err)
 		last, moved := index[indexChunk-1], false
-		found, err := list(w.another(func(step string, answered bool) error {
-			if step != stepRead || !answered || moved {
+		found, err := list(w.another(func(script string, answered bool) error {
+			if script != "index_page" || !answered || moved {
 				return nil
 			}
 			moved = true

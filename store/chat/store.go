@@ -48,7 +48,6 @@ type Store struct {
 	// run names the run of the server to the scripts: serverRun, or a name for an embedded
 	// Redis, which has one run only.
 	run    string
-	fault  redisdb.Fault
 	crowds []*redisdb.Crowd[*sending] // of senders: one, or on a Cluster one of each bucket
 
 	createScript, readChatScript                     *redisdb.Script

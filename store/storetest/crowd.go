@@ -5,36 +5,32 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"fanfare/store/redisdb"
 )
 
 // Crowd are calls that arrive in an order while a script is under way, so that one
 // script answers them.
 type Crowd struct {
 	t          testing.TB
-	step       string
+	script     string
 	scripts    atomic.Int64
 	held, open chan struct{} // the first script waits; it may run
 	all        sync.WaitGroup
 }
 
-// NewCrowd makes a crowd of the callers of one step: its Fault holds up the first
-// script.
-func NewCrowd(t testing.TB, step string) *Crowd {
-	return &Crowd{t: t, step: step, held: make(chan struct{}), open: make(chan struct{})}
+// NewCrowd makes a crowd of the callers of one script, by its name: its Fault holds up the
+// first run.
+func NewCrowd(t testing.TB, script string) *Crowd {
+	return &Crowd{t: t, script: script, held: make(chan struct{}), open: make(chan struct{})}
 }
 
-// Fault is a redisdb.Fault.
-func (c *Crowd) Fault(step string, answered bool) error {
-	if step == c.step && !answered && c.scripts.Add(1) == 1 {
+// Fault is a Fault, for Faulty.
+func (c *Crowd) Fault(name string, answered bool) error {
+	if name == c.script && !answered && c.scripts.Add(1) == 1 {
 		close(c.held)
 		<-c.open
 	}
 	return nil
 }
-
-var _ redisdb.Fault = (*Crowd)(nil).Fault
 
 // Add makes a call and returns when it waits, the first when its script is held up.
 func (c *Crowd) Add(ctx context.Context, call func(ctx context.Context)) {
