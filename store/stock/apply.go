@@ -74,7 +74,7 @@ func (l *Live) spread(ctx context.Context, parts []*partition, first *partitionS
 	for _, p := range parts[1:] {
 		cmds = append(cmds, l.applyCmd(ctx, p, first.settings, false))
 	}
-	if err := l.share(ctx, stepApply, redisdb.Write, cmds...); err != nil {
+	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	if err := firstError(cmds); err != nil {
@@ -104,7 +104,7 @@ func (l *Live) raise(ctx context.Context, p *partition, values map[string]string
 	for _, field := range slices.Sorted(maps.Keys(values)) {
 		cmds = append(cmds, l.scripts.raise.Cmd(ctx, []string{p.settings}, field, values[field]))
 	}
-	if err := l.share(ctx, stepRaise, redisdb.Write, cmds...); err != nil {
+	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	return firstError(cmds)
@@ -150,7 +150,7 @@ func (l *Live) catchUp(ctx context.Context, p *partition, version int64, idle bo
 // isBehind compares a version with that of the first partition.
 func (l *Live) isBehind(ctx context.Context, sale string, version int64) (bool, error) {
 	cmd := redis.NewStringCmd(ctx, "hget", newPartition(sale, 0).settings, "version")
-	if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {
+	if err := l.share(ctx, redisdb.Read, cmd); err != nil {
 		return false, err
 	}
 	now, err := cmd.Int64()

@@ -194,7 +194,7 @@ func (l *Live) passOnce(ctx context.Context, parts []*partition) (found []*parti
 	for _, p := range parts {
 		cmds = append(cmds, l.sweepCmd(ctx, p), l.stateCmd(ctx, p))
 	}
-	if err := l.share(ctx, stepSweep, redisdb.Write, cmds...); err != nil {
+	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
 		return nil, false, err
 	}
 	found = make([]*partitionState, len(parts))

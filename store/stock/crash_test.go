@@ -3,7 +3,6 @@ package stock
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"fanfare/api"
@@ -17,7 +16,7 @@ func TestS12_KilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		deaths := 0
-		for n := range int64(60) {
+		for n := range 60 {
 			w := newLiveWorld(t, w.db)
 			w.mustOpen(offer{stock: map[string]int64{"a": 12, "b": 8}, partitions: 4, hold: -1})
 			if w.dieAt(n) {
@@ -42,22 +41,19 @@ func TestS12_KilledAtEveryStep(t *testing.T) {
 
 // dieAt lets a process reserve what needs a transfer and die at its n-th contact
 // with Redis; false when it had fewer.
-func (w *liveWorld) dieAt(n int64) bool {
-	dying := w.another(Options{})
-	var contacts atomic.Int64
-	dead := false
-	dying.fault = func(string, bool) error {
-		if contacts.Add(1) > n {
-			dead = true
-			return errLostAnswer
+func (w *liveWorld) dieAt(n int) bool {
+	m := storetest.DieAt(n)
+	dying := w.faulty(Options{}, func(name string, answered bool) error {
+		if strings.HasPrefix(name, "lock_") {
+			return nil // who has the lease is no part of the transfer
 		}
-		return nil
-	}
+		return m.Fault(name, answered)
+	})
 	_, err := dying.reserve("u", units("a", 7), units("b", 5))
-	if err == nil && dead || err != nil && !dead {
+	if dead := m.Dead(); err == nil && dead || err != nil && !dead {
 		w.t.Fatalf("dead %v, %v", dead, err)
 	}
-	return dead
+	return m.Dead()
 }
 
 // finishesAlone waits until a sweeper of another process has finished all
@@ -95,13 +91,12 @@ func TestS12_SweeperFinishesOldTransfers(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 8}, partitions: 2})
-		dying := w.another(Options{})
-		dying.fault = func(step string, _ bool) error {
-			if step == stepCredit {
-				return errLostAnswer
+		dying := w.faulty(Options{}, func(script string, _ bool) error {
+			if script == "transfer_credit" {
+				return storetest.ErrLost
 			}
 			return nil
-		}
+		})
 		if _, err := dying.reserve("u", units("s", 7)); err == nil {
 			t.Fatal("the process did not die")
 		}
@@ -135,13 +130,7 @@ func TestS12_ChangesKilledAtEveryStep(t *testing.T) {
 			w.mustReserve("u", units("a", 2))
 			r.Items[0].Stock, r.Items[1].Stock = new(int64(3)), new(int64(9))
 			r.Items = append(r.Items, api.SaleStock{SKU: "c", Stock: new(int64(5))})
-			dying, contacts := w.another(Options{}), 0
-			dying.fault = func(string, bool) error {
-				if contacts++; contacts > n {
-					return errLostAnswer
-				}
-				return nil
-			}
+			dying := w.faulty(Options{}, storetest.DieAt(n).Fault)
 			_, err := dying.Put(t.Context(), PutSale{Sale: w.sale, Request: r, Match: Match{Version: 1}})
 			w.mustAddUp()
 			w.finishesAlone()

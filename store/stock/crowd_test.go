@@ -19,12 +19,12 @@ type gatheredCalls struct {
 	*storetest.Crowd
 }
 
-// gatherAt is another process of the sale whose first script of a step is held up.
-func (w *liveWorld) gatherAt(step string) *gatheredCalls {
-	g := &gatheredCalls{w.another(w.o), storetest.NewCrowd(w.t, step)}
+// gatherAt is another process of the sale, whose first run of a script is held up.
+func (w *liveWorld) gatherAt(script string) *gatheredCalls {
+	c := storetest.NewCrowd(w.t, script)
+	g := &gatheredCalls{w.faulty(w.o, c.Fault), c}
 	_, err := g.partitionsOf(w.t.Context(), w.sale)
 	storetest.Must(w.t, err)
-	g.fault = g.Fault
 	return g
 }
 
@@ -90,7 +90,7 @@ func TestS1_EachOfACrowdHasHisOwnAnswer(t *testing.T) {
 			w.mustOpen(offer{stock: map[string]int64{"s": 5, "a": 9}, limit: 3, hold: hold})
 			old, err := w.reserveOnce(key("old", "b"), "o", units("a", 1))
 			storetest.Must(t, err)
-			g := w.gatherAt(stepReserve)
+			g := w.gatherAt("stock_reserve")
 			g.hold("h")
 			crowd := []*buyer{
 				{user: "u", lines: []api.Line{units("s", 2)}},
@@ -144,7 +144,7 @@ func TestS1_SomeOfACrowdGoAway(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 5}})
-		g := w.gatherAt(stepReserve)
+		g := w.gatherAt("stock_reserve")
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := []*buyer{{user: "a", lines: []api.Line{units("s", 1)}, once: key("a", "b")}, {user: "b", lines: []api.Line{units("s", 2)}, once: key("b", "b")}}
 		stay := []*buyer{{user: "c", lines: []api.Line{units("s", 2)}}, {user: "d", lines: []api.Line{units("s", 2)}}, {user: "e", lines: []api.Line{units("s", 1)}, code: api.CodeSoldOut, fact: int64(0)}}
@@ -176,7 +176,7 @@ func TestS1_ACrowdReturnsManyDueHolds(t *testing.T) {
 		for i := range n {
 			w.overdue(w.mustReserve(fmt.Sprint("u", i), units("s", 1)).ID)
 		}
-		g := w.gatherAt(stepReserve)
+		g := w.gatherAt("stock_reserve")
 		g.hold("h")
 		var crowd []*buyer
 		for i := range callers {
@@ -200,7 +200,7 @@ func TestS11_NextDueHoldOfACrowd(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 1}, hold: 60_000})
-		g := w.gatherAt(stepReserve)
+		g := w.gatherAt("stock_reserve")
 		g.hold("h")
 		one, two := &buyer{user: "u", lines: []api.Line{units("s", 1)}}, &buyer{user: "v", lines: []api.Line{units("s", 1)}, code: api.CodeSoldOut, fact: int64(0)}
 		g.buy(t.Context(), one)
@@ -220,7 +220,7 @@ func TestS12_ACrowdFindsTheSaleChanged(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 5}})
-		g := w.gatherAt(stepReserve)
+		g := w.gatherAt("stock_reserve")
 		g.hold("h")
 		var crowd []*buyer
 		for i := range 9 {
@@ -261,7 +261,7 @@ func TestS4_EndsOfACrowd(t *testing.T) {
 			ids[i] = w.mustReserve("u", units("s", 1)).ID
 		}
 		w.overdue(ids[4])
-		g := w.gatherAt(stepEnd)
+		g := w.gatherAt("reservation_end")
 		type ending struct {
 			id, how string
 			owner   string // "": anybody's
@@ -317,7 +317,7 @@ func TestS14_OneWaitForACrowd(t *testing.T) {
 	server := storetest.Redis(t)
 	w := newLiveWorld(t, storetest.Open(t, server.URL()))
 	w.mustOpen(offer{stock: map[string]int64{"s": 2}})
-	g := w.another(Options{MinReplicas: 1}).gatherAt(stepReserve) // there is none
+	g := w.another(Options{MinReplicas: 1}).gatherAt("stock_reserve") // there is none
 	g.hold("h")
 	crowd := []*buyer{
 		{user: "u", lines: []api.Line{units("s", 1)}, code: api.CodeUnknownOutcome},

@@ -140,7 +140,7 @@ func TestS4_ReservationsOfOneUserInACrowd(t *testing.T) {
 		due := w.mustReserve("u", units("s", 2)).ID
 		held := w.mustReserve("v", units("s", 1)).ID
 		w.overdue(due)
-		g := w.gatherAt(stepReserve)
+		g := w.gatherAt("stock_reserve")
 		g.hold("h")
 		one := []api.Line{units("s", 1)}
 		crowd := []*buyer{

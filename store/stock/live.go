@@ -56,8 +56,7 @@ type Live struct {
 	snapshots sync.Map      // sale -> *snapshotGroup
 	wake      chan struct{} // has a value when a sale was learned of
 
-	send  redisdb.Sender // carries the writes whose success a client is told
-	fault redisdb.Fault  // of tests
+	send redisdb.Sender // carries the writes whose success a client is told
 }
 
 const (
@@ -101,38 +100,17 @@ func New(db *redisdb.DB, o Options) *Live {
 	}
 }
 
-// The steps of a process, as faults know them.
-const (
-	stepReserve  = "reserve"
-	stepEnd      = "end"
-	stepPut      = "put"
-	stepRestock  = "restock"
-	stepApply    = "apply"
-	stepRaise    = "raise"
-	stepRead     = "read"
-	stepSweep    = "sweep"
-	stepDebit    = "debit"
-	stepCredit   = "credit"
-	stepDrop     = "drop"
-	stepBalance  = "balance"
-	stepRestore  = "restore"
-	stepOpen     = "open"
-	stepRetire   = "retire"
-	stepOrders   = "orders"
-	stepRegister = "register"
-)
-
 // write sends what a client is told about, one command.
-func (l *Live) write(ctx context.Context, step string, cmd redis.Cmder) error {
-	return l.fault.Send(ctx, step, l.send, redisdb.Write, cmd)
+func (l *Live) write(ctx context.Context, cmd redis.Cmder) error {
+	return l.send(ctx, redisdb.Write, cmd)
 }
 
 // share sends commands of the process's own with the shared round trips.
-func (l *Live) share(ctx context.Context, step string, m redisdb.Mode, cmds ...redis.Cmder) error {
+func (l *Live) share(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error {
 	if len(cmds) == 0 {
 		return nil
 	}
-	return l.fault.Send(ctx, step, l.db.Share, m, cmds...)
+	return l.db.Share(ctx, m, cmds...)
 }
 
 // usable turns the answers about a whole sale into errors.

@@ -32,7 +32,7 @@ func (l *Live) Load(ctx context.Context, s Settings) error {
 	for i, p := range parts {
 		cmds[i] = l.applyCmd(ctx, p, s, true)
 	}
-	if err := l.share(ctx, stepApply, redisdb.Write, cmds...); err != nil {
+	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	if err := firstError(cmds); err != nil {
@@ -75,7 +75,7 @@ func (l *Live) balanceStock(ctx context.Context, parts []*partition) error {
 			return nil
 		}
 		cmd := l.scripts.balance.Cmd(ctx, parts[0].core(), args...)
-		if err := l.share(ctx, stepBalance, redisdb.Write, cmd); err != nil {
+		if err := l.share(ctx, redisdb.Write, cmd); err != nil {
 			return err
 		}
 		if _, err := single(l.scripts.balance, cmd); err != nil {
@@ -125,7 +125,7 @@ func (l *Live) RestoreOrders(ctx context.Context, sale string, orders []Order) e
 				cmds = append(cmds, l.scripts.restore.Cmd(ctx, p.core(), o.Reservation, o.User, o.CreatedAt, linesText(o.Lines)))
 			}
 		}
-		if err := l.share(ctx, stepRestore, redisdb.Write, cmds...); err != nil {
+		if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
 			return err
 		}
 		if err := firstError(cmds); err != nil {
@@ -162,7 +162,7 @@ func (l *Live) open(ctx context.Context, parts []*partition, loading string) err
 	for i, p := range parts {
 		cmds[i] = l.scripts.open.Cmd(ctx, []string{p.settings}, l.o.RunID, loading)
 	}
-	if err := l.share(ctx, stepOpen, redisdb.Write, cmds...); err != nil {
+	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	for i, p := range parts {

@@ -196,14 +196,7 @@ func TestS13_RebuiltByManyAndByTheDead(t *testing.T) {
 			on := w.recorded()
 			w.emptied(parts)
 			for n := range 12 {
-				dying, contacts := w.another(Options{}), 0
-				dying.fault = func(string, bool) error {
-					if contacts++; contacts > n {
-						return errLostAnswer
-					}
-					return nil
-				}
-				_ = dying.rebuild(on, orders)
+				_ = w.faulty(Options{}, storetest.DieAt(n).Fault).rebuild(on, orders)
 			}
 			var all sync.WaitGroup
 			for range 4 {
@@ -401,19 +394,17 @@ func TestS17_ATransferWhoseDebitWasLost(t *testing.T) {
 		on := w.recorded()
 		parts, _ := w.partitionsOf(ctx, w.sale)
 		before := c.HGetAll(ctx, parts[0].stock).Val()
-		stands := w.another(Options{})
 		var id string
-		stands.fault = func(step string, answered bool) error {
-			if step != stepCredit || answered {
+		stands := w.faulty(Options{}, func(script string, answered bool) error {
+			if script != "transfer_credit" || answered || id != "" {
 				return nil
 			}
-			stands.fault = nil
 			for id = range c.HGetAll(ctx, parts[0].out).Val() {
 			}
 			storetest.Must(t, c.HSet(ctx, parts[0].stock, before).Err())
 			storetest.Must(t, c.Del(ctx, parts[0].out).Err())
 			return w.rebuild(on, nil)
-		}
+		})
 		found, err := w.readStates(ctx, parts...)
 		storetest.Must(t, err)
 		_, _ = stands.move(ctx, parts, []debit{{from: parts[0], moves: found[0].moves, to: 1, want: map[string]int64{"s": 3}}}, false)

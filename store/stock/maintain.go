@@ -201,7 +201,7 @@ func (l *Live) retireAll(ctx context.Context, parts []*partition, remove bool) (
 		keys := []string{p.settings, p.due, p.orders, p.out, p.restocks, p.stock, p.reservations, p.totals, p.seen}
 		cmds[i] = l.scripts.retire.Cmd(ctx, keys, keptAfterEnd.Milliseconds(), keptAfterOpening.Milliseconds(), flag(remove))
 	}
-	if err := l.share(ctx, stepRetire, redisdb.Write, cmds...); err != nil {
+	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
 		return false, err
 	}
 	all := true

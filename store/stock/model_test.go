@@ -173,7 +173,7 @@ func (x *machine) crowd(rt *rapid.T) {
 	if len(x.parts()) > 1 || due >= dueAtOnce {
 		rt.Skip("they would not have one order")
 	}
-	g := x.w.gatherAt(stepReserve)
+	g := x.w.gatherAt("stock_reserve")
 	g.hold("h")
 	crowd := make([]*buyer, rapid.IntRange(2, 6).Draw(rt, "buyers"))
 	for i := range crowd {

@@ -19,7 +19,7 @@ func (l *Live) partitionsOf(ctx context.Context, sale string) ([]*partition, err
 		return known.([]*partition), nil
 	}
 	cmd := redis.NewStringCmd(ctx, "hget", newPartition(sale, 0).settings, "partitions")
-	if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {
+	if err := l.share(ctx, redisdb.Read, cmd); err != nil {
 		return nil, err
 	}
 	n, err := cmd.Int()
@@ -39,8 +39,8 @@ func (l *Live) remember(sale string, partitions int) []*partition {
 	parts := make([]*partition, partitions)
 	for i := range parts {
 		p := newPartition(sale, i)
-		p.reserves = l.newCrowd(p, stepReserve, l.scripts.reserve, l.o.RunID, partitions, api.IdempotencyTTL.Milliseconds(), dueAtOnce)
-		p.ends = l.newCrowd(p, stepEnd, l.scripts.end, l.o.RunID, api.IdempotencyTTL.Milliseconds())
+		p.reserves = l.newCrowd(p, l.scripts.reserve, l.o.RunID, partitions, api.IdempotencyTTL.Milliseconds(), dueAtOnce)
+		p.ends = l.newCrowd(p, l.scripts.end, l.o.RunID, api.IdempotencyTTL.Milliseconds())
 		parts[i] = p
 	}
 	l.known.Store(sale, parts)
@@ -55,7 +55,7 @@ func (l *Live) remember(sale string, partitions int) []*partition {
 // is another each time.
 func (l *Live) register(ctx context.Context, sale string, partitions int) error {
 	cmd := redis.NewIntCmd(ctx, "hset", saleRegistry, sale, strconv.Itoa(partitions)+" "+newRequest()[:changeLength])
-	if err := l.share(ctx, stepRegister, redisdb.Write, cmd); err != nil {
+	if err := l.share(ctx, redisdb.Write, cmd); err != nil {
 		return err
 	}
 	return cmd.Err()
@@ -97,7 +97,7 @@ func (l *Live) makeRoom(ctx context.Context, s Settings) error {
 				redis.NewIntCmd(ctx, "hdel", parts[i].settings, "version"))
 		}
 	}
-	if err := l.share(ctx, stepApply, redisdb.Write, cmds...); err != nil {
+	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	return firstError(cmds)
@@ -112,7 +112,7 @@ func (l *Live) unregister(ctx context.Context, sale string) error {
 	}
 	l.movers.Delete(sale)
 	cmd := redis.NewIntCmd(ctx, "hdel", saleRegistry, sale)
-	if err := l.share(ctx, stepRegister, redisdb.Write, cmd); err != nil {
+	if err := l.share(ctx, redisdb.Write, cmd); err != nil {
 		return err
 	}
 	return cmd.Err()
@@ -151,7 +151,7 @@ func (l *Live) registered(ctx context.Context) (map[string]registration, error) 
 	})
 	for cursor := uint64(0); ; {
 		cmd := redis.NewScanCmd(ctx, nil, "hscan", saleRegistry, cursor, "count", registryPage)
-		if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {
+		if err := l.share(ctx, redisdb.Read, cmd); err != nil {
 			return sales, err
 		}
 		page, next, err := cmd.Result()

@@ -139,7 +139,7 @@ func (l *Live) Reservations(ctx context.Context, sale, user, cursor string, limi
 	}
 	p, script := parts[home], l.scripts.list
 	cmd := script.Cmd(ctx, []string{p.settings, p.reservations}, l.o.RunID, user, cursor, limit+1)
-	if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {
+	if err := l.share(ctx, redisdb.Read, cmd); err != nil {
 		return nil, "", err
 	}
 	answer, err := reply(script, cmd)
@@ -201,7 +201,7 @@ func (l *Live) reservations(ctx context.Context, p *partition, ids ...string) ([
 		args = append(args, id)
 	}
 	cmd := l.scripts.get.Cmd(ctx, []string{p.settings, p.reservations}, args...)
-	if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {
+	if err := l.share(ctx, redisdb.Read, cmd); err != nil {
 		return nil, 0, err
 	}
 	answer, err := reply(l.scripts.get, cmd)

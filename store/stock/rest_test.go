@@ -130,17 +130,17 @@ func TestOneLineForAnOutage(t *testing.T) {
 	w := newLiveWorld(t, storetest.Open(t, server.URL()))
 	w.mustOpen(offer{stock: map[string]int64{"s": 5}})
 	var log logged
-	sweeper := w.another(Options{SweepEvery: 5 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	tries := make(chan struct{}, 1000)
-	sweeper.fault = func(step string, answered bool) error {
-		if step == stepRead && !answered {
+	o := Options{SweepEvery: 5 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	sweeper := w.faulty(o, func(name string, answered bool) error {
+		if name == "hscan" && !answered {
 			select {
 			case tries <- struct{}{}:
 			default:
 			}
 		}
 		return nil
-	}
+	})
 	sweeper.sweepOn()
 	<-tries
 	for round := 1; round <= 2; round++ {

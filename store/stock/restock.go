@@ -79,7 +79,7 @@ func (l *Live) tryRestock(ctx context.Context, first *partition, a AddStock, oth
 	cmd := l.scripts.restock.Cmd(ctx, first.core(first.totals, first.once(name), first.out, first.restocks), l.o.RunID,
 		lifetime.Milliseconds(), a.Match.text(), hex.EncodeToString(a.Once.Body[:]), a.Call,
 		sweptAtOnce, ChangesChannel(first.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold)
-	if err := l.write(ctx, stepRestock, cmd); err != nil {
+	if err := l.write(ctx, cmd); err != nil {
 		return changeAnswer{}, err
 	}
 	return l.readRestock(cmd)

@@ -32,7 +32,7 @@ const restockFields = 5
 // it, and are not on record: they belong there together with the settings.
 func (l *Live) UnrecordedRestocks(ctx context.Context, sale string, version int64) ([]Restocked, error) {
 	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", newPartition(sale, 0).restocks)
-	if err := l.share(ctx, stepRead, redisdb.Read, cmd); err != nil {
+	if err := l.share(ctx, redisdb.Read, cmd); err != nil {
 		return nil, err
 	}
 	owed, err := cmd.Result()
@@ -65,7 +65,7 @@ func (l *Live) SettingsRecorded(ctx context.Context, sale string, version int64,
 		}
 		cmds = append(cmds, redis.NewIntCmd(ctx, args...))
 	}
-	if err := l.share(ctx, stepRaise, redisdb.Write, cmds...); err != nil {
+	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	return firstError(cmds)
@@ -84,7 +84,7 @@ func (l *Live) Disown(ctx context.Context, s Settings, restocks []Restocked) err
 		keys = append(keys, first.once(r.Name))
 	}
 	cmd := l.scripts.disown.Cmd(ctx, keys, l.o.RunID, s.Loading, s.Version)
-	if err := l.share(ctx, stepRaise, redisdb.Write, cmd); err != nil {
+	if err := l.share(ctx, redisdb.Write, cmd); err != nil {
 		return err
 	}
 	return cmd.Err()
@@ -98,7 +98,7 @@ func (l *Live) RestoreRestocks(ctx context.Context, sale string, restocks []Rest
 	for i, r := range restocks {
 		cmds[i] = redis.NewStatusCmd(ctx, "set", first.once(r.Name), r.Answer, "pxat", r.ExpiresAt, "nx")
 	}
-	if err := l.share(ctx, stepRestore, redisdb.Write, cmds...); err != nil && !errors.Is(err, redis.Nil) {
+	if err := l.share(ctx, redisdb.Write, cmds...); err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
 	for _, cmd := range cmds {

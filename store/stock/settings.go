@@ -221,7 +221,7 @@ func (l *Live) tryPut(ctx context.Context, first *partition, p PutSale, s Settin
 	args := []any{l.o.RunID, requestLifetime.Milliseconds(), p.Match.text(), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
 	keys := first.core(first.totals, first.once(request), first.out)
 	cmd := l.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
-	if err := l.write(ctx, stepPut, cmd); err != nil {
+	if err := l.write(ctx, cmd); err != nil {
 		return changeAnswer{}, err
 	}
 	return l.readPut(cmd)

@@ -37,6 +37,11 @@ func (w *liveWorld) another(o Options) *liveWorld {
 	return &liveWorld{Live: New(w.db, o), t: w.t, db: w.db, sale: w.sale}
 }
 
+// faulty is another process, with a fault between it and Redis.
+func (w *liveWorld) faulty(o Options, f storetest.Fault) *liveWorld {
+	return &liveWorld{Live: New(storetest.Faulty(w.t, w.db, f), o), t: w.t, db: w.db, sale: w.sale}
+}
+
 // sweepOn lets a process's sweeper run until the test ends.
 func (w *liveWorld) sweepOn() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -186,9 +191,6 @@ func (w *liveWorld) mustAddUp() []*partitionState {
 	}
 	return found
 }
-
-// errLostAnswer plays a process that dies.
-var errLostAnswer = api.Errorf(api.CodeUnknownOutcome, "the process died")
 
 // orderOf is an order on record that Redis does not know.
 func orderOf(w *liveWorld, user string, n int64) Order {

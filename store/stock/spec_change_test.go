@@ -255,13 +255,12 @@ func TestS9_ChangesReachAllPartitions(t *testing.T) {
 		later := api.At(w.now().Add(time.Minute))
 		r.StartsAt = &later
 		// The process dies between the first partition and the others.
-		dying := w.another(Options{})
-		dying.fault = func(step string, _ bool) error {
-			if step == stepApply {
-				return api.Errorf(api.CodeUnavailable, "the process died")
+		dying := w.faulty(Options{}, func(script string, _ bool) error {
+			if script == "settings_apply" {
+				return storetest.ErrCut
 			}
 			return nil
-		}
+		})
 		_, err := dying.Put(t.Context(), PutSale{Sale: w.sale, Request: r, Match: Match{Version: 1}})
 		storetest.WantCode(t, err, api.CodeUnknownOutcome)         // it was changed
 		storetest.Must(t, w.another(Options{}).Sweep(t.Context())) // another finishes
@@ -355,13 +354,12 @@ func TestS16_EveryScriptRunsTwice(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		for _, partitions := range []int64{1, 4} {
-			w := newLiveWorld(t, db)
-			w.fault = func(_ string, answered bool) error {
+			w := newLiveWorld(t, db).faulty(Options{}, func(_ string, answered bool) error {
 				if answered {
-					return redisdb.ErrTwice
+					return storetest.ErrTwice
 				}
 				return nil
-			}
+			})
 			everyCall(t, w, partitions)
 		}
 	})

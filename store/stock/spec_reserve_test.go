@@ -67,19 +67,20 @@ func TestS1_OneRoundTripDoesItAll(t *testing.T) {
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"a": 100, "b": 100}, limit: 90})
 		var roundTrips, commands atomic.Int64
-		one := w.another(Options{})
+		var warm atomic.Bool
+		one := w.faulty(Options{}, func(name string, _ bool) error {
+			if warm.Load() && name != "stock_reserve" {
+				return errors.New("another step: " + name)
+			}
+			return nil
+		})
 		one.send = func(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error {
 			roundTrips.Add(1)
 			commands.Add(int64(len(cmds)))
-			return w.db.Share(ctx, m, cmds...)
+			return one.Live.db.Share(ctx, m, cmds...)
 		}
 		one.mustReserve("warm", units("a", 1)) // learns how many partitions there are
-		one.fault = func(step string, _ bool) error {
-			if step != stepReserve {
-				return errors.New("another step: " + step)
-			}
-			return nil
-		}
+		warm.Store(true)
 		roundTrips.Store(0)
 		commands.Store(0)
 		_, err := one.reserveOnce(key("k", "b"), "u", units("a", 1), units("b", 2))

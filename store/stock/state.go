@@ -89,7 +89,7 @@ func (l *Live) readStates(ctx context.Context, parts ...*partition) ([]*partitio
 	for i, p := range parts {
 		cmds[i] = l.stateCmd(ctx, p)
 	}
-	if err := l.share(ctx, stepRead, redisdb.Read, cmds...); err != nil {
+	if err := l.share(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, err
 	}
 	found := make([]*partitionState, len(parts))

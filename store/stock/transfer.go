@@ -66,7 +66,7 @@ func (l *Live) move(ctx context.Context, parts []*partition, debits []debit, clo
 		}
 		cmds[i] = l.scripts.debit.Cmd(ctx, d.from.core(d.from.out), args...)
 	}
-	if err := l.share(ctx, stepDebit, redisdb.Write, cmds...); err != nil {
+	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
 		return false, err
 	}
 	var under []transfer
@@ -96,7 +96,7 @@ func (l *Live) finishTransfers(ctx context.Context, parts []*partition, under []
 		to := parts[t.to]
 		credits[i] = l.scripts.credit.Cmd(ctx, to.core(to.seen), t.id, t.loading, t.lines)
 	}
-	if err := l.share(ctx, stepCredit, redisdb.Write, credits...); err != nil {
+	if err := l.share(ctx, redisdb.Write, credits...); err != nil {
 		return err
 	}
 	for i, t := range under {
@@ -108,7 +108,7 @@ func (l *Live) finishTransfers(ctx context.Context, parts []*partition, under []
 			drops = append(drops, redis.NewIntCmd(ctx, "hdel", t.from.out, t.id))
 		}
 	}
-	if err := l.share(ctx, stepDrop, redisdb.Write, drops...); err != nil {
+	if err := l.share(ctx, redisdb.Write, drops...); err != nil {
 		return err
 	}
 	return firstError(drops)

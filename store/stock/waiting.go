@@ -20,7 +20,7 @@ type Ref struct {
 func (l *Live) WaitingOrders(ctx context.Context, ref Ref, after Order, limit int) ([]Order, error) {
 	p := newPartition(ref.Sale, ref.Partition)
 	cmd := l.scripts.waiting.Cmd(ctx, []string{p.settings, p.orders, p.reservations}, limit, after.Reservation, after.CreatedAt)
-	if err := l.share(ctx, stepOrders, redisdb.Read, cmd); err != nil {
+	if err := l.share(ctx, redisdb.Read, cmd); err != nil {
 		return nil, err
 	}
 	answer, err := reply(l.scripts.waiting, cmd)
@@ -68,7 +68,7 @@ func (l *Live) OrdersRecorded(ctx context.Context, sale string, reservations ...
 		}
 	}
 	cmds = append(cmds, reads...)
-	if err := l.share(ctx, stepOrders, redisdb.Write, cmds...); err != nil {
+	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
 		return 0, err
 	}
 	for _, cmd := range reads {
