@@ -54,8 +54,8 @@ func (c *Claimed) Alive() bool {
 	return !c.lost.Load() && !c.life.over.Load() && c.shard.worker.clock() < c.life.deadline.Load()
 }
 
-// Context ends when the lease is lost or over, when the job was cancelled, and
-// when Run hands back what is unfinished.
+// Context ends when the lease is lost or over, and when Run hands back what is
+// unfinished.
 func (c *Claimed) Context() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,8 +92,8 @@ func (c *Claimed) conclude() {
 
 // Finish says what became of the job. Only the first call counts. It returns
 // at once: results are gathered and written per shard, and tried again until
-// Redis has them. The result of a job that another process has taken over, or
-// that was cancelled, changes nothing.
+// Redis has them. The result of a job that another process has taken over changes
+// nothing.
 func (c *Claimed) Finish(r Result) {
 	if !c.finished.CompareAndSwap(false, true) {
 		return

@@ -62,7 +62,7 @@ type shardState struct {
 	attachments                  []string
 	waitingOf                    map[string]string   // id: key
 	texts                        map[string][]string // id: the fields of its head
-	lines                        map[string]string   // id: its place outside of the streams
+	dueAt                        map[string]string   // id: the time of its list
 	lists                        int                 // times at which jobs are due, less their lists
 	wrong                        []string            // what was wrong already when it was read
 }
@@ -86,7 +86,7 @@ func (s *shardState) named(id string) bool { return s.texts[id][11] != "" }
 func (w *world) mustState(n int) *shardState {
 	w.t.Helper()
 	c, p, ctx := w.db.Client(), w.prefix(n), w.t.Context()
-	s := &shardState{streams: map[string][]string{}, waitingOf: map[string]string{}, texts: map[string][]string{}, lines: map[string]string{}}
+	s := &shardState{streams: map[string][]string{}, waitingOf: map[string]string{}, texts: map[string][]string{}, dueAt: map[string]string{}}
 	s.records = map[string]string{}
 	s.heads, s.uniques = c.HGetAll(ctx, p+"heads").Val(), c.HGetAll(ctx, p+"uniques").Val()
 	ids := func(key string) (out []string) {
@@ -102,10 +102,9 @@ func (w *world) mustState(n int) *shardState {
 		}
 		return out
 	}
-	line := func(key, place string) (out []string) {
+	line := func(key string) (out []string) {
 		for _, z := range c.ZRangeWithScores(ctx, key, 0, -1).Val() {
 			job, _ := s.note(z.Member.(string))
-			s.lines[job] = fmt.Sprintf(place, int64(z.Score))
 			out = append(out, job)
 		}
 		return out
@@ -114,7 +113,7 @@ func (w *world) mustState(n int) *shardState {
 	for _, slot := range slots {
 		for _, text := range c.LRange(ctx, p+"later:"+slot, 0, -1).Val() {
 			job, _ := s.note(text)
-			s.lines[job] = slot
+			s.dueAt[job] = slot
 			s.later = append(s.later, job)
 		}
 	}
@@ -134,7 +133,7 @@ func (w *world) mustState(n int) *shardState {
 		case strings.HasPrefix(name, "attach:"):
 			s.attachments = append(s.attachments, name[7:])
 		case strings.HasPrefix(name, "wait:"):
-			for _, id := range line(key, "w%d:"+name[5:]) {
+			for _, id := range line(key) {
 				s.waiting = append(s.waiting, id)
 				s.waitingOf[id] = name[5:]
 			}
@@ -179,7 +178,7 @@ func (s *shardState) problems() (out []string) {
 		}
 	}
 	for key, id := range s.heads {
-		if s.records[id] == "" {
+		if len(places[id]) == 0 {
 			say("key %s is held by %s, which is not alive", key, id)
 		}
 		if slices.Contains(s.waiting, id) || slices.Contains(s.later, id) || slices.Contains(s.parked, id) {
@@ -192,17 +191,12 @@ func (s *shardState) problems() (out []string) {
 		}
 	}
 	for unique, id := range s.uniques {
-		if s.records[id] == "" {
+		if len(places[id]) == 0 {
 			say("unique id %s belongs to %s, which is not alive", unique, id)
 		}
 	}
-	for id, place := range s.lines {
-		if s.named(id) && s.records[id] != place {
-			say("job %s is at %q and has the record %q", id, place, s.records[id])
-		}
-	}
 	for _, id := range s.attachments {
-		if s.records[id] == "" && !slices.Contains(s.dead, id) {
+		if len(places[id]) == 0 && !slices.Contains(s.dead, id) {
 			say("attachment of job %s, which is gone", id)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
@@ -18,22 +17,6 @@ const toldNames = 256
 // redisdb.DB.Now.
 func (q *Queue) Now(ctx context.Context, shard int) (time.Time, error) {
 	return q.db.Now(ctx, q.deadKey(shard))
-}
-
-// Cancel ends a job. One that waits is gone at once, with its key and unique
-// id; one that runs has its context ended by its next renewal, and whatever
-// result it gives is recorded as cancelled. Its group counts `cancelled`. A job
-// that is not live, or that cannot be found by its id (Job.Cancellable):
-// not_found.
-func (q *Queue) Cancel(ctx context.Context, shard int, id string) error {
-	value, err := q.db.Eval(ctx, redisdb.Write, q.scripts.cancel, q.keys(shard), id, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention))
-	if err != nil {
-		return err
-	}
-	if redisdb.Number(value) == 0 {
-		return api.Errorf(api.CodeNotFound, "no live job %s in queue %s", id, q.o.Name)
-	}
-	return nil
 }
 
 // Unpark lets at most most (100) of the jobs parked under a name in a shard go

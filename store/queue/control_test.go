@@ -131,54 +131,6 @@ func TestQ20_Stats(t *testing.T) {
 	})
 }
 
-func TestCancel(t *testing.T) {
-	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		w := setup(t, db, func(o *queue.Options) { o.Lease = 3 * time.Second }) // a busy machine keeps it
-		group := queue.NewID(0, epoch)
-		ids := w.mustEnqueue(queue.Job{Key: "k", Group: group}, queue.Job{Key: "k", Group: group}, queue.Job{Key: "k", Group: group},
-			queue.Job{Delay: time.Hour, Group: group, Attachment: []string{"a"}}, queue.Job{Type: "park", Group: group}, queue.Job{Type: "run", Group: group})
-		var ran seen
-		running := make(chan bool, 1)
-		for _, id := range []string{ids[0], ids[1], ids[3]} { // in the stream, blocked, for later
-			if err := w.q.Cancel(t.Context(), 0, id); err != nil {
-				t.Fatal(err)
-			}
-			w.mustBeConsistent()
-		}
-		w.run(queue.Each(func(ctx context.Context, c *queue.Claimed) queue.Result {
-			ran.add(c.ID)
-			switch c.Type {
-			case "park":
-				return queue.Result{Outcome: queue.Park, Parked: "app"}
-			case "run":
-				running <- true
-				<-ctx.Done()
-			}
-			return queue.Result{}
-		}))
-		<-running
-		eventually(t, "one is parked", func() bool { s, err := w.q.Stats(t.Context()); return err == nil && s.Parked == 1 })
-		for _, id := range []string{ids[4], ids[5]} { // parked, running
-			if err := w.q.Cancel(t.Context(), 0, id); err != nil {
-				t.Fatal(err)
-			}
-		}
-		w.mustBeEmpty()
-		w.mustBeConsistent()
-		if ran.len() != 3 {
-			t.Errorf("ran %v", ran.all())
-		}
-		counts, err := w.q.Groups(t.Context(), group)
-		if err != nil || counts["cancelled"] != 5 || counts["done"] != 1 || counts["created"] != 6 {
-			t.Errorf("%v, %v", counts, err)
-		}
-		if err := w.q.Cancel(t.Context(), 0, ids[0]); api.CodeOf(err) != api.CodeNotFound {
-			t.Errorf("twice: %v", err)
-		}
-	})
-}
-
 func TestParkAndUnpark(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {

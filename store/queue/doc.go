@@ -5,9 +5,8 @@
 //
 // Whatever becomes of a job before its end is in the head of its own text
 // (entry.go, lua/part_shard.lua): failures, lost leases, the last fence. A plain
-// job, without key, guard or history, has a head of its id alone. Only a named job
-// has a record beside it, its place: one whose id may be enqueued again, that has a
-// conflict key or a unique id, or that can be cancelled.
+// job, without key, guard or history, has a head of its id alone. Only a named job,
+// whose id may be enqueued again, has a record beside it.
 //
 // A job is in exactly one place:
 //
@@ -20,7 +19,7 @@
 //
 // So a stream holds only what may run or runs, and blocked or delayed jobs hold
 // up nobody. The first job of a conflict key is its head; the others wait. When
-// the head ends, fails, defers, parks or is cancelled, the same script makes
+// the head ends, fails, defers or is parked, the same script makes
 // the next one the head and puts it into ready.
 //
 // # The process holds the lease
@@ -92,8 +91,7 @@
 //	gone                 zset    life that ended: 1 lost, 0 left  until it is empty
 //	epoch                string  epoch of the last life         for ever
 //	memo:<series>        string  last call: number, claims, answer  10 min
-//	jobs:<n>.<n>         hash    id: place of a named job       while it lives
-//	cancelled            set     jobs cancelled while they run  until they end
+//	jobs:<n>.<n>         hash    id of a named job: 1           while it lives
 //	later                zset    list of jobs by its time in ms  while it has any
 //	later:<ms>           list    jobs that are due then         until due
 //	heads                hash    conflict key: its head's id    while it lives
@@ -104,7 +102,7 @@
 //	attach:<id>          list    a job's attachment             with job or dead letter
 //	parked:<name>        stream  parked jobs                    until moved back
 //	parkedn              hash    name: how many are parked      while there are
-//	done:<bucket>        hash    named id: D done, X dead, C cancelled  Retention
+//	done:<bucket>        hash    named id: D done, X dead      Retention
 //	report:<6 of the id> hash    rest of the id: report         ReportRetention, or MaxAge
 //	group:<bucket>       hash    rest of the group: counts      GroupRetention
 //	idem:<digest>        string  digest of the body, answer     Once.TTL (24 h)

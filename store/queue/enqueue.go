@@ -146,11 +146,8 @@ func (q *Queue) entries(jobs []Job) ([]*entry, error) {
 			j.Shard = q.shardOf(j)
 			j.ID = NewID(j.Shard, now)
 		}
-		switch {
-		case !fresh:
-			e.named = namedForGood
-		case j.Key != "" || j.Unique != "" || j.Cancellable:
-			e.named = namedWhileItLive
+		if !fresh {
+			e.named = named
 		}
 		if e.report = j.Report != ""; len(j.Attachment) > 0 {
 			e.attachments = strconv.Itoa(len(j.Attachment))

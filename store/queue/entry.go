@@ -11,15 +11,14 @@ import (
 // and a payload: no key, no guard, no history; a full one names everything. Of
 // both there is one with a report.
 const (
-	kindPlain        = 'P'
-	kindPlainReport  = 'R'
-	kindFull         = 'F'
-	kindFullReport   = 'G'
-	fullFields       = 12
-	separator        = 0x1f // of the fields of a head
-	newIDLength      = 32
-	namedForGood     = "1" // has a record, and a tombstone after its end
-	namedWhileItLive = "2" // has a record: its id was made for it just now
+	kindPlain       = 'P'
+	kindPlainReport = 'R'
+	kindFull        = 'F'
+	kindFullReport  = 'G'
+	fullFields      = 12
+	separator       = 0x1f // of the fields of a head
+	newIDLength     = 32
+	named           = "1" // has a record while it lives and a tombstone after its end
 )
 
 // entry is a job as Redis keeps it, wherever it is: one text of a kind, a head and
@@ -38,8 +37,11 @@ type entry struct {
 // plain tells whether the job can be of the short kind.
 func (e *entry) plain() bool {
 	j := &e.job
-	return e.named == "" && len(j.ID) == newIDLength && j.Type == "" && j.Group == "" && j.Guard == "" &&
-		j.Delay == 0 && len(j.Counts) == 0 && e.since == 0 && e.attachments == "" && e.failures == 0 && e.lost == 0 && e.fence == 0
+	if e.named != "" || j.Key != "" || j.Unique != "" || j.Type != "" || j.Group != "" || j.Guard != "" {
+		return false
+	}
+	return len(j.ID) == newIDLength && j.Delay == 0 && len(j.Counts) == 0 && e.since == 0 && e.attachments == "" &&
+		e.failures == 0 && e.lost == 0 && e.fence == 0
 }
 
 // head is the text without the payload.

@@ -114,17 +114,10 @@ func (p *Stepper) Again(c *Claimed, r Result) (string, error) {
 	return p.Finish(c, r)
 }
 
-// Renew renews the life; alive: it was there, doomed: the job was cancelled.
-func (p *Stepper) Renew(c *Claimed) (alive, doomed bool, err error) {
+// Renew renews the life and tells whether it was there.
+func (p *Stepper) Renew() (alive bool, err error) {
 	value, err := p.w.q.db.Eval(context.Background(), redisdb.Write, p.w.q.scripts.renew, p.w.q.keys(0), p.Life(), ms(p.w.q.o.Lease), 1)
-	if err != nil {
-		return false, false, err
-	}
-	answer := value.([]any)
-	for _, id := range redisdb.ListAt(answer, 1) {
-		doomed = doomed || redisdb.Text(id) == c.ID
-	}
-	return redisdb.Number(answer[0]) == 1, doomed, nil
+	return redisdb.Number(value) == 1, err
 }
 
 // Maintain maintains the shard until there is nothing more to do.

@@ -12,9 +12,8 @@ import (
 
 // Answers of the finishing script, one digit per job.
 const (
-	finishLost      = '0'
-	finishDead      = '2'
-	finishCancelled = '3'
+	finishLost = '0'
+	finishDead = '2'
 )
 
 // refusedTries is how often Redis may refuse a call with results or marks before each
@@ -302,7 +301,5 @@ func (s *shardWorker) tell(e ended, answer byte) {
 		log.Warn("a result came too late: the job was taken over")
 	case finishDead:
 		log.Warn("job is dead", "reason", e.r.Reason, "error", e.r.Err, "attempt", e.c.Attempt)
-	case finishCancelled:
-		log.Info("job was cancelled while it ran")
 	}
 }

@@ -74,10 +74,7 @@ type Job struct {
 	// Fresh says that NewID made ID for this job just now, so that no other has
 	// it: nothing needs to be looked up, nor remembered after its end.
 	Fresh bool
-	// Cancellable lets Cancel find a job that has neither an ID of the caller's
-	// nor a Key or Unique, by which all others are found.
-	Cancellable bool
-	// Type chooses the handler (see ByType) and is what Pause names.
+	// Type chooses the handler, see ByType.
 	Type string
 	// Key is the conflict key: two jobs of one key never run at once.
 	Key string

@@ -31,7 +31,7 @@ const (
 	memoTTL       = 10 * time.Minute   // how long a call is remembered
 	group         = "g"                // the consumer group of every stream
 	readConsumer  = "reader"           // the consumer of all blocking reads
-	form          = "6:"               // begins the number of shards in meta: the form of the keys
+	form          = "7:"               // begins the number of shards in meta: the form of the keys
 )
 
 // metaKey names the hash that fixes a queue's number of shards.

@@ -284,33 +284,17 @@ func (s *shardWorker) renew(ctx context.Context, l *life, busy bool) {
 	cmd := q.scripts.renew.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Lease), flag(busy))
 	sent := time.Now()
 	err := q.share(ctx, stepRenew, cmd)
-	var answer []any
+	var alive int64
 	if err == nil {
-		answer, err = cmd.Slice()
+		alive, err = cmd.Int64()
 	}
-	if err != nil || len(answer) == 0 {
+	if err != nil {
 		q.failed(s.shard, "renew lease", err)
 		return
 	}
-	if redisdb.Number(answer[0]) == 0 {
+	if alive == 0 {
 		l.end()
 		return
 	}
 	l.extend(sent, !busy)
-	if cancelled := redisdb.ListAt(answer, 1); len(cancelled) > 0 {
-		s.cancel(cancelled)
-	}
-}
-
-// cancel ends the contexts of jobs that were cancelled while they run.
-func (s *shardWorker) cancel(ids []any) {
-	doomed := map[string]bool{}
-	for _, id := range ids {
-		doomed[redisdb.Text(id)] = true
-	}
-	for _, c := range s.unfinished() {
-		if doomed[c.ID] && !c.lost.Load() {
-			c.lose()
-		}
-	}
 }

@@ -180,29 +180,6 @@ func TestQ7_ALifeEndsBeforeItIsEmptied(t *testing.T) {
 	})
 }
 
-// TestQ1_WhoLeavesTheLineStartsNobody: a job that waits behind its key's head ends, and
-// the head still runs.
-func TestQ1_WhoLeavesTheLineStartsNobody(t *testing.T) {
-	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour })
-		ids := w.mustEnqueue(queue.Job{Key: "k"}, queue.Job{Key: "k"}, queue.Job{Key: "k"})
-		p := w.mustStep()
-		head := mustClaim(t, p, 1)[0]
-		storetest.Must(t, w.q.Cancel(t.Context(), 0, ids[1]))
-		if batch, err := p.Claim(3); err != nil || len(batch) > 0 {
-			t.Fatalf("%d jobs of a key that is held were given, %v", len(batch), err)
-		}
-		w.mustBeConsistent()
-		if _, err := p.Finish(head, queue.Result{}); err != nil {
-			t.Fatal(err)
-		}
-		if c := mustClaim(t, p, 1)[0]; c.ID != ids[2] {
-			t.Errorf("%s followed, want %s", c.ID, ids[2])
-		}
-	})
-}
-
 // TestP9_ALostResultCountsNothing: Redis forgot that a job is this process', which lives
 // on: nothing that its result counts is added.
 func TestP9_ALostResultCountsNothing(t *testing.T) {

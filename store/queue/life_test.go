@@ -333,18 +333,12 @@ func TestQ14_UniqueID(t *testing.T) {
 		w := setup(t, db, func(o *queue.Options) { o.Shards = 4 })
 		results := map[string]queue.Result{"done": {}, "dead": {Outcome: queue.Dead, Reason: "r"}}
 		w.run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result { return results[c.Type] }))
-		for _, how := range []string{"done", "dead", "cancelled"} {
+		for _, how := range []string{"done", "dead"} {
 			delay := 100 * time.Millisecond
 			first := w.mustEnqueue(queue.Job{Type: how, Unique: "u" + how, Delay: delay})[0]
 			again, err := w.q.Enqueue(t.Context(), queue.Job{Type: how, Unique: "u" + how})
 			if err != nil || again[0].ID != first || again[0].New {
 				t.Fatalf("%s: %+v, %v, want %s", how, again, err, first)
-			}
-			if how == "cancelled" {
-				shard, _ := queue.ParseID(first)
-				if err := w.q.Cancel(t.Context(), shard, first); err != nil {
-					t.Fatal(err)
-				}
 			}
 			w.mustBeEmpty()
 			if next, err := w.q.Enqueue(t.Context(), queue.Job{Type: "done", Unique: "u" + how}); err != nil || !next[0].New {

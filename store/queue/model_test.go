@@ -23,15 +23,13 @@ import (
 // modelJob is a job in the reference: a few lines that are plainly right.
 type modelJob struct {
 	id, key, unique string
-	named           bool   // it is found by its id
-	remembered      bool   // also after its end
+	named           bool   // it is found by its id, also after its end
 	report          string // what is told of it
-	state           string // ready, running, later, blocked, done, dead, cancelled
+	state           string // ready, running, later, blocked, done, dead
 	failures, lost  int
 	fence           int64
 	claim           *queue.Claimed
 	holder          *queue.Stepper
-	doomed          bool // cancelled while it runs
 }
 
 // oldClaim is a claim that was superseded, and who had it.
@@ -68,7 +66,7 @@ func TestModel(t *testing.T) {
 			}
 			rt.Repeat(map[string]func(*rapid.T){
 				"enqueue": m.enqueue, "claim": m.claim, "claimAll": m.claimAll, "finish": m.finish, "finishOld": m.finishOld,
-				"crash": m.crash, "due": m.due, "cancel": m.cancel, "retryDead": m.retryDead, "renew": m.renew, "": m.check,
+				"crash": m.crash, "due": m.due, "retryDead": m.retryDead, "renew": m.renew, "": m.check,
 			})
 		})
 	})
@@ -127,7 +125,7 @@ func (m *model) yield(j *modelJob) {
 }
 
 func (m *model) end(j *modelJob, state string) {
-	j.state, j.claim, j.doomed = state, nil, false
+	j.state, j.claim = state, nil
 	m.yield(j)
 }
 
@@ -147,13 +145,10 @@ func (m *model) enqueue(t *rapid.T) {
 	j := &modelJob{id: m.nextID(), key: rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "key"),
 		unique: rapid.SampledFrom([]string{"", "", "", "u"}).Draw(t, "unique"), report: rapid.SampledFrom([]string{"", "Q0"}).Draw(t, "report")}
 	job := queue.Job{ID: j.id, Key: j.key, Unique: j.unique, Report: j.report, Payload: []byte(j.id), Fresh: rapid.Bool().Draw(t, "fresh")}
-	j.named, j.remembered = !job.Fresh || j.key != "" || j.unique != "", !job.Fresh
+	j.named = !job.Fresh
 	if len(m.jobs) > 0 && rapid.IntRange(0, 5).Draw(t, "again") == 0 {
 		j = m.pick("again", func(j *modelJob) bool { return j.named })
 		job.ID, job.Key, job.Unique, job.Fresh = j.id, j.key, j.unique, false
-		if !live(j) && !j.remembered {
-			t.Skip("its id was fresh: nothing remembers it")
-		}
 	}
 	if rapid.IntRange(0, 4).Draw(t, "delayed") == 0 {
 		job.Delay = time.Hour
@@ -241,9 +236,6 @@ func (m *model) finish(t *rapid.T) {
 	}
 	c, want := j.claim, "1"
 	switch {
-	case j.doomed:
-		want = "3"
-		m.end(j, "cancelled")
 	case outcome == queue.Done:
 		m.end(j, "done")
 	case outcome == queue.Dead:
@@ -294,8 +286,8 @@ func (m *model) finishOld(t *rapid.T) {
 
 func (m *model) renew(t *rapid.T) {
 	j := m.pick("job", running)
-	if alive, doomed, err := j.holder.Renew(j.claim); err != nil || !alive || doomed != j.doomed {
-		t.Fatalf("renew: %v, %v, %v", alive, doomed, err)
+	if alive, err := j.holder.Renew(); err != nil || !alive {
+		t.Fatalf("renew: %v, %v", alive, err)
 	}
 }
 
@@ -311,8 +303,6 @@ func (m *model) crash(t *rapid.T) {
 		m.old = append(m.old, oldClaim{j.claim, p})
 		j.claim = nil
 		switch j.lost++; {
-		case j.doomed:
-			m.end(j, "cancelled")
 		case j.lost >= 8:
 			m.dead(j)
 		default:
@@ -351,11 +341,6 @@ func (w *world) hasten(id string) {
 			c.ZRem(ctx, later, slot)
 		}
 	}
-	for _, key := range w.mustKeys() {
-		if strings.HasPrefix(key, w.prefix(0)+"jobs:") && c.HExists(ctx, key, id).Val() {
-			c.HSet(ctx, key, id, "l1")
-		}
-	}
 }
 
 // due lets the time of a delayed job come.
@@ -364,18 +349,6 @@ func (m *model) due(t *rapid.T) {
 	m.w.hasten(j.id)
 	m.admit(j)
 	if err := m.process(t).Maintain(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (m *model) cancel(t *rapid.T) {
-	j := m.pick("job", func(j *modelJob) bool { return live(j) && j.named })
-	if j.state == "running" {
-		j.doomed = true
-	} else {
-		m.end(j, "cancelled")
-	}
-	if err := m.w.q.Cancel(context.Background(), 0, j.id); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -391,7 +364,7 @@ func (m *model) retryDead(t *rapid.T) {
 		t.Fatalf("retry: %v, its unique id is free: %v", err, free)
 	}
 	if free {
-		j.failures, j.lost, j.named, j.remembered = 0, 0, true, true
+		j.failures, j.lost, j.named = 0, 0, true
 		if j.report != "" {
 			j.report = "Q" + j.report[1:]
 		}

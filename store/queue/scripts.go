@@ -17,7 +17,7 @@ type scripts struct {
 	enqueue, finish              *redisdb.Script
 	begin, renew, compare, end   *redisdb.Script
 	look, check                  *redisdb.Script
-	cancel, unpark               *redisdb.Script
+	unpark                       *redisdb.Script
 	stats, deadRetry, deadDelete *redisdb.Script
 }
 
@@ -28,7 +28,7 @@ var loadScripts = sync.OnceValue(func() scripts {
 		enqueue: get("call_enqueue"), finish: get("call_finish"),
 		begin: get("life_begin"), renew: get("life_renew"), compare: get("life_compare"), end: get("life_end"),
 		look: get("shard_look"), check: get("shard_check"),
-		cancel: get("job_cancel"), unpark: get("parked_move"),
-		stats: get("shard_stats"), deadRetry: get("dead_retry"), deadDelete: get("dead_delete"),
+		unpark: get("parked_move"),
+		stats:  get("shard_stats"), deadRetry: get("dead_retry"), deadDelete: get("dead_delete"),
 	}
 })

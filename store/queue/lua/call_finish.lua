@@ -9,7 +9,7 @@
 --       number of values, which follow: name, value and so on; 9 ids of jobs whose
 --       marks go
 -- RETURNS: as part_call.lua; the answer is a digit per job, the done ones first:
---          1 recorded, 0 lost, 2 dead, 3 cancelled
+--          1 recorded, 0 lost, 2 dead
 -- @include lua/clock.lua
 -- @include lua/part_records.lua
 -- @include lua/part_shard.lua
@@ -40,12 +40,11 @@ local answers = {}
 
 local function finish(o)
   local letter, eid = string.sub(o.place, 1, 1), string.sub(o.place, 2)
-  local e, cancelled = dated(parse(o.head), eid), false
+  local e = dated(parse(o.head), eid)
   if redis.call('XACK', STREAM[letter], 'g', eid) == 0 then return 0 end
-  cancelled = is_cancelled(e)
   if o.payload ~= '' then
     e.p = string.sub(o.payload, 2)
-  elseif o.outcome ~= 'done' and not cancelled then
+  elseif o.outcome ~= 'done' then
     e.p = parse(text_at(STREAM[letter], eid)).p
   end
   redis.call('XDEL', STREAM[letter], eid)
@@ -54,10 +53,6 @@ local function finish(o)
     for name, n in pairs(cjson.decode(o.counts)) do count(e.g, name, n) end
   end
   if o.report ~= '' then report(e.i, o.report) end
-  if cancelled then
-    close(e, 'C', 'cancelled', retention)
-    return 3
-  end
   if o.outcome == 'done' then
     close(e, 'D', o.label, retention)
     return 1

@@ -22,7 +22,7 @@ if old then
   if string.sub(old, 1, #digest) ~= digest then return { 3 } end
   return { 2, string.sub(old, #digest + 1) }
 end
-if record_of(id) then return { 5 } end -- also by an enqueueing after its tombstone was over
+if lives(id) then return { 5 } end -- also by an enqueueing after its tombstone was over
 local eid = redis.call('HGET', DEADIDS, id)
 if not eid then return { 0 } end
 local v, ms = redis.call('XRANGE', DEAD, eid, eid, 'COUNT', 1)[1][2], math.floor(now_us() / 1000)
@@ -34,6 +34,7 @@ if e.u ~= '' then
   redis.call('HSET', UNIQUES, e.u, id)
 end
 forget_dead(eid, id)
+set_record(id, true)
 count(e.g, v[24], -1)
 count_reason(e, v[24], v[20], -1)
 if e.report then report_state(id, 'Q') end

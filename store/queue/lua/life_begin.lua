@@ -4,7 +4,6 @@
 -- RETURNS: the life: the random part and its epoch, which is above every earlier
 --          one and, because of the clock, above those that Redis forgot
 -- @include lua/clock.lua
--- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua
 -- @include lua/part_life.lua

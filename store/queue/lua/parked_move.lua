@@ -3,14 +3,20 @@
 -- ARGV: 1 name, 2 most jobs
 -- RETURNS: {how many were moved, bytes that the shard's parked jobs take or -1}
 -- @include lua/clock.lua
--- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua
-local name, moved, ms = ARGV[1], 0, math.floor(now_us() / 1000)
-for _, one in ipairs(redis.call('XRANGE', P .. 'parked:' .. name, '-', '+', 'COUNT', math.min(tonumber(ARGV[2]), 100))) do
-  local e = unpark(name, one[1])
-  if e then admit(e, front(e), ms) end
-  moved = moved + 1
+local name, ms = ARGV[1], math.floor(now_us() / 1000)
+local parked = P .. 'parked:' .. name
+local moved = redis.call('XRANGE', parked, '-', '+', 'COUNT', math.min(tonumber(ARGV[2]), 100))
+for _, one in ipairs(moved) do
+  local eid, text = one[1], one[2][2]
+  redis.call('XDEL', parked, eid)
+  count_parked(text, -1)
+  local e = dated(parse(text), eid)
+  admit(e, front(e), ms)
 end
-save_records()
-return { moved, parked_bytes }
+if redis.call('HINCRBY', P .. 'parkedn', name, 0 - #moved) <= 0 then
+  redis.call('HDEL', P .. 'parkedn', name)
+  redis.call('DEL', parked)
+end
+return { #moved, parked_bytes }

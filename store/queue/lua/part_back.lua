@@ -13,7 +13,6 @@ local function give_back(letter, eid, life, counted, o)
     if life == READER then add(READY, WAKE) end
     return
   end
-  if is_cancelled(e) then return close(e, 'C', 'cancelled', o.retention) end
   if life ~= READER then e.n = fence_of(life, e.n) end
   if counted then
     e.l = e.l + 1

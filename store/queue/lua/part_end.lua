@@ -4,19 +4,13 @@
 -- RETURNS: nothing; it only defines functions
 local DEAD, DEADIDS = P .. 'dead', P .. 'deadids'
 
-local function is_cancelled(e)
-  local place = e.r ~= '' and record_of(e.i)
-  return place and string.sub(place, 1, 1) == 'z'
-end
-
--- close leaves nothing of a job but its tombstone (D done, X dead, C cancelled),
--- and, when it became a dead letter, its attachment.
+-- close leaves nothing of a job but its tombstone (D done, X dead) and, when it
+-- became a dead letter, its attachment.
 local function close(e, letter, label, retention, keep)
-  if e.r ~= '' then
-    if is_cancelled(e) then redis.call('SREM', CANCELLED, e.i) end
+  if e.r == '1' then
     set_record(e.i, false)
+    mark(e, letter, retention)
   end
-  if e.r == '1' then mark(e, letter, retention) end
   if e.u ~= '' and redis.call('HGET', UNIQUES, e.u) == e.i then redis.call('HDEL', UNIQUES, e.u) end
   if e.a ~= '' and not keep then redis.call('DEL', P .. 'attach:' .. e.i) end
   count(e.g, label, 1)

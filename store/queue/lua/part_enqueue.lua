@@ -5,7 +5,7 @@
 
 -- known_as tells by which id a job, or another with its unique id, is known.
 local function known_as(e)
-  if e.r == '1' and (record_of(e.i) or marked(e)) then return e.i end
+  if e.r == '1' and (lives(e.i) or marked(e)) then return e.i end
   return e.u ~= '' and redis.call('HGET', UNIQUES, e.u)
 end
 
@@ -31,6 +31,7 @@ local function store_full(at, ms)
   local after = at + 5 + n
   local id = known_as(e)
   if id then return id, false, after end
+  if e.r == '1' then set_record(e.i, true) end
   if e.u ~= '' then redis.call('HSET', UNIQUES, e.u, e.i) end
   attach(e, at + 5, n)
   count(e.g, 'created', 1)

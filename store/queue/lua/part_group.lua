@@ -67,7 +67,7 @@ end
 
 local function never() return false end
 
--- mark notes the end of a job: D done, X dead, C cancelled; save writes it.
+-- mark notes the end of a job: D done, X dead; save writes it.
 local marks = {}
 
 local function mark(e, letter, ttl)

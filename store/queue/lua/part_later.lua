@@ -16,27 +16,6 @@ local function put_later(e, due, ms)
   redis.call('ZADD', LATER, slot, slot)
   redis.call('RPUSH', P .. 'later:' .. slot, text_of(e))
   redis.call('HINCRBY', STATS, 'later', 1)
-  put(e, slot)
-end
-
--- left_later notes that n jobs have left a list.
-local function left_later(slot, n)
-  redis.call('HINCRBY', STATS, 'later', -n)
-  if redis.call('EXISTS', P .. 'later:' .. slot) == 0 then redis.call('ZREM', LATER, slot) end
-end
-
-local function take_later(slot, id)
-  local list = P .. 'later:' .. slot
-  for from = 0, redis.call('LLEN', list), 100 do
-    for _, text in ipairs(redis.call('LRANGE', list, from, from + 99)) do
-      local e = parse(text)
-      if e.i == id then
-        redis.call('LREM', list, 1, text)
-        left_later(slot, 1)
-        return e
-      end
-    end
-  end
 end
 
 -- take_due takes at most `most` jobs whose time has come.
@@ -46,7 +25,8 @@ local function take_due(ms, most)
     local list, before = P .. 'later:' .. slot, #due
     for _, text in ipairs(redis.call('LRANGE', list, 0, most - before - 1)) do due[#due + 1] = parse(text) end
     redis.call('LTRIM', list, #due - before, -1)
-    left_later(slot, #due - before)
+    redis.call('HINCRBY', STATS, 'later', before - #due)
+    if redis.call('EXISTS', list) == 0 then redis.call('ZREM', LATER, slot) end
     if #due == most then break end
   end
   return due

@@ -1,26 +1,25 @@
--- The records of named jobs: what was read is kept, and what a script changes is
--- written in bulk by save_records, which must come at its end.
--- A record is the job's place (part_shard.lua); before it a z says that the job
--- was cancelled while it runs. Records are in many hashes, by characters of the id
--- that differ: small ones take half the memory of a large one.
+-- The records of named jobs: each says that a job of this id lives. What a script
+-- changes is written in bulk by save_records, which must come at the script's end.
+-- Records are in many hashes, chosen by two characters of the id: small hashes take
+-- half the memory of a large one.
 -- KEYS: 1 begins the keys of the records of named jobs (hashes)
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 local JOBS = KEYS[1]
-local texts, changed = {}, {}
+local living = {} -- id: true or false, as this script left it
 
 local function records_of(id)
   return JOBS .. ':' .. (string.byte(id, -2) or 0) % 32 .. '.' .. (string.byte(id, -3) or 0) % 32
 end
 
-local function record_of(id)
-  if texts[id] == nil then texts[id] = redis.call('HGET', records_of(id), id) end
-  return texts[id]
+local function lives(id)
+  if living[id] ~= nil then return living[id] end
+  return redis.call('HEXISTS', records_of(id), id) == 1
 end
 
--- set_record notes a job's place, or with false that it has none any more.
-local function set_record(id, place)
-  texts[id], changed[id] = place, place
+-- set_record notes that a job lives, or with false that it does not any more.
+local function set_record(id, alive)
+  living[id] = alive
 end
 
 local function each_part(command, key, args)
@@ -29,13 +28,13 @@ end
 
 local function save_records()
   local set, gone = {}, {}
-  for id, place in pairs(changed) do
+  for id, alive in pairs(living) do
     local key = records_of(id)
-    local list = place and set or gone
+    local list = alive and set or gone
     list[key] = list[key] or {}
     list = list[key]
     list[#list + 1] = id
-    if place then list[#list + 1] = place end
+    if alive then list[#list + 1] = '1' end
   end
   for key, list in pairs(set) do each_part('HSET', key, list) end
   for key, list in pairs(gone) do each_part('HDEL', key, list) end

@@ -8,7 +8,7 @@
 local P, NEVER = string.sub(KEYS[1], 1, -5), KEYS[2]
 local MAIN, READY, ALONE = P .. 'main', P .. 'ready', P .. 'alone'
 local LATER, HEADS, UNIQUES, STATS = P .. 'later', P .. 'heads', P .. 'uniques', P .. 'stats'
-local OWNERS, GONE, CANCELLED = P .. 'owners', P .. 'gone', P .. 'cancelled'
+local OWNERS, GONE = P .. 'owners', P .. 'gone'
 local STREAM = { m = MAIN, r = READY, a = ALONE }
 local READER = 'reader' -- the consumer of all blocking reads
 local SEP = '\31' -- between the fields of a head
@@ -18,8 +18,8 @@ local FIELDS = { 'i', 't', 'k', 'u', 'g', 'w', 's', 'a', 'f', 'l', 'n', 'r' }
 -- byte, its payload. Kinds: P a plain job, R one with a report, both with nothing
 -- but an id in the head; F and G the same with every field: id, type, key,
 -- unique, group, guard, enqueued in ms or '' (then the entry's id tells),
--- attachments, failures and leases lost ('' for none), fence, and whether it is named: 1 with a
--- tombstone, 2 without, ''. The kind W is no job (see wake).
+-- attachments, failures and leases lost ('' for none), fence, and 1 if the job is named,
+-- which has a record and a tombstone, else ''. The kind W is no job (see wake).
 local function parse(text)
   local zero = string.find(text, '\0', 1, true)
   local kind, head = string.sub(text, 1, 1), string.sub(text, 2, zero - 1)

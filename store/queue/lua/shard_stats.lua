@@ -5,7 +5,6 @@
 --          far, dead letters, parked, age of the oldest entry in ms, leases
 --          recovered so far, 1 somebody serves it, dead letters dropped so far}
 -- @include lua/clock.lua
--- @include lua/part_records.lua
 -- @include lua/part_shard.lua
 -- @include lua/part_places.lua
 local ms = math.floor(now_us() / 1000)
