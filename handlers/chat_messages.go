@@ -105,7 +105,8 @@ func (s *server) listMessages(ctx context.Context, in *listMessagesRequest) (*we
 }
 
 type ackRequest struct {
-	User        string `path:"user" validate:"identifier"`
+	User string `path:"user" validate:"identifier"`
+	// Idempotency is checked and not used: an ack may be repeated as it is.
 	Idempotency api.Idempotency
 	Body        api.AckRequest
 }
@@ -120,19 +121,18 @@ type ackRequest struct {
 //	@Accept			json
 //	@Produce		json
 //	@Param			user			path		string			true	"The user"	example(alice)
-//	@Param			Idempotency-Key	header		string			false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Param			Idempotency-Key	header		string			false	"Accepted and not kept: the call is safe to repeat without it"	minlength(1)	maxlength(255)
 //	@Param			acks			body		api.AckRequest	true	"Chats and ids"
 //	@Success		200				{object}	api.Acks		"The positions now"
-//	@Header			200				{string}	Idempotent-Replayed	"true when this is the first answer again"
 //	@Failure		403				{object}	api.Problem		"not_a_member, with one chat"
 //	@Failure		404				{object}	api.Problem		"not_found: there is no such chat, with one chat"
-//	@Failure		422				{object}	api.Problem		"validation_failed: above last_id (with one chat); idempotency_key_reused"
+//	@Failure		422				{object}	api.Problem		"validation_failed: above last_id (with one chat)"
 //	@Router			/v1/users/{user}/messages/ack [post]
 func (s *server) ackMessages(ctx context.Context, in *ackRequest) (*web.Reply[api.Acks], error) {
-	acks, replayed, err := s.chats.AckOnce(ctx, in.User, in.Body.Acks, in.Idempotency)
+	acks, err := s.chats.Ack(ctx, in.User, in.Body.Acks)
 	if err != nil {
 		return nil, asStranger(ctx, err)
 	}
 	hideStrangers(ctx, acks)
-	return web.OK(acks).Replayed(replayed), nil
+	return web.OK(acks), nil
 }

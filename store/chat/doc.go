@@ -12,7 +12,6 @@
 //	ff:{chat:<b>}:due                zset    while pushes are due  chat -> since when, in ms
 //	ff:{chats:<user>}:index          zset    the user's last chat  chat -> stamp of the join, a time in us
 //	ff:{chatkey:<hash>}:claim        string  24 h                  the body for which a key of POST /v1/chats is held
-//	ff:{acks:<user>}:idem:<hash>     string  24 h                  body and answer of acknowledgements with a key
 //	ff:{chatsweep}:turn              string  12 s                  the process that sweeps the pushes that were left
 //
 // <b> is one of 256 buckets, chosen by the chat's id: all that one script

@@ -42,11 +42,6 @@ func indexKey(user string) string { return "ff:{chats:" + user + "}:index" }
 // claimKey holds an Idempotency-Key of POST /v1/chats for one body.
 func claimKey(name string) string { return "ff:{chatkey:" + name + "}:claim" }
 
-// ackKey holds what became of acknowledgements with an Idempotency-Key.
-func ackKey(user string, once api.Idempotency) string {
-	return "ff:{acks:" + user + "}:idem:" + once.Name()
-}
-
 // sweepKey is held by the process that sweeps the pushes that were left.
 const sweepKey = "ff:{chatsweep}:turn"
 

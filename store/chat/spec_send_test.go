@@ -343,36 +343,3 @@ func TestC1_LargeIDs(t *testing.T) {
 		w.wantRead("c", "bob", MessagesQuery{After: after(last + 4)}, fmt.Sprintf("%d:t %d:its answer was lost first=%d last=%d", last+5, last+6, last+2, last+6))
 	})
 }
-
-// C3: an answer in which a chat could not be reached is not the answer for the next 24 h:
-// the same key acknowledges there as soon as it can be.
-func TestC3_AnAckOfAChatThatWasAway(t *testing.T) {
-	t.Parallel()
-	eachWorld(t, Options{}, func(t *testing.T, w *world) {
-		acks := map[string]int64{}
-		for _, chat := range []string{"c", "d"} {
-			w.mustCreate(chat, "alice", "bob")
-			w.mustSend(chat, "alice", "hi")
-			acks[w.id(chat)] = 1
-		}
-		c, meta := w.db.Client(), metaKey(w.id("d"))
-		sound := c.Get(t.Context(), meta).Val()
-		storetest.Must(t, c.Set(t.Context(), meta, "damaged", 0).Err())
-		once := keyed(w.id("k"), "acks")
-		for range 2 {
-			a, replayed, err := w.AckOnce(t.Context(), w.id("bob"), acks, once)
-			storetest.Must(t, err)
-			if replayed || a.Acked[w.id("c")] != 1 || a.Errors[w.id("d")].Code != api.CodeInternal {
-				t.Fatalf("one chat is damaged: %+v, replayed %v", a, replayed)
-			}
-		}
-		storetest.Must(t, c.Set(t.Context(), meta, sound, 0).Err())
-		for _, want := range []bool{false, true} {
-			a, replayed, err := w.AckOnce(t.Context(), w.id("bob"), acks, once)
-			storetest.Must(t, err)
-			if replayed != want || len(a.Errors) > 0 || len(a.Acked) != 2 {
-				t.Errorf("all chats are there: %+v, replayed %v", a, replayed)
-			}
-		}
-	})
-}

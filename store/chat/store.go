@@ -57,7 +57,6 @@ type Store struct {
 	putScript, dropScript, pageScript                *redisdb.Script
 	claimScript                                      *redisdb.Script
 	pushDueScript, pushReadScript, pushDoneScript    *redisdb.Script
-	ackClaimScript                                   *redisdb.Script
 }
 
 // serverRun is the run of whichever server runs a script: the script asks it.
@@ -80,7 +79,6 @@ func New(db *redisdb.DB, o Options) *Store {
 		putScript: get("index_put"), dropScript: get("index_drop"), pageScript: get("index_page"),
 		claimScript:   get("key_claim"),
 		pushDueScript: get("push_due"), pushReadScript: get("push_read"), pushDoneScript: get("push_done"),
-		ackClaimScript: get("ack_claim"),
 	}
 	s.crowds = s.newCrowds()
 	return s
