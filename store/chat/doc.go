@@ -34,9 +34,8 @@
 // more than twice as long as it may be.
 //
 // A user's unread messages are those above his position less his own above it:
-// two differences and a count, computed when asked for. What he sent in an
-// earlier membership counts as his own: joining from the start searches the log for
-// it before, about 1 MiB in each script.
+// two differences and a count, computed when asked for. His own are the messages
+// that he sent in the present membership; leaving forgets which they were.
 //
 // The index of a user is only that. Joining writes the index, then the
 // membership; leaving the other way round. A crash in between leaves an entry

@@ -34,17 +34,11 @@ func (s *Store) Join(ctx context.Context, chat, user string, fromStart bool) (m 
 // join writes the index, then the membership, and the index again: meanwhile another
 // join of the user may have come and ended, and its entry with it.
 func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m *api.ChatMember, joined bool, err error) {
-	searched := ""
-	if fromStart {
-		if searched, err = s.restoreOwn(ctx, chat, user); err != nil {
-			return nil, false, err
-		}
-	}
 	stamps, err := s.addToIndexes(ctx, chat, user)
 	if err != nil {
 		return nil, false, err
 	}
-	reply, err := s.runScript(ctx, redisdb.Write, s.chatCmd(ctx, s.joinScript, chat, user, stamps[0], searched, MembershipChannel(user)))
+	reply, err := s.runScript(ctx, redisdb.Write, s.chatCmd(ctx, s.joinScript, chat, user, stamps[0], fromStart, MembershipChannel(user)))
 	if err != nil {
 		return nil, false, fmt.Errorf("join chat %s: %w", chat, err)
 	}
@@ -56,30 +50,6 @@ func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m 
 	s.writeEntry(ctx, chat, user, redisdb.Text(facts[0]))
 	m, err = memberOf(user, facts)
 	return m, status == statusDone, err
-}
-
-const (
-	// restoreBytes is about how much of a log one script searches: Redis does nothing else
-	// meanwhile.
-	restoreBytes = 1 << 20
-	// restoreTTL is how long what was found waits for the join that it was searched for.
-	restoreTTL = 15 * time.Second
-)
-
-// restoreOwn searches the log for what a user sent as a member before, a piece in each
-// round trip, and returns the epoch in which it did.
-func (s *Store) restoreOwn(ctx context.Context, chat, user string) (epoch string, err error) {
-	for from := "1"; from != "0"; {
-		reply, err := s.runScript(ctx, redisdb.Write, s.chatCmd(ctx, s.restoreScript, chat, user, from, restoreBytes, restoreTTL.Milliseconds()))
-		if err != nil {
-			return "", fmt.Errorf("join chat %s: %w", chat, err)
-		}
-		if status := redisdb.Number(reply[0]); status == statusUnknown {
-			return "", refusal(status, chat, user)
-		}
-		epoch, from = redisdb.TextAt(reply, 1), redisdb.TextAt(reply, 2)
-	}
-	return epoch, nil
 }
 
 // memberOf reads the facts that scripts return of a member: the stamp that his index should

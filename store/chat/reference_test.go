@@ -32,7 +32,13 @@ type refMessage struct {
 	at           int64
 }
 
-type refMember struct{ acked, joined int64 }
+// refMember knows the last message before the join: only what came later is his own.
+type refMember struct{ acked, joined, before int64 }
+
+// owns tells whether a member sent a message in his present membership.
+func (c *refChat) owns(user string, id int64) bool {
+	return id > c.members[user].before && c.messages[id-1].sender == user
+}
 
 func newReference(o Options) *reference {
 	o = o.withDefaults()
@@ -68,7 +74,7 @@ func (r *reference) first(c *refChat, now int64) int64 {
 
 func (r *reference) unread(c *refChat, user string, now int64) (n int64) {
 	for id := max(r.first(c, now), c.members[user].acked+1); id <= c.last(); id++ {
-		if c.messages[id-1].sender != user {
+		if !c.owns(user, id) {
 			n++
 		}
 	}
@@ -146,7 +152,7 @@ func (r *reference) ack(chat, user string, id, now int64) (int64, api.Code) {
 	}
 	if id > m.acked {
 		m.acked = id
-		for m.acked+1 >= r.first(c, now) && m.acked < c.last() && c.messages[m.acked].sender == user {
+		for m.acked+1 >= r.first(c, now) && m.acked < c.last() && c.owns(user, m.acked+1) {
 			m.acked++
 		}
 		c.trim()
@@ -163,7 +169,7 @@ func (r *reference) join(chat, user string, fromStart bool, now int64) (bool, ap
 		return false, ""
 	}
 	r.joins++
-	m = &refMember{acked: c.last(), joined: r.joins}
+	m = &refMember{acked: c.last(), joined: r.joins, before: c.last()}
 	if fromStart {
 		m.acked = r.first(c, now) - 1
 	}

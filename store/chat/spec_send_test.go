@@ -269,7 +269,8 @@ func TestC5_AckPassesALongRow(t *testing.T) {
 	})
 }
 
-// What somebody sent in an earlier membership is not unread when he comes back.
+// C5: a user's own messages are those of the present membership: what he sent in an
+// earlier one is unread when he joins again from the start.
 func TestC5_OwnMessagesOfAnEarlierMembership(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
@@ -279,11 +280,16 @@ func TestC5_OwnMessagesOfAnEarlierMembership(t *testing.T) {
 		}
 		w.mustLeave("c", "alice")
 		w.mustJoin("c", "alice", true)
-		w.wantChats("alice", "c:3/5@0")
-		if got := w.mustAck("c", "alice", 1); got != 2 {
+		w.wantChats("alice", "c:5/5@0")
+		w.mustSend("c", "alice", "6")
+		w.wantChats("alice", "c:5/6@0")
+		if got := w.mustAck("c", "alice", 1); got != 1 {
 			t.Fatalf("an ack of 1 gives %d", got)
 		}
-		w.wantPending("alice", "c:2[3:3 4:4 5:5]")
+		w.wantPending("alice", "c:4[2:2 3:3 4:4 5:5 6:6]")
+		if got := w.mustAck("c", "alice", 5); got != 6 {
+			t.Fatalf("an ack of 5 gives %d: message 6 is of this membership", got)
+		}
 	})
 }
 

@@ -51,8 +51,7 @@ type Store struct {
 	crowds []*redisdb.Crowd[*sending] // of senders: one, or on a Cluster one of each bucket
 
 	createScript, readChatScript                     *redisdb.Script
-	joinScript, restoreScript                        *redisdb.Script
-	leaveScript, listScript                          *redisdb.Script
+	joinScript, leaveScript, listScript              *redisdb.Script
 	sendScript, readScript, pendingScript, ackScript *redisdb.Script
 	putScript, dropScript, pageScript                *redisdb.Script
 	claimScript                                      *redisdb.Script
@@ -73,7 +72,7 @@ func New(db *redisdb.DB, o Options) *Store {
 	s := &Store{
 		db: db, o: o.withDefaults(), clustered: clustered, run: run,
 		createScript: get("chat_create"), readChatScript: get("chat_read"),
-		joinScript: get("member_join"), restoreScript: get("own_restore"), leaveScript: get("member_leave"), listScript: get("member_list"),
+		joinScript: get("member_join"), leaveScript: get("member_leave"), listScript: get("member_list"),
 		sendScript: get("message_send"), readScript: get("message_read"),
 		pendingScript: get("message_pending"), ackScript: get("message_ack"),
 		putScript: get("index_put"), dropScript: get("index_drop"), pageScript: get("index_page"),

@@ -1,13 +1,13 @@
--- Makes a user a member. Who is one keeps his position; of two joins at once
--- the later stamp stays, as in the user's index.
+-- Makes a user a member. A member keeps his position; of two joins at once the later
+-- stamp stays, as in the user's index.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket
--- ARGV: 1 user, 2 stamp that the user's index has, 3 the epoch in which own_restore.lua
---       searched, to begin with the first message that is kept, or '', 4 channel of the
---       user's chats, after those of part_chat.lua
+-- ARGV: 1 user, 2 stamp that the user's index has, 3 '1' to begin with the first message
+--       that is kept, else with the next one, 4 channel of the user's chats, after those of
+--       part_chat.lua
 -- RETURNS: status 0 no such chat, 1 joined, 2 was a member; then after 1 and 2
 --          the stamp that his index should have, that of his join, and his position
 -- @include lua/part_chat.lua
-local user, stamp, searched, channel = unpack(ARGV, OWN)
+local user, stamp, from_start, channel = unpack(ARGV, OWN)
 
 local c = load()
 if not c then return { 0 } end
@@ -20,13 +20,8 @@ if join then
   end
   return { join.made == stamp and 1 or 2, join.stamp, join.made, tonumber(redis.call('ZSCORE', MEMBERS, user)) }
 end
-local acked = searched ~= '' and c.first - 1 or c.last
+local acked = from_start == '1' and c.first - 1 or c.last
 redis.call('ZADD', MEMBERS, acked, user)
 redis.call('ZADD', JOINS, 0, user .. ' ' .. stamp)
-if searched ~= '' and life_of(searched) == life_of(c.epoch) then
-  redis.call('PEXPIRE', own_of(user), math.max(c.at - c.now, 0) + AGE + MARGIN)
-else
-  redis.call('UNLINK', own_of(user)) -- found for another join, or in another chat of this name
-end
 redis.call('PUBLISH', channel, '+' .. NAME)
 return { 1, stamp, stamp, acked }
