@@ -110,7 +110,7 @@ func (r *reader) open(ctx context.Context) error {
 		r.home = node
 	}
 	conn := r.home.Conn()
-	if !db.Embedded() {
+	if !r.shard.worker.q.embedded {
 		id, err := conn.ClientID(ctx).Result()
 		if err != nil {
 			_ = conn.Close()
@@ -190,7 +190,7 @@ func (r *reader) unblock(ctx context.Context) {
 
 // block reads one entry of either stream, waiting for it.
 func (s *shardWorker) block(ctx context.Context, conn *redis.Conn) ([]arrival, error) {
-	if !s.worker.q.db.Embedded() {
+	if !s.worker.q.embedded {
 		return s.blockFor(context.WithoutCancel(ctx), conn, blockTime)
 	}
 	for ctx.Err() == nil {
@@ -204,11 +204,6 @@ func (s *shardWorker) block(ctx context.Context, conn *redis.Conn) ([]arrival, e
 
 func (s *shardWorker) blockFor(ctx context.Context, conn *redis.Conn, limit time.Duration) ([]arrival, error) {
 	q := s.worker.q
-	if q.fault != nil {
-		if err := q.fault(stepBlock, false); err != nil {
-			return nil, err
-		}
-	}
 	ready, main := q.stream(s.shard, 'r'), q.stream(s.shard, 'm')
 	streams, err := conn.XReadGroup(ctx, &redis.XReadGroupArgs{Group: group, Consumer: readConsumer,
 		Streams: []string{ready, main, ">", ">"}, Count: 1, Block: limit}).Result()

@@ -30,7 +30,7 @@ func TestShardsAreFixed(t *testing.T) {
 
 func TestRouting(t *testing.T) {
 	t.Parallel()
-	q := queue.New(nil, queue.Options{Name: "x", Shards: 8})
+	q := queue.New(&redisdb.DB{}, queue.Options{Name: "x", Shards: 8})
 	if q.Route("stable") != 7 || q.Shards() != 8 {
 		t.Errorf("the route of a key has changed: %d", q.Route("stable"))
 	}

@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -11,13 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"fanfare/api"
 	"fanfare/store/queue"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
-
-var errLost = api.Errorf(api.CodeUnknownOutcome, "the answer was lost")
 
 // TestQ16_KillAtEveryStep kills a process before and after every single step it
 // takes, starts the next, and checks after each death that nothing is an orphan
@@ -78,10 +74,10 @@ func (w *world) killedAtStep(n int, jobs []queue.Job, h queue.Handler) {
 	var contacts atomic.Int64
 	died := make(chan struct{})
 	die := sync.OnceFunc(func() { close(died) })
-	q.SetFault(func(_ string, _ bool) error {
+	q.SetFault(w.t, func(_ string, _ bool) error {
 		if contacts.Add(1) > int64(n) {
 			die()
-			return errDead
+			return storetest.ErrLost
 		}
 		return nil
 	})
@@ -103,13 +99,13 @@ func TestEveryScriptMayRunTwice(t *testing.T) {
 	faults := map[string]func(step string, answered bool) error{
 		"Twice": func(_ string, answered bool) error {
 			if answered {
-				return redisdb.ErrTwice
+				return storetest.ErrTwice
 			}
 			return nil
 		},
 		"AnswersLost": func(_ string, answered bool) error {
 			if answered && rand.IntN(4) == 0 {
-				return errLost
+				return storetest.ErrLost
 			}
 			return nil
 		},
@@ -123,7 +119,7 @@ func TestEveryScriptMayRunTwice(t *testing.T) {
 				var runs sync.Map
 				var retried atomic.Int64
 				worker := w.another()
-				worker.q.SetFault(fault)
+				worker.q.SetFault(t, fault)
 				worker.run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result {
 					n, _ := runs.LoadOrStore(c.ID, new(atomic.Int64))
 					n.(*atomic.Int64).Add(1)
@@ -133,7 +129,7 @@ func TestEveryScriptMayRunTwice(t *testing.T) {
 					return queue.Result{Label: "delivered", Counts: map[string]int64{"tries": 1}}
 				}))
 				client := w.another()
-				client.q.SetFault(fault)
+				client.q.SetFault(t, fault)
 				const n = 200
 				for i := range n {
 					job := queue.Job{ID: queue.NewID(0, epoch), Group: group, Key: fmt.Sprint(i % 20), Attachment: []string{"x"}}
@@ -170,14 +166,14 @@ func TestAResultGivenUpIsNotTheAnswerOfTheNext(t *testing.T) {
 		w := setup(t, db, func(o *queue.Options) { o.Lease = 10 * time.Minute })
 		worker := w.another()
 		var sent atomic.Int64
-		worker.q.SetFault(func(step string, answered bool) error {
+		worker.q.SetFault(t, func(step string, answered bool) error {
 			switch {
 			case step != "finish":
 				return nil
 			case answered && sent.Load() == 1:
-				return errLost
+				return storetest.ErrLost
 			case !answered && sent.Add(1) > 1 && sent.Load() <= 4:
-				return errors.New("refused")
+				return redisdb.ScriptError("ERR refused")
 			}
 			return nil
 		})

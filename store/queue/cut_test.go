@@ -37,7 +37,7 @@ func (p *cutProcess) watch(step string, answered bool) error {
 		live, err = append(live, ids...), errors.Join(err, err2)
 	}
 	if err != nil {
-		return errCut // Redis is away: it would not have arrived
+		return storetest.ErrCut // Redis is away: it would not have arrived
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +54,7 @@ func (p *cutProcess) watch(step string, answered bool) error {
 
 // mustHold starts the process, gives it n jobs and waits until all run.
 func (p *cutProcess) mustHold(n int, group string) {
-	p.q.SetFault(p.watch)
+	p.q.SetFault(p.t, p.watch)
 	p.run(queue.Each(func(_ context.Context, c *queue.Claimed) queue.Result {
 		p.runs.Add(1)
 		p.mu.Lock()

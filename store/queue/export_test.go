@@ -2,13 +2,53 @@ package queue
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
 )
 
-// SetFault puts f between the queue and Redis.
-func (q *Queue) SetFault(f func(step string, answered bool) error) { q.fault = f }
+// SetFault puts f between the queue and Redis, before the queue runs. It is asked about
+// the steps of stepOf; about a blocking read only before, as nobody sends one twice.
+func (q *Queue) SetFault(t testing.TB, f storetest.Fault) {
+	q.db = storetest.FaultyBy(t, q.db, stepOf, func(step string, answered bool) error {
+		if step == "block" && answered {
+			return nil
+		}
+		return f(step, answered)
+	})
+}
+
+// steps are the names of scripts and commands for faults.
+var steps = map[string]string{
+	"call_enqueue": "enqueue", "life_begin": "begin", "life_renew": "renew", "life_compare": "compare", "life_end": "leave",
+	"shard_look": "maintain", "shard_check": "check", "xreadgroup": "block",
+}
+
+// stepOf names what a process does with a command, "" for what faults are not asked about.
+// The same script records results, claims, or asks whether Redis is back.
+func stepOf(cmd redis.Cmder) string {
+	name := storetest.NameOf(cmd)
+	if name != "call_finish" {
+		return steps[name]
+	}
+	argv := cmd.Args()[3+cmd.Args()[2].(int):]
+	number := func(i int) int { n, _ := strconv.Atoi(fmt.Sprint(argv[i-1])); return n }
+	adopted := number(10)
+	args := 11 + adopted
+	switch {
+	case number(args+5)+number(args+6)+number(args+7) > 0:
+		return "finish"
+	case adopted+number(7) > 0:
+		return "claim"
+	}
+	return "renew"
+}
 
 // SetDeadBounds makes a queue keep fewer dead letters.
 func SetDeadBounds(q *Queue, most int, retention time.Duration) { q.dead = deadBounds{most, retention} }
@@ -61,7 +101,7 @@ func (p *Stepper) EnqueueAndClaim(n int, jobs ...Job) ([]*Claimed, error) {
 	}
 	l := newLine(p.w.q, 0)
 	l.renew()
-	c := &call{ctx: context.Background(), step: stepEnqueue, script: p.w.q.scripts.enqueue, life: p.s.present(), room: n,
+	c := &call{ctx: context.Background(), script: p.w.q.scripts.enqueue, life: p.s.present(), room: n,
 		requests: []*request{{entries: entries, done: make(chan struct{})}}}
 	l.fill(c, len(entries))
 	c.number = 1
@@ -82,7 +122,7 @@ func (p *Stepper) claim(c *call) ([]*Claimed, error) {
 
 // call sends a call and answers as Redis did.
 func (p *Stepper) call(c *call) ([]any, error) {
-	c.ctx, c.step, c.script = context.Background(), stepFinish, p.w.q.scripts.finish
+	c.ctx, c.script = context.Background(), p.w.q.scripts.finish
 	if c.life == nil {
 		c.life = p.s.present()
 	}

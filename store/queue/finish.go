@@ -65,7 +65,7 @@ func (s *shardWorker) finish(c *Claimed, r Result) {
 func (s *shardWorker) nextCall() *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &call{ctx: s.worker.writes, step: stepFinish, script: s.worker.q.scripts.finish, life: s.life, alone: s.alone}
+	c := &call{ctx: s.worker.writes, script: s.worker.q.scripts.finish, life: s.life, alone: s.alone}
 	defer func() {
 		if c.room == 0 { // perhaps it was told of places that others can use
 			s.worker.gate.pass()
@@ -92,13 +92,8 @@ func (s *shardWorker) nextCall() *call {
 	case !r.troubled && !s.stopped && (s.hungry || len(s.arrived) > 0):
 		s.takeRoom(c, s.worker.q.o.Batch)
 	}
-	switch records, claims := n > 0 || len(c.marks) > 0, c.room > 0 || c.alone != nil; {
-	case records:
-	case claims:
-		c.step = stepClaim
-	case r.troubled:
-		c.step = stepRenew // it only asks whether Redis is back
-	default:
+	records, claims := n > 0 || len(c.marks) > 0, c.room > 0 || c.alone != nil
+	if !records && !claims && !r.troubled { // after a failure a call asks whether Redis is back
 		return nil
 	}
 	s.fill(c)

@@ -7,13 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"fanfare/api"
 	"fanfare/store/queue"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
-
-var errCut = api.Errorf(api.CodeUnavailable, "cut off")
 
 // A15: what is written to the outside must be recorded before its lease ends,
 // so nothing is written that late: a lease that is not renewed is no longer
@@ -22,9 +19,9 @@ func TestA15_NotFreshNearTheLeasesEnd(t *testing.T) {
 	t.Parallel()
 	w := setup(t, storetest.Open(t, storetest.Redis(t).URL()), func(o *queue.Options) { o.Lease = 3 * time.Second })
 	var cut atomic.Bool
-	w.q.SetFault(func(step string, _ bool) error {
+	w.q.SetFault(t, func(step string, _ bool) error {
 		if (step == "renew" || step == "maintain") && cut.Load() { // a look renews too
-			return errCut
+			return storetest.ErrCut
 		}
 		return nil
 	})
@@ -53,13 +50,13 @@ func TestA15_NotFreshWhileResultsAreHeldUp(t *testing.T) {
 	w := setup(t, storetest.Open(t, storetest.Redis(t).URL()), func(o *queue.Options) { o.Lease = 10 * time.Second })
 	var cut atomic.Bool
 	refused := make(chan time.Time, 1) // when the first result was
-	w.q.SetFault(func(step string, _ bool) error {
+	w.q.SetFault(t, func(step string, _ bool) error {
 		if step == "finish" && cut.Load() {
 			select {
 			case refused <- time.Now():
 			default:
 			}
-			return errCut
+			return storetest.ErrCut
 		}
 		return nil
 	})
@@ -96,9 +93,9 @@ func TestA15_NotFreshWhileResultsAreHeldUp(t *testing.T) {
 func TestAwaitFreshEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	w := setup(t, storetest.Open(t, storetest.Redis(t).URL()))
-	w.q.SetFault(func(step string, _ bool) error {
+	w.q.SetFault(t, func(step string, _ bool) error {
 		if step == "renew" || step == "maintain" { // a look renews too
-			return errCut
+			return storetest.ErrCut
 		}
 		return nil
 	})
@@ -123,7 +120,7 @@ func TestA15_NotFreshWhileManyMarksAreOnTheirWay(t *testing.T) {
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour })
 		held, record := make(chan *queue.Claimed, 1), make(chan bool)
-		w.q.SetFault(func(step string, answered bool) error {
+		w.q.SetFault(t, func(step string, answered bool) error {
 			if step == "finish" && !answered {
 				<-record
 			}

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"fanfare/store/redisdb"
 )
 
 // told is a shard of a worker without Redis, which counts how often its lane looked
@@ -17,7 +19,7 @@ type told struct {
 // mustShards makes shards of one worker with one place. What their lanes would send is
 // dropped.
 func mustShards(t *testing.T, n int) (*gate, []*told) {
-	w := &worker{q: New(nil, Options{Name: "t", Shards: n}), gate: newGate(1, endless), started: time.Now(), jobs: t.Context(), writes: t.Context()}
+	w := &worker{q: New(&redisdb.DB{}, Options{Name: "t", Shards: n}), gate: newGate(1, endless), started: time.Now(), jobs: t.Context(), writes: t.Context()}
 	shards := make([]*told, n)
 	for i := range shards {
 		s := &told{shardWorker: newShardWorker(w, i)}

@@ -40,7 +40,6 @@ const (
 // claims there.
 type call struct {
 	ctx      context.Context // which never ends
-	step     string
 	script   *redisdb.Script
 	args     []any // after the common ones
 	requests []*request
@@ -276,7 +275,7 @@ func (l *lane) send(c *call) ([]any, error) {
 	}
 	args = append(args, c.args...)
 	cmd := c.script.Cmd(c.ctx, l.q.keys(l.shard), args...)
-	if err := l.q.share(c.ctx, c.step, cmd); err != nil {
+	if err := l.q.db.Share(c.ctx, redisdb.Write, cmd); err != nil {
 		return nil, err
 	}
 	answer, err := cmd.Slice()
@@ -284,7 +283,7 @@ func (l *lane) send(c *call) ([]any, error) {
 		err = errors.New("too few values")
 	}
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("%s in %s shard %d: %w", c.step, l.q.o.Name, l.shard, err)
+		return nil, fmt.Errorf("run %v in %s shard %d: %w", c.script, l.q.o.Name, l.shard, err)
 	}
 	return answer, nil
 }

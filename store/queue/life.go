@@ -53,7 +53,7 @@ func (s *shardWorker) beginLife(ctx context.Context) error {
 	}
 	cmd := q.scripts.begin.Cmd(ctx, q.keys(s.shard), strings.ReplaceAll(randomText(6), "-", "_"), ms(q.o.Lease))
 	sent := time.Now()
-	if err := s.trip(ctx, stepBegin, cmd); err != nil {
+	if err := s.trip(ctx, cmd); err != nil {
 		return err
 	}
 	name, err := cmd.Text()
@@ -188,7 +188,7 @@ func (l *life) compareOnce(counted bool) error {
 		args = append(args, place)
 	}
 	cmd := q.scripts.compare.Cmd(s.worker.writes, q.keys(s.shard), args...)
-	if err := s.trip(s.worker.writes, stepCompare, cmd); err != nil {
+	if err := s.trip(s.worker.writes, cmd); err != nil {
 		return err
 	}
 	answer, err := cmd.Slice()
@@ -283,7 +283,7 @@ func (s *shardWorker) renew(ctx context.Context, l *life, busy bool) {
 	defer cancel()
 	cmd := q.scripts.renew.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Lease), flag(busy))
 	sent := time.Now()
-	err := q.share(ctx, stepRenew, cmd)
+	err := q.db.Share(ctx, redisdb.Write, cmd)
 	var alive int64
 	if err == nil {
 		alive, err = cmd.Int64()

@@ -118,9 +118,9 @@ func TestQ7_ALostLeaseEndsTheContext(t *testing.T) {
 		w.mustEnqueue(queue.Job{Group: group})
 		stuck := w.another()
 		var cut atomic.Bool
-		stuck.q.SetFault(func(step string, _ bool) error {
+		stuck.q.SetFault(t, func(step string, _ bool) error {
 			if cut.Load() {
-				return errDead
+				return storetest.ErrLost
 			}
 			return nil
 		})

@@ -148,7 +148,7 @@ func (l *line) nextCall() *call {
 	if taken == 0 && (!l.doubtful || worker == nil) {
 		return nil
 	}
-	c := &call{step: stepEnqueue, script: l.q.scripts.enqueue, requests: all, late: together}
+	c := &call{script: l.q.scripts.enqueue, requests: all, late: together}
 	if taken > 0 {
 		c.ctx = all[0].ctx
 	} else { // it only asks whether Redis is back

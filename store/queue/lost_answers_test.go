@@ -13,8 +13,6 @@ import (
 	"fanfare/store/storetest"
 )
 
-var errAnswerLost = api.Errorf(api.CodeUnknownOutcome, "the answer was lost")
-
 // TestAComparisonIsRepeated: the answer to a claim is lost, and so is Redis when the
 // process wants to know what it has claimed. It asks again: nobody else would find the
 // jobs as long as the life goes on.
@@ -24,12 +22,12 @@ func TestAComparisonIsRepeated(t *testing.T) {
 		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour })
 		worker := w.another()
 		var lost, failed atomic.Bool
-		worker.q.SetFault(func(step string, answered bool) error {
+		worker.q.SetFault(t, func(step string, answered bool) error {
 			switch {
 			case step == "claim" && answered && !lost.Swap(true):
-				return errAnswerLost
+				return storetest.ErrLost
 			case step == "compare" && !answered && !failed.Swap(true):
-				return errCut
+				return storetest.ErrCut
 			}
 			return nil
 		})
@@ -56,10 +54,10 @@ func TestAnOldSeriesIsRepeatedAsItIs(t *testing.T) {
 		w := setup(t, db, func(o *queue.Options) { o.Lease, o.InFlight, o.Retention = time.Hour, 1, time.Hour })
 		worker := w.another()
 		var lost atomic.Bool
-		worker.q.SetFault(func(step string, answered bool) error {
+		worker.q.SetFault(t, func(step string, answered bool) error {
 			if step == "finish" && answered && !lost.Swap(true) {
 				queue.AgeSeries(worker.q, 0)
-				return errAnswerLost
+				return storetest.ErrLost
 			}
 			return nil
 		})
@@ -94,14 +92,14 @@ func TestARefusedRepeatUsesItsNumberUp(t *testing.T) {
 		worker := w.another()
 		var lost atomic.Bool
 		refused := make(chan bool)
-		worker.q.SetFault(func(step string, answered bool) error {
+		worker.q.SetFault(t, func(step string, answered bool) error {
 			switch {
 			case step != "finish":
 			case answered && !lost.Swap(true):
-				return errAnswerLost
+				return storetest.ErrLost
 			case !answered && lost.Load() && !isClosed(refused):
 				close(refused)
-				return api.Errorf(api.CodeOverloaded, "no room")
+				return storetest.ErrNoRoom
 			}
 			return nil
 		})
@@ -142,13 +140,13 @@ func TestWhatWaitsBehindARefusalLeaves(t *testing.T) {
 		w := setup(t, db)
 		sent, refuse := make(chan bool), make(chan bool)
 		var first atomic.Bool
-		w.q.SetFault(func(step string, answered bool) error {
+		w.q.SetFault(t, func(step string, answered bool) error {
 			if step != "enqueue" || answered || first.Swap(true) {
 				return nil
 			}
 			close(sent)
 			<-refuse
-			return api.Errorf(api.CodeOverloaded, "no room")
+			return storetest.ErrNoRoom
 		})
 		errs := make(chan error, 2)
 		enqueue := func() {

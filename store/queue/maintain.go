@@ -144,7 +144,7 @@ func (s *shardWorker) look(ctx context.Context, l *life, orphans bool) (u upkeep
 		ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), maxLost, ms(q.dead.retention), q.dead.most,
 		ms(servedLeases*q.o.Lease), flag(orphans), s.ends.name(), line.name(), ms(memoTTL))
 	sent := time.Now()
-	if err := s.trip(ctx, stepMaintain, cmd); err != nil {
+	if err := s.trip(ctx, cmd); err != nil {
 		return u, err
 	}
 	v, err := cmd.Slice()
@@ -243,7 +243,7 @@ func (s *shardWorker) claimAlone(ctx context.Context) *Claimed {
 // second such look in one wait of the reader its connection must be dead: it is
 // poked.
 func (s *shardWorker) checkReader(waiting bool) (suspect bool) {
-	if s.worker.q.db.Embedded() {
+	if s.worker.q.embedded {
 		return false // no wire that could be dead; its reads end often by themselves
 	}
 	since := s.blockedSince()

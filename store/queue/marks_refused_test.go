@@ -22,7 +22,7 @@ func TestRefusedMarksHoldUpNobody(t *testing.T) {
 		prefix := w.prefix(0)
 		storetest.Must(t, db.Client().Set(t.Context(), prefix+"marks:"+bad, "no hash", 0).Err())
 		var refused atomic.Int64
-		w.q.SetFault(func(step string, answered bool) error {
+		w.q.SetFault(t, func(step string, answered bool) error {
 			if step == "finish" && answered {
 				refused.Add(1)
 			}

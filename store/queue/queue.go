@@ -25,13 +25,13 @@ import (
 // called from any goroutine.
 type Queue struct {
 	db       *redisdb.DB
+	embedded bool // Redis is in this process
 	o        Options
 	scripts  scripts
 	prefixes []string       // of the keys, by shard
 	depths   []atomic.Int64 // last known entries waiting, by shard
 	wakeup   atomic.Int64   // mean wake-up latency in µs
 	nudges   []nudge        // by shard
-	fault    redisdb.Fault
 	dead     deadBounds
 	lines    []*line // what this process enqueues, by shard
 	made     time.Time
@@ -46,7 +46,7 @@ type Queue struct {
 // New makes a queue. It starts nothing and talks to nobody.
 func New(db *redisdb.DB, o Options) *Queue {
 	o = o.withDefaults()
-	q := &Queue{db: db, o: o, made: time.Now(), scripts: loadScripts(), depths: make([]atomic.Int64, o.Shards),
+	q := &Queue{db: db, embedded: db.Embedded(), o: o, made: time.Now(), scripts: loadScripts(), depths: make([]atomic.Int64, o.Shards),
 		dead: deadBounds{maxDead, deadRetention}, checking: make([]atomic.Bool, o.Shards), trouble: make([]atomic.Int64, o.Shards),
 		names: make(chan ParkedName, toldNames), parked: make([]parked, o.Shards)}
 	for shard := range o.Shards {
@@ -197,7 +197,7 @@ func (q *Queue) checkSoon(ctx context.Context, shard int) {
 		for range checks {
 			sleep(ctx, checkAfter)
 			cmd := q.scripts.check.Cmd(ctx, q.keys(shard), ms(unclaimedFor), ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention))
-			if err := q.share(ctx, stepCheck, cmd); err != nil {
+			if err := q.db.Share(ctx, redisdb.Write, cmd); err != nil {
 				return
 			}
 			if held, err := cmd.Int64(); err != nil || held == 0 {

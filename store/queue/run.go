@@ -141,7 +141,7 @@ func (s *shardWorker) leave(ctx context.Context) error {
 	ends, enqueues := s.ends.leave(), q.lines[s.shard].leave()
 	for l != nil && ctx.Err() == nil {
 		cmd := q.scripts.end.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), ends, enqueues)
-		if err := q.trip(ctx, stepLeave, cmd); err != nil {
+		if err := q.db.Pipeline(ctx, redisdb.Write, cmd); err != nil {
 			return err
 		}
 		answer, err := cmd.Slice()

@@ -3,7 +3,6 @@ package queue_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -123,9 +122,9 @@ func (w *world) runUntilKilled(h queue.Handler) (kill func()) {
 	o := w.o
 	o.Logger, o.Serve = nil, nil // it may outlive the test
 	w.q = queue.New(w.db, o)
-	w.q.SetFault(func(string, bool) error {
+	w.q.SetFault(w.t, func(string, bool) error {
 		if dead.Load() {
-			return errDead
+			return storetest.ErrLost
 		}
 		return nil
 	})
@@ -135,5 +134,3 @@ func (w *world) runUntilKilled(h queue.Handler) (kill func()) {
 	w.t.Cleanup(kill)
 	return kill
 }
-
-var errDead = errors.New("this process is dead")

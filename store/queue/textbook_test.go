@@ -93,9 +93,9 @@ func (o *ourQueue) start(handle func(kind string)) (stop, kill func()) {
 	counting := func(ctx context.Context, batch []*queue.Claimed) { o.took.Add(int64(len(batch))); h(ctx, batch) }
 	one := o.w.another()
 	var dead atomic.Bool
-	one.q.SetFault(func(string, bool) error {
+	one.q.SetFault(o.w.t, func(string, bool) error {
 		if dead.Load() {
-			return errDead
+			return storetest.ErrLost
 		}
 		return nil
 	})

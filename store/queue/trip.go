@@ -9,28 +9,10 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// The steps of a process, as faults know them.
-const (
-	stepEnqueue  = "enqueue"
-	stepClaim    = "claim"
-	stepFinish   = "finish"
-	stepBegin    = "begin"
-	stepRenew    = "renew"
-	stepCompare  = "compare"
-	stepMaintain = "maintain"
-	stepCheck    = "check"
-	stepBlock    = "block"
-	stepLeave    = "leave"
-)
-
-// trip sends the commands of one step in a round trip of their own.
-func (q *Queue) trip(ctx context.Context, step string, cmds ...redis.Cmder) error {
-	return q.fault.Send(ctx, step, q.db.Pipeline, redisdb.Write, cmds...)
-}
-
-// trip is the queue's, and notes when the shard cannot be reached.
-func (s *shardWorker) trip(ctx context.Context, step string, cmds ...redis.Cmder) error {
-	err := s.worker.q.trip(ctx, step, cmds...)
+// trip sends commands in a round trip of their own, and notes when the shard cannot be
+// reached.
+func (s *shardWorker) trip(ctx context.Context, cmds ...redis.Cmder) error {
+	err := s.worker.q.db.Pipeline(ctx, redisdb.Write, cmds...)
 	if err != nil && ctx.Err() == nil {
 		s.worker.q.noteTrouble(s.shard)
 	}
@@ -44,11 +26,6 @@ func (q *Queue) noteTrouble(shard int) { q.trouble[shard].Store(int64(time.Since
 // troubledSince tells that a shard could not be reached at some time after then.
 func (q *Queue) troubledSince(shard int, then time.Time) bool {
 	return q.trouble[shard].Load() > int64(then.Sub(q.made))
-}
-
-// share sends the commands of one step with the next shared round trip.
-func (q *Queue) share(ctx context.Context, step string, cmds ...redis.Cmder) error {
-	return q.fault.Send(ctx, step, q.db.Share, redisdb.Write, cmds...)
 }
 
 // failed notes that a step of a shard failed, and why: one line of the log for the time

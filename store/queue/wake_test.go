@@ -93,7 +93,7 @@ func TestQ5_ADelayedJobWakesNobodyDead(t *testing.T) {
 		deaf.q = queue.New(storetest.Open(t, url), deaf.o)
 		var looks atomic.Int64 // a look that came after the enqueueing would see it
 		for _, q := range []*queue.Queue{deaf.q, other.q} {
-			q.SetFault(func(step string, answered bool) error {
+			q.SetFault(t, func(step string, answered bool) error {
 				if answered && step == "maintain" {
 					looks.Add(1)
 				}
@@ -287,7 +287,7 @@ func (w *world) deadRead() {
 // count counts the steps of one kind that a process takes.
 func (w *world) count(kind string) *atomic.Int64 {
 	var n atomic.Int64
-	w.q.SetFault(func(step string, answered bool) error {
+	w.q.SetFault(w.t, func(step string, answered bool) error {
 		if answered && step == kind {
 			n.Add(1)
 		}
@@ -392,12 +392,12 @@ func TestQ5_ALostWakeUpIsNoLostStart(t *testing.T) {
 		worker := w.another()
 		var armed atomic.Bool
 		var looks atomic.Int64
-		worker.q.SetFault(func(step string, answered bool) error {
+		worker.q.SetFault(t, func(step string, answered bool) error {
 			switch {
 			case step == "maintain" && answered:
 				looks.Add(1)
 			case step == "claim" && answered && armed.CompareAndSwap(true, false):
-				return errAnswerLost
+				return storetest.ErrLost
 			}
 			return nil
 		})

@@ -24,6 +24,9 @@ const (
 	timeoutsToWait = 2
 )
 
+// Sender is how commands travel: Share, Pipeline, or what stands before them.
+type Sender func(ctx context.Context, m Mode, cmds ...redis.Cmder) error
+
 // call is what one caller of Share sends.
 type call struct {
 	ctx   context.Context

@@ -43,13 +43,20 @@ const faultTimeout = time.Minute
 // way to it. It has no background work: its Clock is the machine's.
 func Faulty(t testing.TB, db *redisdb.DB, f Fault) *redisdb.DB {
 	t.Helper()
+	return FaultyBy(t, db, NameOf, f)
+}
+
+// FaultyBy is Faulty with other names for the commands. The fault is not asked about those
+// whose name is "".
+func FaultyBy(t testing.TB, db *redisdb.DB, names func(redis.Cmder) string, f Fault) *redisdb.DB {
+	t.Helper()
 	faulty, err := redisdb.Open(t.Context(), redisdb.Options{URL: urlOf(db), Timeout: faultTimeout})
 	if err != nil {
 		t.Fatalf("open redis again: %v", err)
 	}
 	t.Cleanup(func() { _ = faulty.Close() })
 	for _, client := range []redis.UniversalClient{faulty.Client(), faulty.Blocking()} {
-		hook := &faultHook{fault: f, asked: map[redis.Cmder]error{}}
+		hook := &faultHook{name: names, fault: f, asked: map[redis.Cmder]error{}}
 		if cluster, ok := client.(*redis.ClusterClient); ok {
 			cluster.OnNewNode(func(node *redis.Client) { node.AddHook(hook) })
 			continue
@@ -74,6 +81,7 @@ func urlOf(db *redisdb.DB) string {
 
 // faultHook asks a Fault about what a client sends to one node.
 type faultHook struct {
+	name  func(redis.Cmder) string
 	fault Fault
 	mu    sync.Mutex
 	asked map[redis.Cmder]error // under way, and those that failed: redisdb may send them again
@@ -115,7 +123,7 @@ func (h *faultHook) send(cmds []redis.Cmder, next func([]redis.Cmder) error) err
 // again, as redisdb repeats what failed. One that left already, to a server that did not
 // know the script, is not asked about again.
 func (h *faultHook) before(cmd redis.Cmder) error {
-	name := nameOf(cmd)
+	name := h.name(cmd)
 	if name == "" {
 		return nil
 	}
@@ -134,7 +142,7 @@ func (h *faultHook) before(cmd redis.Cmder) error {
 
 // after takes an answer away if the fault says so. It tells whether the command runs again.
 func (h *faultHook) after(cmd redis.Cmder) (twice bool) {
-	name := nameOf(cmd)
+	name := h.name(cmd)
 	if name == "" || !isAnswer(cmd.Err()) {
 		return false
 	}
@@ -170,8 +178,8 @@ func (h *faultHook) ask(name string, answered bool) error {
 	return err
 }
 
-// nameOf is what a Fault knows a command by, "" for those of the connection itself.
-func nameOf(cmd redis.Cmder) string {
+// NameOf is what a Fault knows a command by, "" for those of the connection itself.
+func NameOf(cmd redis.Cmder) string {
 	switch name := cmd.Name(); name {
 	case "hello", "auth", "select", "client", "readonly", "asking", "cluster", "ping", "info", "script":
 		return ""
