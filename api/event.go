@@ -6,7 +6,8 @@ import (
 )
 
 // EventRequest is one event: something happened, and these people may want to
-// know. It holds identifiers only; nothing is looked up while it is accepted.
+// know. It holds identifiers only; nothing is looked up while it is accepted. Fields
+// that the validator skips ("-") have their rules in eventRules.
 type EventRequest struct {
 	Type     string   `json:"type" validate:"required,identifier" example:"photo.shared"`
 	Actor    string   `json:"actor,omitempty" validate:"omitempty,identifier" example:"alice"`
@@ -14,13 +15,13 @@ type EventRequest struct {
 	Audience Audience `json:"audience"`
 	// Data travels in the payload and fills the type's templates: flat string
 	// values, at most 2 KiB as JSON.
-	Data map[string]string `json:"data,omitempty"`
+	Data map[string]string `json:"data,omitempty" validate:"-"`
 	// Alert overrides the type's templates; with it the type need not exist.
 	Alert *Alert `json:"alert,omitempty"`
 	// APS is merged into the payload's aps object; at most 2 KiB.
-	APS        json.RawMessage `json:"aps,omitempty" swaggertype:"object"`
-	CollapseID string          `json:"collapse_id,omitempty" validate:"maxbytes=64"`
-	ExpiresAt  *Time           `json:"expires_at,omitempty" swaggertype:"string" format:"date-time"`
+	APS        json.RawMessage `json:"aps,omitempty" validate:"-" swaggertype:"object"`
+	CollapseID string          `json:"collapse_id,omitempty" validate:"maxbytes=64,printable"`
+	ExpiresAt  *Time           `json:"expires_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`
 }
 
 // Audience is exactly one of its fields.

@@ -7,16 +7,16 @@ import (
 )
 
 // Idempotency asks that a POST has its effect once. Its zero value (no Key)
-// asks for nothing.
+// asks for nothing. The server sets the fields, so the validator skips them.
 type Idempotency struct {
 	// Scope is what the key is unique within: the API key's id and the route
 	// (chat messages add chat and sender, reservations sale and user).
-	Scope string
+	Scope string `validate:"-"`
 	// Key is the caller's Idempotency-Key, unquoted; "" when none was sent.
-	Key string
+	Key string `validate:"-"`
 	// Body is the SHA-256 of the request body's canonical JSON: the same key
 	// with another body is CodeIdempotencyReused.
-	Body [32]byte
+	Body [32]byte `validate:"-"`
 }
 
 // Digest is the SHA-256 of all that the key is unique within: its scope, and

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/go-playground/validator/v10"
@@ -21,7 +21,6 @@ const maxFieldErrors = 1000
 // rules between fields that tags cannot say. It is safe for concurrent use.
 type Validator struct {
 	engine *validator.Validate
-	quick  sync.Map // reflect.Type -> quick
 }
 
 // NewValidator makes a Validator that knows this package's own rules:
@@ -29,6 +28,7 @@ type Validator struct {
 //	identifier  what ValidIdentifier takes; identifier=object what ValidObject takes
 //	token       what NormalToken takes
 //	maxbytes=N  a string of at most N bytes (max counts characters)
+//	printable   a string without control characters
 //	text        a message's text: 1 to MaxMessageText characters
 func NewValidator() *Validator {
 	v := validator.New(validator.WithRequiredStructEnabled())
@@ -45,26 +45,9 @@ func NewValidator() *Validator {
 	return &Validator{engine: v}
 }
 
-// Check returns nil, or what breaks a rule, every field by its JSON path. The value
-// is a pointer to a struct.
+// Check returns every field that breaks a rule, by its JSON path; nil for none. The
+// value is a pointer to a struct.
 func (v *Validator) Check(value any) []FieldError {
-	if v.sound(reflect.ValueOf(value).Elem()) {
-		return nil
-	}
-	return v.failures(value)
-}
-
-// sound tells of a value that it surely breaks no rule.
-func (v *Validator) sound(value reflect.Value) bool {
-	check, ok := v.quick.Load(value.Type())
-	if !ok {
-		check, _ = v.quick.LoadOrStore(value.Type(), quickStruct(value.Type()))
-	}
-	return check.(quick)(value)
-}
-
-// failures are what breaks a rule.
-func (v *Validator) failures(value any) []FieldError {
 	var failed validator.ValidationErrors
 	if err := v.engine.Struct(value); !errors.As(err, &failed) {
 		return nil
@@ -109,28 +92,35 @@ func fieldPath(namespace string) string {
 	return strings.TrimSuffix(path, ".")
 }
 
-// identifierRule is the rule identifier with what follows its =.
-func identifierRule(param string) func(string) bool {
-	if param == "object" {
-		return ValidObject
-	}
-	return ValidIdentifier
-}
-
 func fieldRules() map[string]validator.Func {
 	return map[string]validator.Func{
-		"identifier": func(f validator.FieldLevel) bool { return identifierRule(f.Param())(f.Field().String()) },
+		"identifier": func(f validator.FieldLevel) bool {
+			if f.Param() == "object" {
+				return ValidObject(f.Field().String())
+			}
+			return ValidIdentifier(f.Field().String())
+		},
 		"token": func(f validator.FieldLevel) bool {
 			_, ok := NormalToken(f.Field().String())
 			return ok
 		},
 		"text": func(f validator.FieldLevel) bool { return validText(f.Field().String()) },
 		"maxbytes": func(f validator.FieldLevel) bool {
-			var most int
-			_, err := fmt.Sscan(f.Param(), &most)
+			most, err := strconv.Atoi(f.Param())
 			return err == nil && len(f.Field().String()) <= most
 		},
+		"printable": func(f validator.FieldLevel) bool { return printable(f.Field().String()) },
 	}
+}
+
+// printable tells whether s may stand in an HTTP header.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // validText tells whether s may be a message's text.
@@ -139,28 +129,29 @@ func validText(s string) bool {
 	return n >= 1 && n <= MaxMessageText
 }
 
-// kinds counts the kinds that are given.
-func (a *Audience) kinds() (n int) {
-	for _, given := range [...]bool{a.Users != nil, a.ContactsOf != "", a.Chat != ""} {
-		if given {
-			n++
-		}
-	}
-	return n
+// current is the struct that is checked, which Check's caller handed in by pointer.
+func current[T any](sl validator.StructLevel) *T {
+	return sl.Current().Addr().Interface().(*T)
 }
 
-// audienceRules holds an audience to exactly one of its kinds.
+// audienceRules demands exactly one kind of audience.
 func audienceRules(sl validator.StructLevel) {
-	a := sl.Current().Interface().(Audience)
-	if a.kinds() != 1 {
+	a := current[Audience](sl)
+	kinds := 0
+	for _, given := range [...]bool{a.Users != nil, a.ContactsOf != "", a.Chat != ""} {
+		if given {
+			kinds++
+		}
+	}
+	if kinds != 1 {
 		sl.ReportError(a, "", "", "exactly_one", "users, contacts_of, chat")
 	}
 }
 
 // eventRules bounds the parts of an event that are free-form JSON.
 func eventRules(sl validator.StructLevel) {
-	e := sl.Current().Interface().(EventRequest)
-	if len(e.Data) > 0 && jsonSize(e.Data) > MaxData {
+	e := current[EventRequest](sl)
+	if tooMuchData(e.Data) {
 		sl.ReportError(e.Data, "data", "Data", "max", fmt.Sprint(MaxData))
 	}
 	apsRules(sl, e.APS)
@@ -169,19 +160,28 @@ func eventRules(sl validator.StructLevel) {
 	}
 }
 
-// eventTypeRules are the rules between an event type's fields that need no
-// look at its templates.
+// tooMuchData encodes data only if it could exceed MaxData with every byte escaped.
+func tooMuchData(data map[string]string) bool {
+	most := len(`{}`)
+	for name, value := range data {
+		most += 6*(len(name)+len(value)) + len(`"":"",`)
+	}
+	return most > MaxData && jsonSize(data) > MaxData
+}
+
+// eventTypeRules are the rules between an event type's fields that do not depend on
+// its templates.
 func eventTypeRules(sl validator.StructLevel) {
-	t := sl.Current().Interface().(EventTypeRequest)
+	t := current[EventTypeRequest](sl)
 	if t.PushType == PushBackground && t.Priority == 10 {
 		sl.ReportError(t.Priority, "priority", "Priority", "background", "")
 	}
 	apsRules(sl, t.APS)
 }
 
-// saleRules holds a sale's window to its direction, and its items to one of each sku.
+// saleRules refuses a sale that ends before it starts, or lists a sku twice.
 func saleRules(sl validator.StructLevel) {
-	r := sl.Current().Interface().(SaleRequest)
+	r := current[SaleRequest](sl)
 	if r.StartsAt != nil && r.EndsAt != nil && !r.StartsAt.Before(r.EndsAt.Time) {
 		sl.ReportError(r.EndsAt, "ends_at", "EndsAt", "after", "starts_at")
 	}
@@ -193,7 +193,10 @@ func saleRules(sl validator.StructLevel) {
 }
 
 func reservationRules(sl validator.StructLevel) {
-	r := sl.Current().Interface().(ReservationRequest)
+	r := current[ReservationRequest](sl)
+	if len(r.Lines) < 2 {
+		return
+	}
 	skus := make([]string, len(r.Lines))
 	for i := range r.Lines {
 		skus[i] = r.Lines[i].SKU
@@ -201,8 +204,8 @@ func reservationRules(sl validator.StructLevel) {
 	uniqueSKUs(sl, "lines", skus)
 }
 
-// uniqueSKUs names each sku of a list that was there before. One that is no identifier is
-// told as that.
+// uniqueSKUs reports each sku that a list repeats. A sku that is no identifier is
+// reported by the rule identifier alone.
 func uniqueSKUs(sl validator.StructLevel, list string, skus []string) {
 	first := make(map[string]int, len(skus))
 	for i, sku := range skus {
@@ -217,13 +220,16 @@ func uniqueSKUs(sl validator.StructLevel, list string, skus []string) {
 	}
 }
 
-// apsRules holds aps to a JSON object of at most MaxAPS bytes.
+// apsRules demands that aps is a JSON object of at most MaxAPS bytes.
 func apsRules(sl validator.StructLevel, aps json.RawMessage) {
 	if len(aps) == 0 || string(aps) == "null" {
 		return
 	}
 	if aps[0] != '{' {
 		sl.ReportError(aps, "aps", "APS", "object", "")
+		return
+	}
+	if len(aps) <= MaxAPS {
 		return
 	}
 	var compact bytes.Buffer

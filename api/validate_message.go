@@ -32,6 +32,8 @@ func message(f validator.FieldError) string {
 		return "must be one of " + strings.Join(strings.Fields(f.Param()), ", ")
 	case "exactly_one":
 		return "must hold exactly one of " + f.Param()
+	case "printable":
+		return "may not hold control characters"
 	case "object":
 		return "must be a JSON object"
 	case "background":

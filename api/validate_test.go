@@ -27,6 +27,7 @@ func TestValidatorTakes(t *testing.T) {
 		"2 KiB of data": event(func(e *api.EventRequest) {
 			e.Data = map[string]string{"x": strings.Repeat("x", api.MaxData-len(`{"x":""}`))}
 		}),
+		"escapes in data":      event(func(e *api.EventRequest) { e.Data = map[string]string{"x": strings.Repeat("\x01", 340)} }),
 		"data with signs":      event(func(e *api.EventRequest) { e.Data = map[string]string{"x": strings.Repeat("<", 2000)} }),
 		"2 KiB of aps":         event(func(e *api.EventRequest) { e.APS = aps(api.MaxAPS) }),
 		"spaces in aps":        event(func(e *api.EventRequest) { e.APS = json.RawMessage(`{` + strings.Repeat(" ", 3000) + `}`) }),
@@ -73,6 +74,11 @@ func TestValidatorRefuses(t *testing.T) {
 		"the second user":      {event(func(e *api.EventRequest) { e.Audience.Users = []string{"bob", ""} }), "audience.users[1] identifier"},
 		"three audiences":      {event(func(e *api.EventRequest) { e.Audience.ContactsOf, e.Audience.Chat = "a", "b" }), "audience exactly_one"},
 		"no audience":          {event(func(e *api.EventRequest) { e.Audience = api.Audience{} }), "audience exactly_one"},
+		"10,001 users":         {event(func(e *api.EventRequest) { e.Audience.Users = users(10_001) }), "audience.users max"},
+		"an empty alert":       {event(func(e *api.EventRequest) { e.Alert = &api.Alert{} }), "alert required"},
+		"65 bytes of collapse": {event(func(e *api.EventRequest) { e.CollapseID = strings.Repeat("ü", 32) + "x" }), "collapse_id max"},
+		"a line break":         {event(func(e *api.EventRequest) { e.CollapseID = "a\nb" }), "collapse_id printable"},
+		"escapes in data":      {event(func(e *api.EventRequest) { e.Data = map[string]string{"x": strings.Repeat("\x01", 341)} }), "data max"},
 		"the type's aps":       {&api.EventTypeRequest{APS: aps(api.MaxAPS + 1)}, "aps max"},
 		"a loud background":    {&api.EventTypeRequest{PushType: api.PushBackground, Priority: 10}, "priority background"},
 		"a batch's third":      {&api.EventBatchRequest{Events: []api.EventRequest{*event(func(*api.EventRequest) {}), *event(func(*api.EventRequest) {}), *event(func(e *api.EventRequest) { e.Type = "" })}}, "events[2].type required"},
@@ -101,5 +107,26 @@ func TestInvalidFields(t *testing.T) {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.CodeValidation || e.Detail != "a is required (and 1 more)" || len(e.Fields) != 2 {
 		t.Errorf("%+v", err)
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	rules := api.NewValidator()
+	for name, value := range map[string]any{
+		"event": event(func(e *api.EventRequest) {
+			e.Actor, e.Object, e.Data = "alice", "album:42", map[string]string{"album": "Summer"}
+		}),
+		"event to 1,000": event(func(e *api.EventRequest) { e.Audience.Users = users(1000) }),
+		"reservation":    &api.ReservationRequest{User: "alice", Lines: []api.Line{{SKU: "sneaker:42", Quantity: 1}}},
+		"message":        &api.ChatMessageRequest{Sender: "alice", Text: "hello"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if bad := rules.Check(value); bad != nil {
+					b.Fatal(bad)
+				}
+			}
+		})
 	}
 }
