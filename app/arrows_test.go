@@ -101,7 +101,7 @@ func floor(room string) int {
 // engines, the engines on the openers.
 func storeFloor(room string) int {
 	switch room {
-	case "store/batch":
+	case "store/batch", "store/events/render":
 		return -1
 	case "store/redisdb":
 		return 0
@@ -176,7 +176,7 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 		{"delivery/apns", "delivery/apns/apnstest"}, {"handlers", "delivery/transport"}, {"delivery/logsender", "delivery/apns"},
 		{"handlers", "openapi"}, {"openapi", "handlers"}, {"openapi", "api"}, {"handlers/web", "openapi"}, {"handlers/web", "handlers"}, {"handlers/web", "store/events"},
 		{"store/stock", "store/sales"}, {"store/stock", "store/record"},
-		{"store/chat", "store/chat/live"}, {"store/chat/live", "store/events"},
+		{"store/chat", "store/chat/live"}, {"store/chat/live", "store/events"}, {"store/events/render", "store/queue"},
 	} {
 		if allowed(forbidden[0], forbidden[1]) {
 			t.Errorf("%s -> %s is allowed", forbidden[0], forbidden[1])

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"fanfare/api"
+	"fanfare/store/events/render"
 )
 
 // FuzzMessage reads notifications as they stand in the queue: what is readable means
 // the same when it is written again.
 func FuzzMessage(f *testing.F) {
 	whole := &message{Token: "abcd", User: "bob", Topic: "t", Environment: api.EnvSandbox, Event: "event", Suspect: true, Refused: "no", RefusedSaid: "no!",
-		Push: api.Push{Payload: json.RawMessage(`{"event_id":"event"}`), CollapseID: "event", PushType: api.PushAlert, Priority: 5}}
+		Push: render.Push{Payload: json.RawMessage(`{"event_id":"event"}`), CollapseID: "event", PushType: api.PushAlert, Priority: 5}}
 	for _, seed := range []string{string(whole.encode()), string(whole.marked()), "", "\x01", "\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", `{"token":"a"}`} {
 		f.Add([]byte(seed))
 	}

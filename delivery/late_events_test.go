@@ -12,6 +12,7 @@ import (
 	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/events"
+	"fanfare/store/events/render"
 	"fanfare/store/queue"
 	"fanfare/store/storetest"
 )
@@ -66,7 +67,7 @@ func TestP9_WhatWasBegunInTimeIsNotExpired(t *testing.T) {
 	split := func(t *testing.T, p *pipeline, id string, audience events.Audience) {
 		t.Helper()
 		job := &events.Job{Type: "hello", Audience: audience, AcceptedAt: time.Now().UnixMilli(),
-			Push: api.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
+			Push: render.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
 		if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, fans(many), "", time.Hour); n != 2 || err != nil {
 			t.Fatal(n, err)
 		}

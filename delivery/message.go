@@ -16,6 +16,7 @@ import (
 	"fanfare/api"
 	"fanfare/delivery/transport"
 	"fanfare/store/events"
+	"fanfare/store/events/render"
 )
 
 // notificationSpace is the name space of notification ids. It never changes:
@@ -47,7 +48,7 @@ type message struct {
 	RegisteredAt int64           `json:"registered_at"` // Unix ms
 	Event        string          `json:"event"`         // its group
 	AcceptedAt   int64           `json:"accepted_at"`   // Unix ms
-	Push         api.Push        `json:"push"`
+	Push         render.Push     `json:"push"`
 	// Suspect tells that the service refused the device once before.
 	Suspect bool `json:"suspect,omitempty"`
 	// Refused is why the service refused the notification for good when it was sent
@@ -120,9 +121,9 @@ const (
 )
 
 // usual is how most notifications are sent: at once, and for as long as it takes.
-var usual = api.Push{PushType: api.PushAlert, Priority: 10}
+var usual = render.Push{PushType: api.PushAlert, Priority: 10}
 
-func sentAsUsual(p *api.Push) bool {
+func sentAsUsual(p *render.Push) bool {
 	return p.PushType == usual.PushType && p.Priority == usual.Priority && p.ExpiresAt == usual.ExpiresAt && p.TTL == usual.TTL
 }
 
@@ -158,7 +159,7 @@ func (m *message) appendDevice(b []byte) []byte {
 	return b
 }
 
-func appendEvent(b []byte, event string, acceptedAt int64, p *api.Push) []byte {
+func appendEvent(b []byte, event string, acceptedAt int64, p *render.Push) []byte {
 	same := p.CollapseID == event && event != ""
 	b = append(b, flag(p.NoRetryUnknown, isNoRetryUnknown)|flag(p.Expiration != nil, hasExpiration)|flag(same, collapsesAsEvent)|flag(sentAsUsual(p), isUsual))
 	b = binary.AppendVarint(b, acceptedAt)

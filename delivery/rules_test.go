@@ -15,6 +15,7 @@ import (
 	"fanfare/api"
 	"fanfare/delivery/transport"
 	"fanfare/store/events"
+	"fanfare/store/events/render"
 	"fanfare/store/queue"
 )
 
@@ -49,7 +50,7 @@ func TestEncoderWritesWhatDecodeReads(t *testing.T) {
 	t.Parallel()
 	zero := int64(0)
 	for _, event := range []string{"0qqgk90o3q97mu3iev50vl7a1q0g1qh3", ""} {
-		for _, push := range []api.Push{
+		for _, push := range []render.Push{
 			{
 				Payload: json.RawMessage(`{"aps":{"alert":"<&> \u2028 \u0001 ü"},"event_id":"` + event + `","again":["` + event + `"]}`), PushType: api.PushAlert, Priority: 5,
 				CollapseID: "q\"\x1f\x01", Expiration: &zero, ExpiresAt: 7, NoRetryUnknown: true,
@@ -90,7 +91,7 @@ func TestEncoderWritesWhatDecodeReads(t *testing.T) {
 // What is damaged is refused, never misread up to the payload.
 func TestDamagedMessagesAreRefused(t *testing.T) {
 	t.Parallel()
-	m := &message{Token: "abcd", User: "bob", Topic: "com.example", Environment: api.EnvProduction, Event: "event", Push: api.Push{CollapseID: "c", Payload: json.RawMessage(`{}`)}}
+	m := &message{Token: "abcd", User: "bob", Topic: "com.example", Environment: api.EnvProduction, Event: "event", Push: render.Push{CollapseID: "c", Payload: json.RawMessage(`{}`)}}
 	text := m.encode()
 	for n := range len(text) - len(m.Push.Payload) {
 		if got, err := decodeMessage("event", text[:n]); err == nil {
@@ -253,7 +254,7 @@ func TestAWaitingMessageIsShort(t *testing.T) {
 		{"OddToken", "abc", `{"aps":{"content-available":1},"event_id":"","x":"\u0001\u0002\\x02"}`, 100},
 	} {
 		m := &message{Token: c.token, User: "bob", Topic: "com.example.app", Environment: api.EnvProduction, Event: event,
-			AcceptedAt: 1_790_000_000_000, Push: api.Push{PushType: api.PushAlert, Priority: 10, Payload: json.RawMessage(c.payload)}}
+			AcceptedAt: 1_790_000_000_000, Push: render.Push{PushType: api.PushAlert, Priority: 10, Payload: json.RawMessage(c.payload)}}
 		text := m.encode()
 		if len(text) > c.most {
 			t.Errorf("%s: %d bytes, more than %d", c.name, len(text), c.most)

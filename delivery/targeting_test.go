@@ -16,6 +16,7 @@ import (
 	"fanfare/delivery"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/store/events"
+	"fanfare/store/events/render"
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
@@ -170,7 +171,7 @@ func TestP9_RedoingAPageCountsNothingTwice(t *testing.T) {
 		users = append(users, fmt.Sprintf("fan%06d", i))
 	}
 	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
-		Push: api.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
+		Push: render.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
 	if next, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, users, "fan000899", time.Hour); next != "fan000899" || n != 9 || err != nil {
 		t.Fatal(next, n, err)
 	}
@@ -231,7 +232,7 @@ func TestP9_AnAudienceThatShrinksGoesOnAsItBegan(t *testing.T) {
 	id := p.mustPost(contactsOf("star"))
 	release := p.mustHold() // by a process that splits it and dies
 	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
-		Push: api.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
+		Push: render.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
 	if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, fans(101), "", time.Hour); n != 2 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -258,7 +259,7 @@ func TestP9_PartsThatComeLateAreThoseThatWereSent(t *testing.T) {
 	want := counts{many, many, many, 0, 0}
 	p.mustCounts(p.mustEndTrue(id, want), want)
 	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
-		Push: api.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
+		Push: render.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
 	if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, fans(many), "", time.Hour); n != 2 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -317,7 +318,7 @@ func (c counts) exceeds(o counts) bool {
 
 // note is a notification as targeting writes it.
 func (p *pipeline) note(event, user, token string) queue.Job {
-	push := api.Push{Payload: json.RawMessage(`{"aps":{"alert":"x"}}`), PushType: api.PushAlert, Priority: 10}
+	push := render.Push{Payload: json.RawMessage(`{"aps":{"alert":"x"}}`), PushType: api.PushAlert, Priority: 10}
 	return queue.Job{
 		ID: delivery.NotificationID(event, token), Shard: p.first.queueOfNotes.Route(token),
 		Group: event, Guard: token, Payload: delivery.Message(event, user, token, apnstest.DefaultTopic, time.Now().UnixMilli(), push),

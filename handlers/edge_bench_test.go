@@ -19,6 +19,7 @@ import (
 	"fanfare/api"
 	"fanfare/handlers/web"
 	"fanfare/store/apikeys"
+	"fanfare/store/events/render"
 	"fanfare/store/storetest"
 )
 
@@ -94,7 +95,7 @@ func mustEdge(b *testing.B) (http.Handler, string) {
 		HasKeys: store.Any, Authenticate: store.Authenticate,
 		Logger: slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
-	templates, err := api.NewTemplateSet(&api.EventTypeRequest{Title: "New photo", Body: "{{.actor}} shared {{.data.album}}", Sound: "default"})
+	templates, err := render.NewTemplateSet(&api.EventTypeRequest{Title: "New photo", Body: "{{.actor}} shared {{.data.album}}", Sound: "default"})
 	storetest.Must(b, err)
 	return server.Handler([]web.Route{
 		{Method: "POST", Pattern: "/v1/sales/{sale}/reservations", Scope: api.ScopeSalesBuy, Endpoint: web.Handle(edgeReservation)},
@@ -104,10 +105,10 @@ func mustEdge(b *testing.B) (http.Handler, string) {
 
 // edgeAccept renders an event, which is all that is done with it before Redis is
 // asked.
-func edgeAccept(templates *api.TemplateSet) func(context.Context, *edgeEventRequest) (*web.Reply[api.EventAccepted], error) {
+func edgeAccept(templates *render.TemplateSet) func(context.Context, *edgeEventRequest) (*web.Reply[api.EventAccepted], error) {
 	const id = "0f5bv1cb2h5i1k6rthd7gfs3kq4m4o3e"
 	return func(_ context.Context, in *edgeEventRequest) (*web.Reply[api.EventAccepted], error) {
-		if _, err := api.RenderPush(templates, id, &in.Body); err != nil {
+		if _, err := templates.Render(id, &in.Body); err != nil {
 			return nil, err
 		}
 		return web.Accepted(&api.EventAccepted{ID: id}).At("/v1/events/" + id), nil

@@ -166,7 +166,7 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 	if err != nil {
 		return queue.Job{}, err
 	}
-	push, err := api.RenderPush(set, id, e)
+	push, err := set.Render(id, e)
 	if err != nil {
 		return queue.Job{}, err
 	}

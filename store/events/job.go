@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"fanfare/api"
+	"fanfare/store/events/render"
 	"fanfare/store/queue"
 )
 
@@ -41,11 +41,11 @@ const LabelPart = "ended"
 // Job is an accepted event as its queue entry holds it: rendered, and with the
 // position where targeting goes on.
 type Job struct {
-	Type     string   `json:"type"`
-	Actor    string   `json:"actor,omitempty"`
-	Object   string   `json:"object,omitempty"`
-	Audience Audience `json:"audience"`
-	Push     api.Push `json:"push"`
+	Type     string      `json:"type"`
+	Actor    string      `json:"actor,omitempty"`
+	Object   string      `json:"object,omitempty"`
+	Audience Audience    `json:"audience"`
+	Push     render.Push `json:"push"`
 	// Of is the event that this is a part of: some users of its audience, all named;
 	// "" when it is the event.
 	Of string `json:"of,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"fanfare/api"
+	"fanfare/store/events/render"
 )
 
 // What Encode writes is what encoding/json writes by the fields' tags, however many of
@@ -17,7 +18,7 @@ func TestEncodeWritesEveryField(t *testing.T) {
 	full := Job{
 		Type: "type", Actor: "actor", Object: "object",
 		Audience: Audience{Users: []string{"a", "b"}, Pages: 3, ContactsOf: "star", Chat: "chat"},
-		Push: api.Push{Payload: json.RawMessage(`{"aps":{"alert":"<&> \u2028"}}`), PushType: "alert", Priority: 10, CollapseID: "ü\"\x01",
+		Push: render.Push{Payload: json.RawMessage(`{"aps":{"alert":"<&> \u2028"}}`), PushType: "alert", Priority: 10, CollapseID: "ü\"\x01",
 			Expiration: new(int64), ExpiresAt: 5, TTL: 6, NoRetryUnknown: true},
 		Of: "of", Parts: 7, AcceptedAt: 8, Cursor: "cursor", Counted: Counts{Recipients: 9, Live: 1}, Missed: []string{"c"}, Sent: Sent{Delivered: 10},
 	}
@@ -68,7 +69,7 @@ func mustHaveNoZero(t *testing.T, v reflect.Value, but map[string]bool) {
 
 func BenchmarkEncode(b *testing.B) {
 	j := &Job{Type: "greeting", Audience: Audience{Users: []string{"user-1"}}, AcceptedAt: 1_700_000_000_000,
-		Push: api.Push{Payload: json.RawMessage(`{"aps":{"alert":{"title":"Hello","body":"from the benchmark"}},"event_id":"00000000000000000000000000000000","type":"greeting"}`),
+		Push: render.Push{Payload: json.RawMessage(`{"aps":{"alert":{"title":"Hello","body":"from the benchmark"}},"event_id":"00000000000000000000000000000000","type":"greeting"}`),
 			PushType: api.PushAlert, Priority: 10, CollapseID: "00000000000000000000000000000000"}}
 	b.Run("ours", func(b *testing.B) {
 		for b.Loop() {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"fanfare/api"
+	"fanfare/store/events/render"
 	"fanfare/store/record"
 )
 
@@ -21,7 +22,7 @@ type types struct {
 
 type snapshot struct {
 	version   int64
-	templates map[string]*api.TemplateSet
+	templates map[string]*render.TemplateSet
 }
 
 // refresh reads the types again when their version has changed.
@@ -49,9 +50,9 @@ func (t *types) reload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := &snapshot{version: version, templates: make(map[string]*api.TemplateSet, len(all))}
+	s := &snapshot{version: version, templates: make(map[string]*render.TemplateSet, len(all))}
 	for i := range all {
-		set, err := api.NewTemplateSet(&all[i].EventTypeRequest)
+		set, err := render.NewTemplateSet(&all[i].EventTypeRequest)
 		if err != nil {
 			t.log.Error("event type on record can't be used", "type", all[i].Type, "error", err)
 			continue
@@ -65,7 +66,7 @@ func (t *types) reload(ctx context.Context) error {
 // templates finds the templates of an event's type. A type that the snapshot does
 // not know is read from the record before it is called unknown, unless the event
 // has its own alert and so needs none.
-func (t *types) templates(ctx context.Context, e *api.EventRequest) (*api.TemplateSet, error) {
+func (t *types) templates(ctx context.Context, e *api.EventRequest) (*render.TemplateSet, error) {
 	if t.snap.Load() == nil {
 		if err := t.reload(ctx); err != nil {
 			return nil, err
@@ -75,13 +76,13 @@ func (t *types) templates(ctx context.Context, e *api.EventRequest) (*api.Templa
 		return set, nil
 	}
 	if e.Alert != nil {
-		return api.DefaultTemplateSet(), nil
+		return render.DefaultTemplateSet(), nil
 	}
 	return t.fromRecord(ctx, e.Type)
 }
 
 // fromRecord reads one type that another process may have made a moment ago.
-func (t *types) fromRecord(ctx context.Context, name string) (*api.TemplateSet, error) {
+func (t *types) fromRecord(ctx context.Context, name string) (*render.TemplateSet, error) {
 	found, err := t.rec.EventType(ctx, name)
 	if api.CodeOf(err) == api.CodeNotFound {
 		return nil, api.Errorf(api.CodeUnknownEventType, "there is no event type %q, and the event brings no alert of its own", name)
@@ -89,13 +90,13 @@ func (t *types) fromRecord(ctx context.Context, name string) (*api.TemplateSet, 
 	if err != nil {
 		return nil, err
 	}
-	return api.NewTemplateSet(&found.EventTypeRequest)
+	return render.NewTemplateSet(&found.EventTypeRequest)
 }
 
 // PutEventType checks and stores an event type; created tells whether it is
 // new. Other processes know it within a second.
 func (s *Store) PutEventType(ctx context.Context, name string, r *api.EventTypeRequest) (t *api.EventType, created bool, err error) {
-	if _, err := api.NewTemplateSet(r); err != nil {
+	if _, err := render.NewTemplateSet(r); err != nil {
 		return nil, false, err
 	}
 	t, created, err = s.o.Record.PutEventType(ctx, name, r)

@@ -1,4 +1,4 @@
-package api
+package render
 
 import (
 	"bytes"
@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"fanfare/api"
 )
 
-// appendJSON writes an alert that has a title or a body.
-func (a *Alert) appendJSON(b []byte) []byte {
+// appendAlert writes an alert that has a title or a body.
+func appendAlert(b []byte, a api.Alert) []byte {
 	if a.Title == "" {
 		return append(appendQuote(append(b, `{"body":`...), a.Body), '}')
 	}

@@ -1,4 +1,4 @@
-package api_test
+package render_test
 
 import (
 	"bytes"
@@ -10,24 +10,25 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/store/events/render"
 )
 
 var accepted = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func mustTemplates(t *testing.T, r *api.EventTypeRequest) *api.TemplateSet {
+func mustTemplates(t *testing.T, r *api.EventTypeRequest) *render.TemplateSet {
 	t.Helper()
-	l, err := api.NewTemplateSet(r)
+	l, err := render.NewTemplateSet(r)
 	if err != nil {
 		t.Fatalf("NewTemplateSet: %v", err)
 	}
 	return l
 }
 
-func mustRender(t *testing.T, l *api.TemplateSet, e *api.EventRequest) *api.Push {
+func mustRender(t *testing.T, l *render.TemplateSet, e *api.EventRequest) *render.Push {
 	t.Helper()
-	p, err := api.RenderPush(l, "ev1", e)
+	p, err := l.Render("ev1", e)
 	if err != nil {
-		t.Fatalf("RenderPush: %v", err)
+		t.Fatalf("Render: %v", err)
 	}
 	return p
 }
@@ -115,7 +116,7 @@ func TestA3_CollapseID(t *testing.T) {
 	for name, id := range map[string]string{"65 bytes": strings.Repeat("ü", 32) + "x", "a line break": "a\nb"} {
 		t.Run("refuses "+name, func(t *testing.T) {
 			t.Parallel()
-			_, err := api.RenderPush(api.DefaultTemplateSet(), "ev1", &api.EventRequest{CollapseID: id, Alert: &api.Alert{Title: "T"}})
+			_, err := render.DefaultTemplateSet().Render("ev1", &api.EventRequest{CollapseID: id, Alert: &api.Alert{Title: "T"}})
 			rule := "max"
 			if len(id) <= 64 {
 				rule = "printable"
@@ -186,7 +187,7 @@ func TestA5_PushTypeAndPriority(t *testing.T) {
 		t.Run(string(kind)+" takes its payload from aps", func(t *testing.T) {
 			t.Parallel()
 			l := mustTemplates(t, &api.EventTypeRequest{PushType: kind})
-			_, err := api.RenderPush(l, "ev1", &api.EventRequest{})
+			_, err := l.Render("ev1", &api.EventRequest{})
 			mustInvalid(t, err, "aps", "required")
 			if p := mustRender(t, l, &api.EventRequest{APS: aps}); !bytes.Contains(p.Payload, aps) {
 				t.Errorf("payload %s has no %s", p.Payload, aps)
@@ -212,13 +213,13 @@ func TestNewTemplateSetRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := api.NewTemplateSet(&tt.eventType)
+			_, err := render.NewTemplateSet(&tt.eventType)
 			mustInvalid(t, err, tt.field, tt.rule)
 		})
 	}
 	t.Run("names every failing field", func(t *testing.T) {
 		t.Parallel()
-		_, err := api.NewTemplateSet(&api.EventTypeRequest{Title: "{{.x}}", Body: "{{.y}}"})
+		_, err := render.NewTemplateSet(&api.EventTypeRequest{Title: "{{.x}}", Body: "{{.y}}"})
 		var e *api.Error
 		if !errors.As(err, &e) || len(e.Fields) != 2 {
 			t.Errorf("error %v, want both fields", err)
@@ -226,7 +227,7 @@ func TestNewTemplateSetRefuses(t *testing.T) {
 	})
 	t.Run("an alert with nothing to show", func(t *testing.T) {
 		t.Parallel()
-		_, err := api.NewTemplateSet(&api.EventTypeRequest{})
+		_, err := render.NewTemplateSet(&api.EventTypeRequest{})
 		var e *api.Error
 		if !errors.As(err, &e) || len(e.Fields) != 2 || e.Fields[0].Field != "title" {
 			t.Errorf("error %v, want title and body required", err)
@@ -235,7 +236,7 @@ func TestNewTemplateSetRefuses(t *testing.T) {
 	})
 }
 
-func TestRenderPushRefuses(t *testing.T) {
+func TestRenderRefuses(t *testing.T) {
 	t.Parallel()
 	big := strings.Repeat("x", 2041)
 	for _, tt := range []struct {
@@ -252,7 +253,7 @@ func TestRenderPushRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := api.RenderPush(mustTemplates(t, &tt.eventType), "ev1", &tt.ev)
+			_, err := mustTemplates(t, &tt.eventType).Render("ev1", &tt.ev)
 			mustInvalid(t, err, tt.field, tt.rule)
 		})
 	}
@@ -278,7 +279,7 @@ func TestP7_PayloadLimit(t *testing.T) {
 				t.Fatalf("the test's payload is %d bytes, not %d", n, tt.limit)
 			}
 			ev.Data["d"] += "d"
-			_, err := api.RenderPush(l, "ev1", ev)
+			_, err := l.Render("ev1", ev)
 			mustInvalid(t, err, "payload", "max")
 			for _, part := range []string{strconv.Itoa(tt.limit), strconv.Itoa(tt.limit + 1)} {
 				if !strings.Contains(err.Error(), part) {

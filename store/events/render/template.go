@@ -1,9 +1,11 @@
-package api
+package render
 
 import (
 	"fmt"
 	"strings"
 	"text/template/parse"
+
+	"fanfare/api"
 )
 
 // Template is a parsed title or body of an event type: text, {{.actor}},
@@ -26,10 +28,10 @@ func ParseTemplate(field, text string) (*Template, error) {
 	// for what it is.
 	tree.Mode = parse.ParseComments | parse.SkipFuncCheck
 	if _, err := tree.Parse(text, "", "", trees); err != nil {
-		return nil, Invalid(field, "template", "is not a template: %s", parseMessage(err))
+		return nil, api.Invalid(field, "template", "is not a template: %s", parseMessage(err))
 	}
 	if len(trees) > 1 || tree.Root == nil {
-		return nil, Invalid(field, "template", "may not define templates")
+		return nil, api.Invalid(field, "template", "may not define templates")
 	}
 	if err := checkList(field, tree.Root); err != nil {
 		return nil, err
@@ -101,14 +103,14 @@ func knownName(ident []string) bool {
 }
 
 func notAllowed(field string, n fmt.Stringer) error {
-	return Invalid(field, "template",
+	return api.Invalid(field, "template",
 		"may hold text, {{.actor}}, {{.object}}, {{.data.name}} and {{if}}{{else}}{{end}}, not %q", n.String())
 }
 
 // Render fills the template from an event. What would be printed but is missing,
 // the actor, the object or a name of data, is a CodeValidation error of that name;
 // in an {{if}} it is false.
-func (t *Template) Render(e *EventRequest) (string, error) {
+func (t *Template) Render(e *api.EventRequest) (string, error) {
 	if t == nil || t.root == nil {
 		return "", nil
 	}
@@ -119,7 +121,7 @@ func (t *Template) Render(e *EventRequest) (string, error) {
 	return b.String(), nil
 }
 
-func renderList(b *strings.Builder, l *parse.ListNode, e *EventRequest) error {
+func renderList(b *strings.Builder, l *parse.ListNode, e *api.EventRequest) error {
 	if l == nil {
 		return nil
 	}
@@ -131,7 +133,7 @@ func renderList(b *strings.Builder, l *parse.ListNode, e *EventRequest) error {
 	return nil
 }
 
-func renderNode(b *strings.Builder, n parse.Node, e *EventRequest) error {
+func renderNode(b *strings.Builder, n parse.Node, e *api.EventRequest) error {
 	switch n := n.(type) {
 	case *parse.TextNode:
 		b.Write(n.Text)
@@ -139,7 +141,7 @@ func renderNode(b *strings.Builder, n parse.Node, e *EventRequest) error {
 		value, ok := lookup(n.Pipe, e)
 		if !ok {
 			name := strings.Join(n.Pipe.Cmds[0].Args[0].(*parse.FieldNode).Ident, ".")
-			return Invalid(name, "required", "is printed by the event type's template")
+			return api.Invalid(name, "required", "is printed by the event type's template")
 		}
 		b.WriteString(value)
 	case *parse.IfNode:
@@ -152,7 +154,7 @@ func renderNode(b *strings.Builder, n parse.Node, e *EventRequest) error {
 }
 
 // lookup finds the value that checkPipe allowed; false: it is missing.
-func lookup(p *parse.PipeNode, e *EventRequest) (string, bool) {
+func lookup(p *parse.PipeNode, e *api.EventRequest) (string, bool) {
 	ident := p.Cmds[0].Args[0].(*parse.FieldNode).Ident
 	switch ident[0] {
 	case "actor":

@@ -1,10 +1,11 @@
-package api_test
+package render_test
 
 import (
 	"errors"
 	"testing"
 
 	"fanfare/api"
+	"fanfare/store/events/render"
 )
 
 func TestParseTemplate(t *testing.T) {
@@ -20,7 +21,7 @@ func TestParseTemplate(t *testing.T) {
 	} {
 		t.Run("allows "+name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := api.ParseTemplate("title", text); err != nil {
+			if _, err := render.ParseTemplate("title", text); err != nil {
 				t.Errorf("ParseTemplate(%q): %v", text, err)
 			}
 		})
@@ -57,7 +58,7 @@ func TestParseTemplate(t *testing.T) {
 	} {
 		t.Run("refuses "+name, func(t *testing.T) {
 			t.Parallel()
-			_, err := api.ParseTemplate("body", text)
+			_, err := render.ParseTemplate("body", text)
 			mustInvalid(t, err, "body", "template")
 		})
 	}
@@ -78,7 +79,7 @@ func TestTemplateRender(t *testing.T) {
 	} {
 		t.Run(tt.text, func(t *testing.T) {
 			t.Parallel()
-			tpl, err := api.ParseTemplate("title", tt.text)
+			tpl, err := render.ParseTemplate("title", tt.text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +91,7 @@ func TestTemplateRender(t *testing.T) {
 	}
 	t.Run("names what is missing from data", func(t *testing.T) {
 		t.Parallel()
-		tpl, err := api.ParseTemplate("title", "{{if .actor}}{{.data.gone}}{{end}}")
+		tpl, err := render.ParseTemplate("title", "{{if .actor}}{{.data.gone}}{{end}}")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,12 +101,12 @@ func TestTemplateRender(t *testing.T) {
 	for field, other := range map[string]string{"actor": "object", "object": "actor"} {
 		t.Run("an absent "+field+" is not printed", func(t *testing.T) {
 			t.Parallel()
-			tpl, _ := api.ParseTemplate("title", "{{."+other+"}}{{if ."+field+"}}{{."+field+"}}{{else}}?{{end}}")
+			tpl, _ := render.ParseTemplate("title", "{{."+other+"}}{{if ."+field+"}}{{."+field+"}}{{else}}?{{end}}")
 			someone := &api.EventRequest{Actor: "alice", Object: "album:1"}
 			if got, err := tpl.Render(someone); err != nil || len(got) != len("alicealbum:1") {
 				t.Errorf("Render = %q, %v", got, err)
 			}
-			tpl, _ = api.ParseTemplate("title", "{{if ."+other+"}}{{."+field+"}}{{end}}")
+			tpl, _ = render.ParseTemplate("title", "{{if ."+other+"}}{{."+field+"}}{{end}}")
 			none := &api.EventRequest{}
 			if got, err := tpl.Render(none); got != "" || err != nil {
 				t.Errorf("nothing is printed: %q, %v", got, err)
@@ -119,7 +120,7 @@ func TestTemplateRender(t *testing.T) {
 	}
 	t.Run("the zero template is empty", func(t *testing.T) {
 		t.Parallel()
-		var tpl *api.Template
+		var tpl *render.Template
 		if got, err := tpl.Render(e); got != "" || err != nil {
 			t.Errorf("Render = %q, %v", got, err)
 		}

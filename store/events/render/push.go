@@ -1,4 +1,4 @@
-package api
+package render
 
 import (
 	"bytes"
@@ -6,13 +6,15 @@ import (
 	"errors"
 	"time"
 	"unicode/utf8"
+
+	"fanfare/api"
 )
 
 // TemplateSet is an event type ready for rendering: its templates parsed, its
 // defaults filled in, its rules checked. It is read-only and safe for
 // concurrent use.
 type TemplateSet struct {
-	pushType     PushType
+	pushType     api.PushType
 	priority     int
 	title, body  *Template
 	aps          map[string]json.RawMessage // sound, category, thread-id and the type's own aps
@@ -25,7 +27,7 @@ type TemplateSet struct {
 // the payload and what goes into APNs' headers.
 type Push struct {
 	Payload    json.RawMessage `json:"payload"`
-	PushType   PushType        `json:"push_type"`
+	PushType   api.PushType    `json:"push_type"`
 	Priority   int             `json:"priority"`
 	CollapseID string          `json:"collapse_id,omitempty"`
 	// Expiration is apns-expiration in Unix seconds; nil: the header is absent,
@@ -42,12 +44,12 @@ type Push struct {
 // DefaultTemplateSet renders events whose type does not exist but which have
 // their own alert.
 func DefaultTemplateSet() *TemplateSet {
-	return &TemplateSet{pushType: PushAlert, priority: 10, collapse: true, retryUnknown: true}
+	return &TemplateSet{pushType: api.PushAlert, priority: 10, collapse: true, retryUnknown: true}
 }
 
 // NewTemplateSet checks an event type and parses its templates. Every failing
 // field is named in one CodeValidation error.
-func NewTemplateSet(t *EventTypeRequest) (*TemplateSet, error) {
+func NewTemplateSet(t *api.EventTypeRequest) (*TemplateSet, error) {
 	s := DefaultTemplateSet()
 	if t.PushType != "" {
 		s.pushType = t.PushType
@@ -71,20 +73,20 @@ func NewTemplateSet(t *EventTypeRequest) (*TemplateSet, error) {
 	return s, nil
 }
 
-func (s *TemplateSet) checkBackground(t *EventTypeRequest) error {
-	if s.pushType != PushBackground {
+func (s *TemplateSet) checkBackground(t *api.EventTypeRequest) error {
+	if s.pushType != api.PushBackground {
 		return nil
 	}
 	if t.Priority == 10 {
-		return Invalid("priority", "background", "must be 5 for background, which APNs refuses with 10")
+		return api.Invalid("priority", "background", "must be 5 for background, which APNs refuses with 10")
 	}
 	s.priority = 5
 	return nil
 }
 
 // checkText asks an alert type for something to show; aps may bring it.
-func (s *TemplateSet) checkText(t *EventTypeRequest) error {
-	if s.pushType != PushAlert || t.Title != "" || t.Body != "" {
+func (s *TemplateSet) checkText(t *api.EventTypeRequest) error {
+	if s.pushType != api.PushAlert || t.Title != "" || t.Body != "" {
 		return nil
 	}
 	for _, name := range visible {
@@ -93,15 +95,15 @@ func (s *TemplateSet) checkText(t *EventTypeRequest) error {
 		}
 	}
 	return joinInvalid([]error{
-		Invalid("title", "required", "is needed when there is no body"),
-		Invalid("body", "required", "is needed when there is no title"),
+		api.Invalid("title", "required", "is needed when there is no body"),
+		api.Invalid("body", "required", "is needed when there is no title"),
 	})
 }
 
 // addTypeFields puts the type's own fields under what its aps says.
-func (s *TemplateSet) addTypeFields(t *EventTypeRequest) {
+func (s *TemplateSet) addTypeFields(t *api.EventTypeRequest) {
 	own := map[string]string{"category": t.Category, "thread-id": t.ThreadID}
-	if s.pushType != PushBackground {
+	if s.pushType != api.PushBackground {
 		own["sound"] = t.Sound
 	}
 	for name, value := range own {
@@ -119,21 +121,21 @@ func (s *TemplateSet) addTypeFields(t *EventTypeRequest) {
 var visible = []string{"alert", "badge", "sound"}
 
 // apsOnly are the push types whose payload comes from aps alone.
-var apsOnly = map[PushType]bool{
-	PushLiveActivity: true, PushLocation: true, PushComplication: true, PushFileProvider: true,
-	PushMDM: true, PushPushToTalk: true, PushWidgets: true, PushControls: true,
+var apsOnly = map[api.PushType]bool{
+	api.PushLiveActivity: true, api.PushLocation: true, api.PushComplication: true, api.PushFileProvider: true,
+	api.PushMDM: true, api.PushPushToTalk: true, api.PushWidgets: true, api.PushControls: true,
 }
 
-// RenderPush renders an event once, for all its devices. It is a pure
+// Render renders an event once, for all its devices. It is a pure
 // function of the type's templates, the event's id and the event; equal arguments
 // give equal bytes. A payload above APNs' limit, a missing name of data, or an aps
 // that the push type does not allow is a CodeValidation error.
-func RenderPush(s *TemplateSet, id string, e *EventRequest) (*Push, error) {
+func (s *TemplateSet) Render(id string, e *api.EventRequest) (*Push, error) {
 	if err := checkCollapse(e.CollapseID); err != nil {
 		return nil, err
 	}
-	if e.Alert != nil && *e.Alert == (Alert{}) {
-		return nil, Invalid("alert", "required", "must have a title or a body")
+	if e.Alert != nil && *e.Alert == (api.Alert{}) {
+		return nil, api.Invalid("alert", "required", "must have a title or a body")
 	}
 	aps, err := s.renderAPS(e)
 	if err != nil {
@@ -147,7 +149,7 @@ func RenderPush(s *TemplateSet, id string, e *EventRequest) (*Push, error) {
 		Payload: payload, PushType: s.pushType, Priority: s.priority,
 		CollapseID: e.CollapseID, NoRetryUnknown: !s.retryUnknown,
 	}
-	if p.CollapseID == "" && s.collapse && s.pushType == PushAlert {
+	if p.CollapseID == "" && s.collapse && s.pushType == api.PushAlert {
 		p.CollapseID = id
 	}
 	p.setExpiry(s.ttl, e.ExpiresAt)
@@ -156,23 +158,23 @@ func RenderPush(s *TemplateSet, id string, e *EventRequest) (*Push, error) {
 
 // checkCollapse counts bytes, as APNs does, and keeps out what no header holds.
 func checkCollapse(id string) error {
-	if len(id) > MaxCollapseID {
-		return Invalid("collapse_id", "max", "must be at most %d bytes, not %d", MaxCollapseID, len(id))
+	if len(id) > api.MaxCollapseID {
+		return api.Invalid("collapse_id", "max", "must be at most %d bytes, not %d", api.MaxCollapseID, len(id))
 	}
 	for i := range len(id) {
 		if id[i] < ' ' || id[i] == 0x7f {
-			return Invalid("collapse_id", "printable", "may not hold control characters")
+			return api.Invalid("collapse_id", "printable", "may not hold control characters")
 		}
 	}
 	if !utf8.ValidString(id) {
-		return Invalid("collapse_id", "utf8", "must be UTF-8")
+		return api.Invalid("collapse_id", "utf8", "must be UTF-8")
 	}
 	return nil
 }
 
 // setExpiry notes how long the push is worth sending. A ttl of 0 asks APNs to try
 // once and leaves fanfare itself all the time it needs for that one try.
-func (p *Push) setExpiry(ttl *int64, at *Time) {
+func (p *Push) setExpiry(ttl *int64, at *api.Time) {
 	switch {
 	case at != nil:
 		p.endAt(at.Time)
@@ -203,26 +205,26 @@ func (p *Push) endAt(end time.Time) {
 // renderAPS lays the event over the type: template, type's aps, event's
 // alert, event's aps. Objects under "alert" are merged key by key, all else
 // is replaced as a whole.
-func (s *TemplateSet) renderAPS(e *EventRequest) (map[string]json.RawMessage, error) {
+func (s *TemplateSet) renderAPS(e *api.EventRequest) (map[string]json.RawMessage, error) {
 	own, err := parseAPS(s.pushType, e.APS)
 	if err != nil {
 		return nil, err
 	}
 	if apsOnly[s.pushType] && len(s.aps) == 0 && e.APS == nil {
-		return nil, Invalid("aps", "required", "is where a push of type %s takes its payload from", s.pushType)
+		return nil, api.Invalid("aps", "required", "is where a push of type %s takes its payload from", s.pushType)
 	}
 	aps := make(map[string]json.RawMessage, len(s.aps)+len(own)+2)
-	if s.pushType != PushBackground {
+	if s.pushType != api.PushBackground {
 		if err := s.renderAlert(e, aps); err != nil {
 			return nil, err
 		}
 	} else if e.Alert != nil {
-		return nil, Invalid("alert", "background", "is nothing that a background push may show")
+		return nil, api.Invalid("alert", "background", "is nothing that a background push may show")
 	}
 	for name, value := range own {
 		aps[name] = over(name, aps[name], value)
 	}
-	if s.pushType == PushBackground {
+	if s.pushType == api.PushBackground {
 		mergeMissing(aps, s.aps)
 		aps["content-available"] = json.RawMessage("1")
 	}
@@ -239,7 +241,7 @@ func mergeMissing(upper, lower map[string]json.RawMessage) {
 }
 
 // renderAlert writes the layers below the event's own aps.
-func (s *TemplateSet) renderAlert(e *EventRequest, aps map[string]json.RawMessage) error {
+func (s *TemplateSet) renderAlert(e *api.EventRequest, aps map[string]json.RawMessage) error {
 	if e.Alert == nil {
 		text, err := s.renderText(e)
 		if err != nil {
@@ -256,7 +258,7 @@ func (s *TemplateSet) renderAlert(e *EventRequest, aps map[string]json.RawMessag
 	return nil
 }
 
-func (s *TemplateSet) renderText(e *EventRequest) (a Alert, err error) {
+func (s *TemplateSet) renderText(e *api.EventRequest) (a api.Alert, err error) {
 	if a.Title, err = s.title.Render(e); err != nil {
 		return a, err
 	}
@@ -264,11 +266,11 @@ func (s *TemplateSet) renderText(e *EventRequest) (a Alert, err error) {
 	return a, err
 }
 
-func setAlert(aps map[string]json.RawMessage, a Alert) {
-	if a == (Alert{}) {
+func setAlert(aps map[string]json.RawMessage, a api.Alert) {
+	if a == (api.Alert{}) {
 		return
 	}
-	aps["alert"] = over("alert", aps["alert"], a.appendJSON(make([]byte, 0, len(a.Title)+len(a.Body)+32)))
+	aps["alert"] = over("alert", aps["alert"], appendAlert(make([]byte, 0, len(a.Title)+len(a.Body)+32), a))
 }
 
 // over lays a value of aps over a lower one.
@@ -284,27 +286,27 @@ func over(name string, lower, upper json.RawMessage) json.RawMessage {
 }
 
 // parseAPS reads an aps object of at most MaxAPS bytes. Absent gives nil.
-func parseAPS(p PushType, raw json.RawMessage) (map[string]json.RawMessage, error) {
+func parseAPS(p api.PushType, raw json.RawMessage) (map[string]json.RawMessage, error) {
 	if raw == nil {
 		return nil, nil
 	}
 	var small bytes.Buffer
 	if err := json.Compact(&small, raw); err != nil || small.Len() == 0 || small.Bytes()[0] != '{' {
-		return nil, Invalid("aps", "object", "must be a JSON object")
+		return nil, api.Invalid("aps", "object", "must be a JSON object")
 	}
-	if small.Len() > MaxAPS {
-		return nil, Invalid("aps", "max", "must be at most %d bytes, not %d", MaxAPS, small.Len())
+	if small.Len() > api.MaxAPS {
+		return nil, api.Invalid("aps", "max", "must be at most %d bytes, not %d", api.MaxAPS, small.Len())
 	}
 	var aps map[string]json.RawMessage
 	if err := json.Unmarshal(small.Bytes(), &aps); err != nil {
-		return nil, Invalid("aps", "object", "must be a JSON object")
+		return nil, api.Invalid("aps", "object", "must be a JSON object")
 	}
-	if p != PushBackground {
+	if p != api.PushBackground {
 		return aps, nil
 	}
 	for _, name := range visible {
 		if _, ok := aps[name]; ok {
-			return nil, Invalid("aps."+name, "background", "is nothing that a background push may hold")
+			return nil, api.Invalid("aps."+name, "background", "is nothing that a background push may hold")
 		}
 	}
 	return aps, nil
@@ -312,13 +314,13 @@ func parseAPS(p PushType, raw json.RawMessage) (map[string]json.RawMessage, erro
 
 // renderPayload writes the whole payload, every object by its names' order, which
 // makes equal events give equal bytes.
-func (s *TemplateSet) renderPayload(id string, e *EventRequest, aps map[string]json.RawMessage) (json.RawMessage, error) {
+func (s *TemplateSet) renderPayload(id string, e *api.EventRequest, aps map[string]json.RawMessage) (json.RawMessage, error) {
 	payload := appendObject(append(make([]byte, 0, 384), `{"aps":`...), aps, appendRaw)
 	if len(e.Data) > 0 {
 		before := len(payload) + len(`,"data":`)
 		payload = appendObject(append(payload, `,"data":`...), e.Data, appendQuote)
-		if size := len(payload) - before; size > MaxData {
-			return nil, Invalid("data", "max", "must be at most %d bytes as JSON, not %d", MaxData, size)
+		if size := len(payload) - before; size > api.MaxData {
+			return nil, api.Invalid("data", "max", "must be at most %d bytes as JSON, not %d", api.MaxData, size)
 		}
 	}
 	payload = appendQuote(append(payload, `,"event_id":`...), id)
@@ -326,12 +328,12 @@ func (s *TemplateSet) renderPayload(id string, e *EventRequest, aps map[string]j
 		payload = appendQuote(append(payload, `,"object":`...), e.Object)
 	}
 	payload = append(appendQuote(append(payload, `,"type":`...), e.Type), '}')
-	limit := MaxPayload
-	if s.pushType == PushVoIP {
-		limit = MaxVoIPPayload
+	limit := api.MaxPayload
+	if s.pushType == api.PushVoIP {
+		limit = api.MaxVoIPPayload
 	}
 	if len(payload) > limit {
-		return nil, Invalid("payload", "max", "would be %d bytes; the limit for %s is %d", len(payload), s.pushType, limit).
+		return nil, api.Invalid("payload", "max", "would be %d bytes; the limit for %s is %d", len(payload), s.pushType, limit).
 			With("size", len(payload)).With("limit", limit)
 	}
 	return payload, nil
@@ -339,9 +341,9 @@ func (s *TemplateSet) renderPayload(id string, e *EventRequest, aps map[string]j
 
 // joinInvalid makes one error of several of CodeValidation; nil without any.
 func joinInvalid(errs []error) error {
-	var all *Error
+	var all *api.Error
 	for _, err := range errs {
-		var e *Error
+		var e *api.Error
 		if !errors.As(err, &e) {
 			continue
 		}
@@ -350,7 +352,7 @@ func joinInvalid(errs []error) error {
 			continue
 		}
 		joined := *all
-		joined.Fields = append(append([]FieldError{}, all.Fields...), e.Fields...)
+		joined.Fields = append(append([]api.FieldError{}, all.Fields...), e.Fields...)
 		joined.Detail = all.Detail + "; " + e.Detail
 		all = &joined
 	}

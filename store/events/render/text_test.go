@@ -1,10 +1,12 @@
-package api
+package render
 
 import (
 	"encoding/json"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"fanfare/api"
 )
 
 // TestTextIsWhatTheEncoderWrites: strings and objects are written by hand, and come
@@ -25,22 +27,22 @@ func TestTextIsWhatTheEncoderWrites(t *testing.T) {
 		if got, want := string(appendObject(nil, raw, appendRaw)), string(marshal(raw)); got != want {
 			rt.Fatalf("%s, want %s", got, want)
 		}
-		a := Alert{Title: text.Draw(rt, "title"), Body: text.Draw(rt, "body")}
-		if got, want := string(a.appendJSON(nil)), string(marshal(a)); a != (Alert{}) && got != want {
+		a := api.Alert{Title: text.Draw(rt, "title"), Body: text.Draw(rt, "body")}
+		if got, want := string(appendAlert(nil, a)), string(marshal(a)); a != (api.Alert{}) && got != want {
 			rt.Fatalf("%s, want %s", got, want)
 		}
 	})
 }
 
-func BenchmarkRenderPush(b *testing.B) {
-	set, err := NewTemplateSet(&EventTypeRequest{Title: "New photo", Body: "{{.actor}} shared {{.data.album}}", Sound: "default"})
+func BenchmarkRender(b *testing.B) {
+	set, err := NewTemplateSet(&api.EventTypeRequest{Title: "New photo", Body: "{{.actor}} shared {{.data.album}}", Sound: "default"})
 	if err != nil {
 		b.Fatal(err)
 	}
-	e := &EventRequest{Type: "photo.shared", Actor: "alice", Object: "album:42", Audience: Audience{Users: []string{"bob"}}, Data: map[string]string{"album": "Summer"}}
+	e := &api.EventRequest{Type: "photo.shared", Actor: "alice", Object: "album:42", Audience: api.Audience{Users: []string{"bob"}}, Data: map[string]string{"album": "Summer"}}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := RenderPush(set, "0f5bv1cb2h5i1k6rthd7gfs3kq4m4o3e", e); err != nil {
+		if _, err := set.Render("0f5bv1cb2h5i1k6rthd7gfs3kq4m4o3e", e); err != nil {
 			b.Fatal(err)
 		}
 	}
