@@ -11,10 +11,8 @@ const (
 	MaxEventBody      = 1 << 20  // POST /v1/events
 	MaxBatchBody      = 4 << 20  // POST /v1/events/batch
 	MaxBatchEvents    = 1000     // events in one batch
-	MaxAudienceUsers  = 10_000   // users named in one audience
 	MaxAPS            = 2 << 10  // the aps object, as JSON
 	MaxData           = 2 << 10  // the data object, as JSON
-	MaxCollapseID     = 64       // apns-collapse-id
 	MaxPayload        = 4096     // rendered APNs payload
 	MaxVoIPPayload    = 5120     // rendered APNs payload, push type voip
 	MaxIdempotencyKey = 255      // printable bytes

@@ -16,7 +16,8 @@ import (
 
 // Accept takes an event: one round trip to Redis, no SQL (an unknown type is
 // read from the record; ExpiresAt has Redis' clock read every 10 s). When it returns nil the event is not lost any more.
-// replayed: the answer is that of an earlier request with the same key.
+// replayed: the answer is that of an earlier request with the same key. The caller has
+// checked the event with api.Validator.
 func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempotency) (a *api.EventAccepted, replayed bool, err error) {
 	ids, replayed, err := s.accept(ctx, []api.EventRequest{*r}, once, nil)
 	if err != nil {
@@ -156,9 +157,6 @@ func nthID(first string, n int) string {
 
 // job renders one event into its queue entry.
 func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now time.Time) (queue.Job, error) {
-	if err := s.checkAudience(&e.Audience); err != nil {
-		return queue.Job{}, err
-	}
 	if err := s.checkExpiry(ctx, id, e.ExpiresAt); err != nil {
 		return queue.Job{}, err
 	}
@@ -191,23 +189,6 @@ func (s *Store) checkExpiry(ctx context.Context, id string, at *api.Time) error 
 		err = api.Errorf(api.CodeAlreadyExpired, "expires_at is in the past by the server's clock, %s", now.UTC().Format(time.RFC3339))
 	}
 	return err
-}
-
-// checkAudience refuses an audience that nobody could target.
-func (s *Store) checkAudience(a *api.Audience) error {
-	kinds := 0
-	for _, set := range []bool{len(a.Users) > 0, a.ContactsOf != "", a.Chat != ""} {
-		if set {
-			kinds++
-		}
-	}
-	if kinds != 1 {
-		return api.Invalid("audience", "one_of", "must be exactly one of users, contacts_of and chat")
-	}
-	if len(a.Users) > api.MaxAudienceUsers {
-		return api.Invalid("audience.users", "max", "must be at most %d users", api.MaxAudienceUsers)
-	}
-	return nil
 }
 
 // storedAudience sorts out duplicate users and puts many of them into pages

@@ -341,10 +341,10 @@ func TestP2_BadEventRefusesBatchByIndex(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	batch := &api.EventBatchRequest{Events: []api.EventRequest{*event("a"), *event("b")}}
-	batch.Events[1].CollapseID = strings.Repeat("x", 65)
+	batch.Events[1].Alert = &api.Alert{Body: strings.Repeat("x", 4096)}
 	_, _, err := w.events.AcceptBatch(t.Context(), batch, api.Idempotency{})
 	e := mustCode(t, err, api.CodeValidation)
-	if len(e.Fields) != 1 || e.Fields[0].Field != "events[1].collapse_id" || !strings.HasPrefix(e.Detail, "events[1]: ") {
+	if len(e.Fields) != 1 || e.Fields[0].Field != "events[1].payload" || !strings.HasPrefix(e.Detail, "events[1]: ") {
 		t.Errorf("error %+v", e)
 	}
 	batch.Events[1] = api.EventRequest{Type: "nope", Audience: api.Audience{Users: []string{"a"}}}
@@ -367,14 +367,10 @@ func TestAcceptRefuses(t *testing.T) {
 		r    api.EventRequest
 		code api.Code
 	}{
-		"no audience":    {api.EventRequest{Type: "t", Alert: &api.Alert{Title: "x"}}, api.CodeValidation},
-		"two audiences":  {api.EventRequest{Type: "t", Audience: api.Audience{Users: []string{"a"}, Chat: "c"}}, api.CodeValidation},
-		"in the past":    {api.EventRequest{Type: "t", Audience: users, ExpiresAt: &past, Alert: &api.Alert{Title: "x"}}, api.CodeAlreadyExpired},
-		"unknown type":   {api.EventRequest{Type: "nope", Audience: users}, api.CodeUnknownEventType},
-		"name missing":   {api.EventRequest{Type: "t", Audience: users}, api.CodeValidation},
-		"10,001 users":   {api.EventRequest{Type: "t", Audience: api.Audience{Users: make([]string, 10_001)}}, api.CodeValidation},
-		"huge payload":   {api.EventRequest{Type: "t", Audience: users, Alert: &api.Alert{Body: strings.Repeat("x", 4096)}}, api.CodeValidation},
-		"collapse bytes": {api.EventRequest{Type: "t", Audience: users, CollapseID: strings.Repeat("ü", 33), Alert: &api.Alert{Title: "x"}}, api.CodeValidation},
+		"in the past":  {api.EventRequest{Type: "t", Audience: users, ExpiresAt: &past, Alert: &api.Alert{Title: "x"}}, api.CodeAlreadyExpired},
+		"unknown type": {api.EventRequest{Type: "nope", Audience: users}, api.CodeUnknownEventType},
+		"name missing": {api.EventRequest{Type: "t", Audience: users}, api.CodeValidation},
+		"huge payload": {api.EventRequest{Type: "t", Audience: users, Alert: &api.Alert{Body: strings.Repeat("x", 4096)}}, api.CodeValidation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

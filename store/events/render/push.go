@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
-	"unicode/utf8"
 
 	"fanfare/api"
 )
@@ -54,34 +53,25 @@ func NewTemplateSet(t *api.EventTypeRequest) (*TemplateSet, error) {
 	if t.PushType != "" {
 		s.pushType = t.PushType
 	}
-	if t.Priority != 0 {
+	switch {
+	case s.pushType == api.PushBackground:
+		s.priority = 5 // APNs refuses 10
+	case t.Priority != 0:
 		s.priority = t.Priority
 	}
 	s.ttl = t.TTLSeconds
 	s.collapse = t.Collapse == nil || *t.Collapse
 	s.retryUnknown = t.RetryUnknown == nil || *t.RetryUnknown
-	var errs [5]error
+	var errs [4]error
 	s.title, errs[0] = ParseTemplate("title", t.Title)
 	s.body, errs[1] = ParseTemplate("body", t.Body)
 	s.aps, errs[2] = parseAPS(s.pushType, t.APS)
-	errs[3] = s.checkBackground(t)
-	errs[4] = s.checkText(t)
+	errs[3] = s.checkText(t)
 	if err := joinInvalid(errs[:]); err != nil {
 		return nil, err
 	}
 	s.addTypeFields(t)
 	return s, nil
-}
-
-func (s *TemplateSet) checkBackground(t *api.EventTypeRequest) error {
-	if s.pushType != api.PushBackground {
-		return nil
-	}
-	if t.Priority == 10 {
-		return api.Invalid("priority", "background", "must be 5 for background, which APNs refuses with 10")
-	}
-	s.priority = 5
-	return nil
 }
 
 // checkText asks an alert type for something to show; aps may bring it.
@@ -129,14 +119,9 @@ var apsOnly = map[api.PushType]bool{
 // Render renders an event once, for all its devices. It is a pure
 // function of the type's templates, the event's id and the event; equal arguments
 // give equal bytes. A payload above APNs' limit, a missing name of data, or an aps
-// that the push type does not allow is a CodeValidation error.
+// that the push type does not allow is a CodeValidation error. The rules that
+// api.Validator checks are not checked again.
 func (s *TemplateSet) Render(id string, e *api.EventRequest) (*Push, error) {
-	if err := checkCollapse(e.CollapseID); err != nil {
-		return nil, err
-	}
-	if e.Alert != nil && *e.Alert == (api.Alert{}) {
-		return nil, api.Invalid("alert", "required", "must have a title or a body")
-	}
 	aps, err := s.renderAPS(e)
 	if err != nil {
 		return nil, err
@@ -154,22 +139,6 @@ func (s *TemplateSet) Render(id string, e *api.EventRequest) (*Push, error) {
 	}
 	p.setExpiry(s.ttl, e.ExpiresAt)
 	return p, nil
-}
-
-// checkCollapse counts bytes, as APNs does, and keeps out what no header holds.
-func checkCollapse(id string) error {
-	if len(id) > api.MaxCollapseID {
-		return api.Invalid("collapse_id", "max", "must be at most %d bytes, not %d", api.MaxCollapseID, len(id))
-	}
-	for i := range len(id) {
-		if id[i] < ' ' || id[i] == 0x7f {
-			return api.Invalid("collapse_id", "printable", "may not hold control characters")
-		}
-	}
-	if !utf8.ValidString(id) {
-		return api.Invalid("collapse_id", "utf8", "must be UTF-8")
-	}
-	return nil
 }
 
 // setExpiry notes how long the push is worth sending. A ttl of 0 asks APNs to try
@@ -285,7 +254,7 @@ func over(name string, lower, upper json.RawMessage) json.RawMessage {
 	return marshal(merged)
 }
 
-// parseAPS reads an aps object of at most MaxAPS bytes. Absent gives nil.
+// parseAPS reads an aps object; nil for none.
 func parseAPS(p api.PushType, raw json.RawMessage) (map[string]json.RawMessage, error) {
 	if raw == nil {
 		return nil, nil
@@ -293,9 +262,6 @@ func parseAPS(p api.PushType, raw json.RawMessage) (map[string]json.RawMessage, 
 	var small bytes.Buffer
 	if err := json.Compact(&small, raw); err != nil || small.Len() == 0 || small.Bytes()[0] != '{' {
 		return nil, api.Invalid("aps", "object", "must be a JSON object")
-	}
-	if small.Len() > api.MaxAPS {
-		return nil, api.Invalid("aps", "max", "must be at most %d bytes, not %d", api.MaxAPS, small.Len())
 	}
 	var aps map[string]json.RawMessage
 	if err := json.Unmarshal(small.Bytes(), &aps); err != nil {
@@ -317,11 +283,7 @@ func parseAPS(p api.PushType, raw json.RawMessage) (map[string]json.RawMessage, 
 func (s *TemplateSet) renderPayload(id string, e *api.EventRequest, aps map[string]json.RawMessage) (json.RawMessage, error) {
 	payload := appendObject(append(make([]byte, 0, 384), `{"aps":`...), aps, appendRaw)
 	if len(e.Data) > 0 {
-		before := len(payload) + len(`,"data":`)
 		payload = appendObject(append(payload, `,"data":`...), e.Data, appendQuote)
-		if size := len(payload) - before; size > api.MaxData {
-			return nil, api.Invalid("data", "max", "must be at most %d bytes as JSON, not %d", api.MaxData, size)
-		}
 	}
 	payload = appendQuote(append(payload, `,"event_id":`...), id)
 	if e.Object != "" {
