@@ -18,7 +18,7 @@ func usersOf(t testing.TB, c *storetest.RedisCluster, master *storetest.RedisSer
 	t.Helper()
 	for i := 0; len(users) < n; i++ {
 		user := fmt.Sprint("user", i)
-		if settings, _, _ := devices.Keys(user); (c.MasterOf(t, settings) == master) == there {
+		if settings, _ := devices.Keys(user); (c.MasterOf(t, settings) == master) == there {
 			users = append(users, user)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 func Scripts() fs.FS { return scripts }
 
 // Keys of a user, for tests that read Redis.
-func Keys(user string) (settings, version, changing string) {
-	return settingsKey(user), versionKey(user), changingKey(user)
+func Keys(user string) (settings, changing string) {
+	return settingsKey(user), changingKey(user)
 }
 
 // Lifetimes that the tests check against P10.

@@ -28,5 +28,4 @@ const (
 )
 
 func settingsKey(user string) string { return "ff:{u:" + user + "}:settings" }
-func versionKey(user string) string  { return "ff:{u:" + user + "}:version" }
 func changingKey(user string) string { return "ff:{u:" + user + "}:changing" }

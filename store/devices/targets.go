@@ -190,5 +190,5 @@ func (s *Store) fillUser(ctx context.Context, began int64, user string, found *r
 		}
 		args = append(args, fieldMute+m.Object, until)
 	}
-	return s.fill.Cmd(ctx, []string{settingsKey(user), versionKey(user), changingKey(user)}, args...)
+	return s.fill.Cmd(ctx, []string{settingsKey(user), changingKey(user)}, args...)
 }

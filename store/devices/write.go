@@ -109,7 +109,7 @@ func (s *Store) relayChange(ctx context.Context, c settingsChange) error {
 func (s *Store) storeVersions(ctx context.Context, writer string, versions []record.UserVersion) error {
 	cmds := make([]redis.Cmder, len(versions))
 	for i, v := range versions {
-		cmds[i] = s.store.Cmd(ctx, []string{settingsKey(v.User), versionKey(v.User), changingKey(v.User)},
+		cmds[i] = s.store.Cmd(ctx, []string{settingsKey(v.User), changingKey(v.User)},
 			writer, v.Version, versionTTL.Milliseconds())
 	}
 	return s.send(ctx, cmds)

@@ -1,11 +1,11 @@
 -- Fills a user's entry with what a reader found in SQL, unless somebody is
 -- changing it, something newer is known, or the reader took too long.
--- KEYS: 1 settings (hash), 2 version (string), 3 changing (zset)
+-- KEYS: 1 settings (hash), 2 changing (zset)
 -- ARGV: 1 version read, 2 when the reader began in ms (Redis time), 3 longest
 --       allowed reading time in ms, 4 lifetime of the entry in ms,
 --       5.. field and value in turn
 -- RETURNS: 0 filled, 1 changing, 2 older than what is known, 3 too slow
-local settings, version, changing = KEYS[1], KEYS[2], KEYS[3]
+local settings, changing = KEYS[1], KEYS[2]
 local read, began = tonumber(ARGV[1]), tonumber(ARGV[2])
 local patience, lifetime = tonumber(ARGV[3]), ARGV[4]
 local first, step = 5, 100
@@ -18,9 +18,8 @@ end
 if redis.call('ZCOUNT', changing, now + 1, '+inf') > 0 then
   return 1
 end
-local stored = tonumber(redis.call('GET', version) or '')
-local entry = tonumber(redis.call('HGET', settings, 'v') or '')
-if (stored and stored > read) or (entry and entry > read) then
+local known = tonumber(redis.call('HGET', settings, 'v') or '')
+if known and known > read then
   return 2
 end
 redis.call('DEL', settings)

@@ -1,6 +1,6 @@
--- Marks a user's settings as changing: the entry goes, and no fill is taken
--- until this writer stores its version or the mark ends. Running it twice is
--- the same as once.
+-- Marks a user's settings as changing: readers find no entry, and no fill is taken
+-- until this writer stores its version or the mark ends. The version stays: another
+-- writer may have stored it just now. Running it twice is the same as once.
 -- KEYS: 1 settings (hash), 2 changing (zset)
 -- ARGV: 1 writer, 2 lifetime of the mark in ms
 -- RETURNS: 0
@@ -10,7 +10,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- First, so that it happens even when Redis has no memory for the mark.
-redis.call('DEL', settings)
+redis.call('HDEL', settings, 'd')
 redis.call('ZREMRANGEBYSCORE', changing, 0, now)
 redis.call('ZADD', changing, now + lifetime, writer)
 redis.call('PEXPIRE', changing, lifetime)
