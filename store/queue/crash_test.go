@@ -196,8 +196,8 @@ func TestARefusedResultHoldsUpNobody(t *testing.T) {
 		bad, good := queue.NewID(0, epoch), queue.NewID(0, epoch)
 		w.mustEnqueue(queue.Job{Group: bad, Type: "bad"}, queue.Job{Group: good}, queue.Job{Group: good})
 		for _, key := range w.mustKeys() {
-			if strings.Contains(key, ":group:") && db.Client().HExists(t.Context(), key, bad[5:]).Val() {
-				db.Client().HSet(t.Context(), key, bad[5:], "{broken")
+			if strings.Contains(key, ":group:") && db.Client().HExists(t.Context(), key, bad[6:]).Val() {
+				db.Client().HSet(t.Context(), key, bad[6:], "{broken")
 			}
 		}
 		w.run(queue.Each(done))

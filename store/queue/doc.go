@@ -104,7 +104,7 @@
 //	parkedn              hash    name: how many are parked      while there are
 //	done:<bucket>        hash    named id: D done, X dead      Retention
 //	report:<6 of the id> hash    rest of the id: report         ReportRetention, or MaxAge
-//	group:<bucket>       hash    rest of the group: counts      GroupRetention
+//	group:<6 of the id>  hash    rest of the group: counts      GroupRetention
 //	idem:<digest>        string  digest of the body, answer     Once.TTL (24 h)
 //	guard:<name>         string  companion record               as SetGuard says
 //	dead                 stream  dead letters                   7 days, 100,000

@@ -16,12 +16,10 @@ import (
 // Groups adds a group's counts up over all shards, in one pipeline. There are none when
 // no shard knows the group.
 func (q *Queue) Groups(ctx context.Context, group string) (map[string]int64, error) {
-	var cmds []redis.Cmder
-	for shard := range q.o.Shards {
-		keys, field := q.groupKeys(shard, group)
-		for _, key := range keys {
-			cmds = append(cmds, redis.NewStringCmd(ctx, "hget", key, field))
-		}
+	cmds := make([]redis.Cmder, q.o.Shards)
+	for shard := range cmds {
+		key, field := q.groupKey(shard, group)
+		cmds[shard] = redis.NewStringCmd(ctx, "hget", key, field)
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, err

@@ -59,15 +59,11 @@ func (q *Queue) stream(shard int, letter byte) string {
 	return q.prefix(shard) + "alone"
 }
 
-// groupKeys names the hashes in one of which a group's record is, and its field
-// there; part_bucket.lua and part_group.lua have the same rules.
-func (q *Queue) groupKeys(shard int, name string) (keys []string, field string) {
-	if len(name) != 32 {
-		return []string{q.prefix(shard) + "group:" + name}, name
-	}
-	first := q.prefix(shard) + "group:" + name[:4]
-	second := first + strconv.Itoa(int(name[31])%16) + "."
-	return []string{first, second, second + strconv.Itoa(int(name[30])%16) + "."}, name[4:]
+// groupKey names the hash with a group's record, and the record's field there;
+// part_group.lua has the same rule.
+func (q *Queue) groupKey(shard int, name string) (key, field string) {
+	n := min(6, len(name))
+	return q.prefix(shard) + "group:" + name[:n], name[n:]
 }
 
 func (q *Queue) guardKey(shard int, name string) string { return q.prefix(shard) + "guard:" + name }

@@ -58,7 +58,7 @@ func TestMemoryOfAWaitingJob(t *testing.T) {
 			batch := make([]queue.Job, min(600, n-from))
 			for i := range batch {
 				id := uuid.New()
-				batch[i] = queue.Job{ID: base64.RawURLEncoding.EncodeToString(id[:]), Shard: i % shards, Group: queue.NewID(0, epoch),
+				batch[i] = queue.Job{ID: base64.RawURLEncoding.EncodeToString(id[:]), Shard: i % shards, Group: queue.NewID(0, epoch.Add(time.Duration(from+i)*time.Millisecond)),
 					Guard: strings.Repeat("g", 16), Delay: 10*time.Minute + time.Duration(from+i)*time.Millisecond, Payload: payload}
 			}
 			p.notes.mustEnqueue(batch...)

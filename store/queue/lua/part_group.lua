@@ -25,13 +25,8 @@ end
 local function group_of(g)
   local c = groups[g]
   if not c then
-    local text
-    local field = #g == 32 and string.sub(g, 5) or g
-    local key, all = path('group:', g, g, function(at)
-      text = redis.call('HGET', at, field)
-      return text
-    end)
-    c = { key = key, field = field, all = all, v = {} }
+    c = { key = P .. 'group:' .. string.sub(g, 1, 6), field = string.sub(g, 7), v = {} }
+    local text = redis.call('HGET', c.key, c.field)
     for name, n in string.gmatch(text or '', '([^ =]+)=(%-?%d+)') do c.v[name] = tonumber(n) end
     groups[g] = c
   end
@@ -50,8 +45,7 @@ local function save_groups(ttl)
     local text = {}
     for name, n in pairs(c.v) do text[#text + 1] = name .. '=' .. int(n) end
     redis.call('HSET', c.key, c.field, table.concat(text, ' '))
-    -- An early end of a bucket would hide its successors.
-    for _, key in ipairs(c.all) do touch(key, ttl) end
+    touch(c.key, ttl)
   end
 end
 
