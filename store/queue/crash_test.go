@@ -158,8 +158,8 @@ func TestEveryScriptMayRunTwice(t *testing.T) {
 }
 
 // TestAResultGivenUpIsNotTheAnswerOfTheNext: the first result is recorded, its
-// answer is lost, and Redis refuses every repeat; the next result must not be
-// taken for one.
+// answer is lost, and Redis refuses every repeat, so that the lease is given up; the
+// next result must not be taken for that one.
 func TestAResultGivenUpIsNotTheAnswerOfTheNext(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {

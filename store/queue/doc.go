@@ -113,7 +113,7 @@
 //	served               string  somebody works on this shard   3 leases
 //
 // Ids of a time share a hash, because small hashes are a fraction of the price of
-// keys: reports by a 32nd of a second, in which events of one call mostly are, tombstones
-// and groups by half a minute; when about 128 of those are in one, 16 others take what
-// follows, and so on.
+// keys: reports and groups those of a 32nd of a second, in which events of one call
+// mostly are, and tombstones those of half a minute. When about 128 tombstones are in
+// one hash, 16 others take what follows, and so on.
 package queue

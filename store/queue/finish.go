@@ -16,10 +16,9 @@ const (
 	finishDead = '2'
 )
 
-// refusedTries is how often Redis may refuse a call with results or marks before each
-// result, and the marks of each job, are sent by themselves. What is still refused is
-// given up: the lease of a result's job will end, and whoever takes over a job without
-// its marks does those parts again.
+// refusedTries is how often in a row Redis may refuse a call with results or marks.
+// Then this process gives up its lease on the shard: all of its jobs there start again
+// after the lease has ended, and a job that makes scripts fail is soon run alone.
 const refusedTries = 3
 
 // Names of the outcomes in the finishing script.
@@ -37,8 +36,7 @@ type ended struct {
 type results struct {
 	waiting []ended
 	marks   map[*Claimed]*marked
-	refused int  // how often a call with them was refused in a row
-	single  bool // each leaves by itself, marks first
+	refused int // how often a call with them was refused in a row
 	// troubled: a call failed since; nothing is claimed before the results that
 	// waited then are recorded.
 	troubled bool
@@ -76,16 +74,11 @@ func (s *shardWorker) nextCall() *call {
 	}
 	r := &s.results
 	n := min(len(r.waiting), finishJobs)
-	most := len(r.marks)
-	if r.single {
-		most = min(most, 1)
-		n = min(n, 1-most)
-	}
 	c.results = r.waiting[:n:n]
 	if r.waiting = r.waiting[n:]; len(r.waiting) == 0 {
 		r.waiting = nil
 	}
-	c.marks, c.unmark = s.takeMarks(c.results, most)
+	c.marks, c.unmark = s.takeMarks(c.results)
 	switch {
 	case c.alone != nil:
 		s.alone = nil
@@ -204,7 +197,7 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 		s.writing.Store(max(int64(c.began.Sub(s.worker.started)), 1)) // they came after that
 	}
 	if s.results.none() {
-		s.results.single, s.results.troubled = false, false
+		s.results.troubled = false
 	}
 	s.announce()
 	s.mu.Unlock()
@@ -228,43 +221,21 @@ func (s *shardWorker) failCall(c *call, err error, over bool) {
 	if len(c.results)+len(c.marks) > 0 && api.CodeOf(err) == api.CodeInternal {
 		r.refused++
 	}
-	giveUp := r.single && len(c.results)+len(c.marks) == 1 && r.refused >= refusedTries
-	if r.refused >= refusedTries {
-		r.single, r.refused = true, 0
-	}
+	giveUp := r.refused >= refusedTries
 	if giveUp {
-		s.mu.Unlock()
-		s.giveUp(c, err)
-		return
+		r.refused = 0
 	}
 	s.putMarksBack(c.marks)
 	r.waiting = append(c.results, r.waiting...)
 	s.mu.Unlock()
+	if giveUp {
+		q.o.Logger.Error("Redis refuses results: the lease on their jobs is given up", "shard", s.shard, "error", err)
+		c.life.end()
+	}
 	s.dropGone()
 	q.failed(s.shard, "write results", err, "jobs", len(c.results))
 	if !s.worker.closed.Load() {
 		sleep(c.ctx, pauseAfterError)
-	}
-}
-
-// giveUp ends with the one result, or the marks of one job, that Redis never takes.
-func (s *shardWorker) giveUp(c *call, err error) {
-	log := s.worker.q.o.Logger.With("shard", s.shard, "error", err)
-	for _, m := range c.marks {
-		s.unrecorded.Add(-m.parts())
-		log.Error("marks are refused and given up", "job", m.c.ID)
-	}
-	for _, e := range c.results {
-		log.Error("a result is refused and given up", "job", e.c.ID)
-		s.mu.Lock()
-		delete(s.live, e.c)
-		s.unrecorded.Add(-e.parts)
-		s.announce()
-		s.mu.Unlock()
-		e.c.lose()
-		e.c.conclude()
-		s.worker.gate.release(1)
-		s.worker.aside(func() { c.life.compare(true) }) // Redis still has it pending here
 	}
 }
 

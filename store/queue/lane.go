@@ -214,7 +214,7 @@ func (l *lane) try(c *call) (done bool, err error) {
 	case callForgotten:
 		l.q.o.Logger.Warn("Redis forgot what it had answered", "shard", l.shard)
 		if c.life != nil {
-			c.life.shard.worker.aside(func() { c.life.compare(false) })
+			c.life.shard.worker.aside(func() { c.life.compare() })
 		}
 	}
 	l.renew()

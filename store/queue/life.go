@@ -157,12 +157,12 @@ func (s *shardWorker) lost(dropped ...ended) {
 }
 
 // compare asks what Redis has pending for the life, until it answers: what is not
-// pending is lost, what this process does not know of goes back, counted as a lost lease
-// or not. Nobody else would find that while the life goes on.
-func (l *life) compare(counted bool) {
+// pending is lost, and what this process does not know of goes back, uncounted. Nobody
+// else would find that while the life goes on.
+func (l *life) compare() {
 	w := l.shard.worker
 	for !l.over.Load() && !w.closed.Load() {
-		err := l.compareOnce(counted)
+		err := l.compareOnce()
 		if err == nil {
 			return
 		}
@@ -171,7 +171,7 @@ func (l *life) compare(counted bool) {
 	}
 }
 
-func (l *life) compareOnce(counted bool) error {
+func (l *life) compareOnce() error {
 	l.calls.Lock()
 	defer l.calls.Unlock()
 	s, q := l.shard, l.shard.worker.q
@@ -183,7 +183,7 @@ func (l *life) compareOnce(counted bool) error {
 		}
 	}
 	s.mu.Unlock()
-	args := []any{l.name, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), flag(counted)}
+	args := []any{l.name, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention)}
 	for place := range held {
 		args = append(args, place)
 	}

@@ -55,9 +55,9 @@ func (s *shardWorker) dropMarks(c *Claimed) {
 	}
 }
 
-// takeMarks takes what a call with these results is to write, of so many jobs at most: a
-// job that is done needs no marks. gone are jobs whose marks go with them. The lock is held.
-func (s *shardWorker) takeMarks(ending []ended, most int) (all []*marked, gone []string) {
+// takeMarks takes the marks that a call with these results is to write: a job that is
+// done needs none. gone are jobs whose marks are deleted. The lock is held.
+func (s *shardWorker) takeMarks(ending []ended) (all []*marked, gone []string) {
 	for i := range ending {
 		e := &ending[i]
 		if e.r.Outcome != Done && e.r.Outcome != Dead {
@@ -72,9 +72,6 @@ func (s *shardWorker) takeMarks(ending []ended, most int) (all []*marked, gone [
 		}
 	}
 	for c, m := range s.results.marks {
-		if len(all) == most {
-			break
-		}
 		c.marked = true
 		all = append(all, m)
 		delete(s.results.marks, c)

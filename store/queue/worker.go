@@ -158,7 +158,7 @@ func (s *shardWorker) failClaim(c *call, over bool) {
 // resolve compares what the life holds with what it believes to hold.
 func (s *shardWorker) resolve() {
 	if l := s.present(); l != nil {
-		s.worker.aside(func() { l.compare(false) })
+		s.worker.aside(func() { l.compare() })
 	}
 }
 

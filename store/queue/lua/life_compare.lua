@@ -1,8 +1,7 @@
 -- Compares what a life holds with what it believes to hold, after Redis forgot an
 -- answered call. What is pending and unknown goes back, uncounted.
 -- KEYS: 1 the shard's records, 2 a key that never exists
--- ARGV: 1 life, 2 retention of tombstones in ms, 3 of groups, 4 of reports, 5 1 what
---       goes back lost a lease or 0, then the
+-- ARGV: 1 life, 2 retention of tombstones in ms, 3 of groups, 4 of reports, then the
 --       places of the jobs that it believes to hold
 -- RETURNS: {1 the life is alive or 0, places that are not pending}
 -- @include lua/clock.lua
@@ -15,10 +14,9 @@
 -- @include lua/part_end.lua
 -- @include lua/part_life.lua
 -- @include lua/part_back.lua
-local MOST = 8 -- leases that a job may lose
 local life, believed = ARGV[1], {}
 if not redis.call('ZSCORE', OWNERS, life) then return { 0, {} } end
-for i = 6, #ARGV do believed[ARGV[i]] = true end
+for i = 5, #ARGV do believed[ARGV[i]] = true end
 for _, letter in ipairs({ 'r', 'm', 'a' }) do
   -- as many as one process may hold, which its InFlight bounds
   for _, p in ipairs(redis.call('XPENDING', STREAM[letter], 'g', '-', '+', 100000, life)) do
@@ -26,7 +24,7 @@ for _, letter in ipairs({ 'r', 'm', 'a' }) do
     if believed[place] then
       believed[place] = nil
     else
-      give_back(letter, p[1], life, ARGV[5] == '1', { retention = tonumber(ARGV[2]), most = MOST })
+      give_back(letter, p[1], life, false, { retention = tonumber(ARGV[2]) })
     end
   end
 end
