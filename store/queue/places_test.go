@@ -32,25 +32,33 @@ func TestPlacesOfLostJobsComeBack(t *testing.T) {
 						storetest.Must(t, db.Client().ZRem(t.Context(), owners, life).Err())
 						storetest.Must(t, db.Client().ZAdd(t.Context(), w.prefix(0)+"gone", redis.Z{Member: life[0]}).Err())
 						if lease < time.Hour {
-							<-ctx.Done()
+							select {
+							case <-ctx.Done():
+							case <-time.After(time.Minute):
+								t.Error("the job's context did not end within a minute after its lease was lost")
+							}
 						}
 					}
 					ran <- c.Type
 					return queue.Result{}
 				}))
+				next := func(what string) string {
+					select {
+					case kind := <-ran:
+						return kind
+					case <-time.After(time.Minute):
+						t.Fatalf("%s did not run within a minute; Redis has %+v", what, w.mustState(0))
+						return ""
+					}
+				}
 				w.mustEnqueue(queue.Job{Type: "lost"})
-				<-ran
+				next("the job whose lease is lost")
 				for range 3 {
 					w.mustEnqueue(queue.Job{Type: "other"})
 				}
 				for others := 0; others < 3; {
-					select {
-					case kind := <-ran:
-						if kind == "other" {
-							others++
-						}
-					case <-time.After(time.Minute):
-						t.Fatal("a place did not come back")
+					if next("a job after the lost one: its place") == "other" {
+						others++
 					}
 				}
 			})
