@@ -26,7 +26,7 @@ func (q *Queue) SetFault(t testing.TB, f storetest.Fault) {
 
 // steps are the names of scripts and commands for faults.
 var steps = map[string]string{
-	"call_enqueue": "enqueue", "life_begin": "begin", "life_renew": "renew", "life_compare": "compare", "life_end": "leave",
+	"call_enqueue": "enqueue", "life_begin": "begin", "life_compare": "compare", "life_end": "leave",
 	"shard_look": "maintain", "shard_check": "check", "xreadgroup": "block",
 }
 
@@ -154,10 +154,10 @@ func (p *Stepper) Again(c *Claimed, r Result) (string, error) {
 	return p.Finish(c, r)
 }
 
-// Renew renews the life and tells whether it was there.
+// Renew renews the life by a look and tells whether it was there.
 func (p *Stepper) Renew() (alive bool, err error) {
-	value, err := p.w.q.db.Eval(context.Background(), redisdb.Write, p.w.q.scripts.renew, p.w.q.keys(0), p.Life(), ms(p.w.q.o.Lease), 1)
-	return redisdb.Number(value) == 1, err
+	u, err := p.s.look(context.Background(), p.s.present(), false)
+	return u.alive, err
 }
 
 // Maintain maintains the shard until there is nothing more to do.

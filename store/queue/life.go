@@ -219,7 +219,7 @@ func (l *life) compareOnce() error {
 	return nil
 }
 
-// keep renews the leases and ends the contexts of the jobs whose lease is over.
+// keep has the leases renewed and ends the contexts of the jobs whose lease is over.
 func (w *worker) keep(ctx context.Context) {
 	ticker := time.NewTicker(max(w.q.o.Lease/lookParts, time.Millisecond))
 	defer ticker.Stop()
@@ -227,7 +227,7 @@ func (w *worker) keep(ctx context.Context) {
 		select {
 		case <-ticker.C:
 			for _, s := range w.shards {
-				s.keep(ctx)
+				s.keep()
 			}
 		case <-ctx.Done():
 			return
@@ -242,23 +242,19 @@ const (
 	lookParts  = 10
 )
 
-// keep renews the lease of a shard where jobs are under way, and once after the last of
-// them, each shard on its own: one that cannot be reached is no other's loss.
-func (s *shardWorker) keep(ctx context.Context) {
-	l, clock, busy := s.present(), s.worker.clock(), s.busy()
-	if l == nil || !busy && l.idle.Load() {
+// keep asks for a look at the shard, which renews the lease, while jobs are under way and
+// once after the last of them.
+func (s *shardWorker) keep() {
+	l, clock := s.present(), s.worker.clock()
+	if l == nil || !s.busy() && l.idle.Load() {
 		return
 	}
 	if clock >= l.deadline.Load() {
 		s.overdue(l)
 	}
-	if clock-l.renewed.Load() < int64(s.worker.q.o.Lease/renewParts) || !s.renewing.CompareAndSwap(false, true) {
-		return
+	if clock-l.renewed.Load() >= int64(s.worker.q.o.Lease/renewParts) {
+		s.worker.q.nudge(s.shard, 0)
 	}
-	s.worker.aside(func() {
-		defer s.renewing.Store(false)
-		s.renew(ctx, l, busy)
-	})
 }
 
 // overdue ends the contexts of jobs whose lease is over by this process' clock. A
@@ -275,26 +271,4 @@ func (s *shardWorker) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.live) > 0
-}
-
-func (s *shardWorker) renew(ctx context.Context, l *life, busy bool) {
-	q := s.worker.q
-	ctx, cancel := context.WithTimeout(ctx, q.o.Lease/2)
-	defer cancel()
-	cmd := q.scripts.renew.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Lease), flag(busy))
-	sent := time.Now()
-	err := q.db.Share(ctx, redisdb.Write, cmd)
-	var alive int64
-	if err == nil {
-		alive, err = cmd.Int64()
-	}
-	if err != nil {
-		q.failed(s.shard, "renew lease", err)
-		return
-	}
-	if alive == 0 {
-		l.end()
-		return
-	}
-	l.extend(sent, !busy)
 }

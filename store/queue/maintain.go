@@ -109,7 +109,7 @@ func (s *shardWorker) after(ctx context.Context, l *life, u upkeep, err error) t
 	if u.lost > 0 { // a process that held nothing leaves nothing to start again
 		q.o.Logger.Warn("leases ended, jobs start again", "shard", s.shard, "processes", u.ended, "jobs", u.lost)
 	}
-	if u.alone > 0 {
+	if u.alone > 0 && !s.isStopped() {
 		go s.runAlone(ctx)
 	}
 	if u.waiting {
@@ -198,7 +198,7 @@ func (s *shardWorker) oneAlone(ctx context.Context) (ran bool) {
 		w.gate.release(1)
 		return false
 	}
-	if ctx.Err() != nil {
+	if s.isStopped() {
 		c.Finish(Result{Outcome: Release})
 		return false
 	}

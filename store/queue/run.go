@@ -46,6 +46,9 @@ func (q *Queue) Run(ctx context.Context, h Handler) error {
 	defer stopBackground()
 	var backing sync.WaitGroup
 	backing.Go(func() { w.keep(background) })
+	for _, s := range w.shards { // also while unfinished jobs are waited for: a look renews their lease
+		backing.Go(func() { s.maintain(background) })
+	}
 	w.attach(true)
 	w.attend(ctx)
 	for _, s := range w.shards {
@@ -91,12 +94,11 @@ func (w *worker) attach(on bool) {
 	}
 }
 
-// attend reads and maintains every shard until ctx ends.
+// attend waits for new entries of every shard until ctx ends.
 func (w *worker) attend(ctx context.Context) {
 	var attending sync.WaitGroup
 	for _, s := range w.shards {
 		attending.Go(func() { s.attend(ctx) })
-		attending.Go(func() { s.maintain(ctx) })
 	}
 	attending.Wait()
 }

@@ -15,7 +15,7 @@ var Lua embed.FS
 // scripts are the queue's scripts; each is called from exactly one method.
 type scripts struct {
 	enqueue, finish              *redisdb.Script
-	begin, renew, compare, end   *redisdb.Script
+	begin, compare, end          *redisdb.Script
 	look, check                  *redisdb.Script
 	unpark                       *redisdb.Script
 	stats, deadRetry, deadDelete *redisdb.Script
@@ -26,7 +26,7 @@ var loadScripts = sync.OnceValue(func() scripts {
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(Lua, "lua/"+name+".lua") }
 	return scripts{
 		enqueue: get("call_enqueue"), finish: get("call_finish"),
-		begin: get("life_begin"), renew: get("life_renew"), compare: get("life_compare"), end: get("life_end"),
+		begin: get("life_begin"), compare: get("life_compare"), end: get("life_end"),
 		look: get("shard_look"), check: get("shard_check"),
 		unpark: get("parked_move"),
 		stats:  get("shard_stats"), deadRetry: get("dead_retry"), deadDelete: get("dead_delete"),

@@ -22,12 +22,11 @@ type aloneClaim struct{ got chan *Claimed }
 
 // shardWorker is what a worker does in one shard.
 type shardWorker struct {
-	worker   *worker
-	shard    int
-	ends     lane // its calls carry results and claims
-	poke     chan struct{}
-	writing  atomic.Int64 // since when a result waits to be recorded (worker's clock), 0: none does
-	renewing atomic.Bool
+	worker  *worker
+	shard   int
+	ends    lane // its calls carry results and claims
+	poke    chan struct{}
+	writing atomic.Int64 // since when a result waits to be recorded (worker's clock), 0: none does
 
 	unrecorded atomic.Int64 // marks that are not on record
 
@@ -308,6 +307,12 @@ func (s *shardWorker) stop() {
 	defer s.mu.Unlock()
 	s.stopped = true
 	s.announce()
+}
+
+func (s *shardWorker) isStopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
 }
 
 func (s *shardWorker) unfinished() []*Claimed {
