@@ -19,7 +19,7 @@ CAPACITY = ^Test(BacklogDrains|OneUserEventDuringAFanOut|RedisNearMaxmemory|Host
 COMPILED = GOFLAGS="$(GOFLAGS) -gcflags=modernc.org/...=-race=false -gcflags=github.com/yuin/gopher-lua/...=-race=false"
 
 .DEFAULT_GOAL := help
-.PHONY: help build release quick test full capacity clocks faults faults-short soak fuzz bench bench-growth bench-against lint openapi clients
+.PHONY: help build release quick test full capacity clocks faults faults-short soak fuzz bench bench-growth bench-against lint size openapi clients
 
 # What `fanfare version` and fanfare_build_info say.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -83,6 +83,9 @@ bench-against: ## compare with a revision in turns: REV=main ARGS='push latency'
 
 lint: ## run the linters
 	go run $(GOLANGCI) run ./...
+
+size: ## count lines of code: server, Lua, tests, and what stands beside them
+	./.ci/size.sh
 
 openapi: ## generate the OpenAPI document anew
 	go generate ./openapi
