@@ -10,9 +10,10 @@ import (
 
 // variable is one row of the configuration table.
 type variable struct {
-	Name, Default, Meaning string
-	field                  int
-	secret                 bool
+	Group, Name, Default, Meaning string // Group is empty but for the first of a group
+
+	field  int
+	secret bool
 }
 
 // variables lists every variable in the order of the config struct.
@@ -28,7 +29,7 @@ func variables() []variable {
 		if s := tag.Get("shown"); s != "" {
 			shown = s
 		}
-		out = append(out, variable{tag.Get("env"), shown, tag.Get("desc"), i, tag.Get("secret") != ""})
+		out = append(out, variable{tag.Get("group"), tag.Get("env"), shown, tag.Get("desc"), i, tag.Get("secret") != ""})
 	}
 	return out
 }
@@ -36,6 +37,9 @@ func variables() []variable {
 // writeTable prints the configuration table for a terminal.
 func writeTable(w io.Writer) {
 	for _, v := range variables() {
+		if v.Group != "" {
+			fmt.Fprintf(w, "\n%s\n", v.Group)
+		}
 		fmt.Fprintf(w, "  %s (%s)\n", v.Name, v.Default)
 		for _, line := range wrap(v.Meaning, 72) {
 			fmt.Fprintf(w, "      %s\n", line)
