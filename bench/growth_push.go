@@ -56,7 +56,7 @@ func (w *world) backlog(ctx context.Context, n int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.warm(ctx, s.server); err != nil {
+	if err := s.postMany(ctx, s.server, int(s.devices)); err != nil { // each user once: then caches are filled
 		return nil, err
 	}
 	began := time.Now()

@@ -84,9 +84,15 @@ func (s *stage) retained(ctx context.Context, n int) (float64, error) {
 	return (used[1] - used[0]) / float64(n/2), nil
 }
 
-// warm sends one event to each user: then caches are filled.
+// warm sends one event to each user and waits for all: then caches are filled, and what
+// arrives later belongs to what is measured.
 func (s *stage) warm(ctx context.Context, front *process) error {
-	return s.postMany(ctx, front, int(s.devices))
+	const size = 100 // of postMany's batches
+	before := s.taken.Load()
+	if err := s.postMany(ctx, front, int(s.devices)); err != nil {
+		return err
+	}
+	return s.await(ctx, before+int64(s.devices)/size*size)
 }
 
 // warmFans sends one event to each follower: parts of an event to all of them use what
