@@ -30,8 +30,9 @@ const soon = 60 * time.Second
 
 // options of a test world; the zero value is a private Redis and SQLite.
 type options struct {
-	db       *redisdb.DB // default: a redis-server of its own
-	sql      string      // default: a SQLite file
+	db       *redisdb.DB   // default: a redis-server of its own
+	sql      string        // default: a SQLite file
+	sqlTime  time.Duration // how long SQL may take to answer; default 5 s
 	apns     apnstest.Options
 	sender   func(*pipeline) transport.Sender
 	delivery func(*delivery.Options)
@@ -76,7 +77,7 @@ func setup(t testing.TB, o options) *pipeline {
 	}
 	p := &pipeline{TB: t, o: o, db: o.db, apns: apnstest.Start(t, o.apns), scope: queue.NewID(0, time.Now())}
 	var err error
-	if p.rec, err = record.Open(t.Context(), record.Options{URL: o.sql}); err != nil {
+	if p.rec, err = record.Open(t.Context(), record.Options{URL: o.sql, Timeout: o.sqlTime}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.rec.Close() })

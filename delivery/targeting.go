@@ -58,7 +58,8 @@ type Targeting struct {
 	refused refusals
 	// What waits, as last read.
 	events, notifications backlog
-	sending               sync.WaitGroup // of what Delivery sends at once
+	sending               sync.WaitGroup // of what Delivery sends at once, and of what asks SQL
+	sql                   sqlPages
 }
 
 // NewTargeting makes a Targeting. It starts nothing.
@@ -98,47 +99,82 @@ func (t *Targeting) Run(ctx context.Context) error {
 // mostPages is how many pages of large audiences are split in one go.
 const mostPages = 4
 
-// target works on a batch: small audiences together, then large ones page by page. Parts
-// are worked on beside it, so that nobody waits for them.
+// target works on a batch. Events that need no SQL go first; those that do are left to the
+// goroutine that asks SQL for their shard, so that SQL that hangs holds up nobody else.
 func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
-	var small, parts, large []*page
-	users := 0
+	var pages, named []*page
 	for _, c := range batch {
-		p := t.open(ctx, c)
-		if p == nil {
-			continue
+		switch p := open(c); {
+		case p == nil:
+		case p.named():
+			named = append(named, p)
+		default:
+			pages = append(pages, p)
 		}
-		if p.large() {
+	}
+	cold := t.work(ctx, pages, true)
+	t.leaveToSQL(ctx, batch[0].Shard, append(cold, named...))
+}
+
+// work reads the audiences of pages and targets them: small ones together, then large ones
+// page by page. Parts are worked on beside it, so that nobody waits for them. With
+// fromCache it asks no SQL and returns the pages that need it, untouched. Otherwise, once
+// SQL has failed, it puts the rest back without reading it.
+func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (cold []*page) {
+	var small, parts, large []*page
+	var away error // why SQL is not asked any more
+	users := 0
+	resolve := func() {
+		left, err := t.resolve(ctx, small, fromCache)
+		cold, small, users = append(cold, left...), nil, 0
+		if !fromCache && passing(err) {
+			away = err
+		}
+	}
+	for _, p := range pages {
+		switch {
+		case t.endLate(ctx, p):
+		case away != nil:
+			t.postpone(p, "sql_away", away)
+		case p.large():
 			large = append(large, p)
-			continue
-		}
-		if !t.read(ctx, p) {
-			continue
-		}
-		if t.splits(ctx, p) {
+		case !t.read(ctx, p):
+			if p.named() && passing(p.err) {
+				away = p.err
+			}
+		case t.splits(ctx, p):
 			large = append(large, p)
-			continue
-		}
-		if p.part() {
+		case p.part():
 			parts = append(parts, p)
-			continue
+		default:
+			if users+len(p.users) > events.PageSize {
+				resolve()
+			}
+			small, users = append(small, p), users+len(p.users)
 		}
-		if users+len(p.users) > events.PageSize {
-			t.resolve(ctx, small)
-			small, users = nil, 0
-		}
-		small, users = append(small, p), users+len(p.users)
 	}
-	t.resolve(ctx, small)
+	resolve()
 	for some := range slices.Chunk(parts, partsOfAPage) {
-		t.sending.Go(func() { t.resolve(ctx, some) })
+		t.sending.Go(func() { _, _ = t.resolve(ctx, some, false) })
 	}
+	t.nextPages(ctx, large, away)
+	return cold
+}
+
+// nextPages splits the next page of some large audiences.
+func (t *Targeting) nextPages(ctx context.Context, large []*page, away error) {
 	for n, p := range large {
-		if n >= mostPages {
+		switch {
+		case n >= mostPages:
 			t.wait(p, t.o.PageDelay, "others' pages go first")
-			continue
+		case p.named() && p.users == nil && away != nil:
+			t.postpone(p, "sql_away", away)
+		default:
+			t.nextPage(ctx, p)
+			if p.named() && p.users == nil && passing(p.err) {
+				away = p.err
+			}
 		}
-		t.nextPage(ctx, p)
 	}
 }
 
@@ -236,20 +272,24 @@ func (t *Targeting) split(ctx context.Context, p *page) {
 	p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: payload, Report: next.ReportTargeting(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
 }
 
-// open decodes an event and ends it when its time is over; nil: ended.
-func (t *Targeting) open(ctx context.Context, c *queue.Claimed) *page {
+// open decodes an event; nil: it cannot be read, and was ended.
+func open(c *queue.Claimed) *page {
 	j, err := events.JobOf(c)
 	if err != nil {
 		c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 		return nil
 	}
-	p := &page{c: c, job: j, dated: j.Push.Begin(c.EnqueuedAt)}
-	late := !p.begun() && j.Push.ExpiresAt > 0 && c.Clock().UnixMilli() >= j.Push.ExpiresAt
+	return &page{c: c, job: j, dated: j.Push.Begin(c.EnqueuedAt)}
+}
+
+// endLate ends an event whose time is over before any of it was begun.
+func (t *Targeting) endLate(ctx context.Context, p *page) bool {
+	late := !p.begun() && p.job.Push.ExpiresAt > 0 && p.c.Clock().UnixMilli() >= p.job.Push.ExpiresAt
 	if !late || t.partlySent(ctx, p) {
-		return p
+		return false
 	}
-	c.Finish(queue.Result{Outcome: queue.Done, Report: j.ReportExpired()})
-	return nil
+	p.c.Finish(queue.Result{Outcome: queue.Done, Report: p.job.ReportExpired()})
+	return true
 }
 
 // partlySent tells whether somebody may have sent some of an event before: he may have
@@ -273,6 +313,7 @@ func (t *Targeting) read(ctx context.Context, p *page) bool {
 		p.users, p.next = users, next
 		return true
 	}
+	p.err = err
 	t.postpone(p, "read_audience", err)
 	return false
 }

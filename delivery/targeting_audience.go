@@ -50,6 +50,11 @@ func (p *page) begun() bool { return p.job.Cursor != "" || len(p.job.Missed) > 0
 // large tells whether the page belongs to an audience of many pages.
 func (p *page) large() bool { return !p.part() && (p.job.Cursor != "" || p.job.Audience.Pages > 0) }
 
+// named tells whether SQL is asked for the page's users.
+func (p *page) named() bool {
+	return p.job.Audience.Kind() == events.KindContactsOf && len(p.job.Missed) == 0 && !p.part()
+}
+
 // readPage reads the users at the cursor and says where to go on.
 func (t *Targeting) readPage(ctx context.Context, p *page) (users []string, next string, err error) {
 	if len(p.job.Missed) > 0 {
@@ -94,14 +99,16 @@ var errNoPager = errors.New("no pager for this kind of audience")
 // fault of our own, which does.
 func deferOrRetry(reason string, err error) queue.Result {
 	r := queue.Result{Outcome: queue.Retry, Reason: reason, Err: err.Error()}
-	if api.Passing(err) {
+	if passing(err) {
 		r.Outcome = queue.Defer
 	}
 	if errors.Is(err, errNoPager) {
 		r.Outcome, r.Reason = queue.Dead, "unknown_audience"
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		r.Outcome = queue.Defer
-	}
 	return r
+}
+
+// passing tells that a dependency is away, or that there was no time to ask it.
+func passing(err error) bool {
+	return api.Passing(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

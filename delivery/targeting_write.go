@@ -19,15 +19,19 @@ const maxMissed = 40 << 10
 // resolve targets pages together: one reading of settings, one writing of
 // notifications, then each page is finished with what it counted. Done again
 // after a crash it writes the same ids, and the counts go with the one finish
-// that the queue accepts.
-func (t *Targeting) resolve(ctx context.Context, pages []*page) {
+// that the queue accepts. With fromCache it asks no SQL and returns the pages that need
+// it, of which nothing is begun. The error is that of reading the settings.
+func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) (cold []*page, err error) {
 	if pages = slices.DeleteFunc(pages, t.waitsForRoom); len(pages) == 0 {
-		return
+		return nil, nil
 	}
 	if pages = t.recall(ctx, pages); len(pages) == 0 {
-		return
+		return nil, nil
 	}
-	t.settings(ctx, pages)
+	err = t.settings(ctx, pages, fromCache)
+	if fromCache {
+		pages, cold = divideCold(pages)
+	}
 	var stored []*page
 	for _, p := range pages {
 		t.choose(p)
@@ -40,6 +44,7 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page) {
 		}
 	}
 	t.store(ctx, alive(stored))
+	return cold, err
 }
 
 // store writes the notifications of pages, and finishes each with what it counted. Who
@@ -237,8 +242,9 @@ func (t *Targeting) queries(p *page) []devices.Query {
 }
 
 // settings reads what all users of all pages want, in one pipeline. The target of a user
-// who could not be read holds the error.
-func (t *Targeting) settings(ctx context.Context, pages []*page) {
+// who could not be read, or with fromCache is not cached, holds an error, which is also
+// returned.
+func (t *Targeting) settings(ctx context.Context, pages []*page, fromCache bool) error {
 	var queries []devices.Query
 	read := time.Now()
 	for _, p := range pages {
@@ -247,18 +253,17 @@ func (t *Targeting) settings(ctx context.Context, pages []*page) {
 		queries = append(queries, t.queries(p)...)
 	}
 	if len(queries) == 0 {
-		return
+		return nil
 	}
-	targets, err := t.o.Devices.Targets(ctx, queries)
-	if len(targets) != len(queries) {
-		targets = make([]devices.Target, len(queries))
-		for i := range targets {
-			targets[i].Err = err
-		}
+	ask := t.o.Devices.Targets
+	if fromCache {
+		ask = t.o.Devices.CachedTargets
 	}
+	targets, err := ask(ctx, queries)
 	for _, p := range pages {
 		p.targets, targets = targets[:len(p.others)], targets[len(p.others):]
 	}
+	return err
 }
 
 // liveKey is the mark of a user whom the event reaches otherwise; "" when that

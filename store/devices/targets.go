@@ -2,6 +2,7 @@ package devices
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -66,6 +67,22 @@ func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) 
 	}
 	if err == nil {
 		s.fillUsers(ctx, read, found)
+	}
+	return read.targets, err
+}
+
+// errNotCached says that only SQL knows the settings of a user.
+var errNotCached = errors.New("the user's settings are not cached")
+
+// CachedTargets answers as Targets does but asks no SQL: the targets of users who are not
+// cached carry Err, which is also returned.
+func (s *Store) CachedTargets(ctx context.Context, queries []Query) ([]Target, error) {
+	read, err := s.readCache(ctx, queries), error(nil)
+	for i := range queries {
+		if !read.hit[i] {
+			err = errNotCached
+			read.targets[i] = Target{User: queries[i].User, Err: err}
+		}
 	}
 	return read.targets, err
 }
