@@ -115,18 +115,30 @@ func (d *Delivery) Run(ctx context.Context) error {
 }
 
 // work is one notification in this process: a claimed one, or one of a claimed event,
-// which is sent where the event was targeted.
+// which is sent where the event was targeted. It has either claimed or event.
 type work struct {
-	*queue.Claimed
-	id      string // the notification's
-	m       *message
-	probe   bool            // it may be sent though its app is paused
-	app     string          // of whose window it has room: a new registration may change the message's
-	owner   time.Time       // when a retried dead letter asked for its device's owner
-	hanging bool            // the service was asked and did not answer
-	took    time.Duration   // from the request to its answer
-	event   *oneHop         // nil: the notification was claimed
-	group   *sync.WaitGroup // of those for whose end the loop waits that handed the work in
+	lease
+	claimed  *queue.Claimed // the notification's own claim
+	event    *oneHop        // the event that the notification is sent with
+	id       string         // the notification's
+	m        *message
+	enqueued time.Time       // when Redis got the notification, or its event
+	probe    bool            // it may be sent though its app is paused
+	app      string          // whose window has room for it; a new registration may change the message's app
+	owner    time.Time       // when the owner of a retried dead letter's device was read
+	hanging  bool            // the service was asked and did not answer
+	took     time.Duration   // from the request to its answer
+	group    *sync.WaitGroup // what Run of the queue that brought the notification waits for
+}
+
+// lease is the lease that a notification is sent under: that of its own claim or of its
+// event's. Nothing in it ends a job.
+type lease interface {
+	Clock() time.Time
+	Context() context.Context
+	Alive() bool
+	Fresh() bool
+	AwaitFresh(ctx context.Context) bool
 }
 
 // Room is how many more events and notifications this process should claim: what it could
@@ -144,7 +156,7 @@ func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 			c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 			continue
 		}
-		d.admit(ctx, &work{Claimed: c, id: NotificationID(m.Event, m.Token), m: m, app: m.app(), group: &d.wg})
+		d.admit(ctx, &work{lease: c, claimed: c, enqueued: c.EnqueuedAt, id: NotificationID(m.Event, m.Token), m: m, app: m.app(), group: &d.wg})
 	}
 }
 

@@ -67,7 +67,7 @@ func (e *oneHop) end(w *work, mark string) {
 		if e.job.Of == "" {
 			report = e.job.ReportTargeted(e.counts, e.sent)
 		}
-		w.Mark(markName(w.id), markText(mark, w.m.User), report)
+		e.c.Mark(markName(w.id), markText(mark, w.m.User), report)
 	}
 	e.finish()
 }
@@ -132,7 +132,7 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 		return
 	}
 	job := queue.Job{
-		ID: jobID(w.m.Event, w.m.Token), Shard: d.o.Queue.Route(w.m.Token), Group: w.m.Event, Guard: devices.GuardName(w.m.Token), Delay: w.Wait(r), Counts: r.Counts,
+		ID: jobID(w.m.Event, w.m.Token), Shard: d.o.Queue.Route(w.m.Token), Group: w.m.Event, Guard: devices.GuardName(w.m.Token), Delay: w.event.c.Wait(r), Counts: r.Counts,
 	}
 	switch r.Outcome {
 	case queue.Dead:

@@ -48,7 +48,7 @@ func (d *Delivery) maySend(ctx context.Context, w *work) bool {
 // parking puts a notification aside until its app runs again, uncounted. When those of
 // paused apps take all the memory that they may, the newest end here.
 func (d *Delivery) parking(w *work) queue.Result {
-	if d.o.Queue.MayPark(w.m.Token, w.Claimed) {
+	if d.o.Queue.MayPark(w.m.Token, w.enqueued, w.Clock()) {
 		return queue.Result{Outcome: queue.Park, Parked: w.m.app()}
 	}
 	if !d.parkedFull.Swap(true) {

@@ -58,7 +58,7 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 // postpone defers a notification without checking it. The older it is the longer
 // it waits: the backlog of an app that hangs is then claimed only a few times.
 func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
-	wait := min(max(postponeLeast, w.Clock().Sub(w.EnqueuedAt)/postponeShare), d.o.RetryMax)
+	wait := min(max(postponeLeast, w.Clock().Sub(w.enqueued)/postponeShare), d.o.RetryMax)
 	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: jitter(wait), Reason: why})
 }
 
@@ -67,16 +67,20 @@ func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
 // known of it is too old.
 func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	now := w.Clock()
-	age := now.Sub(w.EnqueuedAt)
+	age := now.Sub(w.enqueued)
 	expired := w.m.expired(now) || age > d.o.MaxAge
-	g, known := devices.ParseGuard(w.GuardValue)
-	// A guard outlives all that was queued before it was written, so that none
-	// says that nothing changed; but a retried dead letter has none to ask.
-	if w.Guard == "" && w.event == nil && !expired {
+	// A guard outlives everything that was queued before it was written: a notification
+	// without one has the device that it was queued for. A retried dead letter may be older.
+	var g devices.Guard
+	known := false
+	if w.claimed != nil {
+		g, known = devices.ParseGuard(w.claimed.GuardValue)
+	}
+	if w.retried() && !expired {
 		var err error
 		w.owner = time.Now()
 		if g, err = d.guardOf(ctx, w.m); err != nil {
-			return queue.Result{Outcome: queue.Defer, Reason: "its device's owner is not known", Err: err.Error()}, true
+			return queue.Result{Outcome: queue.Defer, Reason: "the owner of the device is not known", Err: err.Error()}, true
 		}
 		known = true
 	}
@@ -112,11 +116,15 @@ func (w *work) stale() bool {
 	switch {
 	case w.event != nil:
 		return time.Since(w.event.read) > heldFresh
-	case w.Guard == "":
+	case w.retried():
 		return time.Since(w.owner) > guardFresh
 	}
-	return w.GuardAge() > guardFresh
+	return w.claimed.GuardAge() > guardFresh
 }
+
+// retried tells that the notification is a dead letter that is tried again: it names no
+// guard.
+func (w *work) retried() bool { return w.claimed != nil && w.claimed.Guard == "" }
 
 // lookAgain is how long what is stale waits in the queue, whose next claim reads the
 // device's guard. A backlog of one slow device costs the less the older it is; what came
@@ -125,7 +133,7 @@ func (w *work) lookAgain() time.Duration {
 	if w.event != nil {
 		return time.Millisecond // it becomes a job of its own
 	}
-	age := w.Clock().Sub(w.EnqueuedAt)
+	age := w.Clock().Sub(w.enqueued)
 	return max(lookAgainAfter, (age / lookAgainShare).Truncate(lookAgainAfter))
 }
 
@@ -251,7 +259,7 @@ func (w *work) attempt() int {
 	if w.event != nil {
 		return 1
 	}
-	return w.Attempt
+	return w.claimed.Attempt
 }
 
 // finish gives the result to the queue, with the count of what is retrying.
@@ -283,7 +291,7 @@ func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 			r.Payload = w.m.marked()
 		}
 	}
-	w.Finish(r)
+	w.claimed.Finish(r)
 }
 
 func plus(counts map[string]int64, name string, n int64) map[string]int64 {

@@ -27,7 +27,7 @@ func (d *Delivery) start(ctx context.Context, w *work) bool {
 // fit tells whether a notification may go right now, as handle finds it out, without
 // waiting for anything.
 func (d *Delivery) fit(ctx context.Context, w *work) bool {
-	if w.m.Refused != "" || w.event == nil && w.Guard == "" || !w.Fresh() {
+	if w.m.Refused != "" || w.retried() || !w.Fresh() {
 		return false
 	}
 	if running, fresh := d.pauses.running(w.m.app()); !running || !fresh {

@@ -151,7 +151,10 @@ func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
 			Token: d.Token, User: f.user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
 			Event: p.event(), AcceptedAt: p.job.AcceptedAt, Push: p.job.Push, Suspect: d.State == api.DeviceSuspect,
 		}
-		works[i] = work{Claimed: p.c, id: NotificationID(p.event(), d.Token), m: &messages[i], app: messages[i].app(), event: e, group: e.group}
+		works[i] = work{
+			lease: p.c, event: e, id: NotificationID(p.event(), d.Token), m: &messages[i], enqueued: p.c.EnqueuedAt,
+			app: messages[i].app(), group: e.group,
+		}
 	}
 	shares := sharesOf(works)
 	if d.windows.take(p.part(), shares...) {

@@ -1,6 +1,9 @@
 package queue
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // parkedPercent of what Redis may use is what parked jobs may take, unless Options say.
 const parkedPercent = 30
@@ -19,10 +22,10 @@ func (p *parked) tell(bytes int64) {
 	}
 }
 
-// MayPark tells whether a job of this routing key, for which a claim was made, may be
-// parked. While parked jobs take all that they may, only what was enqueued before that
+// MayPark tells whether a job of this routing key may be parked, which was enqueued then;
+// both times are Redis'. While parked jobs take all that they may, only what was enqueued before that
 // may: the memory that it takes is no more than it took.
-func (q *Queue) MayPark(key string, c *Claimed) bool {
+func (q *Queue) MayPark(key string, enqueued, now time.Time) bool {
 	p, limit := &q.parked[q.Route(key)], q.parkedBytes()/int64(q.o.Shards)
 	switch bytes := p.bytes.Load(); {
 	case limit == 0 || bytes < limit-limit/10: // what goes for a probe, and comes back, makes no room
@@ -31,8 +34,8 @@ func (q *Queue) MayPark(key string, c *Claimed) bool {
 	case bytes < limit && p.full.Load() == 0:
 		return true
 	}
-	p.full.CompareAndSwap(0, c.Clock().UnixMilli())
-	return c.EnqueuedAt.UnixMilli() <= p.full.Load()
+	p.full.CompareAndSwap(0, now.UnixMilli())
+	return enqueued.UnixMilli() <= p.full.Load()
 }
 
 // parkedBytes is what the parked jobs of all shards may take; 0: there is no limit.

@@ -36,7 +36,7 @@ func TestParkedJobsHaveABound(t *testing.T) {
 		second, err := queue.NewStepper(other.q)
 		storetest.Must(t, err)
 		old := mustPark(t, w, p, 3)
-		if !one.q.MayPark("x", old) {
+		if !one.q.MayPark("x", old.EnqueuedAt, old.Clock()) {
 			t.Error("no room for a fourth job")
 		}
 		const posts = 24 // of 375 bytes each: more than may be parked
@@ -47,9 +47,9 @@ func TestParkedJobsHaveABound(t *testing.T) {
 			eventually(t, "a job that was enqueued later may not be parked", func() bool {
 				w.mustEnqueue(queue.Job{})
 				c = mustClaim(t, p, 1)[0]
-				return !q.MayPark("x", c)
+				return !q.MayPark("x", c.EnqueuedAt, c.Clock())
 			})
-			if !q.MayPark("x", old) {
+			if !q.MayPark("x", old.EnqueuedAt, old.Clock()) {
 				t.Error("one that was parked may not come back")
 			}
 			return c
@@ -62,10 +62,10 @@ func TestParkedJobsHaveABound(t *testing.T) {
 				t.Fatal(moved, err)
 			}
 		}
-		if unpark(1); one.q.MayPark("x", c) {
+		if unpark(1); one.q.MayPark("x", c.EnqueuedAt, c.Clock()) {
 			t.Error("a probe's place is taken while it is away")
 		}
-		if unpark(posts - 1); !one.q.MayPark("x", c) {
+		if unpark(posts - 1); !one.q.MayPark("x", c.EnqueuedAt, c.Clock()) {
 			t.Error("with nothing parked there is no room")
 		}
 		if n := db.Client().HGet(t.Context(), w.prefix(0)+"stats", "parkedb").Val(); n != "0" {
@@ -91,7 +91,7 @@ func TestParkedJobsMayTakeAShareOfRedis(t *testing.T) {
 	if n := bound(0); n != 0 {
 		t.Errorf("without maxmemory the bound is %d", n)
 	}
-	if c := mustPark(t, w, p, 20); !w.q.MayPark("x", c) {
+	if c := mustPark(t, w, p, 20); !w.q.MayPark("x", c.EnqueuedAt, c.Clock()) {
 		t.Error("without maxmemory there is a bound")
 	}
 	if n := bound(100_000_000); n != 30_000_000 {
