@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"fanfare/api"
@@ -64,7 +63,6 @@ type line struct {
 	mu      sync.Mutex
 	waiting []*request
 	worker  *shardWorker // who works on the shard in this process; nil: nobody
-	avoided atomic.Int64 // until when others go before it, from made on; 0: never, see Avoid
 }
 
 func newLine(q *Queue, shard int) *line {
@@ -206,7 +204,7 @@ func appendEntry(args []any, e *entry) []any {
 
 // applyCall tells each request what became of it and hands out what was claimed.
 func (l *line) applyCall(c *call, answer []any, sent time.Time) {
-	l.avoided.Store(0)
+	l.q.worked(l.shard)
 	l.q.depths[l.shard].Store(redisdb.Number(answer[callWaiting]))
 	l.answerRequests(c, redisdb.Text(answer[callAnswer]))
 	switch {
@@ -276,10 +274,9 @@ func (r *request) read(answer []any) {
 // else it leaves and gets an answer of its own.
 func (l *line) failCall(c *call, err error, over bool) {
 	l.q.noteTrouble(l.shard)
-	code := api.CodeOf(err)
-	away := code == api.CodeUnavailable || code == api.CodeUnknownOutcome
+	away := l.q.db.Away(err)
 	if away {
-		l.avoided.Store(int64(time.Since(l.q.made) + tryAgainAfter))
+		l.q.failed(l.shard, "enqueue", err)
 	}
 	for _, r := range c.requests {
 		r.end(err)

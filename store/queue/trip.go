@@ -49,18 +49,7 @@ func (q *Queue) worked(shard int) {
 	}
 }
 
-// tryAgainAfter is how long a shard that could not be reached is avoided by who could
-// take another: then one request tries it.
-const tryAgainAfter = 5 * time.Second
-
 // Avoid tells that a shard could not be reached when this process tried it last: what
-// may be enqueued in any shard goes to another. Unless the process works on the shard
-// and so knows by itself when it is back, one caller in 5 s is told to try.
-func (q *Queue) Avoid(shard int) bool {
-	if q.outage.Has(shard) {
-		return true
-	}
-	avoided, now := &q.lines[shard].avoided, int64(time.Since(q.made))
-	until := avoided.Load()
-	return until > now || until != 0 && !avoided.CompareAndSwap(until, now+int64(tryAgainAfter))
-}
+// may be enqueued in any shard goes to another. When the process has not tried the shard
+// for 5 s, one caller is told to.
+func (q *Queue) Avoid(shard int) bool { return q.outage.Avoid(shard) }

@@ -6,13 +6,16 @@ import (
 	"time"
 )
 
-// Outage tells when Redis went away and when it is back, each once, for whichever parts of
-// a whole (the shards of a queue) are concerned. Its zero value works; it is safe for
-// concurrent use.
+// tryAgainAfter is how long Avoid holds after a failure.
+const tryAgainAfter = 5 * time.Second
+
+// Outage remembers which parts of a whole (the shards of a queue) could not reach Redis when
+// they were tried last. It tells when the first went away and when the last is back, each
+// once. Its zero value works; it is safe for concurrent use.
 type Outage struct {
-	away  atomic.Int64 // how many parts; read it without the lock
+	away  atomic.Int64 // how many parts; read without the lock
 	mu    sync.Mutex
-	parts map[int]struct{}
+	parts map[int]time.Time // those that are away, and when Avoid lets a caller try
 	since time.Time
 }
 
@@ -21,15 +24,15 @@ func (o *Outage) Failed(part int) (first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if first = len(o.parts) == 0; first {
-		o.parts, o.since = map[int]struct{}{}, time.Now()
+		o.parts, o.since = map[int]time.Time{}, time.Now()
 	}
-	o.parts[part] = struct{}{}
+	o.parts[part] = time.Now().Add(tryAgainAfter)
 	o.away.Store(int64(len(o.parts)))
 	return first
 }
 
-// Worked notes that Redis answered a part, and tells whether it was the last one away, and
-// how long they were.
+// Worked notes that Redis answered a part. It tells whether that part was the last one
+// away, and how long Redis was away.
 func (o *Outage) Worked(part int) (away time.Duration, last bool) {
 	if o.away.Load() == 0 {
 		return 0, false
@@ -44,13 +47,18 @@ func (o *Outage) Worked(part int) (away time.Duration, last bool) {
 	return time.Since(o.since).Round(time.Millisecond), len(o.parts) == 0
 }
 
-// Has tells that a part could not reach Redis when it was tried last.
-func (o *Outage) Has(part int) bool {
+// Avoid tells a caller to use another part if it can. While a part is away and nothing
+// tries it, one caller in 5 s is let through to try.
+func (o *Outage) Avoid(part int) bool {
 	if o.away.Load() == 0 {
 		return false
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_, is := o.parts[part]
-	return is
+	now, at := time.Now(), o.parts[part]
+	if at.IsZero() || now.Before(at) {
+		return !at.IsZero()
+	}
+	o.parts[part] = now.Add(tryAgainAfter)
+	return false
 }
