@@ -23,44 +23,44 @@ func settingsArgs(s Settings) []any {
 
 // finishChange brings the other partitions up to a change and spreads new stock. What
 // a crash leaves of it is done by the sweeper, or on need.
-func (l *Live) finishChange(ctx context.Context, sale string, partitions int, changed bool) error {
-	parts := l.remember(sale, partitions)
+func (e *editor) finishChange(ctx context.Context, sale string, partitions int, changed bool) error {
+	parts := e.remember(sale, partitions)
 	if changed {
-		if err := l.register(ctx, sale, partitions); err != nil {
+		if err := e.register(ctx, sale, partitions); err != nil {
 			return err
 		}
 	}
 	if partitions == 1 {
 		return nil
 	}
-	found, err := l.readStates(ctx, parts[0])
+	found, err := e.readStates(ctx, parts[0])
 	if err != nil {
 		return err
 	}
-	if err := l.usable(sale, found[0].status); err != nil {
+	if err := e.usable(sale, found[0].status); err != nil {
 		return err
 	}
 	if found[0].spread < found[0].version() {
-		if err := l.spread(ctx, parts, found[0]); err != nil {
+		if err := e.partitions.spread(ctx, parts, found[0]); err != nil {
 			return err
 		}
 	}
 	if !changed {
 		return nil
 	}
-	release, err := l.lockMoves(ctx, sale)
+	release, err := e.mover.lockMoves(ctx, parts)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return l.shareOut(ctx, parts, false)
+	return e.mover.shareOut(ctx, parts, false)
 }
 
 // spread gives the settings of the first partition, as a read found them, to the
 // others, and notes that they have them.
-func (l *Live) spread(ctx context.Context, parts []*partition, first *partitionState) error {
+func (ps *partitions) spread(ctx context.Context, parts []*partition, first *partitionState) error {
 	if first.made {
-		found, err := l.readStates(ctx, parts...)
+		found, err := ps.readStates(ctx, parts...)
 		if err != nil {
 			return err
 		}
@@ -72,22 +72,22 @@ func (l *Live) spread(ctx context.Context, parts []*partition, first *partitionS
 	}
 	var cmds []redis.Cmder
 	for _, p := range parts[1:] {
-		cmds = append(cmds, l.applyCmd(ctx, p, first.settings, false))
+		cmds = append(cmds, ps.applyCmd(ctx, p, first.settings, false))
 	}
-	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
+	if err := ps.share(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	if err := firstError(cmds); err != nil {
 		return err
 	}
 	version := strconv.FormatInt(first.version(), 10)
-	return l.raise(ctx, parts[0], map[string]string{"spread": version, "made": "1"})
+	return ps.raise(ctx, parts[0], map[string]string{"spread": version, "made": "1"})
 }
 
-func (l *Live) applyCmd(ctx context.Context, p *partition, s Settings, closed bool) *redis.Cmd {
+func (ps *partitions) applyCmd(ctx context.Context, p *partition, s Settings, closed bool) *redis.Cmd {
 	keys := []string{p.settings, p.stock, p.totals}
-	args := append([]any{l.o.RunID, flag(closed), flag(p.index == 0), s.Loading, s.Version}, settingsArgs(s)...)
-	return l.scripts.apply.Cmd(ctx, keys, args...)
+	args := append([]any{ps.o.RunID, flag(closed), flag(p.index == 0), s.Loading, s.Version}, settingsArgs(s)...)
+	return ps.scripts.apply.Cmd(ctx, keys, args...)
 }
 
 // flag is how scripts are told yes and no.
@@ -99,12 +99,12 @@ func flag(yes bool) int {
 }
 
 // raise raises numbers in a partition's settings.
-func (l *Live) raise(ctx context.Context, p *partition, values map[string]string) error {
+func (b *base) raise(ctx context.Context, p *partition, values map[string]string) error {
 	var cmds []redis.Cmder
 	for _, field := range slices.Sorted(maps.Keys(values)) {
-		cmds = append(cmds, l.scripts.raise.Cmd(ctx, []string{p.settings}, field, values[field]))
+		cmds = append(cmds, b.scripts.raise.Cmd(ctx, []string{p.settings}, field, values[field]))
 	}
-	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
+	if err := b.share(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	return firstError(cmds)
@@ -122,20 +122,20 @@ func firstError(cmds []redis.Cmder) error {
 // catchUp repairs what makes a partition refuse wrongly: settings that are
 // behind, or reservations elsewhere that keep an idle sale alive. version is that
 // of the refusal. It says whether to try again.
-func (l *Live) catchUp(ctx context.Context, p *partition, version int64, idle bool) (bool, error) {
-	if behind, err := l.isBehind(ctx, p.sale, version); err != nil || !behind && !idle {
+func (ps *partitions) catchUp(ctx context.Context, p *partition, version int64, idle bool) (bool, error) {
+	if behind, err := ps.isBehind(ctx, p.sale, version); err != nil || !behind && !idle {
 		return false, err
 	}
-	parts, err := l.partitionsOf(ctx, p.sale)
+	parts, err := ps.partitionsOf(ctx, p.sale)
 	if err != nil || p.index >= len(parts) {
 		return false, err
 	}
-	found, err := l.readOpen(ctx, parts)
+	found, err := ps.readOpen(ctx, parts)
 	if err != nil {
 		return false, err
 	}
 	if found[p.index].version() < found[0].version() {
-		return true, l.spread(ctx, parts, found[0])
+		return true, ps.spread(ctx, parts, found[0])
 	}
 	used := int64(0)
 	for _, k := range found {
@@ -144,13 +144,13 @@ func (l *Live) catchUp(ctx context.Context, p *partition, version int64, idle bo
 	if !idle || used <= found[p.index].used {
 		return found[p.index].version() > version, nil
 	}
-	return true, l.raise(ctx, p, map[string]string{"used": strconv.FormatInt(used, 10)})
+	return true, ps.raise(ctx, p, map[string]string{"used": strconv.FormatInt(used, 10)})
 }
 
 // isBehind compares a version with that of the first partition.
-func (l *Live) isBehind(ctx context.Context, sale string, version int64) (bool, error) {
+func (ps *partitions) isBehind(ctx context.Context, sale string, version int64) (bool, error) {
 	cmd := redis.NewStringCmd(ctx, "hget", newPartition(sale, 0).settings, "version")
-	if err := l.share(ctx, redisdb.Read, cmd); err != nil {
+	if err := ps.share(ctx, redisdb.Read, cmd); err != nil {
 		return false, err
 	}
 	now, err := cmd.Int64()

@@ -13,6 +13,10 @@ import (
 )
 
 const (
+	// moveLease ends the right to move units of a process that died.
+	moveLease = 2 * time.Second
+	// moveAttempts are so many that the right to move units is never used up.
+	moveAttempts = 1 << 30
 	// collectRounds bounds how often one reservation collects: others of the same
 	// home may take what came.
 	collectRounds = 100
@@ -20,24 +24,28 @@ const (
 	sweptAtOnce = 100
 )
 
-// lockMoves takes the right to move units of a sale: one process at a time has
-// it, by a lease, and in a process one caller. It makes moving orderly, not
-// correct: each step of a transfer is safe without.
-func (l *Live) lockMoves(ctx context.Context, sale string) (release func(), err error) {
-	v, _ := l.movers.LoadOrStore(sale, make(chan struct{}, 1))
-	turn := v.(chan struct{})
+func newMover(b *base) *mover {
+	o := lock.Options{Name: moveLock, Lease: moveLease, MaxAttempts: moveAttempts, Retention: time.Minute}
+	return &mover{b, lock.New(b.db, o)}
+}
+
+// lockMoves takes the right to move units of a sale, which one caller in one process has at
+// a time, by a lease. It spares processes useless work: each step of a transfer is safe
+// without it.
+func (m *mover) lockMoves(ctx context.Context, parts []*partition) (release func(), err error) {
+	sale, turn := parts[0].sale, parts[0].turn
 	select {
 	case turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, l.db.Err(ctx.Err(), redisdb.Read)
+		return nil, m.db.Err(ctx.Err(), redisdb.Read)
 	}
-	a, err := l.leases.Acquire(ctx, sale)
+	a, err := m.leases.Acquire(ctx, sale)
 	if err == nil && a.Status != lock.Acquired {
 		err = errMoving()
 	}
 	if err != nil {
 		<-turn
-		return nil, l.db.Err(err, redisdb.Read)
+		return nil, m.db.Err(err, redisdb.Read)
 	}
 	return func() {
 		// The lease ends by itself if this fails.
@@ -48,22 +56,22 @@ func (l *Live) lockMoves(ctx context.Context, sale string) (release func(), err 
 
 // collect brings units of other partitions to the user's home and reserves. It
 // refuses only when it is proven that all partitions together had too little.
-func (l *Live) collect(ctx context.Context, a *attempt, short reserveAnswer) (Reserved, error) {
+func (rs *reservations) collect(ctx context.Context, a *attempt, short reserveAnswer) (Reserved, error) {
 	g := gathering{to: a.home, want: map[string]int64{}}
 	for _, line := range a.Request.Lines {
 		g.want[line.SKU] = line.Quantity
 	}
-	refused, err := l.provenShort(ctx, a.parts, g)
+	refused, err := rs.mover.provenShort(ctx, a.parts, g)
 	if err != nil || refused != nil {
 		return a.refuse(refused, short, err)
 	}
-	release, err := l.lockMoves(ctx, a.Sale)
+	release, err := rs.mover.lockMoves(ctx, a.parts)
 	if err != nil {
 		return Reserved{}, err
 	}
 	defer release()
 	for range collectRounds {
-		answer, err := l.tryReserve(ctx, a)
+		answer, err := rs.tryReserve(ctx, a)
 		if err != nil {
 			return Reserved{}, err
 		}
@@ -73,9 +81,9 @@ func (l *Live) collect(ctx context.Context, a *attempt, short reserveAnswer) (Re
 		case reserveShort:
 			short = answer
 		default:
-			return l.reserved(a, answer)
+			return rs.reserved(a, answer)
 		}
-		got, err := l.gather(ctx, a.parts, g)
+		got, err := rs.mover.gather(ctx, a.parts, g)
 		if err != nil || got.short != nil {
 			return a.refuse(got.short, short, err)
 		}
@@ -113,15 +121,15 @@ type gathered struct {
 
 // gather brings what is wanted to one partition, as far as the others have it.
 // The caller has the right to move.
-func (l *Live) gather(ctx context.Context, parts []*partition, g gathering) (gathered, error) {
+func (m *mover) gather(ctx context.Context, parts []*partition, g gathering) (gathered, error) {
 	var before []*partitionState
 	for range collectRounds {
-		now, err := l.pass(ctx, parts)
+		now, err := m.pass(ctx, parts)
 		if err != nil {
 			return gathered{}, err
 		}
 		if under := underway(now); len(under) > 0 {
-			if err := l.finishTransfers(ctx, parts, under); err != nil {
+			if err := m.finishTransfers(ctx, parts, under); err != nil {
 				return gathered{}, err
 			}
 			before = nil
@@ -137,7 +145,7 @@ func (l *Live) gather(ctx context.Context, parts []*partition, g gathering) (gat
 		case len(debits) == 0:
 			return gathered{reached: true}, nil
 		}
-		if moved, err := l.move(ctx, parts, debits, false); err != nil || moved {
+		if moved, err := m.move(ctx, parts, debits, false); err != nil || moved {
 			return gathered{reached: moved}, err
 		}
 	}
@@ -147,8 +155,8 @@ func (l *Live) gather(ctx context.Context, parts []*partition, g gathering) (gat
 // provenShort tells, without the right to move, whether there is certainly too
 // little: two reads between which nothing was put back on sale and nothing
 // moved. Then at the end of the first no partition had more than it showed.
-func (l *Live) provenShort(ctx context.Context, parts []*partition, g gathering) (*shortage, error) {
-	s, err := l.takeSnapshots(ctx, parts)
+func (m *mover) provenShort(ctx context.Context, parts []*partition, g gathering) (*shortage, error) {
+	s, err := m.takeSnapshots(ctx, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -176,9 +184,9 @@ func unchanged(before, now []*partitionState) bool {
 }
 
 // pass returns the due holds of all partitions and reads them.
-func (l *Live) pass(ctx context.Context, parts []*partition) ([]*partitionState, error) {
+func (m *mover) pass(ctx context.Context, parts []*partition) ([]*partitionState, error) {
 	for range reserveTries {
-		found, more, err := l.passOnce(ctx, parts)
+		found, more, err := m.passOnce(ctx, parts)
 		if err != nil {
 			return nil, err
 		}
@@ -189,36 +197,36 @@ func (l *Live) pass(ctx context.Context, parts []*partition) ([]*partitionState,
 	return nil, errMoving()
 }
 
-func (l *Live) passOnce(ctx context.Context, parts []*partition) (found []*partitionState, more bool, err error) {
+func (m *mover) passOnce(ctx context.Context, parts []*partition) (found []*partitionState, more bool, err error) {
 	cmds := make([]redis.Cmder, 0, 2*len(parts))
 	for _, p := range parts {
-		cmds = append(cmds, l.sweepCmd(ctx, p), l.stateCmd(ctx, p))
+		cmds = append(cmds, m.sweepCmd(ctx, p), m.stateCmd(ctx, p))
 	}
-	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
+	if err := m.share(ctx, redisdb.Write, cmds...); err != nil {
 		return nil, false, err
 	}
 	found = make([]*partitionState, len(parts))
 	for i, p := range parts {
-		swept, err := l.readSweep(cmds[2*i])
+		swept, err := m.readSweep(cmds[2*i])
 		if err != nil {
 			return nil, false, err
 		}
 		more = more || swept.more()
-		if found[i], err = l.readState(p, cmds[2*i+1].(*redis.Cmd)); err != nil {
+		if found[i], err = m.readState(p, cmds[2*i+1].(*redis.Cmd)); err != nil {
 			return nil, false, err
 		}
 	}
-	return found, more, l.allUsable(parts, found)
+	return found, more, m.allUsable(parts, found)
 }
 
 // allUsable is nil when all partitions may be worked on. One that its sale has not
 // reached yet has nothing to give.
-func (l *Live) allUsable(parts []*partition, found []*partitionState) error {
+func (m *mover) allUsable(parts []*partition, found []*partitionState) error {
 	for i, k := range found {
 		if k.status == answerAbsent && i > 0 {
 			continue
 		}
-		if err := l.usable(parts[i].sale, k.status); err != nil {
+		if err := m.usable(parts[i].sale, k.status); err != nil {
 			return err
 		}
 	}

@@ -36,10 +36,10 @@ type call struct {
 type crowd = redisdb.Crowd[*call]
 
 // newCrowd makes the crowd of a script, with the arguments before the callers'.
-func (l *Live) newCrowd(p *partition, script *redisdb.Script, common ...any) *crowd {
-	return redisdb.NewCrowd(l.db, maxReplicaWait, func(ctx context.Context, calls []*call) {
+func (b *base) newCrowd(p *partition, script *redisdb.Script, common ...any) *crowd {
+	return redisdb.NewCrowd(b.db, maxReplicaWait, func(ctx context.Context, calls []*call) {
 		cmd := crowdCmd(ctx, p, script, common, calls)
-		handOut(script, cmd, l.write(ctx, cmd), calls)
+		handOut(script, cmd, b.write(ctx, cmd), calls)
 	})
 }
 

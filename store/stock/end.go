@@ -35,8 +35,8 @@ type EndHold struct {
 // End makes a hold sold, or gives its units back, in one round trip; said again it
 // answers the same. A reservation that has ended otherwise, or has expired, is
 // not_held, with its state.
-func (l *Live) End(ctx context.Context, e EndHold) (Ended, error) {
-	p, err := l.partitionByID(ctx, e.Sale, e.ID)
+func (rs *reservations) End(ctx context.Context, e EndHold) (Ended, error) {
+	p, err := rs.partitionByID(ctx, e.Sale, e.ID)
 	if err != nil {
 		return Ended{}, err
 	}
@@ -51,7 +51,7 @@ func (l *Live) End(ctx context.Context, e EndHold) (Ended, error) {
 	if err := join(ctx, p.ends, c); err != nil {
 		return Ended{}, err
 	}
-	return l.ended(e.Sale, e.ID, readEnd(c))
+	return rs.ended(e.Sale, e.ID, readEnd(c))
 }
 
 // endAnswer is what lua/reservation_end.lua tells a caller.
@@ -67,8 +67,8 @@ func readEnd(c *call) endAnswer {
 }
 
 // ended turns an answer into what the caller gets.
-func (l *Live) ended(sale, id string, answer endAnswer) (Ended, error) {
-	if err := l.usable(sale, answer.status); err != nil {
+func (rs *reservations) ended(sale, id string, answer endAnswer) (Ended, error) {
+	if err := rs.usable(sale, answer.status); err != nil {
 		return Ended{}, err
 	}
 	switch answer.status {
@@ -78,7 +78,7 @@ func (l *Live) ended(sale, id string, answer endAnswer) (Ended, error) {
 		return Ended{}, ErrNoReservation(id)
 	case answerDone, answerReplayed, endNotHeld:
 	default:
-		return Ended{}, unexpected(l.scripts.end, answer)
+		return Ended{}, unexpected(rs.scripts.end, answer)
 	}
 	r, err := parseStored(id, answer.reservation)
 	if err != nil {

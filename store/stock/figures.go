@@ -37,8 +37,8 @@ type partitionFigures struct {
 
 // Figures reads what all live sales owe, up to 200 partitions in a round trip. A sale that
 // cannot be read is counted, and the others are there. Error: the sales cannot be listed.
-func (l *Live) Figures(ctx context.Context) (f Figures, err error) {
-	sales, err := l.LiveSales(ctx)
+func (x *outbox) Figures(ctx context.Context) (f Figures, err error) {
+	sales, err := x.LiveSales(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -50,19 +50,19 @@ func (l *Live) Figures(ctx context.Context) (f Figures, err error) {
 	}
 	unread := map[string]bool{}
 	for batch := range slices.Chunk(parts, sweepBatch) {
-		l.addFigures(ctx, &f, batch, unread)
+		x.addFigures(ctx, &f, batch, unread)
 	}
 	f.Unread = int64(len(unread))
 	return f, nil
 }
 
-func (l *Live) addFigures(ctx context.Context, f *Figures, parts []*partition, unread map[string]bool) {
+func (x *outbox) addFigures(ctx context.Context, f *Figures, parts []*partition, unread map[string]bool) {
 	keys := make([]string, len(parts))
 	for i, p := range parts {
 		keys[i] = p.orders
 	}
 	reads := make([]partitionFigures, len(parts))
-	cmds, clocks := l.db.Clocks(ctx, keys)
+	cmds, clocks := x.db.Clocks(ctx, keys)
 	for i, p := range parts {
 		r := partitionFigures{
 			p, redis.NewSliceCmd(ctx, "hmget", p.settings, "starts", "ends"), redis.NewMapStringStringCmd(ctx, "hgetall", p.stock), redis.NewIntCmd(ctx, "zcard", p.orders),
@@ -71,7 +71,7 @@ func (l *Live) addFigures(ctx context.Context, f *Figures, parts []*partition, u
 		reads[i], cmds = r, append(cmds, r.times, r.stock, r.orders, r.oldest)
 	}
 	// What was not answered has an error of its own.
-	_ = l.db.Pipeline(ctx, redisdb.Read, cmds...)
+	_ = x.db.Pipeline(ctx, redisdb.Read, cmds...)
 	for _, r := range reads {
 		if r.clock == nil || cmp.Or(r.times.Err(), r.stock.Err(), r.orders.Err(), r.oldest.Err(), r.clock.Err()) != nil {
 			unread[r.sale] = true

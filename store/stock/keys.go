@@ -3,6 +3,7 @@ package stock
 import (
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -37,7 +38,11 @@ type partition struct {
 	orders, totals, out, seen          string
 	restocks                           string // of the first partition
 
-	reserves, ends *crowd // of a partition that this process works on
+	// Of a partition that this process works on:
+	reserves, ends *crowd
+	turn           chan struct{} // of the first one, with room for one: which caller asks for the lease to move units
+	snapshots      *snapshotGroup
+	snapshotsOnce  sync.Once // makes snapshots
 }
 
 func newPartition(sale string, index int) *partition {
@@ -49,6 +54,9 @@ func newPartition(sale string, index int) *partition {
 		restocks: p + "restocks",
 	}
 }
+
+// ref names the partition outside this package.
+func (p *partition) ref() Ref { return Ref{p.sale, p.index} }
 
 // core are the keys that lua/part_sale.lua works on, with others after them.
 func (p *partition) core(more ...string) []string {

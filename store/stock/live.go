@@ -44,27 +44,72 @@ type Options struct {
 // that nobody has to know it, nor can know it wrongly.
 const ServerRunID = "*"
 
-// Live is the live stock of sales in Redis. It is safe for concurrent use.
+// Live is the live stock of sales in Redis. It is safe for concurrent use. Each of its parts
+// has one duty; all of them stand on one base.
 type Live struct {
-	db        *redisdb.DB
-	o         Options
-	scripts   scripts
-	leases    *lock.Locker
-	known     sync.Map      // sale -> []*partition
-	unusable  sync.Map      // prefix of a partition -> when it was first found unusable
-	movers    sync.Map      // sale -> chan struct{} of length 1: who may ask for the lease
-	snapshots sync.Map      // sale -> *snapshotGroup
-	wake      chan struct{} // has a value when a sale was learned of
-
-	send redisdb.Sender // carries the writes whose success a client is told
+	*base
+	*partitions
+	*mover
+	*editor
+	*reservations
+	*outbox
+	*loader
+	*sweeper
 }
 
-const (
-	// moveLease ends the right to move units of a process that died.
-	moveLease = 2 * time.Second
-	// endlessly many attempts: the right to move units is never used up.
-	endless = 1 << 30
-)
+// base sends commands and scripts to Redis, and knows which partitions the sales have that
+// this process works on.
+type base struct {
+	db      *redisdb.DB
+	o       Options
+	scripts scripts
+	known   sync.Map       // sale -> []*partition
+	wake    chan struct{}  // has a value when the process has learned of another sale
+	send    redisdb.Sender // carries the writes whose success a client is told
+}
+
+// partitions reads the partitions of a sale, and brings those that are behind up to the
+// settings of the first one.
+type partitions struct{ *base }
+
+// mover moves units between the partitions of a sale.
+type mover struct {
+	*base
+	leases *lock.Locker // of the right to move units
+}
+
+// editor makes sales and changes their settings and stock.
+type editor struct {
+	*base
+	partitions *partitions
+	mover      *mover
+}
+
+// reservations makes, ends and reads reservations.
+type reservations struct {
+	*base
+	partitions *partitions
+	mover      *mover
+}
+
+// outbox tells what sales owe to the record, and notes what is on record.
+type outbox struct{ *base }
+
+// loader brings a sale back from the record.
+type loader struct {
+	*base
+	partitions *partitions
+	mover      *mover
+}
+
+// sweeper returns holds that are due, and finishes what crashes left undone.
+type sweeper struct {
+	*base
+	partitions *partitions
+	mover      *mover
+	editor     *editor
+	unusable   sync.Map // Ref of a partition -> when the sweeper first found it unusable
+}
 
 // What a call says of a sale that it cannot work on.
 var (
@@ -94,32 +139,33 @@ func New(db *redisdb.DB, o Options) *Live {
 	if o.OnCompare == nil {
 		o.OnCompare = func(context.Context, string, int64) error { return nil }
 	}
+	b := &base{db: db, o: o, scripts: loadScripts(), send: sender(db, o.MinReplicas), wake: make(chan struct{}, 1)}
+	p, m := &partitions{b}, newMover(b)
+	e := &editor{b, p, m}
 	return &Live{
-		db: db, o: o, scripts: loadScripts(), send: sender(db, o.MinReplicas), wake: make(chan struct{}, 1),
-		leases: lock.New(db, lock.Options{Name: moveLock, Lease: moveLease, MaxAttempts: endless, Retention: time.Minute}),
+		base: b, partitions: p, mover: m, editor: e, reservations: &reservations{b, p, m}, outbox: &outbox{b}, loader: &loader{b, p, m},
+		sweeper: &sweeper{base: b, partitions: p, mover: m, editor: e},
 	}
 }
 
 // write sends what a client is told about, one command.
-func (l *Live) write(ctx context.Context, cmd redis.Cmder) error {
-	return l.send(ctx, redisdb.Write, cmd)
+func (b *base) write(ctx context.Context, cmd redis.Cmder) error {
+	return b.send(ctx, redisdb.Write, cmd)
 }
 
 // share sends commands of the process's own with the shared round trips.
-func (l *Live) share(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error {
+func (b *base) share(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) error {
 	if len(cmds) == 0 {
 		return nil
 	}
-	return l.db.Share(ctx, m, cmds...)
+	return b.db.Share(ctx, m, cmds...)
 }
 
 // usable turns the answers about a whole sale into errors.
-func (l *Live) usable(sale string, status int64) error {
+func (b *base) usable(sale string, status int64) error {
 	switch status {
 	case answerAbsent:
-		l.known.Delete(sale)
-		l.snapshots.Delete(sale)
-		l.movers.Delete(sale)
+		b.known.Delete(sale)
 		return ErrAbsent
 	case answerLoading:
 		return ErrLoading

@@ -15,7 +15,7 @@ import (
 // on record, and its stock adds up to its totals. RestoreOrders and Open follow.
 // All three may be done again, from the beginning and by anybody, at any point; of
 // several who do so the last to begin may open. s.Loading, from NewLoading, names this one.
-func (l *Live) Load(ctx context.Context, s Settings) error {
+func (l *loader) Load(ctx context.Context, s Settings) error {
 	parts := l.remember(s.ID, s.Partitions)
 	if err := l.register(ctx, s.ID, s.Partitions); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (l *Live) Load(ctx context.Context, s Settings) error {
 	}
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
-		cmds[i] = l.applyCmd(ctx, p, s, true)
+		cmds[i] = l.partitions.applyCmd(ctx, p, s, true)
 	}
 	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
 		return err
@@ -41,11 +41,11 @@ func (l *Live) Load(ctx context.Context, s Settings) error {
 	if err := l.raise(ctx, parts[0], map[string]string{"recorded": strconv.FormatInt(recorded, 10)}); err != nil {
 		return err
 	}
-	found, err := l.finishAllTransfers(ctx, parts)
+	found, err := l.mover.finishAllTransfers(ctx, parts)
 	if err != nil {
 		return err
 	}
-	if err := l.spread(ctx, parts, found[0]); err != nil {
+	if err := l.partitions.spread(ctx, parts, found[0]); err != nil {
 		return err
 	}
 	return l.balanceStock(ctx, parts)
@@ -64,9 +64,9 @@ func (s Settings) over(sale Settings) Settings {
 }
 
 // balanceStock makes the stock of a closed sale add up to its totals.
-func (l *Live) balanceStock(ctx context.Context, parts []*partition) error {
+func (l *loader) balanceStock(ctx context.Context, parts []*partition) error {
 	for range repairs * repairs {
-		found, err := l.finishAllTransfers(ctx, parts)
+		found, err := l.mover.finishAllTransfers(ctx, parts)
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ const restoredAtOnce = 200
 
 // RestoreOrders makes the reservations of orders on record sold, where Redis
 // does not know them as sold.
-func (l *Live) RestoreOrders(ctx context.Context, sale string, orders []Order) error {
+func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []Order) error {
 	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
 		return err
@@ -139,13 +139,13 @@ func (l *Live) RestoreOrders(ctx context.Context, sale string, orders []Order) e
 // is covered, the stock is spread, and the sale goes on. ErrStaleRun: the server
 // has begun another run since, or somebody else a loading, so that the sale must be
 // loaded again.
-func (l *Live) Open(ctx context.Context, sale, loading string) error {
+func (l *loader) Open(ctx context.Context, sale, loading string) error {
 	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
 		return err
 	}
 	if len(parts) > 1 {
-		if err := l.coverOwed(ctx, parts, true); err != nil {
+		if err := l.mover.coverOwed(ctx, parts, true); err != nil {
 			return err
 		}
 	}
@@ -157,7 +157,7 @@ func (l *Live) Open(ctx context.Context, sale, loading string) error {
 	return l.open(ctx, parts[:1], loading)
 }
 
-func (l *Live) open(ctx context.Context, parts []*partition, loading string) error {
+func (l *loader) open(ctx context.Context, parts []*partition, loading string) error {
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
 		cmds[i] = l.scripts.open.Cmd(ctx, []string{p.settings}, l.o.RunID, loading)
@@ -179,25 +179,25 @@ func (l *Live) open(ctx context.Context, parts []*partition, loading string) err
 
 // coverOwed moves units to the partitions that sold more than they had. A closed
 // sale is spread anew after that.
-func (l *Live) coverOwed(ctx context.Context, parts []*partition, closed bool) error {
-	release, err := l.lockMoves(ctx, parts[0].sale)
+func (m *mover) coverOwed(ctx context.Context, parts []*partition, closed bool) error {
+	release, err := m.lockMoves(ctx, parts)
 	if err != nil {
 		return err
 	}
 	defer release()
 	for range collectRounds {
-		found, err := l.finishAllTransfers(ctx, parts)
+		found, err := m.finishAllTransfers(ctx, parts)
 		if err != nil {
 			return err
 		}
 		debits := cover(parts, found)
 		if len(debits) == 0 && closed {
-			return l.shareOut(ctx, parts, true)
+			return m.shareOut(ctx, parts, true)
 		}
 		if len(debits) == 0 {
 			return nil
 		}
-		if _, err := l.move(ctx, parts, debits, closed); err != nil {
+		if _, err := m.move(ctx, parts, debits, closed); err != nil {
 			return err
 		}
 	}

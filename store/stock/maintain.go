@@ -26,7 +26,7 @@ const maintainedAtOnce = 16
 // maintenance does what sweeps found left to do, beside the sweeps; what it has no
 // room for is found again.
 type maintenance struct {
-	live    *Live
+	sweeper *sweeper
 	mu      sync.Mutex
 	busy    map[*partition]bool
 	running sync.WaitGroup
@@ -45,8 +45,8 @@ func (w *maintenance) start(ctx context.Context, f finding) {
 			defer w.mu.Unlock()
 			delete(w.busy, f.partition)
 		}()
-		if err := w.live.maintain(ctx, f); err != nil && ctx.Err() == nil {
-			w.live.o.Logger.Warn("maintain sale", "sale", f.sale, "partition", f.index, "error", err)
+		if err := w.sweeper.maintain(ctx, f); err != nil && ctx.Err() == nil {
+			w.sweeper.o.Logger.Warn("maintain sale", "sale", f.sale, "partition", f.index, "error", err)
 		}
 	})
 }
@@ -60,54 +60,64 @@ const loadingPatience = 2 * time.Second
 const absentPatience = time.Minute
 
 // needsMaintenance tells whether a partition needs more than its sweep.
-func (l *Live) needsMaintenance(p *partition, a sweepAnswer) bool {
+func (sw *sweeper) needsMaintenance(p *partition, a sweepAnswer) bool {
 	switch a.status {
 	case answerStaleRun:
 		return true
 	case answerLoading:
-		return l.unusableFor(p) > loadingPatience
+		return sw.unusableFor(p) > loadingPatience
 	case answerAbsent:
-		return p.index > 0 || l.unusableFor(p) > absentPatience
+		return p.index > 0 || sw.unusableFor(p) > absentPatience
 	}
-	l.unusable.Delete(p.prefix)
-	many := l.isPartitioned(p.sale)
+	sw.unusable.Delete(p.ref())
+	many := sw.isPartitioned(p.sale)
 	owes := a.orders > 0 || a.transfers > 0 || many && a.oversold
 	behind := a.unrecorded() || a.compareIn() <= 0 || many && a.spread < a.version
 	return owes || p.index == 0 && (behind || a.retirable())
 }
 
 // unusableFor tells how long a partition has been found unusable.
-func (l *Live) unusableFor(p *partition) time.Duration {
-	since, _ := l.unusable.LoadOrStore(p.prefix, time.Now())
+func (sw *sweeper) unusableFor(p *partition) time.Duration {
+	since, _ := sw.unusable.LoadOrStore(p.ref(), time.Now())
 	return time.Since(since.(time.Time))
 }
 
-func (l *Live) isPartitioned(sale string) bool {
-	known, ok := l.known.Load(sale)
+// forgetUnusable forgets partitions of sales that are live no more.
+func (sw *sweeper) forgetUnusable(live map[string]registration) {
+	sw.unusable.Range(func(ref, _ any) bool {
+		if _, ok := live[ref.(Ref).Sale]; !ok {
+			sw.unusable.Delete(ref)
+		}
+		return true
+	})
+}
+
+func (sw *sweeper) isPartitioned(sale string) bool {
+	known, ok := sw.known.Load(sale)
 	return ok && len(known.([]*partition)) > 1
 }
 
 // maintain does what a sweep found left to do.
-func (l *Live) maintain(ctx context.Context, f finding) error {
+func (sw *sweeper) maintain(ctx context.Context, f finding) error {
 	switch f.answer.status {
 	case answerStaleRun, answerLoading:
-		l.o.OnStale(ctx, f.sale)
+		sw.o.OnStale(ctx, f.sale)
 		return nil
 	case answerAbsent:
-		return l.maintainAbsent(ctx, f.partition)
+		return sw.maintainAbsent(ctx, f.partition)
 	}
-	l.reportSwept(ctx, f)
-	parts, err := l.partitionsOf(ctx, f.sale)
+	sw.reportSwept(ctx, f)
+	parts, err := sw.partitionsOf(ctx, f.sale)
 	if err != nil {
 		return err
 	}
 	if f.answer.transfers > 0 {
-		if err := l.finishOld(ctx, parts, f.partition); err != nil {
+		if err := sw.finishOld(ctx, parts, f.partition); err != nil {
 			return err
 		}
 	}
 	if f.answer.oversold && len(parts) > 1 {
-		if err := l.coverOwed(ctx, parts, false); err != nil {
+		if err := sw.mover.coverOwed(ctx, parts, false); err != nil {
 			return err
 		}
 	}
@@ -115,50 +125,49 @@ func (l *Live) maintain(ctx context.Context, f finding) error {
 		return nil
 	}
 	if len(parts) > 1 && f.answer.spread < f.answer.version {
-		return l.finishChange(ctx, f.sale, len(parts), false)
+		return sw.editor.finishChange(ctx, f.sale, len(parts), false)
 	}
 	if f.answer.retirable() && !f.answer.unrecorded() {
-		return l.retire(ctx, parts)
+		return sw.retire(ctx, parts)
 	}
 	if f.answer.compareIn() > 0 {
 		return nil
 	}
-	if err := l.o.OnCompare(ctx, f.sale, f.answer.compareFrom()); err != nil {
+	if err := sw.o.OnCompare(ctx, f.sale, f.answer.compareFrom()); err != nil {
 		return err
 	}
-	return l.raise(ctx, parts[0], map[string]string{"compared": strconv.FormatInt(f.answer.now, 10)})
+	return sw.raise(ctx, parts[0], map[string]string{"compared": strconv.FormatInt(f.answer.now, 10)})
 }
 
 // reportSwept tells OnSwept what a partition owes to the record.
-func (l *Live) reportSwept(ctx context.Context, f finding) {
+func (sw *sweeper) reportSwept(ctx context.Context, f finding) {
 	a := f.answer
 	s := Swept{Sale: f.sale, Partition: f.index, Orders: a.orders, Settings: f.index == 0 && a.unrecorded()}
 	if s.Orders > 0 {
 		s.OldestOrderMS = max(a.now-a.oldestOrder, 0)
 	}
 	if s.Orders > 0 || s.Settings {
-		l.o.OnSwept(ctx, s)
+		sw.o.OnSwept(ctx, s)
 	}
 }
 
 // maintainAbsent repairs a sale that has not reached all its partitions; one that
 // lost a partition is stale, and one that is nowhere leaves the registry.
-func (l *Live) maintainAbsent(ctx context.Context, p *partition) error {
+func (sw *sweeper) maintainAbsent(ctx context.Context, p *partition) error {
 	if p.index == 0 {
-		l.unusable.Delete(p.prefix)
-		return l.unregister(ctx, p.sale)
+		return sw.unregister(ctx, p.sale)
 	}
-	parts, err := l.partitionsOf(ctx, p.sale)
+	parts, err := sw.partitionsOf(ctx, p.sale)
 	if errors.Is(err, ErrAbsent) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	_, err = l.readOpen(ctx, parts)
+	_, err = sw.partitions.readOpen(ctx, parts)
 	switch {
 	case errors.Is(err, ErrStaleRun):
-		l.o.OnStale(ctx, p.sale)
+		sw.o.OnStale(ctx, p.sale)
 		return nil
 	case errors.Is(err, ErrAbsent):
 		return nil // it is brought back when somebody asks for it
@@ -167,46 +176,46 @@ func (l *Live) maintainAbsent(ctx context.Context, p *partition) error {
 }
 
 // finishOld finishes transfers out of a partition that took too long.
-func (l *Live) finishOld(ctx context.Context, parts []*partition, p *partition) error {
-	found, err := l.readStates(ctx, p)
+func (sw *sweeper) finishOld(ctx context.Context, parts []*partition, p *partition) error {
+	found, err := sw.readStates(ctx, p)
 	if err != nil {
 		return err
 	}
 	limit := found[0].now - transferPatience.Milliseconds()
 	old := slices.DeleteFunc(found[0].out, func(t transfer) bool { return t.at > limit })
-	return l.finishTransfers(ctx, parts, old)
+	return sw.mover.finishTransfers(ctx, parts, old)
 }
 
 // retire removes the keys of a sale, when no partition has anything left to do: a sale
 // without its first one is not there. It leaves the registry before: a change that comes
 // between puts it back.
-func (l *Live) retire(ctx context.Context, parts []*partition) error {
+func (sw *sweeper) retire(ctx context.Context, parts []*partition) error {
 	sale := parts[0].sale
-	if over, err := l.retireAll(ctx, parts, false); err != nil || !over {
+	if over, err := sw.retireAll(ctx, parts, false); err != nil || !over {
 		return err
 	}
-	if err := l.unregister(ctx, sale); err != nil {
+	if err := sw.unregister(ctx, sale); err != nil {
 		return err
 	}
-	if gone, err := l.retireAll(ctx, parts, true); err != nil || gone {
+	if gone, err := sw.retireAll(ctx, parts, true); err != nil || gone {
 		return err
 	}
-	return l.register(ctx, sale, len(parts))
+	return sw.register(ctx, sale, len(parts))
 }
 
 // retireAll tells whether all partitions may go, or removes those that may.
-func (l *Live) retireAll(ctx context.Context, parts []*partition, remove bool) (bool, error) {
+func (sw *sweeper) retireAll(ctx context.Context, parts []*partition, remove bool) (bool, error) {
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
 		keys := []string{p.settings, p.due, p.orders, p.out, p.restocks, p.stock, p.reservations, p.totals, p.seen}
-		cmds[i] = l.scripts.retire.Cmd(ctx, keys, keptAfterEnd.Milliseconds(), keptAfterOpening.Milliseconds(), flag(remove))
+		cmds[i] = sw.scripts.retire.Cmd(ctx, keys, keptAfterEnd.Milliseconds(), keptAfterOpening.Milliseconds(), flag(remove))
 	}
-	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
+	if err := sw.share(ctx, redisdb.Write, cmds...); err != nil {
 		return false, err
 	}
 	all := true
 	for i := range cmds {
-		n, err := single(l.scripts.retire, cmds[i].(*redis.Cmd))
+		n, err := single(sw.scripts.retire, cmds[i].(*redis.Cmd))
 		if err != nil {
 			return false, err
 		}

@@ -368,7 +368,7 @@ func (x *machine) compareReservations(rt *rapid.T, p *partition) {
 	if len(ids) == 0 {
 		return
 	}
-	found, now, err := x.w.reservations(context.Background(), p, ids...)
+	found, now, err := x.w.read(context.Background(), p, ids...)
 	if err != nil {
 		rt.Fatal(err)
 	}

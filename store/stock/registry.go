@@ -14,12 +14,12 @@ import (
 
 // partitionsOf gives a sale's partitions. Their number never changes, so it is read
 // once; where a script says that it differs (Redis was emptied), forget helps.
-func (l *Live) partitionsOf(ctx context.Context, sale string) ([]*partition, error) {
-	if known, ok := l.known.Load(sale); ok {
+func (b *base) partitionsOf(ctx context.Context, sale string) ([]*partition, error) {
+	if known, ok := b.known.Load(sale); ok {
 		return known.([]*partition), nil
 	}
 	cmd := redis.NewStringCmd(ctx, "hget", newPartition(sale, 0).settings, "partitions")
-	if err := l.share(ctx, redisdb.Read, cmd); err != nil {
+	if err := b.share(ctx, redisdb.Read, cmd); err != nil {
 		return nil, err
 	}
 	n, err := cmd.Int()
@@ -29,23 +29,24 @@ func (l *Live) partitionsOf(ctx context.Context, sale string) ([]*partition, err
 	if err != nil {
 		return nil, err
 	}
-	return l.remember(sale, n), nil
+	return b.remember(sale, n), nil
 }
 
-func (l *Live) remember(sale string, partitions int) []*partition {
-	if known, ok := l.known.Load(sale); ok && len(known.([]*partition)) == partitions {
+func (b *base) remember(sale string, partitions int) []*partition {
+	if known, ok := b.known.Load(sale); ok && len(known.([]*partition)) == partitions {
 		return known.([]*partition)
 	}
 	parts := make([]*partition, partitions)
 	for i := range parts {
 		p := newPartition(sale, i)
-		p.reserves = l.newCrowd(p, l.scripts.reserve, l.o.RunID, partitions, api.IdempotencyTTL.Milliseconds(), dueAtOnce)
-		p.ends = l.newCrowd(p, l.scripts.end, l.o.RunID, api.IdempotencyTTL.Milliseconds())
+		p.reserves = b.newCrowd(p, b.scripts.reserve, b.o.RunID, partitions, api.IdempotencyTTL.Milliseconds(), dueAtOnce)
+		p.ends = b.newCrowd(p, b.scripts.end, b.o.RunID, api.IdempotencyTTL.Milliseconds())
+		p.turn = make(chan struct{}, 1)
 		parts[i] = p
 	}
-	l.known.Store(sale, parts)
+	b.known.Store(sale, parts)
 	select {
-	case l.wake <- struct{}{}:
+	case b.wake <- struct{}{}:
 	default:
 	}
 	return parts
@@ -53,9 +54,9 @@ func (l *Live) remember(sale string, partitions int) []*partition {
 
 // register lets every process's sweeper know of a sale, and of a change of it: the entry
 // is another each time.
-func (l *Live) register(ctx context.Context, sale string, partitions int) error {
+func (b *base) register(ctx context.Context, sale string, partitions int) error {
 	cmd := redis.NewIntCmd(ctx, "hset", saleRegistry, sale, strconv.Itoa(partitions)+" "+newRequest()[:changeLength])
-	if err := l.share(ctx, redisdb.Write, cmd); err != nil {
+	if err := b.share(ctx, redisdb.Write, cmd); err != nil {
 		return err
 	}
 	return cmd.Err()
@@ -64,10 +65,10 @@ func (l *Live) register(ctx context.Context, sale string, partitions int) error 
 // registerAgain enters sales that this process knows and the registry has lost, as a
 // Cluster loses it with another master than theirs: the next process to start would
 // never sweep them.
-func (l *Live) registerAgain(ctx context.Context, sales map[string]registration, found []finding) (err error) {
+func (sw *sweeper) registerAgain(ctx context.Context, sales map[string]registration, found []finding) (err error) {
 	for _, f := range found {
 		if s := sales[f.sale]; f.index == 0 && f.answer.status == answerDone && s.change == "" {
-			err = errors.Join(err, l.register(ctx, f.sale, s.partitions))
+			err = errors.Join(err, sw.register(ctx, f.sale, s.partitions))
 		}
 	}
 	return err
@@ -78,15 +79,15 @@ func (l *Live) registerAgain(ctx context.Context, sales map[string]registration,
 // before it was on record: they are closed and lose their version, so that they
 // get the new settings and the sale is loaded, which makes their stock part of its
 // totals.
-func (l *Live) makeRoom(ctx context.Context, s Settings) error {
-	if err := l.register(ctx, s.ID, s.Partitions); err != nil || s.Partitions == 1 {
+func (e *editor) makeRoom(ctx context.Context, s Settings) error {
+	if err := e.register(ctx, s.ID, s.Partitions); err != nil || s.Partitions == 1 {
 		return err
 	}
 	parts := make([]*partition, s.Partitions)
 	for i := range parts {
 		parts[i] = newPartition(s.ID, i)
 	}
-	found, err := l.readStates(ctx, parts...)
+	found, err := e.readStates(ctx, parts...)
 	if err != nil || found[0].status != answerAbsent {
 		return err
 	}
@@ -97,22 +98,17 @@ func (l *Live) makeRoom(ctx context.Context, s Settings) error {
 				redis.NewIntCmd(ctx, "hdel", parts[i].settings, "version"))
 		}
 	}
-	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
+	if err := e.share(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	return firstError(cmds)
 }
 
-// unregister lets sweepers forget a sale, and this process what it keeps of it.
-func (l *Live) unregister(ctx context.Context, sale string) error {
-	if parts, ok := l.known.LoadAndDelete(sale); ok {
-		for _, p := range parts.([]*partition) {
-			l.unusable.Delete(p.prefix)
-		}
-	}
-	l.movers.Delete(sale)
+// unregister lets sweepers forget a sale.
+func (sw *sweeper) unregister(ctx context.Context, sale string) error {
+	sw.known.Delete(sale)
 	cmd := redis.NewIntCmd(ctx, "hdel", saleRegistry, sale)
-	if err := l.share(ctx, redisdb.Write, cmd); err != nil {
+	if err := sw.share(ctx, redisdb.Write, cmd); err != nil {
 		return err
 	}
 	return cmd.Err()
@@ -134,8 +130,8 @@ type registration struct {
 // LiveSales lists the sales that have live keys, with their partitions: those in
 // the registry, and those that this process worked on; these are there beside an
 // error too.
-func (l *Live) LiveSales(ctx context.Context) (map[string]int, error) {
-	registered, err := l.registered(ctx)
+func (b *base) LiveSales(ctx context.Context) (map[string]int, error) {
+	registered, err := b.registered(ctx)
 	sales := make(map[string]int, len(registered))
 	for sale, r := range registered {
 		sales[sale] = r.partitions
@@ -143,15 +139,15 @@ func (l *Live) LiveSales(ctx context.Context) (map[string]int, error) {
 	return sales, err
 }
 
-func (l *Live) registered(ctx context.Context) (map[string]registration, error) {
+func (b *base) registered(ctx context.Context) (map[string]registration, error) {
 	sales := map[string]registration{}
-	l.known.Range(func(sale, parts any) bool {
+	b.known.Range(func(sale, parts any) bool {
 		sales[sale.(string)] = registration{partitions: len(parts.([]*partition))}
 		return true
 	})
 	for cursor := uint64(0); ; {
 		cmd := redis.NewScanCmd(ctx, nil, "hscan", saleRegistry, cursor, "count", registryPage)
-		if err := l.share(ctx, redisdb.Read, cmd); err != nil {
+		if err := b.share(ctx, redisdb.Read, cmd); err != nil {
 			return sales, err
 		}
 		page, next, err := cmd.Result()

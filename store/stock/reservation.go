@@ -110,8 +110,8 @@ func ErrNoReservation(id string) error {
 }
 
 // partitionByID finds the partition of a reservation's id, which may be anything.
-func (l *Live) partitionByID(ctx context.Context, sale, id string) (*partition, error) {
-	parts, err := l.partitionsOf(ctx, sale)
+func (rs *reservations) partitionByID(ctx context.Context, sale, id string) (*partition, error) {
+	parts, err := rs.partitionsOf(ctx, sale)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +128,8 @@ const listNoCursor = 7
 // Reservations lists a user's reservations, newest first, at most limit of them,
 // beginning after a cursor ("" for the first page). A next of "" means that there
 // are no more. A cursor that this method did not give is refused.
-func (l *Live) Reservations(ctx context.Context, sale, user, cursor string, limit int) (items []api.Reservation, next string, err error) {
-	parts, err := l.partitionsOf(ctx, sale)
+func (rs *reservations) Reservations(ctx context.Context, sale, user, cursor string, limit int) (items []api.Reservation, next string, err error) {
+	parts, err := rs.partitionsOf(ctx, sale)
 	if err != nil {
 		return nil, "", err
 	}
@@ -137,9 +137,9 @@ func (l *Live) Reservations(ctx context.Context, sale, user, cursor string, limi
 	if at, ok := PartitionOf(cursor); cursor != "" && (!ok || at != home) {
 		return nil, "", errCursor()
 	}
-	p, script := parts[home], l.scripts.list
-	cmd := script.Cmd(ctx, []string{p.settings, p.reservations}, l.o.RunID, user, cursor, limit+1)
-	if err := l.share(ctx, redisdb.Read, cmd); err != nil {
+	p, script := parts[home], rs.scripts.list
+	cmd := script.Cmd(ctx, []string{p.settings, p.reservations}, rs.o.RunID, user, cursor, limit+1)
+	if err := rs.share(ctx, redisdb.Read, cmd); err != nil {
 		return nil, "", err
 	}
 	answer, err := reply(script, cmd)
@@ -149,7 +149,7 @@ func (l *Live) Reservations(ctx context.Context, sale, user, cursor string, limi
 	if redisdb.NumberAt(answer, 0) == listNoCursor {
 		return nil, "", errCursor()
 	}
-	if err := l.usable(sale, redisdb.NumberAt(answer, 0)); err != nil {
+	if err := rs.usable(sale, redisdb.NumberAt(answer, 0)); err != nil {
 		return nil, "", err
 	}
 	return readList(answer, limit)
@@ -177,12 +177,12 @@ func readList(answer []any, limit int) (items []api.Reservation, next string, er
 }
 
 // Reservation reads one; not_found when the sale has none of that id.
-func (l *Live) Reservation(ctx context.Context, sale, id string) (*api.Reservation, error) {
-	p, err := l.partitionByID(ctx, sale, id)
+func (rs *reservations) Reservation(ctx context.Context, sale, id string) (*api.Reservation, error) {
+	p, err := rs.partitionByID(ctx, sale, id)
 	if err != nil {
 		return nil, err
 	}
-	found, now, err := l.reservations(ctx, p, id)
+	found, now, err := rs.read(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -195,20 +195,20 @@ func (l *Live) Reservation(ctx context.Context, sale, id string) (*api.Reservati
 
 // reservations reads some of one partition, nil for each that is not there, and
 // Redis' time in ms.
-func (l *Live) reservations(ctx context.Context, p *partition, ids ...string) ([]*stored, int64, error) {
-	args := []any{l.o.RunID}
+func (rs *reservations) read(ctx context.Context, p *partition, ids ...string) ([]*stored, int64, error) {
+	args := []any{rs.o.RunID}
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	cmd := l.scripts.get.Cmd(ctx, []string{p.settings, p.reservations}, args...)
-	if err := l.share(ctx, redisdb.Read, cmd); err != nil {
+	cmd := rs.scripts.get.Cmd(ctx, []string{p.settings, p.reservations}, args...)
+	if err := rs.share(ctx, redisdb.Read, cmd); err != nil {
 		return nil, 0, err
 	}
-	answer, err := reply(l.scripts.get, cmd)
+	answer, err := reply(rs.scripts.get, cmd)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := l.usable(p.sale, redisdb.NumberAt(answer, 0)); err != nil {
+	if err := rs.usable(p.sale, redisdb.NumberAt(answer, 0)); err != nil {
 		return nil, 0, err
 	}
 	found := make([]*stored, len(ids))

@@ -118,20 +118,20 @@ type attempt struct {
 // Reserve takes all lines for a user or none: one round trip for a sale of one
 // partition, shared with all who come meanwhile. Refusals are not_started, ended, limit_reached, sold_out,
 // validation_failed for an unknown sku and idempotency_key_reused.
-func (l *Live) Reserve(ctx context.Context, r ReserveStock) (Reserved, error) {
+func (rs *reservations) Reserve(ctx context.Context, r ReserveStock) (Reserved, error) {
 	a := &attempt{ReserveStock: r}
 	if a.Call == "" {
 		a.Call = newRequest()
 	}
-	if err := l.route(ctx, a); err != nil {
+	if err := rs.route(ctx, a); err != nil {
 		return Reserved{}, err
 	}
 	for range reserveTries {
-		answer, err := l.tryReserve(ctx, a)
+		answer, err := rs.tryReserve(ctx, a)
 		if err != nil {
 			return Reserved{}, err
 		}
-		again, err := l.repair(ctx, a, answer)
+		again, err := rs.repair(ctx, a, answer)
 		if err != nil {
 			return Reserved{}, err
 		}
@@ -139,9 +139,9 @@ func (l *Live) Reserve(ctx context.Context, r ReserveStock) (Reserved, error) {
 			continue
 		}
 		if answer.status == reserveShort && len(a.parts) > 1 {
-			return l.collect(ctx, a, answer)
+			return rs.collect(ctx, a, answer)
 		}
-		return l.reserved(a, answer)
+		return rs.reserved(a, answer)
 	}
 	return Reserved{}, errMoving()
 }
@@ -154,8 +154,8 @@ func errMoving() error {
 }
 
 // route finds the user's partition and makes the id, which tells it.
-func (l *Live) route(ctx context.Context, a *attempt) error {
-	parts, err := l.partitionsOf(ctx, a.Sale)
+func (rs *reservations) route(ctx context.Context, a *attempt) error {
+	parts, err := rs.partitionsOf(ctx, a.Sale)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (l *Live) route(ctx context.Context, a *attempt) error {
 	return nil
 }
 
-func (l *Live) tryReserve(ctx context.Context, a *attempt) (reserveAnswer, error) {
+func (rs *reservations) tryReserve(ctx context.Context, a *attempt) (reserveAnswer, error) {
 	c := &call{args: [callerArgs]any{a.Request.User, a.id, "", linesText(a.Request.Lines)}}
 	if a.Once.Key != "" {
 		c.once, c.args[2] = a.home.once(a.Once.Name()), string(a.Once.Body[:])+a.Call
@@ -181,37 +181,37 @@ func (l *Live) tryReserve(ctx context.Context, a *attempt) (reserveAnswer, error
 
 // repair does what an answer asks for before it counts, and says whether to try
 // again.
-func (l *Live) repair(ctx context.Context, a *attempt, answer reserveAnswer) (again bool, err error) {
+func (rs *reservations) repair(ctx context.Context, a *attempt, answer reserveAnswer) (again bool, err error) {
 	switch status := answer.status; {
 	case status == answerAgain:
 		return true, nil
 	case a.repairs == repairs:
 	case status == reserveElsewhere || status == answerAbsent && len(a.parts) > 1:
 		a.repairs++
-		return true, l.reroute(ctx, a)
+		return true, rs.reroute(ctx, a)
 	case a.home.index > 0 && status >= reserveUnknownSKU && status <= reserveLimit:
 		a.repairs++
-		return l.catchUp(ctx, a.home, answer.version, answer.idle)
+		return rs.partitions.catchUp(ctx, a.home, answer.version, answer.idle)
 	case len(a.parts) > 1 && answer.idle:
 		a.repairs++
-		return l.catchUp(ctx, a.home, answer.version, true)
+		return rs.partitions.catchUp(ctx, a.home, answer.version, true)
 	}
 	return false, nil
 }
 
 // reroute reads again how many partitions a sale has.
-func (l *Live) reroute(ctx context.Context, a *attempt) error {
-	l.known.Delete(a.Sale)
-	if err := l.route(ctx, a); err != nil {
+func (rs *reservations) reroute(ctx context.Context, a *attempt) error {
+	rs.known.Delete(a.Sale)
+	if err := rs.route(ctx, a); err != nil {
 		return err
 	}
-	_, err := l.catchUp(ctx, a.home, 0, false)
+	_, err := rs.partitions.catchUp(ctx, a.home, 0, false)
 	return err
 }
 
 // reserved turns an answer into what the caller gets.
-func (l *Live) reserved(a *attempt, answer reserveAnswer) (out Reserved, err error) {
-	if err := l.usable(a.Sale, answer.status); err != nil {
+func (rs *reservations) reserved(a *attempt, answer reserveAnswer) (out Reserved, err error) {
+	if err := rs.usable(a.Sale, answer.status); err != nil {
 		return Reserved{}, err
 	}
 	switch answer.status {
@@ -230,7 +230,7 @@ func (l *Live) reserved(a *attempt, answer reserveAnswer) (out Reserved, err err
 		out.SoldOut = a.soldOut(answer)
 		return out, out.SoldOut.refusal()
 	}
-	return out, l.refusal(answer)
+	return out, rs.refusal(answer)
 }
 
 // made is a reservation as it was when it was made, with the end of its hold.
@@ -259,7 +259,7 @@ func (s *SoldOut) refusal() error {
 }
 
 // refusal is an expected refusal other than sold_out.
-func (l *Live) refusal(answer reserveAnswer) error {
+func (rs *reservations) refusal(answer reserveAnswer) error {
 	switch answer.status {
 	case reserveElsewhere:
 		return ErrAbsent
@@ -274,5 +274,5 @@ func (l *Live) refusal(answer reserveAnswer) error {
 	case reserveLimit:
 		return api.Errorf(api.CodeLimitReached, "this user may have %d more", answer.remaining).With("remaining", answer.remaining)
 	}
-	return unexpected(l.scripts.reserve, answer)
+	return unexpected(rs.scripts.reserve, answer)
 }

@@ -89,15 +89,15 @@ func (a sweepAnswer) rest() time.Duration {
 
 // swept has one line of the log for the time in which sales cannot be swept, and one
 // when they are again.
-func (l *Live) swept(o *redisdb.Outage, err error) {
+func (sw *sweeper) swept(o *redisdb.Outage, err error) {
 	const all = 0
 	if err != nil {
 		if o.Failed(all) {
-			l.o.Logger.Warn("sales are not swept for now", "error", err)
+			sw.o.Logger.Warn("sales are not swept for now", "error", err)
 		}
 		return
 	}
 	if away, last := o.Worked(all); last {
-		l.o.Logger.Info("sales are swept again", "after", away)
+		sw.o.Logger.Info("sales are swept again", "after", away)
 	}
 }

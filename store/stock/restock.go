@@ -24,43 +24,43 @@ type AddStock struct {
 // is then, beside the sale. Said again with the same idempotency key it answers
 // the same. Until SettingsRecorded the change, with its key, is owed to the record. Refusals, with the present sale in the Change: version_mismatch,
 // bounds, and validation_failed for an unknown sku or a total that is too large.
-func (l *Live) Restock(ctx context.Context, a AddStock) (api.SaleItem, Change, error) {
+func (e *editor) Restock(ctx context.Context, a AddStock) (api.SaleItem, Change, error) {
 	var none api.SaleItem
 	sale, r := a.Sale, a.Request
 	if a.Call == "" {
 		a.Call = newRequest()
 	}
-	parts, err := l.partitionsOf(ctx, sale)
+	parts, err := e.partitionsOf(ctx, sale)
 	if err != nil {
 		return none, Change{}, err
 	}
-	others, err := l.others(ctx, parts, r.SKU)
+	others, err := e.others(ctx, parts, r.SKU)
 	if err != nil {
 		return none, Change{}, err
 	}
-	answer, err := l.change(ctx, sale, func() (changeAnswer, error) {
-		return l.tryRestock(ctx, parts[0], a, others)
+	answer, err := e.change(ctx, sale, func() (changeAnswer, error) {
+		return e.tryRestock(ctx, parts[0], a, others)
 	})
 	if err != nil {
 		return none, Change{}, err
 	}
 	status := answer.status
 	if status != answerDone && status != answerReplayed {
-		return l.refusedRestock(ctx, sale, answer)
+		return e.refusedRestock(ctx, sale, answer)
 	}
 	c := Change{Changed: status == answerDone && *r.Delta != 0, Replayed: status == answerReplayed, Version: answer.version}
 	item := api.SaleItem{SKU: r.SKU, Total: answer.total, Held: answer.held, Sold: answer.sold}
 	item.Available = max(item.Total-item.Held-item.Sold, 0)
-	c, err = l.changed(ctx, parts[0], l.scripts.restock, answer.state, c)
+	c, err = e.changed(ctx, parts[0], e.scripts.restock, answer.state, c)
 	return item, c, err
 }
 
 // others adds up a sku in all partitions but the first.
-func (l *Live) others(ctx context.Context, parts []*partition, sku string) (n numbers, err error) {
+func (e *editor) others(ctx context.Context, parts []*partition, sku string) (n numbers, err error) {
 	if len(parts) == 1 {
 		return n, nil
 	}
-	found, err := l.readOpen(ctx, parts)
+	found, err := e.partitions.readOpen(ctx, parts)
 	if err != nil {
 		return n, err
 	}
@@ -70,24 +70,24 @@ func (l *Live) others(ctx context.Context, parts []*partition, sku string) (n nu
 	return n, nil
 }
 
-func (l *Live) tryRestock(ctx context.Context, first *partition, a AddStock, others numbers) (changeAnswer, error) {
+func (e *editor) tryRestock(ctx context.Context, first *partition, a AddStock, others numbers) (changeAnswer, error) {
 	name, lifetime := a.Call, requestLifetime
 	if a.Once.Key != "" {
 		name, lifetime = a.Once.Name(), api.IdempotencyTTL
 	}
 	r := a.Request
-	cmd := l.scripts.restock.Cmd(ctx, first.core(first.totals, first.once(name), first.out, first.restocks), l.o.RunID,
+	cmd := e.scripts.restock.Cmd(ctx, first.core(first.totals, first.once(name), first.out, first.restocks), e.o.RunID,
 		lifetime.Milliseconds(), a.Match.text(), hex.EncodeToString(a.Once.Body[:]), a.Call,
 		sweptAtOnce, ChangesChannel(first.sale), r.SKU, *r.Delta, int64(api.MaxStock), others.held, others.sold)
-	if err := l.write(ctx, cmd); err != nil {
+	if err := e.write(ctx, cmd); err != nil {
 		return changeAnswer{}, err
 	}
-	return l.readRestock(cmd)
+	return e.readRestock(cmd)
 }
 
 // readRestock reads the answer in the order of the script's RETURNS.
-func (l *Live) readRestock(cmd *redis.Cmd) (changeAnswer, error) {
-	v, err := reply(l.scripts.restock, cmd)
+func (e *editor) readRestock(cmd *redis.Cmd) (changeAnswer, error) {
+	v, err := reply(e.scripts.restock, cmd)
 	switch status := redisdb.NumberAt(v, 0); {
 	case err == nil && (status == answerDone || status == answerReplayed):
 		return changeAnswer{
@@ -102,12 +102,12 @@ func (l *Live) readRestock(cmd *redis.Cmd) (changeAnswer, error) {
 }
 
 // refusedRestock names a refusal and adds the present sale.
-func (l *Live) refusedRestock(ctx context.Context, sale string, answer changeAnswer) (api.SaleItem, Change, error) {
+func (e *editor) refusedRestock(ctx context.Context, sale string, answer changeAnswer) (api.SaleItem, Change, error) {
 	var none api.SaleItem
 	if answer.status == answerReused {
 		return none, Change{}, api.IdempotencyReused()
 	}
-	present, err := l.Sale(ctx, sale)
+	present, err := e.partitions.Sale(ctx, sale)
 	if err != nil {
 		return none, Change{}, err
 	}
@@ -122,5 +122,5 @@ func (l *Live) refusedRestock(ctx context.Context, sale string, answer changeAns
 	case restockTooLarge:
 		return none, c, api.Invalid("delta", "max", "would take the total above %d", int64(api.MaxStock))
 	}
-	return none, c, unexpected(l.scripts.restock, answer)
+	return none, c, unexpected(e.scripts.restock, answer)
 }

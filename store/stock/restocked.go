@@ -30,9 +30,9 @@ const restockFields = 5
 
 // UnrecordedRestocks lists the changes of stock that made a sale's version, or one before
 // it, and are not on record: they belong there together with the settings.
-func (l *Live) UnrecordedRestocks(ctx context.Context, sale string, version int64) ([]Restocked, error) {
+func (x *outbox) UnrecordedRestocks(ctx context.Context, sale string, version int64) ([]Restocked, error) {
 	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", newPartition(sale, 0).restocks)
-	if err := l.share(ctx, redisdb.Read, cmd); err != nil {
+	if err := x.share(ctx, redisdb.Read, cmd); err != nil {
 		return nil, err
 	}
 	owed, err := cmd.Result()
@@ -55,9 +55,9 @@ func (l *Live) UnrecordedRestocks(ctx context.Context, sale string, version int6
 
 // SettingsRecorded says that a version is on record, or a newer one, and with it changes
 // of stock.
-func (l *Live) SettingsRecorded(ctx context.Context, sale string, version int64, restocks ...Restocked) error {
+func (x *outbox) SettingsRecorded(ctx context.Context, sale string, version int64, restocks ...Restocked) error {
 	first := newPartition(sale, 0)
-	cmds := []redis.Cmder{l.scripts.raise.Cmd(ctx, []string{first.settings}, "recorded", version)}
+	cmds := []redis.Cmder{x.scripts.raise.Cmd(ctx, []string{first.settings}, "recorded", version)}
 	if len(restocks) > 0 {
 		args := []any{"hdel", first.restocks}
 		for _, r := range restocks {
@@ -65,7 +65,7 @@ func (l *Live) SettingsRecorded(ctx context.Context, sale string, version int64,
 		}
 		cmds = append(cmds, redis.NewIntCmd(ctx, args...))
 	}
-	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
+	if err := x.share(ctx, redisdb.Write, cmds...); err != nil {
 		return err
 	}
 	return firstError(cmds)
@@ -77,14 +77,14 @@ const disowned = "?"
 // Disown says that the record refused settings, and the changes of stock before them, because
 // the sale was loaded elsewhere since. The sale becomes as one of another run of the server;
 // loading it takes all these changes back. One that was loaded or changed since stays as it is.
-func (l *Live) Disown(ctx context.Context, s Settings, restocks []Restocked) error {
+func (x *outbox) Disown(ctx context.Context, s Settings, restocks []Restocked) error {
 	first := newPartition(s.ID, 0)
 	keys := []string{first.settings, first.restocks}
 	for _, r := range restocks {
 		keys = append(keys, first.once(r.Name))
 	}
-	cmd := l.scripts.disown.Cmd(ctx, keys, l.o.RunID, s.Loading, s.Version)
-	if err := l.share(ctx, redisdb.Write, cmd); err != nil {
+	cmd := x.scripts.disown.Cmd(ctx, keys, x.o.RunID, s.Loading, s.Version)
+	if err := x.share(ctx, redisdb.Write, cmd); err != nil {
 		return err
 	}
 	return cmd.Err()
@@ -92,7 +92,7 @@ func (l *Live) Disown(ctx context.Context, s Settings, restocks []Restocked) err
 
 // RestoreRestocks makes changes of stock on record known where Redis lost that they were
 // made, between Load and Open.
-func (l *Live) RestoreRestocks(ctx context.Context, sale string, restocks []Restocked) error {
+func (l *loader) RestoreRestocks(ctx context.Context, sale string, restocks []Restocked) error {
 	first := newPartition(sale, 0)
 	cmds := make([]redis.Cmder, len(restocks))
 	for i, r := range restocks {

@@ -134,8 +134,8 @@ func readNeeds(v []any) changeAnswer {
 }
 
 // readPut reads the answer in the order of the script's RETURNS.
-func (l *Live) readPut(cmd *redis.Cmd) (changeAnswer, error) {
-	v, err := reply(l.scripts.put, cmd)
+func (e *editor) readPut(cmd *redis.Cmd) (changeAnswer, error) {
+	v, err := reply(e.scripts.put, cmd)
 	switch status := redisdb.NumberAt(v, 0); {
 	case err == nil && status == answerDone:
 		return changeAnswer{status: status, made: redisdb.NumberAt(v, 1), state: redisdb.ListAt(v, 2)}, nil
@@ -173,39 +173,39 @@ func settingsOf(sale string, r *api.SaleRequest) Settings {
 // Change: version_mismatch, conflict (another content without a condition) and
 // bounds. ErrAbsent unless New. Until SettingsRecorded the change is owed to the
 // record.
-func (l *Live) Put(ctx context.Context, p PutSale) (Change, error) {
+func (e *editor) Put(ctx context.Context, p PutSale) (Change, error) {
 	s := settingsOf(p.Sale, p.Request)
 	if p.New {
-		if err := l.makeRoom(ctx, s); err != nil {
+		if err := e.makeRoom(ctx, s); err != nil {
 			return Change{}, err
 		}
 	}
 	first, request := newPartition(p.Sale, 0), newRequest()
-	answer, err := l.change(ctx, p.Sale, func() (changeAnswer, error) { return l.tryPut(ctx, first, p, s, request) })
+	answer, err := e.change(ctx, p.Sale, func() (changeAnswer, error) { return e.tryPut(ctx, first, p, s, request) })
 	if err != nil {
 		return Change{}, err
 	}
 	if answer.status != answerDone {
-		return l.refusedPut(ctx, p.Sale, answer)
+		return e.refusedPut(ctx, p.Sale, answer)
 	}
 	c := Change{Created: answer.made == putCreated, Changed: answer.made > putCreated}
-	return l.changed(ctx, first, l.scripts.put, answer.state, c)
+	return e.changed(ctx, first, e.scripts.put, answer.state, c)
 }
 
 // changed completes a change that was made, whose script answered last
 // with the first partition as the change left it. What goes wrong from here on
 // leaves the outcome unknown to the caller.
-func (l *Live) changed(ctx context.Context, first *partition, script *redisdb.Script, state []any, c Change) (Change, error) {
+func (e *editor) changed(ctx context.Context, first *partition, script *redisdb.Script, state []any, c Change) (Change, error) {
 	k, err := parseState(first, script, state)
 	if err == nil {
-		err = l.usable(first.sale, k.status)
+		err = e.usable(first.sale, k.status)
 	}
 	if err == nil {
 		c.Record = k.settings
-		err = l.finishChange(ctx, first.sale, k.settings.Partitions, c.Created || c.Changed)
+		err = e.finishChange(ctx, first.sale, k.settings.Partitions, c.Created || c.Changed)
 	}
 	if err == nil {
-		c.Sale, err = l.saleAt(ctx, k)
+		c.Sale, err = e.partitions.saleAt(ctx, k)
 	}
 	if err != nil && (c.Created || c.Changed) {
 		err = api.Errorf(api.CodeUnknownOutcome, "the sale was changed, but not all of it was told").Because(err)
@@ -213,23 +213,23 @@ func (l *Live) changed(ctx context.Context, first *partition, script *redisdb.Sc
 	return c, err
 }
 
-func (l *Live) tryPut(ctx context.Context, first *partition, p PutSale, s Settings, request string) (changeAnswer, error) {
+func (e *editor) tryPut(ctx context.Context, first *partition, p PutSale, s Settings, request string) (changeAnswer, error) {
 	mayMake := 0
 	if p.New {
 		mayMake = 1
 	}
-	args := []any{l.o.RunID, requestLifetime.Milliseconds(), p.Match.text(), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
+	args := []any{e.o.RunID, requestLifetime.Milliseconds(), p.Match.text(), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
 	keys := first.core(first.totals, first.once(request), first.out)
-	cmd := l.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
-	if err := l.write(ctx, cmd); err != nil {
+	cmd := e.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
+	if err := e.write(ctx, cmd); err != nil {
 		return changeAnswer{}, err
 	}
-	return l.readPut(cmd)
+	return e.readPut(cmd)
 }
 
 // change calls until the answer counts: due holds are returned, and units are
 // collected into the first partition as far as there are any.
-func (l *Live) change(ctx context.Context, sale string, call func() (changeAnswer, error)) (changeAnswer, error) {
+func (e *editor) change(ctx context.Context, sale string, call func() (changeAnswer, error)) (changeAnswer, error) {
 	for range changeTries {
 		answer, err := call()
 		if err != nil {
@@ -239,9 +239,9 @@ func (l *Live) change(ctx context.Context, sale string, call func() (changeAnswe
 		case answerAgain:
 			continue
 		case changeNeeds:
-			return l.changeCollected(ctx, sale, call, answer)
+			return e.changeCollected(ctx, sale, call, answer)
 		default:
-			return answer, l.usable(sale, answer.status)
+			return answer, e.usable(sale, answer.status)
 		}
 	}
 	return changeAnswer{}, errMoving()
@@ -249,12 +249,12 @@ func (l *Live) change(ctx context.Context, sale string, call func() (changeAnswe
 
 // changeCollected collects what a change takes away under the right to move, so
 // that it is all or nothing: the script decides at the end.
-func (l *Live) changeCollected(ctx context.Context, sale string, call func() (changeAnswer, error), answer changeAnswer) (changeAnswer, error) {
-	parts, err := l.partitionsOf(ctx, sale)
+func (e *editor) changeCollected(ctx context.Context, sale string, call func() (changeAnswer, error), answer changeAnswer) (changeAnswer, error) {
+	parts, err := e.partitionsOf(ctx, sale)
 	if err != nil {
 		return changeAnswer{}, err
 	}
-	release, err := l.lockMoves(ctx, sale)
+	release, err := e.mover.lockMoves(ctx, parts)
 	if err != nil {
 		return changeAnswer{}, err
 	}
@@ -265,7 +265,7 @@ func (l *Live) changeCollected(ctx context.Context, sale string, call func() (ch
 			if answer.version == shortAt { // and still is: other changes make other needs
 				return changeAnswer{status: changeBounds}, nil
 			}
-			got, err := l.gather(ctx, parts, gathering{to: parts[0], want: answer.needs})
+			got, err := e.mover.gather(ctx, parts, gathering{to: parts[0], want: answer.needs})
 			if err != nil {
 				return changeAnswer{}, err
 			}
@@ -277,15 +277,15 @@ func (l *Live) changeCollected(ctx context.Context, sale string, call func() (ch
 			return changeAnswer{}, err
 		}
 		if answer.status != answerAgain && answer.status != changeNeeds {
-			return answer, l.usable(sale, answer.status)
+			return answer, e.usable(sale, answer.status)
 		}
 	}
 	return changeAnswer{}, errMoving()
 }
 
 // refusedPut names a refusal and adds the present sale.
-func (l *Live) refusedPut(ctx context.Context, sale string, answer changeAnswer) (Change, error) {
-	present, err := l.Sale(ctx, sale)
+func (e *editor) refusedPut(ctx context.Context, sale string, answer changeAnswer) (Change, error) {
+	present, err := e.partitions.Sale(ctx, sale)
 	if err != nil && api.CodeOf(err) != api.CodeSaleNotFound {
 		return Change{}, err
 	}
@@ -298,7 +298,7 @@ func (l *Live) refusedPut(ctx context.Context, sale string, answer changeAnswer)
 	case changeBounds:
 		return c, errBounds()
 	}
-	return c, unexpected(l.scripts.put, answer)
+	return c, unexpected(e.scripts.put, answer)
 }
 
 func errBounds() error {
@@ -316,8 +316,8 @@ func errMismatch(present *api.Sale) error {
 
 // Settings gives a sale's settings as Redis has them, also of a sale that cannot
 // be worked on. ErrAbsent.
-func (l *Live) Settings(ctx context.Context, sale string) (Settings, error) {
-	found, err := l.readStates(ctx, newPartition(sale, 0))
+func (x *outbox) Settings(ctx context.Context, sale string) (Settings, error) {
+	found, err := x.readStates(ctx, newPartition(sale, 0))
 	if err != nil {
 		return Settings{}, err
 	}
@@ -328,12 +328,12 @@ func (l *Live) Settings(ctx context.Context, sale string) (Settings, error) {
 }
 
 // UnrecordedSettings gives a sale's settings if their version is not on record.
-func (l *Live) UnrecordedSettings(ctx context.Context, sale string) (Settings, bool, error) {
-	found, err := l.readStates(ctx, newPartition(sale, 0))
+func (x *outbox) UnrecordedSettings(ctx context.Context, sale string) (Settings, bool, error) {
+	found, err := x.readStates(ctx, newPartition(sale, 0))
 	if err != nil {
 		return Settings{}, false, err
 	}
-	if err := l.usable(sale, found[0].status); err != nil {
+	if err := x.usable(sale, found[0].status); err != nil {
 		return Settings{}, false, err
 	}
 	return found[0].settings, found[0].recorded < found[0].version(), nil

@@ -25,17 +25,17 @@ const (
 )
 
 // takeSnapshots gives snapshots that begin after the call.
-func (l *Live) takeSnapshots(ctx context.Context, parts []*partition) (*snapshots, error) {
-	group, ok := l.snapshots.Load(parts[0].sale)
-	if !ok {
-		group, _ = l.snapshots.LoadOrStore(parts[0].sale, batch.New(batch.Options{Timeout: snapshotTimeout}, l.readInTurn()))
-	}
-	s, err := group.(*snapshotGroup).Do(ctx, parts)
-	return s, l.db.Err(err, redisdb.Read)
+func (m *mover) takeSnapshots(ctx context.Context, parts []*partition) (*snapshots, error) {
+	first := parts[0]
+	first.snapshotsOnce.Do(func() {
+		first.snapshots = batch.New(batch.Options{Timeout: snapshotTimeout}, m.readInTurn())
+	})
+	s, err := first.snapshots.Do(ctx, parts)
+	return s, m.db.Err(err, redisdb.Read)
 }
 
 // readInTurn is readTwice with a rest after each.
-func (l *Live) readInTurn() func(context.Context, [][]*partition) (*snapshots, error) {
+func (m *mover) readInTurn() func(context.Context, [][]*partition) (*snapshots, error) {
 	rested := make(chan struct{}, 1)
 	rested <- struct{}{}
 	return func(ctx context.Context, waiting [][]*partition) (*snapshots, error) {
@@ -45,21 +45,21 @@ func (l *Live) readInTurn() func(context.Context, [][]*partition) (*snapshots, e
 			return nil, ctx.Err()
 		}
 		defer time.AfterFunc(snapshotRest, func() { rested <- struct{}{} })
-		return l.readTwice(ctx, waiting)
+		return m.readTwice(ctx, waiting)
 	}
 }
 
 // readTwice makes the snapshots, of the partitions as the last who waits knows
 // them.
-func (l *Live) readTwice(ctx context.Context, waiting [][]*partition) (*snapshots, error) {
+func (m *mover) readTwice(ctx context.Context, waiting [][]*partition) (*snapshots, error) {
 	parts := waiting[len(waiting)-1]
-	before, err := l.pass(ctx, parts)
+	before, err := m.pass(ctx, parts)
 	if err != nil {
 		return nil, err
 	}
-	now, err := l.readStates(ctx, parts...)
+	now, err := m.readStates(ctx, parts...)
 	if err != nil {
 		return nil, err
 	}
-	return &snapshots{before, now}, l.allUsable(parts, now)
+	return &snapshots{before, now}, m.allUsable(parts, now)
 }

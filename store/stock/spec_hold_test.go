@@ -449,7 +449,7 @@ func TestS7_NoPartitionGoesBeforeTheLast(t *testing.T) {
 		p, err := w.partitionByID(t.Context(), w.sale, held.ID)
 		storetest.Must(t, err)
 		storetest.Must(t, w.db.Client().Del(t.Context(), p.due).Err()) // as if it had ended long ago
-		release, err := w.lockMoves(t.Context(), w.sale)
+		release, err := w.lockMoves(t.Context(), parts)
 		storetest.Must(t, err)
 		release()
 		w.unusableFor(parts[2])
@@ -457,7 +457,10 @@ func TestS7_NoPartitionGoesBeforeTheLast(t *testing.T) {
 		if there() != 0 {
 			t.Errorf("%d partitions are left", there())
 		}
-		for _, kept := range []*sync.Map{&w.known, &w.movers, &w.unusable} {
+		sales, err = w.registered(t.Context())
+		storetest.Must(t, err)
+		w.forgetUnusable(sales)
+		for _, kept := range []*sync.Map{&w.known, &w.unusable} {
 			kept.Range(func(name, _ any) bool { t.Errorf("%v is kept in memory", name); return true })
 		}
 	})

@@ -165,7 +165,7 @@ func TestS12_AMoverDies(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
 		w.mustOpen(offer{stock: map[string]int64{"s": 8}, partitions: 8})
-		dead := lock.New(w.db, lock.Options{Name: "sale", Lease: 300 * time.Millisecond, MaxAttempts: endless})
+		dead := lock.New(w.db, lock.Options{Name: "sale", Lease: 300 * time.Millisecond, MaxAttempts: moveAttempts})
 		a, err := dead.TryAcquire(t.Context(), w.sale)
 		if err != nil || a.Status != lock.Acquired {
 			t.Fatalf("%+v %v", a, err)

@@ -78,23 +78,23 @@ const (
 	fieldLoading
 )
 
-func (l *Live) stateCmd(ctx context.Context, p *partition) *redis.Cmd {
-	return l.scripts.read.Cmd(ctx, p.core(p.totals, p.out), l.o.RunID)
+func (b *base) stateCmd(ctx context.Context, p *partition) *redis.Cmd {
+	return b.scripts.read.Cmd(ctx, p.core(p.totals, p.out), b.o.RunID)
 }
 
 // readStates reads partitions, in one round trip each at the same time. One that
 // is not there has the status answerAbsent.
-func (l *Live) readStates(ctx context.Context, parts ...*partition) ([]*partitionState, error) {
+func (b *base) readStates(ctx context.Context, parts ...*partition) ([]*partitionState, error) {
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
-		cmds[i] = l.stateCmd(ctx, p)
+		cmds[i] = b.stateCmd(ctx, p)
 	}
-	if err := l.share(ctx, redisdb.Read, cmds...); err != nil {
+	if err := b.share(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, err
 	}
 	found := make([]*partitionState, len(parts))
 	for i, p := range parts {
-		k, err := l.readState(p, cmds[i].(*redis.Cmd))
+		k, err := b.readState(p, cmds[i].(*redis.Cmd))
 		if err != nil {
 			return nil, err
 		}
@@ -103,12 +103,12 @@ func (l *Live) readStates(ctx context.Context, parts ...*partition) ([]*partitio
 	return found, nil
 }
 
-func (l *Live) readState(p *partition, cmd *redis.Cmd) (*partitionState, error) {
-	answer, err := reply(l.scripts.read, cmd)
+func (b *base) readState(p *partition, cmd *redis.Cmd) (*partitionState, error) {
+	answer, err := reply(b.scripts.read, cmd)
 	if err != nil {
 		return nil, err
 	}
-	return parseState(p, l.scripts.read, answer)
+	return parseState(p, b.scripts.read, answer)
 }
 
 // parseState reads what lua/part_state.lua gave in a script.
@@ -169,12 +169,12 @@ const saleReads = 3
 
 // Sale reads a sale. Available + held + sold = total in every answer; a sale of
 // several partitions says whether the numbers are of one moment. ErrAbsent.
-func (l *Live) Sale(ctx context.Context, sale string) (*api.Sale, error) {
-	parts, err := l.partitionsOf(ctx, sale)
+func (ps *partitions) Sale(ctx context.Context, sale string) (*api.Sale, error) {
+	parts, err := ps.partitionsOf(ctx, sale)
 	if err != nil {
 		return nil, err
 	}
-	now, err := l.readOpen(ctx, parts)
+	now, err := ps.readOpen(ctx, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (l *Live) Sale(ctx context.Context, sale string) (*api.Sale, error) {
 	consistent := false
 	for again := 0; again < saleReads && !consistent; again++ {
 		before := now
-		if now, err = l.readOpen(ctx, parts); err != nil {
+		if now, err = ps.readOpen(ctx, parts); err != nil {
 			return nil, err
 		}
 		consistent = sameMoves(before, now)
@@ -196,20 +196,20 @@ func (l *Live) Sale(ctx context.Context, sale string) (*api.Sale, error) {
 
 // saleAt is the sale with settings and totals as a read of its first partition
 // found them; of several partitions the rest may be of a later moment.
-func (l *Live) saleAt(ctx context.Context, first *partitionState) (*api.Sale, error) {
+func (ps *partitions) saleAt(ctx context.Context, first *partitionState) (*api.Sale, error) {
 	s := first.settings
 	if s.Partitions == 1 {
 		return saleOf([]*partitionState{first}), nil
 	}
-	now, err := l.Sale(ctx, s.ID)
+	now, err := ps.Sale(ctx, s.ID)
 	if err != nil || now.Version == s.Version {
 		return now, err
 	}
-	parts, err := l.partitionsOf(ctx, s.ID)
+	parts, err := ps.partitionsOf(ctx, s.ID)
 	if err != nil {
 		return nil, err
 	}
-	found, err := l.readOpen(ctx, parts)
+	found, err := ps.readOpen(ctx, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -221,9 +221,9 @@ func (l *Live) saleAt(ctx context.Context, first *partitionState) (*api.Sale, er
 
 // readOpen is readStates, where a partition that is not open is an error. One that
 // its sale has not reached yet is repaired.
-func (l *Live) readOpen(ctx context.Context, parts []*partition) ([]*partitionState, error) {
+func (ps *partitions) readOpen(ctx context.Context, parts []*partition) ([]*partitionState, error) {
 	for range repairs {
-		found, err := l.readStates(ctx, parts...)
+		found, err := ps.readStates(ctx, parts...)
 		if err != nil {
 			return nil, err
 		}
@@ -233,14 +233,14 @@ func (l *Live) readOpen(ctx context.Context, parts []*partition) ([]*partitionSt
 				missing = true
 				continue
 			}
-			if err := l.usable(parts[0].sale, k.status); err != nil {
+			if err := ps.usable(parts[0].sale, k.status); err != nil {
 				return nil, err
 			}
 		}
 		if !missing {
 			return found, nil
 		}
-		if err := l.spread(ctx, parts, found[0]); err != nil {
+		if err := ps.spread(ctx, parts, found[0]); err != nil {
 			return nil, err
 		}
 	}

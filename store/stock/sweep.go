@@ -32,8 +32,8 @@ const (
 	sweepTimeout = 10 * time.Second
 )
 
-func (l *Live) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
-	return l.scripts.sweep.Cmd(ctx, p.core(p.orders, p.out), l.o.RunID, sweptAtOnce)
+func (b *base) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
+	return b.scripts.sweep.Cmd(ctx, p.core(p.orders, p.out), b.o.RunID, sweptAtOnce)
 }
 
 // Run sweeps all live sales until ctx ends: it returns holds that are due,
@@ -41,19 +41,19 @@ func (l *Live) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
 // the record, and removes the keys of sales long over. Any number of
 // processes may do so. However slow the rest is, due holds do not wait for it. A sale
 // in which nothing is to be done before a known time is left alone until then.
-func (l *Live) Run(ctx context.Context) error {
-	w := &maintenance{live: l, busy: map[*partition]bool{}}
+func (sw *sweeper) Run(ctx context.Context) error {
+	w := &maintenance{sweeper: sw, busy: map[*partition]bool{}}
 	defer w.running.Wait()
 	r, o := rests{}, new(redisdb.Outage)
 	for {
-		found, err := l.sweep(ctx, r)
+		found, err := sw.sweep(ctx, r)
 		if ctx.Err() == nil {
-			l.swept(o, err)
+			sw.swept(o, err)
 		}
 		for _, f := range found {
 			w.start(ctx, f)
 		}
-		if !l.pause(ctx) {
+		if !sw.pause(ctx) {
 			return nil
 		}
 	}
@@ -65,14 +65,14 @@ func (l *Live) Run(ctx context.Context) error {
 const idleSweep = 500 * time.Millisecond
 
 // pause waits for the next sweep, and says whether there is one.
-func (l *Live) pause(ctx context.Context) bool {
-	rest := max(idleSweep, l.o.SweepEvery)
-	l.known.Range(func(any, any) bool { rest = l.o.SweepEvery; return false })
+func (sw *sweeper) pause(ctx context.Context) bool {
+	rest := max(idleSweep, sw.o.SweepEvery)
+	sw.known.Range(func(any, any) bool { rest = sw.o.SweepEvery; return false })
 	timer := time.NewTimer(rest)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-l.wake:
+	case <-sw.wake:
 	case <-ctx.Done():
 		return false
 	}
@@ -94,8 +94,8 @@ type sweepAnswer struct {
 }
 
 // readSweep reads the answer in the order of the script's RETURNS.
-func (l *Live) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
-	v, err := reply(l.scripts.sweep, cmd.(*redis.Cmd))
+func (b *base) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
+	v, err := reply(b.scripts.sweep, cmd.(*redis.Cmd))
 	if err != nil || redisdb.NumberAt(v, 0) != answerDone {
 		return sweepAnswer{status: redisdb.NumberAt(v, 0)}, err
 	}
@@ -150,48 +150,49 @@ func (a sweepAnswer) retirable() bool {
 
 // sweep returns the due holds of all sales but those that rest, and tells where more is
 // to be done. What cannot be swept keeps nobody else from it.
-func (l *Live) sweep(ctx context.Context, r rests) (found []finding, err error) {
+func (sw *sweeper) sweep(ctx context.Context, r rests) (found []finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	asked := time.Now()
-	sales, err := l.registered(ctx) // with an error: those that this process knows
+	sales, err := sw.registered(ctx) // with an error: those that this process knows
 	var parts []*partition
 	for _, sale := range r.awake(sales, asked) {
-		parts = append(parts, l.remember(sale, sales[sale].partitions)...)
+		parts = append(parts, sw.remember(sale, sales[sale].partitions)...)
 	}
 	for batch := range slices.Chunk(parts, sweepBatch) {
-		some, e := l.sweepAll(ctx, batch)
+		some, e := sw.sweepAll(ctx, batch)
 		found, err = append(found, some...), errors.Join(err, e)
 	}
 	if err == nil {
-		err = l.registerAgain(ctx, sales, found)
+		err = sw.registerAgain(ctx, sales, found)
+		sw.forgetUnusable(sales)
 	}
 	r.note(sales, found, asked)
-	if l.db.Away(err) {
+	if sw.db.Away(err) {
 		clear(r) // what it found may be lost with a master
 	}
 	return slices.DeleteFunc(found, func(f finding) bool { return !f.owes }), err
 }
 
 // sweepAll sweeps some partitions, and again those where more holds are due.
-func (l *Live) sweepAll(ctx context.Context, parts []*partition) (found []finding, err error) {
+func (sw *sweeper) sweepAll(ctx context.Context, parts []*partition) (found []finding, err error) {
 	for len(parts) > 0 {
 		cmds := make([]redis.Cmder, len(parts))
 		for i, p := range parts {
-			cmds[i] = l.sweepCmd(ctx, p)
+			cmds[i] = sw.sweepCmd(ctx, p)
 		}
 		// On a Cluster some of them are answered although a master is away.
-		err = errors.Join(err, l.db.Pipeline(ctx, redisdb.Write, cmds...))
+		err = errors.Join(err, sw.db.Pipeline(ctx, redisdb.Write, cmds...))
 		var more []*partition
 		for i, p := range parts {
-			answer, e := l.readSweep(cmds[i])
+			answer, e := sw.readSweep(cmds[i])
 			switch {
 			case e != nil:
 				err = errors.Join(err, e)
 			case answer.more():
 				more = append(more, p)
 			default:
-				found = append(found, finding{p, answer, l.needsMaintenance(p, answer)})
+				found = append(found, finding{p, answer, sw.needsMaintenance(p, answer)})
 			}
 		}
 		parts = more

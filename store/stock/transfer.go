@@ -55,23 +55,23 @@ type debit struct {
 
 // move takes units out of partitions and brings them to others, and says whether
 // any came.
-func (l *Live) move(ctx context.Context, parts []*partition, debits []debit, closed bool) (bool, error) {
+func (m *mover) move(ctx context.Context, parts []*partition, debits []debit, closed bool) (bool, error) {
 	cmds := make([]redis.Cmder, len(debits))
 	ids := make([]string, len(debits))
 	for i, d := range debits {
 		ids[i] = newRequest()
-		args := []any{l.o.RunID, flag(closed), d.moves, ids[i], d.to}
+		args := []any{m.o.RunID, flag(closed), d.moves, ids[i], d.to}
 		for sku, n := range d.want {
 			args = append(args, sku, n)
 		}
-		cmds[i] = l.scripts.debit.Cmd(ctx, d.from.core(d.from.out), args...)
+		cmds[i] = m.scripts.debit.Cmd(ctx, d.from.core(d.from.out), args...)
 	}
-	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
+	if err := m.share(ctx, redisdb.Write, cmds...); err != nil {
 		return false, err
 	}
 	var under []transfer
 	for i, d := range debits {
-		answer, err := reply(l.scripts.debit, cmds[i].(*redis.Cmd))
+		answer, err := reply(m.scripts.debit, cmds[i].(*redis.Cmd))
 		if err != nil {
 			return false, err
 		}
@@ -82,11 +82,11 @@ func (l *Live) move(ctx context.Context, parts []*partition, debits []debit, clo
 			under = append(under, t)
 		}
 	}
-	return len(under) > 0, l.finishTransfers(ctx, parts, under)
+	return len(under) > 0, m.finishTransfers(ctx, parts, under)
 }
 
 // finishTransfers brings what is on its way to where it goes.
-func (l *Live) finishTransfers(ctx context.Context, parts []*partition, under []transfer) error {
+func (m *mover) finishTransfers(ctx context.Context, parts []*partition, under []transfer) error {
 	under = slices.DeleteFunc(slices.Clone(under), func(t transfer) bool { return t.to < 0 || t.to >= len(parts) })
 	if len(under) == 0 {
 		return nil
@@ -94,13 +94,13 @@ func (l *Live) finishTransfers(ctx context.Context, parts []*partition, under []
 	credits, drops := make([]redis.Cmder, len(under)), make([]redis.Cmder, 0, len(under))
 	for i, t := range under {
 		to := parts[t.to]
-		credits[i] = l.scripts.credit.Cmd(ctx, to.core(to.seen), t.id, t.loading, t.lines)
+		credits[i] = m.scripts.credit.Cmd(ctx, to.core(to.seen), t.id, t.loading, t.lines)
 	}
-	if err := l.share(ctx, redisdb.Write, credits...); err != nil {
+	if err := m.share(ctx, redisdb.Write, credits...); err != nil {
 		return err
 	}
 	for i, t := range under {
-		n, err := single(l.scripts.credit, credits[i].(*redis.Cmd))
+		n, err := single(m.scripts.credit, credits[i].(*redis.Cmd))
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (l *Live) finishTransfers(ctx context.Context, parts []*partition, under []
 			drops = append(drops, redis.NewIntCmd(ctx, "hdel", t.from.out, t.id))
 		}
 	}
-	if err := l.share(ctx, redisdb.Write, drops...); err != nil {
+	if err := m.share(ctx, redisdb.Write, drops...); err != nil {
 		return err
 	}
 	return firstError(drops)
@@ -124,9 +124,9 @@ func underway(found []*partitionState) (all []transfer) {
 
 // finishAllTransfers finishes all transfers of a sale and gives the states that show
 // none.
-func (l *Live) finishAllTransfers(ctx context.Context, parts []*partition) ([]*partitionState, error) {
+func (m *mover) finishAllTransfers(ctx context.Context, parts []*partition) ([]*partitionState, error) {
 	for range reserveTries {
-		found, err := l.readStates(ctx, parts...)
+		found, err := m.readStates(ctx, parts...)
 		if err != nil {
 			return nil, err
 		}
@@ -134,7 +134,7 @@ func (l *Live) finishAllTransfers(ctx context.Context, parts []*partition) ([]*p
 		if len(under) == 0 {
 			return found, nil
 		}
-		if err := l.finishTransfers(ctx, parts, under); err != nil {
+		if err := m.finishTransfers(ctx, parts, under); err != nil {
 			return nil, err
 		}
 	}
@@ -143,8 +143,8 @@ func (l *Live) finishAllTransfers(ctx context.Context, parts []*partition) ([]*p
 
 // shareOut spreads what is available in the first partition over those that
 // have less than their share. The caller has the right to move.
-func (l *Live) shareOut(ctx context.Context, parts []*partition, closed bool) error {
-	found, err := l.finishAllTransfers(ctx, parts)
+func (m *mover) shareOut(ctx context.Context, parts []*partition, closed bool) error {
+	found, err := m.finishAllTransfers(ctx, parts)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (l *Live) shareOut(ctx context.Context, parts []*partition, closed bool) er
 	if len(debits) == 0 {
 		return nil
 	}
-	_, err = l.move(ctx, parts, debits, closed)
+	_, err = m.move(ctx, parts, debits, closed)
 	return err
 }
 

@@ -17,17 +17,17 @@ type Ref struct {
 
 // WaitingOrders lists orders of a partition that are not on record yet, oldest
 // first, at most limit, beginning after one (the zero Order for the first page).
-func (l *Live) WaitingOrders(ctx context.Context, ref Ref, after Order, limit int) ([]Order, error) {
+func (x *outbox) WaitingOrders(ctx context.Context, ref Ref, after Order, limit int) ([]Order, error) {
 	p := newPartition(ref.Sale, ref.Partition)
-	cmd := l.scripts.waiting.Cmd(ctx, []string{p.settings, p.orders, p.reservations}, limit, after.Reservation, after.CreatedAt)
-	if err := l.share(ctx, redisdb.Read, cmd); err != nil {
+	cmd := x.scripts.waiting.Cmd(ctx, []string{p.settings, p.orders, p.reservations}, limit, after.Reservation, after.CreatedAt)
+	if err := x.share(ctx, redisdb.Read, cmd); err != nil {
 		return nil, err
 	}
-	answer, err := reply(l.scripts.waiting, cmd)
+	answer, err := reply(x.scripts.waiting, cmd)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.usable(ref.Sale, redisdb.NumberAt(answer, 0)); err != nil {
+	if err := x.usable(ref.Sale, redisdb.NumberAt(answer, 0)); err != nil {
 		return nil, err
 	}
 	orders := make([]Order, 0, len(answer)/2)
@@ -47,8 +47,8 @@ const ordersAtOnce = 500
 // OrdersRecorded says that the orders of reservations are on record, and tells
 // how many of these reservations Redis knows as sold: after a loss of Redis some
 // may have to be restored. ErrAbsent.
-func (l *Live) OrdersRecorded(ctx context.Context, sale string, reservations ...string) (known int, err error) {
-	parts, err := l.partitionsOf(ctx, sale)
+func (x *outbox) OrdersRecorded(ctx context.Context, sale string, reservations ...string) (known int, err error) {
+	parts, err := x.partitionsOf(ctx, sale)
 	if err != nil {
 		return 0, err
 	}
@@ -68,7 +68,7 @@ func (l *Live) OrdersRecorded(ctx context.Context, sale string, reservations ...
 		}
 	}
 	cmds = append(cmds, reads...)
-	if err := l.share(ctx, redisdb.Write, cmds...); err != nil {
+	if err := x.share(ctx, redisdb.Write, cmds...); err != nil {
 		return 0, err
 	}
 	for _, cmd := range reads {
