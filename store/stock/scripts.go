@@ -20,9 +20,12 @@ type scripts struct {
 	debit, credit, balance, restore                       *redisdb.Script
 }
 
-// loadScripts reads them, once in a process.
+// loadScripts reads the scripts, once in a process.
 var loadScripts = sync.OnceValue(func() scripts {
-	get := func(name string) *redisdb.Script { return redisdb.MustScript(luaFiles, "lua/"+name+".lua") }
+	return readScripts(func(name string) *redisdb.Script { return redisdb.MustScript(luaFiles, "lua/"+name+".lua") })
+})
+
+func readScripts(get func(name string) *redisdb.Script) scripts {
 	return scripts{
 		reserve: get("stock_reserve"), end: get("reservation_end"), get: get("reservation_get"), list: get("reservation_list"),
 		read: get("partition_read"), sweep: get("sale_sweep"), retire: get("sale_retire"), waiting: get("order_list"),
@@ -30,7 +33,7 @@ var loadScripts = sync.OnceValue(func() scripts {
 		raise: get("settings_raise"), open: get("sale_open"), disown: get("sale_disown"), debit: get("transfer_debit"),
 		credit: get("transfer_credit"), balance: get("stock_balance"), restore: get("order_restore"),
 	}
-})
+}
 
 // The answers that all scripts give alike.
 const (
