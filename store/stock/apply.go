@@ -12,7 +12,7 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// settingsArgs are the settings as lua/part_settings.lua reads them.
+// settingsArgs writes settings as lua/part_settings.lua reads them.
 func settingsArgs(s Settings) []any {
 	args := []any{s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions}
 	for _, item := range s.Items {
@@ -21,8 +21,9 @@ func settingsArgs(s Settings) []any {
 	return args
 }
 
-// finishChange brings the other partitions up to a change and spreads new stock. What
-// a crash leaves of it is done by the sweeper, or on need.
+// finishChange brings the other partitions up to a change of the first one, and spreads new
+// stock over them. If the process dies before it is done, a sweeper finishes it, or a call
+// that finds a partition behind.
 func (e *editor) finishChange(ctx context.Context, sale string, partitions int, changed bool) error {
 	parts := e.remember(sale, partitions)
 	if changed {
@@ -56,8 +57,8 @@ func (e *editor) finishChange(ctx context.Context, sale string, partitions int, 
 	return e.mover.shareOut(ctx, parts, false)
 }
 
-// spread gives the settings of the first partition, as a read found them, to the
-// others, and notes that they have them.
+// spread gives the others the settings of the first partition, as the caller read them, and
+// notes in the first one that they have them.
 func (ps *partitions) spread(ctx context.Context, parts []*partition, first *partitionState) error {
 	if first.made {
 		found, err := ps.readStates(ctx, parts...)
@@ -90,7 +91,7 @@ func (ps *partitions) applyCmd(ctx context.Context, p *partition, s Settings, cl
 	return ps.scripts.apply.Cmd(ctx, keys, args...)
 }
 
-// flag is how scripts are told yes and no.
+// flag is a yes or no as scripts read it.
 func flag(yes bool) int {
 	if yes {
 		return 1
@@ -98,7 +99,7 @@ func flag(yes bool) int {
 	return 0
 }
 
-// raise raises numbers in a partition's settings.
+// raise raises numbers in a partition's settings; none of them ever falls.
 func (b *base) raise(ctx context.Context, p *partition, values map[string]string) error {
 	var cmds []redis.Cmder
 	for _, field := range slices.Sorted(maps.Keys(values)) {
@@ -119,10 +120,10 @@ func firstError(cmds []redis.Cmder) error {
 	return nil
 }
 
-// catchUp repairs what makes a partition refuse wrongly: settings that are
-// behind, or reservations elsewhere that keep an idle sale alive. version is that
-// of the refusal. It says whether to try again.
-func (ps *partitions) catchUp(ctx context.Context, p *partition, version int64, idle bool) (bool, error) {
+// catchUp repairs a partition that may have refused wrongly: because its settings are behind
+// the first partition's, or because it takes the sale for idle while users reserve in other
+// partitions. version is the sale's version in the refusal. again: try once more.
+func (ps *partitions) catchUp(ctx context.Context, p *partition, version int64, idle bool) (again bool, err error) {
 	if behind, err := ps.isBehind(ctx, p.sale, version); err != nil || !behind && !idle {
 		return false, err
 	}
@@ -147,7 +148,7 @@ func (ps *partitions) catchUp(ctx context.Context, p *partition, version int64, 
 	return true, ps.raise(ctx, p, map[string]string{"used": strconv.FormatInt(used, 10)})
 }
 
-// isBehind compares a version with that of the first partition.
+// isBehind tells whether the first partition has a higher version than this.
 func (ps *partitions) isBehind(ctx context.Context, sale string, version int64) (bool, error) {
 	cmd := redis.NewStringCmd(ctx, "hget", newPartition(sale, 0).settings, "version")
 	if err := ps.share(ctx, redisdb.Read, cmd); err != nil {
@@ -155,7 +156,7 @@ func (ps *partitions) isBehind(ctx context.Context, sale string, version int64) 
 	}
 	now, err := cmd.Int64()
 	if errors.Is(err, redis.Nil) {
-		return false, nil // whoever works on the first partition will say so
+		return false, nil // a call that works on the first partition reports it
 	}
 	return now > version, err
 }

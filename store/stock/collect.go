@@ -17,8 +17,8 @@ const (
 	moveLease = 2 * time.Second
 	// moveAttempts are so many that the right to move units is never used up.
 	moveAttempts = 1 << 30
-	// collectRounds bounds how often one reservation collects: others of the same
-	// home may take what came.
+	// collectRounds bounds how often one reservation collects units: other users of the
+	// same home partition may take them first.
 	collectRounds = 100
 	// sweptAtOnce is how many due holds a sweep returns in one script.
 	sweptAtOnce = 100
@@ -91,7 +91,7 @@ func (rs *reservations) collect(ctx context.Context, a *attempt, short reserveAn
 	return Reserved{}, errMoving()
 }
 
-// refuse is sold_out with what all partitions together have.
+// refuse answers sold_out with the units that all partitions together have available.
 func (a *attempt) refuse(proof *shortage, answer reserveAnswer, err error) (Reserved, error) {
 	if err != nil {
 		return Reserved{}, err
@@ -100,7 +100,7 @@ func (a *attempt) refuse(proof *shortage, answer reserveAnswer, err error) (Rese
 	return Reserved{SoldOut: out}, out.refusal()
 }
 
-// gathering is what a partition should have available.
+// gathering names a partition, and the units that it should have available.
 type gathering struct {
 	to   *partition
 	want map[string]int64
@@ -112,15 +112,16 @@ type shortage struct {
 	nextDue   time.Duration
 }
 
-// gathered is what came of a gathering: reached, or short, or neither when
-// units moved meanwhile.
+// gathered is the result of a gathering: the units are there (reached), all partitions have
+// too few (short), or units moved meanwhile (neither).
 type gathered struct {
 	reached bool
 	short   *shortage
 }
 
-// gather brings what is wanted to one partition, as far as the others have it.
-// The caller has the right to move.
+// gather brings the wanted units to one partition, if all partitions together have them. The
+// caller has the right to move. A shortage needs proof: two passes over all partitions with
+// nothing on its way, between which no unit moved or was put back on sale.
 func (m *mover) gather(ctx context.Context, parts []*partition, g gathering) (gathered, error) {
 	var before []*partitionState
 	for range collectRounds {
@@ -152,16 +153,17 @@ func (m *mover) gather(ctx context.Context, parts []*partition, g gathering) (ga
 	return gathered{}, errMoving()
 }
 
-// provenShort tells, without the right to move, whether there is certainly too
-// little: two reads between which nothing was put back on sale and nothing
-// moved. Then at the end of the first no partition had more than it showed.
+// provenShort looks for the same proof of a shortage without the right to move, which a crowd
+// at a sold-out sale would have to wait for; nil: there is no proof. If nothing was put back
+// on sale and nothing moved between two reads, then no partition had more units at the end of
+// the first read than that read shows.
 func (m *mover) provenShort(ctx context.Context, parts []*partition, g gathering) (*shortage, error) {
 	s, err := m.takeSnapshots(ctx, parts)
 	if err != nil {
 		return nil, err
 	}
 	if len(s.before) != len(parts) {
-		return nil, nil // made when this process knew the sale otherwise
+		return nil, nil // another caller's snapshots, of another number of partitions
 	}
 	if _, enough := plan(parts, s.before, g); enough || !unchanged(s.before, s.now) {
 		return nil, nil
@@ -219,8 +221,8 @@ func (m *mover) passOnce(ctx context.Context, parts []*partition) (found []*part
 	return found, more, m.allUsable(parts, found)
 }
 
-// allUsable is nil when all partitions may be worked on. One that its sale has not
-// reached yet has nothing to give.
+// allUsable is nil when all partitions may be worked on. A partition that has not been made
+// yet is no obstacle: it has no units to give.
 func (m *mover) allUsable(parts []*partition, found []*partitionState) error {
 	for i, k := range found {
 		if k.status == answerAbsent && i > 0 {
@@ -233,9 +235,9 @@ func (m *mover) allUsable(parts []*partition, found []*partitionState) error {
 	return nil
 }
 
-// plan says who gives what, and whether there is enough. The richest give first;
-// the first of them gives half of the rest too, so that a home that runs empty
-// does not collect unit by unit.
+// plan decides how many units each partition gives, and whether all have enough together. The
+// partition with the most units gives first, and adds half of what it has left, so that a home
+// partition that runs empty does not collect unit by unit.
 func plan(parts []*partition, found []*partitionState, g gathering) (debits []debit, enough bool) {
 	to := g.to
 	give := make([]map[string]int64, len(found))
@@ -268,7 +270,7 @@ func plan(parts []*partition, found []*partitionState, g gathering) (debits []de
 	return debits, true
 }
 
-// byWealth orders the other partitions by what they have of a sku.
+// byWealth orders the other partitions by their available units of a sku, the most first.
 func byWealth(found []*partitionState, but int, sku string) []int {
 	order := make([]int, 0, len(found))
 	for i := range found {

@@ -13,26 +13,26 @@ import (
 const (
 	// maxReplicaWait is more than replicas may take to acknowledge a write.
 	maxReplicaWait = 2 * time.Second
-	// callerArgs is what a caller adds to the arguments of a script.
+	// callerArgs is how many arguments of a script each caller adds.
 	callerArgs = 4
 	// crowdHead is how many values of an answer come before the callers' own.
 	crowdHead = 2
 )
 
-// call is one caller's part of a script that answers a crowd (lua/part_crowd.lua).
+// call is one caller's part of a script that many share (lua/part_crowd.lua).
 type call struct {
-	once string // key of his idempotency record; "": none
+	once string // key of the idempotency record; "": none
 	args [callerArgs]any
 
-	// What became of it.
+	// The answer:
 	status int64
-	head   []any // what the script told all callers
-	answer []any // what it told him, the status first; nil: the status alone
+	head   []any // the values for all callers
+	answer []any // the values for this caller, the status first; nil: the status alone
 	err    error
 }
 
-// crowd gathers the callers of one script in one partition: those who come while
-// it runs share the next.
+// crowd gathers the callers of one script in one partition: callers that arrive while the
+// script runs share the next run.
 type crowd = redisdb.Crowd[*call]
 
 // newCrowd makes the crowd of a script, with the arguments before the callers'.
@@ -43,7 +43,7 @@ func (b *base) newCrowd(p *partition, script *redisdb.Script, common ...any) *cr
 	})
 }
 
-// crowdCmd is the script with what all callers ask for.
+// crowdCmd is the script's command for all these callers.
 func crowdCmd(ctx context.Context, p *partition, script *redisdb.Script, common []any, calls []*call) *redis.Cmd {
 	keys := p.core(p.orders)
 	args := append(make([]any, 0, len(common)+callerArgs*len(calls)), common...)
@@ -56,8 +56,9 @@ func crowdCmd(ctx context.Context, p *partition, script *redisdb.Script, common 
 	return script.Cmd(ctx, keys, args...)
 }
 
-// handOut tells each caller what the script answered him. That too few replicas have
-// it concerns those for whom something is so.
+// handOut gives each caller its answer. When too few replicas acknowledged the script, only
+// callers whose reservation was made, changed or found get that error: a refusal is true
+// without replicas.
 func handOut(script *redisdb.Script, cmd *redis.Cmd, sent error, calls []*call) {
 	var all []any
 	err := sent
@@ -72,7 +73,7 @@ func handOut(script *redisdb.Script, cmd *redis.Cmd, sent error, calls []*call) 
 		switch {
 		case err != nil:
 			c.err = err
-		case status > answerDone: // it says something of the sale
+		case status > answerDone: // an answer about the whole sale
 			c.status = status
 		default:
 			c.read(redisdb.ListAt(all, 1), all[crowdHead+i], sent)
@@ -80,7 +81,7 @@ func handOut(script *redisdb.Script, cmd *redis.Cmd, sent error, calls []*call) 
 	}
 }
 
-// read notes the caller's own answer: a status, or a list that begins with one.
+// read takes the caller's own answer over: a status, or a list that begins with one.
 func (c *call) read(head []any, own any, sent error) {
 	c.head = head
 	c.answer, _ = own.([]any)
@@ -93,8 +94,8 @@ func (c *call) read(head []any, own any, sent error) {
 	}
 }
 
-// join adds a call to a crowd and waits for its answer. What a caller gives up
-// before it has left is never done.
+// join adds a call to a crowd and waits for its answer. A call that its caller gives up before
+// the script was sent is never made.
 func join(ctx context.Context, c *crowd, one *call) error {
 	if err := c.Do(ctx, one); err != nil {
 		return err

@@ -1,25 +1,29 @@
-// Package stock is the stock of sales that everybody hits at once: no unit is
-// sold twice, none lost, none refused while it is there, within what Redis
-// itself promises. It knows Redis alone. Package store/sales stands on it and
-// puts SQL behind it.
+// Package stock keeps the stock of flash sales in Redis: no unit is sold twice, none is lost,
+// and none is refused while it is there, as far as Redis keeps its own promises. The package
+// knows Redis alone; package store/sales puts SQL behind it.
 //
-// Live is all there is to call:
+// All calls are methods of Live:
 //
 //	Put, Restock                        make and change a sale
 //	Reserve, End                        make a reservation, confirm or release it
 //	Sale, Reservation, Reservations     read
-//	Settings, UnrecordedSettings, UnrecordedRestocks, WaitingOrders    what belongs on record
-//	SettingsRecorded, OrdersRecorded    say that it is there
-//	Load, RestoreOrders, RestoreRestocks, Open    bring a sale back from the record
+//	Settings, UnrecordedSettings, UnrecordedRestocks, WaitingOrders    read what SQL should have
+//	SettingsRecorded, OrdersRecorded    note that SQL has it
+//	Load, RestoreOrders, RestoreRestocks, Open    bring a sale back from SQL
 //	Figures                             numbers for operators
-//	Run                                 return due holds, finish what a crash left
+//	Run                                 return due holds, finish what crashes left undone
+//
+// "The record" is what SQL has of a sale: its settings, its changes of stock and its orders.
+// A sale "owes" to the record what SQL does not have yet; Redis keeps it in outboxes until
+// then. The ledger of a partition is its hash of reservations and users.
 //
 // ErrAbsent, ErrLoading and ErrStaleRun say that a sale has to be brought back
 // first. A change is published on ChangesChannel.
 //
 // Reservations of a partition that arrive while a script is under way share the next
-// one, and so do confirmations and releases (a crowd). Each caller has his own answer,
-// and a repeat after a lost answer finds what was done by the reservation's id.
+// script, and so do confirmations and releases. Callers who share a script are a crowd: each
+// of them gets an answer of his own. A caller who repeats a call because its answer was lost
+// gets the first answer, by the reservation's id.
 //
 // Keys, one set for each partition of a sale, each in one slot:
 //
@@ -39,37 +43,53 @@
 //	ff:{sales}:live                     hash     none            sale -> "<partitions> <another text after each change>", for sweepers
 //	ff:{l:sale:<sale>}                  string   1 min           the right to move units (store/lock)
 //
-// A sale's keys have no lifetime: a sweeper removes them 8 days after its end, and not
-// within an hour of their being read back, when nothing of it is left to do.
+// A sale's keys have no lifetime of their own. A sweeper removes them 8 days after the sale's
+// end, but not within an hour of reading them back, and only when nothing is left to do.
 //
-// A reservation's record is "<state>|<user>|<created>|<expires>|<ended>|<the
-// user's one before>|<sku>=<units>,...", and "|<the user's one after>" once there is one:
-// h held, s sold, r released, e expired. One that was released or has expired is forgotten
-// an hour later, so that the ledger is bounded by the stock and by an hour's reservations.
+// A reservation's record is "<state>|<user>|<created>|<expires>|<ended>|<the user's
+// reservation before>|<sku>=<units>,...", with "|<the user's reservation after>" once there is
+// one. The states are h held, s sold, r released and e expired. A reservation that was released
+// or has expired is forgotten an hour later, so that the stock and one hour's reservations
+// bound the ledger.
 //
-// A reservation's id is derived from its idempotency key, or from the call: whoever calls
-// again finds it, also when it came back from an order on record. A change of stock goes on
-// record with the name of its call, and comes back with it.
+// A reservation's id is derived from its idempotency key or, without one, from the name of the
+// call. So a repeated call finds the reservation, also when it came back from an order on
+// record. A change of stock goes on record with the name of its call, and comes back with it.
 //
-// The fields of sale: version; starts, ends, limit, hold, idle, partitions, skus
-// and, of the first six, terms, which one read fetches; run_id and closed, see
-// ErrStaleRun and ErrLoading; loading, by which it was made or last read from the record: units
-// move between partitions of the same alone, and SQL takes changes from the last one alone;
-// run_id is "?" when the record refused a change, see Disown; opened, when that reading
-// ended; compared, when orders were last looked for again; used, when somebody reserved
-// last; moves, which counts transfers that left or came, and returns, which counts what was put
-// back on sale: both unchanged between two passes over all partitions prove a
-// shortage; owes, when something was oversold. In the first partition
-// only: recorded, the version that is on record; spread, the version that all
-// partitions have; made, that they were all made; balances, which counts what
-// Load corrected.
+// The fields of the hash sale:
 //
-// What holds in each partition of each sku: available + held + sold - oversold
-// changes by transfers and changes of the total alone; with what is on its way it
-// adds up to the total. Oversold is what was sold beyond that by a Redis that
-// lost writes in a fail-over; what comes back covers it first.
+//	version     rises with each change of the settings or totals
+//	starts, ends, limit, hold, idle, partitions, skus    the settings
+//	terms       the first six of them in one text, for a quick read
+//	run_id      the run of the server that the partition belongs to, see ErrStaleRun; "?" after
+//	            the record refused a change, see Disown
+//	closed      the sale is being loaded from the record, see ErrLoading
+//	loading     names the load that the partition comes from, or the call that made the sale;
+//	            units move only between partitions of one loading, and SQL takes changes only
+//	            from the latest one
+//	opened      when that load ended
+//	compared    when orders on record were last read again after it
+//	used        when somebody reserved last
+//	moves       counts transfers that left or arrived
+//	returns     counts the times at which units were put back on sale
+//	owes        set while a sku may be oversold
 //
-// The first partition decides on changes of the sale. It adds and takes units
-// itself; others get theirs by transfers, so a change is one script. A user's
-// reservations, limit and idempotency keys are in his home partition alone.
+// and in the first partition only:
+//
+//	recorded    the version that is on record
+//	spread      the version that all partitions have
+//	made        set once all partitions were made
+//	balances    counts the corrections by Load
+//
+// If neither moves nor returns of any partition changed between two reads of all of them, and
+// nothing was on its way, the numbers read are proof of a shortage.
+//
+// For each sku of each partition, available + held + sold - oversold changes only by transfers
+// and by changes of the total. Over all partitions, with the units on their way, it adds up to
+// the total. Oversold units are those sold beyond the total because Redis lost writes in a
+// fail-over; units that come back cover them before they are sold again.
+//
+// The first partition decides on changes of the sale. It adds and takes units itself, and
+// transfers bring units to the others, so that a change is one script. A user's reservations,
+// limit and idempotency keys are in the user's home partition alone.
 package stock

@@ -7,12 +7,12 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Ended is what a confirmation or a release answers.
+// Ended is the answer to a confirmation or a release.
 type Ended struct {
 	Reservation api.Reservation
 	// Replayed: the same idempotency key was answered before.
 	Replayed bool
-	// Order is what waits for the record (a confirmation).
+	// Order is the order that a confirmation made, if it is not on record yet.
 	Order *Order
 }
 
@@ -22,19 +22,20 @@ const (
 	endNotHeld = 8
 )
 
-// EndHold says what becomes of a reservation.
+// EndHold asks to confirm or to release a reservation.
 type EndHold struct {
 	Sale, ID string
 	// Sell sells it; otherwise its units go back.
 	Sell bool
-	// Owner, if not "", is whose it must be: another user's is not found.
+	// Owner, if not "", is the user who must have made it; a reservation of another user
+	// is not found.
 	Owner string
 	Once  api.Idempotency
 }
 
-// End makes a hold sold, or gives its units back, in one round trip; said again it
-// answers the same. A reservation that has ended otherwise, or has expired, is
-// not_held, with its state.
+// End makes a hold sold, or gives its units back, in one round trip. Repeated, it gives the
+// same answer. A reservation that was ended the other way, or has expired, is not_held, with
+// its state.
 func (rs *reservations) End(ctx context.Context, e EndHold) (Ended, error) {
 	p, err := rs.partitionByID(ctx, e.Sale, e.ID)
 	if err != nil {
@@ -54,11 +55,11 @@ func (rs *reservations) End(ctx context.Context, e EndHold) (Ended, error) {
 	return rs.ended(e.Sale, e.ID, readEnd(c))
 }
 
-// endAnswer is what lua/reservation_end.lua tells a caller.
+// endAnswer is a caller's answer from lua/reservation_end.lua.
 type endAnswer struct {
 	status      int64
 	reservation string
-	orderWaits  bool // for the record
+	orderWaits  bool // it is not on record yet
 }
 
 // readEnd reads a caller's answer in the order of the script's RETURNS.
@@ -66,7 +67,7 @@ func readEnd(c *call) endAnswer {
 	return endAnswer{c.status, redisdb.TextAt(c.answer, 1), redisdb.NumberAt(c.answer, 2) == 1}
 }
 
-// ended turns an answer into what the caller gets.
+// ended turns the script's answer into the method's.
 func (rs *reservations) ended(sale, id string, answer endAnswer) (Ended, error) {
 	if err := rs.usable(sale, answer.status); err != nil {
 		return Ended{}, err

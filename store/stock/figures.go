@@ -11,7 +11,7 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Figures are what the live sales owe.
+// Figures are numbers about the live sales for operators.
 type Figures struct {
 	// Waiting is how many orders are not on record yet, and Oldest the age of the oldest.
 	Waiting int64
@@ -19,9 +19,9 @@ type Figures struct {
 	// Oversold are the units sold beyond the total, by sale and sku: after a fail-over
 	// that lost writes.
 	Oversold map[string]map[string]int64
-	// Open is how many sales have begun and not ended, sold out or not.
+	// Open is how many sales have begun and not ended, including those sold out.
 	Open int64
-	// Unread is how many sales could not be read: the figures are without them.
+	// Unread is how many sales could not be read: they are missing from the other figures.
 	Unread int64
 }
 
@@ -32,11 +32,11 @@ type partitionFigures struct {
 	stock  *redis.MapStringStringCmd
 	orders *redis.IntCmd
 	oldest *redis.ZSliceCmd
-	clock  *redis.TimeCmd // of the partition's master; nil: nobody knows which that is
+	clock  *redis.TimeCmd // of the partition's master; nil: that master is not known
 }
 
-// Figures reads what all live sales owe, up to 200 partitions in a round trip. A sale that
-// cannot be read is counted, and the others are there. Error: the sales cannot be listed.
+// Figures reads all live sales, up to 200 partitions in a round trip. A sale that cannot be
+// read is counted as unread. An error means that the sales cannot be listed.
 func (x *outbox) Figures(ctx context.Context) (f Figures, err error) {
 	sales, err := x.LiveSales(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func (x *outbox) addFigures(ctx context.Context, f *Figures, parts []*partition,
 		}
 		reads[i], cmds = r, append(cmds, r.times, r.stock, r.orders, r.oldest)
 	}
-	// What was not answered has an error of its own.
+	// Each command without an answer has its own error.
 	_ = x.db.Pipeline(ctx, redisdb.Read, cmds...)
 	for _, r := range reads {
 		if r.clock == nil || cmp.Or(r.times.Err(), r.stock.Err(), r.orders.Err(), r.oldest.Err(), r.clock.Err()) != nil {

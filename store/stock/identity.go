@@ -11,7 +11,8 @@ import (
 	"fanfare/api"
 )
 
-// Home is the partition of a user: there are his reservations and his limit.
+// Home is a user's partition: it has all reservations of the user, and counts the user's
+// limit.
 func Home(user string, partitions int) int {
 	return int(xxhash.Sum64String(user) % uint64(max(partitions, 1)))
 }
@@ -23,9 +24,9 @@ const (
 
 var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// idOf is the id of the reservation that a call makes in a partition, which it tells.
-// However often the call is repeated it is the same: so the reservation itself, in Redis
-// or as an order on record, proves that it was made.
+// idOf is the id of the reservation that a call makes in a partition; the id begins with the
+// partition. Each repeat of the call has the same id, so the reservation itself, in Redis or as
+// an order on record, shows that the call was made before.
 func idOf(p *partition, call string) string {
 	var b [17]byte
 	b[0] = byte(p.index)

@@ -15,11 +15,11 @@ const saleRegistry = "ff:{sales}:live"
 const moveLock = "sale"
 
 const (
-	// keptAfterEnd is how long after its end a sale's keys are removed, which have no
+	// keptAfterEnd is how long after a sale's end its keys are removed. The keys have no
 	// lifetime of their own.
 	keptAfterEnd = 8 * 24 * time.Hour
-	// keptAfterOpening is how long they stay that were read back for somebody who asked
-	// later.
+	// keptAfterOpening is how long keys stay that were read back because somebody asked
+	// for the sale later.
 	keptAfterOpening = time.Hour
 	// requestLifetime is how long the answer to one request without an
 	// idempotency key is remembered: longer than any repeat by the client.
@@ -28,19 +28,19 @@ const (
 
 // partition is one partition of a sale and its keys, which share the tag
 // {sale:<sale>:<index>} and so one slot. Sales are identifiers: none can hold a
-// brace. The reservations' key keeps the name that stored sales have.
+// brace. The ledger's key is named book, as in the sales that are stored already.
 type partition struct {
 	sale   string
 	index  int
 	prefix string
 
-	settings, stock, reservations, due string
+	settings, stock, reservations, due string // reservations is the ledger
 	orders, totals, out, seen          string
 	restocks                           string // of the first partition
 
 	// Of a partition that this process works on:
 	reserves, ends *crowd
-	turn           chan struct{} // of the first one, with room for one: which caller asks for the lease to move units
+	turn           chan struct{} // holds a value while one of the process's callers has the right to move units
 	snapshots      *snapshotGroup
 	snapshotsOnce  sync.Once // makes snapshots
 }
@@ -58,12 +58,12 @@ func newPartition(sale string, index int) *partition {
 // ref names the partition outside this package.
 func (p *partition) ref() Ref { return Ref{p.sale, p.index} }
 
-// core are the keys that lua/part_sale.lua works on, with others after them.
+// core are the keys that lua/part_sale.lua works on, followed by others.
 func (p *partition) core(more ...string) []string {
 	return append([]string{p.settings, p.stock, p.reservations, p.due}, more...)
 }
 
-// once is the idempotency record of a request, by the hash of its name.
+// once is the key of a request's idempotency record, by the hash of the request's name.
 func (p *partition) once(name string) string { return p.prefix + "once:" + name }
 
 // ChangesChannel is where each new version of a sale is published.
@@ -77,8 +77,7 @@ func SaleOfChannel(channel string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(channel, "ff:{sale:"), ":0}:changes")
 }
 
-// waitKey is the mark that a connection writes before it waits, in the slot of
-// key.
+// waitKey is the key of the mark that a connection writes before WAIT, in the slot of key.
 func waitKey(key string) string {
 	tag, _, _ := strings.Cut(key, "}")
 	return tag + "}:wait"

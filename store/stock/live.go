@@ -18,30 +18,30 @@ import (
 
 // Options tunes a Live; the zero value works.
 type Options struct {
-	// Logger gets what the sweeper could not do; nil: silence.
+	// Logger gets the sweeper's failures; nil: silence.
 	Logger *slog.Logger
 	// MinReplicas is how many replicas must have a write whose success a client
-	// is told (reserve, confirm, release, Put and Restock); default 0.
+	// is told of (reserve, confirm, release, Put and Restock); default 0.
 	MinReplicas int
-	// RunID names the run of the server that has the keys: ServerRunID, or a name. A
-	// partition remembers under which run it was made; with another its calls
-	// fail with ErrStaleRun. "": never compared.
+	// RunID names the run of the server that has the keys: ServerRunID, or a name. Each
+	// partition stores the run in which it was made or loaded; calls under another run fail
+	// with ErrStaleRun. "": the run is not compared.
 	RunID string
 	// SweepEvery is how often Run looks for holds that are due; default 250 ms.
 	SweepEvery time.Duration
-	// OnSwept is called with each partition that owes something to the record.
+	// OnSwept is called with each partition that has something SQL does not have yet.
 	OnSwept func(ctx context.Context, s Swept)
-	// OnStale is called with sales that must be compared with the record, or whose
-	// loading somebody began and does not end.
+	// OnStale is called with sales that must be compared with the record, or whose loading
+	// a process began and did not end.
 	OnStale func(ctx context.Context, sale string)
-	// OnCompare is called with sales that were read back a while ago, and a time in ms: what was
-	// sold since then may have gone on record through another Redis. All three may be called at
-	// once for several sales, and again.
+	// OnCompare is called for 10 minutes with sales that were read back, and a time in ms:
+	// orders sold since then may have gone on record through another Redis. All three
+	// functions may be called for several sales at the same time, and repeatedly.
 	OnCompare func(ctx context.Context, sale string, since int64) error
 }
 
-// ServerRunID is the run of whichever server runs a script: the script asks it, so
-// that nobody has to know it, nor can know it wrongly.
+// ServerRunID stands for the run of the server that runs a script. The script asks its server,
+// because a client's knowledge of it may be out of date when the script arrives.
 const ServerRunID = "*"
 
 // Live is the live stock of sales in Redis. It is safe for concurrent use. Each of its parts
@@ -111,14 +111,14 @@ type sweeper struct {
 	unusable   sync.Map // Ref of a partition -> when the sweeper first found it unusable
 }
 
-// What a call says of a sale that it cannot work on.
+// The errors of calls for a sale that cannot be worked on.
 var (
 	// ErrAbsent: Redis has no keys of the sale. It may be on record.
 	ErrAbsent = api.Errorf(api.CodeSaleNotFound, "there is no such sale")
 	// ErrLoading: Load was called, and Open not yet.
 	ErrLoading = api.Errorf(api.CodeUnavailable, "the sale is being read from the record")
-	// ErrStaleRun: the keys come from another run of the server, and may lack
-	// what was acknowledged; or a partition is gone.
+	// ErrStaleRun: the keys come from another run of the server and may lack writes that
+	// were acknowledged, or a partition is gone.
 	ErrStaleRun = api.Errorf(api.CodeUnavailable, "the sale is being compared with the record")
 )
 
@@ -148,7 +148,7 @@ func New(db *redisdb.DB, o Options) *Live {
 	}
 }
 
-// write sends what a client is told about, one command.
+// write sends one command whose success a client is told.
 func (b *base) write(ctx context.Context, cmd redis.Cmder) error {
 	return b.send(ctx, redisdb.Write, cmd)
 }
@@ -161,7 +161,7 @@ func (b *base) share(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) e
 	return b.db.Share(ctx, m, cmds...)
 }
 
-// usable turns the answers about a whole sale into errors.
+// usable turns a script's answer about the whole sale into an error; nil: it can be worked on.
 func (b *base) usable(sale string, status int64) error {
 	switch status {
 	case answerAbsent:
@@ -175,7 +175,7 @@ func (b *base) usable(sale string, status int64) error {
 	return nil
 }
 
-// unexpected is for a status that a script of this version does not give.
+// unexpected is the error for a status that no script of this version answers.
 func unexpected(s *redisdb.Script, answer any) error {
 	return fmt.Errorf("run %s: answered %+v", s.Name(), answer)
 }

@@ -10,11 +10,11 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Load begins to make a sale's live keys from the record, or to compare them
-// with it: after that the sale is closed (ErrLoading), has at least the settings
-// on record, and its stock adds up to its totals. RestoreOrders and Open follow.
-// All three may be done again, from the beginning and by anybody, at any point; of
-// several who do so the last to begin may open. s.Loading, from NewLoading, names this one.
+// Load begins to make a sale's live keys from the record, or to compare them with it. After it
+// the sale is closed (ErrLoading), has at least the settings on record, and its stock adds up
+// to its totals. RestoreOrders and Open follow. Any process may begin again at any point; of
+// several that load a sale at once, only the last to begin can open it. s.Loading, from
+// NewLoading, names this load.
 func (l *loader) Load(ctx context.Context, s Settings) error {
 	parts := l.remember(s.ID, s.Partitions)
 	if err := l.register(ctx, s.ID, s.Partitions); err != nil {
@@ -51,8 +51,8 @@ func (l *loader) Load(ctx context.Context, s Settings) error {
 	return l.balanceStock(ctx, parts)
 }
 
-// over are settings on record as the version after those of a disowned sale. A sku can't go:
-// one that only the sale has is left with no units.
+// over gives the settings on record a version above those of a disowned sale, so that they
+// replace them. A sku can't be removed: one that only the disowned sale has gets a total of 0.
 func (s Settings) over(sale Settings) Settings {
 	s.Version = max(s.Version, sale.Version) + 1
 	for _, item := range sale.Items {
@@ -85,8 +85,8 @@ func (l *loader) balanceStock(ctx context.Context, parts []*partition) error {
 	return errMoving()
 }
 
-// missingStock compares totals with what all partitions have: the number of
-// corrections so far, then sku and missing units in turn.
+// missingStock compares the totals with the units of all partitions. It gives the arguments of
+// lua/stock_balance.lua: the number of corrections so far, then sku and missing units in turn.
 func missingStock(found []*partitionState) []any {
 	balances := found[0].balances
 	if balances == "" {
@@ -108,8 +108,8 @@ func missingStock(found []*partitionState) []any {
 // restoredAtOnce is how many orders one round trip restores.
 const restoredAtOnce = 200
 
-// RestoreOrders makes the reservations of orders on record sold, where Redis
-// does not know them as sold.
+// RestoreOrders makes the reservations of orders on record sold, where they are not sold in
+// Redis.
 func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []Order) error {
 	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
@@ -135,10 +135,9 @@ func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []Order)
 	return nil
 }
 
-// Open ends what a Load began: what is owed in one partition and there in another
-// is covered, the stock is spread, and the sale goes on. ErrStaleRun: the server
-// has begun another run since, or somebody else a loading, so that the sale must be
-// loaded again.
+// Open ends a load: units of one partition cover what another has oversold, the stock is
+// spread, and the sale goes on. ErrStaleRun: the server is in another run by now, or another
+// load has begun, so that the sale must be loaded again.
 func (l *loader) Open(ctx context.Context, sale, loading string) error {
 	parts, err := l.partitionsOf(ctx, sale)
 	if err != nil {
@@ -149,8 +148,8 @@ func (l *loader) Open(ctx context.Context, sale, loading string) error {
 			return err
 		}
 	}
-	// Without the first one the sale stays closed: of two who load it, each with some of
-	// the partitions, none opens it.
+	// The first partition comes last: without it the sale stays closed, so neither of two
+	// processes opens the sale of which each loaded some partitions.
 	if err := l.open(ctx, parts[1:], loading); err != nil {
 		return err
 	}
@@ -177,8 +176,8 @@ func (l *loader) open(ctx context.Context, parts []*partition, loading string) e
 	return nil
 }
 
-// coverOwed moves units to the partitions that sold more than they had. A closed
-// sale is spread anew after that.
+// coverOwed moves units to the partitions that sold more than they had. The stock of a closed
+// sale is spread after that.
 func (m *mover) coverOwed(ctx context.Context, parts []*partition, closed bool) error {
 	release, err := m.lockMoves(ctx, parts)
 	if err != nil {
@@ -204,8 +203,8 @@ func (m *mover) coverOwed(ctx context.Context, parts []*partition, closed bool) 
 	return errMoving()
 }
 
-// cover plans the next transfers to partitions that owe: from each partition to
-// at most one other, so that a plan is made of what was read.
+// cover plans the next transfers to partitions with oversold units. Each partition gives to at
+// most one other: a second debit would be refused, because the first changes moves.
 func cover(parts []*partition, found []*partitionState) (debits []debit) {
 	for i, giver := range found {
 		for j, owes := range found {

@@ -13,18 +13,18 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// finding is what a sweep learned of one partition.
+// finding is the result of one partition's sweep.
 type finding struct {
 	*partition
 	answer sweepAnswer
-	owes   bool // there is more to do than the sweep did
+	owes   bool // maintain has something to do
 }
 
 // maintainedAtOnce is how many partitions are maintained at the same time.
 const maintainedAtOnce = 16
 
-// maintenance does what sweeps found left to do, beside the sweeps; what it has no
-// room for is found again.
+// maintenance maintains the partitions that sweeps found, while the sweeps go on. A partition
+// that finds no room is found again by the next sweep.
 type maintenance struct {
 	sweeper *sweeper
 	mu      sync.Mutex
@@ -51,12 +51,12 @@ func (w *maintenance) start(ctx context.Context, f finding) {
 	})
 }
 
-// loadingPatience is how long a sale may be read from the record before the
-// process that does so is taken for dead.
+// loadingPatience is how long a sale may stay closed before the process that loads it is
+// taken for dead.
 const loadingPatience = 2 * time.Second
 
-// absentPatience is how long a sale may be in the registry without keys: a PUT
-// that makes one enters it before and after.
+// absentPatience is how long a sale may be in the registry without keys: a PUT registers a
+// new sale before it makes the keys.
 const absentPatience = time.Minute
 
 // needsMaintenance tells whether a partition needs more than its sweep.
@@ -76,13 +76,13 @@ func (sw *sweeper) needsMaintenance(p *partition, a sweepAnswer) bool {
 	return owes || p.index == 0 && (behind || a.retirable())
 }
 
-// unusableFor tells how long a partition has been found unusable.
+// unusableFor tells how long ago the sweeper first found a partition unusable.
 func (sw *sweeper) unusableFor(p *partition) time.Duration {
 	since, _ := sw.unusable.LoadOrStore(p.ref(), time.Now())
 	return time.Since(since.(time.Time))
 }
 
-// forgetUnusable forgets partitions of sales that are live no more.
+// forgetUnusable forgets the partitions of sales that are not live any more, however they went.
 func (sw *sweeper) forgetUnusable(live map[string]registration) {
 	sw.unusable.Range(func(ref, _ any) bool {
 		if _, ok := live[ref.(Ref).Sale]; !ok {
@@ -97,7 +97,7 @@ func (sw *sweeper) isPartitioned(sale string) bool {
 	return ok && len(known.([]*partition)) > 1
 }
 
-// maintain does what a sweep found left to do.
+// maintain does for a partition what its sweep could not do in one script.
 func (sw *sweeper) maintain(ctx context.Context, f finding) error {
 	switch f.answer.status {
 	case answerStaleRun, answerLoading:
@@ -139,7 +139,7 @@ func (sw *sweeper) maintain(ctx context.Context, f finding) error {
 	return sw.raise(ctx, parts[0], map[string]string{"compared": strconv.FormatInt(f.answer.now, 10)})
 }
 
-// reportSwept tells OnSwept what a partition owes to the record.
+// reportSwept tells OnSwept which orders and settings of a partition are not on record.
 func (sw *sweeper) reportSwept(ctx context.Context, f finding) {
 	a := f.answer
 	s := Swept{Sale: f.sale, Partition: f.index, Orders: a.orders, Settings: f.index == 0 && a.unrecorded()}
@@ -151,8 +151,8 @@ func (sw *sweeper) reportSwept(ctx context.Context, f finding) {
 	}
 }
 
-// maintainAbsent repairs a sale that has not reached all its partitions; one that
-// lost a partition is stale, and one that is nowhere leaves the registry.
+// maintainAbsent makes a partition that its sale has not reached yet. A sale that lost a
+// partition is stale, and a sale without any keys leaves the registry.
 func (sw *sweeper) maintainAbsent(ctx context.Context, p *partition) error {
 	if p.index == 0 {
 		return sw.unregister(ctx, p.sale)
@@ -175,7 +175,7 @@ func (sw *sweeper) maintainAbsent(ctx context.Context, p *partition) error {
 	return err
 }
 
-// finishOld finishes transfers out of a partition that took too long.
+// finishOld finishes the transfers out of a partition that are under way for too long.
 func (sw *sweeper) finishOld(ctx context.Context, parts []*partition, p *partition) error {
 	found, err := sw.readStates(ctx, p)
 	if err != nil {
@@ -186,9 +186,8 @@ func (sw *sweeper) finishOld(ctx context.Context, parts []*partition, p *partiti
 	return sw.mover.finishTransfers(ctx, parts, old)
 }
 
-// retire removes the keys of a sale, when no partition has anything left to do: a sale
-// without its first one is not there. It leaves the registry before: a change that comes
-// between puts it back.
+// retire removes a sale's keys in all its partitions, if none of them has anything left to do.
+// The sale leaves the registry first: a change that arrives in between enters it again.
 func (sw *sweeper) retire(ctx context.Context, parts []*partition) error {
 	sale := parts[0].sale
 	if over, err := sw.retireAll(ctx, parts, false); err != nil || !over {

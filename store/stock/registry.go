@@ -12,8 +12,9 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// partitionsOf gives a sale's partitions. Their number never changes, so it is read
-// once; where a script says that it differs (Redis was emptied), forget helps.
+// partitionsOf gives a sale's partitions. Their number never changes, so a process reads it
+// once. A script that finds another number (Redis was emptied, and the sale made anew) says so,
+// and reroute reads it again.
 func (b *base) partitionsOf(ctx context.Context, sale string) ([]*partition, error) {
 	if known, ok := b.known.Load(sale); ok {
 		return known.([]*partition), nil
@@ -52,8 +53,8 @@ func (b *base) remember(sale string, partitions int) []*partition {
 	return parts
 }
 
-// register lets every process's sweeper know of a sale, and of a change of it: the entry
-// is another each time.
+// register tells the sweepers of all processes of a sale, or that it changed: each time it
+// writes another text.
 func (b *base) register(ctx context.Context, sale string, partitions int) error {
 	cmd := redis.NewIntCmd(ctx, "hset", saleRegistry, sale, strconv.Itoa(partitions)+" "+newRequest()[:changeLength])
 	if err := b.share(ctx, redisdb.Write, cmd); err != nil {
@@ -62,9 +63,9 @@ func (b *base) register(ctx context.Context, sale string, partitions int) error 
 	return cmd.Err()
 }
 
-// registerAgain enters sales that this process knows and the registry has lost, as a
-// Cluster loses it with another master than theirs: the next process to start would
-// never sweep them.
+// registerAgain enters sales that this process knows and the registry does not have. On a
+// Cluster the registry can be lost with its master while the sales are on others; without this
+// a process that starts later would never sweep them.
 func (sw *sweeper) registerAgain(ctx context.Context, sales map[string]registration, found []finding) (err error) {
 	for _, f := range found {
 		if s := sales[f.sale]; f.index == 0 && f.answer.status == answerDone && s.change == "" {
@@ -74,11 +75,10 @@ func (sw *sweeper) registerAgain(ctx context.Context, sales map[string]registrat
 	return err
 }
 
-// makeRoom prepares the making of a sale. Sweepers get to know it. Partitions may
-// have outlived another sale of the same name, whose first one a Cluster lost
-// before it was on record: they are closed and lose their version, so that they
-// get the new settings and the sale is loaded, which makes their stock part of its
-// totals.
+// makeRoom prepares the making of a sale: it registers the sale for the sweepers. On a Cluster,
+// partitions of another sale of the same name may be left, if it lost its first partition before
+// the sale was on record. Those are closed and lose their version. So they get the new settings,
+// and the sale is loaded, which brings their stock in line with its totals.
 func (e *editor) makeRoom(ctx context.Context, s Settings) error {
 	if err := e.register(ctx, s.ID, s.Partitions); err != nil || s.Partitions == 1 {
 		return err
@@ -124,12 +124,12 @@ const (
 // registration is a sale's entry in the registry.
 type registration struct {
 	partitions int
-	change     string // another after each change of the sale
+	change     string // differs after each change of the sale
 }
 
-// LiveSales lists the sales that have live keys, with their partitions: those in
-// the registry, and those that this process worked on; these are there beside an
-// error too.
+// LiveSales lists the sales that have live keys, with the number of their partitions: the sales
+// in the registry, and those that this process has worked on. Beside an error it lists the
+// latter, and as much of the registry as was read.
 func (b *base) LiveSales(ctx context.Context) (map[string]int, error) {
 	registered, err := b.registered(ctx)
 	sales := make(map[string]int, len(registered))

@@ -20,7 +20,7 @@ type Order struct {
 	CreatedAt   int64
 }
 
-// stored is a reservation as the scripts keep it.
+// stored is a reservation as the ledger has it.
 type stored struct {
 	id, user                string
 	state                   byte // h held, s sold, r released, e expired
@@ -72,8 +72,8 @@ func linesText(lines []api.Line) string {
 	return string(text)
 }
 
-// api is the reservation as clients see it at a moment of Redis' clock: a hold
-// that is over has expired, whether it was swept or not.
+// api is the reservation as clients see it at a moment of Redis' clock. A hold that is over
+// shows as expired, even if no sweep has returned it yet.
 func (r *stored) api(now int64) api.Reservation {
 	out := api.Reservation{ID: r.id, User: r.user, Lines: r.lines, State: stateOf(r.state)}
 	if r.state == 'h' && r.expires <= now {
@@ -98,18 +98,19 @@ func stateOf(letter byte) api.ReservationState {
 	return api.ReservationHeld
 }
 
-// order is what belongs on record of a sold reservation.
+// order is a sold reservation as SQL records it.
 func (r *stored) order(sale string) Order {
 	return Order{Reservation: r.id, Sale: sale, User: r.user, Lines: r.lines, CreatedAt: r.ended}
 }
 
-// ErrNoReservation is how a reservation is refused that is not there, or is another's
-// than it must be.
+// ErrNoReservation is the answer for a reservation that does not exist, or that another user
+// made.
 func ErrNoReservation(id string) error {
 	return api.Errorf(api.CodeNotFound, "there is no reservation %q in this sale", id)
 }
 
-// partitionByID finds the partition of a reservation's id, which may be anything.
+// partitionByID finds the partition of a reservation's id; id comes from a client and may be
+// any text.
 func (rs *reservations) partitionByID(ctx context.Context, sale, id string) (*partition, error) {
 	parts, err := rs.partitionsOf(ctx, sale)
 	if err != nil {
@@ -122,7 +123,7 @@ func (rs *reservations) partitionByID(ctx context.Context, sale, id string) (*pa
 	return parts[n], nil
 }
 
-// listNoCursor is reservation_list.lua's answer to a cursor that is not one.
+// listNoCursor is the answer of reservation_list.lua to a cursor that no list gave.
 const listNoCursor = 7
 
 // Reservations lists a user's reservations, newest first, at most limit of them,
@@ -159,8 +160,8 @@ func errCursor() error {
 	return api.Invalid("cursor", "cursor", "is not one that this list gave")
 }
 
-// readList reads id and text in turn; one more than limit tells that there is a
-// next page.
+// readList reads id and text in turn. If the answer has one more than limit, there is a next
+// page.
 func readList(answer []any, limit int) (items []api.Reservation, next string, err error) {
 	items = []api.Reservation{}
 	for i := 2; i+1 < len(answer); i += 2 {
@@ -176,7 +177,7 @@ func readList(answer []any, limit int) (items []api.Reservation, next string, er
 	return items, "", nil
 }
 
-// Reservation reads one; not_found when the sale has none of that id.
+// Reservation reads one reservation; not_found when the sale has none of that id.
 func (rs *reservations) Reservation(ctx context.Context, sale, id string) (*api.Reservation, error) {
 	p, err := rs.partitionByID(ctx, sale, id)
 	if err != nil {
@@ -193,8 +194,8 @@ func (rs *reservations) Reservation(ctx context.Context, sale, id string) (*api.
 	return &out, nil
 }
 
-// reservations reads some of one partition, nil for each that is not there, and
-// Redis' time in ms.
+// read reads some reservations of one partition, nil for each that does not exist, and Redis'
+// time in ms.
 func (rs *reservations) read(ctx context.Context, p *partition, ids ...string) ([]*stored, int64, error) {
 	args := []any{rs.o.RunID}
 	for _, id := range ids {

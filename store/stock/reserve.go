@@ -9,33 +9,34 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// ReserveStock is a reservation asked for, checked already.
+// ReserveStock asks for a reservation. Its request has been validated.
 type ReserveStock struct {
 	Sale    string
 	Request *api.ReservationRequest
 	Once    api.Idempotency
-	// Call names the call, the same at each try: NewCall; "": each is another call.
+	// Call names the call (NewCall), the same at each try of it; "": each try is a call of
+	// its own.
 	Call string
 }
 
-// NewCall names a call that may have to be tried again, after its sale was brought back
-// from the record.
+// NewCall names a call that may have to be tried again after its sale was brought back from
+// the record.
 func NewCall() string { return newRequest() }
 
-// Reserved is what a reservation answers.
+// Reserved is the answer to a reservation.
 type Reserved struct {
 	Reservation api.Reservation
 	// Replayed: this is the first answer to the same idempotency key.
 	Replayed bool
-	// Order is what waits for the record, when the sale sells at once.
+	// Order is the order to be recorded, if the sale sells at once.
 	Order *Order
-	// SoldOut stands beside the error sold_out.
+	// SoldOut is set with the error sold_out.
 	SoldOut *SoldOut
 }
 
-// SoldOut is what is known when there is not enough.
+// SoldOut tells how a sale stands that has not enough for a reservation.
 type SoldOut struct {
-	// Available is what there is of each sku asked for.
+	// Available is the number of units there are of each requested sku.
 	Available map[string]int64
 	// NextDue is how long until the next hold ends; 0: there is none.
 	NextDue time.Duration
@@ -53,16 +54,16 @@ const (
 	reserveShort      = 12
 )
 
-// reserveAnswer is what lua/stock_reserve.lua tells a caller; what is set depends on
-// the status.
+// reserveAnswer is a caller's answer from lua/stock_reserve.lua; its status decides which
+// fields are set.
 type reserveAnswer struct {
 	status, version int64
 	expires         int64         // done, replayed: the end of the hold in ms, 0: sold
 	madeAt          int64         // done: ms
 	line            int64         // unknown sku: which line, from 1
 	startsIn        time.Duration // not started
-	idle            bool          // over: because nobody bought for so long
-	remaining       int64         // limit: units that the user may still have
+	idle            bool          // over: because nobody reserved for its idle time
+	remaining       int64         // limit: units that the user may still reserve
 	nextDue         int64         // short: ms to the next due hold, -1: none
 	available       []int64       // short: of each line
 }
@@ -99,14 +100,14 @@ func readReserve(c *call) reserveAnswer {
 const (
 	// dueAtOnce is how many due holds one reservation returns.
 	dueAtOnce = 20
-	// reserveTries bounds how often a reservation is tried: each try but the
-	// first has returned due holds or repaired something.
+	// reserveTries bounds how often a reservation is tried: each try before the last
+	// returned due holds or repaired something.
 	reserveTries = 1000
-	// repairs is how often a sale may turn out other than this process knew it.
+	// repairs is how often one call corrects what its process knows of a sale.
 	repairs = 3
 )
 
-// attempt is one reservation on its way.
+// attempt is a call of Reserve under way.
 type attempt struct {
 	ReserveStock
 	home    *partition
@@ -115,9 +116,9 @@ type attempt struct {
 	repairs int
 }
 
-// Reserve takes all lines for a user or none: one round trip for a sale of one
-// partition, shared with all who come meanwhile. Refusals are not_started, ended, limit_reached, sold_out,
-// validation_failed for an unknown sku and idempotency_key_reused.
+// Reserve takes all lines for a user or none, in one round trip for a sale of one partition;
+// callers that arrive meanwhile share the next one. Refusals are not_started, ended,
+// limit_reached, sold_out, validation_failed for an unknown sku and idempotency_key_reused.
 func (rs *reservations) Reserve(ctx context.Context, r ReserveStock) (Reserved, error) {
 	a := &attempt{ReserveStock: r}
 	if a.Call == "" {
@@ -146,14 +147,14 @@ func (rs *reservations) Reserve(ctx context.Context, r ReserveStock) (Reserved, 
 	return Reserved{}, errMoving()
 }
 
-// errMoving ends a call that found the sale changed at each of many tries.
+// errMoving ends a call that found the sale changed at every one of its tries.
 func errMoving() error {
 	e := api.Errorf(api.CodeOverloaded, "the sale keeps changing")
 	e.RetryAfter = time.Second
 	return e
 }
 
-// route finds the user's partition and makes the id, which tells it.
+// route finds the user's home partition and makes the reservation's id, which begins with it.
 func (rs *reservations) route(ctx context.Context, a *attempt) error {
 	parts, err := rs.partitionsOf(ctx, a.Sale)
 	if err != nil {
@@ -179,8 +180,8 @@ func (rs *reservations) tryReserve(ctx context.Context, a *attempt) (reserveAnsw
 	return readReserve(c), nil
 }
 
-// repair does what an answer asks for before it counts, and says whether to try
-// again.
+// repair reacts to an answer that may not be final: more holds are due, or this process or the
+// home partition has outdated settings. It says whether to try again.
 func (rs *reservations) repair(ctx context.Context, a *attempt, answer reserveAnswer) (again bool, err error) {
 	switch status := answer.status; {
 	case status == answerAgain:
@@ -209,7 +210,7 @@ func (rs *reservations) reroute(ctx context.Context, a *attempt) error {
 	return err
 }
 
-// reserved turns an answer into what the caller gets.
+// reserved turns the script's answer into the method's.
 func (rs *reservations) reserved(a *attempt, answer reserveAnswer) (out Reserved, err error) {
 	if err := rs.usable(a.Sale, answer.status); err != nil {
 		return Reserved{}, err
@@ -233,7 +234,7 @@ func (rs *reservations) reserved(a *attempt, answer reserveAnswer) (out Reserved
 	return out, rs.refusal(answer)
 }
 
-// made is a reservation as it was when it was made, with the end of its hold.
+// made is the reservation in its first state: held until expires, or sold if that is 0.
 func (a *attempt) made(id string, expires int64) api.Reservation {
 	out := api.Reservation{ID: id, User: a.Request.User, Lines: a.Request.Lines, State: api.ReservationSold}
 	if expires > 0 {

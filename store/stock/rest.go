@@ -13,16 +13,16 @@ const (
 	farRest  = time.Minute
 )
 
-// rests are the sales that need not be swept for some time; nil: none ever rests.
+// rests are the sales that need no sweep for some time; nil: all sales are always swept.
 type rests map[string]rest
 
-// rest ends at a time, or when the sale's entry in the registry is another.
+// rest ends at a time, or when the sale's entry in the registry changes.
 type rest struct {
 	change string
 	until  time.Time
 }
 
-// awake lists the sales to be swept now.
+// awake lists the sales that are to be swept now.
 func (r rests) awake(sales map[string]registration, now time.Time) (awake []string) {
 	for sale, registered := range sales {
 		if s, ok := r[sale]; !ok || s.change != registered.change || !now.Before(s.until) {
@@ -33,8 +33,8 @@ func (r rests) awake(sales map[string]registration, now time.Time) (awake []stri
 	return awake
 }
 
-// note has the sales rest of which all partitions were swept at that time, have the same
-// settings, and owe nothing.
+// note lets those sales rest whose partitions were all swept at that time, have the same
+// settings, and need no maintenance.
 func (r rests) note(sales map[string]registration, found []finding, at time.Time) {
 	if r == nil {
 		return
@@ -55,7 +55,7 @@ func (r rests) note(sales map[string]registration, found []finding, at time.Time
 	}
 }
 
-// restOf is how long nothing is to be done in a sale, 0 if something is.
+// restOf is how long a sale needs no sweep; 0: it needs one.
 func restOf(parts []finding) time.Duration {
 	d := farRest
 	for _, f := range parts {
@@ -67,8 +67,8 @@ func restOf(parts []finding) time.Duration {
 	return d
 }
 
-// rest is how long nothing can be due in a partition: until the next hold is over, or one
-// that begins now. What a crash leaves waits no longer than that either.
+// rest is how long nothing can be due in a partition: until the next hold is over, or a hold
+// that begins now. It also bounds how long the leftovers of a crash wait for the sweeper.
 func (a sweepAnswer) rest() time.Duration {
 	d := openRest
 	if a.hold > 0 {
@@ -87,8 +87,7 @@ func (a sweepAnswer) rest() time.Duration {
 	return d
 }
 
-// swept has one line of the log for the time in which sales cannot be swept, and one
-// when they are again.
+// swept logs one line when sales can't be swept, and one when they can again.
 func (sw *sweeper) swept(o *redisdb.Outage, err error) {
 	const all = 0
 	if err != nil {

@@ -10,20 +10,20 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// AddStock is a change of the total of a sku, checked already.
+// AddStock changes the total of a sku. Its request has been validated.
 type AddStock struct {
 	Sale    string
 	Request *api.StockRequest
 	Match   Match
 	Once    api.Idempotency
-	// Call is as that of ReserveStock.
+	// Call is the same as ReserveStock.Call.
 	Call string
 }
 
-// Restock adds to the total of a sku, or takes away; the answer is the item as it
-// is then, beside the sale. Said again with the same idempotency key it answers
-// the same. Until SettingsRecorded the change, with its key, is owed to the record. Refusals, with the present sale in the Change: version_mismatch,
-// bounds, and validation_failed for an unknown sku or a total that is too large.
+// Restock adds to the total of a sku, or takes from it. The answer is the item after the change,
+// and the sale. A repeat with the same idempotency key gets the same answer. The change and its
+// key wait for SQL until SettingsRecorded. Refusals, with the present sale in the Change, are
+// version_mismatch, bounds, and validation_failed for an unknown sku or a total that is too large.
 func (e *editor) Restock(ctx context.Context, a AddStock) (api.SaleItem, Change, error) {
 	var none api.SaleItem
 	sale, r := a.Sale, a.Request
@@ -55,7 +55,7 @@ func (e *editor) Restock(ctx context.Context, a AddStock) (api.SaleItem, Change,
 	return item, c, err
 }
 
-// others adds up a sku in all partitions but the first.
+// others adds up a sku's numbers in all partitions but the first.
 func (e *editor) others(ctx context.Context, parts []*partition, sku string) (n numbers, err error) {
 	if len(parts) == 1 {
 		return n, nil
@@ -101,7 +101,7 @@ func (e *editor) readRestock(cmd *redis.Cmd) (changeAnswer, error) {
 	}
 }
 
-// refusedRestock names a refusal and adds the present sale.
+// refusedRestock turns a refusal into its error, and adds the present sale.
 func (e *editor) refusedRestock(ctx context.Context, sale string, answer changeAnswer) (api.SaleItem, Change, error) {
 	var none api.SaleItem
 	if answer.status == answerReused {

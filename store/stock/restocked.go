@@ -12,8 +12,8 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Restocked is a change of stock, by the name of its call (an idempotency key's): what
-// finds out that it was made when the call is repeated.
+// Restocked is a change of stock with the name of its call, which comes from the idempotency
+// key. When the call is repeated, its name shows that the change was made before.
 type Restocked struct {
 	Name string
 	// Version is the sale's after it.
@@ -24,12 +24,12 @@ type Restocked struct {
 	ExpiresAt int64
 }
 
-// restockFields is how many a record has: digest and request in one, version, total, held,
-// sold.
+// restockFields is how many fields a record has: digest and request in one, version, total,
+// held, sold.
 const restockFields = 5
 
-// UnrecordedRestocks lists the changes of stock that made a sale's version, or one before
-// it, and are not on record: they belong there together with the settings.
+// UnrecordedRestocks lists the changes of stock up to a version of the sale that are not on
+// record. They are to be recorded in one transaction with the settings of that version.
 func (x *outbox) UnrecordedRestocks(ctx context.Context, sale string, version int64) ([]Restocked, error) {
 	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", newPartition(sale, 0).restocks)
 	if err := x.share(ctx, redisdb.Read, cmd); err != nil {
@@ -53,8 +53,8 @@ func (x *outbox) UnrecordedRestocks(ctx context.Context, sale string, version in
 	return found, err
 }
 
-// SettingsRecorded says that a version is on record, or a newer one, and with it changes
-// of stock.
+// SettingsRecorded notes that a version, or a newer one, is on record, and with it changes of
+// stock.
 func (x *outbox) SettingsRecorded(ctx context.Context, sale string, version int64, restocks ...Restocked) error {
 	first := newPartition(sale, 0)
 	cmds := []redis.Cmder{x.scripts.raise.Cmd(ctx, []string{first.settings}, "recorded", version)}
@@ -74,9 +74,10 @@ func (x *outbox) SettingsRecorded(ctx context.Context, sale string, version int6
 // disowned is the run of a sale that was disowned.
 const disowned = "?"
 
-// Disown says that the record refused settings, and the changes of stock before them, because
-// the sale was loaded elsewhere since. The sale becomes as one of another run of the server;
-// loading it takes all these changes back. One that was loaded or changed since stays as it is.
+// Disown notes that SQL refused settings, and the changes of stock before them, because the sale
+// was loaded by another Redis meanwhile. From then on calls fail with ErrStaleRun until the sale
+// is loaded again, which takes all these changes back. A sale that was loaded or changed since
+// the refused version stays as it is.
 func (x *outbox) Disown(ctx context.Context, s Settings, restocks []Restocked) error {
 	first := newPartition(s.ID, 0)
 	keys := []string{first.settings, first.restocks}
@@ -90,8 +91,8 @@ func (x *outbox) Disown(ctx context.Context, s Settings, restocks []Restocked) e
 	return cmd.Err()
 }
 
-// RestoreRestocks makes changes of stock on record known where Redis lost that they were
-// made, between Load and Open.
+// RestoreRestocks writes the idempotency records of changes of stock on record, where Redis
+// lost them. It comes between Load and Open.
 func (l *loader) RestoreRestocks(ctx context.Context, sale string, restocks []Restocked) error {
 	first := newPartition(sale, 0)
 	cmds := make([]redis.Cmder, len(restocks))
@@ -102,7 +103,7 @@ func (l *loader) RestoreRestocks(ctx context.Context, sale string, restocks []Re
 		return err
 	}
 	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) { // Nil: it is known
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) { // Nil: Redis has it
 			return err
 		}
 	}

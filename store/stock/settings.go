@@ -10,8 +10,8 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Settings are what a sale is besides its stock. Times are milliseconds since
-// the Unix epoch; a PerUserLimit or IdleMS of 0 is none.
+// Settings are a sale without the state of its stock. Times are milliseconds since the Unix
+// epoch; a PerUserLimit or IdleMS of 0 means that there is none.
 type Settings struct {
 	ID           string
 	Version      int64
@@ -22,7 +22,7 @@ type Settings struct {
 	HoldMS       int64
 	IdleMS       int64
 	Partitions   int
-	// Loading names the loading that the sale is from, or its making.
+	// Loading names the load that the sale comes from, or the call that made it.
 	Loading string
 }
 
@@ -32,7 +32,7 @@ type Item struct {
 	Total int64
 }
 
-// What Match.Version may hold besides a version that a client has seen.
+// Values of Match.Version that are no version.
 const (
 	// AnyVersion matches every sale there is (If-Match: *).
 	AnyVersion int64 = -2
@@ -45,7 +45,7 @@ type Match struct {
 	// Version must be the sale's present version (If-Match), or AnyVersion: there
 	// must be a sale. 0: no condition.
 	Version int64
-	// Others will do as well as Version (If-Match with several tags).
+	// Others are further versions that match (If-Match with several tags).
 	Others []int64
 	// Except are versions that the sale must not have (If-None-Match with tags).
 	// There need not be a sale.
@@ -77,27 +77,28 @@ func listed(versions []int64) string {
 	return string(b)
 }
 
-// PutSale is a sale to be made or changed, checked already.
+// PutSale makes or changes a sale. Its request has been validated.
 type PutSale struct {
 	Sale    string
 	Request *api.SaleRequest
 	Match   Match
-	// New: there is no such sale on record, so it may be made.
+	// New: SQL has no such sale, so that it may be made.
 	New bool
 }
 
-// Change is what came of a PUT or of a change of stock.
+// Change is the result of a PUT or of a change of stock.
 type Change struct {
-	// Created or Changed, or neither: the sale was so already.
+	// Created or Changed; neither: the sale was as requested already.
 	Created, Changed bool
 	// Replayed: the same idempotency key was answered before.
 	Replayed bool
-	// Version is what a change of stock answers: a replay's is the first answer's.
+	// Version is the sale's version after a change of stock; a replay has the first
+	// answer's version.
 	Version int64
-	// Sale is the sale as the change left it; beside a refusal, as it stands; nil:
-	// there is none.
+	// Sale is the sale after the change, or the present sale beside a refusal; nil: there
+	// is none.
 	Sale *api.Sale
-	// Record is what belongs on record of it.
+	// Record are the settings to be recorded.
 	Record Settings
 }
 
@@ -113,8 +114,8 @@ const (
 	putCreated = 1
 )
 
-// changeAnswer is what lua/sale_put.lua and lua/sale_restock.lua tell; what is
-// set depends on the script and the status.
+// changeAnswer is the answer of lua/sale_put.lua or lua/sale_restock.lua; script and status
+// decide which fields are set.
 type changeAnswer struct {
 	status            int64
 	made              int64            // put, done: 0 unchanged, putCreated, or 2 changed
@@ -150,7 +151,7 @@ func (e *editor) readPut(cmd *redis.Cmd) (changeAnswer, error) {
 // returned due holds.
 const changeTries = 1000
 
-// settingsOf fills the defaults in.
+// settingsOf fills in the defaults of a request.
 func settingsOf(sale string, r *api.SaleRequest) Settings {
 	or := func(v *int64, d int64) int64 {
 		if v == nil {
@@ -168,11 +169,10 @@ func settingsOf(sale string, r *api.SaleRequest) Settings {
 	return s
 }
 
-// Put makes a sale or changes it, if the condition holds. The first partition
-// decides; the others get its settings. Refusals, each with the present sale in the
-// Change: version_mismatch, conflict (another content without a condition) and
-// bounds. ErrAbsent unless New. Until SettingsRecorded the change is owed to the
-// record.
+// Put makes a sale or changes it, if the condition holds. The first partition decides; the
+// others get its settings. Refusals, each with the present sale in the Change, are
+// version_mismatch, conflict (another content without a condition) and bounds. A sale that does
+// not exist is ErrAbsent unless New. The change waits for SQL until SettingsRecorded.
 func (e *editor) Put(ctx context.Context, p PutSale) (Change, error) {
 	s := settingsOf(p.Sale, p.Request)
 	if p.New {
@@ -192,9 +192,8 @@ func (e *editor) Put(ctx context.Context, p PutSale) (Change, error) {
 	return e.changed(ctx, first, e.scripts.put, answer.state, c)
 }
 
-// changed completes a change that was made, whose script answered last
-// with the first partition as the change left it. What goes wrong from here on
-// leaves the outcome unknown to the caller.
+// changed completes a change that a script made; state is the first partition after it. An
+// error from here on is answered with unknown_outcome, because the change was made.
 func (e *editor) changed(ctx context.Context, first *partition, script *redisdb.Script, state []any, c Change) (Change, error) {
 	k, err := parseState(first, script, state)
 	if err == nil {
@@ -227,8 +226,8 @@ func (e *editor) tryPut(ctx context.Context, first *partition, p PutSale, s Sett
 	return e.readPut(cmd)
 }
 
-// change calls until the answer counts: due holds are returned, and units are
-// collected into the first partition as far as there are any.
+// change repeats a call until its answer is final: the script may first have to return due
+// holds, and the first partition to collect units from the others.
 func (e *editor) change(ctx context.Context, sale string, call func() (changeAnswer, error)) (changeAnswer, error) {
 	for range changeTries {
 		answer, err := call()
@@ -247,8 +246,9 @@ func (e *editor) change(ctx context.Context, sale string, call func() (changeAns
 	return changeAnswer{}, errMoving()
 }
 
-// changeCollected collects what a change takes away under the right to move, so
-// that it is all or nothing: the script decides at the end.
+// changeCollected gathers the units that a change takes away in the first partition, with the
+// right to move, and calls again. The script decides in the end, so that the change takes all
+// of the units or none.
 func (e *editor) changeCollected(ctx context.Context, sale string, call func() (changeAnswer, error), answer changeAnswer) (changeAnswer, error) {
 	parts, err := e.partitionsOf(ctx, sale)
 	if err != nil {
@@ -262,7 +262,7 @@ func (e *editor) changeCollected(ctx context.Context, sale string, call func() (
 	shortAt := int64(0) // the version at which there was too little
 	for range collectRounds {
 		if answer.status == changeNeeds {
-			if answer.version == shortAt { // and still is: other changes make other needs
+			if answer.version == shortAt { // the proof holds: no other change came between
 				return changeAnswer{status: changeBounds}, nil
 			}
 			got, err := e.mover.gather(ctx, parts, gathering{to: parts[0], want: answer.needs})
@@ -283,7 +283,7 @@ func (e *editor) changeCollected(ctx context.Context, sale string, call func() (
 	return changeAnswer{}, errMoving()
 }
 
-// refusedPut names a refusal and adds the present sale.
+// refusedPut turns a refusal into its error, and adds the present sale.
 func (e *editor) refusedPut(ctx context.Context, sale string, answer changeAnswer) (Change, error) {
 	present, err := e.partitions.Sale(ctx, sale)
 	if err != nil && api.CodeOf(err) != api.CodeSaleNotFound {
@@ -305,7 +305,7 @@ func errBounds() error {
 	return api.Errorf(api.CodeBounds, "a sku or the number of partitions cannot go, nor units that are held or sold")
 }
 
-// errMismatch tells what is there instead.
+// errMismatch carries the present sale and its version.
 func errMismatch(present *api.Sale) error {
 	e := api.Errorf(api.CodeVersionMismatch, "the sale is not the one that the condition asks for")
 	if present == nil {
@@ -314,8 +314,8 @@ func errMismatch(present *api.Sale) error {
 	return e.With("version", present.Version).With("sale", present)
 }
 
-// Settings gives a sale's settings as Redis has them, also of a sale that cannot
-// be worked on. ErrAbsent.
+// Settings reads a sale's settings from Redis, also those of a sale that cannot be worked on.
+// ErrAbsent.
 func (x *outbox) Settings(ctx context.Context, sale string) (Settings, error) {
 	found, err := x.readStates(ctx, newPartition(sale, 0))
 	if err != nil {
@@ -327,7 +327,8 @@ func (x *outbox) Settings(ctx context.Context, sale string) (Settings, error) {
 	return found[0].settings, nil
 }
 
-// UnrecordedSettings gives a sale's settings if their version is not on record.
+// UnrecordedSettings reads a sale's settings, and tells whether their version is still to be
+// recorded.
 func (x *outbox) UnrecordedSettings(ctx context.Context, sale string) (Settings, bool, error) {
 	found, err := x.readStates(ctx, newPartition(sale, 0))
 	if err != nil {

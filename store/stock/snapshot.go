@@ -11,20 +11,20 @@ import (
 // snapshots are two reads of all partitions of a sale, one after the other.
 type snapshots struct{ before, now []*partitionState }
 
-// snapshotGroup makes the snapshots of one sale. A crowd that finds its
-// partitions empty shares them.
+// snapshotGroup makes the snapshots of one sale, which callers that find their partitions empty
+// at the same time share.
 type snapshotGroup = batch.Group[[]*partition, *snapshots]
 
 const (
 	// snapshotTimeout bounds both reads.
 	snapshotTimeout = 5 * time.Second
-	// snapshotRest is the least time between the snapshots of a sale in this process: each
-	// costs Redis three scripts for every partition, and a crowd that finds the sale sold
-	// out would ask for one after the other.
+	// snapshotRest is the least time between two snapshots of a sale in this process: each
+	// costs Redis three scripts for every partition, and many callers that find the sale
+	// sold out would cause one after the other.
 	snapshotRest = 10 * time.Millisecond
 )
 
-// takeSnapshots gives snapshots that begin after the call.
+// takeSnapshots gives snapshots whose first read began after this call.
 func (m *mover) takeSnapshots(ctx context.Context, parts []*partition) (*snapshots, error) {
 	first := parts[0]
 	first.snapshotsOnce.Do(func() {
@@ -49,8 +49,7 @@ func (m *mover) readInTurn() func(context.Context, [][]*partition) (*snapshots, 
 	}
 }
 
-// readTwice makes the snapshots, of the partitions as the last who waits knows
-// them.
+// readTwice reads all partitions twice, using the newest waiting caller's list of partitions.
 func (m *mover) readTwice(ctx context.Context, waiting [][]*partition) (*snapshots, error) {
 	parts := waiting[len(waiting)-1]
 	before, err := m.pass(ctx, parts)

@@ -24,16 +24,16 @@ func (n *numbers) add(o numbers) {
 	n.oversold += o.oversold
 }
 
-// partitionState is one partition as one script read it.
+// partitionState is one partition as a script read it, at one moment.
 type partitionState struct {
 	status       int64
 	disowned     bool
 	now, nextDue int64 // ms; nextDue is how long from now, -1: no hold
 	settings     Settings
 	made         bool
-	used         int64 // when somebody reserved last
-	// moves counts transfers, returns what put units back on sale, balances
-	// what Load corrected.
+	used         int64 // when somebody reserved last, in ms
+	// moves counts transfers, returns the times units were put back on sale, balances the
+	// corrections by Load.
 	moves, returns, balances string
 	recorded, spread         int64 // versions
 	stock                    map[string]numbers
@@ -82,8 +82,8 @@ func (b *base) stateCmd(ctx context.Context, p *partition) *redis.Cmd {
 	return b.scripts.read.Cmd(ctx, p.core(p.totals, p.out), b.o.RunID)
 }
 
-// readStates reads partitions, in one round trip each at the same time. One that
-// is not there has the status answerAbsent.
+// readStates reads partitions, each by one script, all at the same time. A partition that does
+// not exist has the status answerAbsent.
 func (b *base) readStates(ctx context.Context, parts ...*partition) ([]*partitionState, error) {
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
@@ -111,7 +111,7 @@ func (b *base) readState(p *partition, cmd *redis.Cmd) (*partitionState, error) 
 	return parseState(p, b.scripts.read, answer)
 }
 
-// parseState reads what lua/part_state.lua gave in a script.
+// parseState reads the answer of lua/part_state.lua, which several scripts include.
 func parseState(p *partition, script *redisdb.Script, answer []any) (*partitionState, error) {
 	k := &partitionState{status: redisdb.NumberAt(answer, stateStatus)}
 	if k.status == answerAbsent {
@@ -194,8 +194,8 @@ func (ps *partitions) Sale(ctx context.Context, sale string) (*api.Sale, error) 
 	return out, nil
 }
 
-// saleAt is the sale with settings and totals as a read of its first partition
-// found them; of several partitions the rest may be of a later moment.
+// saleAt is the sale with the settings and totals of its first partition as the caller read
+// it. The numbers of other partitions may be of a later moment.
 func (ps *partitions) saleAt(ctx context.Context, first *partitionState) (*api.Sale, error) {
 	s := first.settings
 	if s.Partitions == 1 {
@@ -219,8 +219,8 @@ func (ps *partitions) saleAt(ctx context.Context, first *partitionState) (*api.S
 	return out, nil
 }
 
-// readOpen is readStates, where a partition that is not open is an error. One that
-// its sale has not reached yet is repaired.
+// readOpen is readStates for an open sale: a partition that cannot be worked on is an error. A
+// partition that has not been made yet is made.
 func (ps *partitions) readOpen(ctx context.Context, parts []*partition) ([]*partitionState, error) {
 	for range repairs {
 		found, err := ps.readStates(ctx, parts...)
@@ -256,8 +256,8 @@ func sameMoves(a, b []*partitionState) bool {
 	return true
 }
 
-// saleOf adds partitions up. What is neither held nor sold is available, also
-// while it is on its way from one partition to another.
+// saleOf adds the partitions up. Units that are neither held nor sold count as available, also
+// while they are on their way from one partition to another.
 func saleOf(found []*partitionState) *api.Sale {
 	first := found[0]
 	s := first.settings
@@ -280,8 +280,8 @@ func saleOf(found []*partitionState) *api.Sale {
 	return out
 }
 
-// itemOf is one sku over all partitions. Of what is oversold the total knows
-// nothing: it shows in Oversold, and here as nothing available.
+// itemOf adds one sku up over all partitions. The total does not contain oversold units: they
+// show in Figures.Oversold, and here as nothing available.
 func itemOf(found []*partitionState, item Item) api.SaleItem {
 	var n numbers
 	for _, k := range found {

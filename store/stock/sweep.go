@@ -11,14 +11,14 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Swept is what a partition owes to the record.
+// Swept tells which orders and settings of a partition are not on record.
 type Swept struct {
 	Sale      string
 	Partition int
-	// Orders is how many orders wait, OldestOrderMS for how long the oldest.
+	// Orders is how many orders wait, and OldestOrderMS how long the oldest has waited.
 	Orders        int64
 	OldestOrderMS int64
-	// Settings: the sale's version is not on record (first partition only).
+	// Settings: the sale's present version is not on record (first partition only).
 	Settings bool
 }
 
@@ -36,11 +36,11 @@ func (b *base) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
 	return b.scripts.sweep.Cmd(ctx, p.core(p.orders, p.out), b.o.RunID, sweptAtOnce)
 }
 
-// Run sweeps all live sales until ctx ends: it returns holds that are due,
-// finishes transfers and changes that a crash left, tells OnSwept what is owed to
-// the record, and removes the keys of sales long over. Any number of
-// processes may do so. However slow the rest is, due holds do not wait for it. A sale
-// in which nothing is to be done before a known time is left alone until then.
+// Run sweeps all live sales until ctx ends. It returns holds that are due, finishes transfers
+// and changes that crashes left undone, tells OnSwept what is not on record, and removes the
+// keys of sales that ended long ago. Any number of processes may run it. Due holds never wait
+// for the other work. A sale in which nothing can be due before a known time is not swept until
+// then.
 func (sw *sweeper) Run(ctx context.Context) error {
 	w := &maintenance{sweeper: sw, busy: map[*partition]bool{}}
 	defer w.running.Wait()
@@ -59,9 +59,9 @@ func (sw *sweeper) Run(ctx context.Context) error {
 	}
 }
 
-// idleSweep is how long a sweeper rests while it knows of no sale; this process's
-// own first one wakes it. With it a hold in another's first sale is returned
-// within the second.
+// idleSweep is how long a sweeper rests while it knows of no sale. The first sale of its own
+// process wakes it; holds of the first sale of another process are still returned within a
+// second.
 const idleSweep = 500 * time.Millisecond
 
 // pause waits for the next sweep, and says whether there is one.
@@ -79,12 +79,12 @@ func (sw *sweeper) pause(ctx context.Context) bool {
 	return true
 }
 
-// sweepAnswer is what lua/sale_sweep.lua tells of a partition.
+// sweepAnswer is the answer of lua/sale_sweep.lua for a partition.
 type sweepAnswer struct {
 	status                    int64
 	returned                  int64 // holds
 	now                       int64 // ms
-	orders, oldestOrder       int64 // that wait for the record; when the oldest was sold, ms
+	orders, oldestOrder       int64 // orders not on record; when the oldest was sold, ms
 	version, recorded, spread int64 // of the settings
 	starts, ends, hold        int64 // ms
 	nextDue                   int64 // ms until the next hold is over; -1: there is none
@@ -112,20 +112,20 @@ func (b *base) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
 // more tells that more holds may be due than one sweep returns.
 func (a sweepAnswer) more() bool { return a.status == answerDone && a.returned == sweptAtOnce }
 
-// unrecorded tells that the settings are not on record.
+// unrecorded tells that the present settings are not on record.
 func (a sweepAnswer) unrecorded() bool { return a.recorded < a.version }
 
 const (
-	// comparedFor is how long a sale that was read back is compared with the record again, and
-	// compareEvery how often: a master that was cut off may sell meanwhile.
+	// comparedFor is for how long the orders of a sale that was read back are read from SQL
+	// again, and compareEvery how often: a master that was cut off may still sell.
 	comparedFor  = 10 * time.Minute
 	compareEvery = 30 * time.Second
 	// recordedLate is how long after it was sold an order may go on record.
 	recordedLate = 2 * time.Minute
 )
 
-// compareIn is how long until a sale is to be compared again, in ms: at once if that is not
-// above 0; never: farRest.
+// compareIn is how long until the sale's orders are to be read again, in ms. 0 or less: now;
+// farRest: never.
 func (a sweepAnswer) compareIn() int64 {
 	next := max(a.opened, a.compared) + compareEvery.Milliseconds()
 	if a.opened == 0 || next > a.opened+comparedFor.Milliseconds() {
@@ -134,8 +134,8 @@ func (a sweepAnswer) compareIn() int64 {
 	return next - a.now
 }
 
-// compareFrom is when the first order was sold that may have gone on record since the sale
-// was last compared.
+// compareFrom is the time, in ms, from which on orders may have been sold that went on record
+// after the last comparison.
 func (a sweepAnswer) compareFrom() int64 {
 	if a.compared < a.opened {
 		return a.opened - comparedFor.Milliseconds()
@@ -143,18 +143,18 @@ func (a sweepAnswer) compareFrom() int64 {
 	return a.compared - recordedLate.Milliseconds()
 }
 
-// retirable tells that a sale is over for so long that its keys may go.
+// retirable tells that the sale ended so long ago that its keys may be removed.
 func (a sweepAnswer) retirable() bool {
 	return a.now > max(a.ends+keptAfterEnd.Milliseconds(), a.opened+keptAfterOpening.Milliseconds())
 }
 
-// sweep returns the due holds of all sales but those that rest, and tells where more is
-// to be done. What cannot be swept keeps nobody else from it.
+// sweep returns the due holds of all sales but those that rest, and tells which partitions need
+// maintenance. A partition that cannot be swept does not keep the others from being swept.
 func (sw *sweeper) sweep(ctx context.Context, r rests) (found []finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	asked := time.Now()
-	sales, err := sw.registered(ctx) // with an error: those that this process knows
+	sales, err := sw.registered(ctx) // beside an error: the sales that this process knows
 	var parts []*partition
 	for _, sale := range r.awake(sales, asked) {
 		parts = append(parts, sw.remember(sale, sales[sale].partitions)...)
@@ -169,7 +169,7 @@ func (sw *sweeper) sweep(ctx context.Context, r rests) (found []finding, err err
 	}
 	r.note(sales, found, asked)
 	if sw.db.Away(err) {
-		clear(r) // what it found may be lost with a master
+		clear(r) // the findings may be lost with a master
 	}
 	return slices.DeleteFunc(found, func(f finding) bool { return !f.owes }), err
 }

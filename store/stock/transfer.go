@@ -11,17 +11,18 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// transfer is units on their way from one partition to another: debit and record
-// in one script, then credit and mark in one, then the record goes. Each step may
-// be done any number of times, by anybody: a crash loses and doubles nothing.
+// transfer is units on their way from one partition to another. One script debits the giver
+// and writes a record of the transfer there, one credits the receiver and leaves a mark, and
+// then the record is deleted. Any process may do each step any number of times, so a crash at
+// any point neither loses nor doubles a unit.
 type transfer struct {
 	id    string
 	from  *partition
 	to    int
 	at    int64 // ms by Redis' clock
 	lines string
-	// loading is that of the partition it comes from, when it was read there: after
-	// another it may be there no more.
+	// loading is the giver's when the record was read. After another load the giver may
+	// have the units again, so the receiver refuses the credit.
 	loading string
 }
 
@@ -45,16 +46,15 @@ func parseTransfer(from *partition, loading, id, text string) (transfer, bool) {
 	return transfer{id: id, from: from, to: to, at: at, lines: f[2], loading: loading}, err == nil && err2 == nil
 }
 
-// debit is what one partition is asked to give.
+// debit asks one partition for units.
 type debit struct {
 	from  *partition
-	moves string // of the partition, as it was read
+	moves string // the giver's counter when it was read; the debit is refused after any other move
 	to    int
 	want  map[string]int64
 }
 
-// move takes units out of partitions and brings them to others, and says whether
-// any came.
+// move takes units out of partitions and brings them to others, and tells whether any moved.
 func (m *mover) move(ctx context.Context, parts []*partition, debits []debit, closed bool) (bool, error) {
 	cmds := make([]redis.Cmder, len(debits))
 	ids := make([]string, len(debits))
@@ -76,7 +76,7 @@ func (m *mover) move(ctx context.Context, parts []*partition, debits []debit, cl
 			return false, err
 		}
 		if redisdb.NumberAt(answer, 0) != answerDone {
-			continue // it moved since it was read: the caller reads again
+			continue // refused, as units moved since it was read: the caller reads again
 		}
 		if t, ok := parseTransfer(d.from, redisdb.TextAt(answer, 2), ids[i], redisdb.TextAt(answer, 1)); ok {
 			under = append(under, t)
@@ -85,7 +85,7 @@ func (m *mover) move(ctx context.Context, parts []*partition, debits []debit, cl
 	return len(under) > 0, m.finishTransfers(ctx, parts, under)
 }
 
-// finishTransfers brings what is on its way to where it goes.
+// finishTransfers credits transfers that are under way and deletes their records.
 func (m *mover) finishTransfers(ctx context.Context, parts []*partition, under []transfer) error {
 	under = slices.DeleteFunc(slices.Clone(under), func(t transfer) bool { return t.to < 0 || t.to >= len(parts) })
 	if len(under) == 0 {
@@ -141,8 +141,8 @@ func (m *mover) finishAllTransfers(ctx context.Context, parts []*partition) ([]*
 	return nil, errMoving()
 }
 
-// shareOut spreads what is available in the first partition over those that
-// have less than their share. The caller has the right to move.
+// shareOut spreads units available in the first partition over partitions that have less than
+// their share. The caller has the right to move.
 func (m *mover) shareOut(ctx context.Context, parts []*partition, closed bool) error {
 	found, err := m.finishAllTransfers(ctx, parts)
 	if err != nil {
@@ -174,7 +174,8 @@ func (m *mover) shareOut(ctx context.Context, parts []*partition, closed bool) e
 	return err
 }
 
-// fairShare is what each partition would have of the units available.
+// fairShare is the units that each partition would have if all had the same. Quotients and
+// remainders are added apart, because the sum itself might overflow.
 func fairShare(found []*partitionState, sku string) int64 {
 	sum := int64(0)
 	for _, k := range found {
