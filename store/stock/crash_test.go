@@ -39,16 +39,22 @@ func TestS12_KilledAtEveryStep(t *testing.T) {
 	})
 }
 
+// mortal is a process that dies at one of its contacts with Redis. Contacts of the lock do not
+// count, and work after its death: else the next process would wait for the end of its lease.
+func (w *liveWorld) mortal(m *storetest.Mortal) *liveWorld {
+	return w.faulty(Options{}, func(name string, answered bool) error {
+		if strings.HasPrefix(name, "lock_") {
+			return nil
+		}
+		return m.Fault(name, answered)
+	})
+}
+
 // dieAt lets a process reserve what needs a transfer and die at its n-th contact
 // with Redis; false when it had fewer.
 func (w *liveWorld) dieAt(n int) bool {
 	m := storetest.DieAt(n)
-	dying := w.faulty(Options{}, func(name string, answered bool) error {
-		if strings.HasPrefix(name, "lock_") {
-			return nil // who has the lease is no part of the transfer
-		}
-		return m.Fault(name, answered)
-	})
+	dying := w.mortal(m)
 	_, err := dying.reserve("u", units("a", 7), units("b", 5))
 	if dead := m.Dead(); err == nil && dead || err != nil && !dead {
 		w.t.Fatalf("dead %v, %v", dead, err)
@@ -130,7 +136,7 @@ func TestS12_ChangesKilledAtEveryStep(t *testing.T) {
 			w.mustReserve("u", units("a", 2))
 			r.Items[0].Stock, r.Items[1].Stock = new(int64(3)), new(int64(9))
 			r.Items = append(r.Items, api.SaleStock{SKU: "c", Stock: new(int64(5))})
-			dying := w.faulty(Options{}, storetest.DieAt(n).Fault)
+			dying := w.mortal(storetest.DieAt(n))
 			_, err := dying.Put(t.Context(), PutSale{Sale: w.sale, Request: r, Match: Match{Version: 1}})
 			w.mustAddUp()
 			w.finishesAlone()

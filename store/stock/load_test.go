@@ -196,7 +196,7 @@ func TestS13_RebuiltByManyAndByTheDead(t *testing.T) {
 			on := w.recorded()
 			w.emptied(parts)
 			for n := range 12 {
-				_ = w.faulty(Options{}, storetest.DieAt(n).Fault).rebuild(on, orders)
+				_ = w.mortal(storetest.DieAt(n)).rebuild(on, orders)
 			}
 			var all sync.WaitGroup
 			for range 4 {
