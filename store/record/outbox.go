@@ -54,3 +54,45 @@ func (db *DB) DeleteOutbox(ctx context.Context, ids ...string) error {
 	}
 	return nil
 }
+
+// OpenRow is an outbox row whose work is not done, with its age.
+type OpenRow struct {
+	OutboxRow
+	CreatedAt int64 `db:"created_at"`
+}
+
+// OutboxPage reads open rows of one kind that have waited longer than ageMS, in
+// the order they were made, at most limit, beginning after a row (the zero row
+// for the first page). A sweeper that reads page after page is not held up by rows
+// whose work takes long.
+func (db *DB) OutboxPage(ctx context.Context, kind string, ageMS int64, after OpenRow, limit int) ([]OpenRow, error) {
+	var out []OpenRow
+	err := db.list(ctx, &out, "SELECT id, kind, subject, payload, created_at FROM outbox WHERE kind = ? AND created_at <= "+db.d.now+
+		" - ? AND created_at >= ? AND (created_at > ? OR id > ?) ORDER BY created_at, id LIMIT ?",
+		kind, ageMS, after.CreatedAt, after.CreatedAt, after.ID, limit)
+	return out, err
+}
+
+// OutboxLag counts the open rows of one kind and gives the age of the oldest.
+func (db *DB) OutboxLag(ctx context.Context, kind string) (open, ageMS int64, err error) {
+	var row struct {
+		Open int64 `db:"open_rows"`
+		Age  int64 `db:"age"`
+	}
+	err = db.get(ctx, &row, "SELECT COUNT(*) AS open_rows, COALESCE("+db.d.now+" - MIN(created_at), 0) AS age FROM outbox WHERE kind = ?", kind)
+	return row.Open, max(row.Age, 0), err
+}
+
+// OutboxOpen tells whether a row is still open.
+func (db *DB) OutboxOpen(ctx context.Context, id string) (bool, error) {
+	var n int
+	err := db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE id = ?", id)
+	return n > 0, err
+}
+
+// openOutbox names the open rows of one kind about one subject.
+func (db *DB) openOutbox(ctx context.Context, kind, subject string) ([]string, error) {
+	var ids []string
+	err := db.list(ctx, &ids, "SELECT id FROM outbox WHERE kind = ? AND subject = ? ORDER BY created_at, id LIMIT ?", kind, subject, chunk)
+	return ids, err
+}
