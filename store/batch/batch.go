@@ -1,9 +1,8 @@
-// Package batch shares one piece of work among the callers that wait for it:
-// what arrives while a run is under way goes with the next, so that a thousand
-// small changes do not cost a thousand commits. At low load a call waits for
-// nobody. If so configured, a full run does not wait for the one before it either,
-// nor does any run for one that hangs. A Group has one result for all of a run, a
-// Crowd one for each item.
+// Package batch lets callers share a piece of work: items that arrive while a run
+// is under way wait and go with the next run, so that a thousand small changes do
+// not cost a thousand commits. At low load nobody waits. Options let a full run
+// begin beside the one before it, and any run beside one that hangs. A Group has
+// one result for all items of a run, a Crowd has one for each item.
 package batch
 
 import (
@@ -13,8 +12,7 @@ import (
 	"time"
 )
 
-// Group runs batches. All methods may be called by many
-// goroutines at once.
+// Group runs batches. It is safe for concurrent use.
 type Group[T, R any] struct {
 	o  Options
 	do func(context.Context, []T) (R, error)
@@ -22,7 +20,7 @@ type Group[T, R any] struct {
 	mu      sync.Mutex
 	waiting []*run[T, R] // the first leaves next; all but the last are full
 	running int
-	slow    int // of the running, those that others no longer wait for
+	slow    int // running batches past Patience; others may start beside them
 }
 
 // Options bound a run.
@@ -32,12 +30,12 @@ type Options struct {
 	// Abreast is how many runs may be under way at once, 1 or less: one. A run
 	// begins beside another only when it is full, so that runs do not get small.
 	Abreast int
-	// Patience is how long a run may take till the next begins beside it, full or
-	// not; 0: as long as it likes.
+	// Patience is how long the next run waits for one that is under way before it
+	// begins beside it, full or not; 0: until that one has ended.
 	Patience time.Duration
 }
 
-// run is one batch and what became of it.
+// run is one batch and its result.
 type run[T, R any] struct {
 	items  []T
 	done   chan struct{}
@@ -46,15 +44,15 @@ type run[T, R any] struct {
 	err    error
 }
 
-// New makes a group whose runs are do's. Its context keeps the values of one
-// of its callers and the end of none.
+// New makes a group; do makes a run. The context of a run has the values of one caller's
+// context, and no caller can end it.
 func New[T, R any](o Options, do func(context.Context, []T) (R, error)) *Group[T, R] {
 	return &Group[T, R]{o: o, do: do}
 }
 
-// Do hands in an item and waits for the run that carries it, which begins after
-// the call. The result and the error are the whole run's. Who gives up earlier gets his
-// context's error, up to 20 ms later; his item goes on with the others.
+// Do hands in an item and waits for its run, which begins after the call. The result and the
+// error are those of the whole run. When ctx ends first, Do returns its error, up to 20 ms
+// late, and the item stays in its run.
 func (g *Group[T, R]) Do(ctx context.Context, item T) (R, error) {
 	mine := g.join(ctx, item)
 	if mine.late.Wait(mine.done) {
@@ -66,7 +64,7 @@ func (g *Group[T, R]) Do(ctx context.Context, item T) (R, error) {
 	case <-ctx.Done():
 	}
 	select {
-	case <-mine.done: // both at once: what is known counts
+	case <-mine.done: // both at once: the result counts
 		return mine.result, mine.err
 	default:
 		var none R
@@ -92,8 +90,7 @@ func (g *Group[T, R]) join(ctx context.Context, item T) *run[T, R] {
 	return mine
 }
 
-// begin lets the first run leave, unless as many are under way as may be. It
-// needs the lock.
+// begin starts the next run unless Abreast runs are under way. It needs the lock.
 func (g *Group[T, R]) begin(ctx context.Context) {
 	if len(g.waiting) > 0 && g.running < max(1, g.o.Abreast) {
 		g.running++
@@ -112,15 +109,15 @@ func (g *Group[T, R]) Waiting() int {
 	return n
 }
 
-// full tells whether the run that leaves next has no room.
+// full tells whether the next run has no room left.
 func (g *Group[T, R]) full() bool {
 	return g.o.Most > 0 && len(g.waiting[0].items) >= g.o.Most
 }
 
-// work makes runs until nobody waits, or none waits that may begin beside others.
+// work makes runs until no run waits that may begin now.
 func (g *Group[T, R]) work(ctx context.Context) {
 	for {
-		runtime.Gosched() // who is about to call goes along: a crowd often wakes at once
+		runtime.Gosched() // callers that are about to join go along: many often wake at once
 		now := g.next()
 		if now == nil {
 			return
@@ -129,7 +126,7 @@ func (g *Group[T, R]) work(ctx context.Context) {
 	}
 }
 
-// next takes the run that leaves next; without one the work has ended.
+// next takes the next run; nil ends the work.
 func (g *Group[T, R]) next() *run[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,7 +155,7 @@ func (g *Group[T, R]) carry(ctx context.Context, now *run[T, R]) {
 	now.late.Stop()
 }
 
-// isSlow counts a run that others no longer wait for, or one less.
+// isSlow counts one more run past Patience, or one less.
 func (g *Group[T, R]) isSlow(ctx context.Context, more int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

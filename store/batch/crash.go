@@ -5,9 +5,9 @@ import (
 	"runtime/debug"
 )
 
-// CrashOnPanic lets a panic in what one does for many end the process, as it would in a
-// goroutine of its own. Whoever recovers it, as a server does for one request, would
-// leave the others waiting for ever. Defer it.
+// CrashOnPanic makes a panic end the process, as in a goroutine of its own. Defer it in a
+// caller's goroutine that works for other callers too: if a server recovered the panic as
+// that of one request, the others would wait forever.
 func CrashOnPanic() {
 	if v := recover(); v != nil {
 		text := fmt.Sprintf("%v\n\n%s", v, debug.Stack())

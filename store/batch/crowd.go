@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Crowd is a Group of which every item has an answer of its own, and whose callers
-// take items back that have not left yet.
+// Crowd is a Group in which every item has an outcome of its own. A caller that gives up
+// takes its item back if its run has not begun.
 type Crowd[T any] struct {
 	group   *Group[*member[T], struct{}]
 	maxWait time.Duration
@@ -18,22 +18,22 @@ type Crowd[T any] struct {
 type member[T any] struct {
 	item  T
 	since time.Time
-	// decided: it has left, or never will. Who sets it decides.
+	// decided is set once: by the run that takes the item, or by the caller that
+	// takes it back.
 	decided atomic.Bool
-	late    bool // it waited too long; valid once its run has ended
+	late    bool // it waited too long to be taken; valid once its run has ended
 }
 
-// NewCrowd makes a crowd whose runs are do's, which notes in each item what became
-// of it. An item that has waited longer than maxWait does not leave any more.
+// NewCrowd makes a crowd; do makes a run and notes the outcome in each item. A run does not
+// take items that have waited longer than maxWait.
 func NewCrowd[T any](o Options, maxWait time.Duration, do func(context.Context, []T)) *Crowd[T] {
 	c := &Crowd[T]{maxWait: maxWait, do: do}
 	c.group = New(o, c.carry)
 	return c
 }
 
-// Do hands in an item and waits for the run that carries it. Beside an error, left
-// tells whether the item is under way: a run may still work on it then, else none
-// ever does.
+// Do hands in an item and waits for its run. With an error, left tells that a run has taken
+// the item and may still work on it; otherwise no run ever does.
 func (c *Crowd[T]) Do(ctx context.Context, item T) (left bool, err error) {
 	m := &member[T]{item: item, since: time.Now()}
 	if _, err := c.group.Do(ctx, m); err != nil {
@@ -45,7 +45,7 @@ func (c *Crowd[T]) Do(ctx context.Context, item T) (left bool, err error) {
 	return true, nil
 }
 
-// carry runs with the items whose callers are still there.
+// carry makes a run with the items that were not taken back.
 func (c *Crowd[T]) carry(ctx context.Context, members []*member[T]) (struct{}, error) {
 	items, now := make([]T, 0, len(members)), time.Now()
 	for _, m := range members {

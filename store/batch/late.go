@@ -2,25 +2,26 @@ package batch
 
 import "time"
 
-// mayGiveUp is how long callers wait until they look whether their contexts have ended.
-// That costs more than all else in a batch (a context with a deadline makes a channel and
-// a timer for who asks), and most answers have come by then.
+// mayGiveUp is how long callers wait before they look at their contexts. Asking a context
+// with a deadline costs more than all else in a batch, as it makes a channel and a timer
+// only then; and most answers arrive within this time.
 const mayGiveUp = 20 * time.Millisecond
 
-// Late tells those who wait together when to look whether they still want to wait.
+// Late is the timer of callers that wait together: when it has passed, each looks whether its
+// context has ended.
 type Late struct {
 	passed chan struct{}
 	timer  *time.Timer
 }
 
-// NewLate begins now.
+// NewLate starts the timer.
 func NewLate() *Late {
 	l := &Late{passed: make(chan struct{})}
 	l.timer = time.AfterFunc(mayGiveUp, func() { close(l.passed) })
 	return l
 }
 
-// Wait ends with what is waited for, true, or 20 ms after the begin.
+// Wait returns true when done is closed, or false when the timer has passed.
 func (l *Late) Wait(done <-chan struct{}) bool {
 	select {
 	case <-done:
@@ -30,5 +31,5 @@ func (l *Late) Wait(done <-chan struct{}) bool {
 	}
 }
 
-// Stop frees the timer; only when nobody waits any more.
+// Stop frees the timer. Call it only when nobody waits any more.
 func (l *Late) Stop() { l.timer.Stop() }

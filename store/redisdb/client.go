@@ -108,7 +108,7 @@ func (t *target) clusterOptions(o Options, poolSize int) *redis.ClusterOptions {
 }
 
 // mapParts is the share of the time left that asking for the map of slots may take: a
-// master that hangs, of all whom the client may ask, must not cost the others their turn.
+// the client may ask a master that hangs, and the others must still get their turn.
 const mapParts = 4
 
 // eachMaster calls f for every master, in a cluster at the same time and after asking for

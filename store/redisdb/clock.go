@@ -96,8 +96,8 @@ type clockOf struct {
 }
 
 // Clocks makes the commands that read the clock of every master that has one of the
-// keys, and says which is whose: of[i] is that of keys[i], nil when a Cluster cannot
-// say who has it. The clocks of masters differ; compare each with itself.
+// keys. of[i] is the command for keys[i], nil when the Cluster does not know which master
+// has that key. The clocks of masters differ: compare each with itself.
 func (db *DB) Clocks(ctx context.Context, keys []string) (cmds []redis.Cmder, of []*redis.TimeCmd) {
 	of = make([]*redis.TimeCmd, len(keys))
 	clocks := map[*redis.Client]*redis.TimeCmd{}

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// crowdSize is how many callers one script answers: Redis does nothing else
-	// meanwhile.
+	// crowdSize bounds the callers of one script: Redis does nothing else while it runs.
 	crowdSize = 128
-	// crowdWaits is how many round trips' deadlines a caller waits until he leaves.
+	// crowdWaits bounds how long an item may wait until its run begins, in time-outs of a
+	// round trip.
 	crowdWaits = 2
 )
 
-// Crowd gathers the callers of one script: those who come while it runs share the
-// next.
+// Crowd gathers the callers of one script: callers that arrive while it runs share the next
+// run.
 type Crowd[T any] struct {
 	db *DB
 	of *batch.Crowd[T]
 }
 
-// NewCrowd makes a crowd whose script do runs, noting in each item what became of it;
+// NewCrowd makes a crowd. do runs the script for several items and notes the outcome in each;
 // it may take that much longer than its round trip.
 func NewCrowd[T any](db *DB, longer time.Duration, do func(context.Context, []T)) *Crowd[T] {
 	wait := crowdWaits * db.Timeout()
@@ -31,9 +31,9 @@ func NewCrowd[T any](db *DB, longer time.Duration, do func(context.Context, []T)
 	return &Crowd[T]{db, batch.NewCrowd(o, wait, do)}
 }
 
-// Do hands in an item and waits until a script with it has run. A caller who gives up
-// gets unknown_outcome if his item was under way, else unavailable: it is never done
-// then.
+// Do hands in an item and waits until a script has run with it. When ctx ends before that,
+// the error is unknown_outcome if the item is under way. Otherwise it is unavailable, and
+// the item is never done.
 func (c *Crowd[T]) Do(ctx context.Context, item T) error {
 	left, err := c.of.Do(ctx, item)
 	if err != nil && left {

@@ -82,9 +82,9 @@ func Open(_ context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Run does what must happen in the background: it watches Redis' memory and clock
-// (see Overloaded, Reading and Clock) and moves the clock of an embedded Redis, whose keys would
-// otherwise never expire. It returns when ctx ends.
+// Run watches Redis' memory and clock (see Overloaded, Reading and Clock). It also moves the
+// clock of an embedded Redis, whose keys would otherwise never expire. It returns when ctx
+// ends.
 func (db *DB) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return db.watchMemory(ctx) })
@@ -120,14 +120,14 @@ func (db *DB) Timeout() time.Duration { return db.o.Timeout }
 
 // Client is the pool of the requests, for reads and administration. It never
 // repeats a command of one node; a Cluster's client follows redirections.
-// Writes whose outcome matters belong into Share or Pipeline.
+// Send writes whose outcome matters with Share or Pipeline.
 func (db *DB) Client() redis.UniversalClient { return db.client }
 
 // Blocking has connections of its own, for blocking reads and pub/sub.
 func (db *DB) Blocking() redis.UniversalClient { return db.blocking }
 
-// ErrPartlyAway is in what Ping gives while some masters of a Cluster serve what is
-// theirs, and others do not.
+// ErrPartlyAway is in the chain of Ping's error while some masters of a Cluster serve their
+// slots and others do not.
 var ErrPartlyAway = errors.New("some masters of the Cluster are away")
 
 // Ping asks every master and gives the time the slowest took. A master that says that

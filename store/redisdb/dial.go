@@ -36,10 +36,10 @@ func newDialer(config *tls.Config) func(ctx context.Context, network, addr strin
 	}
 }
 
-// refusedConn is a connection that was refused: whatever is asked on it fails with the
-// failure to dial. The library's pool would remember refusals, and go on with them for up
-// to a second after Redis is back; so it never learns of one. Who refuses does so at once:
-// to dial again for each command costs nothing.
+// refusedConn stands for a connection that was refused: every read and write fails with the
+// error of the dial. The library's pool would remember a refusal and repeat it for up to a
+// second after Redis is back, so it never learns of one. A refusal comes at once, so dialling
+// again for each command costs little.
 type refusedConn struct{ err error }
 
 // Read fails.
@@ -71,8 +71,8 @@ func dialTLS(ctx context.Context, conn net.Conn, addr string, config *tls.Config
 	return &freshConn{Conn: secured}, nil
 }
 
-// freshConn is a connection that knows whether the peer can have heard
-// anything of what was asked last.
+// freshConn is a connection that knows whether the peer can have received any of the last
+// request.
 type freshConn struct {
 	net.Conn
 	heard atomic.Bool // the peer has answered before
@@ -113,14 +113,14 @@ func asDialError(conn net.Conn, err error) error {
 	return beforeAnything(&net.OpError{Op: "dial", Net: "tcp", Addr: conn.RemoteAddr(), Err: err})
 }
 
-// beforeAnything wraps a failure once more: the library takes one layer off what fails
-// while it greets a server.
+// beforeAnything wraps an error once more: the library removes one layer from errors of its
+// greeting.
 func beforeAnything(err error) error { return fmt.Errorf("before redis heard anything: %w", err) }
 
 // freshTCP shows its socket, by which the pool sees that a peer hung up.
 type freshTCP struct{ freshConn }
 
-// SyscallConn is what the pool needs.
+// SyscallConn gives the socket to the pool.
 func (c *freshTCP) SyscallConn() (syscall.RawConn, error) {
 	return c.Conn.(syscall.Conn).SyscallConn()
 }

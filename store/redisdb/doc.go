@@ -2,7 +2,7 @@
 // (miniredis, for trying things out in one process), one node, Sentinel or
 // Cluster, all behind the same few calls.
 //
-// It owns no keys. What it promises:
+// It owns no keys. Its promises:
 //
 //   - Share gathers: commands that arrive while a round trip is in flight leave
 //     together in the next one. There is one queue for each master, a round
@@ -16,8 +16,8 @@
 //     idempotent; answers of the second run must equal those of the first.
 //   - A script that a server does not know is loaded on all masters and run
 //     again; nobody has to load scripts at start.
-//   - A master of a Cluster that hangs costs one time-out: what is for it is then
-//     refused at once, until it answers a probe.
+//   - A master of a Cluster that hangs costs one time-out. From then on its commands
+//     are refused at once, until it answers a probe.
 //   - Blocking reads and pub/sub have connections of their own and never empty
 //     the pool of the requests.
 package redisdb

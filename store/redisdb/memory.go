@@ -16,8 +16,8 @@ import (
 const (
 	// memoryEvery is how often the masters' memory is read.
 	memoryEvery = time.Second
-	// fullPercent of maxmemory is where new work is refused, so that what was
-	// accepted can finish.
+	// fullPercent is the use of maxmemory from which on new work is refused, so that
+	// accepted work can finish.
 	fullPercent = 90
 )
 
@@ -43,7 +43,7 @@ func (db *DB) watchMemory(ctx context.Context) error {
 	}
 }
 
-// Reading is what the masters said of themselves last, within some two seconds.
+// Reading is what the masters reported about themselves last, at most some two seconds ago.
 type Reading struct {
 	// Used is the part of its maxmemory that the fullest master uses; 0: there is no limit.
 	Used float64
@@ -144,10 +144,10 @@ func infoInt(text, name string) int64 {
 	return 0
 }
 
-// Check finds what makes a Redis lose work, and gives a sentence for each
-// finding. A Redis that does not answer or hides its settings is a finding too; an
-// embedded one, which loses all of it at its end, is the caller's to tell. From then on
-// there is a Reading, and Clock is Redis'.
+// Check looks for settings with which Redis may lose work, and gives a sentence for each
+// finding. A Redis that does not answer, or hides its settings, is a finding too. The caller
+// reports an embedded Redis, which loses all work when the process ends. After Check there
+// is a Reading, and Clock is Redis' clock.
 func (db *DB) Check(ctx context.Context) []string {
 	if db.embedded != nil {
 		return nil
@@ -174,8 +174,8 @@ func (db *DB) Check(ctx context.Context) []string {
 	return found
 }
 
-// wanted are the settings that a Redis needs which must not lose work, and those that
-// a master of a Cluster needs besides.
+// wanted are the settings with which Redis loses no work; a master of a Cluster needs the
+// others as well.
 var (
 	wanted = []setting{
 		{"maxmemory-policy", "noeviction", "queued work may be evicted"},

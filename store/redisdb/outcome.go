@@ -91,8 +91,7 @@ type notSent struct{ error }
 // Unwrap gives the error as it came.
 func (e notSent) Unwrap() error { return e.error }
 
-// Refused tells that a server is there and refuses us: the user or the password is
-// wrong.
+// Refused tells that a server answers and rejects the user or the password.
 func Refused(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "WRONGPASS") || strings.HasPrefix(reply.Error(), "NOAUTH"))
@@ -113,8 +112,8 @@ func neverLeft(err error) bool {
 	if errors.As(err, &dns) {
 		return true
 	}
-	// A context's error comes from before the write: what is written is ended
-	// by the connection's deadline, which reads "i/o timeout".
+	// An error of the context comes from before the write. After the write the
+	// connection's deadline ends the command, and that error is "i/o timeout".
 	for _, known := range []error{redis.ErrPoolTimeout, redis.ErrPoolExhausted, redis.ErrClosed, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
 			return true
@@ -128,8 +127,8 @@ func neverLeft(err error) bool {
 // scriptError is an error that a script caught.
 type scriptError string
 
-// ScriptError is the error of a command in a script which the script caught, to tell
-// one of its callers.
+// ScriptError is the error of a command inside a script that the script caught and returned
+// for one of its callers.
 func ScriptError(text string) error { return scriptError(text) }
 
 // RedisError marks it as an answer.

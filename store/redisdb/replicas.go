@@ -26,11 +26,11 @@ type Replicas struct {
 	// Need is how many replicas must have a write, 1 or more.
 	Need int
 	// Mark names a key in the slot of a command's key. It is written before
-	// WAIT, so that WAIT covers what others wrote too: a replay writes nothing
-	// itself.
+	// WAIT, so that WAIT also covers earlier writes of other connections: a replay
+	// writes nothing itself.
 	Mark func(key string) string
-	// Wrote tells by its answer whether a command changed something, or found
-	// that it had before. What changed nothing waits for nobody.
+	// Wrote tells by a command's answer whether it changed something, now or in an
+	// earlier try. Send does not wait for replicas after other commands.
 	Wrote func(cmd redis.Cmder) bool
 }
 

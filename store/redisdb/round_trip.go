@@ -13,8 +13,8 @@ const (
 	// maxTries bounds how often one command is sent: a lost answer, an unknown
 	// script and a moved slot each cost a try.
 	maxTries = 4
-	// tryBackoff is the wait before the second try of what a server refused or
-	// did not get; it doubles.
+	// tryBackoff is the wait before the second try of a command that a server refused
+	// or did not get. It doubles with each try.
 	tryBackoff = 20 * time.Millisecond
 )
 
@@ -57,8 +57,8 @@ func (t *roundTrip) classifyFirst() (again []int) {
 	return again
 }
 
-// classifyAgain classifies those that were sent again. One whose answer was lost
-// twice is not sent a third time.
+// classifyAgain classifies the commands that were sent again. A command whose answer was
+// lost twice is not sent a third time.
 func (t *roundTrip) classifyAgain(sent []int) (again []int) {
 	for _, i := range sent {
 		v := classify(t.cmds[i].Err())
@@ -114,9 +114,9 @@ func (db *DB) pause(ctx context.Context, wait time.Duration) bool {
 // master that hangs must not cost the others their next try.
 const loadParts = 4
 
-// load makes scripts known to all masters, and tells whether it could. What fails shows
-// in the next try; only an answer that says no is logged, for the next try's NOSCRIPT
-// would hide its reason. A lost connection is the caller's to tell, once for an outage.
+// load makes scripts known to all masters, and tells whether it succeeded. A failure shows
+// in the next try. Only a server's refusal is logged, because the next try's NOSCRIPT would
+// hide its reason; callers report lost connections themselves, once for an outage.
 func (db *DB) load(ctx context.Context, scripts map[*Script]struct{}) bool {
 	if len(scripts) == 0 {
 		return true
@@ -175,9 +175,9 @@ func pipe(ctx context.Context, c *redis.Client, cmds []redis.Cmder) {
 	}
 }
 
-// tell gives the commands of a pipeline its error if none has one of its own: go-redis
-// forgets that where a server answered a new connection with an error (a wrong
-// password, too many clients), and nothing was sent.
+// tell sets a pipeline's error on its commands if none has an error. go-redis does not when
+// the server answered a new connection with an error (a wrong password, too many clients),
+// so that nothing was sent.
 func tell(cmds []redis.Cmder, err error) {
 	for _, cmd := range cmds {
 		if cmd.Err() != nil {
@@ -189,8 +189,8 @@ func tell(cmds []redis.Cmder, err error) {
 	}
 }
 
-// errorOf is what a call of cmds[from:to] gets, nil if all were answered. When
-// a part of a write was done and another refused, the outcome is unknown.
+// errorOf is the error for the call that sent cmds[from:to], nil if all were answered. If
+// one part of a write was done and another refused, the outcome is unknown.
 func (t *roundTrip) errorOf(m Mode, from, to int) error {
 	if t.outcomes == nil {
 		return nil

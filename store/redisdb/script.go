@@ -91,7 +91,7 @@ func (s *Script) Source() string { return s.source }
 // SHA is the hash by which Redis knows the script.
 func (s *Script) SHA() string { return s.sha }
 
-// MarshalBinary is what goes over the wire for a script: its hash.
+// MarshalBinary gives the script's hash, which is sent for it.
 func (s *Script) MarshalBinary() ([]byte, error) { return []byte(s.sha), nil }
 
 // String names the script in logs.

@@ -19,15 +19,15 @@ const (
 	maxBatchBytes = 64 << 10
 	// maxWaiting bounds the calls that wait in one queue.
 	maxWaiting = 1 << 16
-	// timeoutsToWait is how many round trips' deadlines a call may wait until it is
-	// sent.
+	// timeoutsToWait bounds how long a call may wait until it is sent, in time-outs of
+	// a round trip.
 	timeoutsToWait = 2
 )
 
-// Sender is how commands travel: Share, Pipeline, or what stands before them.
+// Sender sends commands: Share, Pipeline, or a function that calls them.
 type Sender func(ctx context.Context, m Mode, cmds ...redis.Cmder) error
 
-// call is what one caller of Share sends.
+// call is one call of Share.
 type call struct {
 	ctx   context.Context
 	cmds  []redis.Cmder
@@ -154,8 +154,8 @@ func (db *DB) newQueue(addr string) *callQueue {
 	return q
 }
 
-// add appends a call. If no round trip is in flight, it starts one, or says that the
-// caller leads: one who never leaves makes the next round trip himself.
+// add appends a call. If no round trip is in flight, it starts one. leads: the caller, whose
+// context cannot end, makes the next round trip itself, which saves waking a goroutine.
 func (q *callQueue) add(c *call) (leads bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -179,7 +179,7 @@ func (q *callQueue) add(c *call) (leads bool, err error) {
 	return false, nil
 }
 
-// lead makes one round trip; what came meanwhile is left to a goroutine.
+// lead makes one round trip. A goroutine sends the calls that arrived meanwhile.
 func (q *callQueue) lead() {
 	defer batch.CrashOnPanic()
 	if batch := q.nextBatch(); len(batch) > 0 {
@@ -247,8 +247,8 @@ func (q *callQueue) run() {
 	}
 }
 
-// nextBatch takes the calls that fit into the next round trip, and refuses those
-// that waited too long. An empty result means that the queue has stopped.
+// nextBatch takes the calls that fit into the next round trip, and refuses calls that have
+// waited too long. After an empty result the queue has stopped.
 func (q *callQueue) nextBatch() []*call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -309,8 +309,8 @@ func (q *callQueue) sendBatch(batch []*call) {
 	}
 }
 
-// sizeOf adds up what the commands take on the wire, and refuses what cannot
-// be sent: in a shared round trip one caller's mistake would fail all calls.
+// sizeOf estimates the bytes of the commands on the wire. It refuses arguments that cannot be
+// sent: in a shared round trip one caller's mistake would fail all calls.
 func sizeOf(cmds []redis.Cmder) (int, error) {
 	size := 0
 	for _, cmd := range cmds {

@@ -10,20 +10,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errSilent is why a command was not sent: its master answers nothing at present.
+// errSilent says that a command was not sent because its master hangs.
 var errSilent = errors.New("the master answers nothing")
 
 const (
-	// silentParts is the share of a round trip's time after which no answer at all
-	// means that a master hangs.
+	// A master hangs if it has answered nothing after this part of a round trip's
+	// time-out.
 	silentParts = 2
 	// probeAgain is the wait between two probes of a master that hangs.
 	probeAgain = 100 * time.Millisecond
 )
 
-// silences are the masters of a Cluster that accept connections and answer nothing.
-// What is for them is refused at once, so that a round trip to several masters does not
-// take all its time each time. A probe in the background finds when one answers again.
+// silences are the masters of a Cluster that accept connections and answer nothing. Their
+// commands are refused at once; otherwise every round trip to several masters would take its
+// whole time-out. A probe in the background notices when such a master answers again.
 type silences struct {
 	mu     sync.Mutex
 	nodes  map[*redis.Client]context.CancelFunc // each ends its probe
@@ -82,12 +82,12 @@ func (s *silences) add(ctx context.Context, node *redis.Client, timeout time.Dur
 	})
 }
 
-// answers tells whether a master says anything to a PING; one that refuses connections
-// does, and so does one that has left the Cluster, whose client is closed.
+// answers tells whether a PING to a master ends before its time-out. A refused connection
+// counts as an answer, and so does the closed client of a master that has left the Cluster.
 func answers(ctx context.Context, node *redis.Client, timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return !isTimeout(node.Ping(ctx).Err()) // a context's end is a time-out too
+	return !isTimeout(node.Ping(ctx).Err()) // the end of the context counts as a time-out
 }
 
 func isTimeout(err error) bool {

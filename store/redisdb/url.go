@@ -18,7 +18,7 @@ const (
 	kindCluster
 )
 
-// target is what a Redis URL says.
+// target is a parsed Redis URL.
 type target struct {
 	kind               kind
 	tls                bool
@@ -42,11 +42,11 @@ var schemes = map[string]target{
 
 var defaultPorts = map[kind]string{kindSingle: "6379", kindSentinel: "26379", kindCluster: "6379"}
 
-// escapeHint ends what is said of a part that an unescaped password may have become.
+// escapeHint ends an error about a part of the URL that may come from an unescaped password.
 const escapeHint = " (in a password / is written %2F, and ? is written %3F)"
 
-// CheckURL tells what is wrong with a Redis URL. Its errors repeat nothing of the URL: a
-// password whose "/" or "?" is not escaped stands where another part is read.
+// CheckURL gives the first mistake in a Redis URL. Its errors repeat nothing of the URL: an
+// unescaped "/" or "?" in a password makes a part of the password look like another part.
 func CheckURL(raw string) error {
 	_, err := parseURL(raw)
 	return err
