@@ -3,6 +3,8 @@ package redisdb
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -125,4 +127,52 @@ func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Con
 		defer cancel()
 	}
 	return cluster.ForEachMaster(asking, func(_ context.Context, c *redis.Client) error { return f(ctx, c) })
+}
+
+// Pool is the state of a pool of connections to Redis, of all nodes together.
+type Pool struct {
+	// Name is "requests", or "blocking" for connections that wait for work.
+	Name string
+	// Open counts connections, Idle the unused ones among them.
+	Open, Idle int64
+	// Waits counts the waits for a connection, Waited is their total time, and Timeouts
+	// counts the waits that ended without one.
+	Waits, Timeouts int64
+	Waited          time.Duration
+}
+
+// Pools gives the present state of the pools.
+func (db *DB) Pools() []Pool {
+	return []Pool{poolOf("requests", db.client), poolOf("blocking", db.blocking)}
+}
+
+// poolOf sums up a client's connections: pipelines, which carry most commands, have a pool of
+// their own.
+func poolOf(name string, c redis.UniversalClient) Pool {
+	p, s := Pool{Name: name}, c.PoolStats()
+	for _, s := range []*redis.PoolStats{s, (*redis.PoolStats)(s.PipelineStats)} {
+		if s == nil {
+			continue
+		}
+		p.Open += int64(s.TotalConns)
+		p.Idle += int64(s.IdleConns)
+		p.Waits += int64(s.WaitCount)
+		p.Waited += time.Duration(s.WaitDurationNs)
+		p.Timeouts += int64(s.Timeouts)
+	}
+	return p
+}
+
+// LogLibrary sends the log lines of the client library to a logger, at debug: callers learn
+// of failures by their errors. It is one setting of the whole process.
+func LogLibrary(log *slog.Logger) { redis.SetLogger(library{log}) }
+
+// library is the client library's logger.
+type library struct{ log *slog.Logger }
+
+// Printf is how the library logs.
+func (l library) Printf(ctx context.Context, format string, v ...any) {
+	if l.log.Enabled(ctx, slog.LevelDebug) {
+		l.log.DebugContext(ctx, "redis client", "said", fmt.Sprintf(format, v...))
+	}
 }
