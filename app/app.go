@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"fanfare/delivery"
+	"fanfare/delivery/targeting"
 	"fanfare/delivery/transport"
 	"fanfare/handlers"
 	"fanfare/handlers/web"
@@ -63,7 +64,7 @@ type app struct {
 	pusher  *chat.Pusher
 
 	sender    transport.Sender
-	targeting *delivery.Targeting
+	targeting *targeting.Targeting
 	delivery  *delivery.Delivery
 
 	// starting says why nothing can be served yet; nil: this process has started.
@@ -187,10 +188,10 @@ func (a *app) openWorkers() {
 	if c.has(roleDelivery) {
 		atOnce = a.delivery
 	}
-	a.targeting = delivery.NewTargeting(delivery.TargetingOptions{
+	a.targeting = targeting.New(targeting.Options{
 		Events: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices, Delivery: atOnce,
-		Pagers: map[string]delivery.AudiencePager{events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames},
-		MaxAge: c.MaxAge, ReportTTL: c.MaxAge + c.EventRetention, LiveKey: live.PresenceKey, Metrics: a.metrics, Logger: a.log,
+		Pagers: map[string]targeting.Pager{events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames},
+		MaxAge: c.MaxAge, ReportTTL: c.MaxAge + c.EventRetention, LiveKey: live.PresenceKey, InFlight: c.MaxInFlight, Metrics: a.metrics, Logger: a.log,
 	})
 }
 

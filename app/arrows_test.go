@@ -116,11 +116,14 @@ func storeFloor(room string) int {
 }
 
 // deliveryFloor orders the packages inside delivery: each sender and delivery
-// itself stand on what all share, and none of them on another.
+// itself stand on what all share, and none of them on another. Targeting stands on
+// delivery.
 func deliveryFloor(room string) int {
 	switch room {
 	case "delivery/transport", "delivery/h2":
 		return 0
+	case "delivery/targeting":
+		return 2
 	}
 	return 1
 }
@@ -172,7 +175,7 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 	for _, forbidden := range [][2]string{
 		{"handlers", "delivery"}, {"delivery", "handlers"}, {"store/queue", "delivery"}, {"api", "store/record"},
 		{"store/redisdb", "store/queue"}, {"store/queue", "store/events"}, {"store/devices", "store/storetest"}, {"handlers", "delivery/apns/apnstest"}, {"app", "e2e"}, {"handlers", "app"},
-		{"delivery", "delivery/apns"}, {"delivery/apns", "delivery"}, {"delivery/transport", "delivery/apns"}, {"delivery/h2", "delivery/transport"},
+		{"delivery", "delivery/targeting"}, {"delivery/targeting", "handlers"}, {"delivery", "delivery/apns"}, {"delivery/apns", "delivery"}, {"delivery/transport", "delivery/apns"}, {"delivery/h2", "delivery/transport"},
 		{"delivery/apns", "delivery/apns/apnstest"}, {"handlers", "delivery/transport"}, {"delivery/logsender", "delivery/apns"},
 		{"handlers", "openapi"}, {"openapi", "handlers"}, {"openapi", "api"}, {"handlers/web", "openapi"}, {"handlers/web", "handlers"}, {"handlers/web", "store/events"},
 		{"store/stock", "store/sales"}, {"store/stock", "store/record"},

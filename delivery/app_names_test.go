@@ -29,7 +29,7 @@ func TestAppsOfClientsAreBounded(t *testing.T) {
 	own := transport.AppOf("com.example.own", api.EnvProduction)
 	registry := prometheus.NewRegistry()
 	d := New(Options{
-		Sender:  configured{SilentSender(), []transport.AppState{{App: own}}},
+		Sender:  configured{silentSender(), []transport.AppState{{App: own}}},
 		Metrics: NewMetrics(registry, nil),
 	})
 	for n := range topics {

@@ -49,7 +49,7 @@ func (b *backoffs) next(token string, asked time.Duration, now time.Time) time.D
 	for n := 0; n < d.times && limit < b.most; n++ {
 		limit *= 2
 	}
-	delay := max(asked, jitter(min(limit, b.most)))
+	delay := max(asked, Jitter(min(limit, b.most)))
 	b.devices[token] = backoff{times: d.times + 1, until: now.Add(delay)}
 	return delay
 }
@@ -74,7 +74,7 @@ func (b *backoffs) forget(token string) {
 	}
 }
 
-// jitter is a random part of d, at least a millisecond.
-func jitter(d time.Duration) time.Duration {
+// Jitter is a random part of d, at least a millisecond.
+func Jitter(d time.Duration) time.Duration {
 	return time.Millisecond + rand.N(max(d, time.Millisecond))
 }

@@ -119,7 +119,7 @@ func (d *Delivery) Run(ctx context.Context) error {
 type work struct {
 	lease
 	claimed  *queue.Claimed // the notification's own claim
-	event    *oneHop        // the event that the notification is sent with
+	event    *OneHop        // the event that the notification is sent with
 	id       string         // the notification's
 	m        *message
 	enqueued time.Time       // when Redis got the notification, or its event
@@ -168,7 +168,7 @@ func (d *Delivery) admit(ctx context.Context, w *work) {
 	}
 	w.group.Add(1)
 	begin := func() { d.begin(ctx, w); d.wg.Done() }
-	refuse := func() { d.postpone(ctx, w, noRoom); d.wg.Done() }
+	refuse := func() { d.postpone(ctx, w, NoRoom); d.wg.Done() }
 	switch taken, refused := d.windows.takeOrWait(&waiter{shares: []share{{w.app, 1}}, enter: begin, refuse: refuse}); {
 	case taken:
 		begin()
@@ -177,8 +177,8 @@ func (d *Delivery) admit(ctx context.Context, w *work) {
 	}
 }
 
-// noRoom is why a notification, or a part, waits.
-const noRoom = "its app has too many sends under way"
+// NoRoom is why a notification, or a part, waits.
+const NoRoom = "its app has too many sends under way"
 
 // chain is what waits behind a token's present send.
 type chain struct {

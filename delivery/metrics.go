@@ -65,6 +65,16 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 // Accepted counts events; hand it to the events store.
 func (m *Metrics) Accepted(n int) { m.accepted.Add(float64(n)) }
 
+// Targeted counts notifications that were made for devices.
+func (m *Metrics) Targeted(n int) { m.targeted.Add(float64(n)) }
+
+// Suppressed counts users who were not notified for a reason.
+func (m *Metrics) Suppressed(reason string, n int64) {
+	if n > 0 {
+		m.suppressed.WithLabelValues(reason).Add(float64(n))
+	}
+}
+
 // DeliveredPerSecond is this process's mean over the last minute.
 func (m *Metrics) DeliveredPerSecond() float64 { return m.rate.mean(time.Now()) }
 

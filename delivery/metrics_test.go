@@ -16,7 +16,7 @@ func TestA14_LogSenderShowsInTheMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry, nil)
 	accepted := time.Now().Add(-2 * time.Second).UnixMilli()
-	m.answered(SilentSender().Send(t.Context(), &transport.Notification{}), accepted)
+	m.answered(silentSender().Send(t.Context(), &transport.Notification{}), accepted)
 	m.answered(transport.Answer{Outcome: transport.NotSent}, accepted)        // never reached anybody
 	m.answered(transport.Answer{Outcome: transport.UnknownOutcome}, accepted) // never answered
 	families, err := registry.Gather()

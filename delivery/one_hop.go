@@ -2,9 +2,11 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"fanfare/api"
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/queue"
@@ -16,34 +18,30 @@ const (
 	// guardFresh is the same for what a claim, or a retried dead letter, read of one. A
 	// claimed notification waits for its app's window first, for patience at most.
 	guardFresh = heldFresh + patience
-	// maxAtOnce is how many devices an event, or a part of one, may have that goes in
+	// MaxAtOnce is how many devices an event, or a part of one, may have that goes in
 	// one hop.
-	maxAtOnce = 250
+	MaxAtOnce = 250
 )
 
-// The marks of an event: what became of its notification to a device.
-const markStored = "stored" // it is a job of its own; else the label of its end
-
-// markName names a notification's mark: enough of its id.
-func markName(id string) string { return id[:18] }
-
-// markText is a mark and whose device it was: who was reached is not among those who are
-// left out, whatever he wants by now.
-func markText(mark, user string) string { return mark + " " + user }
-
-// oneHop is an event with few notifications, which the process that targeted it sends
-// itself. Nothing is stored between targeting and sending: the end of the event is the
-// record of all its notifications, and until then those that have ended are marks of
-// the event. Only an event that nobody had before goes this way. Whoever takes it over
-// stores the notifications without a mark under their ids: so what two processes may
-// both have done is known as the same.
-type oneHop struct {
-	c         *queue.Claimed
-	job       *events.Job
-	counts    events.Counts
-	read      time.Time       // when its devices were
-	group     *sync.WaitGroup // of those who wait for the end of what was begun
-	reportTTL time.Duration
+// OneHop is an event, or a part of one, with few notifications, which the process that
+// targeted it sends itself. Nothing is stored between targeting and sending: the end of the
+// event is the record of all its notifications, and until then those that have ended are
+// marks of the event. Only an event that nobody had before goes this way. A process that
+// takes it over stores the notifications without a mark under their ids, so that one that
+// both processes sent is known to be the same.
+type OneHop struct {
+	Claim     *queue.Claimed
+	Job       *events.Job
+	Counts    events.Counts
+	Read      time.Time       // when its devices were read
+	Group     *sync.WaitGroup // of those who wait for the end of what was begun
+	ReportTTL time.Duration
+	// Begun is called when the notifications have room, or become jobs of their own.
+	Begun func()
+	// NoRoom, if set, takes the event back when its apps have no room in time. It is called
+	// at once only if the event is Patient.
+	NoRoom  func(Shares)
+	Patient bool
 
 	mu     sync.Mutex
 	left   int // notifications that have neither ended nor were stored
@@ -52,11 +50,110 @@ type oneHop struct {
 	sent   events.Sent
 }
 
+// Recipient is a device that gets the event, and whose it is.
+type Recipient struct {
+	User   string
+	Device *api.Device
+}
+
+// Shares are what an event wants of its apps' windows.
+type Shares []share
+
+// Fits tells whether a part of a large audience with these shares would have room now.
+func (d *Delivery) Fits(s Shares) bool { return d.windows.fits(true, s...) }
+
+// Hangs tells whether one of the shares' apps does not answer.
+func (d *Delivery) Hangs(s Shares) bool { return d.windows.hang(s) }
+
+// id is the event's.
+func (e *OneHop) id() string { return e.Job.Event(e.Claim.ID) }
+
+// part tells whether this is a part of a large audience.
+func (e *OneHop) part() bool { return e.Job.Of != "" }
+
+// SendAtOnce sends an event's notifications, or lets it wait in the process for room in its
+// apps' windows. False: there is no room in time, and nothing was begun.
+func (d *Delivery) SendAtOnce(ctx context.Context, e *OneHop, to []Recipient) bool {
+	works := d.works(e, to)
+	shares := sharesOf(works)
+	if d.windows.take(e.part(), shares...) {
+		e.Begun()
+		d.beginAll(ctx, works)
+		return true
+	}
+	return d.waitForWindow(ctx, e, works, shares)
+}
+
+// works are an event's notifications.
+func (d *Delivery) works(e *OneHop, to []Recipient) []work {
+	n, id := len(to), e.id()
+	e.left, e.sent.Made = n, int64(n)
+	messages, works := make([]message, n), make([]work, n)
+	for i, r := range to {
+		messages[i] = message{
+			Token: r.Device.Token, User: r.User, Topic: r.Device.Topic, Environment: r.Device.Environment,
+			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: e.Job.Push,
+			Suspect: r.Device.State == api.DeviceSuspect,
+		}
+		works[i] = work{
+			lease: e.Claim, event: e, id: NotificationID(id, r.Device.Token), m: &messages[i], enqueued: e.Claim.EnqueuedAt,
+			app: messages[i].app(), group: e.Group,
+		}
+	}
+	return works
+}
+
+// waitForWindow lets an event wait in the process for room in its apps' windows; false:
+// there is no time for that.
+func (d *Delivery) waitForWindow(ctx context.Context, e *OneHop, works []work, shares Shares) bool {
+	w := &waiter{shares: shares, part: e.part()}
+	w.enter = func() {
+		e.Begun()
+		e.Group.Go(func() { d.beginAll(ctx, works) })
+		e.Group.Done()
+	}
+	w.refuse = func() {
+		defer e.Group.Done()
+		if e.NoRoom != nil {
+			e.NoRoom(shares)
+			return
+		}
+		e.Begun()
+		e.Group.Go(func() { d.postponeAll(ctx, works) })
+	}
+	e.Group.Add(1)
+	switch taken, refused := d.windows.takeOrWait(w); {
+	case taken:
+		w.enter()
+	case refused && e.Patient:
+		w.refuse()
+	case refused:
+		e.Group.Done()
+		return false
+	}
+	return true
+}
+
+// Jobs makes an event's notifications for the queue q.
+func Jobs(q *queue.Queue, event string, j *events.Job, to []Recipient) []queue.Job {
+	if len(to) == 0 {
+		return nil
+	}
+	enc, jobs := newEncoder(event, j), make([]queue.Job, len(to))
+	for i, r := range to {
+		jobs[i] = queue.Job{
+			ID: jobID(event, r.Device.Token), Shard: q.Route(r.Device.Token), Group: event,
+			Guard: devices.GuardName(r.Device.Token), Payload: enc.message(r.User, r.Device),
+		}
+	}
+	return jobs
+}
+
 // end notes that a notification has ended under a label, or was stored.
-func (e *oneHop) end(w *work, mark string) {
+func (e *OneHop) end(w *work, mark string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if mark == markStored {
+	if mark == events.MarkStored {
 		e.stored = true
 	} else {
 		e.sent.Count(mark)
@@ -64,17 +161,17 @@ func (e *oneHop) end(w *work, mark string) {
 	e.left--
 	if e.left > 0 || e.undone != nil {
 		report := ""
-		if e.job.Of == "" {
-			report = e.job.ReportTargeted(e.counts, e.sent)
+		if !e.part() {
+			report = e.Job.ReportTargeted(e.Counts, e.sent)
 		}
-		e.c.Mark(markName(w.id), markText(mark, w.m.User), report)
+		e.Claim.Mark(events.MarkName(w.id), events.MarkText(mark, w.m.User), report)
 	}
 	e.finish()
 }
 
 // undo notes that a notification could neither end nor be stored: the event goes on
 // with this result once nothing of it is under way.
-func (e *oneHop) undo(r queue.Result) {
+func (e *OneHop) undo(r queue.Result) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.undone = &r
@@ -83,13 +180,13 @@ func (e *oneHop) undo(r queue.Result) {
 }
 
 // finish ends the event with its last notification. The lock is held.
-func (e *oneHop) finish() {
+func (e *OneHop) finish() {
 	switch {
 	case e.left > 0:
 	case e.undone != nil:
-		e.c.Finish(*e.undone)
+		e.Claim.Finish(*e.undone)
 	default:
-		e.c.Finish(targeted(e.job, e.counts, e.sent, !e.stored, e.reportTTL))
+		e.Claim.Finish(e.Job.End(e.Counts, e.sent, !e.stored, e.ReportTTL))
 	}
 }
 
@@ -103,7 +200,7 @@ func (d *Delivery) beginAll(ctx context.Context, works []work) {
 // postponeAll makes jobs of their own of an event's notifications.
 func (d *Delivery) postponeAll(ctx context.Context, works []work) {
 	for i := range works {
-		d.postpone(ctx, &works[i], noRoom)
+		d.postpone(ctx, &works[i], NoRoom)
 	}
 }
 
@@ -132,7 +229,7 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 		return
 	}
 	job := queue.Job{
-		ID: jobID(w.m.Event, w.m.Token), Shard: d.o.Queue.Route(w.m.Token), Group: w.m.Event, Guard: devices.GuardName(w.m.Token), Delay: w.event.c.Wait(r), Counts: r.Counts,
+		ID: jobID(w.m.Event, w.m.Token), Shard: d.o.Queue.Route(w.m.Token), Group: w.m.Event, Guard: devices.GuardName(w.m.Token), Delay: w.event.Claim.Wait(r), Counts: r.Counts,
 	}
 	switch r.Outcome {
 	case queue.Dead:
@@ -145,10 +242,10 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 		job.Payload, job.Counts = w.m.marked(), plus(job.Counts, events.CountRetrying, 1)
 	}
 	if _, err := d.o.Queue.Enqueue(context.WithoutCancel(ctx), job); err != nil {
-		w.event.undo(deferOrRetry("write_notifications", err))
+		w.event.undo(DeferOrRetry("write_notifications", err))
 		return
 	}
-	w.event.end(w, markStored)
+	w.event.end(w, events.MarkStored)
 }
 
 // bury makes a dead letter of a notification that was refused with its event.
@@ -157,4 +254,19 @@ func (d *Delivery) bury(ctx context.Context, w *work) {
 	w.m.Refused, w.m.RefusedSaid = "", "" // it may be tried again
 	r.Payload = w.m.encode()
 	d.finish(ctx, w, r)
+}
+
+// DeferOrRetry is how something goes on after an error. A dependency that is away uses no
+// attempt, a fault of our own does.
+func DeferOrRetry(reason string, err error) queue.Result {
+	r := queue.Result{Outcome: queue.Retry, Reason: reason, Err: err.Error()}
+	if Passing(err) {
+		r.Outcome = queue.Defer
+	}
+	return r
+}
+
+// Passing tells that a dependency is away, or that there was no time to ask it.
+func Passing(err error) bool {
+	return api.Passing(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

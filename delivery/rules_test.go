@@ -2,8 +2,10 @@ package delivery
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -194,9 +196,9 @@ func TestDeferOrRetry(t *testing.T) {
 		{api.Errorf(api.CodeUnknownOutcome, "x"), queue.Defer},
 		{api.Errorf(api.CodeOverloaded, "x"), queue.Defer},
 		{errors.New("our own fault"), queue.Retry},
-		{errNoPager, queue.Dead},
+		{fmt.Errorf("read: %w", context.DeadlineExceeded), queue.Defer},
 	} {
-		if got := deferOrRetry("r", tt.err).Outcome; got != tt.want {
+		if got := DeferOrRetry("r", tt.err).Outcome; got != tt.want {
 			t.Errorf("%v: %v, want %v", tt.err, got, tt.want)
 		}
 	}

@@ -59,7 +59,7 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 // it waits: the backlog of an app that hangs is then claimed only a few times.
 func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
 	wait := min(max(postponeLeast, w.Clock().Sub(w.enqueued)/postponeShare), d.o.RetryMax)
-	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: jitter(wait), Reason: why})
+	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: Jitter(wait), Reason: why})
 }
 
 // ended tells whether the notification goes no further now: its device is no
@@ -115,7 +115,7 @@ func (d *Delivery) guardOf(ctx context.Context, m *message) (devices.Guard, erro
 func (w *work) stale() bool {
 	switch {
 	case w.event != nil:
-		return time.Since(w.event.read) > heldFresh
+		return time.Since(w.event.Read) > heldFresh
 	case w.retried():
 		return time.Since(w.owner) > guardFresh
 	}

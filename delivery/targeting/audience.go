@@ -1,0 +1,98 @@
+package targeting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"fanfare/delivery"
+	"fanfare/store/devices"
+	"fanfare/store/events"
+	"fanfare/store/queue"
+)
+
+// page is one claimed event and the part of its audience at its cursor.
+type page struct {
+	c       *queue.Claimed
+	job     *events.Job
+	users   []string
+	others  []string             // users without the actor
+	targets []devices.Target     // what they want
+	read    time.Time            // when that was read
+	next    string               // the next page's cursor; "": this is the last
+	counts  events.Counts        // what this page adds to the event's report
+	found   []delivery.Recipient // the devices of this page
+	missed  []string             // users whose settings were not read, or notifications not stored
+	err     error                // why
+	marks   map[string]string    // what became of notifications before, see events.MarkText
+	reached map[string]bool      // users who have such a notification
+	sent    events.Sent          // those of them that ended
+	dated   bool                 // the job's time to live became an end, which is not in the queue
+}
+
+// event is the id of the event that is targeted.
+func (p *page) event() string { return p.job.Event(p.c.ID) }
+
+// part tells whether this is a part of a large audience.
+func (p *page) part() bool { return p.job.Of != "" }
+
+// begun tells whether part of the audience was already targeted.
+func (p *page) begun() bool { return p.job.Cursor != "" || len(p.job.Missed) > 0 || p.part() }
+
+// large tells whether the page belongs to an audience of many pages.
+func (p *page) large() bool { return !p.part() && (p.job.Cursor != "" || p.job.Audience.Pages > 0) }
+
+// named tells whether SQL is asked for the page's users.
+func (p *page) named() bool {
+	return p.job.Audience.Kind() == events.KindContactsOf && len(p.job.Missed) == 0 && !p.part()
+}
+
+// readPage reads the users at the cursor and says where to go on.
+func (t *Targeting) readPage(ctx context.Context, p *page) (users []string, next string, err error) {
+	if len(p.job.Missed) > 0 {
+		return p.job.Missed, "", nil
+	}
+	a := &p.job.Audience
+	switch {
+	case len(a.Users) > 0:
+		return a.Users, "", nil
+	case a.Kind() != events.KindUsers:
+		return t.readNamed(ctx, p)
+	}
+	index, err := strconv.Atoi("0" + p.job.Cursor)
+	if err != nil {
+		return nil, "", fmt.Errorf("read cursor: %w", err)
+	}
+	item, err := t.o.Events.Attachment(ctx, p.c, index)
+	if index+1 < a.Pages {
+		next = strconv.Itoa(index + 1)
+	}
+	return events.SplitPage(item), next, err
+}
+
+// readNamed reads a page of an audience that is looked up by a name.
+func (t *Targeting) readNamed(ctx context.Context, p *page) ([]string, string, error) {
+	a := &p.job.Audience
+	pager := t.o.Pagers[a.Kind()]
+	if pager == nil {
+		return nil, "", fmt.Errorf("%w: %s", errNoPager, a.Kind())
+	}
+	users, err := pager(ctx, a.ContactsOf+a.Chat, p.job.Cursor, events.PageSize)
+	if err != nil || len(users) < events.PageSize {
+		return users, "", err
+	}
+	return users, users[len(users)-1], nil
+}
+
+// errNoPager says that nobody here can read an audience of this kind.
+var errNoPager = errors.New("no pager for this kind of audience")
+
+// deferOrRetry is delivery.DeferOrRetry, but for an audience that nobody here can read.
+func deferOrRetry(reason string, err error) queue.Result {
+	if errors.Is(err, errNoPager) {
+		return queue.Result{Outcome: queue.Dead, Reason: "unknown_audience", Err: err.Error()}
+	}
+	return delivery.DeferOrRetry(reason, err)
+}

@@ -1,0 +1,141 @@
+package targeting_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery/transport"
+	"fanfare/store/queue"
+	"fanfare/store/storetest"
+)
+
+// holding is a Sender that keeps a notification until the test lets it go, as one that
+// waits for a connection does. Then it asks MaySend.
+type holding struct {
+	transport.Sender
+	held    chan held
+	open    chan struct{} // closed: nothing is kept any more
+	written atomic.Int64
+}
+
+type held struct {
+	goOn   chan struct{}
+	asked  chan bool // what MaySend said
+	inHand time.Time
+}
+
+func newHolding() *holding {
+	return &holding{Sender: silentSender(), held: make(chan held), open: make(chan struct{})}
+}
+
+func (h *holding) Send(ctx context.Context, n *transport.Notification) transport.Answer {
+	one := held{make(chan struct{}), make(chan bool, 1), time.Now()}
+	select {
+	case h.held <- one:
+		select {
+		case <-one.goOn:
+		case <-ctx.Done():
+		}
+	case <-h.open:
+	case <-ctx.Done():
+		return transport.Answer{Outcome: transport.NotSent, Err: ctx.Err()}
+	}
+	may := n.MaySend()
+	one.asked <- may
+	if !may {
+		return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
+	}
+	h.written.Add(1)
+	return transport.Answer{Outcome: transport.Delivered, Status: 200}
+}
+
+// starting is holding as a Starter.
+type starting struct{ *holding }
+
+func (s starting) Start(ctx context.Context, n *transport.Notification, done func(transport.Answer)) {
+	go func() { done(s.Send(ctx, n)) }()
+}
+
+// mustHold posts an event for bob until one is sent in one hop, and keeps that: a busy
+// machine may be so slow that what is known of his device is old before.
+func (h *holding) mustHold(p *pipeline) (id string, one held) {
+	p.Helper()
+	storetest.Eventually(p, soon, "an event to go in one hop", func() bool {
+		id = p.mustPost(hello("bob"))
+		select {
+		case one = <-h.held:
+		case <-time.After(soon):
+			p.Fatal("nothing is sent")
+		}
+		if len(p.mustKeysOf("jobs")) == 0 {
+			return true
+		}
+		close(one.goOn)
+		p.mustEnd(id, api.EventDone)
+		h.written.Store(0)
+		return false
+	})
+	return id, one
+}
+
+// TestP4_WhatWaitsAtTheSenderIsCheckedAgain: an event is about to be sent to bob's device
+// when the sender has no connection, or Redis stalls. Meanwhile the device becomes eve's,
+// who does not get what was for him.
+func TestP4_WhatWaitsAtTheSenderIsCheckedAgain(t *testing.T) {
+	t.Parallel()
+	for name, starts := range map[string]bool{"Start": true, "Send": false} {
+		world := func(t *testing.T) (*pipeline, *holding, *storetest.RedisServer) {
+			server, h := storetest.Redis(t), newHolding()
+			p := setup(t, options{
+				db:    storetest.Open(t, server.URL()),
+				queue: func(o *queue.Options) { o.Lease = lease },
+				sender: func(*pipeline) transport.Sender {
+					if starts {
+						return starting{h}
+					}
+					return h
+				},
+			})
+			p.mustDevice("bob", 1)
+			return p, h, server
+		}
+		t.Run("NoConnection/"+name, func(t *testing.T) {
+			t.Parallel()
+			p, h, _ := world(t)
+			id, one := h.mustHold(p)
+			p.mustDevice("eve", 1)
+			storetest.Eventually(t, soon, "what was read to be old", func() bool { return time.Since(one.inHand) > time.Second })
+			close(one.goOn)
+			close(h.open)
+			p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 0, 1, 0})
+			if h.written.Load() > 0 {
+				t.Error("it was sent")
+			}
+		})
+		t.Run("RedisStalls/"+name, func(t *testing.T) {
+			t.Parallel()
+			p, h, server := world(t)
+			id, one := h.mustHold(p)
+			p.mustDevice("eve", 1)
+			server.Pause()
+			began := time.Now()
+			storetest.Eventually(t, soon, "too little to be left of the lease", func() bool { return time.Since(began) > lease/2 })
+			close(one.goOn)
+			if <-one.asked {
+				t.Error("it may be sent though Redis is away")
+			}
+			server.Resume()
+			close(h.open)
+			// Somebody who takes the event over finds no device of bob's at all.
+			if r := p.mustEnd(id, api.EventDone); r.Delivered > 0 || h.written.Load() > 0 {
+				t.Errorf("it was sent; report %+v", r)
+			}
+		})
+	}
+}
+
+// lease leaves a busy machine time to go on after half of it.
+const lease = 4 * time.Second

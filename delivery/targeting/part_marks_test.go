@@ -1,0 +1,43 @@
+package targeting_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// TestA15_EndsOfAPartAreRecordedAsTheyCome: a process dies while one device of a part of a
+// large audience hangs. Whoever takes the part over sends to that one alone.
+func TestA15_EndsOfAPartAreRecordedAsTheyCome(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, apns: apnstest.Options{TrackIDs: true},
+		queue: func(o *queue.Options) { o.Lease = 6 * time.Second }})
+	const fans = 150 // parts of 100 and of 50
+	p.mustManyDevices(fans)
+	var users []string
+	for n := range fans {
+		users = append(users, fmt.Sprintf("fan%06d", n))
+	}
+	p.apns.Script(token(1_000_003), apnstest.Failing(apnstest.Hang), apnstest.OK())
+	own, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL()})
+	storetest.Must(t, err)
+	p.processOn(own).start()
+	id := p.mustPost(hello(users...))
+	storetest.Eventually(t, soon, "all ends but one to be on record", func() bool {
+		marks := p.mustKeys("ff:{q:events:*}:marks:*")
+		return len(marks) == 1 && p.db.Client().HLen(t.Context(), marks[0]).Val() == 99 && p.mustReport(id).Delivered == 50
+	})
+	storetest.Must(t, own.Close()) // from now on nothing of it reaches Redis
+	p.process().start()
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{fans, fans, fans, 0, 0})
+	if distinct, repeats := p.apns.IDs(); distinct != fans || p.apns.Total() != fans+1 {
+		t.Errorf("%d devices were reached, %d repeats, %d requests", distinct, repeats, p.apns.Total())
+	}
+}

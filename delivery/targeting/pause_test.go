@@ -1,0 +1,245 @@
+package targeting_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/transport"
+	"fanfare/store/apps"
+	"fanfare/store/queue"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+const (
+	badTopic  = "com.example.refused"
+	goodTopic = apnstest.DefaultTopic
+)
+
+// refusing is a world in which APNs refuses one topic's configuration.
+func refusing(t *testing.T, o options) *pipeline {
+	t.Helper()
+	p := setup(t, o)
+	p.mustDeviceOf("bob", token(1), badTopic)
+	p.mustDeviceOf("eve", token(2), goodTopic)
+	p.apns.ScriptTopic(badTopic, apnstest.Fail(403, "InvalidProviderToken"))
+	return p
+}
+
+func (p *pipeline) pausedApp() apps.App {
+	p.Helper()
+	all, err := apps.New(p.db).Apps(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	return all[transport.AppOf(badTopic, api.EnvProduction)]
+}
+
+func (p *pipeline) parked() int64 {
+	p.Helper()
+	stats, err := p.first.queueOfNotes.Stats(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	return stats.Parked
+}
+
+// requests counts what arrived for a topic.
+func (p *pipeline) requests(topic string) (n int) {
+	for _, r := range p.apns.Requests() {
+		if r.Topic == topic {
+			n++
+		}
+	}
+	return n
+}
+
+func TestPausedAppKeepsItsMessagesAndOthersGoOn(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
+		p := refusing(t, options{db: db, delivery: func(o *delivery.Options) { o.ProbeEvery = time.Hour }})
+		first := p.mustPost(hello("bob"))
+		storetest.Eventually(t, soon, "the app to be paused", func() bool { return p.pausedApp().State == apps.Paused })
+		if a := p.pausedApp(); a.Reason != "InvalidProviderToken" {
+			t.Errorf("paused %+v", a)
+		}
+		// While it is paused one notification per interval is tried, this one.
+		var ids []string
+		for range 20 {
+			ids = append(ids, p.mustPost(hello("bob", "eve")))
+		}
+		storetest.Eventually(t, soon, "all to be parked", func() bool { return p.parked() == 21 })
+		if n := p.requests(badTopic); n > 2 {
+			t.Errorf("%d requests of a paused app", n)
+		}
+		// The other app's may be on their way still when the last is parked.
+		storetest.Eventually(t, soon, "the other app's to arrive", func() bool { return p.requests(goodTopic) >= 20 })
+		storetest.Eventually(t, soon, "the first to be counted", func() bool { return p.mustReport(ids[0]).Delivered == 1 })
+		if n := p.requests(goodTopic); n != 20 {
+			t.Errorf("%d requests of the other app, want 20", n)
+		}
+		if r := p.mustReport(ids[0]); r.Delivered != 1 || r.Retrying != 1 || r.State != api.EventSending {
+			t.Errorf("report %+v", r)
+		}
+		// The configuration is put right, and read again.
+		p.apns.ScriptTopic(badTopic, apnstest.OK())
+		p.first.delivery.ProbeNow()
+		for _, id := range ids {
+			p.mustCounts(p.mustEnd(id, api.EventDone), counts{2, 2, 2, 0, 0})
+		}
+		p.mustCounts(p.mustEnd(first, api.EventDone), counts{1, 1, 1, 0, 0})
+		storetest.Eventually(t, soon, "the app to be simply running", func() bool { return p.pausedApp() == apps.App{} })
+	})
+}
+
+func TestPausedAppIsProbedOncePerIntervalInTheCluster(t *testing.T) {
+	t.Parallel()
+	every := 700 * time.Millisecond
+	p := refusing(t, options{delivery: func(o *delivery.Options) { o.ProbeEvery = every }})
+	for range 3 {
+		p.process().start()
+	}
+	for range 10 {
+		p.mustPost(hello("bob"))
+	}
+	storetest.Eventually(t, soon, "all to be parked", func() bool { return p.parked() >= 9 })
+	parked := time.Now() // what a process knows of the pause may be a second old
+	storetest.Eventually(t, soon, "every process to know", func() bool { return time.Since(parked) > time.Second })
+	before, began := p.requests(badTopic), time.Now()
+	storetest.Eventually(t, soon, "four probes", func() bool { return p.requests(badTopic) >= before+4 })
+	took := time.Since(began)
+	if n := p.requests(badTopic) - before; took < 3*every-100*time.Millisecond {
+		t.Errorf("%d probes in %v, want at most one every %v", n, took, every)
+	}
+	p.apns.ScriptTopic(badTopic, apnstest.OK())
+	storetest.Eventually(t, soon, "all to be delivered", func() bool { return p.apns.Taken() == 10 })
+}
+
+func TestPausedAppIsProbedAtStart(t *testing.T) {
+	t.Parallel()
+	p := refusing(t, options{delivery: func(o *delivery.Options) { o.ProbeEvery = time.Hour }})
+	id := p.mustPost(hello("bob"))
+	storetest.Eventually(t, soon, "the message to be parked", func() bool { return p.parked() == 1 })
+	p.apns.ScriptTopic(badTopic, apnstest.OK())
+	p.process().start()
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 1, 0, 0})
+}
+
+func TestParkedMessagesExpire(t *testing.T) {
+	t.Parallel()
+	p := refusing(t, options{})
+	var ids []string
+	for range 5 {
+		e, end := hello("bob"), api.At(time.Now().Add(2*time.Second))
+		e.ExpiresAt = &end
+		ids = append(ids, p.mustPost(e))
+	}
+	storetest.Eventually(t, soon, "all to be parked", func() bool { return p.parked() >= 4 })
+	for _, id := range ids {
+		p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 0, 0, 1})
+	}
+}
+
+func TestReportsOfWaitingNotificationsLiveLonger(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	p := refusing(t, options{db: storetest.Open(t, server.URL()), twoHops: true, delivery: func(o *delivery.Options) { o.ProbeEvery = time.Hour }})
+	id := p.mustPost(hello("bob", "eve"))
+	storetest.Eventually(t, soon, "the message to be parked", func() bool { return p.parked() == 1 })
+	client := server.Client()
+	storetest.Eventually(t, soon, "the records to live longer", func() bool {
+		keys, err := client.Keys(t.Context(), "ff:*:group:*").Result()
+		reports, err2 := client.Keys(t.Context(), "ff:*:report:*").Result()
+		keys = append(keys, reports...)
+		if err != nil || err2 != nil || len(keys) < 3 { // the event's and those of two notification shards
+			return false
+		}
+		for _, key := range keys {
+			if ttl, err := client.PTTL(t.Context(), key).Result(); err != nil || ttl < 47*time.Hour {
+				return false
+			}
+		}
+		return true
+	})
+	storetest.Eventually(t, soon, "the other notification to be delivered", func() bool { return p.mustReport(id).Delivered == 1 })
+}
+
+// One app answers 503 to everything: the other's notifications are as fast as
+// ever.
+func TestFailingAppDoesNotSlowOthers(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{})
+	p.apns.ScriptTopic(badTopic, apnstest.Answer{Status: 503, Reason: "ServiceUnavailable", Delay: 200 * time.Millisecond})
+	var failing []string
+	for i := range 300 {
+		p.mustDeviceOf("failing", token(100+i%40), badTopic)
+		failing = append(failing, p.mustPost(hello("failing")))
+		if i%40 == 39 {
+			break
+		}
+	}
+	for range 20 {
+		failing = append(failing, p.mustPost(hello("failing")))
+	}
+	p.mustDeviceOf("eve", token(2), goodTopic)
+	var took []time.Duration
+	for range 20 {
+		began := time.Now()
+		p.mustEnd(p.mustPost(hello("eve")), api.EventDone)
+		took = append(took, time.Since(began))
+	}
+	t.Logf("the healthy app: most within %v, worst %v", most(took), took[len(took)-1])
+	if d := most(took); d > aSecond {
+		t.Errorf("events of the healthy app took %v", d)
+	}
+	p.apns.ScriptTopic(badTopic)
+	p.mustEnd(failing[0], api.EventDone)
+}
+
+// A process is killed: it can no longer reach Redis, and what it had claimed is
+// taken over after the lease. Repeats are only what it had under way.
+func TestKilledProcessIsTakenOver(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	var passing atomic.Int64
+	p := setup(t, options{
+		db: storetest.Open(t, server.URL()), idle: true,
+		apns: apnstest.Options{
+			CountsOnly: true, TrackIDs: true, OnRequest: func(*apnstest.Request) { passing.Add(1) },
+		},
+		queue: func(o *queue.Options) { o.Lease = 2 * time.Second },
+	})
+	const fans = 3000
+	p.mustManyDevices(fans)
+	own, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim := p.processOn(own)
+	victim.start()
+	id := p.mustPost(contactsOf("star"))
+	storetest.Eventually(t, soon, "the victim to be at work", func() bool { return passing.Load() > 300 })
+	if err := own.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.process().start()
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{fans, fans, fans, 0, 0})
+	distinct, repeats := p.apns.IDs()
+	t.Logf("%d requests, %d repeats", p.apns.Total(), repeats)
+	if distinct != fans || repeats > 750+8*200 { // under way, and marks of 8 shards on their way
+		t.Errorf("%d distinct, %d repeats; at most what one process has in flight", distinct, repeats)
+	}
+}
+
+// processOn makes a process with its own connections to Redis.
+func (p *pipeline) processOn(db *redisdb.DB) *process {
+	p.Helper()
+	shared := p.db
+	p.db = db
+	defer func() { p.db = shared }()
+	return p.process()
+}

@@ -1,0 +1,329 @@
+package targeting_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery"
+	"fanfare/delivery/apns"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/logsender"
+	"fanfare/delivery/targeting"
+	"fanfare/delivery/transport"
+	"fanfare/store/apps"
+	"fanfare/store/devices"
+	"fanfare/store/events"
+	"fanfare/store/queue"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// soon is how long a test waits for what takes milliseconds: the machine may
+// be busy with other tests.
+const soon = 60 * time.Second
+
+// options of a test world; the zero value is a private Redis and SQLite.
+type options struct {
+	db       *redisdb.DB   // default: a redis-server of its own
+	sql      string        // default: a SQLite file
+	sqlTime  time.Duration // how long SQL may take to answer; default 5 s
+	apns     apnstest.Options
+	sender   func(*pipeline) transport.Sender
+	delivery func(*delivery.Options)
+	target   func(*targeting.Options)
+	queue    func(*queue.Options)
+	events   func(*events.Options)
+	idle     bool // start no process
+	twoHops  bool // targeting and delivery are told apart, as in processes of one role
+}
+
+// pipeline is everything between a posted event and APNs, on real parts.
+type pipeline struct {
+	testing.TB
+	o     options
+	db    *redisdb.DB
+	rec   *record.DB
+	apns  *apnstest.Server
+	first *process // accepts, and works unless options.idle
+	scope string   // of this world's idempotency keys: a Cluster is shared
+	posts atomic.Int64
+}
+
+// process is what one server process has of its own.
+type process struct {
+	*pipeline
+	queueOfEvents, queueOfNotes *queue.Queue
+	devices                     *devices.Store
+	events                      *events.Store
+	delivery                    *delivery.Delivery
+	targeting                   *targeting.Targeting
+	sender                      transport.Sender
+	stop                        func()
+}
+
+func setup(t testing.TB, o options) *pipeline {
+	t.Helper()
+	if o.db == nil {
+		o.db = storetest.Open(t, storetest.Redis(t).URL())
+	}
+	if o.sql == "" {
+		o.sql = storetest.SQLite(t)
+	}
+	p := &pipeline{TB: t, o: o, db: o.db, apns: apnstest.Start(t, o.apns), scope: queue.NewID(0, time.Now())}
+	var err error
+	if p.rec, err = record.Open(t.Context(), record.Options{URL: o.sql, Timeout: o.sqlTime}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.rec.Close() })
+	if err := p.rec.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.first = p.process()
+	if !o.idle {
+		p.first.start()
+	}
+	return p
+}
+
+// process makes the stores and workers of one more server process, on the same Redis and
+// SQL. Nothing runs yet.
+func (p *pipeline) process() *process {
+	log := storetest.Logger(p, slog.LevelWarn)
+	qo := queue.Options{Name: "events", Lease: 10 * time.Second, Logger: log, Drain: time.Second}
+	no := qo
+	no.Name, no.GroupRetention, no.Show = "notifications", 48*time.Hour, delivery.ShowMessage
+	if p.o.queue != nil {
+		p.o.queue(&qo)
+		p.o.queue(&no)
+	}
+	no.MaxAge = -1 // as in app: delivery ends what is too old
+	s := &process{pipeline: p, queueOfEvents: queue.New(p.db, qo), queueOfNotes: queue.New(p.db, no), stop: func() {}}
+	for _, q := range []*queue.Queue{s.queueOfEvents, s.queueOfNotes} {
+		if err := q.Init(p.Context()); err != nil {
+			p.Fatal(err)
+		}
+	}
+	s.devices = devices.New(p.db, p.rec, s.queueOfNotes, devices.Options{Logger: log})
+	eo := events.Options{DB: p.db, Queue: s.queueOfEvents, Notifications: s.queueOfNotes, Record: p.rec, Logger: log}
+	if p.o.events != nil {
+		p.o.events(&eo)
+	}
+	s.events = events.New(eo)
+	s.openWorkers(log)
+	return s
+}
+
+func (s *process) openWorkers(log *slog.Logger) {
+	if s.o.sender != nil {
+		s.sender = s.o.sender(s.pipeline)
+	} else {
+		s.sender = s.mustAPNs()
+	}
+	s.Cleanup(func() { _ = s.sender.Close() })
+	do := delivery.Options{
+		Queue: s.queueOfNotes, Sender: s.sender, Devices: s.devices, Apps: apps.New(s.db), Logger: log,
+		ProbeEvery: 300 * time.Millisecond,
+	}
+	if s.o.delivery != nil {
+		s.o.delivery(&do)
+	}
+	s.delivery = delivery.New(do)
+	to := targeting.Options{
+		Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Logger: log,
+		Pagers: map[string]targeting.Pager{events.KindContactsOf: s.rec.ContactsOf},
+	}
+	if !s.o.twoHops {
+		to.Delivery = s.delivery
+	}
+	if s.o.target != nil {
+		s.o.target(&to)
+	}
+	s.targeting = targeting.New(to)
+}
+
+func (p *pipeline) mustAPNs() transport.Sender {
+	sender, err := apns.New(apns.Options{
+		URL: p.apns.URL(), CAFile: p.apns.CAFile(), KeyFile: p.apns.KeyFile(), KeyID: p.apns.KeyID(), TeamID: p.apns.TeamID(),
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return sender
+}
+
+// start runs the process' workers until stop or the test's end.
+func (s *process) start() {
+	ctx, cancel := context.WithCancel(s.Context())
+	var wg sync.WaitGroup
+	for _, run := range []func(context.Context) error{s.events.Run, s.targeting.Run, s.delivery.Run} {
+		wg.Go(func() {
+			if err := run(ctx); err != nil {
+				s.Error(err)
+			}
+		})
+	}
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		wg.Wait()
+	})
+	s.Cleanup(s.stop)
+}
+
+// silentSender takes every notification and says nothing of it.
+func silentSender() *logsender.Sender {
+	return logsender.New(slog.New(slog.DiscardHandler), func() bool { return false })
+}
+
+// token is the n-th test device's.
+func token(n int) string { return fmt.Sprintf("%064x", n+1) }
+
+// prefixOf begins the keys of a token's shard of notifications.
+func (p *pipeline) prefixOf(token string) string {
+	q := p.first.queueOfNotes
+	return queue.Prefix(q.Name(), q.Route(token), q.Shards())
+}
+
+func (p *pipeline) mustDevice(user string, n int) {
+	p.Helper()
+	p.mustDeviceOf(user, token(n), apnstest.DefaultTopic)
+}
+
+func (p *pipeline) mustDeviceOf(user, token, topic string) {
+	p.Helper()
+	r := &api.DeviceRequest{Platform: "apns", Topic: topic, Environment: api.EnvProduction}
+	storetest.Eventually(p, time.Minute, "the device is on record", func() bool {
+		_, _, err := p.first.devices.PutDevice(p.Context(), user, token, r)
+		if code := api.CodeOf(err); err != nil && code != api.CodeUnavailable && code != api.CodeUnknownOutcome {
+			p.Fatal(err)
+		}
+		return err == nil // a busy machine may keep SQLite from answering in time
+	})
+}
+
+func (p *pipeline) mustType(name string, r api.EventTypeRequest) {
+	p.Helper()
+	if _, _, err := p.first.events.PutEventType(p.Context(), name, &r); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// hello is an event with its own text, for users.
+func hello(users ...string) *api.EventRequest {
+	return &api.EventRequest{Type: "hello", Audience: api.Audience{Users: users}, Alert: &api.Alert{Title: "Hello"}}
+}
+
+func (p *pipeline) mustPost(r *api.EventRequest) string {
+	p.Helper()
+	once := api.Idempotency{Scope: p.scope, Key: fmt.Sprint(p.posts.Add(1))}
+	for range 5 {
+		a, _, err := p.first.events.Accept(p.Context(), r, once)
+		if err == nil {
+			return a.ID
+		}
+		// A busy machine can be slower than Redis' time-out: ask again.
+		if code := api.CodeOf(err); code != api.CodeUnavailable && code != api.CodeUnknownOutcome {
+			p.Fatal(err)
+		}
+	}
+	p.Fatal("Redis stays out of reach")
+	return ""
+}
+
+func (p *pipeline) mustReport(id string) *api.EventReport {
+	p.Helper()
+	r, err := p.first.events.Report(p.Context(), id)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return r
+}
+
+// mustEnd waits until an event is in a state, and gives its report.
+func (p *pipeline) mustEnd(id string, state api.EventState) *api.EventReport {
+	p.Helper()
+	var last *api.EventReport
+	defer func() {
+		if p.Failed() {
+			p.Logf("last report: %+v", last)
+		}
+	}()
+	storetest.Eventually(p, soon, "the event to be "+string(state), func() bool {
+		r, err := p.first.events.Report(p.Context(), id)
+		if err != nil && api.CodeOf(err) != api.CodeUnavailable {
+			p.Fatal(err)
+		}
+		if err == nil {
+			last = r
+		}
+		return err == nil && r.State == state
+	})
+	return last
+}
+
+// counts of a report, for comparing in one go.
+type counts struct{ recipients, notifications, delivered, failed, expired int64 }
+
+func countsOf(r *api.EventReport) counts {
+	return counts{r.Recipients, r.Notifications, r.Delivered, r.Failed, r.Expired}
+}
+
+func (p *pipeline) mustCounts(r *api.EventReport, want counts) {
+	p.Helper()
+	if got := countsOf(r); got != want {
+		p.Errorf("report %+v, want %+v", got, want)
+	}
+}
+
+func (p *pipeline) device(user string, n int) *api.Device {
+	p.Helper()
+	list, err := p.first.devices.Devices(p.Context(), user)
+	if err != nil {
+		p.Fatal(err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Token == token(n) {
+			return &list.Items[i]
+		}
+	}
+	return nil
+}
+
+func TestPipeline(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
+		p := setup(t, options{db: db})
+		p.mustType("photo.shared", api.EventTypeRequest{Title: "New", Body: "{{.actor}} in {{.data.album}}", Sound: "default"})
+		p.mustDevice("bob", 1)
+		id := p.mustPost(&api.EventRequest{
+			Type: "photo.shared", Actor: "alice", Object: "album:1", Audience: api.Audience{Users: []string{"bob", "alice", "bob"}},
+			Data: map[string]string{"album": "Sea & sun"},
+		})
+		r := p.mustEnd(id, api.EventDone)
+		p.mustCounts(r, counts{2, 1, 1, 0, 0})
+		if r.Type != "photo.shared" || r.Suppressed.IsActor != 1 || r.Retrying != 0 {
+			t.Errorf("report %+v", r)
+		}
+		got := p.apns.Requests()
+		if len(got) != 1 {
+			t.Fatalf("%d requests, want 1", len(got))
+		}
+		req := got[0]
+		if req.Token != token(1) || req.Topic != apnstest.DefaultTopic || req.PushType != "alert" || req.Priority != "10" ||
+			req.ID != delivery.NotificationID(id, token(1)) || req.CollapseID != id {
+			t.Errorf("request %+v", req)
+		}
+		want := `{"aps":{"alert":{"title":"New","body":"alice in Sea & sun"},"sound":"default"},"data":{"album":"Sea & sun"},` +
+			`"event_id":"` + id + `","object":"album:1","type":"photo.shared"}`
+		if string(req.Payload) != want || !json.Valid(req.Payload) {
+			t.Errorf("payload %s\nwant %s", req.Payload, want)
+		}
+	})
+}

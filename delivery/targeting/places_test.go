@@ -1,0 +1,41 @@
+package targeting_test
+
+import (
+	"testing"
+
+	"fanfare/api"
+	"fanfare/delivery"
+	"fanfare/delivery/transport"
+	"fanfare/store/storetest"
+)
+
+// waiting is a Sender that is no Starter.
+type waiting struct{ transport.Sender }
+
+// TestQ8_AnAppGetsItsPlaceBack: what waited while its device was registered again goes
+// through another app, and the place it had is its first app's again.
+func TestQ8_AnAppGetsItsPlaceBack(t *testing.T) {
+	t.Parallel()
+	for name, sender := range map[string]transport.Sender{
+		"Start": silentSender(),
+		"Send":  waiting{silentSender()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := setup(t, options{
+				db: storetest.Open(t, ""), idle: true, twoHops: true,
+				sender: func(*pipeline) transport.Sender { return sender },
+				// The loss of one place is enough.
+				delivery: func(o *delivery.Options) { o.InFlight = 1 },
+			})
+			p.mustDevice("bob", 1)
+			p.mustDevice("eve", 2)
+			moved := p.mustPost(hello("bob"))
+			p.mustTargetAll(moved, 1)
+			p.mustDeviceOf("bob", token(1), "com.example.other")
+			p.first.start()
+			p.mustCounts(p.mustEnd(moved, api.EventDone), counts{1, 1, 1, 0, 0})
+			p.mustCounts(p.mustEnd(p.mustPost(hello("eve")), api.EventDone), counts{1, 1, 1, 0, 0})
+		})
+	}
+}

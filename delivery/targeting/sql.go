@@ -1,0 +1,92 @@
+package targeting
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"fanfare/store/devices"
+	"fanfare/store/queue"
+)
+
+// sqlPages are the pages that wait for SQL or are being targeted with it. Those of one
+// shard of events belong to one goroutine, which works on them in their order until each
+// is finished.
+type sqlPages struct {
+	mu      sync.Mutex
+	waiting map[int][]*page // by shard; a shard without an entry has no goroutine
+	held    int             // pages that wait or are worked on, of all shards
+}
+
+// add takes as many of the pages as there is room for, and tells whether the shard needs
+// a goroutine.
+func (s *sqlPages) add(shard int, pages []*page, most int) (taken int, begin bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting == nil {
+		s.waiting = map[int][]*page{}
+	}
+	if taken = min(len(pages), most-s.held); taken == 0 {
+		return 0, false
+	}
+	before, running := s.waiting[shard]
+	s.waiting[shard], s.held = append(before, pages[:taken]...), s.held+taken
+	return taken, !running
+}
+
+// next gives a shard's goroutine what waits, after so many pages that are finished. With
+// nothing left the goroutine ends.
+func (s *sqlPages) next(shard, finished int) []*page {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held -= finished
+	pages := s.waiting[shard]
+	if len(pages) == 0 {
+		delete(s.waiting, shard)
+		return nil
+	}
+	s.waiting[shard] = nil
+	return pages
+}
+
+// mostForSQL is how many pages wait for SQL at most: a quarter of what this process may
+// have claimed, so that SQL that hangs leaves room for what does not need it.
+func (t *Targeting) mostForSQL() int {
+	return max(t.o.InFlight/4, 1)
+}
+
+// leaveToSQL gives pages to the goroutine that asks SQL for their shard. Pages that find
+// no room go back to the queue.
+func (t *Targeting) leaveToSQL(ctx context.Context, shard int, pages []*page) {
+	taken, begin := t.sql.add(shard, pages, t.mostForSQL())
+	for _, p := range pages[taken:] {
+		p.c.Finish(queue.Result{Outcome: queue.Defer, Untouched: true, Reason: "many events wait for SQL"})
+	}
+	if !begin {
+		return
+	}
+	t.sending.Go(func() {
+		for pages := t.sql.next(shard, 0); pages != nil; pages = t.sql.next(shard, len(pages)) {
+			t.work(ctx, alive(pages), false)
+		}
+	})
+}
+
+// divideCold separates the pages with users who are not cached, and those behind them that
+// have a user in common with one: these keep their order. The cold pages are as if they had
+// never been read.
+func divideCold(pages []*page) (warm, cold []*page) {
+	users := map[string]bool{}
+	for _, p := range pages {
+		missed := slices.ContainsFunc(p.targets, func(d devices.Target) bool { return d.Err != nil })
+		if !missed && !slices.ContainsFunc(p.others, func(user string) bool { return users[user] }) {
+			warm = append(warm, p)
+			continue
+		}
+		cold = append(cold, &page{c: p.c, job: p.job, dated: p.dated})
+		for _, user := range p.others {
+			users[user] = true
+		}
+	}
+	return warm, cold
+}

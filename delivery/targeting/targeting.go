@@ -1,0 +1,338 @@
+package targeting
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"fanfare/delivery"
+	"fanfare/store/devices"
+	"fanfare/store/events"
+	"fanfare/store/queue"
+)
+
+// Pager reads one page of an audience: at most limit users of id whose
+// names come after the one given, by name. Fewer than limit: the last page.
+type Pager func(ctx context.Context, id, after string, limit int) ([]string, error)
+
+// Options say what a Targeting works on. Events, Notifications and
+// Devices are needed; the rest may stay zero.
+type Options struct {
+	// Events is the queue it works on, Notifications the one it fills.
+	Events, Notifications *queue.Queue
+	Devices               *devices.Store
+	// Delivery, if this process has one, sends the notifications of small events and of
+	// parts at once.
+	Delivery *delivery.Delivery
+	// Pagers read audiences by their kind (events.KindContactsOf, KindChat); an
+	// event of a kind without one becomes a dead letter.
+	Pagers map[string]Pager
+	// LiveKey names the key of Redis that exists while a user reads his chats
+	// on a live stream: an event to a chat does not go to him then. Default: none.
+	LiveKey func(user string) string
+	// Deep is how many notifications may wait, in all shards together, before the parts of
+	// large audiences wait that do not go in one hop; default 2,000.
+	Deep int64
+	// MostParts is how many events and parts may wait, in all shards together, before a
+	// large audience with parts that have not ended is split no further; default 32. Each
+	// part has at most 100 users. What a process works on does not wait.
+	MostParts int64
+	// PageDelay is how long a page waits then, and a part whose apps have no room, at
+	// least; default 20 ms.
+	PageDelay time.Duration
+	// MaxAge is how long it is remembered which parts a page became; default 24 h. It
+	// should be the queue's own.
+	MaxAge time.Duration
+	// ReportTTL is how long the report of an event stays whose notifications may
+	// wait; default 48 h. It should outlast MaxAge.
+	ReportTTL time.Duration
+	// InFlight is how many events this process may have claimed; a quarter of them may wait
+	// for SQL. Default delivery.InFlight.
+	InFlight int
+	Metrics  *delivery.Metrics
+	// Logger hears of events that can't be targeted; default: nobody.
+	Logger *slog.Logger
+}
+
+// Targeting turns accepted events into notifications, one per device.
+type Targeting struct {
+	o       Options
+	refused refusals
+	// What waits, as last read.
+	events, notifications backlog
+	sending               sync.WaitGroup // of what Delivery sends at once, and of what asks SQL
+	sql                   sqlPages
+}
+
+// New makes a Targeting. It starts nothing.
+func New(o Options) *Targeting {
+	if o.Deep <= 0 {
+		o.Deep = 2000
+	}
+	if o.MostParts <= 0 {
+		o.MostParts = 32
+	}
+	if o.MaxAge <= 0 {
+		o.MaxAge = 24 * time.Hour
+	}
+	if o.PageDelay <= 0 {
+		o.PageDelay = 20 * time.Millisecond
+	}
+	if o.ReportTTL <= 0 {
+		o.ReportTTL = 48 * time.Hour
+	}
+	if o.InFlight <= 0 {
+		o.InFlight = delivery.InFlight
+	}
+	if o.Metrics == nil {
+		o.Metrics = delivery.NewMetrics(nil, nil)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Targeting{o: o}
+}
+
+// Run targets events until ctx ends and what was begun is finished or handed
+// back.
+func (t *Targeting) Run(ctx context.Context) error {
+	err := t.o.Events.Run(ctx, t.target)
+	t.sending.Wait()
+	return err
+}
+
+// mostPages is how many pages of large audiences are split in one go.
+const mostPages = 4
+
+// target works on a batch. Events that need no SQL go first; those that do are left to the
+// goroutine that asks SQL for their shard, so that SQL that hangs holds up nobody else.
+func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
+	var pages, named []*page
+	for _, c := range batch {
+		switch p := open(c); {
+		case p == nil:
+		case p.named():
+			named = append(named, p)
+		default:
+			pages = append(pages, p)
+		}
+	}
+	cold := t.work(ctx, pages, true)
+	t.leaveToSQL(ctx, batch[0].Shard, append(cold, named...))
+}
+
+// work reads the audiences of pages and targets them: small ones together, then large ones
+// page by page. Parts are worked on beside it, so that nobody waits for them. With
+// fromCache it asks no SQL and returns the pages that need it, untouched. Otherwise, once
+// SQL has failed, it puts the rest back without reading it.
+func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (cold []*page) {
+	var small, parts, large []*page
+	var away error // why SQL is not asked any more
+	users := 0
+	resolve := func() {
+		left, err := t.resolve(ctx, small, fromCache)
+		cold, small, users = append(cold, left...), nil, 0
+		if !fromCache && delivery.Passing(err) {
+			away = err
+		}
+	}
+	for _, p := range pages {
+		switch {
+		case t.endLate(ctx, p):
+		case away != nil:
+			t.postpone(p, "sql_away", away)
+		case p.large():
+			large = append(large, p)
+		case !t.read(ctx, p):
+			if p.named() && delivery.Passing(p.err) {
+				away = p.err
+			}
+		case t.splits(ctx, p):
+			large = append(large, p)
+		case p.part():
+			parts = append(parts, p)
+		default:
+			if users+len(p.users) > events.PageSize {
+				resolve()
+			}
+			small, users = append(small, p), users+len(p.users)
+		}
+	}
+	resolve()
+	for some := range slices.Chunk(parts, partsOfAPage) {
+		t.sending.Go(func() { _, _ = t.resolve(ctx, some, false) })
+	}
+	t.nextPages(ctx, large, away)
+	return cold
+}
+
+// nextPages splits the next page of some large audiences.
+func (t *Targeting) nextPages(ctx context.Context, large []*page, away error) {
+	for n, p := range large {
+		switch {
+		case n >= mostPages:
+			t.wait(p, t.o.PageDelay, "others' pages go first")
+		case p.named() && p.users == nil && away != nil:
+			t.postpone(p, "sql_away", away)
+		default:
+			t.nextPage(ctx, p)
+			if p.named() && p.users == nil && delivery.Passing(p.err) {
+				away = p.err
+			}
+		}
+	}
+}
+
+// splits tells whether an audience that has been read is to be split. One that
+// somebody had before goes the way it began, however many users it has by now: as
+// parts, or as a whole, with what was marked and stored then. Of one that left no trace
+// the parts may still be under way to Redis, which takes them once.
+func (t *Targeting) splits(ctx context.Context, p *page) bool {
+	large := len(p.users) > events.PartSize
+	if p.c.First || p.part() || p.job.Audience.Kind() == events.KindUsers {
+		return large
+	}
+	_, _, split, err := events.SplitBefore(ctx, t.o.Events, p.c.ID, p.job.Cursor)
+	if err == nil && !split && large {
+		var whole bool
+		whole, err = t.madeWhole(ctx, p)
+		split = !whole
+	}
+	p.err = err
+	return split || err != nil
+}
+
+// madeWhole tells whether somebody stored or sent notifications of an event itself, not
+// of its parts.
+func (t *Targeting) madeWhole(ctx context.Context, p *page) (bool, error) {
+	if made, err := t.o.Notifications.Groups(ctx, p.c.ID); len(made) > 0 || err != nil {
+		return len(made) > 0, err
+	}
+	marks, err := t.o.Events.Marks(ctx, p.c)
+	return err == nil && len(marks[0]) > 0, err
+}
+
+// nextPage splits the next page of a large audience, when its turn has come.
+func (t *Targeting) nextPage(ctx context.Context, p *page) {
+	switch {
+	case p.err != nil:
+		t.postpone(p, "read_parts", p.err)
+	case p.large() && (!t.mayGoOn(ctx, p) || !t.read(ctx, p)):
+	default:
+		t.split(ctx, p)
+	}
+}
+
+// partsOfAPage is how many parts a page becomes.
+const partsOfAPage = events.PageSize / events.PartSize
+
+// mayGoOn tells whether the next page of a large audience may be split: while few events
+// and parts wait, and when all of its own have ended. What is under way is bounded by
+// those who work on it.
+func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
+	if t.events.allows(ctx, t.o.Events, t.o.MostParts, partsOfAPage) {
+		return true
+	}
+	counts, err := t.o.Events.Groups(ctx, p.c.ID)
+	if err != nil {
+		t.postpone(p, "read_parts", err)
+		return false
+	}
+	if p.job.Parts <= counts[events.LabelPart]+counts[events.LabelFailed] { // some may be dead letters
+		return true
+	}
+	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: t.o.PageDelay, Reason: "many parts wait"})
+	return false
+}
+
+// wait lets an event, or a part of one, of which nothing was begun wait, the longer the
+// older it is.
+func (t *Targeting) wait(p *page, least time.Duration, why string) {
+	wait := min(max(least, p.c.Now.Sub(p.c.EnqueuedAt)/waitShare), partWaitMost)
+	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: delivery.Jitter(wait), Untouched: true, Reason: why})
+}
+
+// split stores a page as parts and goes on with the next one, behind what waits.
+func (t *Targeting) split(ctx context.Context, p *page) {
+	if !p.c.Alive() {
+		p.c.Finish(queue.Result{Outcome: queue.Release})
+		return
+	}
+	cursor, n, err := events.Split(ctx, t.o.Events, p.c.ID, p.job, p.users, p.next, t.o.MaxAge)
+	if err != nil {
+		t.postpone(p, "write_parts", err)
+		return
+	}
+	next := *p.job
+	next.Cursor, next.Parts = cursor, p.job.Parts+n
+	if cursor == "" {
+		p.c.Finish(queue.Result{Outcome: queue.Done, Report: next.ReportTargeted(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
+		return
+	}
+	payload, err := next.Encode()
+	if err != nil {
+		t.postpone(p, "encode", err)
+		return
+	}
+	p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: payload, Report: next.ReportTargeting(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
+}
+
+// open decodes an event; nil: it cannot be read, and was ended.
+func open(c *queue.Claimed) *page {
+	j, err := events.JobOf(c)
+	if err != nil {
+		c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
+		return nil
+	}
+	return &page{c: c, job: j, dated: j.Push.Begin(c.EnqueuedAt)}
+}
+
+// endLate ends an event whose time is over before any of it was begun.
+func (t *Targeting) endLate(ctx context.Context, p *page) bool {
+	late := !p.begun() && p.job.Push.ExpiresAt > 0 && p.c.Clock().UnixMilli() >= p.job.Push.ExpiresAt
+	if !late || t.partlySent(ctx, p) {
+		return false
+	}
+	p.c.Finish(queue.Result{Outcome: queue.Done, Report: p.job.ReportExpired()})
+	return true
+}
+
+// partlySent tells whether somebody may have sent some of an event before: he may have
+// stored notifications or parts, which are sent, without having said so.
+func (t *Targeting) partlySent(ctx context.Context, p *page) bool {
+	if p.c.First {
+		return false
+	}
+	// Who can't tell goes on: it ends as late notifications do.
+	if _, _, split, err := events.SplitBefore(ctx, t.o.Events, p.c.ID, p.job.Cursor); split || err != nil {
+		return true
+	}
+	made, err := t.madeWhole(ctx, p)
+	return made || err != nil
+}
+
+// read fills in the page's users; false: the page was finished otherwise.
+func (t *Targeting) read(ctx context.Context, p *page) bool {
+	users, next, err := t.readPage(ctx, p)
+	if err == nil {
+		p.users, p.next = users, next
+		return true
+	}
+	p.err = err
+	t.postpone(p, "read_audience", err)
+	return false
+}
+
+// postpone gives the event back because something it needs is away. What it may
+// become, a dead letter that is tried again, keeps the end that it has now.
+func (t *Targeting) postpone(p *page, reason string, err error) {
+	t.o.Logger.Warn("targeting waits", "event", p.c.ID, "reason", reason, "error", err)
+	r := deferOrRetry(reason, err)
+	r.Untouched = p.users == nil // nothing is begun before its users are read: a large audience is split yet
+	if p.dated {
+		r.Payload, _ = p.job.Encode() // it came out of the queue as JSON
+	}
+	p.c.Finish(r)
+}

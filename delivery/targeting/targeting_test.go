@@ -1,0 +1,463 @@
+package targeting_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/targeting"
+	"fanfare/store/events"
+	"fanfare/store/events/render"
+	"fanfare/store/queue"
+	"fanfare/store/record"
+	"fanfare/store/redisdb"
+	"fanfare/store/storetest"
+)
+
+// mustManyDevices writes devices straight into SQLite, one for each user
+// <prefix>000000 and on, and makes them all contacts of `star`.
+func (p *pipeline) mustManyDevices(n int) {
+	p.Helper()
+	db, err := sql.Open("sqlite", strings.TrimPrefix(p.o.sql, "sqlite:"))
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(p.Context(), nil)
+	if err != nil {
+		p.Fatal(err)
+	}
+	var contacts []record.Contact
+	for i := range n {
+		user := fmt.Sprintf("fan%06d", i)
+		_, err := tx.ExecContext(p.Context(), `INSERT INTO devices (token, user_id, platform, topic, environment, state, reason, registered_at, dropped_at)
+			VALUES (?, ?, 'apns', ?, 'production', 'active', '', 1, NULL)`, token(1_000_000+i), user, apnstest.DefaultTopic)
+		if err != nil {
+			p.Fatal(err)
+		}
+		contacts = append(contacts, record.Contact{Owner: user, Contact: "star", Relationship: "contact"})
+	}
+	if err := tx.Commit(); err != nil {
+		p.Fatal(err)
+	}
+	for part := range slices.Chunk(contacts, 250) { // a slow machine has five seconds for each
+		if err := p.rec.PutContacts(p.Context(), part...); err != nil {
+			p.Fatal(err)
+		}
+	}
+}
+
+func TestP3_EachSuppressedUserCountsOnceInOrder(t *testing.T) {
+	t.Parallel()
+	storetest.EachSQL(t, func(t *testing.T, url string) {
+		p := setup(t, options{db: storetest.Open(t, ""), sql: url})
+		d := p.first.devices
+		// Each user has every later reason for silence as well.
+		for n, user := range []string{"actor", "out", "muted", "fine"} {
+			p.mustDevice(user, n)
+		}
+		for _, user := range []string{"actor", "out", "out-without"} {
+			if err := d.PutOptOut(t.Context(), user, "hello"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, user := range []string{"actor", "out", "muted", "muted-without"} {
+			if err := d.PutMute(t.Context(), user, "o:1", &api.MuteRequest{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := hello("actor", "out", "out-without", "muted", "muted-without", "without", "fine")
+		e.Actor, e.Object = "actor", "o:1"
+		r := p.mustEnd(p.mustPost(e), api.EventDone)
+		p.mustCounts(r, counts{7, 1, 1, 0, 0})
+		want := api.SuppressedCounts{IsActor: 1, OptedOut: 2, Muted: 2, NoDevice: 1}
+		if r.Suppressed != want {
+			t.Errorf("suppressed %+v, want %+v", r.Suppressed, want)
+		}
+	})
+}
+
+func TestP4_SettingsAreReadAtTargeting(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{idle: true})
+	p.mustDevice("bob", 1)
+	p.mustDevice("eve", 2)
+	id := p.mustPost(hello("bob", "eve"))
+	if err := p.first.devices.PutOptOut(t.Context(), "bob", "hello"); err != nil {
+		t.Fatal(err)
+	}
+	p.mustDevice("eve", 3) // registered after the post
+	p.first.start()
+	r := p.mustEnd(id, api.EventDone)
+	p.mustCounts(r, counts{2, 2, 2, 0, 0})
+}
+
+func TestP6_PagesOfUsers(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
+		n := storetest.Sized(2500, 1250) // more than a page, and not a number of whole parts
+		p := setup(t, options{db: db})
+		p.mustManyDevices(n)
+		var users []string
+		for i := range n {
+			users = append(users, fmt.Sprintf("fan%06d", i))
+		}
+		r := p.mustEnd(p.mustPost(hello(users...)), api.EventDone)
+		p.mustCounts(r, counts{int64(n), int64(n), int64(n), 0, 0})
+		if sent := p.apns.Total(); sent != n {
+			t.Errorf("%d requests, want %d", sent, n)
+		}
+	})
+}
+
+func TestP6_PagesOfContactsByName(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var cursors []string
+	p := setup(t, options{target: func(o *targeting.Options) {
+		read := o.Pagers[events.KindContactsOf]
+		o.Pagers = map[string]targeting.Pager{events.KindContactsOf: func(ctx context.Context, id, after string, limit int) ([]string, error) {
+			mu.Lock()
+			cursors = append(cursors, fmt.Sprintf("%s>%s/%d", id, after, limit))
+			mu.Unlock()
+			return read(ctx, id, after, limit)
+		}}
+	}})
+	p.mustManyDevices(2000)
+	r := p.mustEnd(p.mustPost(contactsOf("star")), api.EventDone)
+	p.mustCounts(r, counts{2000, 2000, 2000, 0, 0})
+	mu.Lock()
+	defer mu.Unlock()
+	want := []string{"star>/1000", "star>fan000999/1000", "star>fan001999/1000"}
+	if got := slices.Compact(cursors); !slices.Equal(got, want) {
+		t.Errorf("pages %v, want %v", got, want)
+	}
+}
+
+func contactsOf(user string) *api.EventRequest {
+	return &api.EventRequest{Type: "hello", Audience: api.Audience{ContactsOf: user}, Alert: &api.Alert{Title: "Hello"}}
+}
+
+// A worker that dies between storing a page's parts and moving the cursor leaves its
+// parts; the next one reads the page again, perhaps with other users, stores nothing
+// and goes on where the first reading ended.
+// However the report is read meanwhile, it never shows more than there is and
+// never takes anything back.
+func TestP9_RedoingAPageCountsNothingTwice(t *testing.T) {
+	t.Parallel()
+	var died atomic.Bool
+	p := setup(t, options{idle: true, target: func(o *targeting.Options) {
+		read := o.Pagers[events.KindContactsOf]
+		o.Pagers = map[string]targeting.Pager{events.KindContactsOf: func(ctx context.Context, id, after string, limit int) ([]string, error) {
+			if after == "fan000899" && died.CompareAndSwap(false, true) {
+				return nil, api.Errorf(api.CodeUnavailable, "cut off in the middle")
+			}
+			return read(ctx, id, after, limit)
+		}}
+	}})
+	p.mustManyDevices(1500)
+	id := p.mustPost(contactsOf("star"))
+	var users []string
+	for i := range 900 { // as many as there were then
+		users = append(users, fmt.Sprintf("fan%06d", i))
+	}
+	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
+		Push: render.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
+	if next, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, users, "fan000899", time.Hour); next != "fan000899" || n != 9 || err != nil {
+		t.Fatal(next, n, err)
+	}
+	p.first.start()
+	want := counts{1500, 1500, 1500, 0, 0}
+	r := p.mustEndTrue(id, want)
+	p.mustCounts(r, want)
+	if n := p.apns.Total(); n != 1500 || !died.Load() {
+		t.Errorf("%d requests, want 1500; died %v", n, died.Load())
+	}
+}
+
+// TestP9_AnAudienceThatGrowsGoesOnAsItBegan: an event was small when it was sent, and
+// when another takes it over it is not: what was recorded is not sent again, and what
+// one counted is not lost.
+func TestP9_AnAudienceThatGrowsGoesOnAsItBegan(t *testing.T) {
+	t.Parallel()
+	server := storetest.Redis(t)
+	var read atomic.Int64
+	p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, apns: apnstest.Options{TrackIDs: true},
+		queue: func(o *queue.Options) { o.Lease = time.Second },
+		target: func(o *targeting.Options) {
+			all := o.Pagers[events.KindContactsOf]
+			o.Pagers = map[string]targeting.Pager{events.KindContactsOf: func(ctx context.Context, id, after string, limit int) ([]string, error) {
+				users, err := all(ctx, id, after, limit)
+				if read.Add(1) == 1 && err == nil {
+					users = users[:100]
+				}
+				return users, err
+			}}
+		}})
+	p.mustManyDevices(120)
+	p.apns.Script(token(1_000_007), apnstest.Failing(apnstest.Hang), apnstest.OK())
+	own, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.processOn(own).start()
+	id := p.mustPost(contactsOf("star"))
+	storetest.Eventually(t, soon, "all but one to be on record", func() bool { return p.mustReport(id).Delivered == 99 })
+	if err := own.Close(); err != nil { // from now on nothing of it reaches Redis
+		t.Fatal(err)
+	}
+	p.process().start()
+	want := counts{120, 120, 120, 0, 0}
+	p.mustCounts(p.mustEndTrue(id, want), want)
+	if n := p.apns.Total(); n != 121 {
+		t.Errorf("%d requests, want 121", n)
+	}
+}
+
+// TestP9_AnAudienceThatShrinksGoesOnAsItBegan: an event was split, and then its audience
+// is small.
+func TestP9_AnAudienceThatShrinksGoesOnAsItBegan(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{idle: true})
+	p.mustManyDevices(100)
+	id := p.mustPost(contactsOf("star"))
+	release := p.mustHold() // by a process that splits it and dies
+	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
+		Push: render.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
+	if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, fans(101), "", time.Hour); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	release()
+	p.first.start()
+	r := p.mustEndTrue(id, counts{101, 100, 100, 0, 0})
+	p.mustCounts(r, counts{101, 100, 100, 0, 0})
+	if n := p.apns.Total(); n != 100 || r.Suppressed.NoDevice != 1 {
+		t.Errorf("%d requests, want 100; report %+v", n, r)
+	}
+}
+
+// TestP9_PartsThatComeLateAreThoseThatWereSent: a process claims a large audience and is
+// not heard of again; what it sends to Redis comes late, when another has targeted the
+// event. It changes nothing: that one split the page, too, since nothing was sent as a whole.
+func TestP9_PartsThatComeLateAreThoseThatWereSent(t *testing.T) {
+	t.Parallel()
+	const many = 150
+	p := setup(t, options{idle: true})
+	p.mustManyDevices(many)
+	id := p.mustPost(contactsOf("star"))
+	p.mustHold()()
+	p.first.start()
+	want := counts{many, many, many, 0, 0}
+	p.mustCounts(p.mustEndTrue(id, want), want)
+	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
+		Push: render.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
+	if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, fans(many), "", time.Hour); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	p.mustPost(hello("nobody")) // what is behind the late parts
+	storetest.Eventually(t, soon, "nothing to wait", func() bool { return p.first.queueOfEvents.Depth(0) == 0 })
+	p.mustCounts(p.mustReport(id), want)
+	if n := p.apns.Total(); n != many {
+		t.Errorf("%d requests, want %d", n, many)
+	}
+}
+
+// TestP9_AnEmptyAudienceEndsAfterWhatWasStored: somebody stored an event's notification
+// and died; for whoever takes the event over nobody is left, and the event is done only
+// when that notification is.
+func TestP9_AnEmptyAudienceEndsAfterWhatWasStored(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{idle: true})
+	p.mustDevice("bob", 1)
+	id := p.mustPost(hello("bob"))
+	release := p.mustHold()
+	if _, err := p.first.queueOfNotes.Enqueue(t.Context(), p.note(id, "bob", token(1))); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Must(t, p.first.devices.PutOptOut(t.Context(), "bob", "hello"))
+	release()
+	p.first.start()
+	want := counts{1, 1, 1, 0, 0}
+	p.mustCounts(p.mustEndTrue(id, want), want)
+}
+
+// mustEndTrue waits until an event is done and compares every report on the way
+// with the one before and with what the last may show.
+func (p *pipeline) mustEndTrue(id string, most counts) *api.EventReport {
+	p.Helper()
+	var r *api.EventReport
+	var before counts
+	storetest.Eventually(p, soon, "the event to be done", func() bool {
+		var err error
+		if r, err = p.first.events.Report(p.Context(), id); err != nil {
+			return false
+		}
+		now := countsOf(r)
+		if now.exceeds(most) || before.exceeds(now) || now.delivered > now.notifications {
+			p.Fatalf("a report shows %+v after %+v, at most %+v is true", now, before, most)
+		}
+		before = now
+		return r.State == api.EventDone
+	})
+	return r
+}
+
+// exceeds tells whether any of the counts is larger than another's.
+func (c counts) exceeds(o counts) bool {
+	return c.recipients > o.recipients || c.notifications > o.notifications || c.delivered > o.delivered || c.failed > o.failed || c.expired > o.expired
+}
+
+// note is a notification as targeting writes it.
+func (p *pipeline) note(event, user, token string) queue.Job {
+	push := render.Push{Payload: json.RawMessage(`{"aps":{"alert":"x"}}`), PushType: api.PushAlert, Priority: 10}
+	device := &api.Device{Token: token, Topic: apnstest.DefaultTopic, Environment: api.EnvProduction, RegisteredAt: api.AtMillis(1)}
+	job := &events.Job{AcceptedAt: time.Now().UnixMilli(), Push: push}
+	note := delivery.Jobs(p.first.queueOfNotes, event, job, []delivery.Recipient{{User: user, Device: device}})[0]
+	note.ID, note.Guard = delivery.NotificationID(event, token), token
+	return note
+}
+
+// The figure of the contract is a fan-out to 1,000,000; what decides is how
+// many notifications may be in front of another's, which does not depend on it.
+//
+//nolint:paralleltest // a promise about time: it runs before the parallel tests, alone
+func TestP6_OneUserEventDuringFanOutArrivesWithinASecond(t *testing.T) {
+	fans := 20_000
+	if raceEnabled || testing.Short() {
+		fans = 3_000
+	}
+	var mu sync.Mutex
+	arrived := map[string]time.Time{}
+	p := setup(t, options{apns: apnstest.Options{CountsOnly: true, OnRequest: func(r *apnstest.Request) {
+		if r.Token == token(1) {
+			mu.Lock()
+			arrived[r.ID] = time.Now()
+			mu.Unlock()
+		}
+	}}})
+	p.mustManyDevices(fans)
+	p.mustDevice("bob", 1)
+	fan := p.mustPost(contactsOf("star"))
+	var took []time.Duration
+	began := time.Now()
+	for p.mustReport(fan).State != api.EventDone && time.Since(began) < 2*time.Minute {
+		posted := time.Now()
+		id := delivery.NotificationID(p.mustPost(hello("bob")), token(1))
+		storetest.Eventually(t, soon, "the one-user event to arrive", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			at, ok := arrived[id]
+			if ok {
+				took = append(took, at.Sub(posted))
+			}
+			return ok
+		})
+	}
+	r := p.mustEnd(fan, api.EventDone)
+	p.mustCounts(r, counts{int64(fans), int64(fans), int64(fans), 0, 0})
+	t.Logf("%d fans in %v; %d one-user events: most within %v, worst %v", fans, time.Since(began), len(took), most(took), slices.Max(took))
+	if d := most(took); d > aSecond {
+		t.Errorf("one-user events took %v", d)
+	}
+	if len(took) < 2 {
+		t.Errorf("only %d events were posted during the fan-out", len(took))
+	}
+}
+
+// most is what nine of ten took at most: one may meet the machine's other work.
+func most(took []time.Duration) time.Duration {
+	slices.Sort(took)
+	return took[len(took)*9/10]
+}
+
+func TestP8_ExpiredBeforeTargeting(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{idle: true})
+	p.mustDevice("bob", 1)
+	end := api.At(time.Now().Add(300 * time.Millisecond))
+	e := hello("bob")
+	e.ExpiresAt = &end
+	id := p.mustPost(e)
+	storetest.Eventually(t, soon, "the event's time to be over", func() bool { return time.Now().After(end.Time) })
+	p.first.start()
+	r := p.mustEnd(id, api.EventExpired)
+	p.mustCounts(r, counts{})
+	if p.apns.Total() != 0 {
+		t.Error("an expired event was sent")
+	}
+}
+
+func TestP8_NotificationsFoundLateCountAsExpired(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{})
+	p.mustDevice("bob", 1)
+	p.apns.ScriptAll(apnstest.Fail(503, "ServiceUnavailable"))
+	end := api.At(time.Now().Add(1500 * time.Millisecond))
+	e := hello("bob")
+	e.ExpiresAt = &end
+	r := p.mustEnd(p.mustPost(e), api.EventDone)
+	p.mustCounts(r, counts{1, 1, 0, 0, 1})
+}
+
+// SQL away: users in the cache are served, the others wait and follow.
+func TestSQLAwayCachedUsersGoOn(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{idle: true})
+	p.mustDevice("cached", 1)
+	p.mustDevice("cold", 2)
+	// A process that has its record taken away, and one that has not.
+	warm := p.process()
+	warm.start()
+	p.mustEnd(p.mustPost(hello("cached")), api.EventDone)
+	warm.stop()
+	id := p.mustPost(hello("cached", "cold"))
+	cut := p.mustProcessWithoutSQL()
+	cut.start()
+	p.apns.MustWait(t, 2, soon)
+	if r := p.mustReport(id); r.State != api.EventTargeting || r.Recipients != 1 || r.Notifications != 1 {
+		t.Errorf("report without SQL %+v", r)
+	}
+	cut.stop()
+	p.process().start()
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{2, 2, 2, 0, 0})
+	if n := p.apns.Total(); n != 3 {
+		t.Errorf("%d requests, want 3", n)
+	}
+}
+
+// mustProcessWithoutSQL makes a process whose database went away after start.
+func (p *pipeline) mustProcessWithoutSQL() *process {
+	p.Helper()
+	rec, err := record.Open(p.Context(), record.Options{URL: p.o.sql})
+	if err != nil {
+		p.Fatal(err)
+	}
+	if err := rec.Close(); err != nil {
+		p.Fatal(err)
+	}
+	whole := p.rec
+	p.rec = rec
+	defer func() { p.rec = whole }()
+	return p.process()
+}
+
+func TestUnknownAudienceKindBecomesDeadLetter(t *testing.T) {
+	t.Parallel()
+	p := setup(t, options{})
+	id := p.mustPost(&api.EventRequest{Type: "hello", Audience: api.Audience{Chat: "c"}, Alert: &api.Alert{Title: "T"}})
+	storetest.Eventually(t, soon, "the dead letter", func() bool {
+		list, err := p.first.queueOfEvents.DeadLetters(t.Context(), "", 10)
+		return err == nil && len(list.Items) == 1 && strings.HasSuffix(list.Items[0].ID, id) &&
+			list.Items[0].Reason == "unknown_audience"
+	})
+}

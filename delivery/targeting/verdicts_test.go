@@ -1,0 +1,113 @@
+package targeting_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/transport"
+	"fanfare/store/apps"
+	"fanfare/store/storetest"
+)
+
+// mustSuspect makes the n-th device of a user one that was refused once.
+func (p *pipeline) mustSuspect(user string, n int) {
+	p.Helper()
+	p.mustDevice(user, n)
+	storetest.Must(p, p.first.devices.MarkSuspect(p.Context(), token(n), "BadDeviceToken", p.device(user, n).RegisteredAt))
+}
+
+// A refusal counts against the registration that it met, not against one from before:
+// a device that was suspect when it was targeted, and was registered again since, is
+// suspect after its first refusal, and not dropped.
+func TestRefusalsCountSinceTheLastRegistration(t *testing.T) {
+	t.Parallel()
+	refused := transport.Answer{Outcome: transport.SuspectDevice, Status: 400, Reason: "BadDeviceToken"}
+	p, _ := answering(t, options{idle: true, twoHops: true}, refused)
+	p.mustSuspect("bob", 1)
+	id := p.mustPost(hello("bob"))
+	p.mustTargetAll(id, 1)
+	p.mustDevice("bob", 1)
+	if d := p.device("bob", 1); d.State != api.DeviceActive {
+		t.Fatalf("registered again: %+v", d)
+	}
+	p.first.start()
+	p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 0, 1, 0})
+	p.first.stop() // it ends when all verdicts are written
+	if d := p.device("bob", 1); d.State != api.DeviceSuspect {
+		t.Errorf("device %+v", d)
+	}
+}
+
+// The storm breaker needs 50 users: of devices that were suspect before, a process
+// drops at most 49 before it opens, and none after, whatever else is in the air.
+func TestStormKeepsSuspectDevices(t *testing.T) {
+	t.Parallel()
+	const n, most = 120, 49
+	var all sync.WaitGroup
+	all.Add(n)
+	answer := func(*transport.Notification) transport.Answer {
+		all.Done()
+		all.Wait() // all are sent before the first answer
+		return transport.Answer{Outcome: transport.SuspectDevice, Status: 400, Reason: "BadDeviceToken"}
+	}
+	p := setup(t, options{idle: true, sender: func(*pipeline) transport.Sender { return &scripted{answer: answer} }})
+	users := make([]string, n)
+	for i := range users {
+		users[i] = fmt.Sprintf("u%03d", i)
+		p.mustSuspect(users[i], i)
+	}
+	p.first.start()
+	p.mustEnd(p.mustPost(hello(users...)), api.EventDone)
+	state, err := apps.New(p.db).Apps(t.Context())
+	storetest.Must(t, err)
+	if app := state[transport.AppOf(apnstest.DefaultTopic, api.EnvProduction)]; app.State != apps.Paused {
+		t.Errorf("the app is %+v", app)
+	}
+	p.first.stop() // it ends when all verdicts are written
+	dropped := 0
+	for i, user := range users {
+		if p.device(user, i).State == api.DeviceDropped {
+			dropped++
+		}
+	}
+	if dropped > most {
+		t.Errorf("%d of %d devices were dropped, want at most %d", dropped, n, most)
+	}
+}
+
+// One user may register 50 tokens, all made up: he counts once, and nobody else's
+// notifications wait for it.
+func TestOneUserPausesNoApp(t *testing.T) {
+	t.Parallel()
+	answer := func(n *transport.Notification) transport.Answer {
+		if n.Token == token(0) {
+			return transport.Answer{Outcome: transport.Delivered, Status: 200}
+		}
+		return transport.Answer{Outcome: transport.SuspectDevice, Status: 400, Reason: "BadDeviceToken"}
+	}
+	p := setup(t, options{sender: func(*pipeline) transport.Sender { return &scripted{answer: answer} }})
+	p.mustDevice("bob", 0)
+	for i := range 50 {
+		p.mustDevice("mallory", 1+i)
+	}
+	for _, state := range []api.DeviceState{api.DeviceSuspect, api.DeviceDropped} { // none is kept for a storm
+		p.mustEnd(p.mustPost(hello("mallory")), api.EventDone)
+		storetest.Eventually(t, soon, "the made-up devices to be "+string(state), func() bool {
+			for i := range 50 {
+				if p.device("mallory", 1+i).State != state {
+					return false
+				}
+			}
+			return true
+		})
+		p.mustEnd(p.mustPost(hello("bob")), api.EventDone)
+	}
+	state, err := apps.New(p.db).Apps(t.Context())
+	storetest.Must(t, err)
+	if len(state) > 0 {
+		t.Errorf("one user's tokens paused %+v", state)
+	}
+}

@@ -1,0 +1,324 @@
+package targeting
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"fanfare/api"
+	"fanfare/delivery"
+	"fanfare/store/devices"
+	"fanfare/store/events"
+	"fanfare/store/queue"
+)
+
+// maxMissed bounds the names of missed users that an event carries along, in bytes; a
+// queue entry takes 64 KiB.
+const maxMissed = 40 << 10
+
+// resolve targets pages together: one reading of settings, one writing of
+// notifications, then each page is finished with what it counted. Done again
+// after a crash it writes the same ids, and the counts go with the one finish
+// that the queue accepts. With fromCache it asks no SQL and returns the pages that need
+// it, of which nothing is begun. The error is that of reading the settings.
+func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) (cold []*page, err error) {
+	if pages = slices.DeleteFunc(pages, t.waitsForRoom); len(pages) == 0 {
+		return nil, nil
+	}
+	if pages = t.recall(ctx, pages); len(pages) == 0 {
+		return nil, nil
+	}
+	err = t.settings(ctx, pages, fromCache)
+	if fromCache {
+		pages, cold = divideCold(pages)
+	}
+	var stored []*page
+	for _, p := range pages {
+		t.choose(p)
+		switch {
+		case t.sendAtOnce(ctx, p):
+		case p.part() && t.tooDeep(ctx, len(p.found)):
+			t.wait(p, t.o.PageDelay, "many notifications wait")
+		default:
+			stored = append(stored, p)
+		}
+	}
+	t.store(ctx, alive(stored))
+	return cold, err
+}
+
+// store writes the notifications of pages, and finishes each with what it counted. Who
+// has one that could not be stored, because a shard is away, waits; nobody else does.
+func (t *Targeting) store(ctx context.Context, pages []*page) {
+	if len(pages) == 0 {
+		return
+	}
+	var jobs []queue.Job
+	for _, p := range pages {
+		jobs = append(jobs, delivery.Jobs(t.o.Notifications, p.event(), p.job, p.found)...)
+	}
+	made, err := t.o.Notifications.Enqueue(ctx, jobs...)
+	if made == nil { // none was stored
+		made = make([]queue.Enqueued, len(jobs))
+	}
+	t.o.Metrics.Targeted(queue.CountNew(made))
+	for _, p := range pages {
+		if n := len(p.found); err != nil {
+			p.missUnstored(made[:n], err)
+			made = made[n:]
+		}
+		t.finish(p)
+	}
+}
+
+// missUnstored lets the users go later who have a notification that was not stored. The
+// others are marked, so that none is stored again, however long that takes.
+func (p *page) missUnstored(made []queue.Enqueued, err error) {
+	if !slices.ContainsFunc(made, func(m queue.Enqueued) bool { return m.ID == "" }) {
+		return
+	}
+	for i, f := range p.found {
+		switch {
+		case made[i].ID != "":
+			p.c.Mark(p.markOf(f.Device), events.MarkText(events.MarkStored, f.User), "")
+		case !slices.Contains(p.missed, f.User):
+			p.miss(f.User, err)
+		}
+	}
+}
+
+// alive leaves out the pages whose lease is over: others have them by now, and a
+// process that was stopped for long must not write them once more.
+func alive(pages []*page) []*page {
+	return slices.DeleteFunc(pages, func(p *page) bool {
+		if p.c.Alive() {
+			return false
+		}
+		p.c.Finish(queue.Result{Outcome: queue.Release})
+		return true
+	})
+}
+
+// recall reads what became of notifications of events that somebody had before, who
+// may have sent them himself; pages that it can't be read of are postponed.
+func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
+	var again []*page
+	var claimed []*queue.Claimed
+	for _, p := range pages {
+		if !p.c.First && p.job.Audience.Pages == 0 && p.job.Cursor == "" {
+			again, claimed = append(again, p), append(claimed, p.c)
+		}
+	}
+	if len(again) == 0 {
+		return pages
+	}
+	marks, err := t.o.Events.Marks(ctx, claimed...)
+	for i, p := range again {
+		if err != nil {
+			t.postpone(p, "read_marks", err)
+			continue
+		}
+		p.marks, p.reached = marks[i], map[string]bool{}
+		for _, text := range p.marks {
+			mark, user := events.ParseMark(text)
+			p.reached[user] = true
+			if mark != events.MarkStored {
+				p.sent.Count(mark)
+			}
+		}
+	}
+	if err != nil {
+		pages = slices.DeleteFunc(slices.Clone(pages), func(p *page) bool { return slices.Contains(again, p) })
+	}
+	return pages
+}
+
+// sendAtOnce sends an event in one hop: when it is its first time, and it has few devices. Without
+// room in their apps' windows it waits a moment in the process. Then a part is given back,
+// so that what is sent to few goes first; another event goes the other way, as one does at
+// once (false) for which there is no time to wait.
+func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
+	n, d := len(p.found), t.o.Delivery
+	if d == nil || !p.c.First || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > delivery.MaxAtOnce {
+		return false
+	}
+	e := &delivery.OneHop{
+		Claim: p.c, Job: p.job, Counts: p.counts, Read: p.read, Group: &t.sending, ReportTTL: t.o.ReportTTL,
+		Begun: func() { t.counted(p) },
+	}
+	if p.part() {
+		e.NoRoom = func(s delivery.Shares) { t.giveBack(p, s) }
+		e.Patient = p.patient()
+	}
+	return d.SendAtOnce(ctx, e, p.found)
+}
+
+// giveBack gives back a part that found no room.
+func (t *Targeting) giveBack(p *page, shares delivery.Shares) {
+	t.refused.note(p.event(), shares)
+	t.waitForRoom(p, shares)
+}
+
+// counted tells the metrics of a page whose notifications are sent at once.
+func (t *Targeting) counted(p *page) {
+	if p.part() {
+		t.refused.note(p.event(), nil)
+	}
+	t.count(p)
+	t.o.Metrics.Targeted(len(p.found))
+}
+
+// excludeActor lists the page's users without the actor, who is never notified.
+func (p *page) excludeActor() {
+	p.others = p.users
+	if i := slices.Index(p.users, p.job.Actor); i >= 0 {
+		p.others = slices.Concat(p.users[:i], p.users[i+1:])
+	}
+}
+
+// queries ask for the settings of a page's users.
+func (t *Targeting) queries(p *page) []devices.Query {
+	queries := make([]devices.Query, len(p.others))
+	for i, user := range p.others {
+		queries[i] = devices.Query{User: user, Type: p.job.Type, Object: p.job.Object, Mark: t.liveKey(p, user), NoFill: p.part()}
+	}
+	return queries
+}
+
+// settings reads what all users of all pages want, in one pipeline. The target of a user
+// who could not be read, or with fromCache is not cached, holds an error, which is also
+// returned.
+func (t *Targeting) settings(ctx context.Context, pages []*page, fromCache bool) error {
+	var queries []devices.Query
+	read := time.Now()
+	for _, p := range pages {
+		p.excludeActor()
+		p.read = read
+		queries = append(queries, t.queries(p)...)
+	}
+	if len(queries) == 0 {
+		return nil
+	}
+	ask := t.o.Devices.Targets
+	if fromCache {
+		ask = t.o.Devices.CachedTargets
+	}
+	targets, err := ask(ctx, queries)
+	for _, p := range pages {
+		p.targets, targets = targets[:len(p.others)], targets[len(p.others):]
+	}
+	return err
+}
+
+// liveKey is the mark of a user whom the event reaches otherwise; "" when that
+// does not matter: only what is said in a chat is shown by its streams.
+func (t *Targeting) liveKey(p *page, user string) string {
+	if t.o.LiveKey == nil || p.job.Audience.Kind() != events.KindChat {
+		return ""
+	}
+	return t.o.LiveKey(user)
+}
+
+// choose makes the page's notifications and counts who gets none: the first
+// reason of actor, opted out, muted, no device, live.
+func (t *Targeting) choose(p *page) {
+	p.counts.Recipients = int64(len(p.users))
+	p.counts.IsActor = int64(len(p.users) - len(p.others))
+	for i, user := range p.others {
+		target := &p.targets[i]
+		leaveOut := func(count *int64) {
+			if !p.reached[user] {
+				*count++
+			}
+		}
+		switch {
+		case target.Err != nil:
+			p.miss(user, target.Err)
+		case target.OptedOut:
+			leaveOut(&p.counts.OptedOut)
+		case target.Muted:
+			leaveOut(&p.counts.Muted)
+		case len(target.Devices) == 0:
+			leaveOut(&p.counts.NoDevice)
+		case target.Marked:
+			leaveOut(&p.counts.Live)
+		default:
+			for d := range target.Devices {
+				if !p.marked(&target.Devices[d]) {
+					p.found = append(p.found, delivery.Recipient{User: user, Device: &target.Devices[d]})
+				}
+			}
+		}
+	}
+	if !p.goesOn() {
+		p.found = nil // all of the page later, not half of it twice
+	}
+}
+
+// markOf names the mark of the page's notification to a device.
+func (p *page) markOf(d *api.Device) string {
+	return events.MarkName(delivery.NotificationID(p.event(), d.Token))
+}
+
+// marked tells whether the notification to a device ended, or was stored, before.
+func (p *page) marked(d *api.Device) bool {
+	if len(p.marks) == 0 {
+		return false
+	}
+	_, ok := p.marks[p.markOf(d)]
+	return ok
+}
+
+func (p *page) miss(user string, err error) {
+	p.missed, p.err = append(p.missed, user), err
+	p.counts.Recipients--
+}
+
+// finish ends the event or the part, or lets the missed users go behind what waits.
+func (t *Targeting) finish(p *page) {
+	if !p.goesOn() {
+		t.postpone(p, "missed_users", p.err)
+		return
+	}
+	t.count(p)
+	all := p.job.Counted.Plus(p.counts)
+	if len(p.missed) == 0 && p.next == "" {
+		p.c.Finish(p.job.End(all, p.sent, p.c.First && len(p.found) == 0, t.o.ReportTTL))
+		return
+	}
+	next := *p.job
+	next.Missed, next.Counted, next.Cursor = p.missed, all, p.next
+	if p.next != "" {
+		next.Sent = p.sent
+	}
+	payload, err := next.Encode()
+	if err != nil {
+		t.postpone(p, "encode", err)
+		return
+	}
+	r := queue.Result{Outcome: queue.Continue, Payload: payload}
+	if !p.part() {
+		r.Report, r.ReportTTL = p.job.ReportTargeting(all, p.sent), t.o.ReportTTL
+	}
+	p.c.Finish(r)
+}
+
+// goesOn tells whether the users who could be read go on without the others:
+// some were, and the others' names fit into the entry.
+func (p *page) goesOn() bool {
+	if len(p.missed) == 0 || len(p.missed) == len(p.others) || p.next != "" {
+		return len(p.missed) == 0
+	}
+	size := 0
+	for _, user := range p.missed {
+		size += len(user) + 3
+	}
+	return size <= maxMissed
+}
+
+// count tells the metrics what the page suppressed.
+func (t *Targeting) count(p *page) {
+	for reason, n := range p.counts.Suppressed() {
+		t.o.Metrics.Suppressed(reason, n)
+	}
+}

@@ -1,0 +1,50 @@
+package delivery
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/apps"
+	"fanfare/store/devices"
+	"fanfare/store/events"
+	"fanfare/store/queue"
+	"fanfare/store/storetest"
+)
+
+// TestWakesOfOneAppLeaveOthersTheirProbes: an app of which much expires wakes its process
+// all the time; another, which is paused, is probed all the same.
+func TestWakesOfOneAppLeaveOthersTheirProbes(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t, storetest.Redis(t).URL())
+	q := queue.New(db, queue.Options{Name: "notifications", GroupRetention: time.Hour, MaxAge: -1})
+	storetest.Must(t, q.Init(t.Context()))
+	d := New(Options{
+		Queue: q, Sender: silentSender(), Apps: apps.New(db), Devices: devices.New(db, nil, q, devices.Options{}), ProbeEvery: 500 * time.Millisecond,
+	})
+	to := Recipient{User: "bob", Device: &api.Device{Token: "ab", Topic: "com.example.paused", Environment: api.EnvProduction, RegisteredAt: api.AtMillis(1)}}
+	_, err := d.o.Apps.PauseApp(t.Context(), "com.example.paused/production", "refused")
+	storetest.Must(t, err)
+	event := queue.NewID(0, time.Now())
+	job := Jobs(q, event, &events.Job{AcceptedAt: time.Now().UnixMilli()}, []Recipient{to})
+	job[0].Guard = "none"
+	_, err = q.Enqueue(t.Context(), job...)
+	storetest.Must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	pace := time.NewTicker(time.Millisecond)
+	defer pace.Stop()
+	storetest.Eventually(t, time.Minute, "the paused app's notification to be delivered", func() bool {
+		for range 20 {
+			<-pace.C
+			d.wake("com.example.other/production")
+		}
+		counts, err := q.Groups(t.Context(), event)
+		storetest.Must(t, err)
+		return counts[events.LabelDelivered] == 1
+	})
+	cancel()
+	storetest.Must(t, <-done)
+}
