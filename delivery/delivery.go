@@ -141,14 +141,14 @@ type lease interface {
 	AwaitFresh(ctx context.Context) bool
 }
 
-// Room is how many more events and notifications this process should claim: what it could
-// not send soon stays in the queue.
+// Room is how many more events and notifications this process should claim: those that it
+// could not send soon stay in the queue.
 func (d *Delivery) Room() int { return d.windows.Room() }
 
 // take starts a batch. Notifications of one token go one after the other, in
-// the order they were claimed; different tokens go at the same time. What finds no room
-// in its app's window waits a moment for it, or is postponed, so that a slow app leaves
-// room for others.
+// the order they were claimed; different tokens go at the same time. A notification that
+// finds no room in the app's window waits a moment for it, or is postponed, so that a slow
+// app leaves room for others.
 func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 	for _, c := range batch {
 		m, err := decodeMessage(c.Group, c.Payload)
@@ -180,14 +180,14 @@ func (d *Delivery) admit(ctx context.Context, w *work) {
 // NoRoom is why a notification, or a part, waits.
 const NoRoom = "its app has too many sends under way"
 
-// chain is what waits behind a token's present send.
+// chain are the notifications of a token that wait behind its present send.
 type chain struct {
 	waiting []*work
 	since   time.Time // when the present one was begun
 }
 
-// slowSend is how long the send to one device may take before what waits behind
-// it is postponed: a device that hangs holds up nobody but itself.
+// slowSend is how long the send to one device may take before the notifications behind it
+// are postponed: a device that hangs holds up nobody but itself.
 const slowSend = 5 * time.Second
 
 // begin sends a notification, or lets it wait behind the present one of its token.
@@ -210,8 +210,8 @@ func (d *Delivery) begin(ctx context.Context, w *work) {
 	}
 }
 
-// proceed sends a token's next notification, in a goroutine if it may have to wait. It
-// belongs to the group of who was there before: that is not over yet.
+// proceed sends a token's next notification, in a goroutine if it may have to wait. The
+// notification joins the wait group of the one before it, which is still open.
 func (d *Delivery) proceed(ctx context.Context, g *sync.WaitGroup, w *work) {
 	w.group = g
 	if !d.start(ctx, w) {

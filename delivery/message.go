@@ -54,7 +54,7 @@ type message struct {
 	// Refused is why the service refused the notification for good when it was sent
 	// with its event; it only comes into the queue to become a dead letter.
 	Refused string `json:"-"`
-	// RefusedSaid is what it said, for people.
+	// RefusedSaid is the service's answer, for people.
 	RefusedSaid string `json:"-"`
 	// Retrying tells that this notification is counted as retrying.
 	Retrying bool `json:"retrying,omitempty"`
@@ -86,7 +86,7 @@ const (
 	eventByte   = 1
 )
 
-// commonText is what payloads have in common, behind the byte that stands for it.
+// commonText are texts that many payloads contain, each behind the byte that replaces it.
 var commonText = []string{
 	"\x02", `{"aps":{"alert":{"title":"`, "\x03", `{"aps":{"alert":{"body":"`, "\x04", `","body":"`, "\x05", `","title":"`,
 	"\x06", `"}},"event_id":"`, "\x07", `},"event_id":"`, "\x0e", `","type":"`, "\x0f", `"sound":"default"`, "\x10", `"thread-id":"`,
@@ -249,7 +249,7 @@ func decodeMessage(event string, text []byte) (*message, error) {
 	return m, nil
 }
 
-// fields reads what is one behind the other; short: there was less than that.
+// fields reads values that stand one behind the other; short: the text ended too early.
 type fields struct {
 	rest  []byte
 	short bool

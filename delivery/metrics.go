@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"sync"
 	"time"
 
 	"fanfare/delivery/transport"
@@ -124,4 +125,79 @@ func (m *Metrics) endLabel(r queue.Result) string {
 		return r.Reason
 	}
 	return m.reasonLabel(r.Reason)
+}
+
+// rate counts in one slot per second, for the mean of the last minute.
+type rate struct {
+	mu    sync.Mutex
+	slots [60]int64
+	last  int64 // the newest slot's second
+	since int64 // the first second counted
+}
+
+func (r *rate) add(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(now.Unix())
+	r.slots[now.Unix()%60]++
+}
+
+// mean is per second; before a minute has passed, over the time since the first.
+func (r *rate) mean(now time.Time) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(now.Unix())
+	var sum int64
+	for _, n := range r.slots {
+		sum += n
+	}
+	return float64(sum) / float64(min(60, now.Unix()-r.since+1))
+}
+
+// forget clears the slots of seconds that have passed since the last call.
+func (r *rate) forget(second int64) {
+	if r.since == 0 {
+		r.since, r.last = second, second
+	}
+	for s := max(r.last+1, second-59); s <= second; s++ {
+		r.slots[s%60] = 0
+	}
+	r.last = max(r.last, second)
+}
+
+const (
+	// maxAppNames is how many apps have a name of their own in what a process keeps
+	// for each: clients choose topics, and so the apps.
+	maxAppNames = 1000
+	// otherApps is the name that all others share.
+	otherApps = "other"
+)
+
+// appNames names apps for what is kept of each. First come, first named.
+type appNames struct {
+	mu    sync.Mutex
+	named map[string]struct{}
+}
+
+// newAppNames begins with the apps that are configured, whatever clients send.
+func newAppNames(configured []transport.AppState) *appNames {
+	n := &appNames{named: map[string]struct{}{}}
+	for _, a := range configured {
+		n.of(a.App)
+	}
+	return n
+}
+
+// of is the app's name, its own or the shared one.
+func (n *appNames) of(app string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, ok := n.named[app]; ok {
+		return app
+	}
+	if len(n.named) >= maxAppNames {
+		return otherApps
+	}
+	n.named[app] = struct{}{}
+	return app
 }

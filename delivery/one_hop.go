@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// heldFresh is how long what targeting read of a device may be taken for true.
+	// heldFresh is how long a device may be sent to after targeting read it.
 	heldFresh = time.Second
-	// guardFresh is the same for what a claim, or a retried dead letter, read of one. A
-	// claimed notification waits for its app's window first, for patience at most.
+	// guardFresh is the same after a claim brought the device's guard, or after the owner of
+	// a retried dead letter's device was read. A claimed notification first waits for the
+	// app's window, for patience at most.
 	guardFresh = heldFresh + patience
 	// MaxAtOnce is how many devices an event, or a part of one, may have that goes in
 	// one hop.
@@ -34,7 +35,7 @@ type OneHop struct {
 	Job       *events.Job
 	Counts    events.Counts
 	Read      time.Time       // when its devices were read
-	Group     *sync.WaitGroup // of those who wait for the end of what was begun
+	Group     *sync.WaitGroup // counts the notifications that are under way
 	ReportTTL time.Duration
 	// Begun is called when the notifications have room, or become jobs of their own.
 	Begun func()
@@ -56,7 +57,7 @@ type Recipient struct {
 	Device *api.Device
 }
 
-// Shares are what an event wants of its apps' windows.
+// Shares are the numbers of devices, by app, that an event wants room for.
 type Shares []share
 
 // Fits tells whether a part of a large audience with these shares would have room now.
@@ -204,8 +205,8 @@ func (d *Delivery) postponeAll(ctx context.Context, works []work) {
 	}
 }
 
-// finishEvent ends a notification of an event. What has to wait becomes a job of its
-// own, and waits in the queue.
+// finishEvent ends a notification of an event. A notification that has to wait becomes a
+// job of its own, and waits in the queue.
 func (d *Delivery) finishEvent(ctx context.Context, w *work, r queue.Result) {
 	switch r.Outcome {
 	case queue.Done:

@@ -218,7 +218,7 @@ func (d *Delivery) unparkStep(ctx context.Context, app string) {
 	}
 }
 
-// watchParked brings back, until ctx ends, what the queue's regular checks find
+// watchParked brings back, until ctx ends, notifications that the queue's regular checks find
 // parked under an app that is not paused: a process may park late, a pause may
 // never have been written, and its record may be lost.
 func (d *Delivery) watchParked(ctx context.Context) error {

@@ -62,9 +62,9 @@ func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
 	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: Jitter(wait), Reason: why})
 }
 
-// ended tells whether the notification goes no further now: its device is no
-// longer this user's, its time is over, nobody can say whose the device is, or what is
-// known of it is too old.
+// ended tells whether the notification goes no further now: the device is no longer this
+// user's, the notification's time is over, the owner of the device cannot be read, or was
+// read too long ago.
 func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	now := w.Clock()
 	age := now.Sub(w.enqueued)
@@ -111,7 +111,7 @@ func (d *Delivery) guardOf(ctx context.Context, m *message) (devices.Guard, erro
 	return d.o.Devices.GuardOf(ctx, m.User, m.Token)
 }
 
-// stale tells that what is known of the device is too old to send to it.
+// stale tells that the device was read too long ago to send to it.
 func (w *work) stale() bool {
 	switch {
 	case w.event != nil:
@@ -126,9 +126,9 @@ func (w *work) stale() bool {
 // guard.
 func (w *work) retried() bool { return w.claimed != nil && w.claimed.Guard == "" }
 
-// lookAgain is how long what is stale waits in the queue, whose next claim reads the
-// device's guard. A backlog of one slow device costs the less the older it is; what came
-// together waits for the same time, and stays in order.
+// lookAgain is how long a stale notification waits in the queue, whose next claim reads the
+// device's guard. An older one waits longer, so that the backlog of a slow device costs
+// little. Notifications that came together wait for the same time and stay in order.
 func (w *work) lookAgain() time.Duration {
 	if w.event != nil {
 		return time.Millisecond // it becomes a job of its own
@@ -176,7 +176,7 @@ func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 }
 
 // sendable tells that a notification may be written now: its result can be recorded, and
-// what is known of its device is not too old.
+// its device was read lately.
 func (w *work) sendable() bool { return w.Fresh() && !w.stale() }
 
 // withheld tells that a request was not written because it was not sendable.
@@ -254,7 +254,8 @@ var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answe
 	},
 }
 
-// attempt is the number of the present attempt; what is sent with its event has its first.
+// attempt is the number of the present attempt; a notification that is sent with its event
+// has its first.
 func (w *work) attempt() int {
 	if w.event != nil {
 		return 1

@@ -39,8 +39,8 @@ func (d *Delivery) fit(ctx context.Context, w *work) bool {
 	return d.backoff.wait(w.m.Token, time.Now()) == 0
 }
 
-// started takes the answer to what start sent. What is no routine goes on in a
-// goroutine: other answers wait behind this one.
+// started takes the answer to a notification that start sent. Any other than a delivery is
+// handled in a goroutine, because other answers wait behind this one.
 func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, began time.Time) {
 	if !withheld(a) {
 		d.o.Metrics.answered(a, w.m.AcceptedAt)

@@ -22,13 +22,13 @@ const (
 	maxRefused = 1000
 )
 
-// refusals remember by event what a part asked for that found no room.
+// refusals remember, by event, the shares of a part that found no room.
 type refusals struct {
 	mu     sync.Mutex
 	shares map[string]delivery.Shares
 }
 
-// note remembers what was not to be had; nil: there was room.
+// note remembers shares that found no room; nil: there was room.
 func (r *refusals) note(event string, shares delivery.Shares) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,12 +37,12 @@ func (r *refusals) note(event string, shares delivery.Shares) {
 		return
 	}
 	if r.shares == nil || len(r.shares) >= maxRefused {
-		r.shares = map[string]delivery.Shares{} // what is forgotten costs one reading of settings
+		r.shares = map[string]delivery.Shares{} // a forgotten event costs one reading of settings
 	}
 	r.shares[event] = shares
 }
 
-// of is what a part of the event asked for.
+// of gives the shares of the event's part that found no room last.
 func (r *refusals) of(event string) delivery.Shares {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ type backlog struct {
 const backlogFresh = 25 * time.Millisecond
 
 // allows tells whether fewer than most jobs of a queue wait, and counts the ones that are
-// added then. Who can't tell waits.
+// added then. When the queue cannot be read the answer is no.
 func (b *backlog) allows(ctx context.Context, q *queue.Queue, most, added int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

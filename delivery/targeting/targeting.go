@@ -185,10 +185,10 @@ func (t *Targeting) nextPages(ctx context.Context, large []*page, away error) {
 	}
 }
 
-// splits tells whether an audience that has been read is to be split. One that
-// somebody had before goes the way it began, however many users it has by now: as
-// parts, or as a whole, with what was marked and stored then. Of one that left no trace
-// the parts may still be under way to Redis, which takes them once.
+// splits tells whether an audience that has been read is to be split. An event that a
+// process had before goes on the way it began, as parts or as a whole, however many users
+// it has by now, because notifications may be marked or stored. If it left no trace, its
+// parts may still be on their way to Redis, which takes them once.
 func (t *Targeting) splits(ctx context.Context, p *page) bool {
 	large := len(p.users) > events.PartSize
 	if p.c.First || p.part() || p.job.Audience.Kind() == events.KindUsers {
@@ -229,8 +229,8 @@ func (t *Targeting) nextPage(ctx context.Context, p *page) {
 const partsOfAPage = events.PageSize / events.PartSize
 
 // mayGoOn tells whether the next page of a large audience may be split: while few events
-// and parts wait, and when all of its own have ended. What is under way is bounded by
-// those who work on it.
+// and parts wait, or when all of its own parts have ended. How much is under way is bounded
+// by the processes that work on it.
 func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
 	if t.events.allows(ctx, t.o.Events, t.o.MostParts, partsOfAPage) {
 		return true
@@ -247,8 +247,7 @@ func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
 	return false
 }
 
-// wait lets an event, or a part of one, of which nothing was begun wait, the longer the
-// older it is.
+// wait defers an event or a part of which nothing was begun; an older one waits longer.
 func (t *Targeting) wait(p *page, least time.Duration, why string) {
 	wait := min(max(least, p.c.Now.Sub(p.c.EnqueuedAt)/waitShare), partWaitMost)
 	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: delivery.Jitter(wait), Untouched: true, Reason: why})
@@ -299,13 +298,13 @@ func (t *Targeting) endLate(ctx context.Context, p *page) bool {
 	return true
 }
 
-// partlySent tells whether somebody may have sent some of an event before: he may have
-// stored notifications or parts, which are sent, without having said so.
+// partlySent tells whether another process may have sent some of an event before: it may
+// have stored notifications or parts, which are sent, and died before it could say so.
 func (t *Targeting) partlySent(ctx context.Context, p *page) bool {
 	if p.c.First {
 		return false
 	}
-	// Who can't tell goes on: it ends as late notifications do.
+	// If Redis cannot tell, the event goes on, and ends as late notifications do.
 	if _, _, split, err := events.SplitBefore(ctx, t.o.Events, p.c.ID, p.job.Cursor); split || err != nil {
 		return true
 	}
@@ -325,8 +324,8 @@ func (t *Targeting) read(ctx context.Context, p *page) bool {
 	return false
 }
 
-// postpone gives the event back because something it needs is away. What it may
-// become, a dead letter that is tried again, keeps the end that it has now.
+// postpone gives the event back because something that it needs is away. The end of its
+// time stays as it is now, also in a dead letter that is tried again.
 func (t *Targeting) postpone(p *page, reason string, err error) {
 	t.o.Logger.Warn("targeting waits", "event", p.c.ID, "reason", reason, "error", err)
 	r := deferOrRetry(reason, err)

@@ -47,8 +47,8 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) 
 	return cold, err
 }
 
-// store writes the notifications of pages, and finishes each with what it counted. Who
-// has one that could not be stored, because a shard is away, waits; nobody else does.
+// store writes the notifications of pages, and finishes each with what it counted. Only
+// users with a notification that could not be stored, because a shard is away, wait.
 func (t *Targeting) store(ctx context.Context, pages []*page) {
 	if len(pages) == 0 {
 		return
@@ -71,8 +71,8 @@ func (t *Targeting) store(ctx context.Context, pages []*page) {
 	}
 }
 
-// missUnstored lets the users go later who have a notification that was not stored. The
-// others are marked, so that none is stored again, however long that takes.
+// missUnstored leaves users with a notification that was not stored for later. The stored
+// notifications are marked, so that none is stored again, however long that takes.
 func (p *page) missUnstored(made []queue.Enqueued, err error) {
 	if !slices.ContainsFunc(made, func(m queue.Enqueued) bool { return m.ID == "" }) {
 		return
@@ -99,8 +99,8 @@ func alive(pages []*page) []*page {
 	})
 }
 
-// recall reads what became of notifications of events that somebody had before, who
-// may have sent them himself; pages that it can't be read of are postponed.
+// recall reads the marks that an earlier owner of an event left, so that nothing is sent
+// twice. Pages whose marks cannot be read are postponed.
 func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
 	var again []*page
 	var claimed []*queue.Claimed
@@ -133,10 +133,10 @@ func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
 	return pages
 }
 
-// sendAtOnce sends an event in one hop: when it is its first time, and it has few devices. Without
-// room in their apps' windows it waits a moment in the process. Then a part is given back,
-// so that what is sent to few goes first; another event goes the other way, as one does at
-// once (false) for which there is no time to wait.
+// sendAtOnce hands an event to Delivery, which sends it in one hop, if no process had it
+// before and it has few devices. It waits a moment in the process for room in the apps'
+// windows. A part without room is given back, so that events with few users go first; the
+// notifications of another event become jobs. False: the event has to go in two hops.
 func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
 	n, d := len(p.found), t.o.Delivery
 	if d == nil || !p.c.First || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > delivery.MaxAtOnce {
@@ -211,7 +211,7 @@ func (t *Targeting) settings(ctx context.Context, pages []*page, fromCache bool)
 }
 
 // liveKey is the mark of a user whom the event reaches otherwise; "" when that
-// does not matter: only what is said in a chat is shown by its streams.
+// does not matter: streams show the messages of chats alone.
 func (t *Targeting) liveKey(p *page, user string) string {
 	if t.o.LiveKey == nil || p.job.Audience.Kind() != events.KindChat {
 		return ""

@@ -15,7 +15,7 @@ import (
 // StateGone is the state in the guard of a token that is no device any more.
 const StateGone api.DeviceState = "gone"
 
-// Guard says who a token is now. It lies beside the token's notifications
+// Guard says whose a token is now. It lies beside the token's notifications
 // (queue.Queue.SetGuard in the shard Route(token), under GuardName), so
 // that a claim sees it without another round trip. It is written after every
 // registration, removal and change of state, and outlives the work that was

@@ -38,8 +38,8 @@ func (c Counts) Suppressed() map[string]int64 {
 	return map[string]int64{"is_actor": c.IsActor, "opted_out": c.OptedOut, "muted": c.Muted, "no_device": c.NoDevice, "live": c.Live}
 }
 
-// Sent are the notifications of an event that is sent by who targeted it, without
-// those that were stored to wait.
+// Sent are the notifications of an event that were sent by the process that targeted it,
+// without those that were stored to wait.
 type Sent struct {
 	Delivered, Failed, Expired int64
 	// Made is how many the event has, those included that were stored, when that is
