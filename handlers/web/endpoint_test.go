@@ -45,3 +45,15 @@ func TestBind(t *testing.T) {
 		}
 	}
 }
+
+// Where fanfare itself serves TLS, browsers are told to come back over TLS.
+func TestStrictTransport(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{"https://localhost/": "max-age=31536000", "http://localhost/": ""} {
+		w := httptest.NewRecorder()
+		New(Options{}).Handler(nil).ServeHTTP(w, httptest.NewRequest("GET", url, nil))
+		if got := w.Header().Get("Strict-Transport-Security"); got != want {
+			t.Errorf("%s: %q, want %q", url, got, want)
+		}
+	}
+}

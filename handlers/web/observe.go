@@ -237,9 +237,16 @@ var hardening = []struct {
 	{"Cache-Control", []string{"no-store"}},
 }
 
-// harden sets them.
-func harden(h http.Header) {
+// strictTransport keeps browsers that came over TLS from coming back without it for a year.
+var strictTransport = []string{"max-age=31536000"}
+
+// harden sets the hardening headers, and Strict-Transport-Security where fanfare itself
+// serves TLS: behind a proxy that is the proxy's to say.
+func harden(h http.Header, tls bool) {
 	for i := range hardening {
 		h[hardening[i].name] = hardening[i].value
+	}
+	if tls {
+		h["Strict-Transport-Security"] = strictTransport
 	}
 }

@@ -113,7 +113,7 @@ func (s *Server) around(next http.HandlerFunc) http.Handler {
 		r = r.WithContext(info)
 		s.meters.inFlight.Inc()
 		defer s.end(r, info)
-		harden(w.Header())
+		harden(w.Header(), r.TLS != nil)
 		w.Header()["X-Request-Id"] = []string{info.id}
 		if err := s.localOnly(r); err != nil {
 			fail(&info.answer, r, err)
