@@ -2,15 +2,19 @@ package app
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 
 	"fanfare/api"
 )
 
-// privateHandler is the face for operators, at FANFARE_METRICS_ADDR: what public
-// has for them, readiness in full, and profiles.
+// privateHandler serves operators at FANFARE_METRICS_ADDR: metrics, health, readiness
+// with its details, and profiles.
 func (a *app) privateHandler(public http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", public)
@@ -18,25 +22,46 @@ func (a *app) privateHandler(public http.Handler) http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		public.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), forOperators{}, true)))
 	})
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	profiles := http.NewServeMux()
+	profiles.HandleFunc("/debug/pprof/", pprof.Index)
+	profiles.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	profiles.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	profiles.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	profiles.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.Handle("/debug/pprof/", a.byAddress(profiles))
 	return mux
 }
 
-// forOperators is in the context of what came in at FANFARE_METRICS_ADDR.
+// byAddress lets in requests whose Host is an IP address, localhost or the host of
+// FANFARE_METRICS_ADDR. A web page in an operator's browser can make a name of its own
+// resolve to the private address, but must then send that name.
+func (a *app) byAddress(next http.Handler) http.Handler {
+	own, _, _ := net.SplitHostPort(a.config.MetricsAddr)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+		if err != nil && !strings.EqualFold(host, "localhost") && !strings.EqualFold(host, own) {
+			http.Error(w, "profiles are served by address only, not under the name "+strconv.Quote(host), http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// forOperators marks the context of a request that came in at FANFARE_METRICS_ADDR.
 type forOperators struct{}
 
-// readyFor is what /readyz says: while there is an address for operators, the public
-// is told the states alone.
+// readyFor is the answer of /readyz. With an address for operators, the public one
+// shows states without details.
 func (a *app) readyFor(ctx context.Context) api.Readiness {
 	state := a.ready(ctx)
 	if a.config.MetricsAddr == "" || ctx.Value(forOperators{}) != nil {
 		return state
 	}
-	state.Notes, state.Dependencies = nil, slices.Clone(state.Dependencies) // others have the same
+	state.Notes, state.Dependencies = nil, slices.Clone(state.Dependencies) // other answers share it
 	for i := range state.Dependencies {
 		state.Dependencies[i].Detail = ""
 	}
