@@ -33,15 +33,15 @@ type Hub struct {
 	chats *chat.Store
 	db    *redisdb.DB
 	log   *slog.Logger
-	owner string        // names this process in presence keys
 	wake  chan struct{} // Run has something to do at once
 	kept  budget        // bytes of messages in all topics
 
+	presence *presence
+
 	mu      sync.Mutex
-	topics  map[string]*topic       // by channel
-	changed map[string]struct{}     // channels that Run has to subscribe to or leave
-	stale   map[*topic]struct{}     // chats whose last id must be read
-	present map[string]*userStreams // by user
+	topics  map[string]*topic   // by channel
+	changed map[string]struct{} // channels that Run has to subscribe to or leave
+	stale   map[*topic]struct{} // chats whose last id must be read
 }
 
 // New makes the hub of a store of chats on the same Redis; log may be nil. It
@@ -51,8 +51,9 @@ func New(chats *chat.Store, db *redisdb.DB, log *slog.Logger) *Hub {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Hub{
-		chats: chats, db: db, log: log, owner: rand.Text(), wake: make(chan struct{}, 1),
-		topics: map[string]*topic{}, changed: map[string]struct{}{}, stale: map[*topic]struct{}{}, present: map[string]*userStreams{},
+		chats: chats, db: db, log: log, wake: make(chan struct{}, 1),
+		topics: map[string]*topic{}, changed: map[string]struct{}{}, stale: map[*topic]struct{}{},
+		presence: &presence{db: db, log: log, owner: rand.Text(), users: map[string]*userStreams{}},
 	}
 }
 
@@ -70,7 +71,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		case <-h.wake:
 		case now := <-tick.C:
 			h.tick(now)
-			h.renewPresence(ctx, now)
+			h.presence.renew(ctx, now)
 			s.check(ctx, now)
 		}
 		s.sync(ctx)

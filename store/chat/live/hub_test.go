@@ -94,8 +94,8 @@ func TestC13_NoSubscription(t *testing.T) {
 	defer cancel()
 	_, err := h.Stream(ctx, "ann", "")
 	storetest.WantCode(t, err, api.CodeUnavailable)
-	if len(h.present) != 0 || len(h.topics) != 0 {
-		t.Errorf("left behind: %v %v", h.present, h.topics)
+	if len(h.presence.users) != 0 || len(h.topics) != 0 {
+		t.Errorf("left behind: %v %v", h.presence.users, h.topics)
 	}
 }
 

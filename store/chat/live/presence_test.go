@@ -27,12 +27,12 @@ func TestC14_Presence(t *testing.T) {
 			t.Fatalf("present for %v", left)
 		}
 		storetest.Must(t, w.db.Client().PExpire(t.Context(), PresenceKey(user), time.Second).Err())
-		h.renewPresence(t.Context(), time.Now()) // nothing has arrived
+		h.presence.renew(t.Context(), time.Now()) // nothing has arrived
 		if left := ttl(); left > time.Second {
 			t.Errorf("renewed early: %v", left)
 		}
 		two.Reached(time.Now())
-		h.renewPresence(t.Context(), time.Now())
+		h.presence.renew(t.Context(), time.Now())
 		if left := ttl(); left < presenceTTL/2 {
 			t.Errorf("not renewed: %v", left)
 		}
@@ -52,8 +52,8 @@ func TestC14_Presence(t *testing.T) {
 		if left := ttl(); left > 0 {
 			t.Errorf("still present for %v", left)
 		}
-		if len(h.present) != 0 || len(h.topics) != 0 {
-			t.Errorf("left behind: %v %v", h.present, h.topics)
+		if len(h.presence.users) != 0 || len(h.topics) != 0 {
+			t.Errorf("left behind: %v %v", h.presence.users, h.topics)
 		}
 	})
 }
@@ -66,13 +66,13 @@ func TestC14_PresenceIsCountedFromTheWrite(t *testing.T) {
 		h, user := New(w.Store, w.db, nil), w.id("ann") // nobody runs it but the test
 		st := &Stream{hub: h, user: user}
 		st.Reached(time.Now()) // before he was there
-		h.beginPresence(t.Context(), user)
-		h.beginPresence(t.Context(), user)
-		opened := h.present[user].lastSeen
+		h.presence.begin(t.Context(), user)
+		h.presence.begin(t.Context(), user)
+		opened := h.presence.users[user].lastSeen
 		renew := func(at time.Time) time.Duration {
 			t.Helper()
 			storetest.Must(t, w.db.Client().Del(t.Context(), PresenceKey(user)).Err())
-			h.renewPresence(t.Context(), at)
+			h.presence.renew(t.Context(), at)
 			left, err := w.db.Client().PTTL(t.Context(), PresenceKey(user)).Result()
 			storetest.Must(t, err)
 			return left
@@ -84,7 +84,7 @@ func TestC14_PresenceIsCountedFromTheWrite(t *testing.T) {
 		}
 		// As if the streams had been opened long ago.
 		long := opened.Add(-time.Hour)
-		h.present[user].lastSeen, h.present[user].recorded = long, long
+		h.presence.users[user].lastSeen, h.presence.users[user].recorded = long, long
 		const late = 10 * time.Second
 		st.Reached(time.Now().Add(-late))
 		st.Reached(time.Now().Add(-2 * late)) // of two streams the later sighting counts
@@ -98,17 +98,17 @@ func TestC14_PresenceIsCountedFromTheWrite(t *testing.T) {
 		if left := renew(time.Now().Add(presenceTTL)); left > 0 {
 			t.Errorf("an old sighting: present for another %v", left)
 		}
-		h.endPresence(t.Context(), user)
+		h.presence.end(t.Context(), user)
 		if left := renew(time.Now()); left <= 0 {
 			t.Error("not present with one of two streams")
 		}
-		h.endPresence(t.Context(), user)
+		h.presence.end(t.Context(), user)
 		if left := renew(time.Now()); left > 0 {
 			t.Errorf("present for another %v without a stream", left)
 		}
 		// A stream that begins while the last one ends is marked again.
-		h.beginPresence(t.Context(), user)
-		h.recordAgain(user)
+		h.presence.begin(t.Context(), user)
+		h.presence.recordAgain(user)
 		if left := renew(time.Now()); left <= 0 {
 			t.Error("not present after he came back")
 		}
@@ -122,16 +122,16 @@ func TestC14_AStreamBeginsWhileAnotherEnds(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		h, user := New(w.Store, w.db, nil), w.id("ann") // nobody runs it but the test
 		for n := range 200 {
-			h.beginPresence(t.Context(), user)
+			h.presence.begin(t.Context(), user)
 			var both sync.WaitGroup
-			both.Go(func() { h.endPresence(t.Context(), user) })
-			both.Go(func() { h.beginPresence(t.Context(), user) })
+			both.Go(func() { h.presence.end(t.Context(), user) })
+			both.Go(func() { h.presence.begin(t.Context(), user) })
 			both.Wait()
-			h.renewPresence(t.Context(), time.Now()) // what Run does each second
+			h.presence.renew(t.Context(), time.Now()) // what Run does each second
 			if there, err := w.db.Client().Exists(t.Context(), PresenceKey(user)).Result(); err != nil || there != 1 {
 				t.Fatalf("not present with an open stream in round %d: %v", n, err)
 			}
-			h.endPresence(t.Context(), user)
+			h.presence.end(t.Context(), user)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"fanfare/api"
@@ -21,11 +20,6 @@ const (
 	// refreshPatience is how long an open stream waits for its user's chats: on a Cluster
 	// the list of them may be on a master that is away, while the chats go on.
 	refreshPatience = time.Second
-	// retryAfter is how long a stream waits after Redis could not be read.
-	retryAfter = time.Second
-	// rereadSoon is how long it waits to read chats again that are on a master of a
-	// Cluster which is away: reading takes long as long as it is.
-	rereadSoon = 5 * time.Second
 )
 
 // Event is one event of a stream: a message, a gap, or neither and only a new
@@ -46,13 +40,7 @@ type Stream struct {
 	user      string
 	poll      bool // for a long poll: no presence, and no events
 	userTopic *topic
-	wake      chan struct{}
-
-	mu           sync.Mutex
-	chatsChanged bool                // the user may have joined or left chats
-	dirty        map[string]struct{} // chats that may have more than was delivered
-	retry        *time.Timer         // wakes the reader after a failure
-	reread       *time.Timer         // has chats read again that could not be
+	marks
 
 	// Only the reader uses what follows.
 	queued       []Event                 // to be delivered before anything else
@@ -83,7 +71,7 @@ func (c *cursor) adopt(epoch string) {
 func (h *Hub) Stream(ctx context.Context, user, lastEventID string) (*Stream, error) {
 	st := h.newStream(user)
 	st.resume = readEventID(lastEventID)
-	h.beginPresence(ctx, user)
+	h.presence.begin(ctx, user)
 	if err := st.begin(ctx); err != nil {
 		st.Close(ctx)
 		return nil, err
@@ -104,7 +92,7 @@ func (h *Hub) Watch(ctx context.Context, user string) (*Stream, error) {
 }
 
 func (h *Hub) newStream(user string) *Stream {
-	st := &Stream{hub: h, user: user, wake: make(chan struct{}, 1)}
+	st := &Stream{hub: h, user: user, marks: marks{wake: make(chan struct{}, 1)}}
 	st.userTopic = h.subscribe(st, chat.MembershipChannel(user), "")
 	return st
 }
@@ -156,97 +144,21 @@ func (st *Stream) upToDate() bool {
 func (st *Stream) Close(ctx context.Context) {
 	st.close()
 	if !st.poll {
-		st.hub.endPresence(ctx, st.user)
+		st.hub.presence.end(ctx, st.user)
 	}
 }
+
+// Reached says that what was written at that time has arrived: the user is live
+// for 30 s from then on. A proxy that takes it although its client has vanished
+// can't be told from the client.
+func (st *Stream) Reached(written time.Time) { st.hub.presence.seen(st.user, written) }
 
 func (st *Stream) close() {
 	st.hub.unsubscribe(st, st.userTopic)
 	for _, c := range st.cursors {
 		st.hub.unsubscribe(st, c.topic)
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	for _, timer := range []*time.Timer{st.retry, st.reread} {
-		if timer != nil {
-			timer.Stop()
-		}
-	}
-}
-
-// rereadLater has the user's chats read again soon.
-func (st *Stream) rereadLater() {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.reread != nil {
-		st.reread.Stop()
-	}
-	st.reread = time.AfterFunc(rereadSoon, func() { st.mark("") })
-}
-
-// Wake has a value when there may be something to read.
-func (st *Stream) Wake() <-chan struct{} { return st.wake }
-
-// mark notes a chat that may have new messages, or with "" that the user may
-// have joined or left chats, and wakes the reader.
-func (st *Stream) mark(chat string) {
-	st.mu.Lock()
-	if chat == "" {
-		st.chatsChanged = true
-	} else {
-		if st.dirty == nil {
-			st.dirty = map[string]struct{}{}
-		}
-		st.dirty[chat] = struct{}{}
-	}
-	st.mu.Unlock()
-	st.wakeReader()
-}
-
-func (st *Stream) wakeReader() {
-	select {
-	case st.wake <- struct{}{}:
-	default: // it is woken already
-	}
-}
-
-// takeMarks returns the marks and clears them.
-func (st *Stream) takeMarks() (chatsChanged bool, dirty map[string]struct{}) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	chatsChanged, dirty = st.chatsChanged, st.dirty
-	st.chatsChanged, st.dirty = false, nil
-	return chatsChanged, dirty
-}
-
-// hasLeft tells that the user may have left a chat since the marks were taken: the news
-// of it comes before whatever is sent after it.
-func (st *Stream) hasLeft() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.chatsChanged
-}
-
-// restoreMarks puts marks back and wakes the reader after wait.
-func (st *Stream) restoreMarks(chatsChanged bool, dirty map[string]struct{}, wait time.Duration) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.chatsChanged = st.chatsChanged || chatsChanged
-	if st.dirty == nil {
-		st.dirty = dirty
-	} else {
-		for chat := range dirty {
-			st.dirty[chat] = struct{}{}
-		}
-	}
-	switch {
-	case wait == 0:
-		st.wakeReader()
-	case st.retry == nil:
-		st.retry = time.AfterFunc(wait, st.wakeReader)
-	default:
-		st.retry.Reset(wait)
-	}
+	st.marks.close()
 }
 
 // Refresh is Read for a long poll: it only brings the chats to which the stream
