@@ -11,7 +11,7 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// chatCmd is a chat's script with what all of them take first.
+// chatCmd is a script of a chat, with the arguments that all these scripts take first.
 func (s *Store) chatCmd(ctx context.Context, script *redisdb.Script, chat string, args ...any) *redis.Cmd {
 	return s.chatCmdWith(ctx, script, chatKeys(chat), args...)
 }

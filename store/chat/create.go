@@ -94,8 +94,8 @@ func distinct(creator string, others []string) []string {
 	return out
 }
 
-// create runs chat_create.lua: without stamps it only finds what would come of
-// it. The chat's epoch becomes that of the chat which the answer is about.
+// create runs chat_create.lua; without stamps it only finds out what the outcome would
+// be. The epoch of the chat becomes that of the chat in the script's reply.
 func (s *Store) create(ctx context.Context, n *creation) (status int64, err error) {
 	digest := ""
 	if n.once.Key != "" {

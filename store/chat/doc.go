@@ -26,29 +26,29 @@
 // silent chat ends by itself. Positions, the last id and the epoch stay, so ids
 // never start again while a chat lives.
 //
-// Messages are taken off the log's beginning only. So it has every id from
-// l + 1 - length to l, and numbers of messages are differences of ids. What
-// every member has acknowledged goes at once; what is over the limits is out of
-// sight at once and goes piece by piece, with the calls that follow. Messages
-// that still have to be pushed wait for that, as long as the log is not much
-// more than twice as long as it may be.
+// Messages are removed from the beginning of the log only. So it has every id from
+// l + 1 - length to l, and the number of messages between two ids is their difference.
+// Messages that every member has acknowledged are removed at once. Messages over the
+// limits are hidden at once, and later calls remove them a few at a time. Messages that
+// still have to be pushed stay until then, unless the log is more than twice as long as
+// it may be.
 //
 // A user's unread messages are those above his position less his own above it:
 // two differences and a count, computed when asked for. His own are the messages
 // that he sent in the present membership; leaving forgets which they were.
 //
-// The index of a user is only that. Joining writes the index, then the
-// membership; leaving the other way round. A crash in between leaves an entry
-// too many, never one too few. The stamp says which join an entry is of: leaving
-// takes out the entry with the stamp of the join that it ended; reading takes
-// out an entry of a chat that the user is not in if it is older than 60 s and
-// still the same. And every call by a member reads, in the same round trip,
-// whether his index has the chat, and adds what is missing.
+// The index of a user only lists his chats; the memberships are in the chats. Joining
+// writes the index, then the membership; leaving does it the other way round. So a crash
+// in between leaves an entry too many, never one too few. The stamp says which join made
+// an entry: leaving removes the entry with the stamp of the join that it ended, and
+// reading removes an entry of a chat that the user is not in if it is older than 60 s
+// and still the same. Every call by a member reads, in the same round trip, whether his
+// index has the chat, and adds a missing entry.
 //
 // The script that stores a message publishes it whole on MessageChannel, and
 // those that change memberships say so on MembershipChannel. Package live, above
 // this one, serves streams and long polls from that; of this package it needs
 // the channels, DecodePublished, Heads, Positions and ReadMany. Messages are
 // pushed to phones by the Pusher of the process that took them; the key due
-// lists what is still to be pushed, so that a sweeper finds what a crash left.
+// lists the chats with pushes due, so that a sweeper finds those that a crash left.
 package chat

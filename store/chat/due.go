@@ -16,8 +16,8 @@ type PushBatch struct {
 	// Epoch and UpTo are what PushDone takes when the batch is done.
 	Epoch string
 	UpTo  int64
-	// Messages are the next that are due, ascending. What every member has
-	// acknowledged meanwhile is not among them: nobody is left to be notified.
+	// Messages are the next that are due, ascending. Messages that every member has
+	// acknowledged meanwhile are left out: nobody needs a notification of them.
 	Messages []api.ChatMessage
 	// Was is the epoch of the messages up to Since, if it was another one.
 	Was   string

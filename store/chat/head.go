@@ -20,8 +20,8 @@ type Head struct {
 	Err    error // why it could not be read, when others could
 }
 
-// Heads reads the heads of chats in one pipeline. It is for whoever keeps
-// messages in memory and must know whether they are the newest.
+// Heads reads the heads of chats in one pipeline. Package live compares them with the
+// messages that it keeps in memory.
 func (s *Store) Heads(ctx context.Context, chats []string) ([]Head, error) {
 	list := make([]redis.Cmder, len(chats))
 	for i, chat := range chats {

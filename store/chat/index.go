@@ -45,8 +45,8 @@ func missingOf(indexed *redis.FloatSliceCmd, chats []string) (missing []string) 
 	return missing
 }
 
-// addMissing adds chats that a member's index should have. What fails is done by the
-// member's next call.
+// addMissing adds chats that a member's index should have. When that fails, the member's
+// next call does it.
 func (s *Store) addMissing(ctx context.Context, user string, chats []string) {
 	if _, err := s.AddMissing(ctx, user, chats); err != nil {
 		s.o.Logger.DebugContext(ctx, "the chats of a user wait for his next call", "error", err)
@@ -54,8 +54,8 @@ func (s *Store) addMissing(ctx context.Context, user string, chats []string) {
 }
 
 // AddMissing adds chats that a member's index may have lost, under the stamps of his
-// joins, and tells which of them he has left. The error is that of Redis when that can't
-// be told of all, or when the index was not written.
+// joins, and returns those that he has left. It returns Redis' error when some could not
+// be read, or when the index was not written.
 func (s *Store) AddMissing(ctx context.Context, user string, chats []string) (left []string, err error) {
 	if len(chats) == 0 {
 		return nil, nil
@@ -180,7 +180,7 @@ func (e entry) follows(other entry) bool {
 	return cmp.Or(cmp.Compare(e.stamp, other.stamp), cmp.Compare(e.chat, other.chat)) > 0
 }
 
-// readCursor reads what next wrote.
+// readCursor parses a cursor that next made.
 func readCursor(cursor string) (e entry, err error) {
 	if cursor == "" {
 		return entry{}, nil
@@ -202,7 +202,7 @@ func (p *page) next(limit int) string {
 }
 
 // dropStale drops entries that a crash left: old ones of chats of which the user
-// is no member. What fails is dropped by the next read.
+// is no member. When that fails, the next read drops them.
 func (s *Store) dropStale(ctx context.Context, user string, now int64, stale []entry) {
 	var old []entry
 	for _, e := range stale {

@@ -9,7 +9,7 @@ import (
 )
 
 // All keys of one chat share the tag of its bucket, and so one slot; with the
-// bucket's chats they share the list of what is due, so that reading 256
+// bucket's chats they share the list of chats with pushes due, so that reading 256
 // keys finds every chat with pushes due. No identifier can hold a brace, a
 // slash or a blank. The scripts make names from the first two keys by the same
 // rules.
@@ -30,7 +30,7 @@ func metaKey(chat string) string { return bucketTag(bucketOf(chat)) + "meta:" + 
 
 func dueKey(bucket int) string { return bucketTag(bucket) + "due" }
 
-// recordKey names what is remembered of a request in its chat's slot.
+// recordKey is the record of a request, in the slot of its chat.
 func recordKey(chat, name string) string { return bucketTag(bucketOf(chat)) + "once:" + name }
 
 // chatKeys are the keys that every script of a chat takes.

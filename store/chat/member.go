@@ -11,9 +11,9 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Join makes a user a member of a chat, and returns what he is there. A new one
+// Join makes a user a member of a chat, and returns the membership. A new member
 // begins with the next message, or from the start: with the first that is kept.
-// Who is a member already keeps his position, and joined is false. Errors:
+// A user who is a member already keeps his position, and joined is false. Errors:
 // not_found, with no key made, and those of Redis.
 func (s *Store) Join(ctx context.Context, chat, user string, fromStart bool) (m *api.ChatMember, joined bool, err error) {
 	info, facts, err := s.readChat(ctx, chat, user)
@@ -73,7 +73,7 @@ func (s *Store) Leave(ctx context.Context, chat, user string) error {
 		return fmt.Errorf("leave chat %s: %w", chat, err)
 	}
 	s.removeFromIndex(ctx, chat, user, redisdb.Text(reply[1]))
-	// Who joined again just then may have found the old entry, and not written his.
+	// A join that ran meanwhile may have found the old entry, and written none.
 	if _, facts, err := s.readChat(ctx, chat, user); err == nil && len(facts) > 0 {
 		s.writeEntry(ctx, chat, user, redisdb.Text(facts[0]))
 	}
@@ -81,11 +81,11 @@ func (s *Store) Leave(ctx context.Context, chat, user string) error {
 }
 
 // removeFromIndex removes the chat from a user's index if it still has the stamp
-// of the join that ended. What fails is left to dropStale.
+// of the join that ended. When that fails, dropStale removes the entry later.
 func (s *Store) removeFromIndex(ctx context.Context, chat, user, stamp string) {
 	n, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil {
-		return // he was no member
+		return // the user was no member
 	}
 	if err := s.db.Share(ctx, redisdb.Write, s.dropCmd(ctx, user, 0, entry{chat, n})); err != nil {
 		s.o.Logger.DebugContext(ctx, "a chat that was left waits for the user's next read", "error", err)

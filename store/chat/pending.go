@@ -30,7 +30,7 @@ type Position struct {
 	Err   error // why the chat could not be read, when others could
 }
 
-// memberState is what message_pending.lua answers for one chat.
+// memberState is the reply of message_pending.lua for one chat.
 type memberState struct {
 	Position
 	unread int64

@@ -145,7 +145,8 @@ func (p *Pusher) overdue(ctx context.Context) ([]string, error) {
 	return p.s.DuePushes(ctx, p.o.SweepAge, pushChats)
 }
 
-// pushNow makes the pushes of a chat. What is sent meanwhile makes it due again.
+// pushNow makes the pushes of a chat. A message that is sent meanwhile makes the chat due
+// again.
 func (p *Pusher) pushNow(ctx context.Context, chat string) {
 	p.mu.Lock()
 	delete(p.waiting, chat)
@@ -153,7 +154,7 @@ func (p *Pusher) pushNow(ctx context.Context, chat string) {
 	p.push(context.WithoutCancel(ctx), chat)
 }
 
-// push makes all pushes of a chat. What fails stays due.
+// push makes all pushes of a chat. Pushes that fail stay due.
 func (p *Pusher) push(ctx context.Context, chat string) {
 	for more := true; more; {
 		batchCtx, cancel := context.WithTimeout(ctx, pushTime)

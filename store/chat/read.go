@@ -31,7 +31,7 @@ type Read struct {
 	MessagesQuery
 }
 
-// Reading is what one of many reads found, or why it did not.
+// Reading is the outcome of one of many reads.
 type Reading struct {
 	Messages *api.ChatMessages
 	Err      error

@@ -28,20 +28,21 @@ type Outgoing struct {
 	Once api.Idempotency
 }
 
-// sending is a message on its way: those that come while a script runs share the next.
+// sending is a message on its way. Messages that arrive while a script runs share the
+// next run.
 type sending struct {
 	Outgoing
 	record, digest string               // of its Idempotency-Key, "" without one
 	indexed        *redis.FloatSliceCmd // whether the sender's index has the chat; nil on a Cluster
 
-	// What became of it.
+	// The outcome.
 	answer string // the script's line for it
 	err    error
 }
 
 // Send adds a message to a chat, in one step. Ids of a chat are 1, 2, 3 ...
-// without holes; id and time are the server's. replayed: the answer is that of
-// an earlier request with the same key. Errors: not_found, not_a_member,
+// without holes; id and time are the server's. replayed: an earlier request with the
+// same key had sent it. Errors: not_found, not_a_member,
 // idempotency_key_reused, and those of Redis.
 func (s *Store) Send(ctx context.Context, m Outgoing) (sent *api.ChatMessageSent, replayed bool, err error) {
 	if err := s.db.Overloaded(); err != nil {
@@ -99,7 +100,8 @@ func (s *Store) hand(ctx context.Context, one *sending) (missing []string, err e
 	return missingOf(one.indexed, chats), nil
 }
 
-// crowdOf is the crowd that a chat's senders are of: on a Cluster those of its slot.
+// crowdOf is the crowd of a chat's senders: on a Cluster each bucket, which is one slot,
+// has its own.
 func (s *Store) crowdOf(chat string) *redisdb.Crowd[*sending] {
 	if s.clustered {
 		return s.crowds[bucketOf(chat)]
@@ -119,8 +121,8 @@ func (s *Store) newCrowds() []*redisdb.Crowd[*sending] {
 	return crowds
 }
 
-// sendAll sends the messages of a crowd, and reads in the same round trip what it was
-// told to of the senders' indexes.
+// sendAll sends the messages of a crowd. In the same round trip it reads whether the
+// senders' indexes have the chats, but on a Cluster, where they may be elsewhere.
 func (s *Store) sendAll(ctx context.Context, messages []*sending) {
 	slices.SortStableFunc(messages, func(a, b *sending) int { return strings.Compare(a.Chat, b.Chat) })
 	cmd := s.sendCmd(ctx, messages)
@@ -173,7 +175,7 @@ func (s *Store) sendCmd(ctx context.Context, messages []*sending) *redis.Cmd {
 	return s.chatCmdWith(ctx, s.sendScript, append(keys, call), append(common, args...)...)
 }
 
-// appendMessages adds what the script takes of one chat's messages.
+// appendMessages appends the script's arguments for the messages of one chat.
 func appendMessages(args []any, messages []*sending) []any {
 	push, records := false, 0
 	for _, m := range messages {
@@ -195,7 +197,7 @@ func appendMessages(args []any, messages []*sending) []any {
 	return args
 }
 
-// sendError is the error that the script told one sender of.
+// sendError is the error that the script reported for one message.
 func (s *Store) sendError(m *sending) error {
 	what, failed := strings.CutPrefix(m.answer, "-1 ")
 	if !failed {

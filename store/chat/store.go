@@ -20,7 +20,7 @@ type Options struct {
 	MaxMessages int
 	// MaxAge is how long a message is kept; default 30 days, at least 1 ms.
 	MaxAge time.Duration
-	// Logger gets what could not be put right at once; default: nothing is logged.
+	// Logger gets repairs that failed and are tried again later; default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -43,7 +43,7 @@ type Store struct {
 	db *redisdb.DB
 	o  Options
 	// clustered says that a chat and its members' indexes may be on different
-	// masters: one being away must not hold up what needs only the other.
+	// masters: one that is away must not hold up calls that need only the other.
 	clustered bool
 	// run names the run of the server to the scripts: serverRun, or a name for an embedded
 	// Redis, which has one run only.

@@ -96,9 +96,8 @@ type build struct {
 	relations string
 }
 
-// readerToken is what the tokens of reads begin with. A read gives way to a job,
-// which builds to the end: else users with many contacts and many readers would
-// wait for their job as long as readers come.
+// readerToken begins the tokens of reads. A read gives way to a job, which builds to the
+// end: otherwise the job of a user with many contacts would wait as long as reads come.
 const readerToken = "read:"
 
 // begin takes the right to build, or keeps it. It is false when another process has
@@ -120,8 +119,8 @@ func (b *build) begin(ctx context.Context, reset bool) (bool, error) {
 	return b.held, nil
 }
 
-// fill ends the build with what a scan found, which must have gone at least one
-// entry further than the index holds. After buildMoved, scan again.
+// fill ends the build with the contacts that a scan ranked: at least one more than the
+// index holds, if there are so many. After buildMoved, scan again.
 func (b *build) fill(ctx context.Context, r *ranking) (int64, error) {
 	args := []any{b.token, b.relations, b.x.max, indexLifetime.Milliseconds(), recentMargin.Milliseconds(), "", ""}
 	if len(r.list) > b.x.max {
@@ -141,7 +140,7 @@ func (b *build) fill(ctx context.Context, r *ranking) (int64, error) {
 	return redisdb.NumberAt(reply, 0), nil
 }
 
-// release gives the right back; if Redis is away it ends by itself.
+// release gives the right back; if Redis is away, the right ends by itself.
 func (b *build) release(ctx context.Context) {
 	_ = b.x.db.Share(context.WithoutCancel(ctx), redisdb.Write, redisdb.DeleteIf(ctx, buildKey(b.user), b.token))
 }
@@ -153,8 +152,7 @@ const buildTries = 3
 // buildUnfinished says that the scan would take more pages than allowed.
 const buildUnfinished = -1
 
-// run scans and fills, and says how far it came; what SQL had is ranked in any
-// case.
+// run scans and fills, and returns how far it came; ranked is what SQL had in any case.
 func (s *Store) run(ctx context.Context, b *build, pages int) (ranked *ranking, status int64, err error) {
 	renew := func() error {
 		if mine, err := b.begin(ctx, false); err != nil || mine {
@@ -179,8 +177,8 @@ func (s *Store) run(ctx context.Context, b *build, pages int) (ranked *ranking, 
 	return ranked, status, err
 }
 
-// built is what a read gets from building: exact when finished, for reads that
-// came before it began.
+// built is the result of a build for a read: exact when finished, for reads that arrived
+// before it began.
 type built struct {
 	ranked   *ranking
 	finished bool

@@ -12,26 +12,25 @@
 // the first time; fs and fm are the floor, score and contact; bs and bm the
 // highest entry trimmed since the present build began.
 //
-// What holds of an index with a state and without u: every contact whose newest
-// visible upload (time, contact) ranks above the floor is in it, with a score at
-// least as high, once the jobs of the changes are done. Truth may be lower than
-// a score: uploads are deleted, visibility narrows. So a read takes entries in
-// falling order, asks SQL for their truth in one query, and stops when the last
-// it needs ranks at or above both the next entry and the floor. If it comes to
-// the floor first, it builds the index again from SQL.
+// An index with a state and without u keeps this promise: every contact whose newest
+// visible upload (time, contact) ranks above the floor is in it, with a score at least as
+// high, once the jobs of the changes are done. The true time may be lower than the score:
+// uploads are deleted, visibility narrows. So a read takes entries in falling order, asks
+// SQL for their true times in one query, and stops when the last entry that it needs ranks
+// at or above both the next entry and the floor. If it comes to the floor first, it builds
+// the index again from SQL.
 //
-// Readers who come while such a query runs share the next one. It begins after
-// they came, so each sees what was committed before he asked; no answer of SQL is
-// kept. Whoever asks for many contacts at once has a query of his own.
+// Reads that arrive while such a query runs share the next one. It begins after they
+// arrived, so each sees everything that was committed before; no result of SQL is kept.
+// A read of many contacts has a query of its own.
 //
-// Without a state there is no index: writers leave it so, and the next read
-// builds it. That is why an emptied Redis can never give a wrong answer. What
-// nothing can see from here is a fail-over of Redis that loses acknowledged
-// writes: an index may then lag till its contacts upload again, or till it is
-// built anew, at the latest after 7 days.
+// Without a state there is no index: writers leave it so, and the next read builds it.
+// That is why an emptied Redis can never give a wrong answer. One fault cannot be seen
+// from here: a fail-over of Redis that loses acknowledged writes. An index may then lag
+// until its contacts upload again, or until it is built anew, at the latest after 7 days.
 //
-// A relationship's version is its row's in SQL, raised under the row's lock, and begins
-// with Redis' time, so that one whose row is forgotten goes on above all it had; jobs
-// carry names and read what is true when they run, between two readings of r. So
-// the newest version wins in whatever order jobs come.
+// A relationship's version is in its row in SQL and rises under the row's lock. It begins
+// with Redis' time, so that a relationship whose row was purged goes on above all versions
+// that it had. Jobs carry names and read the present relationship when they run, between
+// two readings of r. So the newest version wins in whatever order jobs run.
 package contacts

@@ -35,8 +35,7 @@ const (
 	stateUnbuilt = 2
 )
 
-// indexWindow is what one read of an index found: its state, and its first
-// entries.
+// indexWindow is the result of one read of an index: its state and its first entries.
 type indexWindow struct {
 	state    int64
 	sequence string
@@ -156,8 +155,8 @@ type synced struct {
 	floor           bool
 }
 
-// sync writes what SQL said of one contact after relations was read; at nil
-// takes the contact out.
+// sync writes the time that SQL gave for one contact after relations was read; a nil at
+// removes the contact.
 func (x *index) sync(ctx context.Context, user, relations, contact string, at *int64) (synced, error) {
 	score := ""
 	if at != nil {

@@ -18,8 +18,8 @@ func buildKeys(user string) []string {
 }
 
 const (
-	// indexLifetime ends an index so long after it was built, used or not: who
-	// never reads costs no memory, and whatever went wrong heals.
+	// indexLifetime ends an index so long after it was built, used or not: users who
+	// never read cost no memory, and no fault of an index lasts longer.
 	indexLifetime = 7 * 24 * time.Hour
 	// recentMargin is how much longer the entries live than the state that says
 	// they can be trusted: an index is never trusted without its entries.

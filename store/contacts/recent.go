@@ -95,9 +95,9 @@ func (s *Store) recent(ctx context.Context, user string, n int) ([]record.Activi
 	return verified.list, false, nil
 }
 
-// fromIndex gives what the index can show of the best n, as SQL bears it out,
-// and whether that is proven to be the answer. A few entries more than asked for
-// are read first, then all.
+// fromIndex returns the best n of the index, with their times checked in SQL, and whether
+// they are proven to be the answer. It first reads a few entries more than asked for, then
+// all.
 func (s *Store) fromIndex(ctx context.Context, user string, n int) (*ranking, bool, error) {
 	verified := &ranking{size: n}
 	for _, count := range []int{n + slack, s.o.Max} {
@@ -156,8 +156,8 @@ func (w *indexWindow) proves(best *ranking, n, asked int) bool {
 	return !last.less(w.entries[asked-1]) // the next is not known, but below this
 }
 
-// rank adds what SQL says of some entries, in one query, and gives those whose
-// score is too high.
+// rank adds some entries to best with their times in SQL, which it reads in one query, and
+// returns the entries whose score is too high.
 func (s *Store) rank(ctx context.Context, user string, entries []entry, best *ranking) ([]stale, error) {
 	names := make([]string, len(entries))
 	for i, e := range entries {

@@ -10,31 +10,30 @@ import (
 )
 
 const (
-	// sharedContacts is how many contacts a question may name that shares its
-	// statement. A longer one has a statement of its own, which holds nobody up.
+	// sharedContacts is the most contacts of a question that shares a statement. A longer
+	// question has a statement of its own, so that the others do not wait for it.
 	sharedContacts = 16
 	// sharedQuestions is how many questions one statement answers at most: many
 	// enough to cost little each, few enough that none waits long.
 	sharedQuestions = 32
 	// statementsAbreast is how many shared statements of a process may run at once.
 	statementsAbreast = 4
-	// slowStatement is after how long one that hangs holds up nobody else.
+	// slowStatement is how long a statement may run before another one may start beside it.
 	slowStatement = 50 * time.Millisecond
-	// statementTime bounds a shared statement, with what follows when it fails.
+	// statementTime bounds a shared statement and the single ones that follow if it fails.
 	statementTime = 10 * time.Second
 )
 
-// truth asks SQL what viewers may see of their contacts. Questions that arrive
-// while a statement runs share the next one: so a statement never begins before
-// the questions that it answers were asked, and each sees what was committed by
-// then.
+// truth asks SQL what viewers may see of their contacts. Questions that arrive while a
+// statement runs share the next one. So a statement never begins before the questions that
+// it answers were asked, and each sees everything that was committed by then.
 type truth struct {
 	// read runs one statement; tests hold it up or let it fail.
 	read   func(context.Context, ...record.ActivityQuery) ([][]record.Activity, error)
 	shared *batch.Group[*question, struct{}]
 }
 
-// question is what one reader asks, and his answer. The reader may have left.
+// question is the query of one reader, and its result. The reader may have left.
 type question struct {
 	ctx context.Context
 	record.ActivityQuery
@@ -66,8 +65,8 @@ func tooLate(err error) error {
 	return api.Errorf(api.CodeUnavailable, "the contacts could not be read in time").Because(err)
 }
 
-// answer asks for all who still wait, and if that fails for a reason that may be
-// one of them, for each alone.
+// answer runs one statement for all questions whose readers still wait. If it fails for a
+// reason that may lie in one of the questions, it runs one for each.
 func (t *truth) answer(ctx context.Context, all []*question) (struct{}, error) {
 	waiting := make([]*question, 0, len(all))
 	queries := make([]record.ActivityQuery, 0, len(all))

@@ -82,7 +82,7 @@ func (s *Store) GuardOf(ctx context.Context, user, token string) (Guard, error) 
 	return Guard{State: StateGone}, nil
 }
 
-// guardOf makes the guard of what is on record, StateGone if nothing is.
+// guardOf makes the guard of a device on record, StateGone if there is none.
 func guardOf(d record.OwnedDevice, known bool) string {
 	if !known {
 		return EncodeGuard(Guard{State: StateGone})

@@ -22,8 +22,8 @@ const (
 	guardsAtOnce = 32
 )
 
-// Outbox does what a change of settings owes Redis, by kind of row: once more, if its
-// writer has done it.
+// Outbox has the handlers that relay changes of settings to Redis, by kind of row. They
+// relay once more what a writer has relayed itself.
 func (s *Store) Outbox() map[string]record.OutboxHandler {
 	return map[string]record.OutboxHandler{
 		record.KindSettings: relaySubjects(s.relayUsers),
@@ -61,9 +61,9 @@ func (s *Store) relayUsers(ctx context.Context, users []string) error {
 	return s.storeVersions(ctx, "", versions)
 }
 
-// writeGuards writes what is on record of these tokens into their guards. Two
-// writers may do so at once in any order: each reads the record again after
-// writing and corrects what changed meanwhile.
+// writeGuards writes the guards of these tokens as the record has them. Two writers may do
+// so at once in any order: each reads the record again after writing, and writes again
+// the guards of devices that changed meanwhile.
 func (s *Store) writeGuards(ctx context.Context, tokens ...string) error {
 	truth, err := s.rec.DevicesByToken(ctx, tokens...)
 	if err != nil {

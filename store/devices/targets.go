@@ -20,8 +20,8 @@ const fillBatch = 100
 
 // Query asks how one user is reached by an event of a type about an object,
 // which may be "". Mark, if any, is a key of Redis whose existence is read in
-// the same round trip. With NoFill a user who is not cached stays so: one of a large
-// audience, who would take memory for 10 minutes to be read once.
+// the same round trip. With NoFill a user who is not cached is not cached by the read: a
+// user of a large audience would take memory for 10 minutes to be read once.
 type Query struct {
 	User, Type, Object string
 	Mark               string
@@ -163,7 +163,7 @@ func decodeHit(q Query, values []any, now int64) (Target, bool) {
 	return t, true
 }
 
-// answer makes a target of what SQL knows.
+// answer makes a target of a user's settings in SQL.
 func answer(q Query, found *record.Snapshot, err error) Target {
 	if err != nil {
 		return Target{User: q.User, Err: err}
@@ -176,8 +176,8 @@ func answer(q Query, found *record.Snapshot, err error) Target {
 	}
 }
 
-// fillUsers puts what SQL knew of the missed users into the cache, as far as Redis
-// takes it and has room: the last part of its memory is for work.
+// fillUsers puts the settings of the missed users, as read from SQL, into the cache. It
+// does not while Redis is nearly full: the last part of its memory is for work.
 func (s *Store) fillUsers(ctx context.Context, l *cacheRead, found map[string]*record.Snapshot) {
 	memory := s.db.Reading()
 	if time.Since(l.start) > maxRead || memory != nil && memory.Used > fillBelow {

@@ -7,9 +7,9 @@ import (
 	"fanfare/api"
 )
 
-// A user's devices in the cache, what targeting asks of them: one behind the other, each
-// ended by deviceEnd, its fields, which cannot hold either, by fieldEnd. They are read for
-// every notification, so no JSON.
+// The text of a user's devices in the cache, with the fields that targeting needs: each
+// device ends with deviceEnd, and each of its fields with fieldEnd; no field can hold
+// either. Not JSON, since it is parsed for every notification.
 const (
 	deviceEnd, fieldEnd = "\x1e", "\x1f"
 	deviceFields        = 5

@@ -77,7 +77,7 @@ func (s *Store) unmarkUsers(ctx context.Context, writer string, users []string, 
 	}
 }
 
-// relayNow relays at once; what fails is left to the sweepers.
+// relayNow relays at once; when that fails, a sweeper relays later.
 func (s *Store) relayNow(ctx context.Context, c settingsChange) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisPatience)
 	defer cancel()
@@ -86,8 +86,8 @@ func (s *Store) relayNow(ctx context.Context, c settingsChange) {
 	}
 }
 
-// left notes what is left to the sweepers: while Redis is away, which has lines of its
-// own, at debug.
+// left logs that something is left to the sweepers: at debug while Redis is away, which is
+// logged elsewhere.
 func (s *Store) left(ctx context.Context, what string, err error) {
 	level := slog.LevelWarn
 	if s.db.Away(err) {
@@ -97,8 +97,8 @@ func (s *Store) left(ctx context.Context, what string, err error) {
 }
 
 // relayChange stores the new versions and writes the guard. The outbox rows stay: a
-// sweeper does it once more when they are some seconds old, since a master that dies may
-// take what it was told in its last second with it.
+// sweeper relays them once more when they are some seconds old, since a fail-over may lose
+// the writes of the old master's last second.
 func (s *Store) relayChange(ctx context.Context, c settingsChange) error {
 	if err := s.storeVersions(ctx, c.writer, c.change.Users); err != nil || c.token == "" {
 		return err

@@ -28,8 +28,8 @@ type Contact struct {
 	Owner        string `db:"owner"`
 	Contact      string `db:"contact"`
 	Relationship string `db:"relationship"`
-	// Version is what a row that is made begins with: above all that a row of these two had
-	// before, if there was one that is forgotten by now. Default: 1.
+	// Version is the first version of a new row. It must be above all versions of an
+	// earlier row of these two that was purged. Default: 1.
 	Version int64 `db:"-"`
 }
 

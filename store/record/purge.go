@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// purgeEvery is how often each table is looked through for what counts no more.
+	// purgeEvery is how often each table is purged of rows that are over.
 	purgeEvery = 10 * time.Minute
 	// purgeBatch is how many old rows one transaction removes, and purgeSteps how many
 	// such transactions come one after the other before the outbox has its turn.
 	purgeBatch, purgeSteps = 1000, 10
-	// defaultDeletedRetention is how long it is remembered what was deleted.
+	// defaultDeletedRetention is how long deleted rows stay.
 	defaultDeletedRetention = 30 * 24 * time.Hour
 	// purgeLate is by how many milliseconds the database's clock may be ahead of Redis'.
 	purgeLate = "86400000"
@@ -31,7 +31,7 @@ type purge struct {
 	next time.Time // when it is due
 }
 
-// purges lists what is removed.
+// purges lists the kinds of rows that are removed.
 func (db *DB) purges(deletedRetention time.Duration) []*purge {
 	whole := func(all func(context.Context) error) func(context.Context) (bool, error) {
 		return func(ctx context.Context) (bool, error) { return false, all(ctx) }

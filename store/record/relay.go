@@ -32,7 +32,7 @@ type RelayOptions struct {
 	Every time.Duration
 	// Age is how old such a row must be; default 5 s.
 	Age time.Duration
-	// DeletedRetention is how long it is remembered what was deleted; default 30 days.
+	// DeletedRetention is how long deleted rows stay; default 30 days.
 	DeletedRetention time.Duration
 	// Logger hears when the outbox is held up, and when it goes on; nil: silence.
 	Logger *slog.Logger

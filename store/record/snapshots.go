@@ -27,7 +27,7 @@ func (db *DB) Snapshots(ctx context.Context, users []string) (map[string]*Snapsh
 		found[u] = &Snapshot{}
 	}
 	for part := range slices.Chunk(users, snapshotChunk) {
-		// Versions come first: what is read after them is never older.
+		// Versions come first: settings that are read after them are never older.
 		for _, read := range []func(context.Context, []string, map[string]*Snapshot) error{
 			db.readVersions, db.readDevices, db.readOptOuts, db.readMutes,
 		} {

@@ -108,7 +108,7 @@ func (db *DB) Revocations(ctx context.Context, after int64, limit int) (list []R
 	return list, err
 }
 
-// PurgeRevocations removes those of tokens that are over by themselves.
+// PurgeRevocations removes revocations of tokens that have expired by themselves.
 func (db *DB) PurgeRevocations(ctx context.Context) error {
 	return db.exec(ctx, "DELETE FROM token_revocations WHERE up_to < "+db.d.now+" / 1000 - ?", int64(RevocationTTL.Seconds()))
 }

@@ -12,11 +12,11 @@ import (
 const (
 	// subscribeTimeout bounds the opening of a connection, and the subscribing to new channels.
 	subscribeTimeout = 2 * time.Second
-	// deafAfter is how long a feed may receive nothing until it is asked whether it still
-	// does, and how long the answer may take.
-	deafAfter = 5 * time.Second
-	// againAfter is the wait before what was lost or refused is subscribed to again. The map
-	// of a Cluster's slots is read anew meanwhile.
+	// silentAfter is how long a feed may receive nothing until it is sent a PING, and how
+	// long the answer may take.
+	silentAfter = 5 * time.Second
+	// againAfter is the wait before channels are subscribed to again that were lost or
+	// refused. The map of a Cluster's slots is read anew meanwhile.
 	againAfter = 250 * time.Millisecond
 )
 
@@ -27,7 +27,7 @@ type feed struct {
 	node             *redis.Client // the master, nil for any server
 	sharded          bool          // the master knows SSUBSCRIBE; set before it is open
 	opened, broken   atomic.Bool
-	refusal, refused atomic.Bool // something is refused; and it is time to ask for it again
+	refusal, refused atomic.Bool // a subscription was refused; and it is time to ask again
 	began            time.Time
 	received         atomic.Int64  // when something last came, since began
 	asked            time.Duration // when it was asked, since began; only Run uses it
@@ -48,7 +48,8 @@ func (s *subscriptions) open(ctx context.Context, node *redis.Client) *feed {
 	return f
 }
 
-// serve opens a feed's connection and dispatches what comes, until it is dropped or lost.
+// serve opens the connection of a feed and dispatches messages until the feed is dropped
+// or the connection lost.
 func (s *subscriptions) serve(ctx context.Context, f *feed) {
 	err := f.connect(ctx)
 	if err == nil {
@@ -79,8 +80,8 @@ func (f *feed) connect(ctx context.Context) error {
 	return f.sub.Ping(ctx)
 }
 
-// receive dispatches what comes. A connection that breaks ends it if it is that of one
-// master: the client would subscribe again to channels of several slots by one command.
+// receive dispatches messages. It ends when the connection to a single master breaks:
+// the client would subscribe again to channels of several slots by one command.
 func (s *subscriptions) receive(ctx context.Context, f *feed) error {
 	for {
 		event, err := f.sub.Receive(ctx)
@@ -102,7 +103,7 @@ func (s *subscriptions) receive(ctx context.Context, f *feed) error {
 	}
 }
 
-// dispatch hands what is received to its topic.
+// dispatch gives a message or a confirmation to its topic.
 func (s *subscriptions) dispatch(ctx context.Context, f *feed, event any) {
 	switch e := event.(type) {
 	case *redis.Message:
@@ -121,8 +122,8 @@ func (s *subscriptions) dispatch(ctx context.Context, f *feed, event any) {
 	}
 }
 
-// askAgain has whatever a feed did not confirm, or ended by itself, subscribed to again
-// soon.
+// askAgain has channels subscribed to again soon that a feed did not confirm, or whose
+// subscription the server ended.
 func (s *subscriptions) askAgain(ctx context.Context, f *feed) {
 	if f.refusal.Swap(true) {
 		return
@@ -163,14 +164,15 @@ func (f *feed) unsubscribe(ctx context.Context, channels []string) error {
 	return f.sub.Unsubscribe(ctx, channels...)
 }
 
-// isDeaf tells that nothing came for long, nor an answer when it was asked; and asks.
-func (f *feed) isDeaf(ctx context.Context, now time.Time) bool {
+// isSilent tells whether nothing came for long, not even the answer to a PING; it sends
+// the PING.
+func (f *feed) isSilent(ctx context.Context, now time.Time) bool {
 	at, received := now.Sub(f.began), time.Duration(f.received.Load())
 	switch {
-	case at-received < deafAfter:
+	case at-received < silentAfter:
 		return false
 	case f.asked > received:
-		return at-f.asked >= deafAfter
+		return at-f.asked >= silentAfter
 	}
 	f.asked = at
 	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)

@@ -26,9 +26,9 @@ const (
 )
 
 // Hub is all streams and long polls of one process. They share one connection
-// of pub/sub, on a Cluster one more for each master, one reading of the last ids of their chats every 15 s, one
-// pipeline that renews presence, and the newest messages of each chat in
-// memory. It is safe for concurrent use; Run must run.
+// of pub/sub, on a Cluster one more for each master; one read of the last ids of
+// their chats every 15 s; one pipeline that renews presence; and the newest messages
+// of each chat in memory. It is safe for concurrent use; Run must run.
 type Hub struct {
 	chats *chat.Store
 	db    *redisdb.DB
@@ -94,7 +94,7 @@ func (h *Hub) topic(channel string) *topic {
 }
 
 // confirm notes that Redis has taken a subscription, for the first time or after
-// the connection was lost: what was published before was not received.
+// the connection was lost: messages published before were not received.
 func (h *Hub) confirm(t *topic, f *feed) {
 	t.confirm(f)
 	if t.chat != "" {

@@ -45,8 +45,9 @@ type sighting struct {
 	deleted int
 }
 
-// presencePatience is how long a stream waits to be present before it begins. What takes
-// longer is done beside it: its user may get a push of what the stream delivers.
+// presencePatience is how long a stream waits to be present before it begins. After that
+// it begins all the same, and until renew succeeds its user may get pushes of messages
+// that the stream delivers.
 const presencePatience = time.Second
 
 // begin makes a user present, before his stream begins.
@@ -61,8 +62,8 @@ func (p *presence) begin(ctx context.Context, user string) {
 	p.record([]sighting{seen})
 }
 
-// opened counts a stream of a user. It comes before his key is written: whoever deletes
-// the key because an earlier stream has ended then sees that it has to be written again.
+// opened counts a stream of a user. It is called before his key is written: if an earlier
+// stream ends just now and deletes the key, end sees that it has to be written again.
 func (p *presence) opened(user string, now time.Time) sighting {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +161,7 @@ func (p *presence) unrecorded(now time.Time) (seen []sighting) {
 	return seen
 }
 
-// record notes what was written and not deleted since.
+// record notes the sightings that were written, unless the key was deleted since.
 func (p *presence) record(seen []sighting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

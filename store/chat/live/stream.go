@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// readChats and readLimit bound what one Read takes from the log, 100
+	// readChats and readLimit bound how much one Read takes from the log, 100
 	// messages, so that a slow reader takes little memory.
 	readChats = 4
 	readLimit = 25
 	// readEvents bounds what one Read returns.
 	readEvents = 100
-	// refreshPatience is how long an open stream waits for its user's chats: on a Cluster
-	// the list of them may be on a master that is away, while the chats go on.
+	// refreshPatience is how long an open stream waits for the list of its user's chats.
+	// On a Cluster the list may be on a master that is away, while the chats are not.
 	refreshPatience = time.Second
 )
 
@@ -42,7 +42,7 @@ type Stream struct {
 	userTopic *topic
 	marks
 
-	// Only the reader uses what follows.
+	// Only the reader uses the fields below.
 	queued       []Event                 // to be delivered before anything else
 	resume       map[[8]byte]resumePoint // where the client says it left off in chats not yet begun
 	formerEpochs map[string][4]byte      // of chats that the user has left
@@ -99,8 +99,8 @@ func (h *Hub) newStream(user string) *Stream {
 
 // begin waits for the subscription to the user's channel, reads the positions
 // from which the stream goes on, and waits for the subscriptions to his chats.
-// Whatever is sent after it returned is delivered, even if it is not kept any
-// more because everybody else has acknowledged it.
+// Every message that is sent after begin has returned is delivered, even if it is not
+// kept any more because everybody else has acknowledged it.
 func (st *Stream) begin(ctx context.Context) (err error) {
 	if err := st.await(ctx, func() bool { return true }); err != nil {
 		return err
@@ -148,9 +148,8 @@ func (st *Stream) Close(ctx context.Context) {
 	}
 }
 
-// Reached says that what was written at that time has arrived: the user is live
-// for 30 s from then on. A proxy that takes it although its client has vanished
-// can't be told from the client.
+// Reached says that data written at that time has arrived: the user is live for 30 s from
+// then on. A proxy that acknowledges data for a client that has vanished looks the same.
 func (st *Stream) Reached(written time.Time) { st.hub.presence.seen(st.user, written) }
 
 func (st *Stream) close() {
@@ -254,7 +253,7 @@ func (st *Stream) readLog(ctx context.Context, events []Event, cursors []*cursor
 		switch code := api.CodeOf(found[i].Err); {
 		case code == api.CodeNotFound || code == api.CodeNotAMember:
 			delete(dirty, c.topic.chat)
-			st.mark("") // he left; the list of his chats will say so
+			st.mark("") // the user left; refreshChats will find out
 		case found[i].Err != nil:
 			err = found[i].Err
 		default:

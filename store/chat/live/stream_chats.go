@@ -42,9 +42,9 @@ func (st *Stream) addCursor(c *cursor) {
 // them.
 const maxFormerEpochs = 1000
 
-// refreshChats reads the user's chats and his positions in them. What it returns
-// is delivered before anything else. Chats that cannot be read stay as they are, and
-// are read again soon.
+// refreshChats reads the user's chats and his positions in them. The events that it
+// returns are delivered before any other. Chats that cannot be read stay as they are,
+// and are read again soon.
 func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
 	positions, err := st.hub.chats.Positions(ctx, st.user)
 	if err != nil {
@@ -86,8 +86,8 @@ func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
 	return events, nil
 }
 
-// keepLost adds to what was found the chats that only the list of them has lost, as a
-// Cluster may lose it with its master; unread: nobody can say of some.
+// keepLost adds chats to found that the user is still in although his index has lost
+// them, as it may with a master of a Cluster. unread: some could not be read.
 func (st *Stream) keepLost(ctx context.Context, found map[string]struct{}) (unread bool) {
 	var lost []string
 	for _, c := range st.cursors {
@@ -104,8 +104,8 @@ func (st *Stream) keepLost(ctx context.Context, found map[string]struct{}) (unre
 	return err != nil
 }
 
-// goesOn tells whether a chat still has what a reader has seen of it, up to a position in
-// an epoch of that hash.
+// goesOn tells whether the ids up to a position, in the epoch with that hash, still name
+// the same messages in a chat.
 func goesOn(p *chat.Position, epoch [4]byte, position int64) bool {
 	if epoch == fingerprintOf(p.Chat, p.Was).epoch {
 		return position <= p.Since
@@ -124,7 +124,7 @@ func (st *Stream) addChat(events []Event, p *chat.Position) (*cursor, []Event) {
 		c.position = was.position
 	}
 	if epoch, ok := st.formerEpochs[p.Chat]; ok && !goesOn(p, epoch, 0) {
-		lost = true // another chat than the one that the user has left
+		lost = true // not the chat that the user had left, but another of its name
 	}
 	delete(st.formerEpochs, p.Chat)
 	c.topic = st.hub.subscribe(st, st.hub.chats.MessageChannel(p.Chat), p.Chat)

@@ -12,10 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// subscriptions are the channels of all topics and the feeds they come by. A channel with
-// a tag is received from the master of its slot, the only one that may be told of what is
-// published there, and one command names channels of one slot. Only Run uses them, apart
-// from the goroutine of each feed.
+// subscriptions are the channels of all topics and the feeds that receive them. A channel
+// with a tag is received from the master of its slot: in a Cluster, messages published on
+// it may reach no other. One command names channels of one slot only. Only Run uses
+// subscriptions, apart from the goroutine of each feed.
 type subscriptions struct {
 	hub     *Hub
 	client  redis.UniversalClient
@@ -33,7 +33,7 @@ func (h *Hub) newSubscriptions(client redis.UniversalClient) *subscriptions {
 	}
 }
 
-// close ends all and waits until what was received is dispatched.
+// close ends all feeds and waits until they have dispatched the messages received.
 func (s *subscriptions) close() {
 	for node := range s.feeds {
 		s.drop(node)
@@ -79,8 +79,8 @@ func (s *subscriptions) sync(ctx context.Context) {
 	}
 }
 
-// changes lists what to subscribe to and what to leave. What has no open feed yet waits
-// for the next call.
+// changes lists the channels to subscribe to and to leave. A channel whose feed is not
+// open yet waits for the next call.
 func (s *subscriptions) changes(ctx context.Context) (add, remove map[place][]string) {
 	add, remove = map[place][]string{}, map[place][]string{}
 	for channel, t := range s.hub.takeChanged() {
@@ -130,10 +130,10 @@ func (s *subscriptions) master(ctx context.Context, tag string) *redis.Client {
 	return node
 }
 
-// check finds feeds that are deaf, and slots that are another master's now.
+// check finds feeds that receive nothing, and slots that have moved to another master.
 func (s *subscriptions) check(ctx context.Context, now time.Time) {
 	for _, f := range s.feeds {
-		if f.opened.Load() && f.isDeaf(ctx, now) {
+		if f.opened.Load() && f.isSilent(ctx, now) {
 			s.hub.log.Debug("a new subscription, as the last one receives nothing")
 			f.broken.Store(true)
 		}
@@ -156,8 +156,9 @@ func (s *subscriptions) check(ctx context.Context, now time.Time) {
 	}
 }
 
-// restore leaves to changes what was lost with its feed, and what is to be asked for again:
-// with all of its slot, which has another master now.
+// restore has channels subscribed to again whose feed is lost, or whose subscription was
+// refused or ended: then together with all channels of the slot, since it may have another
+// master now.
 func (s *subscriptions) restore() {
 	for node, f := range s.feeds {
 		switch {
@@ -186,7 +187,7 @@ func (s *subscriptions) drop(node *redis.Client) {
 	_ = f.sub.Close()
 }
 
-// redo leaves channels to the next call of changes.
+// redo has the next call of changes subscribe to channels again.
 func (s *subscriptions) redo(which func(channel string, of *feed) bool) {
 	for channel, f := range s.on {
 		if which(channel, f) {

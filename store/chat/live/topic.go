@@ -117,8 +117,8 @@ func (t *topic) confirm(f *feed) {
 	}
 }
 
-// lose notes that the server has ended the subscription, and tells whether it was that of
-// this feed.
+// lose notes that the server has ended the subscription, and tells whether it was by this
+// feed.
 func (t *topic) lose(f *feed) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -207,9 +207,9 @@ func (t *topic) drop(kept *budget) {
 	t.ring, t.bytes, t.offered = nil, 0, 0
 }
 
-// forget drops the messages that were there at the last check: every stream that is still
-// open has had time for them. Later ones may be nowhere else, when all have read them but
-// another device of a reader.
+// forget drops the messages that were there at the last check: every open stream has had
+// time to read them. Later ones stay, since the log may not have them any more: members
+// may have acknowledged them on one device while another one still reads.
 func (t *topic) forget(kept *budget) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,5 +1,5 @@
 -- Makes a chat with its first members and, maybe, its first message. Without
--- members it only tells what would come of it.
+-- members it only returns what the outcome would be.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket, 3 record (string) of the
 --       idempotency key
 -- ARGV: 1 epoch, which names the request too, 2 digest of the body or '' for no

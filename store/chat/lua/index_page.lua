@@ -1,6 +1,5 @@
 -- Reads a part of a user's index, the oldest joins first: entries with a stamp
--- and those after them. It does not matter what has become of the entry that
--- the stamp is of.
+-- and those after them. The entry that the stamp was taken from may be gone.
 -- KEYS: 1 index (zset)
 -- ARGV: 1 stamp ('0' for the beginning), 2 most entries beside those with the stamp
 -- RETURNS: the time in us, then the entries: chat and stamp in turn

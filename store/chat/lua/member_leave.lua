@@ -1,4 +1,4 @@
--- Ends a user's membership; the last one's end is that of the chat. Records of
+-- Ends a user's membership; when the last member leaves, the chat ends. Records of
 -- idempotency keys end by their own lifetime.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket, 3 record (string) of this call
 -- ARGV: 1 user, 2 channel of his chats, 3 lifetime of the record in ms, after those of
@@ -10,7 +10,8 @@
 local CALL = KEYS[3]
 local user, channel, call_ttl = unpack(ARGV, OWN)
 
--- A client that lost the answer sends the same again, when the user may have joined anew.
+-- A client that lost the reply sends the same call again; by then the user may have
+-- joined anew, and must not lose that membership.
 local status, ended = string.match(redis.call('GET', CALL) or '', '^(%d) (.*)$')
 if status then return { tonumber(status), ended } end
 local function answer(status, stamp)

@@ -1,9 +1,10 @@
 -- Lists members by name.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket
--- ARGV: 1 name after which or '', 2 most members, 3 who asks and must be a member, or '',
+-- ARGV: 1 name after which or '', 2 most members, 3 the caller, who must be a member, or '',
 --       after those of part_chat.lua
--- RETURNS: status 0 no such chat, 1 listed, 4 who asks is no member; then after 1 of each "<name> <stamp>",
---          maybe with the stamp of the join itself behind, and the positions
+-- RETURNS: status 0 no such chat, 1 listed, 4 the caller is no member; then after 1 of
+--          each "<name> <stamp>", maybe with the stamp of the join itself behind, and
+--          the positions
 -- @include lua/part_chat.lua
 local after, limit, member = unpack(ARGV, OWN)
 

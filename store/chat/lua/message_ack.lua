@@ -31,7 +31,8 @@ if not acked then return { 4 } end
 if id > c.last then return { 5, c.last } end
 if id <= tonumber(acked) then return { 1, tonumber(acked) } end
 local own = own_of(user)
--- A position does not move over what is no longer kept: there is a gap.
+-- A position does not move over messages that are no longer kept: the reader must be
+-- told of the gap.
 local position = id + (id + 1 >= c.first and own_run(own) or 0)
 redis.call('ZREMRANGEBYSCORE', own, '-inf', position)
 redis.call('ZADD', MEMBERS, position, user)

@@ -29,7 +29,7 @@ local function replay(c, record, digest)
   return body == digest and '2 ' .. id .. ' ' .. at or '3'
 end
 
--- remember keeps what becomes of a message, or gives what became of it before.
+-- remember keeps the outcome of a message, or returns the one that was kept before.
 local function remember(c, record, sent, digest)
   local value = life_of(c.epoch) .. ' ' .. sent .. ' ' .. digest
   if call('SET', record, value, 'PX', record_ttl, 'NX') then return nil end
@@ -74,8 +74,8 @@ local function send(text, n, records, push, from, key)
   sent = true
 end
 
--- each_chat calls what it is told for each chat: where its keys are, where its arguments
--- are, how many messages, how many of them have a record, and which chat it is.
+-- each_chat calls f for each chat with: where its keys begin, where its arguments begin,
+-- how many messages it has, how many of them have a record, and the number of the chat.
 local function each_chat(f)
   local key, from = 1, OWN + 4
   for i = 1, tonumber(chats) do
@@ -98,6 +98,6 @@ each_chat(function(key, from, n, records, i)
   end
 end)
 if #unwritten > 0 then call('MSET', unpack(unwritten)) end
-local told = table.concat(answers, '\n')
-if sent then call('SET', CALL, told, 'PX', call_ttl) end
-return told
+local reply = table.concat(answers, '\n')
+if sent then call('SET', CALL, reply, 'PX', call_ttl) end
+return reply

@@ -21,7 +21,8 @@ end
 
 -- note_run gives a chat another epoch if its last message was added in another run of the
 -- server, which may have had messages that this one has not, and whose ids it gives again.
--- What this one found is the same in both: was and since tell of it.
+-- Up to the last id that this run found, both epochs have the same messages: was and
+-- since say so to readers.
 local function note_run(c)
   local now = run_id()
   if now == c.run then return end
@@ -45,8 +46,8 @@ local function enter_own(c, senders, nth, ttl)
   end
 end
 
--- tell publishes a message: on a channel with a tag, as a Cluster's are, in its slot alone
--- where the server can do that, which it can from 7.0 on.
+-- tell publishes a message. On a channel with a tag, as those of a Cluster are, it
+-- publishes in the slot only, if the server can do that (from 7.0 on).
 local function tell(channel, text)
   if string.find(channel, '{', 1, true) and type(redis.pcall('SPUBLISH', channel, text)) == 'number' then return end
   call('PUBLISH', channel, text)

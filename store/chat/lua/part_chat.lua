@@ -1,4 +1,4 @@
--- One chat: its keys, its limits, and what readers see of its log. The scripts
+-- One chat: its keys, its limits, and the part of its log that readers see. The scripts
 -- that include it take their own arguments after these: unpack(ARGV, OWN).
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 most messages kept, 2 most age in ms, 3 run of the server: '*' for the one
@@ -7,16 +7,16 @@
 -- meta is "<epoch> <last id> <first id that readers see> <time of the last message in ms>
 -- <made at in ms> <message up to which pushes are done, while some are due> <run of the
 -- server that has the last message> <epoch before this run> <last id that this run
--- found>", with '-' for what there is not.
+-- found>", with '-' for a missing value.
 local call, match, max = redis.call, string.match, math.max
 local MOST, AGE, RUN = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local OWN = 4 -- where a script's own arguments begin
 local META, DUE, BUCKET, NAME, LOG, MEMBERS
 local POPPED = 32 -- messages over a limit that one call removes
-local MARGIN = 1000 -- ms that keys outlive what is in them: reads compare times
+local MARGIN = 1000 -- ms that keys outlive their last message: reads compare times
 
--- turn_to makes a chat the one that everything below is about: at first, that of the
--- first two keys.
+-- turn_to makes a chat the one that all functions below work on; the script begins with
+-- the chat of the first two keys.
 local function turn_to(meta, due)
   META, DUE = meta, due
   BUCKET, NAME = match(META, '^(ff:{chat:%d+}:)meta:(.+)$')
@@ -81,8 +81,8 @@ local function meta(text)
     was = was ~= '' and was or '-', since = tonumber(since) or 0, now = now_ms(), head = false }
 end
 
--- see works out what readers see of a log of that many messages: it has every id from
--- head to last, and what they see begins at first.
+-- see works out which messages readers see of a log with that many: the log has every id
+-- from head to last, and readers see those from first on.
 local function see(c, length)
   c.head = c.last + 1 - length
   c.first = max(c.first, c.head, c.last + 1 - MOST)
@@ -96,14 +96,14 @@ local function load()
   return c
 end
 
--- unread counts what is kept above a position and not the user's own.
+-- unread counts the messages kept above a position, without the user's own.
 local function unread(c, user, acked)
   local from = max(tonumber(acked), c.first - 1)
   return c.last - from - call('ZCOUNT', own_of(user), '(' .. int(from), '+inf')
 end
 
--- join_of is a member's entry among the joins: the stamp that his index has, and
--- that of his join where another join at the same time raised it.
+-- join_of is a member's entry among the joins: the stamp that his index has, and the
+-- stamp of his join, which is lower where another join at the same time raised the first.
 local function join_of(user)
   local found = call('ZRANGEBYLEX', JOINS, '[' .. user .. ' ', '(' .. user .. '!', 'LIMIT', 0, 1)[1]
   if not found then return nil end

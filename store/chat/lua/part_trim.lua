@@ -14,8 +14,8 @@ local function trim_acked(c)
   end
 end
 
--- trim_limits removes what is over the limits, some in each call and for each message
--- added. What still has to be pushed stays, up to a second log's length.
+-- trim_limits removes messages over the limits, some in each call and for each message
+-- added. Messages that still have to be pushed stay, up to a second log's length.
 local function trim_limits(c, added)
   local upto = c.first
   if c.pushed and c.last - c.head < 2 * MOST + 1000 then upto = math.min(upto, c.pushed + 1) end

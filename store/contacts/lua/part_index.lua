@@ -45,7 +45,7 @@ end
 -- raise lets a member's score rise, never sink, within the cap. It tells
 -- whether anything changed; when not, readers that are about to lower the
 -- score must read again, so the state's sequence moves. left is the state's
--- lifetime in ms, for who knows it.
+-- lifetime in ms, nil if the caller does not know it.
 local function raise(member, score, max, margin, left)
   if redis.call('ZADD', recent, 'GT', 'CH', score, member) == 0 then
     redis.call('HINCRBY', state, 'q', 1)
