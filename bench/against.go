@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
@@ -29,15 +27,20 @@ type compared struct {
 // turns, each round with everything new, and prints for each row the median of the
 // ratios of all rounds. What the benchmark plays itself (the stores' own rows, and every
 // baseline) is the checkout's on both sides, and shows how much noise there is.
-func (w *world) compare(ctx context.Context, chosen []subject, out io.Writer) error {
-	old, err := w.buildRevision(ctx)
-	if err != nil {
-		return err
+func (w *world) compare(chosen []subject) {
+	programs := [2]string{w.buildRevision(), w.program}
+	if name := w.options.profile; name != "" {
+		chosen = []subject{{name: name, sides: func(w *world) []side {
+			s := w.profiled()
+			s.name = "it"
+			return []side{s}
+		}, rows: []want{
+			{name, "it rate", "/s", "", "", goal{}},
+			{name + ", processor time of Redis", "it redis", "µs", "", "", goal{}},
+			{name + ", processor time of fanfare", "it fanfare", "µs", "", "", goal{}},
+		}}}
 	}
-	if w.options.profile != "" {
-		chosen = []subject{{name: w.options.profile, run: benchWorkload}}
-	}
-	rounds, programs := w.rounds, [2]string{old, w.program}
+	rounds := w.rounds
 	if !w.quick {
 		rounds = max(rounds, comparedRounds)
 	}
@@ -46,18 +49,19 @@ func (w *world) compare(ctx context.Context, chosen []subject, out io.Writer) er
 	for n := range rounds {
 		fmt.Fprintf(os.Stderr, "bench: round %d of %d\n", n+1, rounds)
 		for _, s := range chosen {
-			var got [2]found
+			var round [2]found
 			for i := range programs {
 				i := (i + n) % 2 // the two programs take turns at being first
 				w.program = programs[i]
-				if got[i], err = w.run(ctx, s); err != nil {
-					return fmt.Errorf("%s of %s: %w", s.name, [2]string{w.against, "the checkout"}[i], err)
+				var err error
+				if round[i], err = w.run(s); err != nil {
+					failf("%s of %s: %w", s.name, [2]string{w.against, "the checkout"}[i], err)
 				}
 			}
-			all = merge(all, got[0].rows, got[1].rows)
+			all = merge(all, round[0].rows, round[1].rows)
 		}
 	}
-	return showCompared(out, w.against, all)
+	w.showCompared(all)
 }
 
 // merge adds a round; rows are known by their work.
@@ -107,68 +111,27 @@ func figureOf(g goal) string {
 	return fmt.Sprintf(" %.2f", g.limit)
 }
 
-func showCompared(out io.Writer, before string, all []*compared) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	lines := [][]string{{"work", before, "checkout", "median of ratios", "goal", "verdict"}}
+func (w *world) showCompared(all []*compared) {
+	lines := [][]string{{"work", w.against, "checkout", "median of ratios", "goal", "verdict"}}
 	for _, c := range all {
 		lines = append(lines, c.cells())
 	}
-	for _, line := range lines {
-		fmt.Fprintln(t, strings.Join(line, "\t"))
-	}
-	return t.Flush()
+	align(os.Stdout, lines)
 }
 
 // buildRevision builds the program of the revision to compare with, from a work tree of
 // its own that goes when it is built.
-func (w *world) buildRevision(ctx context.Context) (string, error) {
+func (w *world) buildRevision() string {
 	tree, to := filepath.Join(w.dir, "tree"), filepath.Join(w.dir, "before")
-	git := func(args ...string) error {
-		if text, err := exec.CommandContext(ctx, "git", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("git %s: %w\n%s", strings.Join(args, " "), err, text)
+	git := func(ctx context.Context, args ...string) {
+		if text, err := exec.CommandContext(ctx, "git", append([]string{"worktree"}, args...)...).CombinedOutput(); err != nil {
+			failf("git worktree %s: %w\n%s", strings.Join(args, " "), err, text)
 		}
-		return nil
 	}
-	if err := git("worktree", "add", "--quiet", "--detach", tree, w.against); err != nil {
-		return "", err
-	}
-	err := w.build(tree, to)
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	git(w.ctx, "add", "--quiet", "--detach", tree, w.against)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(w.ctx), time.Minute)
 	defer stop()
-	if e := git("worktree", "remove", "--force", tree); err == nil {
-		err = e
-	}
-	return to, err
-}
-
-// benchWorkload is a round of what -profile names, without the profile.
-func benchWorkload(ctx context.Context, w *world) (found, error) {
-	load, err := w.workload(ctx, w.options.profile)
-	if err != nil {
-		return found{}, err
-	}
-	defer load.close()
-	if _, err := load.run(ctx); err != nil { // warms up
-		return found{}, err
-	}
-	usage, err := measureCPU(load.redis, load.server)
-	if err != nil {
-		return found{}, err
-	}
-	began := time.Now()
-	n, err := load.run(ctx)
-	if err != nil {
-		return found{}, err
-	}
-	took := time.Since(began)
-	used, err := usage()
-	if err != nil {
-		return found{}, err
-	}
-	name := w.options.profile
-	return found{rows: []row{
-		{Work: name, Ours: n / took.Seconds(), Unit: "/s"},
-		{Work: name + ", processor time of Redis", Ours: micros(used[0]) / n, Unit: "µs"},
-		{Work: name + ", processor time of fanfare", Ours: micros(used[1]) / n, Unit: "µs"},
-	}}, nil
+	defer git(ctx, "remove", "--force", tree)
+	w.build(tree, to)
+	return to
 }

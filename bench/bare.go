@@ -4,48 +4,25 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/redis/go-redis/v9"
 )
 
-// serveChild is what this program does as a child of itself.
-func serveChild(ctx context.Context, role string, args []string) error {
-	switch {
-	case role == "bare" && len(args) == 2:
-		return serveBare(args[0], args[1])
-	case role == "send" && len(args) == 3:
-		return childSend(ctx, args[0], args[1], args[2])
-	case role == "queue" && len(args) == 3:
-		return childQueue(ctx, args[0], args[1], args[2])
+// child is what this program does as a child of itself: it serves the baselines, or
+// measures something by itself and prints what it found.
+func child(ctx context.Context, role string, args []string) {
+	if role == "bare" {
+		must(serveBare(args[0], args[1]))
 	}
-	return fmt.Errorf("there is no child %s with %d arguments", role, len(args))
-}
-
-// report prints what a child measured.
-func report(s sample) error {
-	text, err := json.Marshal(s)
-	if err == nil {
-		fmt.Println(string(text))
-	}
-	return err
-}
-
-// bare starts the baselines as a process of its own, as fanfare is one.
-func (w *world) bare(redis *process) (*process, error) {
-	addr, err := freeAddr()
-	if err != nil {
-		return nil, err
-	}
-	name, args, err := w.self("bare", addr, redis.addr)
-	if err != nil {
-		return nil, err
-	}
-	return w.start("bare server", addr, nil, name, args...)
+	measure := map[string]func(context.Context, string, string, time.Duration) sample{"send": childSend, "queue": childQueue}[role]
+	must(json.NewEncoder(os.Stdout).Encode(measure(ctx, args[0], args[1], got(time.ParseDuration(args[2])))))
 }
 
 // The scripts of the baselines: the least that any sale or chat does.
@@ -136,13 +113,12 @@ func (b *bareServer) refuse(w http.ResponseWriter, r *http.Request) {
 
 // message is one EVALSHA that numbers and keeps it.
 func (b *bareServer) message(w http.ResponseWriter, r *http.Request) {
+	var id int64
 	text, err := body(r)
-	if err != nil {
-		answer(w, 0, "", err)
-		return
+	if err == nil {
+		chat := "bare:chat:" + chi.URLParam(r, "chat")
+		id, err = b.add.Run(r.Context(), b.client, []string{chat + ":ids", chat}, text).Int64()
 	}
-	chat := "bare:chat:" + chi.URLParam(r, "chat")
-	id, err := b.add.Run(r.Context(), b.client, []string{chat + ":ids", chat}, text).Int64()
 	answer(w, http.StatusCreated, fmt.Sprintf(`{"id":%d,"sent_at":"2026-01-01T00:00:00.000Z"}`, id), err)
 }
 
@@ -159,18 +135,12 @@ func (b *bareServer) recent(w http.ResponseWriter, r *http.Request) {
 		items[i] = item{z.Member, "friend", z.Score}
 	}
 	text, e := json.Marshal(map[string]any{"items": items, "complete": true})
-	if err == nil {
-		err = e
-	}
-	answer(w, http.StatusOK, string(text), err)
+	answer(w, http.StatusOK, string(text), errors.Join(err, e))
 }
 
 // hash is one HGETALL.
 func (b *bareServer) hash(w http.ResponseWriter, r *http.Request) {
 	fields, err := b.client.HGetAll(r.Context(), "bare:hash:"+chi.URLParam(r, "key")).Result()
 	text, e := json.Marshal(fields)
-	if err == nil {
-		err = e
-	}
-	answer(w, http.StatusOK, string(text), err)
+	answer(w, http.StatusOK, string(text), errors.Join(err, e))
 }

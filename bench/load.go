@@ -10,12 +10,149 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// connections is how many keep-alive connections load the servers.
-const connections = 64
+const (
+	// connections is how many keep-alive connections load the servers.
+	connections = 64
+	// pace is how many events or jobs a second a latency is measured at.
+	pace = 200
+	// patience is how long a load waits when nothing more is done.
+	patience = time.Minute
+)
+
+// load is what many callers do for a while, over HTTP or not.
+type load struct {
+	callers int
+	// rate is how many calls a second all callers make together at even times, whatever
+	// the answers take; 0: each makes the next one when it has its answer.
+	rate float64
+	// call prepares a caller and gives what it does again and again.
+	call func(ctx context.Context, caller int) calls
+	// also is the status of answers over HTTP that turn a call away; others are failures.
+	also int
+
+	// If done is set, calls are done only later: it counts what was, and each call is
+	// each of these. No more than ahead wait at a time, and the load ends with the last.
+	done        func() int64
+	each, ahead int64
+}
+
+// calls is what a caller does: its call, the n-th of all callers', which is sent at some
+// moment, gives how long it took, a negative time if it was turned away.
+type calls func(n int, sent time.Time) time.Duration
+
+// run gives the number of what was done ("count") and how many a second ("rate"), how long
+// calls took in ms ("p50", "p99"), and which part was turned away ("also").
+func (l *load) run(ctx context.Context, d time.Duration) sample {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	took, refused := make([][]time.Duration, l.callers), atomic.Int64{}
+	callers := make([]calls, l.callers)
+	parallel(l.callers, func(i int) { callers[i] = l.call(ctx, i) })
+	waits, all := l.counting()
+	began := time.Now()
+	parallel(l.callers, func(i int) {
+		for n := i; ; n += l.callers {
+			sent := l.due(n, began)
+			for l.done != nil && waits() >= l.ahead && time.Since(began) < d && ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+				sent = time.Now()
+			}
+			if sent.Sub(began) >= d {
+				return
+			}
+			must(ctx.Err())
+			all.Add(l.each)
+			if t := callers[i](n, sent); t >= 0 {
+				took[i] = append(took[i], t)
+			} else {
+				refused.Add(1)
+			}
+		}
+	})
+	durations := slices.Concat(took...)
+	n := float64(len(durations))
+	if n == 0 {
+		failf("not one answer")
+	}
+	if l.done != nil {
+		awaitAll(ctx, all.Load(), func() int64 { return all.Load() - waits() })
+		n = float64(all.Load())
+	}
+	elapsed := time.Since(began).Seconds()
+	p50, p99 := quantiles(durations)
+	also := float64(refused.Load())
+	return sample{"rate": n / elapsed, "count": n, "p50": p50, "p99": p99, "also": also / (n + also)}
+}
+
+// counting gives how many things are not done yet, and the sum of all that is to do.
+func (l *load) counting() (waits func() int64, all *atomic.Int64) {
+	all = &atomic.Int64{}
+	if l.done == nil {
+		return all.Load, all
+	}
+	before := l.done()
+	return func() int64 { return all.Load() - (l.done() - before) }, all
+}
+
+// awaitAll waits until so many things are done, as long as more of them are.
+func awaitAll(ctx context.Context, all int64, done func() int64) {
+	last, since := done(), time.Now()
+	eventually(ctx, time.Hour, "all that was sent", func() bool {
+		now := done()
+		if now != last {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) > patience {
+			failf("%d of %d are missing, and none came for %v", all-now, all, patience)
+		}
+		return now >= all
+	})
+}
+
+// due waits for the time of the n-th call and gives the moment from which its
+// answer counts: when it is sent, but when it should have been sent if the answer before
+// came too late for that.
+func (l *load) due(n int, began time.Time) time.Time {
+	now := time.Now()
+	if l.rate == 0 {
+		return now
+	}
+	at := began.Add(time.Duration((float64(n) / l.rate) * float64(time.Second)))
+	if wait := at.Sub(now); wait > 0 {
+		time.Sleep(wait)
+		return time.Now() // a timer's lateness is not the server's
+	}
+	return at
+}
+
+// quantiles of some durations, in milliseconds.
+func quantiles(all []time.Duration) (p50, p99 float64) {
+	slices.Sort(all)
+	ms := func(q float64) float64 { return float64(all[int(q*float64(len(all)-1))]) / 1e6 }
+	return ms(.5), ms(.99)
+}
+
+// requests is a load over HTTP: connections to the servers in turn send the rendered
+// requests in turn and want one status in every answer.
+func requests(want, callers int, rendered [][]byte, addrs ...string) *load {
+	l := &load{callers: callers}
+	l.call = func(ctx context.Context, i int) calls {
+		c := dial(ctx, addrs[i%len(addrs)])
+		return func(n int, sent time.Time) time.Duration {
+			err := c.send(rendered[n%len(rendered)], want)
+			if err != nil && l.also != 0 && c.status == l.also {
+				return -1
+			}
+			must(err)
+			return time.Since(sent)
+		}
+	}
+	return l
+}
 
 // caller is one keep-alive HTTP/1.1 connection that costs next to nothing, so
 // that the load generator leaves the processors to what is measured.
@@ -26,22 +163,28 @@ type caller struct {
 	body   []byte // of it
 }
 
-func dial(addr string) (*caller, error) {
-	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
-	if err != nil {
-		return nil, err
-	}
-	return &caller{conn: conn, reader: bufio.NewReaderSize(conn, 4<<10)}, nil
+// dial opens a connection that lives as long as ctx.
+func dial(ctx context.Context, addr string) *caller {
+	conn := got(net.DialTimeout("tcp", addr, 5*time.Second))
+	context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return &caller{conn: conn, reader: bufio.NewReaderSize(conn, 4<<10)}
 }
 
 // request renders a request once.
-func request(method, path string, body []byte) []byte {
-	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)
+func request(method, path string, body string) []byte {
+	const head = "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+	return fmt.Appendf(nil, head, method, path, len(body), body)
 }
 
-// call sends a rendered request, reads the whole answer and fails unless it has
+// call sends a request that must be answered with a status.
+func (c *caller) call(method, path, body string, want int) {
+	must(c.send(request(method, path, body), want))
+}
+
+// send sends a rendered request, reads the whole answer and fails unless it has
 // the wanted status.
-func (c *caller) call(request []byte, want int) error {
+func (c *caller) send(request []byte, want int) error {
+	c.status = 0
 	if _, err := c.conn.Write(request); err != nil {
 		return err
 	}
@@ -49,7 +192,8 @@ func (c *caller) call(request []byte, want int) error {
 	if err != nil || len(line) < 12 {
 		return errors.Join(err, errors.New("no status line"))
 	}
-	if c.status, err = strconv.Atoi(string(line[9:12])); err != nil {
+	status, err := strconv.Atoi(string(line[9:12]))
+	if err != nil {
 		return err
 	}
 	length, err := c.head()
@@ -60,153 +204,41 @@ func (c *caller) call(request []byte, want int) error {
 	if _, err := io.ReadFull(c.reader, c.body); err != nil {
 		return err
 	}
-	if c.status != want {
-		return fmt.Errorf("status %d instead of %d: %s", c.status, want, c.body[:min(length, 500)])
+	if c.status = status; status != want {
+		return fmt.Errorf("status %d instead of %d: %s", status, want, c.body[:min(length, 500)])
 	}
 	return nil
 }
 
 // head reads the header and gives the length of the body.
-func (c *caller) head() (int, error) {
-	length := 0
+func (c *caller) head() (length int, err error) {
 	for {
 		line, err := c.reader.ReadSlice('\n')
-		if err != nil {
-			return 0, err
-		}
-		line = bytes.TrimSpace(line)
-		if len(line) == 0 {
-			return length, nil
+		if line = bytes.TrimSpace(line); err != nil || len(line) == 0 {
+			return length, err
 		}
 		name, value, _ := bytes.Cut(line, []byte(":"))
-		switch {
-		case bytes.EqualFold(name, []byte("Content-Length")):
+		if bytes.EqualFold(name, []byte("Transfer-Encoding")) {
+			return 0, errors.New("an answer without a length")
+		}
+		if bytes.EqualFold(name, []byte("Content-Length")) {
 			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
 				return 0, err
 			}
-		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
-			return 0, errors.New("an answer without a length")
 		}
 	}
-}
-
-// load is what many connections ask for a while.
-type load struct {
-	addrs       []string // the connections take turns
-	connections int
-	want        int // status of every answer
-	// also is a status that may come instead; such answers are counted apart.
-	also int
-	// next renders a connection's next request; nil ends the connection's part.
-	next func(connection int) []byte
-	// rate is how many requests a second all connections send together at even
-	// times, whatever the answers take; 0: each sends when it has its answer.
-	rate float64
-}
-
-// run gives answers per second ("rate"), their number ("count"), how long they
-// took in ms ("p50", "p99"), and how many of all had the status also ("also").
-func (l *load) run(ctx context.Context, d time.Duration) (sample, error) {
-	took := make([][]time.Duration, l.connections)
-	fails, others := make([]error, l.connections), make([]int, l.connections)
-	var all sync.WaitGroup
-	began := time.Now()
-	for i := range l.connections {
-		all.Go(func() { took[i], others[i], fails[i] = l.stream(ctx, i, began, d) })
-	}
-	all.Wait()
-	elapsed, other := time.Since(began), 0
-	for i, err := range fails {
-		if err != nil {
-			return nil, err
-		}
-		other += others[i]
-	}
-	durations := slices.Concat(took...)
-	if len(durations) == 0 {
-		return nil, errors.New("not one answer")
-	}
-	p50, p99 := quantiles(durations)
-	n := float64(len(durations))
-	return sample{"rate": n / elapsed.Seconds(), "count": n, "p50": p50, "p99": p99, "also": float64(other) / (n + float64(other))}, ctx.Err()
-}
-
-// stream is one connection's part: how long its answers took, and how many had
-// the other status.
-func (l *load) stream(ctx context.Context, i int, began time.Time, d time.Duration) (took []time.Duration, others int, err error) {
-	c, err := dial(l.addrs[i%len(l.addrs)])
-	if err != nil {
-		return nil, 0, err
-	}
-	defer c.conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
-	defer stop()
-	for n := 0; ; n++ {
-		sent := l.due(i, n, began)
-		if sent.Sub(began) >= d {
-			return took, others, nil
-		}
-		r := l.next(i)
-		if r == nil {
-			return took, others, nil
-		}
-		if err := c.call(r, l.want); err != nil && (l.also == 0 || c.status != l.also) {
-			return nil, 0, err
-		}
-		if c.status == l.want {
-			took = append(took, time.Since(sent))
-		} else {
-			others++
-		}
-	}
-}
-
-// due waits for the time of a connection's n-th request and gives the moment
-// from which its answer counts: when it is sent, but when it should have been
-// sent if the answer before came too late for that.
-func (l *load) due(i, n int, began time.Time) time.Time {
-	now := time.Now()
-	if l.rate == 0 {
-		return now
-	}
-	at := began.Add(time.Duration((float64(n*l.connections+i) / l.rate) * float64(time.Second)))
-	if wait := at.Sub(now); wait > 0 {
-		time.Sleep(wait)
-		return time.Now() // a timer's lateness is not the server's
-	}
-	return at
-}
-
-// fixed is a load of the same request from each connection.
-func fixed(addr string, want int, request []byte) *load {
-	return &load{addrs: []string{addr}, connections: connections, want: want, next: func(int) []byte { return request }}
-}
-
-// quantiles of some durations, in milliseconds.
-func quantiles(all []time.Duration) (p50, p99 float64) {
-	slices.Sort(all)
-	ms := func(q float64) float64 { return float64(all[int(q*float64(len(all)-1))]) / 1e6 }
-	return ms(.5), ms(.99)
 }
 
 // each does something n times from several goroutines, with a connection each.
-func each(ctx context.Context, addr string, n int, do func(c *caller, i int) error) error {
+func each(ctx context.Context, addr string, n int, do func(c *caller, i int)) {
 	const goroutines = 16
-	fails := make([]error, goroutines)
-	var all sync.WaitGroup
-	for g := range goroutines {
-		all.Go(func() {
-			c, err := dial(addr)
-			if err != nil {
-				fails[g] = err
-				return
-			}
-			defer c.conn.Close()
-			for i := g; i < n && fails[g] == nil; i += goroutines {
-				fails[g] = errors.Join(do(c, i), ctx.Err())
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(fails...)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	parallel(min(goroutines, n), func(g int) {
+		c := dial(ctx, addr)
+		for i := g; i < n; i += goroutines {
+			do(c, i)
+			must(ctx.Err())
+		}
+	})
 }

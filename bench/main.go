@@ -43,63 +43,9 @@ type options struct {
 	out     string // file of the results
 }
 
-// subject is a group of measurements that can be asked for by name.
-type subject struct {
-	name    string
-	section string // its heading in the file of results
-	run     func(context.Context, *world) (found, error)
-}
-
-// found is what a subject measured.
-type found struct {
-	rows   []row
-	tables []table
-}
-
-// subjects are those of the table.
-func subjects() []subject {
-	const push, far, stores = "Push", "Far", "Stores"
-	return []subject{
-		{"accept", push, benchAccept},
-		{"push", push, benchPush},
-		{"latency", push, benchLatency},
-		{"queue", push, benchQueue},
-		{"memory", push, benchMemory},
-		{"far", far, benchFar},
-		{"far-processes", far, benchFarProcesses},
-		{"far-latency", far, benchFarLatency},
-		{"far-memory", far, benchFarMemory},
-		{"cold", far, benchCold},
-		{"sale", stores, benchSale},
-		{"processes", stores, benchSaleProcesses},
-		{"chat", stores, benchChat},
-		{"chat-store", stores, benchChatStore},
-		{"contacts", stores, benchContacts},
-		{"reads", stores, benchReads},
-		{"stream-memory", stores, benchStreamMemory},
-		{"streams", stores, benchStreams},
-	}
-}
-
-// growthSubjects are those of -growth; each has a section of its own.
-func growthSubjects() []subject {
-	const growth = "Cost growth: "
-	return []subject{
-		{"backlog", growth + "backlog", growBacklog},
-		{"fan-out", growth + "fan-out", growFanOut},
-		{"workers", growth + "processes", growWorkers},
-		{"buyers", growth + "buyers", growBuyers},
-		{"orders", growth + "orders of a sale", growOrders},
-		{"members", growth + "members of a chat", growMembers},
-		{"readers", growth + "streams", growReaders},
-	}
-}
-
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == "child" {
-		if err := serveChild(context.Background(), os.Args[2], os.Args[3:]); err != nil {
-			fail(err)
-		}
+		fail(attempt(func() { child(context.Background(), os.Args[2], os.Args[3:]) }))
 		return
 	}
 	debug.SetGCPercent(400) // the load generator shares the processors
@@ -108,9 +54,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	err := measure(ctx, o, flag.Args())
 	stop()
-	if err != nil {
-		fail(err)
-	}
+	fail(err)
 }
 
 func readOptions() options {
@@ -120,7 +64,7 @@ func readOptions() options {
 	flag.BoolVar(&o.quick, "quick", false, "one short round of each: shows that all works, its figures mean nothing")
 	flag.BoolVar(&o.growth, "growth", false, "measure how cost grows instead")
 	flag.BoolVar(&o.json, "json", false, "print one JSON object per row")
-	flag.StringVar(&o.profile, "profile", "", "show instead where the time goes of "+profiles)
+	flag.StringVar(&o.profile, "profile", "", "show instead where the time goes of "+profileNames())
 	flag.StringVar(&o.against, "against", "", "compare the figures of this checkout with those of a revision of git instead")
 	flag.StringVar(&o.out, "out", "bench/RESULTS.md", "file of the results")
 	flag.Parse()
@@ -131,9 +75,12 @@ func readOptions() options {
 	return o
 }
 
+// fail ends the program if something went wrong.
 func fail(err error) {
-	fmt.Fprintln(os.Stderr, "bench:", err)
-	os.Exit(1)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
 }
 
 // measure runs the named subjects, all if none is named, shows what they found,
@@ -147,22 +94,22 @@ func measure(ctx context.Context, o options, names []string) error {
 	if err != nil {
 		return err
 	}
-	w, err := newWorld(o)
+	w, err := newWorld(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer w.close()
 	if o.against != "" {
-		return w.compare(ctx, chosen, os.Stdout)
+		return attempt(func() { w.compare(chosen) })
 	}
 	if o.profile != "" {
-		return w.profile(ctx, os.Stdout)
+		return errors.Join(attempt(w.showProfile), w.complaints(0))
 	}
-	results := newResults(w.machine())
+	results := &results{machine: w.machine()}
 	for _, s := range chosen {
 		fmt.Fprintf(os.Stderr, "bench: %s ...\n", s.name)
 		began := time.Now()
-		f, err := w.run(ctx, s)
+		f, err := w.run(s)
 		if err != nil {
 			return errors.Join(results.end(o, all), fmt.Errorf("%s: %w", s.name, err))
 		}
@@ -174,7 +121,8 @@ func measure(ctx context.Context, o options, names []string) error {
 
 // end shows what was found, and writes it unless it was found quickly.
 func (r *results) end(o options, all []subject) error {
-	if err := r.show(os.Stdout, o.json); err != nil || o.quick {
+	err := attempt(func() { r.show(os.Stdout, o.json) })
+	if err != nil || o.quick {
 		return err
 	}
 	return r.write(o.out, all)

@@ -4,15 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
+	"os/user"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
+
+	_ "github.com/go-sql-driver/mysql" // to wait for MariaDB, and to fill its tables
+	"github.com/redis/go-redis/v9"
 )
 
 // process is a child that serves on addr.
@@ -21,6 +26,7 @@ type process struct {
 	cmd        *exec.Cmd
 	log        *tail
 	done       chan struct{} // closed when it ended
+	db         *redis.Client // of a Redis
 }
 
 // tail keeps the last lines that a child wrote.
@@ -34,72 +40,50 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.text = append(t.text, p...)
-	if over := len(t.text) - 4096; over > 0 {
-		t.text = append([]byte(nil), t.text[over:]...)
-	}
+	t.text = bytes.Clone(t.text[max(0, len(t.text)-4096):])
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+// take gives the lines and drops them.
+func (t *tail) take() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return string(t.text)
+	text := string(t.text)
+	t.text = nil
+	return text
 }
 
 // command prepares a child in a directory of its own. It stays in our session:
 // the kernel gives each session a CPU group of its own, and a side in another
 // one would have another share of the processors.
-func (w *world) command(env []string, name string, args ...string) (*exec.Cmd, error) {
-	dir, err := os.MkdirTemp(w.dir, "run-")
-	if err != nil {
-		return nil, err
-	}
+func (w *world) command(env []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
-	cmd.Dir = dir
+	cmd.Dir = got(os.MkdirTemp(w.dir, "run-"))
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, env...)
-	return cmd, nil
+	return cmd
 }
 
 // start runs a child and waits until it listens.
-func (w *world) start(title, addr string, env []string, name string, args ...string) (*process, error) {
-	cmd, err := w.command(env, name, args...)
-	if err != nil {
-		return nil, err
-	}
-	p := &process{title, addr, cmd, &tail{}, make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = p.log, p.log
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
+func (w *world) start(title, addr string, env []string, name string, args ...string) *process {
+	p := &process{name: title, addr: addr, cmd: w.command(env, name, args...), log: &tail{}, done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	must(p.cmd.Start())
 	go func() {
 		defer close(p.done)
-		_ = cmd.Wait()
+		_ = p.cmd.Wait()
 	}()
 	w.mu.Lock()
 	w.processes = append(w.processes, p)
 	w.mu.Unlock()
-	return p, p.awaitPort()
-}
-
-// forget drops what was written at the start.
-func (t *tail) forget() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = nil
-}
-
-// awaitPort waits until something listens; what was said until then is of no use.
-func (p *process) awaitPort() error {
-	return eventually(context.Background(), 60*time.Second, p.name+" to listen", func() (bool, error) {
+	eventually(w.ctx, time.Minute, title+" to listen", func() bool {
 		if p.ended() {
-			return false, errors.New(p.name + " ended before it listened")
+			failf("%s ended before it listened", title)
 		}
-		if conn, err := net.DialTimeout("tcp", p.addr, time.Second); err == nil {
-			p.log.forget()
-			return true, conn.Close()
-		}
-		return false, nil
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		return err == nil && conn.Close() == nil
 	})
+	p.log.take() // of no use
+	return p
 }
 
 // ended tells whether the process is gone.
@@ -116,70 +100,136 @@ func (p *process) ended() bool {
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
+	if p.db != nil {
+		_ = p.db.Close()
+	}
 }
 
-// child is the rest of the arguments of a child that is this program.
-func (w *world) self(role string, args ...string) (string, []string, error) {
-	path, err := os.Executable()
-	return path, append([]string{"child", role}, args...), err
+// self is this program as a child of itself.
+func self(role string, args ...string) []string {
+	return append([]string{got(os.Executable()), "child", role}, args...)
 }
 
 // figures runs a child that measures something by itself, and prints what it
 // found as a JSON object.
-func (w *world) figures(ctx context.Context, name string, args ...string) (sample, error) {
-	cmd, err := w.command(nil, name, args...)
-	if err != nil {
-		return nil, err
-	}
+func (w *world) figures(command ...string) (found sample) {
+	cmd := w.command(nil, command[0], command[1:]...)
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
-	cmd.Cancel = nil
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	must(cmd.Start())
+	stop := context.AfterFunc(w.ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
 	if err := cmd.Wait(); err != nil {
-		return nil, fmt.Errorf("%v: %w\n%s", args, err, log.String())
+		failf("%v: %w\n%s", command, err, log.String())
 	}
-	var s sample
-	return s, json.Unmarshal(out.Bytes(), &s)
+	must(json.Unmarshal(out.Bytes(), &found))
+	return found
+}
+
+// freeAddr is a loopback address that was free just now, and its port.
+func freeAddr() (addr, port string) {
+	l := got(net.Listen("tcp", "127.0.0.1:0"))
+	defer l.Close()
+	addr = l.Addr().String()
+	return addr, strings.TrimPrefix(addr, "127.0.0.1:")
+}
+
+// redis starts a redis-server with an append-only file that is synced each
+// second, as fanfare's documentation asks for.
+func (w *world) redis() *process {
+	addr, port := freeAddr()
+	p := w.start("redis", addr, nil, "redis-server", "--port", port, "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--loglevel", "warning")
+	p.db = redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: time.Minute})
+	return p
+}
+
+// fanfare starts the program on a Redis and waits until it is ready.
+func (w *world) fanfare(redis *process, env ...string) *process {
+	addr, _ := freeAddr()
+	env = append([]string{"FANFARE_ADDR=" + addr, "FANFARE_REDIS_URL=redis://" + redis.addr, "FANFARE_LOG_LEVEL=error"}, env...)
+	p := w.start("fanfare", addr, append(env, w.env...), w.program)
+	eventually(w.ctx, 20*time.Second, "fanfare to be ready", func() bool {
+		return attempt(func() { get(addr, "/readyz") }) == nil
+	})
+	p.log.take() // its greeting
+	return p
+}
+
+// get reads what a server has at a path.
+func get(addr, path string) []byte {
+	resp := got(http.Get("http://" + addr + path))
+	defer resp.Body.Close()
+	text := got(io.ReadAll(resp.Body))
+	if resp.StatusCode != http.StatusOK {
+		failf("GET %s: %s", path, resp.Status)
+	}
+	return text
+}
+
+// database is where fanfare finds its tables, and how the benchmark does.
+type database struct{ url, driver, dsn string }
+
+// mariadb installs and starts a server that does not care for the disk, with an empty
+// database.
+func (w *world) mariadb() database {
+	dir := got(os.MkdirTemp(w.dir, "mariadb-"))
+	addr, port := freeAddr()
+	const account = "'bench'@'127.0.0.1'"
+	init := filepath.Join(dir, "init.sql")
+	text := "CREATE DATABASE bench;\nCREATE USER " + account + " IDENTIFIED BY 'loopback';\nGRANT ALL ON *.* TO " + account + ";\n"
+	must(os.WriteFile(init, []byte(text), 0o600))
+	both := []string{"--no-defaults", "--datadir=" + dir + "/data"}
+	if os.Geteuid() == 0 { // root must ask for itself
+		both = append(both, "--user="+got(user.Current()).Username)
+	}
+	install := append(both, "--auth-root-authentication-method=normal", "--skip-test-db")
+	if out, err := exec.CommandContext(w.ctx, "mariadb-install-db", install...).CombinedOutput(); err != nil {
+		failf("install MariaDB: %w\n%s", err, out)
+	}
+	w.start("MariaDB", addr, nil, "mariadbd", append(both, "--socket="+dir+"/s", "--pid-file="+dir+"/pid",
+		"--bind-address=127.0.0.1", "--port="+port, "--init-file="+init, "--skip-name-resolve", "--skip-log-bin",
+		"--innodb-flush-log-at-trx-commit=0", "--max-connections=500")...)
+	on := database{"mysql://bench:loopback@" + addr + "/bench", "mysql", "bench:loopback@tcp(" + addr + ")/bench"}
+	db := on.open()
+	defer db.Close()
+	eventually(w.ctx, time.Minute, "MariaDB", func() bool { return db.PingContext(w.ctx) == nil })
+	return on
+}
+
+// bare starts the baselines as a process of its own, as fanfare is one.
+func (w *world) bare(redis *process) *process {
+	addr, _ := freeAddr()
+	command := self("bare", addr, redis.addr)
+	return w.start("bare server", addr, nil, command[0], command[1:]...)
+}
+
+// peak is the most memory that the process ever had, in MiB.
+func (p *process) peak() float64 {
+	text := string(got(os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))))
+	_, rest, _ := strings.Cut(text, "VmHWM:")
+	var kib float64
+	_, err := fmt.Sscan(rest, &kib)
+	must(err)
+	return kib / 1024
 }
 
 // ticks is how many parts of a second the kernel counts processor time in.
 const ticks = 100
 
-// cpu is the processor time that the process has used, user and system.
-func (p *process) cpu() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
+// cpu is the processor time that processes have used, user and system.
+func cpu(all ...*process) (sum time.Duration) {
+	for _, p := range all {
+		text := got(os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid)))
+		// The name is in brackets and may hold anything; utime and stime are the
+		// 12th and 13th field behind it.
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		var user, system time.Duration
+		_, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system)
+		must(err)
+		sum += (user + system) * (time.Second / ticks)
 	}
-	// The name is in brackets and may hold anything; utime and stime are the
-	// 12th and 13th field behind it.
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/PID/stat has %d fields", len(fields))
-	}
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * (time.Second / ticks), err
+	return sum
 }
 
-// peak is the most memory that the process ever had, in MiB.
-func (p *process) peak() (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
-			return kib / 1024, err
-		}
-	}
-	return 0, errors.New("no VmHWM")
-}
+func micros(d time.Duration) float64 { return float64(d) / 1e3 }

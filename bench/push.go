@@ -2,240 +2,192 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
+
+	"fanfare/delivery/apns/apnstest"
 )
 
-// outstanding bounds what is posted and not delivered yet, so that a round ends
-// soon after its posts and no side works on a longer queue than another.
+// outstanding bounds what is sent and not done yet, so that a round ends soon after its
+// posts and no side works on a longer queue than another.
 const outstanding = 20_000
 
-// posts is a way to post: how many callers send what, and how many
+// greeting is a POST of an event to one user.
+var greeting = post(1, 1, devices)
+
+// accept compares POST /v1/events with the bare server. The process plays the role api
+// alone, so that accepting is what is measured.
+func accept(w *world) []side {
+	s := w.stage(plan{bare: true, env: []string{"FANFARE_ROLES=api"}})
+	posting := func(to *process) *load {
+		return requests(http.StatusAccepted, connections, [][]byte{greeting}, to.addr)
+	}
+	return []side{s.flood("ours", s.server, posting(s.server)), s.flood("bare", s.bare, posting(s.bare))}
+}
+
+// push measures what is delivered end to end against stock apns2 from a loop, with no
+// HTTP, queue or record; and the push stage alone.
+func push(w *world) []side {
+	s := w.stage(plan{users: devices, fans: w.few(followers)})
+	s.warm("user-%d", devices)
+	s.warm("fan-%d", w.few(followers))
+	return append([]side{s.sendLoop("stock"), s.sendLoop("stage")}, s.posts(w.few(followers), s.server)...)
+}
+
+// posts are the ways to post that are compared: how many callers send what, and how many
 // notifications come of each request.
-type posts struct {
-	name    string
-	callers int
-	each    int
-	render  func(n int) []byte
-}
-
-// waysToPost are those that the table compares.
-func waysToPost(p population, fans int) []posts {
-	return []posts{
-		{"one", connections, 1, func(n int) []byte { return p.post(n, 1) }},
-		{"batch", 16, 100, func(n int) []byte { return p.batch(n, 100) }},
-		{"ten", connections, 10, func(n int) []byte { return p.post(n, 10) }},
-		{"wide", 4, int(devices), func(n int) []byte { return p.post(n, int(devices)) }},
-		{"fans", 1, fans, func(int) []byte {
-			return request(http.MethodPost, "/v1/events", []byte(event(`{"contacts_of":"star"}`)))
-		}},
+func (s *stage) posts(fans int, servers ...*process) []side {
+	return []side{
+		s.delivering("one", connections, 1, func(n int) []byte { return post(n, 1, s.users) }, servers),
+		s.delivering("batch", 16, 100, func(n int) []byte { return batch("user-%d", n, 100, s.users) }, servers),
+		s.delivering("ten", connections, 10, func(n int) []byte { return post(n, 10, s.users) }, servers),
+		s.delivering("wide", 4, devices, func(n int) []byte { return post(n, devices, s.users) }, servers),
+		s.delivering("fans", 1, fans, func(int) []byte { return toFans }, servers),
 	}
 }
 
-// benchPush measures what is delivered end to end against stock apns2 from a
-// loop, with no HTTP, queue or record; and the push stage alone.
-func benchPush(ctx context.Context, w *world) (found, error) {
-	fans := w.few(followers)
-	s, err := w.stage(ctx, devices, fans)
-	defer s.close()
-	if err != nil {
-		return found{}, err
+// delivering is a side that posts for one round and waits for the last notification.
+func (s *stage) delivering(name string, callers, each int, render func(n int) []byte, servers []*process) side {
+	n := min(devices, 200_000/each+1)
+	if s.users > devices { // each device once before any has its turn again
+		n = s.users / each
 	}
-	sides := []side{s.sendLoop(w, "stock"), s.sendLoop(w, "stage")}
-	for _, p := range waysToPost(devices, fans) {
-		sides = append(sides, s.delivering(p, s.server))
-	}
-	if err := errors.Join(s.warm(ctx, s.server), s.warmFans(ctx, fans)); err != nil {
-		return found{}, err
-	}
-	m, err := w.turns(ctx, sides...)
-	return found{rows: pushRows(m)}, err
-}
-
-// pushRows are the rows of benchPush.
-func pushRows(m medians) []row {
-	against := func(work, side string, goal float64) row {
-		return row{work, m.of(side, "rate"), "/s", m.of("stock", "rate"), "stock apns2 in a loop", atLeast(goal)}
-	}
-	return []row{
-		against("delivered, one event per POST, one device", "one", .5),
-		against("delivered, 100 events per batch POST", "batch", 1),
-		against("delivered, one event to 10 devices", "ten", 1),
-		against("delivered, one event to 2,000 devices", "wide", 1.2),
-		against("delivered, one event to 100,000 devices", "fans", 1.2),
-		against("push stage alone (delivery/apns, no queue)", "stage", 1.8),
-		{"Redis, processor time per one-device event at saturation", m.of("one", "redis"), "µs", 0, "", valueAtMost(25)},
-		{"fanfare, processor time per one-device event at saturation", m.of("one", "fanfare"), "µs", 0, "", valueAtMost(90)},
-	}
-}
-
-// sendLoop is a side that sends to the stand-in from a process of its own:
-// "stock" apns2, or fanfare's "stage".
-func (s *stage) sendLoop(w *world, which string) side {
-	return side{which, func(ctx context.Context, d time.Duration) (sample, error) {
-		before := s.taken.Load()
-		name, args, err := w.self("send", which, s.apns.Dir()+","+s.apns.URL(), d.String())
-		if err != nil {
-			return nil, err
-		}
-		got, err := w.figures(ctx, name, args...)
-		if err == nil && float64(s.taken.Load()-before) < got["count"] {
-			err = fmt.Errorf("%s says that %.0f were sent, %d arrived", which, got["count"], s.taken.Load()-before)
-		}
-		return got, err
-	}}
-}
-
-// delivering is a side that posts for one round and waits for the last
-// notification: notifications per second, and what each of them took of Redis
-// and of the processes.
-func (s *stage) delivering(p posts, servers ...*process) side {
-	rendered := make([][]byte, min(int(devices), 200_000/p.each+1))
-	if s.devices > devices { // each device once before any has its turn again
-		rendered = make([][]byte, int(s.devices)/p.each)
-	}
+	rendered := make([][]byte, n)
 	for i := range rendered {
-		rendered[i] = p.render(i * int(s.devices) / len(rendered))
+		rendered[i] = render(i * s.users / n)
 	}
-	return side{p.name, func(ctx context.Context, d time.Duration) (sample, error) {
-		usage, err := measureCPU(append([]*process{s.redis}, servers...)...)
-		if err != nil {
-			return nil, err
+	var addrs []string
+	for _, p := range servers {
+		addrs = append(addrs, p.addr)
+	}
+	l := requests(http.StatusAccepted, callers, rendered, addrs...)
+	l.done, l.each, l.ahead = s.taken.Load, int64(each), outstanding
+	return side{name, func(ctx context.Context, d time.Duration) sample {
+		before, wrong := s.taken.Load(), s.wrong.Load()
+		found := l.run(ctx, d)
+		if refused := s.wrong.Load() - wrong; refused > 0 {
+			failf("the stand-in refused %d requests", refused)
 		}
-		n, took, err := s.postAll(ctx, p, rendered, d, servers)
-		if err != nil {
-			return nil, err
+		if more := float64(s.taken.Load()-before) - found["count"]; more > 0 {
+			failf("%.0f notifications more than were posted", more)
 		}
-		used, err := usage()
-		if err != nil {
-			return nil, err
+		return found
+	}, append([]*process{s.redis}, servers...)}
+}
+
+// sendLoop is a side that sends to the stand-in from a process of its own: "stock" apns2,
+// also "stock-far", or fanfare's "stage".
+func (s *stage) sendLoop(which string) side {
+	return side{name: which, run: func(_ context.Context, d time.Duration) sample {
+		before := s.taken.Load()
+		found := s.figures(self("send", which, s.apns.Dir()+","+s.apns.URL(), d.String())...)
+		if arrived := float64(s.taken.Load() - before); arrived < found["count"] {
+			failf("%s says that %.0f were sent, %.0f arrived", which, found["count"], arrived)
 		}
-		got := sample{"rate": float64(n) / took.Seconds(), "count": float64(n), "redis": micros(used[0]) / float64(n)}
-		for _, d := range used[1:] {
-			got["fanfare"] += micros(d) / float64(n)
-		}
-		return got, nil
+		return found
 	}}
 }
 
-func micros(d time.Duration) float64 { return float64(d) / 1e3 }
-
-// measureCPU begins to measure processor time; the answer gives what each
-// process used since.
-func measureCPU(all ...*process) (func() ([]time.Duration, error), error) {
-	before, err := cpuOf(all)
-	return func() ([]time.Duration, error) {
-		after, err := cpuOf(all)
-		for i := range after {
-			after[i] -= before[i]
-		}
-		return after, err
-	}, err
+// latency measures the way from POST to the arrival at APNs.
+func latency(w *world) []side {
+	s := w.stage(plan{users: devices})
+	l := s.arriving(pace, func(n int) ([]byte, string) { return post(n, 1, devices), token(n % devices) })
+	return []side{{name: "ours", run: func(ctx context.Context, d time.Duration) sample { return l.run(ctx, 2*d) }}}
 }
 
-func cpuOf(all []*process) ([]time.Duration, error) {
-	out := make([]time.Duration, len(all))
-	for i, p := range all {
-		var err error
-		if out[i], err = p.cpu(); err != nil {
-			return nil, err
+// arriving is a load of events to one device each, at even times, that waits for the
+// arrival of each.
+func (s *stage) arriving(rate float64, render func(n int) (post []byte, token string)) *load {
+	return &load{callers: connections, rate: rate, call: func(ctx context.Context, _ int) calls {
+		c := dial(ctx, s.server.addr)
+		return func(n int, sent time.Time) time.Duration {
+			post, token := render(n)
+			arrived := make(chan time.Time, 1)
+			s.waiting.Store(token, arrived)
+			must(c.send(post, http.StatusAccepted))
+			return moment(ctx, arrived).Sub(sent)
 		}
-	}
-	return out, nil
-}
-
-// postAll posts for a while, never too far ahead, and waits until all has
-// arrived. It gives the number of notifications and the time from the first
-// POST to the last arrival.
-func (s *stage) postAll(ctx context.Context, p posts, rendered [][]byte, d time.Duration, servers []*process) (int64, time.Duration, error) {
-	var n, posted atomic.Int64
-	before, wrong, began := s.taken.Load(), s.wrong.Load(), time.Now()
-	l := &load{connections: p.callers, want: http.StatusAccepted, next: func(int) []byte {
-		for posted.Load()-(s.taken.Load()-before) >= outstanding {
-			if ctx.Err() != nil || time.Since(began) > d {
-				return nil
-			}
-			time.Sleep(time.Millisecond)
-		}
-		posted.Add(int64(p.each))
-		return rendered[n.Add(1)%int64(len(rendered))]
 	}}
-	for _, server := range servers {
-		l.addrs = append(l.addrs, server.addr)
-	}
-	if _, err := l.run(ctx, d); err != nil {
-		return 0, 0, err
-	}
-	if err := s.await(ctx, before+posted.Load()); err != nil {
-		return 0, 0, err
-	}
-	took := time.Since(began)
-	if got := s.wrong.Load() - wrong; got > 0 {
-		return 0, 0, fmt.Errorf("the stand-in refused %d requests", got)
-	}
-	if more := s.taken.Load() - before - posted.Load(); more > 0 {
-		return 0, 0, fmt.Errorf("%d notifications more than were posted", more)
-	}
-	return posted.Load(), took, nil
 }
 
-// await waits until so many notifications have arrived in all. It gives up when
-// none came for a while.
-func (s *stage) await(ctx context.Context, all int64) error {
-	const patience = time.Minute
-	last, since := s.taken.Load(), time.Now()
-	return eventually(ctx, time.Hour, "all notifications", func() (bool, error) {
-		now := s.taken.Load()
-		if now != last {
-			last, since = now, time.Now()
-		}
-		if time.Since(since) > patience {
-			return false, fmt.Errorf("%d notifications are missing, and none came for %v", all-now, patience)
-		}
-		return now >= all, nil
-	})
+// moment waits for the moment at which something that was sent came.
+func moment(ctx context.Context, came <-chan time.Time) (at time.Time) {
+	select {
+	case at = <-came:
+	case <-time.After(10 * time.Second):
+		failf("something did not arrive within 10 s")
+	case <-ctx.Done():
+		must(ctx.Err())
+	}
+	return at
 }
 
-// greeting is the event that is posted: one user, a text of its own.
-const greeting = `{"type":"greeting","audience":{"users":["user-1"]},"alert":{"title":"Hello","body":"from the benchmark"}}`
-
-// pair is a fanfare, a bare server, and the Redis of both.
-type pair struct{ redis, server, bare *process }
-
-// pair starts all three.
-func (w *world) pair(ctx context.Context, env ...string) (p pair, err error) {
-	if p.redis, err = w.redis(); err != nil {
-		return p, err
-	}
-	if p.server, err = w.fanfare(ctx, p.redis, env...); err != nil {
-		return p, err
-	}
-	p.bare, err = w.bare(p.redis)
-	return p, err
+// memory lets a million one-device events wait for an APNs that takes requests and never
+// answers: the first of them for a device each.
+func memory(w *world) medians {
+	n := w.few(crowd)
+	s := w.stage(plan{users: n})
+	s.keepFile()
+	kept := s.retained()
+	s.apns.ScriptAll(apnstest.Failing(apnstest.Hang))
+	first, rest := s.fillBacklog(n), s.fillBacklog(9*n)
+	return medians{"peak": s.server.peak(), "first": first, "rest": rest, "kept": kept}
 }
 
-// flood is a side that sends a load.
-func (*world) flood(name string, l *load) side {
-	return side{name, l.run}
+// retained warms up with an event to each user, sends another to half of them, and gives
+// what each of those left behind.
+func (s *stage) retained() float64 {
+	var used [2]float64
+	for i := range used {
+		s.warm("user-%d", s.users/(i+1))
+		s.rest("notifications")
+		used[i] = s.memory()
+	}
+	return (used[1] - used[0]) / float64(s.users/2)
 }
 
-// benchAccept compares POST /v1/events with the bare server. The process plays
-// the role api alone, so that accepting is what is measured.
-func benchAccept(ctx context.Context, w *world) (found, error) {
-	p, err := w.pair(ctx, "FANFARE_ROLES=api")
-	if err != nil {
-		return found{}, err
+// fillBacklog posts n one-device events, waits until all are targeted, and gives
+// what each of them takes of Redis.
+func (s *stage) fillBacklog(n int) float64 {
+	before := s.memory()
+	s.postMany("user-%d", n, s.users)
+	s.rest("events")
+	if waiting := s.depth("notifications"); waiting < n*99/100 { // few are given up after many attempts
+		failf("only %d of %d notifications wait", waiting, n)
 	}
-	post := request(http.MethodPost, "/v1/events", []byte(greeting))
-	m, err := w.turns(ctx,
-		w.flood("ours", fixed(p.server.addr, http.StatusAccepted, post)),
-		w.flood("bare", fixed(p.bare.addr, http.StatusAccepted, post)))
-	const work, baseline = "POST /v1/events accepted, 64 callers, API role alone", "bare chi handler, one ungathered XADD"
-	return found{rows: []row{
-		{work, m.of("ours", "rate"), "/s", m.of("bare", "rate"), baseline, atLeast(1)},
-		{work + ", p99", m.of("ours", "p99"), "ms", m.of("bare", "p99"), baseline, atMost(1)},
-	}}, err
+	return (s.memory() - before) / float64(n)
+}
+
+// backlog lets n one-device events wait in a process without the role delivery, then
+// drains them by one with it: how they are posted, how a POST behaves meanwhile, and how
+// they drain.
+func backlog(w *world, n int) []float64 {
+	s := w.stage(plan{users: w.few(crowd), env: []string{"FANFARE_ROLES=api,targeting,jobs"}})
+	s.postMany("user-%d", s.users, s.users)
+	began := time.Now()
+	bytes := s.fillBacklog(n)
+	filled := time.Since(began)
+	steady := requests(http.StatusAccepted, 8, [][]byte{greeting}, s.server.addr)
+	steady.rate = pace
+	posted := steady.run(w.ctx, w.seconds*2)
+	all := int64(s.users+n) + int64(posted["count"])
+	worker := s.join("FANFARE_ROLES=delivery")
+	began = time.Now()
+	s.await(all)
+	rate := float64(all) / time.Since(began).Seconds()
+	return []float64{float64(n) / filled.Seconds(), posted["p50"], posted["p99"], rate, s.server.peak(), worker.peak(), bytes}
+}
+
+// workers posts to so many processes with all roles.
+func workers(w *world, n int) (line []float64) {
+	s := w.stage(plan{users: devices})
+	servers := []*process{s.server}
+	for len(servers) < n {
+		servers = append(servers, s.join())
+	}
+	m := w.turns(s.posts(1, servers...)[:2]...)
+	for _, way := range []string{"one ", "batch "} {
+		line = append(line, m[way+"rate"], m[way+"fanfare"], m[way+"redis"])
+	}
+	return line
 }

@@ -33,8 +33,6 @@ type section struct {
 	tables  []table
 }
 
-func newResults(machine string) *results { return &results{machine: machine} }
-
 // add puts what a subject found into its section.
 func (r *results) add(s subject, f found) {
 	r.ran = append(r.ran, s.name)
@@ -47,42 +45,37 @@ func (r *results) add(s subject, f found) {
 }
 
 // show prints everything for a terminal or, rows alone, for machines.
-func (r *results) show(out io.Writer, asJSON bool) error {
+func (r *results) show(out io.Writer, asJSON bool) {
 	for _, s := range r.sections {
 		if asJSON {
-			if err := s.encode(out); err != nil {
-				return err
-			}
+			s.encode(out)
 			continue
 		}
 		fmt.Fprintf(out, "\n%s\n\n", s.heading)
 		for _, t := range s.all() {
-			aligned := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-			for _, line := range append([][]string{t.Head}, t.Lines...) {
-				fmt.Fprintln(aligned, strings.Join(line, "\t"))
-			}
-			if err := aligned.Flush(); err != nil {
-				return err
-			}
+			align(out, append([][]string{t.Head}, t.Lines...))
 		}
 	}
-	return nil
+}
+
+// align prints lines of cells in columns.
+func align(out io.Writer, lines [][]string) {
+	aligned := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, line := range lines {
+		fmt.Fprintln(aligned, strings.Join(line, "\t"))
+	}
+	must(aligned.Flush())
 }
 
 // encode prints one JSON object per row.
-func (s *section) encode(out io.Writer) error {
-	encoder := json.NewEncoder(out)
+func (s *section) encode(out io.Writer) {
 	for _, r := range s.rows {
-		line := struct {
+		must(json.NewEncoder(out).Encode(struct {
 			row
 			Ratio   float64 `json:"ratio,omitempty"`
 			Verdict string  `json:"verdict"`
-		}{r, r.ratio(), r.verdict()}
-		if err := encoder.Encode(line); err != nil {
-			return err
-		}
+		}{r, r.ratio(), r.verdict()}))
 	}
-	return nil
 }
 
 // all are the section's tables, that of its rows first.

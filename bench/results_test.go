@@ -68,7 +68,7 @@ func TestResultsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "RESULTS.md")
 	all := []subject{{name: "a", section: "One"}, {name: "b", section: "One"}, {name: "c", section: "Two"}}
 	write := func(machine string, f found, ran ...int) string {
-		r := newResults(machine)
+		r := &results{machine: machine}
 		for _, i := range ran {
 			r.add(all[i], f)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -122,25 +123,45 @@ func figure(v float64) string {
 	return text
 }
 
+// count prints a whole number.
+func count(n int) string {
+	if n < 100 {
+		return strconv.Itoa(n)
+	}
+	return figure(float64(n))
+}
+
 // sample is what one round of one side found, by name.
 type sample map[string]float64
 
-// side is one of those that take turns.
+// side is one of those that take turns. If it has processes, a Redis first, their
+// processor time is measured too.
 type side struct {
-	name string
-	run  func(ctx context.Context, d time.Duration) (sample, error)
+	name      string
+	run       func(ctx context.Context, d time.Duration) sample
+	processes []*process
 }
 
-// medians holds the median of each figure of each side.
-type medians map[string]float64
+// round measures once: besides what the side finds, the processor time in µs that each
+// thing which it counts took of Redis ("redis") and of all other processes ("fanfare").
+func (s *side) round(ctx context.Context, d time.Duration) sample {
+	if len(s.processes) == 0 {
+		return s.run(ctx, d)
+	}
+	redis, others := cpu(s.processes[0]), cpu(s.processes[1:]...)
+	found := s.run(ctx, d)
+	found["redis"] = micros(cpu(s.processes[0])-redis) / found["count"]
+	found["fanfare"] = micros(cpu(s.processes[1:]...)-others) / found["count"]
+	return found
+}
 
-// of is a figure of a side; one that is missing is 0, which no row accepts.
-func (m medians) of(side, figure string) float64 { return m[side+" "+figure] }
+// medians holds the median of each figure of each side, as "side figure".
+type medians map[string]float64
 
 // turns lets the sides measure one after the other, round by round, so that
 // whatever else the machine does meets all of them. A round of a quarter of the
 // time before the first warms up.
-func (w *world) turns(ctx context.Context, sides ...side) (medians, error) {
+func (w *world) turns(sides ...side) medians {
 	all := map[string][]float64{}
 	for round := range w.rounds + 1 {
 		d := w.seconds
@@ -148,14 +169,11 @@ func (w *world) turns(ctx context.Context, sides ...side) (medians, error) {
 			d /= 4
 		}
 		for _, s := range sides {
-			got, err := s.run(ctx, d)
-			if err == nil {
-				err = ctx.Err()
+			var found sample
+			if err := errors.Join(attempt(func() { found = s.round(w.ctx, d) }), w.ctx.Err()); err != nil {
+				failf("%s: %w", s.name, err)
 			}
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s.name, err)
-			}
-			for figure, v := range got {
+			for figure, v := range found {
 				if round > 0 {
 					all[s.name+" "+figure] = append(all[s.name+" "+figure], v)
 				}
@@ -166,7 +184,7 @@ func (w *world) turns(ctx context.Context, sides ...side) (medians, error) {
 	for name, values := range all {
 		m[name] = median(values)
 	}
-	return m, nil
+	return m
 }
 
 // median of some rounds, of two in the middle their mean.

@@ -4,14 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sideshow/apns2"
@@ -42,54 +39,29 @@ type target struct{ url, ca, key string }
 const keyID, teamID = "KEYID12345", "TEAMID1234"
 
 // childSend is the child "send": it sends for a while from a loop, after a
-// while to warm up, and prints how many a second were answered. at is the
+// while to warm up, and gives how many a second were answered. at is the
 // directory of the stand-in's keys and its URL.
-func childSend(ctx context.Context, which, at, duration string) error {
-	d, err := time.ParseDuration(duration)
-	if err != nil {
-		return err
-	}
+func childSend(ctx context.Context, which, at string, d time.Duration) sample {
 	dir, url, _ := strings.Cut(at, ",")
 	t := target{url, filepath.Join(dir, "ca.pem"), filepath.Join(dir, "AuthKey.p8")}
-	open := map[string]func() (sendFunc, error){"stock": t.stock, "stage": t.stage, "stock-far": t.stockFar}[which]
-	if open == nil {
-		return fmt.Errorf("nobody sends like %s", which)
-	}
-	send, err := open()
-	if err != nil {
-		return err
-	}
 	callers := inFlight
-	if which == "stock-far" {
-		callers = farInFlight
+	var send sendFunc
+	switch which {
+	case "stock":
+		send = t.client(false) // apns2 as it comes, but for the roots it trusts
+	case "stock-far":
+		callers, send = farInFlight, t.stockFar()
+	case "stage":
+		send = t.stage()
 	}
-	if _, err := sendFor(ctx, d/4, callers, send); err != nil {
-		return err
-	}
-	got, err := sendFor(ctx, d, callers, send)
-	if err != nil {
-		return err
-	}
-	return report(got)
-}
-
-// sendFor sends from many goroutines.
-func sendFor(ctx context.Context, d time.Duration, callers int, send sendFunc) (sample, error) {
-	var all sync.WaitGroup
-	var sent atomic.Int64
-	fails := make([]error, callers)
-	began := time.Now()
-	for g := range callers {
-		all.Go(func() {
-			for n := g; time.Since(began) < d && fails[g] == nil; n += callers {
-				if fails[g] = send(ctx, n); fails[g] == nil {
-					sent.Add(1)
-				}
-			}
-		})
-	}
-	all.Wait()
-	return sample{"rate": float64(sent.Load()) / time.Since(began).Seconds(), "count": float64(sent.Load())}, errors.Join(fails...)
+	l := &load{callers: callers, call: func(ctx context.Context, _ int) calls {
+		return func(n int, sent time.Time) time.Duration {
+			must(send(ctx, n))
+			return time.Since(sent)
+		}
+	}}
+	l.run(ctx, d/4)
+	return l.run(ctx, d)
 }
 
 // payload is what every notification of the loops carries, as fanfare's do.
@@ -98,60 +70,46 @@ var payload = []byte(`{"aps":{"alert":{"title":"Hello","body":"from the benchmar
 func notificationID(n int) string { return fmt.Sprintf("%08x-0000-5000-8000-%012x", n, n) }
 
 // stage sends by the push stage of fanfare.
-func (t target) stage() (sendFunc, error) {
-	sender, err := apns.New(apns.Options{URL: t.url, CAFile: t.ca, KeyFile: t.key, KeyID: keyID, TeamID: teamID})
+func (t target) stage() sendFunc {
+	sender := got(apns.New(apns.Options{URL: t.url, CAFile: t.ca, KeyFile: t.key, KeyID: keyID, TeamID: teamID}))
 	return func(ctx context.Context, n int) error {
 		a := sender.Send(ctx, &transport.Notification{
-			ID: notificationID(n), Token: token(n % int(devices)), Topic: apnstest.DefaultTopic,
+			ID: notificationID(n), Token: token(n % devices), Topic: apnstest.DefaultTopic,
 			Environment: api.EnvProduction, PushType: api.PushAlert, Priority: 10, Payload: payload,
 		})
 		if a.Outcome != transport.Delivered {
 			return fmt.Errorf("the stage answered %v", a.Outcome)
 		}
 		return nil
-	}, err
+	}
 }
 
 // stockFar sends by some clients of apns2, each of which keeps to one connection.
-func (t target) stockFar() (sendFunc, error) {
+func (t target) stockFar() sendFunc {
 	var sends [farConnections]sendFunc
 	for i := range sends {
-		var err error
-		if sends[i], err = t.client(true); err != nil {
-			return nil, err
-		}
+		sends[i] = t.client(true)
 	}
-	return func(ctx context.Context, n int) error { return sends[n%farConnections](ctx, n) }, nil
+	return func(ctx context.Context, n int) error { return sends[n%farConnections](ctx, n) }
 }
 
-// stock sends by apns2 as it comes, but for the roots it trusts.
-func (t target) stock() (sendFunc, error) { return t.client(false) }
-
 // client sends by apns2, over one connection if alone is set.
-func (t target) client(alone bool) (sendFunc, error) {
-	key, err := apnstoken.AuthKeyFromFile(t.key)
-	if err != nil {
-		return nil, err
-	}
-	ca, err := os.ReadFile(t.ca)
-	if err != nil {
-		return nil, err
-	}
+func (t target) client(alone bool) sendFunc {
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	client := apns2.NewTokenClient(&apnstoken.Token{AuthKey: key, KeyID: keyID, TeamID: teamID})
+	roots.AppendCertsFromPEM(got(os.ReadFile(t.ca)))
+	client := apns2.NewTokenClient(&apnstoken.Token{AuthKey: got(apnstoken.AuthKeyFromFile(t.key)), KeyID: keyID, TeamID: teamID})
 	client.Host = t.url
 	client.HTTPClient = &http.Client{Timeout: time.Minute, Transport: &http2.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots}, ReadIdleTimeout: apns2.ReadIdleTimeout, StrictMaxConcurrentStreams: alone,
 	}}
 	return func(ctx context.Context, n int) error {
 		r, err := client.PushWithContext(ctx, &apns2.Notification{
-			ApnsID: notificationID(n), DeviceToken: token(n % int(devices)), Topic: apnstest.DefaultTopic,
+			ApnsID: notificationID(n), DeviceToken: token(n % devices), Topic: apnstest.DefaultTopic,
 			Priority: 10, PushType: apns2.PushTypeAlert, Payload: payload,
 		})
 		if err == nil && !r.Sent() {
 			err = fmt.Errorf("apns2 was answered %d %s", r.StatusCode, r.Reason)
 		}
 		return err
-	}, nil
+	}
 }

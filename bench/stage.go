@@ -3,89 +3,86 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"os/exec"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	_ "modernc.org/sqlite" // the database of the stage
+	_ "modernc.org/sqlite" // the database of most stages
 
 	"fanfare/delivery/apns/apnstest"
 )
 
-// population is how many users take part, with a phone each.
-type population int
-
 const (
-	devices population = 2000
+	// devices is how many users take part, with a phone each.
+	devices = 2000
 	// crowd is for backlogs: in an outage most of what waits is for a device of
 	// its own.
-	crowd population = 100_000
+	crowd = 100_000
+	// followers is how many users hear of the star of a stage.
+	followers = 100_000
+	// fanToken begins the tokens of followers.
+	fanToken = 1 << 24
 )
 
-// followers is how many users hear of the star of a stage.
-const followers = 100_000
-
-// token makes the n-th device token; those of followers begin at fanToken.
+// token makes the n-th device token.
 func token(n int) string { return fmt.Sprintf("%064x", 0xabc0000000+n) }
 
-const fanToken = 1 << 24
+// plan says what a stage has besides Redis and fanfare.
+type plan struct {
+	users int                 // with a device each; 0: there is no APNs either
+	fans  int                 // who have a device each and follow the user "star"
+	fill  func(into inserter) // puts more into the database
+	maria bool                // the database is MariaDB, not SQLite
+	bare  bool                // the baselines are there
+	env   []string            // settings of fanfare
+}
 
-// database is where fanfare finds its tables, and how we do.
-type database struct{ url, driver, dsn string }
-
-// stage is a whole set-up: Redis, the stand-in for APNs in this process, an
-// SQLite or another database, fanfare, and a device for each user.
+// stage is a whole set-up: Redis, a database, fanfare, the baselines, and the
+// stand-in for APNs in this process.
 type stage struct {
+	*world
 	apns          *apnstest.Server
 	redis, server *process
+	bare          *process
 	database      database
-	devices       population
+	users         int
+	env           []string
 	taken, wrong  atomic.Int64
-	arrivals      arrivals
+	waiting       sync.Map // by token, a chan time.Time that is told of the arrival
 }
 
-// stage starts one. With fans, that many users follow the user "star".
-func (w *world) stage(ctx context.Context, n population, fans int, env ...string) (*stage, error) {
-	return w.stageOn(ctx, database{}, n, fans, env...)
-}
-
-// stageOn starts one on an empty database, the zero one: an SQLite beside Redis.
-func (w *world) stageOn(ctx context.Context, db database, n population, fans int, env ...string) (*stage, error) {
-	s := &stage{devices: n, database: db, arrivals: arrivals{waiting: map[string]chan time.Time{}}}
-	var err error
-	if s.apns, err = apnstest.New(apnstest.Options{CountsOnly: true, OnRequest: s.note}); err != nil {
-		return nil, err
+// stage starts one.
+func (w *world) stage(p plan) *stage {
+	s := &stage{world: w, users: p.users, redis: w.redis()}
+	s.database = database{"sqlite:" + s.redis.cmd.Dir + "/fanfare.db", "sqlite", s.redis.cmd.Dir + "/fanfare.db"}
+	if p.maria {
+		s.database = w.mariadb()
 	}
-	if s.redis, err = w.redis(); err != nil {
-		return nil, err
+	s.env = []string{"FANFARE_DATABASE_URL=" + s.database.url}
+	if p.users > 0 {
+		s.apns = got(apnstest.New(apnstest.Options{CountsOnly: true, OnRequest: s.note}))
+		w.ends = append(w.ends, func() { _ = s.apns.Close() })
+		s.env = append(s.env, s.apns.Env()...)
 	}
-	if db.url == "" {
-		file := s.redis.cmd.Dir + "/fanfare.db"
-		s.database = database{"sqlite:" + file, "sqlite", file}
+	if p.users > 0 || p.fill != nil {
+		s.fill(p)
 	}
-	if err := w.migrate(ctx, s.database.url); err != nil {
-		return s, err
+	if p.bare {
+		s.bare = w.bare(s.redis)
 	}
-	if err := s.fill(fans); err != nil {
-		return s, err
-	}
-	s.server, err = w.join(ctx, s, env...)
-	return s, err
+	s.server = s.join(p.env...)
+	return s
 }
 
 // join starts a fanfare on the stage.
-func (w *world) join(ctx context.Context, s *stage, env ...string) (*process, error) {
-	env = append(append(s.apns.Env(), "FANFARE_DATABASE_URL="+s.database.url), env...)
-	return w.fanfare(ctx, s.redis, env...)
-}
-
-// close ends the stand-in; the processes end with the subject.
-func (s *stage) close() {
-	if s != nil && s.apns != nil {
-		_ = s.apns.Close()
-	}
+func (s *stage) join(env ...string) *process {
+	return s.fanfare(s.redis, append(s.env[:len(s.env):len(s.env)], env...)...)
 }
 
 // note counts what arrives and tells who waits for it.
@@ -93,48 +90,66 @@ func (s *stage) note(r *apnstest.Request) {
 	if r.Status != http.StatusOK {
 		s.wrong.Add(1)
 	}
-	s.arrivals.note(r)
+	if arrived, ok := s.waiting.LoadAndDelete(r.Token); ok {
+		arrived.(chan time.Time) <- r.At
+	}
 	s.taken.Add(1)
 }
 
-// fill gives each user a device, and the star followers with a device each.
-func (s *stage) fill(fans int) error {
-	db, err := sql.Open(s.database.driver, s.database.dsn)
-	if err != nil {
-		return err
+// fill makes the tables, so that rows can be put into them before fanfare starts, and
+// gives each user a device.
+func (s *stage) fill(p plan) {
+	cmd := exec.CommandContext(s.ctx, s.program, "migrate")
+	cmd.Env = []string{"FANFARE_DATABASE_URL=" + s.database.url}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		failf("make tables: %w\n%s", err, out)
 	}
+	db := s.database.open()
 	defer db.Close()
-	if err := insertDevices(db, "user-%d", 0, int(s.devices), apnstest.DefaultTopic); err != nil || fans == 0 {
-		return err
+	into := inserter{db}
+	into.devices("user-%d", 0, p.users, apnstest.DefaultTopic)
+	into.devices("fan-%d", fanToken, p.fans, apnstest.DefaultTopic)
+	into.contacts(p.fans, func(i int) (string, string) { return fmt.Sprintf("fan-%d", i), "star" })
+	if p.fill != nil {
+		p.fill(into)
 	}
-	if err := insertDevices(db, "fan-%d", fanToken, fans, apnstest.DefaultTopic); err != nil {
-		return err
-	}
-	return insert(db, "contacts (owner, contact, relationship, version, deleted, created_at, updated_at)", fans, func(i int) string {
-		return fmt.Sprintf("('fan-%d','star','contact',1,0,0,0)", i)
-	})
 }
 
-// insertDevices writes a device for each of n users.
-func insertDevices(db *sql.DB, user string, first, n int, topic string) error {
-	return insert(db, "devices (token, user_id, platform, topic, environment, state, registered_at)", n, func(i int) string {
+func (d database) open() *sql.DB { return got(sql.Open(d.driver, d.dsn)) }
+
+// inserter writes rows straight into tables.
+type inserter struct{ db *sql.DB }
+
+// devices writes a device for each of n users.
+func (in inserter) devices(user string, first, n int, topic string) {
+	in.rows("devices (token, user_id, platform, topic, environment, state, registered_at)", n, func(i int) string {
 		return fmt.Sprintf("('%s','"+user+"','apns','%s','production','active',1)", token(first+i), i, topic)
 	})
 }
 
-// insert writes n rows, many at once.
-func insert(db *sql.DB, into string, n int, row func(i int) string) error {
+// contacts writes n contacts.
+func (in inserter) contacts(n int, of func(i int) (owner, contact string)) {
+	in.rows("contacts (owner, contact, relationship, version, deleted, created_at, updated_at)", n, func(i int) string {
+		owner, contact := of(i)
+		return fmt.Sprintf("('%s','%s','friend',1,0,0,0)", owner, contact)
+	})
+}
+
+// rows writes n rows, many at once.
+func (in inserter) rows(table string, n int, row func(i int) string) {
 	const chunk = 5000
 	for from := 0; from < n; from += chunk {
 		rows := make([]string, 0, chunk)
 		for i := from; i < min(from+chunk, n); i++ {
 			rows = append(rows, row(i))
 		}
-		if _, err := db.Exec("INSERT INTO " + into + " VALUES " + strings.Join(rows, ",")); err != nil {
-			return err
-		}
+		got(in.db.Exec("INSERT INTO " + table + " VALUES " + strings.Join(rows, ",")))
 	}
-	return nil
+}
+
+// flood is a side that sends a load to a process of the stage.
+func (s *stage) flood(name string, to *process, l *load) side {
+	return side{name, l.run, []*process{s.redis, to}}
 }
 
 // event is one event as JSON, to an audience.
@@ -142,22 +157,17 @@ func event(audience string) string {
 	return `{"type":"greeting","audience":` + audience + `,"alert":{"title":"Hello","body":"from the benchmark"}}`
 }
 
-// users is the audience of n users, beginning with the first-th.
-func (p population) users(first, n int) string {
+// toFans is a POST of an event to all followers.
+var toFans = request(http.MethodPost, "/v1/events", event(`{"contacts_of":"star"}`))
+
+// post renders an event to n of so many users, beginning with the first-th.
+func post(first, n, of int) []byte {
 	list := make([]string, n)
 	for i := range list {
-		list[i] = fmt.Sprintf(`"user-%d"`, (first+i)%int(p))
+		list[i] = fmt.Sprintf(`"user-%d"`, (first+i)%of)
 	}
-	return `{"users":[` + strings.Join(list, ",") + `]}`
+	return request(http.MethodPost, "/v1/events", event(`{"users":[`+strings.Join(list, ",")+`]}`))
 }
-
-// post renders an event to n users.
-func (p population) post(first, n int) []byte {
-	return request(http.MethodPost, "/v1/events", []byte(event(p.users(first, n))))
-}
-
-// batch renders n events to one user each.
-func (p population) batch(first, n int) []byte { return batch("user-%d", first, n, int(p)) }
 
 // batch renders n events, to one user each of so many whose name has this form.
 func batch(user string, first, n, of int) []byte {
@@ -165,5 +175,99 @@ func batch(user string, first, n, of int) []byte {
 	for i := range list {
 		list[i] = event(fmt.Sprintf(`{"users":["`+user+`"]}`, (first+i)%of))
 	}
-	return request(http.MethodPost, "/v1/events/batch", []byte(`{"events":[`+strings.Join(list, ",")+`]}`))
+	return request(http.MethodPost, "/v1/events/batch", `{"events":[`+strings.Join(list, ",")+`]}`)
+}
+
+// postMany posts n events, to one user each of so many whose name has this form.
+func (s *stage) postMany(user string, n, of int) {
+	const size = 100 // events in a request
+	each(s.ctx, s.server.addr, (n+size-1)/size, func(c *caller, i int) {
+		must(c.send(batch(user, i*size, min(size, n-i*size), of), http.StatusAccepted))
+	})
+}
+
+// warm sends one event to each user whose name has this form and waits for the arrivals:
+// then caches are filled. An event to all of them uses what is cached, and does not cache
+// what is not.
+func (s *stage) warm(user string, n int) {
+	before := s.taken.Load()
+	s.postMany(user, n, n)
+	s.await(before + int64(n))
+}
+
+// await waits until so many notifications have arrived in all.
+func (s *stage) await(all int64) { awaitAll(s.ctx, all, s.taken.Load) }
+
+// postToFans posts an event to all followers, over a connection of its own: the server
+// ends one that was idle for long.
+func (s *stage) postToFans() {
+	each(s.ctx, s.server.addr, 1, func(c *caller, _ int) { must(c.send(toFans, http.StatusAccepted)) })
+}
+
+// stats are the figures of /v1/stats that matter here.
+type stats struct {
+	Queues []struct {
+		Name                              string
+		Depth, Blocked, Scheduled, Parked int
+		InFlight                          int `json:"in_flight"`
+	}
+	Sales struct {
+		Waiting int `json:"waiting_orders"`
+	}
+	Contacts struct{ Pending int }
+}
+
+// depth is the number of jobs of a queue, in whatever state they live.
+func (s *stage) depth(queue string) int {
+	for _, q := range s.stats().Queues {
+		if q.Name == queue {
+			return q.Depth + q.Blocked + q.Scheduled + q.Parked + q.InFlight
+		}
+	}
+	failf("there is no queue %s", queue)
+	return 0
+}
+
+func (s *stage) stats() (all stats) {
+	must(json.Unmarshal(get(s.server.addr, "/v1/stats"), &all))
+	return all
+}
+
+// rest waits until nothing is in some queues.
+func (s *stage) rest(queues ...string) {
+	eventually(s.ctx, 10*time.Minute, "empty queues", func() bool {
+		for _, name := range queues {
+			if s.depth(name) > 0 {
+				pause(s.ctx, 100*time.Millisecond) // the question has a price
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// keepFile has Redis not write its file anew while it grows: its memory could
+// only be measured after each time.
+func (s *stage) keepFile() {
+	must(s.redis.db.ConfigSet(s.ctx, "auto-aof-rewrite-percentage", "0").Err())
+}
+
+// memory is what Redis says it uses, in bytes, while no rewrite of its file is under way.
+func (s *stage) memory() (used float64) {
+	eventually(s.ctx, time.Minute, "Redis to be at rest", func() bool {
+		info := got(s.redis.db.InfoMap(s.ctx, "memory", "persistence").Result())
+		used = got(strconv.ParseFloat(info["Memory"]["used_memory"], 64))
+		p := info["Persistence"]
+		return p["aof_rewrite_in_progress"] == "0" && p["aof_rewrite_scheduled"] == "0"
+	})
+	return used
+}
+
+// pause waits for a while.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+		must(ctx.Err())
+	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,21 +18,24 @@ import (
 // program, and the processes of the subject that runs.
 type world struct {
 	options
+	ctx     context.Context // ends when the benchmark is told to
 	dir     string
-	program string // the file of the fanfare that is measured
+	program string   // the file of the fanfare that is measured
+	env     []string // what each fanfare is told besides
 
 	mu        sync.Mutex
 	processes []*process
+	ends      []func() // of what else the subject that runs has opened
 }
 
 // newWorld builds the program.
-func newWorld(o options) (*world, error) {
+func newWorld(ctx context.Context, o options) (*world, error) {
 	dir, err := os.MkdirTemp("", "fanfare-bench-")
 	if err != nil {
 		return nil, err
 	}
-	w := &world{options: o, dir: dir, program: filepath.Join(dir, "fanfare")}
-	if err := w.buildFanfare(); err != nil {
+	w := &world{options: o, ctx: ctx, dir: dir, program: filepath.Join(dir, "fanfare")}
+	if err := attempt(w.buildFanfare); err != nil {
 		w.close()
 		return nil, fmt.Errorf("%w (run this in the folder of fanfare)", err)
 	}
@@ -42,15 +43,12 @@ func newWorld(o options) (*world, error) {
 }
 
 // build compiles the program of a folder, which may be a module of its own.
-func (w *world) build(folder, to string, flags ...string) error {
+func (w *world) build(folder, to string, flags ...string) {
 	args := append([]string{"build", "-C", folder, "-o", to}, flags...)
 	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", folder, err, out)
+		failf("build %s: %w\n%s", folder, err, out)
 	}
-	return nil
 }
-
-func (w *world) binary(name string) string { return filepath.Join(w.dir, name) }
 
 // close ends what is left and removes the directory.
 func (w *world) close() {
@@ -63,6 +61,10 @@ func (w *world) close() {
 func (w *world) reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for _, end := range w.ends {
+		end()
+	}
+	w.ends = nil
 	for i := len(w.processes) - 1; i >= 0; i-- {
 		w.processes[i].kill()
 		_ = os.RemoveAll(w.processes[i].cmd.Dir)
@@ -72,12 +74,12 @@ func (w *world) reset() {
 
 // run measures one subject. If a process ends by itself meanwhile, that is the
 // error; with any other comes what the processes had to say.
-func (w *world) run(ctx context.Context, s subject) (found, error) {
+func (w *world) run(s subject) (f found, err error) {
 	defer w.reset()
-	f, err := s.run(ctx, w)
+	err = attempt(func() { f = s.measure(w) })
 	switch {
-	case ctx.Err() != nil:
-		return f, errors.Join(err, ctx.Err())
+	case w.ctx.Err() != nil:
+		return f, errors.Join(err, w.ctx.Err())
 	case err != nil:
 		return f, errors.Join(err, w.complaints(time.Second))
 	}
@@ -92,7 +94,7 @@ func (w *world) complaints(wait time.Duration) error {
 	defer w.mu.Unlock()
 	var errs []error
 	for _, p := range w.processes {
-		if tail := p.log.String(); p.ended() {
+		if tail := p.log.take(); p.ended() {
 			errs = append(errs, fmt.Errorf("%s ended by itself (%v); its last lines:\n%s", p.name, p.cmd.ProcessState, tail))
 		} else if tail != "" && wait > 0 {
 			errs = append(errs, fmt.Errorf("the last lines of %s:\n%s", p.name, tail))
@@ -101,101 +103,12 @@ func (w *world) complaints(wait time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// check refuses rows without figures.
-func (f *found) check() error {
-	for _, r := range f.rows {
-		if err := r.check(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // few is a size, or a hundredth of it in a quick run.
 func (w *world) few(n int) int {
 	if w.quick {
 		return max(n/100, 10)
 	}
 	return n
-}
-
-// freeAddr is a loopback address that was free just now.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}
-
-// redis starts a redis-server with an append-only file that is synced each
-// second, as fanfare's documentation asks for.
-func (w *world) redis() (*process, error) {
-	addr, err := freeAddr()
-	if err != nil {
-		return nil, err
-	}
-	_, port, _ := net.SplitHostPort(addr)
-	return w.start("redis", addr, nil, "redis-server", "--port", port, "--bind", "127.0.0.1",
-		"--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--loglevel", "warning")
-}
-
-// fanfare starts the program on a Redis and waits until it is ready.
-func (w *world) fanfare(ctx context.Context, redis *process, env ...string) (*process, error) {
-	addr, err := freeAddr()
-	if err != nil {
-		return nil, err
-	}
-	env = append([]string{"FANFARE_ADDR=" + addr, "FANFARE_REDIS_URL=redis://" + redis.addr, "FANFARE_LOG_LEVEL=error"}, env...)
-	p, err := w.start("fanfare", addr, env, w.program)
-	if err != nil {
-		return nil, err
-	}
-	if err := ready(ctx, "http://"+addr+"/readyz"); err != nil {
-		return nil, err
-	}
-	p.log.forget() // its greeting
-	return p, nil
-}
-
-// migrate makes the tables of a database, so that rows can be put into it before
-// fanfare starts.
-func (w *world) migrate(ctx context.Context, database string) error {
-	cmd := exec.CommandContext(ctx, w.program, "migrate")
-	cmd.Env = []string{"FANFARE_DATABASE_URL=" + database}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("make tables: %w\n%s", err, out)
-	}
-	return nil
-}
-
-// ready waits until the server says so.
-func ready(ctx context.Context, url string) error {
-	return eventually(ctx, 20*time.Second, "fanfare to be ready", func() (bool, error) {
-		if resp, err := http.Get(url); err == nil {
-			return resp.StatusCode == http.StatusOK, resp.Body.Close()
-		}
-		return false, nil
-	})
-}
-
-// eventually asks until the answer is yes.
-func eventually(ctx context.Context, within time.Duration, what string, done func() (bool, error)) error {
-	tick := time.NewTicker(3 * time.Millisecond)
-	defer tick.Stop()
-	for began := time.Now(); ; {
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
-		if time.Since(began) > within {
-			return fmt.Errorf("waited %v for %s", within, what)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // machine says when and on what is measured, without any name.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"net"
 	"os"
 	"strings"
@@ -19,26 +18,18 @@ func TestAProcessThatEndsIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	w := &world{dir: t.TempDir()}
+	w := &world{ctx: t.Context(), dir: t.TempDir()}
 	const script = `trap 'echo its last words; exit 3' TERM; touch ready; while :; do sleep 0.01; done`
-	f, err := w.run(t.Context(), subject{run: func(ctx context.Context, w *world) (found, error) {
-		p, err := w.start("the server", l.Addr().String(), nil, "sh", "-c", script)
-		if err != nil {
-			return found{}, err
-		}
-		err = eventually(ctx, time.Minute, "the trap", func() (bool, error) {
+	f, err := w.run(subject{once: func(w *world) medians {
+		p := w.start("the server", l.Addr().String(), nil, "sh", "-c", script)
+		eventually(w.ctx, time.Minute, "the trap", func() bool {
 			_, err := os.Stat(p.cmd.Dir + "/ready")
-			return err == nil, nil
+			return err == nil
 		})
-		if err != nil {
-			return found{}, err
-		}
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			return found{}, err
-		}
+		must(p.cmd.Process.Signal(syscall.SIGTERM))
 		<-p.done
-		return found{rows: made()}, nil
-	}})
+		return medians{"rate": 1}
+	}, rows: []want{{"work", "rate", "/s", "", "", goal{}}}})
 	if err == nil || !strings.Contains(err.Error(), "the server ended by itself (exit status 3)") || !strings.Contains(err.Error(), "its last words") {
 		t.Errorf("%d rows and the error %v", len(f.rows), err)
 	}
@@ -66,9 +57,9 @@ func TestALoadFailsByOneAnswer(t *testing.T) {
 			_, _ = c.Write([]byte("HTTP/1.1 " + status + "\r\nContent-Length: 6\r\n\r\nreason"))
 		}
 	}()
-	one := fixed(l.Addr().String(), 202, request("POST", "/", nil))
-	one.connections = 1
-	got, err := one.run(t.Context(), time.Hour)
+	one := requests(202, 1, [][]byte{request("POST", "/", "")}, l.Addr().String())
+	var got sample
+	err = attempt(func() { got = one.run(t.Context(), time.Hour) })
 	if err == nil || !strings.Contains(err.Error(), "status 503 instead of 202: reason") {
 		t.Errorf("%v and the error %v", got, err)
 	}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// failure ends a subject where it stands, as Fatal ends a test: a measurement that went
+// wrong has nothing to save.
+type failure struct{ error }
+
+// must ends the subject if something went wrong.
+func must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// got is a value that must have come without an error.
+func got[T any](value T, err error) T {
+	must(err)
+	return value
+}
+
+// failf ends the subject.
+func failf(format string, args ...any) { must(fmt.Errorf(format, args...)) }
+
+// attempt does something and gives the failure that ended it.
+func attempt(do func()) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			failed, ok := r.(failure)
+			if !ok {
+				panic(r)
+			}
+			err = failed.error
+		}
+	}()
+	do()
+	return nil
+}
+
+// parallel does something in n goroutines and waits for all of them. A failure of one is a
+// failure of the caller.
+func parallel(n int, do func(i int)) {
+	fails := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { fails[i] = attempt(func() { do(i) }) })
+	}
+	all.Wait()
+	must(errors.Join(fails...))
+}
+
+// eventually asks until the answer is yes.
+func eventually(ctx context.Context, within time.Duration, what string, done func() bool) {
+	tick := time.NewTicker(3 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); !done(); {
+		if time.Since(began) > within {
+			failf("waited %v for %s", within, what)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			must(ctx.Err())
+		}
+	}
+}

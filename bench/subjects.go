@@ -1,0 +1,231 @@
+package main
+
+// subject is a group of measurements that can be asked for by name: sides that take
+// turns, something that is measured once, or how a cost grows.
+type subject struct {
+	name    string
+	section string // its heading in the file of results
+	rounds  int    // at most; 0: as many as are asked for
+	sides   func(*world) []side
+	once    func(*world) medians
+	rows    []want
+	growth  growth
+	// profiles are the sides that -profile knows, by the names it knows them by.
+	profiles map[string]string
+}
+
+// want is a row before it is measured: which figures of which sides it compares.
+type want struct {
+	work, ours, unit, base, baseline string
+	goal                             goal
+}
+
+// growth is a table of a line for each size.
+type growth struct {
+	sizes []int
+	head  []string
+	line  func(w *world, n int) []float64
+}
+
+// found is what a subject measured.
+type found struct {
+	rows   []row
+	tables []table
+}
+
+// measure does what the subject says.
+func (s *subject) measure(w *world) (f found) {
+	if s.growth.line != nil {
+		return found{tables: []table{s.growth.measure(w)}}
+	}
+	if s.rounds > 0 {
+		defer func(rounds int) { w.rounds = rounds }(w.rounds)
+		w.rounds = min(w.rounds, s.rounds)
+	}
+	m := medians{}
+	if s.once != nil {
+		m = s.once(w)
+	} else {
+		m = w.turns(s.sides(w)...)
+	}
+	for _, r := range s.rows {
+		f.rows = append(f.rows, row{r.work, m[r.ours], r.unit, m[r.base], r.baseline, r.goal})
+	}
+	return f
+}
+
+// measure starts anew for each size, of which a quick run takes the first.
+func (g *growth) measure(w *world) table {
+	t, sizes := table{Head: g.head}, g.sizes
+	if w.quick {
+		sizes = sizes[:2]
+	}
+	for _, n := range sizes {
+		line := []string{count(n)}
+		err := attempt(func() {
+			for _, v := range g.line(w, n) {
+				line = append(line, figure(v))
+			}
+		})
+		if err != nil {
+			failf("%d: %w", n, err)
+		}
+		t.Lines = append(t.Lines, line)
+		w.reset()
+	}
+	return t
+}
+
+// check refuses rows without figures.
+func (f *found) check() error {
+	for _, r := range f.rows {
+		if err := r.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Baselines of several rows.
+const (
+	stock    = "stock apns2 in a loop"
+	stockFar = "stock apns2 in a loop, 4 connections, 4,000 callers"
+	atOnce   = "at once"
+	xadd     = "bare chi handler, one ungathered XADD"
+	zrange   = "bare chi handler, one ZREVRANGE"
+	hgetall  = "bare chi handler, one HGETALL"
+	oneOf1   = "one process, 1 partition"
+	peer     = "asynq v0.26"
+	cached   = "all cached"
+)
+
+// subjects are those of the table.
+func subjects() []subject {
+	return []subject{
+		{name: "accept", section: "Push", sides: accept, profiles: map[string]string{"accept": "ours"}, rows: []want{
+			{"POST /v1/events accepted, 64 callers, API role alone", "ours rate", "/s", "bare rate", xadd, atLeast(1)},
+			{"POST /v1/events accepted, 64 callers, API role alone, p99", "ours p99", "ms", "bare p99", xadd, atMost(1)},
+		}},
+		{name: "push", section: "Push", sides: push, profiles: map[string]string{
+			"one": "one", "batch": "batch", "ten": "ten", "wide": "wide", "fans": "fans",
+		}, rows: []want{
+			{"delivered, one event per POST, one device", "one rate", "/s", "stock rate", stock, atLeast(.5)},
+			{"delivered, 100 events per batch POST", "batch rate", "/s", "stock rate", stock, atLeast(1)},
+			{"delivered, one event to 10 devices", "ten rate", "/s", "stock rate", stock, atLeast(1)},
+			{"delivered, one event to 2,000 devices", "wide rate", "/s", "stock rate", stock, atLeast(1.2)},
+			{"delivered, one event to 100,000 devices", "fans rate", "/s", "stock rate", stock, atLeast(1.2)},
+			{"push stage alone (delivery/apns, no queue)", "stage rate", "/s", "stock rate", stock, atLeast(1.8)},
+			{"Redis, processor time per one-device event at saturation", "one redis", "µs", "", "", valueAtMost(25)},
+			{"fanfare, processor time per one-device event at saturation", "one fanfare", "µs", "", "", valueAtMost(90)},
+		}},
+		{name: "latency", section: "Push", sides: latency, rows: []want{
+			{"POST to arrival at 200/s, p50", "ours p50", "ms", "", "", valueAtMost(.8)},
+			{"POST to arrival at 200/s, p99", "ours p99", "ms", "", "", valueAtMost(3)},
+		}},
+		{name: "queue", section: "Push", sides: queues, rows: []want{
+			{"queue, no-op jobs, enqueue (100 a call) and process", "batches rate", "/s", "asynq singles rate", peer, atLeast(8)},
+			{"the same, one job a call, 64 callers", "singles rate", "/s", "asynq singles rate", peer, goal{}},
+			{"queue, enqueue to handler at 200/s, p50", "pick-up p50", "ms", "asynq pick-up p50", peer, valueAtMost(.3)},
+		}},
+		{name: "memory", section: "Push", once: memory, rows: []want{
+			{"memory of fanfare with 1,000,000 notifications waiting for APNs, peak", "peak", "MiB", "", "", valueAtMost(94)},
+			{"Redis, memory per waiting one-device event, each for a device of its own", "first", "bytes", "", "", valueAtMost(400)},
+			{"the same, for devices for which others wait already", "rest", "bytes", "", "", goal{}},
+			{"Redis, memory that an ended one-device event leaves for its retention", "kept", "bytes", "", "", valueAtMost(400)},
+		}},
+		{name: "far", section: "Far", rounds: 3, sides: far, rows: []want{
+			{"one device an event, 100 a batch, answers after 0 ms", "batch 0 rate", "/s", "stock-far 0 rate", stockFar, goal{}},
+			{"one device an event, 100 a batch, answers after 100 ms", "batch 100 rate", "/s", "stock-far 100 rate", stockFar, atLeast(1)},
+			{"one device an event, 100 a batch, answers after 300 ms", "batch 300 rate", "/s", "stock-far 300 rate", stockFar, atLeast(1)},
+			{"the same, answers after 100 ms", "batch 100 rate", "/s", "batch 0 rate", atOnce, atLeast(.8)},
+			{"the same, answers after 300 ms", "batch 300 rate", "/s", "batch 0 rate", atOnce, atLeast(.6)},
+			{"one event to 2,000 devices, answers after 100 ms", "wide 100 rate", "/s", "wide 0 rate", atOnce, atLeast(.8)},
+			{"one event to 2,000 devices, answers after 300 ms", "wide 300 rate", "/s", "wide 0 rate", atOnce, atLeast(.6)},
+			{"Redis, processor time per one-device event at saturation, 100 ms", "one 100 redis", "µs", "", "", valueAtMost(35)},
+			{"entries of streams per one-device event, 100 a batch, 100 ms", "batch 100 entries", "", "", "", valueAtMost(1.05)},
+			{"entries of streams per one-device event, one per POST, 100 ms", "one 100 entries", "", "", "", valueAtMost(1.05)},
+		}},
+		{name: "far-processes", section: "Far", rounds: 3, once: farProcesses, rows: []want{
+			{"one event to 100,000 devices, 100 ms, room for 500 requests a process, two processes", "2", "/s", "1", "one process", atLeast(1.7)},
+			{"one event to 100,000 devices, 100 ms, room for 500 requests a process, four", "4", "/s", "1", "one process", atLeast(3)},
+		}},
+		{name: "far-latency", section: "Far", rounds: 3, sides: farLatency, rows: []want{
+			{"one-user events at 50/s from POST to arrival, p99, while 100,000 devices of their app are sent to at 100 ms",
+				"lone same", "ms", "", "", valueAtMost(100)},
+			{"one-user events at 50/s from POST to arrival, p99, while another app hangs, from its third second on",
+				"lone other", "ms", "", "", valueAtMost(20)},
+		}},
+		{name: "far-memory", section: "Far", rounds: 3, sides: farMemory, rows: []want{
+			{"memory of fanfare with 1,000,000 notifications waiting, 300 ms, peak", "far peak", "MiB", "", "", valueAtMost(128)},
+		}},
+		{name: "cold", section: "Far", rounds: 3, once: cold, rows: []want{
+			{"one event to 100,000 devices, nobody cached, SQLite", "sqlite cold rate", "/s", "sqlite warm rate", cached, atLeast(.6)},
+			{"one event to 100,000 devices, nobody cached, MariaDB", "mysql cold rate", "/s", "mysql warm rate", cached, atLeast(.6)},
+			{"Redis, memory per recipient of that event, peak", "sqlite cold peak", "bytes", "", "", valueAtMost(200)},
+			{"Redis, memory per recipient of that event, right after its end", "sqlite cold left", "bytes", "", "", valueAtMost(60)},
+			{"Redis, processor time per recipient, nobody cached", "sqlite cold redis", "µs", "sqlite warm redis", cached, goal{}},
+		}},
+		{name: "sale", section: "Stores", sides: sales, profiles: map[string]string{"reserve": "reserve", "refuse": "refuse"}, rows: []want{
+			{"reservation, 64 buyers, one item", "reserve rate", "/s", "script rate", "bare chi handler, one ungathered EVALSHA", atLeast(1)},
+			{"reservation at half the highest rate, p99", "half p99", "ms", "", "", valueAtMost(5)},
+			{"refusal after sold out", "refuse rate", "/s", "json rate", "bare chi handler that decodes and answers JSON, no Redis", atLeast(.7)},
+		}},
+		{name: "processes", section: "Stores", sides: saleProcesses, rows: []want{
+			{"reservation on 3 API processes, 1 partition", "whole rate", "/s", "once rate", oneOf1, atLeast(1)},
+			{"reservation on 3 API processes, 8 partitions", "split rate", "/s", "once rate", oneOf1, atLeast(1)},
+		}},
+		{name: "chat", section: "Stores", sides: chats, profiles: map[string]string{"chat": "ours"}, rows: []want{
+			{"chat send, 64 chats, 64 callers", "ours rate", "/s", "bare rate", "bare chi handler, one EVALSHA", atLeast(.9)},
+		}},
+		{name: "chat-store", section: "Stores", sides: chatStore, rows: []want{
+			{"chat send, 16 senders, one chat, store alone", "ours rate", "/s", "lock rate", "SET NX lock, INCR, ZADD, unlock", atLeast(9)},
+		}},
+		{name: "contacts", section: "Stores", sides: contacts, profiles: map[string]string{"recent": "sqlite"}, rows: []want{
+			{"recent-contacts, 64 callers, SQLite", "sqlite rate", "/s", "bare rate", zrange, atLeast(.5)},
+			{"recent-contacts, 64 callers, MariaDB", "mariadb rate", "/s", "bare rate", zrange, atLeast(.4)},
+			{"recent-contacts with 100,000 contacts, one caller, p50", "big p50", "ms", "small p50", "with 10 contacts", atMost(1.2)},
+			{"upload, indexes of its followers, MariaDB", "upload rate", "/s", "", "", valueAtLeast(100_000)},
+		}},
+		{name: "reads", section: "Stores", sides: reads, profiles: map[string]string{"event": "event"}, rows: []want{
+			{"GET /v1/events/{id}", "event rate", "/s", "event hash rate", hgetall, atLeast(.8)},
+			{"GET /v1/sales/{id}", "sale rate", "/s", "sale hash rate", hgetall, atLeast(.8)},
+		}},
+		{name: "stream-memory", section: "Stores", once: streamMemory, rows: []want{
+			{"an idle stream's memory, of 10,000 (heap and stacks in use)", "each", "KiB", "", "", valueAtMost(20)},
+		}},
+		{name: "streams", section: "Stores", sides: func(w *world) []side { return readers(w, w.few(1000)) }, rows: []want{
+			{"1,000 streams on one chat, messages to readers", "ours rate", "/s", "", "", valueAtLeast(150_000)},
+		}},
+	}
+}
+
+// growthSubjects are those of -growth; each has a section of its own.
+func growthSubjects() []subject {
+	return []subject{
+		{name: "backlog", section: "Cost growth: backlog", growth: growth{[]int{1000, 10_000, 100_000, 1_000_000}, []string{
+			"notifications waiting", "accepted /s", "POST p50 ms", "POST p99 ms", "delivered /s", "accepting MiB", "sending MiB",
+			"Redis bytes each",
+		}, backlog}},
+		{name: "fan-out", section: "Cost growth: fan-out", growth: growth{[]int{1000, 10_000, 100_000, 1_000_000}, []string{
+			"followers", "nobody cached: delivered /s", "all cached: delivered /s", "first arrival ms", "last arrival s", "fanfare MiB",
+			"fanfare µs each", "Redis µs each",
+		}, fanOut}},
+		{name: "workers", section: "Cost growth: processes", growth: growth{[]int{1, 2, 4}, []string{
+			"processes", "one device, delivered /s", "fanfare µs each", "Redis µs each", "batches of 100, delivered /s",
+			"fanfare µs each", "Redis µs each",
+		}, workers}},
+		{name: "buyers", section: "Cost growth: buyers", growth: growth{[]int{1, 10, 100, 1000, 10_000}, []string{
+			"buyers at once", "reservations /s", "p50 ms", "p99 ms", "turned away %", "refusals /s", "p50 ms", "p99 ms", "turned away %",
+		}, buyers}},
+		{name: "orders", section: "Cost growth: orders of a sale", growth: growth{[]int{1, 1000, 100_000, 1_000_000}, []string{
+			"orders", "sold and recorded /s", "GET sale p50 ms", "GET orders p50 ms", "reservations /s", "Redis bytes each",
+			"back after a loss s",
+		}, orders}},
+		{name: "members", section: "Cost growth: members of a chat", growth: growth{[]int{2, 10, 100, 1000}, []string{
+			"members", "messages /s", "p50 ms", "p99 ms",
+		}, members}},
+		{name: "readers", section: "Cost growth: streams", growth: growth{[]int{100, 1000, 10_000}, []string{
+			"streams", "messages to readers /s", "fanfare µs each",
+		}, followed}},
+	}
+}
