@@ -448,7 +448,14 @@ func TestS7_NoPartitionGoesBeforeTheLast(t *testing.T) {
 		}
 		p, err := w.partitionByID(t.Context(), w.sale, held.ID)
 		storetest.Must(t, err)
-		storetest.Must(t, w.db.Client().Del(t.Context(), p.due).Err()) // as if it had ended long ago
+		storetest.Must(t, w.db.Client().Del(t.Context(), p.due).Err())    // as if it had ended long ago
+		opened := w.now().Add(time.Second - keptAfterOpening).UnixMilli() // and been read back almost an hour ago
+		storetest.Must(t, w.db.Client().HSet(t.Context(), parts[1].settings, "opened", opened).Err())
+		storetest.Must(t, w.retire(t.Context(), parts))
+		if there() != len(parts) {
+			t.Errorf("%d of %d partitions are left of a sale that was read back", there(), len(parts))
+		}
+		storetest.Must(t, w.db.Client().HDel(t.Context(), parts[1].settings, "opened").Err())
 		release, err := w.lockMoves(t.Context(), parts)
 		storetest.Must(t, err)
 		release()
