@@ -1,14 +1,14 @@
 // Package lock is an attempt-counting lock: at most one holder at a time by
 // Redis' clock, any number of contenders, a lease in milliseconds, attempts
 // that rise by one, a fence that only rises, and tombstones for what is done
-// or exhausted. It makes one atomic step of the usual check of five cases.
+// or exhausted. Acquiring is one atomic step.
 //
 // One record decides (lua/record.lua), and only scripts change it, by Redis' clock.
 //
-// What no lock can promise: a holder that is paused between asking Alive and
-// its write may write after its lease; whoever is written to must compare
-// fences to be safe. And a fail-over of Redis that loses an acknowledged
-// acquire lets a second holder in, whose fence is higher.
+// No lock can promise two things. A holder that is paused between asking Alive and its write
+// may write after its lease; to be safe, the receiver of the write must compare fences. And a
+// fail-over of Redis that loses an acknowledged acquire lets a second holder in, whose fence
+// is higher.
 //
 // Keys:
 //

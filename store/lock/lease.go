@@ -14,8 +14,8 @@ import (
 // A result that is false means lost: another has acquired the lock since, or
 // Redis no longer knows of it. Then nothing was changed.
 type Lease struct {
-	// ID is the lock's identifier, Attempt the number of this attempt, Fence
-	// larger than that of every earlier hold.
+	// ID is the lock's identifier and Attempt the number of this attempt. Fence is larger
+	// than the fence of every earlier hold.
 	ID      string
 	Attempt int
 	Fence   int64
@@ -59,8 +59,8 @@ func (l *Lease) Renew(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Keep renews the lease at a third of its time until stop is called, or it is
-// lost or over: then the context ends.
+// Keep renews the lease at a third of its time. The context that it returns ends when stop is
+// called, or when the lease is lost or over.
 func (l *Lease) Keep(ctx context.Context) (held context.Context, stop func()) {
 	held, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -94,15 +94,15 @@ func (l *Lease) keep(ctx context.Context) {
 	}
 }
 
-// Done says that the work is done: for the retention nobody acquires this lock.
+// Done records that the work is done: during the retention nobody acquires this lock.
 func (l *Lease) Done(ctx context.Context) (bool, error) { return l.finish(ctx, "done") }
 
-// Fail gives the lock up after a failure: the attempt counts, and one who waits
-// gets the lock at once.
+// Fail gives the lock up after a failure. The attempt counts, and a waiter gets the lock at
+// once.
 func (l *Lease) Fail(ctx context.Context) (bool, error) { return l.finish(ctx, "fail") }
 
-// Release gives the lock up without having tried: the attempt does not count,
-// and one who waits gets the lock at once.
+// Release gives the lock up without a result. The attempt does not count, and a waiter gets
+// the lock at once.
 func (l *Lease) Release(ctx context.Context) (bool, error) { return l.finish(ctx, outcomeRelease) }
 
 // outcomeRelease is the outcome of a hold that was no attempt (lua/lock_end.lua).

@@ -50,7 +50,7 @@ func (s Status) String() string {
 	return [...]string{"?", "acquired", "held", "done", "exhausted"}[s]
 }
 
-// Answer is what an acquiring gets.
+// Answer is the answer to an acquiring.
 type Answer struct {
 	Status Status
 	// Attempt is the number of the present attempt, from 1 (Acquired, Held).
@@ -94,8 +94,8 @@ func New(db *redisdb.DB, o Options) *Locker {
 }
 
 // TryAcquire asks once, in one round trip, for the lock of an identifier (as
-// api.ValidIdentifier). What it may have taken when the answer does not come, because
-// ctx ends or the connection breaks, is given back, uncounted.
+// api.ValidIdentifier). If the answer does not arrive, because ctx ends or the connection
+// breaks, a hold that Redis may have given is released, uncounted.
 func (l *Locker) TryAcquire(ctx context.Context, id string) (Answer, error) {
 	return l.try(ctx, id, newRequest())
 }
@@ -123,10 +123,10 @@ func (l *Locker) try(ctx context.Context, id, request string) (Answer, error) {
 	return l.answer(id, sent, value.([]any)), nil
 }
 
-// giveBack releases what a request may have taken without its caller's learning of it: he
-// was cancelled, or the answer was lost. It tries once; else the lease ends by itself.
+// giveBack releases the hold that a request may have got although its caller was cancelled or
+// the answer was lost. It tries once; if that fails, the lease ends by itself.
 func (l *Locker) giveBack(ctx context.Context, id, request string) {
-	ctx, cancel := context.WithTimeout(ctx, 2*l.db.Timeout()) // the trip whose answer is lost may go first
+	ctx, cancel := context.WithTimeout(ctx, 2*l.db.Timeout()) // the lost request may still be under way
 	defer cancel()
 	_, _ = l.db.Eval(ctx, redisdb.Write, l.end, []string{l.key(id)}, request, outcomeRelease, ms(l.o.Retention), l.channel(id))
 }

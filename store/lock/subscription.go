@@ -21,16 +21,15 @@ type subscription struct {
 	topics map[string]*topic
 }
 
-// topic is one channel and those who wait for it.
+// topic is one channel and its waiters.
 type topic struct {
 	live    bool // Redis has confirmed the subscription
 	waiters map[chan struct{}]struct{}
 }
 
-// join subscribes a waiter to a channel. wake gets a value once the
-// subscription is live, so that whoever tries then misses no hand-over; then at
-// each hand-over, and when the connection was made again, because one may have
-// been missed meanwhile.
+// join subscribes a waiter to a channel. wake gets a value once the subscription is live: a
+// waiter that tries after it misses no hand-over. It gets another at each hand-over, and after
+// each reconnection, because a hand-over may have been missed meanwhile.
 func (s *subscription) join(ctx context.Context, channel string) (wake chan struct{}, err error) {
 	wake = make(chan struct{}, 1)
 	s.mu.Lock()
@@ -72,8 +71,8 @@ func (s *subscription) leave(ctx context.Context, channel string, wake chan stru
 	_ = s.sub.Unsubscribe(ctx, channel) // if it fails, messages for nobody are ignored
 }
 
-// dispatch wakes waiters until its connection is closed for good. A message of
-// a former connection, or of a former subscription, wakes for nothing at worst.
+// dispatch wakes waiters until its connection is closed for good. A message from an earlier
+// connection or subscription wakes a waiter needlessly at worst.
 func (s *subscription) dispatch(events <-chan any) {
 	for event := range events {
 		switch e := event.(type) {
@@ -96,7 +95,7 @@ func (s *subscription) wake(channel string, live bool) {
 	for wake := range t.waiters {
 		select {
 		case wake <- struct{}{}:
-		default: // it has not looked at the last one yet
+		default: // the waiter has a wake-up already
 		}
 	}
 }

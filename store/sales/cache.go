@@ -20,9 +20,8 @@ const (
 	maxCached = 10_000
 )
 
-// cache is what this process knows of sales without asking. Whatever it says
-// was true at most 100 ms ago. Times are on the monotonic clock, and count from
-// before the question was sent.
+// cache keeps sales in memory. Each of its answers was true at most 100 ms ago. Times are on
+// the monotonic clock; the age of an answer counts from before the request for it was sent.
 type cache struct {
 	on    bool
 	clock func() time.Duration
@@ -39,7 +38,7 @@ type cachedSale struct {
 
 	refusal   *api.Error // sold_out as Redis said it
 	available map[string]int64
-	until     time.Duration // the end of refusal's truth
+	until     time.Duration // when refusal may be outdated
 }
 
 func newCache(on bool) *cache {
@@ -50,8 +49,8 @@ func newCache(on bool) *cache {
 // now is the time on the cache's own clock.
 func (m *cache) now() time.Duration { return m.clock() }
 
-// entry finds or makes a sale's entry. The map stays bounded: it is emptied when it
-// is full, which costs a question each. Callers hold mu.
+// entry finds or makes a sale's entry. A full map is emptied, so that it stays bounded; each
+// sale is then read from Redis once more. Callers hold mu.
 func (m *cache) entry(sale string) *cachedSale {
 	k := m.sales[sale]
 	if k == nil {
@@ -75,8 +74,8 @@ func (m *cache) drop(sale string) {
 	}
 }
 
-// dropState forgets how a sale stands, but not that it is sold out: units were
-// taken, none came back.
+// dropState forgets a sale's numbers, but not that it is sold out. It is for changes that take
+// units and give none back.
 func (m *cache) dropState(sale string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,8 +99,8 @@ func (m *cache) forgetAll() {
 	}
 }
 
-// forget forgets how a sale stands. A read that is under way answers those who
-// wait for it, but is neither remembered nor shared any more. Callers hold mu.
+// forget forgets a sale's numbers. A read that is under way still answers its waiting callers,
+// but is not remembered, and new callers do not share it. Callers hold mu.
 func (m *cache) forget(sale string, k *cachedSale) {
 	k.present = nil
 	k.changes++
@@ -125,8 +124,8 @@ func (m *cache) putRefusal(sale string, s *stock.SoldOut, err error, asked time.
 	k.refusal, k.available, k.until = refusal, maps.Clone(s.Available), until
 }
 
-// soldOut refuses lines of which one asks for more than there was, when that is
-// known for all of them.
+// soldOut refuses lines if a recent refusal knows all their skus, and one line asks for more
+// units than there were.
 func (m *cache) soldOut(sale string, lines []api.Line) error {
 	if !m.on {
 		return nil
@@ -158,8 +157,8 @@ func (m *cache) soldOut(sale string, lines []api.Line) error {
 	return k.refusal.With("available", asked)
 }
 
-// sale gives a sale as it was at most 100 ms ago, else reads it. Callers that
-// come while it is read share the answer, unless it has changed in between.
+// sale gives a sale as it was at most 100 ms ago, else reads it. Callers that arrive while it is
+// read share the answer, unless the sale changed in between.
 func (m *cache) sale(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
 	if !m.on {
 		return read(ctx, sale)
@@ -210,9 +209,9 @@ func (m *cache) fetch(ctx context.Context, sale string, read func(context.Contex
 	return present, err
 }
 
-// listen forgets sales that another process changed. What is published while the
-// connection is down is lost, so that a new one forgets all; without any of it
-// an answer is 100 ms old at most.
+// listen forgets sales that another process changed. Messages published while the connection is
+// down are lost, so a new connection makes it forget all sales. Without any messages answers are
+// still at most 100 ms old.
 func (s *Store) listen(ctx context.Context) {
 	if s.o.NoLocal {
 		<-ctx.Done()

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// relayLength is how many orders may wait for the relay; what finds no room
-	// is found by the sweeper.
+	// relayLength is how many orders may wait for the relay; the sweeper enqueues orders
+	// that find no room.
 	relayLength = 4096
 	// relayBatch is how many orders one enqueueing carries.
 	relayBatch = 256
 	// relayTime bounds one enqueueing.
 	relayTime = 5 * time.Second
-	// sweepPage is how many orders of a partition the sweeper enqueues at once. It leaves
-	// them to their jobs for sweepAgain, or sweepRest times as long as it took, before it
-	// does so again.
+	// sweepPage is how many orders of a partition the sweeper enqueues at once. After it has
+	// enqueued all, it leaves the partition alone for sweepAgain, or for sweepRest times as
+	// long as that took, so that the jobs can do their work.
 	sweepPage  = 500
 	sweepAgain = 5 * time.Second
 	sweepRest  = 10
@@ -60,8 +60,8 @@ func orderJob(o stock.Order) queue.Job {
 	return queue.Job{Type: JobOrder, Unique: o.Reservation, Payload: payload}
 }
 
-// relayOrders enqueues what was sold right after it was, until ctx ends; what is
-// waiting then is enqueued first.
+// relayOrders enqueues orders right after their reservations were sold, until ctx ends. It
+// enqueues waiting orders before it returns.
 func (s *Store) relayOrders(ctx context.Context) {
 	for {
 		select {
@@ -78,7 +78,7 @@ func (s *Store) relayOrders(ctx context.Context) {
 	}
 }
 
-// relayFrom enqueues an order, and those that wait behind it.
+// relayFrom enqueues an order and the orders that wait behind it.
 func (s *Store) relayFrom(ctx context.Context, first stock.Order) {
 	orders := []stock.Order{first}
 	for len(orders) < relayBatch {
@@ -106,7 +106,7 @@ func (s *Store) enqueue(ctx context.Context, orders []stock.Order) error {
 	return err
 }
 
-// sweptOrders is until when the sweeper leaves a partition's orders to their jobs.
+// sweptOrders has the time until which the sweeper leaves each partition's orders to their jobs.
 type sweptOrders struct {
 	mu    sync.Mutex
 	until map[stock.Ref]time.Time
@@ -128,8 +128,8 @@ func (s *sweptOrders) rest(r stock.Ref, d time.Duration) {
 	s.until[r] = time.Now().Add(d)
 }
 
-// onSwept finishes what the sweep of a partition found undone: orders whose job
-// a dead process may never have enqueued, settings that are not on record.
+// onSwept finishes work that the sweep of a partition found: orders whose job was perhaps never
+// enqueued because a process died, and settings that are not on record.
 func (s *Store) onSwept(ctx context.Context, found stock.Swept) {
 	var errs []error
 	if found.Settings {
@@ -191,9 +191,9 @@ func (s *Store) writeOrders(ctx context.Context, orders []record.Order) error {
 	return errors.Join(errs...)
 }
 
-// acknowledge notes in a live sale that orders are on record. One that it does not
-// know was written while another process restored the sale from what was on
-// record before.
+// acknowledge notes in a live sale that orders are on record. It restores an order that the sale
+// does not have: the order was written while another process was reading the sale's orders from
+// the record.
 func (s *Store) acknowledge(ctx context.Context, sale string, orders []record.Order) error {
 	ids := make([]string, len(orders))
 	for i, o := range orders {
@@ -204,7 +204,7 @@ func (s *Store) acknowledge(ctx context.Context, sale string, orders []record.Or
 		err = s.live.RestoreOrders(ctx, sale, ordersOf(orders))
 	}
 	if errors.Is(err, stock.ErrAbsent) {
-		return nil // whoever needs it reads the record
+		return nil // the sale is read from the record when somebody needs it
 	}
 	return err
 }

@@ -23,9 +23,9 @@ const (
 	restorePage = 500
 )
 
-// restore brings a sale back from the record: one that Redis lost, or one that
-// must be compared with the record after a fail-over. One process does it; the
-// others wait as long as their callers do. Nil means: try again.
+// restore brings a sale back from the record, if Redis lost it, or if it must be compared with
+// the record after a fail-over. One process does it; the others wait as long as their callers
+// do. Nil means: try again.
 func (s *Store) restore(ctx context.Context, sale string) error {
 	done := s.restores.DoChan(sale, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTime)
@@ -44,7 +44,7 @@ func (s *Store) restore(ctx context.Context, sale string) error {
 	}
 }
 
-// restoreOnce does it, or waits a moment while another process does.
+// restoreOnce restores a sale, or waits a moment while another process does.
 func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 	if err := s.putMissing(ctx, sale); err != nil {
 		return err
@@ -64,13 +64,13 @@ func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 		s.o.Logger.WarnContext(ctx, "the lease for restoring a sale stays till its end", "sale", sale, "error", e)
 	}
 	if needsRestore(err) {
-		return nil // Redis went away under it: its caller sees how the sale stands now
+		return nil // the sale changed meanwhile: the caller tries again and sees how
 	}
 	return err
 }
 
-// putMissing puts a sale on record that Redis alone has, because SQL was away when it was
-// made. ErrAbsent: neither knows the sale.
+// putMissing puts a sale on record that only Redis has, because SQL was away when the sale was
+// made. ErrAbsent: neither has it.
 func (s *Store) putMissing(ctx context.Context, sale string) error {
 	row, err := s.rec.Sale(ctx, sale)
 	if err != nil {
@@ -87,9 +87,9 @@ func (s *Store) putMissing(ctx context.Context, sale string) error {
 	return err
 }
 
-// reload loads a sale and lets it go on, unless another process has just done
-// so. While nobody can say how the sale stands, it stays as it is. From the reading of the
-// record on, it takes nothing from those who have the sale by an earlier loading.
+// reload loads a sale and opens it, unless another process has just done so. If the sale cannot
+// be read from Redis, it stays as it is. From the moment at which the settings are read from the
+// record, SQL takes no changes from a Redis that has the sale by an earlier load.
 func (s *Store) reload(ctx context.Context, sale string) error {
 	if _, err := s.live.Sale(ctx, sale); !needsRestore(err) {
 		return err
@@ -113,8 +113,8 @@ func (s *Store) reload(ctx context.Context, sale string) error {
 	return nil
 }
 
-// load puts settings, changes of stock and all orders back; open follows. Each step may be done
-// again, so a process that dies on the way harms nothing.
+// load puts settings, changes of stock and all orders back; opening follows. Each step may be
+// repeated, so a process may die at any point.
 func (s *Store) load(ctx context.Context, settings stock.Settings) error {
 	s.o.Logger.WarnContext(ctx, "a sale is brought in line with the record", "sale", settings.ID)
 	if err := s.live.Load(ctx, settings); err != nil {
@@ -126,7 +126,8 @@ func (s *Store) load(ctx context.Context, settings stock.Settings) error {
 	return s.restoreOrders(ctx, settings.ID, 0)
 }
 
-// restoreOrders makes the orders on record known that were sold since a time in milliseconds.
+// restoreOrders reads the orders that were sold since a time in milliseconds from the record, and
+// makes their reservations sold.
 func (s *Store) restoreOrders(ctx context.Context, sale string, since int64) error {
 	for after := (record.Order{CreatedAt: since}); ; {
 		page, err := s.rec.Orders(ctx, sale, after, restorePage)
@@ -143,8 +144,8 @@ func (s *Store) restoreOrders(ctx context.Context, sale string, since int64) err
 	}
 }
 
-// loadRestocks makes the changes of stock known that the settings on record have come
-// from: their calls, when repeated, are answered as they were.
+// loadRestocks puts the changes of stock back that led to the settings on record, so that a
+// repeat of one gets its first answer.
 func (s *Store) loadRestocks(ctx context.Context, settings stock.Settings) error {
 	for after := ""; ; {
 		page, err := s.rec.Restocks(ctx, settings.ID, settings.Version, after, restorePage)
@@ -171,8 +172,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// onStale restores a sale that the sweeper must not touch as it is, so that its
-// holds end also when nobody calls.
+// onStale restores a sale that the sweeper cannot work on, so that its holds end also when
+// nobody calls.
 func (s *Store) onStale(ctx context.Context, sale string) {
 	ctx, cancel := context.WithTimeout(ctx, restoreTime)
 	defer cancel()

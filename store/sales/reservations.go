@@ -7,10 +7,9 @@ import (
 	"fanfare/store/stock"
 )
 
-// Reserve takes units for a user: all lines or none. What it refuses it refuses
-// in the order of the contract; CodeRateLimited and CodeOverloaded come before
-// Redis is asked. Without an idempotency key a sale that was sold out just now
-// is refused from memory.
+// Reserve takes units for a user: all lines or none. Refusals come in the order of the contract;
+// CodeRateLimited and CodeOverloaded come before Redis is asked. Without an idempotency key, a
+// sale that was sold out a moment ago is refused from memory.
 func (s *Store) Reserve(ctx context.Context, sale string, r *api.ReservationRequest, i api.Idempotency) (*api.Reservation, bool, error) {
 	if err := s.limiter.allow(sale, r.User); err != nil {
 		s.o.OnReserve(string(api.CodeRateLimited))
@@ -22,7 +21,7 @@ func (s *Store) Reserve(ctx context.Context, sale string, r *api.ReservationRequ
 			return nil, false, err
 		}
 	}
-	i.Scope += " " + r.User // one user's key is not another's
+	i.Scope += " " + r.User // equal keys of two users are two keys
 	release, err := s.acquire()
 	if err != nil {
 		s.o.OnReserve(string(api.CodeOverloaded))

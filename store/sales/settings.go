@@ -10,8 +10,8 @@ import (
 	"fanfare/store/stock"
 )
 
-// Put makes or changes a sale. The record has it before the answer; when it
-// cannot be had the answer is CodeUnknownOutcome, and a sweep completes it.
+// Put makes or changes a sale. SQL has the change before the answer; while SQL is away the
+// answer is CodeUnknownOutcome, and a sweep completes the change.
 // CodeVersionMismatch carries the present version and sale.
 func (s *Store) Put(ctx context.Context, sale string, r *api.SaleRequest, m stock.Match) (*api.Sale, bool, error) {
 	defer s.cache.drop(sale)
@@ -39,7 +39,7 @@ func (s *Store) put(ctx context.Context, p stock.PutSale) (change stock.Change, 
 	return change, err
 }
 
-// Restocked is what came of AddStock.
+// Restocked is the result of AddStock.
 type Restocked struct {
 	Item     api.SaleItem
 	Version  int64
@@ -66,8 +66,8 @@ func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, 
 	return Restocked{Item: item, Version: change.Version, Replayed: change.Replayed}, nil
 }
 
-// recordSale writes settings into SQL and then clears the outbox. The change is
-// made already: while SQL is away nobody can say more than that.
+// recordSale writes settings into SQL and then clears the outbox. The change has been made in
+// Redis, so an error of SQL leaves the outcome unknown.
 func (s *Store) recordSale(ctx context.Context, settings stock.Settings) error {
 	restocks, err := s.putOnRecord(ctx, settings)
 	if err != nil {
@@ -79,9 +79,9 @@ func (s *Store) recordSale(ctx context.Context, settings stock.Settings) error {
 	return nil
 }
 
-// putOnRecord writes settings into SQL, and in the same transaction the changes of stock
-// that they have come from. What the record refuses, because the sale was loaded elsewhere
-// since, is taken back.
+// putOnRecord writes settings into SQL, and in the same transaction the changes of stock that led
+// to them. If SQL refuses them, because another Redis has loaded the sale since, they are taken
+// back.
 func (s *Store) putOnRecord(ctx context.Context, settings stock.Settings) ([]stock.Restocked, error) {
 	restocks, err := s.live.UnrecordedRestocks(ctx, settings.ID, settings.Version)
 	if err == nil {
@@ -96,7 +96,7 @@ func (s *Store) putOnRecord(ctx context.Context, settings stock.Settings) ([]sto
 	return restocks, nil
 }
 
-// finishSettings does what a process left undone between Redis and SQL.
+// finishSettings writes settings into SQL that a process changed in Redis and did not record.
 func (s *Store) finishSettings(ctx context.Context, sale string) error {
 	settings, open, err := s.live.UnrecordedSettings(ctx, sale)
 	if err != nil || !open {

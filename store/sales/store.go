@@ -30,17 +30,16 @@ type Options struct {
 	// MinReplicas is how many replicas must have a change before its caller is
 	// told; default 0.
 	MinReplicas int
-	// OnReserve is told what became of each try to reserve: "reserved", "replayed",
-	// a refusal's code, or "sold_out_local" for one that was answered from memory.
-	// Default: nobody.
+	// OnReserve is called with the outcome of each try to reserve: "reserved", "replayed",
+	// a refusal's code, or "sold_out_local" for a refusal from memory. Default: nothing.
 	OnReserve func(outcome string)
-	// OnRestore is told how it ended when a sale was to be brought in line with the
-	// record: "done" or "failed", in which case it is tried again. Default: nobody.
+	// OnRestore is called after each try to bring a sale in line with the record, with
+	// "done" or "failed". A failed one is repeated. Default: nothing.
 	OnRestore func(outcome string)
-	// SweepAge is how old an order must be whose job was perhaps never enqueued;
-	// default 1 s.
+	// SweepAge is how old a waiting order must be before the sweeper assumes that its job
+	// was never enqueued; default 1 s.
 	SweepAge time.Duration
-	// Logger gets what is tried again later; nil: silence.
+	// Logger gets failures, all of which are retried; nil: silence.
 	Logger *slog.Logger
 }
 
@@ -85,9 +84,8 @@ type Store struct {
 	swept  sweptOrders
 }
 
-// New makes a store: the live stock on db, the record in rec, the writing of
-// orders through jobs. It starts nothing; Run and Sweep are to be run, and Jobs
-// are handlers.
+// New makes a store: the live stock in db, the record in rec, orders written by jobs. It starts
+// nothing: the caller runs Run and Sweep, and handles jobs with Jobs.
 func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, error) {
 	o = o.withDefaults()
 	if o.MinReplicas > 0 && db.Embedded() {
@@ -106,8 +104,8 @@ func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, 
 	return s, nil
 }
 
-// Run does what every process with sales does in the background, until ctx ends:
-// it enqueues orders and forgets changed sales.
+// Run enqueues orders and forgets cached sales that changed, until ctx ends. Every process with
+// sales runs it.
 func (s *Store) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { s.relayOrders(ctx); return nil })
@@ -115,8 +113,8 @@ func (s *Store) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Sweep gives due holds back and finishes what crashes left, until ctx ends. One
-// process that runs it is enough, any number may.
+// Sweep returns due holds and finishes work that crashes left undone, until ctx ends. One process
+// that runs it is enough; any number may.
 func (s *Store) Sweep(ctx context.Context) error { return s.live.Run(ctx) }
 
 // with runs f on the live stock of a sale. When Redis lost the sale, or was
@@ -133,14 +131,14 @@ func (s *Store) with(ctx context.Context, sale string, f func() error) error {
 	}
 }
 
-// needsRestore tells whether a sale said that it must be restored: any other error says
-// nothing about the sale, nor does a change that was made before one of these.
+// needsRestore tells whether an error means that the sale must be restored. An unknown outcome
+// does not: the change was made before the error, and must not be repeated.
 func needsRestore(err error) bool {
 	shut := errors.Is(err, stock.ErrAbsent) || errors.Is(err, stock.ErrLoading) || errors.Is(err, stock.ErrStaleRun)
 	return shut && api.CodeOf(err) != api.CodeUnknownOutcome
 }
 
-// Stats says what the sales owe to the record.
+// Stats tells how many orders are not on record yet, and other figures of live sales.
 func (s *Store) Stats(ctx context.Context) (api.SalesStats, error) {
 	f, err := s.live.Figures(ctx)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"fanfare/api"
 )
 
-// streamEvery is how often a watched sale is read: a watcher gets at
-// most 10 changes a second.
+// streamEvery is how often a watched sale is read, so that a watcher gets at most 10 changes a
+// second.
 const streamEvery = 100 * time.Millisecond
 
 // hub reads each watched sale once for all its watchers of this process.
@@ -19,7 +19,7 @@ type hub struct {
 	sales map[string]*watched
 }
 
-// watched is one sale and those who watch it.
+// watched is one sale and its watchers.
 type watched struct {
 	stop     context.CancelFunc
 	latest   api.Availability
@@ -27,8 +27,8 @@ type watched struct {
 	watchers map[*Watch]struct{}
 }
 
-// Watch is a subscription to what is available of a sale. It belongs to one goroutine; Stop
-// must be called.
+// Watch is a subscription to a sale's availability. It belongs to one goroutine, which must call
+// Stop.
 type Watch struct {
 	hub  *hub
 	sale string
@@ -36,8 +36,8 @@ type Watch struct {
 	seen int
 }
 
-// Watch subscribes to a sale: CodeSaleNotFound when there is none. The first
-// Next is how it stands now.
+// Watch subscribes to a sale: CodeSaleNotFound when there is none. The first Next gives its
+// present availability.
 func (s *Store) Watch(ctx context.Context, sale string) (*Watch, error) {
 	present, err := s.Sale(ctx, sale)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Store) Watch(ctx context.Context, sale string) (*Watch, error) {
 // Wake has a value when Next may have something new.
 func (w *Watch) Wake() <-chan struct{} { return w.wake }
 
-// Next is how the sale stands, and whether that is new to this watcher.
+// Next gives the sale's availability, and whether that is new to this watcher.
 func (w *Watch) Next() (api.Availability, bool) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *Store) poll(ctx context.Context, sale string, k *watched) {
 	}
 }
 
-// publish wakes the watchers of a sale if it stands otherwise than before.
+// publish wakes the watchers of a sale if its availability changed.
 func (h *hub) publish(k *watched, now api.Availability) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +112,7 @@ func (h *hub) publish(k *watched, now api.Availability) {
 	for w := range k.watchers {
 		select {
 		case w.wake <- struct{}{}:
-		default: // it has not read the last one yet
+		default: // the watcher has a wake-up already
 		}
 	}
 }

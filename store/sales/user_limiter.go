@@ -32,14 +32,14 @@ type limiterShard struct {
 
 type buyer struct{ sale, user string }
 
-// attempts is when a user tried last, in a ring; times are since began.
+// attempts is a ring of the times of a user's last tries, since began.
 type attempts struct {
 	at   [api.MaxUserTries]time.Duration
 	next int
 }
 
-// allow counts one attempt; CodeRateLimited when the user had as many in the last
-// second as may be. What is refused does not count.
+// allow counts one attempt; CodeRateLimited when the user has made as many in the last second as
+// are allowed. Refused attempts do not count.
 func (t *userLimiter) allow(sale, user string) error {
 	t.once.Do(func() { t.seed, t.began = maphash.MakeSeed(), time.Now() })
 	b := buyer{sale, user}
@@ -61,8 +61,7 @@ func (s *limiterShard) allow(b buyer, now time.Duration) error {
 	return nil
 }
 
-// of finds a buyer's attempts. Those of whom nothing was heard for a window are
-// forgotten.
+// of finds a buyer's attempts. Buyers without an attempt for two windows are forgotten.
 func (s *limiterShard) of(b buyer, now time.Duration) *attempts {
 	if s.now == nil || now-s.turned >= limitWindow {
 		s.past, s.now, s.turned = s.now, make(map[buyer]*attempts, len(s.now)), now
@@ -77,7 +76,7 @@ func (s *limiterShard) of(b buyer, now time.Duration) *attempts {
 	return a
 }
 
-// errBusy refuses a reservation for want of room.
+// errBusy refuses a reservation because too many are under way.
 func errBusy() error {
 	e := api.Errorf(api.CodeOverloaded, "more reservations are under way than this server takes at once; try again")
 	e.RetryAfter = time.Second

@@ -1,5 +1,5 @@
--- Takes a lock if it is free, or its lease is over. Run again by the same
--- request it answers the same.
+-- Takes a lock if it is free or its lease is over. A repeat of the same request gets the same
+-- answer.
 -- KEYS: 1 the record
 -- ARGV: 1 request id, which is also the owner, 2 lease in ms, 3 most attempts,
 --       4 retention in ms
@@ -20,7 +20,7 @@ if r.state == 'R' and r.till > ms then
   if r.owner == me then return { 1, r.failures + 1, r.fence, r.till - ms } end
   return { 2, r.failures + 1, r.till - ms }
 end
--- A lease that ended unanswered was an attempt.
+-- A lease that ended without a result counts as a failed attempt.
 if r.state == 'R' then r.failures = r.failures + 1 end
 if tonumber(r.failures) >= most then
   redis.call('SET', key, 'X:' .. me, 'PX', int(retention))

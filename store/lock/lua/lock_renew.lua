@@ -1,4 +1,4 @@
--- Makes a lease longer, also one that is over while nobody has acquired since.
+-- Extends a lease, also one that is over if nobody has acquired since.
 -- KEYS: 1 the record
 -- ARGV: 1 fence, 2 lease in ms, 3 retention in ms
 -- RETURNS: 1 ok, 0 lost

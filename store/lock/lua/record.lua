@@ -1,7 +1,8 @@
--- The record that decides, and how it is read and written.
--- A record is "<state>:<failures>:<lost>:<fence>:<until>:<owner>", all text: failures
--- that count (a lease that ended unanswered is one), a 0, the last fence given out, the
--- end of the lease in ms, and who holds it.
+-- How the record of a lock is read and written.
+-- A record is "<state>:<failures>:<lost>:<fence>:<until>:<owner>", all text: R held or Q free,
+-- the failures that count (a lease that ended without a result is one), a 0, the last fence
+-- given out, the end of the lease in ms, and the request that holds it, or the outcome of the
+-- last hold.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
@@ -19,7 +20,7 @@ local function text_of(r)
   return r.state .. ':' .. r.failures .. ':' .. r.lost .. ':' .. r.fence .. ':' .. r.till .. ':' .. r.owner
 end
 
--- Fences only rise, also after a record expired: the clock is the floor.
+-- Fences only rise, also after a record has expired: none is below the clock in microseconds.
 local function next_fence(last, us)
   return int(math.max(last + 1, us))
 end

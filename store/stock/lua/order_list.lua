@@ -1,7 +1,7 @@
 -- Reads reservations whose orders wait for the record, oldest first.
 -- KEYS: 1 sale, 2 orders (zset), 3 reservations (hash)
 -- ARGV: 1 how many, 2 the reservation after which to begin ('' for the first), 3 when it was
---       sold in ms: with one that waits no longer the list begins there
+--       sold in ms: if it does not wait any more, the list begins at that time
 -- RETURNS: {1 found, id and text in turn}, {4 there is no such sale}
 local SALE, ORDERS, RESERVATIONS = KEYS[1], KEYS[2], KEYS[3]
 if redis.call('HEXISTS', SALE, 'version') == 0 then return { 4 } end

@@ -1,6 +1,6 @@
--- Makes a reservation sold that the record has an order of: a hold is confirmed,
--- anything else takes units from what is available, and beyond that counts as
--- oversold. Naturally idempotent.
+-- Makes a reservation sold that has an order on record. A hold is confirmed; any other
+-- reservation takes available units, and if there are too few the rest counts as oversold.
+-- Naturally idempotent.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due
 -- ARGV: 1 id, 2 user, 3 when it was sold in ms, 4 <sku>=<units>,...
 -- RETURNS: 0 it was sold already, 1 restored, 4 there is no such sale

@@ -1,8 +1,8 @@
--- The callers of a script that answers a crowd: one after the other, as if each had
--- a script of his own, but what they ask for is read and written at once. Each has
--- four arguments, of which the third is the digest of his request's body, '' without
--- an idempotency record. It needs lua/part_sale.lua before it.
--- KEYS: 6.. the idempotency record of each caller who wants one
+-- The callers of a script that answers several: one after the other, as if each had a
+-- script of its own, but reading and writing once for all. Each caller has four arguments;
+-- the third is the digest of the request's body, '' without an idempotency record.
+-- It needs lua/part_sale.lua before it.
+-- KEYS: 6.. the idempotency record of each caller that wants one
 -- ARGV: those of the including script, then four of each caller
 -- RETURNS: nothing; it only defines functions
 local ARGS, RECORDS, DIGEST = 4, 6, 32 -- a digest has 32 bytes
@@ -13,8 +13,8 @@ local function read_records()
   for i, text in ipairs(redis.call('MGET', unpack(KEYS, RECORDS))) do once[KEYS[RECORDS - 1 + i]] = text end
 end
 
--- recorded gives what stands in a caller's record behind the digest, nil without one;
--- then 3 if that is of another body.
+-- recorded gives the text behind the digest in a caller's record, nil without a record. Its
+-- second result is 3 if the record is of another body.
 local function recorded(key, digest)
   local text = once[key]
   if not text then return nil end
@@ -26,9 +26,10 @@ local function record(key, text, ttl)
   once[key], made_records[key] = text, ttl
 end
 
--- each_caller gives {1 somebody got what he asked for, or 0, head, each answer}. answer is
--- told where the caller's arguments are, which caller he is, and his record's key. Records
--- are written last: a full Redis would refuse a script that begins with one.
+-- each_caller gives {1 a caller's request was carried out, or 0, head, each answer}. It calls
+-- answer with the position of the caller's arguments, the caller's number, and the key of its
+-- record. Records are written last: a Redis without memory refuses a script whose first write
+-- is a SET.
 local function each_caller(first, head, answer)
   local answers, key, n = { 0, head }, RECORDS - 1, 0
   for i = first, #ARGV, ARGS do

@@ -1,25 +1,25 @@
--- What is put back on sale, and the holds of a partition that are due; it needs
+-- Units that come back on sale, and the holds of a partition that are due. It needs
 -- lua/part_sale.lua before it.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
--- give puts units back on sale; what was sold beyond the total comes first.
+-- give puts units back on sale; they cover oversold units first.
 local function give(t, n)
   local owed = math.min(t.o, n)
   t.o, t.a, gave = t.o - owed, t.a + n - owed, true
 end
 
--- take is its reverse, also beyond what is there.
+-- take is its reverse; units that are not there become oversold.
 local function take(t, n)
   local there = math.min(t.a, n)
   t.a, t.o = t.a - there, t.o + n - there
 end
 
--- KNOWN is how long a hold that was released or has expired is known, in ms.
+-- KNOWN is for how long after its end a released or expired hold can be read, in ms.
 local KNOWN = 3600000
 
--- finish ends a hold: s sold, r released, e expired. Its first write is one that a full
--- Redis takes; it then takes the others of the script as well.
+-- finish ends a hold: s sold, r released, e expired. It begins with ZREM, which a Redis without
+-- memory allows: after its first write a script may do all others too.
 local function finish(id, r, state, now)
   local units = 0
   for sku, n in string.gmatch(r.lines, '([^=,]+)=(%d+)') do
@@ -38,7 +38,7 @@ local function finish(id, r, state, now)
   return store(id, r)
 end
 
--- forget takes an ended one out of its user's list and out of the reservations.
+-- forget takes an ended reservation out of its user's list and out of the ledger.
 local function forget(id, r)
   local before, after, field = reservation(r.prev), reservation(r.next), user_field(r.user)
   if before then
@@ -55,8 +55,8 @@ local function forget(id, r)
   redis.call('ZREM', DUE, id)
 end
 
--- return_due gives back at most so many holds whose time is over, or forgets what ended
--- long ago, and says how many: as many as the bound means that there may be more.
+-- return_due returns holds whose time is over, and forgets reservations that ended KNOWN ago:
+-- at most bound of both together. It says how many; if that is bound, there may be more.
 local function return_due(now, bound)
   link()
   local ids = redis.call('ZRANGEBYSCORE', DUE, '-inf', int(now), 'LIMIT', 0, bound)
@@ -71,8 +71,7 @@ local function return_due(now, bound)
   return #ids
 end
 
--- next_due is how long until the next hold is over, or something is to be forgotten, in
--- ms; -1 if neither is.
+-- next_due is how long until return_due has something to do, in ms; -1: nothing is waiting.
 local function next_due(now)
   local next = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
   return next[2] and math.max(tonumber(next[2]) - now, 0) or -1

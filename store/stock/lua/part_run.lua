@@ -1,13 +1,14 @@
--- Which run of the server this is, and whether a sale may be used in it. Another run, of the same server or of one that
--- took its place, may lack what was acknowledged. The server that runs a script
--- says so itself: what a client knows of it may be out of date on arrival.
--- The id of replication would not do: it is another also when a first replica comes or
--- the last has been away for long, and every sale would be read from the record. A run
--- that leads again is not missed, for sales are looked at while another leads.
+-- Which run of the server this is, and whether a sale may be used in it. Another run, of the
+-- same server or of one that took its place, may lack writes that were acknowledged. The
+-- script asks its own server, because a client's knowledge of it may be out of date when the
+-- script arrives. The replication id would not do: it changes also when a first replica
+-- attaches or the last one was away for long, and every sale would be read from the record.
+-- A run that becomes master again after another is noticed, because sweepers have stored the
+-- other run in the sales meanwhile.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
--- run_id names the run: run itself, or with '*' the one that is asked.
+-- run_id names the run: run itself, or with '*' the run of this server.
 local function run_id(run)
   if run ~= '*' then return run end
   local text = redis.call('INFO', 'server')
@@ -15,9 +16,9 @@ local function run_id(run)
   return before and string.match(text, '^%w+', before + 1) or ''
 end
 
--- unusable says why nobody may work here: 4 there is no such sale, 5 it is being
--- read from the record, 6 it was made in another run of the server. A run of ''
--- is never compared.
+-- unusable says why the partition cannot be worked on: 4 there is no such sale, 5 it is being
+-- read from the record, 6 it was made in another run of the server. nil: it can. A run of ''
+-- is not compared.
 local function unusable(version, closed, made_in, run)
   if not version then return 4 end
   if closed then return 5 end

@@ -1,9 +1,9 @@
--- One partition of a sale: who may work on it, its stock and its reservations. A sku's
--- stock is "<available> <held> <sold> <oversold>". In the key of reservations one is,
--- by its id, "<state>|<user>|<created>|<expires>|<ended>|<the user's one before>|
--- <sku>=<units>,...", with "|<the user's one after>" if there is one, and a user is, by
--- u:<name>, "<units> <last reservation>".
--- What changes is kept until save, which must come at the end.
+-- One partition of a sale: its stock and its reservations. A sku's stock is "<available> <held>
+-- <sold> <oversold>". The hash of reservations (the ledger) has by its id each reservation,
+-- "<state>|<user>|<created>|<expires>|<ended>|<the user's reservation before>|
+-- <sku>=<units>,...", with "|<the user's reservation after>" if there is one, and by u:<name>
+-- each user, "<units> <last reservation>".
+-- Changes are collected, and written by save, which must come at the end.
 -- KEYS: 1 sale (hash), 2 stock (hash), 3 reservations (hash), 4 due (zset)
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
@@ -11,8 +11,8 @@
 local SALE, STOCK, RESERVATIONS, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local tuples, touched, records, gone, gave, owes = {}, {}, {}, {}, false, false
 
--- Lua would write a large number with an exponent: all text of numbers is made here. The
--- same few come again and again.
+-- int writes a number as text; Lua itself would write a large one with an exponent. It keeps the
+-- texts, because a script writes the same few numbers again and again.
 local texts = {}
 local function int(n)
   local text = texts[n] or string.format('%d', n)
@@ -34,7 +34,7 @@ local function load_stock(skus)
   end
 end
 
--- stock_of gives a sku's numbers to read and change; one that is not there has none.
+-- stock_of gives a sku's numbers to read and change; an unknown sku has zeros.
 local function stock_of(sku)
   if tuples[sku] == nil then load_stock({ sku }) end
   touched[sku] = true
@@ -55,13 +55,14 @@ local function store(id, r)
   return text
 end
 
--- reservation reads one that may have changed in this step; nil: there is none.
+-- reservation reads a reservation as this script has it by now; nil: there is none.
 local function reservation(id)
   return id ~= '' and parse(records[id] or redis.call('HGET', RESERVATIONS, id)) or nil
 end
 
--- join puts a new reservation after the user's last one, which has none after it; link
--- writes that down for all who joined since.
+-- join appends a new reservation to its user's list: the user's last reservation so far gets the
+-- new one as its next. link completes that for last reservations that were not read yet, all in
+-- one read.
 local lasts, news = {}, {}
 local function join(last, id)
   if records[last] then
@@ -80,8 +81,8 @@ local function link()
   lasts, news = {}, {}
 end
 
--- user_field is where a user is; units_of reads how many units he has, held and sold,
--- and his last reservation; text is what the field says, or false, if it was read already.
+-- user_field is a user's field. units_of reads how many units the user has, held and sold, and the
+-- user's last reservation; text is the field's value (false: none) if the caller has read it.
 local function user_field(user) return 'u:' .. user end
 
 local function units_of(field, text)

@@ -12,7 +12,8 @@ local function same_settings(at)
   return true
 end
 
--- write_settings stores them, all in one field too, which is quickly read.
+-- write_settings stores the settings in fields of their own, and the six of FIELDS together in
+-- the field terms, which a reservation reads at once.
 local function write_settings(at, first, step)
   local args, skus = { 'terms', table.concat(ARGV, ' ', at, at + #FIELDS - 1) }, {}
   for i, field in ipairs(FIELDS) do

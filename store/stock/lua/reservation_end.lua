@@ -1,14 +1,14 @@
--- Confirms and releases holds for a crowd, each hold once: said again it answers the
--- same. A hold whose time is over expires here at the latest.
+-- Confirms and releases holds for several callers, each hold once: a repeat gets the same
+-- answer. A hold whose time is over expires here, if no sweep has returned it yet.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset), then the
---       idempotency record of each caller who wants one
+--       idempotency record of each caller that wants one
 -- ARGV: 1 run (see run_id), 2 lifetime of the idempotency records in ms, 3.. of each
---       caller in turn the reservation's id, s to confirm or r to release and, right
---       behind that letter, whose it must be, if that matters; the digest of the body (''
---       without a record) and the id of this request
--- RETURNS: {1 somebody's is so, or 0, {version}, each caller's answer}, {4, 5, 6 as
---          unusable}. An answer is
---          {1 it is so, the reservation, 1 its order waits for the record},
+--       caller in turn the reservation's id; s to confirm or r to release and, right
+--       behind that letter, the user who must have made it, if that matters; the digest of
+--       the body ('' without a record); and the id of this request
+-- RETURNS: {1 a reservation has ended as asked, or 0, {version}, each caller's answer},
+--          {4, 5, 6 as unusable}. An answer is
+--          {1 it has ended as asked, the reservation, 1 its order is not on record},
 --          {2 the same, by a replay}, {3 other body}, {7 unknown},
 --          {8 it is not held, the reservation}
 -- @include lua/part_sale.lua
@@ -34,7 +34,7 @@ local function finish_of(i, n, key)
   local id, wanted, digest, request = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local old, other = recorded(key, digest)
   if other then return { other } end
-  local text = records[id] or known[n] or old and string.sub(old, #request + 1) -- as it ended, though forgotten
+  local text = records[id] or known[n] or old and string.sub(old, #request + 1) -- a forgotten one, as it ended
   local r = parse(text)
   if not r or #wanted > 1 and string.sub(wanted, 2) ~= r.user then return { 7 } end
   wanted = string.sub(wanted, 1, 1)

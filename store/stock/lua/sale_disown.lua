@@ -1,6 +1,6 @@
--- Marks a sale from which the record takes nothing more, for it was loaded elsewhere since:
--- it must be brought in line with the record before it goes on. What the record refused is
--- taken back, so a repeat of those calls does it again. Naturally idempotent.
+-- Marks a sale whose changes SQL refuses because another Redis has loaded it since: it must be
+-- loaded from the record before it goes on. The idempotency records of the refused changes are
+-- deleted, so a repeat of those calls makes the changes again. Naturally idempotent.
 -- KEYS: 1 sale, 2 restocks not on record (hash), then the idempotency record of each
 -- ARGV: 1 run (see run_id), 2 the loading that was refused, 3 the version that was
 -- RETURNS: 0 it cannot be worked on, or was loaded or changed since, 1 marked

@@ -1,10 +1,10 @@
--- Opens a partition that was read from the record in this run of the server, and by
--- this loading, and by no other: that one may lack what was loaded. When somebody reserved last is not on
--- record, so where it was lost an idle sale has all of its time again.
+-- Opens a partition that this load has read from the record in this run of the server; after
+-- another run or load it may lack some of that. The record does not have the time of the last
+-- reservation: where Redis lost it, the idle time begins anew.
 -- KEYS: 1 sale
 -- ARGV: 1 run (see run_id), 2 the loading
--- RETURNS: 1 open, 4 there is no such sale, 6 it was loaded in another run, or is by
---          another loading
+-- RETURNS: 1 open, 4 there is no such sale, 6 it was loaded in another run, or by another
+--          load
 -- @include lua/part_run.lua
 local SALE, run, loading = KEYS[1], run_id(ARGV[1]), ARGV[2]
 local s = redis.call('HMGET', SALE, 'version', 'closed', 'used', 'loading')

@@ -2,19 +2,17 @@
 -- decides: version, settings, totals, and the stock that more or less of a total
 -- means. Run again by the same request it answers the same.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 totals (hash),
---       6 what came of this request (string), 7 out (hash)
+--       6 the result of this request (string), 7 out (hash)
 -- ARGV: 1 run (see run_id), 2 lifetime of the request in ms, 3 condition
 --       (see matches), 4 1 to make one
 --       that is not there, 5 most due holds to return,
 --       6 channel for the new version, 7 starts, 8 ends, 9 limit, 10 hold,
 --       11 idle, 12 partitions, 13.. sku and total in turn
--- RETURNS: {1 it is so, 0 unchanged, 1 made or 2 changed, the partition as state
---          gives it}, {4, 5, 6 as
---          unusable}, {7 the condition does not hold}, {8 it differs and there is no
---          condition}, {9 a sku is missing, partitions differ, or what is held and
---          sold is more}, {10 not enough is available here, version, then sku and units
---          needed in turn},
---          {13 more holds are due: call again}
+-- RETURNS: {1 done, 0 unchanged, 1 made or 2 changed, the partition as state gives it},
+--          {4, 5, 6 as unusable}, {7 the condition does not hold}, {8 the sale differs and
+--          there is no condition}, {9 a sku is missing, partitions differ, or a total is below
+--          the units held and sold}, {10 not enough is available here, version, then sku and
+--          units needed in turn}, {13 more holds are due: call again}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
 -- @include lua/part_state.lua

@@ -9,9 +9,9 @@
 -- RETURNS: {1 done, version, total, held, sold, the partition as state gives it},
 --          {2 replayed, the first answer, the partition as it is now},
 --          {3 other body}, {4, 5, 6 as unusable}, {7 the version differs},
---          {8 unknown sku}, {9 what is held and sold is more}, {10 not enough
---          is available here, version, sku and units needed}, {11 too large}, {13 more holds
---          are due: call again}
+--          {8 unknown sku}, {9 the total would be below the units held and sold}, {10 not
+--          enough is available here, version, sku and units needed}, {11 too large}, {13 more
+--          holds are due: call again}
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua
 -- @include lua/part_state.lua

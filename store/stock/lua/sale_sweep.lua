@@ -1,8 +1,8 @@
--- Returns holds that are due, and says what else of a partition is left to do.
+-- Returns holds that are due, and tells what else is to be done in a partition.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset),
 --       6 out (hash)
 -- ARGV: 1 run (see run_id), 2 most due holds to return
--- RETURNS: {1 done, holds returned, now in ms, orders that wait, when the oldest
+-- RETURNS: {1 done, holds returned, now in ms, orders not on record, when the oldest
 --          was sold in ms, version, recorded, spread, ends, transfers on their
 --          way, 1 something was oversold, starts, hold, ms to the next due hold or -1,
 --          when it was read back, and when compared last, in ms or 0},

@@ -1,9 +1,8 @@
--- Brings one partition to a version of the sale's settings, if it is behind:
--- all but the first get those of the first; and all get those on record after a loss of
--- Redis. Naturally idempotent. Stock is not given here.
+-- Brings one partition that is behind to a version of the sale's settings: those of the first
+-- partition, or for a load those on record. Naturally idempotent. It gives no stock.
 -- KEYS: 1 sale, 2 stock, 3 totals (hash)
 -- ARGV: 1 run (see run_id), 2 1 to close it, 3 1 for the first partition, which has the totals,
---       4 the loading that closes it, or that the first partition is from,
+--       4 the load that closes it, or that the first partition comes from,
 --       5 version, 6 starts, 7 ends, 8 limit, 9 hold, 10 idle, 11 partitions,
 --       12.. sku and total in turn
 -- RETURNS: 1

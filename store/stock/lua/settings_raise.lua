@@ -1,4 +1,4 @@
--- Notes a number in a partition's settings: it only rises. Naturally idempotent.
+-- Raises a number in a partition's settings; a lower one changes nothing. Naturally idempotent.
 -- KEYS: 1 sale
 -- ARGV: 1 field, 2 the number
 -- RETURNS: 0 there is no sale, 1 noted

@@ -1,6 +1,6 @@
--- Makes the stock of a closed sale add up to its totals: what is missing in all
--- partitions together is put into the first, what is too much is owed by it. It
--- happens only if nobody did so since the caller read.
+-- Makes the stock of a closed sale add up to its totals: the first partition gets the units that
+-- all partitions together lack, or gives those that they have too many, oversold if it has not
+-- so many. It does nothing if another call did so since the caller read.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due
 -- ARGV: 1 balances as the caller saw them, 2.. sku and missing units, which may
 --       be negative, in turn

@@ -1,18 +1,18 @@
--- Reserves for a crowd: each caller gets all his lines or none, in one step for the
--- replay, the window, the user's limit, the holds that are due, the stock and the
--- records. Run again with the same ids it answers the same. A refusal changes
--- nothing but returning due holds.
+-- Reserves for several callers: each gets all its lines or none. Replays, the sale's window, the
+-- user's limit, due holds, stock and records are one step. Run again with the same ids it gives
+-- the same answers. A refusal changes nothing, except that due holds are returned.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 orders (zset), then the
---       idempotency record of each caller who wants one
+--       idempotency record of each caller that wants one
 -- ARGV: 1 run (see run_id), 2 partitions of the sale, 3 lifetime of the
 --       idempotency records in ms, 4 most due holds to return, 5.. of each caller
 --       in turn the user, the reservation's id, the digest of the body and the id of
 --       this request ('' without a record) and "<sku>=<units>,..."
--- RETURNS: {1 somebody's reservation stands, or 0, {version, now in ms, end of a
+-- RETURNS: {1 a caller has a reservation, or 0, {version, now in ms, end of a
 --          new hold in ms or 0: sold}, each caller's answer}, {4, 5, 6 as
---          unusable}, {7 not so many partitions}. An answer is
---          1 made, {1 made by an earlier run, end of the hold, when},
---          {2 replayed, end of the hold of the first answer}, {3 other body}, {8 unknown sku, which line}, {9 not started, ms until then},
+--          unusable}, {7 the sale has another number of partitions}. An answer is
+--          1 made, {1 made when the script ran before, end of the hold, when},
+--          {2 replayed, end of the hold of the first answer}, {3 other body},
+--          {8 unknown sku, which line}, {9 not started, ms until then},
 --          {10 ended, 1 because it was idle}, {11 the user's limit, units that remain},
 --          {12 not enough, ms to the next due hold or -1, available of each line},
 --          {13 more holds are due: call again}
@@ -35,7 +35,8 @@ local made, returned, soonest = {}, nil, nil
 local closed = now < starts and { 9, starts - now } or now >= ends and { 10, 0 }
 if not closed and idle > 0 and now >= math.max(starts, tonumber(s[5] or 0)) + idle then closed = { 10, 1 } end
 
--- All that they ask for is read at once, and equal lines are read once.
+-- The stock, reservations and users of all callers are read at once; callers with equal lines
+-- share them.
 local fields, skus, wanted = {}, {}, {}
 local function read_lines(text)
   local lines, units = {}, 0
@@ -60,7 +61,8 @@ end
 local known = redis.call('HMGET', RESERVATIONS, unpack(fields))
 read_records()
 
--- short says why a user cannot have these lines, nil if he can, and what he has.
+-- short gives the status that refuses a user these lines, nil for none; then the user's units and
+-- last reservation.
 local function short(lines, field, text)
   local had, last = units_of(field, text)
   if limit > 0 and had + lines.units > limit then return 11, had end
@@ -79,7 +81,7 @@ local function refusal(status, lines, had)
   return answer
 end
 
--- A record's text is as store of lua/part_sale.lua writes it.
+-- The text of a reservation is the one that store of lua/part_sale.lua writes.
 local head = hold > 0 and 'h|' or 's|'
 local middle = '|' .. at .. '|' .. till .. '|' .. (hold > 0 and '0' or at) .. '|'
 local kind, score = hold > 0 and 'h' or 's', hold > 0 and till or at

@@ -1,8 +1,8 @@
--- Puts the units of a transfer on sale in the partition that gets them, unless
--- that happened before: the mark stays as long as the sale. What was read before the sale
--- was loaded from the record may never have left where it came from.
+-- Puts the units of a transfer on sale in the partition that gets them, once: its mark stays as
+-- long as the sale. A transfer read before the sale was loaded is refused, because after the
+-- load the giver may still have its units.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 seen (set)
--- ARGV: 1 id of the transfer, 2 the loading that the other partition was from, 3 <sku>=<units>,...
+-- ARGV: 1 id of the transfer, 2 the load that the giver comes from, 3 <sku>=<units>,...
 -- RETURNS: 1 they are there, 2 read again, 4 there is no such sale
 -- @include lua/part_sale.lua
 -- @include lua/part_due.lua

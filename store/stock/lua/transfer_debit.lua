@@ -1,12 +1,12 @@
--- Takes units out of a partition for another, as far as they are there, and
--- leaves a record of what is on its way. It happens only if no transfer touched
--- the partition since the caller read: so once, however often it is sent.
+-- Takes available units out of a partition for another, and leaves a record of the transfer. It
+-- does nothing if another transfer touched the partition since the caller read it, so sent
+-- repeatedly it happens once.
 -- KEYS: 1 sale, 2 stock, 3 reservations, 4 due, 5 out (hash)
 -- ARGV: 1 run (see run_id), 2 1 while the sale is closed, 3 moves as the caller saw them,
 --       4 id of the transfer, 5 partition that gets them, 6.. sku and units wanted
 --       in turn
--- RETURNS: {1 on its way, the record, the loading that the partition is from}, {2 something moved: read again},
---          {4, 5, 6 as unusable}
+-- RETURNS: {1 on its way, the record, the load that the partition comes from},
+--          {2 something moved: read again}, {4, 5, 6 as unusable}
 -- @include lua/part_sale.lua
 local OUT = KEYS[5]
 local run, closed, moves, id, to = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4], ARGV[5]
