@@ -51,3 +51,12 @@ func PartitionOf(id string) (int, bool) {
 	_, err = idText.DecodeString(id[idPrefix:])
 	return int(n), err == nil
 }
+
+// partitionWith is the partition that has a reservation; false when the text cannot be an id. An
+// order on record may name a partition that its sale does not have: two masters made the sale at
+// the same time, and the one that SQL refused had more partitions. One of those there are has
+// such a reservation.
+func partitionWith(parts []*partition, id string) (*partition, bool) {
+	n, ok := PartitionOf(id)
+	return parts[n%len(parts)], ok
+}

@@ -120,8 +120,7 @@ func (l *loader) RestoreOrders(ctx context.Context, sale string, orders []Order)
 		orders = orders[len(some):]
 		cmds := make([]redis.Cmder, 0, len(some))
 		for _, o := range some {
-			if n, ok := PartitionOf(o.Reservation); ok && n < len(parts) {
-				p := parts[n]
+			if p, ok := partitionWith(parts, o.Reservation); ok {
 				cmds = append(cmds, l.scripts.restore.Cmd(ctx, p.core(), o.Reservation, o.User, o.CreatedAt, linesText(o.Lines)))
 			}
 		}

@@ -54,6 +54,36 @@ func (w *liveWorld) soldOrders(users int, n int64) (orders []Order) {
 	return orders
 }
 
+// S17: of two masters that made the same new sale, the one whose sale SQL refused had more
+// partitions, and sold before that. Its orders are on record: they are sold in the sale that it
+// reads from there, whatever partition their ids name.
+func TestS17_OrdersOfASaleMadeWithMorePartitions(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		r := w.mustOpen(offer{stock: map[string]int64{"s": 20}, partitions: 4})
+		orders := w.soldOrders(8, 2)
+		refused := w.recorded()
+		storetest.Must(t, w.Disown(t.Context(), refused, nil))
+		on := settingsOf(w.sale, r)
+		on.Version, on.Partitions = 1, 1
+		storetest.Must(t, w.rebuild(on, orders))
+		w.want("s", "4 0 16 20")
+		for _, o := range orders {
+			got, err := w.Reservation(t.Context(), w.sale, o.Reservation)
+			storetest.Must(t, err)
+			if got.State != api.ReservationSold {
+				t.Errorf("%s is %s", o.Reservation, got.State)
+			}
+			known, err := w.OrdersRecorded(t.Context(), w.sale, o.Reservation)
+			if err != nil || known != 1 {
+				t.Errorf("%s is known %d times, %v", o.Reservation, known, err)
+			}
+		}
+		_, err := w.reserve("rest", units("s", 5))
+		storetest.WantCode(t, err, api.CodeSoldOut)
+	})
+}
+
 func TestS13_LiveKeysFromTheRecord(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {

@@ -116,11 +116,11 @@ func (rs *reservations) partitionByID(ctx context.Context, sale, id string) (*pa
 	if err != nil {
 		return nil, err
 	}
-	n, ok := PartitionOf(id)
-	if !ok || n >= len(parts) {
+	p, ok := partitionWith(parts, id)
+	if !ok {
 		return nil, ErrNoReservation(id)
 	}
-	return parts[n], nil
+	return p, nil
 }
 
 // listNoCursor is the answer of reservation_list.lua to a cursor that no list gave.
@@ -134,11 +134,10 @@ func (rs *reservations) Reservations(ctx context.Context, sale, user, cursor str
 	if err != nil {
 		return nil, "", err
 	}
-	home := Home(user, len(parts))
-	if at, ok := PartitionOf(cursor); cursor != "" && (!ok || at != home) {
+	p, script := parts[Home(user, len(parts))], rs.scripts.list
+	if at, ok := partitionWith(parts, cursor); cursor != "" && (!ok || at != p) {
 		return nil, "", errCursor()
 	}
-	p, script := parts[home], rs.scripts.list
 	cmd := script.Cmd(ctx, []string{p.settings, p.reservations}, rs.o.RunID, user, cursor, limit+1)
 	if err := rs.share(ctx, redisdb.Read, cmd); err != nil {
 		return nil, "", err

@@ -52,19 +52,19 @@ func (x *outbox) OrdersRecorded(ctx context.Context, sale string, reservations .
 	if err != nil {
 		return 0, err
 	}
-	byPartition := map[int][]any{}
+	byPartition := map[*partition][]any{}
 	for _, id := range reservations {
-		if n, ok := PartitionOf(id); ok && n < len(parts) {
-			byPartition[n] = append(byPartition[n], id)
+		if p, ok := partitionWith(parts, id); ok {
+			byPartition[p] = append(byPartition[p], id)
 		}
 	}
 	var cmds, reads []redis.Cmder
-	for n, ids := range byPartition {
+	for p, ids := range byPartition {
 		for len(ids) > 0 {
 			some := ids[:min(len(ids), ordersAtOnce)]
 			ids = ids[len(some):]
-			cmds = append(cmds, redis.NewIntCmd(ctx, append([]any{"zrem", parts[n].orders}, some...)...))
-			reads = append(reads, redis.NewSliceCmd(ctx, append([]any{"hmget", parts[n].reservations}, some...)...))
+			cmds = append(cmds, redis.NewIntCmd(ctx, append([]any{"zrem", p.orders}, some...)...))
+			reads = append(reads, redis.NewSliceCmd(ctx, append([]any{"hmget", p.reservations}, some...)...))
 		}
 	}
 	cmds = append(cmds, reads...)
