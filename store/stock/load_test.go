@@ -84,6 +84,29 @@ func TestS17_OrdersOfASaleMadeWithMorePartitions(t *testing.T) {
 	})
 }
 
+// S17: a sale that was changed after the version that SQL refused is not marked for that version.
+// Its later change would be taken back, while the record of that change's key stays.
+func TestS17_ARefusedVersionIsDisownedAlone(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		w.mustOpen(offer{stock: map[string]int64{"s": 3}})
+		refused := w.recorded()
+		delta := int64(4)
+		add := AddStock{Sale: w.sale, Request: &api.StockRequest{SKU: "s", Delta: &delta}, Once: key("later", "")}
+		_, _, err := w.Restock(t.Context(), add)
+		storetest.Must(t, err)
+		present := w.recorded()
+		for _, s := range []Settings{refused, present} {
+			storetest.Must(t, w.Disown(t.Context(), s, nil))
+			found, err := w.readStates(t.Context(), newPartition(w.sale, 0))
+			storetest.Must(t, err)
+			if found[0].disowned != (s.Version == present.Version) {
+				t.Errorf("disowned by version %d of %d: %t", s.Version, present.Version, found[0].disowned)
+			}
+		}
+	})
+}
+
 func TestS13_LiveKeysFromTheRecord(t *testing.T) {
 	t.Parallel()
 	eachLive(t, func(t *testing.T, w *liveWorld) {
