@@ -71,7 +71,8 @@ type Ticket struct {
 	ExpiresAt Time   `json:"expires_at" swaggertype:"string" format:"date-time"`
 }
 
-// Bye is the data of a stream's last event, when what opened it no longer stands.
+// Bye is the data of a stream's last event, when the key, token or ticket that opened it
+// is no longer valid.
 type Bye struct {
 	Reason ByeReason `json:"reason" example:"expired"`
 }

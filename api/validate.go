@@ -83,9 +83,8 @@ func fieldName(f reflect.StructField) string {
 	return f.Name
 }
 
-// fieldPath cuts what is ours off a validator namespace such as
-// "in.Body.audience.users[3]": the Go type, and the Body or Page that a request
-// keeps the field in.
+// fieldPath turns a validator namespace such as "in.Body.audience.users[3]" into the
+// caller's path: it cuts off the Go type and the field Body or Page of a request.
 func fieldPath(namespace string) string {
 	_, path, _ := strings.Cut(namespace, ".")
 	path = strings.TrimPrefix(strings.TrimPrefix(path, "Body."), "Page.")

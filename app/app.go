@@ -282,7 +282,7 @@ func (a *app) handlers() (public, private http.Handler) {
 }
 
 // reload is what SIGHUP does: apps, keys of user tokens and certificates are read
-// again, and paused apps may try at once. What is broken stays as it was.
+// again, and paused apps may try at once. A file that cannot be read changes nothing.
 func (a *app) reload(front *front) {
 	if err := a.sender.Reload(); err != nil {
 		a.log.Error("the apps were not reloaded; the old ones stay", "error", err)

@@ -14,8 +14,8 @@ func (a *app) openChat() {
 	a.pusher = chat.NewPusher(a.chats, chat.PusherOptions{Post: a.events.AcceptNamed, Logger: a.log})
 }
 
-// chatLoops are what the chat needs in the background: what serves the requests
-// of this process, and what finds the pushes that another one left.
+// chatLoops are the background loops of the chat: those that serve this process's requests,
+// and the sweep for pushes that another process left behind.
 func (a *app) chatLoops() []loop {
 	var loops []loop
 	if a.config.has(roleAPI) {

@@ -28,7 +28,7 @@ type command struct {
 	parse func(args []string) (action, error)
 }
 
-// commands lists what needs the configuration. version and help do not.
+// commands lists the commands that need the configuration; version and help do not.
 func commands() map[string]command {
 	return map[string]command{
 		"serve":       {withoutArguments("serve", serve)},
@@ -95,7 +95,7 @@ Configuration is by environment variables:
 	return nil
 }
 
-// version prints what was built.
+// version prints the build's version.
 func version(to outputs) error {
 	name, revision := builtAs()
 	if revision != "" {

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// lingerTime and lingerBytes bound what is still read of a client that sends
-	// more than is taken: 16 MiB, four times the largest body.
+	// lingerTime and lingerBytes bound how much is still read from a client that sends
+	// more than the server takes: 16 MiB is four times the largest body.
 	lingerTime  = 5 * time.Second
 	lingerBytes = 16 << 20
 	// maxLingering is how many such clients are read on at once.
@@ -20,9 +20,9 @@ const (
 
 // patientListener accepts connections that let their clients finish.
 //
-// A connection that is closed while its client still sends is reset, and the
-// reset takes away what the client has not read yet: the answer that tells what
-// was wrong with a body or a head that is too large.
+// A connection that is closed while its client still sends is reset. The reset discards
+// what the client has not read yet, such as the answer to a body or a head that is too
+// large.
 type patientListener struct {
 	net.Listener
 	lingering atomic.Int64
@@ -117,9 +117,9 @@ func timeout(err error) bool {
 	return ok && e.Timeout()
 }
 
-// Close closes at once what somebody reads from (an idle connection), what has
-// come to its end, and what is closed again. Of any other the client is told that
-// nothing more comes, and it is read till the client ends too, or for a while.
+// Close closes at once a connection that somebody reads from (an idle one), that the client
+// has ended, or that is closed a second time. On any other it ends the writing side and
+// reads until the client ends too or lingerTime or lingerBytes are used up.
 func (c *patientConn) Close() error {
 	if c.closed.Swap(true) || c.ended.Load() || c.reading() {
 		return c.TCPConn.Close()

@@ -36,7 +36,7 @@ func (c *config) hold() (io.Closer, error) {
 	return file, nil
 }
 
-// taken says what stands in the way.
+// taken is the error for a database that another fanfare has locked.
 func (c *config) taken() error {
 	if c.embedded() {
 		return fmt.Errorf("%s is locked: another fanfare runs on this database, and embedded Redis is for one process alone; stop the other, or give both the same FANFARE_REDIS_URL", c.lockFile())

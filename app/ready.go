@@ -23,11 +23,11 @@ const (
 // readyTimeout bounds each question of readyz.
 const readyTimeout = time.Second
 
-// readyFresh is how old what readyz says of the dependencies may be: however many ask, they
-// are asked once in that time.
+// readyFresh is the greatest age of the states that /readyz reports: however many probes
+// come, the dependencies are asked once in that time.
 const readyFresh = time.Second
 
-// readings is what the dependencies said last.
+// readings are the latest states of the dependencies.
 type readings struct {
 	one          sync.Mutex // one reading at a time
 	began        time.Time
@@ -35,11 +35,11 @@ type readings struct {
 	unserved     []string
 }
 
-// ready says how this process is. Without Redis, or while it starts or stops, it can take
-// nothing: not ready. Without SQL it goes on accepting and sending from its caches, without
-// one master of a Cluster it goes on with what lives on the others, and one paused app or
-// unserved shard does not stop the others: those are named, and the process stays ready, so
-// that a load balancer does not cut off what still works.
+// ready reports the state of this process. Without Redis, or while it starts or stops, it can
+// accept nothing and is not ready. Without SQL it still accepts and sends from its caches,
+// without one master of a Cluster it works with the others, and a paused app or an unserved
+// shard does not stop the rest: the answer names them, but the process stays ready, so that
+// a load balancer does not cut off what still works.
 func (a *app) ready(ctx context.Context) api.Readiness {
 	dependencies, unserved := a.askOnce(ctx)
 	r := api.Readiness{
@@ -161,11 +161,11 @@ func (a *app) readyWorkers(ctx context.Context) (api.Dependency, []string) {
 	return d, notes
 }
 
-// embeddedNote is what who tries fanfare out should know of a stop.
+// embeddedNote tells people who try fanfare out what a stop loses.
 const embeddedNote = "Redis is embedded, in this one process: a stop loses queued work and dead letters, reports of events, chats, " +
 	"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, API keys, and the keys and revocations of user tokens"
 
-// notes are what an operator should know though nothing is wrong.
+// notes are remarks for operators that are not faults.
 func (a *app) notes() []string {
 	var notes []string
 	if a.redis.Embedded() {

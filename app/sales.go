@@ -34,7 +34,7 @@ func (a *app) openSales() error {
 	return nil
 }
 
-// saleLoops are what sales need in the background.
+// saleLoops are the background loops of the sales.
 func (a *app) saleLoops() []loop {
 	loops := []loop{{"sales", a.sales.Run}}
 	if a.config.has(roleJobs) {

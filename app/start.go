@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// startSoon is how long a start may take until the server listens all the same,
-	// to say what it waits for.
+	// startSoon is how long a start may take before the server listens anyway, so that
+	// /readyz can say what it waits for.
 	startSoon = 500 * time.Millisecond
 	// refusedPatience is how long a start puts up with wrong credentials, or with no
 	// database of that name: where all is set up anew they may be there soon.
 	refusedPatience = 10 * time.Second
-	// startAgain is the pause between two tries of what is away.
+	// startAgain is the pause between two attempts to reach a dependency that is away.
 	startAgain = 250 * time.Millisecond
 	// comeBack is when a caller of a server that is starting should ask again.
 	comeBack = time.Second
 )
 
-// preparation is what comes before anybody is served. It goes on beside the HTTP side.
+// preparation is the work before the first request is served. It runs beside the HTTP server.
 type preparation struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -54,7 +54,7 @@ func (p *preparation) soon() error {
 	}
 }
 
-// end gives up what is under way.
+// end cancels the preparation.
 func (p *preparation) end() {
 	p.cancel()
 	<-p.done
@@ -101,8 +101,8 @@ func (a *app) notYet() error {
 	return e
 }
 
-// patience is how a start waits for what is away: a restart of everything brings it
-// up in any order.
+// patience is how a start waits for dependencies that are away: after a restart of
+// everything they may come up in any order.
 type patience struct {
 	variable string // says where it should be
 	log      *slog.Logger

@@ -54,8 +54,8 @@ func (s *server) pushes(ctx context.Context) bool {
 	return s.pusher != nil && s.events.Knows(ctx, api.ChatMessageType)
 }
 
-// sent does what a message makes necessary, off the request's path. A replay
-// may be the first who is able to.
+// sent counts a message and has its push made, outside of the request's path. A replay
+// asks for the push as well: the first request may have died before it could.
 func (s *server) sent(chat string, push, replayed bool) {
 	if !replayed {
 		s.messages.Inc()

@@ -19,7 +19,7 @@ const (
 	kindJob          = "job"
 )
 
-// deadQueue is a queue and what its dead letters are called.
+// deadQueue is a queue and the name of its dead letters' kind.
 type deadQueue struct {
 	kind  string
 	queue *queue.Queue
@@ -77,8 +77,8 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 	return web.OK(list), err
 }
 
-// listPosition is how far one queue's list has been shown. What has no name in JSON
-// is only for the request at hand.
+// listPosition is how far one queue's list has been shown. Fields without a JSON name live
+// for one request only.
 type listPosition struct {
 	Cursor string `json:"c,omitempty"`
 	End    bool   `json:"e,omitempty"`
@@ -86,8 +86,7 @@ type listPosition struct {
 	page   *api.DeadLetterList
 }
 
-// listPositions is what a cursor over several queues holds: a position for each
-// kind.
+// listPositions is the content of a cursor over several queues: a position for each kind.
 type listPositions map[string]*listPosition
 
 func openPositions(cursor string) (listPositions, error) {
@@ -109,8 +108,8 @@ func (p listPositions) of(kind string) *listPosition {
 	return p[kind]
 }
 
-// after moves every position that was read past what of it is shown and makes the
-// next page's cursor, "" when all are at their end.
+// after moves every position that was read past its letters that are shown, and makes the
+// next page's cursor; "" when all lists are at their end.
 func (p listPositions) after(ctx context.Context, read []*listPosition, shown []api.DeadLetter) (string, error) {
 	more := false
 	for _, at := range read {

@@ -129,7 +129,7 @@ func (m *queueMetrics) addReadiness(ready func(context.Context) api.Readiness) {
 	m.latency = prometheus.NewDesc("fanfare_dependency_latency_seconds", "How long that dependency took to answer.", []string{"dependency"}, nil)
 }
 
-// dependencyUp is what the metric says of a dependency's state.
+// dependencyUp is the metric's value for a dependency's state.
 var dependencyUp = map[string]float64{"ok": 1, "degraded": 0.5}
 
 func (m *queueMetrics) collectReadiness(out chan<- prometheus.Metric, r *api.Readiness) {

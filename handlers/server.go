@@ -61,7 +61,7 @@ type Options struct {
 	Web web.Options
 }
 
-// server is what the handlers share.
+// server holds the parts that the handlers share.
 type server struct {
 	events   *events.Store
 	devices  *devices.Store

@@ -6,12 +6,12 @@ import (
 	"fanfare/api"
 )
 
-// admission limits the bytes of the bodies that are being answered. What exceeds a limit
+// admission limits the bytes of all bodies that are being answered. A body beyond the limit
 // is refused at once instead of waiting in a queue that grows.
 //
-// Bodies count as they arrive, whatever they announce. What one has beyond
-// api.MaxBody is counted apart, in a quarter of the bytes there are: large bodies
-// that never come to their end must not displace ordinary ones.
+// Bodies count as they arrive, not by their announced length. The part of a body beyond
+// api.MaxBody has a limit of its own, a quarter of the total, so that large bodies that
+// never end do not displace ordinary ones.
 type admission struct {
 	maxOrdinary, maxLarge int64
 	ordinary, large       atomic.Int64
@@ -44,7 +44,7 @@ func (l *admission) shrink(from int64) {
 // tooMuch is said when the server has no place for a request, or none for its body.
 const tooMuch = "the server has as many requests as it can answer; try again"
 
-// take adds n to what is taken, within a limit.
+// take adds n to taken unless that exceeds limit.
 func take(taken *atomic.Int64, n, limit int64) error {
 	if taken.Add(n) > limit && n > 0 {
 		taken.Add(-n)

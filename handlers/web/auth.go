@@ -29,8 +29,9 @@ func (s *Server) authorize(rt *Route, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// subjectOf is the user for whom a call counts: who calls, or whom the path of an API key's
-// call names, if a user could make that call. What is a backend's alone counts for nobody.
+// subjectOf is the user whose limits a call counts against: the user who calls, or the one
+// in the path when an API key makes a call that users can make. Calls that only backends
+// can make count against no user.
 func subjectOf(r *http.Request, info *requestInfo, rt *Route) string {
 	switch {
 	case info.user != nil:
@@ -52,8 +53,8 @@ func (s *Server) started(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// identify finds who calls, and whether he may: by a user token, by a ticket or by an
-// API key.
+// identify finds the caller by a user token, a ticket or an API key, and checks that the
+// route allows the call.
 func (s *Server) identify(r *http.Request, info *requestInfo, rt *Route) error {
 	secret, ok := bearer(r.Header)
 	if ok && s.users.isToken(secret) {
@@ -68,7 +69,7 @@ func (s *Server) identify(r *http.Request, info *requestInfo, rt *Route) error {
 	return s.identifyKey(r, info, rt.Scope, secret, ok)
 }
 
-// spend takes one request from the quota of who calls.
+// spend takes one request from the quota of the key or user that calls.
 func (s *Server) spend(info *requestInfo, h http.Header) error {
 	if info.user != nil {
 		return s.userRates.take(info.user.ID, info.started, h)
@@ -165,7 +166,7 @@ type Users struct {
 	Verify func(token string, admit func() error) (u *api.User, forged bool, err error)
 	// Take uses a ticket up and finds its user.
 	Take func(ctx context.Context, ticket string) (*api.User, error)
-	// Ended says why what a user calls with no longer stands, "" as long as it does.
+	// Ended says why a user's token or ticket is no longer valid; "" while it is.
 	Ended func(*api.User) api.ByeReason
 }
 
@@ -177,8 +178,8 @@ func (u *Users) isToken(secret string) bool {
 	return strings.IndexByte(secret, '.') >= 0 && u.Verify != nil
 }
 
-// ticketOf is the ticket in a request's query, "" without one. Nothing else says who
-// calls then: what has an Authorization header has no ticket.
+// ticketOf is the ticket in a request's query, "" without one. A request with an
+// Authorization header has no ticket, so that there is only one answer to who calls.
 func (s *Server) ticketOf(r *http.Request, rt *Route) string {
 	if !rt.tickets || r.URL.RawQuery == "" || r.Method != http.MethodGet || s.users.Take == nil || r.Header["Authorization"] != nil {
 		return ""
@@ -215,8 +216,9 @@ func (s *Server) identifyUser(info *requestInfo, rt *Route, find func() (*api.Us
 	return nil
 }
 
-// userOfToken finds the user of a token. What is not remembered has to be verified, and
-// waits for its turn where an address has sent too many with false signatures.
+// userOfToken finds the user of a token. A token that this process does not remember has
+// to be verified, and waits for its turn if its address has sent too many with false
+// signatures.
 func (s *Server) userOfToken(r *http.Request, info *requestInfo, token string) (*api.User, error) {
 	if u, err := s.users.Recall(token); u != nil || err != nil {
 		return u, err
@@ -236,8 +238,8 @@ func (s *Server) userOfToken(r *http.Request, info *requestInfo, token string) (
 	return u, err
 }
 
-// addSubject plans the fields that say who acts: the parameters named user, and in the
-// body what its tag names.
+// addSubject plans the fields that say who acts: parameters named user, and the fields
+// that the tag of the body names.
 func (p *plan) addSubject(f reflect.StructField) {
 	if f.Tag.Get("path") == "user" || f.Tag.Get("query") == "user" {
 		p.subject = append(p.subject, f.Index)
@@ -252,7 +254,8 @@ func (p *plan) addSubject(f reflect.StructField) {
 	}
 }
 
-// fillSubject holds a user's request to himself: who acts must be he, or be left out.
+// fillSubject makes a user's request act for that user: fields that say who acts must
+// name the caller or be left out.
 func (p *plan) fillSubject(in reflect.Value, u *api.User) error {
 	for _, index := range p.subject {
 		switch field := in.FieldByIndex(index); field.String() {

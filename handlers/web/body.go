@@ -38,7 +38,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64, o
 	return body, nil
 }
 
-// checkMedia holds bodies to JSON in UTF-8, as it is.
+// checkMedia refuses bodies that are not JSON in UTF-8, or are encoded (Content-Encoding).
 func checkMedia(h http.Header) error {
 	if sent := h.Get("Content-Type"); sent != "application/json" {
 		media, params, err := mime.ParseMediaType(sent)

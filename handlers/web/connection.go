@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// ackWithin is how long what a stream has written may stay without TCP's
-	// acknowledgement before the connection is closed: one that is lost between
-	// two heartbeats is closed 30 s after the first of them.
+	// ackWithin is how long data of a stream may stay without TCP's acknowledgement
+	// before the connection is closed: one that is lost between two heartbeats is
+	// closed 30 s after the first of them.
 	ackWithin = 15 * time.Second
 	// askAfter is how long after a heartbeat TCP is asked whether it has arrived,
 	// and how often it is asked again.
@@ -27,9 +27,9 @@ const (
 
 type connectionKey struct{}
 
-// KeepConnection is for http.Server.ConnContext: streams need the connection to
-// know what has reached their clients. Without it, and where the system does
-// not tell, whatever could be written counts as arrived.
+// KeepConnection is for http.Server.ConnContext: streams ask the connection how much has
+// reached their clients. Without it, and on systems that cannot tell, everything that
+// could be written counts as arrived.
 func KeepConnection(ctx context.Context, c net.Conn) context.Context {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
@@ -55,8 +55,8 @@ type receipt struct {
 }
 
 // arrived asks TCP, the first time when the heartbeat has surely been handed to
-// it: over HTTP/2 that happens on another goroutine. What else is written
-// meanwhile does not matter.
+// it: over HTTP/2 that happens on another goroutine. Other writes in between do not
+// matter.
 func (r *receipt) arrived(c syscall.Conn) bool {
 	if c == nil {
 		return true
@@ -130,7 +130,7 @@ func (st *Stream) runAlone(method func(context.Context) error, ended chan<- endi
 }
 
 // leaveRequest takes the connection from net/http, if it can be had, and lets the
-// handler return. Of the request stays what the log tells at the end.
+// handler return. Only what the log needs at the end remains of the request.
 func (st *Stream) leaveRequest() {
 	if st.alone == nil {
 		return
@@ -153,9 +153,9 @@ func (st *Stream) leaveRequest() {
 	close(st.alone.begun)
 }
 
-// close is what net/http and the handlers around a stream do for other requests:
-// it counts, logs and closes the connection. Who waits for the end of the answer
-// sees it after all that. What is cut off looks so.
+// close does what net/http and the surrounding handlers do for other requests: it counts,
+// logs and closes the connection. It writes the end of the answer last, so that a client
+// that sees it finds the request counted and logged. A stream that was cut off gets no end.
 func (st *Stream) close(panicked any) {
 	s, conn := st.server, st.alone.conn
 	s.streams.open.leave(infoOf(st.r.Context()))
@@ -223,7 +223,7 @@ func (c *ownConnection) Write(text []byte) (int, error) {
 // FlushError has nothing to do.
 func (c *ownConnection) FlushError() error { return nil }
 
-// writeEnd writes the end of the answer, if the client takes what there is.
+// writeEnd writes the end of the answer, unless the client has stopped reading.
 func (c *ownConnection) writeEnd() {
 	if !c.failed {
 		_ = c.SetWriteDeadline(time.Now().Add(time.Second))

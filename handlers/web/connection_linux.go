@@ -15,9 +15,9 @@ func closeUnacknowledged(c syscall.Conn, after time.Duration) error {
 	})
 }
 
-// acknowledged is how many bytes the other side has acknowledged in all, and how
-// many it has not. Both cannot be read at once; the second is never too low by
-// what the first has grown meanwhile.
+// acknowledged is how many bytes the other side has acknowledged in all, and how many
+// are still open. The two cannot be read at once: open is read first, so that it may be too
+// high but never too low.
 func acknowledged(c syscall.Conn) (acked, open uint64, err error) {
 	err = control(c, func(fd int) error {
 		n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)

@@ -84,8 +84,8 @@ func HandlePlain(h http.Handler) Endpoint {
 	}}
 }
 
-// fill reads, binds and checks all that a request carries. A body that is not
-// JSON is told first; then all broken rules at once.
+// fill reads, binds and checks everything in a request. A body that is not JSON is
+// refused first; after that all broken rules are reported together.
 func (s *Server) fill(w http.ResponseWriter, r *http.Request, p *plan, in reflect.Value, maxBody int64) error {
 	body, err := s.bodyOf(w, r, p, maxBody)
 	if err != nil {
@@ -106,9 +106,9 @@ func (s *Server) fill(w http.ResponseWriter, r *http.Request, p *plan, in reflec
 	return api.InvalidFields(append(bad, without(s.rules.Check(in.Addr().Interface()), bad)...))
 }
 
-// bodyOf reads what the call takes. One that takes no body is held to that as well: what
-// somebody meant by a field that nobody reads is not done, so he is told. An object without
-// fields is no more than none.
+// bodyOf reads the body of a call. A call that takes no body refuses one with fields:
+// nobody would read them, so the caller must learn that they have no effect. An object
+// without fields is the same as no body.
 func (s *Server) bodyOf(w http.ResponseWriter, r *http.Request, p *plan, maxBody int64) ([]byte, error) {
 	switch {
 	case p.body != nil:
@@ -137,7 +137,7 @@ func (p *plan) decodeBody(body []byte, in reflect.Value) error {
 	return decode(body, field.Interface())
 }
 
-// without leaves out the failures of fields that have been told already.
+// without leaves out fields that are reported already.
 func without(fields, told []api.FieldError) []api.FieldError {
 	if len(told) == 0 {
 		return fields

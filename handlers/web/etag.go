@@ -25,7 +25,7 @@ type Tag struct {
 }
 
 // ParseTags reads a list of entity tags, the value of If-Match or If-None-Match
-// but for *; ok is false for what is none.
+// other than *; ok is false if it is no such list.
 func ParseTags(list string) (tags []Tag, ok bool) {
 	for {
 		list = strings.TrimLeft(list, " \t,") // a list may have empty members
@@ -45,7 +45,7 @@ func ParseTags(list string) (tags []Tag, ok bool) {
 
 func notInTag(c rune) bool { return c <= ' ' || c == 0x7f }
 
-// Version is the version that the tag names; 0: none of ours.
+// Version is the version that the tag names; 0 if the tag is not one of fanfare's.
 func (t Tag) Version() int64 {
 	number, digest, long := strings.Cut(t.Opaque, "-")
 	version, err := strconv.ParseInt(number, 10, 64)
@@ -55,9 +55,8 @@ func (t Tag) Version() int64 {
 	return version
 }
 
-// names tells whether the value of an If-None-Match means what has this tag. The
-// comparison is the weak one: W/ makes no difference. What is no such value means
-// nothing.
+// names tells whether the value of an If-None-Match covers etag. The comparison is the
+// weak one: W/ makes no difference. A malformed value covers nothing.
 func names(ifNoneMatch, etag string) bool {
 	if strings.TrimSpace(ifNoneMatch) == "*" {
 		return true

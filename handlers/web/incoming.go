@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// firstPart is what a body counts for before any of it has come.
+	// firstPart is what a body counts before its first byte has arrived.
 	firstPart = 4 << 10
-	// largePart is what a body grows by once it has more than api.MaxBody.
+	// largePart is the size of a part of a body beyond api.MaxBody.
 	largePart = 64 << 10
 )
 
@@ -19,9 +19,9 @@ const (
 // behind for the collector.
 var largeParts = sync.Pool{New: func() any { return new([largePart]byte) }}
 
-// incoming is a body on its way in. Its memory, and what of it counts against the
-// limit, grow with what arrives: neither a length that is announced nor a route's
-// limit costs anything by itself. It counts until the request is answered.
+// incoming is a body that is being read. Its memory and its share of the limit grow as it
+// arrives: an announced length and a route's limit cost nothing by themselves. It counts
+// until the request is answered.
 type incoming struct {
 	admission *admission
 	info      *requestInfo
@@ -32,7 +32,7 @@ type incoming struct {
 	large     []*[largePart]byte
 }
 
-// read reads to the body's end and gives all of it.
+// read reads the whole body.
 func (in *incoming) read(body io.Reader) ([]byte, error) {
 	defer in.giveBack()
 	var last []byte // what is free of the last part

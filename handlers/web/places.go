@@ -22,18 +22,18 @@ type places struct {
 }
 
 // kind is one kind of call that takes places, and how many of it one user may have under
-// way, whoever's key or token calls for him.
+// way, whichever keys and tokens make the calls.
 type kind struct {
 	places  *places
 	name    string // such as "open streams"
 	perUser int64
 }
 
-// holder is who holds places: a user, by the kind of call, an API key, or all user tokens
-// together.
+// holder is one that holds places: a user for a kind of call, an API key, or all user
+// tokens together.
 type holder struct{ what, name string }
 
-// claim is how many places a holder may hold, and what is said when he does.
+// claim is how many places a holder may have, and the refusal beyond that.
 type claim struct {
 	holder
 	most   int64
@@ -65,8 +65,8 @@ func (k *kind) leave(info *requestInfo) {
 	k.places.release(k.claims(info))
 }
 
-// around runs next while there is a place for it. What goes on as a stream without its
-// handler leaves by itself.
+// around runs next while there is a place for it. A stream that outlives its handler gives
+// its place back by itself.
 func (k *kind) around(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		info := infoOf(r.Context())
@@ -100,7 +100,7 @@ func (k *kind) claims(info *requestInfo) (all []claim) {
 	return all
 }
 
-// hold counts a call for all, or for none if one of them holds as many as he may.
+// hold counts a call for every holder, or for none if one of them has no place left.
 func (p *places) hold(claims []claim) error {
 	if len(claims) == 0 {
 		return nil

@@ -4,8 +4,7 @@ import (
 	"net/http"
 )
 
-// Nothing is what calls take that take nothing, and the body of answers that
-// have none.
+// Nothing is the request of calls without input, and the body of answers without one.
 type Nothing struct{}
 
 // Reply is a method's answer: status, body and the few headers that depend on

@@ -13,9 +13,9 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// requestInfo is what one request and its answer share on their way: it is the
-// request's context, and has the writer of its answer. It is one value instead of
-// one per concern, since every request pays for each.
+// requestInfo is the state that a request shares with its answer: it is the request's
+// context and has the writer of the answer. One value serves all concerns, because every
+// request pays for each allocation.
 type requestInfo struct {
 	context.Context // as net/http made it
 	answer          answer
@@ -96,7 +96,7 @@ func (i *requestInfo) Done() <-chan struct{} { return i.timed().Done() }
 // Err tells which of the two it was.
 func (i *requestInfo) Err() error { return i.timed().Err() }
 
-// Value finds the info itself, and what net/http knows.
+// Value finds the info itself, and the values of net/http.
 func (i *requestInfo) Value(key any) any {
 	if key == (infoKey{}) {
 		return i
@@ -114,8 +114,8 @@ func (i *requestInfo) timed() context.Context {
 	return i.limited
 }
 
-// close frees the timer. Who still has the context is told by net/http, which
-// ends its own now.
+// close frees the timer. Whoever still holds the context sees it end, as net/http ends
+// its own context now.
 func (i *requestInfo) close() {
 	i.limit.Do(func() { i.limited, i.cancel = i.Context, func() {} })
 	i.cancel()
@@ -175,8 +175,8 @@ func lowerHex(s string, n int) bool {
 	return len(s) == n && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// answer is the writer of a request's answer. It remembers what metrics and log
-// tell of it.
+// answer is the writer of a request's answer. It remembers what metrics and the log
+// report of it.
 type answer struct {
 	http.ResponseWriter
 	status, size int // status 0: nothing was written yet

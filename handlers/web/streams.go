@@ -25,7 +25,8 @@ const (
 	// slowAfter is how long one write may take before its reader is cut off.
 	slowAfter = 10 * time.Second
 	// comeBack is the least time after which a client whose stream ended comes
-	// back; each is told up to three times as much, so that not all come at once.
+	// back. Each client is told up to three times as much, so that they do not all come
+	// at once.
 	comeBack = time.Second
 )
 
@@ -124,8 +125,8 @@ func (s *Server) polled(parameter string, next http.HandlerFunc) http.HandlerFun
 }
 
 // HandleStream makes an endpoint of a method that sends server-sent events until its
-// stream ends. What the method returns before it sent or awaited anything is
-// answered as a problem; afterwards it ends the stream.
+// stream ends. An error that the method returns before it sent or awaited anything is
+// answered as a problem; afterwards an error ends the stream.
 func HandleStream[In any](method func(context.Context, *In, *Stream) error) Endpoint {
 	plan := planOf(reflect.TypeFor[In]())
 	return Endpoint{limits: (*Server).unhurried, tickets: true, plan: plan, serve: func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error {
@@ -144,9 +145,9 @@ func HandleStream[In any](method func(context.Context, *In, *Stream) error) Endp
 	}}
 }
 
-// OnNewStack runs f on a goroutine of its own and waits for it. A stream that did
-// all by itself would keep the stack which that took, twice what it needs while
-// nothing happens.
+// OnNewStack runs f on another goroutine and waits for it. The stack that f needs is freed
+// with that goroutine; a stream that ran f itself would keep a stack twice as large as it
+// needs while idle.
 func OnNewStack(f func()) {
 	done := make(chan any)
 	go func() {
@@ -160,8 +161,8 @@ func OnNewStack(f func()) {
 
 // Stream is one open stream. It belongs to the goroutine of its method.
 type Stream struct {
-	// Reached, if it is set, is told of every heartbeat that has arrived when it
-	// was sent.
+	// Reached, if set, is called for every heartbeat that has arrived, with the time at
+	// which it was sent.
 	Reached func(sent time.Time)
 
 	alone   *alone // of a stream over HTTP/1.1
@@ -315,8 +316,8 @@ func (st *Stream) writeNow(text []byte) error {
 	return context.Canceled
 }
 
-// end counts what ended the stream. Once events were sent nothing else can be:
-// the error is left for the log.
+// end counts what ended the stream. Once events were sent the answer cannot become a
+// problem any more, so the error goes to the log only.
 func (st *Stream) end(err error) error {
 	if !st.begun {
 		return err

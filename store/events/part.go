@@ -14,7 +14,7 @@ import (
 // with some users each, that are targeted and sent as small events are. All parts of a
 // page are stored in one step, remembered by its cursor: so a page that is read again,
 // perhaps with other users, has no effect, and goes on where the first reading ended.
-// What a part counts is added to the event's group when it ends.
+// A part's counts are added to the event's group when the part ends.
 
 // The names of a part's counts in its event's group.
 const (

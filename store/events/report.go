@@ -77,7 +77,7 @@ func report(id string, event *progress, sent map[string]int64) *api.EventReport 
 // maxReasons is how many reasons a report names.
 const maxReasons = 10
 
-// mostFrequent leaves out the rarest reasons of too many, and what was taken back.
+// mostFrequent drops reasons whose count is back at zero, and the rarest beyond the limit.
 func mostFrequent(reasons map[string]int64) map[string]int64 {
 	maps.DeleteFunc(reasons, func(_ string, n int64) bool { return n <= 0 })
 	names := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {

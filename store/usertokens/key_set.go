@@ -64,7 +64,7 @@ func readKeys(name string) (keySet, error) {
 	return parseKeys(text)
 }
 
-// parseKeys reads a JWKS. An error names the key, never what it holds.
+// parseKeys reads a JWKS. An error names the key and never shows its material.
 func parseKeys(text []byte) (keySet, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -111,7 +111,7 @@ func usable(one *jose.JSONWebKey) (*key, error) {
 	return &key{algorithm, one.Key}, nil
 }
 
-// algorithmOf is what a key verifies, by its kind.
+// algorithmOf is the signature algorithm of a key, by the key's kind.
 func algorithmOf(value any) (jose.SignatureAlgorithm, error) {
 	switch k := value.(type) {
 	case *ecdsa.PublicKey:

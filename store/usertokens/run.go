@@ -90,7 +90,7 @@ func (s *Store) addFirstKey(ctx context.Context) ([]record.TokenKey, error) {
 	return s.rec.TokenKeys(ctx)
 }
 
-// Run reads changes until ctx ends. SQL being away ends nothing: what is known stays.
+// Run reads changes until ctx ends. While SQL is away it keeps what it knows.
 func (s *Store) Run(ctx context.Context) error {
 	forgot, outage := time.Now(), record.Outage{Logger: s.o.Logger, What: "user tokens"}
 	for {

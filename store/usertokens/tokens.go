@@ -166,7 +166,7 @@ func (s *Store) Verify(token string, admit func() error) (u *api.User, forged bo
 	return u, false, nil
 }
 
-// Ended says why what a user calls with no longer stands; "": it does.
+// Ended says why a user's token or ticket is no longer valid; "" while it is.
 func (s *Store) Ended(u *api.User) api.ByeReason {
 	if !s.now().Before(u.ExpiresAt) {
 		return api.ByeExpired
@@ -228,7 +228,7 @@ func sign(own *ownKey, payload []byte) (string, error) {
 	return jws.CompactSerialize()
 }
 
-// clocksApart is how much two servers may differ in what they take for Redis' clock.
+// clocksApart is the greatest difference between two servers' estimates of Redis' clock.
 const clocksApart = 100 * time.Millisecond
 
 // revokeWait is how long at most a revocation waits for the end of its second.
