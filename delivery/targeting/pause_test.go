@@ -134,7 +134,7 @@ func TestParkedMessagesExpire(t *testing.T) {
 	p := refusing(t, options{})
 	var ids []string
 	for range 5 {
-		e, end := hello("bob"), api.At(time.Now().Add(2*time.Second))
+		e, end := hello("bob"), api.At(time.Now().Add(6*time.Second))
 		e.ExpiresAt = &end
 		ids = append(ids, p.mustPost(e))
 	}
