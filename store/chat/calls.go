@@ -27,11 +27,11 @@ func (s *Store) runScript(ctx context.Context, m redisdb.Mode, cmd *redis.Cmd) (
 	if err := s.db.Share(ctx, m, cmd); err != nil {
 		return nil, err
 	}
-	return answer(cmd)
+	return replyOf(cmd)
 }
 
-// answer is a script's list.
-func answer(cmd *redis.Cmd) ([]any, error) {
+// replyOf is the list that a script returned; an empty one is an error.
+func replyOf(cmd *redis.Cmd) ([]any, error) {
 	list, err := cmd.Slice()
 	if err == nil && len(list) == 0 {
 		err = errors.New("an empty answer")

@@ -70,7 +70,7 @@ func (s *Store) AddMissing(ctx context.Context, user string, chats []string) (le
 	}
 	var entries []entry
 	for i, cmd := range cmds {
-		reply, e := answer(cmd.(*redis.Cmd))
+		reply, e := replyOf(cmd.(*redis.Cmd))
 		if e != nil {
 			err = errors.Join(err, e)
 			continue

@@ -152,7 +152,7 @@ func (s *Store) memberStates(ctx context.Context, user string, p *page, limit in
 // a member, as far as one can tell.
 func (s *Store) readState(cmd *redis.Cmd, chat string) (f memberState, member bool) {
 	f.Chat = chat
-	reply, err := answer(cmd)
+	reply, err := replyOf(cmd)
 	if err != nil {
 		f.err = s.db.Err(fmt.Errorf("read chat %s: %w", chat, err), redisdb.Read)
 		return f, true

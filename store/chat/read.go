@@ -82,7 +82,7 @@ func (s *Store) readCmd(ctx context.Context, chat string, q *MessagesQuery) *red
 
 // readMessages reads the answer of message_read.lua.
 func readMessages(cmd *redis.Cmd, chat string, q *MessagesQuery) (*api.ChatMessages, error) {
-	reply, err := answer(cmd)
+	reply, err := replyOf(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("read chat %s: %w", chat, err)
 	}

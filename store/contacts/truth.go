@@ -44,7 +44,7 @@ type question struct {
 func newTruth(rec *record.DB) *truth {
 	t := &truth{read: rec.Activities}
 	o := batch.Options{Most: sharedQuestions, Abreast: statementsAbreast, Patience: slowStatement, Timeout: statementTime}
-	t.shared = batch.New(o, t.answer)
+	t.shared = batch.New(o, t.run)
 	return t
 }
 
@@ -52,7 +52,7 @@ func newTruth(rec *record.DB) *truth {
 func (t *truth) ask(ctx context.Context, q record.ActivityQuery) ([]record.Activity, error) {
 	mine := &question{ctx: ctx, ActivityQuery: q}
 	if len(q.Contacts) > sharedContacts {
-		t.answerAlone(ctx, mine)
+		t.runAlone(ctx, mine)
 		return mine.found, mine.err
 	}
 	if _, err := t.shared.Do(ctx, mine); err != nil {
@@ -65,9 +65,9 @@ func tooLate(err error) error {
 	return api.Errorf(api.CodeUnavailable, "the contacts could not be read in time").Because(err)
 }
 
-// answer runs one statement for all questions whose readers still wait. If it fails for a
+// run runs one statement for all questions whose readers still wait. If it fails for a
 // reason that may lie in one of the questions, it runs one for each.
-func (t *truth) answer(ctx context.Context, all []*question) (struct{}, error) {
+func (t *truth) run(ctx context.Context, all []*question) (struct{}, error) {
 	waiting := make([]*question, 0, len(all))
 	queries := make([]record.ActivityQuery, 0, len(all))
 	for _, q := range all {
@@ -88,13 +88,13 @@ func (t *truth) answer(ctx context.Context, all []*question) (struct{}, error) {
 		case len(waiting) == 1 || api.CodeOf(err) == api.CodeUnavailable:
 			q.err = err
 		default:
-			t.answerAlone(ctx, q)
+			t.runAlone(ctx, q)
 		}
 	}
 	return struct{}{}, nil
 }
 
-func (t *truth) answerAlone(ctx context.Context, q *question) {
+func (t *truth) runAlone(ctx context.Context, q *question) {
 	found, err := t.read(ctx, q.ActivityQuery)
 	if q.err = err; err == nil {
 		q.found = found[0]

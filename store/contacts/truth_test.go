@@ -47,7 +47,7 @@ func newCrowd(ctx context.Context, t *testing.T, w *world) *crowd {
 		w.want(t, user, 10, fmt.Sprintf("c-u%d@%d", i, i))
 	}
 	// None begins beside another, however long that is held.
-	w.truth.shared = batch.New(batch.Options{Most: sharedQuestions, Timeout: time.Minute}, w.truth.answer)
+	w.truth.shared = batch.New(batch.Options{Most: sharedQuestions, Timeout: time.Minute}, w.truth.run)
 	read := w.truth.read
 	w.truth.read = func(ctx context.Context, queries ...record.ActivityQuery) ([][]record.Activity, error) {
 		var viewers []string

@@ -61,7 +61,7 @@ func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) 
 	found, err := s.rec.Snapshots(ctx, missed)
 	for i, q := range queries {
 		if !read.hit[i] {
-			read.targets[i] = answer(q, found[q.User], err)
+			read.targets[i] = targetOf(q, found[q.User], err)
 			read.targets[i].Marked = read.marked(i)
 		}
 	}
@@ -163,8 +163,8 @@ func decodeHit(q Query, values []any, now int64) (Target, bool) {
 	return t, true
 }
 
-// answer makes a target of a user's settings in SQL.
-func answer(q Query, found *record.Snapshot, err error) Target {
+// targetOf makes a target of a user's settings in SQL.
+func targetOf(q Query, found *record.Snapshot, err error) Target {
 	if err != nil {
 		return Target{User: q.User, Err: err}
 	}
