@@ -59,7 +59,7 @@
 // (lua/part_call.lua); a newer one leaves only then. One that only enqueues or claims
 // is given up and its number is not used again: if it comes late it is refused, and
 // what it may have claimed is found by comparing what is pending with what the process
-// holds (lua/life_compare.lua) after the lane's next answer. A call says which number
+// holds (lua/session_compare.lua) after the lane's next answer. A call says which number
 // was answered last: when Redis does not know it any more, it lost writes, does
 // nothing, and the process compares as well. What is refused, because
 // Redis is full or away, was not done: enqueueings are refused to their callers,

@@ -26,7 +26,7 @@ func (q *Queue) SetFault(t testing.TB, f storetest.Fault) {
 
 // steps are the names of scripts and commands for faults.
 var steps = map[string]string{
-	"call_enqueue": "enqueue", "life_begin": "begin", "life_compare": "compare", "life_end": "leave",
+	"call_enqueue": "enqueue", "session_begin": "begin", "session_compare": "compare", "session_end": "leave",
 	"shard_look": "maintain", "shard_check": "check", "xreadgroup": "block",
 }
 

@@ -26,7 +26,7 @@ var loadScripts = sync.OnceValue(func() scripts {
 	get := func(name string) *redisdb.Script { return redisdb.MustScript(Lua, "lua/"+name+".lua") }
 	return scripts{
 		enqueue: get("call_enqueue"), finish: get("call_finish"),
-		begin: get("life_begin"), compare: get("life_compare"), end: get("life_end"),
+		begin: get("session_begin"), compare: get("session_compare"), end: get("session_end"),
 		look: get("shard_look"), check: get("shard_check"),
 		unpark: get("parked_move"),
 		stats:  get("shard_stats"), deadRetry: get("dead_retry"), deadDelete: get("dead_delete"),

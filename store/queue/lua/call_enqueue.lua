@@ -8,23 +8,26 @@
 --          JSON: per request {1 stored, per job that is not plain its id and 1 new
 --          or 0 not}, {2 replayed, the stored answer} or {3 other body}
 -- @include lua/clock.lua
--- @include lua/part_records.lua
 -- @include lua/part_shard.lua
--- @include lua/part_places.lua
+-- @include lua/part_text.lua
+-- @include lua/part_stream.lua
+-- @include lua/part_admit.lua
 -- @include lua/part_later.lua
--- @include lua/part_bucket.lua
+-- @include lua/part_due.lua
+-- @include lua/part_write.lua
+-- @include lua/part_tombstone.lua
 -- @include lua/part_group.lua
 -- @include lua/part_report.lua
--- @include lua/part_end.lua
--- @include lua/part_life.lua
 -- @include lua/part_claim.lua
 -- @include lua/part_call.lua
 -- @include lua/part_enqueue.lua
-local alive = LIFE ~= '' and redis.call('ZSCORE', OWNERS, LIFE)
-local repeated = known(alive)
+local call = begin_call()
+local alive = call.session ~= '' and redis.call('ZSCORE', OWNERS, call.session)
+local repeated = known(call, alive)
 if repeated then return repeated end
-local group_ttl, report_ttl, requests = tonumber(ARGV[ARGS]), tonumber(ARGV[ARGS + 1]), tonumber(ARGV[ARGS + 2])
-local at, stored, answers, plain = ARGS + 3, {}, {}, true
+local first = call.args + 1
+local group_ttl, report_ttl, requests = tonumber(ARGV[first]), tonumber(ARGV[first + 1]), tonumber(ARGV[first + 2])
+local at, answers, plain = first + 3, {}, true
 
 -- skip moves over n jobs that are not stored.
 local function skip(from, n)
@@ -52,11 +55,12 @@ for n = 1, requests do
   if record and record.old then
     at = skip(at, jobs)
   else
-    at = store(at, jobs, ms, stored, out)
+    at = store(at, jobs, call.ms, call.claim.stored, out)
     if record then redis.call('SET', record.key, record.digest .. record.answer, 'PX', record.ttl) end
   end
   plain = plain and #out == 1 and out[1] == 1
   answers[n] = out
 end
-save(group_ttl, report_ttl)
-return finish_call(alive, plain and '' or cjson.encode(answers), stored)
+save_groups(group_ttl)
+save_reports(report_ttl)
+return finish_call(call, alive, plain and '' or cjson.encode(answers))

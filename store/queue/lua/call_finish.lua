@@ -1,4 +1,4 @@
--- Records what became of a life's jobs and claims the next ones.
+-- Records what became of a session's jobs and claims the next ones.
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: those of part_call.lua, then 1 retention of tombstones in ms, 2 of groups,
 --       3 of reports, 4 most attempts, 5 most age in ms or -1, 6 jobs that are
@@ -11,31 +11,36 @@
 -- RETURNS: as part_call.lua; the answer is a digit per job, the done ones first:
 --          1 recorded, 0 lost, 2 dead
 -- @include lua/clock.lua
--- @include lua/part_records.lua
 -- @include lua/part_shard.lua
--- @include lua/part_places.lua
+-- @include lua/part_text.lua
+-- @include lua/part_stream.lua
+-- @include lua/part_parked.lua
 -- @include lua/part_later.lua
--- @include lua/part_bucket.lua
+-- @include lua/part_write.lua
+-- @include lua/part_tombstone.lua
 -- @include lua/part_group.lua
 -- @include lua/part_report.lua
 -- @include lua/part_end.lua
--- @include lua/part_life.lua
+-- @include lua/part_session.lua
 -- @include lua/part_claim.lua
 -- @include lua/part_call.lua
 -- @include lua/part_moves.lua
-local ndone, nother = tonumber(ARGV[ARGS + 5]), tonumber(ARGV[ARGS + 6])
-local nmarked, nunmark = tonumber(ARGV[ARGS + 7]), tonumber(ARGV[ARGS + 8])
+local call = begin_call()
+local first = call.args + 1
+local ndone, nother = tonumber(ARGV[first + 5]), tonumber(ARGV[first + 6])
+local nmarked, nunmark = tonumber(ARGV[first + 7]), tonumber(ARGV[first + 8])
 local alive
 if ndone + nother + nmarked > 0 then
-  alive, renewed = renew(LIFE, ms, lease, true), true -- also by a repeat: its process takes it for a renewal
+  alive = renew(call.session, call.ms, call.lease) -- also by a repeat: its process takes it for a renewal
+  call.renewed = true
 else
   redis.call('DEL', NEVER) -- a script whose first write frees memory is not refused by a full Redis
-  alive = redis.call('ZSCORE', OWNERS, LIFE)
+  alive = redis.call('ZSCORE', OWNERS, call.session)
 end
-local repeated = known(alive)
+local repeated = known(call, alive)
 if repeated then return repeated end
-local retention, group_ttl, report_ttl = tonumber(ARGV[ARGS]), tonumber(ARGV[ARGS + 1]), tonumber(ARGV[ARGS + 2])
-local limits = { attempts = tonumber(ARGV[ARGS + 3]), age = tonumber(ARGV[ARGS + 4]), retention = retention, ms = ms }
+local group_ttl, report_ttl = tonumber(ARGV[first + 1]), tonumber(ARGV[first + 2])
+local limits = { retention = tonumber(ARGV[first]), attempts = tonumber(ARGV[first + 3]), age = tonumber(ARGV[first + 4]), ms = call.ms }
 local answers = {}
 
 local function finish(o)
@@ -54,14 +59,16 @@ local function finish(o)
   end
   if o.report ~= '' then report(e.i, o.report) end
   if o.outcome == 'done' then
-    close(e, 'D', o.label, retention)
+    close(e, 'D', o.label, limits.retention)
     return 1
   end
-  return moves[o.outcome](o, e, limits)
+  local status, parked = move(o, e, limits)
+  call.parked = parked or call.parked
+  return status
 end
 
--- Jobs that hold nothing are acknowledged together. A life that is still an owner
--- has all of them pending: only what removes a life takes entries from it.
+-- Jobs that hold nothing are acknowledged together. A session that is still an owner
+-- has all of them pending: only what removes a session takes entries from it.
 local function finish_plain(at, n)
   local eids = { m = {}, r = {}, a = {} }
   for i = at, at + 3 * n - 1, 3 do
@@ -87,15 +94,15 @@ local function mark_parts(from)
     for i = from + 3, from + 2 + n, 500 do
       redis.call('HSET', P .. 'marks:' .. id, unpack(ARGV, i, math.min(i + 499, from + 2 + n)))
     end
-    lasts(P .. 'marks:' .. id, int(math.max(group_ttl, limits.age)))
+    touch(P .. 'marks:' .. id, math.max(group_ttl, limits.age), true)
     from = from + 3 + n
   end
   for i = from, from + nunmark - 1 do redis.call('DEL', P .. 'marks:' .. ARGV[i]) end
 end
 
-local at = ARGS + 9
 if alive then
-  mark_parts(ARGS + 9 + 3 * ndone + 12 * nother)
+  local at = first + 9
+  mark_parts(at + 3 * ndone + 12 * nother)
   finish_plain(at, ndone)
   at = at + 3 * ndone
   for i = at, at + 12 * nother - 1, 12 do
@@ -104,7 +111,5 @@ if alive then
       reason = ARGV[i + 9], err = ARGV[i + 10], report = ARGV[i + 11] }))
   end
   save(group_ttl, report_ttl)
-else
-  answers[1] = string.rep('0', ndone + nother)
 end
-return finish_call(alive, table.concat(answers), {})
+return finish_call(call, alive, alive and table.concat(answers) or string.rep('0', ndone + nother))

@@ -2,14 +2,8 @@
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 id
 -- RETURNS: 1 it is gone, 0 there was none
--- @include lua/clock.lua
--- @include lua/part_records.lua
 -- @include lua/part_shard.lua
--- @include lua/part_places.lua
--- @include lua/part_bucket.lua
--- @include lua/part_group.lua
--- @include lua/part_report.lua
--- @include lua/part_end.lua
+-- @include lua/part_dead.lua
 local eid = redis.call('HGET', DEADIDS, ARGV[1])
 if not eid then return 0 end
 forget_dead(eid, ARGV[1])

@@ -9,20 +9,21 @@
 --          {0 no such dead letter}, {4 its unique id belongs to another job},
 --          {5 it is queued again already}
 -- @include lua/clock.lua
--- @include lua/part_records.lua
 -- @include lua/part_shard.lua
--- @include lua/part_places.lua
--- @include lua/part_bucket.lua
+-- @include lua/part_text.lua
+-- @include lua/part_stream.lua
+-- @include lua/part_admit.lua
+-- @include lua/part_write.lua
 -- @include lua/part_group.lua
 -- @include lua/part_report.lua
--- @include lua/part_end.lua
+-- @include lua/part_dead.lua
 local id, key, digest = ARGV[1], P .. 'idem:' .. ARGV[4], ARGV[5]
 local old = ARGV[4] ~= '' and redis.call('GET', key)
 if old then
   if string.sub(old, 1, #digest) ~= digest then return { 3 } end
   return { 2, string.sub(old, #digest + 1) }
 end
-if lives(id) then return { 5 } end -- also by an enqueueing after its tombstone was over
+if redis.call('HEXISTS', record_of(id), id) == 1 then return { 5 } end -- also by an enqueueing after its tombstone was over
 local eid = redis.call('HGET', DEADIDS, id)
 if not eid then return { 0 } end
 local v, ms = redis.call('XRANGE', DEAD, eid, eid, 'COUNT', 1)[1][2], math.floor(now_us() / 1000)
@@ -34,11 +35,12 @@ if e.u ~= '' then
   redis.call('HSET', UNIQUES, e.u, id)
 end
 forget_dead(eid, id)
-set_record(id, true)
+redis.call('HSET', record_of(id), id, '1')
 count(e.g, v[24], -1)
-count_reason(e, v[24], v[20], -1)
+count_reason(e.g, v[24], v[20], -1)
 if e.report then report_state(id, 'Q') end
 admit(e, 'm', ms)
-save(tonumber(ARGV[2]), tonumber(ARGV[3]))
+save_groups(tonumber(ARGV[2]))
+save_reports(tonumber(ARGV[3]))
 if ARGV[4] ~= '' then redis.call('SET', key, digest .. ARGV[6], 'PX', ARGV[7]) end
 return { 1 }

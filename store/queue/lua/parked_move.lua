@@ -4,14 +4,17 @@
 -- RETURNS: {how many were moved, bytes that the shard's parked jobs take or -1}
 -- @include lua/clock.lua
 -- @include lua/part_shard.lua
--- @include lua/part_places.lua
-local name, ms = ARGV[1], math.floor(now_us() / 1000)
+-- @include lua/part_text.lua
+-- @include lua/part_stream.lua
+-- @include lua/part_admit.lua
+-- @include lua/part_parked.lua
+local name, ms, bytes = ARGV[1], math.floor(now_us() / 1000), -1
 local parked = P .. 'parked:' .. name
 local moved = redis.call('XRANGE', parked, '-', '+', 'COUNT', math.min(tonumber(ARGV[2]), 100))
 for _, one in ipairs(moved) do
   local eid, text = one[1], one[2][2]
   redis.call('XDEL', parked, eid)
-  count_parked(text, -1)
+  bytes = count_parked(text, -1)
   local e = dated(parse(text), eid)
   admit(e, front(e), ms)
 end
@@ -19,4 +22,4 @@ if redis.call('HINCRBY', P .. 'parkedn', name, 0 - #moved) <= 0 then
   redis.call('HDEL', P .. 'parkedn', name)
   redis.call('DEL', parked)
 end
-return { #moved, parked_bytes }
+return { #moved, bytes }

@@ -1,60 +1,64 @@
--- A numbered call of a life, or of a process that only enqueues: sent again it
+-- A numbered call of a session, or of a process that only enqueues: sent again it
 -- changes nothing and answers the same.
 -- KEYS: none
--- ARGV: 1 life or '', 2 series, 3 number, 4 number of the last answered call,
+-- ARGV: 1 session or '', 2 series, 3 number, 4 number of the last answered call,
 --       5 ms that the call is remembered, 6 lease in ms, 7 most jobs to claim,
 --       8 most bytes to claim, 9 m for the next jobs or a for one that must run
---       alone, 10 entries to adopt, which follow
--- RETURNS: {status, 1 the life is alive or 0, Redis time in us, entries waiting,
+--       alone, 10 entries to reclaim from blocking reads, which follow
+-- RETURNS: {status, 1 the session is alive or 0, Redis time in us, entries waiting,
 --          1 a delayed job may be due or 0, answer, bytes that the shard's parked
 --          jobs take or -1 when it changed nothing there, then per claimed job: place,
 --          text or its number in the call, its guard's value or ''}
 --          Statuses: 1 done, 2 nothing was done because Redis lost an answered
 --          call, 3 nothing was done because a later call was
-local LIFE, MEMO, NUMBER, MEMO_TTL = ARGV[1], P .. 'memo:' .. ARGV[2], tonumber(ARGV[3]), ARGV[5]
-local lease, most, budget = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local ADOPT, ARGS = tonumber(ARGV[10]), 11 + tonumber(ARGV[10])
-local us = now_us()
-local ms = math.floor(us / 1000)
-local renewed = false -- the life's lease was, by the including script
+-- TAKES: P, MAIN, READY, OWNERS, STREAM, now_us, int, text_at, new_claim, take, reclaim,
+--        read, claim
+-- GIVES: begin_call, known, finish_call
 
-local function answer(status, alive, text)
-  local out = { status, alive and 1 or 0, int(us), redis.call('XLEN', MAIN) + redis.call('XLEN', READY), due, text, parked_bytes }
-  for i = 1, #given do out[i + 7] = given[i] end
+-- begin_call reads the common arguments; those of the script itself begin after call.args.
+local function begin_call()
+  local us = now_us()
+  return { us = us, ms = math.floor(us / 1000), session = ARGV[1], memo = P .. 'memo:' .. ARGV[2], number = tonumber(ARGV[3]),
+    lease = tonumber(ARGV[6]), args = 10 + tonumber(ARGV[10]), claim = new_claim(ARGV[1], tonumber(ARGV[8])), parked = -1 }
+end
+
+local function answer(call, status, alive, text)
+  local c = call.claim
+  local out = { status, alive and 1 or 0, int(call.us), redis.call('XLEN', MAIN) + redis.call('XLEN', READY), c.due, text, call.parked }
+  for i = 1, #c.given do out[i + 7] = c.given[i] end
   return out
 end
 
--- known answers a call that is not to be done, also to a life that is not alive: nil when
--- it is.
-local function known(alive)
-  local memo = redis.call('GET', MEMO)
+-- known answers a call that is not to be done, also to a session that is not alive: nil
+-- when it is to be done.
+local function known(call, alive)
+  local memo = redis.call('GET', call.memo)
   local seen = memo and tonumber(string.match(memo, '^%d+')) or 0
-  if seen == NUMBER then
+  if seen == call.number then
     local list, text = string.match(memo, '^%d+ ([^|]*)|(.*)$')
     for place in string.gmatch(list, '%S+') do
       local letter, eid = string.sub(place, 1, 1), string.sub(place, 2)
       local job = text_at(STREAM[letter], eid)
-      if job then take(letter, eid, job) end
+      if job then take(call.claim, letter, eid, job) end
     end
-    return answer(1, alive, text)
+    return answer(call, 1, alive, text)
   end
-  if seen > NUMBER then return answer(3, false, '') end
-  if seen < tonumber(ARGV[4]) then return answer(2, alive, '') end
+  if seen > call.number then return answer(call, 3, false, '') end
+  if seen < tonumber(ARGV[4]) then return answer(call, 2, alive, '') end
 end
 
--- finish_call claims what is to be claimed, which renews the lease, and remembers the call. stored are the
--- entries that the call itself made, by their places: two streams may have entries
--- of one id.
-local function finish_call(alive, text, stored)
+-- finish_call claims what is to be claimed, which renews the lease, and remembers the call.
+local function finish_call(call, alive, text)
+  local c, most = call.claim, tonumber(ARGV[7])
   if alive then
-    for i = 11, 10 + ADOPT do adopt(LIFE, ARGV[i]) end
+    for i = 11, call.args do reclaim(c, ARGV[i]) end
     if ARGV[9] == 'a' then
-      read(LIFE, 'a', 1, budget, stored)
+      read(c, 'a', 1)
     elseif most > 0 then
-      claim(LIFE, most, us % 2, budget, stored)
+      claim(c, most, call.us % 2)
     end
-    if places[1] and not renewed then redis.call('ZADD', OWNERS, 'XX', int(ms + lease), LIFE) end
+    if c.places[1] and not call.renewed then redis.call('ZADD', OWNERS, 'XX', int(call.ms + call.lease), call.session) end
   end
-  redis.call('SET', MEMO, int(NUMBER) .. ' ' .. table.concat(places, ' ') .. '|' .. text, 'PX', MEMO_TTL)
-  return answer(1, alive, text)
+  redis.call('SET', call.memo, int(call.number) .. ' ' .. table.concat(c.places, ' ') .. '|' .. text, 'PX', ARGV[5])
+  return answer(call, 1, alive, text)
 end

@@ -2,10 +2,21 @@
 -- KEYS: none
 -- ARGV: 1 and on: those of the including script
 -- RETURNS: nothing; it only defines functions
+-- TAKES: P, MAIN, READY, UNIQUES, record_of, WAKE, parse, add, admit, put_later, next_due,
+--        buckets_of, count, report
+-- GIVES: store
+
+-- has_ended tells whether a job's end is on record.
+local function has_ended(e)
+  for _, key in ipairs(buckets_of(e)) do
+    if redis.call('HEXISTS', key, e.i) == 1 then return true end
+  end
+  return false
+end
 
 -- known_as tells by which id a job, or another with its unique id, is known.
 local function known_as(e)
-  if e.r == '1' and (lives(e.i) or marked(e)) then return e.i end
+  if e.r == '1' and (redis.call('HEXISTS', record_of(e.i), e.i) == 1 or has_ended(e)) then return e.i end
   return e.u ~= '' and redis.call('HGET', UNIQUES, e.u)
 end
 
@@ -25,13 +36,13 @@ end
 
 -- store_full stores the job at ARGV[at]: its text, report or '', delay in ms, counts as
 -- JSON or '', and the number of its attachments, which follow. It returns the id that
--- holds, whether this call made it, and where the next job begins.
+-- holds, 1 if this call made it, and where the next job begins.
 local function store_full(at, ms)
   local e, n = parse(ARGV[at]), tonumber(ARGV[at + 4])
   local after = at + 5 + n
   local id = known_as(e)
-  if id then return id, false, after end
-  if e.r == '1' then set_record(e.i, true) end
+  if id then return id, 0, after end
+  if e.r == '1' then redis.call('HSET', record_of(e.i), e.i, '1') end
   if e.u ~= '' then redis.call('HSET', UNIQUES, e.u, e.i) end
   attach(e, at + 5, n)
   count(e.g, 'created', 1)
@@ -41,11 +52,12 @@ local function store_full(at, ms)
   if ARGV[at + 1] ~= '' then report(e.i, ARGV[at + 1]) end
   local wait = tonumber(ARGV[at + 2])
   if wait > 0 then delay(e, ms + wait, ms) else admit(e, 'm', ms) end
-  return e.i, true, after
+  return e.i, 1, after
 end
 
 -- store stores n jobs from ARGV[at] on: a plain one is its text (P), or its text and
--- its report (R). out gets what is not plain: id, and 1 new or 0 not.
+-- its report (R). stored gets the arguments of plain ones by their places; out gets of
+-- the others: id, and 1 new or 0 not. It returns where the next request begins.
 local function store(at, n, ms, stored, out)
   for _ = 1, n do
     local text = ARGV[at]
@@ -58,9 +70,8 @@ local function store(at, n, ms, stored, out)
         at = at + 1
       end
     else
-      local id, new
-      id, new, at = store_full(at, ms)
-      out[#out + 1], out[#out + 2] = id, new and 1 or 0
+      local n_out = #out
+      out[n_out + 1], out[n_out + 2], at = store_full(at, ms)
     end
   end
   return at

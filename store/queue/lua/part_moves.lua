@@ -2,49 +2,44 @@
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
+-- TAKES: P, STATS, text_of, add, put_stream, front, count_parked, put_later, yield, bury
+-- GIVES: move
 
-local function why(o, reason, label)
-  return { reason = o.reason ~= '' and o.reason or reason, err = o.err, label = o.label ~= '' and o.label or label or 'failed' }
+-- park moves a job to a stream that nobody reads until it is moved back. It returns the
+-- bytes that parked jobs take now.
+local function park(e, name)
+  local text = text_of(e)
+  add(P .. 'parked:' .. name, text)
+  redis.call('HINCRBY', P .. 'parkedn', name, 1)
+  return count_parked(text, 1)
 end
 
-local function failed(o, e, limits)
-  e.f = e.f + 1
-  if e.f >= limits.attempts then
-    bury(e, why({ reason = '', err = o.err, label = o.label }, 'max_attempts'), limits.retention)
+-- move does with the job e what its result o says. It returns 1 the job goes on, 2 it is
+-- dead, and the bytes that parked jobs take now if it was parked.
+local function move(o, e, limits)
+  local reason
+  if o.outcome == 'retry' or o.outcome == 'dead' then e.f = e.f + 1 end
+  if o.outcome == 'dead' then
+    reason = o.reason ~= '' and o.reason or 'dead'
+  elseif o.outcome == 'retry' and e.f >= limits.attempts then
+    reason = 'max_attempts'
+  elseif o.outcome == 'defer' and limits.age >= 0 and limits.ms - tonumber(e.s) > limits.age then
+    reason = 'max_age'
+  end
+  if reason then
+    bury(e, { reason = reason, err = o.err, label = o.label ~= '' and o.label or 'failed' }, limits.retention)
     return 2
   end
-  put_later(e, limits.ms + o.delay, limits.ms)
-  redis.call('HINCRBY', STATS, 'retries', 1)
-  yield(e.k, e.i)
-  return 1
-end
-
-local function deferred(o, e, limits)
-  if limits.age >= 0 and limits.ms - tonumber(e.s) > limits.age then
-    bury(e, why({ reason = '', err = o.err, label = o.label }, 'max_age'), limits.retention)
-    return 2
-  end
-  put_later(e, limits.ms + o.delay, limits.ms)
-  yield(e.k, e.i)
-  return 1
-end
-
-local function given_up(o, e, limits)
-  e.f = e.f + 1
-  bury(e, why(o, 'dead'), limits.retention)
-  return 2
-end
-
--- outcomes of a job that goes on, or is given up: they need its whole entry.
-local moves = {
-  retry = failed,
-  defer = deferred,
-  dead = given_up,
-  continue = function(_, e)
+  local parked
+  if o.outcome == 'continue' then
     e.f, e.l = 0, 0
     put_stream(e, 'm')
-    return 1
-  end,
-  park = function(o, e) park(e, o.park) yield(e.k, e.i) return 1 end,
-  release = function(_, e) put_stream(e, front(e)) return 1 end,
-}
+  elseif o.outcome == 'release' then
+    put_stream(e, front(e))
+  else
+    if o.outcome == 'park' then parked = park(e, o.park) else put_later(e, limits.ms + o.delay, limits.ms) end
+    if o.outcome == 'retry' then redis.call('HINCRBY', STATS, 'retries', 1) end
+    yield(e)
+  end
+  return 1, parked
+end

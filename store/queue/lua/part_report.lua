@@ -4,14 +4,12 @@
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
+-- TAKES: P, set_fields, touch
+-- GIVES: report, report_state, save_reports
 local reports, latest = {}, {}
 
-local function reports_of(id)
-  return P .. 'report:' .. string.sub(id, 1, 6)
-end
-
 local function report(id, text)
-  local key = reports_of(id)
+  local key = P .. 'report:' .. string.sub(id, 1, 6)
   local list = reports[key] or {}
   reports[key] = list
   list[#list + 1], list[#list + 2] = string.sub(id, 7), text
@@ -20,13 +18,13 @@ end
 
 -- report_state changes the letter of a report that is there.
 local function report_state(id, letter)
-  local old = latest[id] or redis.call('HGET', reports_of(id), string.sub(id, 7))
+  local old = latest[id] or redis.call('HGET', P .. 'report:' .. string.sub(id, 1, 6), string.sub(id, 7))
   if old then report(id, letter .. string.sub(old, 2)) end
 end
 
 local function save_reports(ttl)
   for key, list in pairs(reports) do
-    each_part('HSET', key, list)
+    set_fields(key, list)
     touch(key, ttl)
   end
 end

@@ -1,71 +1,22 @@
--- The keys of a shard and the text of a job.
--- Every key has the prefix, and with it the hash tag, of KEYS[1].
--- KEYS: 1 the records of named jobs (hash) of the including script, 2 a key that
---       never exists: while a slot moves, a script with a key that is missing is
---       refused before it runs, instead of stopping midway
+-- The keys of a shard. Every key has the prefix, and with it the hash tag, of KEYS[1].
+-- KEYS: 1 begins the keys of the records of named jobs (hashes), 2 a key that never
+--       exists: while a slot moves, a script with a key that is missing is refused
+--       before it runs, instead of stopping midway
 -- ARGV: none
 -- RETURNS: nothing; it only defines names
+-- TAKES: nothing
+-- GIVES: P, NEVER, MAIN, READY, LATER, HEADS, UNIQUES, STATS, OWNERS, GONE, DEAD, DEADIDS,
+--        STREAM, READER, record_of
 local P, NEVER = string.sub(KEYS[1], 1, -5), KEYS[2]
-local MAIN, READY, ALONE = P .. 'main', P .. 'ready', P .. 'alone'
-local LATER, HEADS, UNIQUES, STATS = P .. 'later', P .. 'heads', P .. 'uniques', P .. 'stats'
+local MAIN, READY, LATER = P .. 'main', P .. 'ready', P .. 'later'
+local HEADS, UNIQUES, STATS = P .. 'heads', P .. 'uniques', P .. 'stats'
 local OWNERS, GONE = P .. 'owners', P .. 'gone'
-local STREAM = { m = MAIN, r = READY, a = ALONE }
+local DEAD, DEADIDS = P .. 'dead', P .. 'deadids'
+local STREAM = { m = MAIN, r = READY, a = P .. 'alone' }
 local READER = 'reader' -- the consumer of all blocking reads
-local SEP = '\31' -- between the fields of a head
-local FIELDS = { 'i', 't', 'k', 'u', 'g', 'w', 's', 'a', 'f', 'l', 'n', 'r' }
 
--- parse reads the text of a job (entry.go): its kind, its head and, after a zero
--- byte, its payload. Kinds: P a plain job, R one with a report, both with nothing
--- but an id in the head; F and G the same with every field: id, type, key,
--- unique, group, guard, enqueued in ms or '' (then the entry's id tells),
--- attachments, failures and leases lost ('' for none), fence, and 1 if the job is named,
--- which has a record and a tombstone, else ''. The kind W is no job (see wake).
-local function parse(text)
-  local zero = string.find(text, '\0', 1, true)
-  local kind, head = string.sub(text, 1, 1), string.sub(text, 2, zero - 1)
-  local e = { report = kind == 'R' or kind == 'G', p = string.sub(text, zero + 1) }
-  if kind == 'P' or kind == 'R' then
-    for n = 2, #FIELDS do e[FIELDS[n]] = '' end
-    e.i, e.f, e.l, e.n = head, 0, 0, '0'
-    return e
-  end
-  local n = 0
-  for value in string.gmatch(head .. SEP, '(.-)' .. SEP) do
-    n = n + 1
-    e[FIELDS[n]] = value
-  end
-  e.f, e.l = tonumber(e.f) or 0, tonumber(e.l) or 0
-  return e
-end
-
--- unless_zero is a number's text; most are 0, and left out.
-local function unless_zero(n) return n == 0 and '' or int(n) end
-
-local function text_of(e)
-  return (e.report and 'G' or 'F') .. table.concat({ e.i, e.t, e.k, e.u, e.g, e.w, e.s, e.a, unless_zero(e.f), unless_zero(e.l), e.n, e.r }, SEP)
-    .. '\0' .. e.p
-end
-
--- wake is an entry that is no job: whoever claims it looks what is due.
-local WAKE = 'W\0'
-
-local function add(stream, text)
-  return redis.call('XADD', stream, '*', 'e', text)
-end
-
-local function text_at(stream, eid)
-  local found = redis.call('XRANGE', stream, eid, eid, 'COUNT', 1)
-  return found[1] and found[1][2][2]
-end
-
--- dated gives an entry that leaves its first place the time of its enqueueing.
-local function dated(e, eid)
-  if e.s == '' then e.s = string.match(eid, '^%d+') end
-  return e
-end
-
-local function entry_at(stream, eid)
-  local text = text_at(stream, eid)
-  if not text or text == WAKE then return nil end
-  return dated(parse(text), eid)
+-- record_of names the hash that has a field for the id of a named job as long as the job
+-- lives. There are 1,024 of these hashes, because small ones take half the memory.
+local function record_of(id)
+  return KEYS[1] .. ':' .. (string.byte(id, -2) or 0) % 32 .. '.' .. (string.byte(id, -3) or 0) % 32
 end

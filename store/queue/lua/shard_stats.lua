@@ -6,7 +6,7 @@
 --          recovered so far, 1 somebody serves it, dead letters dropped so far}
 -- @include lua/clock.lua
 -- @include lua/part_shard.lua
--- @include lua/part_places.lua
+-- @include lua/part_text.lua
 local ms = math.floor(now_us() / 1000)
 local function stat(name)
   return tonumber(redis.call('HGET', STATS, name) or 0)
@@ -18,8 +18,8 @@ for _, stream in pairs(STREAM) do
     local pending = redis.pcall('XPENDING', stream, 'g')[1] or 0 -- nobody has served it yet
     waiting, claimed = waiting + n - pending, claimed + pending
     local first = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
-    local e = entry_at(stream, first[1])
-    if e then oldest = math.max(oldest, ms - tonumber(e.s)) end
+    local eid, text = first[1], first[2][2]
+    if text ~= WAKE then oldest = math.max(oldest, ms - tonumber(dated(parse(text), eid).s)) end
   end
 end
 local parked = 0

@@ -15,11 +15,6 @@ import (
 	"fanfare/store/storetest"
 )
 
-func TestScripts(t *testing.T) {
-	t.Parallel()
-	storetest.Checks(t, queue.Lua)
-}
-
 func done(context.Context, *queue.Claimed) queue.Result { return queue.Result{} }
 
 func TestQ5_NoLostWakeUp(t *testing.T) {

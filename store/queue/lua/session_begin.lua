@@ -1,12 +1,11 @@
--- Begins a process' life on a shard and makes what an emptied Redis lost.
+-- Begins a process' session on a shard and makes the groups that an emptied Redis lost.
 -- KEYS: 1 the shard's records, 2 a key that never exists
 -- ARGV: 1 random part of its name, 2 lease in ms
--- RETURNS: the life: the random part and its epoch, which is above every earlier
+-- RETURNS: the session: the random part and its epoch, which is above every earlier
 --          one and, because of the clock, above those that Redis forgot
 -- @include lua/clock.lua
 -- @include lua/part_shard.lua
--- @include lua/part_places.lua
--- @include lua/part_life.lua
+-- @include lua/part_session.lua
 redis.call('DEL', NEVER) -- a script whose first write frees memory is not refused by a full Redis
 local us = now_us()
 local epoch = int(math.max(us, tonumber(redis.call('GET', P .. 'epoch') or 0) + 1))

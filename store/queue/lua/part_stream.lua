@@ -1,0 +1,20 @@
+-- How jobs get into streams and out of them.
+-- KEYS: none
+-- ARGV: none
+-- RETURNS: nothing; it only defines functions
+-- TAKES: STREAM, add, text_of
+-- GIVES: put_stream, front, disown
+local function put_stream(e, letter)
+  add(STREAM[letter], text_of(e))
+end
+
+-- front is the stream of a job that comes back: after the second lost lease it is
+-- claimed alone.
+local function front(e)
+  return e.l >= 2 and 'a' or 'r'
+end
+
+local function disown(letter, eid)
+  redis.call('XACK', STREAM[letter], 'g', eid)
+  redis.call('XDEL', STREAM[letter], eid)
+end

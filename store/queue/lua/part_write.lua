@@ -1,0 +1,19 @@
+-- Writes to hashes that many ids share, each of which has a lifetime.
+-- KEYS: none
+-- ARGV: none
+-- RETURNS: nothing; it only defines functions
+-- TAKES: int
+-- GIVES: set_fields, touch
+local fresh = {} -- keys whose lifetime this script has seen to
+
+local function set_fields(key, list)
+  for from = 1, #list, 500 do redis.call('HSET', key, unpack(list, from, math.min(from + 499, #list))) end
+end
+
+-- touch makes a key live at least ttl ms more, once per script. A key that is `always`
+-- given the same time is not asked how long it lives.
+local function touch(key, ttl, always)
+  if fresh[key] then return end
+  fresh[key] = true
+  if always or redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, int(ttl)) end
+end
