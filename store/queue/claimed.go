@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Claimed is a job that this process may work on until the lease of its life ends.
+// Claimed is a job that this process may work on until its lease ends.
 type Claimed struct {
 	Job
 	// Attempt is 1 plus the failures that were counted.
@@ -16,7 +16,7 @@ type Claimed struct {
 	// Fence is larger than that of every earlier claim of this job that was not given
 	// back Untouched.
 	Fence int64
-	// First tells that nobody had the job before, nor did it wait for its time.
+	// First tells that no process had the job before and that it had no delay.
 	First bool
 	// EnqueuedAt and Now (the moment of the claim) are Redis' time.
 	EnqueuedAt, Now time.Time
@@ -26,12 +26,12 @@ type Claimed struct {
 	here     time.Time // this process's clock at Now
 	asked    time.Time // the same before the claim was sent
 	shard    *shardWorker
-	life     *life
+	session  *session
 	entry    entry  // without its payload
 	place    string // letter of the stream and the entry's id
 	lost     atomic.Bool
 	finished atomic.Bool
-	gone     bool          // it is not this process' any more; guarded by its shard
+	gone     bool          // another process has it now, or will; guarded by its shard
 	marked   bool          // marks may be on record; guarded by its shard
 	ended    chan struct{} // of a job that runs alone: closed when the result is recorded
 
@@ -51,7 +51,7 @@ func (c *Claimed) GuardAge() time.Duration { return time.Since(c.asked) }
 // the outside; what no lease can rule out is a pause between the question and
 // the write.
 func (c *Claimed) Alive() bool {
-	return !c.lost.Load() && !c.life.over.Load() && c.shard.worker.clock() < c.life.deadline.Load()
+	return !c.lost.Load() && !c.session.over.Load() && c.shard.worker.clock() < c.session.deadline.Load()
 }
 
 // Context ends when the lease is lost or over, and when Run hands back what is
@@ -82,7 +82,7 @@ func (c *Claimed) stop() {
 	}
 }
 
-// conclude ends what waits for the job's end.
+// conclude ends the job's context and wakes the goroutine that runs it alone.
 func (c *Claimed) conclude() {
 	c.stop()
 	if c.ended != nil {

@@ -10,10 +10,10 @@ import (
 // maxUnpark is the most jobs that one step moves.
 const maxUnpark = 100
 
-// toldNames is how many parked names wait for whoever reads ParkedNames.
+// toldNames is how many parked names wait to be read from ParkedNames.
 const toldNames = 256
 
-// Now is the time by the clock that the jobs of a shard live by, Redis': see
+// Now is the time by Redis' clock, which decides when the jobs of a shard are due: see
 // redisdb.DB.Now.
 func (q *Queue) Now(ctx context.Context, shard int) (time.Time, error) {
 	return q.db.Now(ctx, q.deadKey(shard))
@@ -56,4 +56,4 @@ func (q *Queue) tellParked(shard int, names []any) {
 
 // LookAgain has the shard's regular look, if this process works on the shard,
 // come after d at the latest.
-func (q *Queue) LookAgain(shard int, after time.Duration) { q.nudge(shard, after) }
+func (q *Queue) LookAgain(shard int, after time.Duration) { q.wakeMaintainer(shard, after) }

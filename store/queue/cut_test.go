@@ -16,7 +16,7 @@ import (
 type cutProcess struct {
 	*world
 	shard   int
-	gate    chan struct{} // closed: its handlers return
+	limiter chan struct{} // closed: its handlers return
 	runs    atomic.Int64
 	mu      sync.Mutex
 	held    []string    // jobs that run when Redis goes
@@ -62,7 +62,7 @@ func (p *cutProcess) mustHold(n int, group string) {
 			p.held = append(p.held, c.ID)
 		}
 		p.mu.Unlock()
-		<-p.gate
+		<-p.limiter
 		return queue.Result{}
 	}))
 	for range n {
@@ -82,7 +82,7 @@ func TestQ13_RedisCutOffAndBack(t *testing.T) {
 	group := queue.NewID(0, epoch)
 	var all []*cutProcess
 	for shard := range processes {
-		p := &cutProcess{world: w.another(), shard: shard, gate: make(chan struct{})}
+		p := &cutProcess{world: w.another(), shard: shard, limiter: make(chan struct{})}
 		o := p.o
 		o.Serve = []int{shard}
 		p.q = queue.New(p.db, o)
@@ -93,7 +93,7 @@ func TestQ13_RedisCutOffAndBack(t *testing.T) {
 	since := time.Now()
 	for _, p := range all {
 		p.checked.Store(true)
-		close(p.gate) // results now have nowhere to go
+		close(p.limiter) // results now have nowhere to go
 	}
 	away := time.Duration(storetest.Sized(30, 10)) * time.Second
 	eventually(t, "many leases passed", func() bool { return time.Since(since) > away })
@@ -124,12 +124,12 @@ func TestQ13_ResultsOfOthersComeFirst(t *testing.T) {
 	w := setup(t, storetest.Open(t, server.URL()), func(o *queue.Options) {
 		o.Shards, o.Lease, o.InFlight = 2, lease, n/processes
 	})
-	group, gate := queue.NewID(0, epoch), make(chan struct{})
+	group, limiter := queue.NewID(0, epoch), make(chan struct{})
 	var runs atomic.Int64
 	for range processes {
 		w.another().run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
 			runs.Add(1)
-			<-gate
+			<-limiter
 			return queue.Result{}
 		}))
 	}
@@ -139,7 +139,7 @@ func TestQ13_ResultsOfOthersComeFirst(t *testing.T) {
 	eventually(t, "all jobs run", func() bool { return runs.Load() == n })
 	server.Kill()
 	since := time.Now()
-	close(gate)
+	close(limiter)
 	eventually(t, "the leases are over", func() bool { return time.Since(since) > 2*lease })
 	server.Restart()
 	eventually(t, "all done", func() bool {

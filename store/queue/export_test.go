@@ -59,20 +59,20 @@ type Stepper struct {
 	s *shardWorker
 }
 
-// NewStepper makes a process for shard 0 and begins its life.
+// NewStepper makes a process for shard 0 and begins its session.
 func NewStepper(q *Queue) (*Stepper, error) {
-	w := &worker{q: q, gate: newGate(1<<20, endless), started: time.Now(), jobs: context.Background(), writes: context.Background()}
+	w := &worker{q: q, limiter: newLimiter(1<<20, endless), started: time.Now(), jobs: context.Background(), writes: context.Background()}
 	p := &Stepper{w, newShardWorker(w, 0)}
-	p.s.ends.next = func() *call { return nil } // nothing happens by itself
-	p.s.ends.renew()
+	p.s.sender.next = func() *call { return nil } // nothing happens by itself
+	p.s.sender.renew()
 	return p, p.Begin()
 }
 
-// Begin begins another life.
-func (p *Stepper) Begin() error { return p.s.beginLife(context.Background()) }
+// Begin begins another session.
+func (p *Stepper) Begin() error { return p.s.beginSession(context.Background()) }
 
-// EndLife ends the life on this side.
-func (p *Stepper) EndLife() { p.s.present().end() }
+// EndSession ends the session on this side.
+func (p *Stepper) EndSession() { p.s.present().end() }
 
 // Block waits in a blocking read, as an idle process does, and counts what it was given.
 func (p *Stepper) Block(ctx context.Context) (int, error) {
@@ -82,8 +82,8 @@ func (p *Stepper) Block(ctx context.Context) (int, error) {
 	return len(arrived), err
 }
 
-// Life is the present life's name.
-func (p *Stepper) Life() string { return p.s.present().name }
+// Life is the present session's name.
+func (p *Stepper) Session() string { return p.s.present().name }
 
 // Claim claims up to n jobs.
 func (p *Stepper) Claim(n int) ([]*Claimed, error) { return p.claim(&call{room: n}) }
@@ -99,9 +99,9 @@ func (p *Stepper) EnqueueAndClaim(n int, jobs ...Job) ([]*Claimed, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLine(p.w.q, 0)
+	l := newProducer(p.w.q, 0)
 	l.renew()
-	c := &call{ctx: context.Background(), script: p.w.q.scripts.enqueue, life: p.s.present(), room: n,
+	c := &call{ctx: context.Background(), script: p.w.q.scripts.enqueue, session: p.s.present(), room: n,
 		requests: []*request{{entries: entries, done: make(chan struct{})}}}
 	l.fill(c, len(entries))
 	c.number = 1
@@ -123,21 +123,21 @@ func (p *Stepper) claim(c *call) ([]*Claimed, error) {
 // call sends a call and answers as Redis did.
 func (p *Stepper) call(c *call) ([]any, error) {
 	c.ctx, c.script = context.Background(), p.w.q.scripts.finish
-	if c.life == nil {
-		c.life = p.s.present()
+	if c.session == nil {
+		c.session = p.s.present()
 	}
 	p.s.fill(c)
-	c.number = p.s.ends.answered + 1
-	answer, err := p.s.ends.send(c)
+	c.number = p.s.sender.answered + 1
+	answer, err := p.s.sender.send(c)
 	if err == nil {
-		p.s.ends.answered++
+		p.s.sender.answered++
 	}
 	return answer, err
 }
 
 // Finish records one result and gives the answer.
 func (p *Stepper) Finish(c *Claimed, r Result) (string, error) {
-	answer, err := p.call(&call{results: []ended{{c: c, r: r}}, life: c.life})
+	answer, err := p.call(&call{results: []ended{{c: c, r: r}}, session: c.session})
 	if err != nil {
 		return "", err
 	}
@@ -150,11 +150,11 @@ func (p *Stepper) Finish(c *Claimed, r Result) (string, error) {
 
 // Again sends the last call again, as a client does that did not get its answer.
 func (p *Stepper) Again(c *Claimed, r Result) (string, error) {
-	p.s.ends.answered--
+	p.s.sender.answered--
 	return p.Finish(c, r)
 }
 
-// Renew renews the life by a look and tells whether it was there.
+// Renew renews the session by a look and tells whether it was there.
 func (p *Stepper) Renew() (alive bool, err error) {
 	u, err := p.s.look(context.Background(), p.s.present(), false)
 	return u.alive, err
@@ -175,15 +175,15 @@ func (p *Stepper) Look() (more bool, err error) {
 	return u.more, err
 }
 
-// AgeSeries makes the lane of a shard's results believe that it was silent for long. It is
-// to be called by a fault of the lane.
+// AgeSeries makes the sender of a shard's results believe that it was silent for long. It is
+// to be called by a fault of the sender.
 func AgeSeries(q *Queue, shard int) {
-	q.lines[shard].worker.ends.last = time.Now().Add(-memoTTL + time.Minute)
+	q.producers[shard].worker.sender.last = time.Now().Add(-memoTTL + time.Minute)
 }
 
 // Waiting is how many requests wait for the next call of a shard.
 func Waiting(q *Queue, shard int) int {
-	l := q.lines[shard]
+	l := q.producers[shard]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.waiting)
@@ -192,7 +192,7 @@ func Waiting(q *Queue, shard int) int {
 // PlacesBesideOneAlone gives the places that can be taken while the only one is taken and
 // a job began to run alone all the same.
 func PlacesBesideOneAlone(ctx context.Context) int {
-	g := newGate(1, endless)
+	g := newLimiter(1, endless)
 	g.take(1)
 	g.alone(ctx, 0)
 	g.together()

@@ -29,17 +29,17 @@ var outcomeNames = [...]string{Done: "done", Retry: "retry", Defer: "defer", Dea
 type ended struct {
 	c     *Claimed
 	r     Result
-	parts int64 // that were marked, and are not on record before it is
+	parts int64 // marked parts that are stored with this result at the latest
 }
 
-// results are those of a shard that wait for their call.
+// results are the results and marks of a shard that wait for a call.
 type results struct {
 	waiting []ended
 	marks   map[*Claimed]*marked
 	refused int // how often a call with them was refused in a row
-	// troubled: a call failed since; nothing is claimed before the results that
-	// waited then are recorded.
-	troubled bool
+	// failing: the last call failed. Nothing is claimed until the waiting results are
+	// stored.
+	failing bool
 }
 
 // finish hands in a result.
@@ -56,21 +56,21 @@ func (s *shardWorker) finish(c *Claimed, r Result) {
 	s.results.waiting = append(s.results.waiting, e)
 	s.writing.CompareAndSwap(0, max(s.worker.clock(), 1))
 	s.mu.Unlock()
-	s.ends.kick()
+	s.sender.wake()
 }
 
-// nextCall makes a call of the results that wait, and of the wish for more jobs.
+// nextCall makes a call with the waiting results, which claims jobs if more may wait.
 func (s *shardWorker) nextCall() *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &call{ctx: s.worker.writes, script: s.worker.q.scripts.finish, life: s.life, alone: s.alone}
+	c := &call{ctx: s.worker.writes, script: s.worker.q.scripts.finish, session: s.session, alone: s.alone}
 	defer func() {
-		if c.room == 0 { // perhaps it was told of places that others can use
-			s.worker.gate.pass()
+		if c.room == 0 { // it may have been woken for places that another shard can use
+			s.worker.limiter.pass()
 		}
 	}()
-	if s.life == nil || s.worker.closed.Load() {
-		return nil // the next life goes on, of this process or another
+	if s.session == nil || s.worker.closed.Load() {
+		return nil // the next session goes on, of this process or another
 	}
 	r := &s.results
 	n := min(len(r.waiting), finishJobs)
@@ -82,18 +82,18 @@ func (s *shardWorker) nextCall() *call {
 	switch {
 	case c.alone != nil:
 		s.alone = nil
-	case !r.troubled && !s.stopped && (s.hungry || len(s.arrived) > 0):
+	case !r.failing && !s.stopped && (s.wantsMore || len(s.unclaimed) > 0):
 		s.takeRoom(c, s.worker.q.o.Batch)
 	}
 	records, claims := n > 0 || len(c.marks) > 0, c.room > 0 || c.alone != nil
-	if !records && !claims && !r.troubled { // after a failure a call asks whether Redis is back
+	if !records && !claims && !r.failing { // after a failure a call asks whether Redis is back
 		return nil
 	}
 	s.fill(c)
 	return c
 }
 
-// none tells whether nothing waits to be recorded.
+// none tells that no result and no mark waits to be recorded.
 func (r *results) none() bool { return len(r.waiting) == 0 && len(r.marks) == 0 }
 
 // fill writes the arguments, in the order of call_finish.lua: the jobs whose end
@@ -131,7 +131,7 @@ func (s *shardWorker) fill(c *call) {
 	}
 }
 
-// plain tells whether the job is over and held nothing.
+// plain tells that the job is done and nothing but its entry and report has to change.
 func (e *ended) plain() bool {
 	return e.r.Outcome == Done && e.c.entry.bare() && len(e.r.Counts) == 0
 }
@@ -161,7 +161,7 @@ func countsText(counts map[string]int64) string {
 	return string(b)
 }
 
-// applyCall tells of the results and hands out what was claimed.
+// applyCall ends the jobs whose results are recorded and hands out the claimed ones.
 func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 	q := s.worker.q
 	q.depths[s.shard].Store(redisdb.Number(answer[callWaiting]))
@@ -180,7 +180,7 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 		q.checkSoon(c.ctx, s.shard)
 	}
 	if waits {
-		q.nudge(s.shard, 0) // the maintainer learns when they are due
+		q.wakeMaintainer(s.shard, 0) // the maintainer learns when they are due
 	}
 	s.mu.Lock()
 	for _, e := range c.results {
@@ -194,10 +194,10 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 	}
 	s.results.refused = 0
 	if s.writing.Store(0); !s.results.none() {
-		s.writing.Store(max(int64(c.began.Sub(s.worker.started)), 1)) // they came after that
+		s.writing.Store(max(int64(c.began.Sub(s.worker.started)), 1)) // those came after the call was made
 	}
 	if s.results.none() {
-		s.results.troubled = false
+		s.results.failing = false
 	}
 	s.announce()
 	s.mu.Unlock()
@@ -207,10 +207,10 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 	s.applyClaim(c, answer, sent)
 }
 
-// failCall keeps the results of a call that failed: they leave again.
+// failCall keeps the results of a failed call: they leave again.
 func (s *shardWorker) failCall(c *call, err error, over bool) {
 	q := s.worker.q
-	q.noteTrouble(s.shard)
+	q.noteFailure(s.shard)
 	s.failClaim(c, over)
 	if !over {
 		q.failed(s.shard, "write results", err, "jobs", len(c.results))
@@ -230,7 +230,7 @@ func (s *shardWorker) failCall(c *call, err error, over bool) {
 	s.mu.Unlock()
 	if giveUp {
 		q.o.Logger.Error("Redis refuses results: the lease on their jobs is given up", "shard", s.shard, "error", err)
-		c.life.end()
+		c.session.end()
 	}
 	s.dropGone()
 	q.failed(s.shard, "write results", err, "jobs", len(c.results))
@@ -239,11 +239,10 @@ func (s *shardWorker) failCall(c *call, err error, over bool) {
 	}
 }
 
-// settle waits until nothing troubles and, after trouble, every result that
-// waited is recorded.
-func (s *shardWorker) settle(ctx context.Context) {
+// awaitFlush waits until calls succeed again and every result that waited is recorded.
+func (s *shardWorker) awaitFlush(ctx context.Context) {
 	s.mu.Lock()
-	for s.results.troubled && ctx.Err() == nil {
+	for s.results.failing && ctx.Err() == nil {
 		changed := s.changed
 		s.mu.Unlock()
 		select {
@@ -255,7 +254,7 @@ func (s *shardWorker) settle(ctx context.Context) {
 	s.mu.Unlock()
 }
 
-// tell logs the results that are no routine.
+// tell logs results that were lost or made a job dead.
 func (s *shardWorker) tell(e ended, answer byte) {
 	if answer == '1' {
 		return

@@ -13,10 +13,10 @@ const (
 	// slowParts is the share of a lease that the writing of results may take
 	// before no new outside write begins in the shard.
 	slowParts = 10
-	// mostUnrecorded is how many marks of a shard may be on their way to Redis when
-	// an outside write begins: so many more may happen twice when the process dies. With
-	// thousands in hand answers come in bursts: a smaller number, such as 200, held up a
-	// fifth of 40,000 writes a second in one shard, while nothing was slow.
+	// mostUnrecorded: no outside write begins while more marks of the shard than this
+	// wait for Redis. A crash repeats at most that many writes. With thousands of writes
+	// in flight answers come in bursts: a bound of 200 held up a fifth of 40,000 writes a
+	// second in one shard, while nothing was slow.
 	mostUnrecorded = 1000
 	// freshLook is the longest time between two looks of AwaitFresh.
 	freshLook = 50 * time.Millisecond
@@ -30,7 +30,7 @@ const (
 func (c *Claimed) Fresh() bool {
 	w, lease := c.shard.worker, int64(c.shard.worker.q.o.Lease)
 	now := w.clock()
-	if c.lost.Load() || c.life.over.Load() || c.life.deadline.Load()-now < lease/freshParts {
+	if c.lost.Load() || c.session.over.Load() || c.session.deadline.Load()-now < lease/freshParts {
 		return false
 	}
 	if c.shard.unrecorded.Load() >= mostUnrecorded {

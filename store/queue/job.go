@@ -43,9 +43,9 @@ type Options struct {
 	// Batch is how many jobs one claim takes (default 100), InFlight how many
 	// unfinished ones a process holds (default 1000).
 	Batch, InFlight int
-	// Room, when set, is how many more jobs the handler has use for now: so many are
-	// claimed at most, or by each of the calls of a moment, and the others stay for whoever
-	// has room. It must be quick.
+	// Room, when set, is how many more jobs the handler has use for now. A call claims at
+	// most that many, several calls at once each that many; other jobs stay for processes
+	// that have room. It must be quick.
 	Room func() int
 	// ParkedBytes is what parked jobs may take of Redis, those of all shards together, before
 	// MayPark says no; default 30 % of its maxmemory, without which there is no limit.
@@ -95,9 +95,9 @@ type Job struct {
 	Guard string
 	// Payload is at most MaxPayload bytes.
 	Payload []byte
-	// Value goes with the job as long as it does not leave this process: who claims it in
-	// the call that stored it finds the value again, everybody else nil. Only plain jobs
-	// have one: an id, a payload and perhaps a report.
+	// Value goes with the job as long as it does not leave this process: if the call that
+	// stored the job claims it too, the claimed job has the value, else nil. Only plain
+	// jobs have one: those with nothing but an id, a payload and perhaps a report.
 	Value any
 	// Attachment is stored beside, kept till the job ends, and read item by item
 	// with Queue.Attachment.
@@ -182,8 +182,8 @@ type Result struct {
 	// Reason and Err tell people why (Dead, Retry, Defer).
 	Reason string
 	Err    string
-	// Untouched says that nothing of the job was begun (Defer, Release): who claims it
-	// next is the First, if this was.
+	// Untouched says that nothing of the job was begun (Defer, Release): the next claim is
+	// the First, if this one was.
 	Untouched bool
 }
 

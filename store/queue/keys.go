@@ -40,10 +40,9 @@ func (q *Queue) metaKey() string { return "ff:{q:" + q.o.Name + "}:meta" }
 // prefix begins every key of a shard.
 func (q *Queue) prefix(shard int) string { return q.prefixes[shard] }
 
-// keys of a shard's scripts: the records of named jobs, by whose prefix all others
-// are named, and a key that never exists. While a Cluster's slot moves, a script of
-// two keys of which one is missing is refused before it runs; it would else stop
-// midway at a key that has moved already.
+// keys of a shard's scripts: one whose prefix names all others, and one that never exists.
+// While a slot of a Cluster moves, a script with two keys of which one is missing is
+// refused before it runs, instead of stopping midway at a key that has moved already.
 func (q *Queue) keys(shard int) []string {
 	p := q.prefix(shard)
 	return []string{p + "jobs", p + "never"}

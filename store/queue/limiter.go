@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// lookForRoom is how soon somebody looks again for room that nobody told of.
+// lookForRoom is how often the room of a handler without any is looked at.
 const lookForRoom = 5 * time.Millisecond
 
-// gate bounds the unfinished jobs of a process, and lets one job run alone.
-type gate struct {
+// limiter bounds the unfinished jobs of a process, and lets one job run alone.
+type limiter struct {
 	mu      sync.Mutex
 	free    int
 	total   int
 	room    func() int     // Options.Room
-	looking bool           // somebody will look for it
+	looking bool           // a timer will look at room again
 	quiet   bool           // nothing new may start: a job runs alone
-	asking  []*shardWorker // those that found no place, in the order in which they asked
+	asking  []*shardWorker // shards that found no free place, in the order in which they asked
 	changed chan struct{}  // closed, and made again, at every change
 }
 
-// endless is the room of a handler that says nothing of it.
+// endless is the room of a handler without Options.Room.
 func endless() int { return math.MaxInt }
 
-func newGate(total int, room func() int) *gate {
-	return &gate{free: total, total: total, room: room, changed: make(chan struct{})}
+func newLimiter(total int, room func() int) *limiter {
+	return &limiter{free: total, total: total, room: room, changed: make(chan struct{})}
 }
 
-// take takes at most that many places, now; 0: there is none.
-func (g *gate) take(most int) int {
+// take takes up to most places without waiting and returns how many it got.
+func (g *limiter) take(most int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.quiet {
@@ -42,9 +42,9 @@ func (g *gate) take(most int) int {
 	return n
 }
 
-// shut tells that nothing may be claimed. The handler does not say when it has room again:
-// somebody looks in a moment. The lock is held.
-func (g *gate) shut() bool {
+// shut tells that nothing may be claimed. The handler does not say when it has room again,
+// so a timer looks. The lock is held.
+func (g *limiter) shut() bool {
 	if g.quiet || g.free <= 0 {
 		return true
 	}
@@ -59,16 +59,16 @@ func (g *gate) shut() bool {
 			s := g.announce()
 			g.mu.Unlock()
 			if s != nil {
-				s.ends.kick()
+				s.sender.wake()
 			}
 		})
 	}
 	return true
 }
 
-// ask has a shard told when places are free, also when they came free since it found
-// none. Shards are told in turns: a place that comes free belongs to none.
-func (g *gate) ask(s *shardWorker) {
+// ask has a shard woken when places are free, at once if some came free since it looked.
+// Shards are woken in turns: a free place belongs to no shard.
+func (g *limiter) ask(s *shardWorker) {
 	g.mu.Lock()
 	if !slices.Contains(g.asking, s) {
 		g.asking = append(g.asking, s)
@@ -77,19 +77,20 @@ func (g *gate) ask(s *shardWorker) {
 	g.pass()
 }
 
-// pass tells the next in turn while places are free: release tells only one, who may
-// have no use for them. Who was told asks again only if it finds none, so this ends.
-func (g *gate) pass() {
+// pass wakes the next shard in turn while places are free. release wakes one shard, which
+// may not need a place and then passes the wake-up on. A woken shard asks again only
+// without a place, so the chain ends.
+func (g *limiter) pass() {
 	g.mu.Lock()
 	s := g.next()
 	g.mu.Unlock()
 	if s != nil {
-		s.ends.kick()
+		s.sender.wake()
 	}
 }
 
-// next is the shard to be told that places are free; nil: none. The lock is held.
-func (g *gate) next() *shardWorker {
+// next is the shard to wake because places are free; nil: none. The lock is held.
+func (g *limiter) next() *shardWorker {
 	if len(g.asking) == 0 || g.shut() {
 		return nil
 	}
@@ -98,16 +99,16 @@ func (g *gate) next() *shardWorker {
 	return s
 }
 
-// unasked tells that results may use the places that they free: no shard waits for
-// any, and no job is to run alone.
-func (g *gate) unasked() bool {
+// unasked tells that no shard waits for places and no job is to run alone, so that a call
+// may use the places that its results free.
+func (g *limiter) unasked() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.asking) == 0 && !g.quiet
 }
 
-// release frees places and tells the shard that has asked for the longest time.
-func (g *gate) release(n int) {
+// release frees places and wakes the shard that has asked for the longest time.
+func (g *limiter) release(n int) {
 	if n == 0 {
 		return
 	}
@@ -116,19 +117,19 @@ func (g *gate) release(n int) {
 	s := g.announce()
 	g.mu.Unlock()
 	if s != nil {
-		s.ends.kick()
+		s.sender.wake()
 	}
 }
 
-// announce wakes those who wait and gives the shard to be told; the lock is held.
-func (g *gate) announce() *shardWorker {
+// announce wakes all goroutines that wait and returns the shard to wake. The lock is held.
+func (g *limiter) announce() *shardWorker {
 	close(g.changed)
 	g.changed = make(chan struct{})
 	return g.next()
 }
 
-// wait calls try, under the lock, until it says yes or ctx ends.
-func (g *gate) wait(ctx context.Context, try func() bool) bool {
+// wait calls try under the lock until it returns true or ctx ends.
+func (g *limiter) wait(ctx context.Context, try func() bool) bool {
 	for {
 		g.mu.Lock()
 		if ctx.Err() == nil && try() {
@@ -146,14 +147,14 @@ func (g *gate) wait(ctx context.Context, try func() bool) bool {
 }
 
 // open waits until there is a free place.
-func (g *gate) open(ctx context.Context) bool {
+func (g *limiter) open(ctx context.Context) bool {
 	return g.wait(ctx, func() bool { return !g.shut() })
 }
 
 // alone keeps new jobs from starting and waits, at most for limit, until none
 // is unfinished; then it takes one place. Some may still run when there are
 // jobs longer than limit.
-func (g *gate) alone(ctx context.Context, limit time.Duration) bool {
+func (g *limiter) alone(ctx context.Context, limit time.Duration) bool {
 	if !g.wait(ctx, func() bool { ok := !g.quiet; g.quiet = true; return ok }) {
 		return false
 	}
@@ -166,8 +167,8 @@ func (g *gate) alone(ctx context.Context, limit time.Duration) bool {
 	return true
 }
 
-// together ends what alone began; the place taken is released by its job.
-func (g *gate) together() {
+// together ends what alone began. The job itself releases the place that alone took.
+func (g *limiter) together() {
 	g.mu.Lock()
 	g.quiet = false
 	asking := g.asking
@@ -175,11 +176,11 @@ func (g *gate) together() {
 	g.announce()
 	g.mu.Unlock()
 	for _, s := range asking {
-		s.ends.kick()
+		s.sender.wake()
 	}
 }
 
 // idle waits until no job is unfinished.
-func (g *gate) idle(ctx context.Context) bool {
+func (g *limiter) idle(ctx context.Context) bool {
 	return g.wait(ctx, func() bool { return g.free == g.total })
 }

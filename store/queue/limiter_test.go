@@ -9,7 +9,7 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// told is a shard of a worker without Redis, which counts how often its lane looked
+// told is a shard of a worker without Redis, which counts how often its sender looked
 // for work.
 type told struct {
 	*shardWorker
@@ -18,27 +18,27 @@ type told struct {
 
 // mustShards makes shards of one worker with one place. What their lanes would send is
 // dropped.
-func mustShards(t *testing.T, n int) (*gate, []*told) {
-	w := &worker{q: New(&redisdb.DB{}, Options{Name: "t", Shards: n}), gate: newGate(1, endless), started: time.Now(), jobs: t.Context(), writes: t.Context()}
+func mustShards(t *testing.T, n int) (*limiter, []*told) {
+	w := &worker{q: New(&redisdb.DB{}, Options{Name: "t", Shards: n}), limiter: newLimiter(1, endless), started: time.Now(), jobs: t.Context(), writes: t.Context()}
 	shards := make([]*told, n)
 	for i := range shards {
 		s := &told{shardWorker: newShardWorker(w, i)}
-		s.life = &life{shard: s.shardWorker, name: "l-1"}
-		s.ends.next = func() *call {
+		s.session = &session{shard: s.shardWorker, name: "l-1"}
+		s.sender.next = func() *call {
 			s.looked.Add(1)
 			s.nextCall()
 			return nil
 		}
 		shards[i] = s
 	}
-	return w.gate, shards
+	return w.limiter, shards
 }
 
-// rest waits until the lanes have stopped, which kick each other.
+// rest waits until the lanes have stopped, which wake each other.
 func rest(shards []*told) {
 	for range shards {
 		for _, s := range shards {
-			s.ends.await()
+			s.sender.await()
 		}
 	}
 }
@@ -47,12 +47,12 @@ func rest(shards []*told) {
 // free, and only then it asks: nothing will come free any more that could tell it.
 func TestQ5_APlaceThatCameFreeBeforeTheQuestion(t *testing.T) {
 	t.Parallel()
-	ways := map[string]func(g *gate) (free func()){
-		"Release": func(g *gate) func() {
+	ways := map[string]func(g *limiter) (free func()){
+		"Release": func(g *limiter) func() {
 			g.take(1)
 			return func() { g.release(1) }
 		},
-		"Together": func(g *gate) func() {
+		"Together": func(g *limiter) func() {
 			g.alone(context.Background(), time.Minute)
 			g.release(1)
 			return g.together
@@ -82,9 +82,9 @@ func TestQ5_WhoTakesNoPlacePassesOn(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(s *shardWorker){
 		"NothingToClaim": func(*shardWorker) {},
-		"WithoutALife":   func(s *shardWorker) { s.life, s.hungry = nil, true },
-		"Stopped":        func(s *shardWorker) { s.stopped, s.hungry = true, true },
-		"Troubled":       func(s *shardWorker) { s.results.troubled, s.hungry = true, true },
+		"WithoutALife":   func(s *shardWorker) { s.session, s.wantsMore = nil, true },
+		"Stopped":        func(s *shardWorker) { s.stopped, s.wantsMore = true, true },
+		"Troubled":       func(s *shardWorker) { s.results.failing, s.wantsMore = true, true },
 		"OneAlone":       func(s *shardWorker) { s.alone = &aloneClaim{} },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestQ5_WhoTakesNoPlacePassesOn(t *testing.T) {
 			}
 			set(shards[0].shardWorker)
 			set(shards[1].shardWorker)
-			shards[2].hungry = true
+			shards[2].wantsMore = true
 			g.release(1)
 			rest(shards)
 			for i, s := range shards {

@@ -15,7 +15,7 @@ import (
 
 // TestAComparisonIsRepeated: the answer to a claim is lost, and so is Redis when the
 // process wants to know what it has claimed. It asks again: nobody else would find the
-// jobs as long as the life goes on.
+// jobs as long as the session goes on.
 func TestAComparisonIsRepeated(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
@@ -177,7 +177,7 @@ func TestPlacesBesideOneThatRunsAlone(t *testing.T) {
 	}
 }
 
-// TestALateResultIsNotOfTheNextLife: what becomes of jobs that were lost with a life is in
+// TestALateResultIsNotOfTheNextLife: what becomes of jobs that were lost with a session is in
 // no call of the next one, which would be believed.
 func TestALateResultIsNotOfTheNextLife(t *testing.T) {
 	t.Parallel()
@@ -186,7 +186,7 @@ func TestALateResultIsNotOfTheNextLife(t *testing.T) {
 	for range 20 {
 		w.mustEnqueue(make([]queue.Job, 100)...)
 		batch := mustClaim(t, p, 100)
-		p.EndLife()
+		p.EndSession()
 		storetest.Must(t, p.Begin())
 		if n := p.RecordsWhile(func() {
 			var ending sync.WaitGroup
@@ -195,7 +195,7 @@ func TestALateResultIsNotOfTheNextLife(t *testing.T) {
 			}
 			ending.Wait()
 		}); n > 0 {
-			t.Fatalf("%d results of the last life", n)
+			t.Fatalf("%d results of the last session", n)
 		}
 	}
 }

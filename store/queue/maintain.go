@@ -11,28 +11,28 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// settings of the maintenance of a shard.
+// Settings of the maintenance of a shard.
 const (
 	servedLeases = 3 // a shard counts as served for so many leases
 	// lookAfter is when a shard where entries wait is looked at again.
 	lookAfter = 250 * time.Millisecond
-	// What a blocking read was given has to be claimed within unclaimedFor; who
-	// enqueued checks that after checkAfter, and again: all of it is less than the
-	// second of Q5.
+	// Entries that a blocking read was given have to be claimed within unclaimedFor. A
+	// process that enqueued checks that up to `checks` times, checkAfter apart. All of it
+	// takes less than the second of Q5.
 	checkAfter, checks, unclaimedFor = 300 * time.Millisecond, 3, 500 * time.Millisecond
-	// After an absence of Redis leases are left alone for this share of a lease,
-	// at most lingerMost, in which the results of all processes arrive.
+	// After an absence of Redis no session is ended for this share of a lease, at most
+	// lingerMost, so that the results of all processes can arrive.
 	lingerParts, lingerMost = 4, time.Second
-	// orphansEvery is how many looks pass between two for consumers without a life.
+	// orphansEvery is how many looks pass between two for consumers without a session.
 	orphansEvery = 16
 )
 
 // upkeep is what one look answered.
 type upkeep struct {
-	alive   bool          // the life that looked
-	wake    time.Duration // till something is due; negative: nothing known
+	alive   bool          // the session that looked is
+	wake    time.Duration // time until something is due; negative: nothing is known to be
 	more    bool
-	ended   int64 // lives
+	ended   int64 // sessions
 	lost    int64 // jobs whose lease was lost
 	alone   int64 // jobs that wait to run alone
 	waiting bool  // entries wait for a claim
@@ -44,7 +44,7 @@ type upkeep struct {
 // be noticed, and when something is known to be due.
 func (s *shardWorker) maintain(ctx context.Context) {
 	q := s.worker.q
-	next, clean, told := time.Now(), time.Now(), &q.nudges[s.shard]
+	next, clean, told := time.Now(), time.Now(), &q.alarms[s.shard]
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for looks := 0; ; {
@@ -59,11 +59,11 @@ func (s *shardWorker) maintain(ctx context.Context) {
 			continue
 		case <-timer.C:
 		}
-		// Lives that ended while Redis was away end for good only after the results
-		// of their jobs had their chance.
-		troubled := q.troubledSince(s.shard, clean)
-		s.settle(ctx)
-		if troubled {
+		// The leases of sessions may have ended while Redis was away. They are ended only
+		// after the results of their jobs had a chance to arrive.
+		failing := q.failedSince(s.shard, clean)
+		s.awaitFlush(ctx)
+		if failing {
 			s.lingerAfterAbsence(ctx)
 		}
 		began := time.Now()
@@ -80,9 +80,9 @@ func (s *shardWorker) maintain(ctx context.Context) {
 	}
 }
 
-// lingerAfterAbsence waits until Redis answers and then a moment more, so that
-// also the results of other processes get there before their leases are looked
-// at: they are written as soon as Redis is back.
+// lingerAfterAbsence waits until Redis answers and then a moment more, so that the results
+// of other processes, which they write as soon as Redis is back, arrive before their
+// leases are looked at.
 func (s *shardWorker) lingerAfterAbsence(ctx context.Context) {
 	q := s.worker.q
 	for ctx.Err() == nil {
@@ -92,11 +92,11 @@ func (s *shardWorker) lingerAfterAbsence(ctx context.Context) {
 		sleep(ctx, pauseAfterError)
 	}
 	sleep(ctx, min(q.o.Lease/lingerParts, lingerMost))
-	s.settle(ctx) // they may have found no way yet
+	s.awaitFlush(ctx) // results of this process may still wait
 }
 
-// after acts on a look and says when the next one is.
-func (s *shardWorker) after(ctx context.Context, l *life, u upkeep, err error) time.Duration {
+// after acts on the answer of a look and returns the time until the next one.
+func (s *shardWorker) after(ctx context.Context, l *session, u upkeep, err error) time.Duration {
 	q := s.worker.q
 	if err != nil {
 		s.pauseAfter(ctx, err)
@@ -106,14 +106,14 @@ func (s *shardWorker) after(ctx context.Context, l *life, u upkeep, err error) t
 	if !u.alive {
 		l.end()
 	}
-	if u.lost > 0 { // a process that held nothing leaves nothing to start again
+	if u.lost > 0 { // nothing starts again after a process that held no job
 		q.o.Logger.Warn("leases ended, jobs start again", "shard", s.shard, "processes", u.ended, "jobs", u.lost)
 	}
 	if u.alone > 0 && !s.isStopped() {
 		go s.runAlone(ctx)
 	}
 	if u.waiting {
-		s.wish()
+		s.wantMore()
 	}
 	if u.more {
 		return 0
@@ -128,7 +128,7 @@ func (s *shardWorker) after(ctx context.Context, l *life, u upkeep, err error) t
 	return max(wait, time.Millisecond)
 }
 
-// flag is a truth as scripts read it.
+// flag is a boolean as scripts read it.
 func flag(yes bool) int {
 	if yes {
 		return 1
@@ -137,12 +137,12 @@ func flag(yes bool) int {
 }
 
 // look runs one bounded step of maintenance.
-func (s *shardWorker) look(ctx context.Context, l *life, orphans bool) (u upkeep, err error) {
+func (s *shardWorker) look(ctx context.Context, l *session, orphans bool) (u upkeep, err error) {
 	q := s.worker.q
-	line, busy := q.lines[s.shard], s.busy()
+	producer, busy := q.producers[s.shard], s.busy()
 	cmd := q.scripts.look.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Lease), flag(busy),
 		ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), maxLost, ms(q.dead.retention), q.dead.most,
-		ms(servedLeases*q.o.Lease), flag(orphans), s.ends.name(), line.name(), ms(memoTTL))
+		ms(servedLeases*q.o.Lease), flag(orphans), s.sender.name(), producer.name(), ms(memoTTL))
 	sent := time.Now()
 	if err := s.trip(ctx, cmd); err != nil {
 		return u, err
@@ -164,38 +164,38 @@ func (s *shardWorker) look(ctx context.Context, l *life, orphans bool) (u upkeep
 	return u, nil
 }
 
-// runAlone runs the next job that must not have neighbours. Others get as much time before
-// the one after it as it took from them: such jobs may be many, and each may be slow.
+// runAlone runs the next job that must not have neighbours. Such jobs may be many and slow:
+// before the next one, the other jobs get as much time as this one took.
 func (s *shardWorker) runAlone(ctx context.Context) {
 	w := s.worker
 	select {
-	case w.lonely <- struct{}{}:
+	case w.isolating <- struct{}{}:
 	default:
-		return // one is on its way; the next look finds the rest
+		return // one runs already; the next look finds the rest
 	}
 	began := time.Now()
 	ran := s.oneAlone(ctx)
 	if ran {
 		sleep(ctx, time.Since(began))
 	}
-	<-w.lonely
+	<-w.isolating
 	if ran {
-		w.q.nudge(s.shard, 0)
+		w.q.wakeMaintainer(s.shard, 0)
 	}
 }
 
 // oneAlone runs one job while nothing else of this queue is unfinished in this process,
-// so that a job which kills its process takes nobody with it. One that has lived for a
-// lease is not of that kind: others go on beside it. False: there was none.
+// so that a job which kills its process takes no other job with it. A job that has run for
+// a lease is not of that kind: other jobs start beside it. False: there was none.
 func (s *shardWorker) oneAlone(ctx context.Context) (ran bool) {
 	w := s.worker
-	if !w.gate.alone(ctx, w.q.o.Lease) {
+	if !w.limiter.alone(ctx, w.q.o.Lease) {
 		return false
 	}
-	defer w.gate.together()
+	defer w.limiter.together()
 	c := s.claimAlone(ctx)
 	if c == nil {
-		w.gate.release(1)
+		w.limiter.release(1)
 		return false
 	}
 	if s.isStopped() {
@@ -217,13 +217,13 @@ func (s *shardWorker) oneAlone(ctx context.Context) (ran bool) {
 func (s *shardWorker) claimAlone(ctx context.Context) *Claimed {
 	a := &aloneClaim{got: make(chan *Claimed, 1)}
 	s.mu.Lock()
-	if s.life == nil || s.results.troubled || s.stopped {
+	if s.session == nil || s.results.failing || s.stopped {
 		s.mu.Unlock()
 		return nil
 	}
 	s.alone = a
 	s.mu.Unlock()
-	s.ends.kick()
+	s.sender.wake()
 	select {
 	case c := <-a.got:
 		return c
@@ -236,15 +236,14 @@ func (s *shardWorker) claimAlone(ctx context.Context) *Claimed {
 		return nil
 	}
 	s.mu.Unlock()
-	return <-a.got // it is under way
+	return <-a.got // the claim is in flight
 }
 
-// checkReader tells that entries wait although the reader does as well. At the
-// second such look in one wait of the reader its connection must be dead: it is
-// poked.
+// checkReader tells that entries wait while the reader blocks. If the next look finds the
+// same wait of the reader, its connection must be dead, and the reader is woken.
 func (s *shardWorker) checkReader(waiting bool) (suspect bool) {
 	if s.worker.q.embedded {
-		return false // no wire that could be dead; its reads end often by themselves
+		return false // there is no connection that could be dead
 	}
 	since := s.blockedSince()
 	if !waiting || since.IsZero() {
@@ -260,7 +259,7 @@ func (s *shardWorker) checkReader(waiting bool) (suspect bool) {
 	}
 	s.suspect = time.Time{}
 	select {
-	case s.poke <- struct{}{}:
+	case s.wakeReader <- struct{}{}:
 	default:
 	}
 	return false

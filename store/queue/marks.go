@@ -21,11 +21,11 @@ type marked struct {
 // job over knows (Queue.Marks), and replaces the job's report unless it is "". Marks
 // are gathered as results are, and written with or before the job's own result; they
 // stay until the job is done, at most MaxAge or GroupRetention. Call it before Finish.
-// Of a job that was taken over nothing is written.
+// Marks of a job that another process took over are not written.
 func (c *Claimed) Mark(name, value, report string) {
 	s := c.shard
 	s.mu.Lock()
-	if c.gone || c.finished.Load() { // others have it, or will: what they write counts
+	if c.gone || c.finished.Load() { // another process has the job, or will have it: its marks count
 		s.mu.Unlock()
 		return
 	}
@@ -41,7 +41,7 @@ func (c *Claimed) Mark(name, value, report string) {
 	s.unrecorded.Add(1)
 	s.writing.CompareAndSwap(0, max(s.worker.clock(), 1))
 	s.mu.Unlock()
-	s.ends.kick()
+	s.sender.wake()
 }
 
 // parts is how many parts were marked.
@@ -63,7 +63,7 @@ func (s *shardWorker) takeMarks(ending []ended) (all []*marked, gone []string) {
 		if e.r.Outcome != Done && e.r.Outcome != Dead {
 			continue
 		}
-		if m := s.results.marks[e.c]; m != nil { // the result says it all
+		if m := s.results.marks[e.c]; m != nil { // the result makes its marks needless
 			e.parts += m.parts()
 			delete(s.results.marks, e.c)
 		}
@@ -94,8 +94,8 @@ func (s *shardWorker) putMarksBack(all []*marked) {
 	}
 }
 
-// Marks reads what was marked of jobs of which somebody had each before, in one
-// round trip: a map for each job.
+// Marks reads the marks that earlier owners left of jobs, in one round trip: a map for
+// each job.
 func (q *Queue) Marks(ctx context.Context, jobs ...*Claimed) ([]map[string]string, error) {
 	cmds := make([]redis.Cmder, len(jobs))
 	for i, c := range jobs {

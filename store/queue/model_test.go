@@ -292,10 +292,10 @@ func (m *model) renew(t *rapid.T) {
 }
 
 // crash ends the lease of a process: all its jobs run again, after eight times they
-// are dead. It goes on under another life.
+// are dead. It goes on under another session.
 func (m *model) crash(t *rapid.T) {
 	p := m.process(t)
-	m.w.db.Client().ZAdd(context.Background(), m.w.prefix(0)+"owners", redis.Z{Score: 1, Member: p.Life()})
+	m.w.db.Client().ZAdd(context.Background(), m.w.prefix(0)+"owners", redis.Z{Score: 1, Member: p.Session()})
 	for _, j := range m.inOrder() {
 		if j.state != "running" || j.holder != p {
 			continue

@@ -8,8 +8,8 @@ import (
 // parkedPercent of what Redis may use is what parked jobs may take, unless Options say.
 const parkedPercent = 30
 
-// parked is what this process knows of the parked jobs of a shard: its own calls that
-// park or bring back tell at once, the regular look tells what others did.
+// parked is what this process knows of the parked jobs of a shard. Its own calls that park
+// jobs or move them back update it at once, the regular look does for those of others.
 type parked struct {
 	bytes atomic.Int64
 	full  atomic.Int64 // since when (Redis' time in ms) they have all that they may take; 0: they do not
@@ -22,13 +22,13 @@ func (p *parked) tell(bytes int64) {
 	}
 }
 
-// MayPark tells whether a job of this routing key may be parked, which was enqueued then;
-// both times are Redis'. While parked jobs take all that they may, only what was enqueued before that
-// may: the memory that it takes is no more than it took.
+// MayPark tells whether a job of this routing key that was enqueued then may be parked;
+// both times are Redis'. While parked jobs take all the memory that they may, only jobs
+// that were enqueued before that may be parked: those take no more memory than before.
 func (q *Queue) MayPark(key string, enqueued, now time.Time) bool {
 	p, limit := &q.parked[q.Route(key)], q.parkedBytes()/int64(q.o.Shards)
 	switch bytes := p.bytes.Load(); {
-	case limit == 0 || bytes < limit-limit/10: // what goes for a probe, and comes back, makes no room
+	case limit == 0 || bytes < limit-limit/10: // a job that is unparked as a probe and parked again makes no room
 		p.full.Store(0)
 		return true
 	case bytes < limit && p.full.Load() == 0:

@@ -27,10 +27,10 @@ func TestPlacesOfLostJobsComeBack(t *testing.T) {
 					if c.Type == "lost" && len(lost) == 0 {
 						lost <- true
 						owners := w.prefix(0) + "owners"
-						life, err := db.Client().ZRange(t.Context(), owners, 0, -1).Result()
+						session, err := db.Client().ZRange(t.Context(), owners, 0, -1).Result()
 						storetest.Must(t, err)
-						storetest.Must(t, db.Client().ZRem(t.Context(), owners, life).Err())
-						storetest.Must(t, db.Client().ZAdd(t.Context(), w.prefix(0)+"gone", redis.Z{Member: life[0]}).Err())
+						storetest.Must(t, db.Client().ZRem(t.Context(), owners, session).Err())
+						storetest.Must(t, db.Client().ZAdd(t.Context(), w.prefix(0)+"gone", redis.Z{Member: session[0]}).Err())
 						if lease < time.Hour {
 							select {
 							case <-ctx.Done():

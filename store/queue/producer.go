@@ -23,13 +23,13 @@ const (
 
 // request is what one caller enqueues in one shard.
 type request struct {
-	ctx     context.Context // of the caller, but it never ends
+	ctx     context.Context // the values of the caller's context, without its end
 	once    Once
 	entries []*entry
 	bytes   int
-	sent    bool // guarded by its line
+	sent    bool // guarded by its producer
 	done    chan struct{}
-	late    *batch.Late // when its caller looks whether he still wants to wait
+	late    *batch.Late // decides when the caller stops waiting and looks at its context
 
 	// valid once done is closed
 	err    error
@@ -38,7 +38,8 @@ type request struct {
 	known  []string // for every entry that is not plain: its id, and "1" if it is new
 }
 
-// end tells the caller, once: a call that goes on without him may be answered.
+// end answers the caller. Only the first end counts: a call may be answered after its
+// callers were told that it failed.
 func (r *request) end(err error) {
 	if !r.over() {
 		r.err = err
@@ -46,7 +47,7 @@ func (r *request) end(err error) {
 	}
 }
 
-// over tells whether the caller was told.
+// over tells whether the caller was answered.
 func (r *request) over() bool {
 	select {
 	case <-r.done:
@@ -56,28 +57,28 @@ func (r *request) over() bool {
 	}
 }
 
-// line is what a process enqueues in one shard. When it works on the shard too,
-// the same script claims what is next there.
-type line struct {
-	lane
+// producer enqueues the jobs of a process in one shard. If the process works on the shard
+// too, the same script claims the next jobs there.
+type producer struct {
+	sender
 	mu      sync.Mutex
 	waiting []*request
-	worker  *shardWorker // who works on the shard in this process; nil: nobody
+	worker  *shardWorker // works on the shard in this process; nil: nobody does
 }
 
-func newLine(q *Queue, shard int) *line {
-	l := &line{}
-	l.lane = lane{q: q, shard: shard, next: l.nextCall, apply: l.applyCall, fail: l.failCall, resolve: l.resolve}
+func newProducer(q *Queue, shard int) *producer {
+	l := &producer{}
+	l.sender = sender{q: q, shard: shard, next: l.nextCall, apply: l.applyCall, fail: l.failCall, resolve: l.resolve}
 	return l
 }
 
-// add hands in a request.
-func (l *line) add(r *request) {
+// add hands in a request and wakes the sender.
+func (l *producer) add(r *request) {
 	l.put(r)
-	l.kick()
+	l.wake()
 }
 
-func (l *line) put(r *request) {
+func (l *producer) put(r *request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.waiting) == 0 {
@@ -88,10 +89,10 @@ func (l *line) put(r *request) {
 	l.waiting = append(l.waiting, r)
 }
 
-// do hands in a request and waits for its end. A caller who has the time makes the round
-// trip himself, if none is under way, which may have to wait for one of other shards:
-// that saves waking others.
-func (l *line) do(ctx context.Context, r *request) error {
+// do hands in a request and waits for its end. If no call is in flight and the caller's
+// deadline is far enough away, the caller makes the round trip itself, which saves waking
+// another goroutine. It may have to wait for a round trip of other shards.
+func (l *producer) do(ctx context.Context, r *request) error {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < 2*l.q.db.Timeout() {
 		l.add(r)
 	} else {
@@ -101,9 +102,9 @@ func (l *line) do(ctx context.Context, r *request) error {
 	return l.wait(ctx, r)
 }
 
-// wait ends with the answer or with the caller's context. What has not left by
-// then never does.
-func (l *line) wait(ctx context.Context, r *request) error {
+// wait ends with the answer or with the caller's context. A request that has not left by
+// then is taken back.
+func (l *producer) wait(ctx context.Context, r *request) error {
 	if r.late.Wait(r.done) {
 		return r.err
 	}
@@ -124,8 +125,8 @@ func (l *line) wait(ctx context.Context, r *request) error {
 	return l.q.db.Err(context.Cause(ctx), redisdb.Write)
 }
 
-// nextCall makes a call of what waits.
-func (l *line) nextCall() *call {
+// nextCall makes a call of the waiting requests.
+func (l *producer) nextCall() *call {
 	l.mu.Lock()
 	taken, jobs, bytes := 0, 0, 0
 	for _, r := range l.waiting {
@@ -138,18 +139,18 @@ func (l *line) nextCall() *call {
 	all := slices.Clone(l.waiting[:taken])
 	l.waiting = slices.Delete(l.waiting, 0, taken)
 	worker := l.worker
-	var together *batch.Late // nobody waits for any more, once the call is answered
+	var together *batch.Late // the timer, if no waiting request shares it; stopped with the call's answer
 	if taken > 0 && len(l.waiting) == 0 {
 		together = all[taken-1].late
 	}
 	l.mu.Unlock()
-	if taken == 0 && (!l.doubtful || worker == nil) {
+	if taken == 0 && (!l.unresolved || worker == nil) {
 		return nil
 	}
 	c := &call{script: l.q.scripts.enqueue, requests: all, late: together}
 	if taken > 0 {
 		c.ctx = all[0].ctx
-	} else { // it only asks whether Redis is back
+	} else { // the call only asks whether Redis is back
 		c.ctx = worker.worker.writes
 		l.fill(c, 0)
 		return c
@@ -162,14 +163,14 @@ func (l *line) nextCall() *call {
 }
 
 // fill writes the arguments, in the order of call_enqueue.lua.
-func (l *line) fill(c *call, jobs int) {
+func (l *producer) fill(c *call, jobs int) {
 	o := &l.q.o
 	c.args = make([]any, 0, 3+5*len(c.requests)+2*jobs)
 	c.args = append(c.args, ms(o.GroupRetention), ms(o.reportTTL()), len(c.requests))
-	if c.life != nil {
+	if c.session != nil {
 		c.stored = make(map[int]*entry, jobs)
 	}
-	common := 10 + len(c.adopt) // the arguments before these
+	common := 10 + len(c.reclaim) // how many arguments come before these
 	for _, r := range c.requests {
 		if r.once.Key == "" {
 			c.args = append(c.args, "")
@@ -202,22 +203,22 @@ func appendEntry(args []any, e *entry) []any {
 	return args
 }
 
-// applyCall tells each request what became of it and hands out what was claimed.
-func (l *line) applyCall(c *call, answer []any, sent time.Time) {
+// applyCall answers each request and hands out the claimed jobs.
+func (l *producer) applyCall(c *call, answer []any, sent time.Time) {
 	l.q.worked(l.shard)
 	l.q.depths[l.shard].Store(redisdb.Number(answer[callWaiting]))
 	l.answerRequests(c, redisdb.Text(answer[callAnswer]))
 	switch {
-	case c.life != nil:
-		c.life.shard.applyClaim(c, answer, sent)
+	case c.session != nil:
+		c.session.shard.applyClaim(c, answer, sent)
 	case len(c.requests) > 0:
 		l.q.checkSoon(c.ctx, l.shard)
 	}
 }
 
-// resolve compares what the shard's life holds after a call of the lane may have
-// claimed jobs that nobody here knows of.
-func (l *line) resolve() {
+// resolve compares what the shard's session holds with Redis, after a call may have
+// claimed jobs that this process does not know of.
+func (l *producer) resolve() {
 	l.mu.Lock()
 	worker := l.worker
 	l.mu.Unlock()
@@ -226,7 +227,7 @@ func (l *line) resolve() {
 	}
 }
 
-func (l *line) answerRequests(c *call, text string) {
+func (l *producer) answerRequests(c *call, text string) {
 	if c.late != nil {
 		c.late.Stop()
 	}
@@ -241,7 +242,7 @@ func (l *line) answerRequests(c *call, text string) {
 	}
 	for i, r := range c.requests {
 		if r.over() {
-			continue // he was told that the answer was lost
+			continue // the caller was told that the answer was lost
 		}
 		r.status = onceStored
 		if answers != nil {
@@ -269,11 +270,11 @@ func (r *request) read(answer []any) {
 	}
 }
 
-// failCall tells the callers at once; a call that may have claimed jobs goes on
-// without them. What waits behind it has not left: while Redis is away it is refused,
-// else it leaves and gets an answer of its own.
-func (l *line) failCall(c *call, err error, over bool) {
-	l.q.noteTrouble(l.shard)
+// failCall tells the callers at once; a call that may have claimed jobs goes on without
+// them. Requests that wait behind it have not left: they are refused while Redis is away,
+// else they leave with the next call.
+func (l *producer) failCall(c *call, err error, over bool) {
+	l.q.noteFailure(l.shard)
 	away := l.q.db.Away(err)
 	if away {
 		l.q.failed(l.shard, "enqueue", err)
@@ -281,8 +282,8 @@ func (l *line) failCall(c *call, err error, over bool) {
 	for _, r := range c.requests {
 		r.end(err)
 	}
-	if c.life != nil {
-		c.life.shard.failClaim(c, over)
+	if c.session != nil {
+		c.session.shard.failClaim(c, over)
 	}
 	if away {
 		l.mu.Lock()

@@ -24,38 +24,38 @@ import (
 // Queue is one queue: all its shards, from any process. Its methods may be
 // called from any goroutine.
 type Queue struct {
-	db       *redisdb.DB
-	embedded bool // Redis is in this process
-	o        Options
-	scripts  scripts
-	prefixes []string       // of the keys, by shard
-	depths   []atomic.Int64 // last known entries waiting, by shard
-	wakeup   atomic.Int64   // mean wake-up latency in µs
-	nudges   []nudge        // by shard
-	dead     deadBounds
-	lines    []*line // what this process enqueues, by shard
-	made     time.Time
-	trouble  []atomic.Int64  // when a shard could not be reached last, from made on; 0: never
-	checking []atomic.Bool   // a check after an enqueueing is planned, by shard
-	names    chan ParkedName // under which jobs are parked
-	parked   []parked        // by shard
-	outage   redisdb.Outage
-	known    atomic.Bool // its shards were found in Redis
+	db        *redisdb.DB
+	embedded  bool // Redis is in this process
+	o         Options
+	scripts   scripts
+	prefixes  []string       // of the keys, by shard
+	depths    []atomic.Int64 // last known entries waiting, by shard
+	wakeup    atomic.Int64   // mean wake-up latency in µs
+	alarms    []alarm        // by shard
+	dead      deadBounds
+	producers []*producer // by shard
+	made      time.Time
+	failedAt  []atomic.Int64  // when a shard could not be reached last, counted from made; 0: never
+	checking  []atomic.Bool   // a check after an enqueueing is planned, by shard
+	names     chan ParkedName // under which jobs are parked
+	parked    []parked        // by shard
+	outage    redisdb.Outage
+	known     atomic.Bool // its shards were found in Redis
 }
 
 // New makes a queue. It starts nothing and talks to nobody.
 func New(db *redisdb.DB, o Options) *Queue {
 	o = o.withDefaults()
 	q := &Queue{db: db, embedded: db.Embedded(), o: o, made: time.Now(), scripts: loadScripts(), depths: make([]atomic.Int64, o.Shards),
-		dead: deadBounds{maxDead, deadRetention}, checking: make([]atomic.Bool, o.Shards), trouble: make([]atomic.Int64, o.Shards),
+		dead: deadBounds{maxDead, deadRetention}, checking: make([]atomic.Bool, o.Shards), failedAt: make([]atomic.Int64, o.Shards),
 		names: make(chan ParkedName, toldNames), parked: make([]parked, o.Shards)}
 	for shard := range o.Shards {
 		q.prefixes = append(q.prefixes, Prefix(o.Name, shard, o.Shards))
-		q.lines = append(q.lines, newLine(q, shard))
+		q.producers = append(q.producers, newProducer(q, shard))
 	}
-	q.nudges = make([]nudge, o.Shards)
-	for i := range q.nudges {
-		q.nudges[i].came = make(chan struct{}, 1)
+	q.alarms = make([]alarm, o.Shards)
+	for i := range q.alarms {
+		q.alarms[i].came = make(chan struct{}, 1)
 	}
 	return q
 }
@@ -184,10 +184,10 @@ func (q *Queue) Route(key string) int { return int(xxhash.Sum64String(key) % uin
 // Depth is the last number of entries known to wait in a shard, without a trip.
 func (q *Queue) Depth(shard int) int64 { return q.depths[shard].Load() }
 
-// checkSoon looks, a while after this process put jobs into a stream without claiming
-// them, whether what a blocking read was given is claimed: a read whose connection died, or
-// whose process was stopped, takes an entry to nowhere, and nothing else would tell in
-// time. An idle process is not troubled, and a busy one by few checks.
+// checkSoon has entries put back that a blocking read was given and nobody claimed. It is
+// called after this process put jobs into a stream without claiming them: a read whose
+// connection died, or whose process was stopped, would keep such an entry. An idle process
+// checks nothing, a busy one at most once per shard at a time.
 func (q *Queue) checkSoon(ctx context.Context, shard int) {
 	if q.checking[shard].Swap(true) {
 		return
@@ -207,17 +207,17 @@ func (q *Queue) checkSoon(ctx context.Context, shard int) {
 	}()
 }
 
-// nudge is what a shard's maintainer was told and has not read.
-type nudge struct {
+// alarm is the time at which a shard's maintainer has to look, until it has read it.
+type alarm struct {
 	mu   sync.Mutex
-	at   time.Time     // when something is due first; zero: nothing was told
-	came chan struct{} // one is there when something was told
+	at   time.Time     // when something is due first; zero: nothing is
+	came chan struct{} // holds one value when at was set
 }
 
-// nudge tells the shard's maintainer, if this process has one, that something
-// is due after d. However often that is, it takes no memory.
-func (q *Queue) nudge(shard int, d time.Duration) {
-	n, at := &q.nudges[shard], time.Now().Add(d)
+// wakeMaintainer tells the shard's maintainer, if this process has one, that something is
+// due after d. However often it is called, it takes no memory.
+func (q *Queue) wakeMaintainer(shard int, d time.Duration) {
+	n, at := &q.alarms[shard], time.Now().Add(d)
 	n.mu.Lock()
 	if n.at.IsZero() || at.Before(n.at) {
 		n.at = at
@@ -229,8 +229,8 @@ func (q *Queue) nudge(shard int, d time.Duration) {
 	}
 }
 
-// take reads what was told; zero: nothing.
-func (n *nudge) take() time.Time {
+// take reads and clears the time; zero: nothing is due.
+func (n *alarm) take() time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	at := n.at

@@ -14,22 +14,22 @@ import (
 func (s *shardWorker) trip(ctx context.Context, cmds ...redis.Cmder) error {
 	err := s.worker.q.db.Pipeline(ctx, redisdb.Write, cmds...)
 	if err != nil && ctx.Err() == nil {
-		s.worker.q.noteTrouble(s.shard)
+		s.worker.q.noteFailure(s.shard)
 	}
 	return err
 }
 
-// noteTrouble remembers that a shard could not be reached just now: on a Cluster its
+// noteFailure remembers that a shard could not be reached just now: on a Cluster its
 // master may be the only one that hangs.
-func (q *Queue) noteTrouble(shard int) { q.trouble[shard].Store(int64(time.Since(q.made)) + 1) }
+func (q *Queue) noteFailure(shard int) { q.failedAt[shard].Store(int64(time.Since(q.made)) + 1) }
 
-// troubledSince tells that a shard could not be reached at some time after then.
-func (q *Queue) troubledSince(shard int, then time.Time) bool {
-	return q.trouble[shard].Load() > int64(then.Sub(q.made))
+// failedSince tells that a shard could not be reached at some time after then.
+func (q *Queue) failedSince(shard int, then time.Time) bool {
+	return q.failedAt[shard].Load() > int64(then.Sub(q.made))
 }
 
-// failed notes that a step of a shard failed, and why: one line of the log for the time
-// that Redis is away, for whichever shards, and one when all of them are back.
+// failed logs that a step of a shard failed. While Redis is away it logs one line for all
+// shards together, and worked logs another one when all of them are back.
 func (q *Queue) failed(shard int, step string, err error, args ...any) {
 	args = append(args, "shard", shard, "error", err)
 	switch {

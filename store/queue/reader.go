@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// blockTime is how long a blocking read waits. Every new entry ends it, so
-	// it only decides how often an idle process asks again; that its connection
-	// is dead is noticed by the look after an enqueueing.
+	// blockTime is how long a blocking read waits. Every new entry ends it, so it only
+	// decides how often an idle process asks again. A dead connection is found by the
+	// check after an enqueueing.
 	blockTime = 2 * time.Minute
 	// embeddedBlockTime is short because the embedded Redis cannot be told to
 	// end a blocking read; its answers cost no network.
@@ -23,22 +23,22 @@ const (
 	pauseAfterError = 100 * time.Millisecond
 )
 
-// attend sees to it, until ctx ends, that somebody waits for new entries of the
-// shard: calls claim while there is work, then a blocking read waits.
+// attend waits for new entries of the shard until ctx ends: calls claim while there is
+// work, then a blocking read waits.
 func (s *shardWorker) attend(ctx context.Context) {
 	wire := &reader{shard: s}
 	defer wire.close()
 	for ctx.Err() == nil {
 		if s.present() == nil {
-			if err := s.beginLife(ctx); err != nil {
+			if err := s.beginSession(ctx); err != nil {
 				s.pauseAfter(ctx, err)
 				continue
 			}
 		}
-		if !s.await(ctx, func() bool { return s.life == nil || !s.hungry && len(s.arrived) == 0 }) || s.present() == nil {
+		if !s.await(ctx, func() bool { return s.session == nil || !s.wantsMore && len(s.unclaimed) == 0 }) || s.present() == nil {
 			continue
 		}
-		if !s.worker.gate.open(ctx) {
+		if !s.worker.limiter.open(ctx) {
 			continue
 		}
 		arrived, err := wire.wait(ctx)
@@ -46,13 +46,13 @@ func (s *shardWorker) attend(ctx context.Context) {
 			s.pauseAfter(ctx, err)
 		}
 		if err != nil || len(arrived) > 0 {
-			s.wish(arrived...)
+			s.wantMore(arrived...)
 		}
 	}
 }
 
-// pauseAfter waits after an error; when Redis lost the groups, the next life makes
-// them again.
+// pauseAfter waits a moment after an error. If Redis lost the consumer groups, it ends the
+// session instead; the next one makes them again.
 func (s *shardWorker) pauseAfter(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -77,8 +77,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// reader waits for entries on a connection of its own, which it knows by its
-// number, so that a stop can end the wait at once.
+// reader waits for entries on a connection of its own. It knows the id of the connection,
+// so that a stop can end the wait at once.
 type reader struct {
 	shard *shardWorker
 	home  *redis.Client // the node that has the shard
@@ -123,13 +123,13 @@ func (r *reader) open(ctx context.Context) error {
 	return nil
 }
 
-// wait blocks until an entry is delivered, the time or the life is over, or ctx ends.
+// wait blocks until an entry is delivered, the time or the session is over, or ctx ends.
 // It returns the entries, which the next call claims.
-func (r *reader) wait(ctx context.Context) ([]arrival, error) {
+func (r *reader) wait(ctx context.Context) ([]unclaimed, error) {
 	s := r.shard
-	s.drainPoke()
+	s.drainWakes()
 	if s.present() == nil {
-		return nil, nil // that poke may have been for its end: nothing else would end the wait
+		return nil, nil // that wake-up may have been for the end of the session: nothing else would end the wait
 	}
 	if err := r.open(ctx); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (r *reader) wait(ctx context.Context) ([]arrival, error) {
 	s.setBlocked(time.Now())
 	defer s.setBlocked(time.Time{})
 	type got struct {
-		arrived []arrival
+		arrived []unclaimed
 		err     error
 	}
 	conn, result := r.conn, make(chan got, 1)
@@ -153,30 +153,30 @@ func (r *reader) wait(ctx context.Context) ([]arrival, error) {
 				r.close()
 			}
 			return g.arrived, g.err
-		case <-s.poke:
+		case <-s.wakeReader:
 			r.unblock(ctx)
-			r.conn = nil // it may be deaf: its goroutine ends with its time-out
+			r.conn = nil // the connection may be dead: its goroutine ends by the time-out
 			go func() {
-				if g := <-result; len(g.arrived) > 0 { // it was not: what came just then is not left to it
-					s.wish(g.arrived...)
+				if g := <-result; len(g.arrived) > 0 { // it was alive, and got entries just now
+					s.wantMore(g.arrived...)
 				}
 				_ = conn.Close()
 			}()
-			return nil, errDeaf
+			return nil, errMissed
 		case <-stopping:
 			stopping, tick, giveUp = nil, time.After(0), time.After(unblockWithin)
-		case <-giveUp: // nothing comes back: what the read was given is put back by others
+		case <-giveUp: // no answer: other processes put back the entries that the read was given
 			r.conn = nil
 			go func() { <-result; _ = conn.Close() }()
 			return nil, ctx.Err()
-		case <-tick: // the read may not have been blocking yet: tell it again
+		case <-tick: // the read may not have been blocking yet: unblock it again
 			r.unblock(context.WithoutCancel(ctx))
 			tick = time.After(20 * time.Millisecond)
 		}
 	}
 }
 
-var errDeaf = errors.New("a blocking read missed entries: its connection may be dead")
+var errMissed = errors.New("a blocking read missed entries: its connection may be dead")
 
 // unblock ends the blocking read from another connection.
 func (r *reader) unblock(ctx context.Context) {
@@ -189,7 +189,7 @@ func (r *reader) unblock(ctx context.Context) {
 }
 
 // block reads one entry of either stream, waiting for it.
-func (s *shardWorker) block(ctx context.Context, conn *redis.Conn) ([]arrival, error) {
+func (s *shardWorker) block(ctx context.Context, conn *redis.Conn) ([]unclaimed, error) {
 	if !s.worker.q.embedded {
 		return s.blockFor(context.WithoutCancel(ctx), conn, blockTime)
 	}
@@ -202,7 +202,7 @@ func (s *shardWorker) block(ctx context.Context, conn *redis.Conn) ([]arrival, e
 	return nil, nil
 }
 
-func (s *shardWorker) blockFor(ctx context.Context, conn *redis.Conn, limit time.Duration) ([]arrival, error) {
+func (s *shardWorker) blockFor(ctx context.Context, conn *redis.Conn, limit time.Duration) ([]unclaimed, error) {
 	q := s.worker.q
 	ready, main := q.stream(s.shard, 'r'), q.stream(s.shard, 'm')
 	streams, err := conn.XReadGroup(ctx, &redis.XReadGroupArgs{Group: group, Consumer: readConsumer,
@@ -210,7 +210,7 @@ func (s *shardWorker) blockFor(ctx context.Context, conn *redis.Conn, limit time
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("blocking read: %w", err)
 	}
-	var arrived []arrival
+	var arrived []unclaimed
 	for _, stream := range streams {
 		letter := "m"
 		if stream.Stream == ready {
@@ -218,7 +218,7 @@ func (s *shardWorker) blockFor(ctx context.Context, conn *redis.Conn, limit time
 		}
 		for _, entry := range stream.Messages {
 			text, _ := entry.Values["e"].(string)
-			arrived = append(arrived, arrival{letter + entry.ID, []byte(text)})
+			arrived = append(arrived, unclaimed{letter + entry.ID, []byte(text)})
 		}
 	}
 	return arrived, nil
@@ -227,19 +227,19 @@ func (s *shardWorker) blockFor(ctx context.Context, conn *redis.Conn, limit time
 func (s *shardWorker) setBlocked(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.deafSince = since
+	s.blocked = since
 }
 
-// blockedSince tells since when the reader waits; zero: it does not.
+// blockedSince tells since when the reader waits; zero: it does not wait.
 func (s *shardWorker) blockedSince() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.deafSince
+	return s.blocked
 }
 
-func (s *shardWorker) drainPoke() {
+func (s *shardWorker) drainWakes() {
 	select {
-	case <-s.poke:
+	case <-s.wakeReader:
 	default:
 	}
 }

@@ -10,20 +10,20 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// worker is one Run: this process' share of the queue.
+// worker is one call of Run: the part of this process in the work of the queue.
 type worker struct {
-	q       *Queue
-	handle  Handler
-	gate    *gate
-	started time.Time
-	jobs    context.Context // parent of every job's context
-	writes  context.Context // of what must be written also after the stop
-	shards  []*shardWorker
-	lonely  chan struct{} // one token: only one job runs alone
-	closed  atomic.Bool   // Run is over: nothing is sent again
+	q         *Queue
+	handle    Handler
+	limiter   *limiter
+	started   time.Time
+	jobs      context.Context // parent of every job's context
+	writes    context.Context // of writes that must happen also after the stop
+	shards    []*shardWorker
+	isolating chan struct{} // one token: only one job runs alone
+	closed    atomic.Bool   // Run is over: no call is sent again
 
-	asideMu sync.Mutex // closed does not come true between a look at it and Go
-	asides  sync.WaitGroup
+	backgroundMu sync.Mutex // guards closed: no goroutine starts after it is set
+	background   sync.WaitGroup
 }
 
 // clock is the time since the worker's start, monotonic.
@@ -37,8 +37,8 @@ func (q *Queue) Run(ctx context.Context, h Handler) error {
 	writes := context.WithoutCancel(ctx)
 	jobs, stopJobs := context.WithCancel(writes)
 	defer stopJobs()
-	w := &worker{q: q, handle: h, gate: newGate(q.o.InFlight, q.o.Room), started: time.Now(),
-		jobs: jobs, writes: writes, lonely: make(chan struct{}, 1)}
+	w := &worker{q: q, handle: h, limiter: newLimiter(q.o.InFlight, q.o.Room), started: time.Now(),
+		jobs: jobs, writes: writes, isolating: make(chan struct{}, 1)}
 	for _, shard := range q.o.Serve {
 		w.shards = append(w.shards, newShardWorker(w, shard))
 	}
@@ -46,7 +46,7 @@ func (q *Queue) Run(ctx context.Context, h Handler) error {
 	defer stopBackground()
 	var backing sync.WaitGroup
 	backing.Go(func() { w.keep(background) })
-	for _, s := range w.shards { // also while unfinished jobs are waited for: a look renews their lease
+	for _, s := range w.shards { // until the drain is over: a look renews the lease of unfinished jobs
 		backing.Go(func() { s.maintain(background) })
 	}
 	w.attach(true)
@@ -61,31 +61,31 @@ func (q *Queue) Run(ctx context.Context, h Handler) error {
 	w.leave()
 	w.close()
 	for _, s := range w.shards {
-		s.ends.await() // what is under way is not sent again
+		s.sender.await() // a call in flight is not sent again
 	}
-	w.asides.Wait()
+	w.background.Wait()
 	return nil
 }
 
-// aside runs f beside the loops; Run waits for it. After Run nothing begins.
-func (w *worker) aside(f func()) {
-	w.asideMu.Lock()
-	defer w.asideMu.Unlock()
+// inBackground runs f in a goroutine that Run waits for. After Run it does nothing.
+func (w *worker) inBackground(f func()) {
+	w.backgroundMu.Lock()
+	defer w.backgroundMu.Unlock()
 	if !w.closed.Load() {
-		w.asides.Go(f)
+		w.background.Go(f)
 	}
 }
 
 func (w *worker) close() {
-	w.asideMu.Lock()
-	defer w.asideMu.Unlock()
+	w.backgroundMu.Lock()
+	defer w.backgroundMu.Unlock()
 	w.closed.Store(true)
 }
 
-// attach lets what this process enqueues claim for the worker.
+// attach lets the calls that enqueue claim for the worker, or not any more.
 func (w *worker) attach(on bool) {
 	for _, s := range w.shards {
-		l := w.q.lines[s.shard]
+		l := w.q.producers[s.shard]
 		l.mu.Lock()
 		if l.worker = nil; on {
 			l.worker = s
@@ -103,8 +103,8 @@ func (w *worker) attend(ctx context.Context) {
 	attending.Wait()
 }
 
-// drain waits for unfinished jobs: Drain as they are, then a while after their
-// contexts ended; then it gives back what is left.
+// drain waits for unfinished jobs for Drain, then ends their contexts and waits a little
+// more, then hands back the rest.
 func (w *worker) drain(stopJobs context.CancelFunc) {
 	w.await(w.q.o.Drain)
 	stopJobs()
@@ -119,10 +119,10 @@ func (w *worker) drain(stopJobs context.CancelFunc) {
 func (w *worker) await(limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(w.writes, limit)
 	defer cancel()
-	return w.gate.idle(ctx)
+	return w.limiter.idle(ctx)
 }
 
-// leave ends the lives: what they still have pending goes back.
+// leave ends the sessions: jobs that they still have pending go back.
 func (w *worker) leave() {
 	ctx, cancel := context.WithTimeout(w.writes, 2*time.Second)
 	defer cancel()
@@ -137,10 +137,10 @@ func (w *worker) leave() {
 	leaving.Wait()
 }
 
-// leave ends a shard's life, in as many steps as it takes.
+// leave ends a shard's session, in as many steps as it takes.
 func (s *shardWorker) leave(ctx context.Context) error {
 	l, q := s.present(), s.worker.q
-	ends, enqueues := s.ends.leave(), q.lines[s.shard].leave()
+	ends, enqueues := s.sender.leave(), q.producers[s.shard].leave()
 	for l != nil && ctx.Err() == nil {
 		cmd := q.scripts.end.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), ends, enqueues)
 		if err := q.db.Pipeline(ctx, redisdb.Write, cmd); err != nil {

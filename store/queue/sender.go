@@ -39,58 +39,58 @@ const (
 // call is one numbered call: what it brings to a shard and the room for what it
 // claims there.
 type call struct {
-	ctx      context.Context // which never ends
+	ctx      context.Context // never ends
 	script   *redisdb.Script
-	args     []any // after the common ones
+	args     []any // those after the common ones
 	requests []*request
-	late     *batch.Late // of the requests alone
+	late     *batch.Late // timer shared by requests that nobody else waits with; stopped with the answer
 	results  []ended
 	marks    []*marked
-	unmark   []string       // jobs whose marks go
-	stored   map[int]*entry // what it stores, by the place of its text in the script's arguments
+	unmark   []string       // jobs whose marks are deleted
+	stored   map[int]*entry // the jobs that it stores, by the position of their text in the arguments
 
-	life  *life // whose claims; nil: none
-	room  int   // places taken for what it claims
-	reuse int   // of them, those that its own results free
-	held  int   // jobs that the life had when an enqueueing call was made
-	adopt []arrival
-	alone *aloneClaim
-	want  uint64 // the wish to claim that it answers
+	session *session // the session that claims; nil: nobody claims
+	room    int      // places taken for the jobs that it claims
+	reuse   int      // how many of these places its own results free
+	held    int      // jobs that the session had when an enqueueing call was made
+	reclaim []unclaimed
+	alone   *aloneClaim
+	wanted  uint64 // value of shardWorker.wanted when it was made
 
 	began  time.Time
 	number uint64
 }
 
-// lane sends calls one after the other: what arrives while one is under way leaves
-// with the next. Its calls are numbered, so that none is done twice; one with results
-// is repeated until it is answered before a newer one leaves, so that a lost answer is
-// no lost work.
-type lane struct {
+// sender sends calls one after the other. Work that arrives while a call is in flight
+// leaves with the next one. Calls are numbered, so that Redis does none of them twice. A
+// call with results is repeated until it is answered, and no newer call leaves before
+// that: so a lost answer loses no work.
+type sender struct {
 	q     *Queue
 	shard int
-	next  func() *call // what leaves now; nil: nothing, and the lane stops
+	next  func() *call // makes the call that leaves now; nil: the sender stops
 	apply func(c *call, answer []any, sent time.Time)
-	// fail is told of each error; over: the call is not sent again.
+	// fail is called after each error; over: the call is not sent again.
 	fail func(c *call, err error, over bool)
-	// resolve is called when a call was answered after one that may have claimed
-	// jobs and was given up.
+	// resolve is called after an answer if an earlier call was given up that may have
+	// claimed jobs.
 	resolve func()
 
 	mu      sync.Mutex
 	running bool
-	again   bool          // somebody asked for a call while the lane was stopping
-	ended   chan struct{} // closed when the lane stops
+	again   bool          // somebody asked for a call while the sender was stopping
+	ended   chan struct{} // closed when the sender stops
 
-	series string // changed by the lane's goroutine alone, under the lock
-	// The rest is of that goroutine alone.
-	number   uint64    // of the last call
-	answered uint64    // of the last answered call
-	doubtful bool      // a call may have claimed jobs and was given up
-	last     time.Time // when an answered call was sent last
+	series string // changed by the sender's goroutine alone, under the lock
+	// Only that goroutine reads and writes the rest.
+	number     uint64    // of the last call
+	answered   uint64    // of the last answered call
+	unresolved bool      // a call may have claimed jobs and was given up
+	last       time.Time // when an answered call was sent last
 }
 
-// kick has the lane look for work.
-func (l *lane) kick() {
+// wake has the sender look for work.
+func (l *sender) wake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.again = true
@@ -100,9 +100,9 @@ func (l *lane) kick() {
 	}
 }
 
-// lead makes the next call in the caller's goroutine, unless one is under way: then what
-// waits leaves with the one after. Others are left to a goroutine.
-func (l *lane) lead() {
+// lead makes the next call in the caller's goroutine. If a call is in flight, waiting work
+// leaves with the call after it. Later calls are made by a goroutine of the sender.
+func (l *sender) lead() {
 	l.mu.Lock()
 	if l.running {
 		l.again = true
@@ -112,7 +112,7 @@ func (l *lane) lead() {
 	l.running, l.again, l.ended = true, false, make(chan struct{})
 	l.mu.Unlock()
 	defer batch.CrashOnPanic()
-	runtime.Gosched() // who is about to call goes along
+	runtime.Gosched() // callers that are about to hand something in join this call
 	if c := l.next(); c != nil {
 		l.deliver(c)
 	}
@@ -121,8 +121,8 @@ func (l *lane) lead() {
 	}
 }
 
-// goesOn tells whether somebody asked for a call meanwhile, or else stops the lane.
-func (l *lane) goesOn() bool {
+// goesOn tells whether somebody asked for a call meanwhile, or else stops the sender.
+func (l *sender) goesOn() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.again {
@@ -132,7 +132,7 @@ func (l *lane) goesOn() bool {
 	return l.again
 }
 
-func (l *lane) run() {
+func (l *sender) run() {
 	for {
 		l.mu.Lock()
 		l.again = false
@@ -146,8 +146,8 @@ func (l *lane) run() {
 	}
 }
 
-// await waits until the lane has stopped.
-func (l *lane) await() {
+// await waits until the sender has stopped.
+func (l *sender) await() {
 	l.mu.Lock()
 	running, ended := l.running, l.ended
 	l.mu.Unlock()
@@ -157,11 +157,11 @@ func (l *lane) await() {
 }
 
 // deliver sends a call until it is answered, or known not to have run.
-func (l *lane) deliver(c *call) {
+func (l *sender) deliver(c *call) {
 	c.began, c.number = time.Now(), l.number+1
-	for doubtful := false; ; {
-		if l.series == "" || time.Since(l.last) > memoTTL/2 && (!doubtful || time.Since(c.began) > memoTTL/2) {
-			l.doubtful = l.doubtful || doubtful && c.life != nil // it is done again, and may have claimed jobs before
+	for unresolved := false; ; {
+		if l.series == "" || time.Since(l.last) > memoTTL/2 && (!unresolved || time.Since(c.began) > memoTTL/2) {
+			l.unresolved = l.unresolved || unresolved && c.session != nil // the call runs again and may have claimed jobs already
 			l.renew()
 			c.number = 1
 		}
@@ -171,16 +171,16 @@ func (l *lane) deliver(c *call) {
 		}
 		if err == nil {
 			c.number = 1
-			continue // it leaves again in a new series
+			continue // the call leaves again in a new series
 		}
 		code := api.CodeOf(err)
-		doubtful = doubtful || code == api.CodeUnknownOutcome
-		// What a server says of this call is an answer, also to a repeat, of which
-		// nothing was done. What never left says nothing of an earlier try.
-		over := !doubtful || code == api.CodeOverloaded || code == api.CodeInternal || !l.mustKnow(c)
-		if over && doubtful { // an earlier try may have run
-			l.number = c.number // used up: the next call is not answered as this one was, one that comes late is refused
-			l.doubtful = l.doubtful || c.life != nil
+		unresolved = unresolved || code == api.CodeUnknownOutcome
+		// An error of the server means that this try changed nothing, even if it is a
+		// repeat. An error before the call left says nothing of an earlier try.
+		over := !unresolved || code == api.CodeOverloaded || code == api.CodeInternal || !l.mustKnow(c)
+		if over && unresolved { // an earlier try may have run
+			l.number = c.number // used up: the next call does not get this one's answer, and Redis refuses a late copy of it
+			l.unresolved = l.unresolved || c.session != nil
 		}
 		l.fail(c, err, over)
 		if over {
@@ -191,10 +191,10 @@ func (l *lane) deliver(c *call) {
 }
 
 // try sends a call once and applies its answer.
-func (l *lane) try(c *call) (done bool, err error) {
-	if c.life != nil {
-		c.life.calls.RLock()
-		defer c.life.calls.RUnlock()
+func (l *sender) try(c *call) (done bool, err error) {
+	if c.session != nil {
+		c.session.calls.RLock()
+		defer c.session.calls.RUnlock()
 	}
 	sent := time.Now()
 	answer, err := l.send(c)
@@ -206,37 +206,37 @@ func (l *lane) try(c *call) (done bool, err error) {
 	case callDone:
 		l.number, l.answered = c.number, c.number
 		l.apply(c, answer, sent)
-		if l.doubtful {
-			l.doubtful = false
+		if l.unresolved {
+			l.unresolved = false
 			l.resolve()
 		}
 		return true, nil
 	case callForgotten:
 		l.q.o.Logger.Warn("Redis forgot what it had answered", "shard", l.shard)
-		if c.life != nil {
-			c.life.shard.worker.aside(func() { c.life.compare() })
+		if c.session != nil {
+			c.session.shard.worker.inBackground(func() { c.session.compare() })
 		}
 	}
 	l.renew()
 	return false, nil
 }
 
-// mustKnow tells whether a call that may have run has to be repeated: it records
-// results. What another may have claimed is found by a comparison (resolve), so that
-// results that wait behind it come first.
-func (l *lane) mustKnow(c *call) bool {
-	return len(c.results)+len(c.marks) > 0 && !c.life.shard.worker.closed.Load()
+// mustKnow tells whether a call that may have run has to be repeated, because it records
+// results. Any other call is given up, so that results behind it leave at once; jobs that
+// it may have claimed are found by a comparison (resolve).
+func (l *sender) mustKnow(c *call) bool {
+	return len(c.results)+len(c.marks) > 0 && !c.session.shard.worker.closed.Load()
 }
 
-// name is the lane's series at present, for whoever has it remembered longer.
-func (l *lane) name() string {
+// name is the present series, so that the regular look can extend its memo.
+func (l *sender) name() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.series
 }
 
-// leave ends the series, unless a call is under way, and names it.
-func (l *lane) leave() string {
+// leave ends the series and returns its name; "" while a call is in flight.
+func (l *sender) leave() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old := l.series
@@ -247,30 +247,30 @@ func (l *lane) leave() string {
 	return old
 }
 
-// renew starts a new series: nothing of the old one is sent any more.
-func (l *lane) renew() {
+// renew starts a new series: no call of the old one is sent any more.
+func (l *sender) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.series, l.number, l.answered, l.last = randomText(6), 0, 0, time.Now()
 }
 
 // send is one try of a call.
-func (l *lane) send(c *call) ([]any, error) {
+func (l *sender) send(c *call) ([]any, error) {
 	name := ""
-	if c.life != nil {
-		name = c.life.name
+	if c.session != nil {
+		name = c.session.name
 	}
-	mode, most := "m", c.room-len(c.adopt)
+	mode, most := "m", c.room-len(c.reclaim)
 	if c.alone != nil {
 		mode, most = "a", 1
 	}
-	if c.life == nil {
+	if c.session == nil {
 		most = 0
 	}
-	args := make([]any, 0, 10+len(c.adopt)+len(c.args))
+	args := make([]any, 0, 10+len(c.reclaim)+len(c.args))
 	args = append(args, name, l.series, strconv.FormatUint(c.number, 10), strconv.FormatUint(l.answered, 10), ms(memoTTL),
-		ms(l.q.o.Lease), most, claimBytes, mode, len(c.adopt))
-	for _, a := range c.adopt {
+		ms(l.q.o.Lease), most, claimBytes, mode, len(c.reclaim))
+	for _, a := range c.reclaim {
 		args = append(args, a.place)
 	}
 	args = append(args, c.args...)

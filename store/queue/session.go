@@ -13,26 +13,26 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// life is a worker's share of a shard from its begin to its end: the name under
-// which Redis knows who has which job, and the lease on all of them. One that is
-// over never comes back; another begins.
-type life struct {
+// session is a worker's share of a shard: the name of the consumer in whose pending lists
+// its jobs are, and one lease on all of them. A session that is over never comes back;
+// the worker begins another one under a new name.
+type session struct {
 	shard *shardWorker
 	name  string
-	epoch int64 // above that of every earlier life; the fence of its claims
+	epoch int64 // above that of every earlier session; the fence of its claims
 
 	renewed  atomic.Int64 // when the lease began, ns since the worker's start
 	deadline atomic.Int64 // when it is over
 	over     atomic.Bool
-	idle     atomic.Bool // Redis was told that it holds nothing, and gave it more time
+	idle     atomic.Bool // Redis was told that the session holds no job, and gave it a longer lease
 
-	// calls is held while one is under way and applied, and alone by compare.
+	// calls is read-locked while a call is in flight and applied, and locked by compare.
 	calls sync.RWMutex
 }
 
-// extend moves the lease's end to a lease after sent, when a call was sent. idle tells
-// that it said that nothing is held.
-func (l *life) extend(sent time.Time, idle bool) {
+// extend moves the end of the lease to one lease after a call was sent. idle: the call
+// said that the session holds no job.
+func (l *session) extend(sent time.Time, idle bool) {
 	w := l.shard.worker
 	l.idle.Store(idle)
 	w.q.worked(l.shard.shard)
@@ -45,8 +45,8 @@ func (l *life) extend(sent time.Time, idle bool) {
 	}
 }
 
-// beginLife begins a life and with it the groups that an emptied Redis lost.
-func (s *shardWorker) beginLife(ctx context.Context) error {
+// beginSession begins a session and makes the consumer groups that an emptied Redis lost.
+func (s *shardWorker) beginSession(ctx context.Context) error {
 	q := s.worker.q
 	if err := q.Init(ctx); err != nil {
 		return err
@@ -60,49 +60,49 @@ func (s *shardWorker) beginLife(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("begin in %s shard %d: %w", q.o.Name, s.shard, err)
 	}
-	l := &life{shard: s, name: name}
+	l := &session{shard: s, name: name}
 	l.epoch, _ = strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
 	l.renewed.Store(-1)
 	l.extend(sent, true)
 	s.mu.Lock()
-	s.life = l
+	s.session = l
 	s.mu.Unlock()
-	s.wish()
+	s.wantMore()
 	return nil
 }
 
-// present is the life under way, nil when there is none.
-func (s *shardWorker) present() *life {
+// present is the current session, nil if there is none.
+func (s *shardWorker) present() *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.life
+	return s.session
 }
 
-// end notes that a life is over: what it held is others' now.
-func (l *life) end() {
+// end notes that a session is over: its jobs belong to other processes from now on.
+func (l *session) end() {
 	if l.over.Swap(true) {
 		return
 	}
 	s := l.shard
 	s.mu.Lock()
-	if s.life == l {
-		s.life = nil
+	if s.session == l {
+		s.session = nil
 	}
-	if s.alone != nil { // nobody claims for it any more
+	if s.alone != nil { // the claim will not be made
 		close(s.alone.got)
 		s.alone = nil
 	}
 	var held []*Claimed
 	for c := range s.live {
-		if c.life == l {
+		if c.session == l {
 			c.gone = true
 			held = append(held, c)
 		}
 	}
-	dropped := s.takeGone() // before another life's call takes them along
+	dropped := s.takeGone() // before a call of the next session takes these results along
 	s.mu.Unlock()
 	select {
-	case s.poke <- struct{}{}: // who waits in a blocking read has to begin another life
+	case s.wakeReader <- struct{}{}: // the goroutine that blocks there has to begin another session
 	default:
 	}
 	if len(held) > 0 {
@@ -114,7 +114,7 @@ func (l *life) end() {
 	s.lost(dropped...)
 }
 
-// dropGone forgets the results of jobs that are no longer this process'.
+// dropGone forgets the results of jobs that other processes have now.
 func (s *shardWorker) dropGone() {
 	s.mu.Lock()
 	dropped := s.takeGone()
@@ -122,8 +122,8 @@ func (s *shardWorker) dropGone() {
 	s.lost(dropped...)
 }
 
-// takeGone takes the results that wait of jobs that are no longer this process'. The
-// lock is held.
+// takeGone removes the waiting results and marks of jobs that other processes have now,
+// and returns these results. The lock is held.
 func (s *shardWorker) takeGone() (dropped []ended) {
 	kept := []ended(nil)
 	for _, e := range s.results.waiting {
@@ -147,19 +147,19 @@ func (s *shardWorker) takeGone() (dropped []ended) {
 	return dropped
 }
 
-// lost ends with results that count for nothing.
+// lost ends jobs whose results do not count any more.
 func (s *shardWorker) lost(dropped ...ended) {
 	for _, e := range dropped {
 		s.tell(e, finishLost)
 		e.c.conclude()
 	}
-	s.worker.gate.release(len(dropped))
+	s.worker.limiter.release(len(dropped))
 }
 
-// compare asks what Redis has pending for the life, until it answers: what is not
-// pending is lost, and what this process does not know of goes back, uncounted. Nobody
-// else would find that while the life goes on.
-func (l *life) compare() {
+// compare asks Redis which jobs the session has pending, until it gets an answer. A job
+// that is not pending is lost; a pending job that this process does not know is handed
+// back, uncounted. While the session lives, no other process would find such jobs.
+func (l *session) compare() {
 	w := l.shard.worker
 	for !l.over.Load() && !w.closed.Load() {
 		err := l.compareOnce()
@@ -171,14 +171,14 @@ func (l *life) compare() {
 	}
 }
 
-func (l *life) compareOnce() error {
+func (l *session) compareOnce() error {
 	l.calls.Lock()
 	defer l.calls.Unlock()
 	s, q := l.shard, l.shard.worker.q
 	held := map[string]*Claimed{}
 	s.mu.Lock()
 	for c := range s.live {
-		if c.life == l && !c.gone {
+		if c.session == l && !c.gone {
 			held[c.place] = c
 		}
 	}
@@ -235,8 +235,8 @@ func (w *worker) keep(ctx context.Context) {
 	}
 }
 
-// Leases are renewed after a quarter of their time, looked at ten times in it: a
-// lease whose renewals come through never has less than half left (Fresh).
+// A lease is renewed after a quarter of its time and checked ten times in it. A lease
+// whose renewals succeed never has less than half of its time left (Fresh).
 const (
 	renewParts = 4
 	lookParts  = 10
@@ -253,15 +253,15 @@ func (s *shardWorker) keep() {
 		s.overdue(l)
 	}
 	if clock-l.renewed.Load() >= int64(s.worker.q.o.Lease/renewParts) {
-		s.worker.q.nudge(s.shard, 0)
+		s.worker.q.wakeMaintainer(s.shard, 0)
 	}
 }
 
-// overdue ends the contexts of jobs whose lease is over by this process' clock. A
-// result that comes all the same may still count.
-func (s *shardWorker) overdue(l *life) {
+// overdue ends the contexts of the jobs of a session whose lease is over by the clock of
+// this process. Their results may still count.
+func (s *shardWorker) overdue(l *session) {
 	for _, c := range s.unfinished() {
-		if c.life == l && !c.lost.Load() {
+		if c.session == l && !c.lost.Load() {
 			c.lose()
 		}
 	}

@@ -35,7 +35,7 @@ func mustClaim(t testing.TB, p *queue.Stepper, n int) []*queue.Claimed {
 // leaseLeft is how long a process' lease on shard 0 lasts.
 func (w *world) leaseLeft(p *queue.Stepper) time.Duration {
 	w.t.Helper()
-	end, err := w.db.Client().ZScore(w.t.Context(), w.prefix(0)+"owners", p.Life()).Result()
+	end, err := w.db.Client().ZScore(w.t.Context(), w.prefix(0)+"owners", p.Session()).Result()
 	storetest.Must(w.t, err)
 	return time.Until(time.UnixMilli(int64(end)))
 }
@@ -48,10 +48,10 @@ func TestALifeIsAboveAllBefore(t *testing.T) {
 		last := time.Now().Add(time.Hour).UnixMicro()
 		storetest.Must(t, db.Client().Set(t.Context(), w.prefix(0)+"epoch", last, 0).Err())
 		for range 2 {
-			name := w.mustStep().Life()
+			name := w.mustStep().Session()
 			epoch, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
 			if err != nil || epoch <= last {
-				t.Fatalf("life %s after the epoch %d", name, last)
+				t.Fatalf("session %s after the epoch %d", name, last)
 			}
 			last = epoch
 		}
@@ -87,7 +87,7 @@ func TestQ6_AClaimHasOneLease(t *testing.T) {
 			t.Fatalf("claimed %d jobs, %v", len(batch), err)
 		}
 		wantLease("after a claim that found nothing", p, 3)
-		read := redis.XReadGroupArgs{Group: "g", Consumer: p.Life(), Streams: []string{w.prefix(0) + "main", ">"}, Count: 1}
+		read := redis.XReadGroupArgs{Group: "g", Consumer: p.Session(), Streams: []string{w.prefix(0) + "main", ">"}, Count: 1}
 		w.mustEnqueue(queue.Job{})
 		storetest.Must(t, db.Client().XReadGroup(t.Context(), &read).Err()) // a call under way claims
 		storetest.Must(t, p.Maintain())
@@ -143,7 +143,7 @@ func TestK9_ARepeatedResultRenewsTheLease(t *testing.T) {
 		if answer, err := p.Finish(first, queue.Result{}); err != nil || answer != "1" {
 			t.Fatal(answer, err)
 		}
-		soon := redis.Z{Member: p.Life(), Score: float64(time.Now().Add(time.Minute).UnixMilli())}
+		soon := redis.Z{Member: p.Session(), Score: float64(time.Now().Add(time.Minute).UnixMilli())}
 		storetest.Must(t, db.Client().ZAddXX(t.Context(), w.prefix(0)+"owners", soon).Err())
 		if answer, err := p.Again(first, queue.Result{}); err != nil || answer != "1" {
 			t.Fatal(answer, err)
@@ -166,7 +166,7 @@ func TestQ7_ALifeEndsBeforeItIsEmptied(t *testing.T) {
 			w.mustEnqueue(queue.Job{})
 		}
 		batch := mustClaim(t, late, jobs)
-		storetest.Must(t, db.Client().ZAdd(t.Context(), w.prefix(0)+"owners", redis.Z{Member: late.Life(), Score: 1}).Err())
+		storetest.Must(t, db.Client().ZAdd(t.Context(), w.prefix(0)+"owners", redis.Z{Member: late.Session(), Score: 1}).Err())
 		if more, err := other.Look(); err != nil || !more {
 			t.Fatalf("the first step put all back: %v", err)
 		}

@@ -192,15 +192,15 @@ func TestQ12_StopsBesideADeadBlockingConnection(t *testing.T) {
 	w.mustBeEmpty()
 }
 
-// TestNobodyBlocksWithoutALife: a life ends while its shard waits for a free place. Who
-// blocked then would look at nothing, and begin no life, until something is enqueued.
+// TestNobodyBlocksWithoutALife: a session ends while its shard waits for a free place. Who
+// blocked then would look at nothing, and begin no session, until something is enqueued.
 func TestNobodyBlocksWithoutALife(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		w := setup(t, db)
 		p, err := queue.NewStepper(w.q)
 		storetest.Must(t, err)
-		p.EndLife()
+		p.EndSession()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		if _, err := p.Block(ctx); err != nil || ctx.Err() != nil {
@@ -209,7 +209,7 @@ func TestNobodyBlocksWithoutALife(t *testing.T) {
 		storetest.Must(t, p.Begin())
 		w.mustEnqueue(queue.Job{})
 		if n, err := p.Block(t.Context()); err != nil || n != 1 {
-			t.Errorf("with another life it was given %d entries, %v", n, err)
+			t.Errorf("with another session it was given %d entries, %v", n, err)
 		}
 	})
 }
@@ -224,8 +224,8 @@ func (w *world) blockedClients() (n int) {
 	return n
 }
 
-// TestConsumersGoWithTheirLives: one whose life ended, with a job in hand, and one
-// of whose life Redis knows nothing any more.
+// TestConsumersGoWithTheirLives: one whose session ended, with a job in hand, and one
+// of whose session Redis knows nothing any more.
 func TestConsumersGoWithTheirLives(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
@@ -243,14 +243,14 @@ func TestConsumersGoWithTheirLives(t *testing.T) {
 			lives[name] = p
 		}
 		owners := w.prefix(0) + "owners"
-		db.Client().ZAdd(t.Context(), owners, redis.Z{Score: 1, Member: lives["crashed"].Life()})
-		db.Client().ZRem(t.Context(), owners, lives["forgotten"].Life())
+		db.Client().ZAdd(t.Context(), owners, redis.Z{Score: 1, Member: lives["crashed"].Session()})
+		db.Client().ZRem(t.Context(), owners, lives["forgotten"].Session())
 		if err := lives["present"].Maintain(); err != nil {
 			t.Fatal(err)
 		}
 		for _, stream := range []string{"main", "ready", "alone"} {
 			for _, c := range db.Client().XInfoConsumers(t.Context(), w.prefix(0)+stream, "g").Val() {
-				if c.Name != lives["present"].Life() {
+				if c.Name != lives["present"].Session() {
 					t.Errorf("%s has the consumer %s", stream, c.Name)
 				}
 			}

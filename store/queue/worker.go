@@ -11,56 +11,56 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// arrival is an entry that a blocking read was given; the next call claims it.
-type arrival struct {
+// unclaimed is an entry that Redis delivered to a blocking read; the next call claims it.
+type unclaimed struct {
 	place string
 	text  []byte
 }
 
-// aloneClaim asks for one job that runs alone; nil comes when there is none.
+// aloneClaim asks for one job that runs alone. got is closed without a job if there is none.
 type aloneClaim struct{ got chan *Claimed }
 
-// shardWorker is what a worker does in one shard.
+// shardWorker is the part of a worker that serves one shard.
 type shardWorker struct {
-	worker  *worker
-	shard   int
-	ends    lane // its calls carry results and claims
-	poke    chan struct{}
-	writing atomic.Int64 // since when a result waits to be recorded (worker's clock), 0: none does
+	worker     *worker
+	shard      int
+	sender     sender // sends results and claims
+	wakeReader chan struct{}
+	writing    atomic.Int64 // since when a result waits to be recorded, by the worker's clock; 0: none waits
 
-	unrecorded atomic.Int64 // marks that are not on record
+	unrecorded atomic.Int64 // marks that Redis has not stored yet
 
-	mu      sync.Mutex
-	life    *life // nil: it ended, or has not begun
-	live    map[*Claimed]struct{}
-	results results
-	alone   *aloneClaim
-	arrived []arrival
-	hungry  bool   // entries may wait here
-	wishes  uint64 // how often somebody found that they may
-	stopped bool   // nothing is claimed any more
-	inbox   []*Claimed
-	handing bool
-	changed chan struct{} // closed, and made again, when one of these changes
+	mu        sync.Mutex
+	session   *session // nil: it ended, or has not begun
+	live      map[*Claimed]struct{}
+	results   results
+	alone     *aloneClaim
+	unclaimed []unclaimed
+	wantsMore bool   // entries may wait here
+	wanted    uint64 // counts calls of wantMore
+	stopped   bool   // nothing is claimed any more
+	inbox     []*Claimed
+	handing   bool
+	changed   chan struct{} // closed, and made again, when one of these changes
 
-	deafSince time.Time // the reader blocks since then; zero: it does not
-	suspect   time.Time // the maintainer's: since then entries wait although the reader does
+	blocked time.Time // the reader blocks since then; zero: it does not
+	suspect time.Time // used by the maintainer: since when entries wait while the reader blocks
 }
 
 func newShardWorker(w *worker, shard int) *shardWorker {
-	s := &shardWorker{worker: w, shard: shard, poke: make(chan struct{}, 1), live: map[*Claimed]struct{}{}, changed: make(chan struct{})}
+	s := &shardWorker{worker: w, shard: shard, wakeReader: make(chan struct{}, 1), live: map[*Claimed]struct{}{}, changed: make(chan struct{})}
 	s.results.marks = map[*Claimed]*marked{}
-	s.ends = lane{q: w.q, shard: shard, next: s.nextCall, apply: s.applyCall, fail: s.failCall, resolve: s.resolve}
+	s.sender = sender{q: w.q, shard: shard, next: s.nextCall, apply: s.applyCall, fail: s.failCall, resolve: s.resolve}
 	return s
 }
 
-// announce wakes whoever waits for a change; the lock is held.
+// announce wakes all goroutines that wait for a change. The lock is held.
 func (s *shardWorker) announce() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// await waits, until ctx ends, for a condition, which is asked under the lock.
+// await waits until a condition holds, which is evaluated under the lock, or ctx ends.
 func (s *shardWorker) await(ctx context.Context, what func() bool) bool {
 	for ctx.Err() == nil {
 		s.mu.Lock()
@@ -77,70 +77,69 @@ func (s *shardWorker) await(ctx context.Context, what func() bool) bool {
 	return false
 }
 
-// wish says that entries may wait: calls claim until none does.
-func (s *shardWorker) wish(arrived ...arrival) {
+// wantMore notes that entries may wait in the shard: calls claim until there are none.
+func (s *shardWorker) wantMore(arrived ...unclaimed) {
 	s.mu.Lock()
-	s.hungry = true
-	s.wishes++
-	s.arrived = append(s.arrived, arrived...)
+	s.wantsMore = true
+	s.wanted++
+	s.unclaimed = append(s.unclaimed, arrived...)
 	s.mu.Unlock()
-	s.ends.kick()
+	s.sender.wake()
 }
 
-// takeRoom gives a call room for claims; the lock is held. Without a free place the
-// gate tells when there is one. The places that the call's own results free may be
-// used at once, unless others wait for them.
+// takeRoom takes places for the jobs that a call may claim. The lock is held. If none is
+// free, the limiter wakes this shard when one is. A call may use the places that its own
+// results free, unless other shards wait for places.
 func (s *shardWorker) takeRoom(c *call, most int) {
-	gate := s.worker.gate
-	most = min(most, gate.room())
-	c.room = gate.take(most)
-	if c.room < most && len(c.results) > 0 && gate.unasked() {
+	limiter := s.worker.limiter
+	most = min(most, limiter.room())
+	c.room = limiter.take(most)
+	if c.room < most && len(c.results) > 0 && limiter.unasked() {
 		c.reuse = min(len(c.results), most-c.room)
 		c.room += c.reuse
 	}
 	if c.room == 0 {
-		gate.ask(s)
+		limiter.ask(s)
 		return
 	}
-	n := min(len(s.arrived), c.room)
-	c.adopt, s.arrived = s.arrived[:n:n], s.arrived[n:]
-	c.want = s.wishes
+	n := min(len(s.unclaimed), c.room)
+	c.reclaim, s.unclaimed = s.unclaimed[:n:n], s.unclaimed[n:]
+	c.wanted = s.wanted
 }
 
-// claimWith lets an enqueueing call claim as well, up to what it brings and, if more
-// may wait, a batch.
+// claimWith lets an enqueueing call claim as many jobs as it stores or, if more entries may
+// wait, a batch.
 func (s *shardWorker) claimWith(c *call, jobs int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life == nil || s.stopped || s.results.troubled {
+	if s.session == nil || s.stopped || s.results.failing {
 		return
 	}
 	most := s.worker.q.o.Batch
-	if !s.hungry {
+	if !s.wantsMore {
 		most = min(most, jobs)
 	}
 	if s.takeRoom(c, most); c.room > 0 {
-		c.life, c.held = s.life, len(s.live)
+		c.session, c.held = s.session, len(s.live)
 	} else {
-		s.hungry = true // what it stores has to wait here
-		s.wishes++
+		s.wantsMore = true // the jobs that it stores wait here
+		s.wanted++
 	}
 }
 
-// giveRoom gives back the places of a call that is over, but for those of its own
-// results.
+// giveRoom gives back the places of a call that is over, except those of its own results.
 func (s *shardWorker) giveRoom(c *call) {
-	s.worker.gate.release(c.room - c.reuse)
+	s.worker.limiter.release(c.room - c.reuse)
 	c.room, c.reuse = 0, 0
 }
 
-// failClaim notes trouble and, when the call is over, takes its wish back.
+// failClaim notes a failed call and, when the call is over, takes its claim back.
 func (s *shardWorker) failClaim(c *call, over bool) {
 	s.mu.Lock()
-	s.results.troubled = true
+	s.results.failing = true
 	if over {
-		s.arrived = append(c.adopt, s.arrived...)
-		s.hungry = true
+		s.unclaimed = append(c.reclaim, s.unclaimed...)
+		s.wantsMore = true
 		if c.alone != nil {
 			close(c.alone.got)
 		}
@@ -149,23 +148,23 @@ func (s *shardWorker) failClaim(c *call, over bool) {
 	if over {
 		s.giveRoom(c)
 	}
-	s.ends.kick()
-	s.worker.q.lines[s.shard].kick()
-	s.worker.q.nudge(s.shard, 0) // the answer may have said that a delayed job came
+	s.sender.wake()
+	s.worker.q.producers[s.shard].wake()
+	s.worker.q.wakeMaintainer(s.shard, 0) // the lost answer may have said that a delayed job is due
 }
 
-// resolve compares what the life holds with what it believes to hold.
+// resolve compares the jobs of this process with those that Redis has for the session.
 func (s *shardWorker) resolve() {
 	if l := s.present(); l != nil {
-		s.worker.aside(func() { l.compare() })
+		s.worker.inBackground(func() { l.compare() })
 	}
 }
 
-// applyClaim hands out what a call claimed and gives back the room it did not need.
+// applyClaim hands out the jobs that a call claimed and gives back unused places.
 func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
-	q, l := s.worker.q, c.life
+	q, l := s.worker.q, c.session
 	if redisdb.Number(answer[callAlive]) == 0 {
-		s.worker.gate.release(c.room - c.reuse + len(c.results))
+		s.worker.limiter.release(c.room - c.reuse + len(c.results))
 		if c.alone != nil {
 			close(c.alone.got)
 		}
@@ -178,7 +177,7 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 		q.worked(s.shard)
 	}
 	if redisdb.Number(answer[callDue]) == 1 {
-		q.nudge(s.shard, 0)
+		q.wakeMaintainer(s.shard, 0)
 	}
 	batch := s.begin(c, answer, sent)
 	if c.alone != nil {
@@ -187,19 +186,19 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 			c.alone.got <- one
 		}
 		close(c.alone.got)
-		s.worker.gate.release(len(c.results))
+		s.worker.limiter.release(len(c.results))
 		return
 	}
-	s.worker.gate.release(c.room - c.reuse + len(c.results) - len(batch))
+	s.worker.limiter.release(c.room - c.reuse + len(c.results) - len(batch))
 	s.mu.Lock()
 	switch {
 	case c.room == 0:
-	case len(batch) >= c.room: // as many as there was room for: there may be more
-		s.hungry = true
-	case c.want == s.wishes && len(s.arrived) == 0:
-		s.hungry = false
+	case len(batch) >= c.room: // the room was used up: more may wait
+		s.wantsMore = true
+	case c.wanted == s.wanted && len(s.unclaimed) == 0:
+		s.wantsMore = false
 	}
-	goOn := s.hungry || len(s.arrived) > 0 || !s.results.none()
+	goOn := s.wantsMore || len(s.unclaimed) > 0 || !s.results.none()
 	s.inbox = append(s.inbox, batch...)
 	start := len(s.inbox) > 0 && !s.handing
 	s.handing = s.handing || start
@@ -207,7 +206,7 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 	s.mu.Unlock()
 	switch {
 	case len(batch) == 0 || batch[0].Attempt > 1:
-	case len(c.adopt) > 0:
+	case len(c.reclaim) > 0:
 		q.noteWakeup(batch[0].Now.Sub(batch[0].EnqueuedAt))
 	case len(c.stored) > 0 && c.held == 0:
 		q.noteWakeup(time.Since(c.began)) // enqueued and claimed by the same call
@@ -216,18 +215,18 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 		go s.handOut()
 	}
 	if goOn {
-		s.ends.kick()
+		s.sender.wake()
 	}
 }
 
-// begin makes the claimed jobs of an answer to what was sent then.
+// begin makes the claimed jobs of an answer; sent is when the call left.
 func (s *shardWorker) begin(c *call, answer []any, sent time.Time) []*Claimed {
 	us, _ := strconv.ParseInt(redisdb.Text(answer[callClock]), 10, 64)
 	now, here := time.UnixMicro(us), time.Now()
 	jobs := answer[callJobs:]
 	batch := make([]*Claimed, 0, len(jobs)/callGiven)
 	for i := 0; i+callGiven <= len(jobs); i += callGiven {
-		one := new(Claimed) // each by itself: one that lasts keeps no other's payload
+		one := new(Claimed) // allocated one by one, so that a long job does not keep the payloads of its batch
 		if !s.read(one, c, jobs[i:i+callGiven]) {
 			continue
 		}
@@ -238,7 +237,7 @@ func (s *shardWorker) begin(c *call, answer []any, sent time.Time) []*Claimed {
 	defer s.mu.Unlock()
 	for _, one := range batch {
 		s.live[one] = struct{}{}
-		if c.life.over.Load() { // it was found out meanwhile
+		if c.session.over.Load() { // the session ended meanwhile
 			one.gone = true
 			one.lost.Store(true)
 		}
@@ -246,7 +245,7 @@ func (s *shardWorker) begin(c *call, answer []any, sent time.Time) []*Claimed {
 	return batch
 }
 
-// read makes one claimed job: what the call stored itself is still in memory.
+// read makes one claimed job. A job that the same call stored is still in memory.
 func (s *shardWorker) read(one *Claimed, c *call, v []any) bool {
 	one.place = redisdb.Text(v[0])
 	var e *entry
@@ -261,12 +260,12 @@ func (s *shardWorker) read(one *Claimed, c *call, v []any) bool {
 		}
 	}
 	one.entry, one.Job = *e, e.job
-	// Its end needs the head alone.
+	// The result needs the head alone.
 	one.entry.job.Payload, one.entry.job.Value, one.entry.job.Counts = nil, nil, nil
 	one.Shard = s.shard
 	one.GuardValue = redisdb.Text(v[2])
-	one.Attempt, one.Fence = e.failures+1, max(c.life.epoch, e.fence+1)
-	one.shard, one.life = s, c.life
+	one.Attempt, one.Fence = e.failures+1, max(c.session.epoch, e.fence+1)
+	one.shard, one.session = s, c.session
 	one.First = e.failures == 0 && e.lost == 0 && e.fence == 0 && e.job.Delay == 0
 	since := e.since
 	if since == 0 {
@@ -277,8 +276,8 @@ func (s *shardWorker) read(one *Claimed, c *call, v []any) bool {
 	return true
 }
 
-// handOut gives the handler what was claimed, batch after batch in the order of
-// the claims: what comes while it works is the next batch.
+// handOut gives the claimed jobs to the handler in the order of the claims. Jobs that
+// arrive while the handler works are the next batch.
 func (s *shardWorker) handOut() {
 	for {
 		s.mu.Lock()
@@ -301,7 +300,7 @@ func (s *shardWorker) handOut() {
 	}
 }
 
-// stop ends claiming.
+// stop ends claiming for good.
 func (s *shardWorker) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
