@@ -156,7 +156,7 @@ func (p *Stepper) Again(c *Claimed, r Result) (string, error) {
 
 // Renew renews the session by a look and tells whether it was there.
 func (p *Stepper) Renew() (alive bool, err error) {
-	u, err := p.s.look(context.Background(), p.s.present(), false)
+	u, err := (&maintainer{s: p.s}).look(context.Background(), p.s.present(), false)
 	return u.alive, err
 }
 
@@ -171,7 +171,7 @@ func (p *Stepper) Maintain() error {
 
 // Look takes one step of maintenance and tells whether there is more to do.
 func (p *Stepper) Look() (more bool, err error) {
-	u, err := p.s.look(context.Background(), p.s.present(), true)
+	u, err := (&maintainer{s: p.s}).look(context.Background(), p.s.present(), true)
 	return u.more, err
 }
 

@@ -39,12 +39,18 @@ type upkeep struct {
 	parked  []any // some names under which jobs are parked
 }
 
-// maintain lets delayed jobs start when they are due and brings back what dead
+// maintainer looks at one shard from time to time.
+type maintainer struct {
+	s       *shardWorker
+	suspect time.Time // since when entries wait while the reader blocks; zero: they do not
+}
+
+// run lets delayed jobs start when they are due and brings back what dead
 // processes left. It looks once per lease, because that is how late a death may
 // be noticed, and when something is known to be due.
-func (s *shardWorker) maintain(ctx context.Context) {
-	q := s.worker.q
-	next, clean, told := time.Now(), time.Now(), &q.alarms[s.shard]
+func (m *maintainer) run(ctx context.Context) {
+	q := m.s.worker.q
+	next, clean, told := time.Now(), time.Now(), &q.alarms[m.s.shard]
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for looks := 0; ; {
@@ -61,19 +67,19 @@ func (s *shardWorker) maintain(ctx context.Context) {
 		}
 		// The leases of sessions may have ended while Redis was away. They are ended only
 		// after the results of their jobs had a chance to arrive.
-		failing := q.failedSince(s.shard, clean)
-		s.awaitFlush(ctx)
+		failing := q.failedSince(m.s.shard, clean)
+		m.s.awaitFlush(ctx)
 		if failing {
-			s.lingerAfterAbsence(ctx)
+			m.lingerAfterAbsence(ctx)
 		}
 		began := time.Now()
 		wait := pauseAfterError
-		if l := s.present(); l != nil {
-			u, err := s.look(ctx, l, looks%orphansEvery == 0)
+		if l := m.s.present(); l != nil {
+			u, err := m.look(ctx, l, looks%orphansEvery == 0)
 			if looks++; err == nil {
 				clean = began
 			}
-			wait = s.after(ctx, l, u, err)
+			wait = m.after(ctx, l, u, err)
 		}
 		next = time.Now().Add(wait)
 		timer.Reset(wait)
@@ -83,43 +89,43 @@ func (s *shardWorker) maintain(ctx context.Context) {
 // lingerAfterAbsence waits until Redis answers and then a moment more, so that the results
 // of other processes, which they write as soon as Redis is back, arrive before their
 // leases are looked at.
-func (s *shardWorker) lingerAfterAbsence(ctx context.Context) {
-	q := s.worker.q
+func (m *maintainer) lingerAfterAbsence(ctx context.Context) {
+	q := m.s.worker.q
 	for ctx.Err() == nil {
-		if q.db.Pipeline(ctx, redisdb.Read, redis.NewIntCmd(ctx, "exists", q.keys(s.shard)[0])) == nil {
+		if q.db.Pipeline(ctx, redisdb.Read, redis.NewIntCmd(ctx, "exists", q.keys(m.s.shard)[0])) == nil {
 			break
 		}
 		sleep(ctx, pauseAfterError)
 	}
 	sleep(ctx, min(q.o.Lease/lingerParts, lingerMost))
-	s.awaitFlush(ctx) // results of this process may still wait
+	m.s.awaitFlush(ctx) // results of this process may still wait
 }
 
 // after acts on the answer of a look and returns the time until the next one.
-func (s *shardWorker) after(ctx context.Context, l *session, u upkeep, err error) time.Duration {
-	q := s.worker.q
+func (m *maintainer) after(ctx context.Context, l *session, u upkeep, err error) time.Duration {
+	q := m.s.worker.q
 	if err != nil {
-		s.pauseAfter(ctx, err)
+		m.s.pauseAfter(ctx, err)
 		return pauseAfterError
 	}
-	q.tellParked(s.shard, u.parked)
+	q.tellParked(m.s.shard, u.parked)
 	if !u.alive {
 		l.end()
 	}
 	if u.lost > 0 { // nothing starts again after a process that held no job
-		q.o.Logger.Warn("leases ended, jobs start again", "shard", s.shard, "processes", u.ended, "jobs", u.lost)
+		q.o.Logger.Warn("leases ended, jobs start again", "shard", m.s.shard, "processes", u.ended, "jobs", u.lost)
 	}
-	if u.alone > 0 && !s.isStopped() {
-		go s.runAlone(ctx)
+	if u.alone > 0 && !m.s.isStopped() {
+		go m.runAlone(ctx)
 	}
 	if u.waiting {
-		s.wantMore()
+		m.s.wantMore()
 	}
 	if u.more {
 		return 0
 	}
 	wait := q.o.Lease - time.Duration(rand.Int64N(int64(q.o.Lease)/8+1))
-	if s.checkReader(u.waiting) {
+	if m.checkReader(u.waiting) {
 		wait = min(wait, lookAfter)
 	}
 	if u.wake >= 0 {
@@ -137,14 +143,14 @@ func flag(yes bool) int {
 }
 
 // look runs one bounded step of maintenance.
-func (s *shardWorker) look(ctx context.Context, l *session, orphans bool) (u upkeep, err error) {
-	q := s.worker.q
-	producer, busy := q.producers[s.shard], s.busy()
-	cmd := q.scripts.look.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Lease), flag(busy),
+func (m *maintainer) look(ctx context.Context, l *session, orphans bool) (u upkeep, err error) {
+	q := m.s.worker.q
+	producer, busy := q.producers[m.s.shard], m.s.busy()
+	cmd := q.scripts.look.Cmd(ctx, q.keys(m.s.shard), l.name, ms(q.o.Lease), flag(busy),
 		ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), maxLost, ms(q.dead.retention), q.dead.most,
-		ms(servedLeases*q.o.Lease), flag(orphans), s.sender.name(), producer.name(), ms(memoTTL))
+		ms(servedLeases*q.o.Lease), flag(orphans), m.s.sender.name(), producer.name(), ms(memoTTL))
 	sent := time.Now()
-	if err := s.trip(ctx, cmd); err != nil {
+	if err := m.s.trip(ctx, cmd); err != nil {
 		return u, err
 	}
 	v, err := cmd.Slice()
@@ -152,12 +158,12 @@ func (s *shardWorker) look(ctx context.Context, l *session, orphans bool) (u upk
 		err = fmt.Errorf("%d values", len(v))
 	}
 	if err != nil {
-		return u, fmt.Errorf("maintain %s shard %d: %w", q.o.Name, s.shard, err)
+		return u, fmt.Errorf("maintain %s shard %d: %w", q.o.Name, m.s.shard, err)
 	}
 	u = upkeep{alive: redisdb.Number(v[0]) == 1, wake: time.Duration(redisdb.Number(v[1])) * time.Millisecond,
 		more: redisdb.Number(v[2]) == 1, ended: redisdb.Number(v[3]), lost: redisdb.Number(v[4]), alone: redisdb.Number(v[5]),
 		waiting: redisdb.Number(v[6]) > 0, parked: redisdb.ListAt(v, 7)}
-	q.parked[s.shard].tell(redisdb.Number(v[8]))
+	q.parked[m.s.shard].tell(redisdb.Number(v[8]))
 	if u.alive {
 		l.extend(sent, !busy)
 	}
@@ -166,39 +172,39 @@ func (s *shardWorker) look(ctx context.Context, l *session, orphans bool) (u upk
 
 // runAlone runs the next job that must not have neighbours. Such jobs may be many and slow:
 // before the next one, the other jobs get as much time as this one took.
-func (s *shardWorker) runAlone(ctx context.Context) {
-	w := s.worker
+func (m *maintainer) runAlone(ctx context.Context) {
+	w := m.s.worker
 	select {
 	case w.isolating <- struct{}{}:
 	default:
 		return // one runs already; the next look finds the rest
 	}
 	began := time.Now()
-	ran := s.oneAlone(ctx)
+	ran := m.oneAlone(ctx)
 	if ran {
 		sleep(ctx, time.Since(began))
 	}
 	<-w.isolating
 	if ran {
-		w.q.wakeMaintainer(s.shard, 0)
+		w.q.wakeMaintainer(m.s.shard, 0)
 	}
 }
 
 // oneAlone runs one job while nothing else of this queue is unfinished in this process,
 // so that a job which kills its process takes no other job with it. A job that has run for
 // a lease is not of that kind: other jobs start beside it. False: there was none.
-func (s *shardWorker) oneAlone(ctx context.Context) (ran bool) {
-	w := s.worker
+func (m *maintainer) oneAlone(ctx context.Context) (ran bool) {
+	w := m.s.worker
 	if !w.limiter.alone(ctx, w.q.o.Lease) {
 		return false
 	}
 	defer w.limiter.together()
-	c := s.claimAlone(ctx)
+	c := m.claimAlone(ctx)
 	if c == nil {
 		w.limiter.release(1)
 		return false
 	}
-	if s.isStopped() {
+	if m.s.isStopped() {
 		c.Finish(Result{Outcome: Release})
 		return false
 	}
@@ -214,52 +220,52 @@ func (s *shardWorker) oneAlone(ctx context.Context) (ran bool) {
 
 // claimAlone claims one job that must run alone; nil: there is none, or Redis is
 // away.
-func (s *shardWorker) claimAlone(ctx context.Context) *Claimed {
+func (m *maintainer) claimAlone(ctx context.Context) *Claimed {
 	a := &aloneClaim{got: make(chan *Claimed, 1)}
-	s.mu.Lock()
-	if s.session == nil || s.results.failing || s.stopped {
-		s.mu.Unlock()
+	m.s.mu.Lock()
+	if m.s.session == nil || m.s.results.failing || m.s.stopped {
+		m.s.mu.Unlock()
 		return nil
 	}
-	s.alone = a
-	s.mu.Unlock()
-	s.sender.wake()
+	m.s.alone = a
+	m.s.mu.Unlock()
+	m.s.sender.wake()
 	select {
 	case c := <-a.got:
 		return c
 	case <-ctx.Done():
 	}
-	s.mu.Lock()
-	if s.alone == a {
-		s.alone = nil
-		s.mu.Unlock()
+	m.s.mu.Lock()
+	if m.s.alone == a {
+		m.s.alone = nil
+		m.s.mu.Unlock()
 		return nil
 	}
-	s.mu.Unlock()
+	m.s.mu.Unlock()
 	return <-a.got // the claim is in flight
 }
 
 // checkReader tells that entries wait while the reader blocks. If the next look finds the
 // same wait of the reader, its connection must be dead, and the reader is woken.
-func (s *shardWorker) checkReader(waiting bool) (suspect bool) {
-	if s.worker.q.embedded {
+func (m *maintainer) checkReader(waiting bool) (suspect bool) {
+	if m.s.worker.q.embedded {
 		return false // there is no connection that could be dead
 	}
-	since := s.blockedSince()
+	since := m.s.blockedSince()
 	if !waiting || since.IsZero() {
-		s.suspect = time.Time{}
+		m.suspect = time.Time{}
 		return false
 	}
-	if !s.suspect.After(since) {
-		s.suspect = time.Now()
+	if !m.suspect.After(since) {
+		m.suspect = time.Now()
 		return true
 	}
-	if time.Since(s.suspect) < lookAfter {
+	if time.Since(m.suspect) < lookAfter {
 		return true
 	}
-	s.suspect = time.Time{}
+	m.suspect = time.Time{}
 	select {
-	case s.wakeReader <- struct{}{}:
+	case m.s.wakeReader <- struct{}{}:
 	default:
 	}
 	return false

@@ -142,7 +142,7 @@ func (r *reader) wait(ctx context.Context) ([]unclaimed, error) {
 	}
 	conn, result := r.conn, make(chan got, 1)
 	go func() {
-		arrived, err := s.block(ctx, conn)
+		arrived, err := r.block(ctx, conn)
 		result <- got{arrived, err}
 	}()
 	var giveUp <-chan time.Time
@@ -189,12 +189,12 @@ func (r *reader) unblock(ctx context.Context) {
 }
 
 // block reads one entry of either stream, waiting for it.
-func (s *shardWorker) block(ctx context.Context, conn *redis.Conn) ([]unclaimed, error) {
-	if !s.worker.q.embedded {
-		return s.blockFor(context.WithoutCancel(ctx), conn, blockTime)
+func (r *reader) block(ctx context.Context, conn *redis.Conn) ([]unclaimed, error) {
+	if !r.shard.worker.q.embedded {
+		return r.blockFor(context.WithoutCancel(ctx), conn, blockTime)
 	}
 	for ctx.Err() == nil {
-		arrived, err := s.blockFor(context.WithoutCancel(ctx), conn, embeddedBlockTime)
+		arrived, err := r.blockFor(context.WithoutCancel(ctx), conn, embeddedBlockTime)
 		if err != nil || len(arrived) > 0 {
 			return arrived, err
 		}
@@ -202,9 +202,9 @@ func (s *shardWorker) block(ctx context.Context, conn *redis.Conn) ([]unclaimed,
 	return nil, nil
 }
 
-func (s *shardWorker) blockFor(ctx context.Context, conn *redis.Conn, limit time.Duration) ([]unclaimed, error) {
-	q := s.worker.q
-	ready, main := q.stream(s.shard, 'r'), q.stream(s.shard, 'm')
+func (r *reader) blockFor(ctx context.Context, conn *redis.Conn, limit time.Duration) ([]unclaimed, error) {
+	q := r.shard.worker.q
+	ready, main := q.stream(r.shard.shard, 'r'), q.stream(r.shard.shard, 'm')
 	streams, err := conn.XReadGroup(ctx, &redis.XReadGroupArgs{Group: group, Consumer: readConsumer,
 		Streams: []string{ready, main, ">", ">"}, Count: 1, Block: limit}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {

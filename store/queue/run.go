@@ -47,7 +47,7 @@ func (q *Queue) Run(ctx context.Context, h Handler) error {
 	var backing sync.WaitGroup
 	backing.Go(func() { w.keep(background) })
 	for _, s := range w.shards { // until the drain is over: a look renews the lease of unfinished jobs
-		backing.Go(func() { s.maintain(background) })
+		backing.Go(func() { (&maintainer{s: s}).run(background) })
 	}
 	w.attach(true)
 	w.attend(ctx)

@@ -44,7 +44,6 @@ type shardWorker struct {
 	changed   chan struct{} // closed, and made again, when one of these changes
 
 	blocked time.Time // the reader blocks since then; zero: it does not
-	suspect time.Time // used by the maintainer: since when entries wait while the reader blocks
 }
 
 func newShardWorker(w *worker, shard int) *shardWorker {
