@@ -29,7 +29,7 @@ type compared struct {
 // baseline) is the checkout's on both sides, and shows how much noise there is.
 func (w *world) compare(chosen []subject) {
 	programs := [2]string{w.buildRevision(), w.program}
-	if name := w.options.profile; name != "" {
+	if name := w.profile; name != "" {
 		chosen = []subject{{name: name, sides: func(w *world) []side {
 			s := w.profiled()
 			s.name = "it"

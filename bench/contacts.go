@@ -35,7 +35,7 @@ func contacts(w *world) []side {
 		return lite.flood(name, lite.server, alone(getting(lite.server.addr, "", recentPath(user))))
 	}
 	sides := []side{asking("sqlite", lite, lite.server)}
-	if w.options.profile != "" { // which is of SQLite alone
+	if w.profile != "" { // which is of SQLite alone
 		return sides
 	}
 	large := w.contactsOn(plan{maria: true})

@@ -158,7 +158,8 @@ func (w *world) fanfare(redis *process, env ...string) *process {
 
 // get reads what a server has at a path.
 func get(addr, path string) []byte {
-	resp := got(http.Get("http://" + addr + path))
+	resp, err := http.Get("http://" + addr + path)
+	must(err)
 	defer resp.Body.Close()
 	text := got(io.ReadAll(resp.Body))
 	if resp.StatusCode != http.StatusOK {

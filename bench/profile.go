@@ -42,7 +42,7 @@ var _ = func() bool {
 
 // buildFanfare builds the program, with a profiler if that is asked for.
 func (w *world) buildFanfare() {
-	if w.options.profile == "" || w.against != "" {
+	if w.profile == "" || w.against != "" {
 		w.build(".", w.program)
 		return
 	}
@@ -65,12 +65,12 @@ func profileNames() string {
 // profiled starts the side that -profile names.
 func (w *world) profiled() side {
 	for _, s := range subjects() {
-		if name, ok := s.profiles[w.options.profile]; ok {
+		if name, ok := s.profiles[w.profile]; ok {
 			sides := s.sides(w)
 			return sides[slices.IndexFunc(sides, func(s side) bool { return s.name == name })]
 		}
 	}
-	failf("there is no profile of %q, only of %s", w.options.profile, profileNames())
+	failf("there is no profile of %q, only of %s", w.profile, profileNames())
 	return side{}
 }
 
@@ -92,7 +92,7 @@ func (w *world) showProfile() {
 		must(os.WriteFile(w.dir+"/cpu.pprof", get(addr, path), 0o600))
 	})
 	fmt.Printf("%s, %.0f times, processor time of each: Redis %.1f µs, fanfare %.1f µs\n\n",
-		w.options.profile, found["count"], found["redis"], found["fanfare"])
+		w.profile, found["count"], found["redis"], found["fanfare"])
 	showSpent("command", s.commands(w.ctx), found["count"])
 	s.slow(w.ctx, "0")
 	// What a script calls is noted too, which are millions and have a price of their own.

@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // subject is a group of measurements that can be asked for by name: sides that take
 // turns, something that is measured once, or how a cost grows.
 type subject struct {
@@ -42,7 +44,7 @@ func (s *subject) measure(w *world) (f found) {
 		defer func(rounds int) { w.rounds = rounds }(w.rounds)
 		w.rounds = min(w.rounds, s.rounds)
 	}
-	m := medians{}
+	var m medians
 	if s.once != nil {
 		m = s.once(w)
 	} else {
@@ -99,8 +101,10 @@ const (
 	cached   = "all cached"
 )
 
-// subjects are those of the table.
-func subjects() []subject {
+// subjects are those of the table, in the order of its sections.
+func subjects() []subject { return slices.Concat(pushSubjects(), farSubjects(), storeSubjects()) }
+
+func pushSubjects() []subject {
 	return []subject{
 		{name: "accept", section: "Push", sides: accept, profiles: map[string]string{"accept": "ours"}, rows: []want{
 			{"POST /v1/events accepted, 64 callers, API role alone", "ours rate", "/s", "bare rate", xadd, atLeast(1)},
@@ -133,6 +137,11 @@ func subjects() []subject {
 			{"the same, for devices for which others wait already", "rest", "bytes", "", "", goal{}},
 			{"Redis, memory that an ended one-device event leaves for its retention", "kept", "bytes", "", "", valueAtMost(400)},
 		}},
+	}
+}
+
+func farSubjects() []subject {
+	return []subject{
 		{name: "far", section: "Far", rounds: 3, sides: far, rows: []want{
 			{"one device an event, 100 a batch, answers after 0 ms", "batch 0 rate", "/s", "stock-far 0 rate", stockFar, goal{}},
 			{"one device an event, 100 a batch, answers after 100 ms", "batch 100 rate", "/s", "stock-far 100 rate", stockFar, atLeast(1)},
@@ -165,6 +174,11 @@ func subjects() []subject {
 			{"Redis, memory per recipient of that event, right after its end", "sqlite cold left", "bytes", "", "", valueAtMost(60)},
 			{"Redis, processor time per recipient, nobody cached", "sqlite cold redis", "µs", "sqlite warm redis", cached, goal{}},
 		}},
+	}
+}
+
+func storeSubjects() []subject {
+	return []subject{
 		{name: "sale", section: "Stores", sides: sales, profiles: map[string]string{"reserve": "reserve", "refuse": "refuse"}, rows: []want{
 			{"reservation, 64 buyers, one item", "reserve rate", "/s", "script rate", "bare chi handler, one ungathered EVALSHA", atLeast(1)},
 			{"reservation at half the highest rate, p99", "half p99", "ms", "", "", valueAtMost(5)},
