@@ -293,6 +293,38 @@ func TestK14_TombstonesAreCheap(t *testing.T) {
 	}
 }
 
+// K5: a hold that was given up is over: a repeat is answered the same, and another result, or a
+// renewal, changes nothing.
+func TestK5_AHoldEndsOnce(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		l := setup(t, db, lock.Options{Lease: time.Minute})
+		hold := mustHold(t, l, "x")
+		mustBe(t, true, "fail", hold.Fail)
+		mustBe(t, true, "fail again", hold.Fail)
+		mustBe(t, false, "release after fail", hold.Release)
+		mustBe(t, false, "done after fail", hold.Done)
+		mustBe(t, false, "renew after fail", hold.Renew)
+		if a := mustTry(t, l, "x"); a.Status != lock.Acquired || a.Attempt != 2 {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// K2: a fence is above the last one also where that is ahead of the clock, which was set back.
+func TestK2_FencesRiseWhenTheClockDoesNot(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		l := setup(t, db, lock.Options{})
+		last := time.Now().Add(time.Hour).UnixMicro()
+		record := fmt.Sprintf("Q:0:0:%d:0:release", last)
+		storetest.Must(t, db.Client().Set(t.Context(), keyOf(l, "x"), record, time.Minute).Err())
+		if got := mustHold(t, l, "x").Fence; got != last+1 {
+			t.Errorf("fence %d after %d", got, last)
+		}
+	})
+}
+
 func TestARepeatedRequestIsAnsweredTheSame(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
