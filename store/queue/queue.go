@@ -47,8 +47,8 @@ type Queue struct {
 func New(db *redisdb.DB, o Options) *Queue {
 	o = o.withDefaults()
 	q := &Queue{db: db, embedded: db.Embedded(), o: o, made: time.Now(), scripts: loadScripts(), depths: make([]atomic.Int64, o.Shards),
-		dead: deadBounds{maxDead, deadRetention}, checking: make([]atomic.Bool, o.Shards), failedAt: make([]atomic.Int64, o.Shards),
-		names: make(chan ParkedName, toldNames), parked: make([]parked, o.Shards)}
+		dead: deadBounds{maxDead, deadRetention}, checking: make([]atomic.Bool, o.Shards),
+		failedAt: make([]atomic.Int64, o.Shards), names: make(chan ParkedName, toldNames), parked: make([]parked, o.Shards)}
 	for shard := range o.Shards {
 		q.prefixes = append(q.prefixes, Prefix(o.Name, shard, o.Shards))
 		q.producers = append(q.producers, newProducer(q, shard))

@@ -161,7 +161,8 @@ func (l *sender) deliver(c *call) {
 	c.began, c.number = time.Now(), l.number+1
 	for unresolved := false; ; {
 		if l.series == "" || time.Since(l.last) > memoTTL/2 && (!unresolved || time.Since(c.began) > memoTTL/2) {
-			l.unresolved = l.unresolved || unresolved && c.session != nil // the call runs again and may have claimed jobs already
+			// The call runs again, and an earlier try may have claimed jobs already.
+			l.unresolved = l.unresolved || unresolved && c.session != nil
 			l.renew()
 			c.number = 1
 		}
