@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// maxBackoffs is from how many devices on the expired backoffs are forgotten, at
-// first: while more than half of them are not expired, from twice as many.
+// maxBackoffs is the number of entries at which expired backoffs are first swept. When more than
+// half of the entries survive a sweep, the next sweep waits until their number has doubled.
 const maxBackoffs = 10_000
 
-// backoffs are the devices whose push service asked to slow down, as answers told this
-// process. Another process that sends to the device learns it from an answer of its own:
-// to know before, each send would have to ask Redis.
+// backoffs holds the devices whose push service asked this process to slow down. Other processes
+// learn it from answers of their own: sharing it would cost each send a question to Redis.
 type backoffs struct {
 	base, most time.Duration
 	mu         sync.Mutex
@@ -29,7 +28,7 @@ func newBackoffs(base, most time.Duration) *backoffs {
 	return &backoffs{base: base, most: most, devices: map[string]backoff{}, sweepAt: maxBackoffs}
 }
 
-// wait is how long a device still backs off; 0: it does not.
+// wait returns how long a device still has to back off, 0 if it may be sent to now.
 func (b *backoffs) wait(token string, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,8 +53,8 @@ func (b *backoffs) next(token string, asked time.Duration, now time.Time) time.D
 	return delay
 }
 
-// sweep forgets backoffs that ended long ago. As many devices must come before the
-// next as are left, so that a refusal does not pay for all. The caller holds the lock.
+// sweep forgets backoffs that ended long ago. The next sweep waits until the number of entries
+// has doubled, so that its cost is spread over many refusals. The caller holds the lock.
 func (b *backoffs) sweep(now time.Time) {
 	for token, d := range b.devices {
 		if now.Sub(d.until) > b.most {

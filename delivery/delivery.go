@@ -24,13 +24,13 @@ type Options struct {
 	Devices *devices.Store
 	Apps    *apps.Store
 	Metrics *Metrics
-	// Logger hears of paused apps, alarms and failures; default: nobody.
+	// Logger receives paused apps, alarms and failures; default: discarded.
 	Logger *slog.Logger
 	// ProbeEvery is how often a paused app tries one notification, in the whole
 	// cluster; default 30 s.
 	ProbeEvery time.Duration
-	// MaxAge is how long a notification waits for what is away; default 24 h.
-	// It should be the queue's own.
+	// MaxAge is how long a notification waits for a dependency that is away; default 24 h. It
+	// should be the same as the queue's.
 	MaxAge time.Duration
 	// RetryBase and RetryMax bound the backoff of a device and of lost
 	// connections; defaults 500 ms and 5 min.
@@ -68,8 +68,8 @@ type Delivery struct {
 	pauses  *pauses
 	backoff *backoffs
 	storm   *breaker
-	// names are for the breaker and the metrics; alarms, which any topic can raise,
-	// take none from them.
+	// names limits the app names in the breaker and the metrics. Alarms have a table of their
+	// own, because any topic can raise one and would use up the names.
 	names, alarmNames *appNames
 
 	probeNow     chan struct{}
@@ -77,7 +77,7 @@ type Delivery struct {
 	deviceWrites chan struct{}
 	guardReads   chan struct{}
 
-	windows *windows // of notifications in hand
+	windows *windows // of notifications in flight
 
 	parkedFull atomic.Bool // the alarm was raised
 
@@ -102,8 +102,8 @@ func New(o Options) *Delivery {
 	return d
 }
 
-// Run sends until ctx ends and what was begun is finished or handed back. It
-// begins with a probe of every paused app.
+// Run sends until ctx ends and everything it began is finished or handed back. It begins with a
+// probe of every paused app.
 func (d *Delivery) Run(ctx context.Context) error {
 	g, stopped := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.o.Queue.Run(stopped, d.take) })
@@ -114,25 +114,25 @@ func (d *Delivery) Run(ctx context.Context) error {
 	return err
 }
 
-// work is one notification in this process: a claimed one, or one of a claimed event,
-// which is sent where the event was targeted. It has either claimed or event.
+// work is one notification in this process: either a claimed notification, or one of a claimed
+// event that is sent by the process that targeted it. Exactly one of claimed and event is set.
 type work struct {
 	lease
 	claimed  *queue.Claimed // the notification's own claim
 	event    *OneHop        // the event that the notification is sent with
-	id       string         // the notification's
+	id       string         // of the notification
 	m        *message
 	enqueued time.Time       // when Redis got the notification, or its event
 	probe    bool            // it may be sent though its app is paused
-	app      string          // whose window has room for it; a new registration may change the message's app
+	app      string          // app charged for this send; a new registration may change the message's app
 	owner    time.Time       // when the owner of a retried dead letter's device was read
 	hanging  bool            // the service was asked and did not answer
 	took     time.Duration   // from the request to its answer
-	group    *sync.WaitGroup // what Run of the queue that brought the notification waits for
+	group    *sync.WaitGroup // the queue's Run that brought the notification waits for it
 }
 
-// lease is the lease that a notification is sent under: that of its own claim or of its
-// event's. Nothing in it ends a job.
+// lease is the lease that protects a send: the lease of the notification's own claim, or of its
+// event's claim. Its methods cannot end a job.
 type lease interface {
 	Clock() time.Time
 	Context() context.Context
@@ -141,14 +141,13 @@ type lease interface {
 	AwaitFresh(ctx context.Context) bool
 }
 
-// Room is how many more events and notifications this process should claim: those that it
-// could not send soon stay in the queue.
+// Room returns how many more events and notifications this process should claim. What it could
+// not send soon stays in the queue.
 func (d *Delivery) Room() int { return d.windows.Room() }
 
-// take starts a batch. Notifications of one token go one after the other, in
-// the order they were claimed; different tokens go at the same time. A notification that
-// finds no room in the app's window waits a moment for it, or is postponed, so that a slow
-// app leaves room for others.
+// take starts a batch. Notifications to one token are sent one after the other, in the order
+// they were claimed; different tokens are sent concurrently. A notification whose app's window
+// is full waits a moment and is then postponed, so that a slow app leaves room for others.
 func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 	for _, c := range batch {
 		m, err := decodeMessage(c.Group, c.Payload)
@@ -177,17 +176,17 @@ func (d *Delivery) admit(ctx context.Context, w *work) {
 	}
 }
 
-// NoRoom is why a notification, or a part, waits.
+// NoRoom is the reason with which a notification or a part is deferred.
 const NoRoom = "its app has too many sends under way"
 
-// chain are the notifications of a token that wait behind its present send.
+// chain holds the notifications to a token that wait behind the send that is under way.
 type chain struct {
 	waiting []*work
-	since   time.Time // when the present one was begun
+	since   time.Time // when that send began
 }
 
-// slowSend is how long the send to one device may take before the notifications behind it
-// are postponed: a device that hangs holds up nobody but itself.
+// slowSend is how long the send to one device may take before the notifications behind it are
+// postponed. A device that hangs then holds up only itself.
 const slowSend = 5 * time.Second
 
 // begin sends a notification, or lets it wait behind the present one of its token.
@@ -219,8 +218,8 @@ func (d *Delivery) proceed(ctx context.Context, g *sync.WaitGroup, w *work) {
 	}
 }
 
-// handleToken handles a token's notifications until none waits; the first was begun when
-// began says, and there may be an answer to it already.
+// handleToken handles a token's notifications until none is left. The first was begun at began;
+// a holds its answer if there is one already.
 func (d *Delivery) handleToken(ctx context.Context, w *work, a *transport.Answer, began time.Time) {
 	for ; w != nil; began = time.Now() {
 		if a != nil {
@@ -237,8 +236,8 @@ func (d *Delivery) handleToken(ctx context.Context, w *work, a *transport.Answer
 	}
 }
 
-// following ends a token's present notification and gives its next; those that waited
-// for a slow one are postponed.
+// following ends a token's present notification and returns the next one. When the present one
+// was slow, those that waited behind it are postponed.
 func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *work {
 	token := w.m.Token
 	d.leave(w)
@@ -250,7 +249,7 @@ func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *wor
 	return next
 }
 
-// leave gives back a notification's room.
+// leave returns a notification's room to its app's window.
 func (d *Delivery) leave(w *work) { d.windows.leave(w.app, w.hanging, w.took) }
 
 // postponeSlow postpones a notification whose device is slow.

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// maxDeviceWrites is how many states of devices are written at once;
-	// deviceWriteWithin is how long one write may take.
+	// maxDeviceWrites is how many device states are written at once; deviceWriteWithin is how
+	// long one write may take.
 	maxDeviceWrites   = 32
 	deviceWriteWithin = 5 * time.Second
 	// alarmEvery is how often one alarm is logged; all are counted.
 	alarmEvery = time.Minute
 )
 
-// updateDevice records what an answer says about the device. It comes after the
-// result is on its way, so that a slow or absent SQL does not hold up sends; what
-// could not be written comes again with the next send.
+// updateDevice records what an answer says about the device. It runs once the result is on its
+// way, so that a slow or absent SQL does not hold up sends. A write that fails is made up for by
+// the next send's answer.
 func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer) {
 	app := w.m.app()
 	if judgesToken(a.Outcome) {
@@ -30,7 +30,7 @@ func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer
 	}
 	drop := a.Outcome == transport.DropDevice && a.Drops(w.m.registeredAt())
 	suspect := a.Outcome == transport.SuspectDevice && !d.storm.isOpen(d.names.of(app)) && d.pauses.last(app).Reason != stormReason
-	if drop || suspect { // what waits for SQL holds no place of its app
+	if drop || suspect { // a write that waits for SQL must not hold room in the app's window
 		w.group.Go(func() { d.markDevice(ctx, w, a, drop || w.m.Suspect) })
 	}
 }
@@ -74,8 +74,8 @@ func (d *Delivery) markDevice(ctx context.Context, w *work, a transport.Answer, 
 	}
 }
 
-// alarm counts what a person should look at, and logs it, each kind and app at
-// most once a minute.
+// alarm counts a condition that an operator should look at, and logs it at most once a minute
+// for each kind and app.
 func (d *Delivery) alarm(kind string, args ...any) {
 	d.o.Metrics.alarm(kind)
 	key := kind
@@ -106,7 +106,7 @@ func reasonOf(a transport.Answer) string {
 	return a.Outcome.String()
 }
 
-// saidOf is what an answer says for people: the last error of a dead letter.
+// saidOf renders an answer for people; it becomes the last error of a dead letter.
 func saidOf(a transport.Answer) string {
 	switch {
 	case a.Err != nil:

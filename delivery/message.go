@@ -27,8 +27,8 @@ var notificationSpace = uuid.MustParse("7d1e6c0a-2f4b-5d8e-9a3c-0b6f1e2d4c5a")
 // the push service: a lowercase UUIDv5, a pure function of both.
 func NotificationID(event, token string) string { return notificationUUID(event, token).String() }
 
-// jobID is the same id where the notification waits as a job: short, because the queue
-// keeps it twice.
+// jobID is the same id as the key of the notification's job: short, because the queue keeps it
+// twice.
 func jobID(event, token string) string {
 	id := notificationUUID(event, token)
 	return base64.RawURLEncoding.EncodeToString(id[:])
@@ -38,8 +38,8 @@ func notificationUUID(event, token string) uuid.UUID {
 	return uuid.NewSHA1(notificationSpace, []byte(event+"\x00"+token))
 }
 
-// message is a notification as its queue entry holds it: all that sending
-// needs, so that nothing is looked up.
+// message is a notification as its queue entry holds it: everything that sending needs, so that
+// nothing has to be looked up.
 type message struct {
 	Token        string          `json:"token"`
 	User         string          `json:"user"`
@@ -51,8 +51,8 @@ type message struct {
 	Push         render.Push     `json:"push"`
 	// Suspect tells that the service refused the device once before.
 	Suspect bool `json:"suspect,omitempty"`
-	// Refused is why the service refused the notification for good when it was sent
-	// with its event; it only comes into the queue to become a dead letter.
+	// Refused is why the service permanently refused the notification when it was sent with its
+	// event. Such a message enters the queue only to become a dead letter.
 	Refused string `json:"-"`
 	// RefusedSaid is the service's answer, for people.
 	RefusedSaid string `json:"-"`
@@ -60,7 +60,7 @@ type message struct {
 	Retrying bool `json:"retrying,omitempty"`
 }
 
-// ShowMessage makes JSON of a notification's text in the queue, for its dead letter.
+// ShowMessage renders a notification's queue entry as JSON, for its dead letter.
 func ShowMessage(group string, text []byte) json.RawMessage {
 	m, err := decodeMessage(group, text)
 	if err != nil {
@@ -76,17 +76,18 @@ func ShowMessage(group string, text []byte) json.RawMessage {
 	return shown
 }
 
-// A message's text: messageForm, the device's fields (appendDevice), the event's
-// (appendEvent), and the payload up to the end. Texts follow their length, numbers are
-// varints. It is kept short, for millions may wait: a token of hexadecimal digits is
-// its bytes, the event's id is that of the job's group, and what most payloads have in
-// common, like the id, is a byte that no JSON has.
+// The encoding of a message: messageForm, the device's fields (appendDevice), the event's fields
+// (appendEvent), and the payload up to the end. Strings are length-prefixed and numbers are
+// varints. It is kept short because millions may wait. A hexadecimal token is stored as the
+// bytes it stands for, and the event's id is taken from the job's group. In the payload, the id
+// and other texts that most payloads share are replaced by bytes that never occur in JSON.
 const (
 	messageForm = 3
 	eventByte   = 1
 )
 
-// commonText are texts that many payloads contain, each behind the byte that replaces it.
+// commonText pairs each replacement byte with the text that it stands for, which many payloads
+// contain.
 var commonText = []string{
 	"\x02", `{"aps":{"alert":{"title":"`, "\x03", `{"aps":{"alert":{"body":"`, "\x04", `","body":"`, "\x05", `","title":"`,
 	"\x06", `"}},"event_id":"`, "\x07", `},"event_id":"`, "\x0e", `","type":"`, "\x0f", `"sound":"default"`, "\x10", `"thread-id":"`,
@@ -95,7 +96,7 @@ var commonText = []string{
 
 var packPayload, unpackPayload = strings.NewReplacer(swapped(commonText)...), strings.NewReplacer(commonText...)
 
-// swapped are the pairs with their halves exchanged.
+// swapped exchanges the halves of each pair.
 func swapped(pairs []string) []string {
 	out := slices.Clone(pairs)
 	for i := 0; i < len(out); i += 2 {
@@ -104,23 +105,23 @@ func swapped(pairs []string) []string {
 	return out
 }
 
-// The flags of the device's fields, and of the event's.
+// Flags of the device's fields; the flags of the event's fields follow.
 const (
 	isSuspect = 1 << iota
 	isRetrying
 	isRefused
 	isSandbox
-	isHex // the token
+	isHex // the token is stored as the bytes of its hexadecimal digits
 )
 
 const (
 	isNoRetryUnknown = 1 << iota
 	hasExpiration
-	collapsesAsEvent // the collapse id is the event's
-	isUsual          // it is sent as usual sends, and these fields are left out
+	collapsesAsEvent // the collapse id is the event's id
+	isUsual          // sent as usual says; the fields that it covers are left out
 )
 
-// usual is how most notifications are sent: at once, and for as long as it takes.
+// usual is how most notifications are sent: at once, and without a time to live.
 var usual = render.Push{PushType: api.PushAlert, Priority: 10}
 
 func sentAsUsual(p *render.Push) bool {
@@ -134,7 +135,8 @@ func flag(on bool, f byte) byte {
 	return 0
 }
 
-// packToken gives the bytes of a token that is lowercase hexadecimal, or else itself.
+// packToken returns the bytes that a lowercase hexadecimal token stands for; any other token is
+// returned unchanged.
 func packToken(token string) (packed string, inHex bool) {
 	b, err := hex.DecodeString(token)
 	if err != nil || hex.EncodeToString(b) != token {
@@ -187,15 +189,15 @@ func (m *message) encode() []byte {
 	return appendEvent(m.appendDevice(nil), m.Event, m.AcceptedAt, &m.Push)
 }
 
-// encoder writes the messages of one event. What they have in common, the
-// payload above all, is written once.
+// encoder encodes the messages of one event. The common part, mostly the payload, is encoded
+// once.
 type encoder struct{ common []byte }
 
 func newEncoder(event string, j *events.Job) *encoder {
 	return &encoder{common: appendEvent(nil, event, j.AcceptedAt, &j.Push)}
 }
 
-// message writes one message.
+// message encodes the message to one device.
 func (e *encoder) message(user string, d *api.Device) []byte {
 	m := message{
 		Token: d.Token, User: user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
@@ -204,7 +206,7 @@ func (e *encoder) message(user string, d *api.Device) []byte {
 	return append(m.appendDevice(make([]byte, 0, len(e.common)+len(d.Token)+len(user)+len(d.Topic)+16)), e.common...)
 }
 
-// decodeMessage reads what a job of that group holds.
+// decodeMessage decodes the payload of a job in the event's group.
 func decodeMessage(event string, text []byte) (*message, error) {
 	r := &fields{rest: text}
 	if form := r.byte(); form != messageForm {
@@ -249,7 +251,7 @@ func decodeMessage(event string, text []byte) (*message, error) {
 	return m, nil
 }
 
-// fields reads values that stand one behind the other; short: the text ended too early.
+// fields reads values one after the other; short is set when the text ends too early.
 type fields struct {
 	rest  []byte
 	short bool
@@ -290,7 +292,7 @@ func (r *fields) number() int64 {
 	return v
 }
 
-// marked is the message again, with the mark that it is counted as retrying.
+// marked encodes the message again, marked as counted as retrying.
 func (m *message) marked() []byte {
 	again := *m
 	again.Retrying = true
@@ -307,7 +309,7 @@ func (m *message) expired(now time.Time) bool {
 	return m.Push.ExpiresAt > 0 && now.UnixMilli() >= m.Push.ExpiresAt
 }
 
-// notification is what the Sender takes.
+// notification builds what the Sender takes.
 func (m *message) notification(id string, maySend func() bool) *transport.Notification {
 	n := &transport.Notification{
 		ID: id, Platform: transport.APNs, Token: m.Token, Topic: m.Topic, Environment: m.Environment,

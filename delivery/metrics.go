@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are what targeting and delivery count. No label holds a user, a
-// token or anything else that callers choose without bound. The names that begin
-// with apns count every sender.
+// Metrics are the metrics of targeting and delivery. No label holds a user, a token or any other
+// value that callers choose without bound. Metrics whose names begin with apns cover all
+// senders.
 type Metrics struct {
 	accepted   prometheus.Counter
 	targeted   prometheus.Counter
@@ -24,11 +24,11 @@ type Metrics struct {
 	paused     *prometheus.GaugeVec
 	alarms     *prometheus.CounterVec
 	rate       rate
-	reasons    map[string]bool // that may be labels
+	reasons    map[string]bool // those that may be labels
 }
 
-// NewMetrics makes the metrics and registers them; a nil registry keeps them
-// to themselves. Reasons are those of the Sender: all others become "other".
+// NewMetrics makes the metrics and registers them, unless the registry is nil. Reasons are the
+// ones that the Sender documents: all others become "other".
 func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "fanfare", Name: name, Help: help}, labels)
@@ -50,7 +50,7 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
 		}),
 	}
-	for _, kind := range []string{alarmStorm, alarmPaused, alarmOurBug, alarmNoApp, alarmParkedFull, alarmEmptied} { // an alert sees the first, too
+	for _, kind := range []string{alarmStorm, alarmPaused, alarmOurBug, alarmNoApp, alarmParkedFull, alarmEmptied} { // they start at 0, so that an alert sees the first alarm, too
 		m.alarms.WithLabelValues(kind)
 	}
 	m.reasons = map[string]bool{"": true}
@@ -76,7 +76,7 @@ func (m *Metrics) Suppressed(reason string, n int64) {
 	}
 }
 
-// DeliveredPerSecond is this process's mean over the last minute.
+// DeliveredPerSecond is this process's mean rate of deliveries over the last minute.
 func (m *Metrics) DeliveredPerSecond() float64 { return m.rate.mean(time.Now()) }
 
 // answered counts one answer of the Sender.
@@ -109,8 +109,8 @@ func (m *Metrics) RedisEmptied() { m.alarm(alarmEmptied) }
 
 func (m *Metrics) alarm(kind string) { m.alarms.WithLabelValues(kind).Inc() }
 
-// reasonLabel is an answer's reason as a label: what the service does not
-// document could be anything.
+// reasonLabel is an answer's reason as a label. Undocumented reasons share one label, because a
+// service could send anything.
 func (m *Metrics) reasonLabel(reason string) string {
 	if m.reasons[reason] {
 		return reason
@@ -118,7 +118,8 @@ func (m *Metrics) reasonLabel(reason string) string {
 	return "other"
 }
 
-// endLabel is a result's reason as a label: ours or the service's, no other.
+// endLabel is a result's reason as a label: one of fanfare's own, or one that the service
+// documents.
 func (m *Metrics) endLabel(r queue.Result) string {
 	switch r.Reason {
 	case "device_gone", "no_app", "app_paused", "unknown_outcome", "bad_payload":
@@ -142,7 +143,8 @@ func (r *rate) add(now time.Time) {
 	r.slots[now.Unix()%60]++
 }
 
-// mean is per second; before a minute has passed, over the time since the first.
+// mean is the rate per second. Before a minute has passed, it is taken over the time since the
+// first count.
 func (r *rate) mean(now time.Time) float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,20 +168,21 @@ func (r *rate) forget(second int64) {
 }
 
 const (
-	// maxAppNames is how many apps have a name of their own in what a process keeps
-	// for each: clients choose topics, and so the apps.
+	// maxAppNames is how many apps a process tracks under their own name. It is bounded because
+	// clients choose topics, and with them the apps.
 	maxAppNames = 1000
-	// otherApps is the name that all others share.
+	// otherApps is the name that all further apps share.
 	otherApps = "other"
 )
 
-// appNames names apps for what is kept of each. First come, first named.
+// appNames maps apps to the names that they are tracked under; the first apps get their own.
 type appNames struct {
 	mu    sync.Mutex
 	named map[string]struct{}
 }
 
-// newAppNames begins with the apps that are configured, whatever clients send.
+// newAppNames starts with the configured apps, so that topics that clients send cannot crowd
+// them out.
 func newAppNames(configured []transport.AppState) *appNames {
 	n := &appNames{named: map[string]struct{}{}}
 	for _, a := range configured {
@@ -188,7 +191,7 @@ func newAppNames(configured []transport.AppState) *appNames {
 	return n
 }
 
-// of is the app's name, its own or the shared one.
+// of returns the app's own name or the shared one.
 func (n *appNames) of(app string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

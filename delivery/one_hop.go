@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// heldFresh is how long a device may be sent to after targeting read it.
+	// heldFresh is how long after targeting read a device it may still be sent to.
 	heldFresh = time.Second
-	// guardFresh is the same after a claim brought the device's guard, or after the owner of
-	// a retried dead letter's device was read. A claimed notification first waits for the
-	// app's window, for patience at most.
+	// guardFresh is the same limit for a device whose guard came with a claim, or whose owner
+	// was read for a retried dead letter. It is longer because a claimed notification first
+	// waits for the app's window, for at most patience.
 	guardFresh = heldFresh + patience
-	// MaxAtOnce is how many devices an event, or a part of one, may have that goes in
+	// MaxAtOnce is the largest number of devices with which an event, or a part of one, goes in
 	// one hop.
 	MaxAtOnce = 250
 )
 
-// OneHop is an event, or a part of one, with few notifications, which the process that
-// targeted it sends itself. Nothing is stored between targeting and sending: the end of the
-// event is the record of all its notifications, and until then those that have ended are
-// marks of the event. Only an event that nobody had before goes this way. A process that
-// takes it over stores the notifications without a mark under their ids, so that one that
-// both processes sent is known to be the same.
+// OneHop is an event, or a part of one, with few notifications, which the process that targeted
+// it also sends. Nothing is stored between targeting and sending: the end of the event records
+// all its notifications, and until then those that have ended are marks of the event. Only an
+// event that no process has claimed before goes this way. A process that takes it over stores
+// the notifications without a mark, under the same ids. A notification that both processes sent
+// can therefore be recognized as the same.
 type OneHop struct {
 	Claim     *queue.Claimed
 	Job       *events.Job
@@ -45,13 +45,13 @@ type OneHop struct {
 	Patient bool
 
 	mu     sync.Mutex
-	left   int // notifications that have neither ended nor were stored
+	left   int // notifications that have neither ended nor been stored
 	stored bool
-	undone *queue.Result // how the event goes on for one that could do neither
+	undone *queue.Result // how the event goes on because a notification could do neither
 	sent   events.Sent
 }
 
-// Recipient is a device that gets the event, and whose it is.
+// Recipient is a device that gets the event, and the user it belongs to.
 type Recipient struct {
 	User   string
 	Device *api.Device
@@ -63,17 +63,17 @@ type Shares []share
 // Fits tells whether a part of a large audience with these shares would have room now.
 func (d *Delivery) Fits(s Shares) bool { return d.windows.fits(true, s...) }
 
-// Hangs tells whether one of the shares' apps does not answer.
+// Hangs tells whether one of the shares' apps has stopped answering.
 func (d *Delivery) Hangs(s Shares) bool { return d.windows.hang(s) }
 
-// id is the event's.
+// id is the event's id.
 func (e *OneHop) id() string { return e.Job.Event(e.Claim.ID) }
 
 // part tells whether this is a part of a large audience.
 func (e *OneHop) part() bool { return e.Job.Of != "" }
 
-// SendAtOnce sends an event's notifications, or lets it wait in the process for room in its
-// apps' windows. False: there is no room in time, and nothing was begun.
+// SendAtOnce sends an event's notifications now, or lets the event wait in the process until its
+// apps' windows have room. It returns false, having begun nothing, if there is no room in time.
 func (d *Delivery) SendAtOnce(ctx context.Context, e *OneHop, to []Recipient) bool {
 	works := d.works(e, to)
 	shares := sharesOf(works)
@@ -85,7 +85,7 @@ func (d *Delivery) SendAtOnce(ctx context.Context, e *OneHop, to []Recipient) bo
 	return d.waitForWindow(ctx, e, works, shares)
 }
 
-// works are an event's notifications.
+// works builds the event's notifications.
 func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 	n, id := len(to), e.id()
 	e.left, e.sent.Made = n, int64(n)
@@ -104,8 +104,8 @@ func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 	return works
 }
 
-// waitForWindow lets an event wait in the process for room in its apps' windows; false:
-// there is no time for that.
+// waitForWindow lets an event wait in the process until its apps' windows have room; false:
+// there will be no room in time.
 func (d *Delivery) waitForWindow(ctx context.Context, e *OneHop, works []work, shares Shares) bool {
 	w := &waiter{shares: shares, part: e.part()}
 	w.enter = func() {
@@ -170,8 +170,8 @@ func (e *OneHop) end(w *work, mark string) {
 	e.finish()
 }
 
-// undo notes that a notification could neither end nor be stored: the event goes on
-// with this result once nothing of it is under way.
+// undo notes that a notification could neither end nor be stored. The event goes on with this
+// result once none of its notifications is under way.
 func (e *OneHop) undo(r queue.Result) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -180,7 +180,7 @@ func (e *OneHop) undo(r queue.Result) {
 	e.finish()
 }
 
-// finish ends the event with its last notification. The lock is held.
+// finish ends the event when its last notification is done. The lock is held.
 func (e *OneHop) finish() {
 	switch {
 	case e.left > 0:
@@ -191,22 +191,22 @@ func (e *OneHop) finish() {
 	}
 }
 
-// beginAll sends notifications of an event, each behind those to its device.
+// beginAll begins an event's notifications; each waits for earlier sends to its device.
 func (d *Delivery) beginAll(ctx context.Context, works []work) {
 	for i := range works {
 		d.begin(ctx, &works[i])
 	}
 }
 
-// postponeAll makes jobs of their own of an event's notifications.
+// postponeAll turns an event's notifications into jobs of their own.
 func (d *Delivery) postponeAll(ctx context.Context, works []work) {
 	for i := range works {
 		d.postpone(ctx, &works[i], NoRoom)
 	}
 }
 
-// finishEvent ends a notification of an event. A notification that has to wait becomes a
-// job of its own, and waits in the queue.
+// finishEvent ends a notification of an event. A notification that has to wait becomes a job of
+// its own in the queue.
 func (d *Delivery) finishEvent(ctx context.Context, w *work, r queue.Result) {
 	switch r.Outcome {
 	case queue.Done:
@@ -222,11 +222,10 @@ func (d *Delivery) finishEvent(ctx context.Context, w *work, r queue.Result) {
 	}
 }
 
-// store makes the notification a job, with the attempt and the counts that the
-// result brings.
+// store turns the notification into a job, with the result's attempt and counts.
 func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 	if !w.Alive() {
-		w.event.undo(queue.Result{Outcome: queue.Release}) // others have the event by now
+		w.event.undo(queue.Result{Outcome: queue.Release}) // another process has the event by now
 		return
 	}
 	job := queue.Job{
@@ -249,16 +248,16 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 	w.event.end(w, events.MarkStored)
 }
 
-// bury makes a dead letter of a notification that was refused with its event.
+// bury turns a notification that was refused with its event into a dead letter.
 func (d *Delivery) bury(ctx context.Context, w *work) {
 	r := queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: w.m.Refused, Err: w.m.RefusedSaid}
-	w.m.Refused, w.m.RefusedSaid = "", "" // it may be tried again
+	w.m.Refused, w.m.RefusedSaid = "", "" // the dead letter may be tried again
 	r.Payload = w.m.encode()
 	d.finish(ctx, w, r)
 }
 
-// DeferOrRetry is how something goes on after an error. A dependency that is away uses no
-// attempt, a fault of our own does.
+// DeferOrRetry is the result of a job after an error. A dependency that is away uses no attempt;
+// an error of fanfare itself uses one.
 func DeferOrRetry(reason string, err error) queue.Result {
 	r := queue.Result{Outcome: queue.Retry, Reason: reason, Err: err.Error()}
 	if Passing(err) {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// unparkStep is how many parked notifications move back at once, and
-	// unparkDeep how many a shard may hold while they do.
+	// unparkStep is how many parked notifications move back at once; unparkDeep is how many a
+	// shard may hold meanwhile.
 	unparkStep = 100
 	unparkDeep = 2000
 	// resumeEvery is how often a resuming app's notifications move.
@@ -21,8 +21,8 @@ const (
 	stormReason = "storm of bad device tokens"
 )
 
-// ProbeNow lets every paused app try one notification at once, whatever the
-// interval: after the configuration was read again (SIGHUP). It does not wait.
+// ProbeNow lets every paused app try one notification now, without waiting for the interval. It
+// is called after the configuration was read again (SIGHUP), and does not block.
 func (d *Delivery) ProbeNow() {
 	select {
 	case d.probeNow <- struct{}{}:
@@ -30,8 +30,8 @@ func (d *Delivery) ProbeNow() {
 	}
 }
 
-// maySend tells whether a notification's app takes it now. A paused app takes
-// one per interval in the whole cluster.
+// maySend tells whether a notification may be sent to its app now. A paused app gets one per
+// interval in the whole cluster.
 func (d *Delivery) maySend(ctx context.Context, w *work) bool {
 	app := w.m.app()
 	if d.pauses.app(ctx, app).State != apps.Paused {
@@ -45,8 +45,8 @@ func (d *Delivery) maySend(ctx context.Context, w *work) bool {
 	return ok
 }
 
-// parking puts a notification aside until its app runs again, uncounted. When those of
-// paused apps take all the memory that they may, the newest end here.
+// parking parks a notification, uncounted, until its app runs again. When parked notifications
+// take all the memory that they may, the newest end here.
 func (d *Delivery) parking(w *work) queue.Result {
 	if d.o.Queue.MayPark(w.m.Token, w.enqueued, w.Clock()) {
 		return queue.Result{Outcome: queue.Park, Parked: w.m.app()}
@@ -57,7 +57,7 @@ func (d *Delivery) parking(w *work) queue.Result {
 	return failed("app_paused")
 }
 
-// pause stops an app for the whole cluster. Unless it is quiet a person should look.
+// pause pauses an app for the whole cluster. Unless quiet is set, an operator should look at it.
 func (d *Delivery) pause(ctx context.Context, app, reason string, quiet bool) {
 	first, err := d.pauses.change(app, apps.App{State: apps.Paused, Since: time.Now(), Reason: reason}, func() (bool, error) {
 		return d.o.Apps.PauseApp(ctx, app, reason)
@@ -74,8 +74,8 @@ func (d *Delivery) pause(ctx context.Context, app, reason string, quiet bool) {
 	}
 }
 
-// resume lets a paused app run again when an answer shows that the service takes
-// its configuration.
+// resume lets a paused app run again when an answer shows that the service accepts its
+// configuration.
 func (d *Delivery) resume(ctx context.Context, w *work, a transport.Answer) {
 	app := w.m.app()
 	if !w.probe || !accepts(a, d.pauses.last(app).Reason) {
@@ -93,8 +93,8 @@ func (d *Delivery) resume(ctx context.Context, w *work, a transport.Answer) {
 	d.wake(app)
 }
 
-// accepts tells whether an answer proves that the app is configured well. A bad
-// token proves it unless bad tokens were the reason of the pause.
+// accepts tells whether an answer proves that the app is configured correctly. A bad token
+// proves it, too, unless bad tokens were the reason of the pause.
 func accepts(a transport.Answer, pausedFor string) bool {
 	switch a.Outcome {
 	case transport.Delivered, transport.FailMessage, transport.DropDevice, transport.OurBug, transport.BackoffDevice:
@@ -105,11 +105,11 @@ func accepts(a transport.Answer, pausedFor string) bool {
 	return false
 }
 
-// appChanged puts an app's state into the metrics; when it runs again its storm
-// breaker starts afresh.
+// appChanged updates the metrics with an app's state, and resets the app's storm breaker when it
+// runs again.
 func (d *Delivery) appChanged(app string, was, is apps.State) {
 	name := d.names.of(app)
-	// Added: the name may stand for many.
+	// The difference is added, because several apps may share the name.
 	d.o.Metrics.paused.WithLabelValues(name).Add(pausedGauge[is] - pausedGauge[was])
 	if is != apps.Paused {
 		d.storm.reset(name)
@@ -117,19 +117,19 @@ func (d *Delivery) appChanged(app string, was, is apps.State) {
 	}
 }
 
-// pausedGauge is what the metric says of one app.
+// pausedGauge is an app's value in the metric.
 var pausedGauge = map[apps.State]float64{apps.Paused: 1, apps.Resuming: 0.5}
 
 // wake makes watchApps check an app's parked notifications soon.
 func (d *Delivery) wake(app string) {
 	select {
 	case d.wakes <- app:
-	default: // the next tick will
+	default: // the next tick checks it
 	}
 }
 
-// watchApps probes paused apps and moves back what resuming ones have parked,
-// until ctx ends. A process without such apps reads four times per interval.
+// watchApps probes paused apps and moves back the parked notifications of resuming ones, until
+// ctx ends. Without such apps it reads the states four times per interval.
 func (d *Delivery) watchApps(ctx context.Context) error {
 	next := time.Now().Add(d.checkApps(ctx, true))
 	for {
@@ -142,7 +142,7 @@ func (d *Delivery) watchApps(ctx context.Context) error {
 			next = time.Now().Add(d.checkApps(ctx, false))
 		case <-d.probeNow:
 			next = time.Now().Add(d.checkApps(ctx, true))
-		case app := <-d.wakes: // it brings the look at all forward, never back
+		case app := <-d.wakes: // brings the check of all apps forward, never back
 			if soon := time.Now().Add(d.checkApp(ctx, app, d.pauses.last(app))); soon.Before(next) {
 				next = soon
 			}
@@ -169,8 +169,8 @@ func (d *Delivery) checkApps(ctx context.Context, now bool) time.Duration {
 	return next
 }
 
-// checkApp brings back one parked notification of a paused app, or a step of
-// those of a resuming one.
+// checkApp brings back one parked notification of a paused app, or the next step of a resuming
+// app's.
 func (d *Delivery) checkApp(ctx context.Context, app string, a apps.App) time.Duration {
 	switch a.State {
 	case apps.Paused:
@@ -194,9 +194,9 @@ func (d *Delivery) unparkOne(ctx context.Context, app string) {
 	}
 }
 
-// unparkStep moves a bounded number back in every shard that has room. When
-// none is left the app is running. What other processes park after that, because
-// they have not yet read that it runs, watchParked finds.
+// unparkStep moves a bounded number back in every shard that has room. When none is left the app
+// is running. Other processes may park more until they have read the new state; watchParked
+// finds that.
 func (d *Delivery) unparkStep(ctx context.Context, app string) {
 	left := false
 	for n := range d.o.Queue.Shards() {
@@ -214,13 +214,13 @@ func (d *Delivery) unparkStep(ctx context.Context, app string) {
 		return
 	}
 	for n := range d.o.Queue.Shards() {
-		d.o.Queue.LookAgain(n, 2*pausesFresh) // by then every process has read it
+		d.o.Queue.LookAgain(n, 2*pausesFresh) // by then every process has read the new state
 	}
 }
 
 // watchParked brings back, until ctx ends, notifications that the queue's regular checks find
-// parked under an app that is not paused: a process may park late, a pause may
-// never have been written, and its record may be lost.
+// parked under an app that is not paused. A process may have parked late, a pause may never have
+// been written, or its record may be lost.
 func (d *Delivery) watchParked(ctx context.Context) error {
 	for {
 		select {
@@ -234,9 +234,8 @@ func (d *Delivery) watchParked(ctx context.Context) error {
 	}
 }
 
-// bringBack moves as many back as a shard may hold and tells whether there may
-// be more. One that is moved although its app was paused meanwhile is parked
-// again by whoever claims it.
+// bringBack moves back as many as a shard may hold and tells whether there may be more. A
+// notification whose app was paused again meanwhile is parked by the process that claims it.
 func (d *Delivery) bringBack(ctx context.Context, p queue.ParkedName) (more bool) {
 	for range unparkDeep / unparkStep {
 		if d.o.Queue.Depth(p.Shard) > unparkDeep {

@@ -23,23 +23,23 @@ const (
 type pauses struct {
 	store *apps.Store
 	log   *slog.Logger
-	// onChange hears of the changes in their order; it must not ask the view.
+	// onChange receives the changes in their order; it must not call the view.
 	onChange func(app string, was, is apps.State)
 
 	reading sync.Mutex // one reading at a time
 	mu      sync.RWMutex
 	apps    map[string]apps.App
-	until   time.Time // nobody needs to read before then
+	until   time.Time // no reading is needed before then
 	readAt  time.Time // when the view was read last; zero: never
-	begun   uint64    // readings
+	begun   uint64    // number of readings begun
 	own     map[string]*ownChange
 }
 
-// ownChange is a change of an app by this process. A reading that began before it was
-// written may know nothing of it.
+// ownChange is a change that this process made to an app. A reading that began before the change
+// was written may not show it.
 type ownChange struct {
-	writing int    // changes whose writing has not ended
-	begun   uint64 // readings that had begun when the last ended
+	writing int    // writes of changes that have not ended
+	begun   uint64 // readings that had begun when the last write ended
 }
 
 func newPauses(s *apps.Store, log *slog.Logger, onChange func(app string, was, is apps.State)) *pauses {
@@ -57,14 +57,14 @@ func (p *pauses) app(ctx context.Context, name string) apps.App {
 	if !known {
 		p.reading.Lock()
 	} else if !p.reading.TryLock() {
-		return a // another is reading; the last view will do
+		return a // another goroutine is reading; the last view will do
 	}
 	p.read(ctx)
 	p.reading.Unlock()
 	return p.last(name)
 }
 
-// last is the state as it was known last.
+// last is the last known state.
 func (p *pauses) last(name string) apps.App {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -119,8 +119,8 @@ func (p *pauses) read(ctx context.Context) {
 	p.notify(old, all)
 }
 
-// keepOwn takes over from the present view what this process changed while the
-// newest reading was under way. The caller holds mu.
+// keepOwn copies from the present view what this process changed while the newest reading was
+// under way. The caller holds mu.
 func (p *pauses) keepOwn(all map[string]apps.App) {
 	for name, own := range p.own {
 		if own.writing == 0 && own.begun < p.begun {
@@ -145,8 +145,8 @@ func (p *pauses) notify(old, all map[string]apps.App) {
 	}
 }
 
-// change changes one app in this process's view, at once, and lets write tell the
-// others. It returns what write does.
+// change changes one app in this process's view at once, and then calls write to tell the other
+// processes. It returns what write returns.
 func (p *pauses) change(name string, a apps.App, write func() (bool, error)) (bool, error) {
 	p.mu.Lock()
 	own := p.own[name]

@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	// atOnce is how often a notification is sent again without leaving the
-	// process, when the service only asked for another connection.
+	// atOnce is how often a notification is sent again within the process, when the service only
+	// asked for another connection.
 	atOnce = 3
-	// postponeLeast is how long a postponed notification waits, at least and at
-	// first: its turn would not have come within half of that. Later it waits for a share
-	// of its age, a quarter.
+	// A postponed notification waits for postponeLeast at first: its turn would not have come
+	// within half of that. Later it waits for a quarter of its age (postponeShare).
 	postponeLeast, postponeShare = 2 * patience, 4
 	// maxGuardReads is how many owners are read at once; guardReadWithin is how
 	// long one read may take.
 	maxGuardReads   = 32
 	guardReadWithin = heldFresh
-	// lookAgainAfter is how long a claimed notification that waited too long waits for its
-	// next claim, at least; an older one waits for a share of its age.
+	// lookAgainAfter is the least time until the next claim of a notification that waited too
+	// long; an older one waits for a share of its age (lookAgainShare).
 	lookAgainAfter, lookAgainShare = time.Second, 16
 )
 
@@ -40,7 +39,7 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 	if r, ended := d.ended(ctx, w); ended {
 		d.finish(ctx, w, r)
 		if r.Outcome == queue.Done && d.pauses.last(app).State == apps.Paused {
-			d.wake(app) // it came for a probe; the next may be fit for one
+			d.wake(app) // it came as a probe; another notification may be fit for one
 		}
 		return
 	}
@@ -55,22 +54,23 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 	d.handleAnswer(ctx, w, d.send(w, 0))
 }
 
-// postpone defers a notification without checking it. The older it is the longer
-// it waits: the backlog of an app that hangs is then claimed only a few times.
+// postpone defers a notification without checking it. The delay grows with the notification's
+// age, so that the backlog of an app that hangs is claimed only a few times.
 func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
 	wait := min(max(postponeLeast, w.Clock().Sub(w.enqueued)/postponeShare), d.o.RetryMax)
 	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: Jitter(wait), Reason: why})
 }
 
-// ended tells whether the notification goes no further now: the device is no longer this
-// user's, the notification's time is over, the owner of the device cannot be read, or was
+// ended tells whether the notification goes no further now. Either the device is no longer this
+// user's, or the notification's time is over, or the owner of the device cannot be read or was
 // read too long ago.
 func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	now := w.Clock()
 	age := now.Sub(w.enqueued)
 	expired := w.m.expired(now) || age > d.o.MaxAge
-	// A guard outlives everything that was queued before it was written: a notification
-	// without one has the device that it was queued for. A retried dead letter may be older.
+	// A guard outlives everything that was queued before it was written. If there is none, the
+	// device has not changed since the notification was queued. This does not hold for a retried
+	// dead letter, which may be older.
 	var g devices.Guard
 	known := false
 	if w.claimed != nil {
@@ -97,7 +97,7 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	return queue.Result{}, false
 }
 
-// guardOf reads from the user's settings whose a device is, some at a time, so
+// guardOf reads a device's owner from the user's settings. Only some reads run at a time, so
 // that a backlog leaves SQL to the requests.
 func (d *Delivery) guardOf(ctx context.Context, m *message) (devices.Guard, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardReadWithin)
@@ -122,12 +122,12 @@ func (w *work) stale() bool {
 	return w.claimed.GuardAge() > guardFresh
 }
 
-// retried tells that the notification is a dead letter that is tried again: it names no
+// retried tells whether the notification is a dead letter that is tried again: it names no
 // guard.
 func (w *work) retried() bool { return w.claimed != nil && w.claimed.Guard == "" }
 
-// lookAgain is how long a stale notification waits in the queue, whose next claim reads the
-// device's guard. An older one waits longer, so that the backlog of a slow device costs
+// lookAgain is how long a stale notification waits in the queue for its next claim, which reads
+// the device's guard. An older one waits longer, so that the backlog of a slow device costs
 // little. Notifications that came together wait for the same time and stay in order.
 func (w *work) lookAgain() time.Duration {
 	if w.event != nil {
@@ -137,7 +137,7 @@ func (w *work) lookAgain() time.Duration {
 	return max(lookAgainAfter, (age / lookAgainShare).Truncate(lookAgainAfter))
 }
 
-// update takes over what the device is registered with now.
+// update applies the device's current registration to the message.
 func (w *work) update(g devices.Guard) {
 	w.m.Topic, w.m.Environment, w.m.RegisteredAt = g.Topic, g.Environment, g.RegisteredAt.UnixMilli()
 	w.m.Suspect = g.State == api.DeviceSuspect
@@ -147,11 +147,11 @@ func failed(reason string) queue.Result {
 	return queue.Result{Outcome: queue.Done, Label: events.LabelFailed, Reason: reason}
 }
 
-// send lets the Sender send, again at once when the service only wants another
-// connection: tries is how often it was asked already. The Sender calls sendable right
-// before each request leaves: no send starts that could not be recorded before the
-// lease's end. While Redis is away or the process starves, notifications wait instead
-// of going out twice. One that waited too long is not sent: its device is looked up again.
+// send lets the Sender send, again at once when the service only wants another connection; tries
+// is how often the Sender was asked already. The Sender calls sendable right before each request
+// leaves, so that no send starts whose result could not be recorded before the lease ends. While
+// Redis is away or the process starves, notifications wait instead of going out twice. A
+// notification that waited too long is not sent: its device is looked up again.
 func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 	ctx := w.Context()
 	n := w.m.notification(w.id, w.sendable)
@@ -164,7 +164,7 @@ func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 		}
 		a = d.o.Sender.Send(ctx, n)
 		if withheld(a) {
-			continue // it was not written: wait for the lease's renewal, or for the next claim
+			continue // not written: wait for the lease's renewal, or for the next claim
 		}
 		tries++
 		d.o.Metrics.answered(a, w.m.AcceptedAt)
@@ -205,9 +205,8 @@ func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer
 	d.updateDevice(ctx, w, a)
 }
 
-// results says, for each outcome, how the notification goes on. Done ends it,
-// Retry uses an attempt, Defer uses none; both without a delay of their own
-// back off as the queue does.
+// results says, for each outcome, how the notification goes on. Done ends it, Retry uses an
+// attempt, Defer uses none. A result without a delay of its own backs off as the queue does.
 var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answer) queue.Result{
 	transport.Delivered: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
 		d.backoff.forget(w.m.Token)
@@ -254,8 +253,8 @@ var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answe
 	},
 }
 
-// attempt is the number of the present attempt; a notification that is sent with its event
-// has its first.
+// attempt is the number of the present attempt; it is the first for a notification that is sent
+// with its event.
 func (w *work) attempt() int {
 	if w.event != nil {
 		return 1
@@ -263,7 +262,7 @@ func (w *work) attempt() int {
 	return w.claimed.Attempt
 }
 
-// finish gives the result to the queue, with the count of what is retrying.
+// finish gives the result to the queue, and keeps the count of retrying notifications.
 func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 	if r.Outcome == queue.Retry && w.attempt() >= d.o.Queue.MaxAttempts() {
 		r.Outcome, r.Reason, r.Delay = queue.Dead, "max_attempts", 0

@@ -9,20 +9,19 @@ import (
 
 // breakerOptions set up a breaker; the zero value is the contract's.
 type breakerOptions struct {
-	// window is how many distinct users, the last ones, are looked at; 200.
+	// window is how many of the last distinct users count; 200.
 	window int
-	// least is from how many on the share counts; 50.
+	// least is how many users are needed before the share counts; 50.
 	least int
-	// percent is the share of bad ones that opens; 20.
+	// percent is the share of bad tokens that opens the breaker; 20.
 	percent int
 }
 
-// breaker is the storm breaker: when the tokens of more than percent of an app's last
-// distinct users are refused as bad, it is likelier that the app is configured
-// wrongly than that all these devices are gone. A user counts once, by the newest
-// answer: the tokens that one makes up open nothing. While it is open no device may
-// be dropped. It lives per process and holds each app apart, as far as it has a
-// name of its own, see appNames.
+// breaker is the storm breaker. When the tokens of more than percent of an app's last distinct
+// users are refused as bad, a wrong configuration of the app is likelier than that all these
+// devices are gone. A user counts once, by the newest answer, so that tokens that one user makes
+// up open nothing. While the breaker is open no device may be dropped. Each process has its own
+// breaker, which keeps apps apart as far as they have a name of their own, see appNames.
 type breaker struct {
 	o    breakerOptions
 	seed maphash.Seed
@@ -54,14 +53,14 @@ func newBreaker(o breakerOptions) *breaker {
 	return &breaker{o: o, seed: maphash.MakeSeed(), apps: make(map[string]*userWindow)}
 }
 
-// judgesToken tells whether an outcome says of a token that it is good or bad.
+// judgesToken tells whether an outcome shows a token to be good or bad.
 func judgesToken(o transport.Outcome) bool {
 	return o == transport.Delivered || o == transport.SuspectDevice
 }
 
-// observe takes an answer for a user's token of an app into account and tells whether
-// the breaker opened just now: the app is to be paused, and an alarm raised.
-// Outcomes that say nothing of the token do not count, nor does a 410.
+// observe counts an answer for a user's token of an app and tells whether the breaker opened
+// just now: the app is to be paused, and an alarm raised. Outcomes that say nothing about the
+// token do not count, nor does a 410.
 func (b *breaker) observe(app, user string, o transport.Outcome) (opened bool) {
 	if !judgesToken(o) {
 		return false
@@ -82,8 +81,8 @@ func (b *breaker) observe(app, user string, o transport.Outcome) (opened bool) {
 	return true
 }
 
-// put notes the newest answer for a user; one who is new to the window
-// pushes the oldest out.
+// put notes the newest answer for a user; a user who is new to a full window pushes the oldest
+// out.
 func (w *userWindow) put(h uint64, bad bool, size int) {
 	was, known := w.bad[h]
 	if known && was {
@@ -98,8 +97,8 @@ func (w *userWindow) put(h uint64, bad bool, size int) {
 	}
 }
 
-// push adds a user to the ring. A full ring gives up its oldest user, and
-// what was known of him.
+// push adds a user to the ring. A full ring drops its oldest user together with that user's
+// answer.
 func (w *userWindow) push(h uint64, size int) {
 	if len(w.ring) < size {
 		w.ring = append(w.ring, h)
@@ -114,7 +113,7 @@ func (w *userWindow) push(h uint64, size int) {
 	w.next = (w.next + 1) % size
 }
 
-// isOpen tells whether an app's breaker is open: drop none of its devices.
+// isOpen tells whether an app's breaker is open: none of its devices may be dropped.
 func (b *breaker) isOpen(app string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

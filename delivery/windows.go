@@ -7,61 +7,61 @@ import (
 	"time"
 )
 
-// InFlight is how many requests a process has under way at once by default
-// (FANFARE_MAX_IN_FLIGHT), and how many events and notifications it may have claimed.
+// InFlight is the default limit of the requests that a process has under way
+// (FANFARE_MAX_IN_FLIGHT), and of the events and notifications that it may have claimed.
 const InFlight = 16_000
 
 const (
-	// firstWindow is the least window of an app that answers, and what one may have in
-	// hand before its first answer.
+	// firstWindow is the smallest window of an app that answers, and the window of an app before
+	// its first answer.
 	firstWindow = 1000
-	// An app that has requests under way and gave no answer for hangsAfter has a window
-	// of hangingWindow, and nothing waits for it.
+	// An app that has requests under way and gave no answer for hangsAfter has a window of
+	// hangingWindow, and no request waits for it.
 	hangingWindow = 100
 	hangsAfter    = 2 * time.Second
-	// A window is windowGain times what an app answers within its answer time: so it
-	// doubles with each answer time, also for parts, as long as the service takes more.
-	// It is lateGain times that while answers come late: something is at its limit, and
-	// what is more in hand only waits.
+	// A window is windowGain times the number of answers that an app gives within its answer
+	// time. As long as the service takes more, the window doubles with each answer time, also
+	// for parts. While answers come late it is only lateGain times that number: something is at
+	// its limit, and more requests in flight would only wait.
 	windowGain, lateGain = 3, 2
 	// shortestRound is the least time that answers are counted over.
 	shortestRound = 100 * time.Millisecond
-	// patience is how long a request waits in the process for its app's window. What was
-	// read of its device must still be fresh when it leaves.
+	// patience is how long a request waits in the process for its app's window. The device's
+	// data must still be fresh when the request leaves.
 	patience = heldFresh / 2
-	// freeShare bounds an app by what stays free for others: it may hold this many times
-	// as much. One busy app holds eight ninths of the bound for all, two hold eight
+	// freeShare bounds an app by the room that stays free for others: the app may hold this many
+	// times as much. One busy app holds eight ninths of the limit for all, two hold eight
 	// seventeenths each. An app that hangs gives its part back as its requests time out.
 	freeShare = 8
-	// mostWaiting is how many requests wait so before nothing more is claimed.
+	// mostWaiting is how many requests may wait for windows before nothing more is claimed.
 	mostWaiting = 2000
-	// lookEvery is how often those that wait are looked at besides each answer.
+	// lookEvery is how often waiting requests are checked, besides on each answer.
 	lookEvery = 50 * time.Millisecond
 )
 
-// windows bound how many requests a process has under way: each app by its window, which
-// follows the rate and the time of its answers, and all apps together by a number, of which
-// an app leaves a part to others (freeShare). A request that finds no room waits a moment in
-// the process, if the app is likely to answer enough others within that time. Claims follow,
-// see Room: everything else stays in the queue, for any process that has room.
+// windows bound how many requests a process has under way. Each app has a window, which follows
+// the rate and the time of its answers. All apps together have a limit, of which an app leaves a
+// part to others (freeShare). A request that finds no room waits a moment in the process, if the
+// app is likely to answer enough others within that time. Claims follow, see Room: everything
+// else stays in the queue, for any process that has room.
 type windows struct {
 	most int
 	now  func() time.Time
 
 	mu      sync.Mutex
-	taken   int // requests in hand
+	taken   int // requests in flight
 	waiting int // requests that wait
 	looking bool
 	apps    map[string]*window
 }
 
-// window is what an app has in hand and how it answers. It is forgotten when nothing of
-// the app is left.
+// window is what one app has in flight and how it answers. It is forgotten when nothing of the
+// app is left.
 type window struct {
 	taken    int
 	answered time.Time     // the last answer, or when the first request was taken
-	took     time.Duration // from request to answer while little is in hand, a moving mean; 0: unknown
-	lately   time.Duration // the same of all answers
+	took     time.Duration // from request to answer while little is in flight, a moving mean; 0: unknown
+	lately   time.Duration // the same over all answers
 	since    time.Time     // when the present round of answers began
 	round    int           // answers since then
 	before   int           // answers in the round before
@@ -69,7 +69,7 @@ type window struct {
 	waiting  int
 }
 
-// share is what somebody wants of an app's window.
+// share is the room that a caller wants in one app's window.
 type share struct {
 	app string
 	n   int
@@ -80,7 +80,7 @@ type waiter struct {
 	shares []share
 	part   bool // of a large audience
 	since  time.Time
-	// One of them is called, once, without the lock.
+	// Exactly one of them is called, once, without the lock.
 	enter, refuse func()
 }
 
@@ -95,7 +95,7 @@ func (s *windows) Room() int {
 	return max(mostWaiting-s.waiting, 0)
 }
 
-// hang tells whether one of these apps does not answer.
+// hang tells whether one of these apps has stopped answering.
 func (s *windows) hang(shares []share) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +119,8 @@ func (s *windows) fits(part bool, shares ...share) bool {
 	return s.tryTake(s.now(), part, shares, true, false)
 }
 
-// takeOrWait takes room for a waiter now (true) or lets it wait (false); refused when
-// so much waits for its app that its turn would not come in time.
+// takeOrWait takes room for a waiter now, or lets it wait. It is refused when so much waits for
+// its app that its turn would not come in time.
 func (s *windows) takeOrWait(w *waiter) (taken, refused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,8 +140,9 @@ func (s *windows) takeOrWait(w *waiter) (taken, refused bool) {
 	return false, false
 }
 
-// leave gives back the room of a request that has ended, hanging if the service was asked
-// and did not answer; took is the answer time, 0: it was not asked. Those that wait enter.
+// leave gives back the room of a request that has ended, and lets waiting requests enter. It is
+// hanging if the service was asked and did not answer; took is the answer time, 0 if the service
+// was not asked.
 func (s *windows) leave(app string, hanging bool, took time.Duration) {
 	s.mu.Lock()
 	now, a := s.now(), s.apps[app]
@@ -158,18 +159,18 @@ func (s *windows) leave(app string, hanging bool, took time.Duration) {
 	}
 }
 
-// tryTake is take with the lock held; behind says that who waits goes first.
+// tryTake is take with the lock held; behind says that waiting requests go first.
 func (s *windows) tryTake(now time.Time, part bool, shares []share, behind, keep bool) bool {
 	for _, one := range shares {
 		a := s.apps[one.app]
 		if a == nil || a.taken == 0 && a.waiting == 0 {
-			continue // the first of an app always goes
+			continue // the first request of an app always goes
 		}
 		if behind && (a.waiters[0].Len() > 0 || part && a.waiters[1].Len() > 0) {
 			return false
 		}
 		most := min(a.size(now), freeShare*(s.most-s.taken-one.n))
-		if part { // what is sent to few finds room beside a large audience
+		if part { // single requests and small events find room beside a large audience
 			most = most * 2 / 3
 		}
 		if a.taken > 0 && a.taken+one.n > most {
@@ -195,20 +196,20 @@ func (s *windows) app(name string, now time.Time) *window {
 	return a
 }
 
-// forgetIdle forgets an app of which nothing is left; mu is held.
+// forgetIdle forgets an app that has nothing left; mu is held.
 func (s *windows) forgetIdle(name string, a *window) {
 	if a.taken == 0 && a.waiting == 0 {
 		delete(s.apps, name)
 	}
 }
 
-// admit takes room for those that wait first; mu is held.
+// admit takes room for the requests that wait first; mu is held.
 func (s *windows) admit(now time.Time, a *window) (entering []*waiter) {
 	for i := range a.waiters {
 		for first := a.waiters[i].Front(); first != nil; first = a.waiters[i].Front() {
 			w := first.Value.(*waiter)
 			if !s.tryTake(now, w.part, w.shares, false, true) {
-				return entering // parts go behind what is sent to few
+				return entering // parts go behind single requests and small events
 			}
 			s.drop(a, w, first)
 			entering = append(entering, w)
@@ -224,7 +225,7 @@ func (s *windows) drop(a *window, w *waiter, at *list.Element) {
 	s.waiting -= w.size()
 }
 
-// lookSoon looks at those that wait in a moment; mu is held.
+// lookSoon schedules the next look at the waiting requests; mu is held.
 func (s *windows) lookSoon() {
 	if !s.looking {
 		s.looking = true
@@ -232,8 +233,8 @@ func (s *windows) lookSoon() {
 	}
 }
 
-// look admits who finds room by what other apps gave back, and refuses whose patience is
-// over.
+// look admits waiting requests that find room because other apps gave some back, and refuses
+// those whose patience is over.
 func (s *windows) look() {
 	s.mu.Lock()
 	now := s.now()
@@ -265,8 +266,8 @@ func (s *windows) look() {
 	}
 }
 
-// note notes an answer. Answer times are learned while little is in hand, when nothing
-// waits on the way: else the window would grow by its own queues.
+// note notes an answer. Answer times are learned only while little is in flight and nothing
+// queues on the way. Otherwise the window would grow by its own queues.
 func (a *window) note(now time.Time, took time.Duration) {
 	a.answered = now
 	a.turn(now)
@@ -295,7 +296,7 @@ func (a *window) turn(now time.Time) {
 // length is how long a round lasts.
 func (a *window) length() time.Duration { return max(a.took, shortestRound) }
 
-// rate is how many answers came in the last round, or in the present one, if these are more.
+// rate is the number of answers in the last round, or in the present one if that is more.
 func (a *window) rate(now time.Time) int {
 	a.turn(now)
 	return max(a.round, a.before)
@@ -316,8 +317,8 @@ func (a *window) size(now time.Time) int {
 	return max(firstWindow, int(float64(gain*a.rate(now))*float64(a.took)/float64(a.length())))
 }
 
-// soon is how many requests may wait for the app: those that it is likely to take while
-// their patience lasts, of parts fewer, which others may have room for.
+// soon is how many requests may wait for the app: as many as it is likely to take while their
+// patience lasts. Of parts fewer may wait, because other processes may have room for them.
 func (a *window) soon(now time.Time, part bool) int {
 	n := firstWindow
 	switch rate := a.rate(now); {
@@ -332,7 +333,7 @@ func (a *window) soon(now time.Time, part bool) int {
 	return n
 }
 
-// size is how many requests a waiter is.
+// size is the number of requests of a waiter.
 func (w *waiter) size() (n int) {
 	for _, one := range w.shares {
 		n += one.n

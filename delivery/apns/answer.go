@@ -14,10 +14,10 @@ import (
 
 const (
 	maxReason     = 64
-	maxRetryAfter = time.Hour // of what APNs may ask for
+	maxRetryAfter = time.Hour // bounds what APNs may ask for
 )
 
-// answerOf turns what became of a call into an answer.
+// answerOf turns the result of a call into an answer.
 func answerOf(r *h2.Result) transport.Answer {
 	if r.Status == 0 {
 		return failure(r.Err)
@@ -30,8 +30,9 @@ func answerOf(r *h2.Result) transport.Answer {
 	return a
 }
 
-// failure is the answer when there was none. A server can't have processed what
-// it never got whole, whatever else went wrong; only the rest is unknown.
+// failure is the answer to a call that got no response. The server can't have processed a
+// request that it never got whole, whatever else went wrong; in every other case that is
+// unknown.
 func failure(err error) transport.Answer {
 	switch {
 	case errors.Is(err, h2.ErrWithheld):
@@ -57,7 +58,7 @@ func parseAnswer(b []byte) (reason string, at time.Time) {
 	return doc.Reason, at
 }
 
-// validReason keeps what becomes a metric's label short and harmless.
+// validReason limits a reason, which becomes a metric's label, to short and harmless text.
 func validReason(s string) bool {
 	for i := range len(s) {
 		c := s[i] | 0x20

@@ -10,8 +10,7 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// link is what the apps of one account share: the connections to its server, which
-// never changes.
+// link is what the apps of one account share: the connections to its server. It never changes.
 type link struct {
 	pool   *h2.Pool
 	source *tokenSource // nil: certificate
@@ -70,11 +69,11 @@ type appKey struct {
 	env   api.Environment
 }
 
-// appTable holds the apps of one configuration. Later only topics are added that
-// a key for all topics sends to.
+// appTable holds the apps of one configuration. The only later additions are topics that a key
+// for all topics sends to.
 type appTable struct {
-	named map[appKey]*app          // of the file
-	any   map[api.Environment]*app // of the key for all topics
+	named map[appKey]*app          // from the file
+	any   map[api.Environment]*app // from the key for all topics
 	links map[account]*link
 
 	mu  sync.Mutex
@@ -121,7 +120,7 @@ func (t *appTable) all() []*app {
 	return out
 }
 
-// next makes the table of the next configuration. What did not change keeps its
+// next makes the table of the next configuration. Apps that did not change keep their
 // connections.
 func (t *appTable) next(c *configuration, o *Options) (*appTable, error) {
 	n := &appTable{
@@ -144,8 +143,7 @@ func (t *appTable) next(c *configuration, o *Options) (*appTable, error) {
 	return n, nil
 }
 
-// keep returns the app of the old table if its link stayed, with its limiter, else
-// a new one.
+// keep returns the old table's app, with its limiter, if its link stayed, else a new one.
 func (t *appTable) keep(topic string, env api.Environment, l *link, o *Options) *app {
 	old, ok := t.named[appKey{topic, env}]
 	if topic == anyTopic {
@@ -175,8 +173,8 @@ func (t *appTable) link(old *appTable, c *configuration, a *appConfig, sources m
 	return l, nil
 }
 
-// source is the token source of a key: one for all its servers, and the old one
-// if there was one, because Apple counts new tokens per key.
+// source is the token source of a key. All servers of the key share one, and the next
+// configuration keeps it, because Apple counts new tokens per key.
 func (t *appTable) source(c *credentials, sources map[[32]byte]*tokenSource, o *Options) (*tokenSource, error) {
 	if c.cert != nil {
 		return nil, nil

@@ -21,7 +21,7 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// The variables that errors name, so that an operator finds what to mend.
+// The variables that errors name, so that an operator knows what to correct.
 const (
 	varURL      = "FANFARE_APNS_URL"
 	varCAFile   = "FANFARE_APNS_CA_FILE"
@@ -58,8 +58,8 @@ type configuration struct {
 	caSum [sha256.Size]byte
 }
 
-// account names what a connection belongs to: apps share one only if server,
-// environment, roots and credentials are the same.
+// account identifies whose a connection is: apps share one only if server, environment, roots
+// and credentials are the same.
 type account struct {
 	url string
 	env api.Environment
@@ -146,8 +146,8 @@ func (c *configuration) addFile(o *Options) error {
 	return errors.Join(errs...)
 }
 
-// readApps reads the file strictly: an unknown name is more likely a misspelt
-// one than a harmless one, and a key under a wrong name would be missed.
+// readApps reads the file strictly: an unknown name is probably a misspelt one, and a key under
+// a wrong name would be ignored.
 func readApps(file string) ([]appFile, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

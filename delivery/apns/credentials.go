@@ -16,12 +16,12 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 )
 
-// credentials are what one app shows APNs: a signing key or a certificate.
+// credentials are what one app authenticates with: a signing key or a certificate.
 type credentials struct {
 	key         *ecdsa.PrivateKey
 	keyID, team string
 	cert        *tls.Certificate
-	sum         [sha256.Size]byte // of everything secret, to tell two apart
+	sum         [sha256.Size]byte // over everything secret, to compare two
 }
 
 // auth names the kind of credentials in AppState.

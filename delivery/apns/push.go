@@ -20,12 +20,12 @@ const (
 	maxTries   = 5           // on connections that live on
 	maxMoves   = 100         // to other connections, after GOAWAY
 	maxExpired = 3           // ExpiredProviderToken answers for one notification
-	againAfter = time.Second // what is asked for when Again is given up
+	againAfter = time.Second // the delay that is asked for when Again is given up
 )
 
-// push is one notification on its way. It waits for room on a connection (Acquired)
-// and for the answer (Answered), perhaps more than once, and no goroutine waits
-// with it. Only one of these is under way at any time: what they use needs no lock.
+// push is one notification on its way. It waits for room on a connection (Acquired) and for the
+// answer (Answered), perhaps more than once, and no goroutine waits with it. Only one of these
+// is under way at any time, so that the fields they use need no lock.
 type push struct {
 	app     *app
 	n       *transport.Notification
@@ -42,8 +42,8 @@ type push struct {
 	unwatch func() bool
 
 	mu   sync.Mutex
-	call *h2.Call // the newest
-	over error    // why it shall end
+	call *h2.Call // the newest call
+	over error    // why the push must end
 }
 
 // newPush makes a notification ready to go, to end with ctx or its time-out.
@@ -57,7 +57,7 @@ func newPush(ctx context.Context, a *app, n *transport.Notification, timeout tim
 	return p
 }
 
-// cancel ends the push in whatever it waits for.
+// cancel ends the push, whatever it waits for.
 func (p *push) cancel(err error) {
 	p.mu.Lock()
 	p.over = err
@@ -69,8 +69,8 @@ func (p *push) cancel(err error) {
 	}
 }
 
-// use takes a call as the newest, and tells why the push shall end, if it shall:
-// what its context says is known before cancel is called.
+// use makes a call the newest one, and returns why the push must end, if it must. It also looks
+// at the context, which may have ended before cancel is called.
 func (p *push) use(call *h2.Call) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,8 +78,8 @@ func (p *push) use(call *h2.Call) error {
 	return cmp.Or(p.over, p.waiter.Context.Err())
 }
 
-// Acquired implements h2.Waiter's owner. An answer that asked for another
-// connection is the answer if there is none.
+// Acquired implements h2.Waiter's owner. If there is no other connection, the answer that asked
+// for one is the result.
 func (p *push) Acquired(conn *h2.Conn, err error) {
 	if err != nil {
 		answer := transport.Answer{Outcome: transport.NotSent, Err: err}
@@ -103,9 +103,9 @@ func (p *push) Acquired(conn *h2.Conn, err error) {
 	p.start(call)
 }
 
-// start sends the request, with the headers that apns2 would set, and expiration
-// 0, which it would leave out. What is the same for many notifications is left to
-// the connection's table of headers.
+// start sends the request with the headers that apns2 would set, and with expiration 0, which
+// apns2 would leave out. Headers that many notifications share are left to the connection's
+// header table.
 func (p *push) start(call *h2.Call) {
 	n, room := p.n, [8]h2.Field{}
 	fields := append(room[:0],
@@ -153,7 +153,7 @@ func (p *push) Answered(r *h2.Result) {
 	p.app.link.pool.Acquire(&p.waiter)
 }
 
-// renewToken does what an answer asks of the provider token.
+// renewToken does what an answer says about the provider token.
 func (p *push) renewToken(answer *transport.Answer) {
 	source := p.app.link.source
 	if p.token == nil {
@@ -172,9 +172,9 @@ func (p *push) renewToken(answer *transport.Answer) {
 	}
 }
 
-// again tells whether the notification is to be sent again now. It moves to
-// another connection as often as one ends: the pool does not open them too fast.
-// An answer that is left to the caller may become another.
+// again tells whether to send the notification again now. It moves to another connection as
+// often as one ends: the pool does not open them too fast. An answer that is left to the caller
+// may be changed into another.
 func (p *push) again(answer *transport.Answer) bool {
 	if answer.Outcome == transport.Again && answer.Reason == apns2.ReasonExpiredProviderToken {
 		if p.expired++; p.expired == maxExpired {
@@ -195,7 +195,7 @@ func (p *push) again(answer *transport.Answer) bool {
 	return true
 }
 
-// finish gives back what the push has, and says what became of it.
+// finish releases what the push holds, and reports the answer.
 func (p *push) finish(answer transport.Answer) {
 	p.timer.Stop()
 	if p.unwatch != nil {

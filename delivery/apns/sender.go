@@ -16,7 +16,7 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// maxTopics bounds how many topics of a key for all topics are told apart.
+// maxTopics bounds how many topics of a key for all topics are tracked one by one.
 const maxTopics = 1000
 
 // errClosed says that the sender was closed.
@@ -37,7 +37,7 @@ type Options struct {
 	KeyFile, KeyID, TeamID string
 	// AppsFile names several apps, see docs/configuration.md.
 	AppsFile string
-	// Logger is told of configurations and failing connections; default none.
+	// Logger receives configurations and failing connections; default none.
 	Logger *slog.Logger
 	// Timeout bounds one Send, its waiting for a connection included; 20 s.
 	Timeout time.Duration
@@ -46,9 +46,9 @@ type Options struct {
 	// A connection that is silent for ReadIdle (5 s) gets a PING; silent for
 	// PingTimeout (5 s) more it is given up.
 	ReadIdle, PingTimeout time.Duration
-	// SendWithin is how long a request may wait, once MaySend said yes, for the
-	// connection to take it; after that the connection is given up rather than
-	// the request sent late. Half a lease; default 5 s.
+	// SendWithin is how long a request may wait, once MaySend said yes, for the connection to
+	// take it. After that the connection is given up, so that the request is not sent late. Half
+	// a lease; default 5 s.
 	SendWithin time.Duration
 	// Now is the clock of provider tokens; default time.Now.
 	Now func() time.Time
@@ -66,7 +66,7 @@ func (o *Options) setDefaults() {
 	o.SendWithin = cmp.Or(o.SendWithin, 5*time.Second)
 }
 
-// now is the clock of provider tokens. The end of certificates is checked by it, too.
+// now is the clock for provider tokens and for the expiry of certificates.
 func (o *Options) now() time.Time {
 	if o.Now != nil {
 		return o.Now()
@@ -78,7 +78,7 @@ func (o *Options) now() time.Time {
 type Sender struct {
 	o      Options
 	apps   atomic.Pointer[appTable]
-	mu     sync.Mutex // of Reload and Close
+	mu     sync.Mutex // serializes Reload and Close
 	closed bool
 }
 
@@ -137,7 +137,7 @@ func (s *Sender) Close() error {
 	return nil
 }
 
-// Takes implements transport.Sender. A key for all topics takes each.
+// Takes implements transport.Sender. A key for all topics takes any topic.
 func (s *Sender) Takes(r *api.DeviceRequest) bool {
 	t := s.apps.Load()
 	return t.named[appKey{r.Topic, r.Environment}] != nil || t.any[r.Environment] != nil

@@ -12,8 +12,7 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 )
 
-// Apple takes a provider token for an hour and wants a new one at most every
-// 20 minutes.
+// Apple accepts a provider token for an hour, and a new one at most every 20 minutes.
 const (
 	tokenLife = 45 * time.Minute
 	tokenRest = 20 * time.Minute
@@ -25,9 +24,9 @@ type providerToken struct {
 	issued time.Time
 }
 
-// tokenSource makes the provider tokens of one key. Every connection keeps the
-// token it started with for at least tokenRest, because tokens are handed out
-// only while they have that long to live.
+// tokenSource makes the provider tokens of one key. A token is handed out only while it has at
+// least tokenRest to live, so that every connection can keep the token it started with for that
+// long.
 type tokenSource struct {
 	key         *ecdsa.PrivateKey
 	keyID, team string
@@ -73,8 +72,8 @@ func (s *tokenSource) fresh() (*providerToken, error) {
 	return s.mint(now)
 }
 
-// renew is called when APNs found old expired: the newest token, minted now if
-// old is the newest and older than tokenRest.
+// renew is called when APNs found old expired. It returns the newest token, and mints one if old
+// is the newest and older than tokenRest.
 func (s *tokenSource) renew(old *providerToken) (*providerToken, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

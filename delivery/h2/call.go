@@ -13,10 +13,10 @@ import (
 var (
 	// ErrUnprocessed says that the server is known not to have processed a request.
 	ErrUnprocessed = errors.New("the server did not process the request")
-	// ErrFull says that the server lowered its limit just when a request was to
-	// begin: it may ask for room again. It comes with ErrUnprocessed.
+	// ErrFull says that the server lowered its limit just when a request was to begin. The
+	// request may ask for room again. It comes with ErrUnprocessed.
 	ErrFull = errors.New("the connection has no room any more")
-	// ErrWithheld ends a request whose check said no; the server never has all of it.
+	// ErrWithheld ends a request whose check returned false; the server never gets all of it.
 	ErrWithheld = errors.New("the request was withheld")
 
 	errTooLarge = errors.New("the request's headers are too large")
@@ -28,10 +28,9 @@ const (
 	bodyTime = 5 * time.Second // from an answer's headers to the end of its body
 )
 
-// Field is a header of a request. A Sensitive one is sent as it is every time;
-// the others are put into the connection's table of headers and take a byte or
-// two from then on, so that what differs with every request is best called
-// Sensitive.
+// Field is a header of a request. A Sensitive field is sent literally every time. The others
+// enter the connection's header table and take a byte or two from then on. Headers that differ
+// with every request are therefore best marked Sensitive.
 type Field = hpack.HeaderField
 
 // Result is what became of a call.
@@ -64,23 +63,23 @@ type Call struct {
 	// Guarded by the connection's lock.
 	id      uint32
 	result  Result
-	checked bool  // check said yes, and nothing was waited for since
-	sent    int   // bytes of body that were left to be sent
-	window  int64 // what the peer takes of it
-	waits   bool  // is in the connection's blocked
+	checked bool  // check returned true, and nothing was waited for since
+	sent    int   // bytes of body that were buffered for sending
+	window  int64 // the peer's flow-control window for it
+	waits   bool  // is in the connection's blocked list
 	over    error // Cancel was called
 	end     uint64
 	timer   *time.Timer
 	next    *Call
 }
 
-// Owner is told once what became of its call, by whatever goroutine saw it end:
-// it must not wait for anything.
+// Owner is told once what became of its call, by whatever goroutine saw the call end. It must
+// not block.
 type Owner interface{ Answered(r *Result) }
 
-// NewCall makes a call whose body is data, which must not change any more. When
-// check is set it is asked right before the last of the body is left to be sent;
-// false withholds it. It must be quick and not call anything of the connection.
+// NewCall makes a call whose body is data, which must not change any more. If check is set, it
+// is asked right before the last of the body is buffered for sending; false withholds the
+// request. It must be quick and must not call the connection.
 func (c *Conn) NewCall(data []byte, check func() bool, owner Owner) *Call {
 	return &Call{conn: c, body: data, check: check, owner: owner}
 }
@@ -134,8 +133,8 @@ func (call *Call) may() bool {
 	return call.checked
 }
 
-// writeHeaders leaves the HEADERS frame to be sent. mu is held, because the table
-// of headers wants them sent in the order they were encoded.
+// writeHeaders buffers the HEADERS frame. mu is held, because header blocks must be sent in the
+// order in which they were encoded.
 func (c *Conn) writeHeaders(call *Call, path string, fields []Field) {
 	c.block.Reset()
 	c.field(Field{Name: ":method", Value: http.MethodPost})
@@ -150,7 +149,7 @@ func (c *Conn) writeHeaders(call *Call, path string, fields []Field) {
 
 func (c *Conn) field(f Field) { _ = c.enc.WriteField(f) }
 
-// Cancel ends a call that did not end yet, or will not let it begin.
+// Cancel ends a call that has not ended yet, or keeps it from beginning.
 func (call *Call) Cancel(err error) {
 	c := call.conn
 	c.mu.Lock()
@@ -161,7 +160,7 @@ func (call *Call) Cancel(err error) {
 	}
 }
 
-// under tells whether a call is under way. mu is held, as below.
+// under tells whether a call is under way. mu is held here and in what follows.
 func (c *Conn) under(call *Call) bool { return call.id != 0 && c.calls[call.id] == call }
 
 // lost is the error of a call that ends without the peer's word for it: an answer
@@ -214,8 +213,8 @@ func (c *Conn) began(call *Call, h *head, ended bool) {
 	}
 }
 
-// finish ends a call whose answer is whole. A peer that answers before it has the
-// request does not get the rest.
+// finish ends a call whose answer is complete. If the peer answered before it had the whole
+// request, the rest is not sent.
 func (c *Conn) finish(call *Call) {
 	if call.end == 0 {
 		c.reset(call, nil)

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// What both sides keep to until the peer's settings say otherwise (RFC 9113, 6.5.2).
+	// The values that hold until the peer's settings say otherwise (RFC 9113, 6.5.2).
 	firstWindow   = 65535
 	firstMaxFrame = 16 << 10
 
@@ -25,7 +25,7 @@ const (
 	readBuffer   = 32 << 10
 	maxAnswer    = 64 << 10 // bytes of an answer's headers
 	tcpKeepAlive = 15 * time.Second
-	closeTime    = 250 * time.Millisecond // for the peer to take the last frames
+	closeTime    = 250 * time.Millisecond // the peer has this long to take the last frames
 )
 
 var (
@@ -33,17 +33,17 @@ var (
 	errSilent   = errors.New("the server answers neither data nor PING")
 )
 
-// Conn is one connection. Requests begin on it (call.go), one goroutine writes
-// what they left to be sent (write.go), one reads what the peer sends (read.go).
-// It ends in fail, which tells all calls that are under way.
+// Conn is one connection. Requests begin on it (call.go), one goroutine writes the frames that
+// they buffered (write.go), and another reads what the peer sends (read.go). It ends in fail,
+// which tells all calls that are under way.
 type Conn struct {
 	pool   *Pool
-	value  any         // the owner's
+	value  any         // what Options.Attach made
 	gone   atomic.Bool // takes no more requests
 	opened time.Time
 	heard  atomic.Int64  // when the peer last sent anything, by clock
 	conn   net.Conn      // TLS
-	raw    *punctual     // below it
+	raw    *punctual     // the layer below TLS
 	framer *http2.Framer // reads from conn, writes to out
 	done   chan struct{} // closed by fail
 	answer head          // of the read loop
@@ -62,17 +62,17 @@ type Conn struct {
 	enc      *hpack.Encoder // into block
 	block    bytes.Buffer
 	calls    map[uint32]*Call
-	blocked  []*Call // their bodies wait for a window
-	ended    *Call   // those that unlock tells, linked by next
-	last     *Call   // of ended
+	blocked  []*Call // calls whose bodies wait for a window
+	ended    *Call   // calls that unlock tells, linked by next
+	last     *Call   // last call of ended
 	nextID   uint32
-	streams  int   // MAX_CONCURRENT_STREAMS that was acknowledged
-	window   int64 // what the peer takes of all bodies
-	perCall  int64 // what it takes at first of each
+	streams  int   // MAX_CONCURRENT_STREAMS as acknowledged
+	window   int64 // the peer's flow-control window for all bodies
+	perCall  int64 // the window that each body starts with
 	maxFrame int
 	maxHead  int
-	owed     uint32 // received bytes that were not given back to the peer's window
-	err      error  // the connection is no more
+	owed     uint32 // received bytes not yet returned to the peer's window
+	err      error  // why the connection ended
 	watch    *time.Timer
 	pinged   time.Duration // by clock
 }
@@ -183,9 +183,8 @@ func (c *Conn) clock() time.Duration { return time.Since(c.opened) }
 // hear notes that the peer is alive.
 func (c *Conn) hear() { c.heard.Store(int64(c.clock())) }
 
-// look finds out by PING whether a silent peer is still there. One that comes far too
-// late says that this process was stopped, not the peer: the answer may wait to be
-// read, so it asks again.
+// look checks by PING whether a silent peer is still there. If look itself runs far too late,
+// this process was stopped, and the peer's answer may be waiting to be read: it asks again.
 func (c *Conn) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,8 +204,8 @@ func (c *Conn) look() {
 	}
 }
 
-// fail ends the connection and all calls on it. Only what was handed to TLS as a
-// whole can have been processed: the rest will never leave.
+// fail ends the connection and all calls on it. Only requests that were handed to TLS completely
+// can have been processed: the rest will never be sent.
 func (c *Conn) fail(err error) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -224,8 +223,8 @@ func (c *Conn) fail(err error) {
 	close(c.done)
 	ended := c.takeEnded()
 	c.mu.Unlock()
-	time.AfterFunc(closeTime, func() { _ = c.raw.Close() }) // a peer that takes nothing can't hold it up
-	c.Retire()                                              // before the owners of the calls look for a connection
+	time.AfterFunc(closeTime, func() { _ = c.raw.Close() }) // a peer that reads nothing can't hold up the close
+	c.Retire()                                              // before the owners of the calls look for another connection
 	notify(ended)
 }
 
@@ -246,7 +245,7 @@ func (c *Conn) takeEnded() *Call {
 // notify tells the owners of ended calls.
 func notify(ended *Call) {
 	for call := ended; call != nil; {
-		next := call.next // its owner may reuse what it is part of
+		next := call.next // its owner may reuse the call
 		call.owner.Answered(&call.result)
 		call = next
 	}

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// ErrLimited says that enough requests are under way after the server asked for
-// less.
+// ErrLimited says that the server asked to slow down, and that enough requests are under way.
 var ErrLimited = errors.New("the server asked to slow down; enough requests are under way")
 
 // recoverEvery is how long a limit stays before it grows by a tenth.
 const recoverEvery = time.Second
 
-// Pace is what an answer said about how many requests may be under way.
+// Pace is what an answer says about how many requests may be under way.
 type Pace uint8
 
 // What an answer may have said.
@@ -26,9 +25,9 @@ const (
 	Slower
 )
 
-// Limiter bounds how many requests of one kind are under way. There is no limit
-// until the server asks for less: each round of such answers halves the limit,
-// each second without one lets it grow by a tenth. Its pool's lock guards it.
+// Limiter bounds how many requests of one kind are under way. There is no limit until the server
+// asks for less. Each round of such answers halves the limit, and each second without one lets
+// it grow by a tenth. The pool's lock guards it.
 type Limiter struct {
 	pool *Pool
 	now  func() time.Time
@@ -53,7 +52,7 @@ func (l *Limiter) enter(w *Waiter) {
 	w.entered, w.round = true, l.round
 }
 
-// leave ends a request of a round.
+// leave ends a request that entered in this round.
 func (l *Limiter) leave(round int, pace Pace) {
 	switch {
 	case pace == Slower && round == l.round:
@@ -73,7 +72,7 @@ func (l *Limiter) halve() {
 	l.round, l.changed = l.round+1, l.now()
 }
 
-// grow raises the limit, until it binds no more.
+// grow raises the limit until it no longer binds.
 func (l *Limiter) grow() {
 	l.limit += max(l.limit/10, 1)
 	if l.limit >= MaxConns*MaxStreams {

@@ -25,8 +25,8 @@ const (
 	// firstAnswerWithin is how long a new connection's first request may take
 	// before another connection is opened beside it.
 	firstAnswerWithin = time.Second
-	// fewUntried is how many new connections a group tries while none has proven itself:
-	// where its requests hang it must not take them all.
+	// fewUntried is how many new connections a group may try while none has proven itself. A
+	// group whose requests hang must not take all of them.
 	fewUntried = 3
 	// defaultIdleAfter is Options.IdleAfter.
 	defaultIdleAfter = time.Minute
@@ -38,11 +38,11 @@ var ErrClosed = errors.New("the connections were closed")
 // errRefused says that new connections are refused, though they are accepted.
 var errRefused = errors.New("the server asks for another connection each time")
 
-// Options of a Pool. All are needed but IdleAfter, FirstAlone and Attach.
+// Options of a Pool. All are required except IdleAfter, FirstAlone and Attach.
 type Options struct {
 	// Name is what errors and the log call the server.
 	Name string
-	// Host is what requests call it (:authority).
+	// Host is the :authority of requests.
 	Host   string
 	Logger *slog.Logger
 	// DialTimeout bounds connecting and the TLS handshake.
@@ -50,8 +50,8 @@ type Options struct {
 	// A connection that is silent for ReadIdle gets a PING; silent for
 	// PingTimeout more it is given up.
 	ReadIdle, PingTimeout time.Duration
-	// SendWithin is how long what was written may wait for the connection to take
-	// it; after that the connection is given up rather than the request sent late.
+	// SendWithin is how long written data may wait for the connection to take it. After that the
+	// connection is given up, so that no request is sent late.
 	SendWithin time.Duration
 	// A connection that has no request for IdleAfter, default 1 min, is closed while there
 	// is another one.
@@ -59,8 +59,8 @@ type Options struct {
 	// FirstAlone lets a new connection take one request until its first answer;
 	// otherwise, until the peer has told its limit.
 	FirstAlone bool
-	// Attach, when set, makes what the owner keeps with a new connection, see
-	// Conn.Value. Its error is one of dialing.
+	// Attach, when set, makes the value that the owner keeps with a new connection, see
+	// Conn.Value. Its error counts as a dial error.
 	Attach func() (any, error)
 }
 
@@ -79,24 +79,24 @@ type Pool struct {
 	ending map[*Conn]struct{}
 	// waiters are served in the order they came.
 	waiters    list.List // of *Waiter
-	told, last *Waiter   // those that unlock tells, linked by next
+	told, last *Waiter   // waiters that unlock tells, linked by next
 	dialing    bool
 	cancelDial context.CancelFunc
-	failures   int // dials and connections that were of no use, in a row
+	failures   int // dials and useless connections in a row
 	retryAt    time.Time
-	retrying   bool  // somebody will dispatch at retryAt
-	err        error // of the last dial, or of the connections since
+	retrying   bool  // a dispatch is scheduled for retryAt
+	err        error // of the last dial, or of connections since
 	closed     bool
 }
 
-// Use is what a request was for its connection.
+// Use is what a request shows about its connection.
 type Use uint8
 
 // The uses.
 const (
 	// Unanswered: there was no answer.
 	Unanswered Use = iota
-	// Refused: the answer asks for another connection. It takes no more requests.
+	// Refused: the answer asked for another connection. This one takes no more requests.
 	Refused
 	// Answered: there was any other answer.
 	Answered
@@ -108,9 +108,9 @@ func New(addr string, cfg *tls.Config, o Options) *Pool {
 	return &Pool{addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), cancelDial: func() {}}
 }
 
-// pick is the first connection with room: few busy connections gather more
-// writes than many idle ones. A new connection is picked only while fewer than
-// most new ones wait for their first answer with a request of the same group.
+// pick returns the first connection with room: few busy connections gather more writes than many
+// idle ones. It picks a new connection only while fewer than most new ones wait for the first
+// answer to a request of the same group.
 func (p *Pool) pick(group string, most int) *Conn {
 	for _, c := range p.conns {
 		if c.inFlight < c.limit() && (c.proven || p.untried(group) < most) {
@@ -130,8 +130,8 @@ func (p *Pool) untried(group string) (n int) {
 	return n
 }
 
-// Release gives back the room of a request. Any answer proves a connection, also
-// a refusal: the server works on its requests.
+// Release gives back the room of a request. Any answer proves a connection, even a refusal,
+// because it shows that the server works on its requests.
 func (p *Pool) Release(c *Conn, use Use) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -154,9 +154,9 @@ func (p *Pool) Release(c *Conn, use Use) {
 	p.dispatch()
 }
 
-// dispatch gives room to the waiters, in the order they came, and opens a
-// connection if some are left. New connections go first to groups that none was
-// tried with: one group whose requests hang must not take them all.
+// dispatch gives room to the waiters, in the order they came, and opens a connection if some are
+// left. New connections go first to groups that have not tried one: a group whose requests hang
+// must not take them all.
 func (p *Pool) dispatch() {
 	for _, most := range []int{1, p.maxUntried()} {
 		for e := p.waiters.Front(); e != nil && p.hasRoom(); {
@@ -170,15 +170,15 @@ func (p *Pool) dispatch() {
 	p.dialIfNeeded()
 }
 
-// lower takes over a lower limit of the peer's, before it is acknowledged.
+// lower applies a lower limit of the peer before it is acknowledged.
 func (p *Pool) lower(c *Conn, streams int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.peer = min(c.peer, streams)
 }
 
-// raise takes over the peer's limit when it is acknowledged. It also proves a
-// connection whose first request need not be alone.
+// raise applies the peer's limit when it is acknowledged. It also proves a connection whose
+// first request need not be alone.
 func (p *Pool) raise(c *Conn, streams int) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -194,10 +194,10 @@ func (p *Pool) hasRoom() bool {
 	return slices.ContainsFunc(p.conns, func(c *Conn) bool { return c.inFlight < c.limit() })
 }
 
-// dialIfNeeded opens one more connection when requests wait that a new one could
-// take. A new connection takes a single request at first: there are at most as many that
-// have yet to prove themselves, and are not slow to, as have done so, and at least one. So
-// their number doubles within an answer time.
+// dialIfNeeded opens one more connection when requests wait that a new one could take. A new
+// connection takes a single request at first. The unproven connections that are not known to be
+// slow are at most as many as the proven ones, and at least one may be open, so that their
+// number doubles within an answer time.
 func (p *Pool) dialIfNeeded() {
 	if p.closed || p.dialing || len(p.conns) >= MaxConns {
 		return
@@ -213,7 +213,7 @@ func (p *Pool) dialIfNeeded() {
 		return
 	}
 	wait := time.Until(p.retryAt)
-	if wait > 0 && len(p.conns) > 0 { // those that are there will do meanwhile
+	if wait > 0 && len(p.conns) > 0 { // the open connections will do meanwhile
 		if !p.retrying {
 			p.retrying = true
 			time.AfterFunc(wait, p.retry)
@@ -251,7 +251,7 @@ func (p *Pool) proven() (n int) {
 // maxUntried is how many new connections a group may try at once.
 func (p *Pool) maxUntried() int { return max(p.proven(), fewUntried) }
 
-// endUnused retires a connection that stays without a request: few busy ones gather more
+// endUnused retires a connection that stays without requests: few busy connections gather more
 // writes than many idle ones. mu is held.
 func (p *Pool) endUnused(c *Conn) {
 	if c.idle != nil {
@@ -262,7 +262,7 @@ func (p *Pool) endUnused(c *Conn) {
 		p.mu.Lock()
 		defer p.unlock()
 		if c.inFlight == 0 && len(p.conns) > 1 {
-			c.useful = true // it is no failure
+			c.useful = true // not a failure
 			p.retire(c)
 		}
 	})
@@ -308,8 +308,8 @@ func (p *Pool) open(ctx context.Context, wait time.Duration) {
 	p.dispatch()
 }
 
-// markSlow lets other connections be opened beside one that gave no answer
-// yet: a first request that is never answered must not hold up all others.
+// markSlow lets other connections be opened beside one that has not answered yet: a first
+// request that is never answered must not hold up all others.
 func (p *Pool) markSlow(c *Conn) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -317,9 +317,8 @@ func (p *Pool) markSlow(c *Conn) {
 	p.dispatch()
 }
 
-// backOff puts off the next dial: by first, and longer with each failure. The
-// first loss of a connection that was there (first 0) puts off nothing, since
-// its requests shall be sent again at once.
+// backOff delays the next dial by first, and longer with each failure. The first loss of an open
+// connection (first 0) delays nothing, since its requests are to be sent again at once.
 func (p *Pool) backOff(first time.Duration) {
 	p.failures++
 	if first == 0 && p.failures == 1 {
@@ -348,9 +347,9 @@ func (p *Pool) failWaiters(err error) {
 	}
 }
 
-// retire is Conn.Retire with mu held. A connection that was of no use counts as a
-// failure: a server that ends connections at once, or has no answer on them but
-// that another one is wanted, is not dialled in a loop.
+// retire is Conn.Retire with mu held. A connection that was of no use counts as a failure. A
+// server that closes connections at once, or always asks for another one, is then not dialled in
+// a loop.
 func (p *Pool) retire(c *Conn) {
 	if c.gone.Swap(true) {
 		return

@@ -40,8 +40,8 @@ func (c *Conn) read() {
 	}
 }
 
-// frame handles one frame; an error ends the connection. Frames of calls that
-// are over, and of kinds that are not known, change nothing.
+// frame handles one frame; an error ends the connection. Frames of ended calls and of unknown
+// kinds are ignored.
 func (c *Conn) frame(f http2.Frame) error {
 	switch f := f.(type) {
 	case *http2.HeadersFrame:
@@ -102,8 +102,8 @@ func (h *head) add(f hpack.HeaderField) {
 // take is a copy of the fields.
 func (h *head) take() []Field { return append([]Field(nil), h.fields...) }
 
-// onHeader takes a piece of an answer's headers. Those of no answer, such as 100
-// Continue and trailers, are read because the table of headers depends on them.
+// onHeader takes a fragment of headers. Headers that belong to no answer, such as 100 Continue
+// and trailers, are decoded too, because the header table depends on them.
 func (c *Conn) onHeader(fragment []byte, ended bool) error {
 	h := &c.answer
 	h.size += frameHeader + len(fragment) // an empty one counts, too
@@ -132,8 +132,8 @@ func (c *Conn) onHeader(fragment []byte, ended bool) error {
 	return nil
 }
 
-// onData takes a piece of an answer's body. What is longer than an answer may be
-// is not waited for.
+// onData takes a piece of an answer's body. A body that is too long is cut off, and the rest is
+// not waited for.
 func (c *Conn) onData(f *http2.DataFrame) error {
 	c.mu.Lock()
 	defer c.unlock()
@@ -173,9 +173,8 @@ func (c *Conn) onReset(f *http2.RSTStreamFrame) {
 	}
 }
 
-// onSettings takes over what the peer asks for. The pool hears of a lower limit
-// before it is acknowledged, and of a higher one after: no call is more than
-// the peer has allowed.
+// onSettings applies the peer's settings. The pool learns of a lower limit before it is
+// acknowledged, and of a higher one after: there are never more calls than the peer allows.
 func (c *Conn) onSettings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		return nil
@@ -224,7 +223,7 @@ func (c *Conn) apply(s http2.Setting) error {
 	return nil
 }
 
-// onWindow lets bodies go on that waited for a window.
+// onWindow resumes bodies that waited for a window.
 func (c *Conn) onWindow(f *http2.WindowUpdateFrame) error {
 	c.mu.Lock()
 	defer c.unlock()
@@ -240,7 +239,7 @@ func (c *Conn) onWindow(f *http2.WindowUpdateFrame) error {
 	return nil
 }
 
-// onPing answers the peer's.
+// onPing answers the peer's PING.
 func (c *Conn) onPing(f *http2.PingFrame) error {
 	if f.IsAck() {
 		return nil
@@ -259,7 +258,7 @@ func (c *Conn) flooded() error {
 	return nil
 }
 
-// onGoAway sends new requests elsewhere, and those that the peer did not process.
+// onGoAway sends new requests, and those that the peer did not process, to other connections.
 func (c *Conn) onGoAway(f *http2.GoAwayFrame) {
 	c.Retire()
 	c.mu.Lock()

@@ -6,35 +6,34 @@ import (
 	"time"
 )
 
-// Waiter waits for room for one request: in its limiter, until enough others have
-// left, and then for a connection. No goroutine waits with it.
+// Waiter waits for room for one request: in its limiter, until enough other requests have left,
+// and then for a connection. No goroutine waits with it.
 type Waiter struct {
-	// Requests that may hang for the same reason share a group: on new connections
-	// they leave room for the other groups.
+	// Requests that may hang for the same reason share a Group. On new connections they leave
+	// room for the other groups.
 	Group string
 	// Limiter, when set, is one of the pool's.
 	Limiter *Limiter
-	// Context has the values that a connection is opened with; its end is not looked at.
+	// Context has the values that a connection is opened with; its cancellation is ignored.
 	Context context.Context
-	// Owner is told once for each Acquire, by whatever goroutine made the room: it
-	// must not wait for anything. It gives the connection back by Release.
+	// Owner is told once for each Acquire, by whatever goroutine made the room. It must not
+	// block. It gives the connection back by Release.
 	Owner interface{ Acquired(c *Conn, err error) }
 
 	// Guarded by the pool's lock.
 	entered bool
 	round   int           // of the limiter, when it entered
-	in      *list.List    // where it waits, nil: it does not
-	place   *list.Element // there
+	in      *list.List    // the list that it waits in; nil: it does not wait
+	place   *list.Element // its place there
 	over    error         // Cancel was called
 	conn    *Conn
 	err     error
 	next    *Waiter
 }
 
-// Acquire asks for room for one request; the waiter's owner may be told before it
-// returns. The first time it enters the limiter, until Leave. At most as many wait
-// there as may be under way; the others fail at once with ErrLimited, so that they
-// do not fill up their caller.
+// Acquire asks for room for one request; the waiter's owner may be told before it returns. The
+// first Acquire enters the limiter, until Leave. At most as many requests wait there as may be
+// under way. The others fail at once with ErrLimited, so that they do not fill up their caller.
 func (p *Pool) Acquire(w *Waiter) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -79,9 +78,9 @@ func (p *Pool) Cancel(w *Waiter, err error) {
 	}
 }
 
-// queue gives a waiter a connection, or lets it wait for one. A server that was
-// just found unreachable is not waited for: the caller knows better how long to
-// wait. mu is held, as below.
+// queue gives a waiter a connection, or lets it wait for one. If the server was just found
+// unreachable, the waiter fails at once: its caller knows better how long to wait. mu is held
+// here and in what follows.
 func (p *Pool) queue(w *Waiter) {
 	switch {
 	case w.over != nil:
@@ -107,7 +106,7 @@ func (p *Pool) queue(w *Waiter) {
 // wait puts a waiter at the end of a list.
 func (w *Waiter) wait(in *list.List) { w.in, w.place = in, in.PushBack(w) }
 
-// stopWaiting takes it off its list.
+// stopWaiting takes the waiter off its list.
 func (w *Waiter) stopWaiting() {
 	if w.in != nil {
 		w.in.Remove(w.place)
@@ -139,7 +138,7 @@ func (p *Pool) unlock() {
 	p.told, p.last = nil, nil
 	p.mu.Unlock()
 	for w := told; w != nil; {
-		next := w.next // its owner may use it again
+		next := w.next // its owner may reuse the waiter
 		w.Owner.Acquired(w.conn, w.err)
 		w = next
 	}

@@ -14,15 +14,14 @@ var (
 )
 
 const (
-	// maxUnsent ends a connection whose peer makes us answer and does not read. All
-	// requests that may be under way are less.
+	// maxUnsent ends a connection whose peer makes us answer and does not read. All requests
+	// that may be under way together take less.
 	maxUnsent = 16 << 20
 	maxKept   = 1 << 20 // of a buffer between two writes
 )
 
-// gather holds the frames that were written and not yet sent. Those of many
-// calls that are written while a TLS record is on its way leave together: one
-// record and one system call for all of them.
+// gather holds the frames that were written and not yet sent. Frames that calls write while a
+// TLS record is on its way leave together: one record and one system call for all of them.
 type gather struct {
 	bytes []byte
 	spare []byte
@@ -44,7 +43,7 @@ func (g *gather) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// take hands out what is to be sent, and since when it waits.
+// take hands out the bytes to send, and since when they have waited.
 func (g *gather) take() ([]byte, time.Time) {
 	p := g.bytes
 	g.bytes, g.spare = g.spare[:0], p
@@ -55,13 +54,12 @@ func (g *gather) take() ([]byte, time.Time) {
 	return p, g.since
 }
 
-// punctual is the connection below TLS. It refuses what is written too late, and
-// asks that last of all: between the question and the system call nothing is left
-// to be done.
+// punctual is the connection below TLS. It refuses data that is written too late. It checks the
+// time right before the system call, with nothing in between.
 type punctual struct {
 	net.Conn
 	opened time.Time
-	until  atomic.Int64 // ns after opened; 0: as long as it takes
+	until  atomic.Int64 // ns after opened; 0: no limit
 }
 
 // Write implements net.Conn.
@@ -75,9 +73,9 @@ func (c *punctual) Write(p []byte) (int, error) {
 // end is where in the connection's bytes the newest frame ends.
 func (g *gather) end() uint64 { return g.taken + uint64(len(g.bytes)) }
 
-// write is the connection's writer goroutine. What has waited too long ends the
-// connection instead of being sent: a process that was stopped for a while must
-// not send requests that are no longer its own.
+// write is the connection's writer goroutine. Data that has waited too long ends the connection
+// instead of being sent: a process that was stopped for a while must not send requests that it
+// no longer owns.
 func (c *Conn) write() {
 	defer c.conn.Close()
 	for {
@@ -86,7 +84,7 @@ func (c *Conn) write() {
 			return
 		case <-c.out.wake:
 		}
-		runtime.Gosched() // calls that are about to begin come along
+		runtime.Gosched() // calls that are about to begin join this write
 		c.mu.Lock()
 		p, since := c.out.take()
 		c.mu.Unlock()
@@ -97,7 +95,7 @@ func (c *Conn) write() {
 		if n, err := c.conn.Write(p); err != nil {
 			if errors.Is(err, errLate) {
 				c.mu.Lock()
-				c.out.taken -= uint64(len(p) - n) // this much was not sent
+				c.out.taken -= uint64(len(p) - n) // these bytes were not sent
 				c.mu.Unlock()
 			}
 			c.fail(err)
@@ -106,9 +104,8 @@ func (c *Conn) write() {
 	}
 }
 
-// pump leaves as much of a body to be sent as the peer's windows take. Before
-// the last of it, the check is asked again if anything was waited for. mu is
-// held, as below.
+// pump buffers as much of a body for sending as the peer's windows take. Before the last of it,
+// the check is asked again if the call had to wait. mu is held here and in what follows.
 func (c *Conn) pump(call *Call) {
 	for {
 		rest := call.body[call.sent:]
@@ -142,7 +139,7 @@ func (c *Conn) wait(call *Call) {
 	}
 }
 
-// unblock goes on with the bodies that wait, after a window grew.
+// unblock resumes the waiting bodies after a window grew.
 func (c *Conn) unblock() {
 	blocked := c.blocked
 	c.blocked = nil

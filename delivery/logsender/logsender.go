@@ -16,8 +16,8 @@ import (
 // maxApps bounds how many apps are listed: topics come from clients.
 const maxApps = 1000
 
-// Sender logs each notification and answers that it was delivered. It shows no
-// whole token, and no text unless it may.
+// Sender logs each notification and answers that it was delivered. It never shows a whole token,
+// and shows text only if it may.
 type Sender struct {
 	log   *slog.Logger
 	texts func() bool
@@ -31,8 +31,8 @@ var (
 	_ transport.Starter = (*Sender)(nil)
 )
 
-// New makes a log sender that shows titles and bodies whenever texts allows it, and
-// says once that it sends nothing.
+// New makes a log sender that shows titles and bodies while texts returns true. It logs once
+// that it sends nothing.
 func New(log *slog.Logger, texts func() bool) *Sender {
 	log.Warn("no APNs credentials are configured: notifications are logged, not sent")
 	return &Sender{log: log, texts: texts, apps: make(map[string]transport.AppState)}
@@ -59,7 +59,7 @@ func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func
 	done(s.Send(ctx, n))
 }
 
-// Takes implements transport.Sender: whatever app it is for.
+// Takes implements transport.Sender; it takes every app.
 func (s *Sender) Takes(*api.DeviceRequest) bool { return true }
 
 // remember keeps an app for Apps.
@@ -72,7 +72,7 @@ func (s *Sender) remember(n *transport.Notification) {
 	}
 }
 
-// alertOf reads what a payload shows; nothing when that is not to be read.
+// alertOf reads the text that a payload shows; it is empty when the payload can't be read.
 func alertOf(payload []byte) (alert api.Alert) {
 	var doc struct {
 		APS struct {

@@ -19,17 +19,17 @@ type page struct {
 	job     *events.Job
 	users   []string
 	others  []string             // users without the actor
-	targets []devices.Target     // what they want
+	targets []devices.Target     // their settings
 	read    time.Time            // when that was read
 	next    string               // the next page's cursor; "": this is the last
 	counts  events.Counts        // what this page adds to the event's report
 	found   []delivery.Recipient // the devices of this page
-	missed  []string             // users whose settings were not read, or notifications not stored
-	err     error                // why
-	marks   map[string]string    // what became of notifications before, see events.MarkText
-	reached map[string]bool      // users who have such a notification
+	missed  []string             // users whose settings were not read, or whose notifications were not stored
+	err     error                // why users were missed
+	marks   map[string]string    // marks of earlier notifications, see events.MarkText
+	reached map[string]bool      // users who have a marked notification
 	sent    events.Sent          // those of them that ended
-	dated   bool                 // the job's time to live became an end, which is not in the queue
+	dated   bool                 // the job's time to live was turned into an expiry, which the queue does not have yet
 }
 
 // event is the id of the event that is targeted.

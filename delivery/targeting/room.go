@@ -10,13 +10,12 @@ import (
 )
 
 const (
-	// partPatience is how long a part waits for room to be sent in one hop: until then it
-	// is one job, and not one for each of its devices. partWaitMost is how long it waits at
-	// once.
+	// partPatience is how long a part waits for room to be sent in one hop. Until then it is one
+	// job instead of one for each of its devices. partWaitMost bounds a single wait.
 	partPatience, partWaitMost = time.Minute, 5 * time.Second
-	// waitShare is the share of its age that an event or a part waits when others go first.
+	// waitShare: an event or a part that lets others go first waits for its age divided by this.
 	waitShare = 4
-	// hangingWaitLeast is how long a part at least waits for an app that does not answer.
+	// hangingWaitLeast is the least wait of a part whose app does not answer.
 	hangingWaitLeast = time.Second
 	// maxRefused bounds the events whose refusals are remembered.
 	maxRefused = 1000
@@ -37,25 +36,25 @@ func (r *refusals) note(event string, shares delivery.Shares) {
 		return
 	}
 	if r.shares == nil || len(r.shares) >= maxRefused {
-		r.shares = map[string]delivery.Shares{} // a forgotten event costs one reading of settings
+		r.shares = map[string]delivery.Shares{} // a forgotten event costs one more reading of settings
 	}
 	r.shares[event] = shares
 }
 
-// of gives the shares of the event's part that found no room last.
+// of returns the shares with which a part of the event last found no room.
 func (r *refusals) of(event string) delivery.Shares {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.shares[event]
 }
 
-// patient tells whether a part waits for room rather than going in two hops.
+// patient tells whether a part still waits for room instead of going in two hops.
 func (p *page) patient() bool {
 	return p.part() && p.c.Now.Sub(p.c.EnqueuedAt) < partPatience
 }
 
-// waitsForRoom lets a part wait, before anything is read for it, while there is still no
-// room for as many devices of the same apps as a part of its event had.
+// waitsForRoom lets a part wait, before anything is read for it, while there is still no room
+// for the shares that an earlier part of its event had.
 func (t *Targeting) waitsForRoom(p *page) bool {
 	if t.o.Delivery == nil || !p.c.First || !p.patient() {
 		return false
@@ -77,8 +76,8 @@ func (t *Targeting) waitForRoom(p *page, shares delivery.Shares) {
 	t.wait(p, least, delivery.NoRoom)
 }
 
-// backlog is how many jobs of a queue wait in the whole cluster, read a moment ago, with
-// what this process added since.
+// backlog is the number of jobs of a queue that wait in the whole cluster, as read a moment ago,
+// plus what this process added since.
 type backlog struct {
 	mu    sync.Mutex
 	n     int64
@@ -88,8 +87,8 @@ type backlog struct {
 // backlogFresh is how long a reading of a backlog is used.
 const backlogFresh = 25 * time.Millisecond
 
-// allows tells whether fewer than most jobs of a queue wait, and counts the ones that are
-// added then. When the queue cannot be read the answer is no.
+// allows tells whether fewer than most jobs of a queue wait, and if so counts the added ones. It
+// returns false when the queue cannot be read.
 func (b *backlog) allows(ctx context.Context, q *queue.Queue, most, added int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +106,8 @@ func (b *backlog) allows(ctx context.Context, q *queue.Queue, most, added int64)
 	return true
 }
 
-// tooDeep tells whether so many notifications wait that a part of a large audience should.
+// tooDeep tells whether so many notifications wait that a part of a large audience should wait,
+// too.
 func (t *Targeting) tooDeep(ctx context.Context, n int) bool {
 	return !t.notifications.allows(ctx, t.o.Notifications, t.o.Deep, int64(n))
 }

@@ -34,8 +34,8 @@ func (s *sqlPages) add(shard int, pages []*page, most int) (taken int, begin boo
 	return taken, !running
 }
 
-// next gives a shard's goroutine what waits, after so many pages that are finished. With
-// nothing left the goroutine ends.
+// next gives a shard's goroutine the waiting pages, and takes off the count those that it
+// finished. When no page is left the goroutine ends.
 func (s *sqlPages) next(shard, finished int) []*page {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,8 +49,8 @@ func (s *sqlPages) next(shard, finished int) []*page {
 	return pages
 }
 
-// mostForSQL is how many pages wait for SQL at most: a quarter of what this process may
-// have claimed, so that SQL that hangs leaves room for what does not need it.
+// mostForSQL is how many pages may wait for SQL: a quarter of what this process may have
+// claimed, so that a hanging SQL leaves room for events that do not need it.
 func (t *Targeting) mostForSQL() int {
 	return max(t.o.InFlight/4, 1)
 }
@@ -72,9 +72,9 @@ func (t *Targeting) leaveToSQL(ctx context.Context, shard int, pages []*page) {
 	})
 }
 
-// divideCold separates the pages with users who are not cached, and those behind them that
-// have a user in common with one: these keep their order. The cold pages are as if they had
-// never been read.
+// divideCold separates the pages that have users who are not cached, and the pages behind them
+// that share a user with one of these, so that they keep their order. The cold pages are left as
+// if they had never been read.
 func divideCold(pages []*page) (warm, cold []*page) {
 	users := map[string]bool{}
 	for _, p := range pages {

@@ -32,27 +32,27 @@ type Options struct {
 	// LiveKey names the key of Redis that exists while a user reads his chats
 	// on a live stream: an event to a chat does not go to him then. Default: none.
 	LiveKey func(user string) string
-	// Deep is how many notifications may wait, in all shards together, before the parts of
-	// large audiences wait that do not go in one hop; default 2,000.
+	// Deep is how many notifications may wait, in all shards together, before parts of large
+	// audiences that cannot go in one hop have to wait; default 2,000.
 	Deep int64
 	// MostParts is how many events and parts may wait, in all shards together, before a
 	// large audience with parts that have not ended is split no further; default 32. Each
-	// part has at most 100 users. What a process works on does not wait.
+	// part has at most 100 users. Jobs that a process works on are not counted.
 	MostParts int64
-	// PageDelay is how long a page waits then, and a part whose apps have no room, at
-	// least; default 20 ms.
+	// PageDelay is the least time that such a page waits, and also a part whose apps have no
+	// room; default 20 ms.
 	PageDelay time.Duration
 	// MaxAge is how long it is remembered which parts a page became; default 24 h. It
 	// should be the queue's own.
 	MaxAge time.Duration
-	// ReportTTL is how long the report of an event stays whose notifications may
-	// wait; default 48 h. It should outlast MaxAge.
+	// ReportTTL is how long an event's report stays while its notifications may wait; default 48
+	// h. It should outlast MaxAge.
 	ReportTTL time.Duration
 	// InFlight is how many events this process may have claimed; a quarter of them may wait
 	// for SQL. Default delivery.InFlight.
 	InFlight int
 	Metrics  *delivery.Metrics
-	// Logger hears of events that can't be targeted; default: nobody.
+	// Logger receives events that can't be targeted; default: discarded.
 	Logger *slog.Logger
 }
 
@@ -60,9 +60,9 @@ type Options struct {
 type Targeting struct {
 	o       Options
 	refused refusals
-	// What waits, as last read.
+	// The backlogs as last read.
 	events, notifications backlog
-	sending               sync.WaitGroup // of what Delivery sends at once, and of what asks SQL
+	sending               sync.WaitGroup // counts what Delivery sends at once, and the goroutines that ask SQL
 	sql                   sqlPages
 }
 
@@ -95,8 +95,7 @@ func New(o Options) *Targeting {
 	return &Targeting{o: o}
 }
 
-// Run targets events until ctx ends and what was begun is finished or handed
-// back.
+// Run targets events until ctx ends and everything it began is finished or handed back.
 func (t *Targeting) Run(ctx context.Context) error {
 	err := t.o.Events.Run(ctx, t.target)
 	t.sending.Wait()
@@ -129,7 +128,7 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 // SQL has failed, it puts the rest back without reading it.
 func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (cold []*page) {
 	var small, parts, large []*page
-	var away error // why SQL is not asked any more
+	var away error // why SQL is no longer asked
 	users := 0
 	resolve := func() {
 		left, err := t.resolve(ctx, small, fromCache)
@@ -185,10 +184,10 @@ func (t *Targeting) nextPages(ctx context.Context, large []*page, away error) {
 	}
 }
 
-// splits tells whether an audience that has been read is to be split. An event that a
-// process had before goes on the way it began, as parts or as a whole, however many users
-// it has by now, because notifications may be marked or stored. If it left no trace, its
-// parts may still be on their way to Redis, which takes them once.
+// splits tells whether an audience that has been read is to be split. If a process had the event
+// before, it goes on the way it began, as parts or as a whole, however many users it has by now,
+// because notifications may be marked or stored. If the earlier process left no trace, its parts
+// may still be on their way to Redis, which accepts each part only once.
 func (t *Targeting) splits(ctx context.Context, p *page) bool {
 	large := len(p.users) > events.PartSize
 	if p.c.First || p.part() || p.job.Audience.Kind() == events.KindUsers {
@@ -204,7 +203,7 @@ func (t *Targeting) splits(ctx context.Context, p *page) bool {
 	return split || err != nil
 }
 
-// madeWhole tells whether somebody stored or sent notifications of an event itself, not
+// madeWhole tells whether a process stored or sent notifications of the event itself rather than
 // of its parts.
 func (t *Targeting) madeWhole(ctx context.Context, p *page) (bool, error) {
 	if made, err := t.o.Notifications.Groups(ctx, p.c.ID); len(made) > 0 || err != nil {
@@ -228,9 +227,9 @@ func (t *Targeting) nextPage(ctx context.Context, p *page) {
 // partsOfAPage is how many parts a page becomes.
 const partsOfAPage = events.PageSize / events.PartSize
 
-// mayGoOn tells whether the next page of a large audience may be split: while few events
-// and parts wait, or when all of its own parts have ended. How much is under way is bounded
-// by the processes that work on it.
+// mayGoOn tells whether the next page of a large audience may be split. It may while few events
+// and parts wait, or when all of its own parts have ended. The work under way is bounded by the
+// processes that do it.
 func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
 	if t.events.allows(ctx, t.o.Events, t.o.MostParts, partsOfAPage) {
 		return true
@@ -247,7 +246,7 @@ func (t *Targeting) mayGoOn(ctx context.Context, p *page) bool {
 	return false
 }
 
-// wait defers an event or a part of which nothing was begun; an older one waits longer.
+// wait defers an event or a part of which nothing has begun; an older one waits longer.
 func (t *Targeting) wait(p *page, least time.Duration, why string) {
 	wait := min(max(least, p.c.Now.Sub(p.c.EnqueuedAt)/waitShare), partWaitMost)
 	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: delivery.Jitter(wait), Untouched: true, Reason: why})
@@ -278,7 +277,7 @@ func (t *Targeting) split(ctx context.Context, p *page) {
 	p.c.Finish(queue.Result{Outcome: queue.Continue, Payload: payload, Report: next.ReportTargeting(next.Counted, next.Sent), ReportTTL: t.o.ReportTTL})
 }
 
-// open decodes an event; nil: it cannot be read, and was ended.
+// open decodes an event. It returns nil if the event cannot be read, and has ended it then.
 func open(c *queue.Claimed) *page {
 	j, err := events.JobOf(c)
 	if err != nil {
@@ -298,8 +297,8 @@ func (t *Targeting) endLate(ctx context.Context, p *page) bool {
 	return true
 }
 
-// partlySent tells whether another process may have sent some of an event before: it may
-// have stored notifications or parts, which are sent, and died before it could say so.
+// partlySent tells whether another process may already have sent some of an event: it may have
+// stored notifications or parts, which are sent, and died before it could say so.
 func (t *Targeting) partlySent(ctx context.Context, p *page) bool {
 	if p.c.First {
 		return false
@@ -312,7 +311,7 @@ func (t *Targeting) partlySent(ctx context.Context, p *page) bool {
 	return made || err != nil
 }
 
-// read fills in the page's users; false: the page was finished otherwise.
+// read reads the page's users. It returns false if the page was finished in another way.
 func (t *Targeting) read(ctx context.Context, p *page) bool {
 	users, next, err := t.readPage(ctx, p)
 	if err == nil {
@@ -324,8 +323,8 @@ func (t *Targeting) read(ctx context.Context, p *page) bool {
 	return false
 }
 
-// postpone gives the event back because something that it needs is away. The end of its
-// time stays as it is now, also in a dead letter that is tried again.
+// postpone gives the event back because a dependency is away. The expiry computed now is kept,
+// also in a dead letter that is tried again.
 func (t *Targeting) postpone(p *page, reason string, err error) {
 	t.o.Logger.Warn("targeting waits", "event", p.c.ID, "reason", reason, "error", err)
 	r := deferOrRetry(reason, err)

@@ -16,11 +16,11 @@ import (
 // queue entry takes 64 KiB.
 const maxMissed = 40 << 10
 
-// resolve targets pages together: one reading of settings, one writing of
-// notifications, then each page is finished with what it counted. Done again
-// after a crash it writes the same ids, and the counts go with the one finish
-// that the queue accepts. With fromCache it asks no SQL and returns the pages that need
-// it, of which nothing is begun. The error is that of reading the settings.
+// resolve targets pages together: it reads all settings, writes all notifications, and then
+// finishes each page with its counts. When it is repeated after a crash it writes the same ids,
+// and the counts go with the one finish that the queue accepts. With fromCache it asks no SQL
+// and returns the pages that need it, of which nothing has begun. The error comes from reading
+// the settings.
 func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) (cold []*page, err error) {
 	if pages = slices.DeleteFunc(pages, t.waitsForRoom); len(pages) == 0 {
 		return nil, nil
@@ -47,8 +47,8 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) 
 	return cold, err
 }
 
-// store writes the notifications of pages, and finishes each with what it counted. Only
-// users with a notification that could not be stored, because a shard is away, wait.
+// store writes the notifications of pages, and finishes each page with its counts. Only users
+// with a notification that could not be stored, because a shard is away, wait.
 func (t *Targeting) store(ctx context.Context, pages []*page) {
 	if len(pages) == 0 {
 		return
@@ -71,7 +71,7 @@ func (t *Targeting) store(ctx context.Context, pages []*page) {
 	}
 }
 
-// missUnstored leaves users with a notification that was not stored for later. The stored
+// missUnstored puts off the users with a notification that was not stored. Their stored
 // notifications are marked, so that none is stored again, however long that takes.
 func (p *page) missUnstored(made []queue.Enqueued, err error) {
 	if !slices.ContainsFunc(made, func(m queue.Enqueued) bool { return m.ID == "" }) {
@@ -87,7 +87,7 @@ func (p *page) missUnstored(made []queue.Enqueued, err error) {
 	}
 }
 
-// alive leaves out the pages whose lease is over: others have them by now, and a
+// alive leaves out the pages whose lease is over. Other processes have them by now, and a
 // process that was stopped for long must not write them once more.
 func alive(pages []*page) []*page {
 	return slices.DeleteFunc(pages, func(p *page) bool {
@@ -133,10 +133,10 @@ func (t *Targeting) recall(ctx context.Context, pages []*page) []*page {
 	return pages
 }
 
-// sendAtOnce hands an event to Delivery, which sends it in one hop, if no process had it
-// before and it has few devices. It waits a moment in the process for room in the apps'
+// sendAtOnce hands an event to Delivery, which sends it in one hop, if the event has few devices
+// and no process had it before. The event waits a moment in the process for room in the apps'
 // windows. A part without room is given back, so that events with few users go first; the
-// notifications of another event become jobs. False: the event has to go in two hops.
+// notifications of any other event become jobs. False: the event has to go in two hops.
 func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
 	n, d := len(p.found), t.o.Delivery
 	if d == nil || !p.c.First || len(p.job.Missed) > 0 || p.next != "" || len(p.missed) > 0 || n == 0 || n > delivery.MaxAtOnce {
@@ -159,7 +159,7 @@ func (t *Targeting) giveBack(p *page, shares delivery.Shares) {
 	t.waitForRoom(p, shares)
 }
 
-// counted tells the metrics of a page whose notifications are sent at once.
+// counted updates the metrics for a page whose notifications are sent at once.
 func (t *Targeting) counted(p *page) {
 	if p.part() {
 		t.refused.note(p.event(), nil)
@@ -185,7 +185,7 @@ func (t *Targeting) queries(p *page) []devices.Query {
 	return queries
 }
 
-// settings reads what all users of all pages want, in one pipeline. The target of a user
+// settings reads the settings of all users of all pages in one pipeline. The target of a user
 // who could not be read, or with fromCache is not cached, holds an error, which is also
 // returned.
 func (t *Targeting) settings(ctx context.Context, pages []*page, fromCache bool) error {
@@ -210,8 +210,8 @@ func (t *Targeting) settings(ctx context.Context, pages []*page, fromCache bool)
 	return err
 }
 
-// liveKey is the mark of a user whom the event reaches otherwise; "" when that
-// does not matter: streams show the messages of chats alone.
+// liveKey names the mark of a user whom the event reaches on a live stream. It is "" for events
+// that do not come from a chat, because streams show only the messages of chats.
 func (t *Targeting) liveKey(p *page, user string) string {
 	if t.o.LiveKey == nil || p.job.Audience.Kind() != events.KindChat {
 		return ""
@@ -251,7 +251,7 @@ func (t *Targeting) choose(p *page) {
 		}
 	}
 	if !p.goesOn() {
-		p.found = nil // all of the page later, not half of it twice
+		p.found = nil // the whole page goes later, rather than half of it twice
 	}
 }
 
@@ -274,7 +274,7 @@ func (p *page) miss(user string, err error) {
 	p.counts.Recipients--
 }
 
-// finish ends the event or the part, or lets the missed users go behind what waits.
+// finish ends the event or the part, or puts it behind what waits, for the missed users.
 func (t *Targeting) finish(p *page) {
 	if !p.goesOn() {
 		t.postpone(p, "missed_users", p.err)
@@ -303,8 +303,8 @@ func (t *Targeting) finish(p *page) {
 	p.c.Finish(r)
 }
 
-// goesOn tells whether the users who could be read go on without the others:
-// some were, and the others' names fit into the entry.
+// goesOn tells whether the page goes on without the users who could not be read: some were read,
+// and the names of the others fit into the entry.
 func (p *page) goesOn() bool {
 	if len(p.missed) == 0 || len(p.missed) == len(p.others) || p.next != "" {
 		return len(p.missed) == 0
@@ -316,7 +316,7 @@ func (p *page) goesOn() bool {
 	return size <= maxMissed
 }
 
-// count tells the metrics what the page suppressed.
+// count adds the page's suppressed users to the metrics.
 func (t *Targeting) count(p *page) {
 	for reason, n := range p.counts.Suppressed() {
 		t.o.Metrics.Suppressed(reason, n)

@@ -20,8 +20,8 @@ type Sender interface {
 	// When ctx ends first, the answer is NotSent if the service can't have seen
 	// the whole request, else UnknownOutcome.
 	Send(ctx context.Context, n *Notification) Answer
-	// Takes tells whether there is an app for what a device registers with, so that
-	// notifications to it are sent.
+	// Takes tells whether there is an app for a device's registration, so that notifications to
+	// the device are sent.
 	Takes(*api.DeviceRequest) bool
 	// Apps describes every app the sender has met or was configured with.
 	Apps() []AppState
@@ -37,9 +37,9 @@ type Sender interface {
 
 // Starter is a Sender that keeps no goroutine waiting for an answer.
 type Starter interface {
-	// Start is Send without the waiting: done is called once, with the answer. It
-	// may be called before Start returns, and must not wait for anything, because
-	// other answers come from the same goroutine.
+	// Start is Send without the waiting: done is called once, with the answer. It may be called
+	// before Start returns, and must not block, because other answers come from the same
+	// goroutine.
 	Start(ctx context.Context, n *Notification, done func(Answer))
 }
 
@@ -57,7 +57,7 @@ func Start(ctx context.Context, s Sender, n *Notification, done func(Answer)) {
 type Notification struct {
 	// ID is a lowercase UUID, the same on every retry.
 	ID string
-	// Platform is the push service that the device's token is of.
+	// Platform is the push service that issued the device's token.
 	Platform    Platform
 	Token       string
 	Topic       string
@@ -65,17 +65,18 @@ type Notification struct {
 	PushType    api.PushType
 	// Priority is 1, 5 or 10; 0 leaves it to the service.
 	Priority int
-	// CollapseID names what replaces an earlier notification: at most 64 bytes,
+	// CollapseID lets a notification replace an earlier one with the same id: at most 64 bytes,
 	// "" for none.
 	CollapseID string
-	// Expiration is until when the service keeps trying; nil leaves it to the
-	// service, the Unix epoch means once, without storing it.
+	// Expiration is until when the service keeps trying. Nil leaves it to the service; the Unix
+	// epoch means one try, without storing the notification.
 	Expiration *time.Time
-	// Payload is not changed, and must not be by the caller, not even after Send.
+	// Payload is not changed by the sender. The caller must not change it either, not even after
+	// Send.
 	Payload []byte
-	// MaySend, when set, is asked right before the last of the body leaves, on every
-	// try: without it the service never has a whole request. It must be quick.
-	// False makes the answer NotSent with ErrMayNotSend.
+	// MaySend, when set, is asked on every try right before the last of the body leaves; the
+	// service never has a whole request before that. It must be quick. False makes the answer
+	// NotSent with ErrMayNotSend.
 	MaySend func() bool
 }
 
@@ -87,8 +88,8 @@ type Answer struct {
 	Reason string
 	// ID is the id under which the service took the notification.
 	ID string
-	// Quiet (PauseApp only) tells that the app is one that only clients have named, and
-	// that the service refuses its topic: no operator is to be woken.
+	// Quiet (PauseApp only) tells that only clients have named the app and that the service
+	// refuses its topic: no operator is to be woken.
 	Quiet bool
 	// GoneAt (DropDevice only, else zero) is when the service last found the
 	// token inactive, in milliseconds.

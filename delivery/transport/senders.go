@@ -74,8 +74,7 @@ func (s Senders) Reload() error { return s.each(Sender.Reload) }
 // Close implements Sender.
 func (s Senders) Close() error { return s.each(Sender.Close) }
 
-// each does something with every sender and joins their errors, each with its
-// platform before it.
+// each calls do on every sender and joins the errors, each with its platform before it.
 func (s Senders) each(do func(Sender) error) error {
 	var errs []error
 	for platform, sender := range s {
