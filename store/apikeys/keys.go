@@ -19,7 +19,7 @@ import (
 
 // Options tunes a Store; the zero value works.
 type Options struct {
-	// Logger hears when SQL stops or resumes answering; nil: silence.
+	// Logger receives a line when SQL stops or resumes answering; nil: nothing is logged.
 	Logger *slog.Logger
 	// PollEvery is how often Run reads changes; default 1 s, at most 5 s.
 	PollEvery time.Duration
@@ -39,7 +39,7 @@ const (
 	minRandom  = 32 // 128 bits, if they are random hex
 )
 
-// Store is the API keys. It is safe for concurrent use.
+// Store checks and manages API keys. It is safe for concurrent use.
 type Store struct {
 	rec  *record.DB
 	o    Options
@@ -100,8 +100,8 @@ func (s *Store) Create(ctx context.Context, name string, scopes []api.Scope, exp
 	return prefix + id + "_" + random, &k.Key, nil
 }
 
-// CreateFirst makes a key for everything of a secret that the caller chose, in the form
-// of ours, unless there ever was a key; created tells.
+// CreateFirst makes an admin key from a secret that the caller chose, in the form of fanfare's
+// own secrets, unless there ever was a key; created tells whether it did.
 func (s *Store) CreateFirst(ctx context.Context, secret string) (created bool, err error) {
 	if err := CheckSecret(secret); err != nil {
 		return false, err
@@ -114,7 +114,7 @@ func (s *Store) CreateFirst(ctx context.Context, secret string) (created bool, e
 	return created, s.Load(ctx)
 }
 
-// CheckSecret tells what is wrong with a secret that somebody chose for CreateFirst.
+// CheckSecret tells what is wrong with a secret that was chosen for CreateFirst.
 func CheckSecret(secret string) error {
 	id, random, ok := split(secret)
 	if !ok || len(id) > maxID || !plain(id) || len(random) < minRandom || !plain(random) {
@@ -208,7 +208,7 @@ func (s *Store) note(e *entry) {
 	s.notes.Unlock()
 }
 
-// reload makes a change of our own effective; if it fails Run does.
+// reload makes a change by this process effective; if it fails, Run does.
 func (s *Store) reload(ctx context.Context) {
 	if err := s.Load(ctx); err != nil {
 		s.o.Logger.Warn("keys were changed but not read again yet", "error", err)

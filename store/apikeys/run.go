@@ -11,15 +11,15 @@ import (
 	"fanfare/store/record"
 )
 
-// noteTimeout bounds the last writing of uses when the process stops.
+// noteTimeout bounds the last write of key uses when the process stops.
 const noteTimeout = 2 * time.Second
 
-// Load reads the keys if they changed since the last time. Call it before
-// serving, so that Any is known; afterwards Run does.
+// Load reads the keys if they changed since the last time. Call it before serving, so that Any
+// is known. Run does the same afterwards.
 func (s *Store) Load(ctx context.Context) error {
 	s.load.Lock()
 	defer s.load.Unlock()
-	// The version first: what is read after it is never older.
+	// The version is read first: keys that are read after it are never older.
 	began := time.Now()
 	version, err := s.rec.Version(ctx, record.VersionKeys)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) publish(version int64, stored []record.StoredKey, began time.Tim
 	for _, k := range stored {
 		sum, err := hex.DecodeString(k.SecretHash)
 		if err != nil {
-			continue // what is no hash is no secret's
+			continue // a text that is no hash belongs to no secret
 		}
 		snap.byID[k.ID] = &entry{key: k.Key, hash: sum}
 	}
@@ -53,8 +53,8 @@ func (s *Store) publish(version int64, stored []record.StoredKey, began time.Tim
 	s.snap.Store(snap)
 }
 
-// Run reads changes of the keys and writes when they were last used, until
-// ctx ends. SQL being away ends nothing: the keys known last stay.
+// Run reads changes of the keys and writes when they were last used, until ctx ends. While SQL
+// is away the last known keys stay.
 func (s *Store) Run(ctx context.Context) error {
 	noted, outage := time.Now(), record.Outage{Logger: s.o.Logger, What: "API keys"}
 	for {
@@ -77,8 +77,8 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// writeNotes puts the noted uses on record; those that fail are kept for the
-// next time unless a later use was noted meanwhile.
+// writeNotes writes the noted uses to the record. Uses that could not be written are kept for
+// the next time, unless a later use was noted meanwhile.
 func (s *Store) writeNotes(ctx context.Context) {
 	s.notes.Lock()
 	used := s.used

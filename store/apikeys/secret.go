@@ -22,7 +22,8 @@ func randomText(n int) string {
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b))
 }
 
-// split takes a presented secret apart; false when it cannot be one of ours.
+// split takes a presented secret apart; false when it does not have the form of fanfare's
+// secrets.
 func split(secret string) (id, random string, ok bool) {
 	rest, ok := strings.CutPrefix(secret, prefix)
 	if !ok || len(rest) > 128 {
@@ -43,7 +44,7 @@ func plain(text string) bool {
 	return strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// IDOf is the id of a key that is given by its id, or whole.
+// IDOf returns the id of a key that is given by its id or as a whole secret.
 func IDOf(key string) string {
 	if id, _, ok := split(key); ok {
 		return id

@@ -8,7 +8,7 @@ import (
 	"fanfare/store/record"
 )
 
-// maxMoves is how often a write reads a token again that keeps moving.
+// maxMoves is how often a write reads the owner again of a token that keeps moving.
 const maxMoves = 5
 
 // PutDevice registers a token for a user: it takes the token from another user
@@ -30,8 +30,8 @@ func (s *Store) PutDevice(ctx context.Context, user, token string, r *api.Device
 	return d, created, nil
 }
 
-// DeleteDevice removes a user's device. One that is not there, or is another
-// user's, is no error.
+// DeleteDevice removes a user's device. It is no error if the device is not there or belongs to
+// another user.
 func (s *Store) DeleteDevice(ctx context.Context, user, token string) error {
 	token, err := normal(token)
 	if err != nil {
@@ -71,9 +71,9 @@ func (s *Store) setState(ctx context.Context, token string, v record.StateChange
 	})
 }
 
-// writeDevice reads who owns the token, so that the right users are marked,
-// and does it again if that changed meanwhile. Without a user the write is in
-// the owner's name, and nothing happens to a token without one.
+// writeDevice reads who owns the token, so that the right users are marked, and starts again if
+// the owner changed meanwhile. Without a user the write is made in the owner's name, and a token
+// without an owner is left alone.
 func (s *Store) writeDevice(ctx context.Context, user, token string, do func(context.Context, record.DeviceWrite) (record.Change, error)) error {
 	for range maxMoves {
 		owner, err := s.rec.DeviceOwner(ctx, token)

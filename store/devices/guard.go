@@ -15,12 +15,11 @@ import (
 // StateGone is the state in the guard of a token that is no device any more.
 const StateGone api.DeviceState = "gone"
 
-// Guard says whose a token is now. It lies beside the token's notifications
-// (queue.Queue.SetGuard in the shard Route(token), under GuardName), so
-// that a claim sees it without another round trip. It is written after every
-// registration, removal and change of state, and outlives the work that was
-// queued before: no guard means that nothing changed for that long. A retried
-// dead letter may be older, and asks Store.GuardOf.
+// Guard says who a token belongs to now. It lies beside the token's notifications
+// (queue.Queue.SetGuard in the shard Route(token), under GuardName), so that a claim sees it
+// without another round trip. It is written after every registration, removal and change of
+// state, and outlives the work that was queued before: no guard means that nothing has changed
+// for that long. A retried dead letter may be older, and uses Store.GuardOf.
 type Guard struct {
 	User         string
 	RegisteredAt api.Time
@@ -29,8 +28,8 @@ type Guard struct {
 	State        api.DeviceState // StateGone when the token was removed
 }
 
-// GuardName names the guard of a token: short, because every notification that waits
-// names its own. 96 bits of SHA-256: two tokens do not share a name.
+// GuardName names the guard of a token. It is short because every waiting notification carries
+// the name of its guard. 96 bits of SHA-256 are enough that two tokens do not share a name.
 func GuardName(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
@@ -66,9 +65,9 @@ func ParseGuard(s string) (Guard, bool) {
 		Environment: api.Environment(part[2]), Topic: part[3], User: part[4]}, true
 }
 
-// GuardOf says who a token of this user is now, as the user's settings have it:
-// in the cache, else on record. A token that is not sent to, or is not this
-// user's, is gone. Without Redis and SQL there is no answer.
+// GuardOf says who a token of this user belongs to now, as the user's settings in the cache or
+// else on record have it. The state is gone if the token is not sent to or is not this user's.
+// Without Redis and SQL it returns an error.
 func (s *Store) GuardOf(ctx context.Context, user, token string) (Guard, error) {
 	targets, err := s.Targets(ctx, []Query{{User: user}})
 	if err != nil {

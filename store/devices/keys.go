@@ -7,14 +7,14 @@ const (
 	entryTTL   = 10 * time.Minute
 	versionTTL = time.Minute
 	markTTL    = 10 * time.Second
-	// maxRead is how long a reader may take from its first read of Redis to
-	// its fill.
+	// maxRead is how long a reader may take from its first read of Redis to its fill of the
+	// cache.
 	maxRead = 5 * time.Second
 	// commitWithin is how long a writer may take from its mark to its commit:
 	// less than markTTL - maxRead.
 	commitWithin = 4500 * time.Millisecond
-	// fillBelow is the part of its maxmemory up to which a Redis caches settings: new work
-	// is refused at 90 %.
+	// fillBelow is the part of maxmemory up to which settings are cached in a Redis; new work is
+	// refused at 90 %.
 	fillBelow = .7
 	// guardTTL covers the default FANFARE_MAX_AGE of 24 h.
 	guardTTL = 25 * time.Hour

@@ -15,15 +15,15 @@ import (
 const (
 	writes = redisdb.Write
 
-	// guardRounds is how often a guard is written again because the record
-	// changed while it was written.
+	// guardRounds is how often a guard is written again because the record changed while the
+	// guard was written.
 	guardRounds = 4
 	// guardsAtOnce bounds concurrent guard writes; they share round trips.
 	guardsAtOnce = 32
 )
 
-// Outbox has the handlers that relay changes of settings to Redis, by kind of row. They
-// relay once more what a writer has relayed itself.
+// Outbox returns the handlers that relay changes of settings to Redis, by kind of row. They
+// repeat what a writer has already relayed itself.
 func (s *Store) Outbox() map[string]record.OutboxHandler {
 	return map[string]record.OutboxHandler{
 		record.KindSettings: relaySubjects(s.relayUsers),
@@ -33,7 +33,7 @@ func (s *Store) Outbox() map[string]record.OutboxHandler {
 	}
 }
 
-// relaySubjects relays the subjects of rows, each once: all are done, or none.
+// relaySubjects relays the subjects of rows, each once: either all are done, or none is.
 func relaySubjects(relay func(context.Context, []string) error) record.OutboxHandler {
 	return func(ctx context.Context, rows []record.OutboxRow) ([]string, error) {
 		ids, subjects := make([]string, len(rows)), make(map[string]struct{}, len(rows))
@@ -47,8 +47,8 @@ func relaySubjects(relay func(context.Context, []string) error) record.OutboxHan
 	}
 }
 
-// relayUsers stores the versions on record. It reads them now, so that it may
-// come late or twice.
+// relayUsers stores the versions on record. It reads them when it runs, so that a late or
+// repeated call does no harm.
 func (s *Store) relayUsers(ctx context.Context, users []string) error {
 	found, err := s.rec.UserVersions(ctx, users)
 	if err != nil {
@@ -61,9 +61,9 @@ func (s *Store) relayUsers(ctx context.Context, users []string) error {
 	return s.storeVersions(ctx, "", versions)
 }
 
-// writeGuards writes the guards of these tokens as the record has them. Two writers may do
-// so at once in any order: each reads the record again after writing, and writes again
-// the guards of devices that changed meanwhile.
+// writeGuards writes the guards of these tokens as the record has them. Two writers may do so at
+// once in any order: each reads the record again after writing, and writes the guards of devices
+// that changed meanwhile once more.
 func (s *Store) writeGuards(ctx context.Context, tokens ...string) error {
 	truth, err := s.rec.DevicesByToken(ctx, tokens...)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"fanfare/store/record"
 )
 
-// PutOptOut ends notifications of that type for this user.
+// PutOptOut ends notifications of this type for the user.
 func (s *Store) PutOptOut(ctx context.Context, user, typ string) error {
 	return s.writeUser(ctx, user, func(ctx context.Context) (record.Change, error) {
 		return s.rec.PutOptOut(ctx, user, typ)
@@ -21,8 +21,8 @@ func (s *Store) DeleteOptOut(ctx context.Context, user, typ string) error {
 	})
 }
 
-// PutMute ends notifications about that object, until r.Until if given. A nil r
-// mutes for good.
+// PutMute ends notifications about this object, until r.Until if that is given. A nil r mutes
+// for good.
 func (s *Store) PutMute(ctx context.Context, user, object string, r *api.MuteRequest) error {
 	var until *api.Time
 	if r != nil {

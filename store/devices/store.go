@@ -16,7 +16,7 @@ var scripts embed.FS
 
 // Options tunes a Store; the zero value works.
 type Options struct {
-	// Logger gets relays that failed; default: nothing is logged.
+	// Logger receives failed relays; default: nothing is logged.
 	Logger *slog.Logger
 	// GuardTTL is how long a guard stays, at least FANFARE_MAX_AGE + 1 h;
 	// default 25 h.
@@ -33,24 +33,23 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Store is the devices and settings of all users. It is safe for concurrent use.
+// Store keeps the devices and settings of all users. It is safe for concurrent use.
 type Store struct {
 	db  *redisdb.DB
 	rec *record.DB
 	o   Options
 
 	mark, store, fill *redisdb.Script
-	// relay relays a committed change to Redis; tests replace it to play a
-	// process that dies between commit and relay.
+	// relay relays a committed change to Redis. Tests replace it to simulate a process that dies
+	// between commit and relay.
 	relay func(context.Context, settingsChange) error
-	// setGuard writes one guard; tests come between the reading of the record
-	// and the write.
+	// setGuard writes one guard. Tests replace it to act between the reading of the record and
+	// the write.
 	setGuard func(ctx context.Context, token, value string) error
 }
 
-// New makes a store. guards is the queue of notifications, whose slots hold
-// the guards of their tokens. It starts nothing; Outbox
-// is for the relay.
+// New makes a store. guards is the queue of notifications, whose slots hold the guards of their
+// tokens. It starts nothing; the relay takes the handlers of Outbox.
 func New(db *redisdb.DB, rec *record.DB, guards *queue.Queue, o Options) *Store {
 	s := &Store{
 		db: db, rec: rec, o: o.withDefaults(),

@@ -15,36 +15,36 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// fillBatch users are filled by one pipeline.
+// fillBatch is how many users are filled by one pipeline.
 const fillBatch = 100
 
-// Query asks how one user is reached by an event of a type about an object,
-// which may be "". Mark, if any, is a key of Redis whose existence is read in
-// the same round trip. With NoFill a user who is not cached is not cached by the read: a
-// user of a large audience would take memory for 10 minutes to be read once.
+// Query asks how an event of a type about an object, which may be "", reaches one user. Mark, if
+// any, is a key of Redis whose existence is read in the same round trip. With NoFill the read
+// does not put a missing user into the cache: a user of a large audience would take memory for
+// 10 minutes to be read once.
 type Query struct {
 	User, Type, Object string
 	Mark               string
 	NoFill             bool
 }
 
-// Target answers a Query. Devices holds those that are sent to, active and
-// suspect, in the order of their tokens.
+// Target answers a Query. Devices holds the devices that are sent to, active and suspect, in the
+// order of their tokens.
 type Target struct {
 	User     string
 	OptedOut bool
 	Muted    bool
 	Devices  []api.Device
-	// Marked says that the query's Mark exists; without Redis nothing does.
+	// Marked tells whether the query's Mark exists; it is false without Redis.
 	Marked bool
 	// Err says that this user could not be read; the rest is empty then.
 	Err error
 }
 
-// Targets answers many queries, in their order: one pipeline for the cached
-// users, one SQL query per table for the others, whose entries are then
-// filled, but for NoFill. Users whose Redis is away come from SQL. Without SQL the cached users are
-// still answered; the others carry Err, which is also returned.
+// Targets answers many queries, in their order. Cached users take one pipeline. The others take
+// one SQL query per table, and their entries are then filled unless NoFill is set. Users whose
+// Redis is away come from SQL. Without SQL the cached users are still answered; the others carry
+// Err, which is also returned.
 func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) {
 	read := s.readCache(ctx, queries)
 	var missed []string
@@ -91,9 +91,9 @@ func (s *Store) CachedTargets(ctx context.Context, queries []Query) ([]Target, e
 type cacheRead struct {
 	targets []Target
 	hit     []bool
-	marks   []*redis.IntCmd // nil for a query without one
-	// missed are the users to cache whose Redis answered that they are not, with its
-	// time before the read, ms.
+	marks   []*redis.IntCmd // nil for a query without a mark
+	// missed are the users to cache whose Redis answered that they are not cached, each with the
+	// time of that Redis before the read, in ms.
 	missed map[string]int64
 	start  time.Time // the same on this process's clock
 }
@@ -107,7 +107,7 @@ func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
 	for i, q := range queries {
 		keys[i] = settingsKey(q.User)
 	}
-	cmds, clocks := s.db.Clocks(ctx, keys) // first: a reader began before it read
+	cmds, clocks := s.db.Clocks(ctx, keys) // read first, because a read counts from before its first command
 	for i, q := range queries {
 		gets[i] = redis.NewSliceCmd(ctx, "hmget", keys[i], fieldDevices, fieldOptOut+q.Type, fieldMute+q.Object)
 		cmds = append(cmds, gets[i])
@@ -136,7 +136,7 @@ func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
 	return l
 }
 
-// marked tells whether the mark of a query was seen.
+// marked tells whether a query's mark exists.
 func (l *cacheRead) marked(i int) bool {
 	return l.marks[i] != nil && l.marks[i].Err() == nil && l.marks[i].Val() > 0
 }
@@ -163,7 +163,7 @@ func decodeHit(q Query, values []any, now int64) (Target, bool) {
 	return t, true
 }
 
-// targetOf makes a target of a user's settings in SQL.
+// targetOf makes a target from a user's settings in SQL.
 func targetOf(q Query, found *record.Snapshot, err error) Target {
 	if err != nil {
 		return Target{User: q.User, Err: err}
@@ -176,8 +176,8 @@ func targetOf(q Query, found *record.Snapshot, err error) Target {
 	}
 }
 
-// fillUsers puts the settings of the missed users, as read from SQL, into the cache. It
-// does not while Redis is nearly full: the last part of its memory is for work.
+// fillUsers puts the settings of the missed users, as read from SQL, into the cache. While Redis
+// is nearly full it does nothing: the last part of its memory is for work.
 func (s *Store) fillUsers(ctx context.Context, l *cacheRead, found map[string]*record.Snapshot) {
 	memory := s.db.Reading()
 	if time.Since(l.start) > maxRead || memory != nil && memory.Used > fillBelow {

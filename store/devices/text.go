@@ -29,7 +29,7 @@ func devicesText(list []api.Device) string {
 	return b.String()
 }
 
-// parseDevices reads what devicesText wrote; false: it is of another form.
+// parseDevices reads what devicesText wrote; false: the text has another form.
 func parseDevices(text string) ([]api.Device, bool) {
 	list := make([]api.Device, 0, strings.Count(text, deviceEnd))
 	for text != "" {

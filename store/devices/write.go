@@ -13,19 +13,19 @@ import (
 	"fanfare/store/record"
 )
 
-// redisPatience bounds each call of Redis beside a write of SQL, so that a
-// write finishes within its deadline when Redis is away.
+// redisPatience bounds each Redis call that accompanies a write of SQL, so that the write
+// finishes within its deadline when Redis is away.
 const redisPatience = time.Second
 
 // settingsChange is a committed write that must be relayed to Redis.
 type settingsChange struct {
-	writer string // whose marks end
+	writer string // the writer whose marks end
 	change record.Change
-	token  string // whose guard is written; "" for none
+	token  string // the token whose guard is written; "" for none
 }
 
-// write runs one change of SQL inside the marks of its users (P10) and relays it
-// to Redis. Redis being away stops nothing: a sweeper relays the outbox rows later.
+// write runs one change of SQL inside the marks of its users (P10) and relays it to Redis. It
+// also works while Redis is away: a sweeper relays the outbox rows later.
 func (s *Store) write(ctx context.Context, users []string, token string, do func(context.Context) (record.Change, error)) error {
 	writer := rand.Text()
 	start := time.Now()
@@ -35,7 +35,7 @@ func (s *Store) write(ctx context.Context, users []string, token string, do func
 	change, err := do(in)
 	switch {
 	case api.CodeOf(err) == api.CodeUnknownOutcome:
-		return err // the marks stay until they end: it may have been committed
+		return err // the marks stay until they end, because it may have been committed
 	case err != nil || len(change.Outbox) == 0:
 		s.unmarkUsers(ctx, writer, users, marked)
 		return err
@@ -60,8 +60,8 @@ func (s *Store) markUsers(ctx context.Context, writer string, users []string) bo
 	return true
 }
 
-// unmarkUsers ends marks of a write that changed nothing. If it fails they end
-// by themselves.
+// unmarkUsers ends the marks of a write that changed nothing. If it fails they end by
+// themselves.
 func (s *Store) unmarkUsers(ctx context.Context, writer string, users []string, marked bool) {
 	if !marked {
 		return
@@ -86,8 +86,8 @@ func (s *Store) relayNow(ctx context.Context, c settingsChange) {
 	}
 }
 
-// left logs that something is left to the sweepers: at debug while Redis is away, which is
-// logged elsewhere.
+// left logs that a relay is left to the sweepers. While Redis is away, which is logged
+// elsewhere, it logs at debug level.
 func (s *Store) left(ctx context.Context, what string, err error) {
 	level := slog.LevelWarn
 	if s.db.Away(err) {
@@ -96,9 +96,9 @@ func (s *Store) left(ctx context.Context, what string, err error) {
 	s.o.Logger.Log(ctx, level, what, "error", err)
 }
 
-// relayChange stores the new versions and writes the guard. The outbox rows stay: a
-// sweeper relays them once more when they are some seconds old, since a fail-over may lose
-// the writes of the old master's last second.
+// relayChange stores the new versions and writes the guard. The outbox rows stay. A sweeper
+// relays them once more when they are some seconds old, since a fail-over may lose the writes of
+// the old master's last second.
 func (s *Store) relayChange(ctx context.Context, c settingsChange) error {
 	if err := s.storeVersions(ctx, c.writer, c.change.Users); err != nil || c.token == "" {
 		return err
@@ -115,7 +115,7 @@ func (s *Store) storeVersions(ctx context.Context, writer string, versions []rec
 	return s.send(ctx, cmds)
 }
 
-// send runs scripts of several users in one round trip; the first failure counts.
+// send runs scripts of several users in one round trip and returns the first failure.
 func (s *Store) send(ctx context.Context, cmds []redis.Cmder) error {
 	if err := s.db.Pipeline(ctx, writes, cmds...); err != nil {
 		return err

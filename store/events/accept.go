@@ -14,10 +14,10 @@ import (
 	"fanfare/store/queue"
 )
 
-// Accept takes an event: one round trip to Redis, no SQL (an unknown type is
-// read from the record; ExpiresAt has Redis' clock read every 10 s). When it returns nil the event is not lost any more.
-// replayed: the answer is that of an earlier request with the same key. The caller has
-// checked the event with api.Validator.
+// Accept takes an event in one round trip to Redis and without SQL. There are two exceptions: an
+// unknown type is read from the record, and ExpiresAt has Redis' clock read every 10 s. When it
+// returns nil the event can no longer be lost. replayed: the result is that of an earlier
+// request with the same key. The caller has checked the event with api.Validator.
 func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempotency) (a *api.EventAccepted, replayed bool, err error) {
 	ids, replayed, err := s.accept(ctx, []api.EventRequest{*r}, once, nil)
 	if err != nil {
@@ -41,8 +41,8 @@ func (s *Store) AcceptBatch(ctx context.Context, r *api.EventBatchRequest, once 
 	return a, replayed, nil
 }
 
-// accept renders and stores events. The stored answer is the first id and
-// their number, from which a replay derives them all.
+// accept renders and stores events. The stored result is the first id and the number of events;
+// a replay derives all ids from these two.
 func (s *Store) accept(ctx context.Context, events []api.EventRequest, once api.Idempotency, atIndex func(int, error) error) (ids []string, replayed bool, err error) {
 	if err := s.o.DB.Overloaded(); err != nil {
 		return nil, false, err
@@ -73,8 +73,8 @@ func (s *Store) accept(ctx context.Context, events []api.EventRequest, once api.
 	return idsOf(first, len(events)), false, nil
 }
 
-// replay answers a request that would be refused now (its time is over, its
-// type is gone) but was accepted before under the same key.
+// replay handles a request that would be refused now, because its time is over or its type is
+// gone, but was accepted before under the same key.
 func (s *Store) replay(ctx context.Context, shard int, record queue.Once, refusal error) ([]string, bool, error) {
 	if record.Key == "" {
 		return nil, false, refusal
@@ -90,8 +90,8 @@ func (s *Store) replay(ctx context.Context, shard int, record queue.Once, refusa
 	return ids, true, err
 }
 
-// shard is where the event goes: by the key when there is one, so that a
-// replay finds its record, else anywhere.
+// shard chooses the event's shard: by the key when there is one, so that a replay finds its
+// record, else any shard.
 func (s *Store) shard(once api.Idempotency, now time.Time) int {
 	if once.Key == "" {
 		return s.shardOfTheMoment(now)
@@ -102,10 +102,9 @@ func (s *Store) shard(once api.Idempotency, now time.Time) int {
 // shardSlice is how long a process puts events without a key into one shard.
 const shardSlice = 5 * time.Millisecond
 
-// shardOfTheMoment is a random shard, another one each shardSlice: events of
-// the same moment share the batches of targeting, which cost as much for one
-// as for many. Processes differ by their seed. A shard that cannot be reached is
-// passed over, unless none can.
+// shardOfTheMoment is a random shard, another one each shardSlice. Events of the same moment
+// share targeting's batches, which cost as much for one event as for many. Processes differ by
+// their seed. A shard that cannot be reached is passed over, unless none can.
 func (s *Store) shardOfTheMoment(now time.Time) int {
 	slice := uint64(now.UnixNano() / int64(shardSlice))
 	shards := s.o.Queue.Shards()
@@ -145,8 +144,8 @@ func idsOf(first string, n int) []string {
 	return ids
 }
 
-// nthID derives the id of a batch's n-th event from that of its first: about the same
-// time, same shard, and 120 bits that are as random as the first's.
+// nthID derives the id of a batch's n-th event from the first id: about the same time, the same
+// shard, and 120 bits that are as random as those of the first.
 func nthID(first string, n int) string {
 	if n == 0 {
 		return first
@@ -177,8 +176,8 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 	}, err
 }
 
-// checkExpiry refuses an event whose time is over by the clock of Redis, which decides
-// later too: that of this server may be another.
+// checkExpiry refuses an event whose time is over by the clock of Redis, which decides later,
+// too. The clock of this server may differ.
 func (s *Store) checkExpiry(ctx context.Context, id string, at *api.Time) error {
 	if at == nil {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"fanfare/api"
 )
 
-// prefixError puts the path of a bad event in its request before the fields that
-// its error names, and before its sentence.
+// prefixError puts an event's path in its request before the fields that its error names, and
+// before the error's sentence.
 func prefixError(err error, path string) error {
 	var e *api.Error
 	if !errors.As(err, &e) {

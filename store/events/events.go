@@ -19,7 +19,7 @@ type Options struct {
 	// Queue is the queue "events", Notifications the queue "notifications".
 	Queue, Notifications *queue.Queue
 	Record               *record.DB
-	// Logger gets the types that can't be read; default: nothing is logged.
+	// Logger receives failures to read the types; default: nothing is logged.
 	Logger *slog.Logger
 	// Poll is how often the version of the event types is read; default 500 ms.
 	Poll time.Duration
@@ -33,7 +33,7 @@ type Options struct {
 type Store struct {
 	o     Options
 	types *types
-	seed  uint64 // of shardOfTheMoment
+	seed  uint64 // for shardOfTheMoment
 }
 
 // New makes a Store. It starts nothing.
@@ -53,8 +53,8 @@ func New(o Options) *Store {
 	return &Store{o: o, types: &types{rec: o.Record, log: o.Logger}, seed: rand.Uint64()}
 }
 
-// Run keeps the event types of this process fresh until ctx ends. A record
-// that is away leaves the types as they were known last.
+// Run keeps the event types of this process fresh until ctx ends. While the record is away, the
+// last known types stay.
 func (s *Store) Run(ctx context.Context) error {
 	tick := time.NewTicker(s.o.Poll)
 	defer tick.Stop()

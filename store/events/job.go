@@ -30,8 +30,8 @@ const (
 	LabelFailed    = "failed"
 )
 
-// FailedBy is the label of a notification that failed for a reason, and the name of the
-// count of those.
+// FailedBy is the label of a notification that failed for a reason, and the name under which
+// such notifications are counted.
 func FailedBy(reason string) string { return LabelFailed + reasonMark + reason }
 
 const reasonMark = "!"
@@ -47,8 +47,8 @@ type Job struct {
 	Object   string      `json:"object,omitempty"`
 	Audience Audience    `json:"audience"`
 	Push     render.Push `json:"push"`
-	// Of is the event that this is a part of: some users of its audience, all named;
-	// "" when it is the event.
+	// Of is the event that this job is a part of: the part has some users of its audience, all
+	// named. It is "" if the job is the event itself.
 	Of string `json:"of,omitempty"`
 	// Parts is how many parts were made of the pages before Cursor.
 	Parts int64 `json:"parts,omitempty"`
@@ -57,18 +57,18 @@ type Job struct {
 	// Cursor is where the next page begins: a page's number, or the last name.
 	Cursor  string `json:"cursor,omitempty"`
 	Counted Counts `json:"counted,omitzero"`
-	// Missed are users of a small audience whose settings could not be read, or
-	// notifications not stored, while those of others could; Counted is what those
-	// others counted.
+	// Missed are users of a small audience whose settings could not be read, or whose
+	// notifications could not be stored, while those of other users could. Counted is what these
+	// other users counted.
 	Missed []string `json:"missed,omitempty"`
-	// Sent are notifications that ended before, of the pages before Cursor.
+	// Sent counts the notifications of the pages before Cursor that have ended.
 	Sent Sent `json:"sent,omitzero"`
 }
 
 // Audience says who is meant. Exactly one of its kinds is set.
 type Audience struct {
 	Users      []string `json:"users,omitempty"`
-	Pages      int      `json:"pages,omitempty"` // users, stored beside in so many pages
+	Pages      int      `json:"pages,omitempty"` // users, stored beside the job in so many pages
 	ContactsOf string   `json:"contacts_of,omitempty"`
 	Chat       string   `json:"chat,omitempty"`
 }
@@ -91,8 +91,8 @@ func (a *Audience) Kind() string {
 	return KindUsers
 }
 
-// JobOf takes the event out of a claimed job, which keeps nothing of it. It is the
-// caller's alone.
+// JobOf takes the event out of a claimed job, which keeps nothing of it: the event belongs to
+// the caller alone.
 func JobOf(c *queue.Claimed) (*Job, error) {
 	j, ok := c.Value.(*Job)
 	var err error
@@ -107,7 +107,7 @@ func JobOf(c *queue.Claimed) (*Job, error) {
 func (j *Job) Encode() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // the payload stays as it was rendered
+	enc.SetEscapeHTML(false) // keeps the payload as it was rendered
 	if err := enc.Encode(j); err != nil {
 		return nil, fmt.Errorf("encode event: %w", err)
 	}

@@ -2,8 +2,8 @@ package events
 
 import "strings"
 
-// MarkStored is the mark of a notification that became a job of its own. All others are
-// the labels of their ends.
+// MarkStored is the mark of a notification that became a job of its own. Every other mark is the
+// label of a notification's end.
 const MarkStored = "stored"
 
 // MarkName names the mark of a notification: enough of its id.

@@ -9,10 +9,10 @@ import (
 	"fanfare/store/queue"
 )
 
-// AcceptNamed takes events that the server itself makes. Ids derive from the
-// names, so that accepting one again has no effect, also a while after its end
-// (FANFARE_TOMBSTONE_RETENTION). refused has an error for each event that could
-// never be accepted, such as one whose payload is too large; the others are.
+// AcceptNamed takes events that the server itself makes. Ids derive from the names, so that
+// accepting an event again has no effect, also for a while after its end
+// (FANFARE_TOMBSTONE_RETENTION). refused has an error for each event that could never be
+// accepted, such as one whose payload is too large; the other events are accepted.
 func (s *Store) AcceptNamed(ctx context.Context, named ...api.NamedEvent) (refused []error, err error) {
 	if err := s.o.DB.Overloaded(); err != nil {
 		return nil, err
@@ -40,15 +40,15 @@ func (s *Store) AcceptNamed(ctx context.Context, named ...api.NamedEvent) (refus
 	return refused, nil
 }
 
-// NamedID derives an event's id: the time and shard of any id, and 120 bits
-// of its name's digest.
+// NamedID derives an event's id from its time, its shard, and 120 bits of the digest of its
+// name.
 func (s *Store) NamedID(n *api.NamedEvent) string {
 	sum := sha256.Sum256([]byte(n.Name))
 	return queue.DeriveID(queue.NewID(s.o.Queue.Route(n.Route), n.At), sum[:], 0)
 }
 
-// Knows tells whether an event type is registered, as far as this process has
-// heard: at most Options.Poll ago. Before it could read any type it says yes.
+// Knows tells whether an event type is registered, as far as this process knows: its view is at
+// most Options.Poll old. Before any type could be read it says yes.
 func (s *Store) Knows(ctx context.Context, name string) bool {
 	if s.types.snap.Load() == nil {
 		if err := s.types.reload(ctx); err != nil {

@@ -10,11 +10,11 @@ import (
 	"fanfare/store/queue"
 )
 
-// A large audience is split, page by page, into parts: jobs of the queue of events
-// with some users each, that are targeted and sent as small events are. All parts of a
-// page are stored in one step, remembered by its cursor: so a page that is read again,
-// perhaps with other users, has no effect, and goes on where the first reading ended.
-// A part's counts are added to the event's group when the part ends.
+// A large audience is split, page by page, into parts: jobs of the queue of events with some
+// users each, which are targeted and sent as small events are. All parts of a page are stored in
+// one step, which is remembered by the page's cursor. When the page is read again, perhaps with
+// other users, nothing is stored, and the event goes on where the first reading ended. A part's
+// counts are added to the event's group when the part ends.
 
 // The names of a part's counts in its event's group.
 const (
@@ -48,7 +48,7 @@ func PartCounts(c Counts, s Sent) map[string]int64 {
 	return all
 }
 
-// End is the result that ends a small event or a part; ended tells that its notifications
+// End is the result that ends a small event or a part; ended tells whether its notifications
 // have ended, too.
 func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) queue.Result {
 	switch {
@@ -70,8 +70,8 @@ func (p *progress) addParts(sums map[string]int64) {
 	p.sent.addReasons(countFailed, sums)
 }
 
-// Split stores the users of a page of the event id as parts. It gives the cursor of
-// the next page and the number of parts of this one: those of the first call.
+// Split stores the users of a page of the event id as parts. It returns the cursor of the next
+// page and the number of this page's parts, both as the first call stored them.
 func Split(ctx context.Context, q *queue.Queue, id string, j *Job, users []string, next string, keep time.Duration) (string, int64, error) {
 	shard := q.Route(id + j.Cursor)
 	var jobs []queue.Job

@@ -12,14 +12,14 @@ import (
 const (
 	stateQueued    = queue.StateQueued
 	stateTargeting = 'T' // part of the audience was targeted
-	stateTargeted  = 'S' // all of it was
-	stateDone      = 'D' // and what it made has ended: the report says how
+	stateTargeted  = 'S' // the whole audience was targeted
+	stateDone      = 'D' // targeted, and all notifications have ended: the report says how
 	stateExpired   = queue.StateExpired
 )
 
-// Counts are users of an audience, by what became of them.
+// Counts are users of an audience, by the outcome for each.
 type Counts struct {
-	Recipients int64 `json:"r,omitempty"` // distinct users, whatever became of them
+	Recipients int64 `json:"r,omitempty"` // distinct users, whatever the outcome
 	IsActor    int64 `json:"a,omitempty"`
 	OptedOut   int64 `json:"o,omitempty"`
 	Muted      int64 `json:"m,omitempty"`
@@ -33,23 +33,23 @@ func (c Counts) Plus(o Counts) Counts {
 		c.NoDevice + o.NoDevice, c.Live + o.Live}
 }
 
-// Suppressed tells the users who get nothing, by reason.
+// Suppressed returns the numbers of users who get nothing, by reason.
 func (c Counts) Suppressed() map[string]int64 {
 	return map[string]int64{"is_actor": c.IsActor, "opted_out": c.OptedOut, "muted": c.Muted, "no_device": c.NoDevice, "live": c.Live}
 }
 
-// Sent are the notifications of an event that were sent by the process that targeted it,
-// without those that were stored to wait.
+// Sent are the notifications of an event that the process that targeted it also sent, without
+// those that were stored to wait.
 type Sent struct {
 	Delivered, Failed, Expired int64
-	// Made is how many the event has, those included that were stored, when that is
-	// known; 0: what has ended and what was stored tell.
+	// Made is how many notifications the event has, stored ones included, if that is known. If
+	// it is 0, the number follows from those that have ended and those that were stored.
 	Made int64
-	// Why counts the failed by reason.
+	// Why counts the failed notifications by reason.
 	Why map[string]int64 `json:",omitempty"`
 }
 
-// none tells that nothing was counted.
+// none tells whether nothing was counted.
 func (s *Sent) none() bool { return s.Delivered+s.Failed+s.Expired+s.Made == 0 }
 
 // Count counts one notification under the label of its end.
@@ -66,7 +66,7 @@ func (s *Sent) Count(label string) {
 	}
 }
 
-// because counts n of the failed under their reason, if it is known.
+// because counts n failed notifications under their reason, if it is known.
 func (s *Sent) because(why string, n int64) {
 	if why == "" {
 		return
@@ -86,18 +86,18 @@ func (s *Sent) addReasons(prefix string, counts map[string]int64) {
 	}
 }
 
-// progress is how far an event has come, as the queue keeps it beside the event:
-// whoever works on the event writes it whole, in the step that ends his part.
+// progress is how far an event has come, as the queue keeps it beside the event. The owner of
+// the event writes it whole, in the step that ends the owner's work.
 type progress struct {
 	state  byte
 	typ    string
 	counts Counts
 	sent   Sent
-	parts  int64 // what it was split into, whose counts are added to these
+	parts  int64 // number of parts that the event was split into; their counts are added to these
 }
 
-// ReportTargeting is the report of an event of which part was targeted; sent have
-// ended where that was done.
+// ReportTargeting is the report of an event of which part was targeted; sent counts its
+// notifications that have already ended.
 func (j *Job) ReportTargeting(all Counts, sent Sent) string {
 	return (&progress{stateTargeting, j.Type, all, sent, j.Parts}).text()
 }
@@ -118,9 +118,9 @@ func (j *Job) ReportExpired() string {
 	return (&progress{state: stateExpired, typ: j.Type}).text()
 }
 
-// text is the state's letter and the type, which holds no blank, and then, each behind
-// a blank, the counts up to the last that is not 0; a 0 is left out. The reasons of what
-// failed come behind all counts.
+// text is the state's letter and the type, which holds no blank, then the counts up to the last
+// that is not 0, each behind a blank; a 0 is left out. The reasons of failed notifications
+// follow all counts.
 func (p *progress) text() string {
 	b := make([]byte, 0, len(p.typ)+24)
 	b = append(append(b, p.state), p.typ...)

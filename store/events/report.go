@@ -10,10 +10,10 @@ import (
 	"fanfare/store/queue"
 )
 
-// Report says how far an event has come, with counts that are true after any
-// redoing: the event's own record first, then what its parts counted, then the
-// counters of all notification shards, each in one pipeline. Read in this order, an
-// event whose targeting was over shows every notification that it made. Unknown or past its retention:
+// Report says how far an event has come, with counts that stay true when work is repeated. It
+// reads the event's own record first, then the counts of its parts, then the counters of all
+// notification shards, each in one pipeline. Read in this order, an event whose targeting was
+// over shows every notification that it made. An event that is unknown or past its retention is
 // not_found.
 func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error) {
 	shard, ok := queue.ParseID(id)
@@ -32,7 +32,7 @@ func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error)
 		return nil, err
 	}
 	sent, parts := map[string]int64{}, map[string]int64{}
-	// A dead letter that is tried again is queued too, and keeps what it counted.
+	// A dead letter that is tried again is queued, too, and keeps its counts.
 	if event.state == stateDone || text == string(stateQueued)+event.typ {
 		return report(id, &event, sent), nil
 	}
@@ -89,7 +89,7 @@ func mostFrequent(reasons map[string]int64) map[string]int64 {
 	return reasons
 }
 
-// stateOf names the state. A dead letter waits for whoever retries it.
+// stateOf names the state. A dead letter waits until somebody retries it.
 func stateOf(event *progress, allEnded bool) api.EventState {
 	switch {
 	case event.state == stateExpired:

@@ -37,8 +37,8 @@ func (t *types) refresh(ctx context.Context) error {
 	return t.reload(ctx)
 }
 
-// reload reads version and types. The version is read first: a change in
-// between is found by the next refresh.
+// reload reads version and types. The version is read first, so that the next refresh finds a
+// change made in between.
 func (t *types) reload(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,9 +63,9 @@ func (t *types) reload(ctx context.Context) error {
 	return nil
 }
 
-// templates finds the templates of an event's type. A type that the snapshot does
-// not know is read from the record before it is called unknown, unless the event
-// has its own alert and so needs none.
+// templates finds the templates of an event's type. A type that the snapshot does not have is
+// read from the record before it is refused as unknown, unless the event has an alert of its own
+// and needs no type.
 func (t *types) templates(ctx context.Context, e *api.EventRequest) (*render.TemplateSet, error) {
 	if t.snap.Load() == nil {
 		if err := t.reload(ctx); err != nil {
@@ -81,7 +81,7 @@ func (t *types) templates(ctx context.Context, e *api.EventRequest) (*render.Tem
 	return t.fromRecord(ctx, e.Type)
 }
 
-// fromRecord reads one type that another process may have made a moment ago.
+// fromRecord reads one type, which another process may have made a moment ago.
 func (t *types) fromRecord(ctx context.Context, name string) (*render.TemplateSet, error) {
 	found, err := t.rec.EventType(ctx, name)
 	if api.CodeOf(err) == api.CodeNotFound {
@@ -126,8 +126,8 @@ func (s *Store) DeleteEventType(ctx context.Context, name string) error {
 	return nil
 }
 
-// reloadTypes makes a change effective in this process at once; if that fails,
-// Run's next refresh does.
+// reloadTypes makes a change effective in this process at once; if that fails, the next refresh
+// of Run does.
 func (s *Store) reloadTypes(ctx context.Context) {
 	if err := s.types.reload(ctx); err != nil {
 		s.o.Logger.Debug("event types are not fresh", "error", err)

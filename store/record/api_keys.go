@@ -28,14 +28,13 @@ type keyRow struct {
 	ExpiresAt  *int64 `db:"expires_at"`
 }
 
-// CreateKey records a key under the id it carries and says when. It raises
-// VersionKeys.
+// CreateKey records a key under the id it carries, and returns the time. It raises VersionKeys.
 func (db *DB) CreateKey(ctx context.Context, k StoredKey) (api.Time, error) {
 	return db.createKey(ctx, k, false)
 }
 
-// CreateFirstKey is CreateKey unless there ever was a key: then it changes nothing and
-// created is false.
+// CreateFirstKey is CreateKey unless there ever was a key: then it changes nothing and returns
+// false.
 func (db *DB) CreateFirstKey(ctx context.Context, k StoredKey) (created bool, err error) {
 	at, err := db.createKey(ctx, k, true)
 	return at != api.Time{}, err
@@ -55,7 +54,7 @@ func (db *DB) createKey(ctx context.Context, k StoredKey, first bool) (api.Time,
 		if err := db.raise(ctx, tx, VersionKeys); err != nil {
 			return err
 		}
-		var keys int // whoever raises the version is alone here
+		var keys int // the row lock of the version makes this count safe
 		if err := tx.GetContext(ctx, &keys, "SELECT COUNT(*) FROM api_keys"); err != nil {
 			return err
 		}
@@ -114,8 +113,8 @@ func noKey(id string, err error) error {
 	return api.Errorf(api.CodeNotFound, "there is no key %s", id)
 }
 
-// TouchKeys notes when keys were last used; a later note on record stays. It
-// does not raise VersionKeys.
+// TouchKeys notes when keys were last used; a later time on record stays. It does not raise
+// VersionKeys.
 func (db *DB) TouchKeys(ctx context.Context, used map[string]time.Time) error {
 	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		for id, at := range used {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// connector prepares each new MySQL connection: READ COMMITTED, because gap
-// locks of the default level deadlock concurrent inserts and because the
-// settings cache needs a query to see what was committed before it began; a
-// short lock wait, so that a stuck transaction is retried within the deadline.
+// connector prepares each new MySQL connection. It sets READ COMMITTED, because gap locks of the
+// default level deadlock concurrent inserts, and because the settings cache needs a query to see
+// what was committed before it began. It also sets a short lock wait, so that a stuck
+// transaction is retried within the deadline.
 type connector struct{ driver.Connector }
 
 // Connect opens one connection and sets its session.
@@ -34,13 +34,13 @@ func sessionSettings() []string {
 	}
 }
 
-// patientConnector opens connections to SQLite. The first ones to a new file all
-// switch it to WAL. That turns a read lock into a write lock, and SQLite answers
-// those who come second at once that it is busy, whatever busy_timeout says,
-// because two who waited for each other's read lock would wait for ever.
+// patientConnector opens connections to SQLite. The first connections to a new file all switch
+// it to WAL, which turns a read lock into a write lock. SQLite answers every connection but the
+// first at once that it is busy, whatever busy_timeout says, because two that waited for each
+// other's read lock would wait for ever.
 type patientConnector struct{ driver.Connector }
 
-// Connect opens one connection, again while others switch the file.
+// Connect opens one connection, and tries again while other connections switch the file.
 func (c *patientConnector) Connect(ctx context.Context) (conn driver.Conn, err error) {
 	err = again(ctx, func() error {
 		conn, err = c.Connector.Connect(ctx)

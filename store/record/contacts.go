@@ -17,7 +17,7 @@ import (
 // as JSON (store/contacts).
 const KindContact = "contact"
 
-// Pair names a relationship: who has the contact, and who it is.
+// Pair names a relationship: the owner, and the contact.
 type Pair struct {
 	Owner   string `json:"owner"`
 	Contact string `json:"contact"`
@@ -28,13 +28,13 @@ type Contact struct {
 	Owner        string `db:"owner"`
 	Contact      string `db:"contact"`
 	Relationship string `db:"relationship"`
-	// Version is the first version of a new row. It must be above all versions of an
-	// earlier row of these two that was purged. Default: 1.
+	// Version is the first version of a new row. It must be above all versions of an earlier row
+	// of the same pair that was purged. Default: 1.
 	Version int64 `db:"-"`
 }
 
-// ContactWrite is what a committed write of a relationship leaves to do: the
-// outbox row to announce, "" when everything was already so.
+// ContactWrite is the work that a committed write of a relationship leaves: the outbox row to
+// announce, "" when nothing changed.
 type ContactWrite struct {
 	Created bool
 	Outbox  string
@@ -90,10 +90,9 @@ func contactOutbox(c Contact) (OutboxRow, error) {
 	return NewOutboxRow(KindContact, c.Owner, string(payload))
 }
 
-// PutContacts writes relationships, any number, for imports: it leaves no
-// outbox rows, so the owners' recent contacts must be rebuilt afterwards. Each
-// row's version rises under its row lock, also when it comes back after a
-// deletion.
+// PutContacts writes relationships, any number, for imports. It leaves no outbox rows, so the
+// owners' recent contacts must be rebuilt afterwards. Each row's version rises under its row
+// lock, also when the row comes back after a deletion.
 func (db *DB) PutContacts(ctx context.Context, contacts ...Contact) error {
 	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		for part := range slices.Chunk(contacts, chunk) {
@@ -166,8 +165,8 @@ func (db *DB) ContactsOf(ctx context.Context, user, after string, limit int) ([]
 	return owners, err
 }
 
-// whereContactIs selects a page of those who call a user (named twice) a contact,
-// by name, and reads nothing before it.
+// whereContactIs selects a page of the users who call a user (named twice) a contact, by name,
+// and reads nothing before the page.
 func (d dialect) whereContactIs() string {
 	return " WHERE contact " + d.pageFrom + " ? AND contact <= ? AND deleted = FALSE AND owner > ? ORDER BY contact, deleted, owner LIMIT ?"
 }

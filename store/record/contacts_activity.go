@@ -24,16 +24,16 @@ type Activity struct {
 // RFC 3339 can write.
 const noUpload = -1 << 62
 
-// newestUpload finds the time of an owner's newest upload of one visibility: one
-// read of the end of a range of the index uploads_newest, however many uploads.
+// newestUpload finds the time of an owner's newest upload of one visibility. It reads one end of
+// a range of the index uploads_newest, however many uploads there are.
 func newestUpload(v api.Visibility) string {
 	return "IFNULL((SELECT u.uploaded_at FROM uploads u WHERE u.owner = c.contact AND u.visibility = '" + string(v) +
 		"' AND u.deleted = FALSE ORDER BY u.uploaded_at DESC, u.id DESC LIMIT 1), " + strconv.Itoa(noUpload) + ")"
 }
 
-// activitySelect reads contacts with the newest upload that their viewer may see.
-// It is all index look-ups: one for the contact, one for the way back, and one for
-// each visibility that the viewer is shown. from ends with the rows of contacts.
+// activitySelect reads contacts with the newest upload that their viewer may see. It consists of
+// index look-ups alone: one for the contact, one for the opposite relationship, and one for each
+// visibility that the viewer is shown. from ends with the rows of contacts.
 func (d dialect) activitySelect(from string) string {
 	none := strconv.Itoa(noUpload)
 	return "SELECT c.owner, c.contact, c.relationship, " + d.greatest + "(" + newestUpload(api.VisiblePublic) +
@@ -49,9 +49,9 @@ type ActivityQuery struct {
 	Contacts []string
 }
 
-// Activities reads which of these are contacts of their viewers now, and what the
-// viewers may see of them: one statement for all queries, which begins after the
-// call. The answer has the shape of the queries; who is no contact has no name.
+// Activities reads which of these users are contacts of their viewers now, and what the viewers
+// may see of them. It is one statement for all queries, which begins after the call. The result
+// has the shape of the queries; a user who is no contact has an entry without a name.
 func (db *DB) Activities(ctx context.Context, queries ...ActivityQuery) ([][]Activity, error) {
 	var found *activities
 	names := db.d.names.document(queries)
@@ -93,13 +93,13 @@ func (f namesForm) document(queries []ActivityQuery) string {
 	return string(append(text, f.end...))
 }
 
-// appendQuote writes a name as JSON; what is not UTF-8 cannot be a name.
+// appendQuote writes a name as JSON; a text that is not UTF-8 cannot be a name.
 func appendQuote(text []byte, name string) []byte {
 	text, _ = jsontext.AppendQuote(text, name)
 	return text
 }
 
-// activities puts rows where they were asked for. A viewer may have asked twice.
+// activities puts rows where they were asked for. A viewer may occur in several queries.
 type activities struct {
 	queries []ActivityQuery
 	viewers map[string][]int
@@ -169,10 +169,10 @@ type Follower struct {
 	Shown   api.Relationship `db:"shown"`   // what the owner calls the follower; "": nothing
 }
 
-// Followers reads a page of those who may see an owner's uploads of a
-// visibility, by name: for public ones everyone who calls the owner a contact,
-// else everyone whom the owner calls something. The cost of a page does not
-// grow with its position nor with how few on it may see the upload.
+// Followers reads a page of the users who may see an owner's uploads of a visibility, by name.
+// For public uploads these are all who call the owner a contact, otherwise all to whom the owner
+// has a relationship. The cost of a page does not grow with its position, nor when few users on
+// it may see the upload.
 func (db *DB) Followers(ctx context.Context, owner string, v api.Visibility, after string, limit int) ([]Follower, error) {
 	var page []Follower
 	var err error
@@ -184,17 +184,17 @@ func (db *DB) Followers(ctx context.Context, owner string, v api.Visibility, aft
 	return page, err
 }
 
-// calledSelect reads a page of those whom an owner calls something, and whether
-// they call the owner a contact.
+// calledSelect reads a page of the users to whom an owner has a relationship, and whether they
+// call the owner a contact.
 func calledSelect() string {
 	return "SELECT r.contact AS follower, c.owner IS NOT NULL AS follows, r.relationship AS shown FROM contacts r " +
 		"LEFT JOIN contacts c ON c.owner = r.contact AND c.contact = r.owner AND c.deleted = FALSE " +
 		"WHERE r.owner = ? AND r.deleted = FALSE AND r.contact > ? ORDER BY r.contact LIMIT ?"
 }
 
-// NewestUploads lists a contact's newest uploads that a viewer may see, newest
-// first, at most limit; none of one who is no contact. One statement decides both
-// what the two call each other and what that shows.
+// NewestUploads lists a contact's newest uploads that a viewer may see, newest first, at most
+// limit; a user who is no contact has none. One statement reads both relationships and decides
+// what they show.
 func (db *DB) NewestUploads(ctx context.Context, viewer, contact string, limit int) ([]api.RecentUpload, error) {
 	var parts []string
 	var args []any
@@ -213,7 +213,7 @@ func (db *DB) NewestUploads(ctx context.Context, viewer, contact string, limit i
 	return out, err
 }
 
-// wayBack joins what a contact calls its viewer, as far as a visibility needs it.
+// wayBack joins the relationship of the contact to its viewer, as far as a visibility needs it.
 func wayBack(v api.Visibility) string {
 	var shown []string
 	for _, r := range []api.Relationship{api.RelationContact, api.RelationFriend, api.RelationFamily} {

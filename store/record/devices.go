@@ -71,13 +71,13 @@ func (db *DB) DevicesByToken(ctx context.Context, tokens ...string) (map[string]
 	return found, nil
 }
 
-// DeviceWrite names the device of a write and the user who owned the token
-// when the writer read it ("" for nobody): ErrOwnerChanged when that is over.
+// DeviceWrite names the device of a write and the user who owned the token when the writer read
+// it ("" for nobody). If the owner is another one by now the write is ErrOwnerChanged.
 type DeviceWrite struct {
 	User, Token, Owner string
 }
 
-// Users lists those whose settings the write touches.
+// Users lists the users whose settings the write touches.
 func (w DeviceWrite) Users() []string {
 	if w.Owner == "" || w.Owner == w.User {
 		return []string{w.User}
@@ -134,8 +134,8 @@ func (db *DB) lockDevice(ctx context.Context, tx *sqlx.Tx, w DeviceWrite) (*devi
 	return &row, nil
 }
 
-// addDevice inserts a token that had no row a moment ago. Another writer may
-// have been faster: its row is not touched, because its user is not locked.
+// addDevice inserts a token that had no row a moment ago. If another writer was faster its row
+// is not touched, because that row's user is not locked.
 func (db *DB) addDevice(ctx context.Context, tx *sqlx.Tx, row deviceRow) error {
 	_, err := tx.NamedExecContext(ctx, insertDevice, row)
 	if duplicate(err) {
@@ -150,8 +150,8 @@ func (db *DB) saveDevice(ctx context.Context, tx *sqlx.Tx, row deviceRow) error 
 	return err
 }
 
-// makeRoom sees to it that one more device fits: the one dropped longest ago
-// goes; with api.MaxDevices that still work, the new one is refused.
+// makeRoom ensures that one more device fits. The device that was dropped longest ago is
+// removed; if api.MaxDevices devices still work, the new one is refused.
 func makeRoom(ctx context.Context, tx *sqlx.Tx, user string) error {
 	var have []deviceRow
 	err := tx.SelectContext(ctx, &have, "SELECT "+deviceColumns+" FROM devices WHERE user_id = ? ORDER BY dropped_at", user)
@@ -179,8 +179,8 @@ type StateChange struct {
 	State        api.DeviceState // DeviceSuspect or DeviceDropped
 	Reason       string
 	RegisteredAt api.Time
-	// At is the moment from which APNs calls the token dead; the database's
-	// now when zero.
+	// At is the moment from which APNs calls the token dead; the database's time when it is
+	// zero.
 	At api.Time
 }
 
@@ -218,8 +218,8 @@ func (v StateChange) applies(r deviceRow) bool {
 	return r.State != string(api.DeviceDropped) && r.State != string(v.State)
 }
 
-// shorten makes a reason fit its column: it comes from outside and may be
-// anything. What is not printable ASCII becomes a question mark.
+// shorten makes a reason fit its column. Reasons come from outside and may contain anything;
+// every character that is not printable ASCII becomes a question mark.
 func shorten(reason string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

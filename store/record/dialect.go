@@ -6,14 +6,14 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// dialect is all that differs between the two databases. Queries are written
-// once; where they must differ they ask here.
+// dialect holds all differences between the two databases. Queries are written once and use it
+// where they must differ.
 type dialect struct {
 	name   string // also the folder of its migrations
 	goose  goose.Dialect
 	driver string
-	// maxOpen is how many connections a process has by default. Each to a file has a cache
-	// of its own, and few read at once.
+	// maxOpen is how many connections a process has by default. For a file it is small: each
+	// connection has a cache of its own, and few read at once.
 	maxOpen int
 	// now is an expression: the database's clock in ms since the Unix epoch.
 	now string
@@ -21,25 +21,25 @@ type dialect struct {
 	// its transactions begin by taking the only write lock.
 	forUpdate string
 	greatest  string // a function: the largest of its arguments
-	// pageFrom compares the first column of an index with the one value that is asked
-	// for, beside a <=, so that a page of it begins where it should and not at the first
-	// row. With = MariaDB reads all rows before the page, with >= SQLite does.
+	// pageFrom compares the first column of an index with the one value that is asked for,
+	// beside a <=, so that a page of the index begins where it should and not at the first row.
+	// With = MariaDB reads all rows before the page, with >= SQLite does.
 	pageFrom string
 	names    namesForm
 	mysql    bool
 }
 
-// namesForm is how a statement is given many viewers with the names of contacts:
-// as one document, whatever their number, so that it is prepared once and needs no
-// analysis of its values. from reads the document, and the contacts c in it.
+// namesForm is how many viewers with the names of contacts are passed to a statement. They form
+// one document, whatever their number, so that the statement is prepared once and its values
+// need no analysis. from reads the document, and the contacts c in it.
 type namesForm struct {
 	from                 string
 	begin, end           string
-	viewer, contacts, to string // around a viewer's name and his contacts' names
+	viewer, contacts, to string // the text around a viewer's name and the names of the contacts
 }
 
-// jsonName is the type of a name in a document: that of the columns which it is
-// looked up in, or no index would be used.
+// jsonName is the type of a name in a document. It must be the type of the columns that the name
+// is looked up in, or no index would be used.
 const jsonName = "VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH "
 
 func mysqlDialect() dialect {
@@ -89,7 +89,7 @@ func (d dialect) onConflict(key string, set []string, raise ...string) string {
 	return " ON CONFLICT (" + key + ") DO UPDATE SET " + list
 }
 
-// inserted is, behind onConflict, the value of a column that the INSERT carried.
+// inserted is, in what follows onConflict, the value of a column that the INSERT carried.
 func (d dialect) inserted(column string) string {
 	if d.mysql {
 		return "VALUES(" + column + ")"

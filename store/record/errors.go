@@ -33,7 +33,7 @@ func fail(verb string, err error) error {
 	return fmt.Errorf("%s: %w", verb, err)
 }
 
-// unknown is the answer when a commit was sent and its answer was lost.
+// unknown is the error when a commit was sent and its reply was lost.
 func unknown(err error) error {
 	return api.Errorf(api.CodeUnknownOutcome, "the database did not confirm the change").Because(fmt.Errorf("commit: %w", err))
 }
@@ -66,8 +66,8 @@ func mysqlAway() []uint16 {
 	return []uint16{1021, 1040, 1041, 1042, 1044, 1045, 1049, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1290, 1317, 1836, 1927, 1969, 3024}
 }
 
-// Refused tells that a server is there and refuses us: the user, the password, or the
-// name of the database is wrong.
+// Refused tells whether a server is there but refuses the connection: the user, the password, or
+// the name of the database is wrong.
 func Refused(err error) bool {
 	var my *mysql.MySQLError
 	return errors.As(err, &my) && slices.Contains([]uint16{1044, 1045, 1049}, my.Number)
@@ -76,9 +76,9 @@ func Refused(err error) bool {
 // sqliteAway: BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN.
 func sqliteAway() []int { return []int{5, 6, 7, 8, 9, 10, 13, 14} }
 
-// contention tells whether another transaction was in the way, so that the
-// whole transaction may be run again: deadlock, lock wait, changed record
-// (MariaDB's snapshot isolation), SQLITE_BUSY and SQLITE_LOCKED.
+// contention tells whether another transaction was in the way, so that the whole transaction may
+// be run again: a deadlock, a lock wait, a changed record (MariaDB's snapshot isolation),
+// SQLITE_BUSY and SQLITE_LOCKED.
 func contention(err error) bool {
 	var my *mysql.MySQLError
 	if errors.As(err, &my) {
@@ -103,17 +103,17 @@ func duplicate(err error) bool {
 	return errors.As(err, &lite) && (lite.Code() == 1555 || lite.Code() == 2067)
 }
 
-// Outage has one line of the log for the time in which what a store keeps fresh cannot be
-// read, and one when it is read again.
+// Outage logs one line when a store can no longer read what it keeps fresh, and one line when it
+// can again.
 type Outage struct {
-	// Logger gets them; What is kept as it was meanwhile.
+	// Logger receives these lines; What names the data that stays as it was meanwhile.
 	Logger *slog.Logger
 	What   string
 
 	since time.Time // zero: there is none
 }
 
-// Note notes the end of a try to read.
+// Note notes how an attempt to read has ended.
 func (o *Outage) Note(err error) {
 	switch {
 	case err != nil && o.since.IsZero():

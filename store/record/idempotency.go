@@ -13,11 +13,10 @@ import (
 	"fanfare/api"
 )
 
-// once makes a transaction that answers a POST happen once per idempotency key:
-// f runs, and its answer is stored in the same transaction; a repeat gets the
-// stored answer in out instead. Another body under the key is refused with
-// CodeIdempotencyReused. A refusal by f rolls everything back, so that the same
-// key may succeed later. Without a key f simply runs.
+// once makes a transaction that answers a POST happen once per idempotency key. f runs, and its
+// result is stored in the same transaction; a repeat gets the stored result in out instead.
+// Another body under the key is refused with CodeIdempotencyReused. If f refuses, everything is
+// rolled back, so that the same key may succeed later. Without a key f simply runs.
 //
 // out is a pointer to what f sets and JSON can carry.
 func (db *DB) once(ctx context.Context, i api.Idempotency, out any, f func(context.Context, *sqlx.Tx) error) (replayed bool, err error) {
@@ -48,8 +47,8 @@ func onceID(i api.Idempotency) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// takeKey claims a key; a second transaction with the same key waits here for
-// the first. A record older than api.IdempotencyTTL is no record.
+// takeKey claims a key; a second transaction with the same key waits here for the first. A
+// record older than api.IdempotencyTTL does not count.
 func (db *DB) takeKey(ctx context.Context, tx *sqlx.Tx, i api.Idempotency) (bool, error) {
 	id := onceID(i)
 	_, err := tx.ExecContext(ctx, "DELETE FROM idempotency WHERE id = ? AND created_at < "+db.d.now+" - ?", id, api.IdempotencyTTL.Milliseconds())

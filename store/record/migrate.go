@@ -14,23 +14,22 @@ import (
 )
 
 const (
-	// migrateRest and migrateTries bound how long a starter waits for another
-	// one that is migrating: 5 minutes.
+	// migrateRest and migrateTries bound how long a process waits for another one that is
+	// migrating: 5 minutes.
 	migrateRest  = 250 * time.Millisecond
 	migrateTries = 1200
 )
 
-// Migrate brings the schema up to date. Any number of processes may call it at
-// once: one does the work, the others wait for it. It takes as long as it
-// takes; only ctx bounds it.
+// Migrate brings the schema up to date. Any number of processes may call it at once: one does
+// the work, and the others wait for it. Only ctx bounds its duration.
 func (db *DB) Migrate(ctx context.Context) error {
 	p, err := db.provider()
 	if err != nil {
 		return err
 	}
 	var done []*goose.MigrationResult
-	// A process that waits for its turn, or renews it, writes as well: on a slow disk
-	// SQLite is busy with that for longer than a step waits.
+	// A process that waits for its turn, or renews it, writes as well. On a slow disk that keeps
+	// SQLite busy for longer than a step waits.
 	up := func() error {
 		return again(ctx, func() (err error) { done, err = p.Up(ctx); return err })
 	}
@@ -56,9 +55,9 @@ func (db *DB) Migrate(ctx context.Context) error {
 // row it begins with.
 const noZeroVersion = "missing zero version"
 
-// mendVersions writes the row that goose's table begins with. MySQL makes a
-// table and fills it in two steps, so a starter that was killed, or lost its
-// connection, between them leaves a table that goose refuses for good.
+// mendVersions writes the row that goose's table begins with. MySQL makes a table and fills it
+// in two steps. A process that was killed, or lost its connection, between them leaves a table
+// that goose refuses for good.
 func (db *DB) mendVersions(ctx context.Context) error {
 	db.log.Warn("the table of schema versions was begun and not finished; finishing it")
 	_, err := db.sql.ExecContext(ctx, "INSERT INTO goose_db_version (version_id, is_applied) "+

@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// sqliteLocker lets one of several starters migrate an SQLite file: a row with
-// a lease that its owner keeps renewing, so that a killed starter blocks the
-// others for one lease only. (goose brings such a lock for MySQL alone.)
+// sqliteLocker lets one of several processes migrate an SQLite file. It is a row with a lease
+// that its owner keeps renewing, so that a killed process blocks the others for one lease only.
+// (goose brings such a lock for MySQL alone.)
 type sqliteLocker struct {
 	owner string
 	stop  context.CancelFunc
@@ -53,7 +53,7 @@ func (l *sqliteLocker) Lock(ctx context.Context, db *sql.DB) error {
 	return errors.New("another process has been migrating for too long")
 }
 
-// take tries once; a busy database counts as taken.
+// take tries once; a busy database counts as a taken lock.
 func (l *sqliteLocker) take(ctx context.Context, db *sql.DB) (bool, error) {
 	if _, err := db.ExecContext(ctx, lockTable); err != nil {
 		return false, ignoreContention(err)
@@ -79,14 +79,14 @@ func (l *sqliteLocker) keep(ctx context.Context, db *sql.DB) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				// A failed renewal is made good by the next one.
+				// If a renewal fails, the next one makes up for it.
 				_, _ = l.take(ctx, db)
 			}
 		}
 	}()
 }
 
-// Unlock gives the turn to the next starter.
+// Unlock gives the turn to the next process.
 func (l *sqliteLocker) Unlock(ctx context.Context, db *sql.DB) error {
 	l.stop()
 	<-l.done

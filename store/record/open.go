@@ -15,14 +15,13 @@ import (
 	"modernc.org/sqlite"
 )
 
-// Options says which database and how patiently. Only URL is needed.
+// Options says which database to use, and how long to wait for it. Only URL is needed.
 type Options struct {
 	// URL is sqlite:<file> or mysql://user:password@host:port/name.
 	URL string
-	// Logger hears of retries; nil: silence.
+	// Logger receives retries; nil: nothing is logged.
 	Logger *slog.Logger
-	// MaxOpen bounds the connections of this process; default 32, or 8 to a
-	// file.
+	// MaxOpen bounds the connections of this process; default 32, or 8 for a file.
 	MaxOpen int
 	// Timeout bounds each call, also one without a deadline; default 5 s.
 	Timeout time.Duration

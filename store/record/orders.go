@@ -10,7 +10,7 @@ import (
 	"fanfare/api"
 )
 
-// Order is a reservation that was sold. CreatedAt is when, in milliseconds since
+// Order is a reservation that was sold. CreatedAt is the time of the sale, in milliseconds since
 // the Unix epoch by Redis' clock.
 type Order struct {
 	Reservation string     `json:"reservation"`
@@ -41,8 +41,8 @@ func (r orderRow) order() (o Order, err error) {
 // ordersAtOnce is the most orders that one statement writes.
 const ordersAtOnce = 100
 
-// PutOrders writes at most 100 orders, each at most once: an order whose reservation
-// is on record already stays as it is.
+// PutOrders writes at most 100 orders, each at most once: if a reservation's order is on record
+// already, it stays as it is.
 func (db *DB) PutOrders(ctx context.Context, orders []Order) error {
 	if len(orders) == 0 {
 		return nil

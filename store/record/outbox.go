@@ -61,10 +61,9 @@ type OpenRow struct {
 	CreatedAt int64 `db:"created_at"`
 }
 
-// OutboxPage reads open rows of one kind that have waited longer than ageMS, in
-// the order they were made, at most limit, beginning after a row (the zero row
-// for the first page). A sweeper that reads page after page is not held up by rows
-// whose work takes long.
+// OutboxPage reads open rows of one kind that have waited longer than ageMS, in the order they
+// were made. It returns at most limit rows, beginning after a row (the zero row for the first
+// page). A sweeper that reads page after page is not held up by rows whose work takes long.
 func (db *DB) OutboxPage(ctx context.Context, kind string, ageMS int64, after OpenRow, limit int) ([]OpenRow, error) {
 	var out []OpenRow
 	err := db.list(ctx, &out, "SELECT id, kind, subject, payload, created_at FROM outbox WHERE kind = ? AND created_at <= "+db.d.now+

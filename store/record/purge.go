@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// purgeEvery is how often each table is purged of rows that are over.
+	// purgeEvery is how often each table is purged of old rows.
 	purgeEvery = 10 * time.Minute
-	// purgeBatch is how many old rows one transaction removes, and purgeSteps how many
-	// such transactions come one after the other before the outbox has its turn.
+	// purgeBatch is how many old rows one transaction removes. purgeSteps is how many such
+	// transactions run one after the other before it is the outbox' turn.
 	purgeBatch, purgeSteps = 1000, 10
 	// defaultDeletedRetention is how long deleted rows stay.
 	defaultDeletedRetention = 30 * 24 * time.Hour
-	// purgeLate is by how many milliseconds the database's clock may be ahead of Redis'.
+	// purgeLate is how many milliseconds the database's clock may be ahead of Redis' clock.
 	purgeLate = "86400000"
 )
 
-// purge removes rows of one kind that count no more, in bounded steps, and tells whether
-// there may be more of them.
+// purge removes rows of one kind that no longer count, in bounded steps, and tells whether there
+// may be more of them.
 type purge struct {
 	what string
 	some func(context.Context) (more bool, err error)
-	next time.Time // when it is due
+	next time.Time // when the purge is due
 }
 
 // purges lists the kinds of rows that are removed.
@@ -49,8 +49,8 @@ func (db *DB) purges(deletedRetention time.Duration) []*purge {
 	}
 }
 
-// purge removes what is due. One that fails comes again at its next time and holds up no
-// other; one that has more to remove goes on in the next round.
+// purge runs the purges that are due. A purge that fails runs again at its next time and holds
+// up no other; a purge that has more to remove goes on in the next round.
 func (r *Relay) purge(ctx context.Context) error {
 	var all error
 	for _, p := range r.purges {
@@ -74,7 +74,7 @@ func (db *DB) PurgeIdempotency(ctx context.Context) (more bool, err error) {
 	return db.deleteOld(ctx, "idempotency", "id", where, api.IdempotencyTTL.Milliseconds())
 }
 
-// PurgeRestocks removes those that count no more.
+// PurgeRestocks removes restocks that no longer count.
 func (db *DB) PurgeRestocks(ctx context.Context) (more bool, err error) {
 	where := "expires_at < " + db.d.now + " - " + purgeLate + " ORDER BY expires_at"
 	return db.deleteOld(ctx, "restocks", "sale, name", where)
@@ -92,8 +92,8 @@ func (db *DB) PurgeContacts(ctx context.Context, ago time.Duration) (more bool, 
 	return db.deleteOld(ctx, "contacts", "owner, contact", where, ago.Milliseconds())
 }
 
-// deletedBefore selects, oldest first, what was deleted so many ms ago and is named by no
-// row of the outbox: as long as a job works on it, its row is there.
+// deletedBefore selects, oldest first, the rows that were deleted so many ms ago and that no row
+// of the outbox names. As long as a job works on a row, its outbox row is there.
 func (db *DB) deletedBefore(named string) string {
 	return "deleted = TRUE AND updated_at < " + db.d.now + " - ?" +
 		" AND NOT EXISTS (SELECT 1 FROM outbox WHERE " + named + ") ORDER BY updated_at"
@@ -120,7 +120,7 @@ func (db *DB) deleteOld(ctx context.Context, table, key, selection string, args 
 	return true, nil
 }
 
-// deleteSome deletes as many of the first rows of a selection as its last argument says.
+// deleteSome deletes as many of a selection's first rows as its last argument says.
 func (d dialect) deleteSome(table, key, selection string) string {
 	some := " FROM " + table + " WHERE " + selection + " LIMIT ?"
 	if d.mysql {

@@ -15,7 +15,7 @@ import (
 // chunk is the most values one IN list or INSERT carries.
 const chunk = 500
 
-// Transactions and reads that met another transaction are tried this often.
+// maxTries is how often transactions and reads that met another transaction are tried.
 const maxTries = 10
 
 // errUnchanged ends a transaction that found nothing to do: it is rolled back
@@ -108,8 +108,8 @@ func commit(ctx context.Context, tx *sqlx.Tx) error {
 	return unknown(err)
 }
 
-// within runs f but answers no later than ctx: a COMMIT takes no context and
-// may sit in a dead connection until the driver's own time-out.
+// within runs f but returns no later than ctx ends: a COMMIT takes no context and may sit in a
+// dead connection until the driver's own time-out.
 func within(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -162,7 +162,7 @@ type statement struct {
 	made  atomic.Pointer[sql.Stmt]
 }
 
-// on gives the statement, prepared at its first use: the database need not be up
+// on returns the statement. It is prepared at its first use, because the database need not be up
 // before.
 func (s *statement) on(ctx context.Context, pool *sqlx.DB) (*sql.Stmt, error) {
 	if made := s.made.Load(); made != nil {
@@ -170,7 +170,7 @@ func (s *statement) on(ctx context.Context, pool *sqlx.DB) (*sql.Stmt, error) {
 	}
 	made, err := pool.PrepareContext(ctx, s.query)
 	if err == nil && !s.made.CompareAndSwap(nil, made) {
-		_ = made.Close() //nolint:sqlclosecheck // another was faster; nothing else uses this one
+		_ = made.Close() //nolint:sqlclosecheck // another goroutine was faster; nothing else uses this one
 		made = s.made.Load()
 	}
 	return made, err

@@ -12,41 +12,40 @@ import (
 const (
 	// relayBatch is how many outbox rows a handler gets at once.
 	relayBatch = 500
-	// maxRelayEvery keeps the promise P10: a change whose writer died shows
+	// maxRelayEvery keeps the promise P10: the change of a writer that died becomes visible
 	// before its mark in Redis ends.
 	maxRelayEvery     = 4 * time.Second
 	defaultRelayEvery = time.Second
 	defaultRelayAge   = 5 * time.Second
 )
 
-// OutboxHandler does what rows of one kind stand for, oldest first, and names
-// those that are done: they are deleted. The others stay, and come again in a
-// later round; so does every row of a call that failed. Doing one twice must do
-// no harm.
+// OutboxHandler does the work that rows of one kind stand for, oldest first, and returns the ids
+// of those that are done: they are deleted. The other rows, and all rows of a call that failed,
+// come again in a later round. Doing a row's work twice must do no harm.
 type OutboxHandler func(context.Context, []OutboxRow) (done []string, err error)
 
 // RelayOptions tune a Relay; the zero value works.
 type RelayOptions struct {
-	// Every is how often the outbox is read for rows that their writers
-	// left; default 1 s, at most 4 s.
+	// Every is how often the outbox is read for rows that their writers left; default 1 s, at
+	// most 4 s.
 	Every time.Duration
 	// Age is how old such a row must be; default 5 s.
 	Age time.Duration
 	// DeletedRetention is how long deleted rows stay; default 30 days.
 	DeletedRetention time.Duration
-	// Logger hears when the outbox is held up, and when it goes on; nil: silence.
+	// Logger receives a line when the outbox is held up, and one when it goes on; nil: nothing
+	// is logged.
 	Logger *slog.Logger
 }
 
-// Relay finishes what committed changes owe to Redis when their writers did
-// not: they died, or Redis was away. What a master may have lost it does again
-// (store/devices). It also removes what is on record and counts no more. Any number of
-// processes may run one.
+// Relay finishes what committed changes owe to Redis when their writers did not, because they
+// died or Redis was away. It also repeats changes that a master may have lost (store/devices),
+// and removes rows that no longer count. Any number of processes may run one.
 type Relay struct {
 	db       *DB
 	o        RelayOptions
 	handlers map[string]OutboxHandler
-	after    map[string]OpenRow // where the next round begins, by kind; Sweep's own
+	after    map[string]OpenRow // where the next round begins, by kind; only Sweep uses it
 	purges   []*purge
 }
 
@@ -85,9 +84,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep hands every kind its next rows that are old enough. It goes round and
-// round, so that rows whose work takes long hold up no others, and one kind
-// that fails does not stop the rest. It must not run twice at once.
+// Sweep hands every kind its next rows that are old enough. It goes round and round, so that
+// rows whose work takes long hold up no others. A kind that fails does not stop the rest. Sweep
+// must not run twice at once.
 func (r *Relay) Sweep(ctx context.Context) error {
 	var all error
 	for kind, handle := range r.handlers {
@@ -98,7 +97,7 @@ func (r *Relay) Sweep(ctx context.Context) error {
 	return all
 }
 
-// sweepKind goes on while whole pages are done at once.
+// sweepKind goes on as long as whole pages are done at once.
 func (r *Relay) sweepKind(ctx context.Context, kind string, handle OutboxHandler) error {
 	for {
 		page, err := r.db.OutboxPage(ctx, kind, r.o.Age.Milliseconds(), r.after[kind], relayBatch)

@@ -7,9 +7,9 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Restock is a change of a sale's stock, by the name of its call: what is answered when
-// the call is repeated. Version is the sale's after it, ExpiresAt the end of the record
-// in milliseconds since the Unix epoch, by Redis' clock.
+// Restock is a change of a sale's stock, by the name of its call: the result that a repeated
+// call gets. Version is the sale's version after it. ExpiresAt is the end of the record in
+// milliseconds since the Unix epoch, by Redis' clock.
 type Restock struct {
 	Name      string `db:"name"`
 	Version   int64  `db:"version"`
@@ -17,10 +17,11 @@ type Restock struct {
 	ExpiresAt int64  `db:"expires_at"`
 }
 
-// restocksAtOnce is how many one statement writes.
+// restocksAtOnce is how many restocks one statement writes.
 const restocksAtOnce = 200
 
-// putRestocks writes changes of a sale's stock. One of an earlier use of a name counts no more.
+// putRestocks writes changes of a sale's stock. A restock of an earlier use of a name no longer
+// counts.
 func (db *DB) putRestocks(ctx context.Context, tx *sqlx.Tx, sale string, restocks []Restock) error {
 	verb, end := db.d.insertNew("sale, name")
 	for some := range slices.Chunk(restocks, restocksAtOnce) {

@@ -24,8 +24,8 @@ type Sale struct {
 	HoldMS       int64      `db:"hold_ms" json:"hold_ms"`
 	IdleMS       int64      `db:"idle_ms" json:"idle_ms"`
 	Partitions   int        `db:"partitions" json:"partitions"`
-	// Loading is the name of the loading that the settings are from: by which Redis last
-	// read the sale from here, or of the making of the sale.
+	// Loading is the name of the loading that the settings come from. A loading is the last
+	// reading of the sale from here by Redis, or the making of the sale.
 	Loading string `db:"loading" json:"loading"`
 }
 
@@ -37,14 +37,14 @@ type SaleItem struct {
 
 const saleColumns = "id, version, starts_at, ends_at, per_user_limit, hold_ms, idle_ms, partitions, loading"
 
-// ErrFenced says that a sale was loaded since by another Redis than the one that has what was to be
-// written.
+// ErrFenced says that the settings to be written come from a Redis that is no longer the one
+// that last loaded the sale.
 var ErrFenced = api.Errorf(api.CodeUnavailable, "the sale was read from the record by another Redis since")
 
-// PutSale writes a sale's settings unless the same or a newer version is on
-// record, so that late and repeated writes do no harm; and with them the changes of
-// stock that they have come from. ErrFenced, and nothing is written, if their loading is not
-// the sale's on record.
+// PutSale writes a sale's settings, and with them the changes of stock that they result from,
+// unless the same or a newer version is on record. Late and repeated writes therefore do no
+// harm. If the loading of the settings is not the sale's on record, it returns ErrFenced and
+// writes nothing.
 func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 	items, err := json.Marshal(s.Items)
 	if err != nil {
@@ -75,8 +75,8 @@ func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 	})
 }
 
-// LoadSale reads a sale's settings for a loading: from then on settings of an earlier one are
-// not written. Nil when there is no such sale.
+// LoadSale reads a sale's settings for a loading: from then on settings of an earlier loading
+// are not written. It returns nil when there is no such sale.
 func (db *DB) LoadSale(ctx context.Context, id, loading string) (s *Sale, err error) {
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE sales SET loading = ? WHERE id = ?", loading, id); err != nil {

@@ -10,8 +10,8 @@ import (
 // snapshotChunk is the most users one query reads: a whole page of targeting.
 const snapshotChunk = 1000
 
-// Snapshot is what targeting needs of one user: the settings and the devices
-// that are sent to, active and suspect. It is at least as new as Version.
+// Snapshot is what targeting needs of one user: the settings, and the devices that are sent to,
+// active and suspect. It is at least as new as Version.
 type Snapshot struct {
 	Version int64
 	Devices []api.Device

@@ -28,8 +28,8 @@ func (r uploadRow) upload() *api.Upload {
 	return &api.Upload{ID: r.ID, Owner: r.Owner, Visibility: api.Visibility(r.Visibility), UploadedAt: api.AtMillis(r.UploadedAt)}
 }
 
-// UploadWrite is what a committed write of an upload leaves to do: the outbox
-// rows to announce, none when there is nothing to fan out.
+// UploadWrite is the work that a committed write of an upload leaves: the outbox rows to
+// announce, none when there is nothing to fan out.
 type UploadWrite struct {
 	Upload *api.Upload `json:"upload"`
 	// Created is false when the id was there already.
@@ -37,9 +37,9 @@ type UploadWrite struct {
 	Outbox  []string `json:"-"`
 }
 
-// PutUpload writes an upload, once per id: an id that is there, also a deleted
-// one, stays as it is, and its open outbox rows are given to be announced
-// again. replayed: the answer of an earlier call with this idempotency key.
+// PutUpload writes an upload, once per id. If the id is there already, also as that of a deleted
+// upload, the row stays as it is, and its open outbox rows are returned to be announced again.
+// replayed: the result is that of an earlier call with this idempotency key.
 func (db *DB) PutUpload(ctx context.Context, r *api.UploadRequest, i api.Idempotency) (w UploadWrite, replayed bool, err error) {
 	out, err := NewOutboxRow(KindUpload, r.ID, "")
 	if err != nil {
@@ -108,7 +108,7 @@ func (db *DB) lockUpload(ctx context.Context, tx *sqlx.Tx, id string) (uploadRow
 	return row, err
 }
 
-// Upload reads an upload; nil when there is none, or none any more.
+// Upload reads an upload; nil when there is none or it was deleted.
 func (db *DB) Upload(ctx context.Context, id string) (*api.Upload, error) {
 	var row uploadRow
 	err := db.get(ctx, &row, "SELECT "+uploadColumns+" FROM uploads WHERE id = ? AND deleted = FALSE", id)

@@ -9,16 +9,16 @@ import (
 	"fanfare/api"
 )
 
-// TokenKey is a key of fanfare's own that signs user tokens. Private is the hex of
-// its secret part.
+// TokenKey is one of fanfare's own keys that sign user tokens. Private is the hex of its secret
+// part.
 type TokenKey struct {
 	ID      string `db:"id"`
 	Private string `db:"private_key"`
 	AgeMS   int64  `db:"age_ms"` // by the database's clock, when it was read
 }
 
-// Revocation ends a user's tokens that were issued up to a second, counted from the
-// Unix epoch. Version is that of VersionUserTokens when it was made.
+// Revocation ends a user's tokens that were issued up to a second, counted from the Unix epoch.
+// Version is the value of VersionUserTokens when it was made.
 type Revocation struct {
 	User    string `db:"user_id"`
 	UpTo    int64  `db:"up_to"`
@@ -43,8 +43,8 @@ func (db *DB) AddFirstTokenKey(ctx context.Context, k TokenKey) error {
 	})
 }
 
-// RotateTokenKey records one more key, and takes all others away if it is to be the only
-// one. It raises VersionUserTokens.
+// RotateTokenKey records one more key, and removes all others if only is set. It raises
+// VersionUserTokens.
 func (db *DB) RotateTokenKey(ctx context.Context, k TokenKey, only bool) error {
 	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		if err := db.raise(ctx, tx, VersionUserTokens); err != nil {
@@ -58,8 +58,8 @@ func (db *DB) RotateTokenKey(ctx context.Context, k TokenKey, only bool) error {
 	})
 }
 
-// PurgeTokenKeys removes keys that a newer one took the place of, once no token that they
-// signed can stand any more. It raises VersionUserTokens if there were any.
+// PurgeTokenKeys removes keys that a newer key has replaced, once every token that they signed
+// has expired. It raises VersionUserTokens if it removed any.
 func (db *DB) PurgeTokenKeys(ctx context.Context) error {
 	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		result, err := tx.ExecContext(ctx, "DELETE FROM token_keys WHERE created_at < (SELECT newest FROM"+
@@ -74,13 +74,13 @@ func (db *DB) PurgeTokenKeys(ctx context.Context) error {
 	})
 }
 
-// TokenKeyRest is how long a new key of fanfare's own is known before it signs: by then
+// TokenKeyRest is how long a new key of fanfare's own is on record before it signs: by then
 // every server has read it.
 const TokenKeyRest = time.Minute
 
-// RevokeTokens ends all tokens of a user that were issued up to a second, or up to now
-// where the database's clock is ahead of it; what an earlier revocation ended stays so.
-// It raises VersionUserTokens. A replay of the same idempotency key ends none that were
+// RevokeTokens ends all tokens of a user that were issued up to a second, or up to now where the
+// database's clock is ahead of that second. Tokens that an earlier revocation ended stay ended.
+// It raises VersionUserTokens. A replay of the same idempotency key ends no tokens that were
 // issued since.
 func (db *DB) RevokeTokens(ctx context.Context, user string, second int64, once api.Idempotency) (replayed bool, err error) {
 	var done struct{}
@@ -92,8 +92,8 @@ func (db *DB) RevokeTokens(ctx context.Context, user string, second int64, once 
 		if err != nil {
 			return err
 		}
-		// Where a clock was set back, a token that was made since may be a second newer than
-		// the last revocation.
+		// Where a clock was set back, a token that was made since may be a second newer than the
+		// last revocation.
 		upTo := db.d.inserted("up_to")
 		_, err = tx.ExecContext(ctx, "INSERT INTO token_revocations (user_id, up_to, version) SELECT ?, ?, version FROM versions WHERE name = ?"+
 			db.d.onConflict("user_id", []string{"version"})+", up_to = "+db.d.greatest+"("+upTo+", up_to + ("+upTo+" < up_to))",
@@ -102,7 +102,7 @@ func (db *DB) RevokeTokens(ctx context.Context, user string, second int64, once 
 	})
 }
 
-// Revocations reads the first of those that were made after a version, oldest first.
+// Revocations reads the first revocations that were made after a version, oldest first.
 func (db *DB) Revocations(ctx context.Context, after int64, limit int) (list []Revocation, err error) {
 	err = db.list(ctx, &list, "SELECT user_id, up_to, version FROM token_revocations WHERE version > ? ORDER BY version LIMIT ?", after, limit)
 	return list, err

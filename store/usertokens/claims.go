@@ -26,8 +26,8 @@ type claims struct {
 var errClaims = errors.New("the claims of a token do not hold")
 
 // openToken checks a token's signature with the key that its kid names, once admit lets it.
-// forged tells that the signature was computed and is another: what can be refused without
-// that costs next to nothing.
+// forged tells that the signature was computed and does not match. Tokens that can be refused
+// without that cost next to nothing.
 func openToken(token string, keys keySet, admit func() error) (kid string, payload []byte, forged bool, err error) {
 	if len(token) > api.MaxToken {
 		return "", nil, false, errNotValid()
@@ -52,8 +52,8 @@ func openToken(token string, keys keySet, admit func() error) (kid string, paylo
 	return header.KeyID, payload, false, nil
 }
 
-// readClaims reads whom a token stands for, from when to when. Names are compared as they are;
-// a name that is there twice is refused.
+// readClaims reads which user a token stands for, and from when to when. Names are compared as
+// they are; a name that occurs twice is refused.
 func readClaims(payload []byte, now time.Time) (*api.User, error) {
 	var c claims
 	if err := json.Unmarshal(payload, &c); err != nil {
@@ -82,7 +82,7 @@ func readClaims(payload []byte, now time.Time) (*api.User, error) {
 	return u, nil
 }
 
-// forUs tells whether the audience is us, or we are among it.
+// forUs tells whether fanfare is the audience, or one of several.
 func (c *claims) forUs() bool {
 	if c.Audience.Kind() == '"' {
 		var one string
@@ -92,8 +92,7 @@ func (c *claims) forUs() bool {
 	return c.Audience.Kind() == '[' && json.Unmarshal(c.Audience, &several) == nil && slices.Contains(several, api.TokenAudience)
 }
 
-// secondOf reads a time in seconds since the Unix epoch; what it has beyond whole
-// seconds is cut off.
+// secondOf reads a time in seconds since the Unix epoch; fractions of a second are cut off.
 func secondOf(at *float64) (time.Time, bool) {
 	const most = 1 << 40 // in some 30,000 years
 	if at == nil || !(*at >= 0 && *at < most) {

@@ -31,17 +31,17 @@ const (
 	minHMACSize = 32   // bytes
 )
 
-// key verifies what one kid signs. Its algorithm is the key's, whatever a token says.
+// key verifies the signatures of one kid. It determines the algorithm, whatever a token says.
 type key struct {
 	algorithm jose.SignatureAlgorithm
 	value     any
 }
 
-// keySet is all keys by their kid. It is never changed once published, and a key that
-// stays the same stays in place in the next one.
+// keySet holds all keys by their kid. It is never changed once published. A key that stays the
+// same is the same pointer in the next set.
 type keySet map[string]*key
 
-// algorithms are those that any key may have.
+// algorithms are the ones that a key may have.
 var algorithms = []jose.SignatureAlgorithm{jose.ES256, jose.EdDSA, jose.RS256, jose.HS256}
 
 // readKeys reads a JWKS file; "" is no file and has no keys.
@@ -146,9 +146,9 @@ func newOwnKey() (record.TokenKey, error) {
 	return record.TokenKey{ID: hex.EncodeToString(public[:8]), Private: hex.EncodeToString(private.Seed())}, nil
 }
 
-// Rotate makes a new key of fanfare's own and gives its kid. Servers know it within 10 s
-// and sign with it a minute later. Tokens of the keys before it stand until they end,
-// unless those are to end with their keys: then they do within 10 s.
+// Rotate makes a new key of fanfare's own and returns its kid. Servers know it within 10 s and
+// sign with it a minute later. Tokens of earlier keys stay valid until they expire. With
+// endTokens they end with their keys, within 10 s.
 func Rotate(ctx context.Context, rec *record.DB, endTokens bool) (kid string, err error) {
 	k, err := newOwnKey()
 	if err == nil {
@@ -160,7 +160,7 @@ func Rotate(ctx context.Context, rec *record.DB, endTokens bool) (kid string, er
 	return ownPrefix + k.ID, nil
 }
 
-// ownKey is a key of fanfare's own that can sign, from a time on.
+// ownKey is one of fanfare's own keys, which signs from a time on.
 type ownKey struct {
 	kid     string
 	private ed25519.PrivateKey

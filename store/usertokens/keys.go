@@ -5,7 +5,7 @@ import (
 	"encoding/base64"
 )
 
-// ticketKey is where a ticket waits to be taken.
+// ticketKey is the key of a ticket that waits to be taken.
 func ticketKey(ticket string) string {
 	sum := sha256.Sum256([]byte(ticket))
 	return "ff:{ticket:" + base64.RawURLEncoding.EncodeToString(sum[:18]) + "}:of"

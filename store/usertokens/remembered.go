@@ -10,15 +10,16 @@ import (
 // generation is how many tokens one generation remembers; there are two.
 const generation = 1 << 16
 
-// remembered are tokens that were verified, by their hash. When the newer generation is
-// full it becomes the older one, whose tokens are forgotten unless they came again.
+// remembered holds tokens that were verified, by their hash. When the newer generation is full
+// it becomes the older one. Tokens of the previous older generation are forgotten, unless they
+// were used again.
 type remembered struct {
 	mu           sync.RWMutex
 	most         int
 	newer, older map[[sha256.Size]byte]verified
 }
 
-// verified is a token's user, as that key verified it.
+// verified is a token's user, and the key that verified the token.
 type verified struct {
 	user *api.User
 	key  *key

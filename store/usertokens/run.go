@@ -13,15 +13,16 @@ import (
 // revocationPage is how many revocations are read at once.
 const revocationPage = 10_000
 
-// forgetEvery is how often Run forgets revocations of tokens that are over.
+// forgetEvery is how often Run forgets revocations that no longer matter, because their tokens
+// have expired.
 const forgetEvery = time.Hour
 
-// Load reads the revocations that are new, and at its first time the keys of fanfare's
-// own: if there is none on record it makes one.
+// Load reads the new revocations, and the first time also fanfare's own keys: if there is none
+// on record it makes one.
 func (s *Store) Load(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The version first: what is read after it is never older.
+	// The version is read first: data that is read after it is never older.
 	version, err := s.rec.Version(ctx, record.VersionUserTokens)
 	if err != nil {
 		return fmt.Errorf("read user tokens: %w", err)
@@ -34,14 +35,14 @@ func (s *Store) Load(ctx context.Context) error {
 	}
 	after := s.version
 	if version < after {
-		after = 0 // the record was put back
+		after = 0 // the record was restored from a backup
 	}
 	for more := true; more; {
 		list, err := s.rec.Revocations(ctx, after, s.page)
 		if err != nil {
 			return fmt.Errorf("read revocations: %w", err)
 		}
-		for _, r := range list { // what was read counts, and is not read again, if a later page fails
+		for _, r := range list { // what was read counts, and is not read again, even if a later page fails
 			if upTo, is := s.revoked.Load(r.User); !is || upTo.(int64) < r.UpTo {
 				s.revoked.Store(r.User, r.UpTo)
 			}
@@ -70,7 +71,7 @@ func (s *Store) loadKeys(ctx context.Context) error {
 		own[i].from = time.Now().Add(s.o.Rest - time.Duration(k.AgeMS)*time.Millisecond)
 	}
 	if slices.EqualFunc(own, s.ownKeys, func(a, b ownKey) bool { return a.kid == b.kid }) {
-		return nil // tokens that were verified stay so
+		return nil // tokens that were verified stay verified
 	}
 	s.ownKeys = own
 	s.own.Store(&own)
@@ -78,7 +79,7 @@ func (s *Store) loadKeys(ctx context.Context) error {
 	return nil
 }
 
-// addFirstKey makes the first key; of several servers that do one wins.
+// addFirstKey makes the first key; if several servers try, one wins.
 func (s *Store) addFirstKey(ctx context.Context) ([]record.TokenKey, error) {
 	first, err := newOwnKey()
 	if err != nil {
@@ -110,7 +111,7 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// forget drops revocations of tokens that were issued before a time.
+// forget drops revocations that concern only tokens issued before a time.
 func (s *Store) forget(before time.Time) {
 	s.revoked.Range(func(user, upTo any) bool {
 		if upTo.(int64) < before.Unix() {

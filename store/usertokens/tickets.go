@@ -18,15 +18,15 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// A ticket is 128 random bits and the first bytes of their MAC, in base64: one that
-// somebody made up is refused without asking Redis.
+// A ticket is 128 random bits and the first bytes of their MAC, in base64: a made-up ticket is
+// refused without asking Redis.
 const (
 	ticketRandom = 16 // bytes
 	ticketMAC    = 8
 )
 
-// GiveTicket makes a ticket for what a user calls with: it opens one stream or long
-// poll in his name, within 60 s and before his token ends.
+// GiveTicket makes a ticket from the credentials that a user calls with. It opens one stream or
+// long poll in the user's name, within 60 s and before the user's token ends.
 func (s *Store) GiveTicket(ctx context.Context, u *api.User) (*api.Ticket, error) {
 	own := s.signer()
 	if own == nil {
@@ -53,8 +53,8 @@ func (s *Store) GiveTicket(ctx context.Context, u *api.User) (*api.Ticket, error
 	return &api.Ticket{Ticket: ticket, ExpiresAt: api.At(s.now().Add(lasts))}, nil
 }
 
-// TakeTicket finds the user of a ticket, which is used up by that. One that was never
-// made, was taken or has ended is api.CodeUnauthorized.
+// TakeTicket uses a ticket up and returns its user. A ticket that was never made, was already
+// taken or has ended is api.CodeUnauthorized.
 func (s *Store) TakeTicket(ctx context.Context, ticket string) (*api.User, error) {
 	if !s.madeTicket(ticket) {
 		return nil, errNoTicket()
@@ -91,7 +91,7 @@ func (s *Store) madeTicket(ticket string) bool {
 	return slices.ContainsFunc(*keys, func(own ownKey) bool { return hmac.Equal(mac, own.ticketMAC(random)) })
 }
 
-// ticketMAC proves that a server has made a ticket of these bytes.
+// ticketMAC proves that a server has made a ticket from these bytes.
 func (o *ownKey) ticketMAC(random []byte) []byte {
 	h := hmac.New(sha256.New, o.private.Seed())
 	h.Write([]byte("ticket "))

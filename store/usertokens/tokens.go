@@ -24,12 +24,12 @@ import (
 type Options struct {
 	// KeysFile is a JWKS whose keys sign user tokens beside fanfare's own; "": none.
 	KeysFile string
-	// Logger hears when SQL stops or resumes answering; nil: silence.
+	// Logger receives a line when SQL stops or resumes answering; nil: nothing is logged.
 	Logger *slog.Logger
-	// PollEvery is how often Run reads changes; default 1 s, at most 4 s: with the 5 s
-	// between two looks of a stream a revocation counts everywhere within 10 s.
+	// PollEvery is how often Run reads changes; default 1 s, at most 4 s. A stream checks its token
+	// every 5 s, so that a revocation counts everywhere within 10 s.
 	PollEvery time.Duration
-	// Rest is how long a new key of fanfare's own is known before it signs; default
+	// Rest is how long a new key of fanfare's own is on record before it signs; default
 	// record.TokenKeyRest.
 	Rest time.Duration
 }
@@ -39,30 +39,29 @@ const (
 	maxPoll     = 4 * time.Second
 )
 
-// Store is the user tokens and tickets, whose times are Redis'. It is safe for
-// concurrent use.
+// Store checks and makes user tokens and tickets, by Redis' time. It is safe for concurrent use.
 type Store struct {
 	rec *record.DB
 	db  *redisdb.DB
 	now func() time.Time // by Redis' clock
 	o   Options
 
-	keys       atomic.Pointer[keySet]   // all of them
+	keys       atomic.Pointer[keySet]   // fanfare's own keys and those of the file
 	own        atomic.Pointer[[]ownKey] // oldest first; nil before the first Load
 	remembered remembered
 	// revoked has, by user, the second up to which tokens are ended (int64).
 	revoked sync.Map
 
-	mu       sync.Mutex // of what follows
+	mu       sync.Mutex // guards the fields below
 	fileKeys keySet
 	ownKeys  []ownKey
-	version  int64 // of the revocations that are known
-	page     int   // how many of them are read at once
+	version  int64 // of the known revocations
+	page     int   // revocations read at once
 	loaded   bool
 }
 
-// New makes a store with the keys of its file; an error says what is wrong with that.
-// Load or Run reads what is on record.
+// New makes a store with the keys of its file; the error says what is wrong with the file. Load
+// or Run reads what is on record.
 func New(rec *record.DB, db *redisdb.DB, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -92,8 +91,8 @@ func (s *Store) Reload() error {
 	return nil
 }
 
-// publish makes one set of all keys; s.mu is held. Tokens that were verified by a key that
-// stays are known as long as it does.
+// publish makes one set of all keys; s.mu is held. A token stays verified as long as the key
+// that verified it stays.
 func (s *Store) publish() {
 	all := maps.Clone(s.fileKeys)
 	for _, own := range s.ownKeys {
@@ -109,8 +108,8 @@ func (s *Store) publish() {
 	s.keys.Store(&all)
 }
 
-// signer is the newest key of fanfare's own that has rested, else the oldest; nil before
-// the first Load.
+// signer is fanfare's newest own key that has rested, else the oldest one; nil before the first
+// Load.
 func (s *Store) signer() *ownKey {
 	keys := s.own.Load()
 	if keys == nil {
@@ -124,13 +123,13 @@ func (s *Store) signer() *ownKey {
 	return &(*keys)[0]
 }
 
-// errNotValid tells a caller nothing about what is wrong with his token.
+// errNotValid tells a caller nothing about what is wrong with the token.
 func errNotValid() error {
 	return api.Errorf(api.CodeUnauthorized, "the user token is not valid")
 }
 
-// Recall finds the user of a token that was verified before, nil of any other. One that
-// has ended meanwhile is api.CodeUnauthorized.
+// Recall returns the user of a token that was verified before, nil for any other token. A token
+// that has ended meanwhile is api.CodeUnauthorized.
 func (s *Store) Recall(token string) (*api.User, error) {
 	if len(token) > api.MaxToken {
 		return nil, nil
@@ -145,9 +144,9 @@ func (s *Store) Recall(token string) (*api.User, error) {
 	return v.user, nil
 }
 
-// Verify checks a token and remembers it. What is wrong with one is always the same
-// api.CodeUnauthorized. It asks admit before it computes a signature, and returns its
-// error; forged tells that the signature is not that of the key.
+// Verify checks a token and remembers it. A bad token is always the same api.CodeUnauthorized,
+// whatever is wrong with it. Verify calls admit before it computes a signature, and returns
+// admit's error; forged tells that the signature is not the key's.
 func (s *Store) Verify(token string, admit func() error) (u *api.User, forged bool, err error) {
 	keys := s.keys.Load()
 	kid, payload, forged, err := openToken(token, *keys, admit)
@@ -180,8 +179,8 @@ func (s *Store) Ended(u *api.User) api.ByeReason {
 	return ""
 }
 
-// Issue makes a token for a user. One that is made in the second of a revocation counts
-// as made in the next: it is not among those that were ended.
+// Issue makes a token for a user. A token that is made in the second of a revocation counts as
+// made in the next second, so that the revocation does not end it.
 func (s *Store) Issue(user string, r *api.TokenRequest) (*api.Token, error) {
 	own := s.signer()
 	if own == nil {
@@ -234,9 +233,9 @@ const clocksApart = 100 * time.Millisecond
 // revokeWait is how long at most a revocation waits for the end of its second.
 const revokeWait = 2 * time.Second
 
-// Revoke ends all tokens of a user that were issued up to this second: here at once,
-// on other servers within 10 s. It returns when that second is over: whoever has the
-// next token made is not among them, on whatever server.
+// Revoke ends all tokens of a user that were issued up to this second: here at once, on other
+// servers within 10 s. It returns when that second is over, so that a token made after the call
+// is not revoked, whichever server makes it.
 func (s *Store) Revoke(ctx context.Context, user string, once api.Idempotency) (replayed bool, err error) {
 	second := s.now().Add(clocksApart).Unix()
 	if replayed, err = s.rec.RevokeTokens(ctx, user, second, once); err != nil {
@@ -251,12 +250,12 @@ func (s *Store) Revoke(ctx context.Context, user string, once api.Idempotency) (
 	return replayed, nil
 }
 
-// awaitSecondAfter waits until a second is over by the clock that tokens go by. A
-// database's clock that is far ahead of it is not waited for.
+// awaitSecondAfter waits until a second is over by the clock that tokens go by. It does not wait
+// for a database's clock that is far ahead of that.
 func (s *Store) awaitSecondAfter(ctx context.Context, second int64) {
 	patience := revokeWait
 	if ends, ok := ctx.Deadline(); ok {
-		patience = min(patience, time.Until(ends)/2) // it happened: there must be time to say so
+		patience = min(patience, time.Until(ends)/2) // the revocation has happened: leave time to say so
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

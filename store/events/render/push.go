@@ -34,7 +34,7 @@ type Push struct {
 	Expiration *int64 `json:"expiration,omitempty"`
 	// ExpiresAt is when fanfare itself gives up, in Unix milliseconds; 0: never.
 	ExpiresAt int64 `json:"expires_at,omitempty"`
-	// TTL is the same in seconds from the enqueueing of the event, see Begin; 0: none.
+	// TTL is the same limit in seconds after the event was enqueued, see Begin; 0: none.
 	TTL int64 `json:"ttl,omitempty"`
 	// NoRetryUnknown ends the notification when its outcome is unknown.
 	NoRetryUnknown bool `json:"no_retry_unknown,omitempty"`
@@ -74,7 +74,7 @@ func NewTemplateSet(t *api.EventTypeRequest) (*TemplateSet, error) {
 	return s, nil
 }
 
-// checkText asks an alert type for something to show; aps may bring it.
+// checkText requires an alert type to have something to show; aps may bring it.
 func (s *TemplateSet) checkText(t *api.EventTypeRequest) error {
 	if s.pushType != api.PushAlert || t.Title != "" || t.Body != "" {
 		return nil
@@ -90,7 +90,7 @@ func (s *TemplateSet) checkText(t *api.EventTypeRequest) error {
 	})
 }
 
-// addTypeFields puts the type's own fields under what its aps says.
+// addTypeFields adds the type's own fields where its aps does not set them.
 func (s *TemplateSet) addTypeFields(t *api.EventTypeRequest) {
 	own := map[string]string{"category": t.Category, "thread-id": t.ThreadID}
 	if s.pushType != api.PushBackground {
@@ -154,9 +154,9 @@ func (p *Push) setExpiry(ttl *int64, at *api.Time) {
 	}
 }
 
-// Begin turns a TTL into times, once; it tells whether there was one. Enqueued is
-// Redis' time, as are the clocks that ExpiresAt is compared with: that of the server
-// that accepted the event may be another.
+// Begin turns a TTL into times, once; it tells whether there was one. Enqueued is Redis' time,
+// as are the clocks that ExpiresAt is compared with; the clock of the server that accepted the
+// event may differ.
 func (p *Push) Begin(enqueued time.Time) bool {
 	if p.TTL == 0 {
 		return false
@@ -171,9 +171,9 @@ func (p *Push) endAt(end time.Time) {
 	p.Expiration, p.ExpiresAt = &seconds, end.UnixMilli()
 }
 
-// renderAPS lays the event over the type: template, type's aps, event's
-// alert, event's aps. Objects under "alert" are merged key by key, all else
-// is replaced as a whole.
+// renderAPS lays the event over the type, in this order: template, the type's aps, the event's
+// alert, the event's aps. Objects under "alert" are merged key by key; everything else is
+// replaced as a whole.
 func (s *TemplateSet) renderAPS(e *api.EventRequest) (map[string]json.RawMessage, error) {
 	own, err := parseAPS(s.pushType, e.APS)
 	if err != nil {
@@ -278,8 +278,8 @@ func parseAPS(p api.PushType, raw json.RawMessage) (map[string]json.RawMessage, 
 	return aps, nil
 }
 
-// renderPayload writes the whole payload, every object by its names' order, which
-// makes equal events give equal bytes.
+// renderPayload writes the whole payload. Every object is ordered by names, so that equal events
+// give equal bytes.
 func (s *TemplateSet) renderPayload(id string, e *api.EventRequest, aps map[string]json.RawMessage) (json.RawMessage, error) {
 	payload := appendObject(append(make([]byte, 0, 384), `{"aps":`...), aps, appendRaw)
 	if len(e.Data) > 0 {
@@ -301,7 +301,7 @@ func (s *TemplateSet) renderPayload(id string, e *api.EventRequest, aps map[stri
 	return payload, nil
 }
 
-// joinInvalid makes one error of several of CodeValidation; nil without any.
+// joinInvalid joins several CodeValidation errors into one; nil without any.
 func joinInvalid(errs []error) error {
 	var all *api.Error
 	for _, err := range errs {

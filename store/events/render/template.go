@@ -107,9 +107,8 @@ func notAllowed(field string, n fmt.Stringer) error {
 		"may hold text, {{.actor}}, {{.object}}, {{.data.name}} and {{if}}{{else}}{{end}}, not %q", n.String())
 }
 
-// Render fills the template from an event. What would be printed but is missing,
-// the actor, the object or a name of data, is a CodeValidation error of that name;
-// in an {{if}} it is false.
+// Render fills the template from an event. If the actor, the object or a name of data is to be
+// printed but is missing, that is a CodeValidation error of the name; in an {{if}} it is false.
 func (t *Template) Render(e *api.EventRequest) (string, error) {
 	if t == nil || t.root == nil {
 		return "", nil
@@ -153,7 +152,7 @@ func renderNode(b *strings.Builder, n parse.Node, e *api.EventRequest) error {
 	return nil
 }
 
-// lookup finds the value that checkPipe allowed; false: it is missing.
+// lookup finds the value of a name that checkPipe allowed; false: it is missing.
 func lookup(p *parse.PipeNode, e *api.EventRequest) (string, bool) {
 	ident := p.Cmds[0].Args[0].(*parse.FieldNode).Ident
 	switch ident[0] {

@@ -22,7 +22,7 @@ func appendAlert(b []byte, a api.Alert) []byte {
 	return append(b, '}')
 }
 
-// appendObject writes members by the order of their names.
+// appendObject writes members in the order of their names.
 func appendObject[V any](b []byte, members map[string]V, appendValue func([]byte, V) []byte) []byte {
 	names := make([]string, 0, 16)
 	for name := range members {
@@ -51,7 +51,7 @@ func appendQuote(b []byte, s string) []byte {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// plain tells whether s stands in JSON as it is.
+// plain tells whether s needs no escaping in JSON.
 func plain(s string) bool {
 	ascii := true
 	for i := range len(s) {
@@ -62,7 +62,7 @@ func plain(s string) bool {
 			return false
 		}
 	}
-	return ascii || utf8.ValidString(s) && !strings.ContainsAny(s, "\u2028\u2029") // which JavaScript takes for ends of lines
+	return ascii || utf8.ValidString(s) && !strings.ContainsAny(s, "\u2028\u2029") // JavaScript takes these two for ends of lines
 }
 
 // marshal writes values that cannot fail, without escaping <, > and & as if
