@@ -54,8 +54,8 @@ func (s *server) pushes(ctx context.Context) bool {
 	return s.pusher != nil && s.events.Knows(ctx, api.ChatMessageType)
 }
 
-// sent counts a message and has its push made, outside of the request's path. A replay
-// asks for the push as well: the first request may have died before it could.
+// sent counts a message and has its push made, outside of the request's path. A replay asks for
+// the push, too, because the first request may have died before it could.
 func (s *server) sent(chat string, push, replayed bool) {
 	if !replayed {
 		s.messages.Inc()
@@ -106,7 +106,7 @@ func (s *server) listMessages(ctx context.Context, in *listMessagesRequest) (*we
 
 type ackRequest struct {
 	User string `path:"user" validate:"identifier"`
-	// Idempotency is checked and not used: an ack may be repeated as it is.
+	// Idempotency is checked but not used: an ack can be repeated without it.
 	Idempotency api.Idempotency
 	Body        api.AckRequest
 }

@@ -44,13 +44,13 @@ func (s *server) pending(ctx context.Context, in *pendingRequest) (*api.PendingC
 	defer cancel()
 	pending, err := s.chats.Pending(ctx, in.User, int(in.Limit))
 	if err == nil {
-		err = s.web.StillAllowed(ctx) // it may have ended before that was read
+		err = s.web.StillAllowed(ctx) // the token may have ended before the chats were read
 	}
 	return pending, err
 }
 
-// awaitPending reads again whenever something may have come, until it has or
-// the time is over.
+// awaitPending reads again whenever a message may have come, until there is one or the time is
+// over.
 func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*api.PendingChats, error) {
 	over := time.NewTimer(time.Duration(in.WaitMS) * time.Millisecond)
 	defer over.Stop()
@@ -102,8 +102,8 @@ type streamMessagesRequest struct {
 	lastEvent
 }
 
-// lastEvent says where a stream goes on. A browser's EventSource sends the header when
-// it comes back by itself; one that is made anew can only say it in its URL.
+// lastEvent says where a stream goes on. A browser's EventSource sends the header when it
+// reconnects by itself; a new EventSource can only say it in the URL.
 type lastEvent struct {
 	LastEventID string `header:"Last-Event-ID"`
 	InURL       string `query:"last_event_id"`
@@ -116,7 +116,7 @@ func (l lastEvent) id() string {
 	return l.InURL
 }
 
-// streamMessages sends all that is said in a user's chats.
+// streamMessages sends all messages of a user's chats.
 //
 //	@Summary		Follow all chats of a user
 //	@Description	Server-sent events. `message` has `{chat, id, sender, text, sent_at}`, every message above the user's position once and
@@ -163,7 +163,7 @@ func (s *server) openStream(ctx context.Context, in *streamMessagesRequest) (st 
 	return st, err
 }
 
-// readStream reads what is new, in the form in which it is sent.
+// readStream reads the new events, in the form in which they are sent.
 func (s *server) readStream(ctx context.Context, st *live.Stream) (out []web.StreamEvent, err error) {
 	ctx, cancel := s.web.Briefly(ctx)
 	defer cancel()

@@ -188,7 +188,7 @@ func (s *server) listUserChats(ctx context.Context, in *listUserChatsRequest) (*
 	return web.OK(list), nil
 }
 
-// openJoined reads the cursor of a list in the order of joining: when and what.
+// openJoined reads the cursor of a list in the order of joining: a time and a chat.
 func openJoined(cursor string) (string, error) {
 	after, err := web.OpenCursor(cursor)
 	if err != nil || after == "" {

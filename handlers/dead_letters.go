@@ -19,13 +19,13 @@ const (
 	kindJob          = "job"
 )
 
-// deadQueue is a queue and the name of its dead letters' kind.
+// deadQueue is a queue and the kind of its dead letters.
 type deadQueue struct {
 	kind  string
 	queue *queue.Queue
 }
 
-// deadQueueOf finds the queue that a dead letter's id begins with.
+// deadQueueOf finds the queue of a dead letter by the kind that the letter's id begins with.
 func (s *server) deadQueueOf(id string) (*queue.Queue, error) {
 	for _, q := range s.queues {
 		if strings.HasPrefix(id, q.queue.Name()+".") {
@@ -40,7 +40,7 @@ type listDeadLettersRequest struct {
 	web.Page
 }
 
-// listDeadLetters lists what was given up.
+// listDeadLetters lists work that was given up.
 //
 //	@Summary		List dead letters
 //	@Description	Work that was given up, newest first, with the reason and the last error. Kept for 7 days.
@@ -108,8 +108,8 @@ func (p listPositions) of(kind string) *listPosition {
 	return p[kind]
 }
 
-// after moves every position that was read past its letters that are shown, and makes the
-// next page's cursor; "" when all lists are at their end.
+// after moves every position that was read past its letters that are shown, and makes the next
+// page's cursor. The cursor is "" when all lists are at their end.
 func (p listPositions) after(ctx context.Context, read []*listPosition, shown []api.DeadLetter) (string, error) {
 	more := false
 	for _, at := range read {
@@ -125,9 +125,8 @@ func (p listPositions) after(ctx context.Context, read []*listPosition, shown []
 	return web.SealCursor(string(inner)), err
 }
 
-// advance moves the position behind the last of its items that is shown. Only the
-// queue knows the cursor of the middle of a page: it is the end of a page that
-// is as short.
+// advance moves the position behind the last of its items that is shown. Only the queue knows
+// the cursor of a place within a page, so it is asked for a page that ends there.
 func (p *listPosition) advance(ctx context.Context, shown []api.DeadLetter) (err error) {
 	n := 0
 	for _, d := range shown {

@@ -2,8 +2,7 @@ package handlers
 
 import "fanfare/api"
 
-// What follows is the general part of the OpenAPI document; each method's part
-// stands above the method.
+// The general part of the OpenAPI document follows; each method's part stands above the method.
 //
 //	@title			fanfare
 //	@version		1
@@ -48,9 +47,10 @@ import "fanfare/api"
 // Route is what the document must say about a route.
 type Route struct {
 	Method, Pattern string
-	// Scope is what the caller's key must cover; "" for routes open to all.
+	// Scope is the scope that the caller's key must cover; "" for routes open to all.
 	Scope api.Scope
-	// User is what a user token must carry to open the route; "": none does.
+	// User is the scope that a user token must carry to open the route; "": no user token opens
+	// it.
 	User api.UserScope
 	// Tickets: a ticket opens it as well.
 	Tickets bool

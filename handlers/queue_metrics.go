@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// statsFresh is how old the queues' figures in /metrics may be: however
-	// many scrape, Redis is asked once in that time.
+	// statsFresh is how old the queues' figures in /metrics may be. However many scrape, Redis
+	// is asked only once in that time.
 	statsFresh = 3 * time.Second
 	// statsPatience is how long a scrape waits for Redis.
 	statsPatience = time.Second
@@ -36,10 +36,10 @@ type owedFigure struct {
 	value func(*api.Stats) (float64, bool)
 }
 
-// queueMetrics show readiness, the queues, and what contacts and sales owe, in /metrics.
-// The figures are those of all processes, read by whichever is scraped; only the wake-up
-// latency is this process's own. What Redis or SQL does not answer is absent rather
-// than old.
+// queueMetrics shows readiness, the queues, and the backlog of contacts and sales in /metrics.
+// The figures cover all processes, and whichever process is scraped reads them; only the wake-up
+// latency is this process's own. Figures that Redis or SQL does not give are absent rather than
+// old.
 type queueMetrics struct {
 	queues   []deadQueue
 	contacts *contacts.Store // nil: there are none
@@ -121,7 +121,7 @@ func oversoldUnits(s *api.SalesStats) (units float64) {
 	return units
 }
 
-// addReadiness adds what /readyz says.
+// addReadiness adds the readiness that /readyz reports.
 func (m *queueMetrics) addReadiness(ready func(context.Context) api.Readiness) {
 	m.ready = ready
 	m.isReady = prometheus.NewDesc("fanfare_ready", "1 while this process is ready, as /readyz says.", nil, nil)
@@ -157,7 +157,7 @@ func (m *queueMetrics) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector, from what was read last.
+// Collect implements prometheus.Collector, from the last reading.
 func (m *queueMetrics) Collect(out chan<- prometheus.Metric) {
 	stats := m.stats.Load()
 	if stats == nil {
@@ -185,8 +185,7 @@ func (m *queueMetrics) before(next http.Handler) http.Handler {
 	})
 }
 
-// refresh reads the figures. Scrapes at the same time share one reading, also
-// one that failed.
+// refresh reads the figures. Concurrent scrapes share one reading, also one that failed.
 func (m *queueMetrics) refresh(ctx context.Context) {
 	m.reading.Lock()
 	defer m.reading.Unlock()
@@ -194,7 +193,7 @@ func (m *queueMetrics) refresh(ctx context.Context) {
 		return
 	}
 	m.read = time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsPatience) // others wait for it as well
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsPatience) // other scrapes wait for the reading as well
 	defer cancel()
 	var stats api.Stats
 	var all sync.WaitGroup
@@ -209,8 +208,8 @@ func (m *queueMetrics) refresh(ctx context.Context) {
 	m.stats.Store(&stats)
 }
 
-// readOwed adds what contacts and sales owe; what SQL or Redis does not say is left out.
-// A store may be nil: there are none.
+// readOwed adds the backlog of contacts and sales; figures that SQL or Redis does not give are
+// left out. A store may be nil: then there is nothing to read.
 func readOwed(ctx context.Context, contacts *contacts.Store, sales *sales.Store, to *api.Stats) {
 	var both sync.WaitGroup
 	if contacts != nil {

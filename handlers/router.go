@@ -12,8 +12,8 @@ func route(method, pattern string, scope api.Scope, e web.Endpoint) web.Route {
 	return web.Route{Method: method, Pattern: pattern, Scope: scope, Endpoint: e}
 }
 
-// routes is every route there is. For names what a user token must carry to open one
-// for its own user; the rest is for API keys alone.
+// routes lists every route. For names the scope that a user token must carry to open the route
+// for its own user; the other routes are for API keys alone.
 func (s *server) routes() []web.Route {
 	return []web.Route{
 		route("GET", "/healthz", web.Open, web.Handle(s.getHealth).Always()),

@@ -10,14 +10,13 @@ import (
 	"fanfare/store/stock"
 )
 
-// Condition is the part of a request that makes a change depend on what is
-// there.
+// Condition is the part of a request that makes a change depend on the present state.
 type Condition struct {
 	IfMatch     string `header:"If-Match"`
 	IfNoneMatch string `header:"If-None-Match"`
 }
 
-// match reads the headers: each has ETags or *.
+// match reads the headers: each holds ETags or *.
 func (c Condition) match() (m stock.Match, err error) {
 	switch ifMatch, none := strings.TrimSpace(c.IfMatch), strings.TrimSpace(c.IfNoneMatch); {
 	case ifMatch != "" && none != "":
@@ -35,8 +34,8 @@ func (c Condition) match() (m stock.Match, err error) {
 	return m, err
 }
 
-// versions reads the versions that a list of entity tags names, of those that
-// count. A tag that is none of ours is well-formed and names no version.
+// versions reads the versions that a list of entity tags names, limited to the tags that count.
+// A tag that is not one of fanfare's is well-formed and names no version.
 func versions(header, list string, counts func(web.Tag) bool) ([]int64, error) {
 	tags, ok := web.ParseTags(list)
 	if !ok {
@@ -169,7 +168,7 @@ type listOrdersRequest struct {
 	web.Page
 }
 
-// listOrders lists what was sold.
+// listOrders lists a sale's orders.
 //
 //	@Summary		List a sale's orders
 //	@Description	Reservations that were confirmed, as they are on record, oldest first. A row follows its confirmation within moments;
@@ -202,7 +201,7 @@ func (s *server) listOrders(ctx context.Context, in *listOrdersRequest) (*web.Re
 	return web.OK(list), nil
 }
 
-// openOrderCursor reads where a page of orders begins.
+// openOrderCursor reads the position at which a page of orders begins.
 func openOrderCursor(cursor string) (api.Order, error) {
 	text, err := web.OpenCursor(cursor)
 	if err != nil || text == "" {

@@ -112,7 +112,7 @@ type endReservationRequest struct {
 	Idempotency api.Idempotency
 }
 
-// confirmReservation sells what is held.
+// confirmReservation sells the units that are held.
 //
 //	@Summary		Confirm a reservation
 //	@Description	Makes of a held reservation a sold one, also after the sale has ended while the hold lives, and writes the order down, also
@@ -138,7 +138,7 @@ func (s *server) confirmReservation(ctx context.Context, in *endReservationReque
 	return web.OK(reservation).Replayed(replayed), nil
 }
 
-// releaseReservation gives back what is held.
+// releaseReservation gives back the units that are held.
 //
 //	@Summary		Release a reservation
 //	@Description	Gives the units back, exactly once. Releasing again gives the same answer. One that was sold or has expired: 409

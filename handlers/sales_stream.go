@@ -8,10 +8,10 @@ import (
 
 type streamSaleRequest struct {
 	Sale      string `path:"sale" validate:"identifier"`
-	lastEvent        // says nothing here: a stream begins with the present state
+	lastEvent        // has no effect here: a stream begins with the present state
 }
 
-// streamSale sends what is available.
+// streamSale sends the stock that is available.
 //
 //	@Summary		Follow a sale
 //	@Description	Server-sent events: `event: stock` with what is available of each sku and the sale's state, first as it stands, then at every

@@ -20,8 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Options say what the HTTP face stands before. The stores are needed; the
-// rest may stay zero.
+// Options are the parts that the handlers use. The stores are needed; the rest may stay zero.
 type Options struct {
 	Events  *events.Store
 	Devices *devices.Store
@@ -35,29 +34,29 @@ type Options struct {
 	Chats  *chat.Store
 	Live   *live.Hub
 	Pusher *chat.Pusher
-	// UserConfirm lets users confirm their reservations by themselves; default: only
-	// API keys do, once somebody has paid.
+	// UserConfirm lets users confirm their reservations by themselves. Default: only API keys
+	// do, once the buyer has paid.
 	UserConfirm bool
-	// Sales are the sales; nil leaves what they owe out of the stats.
+	// Sales are the sales; nil leaves their backlog out of the stats.
 	Sales *sales.Store
-	// The queues behind stats and dead letters; one that is nil is left out.
+	// The queues behind stats and dead letters; a nil queue is left out.
 	EventQueue, NotificationQueue, JobQueue *queue.Queue
 
-	// TakesDevice tells whether there is an app for a device: users register no others.
-	// Default: there always is.
+	// TakesDevice tells whether there is an app for a device: users can register no other
+	// devices. Default: there always is.
 	TakesDevice func(*api.DeviceRequest) bool
 
-	// Ready says how the dependencies are; default: always ready.
+	// Ready reports the state of the dependencies; default: always ready.
 	Ready func(context.Context) api.Readiness
-	// DeliveredPerSecond is this process's mean over the last minute.
+	// DeliveredPerSecond is this process's mean rate over the last minute.
 	DeliveredPerSecond func() float64
 
 	// Document serves openapi.json, and Docs the pages below /docs/. Default:
 	// there are none.
 	Document, Docs http.Handler
 
-	// Web says whom to answer and how much at once. Its HasKeys, Authenticate and
-	// Users are set to those of Keys and Tokens; /metrics serves its Registry.
+	// Web says which callers to answer and how many requests at once. New sets its HasKeys,
+	// Authenticate and Users from Keys and Tokens; /metrics serves its Registry.
 	Web web.Options
 }
 
@@ -77,7 +76,8 @@ type server struct {
 	ready     func(context.Context) api.Readiness
 	delivered func() float64
 
-	// confirming is what a user token must carry to confirm a reservation; "": none may.
+	// confirming is the scope that a user token must carry to confirm a reservation; "": no
+	// token may.
 	confirming     api.UserScope
 	web            *web.Server
 	metrics        http.Handler
@@ -135,7 +135,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// queues lists the queues there are, with what their dead letters are called.
+// queues lists the queues that are set, with the names of their dead letters' kinds.
 func (o Options) queues() []deadQueue {
 	var out []deadQueue
 	for _, q := range []deadQueue{{kindEvent, o.EventQueue}, {kindNotification, o.NotificationQueue}, {kindJob, o.JobQueue}} {

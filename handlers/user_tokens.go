@@ -7,8 +7,8 @@ import (
 	"fanfare/handlers/web"
 )
 
-// caller is the user who calls with a token of his own; "" when an API key does, which
-// may act for everybody.
+// caller is the user who calls with a user token; "" for an API key, which may act for
+// everybody.
 func caller(ctx context.Context) string {
 	if u := web.UserOf(ctx); u != nil {
 		return u.ID
@@ -16,7 +16,7 @@ func caller(ctx context.Context) string {
 	return ""
 }
 
-// asStranger hides from a user whether a chat is there that he is no member of.
+// asStranger hides from a user whether a chat exists that the user is no member of.
 func asStranger(ctx context.Context, err error) error {
 	if caller(ctx) != "" && stranger(api.CodeOf(err)) {
 		return api.Errorf(api.CodeNotFound, "there is no such chat, or you are not a member")
@@ -26,7 +26,7 @@ func asStranger(ctx context.Context, err error) error {
 
 func stranger(code api.Code) bool { return code == api.CodeNotFound || code == api.CodeNotAMember }
 
-// hideStrangers does so for the chats of a call about several.
+// hideStrangers does the same for a call about several chats.
 func hideStrangers(ctx context.Context, acks *api.Acks) {
 	if caller(ctx) == "" {
 		return

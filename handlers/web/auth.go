@@ -9,9 +9,9 @@ import (
 	"fanfare/api"
 )
 
-// authorize lets a request pass whose API key covers the route's scope, or whose user
-// token opens it, within the rate of key or user. A server on which no key was ever
-// made is open: localOnly has seen to it that only this machine is served.
+// authorize lets a request pass whose API key covers the route's scope, or whose user token
+// opens it, within the rate limit of the key or user. A server on which no key was ever made is
+// open: localOnly has ensured that it only serves this machine.
 func (s *Server) authorize(rt *Route, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		info := infoOf(r.Context())
@@ -42,7 +42,7 @@ func subjectOf(r *http.Request, info *requestInfo, rt *Route) string {
 	return ""
 }
 
-// started refuses as long as the process is starting: nobody's key is known before.
+// started refuses calls while the process is starting, because it knows no keys before.
 func (s *Server) started(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := s.starting(); err != nil {
@@ -53,8 +53,8 @@ func (s *Server) started(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// identify finds the caller by a user token, a ticket or an API key, and checks that the
-// route allows the call.
+// identify finds the caller by a user token, a ticket or an API key, and checks that the route
+// allows the call.
 func (s *Server) identify(r *http.Request, info *requestInfo, rt *Route) error {
 	secret, ok := bearer(r.Header)
 	if ok && s.users.isToken(secret) {
@@ -69,7 +69,7 @@ func (s *Server) identify(r *http.Request, info *requestInfo, rt *Route) error {
 	return s.identifyKey(r, info, rt.Scope, secret, ok)
 }
 
-// spend takes one request from the quota of the key or user that calls.
+// spend takes one request from the quota of the calling key or user.
 func (s *Server) spend(info *requestInfo, h http.Header) error {
 	if info.user != nil {
 		return s.userRates.take(info.user.ID, info.started, h)
@@ -77,7 +77,7 @@ func (s *Server) spend(info *requestInfo, h http.Header) error {
 	return s.rates.take(info.keyID(), info.started, h)
 }
 
-// identifyKey finds the request's key and whether it covers the scope.
+// identifyKey finds the request's key and checks that it covers the scope.
 func (s *Server) identifyKey(r *http.Request, info *requestInfo, need api.Scope, secret string, ok bool) error {
 	if !ok {
 		return keyNeeded()
@@ -104,9 +104,9 @@ func keyNeeded() error {
 	return api.Errorf(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>")
 }
 
-// StillAllowed is for calls that take long: unauthorized when the key or the user token
-// that let the request in has ended since, or when it came without one and the first key
-// was made since.
+// StillAllowed is for calls that take long. It returns unauthorized when the key or the user
+// token that let the request in has ended since. The same holds for a request that came without
+// a key when the first key was made since.
 func (s *Server) StillAllowed(ctx context.Context) error {
 	info := infoOf(ctx)
 	if info.user != nil {
@@ -155,22 +155,22 @@ func challenge(h http.Header, err error, info *requestInfo, rt *Route) {
 // AnyUser opens a route to every user token, whatever its scopes.
 const AnyUser api.UserScope = "*"
 
-// Users says whom user tokens and tickets stand for. Its zero value knows none: tokens
-// are wrong API keys then.
+// Users finds the users that tokens and tickets stand for. Its zero value knows none: a token is
+// then a wrong API key.
 type Users struct {
-	// Recall finds the user of a token that Verify has taken before, nil of any
-	// other. It must be quick. A token that has ended is api.CodeUnauthorized.
+	// Recall returns the user of a token that Verify has accepted before, nil for any other
+	// token. It must be quick. A token that has ended is api.CodeUnauthorized.
 	Recall func(token string) (*api.User, error)
-	// Verify checks a token. One that is not good is api.CodeUnauthorized. It asks
-	// admit before it computes a signature; forged tells that it did and found another.
+	// Verify checks a token; a bad one is api.CodeUnauthorized. It calls admit before it
+	// computes a signature. forged tells that the computed signature differs.
 	Verify func(token string, admit func() error) (u *api.User, forged bool, err error)
-	// Take uses a ticket up and finds its user.
+	// Take uses up a ticket and returns its user.
 	Take func(ctx context.Context, ticket string) (*api.User, error)
 	// Ended says why a user's token or ticket is no longer valid; "" while it is.
 	Ended func(*api.User) api.ByeReason
 }
 
-// UserOf is the user who calls, nil when an API key does, or nobody on an open server.
+// UserOf is the calling user, nil when an API key calls, or anybody on an open server.
 func UserOf(ctx context.Context) *api.User { return infoOf(ctx).user }
 
 // isToken tells a user token from an API key, which has no dots.
@@ -178,8 +178,8 @@ func (u *Users) isToken(secret string) bool {
 	return strings.IndexByte(secret, '.') >= 0 && u.Verify != nil
 }
 
-// ticketOf is the ticket in a request's query, "" without one. A request with an
-// Authorization header has no ticket, so that there is only one answer to who calls.
+// ticketOf is the ticket in a request's query, "" without one. If a request has an Authorization
+// header its ticket does not count, so that the caller is unambiguous.
 func (s *Server) ticketOf(r *http.Request, rt *Route) string {
 	if !rt.tickets || r.URL.RawQuery == "" || r.Method != http.MethodGet || s.users.Take == nil || r.Header["Authorization"] != nil {
 		return ""
@@ -187,8 +187,8 @@ func (s *Server) ticketOf(r *http.Request, rt *Route) string {
 	return r.URL.Query().Get("ticket")
 }
 
-// userOfTicket finds the user of a ticket. Redis is asked, which is bounded as requests
-// are: the stream's own bounds come only when it is known whose it is.
+// userOfTicket finds the user of a ticket. It asks Redis within the limits of ordinary requests,
+// because the limits of streams apply only once the user is known.
 func (s *Server) userOfTicket(ctx context.Context, info *requestInfo, ticket string) (*api.User, error) {
 	if err := s.requests.enter(info); err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func (s *Server) userOfTicket(ctx context.Context, info *requestInfo, ticket str
 	return s.users.Take(ctx, ticket)
 }
 
-// identifyUser lets a user's request pass if the route is his.
+// identifyUser lets a user's request pass if the route is open to that user.
 func (s *Server) identifyUser(info *requestInfo, rt *Route, find func() (*api.User, error)) error {
 	info.byUser = true
 	u, err := find()
@@ -216,9 +216,9 @@ func (s *Server) identifyUser(info *requestInfo, rt *Route, find func() (*api.Us
 	return nil
 }
 
-// userOfToken finds the user of a token. A token that this process does not remember has
-// to be verified, and waits for its turn if its address has sent too many with false
-// signatures.
+// userOfToken finds the user of a token. A token that this process does not remember has to be
+// verified. If its address has sent too many tokens with false signatures, it waits for its
+// turn.
 func (s *Server) userOfToken(r *http.Request, info *requestInfo, token string) (*api.User, error) {
 	if u, err := s.users.Recall(token); u != nil || err != nil {
 		return u, err
@@ -238,8 +238,8 @@ func (s *Server) userOfToken(r *http.Request, info *requestInfo, token string) (
 	return u, err
 }
 
-// addSubject plans the fields that say who acts: parameters named user, and the fields
-// that the tag of the body names.
+// addSubject plans the fields that name the acting user: parameters named user, and the fields
+// that the body's tag names.
 func (p *plan) addSubject(f reflect.StructField) {
 	if f.Tag.Get("path") == "user" || f.Tag.Get("query") == "user" {
 		p.subject = append(p.subject, f.Index)
@@ -254,8 +254,8 @@ func (p *plan) addSubject(f reflect.StructField) {
 	}
 }
 
-// fillSubject makes a user's request act for that user: fields that say who acts must
-// name the caller or be left out.
+// fillSubject makes a user's request act for that user: the fields that name the acting user
+// must name the caller or be left out.
 func (p *plan) fillSubject(in reflect.Value, u *api.User) error {
 	for _, index := range p.subject {
 		switch field := in.FieldByIndex(index); field.String() {

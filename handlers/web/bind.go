@@ -24,8 +24,8 @@ type plan struct {
 	body        []int
 	optional    bool
 	idempotency []int
-	subject     [][]int // strings that say who acts; a user's own name stands there
-	secret      bool    // the answer is one, so there is no replay of it
+	subject     [][]int // fields that name the acting user; a user's own name is filled in
+	secret      bool    // the reply is secret, so it is never replayed
 	anyQuery    bool    // parameters that no field takes are ignored
 }
 
@@ -51,7 +51,7 @@ func planOf(t reflect.Type) *plan {
 	return p
 }
 
-// addParam plans a field by the first of its tags that names a source.
+// addParam plans a field by its first tag that names a source.
 func (p *plan) addParam(f reflect.StructField) {
 	for _, source := range []string{"path", "query", "header"} {
 		if name := f.Tag.Get(source); name != "" {
@@ -61,19 +61,19 @@ func (p *plan) addParam(f reflect.StructField) {
 	}
 }
 
-// fill sets parameters and returns the ones that are not of the right type. Rules
-// come later, with the body's.
+// fill sets parameters and returns those of the wrong type. The rules are checked later, with
+// the rules of the body.
 func (p *plan) fill(r *http.Request, in reflect.Value) []api.FieldError {
 	var bad []api.FieldError
 	var query url.Values
 	if r.URL.RawQuery != "" {
 		var err error
 		if query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
-			query = nil // what could be read of it is not what was meant
+			query = nil // a query that cannot be parsed does not mean what could be read of it
 			bad = append(bad, api.FieldError{Field: "query", Rule: "query", Message: "is not a well-formed query string"})
 		}
 		if infoOf(r.Context()).byUser && r.Header["Authorization"] == nil {
-			delete(query, "ticket") // it has been taken
+			delete(query, "ticket") // the ticket has been used already
 		}
 		bad = append(bad, p.unknown(query)...)
 	}
@@ -90,8 +90,8 @@ func (p *plan) fill(r *http.Request, in reflect.Value) []api.FieldError {
 	return bad
 }
 
-// unknown refuses what the call does not know, as it does with fields of a body: a
-// misspelt limit is none.
+// unknown refuses parameters that the call does not know, just as fields of a body are refused:
+// otherwise a misspelt limit would have no effect.
 func (p *plan) unknown(query url.Values) (bad []api.FieldError) {
 	if p.anyQuery {
 		return nil
@@ -105,7 +105,7 @@ func (p *plan) unknown(query url.Values) (bad []api.FieldError) {
 	return bad
 }
 
-// value finds a parameter's text, or says what is wrong with it.
+// value finds a parameter's text, or the problem with it.
 func (p *param) value(r *http.Request, query url.Values) (value, problem string) {
 	var given []string
 	switch p.source {
@@ -115,7 +115,7 @@ func (p *param) value(r *http.Request, query url.Values) (value, problem string)
 		given = query[p.name]
 	case "header":
 		if given = r.Header.Values(p.name); len(given) > 1 {
-			given = []string{strings.Join(given, ", ")} // as RFC 9110 (5.2) reads them
+			given = []string{strings.Join(given, ", ")} // lines of one header are joined, as in RFC 9110 (5.2)
 		}
 	}
 	switch len(given) {
@@ -128,8 +128,8 @@ func (p *param) value(r *http.Request, query url.Values) (value, problem string)
 	}
 }
 
-// pathParam is a parameter as the caller meant it. chi matches the escaped
-// path when there is one, and then hands out escaped parts.
+// pathParam is a parameter as the caller meant it. chi matches the escaped path if there is one,
+// and then returns escaped parts.
 func pathParam(r *http.Request, name string) string {
 	value := infoOf(r.Context()).params.URLParam(name)
 	if r.URL.RawPath == "" {
@@ -137,7 +137,7 @@ func pathParam(r *http.Request, name string) string {
 	}
 	plain, err := url.PathUnescape(value)
 	if err != nil {
-		return value // the rules refuse the % that is left
+		return value // the rules refuse the remaining %
 	}
 	return plain
 }

@@ -12,8 +12,8 @@ import (
 	"fanfare/api"
 )
 
-// readBody takes a JSON body of at most limit bytes, announced or not. It
-// returns nil for an empty body when the call can do without one.
+// readBody reads a JSON body of at most limit bytes, whether its length was announced or not. It
+// returns nil for an empty body if the call can do without one.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64, optional bool) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
@@ -38,7 +38,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64, o
 	return body, nil
 }
 
-// checkMedia refuses bodies that are not JSON in UTF-8, or are encoded (Content-Encoding).
+// checkMedia refuses bodies that are not JSON in UTF-8, or that have a Content-Encoding.
 func checkMedia(h http.Header) error {
 	if sent := h.Get("Content-Type"); sent != "application/json" {
 		media, params, err := mime.ParseMediaType(sent)
@@ -59,8 +59,8 @@ func tooLarge(limit int64) error {
 	return api.Errorf(api.CodePayloadTooLarge, "the body may have at most %d bytes", limit).With("max_bytes", limit)
 }
 
-// readAll reads the whole body before the request's deadline, so that a caller
-// who sends a byte a second does not hold one of the requests in flight.
+// readAll reads the whole body before the request's deadline, so that a caller who sends a byte
+// a second does not hold one of the requests in flight.
 func (s *Server) readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength == 0 {
 		return nil, nil
@@ -76,7 +76,7 @@ func (s *Server) readAll(w http.ResponseWriter, r *http.Request, limit int64) ([
 	var over *http.MaxBytesError
 	switch {
 	case err == nil && limited:
-		// After an error the deadline stays: the server would go on reading.
+		// After an error the deadline stays, because otherwise the server would go on reading.
 		return body, control.SetReadDeadline(time.Time{})
 	case err == nil:
 		return body, nil

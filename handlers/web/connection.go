@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// ackWithin is how long data of a stream may stay without TCP's acknowledgement
-	// before the connection is closed: one that is lost between two heartbeats is
-	// closed 30 s after the first of them.
+	// ackWithin is how long data of a stream may stay without TCP's acknowledgement before the
+	// connection is closed. A connection that is lost between two heartbeats is closed 30 s
+	// after the first of them.
 	ackWithin = 15 * time.Second
 	// askAfter is how long after a heartbeat TCP is asked whether it has arrived,
 	// and how often it is asked again.
 	askAfter = time.Second
-	// ignored is how many bytes a client may send while its stream is open: over
-	// HTTP/1.1 nothing more is read then.
+	// ignored is how many bytes a client may send while its stream is open; after them nothing
+	// more is read over HTTP/1.1.
 	ignored = 4 << 10
 )
 
@@ -54,9 +54,8 @@ type receipt struct {
 	goal    uint64 // how many bytes must be acknowledged then, 0: not yet known
 }
 
-// arrived asks TCP, the first time when the heartbeat has surely been handed to
-// it: over HTTP/2 that happens on another goroutine. Other writes in between do not
-// matter.
+// arrived asks TCP. It asks only once the heartbeat has surely been handed to TCP, because over
+// HTTP/2 that happens on another goroutine. Other writes in between do not matter.
 func (r *receipt) arrived(c syscall.Conn) bool {
 	if c == nil {
 		return true
@@ -66,7 +65,7 @@ func (r *receipt) arrived(c syscall.Conn) bool {
 	case errors.Is(err, errors.ErrUnsupported):
 		return true
 	case err != nil:
-		return false // the connection is at its end
+		return false // the connection is about to end
 	case open == 0:
 		return true
 	case r.goal == 0:
@@ -76,18 +75,17 @@ func (r *receipt) arrived(c syscall.Conn) bool {
 	return acked >= r.goal
 }
 
-// alone is a stream over HTTP/1.1, whose method runs on a goroutine of its own. Once
-// it begins it takes the connection and lets its handler return: net/http's buffers,
-// the stack of its goroutine and the request are two thirds of what a stream would
-// hold while nothing happens.
+// alone is a stream over HTTP/1.1, whose method runs on a goroutine of its own. Once it begins
+// it takes the connection and lets its handler return. net/http's buffers, the stack of its
+// goroutine and the request are two thirds of the memory that an idle stream would hold.
 type alone struct {
 	begun  chan struct{} // closed when the handler may return
-	stay   func() bool   // ends that the stream ends with its request
+	stay   func() bool   // unties the end of the stream from the end of the request
 	cancel context.CancelFunc
 	conn   *ownConnection // nil as long as the connection is net/http's
 }
 
-// ending is how a method ended that did not take the connection.
+// ending is how a method ended if it did not take the connection.
 type ending struct {
 	err      error
 	panicked any
@@ -129,8 +127,8 @@ func (st *Stream) runAlone(method func(context.Context) error, ended chan<- endi
 	err = st.end(method(st.r.Context()))
 }
 
-// leaveRequest takes the connection from net/http, if it can be had, and lets the
-// handler return. Only what the log needs at the end remains of the request.
+// leaveRequest takes the connection from net/http, if that is possible, and lets the handler
+// return. Of the request only what the log needs at the end remains.
 func (st *Stream) leaveRequest() {
 	if st.alone == nil {
 		return
@@ -179,16 +177,16 @@ func watch(c net.Conn, gone func()) {
 	}
 }
 
-// ownConnection is the writer of a stream that has its connection for itself. It
-// writes an answer in chunks, each at once.
+// ownConnection is the writer of a stream that has its connection for itself. It writes the
+// response in chunks, each at once.
 type ownConnection struct {
 	net.Conn
 	header http.Header
-	head   []byte // goes with the first chunk
+	head   []byte // sent with the first chunk
 	failed bool
 }
 
-// Header is the answer's, until WriteHeader; nil afterwards.
+// Header is the response's header until WriteHeader; nil afterwards.
 func (c *ownConnection) Header() http.Header { return c.header }
 
 // WriteHeader prepares the head.
@@ -220,7 +218,7 @@ func (c *ownConnection) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// FlushError has nothing to do.
+// FlushError does nothing, because Write sends at once.
 func (c *ownConnection) FlushError() error { return nil }
 
 // writeEnd writes the end of the answer, unless the client has stopped reading.

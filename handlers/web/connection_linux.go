@@ -7,17 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closeUnacknowledged has TCP close a connection once something written has
-// gone without acknowledgement for so long.
+// closeUnacknowledged makes TCP close a connection when written data stays without
+// acknowledgement for so long.
 func closeUnacknowledged(c syscall.Conn, after time.Duration) error {
 	return control(c, func(fd int) error {
 		return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))
 	})
 }
 
-// acknowledged is how many bytes the other side has acknowledged in all, and how many
-// are still open. The two cannot be read at once: open is read first, so that it may be too
-// high but never too low.
+// acknowledged returns how many bytes the other side has acknowledged in all, and how many are
+// still open. The two cannot be read at once. open is read first, so that it may be too high but
+// never too low.
 func acknowledged(c syscall.Conn) (acked, open uint64, err error) {
 	err = control(c, func(fd int) error {
 		n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)

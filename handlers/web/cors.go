@@ -9,11 +9,11 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// AnyOrigin admits every page; it stands alone in a list of origins.
+// AnyOrigin admits every page; it must be the only entry in a list of origins.
 const AnyOrigin = "*"
 
-// The headers that pages of other origins may send and read, and for how many seconds
-// browsers may remember it. There are no credentials: fanfare knows no cookies.
+// The headers that pages of other origins may send and read, and for how many seconds browsers
+// may remember this. Credentials are never allowed, because fanfare has no cookies.
 var (
 	corsMaxAge  = []string{"600"}
 	corsHeaders = []string{"Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID"}
@@ -21,7 +21,7 @@ var (
 	varyOrigin  = []string{"Origin"}
 )
 
-// CheckOrigin tells what keeps a text from being an origin as browsers write it.
+// CheckOrigin tells why a text is not an origin as browsers write it.
 func CheckOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || u.Scheme+"://"+u.Host != origin || strings.ToLower(origin) != origin || strings.Contains(origin, "*") {
@@ -30,7 +30,7 @@ func CheckOrigin(origin string) error {
 	return nil
 }
 
-// origins are the pages of other servers that may call what a user token opens.
+// origins are the pages of other servers that may call the routes that user tokens open.
 type origins struct {
 	any   bool
 	named map[string]bool
@@ -45,9 +45,9 @@ func newOrigins(list []string) origins {
 	return o
 }
 
-// admitted is the value of Access-Control-Allow-Origin for the page that calls, "" for
-// one that may not. An open server admits those of this machine, and none merely
-// because all are.
+// admitted is the value of Access-Control-Allow-Origin for the calling page, "" for a page that
+// may not call. An open server admits the pages of this machine; AnyOrigin admits no others to
+// it.
 func (s *Server) admitted(r *http.Request) string {
 	origin := r.Header["Origin"]
 	switch {
@@ -71,7 +71,7 @@ func loopbackOrigin(origin string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Scheme+"://"+u.Host == origin && loopbackHost(u.Host)
 }
 
-// shared lets pages of other origins read a route's answers, refusals too.
+// shared lets pages of other origins read a route's responses, refusals included.
 func (s *Server) shared(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if len(s.origins.named) > 0 || !s.hasKeys() {
@@ -85,8 +85,8 @@ func (s *Server) shared(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// preflight answers a browser's question whether a page of another origin may call a
-// path, if it may call it at all.
+// preflight answers a browser's question whether a page of another origin may call a path, if
+// any page may.
 func (rt *router) preflight(w http.ResponseWriter, r *http.Request, params *chi.Context, path string) (answered bool) {
 	asked := r.Header.Get("Access-Control-Request-Method")
 	if r.Method != http.MethodOptions || asked == "" {

@@ -81,7 +81,7 @@ func meaningMessage(err *json.SemanticError) string {
 	}
 }
 
-// typeName is what JSON calls the values that a Go type takes.
+// typeName is the JSON name for the values that a Go type takes.
 func typeName(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -122,8 +122,8 @@ func kindName(k jsontext.Kind) string {
 	}
 }
 
-// jsonPath writes a JSON pointer the way our errors name fields: dots between
-// names, brackets around indexes. Only the Go type knows which is which.
+// jsonPath writes a JSON pointer the way that fanfare's errors name fields: dots between names,
+// brackets around indexes. Only the Go type tells which is which.
 func jsonPath(t reflect.Type, p jsontext.Pointer) string {
 	var b strings.Builder
 	for token := range p.Tokens() {
@@ -167,8 +167,8 @@ func member(t reflect.Type, name string) reflect.Type {
 	return nil
 }
 
-// shorten keeps what a caller sent from filling the answer, and from putting
-// control characters into it.
+// shorten keeps a caller's text from filling the reply, and from putting control characters into
+// it.
 func shorten(s string) string {
 	const most = 100
 	s = strings.ToValidUTF8(s, "?")
@@ -179,10 +179,10 @@ func shorten(s string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// canonical is body as RFC 8785 writes it (names sorted, no white space, one
-// spelling of strings and numbers), so that two bodies that mean the same
-// compare as the same. Integers keep their digits: beyond 2^53 the RFC would
-// make different ones equal. No body is canonical as it is.
+// canonical is body as RFC 8785 writes it: names sorted, no white space, one spelling of strings
+// and numbers. Two bodies that mean the same therefore compare as the same. Integers keep their
+// digits, because the RFC would make different ones beyond 2^53 equal. An empty body stays as it
+// is.
 func canonical(body []byte) []byte {
 	v := jsontext.Value(body).Clone()
 	if len(v) == 0 || v.Canonicalize(jsontext.CanonicalizeRawInts(false)) != nil {

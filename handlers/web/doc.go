@@ -1,6 +1,5 @@
-// Package web is what all calls over HTTP share. It knows no noun, no route and
-// no store: what it needs comes in by [Options], and what it serves is a table
-// of [Route].
+// Package web does what all calls over HTTP have in common. It knows no noun, no route and no
+// store: its dependencies come by [Options], and it serves a table of [Route].
 //
 // A request passes through, in this order:
 //
@@ -17,9 +16,9 @@
 // a list is wanted. Errors become problems (RFC 9457); the table of codes and
 // statuses is in api.
 //
-// A route that is open to user tokens ([Route.For]) holds them to their own user: the
-// parameters named user, and the body's fields with the tag subject, must be his or be
-// left out. What has neither asks [UserOf].
+// A route that is open to user tokens ([Route.For]) limits them to their own user: the
+// parameters named user, and the body's fields with the tag subject, must name that user or be
+// left out. A method without such fields uses [UserOf].
 //
 // Streams ([HandleStream]) and long polls ([Endpoint.LongPoll]) have no deadline.
 // They are bounded by their number and end when the process stops.

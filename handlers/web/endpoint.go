@@ -13,7 +13,7 @@ type Endpoint struct {
 	maxBody int64 // 0: the call takes no body
 	plan    *plan // nil: it reads its requests itself
 	tickets bool  // a ticket opens it: a browser's EventSource can send no header
-	// limits says when and how long it runs.
+	// limits wraps a call in its deadline and in the bound on concurrent calls.
 	limits func(s *Server, next http.HandlerFunc) http.HandlerFunc
 	serve  func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error
 }
@@ -30,23 +30,23 @@ func (e Endpoint) WithMaxBody(limit int64) Endpoint {
 	return e
 }
 
-// Always lets an endpoint answer also when the server has too much to do, and
-// whatever the query says: it is for probes.
+// Always lets an endpoint answer even when the server has too much to do, and whatever the query
+// says. It is for probes.
 func (e Endpoint) Always() Endpoint {
 	e.limits = (*Server).timed
 	e.plan.anyQuery = true
 	return e
 }
 
-// Secret keeps the answers of an endpoint from being kept: it takes no Idempotency-Key.
+// Secret marks an endpoint whose replies are never stored: it takes no Idempotency-Key.
 func (e Endpoint) Secret() Endpoint {
 	e.plan.secret = true
 	return e
 }
 
-// LongPoll lets requests wait that have the query parameter, a number of
-// milliseconds of at most api.MaxPollWait: they are limited as streams are. Without
-// it, or when it is 0, a request is one like any other.
+// LongPoll lets requests wait that have the query parameter, a number of milliseconds of at most
+// api.MaxPollWait. They are limited as streams are. If the parameter is absent or 0, the request
+// is handled as any other.
 func (e Endpoint) LongPoll(parameter string) Endpoint {
 	e.tickets = true
 	e.limits = func(s *Server, next http.HandlerFunc) http.HandlerFunc { return s.polled(parameter, next) }
@@ -84,8 +84,8 @@ func HandlePlain(h http.Handler) Endpoint {
 	}}
 }
 
-// fill reads, binds and checks everything in a request. A body that is not JSON is
-// refused first; after that all broken rules are reported together.
+// fill reads, binds and checks a whole request. A body that is not JSON is refused first; after
+// that all broken rules are reported together.
 func (s *Server) fill(w http.ResponseWriter, r *http.Request, p *plan, in reflect.Value, maxBody int64) error {
 	body, err := s.bodyOf(w, r, p, maxBody)
 	if err != nil {
@@ -137,7 +137,7 @@ func (p *plan) decodeBody(body []byte, in reflect.Value) error {
 	return decode(body, field.Interface())
 }
 
-// without leaves out fields that are reported already.
+// without leaves out fields that were already reported.
 func without(fields, told []api.FieldError) []api.FieldError {
 	if len(told) == 0 {
 		return fields

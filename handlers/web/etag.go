@@ -10,8 +10,8 @@ import (
 // etag is the entity tag of a version.
 func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
-// etagOf is the entity tag of a version in this very form: bodies that differ in
-// anything have different ones. As a condition of a change it means its version.
+// etagOf is the entity tag of one form of a version: bodies that differ in anything have
+// different tags. As a condition of a change it stands for its version.
 func etagOf(version int64, body []byte) string {
 	digest := fnv.New64a()
 	_, _ = digest.Write(body)
@@ -20,7 +20,7 @@ func etagOf(version int64, body []byte) string {
 
 // Tag is an entity tag (RFC 9110, 8.8.3).
 type Tag struct {
-	Opaque string // what stands between the quotes
+	Opaque string // the text between the quotes
 	Weak   bool
 }
 

@@ -48,8 +48,8 @@ func idempotencyKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// unquote reads a structured-field string; what has no quote at its start is
-// taken as it is.
+// unquote reads a structured-field string; a text that does not begin with a quote is taken as
+// it is.
 func unquote(s string) (string, bool) {
 	inner, quoted := strings.CutPrefix(s, `"`)
 	if !quoted {

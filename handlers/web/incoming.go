@@ -9,33 +9,33 @@ import (
 )
 
 const (
-	// firstPart is what a body counts before its first byte has arrived.
+	// firstPart is how much a body counts before its first byte has arrived.
 	firstPart = 4 << 10
 	// largePart is the size of a part of a body beyond api.MaxBody.
 	largePart = 64 << 10
 )
 
-// largeParts are used again: uploads that are refused half-way leave nothing
-// behind for the collector.
+// largeParts are reused, so that uploads that are refused half-way leave no garbage for the
+// collector.
 var largeParts = sync.Pool{New: func() any { return new([largePart]byte) }}
 
 // incoming is a body that is being read. Its memory and its share of the limit grow as it
-// arrives: an announced length and a route's limit cost nothing by themselves. It counts
-// until the request is answered.
+// arrives: an announced length and a route's limit cost nothing by themselves. It counts until
+// the request is answered.
 type incoming struct {
 	admission *admission
 	info      *requestInfo
 	size      int64 // announced; negative: unknown
-	limit     int64 // what the route takes
+	limit     int64 // the most that the route takes
 	have      int64
-	parts     [][]byte // all but the last one full
+	parts     [][]byte // all parts but the last are full
 	large     []*[largePart]byte
 }
 
 // read reads the whole body.
 func (in *incoming) read(body io.Reader) ([]byte, error) {
 	defer in.giveBack()
-	var last []byte // what is free of the last part
+	var last []byte // the free rest of the last part
 	for {
 		if len(last) == 0 {
 			var err error
@@ -56,8 +56,9 @@ func (in *incoming) read(body io.Reader) ([]byte, error) {
 	}
 }
 
-// another adds a part as large as all before it, up to largePart, to the body's
-// size, or to a byte more than it may have: with that the reader finds its end.
+// another adds a part as large as all before it, up to largePart. The parts together never
+// exceed the body's size, or its limit and one more byte: that byte lets the reader find the
+// end.
 func (in *incoming) another() ([]byte, error) {
 	most := in.size
 	if most < 0 {
@@ -80,7 +81,7 @@ func (in *incoming) another() ([]byte, error) {
 	return part, nil
 }
 
-// join makes one piece of the parts, of which the last has so many bytes free.
+// join copies the parts into one piece; free is the number of unused bytes in the last part.
 func (in *incoming) join(free int) []byte {
 	end := len(in.parts) - 1
 	in.parts[end] = in.parts[end][:len(in.parts[end])-free]

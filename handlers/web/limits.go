@@ -48,18 +48,18 @@ func (l RateLimit) String() string {
 	return fmt.Sprintf("%d/%s", l.Requests, unit)
 }
 
-// rates holds a token bucket per caller, an API key or a user: a whole window's worth at
-// once, then the rate. A bucket that was not asked for during a window is full again,
-// so it may be forgotten: only callers of the last two windows have one.
+// rates holds a token bucket for each caller, an API key or a user. A bucket allows a whole
+// window's requests at once, then the rate. A bucket that was not used during a window is full
+// again and may be forgotten, so only callers of the last two windows have one.
 type rates struct {
 	limit  RateLimit
 	name   string   // of the quota in the headers
-	who    string   // has it
-	policy []string // the header that says the limit, shared by all answers
+	who    string   // the kind of caller that has the quota
+	policy []string // the header with the limit, shared by all responses
 
 	mu           sync.Mutex
 	newer, older map[string]*rate.Limiter
-	begun        time.Time // of the newer
+	begun        time.Time // when the newer window began
 }
 
 func newRates(limit RateLimit, name, who string) *rates {
@@ -82,8 +82,8 @@ func (l *rates) bucket(caller string, now time.Time) *rate.Limiter {
 	return b
 }
 
-// take spends one request of the caller's quota and says in h what is left of it,
-// as draft-ietf-httpapi-ratelimit-headers does.
+// take spends one request of the caller's quota and puts the rest of the quota into h, as
+// draft-ietf-httpapi-ratelimit-headers says.
 func (l *rates) take(caller string, now time.Time, h http.Header) error {
 	if l.limit.Requests == 0 {
 		return nil
@@ -102,8 +102,7 @@ func (l *rates) take(caller string, now time.Time, h http.Header) error {
 	return e
 }
 
-// bounded runs next with the request's deadline, unless too many requests are
-// being answered.
+// bounded runs next with the request's deadline, unless too many requests are being answered.
 func (s *Server) bounded(next http.HandlerFunc) http.HandlerFunc {
 	return s.requests.around(s.timed(next))
 }

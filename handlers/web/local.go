@@ -9,14 +9,13 @@ import (
 	"fanfare/api"
 )
 
-// localOnly protects a server that has no key yet. It listens on loopback only,
-// but any web page in a browser on this machine could reach it: so the name it
-// is called by and the absence of a proxy are checked, and then the page that calls (foreign).
-// From the first key on, keys decide alone.
+// localOnly protects a server that has no key yet. It listens on loopback only, but any web page
+// in a browser on this machine could reach it. So the Host header and the absence of a proxy are
+// checked, and then the calling page (foreign). From the first key on, only keys decide.
 func (s *Server) localOnly(r *http.Request) error {
 	switch {
-	case s.hasKeys(), s.starting() != nil: // what needs a key is not served yet
-		return nil //nolint:nilerr // it is the answer to readiness, not to this
+	case s.hasKeys(), s.starting() != nil: // calls that need a key are not served yet
+		return nil //nolint:nilerr // the error concerns readiness, not this check
 	case !loopbackHost(r.Host):
 		return api.Errorf(api.CodeMisdirected, "without an API key this server answers only to localhost")
 	case forwarded(r.Header), !r.ProtoAtLeast(1, 1): // many proxies speak HTTP/1.0 unless told otherwise
@@ -25,8 +24,8 @@ func (s *Server) localOnly(r *http.Request) error {
 	return nil
 }
 
-// foreign tells whether a page calls that a server without a key does not answer: one
-// of another origin, but on this machine and to a route that user tokens open.
+// foreign tells whether a server without a key must refuse the calling page: its origin is
+// another one, except on this machine for routes that user tokens open.
 func (s *Server) foreign(r *http.Request, m *mounted) bool {
 	if s.hasKeys() || s.starting() != nil || sameOrigin(r) {
 		return false
@@ -38,7 +37,7 @@ func errForeign() error {
 	return api.Errorf(api.CodeForbidden, "without an API key this server answers no pages of other origins")
 }
 
-// loopbackHost tells whether a Host header names this machine to itself.
+// loopbackHost tells whether a Host header names this machine by a loopback name.
 func loopbackHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -63,7 +62,7 @@ func forwarded(h http.Header) bool {
 	return false
 }
 
-// sameOrigin tells whether the request comes from no page or from one of ours.
+// sameOrigin tells whether the request comes from no page, or from a page of this server.
 func sameOrigin(r *http.Request) bool {
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {

@@ -42,13 +42,13 @@ func newMeters(reg prometheus.Registerer) *meters {
 	return m
 }
 
-// mounted makes a route that is measured by its pattern.
+// mounted makes a route whose metrics are labelled with its pattern.
 func (m *meters) mounted(pattern string, run http.HandlerFunc) *mounted {
 	return &mounted{pattern: pattern, run: run, durations: durations{vec: m.seconds, route: pattern}}
 }
 
-// durations are the histograms of one route. Each is looked up by its labels
-// once; a route has but a few.
+// durations are the histograms of one route. Each is looked up by its labels once; a route has
+// only a few.
 type durations struct {
 	vec   *prometheus.HistogramVec
 	route string
@@ -75,8 +75,8 @@ func (d *durations) of(method string, status int) prometheus.Observer {
 	return d.find(known, method, status)
 }
 
-// find looks a histogram up and remembers it, unless another request just
-// remembered one: then the next request does.
+// find looks a histogram up and remembers it. If another request has just remembered one, the
+// next request does.
 func (d *durations) find(known *[]duration, method string, status int) prometheus.Observer {
 	found := duration{method, status, d.vec.WithLabelValues(method, d.route, strconv.Itoa(status))}
 	all := append(slices.Clip(*known), found)
@@ -84,15 +84,15 @@ func (d *durations) find(known *[]duration, method string, status int) prometheu
 	return found
 }
 
-// end is deferred, for every request that does not go on as a stream.
+// end is deferred for every request that does not go on as a stream.
 func (s *Server) end(r *http.Request, info *requestInfo) {
 	if v := recover(); !info.left && s.finish(r, info, v) {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// finish answers a panic, then measures and logs. It tells whether the connection
-// must be cut, as answerPanic does.
+// finish answers a panic, then measures and logs. It tells whether the connection must be cut,
+// as answerPanic does.
 func (s *Server) finish(r *http.Request, info *requestInfo, v any) (abort bool) {
 	abort = s.answerPanic(r, info, v)
 	s.record(r, info)
@@ -102,8 +102,8 @@ func (s *Server) finish(r *http.Request, info *requestInfo, v any) (abort bool) 
 	return abort
 }
 
-// answerPanic turns a panic into a 500 problem and a logged stack. It tells whether
-// the connection must be cut instead: half an answer must not look like a whole one.
+// answerPanic turns a panic into a 500 problem and a logged stack. It tells whether the
+// connection must be cut instead, because half a response must not look like a whole one.
 func (s *Server) answerPanic(r *http.Request, info *requestInfo, v any) (abort bool) {
 	if v == nil {
 		return false
@@ -132,8 +132,8 @@ func (s *Server) record(r *http.Request, info *requestInfo) {
 	s.log(r, info, status, took)
 }
 
-// log writes the one line of a request: what went well only at debug level, so
-// that a busy server does not spend its time on lines nobody reads.
+// log writes the one line of a request. Successes are logged only at debug level, so that a busy
+// server does not spend its time on lines that nobody reads.
 func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.Duration) {
 	level, others := levelOf(status, info.err), 0
 	if level == slog.LevelWarn {
@@ -164,8 +164,8 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.D
 	s.logger.LogAttrs(info, level, "request", attrs...)
 }
 
-// outageLines keeps an outage from filling the log: of the requests that fail with it,
-// one in outagePause has a warning, which counts the others before it.
+// outageLines keeps an outage from filling the log: of the requests that fail with it, one in
+// each outagePause logs a warning, which counts the others since the last one.
 type outageLines struct {
 	mu     sync.Mutex
 	next   time.Time
@@ -190,9 +190,9 @@ func (o *outageLines) level(now time.Time) (level slog.Level, others int) {
 func levelOf(status int, err error) slog.Level {
 	switch {
 	case errors.Is(err, context.Canceled):
-		return slog.LevelInfo // the caller went away
+		return slog.LevelInfo // the caller has gone away
 	case err == nil, ordinary(api.CodeOf(err)):
-		return slog.LevelDebug // these, and probes that are told no, come by the thousand and must stay cheap; the metrics count them
+		return slog.LevelDebug // these, and failing probes, come by the thousand and must stay cheap; the metrics count them
 	case status == http.StatusInternalServerError:
 		return slog.LevelError
 	case status > http.StatusInternalServerError:
@@ -204,8 +204,8 @@ func levelOf(status int, err error) slog.Level {
 	}
 }
 
-// ordinary tells whether a refusal is what a rush is made of: load that is shed,
-// and buyers who come too early or too late.
+// ordinary tells whether a refusal is normal in a rush: load that is shed, and buyers who come
+// too early or too late.
 func ordinary(code api.Code) bool {
 	switch code {
 	case api.CodeOverloaded, api.CodeRateLimited, api.CodeNotStarted, api.CodeSoldOut, api.CodeLimitReached:
@@ -214,7 +214,7 @@ func ordinary(code api.Code) bool {
 	return false
 }
 
-// methodLabel keeps made-up methods from making up series.
+// methodLabel keeps invented methods from creating new series.
 func methodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
@@ -240,8 +240,8 @@ var hardening = []struct {
 // strictTransport keeps browsers that came over TLS from coming back without it for a year.
 var strictTransport = []string{"max-age=31536000"}
 
-// harden sets the hardening headers, and Strict-Transport-Security where fanfare itself
-// serves TLS: behind a proxy that is the proxy's to say.
+// harden sets the hardening headers. It sets Strict-Transport-Security only where fanfare itself
+// serves TLS; behind a proxy that is the proxy's decision.
 func harden(h http.Header, tls bool) {
 	for i := range hardening {
 		h[hardening[i].name] = hardening[i].value

@@ -55,8 +55,8 @@ func OpenCursor(cursor string) (string, error) {
 	return text, nil
 }
 
-// BadCursor refuses a cursor that OpenCursor could not read, or that holds
-// nothing that the list put into one.
+// BadCursor refuses a cursor that OpenCursor could not read, or whose content the list cannot
+// have made.
 func BadCursor() error {
 	return api.Invalid("cursor", "cursor", "is not a cursor that a list gave as next")
 }

@@ -13,7 +13,7 @@ import (
 // Calls by user tokens take at most four fifths of them, so that backends always find some.
 type places struct {
 	max, perKey int64         // perKey 0: an API key may take all of them
-	full        string        // is said when there are no more
+	full        string        // the message when there are no more
 	retry       time.Duration // when a caller that was refused may come back
 	taken       atomic.Int64
 
@@ -21,16 +21,15 @@ type places struct {
 	held map[holder]int64
 }
 
-// kind is one kind of call that takes places, and how many of it one user may have under
-// way, whichever keys and tokens make the calls.
+// kind is one kind of call that takes places, and the limit of calls that one user may have
+// under way, whichever keys and tokens make them.
 type kind struct {
 	places  *places
 	name    string // such as "open streams"
 	perUser int64
 }
 
-// holder is one that holds places: a user for a kind of call, an API key, or all user
-// tokens together.
+// holder holds places: a user for a kind of call, an API key, or all user tokens together.
 type holder struct{ what, name string }
 
 // claim is how many places a holder may have, and the refusal beyond that.
@@ -65,8 +64,8 @@ func (k *kind) leave(info *requestInfo) {
 	k.places.release(k.claims(info))
 }
 
-// around runs next while there is a place for it. A stream that outlives its handler gives
-// its place back by itself.
+// around runs next while there is a place for it. A stream that outlives its handler gives its
+// place back by itself.
 func (k *kind) around(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		info := infoOf(r.Context())
@@ -83,7 +82,8 @@ func (k *kind) around(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// claims lists for whom a call counts. It is the same at the call's end as at its beginning.
+// claims lists the holders that a call counts for. It is the same at the call's end as at its
+// beginning.
 func (k *kind) claims(info *requestInfo) (all []claim) {
 	if info.byUser {
 		most := k.places.max - k.places.max/5

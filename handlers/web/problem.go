@@ -17,14 +17,14 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
-// retrySoon is the Retry-After of a 503 that does not know better.
+// retrySoon is the default Retry-After of a 503.
 const retrySoon = time.Second
 
 // problemType begins the URI of every problem type; the code ends it.
 const problemType = "urn:fanfare:problem:"
 
-// fail answers with err as a problem and leaves err for the access log, which
-// is where it is logged, once.
+// fail answers with err as a problem and leaves err for the access log, the only place that logs
+// it.
 func fail(w http.ResponseWriter, r *http.Request, err error) {
 	info, e := infoOf(r.Context()), asError(r, err)
 	info.fail(err, e.Code)
@@ -37,7 +37,7 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10))
 	}
 	if version, ok := e.Facts["version"].(int64); ok && e.Code == api.CodeVersionMismatch {
-		w.Header().Set("ETag", etag(version)) // with it the caller can try again at once
+		w.Header().Set("ETag", etag(version)) // lets the caller try again at once
 	}
 	body, err := appendProblem(make([]byte, 0, 512), &api.Problem{
 		Type: problemType + string(e.Code), Title: m.Title, Status: m.Status, Detail: detail(e, m),
@@ -46,9 +46,8 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeBody(w, m.Status, problemMedia, body, err)
 }
 
-// appendProblem writes a problem with the facts that some codes add, as encode
-// would. It is done by hand since refusals come by the thousand when a server has
-// no time to spare.
+// appendProblem writes a problem with the facts that some codes add, as encode would. It is
+// written by hand because refusals come by the thousand when a server has no time to spare.
 func appendProblem(b []byte, p *api.Problem, facts map[string]any) (_ []byte, err error) {
 	b = appendString(append(b, `{"type":`...), p.Type)
 	b = appendString(append(b, `,"title":`...), p.Title)
@@ -74,15 +73,15 @@ func appendProblem(b []byte, p *api.Problem, facts map[string]any) (_ []byte, er
 	return append(b, '}'), nil
 }
 
-// appendString writes s as JSON. What is not UTF-8 is replaced.
+// appendString writes s as JSON. Bytes that are not UTF-8 are replaced.
 func appendString(b []byte, s string) []byte {
 	b, _ = jsontext.AppendQuote(b, s)
 	return b
 }
 
-// asError finds the api.Error in err. A deadline that passed means that the
-// dependency behind it is out of reach: nothing happened if the call only
-// reads, nobody knows if it writes. Everything else is internal.
+// asError finds the api.Error in err. A deadline that passed means that a dependency is out of
+// reach. If the call only reads, nothing happened; if it writes, the outcome is unknown. Every
+// other error is internal.
 func asError(r *http.Request, err error) *api.Error {
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		return e
@@ -98,7 +97,7 @@ func asError(r *http.Request, err error) *api.Error {
 	}
 }
 
-// detail is what a caller may read. A 500 has nothing of ours in it.
+// detail is the text that a caller may read. For a 500 it contains nothing internal.
 func detail(e *api.Error, m api.Meaning) string {
 	if m.Status == http.StatusInternalServerError {
 		return "something went wrong on our side; the request id finds it in the log"
@@ -113,8 +112,8 @@ func retryAfter(e *api.Error, m api.Meaning) time.Duration {
 	return e.RetryAfter
 }
 
-// appendFacts writes facts by their names' order, but none that would repeat a
-// member of the document itself, which would make it invalid.
+// appendFacts writes facts in the order of their names. It leaves out facts that would repeat a
+// member of the document and so make it invalid.
 func appendFacts(b []byte, facts map[string]any) ([]byte, error) {
 	names := slices.AppendSeq(make([]string, 0, 4), maps.Keys(facts))
 	slices.Sort(names)
@@ -132,16 +131,16 @@ func appendFacts(b []byte, facts map[string]any) ([]byte, error) {
 	return b, nil
 }
 
-// encodeOptions make tags mean what they mean to encoding/json, but an empty
+// encodeOptions give tags the meaning that they have for encoding/json. In addition an empty
 // list is [], never null, and < > & stay readable.
 var encodeOptions = json.JoinOptions(
 	jsonv1.OmitEmptyWithLegacySemantics(true), json.Deterministic(true), jsontext.AllowInvalidUTF8(true),
 )
 
-// encodingFailed is the answer when not even an answer can be written as JSON.
+// encodingFailed is the response when even the problem cannot be encoded as JSON.
 const encodingFailed = `{"type":"about:blank","title":"Internal error","status":500,"code":"internal"}`
 
-// encode writes v as every answer does.
+// encode writes v in the form of every response.
 func encode(v any) ([]byte, error) { return json.Marshal(v, encodeOptions) }
 
 // The values of Content-Type, shared by all answers.
@@ -150,9 +149,9 @@ var (
 	problemMedia = []string{"application/problem+json"}
 )
 
-// counted is from which size on a body's length must be said. Below it net/http
-// says it by itself, without a place among the headers: nine of those take twice
-// the memory of eight.
+// counted is the size from which a body's length must be set. Below it net/http sets the length
+// by itself, without an entry in the header map: a map of nine entries takes twice the memory of
+// eight.
 const counted = 2 << 10
 
 // writeBody answers with a body, unless it could not be encoded.

@@ -41,10 +41,10 @@ func (p Proxies) trust(addr netip.Addr) bool {
 	return slices.ContainsFunc(p, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
 }
 
-// caller is the address that a request comes from: the other end of its connection, or, if
-// that is a trusted proxy, the last hop of X-Forwarded-For that is not one. Hops before it
-// may be made up. If a hop cannot be parsed, the caller is the proxy. The address serves for
-// counting and for the log, never for rights. It is invalid if nothing is known.
+// caller is the address that a request comes from. That is the other end of its connection or,
+// if the other end is a trusted proxy, the last hop of X-Forwarded-For that is not one. Hops
+// before it may be made up. If a hop cannot be parsed, the caller is the proxy. The address is
+// used for counting and for the log, never for rights. It is invalid if nothing is known.
 func (p Proxies) caller(r *http.Request) netip.Addr {
 	peer, _ := hopOf(r.RemoteAddr)
 	if !p.trust(peer) {

@@ -7,14 +7,13 @@ import (
 // Nothing is the request of calls without input, and the body of answers without one.
 type Nothing struct{}
 
-// Reply is a method's answer: status, body and the few headers that depend on
-// what happened.
+// Reply is a method's reply: status, body and the few headers that depend on the outcome.
 type Reply[T any] struct {
 	status   int
 	body     *T
-	location string // where the thing can be read; "": not said
-	version  int64  // its version, for the ETag; 0: not said
-	tagged   bool   // the ETag also tells this form of the version from others
+	location string // where the result can be read; "": not set
+	version  int64  // version of the result, for the ETag; 0: not set
+	tagged   bool   // the ETag also distinguishes this form of the version
 	ifNone   string // If-None-Match of a call that reads
 	replayed bool
 }
@@ -45,13 +44,13 @@ func (a *Reply[T]) WithStatus(status int) *Reply[T] {
 	return a
 }
 
-// At says where the thing can be read.
+// At says where the result can be read.
 func (a *Reply[T]) At(location string) *Reply[T] {
 	a.location = location
 	return a
 }
 
-// Version says which version of the thing this is about.
+// Version says which version of the thing the reply is about.
 func (a *Reply[T]) Version(version int64) *Reply[T] {
 	a.version = version
 	return a
@@ -64,14 +63,14 @@ func (a *Reply[T]) Tagged(version int64) *Reply[T] {
 	return a
 }
 
-// UnlessMatched answers a read with 304 and no body when the If-None-Match of its
-// request names the ETag of what it would answer.
+// UnlessMatched answers a read with 304 and no body when the request's If-None-Match names the
+// ETag of the reply.
 func (a *Reply[T]) UnlessMatched(ifNoneMatch string) *Reply[T] {
 	a.ifNone = ifNoneMatch
 	return a
 }
 
-// Replayed says whether this is the first answer to an idempotency key again.
+// Replayed says whether the reply repeats the first one to an idempotency key.
 func (a *Reply[T]) Replayed(replayed bool) *Reply[T] {
 	a.replayed = replayed
 	return a

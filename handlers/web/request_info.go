@@ -13,26 +13,26 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// requestInfo is the state that a request shares with its answer: it is the request's
-// context and has the writer of the answer. One value serves all concerns, because every
-// request pays for each allocation.
+// requestInfo is the state that a request shares with its response. It is the request's context
+// and contains the response's writer. One value serves all concerns, because every request pays
+// for each allocation.
 type requestInfo struct {
 	context.Context // as net/http made it
 	answer          answer
 
 	id      string       // X-Request-Id
 	route   *mounted     // its pattern is logged, never the path: paths name users and tokens
-	params  *chi.Context // what the path says, while the route runs
+	params  *chi.Context // the parameters of the path, while the route runs
 	key     *api.Key
-	user    *api.User // who calls with a user token or a ticket; key is nil then
-	subject string    // the user whose places the call takes; "": nobody's
-	byUser  bool      // such a token or ticket came, good or not
+	user    *api.User // the calling user, by user token or ticket; key is nil then
+	subject string    // the user whose places the call takes; "": none
+	byUser  bool      // a user token or ticket was sent, good or not
 	secret  string    // of the key
-	err     error     // what the answer could not say, for the log
+	err     error     // error that the response could not show, for the log
 	code    api.Code  // of err
 	started time.Time
-	body    int64 // bytes of the limit that the body takes
-	left    bool  // it goes on as a stream without its handler, see leaveRequest
+	body    int64 // bytes that the body takes of the limit
+	left    bool  // goes on as a stream without its handler, see leaveRequest
 
 	deadline time.Time // zero: none
 	limit    sync.Once // makes limited
@@ -50,8 +50,8 @@ func infoOf(ctx context.Context) *requestInfo {
 	return &requestInfo{}
 }
 
-// newInfo begins a request: with an id, the caller's own if it is well-formed,
-// that returns with the answer.
+// newInfo begins a request. Its id is the caller's own if that is well-formed, and returns with
+// the response.
 func (s *Server) newInfo(w http.ResponseWriter, r *http.Request) *requestInfo {
 	id := r.Header.Get("X-Request-Id")
 	if !validRequestID(id) {
@@ -70,8 +70,8 @@ func (i *requestInfo) keyID() string {
 	return i.key.ID
 }
 
-// caller is within whom idempotency keys are unique: the API key, or the user whatever
-// token he has. No key's id has a colon.
+// caller is the scope within which idempotency keys are unique: the API key, or the user with
+// whatever token. No key's id contains a colon.
 func (i *requestInfo) caller() string {
 	if i.user != nil {
 		return "user:" + i.user.ID
@@ -79,10 +79,10 @@ func (i *requestInfo) caller() string {
 	return i.keyID()
 }
 
-// fail keeps for log and metrics why the request fails.
+// fail keeps the reason of a failure for log and metrics.
 func (i *requestInfo) fail(err error, code api.Code) { i.err, i.code = err, code }
 
-// Deadline is the request's deadline, of those that have one.
+// Deadline is the request's deadline, if it has one.
 func (i *requestInfo) Deadline() (time.Time, bool) {
 	if i.deadline.IsZero() {
 		return i.Context.Deadline()
@@ -104,8 +104,8 @@ func (i *requestInfo) Value(key any) any {
 	return i.timed().Value(key)
 }
 
-// timed is the context with the deadline. Its timer is made when somebody asks
-// for it the first time: many requests are answered without having to wait.
+// timed is the context with the deadline. Its timer is made when it is first asked for: many
+// requests are answered without having to wait.
 func (i *requestInfo) timed() context.Context {
 	if i.deadline.IsZero() {
 		return i.Context
@@ -114,15 +114,15 @@ func (i *requestInfo) timed() context.Context {
 	return i.limited
 }
 
-// close frees the timer. Whoever still holds the context sees it end, as net/http ends
+// close frees the timer. A goroutine that still holds the context sees it end, as net/http ends
 // its own context now.
 func (i *requestInfo) close() {
 	i.limit.Do(func() { i.limited, i.cancel = i.Context, func() {} })
 	i.cancel()
 }
 
-// newRequestID makes an id of 130 random bits, as crypto/rand.Text writes it. It
-// is no secret, so the generator need not be that one.
+// newRequestID makes an id of 130 random bits in the form of crypto/rand.Text. The id is no
+// secret, so a faster generator will do.
 func newRequestID() string {
 	const alphabet, perNumber = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 12
 	var id [26]byte
@@ -152,8 +152,8 @@ func validRequestID(id string) bool {
 	return true
 }
 
-// traceID is the id of the caller's trace, as the header traceparent of W3C Trace
-// Context has it; "" without one, or when it is not well-formed.
+// traceID is the id of the caller's trace from the header traceparent of W3C Trace Context; ""
+// if it is missing or not well-formed.
 func traceID(h http.Header) string {
 	values := h["Traceparent"]
 	if len(values) != 1 {
@@ -175,8 +175,7 @@ func lowerHex(s string, n int) bool {
 	return len(s) == n && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// answer is the writer of a request's answer. It remembers what metrics and the log
-// report of it.
+// answer is the writer of a request's response. It remembers what metrics and the log report.
 type answer struct {
 	http.ResponseWriter
 	status, size int // status 0: nothing was written yet
@@ -184,7 +183,7 @@ type answer struct {
 
 // WriteHeader sends the head; only the first counts.
 func (a *answer) WriteHeader(status int) {
-	if a.status == 0 && status >= http.StatusOK { // what is below is followed by another
+	if a.status == 0 && status >= http.StatusOK { // a status below is followed by another
 		a.status = status
 	}
 	a.ResponseWriter.WriteHeader(status)

@@ -22,10 +22,10 @@ const unmatched = "unmatched"
 type Route struct {
 	Method  string
 	Pattern string // as chi reads it: {name} is a parameter, a * at the end anything
-	// Scope is what the caller's key must cover; Open for routes without a key.
+	// Scope is the scope that the caller's key must cover; Open for routes without a key.
 	Scope api.Scope
-	// User is what a user token must carry to open the route, for its own user; "":
-	// none opens it.
+	// User is the scope that a user token must carry to open the route for its own user; "": no
+	// user token opens it.
 	User api.UserScope
 	Endpoint
 }
@@ -36,8 +36,8 @@ func (rt Route) For(scope api.UserScope) Route {
 	return rt
 }
 
-// router finds the route of a request. chi only matches the paths: if it made
-// the calls as well, every request would get another context and another copy.
+// router finds the route of a request. chi only matches the paths: if it also made the calls,
+// every request would get another context and another copy.
 type router struct {
 	server *Server
 	mux    *chi.Mux
@@ -45,10 +45,10 @@ type router struct {
 	params sync.Pool // of *chi.Context
 }
 
-// target is what chi tells of a request.
+// target is chi's result for a request.
 type target struct{ method, pattern string }
 
-// mounted is a route with all that stands around its endpoint.
+// mounted is a route with everything around its endpoint.
 type mounted struct {
 	pattern   string
 	users     bool // user tokens open it, and pages of other origins may
@@ -56,8 +56,8 @@ type mounted struct {
 	durations durations
 }
 
-// newRouter mounts the table. HEAD comes with every GET, OPTIONS tells what a
-// path takes, and everything else is a problem like any other.
+// newRouter mounts the table. HEAD comes with every GET, OPTIONS lists the methods of a path,
+// and everything else is a problem like any other.
 func (s *Server) newRouter(table []Route) *router {
 	rt := &router{server: s, mux: chi.NewRouter(), routes: map[target]*mounted{}, params: sync.Pool{New: func() any { return chi.NewRouteContext() }}}
 	for _, route := range table {
@@ -98,15 +98,15 @@ func (rt *router) serve(w http.ResponseWriter, r *http.Request) {
 	rt.params.Put(params)
 }
 
-// find finds a method's route for a path, nil when there is none. params then has
-// what the path says.
+// find finds a method's route for a path, nil when there is none. Afterwards params holds the
+// parameters of the path.
 func (rt *router) find(params *chi.Context, method, path string) *mounted {
 	params.Reset()
 	return rt.routes[target{method, rt.mux.Find(params, method, path)}]
 }
 
-// refuse answers for a path that no route has, and for a method that a path does
-// not take: OPTIONS with what it takes, any other with a problem that says the same.
+// refuse answers for a path that no route has, and for a method that a path does not take.
+// OPTIONS gets the list of methods; any other method gets a problem with the same list.
 func (rt *router) refuse(w http.ResponseWriter, r *http.Request, allow []string) {
 	if len(allow) == 0 {
 		NotFound(w, r)
@@ -130,12 +130,12 @@ func (rt *router) allowed(params *chi.Context, path string) []string {
 	})
 }
 
-// NotFound answers for paths that no route has.
+// NotFound answers for paths that have no route.
 func NotFound(w http.ResponseWriter, r *http.Request) {
 	fail(w, r, api.Errorf(api.CodeNotFound, "there is nothing at this path"))
 }
 
-// mount puts around an endpoint what it and its scope ask for.
+// mount puts around an endpoint what the endpoint and its scope require.
 func (s *Server) mount(rt Route) *mounted {
 	run := func(w http.ResponseWriter, r *http.Request) {
 		if err := rt.serve(s, w, r, rt.maxBody); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Options say whom a server answers, and how much at once. All may stay zero.
+// Options say which callers a server answers, and how many at once. All may stay zero.
 type Options struct {
 	// HasKeys tells whether an API key was ever made: until then the server
 	// answers this machine alone, without a key. Default: never.
@@ -21,51 +21,51 @@ type Options struct {
 	// api.CodeUnauthorized. It is needed with HasKeys.
 	Authenticate func(secret string) (*api.Key, error)
 
-	// Logger gets one line a request: successes and refusals of a rush at debug, other
-	// refusals at info, what is away at warn (one a minute, the others at debug), our own faults at error.
-	// Default: nobody.
+	// Logger gets one line a request: successes and refusals of a rush at debug, other refusals
+	// at info, unavailable dependencies at warn (one a minute, the others at debug), and errors
+	// of fanfare itself at error. Default: discarded.
 	Logger *slog.Logger
 	// Registry is where metrics are registered; default: one of its own.
 	Registry *prometheus.Registry
 
-	// Users says whom user tokens and tickets stand for; default: nobody.
+	// Users finds the users of tokens and tickets; default: none.
 	Users Users
-	// AllowedOrigins are the pages that may call what a user token opens, each as
-	// CheckOrigin takes it, or AnyOrigin; default: none.
+	// AllowedOrigins are the pages that may call the routes that a user token opens, each in a
+	// form that CheckOrigin accepts, or AnyOrigin; default: none.
 	AllowedOrigins []string
 
-	// Proxies are those whose X-Forwarded-For tells the address of a caller; default: none.
+	// Proxies are the proxies whose X-Forwarded-For gives a caller's address; default: none.
 	Proxies Proxies
 
 	// RateLimit is per API key, UserRateLimit per user; default: none.
 	RateLimit, UserRateLimit RateLimit
 	// RequestTimeout is the deadline of a request; default 5 s.
 	RequestTimeout time.Duration
-	// MaxInFlight is how many requests are answered at once (default 4096), and
-	// MaxBodyBytes how much their bodies may take together (default 128 MiB); a
-	// quarter of it is for what they have beyond 64 KiB each.
+	// MaxInFlight is how many requests are answered at once (default 4096). MaxBodyBytes is how
+	// many bytes their bodies may take together (default 128 MiB); a quarter of it is for the
+	// parts of bodies beyond 64 KiB each.
 	MaxInFlight, MaxBodyBytes int64
 	// MaxStreams is how many streams and long polls may be open at once; default
 	// 20,000.
 	MaxStreams int64
-	// UserMaxInFlight, UserMaxStreams and UserMaxPolls are how many of the requests, streams
-	// and long polls may be one user's, whoever calls for him; default 32, 32 and 8.
+	// UserMaxInFlight, UserMaxStreams and UserMaxPolls are how many requests, streams and long
+	// polls one user may have, whoever calls for the user; default 32, 32 and 8.
 	UserMaxInFlight, UserMaxStreams, UserMaxPolls int64
 	// KeyMaxStreams is how many streams and long polls one API key may have open; default:
-	// as many as there may be.
+	// MaxStreams.
 	KeyMaxStreams int64
-	// Starting is an error, unavailable, as long as nothing can be served but whether
-	// the process is alive and ready. Default: everything can.
+	// Starting returns an error, unavailable, as long as the process can only serve whether it
+	// is alive and ready. Default: the process has started.
 	Starting func() error
-	// Closing is closed when the process begins to stop: streams and long polls
-	// end then. Default: they never do by themselves.
+	// Closing is closed when the process begins to stop: streams and long polls end then.
+	// Default: never.
 	Closing <-chan struct{}
-	// Streams counts the open streams over HTTP/1.1, which no http.Server knows of:
-	// who stops waits for both. Default: one that nobody waits for.
+	// Streams counts the open streams over HTTP/1.1, which no http.Server knows of. A process
+	// that stops waits for both. Default: a group that nobody waits for.
 	Streams *sync.WaitGroup
 }
 
-// Server is what the endpoints of a table share.
+// Server is what a table's endpoints share.
 type Server struct {
 	starting     func() error
 	hasKeys      func() bool
@@ -102,11 +102,10 @@ func New(o Options) *Server {
 	}
 }
 
-// Handler serves the table: every route, and around them all that every request
-// goes through.
+// Handler serves the table: every route, within the layers that every request passes.
 func (s *Server) Handler(table []Route) http.Handler { return s.around(s.newRouter(table).serve) }
 
-// around puts around a router what every request goes through.
+// around puts the layers that every request passes around a router.
 func (s *Server) around(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info := s.newInfo(w, r)
@@ -126,9 +125,9 @@ func (s *Server) around(next http.HandlerFunc) http.Handler {
 // Closing is closed when the process begins to stop.
 func (s *Server) Closing() <-chan struct{} { return s.streams.closing }
 
-// Briefly bounds one call of a stream or a long poll to a store by the time-out
-// of requests. The call does not end with the request: that would leave a map in
-// the context of every stream, and it takes but a moment.
+// Briefly bounds one call of a stream or a long poll to a store by the time-out of requests. The
+// call does not end with the request: it takes but a moment, and otherwise the context of every
+// stream would keep a map.
 func (s *Server) Briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 }

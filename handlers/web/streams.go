@@ -19,18 +19,16 @@ import (
 const (
 	// beatEvery is how often an open stream sends a heartbeat.
 	beatEvery = 15 * time.Second
-	// checkEvery is how often at least a stream checks whether its API key still
-	// stands.
+	// checkEvery is how often, at least, a stream checks whether its API key is still valid.
 	checkEvery = 5 * time.Second
 	// slowAfter is how long one write may take before its reader is cut off.
 	slowAfter = 10 * time.Second
-	// comeBack is the least time after which a client whose stream ended comes
-	// back. Each client is told up to three times as much, so that they do not all come
-	// at once.
+	// comeBack is the least time after which a client whose stream ended comes back. Each client
+	// is told a random time of up to three times as much, so that they do not all come at once.
 	comeBack = time.Second
 )
 
-// What ends a stream besides its client.
+// The causes that end a stream, besides its client.
 var (
 	errClosing = errors.New("the server stops")
 	errSlow    = errors.New("the reader is too slow")
@@ -42,8 +40,7 @@ type bye api.ByeReason
 // Error names the reason.
 func (b bye) Error() string { return "the user's token is " + string(b) }
 
-// streams are the answers that take long, streams and long polls. They end when the
-// process stops.
+// streams are the long responses: streams and long polls. They end when the process stops.
 type streams struct {
 	open, polls *kind
 	closing     <-chan struct{}
@@ -70,7 +67,7 @@ func newStreams(o *Options) *streams {
 	return l
 }
 
-// reason names what ended a stream, for the metric.
+// reason names the cause of a stream's end, for the metric.
 func reason(err error) string {
 	var ended bye
 	switch {
@@ -88,9 +85,9 @@ func reason(err error) string {
 	return "error"
 }
 
-// unhurried runs next without the request's deadline and without the server's
-// time-outs, which are for requests that are answered at once. Whatever it
-// waits for must end with the request's context or with s.streams.closing.
+// unhurried runs next without the request's deadline and without the server's time-outs, which
+// are for requests that are answered at once. Everything that next waits for must end with the
+// request's context or with s.streams.closing.
 func (s *Server) unhurried(next http.HandlerFunc) http.HandlerFunc {
 	return s.streams.open.around(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -102,8 +99,8 @@ func (s *Server) unhurried(next http.HandlerFunc) http.HandlerFunc {
 	})
 }
 
-// polled runs next as any request, or, when its parameter asks to wait, among the
-// streams and without the request's deadline.
+// polled runs next as any request or, when its parameter asks to wait, as one of the streams and
+// without the request's deadline.
 func (s *Server) polled(parameter string, next http.HandlerFunc) http.HandlerFunc {
 	bounded := s.bounded(next)
 	waiting := s.streams.polls.around(func(w http.ResponseWriter, r *http.Request) {
@@ -180,18 +177,17 @@ type Stream struct {
 type StreamEvent struct {
 	ID   string // "" leaves the client's as it was
 	Name string // "" is "message" to a browser
-	Data any    // written as JSON; what is Encoded is JSON already
+	Data any    // written as JSON; an Encoded value is JSON already
 }
 
-// Encoded is JSON that several streams send.
+// Encoded is JSON that several streams share.
 type Encoded []byte
 
-// Encode makes JSON as all answers have it.
+// Encode makes JSON in the form of all responses.
 func Encode(data any) ([]byte, error) { return encode(data) }
 
-// Await returns nil when wake has a value. Meanwhile it sends heartbeats, asks
-// whether they arrive, and checks that the API key still stands. Its error
-// ends the stream.
+// Await returns nil when wake has a value. Meanwhile it sends heartbeats, asks whether they
+// arrive, and checks that the API key is still valid. Its error ends the stream.
 func (st *Stream) Await(ctx context.Context, wake <-chan struct{}) error {
 	if err := st.begin(); err != nil {
 		return err
@@ -213,8 +209,8 @@ func (st *Stream) Await(ctx context.Context, wake <-chan struct{}) error {
 	}
 }
 
-// check checks the key or the user's token, and whether the last heartbeat has arrived, and sends one
-// when it is time.
+// check checks the key or the user's token, and whether the last heartbeat has arrived. It sends
+// the next heartbeat when it is time.
 func (st *Stream) check(now time.Time) error {
 	if u := infoOf(st.r.Context()).user; u != nil {
 		if why := st.server.users.Ended(u); why != "" {
@@ -244,22 +240,22 @@ func (st *Stream) pause() time.Duration {
 	return min(wait, checkEvery)
 }
 
-// writeHead writes the answer's head, which is all that HEAD asks for.
+// writeHead writes the response's head, which is all that HEAD asks for.
 func (st *Stream) writeHead() {
 	h := st.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-store")
-	h.Set("X-Accel-Buffering", "no") // a proxy must not keep it back
+	h.Set("X-Accel-Buffering", "no") // a proxy must not buffer the stream
 	st.w.WriteHeader(http.StatusOK)
 }
 
-// begin sends the head, once, and when to come back.
+// begin sends the head, once, and tells the client when to come back.
 func (st *Stream) begin() error {
 	if st.begun {
 		return nil
 	}
 	st.leaveRequest()
-	early := rand.N(checkEvery) // the heartbeats of streams that began at once come one after the other
+	early := rand.N(checkEvery) // spreads the heartbeats of streams that began at once
 	st.begun, st.beat = true, time.Now().Add(-early)
 	st.writeHead()
 	st.ticker = time.NewTimer(checkEvery - early)
@@ -294,7 +290,7 @@ func (st *Stream) write(text []byte) (err error) {
 	return err
 }
 
-// writeNow writes and flushes. A reader that does not take it in time is cut off.
+// writeNow writes and flushes. A reader that does not take the data in time is cut off.
 func (st *Stream) writeNow(text []byte) error {
 	control := http.NewResponseController(st.w)
 	began := time.Now()
@@ -305,8 +301,8 @@ func (st *Stream) writeNow(text []byte) error {
 	if err == nil {
 		err = control.Flush()
 	}
-	// A wrapper around the writer may keep the flush's error to itself; the
-	// connection's end does not stay hidden from the context.
+	// A wrapper around the writer may swallow the error of the flush, but the end of the
+	// connection also ends the context.
 	if err == nil && st.r.Context().Err() == nil {
 		return control.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream whose deadline has passed
 	}
@@ -316,8 +312,8 @@ func (st *Stream) writeNow(text []byte) error {
 	return context.Canceled
 }
 
-// end counts what ended the stream. Once events were sent the answer cannot become a
-// problem any more, so the error goes to the log only.
+// end counts the cause of the stream's end. Once events were sent the response can no longer
+// become a problem, so the error goes to the log only.
 func (st *Stream) end(err error) error {
 	if !st.begun {
 		return err
@@ -340,13 +336,13 @@ func (st *Stream) end(err error) error {
 	return nil
 }
 
-// maxKept is the largest buffer that is kept for the next one.
+// maxKept is the largest buffer that is kept for reuse.
 const maxKept = 64 << 10
 
-// buffers are for the text of events while it is written.
+// buffers hold the text of events while it is written.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// appendRetry tells a client when to come back after the end.
+// appendRetry tells a client how long after the end to come back.
 func appendRetry(text []byte) []byte {
 	wait := comeBack + rand.N(2*comeBack)
 	text = append(text, "retry: "...)

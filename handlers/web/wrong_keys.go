@@ -9,36 +9,36 @@ import (
 	"fanfare/api"
 )
 
-// What an address may get wrong before it is told to wait.
+// How many wrong keys an address may send before it is told to wait.
 const (
 	maxWrongKeys      = 20
 	wrongKeysWindow   = time.Minute
 	maxWrongAddresses = 10_000 // addresses remembered at once
 )
 
-// How many user tokens of an address that has sent too many wrong ones are checked at
-// once, and how long one waits for its turn.
+// If an address has sent too many wrong user tokens, this many of its tokens are checked at
+// once, and each waits this long for its turn.
 const (
 	checksAtOnce = 2
 	checkWait    = time.Second
 )
 
-// wrongKeys counts wrong keys, or false signatures of user tokens, per address. A right
-// one passes whatever its address has done: many callers may share one behind a proxy.
+// wrongKeys counts wrong keys, or false signatures of user tokens, per address. A right key
+// passes whatever its address has done, because many callers may share one behind a proxy.
 type wrongKeys struct {
 	mu      sync.Mutex
 	windows map[netip.Prefix]*wrongKeyWindow
 }
 
-// wrongKeyWindow is what one address got wrong until its minute is over.
+// wrongKeyWindow counts what one address got wrong until its minute is over.
 type wrongKeyWindow struct {
 	count  int
 	until  time.Time
-	checks chan struct{} // the places of those that are under way, see check
+	checks chan struct{} // one place for each check under way, see check
 }
 
-// count counts one wrong key. It gives how long the address has to wait once it has
-// sent too many, else 0.
+// count counts one wrong key. It returns how long the address has to wait once it has sent too
+// many, else 0.
 func (w *wrongKeys) count(from netip.Prefix, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,8 +54,8 @@ func (w *wrongKeys) count(from netip.Prefix, now time.Time) time.Duration {
 	return window.until.Sub(now)
 }
 
-// check takes a place for checking a signature, which leave gives back. An address that
-// has sent too many false ones has few: wrong tokens keep the machine no busier than that.
+// check takes a place for checking a signature, which leave gives back. An address that has sent
+// too many false signatures has few places, which bounds the work that wrong tokens cause.
 func (w *wrongKeys) check(ctx context.Context, from netip.Prefix, now time.Time) (leave func(), err error) {
 	w.mu.Lock()
 	window := w.windows[from]
@@ -91,8 +91,8 @@ func (w *wrongKeys) prune(now time.Time) {
 	}
 }
 
-// prefixOf is what counts as one address: one of IPv4, or the /64 that one IPv6 host may
-// roam in.
+// prefixOf is what counts as one address: an IPv4 address, or the /64 within which one IPv6 host
+// may change its address.
 func prefixOf(addr netip.Addr) netip.Prefix {
 	bits := 32
 	if addr.Is6() {
