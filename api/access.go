@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The limits of users' own access.
+// The limits of the access by users.
 const (
 	MaxTokenTTL   = 24 * time.Hour   // from a user token's iat to its exp
 	MaxTokenAhead = time.Minute      // how far iat and nbf may lie ahead: clocks differ
@@ -29,8 +29,8 @@ const (
 // UserScopes lists them, in the order documents show them.
 var UserScopes = []UserScope{UserScopeChat, UserScopeContacts, UserScopeDevices, UserScopeBuy}
 
-// User is who calls with a user token, or with a ticket made with one. It must not
-// be changed.
+// User is the user who calls with a user token, or with a ticket made with one. It must not be
+// changed.
 type User struct {
 	ID     string
 	Scopes []UserScope

@@ -36,8 +36,8 @@ const (
 	VisiblePrivate  Visibility = "private"
 )
 
-// Shows tells whether a viewer may see an upload whose owner calls the viewer
-// r; "" is a viewer whom the owner calls nothing.
+// Shows tells whether a viewer may see an upload whose owner calls the viewer r; "" is a viewer
+// to whom the owner has no relationship.
 func (v Visibility) Shows(r Relationship) bool {
 	switch v {
 	case VisiblePublic:

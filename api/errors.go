@@ -46,15 +46,15 @@ const (
 	CodeOverloaded        Code = "overloaded"
 )
 
-// Meaning is what a code implies: the HTTP status it travels with, a title
-// for people, and whether the same request may succeed later.
+// Meaning is what a code implies: its HTTP status, a title for people, and whether the same
+// request may succeed later.
 type Meaning struct {
 	Status    int
 	Title     string
 	Retryable bool
 }
 
-// errorTable alone knows statuses and whether to retry.
+// errorTable is the only place that knows statuses and whether to retry.
 var errorTable = map[Code]Meaning{
 	CodeInvalidJSON:       {http.StatusBadRequest, "The body is not the JSON this call takes", false},
 	CodeInvalidRequest:    {http.StatusBadRequest, "The request is malformed", false},
@@ -118,9 +118,8 @@ type Error struct {
 	cause error
 }
 
-// Errorf makes an Error. A %w in the format keeps the cause for the log; the
-// detail shown to callers holds the text, so never wrap internals of a 5xx:
-// use Because for those.
+// Errorf makes an Error. A %w in the format keeps the cause for the log. Callers see the whole
+// text as the detail, so never wrap the internal cause of a 5xx with it: use Because for that.
 func Errorf(code Code, format string, args ...any) *Error {
 	if len(args) == 0 && !strings.Contains(format, "%") {
 		return &Error{Code: code, Detail: format} // a refusal in a rush has nothing to format
@@ -171,8 +170,8 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// Passing tells an error that passes by itself: what the call needed was out of reach,
-// or too full.
+// Passing tells whether an error passes by itself: a dependency of the call was out of reach, or
+// too full.
 func Passing(err error) bool {
 	switch CodeOf(err) {
 	case CodeUnavailable, CodeUnknownOutcome, CodeOverloaded:

@@ -37,11 +37,11 @@ type Alert struct {
 	Body  string `json:"body,omitempty" validate:"maxbytes=2048"`
 }
 
-// NamedEvent is an event that the server itself makes of something that
-// happened. However often that is found, the event happens once.
+// NamedEvent is an event that the server itself makes when something happened. However often the
+// server notices, the event happens once.
 type NamedEvent struct {
-	// Name is unique for what happened, which was at At; events of one Route are
-	// targeted by one shard, in their order.
+	// Name is unique for what happened; At is when it happened. Events of one Route are targeted
+	// by one shard, in their order.
 	Name, Route string
 	At          time.Time
 	Event       EventRequest

@@ -19,14 +19,14 @@ type Idempotency struct {
 	Body [32]byte `validate:"-"`
 }
 
-// Digest is the SHA-256 of all that the key is unique within: its scope, and
-// also more names, if the call has them.
+// Digest is the SHA-256 of everything within which the key is unique: its scope, and further
+// names if the call has them.
 func (i Idempotency) Digest(also ...string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(strings.Join(append([]string{i.Scope, i.Key}, also...), "\x00")))
 }
 
-// Name is a short form of Digest, 24 characters of A-Z a-z 0-9 - _: neither
-// scope nor key may stand in the name of a Redis key, nor in the clear.
+// Name is a short form of Digest, 24 characters of A-Z a-z 0-9 - _. Neither scope nor key may
+// appear in the name of a Redis key, or in the clear.
 func (i Idempotency) Name(also ...string) string {
 	sum := i.Digest(also...)
 	return base64.RawURLEncoding.EncodeToString(sum[:18])

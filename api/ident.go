@@ -18,8 +18,8 @@ func ValidIdentifier(s string) bool {
 	return true
 }
 
-// ValidObject tells whether s may be what an event is about: an identifier, or a chat, by
-// the name that ChatObject gives it.
+// ValidObject tells whether s may be the object of an event: an identifier, or a chat by the
+// name that ChatObject gives it.
 func ValidObject(s string) bool {
 	return ValidIdentifier(s) || ValidIdentifier(strings.TrimPrefix(s, chatObject))
 }
@@ -32,8 +32,8 @@ func identifierByte(c byte) bool {
 	return strings.IndexByte("._:@-", c) >= 0
 }
 
-// NormalToken returns a device token in the form it is stored in, lower-case
-// hex, and whether s is one: hex, even length, MinTokenHex to MaxTokenHex.
+// NormalToken returns a device token in the form it is stored in, lower-case hex, and whether s
+// is a token: hex, even length, MinTokenHex to MaxTokenHex.
 func NormalToken(s string) (string, bool) {
 	if len(s) < MinTokenHex || len(s) > MaxTokenHex || len(s)%2 != 0 {
 		return "", false

@@ -23,8 +23,8 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return append(t.UTC().AppendFormat(text, timeFormat), '"'), nil
 }
 
-// UnmarshalJSON reads any RFC 3339 time, of any zone and precision, that has a year
-// of four digits in UTC too: another could not be written again.
+// UnmarshalJSON reads any RFC 3339 time, of any zone and precision, whose year also has four
+// digits in UTC: any other time could not be written again.
 func (t *Time) UnmarshalJSON(b []byte) error {
 	s, ok := strings.CutPrefix(string(b), `"`)
 	if !ok {

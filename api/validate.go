@@ -13,12 +13,12 @@ import (
 	"github.com/go-playground/validator/v10"
 )
 
-// maxFieldErrors bounds how many failing fields one answer lists, so that a
-// batch of a million bad values does not become an answer many times its size.
+// maxFieldErrors bounds how many failing fields one response lists, so that a batch of a million
+// bad values does not become a response many times its size.
 const maxFieldErrors = 1000
 
-// Validator checks values against the rules in their validate tags and the
-// rules between fields that tags cannot say. It is safe for concurrent use.
+// Validator checks values against the rules in their validate tags, and the rules between fields
+// that tags cannot express. It is safe for concurrent use.
 type Validator struct {
 	engine *validator.Validate
 }
@@ -45,8 +45,8 @@ func NewValidator() *Validator {
 	return &Validator{engine: v}
 }
 
-// Check returns every field that breaks a rule, by its JSON path; nil for none. The
-// value is a pointer to a struct.
+// Check returns every field that breaks a rule, by its JSON path; nil for none. The value is a
+// pointer to a struct.
 func (v *Validator) Check(value any) []FieldError {
 	var failed validator.ValidationErrors
 	if err := v.engine.Struct(value); !errors.As(err, &failed) {
@@ -72,8 +72,7 @@ func InvalidFields(fields []FieldError) error {
 	return e
 }
 
-// fieldName is the name that a caller knows a field by: in the body, the path,
-// the query or a header.
+// fieldName is the caller's name for a field: in the body, the path, the query or a header.
 func fieldName(f reflect.StructField) string {
 	for _, tag := range []string{"json", "path", "query", "header"} {
 		if name, _, _ := strings.Cut(f.Tag.Get(tag), ","); name != "" && name != "-" {
@@ -128,12 +127,12 @@ func validText(s string) bool {
 	return n >= 1 && n <= MaxMessageText
 }
 
-// current is the struct that is checked, which Check's caller handed in by pointer.
+// current is the struct under check, which the caller passed to Check by pointer.
 func current[T any](sl validator.StructLevel) *T {
 	return sl.Current().Addr().Interface().(*T)
 }
 
-// audienceRules demands exactly one kind of audience.
+// audienceRules requires exactly one kind of audience.
 func audienceRules(sl validator.StructLevel) {
 	a := current[Audience](sl)
 	kinds := 0
@@ -219,7 +218,7 @@ func uniqueSKUs(sl validator.StructLevel, list string, skus []string) {
 	}
 }
 
-// apsRules demands that aps is a JSON object of at most MaxAPS bytes.
+// apsRules requires aps to be a JSON object of at most MaxAPS bytes.
 func apsRules(sl validator.StructLevel, aps json.RawMessage) {
 	if len(aps) == 0 || string(aps) == "null" {
 		return
@@ -237,7 +236,7 @@ func apsRules(sl validator.StructLevel, aps json.RawMessage) {
 	}
 }
 
-// jsonSize is how many bytes v takes as JSON without escaping for HTML.
+// jsonSize is the size of v in bytes as JSON without escaping for HTML.
 func jsonSize(v any) int {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -8,8 +8,8 @@ import (
 	"github.com/go-playground/validator/v10"
 )
 
-// ruleName is the name a rule has for callers: how lengths are counted is not
-// their concern.
+// ruleName is the name that callers see for a rule: how lengths are counted is not their
+// concern.
 func ruleName(tag string) string {
 	if tag == "maxbytes" {
 		return "max"
@@ -17,7 +17,7 @@ func ruleName(tag string) string {
 	return tag
 }
 
-// message says in words what a field must be, to follow the field's name.
+// message says in words what a field must be; it follows the field's name.
 func message(f validator.FieldError) string {
 	switch f.Tag() {
 	case "required":
@@ -58,8 +58,8 @@ func requiredMessage(f validator.FieldError) string {
 	return "is required"
 }
 
-// boundMessage counts what the rule counts: items, bytes, characters or the
-// number itself.
+// boundMessage names the unit that the rule counts: items, bytes, characters or the number
+// itself.
 func boundMessage(f validator.FieldError) string {
 	side := "at most"
 	if f.Tag() == "min" {
@@ -75,8 +75,8 @@ func verb(f validator.FieldError) string {
 	return "be"
 }
 
-// counted tells whether a field's items are counted, and not its bytes: lists,
-// and maps of numbers.
+// counted tells whether a field's items are counted rather than its bytes: lists, and maps of
+// numbers.
 func counted(f validator.FieldError) bool {
 	switch f.Kind() {
 	case reflect.Slice:

@@ -35,7 +35,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// app is every part, built and not yet started.
+// app holds all parts, built and not yet started.
 type app struct {
 	config   *config
 	log      *slog.Logger
@@ -47,7 +47,7 @@ type app struct {
 	// FANFARE_CONTACTS_REDIS_URL names another.
 	contactsRedis *redisdb.DB
 	record        *record.DB
-	// The queues of what waits for targeting, of what waits for APNs, and of
+	// The queues of events to be targeted, of notifications to be sent to APNs, and of
 	// background jobs.
 	eventQueue, notificationQueue, jobQueue *queue.Queue
 
@@ -77,8 +77,8 @@ type app struct {
 	following sync.WaitGroup
 }
 
-// build makes the parts from the bottom up. Nothing runs yet and nobody is
-// asked; what fails here is a mistake in the configuration.
+// build makes the parts from the bottom up. It starts nothing and contacts nothing; an error
+// here is a mistake in the configuration.
 func build(ctx context.Context, c *config, log *slog.Logger) (*app, error) {
 	a := &app{config: c, log: log, registry: prometheus.NewRegistry(), closing: make(chan struct{})}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -128,18 +128,18 @@ func (a *app) openQueues() {
 	}
 	toTarget, toSend, toDo := shared, shared, shared
 	toTarget.Name, toTarget.Lease, toTarget.InFlight = "events", c.JobLease, c.MaxInFlight
-	if c.has(roleDelivery) { // it sends as well
+	if c.has(roleDelivery) { // a process with this role may send in one hop
 		toTarget.Lease = min(c.JobLease, c.NotificationLease)
 		room := func() int { return a.delivery.Room() }
 		toTarget.Room, toSend.Room = room, room
 	}
 	toSend.Name, toSend.Lease, toSend.InFlight = "notifications", c.NotificationLease, c.MaxInFlight
 	toSend.Show, toSend.ParkedBytes = delivery.ShowMessage, c.PausedBytes
-	toTarget.GroupRetention += c.MaxAge // parts may end that much before the event
-	toSend.GroupRetention += c.MaxAge   // an event may end that much later than its part in a shard
+	toTarget.GroupRetention += c.MaxAge // the parts may end that much before the event
+	toSend.GroupRetention += c.MaxAge   // the event may end that much later than its notifications in a shard
 	toSend.MaxAge = -1                  // delivery ends notifications by age, and counts them
 	toDo.Name, toDo.Lease = "jobs", c.JobLease
-	toDo.MaxAge = -1            // a change on record never gives up
+	toDo.MaxAge = -1            // a change on record is retried for ever
 	toDo.InFlight = jobsAtATime // they share SQL's connections with the requests
 	a.eventQueue, a.notificationQueue, a.jobQueue = queue.New(a.redis, toTarget), queue.New(a.redis, toSend), queue.New(a.redis, toDo)
 }
@@ -195,7 +195,7 @@ func (a *app) openWorkers() {
 	})
 }
 
-// redises are the Redis of everything and, if it has its own, that of contacts.
+// redises are the general Redis and, if contacts have a Redis of their own, that one.
 func (a *app) redises() []*redisdb.DB {
 	if a.contactsRedis == a.redis {
 		return []*redisdb.DB{a.redis}
@@ -203,7 +203,7 @@ func (a *app) redises() []*redisdb.DB {
 	return []*redisdb.DB{a.redis, a.contactsRedis}
 }
 
-// redisLoops are what each Redis needs while it is in use.
+// redisLoops are the loops that each Redis needs while it is in use.
 func (a *app) redisLoops() []loop {
 	var loops []loop
 	for _, redis := range a.redises() {
@@ -212,7 +212,7 @@ func (a *app) redisLoops() []loop {
 	return loops
 }
 
-// jobLoops are what keeps the stores fresh, and the background jobs.
+// jobLoops are the loops that keep the stores fresh, and those of the background jobs.
 func (a *app) jobLoops() []loop {
 	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}}, a.saleLoops()...)
 	loops = append(loops, a.chatLoops()...)
@@ -224,14 +224,14 @@ func (a *app) jobLoops() []loop {
 	return loops
 }
 
-// jobHandlers are what works on background jobs, by type.
+// jobHandlers are the handlers of background jobs, by type.
 func (a *app) jobHandlers() map[string]func(context.Context, *queue.Claimed) queue.Result {
 	all := a.contacts.Jobs()
 	maps.Copy(all, a.sales.Jobs())
 	return all
 }
 
-// outbox is the relay of what changes on record owe to Redis.
+// outbox is the relay of changes on record to Redis.
 func (a *app) outbox() *record.Relay {
 	all := a.devices.Outbox()
 	maps.Copy(all, a.contacts.Outbox())
@@ -250,7 +250,7 @@ func (a *app) deliveryLoops() []loop {
 	return loops
 }
 
-// handlers are the HTTP faces of this process: for users, and for operators (see
+// handlers returns the HTTP faces of this process: one for users, and one for operators (see
 // FANFARE_METRICS_ADDR).
 func (a *app) handlers() (public, private http.Handler) {
 	hidden := ""
@@ -274,15 +274,15 @@ func (a *app) handlers() (public, private http.Handler) {
 	public = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == hidden || strings.HasPrefix(r.URL.Path, "/v1/") && !a.config.has(roleAPI) {
 			r = r.Clone(r.Context())
-			r.URL.Path, r.URL.RawPath = "/not-here", "" // answered by the router's own 404
+			r.URL.Path, r.URL.RawPath = "/not-here", "" // the router answers with its own 404
 		}
 		whole.ServeHTTP(w, r)
 	})
 	return public, a.privateHandler(whole)
 }
 
-// reload is what SIGHUP does: apps, keys of user tokens and certificates are read
-// again, and paused apps may try at once. A file that cannot be read changes nothing.
+// reload is the reaction to SIGHUP: apps, keys of user tokens and certificates are read again,
+// and paused apps may try at once. A file that cannot be read changes nothing.
 func (a *app) reload(front *front) {
 	if err := a.sender.Reload(); err != nil {
 		a.log.Error("the apps were not reloaded; the old ones stay", "error", err)
@@ -300,7 +300,7 @@ func (a *app) reload(front *front) {
 	a.delivery.ProbeNow()
 }
 
-// close ends what build opened: the sender, Redis, then SQL.
+// close closes what build opened: the sender, Redis, then SQL.
 func (a *app) close() {
 	var errs []error
 	if a.sender != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// announce says where the server is and what a newcomer needs: to a person as
-// text on stdout, to machines as lines of the log.
+// announce says where the server is and what a newcomer needs to know. A person gets text on
+// stdout, a machine gets lines of the log.
 func (a *app) announce(front *front, to outputs) {
 	url := front.url()
 	a.log.Info("listening", "addr", front.listener.Addr().String(), "docs", url+"/docs/", "roles", strings.Join(a.config.Roles, ","),

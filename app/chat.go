@@ -5,8 +5,8 @@ import (
 	"fanfare/store/chat/live"
 )
 
-// openChat makes the group chat: its store, its streams, and the pushes to
-// members without one.
+// openChat makes the group chat: its store, its streams, and the pushes to members without a
+// stream.
 func (a *app) openChat() {
 	c := a.config
 	a.chats = chat.New(a.redis, chat.Options{MaxMessages: c.ChatMaxMessages, MaxAge: c.ChatMaxAge, Logger: a.log})
@@ -14,7 +14,7 @@ func (a *app) openChat() {
 	a.pusher = chat.NewPusher(a.chats, chat.PusherOptions{Post: a.events.AcceptNamed, Logger: a.log})
 }
 
-// chatLoops are the background loops of the chat: those that serve this process's requests,
+// chatLoops are the background loops of the chat: the loops that serve this process's requests,
 // and the sweep for pushes that another process left behind.
 func (a *app) chatLoops() []loop {
 	var loops []loop

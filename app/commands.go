@@ -19,11 +19,10 @@ import (
 	"fanfare/store/record"
 )
 
-// action is what a command does once its arguments and the configuration are
-// understood.
+// action is what a command does once its arguments and the configuration have been parsed.
 type action func(context.Context, *config, outputs) error
 
-// command understands arguments.
+// command parses arguments.
 type command struct {
 	parse func(args []string) (action, error)
 }
@@ -38,7 +37,7 @@ func commands() map[string]command {
 	}
 }
 
-// commandNames are those of all commands.
+// commandNames is the set of all commands' names.
 func commandNames() map[string]bool {
 	names := map[string]bool{"help": true, "version": true}
 	for name := range commands() {
@@ -137,8 +136,8 @@ func openRecord(ctx context.Context, c *config, log *slog.Logger) (*record.DB, e
 	return rec, nil
 }
 
-// healthcheck asks the server at FANFARE_ADDR whether it lives, for containers
-// that have no other program to ask with.
+// healthcheck asks the server at FANFARE_ADDR whether it is alive, for containers that have no
+// other program for that.
 func healthcheck(ctx context.Context, c *config, _ outputs) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -150,7 +149,7 @@ func healthcheck(ctx context.Context, c *config, _ outputs) error {
 	if err != nil {
 		return err
 	}
-	// This machine's own server: its certificate is for a name, not for 127.0.0.1.
+	// This asks the machine's own server, whose certificate is for a name, not for 127.0.0.1.
 	own := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	resp, err := own.Do(req)
 	if err != nil {
@@ -163,7 +162,7 @@ func healthcheck(ctx context.Context, c *config, _ outputs) error {
 	return nil
 }
 
-// parseKeys understands keys create, list, revoke and rotate-token-key.
+// parseKeys parses keys create, list, revoke and rotate-token-key.
 func parseKeys(args []string) (action, error) {
 	if len(args) == 0 {
 		return nil, usageError("keys takes create, list, revoke or rotate-token-key")

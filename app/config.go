@@ -13,11 +13,10 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// config is everything the environment says. Each field is one variable; its
-// tags are the one source of the name, the default and the sentence that
-// `fanfare --help` and docs/configuration.md show. `shown` replaces the default
-// in those tables where the real one says little, `secret` marks what must
-// never be printed as it is, and `group` begins a group of variables.
+// config is the whole environment. Each field is one variable; its tags are the one source of
+// the name, the default and the sentence that `fanfare --help` and docs/configuration.md show.
+// `shown` replaces the default in those tables where the real one says little, `secret` marks
+// values that must never be printed as they are, and `group` begins a group of variables.
 type config struct {
 	Addr            string        `group:"Server" env:"FANFARE_ADDR" envDefault:"127.0.0.1:8080" desc:"address where HTTP listens; an address that is not loopback needs at least one API key"`
 	MetricsAddr     string        `env:"FANFARE_METRICS_ADDR" shown:"none: at FANFARE_ADDR" desc:"private address, such as 127.0.0.1:9090, that serves /metrics, /readyz and pprof (/debug/pprof/) without a key, in plain HTTP; /metrics is then nowhere else, and /readyz at FANFARE_ADDR tells no details. pprof is never at FANFARE_ADDR"`
@@ -103,8 +102,8 @@ func (c *config) embedded() bool { return c.RedisURL == "" || c.RedisURL == "emb
 // sendsToAPNs tells whether there are credentials; else the log sender sends.
 func (c *config) sendsToAPNs() bool { return c.APNsKeyFile != "" || c.APNsAppsFile != "" }
 
-// problems is everything wrong with a configuration, one sentence each,
-// beginning with the variable's name.
+// problems are all errors of a configuration, one sentence each, beginning with the variable's
+// name.
 type problems []string
 
 // Error lists the problems, one a line.
@@ -115,8 +114,8 @@ func (p problems) Error() string {
 	return fmt.Sprintf("configuration, %d problems:\n  %s", len(p), strings.Join(p, "\n  "))
 }
 
-// parseConfig reads an environment in the form of os.Environ. Its error is all
-// problems at once; values that may be secret are not in it.
+// parseConfig reads an environment in the form of os.Environ. Its error contains all problems at
+// once, without values that may be secret.
 func parseConfig(environ []string) (*config, error) {
 	vars := env.ToMap(environ)
 	found := unknownVariables(vars)
@@ -140,7 +139,7 @@ func parseConfig(environ []string) (*config, error) {
 	return c, nil
 }
 
-// trimmed drops the blanks around values, which env files leave behind.
+// trimmed removes the blanks around values, which env files leave behind.
 func trimmed(vars map[string]string) map[string]string {
 	out := make(map[string]string, len(vars))
 	for name, value := range vars {
@@ -149,7 +148,7 @@ func trimmed(vars map[string]string) map[string]string {
 	return out
 }
 
-// parseProblems words what env could not read, and names the variables.
+// parseProblems describes the values that env could not read, and names their variables.
 func parseProblems(err error, vars map[string]string) (map[string]bool, problems) {
 	var all env.AggregateError
 	if err == nil || !errors.As(err, &all) {
@@ -170,7 +169,7 @@ func parseProblems(err error, vars map[string]string) (map[string]bool, problems
 	return bad, found
 }
 
-// expected says what a variable of a type takes.
+// expected says what values a type of variable takes.
 func expected(t reflect.Type, err error) string {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
@@ -189,9 +188,9 @@ func variableOf(problem string) string {
 	return name
 }
 
-// unknownVariables reports FANFARE_ names that mean nothing here: a typing
-// error would otherwise quietly leave a default in force. What Kubernetes sets
-// for a Service named fanfare, and what the tests use, is left alone.
+// unknownVariables reports FANFARE_ names that have no meaning here: a typing error would
+// otherwise quietly leave a default in force. It ignores the variables that Kubernetes sets for
+// a Service named fanfare, and those of the tests.
 func unknownVariables(vars map[string]string) problems {
 	known := map[string]bool{}
 	for _, v := range variables() {

@@ -18,7 +18,7 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// check finds what a configuration that could be read still gets wrong.
+// check finds the errors of a configuration that could be read.
 func (c *config) check() problems {
 	var p problems
 	p = append(p, c.checkAddress()...)
@@ -75,7 +75,7 @@ func checkHostPort(name, addr string) problems {
 // loopback tells whether only this machine can reach the server.
 func (c *config) loopback() bool { return loopback(c.Addr) }
 
-// showsProfiles tells whether others than this machine may reach pprof.
+// showsProfiles tells whether pprof may be reachable from other machines.
 func (c *config) showsProfiles() bool { return c.MetricsAddr != "" && !loopback(c.MetricsAddr) }
 
 // loopback tells whether only this machine can reach an address. A name other than
@@ -83,13 +83,13 @@ func (c *config) showsProfiles() bool { return c.MetricsAddr != "" && !loopback(
 func loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return true // reported by itself
+		return true // this problem is reported by itself
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
-// checkRedis looks at the URL of one Redis.
+// checkRedis checks the URL of one Redis.
 func checkRedis(name, value string) problems {
 	if err := redisdb.CheckURL(value); err != nil {
 		return problems{fmt.Sprintf("%s: %v", name, err)}
@@ -280,7 +280,7 @@ func (c *config) checkOrigins() problems {
 	return p
 }
 
-// checkFiles says which of the named files can't be read.
+// checkFiles reports the named files that can't be read.
 func (c *config) checkFiles() problems {
 	var p problems
 	for _, f := range []struct{ name, path string }{

@@ -10,7 +10,7 @@ import (
 
 // variable is one row of the configuration table.
 type variable struct {
-	Group, Name, Default, Meaning string // Group is empty but for the first of a group
+	Group, Name, Default, Meaning string // Group is empty except for the first variable of a group
 
 	field  int
 	secret bool
@@ -60,8 +60,8 @@ func wrap(s string, width int) []string {
 	return append(lines, line)
 }
 
-// settings lists what was set otherwise than by default, secrets masked, for
-// the log at start.
+// settings lists the settings that differ from the default, secrets masked, for the log at
+// start.
 func (c *config) settings() []string {
 	var out []string
 	value := reflect.ValueOf(c).Elem()
@@ -92,8 +92,8 @@ func sameDuration(text, def string) bool {
 	return false
 }
 
-// maskURL hides the password of a URL, however oddly it is written: all from
-// the first colon after the scheme to the last @, and any password parameter.
+// maskURL hides the password of a URL, however oddly it is written: everything from the first
+// colon after the scheme to the last @, and any password parameter.
 func maskURL(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
@@ -109,8 +109,8 @@ func maskURL(raw string) string {
 	return scheme + "://" + rest
 }
 
-// scrub removes the configured passwords from a text that others wrote, such
-// as an error of a client library that quotes the URL it was given.
+// scrub removes the configured passwords from a text of foreign origin, such as an error of a
+// client library that quotes the URL it was given.
 func (c *config) scrub(text string) string {
 	for _, raw := range []string{c.RedisURL, c.ContactsURL, c.DatabaseURL} {
 		text = strings.ReplaceAll(text, raw, maskURL(raw))

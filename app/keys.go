@@ -17,7 +17,7 @@ import (
 	"fanfare/store/usertokens"
 )
 
-// madeKey is what `keys create --json` prints: the only time that the secret is shown.
+// madeKey is what `keys create --json` prints. The secret is never shown again.
 type madeKey struct {
 	*api.Key
 	Secret string `json:"key"`
@@ -51,7 +51,7 @@ func parseExpiry(text string, now time.Time) (*api.Time, error) {
 	return new(api.AtMillis(at.UnixMilli())), nil
 }
 
-// parseList understands keys list.
+// parseList parses keys list.
 func parseList(args []string) (action, error) {
 	asJSON := len(args) == 1 && strings.TrimLeft(args[0], "-") == "json"
 	if len(args) > 0 && !asJSON {
@@ -89,7 +89,7 @@ func printKeys(w io.Writer, all []api.Key) error {
 	return table.Flush()
 }
 
-// parseRevoke understands keys revoke.
+// parseRevoke parses keys revoke.
 func parseRevoke(args []string) (action, error) {
 	if len(args) != 1 {
 		return nil, usageError("keys revoke takes one id: fanfare keys revoke <id>")
@@ -116,7 +116,7 @@ func parseRevoke(args []string) (action, error) {
 	}), nil
 }
 
-// parseRotate understands keys rotate-token-key.
+// parseRotate parses keys rotate-token-key.
 func parseRotate(args []string) (action, error) {
 	end := len(args) == 1 && strings.TrimLeft(args[0], "-") == "end-tokens"
 	if len(args) > 0 && !end {
@@ -136,7 +136,7 @@ func parseRotate(args []string) (action, error) {
 	}), nil
 }
 
-// makeFirstKey makes the key of FANFARE_ADMIN_KEY_FILE if there never was one.
+// makeFirstKey makes the key of FANFARE_ADMIN_KEY_FILE if there never was a key.
 func (a *app) makeFirstKey(ctx context.Context, database patience) error {
 	if a.config.AdminKey == "" || a.keys.Any() {
 		return nil

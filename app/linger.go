@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// lingerTime and lingerBytes bound how much is still read from a client that sends
-	// more than the server takes: 16 MiB is four times the largest body.
+	// lingerTime and lingerBytes bound how much is still read from a client that sends more than
+	// the server takes: 16 MiB is four times the largest body.
 	lingerTime  = 5 * time.Second
 	lingerBytes = 16 << 20
-	// maxLingering is how many such clients are read on at once.
+	// maxLingering is how many such clients are read from at once.
 	maxLingering = 1024
 )
 
-// patientListener accepts connections that let their clients finish.
+// patientListener accepts connections that let their clients finish sending.
 //
 // A connection that is closed while its client still sends is reset. The reset discards
 // what the client has not read yet, such as the answer to a body or a head that is too
@@ -41,21 +41,21 @@ func (l *patientListener) Accept() (net.Conn, error) {
 	return &patientConn{TCPConn: tcp, listener: l}, nil
 }
 
-// patientConn is one connection of a patientListener. A deadline for reading becomes one
-// only when somebody reads: of the eight that are set around a small request, most are
-// replaced before, and each would cost a change of the runtime's timers.
+// patientConn is one connection of a patientListener. It passes a read deadline on only when
+// somebody reads. Of the eight deadlines that are set around a small request most are replaced
+// before that, and each would cost a change of the runtime's timers.
 type patientConn struct {
 	*net.TCPConn
 	listener *patientListener
-	ended    atomic.Bool // the client has nothing more to say
+	ended    atomic.Bool // the client has stopped sending
 	closed   atomic.Bool
 
 	mu            sync.Mutex
 	readers       int
-	wanted, inUse time.Time // deadlines for reading: set last, and in force
+	wanted, inUse time.Time // read deadlines: the one set last, and the one in force
 }
 
-// Read reads what the client sends.
+// Read reads data from the client.
 func (c *patientConn) Read(p []byte) (int, error) {
 	if err := c.begin(); err != nil {
 		return 0, err
@@ -90,7 +90,7 @@ func (c *patientConn) enforce() error {
 	return c.TCPConn.SetReadDeadline(c.wanted)
 }
 
-// SetReadDeadline sets the deadline of reads, also of those that wait by now.
+// SetReadDeadline sets the deadline of reads, including those that are already waiting.
 func (c *patientConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *patientConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// reading tells whether somebody waits for the client.
+// reading tells whether somebody is reading from the client.
 func (c *patientConn) reading() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,13 +113,13 @@ func (c *patientConn) reading() bool {
 }
 
 func timeout(err error) bool {
-	e, ok := err.(net.Error) // as the connection gives it: errors.As costs more than all else here
+	e, ok := err.(net.Error) // the connection returns it unwrapped; errors.As would cost more than all else here
 	return ok && e.Timeout()
 }
 
-// Close closes at once a connection that somebody reads from (an idle one), that the client
-// has ended, or that is closed a second time. On any other it ends the writing side and
-// reads until the client ends too or lingerTime or lingerBytes are used up.
+// Close closes the connection at once if somebody reads from it (it is idle), if the client has
+// ended it, or if this is the second call. Otherwise it ends the writing side and reads until
+// the client ends, too, or lingerTime or lingerBytes are used up.
 func (c *patientConn) Close() error {
 	if c.closed.Swap(true) || c.ended.Load() || c.reading() {
 		return c.TCPConn.Close()
@@ -132,7 +132,7 @@ func (c *patientConn) Close() error {
 	return nil
 }
 
-// linger reads and forgets.
+// linger reads and discards data.
 func (c *patientConn) linger() {
 	defer c.listener.lingering.Add(-1)
 	defer c.TCPConn.Close()

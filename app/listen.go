@@ -20,8 +20,8 @@ import (
 // deadline, FANFARE_REQUEST_TIMEOUT, for the work between reading and writing.
 const (
 	headerTimeout = 5 * time.Second   // to send the head of a request
-	readTimeout   = 30 * time.Second  // to send a request whole: 4 MiB at 140 KB/s
-	writeTimeout  = 30 * time.Second  // to read an answer, besides the request's deadline
+	readTimeout   = 30 * time.Second  // to send a whole request: 4 MiB at 140 KB/s
+	writeTimeout  = 30 * time.Second  // to read a response, in addition to the request's deadline
 	idleTimeout   = 120 * time.Second // between requests; longer than load balancers keep connections
 	maxHeader     = 32 << 10
 
@@ -34,10 +34,10 @@ type front struct {
 	listener net.Listener
 	cert     *certificate // nil: plain HTTP
 	drain    time.Duration
-	streams  *sync.WaitGroup // the server knows nothing of them; nil: there are none
+	streams  *sync.WaitGroup // streams that the server does not know of; nil: there are none
 }
 
-// listen takes the address for users; it serves nothing yet.
+// listen opens the address for users; it serves nothing yet.
 func listen(ctx context.Context, c *config, log *slog.Logger) (*front, error) {
 	var cert *certificate
 	if c.TLSCertFile != "" {
@@ -53,7 +53,7 @@ func listen(ctx context.Context, c *config, log *slog.Logger) (*front, error) {
 	return f, err
 }
 
-// listenPrivately takes the address for operators; nil: there is none.
+// listenPrivately opens the address for operators; nil: there is none.
 func listenPrivately(ctx context.Context, c *config, log *slog.Logger) (*front, error) {
 	if c.MetricsAddr == "" {
 		return nil, nil
@@ -65,7 +65,7 @@ func listenPrivately(ctx context.Context, c *config, log *slog.Logger) (*front, 
 	return f, err
 }
 
-// take takes the address that a variable names.
+// take opens the address that a variable names.
 func take(ctx context.Context, variable, addr string, c *config, log *slog.Logger) (*front, error) {
 	f := &front{drain: min(c.RequestTimeout+time.Second, c.ShutdownTimeout*6/10)}
 	var lc net.ListenConfig
@@ -91,8 +91,8 @@ func take(ctx context.Context, variable, addr string, c *config, log *slog.Logge
 	return f, nil
 }
 
-// run serves until ctx ends, then takes no more connections and lets the
-// requests that are under way finish.
+// run serves until ctx ends, then accepts no more connections and lets the requests that are
+// under way finish.
 func (f *front) run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- f.serve() }()
@@ -128,7 +128,7 @@ func (f *front) serve() error {
 	return err
 }
 
-// url is where a person on this machine reaches the server.
+// url is the address at which a person on this machine reaches the server.
 func (f *front) url() string {
 	scheme := "http"
 	if f.cert != nil {

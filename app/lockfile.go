@@ -9,12 +9,11 @@ import (
 	"syscall"
 )
 
-// hold keeps other processes off what this one can't share. An embedded Redis
-// is known to one process only, so a second process on the same database would
-// hold a queue of its own: nobody would notice until notifications were
-// missing. Processes with a real Redis may share the database with each other,
-// but not with an embedded one. The lock is the kernel's: it goes with the
-// process, however that ends.
+// hold locks other processes out of what this one can't share. An embedded Redis is known to one
+// process only, so a second process on the same database would have a queue of its own, which
+// nobody would notice until notifications were missing. Processes with a real Redis may share
+// the database with each other, but not with a process whose Redis is embedded. The lock belongs
+// to the kernel: it ends with the process, however the process ends.
 func (c *config) hold() (io.Closer, error) {
 	file, err := os.OpenFile(c.lockFile(), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -44,8 +43,7 @@ func (c *config) taken() error {
 	return fmt.Errorf("%s is locked: a fanfare with embedded Redis runs on this database; stop it first", c.lockFile())
 }
 
-// lockFile stands beside an SQLite database, and in the working directory
-// when the database is elsewhere.
+// lockFile lies beside an SQLite database, and in the working directory for any other database.
 func (c *config) lockFile() string {
 	file, ok := strings.CutPrefix(c.DatabaseURL, "sqlite:")
 	if !ok {
@@ -55,8 +53,8 @@ func (c *config) lockFile() string {
 	return file + ".lock"
 }
 
-// needsHold tells whether there is anything to keep others off: with a real
-// Redis and a database server any number of processes work together.
+// needsHold tells whether others must be locked out: with a real Redis and a database server any
+// number of processes work together.
 func (c *config) needsHold() bool {
 	return c.embedded() || strings.HasPrefix(c.DatabaseURL, "sqlite:")
 }

@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// roomyHeap is the heap that every process may fill before the collector runs, in
-	// bytes: one that holds little spends little on it, and one before a backlog of a
-	// million has 90 to 98 MiB in all.
+	// roomyHeap is the heap, in bytes, that every process may fill before the collector runs. A
+	// process that holds little then spends little on collecting. With a backlog of a million a
+	// process has 90 to 98 MiB in all.
 	roomyHeap = 36 << 20
-	// leastPercent is GOGC for what lives beyond that, mostPercent for what hardly lives.
+	// leastPercent is GOGC once the live heap reaches roomyHeap; mostPercent is GOGC for a very
+	// small one.
 	leastPercent, mostPercent = 100, 400
 )
 
@@ -30,16 +31,16 @@ func tuneMemory(c *config) {
 	}
 }
 
-// tuneCollector keeps GOGC fit for as long as the process lives.
+// tuneCollector adapts GOGC for as long as the process lives.
 var tuneCollector = sync.OnceFunc(func() { afterEachCollection(new(tuner).tune) })
 
-// afterEachCollection calls do now, and whenever the collector has run.
+// afterEachCollection calls do now, and after each run of the collector.
 func afterEachCollection(do func()) {
 	do()
 	runtime.SetFinalizer(&struct{ next *struct{} }{}, func(any) { afterEachCollection(do) })
 }
 
-// tuner fits GOGC to what lives.
+// tuner adapts GOGC to the live heap.
 type tuner struct{ percent int }
 
 func (t *tuner) tune() {
@@ -52,7 +53,7 @@ func (t *tuner) tune() {
 	}
 }
 
-// gcPercent is GOGC for a heap of which so many bytes live.
+// gcPercent is GOGC for a live heap of so many bytes.
 func gcPercent(live uint64) int {
 	if live >= roomyHeap {
 		return leastPercent
@@ -60,8 +61,8 @@ func gcPercent(live uint64) int {
 	return int(min(max(leastPercent, 100*(roomyHeap-live)/max(live, 1)), mostPercent))
 }
 
-// memoryLimit is 90 % of the container's memory, or else half of the machine's,
-// which others share; 0 when neither is known.
+// memoryLimit is 90 % of the container's memory. Without a container's limit it is half of the
+// machine's memory, which others share; 0 when neither is known.
 func memoryLimit(container, machine int64) int64 {
 	if container > 0 && (machine == 0 || container < machine) {
 		return container / 10 * 9

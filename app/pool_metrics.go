@@ -7,10 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// poolMetrics show the pools of connections, and what Redis says of itself, in
-// /metrics, as they are when it is read.
+// poolMetrics shows the pools of connections, and Redis' own figures, in /metrics. The figures
+// are read at each scrape.
 type poolMetrics struct {
-	redis map[string]*redisdb.DB // by its name in readiness, the pools' first
+	redis map[string]*redisdb.DB // by name in readiness
 	sql   *record.DB
 
 	connections, idle, timeouts, most, waits, waited *prometheus.Desc

@@ -32,9 +32,9 @@ func (a *app) privateHandler(public http.Handler) http.Handler {
 	return mux
 }
 
-// byAddress lets in requests whose Host is an IP address, localhost or the host of
-// FANFARE_METRICS_ADDR. A web page in an operator's browser can make a name of its own
-// resolve to the private address, but must then send that name.
+// byAddress admits requests whose Host is an IP address, localhost or the host of
+// FANFARE_METRICS_ADDR. A web page in an operator's browser can make a name of its own resolve
+// to the private address, but its requests then carry that name.
 func (a *app) byAddress(next http.Handler) http.Handler {
 	own, _, _ := net.SplitHostPort(a.config.MetricsAddr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,14 +54,14 @@ func (a *app) byAddress(next http.Handler) http.Handler {
 // forOperators marks the context of a request that came in at FANFARE_METRICS_ADDR.
 type forOperators struct{}
 
-// readyFor is the answer of /readyz. With an address for operators, the public one
+// readyFor is the reply of /readyz. If operators have an address of their own, the public one
 // shows states without details.
 func (a *app) readyFor(ctx context.Context) api.Readiness {
 	state := a.ready(ctx)
 	if a.config.MetricsAddr == "" || ctx.Value(forOperators{}) != nil {
 		return state
 	}
-	state.Notes, state.Dependencies = nil, slices.Clone(state.Dependencies) // other answers share it
+	state.Notes, state.Dependencies = nil, slices.Clone(state.Dependencies) // other replies share the slice
 	for i := range state.Dependencies {
 		state.Dependencies[i].Detail = ""
 	}

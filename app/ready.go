@@ -23,23 +23,23 @@ const (
 // readyTimeout bounds each question of readyz.
 const readyTimeout = time.Second
 
-// readyFresh is the greatest age of the states that /readyz reports: however many probes
-// come, the dependencies are asked once in that time.
+// readyFresh is the greatest age of the states that /readyz reports: however many probes come,
+// the dependencies are checked only once in that time.
 const readyFresh = time.Second
 
 // readings are the latest states of the dependencies.
 type readings struct {
 	one          sync.Mutex // one reading at a time
 	began        time.Time
-	dependencies []api.Dependency // shared by all who ask
+	dependencies []api.Dependency // shared by all replies
 	unserved     []string
 }
 
 // ready reports the state of this process. Without Redis, or while it starts or stops, it can
-// accept nothing and is not ready. Without SQL it still accepts and sends from its caches,
-// without one master of a Cluster it works with the others, and a paused app or an unserved
-// shard does not stop the rest: the answer names them, but the process stays ready, so that
-// a load balancer does not cut off what still works.
+// accept nothing and is not ready. Without SQL it still accepts and sends from its caches.
+// Without one master of a Cluster it works with the others, and a paused app or an unserved
+// shard does not stop the rest. The reply names these, but the process stays ready, so that a
+// load balancer does not cut off what still works.
 func (a *app) ready(ctx context.Context) api.Readiness {
 	dependencies, unserved := a.askOnce(ctx)
 	r := api.Readiness{
@@ -56,20 +56,20 @@ func (a *app) ready(ctx context.Context) api.Readiness {
 	return r
 }
 
-// askOnce asks the dependencies, unless somebody just has. A probe that comes meanwhile shares the
-// answer.
+// askOnce asks the dependencies, unless another probe just has. A probe that arrives meanwhile
+// shares its result.
 func (a *app) askOnce(ctx context.Context) ([]api.Dependency, []string) {
 	r := &a.readings
 	r.one.Lock()
 	defer r.one.Unlock()
 	if r.dependencies == nil || time.Since(r.began) >= readyFresh {
 		r.began = time.Now()
-		r.dependencies, r.unserved = a.ask(context.WithoutCancel(ctx)) // others wait for it as well
+		r.dependencies, r.unserved = a.ask(context.WithoutCancel(ctx)) // other probes wait for the result as well
 	}
 	return r.dependencies, r.unserved
 }
 
-// ask asks every dependency at once, Redis being the first of the answers.
+// ask asks every dependency at once; Redis comes first in the result.
 func (a *app) ask(ctx context.Context) ([]api.Dependency, []string) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -161,7 +161,7 @@ func (a *app) readyWorkers(ctx context.Context) (api.Dependency, []string) {
 	return d, notes
 }
 
-// embeddedNote tells people who try fanfare out what a stop loses.
+// embeddedNote tells people who are trying fanfare out what a stop loses.
 const embeddedNote = "Redis is embedded, in this one process: a stop loses queued work and dead letters, reports of events, chats, " +
 	"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, API keys, and the keys and revocations of user tokens"
 

@@ -1,8 +1,7 @@
-// Package app is the program: it reads the configuration, builds the stores,
-// workers and HTTP server, runs and stops them in stages, and holds the
-// commands. config.go says what can be set, app.go builds the parts, live in
-// run.go says what starts and stops when, the loops are in app.go, chat.go and
-// sales.go, stages.go runs and stops them, commands.go is everything that is not
+// Package app is the program: it reads the configuration, builds the stores, workers and HTTP
+// server, runs and stops them in stages, and holds the commands. config.go lists the settings
+// and app.go builds the parts. live in run.go decides what starts and stops when. The loops are
+// in app.go, chat.go and sales.go; stages.go runs and stops them. commands.go has everything but
 // serving.
 package app
 
@@ -24,21 +23,21 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// outputs are where a command writes: answers to out, everything else to err.
+// outputs are where a command writes: results to out, everything else to err.
 type outputs struct {
 	out, err io.Writer
-	json     bool // what goes to err is JSON, a value a line; of a server, all that it writes
+	json     bool // err gets JSON, one value a line; a server then writes only JSON
 }
 
-// outputsOf reads how to write from the environment, in which anything else may be
-// wrong. A server without a terminal writes JSON by itself; a command is mostly asked by
-// a person, whatever became of its stderr.
+// outputsOf reads from the environment how to write; anything else in it may be wrong. A server
+// without a terminal writes JSON by default. A command writes text, because mostly a person runs
+// it, wherever its stderr goes.
 func outputsOf(serving bool, environ []string, stdout, stderr io.Writer) outputs {
 	format := strings.TrimSpace(env.ToMap(environ)["FANFARE_LOG_FORMAT"])
 	return outputs{stdout, stderr, format == "json" || serving && format != "text" && !terminal(stderr)}
 }
 
-// say tells something that is no answer.
+// say writes a message that is not a result.
 func (to outputs) say(format string, args ...any) {
 	if to.json {
 		slog.New(slog.NewJSONHandler(to.err, nil)).Info(fmt.Sprintf(format, args...))
@@ -47,7 +46,7 @@ func (to outputs) say(format string, args ...any) {
 	fmt.Fprintf(to.err, format+"\n", args...)
 }
 
-// fail tells why it ends.
+// fail writes why the command ends.
 func (to outputs) fail(why string) {
 	if to.json {
 		slog.New(slog.NewJSONHandler(to.err, nil)).Error("fanfare ends", "error", why)
@@ -56,15 +55,15 @@ func (to outputs) fail(why string) {
 	fmt.Fprintf(to.err, "fanfare: %s\n", why)
 }
 
-// usageError is a command line that means nothing.
+// usageError is a command line that cannot be understood.
 type usageError string
 
-// Error says what is wrong with it.
+// Error says what is wrong with the command line.
 func (e usageError) Error() string { return string(e) }
 
-// Run is the whole program: arguments and environment in, exit code out. It
-// ends when ctx does: 0 after a clean stop, 1 when something failed, 2 when
-// the command line means nothing.
+// Run is the whole program: arguments and environment in, exit code out. It ends when ctx does.
+// The code is 0 after a clean stop, 1 when something failed, 2 when the command line cannot be
+// understood.
 func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	to := outputsOf(len(args) == 0 || args[0] == "serve", environ, stdout, stderr)
 	err := dispatch(ctx, args, environ, to)
@@ -80,7 +79,7 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return 1
 }
 
-// dispatch finds the command. Those without configuration come first.
+// dispatch finds the command. Commands without configuration come first.
 func dispatch(ctx context.Context, args, environ []string, to outputs) error {
 	name := "serve"
 	if len(args) > 0 {
@@ -117,10 +116,10 @@ func dispatch(ctx context.Context, args, environ []string, to outputs) error {
 // delivery, jobs, Redis, SQL.
 func serve(ctx context.Context, c *config, to outputs) error {
 	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP) // to the end: while it starts and stops, too, it must not end the process
+	signal.Notify(hangup, syscall.SIGHUP) // until the end: SIGHUP must not end a process that starts or stops
 	log := newLogger(c, to)
 	redisdb.LogLibrary(log)
-	slog.SetDefault(log) //nolint:forbidigo // for what other libraries say through package log
+	slog.SetDefault(log) //nolint:forbidigo // for messages of other libraries through package log
 	tuneMemory(c)
 	if c.needsHold() {
 		lock, err := c.hold()
@@ -138,7 +137,7 @@ func serve(ctx context.Context, c *config, to outputs) error {
 	defer preparation.end()
 	if err := preparation.soon(); err != nil {
 		if ctx.Err() != nil {
-			return nil // asked to stop before it had begun
+			return nil // it was stopped before it had begun
 		}
 		return err
 	}
@@ -161,8 +160,8 @@ func serve(ctx context.Context, c *config, to outputs) error {
 	return a.live(ctx, front, loops, preparation, hangup, to)
 }
 
-// live serves, first only to say that it is starting, waits for a reason to stop, and
-// stops everything.
+// live serves, at first only the message that it is starting. It waits for a reason to stop, and
+// then stops everything.
 func (a *app) live(ctx context.Context, front *front, http []loop, preparation *preparation, hangup <-chan os.Signal, to outputs) error {
 	stages := newStages(a.log)
 	stages.start(ctx, "http", http...)
@@ -218,7 +217,7 @@ func newLogger(c *config, to outputs) *slog.Logger {
 	return slog.New(slog.NewTextHandler(to.err, o))
 }
 
-// plainDurations writes durations as people do ("20s"), also in JSON.
+// plainDurations writes durations in short form ("20s"), also in JSON.
 func plainDurations(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())
@@ -226,7 +225,7 @@ func plainDurations(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// terminal tells whether a person is likely to read what is written.
+// terminal tells whether a person is likely to read the output.
 func terminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {

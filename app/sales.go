@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// openSales makes the sales. What became of each try to reserve, and
-// of each to restore a sale, is counted.
+// openSales makes the sales. The outcome of each attempt to reserve, and of each attempt to
+// restore a sale, is counted.
 func (a *app) openSales() error {
 	tries := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fanfare_sale_reservations_total", Help: "Tries to reserve, by what became of them.",
@@ -17,7 +17,7 @@ func (a *app) openSales() error {
 	restores := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fanfare_sale_restores_total", Help: "Sales that were to be brought in line with the record, after a loss or fail-over of Redis.",
 	}, []string{"outcome"})
-	for _, outcome := range []string{"done", "failed"} { // an alert sees the first, too
+	for _, outcome := range []string{"done", "failed"} { // they start at 0, so that an alert sees the first one, too
 		restores.WithLabelValues(outcome)
 	}
 	a.registry.MustRegister(tries, restores)

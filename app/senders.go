@@ -8,8 +8,8 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// services opens the sender of each push service; one without credentials gives
-// none. A new service is a line here.
+// services opens the sender of each push service; a service without credentials has none. A new
+// service is a line here.
 var services = map[transport.Platform]func(*config, *slog.Logger) (transport.Sender, error){
 	transport.APNs: openAPNs,
 }

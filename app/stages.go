@@ -10,24 +10,23 @@ import (
 	"time"
 )
 
-// loop is something that runs until its context ends and returns when it has
-// drained.
+// loop runs until its context ends, and returns when it has drained.
 type loop struct {
 	name string
 	run  func(context.Context) error
 }
 
-// stages run loops. They stop one after the other, in the reverse of their order
-// (startBehind puts one before the last), so that whoever gives work stops before
-// whoever does it, and both before the stores they stand on.
+// stages run loops. They stop one after the other, in the reverse of their order (startBehind
+// puts one before the last). A stage that produces work thus stops before the stage that does
+// the work, and both before the stores they use.
 type stages struct {
 	log     *slog.Logger
 	started []*stage
-	// broken receives the first loop that ended though nobody stopped it.
+	// broken receives the first loop that ended without being stopped.
 	broken chan error
 }
 
-// stage is the loops that stop together.
+// stage holds the loops that stop together.
 type stage struct {
 	name   string
 	cancel context.CancelFunc
@@ -73,13 +72,12 @@ func (all *stages) watch(ctx context.Context, l loop) {
 	}
 	select {
 	case all.broken <- fmt.Errorf("%s: %w", l.name, err):
-	default: // only the first matters
+	default: // only the first one matters
 	}
 }
 
-// stop ends the stages, the last first, and waits for each. When ctx ends
-// earlier the rest is cancelled without waiting, and the error names the stage
-// that took too long.
+// stop ends the stages, the last first, and waits for each. If ctx ends earlier, the rest is
+// cancelled without waiting, and the error names the stage that took too long.
 func (all *stages) stop(ctx context.Context) error {
 	var late error
 	for i := len(all.started) - 1; i >= 0; i-- {

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// startSoon is how long a start may take before the server listens anyway, so that
-	// /readyz can say what it waits for.
+	// startSoon is how long a start may take before the server listens anyway, so that /readyz
+	// can say what the start waits for.
 	startSoon = 500 * time.Millisecond
 	// refusedPatience is how long a start puts up with wrong credentials, or with no
 	// database of that name: where all is set up anew they may be there soon.
 	refusedPatience = 10 * time.Second
 	// startAgain is the pause between two attempts to reach a dependency that is away.
 	startAgain = 250 * time.Millisecond
-	// comeBack is when a caller of a server that is starting should ask again.
+	// comeBack is the Retry-After of a server that is starting.
 	comeBack = time.Second
 )
 
@@ -44,7 +44,7 @@ func (a *app) beginPreparation(ctx context.Context) *preparation {
 	return p
 }
 
-// soon waits a moment for the end, and tells an error if there was one.
+// soon waits a moment for the preparation to end, and returns its error if it failed.
 func (p *preparation) soon() error {
 	select {
 	case <-p.done:
@@ -60,8 +60,8 @@ func (p *preparation) end() {
 	<-p.done
 }
 
-// prepare waits for Redis and the database, brings the schema up to date, and
-// checks what must hold before anybody is served.
+// prepare waits for Redis and the database, brings the schema up to date, and checks the
+// conditions for serving.
 func (a *app) prepare(ctx context.Context) error {
 	tell := func(why string) { a.starting.Store(&why) }
 	database := patience{variable: databaseVariable, log: a.log, refused: record.Refused, tell: tell}
@@ -90,7 +90,7 @@ func (a *app) prepare(ctx context.Context) error {
 	return nil
 }
 
-// notYet is an error as long as this process has not started.
+// notYet returns an error as long as this process has not started.
 func (a *app) notYet() error {
 	why := a.starting.Load()
 	if why == nil {
@@ -101,18 +101,18 @@ func (a *app) notYet() error {
 	return e
 }
 
-// patience is how a start waits for dependencies that are away: after a restart of
-// everything they may come up in any order.
+// patience is how a start waits for dependencies that are away: after a restart of everything
+// they may come up in any order.
 type patience struct {
-	variable string // says where it should be
+	variable string // names the variable with the dependency's address
 	log      *slog.Logger
 	most     time.Duration    // 0: as long as it takes
-	refused  func(error) bool // it is there, and refuses us
-	tell     func(why string) // default: nobody
+	refused  func(error) bool // the dependency is there, but refuses access
+	tell     func(why string) // receives the reason for waiting; default: discarded
 }
 
-// until tries until it works, for as long as a dependency is merely away. Its error
-// names the variable.
+// until tries until it succeeds, for as long as a dependency is merely away. Its error names the
+// variable.
 func (p patience) until(ctx context.Context, try func(context.Context) error) error {
 	for began, told := time.Now(), false; ; {
 		err := try(ctx)
@@ -140,5 +140,5 @@ func (p patience) until(ctx context.Context, try func(context.Context) error) er
 	}
 }
 
-// databaseVariable says where the database is.
+// databaseVariable names the variable with the database's address.
 const databaseVariable = "FANFARE_DATABASE_URL"

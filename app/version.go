@@ -7,9 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// buildVersion is set by the linker (-X fanfare/app.buildVersion=...), as `make
-// build`, `make release` and the Dockerfile do; empty means that the build
-// information of Go is used.
+// buildVersion is set by the linker (-X fanfare/app.buildVersion=...), as `make build`, `make
+// release` and the Dockerfile do; empty means that Go's build information is used.
 var buildVersion string
 
 // builtAs is the version of this program and the revision that it was built from;
@@ -31,7 +30,7 @@ func builtAs() (version, revision string) {
 	return version, revision
 }
 
-// buildInfo is a gauge of 1 whose labels say what runs.
+// buildInfo is a gauge of 1 whose labels name the running version.
 func buildInfo() prometheus.Collector {
 	version, revision := builtAs()
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
