@@ -81,7 +81,7 @@ type JoinRequest struct {
 
 // ChatMessageRequest is the body of POST /v1/chats/{chat}/messages.
 type ChatMessageRequest struct {
-	// Sender may be left out by a user token: it is that user's.
+	// Sender may be left out with a user token: the token's user is the sender then.
 	Sender string `json:"sender" validate:"required,identifier" subject:"self" example:"alice"`
 	Text   string `json:"text" validate:"text" example:"hello"`
 }

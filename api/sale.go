@@ -100,7 +100,7 @@ type Line struct {
 
 // ReservationRequest is the body of POST /v1/sales/{sale}/reservations.
 type ReservationRequest struct {
-	// User may be left out by a user token: it is that user.
+	// User may be left out with a user token: the token's user is meant then.
 	User  string `json:"user" validate:"required,identifier" subject:"self" example:"alice"`
 	Lines []Line `json:"lines" validate:"required,min=1,max=20,dive"`
 }

@@ -183,7 +183,7 @@ func (a *app) openWorkers() {
 		Queue: a.notificationQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Metrics: a.metrics, Logger: a.log,
 		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, RetryBase: c.RetryBase, RetryMax: c.RetryMax, InFlight: c.MaxInFlight,
 	})
-	// A process that plays both roles sends small events and parts at once.
+	// A process with both roles sends small events and parts at once.
 	var atOnce *delivery.Delivery
 	if c.has(roleDelivery) {
 		atOnce = a.delivery

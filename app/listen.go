@@ -72,7 +72,7 @@ func take(ctx context.Context, variable, addr string, c *config, log *slog.Logge
 	listener, err := lc.Listen(ctx, "tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		_, port, _ := net.SplitHostPort(addr)
-		return nil, fmt.Errorf("%s: %w; who has it: lsof -nP -iTCP:%s -sTCP:LISTEN; or choose another, such as %s=127.0.0.1:8090", variable, err, port, variable)
+		return nil, fmt.Errorf("%s: %w; to see which process has it: lsof -nP -iTCP:%s -sTCP:LISTEN; or choose another, such as %s=127.0.0.1:8090", variable, err, port, variable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", variable, err)

@@ -20,7 +20,7 @@ const (
 	stateDegraded = "degraded"
 )
 
-// readyTimeout bounds each question of readyz.
+// readyTimeout bounds each check of a dependency.
 const readyTimeout = time.Second
 
 // readyFresh is the greatest age of the states that /readyz reports: however many probes come,

@@ -28,7 +28,7 @@ func (a *app) openSender() (transport.Sender, error) {
 		}
 	}
 	if len(senders) == 0 {
-		// An open server is somebody's who tries it out on his own machine.
+		// Somebody is trying out an open server on their own machine, so texts may be shown.
 		return logsender.New(a.log, func() bool { return !a.keys.Any() }), nil
 	}
 	return senders, nil

@@ -15,8 +15,8 @@ const (
 	// startSoon is how long a start may take before the server listens anyway, so that /readyz
 	// can say what the start waits for.
 	startSoon = 500 * time.Millisecond
-	// refusedPatience is how long a start puts up with wrong credentials, or with no
-	// database of that name: where all is set up anew they may be there soon.
+	// refusedPatience is how long a start tolerates wrong credentials or a missing database: in
+	// a new installation they may be right soon.
 	refusedPatience = 10 * time.Second
 	// startAgain is the pause between two attempts to reach a dependency that is away.
 	startAgain = 250 * time.Millisecond

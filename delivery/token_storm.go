@@ -7,7 +7,7 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// breakerOptions set up a breaker; the zero value is the contract's.
+// breakerOptions set up a breaker; the zero value follows docs/spec/push.md.
 type breakerOptions struct {
 	// window is how many of the last distinct users count; 200.
 	window int

@@ -72,7 +72,7 @@ type listChatMembersRequest struct {
 	web.Page
 }
 
-// listChatMembers lists who is in a chat.
+// listChatMembers lists a chat's members.
 //
 //	@Summary	List a chat's members
 //	@Tags		group chat

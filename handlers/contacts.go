@@ -97,7 +97,7 @@ type recentContactsRequest struct {
 	Limit *int64 `query:"limit" validate:"omitempty,min=1"`
 }
 
-// getRecentContacts lists who was active last.
+// getRecentContacts lists the contacts that were active last.
 //
 //	@Summary		Who of my contacts was active last?
 //	@Description	The contacts whose newest upload that this user may see is the latest, newest first; exactly as many as asked for,

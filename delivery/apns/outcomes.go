@@ -26,7 +26,7 @@ var outcomes = map[answer]transport.Outcome{
 	{http.StatusBadRequest, apns2.ReasonBadDeviceToken}:         transport.SuspectDevice,
 	{http.StatusBadRequest, apns2.ReasonDeviceTokenNotForTopic}: transport.SuspectDevice,
 
-	// No retry and no operator can mend these, and the device is not at fault.
+	// Neither a retry nor an operator can correct these, and the device is not at fault.
 	{http.StatusBadRequest, apns2.ReasonMissingDeviceToken}: transport.OurBug,
 	{http.StatusBadRequest, apns2.ReasonBadMessageID}:       transport.OurBug,
 	{http.StatusBadRequest, apns2.ReasonBadExpirationDate}:  transport.OurBug,
@@ -39,8 +39,8 @@ var outcomes = map[answer]transport.Outcome{
 	{http.StatusMethodNotAllowed, ""}:                       transport.OurBug,
 	{http.StatusRequestEntityTooLarge, ""}:                  transport.OurBug,
 
-	// The app's configuration is refused. An operator can mend it, so that the
-	// messages wait instead of failing.
+	// The app's configuration is refused. An operator can correct it, so the messages wait
+	// instead of failing.
 	{http.StatusBadRequest, apns2.ReasonBadTopic}:                 transport.PauseApp,
 	{http.StatusBadRequest, apns2.ReasonMissingTopic}:             transport.PauseApp,
 	{http.StatusBadRequest, apns2.ReasonTopicDisallowed}:          transport.PauseApp,
@@ -52,7 +52,7 @@ var outcomes = map[answer]transport.Outcome{
 	{http.StatusForbidden, "BadEnvironmentKeyIdInToken"}:          transport.PauseApp,
 	{http.StatusForbidden, "UnrelatedKeyIdInToken"}:               transport.PauseApp,
 
-	// As GOAWAY: the connection ends, the request was not processed.
+	// Like GOAWAY: the connection ends, and the request was not processed.
 	{http.StatusBadRequest, apns2.ReasonIdleTimeout}:      transport.Again,
 	{http.StatusServiceUnavailable, apns2.ReasonShutdown}: transport.Again,
 
@@ -90,8 +90,8 @@ func documentedReasons() []string {
 }
 
 // classify says what a status and a reason of APNs mean. An unknown reason
-// goes by its status, an unknown status by its class: 5xx (and what is no
-// answer of HTTP's, such as a redirect) is tried again, 4xx is permanent.
+// goes by its status, an unknown status by its class: 5xx (and a
+// status that is no final answer, such as a redirect) is tried again, 4xx is permanent.
 func classify(status int, reason string) transport.Outcome {
 	if o, ok := outcomes[answer{status, reason}]; ok {
 		return o

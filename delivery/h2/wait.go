@@ -12,7 +12,7 @@ type Waiter struct {
 	// Requests that may hang for the same reason share a Group. On new connections they leave
 	// room for the other groups.
 	Group string
-	// Limiter, when set, is one of the pool's.
+	// Limiter, when set, is a limiter of the pool.
 	Limiter *Limiter
 	// Context has the values that a connection is opened with; its cancellation is ignored.
 	Context context.Context

@@ -28,7 +28,7 @@ type page struct {
 	err     error                // why users were missed
 	marks   map[string]string    // marks of earlier notifications, see events.MarkText
 	reached map[string]bool      // users who have a marked notification
-	sent    events.Sent          // those of them that ended
+	sent    events.Sent          // notifications with a mark that have ended
 	dated   bool                 // the job's time to live was turned into an expiry, which the queue does not have yet
 }
 
@@ -86,10 +86,11 @@ func (t *Targeting) readNamed(ctx context.Context, p *page) ([]string, string, e
 	return users, users[len(users)-1], nil
 }
 
-// errNoPager says that nobody here can read an audience of this kind.
+// errNoPager says that this process cannot read audiences of this kind.
 var errNoPager = errors.New("no pager for this kind of audience")
 
-// deferOrRetry is delivery.DeferOrRetry, but for an audience that nobody here can read.
+// deferOrRetry is delivery.DeferOrRetry, except that an audience which this process cannot read
+// makes the event a dead letter.
 func deferOrRetry(reason string, err error) queue.Result {
 	if errors.Is(err, errNoPager) {
 		return queue.Result{Outcome: queue.Dead, Reason: "unknown_audience", Err: err.Error()}

@@ -1,4 +1,4 @@
-// Package targeting finds out who is told of an accepted event. It reads the audience
+// Package targeting finds out which users are told of an accepted event. It reads the audience
 // page by page (audience.go) and what its users want, leaves out the actor, opt-outs and
 // mutes, and makes one notification for each device that remains (write.go). Notifications
 // of few devices are handed to package delivery, which sends them at once; others go into

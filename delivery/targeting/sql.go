@@ -9,9 +9,8 @@ import (
 	"fanfare/store/queue"
 )
 
-// sqlPages are the pages that wait for SQL or are being targeted with it. Those of one
-// shard of events belong to one goroutine, which works on them in their order until each
-// is finished.
+// sqlPages are the pages that wait for SQL or are being targeted with it. The pages of one shard
+// of events belong to one goroutine, which works on them in their order until each is finished.
 type sqlPages struct {
 	mu      sync.Mutex
 	waiting map[int][]*page // by shard; a shard without an entry has no goroutine
@@ -34,8 +33,8 @@ func (s *sqlPages) add(shard int, pages []*page, most int) (taken int, begin boo
 	return taken, !running
 }
 
-// next gives a shard's goroutine the waiting pages, and takes off the count those that it
-// finished. When no page is left the goroutine ends.
+// next gives a shard's goroutine the waiting pages, and takes the pages that it
+// finished off the count. When no page is left the goroutine ends.
 func (s *sqlPages) next(shard, finished int) []*page {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -106,7 +106,7 @@ func (t *Targeting) Run(ctx context.Context) error {
 const mostPages = 4
 
 // target works on a batch. Events that need no SQL go first; those that do are left to the
-// goroutine that asks SQL for their shard, so that SQL that hangs holds up nobody else.
+// goroutine that asks SQL for their shard, so that a hanging SQL holds up no other event.
 func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 	var pages, named []*page
 	for _, c := range batch {

@@ -10,7 +10,7 @@ import (
 
 // ErrMayNotSend is the Err of an answer whose notification's MaySend said no before
 // the request was complete, so the service never got it.
-var ErrMayNotSend = errors.New("the lease, or what is known of the device, was too old before the notification was written")
+var ErrMayNotSend = errors.New("the lease or the device data was too old when the notification was about to be written")
 
 // Sender sends one notification and says what became of it. delivery/apns and
 // delivery/logsender are two, and Senders makes one of several. All methods may be called by many

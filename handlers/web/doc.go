@@ -9,9 +9,9 @@
 //	body and parameters -> rules -> method -> answer
 //
 // A method has the form func(ctx, *request) (*Reply[T], error); [Handle] makes
-// an endpoint of it. Its request struct says by tags what comes from the path,
-// the query and the headers, and a field Body what comes as JSON; a pointer
-// there means that the body may be left out. A field of type api.Idempotency is
+// an endpoint of it. The tags of its request struct name the values that come
+// from the path, the query and the headers; its field Body takes the JSON, and a
+// pointer there means that the body may be left out. A field of type api.Idempotency is
 // filled from the Idempotency-Key header, an embedded [Page] says which part of
 // a list is wanted. Errors become problems (RFC 9457); the table of codes and
 // statuses is in api.

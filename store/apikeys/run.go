@@ -88,7 +88,7 @@ func (s *Store) writeNotes(ctx context.Context) {
 		return
 	}
 	if err := s.rec.TouchKeys(ctx, used); err != nil {
-		s.o.Logger.Debug("uses of keys are written later", "error", err)
+		s.o.Logger.Debug("the last uses of keys were not written; the next round writes them", "error", err)
 		s.notes.Lock()
 		maps.Copy(used, s.used)
 		s.used = used

@@ -19,18 +19,18 @@
 // more than 5 s ago. A mark lives 10 s and a writer gives up its commit after 4.5 s, so a
 // reader that began before the commit can never fill after the mark's end. Targeting
 // reads the cache for parts of a large audience and does not fill it (Query.NoFill);
-// nobody fills it while a Redis uses more than 70 % of its maxmemory.
+// no reader fills it while a Redis uses more than 70 % of its maxmemory.
 //
 // An earlier form kept the version in a key of its own, ff:{u:<user>}:version. Processes
-// of that form read these entries rightly: without d they find none. But a writer of
-// that form stores no v, and removes the one that is there. So while processes of both
-// forms run, a slow reader may fill the cache with what such a writer has just replaced,
-// until the next write or for 10 min.
+// of that form read these entries correctly: without d they find none. But a writer of that form
+// stores no v, and removes an existing one. So while processes of both forms run, a slow reader
+// may fill the cache with settings that such a writer has just replaced. They stay until the next
+// write or for 10 min.
 //
 // The transaction also leaves outbox rows. The writer relays them itself. The sweeper of
 // any process relays them once more after 5 s and removes them: the writer may have died
-// or had no Redis, or a master may have died before its replica had the change. So what
-// a fail-over loses of the last second is right within 10 s after a master answers again.
+// or had no Redis, or a master may have died before its replica had the change. So
+// changes that a fail-over loses are in the cache again within 10 s after a master answers again.
 //
 // Without Redis, readers ask SQL and writers write, on a Cluster only for users
 // of the masters that are away; without SQL, cached users are served and only

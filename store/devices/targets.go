@@ -87,7 +87,7 @@ func (s *Store) CachedTargets(ctx context.Context, queries []Query) ([]Target, e
 	return read.targets, err
 }
 
-// cacheRead is what was found in the cache.
+// cacheRead is the result of reading the cache.
 type cacheRead struct {
 	targets []Target
 	hit     []bool
@@ -117,7 +117,7 @@ func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
 		}
 	}
 	if err := s.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
-		s.o.Logger.Debug("settings come from SQL, at least of some", "error", err)
+		s.o.Logger.Debug("the cache was not read for all users; SQL is asked for the others", "error", err)
 	}
 	for i, q := range queries {
 		if gets[i].Err() != nil {

@@ -13,7 +13,7 @@
 //	a page that was split    queue events, idempotency record             MaxAge
 //	the shards' counters     queue notifications, group <event id>        retention after their last change
 //
-// The report is how far targeting has come, with its counts (progress.go): whoever
+// The report is how far targeting has come, with its counts (progress.go). The process that
 // works on the event writes it whole. A large audience becomes parts (part.go), jobs of
 // the same queue. Counters of a notification shard: created,
 // delivered, failed, expired, retrying.

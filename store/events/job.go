@@ -65,7 +65,7 @@ type Job struct {
 	Sent Sent `json:"sent,omitzero"`
 }
 
-// Audience says who is meant. Exactly one of its kinds is set.
+// Audience says which users are meant. Exactly one of its kinds is set.
 type Audience struct {
 	Users      []string `json:"users,omitempty"`
 	Pages      int      `json:"pages,omitempty"` // users, stored beside the job in so many pages

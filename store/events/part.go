@@ -112,7 +112,7 @@ func SplitBefore(ctx context.Context, q *queue.Queue, id, cursor string) (next s
 
 func pageRecord(id, cursor string) queue.Once { return queue.Once{Key: "page:" + id + ":" + cursor} }
 
-// splitAs reads what is remembered of a page.
+// splitAs reads how a page was split.
 func splitAs(stored string) (next string, parts int64, err error) {
 	count, next, _ := strings.Cut(stored, " ")
 	if parts, err = strconv.ParseInt(count, 10, 64); err != nil {

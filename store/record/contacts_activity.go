@@ -162,7 +162,7 @@ func (d dialect) activityPage() string {
 	return d.activitySelect("contacts c") + " WHERE c.owner = ? AND c.deleted = FALSE AND c.contact > ? ORDER BY c.contact LIMIT ?"
 }
 
-// Follower is someone who may have to hear of an owner's upload.
+// Follower is a user whose recent contacts an owner's upload may change.
 type Follower struct {
 	User    string           `db:"follower"`
 	Follows bool             `db:"follows"` // calls the owner a contact

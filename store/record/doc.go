@@ -1,6 +1,6 @@
 // Package record is the system of record: SQL, either MySQL/MariaDB or an
-// embedded SQLite file, in plain queries. What is written here is true
-// whatever happens to Redis.
+// embedded SQLite file, in plain queries. Rows written here stay true, whatever
+// happens to Redis.
 //
 //	table          one row is                     key
 //	versions       a counter that processes poll  name

@@ -19,7 +19,7 @@ import (
 )
 
 // fail gives an error its meaning: an *api.Error stays, a database out of
-// reach is api.CodeUnavailable, anything else is wrapped with what was tried.
+// reach is api.CodeUnavailable, any other error is wrapped with the name of the attempt.
 func fail(verb string, err error) error {
 	var known *api.Error
 	switch {

@@ -15,7 +15,7 @@ const (
 	// purgeEvery is how often each table is purged of old rows.
 	purgeEvery = 10 * time.Minute
 	// purgeBatch is how many old rows one transaction removes. purgeSteps is how many such
-	// transactions run one after the other before it is the outbox' turn.
+	// transactions run one after the other before it is the outbox's turn.
 	purgeBatch, purgeSteps = 1000, 10
 	// defaultDeletedRetention is how long deleted rows stay.
 	defaultDeletedRetention = 30 * 24 * time.Hour

@@ -24,8 +24,8 @@ type Sale struct {
 	HoldMS       int64      `db:"hold_ms" json:"hold_ms"`
 	IdleMS       int64      `db:"idle_ms" json:"idle_ms"`
 	Partitions   int        `db:"partitions" json:"partitions"`
-	// Loading is the name of the loading that the settings come from. A loading is the last
-	// reading of the sale from here by Redis, or the making of the sale.
+	// Loading names the loading that the settings come from: Redis' last reading of the sale from
+	// here, or the making of the sale.
 	Loading string `db:"loading" json:"loading"`
 }
 

@@ -17,7 +17,7 @@ import (
 
 const (
 	handshakeTime = 10 * time.Second
-	lingerTime    = time.Second // for a client to hang up after our last word
+	lingerTime    = time.Second // for a client to close after our last frame
 	maxWindow     = 1 << 20
 	connWindow    = 1 << 30
 )
@@ -53,7 +53,7 @@ type conn struct {
 	last    uint32 // of the GOAWAY
 	over    bool   // nothing more will be written
 	silent  bool   // black hole
-	owed    uint32 // received bytes that were not given back to the window
+	owed    uint32 // received bytes not yet returned to the window
 }
 
 // stream is one request on its way.
@@ -119,7 +119,7 @@ func (s *Server) each(f func(*conn)) {
 	}
 }
 
-// violate notes a violation; the first hundred are enough to see what is wrong.
+// violate notes a violation; the first hundred are enough to find the cause.
 func (s *Server) violate(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,8 +222,8 @@ func (c *conn) frame(f http2.Frame) bool {
 	return ok
 }
 
-// settings answers the client's, or learns that it has taken ours: a limit binds
-// the client only from its acknowledgement on.
+// settings answers the client's settings, or notes that the client acknowledged ours: a limit
+// binds the client only from its acknowledgement on.
 func (c *conn) settings(f *http2.SettingsFrame) {
 	if !f.IsAck() {
 		_ = c.fr.WriteSettingsAck()
@@ -275,7 +275,7 @@ func (c *conn) open(f *http2.MetaHeadersFrame) bool {
 	return !f.StreamEnded() || c.decide(id, st)
 }
 
-// newStream reuses a finished one with its payload's memory.
+// newStream reuses a finished stream with the memory of its payload.
 func (c *conn) newStream() *stream {
 	if n := len(c.free); n > 0 {
 		st := c.free[n-1]

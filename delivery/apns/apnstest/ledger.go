@@ -19,7 +19,7 @@ type Request struct {
 	Bearer     string // provider token as sent, without "bearer "
 	Payload    []byte
 	At         time.Time
-	Answered   time.Time // when the answer left; zero: it did not, or nobody was there any more
+	Answered   time.Time // when the answer left; zero: it did not, or the client had gone
 	Connection int       // 1, 2, ... in the order they were accepted
 	Stream     uint32
 	// Status and Reason are the answer; Status 0: none was sent.
@@ -62,8 +62,8 @@ func (l *Ledger) clear(ids bool) {
 	}
 }
 
-// add enters a request and wakes those who wait for one. id is its apns-id in
-// binary, which takes half the memory of the text. It gives the request's place.
+// add enters a request and wakes the goroutines that wait for one. id is its apns-id in binary,
+// which takes half the memory of the text. It returns the request's place.
 func (l *Ledger) add(r *Request, id [16]byte) place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +134,7 @@ func (l *Ledger) Of(token string) []Request {
 	return out
 }
 
-// Total counts every request that arrived whole, whatever became of it.
+// Total counts every request that arrived whole, whatever its answer.
 func (l *Ledger) Total() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -81,7 +81,7 @@ func (c *conn) record(r *Request, a *Answer) place {
 	return c.s.add(r, id)
 }
 
-// apply does what was decided; false ends the connection.
+// apply sends the answer that was decided; false ends the connection.
 func (c *conn) apply(id uint32, a Answer) bool {
 	switch a.Fault {
 	case Refuse:
@@ -148,7 +148,7 @@ func (c *conn) later(id uint32, a Answer, d time.Duration) {
 	c.late[due] = append(c.late[due], lateAnswer{id, a})
 }
 
-// respondLate answers what is due, but for streams that the client gave up meanwhile.
+// respondLate sends the answers that are due, except for streams that the client gave up meanwhile.
 func (c *conn) respondLate(due time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,8 +194,8 @@ func (c *conn) respond(id uint32, a Answer) {
 	c.release(id)
 }
 
-// field encodes a header. What differs with every answer is never put in the
-// table of headers, where it would push out what is worth keeping.
+// field encodes a header. A value that differs with every answer is never put into the header
+// table, where it would push out values that are worth keeping.
 func (c *conn) field(name, value string, never bool) {
 	_ = c.enc.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: never})
 }
@@ -233,9 +233,9 @@ func (c *conn) blackHole() {
 	c.silent = true
 }
 
-// finish ends the connection after the last answer that follows a GOAWAY: the
-// client is told, and its farewell awaited, since closing over unread data
-// would take the answer back.
+// finish ends the connection after the last answer that follows a GOAWAY. It tells the client and
+// waits until the client closes, because closing with unread data would reset the connection and
+// discard the answer.
 func (c *conn) finish() {
 	if !c.goAway || c.over || len(c.streams) > 0 {
 		return

@@ -15,7 +15,7 @@ import (
 // DefaultTopic is the topic that tests use when they need just one.
 const DefaultTopic = "com.example.app"
 
-// Options say what the stand-in is like. The zero value works: a free port,
+// Options configure the stand-in. The zero value works: a free port,
 // token auth with a fresh key, every topic allowed, 1,000 streams.
 type Options struct {
 	// Addr is where it listens; default 127.0.0.1 and a free port.
@@ -40,7 +40,7 @@ type Options struct {
 	// TokenUpdates, when positive, is how long a connection must keep its
 	// provider token: sooner is TooManyProviderTokenUpdates.
 	TokenUpdates time.Duration
-	// Latency is how long every answer takes, what scripts say aside; see SetLatency.
+	// Latency is how long every answer takes unless a script says otherwise; see SetLatency.
 	Latency time.Duration
 	// CountsOnly keeps counts instead of requests; TrackIDs also counts each
 	// apns-id, to find repeats.
@@ -219,8 +219,8 @@ func (s *Server) SetLatency(d, spread time.Duration) {
 	s.latency.Store(&latency{max(0, d-spread), 2 * min(d, spread)})
 }
 
-// GoAway asks every connection to end: what arrived so far is answered, what
-// comes later is not taken.
+// GoAway asks every connection to end: requests that have arrived are answered, later ones are
+// not taken.
 func (s *Server) GoAway() { s.each((*conn).goAwayNow) }
 
 // KillConnections closes every connection at once.
@@ -230,7 +230,7 @@ func (s *Server) KillConnections() { s.each((*conn).kill) }
 func (s *Server) BlackHole() { s.each((*conn).blackHole) }
 
 // HoldWindows (true) lets no window of Options.Window grow, until HoldWindows(false):
-// then all get back what they are owed.
+// then all windows get back the bytes they are owed.
 func (s *Server) HoldWindows(on bool) {
 	s.holding.Store(on)
 	s.each((*conn).giveBackNow)

@@ -20,13 +20,13 @@ type tokenChecker struct {
 	seen map[string]verdict
 }
 
-// verdict is what is known of a token string: genuine, and when it was issued.
+// verdict says of a token string whether it is genuine, and when it was issued.
 type verdict struct {
 	ok     bool
 	issued time.Time
 }
 
-// newTokenChecker knows one key, that of KeyFile.
+// newTokenChecker makes a checker that knows one key, the key in KeyFile.
 func newTokenChecker(o *Options, f *files) *tokenChecker {
 	return &tokenChecker{o: o, key: &f.key.PublicKey, seen: make(map[string]verdict)}
 }
@@ -62,7 +62,7 @@ func (c *tokenChecker) verdict(bearer string) verdict {
 	return v
 }
 
-// verify checks signature, key id and team; iat is left to the clock of check.
+// verify checks signature, key id and team; check compares iat with its clock.
 func (c *tokenChecker) verify(bearer string) verdict {
 	var claims struct {
 		jwt.RegisteredClaims
