@@ -58,8 +58,8 @@ type configuration struct {
 	caSum [sha256.Size]byte
 }
 
-// account identifies whose a connection is: apps share one only if server, environment, roots
-// and credentials are the same.
+// account identifies the apps that may share a connection: their server, environment, roots and
+// credentials are the same.
 type account struct {
 	url string
 	env api.Environment

@@ -90,8 +90,8 @@ func documentedReasons() []string {
 }
 
 // classify says what a status and a reason of APNs mean. An unknown reason
-// goes by its status, an unknown status by its class: 5xx (and a
-// status that is no final answer, such as a redirect) is tried again, 4xx is permanent.
+// goes by its status, an unknown status by its class: 5xx (and any
+// other status, such as a redirect) is tried again, 4xx is permanent.
 func classify(status int, reason string) transport.Outcome {
 	if o, ok := outcomes[answer{status, reason}]; ok {
 		return o

@@ -163,8 +163,9 @@ func (call *Call) Cancel(err error) {
 // under tells whether a call is under way. mu is held here and in what follows.
 func (c *Conn) under(call *Call) bool { return call.id != 0 && c.calls[call.id] == call }
 
-// lost is the error of a call that ends without the peer's word for it: an answer
-// whose headers came counts, though its body is missing.
+// lost is the error of a call that ends before its answer is complete. If the headers have
+// arrived there is no error, even if its body is missing. If the request was not buffered
+// completely, the peer cannot have processed it.
 func (call *Call) lost(cause error) error {
 	switch {
 	case call.result.Status != 0:

@@ -33,8 +33,8 @@ func (s *sqlPages) add(shard int, pages []*page, most int) (taken int, begin boo
 	return taken, !running
 }
 
-// next gives a shard's goroutine the waiting pages, and takes the pages that it
-// finished off the count. When no page is left the goroutine ends.
+// next gives a shard's goroutine the waiting pages, and takes the pages that it finished off the
+// count. When no page is left the goroutine ends.
 func (s *sqlPages) next(shard, finished int) []*page {
 	s.mu.Lock()
 	defer s.mu.Unlock()

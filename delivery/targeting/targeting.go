@@ -42,11 +42,11 @@ type Options struct {
 	// PageDelay is the least time that such a page waits, and also a part whose apps have no
 	// room; default 20 ms.
 	PageDelay time.Duration
-	// MaxAge is how long it is remembered which parts a page became; default 24 h. It
-	// should be the queue's own.
+	// MaxAge is how long the queue remembers which parts a page became; default 24 h. It should
+	// be the same as the queue's.
 	MaxAge time.Duration
-	// ReportTTL is how long an event's report stays while its notifications may wait; default 48
-	// h. It should outlast MaxAge.
+	// ReportTTL is how long an event's report stays while its notifications may wait; it should
+	// outlast MaxAge. Default 48 h.
 	ReportTTL time.Duration
 	// InFlight is how many events this process may have claimed; a quarter of them may wait
 	// for SQL. Default delivery.InFlight.
