@@ -193,7 +193,7 @@ func (m *queueMetrics) refresh(ctx context.Context) {
 		return
 	}
 	m.read = time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsPatience) // other scrapes wait for the reading as well
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsPatience) // other scrapes wait for it as well
 	defer cancel()
 	var stats api.Stats
 	var all sync.WaitGroup
