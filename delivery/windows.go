@@ -75,7 +75,7 @@ type share struct {
 	n   int
 }
 
-// waiter waits for room for all its shares, in the list of its first app.
+// waiter waits for room for all its shares, in the list of an app that has none for it.
 type waiter struct {
 	shares []share
 	part   bool // of a large audience
@@ -109,47 +109,54 @@ func (s *windows) hang(shares []share) bool {
 func (s *windows) take(part bool, shares ...share) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tryTake(s.now(), part, shares, true, true)
+	now := s.now()
+	if s.lacking(now, part, shares, true) >= 0 {
+		return false
+	}
+	s.hold(now, shares)
+	return true
 }
 
 // fits tells whether take would take it now.
 func (s *windows) fits(part bool, shares ...share) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tryTake(s.now(), part, shares, true, false)
+	return s.lacking(s.now(), part, shares, true) < 0
 }
 
-// takeOrWait takes room for a waiter now, or lets it wait. It is refused when so much waits for
-// its app that its turn would not come in time.
+// takeOrWait takes room for a waiter now or lets it wait. It is refused when so much waits for
+// the app without room that its turn would not come in time.
 func (s *windows) takeOrWait(w *waiter) (taken, refused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.since = s.now()
-	if s.tryTake(w.since, w.part, w.shares, true, true) {
+	lacking := s.lacking(w.since, w.part, w.shares, true)
+	if lacking < 0 {
+		s.hold(w.since, w.shares)
 		return true, false
 	}
-	n, a := w.size(), s.app(w.shares[0].app, w.since)
+	n, a := w.size(), s.apps[w.shares[lacking].app]
 	if most := a.soon(w.since, w.part); a.waiting+n > most && (a.waiting > 0 || most == 0) {
-		s.forgetIdle(w.shares[0].app, a)
 		return false, true
 	}
-	a.waiters[kind(w.part)].PushBack(w)
-	a.waiting += n
-	s.waiting += n
+	s.line(a, w)
 	s.lookSoon()
 	return false, false
 }
 
 // leave gives back the room of a request that has ended, and lets waiting requests enter. It is
 // hanging if the service was asked and did not answer; took is the answer time, 0 if the service
-// was not asked.
+// was not asked or nobody measured it. An app hangs until the service answers.
 func (s *windows) leave(app string, hanging bool, took time.Duration) {
 	s.mu.Lock()
 	now, a := s.now(), s.apps[app]
 	a.taken--
 	s.taken--
-	if !hanging {
+	switch {
+	case took > 0:
 		a.note(now, took)
+	case !hanging && !a.hangs(now):
+		a.answered = now
 	}
 	entering := s.admit(now, a)
 	s.forgetIdle(app, a)
@@ -159,31 +166,36 @@ func (s *windows) leave(app string, hanging bool, took time.Duration) {
 	}
 }
 
-// tryTake is take with the lock held; behind says that waiting requests go first.
-func (s *windows) tryTake(now time.Time, part bool, shares []share, behind, keep bool) bool {
-	for _, one := range shares {
+// lacking is the first of these shares whose app has no room for it, -1: all have. With
+// behind, a request finds no room while others wait. mu is held.
+func (s *windows) lacking(now time.Time, part bool, shares []share, behind bool) int {
+	free := s.most - s.taken
+	for i, one := range shares {
+		free -= one.n
 		a := s.apps[one.app]
 		if a == nil || a.taken == 0 && a.waiting == 0 {
 			continue // the first request of an app always goes
 		}
 		if behind && (a.waiters[0].Len() > 0 || part && a.waiters[1].Len() > 0) {
-			return false
+			return i
 		}
-		most := min(a.size(now), freeShare*(s.most-s.taken-one.n))
+		most := min(a.size(now), freeShare*free)
 		if part { // single requests and small events find room beside a large audience
 			most = most * 2 / 3
 		}
 		if a.taken > 0 && a.taken+one.n > most {
-			return false
+			return i
 		}
 	}
-	if keep {
-		for _, one := range shares {
-			s.app(one.app, now).taken += one.n
-			s.taken += one.n
-		}
+	return -1
+}
+
+// hold takes room for shares; mu is held.
+func (s *windows) hold(now time.Time, shares []share) {
+	for _, one := range shares {
+		s.app(one.app, now).taken += one.n
+		s.taken += one.n
 	}
-	return true
 }
 
 // app is an app's window; mu is held.
@@ -203,19 +215,33 @@ func (s *windows) forgetIdle(name string, a *window) {
 	}
 }
 
-// admit takes room for the requests that wait first; mu is held.
+// admit takes room for the requests that wait first. A waiter for whom another app has no room
+// goes on waiting there, so that it holds up nobody here. mu is held.
 func (s *windows) admit(now time.Time, a *window) (entering []*waiter) {
 	for i := range a.waiters {
 		for first := a.waiters[i].Front(); first != nil; first = a.waiters[i].Front() {
 			w := first.Value.(*waiter)
-			if !s.tryTake(now, w.part, w.shares, false, true) {
+			lacking := s.lacking(now, w.part, w.shares, false)
+			if lacking >= 0 && s.apps[w.shares[lacking].app] == a {
 				return entering // parts go behind single requests and small events
 			}
 			s.drop(a, w, first)
+			if lacking >= 0 {
+				s.line(s.apps[w.shares[lacking].app], w)
+				continue
+			}
+			s.hold(now, w.shares)
 			entering = append(entering, w)
 		}
 	}
 	return entering
+}
+
+// line lets a waiter wait for an app; mu is held.
+func (s *windows) line(a *window, w *waiter) {
+	a.waiters[kind(w.part)].PushBack(w)
+	a.waiting += w.size()
+	s.waiting += w.size()
 }
 
 // drop takes a waiter off its list; mu is held.
@@ -273,8 +299,6 @@ func (a *window) note(now time.Time, took time.Duration) {
 	a.turn(now)
 	a.round++
 	switch {
-	case took <= 0:
-		return
 	case a.took == 0:
 		a.took, a.lately = took, took
 	case a.taken <= firstWindow:

@@ -138,15 +138,15 @@ func TestA16_WhoWaitsForAWindow(t *testing.T) {
 	s.take(false, share{"a", 4})
 	s.wait("part", true, &became, share{"a", 1})
 	s.wait("first", false, &became, share{"a", 1})
-	s.wait("second", false, &became, share{"a", 1}, share{"b", 1})
+	s.wait("second", false, &became, share{"a", 1})
 	s.wait("other", false, &became, share{"b", 1})
-	if got := s.Room(); got != mostWaiting-4 {
+	if got := s.Room(); got != mostWaiting-3 {
 		t.Errorf("there is room to claim %d more", got)
 	}
 	for range 5 {
 		s.leave("a", false, time.Millisecond)
 	}
-	if became != "other at once, first enters, second enters, part enters, " || s.waiting != 0 || s.taken != 4 {
+	if became != "other at once, first enters, second enters, part enters, " || s.waiting != 0 || s.taken != 3 {
 		t.Errorf("%s; %d wait, %d in hand", became, s.waiting, s.taken)
 	}
 	became = ""
@@ -169,5 +169,41 @@ func TestA16_WhoWaitsForAWindow(t *testing.T) {
 	}
 	if len(s.apps) > 0 || s.taken != 0 || s.Room() != mostWaiting {
 		t.Errorf("%d in hand, apps %v", s.taken, s.apps)
+	}
+}
+
+// TestA16_AnEventOfTwoAppsHoldsUpNeither: an event to devices of two apps, one of which has no
+// room, waits for that one alone; requests of the other go on.
+func TestA16_AnEventOfTwoAppsHoldsUpNeither(t *testing.T) {
+	t.Parallel()
+	s, became := newShelf(InFlight), ""
+	s.takeAll("slow")
+	s.take(false, share{"fast", 1})
+	s.wait("both", false, &became, share{"fast", 1}, share{"slow", 1})
+	s.wait("fast", false, &became, share{"fast", 1})
+	s.leave("slow", false, time.Millisecond)
+	if became != "fast at once, both enters, " {
+		t.Errorf("while one of two apps has no room: %s", became)
+	}
+	// Both apps have no room: a waiter of one list goes on waiting in the other.
+	s.takeAll("fast")
+	became = ""
+	s.wait("both", false, &became, share{"fast", 1}, share{"slow", 1})
+	s.wait("fast", false, &became, share{"fast", 1})
+	s.leave("fast", false, time.Millisecond)
+	if became != "fast enters, " {
+		t.Errorf("when the first of two apps has room: %s", became)
+	}
+	// The other one hangs: nobody waits for it.
+	s.at = s.at.Add(hangsAfter + time.Millisecond)
+	s.leave("fast", false, time.Millisecond)
+	s.look()
+	if s.wait("late", false, &became, share{"fast", 1}, share{"slow", 1}); became != "fast enters, both goes, late refused, " {
+		t.Errorf("while one of two apps hangs: %s", became)
+	}
+	// What ends without asking the service is no answer.
+	s.leave("slow", false, 0)
+	if s.take(false, share{"slow", 1}) {
+		t.Error("an app that hangs has room again after a notification that was not sent")
 	}
 }

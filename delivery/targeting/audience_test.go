@@ -19,3 +19,16 @@ func TestDeferOrRetry(t *testing.T) {
 		}
 	}
 }
+
+// TestP6_FewPartsAskSQL: parts that find too many before them wait; the first always go on.
+func TestP6_FewPartsAskSQL(t *testing.T) {
+	t.Parallel()
+	var s sqlPages
+	if !s.addParts(10, 5) || s.addParts(1, 5) {
+		t.Error("the first parts wait, or others do not")
+	}
+	s.addParts(-10, 0)
+	if !s.addParts(3, 5) || !s.addParts(2, 5) || s.addParts(1, 5) {
+		t.Error("more or fewer than five parts ask SQL at a time")
+	}
+}

@@ -15,6 +15,24 @@ type sqlPages struct {
 	mu      sync.Mutex
 	waiting map[int][]*page // by shard; a shard without an entry has no goroutine
 	held    int             // pages that wait or are worked on, of all shards
+	parts   int             // parts of large audiences that are worked on
+}
+
+// waiting are the users of events that wait for SQL. Later events to them wait, too.
+type waiting map[string]bool
+
+// eventsOfAPart is how many small events a part counts as, among those that ask SQL.
+const eventsOfAPart = 10
+
+// addParts counts so many more parts, unless there are too many.
+func (s *sqlPages) addParts(n, most int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > 0 && s.parts > 0 && s.parts+n > most {
+		return false
+	}
+	s.parts += n
+	return true
 }
 
 // add takes as many of the pages as there is room for, and tells whether the shard needs
@@ -66,16 +84,15 @@ func (t *Targeting) leaveToSQL(ctx context.Context, shard int, pages []*page) {
 	}
 	t.sending.Go(func() {
 		for pages := t.sql.next(shard, 0); pages != nil; pages = t.sql.next(shard, len(pages)) {
-			t.work(ctx, alive(pages), false)
+			t.work(ctx, alive(pages), nil)
 		}
 	})
 }
 
-// divideCold separates the pages that have users who are not cached, and the pages behind them
-// that share a user with one of these, so that they keep their order. The cold pages are left as
-// if they had never been read.
-func divideCold(pages []*page) (warm, cold []*page) {
-	users := map[string]bool{}
+// divide separates the pages that have users who are not cached, and the pages behind them
+// that share a user with one of these, so that they keep their order. The cold pages are left
+// as if they had never been read.
+func (users waiting) divide(pages []*page) (warm, cold []*page) {
 	for _, p := range pages {
 		missed := slices.ContainsFunc(p.targets, func(d devices.Target) bool { return d.Err != nil })
 		if !missed && !slices.ContainsFunc(p.others, func(user string) bool { return users[user] }) {

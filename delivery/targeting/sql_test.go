@@ -134,14 +134,21 @@ func TestP6_CachedUsersBesideAHundredAudiencesThatHang(t *testing.T) {
 }
 
 // TestP5_EventsWithAUserInCommonKeepTheirOrder: of one batch an event to a cached user
-// waits for an earlier one that he shares with somebody who is not cached.
+// waits for an earlier one that also goes to a user who is not cached, also when so many
+// users stand between them that their settings are read in several steps.
 func TestP5_EventsWithAUserInCommonKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	p, proxy := hangingSQL(t, 3, 2)
 	var want []string
-	for _, e := range []*api.EventRequest{hello("user0", "user2"), hello("user0")} {
-		want = append(want, delivery.NotificationID(p.mustPost(e), token(0)))
+	want = append(want, delivery.NotificationID(p.mustPost(hello("user0", "user2")), token(0)))
+	for range 11 {
+		var strangers []string
+		for n := range 100 {
+			strangers = append(strangers, fmt.Sprint("stranger", n))
+		}
+		p.mustPost(hello(strangers...))
 	}
+	want = append(want, delivery.NotificationID(p.mustPost(hello("user0")), token(0)))
 	p.mustPost(hello("user1"))
 	proxy.Hold(true)
 	p.first.start()

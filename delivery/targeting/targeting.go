@@ -118,26 +118,27 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 			pages = append(pages, p)
 		}
 	}
-	cold := t.work(ctx, pages, true)
+	cold := t.work(ctx, pages, waiting{})
 	t.leaveToSQL(ctx, batch[0].Shard, append(cold, named...))
 }
 
 // work reads the audiences of pages and targets them: small ones together, then large ones
 // page by page. Parts are worked on beside it, so that nobody waits for them. With
-// fromCache it asks no SQL and returns the pages that need it, untouched. Otherwise, once
-// SQL has failed, it puts the rest back without reading it.
-func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (cold []*page) {
+// unresolved users it asks no SQL: it returns the pages that need it, untouched, and adds
+// their users. Otherwise SQL is asked until it fails once; the rest goes back unread.
+func (t *Targeting) work(ctx context.Context, pages []*page, unresolved waiting) (cold []*page) {
 	var small, parts, large []*page
 	var away error // why SQL is no longer asked
 	users := 0
 	resolve := func() {
-		left, err := t.resolve(ctx, small, fromCache)
+		var left []*page
+		left, away = t.resolveSmall(ctx, small, unresolved, away)
 		cold, small, users = append(cold, left...), nil, 0
-		if !fromCache && delivery.Passing(err) {
-			away = err
-		}
 	}
 	for _, p := range pages {
+		if p.named() && slices.ContainsFunc(small, func(s *page) bool { return !s.named() }) {
+			resolve() // before more audiences are read, which may take long
+		}
 		switch {
 		case t.endLate(ctx, p):
 		case away != nil:
@@ -161,10 +162,42 @@ func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (co
 	}
 	resolve()
 	for some := range slices.Chunk(parts, partsOfAPage) {
-		t.sending.Go(func() { _, _ = t.resolve(ctx, some, false) })
+		t.resolveParts(ctx, some)
 	}
 	t.nextPages(ctx, large, away)
 	return cold
+}
+
+// resolveSmall targets small audiences, and returns those that need SQL if it must not be
+// asked. If SQL is away only cached users are targeted, and the other pages go back.
+func (t *Targeting) resolveSmall(ctx context.Context, pages []*page, unresolved waiting, away error) ([]*page, error) {
+	if away == nil {
+		cold, err := t.resolve(ctx, pages, unresolved)
+		if unresolved == nil && delivery.Passing(err) {
+			away = err
+		}
+		return cold, away
+	}
+	cold, _ := t.resolve(ctx, pages, waiting{})
+	for _, p := range cold {
+		t.postpone(p, "sql_away", away)
+	}
+	return nil, away
+}
+
+// resolveParts targets parts in a goroutine. So many ask SQL at a time that it keeps up; more
+// go back to the queue.
+func (t *Targeting) resolveParts(ctx context.Context, parts []*page) {
+	if !t.sql.addParts(len(parts), t.mostForSQL()/eventsOfAPart) {
+		for _, p := range parts {
+			t.wait(p, t.o.PageDelay, "many parts wait for SQL")
+		}
+		return
+	}
+	t.sending.Go(func() {
+		_, _ = t.resolve(ctx, parts, nil)
+		t.sql.addParts(-len(parts), 0)
+	})
 }
 
 // nextPages splits the next page of some large audiences.

@@ -18,19 +18,19 @@ const maxMissed = 40 << 10
 
 // resolve targets pages together: it reads all settings, writes all notifications, and then
 // finishes each page with its counts. When it is repeated after a crash it writes the same ids,
-// and the counts go with the one finish that the queue accepts. With fromCache it asks no SQL
-// and returns the pages that need it, of which nothing has begun. The error comes from reading
-// the settings.
-func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) (cold []*page, err error) {
+// and the counts go with the one finish that the queue accepts. With unresolved users it asks
+// no SQL, returns the pages that need it, of which nothing has begun, and adds their users. The
+// error comes from reading the settings.
+func (t *Targeting) resolve(ctx context.Context, pages []*page, unresolved waiting) (cold []*page, err error) {
 	if pages = slices.DeleteFunc(pages, t.waitsForRoom); len(pages) == 0 {
 		return nil, nil
 	}
 	if pages = t.recall(ctx, pages); len(pages) == 0 {
 		return nil, nil
 	}
-	err = t.settings(ctx, pages, fromCache)
-	if fromCache {
-		pages, cold = divideCold(pages)
+	err = t.settings(ctx, pages, unresolved != nil)
+	if unresolved != nil {
+		pages, cold = unresolved.divide(pages)
 	}
 	var stored []*page
 	for _, p := range pages {
