@@ -1,7 +1,6 @@
 package events
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -101,17 +100,6 @@ func JobOf(c *queue.Claimed) (*Job, error) {
 	}
 	c.Value, c.Payload = nil, nil
 	return j, err
-}
-
-// Encode writes the job for the queue.
-func (j *Job) Encode() ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // keeps the payload as it was rendered
-	if err := enc.Encode(j); err != nil {
-		return nil, fmt.Errorf("encode event: %w", err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // DecodeJob reads what Encode wrote.

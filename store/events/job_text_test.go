@@ -1,0 +1,84 @@
+package events
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"fanfare/api"
+	"fanfare/store/events/render"
+)
+
+// What Encode writes is what encoding/json writes by the fields' tags, however many of
+// them are set.
+func TestEncodeWritesEveryField(t *testing.T) {
+	t.Parallel()
+	full := Job{
+		Type: "type", Actor: "actor", Object: "object",
+		Audience: Audience{Users: []string{"a", "b"}, Pages: 3, ContactsOf: "star", Chat: "chat"},
+		Push: render.Push{Payload: json.RawMessage(`{"aps":{"alert":"<&> \u2028"}}`), PushType: "alert", Priority: 10, CollapseID: "ü\"\x01",
+			Expiration: new(int64), ExpiresAt: 5, TTL: 6, NoRetryUnknown: true},
+		Of: "of", Parts: 7, AcceptedAt: 8, Cursor: "cursor", Counted: Counts{Recipients: 9, Live: 1}, Missed: []string{"c"}, Sent: Sent{Delivered: 10},
+	}
+	mustHaveNoZero(t, reflect.ValueOf(full), map[string]bool{"Counts": true, "Sent": true})
+	check := func(t rapid.TB, j *Job) {
+		text, err := j.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := json.Marshal(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a, b any
+		if json.Unmarshal(text, &a) != nil || json.Unmarshal(want, &b) != nil || !reflect.DeepEqual(a, b) {
+			t.Fatalf("%s\nwant %s", text, want)
+		}
+	}
+	check(t, &full)
+	rapid.Check(t, func(t *rapid.T) {
+		j := full
+		j.Type = rapid.String().Draw(t, "type")
+		fields := []any{&j.Actor, &j.Object, &j.Audience.Users, &j.Audience.Pages, &j.Audience.ContactsOf, &j.Audience.Chat, &j.Push.Payload,
+			&j.Push.PushType, &j.Push.Priority, &j.Push.CollapseID, &j.Push.Expiration, &j.Push.ExpiresAt, &j.Push.TTL, &j.Push.NoRetryUnknown,
+			&j.Of, &j.Parts, &j.AcceptedAt, &j.Cursor, &j.Counted, &j.Missed, &j.Sent}
+		for _, f := range fields {
+			if rapid.Bool().Draw(t, "empty") {
+				reflect.ValueOf(f).Elem().SetZero()
+			}
+		}
+		check(t, &j)
+	})
+}
+
+// mustHaveNoZero finds a field that was forgotten, but in those structs.
+func mustHaveNoZero(t *testing.T, v reflect.Value, but map[string]bool) {
+	t.Helper()
+	for i := range v.NumField() {
+		f := v.Field(i)
+		if f.IsZero() {
+			t.Errorf("%s.%s is not tried", v.Type().Name(), v.Type().Field(i).Name)
+		}
+		if f.Kind() == reflect.Struct && !but[f.Type().Name()] {
+			mustHaveNoZero(t, f, but)
+		}
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	j := &Job{Type: "greeting", Audience: Audience{Users: []string{"user-1"}}, AcceptedAt: 1_700_000_000_000,
+		Push: render.Push{Payload: json.RawMessage(`{"aps":{"alert":{"title":"Hello","body":"from the benchmark"}},"event_id":"00000000000000000000000000000000","type":"greeting"}`),
+			PushType: api.PushAlert, Priority: 10, CollapseID: "00000000000000000000000000000000"}}
+	b.Run("ours", func(b *testing.B) {
+		for b.Loop() {
+			_, _ = j.Encode()
+		}
+	})
+	b.Run("encoding/json", func(b *testing.B) {
+		for b.Loop() {
+			_, _ = json.Marshal(j)
+		}
+	})
+}
