@@ -36,14 +36,13 @@ end
 
 -- store_full stores the job at ARGV[at]: its text, report or '', delay in ms, counts as
 -- JSON or '', and the number of its attachments, which follow. It returns the id that
--- holds, 1 if this call made it, and where the next job begins.
+-- holds, 1 if this call made it, and where the next job begins. The ids under which the job
+-- is known are written last, so that a script that fails before has lost nothing.
 local function store_full(at, ms)
   local e, n = parse(ARGV[at]), tonumber(ARGV[at + 4])
   local after = at + 5 + n
   local id = known_as(e)
   if id then return id, 0, after end
-  if e.r == '1' then redis.call('HSET', record_of(e.i), e.i, '1') end
-  if e.u ~= '' then redis.call('HSET', UNIQUES, e.u, e.i) end
   attach(e, at + 5, n)
   count(e.g, 'created', 1)
   if ARGV[at + 3] ~= '' then
@@ -52,6 +51,8 @@ local function store_full(at, ms)
   if ARGV[at + 1] ~= '' then report(e.i, ARGV[at + 1]) end
   local wait = tonumber(ARGV[at + 2])
   if wait > 0 then delay(e, ms + wait, ms) else admit(e, 'm', ms) end
+  if e.r == '1' then redis.call('HSET', record_of(e.i), e.i, '1') end
+  if e.u ~= '' then redis.call('HSET', UNIQUES, e.u, e.i) end
   return e.i, 1, after
 end
 
