@@ -52,13 +52,13 @@ test: ## vet and test everything on private servers (installs what is missing)
 full: ## what make test tries with smaller numbers, at full size (an hour)
 	FANFARE_TEST_FULL=1 ./.ci/test.sh -timeout 2h -skip '$(FAULTS)|$(CLOCKS)' $(ARGS)
 
-capacity: ## measure what a process carries and takes: memory, backlogs, hostile clients (a minute or two)
+capacity: ## measure memory, backlogs and hostile clients (a minute or two)
 	go test -count=1 -p 1 -parallel 1 -run '$(CAPACITY)' ./store/queue ./e2e $(ARGS)
 
 clocks: ## try servers whose clocks are wrong, which compiles everything anew (minutes)
 	FANFARE_TEST_FULL=1 $(COMPILED) go test -race -count=1 -run '$(CLOCKS)' ./e2e $(ARGS)
 
-soak: ## mixed traffic and random faults for MINUTES (5), then a look at the books; SEED=n repeats the faults
+soak: ## mixed traffic and random faults for MINUTES (5), then a check that nothing was lost or sent twice; SEED=n repeats the faults
 	FANFARE_SOAK=$(MINUTES)m FANFARE_SOAK_SEED=$(SEED) FANFARE_SOAK_RESULTS=$(CURDIR)/bench/RESULTS.md \
 		go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./e2e $(ARGS)
 
