@@ -2,7 +2,7 @@
 -- Each order has its lines in the column order_lines of the table orders. A program of an
 -- earlier version writes both in one transaction, which fails from here on: its orders wait
 -- in Redis until a program of this version writes them.
-DROP TABLE order_lines;
+DROP TABLE IF EXISTS order_lines;
 
 -- +goose Down
 -- +goose StatementBegin

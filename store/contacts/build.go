@@ -221,7 +221,7 @@ func (s *Store) firstFromRecord(ctx context.Context, user string) ([]record.Acti
 	came := time.Now()
 	for { // at most twice: the next scan begins after this one
 		b, err := s.shared(ctx, "all "+user, func(ctx context.Context) (built, error) {
-			leave, ok := enter(ctx, s.fullScans, inlineLease)
+			leave, ok := enter(ctx, s.readScans, inlineLease)
 			if !ok {
 				return built{}, api.Errorf(api.CodeUnavailable, "too many requests go through all contacts just now")
 			}

@@ -38,7 +38,8 @@ type Options struct {
 	// build a missing index; for larger ones a job does it. Default 10.
 	InlinePages int
 	// Scans is how many reads, and how many jobs, of this process may go through
-	// contacts in SQL at once; default 8.
+	// contacts in SQL at once, a quarter as many reads through all contacts of a user;
+	// default 8.
 	Scans int
 }
 
@@ -76,9 +77,10 @@ type Store struct {
 	done *batch.Group[string, struct{}]
 	o    Options
 	// scans has a slot for each read that goes through at most InlinePages of
-	// contacts in SQL, fullScans for each job or read that goes through all.
-	scans, fullScans chan struct{}
-	builds           singleflight.Group
+	// contacts in SQL, fullScans for each job that goes through all, and readScans for each
+	// read that does, so that reads do not keep jobs from building what the reads miss.
+	scans, fullScans, readScans chan struct{}
+	builds                      singleflight.Group
 	// announce enqueues a committed change; tests replace it to play a process
 	// that dies between commit and enqueue.
 	announce func(context.Context, ...queue.Job)
@@ -104,6 +106,7 @@ func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Stor
 	s := &Store{
 		rec: rec, jobs: jobs, o: o, index: newIndex(redis, o.Max), truth: newTruth(rec),
 		scans: make(chan struct{}, o.Scans), fullScans: make(chan struct{}, o.Scans),
+		readScans: make(chan struct{}, max(1, o.Scans/4)),
 	}
 	s.announce = s.enqueue
 	s.done = batch.New(batch.Options{Timeout: closeTimeout}, func(ctx context.Context, rows []string) (struct{}, error) {
