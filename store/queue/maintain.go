@@ -214,6 +214,7 @@ func (m *maintainer) oneAlone(ctx context.Context) (ran bool) {
 	select {
 	case <-c.ended:
 	case <-limit.C:
+	case <-ctx.Done():
 	}
 	return true
 }

@@ -34,12 +34,12 @@ type session struct {
 // said that the session holds no job.
 func (l *session) extend(sent time.Time, idle bool) {
 	w := l.shard.worker
-	l.idle.Store(idle)
 	w.q.worked(l.shard.shard)
 	since := int64(sent.Sub(w.started))
 	for old := l.renewed.Load(); since > old; old = l.renewed.Load() {
 		if l.renewed.CompareAndSwap(old, since) {
 			l.deadline.Store(since + int64(w.q.o.Lease))
+			l.idle.Store(idle)
 			return
 		}
 	}

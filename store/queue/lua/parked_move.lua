@@ -11,6 +11,7 @@
 local name, ms, bytes = ARGV[1], math.floor(now_us() / 1000), -1
 local parked = P .. 'parked:' .. name
 local moved = redis.call('XRANGE', parked, '-', '+', 'COUNT', math.min(tonumber(ARGV[2]), 100))
+if #moved == 0 then return { 0, -1 } end -- a full Redis would refuse to write the count
 for _, one in ipairs(moved) do
   local eid, text = one[1], one[2][2]
   redis.call('XDEL', parked, eid)
