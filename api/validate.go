@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-playground/validator/v10"
@@ -21,6 +22,7 @@ const maxFieldErrors = 1000
 // that tags cannot express. It is safe for concurrent use.
 type Validator struct {
 	engine *validator.Validate
+	quick  sync.Map // from reflect.Type to quick
 }
 
 // NewValidator makes a Validator that knows this package's own rules:
@@ -48,6 +50,23 @@ func NewValidator() *Validator {
 // Check returns every field that breaks a rule, by its JSON path; nil for none. The value is a
 // pointer to a struct.
 func (v *Validator) Check(value any) []FieldError {
+	if v.sound(reflect.ValueOf(value).Elem()) {
+		return nil
+	}
+	return v.failures(value)
+}
+
+// sound tells whether a value surely keeps all rules.
+func (v *Validator) sound(value reflect.Value) bool {
+	check, ok := v.quick.Load(value.Type())
+	if !ok {
+		check, _ = v.quick.LoadOrStore(value.Type(), quickStruct(value.Type()))
+	}
+	return check.(quick)(value)
+}
+
+// failures asks the validator.
+func (v *Validator) failures(value any) []FieldError {
 	var failed validator.ValidationErrors
 	if err := v.engine.Struct(value); !errors.As(err, &failed) {
 		return nil
@@ -90,14 +109,17 @@ func fieldPath(namespace string) string {
 	return strings.TrimSuffix(path, ".")
 }
 
+// identifierRule is the rule identifier with the parameter behind its =.
+func identifierRule(param string) func(string) bool {
+	if param == "object" {
+		return ValidObject
+	}
+	return ValidIdentifier
+}
+
 func fieldRules() map[string]validator.Func {
 	return map[string]validator.Func{
-		"identifier": func(f validator.FieldLevel) bool {
-			if f.Param() == "object" {
-				return ValidObject(f.Field().String())
-			}
-			return ValidIdentifier(f.Field().String())
-		},
+		"identifier": func(f validator.FieldLevel) bool { return identifierRule(f.Param())(f.Field().String()) },
 		"token": func(f validator.FieldLevel) bool {
 			_, ok := NormalToken(f.Field().String())
 			return ok
@@ -190,9 +212,12 @@ func saleRules(sl validator.StructLevel) {
 	uniqueSKUs(sl, "items", skus)
 }
 
+// oneLine tells that no sku of a reservation can be repeated.
+func oneLine(r *ReservationRequest) bool { return len(r.Lines) < 2 }
+
 func reservationRules(sl validator.StructLevel) {
 	r := current[ReservationRequest](sl)
-	if len(r.Lines) < 2 {
+	if oneLine(r) {
 		return
 	}
 	skus := make([]string, len(r.Lines))
