@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -118,24 +117,25 @@ func TestChat(t *testing.T) {
 	p.mustRegister(2)
 	p.must(201, nil, "POST", "/v1/chats", map[string]any{"id": "team", "creator": "ann", "members": []string{"user-0", "user-1"}})
 	f := p.mustFollow("user-0", "")
-	p.mustSay("team", "ann", "one", "two", "three")
+	arrived := func(want ...string) {
+		t.Helper()
+		storetest.Eventually(t, 30*time.Second, fmt.Sprint("pushes of ", want), func() bool { return apns.Total() >= len(want) })
+		for i, r := range apns.Requests() {
+			if i >= len(want) || r.Token != deviceToken(1) || !strings.Contains(string(r.Payload), `"message_id":"`+want[i]+`"`) {
+				t.Errorf("push %d: %s to %s", i, r.Payload, r.Token)
+			}
+		}
+	}
+	// Each waits for the push before it: P5 promises no order to messages sent at once.
+	p.mustSay("team", "ann", "one")
+	arrived("1")
+	p.mustSay("team", "ann", "two")
+	arrived("1", "2")
+	p.mustSay("team", "ann", "three")
 	if got := f.texts(2); got != "one two " {
 		t.Fatalf("heard %q", got)
 	}
 	at := f.last
-	arrived := func(want ...string) {
-		t.Helper()
-		storetest.Eventually(t, 30*time.Second, fmt.Sprint("pushes of ", want), func() bool { return apns.Total() >= len(want) })
-		left := slices.Clone(want) // P5: messages sent within milliseconds may change places
-		for i, r := range apns.Requests() {
-			at := slices.IndexFunc(left, func(id string) bool { return strings.Contains(string(r.Payload), `"message_id":"`+id+`"`) })
-			if at < 0 || r.Token != deviceToken(1) {
-				t.Errorf("push %d: %s to %s", i, r.Payload, r.Token)
-				continue
-			}
-			left = slices.Delete(left, at, at+1)
-		}
-	}
 	arrived("1", "2", "3")
 
 	p.kill()
