@@ -7,15 +7,15 @@ import (
 
 // The limits of the access by users.
 const (
-	MaxTokenTTL   = 24 * time.Hour   // from a user token's iat to its exp
+	MaxTokenTTL   = 24 * time.Hour   // from iat to exp of a user token
 	MaxTokenAhead = time.Minute      // how far iat and nbf may lie ahead: clocks differ
 	MaxToken      = 8 << 10          // bytes of a user token
-	TicketTTL     = 60 * time.Second // within which a ticket is taken
-	TokenAudience = "fanfare"        // what aud of a user token must name
+	TicketTTL     = 60 * time.Second // how long a ticket can be used
+	TokenAudience = "fanfare"        // must be in aud of a user token
 	defaultTTL    = time.Hour        // of POST /v1/users/{user}/tokens
 )
 
-// UserScope is a right that a user token carries: for its own user alone.
+// UserScope is a right that a user token gives, for its own user only.
 type UserScope string
 
 // The scopes of user tokens.
@@ -26,7 +26,7 @@ const (
 	UserScopeBuy      UserScope = "buy"
 )
 
-// UserScopes lists them, in the order documents show them.
+// UserScopes lists the scopes in the order in which documents show them.
 var UserScopes = []UserScope{UserScopeChat, UserScopeContacts, UserScopeDevices, UserScopeBuy}
 
 // User is the user who calls with a user token, or with a ticket made with one. It must not be
@@ -40,17 +40,17 @@ type User struct {
 	KeyID string
 }
 
-// Allows tells whether the user's token carries a scope.
+// Allows tells whether the user's token has a scope.
 func (u *User) Allows(need UserScope) bool { return slices.Contains(u.Scopes, need) }
 
 // TokenRequest is the body of POST /v1/users/{user}/tokens.
 type TokenRequest struct {
 	Scopes []UserScope `json:"scopes" validate:"required,min=1,max=4,unique,dive,oneof=chat contacts devices buy" enums:"chat,contacts,devices,buy" example:"chat,devices"`
-	// TTLSeconds is how long the token lasts; an hour when it is left out.
+	// TTLSeconds is how long the token is valid; an hour if it is left out.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty" validate:"omitempty,min=1,max=86400" minimum:"1" maximum:"86400" example:"3600"`
 }
 
-// TTL is how long the token is to last.
+// TTL is how long the token is to be valid.
 func (r *TokenRequest) TTL() time.Duration {
 	if r.TTLSeconds == nil {
 		return defaultTTL
@@ -58,7 +58,7 @@ func (r *TokenRequest) TTL() time.Duration {
 	return time.Duration(*r.TTLSeconds) * time.Second
 }
 
-// Token is the answer of POST /v1/users/{user}/tokens. It is shown this once.
+// Token is the answer of POST /v1/users/{user}/tokens. The token is shown only in this answer.
 type Token struct {
 	Token     string `json:"token"`
 	ExpiresAt Time   `json:"expires_at" swaggertype:"string" format:"date-time"`

@@ -13,17 +13,17 @@ const (
 	MaxPushText            = 500                 // bytes of a message in its push
 )
 
-// ChatMessageType is the event type of the push that tells a member of a
-// message; while it is not registered no such push is made.
+// ChatMessageType is the event type of push notifications of messages. As long as it is not
+// registered, messages are not pushed.
 const ChatMessageType = "chat.message"
 
-// ChatObject is the object of a chat's pushes, by which a user mutes the chat.
+// ChatObject is the object of the push notifications of a chat. A user who mutes it mutes the chat.
 func ChatObject(chat string) string { return chatObject + chat }
 
 const chatObject = "chat:"
 
-// ChatRequest is the body of POST /v1/chats. The creator is a member, named
-// among Members or not.
+// ChatRequest is the body of POST /v1/chats. The creator is a member, whether listed in Members or
+// not.
 type ChatRequest struct {
 	ID      string   `json:"id,omitempty" validate:"omitempty,identifier" example:"team"`
 	Creator string   `json:"creator" validate:"required,identifier" example:"alice"`
@@ -32,16 +32,15 @@ type ChatRequest struct {
 	Message *string `json:"message,omitempty" validate:"omitempty,text" example:"hello"`
 }
 
-// Chat is the answer of POST /v1/chats. Epoch is another one each time that a
-// chat of the same id is made.
+// Chat is the answer of POST /v1/chats. Each chat that is made under the same id has another Epoch.
 type Chat struct {
 	ID      string   `json:"id" example:"team"`
 	Epoch   string   `json:"epoch"`
 	Members []string `json:"members" example:"alice,bob"`
 }
 
-// ChatInfo is the answer of GET /v1/chats/{chat}. FirstID is the first message
-// that is kept; LastID + 1 when none is.
+// ChatInfo is the answer of GET /v1/chats/{chat}. FirstID is the oldest message that is kept, or
+// LastID + 1 if none is kept.
 type ChatInfo struct {
 	ID          string `json:"id" example:"team"`
 	Epoch       string `json:"epoch"`
@@ -51,7 +50,7 @@ type ChatInfo struct {
 	CreatedAt   Time   `json:"created_at" swaggertype:"string" format:"date-time"`
 }
 
-// ChatMember is a member and the position up to which he has acknowledged.
+// ChatMember is a member and the position up to which the member has acknowledged.
 type ChatMember struct {
 	User     string `json:"user" example:"bob"`
 	Acked    int64  `json:"acked"`
@@ -64,11 +63,10 @@ type ChatMemberList struct {
 	Next  string       `json:"next,omitempty"`
 }
 
-// JoinFrom says where a new member begins.
+// JoinFrom says where a new member begins to read.
 type JoinFrom string
 
-// The places where a new member begins: with the next message, or with the
-// first that is kept.
+// A new member begins to read with the next message, or with the oldest message that is kept.
 const (
 	JoinNow   JoinFrom = "now"
 	JoinStart JoinFrom = "start"
@@ -81,13 +79,13 @@ type JoinRequest struct {
 
 // ChatMessageRequest is the body of POST /v1/chats/{chat}/messages.
 type ChatMessageRequest struct {
-	// Sender may be left out with a user token: the token's user is the sender then.
+	// Sender may be left out with a user token: the token's user is then the sender.
 	Sender string `json:"sender" validate:"required,identifier" subject:"self" example:"alice"`
 	Text   string `json:"text" validate:"text" example:"hello"`
 }
 
-// ChatMessageSent is the answer to a message: its id, one more than that of the
-// message before it, and when it was sent by Redis' clock.
+// ChatMessageSent is the answer to a message: its id, which is one more than the id of the previous
+// message, and the time at which it was sent, by Redis' clock.
 type ChatMessageSent struct {
 	ID     int64 `json:"id" example:"1"`
 	SentAt Time  `json:"sent_at" swaggertype:"string" format:"date-time"`
@@ -101,10 +99,9 @@ type ChatMessage struct {
 	SentAt Time   `json:"sent_at" swaggertype:"string" format:"date-time"`
 }
 
-// ChatMessages is the answer of GET /v1/chats/{chat}/messages, ascending.
-// Gap says that messages which the reader asked for are no longer kept, or that
-// the reader's epoch is another chat's, or one of this chat before Redis was restarted or
-// failed over and gave ids again of messages that it lost and the reader may have.
+// ChatMessages is the answer of GET /v1/chats/{chat}/messages, ascending. Gap is true if messages
+// that the reader asked for are no longer kept, or if the reader's epoch is not the chat's: the chat
+// was deleted and made again, or Redis lost messages that the reader may have and used their ids again.
 type ChatMessages struct {
 	Items   []ChatMessage `json:"items"`
 	LastID  int64         `json:"last_id"`
@@ -113,8 +110,8 @@ type ChatMessages struct {
 	Gap     bool          `json:"gap"`
 }
 
-// UserChat is one of a user's chats. Unread counts messages of others above
-// Acked that are kept. Of one with an Error only the ID is known.
+// UserChat is one of a user's chats. Unread counts the kept messages of other members above Acked.
+// If Error is set, only the ID is known.
 type UserChat struct {
 	ID     string     `json:"id" example:"team"`
 	Unread int64      `json:"unread"`
@@ -123,16 +120,14 @@ type UserChat struct {
 	Error  *ChatError `json:"error,omitempty"`
 }
 
-// UserChatList is the answer of GET /v1/users/{user}/chats, in the order of
-// joining.
+// UserChatList is the answer of GET /v1/users/{user}/chats, in the order in which the user joined.
 type UserChatList struct {
 	Items []UserChat `json:"items"`
 	Next  string     `json:"next,omitempty"`
 }
 
-// PendingChat is a chat in which a user has something to read: all that is
-// kept above his position, his own messages included, as far as the limit goes.
-// Error stands for the rest when this one chat could not be read.
+// PendingChat is a chat with unread messages of a user: the kept messages above the user's position,
+// including the user's own, up to the limit. Error is set if the chat could not be read completely.
 type PendingChat struct {
 	ID      string        `json:"id" example:"team"`
 	Epoch   string        `json:"epoch"`
@@ -159,8 +154,7 @@ type AckRequest struct {
 	Acks map[string]int64 `json:"acks" validate:"required,min=1,max=1000,dive,keys,identifier,endkeys,min=0"`
 }
 
-// Acks is the answer to it: the positions as they are now, and the chats that
-// were refused while others were not.
+// Acks is the answer to an AckRequest: the present positions, and the chats that were refused.
 type Acks struct {
 	Acked  map[string]int64     `json:"acked"`
 	Errors map[string]ChatError `json:"errors,omitempty"`
@@ -175,16 +169,16 @@ type StreamMessage struct {
 	SentAt Time   `json:"sent_at" swaggertype:"string" format:"date-time"`
 }
 
-// StreamGap is the data of a stream's `gap` event: what lay before FirstID is
-// no longer kept, or is not what it was.
+// StreamGap is the data of a stream's `gap` event: the messages before FirstID are no longer kept, or
+// are not the ones that the reader has.
 type StreamGap struct {
 	Chat    string `json:"chat" example:"team"`
 	FirstID int64  `json:"first_id"`
 	Epoch   string `json:"epoch"`
 }
 
-// StreamEvents are the events of GET /v1/users/{user}/messages/stream: an event of
-// a field's name has its JSON as data.
+// StreamEvents lists the events of GET /v1/users/{user}/messages/stream. A field's name is the name of
+// an event, and the field's type is the data of that event, as JSON.
 type StreamEvents struct {
 	Message *StreamMessage `json:"message"`
 	Gap     *StreamGap     `json:"gap"`

@@ -7,12 +7,12 @@ const (
 	MaxUploadAhead  = 5 * time.Minute // how far in the future an upload may be
 	DefaultIndexMax = 120             // FANFARE_CONTACTS_MAX
 	DefaultIndexMin = 10              // FANFARE_CONTACTS_MIN
-	// LargestIndexMax is the largest FANFARE_CONTACTS_MAX: one entry more, while
-	// the next is trimmed, is the last that Redis still stores compactly.
+	// LargestIndexMax is the largest FANFARE_CONTACTS_MAX. An index has one entry more before it is
+	// trimmed, and 128 entries are the most that Redis stores compactly.
 	LargestIndexMax = 127
 )
 
-// Relationship is what a user calls a contact.
+// Relationship is what a contact is to a user.
 type Relationship string
 
 // The relationships.
@@ -25,9 +25,9 @@ const (
 // Visibility says who may see an upload.
 type Visibility string
 
-// The visibilities. An owner calls a viewer contact, friend, family or nothing:
-// VisibleContacts is for all three, VisibleFriends for friends alone,
-// VisibleFamily for family alone, VisiblePrivate for nobody.
+// The visibilities. VisiblePublic is for everybody, VisibleContacts for users who are contact, friend
+// or family to the owner, VisibleFriends for friends only, VisibleFamily for family only, and
+// VisiblePrivate for nobody.
 const (
 	VisiblePublic   Visibility = "public"
 	VisibleContacts Visibility = "contacts"
@@ -36,8 +36,8 @@ const (
 	VisiblePrivate  Visibility = "private"
 )
 
-// Shows tells whether a viewer may see an upload whose owner calls the viewer r; "" is a viewer
-// to whom the owner has no relationship.
+// Shows tells whether a viewer may see an upload. r is what the viewer is to the owner; "" means that
+// the viewer is not a contact of the owner.
 func (v Visibility) Shows(r Relationship) bool {
 	switch v {
 	case VisiblePublic:
@@ -53,8 +53,7 @@ func (v Visibility) Shows(r Relationship) bool {
 	return false
 }
 
-// Widens tells whether changing old to v shows an upload to someone who could
-// not see it before.
+// Widens tells whether changing old to v lets someone see the upload who could not see it before.
 func (v Visibility) Widens(old Visibility) bool {
 	for _, r := range []Relationship{"", RelationContact, RelationFriend, RelationFamily} {
 		if v.Shows(r) && !old.Shows(r) {
@@ -81,8 +80,8 @@ type ContactList struct {
 	Next  string    `json:"next,omitempty"`
 }
 
-// UploadRequest is the body of POST /v1/uploads. UploadedAt is now when absent,
-// and at most MaxUploadAhead in the future.
+// UploadRequest is the body of POST /v1/uploads. UploadedAt is now if absent, and at most
+// MaxUploadAhead in the future.
 type UploadRequest struct {
 	ID         string     `json:"id" validate:"required,identifier" example:"photo:42"`
 	Owner      string     `json:"owner" validate:"required,identifier" example:"alice"`
@@ -111,15 +110,15 @@ type RecentContact struct {
 	LastUploadAt Time         `json:"last_upload_at" swaggertype:"string" format:"date-time"`
 }
 
-// RecentContacts is the answer of GET /v1/users/{user}/recent-contacts. Complete
-// is false only while a rebuild could hide someone.
+// RecentContacts is the answer of GET /v1/users/{user}/recent-contacts. Complete is false only while
+// the index is being rebuilt and contacts may be missing.
 type RecentContacts struct {
 	Items    []RecentContact `json:"items"`
 	Complete bool            `json:"complete"`
 }
 
 // RecentUploads is the answer of GET .../recent-contacts/uploads: the newest
-// uploads of the first of the recent contacts. Contact is null without one.
+// uploads of the first of the recent contacts. Contact is null if the user has no recent contacts.
 type RecentUploads struct {
 	Contact *string        `json:"contact" extensions:"x-nullable"`
 	Items   []RecentUpload `json:"items"`
@@ -132,13 +131,13 @@ type RecentUpload struct {
 	Visibility Visibility `json:"visibility" enums:"public,contacts,friends,family,private"`
 }
 
-// Rebuild is the answer of POST .../recent-contacts/rebuild: the job that does it.
+// Rebuild is the answer of POST .../recent-contacts/rebuild: the id of the job that rebuilds.
 type Rebuild struct {
 	ID string `json:"id"`
 }
 
-// ContactsStats says how far the recent contacts lag behind the record: changes
-// whose work is not done, and the age of the oldest.
+// ContactsStats says how far the index of recent contacts lags behind SQL: the number of changes
+// that it does not have yet, and the age of the oldest.
 type ContactsStats struct {
 	Pending int64 `json:"pending"`
 	LagMS   int64 `json:"lag_ms"`

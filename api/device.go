@@ -9,11 +9,11 @@ const (
 	EnvSandbox    Environment = "sandbox"
 )
 
-// DeviceState says whether a device is sent to.
+// DeviceState says whether a device gets notifications.
 type DeviceState string
 
-// The states of a device. A suspect device is still sent to; a dropped one is
-// not, until it registers again.
+// The states of a device. A suspect device still gets notifications. A dropped device gets none until
+// it registers again.
 const (
 	DeviceActive  DeviceState = "active"
 	DeviceSuspect DeviceState = "suspect"
@@ -47,7 +47,7 @@ type DeviceList struct {
 
 // MuteRequest is the optional body of PUT /v1/users/{user}/mutes/{object}.
 type MuteRequest struct {
-	// Until ends the mute by itself; absent: until it is deleted.
+	// Until is when the mute ends; absent: it lasts until it is deleted.
 	Until *Time `json:"until,omitempty" swaggertype:"string" format:"date-time"`
 }
 

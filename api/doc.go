@@ -1,4 +1,3 @@
-// Package api is fanfare's language: requests and responses, limits, error codes and the rules
-// that a request keeps. It does no I/O, so every other room may import it, and it imports none
-// of them.
+// Package api defines fanfare's vocabulary: requests and responses, limits, error codes and the
+// rules for requests. It does no I/O. Every other package of fanfare may import it, and it imports none of them.
 package api

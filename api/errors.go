@@ -54,7 +54,7 @@ type Meaning struct {
 	Retryable bool
 }
 
-// errorTable is the only place that knows statuses and whether to retry.
+// errorTable is the only place that decides a code's status and whether to retry.
 var errorTable = map[Code]Meaning{
 	CodeInvalidJSON:       {http.StatusBadRequest, "The body is not the JSON this call takes", false},
 	CodeInvalidRequest:    {http.StatusBadRequest, "The request is malformed", false},
@@ -122,14 +122,13 @@ type Error struct {
 // text as the detail, so never wrap the internal cause of a 5xx with it: use Because for that.
 func Errorf(code Code, format string, args ...any) *Error {
 	if len(args) == 0 && !strings.Contains(format, "%") {
-		return &Error{Code: code, Detail: format} // a refusal in a rush has nothing to format
+		return &Error{Code: code, Detail: format} // formatting takes time, and there may be many refusals
 	}
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Detail: err.Error(), cause: errors.Unwrap(err)}
 }
 
-// Because returns a copy of e that unwraps to cause. The cause is logged,
-// never shown.
+// Because returns a copy of e that unwraps to cause. The cause is logged and never shown to callers.
 func (e *Error) Because(cause error) *Error {
 	c := *e
 	c.cause = cause
@@ -147,7 +146,7 @@ func (e *Error) With(name string, value any) *Error {
 	return &c
 }
 
-// Error is the sentence for people, with the code before it.
+// Error returns the code and the sentence for people.
 func (e *Error) Error() string {
 	if e.cause != nil {
 		return fmt.Sprintf("%s: %s: %v", e.Code, e.Detail, e.cause)
@@ -155,7 +154,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s", e.Code, e.Detail)
 }
 
-// Unwrap gives the cause, if one was kept.
+// Unwrap returns the cause, if there is one.
 func (e *Error) Unwrap() error { return e.cause }
 
 // CodeOf finds the code of the first Error in err's chain, CodeInternal for
@@ -170,8 +169,8 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// Passing tells whether an error passes by itself: a dependency of the call was out of reach, or
-// too full.
+// Passing tells whether an error is temporary: a dependency of the call was out of reach or
+// overloaded.
 func Passing(err error) bool {
 	switch CodeOf(err) {
 	case CodeUnavailable, CodeUnknownOutcome, CodeOverloaded:

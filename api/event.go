@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// EventRequest is one event: something happened, and these people may want to
-// know. It holds identifiers only; nothing is looked up while it is accepted. Fields
-// that the validator skips ("-") have their rules in eventRules.
+// EventRequest is one event: something that happened, and the users who may want to know. It has
+// identifiers only; nothing is looked up while it is accepted. The rules of fields that the validator
+// skips ("-") are in eventRules.
 type EventRequest struct {
 	Type     string   `json:"type" validate:"required,identifier" example:"photo.shared"`
 	Actor    string   `json:"actor,omitempty" validate:"omitempty,identifier" example:"alice"`
 	Object   string   `json:"object,omitempty" validate:"omitempty,identifier=object" example:"album:42"`
 	Audience Audience `json:"audience"`
-	// Data travels in the payload and fills the type's templates: flat string
-	// values, at most 2 KiB as JSON.
+	// Data is sent in the payload and fills the type's templates: flat string values, at most
+	// 2 KiB as JSON.
 	Data map[string]string `json:"data,omitempty" validate:"-"`
-	// Alert overrides the type's templates; with it the type need not exist.
+	// Alert replaces the type's templates; with it the type need not exist.
 	Alert *Alert `json:"alert,omitempty"`
 	// APS is merged into the payload's aps object; at most 2 KiB.
 	APS        json.RawMessage `json:"aps,omitempty" validate:"-" swaggertype:"object"`
@@ -24,24 +24,24 @@ type EventRequest struct {
 	ExpiresAt  *Time           `json:"expires_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`
 }
 
-// Audience is exactly one of its fields.
+// Audience has exactly one of its fields.
 type Audience struct {
 	Users      []string `json:"users,omitempty" validate:"omitempty,min=1,max=10000,dive,identifier" example:"bob"`
 	ContactsOf string   `json:"contacts_of,omitempty" validate:"omitempty,identifier"`
 	Chat       string   `json:"chat,omitempty" validate:"omitempty,identifier"`
 }
 
-// Alert is the visible text of a notification, taken as it is.
+// Alert is the visible text of a notification. It is not a template.
 type Alert struct {
 	Title string `json:"title,omitempty" validate:"maxbytes=256"`
 	Body  string `json:"body,omitempty" validate:"maxbytes=2048"`
 }
 
-// NamedEvent is an event that the server itself makes when something happened. However often the
-// server notices, the event happens once.
+// NamedEvent is an event that the server itself makes. Its name makes it unique: if the server makes
+// it again, nothing happens.
 type NamedEvent struct {
-	// Name is unique for what happened; At is when it happened. Events of one Route are targeted
-	// by one shard, in their order.
+	// Name identifies the event, and At is its time. The events of one Route are targeted in one
+	// shard, in order.
 	Name, Route string
 	At          time.Time
 	Event       EventRequest
@@ -52,12 +52,12 @@ type EventBatchRequest struct {
 	Events []EventRequest `json:"events" validate:"required,min=1,max=1000,dive"`
 }
 
-// EventAccepted names an accepted event: from here on it is not lost.
+// EventAccepted has the id of an accepted event. From then on the event is not lost.
 type EventAccepted struct {
 	ID string `json:"id"`
 }
 
-// EventBatchAccepted names the accepted events, in the order they came.
+// EventBatchAccepted lists the accepted events in the order of the request.
 type EventBatchAccepted struct {
 	Items []EventAccepted `json:"items"`
 }
@@ -74,8 +74,8 @@ const (
 	EventExpired   EventState = "expired"
 )
 
-// EventReport is the answer of GET /v1/events/{id}. Counts are true after any
-// redoing. Recipients are distinct users before suppression.
+// EventReport is the answer of GET /v1/events/{id}. The counts are right even if work was done again
+// after a crash. Recipients are distinct users before suppression.
 type EventReport struct {
 	ID            string     `json:"id"`
 	Type          string     `json:"type"`
@@ -86,13 +86,13 @@ type EventReport struct {
 	Failed        int64      `json:"failed"`
 	Expired       int64      `json:"expired"`
 	Retrying      int64      `json:"retrying"`
-	// FailedBy counts the failed by reason, at most the 10 most frequent.
+	// FailedBy counts the failed notifications by reason, at most the 10 most frequent reasons.
 	FailedBy   map[string]int64 `json:"failed_by,omitempty"`
 	Suppressed SuppressedCounts `json:"suppressed"`
 }
 
-// SuppressedCounts counts users who were not notified, each once, by the first
-// reason that applies in this order.
+// SuppressedCounts counts the users who got no notification. Each counts once, under the first reason
+// that applies, in the order of the fields.
 type SuppressedCounts struct {
 	IsActor  int64 `json:"is_actor"`
 	OptedOut int64 `json:"opted_out"`

@@ -23,13 +23,12 @@ const (
 	PushControls     PushType = "controls"
 )
 
-// EventTypeRequest is the body of PUT /v1/event-types/{type}: how events of
-// this type look on a phone.
+// EventTypeRequest is the body of PUT /v1/event-types/{type}: how events of this type look on a phone.
 type EventTypeRequest struct {
-	// Title is a template: text, {{.actor}}, {{.object}}, {{.data.name}} and
-	// {{if}}{{else}}{{end}}, nothing else; at most 256 bytes.
+	// Title is a template of text, {{.actor}}, {{.object}}, {{.data.name}} and
+	// {{if}}{{else}}{{end}}; at most 256 bytes.
 	Title string `json:"title,omitempty" validate:"maxbytes=256" example:"New photo"`
-	// Body is a template as the title is; at most 2,048 bytes.
+	// Body is a template like the title; at most 2,048 bytes.
 	Body     string   `json:"body,omitempty" validate:"maxbytes=2048" example:"{{.actor}} shared {{.data.album}}"`
 	Sound    string   `json:"sound,omitempty" validate:"maxbytes=128" example:"default"`
 	Category string   `json:"category,omitempty" validate:"maxbytes=128"`
@@ -37,21 +36,20 @@ type EventTypeRequest struct {
 	PushType PushType `json:"push_type,omitempty" validate:"omitempty,oneof=alert background location voip complication fileprovider mdm liveactivity pushtotalk widgets controls" default:"alert"`
 	// Priority is 1, 5 or 10; by default 5 for background and 10 otherwise.
 	Priority int `json:"priority,omitempty" validate:"omitempty,oneof=1 5 10"`
-	// TTLSeconds is how long a notification is worth delivering, counted from
-	// acceptance. Absent: no apns-expiration is sent. 0: APNs tries once and
-	// stores nothing.
+	// TTLSeconds is how long a notification is useful, counted from the acceptance of its event.
+	// Absent: no apns-expiration is sent. 0: APNs tries once and stores nothing.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty" validate:"omitempty,min=0,max=2592000"`
-	// Collapse derives a collapse id from the event, so that a
-	// resend after an unknown outcome replaces rather than repeats.
+	// Collapse derives a collapse id from the event, so that a resend after an unknown outcome
+	// replaces the notification on the phone instead of showing it twice.
 	Collapse *bool `json:"collapse,omitempty" default:"true"`
-	// RetryUnknown resends when the connection was lost before
-	// APNs answered; false ends as failed(unknown_outcome).
+	// RetryUnknown sends a notification again if the connection was lost before APNs answered. If
+	// false, such a notification ends as failed(unknown_outcome).
 	RetryUnknown *bool           `json:"retry_unknown,omitempty" default:"true"`
 	APS          json.RawMessage `json:"aps,omitempty" swaggertype:"object"`
 }
 
-// EventType is an event type on record. Revision rises with every change;
-// events keep the revision they were accepted with.
+// EventType is an event type on record. Revision rises with every change. An event keeps the revision
+// with which it was accepted.
 type EventType struct {
 	Type string `json:"type" example:"photo.shared"`
 	EventTypeRequest
@@ -60,7 +58,7 @@ type EventType struct {
 	UpdatedAt Time  `json:"updated_at"`
 }
 
-// InForce is the type with the defaults written out that are in force.
+// InForce returns the type with the defaults that apply written out.
 func (t EventType) InForce() *EventType {
 	t.PushType = cmp.Or(t.PushType, PushAlert)
 	for _, on := range []**bool{&t.Collapse, &t.RetryUnknown} {

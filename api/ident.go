@@ -2,10 +2,9 @@ package api
 
 import "strings"
 
-// ValidIdentifier tells whether s may name a thing that clients choose: 1 to
-// MaxIdentifier bytes of A-Z a-z 0-9 . _ : @ -, but neither . nor .., which clients and
-// proxies fold away in a path. No such name can hold a brace, so none can move a Redis
-// key to another slot.
+// ValidIdentifier tells whether s may be an identifier chosen by a client: 1 to MaxIdentifier bytes of
+// A-Z a-z 0-9 . _ : @ -, but neither . nor .., which clients and proxies remove from a path. An
+// identifier has no braces, so it cannot move a Redis key to another slot.
 func ValidIdentifier(s string) bool {
 	if s == "" || s == "." || s == ".." || len(s) > MaxIdentifier {
 		return false
@@ -18,8 +17,7 @@ func ValidIdentifier(s string) bool {
 	return true
 }
 
-// ValidObject tells whether s may be the object of an event: an identifier, or a chat by the
-// name that ChatObject gives it.
+// ValidObject tells whether s may be the object of an event: an identifier or a ChatObject.
 func ValidObject(s string) bool {
 	return ValidIdentifier(s) || ValidIdentifier(strings.TrimPrefix(s, chatObject))
 }
@@ -32,8 +30,8 @@ func identifierByte(c byte) bool {
 	return strings.IndexByte("._:@-", c) >= 0
 }
 
-// NormalToken returns a device token in the form it is stored in, lower-case hex, and whether s
-// is a token: hex, even length, MinTokenHex to MaxTokenHex.
+// NormalToken returns a device token in its stored form, lower-case hex, and whether s is a token:
+// hex of even length, MinTokenHex to MaxTokenHex digits.
 func NormalToken(s string) (string, bool) {
 	if len(s) < MinTokenHex || len(s) > MaxTokenHex || len(s)%2 != 0 {
 		return "", false

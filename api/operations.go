@@ -6,8 +6,8 @@ import "encoding/json"
 type Readiness struct {
 	Ready        bool         `json:"ready"`
 	Dependencies []Dependency `json:"dependencies"`
-	// Notes say what an operator should know though nothing is wrong, such as
-	// embedded parts or shards that nobody serves.
+	// Notes has what an operator should know although nothing failed, such as embedded parts or
+	// shards that no process serves.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -24,13 +24,13 @@ type Stats struct {
 	Queues []QueueStats `json:"queues"`
 	// DeliveredPerSecond is this process's mean over the last minute.
 	DeliveredPerSecond float64 `json:"delivered_per_second"`
-	// Contacts is how far the recent contacts lag behind the record.
+	// Contacts is how far the index of recent contacts lags behind SQL.
 	Contacts *ContactsStats `json:"contacts,omitempty"`
-	// Sales is what the sales owe to the record.
+	// Sales has the orders of sales that are still to be written to SQL.
 	Sales *SalesStats `json:"sales,omitempty"`
 }
 
-// QueueStats describes one queue, all its shards together.
+// QueueStats describes one queue over all its shards.
 type QueueStats struct {
 	Name        string  `json:"name"`
 	Depth       int64   `json:"depth"`
@@ -44,10 +44,10 @@ type QueueStats struct {
 	Unserved    []int   `json:"unserved_shards,omitempty"`
 	Recovered   int64   `json:"leases_recovered"`
 	WakeupMS    float64 `json:"wakeup_ms"`
-	Dropped     int64   `json:"-"` // dead letters that were too old or too many; only in the metrics
+	Dropped     int64   `json:"-"` // dead letters that were dropped for their age or number; only in the metrics
 }
 
-// DeadLetter is work that was given up.
+// DeadLetter is a job that was given up.
 type DeadLetter struct {
 	ID        string          `json:"id"`
 	Kind      string          `json:"kind" enums:"event,notification,job"`

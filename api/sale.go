@@ -11,11 +11,10 @@ const (
 	DefaultSaleRun = 1024 // FANFARE_SALE_MAX_IN_FLIGHT
 )
 
-// SaleState says whether one can buy.
+// SaleState says whether reservations are possible.
 type SaleState string
 
-// The states of a sale, by Redis' clock. A sale is SaleSoldOut while nothing of
-// any sku is available.
+// The states of a sale, by Redis' clock. A sale is SaleSoldOut while no unit of any sku is available.
 const (
 	SaleUpcoming SaleState = "upcoming"
 	SaleOpen     SaleState = "open"
@@ -23,10 +22,10 @@ const (
 	SaleEnded    SaleState = "ended"
 )
 
-// ReservationState says what became of a reservation.
+// ReservationState says how far a reservation has come.
 type ReservationState string
 
-// The states of a reservation. Only one that is held can change.
+// The states of a reservation. Only a held reservation can change.
 const (
 	ReservationHeld     ReservationState = "held"
 	ReservationSold     ReservationState = "sold"
@@ -34,20 +33,20 @@ const (
 	ReservationExpired  ReservationState = "expired"
 )
 
-// SaleRequest is the body of PUT /v1/sales/{sale}: the whole sale. Stock is the
-// total of a sku, with what is held and sold of it.
+// SaleRequest is the body of PUT /v1/sales/{sale}: the whole sale. Stock is the total of a sku,
+// including the units that are held or sold.
 type SaleRequest struct {
 	Items []SaleStock `json:"items" validate:"required,min=1,max=100,dive"`
 	// The window is [starts_at, ends_at) by Redis' clock.
 	StartsAt *Time `json:"starts_at" validate:"required" swaggertype:"string" format:"date-time" example:"2026-12-01T12:00:00.000Z"`
 	EndsAt   *Time `json:"ends_at" validate:"required" swaggertype:"string" format:"date-time" example:"2026-12-01T13:00:00.000Z"`
-	// PerUserLimit is how many units one user may hold and have bought; absent: any number.
+	// PerUserLimit is how many units one user may hold and buy in all; absent: no limit.
 	PerUserLimit *int64 `json:"per_user_limit,omitempty" validate:"omitnil,min=1,max=9007199254740991" extensions:"x-nullable" example:"2"`
-	// HoldMS is how long a reservation waits for its confirmation; 0 sells at once. Default: 10 minutes.
+	// HoldMS is how long a reservation waits for its confirmation, in ms; 0: it is sold at once. Default: 10 minutes.
 	HoldMS *int64 `json:"hold_ms,omitempty" validate:"omitnil,min=0,max=2592000000" default:"600000" example:"600000"`
-	// IdleMS ends the sale when nobody reserved for so long; absent: never.
+	// IdleMS ends the sale if nobody reserves for this time, in ms; absent: never.
 	IdleMS *int64 `json:"idle_ms,omitempty" validate:"omitnil,min=1,max=2592000000" extensions:"x-nullable"`
-	// Partitions spreads a hot sale over so many slots of Redis; it never changes.
+	// Partitions is the number of Redis slots over which a busy sale is spread; it cannot change.
 	Partitions *int64 `json:"partitions,omitempty" validate:"omitnil,min=1,max=64" default:"1" example:"1"`
 }
 
@@ -57,7 +56,7 @@ type SaleStock struct {
 	Stock *int64 `json:"stock" validate:"required,min=0,max=9007199254740991" example:"100"`
 }
 
-// Sale is a sale as it stands. Available + held + sold = total for every item.
+// Sale is the present state of a sale. For every item, available + held + sold = total.
 type Sale struct {
 	ID           string     `json:"id" example:"spring"`
 	State        SaleState  `json:"state" enums:"upcoming,open,sold_out,ended"`
@@ -67,12 +66,12 @@ type Sale struct {
 	PerUserLimit *int64     `json:"per_user_limit" extensions:"x-nullable"`
 	HoldMS       int64      `json:"hold_ms" example:"600000"`
 	IdleMS       int64      `json:"idle_ms,omitempty"`
-	// Partitions is left out when there is one.
+	// Partitions is left out if there is only one.
 	Partitions int64 `json:"partitions,omitempty"`
-	// Version counts the changes by PUT and by stock calls; the ETag is made of it.
+	// Version counts the changes by PUT and by stock calls. The ETag contains it.
 	Version int64 `json:"version" example:"1"`
-	// Consistent is there only for a sale of several partitions, and false when
-	// units moved between them at every try to add them up.
+	// Consistent is set only for a sale of several partitions. It is false if units moved between
+	// the partitions at every try to add them up.
 	Consistent *bool `json:"consistent,omitempty"`
 }
 
@@ -88,7 +87,7 @@ type SaleItem struct {
 // StockRequest is the body of POST /v1/sales/{sale}/stock.
 type StockRequest struct {
 	SKU string `json:"sku" validate:"required,identifier" example:"sneaker:42"`
-	// Delta is added to the total; negative takes away.
+	// Delta is added to the total; a negative delta takes units away.
 	Delta *int64 `json:"delta" validate:"required,min=-9007199254740991,max=9007199254740991" example:"50"`
 }
 
@@ -100,13 +99,13 @@ type Line struct {
 
 // ReservationRequest is the body of POST /v1/sales/{sale}/reservations.
 type ReservationRequest struct {
-	// User may be left out with a user token: the token's user is meant then.
+	// User may be left out with a user token: then it is the token's user.
 	User  string `json:"user" validate:"required,identifier" subject:"self" example:"alice"`
 	Lines []Line `json:"lines" validate:"required,min=1,max=20,dive"`
 }
 
-// Reservation is a user's claim on units. ExpiresAt is when a held one ends by
-// itself; one that was sold at once has none.
+// Reservation is a user's claim on units. ExpiresAt is when a held reservation expires; a reservation
+// that was sold at once has none.
 type Reservation struct {
 	ID        string           `json:"id"`
 	User      string           `json:"user" example:"alice"`
@@ -135,27 +134,25 @@ type OrderList struct {
 	Next  string  `json:"next,omitempty"`
 }
 
-// Availability is the data of a `stock` event: what is available of each sku.
+// Availability is the data of a `stock` event: the available units of each sku.
 type Availability struct {
 	Available map[string]int64 `json:"available"`
 	State     SaleState        `json:"state" enums:"upcoming,open,sold_out,ended"`
 }
 
-// StockEvents are the events of GET /v1/sales/{sale}/stream, as StreamEvents are
-// those of chats.
+// StockEvents lists the events of GET /v1/sales/{sale}/stream, in the way of StreamEvents.
 type StockEvents struct {
 	Stock *Availability `json:"stock"`
 	Bye   *Bye          `json:"bye"`
 }
 
-// SalesStats says what sales owe to the record: confirmed reservations whose
-// order rows are not in SQL yet, the age of the oldest, and, by sale and sku,
-// units sold beyond the total (after a fail-over that lost writes). The figures are
-// without UnreadSales, sales that could not be read.
+// SalesStats has the number of confirmed reservations whose orders are not in SQL yet, the age of the
+// oldest, and the units that were sold beyond the total, by sale and sku, after a fail-over lost
+// writes. UnreadSales is the number of sales that could not be read; the figures do not include them.
 type SalesStats struct {
 	WaitingOrders int64                       `json:"waiting_orders"`
 	LagMS         int64                       `json:"lag_ms"`
 	Oversold      map[string]map[string]int64 `json:"oversold,omitempty"`
 	UnreadSales   int64                       `json:"unread_sales,omitempty"`
-	Open          int64                       `json:"-"` // sales in which one can reserve; only in the metrics
+	Open          int64                       `json:"-"` // sales that are open for reservations; only in the metrics
 }

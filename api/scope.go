@@ -2,10 +2,10 @@ package api
 
 import "time"
 
-// Scope is a right that an API key carries.
+// Scope is a right that an API key gives.
 type Scope string
 
-// The scopes there are. ScopeAdmin covers all, ScopeSales covers ScopeSalesBuy.
+// The scopes of API keys. ScopeAdmin covers all scopes, and ScopeSales covers ScopeSalesBuy.
 const (
 	ScopePush     Scope = "push"
 	ScopeContacts Scope = "contacts"
@@ -17,22 +17,22 @@ const (
 	ScopeAdmin    Scope = "admin"
 )
 
-// Scopes lists every scope, in the order documents show them.
+// Scopes lists every scope in the order in which documents show them.
 var Scopes = []Scope{ScopePush, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeTokens, ScopeOps, ScopeAdmin}
 
-// Covers tells whether having s allows what needs other.
+// Covers tells whether a key with scope s may make calls that need other.
 func (s Scope) Covers(other Scope) bool {
 	return s == ScopeAdmin || s == other || (s == ScopeSales && other == ScopeSalesBuy)
 }
 
-// Key is an API key as it may be shown: never the secret.
+// Key is an API key without its secret, so that it can be shown.
 type Key struct {
 	ID        string     `json:"id"`
 	Name      string     `json:"name"`
 	Scopes    []Scope    `json:"scopes"`
 	CreatedAt Time       `json:"created_at"`
 	LastUsed  *Time      `json:"last_used_at,omitempty"`
-	ExpiresAt *Time      `json:"expires_at,omitempty"` // nil: it never does
+	ExpiresAt *Time      `json:"expires_at,omitempty"` // nil: it does not expire
 	RevokedAt *time.Time `json:"revoked_at,omitempty"`
 }
 

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Time is a moment as the contract writes it: RFC 3339, UTC, milliseconds.
+// Time is a time in the form of the HTTP contract: RFC 3339, UTC, milliseconds.
 type Time struct{ time.Time }
 
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// At makes a Time from t, cut to milliseconds.
+// At makes a Time from t, truncated to milliseconds.
 func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Millisecond)} }
 
 // AtMillis makes a Time from milliseconds since the Unix epoch.
 func AtMillis(ms int64) Time { return Time{time.UnixMilli(ms).UTC()} }
 
-// MarshalJSON writes the contract's form.
+// MarshalJSON writes RFC 3339 in UTC with milliseconds.
 func (t Time) MarshalJSON() ([]byte, error) {
 	text := append(make([]byte, 0, len(timeFormat)+2), '"')
 	return append(t.UTC().AppendFormat(text, timeFormat), '"'), nil

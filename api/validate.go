@@ -56,7 +56,7 @@ func (v *Validator) Check(value any) []FieldError {
 	return v.failures(value)
 }
 
-// sound tells whether a value surely keeps all rules.
+// sound tells whether a value certainly keeps all rules.
 func (v *Validator) sound(value reflect.Value) bool {
 	check, ok := v.quick.Load(value.Type())
 	if !ok {
@@ -65,7 +65,7 @@ func (v *Validator) sound(value reflect.Value) bool {
 	return check.(quick)(value)
 }
 
-// failures asks the validator.
+// failures runs the validator.
 func (v *Validator) failures(value any) []FieldError {
 	var failed validator.ValidationErrors
 	if err := v.engine.Struct(value); !errors.As(err, &failed) {
@@ -91,7 +91,7 @@ func InvalidFields(fields []FieldError) error {
 	return e
 }
 
-// fieldName is the caller's name for a field: in the body, the path, the query or a header.
+// fieldName is a field's name in the request: in the body, the path, the query or a header.
 func fieldName(f reflect.StructField) string {
 	for _, tag := range []string{"json", "path", "query", "header"} {
 		if name, _, _ := strings.Cut(f.Tag.Get(tag), ","); name != "" && name != "-" {
@@ -109,7 +109,7 @@ func fieldPath(namespace string) string {
 	return strings.TrimSuffix(path, ".")
 }
 
-// identifierRule is the rule identifier with the parameter behind its =.
+// identifierRule checks the rule identifier, with the parameter after its =.
 func identifierRule(param string) func(string) bool {
 	if param == "object" {
 		return ValidObject
@@ -133,7 +133,7 @@ func fieldRules() map[string]validator.Func {
 	}
 }
 
-// printable tells whether s may stand in an HTTP header.
+// printable tells whether s may be in an HTTP header.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] == 0x7f {
@@ -149,7 +149,7 @@ func validText(s string) bool {
 	return n >= 1 && n <= MaxMessageText
 }
 
-// current is the struct under check, which the caller passed to Check by pointer.
+// current is the struct that is being checked, which the caller passed to Check by pointer.
 func current[T any](sl validator.StructLevel) *T {
 	return sl.Current().Addr().Interface().(*T)
 }
@@ -168,7 +168,7 @@ func audienceRules(sl validator.StructLevel) {
 	}
 }
 
-// eventRules bounds the parts of an event that are free-form JSON.
+// eventRules limits the free-form JSON of an event.
 func eventRules(sl validator.StructLevel) {
 	e := current[EventRequest](sl)
 	if tooMuchData(e.Data) {
@@ -180,7 +180,7 @@ func eventRules(sl validator.StructLevel) {
 	}
 }
 
-// tooMuchData encodes data only if it could exceed MaxData with every byte escaped.
+// tooMuchData encodes data only if it could exceed MaxData when every byte is escaped.
 func tooMuchData(data map[string]string) bool {
 	most := len(`{}`)
 	for name, value := range data {
@@ -189,8 +189,8 @@ func tooMuchData(data map[string]string) bool {
 	return most > MaxData && jsonSize(data) > MaxData
 }
 
-// eventTypeRules are the rules between an event type's fields that do not depend on
-// its templates.
+// eventTypeRules checks the rules between fields of an event type that do not depend on its
+// templates.
 func eventTypeRules(sl validator.StructLevel) {
 	t := current[EventTypeRequest](sl)
 	if t.PushType == PushBackground && t.Priority == 10 {
@@ -212,7 +212,7 @@ func saleRules(sl validator.StructLevel) {
 	uniqueSKUs(sl, "items", skus)
 }
 
-// oneLine tells that no sku of a reservation can be repeated.
+// oneLine tells whether a reservation has too few lines to repeat a sku.
 func oneLine(r *ReservationRequest) bool { return len(r.Lines) < 2 }
 
 func reservationRules(sl validator.StructLevel) {
@@ -227,8 +227,8 @@ func reservationRules(sl validator.StructLevel) {
 	uniqueSKUs(sl, "lines", skus)
 }
 
-// uniqueSKUs reports each sku that a list repeats. A sku that is no identifier is
-// reported by the rule identifier alone.
+// uniqueSKUs reports each sku that a list repeats. If a sku is not an identifier, only the rule
+// identifier reports it.
 func uniqueSKUs(sl validator.StructLevel, list string, skus []string) {
 	first := make(map[string]int, len(skus))
 	for i, sku := range skus {

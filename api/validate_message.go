@@ -8,8 +8,7 @@ import (
 	"github.com/go-playground/validator/v10"
 )
 
-// ruleName is the name that callers see for a rule: how lengths are counted is not their
-// concern.
+// ruleName is the name that callers see for a rule. Callers need not know how lengths are counted.
 func ruleName(tag string) string {
 	if tag == "maxbytes" {
 		return "max"
@@ -17,7 +16,7 @@ func ruleName(tag string) string {
 	return tag
 }
 
-// message says in words what a field must be; it follows the field's name.
+// message says in words what a field must be. It is shown after the field's name.
 func message(f validator.FieldError) string {
 	switch f.Tag() {
 	case "required":

@@ -17,10 +17,11 @@ type postMessageRequest struct {
 // postMessage sends a message.
 //
 //	@Summary		Send a message
-//	@Description	Ids of a chat are 1, 2, 3 ... without holes: whoever sees a message can see all below it that are kept. Members who
-//	@Description	follow a stream have it at once; those who do not get a push, if the event type `chat.message` is registered:
-//	@Description	actor is the sender, object `chat:<id>` (mute that and there is none), data `chat`, `message_id` and `text` (its
-//	@Description	first 500 bytes).
+//	@Description	The ids of a chat's messages are 1, 2, 3 and so on without holes: a reader who sees a message can also read all
+//	@Description	kept messages with lower ids. Members with an open stream receive the message at once. The other members get a
+//	@Description	push notification if the event type `chat.message` is registered. Its actor is the sender, its object is
+//	@Description	`chat:<id>`, which members can mute, and its data has `chat`, `message_id` and `text` (the first 500 bytes of
+//	@Description	the text).
 //	@Tags			group chat
 //	@ID				postMessage
 //	@Accept			json
@@ -29,7 +30,7 @@ type postMessageRequest struct {
 //	@Param			Idempotency-Key	header		string					false	"Makes the call safe to repeat for 24 h; unique per chat and sender"	minlength(1)	maxlength(255)
 //	@Param			message			body		api.ChatMessageRequest	true	"The message: 1 to 4,000 characters, kept as they are"
 //	@Success		201				{object}	api.ChatMessageSent		"Sent"
-//	@Header			201				{string}	Idempotent-Replayed		"true when this is the first answer again"
+//	@Header			201				{string}	Idempotent-Replayed		"true if this is the first answer again"
 //	@Failure		403				{object}	api.Problem				"not_a_member"
 //	@Failure		404				{object}	api.Problem				"not_found: there is no such chat"
 //	@Failure		422				{object}	api.Problem				"validation_failed, idempotency_key_reused"
@@ -77,15 +78,16 @@ type listMessagesRequest struct {
 // listMessages reads a chat's messages.
 //
 //	@Summary		Read messages
-//	@Description	Ascending, and changing nothing: reading is not acknowledging. `after` gives those after it, `before` the newest below
-//	@Description	it; without either, from the oldest that is kept. `gap` tells that some of what was asked for is no longer kept, or
-//	@Description	that what came up to `after` is not what it was under `epoch`: it is another chat, or Redis lost messages and gave
-//	@Description	their ids again. Go on from `first_id`.
+//	@Description	Lists messages in ascending order. Reading does not acknowledge them. With `after` the list begins with the
+//	@Description	first message above that id. With `before` it has the newest messages below that id. With neither it begins with
+//	@Description	the oldest message that is kept. `gap` is true if some of the requested messages are no longer kept. If `epoch`
+//	@Description	was given, `gap` is also true if the messages up to `after` are not the ones of that epoch: the chat was deleted
+//	@Description	and made again, or Redis lost messages and their ids were used again. Then go on from `first_id`.
 //	@Tags			group chat
 //	@ID				listMessages
 //	@Produce		json
 //	@Param			chat	path		string				true	"The chat"	example(team)
-//	@Param			user	query		string				true	"Who reads; a member. A user token may leave it out"	example(bob)
+//	@Param			user	query		string				true	"The reader, a member; may be left out with a user token"	example(bob)
 //	@Param			after	query		int					false	"Only messages above this id"	minimum(0)
 //	@Param			before	query		int					false	"Only messages below this id"	minimum(0)
 //	@Param			limit	query		int					false	"How many"	minimum(1)	maximum(500)	default(50)
@@ -114,8 +116,9 @@ type ackRequest struct {
 // ackMessages moves a user's positions forward.
 //
 //	@Summary		Acknowledge messages
-//	@Description	Up to the id given for each chat, the user has seen everything. A position only moves forward: an older id is
-//	@Description	answered with the position as it is. With several chats each stands for itself; those refused are in `errors`.
+//	@Description	Records that the user has seen all messages up to the given id of each chat. A position only moves forward: an
+//	@Description	older id changes nothing, and the answer has the present position. Each chat is handled separately; the chats
+//	@Description	that were refused are listed in `errors`.
 //	@Tags			group chat
 //	@ID				ackMessages
 //	@Accept			json
@@ -126,7 +129,7 @@ type ackRequest struct {
 //	@Success		200				{object}	api.Acks		"The positions now"
 //	@Failure		403				{object}	api.Problem		"not_a_member, with one chat"
 //	@Failure		404				{object}	api.Problem		"not_found: there is no such chat, with one chat"
-//	@Failure		422				{object}	api.Problem		"validation_failed: above last_id (with one chat)"
+//	@Failure		422				{object}	api.Problem		"validation_failed: the id is above last_id (with one chat)"
 //	@Router			/v1/users/{user}/messages/ack [post]
 func (s *server) ackMessages(ctx context.Context, in *ackRequest) (*web.Reply[api.Acks], error) {
 	acks, err := s.chats.Ack(ctx, in.User, in.Body.Acks)

@@ -16,13 +16,14 @@ type pendingRequest struct {
 	WaitMS int64  `query:"wait_ms" default:"0" validate:"min=0,max=30000"`
 }
 
-// getPending lists what a user has not acknowledged.
+// getPending lists the messages that a user has not acknowledged.
 //
-//	@Summary		What is there to read?
-//	@Description	Every chat with unread messages, with all messages above the user's position, his own included, up to `limit` per
-//	@Description	chat; asked again, it answers the same until they are acknowledged. `gap` tells that something between the position
-//	@Description	and `first_id` is no longer kept. With `wait_ms` the answer waits so long for a message while there is none. A chat
-//	@Description	that could not be read has `error`, and the others are there; it is nothing to read.
+//	@Summary		List unread messages
+//	@Description	Lists every chat that has unread messages, with up to `limit` messages above the user's position, including the
+//	@Description	user's own. The answer stays the same until the messages are acknowledged. `gap` is true if messages between the
+//	@Description	position and `first_id` are no longer kept. If there is nothing to read, the call waits up to `wait_ms` for a
+//	@Description	message. A chat that could not be read has `error` and does not end the wait; the other chats are listed as
+//	@Description	usual.
 //	@Tags			group chat
 //	@ID				getPendingMessages
 //	@Produce		json
@@ -49,8 +50,8 @@ func (s *server) pending(ctx context.Context, in *pendingRequest) (*api.PendingC
 	return pending, err
 }
 
-// awaitPending reads again whenever a message may have come, until there is one or the time is
-// over.
+// awaitPending reads again whenever a message may have come, until there is one or the wait has
+// timed out.
 func (s *server) awaitPending(ctx context.Context, in *pendingRequest) (*api.PendingChats, error) {
 	over := time.NewTimer(time.Duration(in.WaitMS) * time.Millisecond)
 	defer over.Stop()
@@ -102,7 +103,7 @@ type streamMessagesRequest struct {
 	lastEvent
 }
 
-// lastEvent says where a stream goes on. A browser's EventSource sends the header when it
+// lastEvent names the event after which a stream goes on. A browser's EventSource sends the header when it
 // reconnects by itself; a new EventSource can only say it in the URL.
 type lastEvent struct {
 	LastEventID string `header:"Last-Event-ID"`
@@ -119,19 +120,21 @@ func (l lastEvent) id() string {
 // streamMessages sends all messages of a user's chats.
 //
 //	@Summary		Follow all chats of a user
-//	@Description	Server-sent events. `message` has `{chat, id, sender, text, sent_at}`, every message above the user's position once and
-//	@Description	in the order of its chat, his own included; `gap` has `{chat, first_id, epoch}`: what lay before is no longer kept,
-//	@Description	or the chat is another one by now. Joining and leaving take effect at once. An event's id, sent back as
-//	@Description	`Last-Event-ID` when the stream is opened again (browsers do so by themselves), goes on exactly there; without it a
-//	@Description	stream begins at the acknowledged positions. Delivering is not acknowledging. Every 15 s a comment shows that the
-//	@Description	stream lives; a reader that is too slow is cut off. While a user has a stream open he gets no pushes of his chats.
-//	@Description	A stream that a user token or a ticket opened ends with `event: bye` and a `reason`, `expired` or `revoked`, within 10 s of the end of the token.
+//	@Description	Sends server-sent events. `message` has `{chat, id, sender, text, sent_at}`: every message above the user's
+//	@Description	position is sent once, in the order of its chat, including the user's own. `gap` has `{chat, first_id, epoch}`:
+//	@Description	earlier messages are no longer kept, or the chat was deleted and made again. Joining and leaving take effect at
+//	@Description	once. To go on exactly after an event, send its id as `Last-Event-ID` when you open the stream again; browsers
+//	@Description	do so by themselves. Without that header a stream begins at the acknowledged positions. Delivery does not
+//	@Description	acknowledge a message. A comment every 15 s shows that the stream is alive. A reader that is too slow is
+//	@Description	disconnected. A user with an open stream gets no push notifications of chats. A stream that was opened with a
+//	@Description	user token or a ticket ends with `event: bye`, whose `reason` is `expired` or `revoked`, within 10 s of the end
+//	@Description	of the token.
 //	@Tags			group chat
 //	@ID				streamMessages
 //	@Produce		event-stream
 //	@Param			user			path		string		true	"The user"	example(bob)
 //	@Param			Last-Event-ID	header		string		false	"The id of the last event received"	maxlength(2048)
-//	@Param			last_event_id	query		string		false	"The same, for an EventSource that is made anew; the header counts more"	maxlength(2048)
+//	@Param			last_event_id	query		string		false	"The same for a new EventSource, which can send no header; the header takes precedence"	maxlength(2048)
 //	@Success		200				{object}	api.StreamEvents	"The events, until either side ends them"
 //	@Failure		503				{object}	api.Problem	"overloaded: the process has FANFARE_MAX_STREAMS open; unavailable"
 //	@Router			/v1/users/{user}/messages/stream [get]

@@ -16,10 +16,10 @@ type createChatRequest struct {
 
 // createChat makes a chat.
 //
-//	@Summary		Make a chat
-//	@Description	The creator and the members named are in it; who is named twice counts once. With `message` the chat begins with that
-//	@Description	message from the creator, which the others have not read yet. Without an `id` the server makes one. The `epoch` tells
-//	@Description	this chat from any other that had or will have the same id.
+//	@Summary		Create a chat
+//	@Description	Makes a chat of its creator and the listed members. A user who is listed twice is one member. With `message`,
+//	@Description	the chat begins with that message from the creator, and it is unread for the other members. Without an `id` the
+//	@Description	server makes one. A chat that is deleted and made again under the same `id` has another `epoch`.
 //	@Tags			group chat
 //	@ID				createChat
 //	@Accept			json
@@ -27,9 +27,9 @@ type createChatRequest struct {
 //	@Param			Idempotency-Key	header		string			false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
 //	@Param			chat			body		api.ChatRequest	true	"The chat"
 //	@Success		201				{object}	api.Chat		"Made"
-//	@Header			201				{string}	Idempotent-Replayed	"true when this is the first answer again"
-//	@Header			201				{string}	Location			"Where to look at the chat"
-//	@Failure		409				{object}	api.Problem		"conflict: a chat of this id exists"
+//	@Header			201				{string}	Idempotent-Replayed	"true if this is the first answer again"
+//	@Header			201				{string}	Location			"The URL of the chat"
+//	@Failure		409				{object}	api.Problem		"conflict: a chat with this id exists"
 //	@Failure		422				{object}	api.Problem		"validation_failed, idempotency_key_reused"
 //	@Router			/v1/chats [post]
 func (s *server) createChat(ctx context.Context, in *createChatRequest) (*web.Reply[api.Chat], error) {
@@ -50,8 +50,8 @@ type chatRequest struct {
 
 // getChat shows a chat.
 //
-//	@Summary		Look at a chat
-//	@Description	`first_id` is the first message that is kept; in an empty log it is `last_id` + 1.
+//	@Summary		Show a chat
+//	@Description	`first_id` is the id of the oldest message that is kept. If none is kept, it is `last_id` + 1.
 //	@Tags			group chat
 //	@ID				getChat
 //	@Produce		json
@@ -80,7 +80,7 @@ type listChatMembersRequest struct {
 //	@Produce	json
 //	@Param		chat	path		string				true	"The chat"	example(team)
 //	@Param		limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
-//	@Param		cursor	query		string				false	"next of the page before"
+//	@Param		cursor	query		string				false	"The `next` of the previous page"
 //	@Success	200		{object}	api.ChatMemberList	"A page, by name"
 //	@Failure	404		{object}	api.Problem			"not_found"
 //	@Router		/v1/chats/{chat}/members [get]
@@ -110,15 +110,15 @@ type joinChatRequest struct {
 // joinChat makes a user a member of a chat.
 //
 //	@Summary		Join a chat
-//	@Description	A new member begins with the next message, or, with `from` = `start`, with the first that is kept. For a member
-//	@Description	nothing changes: no unread message is lost.
+//	@Description	A new member begins to read with the next message or, if `from` is `start`, with the oldest message that is
+//	@Description	kept. If the user is a member already, nothing changes, and unread messages stay unread.
 //	@Tags			group chat
 //	@ID				joinChat
 //	@Accept			json
 //	@Produce		json
 //	@Param			chat	path		string			true	"The chat"	example(team)
-//	@Param			user	path		string			true	"Who joins"	example(carol)
-//	@Param			join	body		api.JoinRequest	false	"Where to begin; may be left out"
+//	@Param			user	path		string			true	"The user who joins"	example(carol)
+//	@Param			join	body		api.JoinRequest	false	"Where the new member begins to read; may be left out"
 //	@Success		200		{object}	api.ChatMember	"Was a member already; nothing changed"
 //	@Success		201		{object}	api.ChatMember	"Joined"
 //	@Failure		404		{object}	api.Problem		"not_found: there is no such chat"
@@ -139,13 +139,13 @@ type leaveChatRequest struct {
 // leaveChat ends a membership.
 //
 //	@Summary		Leave a chat
-//	@Description	What the user wrote stays for the others. The last to leave ends the chat; another one made under the same id begins
-//	@Description	anew, with an `epoch` of its own. Whoever is no member leaves without effect.
+//	@Description	The user's messages stay in the chat. When the last member leaves, the chat is deleted; a chat that is made
+//	@Description	later under the same id is a new one with another `epoch`. If the user is not a member, nothing changes.
 //	@Tags			group chat
 //	@ID				leaveChat
 //	@Param			chat	path	string	true	"The chat"	example(team)
-//	@Param			user	path	string	true	"Who leaves"	example(carol)
-//	@Success		204		"Left, or was no member"
+//	@Param			user	path	string	true	"The user who leaves"	example(carol)
+//	@Success		204		"Left, or was not a member"
 //	@Router			/v1/chats/{chat}/members/{user} [delete]
 func (s *server) leaveChat(ctx context.Context, in *leaveChatRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.chats.Leave(ctx, in.Chat, in.User); err != nil {
@@ -162,14 +162,14 @@ type listUserChatsRequest struct {
 // listUserChats lists a user's chats.
 //
 //	@Summary		List a user's chats
-//	@Description	In the order of joining. `unread` counts the messages of others above `acked` that are kept. A chat
-//	@Description	that could not be read has `error` and nothing but its id, and the others are there.
+//	@Description	Lists chats in the order in which the user joined them. `unread` counts the kept messages of other members above
+//	@Description	`acked`. A chat that could not be read has only its id and `error`; the other chats are listed as usual.
 //	@Tags			group chat
 //	@ID				listUserChats
 //	@Produce		json
 //	@Param			user	path		string				true	"The user"	example(bob)
 //	@Param			limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
-//	@Param			cursor	query		string				false	"next of the page before"
+//	@Param			cursor	query		string				false	"The `next` of the previous page"
 //	@Success		200		{object}	api.UserChatList	"A page"
 //	@Router			/v1/users/{user}/chats [get]
 func (s *server) listUserChats(ctx context.Context, in *listUserChatsRequest) (*web.Reply[api.UserChatList], error) {

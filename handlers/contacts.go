@@ -16,17 +16,17 @@ type putContactRequest struct {
 // putContact adds a contact.
 //
 //	@Summary		Add a contact
-//	@Description	Makes the second user a contact of the first, or changes what the first calls the second. Relationships go one way:
-//	@Description	what the second may see of the first's uploads depends on what the first calls the second.
+//	@Description	Makes the second user a contact of the first user, or changes the relationship. Relationships go one way: this
+//	@Description	one decides which of the first user's uploads the second user may see.
 //	@Tags			recent contacts
 //	@ID				putContact
 //	@Accept			json
 //	@Produce		json
-//	@Param			user			path		string				true	"Whose contact"	example(alice)
-//	@Param			contact			path		string				true	"Who"	example(bob)
-//	@Param			relationship	body		api.ContactRequest	true	"What the user calls the contact"
-//	@Success		200				{object}	api.Contact			"Was a contact already"
-//	@Success		201				{object}	api.Contact			"Is a contact now"
+//	@Param			user			path		string				true	"The user who has the contact"	example(alice)
+//	@Param			contact			path		string				true	"The contact"	example(bob)
+//	@Param			relationship	body		api.ContactRequest	true	"The relationship"
+//	@Success		200				{object}	api.Contact			"Existed already: the contact as it is now"
+//	@Success		201				{object}	api.Contact			"Added"
 //	@Router			/v1/users/{user}/contacts/{contact} [put]
 func (s *server) putContact(ctx context.Context, in *putContactRequest) (*web.Reply[api.Contact], error) {
 	contact, created, err := s.contacts.PutContact(ctx, in.User, in.Contact, &in.Body)
@@ -44,12 +44,13 @@ type deleteContactRequest struct {
 // deleteContact removes a contact.
 //
 //	@Summary		Remove a contact
-//	@Description	Removing one that is not there changes nothing. The other direction, if there is one, stays.
+//	@Description	Removing a contact that does not exist changes nothing. The contact in the other direction, if there is one,
+//	@Description	stays.
 //	@Tags			recent contacts
 //	@ID				deleteContact
-//	@Param			user	path	string	true	"Whose contact"	example(alice)
-//	@Param			contact	path	string	true	"Who"	example(bob)
-//	@Success		204		"Removed, or not there"
+//	@Param			user	path	string	true	"The user who has the contact"	example(alice)
+//	@Param			contact	path	string	true	"The contact"	example(bob)
+//	@Success		204		"Removed, or did not exist"
 //	@Router			/v1/users/{user}/contacts/{contact} [delete]
 func (s *server) deleteContact(ctx context.Context, in *deleteContactRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.contacts.DeleteContact(ctx, in.User, in.Contact); err != nil {
@@ -71,7 +72,7 @@ type listContactsRequest struct {
 //	@Produce	json
 //	@Param		user	path		string			true	"The user"	example(alice)
 //	@Param		limit	query		int				false	"Items per page"	minimum(1)	maximum(500)	default(50)
-//	@Param		cursor	query		string			false	"next of the page before"
+//	@Param		cursor	query		string			false	"The `next` of the previous page"
 //	@Success	200		{object}	api.ContactList	"A page, by name"
 //	@Router		/v1/users/{user}/contacts [get]
 func (s *server) listContacts(ctx context.Context, in *listContactsRequest) (*web.Reply[api.ContactList], error) {
@@ -97,18 +98,19 @@ type recentContactsRequest struct {
 	Limit *int64 `query:"limit" validate:"omitempty,min=1"`
 }
 
-// getRecentContacts lists the contacts that were active last.
+// getRecentContacts lists the contacts that uploaded something most recently.
 //
-//	@Summary		Who of my contacts was active last?
-//	@Description	The contacts whose newest upload that this user may see is the latest, newest first; exactly as many as asked for,
-//	@Description	if there are so many. `complete` is false only while the user's index is rebuilt and someone could be missing: ask
-//	@Description	again soon. The cost does not depend on how many contacts the user has. A `limit` above FANFARE_CONTACTS_MAX (120)
-//	@Description	is 422, and the answer names the cap.
+//	@Summary		List the most recently active contacts
+//	@Description	Lists the contacts whose uploads are the most recent, newest first. Only uploads that this user may see count.
+//	@Description	The list has exactly as many contacts as asked for, unless the user has fewer that uploaded something.
+//	@Description	`complete` is false only while the user's index is being rebuilt and contacts may be missing: ask again soon.
+//	@Description	The cost does not depend on how many contacts the user has. A `limit` above FANFARE_CONTACTS_MAX (120) is
+//	@Description	refused with 422, and the answer names the largest value.
 //	@Tags			recent contacts
 //	@ID				getRecentContacts
 //	@Produce		json
 //	@Param			user	path		string				true	"The user"	example(alice)
-//	@Param			limit	query		int					false	"How many; at most FANFARE_CONTACTS_MAX"	minimum(1)	maximum(127)	default(10)
+//	@Param			limit	query		int					false	"Number of contacts; at most FANFARE_CONTACTS_MAX"	minimum(1)	maximum(127)	default(10)
 //	@Success		200		{object}	api.RecentContacts	"The contacts"
 //	@Router			/v1/users/{user}/recent-contacts [get]
 func (s *server) getRecentContacts(ctx context.Context, in *recentContactsRequest) (*web.Reply[api.RecentContacts], error) {
@@ -128,15 +130,16 @@ type recentUploadsRequest struct {
 	Limit int64  `query:"limit" default:"10" validate:"min=1,max=500"`
 }
 
-// getRecentUploads lists what the most recently active contact uploaded.
+// getRecentUploads lists the uploads of the most recently active contact.
 //
-//	@Summary		The newest uploads of the most recently active contact
-//	@Description	What a home page shows first. Only uploads that this user may see. Without a recent contact `contact` is null.
+//	@Summary		List the newest uploads of the most recently active contact
+//	@Description	Lists the uploads that a home page shows first. Only uploads that this user may see are listed. If the user has
+//	@Description	no recent contact, `contact` is null.
 //	@Tags			recent contacts
 //	@ID				getRecentUploads
 //	@Produce		json
 //	@Param			user	path		string				true	"The user"	example(alice)
-//	@Param			limit	query		int					false	"How many uploads"	minimum(1)	maximum(500)	default(10)
+//	@Param			limit	query		int					false	"Number of uploads"	minimum(1)	maximum(500)	default(10)
 //	@Success		200		{object}	api.RecentUploads	"The contact and the uploads, newest first"
 //	@Router			/v1/users/{user}/recent-contacts/uploads [get]
 func (s *server) getRecentUploads(ctx context.Context, in *recentUploadsRequest) (*web.Reply[api.RecentUploads], error) {
@@ -155,15 +158,15 @@ type rebuildRequest struct {
 // rebuildRecentContacts builds a user's index anew.
 //
 //	@Summary		Rebuild a user's recent contacts
-//	@Description	Builds the index again from the record, in the background. Needed only after contacts were written into the
-//	@Description	database by hand: an index that is lost or too old is rebuilt by itself.
+//	@Description	Builds the index again from SQL, in the background. This is needed only after contacts were written into the
+//	@Description	database by hand: an index that is lost or too old is rebuilt automatically.
 //	@Tags			recent contacts
 //	@ID				rebuildRecentContacts
 //	@Produce		json
 //	@Param			user			path		string		true	"The user"	example(alice)
 //	@Param			Idempotency-Key	header		string		false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
-//	@Success		202				{object}	api.Rebuild	"Will be done"
-//	@Header			202				{string}	Idempotent-Replayed	"true when this is the first answer again"
+//	@Success		202				{object}	api.Rebuild	"The rebuild will be done"
+//	@Header			202				{string}	Idempotent-Replayed	"true if this is the first answer again"
 //	@Failure		422				{object}	api.Problem	"validation_failed, idempotency_key_reused"
 //	@Router			/v1/users/{user}/recent-contacts/rebuild [post]
 func (s *server) rebuildRecentContacts(ctx context.Context, in *rebuildRequest) (*web.Reply[api.Rebuild], error) {

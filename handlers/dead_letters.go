@@ -40,16 +40,16 @@ type listDeadLettersRequest struct {
 	web.Page
 }
 
-// listDeadLetters lists work that was given up.
+// listDeadLetters lists jobs that were given up.
 //
 //	@Summary		List dead letters
-//	@Description	Work that was given up, newest first, with the reason and the last error. Kept for 7 days.
+//	@Description	Lists jobs that were given up, newest first, each with its reason and last error. They are kept for 7 days.
 //	@Tags			operations
 //	@ID				listDeadLetters
 //	@Produce		json
-//	@Param			kind	query		string				false	"Only of this kind"	Enums(event, notification, job)
+//	@Param			kind	query		string				false	"Only letters of this kind"	Enums(event, notification, job)
 //	@Param			limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
-//	@Param			cursor	query		string				false	"next of the page before"
+//	@Param			cursor	query		string				false	"The `next` of the previous page"
 //	@Success		200		{object}	api.DeadLetterList	"A page"
 //	@Router			/v1/dead-letters [get]
 func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest) (*web.Reply[api.DeadLetterList], error) {
@@ -77,8 +77,8 @@ func (s *server) listDeadLetters(ctx context.Context, in *listDeadLettersRequest
 	return web.OK(list), err
 }
 
-// listPosition is how far one queue's list has been shown. Fields without a JSON name live
-// for one request only.
+// listPosition says up to where one queue's list has been shown. The fields without a JSON name
+// are used within one request only.
 type listPosition struct {
 	Cursor string `json:"c,omitempty"`
 	End    bool   `json:"e,omitempty"`
@@ -95,7 +95,7 @@ func openPositions(cursor string) (listPositions, error) {
 		return listPositions{}, err
 	}
 	var p listPositions
-	if json.Unmarshal([]byte(inner), &p) != nil || p == nil { // null is no error
+	if json.Unmarshal([]byte(inner), &p) != nil || p == nil { // null decodes without an error
 		return nil, web.BadCursor()
 	}
 	return p, nil
@@ -108,8 +108,8 @@ func (p listPositions) of(kind string) *listPosition {
 	return p[kind]
 }
 
-// after moves every position that was read past its letters that are shown, and makes the next
-// page's cursor. The cursor is "" when all lists are at their end.
+// after moves each position behind the letters that are shown, and makes the cursor of the next
+// page. The cursor is "" when all lists are at their end.
 func (p listPositions) after(ctx context.Context, read []*listPosition, shown []api.DeadLetter) (string, error) {
 	more := false
 	for _, at := range read {
@@ -125,8 +125,8 @@ func (p listPositions) after(ctx context.Context, read []*listPosition, shown []
 	return web.SealCursor(string(inner)), err
 }
 
-// advance moves the position behind the last of its items that is shown. Only the queue knows
-// the cursor of a place within a page, so it is asked for a page that ends there.
+// advance moves the position behind the last of its items that is shown. Only the queue can make
+// a cursor for a place within a page, so it is asked for a page that ends there.
 func (p *listPosition) advance(ctx context.Context, shown []api.DeadLetter) (err error) {
 	n := 0
 	for _, d := range shown {
@@ -155,16 +155,16 @@ type retryDeadLetterRequest struct {
 // retryDeadLetter gives a dead letter another try.
 //
 //	@Summary		Retry a dead letter
-//	@Description	Puts the work back into its queue with its attempts at zero. A dead event goes on where it stopped.
+//	@Description	Puts the job back into its queue with its attempts set to zero. An event continues where it stopped.
 //	@Tags			operations
 //	@ID				retryDeadLetter
 //	@Produce		json
 //	@Param			Idempotency-Key	header		string					false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
 //	@Param			id				path		string					true	"The dead letter's id"
-//	@Success		202				{object}	api.DeadLetterRetried	"It is tried again"
-//	@Header			202				{string}	Idempotent-Replayed		"true when this is the first answer again"
+//	@Success		202				{object}	api.DeadLetterRetried	"The job will be tried again"
+//	@Header			202				{string}	Idempotent-Replayed		"true if this is the first answer again"
 //	@Failure		404				{object}	api.Problem				"not_found: no such dead letter"
-//	@Failure		409				{object}	api.Problem				"conflict: other work with the same unique id is waiting"
+//	@Failure		409				{object}	api.Problem				"conflict: another job with the same unique id is waiting"
 //	@Failure		422				{object}	api.Problem				"validation_failed, idempotency_key_reused"
 //	@Router			/v1/dead-letters/{id}/retry [post]
 func (s *server) retryDeadLetter(ctx context.Context, in *retryDeadLetterRequest) (*web.Reply[api.DeadLetterRetried], error) {
@@ -190,7 +190,7 @@ type deleteDeadLetterRequest struct {
 // deleteDeadLetter forgets a dead letter.
 //
 //	@Summary		Delete a dead letter
-//	@Description	The work is gone for good.
+//	@Description	Deletes the job for good.
 //	@Tags			operations
 //	@ID				deleteDeadLetter
 //	@Param			id	path	string	true	"The dead letter's id"

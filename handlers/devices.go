@@ -19,16 +19,17 @@ type putDeviceRequest struct {
 // putDevice registers a device.
 //
 //	@Summary		Register a device
-//	@Description	Call it whenever an app starts with its APNs device token (hex, in any case). Registering again revives a device that
-//	@Description	APNs had declared gone. A token that belonged to another user leaves that user. At most 50 devices per user. With a
-//	@Description	user token there must be an app for the topic and environment.
+//	@Description	Call this whenever the app starts, with the device token that it got from APNs (hex, in upper or lower case).
+//	@Description	Registering again revives a device that APNs had declared gone. A token that belonged to another user leaves
+//	@Description	that user. A user can have at most 50 devices. With a user token, there must be an app for the topic and
+//	@Description	environment.
 //	@Tags			push
 //	@ID				putDevice
 //	@Accept			json
 //	@Produce		json
 //	@Param			user	path		string				true	"The user"
 //	@Param			token	path		string				true	"The APNs device token, hex"
-//	@Param			device	body		api.DeviceRequest	true	"What to send to it with"
+//	@Param			device	body		api.DeviceRequest	true	"How to send to the device"
 //	@Success		200		{object}	api.Device			"Registered again"
 //	@Success		201		{object}	api.Device			"Registered"
 //	@Failure		422		{object}	api.Problem			"validation_failed (also for the 51st device of a user), unknown_app (no such topic and environment, to a user token)"
@@ -52,14 +53,14 @@ type listDevicesRequest struct {
 // listDevices lists a user's devices.
 //
 //	@Summary		List a user's devices
-//	@Description	Also those that were dropped, with the reason: `suspect` ones are still sent to, `dropped` ones are not until they
-//	@Description	register again.
+//	@Description	Lists dropped devices too, with the reason. `suspect` devices still get notifications. `dropped` devices get
+//	@Description	none until they register again.
 //	@Tags			push
 //	@ID				listDevices
 //	@Produce		json
 //	@Param			user	path		string			true	"The user"
 //	@Param			limit	query		int				false	"Items per page"	minimum(1)	maximum(500)	default(50)
-//	@Param			cursor	query		string			false	"next of the page before"
+//	@Param			cursor	query		string			false	"The `next` of the previous page"
 //	@Success		200		{object}	api.DeviceList	"A page"
 //	@Router			/v1/users/{user}/devices [get]
 func (s *server) listDevices(ctx context.Context, in *listDevicesRequest) (*web.Reply[api.DeviceList], error) {
@@ -83,12 +84,13 @@ type deleteDeviceRequest struct {
 // deleteDevice removes a device.
 //
 //	@Summary		Remove a device
-//	@Description	Nothing more is sent to it, also nothing that waits already. Removing a device that is not there changes nothing.
+//	@Description	Nothing more is sent to the device, not even notifications that are waiting already. Removing a device that does
+//	@Description	not exist changes nothing.
 //	@Tags			push
 //	@ID				deleteDevice
 //	@Param			user	path	string	true	"The user"
 //	@Param			token	path	string	true	"The APNs device token, hex"
-//	@Success		204		"Removed, or not there"
+//	@Success		204		"Removed, or did not exist"
 //	@Router			/v1/users/{user}/devices/{token} [delete]
 func (s *server) deleteDevice(ctx context.Context, in *deleteDeviceRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.devices.DeleteDevice(ctx, in.User, strings.ToLower(in.Token)); err != nil {

@@ -15,19 +15,20 @@ type putEventTypeRequest struct {
 // putEventType registers an event type.
 //
 //	@Summary		Register an event type
-//	@Description	Says how events of this type look on a phone. `title` and `body` are templates: text, `{{.actor}}`, `{{.object}}`,
-//	@Description	`{{.data.name}}` and `{{if}}{{else}}{{end}}`, nothing else. What would be printed but is missing, the actor, the
-//	@Description	object or a name of `data`, refuses the event. A `background` push needs neither text and refuses priority 10. A change counts for events
-//	@Description	posted at most a second later; what was accepted before keeps its look.
+//	@Description	Defines how events of this type look on a phone. `title` and `body` are templates that may use text,
+//	@Description	`{{.actor}}`, `{{.object}}`, `{{.data.name}}` and `{{if}}{{else}}{{end}}`. An event is refused if its template
+//	@Description	prints an actor, an object or a name of `data` that the event does not have. A type with `push_type`
+//	@Description	`background` needs neither title nor body and must not have priority 10. A change takes effect within a second;
+//	@Description	events that were accepted before keep their look.
 //	@Tags			push
 //	@ID				putEventType
 //	@Accept			json
 //	@Produce		json
 //	@Param			type		path		string					true	"The type's name"
-//	@Param			event_type	body		api.EventTypeRequest	true	"Its look"
+//	@Param			event_type	body		api.EventTypeRequest	true	"How its events look"
 //	@Success		200			{object}	api.EventType			"Replaced"
 //	@Success		201			{object}	api.EventType			"Registered"
-//	@Failure		422			{object}	api.Problem				"validation_failed, also for a template that does more than the above"
+//	@Failure		422			{object}	api.Problem				"validation_failed, also if a template uses anything else"
 //	@Router			/v1/event-types/{type} [put]
 func (s *server) putEventType(ctx context.Context, in *putEventTypeRequest) (*web.Reply[api.EventType], error) {
 	t, created, err := s.events.PutEventType(ctx, in.Type, &in.Body)
@@ -44,12 +45,12 @@ type listEventTypesRequest struct {
 // listEventTypes lists the event types.
 //
 //	@Summary		List event types
-//	@Description	All registered types, by name, each with the defaults that are in force.
+//	@Description	Lists all registered types by name, with the defaults that apply to them.
 //	@Tags			push
 //	@ID				listEventTypes
 //	@Produce		json
 //	@Param			limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
-//	@Param			cursor	query		string				false	"next of the page before"
+//	@Param			cursor	query		string				false	"The `next` of the previous page"
 //	@Success		200		{object}	api.EventTypeList	"A page"
 //	@Router			/v1/event-types [get]
 func (s *server) listEventTypes(ctx context.Context, in *listEventTypesRequest) (*web.Reply[api.EventTypeList], error) {

@@ -8,14 +8,14 @@ import (
 	"fanfare/handlers/web"
 )
 
-// getHealth says that the process lives.
+// getHealth says that the process is alive.
 //
-//	@Summary		Is the process alive?
-//	@Description	200 as long as the process can answer at all. Whether it can do its work is /readyz.
+//	@Summary		Check that the process is alive
+//	@Description	200 as long as the process can answer at all. /readyz tells whether it can do its work.
 //	@Tags			operations
 //	@ID				getHealth
 //	@Produce		json
-//	@Success		200	{object}	api.Health	"It lives"
+//	@Success		200	{object}	api.Health	"Alive"
 //	@Router			/healthz [get]
 func (s *server) getHealth(context.Context, *web.Nothing) (*web.Reply[api.Health], error) {
 	return web.OK(&api.Health{Status: "ok"}), nil
@@ -23,14 +23,14 @@ func (s *server) getHealth(context.Context, *web.Nothing) (*web.Reply[api.Health
 
 // getReady says whether the process can do its work.
 //
-//	@Summary		Can the process do its work?
-//	@Description	One line per dependency (redis, sql, apns, workers) with its state and latency, and notes that an operator should
+//	@Summary		Check that the process can do its work
+//	@Description	Lists each dependency (redis, sql, apns, workers) with its state and latency, and notes that an operator should
 //	@Description	know, such as embedded parts or shards that no process serves.
 //	@Tags			operations
 //	@ID				getReady
 //	@Produce		json
 //	@Success		200	{object}	api.Readiness	"Ready"
-//	@Failure		503	{object}	api.Readiness	"Not ready: send no requests"
+//	@Failure		503	{object}	api.Readiness	"Not ready: send it no requests"
 //	@Router			/readyz [get]
 func (s *server) getReady(ctx context.Context, _ *web.Nothing) (*web.Reply[api.Readiness], error) {
 	state := s.ready(ctx)
@@ -42,8 +42,8 @@ func (s *server) getReady(ctx context.Context, _ *web.Nothing) (*web.Reply[api.R
 
 // getMetrics serves the metrics.
 //
-//	@Summary		Metrics
-//	@Description	In the Prometheus text format. No label names a user, a token or a key.
+//	@Summary		Read the metrics
+//	@Description	Answers in the Prometheus text format. No label contains a user, a token or a key.
 //	@Tags			operations
 //	@ID				getMetrics
 //	@Produce		plain
@@ -53,9 +53,10 @@ func (s *server) getMetrics() http.Handler { return s.metrics }
 
 // getStats sums up the queues.
 //
-//	@Summary		Queues at a glance
-//	@Description	Depth, oldest age, work in flight, retries and dead letters of every queue, and how many notifications a second
-//	@Description	this process delivered over the last minute. What contacts and sales owe is left out while SQL or Redis does not say.
+//	@Summary		Show figures of the queues
+//	@Description	Shows the depth, the oldest age, the work in flight, the retries and the dead letters of every queue, and how
+//	@Description	many notifications a second this process delivered over the last minute. The backlogs of contacts and sales are
+//	@Description	left out as long as SQL or Redis cannot be read.
 //	@Tags			operations
 //	@ID				getStats
 //	@Produce		json

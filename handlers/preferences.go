@@ -15,13 +15,14 @@ type optOutRequest struct {
 // putOptOut opts a user out of an event type.
 //
 //	@Summary		Opt a user out of an event type
-//	@Description	No more notifications of that type for this user. The type need not be registered. At most 1,000 per user.
+//	@Description	The user gets no more notifications of that type. The type need not be registered. A user can have at most 1,000
+//	@Description	opt-outs.
 //	@Tags			push
 //	@ID				putOptOut
 //	@Param			user	path	string	true	"The user"
 //	@Param			type	path	string	true	"The event type"
 //	@Success		204		"Opted out"
-//	@Failure		422		{object}	api.Problem	"validation_failed, also for the 1,001st opt-out of a user"
+//	@Failure		422		{object}	api.Problem	"validation_failed, also for a user's opt-out number 1,001"
 //	@Router			/v1/users/{user}/opt-outs/{type} [put]
 func (s *server) putOptOut(ctx context.Context, in *optOutRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.devices.PutOptOut(ctx, in.User, in.Type); err != nil {
@@ -37,7 +38,7 @@ func (s *server) putOptOut(ctx context.Context, in *optOutRequest) (*web.Reply[w
 //	@ID			deleteOptOut
 //	@Param		user	path	string	true	"The user"
 //	@Param		type	path	string	true	"The event type"
-//	@Success	204		"Opted in, or never was out"
+//	@Success	204		"Opted in, or was not opted out"
 //	@Router		/v1/users/{user}/opt-outs/{type} [delete]
 func (s *server) deleteOptOut(ctx context.Context, in *optOutRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.devices.DeleteOptOut(ctx, in.User, in.Type); err != nil {
@@ -55,15 +56,16 @@ type putMuteRequest struct {
 // putMute mutes an object for a user.
 //
 //	@Summary		Mute an object for a user
-//	@Description	No more notifications about that object for this user; with `until`, only until then. At most 1,000 per user.
+//	@Description	The user gets no more notifications about that object, or none until `until` if it is given. A user can have at
+//	@Description	most 1,000 mutes.
 //	@Tags			push
 //	@ID				putMute
 //	@Accept			json
 //	@Param			user	path	string			true	"The user"
 //	@Param			object	path	string			true	"The object"
-//	@Param			mute	body	api.MuteRequest	false	"When it ends; may be left out"
+//	@Param			mute	body	api.MuteRequest	false	"When the mute ends; may be left out"
 //	@Success		204		"Muted"
-//	@Failure		422		{object}	api.Problem	"validation_failed, also for the 1,001st mute of a user"
+//	@Failure		422		{object}	api.Problem	"validation_failed, also for a user's mute number 1,001"
 //	@Router			/v1/users/{user}/mutes/{object} [put]
 func (s *server) putMute(ctx context.Context, in *putMuteRequest) (*web.Reply[web.Nothing], error) {
 	mute := in.Body
@@ -88,7 +90,7 @@ type deleteMuteRequest struct {
 //	@ID			deleteMute
 //	@Param		user	path	string	true	"The user"
 //	@Param		object	path	string	true	"The object"
-//	@Success	204		"Unmuted, or never was muted"
+//	@Success	204		"Unmuted, or was not muted"
 //	@Router		/v1/users/{user}/mutes/{object} [delete]
 func (s *server) deleteMute(ctx context.Context, in *deleteMuteRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.devices.DeleteMute(ctx, in.User, in.Object); err != nil {
@@ -101,7 +103,7 @@ type userRequest struct {
 	User string `path:"user" validate:"identifier"`
 }
 
-// getSettings shows what a user gets notifications about.
+// getSettings shows a user's opt-outs, mutes and devices.
 //
 //	@Summary	Show a user's notification settings
 //	@Tags		push

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// statsFresh is how old the queues' figures in /metrics may be. However many scrape, Redis
-	// is asked only once in that time.
+	// statsFresh is how old the queues' figures in /metrics may be. Within that time Redis is asked
+	// only once, however many scrapers there are.
 	statsFresh = 3 * time.Second
 	// statsPatience is how long a scrape waits for Redis.
 	statsPatience = time.Second
@@ -30,16 +30,17 @@ type queueFigure struct {
 	value func(*api.QueueStats) float64
 }
 
-// owedFigure is a gauge of what contacts or sales owe; false: it could not be read.
+// owedFigure is a gauge of a backlog of contacts or sales. value returns false if it could not be
+// read.
 type owedFigure struct {
 	desc  *prometheus.Desc
 	value func(*api.Stats) (float64, bool)
 }
 
 // queueMetrics shows readiness, the queues, and the backlog of contacts and sales in /metrics.
-// The figures cover all processes, and whichever process is scraped reads them; only the wake-up
-// latency is this process's own. Figures that Redis or SQL does not give are absent rather than
-// old.
+// The figures cover all processes, and the process that is scraped reads them from Redis and SQL.
+// Only readiness and the wake-up latency are the process's own. Figures that cannot be read are
+// absent: old figures are never shown.
 type queueMetrics struct {
 	queues   []deadQueue
 	contacts *contacts.Store // nil: there are none
@@ -63,16 +64,16 @@ func newQueueMetrics(o Options) *queueMetrics {
 		desc := prometheus.NewDesc("fanfare_queue_"+name, help, []string{"queue"}, nil)
 		m.figures = append(m.figures, queueFigure{desc, kind, value})
 	}
-	add(prometheus.GaugeValue, "depth", "Jobs that wait and could run.", func(s *api.QueueStats) float64 { return float64(s.Depth) })
+	add(prometheus.GaugeValue, "depth", "Jobs that are waiting and could run.", func(s *api.QueueStats) float64 { return float64(s.Depth) })
 	add(prometheus.GaugeValue, "blocked", "Jobs that wait for their conflict key.", func(s *api.QueueStats) float64 { return float64(s.Blocked) })
-	add(prometheus.GaugeValue, "scheduled", "Jobs that wait for their time, retries among them.", func(s *api.QueueStats) float64 { return float64(s.Scheduled) })
-	add(prometheus.GaugeValue, "in_flight", "Jobs that a process works on.", func(s *api.QueueStats) float64 { return float64(s.InFlight) })
-	add(prometheus.GaugeValue, "parked", "Jobs of paused apps and types.", func(s *api.QueueStats) float64 { return float64(s.Parked) })
-	add(prometheus.GaugeValue, "dead_letters", "Jobs that were given up and are kept.", func(s *api.QueueStats) float64 { return float64(s.DeadLetters) })
-	add(prometheus.GaugeValue, "oldest_age_seconds", "Age of the oldest job that waits or runs.", func(s *api.QueueStats) float64 { return float64(s.OldestAgeMS) / 1000 })
+	add(prometheus.GaugeValue, "scheduled", "Jobs that wait for a time, including retries.", func(s *api.QueueStats) float64 { return float64(s.Scheduled) })
+	add(prometheus.GaugeValue, "in_flight", "Jobs that a process is working on.", func(s *api.QueueStats) float64 { return float64(s.InFlight) })
+	add(prometheus.GaugeValue, "parked", "Jobs that are set aside because their app is paused.", func(s *api.QueueStats) float64 { return float64(s.Parked) })
+	add(prometheus.GaugeValue, "dead_letters", "Jobs that were given up and are still kept.", func(s *api.QueueStats) float64 { return float64(s.DeadLetters) })
+	add(prometheus.GaugeValue, "oldest_age_seconds", "Age of the oldest job that is waiting or running.", func(s *api.QueueStats) float64 { return float64(s.OldestAgeMS) / 1000 })
 	add(prometheus.GaugeValue, "unserved_shards", "Shards that no process serves.", func(s *api.QueueStats) float64 { return float64(len(s.Unserved)) })
 	add(prometheus.CounterValue, "retries_total", "Failures after which a job was tried again.", func(s *api.QueueStats) float64 { return float64(s.Retries) })
-	add(prometheus.CounterValue, "leases_recovered_total", "Jobs started again because their lease ended.", func(s *api.QueueStats) float64 { return float64(s.Recovered) })
+	add(prometheus.CounterValue, "leases_recovered_total", "Jobs that were started again because their lease had ended.", func(s *api.QueueStats) float64 { return float64(s.Recovered) })
 	add(prometheus.CounterValue, "dead_letters_dropped_total", "Dead letters that were dropped because they were too old or too many.", func(s *api.QueueStats) float64 { return float64(s.Dropped) })
 	add(prometheus.GaugeValue, "wakeup_seconds", "Mean time from enqueueing to claiming of jobs that woke an idle worker of this process.",
 		func(s *api.QueueStats) float64 { return s.WakeupMS / 1000 })
@@ -104,12 +105,12 @@ func (m *queueMetrics) addOwed() {
 		}
 	}
 	add("contacts_pending", "Changes on record that the index of recent contacts does not have yet.", ofContacts(func(c *api.ContactsStats) float64 { return float64(c.Pending) }))
-	add("contacts_lag_seconds", "Age of the oldest of them.", ofContacts(func(c *api.ContactsStats) float64 { return float64(c.LagMS) / 1000 }))
+	add("contacts_lag_seconds", "Age of the oldest change that the index of recent contacts does not have yet.", ofContacts(func(c *api.ContactsStats) float64 { return float64(c.LagMS) / 1000 }))
 	add("sale_waiting_orders", "Confirmed reservations whose orders are not on record yet.", ofSales(func(s *api.SalesStats) float64 { return float64(s.WaitingOrders) }))
-	add("sale_orders_lag_seconds", "Age of the oldest of them.", ofSales(func(s *api.SalesStats) float64 { return float64(s.LagMS) / 1000 }))
-	add("sale_open_sales", "Sales in which one can reserve now, were there units.", ofSales(func(s *api.SalesStats) float64 { return float64(s.Open) }))
-	add("sale_unread_sales", "Sales that could not be read: the other figures of sales are without them.", ofSales(func(s *api.SalesStats) float64 { return float64(s.UnreadSales) }))
-	add("sale_oversold_units", "Units sold beyond their totals, of all sales; stats name them.", ofSales(oversoldUnits))
+	add("sale_orders_lag_seconds", "Age of the oldest confirmed reservation whose order is not on record yet.", ofSales(func(s *api.SalesStats) float64 { return float64(s.LagMS) / 1000 }))
+	add("sale_open_sales", "Sales that are open for reservations, whether or not units are available.", ofSales(func(s *api.SalesStats) float64 { return float64(s.Open) }))
+	add("sale_unread_sales", "Sales that could not be read and are missing in the other figures of sales.", ofSales(func(s *api.SalesStats) float64 { return float64(s.UnreadSales) }))
+	add("sale_oversold_units", "Units sold beyond the totals, over all sales; /v1/stats lists them by sale.", ofSales(oversoldUnits))
 }
 
 func oversoldUnits(s *api.SalesStats) (units float64) {
@@ -124,9 +125,9 @@ func oversoldUnits(s *api.SalesStats) (units float64) {
 // addReadiness adds the readiness that /readyz reports.
 func (m *queueMetrics) addReadiness(ready func(context.Context) api.Readiness) {
 	m.ready = ready
-	m.isReady = prometheus.NewDesc("fanfare_ready", "1 while this process is ready, as /readyz says.", nil, nil)
-	m.up = prometheus.NewDesc("fanfare_dependency_up", "A dependency of this process as in /readyz: 1 ok, 0.5 degraded, 0 down.", []string{"dependency"}, nil)
-	m.latency = prometheus.NewDesc("fanfare_dependency_latency_seconds", "How long that dependency took to answer.", []string{"dependency"}, nil)
+	m.isReady = prometheus.NewDesc("fanfare_ready", "1 while this process is ready according to /readyz, otherwise 0.", nil, nil)
+	m.up = prometheus.NewDesc("fanfare_dependency_up", "State of a dependency of this process in /readyz: 1 ok, 0.5 degraded, 0 down.", []string{"dependency"}, nil)
+	m.latency = prometheus.NewDesc("fanfare_dependency_latency_seconds", "Time that the dependency took to answer.", []string{"dependency"}, nil)
 }
 
 // dependencyUp is the metric's value for a dependency's state.
@@ -177,7 +178,7 @@ func (m *queueMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// before refreshes the figures, unless they are fresh, and lets next serve them.
+// before refreshes the figures if they are older than statsFresh, and then calls next.
 func (m *queueMetrics) before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.refresh(r.Context())
@@ -185,7 +186,7 @@ func (m *queueMetrics) before(next http.Handler) http.Handler {
 	})
 }
 
-// refresh reads the figures. Concurrent scrapes share one reading, also one that failed.
+// refresh reads the figures. Concurrent scrapes share one reading, even if it failed.
 func (m *queueMetrics) refresh(ctx context.Context) {
 	m.reading.Lock()
 	defer m.reading.Unlock()
@@ -193,7 +194,7 @@ func (m *queueMetrics) refresh(ctx context.Context) {
 		return
 	}
 	m.read = time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsPatience) // other scrapes wait for it as well
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsPatience) // not cancelled with this request: other scrapes wait for the same reading
 	defer cancel()
 	var stats api.Stats
 	var all sync.WaitGroup
@@ -208,8 +209,8 @@ func (m *queueMetrics) refresh(ctx context.Context) {
 	m.stats.Store(&stats)
 }
 
-// readOwed adds the backlog of contacts and sales; figures that SQL or Redis does not give are
-// left out. A store may be nil: then there is nothing to read.
+// readOwed adds the backlog of contacts and sales. Figures that cannot be read are left out. A store
+// may be nil; then it has no figures.
 func readOwed(ctx context.Context, contacts *contacts.Store, sales *sales.Store, to *api.Stats) {
 	var both sync.WaitGroup
 	if contacts != nil {

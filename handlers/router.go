@@ -12,8 +12,8 @@ func route(method, pattern string, scope api.Scope, e web.Endpoint) web.Route {
 	return web.Route{Method: method, Pattern: pattern, Scope: scope, Endpoint: e}
 }
 
-// routes lists every route. For names the scope that a user token must carry to open the route
-// for its own user; the other routes are for API keys alone.
+// routes lists every route. For(scope) opens a route to user tokens with that scope, each for its
+// own user. All other routes take API keys only.
 func (s *server) routes() []web.Route {
 	return []web.Route{
 		route("GET", "/healthz", web.Open, web.Handle(s.getHealth).Always()),

@@ -59,18 +59,19 @@ type putSaleRequest struct {
 // putSale makes or changes a sale.
 //
 //	@Summary		Make or change a sale
-//	@Description	The whole sale. `stock` is the total of a sku, with what is held and sold of it. With `If-Match` (ETags of the versions
-//	@Description	to replace, or * for any; sales in between refuse nothing) or `If-None-Match: *` it is compare-and-set: 412 `version_mismatch` tells the present version,
-//	@Description	sale and ETag, so that no second read is needed. Without either, a sale that exists with other content is refused with 409
-//	@Description	`conflict`. A sku cannot be removed, the number of partitions not changed, and stock not be taken below what is held and
-//	@Description	sold: 409 `bounds`.
+//	@Description	Makes the sale or replaces it as a whole. `stock` is the total of a sku, including the units that are held or
+//	@Description	sold. With `If-Match` (ETags of the versions to replace, or * for any) or `If-None-Match: *` the call is a
+//	@Description	compare-and-set: if the version does not match, 412 `version_mismatch` contains the present version, sale and
+//	@Description	ETag, so that no second read is needed. Reservations do not change the version. Without either header, a sale
+//	@Description	that exists with other content is refused with 409 `conflict`. 409 `bounds` refuses to remove a sku, to change
+//	@Description	the number of partitions, and to set a stock below the units that are held or sold.
 //	@Tags			flash sale
 //	@ID				putSale
 //	@Accept			json
 //	@Produce		json
 //	@Param			sale			path		string			true	"The sale"	example(spring)
 //	@Param			If-Match		header		string			false	"ETags of the versions to replace, or *"
-//	@Param			If-None-Match	header		string			false	"*: only if there is none yet; ETags: only if it is at none of these versions"
+//	@Param			If-None-Match	header		string			false	"*: only if there is no sale yet; ETags: only if the sale is at none of these versions"
 //	@Param			content			body		api.SaleRequest	true	"The sale"
 //	@Success		200				{object}	api.Sale		"Was there already: the sale as it is now"
 //	@Success		201				{object}	api.Sale		"Made"
@@ -102,9 +103,10 @@ type getSaleRequest struct {
 // getSale reads a sale.
 //
 //	@Summary		Read a sale
-//	@Description	Available + held + sold = total for every item. The answer may be up to 100 ms old. `version` counts changes by PUT and
-//	@Description	stock calls, not sales; the ETag changes with anything in the answer. In `If-Match` it means its version, so that sales
-//	@Description	between reading and changing refuse no change. With `If-None-Match` an answer that has not changed is 304, without a body.
+//	@Description	For every item, available + held + sold = total. The answer may be up to 100 ms old. `version` counts changes by
+//	@Description	PUT and by stock calls, not reservations. The ETag changes with anything in the answer. In `If-Match` only the
+//	@Description	version in it counts, so that a reservation between reading and changing does not refuse the change. With
+//	@Description	`If-None-Match` an unchanged answer is 304 without a body.
 //	@Tags			flash sale
 //	@ID				getSale
 //	@Produce		json
@@ -133,8 +135,9 @@ type postStockRequest struct {
 // postStock adds to a sku's stock or takes from it.
 //
 //	@Summary		Add or take stock
-//	@Description	Adds `delta` to the total of a sku; a sale that was sold out sells again within 100 ms on every server. A change that would
-//	@Description	take the total below what is held and sold is refused with 409 `bounds` and changes nothing.
+//	@Description	Adds `delta`, which may be negative, to the total of a sku. A sale that was sold out sells again within 100 ms
+//	@Description	on every server. A change that would take the total below the units that are held or sold is refused with 409
+//	@Description	`bounds` and changes nothing.
 //	@Tags			flash sale
 //	@ID				postStock
 //	@Accept			json
@@ -145,7 +148,7 @@ type postStockRequest struct {
 //	@Param			change			body		api.StockRequest	true	"The change"
 //	@Success		200				{object}	api.SaleItem		"The item as it is now"
 //	@Header			200				{string}	ETag				"The version"
-//	@Header			200				{string}	Idempotent-Replayed	"true when this is the first answer again"
+//	@Header			200				{string}	Idempotent-Replayed	"true if this is the first answer again"
 //	@Failure		404				{object}	api.Problem			"sale_not_found"
 //	@Failure		409				{object}	api.Problem			"bounds"
 //	@Failure		412				{object}	api.Problem			"version_mismatch, with version and sale"
@@ -171,14 +174,14 @@ type listOrdersRequest struct {
 // listOrders lists a sale's orders.
 //
 //	@Summary		List a sale's orders
-//	@Description	Reservations that were confirmed, as they are on record, oldest first. A row follows its confirmation within moments;
-//	@Description	`/v1/stats` shows how many are on their way.
+//	@Description	Lists the confirmed reservations that are on record, oldest first. A row follows its confirmation within
+//	@Description	moments; `/v1/stats` shows how many rows are still to be written.
 //	@Tags			flash sale
 //	@ID				listOrders
 //	@Produce		json
 //	@Param			sale	path		string			true	"The sale"	example(spring)
 //	@Param			limit	query		int				false	"Items per page"	minimum(1)	maximum(500)	default(50)
-//	@Param			cursor	query		string			false	"next of the page before"
+//	@Param			cursor	query		string			false	"The `next` of the previous page"
 //	@Success		200		{object}	api.OrderList	"A page"
 //	@Failure		404		{object}	api.Problem		"sale_not_found"
 //	@Router			/v1/sales/{sale}/orders [get]

@@ -17,20 +17,21 @@ type postReservationRequest struct {
 // postReservation takes units for a user.
 //
 //	@Summary		Reserve
-//	@Description	Takes all lines or none. The units are held for `hold_ms` of the sale: confirm the reservation until `expires_at`, or they
-//	@Description	go back by themselves. A sale with `hold_ms` 0 sells at once. Refusals are checked in the order 404 `sale_not_found`, 409
-//	@Description	`not_started` or 410 `ended`, 409 `limit_reached` (with `remaining`), 409 `sold_out` (with `available`); only successes are kept
-//	@Description	under an Idempotency-Key. A user may try 10 times a second.
+//	@Description	Reserves all lines or none. The units are held for the sale's `hold_ms`: confirm the reservation before
+//	@Description	`expires_at`, or the units are given back automatically. A sale with `hold_ms` 0 sells at once. Refusals are
+//	@Description	checked in this order: 404 `sale_not_found`, 409 `not_started` or 410 `ended`, 409 `limit_reached` (with
+//	@Description	`remaining`), 409 `sold_out` (with `available`). Only successful answers are kept under an Idempotency-Key. A
+//	@Description	user may try 10 times a second.
 //	@Tags			flash sale
 //	@ID				postReservation
 //	@Accept			json
 //	@Produce		json
 //	@Param			sale			path		string					true	"The sale"	example(spring)
 //	@Param			Idempotency-Key	header		string					false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
-//	@Param			reservation		body		api.ReservationRequest	true	"Who and what"
+//	@Param			reservation		body		api.ReservationRequest	true	"The user and the units"
 //	@Success		201				{object}	api.Reservation			"Held, or sold"
 //	@Header			201				{string}	Location				"The reservation"
-//	@Header			201				{string}	Idempotent-Replayed		"true when this is the first answer again"
+//	@Header			201				{string}	Idempotent-Replayed		"true if this is the first answer again"
 //	@Failure		404				{object}	api.Problem				"sale_not_found"
 //	@Failure		409				{object}	api.Problem				"not_started, limit_reached, sold_out"
 //	@Failure		410				{object}	api.Problem				"ended"
@@ -57,9 +58,9 @@ type listReservationsRequest struct {
 //	@ID			listReservations
 //	@Produce	json
 //	@Param		sale	path		string				true	"The sale"	example(spring)
-//	@Param		user	query		string				true	"Whose; a user token may leave it out"	example(alice)
+//	@Param		user	query		string				true	"The user; may be left out with a user token"	example(alice)
 //	@Param		limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
-//	@Param		cursor	query		string				false	"next of the page before"
+//	@Param		cursor	query		string				false	"The `next` of the previous page"
 //	@Success	200		{object}	api.ReservationList	"A page, newest first"
 //	@Failure	404		{object}	api.Problem			"sale_not_found"
 //	@Router		/v1/sales/{sale}/reservations [get]
@@ -115,17 +116,17 @@ type endReservationRequest struct {
 // confirmReservation sells the units that are held.
 //
 //	@Summary		Confirm a reservation
-//	@Description	Makes of a held reservation a sold one, also after the sale has ended while the hold lives, and writes the order down, also
-//	@Description	if the database is away just now. Confirming again gives the same answer. One that was released or has expired: 409
-//	@Description	`not_held`, with its `state`.
+//	@Description	Turns a held reservation into a sold one and writes its order, even if the database is away at that moment. A
+//	@Description	hold can be confirmed until it expires, also after the end of the sale. Confirming again gives the same answer.
+//	@Description	A reservation that was released or has expired is refused with 409 `not_held` and its `state`.
 //	@Tags			flash sale
 //	@ID				confirmReservation
 //	@Produce		json
 //	@Param			sale			path		string			true	"The sale"	example(spring)
 //	@Param			id				path		string			true	"The reservation"
-//	@Param			Idempotency-Key	header		string			false	"Makes the call safe to repeat for 24 h; so it is without"	minlength(1)	maxlength(255)
+//	@Param			Idempotency-Key	header		string			false	"Accepted and not kept: the call is safe to repeat without it"	minlength(1)	maxlength(255)
 //	@Success		200				{object}	api.Reservation	"Sold"
-//	@Header			200				{string}	Idempotent-Replayed	"true when this is the first answer again"
+//	@Header			200				{string}	Idempotent-Replayed	"true if this is the first answer again"
 //	@Failure		404				{object}	api.Problem		"sale_not_found, not_found"
 //	@Failure		409				{object}	api.Problem		"not_held"
 //	@Failure		422				{object}	api.Problem		"validation_failed, idempotency_key_reused"
@@ -141,16 +142,16 @@ func (s *server) confirmReservation(ctx context.Context, in *endReservationReque
 // releaseReservation gives back the units that are held.
 //
 //	@Summary		Release a reservation
-//	@Description	Gives the units back, exactly once. Releasing again gives the same answer. One that was sold or has expired: 409
-//	@Description	`not_held`, with its `state`.
+//	@Description	Gives the units back exactly once. Releasing again gives the same answer. A reservation that was sold or has
+//	@Description	expired is refused with 409 `not_held` and its `state`.
 //	@Tags			flash sale
 //	@ID				releaseReservation
 //	@Produce		json
 //	@Param			sale			path		string			true	"The sale"	example(spring)
 //	@Param			id				path		string			true	"The reservation"
-//	@Param			Idempotency-Key	header		string			false	"Makes the call safe to repeat for 24 h; so it is without"	minlength(1)	maxlength(255)
+//	@Param			Idempotency-Key	header		string			false	"Accepted and not kept: the call is safe to repeat without it"	minlength(1)	maxlength(255)
 //	@Success		200				{object}	api.Reservation	"Released"
-//	@Header			200				{string}	Idempotent-Replayed	"true when this is the first answer again"
+//	@Header			200				{string}	Idempotent-Replayed	"true if this is the first answer again"
 //	@Failure		404				{object}	api.Problem		"sale_not_found, not_found"
 //	@Failure		409				{object}	api.Problem		"not_held"
 //	@Failure		422				{object}	api.Problem		"validation_failed, idempotency_key_reused"

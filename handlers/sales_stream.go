@@ -14,15 +14,16 @@ type streamSaleRequest struct {
 // streamSale sends the stock that is available.
 //
 //	@Summary		Follow a sale
-//	@Description	Server-sent events: `event: stock` with what is available of each sku and the sale's state, first as it stands, then at every
-//	@Description	change, at most 10 a second. A client that comes back after a cut gets the present state: nothing needs to be made up for.
-//	@Description	A stream that a user token or a ticket opened ends with `event: bye` and a `reason`, `expired` or `revoked`, within 10 s of the end of the token.
+//	@Description	Sends server-sent events: `event: stock` with the available units of each sku and the sale's state. The first
+//	@Description	event has the present state, and every change follows, at most 10 a second. A client that reconnects gets the
+//	@Description	present state and needs nothing from before. A stream that was opened with a user token or a ticket ends with
+//	@Description	`event: bye`, whose `reason` is `expired` or `revoked`, within 10 s of the end of the token.
 //	@Tags			flash sale
 //	@ID				streamSale
 //	@Produce		text/event-stream
 //	@Param			sale	path		string				true	"The sale"	example(spring)
-//	@Param			Last-Event-ID	header	string	false	"Taken and not needed"
-//	@Param			last_event_id	query	string	false	"Taken and not needed"
+//	@Param			Last-Event-ID	header	string	false	"Accepted and ignored: a stream begins with the present state"
+//	@Param			last_event_id	query	string	false	"Accepted and ignored: a stream begins with the present state"
 //	@Success		200		{object}	api.StockEvents	"The events, until either side ends them"
 //	@Failure		404		{object}	api.Problem			"sale_not_found"
 //	@Router			/v1/sales/{sale}/stream [get]

@@ -27,23 +27,23 @@ type Options struct {
 	Keys    *apikeys.Store
 	// Tokens are the user tokens and tickets.
 	Tokens *usertokens.Store
-	// Contacts are the recent contacts; nil leaves their lag out of the stats.
+	// Contacts are the recent contacts; if nil, the stats do not contain their lag.
 	Contacts *contacts.Store
-	// Chats are the chats, Live their streams and long polls; Pusher pushes
-	// messages to members without a stream: nil pushes none.
+	// Chats are the chats, and Live is for their streams and long polls. Pusher makes push
+	// notifications of messages for members without a stream; if nil, there are none.
 	Chats  *chat.Store
 	Live   *live.Hub
 	Pusher *chat.Pusher
-	// UserConfirm lets users confirm their reservations by themselves. Default: only API keys
-	// do, once the buyer has paid.
+	// UserConfirm lets users confirm their own reservations. Default: only API keys can, so that a
+	// backend confirms once the buyer has paid.
 	UserConfirm bool
-	// Sales are the sales; nil leaves their backlog out of the stats.
+	// Sales are the sales; if nil, the stats do not contain their backlog.
 	Sales *sales.Store
 	// The queues behind stats and dead letters; a nil queue is left out.
 	EventQueue, NotificationQueue, JobQueue *queue.Queue
 
-	// TakesDevice tells whether there is an app for a device: users can register no other
-	// devices. Default: there always is.
+	// TakesDevice tells whether there is an app for a device. With a user token, other devices
+	// cannot be registered. Default: there is an app for every device.
 	TakesDevice func(*api.DeviceRequest) bool
 
 	// Ready reports the state of the dependencies; default: always ready.
@@ -76,8 +76,8 @@ type server struct {
 	ready     func(context.Context) api.Readiness
 	delivered func() float64
 
-	// confirming is the scope that a user token must carry to confirm a reservation; "": no
-	// token may.
+	// confirming is the scope that a user token needs to confirm a reservation; "": user tokens
+	// cannot confirm.
 	confirming     api.UserScope
 	web            *web.Server
 	metrics        http.Handler
@@ -85,7 +85,7 @@ type server struct {
 	document, docs http.Handler
 }
 
-// New makes the HTTP face. It starts nothing and needs no closing.
+// New makes the HTTP handler. It starts nothing and needs no closing.
 func New(o Options) http.Handler {
 	s := newServer(o.withDefaults())
 	return s.web.Handler(s.routes())

@@ -15,19 +15,20 @@ type postUploadRequest struct {
 // postUpload announces an upload.
 //
 //	@Summary		Announce an upload
-//	@Description	Somebody uploaded something. It is on record at once; the recent contacts of everyone who may see it follow in the
-//	@Description	background. Public uploads are for everybody, `contacts` for those whom the owner calls contact, friend or family,
-//	@Description	`friends` for friends alone, `family` for family alone, `private` for nobody. `uploaded_at` is now when left out, and
-//	@Description	at most 5 minutes in the future. An id that is known, also of a deleted upload, changes nothing.
+//	@Description	Records that a user uploaded something. The upload is on record at once. The recent contacts of the users who
+//	@Description	may see it follow in the background. `visibility` is `public` (everybody may see it), `contacts` (users whom the
+//	@Description	owner has as contact, friend or family), `friends` (friends only), `family` (family only) or `private` (nobody).
+//	@Description	`uploaded_at` is now if it is left out, and at most 5 minutes in the future. An id that was used before changes
+//	@Description	nothing, even if that upload was deleted.
 //	@Tags			recent contacts
 //	@ID				postUpload
 //	@Accept			json
 //	@Produce		json
 //	@Param			Idempotency-Key	header		string				false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
 //	@Param			upload			body		api.UploadRequest	true	"The upload"
-//	@Success		200				{object}	api.Upload			"The id was there already: the upload as it is on record"
+//	@Success		200				{object}	api.Upload			"The id exists already: the upload as it is on record"
 //	@Success		202				{object}	api.Upload			"On record"
-//	@Header			202				{string}	Idempotent-Replayed	"true when this is the first answer again"
+//	@Header			202				{string}	Idempotent-Replayed	"true if this is the first answer again"
 //	@Failure		422				{object}	api.Problem			"validation_failed, idempotency_key_reused"
 //	@Router			/v1/uploads [post]
 func (s *server) postUpload(ctx context.Context, in *postUploadRequest) (*web.Reply[api.Upload], error) {
@@ -49,13 +50,13 @@ type patchUploadRequest struct {
 // patchUpload changes who may see an upload.
 //
 //	@Summary		Change who may see an upload
-//	@Description	Whom it is shown to now hears of it in the background; whom it is hidden from no longer sees it at once.
+//	@Description	Users who may no longer see the upload lose it at once. For users who may see it now it counts a moment later.
 //	@Tags			recent contacts
 //	@ID				patchUpload
 //	@Accept			json
 //	@Produce		json
 //	@Param			id			path		string					true	"The upload"	example(photo:42)
-//	@Param			visibility	body		api.VisibilityRequest	true	"Who may see it"
+//	@Param			visibility	body		api.VisibilityRequest	true	"The new visibility"
 //	@Success		200			{object}	api.Upload				"The upload"
 //	@Failure		404			{object}	api.Problem				"not_found"
 //	@Router			/v1/uploads/{id} [patch]
@@ -74,11 +75,12 @@ type deleteUploadRequest struct {
 // deleteUpload removes an upload.
 //
 //	@Summary		Remove an upload
-//	@Description	Nobody's recent contacts count it from here on. Removing one that is not there changes nothing; its id stays used.
+//	@Description	From now on the upload counts in nobody's recent contacts. Removing an upload that does not exist changes
+//	@Description	nothing. The id cannot be used again.
 //	@Tags			recent contacts
 //	@ID				deleteUpload
 //	@Param			id	path	string	true	"The upload"	example(photo:42)
-//	@Success		204	"Removed, or not there"
+//	@Success		204	"Removed, or did not exist"
 //	@Router			/v1/uploads/{id} [delete]
 func (s *server) deleteUpload(ctx context.Context, in *deleteUploadRequest) (*web.Reply[web.Nothing], error) {
 	if err := s.contacts.DeleteUpload(ctx, in.ID); err != nil {

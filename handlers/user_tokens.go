@@ -16,7 +16,7 @@ func caller(ctx context.Context) string {
 	return ""
 }
 
-// asStranger hides from a user whether a chat exists that the user is no member of.
+// asStranger hides from a user token whether a chat exists of which its user is not a member.
 func asStranger(ctx context.Context, err error) error {
 	if caller(ctx) != "" && stranger(api.CodeOf(err)) {
 		return api.Errorf(api.CodeNotFound, "there is no such chat, or you are not a member")
@@ -26,7 +26,7 @@ func asStranger(ctx context.Context, err error) error {
 
 func stranger(code api.Code) bool { return code == api.CodeNotFound || code == api.CodeNotAMember }
 
-// hideStrangers does the same for a call about several chats.
+// hideStrangers does what asStranger does, for a call about several chats.
 func hideStrangers(ctx context.Context, acks *api.Acks) {
 	if caller(ctx) == "" {
 		return
@@ -46,17 +46,17 @@ type postTokenRequest struct {
 // postToken makes a user token.
 //
 //	@Summary		Make a user token
-//	@Description	A JWT with which an app or a page calls for this user alone, without an API key: `chat` opens his chats, messages and
-//	@Description	stream, `contacts` the reading of his contacts, `devices` his devices and settings, `buy` sales and his reservations. It
-//	@Description	is signed with a key of fanfare's own and holds on every server until it expires or is revoked. Your backend may sign
-//	@Description	tokens by itself instead, with a key of `FANFARE_USER_KEYS_FILE`. It is shown this once: the call takes no
-//	@Description	Idempotency-Key.
+//	@Description	Makes a JWT with which an app or a page can call for this user only, without an API key. The scope `chat` gives
+//	@Description	access to the user's chats, messages and stream, `contacts` to reading the contacts, `devices` to devices and
+//	@Description	settings, and `buy` to sales and the user's reservations. The token is signed with one of fanfare's own keys.
+//	@Description	Every server accepts it until it expires or is revoked. Your backend may sign tokens itself instead, with a key
+//	@Description	of `FANFARE_USER_KEYS_FILE`. The token is shown only in this answer, so the call takes no Idempotency-Key.
 //	@Tags			users' own access
 //	@ID				postToken
 //	@Accept			json
 //	@Produce		json
 //	@Param			user	path		string				true	"The user"	example(bob)
-//	@Param			token	body		api.TokenRequest	true	"What it opens, and for how long"
+//	@Param			token	body		api.TokenRequest	true	"The token's scopes and lifetime"
 //	@Success		201		{object}	api.Token			"Made"
 //	@Router			/v1/users/{user}/tokens [post]
 func (s *server) postToken(_ context.Context, in *postTokenRequest) (*web.Reply[api.Token], error) {
@@ -75,14 +75,14 @@ type revokeTokensRequest struct {
 // revokeTokens ends a user's tokens.
 //
 //	@Summary		Revoke a user's tokens
-//	@Description	Ends every token of the user whose `iat` is up to this second, whoever signed it, with its tickets and open streams:
-//	@Description	within 10 s, on every server.
+//	@Description	Ends every token of the user whose `iat` is not later than this second, no matter who signed it, with its
+//	@Description	tickets and open streams. Every server applies this within 10 s.
 //	@Tags			users' own access
 //	@ID				revokeTokens
 //	@Param			user			path	string	true	"The user"	example(bob)
-//	@Param			Idempotency-Key	header	string	false	"Makes the call safe to repeat for 24 h: tokens made since go on"	minlength(1)	maxlength(255)
+//	@Param			Idempotency-Key	header	string	false	"Makes the call safe to repeat for 24 h: a repeat does not end tokens made since"	minlength(1)	maxlength(255)
 //	@Success		204				"Revoked"
-//	@Header			204				{string}	Idempotent-Replayed	"true when this is the first answer again"
+//	@Header			204				{string}	Idempotent-Replayed	"true if this is the first answer again"
 //	@Failure		422				{object}	api.Problem	"validation_failed, idempotency_key_reused"
 //	@Router			/v1/users/{user}/tokens/revoke [post]
 func (s *server) revokeTokens(ctx context.Context, in *revokeTokensRequest) (*web.Reply[web.Nothing], error) {
@@ -100,15 +100,16 @@ type postTicketRequest struct {
 // postTicket makes a ticket.
 //
 //	@Summary		Make a ticket for a stream
-//	@Description	A browser's EventSource can send no header. A ticket, made with a user token, stands in the URL instead: `?ticket=`
-//	@Description	opens one stream of that user or of a sale, or one long poll, on any server, once, within 60 s. It can do what the token can
-//	@Description	and ends with it. It is shown this once: the call takes no Idempotency-Key.
+//	@Description	A browser's EventSource cannot send headers. It sends a ticket in the URL instead, which a user token makes:
+//	@Description	`?ticket=` opens one stream of that user or of a sale, or one long poll. A ticket can be used once, within 60 s,
+//	@Description	on any server. It gives the same access as the token and ends with it. The ticket is shown only in this answer,
+//	@Description	so the call takes no Idempotency-Key.
 //	@Tags			users' own access
 //	@ID				postTicket
 //	@Produce		json
 //	@Param			user	path		string		true	"The user of the token"
 //	@Success		201		{object}	api.Ticket	"Made"
-//	@Failure		400		{object}	api.Problem	"invalid_request: it was called without a user token, or with an Idempotency-Key"
+//	@Failure		400		{object}	api.Problem	"invalid_request: the call came without a user token, or with an Idempotency-Key"
 //	@Router			/v1/users/{user}/tickets [post]
 func (s *server) postTicket(ctx context.Context, _ *postTicketRequest) (*web.Reply[api.Ticket], error) {
 	u := web.UserOf(ctx)

@@ -21,8 +21,7 @@ func newAdmission(maxBytes int64) *admission {
 	return &admission{maxOrdinary: maxBytes - maxBytes/4, maxLarge: maxBytes / 4}
 }
 
-// grow counts a body that grows from `from` to `to` bytes; shrink takes all of them off the
-// count.
+// grow counts a body that grows from `from` to `to` bytes. shrink removes the body from the count.
 func (l *admission) grow(from, to int64) error {
 	ordinary := min(to, api.MaxBody) - min(from, api.MaxBody)
 	if err := take(&l.ordinary, ordinary, l.maxOrdinary); err != nil {
@@ -41,7 +40,7 @@ func (l *admission) shrink(from int64) {
 	l.large.Add(ordinary - from)
 }
 
-// tooMuch is the message when the server has no place for a request, or none for its body.
+// tooMuch is the message if the server has no place for a request or its body.
 const tooMuch = "the server has as many requests as it can answer; try again"
 
 // take adds n to taken unless that exceeds limit.

@@ -9,9 +9,9 @@ import (
 	"fanfare/api"
 )
 
-// authorize lets a request pass whose API key covers the route's scope, or whose user token
-// opens it, within the rate limit of the key or user. A server on which no key was ever made is
-// open: localOnly has ensured that it only serves this machine.
+// authorize lets a request pass if its API key covers the route's scope or the route takes its user
+// token, within the rate limit of the key or user. On a server on which no key was ever made every
+// request passes: localOnly has checked that it comes from this machine.
 func (s *Server) authorize(rt *Route, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		info := infoOf(r.Context())
@@ -30,8 +30,8 @@ func (s *Server) authorize(rt *Route, next http.HandlerFunc) http.HandlerFunc {
 }
 
 // subjectOf is the user whose limits a call counts against: the user who calls, or the one
-// in the path when an API key makes a call that users can make. Calls that only backends
-// can make count against no user.
+// in the path if an API key makes a call that users can make. Calls that only backends can make count
+// against no user.
 func subjectOf(r *http.Request, info *requestInfo, rt *Route) string {
 	switch {
 	case info.user != nil:
@@ -42,7 +42,7 @@ func subjectOf(r *http.Request, info *requestInfo, rt *Route) string {
 	return ""
 }
 
-// started refuses calls while the process is starting, because it knows no keys before.
+// started refuses calls while the process is starting, because it has not read the keys yet.
 func (s *Server) started(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := s.starting(); err != nil {
@@ -104,9 +104,9 @@ func keyNeeded() error {
 	return api.Errorf(api.CodeUnauthorized, "send your API key as Authorization: Bearer <api key>")
 }
 
-// StillAllowed is for calls that take long. It returns unauthorized when the key or the user
-// token that let the request in has ended since. The same holds for a request that came without
-// a key when the first key was made since.
+// StillAllowed is for calls that take long. It returns unauthorized if the key or user token of the
+// request has ended in the meantime, or if the request came without a key and the first key was made
+// in the meantime.
 func (s *Server) StillAllowed(ctx context.Context) error {
 	info := infoOf(ctx)
 	if info.user != nil {
@@ -138,11 +138,11 @@ func bearer(h http.Header) (string, bool) {
 	return secret, strings.EqualFold(scheme, "Bearer") && secret != ""
 }
 
-// challenge tells a client what kind of credentials would do (RFC 6750).
+// challenge tells a client which kind of credentials it can send (RFC 6750).
 func challenge(h http.Header, err error, info *requestInfo, rt *Route) {
 	need := string(rt.Scope)
 	switch code := api.CodeOf(err); {
-	case info.byUser && code == api.CodeUnauthorized: // fail says so, wherever it was found out
+	case info.byUser && code == api.CodeUnauthorized: // fail sets the header, wherever the error was found
 	case info.byUser && code == api.CodeForbidden:
 		h.Set("WWW-Authenticate", `Bearer error="insufficient_scope"`)
 	case code == api.CodeUnauthorized:
@@ -152,11 +152,11 @@ func challenge(h http.Header, err error, info *requestInfo, rt *Route) {
 	}
 }
 
-// AnyUser opens a route to every user token, whatever its scopes.
+// AnyUser opens a route to every user token, with any scopes.
 const AnyUser api.UserScope = "*"
 
-// Users finds the users that tokens and tickets stand for. Its zero value knows none: a token is
-// then a wrong API key.
+// Users finds the users of tokens and tickets. The zero value knows no tokens and treats a token as a
+// wrong API key.
 type Users struct {
 	// Recall returns the user of a token that Verify has accepted before, nil for any other
 	// token. It must be quick. A token that has ended is api.CodeUnauthorized.
@@ -164,13 +164,13 @@ type Users struct {
 	// Verify checks a token; a bad one is api.CodeUnauthorized. It calls admit before it
 	// computes a signature. forged tells that the computed signature differs.
 	Verify func(token string, admit func() error) (u *api.User, forged bool, err error)
-	// Take uses up a ticket and returns its user.
+	// Take uses a ticket up and returns its user.
 	Take func(ctx context.Context, ticket string) (*api.User, error)
 	// Ended says why a user's token or ticket is no longer valid; "" while it is.
 	Ended func(*api.User) api.ByeReason
 }
 
-// UserOf is the calling user, nil when an API key calls, or anybody on an open server.
+// UserOf is the calling user. It is nil for a call with an API key, and on a server without keys.
 func UserOf(ctx context.Context) *api.User { return infoOf(ctx).user }
 
 // isToken tells a user token from an API key, which has no dots.
@@ -188,7 +188,7 @@ func (s *Server) ticketOf(r *http.Request, rt *Route) string {
 }
 
 // userOfTicket finds the user of a ticket. It asks Redis within the limits of ordinary requests,
-// because the limits of streams apply only once the user is known.
+// because the limits of streams can be applied only once the user is known.
 func (s *Server) userOfTicket(ctx context.Context, info *requestInfo, ticket string) (*api.User, error) {
 	if err := s.requests.enter(info); err != nil {
 		return nil, err
@@ -238,8 +238,8 @@ func (s *Server) userOfToken(r *http.Request, info *requestInfo, token string) (
 	return u, err
 }
 
-// addSubject plans the fields that name the acting user: parameters named user, and the fields
-// that the body's tag names.
+// addSubject adds to the plan the fields that name the acting user: parameters named user, and the
+// fields that the body's tag names.
 func (p *plan) addSubject(f reflect.StructField) {
 	if f.Tag.Get("path") == "user" || f.Tag.Get("query") == "user" {
 		p.subject = append(p.subject, f.Index)
@@ -254,8 +254,8 @@ func (p *plan) addSubject(f reflect.StructField) {
 	}
 }
 
-// fillSubject makes a user's request act for that user: the fields that name the acting user
-// must name the caller or be left out.
+// fillSubject makes sure that a user's request acts for that user: the fields that name the acting
+// user must name the caller or be left out.
 func (p *plan) fillSubject(in reflect.Value, u *api.User) error {
 	for _, index := range p.subject {
 		switch field := in.FieldByIndex(index); field.String() {

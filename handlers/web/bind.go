@@ -12,7 +12,7 @@ import (
 	"fanfare/api"
 )
 
-// plan is how a request struct is filled, worked out once per route:
+// plan says how a request struct is filled. It is made once for each route:
 //
 //	`path:"user"`                 from the pattern
 //	`query:"limit" default:"50"`  from the query: string, integer, or *int64 (nil when absent)
@@ -51,7 +51,7 @@ func planOf(t reflect.Type) *plan {
 	return p
 }
 
-// addParam plans a field by its first tag that names a source.
+// addParam adds a field to the plan, by its first tag that names a source.
 func (p *plan) addParam(f reflect.StructField) {
 	for _, source := range []string{"path", "query", "header"} {
 		if name := f.Tag.Get(source); name != "" {
@@ -69,7 +69,7 @@ func (p *plan) fill(r *http.Request, in reflect.Value) []api.FieldError {
 	if r.URL.RawQuery != "" {
 		var err error
 		if query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
-			query = nil // a query that cannot be parsed does not mean what could be read of it
+			query = nil // do not use the readable part of a malformed query
 			bad = append(bad, api.FieldError{Field: "query", Rule: "query", Message: "is not a well-formed query string"})
 		}
 		if infoOf(r.Context()).byUser && r.Header["Authorization"] == nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // readBody reads a JSON body of at most limit bytes, whether its length was announced or not. It
-// returns nil for an empty body if the call can do without one.
+// returns nil for an empty body if the body may be left out.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64, optional bool) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)

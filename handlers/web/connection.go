@@ -20,8 +20,8 @@ const (
 	// askAfter is how long after a heartbeat TCP is asked whether it has arrived,
 	// and how often it is asked again.
 	askAfter = time.Second
-	// ignored is how many bytes a client may send while its stream is open; after them nothing
-	// more is read over HTTP/1.1.
+	// ignored is how many bytes a client may send while its stream is open. After that a stream over
+	// HTTP/1.1 ends.
 	ignored = 4 << 10
 )
 
@@ -75,10 +75,10 @@ func (r *receipt) arrived(c syscall.Conn) bool {
 	return acked >= r.goal
 }
 
-// alone is a stream over HTTP/1.1, whose method runs on a goroutine of its own. Once it begins
-// it takes the connection and lets its handler return. net/http's buffers, the stack of its
-// goroutine and the request are two thirds of the memory that an idle stream would hold.
-type alone struct {
+// detached is a stream over HTTP/1.1, whose method runs on its own goroutine. Once the stream begins,
+// it takes the connection and lets its handler return. This frees net/http's buffers, the stack of
+// net/http's goroutine and the request, which are two thirds of the memory of an idle stream.
+type detached struct {
 	begun  chan struct{} // closed when the handler may return
 	stay   func() bool   // unties the end of the stream from the end of the request
 	cancel context.CancelFunc
@@ -97,10 +97,10 @@ func (st *Stream) run(method func(context.Context) error) error {
 		return st.end(method(r.Context()))
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(st.r.Context()))
-	st.alone = &alone{begun: make(chan struct{}), stay: context.AfterFunc(st.r.Context(), cancel), cancel: cancel}
-	begun, ended := st.alone.begun, make(chan ending, 1)
+	st.detached = &detached{begun: make(chan struct{}), stay: context.AfterFunc(st.r.Context(), cancel), cancel: cancel}
+	begun, ended := st.detached.begun, make(chan ending, 1)
 	st.r = st.r.WithContext(ctx)
-	go st.runAlone(method, ended)
+	go st.runDetached(method, ended)
 	select {
 	case <-begun:
 		return nil
@@ -112,25 +112,25 @@ func (st *Stream) run(method func(context.Context) error) error {
 	}
 }
 
-// runAlone is the goroutine of a stream.
-func (st *Stream) runAlone(method func(context.Context) error, ended chan<- ending) {
+// runDetached is the goroutine of a detached stream.
+func (st *Stream) runDetached(method func(context.Context) error, ended chan<- ending) {
 	var err error
 	defer func() {
 		v := recover()
-		if st.alone.conn != nil {
+		if st.detached.conn != nil {
 			st.close(v)
 		} else {
 			ended <- ending{err, v}
 		}
-		st.alone.cancel()
+		st.detached.cancel()
 	}()
 	err = st.end(method(st.r.Context()))
 }
 
 // leaveRequest takes the connection from net/http, if that is possible, and lets the handler
-// return. Of the request only what the log needs at the end remains.
+// return. It keeps only the parts of the request that the log line at the end needs.
 func (st *Stream) leaveRequest() {
-	if st.alone == nil {
+	if st.detached == nil {
 		return
 	}
 	conn, _, err := http.NewResponseController(st.w).Hijack()
@@ -138,33 +138,33 @@ func (st *Stream) leaveRequest() {
 		return
 	}
 	ctx, info := st.r.Context(), infoOf(st.r.Context())
-	st.alone.conn = &ownConnection{Conn: conn, header: st.w.Header()}
-	info.answer.ResponseWriter = st.alone.conn
+	st.detached.conn = &ownConnection{Conn: conn, header: st.w.Header()}
+	info.answer.ResponseWriter = st.detached.conn
 	info.left = true
 	st.r = (&http.Request{
 		Method: st.r.Method, Header: http.Header{"Traceparent": st.r.Header["Traceparent"]},
 		RemoteAddr: st.server.proxies.caller(st.r).String(),
 	}).WithContext(ctx)
-	st.alone.stay()
-	st.server.streams.alone.Add(1)
-	go watch(conn, st.alone.cancel)
-	close(st.alone.begun)
+	st.detached.stay()
+	st.server.streams.detached.Add(1)
+	go watch(conn, st.detached.cancel)
+	close(st.detached.begun)
 }
 
 // close does what net/http and the surrounding handlers do for other requests: it counts,
 // logs and closes the connection. It writes the end of the answer last, so that a client
 // that sees it finds the request counted and logged. A stream that was cut off gets no end.
 func (st *Stream) close(panicked any) {
-	s, conn := st.server, st.alone.conn
+	s, conn := st.server, st.detached.conn
 	s.streams.open.leave(infoOf(st.r.Context()))
 	if abort := s.finish(st.r, infoOf(st.r.Context()), panicked); !abort {
 		conn.writeEnd()
 	}
 	_ = conn.Close()
-	s.streams.alone.Done()
+	s.streams.detached.Done()
 }
 
-// watch tells when the client has gone.
+// watch calls gone when the client has gone.
 func watch(c net.Conn, gone func()) {
 	defer gone()
 	var text [64]byte

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closeUnacknowledged makes TCP close a connection when written data stays without
-// acknowledgement for so long.
+// closeUnacknowledged makes TCP close a connection on which written data was not acknowledged within
+// the given time.
 func closeUnacknowledged(c syscall.Conn, after time.Duration) error {
 	return control(c, func(fd int) error {
 		return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// closeUnacknowledged is not supported here: the deadlines of writes have to reveal that nothing
-// arrives.
+// closeUnacknowledged is not supported on this system. Only write deadlines end a lost connection.
 func closeUnacknowledged(syscall.Conn, time.Duration) error { return errors.ErrUnsupported }
 
-// acknowledged is not supported here.
+// acknowledged is not supported on this system.
 func acknowledged(syscall.Conn) (acked, open uint64, err error) { return 0, 0, errors.ErrUnsupported }

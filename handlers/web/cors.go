@@ -9,7 +9,7 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// AnyOrigin admits every page; it must be the only entry in a list of origins.
+// AnyOrigin allows every page. It must be the only entry in a list of origins.
 const AnyOrigin = "*"
 
 // The headers that pages of other origins may send and read, and for how many seconds browsers
@@ -21,7 +21,7 @@ var (
 	varyOrigin  = []string{"Origin"}
 )
 
-// CheckOrigin tells why a text is not an origin as browsers write it.
+// CheckOrigin returns an error if a text is not an origin in the form that browsers send.
 func CheckOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || u.Scheme+"://"+u.Host != origin || strings.ToLower(origin) != origin || strings.Contains(origin, "*") {
@@ -30,7 +30,7 @@ func CheckOrigin(origin string) error {
 	return nil
 }
 
-// origins are the pages of other servers that may call the routes that user tokens open.
+// origins are the origins whose pages may call the routes that take user tokens.
 type origins struct {
 	any   bool
 	named map[string]bool
@@ -45,9 +45,8 @@ func newOrigins(list []string) origins {
 	return o
 }
 
-// admitted is the value of Access-Control-Allow-Origin for the calling page, "" for a page that
-// may not call. An open server admits the pages of this machine; AnyOrigin admits no others to
-// it.
+// admitted is the value of Access-Control-Allow-Origin for the calling page, "" for a page that may
+// not call. A server without a key admits only pages of this machine, even with AnyOrigin.
 func (s *Server) admitted(r *http.Request) string {
 	origin := r.Header["Origin"]
 	switch {
@@ -71,7 +70,7 @@ func loopbackOrigin(origin string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Scheme+"://"+u.Host == origin && loopbackHost(u.Host)
 }
 
-// shared lets pages of other origins read a route's responses, refusals included.
+// shared lets pages of other origins read a route's responses, including refusals.
 func (s *Server) shared(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if len(s.origins.named) > 0 || !s.hasKeys() {
@@ -85,8 +84,8 @@ func (s *Server) shared(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// preflight answers a browser's question whether a page of another origin may call a path, if
-// any page may.
+// preflight answers a browser that asks whether a page of another origin may call a path. It applies
+// only to paths that such pages can be allowed to call.
 func (rt *router) preflight(w http.ResponseWriter, r *http.Request, params *chi.Context, path string) (answered bool) {
 	asked := r.Header.Get("Access-Control-Request-Method")
 	if r.Method != http.MethodOptions || asked == "" {

@@ -23,7 +23,7 @@ func decode(body []byte, v any) error {
 		return explainJSON(err, reflect.TypeOf(v).Elem())
 	}
 	if k := jsontext.Value(body).Kind(); k != '{' {
-		return invalidJSON("", "must be an object, not "+kindName(k)) // null fits any type
+		return invalidJSON("", "must be an object, not "+kindName(k)) // the decoder takes null for any type
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func meaningMessage(err *json.SemanticError) string {
 	}
 }
 
-// typeName is the JSON name for the values that a Go type takes.
+// typeName is the JSON name of the values that fit a Go type.
 func typeName(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -123,7 +123,7 @@ func kindName(k jsontext.Kind) string {
 }
 
 // jsonPath writes a JSON pointer the way that fanfare's errors name fields: dots between names,
-// brackets around indexes. Only the Go type tells which is which.
+// brackets around indexes. The Go type tells names and indexes apart.
 func jsonPath(t reflect.Type, p jsontext.Pointer) string {
 	var b strings.Builder
 	for token := range p.Tokens() {
@@ -167,8 +167,7 @@ func member(t reflect.Type, name string) reflect.Type {
 	return nil
 }
 
-// shorten keeps a caller's text from filling the reply, and from putting control characters into
-// it.
+// shorten shortens a caller's text and removes control characters, so that a reply can contain it.
 func shorten(s string) string {
 	const most = 100
 	s = strings.ToValidUTF8(s, "?")
@@ -179,10 +178,9 @@ func shorten(s string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// canonical is body as RFC 8785 writes it: names sorted, no white space, one spelling of strings
-// and numbers. Two bodies that mean the same therefore compare as the same. Integers keep their
-// digits, because the RFC would make different ones beyond 2^53 equal. An empty body stays as it
-// is.
+// canonical returns body in the form of RFC 8785: names sorted, no white space, one spelling of
+// strings and numbers. So two bodies with the same meaning are equal. Integers keep their digits,
+// because the RFC makes different integers beyond 2^53 equal. An empty body stays empty.
 func canonical(body []byte) []byte {
 	v := jsontext.Value(body).Clone()
 	if len(v) == 0 || v.Canonicalize(jsontext.CanonicalizeRawInts(false)) != nil {

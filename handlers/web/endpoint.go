@@ -8,12 +8,12 @@ import (
 	"fanfare/api"
 )
 
-// Endpoint is what a route runs once a request may pass.
+// Endpoint is the handler of a route, which runs once the request is allowed.
 type Endpoint struct {
 	maxBody int64 // 0: the call takes no body
-	plan    *plan // nil: it reads its requests itself
-	tickets bool  // a ticket opens it: a browser's EventSource can send no header
-	// limits wraps a call in its deadline and in the bound on concurrent calls.
+	plan    *plan // nil: it reads requests itself
+	tickets bool  // it takes tickets, because a browser's EventSource can send no header
+	// limits wraps a call in its deadline and in the limit of concurrent calls.
 	limits func(s *Server, next http.HandlerFunc) http.HandlerFunc
 	serve  func(s *Server, w http.ResponseWriter, r *http.Request, maxBody int64) error
 }
@@ -21,17 +21,17 @@ type Endpoint struct {
 // MaxBody is the limit of the request's body; 0: the call takes none.
 func (e Endpoint) MaxBody() int64 { return e.maxBody }
 
-// Tickets tells whether a ticket opens the endpoint.
+// Tickets tells whether the endpoint takes tickets.
 func (e Endpoint) Tickets() bool { return e.tickets }
 
-// WithMaxBody gives an endpoint another limit for its body than api.MaxBody.
+// WithMaxBody sets a limit of the body other than api.MaxBody.
 func (e Endpoint) WithMaxBody(limit int64) Endpoint {
 	e.maxBody = limit
 	return e
 }
 
-// Always lets an endpoint answer even when the server has too much to do, and whatever the query
-// says. It is for probes.
+// Always lets an endpoint answer even if the server has too much to do, and with any query. It is for
+// probes.
 func (e Endpoint) Always() Endpoint {
 	e.limits = (*Server).timed
 	e.plan.anyQuery = true
@@ -44,17 +44,17 @@ func (e Endpoint) Secret() Endpoint {
 	return e
 }
 
-// LongPoll lets requests wait that have the query parameter, a number of milliseconds of at most
-// api.MaxPollWait. They are limited as streams are. If the parameter is absent or 0, the request
-// is handled as any other.
+// LongPoll lets a request wait if it has the query parameter, a number of milliseconds of at most
+// api.MaxPollWait. Requests that wait have the limits of streams. If the parameter is absent or 0,
+// the request is handled like any other.
 func (e Endpoint) LongPoll(parameter string) Endpoint {
 	e.tickets = true
 	e.limits = func(s *Server, next http.HandlerFunc) http.HandlerFunc { return s.polled(parameter, next) }
 	return e
 }
 
-// Handle makes an endpoint of a method: In says by tags what the method takes
-// (see the package's comment), Out is its answer's body.
+// Handle makes an endpoint of a method. The tags of In say what the method takes (see the package
+// comment), and Out is the body of the answer.
 func Handle[In, Out any](method func(context.Context, *In) (*Reply[Out], error)) Endpoint {
 	plan := planOf(reflect.TypeFor[In]())
 	e := Endpoint{limits: (*Server).bounded, plan: plan}
@@ -106,9 +106,8 @@ func (s *Server) fill(w http.ResponseWriter, r *http.Request, p *plan, in reflec
 	return api.InvalidFields(append(bad, without(s.rules.Check(in.Addr().Interface()), bad)...))
 }
 
-// bodyOf reads the body of a call. A call that takes no body refuses one with fields:
-// nobody would read them, so the caller must learn that they have no effect. An object
-// without fields is the same as no body.
+// bodyOf reads the body of a call. A call that takes no body refuses a body with fields, so that the
+// caller learns that they have no effect. An object without fields is the same as no body.
 func (s *Server) bodyOf(w http.ResponseWriter, r *http.Request, p *plan, maxBody int64) ([]byte, error) {
 	switch {
 	case p.body != nil:
@@ -124,7 +123,7 @@ func (s *Server) bodyOf(w http.ResponseWriter, r *http.Request, p *plan, maxBody
 	}
 }
 
-// decodeBody fills the Body field; a body that was left out leaves it nil.
+// decodeBody fills the field Body. If the body was left out, the field stays nil.
 func (p *plan) decodeBody(body []byte, in reflect.Value) error {
 	if body == nil {
 		return nil

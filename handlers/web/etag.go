@@ -10,8 +10,8 @@ import (
 // etag is the entity tag of a version.
 func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
-// etagOf is the entity tag of one form of a version: bodies that differ in anything have
-// different tags. As a condition of a change it stands for its version.
+// etagOf is the entity tag of a version with a certain body: bodies that differ have different tags.
+// As the condition of a change only the version in the tag counts.
 func etagOf(version int64, body []byte) string {
 	digest := fnv.New64a()
 	_, _ = digest.Write(body)
@@ -55,8 +55,8 @@ func (t Tag) Version() int64 {
 	return version
 }
 
-// names tells whether the value of an If-None-Match covers etag. The comparison is the
-// weak one: W/ makes no difference. A malformed value covers nothing.
+// names tells whether the value of an If-None-Match contains etag. The comparison is weak: W/ makes no
+// difference. A malformed value contains nothing.
 func names(ifNoneMatch, etag string) bool {
 	if strings.TrimSpace(ifNoneMatch) == "*" {
 		return true

@@ -15,13 +15,12 @@ const (
 	largePart = 64 << 10
 )
 
-// largeParts are reused, so that uploads that are refused half-way leave no garbage for the
-// collector.
+// largeParts are reused, so that bodies that are refused half-way leave no garbage.
 var largeParts = sync.Pool{New: func() any { return new([largePart]byte) }}
 
-// incoming is a body that is being read. Its memory and its share of the limit grow as it
-// arrives: an announced length and a route's limit cost nothing by themselves. It counts until
-// the request is answered.
+// incoming is a body that is being read. Its memory and its share of the limit grow as it arrives,
+// whatever length was announced and whatever the route allows. It counts until the request is
+// answered.
 type incoming struct {
 	admission *admission
 	info      *requestInfo

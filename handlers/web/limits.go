@@ -14,15 +14,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// RateLimit is how many requests an API key, or a user, may make in a window. Its zero
-// value limits nothing.
+// RateLimit is how many requests an API key or a user may make in a window. The zero value is no
+// limit.
 type RateLimit struct {
 	Requests int
 	Window   time.Duration
 }
 
 // UnmarshalText reads the form of FANFARE_RATE_LIMIT: "500/s", "100/m",
-// "5000/h"; "" and "off" limit nothing.
+// "5000/h"; "" and "off" are no limit.
 func (l *RateLimit) UnmarshalText(text []byte) error {
 	s := strings.TrimSpace(string(text))
 	if s == "" || s == "off" {
@@ -48,12 +48,12 @@ func (l RateLimit) String() string {
 	return fmt.Sprintf("%d/%s", l.Requests, unit)
 }
 
-// rates holds a token bucket for each caller, an API key or a user. A bucket allows a whole
-// window's requests at once, then the rate. A bucket that was not used during a window is full
+// rates holds a token bucket for each caller, an API key or a user. A bucket first allows the requests
+// of a whole window at once, and then the rate. A bucket that was not used during a window is full
 // again and may be forgotten, so only callers of the last two windows have one.
 type rates struct {
 	limit  RateLimit
-	name   string   // of the quota in the headers
+	name   string   // the quota's name in the headers
 	who    string   // the kind of caller that has the quota
 	policy []string // the header with the limit, shared by all responses
 

@@ -9,9 +9,9 @@ import (
 	"fanfare/api"
 )
 
-// localOnly protects a server that has no key yet. It listens on loopback only, but any web page
-// in a browser on this machine could reach it. So the Host header and the absence of a proxy are
-// checked, and then the calling page (foreign). From the first key on, only keys decide.
+// localOnly protects a server that has no key yet. Such a server listens on loopback only, but any web
+// page in a browser on this machine could reach it. So localOnly checks the Host header, that there is
+// no proxy, and the calling page (foreign). Once there is a key, only keys decide.
 func (s *Server) localOnly(r *http.Request) error {
 	switch {
 	case s.hasKeys(), s.starting() != nil: // calls that need a key are not served yet
@@ -62,7 +62,7 @@ func forwarded(h http.Header) bool {
 	return false
 }
 
-// sameOrigin tells whether the request comes from no page, or from a page of this server.
+// sameOrigin tells whether the request comes from a page of this server, or not from a page.
 func sameOrigin(r *http.Request) bool {
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {

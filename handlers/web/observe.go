@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// meters are the metrics of the HTTP face. Their labels are route patterns and
-// statuses: never a user, a token or a key.
+// meters are the metrics of HTTP. Their labels are route patterns and statuses, never a user, a token
+// or a key.
 type meters struct {
 	seconds  *prometheus.HistogramVec
 	inFlight prometheus.Gauge
@@ -28,11 +28,11 @@ type meters struct {
 func newMeters(reg prometheus.Registerer) *meters {
 	m := &meters{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fanfare_http_request_duration_seconds", Help: "Time from a request's head to its answer's end.",
+			Name: "fanfare_http_request_duration_seconds", Help: "Time from the head of a request to the end of its answer.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"method", "route", "status"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "fanfare_http_in_flight_requests", Help: "Requests being answered.",
+			Name: "fanfare_http_in_flight_requests", Help: "Requests that are being answered.",
 		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fanfare_http_problems_total", Help: "Answers that were problems, by code.",
@@ -75,8 +75,8 @@ func (d *durations) of(method string, status int) prometheus.Observer {
 	return d.find(known, method, status)
 }
 
-// find looks a histogram up and remembers it. If another request has just remembered one, the
-// next request does.
+// find finds a histogram and remembers it. If another request stores one at the same time, the
+// histogram is remembered by a later request.
 func (d *durations) find(known *[]duration, method string, status int) prometheus.Observer {
 	found := duration{method, status, d.vec.WithLabelValues(method, d.route, strconv.Itoa(status))}
 	all := append(slices.Clip(*known), found)
@@ -164,18 +164,18 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.D
 	s.logger.LogAttrs(info, level, "request", attrs...)
 }
 
-// outageLines keeps an outage from filling the log: of the requests that fail with it, one in
-// each outagePause logs a warning, which counts the others since the last one.
+// outageLines keeps an outage from filling the log. Of the requests that fail, one in each outagePause
+// logs a warning, with the number of requests that failed since the previous warning.
 type outageLines struct {
 	mu     sync.Mutex
 	next   time.Time
 	others int
 }
 
-// outagePause is how long one such warning stands for all.
+// outagePause is the least time between two such warnings.
 const outagePause = time.Minute
 
-// level is the level of a line, and how many since the last warning were at debug.
+// level is the level of a line, and the number of failures since the previous warning.
 func (o *outageLines) level(now time.Time) (level slog.Level, others int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -192,7 +192,7 @@ func levelOf(status int, err error) slog.Level {
 	case errors.Is(err, context.Canceled):
 		return slog.LevelInfo // the caller has gone away
 	case err == nil, ordinary(api.CodeOf(err)):
-		return slog.LevelDebug // these, and failing probes, come by the thousand and must stay cheap; the metrics count them
+		return slog.LevelDebug // there may be thousands of these and of failing probes; the metrics count them
 	case status == http.StatusInternalServerError:
 		return slog.LevelError
 	case status > http.StatusInternalServerError:
@@ -204,8 +204,8 @@ func levelOf(status int, err error) slog.Level {
 	}
 }
 
-// ordinary tells whether a refusal is normal in a rush: load that is shed, and buyers who come
-// too early or too late.
+// ordinary tells whether a refusal is normal under a heavy load: requests that are shed, and buyers
+// who come too early or too late.
 func ordinary(code api.Code) bool {
 	switch code {
 	case api.CodeOverloaded, api.CodeRateLimited, api.CodeNotStarted, api.CodeSoldOut, api.CodeLimitReached:
@@ -214,7 +214,7 @@ func ordinary(code api.Code) bool {
 	return false
 }
 
-// methodLabel keeps invented methods from creating new series.
+// methodLabel keeps unknown methods from creating new series.
 func methodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:

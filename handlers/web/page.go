@@ -8,15 +8,15 @@ import (
 	"fanfare/api"
 )
 
-// Page is the part of a request that says which part of a list is wanted.
+// Page has the parameters of a request for one page of a list.
 type Page struct {
 	Limit  int64  `query:"limit" default:"50" validate:"min=1,max=500"`
 	Cursor string `query:"cursor" validate:"max=4096"`
 }
 
-// PageOf cuts the wanted page out of items, which are in the order of their
-// names, and returns the cursor of the next one, "" at the end. A cursor holds
-// the last name shown, so that it stays right when items come and go.
+// PageOf cuts the requested page out of items, which are in the order of their names, and returns the
+// cursor of the next page, "" at the end. A cursor holds the last name of its page, so that it stays
+// right when items are added or removed.
 func PageOf[T any](p Page, items []T, name func(*T) string) ([]T, string, error) {
 	after, err := OpenCursor(p.Cursor)
 	if err != nil {
@@ -37,12 +37,12 @@ func PageOf[T any](p Page, items []T, name func(*T) string) ([]T, string, error)
 	return rest, SealCursor(name(&rest[len(rest)-1])), nil
 }
 
-// SealCursor makes what a cursor holds opaque to callers.
+// SealCursor makes the content of a cursor opaque to callers.
 func SealCursor(inner string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte("1" + inner))
 }
 
-// OpenCursor reads what SealCursor wrote.
+// OpenCursor reads the content of a cursor that SealCursor made.
 func OpenCursor(cursor string) (string, error) {
 	if cursor == "" {
 		return "", nil
@@ -55,8 +55,8 @@ func OpenCursor(cursor string) (string, error) {
 	return text, nil
 }
 
-// BadCursor refuses a cursor that OpenCursor could not read, or whose content the list cannot
-// have made.
+// BadCursor is the error for a cursor that OpenCursor could not read, or whose content is not from the
+// list.
 func BadCursor() error {
 	return api.Invalid("cursor", "cursor", "is not a cursor that a list gave as next")
 }

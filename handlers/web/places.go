@@ -9,8 +9,8 @@ import (
 	"fanfare/api"
 )
 
-// places bounds what a process has under way at once: requests, or streams and long polls.
-// Calls by user tokens take at most four fifths of them, so that backends always find some.
+// places limits the calls that a process has under way at once: requests, or streams and long polls.
+// Calls by user tokens can take at most four fifths of the places, so that some are left for backends.
 type places struct {
 	max, perKey int64         // perKey 0: an API key may take all of them
 	full        string        // the message when there are no more
@@ -21,8 +21,8 @@ type places struct {
 	held map[holder]int64
 }
 
-// kind is one kind of call that takes places, and the limit of calls that one user may have
-// under way, whichever keys and tokens make them.
+// kind is one kind of call that takes places. perUser is how many such calls one user may have under
+// way, over all keys and tokens.
 type kind struct {
 	places  *places
 	name    string // such as "open streams"
@@ -32,7 +32,7 @@ type kind struct {
 // holder holds places: a user for a kind of call, an API key, or all user tokens together.
 type holder struct{ what, name string }
 
-// claim is how many places a holder may have, and the refusal beyond that.
+// claim is how many places a holder may have, and the refusal if it wants more.
 type claim struct {
 	holder
 	most   int64

@@ -20,7 +20,7 @@ import (
 // retrySoon is the default Retry-After of a 503.
 const retrySoon = time.Second
 
-// problemType begins the URI of every problem type; the code ends it.
+// problemType is the URI of a problem type without the code at its end.
 const problemType = "urn:fanfare:problem:"
 
 // fail answers with err as a problem and leaves err for the access log, the only place that logs
@@ -46,8 +46,8 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeBody(w, m.Status, problemMedia, body, err)
 }
 
-// appendProblem writes a problem with the facts that some codes add, as encode would. It is
-// written by hand because refusals come by the thousand when a server has no time to spare.
+// appendProblem writes a problem with the facts that some codes add, in the form of encode. It is
+// written by hand for speed: an overloaded server sends thousands of refusals.
 func appendProblem(b []byte, p *api.Problem, facts map[string]any) (_ []byte, err error) {
 	b = appendString(append(b, `{"type":`...), p.Type)
 	b = appendString(append(b, `,"title":`...), p.Title)
@@ -131,8 +131,8 @@ func appendFacts(b []byte, facts map[string]any) ([]byte, error) {
 	return b, nil
 }
 
-// encodeOptions give tags the meaning that they have for encoding/json. In addition an empty
-// list is [], never null, and < > & stay readable.
+// encodeOptions give tags the meaning that they have in encoding/json. In addition an empty list is
+// [], never null, and < > & are not escaped.
 var encodeOptions = json.JoinOptions(
 	jsonv1.OmitEmptyWithLegacySemantics(true), json.Deterministic(true), jsontext.AllowInvalidUTF8(true),
 )
@@ -165,6 +165,6 @@ func writeBody(w http.ResponseWriter, status int, media []string, body []byte, e
 		h.Set("Content-Length", strconv.Itoa(len(body)+1))
 	}
 	w.WriteHeader(status)
-	// The caller may be gone; there is nobody left to tell.
+	// The caller may have gone, so the error cannot be reported.
 	_, _ = w.Write(append(body, '\n'))
 }

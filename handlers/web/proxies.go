@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Proxies are the networks of the proxies whose X-Forwarded-For counts. Its zero value
-// trusts nobody.
+// Proxies are the networks of the proxies whose X-Forwarded-For is trusted. The zero value trusts no
+// proxy.
 type Proxies []netip.Prefix
 
 // UnmarshalText reads the form of FANFARE_TRUSTED_PROXIES: "10.0.0.0/8,192.0.2.7/32".
@@ -43,8 +43,8 @@ func (p Proxies) trust(addr netip.Addr) bool {
 
 // caller is the address that a request comes from. That is the other end of its connection or,
 // if the other end is a trusted proxy, the last hop of X-Forwarded-For that is not one. Hops
-// before it may be made up. If a hop cannot be parsed, the caller is the proxy. The address is
-// used for counting and for the log, never for rights. It is invalid if nothing is known.
+// before it may be forged. If a hop cannot be parsed, the caller is the proxy. The address is used for
+// counting and for the log, never for access rights. It is invalid if nothing is known.
 func (p Proxies) caller(r *http.Request) netip.Addr {
 	peer, _ := hopOf(r.RemoteAddr)
 	if !p.trust(peer) {

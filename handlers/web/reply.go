@@ -4,7 +4,7 @@ import (
 	"net/http"
 )
 
-// Nothing is the request of calls without input, and the body of answers without one.
+// Nothing is the request type of calls without input, and the body type of answers without a body.
 type Nothing struct{}
 
 // Reply is a method's reply: status, body and the few headers that depend on the outcome.
@@ -30,7 +30,7 @@ func Accepted[T any](body *T) *Reply[T] { return &Reply[T]{status: http.StatusAc
 // NoContent answers 204.
 func NoContent() *Reply[Nothing] { return &Reply[Nothing]{status: http.StatusNoContent} }
 
-// Put answers 201 when the thing was made, 200 when it was changed.
+// Put answers 201 if the thing was made, and 200 if it was changed.
 func Put[T any](body *T, created bool) *Reply[T] {
 	if created {
 		return Created(body)
@@ -44,20 +44,20 @@ func (a *Reply[T]) WithStatus(status int) *Reply[T] {
 	return a
 }
 
-// At says where the result can be read.
+// At sets the URL at which the result can be read.
 func (a *Reply[T]) At(location string) *Reply[T] {
 	a.location = location
 	return a
 }
 
-// Version says which version of the thing the reply is about.
+// Version sets the version of the thing in the reply.
 func (a *Reply[T]) Version(version int64) *Reply[T] {
 	a.version = version
 	return a
 }
 
-// Tagged says that the body is the thing itself, at this version: its ETag
-// changes with anything in it.
+// Tagged sets the version of a reply whose body is the whole thing. The ETag then changes with
+// anything in the body.
 func (a *Reply[T]) Tagged(version int64) *Reply[T] {
 	a.version, a.tagged = version, true
 	return a
@@ -70,7 +70,7 @@ func (a *Reply[T]) UnlessMatched(ifNoneMatch string) *Reply[T] {
 	return a
 }
 
-// Replayed says whether the reply repeats the first one to an idempotency key.
+// Replayed says whether the reply repeats the first reply to an idempotency key.
 func (a *Reply[T]) Replayed(replayed bool) *Reply[T] {
 	a.replayed = replayed
 	return a

@@ -13,9 +13,8 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// requestInfo is the state that a request shares with its response. It is the request's context
-// and contains the response's writer. One value serves all concerns, because every request pays
-// for each allocation.
+// requestInfo is the state of a request and its response. It is the request's context, and it contains
+// the response's writer. It is a single value because every request pays for each allocation.
 type requestInfo struct {
 	context.Context // as net/http made it
 	answer          answer
@@ -27,12 +26,12 @@ type requestInfo struct {
 	user    *api.User // the calling user, by user token or ticket; key is nil then
 	subject string    // the user whose places the call takes; "": none
 	byUser  bool      // a user token or ticket was sent, good or not
-	secret  string    // of the key
+	secret  string    // of the API key
 	err     error     // error that the response could not show, for the log
 	code    api.Code  // of err
 	started time.Time
 	body    int64 // bytes that the body takes of the limit
-	left    bool  // goes on as a stream without its handler, see leaveRequest
+	left    bool  // the request goes on as a stream without its handler, see leaveRequest
 
 	deadline time.Time // zero: none
 	limit    sync.Once // makes limited
@@ -50,8 +49,8 @@ func infoOf(ctx context.Context) *requestInfo {
 	return &requestInfo{}
 }
 
-// newInfo begins a request. Its id is the caller's own if that is well-formed, and returns with
-// the response.
+// newInfo begins a request. The request's id is the one that the caller sent, if it is well-formed. It
+// is returned with the response.
 func (s *Server) newInfo(w http.ResponseWriter, r *http.Request) *requestInfo {
 	id := r.Header.Get("X-Request-Id")
 	if !validRequestID(id) {
@@ -70,8 +69,8 @@ func (i *requestInfo) keyID() string {
 	return i.key.ID
 }
 
-// caller is the scope within which idempotency keys are unique: the API key, or the user with
-// whatever token. No key's id contains a colon.
+// caller is the scope within which idempotency keys are unique: the API key or, if the caller has a
+// user token, the user. The two cannot be equal, because an API key's id has no colon.
 func (i *requestInfo) caller() string {
 	if i.user != nil {
 		return "user:" + i.user.ID
@@ -93,7 +92,7 @@ func (i *requestInfo) Deadline() (time.Time, bool) {
 // Done is closed when the caller has gone or the deadline has passed.
 func (i *requestInfo) Done() <-chan struct{} { return i.timed().Done() }
 
-// Err tells which of the two it was.
+// Err tells whether the caller has gone or the deadline has passed.
 func (i *requestInfo) Err() error { return i.timed().Err() }
 
 // Value finds the info itself, and the values of net/http.
@@ -104,8 +103,8 @@ func (i *requestInfo) Value(key any) any {
 	return i.timed().Value(key)
 }
 
-// timed is the context with the deadline. Its timer is made when it is first asked for: many
-// requests are answered without having to wait.
+// timed is the context with the deadline. Its timer is made on first use, because many requests are
+// answered without having to wait.
 func (i *requestInfo) timed() context.Context {
 	if i.deadline.IsZero() {
 		return i.Context
@@ -114,15 +113,15 @@ func (i *requestInfo) timed() context.Context {
 	return i.limited
 }
 
-// close frees the timer. A goroutine that still holds the context sees it end, as net/http ends
-// its own context now.
+// close frees the timer. For a goroutine that still holds the context, the context ends, as net/http's
+// own context does at this time.
 func (i *requestInfo) close() {
 	i.limit.Do(func() { i.limited, i.cancel = i.Context, func() {} })
 	i.cancel()
 }
 
-// newRequestID makes an id of 130 random bits in the form of crypto/rand.Text. The id is no
-// secret, so a faster generator will do.
+// newRequestID makes an id of 130 random bits in the form of crypto/rand.Text. It uses a faster
+// generator, because the id is not a secret.
 func newRequestID() string {
 	const alphabet, perNumber = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 12
 	var id [26]byte
@@ -175,7 +174,8 @@ func lowerHex(s string, n int) bool {
 	return len(s) == n && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// answer is the writer of a request's response. It remembers what metrics and the log report.
+// answer is the writer of a request's response. It remembers the status and the size for metrics and
+// log.
 type answer struct {
 	http.ResponseWriter
 	status, size int // status 0: nothing was written yet
@@ -183,7 +183,7 @@ type answer struct {
 
 // WriteHeader sends the head; only the first counts.
 func (a *answer) WriteHeader(status int) {
-	if a.status == 0 && status >= http.StatusOK { // a status below is followed by another
+	if a.status == 0 && status >= http.StatusOK { // a status below 200 is followed by another
 		a.status = status
 	}
 	a.ResponseWriter.WriteHeader(status)

@@ -14,7 +14,7 @@ import (
 // Open is the scope of routes that need no key.
 const Open api.Scope = ""
 
-// unmatched is the route of requests that no route takes.
+// unmatched is the route label of requests without a route.
 const unmatched = "unmatched"
 
 // Route is one line of a table of routes. HEAD comes with every GET, and
@@ -24,20 +24,19 @@ type Route struct {
 	Pattern string // as chi reads it: {name} is a parameter, a * at the end anything
 	// Scope is the scope that the caller's key must cover; Open for routes without a key.
 	Scope api.Scope
-	// User is the scope that a user token must carry to open the route for its own user; "": no
-	// user token opens it.
+	// User is the scope that a user token needs for the route; "": the route takes no user token.
 	User api.UserScope
 	Endpoint
 }
 
-// For opens the route to user tokens that carry a scope.
+// For opens the route to user tokens with a scope.
 func (rt Route) For(scope api.UserScope) Route {
 	rt.User = scope
 	return rt
 }
 
-// router finds the route of a request. chi only matches the paths: if it also made the calls,
-// every request would get another context and another copy.
+// router finds the route of a request. It uses chi only to match paths: if chi also called the
+// handlers, every request would get another context and be copied.
 type router struct {
 	server *Server
 	mux    *chi.Mux
@@ -48,10 +47,10 @@ type router struct {
 // target is chi's result for a request.
 type target struct{ method, pattern string }
 
-// mounted is a route with everything around its endpoint.
+// mounted is a route whose endpoint is wrapped in everything that the route requires.
 type mounted struct {
 	pattern   string
-	users     bool // user tokens open it, and pages of other origins may
+	users     bool // user tokens and pages of other origins may call it
 	run       http.HandlerFunc
 	durations durations
 }
@@ -135,7 +134,7 @@ func NotFound(w http.ResponseWriter, r *http.Request) {
 	fail(w, r, api.Errorf(api.CodeNotFound, "there is nothing at this path"))
 }
 
-// mount puts around an endpoint what the endpoint and its scope require.
+// mount wraps a route's endpoint in the checks that the endpoint and its scope require.
 func (s *Server) mount(rt Route) *mounted {
 	run := func(w http.ResponseWriter, r *http.Request) {
 		if err := rt.serve(s, w, r, rt.maxBody); err != nil {

@@ -14,11 +14,11 @@ import (
 
 // Options say which callers a server answers, and how many at once. All may stay zero.
 type Options struct {
-	// HasKeys tells whether an API key was ever made: until then the server
-	// answers this machine alone, without a key. Default: never.
+	// HasKeys tells whether an API key was ever made. Until then the server answers only callers
+	// on its own machine, and needs no key. Default: never.
 	HasKeys func() bool
-	// Authenticate finds the key of a secret; a wrong one is
-	// api.CodeUnauthorized. It is needed with HasKeys.
+	// Authenticate finds the key of a secret; a wrong secret is api.CodeUnauthorized. It is
+	// required if HasKeys is set.
 	Authenticate func(secret string) (*api.Key, error)
 
 	// Logger gets one line a request: successes and refusals of a rush at debug, other refusals
@@ -54,14 +54,14 @@ type Options struct {
 	// KeyMaxStreams is how many streams and long polls one API key may have open; default:
 	// MaxStreams.
 	KeyMaxStreams int64
-	// Starting returns an error, unavailable, as long as the process can only serve whether it
-	// is alive and ready. Default: the process has started.
+	// Starting returns an unavailable error as long as the process can only answer whether it is
+	// alive and ready. Default: the process has started.
 	Starting func() error
 	// Closing is closed when the process begins to stop: streams and long polls end then.
 	// Default: never.
 	Closing <-chan struct{}
-	// Streams counts the open streams over HTTP/1.1, which no http.Server knows of. A process
-	// that stops waits for both. Default: a group that nobody waits for.
+	// Streams counts the open streams over HTTP/1.1, which their http.Server does not know. A
+	// process that stops waits for the server and for Streams. Default: a group of its own.
 	Streams *sync.WaitGroup
 }
 
@@ -105,7 +105,7 @@ func New(o Options) *Server {
 // Handler serves the table: every route, within the layers that every request passes.
 func (s *Server) Handler(table []Route) http.Handler { return s.around(s.newRouter(table).serve) }
 
-// around puts the layers that every request passes around a router.
+// around wraps a router in the layers that every request passes.
 func (s *Server) around(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info := s.newInfo(w, r)
@@ -125,9 +125,9 @@ func (s *Server) around(next http.HandlerFunc) http.Handler {
 // Closing is closed when the process begins to stop.
 func (s *Server) Closing() <-chan struct{} { return s.streams.closing }
 
-// Briefly bounds one call of a stream or a long poll to a store by the time-out of requests. The
-// call does not end with the request: it takes but a moment, and otherwise the context of every
-// stream would keep a map.
+// Briefly gives one call of a stream or a long poll to a store the time-out of requests. The call does
+// not end with the request, because it is short, and because otherwise the context of every stream
+// would keep a map.
 func (s *Server) Briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 }

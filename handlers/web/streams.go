@@ -21,10 +21,11 @@ const (
 	beatEvery = 15 * time.Second
 	// checkEvery is how often, at least, a stream checks whether its API key is still valid.
 	checkEvery = 5 * time.Second
-	// slowAfter is how long one write may take before its reader is cut off.
+	// slowAfter is how long one write may take before the reader is disconnected.
 	slowAfter = 10 * time.Second
-	// comeBack is the least time after which a client whose stream ended comes back. Each client
-	// is told a random time of up to three times as much, so that they do not all come at once.
+	// comeBack is the least time after which a client whose stream ended is told to come back. Each
+	// client is told a random time between one and three times as long, so that they do not all
+	// come back at once.
 	comeBack = time.Second
 )
 
@@ -34,17 +35,17 @@ var (
 	errSlow    = errors.New("the reader is too slow")
 )
 
-// bye ends a user's stream when his token has ended.
+// bye ends a user's stream after the end of the user's token.
 type bye api.ByeReason
 
-// Error names the reason.
+// Error returns the reason.
 func (b bye) Error() string { return "the user's token is " + string(b) }
 
 // streams are the long responses: streams and long polls. They end when the process stops.
 type streams struct {
 	open, polls *kind
 	closing     <-chan struct{}
-	alone       *sync.WaitGroup
+	detached    *sync.WaitGroup
 	ended       *prometheus.CounterVec
 }
 
@@ -55,10 +56,10 @@ func newStreams(o *Options) *streams {
 	}
 	l := &streams{
 		open: &kind{room, "open streams", o.UserMaxStreams}, polls: &kind{room, "long polls", o.UserMaxPolls},
-		closing: o.Closing, alone: o.Streams,
+		closing: o.Closing, detached: o.Streams,
 	}
 	l.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "fanfare_streams_ended_total", Help: "Streams that ended, by what ended them.",
+		Name: "fanfare_streams_ended_total", Help: "Streams that ended, by cause.",
 	}, []string{"reason"})
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fanfare_open_streams", Help: "Open streams and long polls of this process.",
@@ -99,7 +100,7 @@ func (s *Server) unhurried(next http.HandlerFunc) http.HandlerFunc {
 	})
 }
 
-// polled runs next as any request or, when its parameter asks to wait, as one of the streams and
+// polled runs next like any request. If the parameter asks to wait, it runs next like a stream,
 // without the request's deadline.
 func (s *Server) polled(parameter string, next http.HandlerFunc) http.HandlerFunc {
 	bounded := s.bounded(next)
@@ -142,9 +143,9 @@ func HandleStream[In any](method func(context.Context, *In, *Stream) error) Endp
 	}}
 }
 
-// OnNewStack runs f on another goroutine and waits for it. The stack that f needs is freed
-// with that goroutine; a stream that ran f itself would keep a stack twice as large as it
-// needs while idle.
+// OnNewStack runs f on another goroutine and waits for it. The stack that f needs is freed with that
+// goroutine. If a stream ran f itself, its own stack would stay twice as large as an idle stream
+// needs.
 func OnNewStack(f func()) {
 	done := make(chan any)
 	go func() {
@@ -162,18 +163,18 @@ type Stream struct {
 	// which it was sent.
 	Reached func(sent time.Time)
 
-	alone   *alone // of a stream over HTTP/1.1
-	server  *Server
-	w       http.ResponseWriter
-	r       *http.Request
-	begun   bool
-	ticker  *time.Timer
-	beat    time.Time // when the last heartbeat was sent
-	receipt receipt   // of the last heartbeat
+	detached *detached // of a stream over HTTP/1.1
+	server   *Server
+	w        http.ResponseWriter
+	r        *http.Request
+	begun    bool
+	ticker   *time.Timer
+	beat     time.Time // when the last heartbeat was sent
+	receipt  receipt   // of the last heartbeat
 }
 
-// StreamEvent is one server-sent event. An event without Data tells the client
-// only the ID from which it may go on.
+// StreamEvent is one server-sent event. An event without Data only tells the client the ID after which
+// it can go on.
 type StreamEvent struct {
 	ID   string // "" leaves the client's as it was
 	Name string // "" is "message" to a browser
@@ -231,7 +232,7 @@ func (st *Stream) check(now time.Time) error {
 	return st.write([]byte(":\n\n"))
 }
 
-// pause is how long the stream waits for its next check.
+// pause is how long the stream waits until its next check.
 func (st *Stream) pause() time.Duration {
 	wait := beatEvery - time.Since(st.beat)
 	if st.receipt.awaited {
@@ -240,7 +241,7 @@ func (st *Stream) pause() time.Duration {
 	return min(wait, checkEvery)
 }
 
-// writeHead writes the response's head, which is all that HEAD asks for.
+// writeHead writes the response's head, which is the whole response to HEAD.
 func (st *Stream) writeHead() {
 	h := st.w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -284,13 +285,13 @@ func (st *Stream) Send(events ...StreamEvent) error {
 	return err
 }
 
-// write is writeNow on a stack of its own.
+// write runs writeNow on another goroutine's stack (see OnNewStack).
 func (st *Stream) write(text []byte) (err error) {
 	OnNewStack(func() { err = st.writeNow(text) })
 	return err
 }
 
-// writeNow writes and flushes. A reader that does not take the data in time is cut off.
+// writeNow writes and flushes. A reader that does not take the data in time is disconnected.
 func (st *Stream) writeNow(text []byte) error {
 	control := http.NewResponseController(st.w)
 	began := time.Now()

@@ -23,14 +23,14 @@ const (
 	checkWait    = time.Second
 )
 
-// wrongKeys counts wrong keys, or false signatures of user tokens, per address. A right key
-// passes whatever its address has done, because many callers may share one behind a proxy.
+// wrongKeys counts wrong keys, or false signatures of user tokens, per address. A right key is always
+// accepted, because callers behind a proxy share an address.
 type wrongKeys struct {
 	mu      sync.Mutex
 	windows map[netip.Prefix]*wrongKeyWindow
 }
 
-// wrongKeyWindow counts what one address got wrong until its minute is over.
+// wrongKeyWindow counts the wrong keys or signatures of one address within a minute.
 type wrongKeyWindow struct {
 	count  int
 	until  time.Time
@@ -73,7 +73,7 @@ func (w *wrongKeys) check(ctx context.Context, from netip.Prefix, now time.Time)
 	return nil, api.Errorf(api.CodeOverloaded, "too many wrong user tokens come from this address; try again")
 }
 
-// prune keeps the map bounded: windows that are over go first, then all.
+// prune keeps the map small: it removes the windows that are over and, if that is not enough, all.
 func (w *wrongKeys) prune(now time.Time) {
 	if w.windows == nil {
 		w.windows = make(map[netip.Prefix]*wrongKeyWindow)
@@ -91,8 +91,8 @@ func (w *wrongKeys) prune(now time.Time) {
 	}
 }
 
-// prefixOf is what counts as one address: an IPv4 address, or the /64 within which one IPv6 host
-// may change its address.
+// prefixOf is the range that counts as one address: an IPv4 address, or the /64 within which an IPv6
+// host may change its address.
 func prefixOf(addr netip.Addr) netip.Prefix {
 	bits := 32
 	if addr.Is6() {

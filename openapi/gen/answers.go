@@ -8,15 +8,14 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// patchAnswers gives every answer of a call an example of its own, and problems
-// the media type they have.
+// patchAnswers gives every answer of a call its own example, and problems their media type.
 func patchAnswers(doc *openapi3.T, op *openapi3.Operation) error {
 	for _, status := range sortedKeys(op.Responses.Map()) {
 		r := op.Responses.Value(status)
 		if r.Ref != "" {
 			continue // shared
 		}
-		for name, media := range r.Value.Content { // one: what the call produces
+		for name, media := range r.Value.Content { // exactly one: the media type that the call produces
 			number, _ := strconv.Atoi(status)
 			switch {
 			case media.Schema.Ref == problemRef:
@@ -44,8 +43,8 @@ func patchAnswers(doc *openapi3.T, op *openapi3.Operation) error {
 	return nil
 }
 
-// exampleOf makes an example of a schema from those of its properties. What may be
-// left out is, unless it has an example.
+// exampleOf makes an example of a schema from the examples of its properties. An optional property
+// without an example is left out.
 func exampleOf(ref *openapi3.SchemaRef) any {
 	s := ref.Value
 	switch {

@@ -14,8 +14,7 @@ import (
 	"fanfare/openapi"
 )
 
-// eachAnswer calls fn with every answer of every call, shared ones too, once per
-// media type.
+// eachAnswer calls fn with every answer of every call, including shared answers, once per media type.
 func eachAnswer(doc *openapi3.T, fn func(name string, status int, media string, content *openapi3.MediaType)) {
 	for call, op := range operations(doc) {
 		for text, r := range op.Responses.Map() {
@@ -27,8 +26,8 @@ func eachAnswer(doc *openapi3.T, fn func(name string, status int, media string, 
 	}
 }
 
-// Every answer has examples of its own: a problem one of each code that the words
-// about it name, with the status that it comes with, anything else what it may be.
+// Every answer has its own examples. A problem has one example for each code that its description
+// names, with the code's status.
 func TestEveryAnswerHasExamplesOfItsOwn(t *testing.T) {
 	t.Parallel()
 	doc := mustLoad(t)
@@ -57,7 +56,7 @@ func TestEveryAnswerHasExamplesOfItsOwn(t *testing.T) {
 	}
 }
 
-// checkExample wants an example that says something everywhere.
+// checkExample requires an example without empty values.
 func checkExample(t *testing.T, name string, example any) {
 	t.Helper()
 	text, err := json.Marshal(example)
@@ -93,8 +92,7 @@ func TestTheExamplesShowWhatTheCallsDo(t *testing.T) {
 	}
 }
 
-// eachProperty calls fn with every property of every component, and of what they
-// have within.
+// eachProperty calls fn with every property of every component, including nested ones.
 func eachProperty(doc *openapi3.T, fn func(schema, name string, p *openapi3.SchemaRef)) {
 	for schema, ref := range doc.Components.Schemas {
 		for name, p := range ref.Value.Properties {
@@ -103,8 +101,8 @@ func eachProperty(doc *openapi3.T, fn func(schema, name string, p *openapi3.Sche
 	}
 }
 
-// Every property says what it means, in words of JSON and not of Go; one that has a
-// default is not one that is always there, as generators would have it.
+// Every property has a description that uses JSON names and no Go names. No property has a default
+// in the schema, because generators would take the property for one that is always present.
 func TestEveryPropertyIsDescribed(t *testing.T) {
 	t.Parallel()
 	properties := 0
@@ -128,8 +126,8 @@ func TestEveryPropertyIsDescribed(t *testing.T) {
 	}
 }
 
-// Every integer is an int64 with a least and a largest value, wherever it stands; the
-// largest is one that a number of JavaScript holds exactly.
+// Every integer in the document is an int64 with a minimum and a maximum. The maximum is a value
+// that a JavaScript number holds exactly.
 func TestEveryIntegerHasAFormatAndABound(t *testing.T) {
 	t.Parallel()
 	doc, integers := mustLoad(t), 0
@@ -164,7 +162,7 @@ func TestEveryIntegerHasAFormatAndABound(t *testing.T) {
 	}
 }
 
-// The members that problems of some codes have are typed.
+// The members that only problems of some codes have are typed.
 func TestProblemHasItsFacts(t *testing.T) {
 	t.Parallel()
 	problem := mustLoad(t).Components.Schemas["Problem"].Value
@@ -188,7 +186,7 @@ func TestProblemHasItsFacts(t *testing.T) {
 	}
 }
 
-// A stream names its events; the data of each is a component.
+// The description of a stream names its events, and the data of each event is a component.
 func TestStreamsNameTheirEvents(t *testing.T) {
 	t.Parallel()
 	doc, streams := mustLoad(t), map[string][]string{}
@@ -225,8 +223,7 @@ func TestStreamsNameTheirEvents(t *testing.T) {
 	}
 }
 
-// eventData is the component of an event's data: that of the only alternative that has
-// the event's name.
+// eventData is the component of an event's data, from the only alternative with the event's name.
 func eventData(stream *openapi3.SchemaRef, name string) (data string) {
 	for _, event := range stream.Value.OneOf {
 		if event.Value.Properties["event"].Value.Enum[0] == name {
@@ -236,8 +233,7 @@ func eventData(stream *openapi3.SchemaRef, name string) (data string) {
 	return data
 }
 
-// Every code that there is has an example somewhere; `method_not_allowed` belongs to no
-// call.
+// Every code has an example somewhere, except `method_not_allowed`, which belongs to no call.
 func TestEveryCodeHasAnExample(t *testing.T) {
 	t.Parallel()
 	doc := mustLoad(t)
@@ -258,7 +254,7 @@ func TestEveryCodeHasAnExample(t *testing.T) {
 	}
 }
 
-// Every component is used: linters want it, and generators leave out what is not.
+// Every component is used: linters require it, and generators leave out unused components.
 func TestEveryComponentIsUsed(t *testing.T) {
 	t.Parallel()
 	for name := range mustLoad(t).Components.Schemas {
@@ -268,7 +264,7 @@ func TestEveryComponentIsUsed(t *testing.T) {
 	}
 }
 
-// Each call has one tag, a feature's; each is described and used.
+// Each call has exactly one tag. Each tag has a description and is used.
 func TestTagsAreFeatures(t *testing.T) {
 	t.Parallel()
 	doc, used := mustLoad(t), map[string]bool{}

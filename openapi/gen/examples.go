@@ -2,9 +2,8 @@ package main
 
 import "fanfare/api"
 
-// example is a body that the call takes as it is: what "Try it out" starts
-// with. In their order the examples are a tour: register a type and a device,
-// post events, look.
+// example is a body that the call accepts unchanged; "Try it out" starts with it. In their order the
+// examples are a tour: register a type and a device, post events, read the report.
 func example(operationID string) any {
 	switch operationID {
 	case "putEventType":
@@ -60,7 +59,7 @@ func eventExample(user string) map[string]any {
 	}
 }
 
-// parameterExample is a name that fits the examples of bodies.
+// parameterExample is a value of a path parameter that fits the examples of bodies.
 func parameterExample(name string) any {
 	switch name {
 	case "type":

@@ -1,6 +1,6 @@
 // Command gen writes the OpenAPI document: swag reads the handlers' comments
-// and api's types into Swagger 2.0, kin-openapi converts that to OpenAPI 3.0,
-// and what neither can say is added from the server's own route table.
+// and the types of package api into Swagger 2.0, kin-openapi converts that to OpenAPI 3.0, and gen
+// adds what neither can express, from the server's route table.
 package main
 
 import (
@@ -54,7 +54,7 @@ func generate(root string) ([]byte, error) {
 	return encode(doc)
 }
 
-// parse runs swag over the handlers and the types they answer with.
+// parse runs swag over the handlers and the types of their answers.
 func parse(root string) ([]byte, error) {
 	p := swag.New(
 		swag.SetDebugger(log.New(io.Discard, "", 0)),
@@ -64,7 +64,7 @@ func parse(root string) ([]byte, error) {
 	dirs := []string{filepath.Join(root, "handlers"), filepath.Join(root, "api")}
 	for _, dir := range dirs {
 		if _, err := os.Stat(dir); err != nil {
-			return nil, err // swag would panic
+			return nil, err // swag would panic on a missing directory
 		}
 	}
 	if err := p.ParseAPIMultiSearchDir(dirs, "document.go", 1); err != nil {

@@ -137,7 +137,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// checkWords wants what people read first.
+// checkWords requires the texts that people read first: summary, tags and id.
 func checkWords(t *testing.T, op *openapi3.Operation) {
 	t.Helper()
 	if op.Summary == "" || op.OperationID == "" || len(op.Tags) != 1 {
@@ -145,8 +145,8 @@ func checkWords(t *testing.T, op *openapi3.Operation) {
 	}
 }
 
-// checkSecurity wants a key, a user token and a ticket exactly where the server wants
-// one or takes it.
+// checkSecurity requires that the document names keys, user tokens and tickets exactly for the calls
+// that accept them.
 func checkSecurity(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 	t.Helper()
 	byUserAlone := rt.User == web.AnyUser
@@ -163,8 +163,8 @@ func checkSecurity(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 	}
 }
 
-// checkParameters wants each name in the pattern as a required parameter, and
-// the key that makes a POST repeatable, unless its answer is a secret.
+// checkParameters requires each name in the pattern as a required parameter, and an Idempotency-Key
+// for every POST whose answer is not a secret.
 func checkParameters(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 	t.Helper()
 	for _, name := range regexp.MustCompile(`{(\w+)}`).FindAllStringSubmatch(rt.Pattern, -1) {
@@ -178,7 +178,7 @@ func checkParameters(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 	}
 }
 
-// checkAnswers wants problems as problem+json and every common refusal.
+// checkAnswers requires problems to be problem+json, and every common refusal to be listed.
 func checkAnswers(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 	t.Helper()
 	for status, r := range op.Responses.Map() {
@@ -203,7 +203,7 @@ func checkAnswers(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 	}
 }
 
-// checkBody wants an example of every body that a call needs.
+// checkBody requires an example of every body that a call needs.
 func checkBody(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 	t.Helper()
 	if op.RequestBody == nil {

@@ -22,9 +22,8 @@ const (
 	problemRef  = "#/components/schemas/Problem"
 )
 
-// patch adds to the document what swag's comments cannot say, or would have to
-// say at every call: how keys are sent, what every call may be refused with,
-// and the media type of problems.
+// patch adds to the document what swag's comments cannot express or would have to repeat at every
+// call: how keys are sent, the refusals that every call may answer, and the media type of problems.
 func patch(doc *openapi3.T, routes []handlers.Route) error {
 	routes = slices.DeleteFunc(routes, func(rt handlers.Route) bool { return undocumented(rt.Pattern) })
 	for _, rt := range routes {
@@ -50,8 +49,8 @@ func patch(doc *openapi3.T, routes []handlers.Route) error {
 	return nil
 }
 
-// undocumented tells which routes are no part of the API: the page, the way to it, and
-// the document themselves.
+// undocumented tells whether a route is not part of the API: the documentation page, the redirects
+// to it, and the document itself.
 func undocumented(pattern string) bool {
 	return pattern == "/openapi.json" || pattern == "/" || pattern == "/docs" || pattern == "/docs/*"
 }
@@ -66,23 +65,23 @@ func operation(doc *openapi3.T, rt handlers.Route) *openapi3.Operation {
 
 func keyScheme() *openapi3.SecurityScheme {
 	s := openapi3.NewSecurityScheme().WithType("http").WithScheme("bearer")
-	s.Description = "An API key, as `fanfare keys create` prints it. A server without any key needs none."
+	s.Description = "An API key, as `fanfare keys create` prints it. A server on which no key was ever made needs none."
 	return s
 }
 
 func userScheme() *openapi3.SecurityScheme {
 	s := openapi3.NewSecurityScheme().WithType("http").WithScheme("bearer").WithBearerFormat("JWT")
-	s.Description = "A user token: it opens what is its own user's."
+	s.Description = "A user token. It gives access to the data of its own user."
 	return s
 }
 
 func ticketScheme() *openapi3.SecurityScheme {
 	s := openapi3.NewSecurityScheme().WithType("apiKey").WithIn(openapi3.ParameterInQuery).WithName("ticket")
-	s.Description = "A ticket, made with a user token: it opens one stream or long poll within 60 s."
+	s.Description = "A ticket, made with a user token. It opens one stream or long poll within 60 s."
 	return s
 }
 
-// patchAccess says what opens a call: an API key, a user token, a ticket.
+// patchAccess describes what a call accepts: an API key, a user token, a ticket.
 func patchAccess(op *openapi3.Operation, rt handlers.Route) {
 	may := func(scheme string) { op.Security.With(openapi3.NewSecurityRequirement().Authenticate(scheme)) }
 	needs := "Needs a key with the scope `" + string(rt.Scope) + "`."
@@ -102,7 +101,7 @@ func patchAccess(op *openapi3.Operation, rt handlers.Route) {
 	}
 	op.Description = strings.TrimSpace(op.Description + "\n\n" + needs)
 	if rt.User != "" && rt.User != web.AnyUser {
-		op.Description += with + " with the scope `" + string(rt.User) + "` opens it for its own user."
+		op.Description += with + " with the scope `" + string(rt.User) + "` is accepted for its own user."
 	}
 }
 
@@ -113,7 +112,7 @@ func patchOperation(op *openapi3.Operation, rt handlers.Route) {
 		share(op, http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable)
 	}
 	share(op, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusInternalServerError)
-	if rt.Method != http.MethodGet { // one that takes no body refuses what it cannot heed
+	if rt.Method != http.MethodGet { // without a body too: such calls refuse a body or a key
 		share(op, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	if rt.MaxBody > 0 || len(op.Parameters) > 0 {
@@ -125,7 +124,7 @@ func patchOperation(op *openapi3.Operation, rt handlers.Route) {
 	patchBody(op, rt)
 }
 
-// share adds the shared answers that the operation does not describe itself.
+// share adds the shared answers that the operation does not describe by itself.
 func share(op *openapi3.Operation, statuses ...int) {
 	for _, status := range statuses {
 		if op.Responses.Status(status) == nil {
@@ -138,7 +137,7 @@ func responseName(status int) string {
 	return strings.ReplaceAll(http.StatusText(status), " ", "")
 }
 
-// patchParameter states the rules of names, which swag has no words for.
+// patchParameter adds the rules of identifiers, which swag cannot express.
 func patchParameter(p *openapi3.Parameter) {
 	if p.Schema != nil {
 		bound(p.Schema.Value)
@@ -160,14 +159,13 @@ func patchParameter(p *openapi3.Parameter) {
 	schema.Pattern = fmt.Sprintf("^%s[A-Za-z0-9._:@-]{1,%d}$", chat, api.MaxIdentifier)
 }
 
-// patchBody gives a body an example that works as it is, and says how large
-// the body may be.
+// patchBody adds an example that works unchanged and the largest size of the body.
 func patchBody(op *openapi3.Operation, rt handlers.Route) {
 	if op.RequestBody == nil || op.RequestBody.Value == nil {
 		return
 	}
 	body := op.RequestBody.Value
-	body.Extensions = nil // the converter's notes to itself
+	body.Extensions = nil // internal to the converter
 	body.Description = strings.TrimSpace(fmt.Sprintf("%s (at most %d KiB)", body.Description, rt.MaxBody>>10))
 	if media := body.Content["application/json"]; media != nil {
 		media.Example = example(op.OperationID)

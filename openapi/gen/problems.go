@@ -9,7 +9,7 @@ import (
 	"fanfare/api"
 )
 
-// details are what problems of each code may say.
+// details has an example of `detail` for each code.
 var details = map[api.Code]string{
 	api.CodeInvalidJSON:       "titel is not a field of this call",
 	api.CodeInvalidRequest:    "Idempotency-Key must be 1 to 255 printable bytes",
@@ -42,7 +42,7 @@ var details = map[api.Code]string{
 	api.CodeOverloaded:        "there is too much to do",
 }
 
-// facts are the members that problems of a code have beside those of all.
+// facts has examples of the additional members that problems of some codes have.
 var facts = map[api.Code]map[string]any{
 	api.CodeForbidden:       {"scope": "push"},
 	api.CodeNotStarted:      {"retry_after_ms": 60000},
@@ -65,12 +65,12 @@ var saleExample = map[string]any{
 	"starts_at": "2026-01-01T00:00:00.000Z", "ends_at": "2126-01-01T00:00:00.000Z", "per_user_limit": 2, "hold_ms": 600000, "version": 2,
 }
 
-// typical is the code of a status when the words about it name none.
+// typical is the code of a status whose description names no code.
 var typical = map[int]api.Code{http.StatusUnprocessableEntity: api.CodeValidation, http.StatusNotFound: api.CodeNotFound}
 
 var word = regexp.MustCompile(`[a-z]+(_[a-z]+)*`)
 
-// codesIn lists the codes of a status that the words about an answer name.
+// codesIn lists the codes of a status that the description of an answer names.
 func codesIn(about string, status int) []api.Code {
 	var out []api.Code
 	for _, w := range word.FindAllString(about, -1) {
@@ -84,8 +84,7 @@ func codesIn(about string, status int) []api.Code {
 	return out
 }
 
-// problemMedia is the content of an answer that is a problem, with an example of
-// each code that it may have.
+// problemMedia is the content of an answer that is a problem, with an example for each of its codes.
 func problemMedia(status int, about string) *openapi3.MediaType {
 	media := openapi3.NewMediaType().WithSchemaRef(openapi3.NewSchemaRef(problemRef, nil))
 	media.Examples = openapi3.Examples{}

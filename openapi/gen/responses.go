@@ -2,7 +2,7 @@ package main
 
 import "github.com/getkin/kin-openapi/openapi3"
 
-// refusal is an answer that many calls share; about names its codes.
+// refusal is an answer that many calls share. Its description in about names its codes.
 type refusal struct {
 	status  int
 	about   string
@@ -12,21 +12,21 @@ type refusal struct {
 // refusals describes the shared answers.
 func refusals() []refusal {
 	return []refusal{
-		{400, "`invalid_json`: the body is not the JSON this call takes: an unknown or repeated field, a wrong type, not UTF-8, more than one value. " +
-			"`invalid_request`: a malformed Idempotency-Key, or one where none is taken.", nil},
-		{401, "`unauthorized`: no API key, or a wrong one; a user token or a ticket that is not valid.", []string{"WWW-Authenticate"}},
-		{403, "`forbidden`: the API key or the user token lacks the scope, or the token is another user's. A server without any key also refuses forwarded requests and pages of other origins.",
+		{400, "`invalid_json`: the body is not the JSON that this call takes: it has an unknown or repeated field, a wrong type or more than one value, or is not UTF-8. " +
+			"`invalid_request`: the Idempotency-Key is malformed, or the call takes none.", nil},
+		{401, "`unauthorized`: there is no API key, or the key, user token or ticket is not valid.", []string{"WWW-Authenticate"}},
+		{403, "`forbidden`: the API key or the user token lacks the scope, or the token belongs to another user. A server on which no key was ever made also refuses forwarded requests and pages of other origins.",
 			[]string{"WWW-Authenticate"}},
 		{408, "`request_timeout`: the body did not arrive in time.", nil},
 		{413, "`payload_too_large`: the body is larger than this call takes.", nil},
-		{415, "`unsupported_media_type`: a body is sent as Content-Type: application/json.", nil},
-		{421, "`misdirected_request`: a server without any key answers only to localhost.", nil},
-		{422, "`validation_failed`: fields break rules; `errors` names every one.", nil},
-		{429, "`rate_limited`: the API key or the user has used up the requests, or this address sent too many wrong keys or tokens.",
+		{415, "`unsupported_media_type`: the body was not sent as Content-Type: application/json.", nil},
+		{421, "`misdirected_request`: a server on which no key was ever made answers only to localhost.", nil},
+		{422, "`validation_failed`: fields break rules; `errors` lists them.", nil},
+		{429, "`rate_limited`: the API key or the user has made too many requests, or this address has sent too many wrong keys or tokens.",
 			[]string{"Retry-After", "RateLimit", "RateLimit-Policy"}},
-		{500, "`internal`: our fault; the log has it under the request id.", nil},
-		{503, "`unavailable`: Redis or SQL is out of reach; nothing happened. `overloaded`: too much to do; nothing happened. " +
-			"`unknown_outcome`: it may have happened; repeat with the same Idempotency-Key.", []string{"Retry-After"}},
+		{500, "`internal`: the server failed; its log has the error under the request id.", nil},
+		{503, "`unavailable`: Redis or SQL is out of reach; nothing happened. `overloaded`: the server has too much to do; nothing happened. " +
+			"`unknown_outcome`: the change may have happened; repeat the call with the same Idempotency-Key.", []string{"Retry-After"}},
 	}
 }
 
@@ -50,7 +50,7 @@ func (r refusal) response() *openapi3.Response {
 func header(name string) *openapi3.HeaderRef {
 	about := map[string]string{
 		"Retry-After":      "Seconds to wait before trying again",
-		"RateLimit":        `What is left: "key" (or "user");r=<requests>;t=<seconds until all are back>`,
+		"RateLimit":        `The remaining quota: "key" (or "user");r=<requests>;t=<seconds until all are back>`,
 		"RateLimit-Policy": `The limit: "key" (or "user");q=<requests>;w=<seconds>`,
 		"WWW-Authenticate": "How to send the API key",
 	}

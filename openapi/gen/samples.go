@@ -2,9 +2,9 @@ package main
 
 import "strings"
 
-// samples are values of properties in the examples of answers. "Schema.name" goes
-// before "name", and both before the example of the Go field; nil: it has none, so
-// that one that may be left out is.
+// samples has values of properties for the examples of answers. "Schema.name" takes precedence over
+// "name", and both take precedence over the example of the Go field. nil means no example: an
+// optional property is then left out.
 var samples = map[string]any{
 	"acked":                      6,
 	"Acks.acked":                 map[string]any{"team": 7},
@@ -74,11 +74,10 @@ var samples = map[string]any{
 // streamID is an id of an event of a stream of messages, as a reader sees it.
 const streamID = "AgEAB3RlYW0HAAAAAAAAAAc"
 
-// later is a time that has not come yet.
+// later is a time far in the future.
 const later = "2126-01-02T15:04:05.000Z"
 
-// sample is what the examples of answers have for a property; own is the example of
-// the Go field.
+// sample is the value of a property in the examples of answers. own is the example of the Go field.
 func sample(schema, name string, own any) any {
 	for _, key := range []string{schema + "." + name, name} {
 		if value, known := samples[key]; known {
@@ -91,8 +90,7 @@ func sample(schema, name string, own any) any {
 	return own
 }
 
-// ownState are the members by which the answer of a call differs from others of its
-// type.
+// ownState has the values by which the answer of a call differs from other answers of the same type.
 var ownState = map[string]map[string]any{
 	"confirmReservation": {"state": "sold"},
 	"releaseReservation": {"state": "released"},

@@ -8,8 +8,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// patchSchemas repairs what swag says about types that are more than it sees, and
-// says what every property means.
+// patchSchemas corrects the schemas of types that swag does not fully understand, and describes
+// every property.
 func patchSchemas(schemas openapi3.Schemas) {
 	shown := schemas["EventType"].Value // see api.EventType.InForce
 	shown.Required = append(shown.Required, "push_type", "collapse", "retry_unknown")
@@ -25,7 +25,7 @@ func patchSchemas(schemas openapi3.Schemas) {
 	}
 }
 
-// addFacts adds the members that problems of some codes have.
+// addFacts adds the members that only problems of some codes have.
 func addFacts(problem *openapi3.Schema, sale *openapi3.SchemaRef) {
 	integer, text := openapi3.NewInt64Schema, openapi3.NewStringSchema
 	units := openapi3.NewObjectSchema().WithAdditionalProperties(integer())
@@ -38,8 +38,8 @@ func addFacts(problem *openapi3.Schema, sale *openapi3.SchemaRef) {
 	problem.Properties["sale"] = openapi3.NewSchemaRef("#/components/schemas/Sale", sale.Value)
 }
 
-// described gives a property its words: those of the table, else of the field's
-// comment. A reference cannot have any of its own (OpenAPI 3.0), so it is wrapped.
+// described gives a property its description, from the table words or else from the field's comment.
+// In OpenAPI 3.0 a reference cannot have a description, so it is wrapped.
 func described(schema, name string, property *openapi3.SchemaRef) *openapi3.SchemaRef {
 	if property.Ref != "" {
 		whole := openapi3.NewSchema()
@@ -53,7 +53,7 @@ func described(schema, name string, property *openapi3.SchemaRef) *openapi3.Sche
 		p.Description = words[name]
 	}
 	p.Description = jsonWords(p.Description, name)
-	if p.Default != nil { // generators would take the field for one that is always there
+	if p.Default != nil { // generators would take the field for one that is always present
 		if !strings.Contains(p.Description, "Default: ") {
 			p.Description += fmt.Sprintf(". Default: `%v`", p.Default)
 		}
@@ -62,8 +62,7 @@ func described(schema, name string, property *openapi3.SchemaRef) *openapi3.Sche
 	return property
 }
 
-// jsonWords begins a comment with the property's JSON name instead of the Go
-// field's.
+// jsonWords replaces the Go field's name at the beginning of a comment by the property's JSON name.
 func jsonWords(about, name string) string {
 	about = strings.ReplaceAll(strings.TrimSuffix(about, "."), "\n", " ")
 	first, rest, _ := strings.Cut(about, " ")
@@ -73,13 +72,12 @@ func jsonWords(about, name string) string {
 	return about
 }
 
-// goName tells whether word is the name that a property has in Go.
+// goName tells whether word is the Go name of a property.
 func goName(word, name string) bool {
 	return strings.EqualFold(word, strings.ReplaceAll(name, "_", "")) && word[:1] != strings.ToLower(word[:1])
 }
 
-// patchProperty says what types of Go do not: times, and JSON that is passed on as
-// it came.
+// patchProperty adds what Go types do not express: times, and JSON that is passed on unchanged.
 func patchProperty(name string, property *openapi3.Schema) {
 	switch {
 	case name == "until" || strings.HasSuffix(name, "_at"):
@@ -92,8 +90,8 @@ func patchProperty(name string, property *openapi3.Schema) {
 // maxInteger is the largest integer that a number of JavaScript holds exactly.
 const maxInteger = 1<<53 - 1
 
-// bound says how large the numbers of a schema may be, and of all within it:
-// what has no rule of its own counts something.
+// bound sets the range of all numbers of a schema and of the schemas within it. A number without a
+// rule is a count, so it is at least 0.
 func bound(s *openapi3.Schema) {
 	if s == nil {
 		return

@@ -8,16 +8,16 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// streamsWithIDs are the types that list the events of streams which go on where they
-// broke: their events have ids.
+// streamsWithIDs has the types that list the events of a stream, and whether the events have ids, so
+// that a reader can go on after the last event it got.
 var streamsWithIDs = map[string]bool{"StreamEvents": true, "StockEvents": false}
 
-// addStreamEvents makes of a type that lists the events of a stream what the stream
-// consists of: one of several objects, each with the name of the event and its data.
+// addStreamEvents turns a type that lists the events of a stream into a schema of one event: one of
+// several objects, each with the name of the event and its data.
 func addStreamEvents(schemas openapi3.Schemas) {
 	for stream, ids := range streamsWithIDs {
 		whole := openapi3.NewSchema()
-		whole.Description = "An event of the stream, which has each member as a line: `event: `, then `data: ` with its JSON"
+		whole.Description = "An event of the stream. Each member is sent as a line: `event: `, then `data: ` with its JSON"
 		whole.Discriminator = &openapi3.Discriminator{PropertyName: "event", Mapping: map[string]openapi3.MappingRef{}}
 		for _, name := range sortedKeys(schemas[stream].Value.Properties) {
 			data := schemas[stream].Value.Properties[name]
@@ -43,7 +43,7 @@ func streamEvent(name string, data *openapi3.SchemaRef, id bool) *openapi3.Schem
 	return event
 }
 
-// describeStream says in words, and as it is sent, what the events of a stream are.
+// describeStream describes the events of a stream and shows them as they are sent.
 func describeStream(doc *openapi3.T, op *openapi3.Operation, media *openapi3.MediaType) error {
 	events := doc.Components.Schemas[refName(media.Schema.Ref)]
 	if events == nil || len(events.Value.OneOf) == 0 {
@@ -62,7 +62,7 @@ func describeStream(doc *openapi3.T, op *openapi3.Operation, media *openapi3.Med
 		}
 		fmt.Fprintf(&sent, "event: %s\ndata: %s\n\n", event["event"], text)
 	}
-	op.Description += "\n\nAs they are sent:\n\n```text\n" + sent.String() + "```"
+	op.Description += "\n\nThe events as they are sent:\n\n```text\n" + sent.String() + "```"
 	media.Example = exampleOf(events.Value.OneOf[len(events.Value.OneOf)-1])
 	return nil
 }
