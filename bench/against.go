@@ -11,22 +11,23 @@ import (
 	"time"
 )
 
-// comparedRounds is how often both programs take turns at least.
+// comparedRounds is the least number of rounds in which both programs are measured.
 const comparedRounds = 5
 
-// Of what it was before, a rate may lose and a cost may gain so much: less is noise.
+// A rate may fall, and a cost may rise, by this share of its former value. Smaller changes are
+// noise.
 const leastRate, mostCost = .97, 1.03
 
-// compared are the figures of one row, one of each round.
+// compared has the figures of one row, one for each round.
 type compared struct {
 	row           row // of the last round
 	before, after []float64
 }
 
-// compare runs subjects with the program of a revision and with that of the checkout in
-// turns, each round with everything new, and prints for each row the median of the
-// ratios of all rounds. What the benchmark plays itself (the stores' own rows, and every
-// baseline) is the checkout's on both sides, and shows how much noise there is.
+// compare runs subjects with the program of a revision and with the program of the checkout in
+// turns, and sets everything up anew for each round. For each row it prints the median of the
+// ratios of all rounds. The parts that run in the benchmark itself (rows of the stores, and every
+// baseline) are the checkout's on both sides, and show how much noise there is.
 func (w *world) compare(chosen []subject) {
 	programs := [2]string{w.buildRevision(), w.program}
 	if name := w.profile; name != "" {
@@ -51,7 +52,7 @@ func (w *world) compare(chosen []subject) {
 		for _, s := range chosen {
 			var round [2]found
 			for i := range programs {
-				i := (i + n) % 2 // the two programs take turns at being first
+				i := (i + n) % 2 // the programs take turns to be measured first
 				w.program = programs[i]
 				var err error
 				if round[i], err = w.run(s); err != nil {
@@ -64,7 +65,7 @@ func (w *world) compare(chosen []subject) {
 	w.showCompared(all)
 }
 
-// merge adds a round; rows are known by their work.
+// merge adds a round. Rows are matched by their work.
 func merge(all []*compared, before, after []row) []*compared {
 	for _, r := range after {
 		at := slices.IndexFunc(before, func(b row) bool { return b.Work == r.Work && b.Baseline == r.Baseline })
@@ -81,7 +82,7 @@ func merge(all []*compared, before, after []row) []*compared {
 	return all
 }
 
-// cells are what is shown of a row: the medians of both, and that of the ratios.
+// cells are the cells of a row: the medians of both programs and of the ratios.
 func (c *compared) cells() []string {
 	ratios := make([]float64, len(c.after))
 	for i := range ratios {
@@ -92,8 +93,8 @@ func (c *compared) cells() []string {
 	return []string{c.row.Work, text(c.before), text(c.after), fmt.Sprintf("%.3f", r.Ours), r.Goal.relation + figureOf(r.Goal), r.verdict()}
 }
 
-// goal is what the ratio must be: of times from end to end nothing is asked, since a
-// busy machine's differ by more.
+// goal is the bound of the ratio. Times from end to end have no bound, because on a busy machine
+// they differ by more.
 func (c *compared) goal() goal {
 	switch {
 	case strings.HasPrefix(c.row.Unit, "/"):
@@ -119,8 +120,7 @@ func (w *world) showCompared(all []*compared) {
 	align(os.Stdout, lines)
 }
 
-// buildRevision builds the program of the revision to compare with, from a work tree of
-// its own that goes when it is built.
+// buildRevision builds the program of the revision to compare with, in a temporary work tree.
 func (w *world) buildRevision() string {
 	tree, to := filepath.Join(w.dir, "tree"), filepath.Join(w.dir, "before")
 	git := func(ctx context.Context, args ...string) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Rates and costs of two programs are judged by the median of the ratios of all rounds.
+// Rates and costs of two programs are compared by the median of the ratios of all rounds.
 func TestCompared(t *testing.T) {
 	t.Parallel()
 	var all []*compared

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// child is what this program does as a child of itself: it serves the baselines, or
-// measures something by itself and prints what it found.
+// child runs this program as a child process of itself. It serves the baselines, or it measures
+// something and prints the figures.
 func child(ctx context.Context, role string, args []string) {
 	if role == "bare" {
 		must(serveBare(args[0], args[1]))
@@ -25,7 +25,7 @@ func child(ctx context.Context, role string, args []string) {
 	must(json.NewEncoder(os.Stdout).Encode(measure(ctx, args[0], args[1], got(time.ParseDuration(args[2])))))
 }
 
-// The scripts of the baselines: the least that any sale or chat does.
+// The scripts of the baselines: the least work that any sale or chat has to do.
 var (
 	//go:embed lua/stock_decrement.lua
 	decrementText string
@@ -33,9 +33,9 @@ var (
 	addText string
 )
 
-// bareServer holds the baselines over HTTP: chi, one command of Redis for each
-// request, nothing gathered. They check nothing, remember nothing, promise
-// nothing, and answer with as many bytes as fanfare does.
+// bareServer serves the baselines over HTTP: chi and one Redis command for each request, without
+// sharing round trips. The baselines check nothing and store nothing else. Their answers have as
+// many bytes as those of fanfare.
 type bareServer struct {
 	client         *redis.Client
 	decrement, add *redis.Script
@@ -58,7 +58,7 @@ func serveBare(addr, store string) error {
 	return server.ListenAndServe()
 }
 
-// answer writes JSON, or the error.
+// answer writes JSON, or an error.
 func answer(w http.ResponseWriter, status int, body string, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -72,7 +72,7 @@ func answer(w http.ResponseWriter, status int, body string, err error) {
 // body reads at most 1 MiB.
 func body(r *http.Request) ([]byte, error) { return io.ReadAll(io.LimitReader(r.Body, 1<<20)) }
 
-// event is one XADD.
+// event runs one XADD.
 func (b *bareServer) event(w http.ResponseWriter, r *http.Request) {
 	text, err := body(r)
 	if err == nil {
@@ -81,7 +81,7 @@ func (b *bareServer) event(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusAccepted, `{"id":"00000000000000000000000000000000"}`, err)
 }
 
-// reserve is one EVALSHA that takes a unit.
+// reserve runs one EVALSHA that takes a unit.
 func (b *bareServer) reserve(w http.ResponseWriter, r *http.Request) {
 	_, err := body(r)
 	if err == nil {
@@ -90,7 +90,7 @@ func (b *bareServer) reserve(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusCreated, `{"id":"00000000000000000000000000000","user":"user-1","lines":[{"sku":"s","quantity":1}],"state":"held","expires_at":"2026-01-01T00:00:00.000Z"}`, err)
 }
 
-// refuse decodes a reservation and answers that all is sold, without Redis.
+// refuse decodes a reservation and answers that everything is sold, without Redis.
 func (b *bareServer) refuse(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		User  string `json:"user"`
@@ -111,7 +111,7 @@ func (b *bareServer) refuse(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// message is one EVALSHA that numbers and keeps it.
+// message runs one EVALSHA that gives the message an id and stores it.
 func (b *bareServer) message(w http.ResponseWriter, r *http.Request) {
 	var id int64
 	text, err := body(r)
@@ -122,7 +122,7 @@ func (b *bareServer) message(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusCreated, fmt.Sprintf(`{"id":%d,"sent_at":"2026-01-01T00:00:00.000Z"}`, id), err)
 }
 
-// recent is one ZREVRANGE of ten, with scores.
+// recent runs one ZREVRANGE of ten members with scores.
 func (b *bareServer) recent(w http.ResponseWriter, r *http.Request) {
 	got, err := b.client.ZRevRangeWithScores(r.Context(), "bare:recent:"+chi.URLParam(r, "user"), 0, 9).Result()
 	type item struct {
@@ -138,7 +138,7 @@ func (b *bareServer) recent(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, string(text), errors.Join(err, e))
 }
 
-// hash is one HGETALL.
+// hash runs one HGETALL.
 func (b *bareServer) hash(w http.ResponseWriter, r *http.Request) {
 	fields, err := b.client.HGetAll(r.Context(), "bare:hash:"+chi.URLParam(r, "key")).Result()
 	text, e := json.Marshal(fields)

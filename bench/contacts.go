@@ -11,20 +11,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Those that ask for recent contacts: many users with ten contacts each, of as many
-// people with three uploads each; one user with very many; and one that many others
-// follow.
+// The users of these measurements: many users with ten contacts each, and as many people with three
+// uploads each; one user with very many contacts; and one user whom many others have as a contact.
 const (
 	askers   = 2000
 	people   = 1000
 	manyOf   = 100_000
 	baseTime = 1_700_000_000_000
-	// fansOf is how many have the same star as their only contact.
+	// fansOf is how many users have the same star as their only contact.
 	fansOf = 100_000
 )
 
-// contacts compares recent-contacts with a bare handler that reads a sorted set, on
-// SQLite and on MariaDB, and a large address book with a small one.
+// contacts compares recent-contacts with a bare handler that reads a sorted set, on SQLite and on
+// MariaDB. It also compares a user with many contacts with a user with few.
 func contacts(w *world) []side {
 	lite := w.contactsOn(plan{bare: true})
 	lite.putRecent()
@@ -32,10 +31,10 @@ func contacts(w *world) []side {
 		return s.flood(name, to, getting(to.addr, "", recentPaths()...))
 	}
 	askingFor := func(name, user string) side {
-		return lite.flood(name, lite.server, alone(getting(lite.server.addr, "", recentPath(user))))
+		return lite.flood(name, lite.server, oneCaller(getting(lite.server.addr, "", recentPath(user))))
 	}
 	sides := []side{asking("sqlite", lite, lite.server)}
-	if w.profile != "" { // which is of SQLite alone
+	if w.profile != "" { // only SQLite is profiled
 		return sides
 	}
 	large := w.contactsOn(plan{maria: true})
@@ -76,7 +75,7 @@ func recentPath(user string) string { return "/v1/users/" + user + "/recent-cont
 
 func recentPaths() []string { return userNames(recentPath("user-%d"), 0, askers) }
 
-// warmContacts asks for each user once and waits until the index is built.
+// warmContacts reads the recent contacts of each user once and waits until the index is built.
 func (s *stage) warmContacts() {
 	paths := append(recentPaths(), recentPath("big"))
 	each(s.ctx, s.server.addr, len(paths), func(c *caller, i int) {
@@ -87,7 +86,7 @@ func (s *stage) warmContacts() {
 	})
 }
 
-// putRecent stores what the bare handler reads.
+// putRecent stores the sorted sets that the bare handler reads.
 func (s *stage) putRecent() {
 	pipe := s.redis.db.Pipeline()
 	for _, name := range userNames("user-%d", 0, askers) {
@@ -100,8 +99,8 @@ func (s *stage) putRecent() {
 	got(pipe.Exec(s.ctx))
 }
 
-// putFans gives each fan an index that is built and empty: asking for each would
-// take a minute.
+// putFans stores a complete and empty index for each fan. Building these by requests would take a
+// minute.
 func (s *stage) putFans(fans int) {
 	pipe := s.redis.db.Pipeline()
 	for _, name := range userNames("fan-%d", 0, fans) {
@@ -114,8 +113,8 @@ func (s *stage) putFans(fans int) {
 	got(pipe.Exec(s.ctx))
 }
 
-// uploads lets the star upload again and again, each time when the indexes of all
-// fans have the one before, and gives how many indexes a second were written.
+// uploads lets the star upload again and again. Each upload waits until the indexes of all fans
+// have the previous one. The result is how many indexes were written per second.
 func (s *stage) uploads(ctx context.Context, d time.Duration) sample {
 	l := &load{callers: 1, call: func(ctx context.Context, _ int) calls {
 		c := dial(ctx, s.server.addr)

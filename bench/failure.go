@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// failure ends a subject where it stands, as Fatal ends a test: a measurement that went
-// wrong has nothing to save.
+// failure is panicked with to end a subject at once, as Fatal ends a test: a measurement that
+// failed has no results.
 type failure struct{ error }
 
-// must ends the subject if something went wrong.
+// must ends the subject if there is an error.
 func must(err error) {
 	if err != nil {
 		panic(failure{err})
 	}
 }
 
-// got is a value that must have come without an error.
+// got returns a value, and ends the subject if there is an error.
 func got[T any](value T, err error) T {
 	must(err)
 	return value
@@ -28,7 +28,7 @@ func got[T any](value T, err error) T {
 // failf ends the subject.
 func failf(format string, args ...any) { must(fmt.Errorf(format, args...)) }
 
-// attempt does something and gives the failure that ended it.
+// attempt runs a function and returns the failure that ended it.
 func attempt(do func()) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -43,8 +43,8 @@ func attempt(do func()) (err error) {
 	return nil
 }
 
-// parallel does something in n goroutines and waits for all of them. A failure of one is a
-// failure of the caller.
+// parallel runs a function in n goroutines and waits for all of them. If one of them fails, the
+// caller fails.
 func parallel(n int, do func(i int)) {
 	fails := make([]error, n)
 	var all sync.WaitGroup
@@ -55,7 +55,7 @@ func parallel(n int, do func(i int)) {
 	must(errors.Join(fails...))
 }
 
-// eventually asks until the answer is yes.
+// eventually waits until a condition is true.
 func eventually(ctx context.Context, within time.Duration, what string, done func() bool) {
 	tick := time.NewTicker(3 * time.Millisecond)
 	defer tick.Stop()

@@ -11,55 +11,57 @@ import (
 	"fanfare/delivery/apns/apnstest"
 )
 
-// Apple answers after 30 to 300 ms; the section "Far" measures with a stand-in that
-// does, so that what limits is how much is in hand, and not the processors alone.
+// Apple answers after 30 to 300 ms. The section "Far" measures with a stand-in that does the same,
+// so that the number of requests in flight is the limit, and not only the processors.
 const (
 	near = 100 * time.Millisecond
 	away = 300 * time.Millisecond
-	// roomFor is FANFARE_MAX_IN_FLIGHT of the processes that are counted: large audiences
-	// of the only app may have 500 of it. At 100 ms these are 5,000 requests a second, so
-	// that room is the bound and not two processors for all.
+	// roomFor is FANFARE_MAX_IN_FLIGHT of the processes whose number is varied. Large audiences of
+	// the only app may have 500 requests of it under way. At 100 ms these are 5,000 requests a
+	// second, so that this limit counts and not the two processors that all share.
 	roomFor = "FANFARE_MAX_IN_FLIGHT=600"
-	// farPace is how many one-user events a second are posted beside a fan-out.
+	// farPace is how many one-user events a second are posted during a fan-out.
 	farPace = 50
-	// otherApp is another app than the fan-out's, otherUsers have a phone with it each,
-	// whose tokens begin at otherToken.
+	// otherApp is a different app than that of the fan-out. Each of otherUsers has a phone with it,
+	// and the tokens of these phones begin at otherToken.
 	otherApp   = "com.example.other"
 	otherUsers = 200
 	otherToken = 1 << 26
-	// hangsSince is how long the app of the fan-out has hung when the other's events count.
+	// hangsSince is how long the app of the fan-out has been hanging when events of the other app
+	// begin to count.
 	hangsSince = 2 * time.Second
 )
 
-// setLatency has the stand-in answer after d, a fifth more or less at random, when it
-// has answered all that came before.
+// setLatency waits until the stand-in has answered everything, and then lets it answer after d,
+// plus or minus a random fifth.
 func (s *stage) setLatency(d time.Duration) {
 	eventually(s.ctx, time.Minute, "the last answers", func() bool { return s.apns.Answered() >= s.apns.Total() })
 	s.apns.SetLatency(d, d/5)
 }
 
-// at is a side whose answers take so long, named by its milliseconds. It also counts the
-// entries that all streams of Redis got for each thing.
+// at is a side for which APNs answers after a given time, and which is named after its
+// milliseconds. It also counts the entries that were added to the streams of Redis for each
+// notification.
 func (s *stage) at(d time.Duration, of side) side {
 	name := fmt.Sprintf("%s %d", of.name, d.Milliseconds())
 	return side{name: name, run: func(ctx context.Context, round time.Duration) sample {
 		s.setLatency(d)
 		before := s.entriesAdded()
-		found := of.round(ctx, 2*round) // a window grows for a while first
+		found := of.round(ctx, 2*round) // the window grows for a while first
 		found["entries"] = (s.entriesAdded() - before) / found["count"]
 		return found
 	}}
 }
 
-// entriesAdded is how many entries all streams of a Redis ever got.
+// entriesAdded is the number of entries that were ever added to the streams of a Redis.
 func (s *stage) entriesAdded() float64 {
 	info := got(s.redis.db.InfoMap(s.ctx, "commandstats").Result())
 	return statistic(info["Commandstats"]["cmdstat_xadd"], "calls")
 }
 
-// far sends to many devices: notifications of one device go one after the other, so
-// that few devices would be the bound. It compares a stand-in that answers late with one
-// that answers at once, and with stock apns2 over four connections.
+// far sends to many devices, because notifications of one device are sent one after the other, and
+// few devices would be the limit. It compares a stand-in that answers late with one that answers at
+// once, and fanfare with stock apns2 over four connections.
 func far(w *world) (sides []side) {
 	s := w.stage(plan{users: crowd})
 	s.warm("user-%d", crowd)
@@ -71,8 +73,8 @@ func far(w *world) (sides []side) {
 	return append(sides, s.at(near, one))
 }
 
-// farProcesses sends one event to 100,000 followers by one, two and four processes with
-// room for 500 requests of one app each.
+// farProcesses sends one event to 100,000 followers, with one, two and four processes that can each
+// have 500 requests of one app under way.
 func farProcesses(w *world) medians {
 	fans, m := w.few(followers), medians{}
 	var env []string
@@ -93,7 +95,7 @@ func farProcesses(w *world) medians {
 	return m
 }
 
-// oneFanOut is a side that posts one event to all followers, however long that takes.
+// oneFanOut is a side that posts one event to all followers and waits until it is delivered.
 func (s *stage) oneFanOut(fans int) side {
 	return side{"fan-out", func(context.Context, time.Duration) sample {
 		before, began := s.taken.Load(), time.Now()
@@ -106,10 +108,9 @@ func (s *stage) oneFanOut(fans int) side {
 	}, []*process{s.redis, s.server}}
 }
 
-// farLatency measures the way of one-user events from POST to APNs while 100,000
-// devices of the same app are sent to, and of another app's while the first one hangs.
-// Each round has a stage of its own: what an app that hung leaves behind is nobody's any
-// more.
+// farLatency measures the time of one-user events from POST to APNs while an event to 100,000
+// devices of the same app is sent, and while another app hangs. Each round has its own stage, so
+// that an app that hung leaves nothing for the next round.
 func farLatency(w *world) []side {
 	return []side{{name: "lone", run: func(ctx context.Context, d time.Duration) sample {
 		defer w.reset()
@@ -132,7 +133,7 @@ func farLatency(w *world) []side {
 	}}}
 }
 
-// besideFans posts one-user events while event after event goes to all followers.
+// besideFans posts one-user events while one event after the other is sent to all followers.
 func (s *stage) besideFans(fans int, d time.Duration) (found sample) {
 	l := s.arriving(farPace, func(n int) ([]byte, string) { return post(n, 1, devices), token(n % devices) })
 	over, stop := context.WithCancel(s.ctx)
@@ -153,13 +154,13 @@ func (s *stage) besideFans(fans int, d time.Duration) (found sample) {
 	return found
 }
 
-// farMemory sends what a million notifications that wait become when answers take
-// 300 ms, by a process that finds them, and looks at its memory.
+// farMemory starts a process that finds a million waiting notifications, lets answers take 300 ms,
+// and measures the memory of the process while it sends.
 func farMemory(w *world) []side {
 	return []side{{name: "far", run: func(ctx context.Context, d time.Duration) sample {
 		defer w.reset()
 		n := w.few(crowd)
-		if d < w.seconds { // the round that warms up
+		if d < w.seconds { // the warm-up round
 			n = max(n/100, 10)
 		}
 		s := w.stage(plan{users: n, env: []string{"FANFARE_ROLES=api,targeting,jobs"}})
@@ -174,8 +175,8 @@ func farMemory(w *world) []side {
 	}}}
 }
 
-// cold compares an event to 100,000 followers whose settings nobody has read lately with
-// the same when all are cached, and what it takes of Redis.
+// cold compares an event to 100,000 followers whose settings are not cached with the same event
+// when all are cached. It also measures the memory of Redis.
 func cold(w *world) medians {
 	m, fans := medians{}, w.few(followers)
 	for _, maria := range []bool{false, true} {
@@ -192,8 +193,8 @@ func cold(w *world) medians {
 	return m
 }
 
-// weighed is a side that sends one event to all followers and gives the most memory of
-// Redis while that runs ("peak") and what is left when it is done ("left"), by recipient.
+// weighed is a side that sends one event to all followers. It returns the memory that Redis takes
+// for each recipient, at most while the event is sent ("peak") and after its end ("left").
 func (s *stage) weighed(name string, fans int, prepare func()) side {
 	return side{name: name, run: func(ctx context.Context, d time.Duration) sample {
 		prepare()
@@ -207,13 +208,13 @@ func (s *stage) weighed(name string, fans int, prepare func()) side {
 		s.rest("events", "notifications")
 		after := s.memory()
 		stop()
-		each := func(bytes float64) float64 { return max(bytes, 1) / float64(fans) } // other things' ends may outweigh a few
+		each := func(bytes float64) float64 { return max(bytes, 1) / float64(fans) } // if there are few recipients, memory that something else frees may be more
 		found["peak"], found["left"] = each(<-most-before), each(after-before)
 		return found
 	}}
 }
 
-// watchMemory asks Redis for its memory until ctx ends, then gives the most.
+// watchMemory reads the memory of Redis until ctx ends, and then returns the largest value.
 func (s *stage) watchMemory(ctx context.Context) <-chan float64 {
 	most := make(chan float64, 1)
 	go func() {
@@ -243,8 +244,8 @@ func (s *stage) forgetFans() {
 	}
 }
 
-// fanOut sends one event to n followers twice: first when nobody's settings are cached,
-// then when all followers' are.
+// fanOut sends one event to n followers twice: first when no settings are cached, and then when the
+// settings of all followers are.
 func fanOut(w *world, n int) []float64 {
 	s := w.stage(plan{users: devices, fans: n})
 	side := s.oneFanOut(n)

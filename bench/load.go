@@ -15,37 +15,39 @@ import (
 )
 
 const (
-	// connections is how many keep-alive connections load the servers.
+	// connections is the number of keep-alive connections over which the servers are loaded.
 	connections = 64
-	// pace is how many events or jobs a second a latency is measured at.
+	// pace is the rate of events or jobs, per second, at which latencies are measured.
 	pace = 200
-	// patience is how long a load waits when nothing more is done.
+	// patience is how long a load waits without progress before it fails.
 	patience = time.Minute
 )
 
-// load is what many callers do for a while, over HTTP or not.
+// load is a number of callers that do the same thing for a while, over HTTP or not.
 type load struct {
 	callers int
-	// rate is how many calls a second all callers make together at even times, whatever
-	// the answers take; 0: each makes the next one when it has its answer.
+	// rate is how many calls per second all callers make together, at even intervals, however long
+	// the answers take. 0: each caller makes the next call when it has the answer.
 	rate float64
-	// call prepares a caller and gives what it does again and again.
+	// call prepares a caller and returns the function that it calls again and again.
 	call func(ctx context.Context, caller int) calls
-	// also is the status of answers over HTTP that turn a call away; others are failures.
+	// also is the HTTP status with which a call may be refused. Any other status is a failure.
 	also int
 
-	// If done is set, calls are done only later: it counts what was, and each call is
-	// each of these. No more than ahead wait at a time, and the load ends with the last.
+	// If done is set, the work of a call is done only after its answer. done counts the work that
+	// is done, of which each call causes each. At most ahead of it is outstanding at a time, and
+	// the load ends when all is done.
 	done        func() int64
 	each, ahead int64
 }
 
-// calls is what a caller does: its call, the n-th of all callers', which is sent at some
-// moment, gives how long it took, a negative time if it was turned away.
+// calls is the function of a caller. It gets the number of the call among all calls and the time at
+// which the call is sent, and returns how long the call took. A negative time means that the call
+// was refused.
 type calls func(n int, sent time.Time) time.Duration
 
-// run gives the number of what was done ("count") and how many a second ("rate"), how long
-// calls took in ms ("p50", "p99"), and which part was turned away ("also").
+// run returns the number of things done ("count") and their rate per second ("rate"), the times of
+// calls in ms ("p50", "p99"), and the share of calls that were refused ("also").
 func (l *load) run(ctx context.Context, d time.Duration) sample {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -88,7 +90,8 @@ func (l *load) run(ctx context.Context, d time.Duration) sample {
 	return sample{"rate": n / elapsed, "count": n, "p50": p50, "p99": p99, "also": also / (n + also)}
 }
 
-// counting gives how many things are not done yet, and the sum of all that is to do.
+// counting returns functions for the number of things that are outstanding and for the number of
+// all things.
 func (l *load) counting() (waits func() int64, all *atomic.Int64) {
 	all = &atomic.Int64{}
 	if l.done == nil {
@@ -98,7 +101,7 @@ func (l *load) counting() (waits func() int64, all *atomic.Int64) {
 	return func() int64 { return all.Load() - (l.done() - before) }, all
 }
 
-// awaitAll waits until so many things are done, as long as more of them are.
+// awaitAll waits until a number of things are done. It fails if there is no progress.
 func awaitAll(ctx context.Context, all int64, done func() int64) {
 	last, since := done(), time.Now()
 	eventually(ctx, time.Hour, "all that was sent", func() bool {
@@ -113,9 +116,9 @@ func awaitAll(ctx context.Context, all int64, done func() int64) {
 	})
 }
 
-// due waits for the time of the n-th call and gives the moment from which its
-// answer counts: when it is sent, but when it should have been sent if the answer before
-// came too late for that.
+// due waits for the time of the n-th call and returns the time from which its answer is measured.
+// That is the time at which the call is sent or, if it is late because the previous answer was
+// late, the time at which it should have been sent.
 func (l *load) due(n int, began time.Time) time.Time {
 	now := time.Now()
 	if l.rate == 0 {
@@ -124,20 +127,20 @@ func (l *load) due(n int, began time.Time) time.Time {
 	at := began.Add(time.Duration((float64(n) / l.rate) * float64(time.Second)))
 	if wait := at.Sub(now); wait > 0 {
 		time.Sleep(wait)
-		return time.Now() // a timer's lateness is not the server's
+		return time.Now() // the delay of a timer must not count as the server's
 	}
 	return at
 }
 
-// quantiles of some durations, in milliseconds.
+// quantiles returns quantiles of durations, in milliseconds.
 func quantiles(all []time.Duration) (p50, p99 float64) {
 	slices.Sort(all)
 	ms := func(q float64) float64 { return float64(all[int(q*float64(len(all)-1))]) / 1e6 }
 	return ms(.5), ms(.99)
 }
 
-// requests is a load over HTTP: connections to the servers in turn send the rendered
-// requests in turn and want one status in every answer.
+// requests is a load over HTTP. Connections to the servers send the rendered requests in turn, and
+// expect the same status in every answer.
 func requests(want, callers int, rendered [][]byte, addrs ...string) *load {
 	l := &load{callers: callers}
 	l.call = func(ctx context.Context, i int) calls {
@@ -154,13 +157,13 @@ func requests(want, callers int, rendered [][]byte, addrs ...string) *load {
 	return l
 }
 
-// caller is one keep-alive HTTP/1.1 connection that costs next to nothing, so
-// that the load generator leaves the processors to what is measured.
+// caller is a keep-alive HTTP/1.1 connection that needs very little processor time, because the
+// load generator shares the processors with the programs that it measures.
 type caller struct {
 	conn   net.Conn
 	reader *bufio.Reader
 	status int    // of the last answer
-	body   []byte // of it
+	body   []byte // of the last answer
 }
 
 // dial opens a connection that lives as long as ctx.
@@ -176,13 +179,13 @@ func request(method, path string, body string) []byte {
 	return fmt.Appendf(nil, head, method, path, len(body), body)
 }
 
-// call sends a request that must be answered with a status.
+// call sends a request and fails unless the answer has the given status.
 func (c *caller) call(method, path, body string, want int) {
 	must(c.send(request(method, path, body), want))
 }
 
-// send sends a rendered request, reads the whole answer and fails unless it has
-// the wanted status.
+// send sends a rendered request, reads the whole answer and fails unless it has the expected
+// status.
 func (c *caller) send(request []byte, want int) error {
 	c.status = 0
 	if _, err := c.conn.Write(request); err != nil {
@@ -210,7 +213,7 @@ func (c *caller) send(request []byte, want int) error {
 	return nil
 }
 
-// head reads the header and gives the length of the body.
+// head reads the header and returns the length of the body.
 func (c *caller) head() (length int, err error) {
 	for {
 		line, err := c.reader.ReadSlice('\n')
@@ -229,7 +232,7 @@ func (c *caller) head() (length int, err error) {
 	}
 }
 
-// each does something n times from several goroutines, with a connection each.
+// each calls a function n times from several goroutines, each with its own connection.
 func each(ctx context.Context, addr string, n int, do func(c *caller, i int)) {
 	const goroutines = 16
 	ctx, stop := context.WithCancel(ctx)

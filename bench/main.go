@@ -1,21 +1,19 @@
-// Command bench measures fanfare against bare parts in the same run, and says
-// which goals are met: ratios, since absolute figures say more about the
-// machine than about us.
+// Command bench compares fanfare with bare parts in the same run, and says which goals are met. The
+// goals are ratios, because absolute figures say more about the machine than about fanfare.
 //
 //	go run ./bench                 every subject; writes bench/RESULTS.md
-//	go run ./bench accept push     some of them; sections that are whole are written
+//	go run ./bench accept push     some of them; complete sections are written
 //	go run ./bench far far-processes far-latency far-memory cold
 //	                               the section Far: answers after 100 and 300 ms
-//	go run ./bench -growth         how cost grows, which takes long; written too
-//	go run ./bench -quick          a short run that only shows that all works
+//	go run ./bench -growth         how costs grow; takes long, and is written too
+//	go run ./bench -quick          a short run that only shows that everything works
 //	go run ./bench -profile one    where the time of one-device events goes
 //	go run ./bench -against v1.0.0 push latency
-//	                               before and after, in turns
+//	                               compare with a revision, in turns
 //
-// It needs redis-server in the PATH, and MariaDB for contacts. Everything it
-// compares is a process that it started itself, on loopback addresses: fanfare,
-// the bare server, Redis, asynq. All share one session and so one CPU group of
-// the kernel, which keeps ratios true.
+// It needs redis-server in the PATH, and MariaDB for contacts. It starts everything that it
+// compares as its own processes on loopback addresses: fanfare, the bare server, Redis, asynq. All
+// share one session and so one CPU group of the kernel; otherwise the ratios would be wrong.
 package main
 
 import (
@@ -31,16 +29,16 @@ import (
 	"time"
 )
 
-// options is what the command line says.
+// options are the options of the command line.
 type options struct {
 	seconds time.Duration // length of one round
 	rounds  int
 	quick   bool
 	growth  bool
 	json    bool
-	profile string // what to profile instead
-	against string // a revision to compare with instead
-	out     string // file of the results
+	profile string // the side to profile instead of measuring
+	against string // a revision to compare with instead of measuring
+	out     string // the file of the results
 }
 
 func main() {
@@ -50,7 +48,7 @@ func main() {
 	}
 	debug.SetGCPercent(400) // the load generator shares the processors
 	o := readOptions()
-	// All that end a program which says nothing of them: its children must not outlive it.
+	// All signals that end a program by default, so that the child processes are ended as well.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	err := measure(ctx, o, flag.Args())
 	stop()
@@ -60,11 +58,11 @@ func main() {
 func readOptions() options {
 	var o options
 	seconds := flag.Float64("seconds", 2, "length of one round")
-	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each side, which take turns; medians count")
-	flag.BoolVar(&o.quick, "quick", false, "one short round of each: shows that all works, its figures mean nothing")
-	flag.BoolVar(&o.growth, "growth", false, "measure how cost grows instead")
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each side, in turns; the medians are shown")
+	flag.BoolVar(&o.quick, "quick", false, "one short round of each, to see that everything works; its figures mean nothing")
+	flag.BoolVar(&o.growth, "growth", false, "measure how costs grow instead")
 	flag.BoolVar(&o.json, "json", false, "print one JSON object per row")
-	flag.StringVar(&o.profile, "profile", "", "show instead where the time goes of "+profileNames())
+	flag.StringVar(&o.profile, "profile", "", "show instead where the time is spent, for one of "+profileNames())
 	flag.StringVar(&o.against, "against", "", "compare the figures of this checkout with those of a revision of git instead")
 	flag.StringVar(&o.out, "out", "bench/RESULTS.md", "file of the results")
 	flag.Parse()
@@ -83,8 +81,8 @@ func fail(err error) {
 	}
 }
 
-// measure runs the named subjects, all if none is named, shows what they found,
-// and writes the sections that are whole.
+// measure runs the named subjects, or all if none is named, shows their results, and writes the
+// sections whose subjects have all run.
 func measure(ctx context.Context, o options, names []string) error {
 	all := subjects()
 	if o.growth {
@@ -119,7 +117,7 @@ func measure(ctx context.Context, o options, names []string) error {
 	return results.end(o, all)
 }
 
-// end shows what was found, and writes it unless it was found quickly.
+// end shows the results, and writes them unless it was a quick run.
 func (r *results) end(o options, all []subject) error {
 	err := attempt(func() { r.show(os.Stdout, o.json) })
 	if err != nil || o.quick {

@@ -20,16 +20,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// process is a child that serves on addr.
+// process is a child process that serves on addr.
 type process struct {
 	name, addr string
 	cmd        *exec.Cmd
 	log        *tail
 	done       chan struct{} // closed when it ended
-	db         *redis.Client // of a Redis
+	db         *redis.Client // only for a Redis
 }
 
-// tail keeps the last lines that a child wrote.
+// tail keeps the last lines of a child's output.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -44,7 +44,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// take gives the lines and drops them.
+// take returns the lines and removes them.
 func (t *tail) take() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,9 +53,9 @@ func (t *tail) take() string {
 	return text
 }
 
-// command prepares a child in a directory of its own. It stays in our session:
-// the kernel gives each session a CPU group of its own, and a side in another
-// one would have another share of the processors.
+// command prepares a child process in its own directory. The child stays in the session of the
+// benchmark: the kernel gives each session its own CPU group, and a side in another session would
+// get another share of the processors.
 func (w *world) command(env []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = got(os.MkdirTemp(w.dir, "run-"))
@@ -63,7 +63,7 @@ func (w *world) command(env []string, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start runs a child and waits until it listens.
+// start runs a child process and waits until it listens.
 func (w *world) start(title, addr string, env []string, name string, args ...string) *process {
 	p := &process{name: title, addr: addr, cmd: w.command(env, name, args...), log: &tail{}, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
@@ -82,7 +82,7 @@ func (w *world) start(title, addr string, env []string, name string, args ...str
 		conn, err := net.DialTimeout("tcp", addr, time.Second)
 		return err == nil && conn.Close() == nil
 	})
-	p.log.take() // of no use
+	p.log.take() // output of the start
 	return p
 }
 
@@ -96,7 +96,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// kill ends the process at once: what it was to show was measured before.
+// kill ends the process at once. Everything was measured before.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
@@ -105,13 +105,12 @@ func (p *process) kill() {
 	}
 }
 
-// self is this program as a child of itself.
+// self is a command that runs this program as a child process.
 func self(role string, args ...string) []string {
 	return append([]string{got(os.Executable()), "child", role}, args...)
 }
 
-// figures runs a child that measures something by itself, and prints what it
-// found as a JSON object.
+// figures runs a child process that measures something and prints its figures as a JSON object.
 func (w *world) figures(command ...string) (found sample) {
 	cmd := w.command(nil, command[0], command[1:]...)
 	var out, log bytes.Buffer
@@ -126,7 +125,7 @@ func (w *world) figures(command ...string) (found sample) {
 	return found
 }
 
-// freeAddr is a loopback address that was free just now, and its port.
+// freeAddr returns a free loopback address, and its port.
 func freeAddr() (addr, port string) {
 	l := got(net.Listen("tcp", "127.0.0.1:0"))
 	defer l.Close()
@@ -134,8 +133,8 @@ func freeAddr() (addr, port string) {
 	return addr, strings.TrimPrefix(addr, "127.0.0.1:")
 }
 
-// redis starts a redis-server with an append-only file that is synced each
-// second, as fanfare's documentation asks for.
+// redis starts a redis-server with an append-only file that is synced each second, as fanfare's
+// documentation recommends.
 func (w *world) redis() *process {
 	addr, port := freeAddr()
 	p := w.start("redis", addr, nil, "redis-server", "--port", port, "--bind", "127.0.0.1",
@@ -152,11 +151,11 @@ func (w *world) fanfare(redis *process, env ...string) *process {
 	eventually(w.ctx, 20*time.Second, "fanfare to be ready", func() bool {
 		return attempt(func() { get(addr, "/readyz") }) == nil
 	})
-	p.log.take() // its greeting
+	p.log.take() // output of the start
 	return p
 }
 
-// get reads what a server has at a path.
+// get reads a path of a server.
 func get(addr, path string) []byte {
 	resp, err := http.Get("http://" + addr + path)
 	must(err)
@@ -168,11 +167,10 @@ func get(addr, path string) []byte {
 	return text
 }
 
-// database is where fanfare finds its tables, and how the benchmark does.
+// database says where the tables are, for fanfare and for the benchmark.
 type database struct{ url, driver, dsn string }
 
-// mariadb installs and starts a server that does not care for the disk, with an empty
-// database.
+// mariadb installs and starts a server that does not sync to disk, with an empty database.
 func (w *world) mariadb() database {
 	dir := got(os.MkdirTemp(w.dir, "mariadb-"))
 	addr, port := freeAddr()
@@ -181,7 +179,7 @@ func (w *world) mariadb() database {
 	text := "CREATE DATABASE bench;\nCREATE USER " + account + " IDENTIFIED BY 'loopback';\nGRANT ALL ON *.* TO " + account + ";\n"
 	must(os.WriteFile(init, []byte(text), 0o600))
 	both := []string{"--no-defaults", "--datadir=" + dir + "/data"}
-	if os.Geteuid() == 0 { // root must ask for itself
+	if os.Geteuid() == 0 { // as root, mariadb needs the user by name
 		both = append(both, "--user="+got(user.Current()).Username)
 	}
 	install := append(both, "--auth-root-authentication-method=normal", "--skip-test-db")
@@ -198,14 +196,14 @@ func (w *world) mariadb() database {
 	return on
 }
 
-// bare starts the baselines as a process of its own, as fanfare is one.
+// bare starts the baselines in their own process, like fanfare.
 func (w *world) bare(redis *process) *process {
 	addr, _ := freeAddr()
 	command := self("bare", addr, redis.addr)
 	return w.start("bare server", addr, nil, command[0], command[1:]...)
 }
 
-// peak is the most memory that the process ever had, in MiB.
+// peak is the largest memory of the process so far, in MiB.
 func (p *process) peak() float64 {
 	text := string(got(os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))))
 	_, rest, _ := strings.Cut(text, "VmHWM:")
@@ -215,15 +213,15 @@ func (p *process) peak() float64 {
 	return kib / 1024
 }
 
-// ticks is how many parts of a second the kernel counts processor time in.
+// ticks is the number of parts per second in which the kernel counts processor time.
 const ticks = 100
 
-// cpu is the processor time that processes have used, user and system.
+// cpu is the user and system time that processes have used.
 func cpu(all ...*process) (sum time.Duration) {
 	for _, p := range all {
 		text := got(os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid)))
-		// The name is in brackets and may hold anything; utime and stime are the
-		// 12th and 13th field behind it.
+		// The name is in brackets and may contain anything. utime and stime are the 12th and 13th
+		// field after it.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		var user, system time.Duration
 		_, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system)

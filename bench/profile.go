@@ -20,12 +20,12 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// profilerEnv names the address of the profiler in a fanfare that was built for
+// profilerEnv is the variable with the address of the profiler, in a fanfare that was built with
 // it.
 const profilerEnv = "BENCH_PPROF_ADDR"
 
-// profiler is the file that is laid over the program to be profiled: the
-// program itself has no such door.
+// profiler is the file that is added to the program to be profiled, because the program itself has
+// no such address.
 const profiler = `package main
 
 import (
@@ -40,7 +40,7 @@ var _ = func() bool {
 }()
 `
 
-// buildFanfare builds the program, with a profiler if that is asked for.
+// buildFanfare builds the program, on request with a profiler.
 func (w *world) buildFanfare() {
 	if w.profile == "" || w.against != "" {
 		w.build(".", w.program)
@@ -53,7 +53,7 @@ func (w *world) buildFanfare() {
 	w.build(".", w.program, "-overlay", overlay)
 }
 
-// profileNames are what -profile knows.
+// profileNames are the names that -profile accepts.
 func profileNames() string {
 	var names []string
 	for _, s := range subjects() {
@@ -74,13 +74,13 @@ func (w *world) profiled() side {
 	return side{}
 }
 
-// showProfile runs a side and shows, for each of the things it does, the commands of Redis
-// and the processor time of both, then the functions that fanfare's went to.
+// showProfile runs a side. For each thing that the side does it shows the commands of Redis and the
+// processor time of Redis and fanfare. Then it shows the functions in which fanfare spent its time.
 func (w *world) showProfile() {
 	addr, _ := freeAddr()
 	w.env = []string{profilerEnv + "=" + addr}
 	s := w.profiled()
-	s.round(w.ctx, w.seconds) // warms up
+	s.round(w.ctx, w.seconds) // warm-up
 	must(s.redis().ConfigResetStat(w.ctx).Err())
 	var found sample
 	parallel(2, func(i int) {
@@ -95,7 +95,8 @@ func (w *world) showProfile() {
 		w.profile, found["count"], found["redis"], found["fanfare"])
 	showSpent("command", s.commands(w.ctx), found["count"])
 	s.slow(w.ctx, "0")
-	// What a script calls is noted too, which are millions and have a price of their own.
+	// Commands that scripts call are recorded too. There are millions of them, and recording them
+	// takes time.
 	found = s.round(w.ctx, min(w.seconds, time.Second))
 	s.slow(w.ctx, "-1")
 	showSpent("script", s.noted(w.ctx), found["count"])
@@ -107,13 +108,13 @@ func (w *world) showProfile() {
 	}
 }
 
-// spent is what one kind of command took, by all its calls.
+// spent is the time of all calls of one kind of command.
 type spent struct {
 	name        string
 	calls, usec float64
 }
 
-// showSpent prints commands for each of n things, the dearest first.
+// showSpent prints the commands for each of n things, the slowest first.
 func showSpent(what string, lines []spent, n float64) {
 	slices.SortFunc(lines, func(a, b spent) int { return cmp.Compare(b.usec, a.usec) })
 	table := [][]string{{what, "calls each", "µs each"}}
@@ -126,8 +127,8 @@ func showSpent(what string, lines []spent, n float64) {
 // redis is the client of the side's Redis.
 func (s *side) redis() *redis.Client { return s.processes[0].db }
 
-// commands are Redis' own figures. What a script calls is listed by itself too,
-// and in the time of its EVALSHA.
+// commands are Redis' statistics of commands. The commands that a script calls are listed
+// separately, and are also part of the time of its EVALSHA.
 func (s *side) commands(ctx context.Context) (lines []spent) {
 	info := got(s.redis().InfoMap(ctx, "commandstats").Result())
 	for name, text := range info["Commandstats"] {
@@ -136,7 +137,7 @@ func (s *side) commands(ctx context.Context) (lines []spent) {
 	return lines
 }
 
-// statistic is a figure of a line of Redis' figures, 0 without one.
+// statistic is a figure in a line of Redis' statistics, or 0 if it is missing.
 func statistic(text, name string) (v float64) {
 	for pair := range strings.SplitSeq(text, ",") {
 		if key, value, _ := strings.Cut(pair, "="); key == name {
@@ -146,14 +147,14 @@ func statistic(text, name string) (v float64) {
 	return v
 }
 
-// slow has Redis note each command that takes longer than so many µs from now on: "0"
-// notes all, "-1" none.
+// slow lets Redis record each command that takes longer than a number of µs: "0" records all, "-1"
+// none.
 func (s *side) slow(ctx context.Context, than string) {
 	must(s.redis().ConfigSet(ctx, "slowlog-max-len", "1000000").Err())
 	must(s.redis().ConfigSet(ctx, "slowlog-log-slower-than", than).Err())
 }
 
-// noted are the scripts among the commands that Redis noted, by name.
+// noted are the scripts among the commands that Redis recorded, by name.
 func (s *side) noted(ctx context.Context) []spent {
 	names, sums := scriptNames(), map[string]spent{}
 	for _, e := range got(s.redis().SlowLogGet(ctx, -1).Result()) {
@@ -167,12 +168,12 @@ func (s *side) noted(ctx context.Context) []spent {
 	return slices.Collect(maps.Values(sums))
 }
 
-// scriptNames gives the name of each script of the store by its hash.
+// scriptNames returns the names of the scripts of the store by their hashes.
 func scriptNames() map[string]string {
 	names := map[string]string{}
 	for _, file := range got(filepath.Glob("store/*/lua/*.lua")) {
 		room, name, _ := strings.Cut(filepath.ToSlash(file), "/lua/")
-		// What is included may be another room's.
+		// A script may include parts of another package.
 		script, err := redisdb.NewScript(os.DirFS(room), "lua/"+name, os.DirFS("store/queue"))
 		if err == nil {
 			names[script.SHA()] = name

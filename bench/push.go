@@ -8,15 +8,15 @@ import (
 	"fanfare/delivery/apns/apnstest"
 )
 
-// outstanding bounds what is sent and not done yet, so that a round ends soon after its
-// posts and no side works on a longer queue than another.
+// outstanding is the largest number of notifications that are posted and not delivered yet. So a
+// round ends soon after its last POST, and all sides work on queues of the same length.
 const outstanding = 20_000
 
 // greeting is a POST of an event to one user.
 var greeting = post(1, 1, devices)
 
-// accept compares POST /v1/events with the bare server. The process plays the role api
-// alone, so that accepting is what is measured.
+// accept compares POST /v1/events with the bare server. The process has only the role api, so that
+// only accepting is measured.
 func accept(w *world) []side {
 	s := w.stage(plan{bare: true, env: []string{"FANFARE_ROLES=api"}})
 	posting := func(to *process) *load {
@@ -25,8 +25,8 @@ func accept(w *world) []side {
 	return []side{s.flood("ours", s.server, posting(s.server)), s.flood("bare", s.bare, posting(s.bare))}
 }
 
-// push measures what is delivered end to end against stock apns2 from a loop, with no
-// HTTP, queue or record; and the push stage alone.
+// push compares the rate of delivered notifications, from end to end, with stock apns2 in a loop,
+// which has no HTTP, no queue and no record. It also compares the push stage without the queue.
 func push(w *world) []side {
 	s := w.stage(plan{users: devices, fans: w.few(followers)})
 	s.warm("user-%d", devices)
@@ -34,8 +34,8 @@ func push(w *world) []side {
 	return append([]side{s.sendLoop("stock"), s.sendLoop("stage")}, s.posts(w.few(followers), s.server)...)
 }
 
-// posts are the ways to post that are compared: how many callers send what, and how many
-// notifications come of each request.
+// posts are the ways to post that are compared: the number of callers, their requests, and the
+// number of notifications that each request causes.
 func (s *stage) posts(fans int, servers ...*process) []side {
 	return []side{
 		s.delivering("one", connections, 1, func(n int) []byte { return post(n, 1, s.users) }, servers),
@@ -49,7 +49,7 @@ func (s *stage) posts(fans int, servers ...*process) []side {
 // delivering is a side that posts for one round and waits for the last notification.
 func (s *stage) delivering(name string, callers, each int, render func(n int) []byte, servers []*process) side {
 	n := min(devices, 200_000/each+1)
-	if s.users > devices { // each device once before any has its turn again
+	if s.users > devices { // no device gets a second notification before all have got one
 		n = s.users / each
 	}
 	rendered := make([][]byte, n)
@@ -75,8 +75,8 @@ func (s *stage) delivering(name string, callers, each int, render func(n int) []
 	}, append([]*process{s.redis}, servers...)}
 }
 
-// sendLoop is a side that sends to the stand-in from a process of its own: "stock" apns2,
-// also "stock-far", or fanfare's "stage".
+// sendLoop is a side that sends to the stand-in from its own process: apns2 as it is ("stock",
+// "stock-far"), or fanfare's push stage ("stage").
 func (s *stage) sendLoop(which string) side {
 	return side{name: which, run: func(_ context.Context, d time.Duration) sample {
 		before := s.taken.Load()
@@ -88,15 +88,15 @@ func (s *stage) sendLoop(which string) side {
 	}}
 }
 
-// latency measures the way from POST to the arrival at APNs.
+// latency measures the time from POST to the arrival at APNs.
 func latency(w *world) []side {
 	s := w.stage(plan{users: devices})
 	l := s.arriving(pace, func(n int) ([]byte, string) { return post(n, 1, devices), token(n % devices) })
 	return []side{{name: "ours", run: func(ctx context.Context, d time.Duration) sample { return l.run(ctx, 2*d) }}}
 }
 
-// arriving is a load of events to one device each, at even times, that waits for the
-// arrival of each.
+// arriving is a load of events to one device each, at even intervals. Each call waits for the
+// arrival of its notification.
 func (s *stage) arriving(rate float64, render func(n int) (post []byte, token string)) *load {
 	return &load{callers: connections, rate: rate, call: func(ctx context.Context, _ int) calls {
 		c := dial(ctx, s.server.addr)
@@ -110,7 +110,7 @@ func (s *stage) arriving(rate float64, render func(n int) (post []byte, token st
 	}}
 }
 
-// moment waits for the moment at which something that was sent came.
+// moment waits for the time of an arrival.
 func moment(ctx context.Context, came <-chan time.Time) (at time.Time) {
 	select {
 	case at = <-came:
@@ -122,8 +122,8 @@ func moment(ctx context.Context, came <-chan time.Time) (at time.Time) {
 	return at
 }
 
-// memory lets a million one-device events wait for an APNs that takes requests and never
-// answers: the first of them for a device each.
+// memory lets a million one-device events wait for an APNs that accepts requests and never answers.
+// The first of these events each have their own device.
 func memory(w *world) medians {
 	n := w.few(crowd)
 	s := w.stage(plan{users: n})
@@ -134,8 +134,8 @@ func memory(w *world) medians {
 	return medians{"peak": s.server.peak(), "first": first, "rest": rest, "kept": kept}
 }
 
-// retained warms up with an event to each user, sends another to half of them, and gives
-// what each of those left behind.
+// retained sends an event to each user as a warm-up, and then another one to half of the users. It
+// returns the memory that each of the latter leaves behind.
 func (s *stage) retained() float64 {
 	var used [2]float64
 	for i := range used {
@@ -146,21 +146,21 @@ func (s *stage) retained() float64 {
 	return (used[1] - used[0]) / float64(s.users/2)
 }
 
-// fillBacklog posts n one-device events, waits until all are targeted, and gives
-// what each of them takes of Redis.
+// fillBacklog posts n one-device events, waits until all are targeted, and returns the memory that
+// each of them takes in Redis.
 func (s *stage) fillBacklog(n int) float64 {
 	before := s.memory()
 	s.postMany("user-%d", n, s.users)
 	s.rest("events")
-	if waiting := s.depth("notifications"); waiting < n*99/100 { // few are given up after many attempts
+	if waiting := s.depth("notifications"); waiting < n*99/100 { // a few are given up after many attempts
 		failf("only %d of %d notifications wait", waiting, n)
 	}
 	return (s.memory() - before) / float64(n)
 }
 
-// backlog lets n one-device events wait in a process without the role delivery, then
-// drains them by one with it: how they are posted, how a POST behaves meanwhile, and how
-// they drain.
+// backlog lets n one-device events wait, in a process without the role delivery, and then lets a
+// process with that role deliver them. It measures the POSTs, the time of a POST with the backlog,
+// and the delivery.
 func backlog(w *world, n int) []float64 {
 	s := w.stage(plan{users: w.few(crowd), env: []string{"FANFARE_ROLES=api,targeting,jobs"}})
 	s.postMany("user-%d", s.users, s.users)
@@ -178,7 +178,7 @@ func backlog(w *world, n int) []float64 {
 	return []float64{float64(n) / filled.Seconds(), posted["p50"], posted["p99"], rate, s.server.peak(), worker.peak(), bytes}
 }
 
-// workers posts to so many processes with all roles.
+// workers posts to n processes with all roles.
 func workers(w *world, n int) (line []float64) {
 	s := w.stage(plan{users: devices})
 	servers := []*process{s.server}

@@ -12,8 +12,8 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// queues compares the queue with asynq: jobs that do nothing, enqueued and worked on by
-// one process at once. asynq takes one job a call.
+// queues compares the queue with asynq. One process enqueues jobs that do nothing and processes
+// them at the same time. asynq takes one job in each call.
 func queues(w *world) (sides []side) {
 	peer, store := filepath.Join(w.dir, "asynq"), w.redis()
 	w.build("bench/asynq", peer)
@@ -31,7 +31,7 @@ func queues(w *world) (sides []side) {
 	return sides
 }
 
-// childQueue is the child "queue": it measures one thing.
+// childQueue is the child process "queue". It makes one measurement.
 func childQueue(ctx context.Context, what, addr string, d time.Duration) sample {
 	db := got(redisdb.Open(ctx, redisdb.Options{URL: "redis://" + addr}))
 	b := &queueChild{q: queue.New(db, queue.Options{Name: "bench"})}
@@ -39,7 +39,7 @@ func childQueue(ctx context.Context, what, addr string, d time.Duration) sample 
 	working, stop := context.WithCancel(ctx)
 	var run sync.WaitGroup
 	run.Go(func() { _ = b.q.Run(working, b.handle) })
-	defer run.Wait() // every result is recorded: the next child finds an empty queue
+	defer run.Wait() // all results are recorded, so that the next child finds an empty queue
 	defer stop()
 	loads := map[string]*load{
 		"batches": b.throughput(8, 100),
@@ -49,14 +49,14 @@ func childQueue(ctx context.Context, what, addr string, d time.Duration) sample 
 	return loads[what].run(ctx, d)
 }
 
-// queueChild enqueues and works in the same process.
+// queueChild enqueues and processes jobs in one process.
 type queueChild struct {
 	q       *queue.Queue
 	done    atomic.Int64
-	waiting sync.Map // by number of the job, a chan time.Time that is told when its handler began
+	waiting sync.Map // by number of the job, a chan time.Time that gets the time at which the handler began
 }
 
-// handle does nothing with a job but to tell the caller that waits for it.
+// handle only tells the caller that waits for a job.
 func (b *queueChild) handle(_ context.Context, batch []*queue.Claimed) {
 	for _, c := range batch {
 		if len(c.Payload) == 8 {
@@ -69,8 +69,8 @@ func (b *queueChild) handle(_ context.Context, batch []*queue.Claimed) {
 	b.done.Add(int64(len(batch)))
 }
 
-// throughput is a load of jobs, several in one pipeline; a single one is enqueued in the
-// way that shares its round trip with other callers.
+// throughput is a load of jobs, with several jobs in each call. Single jobs share their round trips
+// with those of other callers.
 func (b *queueChild) throughput(callers, size int) *load {
 	return &load{callers: callers, done: b.done.Load, each: int64(size), ahead: outstanding,
 		call: func(ctx context.Context, _ int) calls {
@@ -91,10 +91,10 @@ func (b *queueChild) throughput(callers, size int) *load {
 		}}
 }
 
-// job is what the jobs carry.
+// job is the payload of the jobs.
 var job = make([]byte, 64)
 
-// pickUp enqueues jobs and waits for each until its handler began.
+// pickUp enqueues one job at a time and waits until its handler has begun.
 func (b *queueChild) pickUp(ctx context.Context, _ int) calls {
 	return func(n int, sent time.Time) time.Duration {
 		begun := make(chan time.Time, 1)

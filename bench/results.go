@@ -12,28 +12,28 @@ import (
 	"text/tabwriter"
 )
 
-// table is a table of its own, of how a cost grows.
+// table is a separate table that shows how a cost grows.
 type table struct {
 	Title string
 	Head  []string
 	Lines [][]string
 }
 
-// results collects what the subjects found, by section.
+// results collects the results of the subjects, by section.
 type results struct {
 	machine  string // date, cores, versions, rounds
 	ran      []string
 	sections []section
 }
 
-// section is a part of the file of results, which is replaced as a whole.
+// section is a section of the file of results, which is replaced as a whole.
 type section struct {
 	heading string
 	rows    []row
 	tables  []table
 }
 
-// add puts what a subject found into its section.
+// add puts the results of a subject into its section.
 func (r *results) add(s subject, f found) {
 	r.ran = append(r.ran, s.name)
 	if i := slices.IndexFunc(r.sections, func(have section) bool { return have.heading == s.section }); i >= 0 {
@@ -44,7 +44,7 @@ func (r *results) add(s subject, f found) {
 	r.sections = append(r.sections, section{s.section, f.rows, f.tables})
 }
 
-// show prints everything for a terminal or, rows alone, for machines.
+// show prints everything for a terminal, or only the rows as JSON.
 func (r *results) show(out io.Writer, asJSON bool) {
 	for _, s := range r.sections {
 		if asJSON {
@@ -78,7 +78,7 @@ func (s *section) encode(out io.Writer) {
 	}
 }
 
-// all are the section's tables, that of its rows first.
+// all are the section's tables, beginning with the table of its rows.
 func (s *section) all() []table {
 	if len(s.rows) == 0 {
 		return s.tables
@@ -90,7 +90,7 @@ func (s *section) all() []table {
 	return append([]table{first}, s.tables...)
 }
 
-// markdown is the section as the file has it.
+// markdown is the section's text in the file.
 func (s *section) markdown(machine string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n%s\n", s.heading, machine)
@@ -106,18 +106,18 @@ func (s *section) markdown(machine string) string {
 	return b.String()
 }
 
-// preface begins the file of results.
+// preface is the beginning of the file of results.
 const preface = `# Results
 
 Written by ` + "`make bench`, `make bench-growth` and `make soak`" + `; not edited by hand. Each section
-says when and on what it was measured. Sides took turns, medians count, and
-everything that is compared was started from one shell. The load generator, the
-stand-in for APNs, Redis and all processes share the cores, so figures say more
-about the machine than about fanfare: read the ratios.
+says when and on which machine it was measured. The sides were measured in turns, and the
+figures are medians. Everything that is compared was started from one shell. The load
+generator, the stand-in for APNs, Redis and all processes share the cores, so that absolute
+figures say more about the machine than about fanfare: read the ratios.
 `
 
-// write puts the sections all of whose subjects ran into the file, in the place
-// of older ones; sections that were not measured stay as they are.
+// write replaces in the file each section whose subjects have all run. Other sections stay
+// unchanged.
 func (r *results) write(path string, all []subject) error {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -143,8 +143,7 @@ func (r *results) whole(heading string, all []subject) bool {
 	return !slices.ContainsFunc(all, func(s subject) bool { return s.section == heading && !slices.Contains(r.ran, s.name) })
 }
 
-// replaceSection puts a section in the place of the one with its heading, at the
-// end if there is none.
+// replaceSection replaces the section with the same heading, or adds the section at the end.
 func replaceSection(text, heading, section string) string {
 	parts := strings.Split(text, "\n## ")
 	for i, part := range parts[1:] {
@@ -156,7 +155,7 @@ func replaceSection(text, heading, section string) string {
 	return joinSections(append(parts, strings.TrimPrefix(section, "## ")))
 }
 
-// joinSections leaves one empty line between sections.
+// joinSections joins sections with one empty line between them.
 func joinSections(parts []string) string {
 	for i := range parts {
 		parts[i] = strings.TrimRight(parts[i], "\n") + "\n"

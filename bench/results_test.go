@@ -27,7 +27,7 @@ func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	want := [][]string{
 		{"as fast", "12,345/s", "the other: 12,345/s", "1.00", ">= 1.0", "met"},
-		// 0.9999 is shown as 1.00 and is less than 1 all the same.
+		// 0.9999 is shown as 1.00, but is less than 1.
 		{"nearly", "9,999/s", "the other: 10,000/s", "1.00", ">= 1.0", "missed"},
 		{"late", "12.0 ms", "the other: 10.0 ms", "1.20", "<= 1.2", "missed"},
 		{"small", "94.0 MiB", "-", "94.0 MiB", "<= 94.0 MiB", "met"},
@@ -45,7 +45,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// What was not measured must never look like a figure.
+// A missing measurement must not be shown as a figure.
 func TestRowsWithoutAFigureAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, r := range []row{
@@ -62,7 +62,7 @@ func TestRowsWithoutAFigureAreRefused(t *testing.T) {
 	}
 }
 
-// A section is replaced where it stands; others stay.
+// A section is replaced in its place, and the others stay.
 func TestResultsFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "RESULTS.md")
@@ -125,7 +125,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// The file in the repository begins as this program would begin it.
+// The file in the repository begins with the preface of this program.
 func TestResultsFileIsOurs(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("RESULTS.md")

@@ -11,19 +11,18 @@ import (
 	"time"
 )
 
-// row is one line of a table: what was done, what it took here and in the
-// baseline of the same run, and what it should.
+// row is one line of a table: the work, its figure for fanfare and for the baseline of the same
+// run, and the goal.
 type row struct {
 	Work     string  `json:"work"`
 	Ours     float64 `json:"ours"`
 	Unit     string  `json:"unit"`
-	Base     float64 `json:"base,omitempty"` // 0: there is nothing to compare with
+	Base     float64 `json:"base,omitempty"` // 0: there is no baseline
 	Baseline string  `json:"baseline,omitempty"`
 	Goal     goal    `json:"-"`
 }
 
-// goal is a bound of a row's ratio or, if ofValue, of its own figure. The zero
-// goal asks for nothing.
+// goal is a bound of a row's ratio or, with ofValue, of its figure. The zero value has no bound.
 type goal struct {
 	relation string // ">=" or "<="
 	limit    float64
@@ -36,7 +35,7 @@ func atMost(limit float64) goal       { return goal{"<=", limit, false} }
 func valueAtLeast(limit float64) goal { return goal{">=", limit, true} }
 func valueAtMost(limit float64) goal  { return goal{"<=", limit, true} }
 
-// ratio is ours through the baseline's, 0 without one.
+// ratio is fanfare's figure divided by that of the baseline, or 0 without a baseline.
 func (r *row) ratio() float64 {
 	if r.Base == 0 {
 		return 0
@@ -44,8 +43,7 @@ func (r *row) ratio() float64 {
 	return r.Ours / r.Base
 }
 
-// verdict says whether the goal is met; it judges what was measured, not what
-// is shown of it.
+// verdict says whether the goal is met, by the measured value and not by the rounded one.
 func (r *row) verdict() string {
 	got := r.ratio()
 	if r.Goal.ofValue {
@@ -60,8 +58,8 @@ func (r *row) verdict() string {
 	return "missed"
 }
 
-// check refuses what cannot be a measurement: such a row is a fault of the
-// benchmark and must not be read as a figure.
+// check returns an error for a value that cannot be a measurement. Such a row is an error of the
+// benchmark and must not be shown as a figure.
 func (r *row) check() error {
 	for _, v := range []float64{r.Ours, r.Base} {
 		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
@@ -74,7 +72,7 @@ func (r *row) check() error {
 	return nil
 }
 
-// cells are the row as text, in the order of head.
+// cells are the cells of the row as text, in the order of head.
 func (r *row) cells() []string {
 	ours := figure(r.Ours) + unit(r.Unit)
 	baseline, got := "-", ours
@@ -87,7 +85,7 @@ func (r *row) cells() []string {
 	return []string{r.Work, ours, baseline, got, r.Goal.text(r.Unit), r.verdict()}
 }
 
-// head names the cells.
+// head has the names of the cells.
 var head = []string{"work", "ours", "baseline", "ratio or value", "goal", "verdict"}
 
 func (g goal) text(of string) string {
@@ -100,7 +98,7 @@ func (g goal) text(of string) string {
 	return g.relation + " " + strconv.FormatFloat(g.limit, 'f', 1, 64)
 }
 
-// unit is how a unit follows its figure: 12/s, but 12 ms.
+// unit is a unit as it follows a figure: 12/s, but 12 ms.
 func unit(name string) string {
 	if strings.HasPrefix(name, "/") {
 		return name
@@ -108,7 +106,7 @@ func unit(name string) string {
 	return " " + name
 }
 
-// figure prints three digits that count, and thousands by commas.
+// figure prints three significant digits, and commas between thousands.
 func figure(v float64) string {
 	switch {
 	case v < 10:
@@ -131,19 +129,19 @@ func count(n int) string {
 	return figure(float64(n))
 }
 
-// sample is what one round of one side found, by name.
+// sample has the figures of one round of one side, by name.
 type sample map[string]float64
 
-// side is one of those that take turns. If it has processes, a Redis first, their
-// processor time is measured too.
+// side is one of the sides that are measured in turns. If it has processes, of which Redis is the
+// first, their processor time is measured too.
 type side struct {
 	name      string
 	run       func(ctx context.Context, d time.Duration) sample
 	processes []*process
 }
 
-// round measures once: besides what the side finds, the processor time in µs that each
-// thing which it counts took of Redis ("redis") and of all other processes ("fanfare").
+// round makes one measurement. In addition to the figures of the side it has the processor time in
+// µs for each counted thing, of Redis ("redis") and of all other processes ("fanfare").
 func (s *side) round(ctx context.Context, d time.Duration) sample {
 	if len(s.processes) == 0 {
 		return s.run(ctx, d)
@@ -158,9 +156,8 @@ func (s *side) round(ctx context.Context, d time.Duration) sample {
 // medians holds the median of each figure of each side, as "side figure".
 type medians map[string]float64
 
-// turns lets the sides measure one after the other, round by round, so that
-// whatever else the machine does meets all of them. A round of a quarter of the
-// time before the first warms up.
+// turns lets the sides measure one after the other, round by round, so that other work of the
+// machine affects all of them. Before the first round there is a warm-up of a quarter of the time.
 func (w *world) turns(sides ...side) medians {
 	all := map[string][]float64{}
 	for round := range w.rounds + 1 {
@@ -187,7 +184,7 @@ func (w *world) turns(sides ...side) medians {
 	return m
 }
 
-// median of some rounds, of two in the middle their mean.
+// median is the median of the rounds. If two are in the middle, it is their mean.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)

@@ -21,8 +21,8 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// inFlight is how many goroutines send in a loop; farInFlight when answers take their
-// time, over farConnections.
+// inFlight is the number of goroutines that send in a loop. If answers are late, there are
+// farInFlight goroutines over farConnections connections.
 const (
 	inFlight       = 512
 	farInFlight    = 4000
@@ -32,15 +32,14 @@ const (
 // sendFunc sends the n-th notification and waits for its answer.
 type sendFunc func(ctx context.Context, n int) error
 
-// target is a stand-in, of another process.
+// target is a stand-in for APNs in another process.
 type target struct{ url, ca, key string }
 
-// The ids that the stand-in takes when it was not told others.
+// The ids that the stand-in accepts by default.
 const keyID, teamID = "KEYID12345", "TEAMID1234"
 
-// childSend is the child "send": it sends for a while from a loop, after a
-// while to warm up, and gives how many a second were answered. at is the
-// directory of the stand-in's keys and its URL.
+// childSend is the child process "send". After a warm-up it sends for a while in a loop, and prints
+// the number of answers per second. at is the directory of the stand-in's keys and its URL.
 func childSend(ctx context.Context, which, at string, d time.Duration) sample {
 	dir, url, _ := strings.Cut(at, ",")
 	t := target{url, filepath.Join(dir, "ca.pem"), filepath.Join(dir, "AuthKey.p8")}
@@ -48,7 +47,7 @@ func childSend(ctx context.Context, which, at string, d time.Duration) sample {
 	var send sendFunc
 	switch which {
 	case "stock":
-		send = t.client(false) // apns2 as it comes, but for the roots it trusts
+		send = t.client(false) // apns2 unchanged, except for the trusted roots
 	case "stock-far":
 		callers, send = farInFlight, t.stockFar()
 	case "stage":
@@ -64,12 +63,12 @@ func childSend(ctx context.Context, which, at string, d time.Duration) sample {
 	return l.run(ctx, d)
 }
 
-// payload is what every notification of the loops carries, as fanfare's do.
+// payload is the payload of every notification of the loops, the same as fanfare's.
 var payload = []byte(`{"aps":{"alert":{"title":"Hello","body":"from the benchmark"}},"event_id":"00000000000000000000000000000000","type":"greeting"}`)
 
 func notificationID(n int) string { return fmt.Sprintf("%08x-0000-5000-8000-%012x", n, n) }
 
-// stage sends by the push stage of fanfare.
+// stage sends through the push stage of fanfare.
 func (t target) stage() sendFunc {
 	sender := got(apns.New(apns.Options{URL: t.url, CAFile: t.ca, KeyFile: t.key, KeyID: keyID, TeamID: teamID}))
 	return func(ctx context.Context, n int) error {
@@ -84,7 +83,7 @@ func (t target) stage() sendFunc {
 	}
 }
 
-// stockFar sends by some clients of apns2, each of which keeps to one connection.
+// stockFar sends through several clients of apns2, each with one connection.
 func (t target) stockFar() sendFunc {
 	var sends [farConnections]sendFunc
 	for i := range sends {
@@ -93,14 +92,14 @@ func (t target) stockFar() sendFunc {
 	return func(ctx context.Context, n int) error { return sends[n%farConnections](ctx, n) }
 }
 
-// client sends by apns2, over one connection if alone is set.
-func (t target) client(alone bool) sendFunc {
+// client sends through apns2, over a single connection if single is set.
+func (t target) client(single bool) sendFunc {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(got(os.ReadFile(t.ca)))
 	client := apns2.NewTokenClient(&apnstoken.Token{AuthKey: got(apnstoken.AuthKeyFromFile(t.key)), KeyID: keyID, TeamID: teamID})
 	client.Host = t.url
 	client.HTTPClient = &http.Client{Timeout: time.Minute, Transport: &http2.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots}, ReadIdleTimeout: apns2.ReadIdleTimeout, StrictMaxConcurrentStreams: alone,
+		TLSClientConfig: &tls.Config{RootCAs: roots}, ReadIdleTimeout: apns2.ReadIdleTimeout, StrictMaxConcurrentStreams: single,
 	}}
 	return func(ctx context.Context, n int) error {
 		r, err := client.PushWithContext(ctx, &apns2.Notification{

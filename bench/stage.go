@@ -13,38 +13,38 @@ import (
 	"sync/atomic"
 	"time"
 
-	_ "modernc.org/sqlite" // the database of most stages
+	_ "modernc.org/sqlite" // the driver of most stages' database
 
 	"fanfare/delivery/apns/apnstest"
 )
 
 const (
-	// devices is how many users take part, with a phone each.
+	// devices is how many users take part, each with one phone.
 	devices = 2000
-	// crowd is for backlogs: in an outage most of what waits is for a device of
-	// its own.
+	// crowd is the number of users for backlogs, because in an outage most waiting notifications
+	// are for different devices.
 	crowd = 100_000
-	// followers is how many users hear of the star of a stage.
+	// followers is how many users follow the star of a stage.
 	followers = 100_000
-	// fanToken begins the tokens of followers.
+	// fanToken is the first token of the followers.
 	fanToken = 1 << 24
 )
 
 // token makes the n-th device token.
 func token(n int) string { return fmt.Sprintf("%064x", 0xabc0000000+n) }
 
-// plan says what a stage has besides Redis and fanfare.
+// plan says what a stage has in addition to Redis and fanfare.
 type plan struct {
-	users int                 // with a device each; 0: there is no APNs either
-	fans  int                 // who have a device each and follow the user "star"
-	fill  func(into inserter) // puts more into the database
+	users int                 // number of users, each with a device; 0: there is no stand-in for APNs either
+	fans  int                 // number of followers of the user "star", each with a device
+	fill  func(into inserter) // writes more rows into the database
 	maria bool                // the database is MariaDB, not SQLite
-	bare  bool                // the baselines are there
+	bare  bool                // the baselines are started as well
 	env   []string            // settings of fanfare
 }
 
-// stage is a whole set-up: Redis, a database, fanfare, the baselines, and the
-// stand-in for APNs in this process.
+// stage is a whole set-up: Redis, a database, fanfare, the baselines, and the stand-in for APNs,
+// which runs in this process.
 type stage struct {
 	*world
 	apns          *apnstest.Server
@@ -54,10 +54,10 @@ type stage struct {
 	users         int
 	env           []string
 	taken, wrong  atomic.Int64
-	waiting       sync.Map // by token, a chan time.Time that is told of the arrival
+	waiting       sync.Map // by token, a chan time.Time that gets the time of the arrival
 }
 
-// stage starts one.
+// stage starts a stage.
 func (w *world) stage(p plan) *stage {
 	s := &stage{world: w, users: p.users, redis: w.redis()}
 	s.database = database{"sqlite:" + s.redis.cmd.Dir + "/fanfare.db", "sqlite", s.redis.cmd.Dir + "/fanfare.db"}
@@ -80,12 +80,12 @@ func (w *world) stage(p plan) *stage {
 	return s
 }
 
-// join starts a fanfare on the stage.
+// join starts another process of fanfare on the stage.
 func (s *stage) join(env ...string) *process {
 	return s.fanfare(s.redis, append(s.env[:len(s.env):len(s.env)], env...)...)
 }
 
-// note counts what arrives and tells who waits for it.
+// note counts an arrival and tells the caller that waits for it.
 func (s *stage) note(r *apnstest.Request) {
 	if r.Status != http.StatusOK {
 		s.wrong.Add(1)
@@ -96,8 +96,7 @@ func (s *stage) note(r *apnstest.Request) {
 	s.taken.Add(1)
 }
 
-// fill makes the tables, so that rows can be put into them before fanfare starts, and
-// gives each user a device.
+// fill makes the tables before fanfare starts and writes a device for each user.
 func (s *stage) fill(p plan) {
 	cmd := exec.CommandContext(s.ctx, s.program, "migrate")
 	cmd.Env = []string{"FANFARE_DATABASE_URL=" + s.database.url}
@@ -117,7 +116,7 @@ func (s *stage) fill(p plan) {
 
 func (d database) open() *sql.DB { return got(sql.Open(d.driver, d.dsn)) }
 
-// inserter writes rows straight into tables.
+// inserter writes rows directly into tables.
 type inserter struct{ db *sql.DB }
 
 // devices writes a device for each of n users.
@@ -135,7 +134,7 @@ func (in inserter) contacts(n int, of func(i int) (owner, contact string)) {
 	})
 }
 
-// rows writes n rows, many at once.
+// rows writes n rows, with many in each statement.
 func (in inserter) rows(table string, n int, row func(i int) string) {
 	const chunk = 5000
 	for from := 0; from < n; from += chunk {
@@ -160,7 +159,7 @@ func event(audience string) string {
 // toFans is a POST of an event to all followers.
 var toFans = request(http.MethodPost, "/v1/events", event(`{"contacts_of":"star"}`))
 
-// post renders an event to n of so many users, beginning with the first-th.
+// post renders an event to n of the users, beginning with user number first.
 func post(first, n, of int) []byte {
 	list := make([]string, n)
 	for i := range list {
@@ -169,7 +168,7 @@ func post(first, n, of int) []byte {
 	return request(http.MethodPost, "/v1/events", event(`{"users":[`+strings.Join(list, ",")+`]}`))
 }
 
-// batch renders n events, to one user each of so many whose name has this form.
+// batch renders n events, each to one of the users, whose names have the given form.
 func batch(user string, first, n, of int) []byte {
 	list := make([]string, n)
 	for i := range list {
@@ -178,7 +177,7 @@ func batch(user string, first, n, of int) []byte {
 	return request(http.MethodPost, "/v1/events/batch", `{"events":[`+strings.Join(list, ",")+`]}`)
 }
 
-// postMany posts n events, to one user each of so many whose name has this form.
+// postMany posts n events, each to one of the users, whose names have the given form.
 func (s *stage) postMany(user string, n, of int) {
 	const size = 100 // events in a request
 	each(s.ctx, s.server.addr, (n+size-1)/size, func(c *caller, i int) {
@@ -186,25 +185,25 @@ func (s *stage) postMany(user string, n, of int) {
 	})
 }
 
-// warm sends one event to each user whose name has this form and waits for the arrivals:
-// then caches are filled. An event to all of them uses what is cached, and does not cache
-// what is not.
+// warm sends one event to each user whose name has the given form, and waits for the arrivals, so
+// that the settings of these users are cached. An event to all of them would use cached settings,
+// but would not add any.
 func (s *stage) warm(user string, n int) {
 	before := s.taken.Load()
 	s.postMany(user, n, n)
 	s.await(before + int64(n))
 }
 
-// await waits until so many notifications have arrived in all.
+// await waits until a number of notifications have arrived in all.
 func (s *stage) await(all int64) { awaitAll(s.ctx, all, s.taken.Load) }
 
-// postToFans posts an event to all followers, over a connection of its own: the server
-// ends one that was idle for long.
+// postToFans posts an event to all followers over a new connection, because the server closes
+// connections that were idle for long.
 func (s *stage) postToFans() {
 	each(s.ctx, s.server.addr, 1, func(c *caller, _ int) { must(c.send(toFans, http.StatusAccepted)) })
 }
 
-// stats are the figures of /v1/stats that matter here.
+// stats are the figures of /v1/stats that the benchmark uses.
 type stats struct {
 	Queues []struct {
 		Name                              string
@@ -217,7 +216,7 @@ type stats struct {
 	Contacts struct{ Pending int }
 }
 
-// depth is the number of jobs of a queue, in whatever state they live.
+// depth is the number of jobs of a queue in any state.
 func (s *stage) depth(queue string) int {
 	for _, q := range s.stats().Queues {
 		if q.Name == queue {
@@ -233,12 +232,12 @@ func (s *stage) stats() (all stats) {
 	return all
 }
 
-// rest waits until nothing is in some queues.
+// rest waits until some queues are empty.
 func (s *stage) rest(queues ...string) {
 	eventually(s.ctx, 10*time.Minute, "empty queues", func() bool {
 		for _, name := range queues {
 			if s.depth(name) > 0 {
-				pause(s.ctx, 100*time.Millisecond) // the question has a price
+				pause(s.ctx, 100*time.Millisecond) // each question takes processor time
 				return false
 			}
 		}
@@ -246,13 +245,13 @@ func (s *stage) rest(queues ...string) {
 	})
 }
 
-// keepFile has Redis not write its file anew while it grows: its memory could
-// only be measured after each time.
+// keepFile keeps Redis from rewriting its file as it grows, because memory cannot be measured
+// during a rewrite.
 func (s *stage) keepFile() {
 	must(s.redis.db.ConfigSet(s.ctx, "auto-aof-rewrite-percentage", "0").Err())
 }
 
-// memory is what Redis says it uses, in bytes, while no rewrite of its file is under way.
+// memory is the memory that Redis reports, in bytes, when no rewrite of its file is under way.
 func (s *stage) memory() (used float64) {
 	eventually(s.ctx, time.Minute, "Redis to be at rest", func() bool {
 		info := got(s.redis.db.InfoMap(s.ctx, "memory", "persistence").Result())

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// customers is how many users buy, none of them more often than a user may.
+	// customers is the number of users who buy, so that none of them reaches the limit of tries.
 	customers = 50_000
-	// plenty is stock that no run uses up.
+	// plenty is more stock than any run sells.
 	plenty = 1 << 40
-	// senders is how many send to the one chat of chat-store.
+	// senders is how many callers send to the single chat of chat-store.
 	senders = 16
 )
 
-// apiRole is the setting of a process that accepts and reads, and does no more.
+// apiRole is the setting of a process that only accepts and reads.
 const apiRole = "FANFARE_ROLES=api"
 
-// buying is a load of reservations of one unit by as many buyers at once.
+// buying is a load of reservations of one unit each, by n buyers at once.
 func buying(path string, want, callers int, addrs ...string) *load {
 	rendered := make([][]byte, customers)
 	for i := range rendered {
@@ -40,7 +40,7 @@ func buying(path string, want, callers int, addrs ...string) *load {
 	return requests(want, callers, rendered, addrs...)
 }
 
-// getting is a load of GETs of some names under a path.
+// getting is a load of GETs of some names below a path.
 func getting(addr, path string, names ...string) *load {
 	rendered := make([][]byte, len(names))
 	for i, name := range names {
@@ -49,13 +49,13 @@ func getting(addr, path string, names ...string) *load {
 	return requests(http.StatusOK, connections, rendered, addr)
 }
 
-// alone is a load by a single caller.
-func alone(l *load) *load {
+// oneCaller limits a load to a single caller.
+func oneCaller(l *load) *load {
 	l.callers = 1
 	return l
 }
 
-// putSale makes a sale of one sku, open for a day, with a limit for each user.
+// putSale makes a sale of one sku that is open for a day, with a limit for each user.
 func (s *stage) putSale(id string, units int64, partitions int) {
 	const form = `{"items":[{"sku":"s","stock":%d}],"starts_at":%q,"ends_at":%q,"per_user_limit":1000000,"partitions":%d}`
 	at := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
@@ -87,7 +87,7 @@ func sales(w *world) []side {
 	}
 }
 
-// saleProcesses compares three processes with the role api with one.
+// saleProcesses compares three processes with the role api with a single one.
 func saleProcesses(w *world) []side {
 	s := w.stage(plan{env: []string{apiRole}})
 	one := s.server.addr
@@ -101,8 +101,9 @@ func saleProcesses(w *world) []side {
 	}
 }
 
-// buyers lets n buyers reserve at once, each on a connection, and as many be refused
-// after sold out. A buyer that is one too many is answered 503 and tries again at once.
+// buyers lets n buyers reserve at once, each on its own connection, and as many be refused after
+// everything is sold. A buyer that exceeds the limit of the process gets 503 and tries again at
+// once.
 func buyers(w *world, n int) (line []float64) {
 	s := w.stage(plan{env: []string{apiRole, "FANFARE_SALE_MAX_IN_FLIGHT=20000"}})
 	s.putSale("open", plenty, 1)
@@ -117,21 +118,21 @@ func buyers(w *world, n int) (line []float64) {
 	return line
 }
 
-// orders reads and goes on with a sale of n orders, and brings it back after Redis lost
-// everything.
+// orders measures a sale with n orders: reading it, further reservations, and how long it takes to
+// restore it after Redis lost everything.
 func orders(w *world, n int) []float64 {
 	s := w.stage(plan{env: []string{"FANFARE_SALE_LOCAL=off"}})
 	s.putSale("open", plenty, 1)
 	sold, bytes := s.sell(n)
 	m := w.turns(
-		s.flood("read", s.server, alone(getting(s.server.addr, "/v1/sales/", "open"))),
-		s.flood("list", s.server, alone(getting(s.server.addr, "/v1/sales/", "open/orders"))),
+		s.flood("read", s.server, oneCaller(getting(s.server.addr, "/v1/sales/", "open"))),
+		s.flood("list", s.server, oneCaller(getting(s.server.addr, "/v1/sales/", "open/orders"))),
 		s.flood("reserve", s.server, buying("/v1/sales/open", http.StatusCreated, connections, s.server.addr)))
 	return []float64{sold, m["read p50"], m["list p50"], m["reserve rate"], bytes, s.lose().Seconds()}
 }
 
-// sell sells one unit each to n users and waits until all orders are on record:
-// orders a second, and what each takes of Redis.
+// sell sells one unit to each of n users and waits until all orders are on record. It returns the
+// orders per second and the memory that each takes in Redis.
 func (s *stage) sell(n int) (rate, bytes float64) {
 	before, began := s.memory(), time.Now()
 	const path = "/v1/sales/open/reservations"
@@ -140,14 +141,14 @@ func (s *stage) sell(n int) (rate, bytes float64) {
 		c.call(http.MethodPost, path+"/"+c.field("id")+"/confirm", "", http.StatusOK)
 	})
 	eventually(s.ctx, 10*time.Minute, "all orders to be on record", func() bool {
-		time.Sleep(50 * time.Millisecond) // the question has a price
+		time.Sleep(50 * time.Millisecond) // each question takes processor time
 		return s.stats().Sales.Waiting == 0
 	})
 	rate = float64(n) / time.Since(began).Seconds()
 	return rate, max(s.memory()-before, 1) / float64(n)
 }
 
-// field is a text of the last answer.
+// field is the value of a field of the last answer.
 func (c *caller) field(name string) string {
 	var answer map[string]any
 	must(json.Unmarshal(c.body, &answer))
@@ -155,14 +156,14 @@ func (c *caller) field(name string) string {
 	return text
 }
 
-// lose empties Redis and gives the time until the sale is there again.
+// lose empties Redis and returns the time until the sale is restored.
 func (s *stage) lose() time.Duration {
 	must(s.redis.db.FlushAll(s.ctx).Err())
 	began := time.Now()
 	each(s.ctx, s.server.addr, 1, func(c *caller, _ int) {
 		eventually(s.ctx, 10*time.Minute, "the sale to be back", func() bool {
 			err := c.send(request(http.MethodGet, "/v1/sales/open", ""), http.StatusOK)
-			if err != nil && c.field("code") != "unavailable" { // then it is being read from the record
+			if err != nil && c.field("code") != "unavailable" { // unavailable: the sale is being restored from SQL
 				must(err)
 			}
 			return err == nil
@@ -186,7 +187,7 @@ func userNames(form string, first, n int) []string {
 	return names
 }
 
-// putChat makes a chat, whose first member is its creator.
+// putChat makes a chat. Its first member is the creator.
 func (c *caller) putChat(id string, names []string) {
 	members := got(json.Marshal(names))
 	c.call(http.MethodPost, "/v1/chats", fmt.Sprintf(`{"id":%q,"creator":%q,"members":%s}`, id, names[0], members), http.StatusCreated)
@@ -220,8 +221,8 @@ func members(w *world, n int) []float64 {
 //go:embed lua/lock_release.lua
 var releaseText string
 
-// chatStore compares the store's way to send with the textbook's: lock, INCR, ZADD,
-// unlock. Both run here, without HTTP.
+// chatStore compares sends through store/chat with the textbook's way: lock, INCR, ZADD, unlock.
+// Both run in this process, without HTTP.
 func chatStore(w *world) []side {
 	store := w.redis()
 	db := got(redisdb.Open(w.ctx, redisdb.Options{URL: "redis://" + store.addr}))
@@ -247,8 +248,8 @@ func chatStore(w *world) []side {
 	}
 }
 
-// sendByLock sends under a lock with a random token, that is tried again after a
-// millisecond and released by compare.
+// sendByLock sends under a lock with a random token. A lock that is taken is tried again after a
+// millisecond, and it is released only by its owner.
 func sendByLock(client *redis.Client) func(context.Context, int, string) error {
 	release := redis.NewScript(releaseText)
 	return func(ctx context.Context, sender int, text string) error {
@@ -263,8 +264,8 @@ func sendByLock(client *redis.Client) func(context.Context, int, string) error {
 	}
 }
 
-// reads compares the reading of an event and of a sale with a bare handler that reads a
-// hash of about as much.
+// reads compares reading an event and a sale with a bare handler that reads a hash of about the
+// same size.
 func reads(w *world) []side {
 	s := w.stage(plan{bare: true})
 	s.putSale("open", plenty, 1)
@@ -284,7 +285,7 @@ func reads(w *world) []side {
 	}
 }
 
-// postEvents posts n events, waits until each is done, and gives their ids.
+// postEvents posts n events, waits until all are done, and returns their ids.
 func (s *stage) postEvents(n int) []string {
 	ids := make([]string, n)
 	each(s.ctx, s.server.addr, n, func(c *caller, i int) {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// streamMemory opens 10,000 idle streams, 100 users to a chat.
+// streamMemory opens 10,000 idle streams, with 100 users in each chat.
 func streamMemory(w *world) medians {
-	s := w.stage(plan{env: []string{"GOGC=4"}}) // what is held, not what could be thrown away
+	s := w.stage(plan{env: []string{"GOGC=4"}}) // so that the heap has little garbage
 	s.openStreams("warm", 100, 100)
 	before := s.inUse()
 	n := w.few(10_000)
@@ -20,7 +20,7 @@ func streamMemory(w *world) medians {
 	return medians{"each": (s.inUse() - before) / float64(n) / 1024}
 }
 
-// inUse is the heap and the stacks of the server, in bytes.
+// inUse is the size of the server's heap and stacks, in bytes.
 func (s *stage) inUse() (sum float64) {
 	text := string(get(s.server.addr, "/metrics"))
 	for _, name := range []string{"go_memstats_heap_inuse_bytes", "go_memstats_stack_inuse_bytes"} {
@@ -32,17 +32,17 @@ func (s *stage) inUse() (sum float64) {
 	return sum
 }
 
-// membersAtOnce is how many members a chat is made with: a body has a limit.
+// membersAtOnce is how many members a chat is made with, because a body has a limit.
 const membersAtOnce = 1000
 
-// openStreams opens a stream for each of n users, size of them to a chat, which are open
-// until the subject ends.
+// openStreams opens a stream for each of n users, with size users in each chat. The streams stay
+// open until the subject ends.
 func (s *stage) openStreams(name string, n, size int) []net.Conn {
 	form := name + "-%d"
 	each(s.ctx, s.server.addr, n/size, func(c *caller, i int) {
 		c.putChat(fmt.Sprintf(form, i), userNames(form, i*size, min(size, membersAtOnce)))
 	})
-	if size > membersAtOnce { // then there is one chat: the others join
+	if size > membersAtOnce { // then there is only one chat, and the others join it
 		each(s.ctx, s.server.addr, size-membersAtOnce, func(c *caller, i int) {
 			path := fmt.Sprintf("/v1/chats/%s-0/members/%s-%d", name, name, membersAtOnce+i)
 			c.call(http.MethodPut, path, "{}", http.StatusCreated)
@@ -78,13 +78,13 @@ func readPast(c net.Conn, text string) {
 	must(c.SetReadDeadline(time.Time{}))
 }
 
-// readers sends to a chat that n streams follow, never far ahead of them, and waits until
+// readers sends to a chat that n streams follow, with few messages outstanding, and waits until
 // every reader has every message.
 func readers(w *world, n int) []side {
 	const ahead = 50 // messages
 	s := w.stage(plan{})
 	var read atomic.Int64
-	var cut atomic.Pointer[error] // why one of them ended
+	var cut atomic.Pointer[error] // why a stream ended
 	for _, c := range s.openStreams("team", n, n) {
 		go countMessages(c, &read, &cut)
 	}
@@ -105,9 +105,9 @@ func followed(w *world, n int) []float64 {
 	return []float64{m["ours rate"], m["ours fanfare"]}
 }
 
-// countMessages counts the messages that a stream brings, until it ends.
+// countMessages counts the messages of a stream until it ends.
 func countMessages(c net.Conn, read *atomic.Int64, cut *atomic.Pointer[error]) {
-	const mark = `"text":` // is in each message, and nowhere else in a stream
+	const mark = `"text":` // occurs once in each message, and nowhere else in a stream
 	buf := make([]byte, 16<<10)
 	kept := 0
 	for {
@@ -118,7 +118,7 @@ func countMessages(c net.Conn, read *atomic.Int64, cut *atomic.Pointer[error]) {
 		}
 		n += kept
 		read.Add(int64(bytes.Count(buf[:n], []byte(mark))))
-		kept = min(n, len(mark)-1) // a mark may be cut in two
+		kept = min(n, len(mark)-1) // the text may be split between two reads
 		copy(buf, buf[n-kept:n])
 	}
 }

@@ -2,40 +2,40 @@ package main
 
 import "slices"
 
-// subject is a group of measurements that can be asked for by name: sides that take
-// turns, something that is measured once, or how a cost grows.
+// subject is a group of measurements that can be run by name. It has sides that are measured in
+// turns, or something that is measured once, or a table of how a cost grows.
 type subject struct {
 	name    string
-	section string // its heading in the file of results
-	rounds  int    // at most; 0: as many as are asked for
+	section string // heading in the file of results
+	rounds  int    // at most; 0: as many as the options say
 	sides   func(*world) []side
 	once    func(*world) medians
 	rows    []want
 	growth  growth
-	// profiles are the sides that -profile knows, by the names it knows them by.
+	// profiles are the sides that -profile accepts, by the names for -profile.
 	profiles map[string]string
 }
 
-// want is a row before it is measured: which figures of which sides it compares.
+// want is a row before it is measured. It names the figures that are compared, and their sides.
 type want struct {
 	work, ours, unit, base, baseline string
 	goal                             goal
 }
 
-// growth is a table of a line for each size.
+// growth is a table with a line for each size.
 type growth struct {
 	sizes []int
 	head  []string
 	line  func(w *world, n int) []float64
 }
 
-// found is what a subject measured.
+// found has the results of a subject.
 type found struct {
 	rows   []row
 	tables []table
 }
 
-// measure does what the subject says.
+// measure makes the measurements of the subject.
 func (s *subject) measure(w *world) (f found) {
 	if s.growth.line != nil {
 		return found{tables: []table{s.growth.measure(w)}}
@@ -56,7 +56,7 @@ func (s *subject) measure(w *world) (f found) {
 	return f
 }
 
-// measure starts anew for each size, of which a quick run takes the first.
+// measure sets everything up anew for each size. A quick run measures only the first sizes.
 func (g *growth) measure(w *world) table {
 	t, sizes := table{Head: g.head}, g.sizes
 	if w.quick {
@@ -78,7 +78,7 @@ func (g *growth) measure(w *world) table {
 	return t
 }
 
-// check refuses rows without figures.
+// check returns an error for rows without figures.
 func (f *found) check() error {
 	for _, r := range f.rows {
 		if err := r.check(); err != nil {
@@ -88,7 +88,7 @@ func (f *found) check() error {
 	return nil
 }
 
-// Baselines of several rows.
+// Baselines that several rows share.
 const (
 	stock    = "stock apns2 in a loop"
 	stockFar = "stock apns2 in a loop, 4 connections, 4,000 callers"
@@ -101,7 +101,7 @@ const (
 	cached   = "all cached"
 )
 
-// subjects are those of the table, in the order of its sections.
+// subjects are the subjects with rows, in the order of the sections.
 func subjects() []subject { return slices.Concat(pushSubjects(), farSubjects(), storeSubjects()) }
 
 func pushSubjects() []subject {
@@ -213,7 +213,7 @@ func storeSubjects() []subject {
 	}
 }
 
-// growthSubjects are those of -growth; each has a section of its own.
+// growthSubjects are the subjects of -growth, each with its own section.
 func growthSubjects() []subject {
 	return []subject{
 		{name: "backlog", section: "Cost growth: backlog", growth: growth{[]int{1000, 10_000, 100_000, 1_000_000}, []string{

@@ -14,18 +14,17 @@ import (
 	"time"
 )
 
-// world is what the benchmarks stand on: a temporary directory with the built
-// program, and the processes of the subject that runs.
+// world has a temporary directory with the built program, and the processes of the running subject.
 type world struct {
 	options
-	ctx     context.Context // ends when the benchmark is told to
+	ctx     context.Context // ends when the benchmark is to stop
 	dir     string
-	program string   // the file of the fanfare that is measured
-	env     []string // what each fanfare is told besides
+	program string   // file of the program that is measured
+	env     []string // additional variables of each fanfare
 
 	mu        sync.Mutex
 	processes []*process
-	ends      []func() // of what else the subject that runs has opened
+	ends      []func() // close whatever else the running subject has opened
 }
 
 // newWorld builds the program.
@@ -42,7 +41,7 @@ func newWorld(ctx context.Context, o options) (*world, error) {
 	return w, nil
 }
 
-// build compiles the program of a folder, which may be a module of its own.
+// build compiles the program of a folder, which may be a separate module.
 func (w *world) build(folder, to string, flags ...string) {
 	args := append([]string{"build", "-C", folder, "-o", to}, flags...)
 	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
@@ -50,14 +49,13 @@ func (w *world) build(folder, to string, flags ...string) {
 	}
 }
 
-// close ends what is left and removes the directory.
+// close ends the remaining processes and removes the directory.
 func (w *world) close() {
 	w.reset()
 	_ = os.RemoveAll(w.dir)
 }
 
-// reset ends the processes of a subject, the last one first, and removes their
-// files.
+// reset ends the processes of a subject, the last one first, and removes their files.
 func (w *world) reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,8 +70,8 @@ func (w *world) reset() {
 	w.processes = nil
 }
 
-// run measures one subject. If a process ends by itself meanwhile, that is the
-// error; with any other comes what the processes had to say.
+// run measures one subject. If a process ended by itself in the meantime, that is the error. Any
+// other error comes with the last output of the processes.
 func (w *world) run(s subject) (f found, err error) {
 	defer w.reset()
 	err = attempt(func() { f = s.measure(w) })
@@ -86,8 +84,8 @@ func (w *world) run(s subject) (f found, err error) {
 	return f, errors.Join(w.complaints(0), f.check())
 }
 
-// complaints names the processes that ended by themselves. If something is
-// wrong already, it waits a moment for them and adds every log's last lines.
+// complaints names the processes that ended by themselves. If there is already an error, it waits a
+// moment for them and adds the last lines of every log.
 func (w *world) complaints(wait time.Duration) error {
 	<-time.After(wait)
 	w.mu.Lock()
@@ -111,7 +109,7 @@ func (w *world) few(n int) int {
 	return n
 }
 
-// machine says when and on what is measured, without any name.
+// machine describes the date and the machine of the measurement, without its name.
 func (w *world) machine() string {
 	redis := "unknown"
 	if out, err := exec.Command("redis-server", "--version").Output(); err == nil {

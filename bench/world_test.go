@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// A process that ends by itself is an error with its last lines, whatever was
-// measured.
+// A process that ends by itself is an error, with the last lines of its output.
 func TestAProcessThatEndsIsAnError(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // in its stead
+	l, err := net.Listen("tcp", "127.0.0.1:0") // in place of the server
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +34,7 @@ func TestAProcessThatEndsIsAnError(t *testing.T) {
 	}
 }
 
-// An answer that nobody expected is an error, not a figure.
+// An unexpected answer is an error and not a figure.
 func TestALoadFailsByOneAnswer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,6 +1,6 @@
-// Command asynq measures that queue, to compare with fanfare's: no-op jobs,
-// enqueued and processed by one process. It is a module of its own, so that
-// fanfare does not depend on asynq.
+// Command asynq measures the queue asynq, for the comparison with fanfare's: no-op jobs that one
+// process enqueues and processes. It is a separate module, so that fanfare does not depend on
+// asynq.
 //
 //	asynq singles ADDR DURATION   jobs a second, as {"rate": ...}
 //	asynq pick-up ADDR DURATION   ms from enqueueing to handler at 200/s, as {"p50": ..., "p99": ...}
@@ -23,15 +23,15 @@ import (
 
 const (
 	callers     = 64
-	outstanding = 5000 // enqueued and not done yet, at most; it takes most of a second for them
+	outstanding = 5000 // the most jobs that are enqueued and not done; asynq needs most of a second for them
 	pace        = 200
 )
 
-// peer enqueues and works in the same process.
+// peer enqueues and processes jobs in one process.
 type peer struct {
 	client  *asynq.Client
 	done    atomic.Int64
-	waiting sync.Map // by payload, a chan time.Time that is told when the handler began
+	waiting sync.Map // by payload, a chan time.Time that gets the time at which the handler began
 }
 
 func main() {
@@ -57,7 +57,7 @@ func check(err error) {
 	}
 }
 
-// handle does nothing with a job but to tell the caller that waits for it.
+// handle only tells the caller that waits for a job.
 func (p *peer) handle(_ context.Context, t *asynq.Task) error {
 	if begun, ok := p.waiting.LoadAndDelete(string(t.Payload())); ok {
 		begun.(chan time.Time) <- time.Now()
@@ -71,7 +71,7 @@ func (p *peer) enqueue(payload []byte) {
 	check(err)
 }
 
-// singles enqueues from many goroutines for a while, never too far ahead, and
+// singles enqueues from many goroutines for a while, with a limited number of outstanding jobs, and
 // waits until all jobs are done.
 func (p *peer) singles(d time.Duration) map[string]float64 {
 	var all sync.WaitGroup
@@ -99,7 +99,7 @@ func (p *peer) singles(d time.Duration) map[string]float64 {
 	return map[string]float64{"rate": float64(enqueued.Load()) / time.Since(began).Seconds()}
 }
 
-// pickUps enqueues one job at a time and notes how long after that its handler began.
+// pickUps enqueues one job at a time and measures the time until its handler begins.
 func (p *peer) pickUps(d time.Duration) map[string]float64 {
 	count := max(int(d.Seconds()*pace), 1)
 	took := make([]float64, count) // ms
