@@ -10,8 +10,8 @@ import (
 // half of the entries survive a sweep, the next sweep waits until their number has doubled.
 const maxBackoffs = 10_000
 
-// backoffs holds the devices whose push service asked this process to slow down. Other processes
-// learn it from answers of their own: sharing it would cost each send a question to Redis.
+// backoffs holds the devices for which the push service asked this process to slow down. Other
+// processes get such answers themselves: sharing them would cost a read of Redis for each send.
 type backoffs struct {
 	base, most time.Duration
 	mu         sync.Mutex

@@ -15,8 +15,8 @@ import (
 	"fanfare/store/queue"
 )
 
-// Options say what a Delivery works on. Queue, Sender, Devices and Apps are
-// needed; the rest may stay zero.
+// Options are what a Delivery works with. Queue, Sender, Devices and Apps are required; the rest may
+// stay zero.
 type Options struct {
 	// Queue is the queue "notifications".
 	Queue   *queue.Queue
@@ -26,7 +26,7 @@ type Options struct {
 	Metrics *Metrics
 	// Logger receives paused apps, alarms and failures; default: discarded.
 	Logger *slog.Logger
-	// ProbeEvery is how often a paused app tries one notification, in the whole
+	// ProbeEvery is how often one notification of a paused app is sent as a probe, in the whole
 	// cluster; default 30 s.
 	ProbeEvery time.Duration
 	// MaxAge is how long a notification waits for a dependency that is away; default 24 h. It
@@ -35,8 +35,8 @@ type Options struct {
 	// RetryBase and RetryMax bound the backoff of a device and of lost
 	// connections; defaults 500 ms and 5 min.
 	RetryBase, RetryMax time.Duration
-	// InFlight bounds the requests that a process has under way, eight ninths of them of one app;
-	// default InFlight.
+	// InFlight limits the requests that a process has under way. One app can have at most eight
+	// ninths of them. Default InFlight.
 	InFlight int
 }
 
@@ -102,7 +102,7 @@ func New(o Options) *Delivery {
 	return d
 }
 
-// Run sends until ctx ends and everything it began is finished or handed back. It begins with a
+// Run sends until ctx ends and everything that it began is finished or given back. It begins with a
 // probe of every paused app.
 func (d *Delivery) Run(ctx context.Context) error {
 	g, stopped := errgroup.WithContext(ctx)
@@ -123,7 +123,7 @@ type work struct {
 	id       string         // of the notification
 	m        *message
 	enqueued time.Time       // when Redis got the notification, or its event
-	probe    bool            // it may be sent though its app is paused
+	probe    bool            // it may be sent although its app is paused
 	app      string          // app charged for this send; a new registration may change the message's app
 	owner    time.Time       // when the owner of a retried dead letter's device was read
 	hanging  bool            // the service was asked and did not answer
@@ -141,13 +141,14 @@ type lease interface {
 	AwaitFresh(ctx context.Context) bool
 }
 
-// Room returns how many more events and notifications this process should claim. What it could
-// not send soon stays in the queue.
+// Room returns how many more events and notifications this process should claim (queue.Options.Room).
+// Jobs that it could not send soon stay in the queue.
 func (d *Delivery) Room() int { return d.windows.Room() }
 
-// take starts a batch. Notifications to one token are sent one after the other, in the order
-// they were claimed; different tokens are sent concurrently. A notification whose app's window
-// is full waits a moment and is then postponed, so that a slow app leaves room for others.
+// take starts a batch of claimed notifications. Notifications to one token are sent one after the
+// other, in the order in which they were claimed. Different tokens are sent concurrently. A
+// notification whose app's window is full waits a moment and is then postponed, so that a slow app
+// does not take the places of others.
 func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 	for _, c := range batch {
 		m, err := decodeMessage(c.Group, c.Payload)
@@ -159,7 +160,7 @@ func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 	}
 }
 
-// admit begins a claimed notification when its app has room.
+// admit begins a claimed notification as soon as its app's window has room.
 func (d *Delivery) admit(ctx context.Context, w *work) {
 	if d.windows.take(false, share{w.app, 1}) {
 		d.begin(ctx, w)
@@ -167,7 +168,7 @@ func (d *Delivery) admit(ctx context.Context, w *work) {
 	}
 	w.group.Add(1)
 	begin := func() { d.begin(ctx, w); d.wg.Done() }
-	refuse := func() { d.postpone(ctx, w, NoRoom); d.wg.Done() }
+	refuse := func() { d.postpone(ctx, w, WindowFull); d.wg.Done() }
 	switch taken, refused := d.windows.takeOrWait(&waiter{shares: []share{{w.app, 1}}, enter: begin, refuse: refuse}); {
 	case taken:
 		begin()
@@ -176,97 +177,5 @@ func (d *Delivery) admit(ctx context.Context, w *work) {
 	}
 }
 
-// NoRoom is the reason with which a notification or a part is deferred.
-const NoRoom = "its app has too many sends under way"
-
-// chain holds the notifications to a token that wait behind the send that is under way.
-type chain struct {
-	waiting []*work
-	since   time.Time // when that send began
-}
-
-// slowSend is how long the send to one device may take before the notifications behind it are
-// postponed. A device that hangs then holds up only itself.
-const slowSend = 5 * time.Second
-
-// begin sends a notification, or lets it wait behind the present one of its token.
-func (d *Delivery) begin(ctx context.Context, w *work) {
-	d.mu.Lock()
-	c, running := d.chains[w.m.Token]
-	slow := running && time.Since(c.since) > slowSend
-	switch {
-	case !running:
-		d.chains[w.m.Token] = &chain{since: time.Now()}
-	case !slow:
-		c.waiting = append(c.waiting, w)
-	}
-	d.mu.Unlock()
-	switch {
-	case slow:
-		w.group.Go(func() { d.postponeSlow(ctx, w) })
-	case !running:
-		d.proceed(ctx, w.group, w)
-	}
-}
-
-// proceed sends a token's next notification, in a goroutine if it may have to wait. The
-// notification joins the wait group of the one before it, which is still open.
-func (d *Delivery) proceed(ctx context.Context, g *sync.WaitGroup, w *work) {
-	w.group = g
-	if !d.start(ctx, w) {
-		g.Go(func() { d.handleToken(ctx, w, nil, time.Now()) })
-	}
-}
-
-// handleToken handles a token's notifications until none is left. The first was begun at began;
-// a holds its answer if there is one already.
-func (d *Delivery) handleToken(ctx context.Context, w *work, a *transport.Answer, began time.Time) {
-	for ; w != nil; began = time.Now() {
-		if a != nil {
-			d.goOn(ctx, w, *a)
-			a = nil
-		} else {
-			d.handle(ctx, w)
-		}
-		next := d.following(ctx, w, began)
-		if next != nil {
-			next.group = w.group
-		}
-		w = next
-	}
-}
-
-// following ends a token's present notification and returns the next one. When the present one
-// was slow, those that waited behind it are postponed.
-func (d *Delivery) following(ctx context.Context, w *work, began time.Time) *work {
-	token := w.m.Token
-	d.leave(w)
-	next := d.next(token)
-	for next != nil && time.Since(began) > slowSend {
-		d.postponeSlow(ctx, next)
-		next = d.next(token)
-	}
-	return next
-}
-
-// leave returns a notification's room to its app's window.
-func (d *Delivery) leave(w *work) { d.windows.leave(w.app, w.hanging, w.took) }
-
-// postponeSlow postpones a notification whose device is slow.
-func (d *Delivery) postponeSlow(ctx context.Context, w *work) {
-	d.postpone(ctx, w, "its device is slow")
-	d.leave(w)
-}
-
-func (d *Delivery) next(token string) *work {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c := d.chains[token]
-	if len(c.waiting) == 0 {
-		delete(d.chains, token)
-		return nil
-	}
-	w := c.waiting[0]
-	c.waiting, c.since = c.waiting[1:], time.Now()
-	return w
-}
+// WindowFull is the reason with which a notification or a part of an event is deferred.
+const WindowFull = "its app has too many sends under way"

@@ -20,9 +20,9 @@ const (
 	alarmEvery = time.Minute
 )
 
-// updateDevice records what an answer says about the device. It runs once the result is on its
-// way, so that a slow or absent SQL does not hold up sends. A write that fails is made up for by
-// the next send's answer.
+// updateDevice records what an answer says about the device. It runs after the result was given to the
+// queue, so that a slow or absent SQL does not hold up sends. If the write fails, the answer to the
+// next send leads to the same write again.
 func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer) {
 	app := w.m.app()
 	if judgesToken(a.Outcome) {
@@ -95,7 +95,7 @@ func (d *Delivery) alarm(kind string, args ...any) {
 	}
 }
 
-// reasonOf names an answer: the service's reason, else the status, else the outcome.
+// reasonOf names an answer by the service's reason, or else by the status or the outcome.
 func reasonOf(a transport.Answer) string {
 	switch {
 	case a.Reason != "":
@@ -106,7 +106,7 @@ func reasonOf(a transport.Answer) string {
 	return a.Outcome.String()
 }
 
-// saidOf renders an answer for people; it becomes the last error of a dead letter.
+// saidOf renders an answer for people. It becomes the last error of a dead letter.
 func saidOf(a transport.Answer) string {
 	switch {
 	case a.Err != nil:

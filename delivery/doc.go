@@ -1,8 +1,10 @@
-// Package delivery brings notifications to phones. It sends them through a
-// transport.Sender and records what became of them (delivery.go, send.go): devices that
-// are gone (device.go), devices that back off (backoff.go), apps that are paused
-// (pause.go), and how much a process has in flight of each app (windows.go). It works on
-// the queue of notifications, and sends what package targeting hands to it straight away
-// (one_hop.go). A notification's platform says which sender gets it; today that is APNs
-// for all (message.go).
+// Package delivery sends notifications to phones and records their results.
+//
+// Notifications come from the queue of notifications (delivery.go), or directly from package
+// targeting (one_hop.go). Each waits until its app has room (windows.go) and until earlier sends to
+// its token have ended (chain.go). Then it is checked and given to a transport.Sender without
+// waiting for the answer (start.go) or, if something stands in the way, in a goroutine (send.go).
+// The answer becomes a result (send.go). It may also drop a device (device.go), make a device back
+// off (backoff.go) or pause an app (pause.go). A notification's platform decides which sender gets
+// it; today all notifications go to APNs (message.go).
 package delivery

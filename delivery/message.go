@@ -19,8 +19,8 @@ import (
 	"fanfare/store/events/render"
 )
 
-// notificationSpace is the name space of notification ids. It never changes:
-// the same event and device must give the same id for ever.
+// notificationSpace is the name space of notification ids. It must never change, because the same
+// event and device must always give the same id.
 var notificationSpace = uuid.MustParse("7d1e6c0a-2f4b-5d8e-9a3c-0b6f1e2d4c5a")
 
 // NotificationID is the id of an event's notification to a device, here and at
@@ -38,8 +38,8 @@ func notificationUUID(event, token string) uuid.UUID {
 	return uuid.NewSHA1(notificationSpace, []byte(event+"\x00"+token))
 }
 
-// message is a notification as its queue entry holds it: everything that sending needs, so that
-// nothing has to be looked up.
+// message is a notification in its queue entry. It has everything that sending needs, so that nothing
+// has to be read.
 type message struct {
 	Token        string          `json:"token"`
 	User         string          `json:"user"`
@@ -49,12 +49,12 @@ type message struct {
 	Event        string          `json:"event"`         // its group
 	AcceptedAt   int64           `json:"accepted_at"`   // Unix ms
 	Push         render.Push     `json:"push"`
-	// Suspect tells that the service refused the device once before.
+	// Suspect says that the service refused the device once before.
 	Suspect bool `json:"suspect,omitempty"`
-	// Refused is why the service permanently refused the notification when it was sent with its
-	// event. Such a message enters the queue only to become a dead letter.
+	// Refused is the reason with which the service permanently refused the notification when it was
+	// sent in one hop. Such a message is stored only to become a dead letter.
 	Refused string `json:"-"`
-	// RefusedSaid is the service's answer, for people.
+	// RefusedSaid is that answer of the service, for people.
 	RefusedSaid string `json:"-"`
 	// Retrying tells that this notification is counted as retrying.
 	Retrying bool `json:"retrying,omitempty"`
@@ -78,8 +78,8 @@ func ShowMessage(group string, text []byte) json.RawMessage {
 
 // The encoding of a message: messageForm, the device's fields (appendDevice), the event's fields
 // (appendEvent), and the payload up to the end. Strings are length-prefixed and numbers are
-// varints. It is kept short because millions may wait. A hexadecimal token is stored as the
-// bytes it stands for, and the event's id is taken from the job's group. In the payload, the id
+// varints. It is short because millions may wait. A hexadecimal token is stored as the
+// bytes that it stands for, and the event's id is taken from the job's group. In the payload, the id
 // and other texts that most payloads share are replaced by bytes that never occur in JSON.
 const (
 	messageForm = 3
@@ -96,7 +96,7 @@ var commonText = []string{
 
 var packPayload, unpackPayload = strings.NewReplacer(swapped(commonText)...), strings.NewReplacer(commonText...)
 
-// swapped exchanges the halves of each pair.
+// swapped exchanges the two texts of each pair.
 func swapped(pairs []string) []string {
 	out := slices.Clone(pairs)
 	for i := 0; i < len(out); i += 2 {
@@ -304,12 +304,12 @@ func (m *message) app() string { return transport.AppOf(m.Topic, m.Environment) 
 
 func (m *message) registeredAt() time.Time { return time.UnixMilli(m.RegisteredAt) }
 
-// expired tells whether the message's own time is over.
+// expired tells whether the message has expired.
 func (m *message) expired(now time.Time) bool {
 	return m.Push.ExpiresAt > 0 && now.UnixMilli() >= m.Push.ExpiresAt
 }
 
-// notification builds what the Sender takes.
+// notification builds the Notification for the Sender.
 func (m *message) notification(id string, maySend func() bool) *transport.Notification {
 	n := &transport.Notification{
 		ID: id, Platform: transport.APNs, Token: m.Token, Topic: m.Topic, Environment: m.Environment,

@@ -37,20 +37,20 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "fanfare", Name: name, Help: help}, []string{"app"})
 	}
 	m := &Metrics{
-		accepted:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: "fanfare", Name: "events_accepted_total", Help: "Events accepted."}),
-		targeted:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: "fanfare", Name: "notifications_targeted_total", Help: "Notifications made for devices."}),
-		suppressed: counter("recipients_suppressed_total", "Users not notified, by the first reason that applied.", "reason"),
-		sent:       counter("apns_answers_total", "Sends, by what the answer means and APNs' reason.", "outcome", "reason"),
-		ended:      counter("notifications_ended_total", "Notifications that came to their end.", "state", "reason"),
+		accepted:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: "fanfare", Name: "events_accepted_total", Help: "Events that were accepted."}),
+		targeted:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: "fanfare", Name: "notifications_targeted_total", Help: "Notifications that were made for devices."}),
+		suppressed: counter("recipients_suppressed_total", "Users who got no notification, by the first reason that applied.", "reason"),
+		sent:       counter("apns_answers_total", "Answers to sends, by outcome and by the reason that APNs gave.", "outcome", "reason"),
+		ended:      counter("notifications_ended_total", "Notifications that have ended, by state and reason.", "state", "reason"),
 		breaker:    gauge("apns_breaker_open", "1 while the storm breaker of an app is open in this process; apps beyond the first 1,000 share other."),
 		paused:     gauge("apns_app_paused", "1 while an app is paused, 0.5 while its messages are on their way back; of the app other their sum."),
-		alarms:     counter("alarms_total", "What a person should look at.", "kind"),
+		alarms:     counter("alarms_total", "Conditions that an operator should look at.", "kind"),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "fanfare", Name: "event_to_answer_seconds", Help: "From the acceptance of an event to APNs' answer.",
+			Namespace: "fanfare", Name: "event_to_answer_seconds", Help: "Time from the acceptance of an event to the answer of APNs.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
 		}),
 	}
-	for _, kind := range []string{alarmStorm, alarmPaused, alarmOurBug, alarmNoApp, alarmParkedFull, alarmEmptied} { // they start at 0, so that an alert sees the first alarm, too
+	for _, kind := range []string{alarmStorm, alarmPaused, alarmOurBug, alarmNoApp, alarmParkedFull, alarmEmptied} { // they start at 0, so that an alert sees the first alarm as well
 		m.alarms.WithLabelValues(kind)
 	}
 	m.reasons = map[string]bool{"": true}
@@ -98,9 +98,9 @@ const (
 	alarmPaused = "app_paused"
 	alarmOurBug = "our_bug"
 	alarmNoApp  = "no_app"
-	// alarmParkedFull is raised once, until no app is paused any more.
+	// alarmParkedFull is raised once, and again only after no app was paused.
 	alarmParkedFull = "parked_full"
-	// alarmEmptied is raised by each shard's worker that finds its keys gone.
+	// alarmEmptied is raised by the worker of each shard whose keys are gone.
 	alarmEmptied = "redis_emptied"
 )
 

@@ -19,17 +19,17 @@ const (
 	// was read for a retried dead letter. It is longer because a claimed notification first
 	// waits for the app's window, for at most patience.
 	guardFresh = heldFresh + patience
-	// MaxAtOnce is the largest number of devices with which an event, or a part of one, goes in
-	// one hop.
+	// MaxAtOnce is the largest number of devices that an event, or a part of one, may have to be sent
+	// in one hop.
 	MaxAtOnce = 250
 )
 
-// OneHop is an event, or a part of one, with few notifications, which the process that targeted
-// it also sends. Nothing is stored between targeting and sending: the end of the event records
-// all its notifications, and until then those that have ended are marks of the event. Only an
-// event that no process has claimed before goes this way. A process that takes it over stores
-// the notifications without a mark, under the same ids. A notification that both processes sent
-// can therefore be recognized as the same.
+// OneHop is an event, or a part of one, with few notifications, which are sent by the process that
+// targeted it. Nothing is stored between targeting and sending. One result at the end of the event
+// records all notifications. Until then each notification that has ended is a mark of the event.
+// Only an event that no process has claimed before goes in one hop. A process that takes the event
+// over stores the notifications without a mark as jobs, under the same ids, so that a notification
+// that both processes sent can be recognized as the same.
 type OneHop struct {
 	Claim     *queue.Claimed
 	Job       *events.Job
@@ -37,17 +37,17 @@ type OneHop struct {
 	Read      time.Time       // when its devices were read
 	Group     *sync.WaitGroup // counts the notifications that are under way
 	ReportTTL time.Duration
-	// Begun is called when the notifications have room, or become jobs of their own.
+	// Begun is called when the notifications begin, or become jobs of their own.
 	Begun func()
-	// NoRoom, if set, takes the event back when its apps have no room in time. It is called
-	// at once only if the event is Patient.
-	NoRoom  func(Shares)
-	Patient bool
+	// GiveBack, if set, takes the event back if its apps' windows have no room in time. It is
+	// called at once only if the event is Patient.
+	GiveBack func(Shares)
+	Patient  bool
 
 	mu     sync.Mutex
 	left   int // notifications that have neither ended nor been stored
 	stored bool
-	undone *queue.Result // how the event goes on because a notification could do neither
+	undone *queue.Result // how the event goes on, because a notification could neither end nor be stored
 	sent   events.Sent
 }
 
@@ -57,7 +57,7 @@ type Recipient struct {
 	Device *api.Device
 }
 
-// Shares are the numbers of devices, by app, that an event wants room for.
+// Shares are the numbers of devices, by app, for which an event needs room in the apps' windows.
 type Shares []share
 
 // Fits tells whether a part of a large audience with these shares would have room now.
@@ -104,8 +104,8 @@ func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 	return works
 }
 
-// waitForWindow lets an event wait in the process until its apps' windows have room; false:
-// there will be no room in time.
+// waitForWindow lets an event wait in the process until its apps' windows have room. It returns false
+// if there will be no room in time.
 func (d *Delivery) waitForWindow(ctx context.Context, e *OneHop, works []work, shares Shares) bool {
 	w := &waiter{shares: shares, part: e.part()}
 	w.enter = func() {
@@ -115,8 +115,8 @@ func (d *Delivery) waitForWindow(ctx context.Context, e *OneHop, works []work, s
 	}
 	w.refuse = func() {
 		defer e.Group.Done()
-		if e.NoRoom != nil {
-			e.NoRoom(shares)
+		if e.GiveBack != nil {
+			e.GiveBack(shares)
 			return
 		}
 		e.Begun()
@@ -201,7 +201,7 @@ func (d *Delivery) beginAll(ctx context.Context, works []work) {
 // postponeAll turns an event's notifications into jobs of their own.
 func (d *Delivery) postponeAll(ctx context.Context, works []work) {
 	for i := range works {
-		d.postpone(ctx, &works[i], NoRoom)
+		d.postpone(ctx, &works[i], WindowFull)
 	}
 }
 
@@ -266,7 +266,7 @@ func DeferOrRetry(reason string, err error) queue.Result {
 	return r
 }
 
-// Passing tells that a dependency is away, or that there was no time to ask it.
+// Passing tells whether an error means that a dependency is away or that there was no time to ask it.
 func Passing(err error) bool {
 	return api.Passing(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -21,8 +21,8 @@ const (
 	stormReason = "storm of bad device tokens"
 )
 
-// ProbeNow lets every paused app try one notification now, without waiting for the interval. It
-// is called after the configuration was read again (SIGHUP), and does not block.
+// ProbeNow sends one notification of every paused app as a probe now, without waiting for the
+// interval. It is called after the configuration was read again (SIGHUP), and does not block.
 func (d *Delivery) ProbeNow() {
 	select {
 	case d.probeNow <- struct{}{}:
@@ -169,8 +169,8 @@ func (d *Delivery) checkApps(ctx context.Context, now bool) time.Duration {
 	return next
 }
 
-// checkApp brings back one parked notification of a paused app, or the next step of a resuming
-// app's.
+// checkApp brings back one parked notification of a paused app, or the next parked notifications of a
+// resuming app.
 func (d *Delivery) checkApp(ctx context.Context, app string, a apps.App) time.Duration {
 	switch a.State {
 	case apps.Paused:
@@ -218,9 +218,9 @@ func (d *Delivery) unparkStep(ctx context.Context, app string) {
 	}
 }
 
-// watchParked brings back, until ctx ends, notifications that the queue's regular checks find
-// parked under an app that is not paused. A process may have parked late, a pause may never have
-// been written, or its record may be lost.
+// watchParked brings back, until ctx ends, notifications that the queue's regular checks find parked
+// although their app is not paused. This happens if a process parked them late, if the pause was
+// never written, or if Redis lost it.
 func (d *Delivery) watchParked(ctx context.Context) error {
 	for {
 		select {
@@ -234,8 +234,8 @@ func (d *Delivery) watchParked(ctx context.Context) error {
 	}
 }
 
-// bringBack moves back as many as a shard may hold and tells whether there may be more. A
-// notification whose app was paused again meanwhile is parked by the process that claims it.
+// bringBack moves back as many notifications as a shard may hold, and tells whether there may be more.
+// If the app was paused again in the meantime, the process that claims them parks them again.
 func (d *Delivery) bringBack(ctx context.Context, p queue.ParkedName) (more bool) {
 	for range unparkDeep / unparkStep {
 		if d.o.Queue.Depth(p.Shard) > unparkDeep {

@@ -18,8 +18,8 @@ const (
 	pausesRetry = 200 * time.Millisecond
 )
 
-// pauses is this process's view of the paused apps. It asks Redis at most once
-// a second, and only while there is something to send.
+// pauses is this process's view of the paused apps. It reads Redis at most once a second, and only
+// while there is something to send.
 type pauses struct {
 	store *apps.Store
 	log   *slog.Logger
@@ -35,8 +35,8 @@ type pauses struct {
 	own     map[string]*ownChange
 }
 
-// ownChange is a change that this process made to an app. A reading that began before the change
-// was written may not show it.
+// ownChange is a change of an app by this process. A reading that began before the change was written
+// may not show it.
 type ownChange struct {
 	writing int    // writes of changes that have not ended
 	begun   uint64 // readings that had begun when the last write ended
@@ -82,7 +82,7 @@ func (p *pauses) runs(ctx context.Context, name string) bool {
 	return running && fresh
 }
 
-// running is what the view says, and whether it was read lately.
+// running tells whether the view has the app running, and whether the view was read recently.
 func (p *pauses) running(name string) (running, fresh bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// atOnce is how often a notification is sent again within the process, when the service only
-	// asked for another connection.
+	// atOnce is how often a notification is sent within the process if the service only asks for
+	// another connection.
 	atOnce = 3
-	// A postponed notification waits for postponeLeast at first: its turn would not have come
-	// within half of that. Later it waits for a quarter of its age (postponeShare).
+	// A postponed notification first waits for postponeLeast, because its turn would not come within
+	// half of that time. Later it waits for a quarter of its age (postponeShare).
 	postponeLeast, postponeShare = 2 * patience, 4
 	// maxGuardReads is how many owners are read at once; guardReadWithin is how
 	// long one read may take.
 	maxGuardReads   = 32
 	guardReadWithin = heldFresh
-	// lookAgainAfter is the least time until the next claim of a notification that waited too
-	// long; an older one waits for a share of its age (lookAgainShare).
-	lookAgainAfter, lookAgainShare = time.Second, 16
+	// A notification whose device was read too long ago is claimed again after recheckLeast or, if
+	// it is older, after a share of its age (recheckShare).
+	recheckLeast, recheckShare = time.Second, 16
 )
 
 // handle brings one claimed notification to a result.
@@ -39,7 +39,7 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 	if r, ended := d.ended(ctx, w); ended {
 		d.finish(ctx, w, r)
 		if r.Outcome == queue.Done && d.pauses.last(app).State == apps.Paused {
-			d.wake(app) // it came as a probe; another notification may be fit for one
+			d.wake(app) // this was the probe; let another notification be the probe
 		}
 		return
 	}
@@ -61,9 +61,9 @@ func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
 	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: Jitter(wait), Reason: why})
 }
 
-// ended tells whether the notification goes no further now. Either the device is no longer this
-// user's, or the notification's time is over, or the owner of the device cannot be read or was
-// read too long ago.
+// ended tells whether the notification goes no further now: the device no longer belongs to this
+// user, the notification has expired, or the owner of the device cannot be read or was read too long
+// ago.
 func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	now := w.Clock()
 	age := now.Sub(w.enqueued)
@@ -90,15 +90,15 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	case expired:
 		return queue.Result{Outcome: queue.Done, Label: events.LabelExpired}, true
 	case w.stale():
-		return queue.Result{Outcome: queue.Defer, Delay: w.lookAgain()}, true
+		return queue.Result{Outcome: queue.Defer, Delay: w.recheckDelay()}, true
 	case known:
 		w.update(g)
 	}
 	return queue.Result{}, false
 }
 
-// guardOf reads a device's owner from the user's settings. Only some reads run at a time, so
-// that a backlog leaves SQL to the requests.
+// guardOf reads a device's owner from the user's settings. Only a few reads run at a time, so that a
+// backlog does not keep requests from SQL.
 func (d *Delivery) guardOf(ctx context.Context, m *message) (devices.Guard, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardReadWithin)
 	defer cancel()
@@ -111,7 +111,7 @@ func (d *Delivery) guardOf(ctx context.Context, m *message) (devices.Guard, erro
 	return d.o.Devices.GuardOf(ctx, m.User, m.Token)
 }
 
-// stale tells that the device was read too long ago to send to it.
+// stale tells whether the device was read too long ago to send to it.
 func (w *work) stale() bool {
 	switch {
 	case w.event != nil:
@@ -122,19 +122,19 @@ func (w *work) stale() bool {
 	return w.claimed.GuardAge() > guardFresh
 }
 
-// retried tells whether the notification is a dead letter that is tried again: it names no
+// retried tells whether the notification is a dead letter that is tried again. Such a job names no
 // guard.
 func (w *work) retried() bool { return w.claimed != nil && w.claimed.Guard == "" }
 
-// lookAgain is how long a stale notification waits in the queue for its next claim, which reads
+// recheckDelay is how long a stale notification waits in the queue for its next claim, which reads
 // the device's guard. An older one waits longer, so that the backlog of a slow device costs
-// little. Notifications that came together wait for the same time and stay in order.
-func (w *work) lookAgain() time.Duration {
+// little. Notifications of the same age wait for the same time and stay in order.
+func (w *work) recheckDelay() time.Duration {
 	if w.event != nil {
 		return time.Millisecond // it becomes a job of its own
 	}
 	age := w.Clock().Sub(w.enqueued)
-	return max(lookAgainAfter, (age / lookAgainShare).Truncate(lookAgainAfter))
+	return max(recheckLeast, (age / recheckShare).Truncate(recheckLeast))
 }
 
 // update applies the device's current registration to the message.
@@ -147,11 +147,11 @@ func failed(reason string) queue.Result {
 	return queue.Result{Outcome: queue.Done, Label: events.LabelFailed, Reason: reason}
 }
 
-// send lets the Sender send, again at once when the service only wants another connection; tries
-// is how often the Sender was asked already. The Sender calls sendable right before each request
-// leaves, so that no send starts whose result could not be recorded before the lease ends. While
-// Redis is away or the process starves, notifications wait instead of going out twice. A
-// notification that waited too long is not sent: its device is looked up again.
+// send calls the Sender, and calls it again at once if the service only asks for another connection.
+// tries is how often the Sender was called already. The Sender calls sendable right before it writes
+// a request, so that no send starts whose result could not be recorded before the lease ends. If
+// Redis is away or the process gets no processor time, notifications wait instead of being sent
+// twice. A notification that waited too long is not sent: its device is read again first.
 func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 	ctx := w.Context()
 	n := w.m.notification(w.id, w.sendable)
@@ -160,7 +160,7 @@ func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 			return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
 		}
 		if w.stale() {
-			return transport.Answer{Outcome: transport.Again, RetryAfter: w.lookAgain()}
+			return transport.Answer{Outcome: transport.Again, RetryAfter: w.recheckDelay()}
 		}
 		a = d.o.Sender.Send(ctx, n)
 		if withheld(a) {
@@ -175,19 +175,19 @@ func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 	return a
 }
 
-// sendable tells that a notification may be written now: its result can be recorded, and
-// its device was read lately.
+// sendable tells whether a notification may be written now: its result can be recorded, and its
+// device was read recently.
 func (w *work) sendable() bool { return w.Fresh() && !w.stale() }
 
-// withheld tells that a request was not written because it was not sendable.
+// withheld tells whether a request was not written because it was not sendable.
 func withheld(a transport.Answer) bool {
 	return a.Outcome == transport.NotSent && errors.Is(a.Err, transport.ErrMayNotSend)
 }
 
-// atOnceAgain tells that the service only wants another connection.
+// atOnceAgain tells whether the service only asks for another connection.
 func atOnceAgain(a transport.Answer) bool { return a.Outcome == transport.Again && a.RetryAfter == 0 }
 
-// handleAnswer turns an answer into a result; the table of outcomes is `results`.
+// handleAnswer turns an answer into a result, by the table `results`.
 func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer) {
 	w.hanging, w.took = a.Status == 0 && a.Outcome != transport.Delivered, a.Took
 	d.resume(ctx, w, a)
@@ -205,8 +205,8 @@ func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer
 	d.updateDevice(ctx, w, a)
 }
 
-// results says, for each outcome, how the notification goes on. Done ends it, Retry uses an
-// attempt, Defer uses none. A result without a delay of its own backs off as the queue does.
+// results has the result for each outcome. Done ends the notification, Retry uses up an attempt, and
+// Defer does not. A result without a delay gets the backoff of the queue.
 var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answer) queue.Result{
 	transport.Delivered: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
 		d.backoff.forget(w.m.Token)
@@ -253,8 +253,7 @@ var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answe
 	},
 }
 
-// attempt is the number of the present attempt; it is the first for a notification that is sent
-// with its event.
+// attempt is the number of the present attempt. In one hop it is always the first.
 func (w *work) attempt() int {
 	if w.event != nil {
 		return 1
@@ -272,7 +271,7 @@ func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 		return
 	}
 	if r.Outcome == queue.Dead && w.m.Retrying {
-		again := *w.m // it may be tried again, and is not counted as retrying then
+		again := *w.m // an operator may retry the dead letter, which is not counted as retrying
 		again.Retrying = false
 		r.Payload = again.encode()
 	}

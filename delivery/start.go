@@ -7,9 +7,9 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// start sends a notification without a goroutine that waits for the answer. It returns false if
-// the sender cannot do that, or if the notification has to wait for something or needs other
-// treatment first.
+// start sends a notification without a goroutine that waits for the answer. It returns false, and
+// handle has to send the notification, if the sender cannot do that or if the notification is not fit
+// to be sent now.
 func (d *Delivery) start(ctx context.Context, w *work) bool {
 	sender, ok := d.o.Sender.(transport.Starter)
 	if !ok || !d.fit(ctx, w) {
@@ -24,8 +24,8 @@ func (d *Delivery) start(ctx context.Context, w *work) bool {
 	return true
 }
 
-// fit tells, without waiting for anything, whether a notification may go right now by the checks
-// that handle makes.
+// fit tells, without waiting, whether a notification may be sent right now. It makes the checks that
+// handle makes.
 func (d *Delivery) fit(ctx context.Context, w *work) bool {
 	if w.m.Refused != "" || w.retried() || !w.Fresh() {
 		return false
@@ -39,8 +39,8 @@ func (d *Delivery) fit(ctx context.Context, w *work) bool {
 	return d.backoff.wait(w.m.Token, time.Now()) == 0
 }
 
-// started takes the answer to a notification that start sent. Any answer but a delivery is
-// handled in a goroutine of its own, because other answers wait behind this one.
+// started takes the answer to a notification that start sent. A delivery is recorded at once. Any
+// other answer is handled in its own goroutine, because other answers wait for this call to return.
 func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, began time.Time) {
 	if !withheld(a) {
 		d.o.Metrics.answered(a, w.m.AcceptedAt)
@@ -60,7 +60,7 @@ func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, beg
 	}
 }
 
-// goOn handles an answer that is already there.
+// goOn handles an answer that start got: it sends again if that is needed.
 func (d *Delivery) goOn(ctx context.Context, w *work, a transport.Answer) {
 	switch {
 	case withheld(a):

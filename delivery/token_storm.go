@@ -17,11 +17,11 @@ type breakerOptions struct {
 	percent int
 }
 
-// breaker is the storm breaker. When the tokens of more than percent of an app's last distinct
-// users are refused as bad, a wrong configuration of the app is likelier than that all these
-// devices are gone. A user counts once, by the newest answer, so that tokens that one user makes
-// up open nothing. While the breaker is open no device may be dropped. Each process has its own
-// breaker, which keeps apps apart as far as they have a name of their own, see appNames.
+// breaker is the storm breaker. If the tokens of more than percent of an app's last distinct users are
+// refused as bad, the app is probably configured wrongly; it is unlikely that all these devices are
+// gone. A user counts once, by the newest answer, so that one user with made-up tokens cannot open
+// the breaker. While it is open, no device may be dropped. Each process has its own breaker, which
+// tells apps apart by the names that appNames gives them.
 type breaker struct {
 	o    breakerOptions
 	seed maphash.Seed
@@ -58,9 +58,9 @@ func judgesToken(o transport.Outcome) bool {
 	return o == transport.Delivered || o == transport.SuspectDevice
 }
 
-// observe counts an answer for a user's token of an app and tells whether the breaker opened
-// just now: the app is to be paused, and an alarm raised. Outcomes that say nothing about the
-// token do not count, nor does a 410.
+// observe counts an answer for a user's token of an app and tells whether the breaker has just opened.
+// Then the app has to be paused and an alarm raised. Outcomes that say nothing about the token do
+// not count, and neither does a 410.
 func (b *breaker) observe(app, user string, o transport.Outcome) (opened bool) {
 	if !judgesToken(o) {
 		return false

@@ -19,44 +19,44 @@ const (
 	// hangingWindow, and no request waits for it.
 	hangingWindow = 100
 	hangsAfter    = 2 * time.Second
-	// A window is windowGain times the number of answers that an app gives within its answer
-	// time. As long as the service takes more, the window doubles with each answer time, also
-	// for parts. While answers come late it is only lateGain times that number: something is at
-	// its limit, and more requests in flight would only wait.
+	// A window is windowGain times the number of answers that an app gives within its answer time. So
+	// it doubles with each answer time as long as the service takes more requests, also for parts.
+	// While answers come late, it is only lateGain times that number: something is at its limit, and
+	// more requests in flight would only wait.
 	windowGain, lateGain = 3, 2
 	// shortestRound is the least time that answers are counted over.
 	shortestRound = 100 * time.Millisecond
 	// patience is how long a request waits in the process for its app's window. The device's
 	// data must still be fresh when the request leaves.
 	patience = heldFresh / 2
-	// freeShare bounds an app by the room that stays free for others: the app may hold this many
-	// times as much. One busy app holds eight ninths of the limit for all, two hold eight
-	// seventeenths each. An app that hangs gives its part back as its requests time out.
+	// freeShare limits an app by the room that stays free for others: the app may hold at most this
+	// many times as much. So one busy app holds eight ninths of the limit for all, and two hold eight
+	// seventeenths each. An app that hangs gives its room back as its requests time out.
 	freeShare = 8
 	// mostWaiting is how many requests may wait for windows before nothing more is claimed.
 	mostWaiting = 2000
-	// lookEvery is how often waiting requests are checked, besides on each answer.
-	lookEvery = 50 * time.Millisecond
+	// checkEvery is how often waiting requests are checked, in addition to each answer.
+	checkEvery = 50 * time.Millisecond
 )
 
-// windows bound how many requests a process has under way. Each app has a window, which follows
-// the rate and the time of its answers. All apps together have a limit, of which an app leaves a
-// part to others (freeShare). A request that finds no room waits a moment in the process, if the
-// app is likely to answer enough others within that time. Claims follow, see Room: everything
-// else stays in the queue, for any process that has room.
+// windows limit how many requests a process has under way. Each app has a window, whose size follows
+// the rate and the time of the app's answers. All apps together have a limit, and each app leaves
+// some of it to others (freeShare). A request that finds its app's window full waits a moment in the
+// process, if the app is likely to answer enough other requests within that time. While many wait,
+// the process claims no more (Room): other jobs stay in the queue, for any process that has room.
 type windows struct {
 	most int
 	now  func() time.Time
 
-	mu      sync.Mutex
-	taken   int // requests in flight
-	waiting int // requests that wait
-	looking bool
-	apps    map[string]*window
+	mu       sync.Mutex
+	taken    int  // requests in flight
+	waiting  int  // requests that wait
+	checking bool // a check is scheduled
+	apps     map[string]*window
 }
 
-// window is what one app has in flight and how it answers. It is forgotten when nothing of the
-// app is left.
+// window is what one app has in flight and how it answers. It is removed when the app has nothing in
+// flight and nothing waits for it.
 type window struct {
 	taken    int
 	answered time.Time     // the last answer, or when the first request was taken
@@ -69,13 +69,13 @@ type window struct {
 	waiting  int
 }
 
-// share is the room that a caller wants in one app's window.
+// share is the room that a caller needs in one app's window.
 type share struct {
 	app string
 	n   int
 }
 
-// waiter waits for room for all its shares, in the list of an app that has none for it.
+// waiter waits for room for all its shares, in the list of an app whose window is full.
 type waiter struct {
 	shares []share
 	part   bool // of a large audience
@@ -117,15 +117,15 @@ func (s *windows) take(part bool, shares ...share) bool {
 	return true
 }
 
-// fits tells whether take would take it now.
+// fits tells whether take would succeed now.
 func (s *windows) fits(part bool, shares ...share) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lacking(s.now(), part, shares, true) < 0
 }
 
-// takeOrWait takes room for a waiter now or lets it wait. It is refused when so much waits for
-// the app without room that its turn would not come in time.
+// takeOrWait takes room for a waiter now or lets it wait. It is refused if so many requests wait for
+// the app that its turn would not come in time.
 func (s *windows) takeOrWait(w *waiter) (taken, refused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,13 +140,13 @@ func (s *windows) takeOrWait(w *waiter) (taken, refused bool) {
 		return false, true
 	}
 	s.line(a, w)
-	s.lookSoon()
+	s.checkSoon()
 	return false, false
 }
 
-// leave gives back the room of a request that has ended, and lets waiting requests enter. It is
-// hanging if the service was asked and did not answer; took is the answer time, 0 if the service
-// was not asked or nobody measured it. An app hangs until the service answers.
+// leave gives back the room of a request that has ended, and lets waiting requests enter. hanging says
+// that the service was asked and did not answer. took is the answer time, or 0 if the service was not
+// asked or the time was not measured. An app hangs until the service answers.
 func (s *windows) leave(app string, hanging bool, took time.Duration) {
 	s.mu.Lock()
 	now, a := s.now(), s.apps[app]
@@ -166,21 +166,21 @@ func (s *windows) leave(app string, hanging bool, took time.Duration) {
 	}
 }
 
-// lacking is the first of these shares whose app has no room for it, -1: all have. With
-// behind, a request finds no room while others wait. mu is held.
+// lacking is the index of the first share for which its app has no room, or -1 if there is room for
+// all. With behind, there is no room for a request while others wait. mu is held.
 func (s *windows) lacking(now time.Time, part bool, shares []share, behind bool) int {
 	free := s.most - s.taken
 	for i, one := range shares {
 		free -= one.n
 		a := s.apps[one.app]
 		if a == nil || a.taken == 0 && a.waiting == 0 {
-			continue // the first request of an app always goes
+			continue // the first request of an app always has room
 		}
 		if behind && (a.waiters[0].Len() > 0 || part && a.waiters[1].Len() > 0) {
 			return i
 		}
 		most := min(a.size(now), freeShare*free)
-		if part { // single requests and small events find room beside a large audience
+		if part { // a large audience leaves room for single requests and small events
 			most = most * 2 / 3
 		}
 		if a.taken > 0 && a.taken+one.n > most {
@@ -208,22 +208,22 @@ func (s *windows) app(name string, now time.Time) *window {
 	return a
 }
 
-// forgetIdle forgets an app that has nothing left; mu is held.
+// forgetIdle removes the window of an app that has nothing left; mu is held.
 func (s *windows) forgetIdle(name string, a *window) {
 	if a.taken == 0 && a.waiting == 0 {
 		delete(s.apps, name)
 	}
 }
 
-// admit takes room for the requests that wait first. A waiter for whom another app has no room
-// goes on waiting there, so that it holds up nobody here. mu is held.
+// admit takes room for the requests that have waited longest. If a waiter still lacks room in another
+// app's window, it moves to that app's list, so that it holds up nobody here. mu is held.
 func (s *windows) admit(now time.Time, a *window) (entering []*waiter) {
 	for i := range a.waiters {
 		for first := a.waiters[i].Front(); first != nil; first = a.waiters[i].Front() {
 			w := first.Value.(*waiter)
 			lacking := s.lacking(now, w.part, w.shares, false)
 			if lacking >= 0 && s.apps[w.shares[lacking].app] == a {
-				return entering // parts go behind single requests and small events
+				return entering // parts wait until single requests and small events have room
 			}
 			s.drop(a, w, first)
 			if lacking >= 0 {
@@ -237,7 +237,7 @@ func (s *windows) admit(now time.Time, a *window) (entering []*waiter) {
 	return entering
 }
 
-// line lets a waiter wait for an app; mu is held.
+// line puts a waiter into an app's list; mu is held.
 func (s *windows) line(a *window, w *waiter) {
 	a.waiters[kind(w.part)].PushBack(w)
 	a.waiting += w.size()
@@ -251,17 +251,17 @@ func (s *windows) drop(a *window, w *waiter, at *list.Element) {
 	s.waiting -= w.size()
 }
 
-// lookSoon schedules the next look at the waiting requests; mu is held.
-func (s *windows) lookSoon() {
-	if !s.looking {
-		s.looking = true
-		time.AfterFunc(lookEvery, s.look)
+// checkSoon schedules the next check of the waiting requests; mu is held.
+func (s *windows) checkSoon() {
+	if !s.checking {
+		s.checking = true
+		time.AfterFunc(checkEvery, s.check)
 	}
 }
 
-// look admits waiting requests that find room because other apps gave some back, and refuses
-// those whose patience is over.
-func (s *windows) look() {
+// check admits waiting requests for which other apps have given room back, and refuses those whose
+// patience is over.
+func (s *windows) check() {
 	s.mu.Lock()
 	now := s.now()
 	var entering, refused []*waiter
@@ -279,9 +279,9 @@ func (s *windows) look() {
 		}
 		s.forgetIdle(name, a)
 	}
-	s.looking = false
+	s.checking = false
 	if s.waiting > 0 {
-		s.lookSoon()
+		s.checkSoon()
 	}
 	s.mu.Unlock()
 	for _, w := range entering {
@@ -292,8 +292,8 @@ func (s *windows) look() {
 	}
 }
 
-// note notes an answer. Answer times are learned only while little is in flight and nothing
-// queues on the way. Otherwise the window would grow by its own queues.
+// note records an answer. The answer time is measured only while little is in flight and nothing
+// queues on the way. Otherwise the window would grow with its own queues.
 func (a *window) note(now time.Time, took time.Duration) {
 	a.answered = now
 	a.turn(now)
@@ -326,10 +326,10 @@ func (a *window) rate(now time.Time) int {
 	return max(a.round, a.before)
 }
 
-// hangs tells that an app has requests under way that it does not answer.
+// hangs tells whether an app has requests under way and does not answer.
 func (a *window) hangs(now time.Time) bool { return a.taken > 0 && now.Sub(a.answered) > hangsAfter }
 
-// size is how many requests the app may have in hand.
+// size is how many requests the app may have in flight.
 func (a *window) size(now time.Time) int {
 	if a.hangs(now) {
 		return hangingWindow
@@ -341,8 +341,8 @@ func (a *window) size(now time.Time) int {
 	return max(firstWindow, int(float64(gain*a.rate(now))*float64(a.took)/float64(a.length())))
 }
 
-// soon is how many requests may wait for the app: as many as it is likely to take while their
-// patience lasts. Of parts fewer may wait, because other processes may have room for them.
+// soon is how many requests may wait for the app: as many as it is likely to take within their
+// patience. Fewer parts may wait, because other processes may have room for them.
 func (a *window) soon(now time.Time, part bool) int {
 	n := firstWindow
 	switch rate := a.rate(now); {
@@ -373,7 +373,7 @@ func kind(part bool) int {
 	return 0
 }
 
-// sharesOf counts works by their app.
+// sharesOf counts notifications by app.
 func sharesOf(works []work) (shares []share) {
 	for i := range works {
 		at := slices.IndexFunc(shares, func(s share) bool { return s.app == works[i].app })

@@ -14,7 +14,7 @@ type shelf struct {
 func newShelf(most int) *shelf {
 	s := &shelf{at: time.Now()}
 	s.windows = newWindows(most, func() time.Time { return s.at })
-	s.looking = true // the test looks itself
+	s.checking = true // the test itself calls check
 	return s
 }
 
@@ -108,7 +108,7 @@ func TestA16_AnAppThatHangsKeepsLittle(t *testing.T) {
 	n := s.serve("a", 300*time.Millisecond, 5)
 	s.wait("early", false, &became, share{"a", 1})
 	s.at = s.at.Add(hangsAfter + time.Millisecond)
-	s.look()
+	s.check()
 	s.wait("late", false, &became, share{"a", 1})
 	if became != "early goes, late refused, " {
 		t.Errorf("of those that wait for an app that hangs: %s", became)
@@ -154,14 +154,14 @@ func TestA16_WhoWaitsForAWindow(t *testing.T) {
 	s.at = s.at.Add(time.Second)
 	s.wait("late", false, &became, share{"a", 1})
 	s.at = s.at.Add(patience - time.Millisecond)
-	s.look()
+	s.check()
 	s.wait("later", false, &became, share{"a", 1})
 	s.at = s.at.Add(time.Millisecond)
-	if s.look(); became != "late goes, " || s.waiting != 1 {
+	if s.check(); became != "late goes, " || s.waiting != 1 {
 		t.Errorf("%s; %d wait", became, s.waiting)
 	}
 	s.at = s.at.Add(patience)
-	s.look()
+	s.check()
 	for name, a := range map[string]int{"a": s.apps["a"].taken, "b": s.apps["b"].taken} {
 		for range a {
 			s.leave(name, false, 0)
@@ -197,7 +197,7 @@ func TestA16_AnEventOfTwoAppsHoldsUpNeither(t *testing.T) {
 	// The other one hangs: nobody waits for it.
 	s.at = s.at.Add(hangsAfter + time.Millisecond)
 	s.leave("fast", false, time.Millisecond)
-	s.look()
+	s.check()
 	if s.wait("late", false, &became, share{"fast", 1}, share{"slow", 1}); became != "fast enters, both goes, late refused, " {
 		t.Errorf("while one of two apps hangs: %s", became)
 	}

@@ -30,9 +30,8 @@ func answerOf(r *h2.Result) transport.Answer {
 	return a
 }
 
-// failure is the answer to a call that got no response. The server can't have processed a
-// request that it never got whole, whatever else went wrong; in every other case that is
-// unknown.
+// failure is the answer to a call that got no response. A server that never got the whole request
+// cannot have processed it. In every other case that is unknown.
 func failure(err error) transport.Answer {
 	switch {
 	case errors.Is(err, h2.ErrWithheld):

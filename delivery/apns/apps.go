@@ -25,7 +25,7 @@ func newLink(c *configuration, a *appConfig, source *tokenSource, o *Options) *l
 		Name: "APNs", Host: a.url.Host, Logger: o.Logger,
 		DialTimeout: o.DialTimeout, ReadIdle: o.ReadIdle, PingTimeout: o.PingTimeout, SendWithin: o.SendWithin,
 	}
-	if source != nil { // APNs wants to see a provider token before it takes more
+	if source != nil { // APNs takes one request until it has seen a provider token
 		po.FirstAlone, po.Attach = true, func() (any, error) { return newConnToken(source) }
 	}
 	return &link{
@@ -63,7 +63,7 @@ func (a *app) state() transport.AppState {
 	return s
 }
 
-// appKey is what an app is found by.
+// appKey is the key under which an app is found.
 type appKey struct {
 	topic string
 	env   api.Environment

@@ -146,8 +146,8 @@ func (c *configuration) addFile(o *Options) error {
 	return errors.Join(errs...)
 }
 
-// readApps reads the file strictly: an unknown name is probably a misspelt one, and a key under
-// a wrong name would be ignored.
+// readApps reads the file strictly: an unknown name is probably misspelt, and a key under a misspelt
+// name would be ignored.
 func readApps(file string) ([]appFile, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -190,8 +190,8 @@ func (a *appFile) config(o *Options) (appConfig, error) {
 	return appConfig{topic: a.Topic, env: a.Environment, url: u, creds: creds}, nil
 }
 
-// credentials reads the key or the certificate of an app; exactly one of them
-// must be named, since with both nobody could tell which one is used.
+// credentials reads the key or the certificate of an app. Exactly one of them must be named: with both
+// it would not be clear which one is used.
 func (a *appFile) credentials(dir string, now time.Time) (*credentials, error) {
 	at := func(file string) string {
 		if filepath.IsAbs(file) {

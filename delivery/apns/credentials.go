@@ -66,8 +66,8 @@ func readCertificate(file, password string, now time.Time) (*credentials, error)
 	return &credentials{cert: cert, sum: sha256.Sum256(raw)}, nil
 }
 
-// parseCertificate tells the two formats apart by their content, because file
-// names do not: Keychain exports .p12, fastlane .pem, people rename both.
+// parseCertificate tells the two formats apart by their content. File names are not reliable: Keychain
+// exports .p12, fastlane .pem, and people rename both.
 func parseCertificate(raw []byte, password string) (*tls.Certificate, error) {
 	if block, _ := pem.Decode(raw); block != nil {
 		cert, err := tls.X509KeyPair(raw, raw)
@@ -87,7 +87,7 @@ func parseCertificate(raw []byte, password string) (*tls.Certificate, error) {
 	return withLeaf(cert)
 }
 
-// withLeaf parses the certificate itself, whose end of validity is looked at.
+// withLeaf parses the certificate itself, so that its end of validity can be read.
 func withLeaf(cert *tls.Certificate) (*tls.Certificate, error) {
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	if err != nil {

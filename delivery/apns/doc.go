@@ -1,8 +1,7 @@
-// Package apns sends notifications to Apple: New makes the transport.Sender. It
-// reads keys, certificates and the apps file (config.go, credentials.go), keeps
-// the provider tokens of each key (token.go), sends each notification over the
-// connections of its app's account (sender.go, apps.go, push.go), and says what
-// APNs' answers mean (answer.go, outcomes.go). The connections come from delivery/h2;
-// apns2, which only this package knows, gives hosts, push types, reasons and the
-// reading of keys.
+// Package apns sends notifications to Apple: New makes the transport.Sender. It reads keys,
+// certificates and the apps file (config.go, credentials.go) and keeps the provider tokens of each
+// key (token.go). It finds the app of a notification (sender.go, apps.go), sends the notification
+// over the connections of the app's account (push.go), and decides what the answer means (answer.go,
+// outcomes.go). The connections come from delivery/h2. The library apns2, which only this package
+// uses, has hosts, push types and reasons, and reads keys.
 package apns

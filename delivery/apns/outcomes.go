@@ -9,8 +9,8 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// answer is one row's left side. An empty reason stands for every reason of
-// that status without a row of its own.
+// answer is the left side of a row. An empty reason stands for every reason of that status without its
+// own row.
 type answer struct {
 	status int
 	reason string
@@ -21,8 +21,8 @@ type answer struct {
 var outcomes = map[answer]transport.Outcome{
 	{http.StatusOK, ""}: transport.Delivered,
 
-	// The token may be wrong, or the app's environment or topic may be: one such
-	// answer does not decide it.
+	// The token may be wrong, or the environment or topic of the app: a single answer of this kind
+	// does not tell which.
 	{http.StatusBadRequest, apns2.ReasonBadDeviceToken}:         transport.SuspectDevice,
 	{http.StatusBadRequest, apns2.ReasonDeviceTokenNotForTopic}: transport.SuspectDevice,
 
@@ -56,19 +56,19 @@ var outcomes = map[answer]transport.Outcome{
 	{http.StatusBadRequest, apns2.ReasonIdleTimeout}:      transport.Again,
 	{http.StatusServiceUnavailable, apns2.ReasonShutdown}: transport.Again,
 
-	// Send renews the token, and counts to three before it says PauseApp.
+	// The sender renews the token. The third such answer for a notification pauses the app.
 	{http.StatusForbidden, apns2.ReasonExpiredProviderToken}: transport.Again,
 
-	// The app was removed from the device, or the token's time is over.
+	// The app was removed from the device, or the token has expired.
 	{http.StatusGone, apns2.ReasonUnregistered}: transport.DropDevice,
 	{http.StatusGone, apns2.ReasonExpiredToken}: transport.DropDevice,
 
-	// Too much for one device, whatever the body says; but too many new provider
-	// tokens concern the whole app.
+	// Too many requests for one device, whatever the reason in the body. The exception concerns the
+	// whole app: too many new provider tokens.
 	{http.StatusTooManyRequests, ""}:                                      transport.BackoffDevice,
 	{http.StatusTooManyRequests, apns2.ReasonTooManyProviderTokenUpdates}: transport.PauseApp,
 
-	// APNs itself asks for less. Other 5xx are counted attempts, by classify.
+	// APNs itself asks for fewer requests. Other 5xx use up an attempt, see classify.
 	{http.StatusServiceUnavailable, apns2.ReasonServiceUnavailable}: transport.RetryUncounted,
 }
 
@@ -89,9 +89,9 @@ func documentedReasons() []string {
 	return out
 }
 
-// classify says what a status and a reason of APNs mean. An unknown reason
-// goes by its status, an unknown status by its class: 5xx (and any
-// other status, such as a redirect) is tried again, 4xx is permanent.
+// classify returns the outcome of a status and a reason of APNs. An unknown reason is treated by its
+// status, and an unknown status by its class: 4xx is permanent, and 5xx or any other status, such as
+// a redirect, is tried again.
 func classify(status int, reason string) transport.Outcome {
 	if o, ok := outcomes[answer{status, reason}]; ok {
 		return o

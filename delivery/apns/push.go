@@ -15,7 +15,7 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// How often a notification is tried again before that is left to the caller.
+// How often a notification is sent again here, before the caller has to send it again.
 const (
 	maxTries   = 5           // on connections that live on
 	maxMoves   = 100         // to other connections, after GOAWAY
@@ -23,9 +23,10 @@ const (
 	againAfter = time.Second // the delay that is asked for when Again is given up
 )
 
-// push is one notification on its way. It waits for room on a connection (Acquired) and for the
-// answer (Answered), perhaps more than once, and no goroutine waits with it. Only one of these
-// is under way at any time, so that the fields they use need no lock.
+// push is one notification on its way to APNs. It first waits for room on a connection (Acquired) and
+// then for the answer (Answered), perhaps more than once. No goroutine waits: these methods are called
+// when the wait is over. Only one wait is under way at any time, so that the fields that the methods
+// use need no lock.
 type push struct {
 	app     *app
 	n       *transport.Notification
@@ -46,7 +47,7 @@ type push struct {
 	over error    // why the push must end
 }
 
-// newPush makes a notification ready to go, to end with ctx or its time-out.
+// newPush prepares a notification. The push ends at the latest with ctx or after its time-out.
 func newPush(ctx context.Context, a *app, n *transport.Notification, timeout time.Duration, done func(transport.Answer)) *push {
 	p := &push{app: a, n: n, done: done}
 	p.waiter = h2.Waiter{Group: n.Topic, Limiter: a.limiter, Context: ctx, Owner: p}
@@ -57,7 +58,7 @@ func newPush(ctx context.Context, a *app, n *transport.Notification, timeout tim
 	return p
 }
 
-// cancel ends the push, whatever it waits for.
+// cancel ends the push, whichever wait is under way.
 func (p *push) cancel(err error) {
 	p.mu.Lock()
 	p.over = err
@@ -69,8 +70,8 @@ func (p *push) cancel(err error) {
 	}
 }
 
-// use makes a call the newest one, and returns why the push must end, if it must. It also looks
-// at the context, which may have ended before cancel is called.
+// use makes a call the newest one. It returns an error if the push must end. It also checks the
+// context, because cancel is called only a moment after the context has ended.
 func (p *push) use(call *h2.Call) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,8 +79,8 @@ func (p *push) use(call *h2.Call) error {
 	return cmp.Or(p.over, p.waiter.Context.Err())
 }
 
-// Acquired implements h2.Waiter's owner. If there is no other connection, the answer that asked
-// for one is the result.
+// Acquired is called with a connection that has room (see h2.Waiter), and starts the request. If there
+// is no connection, the previous answer, if there was one, is the result.
 func (p *push) Acquired(conn *h2.Conn, err error) {
 	if err != nil {
 		answer := transport.Answer{Outcome: transport.NotSent, Err: err}
@@ -129,7 +130,7 @@ func (p *push) start(call *h2.Call) {
 	call.Start("/3/device/"+n.Token, fields)
 }
 
-// Answered implements h2.Owner.
+// Answered implements h2.Owner: it is called with the answer, and sends again or finishes.
 func (p *push) Answered(r *h2.Result) {
 	answer := answerOf(r)
 	if answer.Status != 0 {
@@ -172,9 +173,9 @@ func (p *push) renewToken(answer *transport.Answer) {
 	}
 }
 
-// again tells whether to send the notification again now. It moves to another connection as
-// often as one ends: the pool does not open them too fast. An answer that is left to the caller
-// may be changed into another.
+// again tells whether to send the notification again now. A notification whose connection ends is sent
+// on another one each time, because the pool does not open connections too fast. If it is not to be
+// sent again, the answer for the caller may be changed.
 func (p *push) again(answer *transport.Answer) bool {
 	if answer.Outcome == transport.Again && answer.Reason == apns2.ReasonExpiredProviderToken {
 		if p.expired++; p.expired == maxExpired {

@@ -16,7 +16,7 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// maxTopics bounds how many topics of a key for all topics are tracked one by one.
+// maxTopics is how many topics of a key for all topics are tracked one by one.
 const maxTopics = 1000
 
 // errClosed says that the sender was closed.
@@ -25,8 +25,8 @@ var errClosed = errors.New("the sender was closed")
 // anyTopic stands for every topic in AppState.
 const anyTopic = "*"
 
-// Options configure a Sender. One of KeyFile and AppsFile must be
-// set, the others work by default. With both, the file's apps go first.
+// Options configure a Sender. KeyFile or AppsFile must be set; everything else has a default. If both
+// are set, the apps of the file take precedence.
 type Options struct {
 	// URL is the base URL of every app that names none; default Apple's server
 	// for the environment.
@@ -39,22 +39,22 @@ type Options struct {
 	AppsFile string
 	// Logger receives configurations and failing connections; default none.
 	Logger *slog.Logger
-	// Timeout bounds one Send, its waiting for a connection included; 20 s.
+	// Timeout limits one Send, including the wait for a connection; default 20 s.
 	Timeout time.Duration
-	// DialTimeout bounds connecting and the TLS handshake; 10 s.
+	// DialTimeout limits connecting and the TLS handshake; default 10 s.
 	DialTimeout time.Duration
 	// A connection that is silent for ReadIdle (5 s) gets a PING; silent for
 	// PingTimeout (5 s) more it is given up.
 	ReadIdle, PingTimeout time.Duration
-	// SendWithin is how long a request may wait, once MaySend said yes, for the connection to
-	// take it. After that the connection is given up, so that the request is not sent late. Half
-	// a lease; default 5 s.
+	// SendWithin is how long a request may wait for the connection to take it after MaySend returned
+	// true. After that the connection is given up, so that the request is not sent late. It should
+	// be half a lease; default 5 s.
 	SendWithin time.Duration
 	// Now is the clock of provider tokens; default time.Now.
 	Now func() time.Time
 }
 
-// setDefaults fills in what the zero value leaves open.
+// setDefaults sets the fields that are zero to their defaults.
 func (o *Options) setDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -87,8 +87,8 @@ var (
 	_ transport.Starter = (*Sender)(nil)
 )
 
-// New reads keys and certificates and tries them; it does not connect. Its
-// error names every variable and file that is wrong.
+// New reads and checks keys and certificates. It does not connect. Its error names every variable and
+// file that is wrong.
 func New(o Options) (*Sender, error) {
 	o.setDefaults()
 	s := &Sender{o: o}

@@ -24,9 +24,8 @@ type providerToken struct {
 	issued time.Time
 }
 
-// tokenSource makes the provider tokens of one key. A token is handed out only while it has at
-// least tokenRest to live, so that every connection can keep the token it started with for that
-// long.
+// tokenSource makes the provider tokens of one key. A token is handed out only while it is valid for
+// at least tokenRest, so that every connection can keep its first token for that long.
 type tokenSource struct {
 	key         *ecdsa.PrivateKey
 	keyID, team string
@@ -40,7 +39,7 @@ type tokenSource struct {
 	err     error // of the last minting
 }
 
-// newTokenSource tries the key: one that can't sign is refused at once.
+// newTokenSource makes a token, so that a key that cannot sign is refused at once.
 func newTokenSource(c *credentials, now func() time.Time) (*tokenSource, error) {
 	s := &tokenSource{key: c.key, keyID: c.keyID, team: c.team, sum: c.sum, now: now}
 	if _, err := s.sign(now()); err != nil {
@@ -49,8 +48,7 @@ func newTokenSource(c *credentials, now func() time.Time) (*tokenSource, error) 
 	return s, nil
 }
 
-// sign makes a token. Apple reads iat in seconds, and wants alg, kid, iss and
-// nothing else.
+// sign makes a token. Apple reads iat in seconds, and requires alg, kid and iss, and nothing else.
 func (s *tokenSource) sign(at time.Time) (*providerToken, error) {
 	t := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"iss": s.team, "iat": at.Unix()})
 	t.Header["kid"] = s.keyID
@@ -106,8 +104,8 @@ func (s *tokenSource) freeze() {
 	s.frozen = s.now().Add(tokenRest)
 }
 
-// state tells when the present token was minted, zero before the first, and why
-// the last minting failed, if it did.
+// state returns when the present token was made, which is zero before the first, and the error of the
+// last attempt to make one.
 func (s *tokenSource) state() (issued time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 var (
 	// ErrUnprocessed says that the server is known not to have processed a request.
 	ErrUnprocessed = errors.New("the server did not process the request")
-	// ErrFull says that the server lowered its limit just when a request was to begin. The
-	// request may ask for room again. It comes with ErrUnprocessed.
+	// ErrFull says that the server lowered its limit just before a request began. The request can
+	// wait for room again. The error also is ErrUnprocessed.
 	ErrFull = errors.New("the connection has no room any more")
-	// ErrWithheld ends a request whose check returned false; the server never gets all of it.
+	// ErrWithheld ends a request whose check returned false. The server never gets the whole request.
 	ErrWithheld = errors.New("the request was withheld")
 
 	errTooLarge = errors.New("the request's headers are too large")
@@ -33,13 +33,13 @@ const (
 // with every request are therefore best marked Sensitive.
 type Field = hpack.HeaderField
 
-// Result is what became of a call.
+// Result is the result of a call.
 type Result struct {
 	Status int // 0: there was no answer
 	Header []Field
 	Body   []byte // its first 64 KiB
-	// Err says why there was no answer. With ErrUnprocessed or ErrWithheld the
-	// server did not process the request, else it may have.
+	// Err says why there was no answer. If it is ErrUnprocessed or ErrWithheld, the server did not
+	// process the request. Otherwise it may have.
 	Err error
 }
 
@@ -63,7 +63,7 @@ type Call struct {
 	// Guarded by the connection's lock.
 	id      uint32
 	result  Result
-	checked bool  // check returned true, and nothing was waited for since
+	checked bool  // check returned true, and the call has not waited since
 	sent    int   // bytes of body that were buffered for sending
 	window  int64 // the peer's flow-control window for it
 	waits   bool  // is in the connection's blocked list
@@ -73,8 +73,8 @@ type Call struct {
 	next    *Call
 }
 
-// Owner is told once what became of its call, by whatever goroutine saw the call end. It must
-// not block.
+// Owner gets the result of its call, once. Any goroutine that sees the call end may call Answered, so
+// it must not block.
 type Owner interface{ Answered(r *Result) }
 
 // NewCall makes a call whose body is data, which must not change any more. If check is set, it
@@ -101,7 +101,7 @@ func (call *Call) Start(path string, fields []Field) {
 	c.pump(call)
 }
 
-// refuses says why a call can't begin, if it can't.
+// refuses returns an error if a call cannot begin.
 func (c *Conn) refuses(call *Call, path string, fields []Field) error {
 	size := len(path) + len(c.pool.o.Host) + 256
 	for i := range fields {
@@ -127,7 +127,7 @@ func (c *Conn) refuses(call *Call, path string, fields []Field) error {
 	return nil
 }
 
-// may asks the check, unless it just said yes.
+// may calls the check, unless it has just returned true.
 func (call *Call) may() bool {
 	call.checked = call.checked || call.check == nil || call.check()
 	return call.checked

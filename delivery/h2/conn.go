@@ -33,9 +33,9 @@ var (
 	errSilent   = errors.New("the server answers neither data nor PING")
 )
 
-// Conn is one connection. Requests begin on it (call.go), one goroutine writes the frames that
-// they buffered (write.go), and another reads what the peer sends (read.go). It ends in fail,
-// which tells all calls that are under way.
+// Conn is one connection. Calls buffer their frames (call.go), one goroutine writes these (write.go),
+// and another goroutine reads what the peer sends (read.go). The connection ends in fail, which also
+// ends all calls that are under way.
 type Conn struct {
 	pool   *Pool
 	value  any         // what Options.Attach made
@@ -54,7 +54,7 @@ type Conn struct {
 	peer     int         // MAX_CONCURRENT_STREAMS; -1 before the first SETTINGS
 	proven   bool        // an answer came; unless Options.FirstAlone: the first SETTINGS
 	useful   bool        // an answer came that did not ask for another connection
-	slow     bool        // not proven for a while: others may be opened beside it
+	slow     bool        // not proven for a while: other connections may be opened
 	idle     *time.Timer // retires it, unless it is used before
 
 	mu       sync.Mutex
@@ -163,7 +163,7 @@ func newConn(p *Pool, conn net.Conn, raw *punctual) *Conn {
 	return c
 }
 
-// start says hello and starts the loops.
+// start sends the client preface and starts the loops.
 func (c *Conn) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +172,7 @@ func (c *Conn) start() {
 	_ = c.framer.WriteSettings(
 		http2.Setting{ID: http2.SettingEnablePush, Val: 0},
 		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: maxAnswer})
-	c.watch = time.AfterFunc(c.pool.o.ReadIdle, c.look)
+	c.watch = time.AfterFunc(c.pool.o.ReadIdle, c.checkSilence)
 	go c.write()
 	go c.read()
 }
@@ -183,9 +183,9 @@ func (c *Conn) clock() time.Duration { return time.Since(c.opened) }
 // hear notes that the peer is alive.
 func (c *Conn) hear() { c.heard.Store(int64(c.clock())) }
 
-// look checks by PING whether a silent peer is still there. If look itself runs far too late,
+// checkSilence checks by PING whether a silent peer is still there. If it runs far too late,
 // this process was stopped, and the peer's answer may be waiting to be read: it asks again.
-func (c *Conn) look() {
+func (c *Conn) checkSilence() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {

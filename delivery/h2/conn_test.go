@@ -410,7 +410,7 @@ func TestStoppedProcessAsksAgain(t *testing.T) {
 	c.heard.Store(-int64(time.Hour))
 	c.pinged = -time.Minute
 	c.mu.Unlock()
-	c.look()
+	c.checkSilence()
 	if f := mustFrame[*http2.PingFrame](p); f.IsAck() {
 		t.Error("no PING of its own")
 	}

@@ -15,19 +15,19 @@ const recoverEvery = time.Second
 // Pace is what an answer says about how many requests may be under way.
 type Pace uint8
 
-// What an answer may have said.
+// The paces.
 const (
-	// Unsaid: it said nothing.
+	// Unsaid: the answer says nothing about the pace.
 	Unsaid Pace = iota
-	// Fine: all is well.
+	// Fine: the server keeps up.
 	Fine
-	// Slower: the server asked for less.
+	// Slower: the server asked for fewer requests.
 	Slower
 )
 
-// Limiter bounds how many requests of one kind are under way. There is no limit until the server
-// asks for less. Each round of such answers halves the limit, and each second without one lets
-// it grow by a tenth. The pool's lock guards it.
+// Limiter limits how many requests of one kind are under way. There is no limit until the server asks
+// for fewer requests. Each round of such answers halves the limit, and it grows by a tenth in each
+// second without one. The pool's lock guards it.
 type Limiter struct {
 	pool *Pool
 	now  func() time.Time
@@ -43,7 +43,7 @@ type Limiter struct {
 // clock.
 func (p *Pool) NewLimiter(now func() time.Time) *Limiter { return &Limiter{pool: p, now: now} }
 
-// hasRoom tells whether one more may be under way.
+// hasRoom tells whether one more request may be under way.
 func (l *Limiter) hasRoom() bool { return l.limit == 0 || l.inFlight < l.limit }
 
 // enter takes in a waiter.
@@ -72,7 +72,7 @@ func (l *Limiter) halve() {
 	l.round, l.changed = l.round+1, l.now()
 }
 
-// grow raises the limit until it no longer binds.
+// grow raises the limit until it has no effect any more.
 func (l *Limiter) grow() {
 	l.limit += max(l.limit/10, 1)
 	if l.limit >= MaxConns*MaxStreams {
@@ -81,7 +81,7 @@ func (l *Limiter) grow() {
 	l.changed = l.now()
 }
 
-// State tells how many requests are under way and may be; limit 0: no limit.
+// State returns the number of requests under way and the limit; limit 0: no limit.
 func (l *Limiter) State() (inFlight, limit int) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()

@@ -35,12 +35,12 @@ const (
 // ErrClosed says that a pool was closed.
 var ErrClosed = errors.New("the connections were closed")
 
-// errRefused says that new connections are refused, though they are accepted.
+// errRefused says that the server accepts new connections and then asks for another one each time.
 var errRefused = errors.New("the server asks for another connection each time")
 
 // Options of a Pool. All are required except IdleAfter, FirstAlone and Attach.
 type Options struct {
-	// Name is what errors and the log call the server.
+	// Name is the server's name in errors and in the log.
 	Name string
 	// Host is the :authority of requests.
 	Host   string
@@ -56,8 +56,8 @@ type Options struct {
 	// A connection that has no request for IdleAfter, default 1 min, is closed while there
 	// is another one.
 	IdleAfter time.Duration
-	// FirstAlone lets a new connection take one request until its first answer;
-	// otherwise, until the peer has told its limit.
+	// FirstAlone lets a new connection take a single request until the first answer has come. If it
+	// is false, a single request until the peer has sent its limit.
 	FirstAlone bool
 	// Attach, when set, makes the value that the owner keeps with a new connection, see
 	// Conn.Value. Its error counts as a dial error.
@@ -89,7 +89,7 @@ type Pool struct {
 	closed     bool
 }
 
-// Use is what a request shows about its connection.
+// Use is what the end of a request shows about its connection.
 type Use uint8
 
 // The uses.
@@ -177,8 +177,8 @@ func (p *Pool) lower(c *Conn, streams int) {
 	c.peer = min(c.peer, streams)
 }
 
-// raise applies the peer's limit when it is acknowledged. It also proves a connection whose
-// first request need not be alone.
+// raise applies the peer's limit when it is acknowledged. Without FirstAlone this also proves the
+// connection.
 func (p *Pool) raise(c *Conn, streams int) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -213,7 +213,7 @@ func (p *Pool) dialIfNeeded() {
 		return
 	}
 	wait := time.Until(p.retryAt)
-	if wait > 0 && len(p.conns) > 0 { // the open connections will do meanwhile
+	if wait > 0 && len(p.conns) > 0 { // use the open connections meanwhile
 		if !p.retrying {
 			p.retrying = true
 			time.AfterFunc(wait, p.retry)
@@ -230,7 +230,7 @@ func (p *Pool) dialIfNeeded() {
 	}()
 }
 
-// retry looks again, after a backoff, whether a connection is needed.
+// retry checks after a backoff whether a connection is still needed.
 func (p *Pool) retry() {
 	p.mu.Lock()
 	defer p.unlock()
@@ -308,8 +308,8 @@ func (p *Pool) open(ctx context.Context, wait time.Duration) {
 	p.dispatch()
 }
 
-// markSlow lets other connections be opened beside one that has not answered yet: a first
-// request that is never answered must not hold up all others.
+// markSlow marks a connection that has not answered yet, so that others may be opened: a first request
+// that is never answered must not hold up all others.
 func (p *Pool) markSlow(c *Conn) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -318,7 +318,7 @@ func (p *Pool) markSlow(c *Conn) {
 }
 
 // backOff delays the next dial by first, and longer with each failure. The first loss of an open
-// connection (first 0) delays nothing, since its requests are to be sent again at once.
+// connection (first is 0) causes no delay, so that its requests are sent again at once.
 func (p *Pool) backOff(first time.Duration) {
 	p.failures++
 	if first == 0 && p.failures == 1 {
@@ -327,7 +327,7 @@ func (p *Pool) backOff(first time.Duration) {
 	p.retryAt = time.Now().Add(dialBackoff(p.failures))
 }
 
-// logFailure logs the first failure, and then ever more rarely.
+// logFailure logs the failures number 1, 2, 4, 8 and so on.
 func (p *Pool) logFailure(err error) {
 	if p.failures&(p.failures-1) == 0 && !p.closed {
 		p.o.Logger.Warn("no connection to "+p.o.Name, "address", p.addr, "failures", p.failures, "error", err)
@@ -347,9 +347,8 @@ func (p *Pool) failWaiters(err error) {
 	}
 }
 
-// retire is Conn.Retire with mu held. A connection that was of no use counts as a failure. A
-// server that closes connections at once, or always asks for another one, is then not dialled in
-// a loop.
+// retire is Conn.Retire with mu held. A connection that was not useful counts as a failure, so that a
+// server that closes connections at once, or always asks for another one, is not dialled in a loop.
 func (p *Pool) retire(c *Conn) {
 	if c.gone.Swap(true) {
 		return
@@ -386,7 +385,7 @@ func (p *Pool) Close() {
 	}
 }
 
-// State counts the open connections, and tells the last failure to connect.
+// State returns the number of open connections and the last failure to connect.
 func (p *Pool) State() (open int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,8 +25,8 @@ func (r heardReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read is the connection's reader goroutine. A frame that is broken ends the
-// connection, though it may concern one stream alone (RFC 9113, 5.4.2).
+// read is the connection's reader goroutine. A malformed frame ends the connection, even if it concerns
+// only one stream (RFC 9113, 5.4.2 allows that).
 func (c *Conn) read() {
 	for {
 		f, err := c.framer.ReadFrame()
@@ -77,7 +77,7 @@ type head struct {
 	size   int
 }
 
-// init makes the decoder, which lives as long as the connection.
+// init makes the decoder, which is used as long as the connection.
 func (h *head) init() {
 	h.dec = hpack.NewDecoder(4096, h.add)
 	h.dec.SetMaxStringLength(maxAnswer)
@@ -102,8 +102,8 @@ func (h *head) add(f hpack.HeaderField) {
 // take is a copy of the fields.
 func (h *head) take() []Field { return append([]Field(nil), h.fields...) }
 
-// onHeader takes a fragment of headers. Headers that belong to no answer, such as 100 Continue
-// and trailers, are decoded too, because the header table depends on them.
+// onHeader takes a fragment of headers. Headers that are not an answer's, such as 100 Continue and
+// trailers, are decoded too, because the header table depends on them.
 func (c *Conn) onHeader(fragment []byte, ended bool) error {
 	h := &c.answer
 	h.size += frameHeader + len(fragment) // an empty one counts, too
@@ -173,8 +173,8 @@ func (c *Conn) onReset(f *http2.RSTStreamFrame) {
 	}
 }
 
-// onSettings applies the peer's settings. The pool learns of a lower limit before it is
-// acknowledged, and of a higher one after: there are never more calls than the peer allows.
+// onSettings applies the peer's settings. The pool gets a lower limit before it is acknowledged, and a
+// higher one afterwards, so that there are never more calls than the peer allows.
 func (c *Conn) onSettings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		return nil

@@ -9,15 +9,15 @@ import (
 // Waiter waits for room for one request: in its limiter, until enough other requests have left,
 // and then for a connection. No goroutine waits with it.
 type Waiter struct {
-	// Requests that may hang for the same reason share a Group. On new connections they leave
-	// room for the other groups.
+	// Requests that may hang for the same reason share a Group. A group does not take all new
+	// connections: some stay for the other groups.
 	Group string
 	// Limiter, when set, is a limiter of the pool.
 	Limiter *Limiter
 	// Context has the values that a connection is opened with; its cancellation is ignored.
 	Context context.Context
-	// Owner is told once for each Acquire, by whatever goroutine made the room. It must not
-	// block. It gives the connection back by Release.
+	// Owner's Acquired is called once for each Acquire, by any goroutine. It must not block. The
+	// owner gives the room back by Release.
 	Owner interface{ Acquired(c *Conn, err error) }
 
 	// Guarded by the pool's lock.
@@ -31,9 +31,10 @@ type Waiter struct {
 	next    *Waiter
 }
 
-// Acquire asks for room for one request; the waiter's owner may be told before it returns. The
-// first Acquire enters the limiter, until Leave. At most as many requests wait there as may be
-// under way. The others fail at once with ErrLimited, so that they do not fill up their caller.
+// Acquire waits for room for one request, without blocking: Acquired of the waiter's owner is called
+// with the connection, perhaps before Acquire returns. The first Acquire enters the limiter, until
+// Leave. At most as many requests wait there as may be under way; the others fail at once with
+// ErrLimited, so that they do not pile up.
 func (p *Pool) Acquire(w *Waiter) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -50,7 +51,7 @@ func (p *Pool) Acquire(w *Waiter) {
 	}
 }
 
-// Leave leaves the limiter, with what the last answer said about the pace.
+// Leave leaves the limiter. pace is what the last answer says about the pace.
 func (p *Pool) Leave(w *Waiter, pace Pace) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -78,9 +79,9 @@ func (p *Pool) Cancel(w *Waiter, err error) {
 	}
 }
 
-// queue gives a waiter a connection, or lets it wait for one. If the server was just found
-// unreachable, the waiter fails at once: its caller knows better how long to wait. mu is held
-// here and in what follows.
+// queue gives a waiter a connection, or lets it wait for one. If the server was unreachable a moment
+// ago, the waiter fails at once, because its caller knows better how long to wait. mu is held here and
+// in the following functions.
 func (p *Pool) queue(w *Waiter) {
 	switch {
 	case w.over != nil:
@@ -120,7 +121,7 @@ func (p *Pool) give(w *Waiter, c *Conn) {
 	p.tell(w, c, nil)
 }
 
-// tell ends a waiter's waiting; unlock tells its owner.
+// tell ends the waiting of a waiter. unlock then calls its owner.
 func (p *Pool) tell(w *Waiter, c *Conn, err error) {
 	w.stopWaiting()
 	w.conn, w.err, w.next = c, err, nil
@@ -132,7 +133,7 @@ func (p *Pool) tell(w *Waiter, c *Conn, err error) {
 	p.last = w
 }
 
-// unlock unlocks, and tells the owners of the waiters whose waiting is over.
+// unlock unlocks the pool, and then calls the owners of the waiters whose waiting is over.
 func (p *Pool) unlock() {
 	told := p.told
 	p.told, p.last = nil, nil

@@ -14,14 +14,14 @@ var (
 )
 
 const (
-	// maxUnsent ends a connection whose peer makes us answer and does not read. All requests
-	// that may be under way together take less.
+	// maxUnsent is how many bytes may wait to be sent. Beyond that the peer makes the connection answer
+	// and does not read, and the connection ends. All requests that may be under way take less.
 	maxUnsent = 16 << 20
 	maxKept   = 1 << 20 // of a buffer between two writes
 )
 
-// gather holds the frames that were written and not yet sent. Frames that calls write while a
-// TLS record is on its way leave together: one record and one system call for all of them.
+// gather holds the frames that were written and not yet sent. Frames that calls write while a TLS
+// record is being sent are sent together, in one record and with one system call.
 type gather struct {
 	bytes []byte
 	spare []byte
@@ -43,7 +43,7 @@ func (g *gather) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// take hands out the bytes to send, and since when they have waited.
+// take returns the bytes to send, and the time since which they have waited.
 func (g *gather) take() ([]byte, time.Time) {
 	p := g.bytes
 	g.bytes, g.spare = g.spare[:0], p
@@ -73,9 +73,9 @@ func (c *punctual) Write(p []byte) (int, error) {
 // end is where in the connection's bytes the newest frame ends.
 func (g *gather) end() uint64 { return g.taken + uint64(len(g.bytes)) }
 
-// write is the connection's writer goroutine. Data that has waited too long ends the connection
-// instead of being sent: a process that was stopped for a while must not send requests that it
-// no longer owns.
+// write is the connection's writer goroutine. If data has waited too long, the connection ends and the
+// data is not sent: a process that was stopped for a while must not send requests whose leases have
+// ended.
 func (c *Conn) write() {
 	defer c.conn.Close()
 	for {

@@ -1,3 +1,3 @@
-// Package logsender is the sender of a server without credentials of a push
-// service: it logs what would be sent and sends nothing.
+// Package logsender is the sender of a server without credentials for a push service. It logs each
+// notification and sends nothing.
 package logsender

@@ -1,7 +1,7 @@
-// Package targeting finds out which users are told of an accepted event. It reads the audience
-// page by page (audience.go) and what its users want, leaves out the actor, opt-outs and
-// mutes, and makes one notification for each device that remains (write.go). Notifications
-// of few devices are handed to package delivery, which sends them at once; others go into
-// the queue of notifications. What needs SQL waits beside the rest (sql.go), and parts of
-// large audiences wait while their apps have no room (room.go).
+// Package targeting decides which devices get a notification of an accepted event. It reads the
+// audience page by page (audience.go). Then it reads the settings of the users, leaves out the
+// actor, opt-outs and mutes, and makes a notification for each remaining device (write.go). If
+// there are few, package delivery sends them at once; otherwise they are stored in the queue of
+// notifications. Events that need SQL wait without holding up others (sql.go). Parts of large
+// audiences wait while the windows of their apps are full (part_wait.go).
 package targeting

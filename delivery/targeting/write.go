@@ -22,7 +22,7 @@ const maxMissed = 40 << 10
 // no SQL, returns the pages that need it, of which nothing has begun, and adds their users. The
 // error comes from reading the settings.
 func (t *Targeting) resolve(ctx context.Context, pages []*page, unresolved waiting) (cold []*page, err error) {
-	if pages = slices.DeleteFunc(pages, t.waitsForRoom); len(pages) == 0 {
+	if pages = slices.DeleteFunc(pages, t.waitsForWindow); len(pages) == 0 {
 		return nil, nil
 	}
 	if pages = t.recall(ctx, pages); len(pages) == 0 {
@@ -147,16 +147,16 @@ func (t *Targeting) sendAtOnce(ctx context.Context, p *page) bool {
 		Begun: func() { t.counted(p) },
 	}
 	if p.part() {
-		e.NoRoom = func(s delivery.Shares) { t.giveBack(p, s) }
+		e.GiveBack = func(s delivery.Shares) { t.giveBack(p, s) }
 		e.Patient = p.patient()
 	}
 	return d.SendAtOnce(ctx, e, p.found)
 }
 
-// giveBack gives back a part that found no room.
+// giveBack gives back a part whose apps' windows were full.
 func (t *Targeting) giveBack(p *page, shares delivery.Shares) {
 	t.refused.note(p.event(), shares)
-	t.waitForRoom(p, shares)
+	t.waitForWindow(p, shares)
 }
 
 // counted updates the metrics for a page whose notifications are sent at once.

@@ -1,5 +1,4 @@
-// Package transport is what all push services have in common: the Sender that
-// each service's package implements, the Notification it is given, and the
-// Answer and Outcome it gives back. Senders chooses among several by platform.
-// It knows no service.
+// Package transport has what all push services share: the Sender that the package of each service
+// implements, the Notification that it gets, and the Answer and Outcome that it returns. Senders
+// chooses a sender by platform. The package knows no push service.
 package transport

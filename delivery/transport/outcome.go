@@ -1,38 +1,37 @@
 package transport
 
-// Outcome is what an answer of a push service, or its absence, means for a
-// notification.
+// Outcome is the meaning of an answer of a push service, or of its absence, for a notification.
 type Outcome uint8
 
-// The outcomes. "Counted" means that it uses up one of the job's attempts.
+// The outcomes.
 const (
 	_ Outcome = iota
-	// Delivered: the service took it.
+	// Delivered: the service accepted the notification.
 	Delivered
-	// FailMessage: permanent for this message, nothing else is wrong.
+	// FailMessage: this message is refused for good; nothing else is wrong.
 	FailMessage
-	// SuspectDevice: permanent for this message; the device is suspect, and
-	// dropped at the second such answer while the storm breaker is closed.
+	// SuspectDevice: this message is refused for good, and the device is suspect. At the second such
+	// answer the device is dropped, if the storm breaker is closed.
 	SuspectDevice
-	// DropDevice: permanent; the device is gone as of Answer.GoneAt, see
-	// Answer.Drops.
+	// DropDevice: refused for good; the device is gone since Answer.GoneAt, see Answer.Drops.
 	DropDevice
-	// OurBug: permanent; we built a wrong request. Dead letter and alarm.
+	// OurBug: refused for good, because fanfare built a wrong request. Dead letter and alarm.
 	OurBug
-	// PauseApp: the app's configuration is refused. Its messages wait, alarm.
+	// PauseApp: the app's configuration is refused. The app's messages wait, and an alarm is raised.
 	PauseApp
-	// Again: send again at once, uncounted.
+	// Again: send again at once, without using up an attempt.
 	Again
-	// Retry: counted backoff.
+	// Retry: send again after a backoff, which uses up an attempt.
 	Retry
-	// RetryUncounted: uncounted backoff; the sender halves the app's
-	// concurrency by itself.
+	// RetryUncounted: send again after a backoff, without using up an attempt. The sender itself
+	// halves the app's concurrency.
 	RetryUncounted
-	// BackoffDevice: this device backs off, others go on.
+	// BackoffDevice: sends to this device back off; other devices are not affected.
 	BackoffDevice
-	// UnknownOutcome: written, and the connection was lost before the answer.
+	// UnknownOutcome: the request was written, and the connection was lost before the answer.
 	UnknownOutcome
-	// NotSent: the service can't have seen it whole. Uncounted backoff.
+	// NotSent: the service cannot have got the whole request. Send again after a backoff, without
+	// using up an attempt.
 	NotSent
 	// NoApp: no app is configured for this topic and environment.
 	NoApp

@@ -8,42 +8,40 @@ import (
 	"fanfare/api"
 )
 
-// ErrMayNotSend is the Err of an answer whose notification's MaySend said no before
-// the request was complete, so the service never got it.
+// ErrMayNotSend is the Err of an answer if MaySend of the notification returned false before the
+// request was complete. The service never got the whole request.
 var ErrMayNotSend = errors.New("the lease or the device data was too old when the notification was about to be written")
 
-// Sender sends one notification and says what became of it. delivery/apns and
-// delivery/logsender are two, and Senders makes one of several. All methods may be called by many
-// goroutines at once.
+// Sender sends notifications to a push service. delivery/apns and delivery/logsender implement it, and
+// Senders combines several. All methods may be called by many goroutines at once.
 type Sender interface {
-	// Send sends n and waits for the answer. It never returns a zero Outcome.
-	// When ctx ends first, the answer is NotSent if the service can't have seen
-	// the whole request, else UnknownOutcome.
+	// Send sends n and waits for the answer. It never returns a zero Outcome. If ctx ends first, the
+	// answer is NotSent if the service cannot have got the whole request, and otherwise
+	// UnknownOutcome.
 	Send(ctx context.Context, n *Notification) Answer
 	// Takes tells whether there is an app for a device's registration, so that notifications to
 	// the device are sent.
 	Takes(*api.DeviceRequest) bool
 	// Apps describes every app the sender has met or was configured with.
 	Apps() []AppState
-	// Reasons lists the reasons that the service documents for its answers. Only
-	// they become labels of metrics; all others are counted as "other".
+	// Reasons lists the reasons that the service documents for its answers. Only these become labels of
+	// metrics; all others are counted as "other".
 	Reasons() []string
-	// Reload reads the configuration again (SIGHUP). When the new one is broken
-	// the old one stays and the error says why.
+	// Reload reads the configuration again (SIGHUP). If the new one is not valid, the old one stays
+	// and the error says why.
 	Reload() error
 	// Close ends idle connections at once and the others with their requests.
 	Close() error
 }
 
-// Starter is a Sender that keeps no goroutine waiting for an answer.
+// Starter is a Sender that needs no goroutine to wait for an answer.
 type Starter interface {
-	// Start is Send without the waiting: done is called once, with the answer. It may be called
-	// before Start returns, and must not block, because other answers come from the same
-	// goroutine.
+	// Start is Send without the wait: done is called once, with the answer, perhaps before Start
+	// returns. done must not block, because other answers come from the same goroutine.
 	Start(ctx context.Context, n *Notification, done func(Answer))
 }
 
-// Start sends by any Sender without waiting, see Starter.
+// Start sends with any Sender without waiting, see Starter.
 func Start(ctx context.Context, s Sender, n *Notification, done func(Answer)) {
 	if starter, ok := s.(Starter); ok {
 		starter.Start(ctx, n, done)
@@ -52,8 +50,8 @@ func Start(ctx context.Context, s Sender, n *Notification, done func(Answer)) {
 	go func() { done(s.Send(ctx, n)) }()
 }
 
-// Notification is one push to one device, fully rendered. A sender leaves out
-// what its service does not have.
+// Notification is one push notification for one device, fully rendered. A sender ignores the fields
+// that its service does not have.
 type Notification struct {
 	// ID is a lowercase UUID, the same on every retry.
 	ID string
@@ -74,28 +72,28 @@ type Notification struct {
 	// Payload is not changed by the sender. The caller must not change it either, not even after
 	// Send.
 	Payload []byte
-	// MaySend, when set, is asked on every try right before the last of the body leaves; the
-	// service never has a whole request before that. It must be quick. False makes the answer
+	// MaySend, if set, is called on every try right before the end of the body is written; the service
+	// never has the whole request before that. It must be quick. If it returns false, the answer is
 	// NotSent with ErrMayNotSend.
 	MaySend func() bool
 }
 
-// Answer is what became of one Send.
+// Answer is the result of one Send.
 type Answer struct {
 	Outcome Outcome
-	// Status and Reason are the service's own; Status 0: there was no answer.
+	// Status and Reason are from the service's answer; Status 0: there was no answer.
 	Status int
 	Reason string
-	// ID is the id under which the service took the notification.
+	// ID is the id under which the service accepted the notification.
 	ID string
-	// Quiet (PauseApp only) tells that only clients have named the app and that the service
-	// refuses its topic: no operator is to be woken.
+	// Quiet (PauseApp only) says that the service refuses the app's topic, and that only clients, not
+	// the configuration, named it: no operator needs to know.
 	Quiet bool
 	// GoneAt (DropDevice only, else zero) is when the service last found the
 	// token inactive, in milliseconds.
 	GoneAt time.Time
-	// Took is how long the service took to answer, from when the request left; 0: there
-	// was no answer, or the sender does not measure it.
+	// Took is the time from the request to the answer; 0: there was no answer, or the sender does not
+	// measure it.
 	Took time.Duration
 	// RetryAfter is how long the service asks to wait; 0: it did not say.
 	RetryAfter time.Duration
@@ -103,8 +101,8 @@ type Answer struct {
 	Err error
 }
 
-// Drops tells whether an answer of DropDevice drops a device that registered
-// at this time: it does unless the registration is later than GoneAt.
+// Drops tells whether a DropDevice answer drops a device that registered at this time: it does unless
+// the device registered after GoneAt.
 func (a Answer) Drops(registeredAt time.Time) bool {
 	if a.Outcome != DropDevice {
 		return false
@@ -130,8 +128,7 @@ type AppState struct {
 	LastError string
 }
 
-// AppOf names the app of a topic in an environment. The name holds one slash,
-// which no topic can.
+// AppOf names the app of a topic in an environment. The name has one slash, which no topic can have.
 func AppOf(topic string, env api.Environment) string {
 	return topic + "/" + string(env)
 }

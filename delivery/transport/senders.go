@@ -15,8 +15,8 @@ type Platform string
 // APNs is Apple's push service.
 const APNs Platform = "apns"
 
-// Senders is one Sender made of several, by platform: a notification goes to the
-// sender of its platform, and is answered NoApp when there is none.
+// Senders combines several senders, by platform. A notification goes to the sender of its platform. If
+// there is none, the answer is NoApp.
 type Senders map[Platform]Sender
 
 var (
@@ -42,7 +42,7 @@ func (s Senders) Start(ctx context.Context, n *Notification, done func(Answer)) 
 	done(s.Send(ctx, n))
 }
 
-// Takes implements Sender: by the sender of the device's platform.
+// Takes implements Sender: it asks the sender of the device's platform.
 func (s Senders) Takes(r *api.DeviceRequest) bool {
 	sender, ok := s[Platform(r.Platform)]
 	return ok && sender.Takes(r)
@@ -67,8 +67,8 @@ func (s Senders) Reasons() []string {
 	return slices.Compact(all)
 }
 
-// Reload implements Sender: each sender whose configuration is sound takes it,
-// whatever the others say.
+// Reload implements Sender: each sender with a valid configuration takes it over, even if another
+// sender fails.
 func (s Senders) Reload() error { return s.each(Sender.Reload) }
 
 // Close implements Sender.

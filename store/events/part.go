@@ -48,18 +48,6 @@ func PartCounts(c Counts, s Sent) map[string]int64 {
 	return all
 }
 
-// End is the result that ends a small event or a part; ended tells whether its notifications
-// have ended, too.
-func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) queue.Result {
-	switch {
-	case j.Of != "":
-		return queue.Result{Label: LabelPart, Counts: PartCounts(all, sent)}
-	case ended:
-		return queue.Result{Report: j.ReportDone(all, sent)}
-	}
-	return queue.Result{Report: j.ReportTargeted(all, sent), ReportTTL: reportTTL}
-}
-
 // addParts adds what an event's parts have counted.
 func (p *progress) addParts(sums map[string]int64) {
 	p.counts = p.counts.Plus(Counts{Recipients: sums["recipients"], IsActor: sums["is_actor"], OptedOut: sums["opted_out"],

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"fanfare/store/queue"
 )
@@ -116,6 +117,18 @@ func (j *Job) ReportDone(all Counts, sent Sent) string {
 // ReportExpired is the report of an event that was found after its time.
 func (j *Job) ReportExpired() string {
 	return (&progress{state: stateExpired, typ: j.Type}).text()
+}
+
+// End is the result that ends a small event or a part of one. ended tells whether its notifications
+// have ended as well. The counts of a part go into the event's group (see addParts).
+func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) queue.Result {
+	switch {
+	case j.Of != "":
+		return queue.Result{Label: LabelPart, Counts: PartCounts(all, sent)}
+	case ended:
+		return queue.Result{Report: j.ReportDone(all, sent)}
+	}
+	return queue.Result{Report: j.ReportTargeted(all, sent), ReportTTL: reportTTL}
 }
 
 // text is the state's letter and the type, which holds no blank, then the counts up to the last
