@@ -19,21 +19,21 @@ import (
 // source is one parsed Go file of this module.
 type source struct {
 	path string // slash-separated, relative to the module
-	room string // the directory, "." for main
+	pkg  string // the directory, "." for main
 	file *ast.File
 	set  *token.FileSet
 }
 
-// testOnly tells whether a room is there for tests and benchmarks only: each
-// sender has its stand-in beside it.
-func testOnly(room string) bool {
-	return room == "store/storetest" || room == "delivery/apns/apnstest"
+// testOnly tells whether a package is only for tests and benchmarks, such as the stand-in beside each
+// sender.
+func testOnly(pkg string) bool {
+	return pkg == "store/storetest" || pkg == "delivery/apns/apnstest"
 }
 
 // test tells whether the file is compiled for tests only.
-func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") || testOnly(s.room) }
+func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") || testOnly(s.pkg) }
 
-// imports lists what the file imports.
+// imports lists the imports of the file.
 func (s source) imports() []string {
 	var out []string
 	for _, spec := range s.file.Imports {
@@ -79,28 +79,27 @@ func mustParseModule(t testing.TB) []source {
 	return out
 }
 
-// within tells whether a room is a directory or below it.
-func within(room, dir string) bool { return room == dir || strings.HasPrefix(room, dir+"/") }
+// within tells whether a package is in a directory or below it.
+func within(pkg, dir string) bool { return pkg == dir || strings.HasPrefix(pkg, dir+"/") }
 
-// floor is how high a room stands; arrows go from higher floors to lower ones.
-func floor(room string) int {
+// floor is the level of a package. Imports go from higher floors to lower ones.
+func floor(pkg string) int {
 	switch {
-	case room == ".":
+	case pkg == ".":
 		return 4
-	case room == "app" || within(room, "bench") || within(room, "openapi/gen"):
+	case pkg == "app" || within(pkg, "bench") || within(pkg, "openapi/gen"):
 		return 3
-	case within(room, "handlers"), within(room, "delivery"):
+	case within(pkg, "handlers"), within(pkg, "delivery"):
 		return 2
-	case within(room, "store"):
+	case within(pkg, "store"):
 		return 1
 	}
 	return 0 // api, migrations, openapi
 }
 
-// storeFloor orders the packages inside the store: the nouns stand on the
-// engines, the engines on the openers.
-func storeFloor(room string) int {
-	switch room {
+// storeFloor orders the packages inside the store: nouns import engines, and engines import openers.
+func storeFloor(pkg string) int {
+	switch pkg {
 	case "store/batch", "store/events/render":
 		return -1
 	case "store/redisdb":
@@ -115,11 +114,10 @@ func storeFloor(room string) int {
 	return 3
 }
 
-// deliveryFloor orders the packages inside delivery: each sender and delivery
-// itself stand on what all share, and none of them on another. Targeting stands on
-// delivery.
-func deliveryFloor(room string) int {
-	switch room {
+// deliveryFloor orders the packages inside delivery. Each sender, and delivery itself, imports the
+// shared packages and none of the others. Targeting imports delivery.
+func deliveryFloor(pkg string) int {
+	switch pkg {
 	case "delivery/transport", "delivery/h2":
 		return 0
 	case "delivery/targeting":
@@ -128,7 +126,7 @@ func deliveryFloor(room string) int {
 	return 1
 }
 
-// allowed tells whether a production file of one room may import another.
+// allowed tells whether a production file of one package may import another.
 func allowed(from, to string) bool {
 	switch {
 	case to == "e2e" || to == ".":
@@ -163,7 +161,7 @@ func TestArrowsGoDownOnly(t *testing.T) {
 			continue
 		}
 		for _, name := range s.imports() {
-			if to, ours := strings.CutPrefix(name, "fanfare/"); ours && !allowed(s.room, to) {
+			if to, ours := strings.CutPrefix(name, "fanfare/"); ours && !allowed(s.pkg, to) {
 				t.Errorf("%s imports %s: arrows go main -> app -> handlers, delivery -> store -> api", s.path, name)
 			}
 		}
@@ -187,97 +185,97 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 	}
 }
 
-// maxChain is how many packages may stand on each other, from main down.
+// maxChain is the largest number of packages in a chain of imports, from main down.
 const maxChain = 8
 
-// chain is the longest way down from a room along imports of production files,
-// itself first.
-func chain(room string, imports map[string][]string, known map[string][]string) []string {
-	if way, ok := known[room]; ok {
+// chain is the longest chain of imports of production files from a package down, beginning with the
+// package.
+func chain(pkg string, imports map[string][]string, known map[string][]string) []string {
+	if way, ok := known[pkg]; ok {
 		return way
 	}
-	known[room] = []string{room} // Go has no circles of packages; this ends it if the map has
+	known[pkg] = []string{pkg} // Go has no import cycles; this ends the recursion if the map has one
 	var longest []string
-	for _, to := range imports[room] {
+	for _, to := range imports[pkg] {
 		if way := chain(to, imports, known); len(way) > len(longest) {
 			longest = way
 		}
 	}
-	known[room] = append([]string{room}, longest...)
-	return known[room]
+	known[pkg] = append([]string{pkg}, longest...)
+	return known[pkg]
 }
 
-// The way from main to the ground is short.
+// The longest chain of imports from main down is short.
 func TestImportChainIsShort(t *testing.T) {
 	t.Parallel()
-	way := chain(".", roomImports(mustParseModule(t), func(s source) bool { return !s.test() }), map[string][]string{})
+	way := chain(".", packageImports(mustParseModule(t), func(s source) bool { return !s.test() }), map[string][]string{})
 	if len(way) > maxChain || len(way) < 5 {
 		t.Errorf("%d packages stand on each other, not 5 to %d: %s", len(way), maxChain, strings.Join(way, " -> "))
 	}
 }
 
-// roomImports says of every room which others the wanted files of it import.
-func roomImports(files []source, wanted func(source) bool) map[string][]string {
+// packageImports lists for every package the other packages that its wanted files import.
+func packageImports(files []source, wanted func(source) bool) map[string][]string {
 	out := map[string][]string{}
 	for _, s := range files {
 		if !wanted(s) {
 			continue
 		}
 		for _, name := range s.imports() {
-			if to, ours := strings.CutPrefix(name, "fanfare/"); ours && to != s.room && !slices.Contains(out[s.room], to) {
-				out[s.room] = append(out[s.room], to)
+			if to, ours := strings.CutPrefix(name, "fanfare/"); ours && to != s.pkg && !slices.Contains(out[s.pkg], to) {
+				out[s.pkg] = append(out[s.pkg], to)
 			}
 		}
 	}
 	return out
 }
 
-// Rooms stand in no circle, their tests included: Go sees to it for packages
-// alone, and the test of one may import another that imports the first. Tests
-// inside the store aside, which compare its engines with each other.
-func TestRoomsStandInNoCircle(t *testing.T) {
+// Packages have no import cycles, even through their tests. Go does not check that: the test of one
+// package may import another package that imports the first. Tests inside the store are excepted,
+// because they compare its engines with each other.
+func TestPackagesHaveNoImportCycle(t *testing.T) {
 	t.Parallel()
-	imports := roomImports(mustParseModule(t), func(s source) bool { return !s.test() || !within(s.room, "store") })
+	imports := packageImports(mustParseModule(t), func(s source) bool { return !s.test() || !within(s.pkg, "store") })
 	seen := map[string]bool{}
-	var visit func(room string, way []string)
-	visit = func(room string, way []string) {
-		if i := slices.Index(way, room); i >= 0 {
-			t.Errorf("a circle: %s", strings.Join(append(way[i:], room), " -> "))
+	var visit func(pkg string, way []string)
+	visit = func(pkg string, way []string) {
+		if i := slices.Index(way, pkg); i >= 0 {
+			t.Errorf("an import cycle: %s", strings.Join(append(way[i:], pkg), " -> "))
 		}
-		if seen[room] {
+		if seen[pkg] {
 			return
 		}
-		seen[room] = true
-		for _, to := range imports[room] {
-			visit(to, append(slices.Clone(way), room))
+		seen[pkg] = true
+		for _, to := range imports[pkg] {
+			visit(to, append(slices.Clone(way), pkg))
 		}
 	}
 	visit(".", nil)
-	for room := range imports {
-		visit(room, nil)
+	for pkg := range imports {
+		visit(pkg, nil)
 	}
 }
 
 // Only store/* knows go-redis, only handlers knows chi, only delivery/apns knows
 // apns2, only delivery/h2 knows x/net/http2. Tests aside.
-func TestOutsideThingsStayInTheirRoom(t *testing.T) {
+func TestLibrariesStayInTheirPackage(t *testing.T) {
 	t.Parallel()
 	rules := []struct {
 		module string
 		may    func(s source) bool
 	}{
-		{"github.com/redis/go-redis", func(s source) bool { return within(s.room, "store") }},
-		{"github.com/alicebob/miniredis", func(s source) bool { return s.room == "store/redisdb" }},
-		{"github.com/go-chi/", func(s source) bool { return within(s.room, "handlers") }},
-		{"github.com/jmoiron/sqlx", func(s source) bool { return within(s.room, "store") }},
-		{"github.com/sideshow/apns2", func(s source) bool { return s.room == "delivery/apns" }},
-		{"golang.org/x/net/http2", func(s source) bool { return s.room == "delivery/h2" }},
-		{"github.com/caarlos0/env", func(s source) bool { return s.room == "app" }},
+		{"github.com/redis/go-redis", func(s source) bool { return within(s.pkg, "store") }},
+		{"github.com/alicebob/miniredis", func(s source) bool { return s.pkg == "store/redisdb" }},
+		{"github.com/go-chi/", func(s source) bool { return within(s.pkg, "handlers") }},
+		{"github.com/jmoiron/sqlx", func(s source) bool { return within(s.pkg, "store") }},
+		{"github.com/sideshow/apns2", func(s source) bool { return s.pkg == "delivery/apns" }},
+		{"golang.org/x/net/http2", func(s source) bool { return s.pkg == "delivery/h2" }},
+		{"github.com/caarlos0/env", func(s source) bool { return s.pkg == "app" }},
 	}
 	for _, s := range mustParseModule(t) {
 		for _, name := range s.imports() {
 			for _, rule := range rules {
-				if strings.HasPrefix(name, rule.module) && !s.test() && !within(s.room, "bench") && !rule.may(s) {
+				if strings.HasPrefix(name, rule.module) && !s.test() && !within(s.pkg, "bench") && !rule.may(s) {
 					t.Errorf("%s imports %s", s.path, name)
 				}
 			}

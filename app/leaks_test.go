@@ -12,16 +12,16 @@ func TestPackagesWithGoroutinesLookForLeaks(t *testing.T) {
 	t.Parallel()
 	starts, looks := map[string]string{}, map[string]bool{}
 	for _, s := range mustParseModule(t) {
-		if s.room == "." || within(s.room, "bench") { // programs
+		if s.pkg == "." || within(s.pkg, "bench") { // programs
 			continue
 		}
 		if s.test() {
-			looks[s.room] = looks[s.room] || slices.Contains(s.imports(), "go.uber.org/goleak")
+			looks[s.pkg] = looks[s.pkg] || slices.Contains(s.imports(), "go.uber.org/goleak")
 			continue
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			if startsGoroutine(n) {
-				starts[s.room] = s.at(n.Pos())
+				starts[s.pkg] = s.at(n.Pos())
 			}
 			return true
 		})
@@ -29,8 +29,8 @@ func TestPackagesWithGoroutinesLookForLeaks(t *testing.T) {
 	if len(starts) < 10 {
 		t.Fatalf("only %d packages start goroutines", len(starts))
 	}
-	for room, where := range starts {
-		if !looks[room] {
+	for pkg, where := range starts {
+		if !looks[pkg] {
 			t.Errorf("%s starts a goroutine; no test of its package looks for leaks", where)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// scripts are the package's own scripts, and the parts that scripts of all rooms include.
+// scripts are the package's own scripts, and the parts that scripts of all packages include.
 //
 //go:embed lua/*.lua
 var scripts embed.FS

@@ -1,4 +1,4 @@
--- Redis' clock, and numbers as text: scripts of every room may include it.
+-- Redis' clock, and numbers as text: scripts of every package may include it.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
