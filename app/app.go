@@ -73,12 +73,12 @@ type app struct {
 	readings readings
 	// closing is closed when HTTP stops: streams end then.
 	closing chan struct{}
-	// following counts the streams that no http.Server knows of.
+	// following counts the streams that have left their http.Server.
 	following sync.WaitGroup
 }
 
-// build makes the parts from the bottom up. It starts nothing and contacts nothing; an error
-// here is a mistake in the configuration.
+// build makes the parts from the bottom up. It starts nothing and contacts no other server. An
+// error means a mistake in the configuration.
 func build(ctx context.Context, c *config, log *slog.Logger) (*app, error) {
 	a := &app{config: c, log: log, registry: prometheus.NewRegistry(), closing: make(chan struct{})}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -140,7 +140,7 @@ func (a *app) openQueues() {
 	toSend.MaxAge = -1                  // delivery ends notifications by age, and counts them
 	toDo.Name, toDo.Lease = "jobs", c.JobLease
 	toDo.MaxAge = -1            // a change on record is retried for ever
-	toDo.InFlight = jobsAtATime // they share SQL's connections with the requests
+	toDo.InFlight = jobsAtATime // they share the SQL connections with requests
 	a.eventQueue, a.notificationQueue, a.jobQueue = queue.New(a.redis, toTarget), queue.New(a.redis, toSend), queue.New(a.redis, toDo)
 }
 
@@ -195,7 +195,7 @@ func (a *app) openWorkers() {
 	})
 }
 
-// redises are the general Redis and, if contacts have a Redis of their own, that one.
+// redises are the general Redis and, if there is one, the separate Redis for contacts.
 func (a *app) redises() []*redisdb.DB {
 	if a.contactsRedis == a.redis {
 		return []*redisdb.DB{a.redis}
@@ -250,7 +250,7 @@ func (a *app) deliveryLoops() []loop {
 	return loops
 }
 
-// handlers returns the HTTP faces of this process: one for users, and one for operators (see
+// handlers returns the HTTP handlers of this process: one for users, and one for operators (see
 // FANFARE_METRICS_ADDR).
 func (a *app) handlers() (public, private http.Handler) {
 	hidden := ""
@@ -281,8 +281,8 @@ func (a *app) handlers() (public, private http.Handler) {
 	return public, a.privateHandler(whole)
 }
 
-// reload is the reaction to SIGHUP: apps, keys of user tokens and certificates are read again,
-// and paused apps may try at once. A file that cannot be read changes nothing.
+// reload is the reaction to SIGHUP: it reads apps, keys of user tokens and certificates again, and
+// paused apps are probed at once. A file that cannot be read changes nothing.
 func (a *app) reload(front *front) {
 	if err := a.sender.Reload(); err != nil {
 		a.log.Error("the apps were not reloaded; the old ones stay", "error", err)

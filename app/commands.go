@@ -19,7 +19,7 @@ import (
 	"fanfare/store/record"
 )
 
-// action is what a command does once its arguments and the configuration have been parsed.
+// action runs a command after its arguments and the configuration have been parsed.
 type action func(context.Context, *config, outputs) error
 
 // command parses arguments.
@@ -37,7 +37,7 @@ func commands() map[string]command {
 	}
 }
 
-// commandNames is the set of all commands' names.
+// commandNames is the set of the names of all commands.
 func commandNames() map[string]bool {
 	names := map[string]bool{"help": true, "version": true}
 	for name := range commands() {
@@ -149,7 +149,7 @@ func healthcheck(ctx context.Context, c *config, _ outputs) error {
 	if err != nil {
 		return err
 	}
-	// This asks the machine's own server, whose certificate is for a name, not for 127.0.0.1.
+	// The server is on this machine, and its certificate is for a name and not for 127.0.0.1.
 	own := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	resp, err := own.Do(req)
 	if err != nil {

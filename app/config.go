@@ -99,7 +99,7 @@ func (c *config) has(role string) bool { return slices.Contains(c.Roles, role) }
 // embedded tells whether Redis lives in this process.
 func (c *config) embedded() bool { return c.RedisURL == "" || c.RedisURL == "embedded" }
 
-// sendsToAPNs tells whether there are credentials; else the log sender sends.
+// sendsToAPNs tells whether there are credentials. Without them, notifications are only logged.
 func (c *config) sendsToAPNs() bool { return c.APNsKeyFile != "" || c.APNsAppsFile != "" }
 
 // problems are all errors of a configuration, one sentence each, beginning with the variable's
@@ -129,7 +129,7 @@ func parseConfig(environ []string) (*config, error) {
 		}
 	}
 	for _, p := range c.check() {
-		if !bad[variableOf(p)] { // one sentence per variable that can't be read is enough
+		if !bad[variableOf(p)] { // a variable that cannot be read is reported only once
 			found = append(found, p)
 		}
 	}
@@ -169,7 +169,7 @@ func parseProblems(err error, vars map[string]string) (map[string]bool, problems
 	return bad, found
 }
 
-// expected says what values a type of variable takes.
+// expected describes the values that a type of variable takes.
 func expected(t reflect.Type, err error) string {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
@@ -215,7 +215,7 @@ func foreignVariable(name string) bool {
 	return name == "FANFARE_PORT"
 }
 
-// nearest offers the known name that an unknown one was probably meant to be.
+// nearest suggests the known name that is closest to an unknown one.
 func nearest(name string, known map[string]bool) string {
 	best, distance := "", min(4, len(name)/2+1)
 	for candidate := range known {

@@ -83,7 +83,7 @@ func (c *config) showsProfiles() bool { return c.MetricsAddr != "" && !loopback(
 func loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return true // this problem is reported by itself
+		return true // another check reports this problem
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
@@ -237,7 +237,7 @@ func (c *config) checkChats() problems {
 	return p
 }
 
-// mostMessages is more messages than a chat can hold in one Redis with ease.
+// mostMessages is the largest number of messages that a chat may keep; more would strain one Redis.
 const mostMessages = 1_000_000
 
 func (c *config) checkSales() problems {
@@ -254,7 +254,7 @@ func (c *config) checkSales() problems {
 	return p
 }
 
-// maxReplicas is more replicas than anybody waits for.
+// maxReplicas is the largest number of replicas to wait for.
 const maxReplicas = 100
 
 func (c *config) checkContacts() problems {

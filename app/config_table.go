@@ -109,8 +109,8 @@ func maskURL(raw string) string {
 	return scheme + "://" + rest
 }
 
-// scrub removes the configured passwords from a text of foreign origin, such as an error of a
-// client library that quotes the URL it was given.
+// scrub removes the configured passwords from a text, such as an error of a client library that
+// quotes a URL.
 func (c *config) scrub(text string) string {
 	for _, raw := range []string{c.RedisURL, c.ContactsURL, c.DatabaseURL} {
 		text = strings.ReplaceAll(text, raw, maskURL(raw))

@@ -18,7 +18,8 @@ const (
 	maxLingering = 1024
 )
 
-// patientListener accepts connections that let their clients finish sending.
+// patientListener accepts connections whose clients can finish sending before the connection is
+// closed.
 //
 // A connection that is closed while its client still sends is reset. The reset discards
 // what the client has not read yet, such as the answer to a body or a head that is too
@@ -42,8 +43,8 @@ func (l *patientListener) Accept() (net.Conn, error) {
 }
 
 // patientConn is one connection of a patientListener. It passes a read deadline on only when
-// somebody reads. Of the eight deadlines that are set around a small request most are replaced
-// before that, and each would cost a change of the runtime's timers.
+// somebody reads. net/http sets eight deadlines around a small request, replaces most of them
+// before it reads, and each of them would cost a change of the runtime's timers.
 type patientConn struct {
 	*net.TCPConn
 	listener *patientListener

@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// hold locks other processes out of what this one can't share. An embedded Redis is known to one
-// process only, so a second process on the same database would have a queue of its own, which
-// nobody would notice until notifications were missing. Processes with a real Redis may share
-// the database with each other, but not with a process whose Redis is embedded. The lock belongs
-// to the kernel: it ends with the process, however the process ends.
+// hold keeps other processes from using a database that this process cannot share. Only one process
+// can use an embedded Redis, so a second process on the same database would have its own queue, and
+// notifications would be missing. Processes with a real Redis may share the database with each
+// other, but not with a process whose Redis is embedded. The lock belongs to the kernel and ends
+// with the process, however the process ends.
 func (c *config) hold() (io.Closer, error) {
 	file, err := os.OpenFile(c.lockFile(), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

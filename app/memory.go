@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// roomyHeap is the heap, in bytes, that every process may fill before the collector runs. A
-	// process that holds little then spends little on collecting. With a backlog of a million a
-	// process has 90 to 98 MiB in all.
+	// roomyHeap is the heap, in bytes, that every process may fill before the collector runs, so
+	// that a process with a small heap collects rarely. With a backlog of a million a process has
+	// 90 to 98 MiB in all.
 	roomyHeap = 36 << 20
 	// leastPercent is GOGC once the live heap reaches roomyHeap; mostPercent is GOGC for a very
 	// small one.
@@ -61,8 +61,8 @@ func gcPercent(live uint64) int {
 	return int(min(max(leastPercent, 100*(roomyHeap-live)/max(live, 1)), mostPercent))
 }
 
-// memoryLimit is 90 % of the container's memory. Without a container's limit it is half of the
-// machine's memory, which others share; 0 when neither is known.
+// memoryLimit is 90 % of the container's memory limit. If there is none, it is half of the
+// machine's memory, because other programs need memory too. It is 0 if neither is known.
 func memoryLimit(container, machine int64) int64 {
 	if container > 0 && (machine == 0 || container < machine) {
 		return container / 10 * 9
@@ -70,8 +70,8 @@ func memoryLimit(container, machine int64) int64 {
 	return machine / 2
 }
 
-// containerMemory is the memory limit of this process's control group, in
-// bytes; 0 when there is none.
+// containerMemory is the memory limit of this process's control group, in bytes; 0 if there is
+// none.
 func containerMemory() int64 {
 	text, err := os.ReadFile("/sys/fs/cgroup/memory.max")
 	if err != nil {

@@ -33,8 +33,8 @@ func (a *app) privateHandler(public http.Handler) http.Handler {
 }
 
 // byAddress admits requests whose Host is an IP address, localhost or the host of
-// FANFARE_METRICS_ADDR. A web page in an operator's browser can make a name of its own resolve
-// to the private address, but its requests then carry that name.
+// FANFARE_METRICS_ADDR. A web page in an operator's browser can let its own host name resolve to
+// the private address, but then its requests have that name as their Host.
 func (a *app) byAddress(next http.Handler) http.Handler {
 	own, _, _ := net.SplitHostPort(a.config.MetricsAddr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,8 +54,8 @@ func (a *app) byAddress(next http.Handler) http.Handler {
 // forOperators marks the context of a request that came in at FANFARE_METRICS_ADDR.
 type forOperators struct{}
 
-// readyFor is the reply of /readyz. If operators have an address of their own, the public one
-// shows states without details.
+// readyFor is the reply of /readyz. If there is a separate address for operators, the public
+// address shows states without details.
 func (a *app) readyFor(ctx context.Context) api.Readiness {
 	state := a.ready(ctx)
 	if a.config.MetricsAddr == "" || ctx.Value(forOperators{}) != nil {

@@ -23,8 +23,8 @@ const (
 // readyTimeout bounds each check of a dependency.
 const readyTimeout = time.Second
 
-// readyFresh is the greatest age of the states that /readyz reports: however many probes come,
-// the dependencies are checked only once in that time.
+// readyFresh is the greatest age of the states that /readyz reports. Within that time the
+// dependencies are checked only once, however many probes there are.
 const readyFresh = time.Second
 
 // readings are the latest states of the dependencies.
@@ -56,8 +56,8 @@ func (a *app) ready(ctx context.Context) api.Readiness {
 	return r
 }
 
-// askOnce asks the dependencies, unless another probe just has. A probe that arrives meanwhile
-// shares its result.
+// askOnce asks the dependencies, unless another probe has just done so. A probe that arrives in the
+// meantime shares the result.
 func (a *app) askOnce(ctx context.Context) ([]api.Dependency, []string) {
 	r := &a.readings
 	r.one.Lock()
@@ -96,7 +96,7 @@ func (a *app) ask(ctx context.Context) ([]api.Dependency, []string) {
 	return dependencies, unserved
 }
 
-// ping asks a store for an answer.
+// ping checks that a store answers.
 func ping(ctx context.Context, name string, ask func(context.Context) (time.Duration, error)) api.Dependency {
 	took, err := ask(ctx)
 	switch {
@@ -161,7 +161,7 @@ func (a *app) readyWorkers(ctx context.Context) (api.Dependency, []string) {
 	return d, notes
 }
 
-// embeddedNote tells people who are trying fanfare out what a stop loses.
+// embeddedNote says what is lost at a stop, for people who are trying fanfare out.
 const embeddedNote = "Redis is embedded, in this one process: a stop loses queued work and dead letters, reports of events, chats, " +
 	"open holds of sales and Idempotency-Keys of events, chats and sales; the database keeps event types, devices, preferences, contacts, uploads, sales, orders, API keys, and the keys and revocations of user tokens"
 

@@ -61,9 +61,9 @@ type usageError string
 // Error says what is wrong with the command line.
 func (e usageError) Error() string { return string(e) }
 
-// Run is the whole program: arguments and environment in, exit code out. It ends when ctx does.
-// The code is 0 after a clean stop, 1 when something failed, 2 when the command line cannot be
-// understood.
+// Run is the whole program. It takes arguments and environment and returns the exit code. It ends
+// when ctx ends. The code is 0 after a clean stop, 1 if something failed, and 2 if the command line
+// cannot be understood.
 func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	to := outputsOf(len(args) == 0 || args[0] == "serve", environ, stdout, stderr)
 	err := dispatch(ctx, args, environ, to)
@@ -137,7 +137,7 @@ func serve(ctx context.Context, c *config, to outputs) error {
 	defer preparation.end()
 	if err := preparation.soon(); err != nil {
 		if ctx.Err() != nil {
-			return nil // it was stopped before it had begun
+			return nil // the process was stopped before it had begun to serve
 		}
 		return err
 	}
@@ -160,8 +160,8 @@ func serve(ctx context.Context, c *config, to outputs) error {
 	return a.live(ctx, front, loops, preparation, hangup, to)
 }
 
-// live serves, at first only the message that it is starting. It waits for a reason to stop, and
-// then stops everything.
+// live serves requests, first only with the answer that the process is starting. It waits for a
+// reason to stop, and then stops everything.
 func (a *app) live(ctx context.Context, front *front, http []loop, preparation *preparation, hangup <-chan os.Signal, to outputs) error {
 	stages := newStages(a.log)
 	stages.start(ctx, "http", http...)
@@ -225,7 +225,7 @@ func plainDurations(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// terminal tells whether a person is likely to read the output.
+// terminal tells whether the output goes to a terminal, so that a person probably reads it.
 func terminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {

@@ -12,10 +12,10 @@ import (
 // restore a sale, is counted.
 func (a *app) openSales() error {
 	tries := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "fanfare_sale_reservations_total", Help: "Tries to reserve, by what became of them.",
+		Name: "fanfare_sale_reservations_total", Help: "Attempts to reserve, by outcome.",
 	}, []string{"outcome"})
 	restores := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "fanfare_sale_restores_total", Help: "Sales that were to be brought in line with the record, after a loss or fail-over of Redis.",
+		Name: "fanfare_sale_restores_total", Help: "Attempts to restore a sale from SQL after Redis lost data or failed over, by outcome.",
 	}, []string{"outcome"})
 	for _, outcome := range []string{"done", "failed"} { // they start at 0, so that an alert sees the first one, too
 		restores.WithLabelValues(outcome)

@@ -72,7 +72,7 @@ func (all *stages) watch(ctx context.Context, l loop) {
 	}
 	select {
 	case all.broken <- fmt.Errorf("%s: %w", l.name, err):
-	default: // only the first one matters
+	default: // only the first one is reported
 	}
 }
 

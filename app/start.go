@@ -15,8 +15,8 @@ const (
 	// startSoon is how long a start may take before the server listens anyway, so that /readyz
 	// can say what the start waits for.
 	startSoon = 500 * time.Millisecond
-	// refusedPatience is how long a start tolerates wrong credentials or a missing database: in
-	// a new installation they may be right soon.
+	// refusedPatience is how long a start tolerates wrong credentials or a missing database,
+	// because in a new installation they may be set up a moment later.
 	refusedPatience = 10 * time.Second
 	// startAgain is the pause between two attempts to reach a dependency that is away.
 	startAgain = 250 * time.Millisecond
@@ -101,8 +101,8 @@ func (a *app) notYet() error {
 	return e
 }
 
-// patience is how a start waits for dependencies that are away: after a restart of everything
-// they may come up in any order.
+// patience says how a start waits for a dependency that is away: after a restart of everything,
+// dependencies may come up in any order.
 type patience struct {
 	variable string // names the variable with the dependency's address
 	log      *slog.Logger
@@ -111,7 +111,7 @@ type patience struct {
 	tell     func(why string) // receives the reason for waiting; default: discarded
 }
 
-// until tries until it succeeds, for as long as a dependency is merely away. Its error names the
+// until tries until it succeeds, as long as the dependency is only away. Its error names the
 // variable.
 func (p patience) until(ctx context.Context, try func(context.Context) error) error {
 	for began, told := time.Now(), false; ; {

@@ -34,7 +34,7 @@ func builtAs() (version, revision string) {
 func buildInfo() prometheus.Collector {
 	version, revision := builtAs()
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "fanfare_build_info", Help: "What runs: always 1.",
+		Name: "fanfare_build_info", Help: "Always 1; the labels name the running version.",
 		ConstLabels: prometheus.Labels{"version": version, "revision": revision, "goversion": runtime.Version()},
 	})
 	g.Set(1)

@@ -1,8 +1,7 @@
-// Package migrations holds the SQL schema, one folder of numbered steps per
-// dialect. Steps are only ever added; each one that MySQL runs is a single
-// statement, because MySQL cannot undo half a step. What has several lines is marked
-// with its begin and end: looking for the end takes goose 4 MiB of memory a line, which
-// the race detector has it take anew.
+// Package migrations holds the SQL schema: one folder of numbered steps for each dialect. A step is
+// never changed or removed. Each step for MySQL is a single statement, because MySQL cannot undo
+// half a step. Statements of several lines are marked with their begin and end, because goose needs
+// 4 MiB of memory for each line in which it searches for the end.
 package migrations
 
 import "embed"

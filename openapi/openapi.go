@@ -1,6 +1,6 @@
-// Package openapi holds what outsiders read: the OpenAPI document that is
-// generated from the handlers' comments and api's types, and a Swagger UI to
-// try it with. Both are embedded; nothing is loaded from elsewhere.
+// Package openapi holds the OpenAPI document, which is generated from the handlers' comments and
+// the types of package api, and a Swagger UI to try it out. Both are embedded; nothing is loaded
+// from other servers.
 //
 //	go generate ./openapi    writes openapi.json anew
 package openapi
@@ -25,8 +25,8 @@ import (
 //go:embed openapi.json page
 var files embed.FS
 
-// policy lets the page run our script and Swagger UI's, and talk to this
-// server alone. Swagger UI carries its icons in data URLs.
+// policy lets the page run fanfare's script and that of Swagger UI, and call only this server.
+// Swagger UI has its icons in data URLs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -36,8 +36,8 @@ func Document() http.Handler { return serve("openapi.json", "application/json") 
 // JSON is the document itself.
 func JSON() []byte { return read("openapi.json") }
 
-// UI serves Swagger UI below /docs/: our page and start script, and the assets
-// of the swgui module. What is neither goes to notFound.
+// UI serves Swagger UI below /docs/: the page, the start script, and the assets of the swgui
+// module. Any other path goes to notFound.
 func UI(notFound http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/docs/{$}", withPolicy(serve("page/index.html", "text/html; charset=utf-8")))
@@ -47,7 +47,7 @@ func UI(notFound http.HandlerFunc) http.Handler {
 	return mux
 }
 
-// assets serves the module's files, but no list of them.
+// assets serves the module's files, without directory listings.
 func assets(notFound http.HandlerFunc) http.Handler {
 	server := statigz.FileServer(static.FS, statigz.OnNotFound(notFound))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -67,8 +67,8 @@ func withPolicy(next http.Handler) http.Handler {
 	})
 }
 
-// serve serves a file, compressed to those who take gzip, and not at all to those
-// who have it.
+// serve serves a file, compressed if the client accepts gzip. If the client has the file already,
+// it answers 304.
 func serve(name, contentType string) http.Handler {
 	body := read(name)
 	zipped := sync.OnceValue(func() []byte { return compressed(body) })
@@ -109,8 +109,8 @@ func takesGzip(r *http.Request) bool {
 	return false
 }
 
-// read gives an embedded file. It can only be missing from a broken build,
-// which the tests would not let pass.
+// read returns an embedded file. A file can be missing only from a broken build, and then tests
+// fail.
 func read(name string) []byte {
 	body, err := files.ReadFile(name)
 	if err != nil {

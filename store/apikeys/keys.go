@@ -44,7 +44,7 @@ type Store struct {
 	rec  *record.DB
 	o    Options
 	snap atomic.Pointer[snapshot]
-	// any stays true once a key was seen, whatever the record says later.
+	// any stays true once a key was seen, even if the record has none later.
 	any atomic.Bool
 	// load lets one reader of SQL at a time replace the snapshot.
 	load sync.Mutex
@@ -63,7 +63,7 @@ type snapshot struct {
 type entry struct {
 	key  api.Key
 	hash []byte
-	// last is the second of the newest noted use: one note a second is enough.
+	// last is the second of the newest noted use. At most one use per second is noted.
 	last atomic.Int64
 }
 
@@ -151,8 +151,8 @@ func (s *Store) List(ctx context.Context) ([]api.Key, error) {
 	return list, nil
 }
 
-// Revoke ends a key for good; api.CodeNotFound when there is none. In this
-// process it stops working at once.
+// Revoke ends a key for good. The error is api.CodeNotFound if there is no such key. In this
+// process the key stops working at once.
 func (s *Store) Revoke(ctx context.Context, id string) error {
 	if err := s.rec.RevokeKey(ctx, id); err != nil {
 		return fmt.Errorf("revoke key: %w", err)
@@ -161,8 +161,8 @@ func (s *Store) Revoke(ctx context.Context, id string) error {
 	return nil
 }
 
-// Any tells whether a key was ever created. Once true it stays true, also when
-// every key is revoked: a server that had a key is never open again.
+// Any tells whether a key was ever created. It stays true even if every key is revoked: a server
+// that had a key never answers calls without a key again.
 func (s *Store) Any() bool { return s.any.Load() }
 
 // Authenticate finds the key of a secret, in memory and in constant time. A

@@ -43,7 +43,7 @@ func (s *Store) publish(version int64, stored []record.StoredKey, began time.Tim
 	for _, k := range stored {
 		sum, err := hex.DecodeString(k.SecretHash)
 		if err != nil {
-			continue // a text that is no hash belongs to no secret
+			continue // a text that is not a hash cannot match a secret
 		}
 		snap.byID[k.ID] = &entry{key: k.Key, hash: sum}
 	}

@@ -16,17 +16,17 @@ import (
 //go:embed lua
 var scripts embed.FS
 
-// State is how far an app is from running.
+// State is the state of an app that is paused or resuming.
 type State string
 
-// The states. A running app is not remembered at all.
+// The states. A running app has no record.
 const (
 	Running  State = ""
 	Paused   State = "paused"
 	Resuming State = "resuming"
 )
 
-// App is one app that is not simply running.
+// App is an app that is paused or resuming.
 type App struct {
 	State  State
 	Since  time.Time
@@ -39,18 +39,18 @@ type Store struct {
 	change *redisdb.Script
 }
 
-// New makes a Store. It talks to nobody.
+// New makes a Store. It does not connect.
 func New(db *redisdb.DB) *Store {
 	return &Store{db: db, change: redisdb.MustScript(scripts, "lua/app_change.lua")}
 }
 
-// PauseApp stops an app; first tells whether it was not paused before.
+// PauseApp pauses an app. first tells whether the app was not paused before.
 func (s *Store) PauseApp(ctx context.Context, app, reason string) (first bool, err error) {
 	return s.changeApp(ctx, app, "*", Paused, reason)
 }
 
-// ResumeApp lets a paused app run again; its messages are still to be moved
-// back. Exactly one of several callers gets true.
+// ResumeApp lets a paused app run again. Its parked messages still have to be moved back. Exactly
+// one of several callers gets true.
 func (s *Store) ResumeApp(ctx context.Context, app string) (was bool, err error) {
 	return s.changeApp(ctx, app, string(Paused), Resuming, "")
 }
@@ -61,7 +61,7 @@ func (s *Store) ForgetApp(ctx context.Context, app string) error {
 	return err
 }
 
-// changeApp is naturally idempotent: a second run finds the app already there.
+// changeApp is idempotent: a second run finds the app changed already.
 func (s *Store) changeApp(ctx context.Context, app, from string, to State, reason string) (bool, error) {
 	v, err := s.db.Eval(ctx, redisdb.Write, s.change, []string{keyPaused},
 		app, from, string(to), strings.ReplaceAll(reason, "\n", " "), strconv.Itoa(int(keepPaused.Seconds())))
@@ -96,8 +96,8 @@ func parseApp(value string) App {
 	return App{State: State(state), Since: time.UnixMilli(ms), Reason: reason}
 }
 
-// TakeProbe tells one caller in the cluster per interval that it may try the
-// app. A lost answer costs one probe, never makes two.
+// TakeProbe returns true to one caller in the cluster per interval, which may then probe the app.
+// If the answer is lost, one probe is left out; there are never two.
 func (s *Store) TakeProbe(ctx context.Context, app string, interval time.Duration) (bool, error) {
 	cmd := redis.NewStatusCmd(ctx, "set", keyProbe(app), "1", "px", max(1, interval.Milliseconds()), "nx")
 	if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {

@@ -1,5 +1,5 @@
-// Package apps remembers which APNs apps (a topic in an environment) are
-// paused, for the whole cluster, and who may probe one.
+// Package apps records for the whole cluster which APNs apps (a topic in an environment) are
+// paused, and which process may probe a paused app.
 //
 // Keys:
 //
@@ -7,7 +7,7 @@
 //	ff:{apps}:paused          hash    7 days after its last change
 //	ff:{apps}:probe:<app>     string  one probe interval
 //
-// A field of the hash is an app, its value "<state> <since ms> <reason>". A
-// paused app's messages wait in parked streams of the queue "notifications";
-// a resuming one's are on their way back, and its field goes when all are.
+// A field of the hash is an app, and its value is "<state> <since ms> <reason>". The messages of a
+// paused app wait in parked streams of the queue "notifications". While an app is resuming, its
+// messages are moved back, and its field is removed when all are back.
 package apps

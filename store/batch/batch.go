@@ -1,8 +1,8 @@
-// Package batch lets callers share a piece of work: items that arrive while a run
-// is under way wait and go with the next run, so that a thousand small changes do
-// not cost a thousand commits. At low load nobody waits. Options let a full run
-// begin beside the one before it, and any run beside one that hangs. A Group has
-// one result for all items of a run, a Crowd has one for each item.
+// Package batch lets callers share a piece of work. Items that arrive while a run is under way wait
+// and are part of the next run, so that a thousand small changes do not need a thousand commits. At
+// low load nobody waits. Options allow a full run to begin while the previous one is still under
+// way, and any run to begin while another one hangs. A Group has one result for all items of a run,
+// and a Crowd has a result for each item.
 package batch
 
 import (
@@ -23,15 +23,15 @@ type Group[T, R any] struct {
 	slow    int // running batches past Patience; others may start beside them
 }
 
-// Options bound a run.
+// Options are the limits of a run.
 type Options struct {
 	Most    int           // items of one run; 0: any number
 	Timeout time.Duration // of one run; must be set
 	// Abreast is how many runs may be under way at once, 1 or less: one. A run
 	// begins beside another only when it is full, so that runs do not get small.
 	Abreast int
-	// Patience is how long the next run waits for one that is under way before it
-	// begins beside it, full or not; 0: until that one has ended.
+	// Patience is how long the next run waits for one that is under way. Then it begins, full or
+	// not. 0: it waits until that run has ended.
 	Patience time.Duration
 }
 
@@ -72,8 +72,8 @@ func (g *Group[T, R]) Do(ctx context.Context, item T) (R, error) {
 	}
 }
 
-// join adds an item to the last run that has room, and starts the runs if none
-// is under way.
+// join adds an item to the last run if it is not full, or else to a new one, and starts the runs if
+// none is under way.
 func (g *Group[T, R]) join(ctx context.Context, item T) *run[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,7 +109,7 @@ func (g *Group[T, R]) Waiting() int {
 	return n
 }
 
-// full tells whether the next run has no room left.
+// full tells whether the next run can take no more items.
 func (g *Group[T, R]) full() bool {
 	return g.o.Most > 0 && len(g.waiting[0].items) >= g.o.Most
 }
@@ -117,7 +117,7 @@ func (g *Group[T, R]) full() bool {
 // work makes runs until no run waits that may begin now.
 func (g *Group[T, R]) work(ctx context.Context) {
 	for {
-		runtime.Gosched() // callers that are about to join go along: many often wake at once
+		runtime.Gosched() // many callers often wake at once: let them join this run
 		now := g.next()
 		if now == nil {
 			return

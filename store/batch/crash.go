@@ -5,9 +5,9 @@ import (
 	"runtime/debug"
 )
 
-// CrashOnPanic makes a panic end the process, as in a goroutine of its own. Defer it in a
-// caller's goroutine that works for other callers too: if a server recovered the panic as
-// that of one request, the others would wait forever.
+// CrashOnPanic lets a panic end the process, even if a server would recover it. Defer it in the
+// goroutine of a caller that works for other callers too: if the panic ended only one request, the
+// others would wait forever.
 func CrashOnPanic() {
 	if v := recover(); v != nil {
 		text := fmt.Sprintf("%v\n\n%s", v, debug.Stack())

@@ -21,7 +21,7 @@ type member[T any] struct {
 	// decided is set once: by the run that takes the item, or by the caller that
 	// takes it back.
 	decided atomic.Bool
-	late    bool // it waited too long to be taken; valid once its run has ended
+	late    bool // the item waited too long to be taken; valid once its run has ended
 }
 
 // NewCrowd makes a crowd; do makes a run and notes the outcome in each item. A run does not
@@ -32,8 +32,8 @@ func NewCrowd[T any](o Options, maxWait time.Duration, do func(context.Context, 
 	return c
 }
 
-// Do hands in an item and waits for its run. With an error, left tells that a run has taken
-// the item and may still work on it; otherwise no run ever does.
+// Do hands in an item and waits for its run. If there is an error, left says that a run has taken
+// the item and may still work on it. If left is false, no run will take it.
 func (c *Crowd[T]) Do(ctx context.Context, item T) (left bool, err error) {
 	m := &member[T]{item: item, since: time.Now()}
 	if _, err := c.group.Do(ctx, m); err != nil {

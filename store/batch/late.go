@@ -2,13 +2,13 @@ package batch
 
 import "time"
 
-// mayGiveUp is how long callers wait before they look at their contexts. Asking a context
-// with a deadline costs more than all else in a batch, as it makes a channel and a timer
-// only then; and most answers arrive within this time.
+// mayGiveUp is how long callers wait before they ask their contexts. Most answers arrive within
+// this time. Asking a context with a deadline makes a channel and a timer, and costs more than
+// everything else in a batch.
 const mayGiveUp = 20 * time.Millisecond
 
-// Late is the timer of callers that wait together: when it has passed, each looks whether its
-// context has ended.
+// Late is the timer of callers that wait together. When it has passed, each of them checks whether
+// its context has ended.
 type Late struct {
 	passed chan struct{}
 	timer  *time.Timer

@@ -12,10 +12,10 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Ack moves a user's positions forward, all in one round trip; a position that
-// is there already, or beyond, stays. With several chats each stands for itself
-// and has its own refusal among the errors; the only one's refusal is the
-// call's: not_found, not_a_member, validation_failed above the last id.
+// Ack moves a user's positions forward, all in one round trip. A position never moves back. If
+// there are several chats, each can be refused separately, and the errors are in the result. If
+// there is only one chat, the call returns its error: not_found, not_a_member, or validation_failed
+// for an id above the last one.
 func (s *Store) Ack(ctx context.Context, user string, acks map[string]int64) (*api.Acks, error) {
 	if len(acks) == 0 {
 		return &api.Acks{Acked: map[string]int64{}}, nil

@@ -42,12 +42,11 @@ func replyOf(cmd *redis.Cmd) ([]any, error) {
 	return list, nil
 }
 
-// indexPatience is how long a call on a Cluster waits for the reading of its
-// user's index once it has its own answer: the index may be on a master that is
-// away.
+// indexPatience is how long a call on a Cluster, once it has its own answer, still waits for the
+// read of the user's index: the index may be on a master that is away.
 const indexPatience = 50 * time.Millisecond
 
-// memberCall is a user's call about some of his chats.
+// memberCall is a user's call about some of the user's chats.
 type memberCall struct {
 	mode  redisdb.Mode
 	user  string
@@ -55,9 +54,9 @@ type memberCall struct {
 	cmds  []redis.Cmder // one for each chat
 }
 
-// call makes a member's call, reads in the same round trip which of the chats his
-// index has, and returns those that are missing there. For several chats every
-// command has its own outcome, also after an error.
+// call makes a member's call and reads in the same round trip which of the chats the user's index
+// has. It returns the chats that are missing there. For several chats every command has its own
+// outcome, even after an error.
 func (s *Store) call(ctx context.Context, c memberCall) (missing []string, err error) {
 	send := s.db.Share
 	if len(c.cmds) > 1 {
@@ -73,8 +72,8 @@ func (s *Store) call(ctx context.Context, c memberCall) (missing []string, err e
 	return missingOf(indexed, c.chats), nil
 }
 
-// beside makes a call on a Cluster, where the index of its user may be on another
-// master than the chats: it is read beside the call.
+// beside makes a call on a Cluster, where the user's index may be on another master than the chats.
+// The index is read at the same time.
 func (s *Store) beside(ctx context.Context, user string, chats []string, call func() error) (missing []string, err error) {
 	read := make(chan []string, 1)
 	go func() {

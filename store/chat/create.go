@@ -11,7 +11,7 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Statuses of chat_create.lua beside those that scripts share.
+// Statuses of chat_create.lua, in addition to those that scripts share.
 const (
 	createExists = 5
 	createFree   = 6
@@ -26,12 +26,11 @@ type creation struct {
 	stamps  []string
 }
 
-// Create makes a chat. Its members are the creator and those named, each once;
-// the creator sends the first message in the same step, due for a push if push
-// says so. Without an id the chat gets one, derived from the key when there is
-// one. replayed: the answer is that of an earlier request with the same key.
-// Errors: conflict when the id exists, idempotency_key_reused, and those of
-// Redis.
+// Create makes a chat of the creator and the listed members, each once. The creator's first message
+// is sent in the same step, and is due for a push if push is set. Without an id the chat gets one,
+// which is derived from the idempotency key if there is one. replayed says that the answer is from
+// an earlier request with the same key. Errors: conflict if the id exists, idempotency_key_reused,
+// and those of Redis.
 func (s *Store) Create(ctx context.Context, r *api.ChatRequest, once api.Idempotency, push bool) (c *api.Chat, replayed bool, err error) {
 	if err := s.db.Overloaded(); err != nil {
 		return nil, false, err
@@ -82,7 +81,7 @@ func newCreation(r *api.ChatRequest, once api.Idempotency, push bool) *creation 
 // newID is 130 random bits.
 func newID() string { return strings.ToLower(rand.Text()) }
 
-// distinct are the creator and the others, each once, in their order.
+// distinct returns the creator and the others, each once, in their order.
 func distinct(creator string, others []string) []string {
 	out, seen := []string{creator}, map[string]bool{creator: true}
 	for _, name := range others {
@@ -94,8 +93,8 @@ func distinct(creator string, others []string) []string {
 	return out
 }
 
-// create runs chat_create.lua; without stamps it only finds out what the outcome would
-// be. The epoch of the chat becomes that of the chat in the script's reply.
+// create runs chat_create.lua. Without stamps the script only tells what the outcome would be. The
+// chat gets the epoch from the script's reply.
 func (s *Store) create(ctx context.Context, n *creation) (status int64, err error) {
 	digest := ""
 	if n.once.Key != "" {
@@ -120,8 +119,8 @@ func (s *Store) create(ctx context.Context, n *creation) (status int64, err erro
 	return status, nil
 }
 
-// claim holds the key for this body: with another the chat may be in another
-// slot, where nothing is known of it.
+// claim reserves the idempotency key for this body. A request with another body may name a chat in
+// another slot, where the key is not known.
 func (s *Store) claim(ctx context.Context, once api.Idempotency) error {
 	cmd := s.claimScript.Cmd(ctx, []string{claimKey(once.Name())}, digestOf(once), keyTTL.Milliseconds())
 	if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {
@@ -137,7 +136,7 @@ func (s *Store) claim(ctx context.Context, once api.Idempotency) error {
 	return nil
 }
 
-// release lets the key be used again after a refusal; else it ends by itself.
+// release frees the key after a refusal. If that fails, the key expires by itself.
 func (s *Store) release(ctx context.Context, once api.Idempotency) {
 	if once.Key == "" {
 		return

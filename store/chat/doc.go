@@ -1,30 +1,28 @@
-// Package chat is group chat for people who come and go: members join and
-// leave, nobody has to be connected, and nothing is lost while it is kept. Redis
-// holds it all.
+// Package chat is group chat whose members come and go. Nobody has to be connected, and no message
+// is lost as long as it is kept. Everything is in Redis.
 //
 //	key                              type    lifetime              what
 //	ff:{chat:<b>}:meta:<chat>        string  the chat's            epoch, last id and more: lua/part_chat.lua
 //	ff:{chat:<b>}:log:<chat>         list    the oldest age kept   the messages in a row, the last one's id is l
 //	ff:{chat:<b>}:members:<chat>     zset    the chat's            user -> acknowledged up to
 //	ff:{chat:<b>}:joins:<chat>       zset    the chat's            "<user> <stamp>", by name
-//	ff:{chat:<b>}:own:<chat>/<user>  zset    the oldest age kept   the user's own messages above his position
-//	ff:{chat:<b>}:once:<hash>        string  24 h, or 15 s         what an Idempotency-Key did, or a call that sent or left
+//	ff:{chat:<b>}:own:<chat>/<user>  zset    the oldest age kept   the user's own messages above the position
+//	ff:{chat:<b>}:once:<hash>        string  24 h, or 15 s         the result of an Idempotency-Key, or of a call that sent or left
 //	ff:{chat:<b>}:due                zset    while pushes are due  chat -> since when, in ms
 //	ff:{chats:<user>}:index          zset    the user's last chat  chat -> stamp of the join, a time in us
 //	ff:{chatkey:<hash>}:claim        string  24 h                  the body for which a key of POST /v1/chats is held
-//	ff:{chatsweep}:turn              string  12 s                  the process that sweeps the pushes that were left
+//	ff:{chatsweep}:turn              string  12 s                  the process that sweeps pushes that were left behind
 //
-// <b> is one of 256 buckets, chosen by the chat's id: all that one script
-// touches is in one slot, and a sweeper finds every chat with pushes due by
-// reading 256 keys. The meta has the run of the server that added the last message: in
-// another run, which may have lost messages and gives their ids again, the chat gets
-// another epoch, "<the first one>.<run>". Up to the id that this run found, which the meta
-// has together with the epoch before, the messages are the same in both.
+// <b> is one of 256 buckets, chosen by the chat's id. So all keys of one script are in one slot,
+// and a sweeper finds every chat with pushes due by reading 256 keys. The meta has the run of the
+// Redis server that added the last message. Another run may have lost messages and uses their ids
+// again. Then the chat gets another epoch, "<the first one>.<run>". The meta also has the previous
+// epoch and the last id that this run found: up to that id the messages are the same in both
+// epochs.
 //
-// A chat lives until its last member leaves; then every key of it goes, and the
-// same id made again is another chat, with another epoch. Only the log of a
-// silent chat ends by itself. Positions, the last id and the epoch stay, so ids
-// never start again while a chat lives.
+// A chat exists until its last member leaves. Then all its keys are deleted. A chat that is made
+// again under the same id is a new one, with another epoch. Only the log of a silent chat expires.
+// Positions, the last id and the epoch stay, so that ids never begin again while a chat exists.
 //
 // Messages are removed from the beginning of the log only. So it has every id from
 // l + 1 - length to l, and the number of messages between two ids is their difference.
@@ -33,22 +31,21 @@
 // still have to be pushed stay until then, unless the log is more than twice as long as
 // it may be.
 //
-// A user's unread messages are those above his position less his own above it:
-// two differences and a count, computed when asked for. His own are the messages
-// that he sent in the present membership; leaving forgets which they were.
+// A user's unread messages are the messages above the position, without the user's own. Their
+// number is computed on each read from two differences and a count. A user's own messages are those
+// sent in the present membership; after leaving they are no longer known as the user's own.
 //
-// The index of a user only lists his chats; the memberships are in the chats. Joining
-// writes the index, then the membership; leaving does it the other way round. So a crash
-// in between leaves an entry too many, never one too few. The stamp says which join made
-// an entry: leaving removes the entry with the stamp of the join that it ended, and
-// reading removes an entry of a chat that the user is not in if it is older than 60 s
-// and still the same. Every call by a member reads, in the same round trip, whether his
-// index has the chat, and adds a missing entry.
+// The index of a user only lists the user's chats; the memberships are in the chats. Joining first
+// writes the index and then the membership, and leaving does it in the opposite order. So a crash
+// in between may leave an additional entry, but never a missing one. The stamp of an entry says
+// which join wrote it. Leaving removes the entry with the stamp of the join that it ended. Reading
+// removes an entry of a chat without membership if the entry is older than 60 s and has not
+// changed. Every call by a member reads in the same round trip whether the member's index has the
+// chat, and adds a missing entry.
 //
-// The script that stores a message publishes it whole on MessageChannel, and
-// those that change memberships say so on MembershipChannel. Package live, above
-// this one, serves streams and long polls from that; of this package it needs
-// the channels, DecodePublished, Heads, Positions and ReadMany. Messages are
-// pushed to phones by the Pusher of the process that took them; the key due
-// lists the chats with pushes due, so that a sweeper finds those that a crash left.
+// The script that stores a message publishes the whole message on MessageChannel, and scripts that
+// change memberships publish the change on MembershipChannel. Package live serves streams and long
+// polls from these. It uses the channels, DecodePublished, Heads, Positions and ReadMany of this
+// package. Messages are pushed to phones by the Pusher of the process that took them. The key due
+// lists the chats with pushes due, so that a sweeper finds pushes that a crash left behind.
 package chat

@@ -13,21 +13,21 @@ import (
 
 // PushBatch is what is due to be pushed in one chat.
 type PushBatch struct {
-	// Epoch and UpTo are what PushDone takes when the batch is done.
+	// Epoch and UpTo are for PushDone, when the batch is done.
 	Epoch string
 	UpTo  int64
-	// Messages are the next that are due, ascending. Messages that every member has
-	// acknowledged meanwhile are left out: nobody needs a notification of them.
+	// Messages are the next messages that are due, ascending. Messages that every member has
+	// acknowledged in the meantime are left out, because nobody needs a notification of them.
 	Messages []api.ChatMessage
-	// Was is the epoch of the messages up to Since, if it was another one.
+	// Was is the epoch that the messages up to Since had, if it was another one.
 	Was   string
 	Since int64
-	// More says that others are due after these.
+	// More says that more messages are due after these.
 	More bool
 }
 
-// DuePushes lists chats in which pushes have been due for that long by Redis'
-// clock, up to limit from each of the 256 buckets, in one pipeline.
+// DuePushes lists chats in which pushes have been due for the given time, by Redis' clock, up to
+// limit from each of the 256 buckets, in one pipeline.
 func (s *Store) DuePushes(ctx context.Context, olderThan time.Duration, limit int) ([]string, error) {
 	list := make([]redis.Cmder, buckets)
 	for bucket := range buckets {
@@ -65,9 +65,9 @@ func (s *Store) PushMessages(ctx context.Context, chat string, limit int) (PushB
 	return b, err
 }
 
-// PushDone notes that pushes are done up to a message, never back; when that is
-// the last, nothing is due any more. Of a chat that is gone, or another one by
-// its epoch, nothing is noted.
+// PushDone records that the pushes are done up to a message; it never goes back. When that is the
+// last message, the chat is no longer due. Nothing is recorded if the chat is gone or has another
+// epoch.
 func (s *Store) PushDone(ctx context.Context, chat, epoch string, upTo int64) error {
 	cmd := s.chatCmd(ctx, s.pushDoneScript, chat, epoch, upTo)
 	if err := s.db.Share(ctx, redisdb.Write, cmd); err != nil {

@@ -12,12 +12,12 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Head is where a chat's log ends: its epoch and last id, "" and 0 when there is
-// no such chat.
+// Head is the end of a chat's log: its epoch and last id. They are "" and 0 if there is no such
+// chat.
 type Head struct {
 	Epoch  string
 	LastID int64
-	Err    error // why it could not be read, when others could
+	Err    error // why this one could not be read, if others could
 }
 
 // Heads reads the heads of chats in one pipeline. Package live compares them with the
@@ -37,7 +37,7 @@ func (s *Store) Heads(ctx context.Context, chats []string) ([]Head, error) {
 	return heads, nil
 }
 
-// readHead reads the beginning of a chat's meta, as part_chat.lua has it.
+// readHead reads the beginning of a chat's meta, in the form of part_chat.lua.
 func readHead(cmd *redis.StringCmd) (h Head) {
 	meta, err := cmd.Result()
 	if errors.Is(err, redis.Nil) {

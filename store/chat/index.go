@@ -14,8 +14,7 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// entry is a chat in a user's index, with the stamp of the join it is for: a
-// time in us.
+// entry is a chat in a user's index, with the stamp of the user's join: a time in µs.
 type entry struct {
 	chat  string
 	stamp int64
@@ -31,7 +30,7 @@ func indexedCmd(ctx context.Context, user string, chats []string) *redis.FloatSl
 	return redis.NewFloatSliceCmd(ctx, args...)
 }
 
-// missingOf lists the chats that indexedCmd did not find; none when it failed.
+// missingOf lists the chats that indexedCmd did not find. If the command failed, the list is empty.
 func missingOf(indexed *redis.FloatSliceCmd, chats []string) (missing []string) {
 	stamps, err := indexed.Result()
 	if err != nil || len(stamps) != len(chats) {
@@ -45,17 +44,17 @@ func missingOf(indexed *redis.FloatSliceCmd, chats []string) (missing []string) 
 	return missing
 }
 
-// addMissing adds chats that a member's index should have. When that fails, the member's
-// next call does it.
+// addMissing adds chats that a member's index should have. If that fails, the member's next call
+// adds them.
 func (s *Store) addMissing(ctx context.Context, user string, chats []string) {
 	if _, err := s.AddMissing(ctx, user, chats); err != nil {
-		s.o.Logger.DebugContext(ctx, "the chats of a user wait for his next call", "error", err)
+		s.o.Logger.DebugContext(ctx, "the index of a user lacks chats until the user's next call", "error", err)
 	}
 }
 
-// AddMissing adds chats that a member's index may have lost, under the stamps of his
-// joins, and returns those that he has left. It returns Redis' error when some could not
-// be read, or when the index was not written.
+// AddMissing adds chats that a member's index may have lost, under the stamps of the member's
+// joins, and returns the chats that the member has left. It returns Redis' error if some chats
+// could not be read or the index was not written.
 func (s *Store) AddMissing(ctx context.Context, user string, chats []string) (left []string, err error) {
 	if len(chats) == 0 {
 		return nil, nil
@@ -64,7 +63,7 @@ func (s *Store) AddMissing(ctx context.Context, user string, chats []string) (le
 	for i, chat := range chats {
 		cmds[i] = s.chatCmd(ctx, s.readChatScript, chat, user)
 	}
-	// On a Cluster some answer although a master is away.
+	// On a Cluster some masters answer although another one is away.
 	if err = s.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil && !anyAnswered(cmds) {
 		return nil, err
 	}
@@ -87,7 +86,7 @@ func (s *Store) AddMissing(ctx context.Context, user string, chats []string) (le
 	return left, errors.Join(err, s.writeEntries(ctx, user, entries))
 }
 
-// writeEntries writes entries unless the index has them, or later ones.
+// writeEntries writes the entries unless the index has them or later ones.
 func (s *Store) writeEntries(ctx context.Context, user string, entries []entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -129,8 +128,8 @@ func (s *Store) addToIndexes(ctx context.Context, chat string, users ...string) 
 	return stamps, nil
 }
 
-// dropCmd removes entries from a user's index if they are at least that old and
-// still have the same stamp.
+// dropCmd removes entries from a user's index if they have the given age and still have the same
+// stamp.
 func (s *Store) dropCmd(ctx context.Context, user string, ageMicros int64, entries ...entry) *redis.Cmd {
 	args := make([]any, 0, 1+2*len(entries))
 	args = append(args, ageMicros)
@@ -140,15 +139,15 @@ func (s *Store) dropCmd(ctx context.Context, user string, ageMicros int64, entri
 	return s.dropScript.Cmd(ctx, []string{indexKey(user)}, args...)
 }
 
-// page is a part of a user's index.
+// page is a page of a user's index.
 type page struct {
 	now     int64 // Redis' time in us
 	entries []entry
 }
 
-// readPage reads at most limit entries that follow a cursor, "" for the
-// beginning. A cursor is a position in the order of the index, by stamp and then
-// by chat: the entry that it was made of may be gone or elsewhere by now.
+// readPage reads at most limit entries after a cursor, which is "" for the beginning. A cursor is a
+// position in the order of the index, by stamp and then by chat. It is still right if the entry
+// from which it was made was removed or has moved.
 func (s *Store) readPage(ctx context.Context, user, cursor string, limit int) (*page, error) {
 	last, err := readCursor(cursor)
 	if err != nil {
@@ -191,8 +190,7 @@ func readCursor(cursor string) (e entry, err error) {
 	return e, err
 }
 
-// next is the cursor of the page after this one, "" when a page of that many
-// was not full.
+// next is the cursor of the next page, "" if this page was not full.
 func (p *page) next(limit int) string {
 	if len(p.entries) < limit {
 		return ""
@@ -201,8 +199,8 @@ func (p *page) next(limit int) string {
 	return strconv.FormatInt(last.stamp, 10) + " " + last.chat
 }
 
-// dropStale drops entries that a crash left: old ones of chats of which the user
-// is no member. When that fails, the next read drops them.
+// dropStale drops entries that a crash left: old entries of chats of which the user is not a
+// member. If that fails, the next read drops them.
 func (s *Store) dropStale(ctx context.Context, user string, now int64, stale []entry) {
 	var old []entry
 	for _, e := range stale {
@@ -214,6 +212,6 @@ func (s *Store) dropStale(ctx context.Context, user string, now int64, stale []e
 		return
 	}
 	if err := s.db.Share(ctx, redisdb.Write, s.dropCmd(ctx, user, repairAge.Microseconds(), old...)); err != nil {
-		s.o.Logger.DebugContext(ctx, "old chats of a user wait for his next read", "error", err)
+		s.o.Logger.DebugContext(ctx, "the index of a user has stale chats until the user's next read", "error", err)
 	}
 }

@@ -8,19 +8,18 @@ import (
 	"fanfare/api"
 )
 
-// All keys of one chat share the tag of its bucket, and so one slot; with the
-// bucket's chats they share the list of chats with pushes due, so that reading 256
-// keys finds every chat with pushes due. No identifier can hold a brace, a
-// slash or a blank. The scripts make names from the first two keys by the same
-// rules.
+// All keys of one chat have the tag of its bucket, and so they are in one slot. The chats of a
+// bucket share a list of chats with pushes due, so that a sweeper finds all of these by reading 256
+// keys. No identifier can contain a brace, a slash or a blank. The scripts make names from the
+// first two keys by the same rules.
 
-// buckets is how many tags chats are spread over. It cannot change while there
-// are chats.
+// buckets is the number of tags over which chats are spread. It cannot change while there are
+// chats.
 const buckets = 256
 
 func bucketOf(chat string) int { return int(crc32.ChecksumIEEE([]byte(chat)) % buckets) }
 
-// bucketTag begins all keys of a bucket.
+// bucketTag is the beginning of all keys of a bucket.
 func bucketTag(bucket int) string {
 	digits := strconv.Itoa(1000 + bucket)
 	return "ff:{chat:" + digits[1:] + "}:"
@@ -39,19 +38,19 @@ func chatKeys(chat string) []string { return []string{metaKey(chat), dueKey(buck
 // indexKey is a user's list of chats.
 func indexKey(user string) string { return "ff:{chats:" + user + "}:index" }
 
-// claimKey holds an Idempotency-Key of POST /v1/chats for one body.
+// claimKey reserves an Idempotency-Key of POST /v1/chats for one body.
 func claimKey(name string) string { return "ff:{chatkey:" + name + "}:claim" }
 
-// sweepKey is held by the process that sweeps the pushes that were left.
+// sweepKey is held by the process that sweeps pushes that others left behind.
 const sweepKey = "ff:{chatsweep}:turn"
 
 // MessageChannel is the channel of pub/sub on which the messages of a chat are
 // published, as DecodePublished reads them.
 func (s *Store) MessageChannel(chat string) string { return s.messageChannels(chat) + chat }
 
-// messageChannels begins the channels of a chat and of all that a call may name beside it.
-// On a Cluster they have the tag of the bucket, by which the script that stores a message
-// may tell of it in its slot alone.
+// messageChannels is the beginning of the channels of chats that a call may name together. On a
+// Cluster they have the tag of the bucket, so that the script that stores a message may publish it:
+// a script may publish only in its own slot.
 func (s *Store) messageChannels(chat string) string {
 	if s.clustered {
 		return bucketTag(bucketOf(chat)) + "live:"
@@ -59,8 +58,8 @@ func (s *Store) messageChannels(chat string) string {
 	return "ff:live:chat:"
 }
 
-// MembershipChannel is the channel on which the chats are published that a user
-// joins ("+<chat>") and leaves ("-<chat>").
+// MembershipChannel is the channel on which the chats are published that a user joins ("+<chat>")
+// or leaves ("-<chat>").
 func MembershipChannel(user string) string { return membershipChannels + user }
 
 const membershipChannels = "ff:live:user:"
@@ -68,10 +67,10 @@ const membershipChannels = "ff:live:user:"
 const (
 	// keyTTL is how long an Idempotency-Key is remembered.
 	keyTTL = api.IdempotencyTTL
-	// requestTTL is how long a call of the script that sends is: longer than the client
+	// requestTTL is how long a call of the script that sends is remembered: longer than the client
 	// of Redis may take to send it a second time.
 	requestTTL = 15 * time.Second
-	// repairAge is how old an entry of an index must be before it may be taken
-	// for one that a crash left: a join enters the chat before it is one.
+	// repairAge is the age from which an entry of an index, without a membership, counts as left by
+	// a crash: a join writes the entry before the membership.
 	repairAge = 60 * time.Second
 )

@@ -11,10 +11,10 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Join makes a user a member of a chat, and returns the membership. A new member
-// begins with the next message, or from the start: with the first that is kept.
-// A user who is a member already keeps his position, and joined is false. Errors:
-// not_found, with no key made, and those of Redis.
+// Join makes a user a member of a chat, and returns the membership. A new member begins to read
+// with the next message, or with the oldest message that is kept. A user who is a member already
+// keeps the position, and joined is false. Errors: not_found, and those of Redis. After not_found
+// no key was made.
 func (s *Store) Join(ctx context.Context, chat, user string, fromStart bool) (m *api.ChatMember, joined bool, err error) {
 	info, facts, err := s.readChat(ctx, chat, user)
 	if err != nil {
@@ -31,8 +31,8 @@ func (s *Store) Join(ctx context.Context, chat, user string, fromStart bool) (m 
 	return s.join(ctx, chat, user, fromStart)
 }
 
-// join writes the index, then the membership, and the index again: meanwhile another
-// join of the user may have come and ended, and its entry with it.
+// join writes the index, then the membership, and then the index again: another join of the user
+// may have ended in the meantime and removed the entry.
 func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m *api.ChatMember, joined bool, err error) {
 	stamps, err := s.addToIndexes(ctx, chat, user)
 	if err != nil {
@@ -52,8 +52,8 @@ func (s *Store) join(ctx context.Context, chat, user string, fromStart bool) (m 
 	return m, status == statusDone, err
 }
 
-// memberOf reads the facts that scripts return of a member: the stamp that his index should
-// have, that of his join, and his position.
+// memberOf reads the facts that scripts return about a member: the stamp that the member's index
+// should have, the stamp of the join, and the position.
 func memberOf(user string, facts []any) (*api.ChatMember, error) {
 	if len(facts) != 3 {
 		return nil, fmt.Errorf("read member %s: %v", user, facts)
@@ -63,8 +63,8 @@ func memberOf(user string, facts []any) (*api.ChatMember, error) {
 	return &m, err
 }
 
-// Leave ends a user's membership, also one that is not there; what he sent stays for
-// the others. The last one to leave deletes the chat.
+// Leave ends a user's membership. If there is none, nothing changes. The user's messages stay for
+// the others. When the last member leaves, the chat is deleted.
 func (s *Store) Leave(ctx context.Context, chat, user string) error {
 	keys := append(chatKeys(chat), recordKey(chat, newRequest()))
 	cmd := s.chatCmdWith(ctx, s.leaveScript, keys, user, MembershipChannel(user), requestTTL.Milliseconds())
@@ -73,37 +73,37 @@ func (s *Store) Leave(ctx context.Context, chat, user string) error {
 		return fmt.Errorf("leave chat %s: %w", chat, err)
 	}
 	s.removeFromIndex(ctx, chat, user, redisdb.Text(reply[1]))
-	// A join that ran meanwhile may have found the old entry, and written none.
+	// A join in the meantime may have found the old entry and written none.
 	if _, facts, err := s.readChat(ctx, chat, user); err == nil && len(facts) > 0 {
 		s.writeEntry(ctx, chat, user, redisdb.Text(facts[0]))
 	}
 	return nil
 }
 
-// removeFromIndex removes the chat from a user's index if it still has the stamp
-// of the join that ended. When that fails, dropStale removes the entry later.
+// removeFromIndex removes the chat from a user's index if the entry still has the stamp of the join
+// that ended. If that fails, dropStale removes the entry later.
 func (s *Store) removeFromIndex(ctx context.Context, chat, user, stamp string) {
 	n, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil {
-		return // the user was no member
+		return // the user was not a member
 	}
 	if err := s.db.Share(ctx, redisdb.Write, s.dropCmd(ctx, user, 0, entry{chat, n})); err != nil {
 		s.o.Logger.DebugContext(ctx, "a chat that was left waits for the user's next read", "error", err)
 	}
 }
 
-// writeEntry writes a member's entry in his index.
+// writeEntry writes a member's entry in the member's index.
 func (s *Store) writeEntry(ctx context.Context, chat, user, stamp string) {
 	n, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil {
 		return
 	}
 	if err := s.writeEntries(ctx, user, []entry{{chat, n}}); err != nil {
-		s.o.Logger.DebugContext(ctx, "the chats of a user wait for his next call", "error", err)
+		s.o.Logger.DebugContext(ctx, "the index of a user lacks chats until the user's next call", "error", err)
 	}
 }
 
-// Chat describes a chat, to a member or, when that is "", to anybody. Errors:
+// Chat describes a chat to a member. If member is "", the caller need not be one. Errors:
 // not_found, not_a_member, and those of Redis.
 func (s *Store) Chat(ctx context.Context, chat, member string) (*api.ChatInfo, error) {
 	info, facts, err := s.readChat(ctx, chat, member)
@@ -118,8 +118,8 @@ func (s *Store) Chat(ctx context.Context, chat, member string) (*api.ChatInfo, e
 	return info, nil
 }
 
-// readChat reads a chat, nil when there is none, and the facts of a member as
-// memberOf takes them, none of others.
+// readChat reads a chat, nil if there is none, and the facts for memberOf, which are empty for a
+// user who is not a member.
 func (s *Store) readChat(ctx context.Context, chat, user string) (info *api.ChatInfo, facts []any, err error) {
 	reply, err := s.runScript(ctx, redisdb.Read, s.chatCmd(ctx, s.readChatScript, chat, user))
 	if err != nil {
@@ -134,8 +134,8 @@ func (s *Store) readChat(ctx context.Context, chat, user string) (info *api.Chat
 	}, memberFacts(reply), nil
 }
 
-// memberFacts are the facts of a member in the answer of chat_read.lua, none of
-// others.
+// memberFacts are the facts of a member in the answer of chat_read.lua. They are empty for a user
+// who is not a member.
 func memberFacts(reply []any) []any {
 	if redisdb.Number(reply[0]) == statusUnknown {
 		return nil
@@ -143,9 +143,9 @@ func memberFacts(reply []any) []any {
 	return list(reply[6])
 }
 
-// Members lists a chat's members by name, those after a name ("" for the
-// first): at most limit (0: the default), at most 1,000. A member asks or, when that
-// is "", anybody. Errors: not_found, not_a_member, and those of Redis.
+// Members lists the members of a chat by name, beginning after a name ("" for the first page): at
+// most limit (0: the default) and at most 1,000. The caller is a member; if member is "", the
+// caller need not be one. Errors: not_found, not_a_member, and those of Redis.
 func (s *Store) Members(ctx context.Context, chat, member, after string, limit int) ([]api.ChatMember, error) {
 	if limit <= 0 {
 		limit = api.DefaultPageSize
@@ -157,11 +157,11 @@ func (s *Store) Members(ctx context.Context, chat, member, after string, limit i
 	return members, err
 }
 
-// maxNames bounds one page of members.
+// maxNames is the largest page of members.
 const maxNames = 1000
 
-// MemberNames lists the names of a chat's members in ascending order, those
-// after a name, at most 1,000; none of a chat that is not there.
+// MemberNames lists the names of a chat's members in ascending order, beginning after a name, at
+// most 1,000. The list is empty if there is no such chat.
 func (s *Store) MemberNames(ctx context.Context, chat, after string, limit int) ([]string, error) {
 	members, _, err := s.members(ctx, chat, "", after, min(limit, maxNames))
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *Store) MemberNames(ctx context.Context, chat, after string, limit int) 
 	return names, nil
 }
 
-// members lists them; none come with a status that is a refusal.
+// members lists the members. With a status that is a refusal, the list is empty.
 func (s *Store) members(ctx context.Context, chat, member, after string, limit int) (members []api.ChatMember, status int64, err error) {
 	reply, err := s.runScript(ctx, redisdb.Read, s.chatCmd(ctx, s.listScript, chat, after, limit, member))
 	if err != nil {
@@ -194,7 +194,7 @@ func (s *Store) members(ctx context.Context, chat, member, after string, limit i
 	return members, status, nil
 }
 
-// readMember reads "<name> <stamp>"; the join's own stamp, if another, is last.
+// readMember reads "<name> <stamp>", which ends with the stamp of the join if that is another one.
 func readMember(join string) (api.ChatMember, error) {
 	parts := strings.Split(join, " ")
 	made, err := strconv.ParseInt(parts[len(parts)-1], 10, 64)

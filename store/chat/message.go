@@ -9,11 +9,10 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// A message is kept as "<time in ms> <sender> <text>" at the position of its id in
-// the log, and published as "<epoch> <id> " and the same. The text comes last
-// and may hold anything.
+// The log has a message as "<time in ms> <sender> <text>" at the position of its id. It is
+// published as "<epoch> <id> " followed by the same. The text comes last and may contain anything.
 
-// decodeEntry reads a message as the log has it.
+// decodeEntry reads a message of the log.
 func decodeEntry(id int64, entry string) (api.ChatMessage, error) {
 	parts := strings.SplitN(entry, " ", 3)
 	if len(parts) != 3 {
@@ -26,7 +25,7 @@ func decodeEntry(id int64, entry string) (api.ChatMessage, error) {
 	return api.ChatMessage{ID: id, Sender: parts[1], Text: parts[2], SentAt: api.AtMillis(at)}, nil
 }
 
-// decodeEntries reads messages with ids in a row.
+// decodeEntries reads messages with consecutive ids.
 func decodeEntries(first int64, entries []any) ([]api.ChatMessage, error) {
 	out := make([]api.ChatMessage, len(entries))
 	for i, entry := range entries {
@@ -38,8 +37,8 @@ func decodeEntries(first int64, entries []any) ([]api.ChatMessage, error) {
 	return out, nil
 }
 
-// DecodePublished reads what is published on a MessageChannel: the chat's epoch
-// and the message.
+// DecodePublished reads a text that was published on a MessageChannel: the chat's epoch and the
+// message.
 func DecodePublished(payload string) (epoch string, m api.ChatMessage, err error) {
 	parts := strings.SplitN(payload, " ", 3)
 	if len(parts) != 3 {

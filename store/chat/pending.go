@@ -13,8 +13,8 @@ import (
 const (
 	// indexChunk is how many of a user's chats one pipeline reads.
 	indexChunk = 1000
-	// pendingBytes is about how much of messages one pipeline of pending reads
-	// returns; each chat may have chatBytes in any case.
+	// pendingBytes is about how many bytes of messages one pipeline of pending reads returns. Each
+	// chat may have chatBytes in any case.
 	pendingBytes = 8 << 20
 	chatBytes    = 16 << 10
 )
@@ -23,11 +23,11 @@ const (
 type Position struct {
 	Chat, Epoch            string
 	Acked, LastID, FirstID int64
-	// Was is the chat's epoch in an earlier run of the server, in which the messages up to
-	// Since were the same.
+	// Was is an earlier epoch of the chat, from before Redis was restarted or failed over. The
+	// messages up to Since are the same in it.
 	Was   string
 	Since int64
-	Err   error // why the chat could not be read, when others could
+	Err   error // why this chat could not be read, if others could
 }
 
 // memberState is the reply of message_pending.lua for one chat.
@@ -38,11 +38,11 @@ type memberState struct {
 	err    error
 }
 
-// UserChats lists a page of a user's chats, in the order in which he joined
-// them. Over all pages a chat of which he is a member all the while shows once;
-// one that he left and joined again meanwhile may show twice. A page may
-// have fewer than limit while next is not "": entries that a crash left behind do
-// not show, and one that cannot be read has an Error.
+// UserChats lists a page of a user's chats, in the order in which the user joined them. Over all
+// pages, a chat of which the user stays a member is listed once. A chat that the user leaves and
+// joins again in the meantime may be listed twice. A page may have fewer than limit chats although
+// next is not "", because entries that a crash left behind are not listed. A chat that cannot be
+// read has an Error.
 func (s *Store) UserChats(ctx context.Context, user, cursor string, limit int) (items []api.UserChat, next string, err error) {
 	limit = pageSize(limit)
 	p, err := s.readPage(ctx, user, cursor, limit)
@@ -63,8 +63,8 @@ func (s *Store) UserChats(ctx context.Context, user, cursor string, limit int) (
 	return items, p.next(limit), nil
 }
 
-// Positions reads a user's position in each of his chats; one that cannot be read has
-// an Err. Beyond a thousand chats it takes a round trip more for each thousand.
+// Positions reads a user's position in each of the user's chats. A chat that cannot be read has an
+// Err. There is one round trip for each thousand chats.
 func (s *Store) Positions(ctx context.Context, user string) ([]Position, error) {
 	var out []Position
 	err := s.eachState(ctx, user, 0, func(f *memberState) error {
@@ -75,11 +75,10 @@ func (s *Store) Positions(ctx context.Context, user string) ([]Position, error) 
 	return out, err
 }
 
-// Pending reads, for every chat in which a user has something unread, what he
-// has not acknowledged: at most limit messages of each (0: the default), less
-// when they are very long, at least one. It changes nothing: asked again, it
-// answers the same. All chats are read in one pipeline, beyond a thousand in
-// one for each thousand; a chat that cannot be read has an Error.
+// Pending reads the messages that a user has not acknowledged, for every chat that has unread ones:
+// at most limit messages of each chat (0: the default), fewer if they are very long, but at least
+// one. It changes nothing, so that a second call has the same answer. There is one pipeline for
+// each thousand chats. A chat that cannot be read has an Error.
 func (s *Store) Pending(ctx context.Context, user string, limit int) (*api.PendingChats, error) {
 	out := &api.PendingChats{Chats: []api.PendingChat{}}
 	err := s.eachState(ctx, user, pageSize(limit), func(f *memberState) error {
@@ -99,8 +98,8 @@ func (s *Store) Pending(ctx context.Context, user string, limit int) (*api.Pendi
 	return out, nil
 }
 
-// eachState reads all chats of a user, with up to limit messages of each. One
-// that he leaves and joins again meanwhile may come twice.
+// eachState reads all chats of a user, with up to limit messages of each. A chat that the user
+// leaves and joins again in the meantime may come twice.
 func (s *Store) eachState(ctx context.Context, user string, limit int, fn func(*memberState) error) error {
 	for cursor, more := "", true; more; more = cursor != "" {
 		p, err := s.readPage(ctx, user, cursor, indexChunk)
@@ -121,8 +120,8 @@ func (s *Store) eachState(ctx context.Context, user string, limit int, fn func(*
 	return nil
 }
 
-// memberStates reads the chats of a page in one pipeline. Those that the user is
-// not in are left out, and dropped from the index if they are old.
+// memberStates reads the chats of a page in one pipeline. Chats of which the user is not a member
+// are left out, and old entries of such chats are dropped from the index.
 func (s *Store) memberStates(ctx context.Context, user string, p *page, limit int) ([]memberState, error) {
 	if len(p.entries) == 0 {
 		return nil, nil
@@ -148,8 +147,8 @@ func (s *Store) memberStates(ctx context.Context, user string, p *page, limit in
 	return found, nil
 }
 
-// readState reads the answer of message_pending.lua, and whether the user is
-// a member, as far as one can tell.
+// readState reads the answer of message_pending.lua, and whether the user is a member, if that is
+// known.
 func (s *Store) readState(cmd *redis.Cmd, chat string) (f memberState, member bool) {
 	f.Chat = chat
 	reply, err := replyOf(cmd)

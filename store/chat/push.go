@@ -18,33 +18,32 @@ import (
 )
 
 const (
-	// pushWorkers is how many chats a process makes pushes for at once.
+	// pushWorkers is the number of chats for which a process makes pushes at once.
 	pushWorkers = 8
-	// pushWaiting is how many chats may wait for that; the sweeper finds others.
+	// pushWaiting is how many chats may wait for a worker. The sweeper finds other chats.
 	pushWaiting = 4096
 	// pushBatch is how many messages become events in one round trip.
 	pushBatch = 100
-	// pushTime bounds the work for one batch, and the last work before the end.
+	// pushTime limits the work for one batch, and the work that remains at the end.
 	pushTime = 5 * time.Second
 	// pushChats is how many chats of a bucket one sweep takes.
 	pushChats = 100
 )
 
-// PusherOptions say where the pushes go. Post is needed.
+// PusherOptions configure a Pusher. Post is required.
 type PusherOptions struct {
-	// Post accepts events, each once whatever is repeated, and says which of
-	// them never can be.
+	// Post accepts events, each only once even if it is repeated, and returns the events that can
+	// never be accepted.
 	Post func(ctx context.Context, events ...api.NamedEvent) (refused []error, err error)
-	// SweepEvery is how often one of all processes sweeps what was left
-	// (default 15 s), and SweepAge how long it must have been due (default 5 s).
+	// SweepEvery is how often one of the processes sweeps pushes that were left behind (default 15
+	// s). SweepAge is how long they must have been due (default 5 s).
 	SweepEvery, SweepAge time.Duration
 	// Logger gets the messages that can't be pushed; default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Pusher turns messages into events for the members' phones. After a message was
-// sent, Due has its push made in the background; the sweep makes those that a
-// crash left.
+// Pusher turns messages into events for the members' phones. After a message was sent, Due makes
+// its push in the background. The sweep makes pushes that a crash left behind.
 type Pusher struct {
 	s *Store
 	o PusherOptions
@@ -82,8 +81,8 @@ func (p *Pusher) Due(chat string) {
 	}
 }
 
-// Run makes the pushes of the chats named to Due, until ctx ends and the chats
-// named before that are done.
+// Run makes the pushes of the chats that Due gets, until ctx ends and the chats before that are
+// done.
 func (p *Pusher) Run(ctx context.Context) error {
 	var g errgroup.Group
 	for range pushWorkers {
@@ -102,7 +101,7 @@ func (p *Pusher) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// drain makes the pushes that still wait, as far as the time goes.
+// drain makes the pushes that still wait, until its time is over.
 func (p *Pusher) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pushTime)
 	defer cancel()
@@ -116,8 +115,8 @@ func (p *Pusher) drain(ctx context.Context) {
 	}
 }
 
-// Sweep makes the pushes that were left, until ctx ends. Only one of all
-// processes sweeps at a time.
+// Sweep makes pushes that were left behind, until ctx ends. Only one of the processes sweeps at a
+// time.
 func (p *Pusher) Sweep(ctx context.Context) error {
 	for {
 		select {
@@ -135,7 +134,7 @@ func (p *Pusher) Sweep(ctx context.Context) error {
 	}
 }
 
-// overdue lists the chats in which pushes have been due too long, none while
+// overdue lists the chats in which pushes have been due for too long. The list is empty while
 // another process sweeps.
 func (p *Pusher) overdue(ctx context.Context) ([]string, error) {
 	turn := redis.NewBoolCmd(ctx, "set", sweepKey, 1, "nx", "px", (p.o.SweepEvery * 4 / 5).Milliseconds())
@@ -145,7 +144,7 @@ func (p *Pusher) overdue(ctx context.Context) ([]string, error) {
 	return p.s.DuePushes(ctx, p.o.SweepAge, pushChats)
 }
 
-// pushNow makes the pushes of a chat. A message that is sent meanwhile makes the chat due
+// pushNow makes the pushes of a chat. A message that is sent in the meantime makes the chat due
 // again.
 func (p *Pusher) pushNow(ctx context.Context, chat string) {
 	p.mu.Lock()
@@ -168,7 +167,7 @@ func (p *Pusher) push(ctx context.Context, chat string) {
 	}
 }
 
-// pushOneBatch makes one batch, oldest first, and only then says that it is made.
+// pushOneBatch makes one batch, oldest first, and then records that it is done.
 func (p *Pusher) pushOneBatch(ctx context.Context, chat string) (more bool, err error) {
 	due, err := p.s.PushMessages(ctx, chat, pushBatch)
 	if err != nil || due.Epoch == "" {
@@ -182,14 +181,14 @@ func (p *Pusher) pushOneBatch(ctx context.Context, chat string) (more bool, err 
 	return due.More, p.s.PushDone(ctx, chat, due.Epoch, due.UpTo)
 }
 
-// post makes events of messages. One whose text makes the payload too large
-// goes without it; one that can't be made at all is dropped, with a warning.
+// post makes events of messages. If the text makes the payload too large, the event has no text. A
+// message of which no event can be made is dropped with a warning.
 func (p *Pusher) post(ctx context.Context, chat string, due PushBatch) error {
 	events := make([]api.NamedEvent, len(due.Messages))
 	for i := range due.Messages {
 		epoch := due.Epoch
 		if due.Messages[i].ID <= due.Since {
-			epoch = due.Was // it may have been posted before
+			epoch = due.Was // the event may have been posted under this epoch
 		}
 		events[i] = pushEvent(chat, epoch, &due.Messages[i])
 	}
@@ -218,7 +217,7 @@ func (p *Pusher) post(ctx context.Context, chat string, due PushBatch) error {
 	return nil
 }
 
-// pushEvent is the event that tells a chat's members of a message.
+// pushEvent is the event about a message, for the chat's members.
 func pushEvent(chat, epoch string, m *api.ChatMessage) api.NamedEvent {
 	id := strconv.FormatInt(m.ID, 10)
 	return api.NamedEvent{

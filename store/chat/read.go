@@ -11,17 +11,17 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// MessagesQuery says which messages of a chat to read, and who asks.
+// MessagesQuery says which messages of a chat to read, and for which user.
 type MessagesQuery struct {
 	// User must be a member.
 	User string
-	// After and Before are exclusive bounds. With After, or neither, the oldest
-	// come first, Limit of them; with Before the newest below it.
+	// After and Before are exclusive bounds. With After or neither, the result is the oldest Limit
+	// messages within the bounds. With Before it is the newest Limit messages.
 	After, Before *int64
 	// Limit is the most messages to read; 0: api.DefaultPageSize, at most
 	// api.MaxPageSize.
 	Limit int
-	// Epoch is that of the chat when the reader read it last; "": not known.
+	// Epoch is the chat's epoch when the reader last read it; "": not known.
 	Epoch string
 }
 
@@ -37,9 +37,8 @@ type Reading struct {
 	Err      error
 }
 
-// Messages reads messages for a member and changes nothing. Gap tells that
-// something the reader has not seen is no longer kept. Errors: not_found,
-// not_a_member, and those of Redis.
+// Messages reads messages for a member and changes nothing. Gap is true if messages that the reader
+// has not seen are no longer kept. Errors: not_found, not_a_member, and those of Redis.
 func (s *Store) Messages(ctx context.Context, chat string, q MessagesQuery) (*api.ChatMessages, error) {
 	cmd := s.readCmd(ctx, chat, &q)
 	missing, err := s.call(ctx, memberCall{mode: redisdb.Read, user: q.User, chats: []string{chat}, cmds: cmds(cmd)})
@@ -53,9 +52,8 @@ func (s *Store) Messages(ctx context.Context, chat string, q MessagesQuery) (*ap
 	return messages, err
 }
 
-// ReadMany makes many reads for one user in one pipeline; each has its own
-// outcome. The User of the queries is ignored. The error is that of Redis
-// when nothing could be read.
+// ReadMany makes many reads for one user in one pipeline. Each read has its own outcome. The User
+// of the queries is ignored. The error is Redis' if nothing could be read.
 func (s *Store) ReadMany(ctx context.Context, user string, reads []Read) ([]Reading, error) {
 	if len(reads) == 0 {
 		return nil, nil
@@ -91,7 +89,7 @@ func readMessages(cmd *redis.Cmd, chat string, q *MessagesQuery) (*api.ChatMessa
 	}
 	m := &api.ChatMessages{Epoch: redisdb.Text(reply[1]), LastID: redisdb.Number(reply[2]), FirstID: redisdb.Number(reply[3])}
 	other := q.Epoch != "" && q.Epoch != m.Epoch
-	if other && q.After != nil && q.Epoch == redisdb.Text(reply[6]) { // up to there it is the same in both epochs
+	if other && q.After != nil && q.Epoch == redisdb.Text(reply[6]) { // up to there the messages are the same in both epochs
 		other = *q.After > redisdb.Number(reply[7])
 	}
 	m.Gap = other || q.After != nil && (*q.After > m.LastID || m.FirstID > *q.After+1)
@@ -101,7 +99,7 @@ func readMessages(cmd *redis.Cmd, chat string, q *MessagesQuery) (*api.ChatMessa
 	return m, nil
 }
 
-// anyAnswered tells that some command of a pipeline has an answer of its own.
+// anyAnswered tells whether any command of a pipeline has an answer.
 func anyAnswered(list []redis.Cmder) bool {
 	for _, cmd := range list {
 		if err := cmd.Err(); err == nil || errors.Is(err, redis.Nil) {
@@ -113,7 +111,7 @@ func anyAnswered(list []redis.Cmder) bool {
 
 func cmds(cmd redis.Cmder) []redis.Cmder { return []redis.Cmder{cmd} }
 
-// bound is an optional id as scripts read it.
+// bound is an optional id in the form for scripts.
 func bound(id *int64) any {
 	if id == nil {
 		return ""

@@ -21,29 +21,27 @@ type Outgoing struct {
 	Chat, Sender string
 	// Text is kept byte for byte.
 	Text string
-	// Push says that members who are not there should get a push: the
-	// message is due until PushDone.
+	// Push says that members without a stream should get a push: the message is due until PushDone.
 	Push bool
-	// Once makes the call safe to repeat; its scope need not name the sender.
+	// Once makes the call safe to repeat. Its scope need not name the sender.
 	Once api.Idempotency
 }
 
-// sending is a message on its way. Messages that arrive while a script runs share the
-// next run.
+// sending is a message that is being sent. Messages that arrive while a script runs share the next
+// run.
 type sending struct {
 	Outgoing
-	record, digest string               // of its Idempotency-Key, "" without one
+	record, digest string               // of the Idempotency-Key; "" if there is none
 	indexed        *redis.FloatSliceCmd // whether the sender's index has the chat; nil on a Cluster
 
 	// The outcome.
-	answer string // the script's line for it
+	answer string // the script's line for this message
 	err    error
 }
 
-// Send adds a message to a chat, in one step. Ids of a chat are 1, 2, 3 ...
-// without holes; id and time are the server's. replayed: an earlier request with the
-// same key had sent it. Errors: not_found, not_a_member,
-// idempotency_key_reused, and those of Redis.
+// Send adds a message to a chat in one step. The ids in a chat are 1, 2, 3 and so on without holes.
+// Redis decides id and time. replayed says that an earlier request with the same key sent the
+// message. Errors: not_found, not_a_member, idempotency_key_reused, and those of Redis.
 func (s *Store) Send(ctx context.Context, m Outgoing) (sent *api.ChatMessageSent, replayed bool, err error) {
 	if err := s.db.Overloaded(); err != nil {
 		return nil, false, err
@@ -67,7 +65,7 @@ func (s *Store) Send(ctx context.Context, m Outgoing) (sent *api.ChatMessageSent
 	return &api.ChatMessageSent{ID: id, SentAt: api.AtMillis(at)}, status == statusReplayed, nil
 }
 
-// readSent reads a line "<status> <id> <time in ms>", or one of a status alone.
+// readSent reads a line "<status> <id> <time in ms>" or "<status>".
 func readSent(line string) (status, id, at int64, err error) {
 	var numbers [3]int64
 	for i := range numbers {
@@ -80,8 +78,8 @@ func readSent(line string) (status, id, at int64, err error) {
 	return numbers[0], numbers[1], numbers[2], err
 }
 
-// hand hands a message in and waits for its answer; missing is its chat if the sender's
-// index lacks it.
+// hand hands a message in and waits for its answer. missing is the chat if the sender's index lacks
+// it.
 func (s *Store) hand(ctx context.Context, one *sending) (missing []string, err error) {
 	chats := []string{one.Chat}
 	wait := func() error {
@@ -100,8 +98,8 @@ func (s *Store) hand(ctx context.Context, one *sending) (missing []string, err e
 	return missingOf(one.indexed, chats), nil
 }
 
-// crowdOf is the crowd of a chat's senders: on a Cluster each bucket, which is one slot,
-// has its own.
+// crowdOf is the crowd of a chat's senders. On a Cluster each bucket, which is one slot, has its
+// own crowd.
 func (s *Store) crowdOf(chat string) *redisdb.Crowd[*sending] {
 	if s.clustered {
 		return s.crowds[bucketOf(chat)]
@@ -121,8 +119,8 @@ func (s *Store) newCrowds() []*redisdb.Crowd[*sending] {
 	return crowds
 }
 
-// sendAll sends the messages of a crowd. In the same round trip it reads whether the
-// senders' indexes have the chats, but on a Cluster, where they may be elsewhere.
+// sendAll sends the messages of a crowd. In the same round trip it reads whether the senders'
+// indexes have the chats, except on a Cluster, where the indexes may be on other masters.
 func (s *Store) sendAll(ctx context.Context, messages []*sending) {
 	slices.SortStableFunc(messages, func(a, b *sending) int { return strings.Compare(a.Chat, b.Chat) })
 	cmd := s.sendCmd(ctx, messages)
@@ -150,7 +148,7 @@ func (s *Store) sendAll(ctx context.Context, messages []*sending) {
 	}
 }
 
-// sendCmd is the script with the messages, which are in the order of their chats.
+// sendCmd makes the command that runs the script with the messages, in the order of their chats.
 func (s *Store) sendCmd(ctx context.Context, messages []*sending) *redis.Cmd {
 	call, channels := recordKey(messages[0].Chat, newRequest()), s.messageChannels(messages[0].Chat)
 	keys := make([]string, 0, 3*len(messages)+1)
@@ -208,14 +206,14 @@ func (s *Store) sendError(m *sending) error {
 
 func digestOf(once api.Idempotency) string { return base64.RawURLEncoding.EncodeToString(once.Body[:]) }
 
-// newRequest names one call: a repeat by the client of Redis is the same.
+// newRequest makes the id of a call. A repeat by the client of Redis has the same id.
 func newRequest() string {
 	var b [12]byte
 	rand.Read(b[:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// flag is a truth as scripts read it.
+// flag is a bool in the form for scripts.
 func flag(v bool) string {
 	if v {
 		return "1"

@@ -20,7 +20,7 @@ type Options struct {
 	MaxMessages int
 	// MaxAge is how long a message is kept; default 30 days, at least 1 ms.
 	MaxAge time.Duration
-	// Logger gets repairs that failed and are tried again later; default: nothing is logged.
+	// Logger receives repairs that failed and are tried again later; default: discarded.
 	Logger *slog.Logger
 }
 
@@ -42,13 +42,13 @@ func (o Options) withDefaults() Options {
 type Store struct {
 	db *redisdb.DB
 	o  Options
-	// clustered says that a chat and its members' indexes may be on different
-	// masters: one that is away must not hold up calls that need only the other.
+	// clustered says that a chat and its members' indexes may be on different masters. A master
+	// that is away must not hold up calls that need only another one.
 	clustered bool
-	// run names the run of the server to the scripts: serverRun, or a name for an embedded
-	// Redis, which has one run only.
+	// run tells the scripts the run of the Redis server: serverRun, or a name for an embedded
+	// Redis, which has only one run.
 	run    string
-	crowds []*redisdb.Crowd[*sending] // of senders: one, or on a Cluster one of each bucket
+	crowds []*redisdb.Crowd[*sending] // of senders: one, or on a Cluster one for each bucket
 
 	createScript, readChatScript                     *redisdb.Script
 	joinScript, leaveScript, listScript              *redisdb.Script
@@ -58,7 +58,7 @@ type Store struct {
 	pushDueScript, pushReadScript, pushDoneScript    *redisdb.Script
 }
 
-// serverRun is the run of whichever server runs a script: the script asks it.
+// serverRun lets a script ask its server for the server's run.
 const serverRun = "*"
 
 // New makes a store on redis. It starts nothing.
@@ -83,7 +83,7 @@ func New(db *redisdb.DB, o Options) *Store {
 	return s
 }
 
-// Outcomes that several scripts share.
+// Statuses that several scripts share.
 const (
 	statusUnknown   = 0 // there is no such chat
 	statusDone      = 1
@@ -93,7 +93,7 @@ const (
 	statusKeyReused = 3
 )
 
-// refusal is the error of a status, nil for the others.
+// refusal is the error for a status; nil if the status is not a refusal.
 func refusal(status int64, chat, user string) error {
 	switch status {
 	case statusUnknown:

@@ -37,12 +37,12 @@ func newLease(l *Locker, id, fence string, attempt int, until time.Time) *Lease 
 // before each write to the outside, and start none when it is false.
 func (l *Lease) Alive() bool { return int64(time.Since(l.started)) < l.left.Load() }
 
-// Left is how long the lease lasts; not positive: it is over.
+// Left is how long the lease still lasts. It is not positive if the lease is over.
 func (l *Lease) Left() time.Duration {
 	return time.Duration(l.left.Load()) - time.Since(l.started)
 }
 
-// Renew makes the lease last its full time from now on. False: it is lost.
+// Renew extends the lease to its full time from now on. False: the lease is lost.
 func (l *Lease) Renew(ctx context.Context) (bool, error) {
 	sent := time.Now()
 	o := &l.locker.o
@@ -105,7 +105,7 @@ func (l *Lease) Fail(ctx context.Context) (bool, error) { return l.finish(ctx, "
 // the lock at once.
 func (l *Lease) Release(ctx context.Context) (bool, error) { return l.finish(ctx, outcomeRelease) }
 
-// outcomeRelease is the outcome of a hold that was no attempt (lua/lock_end.lua).
+// outcomeRelease is the outcome of a hold that does not count as an attempt (lua/lock_end.lua).
 const outcomeRelease = "release"
 
 func (l *Lease) finish(ctx context.Context, outcome string) (bool, error) {

@@ -21,25 +21,25 @@ type Options struct {
 	// Lease is how long a lock stays with a holder that does not renew it;
 	// default 30 s. Any time from 1 ms on works.
 	Lease time.Duration
-	// Retention is how long a lock is remembered after its last change:
-	// tombstones, attempts and fence of a free one. Default 1 h; never
-	// below the longest time after which the same work may come again.
+	// Retention is how long a lock is remembered after its last change: its tombstone, or the
+	// attempts and fence of a free lock. Default 1 h. It must not be shorter than the longest time
+	// after which the same work may come again.
 	Retention time.Duration
 	// MaxAttempts is after how many counted attempts a lock is exhausted;
 	// default 8.
 	MaxAttempts int
 }
 
-// Status is the answer to an acquiring.
+// Status is the status of a lock for a contender.
 type Status int
 
 // The statuses; lock_acquire.lua has the same numbers.
 const (
 	// Acquired: the caller holds the lock.
 	Acquired Status = 1
-	// Held: another does.
+	// Held: another caller holds it.
 	Held Status = 2
-	// Done: the work was done; it stays so for the retention.
+	// Done: the work was done. The lock remembers that for the retention.
 	Done Status = 3
 	// Exhausted: all attempts were used up.
 	Exhausted Status = 4
@@ -50,15 +50,15 @@ func (s Status) String() string {
 	return [...]string{"?", "acquired", "held", "done", "exhausted"}[s]
 }
 
-// Answer is the answer to an acquiring.
+// Answer is the answer to a contender.
 type Answer struct {
 	Status Status
 	// Attempt is the number of the present attempt, from 1 (Acquired, Held).
 	Attempt int
 	// Left is how long the holder's lease lasts (Acquired, Held).
 	Left time.Duration
-	// First tells exactly one of all contenders that it is the first to learn
-	// that the attempts are used up (Exhausted).
+	// First is true for exactly one contender: the first one that learns that the attempts are used
+	// up (Exhausted).
 	First bool
 	// Lease is the hold (Acquired).
 	Lease *Lease
@@ -72,7 +72,7 @@ type Locker struct {
 	handOvers           subscription
 }
 
-// New makes a Locker. It starts nothing and talks to nobody.
+// New makes a Locker. It starts nothing and does not connect.
 func New(db *redisdb.DB, o Options) *Locker {
 	if o.Name == "" {
 		o.Name = "lock"
@@ -100,7 +100,7 @@ func (l *Locker) TryAcquire(ctx context.Context, id string) (Answer, error) {
 	return l.try(ctx, id, newRequest())
 }
 
-// newRequest names one asking: a repeat of it by the client is the same.
+// newRequest makes the id of a request. A repeat by the client has the same id.
 func newRequest() string {
 	var b [9]byte
 	rand.Read(b[:]) // never fails
@@ -111,7 +111,7 @@ func (l *Locker) try(ctx context.Context, id, request string) (Answer, error) {
 	if !api.ValidIdentifier(id) {
 		return Answer{}, api.Invalid("id", "identifier", "of a lock must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", api.MaxIdentifier)
 	}
-	sent := time.Now() // before the trip: the lease must not seem longer here
+	sent := time.Now() // before the round trip, so that the lease never seems longer than it is
 	value, err := l.db.Eval(ctx, redisdb.Write, l.acquire, []string{l.key(id)}, request,
 		ms(l.o.Lease), l.o.MaxAttempts, ms(l.o.Retention))
 	if err != nil {

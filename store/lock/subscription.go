@@ -11,7 +11,7 @@ import (
 // unsubscribeTime bounds the end of a subscription that nobody needs any more.
 const unsubscribeTime = time.Second
 
-// subscription is the one connection on which all waiters of a Locker hear of
+// subscription is the single connection through which all waiters of a Locker are told of
 // hand-overs. It is open only while somebody waits.
 type subscription struct {
 	open func(ctx context.Context) *redis.PubSub
@@ -51,7 +51,7 @@ func (s *subscription) join(ctx context.Context, channel string) (wake chan stru
 	return wake, err
 }
 
-// leave ends a waiter's part; the last one of all closes the connection.
+// leave removes a waiter. When the last waiter leaves, the connection is closed.
 func (s *subscription) leave(ctx context.Context, channel string, wake chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,17 +62,17 @@ func (s *subscription) leave(ctx context.Context, channel string, wake chan stru
 	}
 	delete(s.topics, channel)
 	if len(s.topics) == 0 {
-		_ = s.sub.Close() // the answer to closing matters to nobody
+		_ = s.sub.Close() // an error of closing has no effect
 		s.sub = nil
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unsubscribeTime)
 	defer cancel()
-	_ = s.sub.Unsubscribe(ctx, channel) // if it fails, messages for nobody are ignored
+	_ = s.sub.Unsubscribe(ctx, channel) // if this fails, messages without a waiter are ignored
 }
 
-// dispatch wakes waiters until its connection is closed for good. A message from an earlier
-// connection or subscription wakes a waiter needlessly at worst.
+// dispatch wakes waiters until its connection is closed for good. A message of an earlier
+// connection or subscription may wake a waiter needlessly, which does no harm.
 func (s *subscription) dispatch(events <-chan any) {
 	for event := range events {
 		switch e := event.(type) {

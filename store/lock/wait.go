@@ -8,11 +8,10 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Acquire waits for the lock until it is acquired, done or exhausted, or ctx
-// ends. A waiter subscribes first, then tries, and tries again at a hand-over
-// or at the end of the holder's lease, whichever comes first: no wake-up can
-// fall between. All waiters of a Locker share one connection. An absence of
-// Redis while it waits is an error.
+// Acquire waits until the lock is acquired, done or exhausted, or until ctx ends. A waiter first
+// subscribes and then tries, so that it misses no hand-over. It tries again at a hand-over or at
+// the end of the holder's lease, whichever comes first. All waiters of a Locker share one
+// connection. If Redis is away while it waits, that is an error.
 func (l *Locker) Acquire(ctx context.Context, id string) (Answer, error) {
 	a, err := l.TryAcquire(ctx, id)
 	if err != nil || a.Status != Held {

@@ -13,7 +13,7 @@ import (
 	"fanfare/api"
 )
 
-// claims are the claims that count; others are ignored.
+// claims are the claims that fanfare reads; others are ignored.
 type claims struct {
 	Subject   string         `json:"sub"`
 	Audience  jsontext.Value `json:"aud"` // a name, or a list of names
@@ -82,7 +82,7 @@ func readClaims(payload []byte, now time.Time) (*api.User, error) {
 	return u, nil
 }
 
-// forUs tells whether fanfare is the audience, or one of several.
+// forUs tells whether the audience is fanfare, or contains it.
 func (c *claims) forUs() bool {
 	if c.Audience.Kind() == '"' {
 		var one string

@@ -31,17 +31,17 @@ const (
 	minHMACSize = 32   // bytes
 )
 
-// key verifies the signatures of one kid. It determines the algorithm, whatever a token says.
+// key verifies the signatures of one kid. The key, not the token, determines the algorithm.
 type key struct {
 	algorithm jose.SignatureAlgorithm
 	value     any
 }
 
-// keySet holds all keys by their kid. It is never changed once published. A key that stays the
-// same is the same pointer in the next set.
+// keySet holds all keys by their kid. It is never changed once published. An unchanged key is the
+// same pointer in the next set.
 type keySet map[string]*key
 
-// algorithms are the ones that a key may have.
+// algorithms are the algorithms that a key may have.
 var algorithms = []jose.SignatureAlgorithm{jose.ES256, jose.EdDSA, jose.RS256, jose.HS256}
 
 // readKeys reads a JWKS file; "" is no file and has no keys.
@@ -160,7 +160,7 @@ func Rotate(ctx context.Context, rec *record.DB, endTokens bool) (kid string, er
 	return ownPrefix + k.ID, nil
 }
 
-// ownKey is one of fanfare's own keys, which signs from a time on.
+// ownKey is one of fanfare's own keys, with the time from which it signs.
 type ownKey struct {
 	kid     string
 	private ed25519.PrivateKey

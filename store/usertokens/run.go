@@ -42,7 +42,7 @@ func (s *Store) Load(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read revocations: %w", err)
 		}
-		for _, r := range list { // what was read counts, and is not read again, even if a later page fails
+		for _, r := range list { // apply these revocations now, even if a later page fails
 			if upTo, is := s.revoked.Load(r.User); !is || upTo.(int64) < r.UpTo {
 				s.revoked.Store(r.User, r.UpTo)
 			}
@@ -79,7 +79,7 @@ func (s *Store) loadKeys(ctx context.Context) error {
 	return nil
 }
 
-// addFirstKey makes the first key; if several servers try, one wins.
+// addFirstKey makes the first key. If several servers try, one of them succeeds.
 func (s *Store) addFirstKey(ctx context.Context) ([]record.TokenKey, error) {
 	first, err := newOwnKey()
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Store) addFirstKey(ctx context.Context) ([]record.TokenKey, error) {
 	return s.rec.TokenKeys(ctx)
 }
 
-// Run reads changes until ctx ends. While SQL is away it keeps what it knows.
+// Run reads changes until ctx ends. While SQL is away, the known keys and revocations stay.
 func (s *Store) Run(ctx context.Context) error {
 	forgot, outage := time.Now(), record.Outage{Logger: s.o.Logger, What: "user tokens"}
 	for {

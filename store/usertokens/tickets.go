@@ -91,7 +91,7 @@ func (s *Store) madeTicket(ticket string) bool {
 	return slices.ContainsFunc(*keys, func(own ownKey) bool { return hmac.Equal(mac, own.ticketMAC(random)) })
 }
 
-// ticketMAC proves that a server has made a ticket from these bytes.
+// ticketMAC is the MAC of a ticket's random bytes, which proves that a server made the ticket.
 func (o *ownKey) ticketMAC(random []byte) []byte {
 	h := hmac.New(sha256.New, o.private.Seed())
 	h.Write([]byte("ticket "))

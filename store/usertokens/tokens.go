@@ -108,8 +108,8 @@ func (s *Store) publish() {
 	s.keys.Store(&all)
 }
 
-// signer is fanfare's newest own key that has rested, else the oldest one; nil before the first
-// Load.
+// signer is fanfare's newest own key that has been on record long enough, or else the oldest key;
+// nil before the first Load.
 func (s *Store) signer() *ownKey {
 	keys := s.own.Load()
 	if keys == nil {
@@ -123,7 +123,7 @@ func (s *Store) signer() *ownKey {
 	return &(*keys)[0]
 }
 
-// errNotValid tells a caller nothing about what is wrong with the token.
+// errNotValid does not tell a caller what is wrong with the token.
 func errNotValid() error {
 	return api.Errorf(api.CodeUnauthorized, "the user token is not valid")
 }
@@ -227,7 +227,7 @@ func sign(own *ownKey, payload []byte) (string, error) {
 	return jws.CompactSerialize()
 }
 
-// clocksApart is the greatest difference between two servers' estimates of Redis' clock.
+// clocksApart is the largest difference between the estimates of Redis' clock of two servers.
 const clocksApart = 100 * time.Millisecond
 
 // revokeWait is how long at most a revocation waits for the end of its second.
@@ -250,12 +250,12 @@ func (s *Store) Revoke(ctx context.Context, user string, once api.Idempotency) (
 	return replayed, nil
 }
 
-// awaitSecondAfter waits until a second is over by the clock that tokens go by. It does not wait
-// for a database's clock that is far ahead of that.
+// awaitSecondAfter waits until a second is over by the clock that tokens are checked with. If the
+// database's clock is far ahead, it does not wait for it.
 func (s *Store) awaitSecondAfter(ctx context.Context, second int64) {
 	patience := revokeWait
 	if ends, ok := ctx.Deadline(); ok {
-		patience = min(patience, time.Until(ends)/2) // the revocation has happened: leave time to say so
+		patience = min(patience, time.Until(ends)/2) // the tokens are revoked: leave time for the answer
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -1,18 +1,17 @@
-// Package live delivers what is said in chats to those who are connected: by
-// streams (server-sent events) and long polls. It stands above store/chat, which
-// knows nothing of it.
+// Package live delivers messages of chats to connected members, over streams (server-sent events)
+// and long polls. It uses store/chat, which does not know it.
 //
 //	key                         type    lifetime  what
 //	ff:{live:<user>}:present    string  30 s      the process that holds a stream of the user
 //
-// What is said just now is published by the scripts of store/chat, on
-// Store.MessageChannel and chat.MembershipChannel. A Hub subscribes to them for
-// all streams of its process, on a Cluster to the messages of a chat at the master that
-// has it, which tells nobody else. Pub/sub may lose messages, so that it is only a
-// hint: a stream goes by the positions of its chats, takes from memory what
-// follows them, and reads the log for whatever was not received. Every 15 s, and
-// after each new subscription, the last id of a chat is compared with that of the log.
+// The scripts of store/chat publish new messages on Store.MessageChannel, and changes of
+// memberships on chat.MembershipChannel. A Hub subscribes to these for all streams of its process.
+// On a Cluster it subscribes to the messages of a chat at the master that has the chat, because
+// that master does not pass them on. Pub/sub may lose messages and is only a hint. A stream has its
+// positions in its chats. It takes the messages after them from memory, and reads those that were
+// not received from the log. Every 15 s, and after each new subscription, the last id in memory is
+// compared with the log.
 //
-// A user is present while a process holds a stream of his and what is written to
-// it arrives; targeting sends no pushes of chats to him then.
+// A user is present while a process has a stream of the user and the data that is written to it
+// arrives. Users who are present get no pushes of chats.
 package live

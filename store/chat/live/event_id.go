@@ -8,19 +8,18 @@ import (
 
 // The limits of an event's id, which a client sends back as Last-Event-ID.
 const (
-	// MaxEventID is how many bytes it may take. Chats that do not fit begin again
-	// at their acknowledged position.
+	// MaxEventID is the largest id, in bytes. A chat that does not fit begins again at its
+	// acknowledged position.
 	MaxEventID = 2048
-	// smallEventID is how long it may become with chats of which nothing would
-	// be delivered twice without it.
+	// smallEventID is the size up to which chats are added to an id although nothing in them would
+	// be delivered twice otherwise.
 	smallEventID = 256
 )
 
-// idVersion begins every id.
+// idVersion is the first byte of every id.
 const idVersion = 1
 
-// fingerprint is a chat and its epoch, hashed to the few bytes that an id has
-// for them.
+// fingerprint is a hash of a chat and its epoch, of the few bytes that an id has for them.
 type fingerprint struct {
 	chat  [8]byte
 	epoch [4]byte
@@ -34,14 +33,14 @@ func fingerprintOf(chat, epoch string) (p fingerprint) {
 	return p
 }
 
-// resumePoint is where a client left off in a chat, as it says.
+// resumePoint is the position in a chat that a client sent back.
 type resumePoint struct {
 	epoch    [4]byte
 	position int64
 }
 
-// readEventID reads what a client sent back, by chat. It is untrusted: any other
-// text is ignored, and positions count only for the user's own chats, up to
+// readEventID reads the positions, by chat, from an id that a client sent back. The id is not
+// trusted: malformed text is ignored, and positions are used only for the user's own chats, up to
 // their last ids.
 func readEventID(id string) map[[8]byte]resumePoint {
 	if len(id) > MaxEventID {
@@ -66,9 +65,9 @@ func readEventID(id string) map[[8]byte]resumePoint {
 	return found
 }
 
-// eventID has the position of each chat: first those with messages that were
-// delivered and not acknowledged, which would otherwise be delivered again; then,
-// in a short id, those delivered last.
+// eventID is an id with the positions of the chats. It begins with chats that have messages which
+// were delivered and not acknowledged, because these would otherwise be delivered again. If the id
+// is still short, the chats with the latest deliveries follow.
 func (st *Stream) eventID() string {
 	text := []byte{idVersion}
 	for _, c := range st.cursors {
@@ -76,7 +75,7 @@ func (st *Stream) eventID() string {
 			text = c.appendTo(text)
 		}
 	}
-	for chat, p := range st.resume { // of chats that could not be read yet
+	for chat, p := range st.resume { // chats that could not be read yet
 		if base64.RawURLEncoding.EncodedLen(len(text)+entryMax) <= MaxEventID {
 			text = appendPoint(text, fingerprint{chat, p.epoch}, p.position)
 		}

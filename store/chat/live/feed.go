@@ -15,13 +15,13 @@ const (
 	// silentAfter is how long a feed may receive nothing until it is sent a PING, and how
 	// long the answer may take.
 	silentAfter = 5 * time.Second
-	// againAfter is the wait before channels are subscribed to again that were lost or
-	// refused. The map of a Cluster's slots is read anew meanwhile.
+	// againAfter is the wait before the feed subscribes again to channels that were lost or
+	// refused. In the meantime the map of a Cluster's slots is read again.
 	againAfter = 250 * time.Millisecond
 )
 
-// feed is a connection of pub/sub: to whichever server the client chooses, or to the
-// master of a Cluster that has the slots of the channels.
+// feed is a connection for pub/sub: to any server that the client chooses, or to the master of a
+// Cluster that has the slots of the channels.
 type feed struct {
 	sub              *redis.PubSub
 	node             *redis.Client // the master, nil for any server
@@ -34,8 +34,8 @@ type feed struct {
 	end              context.CancelFunc
 }
 
-// open makes a feed of a master, or of any server with nil. It opens its connection beside
-// Run, which a server that hangs must not hold up.
+// open makes a feed for a master, or for any server if the master is nil. The connection is opened
+// in another goroutine, so that a server that hangs does not hold up Run.
 func (s *subscriptions) open(ctx context.Context, node *redis.Client) *feed {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f := &feed{node: node, began: time.Now(), end: cancel}
@@ -80,8 +80,8 @@ func (f *feed) connect(ctx context.Context) error {
 	return f.sub.Ping(ctx)
 }
 
-// receive dispatches messages. It ends when the connection to a single master breaks:
-// the client would subscribe again to channels of several slots by one command.
+// receive dispatches messages. It ends when the connection to a master breaks, because the client
+// would subscribe again with one command for channels of several slots.
 func (s *subscriptions) receive(ctx context.Context, f *feed) error {
 	for {
 		event, err := f.sub.Receive(ctx)
@@ -116,13 +116,13 @@ func (s *subscriptions) dispatch(ctx context.Context, f *feed, event any) {
 		case t == nil:
 		case e.Kind == "subscribe" || e.Kind == "ssubscribe":
 			s.hub.confirm(t, f)
-		case t.lose(f): // the slot is another master's now
+		case t.lose(f): // another master has the slot now
 			s.askAgain(ctx, f)
 		}
 	}
 }
 
-// askAgain has channels subscribed to again soon that a feed did not confirm, or whose
+// askAgain lets the hub soon subscribe again to channels that a feed did not confirm, or whose
 // subscription the server ended.
 func (s *subscriptions) askAgain(ctx context.Context, f *feed) {
 	if f.refusal.Swap(true) {
@@ -136,7 +136,7 @@ func (s *subscriptions) askAgain(ctx context.Context, f *feed) {
 	})
 }
 
-// reload has the map of slots read again.
+// reload lets the client read the map of slots again.
 func (s *subscriptions) reload(ctx context.Context) {
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
 		cluster.ReloadState(ctx)
@@ -164,8 +164,8 @@ func (f *feed) unsubscribe(ctx context.Context, channels []string) error {
 	return f.sub.Unsubscribe(ctx, channels...)
 }
 
-// isSilent tells whether nothing came for long, not even the answer to a PING; it sends
-// the PING.
+// isSilent tells whether nothing came for long, not even the answer to a PING. It also sends the
+// PING.
 func (f *feed) isSilent(ctx context.Context, now time.Time) bool {
 	at, received := now.Sub(f.began), time.Duration(f.received.Load())
 	switch {
@@ -177,6 +177,6 @@ func (f *feed) isSilent(ctx context.Context, now time.Time) bool {
 	f.asked = at
 	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
 	defer cancel()
-	_ = f.sub.Ping(ctx) // an error is no answer
+	_ = f.sub.Ping(ctx) // an error counts as no answer
 	return false
 }

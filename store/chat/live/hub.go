@@ -12,23 +12,22 @@ import (
 )
 
 const (
-	// checkEvery is how often a chat's last id in memory is compared with the
-	// log's: pub/sub may lose a message.
+	// checkEvery is how often a chat's last id in memory is compared with the log, because pub/sub
+	// may lose a message.
 	checkEvery = 15 * time.Second
-	// rereadEvery is how often an open stream's list of chats is read again for
-	// the same reason. Joins and leaves are received at once.
+	// rereadEvery is how often an open stream's list of chats is read again, for the same reason.
+	// Normally joins and leaves are received at once.
 	rereadEvery = time.Minute
-	// tickEvery is how often the hub finds what is due, and tries again what
-	// failed.
+	// tickEvery is how often the hub does work that is due, and repeats work that failed.
 	tickEvery = time.Second
-	// batchSize bounds one pipeline, and the channels of one SUBSCRIBE.
+	// batchSize is the largest size of a pipeline, and of the channels of one SUBSCRIBE.
 	batchSize = 500
 )
 
-// Hub is all streams and long polls of one process. They share one connection
-// of pub/sub, on a Cluster one more for each master; one read of the last ids of
-// their chats every 15 s; one pipeline that renews presence; and the newest messages
-// of each chat in memory. It is safe for concurrent use; Run must run.
+// Hub has all streams and long polls of one process. They share one connection for pub/sub (on a
+// Cluster another one for each master), a read of the last ids of their chats every 15 s, a
+// pipeline that renews presence, and the newest messages of each chat in memory. It is safe for
+// concurrent use. Run must be running.
 type Hub struct {
 	chats *chat.Store
 	db    *redisdb.DB
@@ -79,11 +78,11 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// wakeRun has Run go through its work at once.
+// wakeRun lets Run do its work at once.
 func (h *Hub) wakeRun() {
 	select {
 	case h.wake <- struct{}{}:
-	default: // it is woken already
+	default: // Run has been woken already
 	}
 }
 
@@ -93,8 +92,8 @@ func (h *Hub) topic(channel string) *topic {
 	return h.topics[channel]
 }
 
-// confirm notes that Redis has taken a subscription, for the first time or after
-// the connection was lost: messages published before were not received.
+// confirm records that Redis has accepted a subscription, for the first time or after the
+// connection was lost. Messages that were published before were not received.
 func (h *Hub) confirm(t *topic, f *feed) {
 	t.confirm(f)
 	if t.chat != "" {
@@ -102,7 +101,7 @@ func (h *Hub) confirm(t *topic, f *feed) {
 	}
 }
 
-// markStale has a chat's last id read.
+// markStale lets the hub read a chat's last id.
 func (h *Hub) markStale(t *topic) {
 	h.mu.Lock()
 	h.stale[t] = struct{}{}
@@ -110,9 +109,8 @@ func (h *Hub) markStale(t *topic) {
 	h.wakeRun()
 }
 
-// subscribe makes a stream a listener of a channel; chat is "" for a user's
-// channel. The stream is marked once everything published from then on will be
-// received.
+// subscribe makes a stream a listener of a channel. chat is "" for a user's channel. The stream is
+// marked as soon as everything that is published from then on will be received.
 func (h *Hub) subscribe(st *Stream, channel, chat string) *topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +125,8 @@ func (h *Hub) subscribe(st *Stream, channel, chat string) *topic {
 	return t
 }
 
-// unsubscribe ends that; with the last listener the channel is left.
+// unsubscribe removes the listener. When the last one is removed, the hub unsubscribes from the
+// channel.
 func (h *Hub) unsubscribe(st *Stream, t *topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,8 +139,8 @@ func (h *Hub) unsubscribe(st *Stream, t *topic) {
 	h.wakeRun()
 }
 
-// tick finds the chats to compare and the streams whose chats to read again, and
-// drops messages that every stream has had time for.
+// tick finds chats whose last id has to be compared and streams whose list of chats has to be read
+// again. It also drops messages that every stream has had time to read.
 func (h *Hub) tick(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -158,8 +157,8 @@ func (h *Hub) tick(now time.Time) {
 	}
 }
 
-// readHeads reads the last ids of the stale chats, in pipelines. What could not
-// be read stays stale until the next tick.
+// readHeads reads the last ids of the stale chats, in pipelines. Chats that could not be read stay
+// stale until the next tick.
 func (h *Hub) readHeads(ctx context.Context) {
 	var unread []*topic
 	defer func() { h.restoreStale(unread) }()
@@ -188,8 +187,8 @@ func (h *Hub) readHeads(ctx context.Context) {
 	}
 }
 
-// takeStale takes up to a batch of the stale chats. One that becomes stale again
-// while it is read is read again.
+// takeStale takes up to a batch of the stale chats. A chat that becomes stale again during the read
+// is read again.
 func (h *Hub) takeStale() (batch []*topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

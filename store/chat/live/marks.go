@@ -8,13 +8,13 @@ import (
 const (
 	// retryAfter is how long a stream waits after Redis could not be read.
 	retryAfter = time.Second
-	// rereadSoon is how long it waits to read chats again that are on a master of a
-	// Cluster which is away: such a read takes long.
+	// rereadSoon is how long a stream waits until it reads chats again that are on a master of a
+	// Cluster which is away. Such a read takes long.
 	rereadSoon = 5 * time.Second
 )
 
-// marks tell the reader of a stream what may be new. Topics and timers set them from any
-// goroutine; the reader takes them all at once.
+// marks tell the reader of a stream which chats may have something new. Topics and timers set them
+// from any goroutine, and the reader takes all of them at once.
 type marks struct {
 	wake chan struct{} // has a value while there may be something to read
 
@@ -22,10 +22,10 @@ type marks struct {
 	chatsChanged bool                // the user may have joined or left chats
 	dirty        map[string]struct{} // chats that may have more than was delivered
 	retry        *time.Timer         // wakes the reader after a failure
-	reread       *time.Timer         // has chats read again that could not be
+	reread       *time.Timer         // lets chats be read again that could not be read
 }
 
-// rereadLater has the user's chats read again soon.
+// rereadLater lets the stream read the user's chats again soon.
 func (m *marks) rereadLater() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -38,8 +38,8 @@ func (m *marks) rereadLater() {
 // Wake has a value when there may be something to read.
 func (m *marks) Wake() <-chan struct{} { return m.wake }
 
-// mark notes a chat that may have new messages, or with "" that the user may
-// have joined or left chats, and wakes the reader.
+// mark records a chat that may have new messages, or with "" that the user may have joined or left
+// chats, and wakes the reader.
 func (m *marks) mark(chat string) {
 	m.mu.Lock()
 	if chat == "" {
@@ -57,7 +57,7 @@ func (m *marks) mark(chat string) {
 func (m *marks) wakeReader() {
 	select {
 	case m.wake <- struct{}{}:
-	default: // it is woken already
+	default: // the reader has been woken already
 	}
 }
 
@@ -70,7 +70,7 @@ func (m *marks) takeMarks() (chatsChanged bool, dirty map[string]struct{}) {
 	return chatsChanged, dirty
 }
 
-// hasLeft tells that the user may have left a chat since the marks were taken: a leave is
+// hasLeft tells whether the user may have left a chat since the marks were taken. A leave is
 // published before any message that is sent after it.
 func (m *marks) hasLeft() bool {
 	m.mu.Lock()

@@ -19,8 +19,8 @@ func newMessage(chat string, m *api.ChatMessage) *Message {
 	return &Message{StreamMessage: api.StreamMessage{Chat: chat, ID: m.ID, Sender: m.Sender, Text: m.Text, SentAt: m.SentAt}}
 }
 
-// Encoded is the message as encode makes it, which is asked once, for all streams. The
-// text is not to be changed.
+// Encoded is the message as encode writes it. encode is called only once, for all streams. The text
+// must not be changed.
 func (m *Message) Encoded(encode func(any) ([]byte, error)) ([]byte, error) {
 	m.once.Do(func() { m.text, m.err = encode(&m.StreamMessage) })
 	return m.text, m.err

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// presenceTTL is how long a user counts as live after he was last seen: when a
-	// stream began, or when something was written that is known to have arrived.
+	// presenceTTL is how long a user counts as live after the user was last seen. A user is seen
+	// when a stream begins, and when data that was written is known to have arrived.
 	presenceTTL = 30 * time.Second
 	// endTimeout bounds the removal of a presence whose stream has ended.
 	endTimeout = time.Second
 )
 
-// presence is what this process tells Redis of users who have streams open here.
+// presence writes to Redis which users have open streams in this process.
 type presence struct {
 	db    *redisdb.DB
 	log   *slog.Logger
@@ -35,22 +35,23 @@ type userStreams struct {
 	open     int
 	lastSeen time.Time
 	recorded time.Time // the lastSeen that Redis has
-	deleted  int       // how often his key was deleted meanwhile
+	deleted  int       // how often the key was deleted in the meantime
 }
 
-// sighting is when a user was last seen, after so many deletions of his key.
+// sighting is the time at which a user was last seen, with the number of deletions of the user's
+// key before that.
 type sighting struct {
 	user    string
 	at      time.Time
 	deleted int
 }
 
-// presencePatience is how long a stream waits to be present before it begins. After that
-// it begins all the same, and until renew succeeds its user may get pushes of messages
-// that the stream delivers.
+// presencePatience is how long the beginning of a stream waits until the user is present. Then the
+// stream begins even so, and until renew succeeds the user may get pushes of messages that the
+// stream delivers.
 const presencePatience = time.Second
 
-// begin makes a user present, before his stream begins.
+// begin makes a user present before the user's stream begins.
 func (p *presence) begin(ctx context.Context, user string) {
 	ctx, cancel := context.WithTimeout(ctx, presencePatience)
 	defer cancel()
@@ -62,8 +63,8 @@ func (p *presence) begin(ctx context.Context, user string) {
 	p.record([]sighting{seen})
 }
 
-// opened counts a stream of a user. It is called before his key is written: if an earlier
-// stream ends just now and deletes the key, end sees that it has to be written again.
+// opened counts a stream of a user. It is called before the key is written. So if an earlier stream
+// ends at the same time and deletes the key, end sees that the key has to be written again.
 func (p *presence) opened(user string, now time.Time) sighting {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +78,7 @@ func (p *presence) opened(user string, now time.Time) sighting {
 	return sighting{user, now, u.deleted}
 }
 
-// seen notes that what was written to a user at that time has arrived.
+// seen records that data which was written to a user at that time has arrived.
 func (p *presence) seen(user string, written time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,17 +87,16 @@ func (p *presence) seen(user string, written time.Time) {
 	}
 }
 
-// cmd makes a user present, in the name of this process, until 30 s
-// after he was seen.
+// cmd makes a user present, in the name of this process, until 30 s after the user was seen.
 func (p *presence) cmd(ctx context.Context, s sighting) redis.Cmder {
 	left := presenceTTL - time.Since(s.at)
 	return redis.NewStatusCmd(ctx, "set", PresenceKey(s.user), p.owner, "px", max(1, left.Milliseconds()))
 }
 
-// end is called when one of a user's streams has ended. After the last
-// one he is not present any more, unless another process has written its own
-// name since. If this process wrote last while another one holds a stream of
-// his, he may get a push beside the stream until that one renews.
+// end is called when one of a user's streams has ended. After the last one the user is no longer
+// present, unless another process has written its own name since. If another process has a stream
+// of the user but this process was the last to write its name, the user may get pushes in addition
+// to the stream until the other process renews the presence.
 func (p *presence) end(ctx context.Context, user string) {
 	p.mu.Lock()
 	u := p.users[user]
@@ -118,8 +118,8 @@ func (p *presence) end(ctx context.Context, user string) {
 	p.recordAgain(user)
 }
 
-// recordAgain has a user's presence written again if he opened a stream while
-// the key was being deleted.
+// recordAgain lets a user's presence be written again if the user opened a stream while the key was
+// being deleted.
 func (p *presence) recordAgain(user string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +142,7 @@ func (p *presence) renew(ctx context.Context, now time.Time) {
 		}
 		var written []sighting
 		for i, s := range seen {
-			if cmds[i].Err() == nil { // else the next call renews it
+			if cmds[i].Err() == nil { // otherwise the next call renews it
 				written = append(written, s)
 			}
 		}
@@ -161,7 +161,7 @@ func (p *presence) unrecorded(now time.Time) (seen []sighting) {
 	return seen
 }
 
-// record notes the sightings that were written, unless the key was deleted since.
+// record records which sightings were written, unless the key was deleted since.
 func (p *presence) record(seen []sighting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

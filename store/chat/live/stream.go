@@ -11,30 +11,28 @@ import (
 )
 
 const (
-	// readChats and readLimit bound how much one Read takes from the log, 100
-	// messages, so that a slow reader takes little memory.
+	// readChats and readLimit limit one Read to 100 messages of the log, so that a slow reader
+	// takes little memory.
 	readChats = 4
 	readLimit = 25
-	// readEvents bounds what one Read returns.
+	// readEvents is about how many events one Read returns at most.
 	readEvents = 100
 	// refreshPatience is how long an open stream waits for the list of its user's chats.
 	// On a Cluster the list may be on a master that is away, while the chats are not.
 	refreshPatience = time.Second
 )
 
-// Event is one event of a stream: a message, a gap, or neither and only a new
-// ID.
+// Event is one event of a stream: a message, a gap, or only a new ID.
 type Event struct {
-	// ID names the positions after this event: a client that sends it back goes
-	// on there.
+	// ID has the positions after this event. A client that sends it back continues there.
 	ID      string
 	Message *Message
 	Gap     *api.StreamGap
 }
 
-// Stream delivers all chats of a user to one client: every message after his
-// position exactly once, in the order of its chat. It belongs to one goroutine,
-// which waits for Wake, calls Read, and in the end Close.
+// Stream delivers all chats of a user to one client: every message after the user's position
+// exactly once, in the order of its chat. It belongs to one goroutine, which waits for Wake, calls
+// Read, and at the end calls Close.
 type Stream struct {
 	hub       *Hub
 	user      string
@@ -44,13 +42,13 @@ type Stream struct {
 
 	// Only the reader uses the fields below.
 	queued       []Event                 // to be delivered before anything else
-	resume       map[[8]byte]resumePoint // where the client says it left off in chats not yet begun
-	formerEpochs map[string][4]byte      // of chats that the user has left
-	cursors      []*cursor               // of all chats; those delivered last come first
-	byChat       map[string]*cursor      // the same by chat, if they are many
+	resume       map[[8]byte]resumePoint // where the client says that it left off, for chats that have not begun yet
+	formerEpochs map[string][4]byte      // for chats that the user has left
+	cursors      []*cursor               // of all chats; the latest deliveries come first
+	byChat       map[string]*cursor      // the same by chat, if there are many
 }
 
-// cursor is how far one chat is delivered.
+// cursor is the position up to which a chat was delivered.
 type cursor struct {
 	topic           *topic
 	epoch           string
@@ -58,16 +56,16 @@ type cursor struct {
 	position, acked int64
 }
 
-// adopt takes the epoch that a chat has by now.
+// adopt sets the chat's present epoch.
 func (c *cursor) adopt(epoch string) {
 	if c.epoch != epoch {
 		c.epoch, c.fingerprint = epoch, fingerprintOf(c.topic.chat, epoch)
 	}
 }
 
-// Stream opens a stream of a user's chats. It begins at his acknowledged
-// positions, or where lastEventID says; any other text is ignored there. The
-// error is unavailable while Redis can't be subscribed to.
+// Stream opens a stream of a user's chats. It begins at the acknowledged positions, or after
+// lastEventID; a malformed id is ignored. The error is unavailable while Redis takes no
+// subscriptions.
 func (h *Hub) Stream(ctx context.Context, user, lastEventID string) (*Stream, error) {
 	st := h.newStream(user)
 	st.resume = readEventID(lastEventID)
@@ -79,8 +77,8 @@ func (h *Hub) Stream(ctx context.Context, user, lastEventID string) (*Stream, er
 	return st, nil
 }
 
-// Watch opens a stream for a long poll, which reads the store itself whenever
-// Wake says so, and calls Refresh instead of Read.
+// Watch opens a stream for a long poll. The long poll itself reads the store when Wake has a value,
+// and calls Refresh instead of Read.
 func (h *Hub) Watch(ctx context.Context, user string) (*Stream, error) {
 	st := h.newStream(user)
 	st.poll = true
@@ -97,10 +95,10 @@ func (h *Hub) newStream(user string) *Stream {
 	return st
 }
 
-// begin waits for the subscription to the user's channel, reads the positions
-// from which the stream goes on, and waits for the subscriptions to his chats.
-// Every message that is sent after begin has returned is delivered, even if it is not
-// kept any more because everybody else has acknowledged it.
+// begin waits for the subscription to the user's channel, reads the positions at which the stream
+// continues, and waits for the subscriptions to the user's chats. Every message that is sent after
+// begin has returned is delivered, even if it is no longer kept because all other members have
+// acknowledged it.
 func (st *Stream) begin(ctx context.Context) (err error) {
 	if err := st.await(ctx, func() bool { return true }); err != nil {
 		return err
@@ -115,7 +113,7 @@ func (st *Stream) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// await returns once the stream was woken and ready holds.
+// await returns when ready is true; it checks whenever the stream is woken.
 func (st *Stream) await(ctx context.Context, ready func() bool) error {
 	for {
 		select {
@@ -129,8 +127,8 @@ func (st *Stream) await(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// upToDate tells whether the topics of all chats are up to date. Each that
-// becomes so wakes the stream.
+// upToDate tells whether the topics of all chats are up to date. A topic that becomes up to date
+// wakes the stream.
 func (st *Stream) upToDate() bool {
 	for _, c := range st.cursors {
 		if !c.topic.upToDate() {
@@ -148,8 +146,8 @@ func (st *Stream) Close(ctx context.Context) {
 	}
 }
 
-// Reached says that data written at that time has arrived: the user is live for 30 s from
-// then on. A proxy that acknowledges data for a client that has vanished looks the same.
+// Reached says that data which was written at that time has arrived. The user is live for 30 s from
+// then on. If a proxy acknowledges data for a client that has vanished, this cannot be noticed.
 func (st *Stream) Reached(written time.Time) { st.hub.presence.seen(st.user, written) }
 
 func (st *Stream) close() {
@@ -160,8 +158,7 @@ func (st *Stream) close() {
 	st.marks.close()
 }
 
-// Refresh is Read for a long poll: it only brings the chats to which the stream
-// listens up to date.
+// Refresh is Read for a long poll. It only updates the list of chats to which the stream listens.
 func (st *Stream) Refresh(ctx context.Context) error {
 	chatsChanged, _ := st.takeMarks()
 	if !chatsChanged {
@@ -173,8 +170,8 @@ func (st *Stream) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Read returns what is new, at most some 100 events; when there is more it
-// wakes again. While Redis is away there is nothing new, and Wake comes again.
+// Read returns the new events, at most about 100. If there are more, Wake has a value again. While
+// Redis is away Read returns nothing, and Wake has a value again later.
 func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 	chatsChanged, dirty := st.takeMarks()
 	events := st.queued
@@ -187,7 +184,7 @@ func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 			events, dirty = append(events, gaps...), st.alsoMarked(dirty)
 		} else if err := st.retryLater(err, true, nil); err != nil {
 			return events, err
-		} // else the list of his chats may be away alone: those that the stream has go on
+		} // otherwise only the list of chats may be away: the known chats go on
 	}
 	events, reads := st.readMemory(events, dirty)
 	events, err := st.readLog(ctx, events, reads, dirty)
@@ -200,8 +197,8 @@ func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 	return events, nil
 }
 
-// retryLater puts the marks back while Redis is away, and returns every other
-// error: those end the stream.
+// retryLater puts the marks back if Redis is away. It returns every other error, which ends the
+// stream.
 func (st *Stream) retryLater(err error, chatsChanged bool, dirty map[string]struct{}) error {
 	if api.Passing(err) || errors.Is(err, context.DeadlineExceeded) {
 		st.restoreMarks(chatsChanged, dirty, retryAfter)
@@ -210,8 +207,8 @@ func (st *Stream) retryLater(err error, chatsChanged bool, dirty map[string]stru
 	return err
 }
 
-// readMemory delivers what the topics have kept, removes the chats that are
-// finished from dirty, and returns those that must be read from the log.
+// readMemory delivers the messages that the topics have, removes the chats that are complete from
+// dirty, and returns the chats that must be read from the log.
 func (st *Stream) readMemory(events []Event, dirty map[string]struct{}) ([]Event, []*cursor) {
 	var reads []*cursor
 	for chat := range dirty {
@@ -253,7 +250,7 @@ func (st *Stream) readLog(ctx context.Context, events []Event, cursors []*cursor
 		switch code := api.CodeOf(found[i].Err); {
 		case code == api.CodeNotFound || code == api.CodeNotAMember:
 			delete(dirty, c.topic.chat)
-			st.mark("") // the user left; refreshChats will find out
+			st.mark("") // the user has left; refreshChats will find that
 		case found[i].Err != nil:
 			err = found[i].Err
 		default:
@@ -266,10 +263,10 @@ func (st *Stream) readLog(ctx context.Context, events []Event, cursors []*cursor
 	return events, err
 }
 
-// deliverPage delivers a page of the log, and tells whether there is more.
+// deliverPage delivers a page of the log and tells whether there is more.
 func (st *Stream) deliverPage(events []Event, c *cursor, page *api.ChatMessages) ([]Event, bool) {
 	if page.Epoch != c.epoch && page.Gap || page.LastID < c.position {
-		st.mark("") // another chat by now, or messages that Redis lost: see restartChat
+		st.mark("") // another epoch, see restartChat
 		return events, false
 	}
 	c.adopt(page.Epoch)
@@ -300,7 +297,7 @@ func (st *Stream) deliver(events []Event, c *cursor, news []*Message) []Event {
 	return events
 }
 
-// toFront puts a cursor before those that were delivered earlier.
+// toFront moves a cursor before those with earlier deliveries.
 func (st *Stream) toFront(c *cursor) {
 	i := slices.Index(st.cursors, c)
 	copy(st.cursors[1:i+1], st.cursors[:i])

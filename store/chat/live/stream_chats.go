@@ -8,10 +8,10 @@ import (
 	"fanfare/store/chat"
 )
 
-// fewChats is up to how many chats a stream searches without a map.
+// fewChats is the number of chats up to which a stream searches without a map.
 const fewChats = 16
 
-// cursor finds the cursor of a chat, nil when the stream has none.
+// cursor finds the cursor of a chat; nil if the stream has none.
 func (st *Stream) cursor(chat string) *cursor {
 	if st.byChat != nil {
 		return st.byChat[chat]
@@ -38,13 +38,11 @@ func (st *Stream) addCursor(c *cursor) {
 	}
 }
 
-// maxFormerEpochs bounds the chats of which a stream remembers that the user left
-// them.
+// maxFormerEpochs is how many chats a stream remembers that the user has left.
 const maxFormerEpochs = 1000
 
-// refreshChats reads the user's chats and his positions in them. The events that it
-// returns are delivered before any other. Chats that cannot be read stay as they are,
-// and are read again soon.
+// refreshChats reads the user's chats and the positions in them. The events that it returns are
+// delivered before any others. Chats that cannot be read stay unchanged, and are read again soon.
 func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
 	positions, err := st.hub.chats.Positions(ctx, st.user)
 	if err != nil {
@@ -78,7 +76,7 @@ func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
 	if unread {
 		st.rereadLater()
 	} else {
-		st.resume = nil // it is for the chats that the stream begins with
+		st.resume = nil // it applies only to the chats with which the stream begins
 	}
 	if changed && len(events) == 0 && !st.poll {
 		events = append(events, Event{ID: st.eventID()})
@@ -86,8 +84,8 @@ func (st *Stream) refreshChats(ctx context.Context) ([]Event, error) {
 	return events, nil
 }
 
-// keepLost adds chats to found that the user is still in although his index has lost
-// them, as it may with a master of a Cluster. unread: some could not be read.
+// keepLost adds chats to found of which the user is still a member although the index has lost
+// them, which may happen with a master of a Cluster. unread says that some chats could not be read.
 func (st *Stream) keepLost(ctx context.Context, found map[string]struct{}) (unread bool) {
 	var lost []string
 	for _, c := range st.cursors {
@@ -104,8 +102,8 @@ func (st *Stream) keepLost(ctx context.Context, found map[string]struct{}) (unre
 	return err != nil
 }
 
-// goesOn tells whether the ids up to a position, in the epoch with that hash, still name
-// the same messages in a chat.
+// goesOn tells whether the ids up to a position, in the epoch with the given hash, are still the
+// same messages in a chat.
 func goesOn(p *chat.Position, epoch [4]byte, position int64) bool {
 	if epoch == fingerprintOf(p.Chat, p.Was).epoch {
 		return position <= p.Since
@@ -113,8 +111,8 @@ func goesOn(p *chat.Position, epoch [4]byte, position int64) bool {
 	return epoch == fingerprintOf(p.Chat, p.Epoch).epoch && position <= p.LastID
 }
 
-// addChat begins with a chat: where the client left off, if this epoch of the
-// chat has that position, else at the user's position.
+// addChat begins with a chat. It continues where the client left off, if that position belongs to
+// the chat's present epoch, and otherwise at the user's position.
 func (st *Stream) addChat(events []Event, p *chat.Position) (*cursor, []Event) {
 	c := &cursor{epoch: p.Epoch, fingerprint: fingerprintOf(p.Chat, p.Epoch), position: p.Acked, acked: p.Acked}
 	was, ok := st.resume[c.fingerprint.chat]
@@ -124,7 +122,7 @@ func (st *Stream) addChat(events []Event, p *chat.Position) (*cursor, []Event) {
 		c.position = was.position
 	}
 	if epoch, ok := st.formerEpochs[p.Chat]; ok && !goesOn(p, epoch, 0) {
-		lost = true // not the chat that the user had left, but another of its name
+		lost = true // a new chat with the id of the chat that the user had left
 	}
 	delete(st.formerEpochs, p.Chat)
 	c.topic = st.hub.subscribe(st, st.hub.chats.MessageChannel(p.Chat), p.Chat)
@@ -135,8 +133,8 @@ func (st *Stream) addChat(events []Event, p *chat.Position) (*cursor, []Event) {
 	return c, events
 }
 
-// restartChat begins anew with a chat that has another epoch by now, or of which
-// Redis has lost messages that were delivered.
+// restartChat begins again with a chat that has another epoch, or of which Redis has lost messages
+// that were delivered.
 func (st *Stream) restartChat(events []Event, c *cursor, p *chat.Position) []Event {
 	c.adopt(p.Epoch)
 	c.position, c.acked = p.Acked, p.Acked
@@ -144,7 +142,7 @@ func (st *Stream) restartChat(events []Event, c *cursor, p *chat.Position) []Eve
 	return append(events, st.gap(c, p.FirstID))
 }
 
-// removeChats ends the chats of which the user is no member any more.
+// removeChats removes the chats of which the user is no longer a member.
 func (st *Stream) removeChats(found map[string]struct{}) {
 	for _, c := range slices.Clone(st.cursors) {
 		chat := c.topic.chat
@@ -161,11 +159,11 @@ func (st *Stream) removeChats(found map[string]struct{}) {
 	}
 }
 
-// alsoMarked takes the marks of chats that were restarted.
+// alsoMarked adds the marks of chats that were restarted.
 func (st *Stream) alsoMarked(dirty map[string]struct{}) map[string]struct{} {
 	again, more := st.takeMarks()
 	if again {
-		st.mark("") // he joined or left in the meantime
+		st.mark("") // the user joined or left a chat in the meantime
 	}
 	if dirty == nil {
 		return more

@@ -12,10 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// subscriptions are the channels of all topics and the feeds that receive them. A channel
-// with a tag is received from the master of its slot: in a Cluster, messages published on
-// it may reach no other. One command names channels of one slot only. Only Run uses
-// subscriptions, apart from the goroutine of each feed.
+// subscriptions has the channels of all topics and the feeds that receive them. A channel with a
+// tag is received from the master of its slot, because in a Cluster its messages may reach only
+// that master. One command has channels of one slot only. Only Run uses subscriptions, apart from
+// the goroutine of each feed.
 type subscriptions struct {
 	hub     *Hub
 	client  redis.UniversalClient
@@ -25,7 +25,7 @@ type subscriptions struct {
 	reading sync.WaitGroup
 }
 
-// newSubscriptions has none yet; sync subscribes to all topics.
+// newSubscriptions begins without subscriptions; sync subscribes to all topics.
 func (h *Hub) newSubscriptions(client redis.UniversalClient) *subscriptions {
 	return &subscriptions{
 		hub: h, client: client,
@@ -41,10 +41,10 @@ func (s *subscriptions) close() {
 	s.reading.Wait()
 }
 
-// tagOf is a channel up to the end of its tag, "" for one without.
+// tagOf is a channel up to the end of its tag; "" if it has no tag.
 func tagOf(channel string) string { return channel[:strings.IndexByte(channel, '}')+1] }
 
-// place is where one command subscribes.
+// place is the feed and the slot of one command.
 type place struct {
 	feed *feed
 	tag  string
@@ -61,7 +61,7 @@ func (s *subscriptions) sync(ctx context.Context) {
 	for at, channels := range add {
 		for batch := range slices.Chunk(channels, batchSize) {
 			err := at.feed.subscribe(ctx, batch)
-			if errs = append(errs, err); err != nil { // the client may have another connection, and not subscribed there
+			if errs = append(errs, err); err != nil { // the client may have a new connection without the subscription
 				for _, channel := range batch {
 					delete(s.on, channel)
 					s.hub.change(channel)
@@ -79,14 +79,14 @@ func (s *subscriptions) sync(ctx context.Context) {
 	}
 }
 
-// changes lists the channels to subscribe to and to leave. A channel whose feed is not
+// changes lists the channels to subscribe to and to unsubscribe from. A channel whose feed is not
 // open yet waits for the next call.
 func (s *subscriptions) changes(ctx context.Context) (add, remove map[place][]string) {
 	add, remove = map[place][]string{}, map[place][]string{}
 	for channel, t := range s.hub.takeChanged() {
 		f, tag := s.on[channel], tagOf(channel)
 		switch {
-		case t != nil && f != nil: // it was left and wanted again since the last call
+		case t != nil && f != nil: // it was left and needed again since the last call
 			s.hub.confirm(t, f)
 		case t != nil:
 			if f = s.home(ctx, tag); f == nil || !f.opened.Load() {
@@ -103,7 +103,7 @@ func (s *subscriptions) changes(ctx context.Context) (add, remove map[place][]st
 	return add, remove
 }
 
-// home is the feed for channels with a tag, nil while nobody knows their master.
+// home is the feed for channels with a tag; nil while their master is not known.
 func (s *subscriptions) home(ctx context.Context, tag string) *feed {
 	node, known := s.homes[tag]
 	if !known {
@@ -120,13 +120,13 @@ func (s *subscriptions) home(ctx context.Context, tag string) *feed {
 	return f
 }
 
-// master is the master that has the slot of a tag, nil without a tag or an answer.
+// master is the master that has the slot of a tag; nil without a tag, or if it is not known.
 func (s *subscriptions) master(ctx context.Context, tag string) *redis.Client {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok || tag == "" {
 		return nil
 	}
-	node, _ := cluster.MasterForKey(ctx, tag) // an error is no answer
+	node, _ := cluster.MasterForKey(ctx, tag) // an error counts as not known
 	return node
 }
 
@@ -156,9 +156,9 @@ func (s *subscriptions) check(ctx context.Context, now time.Time) {
 	}
 }
 
-// restore has channels subscribed to again whose feed is lost, or whose subscription was
-// refused or ended: then together with all channels of the slot, since it may have another
-// master now.
+// restore lets the hub subscribe again to channels whose feed is lost, or whose subscription was
+// refused or ended. In the latter case it does so for all channels of the slot, because the slot
+// may have another master now.
 func (s *subscriptions) restore() {
 	for node, f := range s.feeds {
 		switch {
@@ -187,7 +187,7 @@ func (s *subscriptions) drop(node *redis.Client) {
 	_ = f.sub.Close()
 }
 
-// redo has the next call of changes subscribe to channels again.
+// redo lets the next call of changes subscribe to channels again.
 func (s *subscriptions) redo(which func(channel string, of *feed) bool) {
 	for channel, f := range s.on {
 		if which(channel, f) {
@@ -197,15 +197,15 @@ func (s *subscriptions) redo(which func(channel string, of *feed) bool) {
 	}
 }
 
-// change notes a channel that has to be subscribed to or left.
+// change records a channel that has to be subscribed to or left.
 func (h *Hub) change(channel string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.changed[channel] = struct{}{}
 }
 
-// takeChanged takes the channels that have changed, with their topics, nil for those
-// that nobody listens to.
+// takeChanged takes the channels that have changed, with their topics. The topic is nil if nobody
+// listens to the channel.
 func (h *Hub) takeChanged() map[string]*topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()

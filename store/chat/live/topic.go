@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// keptMessages and keptBytes bound the newest messages that are kept of a
-	// chat for its streams; a stream that is further behind reads the log.
+	// keptMessages and keptBytes limit the newest messages of a chat that are kept for its streams.
+	// A stream that is further behind reads the log.
 	keptMessages = 32
 	keptBytes    = 64 << 10
-	// keptTotal bounds them over all chats.
+	// keptTotal limits the bytes of these messages over all chats.
 	keptTotal = 64 << 20
 )
 
 // budget counts the bytes of the messages kept in memory.
 type budget struct{ used atomic.Int64 }
 
-// topic is a channel of Redis and the streams that listen to it: a chat's, or,
-// with chat "", a user's, on which his joins and leaves are published.
+// topic is a channel of Redis and the streams that listen to it: the channel of a chat or, with
+// chat "", of a user, on which the user's joins and leaves are published.
 type topic struct {
 	channel, chat string
 	checked       time.Time // when it was last compared; guarded by the hub's lock
@@ -30,7 +30,7 @@ type topic struct {
 	on        *feed // on which Redis has confirmed the subscription
 	known     bool  // epoch and last were read since then
 	epoch     string
-	last      int64      // the newest id known
+	last      int64      // the newest known id
 	ring      []*Message // the newest messages up to last, without a gap in their ids
 	bytes     int        // their size
 	offered   int64      // the newest id at the last check, see forget
@@ -69,7 +69,7 @@ func (a *streamSet) size() int {
 	return len(a.others)
 }
 
-// add makes a stream a listener, and marks it if the topic is up to date.
+// add makes a stream a listener, and marks the stream if the topic is up to date.
 func (t *topic) add(st *Stream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,7 +79,7 @@ func (t *topic) add(st *Stream) {
 	}
 }
 
-// remove ends that and returns how many listeners are left.
+// remove removes a listener and returns how many are left.
 func (t *topic) remove(st *Stream, kept *budget) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,7 +107,7 @@ func (t *topic) markAll() {
 	}
 }
 
-// confirm notes the subscription: what the topic knew before may be out of date.
+// confirm records the subscription. The data that the topic had before may be out of date.
 func (t *topic) confirm(f *feed) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,8 +117,7 @@ func (t *topic) confirm(f *feed) {
 	}
 }
 
-// lose notes that the server has ended the subscription, and tells whether it was by this
-// feed.
+// lose records that the server has ended the subscription, and tells whether it was on this feed.
 func (t *topic) lose(f *feed) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,15 +128,15 @@ func (t *topic) lose(f *feed) bool {
 	return true
 }
 
-// isOn tells whether a feed has it.
+// isOn tells whether the topic is subscribed on a feed.
 func (t *topic) isOn(f *feed) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.on == f
 }
 
-// receive takes what was published, and tells whether the topic is stale after
-// it: the chat's last id must be read.
+// receive takes a published text, and tells whether the topic is then stale, so that the chat's
+// last id must be read.
 func (t *topic) receive(payload string, kept *budget) (stale bool) {
 	if t.chat == "" {
 		t.mark()
@@ -160,10 +159,9 @@ func (t *topic) receive(payload string, kept *budget) (stale bool) {
 	return false
 }
 
-// update takes epoch and last id as they were read. The reading may be older
-// than what was received meanwhile: within an epoch the last id only rises. Only
-// after the connection was lost it may fall, as Redis itself may have lost
-// messages.
+// update takes epoch and last id from a read. The read may be older than messages that were
+// received in the meantime, so within an epoch the last id only rises. Only after the connection
+// was lost it may fall, because Redis itself may have lost messages.
 func (t *topic) update(epoch string, last int64, kept *budget) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,8 +175,8 @@ func (t *topic) update(epoch string, last int64, kept *budget) {
 	t.markAll()
 }
 
-// keep keeps a message for the streams, and drops the oldest over the limits. When the
-// last stream has left meanwhile, nobody would drop it again.
+// keep keeps a message for the streams, and drops the oldest messages over the limits. If the last
+// stream has left in the meantime, it keeps nothing, because nobody would drop the message.
 func (t *topic) keep(m *Message, kept *budget) {
 	size := len(m.Text) + len(m.Sender)
 	if kept.used.Load() > keptTotal || t.listeners.size() == 0 {
@@ -197,7 +195,7 @@ func (t *topic) dropOldest(kept *budget) {
 	size := len(t.ring[0].Text) + len(t.ring[0].Sender)
 	t.bytes -= size
 	kept.used.Add(-int64(size))
-	t.ring[0] = nil // it can go
+	t.ring[0] = nil // frees the message
 	t.ring = t.ring[1:]
 }
 
@@ -207,9 +205,9 @@ func (t *topic) drop(kept *budget) {
 	t.ring, t.bytes, t.offered = nil, 0, 0
 }
 
-// forget drops the messages that were there at the last check: every open stream has had
-// time to read them. Later ones stay, since the log may not have them any more: members
-// may have acknowledged them on one device while another one still reads.
+// forget drops the messages that were there at the last check, because every open stream has had
+// time to read them. Later messages stay: the log may not have them any more, if a member has
+// acknowledged them on one device while another device still reads.
 func (t *topic) forget(kept *budget) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,14 +217,14 @@ func (t *topic) forget(kept *budget) {
 	t.offered = t.last
 }
 
-// after returns the messages after a position, at most limit. enough is false
-// when they must be read from the log.
+// after returns the messages after a position, at most limit. enough is false if they must be read
+// from the log.
 func (t *topic) after(epoch string, position int64, limit int) (news []*Message, enough bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case !t.known:
-		return nil, true // the streams are marked once it is
+		return nil, true // the streams are marked as soon as it is up to date
 	case epoch != t.epoch || position > t.last:
 		return nil, false
 	case position == t.last:

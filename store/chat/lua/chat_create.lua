@@ -1,12 +1,12 @@
--- Makes a chat with its first members and, maybe, its first message. Without
--- members it only returns what the outcome would be.
+-- Makes a chat with its first members and, if given, its first message. Without members
+-- it only returns what the outcome would be.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket, 3 record (string) of the
 --       idempotency key
 -- ARGV: 1 epoch, which names the request too, 2 digest of the body or '' for no
 --       record, 3 lifetime of the record in ms, 4 members or '': each with the
---       stamp of his join, separated by blanks, 5 prefix of the channels of
+--       stamp of the join, separated by blanks, 5 prefix of the channels of
 --       members, 6 creator, 7 first message or '', 8 channel of messages, 9 1
---       when the message should be pushed, after those of part_chat.lua
+--       if the message should be pushed, after those of part_chat.lua
 -- RETURNS: status 1 made, 2 made by an earlier request, 3 the key was used with
 --          another body, 5 the chat exists, 6 it would be made; then after 1 and 2
 --          the epoch
@@ -17,7 +17,7 @@ local RECORD = KEYS[3]
 local epoch, digest, ttl, members, member_channel, creator, text, channel, push = unpack(ARGV, OWN)
 local CHUNK = 100
 
--- enter makes some users members.
+-- enter makes users members of the chat.
 local function enter(users, stamps)
   if #users == 0 then return end
   local positions, joins = {}, {}

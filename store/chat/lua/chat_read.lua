@@ -1,9 +1,9 @@
--- Reads a chat, and one user in it. It changes nothing.
+-- Reads a chat and the membership of one user. It changes nothing.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 user or '', after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 there is; then after 1 epoch, last and first
 --          id, number of members, made at in ms, and a list: for a member the
---          stamp that his index should have, that of his join, and his position;
+--          stamp that the index should have, the stamp of the join, and the position;
 --          for others empty
 -- @include lua/part_chat.lua
 local user = unpack(ARGV, OWN)

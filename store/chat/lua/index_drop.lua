@@ -1,7 +1,7 @@
--- Takes chats out of a user's index, each only if it still has that stamp.
+-- Removes chats from a user's index, each only if it still has the given stamp.
 -- KEYS: 1 index (zset)
 -- ARGV: 1 least age in us, 2.. chat and stamp in turn
--- RETURNS: how many were taken out
+-- RETURNS: how many were removed
 local index, age = KEYS[1], tonumber(ARGV[1])
 local first, step = 2, 2
 

@@ -1,11 +1,11 @@
--- Makes a user a member. A member keeps his position; of two joins at once the later
--- stamp stays, as in the user's index.
+-- Makes a user a member. A user who is a member already keeps the position. Of two joins
+-- at once the later stamp stays, as in the user's index.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 user, 2 stamp that the user's index has, 3 '1' to begin with the first message
 --       that is kept, else with the next one, 4 channel of the user's chats, after those of
 --       part_chat.lua
 -- RETURNS: status 0 no such chat, 1 joined, 2 was a member; then after 1 and 2
---          the stamp that his index should have, that of his join, and his position
+--          the stamp that the index should have, the stamp of the join, and the position
 -- @include lua/part_chat.lua
 local user, stamp, from_start, channel = unpack(ARGV, OWN)
 

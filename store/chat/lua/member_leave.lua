@@ -1,7 +1,7 @@
--- Ends a user's membership; when the last member leaves, the chat ends. Records of
--- idempotency keys end by their own lifetime.
+-- Ends a user's membership. When the last member leaves, the chat is deleted. Records of
+-- idempotency keys expire by themselves.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket, 3 record (string) of this call
--- ARGV: 1 user, 2 channel of his chats, 3 lifetime of the record in ms, after those of
+-- ARGV: 1 user, 2 channel of the user's chats, 3 lifetime of the record in ms, after those of
 --       part_chat.lua
 -- RETURNS: status 0 no such chat, 1 left, 2 left and was the last, 4 was no
 --          member; then the stamp of the join that ended, or ''
@@ -10,8 +10,8 @@
 local CALL = KEYS[3]
 local user, channel, call_ttl = unpack(ARGV, OWN)
 
--- A client that lost the reply sends the same call again; by then the user may have
--- joined anew, and must not lose that membership.
+-- A client that lost the reply sends the same call again. By then the user may have joined
+-- again, and must not lose that membership.
 local status, ended = string.match(redis.call('GET', CALL) or '', '^(%d) (.*)$')
 if status then return { tonumber(status), ended } end
 local function answer(status, stamp)

@@ -1,8 +1,8 @@
--- Moves a member's position forward, never back, and over his own messages that
+-- Moves a member's position forward, never back, and over the member's own messages that
 -- directly follow.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 user, 2 id, after those of part_chat.lua
--- RETURNS: status 0 no such chat, 1 the position is there or beyond, 4 the user
+-- RETURNS: status 0 no such chat, 1 the position is at the id or beyond, 4 the user
 --          is no member, 5 there is no such message yet; then after 1 the
 --          position, after 5 the last id
 -- @include lua/part_chat.lua
@@ -10,8 +10,8 @@
 local user, id = unpack(ARGV, OWN)
 id = tonumber(id)
 
--- own_run counts the own messages that directly follow id. They are the first of
--- those above id, so it bisects.
+-- own_run counts the member's own messages that directly follow id. They are the first of
+-- the own messages above id, so that it can bisect.
 local function own_run(own)
   redis.call('ZREMRANGEBYSCORE', own, '-inf', id)
   local sure, most = 0, redis.call('ZCARD', own)

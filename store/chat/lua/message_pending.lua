@@ -1,5 +1,5 @@
--- Reads a member's position in a chat, and what he has not acknowledged if
--- any of it is unread. It changes nothing.
+-- Reads a member's position in a chat and, if some messages are unread, all messages above
+-- the position. It changes nothing.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 user, 2 most messages, 3 most bytes of them, of which the first may
 --       have more, after those of part_chat.lua

@@ -1,6 +1,6 @@
--- Adds the messages of a crowd to their chats: one after the other, as if each had a
--- script of his own, but what they need is read and written once for each chat. A chat
--- whose keys are damaged fails for its own senders alone.
+-- Adds the messages of a crowd to their chats, one after the other, with the effect of one
+-- script for each message. The keys of a chat are read and written once. A chat whose keys
+-- are damaged fails only for its own senders.
 -- KEYS: 1.. of each chat in turn meta (string), due (zset) of the bucket, and the record
 --       (string) of each message with an idempotency key; at last the record (string)
 --       of this call
@@ -18,18 +18,18 @@
 local CALL = KEYS[#KEYS]
 local call_ttl, record_ttl, channels, chats = unpack(ARGV, OWN, OWN + 3)
 
--- A client that lost the answer sends the same again.
+-- A client that lost the answer sends the same call again.
 local before = call('GET', CALL)
 if before then return before end
 
--- replay answers from a record, nil when it is of another life of the chat.
+-- replay answers from a record; nil if the record is of an earlier chat with the same id.
 local function replay(c, record, digest)
   local epoch, id, at, body = match(call('GET', record) or '', '^(%S+) (%d+) (%d+) .-(%S+)$')
   if epoch ~= life_of(c.epoch) then return nil end
   return body == digest and '2 ' .. id .. ' ' .. at or '3'
 end
 
--- remember keeps the outcome of a message, or returns the one that was kept before.
+-- remember stores the outcome of a message, or returns the outcome that was stored before.
 local function remember(c, record, sent, digest)
   local value = life_of(c.epoch) .. ' ' .. sent .. ' ' .. digest
   if call('SET', record, value, 'PX', record_ttl, 'NX') then return nil end
@@ -45,7 +45,7 @@ local function send(text, n, records, push, from, key)
   local c, entries, senders, acked = meta(text), nil, nil, nil
   local positions = c and call('ZMSCORE', MEMBERS, unpack(ARGV, from + 1, from + n))
   local at = c and int(max(c.now, c.at))
-  if c and records > 0 then call('LLEN', LOG) end -- a damaged log fails before anything is kept
+  if c and records > 0 then call('LLEN', LOG) end -- a damaged log fails before anything is stored
   for i = from + 1, from + n do
     local sender, digest, answer, record = ARGV[i], records > 0 and ARGV[i + n + n] or '', '0', nil
     if digest ~= '' then
@@ -74,8 +74,8 @@ local function send(text, n, records, push, from, key)
   sent = true
 end
 
--- each_chat calls f for each chat with: where its keys begin, where its arguments begin,
--- how many messages it has, how many of them have a record, and the number of the chat.
+-- each_chat calls f for each chat, with the index of its first key, the index of its first
+-- argument, the number of its messages, how many of them have a record, and the chat's number.
 local function each_chat(f)
   local key, from = 1, OWN + 4
   for i = 1, tonumber(chats) do
@@ -87,7 +87,7 @@ end
 
 local metas = {}
 each_chat(function(key, _, _, _, i) metas[i] = KEYS[key] end)
-metas = call('MGET', unpack(metas)) -- false also for a damaged one, which is asked for again by itself
+metas = call('MGET', unpack(metas)) -- false also for a damaged meta, which is then read alone
 unwritten = {}
 each_chat(function(key, from, n, records, i)
   local done = #answers

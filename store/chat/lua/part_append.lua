@@ -3,15 +3,15 @@
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 
--- mark_due notes that pushes are due from the next message on, unless some were.
+-- mark_due records that pushes are due from the next message on, unless some were due before.
 local function mark_due(c)
   if c.pushed then return end
   c.pushed = c.last
   call('ZADD', DUE, c.now, NAME)
 end
 
--- run_id names the server's run, which is another after each restart and each promotion
--- of a replica: the beginning of the id of its replication.
+-- run_id names the server's run: the beginning of its replication id, which changes with
+-- each restart and each promotion of a replica.
 local run
 local function run_id()
   if RUN ~= '*' then return RUN end
@@ -20,9 +20,9 @@ local function run_id()
 end
 
 -- note_run gives a chat another epoch if its last message was added in another run of the
--- server, which may have had messages that this one has not, and whose ids it gives again.
--- Up to the last id that this run found, both epochs have the same messages: was and
--- since say so to readers.
+-- server. That run may have had messages which this one lost, and whose ids are used again.
+-- Up to the last id that this run found, both epochs have the same messages: was and since
+-- tell readers so.
 local function note_run(c)
   local now = run_id()
   if now == c.run then return end
@@ -30,8 +30,8 @@ local function note_run(c)
   c.epoch, c.run = life_of(c.epoch) .. '.' .. now, now
 end
 
--- enter_own notes messages from the nth on among their senders' own, which don't count
--- as unread.
+-- enter_own adds the messages from the nth on to their senders' own messages, which do not
+-- count as unread.
 local function enter_own(c, senders, nth, ttl)
   local own = {}
   for i = nth, #senders do
@@ -46,14 +46,14 @@ local function enter_own(c, senders, nth, ttl)
   end
 end
 
--- tell publishes a message. On a channel with a tag, as those of a Cluster are, it
--- publishes in the slot only, if the server can do that (from 7.0 on).
+-- tell publishes a message. On a channel with a tag, as on a Cluster, it publishes only in
+-- the slot, if the server can do that (from 7.0 on).
 local function tell(channel, text)
   if string.find(channel, '{', 1, true) and type(redis.pcall('SPUBLISH', channel, text)) == 'number' then return end
   call('PUBLISH', channel, text)
 end
 
--- leading counts the messages at the beginning that have the first one's sender.
+-- leading counts the messages at the beginning that have the sender of the first one.
 local function leading(senders)
   for i = 2, #senders do
     if senders[i] ~= senders[1] then return i - 1 end
@@ -61,11 +61,12 @@ local function leading(senders)
   return #senders
 end
 
--- append adds messages to a chat of which the meta was read, given as the log has them
--- and by their senders, publishes them on a channel and notes whether to push them. If
--- the first one's sender had acknowledged all before them, as acked says, his position
--- moves over those that he begins with; only if he was the slowest member can there be
--- something to trim. The log's expiry is put off once in half a margin, and for a new log.
+-- append adds messages to a chat whose meta was read. The messages are in the form of the
+-- log, with a list of their senders. It publishes them on a channel and records whether to
+-- push them. If the sender of the first one had acknowledged all earlier messages (acked),
+-- that sender's position moves over the sender's messages at the beginning. Only if this
+-- sender was the slowest member can there be something to trim. The expiry of the log is
+-- extended once in half a margin, and for a new log.
 local function append(c, entries, senders, acked, channel, push)
   local count, half = #entries, MARGIN / 2
   note_run(c)

@@ -1,8 +1,8 @@
 -- One chat: its keys, its limits, and the part of its log that readers see. The scripts
 -- that include it take their own arguments after these: unpack(ARGV, OWN).
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket
--- ARGV: 1 most messages kept, 2 most age in ms, 3 run of the server: '*' for the one
---       that is asked (see part_append.lua), or a name
+-- ARGV: 1 most messages kept, 2 most age in ms, 3 run of the server: '*' for the server
+--       that runs the script (see part_append.lua), or a name
 -- RETURNS: nothing; it only defines functions
 -- meta is "<epoch> <last id> <first id that readers see> <time of the last message in ms>
 -- <made at in ms> <message up to which pushes are done, while some are due> <run of the
@@ -13,19 +13,19 @@ local MOST, AGE, RUN = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local OWN = 4 -- where a script's own arguments begin
 local META, DUE, BUCKET, NAME, LOG, MEMBERS
 local POPPED = 32 -- messages over a limit that one call removes
-local MARGIN = 1000 -- ms that keys outlive their last message: reads compare times
+local MARGIN = 1000 -- ms by which keys outlive their last message, because reads compare times
 
--- turn_to makes a chat the one that all functions below work on; the script begins with
--- the chat of the first two keys.
+-- turn_to selects the chat on which all functions below work. The script begins with the
+-- chat of the first two keys.
 local function turn_to(meta, due)
   META, DUE = meta, due
   BUCKET, NAME = match(META, '^(ff:{chat:%d+}:)meta:(.+)$')
   LOG, MEMBERS = BUCKET .. 'log:' .. NAME, BUCKET .. 'members:' .. NAME
 end
 turn_to(KEYS[1], KEYS[2])
-local JOINS = BUCKET .. 'joins:' .. NAME -- of the first chat alone
+local JOINS = BUCKET .. 'joins:' .. NAME -- only of the first chat
 
--- int is a whole number as text; the same few come again and again.
+-- int is a whole number as text, cached because the same few numbers are needed often.
 local texts, format = {}, string.format
 local function int(n)
   local text = texts[n]
@@ -42,8 +42,8 @@ local function sent_at(c, id)
   return tonumber(match(call('LINDEX', LOG, id - c.head), '^%d+'))
 end
 
--- first_young finds the first message from c.first on that is not too old. Times
--- never decrease, so it bisects.
+-- first_young finds the first message from c.first on that is not too old. Times never
+-- decrease, so it can bisect.
 local function first_young(c)
   local cut = c.now - AGE
   if c.made > cut or c.first > c.last or sent_at(c, c.first) > cut then return c.first end
@@ -57,7 +57,7 @@ local function first_young(c)
   return new
 end
 
--- now_ms is the server's time, one for all of a script.
+-- now_ms is the server's time, the same for the whole script.
 local now
 local function now_ms()
   if not now then
@@ -67,12 +67,12 @@ local function now_ms()
   return now
 end
 
--- life_of is an epoch without the run of the server: one from the making of a chat to
--- its end.
+-- life_of is an epoch without the run of the server, which is the same from the making of
+-- a chat to its end.
 local function life_of(epoch) return match(epoch, '^[^.]+') end
 
--- meta reads the chat's meta, unless it is given; nil when there is no chat.
-local FORM = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) ?(%S*) ?(%d*)$' -- the last two came later
+-- meta reads the chat's meta, unless it is given; nil if there is no chat.
+local FORM = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) ?(%S*) ?(%d*)$' -- the last two may be missing
 local function meta(text)
   text = text or call('GET', META)
   if not text then return nil end
@@ -81,15 +81,15 @@ local function meta(text)
     was = was ~= '' and was or '-', since = tonumber(since) or 0, now = now_ms(), head = false }
 end
 
--- see works out which messages readers see of a log with that many: the log has every id
--- from head to last, and readers see those from first on.
+-- see computes which messages of a log of the given length readers see: the log has every
+-- id from head to last, and readers see the messages from first on.
 local function see(c, length)
   c.head = c.last + 1 - length
   c.first = max(c.first, c.head, c.last + 1 - MOST)
   c.first = first_young(c)
 end
 
--- load reads the chat, nil when there is none.
+-- load reads the chat; nil if there is none.
 local function load()
   local c = meta()
   if c then see(c, call('LLEN', LOG)) end
@@ -102,8 +102,8 @@ local function unread(c, user, acked)
   return c.last - from - call('ZCOUNT', own_of(user), '(' .. int(from), '+inf')
 end
 
--- join_of is a member's entry among the joins: the stamp that his index has, and the
--- stamp of his join, which is lower where another join at the same time raised the first.
+-- join_of is a member's entry among the joins: the stamp that the member's index has, and
+-- the stamp of the join, which is lower if another join at the same time raised the first.
 local function join_of(user)
   local found = call('ZRANGEBYLEX', JOINS, '[' .. user .. ' ', '(' .. user .. '!', 'LIMIT', 0, 1)[1]
   if not found then return nil end

@@ -3,8 +3,8 @@
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
 
--- trim_acked removes what every member has acknowledged. Nobody's own ids are
--- among it: those are above their sender's position.
+-- trim_acked removes the messages that every member has acknowledged. No ids of own
+-- messages are among them, because these are above their sender's position.
 local function trim_acked(c)
   local first = tonumber(call('ZRANGE', MEMBERS, 0, 0, 'WITHSCORES')[2]) + 1
   c.first = max(c.first, first)
@@ -14,8 +14,8 @@ local function trim_acked(c)
   end
 end
 
--- trim_limits removes messages over the limits, some in each call and for each message
--- added. Messages that still have to be pushed stay, up to a second log's length.
+-- trim_limits removes messages over the limits, a few in each call and for each message
+-- that is added. Messages that still have to be pushed stay, until the log is twice as long.
 local function trim_limits(c, added)
   local upto = c.first
   if c.pushed and c.last - c.head < 2 * MOST + 1000 then upto = math.min(upto, c.pushed + 1) end
@@ -27,7 +27,7 @@ local function trim_limits(c, added)
   c.head = c.head + n
 end
 
--- store writes the chat's meta, or adds key and text to unwritten, which a script of many
+-- store writes the chat's meta, or adds key and text to unwritten, which a script for many
 -- chats writes at its end.
 local unwritten
 local function store(c)

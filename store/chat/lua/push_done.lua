@@ -1,7 +1,7 @@
--- Notes up to which message pushes are done; with the last, nothing is due.
+-- Records up to which message pushes are done. After the last one, nothing is due.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket
 -- ARGV: 1 epoch, 2 id, after those of part_chat.lua
--- RETURNS: 0 the chat is gone or another one, 1 noted
+-- RETURNS: 0 the chat is gone or another one, 1 recorded
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
 local epoch, id = unpack(ARGV, OWN)
