@@ -111,7 +111,7 @@ func (c *Claimed) Wait(r Result) time.Duration {
 	if r.Delay > 0 || r.Outcome != Retry && r.Outcome != Defer {
 		return r.Delay
 	}
-	o := &c.shard.worker.q.o
+	o := &c.shard.o
 	limit := o.RetryBase
 	if r.Outcome == Retry {
 		for n := 1; n < c.Attempt && limit < o.RetryMax; n++ {

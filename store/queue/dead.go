@@ -108,7 +108,7 @@ func (q *Queue) deadBefore(ctx context.Context, before deadPosition, limit int) 
 	cmds := make([]redis.Cmder, q.o.Shards)
 	for shard := range cmds {
 		end := fmt.Sprintf("%d-%d", before.ms, before.seq)
-		cmds[shard] = redis.NewXMessageSliceCmd(ctx, "xrevrange", q.deadKey(shard), end, "-", "count", limit+1)
+		cmds[shard] = redis.NewXMessageSliceCmd(ctx, "xrevrange", q.shards[shard].deadKey(), end, "-", "count", limit+1)
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, err
@@ -155,14 +155,14 @@ func (q *Queue) RetryDead(ctx context.Context, dead string, once Once) (replayed
 	if once.Key == "" {
 		args[3] = ""
 	}
-	value, err := q.db.Eval(ctx, redisdb.Write, q.scripts.deadRetry, q.keys(shard), args...)
+	value, err := q.db.Eval(ctx, redisdb.Write, q.common.scripts.deadRetry, q.shards[shard].keys(), args...)
 	if err != nil {
 		return false, "", err
 	}
 	answer := value.([]any)
 	switch redisdb.Number(answer[0]) {
 	case deadQueued, deadAlready:
-		q.checkSoon(context.WithoutCancel(ctx), shard)
+		q.shards[shard].checkSoon(context.WithoutCancel(ctx))
 		return false, once.Answer, nil
 	case deadReplayed:
 		return true, redisdb.Text(answer[1]), nil
@@ -180,7 +180,7 @@ func (q *Queue) DeleteDead(ctx context.Context, dead string) error {
 	if err != nil {
 		return err
 	}
-	value, err := q.db.Eval(ctx, redisdb.Write, q.scripts.deadDelete, q.keys(shard), id)
+	value, err := q.db.Eval(ctx, redisdb.Write, q.common.scripts.deadDelete, q.shards[shard].keys(), id)
 	if err != nil {
 		return err
 	}

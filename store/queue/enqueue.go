@@ -25,16 +25,16 @@ func (q *Queue) Enqueue(ctx context.Context, jobs ...Job) ([]Enqueued, error) {
 	out := make([]Enqueued, len(jobs))
 	parts := q.parts(context.WithoutCancel(ctx), entries)
 	if len(parts) == 1 {
-		if err = q.producers[parts[0].shard].do(ctx, parts[0].request); err == nil {
+		if err = q.shards[parts[0].shard].producer.do(ctx, parts[0].request); err == nil {
 			parts[0].read(out)
 		}
 		return out, err
 	}
 	for _, p := range parts {
-		q.producers[p.shard].add(p.request)
+		q.shards[p.shard].producer.add(p.request)
 	}
 	for _, p := range parts {
-		if waitErr := q.producers[p.shard].wait(ctx, p.request); waitErr != nil {
+		if waitErr := q.shards[p.shard].producer.wait(ctx, p.request); waitErr != nil {
 			err = waitErr
 			continue
 		}
@@ -108,7 +108,7 @@ func (q *Queue) EnqueueOnce(ctx context.Context, once Once, jobs ...Job) (replay
 			return false, "", fmt.Errorf("enqueue once in %s: jobs of shards %d and %d", q.o.Name, shard, e.job.Shard)
 		}
 	}
-	if err := q.producers[shard].do(ctx, r); err != nil {
+	if err := q.shards[shard].producer.do(ctx, r); err != nil {
 		return false, "", err
 	}
 	switch r.status {

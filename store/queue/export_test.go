@@ -22,6 +22,7 @@ func (q *Queue) SetFault(t testing.TB, f storetest.Fault) {
 		}
 		return f(step, answered)
 	})
+	q.common.db = q.db
 }
 
 // steps are the names of scripts and commands for faults.
@@ -51,7 +52,9 @@ func stepOf(cmd redis.Cmder) string {
 }
 
 // SetDeadBounds makes a queue keep fewer dead letters.
-func SetDeadBounds(q *Queue, most int, retention time.Duration) { q.dead = deadBounds{most, retention} }
+func SetDeadBounds(q *Queue, most int, retention time.Duration) {
+	q.common.dead = deadBounds{most, retention}
+}
 
 // Stepper is a process whose every step is taken by hand.
 type Stepper struct {
@@ -62,7 +65,7 @@ type Stepper struct {
 // NewStepper makes a process for shard 0 and begins its session.
 func NewStepper(q *Queue) (*Stepper, error) {
 	w := &worker{q: q, limiter: newLimiter(1<<20, endless), started: time.Now(), jobs: context.Background(), writes: context.Background()}
-	p := &Stepper{w, newShardWorker(w, 0)}
+	p := &Stepper{w, newShardWorker(w, q.shards[0])}
 	p.s.sender.next = func() *call { return nil } // nothing happens by itself
 	p.s.sender.renew()
 	return p, p.Begin()
@@ -99,9 +102,9 @@ func (p *Stepper) EnqueueAndClaim(n int, jobs ...Job) ([]*Claimed, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newProducer(p.w.q, 0)
+	l := newProducer(p.s.shard)
 	l.renew()
-	c := &call{ctx: context.Background(), script: p.w.q.scripts.enqueue, session: p.s.present(), room: n,
+	c := &call{ctx: context.Background(), script: p.s.scripts.enqueue, session: p.s.present(), room: n,
 		requests: []*request{{entries: entries, done: make(chan struct{})}}}
 	l.fill(c, len(entries))
 	c.number = 1
@@ -122,7 +125,7 @@ func (p *Stepper) claim(c *call) ([]*Claimed, error) {
 
 // call sends a call and answers as Redis did.
 func (p *Stepper) call(c *call) ([]any, error) {
-	c.ctx, c.script = context.Background(), p.w.q.scripts.finish
+	c.ctx, c.script = context.Background(), p.s.scripts.finish
 	if c.session == nil {
 		c.session = p.s.present()
 	}
@@ -141,7 +144,7 @@ func (p *Stepper) Finish(c *Claimed, r Result) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	p.w.q.parked[0].tell(redisdb.Number(answer[callParked]))
+	p.s.parked.tell(redisdb.Number(answer[callParked]))
 	p.s.mu.Lock()
 	delete(p.s.live, c)
 	p.s.mu.Unlock()
@@ -178,12 +181,12 @@ func (p *Stepper) Look() (more bool, err error) {
 // AgeSeries makes the sender of a shard's results believe that it was silent for long. It is
 // to be called by a fault of the sender.
 func AgeSeries(q *Queue, shard int) {
-	q.producers[shard].worker.sender.last = time.Now().Add(-memoTTL + time.Minute)
+	q.shards[shard].producer.worker.sender.last = time.Now().Add(-memoTTL + time.Minute)
 }
 
 // Waiting is how many requests wait for the next call of a shard.
 func Waiting(q *Queue, shard int) int {
-	l := q.producers[shard]
+	l := q.shards[shard].producer
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.waiting)

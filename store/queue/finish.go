@@ -63,7 +63,7 @@ func (s *shardWorker) finish(c *Claimed, r Result) {
 func (s *shardWorker) nextCall() *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &call{ctx: s.worker.writes, script: s.worker.q.scripts.finish, session: s.session, alone: s.alone}
+	c := &call{ctx: s.worker.writes, script: s.scripts.finish, session: s.session, alone: s.alone}
 	defer func() {
 		if c.room == 0 { // it may have been woken for places that another shard can use
 			s.worker.limiter.pass()
@@ -83,7 +83,7 @@ func (s *shardWorker) nextCall() *call {
 	case c.alone != nil:
 		s.alone = nil
 	case !r.failing && !s.stopped && (s.wantsMore || len(s.unclaimed) > 0):
-		s.takeRoom(c, s.worker.q.o.Batch)
+		s.takeRoom(c, s.o.Batch)
 	}
 	records, claims := n > 0 || len(c.marks) > 0, c.room > 0 || c.alone != nil
 	if !records && !claims && !r.failing { // after a failure a call asks whether Redis is back
@@ -99,7 +99,7 @@ func (r *results) none() bool { return len(r.waiting) == 0 && len(r.marks) == 0 
 // fill writes the arguments, in the order of call_finish.lua: the jobs whose end
 // changes nothing but their entry come first.
 func (s *shardWorker) fill(c *call) {
-	o := &s.worker.q.o
+	o := &s.o
 	age := int64(-1)
 	if o.MaxAge > 0 {
 		age = ms(o.MaxAge)
@@ -163,9 +163,8 @@ func countsText(counts map[string]int64) string {
 
 // applyCall ends the jobs whose results are recorded and hands out the claimed ones.
 func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
-	q := s.worker.q
-	q.depths[s.shard].Store(redisdb.Number(answer[callWaiting]))
-	q.parked[s.shard].tell(redisdb.Number(answer[callParked]))
+	s.depth.Store(redisdb.Number(answer[callWaiting]))
+	s.parked.tell(redisdb.Number(answer[callParked]))
 	answers := redisdb.Text(answer[callAnswer])
 	if len(answers) < len(c.results) {
 		answers += strings.Repeat(string(finishLost), len(c.results)-len(answers))
@@ -177,10 +176,10 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 		back = back || e.r.Outcome == Release || e.r.Outcome == Continue || e.c.Key != ""
 	}
 	if back { // it, or the next of its key, may run
-		q.checkSoon(c.ctx, s.shard)
+		s.checkSoon(c.ctx)
 	}
 	if waits {
-		q.wakeMaintainer(s.shard, 0) // the maintainer learns when they are due
+		s.wakeMaintainer(0) // the maintainer learns when they are due
 	}
 	s.mu.Lock()
 	for _, e := range c.results {
@@ -209,11 +208,10 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 
 // failCall keeps the results of a failed call: they leave again.
 func (s *shardWorker) failCall(c *call, err error, over bool) {
-	q := s.worker.q
-	q.noteFailure(s.shard)
+	s.noteFailure()
 	s.failClaim(c, over)
 	if !over {
-		q.failed(s.shard, "write results", err, "jobs", len(c.results))
+		s.failed("write results", err, "jobs", len(c.results))
 		return
 	}
 	s.mu.Lock()
@@ -229,11 +227,11 @@ func (s *shardWorker) failCall(c *call, err error, over bool) {
 	r.waiting = append(c.results, r.waiting...)
 	s.mu.Unlock()
 	if giveUp {
-		q.o.Logger.Error("Redis refuses results: the lease on their jobs is given up", "shard", s.shard, "error", err)
+		s.o.Logger.Error("Redis refuses results: the lease on their jobs is given up", "shard", s.n, "error", err)
 		c.session.end()
 	}
 	s.dropGone()
-	q.failed(s.shard, "write results", err, "jobs", len(c.results))
+	s.failed("write results", err, "jobs", len(c.results))
 	if !s.worker.closed.Load() {
 		sleep(c.ctx, pauseAfterError)
 	}
@@ -259,7 +257,7 @@ func (s *shardWorker) tell(e ended, answer byte) {
 	if answer == '1' {
 		return
 	}
-	log := s.worker.q.o.Logger.With("shard", s.shard, "job", e.c.ID, "type", e.c.Type)
+	log := s.o.Logger.With("shard", s.n, "job", e.c.ID, "type", e.c.Type)
 	switch answer {
 	case finishLost:
 		e.c.lost.Store(true)

@@ -28,8 +28,7 @@ const (
 // writes that must not happen twice: while Redis is away, or this process
 // starves, they wait instead of happening unrecorded.
 func (c *Claimed) Fresh() bool {
-	w, lease := c.shard.worker, int64(c.shard.worker.q.o.Lease)
-	now := w.clock()
+	now, lease := c.shard.worker.clock(), int64(c.shard.o.Lease)
 	if c.lost.Load() || c.session.over.Load() || c.session.deadline.Load()-now < lease/freshParts {
 		return false
 	}
@@ -46,7 +45,7 @@ func (c *Claimed) AwaitFresh(ctx context.Context) bool {
 	if c.Fresh() {
 		return true
 	}
-	look := time.NewTicker(max(min(c.shard.worker.q.o.Lease/100, freshLook), time.Millisecond))
+	look := time.NewTicker(max(min(c.shard.o.Lease/100, freshLook), time.Millisecond))
 	defer look.Stop()
 	for c.Alive() {
 		select {

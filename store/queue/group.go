@@ -18,7 +18,7 @@ import (
 func (q *Queue) Groups(ctx context.Context, group string) (map[string]int64, error) {
 	cmds := make([]redis.Cmder, q.o.Shards)
 	for shard := range cmds {
-		key, field := q.groupKey(shard, group)
+		key, field := q.shards[shard].groupKey(group)
 		cmds[shard] = redis.NewStringCmd(ctx, "hget", key, field)
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
@@ -59,7 +59,7 @@ func addCounts(sums map[string]int64, record string) error {
 // SetGuard stores the companion record that claims of jobs with this Guard
 // return, for ttl. The value "" deletes it.
 func (q *Queue) SetGuard(ctx context.Context, shard int, name, value string, ttl time.Duration) error {
-	key := q.guardKey(shard, name)
+	key := q.shards[shard].guardKey(name)
 	var cmd redis.Cmder = redis.NewStatusCmd(ctx, "set", key, value, "px", ms(ttl))
 	if value == "" {
 		cmd = redis.NewIntCmd(ctx, "del", key)
@@ -75,7 +75,7 @@ func (q *Queue) SetGuard(ctx context.Context, shard int, name, value string, ttl
 
 // Attachment reads one item of a claimed job's attachment.
 func (q *Queue) Attachment(ctx context.Context, c *Claimed, index int) (string, error) {
-	cmd := redis.NewStringCmd(ctx, "lindex", q.attachKey(c.Shard, c.ID), index)
+	cmd := redis.NewStringCmd(ctx, "lindex", q.shards[c.Shard].attachKey(c.ID), index)
 	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
 		return "", err
 	}
@@ -98,7 +98,7 @@ const (
 // Report reads the report of a job that was enqueued with one; "": nobody knows of
 // such a job any more.
 func (q *Queue) Report(ctx context.Context, shard int, id string) (string, error) {
-	key, field := q.reportKey(shard, id)
+	key, field := q.shards[shard].reportKey(id)
 	cmd := redis.NewStringCmd(ctx, "hget", key, field)
 	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
 		return "", err

@@ -35,50 +35,47 @@ const (
 )
 
 // metaKey names the hash that fixes a queue's number of shards.
-func (q *Queue) metaKey() string { return "ff:{q:" + q.o.Name + "}:meta" }
-
-// prefix begins every key of a shard.
-func (q *Queue) prefix(shard int) string { return q.prefixes[shard] }
+func (c *common) metaKey() string { return "ff:{q:" + c.o.Name + "}:meta" }
 
 // keys of a shard's scripts: one whose prefix names all others, and one that never exists.
 // While a slot of a Cluster moves, a script with two keys of which one is missing is
 // refused before it runs, instead of stopping midway at a key that has moved already.
-func (q *Queue) keys(shard int) []string {
-	p := q.prefix(shard)
-	return []string{p + "jobs", p + "never"}
-}
+func (s *shard) keys() []string { return []string{s.prefix + "jobs", s.prefix + "never"} }
 
-func (q *Queue) stream(shard int, letter byte) string {
+func (s *shard) stream(letter byte) string {
 	switch letter {
 	case 'm':
-		return q.prefix(shard) + "main"
+		return s.prefix + "main"
 	case 'r':
-		return q.prefix(shard) + "ready"
+		return s.prefix + "ready"
 	}
-	return q.prefix(shard) + "alone"
+	return s.prefix + "alone"
 }
 
 // groupKey names the hash with a group's record, and the record's field there;
 // part_group.lua has the same rule.
-func (q *Queue) groupKey(shard int, name string) (key, field string) {
+func (s *shard) groupKey(name string) (key, field string) {
 	n := min(6, len(name))
-	return q.prefix(shard) + "group:" + name[:n], name[n:]
+	return s.prefix + "group:" + name[:n], name[n:]
 }
 
-func (q *Queue) guardKey(shard int, name string) string { return q.prefix(shard) + "guard:" + name }
+func (s *shard) guardKey(name string) string { return s.prefix + "guard:" + name }
 
-func (q *Queue) marksKey(shard int, id string) string { return q.prefix(shard) + "marks:" + id }
+func (s *shard) marksKey(id string) string { return s.prefix + "marks:" + id }
 
-func (q *Queue) attachKey(shard int, id string) string { return q.prefix(shard) + "attach:" + id }
+func (s *shard) attachKey(id string) string { return s.prefix + "attach:" + id }
 
 // reportKey names the hash with the report of a job, and its field there;
 // part_report.lua has the same rule.
-func (q *Queue) reportKey(shard int, id string) (key, field string) {
+func (s *shard) reportKey(id string) (key, field string) {
 	n := min(6, len(id))
-	return q.prefix(shard) + "report:" + id[:n], id[n:]
+	return s.prefix + "report:" + id[:n], id[n:]
 }
 
-func (q *Queue) deadKey(shard int) string { return q.prefix(shard) + "dead" }
+func (s *shard) deadKey() string { return s.prefix + "dead" }
+
+// onceKey names the record of an idempotency key.
+func (s *shard) onceKey(key string) string { return s.prefix + "idem:" + onceName(key) }
 
 // onceName is a short name for an idempotency key of any length.
 func onceName(key string) string {

@@ -19,10 +19,11 @@ type told struct {
 // mustShards makes shards of one worker with one place. What their lanes would send is
 // dropped.
 func mustShards(t *testing.T, n int) (*limiter, []*told) {
-	w := &worker{q: New(&redisdb.DB{}, Options{Name: "t", Shards: n}), limiter: newLimiter(1, endless), started: time.Now(), jobs: t.Context(), writes: t.Context()}
+	q := New(&redisdb.DB{}, Options{Name: "t", Shards: n})
+	w := &worker{q: q, limiter: newLimiter(1, endless), started: time.Now(), jobs: t.Context(), writes: t.Context()}
 	shards := make([]*told, n)
 	for i := range shards {
-		s := &told{shardWorker: newShardWorker(w, i)}
+		s := &told{shardWorker: newShardWorker(w, q.shards[i])}
 		s.session = &session{shard: s.shardWorker, name: "l-1"}
 		s.sender.next = func() *call {
 			s.looked.Add(1)

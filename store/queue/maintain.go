@@ -49,8 +49,7 @@ type maintainer struct {
 // processes left. It looks once per lease, because that is how late a death may
 // be noticed, and when something is known to be due.
 func (m *maintainer) run(ctx context.Context) {
-	q := m.s.worker.q
-	next, clean, told := time.Now(), time.Now(), &q.alarms[m.s.shard]
+	next, clean, told := time.Now(), time.Now(), &m.s.alarm
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for looks := 0; ; {
@@ -67,7 +66,7 @@ func (m *maintainer) run(ctx context.Context) {
 		}
 		// The leases of sessions may have ended while Redis was away. They are ended only
 		// after the results of their jobs had a chance to arrive.
-		failing := q.failedSince(m.s.shard, clean)
+		failing := m.s.failedSince(clean)
 		m.s.awaitFlush(ctx)
 		if failing {
 			m.lingerAfterAbsence(ctx)
@@ -90,30 +89,28 @@ func (m *maintainer) run(ctx context.Context) {
 // of other processes, which they write as soon as Redis is back, arrive before their
 // leases are looked at.
 func (m *maintainer) lingerAfterAbsence(ctx context.Context) {
-	q := m.s.worker.q
 	for ctx.Err() == nil {
-		if q.db.Pipeline(ctx, redisdb.Read, redis.NewIntCmd(ctx, "exists", q.keys(m.s.shard)[0])) == nil {
+		if m.s.db.Pipeline(ctx, redisdb.Read, redis.NewIntCmd(ctx, "exists", m.s.keys()[0])) == nil {
 			break
 		}
 		sleep(ctx, pauseAfterError)
 	}
-	sleep(ctx, min(q.o.Lease/lingerParts, lingerMost))
+	sleep(ctx, min(m.s.o.Lease/lingerParts, lingerMost))
 	m.s.awaitFlush(ctx) // results of this process may still wait
 }
 
 // after acts on the answer of a look and returns the time until the next one.
 func (m *maintainer) after(ctx context.Context, l *session, u upkeep, err error) time.Duration {
-	q := m.s.worker.q
 	if err != nil {
 		m.s.pauseAfter(ctx, err)
 		return pauseAfterError
 	}
-	q.tellParked(m.s.shard, u.parked)
+	m.s.tellParked(u.parked)
 	if !u.alive {
 		l.end()
 	}
 	if u.lost > 0 { // nothing starts again after a process that held no job
-		q.o.Logger.Warn("leases ended, jobs start again", "shard", m.s.shard, "processes", u.ended, "jobs", u.lost)
+		m.s.o.Logger.Warn("leases ended, jobs start again", "shard", m.s.n, "processes", u.ended, "jobs", u.lost)
 	}
 	if u.alone > 0 && !m.s.isStopped() {
 		go m.runAlone(ctx)
@@ -124,7 +121,7 @@ func (m *maintainer) after(ctx context.Context, l *session, u upkeep, err error)
 	if u.more {
 		return 0
 	}
-	wait := q.o.Lease - time.Duration(rand.Int64N(int64(q.o.Lease)/8+1))
+	wait := m.s.o.Lease - time.Duration(rand.Int64N(int64(m.s.o.Lease)/8+1))
 	if m.checkReader(u.waiting) {
 		wait = min(wait, lookAfter)
 	}
@@ -144,13 +141,12 @@ func flag(yes bool) int {
 
 // look runs one bounded step of maintenance.
 func (m *maintainer) look(ctx context.Context, l *session, orphans bool) (u upkeep, err error) {
-	q := m.s.worker.q
-	producer, busy := q.producers[m.s.shard], m.s.busy()
-	cmd := q.scripts.look.Cmd(ctx, q.keys(m.s.shard), l.name, ms(q.o.Lease), flag(busy),
-		ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), maxLost, ms(q.dead.retention), q.dead.most,
-		ms(servedLeases*q.o.Lease), flag(orphans), m.s.sender.name(), producer.name(), ms(memoTTL))
+	s, busy := m.s, m.s.busy()
+	cmd := s.scripts.look.Cmd(ctx, s.keys(), l.name, ms(s.o.Lease), flag(busy),
+		ms(s.o.Retention), ms(s.o.GroupRetention), ms(s.o.ReportRetention), maxLost, ms(s.dead.retention), s.dead.most,
+		ms(servedLeases*s.o.Lease), flag(orphans), s.sender.name(), s.producer.name(), ms(memoTTL))
 	sent := time.Now()
-	if err := m.s.trip(ctx, cmd); err != nil {
+	if err := s.trip(ctx, cmd); err != nil {
 		return u, err
 	}
 	v, err := cmd.Slice()
@@ -158,12 +154,12 @@ func (m *maintainer) look(ctx context.Context, l *session, orphans bool) (u upke
 		err = fmt.Errorf("%d values", len(v))
 	}
 	if err != nil {
-		return u, fmt.Errorf("maintain %s shard %d: %w", q.o.Name, m.s.shard, err)
+		return u, fmt.Errorf("maintain %s shard %d: %w", s.o.Name, s.n, err)
 	}
 	u = upkeep{alive: redisdb.Number(v[0]) == 1, wake: time.Duration(redisdb.Number(v[1])) * time.Millisecond,
 		more: redisdb.Number(v[2]) == 1, ended: redisdb.Number(v[3]), lost: redisdb.Number(v[4]), alone: redisdb.Number(v[5]),
 		waiting: redisdb.Number(v[6]) > 0, parked: redisdb.ListAt(v, 7)}
-	q.parked[m.s.shard].tell(redisdb.Number(v[8]))
+	s.parked.tell(redisdb.Number(v[8]))
 	if u.alive {
 		l.extend(sent, !busy)
 	}
@@ -186,7 +182,7 @@ func (m *maintainer) runAlone(ctx context.Context) {
 	}
 	<-w.isolating
 	if ran {
-		w.q.wakeMaintainer(m.s.shard, 0)
+		m.s.wakeMaintainer(0)
 	}
 }
 
@@ -195,7 +191,7 @@ func (m *maintainer) runAlone(ctx context.Context) {
 // a lease is not of that kind: other jobs start beside it. False: there was none.
 func (m *maintainer) oneAlone(ctx context.Context) (ran bool) {
 	w := m.s.worker
-	if !w.limiter.alone(ctx, w.q.o.Lease) {
+	if !w.limiter.alone(ctx, m.s.o.Lease) {
 		return false
 	}
 	defer w.limiter.together()
@@ -209,7 +205,7 @@ func (m *maintainer) oneAlone(ctx context.Context) (ran bool) {
 		return false
 	}
 	go w.handle(w.jobs, []*Claimed{c})
-	limit := time.NewTimer(w.q.o.Lease)
+	limit := time.NewTimer(m.s.o.Lease)
 	defer limit.Stop()
 	select {
 	case <-c.ended:
@@ -249,7 +245,7 @@ func (m *maintainer) claimAlone(ctx context.Context) *Claimed {
 // checkReader tells that entries wait while the reader blocks. If the next look finds the
 // same wait of the reader, its connection must be dead, and the reader is woken.
 func (m *maintainer) checkReader(waiting bool) (suspect bool) {
-	if m.s.worker.q.embedded {
+	if m.s.embedded {
 		return false // there is no connection that could be dead
 	}
 	since := m.s.blockedSince()

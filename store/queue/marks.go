@@ -99,7 +99,7 @@ func (s *shardWorker) putMarksBack(all []*marked) {
 func (q *Queue) Marks(ctx context.Context, jobs ...*Claimed) ([]map[string]string, error) {
 	cmds := make([]redis.Cmder, len(jobs))
 	for i, c := range jobs {
-		cmds[i] = redis.NewMapStringStringCmd(ctx, "hgetall", q.marksKey(c.Shard, c.ID))
+		cmds[i] = redis.NewMapStringStringCmd(ctx, "hgetall", q.shards[c.Shard].marksKey(c.ID))
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, err

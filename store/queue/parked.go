@@ -26,7 +26,7 @@ func (p *parked) tell(bytes int64) {
 // both times are Redis'. While parked jobs take all the memory that they may, only jobs
 // that were enqueued before that may be parked: those take no more memory than before.
 func (q *Queue) MayPark(key string, enqueued, now time.Time) bool {
-	p, limit := &q.parked[q.Route(key)], q.parkedBytes()/int64(q.o.Shards)
+	p, limit := &q.shards[q.Route(key)].parked, q.parkedBytes()/int64(q.o.Shards)
 	switch bytes := p.bytes.Load(); {
 	case limit == 0 || bytes < limit-limit/10: // a job that is unparked as a probe and parked again makes no room
 		p.full.Store(0)

@@ -66,9 +66,9 @@ type producer struct {
 	worker  *shardWorker // works on the shard in this process; nil: nobody does
 }
 
-func newProducer(q *Queue, shard int) *producer {
+func newProducer(s *shard) *producer {
 	l := &producer{}
-	l.sender = sender{q: q, shard: shard, next: l.nextCall, apply: l.applyCall, fail: l.failCall, resolve: l.resolve}
+	l.sender = sender{shard: s, next: l.nextCall, apply: l.applyCall, fail: l.failCall, resolve: l.resolve}
 	return l
 }
 
@@ -93,7 +93,7 @@ func (l *producer) put(r *request) {
 // deadline is far enough away, the caller makes the round trip itself, which saves waking
 // another goroutine. It may have to wait for a round trip of other shards.
 func (l *producer) do(ctx context.Context, r *request) error {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) < 2*l.q.db.Timeout() {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < 2*l.db.Timeout() {
 		l.add(r)
 	} else {
 		l.put(r)
@@ -122,7 +122,7 @@ func (l *producer) wait(ctx context.Context, r *request) error {
 		return api.Errorf(api.CodeUnknownOutcome, "the answer of Redis did not come in time: %v", context.Cause(ctx))
 	}
 	l.waiting = slices.DeleteFunc(l.waiting, func(other *request) bool { return other == r })
-	return l.q.db.Err(context.Cause(ctx), redisdb.Write)
+	return l.db.Err(context.Cause(ctx), redisdb.Write)
 }
 
 // nextCall makes a call of the waiting requests.
@@ -147,7 +147,7 @@ func (l *producer) nextCall() *call {
 	if taken == 0 && (!l.unresolved || worker == nil) {
 		return nil
 	}
-	c := &call{script: l.q.scripts.enqueue, requests: all, late: together}
+	c := &call{script: l.scripts.enqueue, requests: all, late: together}
 	if taken > 0 {
 		c.ctx = all[0].ctx
 	} else { // the call only asks whether Redis is back
@@ -164,7 +164,7 @@ func (l *producer) nextCall() *call {
 
 // fill writes the arguments, in the order of call_enqueue.lua.
 func (l *producer) fill(c *call, jobs int) {
-	o := &l.q.o
+	o := &l.o
 	c.args = make([]any, 0, 3+5*len(c.requests)+2*jobs)
 	c.args = append(c.args, ms(o.GroupRetention), ms(o.reportTTL()), len(c.requests))
 	if c.session != nil {
@@ -205,14 +205,14 @@ func appendEntry(args []any, e *entry) []any {
 
 // applyCall answers each request and hands out the claimed jobs.
 func (l *producer) applyCall(c *call, answer []any, sent time.Time) {
-	l.q.worked(l.shard)
-	l.q.depths[l.shard].Store(redisdb.Number(answer[callWaiting]))
+	l.worked()
+	l.depth.Store(redisdb.Number(answer[callWaiting]))
 	l.answerRequests(c, redisdb.Text(answer[callAnswer]))
 	switch {
 	case c.session != nil:
 		c.session.shard.applyClaim(c, answer, sent)
 	case len(c.requests) > 0:
-		l.q.checkSoon(c.ctx, l.shard)
+		l.checkSoon(c.ctx)
 	}
 }
 
@@ -235,7 +235,7 @@ func (l *producer) answerRequests(c *call, text string) {
 	if text != "" {
 		if err := json.Unmarshal([]byte(text), &answers); err != nil || len(answers) != len(c.requests) {
 			for _, r := range c.requests {
-				r.end(fmt.Errorf("enqueue in %s shard %d: the answer %q is none", l.q.o.Name, l.shard, text))
+				r.end(fmt.Errorf("enqueue in %s shard %d: the answer %q is none", l.o.Name, l.n, text))
 			}
 			return
 		}
@@ -274,10 +274,10 @@ func (r *request) read(answer []any) {
 // them. Requests that wait behind it have not left: they are refused while Redis is away,
 // else they leave with the next call.
 func (l *producer) failCall(c *call, err error, over bool) {
-	l.q.noteFailure(l.shard)
-	away := l.q.db.Away(err)
+	l.noteFailure()
+	away := l.db.Away(err)
 	if away {
-		l.q.failed(l.shard, "enqueue", err)
+		l.failed("enqueue", err)
 	}
 	for _, r := range c.requests {
 		r.end(err)
@@ -291,7 +291,7 @@ func (l *producer) failCall(c *call, err error, over bool) {
 		l.waiting = nil
 		l.mu.Unlock()
 		for _, r := range waiting {
-			r.end(l.q.db.Err(context.DeadlineExceeded, redisdb.Write))
+			r.end(l.db.Err(context.DeadlineExceeded, redisdb.Write))
 		}
 	}
 	if len(c.requests) == 0 {

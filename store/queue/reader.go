@@ -59,12 +59,12 @@ func (s *shardWorker) pauseAfter(ctx context.Context, err error) {
 	}
 	if isNoGroup(err) {
 		if l := s.present(); l != nil {
-			s.worker.q.emptied("shard", s.shard)
+			s.emptied("shard", s.n)
 			l.end()
 			return
 		}
 	}
-	s.worker.q.failed(s.shard, "read shard", err)
+	s.failed("read shard", err)
 	sleep(ctx, pauseAfterError)
 }
 
@@ -98,26 +98,25 @@ func (r *reader) open(ctx context.Context) error {
 	if r.conn != nil {
 		return nil
 	}
-	db := r.shard.worker.q.db
-	switch c := db.Blocking().(type) {
+	switch c := r.shard.db.Blocking().(type) {
 	case *redis.Client:
 		r.home = c
 	case *redis.ClusterClient:
-		node, err := c.MasterForKey(ctx, r.shard.worker.q.stream(r.shard.shard, 'm'))
+		node, err := c.MasterForKey(ctx, r.shard.stream('m'))
 		if err != nil {
 			return fmt.Errorf("find node of shard: %w", err)
 		}
 		r.home = node
 	}
 	conn := r.home.Conn()
-	if !r.shard.worker.q.embedded {
+	if !r.shard.embedded {
 		id, err := conn.ClientID(ctx).Result()
 		if err != nil {
 			_ = conn.Close()
 			return fmt.Errorf("open blocking read: %w", err)
 		}
 		r.id = id
-		r.shard.worker.q.worked(r.shard.shard)
+		r.shard.worked()
 	}
 	r.conn = conn
 	return nil
@@ -190,7 +189,7 @@ func (r *reader) unblock(ctx context.Context) {
 
 // block reads one entry of either stream, waiting for it.
 func (r *reader) block(ctx context.Context, conn *redis.Conn) ([]unclaimed, error) {
-	if !r.shard.worker.q.embedded {
+	if !r.shard.embedded {
 		return r.blockFor(context.WithoutCancel(ctx), conn, blockTime)
 	}
 	for ctx.Err() == nil {
@@ -203,8 +202,7 @@ func (r *reader) block(ctx context.Context, conn *redis.Conn) ([]unclaimed, erro
 }
 
 func (r *reader) blockFor(ctx context.Context, conn *redis.Conn, limit time.Duration) ([]unclaimed, error) {
-	q := r.shard.worker.q
-	ready, main := q.stream(r.shard.shard, 'r'), q.stream(r.shard.shard, 'm')
+	ready, main := r.shard.stream('r'), r.shard.stream('m')
 	streams, err := conn.XReadGroup(ctx, &redis.XReadGroupArgs{Group: group, Consumer: readConsumer,
 		Streams: []string{ready, main, ">", ">"}, Count: 1, Block: limit}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {

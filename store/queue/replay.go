@@ -16,7 +16,7 @@ import (
 // for a request that would be refused by now but was answered before. The same
 // key with another body is idempotency_key_reused.
 func (q *Queue) Replay(ctx context.Context, shard int, once Once) (stored string, found bool, err error) {
-	cmd := redis.NewStringCmd(ctx, "get", q.prefix(shard)+"idem:"+onceName(once.Key))
+	cmd := redis.NewStringCmd(ctx, "get", q.shards[shard].onceKey(once.Key))
 	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
 		return "", false, err
 	}

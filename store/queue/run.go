@@ -39,8 +39,8 @@ func (q *Queue) Run(ctx context.Context, h Handler) error {
 	defer stopJobs()
 	w := &worker{q: q, handle: h, limiter: newLimiter(q.o.InFlight, q.o.Room), started: time.Now(),
 		jobs: jobs, writes: writes, isolating: make(chan struct{}, 1)}
-	for _, shard := range q.o.Serve {
-		w.shards = append(w.shards, newShardWorker(w, shard))
+	for _, n := range q.o.Serve {
+		w.shards = append(w.shards, newShardWorker(w, q.shards[n]))
 	}
 	background, stopBackground := context.WithCancel(writes)
 	defer stopBackground()
@@ -85,7 +85,7 @@ func (w *worker) close() {
 // attach lets the calls that enqueue claim for the worker, or not any more.
 func (w *worker) attach(on bool) {
 	for _, s := range w.shards {
-		l := w.q.producers[s.shard]
+		l := s.producer
 		l.mu.Lock()
 		if l.worker = nil; on {
 			l.worker = s
@@ -130,7 +130,7 @@ func (w *worker) leave() {
 	for _, s := range w.shards {
 		leaving.Go(func() {
 			if err := s.leave(ctx); err != nil {
-				w.q.failed(s.shard, "leave shard", err)
+				s.failed("leave shard", err)
 			}
 		})
 	}
@@ -139,11 +139,10 @@ func (w *worker) leave() {
 
 // leave ends a shard's session, in as many steps as it takes.
 func (s *shardWorker) leave(ctx context.Context) error {
-	l, q := s.present(), s.worker.q
-	ends, enqueues := s.sender.leave(), q.producers[s.shard].leave()
+	l, ends, enqueues := s.present(), s.sender.leave(), s.producer.leave()
 	for l != nil && ctx.Err() == nil {
-		cmd := q.scripts.end.Cmd(ctx, q.keys(s.shard), l.name, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention), ends, enqueues)
-		if err := q.db.Pipeline(ctx, redisdb.Write, cmd); err != nil {
+		cmd := s.scripts.end.Cmd(ctx, s.keys(), l.name, ms(s.o.Retention), ms(s.o.GroupRetention), ms(s.o.ReportRetention), ends, enqueues)
+		if err := s.db.Pipeline(ctx, redisdb.Write, cmd); err != nil {
 			return err
 		}
 		answer, err := cmd.Slice()
@@ -151,7 +150,7 @@ func (s *shardWorker) leave(ctx context.Context) error {
 			if isNoGroup(err) {
 				return nil
 			}
-			return fmt.Errorf("leave %s shard %d: %w", q.o.Name, s.shard, err)
+			return fmt.Errorf("leave %s shard %d: %w", s.o.Name, s.n, err)
 		}
 		if redisdb.NumberAt(answer, 1) == 1 {
 			return nil

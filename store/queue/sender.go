@@ -66,8 +66,7 @@ type call struct {
 // call with results is repeated until it is answered, and no newer call leaves before
 // that: so a lost answer loses no work.
 type sender struct {
-	q     *Queue
-	shard int
+	*shard
 	next  func() *call // makes the call that leaves now; nil: the sender stops
 	apply func(c *call, answer []any, sent time.Time)
 	// fail is called after each error; over: the call is not sent again.
@@ -213,7 +212,7 @@ func (l *sender) try(c *call) (done bool, err error) {
 		}
 		return true, nil
 	case callForgotten:
-		l.q.o.Logger.Warn("Redis forgot what it had answered", "shard", l.shard)
+		l.o.Logger.Warn("Redis forgot what it had answered", "shard", l.n)
 		if c.session != nil {
 			c.session.shard.worker.inBackground(func() { c.session.compare() })
 		}
@@ -270,13 +269,13 @@ func (l *sender) send(c *call) ([]any, error) {
 	}
 	args := make([]any, 0, 10+len(c.reclaim)+len(c.args))
 	args = append(args, name, l.series, strconv.FormatUint(c.number, 10), strconv.FormatUint(l.answered, 10), ms(memoTTL),
-		ms(l.q.o.Lease), most, claimBytes, mode, len(c.reclaim))
+		ms(l.o.Lease), most, claimBytes, mode, len(c.reclaim))
 	for _, a := range c.reclaim {
 		args = append(args, a.place)
 	}
 	args = append(args, c.args...)
-	cmd := c.script.Cmd(c.ctx, l.q.keys(l.shard), args...)
-	if err := l.q.db.Share(c.ctx, redisdb.Write, cmd); err != nil {
+	cmd := c.script.Cmd(c.ctx, l.keys(), args...)
+	if err := l.db.Share(c.ctx, redisdb.Write, cmd); err != nil {
 		return nil, err
 	}
 	answer, err := cmd.Slice()
@@ -284,7 +283,7 @@ func (l *sender) send(c *call) ([]any, error) {
 		err = errors.New("too few values")
 	}
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("run %v in %s shard %d: %w", c.script, l.q.o.Name, l.shard, err)
+		return nil, fmt.Errorf("run %v in %s shard %d: %w", c.script, l.o.Name, l.n, err)
 	}
 	return answer, nil
 }

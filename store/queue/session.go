@@ -33,12 +33,12 @@ type session struct {
 // extend moves the end of the lease to one lease after a call was sent. idle: the call
 // said that the session holds no job.
 func (l *session) extend(sent time.Time, idle bool) {
-	w := l.shard.worker
-	w.q.worked(l.shard.shard)
-	since := int64(sent.Sub(w.started))
+	s := l.shard
+	s.worked()
+	since := int64(sent.Sub(s.worker.started))
 	for old := l.renewed.Load(); since > old; old = l.renewed.Load() {
 		if l.renewed.CompareAndSwap(old, since) {
-			l.deadline.Store(since + int64(w.q.o.Lease))
+			l.deadline.Store(since + int64(s.o.Lease))
 			l.idle.Store(idle)
 			return
 		}
@@ -47,18 +47,17 @@ func (l *session) extend(sent time.Time, idle bool) {
 
 // beginSession begins a session and makes the consumer groups that an emptied Redis lost.
 func (s *shardWorker) beginSession(ctx context.Context) error {
-	q := s.worker.q
-	if err := q.Init(ctx); err != nil {
+	if err := s.init(ctx); err != nil {
 		return err
 	}
-	cmd := q.scripts.begin.Cmd(ctx, q.keys(s.shard), strings.ReplaceAll(randomText(6), "-", "_"), ms(q.o.Lease))
+	cmd := s.scripts.begin.Cmd(ctx, s.keys(), strings.ReplaceAll(randomText(6), "-", "_"), ms(s.o.Lease))
 	sent := time.Now()
 	if err := s.trip(ctx, cmd); err != nil {
 		return err
 	}
 	name, err := cmd.Text()
 	if err != nil {
-		return fmt.Errorf("begin in %s shard %d: %w", q.o.Name, s.shard, err)
+		return fmt.Errorf("begin in %s shard %d: %w", s.o.Name, s.n, err)
 	}
 	l := &session{shard: s, name: name}
 	l.epoch, _ = strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
@@ -106,7 +105,7 @@ func (l *session) end() {
 	default:
 	}
 	if len(held) > 0 {
-		s.worker.q.o.Logger.Warn("lease lost", "shard", s.shard, "jobs", len(held))
+		s.o.Logger.Warn("lease lost", "shard", s.n, "jobs", len(held))
 	}
 	for _, c := range held {
 		c.lose()
@@ -160,21 +159,21 @@ func (s *shardWorker) lost(dropped ...ended) {
 // that is not pending is lost; a pending job that this process does not know is handed
 // back, uncounted. While the session lives, no other process would find such jobs.
 func (l *session) compare() {
-	w := l.shard.worker
-	for !l.over.Load() && !w.closed.Load() {
+	s := l.shard
+	for !l.over.Load() && !s.worker.closed.Load() {
 		err := l.compareOnce()
 		if err == nil {
 			return
 		}
-		w.q.failed(l.shard.shard, "compare jobs", err)
-		sleep(w.writes, pauseAfterError)
+		s.failed("compare jobs", err)
+		sleep(s.worker.writes, pauseAfterError)
 	}
 }
 
 func (l *session) compareOnce() error {
 	l.calls.Lock()
 	defer l.calls.Unlock()
-	s, q := l.shard, l.shard.worker.q
+	s := l.shard
 	held := map[string]*Claimed{}
 	s.mu.Lock()
 	for c := range s.live {
@@ -183,11 +182,11 @@ func (l *session) compareOnce() error {
 		}
 	}
 	s.mu.Unlock()
-	args := []any{l.name, ms(q.o.Retention), ms(q.o.GroupRetention), ms(q.o.ReportRetention)}
+	args := []any{l.name, ms(s.o.Retention), ms(s.o.GroupRetention), ms(s.o.ReportRetention)}
 	for place := range held {
 		args = append(args, place)
 	}
-	cmd := q.scripts.compare.Cmd(s.worker.writes, q.keys(s.shard), args...)
+	cmd := s.scripts.compare.Cmd(s.worker.writes, s.keys(), args...)
 	if err := s.trip(s.worker.writes, cmd); err != nil {
 		return err
 	}
@@ -252,8 +251,8 @@ func (s *shardWorker) keep() {
 	if clock >= l.deadline.Load() {
 		s.overdue(l)
 	}
-	if clock-l.renewed.Load() >= int64(s.worker.q.o.Lease/renewParts) {
-		s.worker.q.wakeMaintainer(s.shard, 0)
+	if clock-l.renewed.Load() >= int64(s.o.Lease/renewParts) {
+		s.wakeMaintainer(0)
 	}
 }
 

@@ -22,8 +22,8 @@ type aloneClaim struct{ got chan *Claimed }
 
 // shardWorker is the part of a worker that serves one shard.
 type shardWorker struct {
+	*shard
 	worker     *worker
-	shard      int
 	sender     sender // sends results and claims
 	wakeReader chan struct{}
 	writing    atomic.Int64 // since when a result waits to be recorded, by the worker's clock; 0: none waits
@@ -46,10 +46,10 @@ type shardWorker struct {
 	blocked time.Time // the reader blocks since then; zero: it does not
 }
 
-func newShardWorker(w *worker, shard int) *shardWorker {
-	s := &shardWorker{worker: w, shard: shard, wakeReader: make(chan struct{}, 1), live: map[*Claimed]struct{}{}, changed: make(chan struct{})}
+func newShardWorker(w *worker, of *shard) *shardWorker {
+	s := &shardWorker{worker: w, shard: of, wakeReader: make(chan struct{}, 1), live: map[*Claimed]struct{}{}, changed: make(chan struct{})}
 	s.results.marks = map[*Claimed]*marked{}
-	s.sender = sender{q: w.q, shard: shard, next: s.nextCall, apply: s.applyCall, fail: s.failCall, resolve: s.resolve}
+	s.sender = sender{shard: of, next: s.nextCall, apply: s.applyCall, fail: s.failCall, resolve: s.resolve}
 	return s
 }
 
@@ -114,7 +114,7 @@ func (s *shardWorker) claimWith(c *call, jobs int) {
 	if s.session == nil || s.stopped || s.results.failing {
 		return
 	}
-	most := s.worker.q.o.Batch
+	most := s.o.Batch
 	if !s.wantsMore {
 		most = min(most, jobs)
 	}
@@ -148,8 +148,8 @@ func (s *shardWorker) failClaim(c *call, over bool) {
 		s.giveRoom(c)
 	}
 	s.sender.wake()
-	s.worker.q.producers[s.shard].wake()
-	s.worker.q.wakeMaintainer(s.shard, 0) // the lost answer may have said that a delayed job is due
+	s.producer.wake()
+	s.wakeMaintainer(0) // the lost answer may have said that a delayed job is due
 }
 
 // resolve compares the jobs of this process with those that Redis has for the session.
@@ -161,7 +161,7 @@ func (s *shardWorker) resolve() {
 
 // applyClaim hands out the jobs that a call claimed and gives back unused places.
 func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
-	q, l := s.worker.q, c.session
+	l := c.session
 	if redisdb.Number(answer[callAlive]) == 0 {
 		s.worker.limiter.release(c.room - c.reuse + len(c.results))
 		if c.alone != nil {
@@ -173,10 +173,10 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 	if len(c.results)+len(c.marks) > 0 || len(answer) > callJobs {
 		l.extend(sent, false)
 	} else {
-		q.worked(s.shard)
+		s.worked()
 	}
 	if redisdb.Number(answer[callDue]) == 1 {
-		q.wakeMaintainer(s.shard, 0)
+		s.wakeMaintainer(0)
 	}
 	batch := s.begin(c, answer, sent)
 	if c.alone != nil {
@@ -206,9 +206,9 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 	switch {
 	case len(batch) == 0 || batch[0].Attempt > 1:
 	case len(c.reclaim) > 0:
-		q.noteWakeup(batch[0].Now.Sub(batch[0].EnqueuedAt))
+		s.noteWakeup(batch[0].Now.Sub(batch[0].EnqueuedAt))
 	case len(c.stored) > 0 && c.held == 0:
-		q.noteWakeup(time.Since(c.began)) // enqueued and claimed by the same call
+		s.noteWakeup(time.Since(c.began)) // enqueued and claimed by the same call
 	}
 	if start {
 		go s.handOut()
@@ -254,14 +254,14 @@ func (s *shardWorker) read(one *Claimed, c *call, v []any) bool {
 	if e == nil {
 		var err error
 		if e, err = parseEntry([]byte(redisdb.Text(v[1]))); err != nil {
-			s.worker.q.o.Logger.Error("a job cannot be read", "shard", s.shard, "entry", one.place, "error", err)
+			s.o.Logger.Error("a job cannot be read", "shard", s.n, "entry", one.place, "error", err)
 			return false
 		}
 	}
 	one.entry, one.Job = *e, e.job
 	// The result needs the head alone.
 	one.entry.job.Payload, one.entry.job.Value, one.entry.job.Counts = nil, nil, nil
-	one.Shard = s.shard
+	one.Shard = s.n
 	one.GuardValue = redisdb.Text(v[2])
 	one.Attempt, one.Fence = e.failures+1, max(c.session.epoch, e.fence+1)
 	one.shard, one.session = s, c.session
@@ -336,10 +336,10 @@ func (s *shardWorker) releaseAll() {
 
 // noteWakeup keeps a moving mean of the time from enqueueing to claiming of
 // jobs that found a worker idle.
-func (q *Queue) noteWakeup(took time.Duration) {
+func (c *common) noteWakeup(took time.Duration) {
 	is := max(took.Microseconds(), 1)
-	if old := q.wakeup.Load(); old > 0 {
+	if old := c.wakeup.Load(); old > 0 {
 		is = (old*7 + is) / 8
 	}
-	q.wakeup.Store(is)
+	c.wakeup.Store(is)
 }
