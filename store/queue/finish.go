@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"fanfare/api"
@@ -32,14 +33,91 @@ type ended struct {
 	parts int64 // marked parts that are stored with this result at the latest
 }
 
-// results are the results and marks of a shard that wait for a call.
+// results are the results and marks of a shard that wait for a call. The worker's lock
+// guards them; the handlers of jobs read the two counters without it.
 type results struct {
 	waiting []ended
 	marks   map[*Claimed]*marked
 	refused int // how often a call with them was refused in a row
 	// failing: the last call failed. Nothing is claimed until the waiting results are
 	// stored.
-	failing bool
+	failing    bool
+	since      atomic.Int64 // when the oldest began to wait, by the worker's clock; 0: none waits
+	unrecorded atomic.Int64 // marks that Redis has not stored yet
+}
+
+// none tells that no result and no mark waits to be recorded.
+func (r *results) none() bool { return len(r.waiting) == 0 && len(r.marks) == 0 }
+
+// add lets a result wait from now on.
+func (r *results) add(e ended, now int64) {
+	r.waiting = append(r.waiting, e)
+	r.since.CompareAndSwap(0, max(now, 1))
+}
+
+// take gives what waits to a call, as much of it as one call takes.
+func (r *results) take(c *call) {
+	n := min(len(r.waiting), finishJobs)
+	c.results = r.waiting[:n:n]
+	if r.waiting = r.waiting[n:]; len(r.waiting) == 0 {
+		r.waiting = nil
+	}
+	c.marks, c.unmark = r.takeMarks(c.results)
+}
+
+// recorded notes that Redis has the results and marks of a call that was made then, by the
+// worker's clock.
+func (r *results) recorded(c *call, made int64) {
+	for _, m := range c.marks {
+		r.unrecorded.Add(-m.parts())
+	}
+	for _, e := range c.results {
+		r.unrecorded.Add(-e.parts)
+	}
+	r.refused = 0
+	if r.since.Store(0); !r.none() {
+		r.since.Store(max(made, 1)) // those came after the call was made
+	}
+	if r.none() {
+		r.failing = false
+	}
+}
+
+// putBack keeps the results and marks of a call that did not run: they leave again. It
+// tells whether Redis refused them so often that the lease is to be given up.
+func (r *results) putBack(c *call, refused bool) (giveUp bool) {
+	if len(c.results)+len(c.marks) > 0 && refused {
+		r.refused++
+	}
+	if giveUp = r.refused >= refusedTries; giveUp {
+		r.refused = 0
+	}
+	r.putMarksBack(c.marks)
+	r.waiting = append(c.results, r.waiting...)
+	return giveUp
+}
+
+// takeGone removes the results and marks of jobs that other processes have now, and
+// returns these results.
+func (r *results) takeGone() (dropped []ended) {
+	kept := []ended(nil)
+	for _, e := range r.waiting {
+		if e.c.gone {
+			dropped = append(dropped, e)
+			r.unrecorded.Add(-e.parts)
+		} else {
+			kept = append(kept, e)
+		}
+	}
+	for c := range r.marks {
+		if c.gone {
+			r.dropMarks(c)
+		}
+	}
+	if r.waiting = kept; r.none() {
+		r.since.Store(0)
+	}
+	return dropped
 }
 
 // finish hands in a result.
@@ -53,8 +131,7 @@ func (s *shardWorker) finish(c *Claimed, r Result) {
 		s.lost(e)
 		return
 	}
-	s.results.waiting = append(s.results.waiting, e)
-	s.writing.CompareAndSwap(0, max(s.worker.clock(), 1))
+	s.results.add(e, s.worker.clock())
 	s.mu.Unlock()
 	s.sender.wake()
 }
@@ -72,29 +149,20 @@ func (s *shardWorker) nextCall() *call {
 	if s.session == nil || s.worker.closed.Load() {
 		return nil // the next session goes on, of this process or another
 	}
-	r := &s.results
-	n := min(len(r.waiting), finishJobs)
-	c.results = r.waiting[:n:n]
-	if r.waiting = r.waiting[n:]; len(r.waiting) == 0 {
-		r.waiting = nil
-	}
-	c.marks, c.unmark = s.takeMarks(c.results)
+	s.results.take(c)
 	switch {
 	case c.alone != nil:
 		s.alone = nil
-	case !r.failing && !s.stopped && (s.wantsMore || len(s.unclaimed) > 0):
+	case !s.results.failing && !s.stopped && (s.wantsMore || len(s.unclaimed) > 0):
 		s.takeRoom(c, s.o.Batch)
 	}
-	records, claims := n > 0 || len(c.marks) > 0, c.room > 0 || c.alone != nil
-	if !records && !claims && !r.failing { // after a failure a call asks whether Redis is back
+	records, claims := len(c.results)+len(c.marks) > 0, c.room > 0 || c.alone != nil
+	if !records && !claims && !s.results.failing { // after a failure a call asks whether Redis is back
 		return nil
 	}
 	s.fill(c)
 	return c
 }
-
-// none tells that no result and no mark waits to be recorded.
-func (r *results) none() bool { return len(r.waiting) == 0 && len(r.marks) == 0 }
 
 // fill writes the arguments, in the order of call_finish.lua: the jobs whose end
 // changes nothing but their entry come first.
@@ -185,19 +253,7 @@ func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
 	for _, e := range c.results {
 		delete(s.live, e.c)
 	}
-	for _, m := range c.marks {
-		s.unrecorded.Add(-m.parts())
-	}
-	for _, e := range c.results {
-		s.unrecorded.Add(-e.parts)
-	}
-	s.results.refused = 0
-	if s.writing.Store(0); !s.results.none() {
-		s.writing.Store(max(int64(c.began.Sub(s.worker.started)), 1)) // those came after the call was made
-	}
-	if s.results.none() {
-		s.results.failing = false
-	}
+	s.results.recorded(c, int64(c.began.Sub(s.worker.started)))
 	s.announce()
 	s.mu.Unlock()
 	for _, e := range c.results {
@@ -215,16 +271,7 @@ func (s *shardWorker) failCall(c *call, err error, over bool) {
 		return
 	}
 	s.mu.Lock()
-	r := &s.results
-	if len(c.results)+len(c.marks) > 0 && api.CodeOf(err) == api.CodeInternal {
-		r.refused++
-	}
-	giveUp := r.refused >= refusedTries
-	if giveUp {
-		r.refused = 0
-	}
-	s.putMarksBack(c.marks)
-	r.waiting = append(c.results, r.waiting...)
+	giveUp := s.results.putBack(c, api.CodeOf(err) == api.CodeInternal)
 	s.mu.Unlock()
 	if giveUp {
 		s.o.Logger.Error("Redis refuses results: the lease on their jobs is given up", "shard", s.n, "error", err)

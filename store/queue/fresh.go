@@ -32,10 +32,10 @@ func (c *Claimed) Fresh() bool {
 	if c.lost.Load() || c.session.over.Load() || c.session.deadline.Load()-now < lease/freshParts {
 		return false
 	}
-	if c.shard.unrecorded.Load() >= mostUnrecorded {
+	if c.shard.results.unrecorded.Load() >= mostUnrecorded {
 		return false
 	}
-	since := c.shard.writing.Load()
+	since := c.shard.results.since.Load()
 	return since == 0 || now-since < lease/slowParts
 }
 

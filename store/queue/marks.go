@@ -29,68 +29,73 @@ func (c *Claimed) Mark(name, value, report string) {
 		s.mu.Unlock()
 		return
 	}
-	m := s.results.marks[c]
+	s.results.mark(c, name, value, report)
+	s.results.since.CompareAndSwap(0, max(s.worker.clock(), 1))
+	s.mu.Unlock()
+	s.sender.wake()
+}
+
+// mark lets a mark wait.
+func (r *results) mark(c *Claimed, name, value, report string) {
+	m := r.marks[c]
 	if m == nil {
 		m = &marked{c: c}
-		s.results.marks[c] = m
+		r.marks[c] = m
 	}
 	m.fields = append(m.fields, name, value)
 	if report != "" {
 		m.report = report
 	}
-	s.unrecorded.Add(1)
-	s.writing.CompareAndSwap(0, max(s.worker.clock(), 1))
-	s.mu.Unlock()
-	s.sender.wake()
+	r.unrecorded.Add(1)
 }
 
 // parts is how many parts were marked.
 func (m *marked) parts() int64 { return int64(len(m.fields) / 2) }
 
-// dropMarks forgets the marks of a job. The lock is held.
-func (s *shardWorker) dropMarks(c *Claimed) {
-	if m := s.results.marks[c]; m != nil {
-		s.unrecorded.Add(-m.parts())
-		delete(s.results.marks, c)
+// dropMarks forgets the marks of a job.
+func (r *results) dropMarks(c *Claimed) {
+	if m := r.marks[c]; m != nil {
+		r.unrecorded.Add(-m.parts())
+		delete(r.marks, c)
 	}
 }
 
 // takeMarks takes the marks that a call with these results is to write: a job that is
-// done needs none. gone are jobs whose marks are deleted. The lock is held.
-func (s *shardWorker) takeMarks(ending []ended) (all []*marked, gone []string) {
+// done needs none. gone are jobs whose marks are deleted.
+func (r *results) takeMarks(ending []ended) (all []*marked, gone []string) {
 	for i := range ending {
 		e := &ending[i]
 		if e.r.Outcome != Done && e.r.Outcome != Dead {
 			continue
 		}
-		if m := s.results.marks[e.c]; m != nil { // the result makes its marks needless
+		if m := r.marks[e.c]; m != nil { // the result makes its marks needless
 			e.parts += m.parts()
-			delete(s.results.marks, e.c)
+			delete(r.marks, e.c)
 		}
 		if e.c.marked {
 			gone = append(gone, e.c.ID)
 		}
 	}
-	for c, m := range s.results.marks {
+	for c, m := range r.marks {
 		c.marked = true
 		all = append(all, m)
-		delete(s.results.marks, c)
+		delete(r.marks, c)
 	}
 	return all, gone
 }
 
-// putMarksBack keeps the marks of a call that did not run. The lock is held.
-func (s *shardWorker) putMarksBack(all []*marked) {
+// putMarksBack keeps the marks of a call that did not run.
+func (r *results) putMarksBack(all []*marked) {
 	for _, m := range all {
 		if m.c.gone {
-			s.unrecorded.Add(-m.parts())
+			r.unrecorded.Add(-m.parts())
 			continue
 		}
-		if later := s.results.marks[m.c]; later != nil {
+		if later := r.marks[m.c]; later != nil {
 			m.fields = append(m.fields, later.fields...)
 			m.report = cmp.Or(later.report, m.report)
 		}
-		s.results.marks[m.c] = m
+		r.marks[m.c] = m
 	}
 }
 

@@ -124,23 +124,9 @@ func (s *shardWorker) dropGone() {
 // takeGone removes the waiting results and marks of jobs that other processes have now,
 // and returns these results. The lock is held.
 func (s *shardWorker) takeGone() (dropped []ended) {
-	kept := []ended(nil)
-	for _, e := range s.results.waiting {
-		if e.c.gone {
-			dropped = append(dropped, e)
-			s.unrecorded.Add(-e.parts)
-			delete(s.live, e.c)
-		} else {
-			kept = append(kept, e)
-		}
-	}
-	for c := range s.results.marks {
-		if c.gone {
-			s.dropMarks(c)
-		}
-	}
-	if s.results.waiting = kept; s.results.none() {
-		s.writing.Store(0)
+	dropped = s.results.takeGone()
+	for _, e := range dropped {
+		delete(s.live, e.c)
 	}
 	s.announce()
 	return dropped

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"fanfare/store/redisdb"
@@ -26,9 +25,6 @@ type shardWorker struct {
 	worker     *worker
 	sender     sender // sends results and claims
 	wakeReader chan struct{}
-	writing    atomic.Int64 // since when a result waits to be recorded, by the worker's clock; 0: none waits
-
-	unrecorded atomic.Int64 // marks that Redis has not stored yet
 
 	mu        sync.Mutex
 	session   *session // nil: it ended, or has not begun
