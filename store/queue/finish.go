@@ -140,7 +140,7 @@ func (s *shardWorker) finish(c *Claimed, r Result) {
 func (s *shardWorker) nextCall() *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &call{ctx: s.worker.writes, script: s.scripts.finish, session: s.session, alone: s.alone}
+	c := &call{ctx: s.worker.writes, script: s.scripts.finish, session: s.session, alone: s.claims.alone}
 	defer func() {
 		if c.room == 0 { // it may have been woken for places that another shard can use
 			s.worker.limiter.pass()
@@ -152,8 +152,8 @@ func (s *shardWorker) nextCall() *call {
 	s.results.take(c)
 	switch {
 	case c.alone != nil:
-		s.alone = nil
-	case !s.results.failing && !s.stopped && (s.wantsMore || len(s.unclaimed) > 0):
+		s.claims.alone = nil
+	case !s.results.failing && !s.stopped && s.claims.some():
 		s.takeRoom(c, s.o.Batch)
 	}
 	records, claims := len(c.results)+len(c.marks) > 0, c.room > 0 || c.alone != nil

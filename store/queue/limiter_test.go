@@ -83,10 +83,10 @@ func TestQ5_WhoTakesNoPlacePassesOn(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(s *shardWorker){
 		"NothingToClaim": func(*shardWorker) {},
-		"WithoutALife":   func(s *shardWorker) { s.session, s.wantsMore = nil, true },
-		"Stopped":        func(s *shardWorker) { s.stopped, s.wantsMore = true, true },
-		"Troubled":       func(s *shardWorker) { s.results.failing, s.wantsMore = true, true },
-		"OneAlone":       func(s *shardWorker) { s.alone = &aloneClaim{} },
+		"WithoutALife":   func(s *shardWorker) { s.session, s.claims.wantsMore = nil, true },
+		"Stopped":        func(s *shardWorker) { s.stopped, s.claims.wantsMore = true, true },
+		"Troubled":       func(s *shardWorker) { s.results.failing, s.claims.wantsMore = true, true },
+		"OneAlone":       func(s *shardWorker) { s.claims.alone = &aloneClaim{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,7 +97,7 @@ func TestQ5_WhoTakesNoPlacePassesOn(t *testing.T) {
 			}
 			set(shards[0].shardWorker)
 			set(shards[1].shardWorker)
-			shards[2].wantsMore = true
+			shards[2].claims.wantsMore = true
 			g.release(1)
 			rest(shards)
 			for i, s := range shards {

@@ -224,7 +224,7 @@ func (m *maintainer) claimAlone(ctx context.Context) *Claimed {
 		m.s.mu.Unlock()
 		return nil
 	}
-	m.s.alone = a
+	m.s.claims.alone = a
 	m.s.mu.Unlock()
 	m.s.sender.wake()
 	select {
@@ -233,8 +233,8 @@ func (m *maintainer) claimAlone(ctx context.Context) *Claimed {
 	case <-ctx.Done():
 	}
 	m.s.mu.Lock()
-	if m.s.alone == a {
-		m.s.alone = nil
+	if m.s.claims.alone == a {
+		m.s.claims.alone = nil
 		m.s.mu.Unlock()
 		return nil
 	}

@@ -35,7 +35,7 @@ func (s *shardWorker) attend(ctx context.Context) {
 				continue
 			}
 		}
-		if !s.await(ctx, func() bool { return s.session == nil || !s.wantsMore && len(s.unclaimed) == 0 }) || s.present() == nil {
+		if !s.await(ctx, func() bool { return s.session == nil || !s.claims.some() }) || s.present() == nil {
 			continue
 		}
 		if !s.worker.limiter.open(ctx) {

@@ -55,7 +55,7 @@ type call struct {
 	held    int      // jobs that the session had when an enqueueing call was made
 	reclaim []unclaimed
 	alone   *aloneClaim
-	wanted  uint64 // value of shardWorker.wanted when it was made
+	wanted  uint64 // value of claims.wanted when it was made
 
 	began  time.Time
 	number uint64

@@ -87,9 +87,9 @@ func (l *session) end() {
 	if s.session == l {
 		s.session = nil
 	}
-	if s.alone != nil { // the claim will not be made
-		close(s.alone.got)
-		s.alone = nil
+	if alone := s.claims.alone; alone != nil { // it will not be made
+		close(alone.got)
+		s.claims.alone = nil
 	}
 	var held []*Claimed
 	for c := range s.live {

@@ -19,6 +19,70 @@ type unclaimed struct {
 // aloneClaim asks for one job that runs alone. got is closed without a job if there is none.
 type aloneClaim struct{ got chan *Claimed }
 
+// claims say what there is to claim in a shard. The worker's lock guards them.
+type claims struct {
+	alone     *aloneClaim // the next call is to make it; nil: none
+	unclaimed []unclaimed
+	wantsMore bool   // entries may wait
+	wanted    uint64 // counts calls of want
+}
+
+// want notes that entries may wait: calls claim until there are none.
+func (w *claims) want(arrived ...unclaimed) {
+	w.wantsMore = true
+	w.wanted++
+	w.unclaimed = append(w.unclaimed, arrived...)
+}
+
+// some tells that a call would find something, as far as one knows.
+func (w *claims) some() bool { return w.wantsMore || len(w.unclaimed) > 0 }
+
+// take gives a call that has places the entries that it is to reclaim.
+func (w *claims) take(c *call) {
+	n := min(len(w.unclaimed), c.room)
+	c.reclaim, w.unclaimed = w.unclaimed[:n:n], w.unclaimed[n:]
+	c.wanted = w.wanted
+}
+
+// putBack keeps the entries of a call that did not run.
+func (w *claims) putBack(c *call) {
+	w.unclaimed = append(c.reclaim, w.unclaimed...)
+	w.wantsMore = true
+}
+
+// found notes how many jobs a call claimed.
+func (w *claims) found(c *call, jobs int) {
+	switch {
+	case c.room == 0:
+	case jobs >= c.room: // the room was used up: more may wait
+		w.wantsMore = true
+	case c.wanted == w.wanted && len(w.unclaimed) == 0:
+		w.wantsMore = false
+	}
+}
+
+// inbox has the claimed jobs that the handler was not given yet. The worker's lock guards
+// it.
+type inbox struct {
+	jobs    []*Claimed
+	handing bool // a goroutine hands them out
+}
+
+// put adds jobs. It tells whether the caller has to start the goroutine.
+func (b *inbox) put(jobs []*Claimed) (start bool) {
+	b.jobs = append(b.jobs, jobs...)
+	start = len(b.jobs) > 0 && !b.handing
+	b.handing = b.handing || start
+	return start
+}
+
+// take empties the inbox. If it is empty the goroutine has to end.
+func (b *inbox) take() (jobs []*Claimed) {
+	jobs, b.jobs = b.jobs, nil
+	b.handing = len(jobs) > 0
+	return jobs
+}
+
 // shardWorker is the part of a worker that serves one shard.
 type shardWorker struct {
 	*shard
@@ -26,18 +90,14 @@ type shardWorker struct {
 	sender     sender // sends results and claims
 	wakeReader chan struct{}
 
-	mu        sync.Mutex
-	session   *session // nil: it ended, or has not begun
-	live      map[*Claimed]struct{}
-	results   results
-	alone     *aloneClaim
-	unclaimed []unclaimed
-	wantsMore bool   // entries may wait here
-	wanted    uint64 // counts calls of wantMore
-	stopped   bool   // nothing is claimed any more
-	inbox     []*Claimed
-	handing   bool
-	changed   chan struct{} // closed, and made again, when one of these changes
+	mu      sync.Mutex
+	session *session // nil: it ended, or has not begun
+	live    map[*Claimed]struct{}
+	results results
+	claims  claims
+	inbox   inbox
+	stopped bool          // nothing is claimed any more
+	changed chan struct{} // closed, and made again, when one of these changes
 
 	blocked time.Time // the reader blocks since then; zero: it does not
 }
@@ -72,12 +132,10 @@ func (s *shardWorker) await(ctx context.Context, what func() bool) bool {
 	return false
 }
 
-// wantMore notes that entries may wait in the shard: calls claim until there are none.
+// wantMore notes that entries may wait in the shard, and has a call claim them.
 func (s *shardWorker) wantMore(arrived ...unclaimed) {
 	s.mu.Lock()
-	s.wantsMore = true
-	s.wanted++
-	s.unclaimed = append(s.unclaimed, arrived...)
+	s.claims.want(arrived...)
 	s.mu.Unlock()
 	s.sender.wake()
 }
@@ -97,9 +155,7 @@ func (s *shardWorker) takeRoom(c *call, most int) {
 		limiter.ask(s)
 		return
 	}
-	n := min(len(s.unclaimed), c.room)
-	c.reclaim, s.unclaimed = s.unclaimed[:n:n], s.unclaimed[n:]
-	c.wanted = s.wanted
+	s.claims.take(c)
 }
 
 // claimWith lets an enqueueing call claim as many jobs as it stores or, if more entries may
@@ -111,14 +167,13 @@ func (s *shardWorker) claimWith(c *call, jobs int) {
 		return
 	}
 	most := s.o.Batch
-	if !s.wantsMore {
+	if !s.claims.wantsMore {
 		most = min(most, jobs)
 	}
 	if s.takeRoom(c, most); c.room > 0 {
 		c.session, c.held = s.session, len(s.live)
 	} else {
-		s.wantsMore = true // the jobs that it stores wait here
-		s.wanted++
+		s.claims.want() // the jobs that it stores wait here
 	}
 }
 
@@ -133,8 +188,7 @@ func (s *shardWorker) failClaim(c *call, over bool) {
 	s.mu.Lock()
 	s.results.failing = true
 	if over {
-		s.unclaimed = append(c.reclaim, s.unclaimed...)
-		s.wantsMore = true
+		s.claims.putBack(c)
 		if c.alone != nil {
 			close(c.alone.got)
 		}
@@ -186,17 +240,8 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 	}
 	s.worker.limiter.release(c.room - c.reuse + len(c.results) - len(batch))
 	s.mu.Lock()
-	switch {
-	case c.room == 0:
-	case len(batch) >= c.room: // the room was used up: more may wait
-		s.wantsMore = true
-	case c.wanted == s.wanted && len(s.unclaimed) == 0:
-		s.wantsMore = false
-	}
-	goOn := s.wantsMore || len(s.unclaimed) > 0 || !s.results.none()
-	s.inbox = append(s.inbox, batch...)
-	start := len(s.inbox) > 0 && !s.handing
-	s.handing = s.handing || start
+	s.claims.found(c, len(batch))
+	goOn, start := s.claims.some() || !s.results.none(), s.inbox.put(batch)
 	s.announce()
 	s.mu.Unlock()
 	switch {
@@ -276,15 +321,11 @@ func (s *shardWorker) read(one *Claimed, c *call, v []any) bool {
 func (s *shardWorker) handOut() {
 	for {
 		s.mu.Lock()
-		batch := s.inbox
-		s.inbox = nil
+		batch, stopped := s.inbox.take(), s.stopped
+		s.mu.Unlock()
 		if len(batch) == 0 {
-			s.handing = false
-			s.mu.Unlock()
 			return
 		}
-		stopped := s.stopped
-		s.mu.Unlock()
 		if stopped {
 			for _, c := range batch {
 				c.Finish(Result{Outcome: Release, Untouched: true}) // no handler saw it
