@@ -25,14 +25,14 @@ type Claimed struct {
 
 	here     time.Time // this process's clock at Now
 	asked    time.Time // the same before the claim was sent
-	shard    *shardWorker
+	worker   *worker
 	session  *session
 	entry    entry  // without its payload
 	place    string // letter of the stream and the entry's id
 	lost     atomic.Bool
 	finished atomic.Bool
-	gone     bool          // another process has it now, or will; guarded by its shard
-	marked   bool          // marks may be on record; guarded by its shard
+	gone     bool          // another process has it now, or will; guarded by its worker
+	marked   bool          // marks may be on record; guarded by its worker
 	ended    chan struct{} // of a job that runs alone: closed when the result is recorded
 
 	mu     sync.Mutex
@@ -51,7 +51,7 @@ func (c *Claimed) GuardAge() time.Duration { return time.Since(c.asked) }
 // the outside; what no lease can rule out is a pause between the question and
 // the write.
 func (c *Claimed) Alive() bool {
-	return !c.lost.Load() && !c.session.over.Load() && c.shard.worker.clock() < c.session.deadline.Load()
+	return !c.lost.Load() && !c.session.over.Load() && c.worker.process.clock() < c.session.deadline.Load()
 }
 
 // Context ends when the lease is lost or over, and when Run hands back what is
@@ -60,7 +60,7 @@ func (c *Claimed) Context() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx == nil {
-		c.ctx, c.cancel = context.WithCancel(c.shard.worker.jobs)
+		c.ctx, c.cancel = context.WithCancel(c.worker.process.jobs)
 		if c.lost.Load() {
 			c.cancel()
 		}
@@ -98,10 +98,10 @@ func (c *Claimed) Finish(r Result) {
 	if !c.finished.CompareAndSwap(false, true) {
 		return
 	}
-	if r.Outcome == Retry && c.shard.worker.jobs.Err() != nil {
+	if r.Outcome == Retry && c.worker.process.jobs.Err() != nil {
 		r.Outcome = Release // it was told to stop: not its fault
 	}
-	c.shard.finish(c, r)
+	c.worker.finish(c, r)
 }
 
 // Wait is how long the job waits after a result: what it says or, after Retry and
@@ -111,7 +111,7 @@ func (c *Claimed) Wait(r Result) time.Duration {
 	if r.Delay > 0 || r.Outcome != Retry && r.Outcome != Defer {
 		return r.Delay
 	}
-	o := &c.shard.o
+	o := &c.worker.o
 	limit := o.RetryBase
 	if r.Outcome == Retry {
 		for n := 1; n < c.Attempt && limit < o.RetryMax; n++ {

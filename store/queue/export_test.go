@@ -58,35 +58,35 @@ func SetDeadBounds(q *Queue, most int, retention time.Duration) {
 
 // Stepper is a process whose every step is taken by hand.
 type Stepper struct {
+	q *Queue
 	w *worker
-	s *shardWorker
 }
 
 // NewStepper makes a process for shard 0 and begins its session.
 func NewStepper(q *Queue) (*Stepper, error) {
-	w := &worker{q: q, limiter: newLimiter(1<<20, endless), started: time.Now(), jobs: context.Background(), writes: context.Background()}
-	p := &Stepper{w, newShardWorker(w, q.shards[0])}
-	p.s.sender.next = func() *call { return nil } // nothing happens by itself
-	p.s.sender.renew()
+	process := &process{limiter: newLimiter(1<<20, endless), started: time.Now(), jobs: context.Background(), writes: context.Background()}
+	p := &Stepper{q, newWorker(process, q.shards[0])}
+	p.w.sender.next = func() *call { return nil } // nothing happens by itself
+	p.w.sender.renew()
 	return p, p.Begin()
 }
 
 // Begin begins another session.
-func (p *Stepper) Begin() error { return p.s.beginSession(context.Background()) }
+func (p *Stepper) Begin() error { return p.w.beginSession(context.Background()) }
 
 // EndSession ends the session on this side.
-func (p *Stepper) EndSession() { p.s.present().end() }
+func (p *Stepper) EndSession() { p.w.present().end() }
 
 // Block waits in a blocking read, as an idle process does, and counts what it was given.
 func (p *Stepper) Block(ctx context.Context) (int, error) {
-	r := &reader{shard: p.s}
+	r := &reader{worker: p.w}
 	defer r.close()
 	arrived, err := r.wait(ctx)
 	return len(arrived), err
 }
 
 // Life is the present session's name.
-func (p *Stepper) Session() string { return p.s.present().name }
+func (p *Stepper) Session() string { return p.w.present().name }
 
 // Claim claims up to n jobs.
 func (p *Stepper) Claim(n int) ([]*Claimed, error) { return p.claim(&call{room: n}) }
@@ -98,13 +98,13 @@ func (p *Stepper) ClaimAlone() ([]*Claimed, error) {
 
 // EnqueueAndClaim stores jobs and claims up to n in the same call.
 func (p *Stepper) EnqueueAndClaim(n int, jobs ...Job) ([]*Claimed, error) {
-	entries, err := p.w.q.entries(jobs)
+	entries, err := p.q.entries(jobs)
 	if err != nil {
 		return nil, err
 	}
-	l := newProducer(p.s.shard)
+	l := newProducer(p.w.shard)
 	l.renew()
-	c := &call{ctx: context.Background(), script: p.s.scripts.enqueue, session: p.s.present(), room: n,
+	c := &call{ctx: context.Background(), script: p.w.scripts.enqueue, session: p.w.present(), room: n,
 		requests: []*request{{entries: entries, done: make(chan struct{})}}}
 	l.fill(c, len(entries))
 	c.number = 1
@@ -112,7 +112,7 @@ func (p *Stepper) EnqueueAndClaim(n int, jobs ...Job) ([]*Claimed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.s.begin(c, answer, time.Now()), nil
+	return p.w.begin(c, answer, time.Now()), nil
 }
 
 func (p *Stepper) claim(c *call) ([]*Claimed, error) {
@@ -120,20 +120,20 @@ func (p *Stepper) claim(c *call) ([]*Claimed, error) {
 	if err != nil || redisdb.Number(answer[callAlive]) == 0 {
 		return nil, err
 	}
-	return p.s.begin(c, answer, time.Now()), nil
+	return p.w.begin(c, answer, time.Now()), nil
 }
 
 // call sends a call and answers as Redis did.
 func (p *Stepper) call(c *call) ([]any, error) {
-	c.ctx, c.script = context.Background(), p.s.scripts.finish
+	c.ctx, c.script = context.Background(), p.w.scripts.finish
 	if c.session == nil {
-		c.session = p.s.present()
+		c.session = p.w.present()
 	}
-	p.s.fill(c)
-	c.number = p.s.sender.answered + 1
-	answer, err := p.s.sender.send(c)
+	p.w.fill(c)
+	c.number = p.w.sender.answered + 1
+	answer, err := p.w.sender.send(c)
 	if err == nil {
-		p.s.sender.answered++
+		p.w.sender.answered++
 	}
 	return answer, err
 }
@@ -144,22 +144,22 @@ func (p *Stepper) Finish(c *Claimed, r Result) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	p.s.parked.tell(redisdb.Number(answer[callParked]))
-	p.s.mu.Lock()
-	delete(p.s.live, c)
-	p.s.mu.Unlock()
+	p.w.parked.tell(redisdb.Number(answer[callParked]))
+	p.w.mu.Lock()
+	delete(p.w.live, c)
+	p.w.mu.Unlock()
 	return redisdb.Text(answer[callAnswer]), nil
 }
 
 // Again sends the last call again, as a client does that did not get its answer.
 func (p *Stepper) Again(c *Claimed, r Result) (string, error) {
-	p.s.sender.answered--
+	p.w.sender.answered--
 	return p.Finish(c, r)
 }
 
 // Renew renews the session by a look and tells whether it was there.
 func (p *Stepper) Renew() (alive bool, err error) {
-	u, err := (&maintainer{s: p.s}).look(context.Background(), p.s.present(), false)
+	u, err := (&maintainer{w: p.w}).look(context.Background(), p.w.present(), false)
 	return u.alive, err
 }
 
@@ -174,7 +174,7 @@ func (p *Stepper) Maintain() error {
 
 // Look takes one step of maintenance and tells whether there is more to do.
 func (p *Stepper) Look() (more bool, err error) {
-	u, err := (&maintainer{s: p.s}).look(context.Background(), p.s.present(), true)
+	u, err := (&maintainer{w: p.w}).look(context.Background(), p.w.present(), true)
 	return u.more, err
 }
 
@@ -212,7 +212,7 @@ func (p *Stepper) RecordsWhile(f func()) (n int) {
 			return n
 		default:
 		}
-		if c := p.s.nextCall(); c != nil {
+		if c := p.w.nextCall(); c != nil {
 			n += len(c.results)
 		}
 	}

@@ -121,53 +121,53 @@ func (r *results) takeGone() (dropped []ended) {
 }
 
 // finish hands in a result.
-func (s *shardWorker) finish(c *Claimed, r Result) {
-	s.mu.Lock()
+func (w *worker) finish(c *Claimed, r Result) {
+	w.mu.Lock()
 	e := ended{c: c, r: r}
 	if c.gone {
-		delete(s.live, c)
-		s.announce()
-		s.mu.Unlock()
-		s.lost(e)
+		delete(w.live, c)
+		w.announce()
+		w.mu.Unlock()
+		w.lost(e)
 		return
 	}
-	s.results.add(e, s.worker.clock())
-	s.mu.Unlock()
-	s.sender.wake()
+	w.results.add(e, w.process.clock())
+	w.mu.Unlock()
+	w.sender.wake()
 }
 
 // nextCall makes a call with the waiting results, which claims jobs if more may wait.
-func (s *shardWorker) nextCall() *call {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := &call{ctx: s.worker.writes, script: s.scripts.finish, session: s.session, alone: s.claims.alone}
+func (w *worker) nextCall() *call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := &call{ctx: w.process.writes, script: w.scripts.finish, session: w.session, alone: w.claims.alone}
 	defer func() {
 		if c.room == 0 { // it may have been woken for places that another shard can use
-			s.worker.limiter.pass()
+			w.process.limiter.pass()
 		}
 	}()
-	if s.session == nil || s.worker.closed.Load() {
+	if w.session == nil || w.process.closed.Load() {
 		return nil // the next session goes on, of this process or another
 	}
-	s.results.take(c)
+	w.results.take(c)
 	switch {
 	case c.alone != nil:
-		s.claims.alone = nil
-	case !s.results.failing && !s.stopped && s.claims.some():
-		s.takeRoom(c, s.o.Batch)
+		w.claims.alone = nil
+	case !w.results.failing && !w.stopped && w.claims.some():
+		w.takeRoom(c, w.o.Batch)
 	}
 	records, claims := len(c.results)+len(c.marks) > 0, c.room > 0 || c.alone != nil
-	if !records && !claims && !s.results.failing { // after a failure a call asks whether Redis is back
+	if !records && !claims && !w.results.failing { // after a failure a call asks whether Redis is back
 		return nil
 	}
-	s.fill(c)
+	w.fill(c)
 	return c
 }
 
 // fill writes the arguments, in the order of call_finish.lua: the jobs whose end
 // changes nothing but their entry come first.
-func (s *shardWorker) fill(c *call) {
-	o := &s.o
+func (w *worker) fill(c *call) {
+	o := &w.o
 	age := int64(-1)
 	if o.MaxAge > 0 {
 		age = ms(o.MaxAge)
@@ -230,81 +230,81 @@ func countsText(counts map[string]int64) string {
 }
 
 // applyCall ends the jobs whose results are recorded and hands out the claimed ones.
-func (s *shardWorker) applyCall(c *call, answer []any, sent time.Time) {
-	s.depth.Store(redisdb.Number(answer[callWaiting]))
-	s.parked.tell(redisdb.Number(answer[callParked]))
+func (w *worker) applyCall(c *call, answer []any, sent time.Time) {
+	w.depth.Store(redisdb.Number(answer[callWaiting]))
+	w.parked.tell(redisdb.Number(answer[callParked]))
 	answers := redisdb.Text(answer[callAnswer])
 	if len(answers) < len(c.results) {
 		answers += strings.Repeat(string(finishLost), len(c.results)-len(answers))
 	}
 	waits, back := false, false
 	for i, e := range c.results {
-		s.tell(e, answers[i])
+		w.tell(e, answers[i])
 		waits = waits || e.r.Outcome == Retry || e.r.Outcome == Defer
 		back = back || e.r.Outcome == Release || e.r.Outcome == Continue || e.c.Key != ""
 	}
 	if back { // it, or the next of its key, may run
-		s.checkSoon(c.ctx)
+		w.checkSoon(c.ctx)
 	}
 	if waits {
-		s.wakeMaintainer(0) // the maintainer learns when they are due
+		w.wakeMaintainer(0) // the maintainer learns when they are due
 	}
-	s.mu.Lock()
+	w.mu.Lock()
 	for _, e := range c.results {
-		delete(s.live, e.c)
+		delete(w.live, e.c)
 	}
-	s.results.recorded(c, int64(c.began.Sub(s.worker.started)))
-	s.announce()
-	s.mu.Unlock()
+	w.results.recorded(c, int64(c.began.Sub(w.process.started)))
+	w.announce()
+	w.mu.Unlock()
 	for _, e := range c.results {
 		e.c.conclude()
 	}
-	s.applyClaim(c, answer, sent)
+	w.applyClaim(c, answer, sent)
 }
 
 // failCall keeps the results of a failed call: they leave again.
-func (s *shardWorker) failCall(c *call, err error, over bool) {
-	s.noteFailure()
-	s.failClaim(c, over)
+func (w *worker) failCall(c *call, err error, over bool) {
+	w.noteFailure()
+	w.failClaim(c, over)
 	if !over {
-		s.failed("write results", err, "jobs", len(c.results))
+		w.failed("write results", err, "jobs", len(c.results))
 		return
 	}
-	s.mu.Lock()
-	giveUp := s.results.putBack(c, api.CodeOf(err) == api.CodeInternal)
-	s.mu.Unlock()
+	w.mu.Lock()
+	giveUp := w.results.putBack(c, api.CodeOf(err) == api.CodeInternal)
+	w.mu.Unlock()
 	if giveUp {
-		s.o.Logger.Error("Redis refuses results: the lease on their jobs is given up", "shard", s.n, "error", err)
+		w.o.Logger.Error("Redis refuses results: the lease on their jobs is given up", "shard", w.n, "error", err)
 		c.session.end()
 	}
-	s.dropGone()
-	s.failed("write results", err, "jobs", len(c.results))
-	if !s.worker.closed.Load() {
+	w.dropGone()
+	w.failed("write results", err, "jobs", len(c.results))
+	if !w.process.closed.Load() {
 		sleep(c.ctx, pauseAfterError)
 	}
 }
 
 // awaitFlush waits until calls succeed again and every result that waited is recorded.
-func (s *shardWorker) awaitFlush(ctx context.Context) {
-	s.mu.Lock()
-	for s.results.failing && ctx.Err() == nil {
-		changed := s.changed
-		s.mu.Unlock()
+func (w *worker) awaitFlush(ctx context.Context) {
+	w.mu.Lock()
+	for w.results.failing && ctx.Err() == nil {
+		changed := w.changed
+		w.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
 		}
-		s.mu.Lock()
+		w.mu.Lock()
 	}
-	s.mu.Unlock()
+	w.mu.Unlock()
 }
 
 // tell logs results that were lost or made a job dead.
-func (s *shardWorker) tell(e ended, answer byte) {
+func (w *worker) tell(e ended, answer byte) {
 	if answer == '1' {
 		return
 	}
-	log := s.o.Logger.With("shard", s.n, "job", e.c.ID, "type", e.c.Type)
+	log := w.o.Logger.With("shard", w.n, "job", e.c.ID, "type", e.c.Type)
 	switch answer {
 	case finishLost:
 		e.c.lost.Store(true)

@@ -28,14 +28,14 @@ const (
 // writes that must not happen twice: while Redis is away, or this process
 // starves, they wait instead of happening unrecorded.
 func (c *Claimed) Fresh() bool {
-	now, lease := c.shard.worker.clock(), int64(c.shard.o.Lease)
+	now, lease := c.worker.process.clock(), int64(c.worker.o.Lease)
 	if c.lost.Load() || c.session.over.Load() || c.session.deadline.Load()-now < lease/freshParts {
 		return false
 	}
-	if c.shard.results.unrecorded.Load() >= mostUnrecorded {
+	if c.worker.results.unrecorded.Load() >= mostUnrecorded {
 		return false
 	}
-	since := c.shard.results.since.Load()
+	since := c.worker.results.since.Load()
 	return since == 0 || now-since < lease/slowParts
 }
 
@@ -45,7 +45,7 @@ func (c *Claimed) AwaitFresh(ctx context.Context) bool {
 	if c.Fresh() {
 		return true
 	}
-	look := time.NewTicker(max(min(c.shard.o.Lease/100, freshLook), time.Millisecond))
+	look := time.NewTicker(max(min(c.worker.o.Lease/100, freshLook), time.Millisecond))
 	defer look.Stop()
 	for c.Alive() {
 		select {

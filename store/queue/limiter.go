@@ -16,11 +16,11 @@ type limiter struct {
 	mu      sync.Mutex
 	free    int
 	total   int
-	room    func() int     // Options.Room
-	looking bool           // a timer will look at room again
-	quiet   bool           // nothing new may start: a job runs alone
-	asking  []*shardWorker // shards that found no free place, in the order in which they asked
-	changed chan struct{}  // closed, and made again, at every change
+	room    func() int    // Options.Room
+	looking bool          // a timer will look at room again
+	quiet   bool          // nothing new may start: a job runs alone
+	asking  []*worker     // shards that found no free place, in the order in which they asked
+	changed chan struct{} // closed, and made again, at every change
 }
 
 // endless is the room of a handler without Options.Room.
@@ -56,10 +56,10 @@ func (g *limiter) shut() bool {
 		time.AfterFunc(lookForRoom, func() {
 			g.mu.Lock()
 			g.looking = false
-			s := g.announce()
+			w := g.announce()
 			g.mu.Unlock()
-			if s != nil {
-				s.sender.wake()
+			if w != nil {
+				w.sender.wake()
 			}
 		})
 	}
@@ -68,10 +68,10 @@ func (g *limiter) shut() bool {
 
 // ask has a shard woken when places are free, at once if some came free since it looked.
 // Shards are woken in turns: a free place belongs to no shard.
-func (g *limiter) ask(s *shardWorker) {
+func (g *limiter) ask(w *worker) {
 	g.mu.Lock()
-	if !slices.Contains(g.asking, s) {
-		g.asking = append(g.asking, s)
+	if !slices.Contains(g.asking, w) {
+		g.asking = append(g.asking, w)
 	}
 	g.mu.Unlock()
 	g.pass()
@@ -82,21 +82,21 @@ func (g *limiter) ask(s *shardWorker) {
 // without a place, so the chain ends.
 func (g *limiter) pass() {
 	g.mu.Lock()
-	s := g.next()
+	w := g.next()
 	g.mu.Unlock()
-	if s != nil {
-		s.sender.wake()
+	if w != nil {
+		w.sender.wake()
 	}
 }
 
 // next is the shard to wake because places are free; nil: none. The lock is held.
-func (g *limiter) next() *shardWorker {
+func (g *limiter) next() *worker {
 	if len(g.asking) == 0 || g.shut() {
 		return nil
 	}
-	s := g.asking[0]
+	w := g.asking[0]
 	g.asking = g.asking[1:]
-	return s
+	return w
 }
 
 // unasked tells that no shard waits for places and no job is to run alone, so that a call
@@ -114,15 +114,15 @@ func (g *limiter) release(n int) {
 	}
 	g.mu.Lock()
 	g.free += n
-	s := g.announce()
+	w := g.announce()
 	g.mu.Unlock()
-	if s != nil {
-		s.sender.wake()
+	if w != nil {
+		w.sender.wake()
 	}
 }
 
 // announce wakes all goroutines that wait and returns the shard to wake. The lock is held.
-func (g *limiter) announce() *shardWorker {
+func (g *limiter) announce() *worker {
 	close(g.changed)
 	g.changed = make(chan struct{})
 	return g.next()
@@ -175,8 +175,8 @@ func (g *limiter) together() {
 	g.asking = nil
 	g.announce()
 	g.mu.Unlock()
-	for _, s := range asking {
-		s.sender.wake()
+	for _, w := range asking {
+		w.sender.wake()
 	}
 }
 

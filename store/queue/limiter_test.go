@@ -12,7 +12,7 @@ import (
 // told is a shard of a worker without Redis, which counts how often its sender looked
 // for work.
 type told struct {
-	*shardWorker
+	*worker
 	looked atomic.Int64
 }
 
@@ -20,11 +20,11 @@ type told struct {
 // dropped.
 func mustShards(t *testing.T, n int) (*limiter, []*told) {
 	q := New(&redisdb.DB{}, Options{Name: "t", Shards: n})
-	w := &worker{q: q, limiter: newLimiter(1, endless), started: time.Now(), jobs: t.Context(), writes: t.Context()}
+	p := &process{limiter: newLimiter(1, endless), started: time.Now(), jobs: t.Context(), writes: t.Context()}
 	shards := make([]*told, n)
 	for i := range shards {
-		s := &told{shardWorker: newShardWorker(w, q.shards[i])}
-		s.session = &session{shard: s.shardWorker, name: "l-1"}
+		s := &told{worker: newWorker(p, q.shards[i])}
+		s.session = &session{worker: s.worker, name: "l-1"}
 		s.sender.next = func() *call {
 			s.looked.Add(1)
 			s.nextCall()
@@ -32,7 +32,7 @@ func mustShards(t *testing.T, n int) (*limiter, []*told) {
 		}
 		shards[i] = s
 	}
-	return w.limiter, shards
+	return p.limiter, shards
 }
 
 // rest waits until the lanes have stopped, which wake each other.
@@ -68,7 +68,7 @@ func TestQ5_APlaceThatCameFreeBeforeTheQuestion(t *testing.T) {
 				t.Fatal("there was a place")
 			}
 			free()
-			g.ask(shards[0].shardWorker)
+			g.ask(shards[0].worker)
 			rest(shards)
 			if n := shards[0].looked.Load(); n != 1 || !g.unasked() {
 				t.Errorf("told %d times", n)
@@ -81,22 +81,22 @@ func TestQ5_APlaceThatCameFreeBeforeTheQuestion(t *testing.T) {
 // not use. The next in turn is told then, and nobody for ever.
 func TestQ5_WhoTakesNoPlacePassesOn(t *testing.T) {
 	t.Parallel()
-	for name, set := range map[string]func(s *shardWorker){
-		"NothingToClaim": func(*shardWorker) {},
-		"WithoutALife":   func(s *shardWorker) { s.session, s.claims.wantsMore = nil, true },
-		"Stopped":        func(s *shardWorker) { s.stopped, s.claims.wantsMore = true, true },
-		"Troubled":       func(s *shardWorker) { s.results.failing, s.claims.wantsMore = true, true },
-		"OneAlone":       func(s *shardWorker) { s.claims.alone = &aloneClaim{} },
+	for name, set := range map[string]func(s *worker){
+		"NothingToClaim": func(*worker) {},
+		"WithoutALife":   func(s *worker) { s.session, s.claims.wantsMore = nil, true },
+		"Stopped":        func(s *worker) { s.stopped, s.claims.wantsMore = true, true },
+		"Troubled":       func(s *worker) { s.results.failing, s.claims.wantsMore = true, true },
+		"OneAlone":       func(s *worker) { s.claims.alone = &aloneClaim{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, shards := mustShards(t, 3)
 			g.take(1)
 			for _, s := range shards {
-				g.ask(s.shardWorker)
+				g.ask(s.worker)
 			}
-			set(shards[0].shardWorker)
-			set(shards[1].shardWorker)
+			set(shards[0].worker)
+			set(shards[1].worker)
 			shards[2].claims.wantsMore = true
 			g.release(1)
 			rest(shards)

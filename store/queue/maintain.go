@@ -41,7 +41,7 @@ type upkeep struct {
 
 // maintainer looks at one shard from time to time.
 type maintainer struct {
-	s       *shardWorker
+	w       *worker
 	suspect time.Time // since when entries wait while the reader blocks; zero: they do not
 }
 
@@ -49,7 +49,7 @@ type maintainer struct {
 // processes left. It looks once per lease, because that is how late a death may
 // be noticed, and when something is known to be due.
 func (m *maintainer) run(ctx context.Context) {
-	next, clean, told := time.Now(), time.Now(), &m.s.alarm
+	next, clean, told := time.Now(), time.Now(), &m.w.alarm
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for looks := 0; ; {
@@ -66,14 +66,14 @@ func (m *maintainer) run(ctx context.Context) {
 		}
 		// The leases of sessions may have ended while Redis was away. They are ended only
 		// after the results of their jobs had a chance to arrive.
-		failing := m.s.failedSince(clean)
-		m.s.awaitFlush(ctx)
+		failing := m.w.failedSince(clean)
+		m.w.awaitFlush(ctx)
 		if failing {
 			m.lingerAfterAbsence(ctx)
 		}
 		began := time.Now()
 		wait := pauseAfterError
-		if l := m.s.present(); l != nil {
+		if l := m.w.present(); l != nil {
 			u, err := m.look(ctx, l, looks%orphansEvery == 0)
 			if looks++; err == nil {
 				clean = began
@@ -90,38 +90,38 @@ func (m *maintainer) run(ctx context.Context) {
 // leases are looked at.
 func (m *maintainer) lingerAfterAbsence(ctx context.Context) {
 	for ctx.Err() == nil {
-		if m.s.db.Pipeline(ctx, redisdb.Read, redis.NewIntCmd(ctx, "exists", m.s.keys()[0])) == nil {
+		if m.w.db.Pipeline(ctx, redisdb.Read, redis.NewIntCmd(ctx, "exists", m.w.keys()[0])) == nil {
 			break
 		}
 		sleep(ctx, pauseAfterError)
 	}
-	sleep(ctx, min(m.s.o.Lease/lingerParts, lingerMost))
-	m.s.awaitFlush(ctx) // results of this process may still wait
+	sleep(ctx, min(m.w.o.Lease/lingerParts, lingerMost))
+	m.w.awaitFlush(ctx) // results of this process may still wait
 }
 
 // after acts on the answer of a look and returns the time until the next one.
 func (m *maintainer) after(ctx context.Context, l *session, u upkeep, err error) time.Duration {
 	if err != nil {
-		m.s.pauseAfter(ctx, err)
+		m.w.pauseAfter(ctx, err)
 		return pauseAfterError
 	}
-	m.s.tellParked(u.parked)
+	m.w.tellParked(u.parked)
 	if !u.alive {
 		l.end()
 	}
 	if u.lost > 0 { // nothing starts again after a process that held no job
-		m.s.o.Logger.Warn("leases ended, jobs start again", "shard", m.s.n, "processes", u.ended, "jobs", u.lost)
+		m.w.o.Logger.Warn("leases ended, jobs start again", "shard", m.w.n, "processes", u.ended, "jobs", u.lost)
 	}
-	if u.alone > 0 && !m.s.isStopped() {
+	if u.alone > 0 && !m.w.isStopped() {
 		go m.runAlone(ctx)
 	}
 	if u.waiting {
-		m.s.wantMore()
+		m.w.wantMore()
 	}
 	if u.more {
 		return 0
 	}
-	wait := m.s.o.Lease - time.Duration(rand.Int64N(int64(m.s.o.Lease)/8+1))
+	wait := m.w.o.Lease - time.Duration(rand.Int64N(int64(m.w.o.Lease)/8+1))
 	if m.checkReader(u.waiting) {
 		wait = min(wait, lookAfter)
 	}
@@ -141,12 +141,12 @@ func flag(yes bool) int {
 
 // look runs one bounded step of maintenance.
 func (m *maintainer) look(ctx context.Context, l *session, orphans bool) (u upkeep, err error) {
-	s, busy := m.s, m.s.busy()
-	cmd := s.scripts.look.Cmd(ctx, s.keys(), l.name, ms(s.o.Lease), flag(busy),
-		ms(s.o.Retention), ms(s.o.GroupRetention), ms(s.o.ReportRetention), maxLost, ms(s.dead.retention), s.dead.most,
-		ms(servedLeases*s.o.Lease), flag(orphans), s.sender.name(), s.producer.name(), ms(memoTTL))
+	w, busy := m.w, m.w.busy()
+	cmd := w.scripts.look.Cmd(ctx, w.keys(), l.name, ms(w.o.Lease), flag(busy),
+		ms(w.o.Retention), ms(w.o.GroupRetention), ms(w.o.ReportRetention), maxLost, ms(w.dead.retention), w.dead.most,
+		ms(servedLeases*w.o.Lease), flag(orphans), w.sender.name(), w.producer.name(), ms(memoTTL))
 	sent := time.Now()
-	if err := s.trip(ctx, cmd); err != nil {
+	if err := w.trip(ctx, cmd); err != nil {
 		return u, err
 	}
 	v, err := cmd.Slice()
@@ -154,12 +154,12 @@ func (m *maintainer) look(ctx context.Context, l *session, orphans bool) (u upke
 		err = fmt.Errorf("%d values", len(v))
 	}
 	if err != nil {
-		return u, fmt.Errorf("maintain %s shard %d: %w", s.o.Name, s.n, err)
+		return u, fmt.Errorf("maintain %s shard %d: %w", w.o.Name, w.n, err)
 	}
 	u = upkeep{alive: redisdb.Number(v[0]) == 1, wake: time.Duration(redisdb.Number(v[1])) * time.Millisecond,
 		more: redisdb.Number(v[2]) == 1, ended: redisdb.Number(v[3]), lost: redisdb.Number(v[4]), alone: redisdb.Number(v[5]),
 		waiting: redisdb.Number(v[6]) > 0, parked: redisdb.ListAt(v, 7)}
-	s.parked.tell(redisdb.Number(v[8]))
+	w.parked.tell(redisdb.Number(v[8]))
 	if u.alive {
 		l.extend(sent, !busy)
 	}
@@ -169,9 +169,9 @@ func (m *maintainer) look(ctx context.Context, l *session, orphans bool) (u upke
 // runAlone runs the next job that must not have neighbours. Such jobs may be many and slow:
 // before the next one, the other jobs get as much time as this one took.
 func (m *maintainer) runAlone(ctx context.Context) {
-	w := m.s.worker
+	p := m.w.process
 	select {
-	case w.isolating <- struct{}{}:
+	case p.isolating <- struct{}{}:
 	default:
 		return // one runs already; the next look finds the rest
 	}
@@ -180,9 +180,9 @@ func (m *maintainer) runAlone(ctx context.Context) {
 	if ran {
 		sleep(ctx, time.Since(began))
 	}
-	<-w.isolating
+	<-p.isolating
 	if ran {
-		m.s.wakeMaintainer(0)
+		m.w.wakeMaintainer(0)
 	}
 }
 
@@ -190,22 +190,22 @@ func (m *maintainer) runAlone(ctx context.Context) {
 // so that a job which kills its process takes no other job with it. A job that has run for
 // a lease is not of that kind: other jobs start beside it. False: there was none.
 func (m *maintainer) oneAlone(ctx context.Context) (ran bool) {
-	w := m.s.worker
-	if !w.limiter.alone(ctx, m.s.o.Lease) {
+	p := m.w.process
+	if !p.limiter.alone(ctx, m.w.o.Lease) {
 		return false
 	}
-	defer w.limiter.together()
+	defer p.limiter.together()
 	c := m.claimAlone(ctx)
 	if c == nil {
-		w.limiter.release(1)
+		p.limiter.release(1)
 		return false
 	}
-	if m.s.isStopped() {
+	if m.w.isStopped() {
 		c.Finish(Result{Outcome: Release})
 		return false
 	}
-	go w.handle(w.jobs, []*Claimed{c})
-	limit := time.NewTimer(m.s.o.Lease)
+	go p.handle(p.jobs, []*Claimed{c})
+	limit := time.NewTimer(m.w.o.Lease)
 	defer limit.Stop()
 	select {
 	case <-c.ended:
@@ -219,36 +219,36 @@ func (m *maintainer) oneAlone(ctx context.Context) (ran bool) {
 // away.
 func (m *maintainer) claimAlone(ctx context.Context) *Claimed {
 	a := &aloneClaim{got: make(chan *Claimed, 1)}
-	m.s.mu.Lock()
-	if m.s.session == nil || m.s.results.failing || m.s.stopped {
-		m.s.mu.Unlock()
+	m.w.mu.Lock()
+	if m.w.session == nil || m.w.results.failing || m.w.stopped {
+		m.w.mu.Unlock()
 		return nil
 	}
-	m.s.claims.alone = a
-	m.s.mu.Unlock()
-	m.s.sender.wake()
+	m.w.claims.alone = a
+	m.w.mu.Unlock()
+	m.w.sender.wake()
 	select {
 	case c := <-a.got:
 		return c
 	case <-ctx.Done():
 	}
-	m.s.mu.Lock()
-	if m.s.claims.alone == a {
-		m.s.claims.alone = nil
-		m.s.mu.Unlock()
+	m.w.mu.Lock()
+	if m.w.claims.alone == a {
+		m.w.claims.alone = nil
+		m.w.mu.Unlock()
 		return nil
 	}
-	m.s.mu.Unlock()
+	m.w.mu.Unlock()
 	return <-a.got // the claim is in flight
 }
 
 // checkReader tells that entries wait while the reader blocks. If the next look finds the
 // same wait of the reader, its connection must be dead, and the reader is woken.
 func (m *maintainer) checkReader(waiting bool) (suspect bool) {
-	if m.s.embedded {
+	if m.w.embedded {
 		return false // there is no connection that could be dead
 	}
-	since := m.s.blockedSince()
+	since := m.w.blockedSince()
 	if !waiting || since.IsZero() {
 		m.suspect = time.Time{}
 		return false
@@ -262,7 +262,7 @@ func (m *maintainer) checkReader(waiting bool) (suspect bool) {
 	}
 	m.suspect = time.Time{}
 	select {
-	case m.s.wakeReader <- struct{}{}:
+	case m.w.wakeReader <- struct{}{}:
 	default:
 	}
 	return false

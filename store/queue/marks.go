@@ -23,16 +23,16 @@ type marked struct {
 // stay until the job is done, at most MaxAge or GroupRetention. Call it before Finish.
 // Marks of a job that another process took over are not written.
 func (c *Claimed) Mark(name, value, report string) {
-	s := c.shard
-	s.mu.Lock()
+	w := c.worker
+	w.mu.Lock()
 	if c.gone || c.finished.Load() { // another process has the job, or will have it: its marks count
-		s.mu.Unlock()
+		w.mu.Unlock()
 		return
 	}
-	s.results.mark(c, name, value, report)
-	s.results.since.CompareAndSwap(0, max(s.worker.clock(), 1))
-	s.mu.Unlock()
-	s.sender.wake()
+	w.results.mark(c, name, value, report)
+	w.results.since.CompareAndSwap(0, max(w.process.clock(), 1))
+	w.mu.Unlock()
+	w.sender.wake()
 }
 
 // mark lets a mark wait.
@@ -116,9 +116,9 @@ func (q *Queue) Marks(ctx context.Context, jobs ...*Claimed) ([]map[string]strin
 			return nil, fmt.Errorf("read the marks of job %s: %w", c.ID, err)
 		}
 		if len(out[i]) > 0 {
-			c.shard.mu.Lock()
+			c.worker.mu.Lock()
 			c.marked = true
-			c.shard.mu.Unlock()
+			c.worker.mu.Unlock()
 		}
 	}
 	return out, nil

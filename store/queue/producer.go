@@ -63,7 +63,7 @@ type producer struct {
 	sender
 	mu      sync.Mutex
 	waiting []*request
-	worker  *shardWorker // works on the shard in this process; nil: nobody does
+	worker  *worker // works on the shard in this process; nil: nobody does
 }
 
 func newProducer(s *shard) *producer {
@@ -151,7 +151,7 @@ func (l *producer) nextCall() *call {
 	if taken > 0 {
 		c.ctx = all[0].ctx
 	} else { // the call only asks whether Redis is back
-		c.ctx = worker.worker.writes
+		c.ctx = worker.process.writes
 		l.fill(c, 0)
 		return c
 	}
@@ -210,7 +210,7 @@ func (l *producer) applyCall(c *call, answer []any, sent time.Time) {
 	l.answerRequests(c, redisdb.Text(answer[callAnswer]))
 	switch {
 	case c.session != nil:
-		c.session.shard.applyClaim(c, answer, sent)
+		c.session.worker.applyClaim(c, answer, sent)
 	case len(c.requests) > 0:
 		l.checkSoon(c.ctx)
 	}
@@ -283,7 +283,7 @@ func (l *producer) failCall(c *call, err error, over bool) {
 		r.end(err)
 	}
 	if c.session != nil {
-		c.session.shard.failClaim(c, over)
+		c.session.worker.failClaim(c, over)
 	}
 	if away {
 		l.mu.Lock()

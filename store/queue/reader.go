@@ -25,46 +25,46 @@ const (
 
 // attend waits for new entries of the shard until ctx ends: calls claim while there is
 // work, then a blocking read waits.
-func (s *shardWorker) attend(ctx context.Context) {
-	wire := &reader{shard: s}
+func (w *worker) attend(ctx context.Context) {
+	wire := &reader{worker: w}
 	defer wire.close()
 	for ctx.Err() == nil {
-		if s.present() == nil {
-			if err := s.beginSession(ctx); err != nil {
-				s.pauseAfter(ctx, err)
+		if w.present() == nil {
+			if err := w.beginSession(ctx); err != nil {
+				w.pauseAfter(ctx, err)
 				continue
 			}
 		}
-		if !s.await(ctx, func() bool { return s.session == nil || !s.claims.some() }) || s.present() == nil {
+		if !w.await(ctx, func() bool { return w.session == nil || !w.claims.some() }) || w.present() == nil {
 			continue
 		}
-		if !s.worker.limiter.open(ctx) {
+		if !w.process.limiter.open(ctx) {
 			continue
 		}
 		arrived, err := wire.wait(ctx)
-		if err != nil && s.present() != nil {
-			s.pauseAfter(ctx, err)
+		if err != nil && w.present() != nil {
+			w.pauseAfter(ctx, err)
 		}
 		if err != nil || len(arrived) > 0 {
-			s.wantMore(arrived...)
+			w.wantMore(arrived...)
 		}
 	}
 }
 
 // pauseAfter waits a moment after an error. If Redis lost the consumer groups, it ends the
 // session instead; the next one makes them again.
-func (s *shardWorker) pauseAfter(ctx context.Context, err error) {
+func (w *worker) pauseAfter(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	if isNoGroup(err) {
-		if l := s.present(); l != nil {
-			s.emptied("shard", s.n)
+		if l := w.present(); l != nil {
+			w.emptied("shard", w.n)
 			l.end()
 			return
 		}
 	}
-	s.failed("read shard", err)
+	w.failed("read shard", err)
 	sleep(ctx, pauseAfterError)
 }
 
@@ -80,10 +80,10 @@ func sleep(ctx context.Context, d time.Duration) {
 // reader waits for entries on a connection of its own. It knows the id of the connection,
 // so that a stop can end the wait at once.
 type reader struct {
-	shard *shardWorker
-	home  *redis.Client // the node that has the shard
-	conn  *redis.Conn
-	id    int64
+	worker *worker
+	home   *redis.Client // the node that has the shard
+	conn   *redis.Conn
+	id     int64
 }
 
 func (r *reader) close() {
@@ -98,25 +98,25 @@ func (r *reader) open(ctx context.Context) error {
 	if r.conn != nil {
 		return nil
 	}
-	switch c := r.shard.db.Blocking().(type) {
+	switch c := r.worker.db.Blocking().(type) {
 	case *redis.Client:
 		r.home = c
 	case *redis.ClusterClient:
-		node, err := c.MasterForKey(ctx, r.shard.stream('m'))
+		node, err := c.MasterForKey(ctx, r.worker.stream('m'))
 		if err != nil {
 			return fmt.Errorf("find node of shard: %w", err)
 		}
 		r.home = node
 	}
 	conn := r.home.Conn()
-	if !r.shard.embedded {
+	if !r.worker.embedded {
 		id, err := conn.ClientID(ctx).Result()
 		if err != nil {
 			_ = conn.Close()
 			return fmt.Errorf("open blocking read: %w", err)
 		}
 		r.id = id
-		r.shard.worked()
+		r.worker.worked()
 	}
 	r.conn = conn
 	return nil
@@ -125,16 +125,16 @@ func (r *reader) open(ctx context.Context) error {
 // wait blocks until an entry is delivered, the time or the session is over, or ctx ends.
 // It returns the entries, which the next call claims.
 func (r *reader) wait(ctx context.Context) ([]unclaimed, error) {
-	s := r.shard
-	s.drainWakes()
-	if s.present() == nil {
+	w := r.worker
+	w.drainWakes()
+	if w.present() == nil {
 		return nil, nil // that wake-up may have been for the end of the session: nothing else would end the wait
 	}
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
-	s.setBlocked(time.Now())
-	defer s.setBlocked(time.Time{})
+	w.setBlocked(time.Now())
+	defer w.setBlocked(time.Time{})
 	type got struct {
 		arrived []unclaimed
 		err     error
@@ -152,12 +152,12 @@ func (r *reader) wait(ctx context.Context) ([]unclaimed, error) {
 				r.close()
 			}
 			return g.arrived, g.err
-		case <-s.wakeReader:
+		case <-w.wakeReader:
 			r.unblock(ctx)
 			r.conn = nil // the connection may be dead: its goroutine ends by the time-out
 			go func() {
 				if g := <-result; len(g.arrived) > 0 { // it was alive, and got entries just now
-					s.wantMore(g.arrived...)
+					w.wantMore(g.arrived...)
 				}
 				_ = conn.Close()
 			}()
@@ -189,7 +189,7 @@ func (r *reader) unblock(ctx context.Context) {
 
 // block reads one entry of either stream, waiting for it.
 func (r *reader) block(ctx context.Context, conn *redis.Conn) ([]unclaimed, error) {
-	if !r.shard.embedded {
+	if !r.worker.embedded {
 		return r.blockFor(context.WithoutCancel(ctx), conn, blockTime)
 	}
 	for ctx.Err() == nil {
@@ -202,7 +202,7 @@ func (r *reader) block(ctx context.Context, conn *redis.Conn) ([]unclaimed, erro
 }
 
 func (r *reader) blockFor(ctx context.Context, conn *redis.Conn, limit time.Duration) ([]unclaimed, error) {
-	ready, main := r.shard.stream('r'), r.shard.stream('m')
+	ready, main := r.worker.stream('r'), r.worker.stream('m')
 	streams, err := conn.XReadGroup(ctx, &redis.XReadGroupArgs{Group: group, Consumer: readConsumer,
 		Streams: []string{ready, main, ">", ">"}, Count: 1, Block: limit}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -222,22 +222,22 @@ func (r *reader) blockFor(ctx context.Context, conn *redis.Conn, limit time.Dura
 	return arrived, nil
 }
 
-func (s *shardWorker) setBlocked(since time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.blocked = since
+func (w *worker) setBlocked(since time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.blocked = since
 }
 
 // blockedSince tells since when the reader waits; zero: it does not wait.
-func (s *shardWorker) blockedSince() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.blocked
+func (w *worker) blockedSince() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.blocked
 }
 
-func (s *shardWorker) drainWakes() {
+func (w *worker) drainWakes() {
 	select {
-	case <-s.wakeReader:
+	case <-w.wakeReader:
 	default:
 	}
 }

@@ -10,24 +10,44 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// worker is one call of Run: the part of this process in the work of the queue.
-type worker struct {
-	q         *Queue
+// process is what the workers of a process have in common during one call of Run.
+type process struct {
 	handle    Handler
 	limiter   *limiter
 	started   time.Time
 	jobs      context.Context // parent of every job's context
 	writes    context.Context // of writes that must happen also after the stop
-	shards    []*shardWorker
-	isolating chan struct{} // one token: only one job runs alone
-	closed    atomic.Bool   // Run is over: no call is sent again
+	isolating chan struct{}   // one token: only one job runs alone
+	closed    atomic.Bool     // Run is over: no call is sent again
 
 	backgroundMu sync.Mutex // guards closed: no goroutine starts after it is set
 	background   sync.WaitGroup
 }
 
-// clock is the time since the worker's start, monotonic.
-func (w *worker) clock() int64 { return int64(time.Since(w.started)) }
+// clock is the time since the start of Run, monotonic.
+func (p *process) clock() int64 { return int64(time.Since(p.started)) }
+
+// inBackground runs f in a goroutine that Run waits for. After Run it does nothing.
+func (p *process) inBackground(f func()) {
+	p.backgroundMu.Lock()
+	defer p.backgroundMu.Unlock()
+	if !p.closed.Load() {
+		p.background.Go(f)
+	}
+}
+
+func (p *process) close() {
+	p.backgroundMu.Lock()
+	defer p.backgroundMu.Unlock()
+	p.closed.Store(true)
+}
+
+// run is one call of Run.
+type run struct {
+	q       *Queue
+	process *process
+	workers []*worker // one for each shard that is served
+}
 
 // Run claims jobs of the shards it serves and hands them to h until ctx ends.
 // Then nothing new starts; Run waits Drain for unfinished jobs, ends their
@@ -37,112 +57,114 @@ func (q *Queue) Run(ctx context.Context, h Handler) error {
 	writes := context.WithoutCancel(ctx)
 	jobs, stopJobs := context.WithCancel(writes)
 	defer stopJobs()
-	w := &worker{q: q, handle: h, limiter: newLimiter(q.o.InFlight, q.o.Room), started: time.Now(),
+	p := &process{handle: h, limiter: newLimiter(q.o.InFlight, q.o.Room), started: time.Now(),
 		jobs: jobs, writes: writes, isolating: make(chan struct{}, 1)}
+	r := &run{q: q, process: p}
 	for _, n := range q.o.Serve {
-		w.shards = append(w.shards, newShardWorker(w, q.shards[n]))
+		r.workers = append(r.workers, newWorker(p, q.shards[n]))
 	}
 	background, stopBackground := context.WithCancel(writes)
 	defer stopBackground()
 	var backing sync.WaitGroup
-	backing.Go(func() { w.keep(background) })
-	for _, s := range w.shards { // until the drain is over: a look renews the lease of unfinished jobs
-		backing.Go(func() { (&maintainer{s: s}).run(background) })
+	backing.Go(func() { r.keep(background) })
+	for _, w := range r.workers { // until the drain is over: a look renews the lease of unfinished jobs
+		backing.Go(func() { (&maintainer{w: w}).run(background) })
 	}
-	w.attach(true)
-	w.attend(ctx)
-	for _, s := range w.shards {
-		s.stop()
+	r.attach(true)
+	r.attend(ctx)
+	for _, w := range r.workers {
+		w.stop()
 	}
-	w.drain(stopJobs)
-	w.attach(false)
+	r.drain(stopJobs)
+	r.attach(false)
 	stopBackground()
 	backing.Wait()
-	w.leave()
-	w.close()
-	for _, s := range w.shards {
-		s.sender.await() // a call in flight is not sent again
+	r.leave()
+	p.close()
+	for _, w := range r.workers {
+		w.sender.await() // a call in flight is not sent again
 	}
-	w.background.Wait()
+	p.background.Wait()
 	return nil
 }
 
-// inBackground runs f in a goroutine that Run waits for. After Run it does nothing.
-func (w *worker) inBackground(f func()) {
-	w.backgroundMu.Lock()
-	defer w.backgroundMu.Unlock()
-	if !w.closed.Load() {
-		w.background.Go(f)
-	}
-}
-
-func (w *worker) close() {
-	w.backgroundMu.Lock()
-	defer w.backgroundMu.Unlock()
-	w.closed.Store(true)
-}
-
 // attach lets the calls that enqueue claim for the worker, or not any more.
-func (w *worker) attach(on bool) {
-	for _, s := range w.shards {
-		l := s.producer
+func (r *run) attach(on bool) {
+	for _, w := range r.workers {
+		l := w.producer
 		l.mu.Lock()
 		if l.worker = nil; on {
-			l.worker = s
+			l.worker = w
 		}
 		l.mu.Unlock()
 	}
 }
 
 // attend waits for new entries of every shard until ctx ends.
-func (w *worker) attend(ctx context.Context) {
+func (r *run) attend(ctx context.Context) {
 	var attending sync.WaitGroup
-	for _, s := range w.shards {
-		attending.Go(func() { s.attend(ctx) })
+	for _, w := range r.workers {
+		attending.Go(func() { w.attend(ctx) })
 	}
 	attending.Wait()
 }
 
 // drain waits for unfinished jobs for Drain, then ends their contexts and waits a little
 // more, then hands back the rest.
-func (w *worker) drain(stopJobs context.CancelFunc) {
-	w.await(w.q.o.Drain)
+func (r *run) drain(stopJobs context.CancelFunc) {
+	r.await(r.q.o.Drain)
 	stopJobs()
-	if !w.await(min(w.q.o.Lease/2, 2*time.Second)) {
-		for _, s := range w.shards {
-			s.releaseAll()
+	if !r.await(min(r.q.o.Lease/2, 2*time.Second)) {
+		for _, w := range r.workers {
+			w.releaseAll()
 		}
-		w.await(2 * time.Second)
+		r.await(2 * time.Second)
 	}
 }
 
-func (w *worker) await(limit time.Duration) bool {
-	ctx, cancel := context.WithTimeout(w.writes, limit)
+func (r *run) await(limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(r.process.writes, limit)
 	defer cancel()
-	return w.limiter.idle(ctx)
+	return r.process.limiter.idle(ctx)
 }
 
 // leave ends the sessions: jobs that they still have pending go back.
-func (w *worker) leave() {
-	ctx, cancel := context.WithTimeout(w.writes, 2*time.Second)
+func (r *run) leave() {
+	ctx, cancel := context.WithTimeout(r.process.writes, 2*time.Second)
 	defer cancel()
 	var leaving sync.WaitGroup
-	for _, s := range w.shards {
+	for _, w := range r.workers {
 		leaving.Go(func() {
-			if err := s.leave(ctx); err != nil {
-				s.failed("leave shard", err)
+			if err := w.leave(ctx); err != nil {
+				w.failed("leave shard", err)
 			}
 		})
 	}
 	leaving.Wait()
 }
 
+// keep has the leases renewed and ends the contexts of the jobs whose lease is over.
+func (r *run) keep(ctx context.Context) {
+	ticker := time.NewTicker(max(r.q.o.Lease/lookParts, time.Millisecond))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			for _, w := range r.workers {
+				w.keep()
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // leave ends a shard's session, in as many steps as it takes.
-func (s *shardWorker) leave(ctx context.Context) error {
-	l, ends, enqueues := s.present(), s.sender.leave(), s.producer.leave()
+func (w *worker) leave(ctx context.Context) error {
+	l, ends, enqueues := w.present(), w.sender.leave(), w.producer.leave()
 	for l != nil && ctx.Err() == nil {
-		cmd := s.scripts.end.Cmd(ctx, s.keys(), l.name, ms(s.o.Retention), ms(s.o.GroupRetention), ms(s.o.ReportRetention), ends, enqueues)
-		if err := s.db.Pipeline(ctx, redisdb.Write, cmd); err != nil {
+		cmd := w.scripts.end.Cmd(ctx, w.keys(), l.name, ms(w.o.Retention), ms(w.o.GroupRetention), ms(w.o.ReportRetention), ends, enqueues)
+		if err := w.db.Pipeline(ctx, redisdb.Write, cmd); err != nil {
 			return err
 		}
 		answer, err := cmd.Slice()
@@ -150,7 +172,7 @@ func (s *shardWorker) leave(ctx context.Context) error {
 			if isNoGroup(err) {
 				return nil
 			}
-			return fmt.Errorf("leave %s shard %d: %w", s.o.Name, s.n, err)
+			return fmt.Errorf("leave %s shard %d: %w", w.o.Name, w.n, err)
 		}
 		if redisdb.NumberAt(answer, 1) == 1 {
 			return nil

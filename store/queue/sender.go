@@ -214,7 +214,7 @@ func (l *sender) try(c *call) (done bool, err error) {
 	case callForgotten:
 		l.o.Logger.Warn("Redis forgot what it had answered", "shard", l.n)
 		if c.session != nil {
-			c.session.shard.worker.inBackground(func() { c.session.compare() })
+			c.session.worker.process.inBackground(func() { c.session.compare() })
 		}
 	}
 	l.renew()
@@ -225,7 +225,7 @@ func (l *sender) try(c *call) (done bool, err error) {
 // results. Any other call is given up, so that results behind it leave at once; jobs that
 // it may have claimed are found by a comparison (resolve).
 func (l *sender) mustKnow(c *call) bool {
-	return len(c.results)+len(c.marks) > 0 && !c.session.shard.worker.closed.Load()
+	return len(c.results)+len(c.marks) > 0 && !c.session.worker.process.closed.Load()
 }
 
 // name is the present series, so that the regular look can extend its memo.

@@ -28,36 +28,36 @@ type claims struct {
 }
 
 // want notes that entries may wait: calls claim until there are none.
-func (w *claims) want(arrived ...unclaimed) {
-	w.wantsMore = true
-	w.wanted++
-	w.unclaimed = append(w.unclaimed, arrived...)
+func (cs *claims) want(arrived ...unclaimed) {
+	cs.wantsMore = true
+	cs.wanted++
+	cs.unclaimed = append(cs.unclaimed, arrived...)
 }
 
 // some tells that a call would find something, as far as one knows.
-func (w *claims) some() bool { return w.wantsMore || len(w.unclaimed) > 0 }
+func (cs *claims) some() bool { return cs.wantsMore || len(cs.unclaimed) > 0 }
 
 // take gives a call that has places the entries that it is to reclaim.
-func (w *claims) take(c *call) {
-	n := min(len(w.unclaimed), c.room)
-	c.reclaim, w.unclaimed = w.unclaimed[:n:n], w.unclaimed[n:]
-	c.wanted = w.wanted
+func (cs *claims) take(c *call) {
+	n := min(len(cs.unclaimed), c.room)
+	c.reclaim, cs.unclaimed = cs.unclaimed[:n:n], cs.unclaimed[n:]
+	c.wanted = cs.wanted
 }
 
 // putBack keeps the entries of a call that did not run.
-func (w *claims) putBack(c *call) {
-	w.unclaimed = append(c.reclaim, w.unclaimed...)
-	w.wantsMore = true
+func (cs *claims) putBack(c *call) {
+	cs.unclaimed = append(c.reclaim, cs.unclaimed...)
+	cs.wantsMore = true
 }
 
 // found notes how many jobs a call claimed.
-func (w *claims) found(c *call, jobs int) {
+func (cs *claims) found(c *call, jobs int) {
 	switch {
 	case c.room == 0:
 	case jobs >= c.room: // the room was used up: more may wait
-		w.wantsMore = true
-	case c.wanted == w.wanted && len(w.unclaimed) == 0:
-		w.wantsMore = false
+		cs.wantsMore = true
+	case c.wanted == cs.wanted && len(cs.unclaimed) == 0:
+		cs.wantsMore = false
 	}
 }
 
@@ -83,10 +83,11 @@ func (b *inbox) take() (jobs []*Claimed) {
 	return jobs
 }
 
-// shardWorker is the part of a worker that serves one shard.
-type shardWorker struct {
+// worker is what a process does in one shard: it has a session, claims jobs, hands them to
+// the handler and has their results recorded.
+type worker struct {
 	*shard
-	worker     *worker
+	process    *process
 	sender     sender // sends results and claims
 	wakeReader chan struct{}
 
@@ -102,25 +103,25 @@ type shardWorker struct {
 	blocked time.Time // the reader blocks since then; zero: it does not
 }
 
-func newShardWorker(w *worker, of *shard) *shardWorker {
-	s := &shardWorker{worker: w, shard: of, wakeReader: make(chan struct{}, 1), live: map[*Claimed]struct{}{}, changed: make(chan struct{})}
-	s.results.marks = map[*Claimed]*marked{}
-	s.sender = sender{shard: of, next: s.nextCall, apply: s.applyCall, fail: s.failCall, resolve: s.resolve}
-	return s
+func newWorker(p *process, s *shard) *worker {
+	w := &worker{shard: s, process: p, wakeReader: make(chan struct{}, 1), live: map[*Claimed]struct{}{}, changed: make(chan struct{})}
+	w.results.marks = map[*Claimed]*marked{}
+	w.sender = sender{shard: s, next: w.nextCall, apply: w.applyCall, fail: w.failCall, resolve: w.resolve}
+	return w
 }
 
 // announce wakes all goroutines that wait for a change. The lock is held.
-func (s *shardWorker) announce() {
-	close(s.changed)
-	s.changed = make(chan struct{})
+func (w *worker) announce() {
+	close(w.changed)
+	w.changed = make(chan struct{})
 }
 
 // await waits until a condition holds, which is evaluated under the lock, or ctx ends.
-func (s *shardWorker) await(ctx context.Context, what func() bool) bool {
+func (w *worker) await(ctx context.Context, what func() bool) bool {
 	for ctx.Err() == nil {
-		s.mu.Lock()
-		ok, changed := what(), s.changed
-		s.mu.Unlock()
+		w.mu.Lock()
+		ok, changed := what(), w.changed
+		w.mu.Unlock()
 		if ok {
 			return true
 		}
@@ -133,18 +134,18 @@ func (s *shardWorker) await(ctx context.Context, what func() bool) bool {
 }
 
 // wantMore notes that entries may wait in the shard, and has a call claim them.
-func (s *shardWorker) wantMore(arrived ...unclaimed) {
-	s.mu.Lock()
-	s.claims.want(arrived...)
-	s.mu.Unlock()
-	s.sender.wake()
+func (w *worker) wantMore(arrived ...unclaimed) {
+	w.mu.Lock()
+	w.claims.want(arrived...)
+	w.mu.Unlock()
+	w.sender.wake()
 }
 
 // takeRoom takes places for the jobs that a call may claim. The lock is held. If none is
 // free, the limiter wakes this shard when one is. A call may use the places that its own
 // results free, unless other shards wait for places.
-func (s *shardWorker) takeRoom(c *call, most int) {
-	limiter := s.worker.limiter
+func (w *worker) takeRoom(c *call, most int) {
+	limiter := w.process.limiter
 	most = min(most, limiter.room())
 	c.room = limiter.take(most)
 	if c.room < most && len(c.results) > 0 && limiter.unasked() {
@@ -152,68 +153,68 @@ func (s *shardWorker) takeRoom(c *call, most int) {
 		c.room += c.reuse
 	}
 	if c.room == 0 {
-		limiter.ask(s)
+		limiter.ask(w)
 		return
 	}
-	s.claims.take(c)
+	w.claims.take(c)
 }
 
 // claimWith lets an enqueueing call claim as many jobs as it stores or, if more entries may
 // wait, a batch.
-func (s *shardWorker) claimWith(c *call, jobs int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.session == nil || s.stopped || s.results.failing {
+func (w *worker) claimWith(c *call, jobs int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.session == nil || w.stopped || w.results.failing {
 		return
 	}
-	most := s.o.Batch
-	if !s.claims.wantsMore {
+	most := w.o.Batch
+	if !w.claims.wantsMore {
 		most = min(most, jobs)
 	}
-	if s.takeRoom(c, most); c.room > 0 {
-		c.session, c.held = s.session, len(s.live)
+	if w.takeRoom(c, most); c.room > 0 {
+		c.session, c.held = w.session, len(w.live)
 	} else {
-		s.claims.want() // the jobs that it stores wait here
+		w.claims.want() // the jobs that it stores wait here
 	}
 }
 
 // giveRoom gives back the places of a call that is over, except those of its own results.
-func (s *shardWorker) giveRoom(c *call) {
-	s.worker.limiter.release(c.room - c.reuse)
+func (w *worker) giveRoom(c *call) {
+	w.process.limiter.release(c.room - c.reuse)
 	c.room, c.reuse = 0, 0
 }
 
 // failClaim notes a failed call and, when the call is over, takes its claim back.
-func (s *shardWorker) failClaim(c *call, over bool) {
-	s.mu.Lock()
-	s.results.failing = true
+func (w *worker) failClaim(c *call, over bool) {
+	w.mu.Lock()
+	w.results.failing = true
 	if over {
-		s.claims.putBack(c)
+		w.claims.putBack(c)
 		if c.alone != nil {
 			close(c.alone.got)
 		}
 	}
-	s.mu.Unlock()
+	w.mu.Unlock()
 	if over {
-		s.giveRoom(c)
+		w.giveRoom(c)
 	}
-	s.sender.wake()
-	s.producer.wake()
-	s.wakeMaintainer(0) // the lost answer may have said that a delayed job is due
+	w.sender.wake()
+	w.producer.wake()
+	w.wakeMaintainer(0) // the lost answer may have said that a delayed job is due
 }
 
 // resolve compares the jobs of this process with those that Redis has for the session.
-func (s *shardWorker) resolve() {
-	if l := s.present(); l != nil {
-		s.worker.inBackground(func() { l.compare() })
+func (w *worker) resolve() {
+	if l := w.present(); l != nil {
+		w.process.inBackground(func() { l.compare() })
 	}
 }
 
 // applyClaim hands out the jobs that a call claimed and gives back unused places.
-func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
+func (w *worker) applyClaim(c *call, answer []any, sent time.Time) {
 	l := c.session
 	if redisdb.Number(answer[callAlive]) == 0 {
-		s.worker.limiter.release(c.room - c.reuse + len(c.results))
+		w.process.limiter.release(c.room - c.reuse + len(c.results))
 		if c.alone != nil {
 			close(c.alone.got)
 		}
@@ -223,60 +224,60 @@ func (s *shardWorker) applyClaim(c *call, answer []any, sent time.Time) {
 	if len(c.results)+len(c.marks) > 0 || len(answer) > callJobs {
 		l.extend(sent, false)
 	} else {
-		s.worked()
+		w.worked()
 	}
 	if redisdb.Number(answer[callDue]) == 1 {
-		s.wakeMaintainer(0)
+		w.wakeMaintainer(0)
 	}
-	batch := s.begin(c, answer, sent)
+	batch := w.begin(c, answer, sent)
 	if c.alone != nil {
 		for _, one := range batch {
 			one.ended = make(chan struct{})
 			c.alone.got <- one
 		}
 		close(c.alone.got)
-		s.worker.limiter.release(len(c.results))
+		w.process.limiter.release(len(c.results))
 		return
 	}
-	s.worker.limiter.release(c.room - c.reuse + len(c.results) - len(batch))
-	s.mu.Lock()
-	s.claims.found(c, len(batch))
-	goOn, start := s.claims.some() || !s.results.none(), s.inbox.put(batch)
-	s.announce()
-	s.mu.Unlock()
+	w.process.limiter.release(c.room - c.reuse + len(c.results) - len(batch))
+	w.mu.Lock()
+	w.claims.found(c, len(batch))
+	goOn, start := w.claims.some() || !w.results.none(), w.inbox.put(batch)
+	w.announce()
+	w.mu.Unlock()
 	switch {
 	case len(batch) == 0 || batch[0].Attempt > 1:
 	case len(c.reclaim) > 0:
-		s.noteWakeup(batch[0].Now.Sub(batch[0].EnqueuedAt))
+		w.noteWakeup(batch[0].Now.Sub(batch[0].EnqueuedAt))
 	case len(c.stored) > 0 && c.held == 0:
-		s.noteWakeup(time.Since(c.began)) // enqueued and claimed by the same call
+		w.noteWakeup(time.Since(c.began)) // enqueued and claimed by the same call
 	}
 	if start {
-		go s.handOut()
+		go w.handOut()
 	}
 	if goOn {
-		s.sender.wake()
+		w.sender.wake()
 	}
 }
 
 // begin makes the claimed jobs of an answer; sent is when the call left.
-func (s *shardWorker) begin(c *call, answer []any, sent time.Time) []*Claimed {
+func (w *worker) begin(c *call, answer []any, sent time.Time) []*Claimed {
 	us, _ := strconv.ParseInt(redisdb.Text(answer[callClock]), 10, 64)
 	now, here := time.UnixMicro(us), time.Now()
 	jobs := answer[callJobs:]
 	batch := make([]*Claimed, 0, len(jobs)/callGiven)
 	for i := 0; i+callGiven <= len(jobs); i += callGiven {
 		one := new(Claimed) // allocated one by one, so that a long job does not keep the payloads of its batch
-		if !s.read(one, c, jobs[i:i+callGiven]) {
+		if !w.read(one, c, jobs[i:i+callGiven]) {
 			continue
 		}
 		one.Now, one.here, one.asked = now, here, sent
 		batch = append(batch, one)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, one := range batch {
-		s.live[one] = struct{}{}
+		w.live[one] = struct{}{}
 		if c.session.over.Load() { // the session ended meanwhile
 			one.gone = true
 			one.lost.Store(true)
@@ -286,7 +287,7 @@ func (s *shardWorker) begin(c *call, answer []any, sent time.Time) []*Claimed {
 }
 
 // read makes one claimed job. A job that the same call stored is still in memory.
-func (s *shardWorker) read(one *Claimed, c *call, v []any) bool {
+func (w *worker) read(one *Claimed, c *call, v []any) bool {
 	one.place = redisdb.Text(v[0])
 	var e *entry
 	if at, ok := v[1].(int64); ok {
@@ -295,17 +296,17 @@ func (s *shardWorker) read(one *Claimed, c *call, v []any) bool {
 	if e == nil {
 		var err error
 		if e, err = parseEntry([]byte(redisdb.Text(v[1]))); err != nil {
-			s.o.Logger.Error("a job cannot be read", "shard", s.n, "entry", one.place, "error", err)
+			w.o.Logger.Error("a job cannot be read", "shard", w.n, "entry", one.place, "error", err)
 			return false
 		}
 	}
 	one.entry, one.Job = *e, e.job
 	// The result needs the head alone.
 	one.entry.job.Payload, one.entry.job.Value, one.entry.job.Counts = nil, nil, nil
-	one.Shard = s.n
+	one.Shard = w.n
 	one.GuardValue = redisdb.Text(v[2])
 	one.Attempt, one.Fence = e.failures+1, max(c.session.epoch, e.fence+1)
-	one.shard, one.session = s, c.session
+	one.worker, one.session = w, c.session
 	one.First = e.failures == 0 && e.lost == 0 && e.fence == 0 && e.job.Delay == 0
 	since := e.since
 	if since == 0 {
@@ -318,11 +319,11 @@ func (s *shardWorker) read(one *Claimed, c *call, v []any) bool {
 
 // handOut gives the claimed jobs to the handler in the order of the claims. Jobs that
 // arrive while the handler works are the next batch.
-func (s *shardWorker) handOut() {
+func (w *worker) handOut() {
 	for {
-		s.mu.Lock()
-		batch, stopped := s.inbox.take(), s.stopped
-		s.mu.Unlock()
+		w.mu.Lock()
+		batch, stopped := w.inbox.take(), w.stopped
+		w.mu.Unlock()
 		if len(batch) == 0 {
 			return
 		}
@@ -332,29 +333,29 @@ func (s *shardWorker) handOut() {
 			}
 			continue
 		}
-		s.worker.handle(s.worker.jobs, batch)
+		w.process.handle(w.process.jobs, batch)
 	}
 }
 
 // stop ends claiming for good.
-func (s *shardWorker) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopped = true
-	s.announce()
+func (w *worker) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.announce()
 }
 
-func (s *shardWorker) isStopped() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stopped
+func (w *worker) isStopped() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stopped
 }
 
-func (s *shardWorker) unfinished() []*Claimed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]*Claimed, 0, len(s.live))
-	for c := range s.live {
+func (w *worker) unfinished() []*Claimed {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make([]*Claimed, 0, len(w.live))
+	for c := range w.live {
 		out = append(out, c)
 	}
 	return out
@@ -362,11 +363,11 @@ func (s *shardWorker) unfinished() []*Claimed {
 
 // releaseAll hands back every job whose handler has not answered. From then on
 // the handler's Alive is false and its Finish has no effect.
-func (s *shardWorker) releaseAll() {
-	for _, c := range s.unfinished() {
+func (w *worker) releaseAll() {
+	for _, c := range w.unfinished() {
 		if c.finished.CompareAndSwap(false, true) {
 			c.lose()
-			s.finish(c, Result{Outcome: Release})
+			w.finish(c, Result{Outcome: Release})
 		}
 	}
 }
