@@ -12,7 +12,7 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// ranking is the best contacts of a scan, in falling order, at most size.
+// ranking has the best contacts of a scan, in descending order, at most size.
 type ranking struct {
 	size int
 	list []record.Activity
@@ -20,14 +20,14 @@ type ranking struct {
 
 func entryOf(a record.Activity) entry { return entry{a.Contact, *a.LastUpload} }
 
-// add ranks a contact; one with nothing to show has no rank.
+// add ranks a contact. A contact without a visible upload has no rank.
 func (r *ranking) add(a record.Activity) {
 	if a.LastUpload == nil {
 		return
 	}
 	e := entryOf(a)
 	if n := len(r.list); n < r.size && (n == 0 || e.less(entryOf(r.list[n-1]))) {
-		r.list = append(r.list, a) // in falling order, as they mostly come
+		r.list = append(r.list, a) // most contacts come in descending order
 		return
 	}
 	i, _ := slices.BinarySearchFunc(r.list, e, func(other record.Activity, e entry) int {
@@ -46,12 +46,12 @@ func (r *ranking) add(a record.Activity) {
 	r.list = r.list[:min(len(r.list), r.size)]
 }
 
-// first gives the best n, or fewer.
+// first returns the best n, or fewer.
 func (r *ranking) first(n int) []record.Activity { return r.list[:min(n, len(r.list))] }
 
-// scan ranks the contacts of a user as SQL has them, page by page: memory does
-// not grow with the contacts. It gives up, with false, after so many pages; 0
-// means never. each, if any, is called between pages.
+// scan ranks the contacts of a user from SQL, page by page, so that memory does not grow with the
+// number of contacts. After the given number of pages it gives up and returns false; 0 means no
+// limit. each, if set, is called between pages.
 func (s *Store) scan(ctx context.Context, user string, size, pages int, each func() error) (*ranking, bool, error) {
 	r := &ranking{size: size}
 	after := ""
@@ -80,28 +80,29 @@ func (s *Store) scan(ctx context.Context, user string, size, pages int, each fun
 
 // The answers of build_begin.lua and build_fill.lua.
 const (
-	buildLost  = 0 // another builds
+	buildLost  = 0 // another process builds
 	buildOK    = 1
 	buildMoved = 2 // a relationship changed since SQL was read
 )
 
-// build is the right to build one user's index.
+// build is the right to build the index of one user.
 type build struct {
 	x         *index
 	user      string
 	token     string
-	over      string // holders whose tokens begin with it give way; "": none
+	over      string // a holder whose token begins with this loses the right; "": none does
 	lease     time.Duration
-	held      bool // begin has taken the right; from then on it only keeps it
+	held      bool // begin has taken the right, and from then on only extends it
 	relations string
 }
 
-// readerToken begins the tokens of reads. A read gives way to a job, which builds to the
-// end: otherwise the job of a user with many contacts would wait as long as reads come.
+// readerToken is the beginning of the tokens of reads. A job takes the right from a read, because
+// only the job builds to the end: otherwise the job of a user with many contacts would wait as long
+// as there are reads.
 const readerToken = "read:"
 
-// begin takes the right to build, or keeps it. It is false when another process has
-// the right, or when the right was held and has ended. reset empties the index first.
+// begin takes the right to build, or extends it. It returns false if another process has the right,
+// or if the right was held and has ended. reset empties the index first.
 func (b *build) begin(ctx context.Context, reset bool) (bool, error) {
 	empty, keep := 0, 0
 	if reset {
@@ -119,8 +120,8 @@ func (b *build) begin(ctx context.Context, reset bool) (bool, error) {
 	return b.held, nil
 }
 
-// fill ends the build with the contacts that a scan ranked: at least one more than the
-// index holds, if there are so many. After buildMoved, scan again.
+// fill ends the build with the contacts that a scan ranked: at least one more than the index holds,
+// if there are that many. After buildMoved, the caller must scan again.
 func (b *build) fill(ctx context.Context, r *ranking) (int64, error) {
 	args := []any{b.token, b.relations, b.x.max, indexLifetime.Milliseconds(), recentMargin.Milliseconds(), "", ""}
 	if len(r.list) > b.x.max {
@@ -140,19 +141,19 @@ func (b *build) fill(ctx context.Context, r *ranking) (int64, error) {
 	return redisdb.NumberAt(reply, 0), nil
 }
 
-// release gives the right back; if Redis is away, the right ends by itself.
+// release gives the right back. If Redis is away, the right expires by itself.
 func (b *build) release(ctx context.Context) {
 	_ = b.x.db.Share(context.WithoutCancel(ctx), redisdb.Write, redisdb.DeleteIf(ctx, buildKey(b.user), b.token))
 }
 
-// buildTries is how often a build reads SQL again because relationships
-// changed meanwhile.
+// buildTries is how often a build reads SQL again because relationships changed in the meantime.
 const buildTries = 3
 
 // buildUnfinished says that the scan would take more pages than allowed.
 const buildUnfinished = -1
 
-// run scans and fills, and returns how far it came; ranked is what SQL had in any case.
+// run scans and fills, and returns how far it came. ranked has the contacts that SQL had, in any
+// case.
 func (s *Store) run(ctx context.Context, b *build, pages int) (ranked *ranking, status int64, err error) {
 	renew := func() error {
 		if mine, err := b.begin(ctx, false); err != nil || mine {
@@ -161,7 +162,7 @@ func (s *Store) run(ctx context.Context, b *build, pages int) (ranked *ranking, 
 		return errLater
 	}
 	if pages > 0 {
-		renew = nil // too short to need it
+		renew = nil // too short to need an extension
 	}
 	for range buildTries {
 		relations, finished := b.relations, false
@@ -169,7 +170,7 @@ func (s *Store) run(ctx context.Context, b *build, pages int) (ranked *ranking, 
 		if err != nil || !finished {
 			return ranked, buildUnfinished, err
 		}
-		b.relations = relations // renewing read a later one
+		b.relations = relations // extending the right read a later one
 		if status, err = b.fill(ctx, ranked); err != nil || status != buildMoved {
 			break
 		}
@@ -177,24 +178,23 @@ func (s *Store) run(ctx context.Context, b *build, pages int) (ranked *ranking, 
 	return ranked, status, err
 }
 
-// built is the result of a build for a read: exact when finished, for reads that arrived
-// before it began.
+// built is the result of a build for a read. If it is finished, it is exact for reads that arrived
+// before the build began.
 type built struct {
 	ranked   *ranking
 	finished bool
 	began    time.Time
 }
 
-// rebuildInline builds a user's index as part of a read. Reads of one process
-// share one build. When another process builds, or Redis has no room, the answer
-// comes from SQL all the same. A user with many contacts is left to a job, and
-// the answer is not finished.
+// rebuildInline builds a user's index as part of a read. Reads of one process share one build. If
+// another process builds, or Redis is full, the answer comes from SQL even so. The index of a user
+// with many contacts is left to a job, and the result is then not finished.
 func (s *Store) rebuildInline(ctx context.Context, user string) (built, error) {
 	return s.shared(ctx, user, func(ctx context.Context) (built, error) { return s.buildOnce(ctx, user) })
 }
 
-// shared runs one build for all reads of this process that ask for the key while it
-// runs. The build goes on when a reader leaves.
+// shared runs one build for all reads of this process that need the key while it runs. The build
+// goes on if a reader leaves.
 func (s *Store) shared(ctx context.Context, key string, build func(context.Context) (built, error)) (built, error) {
 	ch := s.builds.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inlineLease)
@@ -213,10 +213,9 @@ func (s *Store) shared(ctx context.Context, key string, build func(context.Conte
 	}
 }
 
-// firstFromRecord finds a user's most recent contact in SQL alone, however many
-// contacts there are. Reads of one process share a scan, as they share a build; a scan
-// that had begun before this read came may have missed an upload, so the read then
-// takes the next one.
+// firstFromRecord finds a user's most recent contact only in SQL, however many contacts there are.
+// Reads of one process share a scan, as they share a build. A scan that had begun before this read
+// arrived may have missed an upload, so the read then uses the next scan.
 func (s *Store) firstFromRecord(ctx context.Context, user string) ([]record.Activity, error) {
 	came := time.Now()
 	for { // at most twice: the next scan begins after this one
@@ -266,7 +265,7 @@ func (s *Store) buildOnce(ctx context.Context, user string) (built, error) {
 // scanPatience is how long a read waits for its slot among the scans.
 const scanPatience = 500 * time.Millisecond
 
-// enter takes a slot among the scans of this process.
+// enter takes a slot for a scan of this process.
 func enter(ctx context.Context, slots chan struct{}, patience time.Duration) (leave func(), ok bool) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

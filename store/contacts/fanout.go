@@ -12,18 +12,17 @@ import (
 	"fanfare/store/record"
 )
 
-// raiseBatch is how many followers' indexes one script raises, on a Cluster one
-// pipeline of scripts: it holds Redis for well under a millisecond.
+// raiseBatch is the number of indexes that one script raises, or on a Cluster one pipeline of
+// scripts. It occupies Redis for well under a millisecond.
 const raiseBatch = 100
 
-// pageAbreast is how much of a page is under way at once: while Redis works on one
-// batch another is written, and the next page is read.
+// pageAbreast is the number of batches of a page that are under way at once: while Redis works on
+// one batch, another one is written and the next page is read.
 const pageAbreast = 3
 
-// fanOut raises the owner of an upload in the indexes of everyone who may see
-// it, some pages of followers in one run; the task remembers how far it came.
-// The upload is read again for each page, so that a deletion or a narrowed
-// visibility takes effect at once.
+// fanOut raises the owner of an upload in the indexes of everyone who may see it. One run does some
+// pages of followers, and the task remembers how far it came. The upload is read again for each
+// page, so that a deletion or a narrowed visibility takes effect at once.
 func (s *Store) fanOut(ctx context.Context, c *queue.Claimed, t *task) (more bool, err error) {
 	if t.After == "" {
 		open, err := s.rec.OutboxOpen(ctx, t.Outbox)
@@ -55,8 +54,7 @@ func (s *Store) fanOut(ctx context.Context, c *queue.Claimed, t *task) (more boo
 	return true, nil
 }
 
-// followersPage is one page of those who may have to hear of an upload of a
-// visibility.
+// followersPage is one page of the users whose indexes an upload of some visibility may concern.
 type followersPage struct {
 	of   api.Visibility
 	list []record.Follower
@@ -70,7 +68,7 @@ func (s *Store) followers(ctx context.Context, u *api.Upload, after string) (*fo
 	return &followersPage{u.Visibility, list}, nil
 }
 
-// shown are the users on the page who may see an upload.
+// shown are the users of the page who may see an upload.
 func (p *followersPage) shown(v api.Visibility) []string {
 	users := make([]string, 0, len(p.list))
 	for _, f := range p.list {
@@ -81,8 +79,8 @@ func (p *followersPage) shown(v api.Visibility) []string {
 	return users
 }
 
-// fanOutPage does one page and moves the task behind it. It gives the next page,
-// which it reads meanwhile, nil after the last.
+// fanOutPage does one page and moves the task behind it. It returns the next page, which it reads
+// in the meantime; nil after the last page.
 func (s *Store) fanOutPage(ctx context.Context, c *queue.Claimed, u *api.Upload, t *task, page *followersPage) (next *followersPage, err error) {
 	after := t.After
 	if n := len(page.list); n > 0 {

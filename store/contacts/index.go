@@ -28,7 +28,7 @@ func (e entry) less(o entry) bool {
 
 func (e entry) score() string { return strconv.FormatInt(e.at, 10) }
 
-// The states of an index, as index_read.lua gives them.
+// The states of an index in the answer of index_read.lua.
 const (
 	stateMissing = 0
 	stateReady   = 1
@@ -41,13 +41,13 @@ type indexWindow struct {
 	sequence string
 	floor    *entry // nothing above it is missing; nil: nothing is missing
 	members  int64
-	entries  []entry // the first ones, in falling order
+	entries  []entry // the first entries, in descending order
 }
 
 // all tells whether the window has every member.
 func (w *indexWindow) all() bool { return int64(len(w.entries)) == w.members }
 
-// index is the Redis side: one method, one script.
+// index is the part of the store in Redis. Each method runs one script.
 type index struct {
 	db  *redisdb.DB
 	max int
@@ -97,8 +97,8 @@ func (x *index) read(ctx context.Context, user string, count int) (*indexWindow,
 	return w, nil
 }
 
-// raise lets a contact's time rise in the indexes of many users, in one
-// pipeline. Users without an index have nothing to raise.
+// raise raises a contact's time in the indexes of many users, in one pipeline. Nothing is written
+// for users without an index.
 func (x *index) raise(ctx context.Context, users []string, e entry) error {
 	var cmds []redis.Cmder
 	for part := range slices.Chunk(users, x.together(len(users))) {
@@ -119,8 +119,8 @@ func (x *index) raise(ctx context.Context, users []string, e entry) error {
 	return nil
 }
 
-// together is how many of n users one script may write: on a Cluster each is in a
-// slot of its own.
+// together is how many of n users one script may write: on a Cluster only one, because each user is
+// in another slot.
 func (x *index) together(n int) int {
 	if _, clustered := x.db.Client().(*redis.ClusterClient); clustered {
 		return 1
@@ -128,8 +128,8 @@ func (x *index) together(n int) int {
 	return max(1, n)
 }
 
-// relations reads the counter that every change of a relationship moves; false
-// when the user has no index.
+// relations reads the counter that every change of a relationship raises. It returns false if the
+// user has no index.
 func (x *index) relations(ctx context.Context, user string) (string, bool, error) {
 	cmd := redis.NewStringCmd(ctx, "hget", stateKey(user), "r")
 	if err := x.db.Share(ctx, redisdb.Read, cmd); err != nil {
@@ -149,13 +149,13 @@ const (
 	syncMoved   = 2
 )
 
-// synced is what a sync answered; trusted counts the members above the floor.
+// synced is the answer of a sync. trusted is the number of members above the floor.
 type synced struct {
 	status, trusted int64
 	floor           bool
 }
 
-// sync writes the time that SQL gave for one contact after relations was read; a nil at
+// sync writes the time of one contact that SQL returned after relations was read. If at is nil, it
 // removes the contact.
 func (x *index) sync(ctx context.Context, user, relations, contact string, at *int64) (synced, error) {
 	score := ""
@@ -173,13 +173,14 @@ func (x *index) sync(ctx context.Context, user, relations, contact string, at *i
 	return out, nil
 }
 
-// stale is a score that SQL does not bear out; at nil: nothing is left to show.
+// stale is a score that is higher than SQL's. at is SQL's time; nil: the contact has no visible
+// upload.
 type stale struct {
 	seen entry
 	at   *int64
 }
 
-// lower corrects stale scores, unless something changed since the sequence.
+// lower corrects stale scores, unless something has changed since the given value of q.
 func (x *index) lower(ctx context.Context, user, sequence string, list []stale) error {
 	args := make([]any, 0, 1+3*len(list))
 	args = append(args, sequence)
@@ -203,7 +204,7 @@ func (x *index) reply(ctx context.Context, m redisdb.Mode, s *redisdb.Script, ke
 	return redisdb.ListOf(s, value)
 }
 
-// milliseconds reads a score as Redis writes it.
+// milliseconds reads a score in the form of Redis.
 func milliseconds(score string) (int64, error) {
 	f, err := strconv.ParseFloat(score, 64)
 	if err != nil {

@@ -22,8 +22,8 @@ const (
 	JobRebuild = "contacts.rebuild"
 )
 
-// Jobs are the handlers to run on the queue "jobs", by type. That queue should
-// have no MaxAge: these jobs wait as long as SQL or Redis is away.
+// Jobs are the handlers for the queue "jobs", by type. That queue should have no MaxAge, because
+// these jobs wait as long as SQL or Redis is away.
 func (s *Store) Jobs() map[string]func(context.Context, *queue.Claimed) queue.Result {
 	return map[string]func(context.Context, *queue.Claimed) queue.Result{
 		JobContact: job(s.contactChanged),
@@ -32,10 +32,9 @@ func (s *Store) Jobs() map[string]func(context.Context, *queue.Claimed) queue.Re
 	}
 }
 
-// task is the payload of every job. It holds names only: what is true is read
-// when the job runs.
+// task is the payload of every job. It has names only. The present state is read when the job runs.
 type task struct {
-	Outbox string `json:"outbox,omitempty"` // the row to delete at the end
+	Outbox string `json:"outbox,omitempty"` // id of the row that is deleted at the end
 	record.Pair
 	Upload string `json:"upload,omitempty"`
 	After  string `json:"after,omitempty"` // the last follower done
@@ -44,7 +43,7 @@ type task struct {
 }
 
 func (t task) encode() []byte {
-	b, _ := json.Marshal(t) // strings and bools cannot fail
+	b, _ := json.Marshal(t) // encoding strings and bools cannot fail
 	return b
 }
 
@@ -57,9 +56,9 @@ func uploadJob(row, upload string) queue.Job {
 	return queue.Job{Type: JobUpload, Unique: row, Payload: task{Outbox: row, Upload: upload}.encode()}
 }
 
-// What a rebuild is for. There is at most one live job of each for a user, and
-// one of them runs at a time. The two that begin with an empty index do the same:
-// while one of them runs, the other can still be asked for.
+// The kinds of a rebuild. For each user there is at most one live job of each kind, and one of
+// these runs at a time. The two kinds that begin with an empty index do the same, so that while one
+// of them runs, another rebuild can be requested.
 const (
 	fillUp    = ""
 	fromEmpty = "anew:"
@@ -74,15 +73,15 @@ func rebuildJob(user, purpose string) queue.Job {
 	}.encode()}
 }
 
-// errLost ends a job whose lease is over: another process has it.
+// errLost ends a job whose lease is over, so that another process may have the job.
 var errLost = errors.New("the lease is over")
 
-// errLater asks for another try soon, though nothing failed.
+// errLater asks for another try soon, although nothing failed.
 var errLater = errors.New("another process builds this index")
 
-// job makes a handler of a method. The method gets the task, may move it on,
-// and says whether more is to be done. Errors never use up attempts: the change
-// is on record, so its job may not die.
+// job makes a handler of a method. The method gets the task, may change it to record progress, and
+// returns whether there is more to do. Errors never use up attempts, because the change is on
+// record and its job must not become a dead letter.
 func job(f func(context.Context, *queue.Claimed, *task) (more bool, err error)) func(context.Context, *queue.Claimed) queue.Result {
 	return func(ctx context.Context, c *queue.Claimed) queue.Result {
 		var t task
@@ -94,7 +93,7 @@ func job(f func(context.Context, *queue.Claimed, *task) (more bool, err error)) 
 		switch {
 		case err == nil && !more:
 			return queue.Result{Outcome: queue.Done}
-		case err == nil || t != before: // what was done is kept
+		case err == nil || t != before: // the progress is kept
 			return queue.Result{Outcome: queue.Continue, Payload: t.encode()}
 		case errors.Is(err, errLost), errors.Is(err, context.Canceled):
 			return queue.Result{Outcome: queue.Release}
@@ -105,9 +104,8 @@ func job(f func(context.Context, *queue.Claimed, *task) (more bool, err error)) 
 	}
 }
 
-// contactChanged brings both sides of a relationship up to date: the owner's
-// list has or has not the contact, and what the contact may see of the owner may
-// have become more.
+// contactChanged updates both sides of a changed relationship: the contact is added to the owner's
+// index or removed from it, and the contact may now see more uploads of the owner.
 func (s *Store) contactChanged(ctx context.Context, _ *queue.Claimed, t *task) (bool, error) {
 	if err := s.syncOne(ctx, t.Owner, t.Contact); err != nil {
 		return false, err
@@ -120,12 +118,12 @@ func (s *Store) contactChanged(ctx context.Context, _ *queue.Claimed, t *task) (
 	return false, s.close(ctx, t.Outbox)
 }
 
-// syncTries is how often a change is read again because others came between.
+// syncTries is how often a change is read again because of other changes in between.
 const syncTries = 10
 
-// syncOne writes the present truth about one contact into a user's index. The
-// counter is read before SQL and compared at the write, so that jobs of the same
-// user, in any order and at once, end with the newest version.
+// syncOne writes the present state of one contact into a user's index. The counter is read before
+// SQL and compared at the write, so that jobs of the same user end with the newest version, in any
+// order and even at the same time.
 func (s *Store) syncOne(ctx context.Context, user, contact string) error {
 	for range syncTries {
 		relations, ok, err := s.index.relations(ctx, user)
@@ -138,7 +136,7 @@ func (s *Store) syncOne(ctx context.Context, user, contact string) error {
 		}
 		a := found[0]
 		if a.Contact != "" && a.LastUpload == nil {
-			return nil // a fan-out may be ahead of this reading: only reads take a contact out
+			return nil // a fan-out may know a newer upload than this read: only reads remove a contact
 		}
 		out, err := s.index.sync(ctx, user, relations, contact, a.LastUpload)
 		if err != nil || out.status == syncNoIndex {
@@ -154,8 +152,8 @@ func (s *Store) syncOne(ctx context.Context, user, contact string) error {
 	return fmt.Errorf("sync contact: the contacts of %s keep changing", user)
 }
 
-// rebuild fills a user's index up, or builds it from nothing. The right to build
-// goes by the job's id, so that the process that takes the job over has it.
+// rebuild fills a user's index up, or builds it from nothing. The right to build belongs to the
+// job's id, so that a process that takes the job over has the right too.
 func (s *Store) rebuild(ctx context.Context, c *queue.Claimed, t *task) (bool, error) {
 	leave, ok := enter(ctx, s.fullScans, scanPatience)
 	if !ok {

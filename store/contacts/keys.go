@@ -2,8 +2,8 @@ package contacts
 
 import "time"
 
-// All keys of one user share the tag {c:<user>}, and so one slot. Users are
-// identifiers: none can hold a brace.
+// All keys of one user have the tag {c:<user>}, and so they are in one slot. Users are identifiers,
+// which cannot contain a brace.
 
 func recentKey(user string) string { return "ff:{c:" + user + "}:recent" }
 
@@ -18,13 +18,13 @@ func buildKeys(user string) []string {
 }
 
 const (
-	// indexLifetime ends an index so long after it was built, used or not: users who
-	// never read cost no memory, and no fault of an index lasts longer.
+	// indexLifetime is how long after it was built an index expires, whether it is used or not. So
+	// users who never read take no memory, and no error in an index lasts longer.
 	indexLifetime = 7 * 24 * time.Hour
-	// recentMargin is how much longer the entries live than the state that says
-	// they can be trusted: an index is never trusted without its entries.
+	// recentMargin is how much longer the entries exist than the state, so that an index with a
+	// state always has its entries.
 	recentMargin = 24 * time.Hour
-	// inlineLease and jobLease end the right to build of a process that died.
+	// inlineLease and jobLease are how long a process that died keeps the right to build.
 	inlineLease = 10 * time.Second
 	jobLease    = 30 * time.Second
 )

@@ -9,12 +9,11 @@ import (
 	"fanfare/store/record"
 )
 
-// kinds are the outbox rows that this package answers for.
+// kinds are the kinds of outbox rows that this package relays.
 func kinds() []string { return []string{record.KindContact, record.KindUpload} }
 
-// Outbox announces changes again whose jobs are not done: the process that
-// committed them died, or Redis lost the jobs. A change has one live job at
-// most, and that job deletes its row.
+// Outbox announces changes again whose jobs are not done, because the process that committed them
+// died or Redis lost the jobs. A change has at most one live job, and that job deletes its row.
 func (s *Store) Outbox() map[string]record.OutboxHandler {
 	all := map[string]record.OutboxHandler{}
 	for _, kind := range kinds() {
@@ -23,8 +22,8 @@ func (s *Store) Outbox() map[string]record.OutboxHandler {
 	return all
 }
 
-// announceAgain enqueues what can be read; a row that cannot be read is
-// logged and holds up no other.
+// announceAgain enqueues the rows that can be read. A row that cannot be read is logged and holds
+// up no other.
 func (s *Store) announceAgain(ctx context.Context, rows []record.OutboxRow) ([]string, error) {
 	jobs := make([]queue.Job, 0, len(rows))
 	for _, row := range rows {
@@ -39,7 +38,7 @@ func (s *Store) announceAgain(ctx context.Context, rows []record.OutboxRow) ([]s
 	return nil, err
 }
 
-// jobOf makes the job that an outbox row stands for.
+// jobOf makes the job of an outbox row.
 func jobOf(row record.OutboxRow) (queue.Job, error) {
 	if row.Kind == record.KindUpload {
 		return uploadJob(row.ID, row.Subject), nil

@@ -8,18 +8,17 @@ import (
 	"fanfare/store/record"
 )
 
-// slack is how many entries more than asked for are read from Redis at once,
-// because some may be stale. SQL is asked about them only if some are.
+// slack is the number of additional entries that are read from Redis at once, because some may be
+// stale. SQL is asked about them only if some are.
 const slack = 6
 
-// defaultRecent is how many contacts a read lists that names no limit.
+// defaultRecent is how many contacts a read lists without a limit.
 const defaultRecent = 10
 
-// RecentContacts lists the contacts of a user whose newest upload that the user
-// may see is the latest, newest first, ties by contact id, descending: exactly
-// min(limit, known) of them. Complete is false only while a rebuild could hide
-// someone. A limit of 0 stands for the default; one above Options.Max is
-// CodeValidation.
+// RecentContacts lists the contacts of a user with the most recent uploads that the user may see,
+// newest first, and by descending contact id for equal times. It lists as many as the limit, or all
+// if there are fewer. Complete is false only while a rebuild may hide contacts. A limit of 0 is the
+// default, and a limit above Options.Max is CodeValidation.
 func (s *Store) RecentContacts(ctx context.Context, user string, limit int) (*api.RecentContacts, error) {
 	if limit > s.o.Max {
 		return nil, api.Invalid("limit", "max", "must be at most %d (FANFARE_CONTACTS_MAX)", s.o.Max)
@@ -45,7 +44,7 @@ func (s *Store) RecentUploads(ctx context.Context, user string, limit int) (*api
 	for range readTries { // the first contact may change between two queries
 		found, complete, err := s.recent(ctx, user, 1)
 		if err == nil && !complete {
-			found, err = s.firstFromRecord(ctx, user) // this answer has no field to say that it is not complete
+			found, err = s.firstFromRecord(ctx, user) // the answer has no field for not being complete, so SQL must decide
 		}
 		if err != nil || len(found) == 0 {
 			return &api.RecentUploads{Items: []api.RecentUpload{}}, err
@@ -59,19 +58,19 @@ func (s *Store) RecentUploads(ctx context.Context, user string, limit int) (*api
 		}
 		out = &api.RecentUploads{Contact: &found[0].Contact, Items: items}
 		if items[0].UploadedAt.UnixMilli() >= *found[0].LastUpload {
-			break // still the first: what is shown is no older
+			break // still the first contact
 		}
 	}
 	return out, nil
 }
 
-// readTries bounds how often a read tries again after a build that had begun
-// before it, or after another contact became the first.
+// readTries is how often a read tries again after a build that had begun before the read, or after
+// another contact became the first.
 const readTries = 3
 
-// recent answers from the index when the index can prove the answer, else from
-// SQL. A build that began before this read may have passed a contact before an
-// upload that this read must show: after such a build, it reads again.
+// recent answers from the index if the index proves the answer, and otherwise from SQL. A build
+// that began before this read may have read a contact before an upload that this read must show.
+// After such a build it reads again.
 func (s *Store) recent(ctx context.Context, user string, n int) ([]record.Activity, bool, error) {
 	came := time.Now()
 	var verified *ranking
@@ -95,9 +94,8 @@ func (s *Store) recent(ctx context.Context, user string, n int) ([]record.Activi
 	return verified.list, false, nil
 }
 
-// fromIndex returns the best n of the index, with their times checked in SQL, and whether
-// they are proven to be the answer. It first reads a few entries more than asked for, then
-// all.
+// fromIndex returns the best n entries of the index, with their times checked in SQL, and whether
+// they are proven to be the answer. It first reads a few more entries than needed, and then all.
 func (s *Store) fromIndex(ctx context.Context, user string, n int) (*ranking, bool, error) {
 	verified := &ranking{size: n}
 	for _, count := range []int{n + slack, s.o.Max} {
@@ -114,9 +112,8 @@ func (s *Store) fromIndex(ctx context.Context, user string, n int) (*ranking, bo
 	return verified, false, nil
 }
 
-// verify reads from SQL the activities of a window's entries, in falling order,
-// until the n-th best of them ranks at or above whatever has not been read. Stale
-// scores that it finds are lowered.
+// verify reads from SQL the activities of a window's entries, in descending order, until the n-th
+// best of them ranks at or above everything that has not been read. It lowers stale scores.
 func (s *Store) verify(ctx context.Context, user string, n int, w *indexWindow) (*ranking, bool, error) {
 	best := &ranking{size: n, list: make([]record.Activity, 0, min(n, len(w.entries)))}
 	var wrong []stale
@@ -137,8 +134,8 @@ func (s *Store) verify(ctx context.Context, user string, n int, w *indexWindow) 
 	return best, proven || w.state == stateReady && w.all() && w.floor == nil, nil
 }
 
-// proves tells whether the best n are the best of all, when the entries before
-// `asked` have been asked for.
+// proves tells whether the best n are the best of all, if SQL was asked about the entries before
+// `asked`.
 func (w *indexWindow) proves(best *ranking, n, asked int) bool {
 	if len(best.list) < n {
 		return false
@@ -153,11 +150,11 @@ func (w *indexWindow) proves(best *ranking, n, asked int) bool {
 	case w.all():
 		return true
 	}
-	return !last.less(w.entries[asked-1]) // the next is not known, but below this
+	return !last.less(w.entries[asked-1]) // the next entry is not known, but ranks below this one
 }
 
-// rank adds some entries to best with their times in SQL, which it reads in one query, and
-// returns the entries whose score is too high.
+// rank adds entries to best, with their times in SQL, which it reads in one query. It returns the
+// entries whose score is too high.
 func (s *Store) rank(ctx context.Context, user string, entries []entry, best *ranking) ([]stale, error) {
 	names := make([]string, len(entries))
 	for i, e := range entries {
@@ -178,8 +175,8 @@ func (s *Store) rank(ctx context.Context, user string, entries []entry, best *ra
 	return wrong, nil
 }
 
-// lower corrects stale scores. It only saves work for the next reader, who
-// finds them again when it fails.
+// lower corrects stale scores. This only saves work for the next reader. If it fails, the next
+// reader finds them again.
 func (s *Store) lower(ctx context.Context, user, sequence string, wrong []stale) {
 	if err := s.index.lower(ctx, user, sequence, wrong); err != nil {
 		s.o.Logger.DebugContext(ctx, "stale scores stay", "error", err)

@@ -27,19 +27,18 @@ type Options struct {
 	// Min is how few may be left after a removal before the index is filled up
 	// again; default 10 (or Max, if that is less), less than Max.
 	Min int
-	// Logger gets a line for each job that could not be enqueued; nil: no log.
+	// Logger receives a line for each job that could not be enqueued; nil: discarded.
 	Logger *slog.Logger
 	// Page is how many contacts or followers one query reads; default 1000.
 	Page int
 	// JobPages is how many pages one run of a fan-out does before it goes to the
 	// end of the queue; default 10.
 	JobPages int
-	// InlinePages is how many pages of contacts a read goes through by itself to
-	// build a missing index; for larger ones a job does it. Default 10.
+	// InlinePages is how many pages of contacts a read itself reads to build a missing index. A job
+	// builds larger ones. Default 10.
 	InlinePages int
-	// Scans is how many reads, and how many jobs, of this process may go through
-	// contacts in SQL at once, a quarter as many reads through all contacts of a user;
-	// default 8.
+	// Scans is how many reads, and how many jobs, of this process may scan contacts in SQL at once.
+	// A quarter as many reads may scan all contacts of a user. Default 8.
 	Scans int
 }
 
@@ -76,28 +75,28 @@ type Store struct {
 	// done deletes outbox rows whose work is done, many in one transaction.
 	done *batch.Group[string, struct{}]
 	o    Options
-	// scans has a slot for each read that goes through at most InlinePages of
-	// contacts in SQL, fullScans for each job that goes through all, and readScans for each
-	// read that does, so that reads do not keep jobs from building what the reads miss.
+	// scans has a slot for each read that scans at most InlinePages of contacts in SQL. fullScans
+	// has a slot for each job that scans all contacts, and readScans for each read that does. So
+	// reads do not keep jobs from building the indexes that the reads need.
 	scans, fullScans, readScans chan struct{}
 	builds                      singleflight.Group
-	// announce enqueues a committed change; tests replace it to play a process
-	// that dies between commit and enqueue.
+	// announce enqueues a committed change. Tests replace it to simulate a process that dies
+	// between commit and enqueue.
 	announce func(context.Context, ...queue.Job)
 }
 
-// closeTimeout bounds the deletion of outbox rows.
+// closeTimeout limits the deletion of outbox rows.
 const closeTimeout = 10 * time.Second
 
-// close deletes an outbox row and returns when it is gone.
+// close deletes an outbox row and returns when it is deleted.
 func (s *Store) close(ctx context.Context, row string) error {
 	_, err := s.done.Do(ctx, row)
 	return err
 }
 
-// New makes a store: the index on redis, the truth in rec, the work through
-// jobs. Options that cannot work are refused. It starts nothing; Outbox is
-// for the relay, and Jobs are the handlers to run.
+// New makes a store with its index in redis, its record in rec and its jobs in the queue jobs.
+// Options that cannot work are refused. It starts nothing: Outbox is for the relay, and Jobs are
+// the handlers to run.
 func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {

@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// sharedContacts is the most contacts of a question that shares a statement. A longer
-	// question has a statement of its own, so that the others do not wait for it.
+	// sharedContacts is the largest number of contacts in a question that shares a statement. A
+	// longer question has its own statement, so that others do not wait for it.
 	sharedContacts = 16
-	// sharedQuestions is how many questions one statement answers at most: many
-	// enough to cost little each, few enough that none waits long.
+	// sharedQuestions is how many questions one statement answers at most. It is large enough that
+	// each costs little, and small enough that none waits long.
 	sharedQuestions = 32
 	// statementsAbreast is how many shared statements of a process may run at once.
 	statementsAbreast = 4
 	// slowStatement is how long a statement may run before another one may start beside it.
 	slowStatement = 50 * time.Millisecond
-	// statementTime bounds a shared statement and the single ones that follow if it fails.
+	// statementTime limits a shared statement, and the single statements that follow if it fails.
 	statementTime = 10 * time.Second
 )
 
-// truth asks SQL what viewers may see of their contacts. Questions that arrive while a
-// statement runs share the next one. So a statement never begins before the questions that
-// it answers were asked, and each sees everything that was committed by then.
+// truth reads from SQL what viewers may see of their contacts. Questions that arrive while a
+// statement runs share the next one. So a statement never begins before the questions that it
+// answers were asked, and each answer has everything that was committed by then.
 type truth struct {
-	// read runs one statement; tests hold it up or let it fail.
+	// read runs one statement. Tests delay it or let it fail.
 	read   func(context.Context, ...record.ActivityQuery) ([][]record.Activity, error)
 	shared *batch.Group[*question, struct{}]
 }
 
-// question is the query of one reader, and its result. The reader may have left.
+// question is the query of one reader, and its result. The reader may no longer wait for it.
 type question struct {
 	ctx context.Context
 	record.ActivityQuery
@@ -48,7 +48,7 @@ func newTruth(rec *record.DB) *truth {
 	return t
 }
 
-// ask gives the activities of a query, in its order.
+// ask returns the activities for a query, in the query's order.
 func (t *truth) ask(ctx context.Context, q record.ActivityQuery) ([]record.Activity, error) {
 	mine := &question{ctx: ctx, ActivityQuery: q}
 	if len(q.Contacts) > sharedContacts {
@@ -65,8 +65,8 @@ func tooLate(err error) error {
 	return api.Errorf(api.CodeUnavailable, "the contacts could not be read in time").Because(err)
 }
 
-// run runs one statement for all questions whose readers still wait. If it fails for a
-// reason that may lie in one of the questions, it runs one for each.
+// run runs one statement for all questions whose readers still wait. If it fails for a reason that
+// may be in one of the questions, it runs one statement for each.
 func (t *truth) run(ctx context.Context, all []*question) (struct{}, error) {
 	waiting := make([]*question, 0, len(all))
 	queries := make([]record.ActivityQuery, 0, len(all))

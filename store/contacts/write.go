@@ -11,9 +11,8 @@ import (
 	"fanfare/store/record"
 )
 
-// PutContact makes contact one of the user's contacts, or changes what the user
-// calls it. The user's own recent contacts show it at once where they can; a job
-// sees to it in any case.
+// PutContact makes contact one of the user's contacts, or changes the relationship. It updates the
+// user's own recent contacts at once if it can; a job does so in any case.
 func (s *Store) PutContact(ctx context.Context, user, contact string, r *api.ContactRequest) (c *api.Contact, created bool, err error) {
 	w, err := s.rec.PutContact(ctx, record.Contact{
 		Owner: user, Contact: contact, Relationship: string(r.Relationship), Version: s.index.db.Clock().UnixMilli(),
@@ -25,7 +24,7 @@ func (s *Store) PutContact(ctx context.Context, user, contact string, r *api.Con
 	return &api.Contact{Contact: contact, Relationship: r.Relationship}, w.Created, nil
 }
 
-// DeleteContact ends a relationship, also one that is not there.
+// DeleteContact ends a relationship. If there is none, nothing changes.
 func (s *Store) DeleteContact(ctx context.Context, user, contact string) error {
 	w, err := s.rec.RemoveContact(ctx, user, contact)
 	if err != nil {
@@ -35,8 +34,8 @@ func (s *Store) DeleteContact(ctx context.Context, user, contact string) error {
 	return nil
 }
 
-// announceContact enqueues the job of a committed change of relationship, and
-// writes the change into the owner's index without waiting for the job.
+// announceContact enqueues the job for a committed change of a relationship, and writes the change
+// into the owner's index without waiting for the job.
 func (s *Store) announceContact(ctx context.Context, w record.ContactWrite, p record.Pair) {
 	if w.Outbox == "" {
 		return
@@ -52,9 +51,8 @@ func (s *Store) Contacts(ctx context.Context, user, after string, limit int) ([]
 	return s.rec.Contacts(ctx, user, after, limit)
 }
 
-// PostUpload puts an upload on record and leaves its fan-out to a job. created
-// is false for an id that was there already: nothing changes then, but a fan-out
-// that is not done is announced again.
+// PostUpload puts an upload on record and leaves its fan-out to a job. created is false if the id
+// exists already. Then nothing changes, except that a fan-out that is not done is announced again.
 func (s *Store) PostUpload(ctx context.Context, r *api.UploadRequest, once api.Idempotency) (u *api.Upload, created, replayed bool, err error) {
 	w, replayed, err := s.rec.PutUpload(ctx, r, once)
 	if err != nil {
@@ -64,8 +62,8 @@ func (s *Store) PostUpload(ctx context.Context, r *api.UploadRequest, once api.I
 	return w.Upload, w.Created, replayed, nil
 }
 
-// SetVisibility changes who may see an upload. When that shows it to someone
-// new, a job raises their indexes; when it hides it, their reads find out.
+// SetVisibility changes who may see an upload. If more users may see it, a job raises their
+// indexes. If fewer may see it, the reads of the others notice that.
 func (s *Store) SetVisibility(ctx context.Context, id string, v api.Visibility) (*api.Upload, error) {
 	w, err := s.rec.SetVisibility(ctx, id, v)
 	if err != nil {
@@ -85,7 +83,7 @@ func (s *Store) announceUpload(ctx context.Context, w record.UploadWrite) {
 	}
 }
 
-// DeleteUpload removes an upload, also one that is not there. Reads find out by
+// DeleteUpload removes an upload. If there is none, nothing changes. Reads notice the deletion by
 // themselves.
 func (s *Store) DeleteUpload(ctx context.Context, id string) error {
 	if err := s.rec.DeleteUpload(ctx, id); err != nil {
@@ -94,10 +92,10 @@ func (s *Store) DeleteUpload(ctx context.Context, id string) error {
 	return nil
 }
 
-// Rebuild leaves it to a job that begins after the call to build a user's index
-// again from nothing. Calls that come while such a job waits share it: a user has
-// at most one that runs and one that waits. It answers with an id of the call;
-// replayed: with that of an earlier call.
+// Rebuild enqueues a job that builds a user's index again from nothing. The job begins after the
+// call. Calls that come while such a job waits share it, so that a user has at most one job that
+// runs and one that waits. Rebuild returns an id of the call. replayed says that the id is from an
+// earlier call.
 func (s *Store) Rebuild(ctx context.Context, user string, once api.Idempotency) (r *api.Rebuild, replayed bool, err error) {
 	job := rebuildJob(user, fromEmpty)
 	job.Shard = s.jobs.Route(job.Key)
@@ -116,9 +114,9 @@ func (s *Store) Rebuild(ctx context.Context, user string, once api.Idempotency) 
 	return r, replayed, nil
 }
 
-// enqueueRebuild enqueues a job, and a second one when the first is merged into
-// another, which may have begun. (Enqueued again, a job tells which it is.) When
-// the second is merged too, one of the two still waits or began after the call.
+// enqueueRebuild enqueues a job, and a second one if the first is merged into another job, which
+// may have begun. The id that is returned tells into which. If the second is merged too, one of the
+// two still waits or began after the call.
 func (s *Store) enqueueRebuild(ctx context.Context, first, second queue.Job) error {
 	got, err := s.jobs.Enqueue(ctx, first)
 	if err == nil && got[0].ID != first.ID {
@@ -127,12 +125,12 @@ func (s *Store) enqueueRebuild(ctx context.Context, first, second queue.Job) err
 	return err
 }
 
-// enqueue announces committed changes. A queue that is away costs no change:
-// their outbox rows stay, and the sweeper comes by.
+// enqueue announces committed changes. If the queue is away, no change is lost: the outbox rows
+// stay, and the sweeper announces them.
 func (s *Store) enqueue(ctx context.Context, jobs ...queue.Job) {
 	if _, err := s.jobs.Enqueue(ctx, jobs...); err != nil {
 		level := slog.LevelWarn
-		if api.Passing(err) { // Redis has lines of its own
+		if api.Passing(err) { // the state of Redis is logged elsewhere
 			level = slog.LevelDebug
 		}
 		s.o.Logger.Log(ctx, level, "changes of contacts wait for the sweeper", "jobs", len(jobs), "error", err)

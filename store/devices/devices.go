@@ -8,11 +8,11 @@ import (
 	"fanfare/store/record"
 )
 
-// maxMoves is how often a write reads the owner again of a token that keeps moving.
+// maxMoves is how often a write reads the owner of a token again because the token has moved.
 const maxMoves = 5
 
-// PutDevice registers a token for a user: it takes the token from another user
-// and revives a dropped device. created: the device is new for this user.
+// PutDevice registers a token for a user. It takes the token from another user and revives a
+// dropped device. created says that the device is new for this user.
 func (s *Store) PutDevice(ctx context.Context, user, token string, r *api.DeviceRequest) (*api.Device, bool, error) {
 	token, err := normal(token)
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Store) DeleteDevice(ctx context.Context, user, token string) error {
 	})
 }
 
-// Devices lists a user's devices, also dropped ones, from the record.
+// Devices lists a user's devices from the record, including dropped ones.
 func (s *Store) Devices(ctx context.Context, user string) (*api.DeviceList, error) {
 	items, err := s.rec.Devices(ctx, user)
 	if err != nil {
@@ -51,16 +51,16 @@ func (s *Store) Devices(ctx context.Context, user string) (*api.DeviceList, erro
 	return &api.DeviceList{Items: items}, nil
 }
 
-// MarkSuspect notes that APNs refused a token once, with the reason. It is
-// still sent to. Nothing changes if the device was registered again since
-// registeredAt, is gone, or is no longer active.
+// MarkSuspect records that APNs refused a token once, with the reason. The device still gets
+// notifications. Nothing changes if the device was registered again since registeredAt, is gone, or
+// is no longer active.
 func (s *Store) MarkSuspect(ctx context.Context, token, reason string, registeredAt api.Time) error {
 	return s.setState(ctx, token, record.StateChange{State: api.DeviceSuspect, Reason: reason, RegisteredAt: registeredAt})
 }
 
-// Drop stops sending to a device, keeping reason and time; at is the moment
-// from which APNs calls the token dead, zero for now. Nothing changes if the
-// device was registered again since registeredAt or later than at, or is gone.
+// Drop stops sending to a device and records reason and time. at is the time since which APNs says
+// that the token is not active; zero means now. Nothing changes if the device was registered again
+// since registeredAt or later than at, or is gone.
 func (s *Store) Drop(ctx context.Context, token, reason string, at, registeredAt api.Time) error {
 	return s.setState(ctx, token, record.StateChange{State: api.DeviceDropped, Reason: reason, At: at, RegisteredAt: registeredAt})
 }
@@ -71,9 +71,9 @@ func (s *Store) setState(ctx context.Context, token string, v record.StateChange
 	})
 }
 
-// writeDevice reads who owns the token, so that the right users are marked, and starts again if
-// the owner changed meanwhile. Without a user the write is made in the owner's name, and a token
-// without an owner is left alone.
+// writeDevice reads the owner of the token, so that the right users are marked, and starts again if
+// the owner changed in the meantime. Without a user the write is made for the owner, and nothing is
+// written for a token without an owner.
 func (s *Store) writeDevice(ctx context.Context, user, token string, do func(context.Context, record.DeviceWrite) (record.Change, error)) error {
 	for range maxMoves {
 		owner, err := s.rec.DeviceOwner(ctx, token)

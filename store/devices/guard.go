@@ -12,14 +12,14 @@ import (
 	"fanfare/store/record"
 )
 
-// StateGone is the state in the guard of a token that is no device any more.
+// StateGone is the state in the guard of a token that is no longer a device.
 const StateGone api.DeviceState = "gone"
 
-// Guard says who a token belongs to now. It lies beside the token's notifications
-// (queue.Queue.SetGuard in the shard Route(token), under GuardName), so that a claim sees it
-// without another round trip. It is written after every registration, removal and change of
-// state, and outlives the work that was queued before: no guard means that nothing has changed
-// for that long. A retried dead letter may be older, and uses Store.GuardOf.
+// Guard says to whom a token belongs now. It is stored in the slot of the token's notifications
+// (queue.Queue.SetGuard in the shard Route(token), under GuardName), so that a claim reads it
+// without another round trip. It is written after every registration, removal and change of state,
+// and is kept longer than any work that was queued before. So if there is no guard, nothing has
+// changed for that time. A retried dead letter may be older, and uses Store.GuardOf.
 type Guard struct {
 	User         string
 	RegisteredAt api.Time
@@ -35,14 +35,14 @@ func GuardName(token string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// Reaches tells whether a notification for this user may still be sent: the
-// token is the user's and was not dropped.
+// Reaches tells whether a notification for this user may still be sent: the token belongs to the
+// user and was not dropped.
 func (g Guard) Reaches(user string) bool {
 	return g.User == user && g.State != api.DeviceDropped && g.State != StateGone
 }
 
-// EncodeGuard writes a guard as one line: state|registered_at|environment|topic|user.
-// None of them can hold a bar.
+// EncodeGuard writes a guard as one line: state|registered_at|environment|topic|user. None of these
+// can contain a bar.
 func EncodeGuard(g Guard) string {
 	var at int64
 	if !g.RegisteredAt.IsZero() {
@@ -51,7 +51,7 @@ func EncodeGuard(g Guard) string {
 	return strings.Join([]string{string(g.State), strconv.FormatInt(at, 10), string(g.Environment), g.Topic, g.User}, "|")
 }
 
-// ParseGuard reads what EncodeGuard wrote; false for anything else, also for "".
+// ParseGuard reads the form of EncodeGuard. It returns false for any other text, including "".
 func ParseGuard(s string) (Guard, bool) {
 	part := strings.Split(s, "|")
 	if len(part) != 5 {
@@ -65,9 +65,9 @@ func ParseGuard(s string) (Guard, bool) {
 		Environment: api.Environment(part[2]), Topic: part[3], User: part[4]}, true
 }
 
-// GuardOf says who a token of this user belongs to now, as the user's settings in the cache or
-// else on record have it. The state is gone if the token is not sent to or is not this user's.
-// Without Redis and SQL it returns an error.
+// GuardOf says to whom a token of this user belongs now, from the user's settings in the cache or
+// else on record. The state is StateGone if the device gets no notifications or does not belong to
+// this user. Without Redis and SQL it returns an error.
 func (s *Store) GuardOf(ctx context.Context, user, token string) (Guard, error) {
 	targets, err := s.Targets(ctx, []Query{{User: user}})
 	if err != nil {

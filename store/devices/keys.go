@@ -13,8 +13,8 @@ const (
 	// commitWithin is how long a writer may take from its mark to its commit:
 	// less than markTTL - maxRead.
 	commitWithin = 4500 * time.Millisecond
-	// fillBelow is the part of maxmemory up to which settings are cached in a Redis; new work is
-	// refused at 90 %.
+	// fillBelow is the share of maxmemory up to which settings are cached in a Redis. New work is
+	// refused from 90 % on.
 	fillBelow = .7
 	// guardTTL covers the default FANFARE_MAX_AGE of 24 h.
 	guardTTL = 25 * time.Hour

@@ -14,15 +14,15 @@ func (s *Store) PutOptOut(ctx context.Context, user, typ string) error {
 	})
 }
 
-// DeleteOptOut lets the type through again, also when it was never refused.
+// DeleteOptOut ends an opt-out. If there is none, nothing changes.
 func (s *Store) DeleteOptOut(ctx context.Context, user, typ string) error {
 	return s.writeUser(ctx, user, func(ctx context.Context) (record.Change, error) {
 		return s.rec.DeleteOptOut(ctx, user, typ)
 	})
 }
 
-// PutMute ends notifications about this object, until r.Until if that is given. A nil r mutes
-// for good.
+// PutMute ends notifications about this object, until r.Until if it is given. A nil r mutes without
+// an end.
 func (s *Store) PutMute(ctx context.Context, user, object string, r *api.MuteRequest) error {
 	var until *api.Time
 	if r != nil {
@@ -33,7 +33,7 @@ func (s *Store) PutMute(ctx context.Context, user, object string, r *api.MuteReq
 	})
 }
 
-// DeleteMute ends a mute, also one that is not there.
+// DeleteMute ends a mute. If there is none, nothing changes.
 func (s *Store) DeleteMute(ctx context.Context, user, object string) error {
 	return s.writeUser(ctx, user, func(ctx context.Context) (record.Change, error) {
 		return s.rec.DeleteMute(ctx, user, object)

@@ -43,8 +43,8 @@ type Store struct {
 	// relay relays a committed change to Redis. Tests replace it to simulate a process that dies
 	// between commit and relay.
 	relay func(context.Context, settingsChange) error
-	// setGuard writes one guard. Tests replace it to act between the reading of the record and
-	// the write.
+	// setGuard writes one guard. Tests replace it to act between the read of the record and the
+	// write.
 	setGuard func(ctx context.Context, token, value string) error
 }
 

@@ -19,17 +19,17 @@ import (
 const fillBatch = 100
 
 // Query asks how an event of a type about an object, which may be "", reaches one user. Mark, if
-// any, is a key of Redis whose existence is read in the same round trip. With NoFill the read
-// does not put a missing user into the cache: a user of a large audience would take memory for
-// 10 minutes to be read once.
+// set, is a key of Redis whose existence is read in the same round trip. With NoFill the read does
+// not put a missing user into the cache: users of a large audience are read once and would take
+// memory for 10 minutes.
 type Query struct {
 	User, Type, Object string
 	Mark               string
 	NoFill             bool
 }
 
-// Target answers a Query. Devices holds the devices that are sent to, active and suspect, in the
-// order of their tokens.
+// Target answers a Query. Devices has the devices that get notifications, active and suspect, in
+// the order of their tokens.
 type Target struct {
 	User     string
 	OptedOut bool
@@ -37,14 +37,14 @@ type Target struct {
 	Devices  []api.Device
 	// Marked tells whether the query's Mark exists; it is false without Redis.
 	Marked bool
-	// Err says that this user could not be read; the rest is empty then.
+	// Err says that this user could not be read. The other fields are then empty.
 	Err error
 }
 
-// Targets answers many queries, in their order. Cached users take one pipeline. The others take
-// one SQL query per table, and their entries are then filled unless NoFill is set. Users whose
-// Redis is away come from SQL. Without SQL the cached users are still answered; the others carry
-// Err, which is also returned.
+// Targets answers many queries, in their order. Cached users are read in one pipeline. The others
+// are read with one SQL query for each table, and are then cached unless NoFill is set. Users whose
+// Redis is away are read from SQL. Without SQL, cached users are still answered, and the others
+// have an Err, which is also returned.
 func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) {
 	read := s.readCache(ctx, queries)
 	var missed []string
@@ -71,11 +71,11 @@ func (s *Store) Targets(ctx context.Context, queries []Query) ([]Target, error) 
 	return read.targets, err
 }
 
-// errNotCached says that only SQL knows the settings of a user.
+// errNotCached says that the settings of a user are only in SQL.
 var errNotCached = errors.New("the user's settings are not cached")
 
-// CachedTargets answers as Targets does but asks no SQL: the targets of users who are not
-// cached carry Err, which is also returned.
+// CachedTargets answers like Targets but does not ask SQL. The targets of users who are not cached
+// have an Err, which is also returned.
 func (s *Store) CachedTargets(ctx context.Context, queries []Query) ([]Target, error) {
 	read, err := s.readCache(ctx, queries), error(nil)
 	for i := range queries {
@@ -92,8 +92,8 @@ type cacheRead struct {
 	targets []Target
 	hit     []bool
 	marks   []*redis.IntCmd // nil for a query without a mark
-	// missed are the users to cache whose Redis answered that they are not cached, each with the
-	// time of that Redis before the read, in ms.
+	// missed are the users to cache: Redis answered that they are not cached. Each has the time of
+	// that Redis before the read, in ms.
 	missed map[string]int64
 	start  time.Time // the same on this process's clock
 }
@@ -107,7 +107,7 @@ func (s *Store) readCache(ctx context.Context, queries []Query) *cacheRead {
 	for i, q := range queries {
 		keys[i] = settingsKey(q.User)
 	}
-	cmds, clocks := s.db.Clocks(ctx, keys) // read first, because a read counts from before its first command
+	cmds, clocks := s.db.Clocks(ctx, keys) // read first, because the age of a read counts from before its first command
 	for i, q := range queries {
 		gets[i] = redis.NewSliceCmd(ctx, "hmget", keys[i], fieldDevices, fieldOptOut+q.Type, fieldMute+q.Object)
 		cmds = append(cmds, gets[i])
@@ -141,8 +141,8 @@ func (l *cacheRead) marked(i int) bool {
 	return l.marks[i] != nil && l.marks[i].Err() == nil && l.marks[i].Val() > 0
 }
 
-// decodeHit reads an entry's devices, opt-out and mute; false when there is no
-// entry, or none that this version understands.
+// decodeHit reads an entry's devices, opt-out and mute. It returns false if there is no entry, or
+// none that this version understands.
 func decodeHit(q Query, values []any, now int64) (Target, bool) {
 	t := Target{User: q.User}
 	if len(values) != 3 {
@@ -176,8 +176,8 @@ func targetOf(q Query, found *record.Snapshot, err error) Target {
 	}
 }
 
-// fillUsers puts the settings of the missed users, as read from SQL, into the cache. While Redis
-// is nearly full it does nothing: the last part of its memory is for work.
+// fillUsers puts the settings of the missed users, as read from SQL, into the cache. If Redis is
+// nearly full it does nothing, because the rest of the memory is for work.
 func (s *Store) fillUsers(ctx context.Context, l *cacheRead, found map[string]*record.Snapshot) {
 	memory := s.db.Reading()
 	if time.Since(l.start) > maxRead || memory != nil && memory.Used > fillBelow {

@@ -7,9 +7,9 @@ import (
 	"fanfare/api"
 )
 
-// The text of a user's devices in the cache, with the fields that targeting needs: each
-// device ends with deviceEnd, and each of its fields with fieldEnd; no field can hold
-// either. Not JSON, since it is parsed for every notification.
+// The text of a user's devices in the cache has the fields that targeting needs. Each device ends
+// with deviceEnd, and each of its fields with fieldEnd. No field can contain either. It is not
+// JSON, because it is parsed for every notification.
 const (
 	deviceEnd, fieldEnd = "\x1e", "\x1f"
 	deviceFields        = 5
@@ -29,7 +29,7 @@ func devicesText(list []api.Device) string {
 	return b.String()
 }
 
-// parseDevices reads what devicesText wrote; false: the text has another form.
+// parseDevices reads the form of devicesText. It returns false if the text has another form.
 func parseDevices(text string) ([]api.Device, bool) {
 	list := make([]api.Device, 0, strings.Count(text, deviceEnd))
 	for text != "" {

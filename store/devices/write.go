@@ -13,8 +13,8 @@ import (
 	"fanfare/store/record"
 )
 
-// redisPatience bounds each Redis call that accompanies a write of SQL, so that the write
-// finishes within its deadline when Redis is away.
+// redisPatience limits each call of Redis during a write of SQL, so that the write finishes within
+// its deadline if Redis is away.
 const redisPatience = time.Second
 
 // settingsChange is a committed write that must be relayed to Redis.
@@ -24,8 +24,8 @@ type settingsChange struct {
 	token  string // the token whose guard is written; "" for none
 }
 
-// write runs one change of SQL inside the marks of its users (P10) and relays it to Redis. It
-// also works while Redis is away: a sweeper relays the outbox rows later.
+// write makes one change in SQL while its users are marked (P10), and relays it to Redis. It also
+// works while Redis is away: a sweeper relays the outbox rows later.
 func (s *Store) write(ctx context.Context, users []string, token string, do func(context.Context) (record.Change, error)) error {
 	writer := rand.Text()
 	start := time.Now()
@@ -35,7 +35,7 @@ func (s *Store) write(ctx context.Context, users []string, token string, do func
 	change, err := do(in)
 	switch {
 	case api.CodeOf(err) == api.CodeUnknownOutcome:
-		return err // the marks stay until they end, because it may have been committed
+		return err // the marks stay until they expire, because the change may have been committed
 	case err != nil || len(change.Outbox) == 0:
 		s.unmarkUsers(ctx, writer, users, marked)
 		return err
@@ -60,7 +60,7 @@ func (s *Store) markUsers(ctx context.Context, writer string, users []string) bo
 	return true
 }
 
-// unmarkUsers ends the marks of a write that changed nothing. If it fails they end by
+// unmarkUsers ends the marks of a write that changed nothing. If it fails, they expire by
 // themselves.
 func (s *Store) unmarkUsers(ctx context.Context, writer string, users []string, marked bool) {
 	if !marked {
@@ -77,7 +77,7 @@ func (s *Store) unmarkUsers(ctx context.Context, writer string, users []string, 
 	}
 }
 
-// relayNow relays at once; when that fails, a sweeper relays later.
+// relayNow relays at once. If that fails, a sweeper relays later.
 func (s *Store) relayNow(ctx context.Context, c settingsChange) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisPatience)
 	defer cancel()
@@ -86,8 +86,8 @@ func (s *Store) relayNow(ctx context.Context, c settingsChange) {
 	}
 }
 
-// left logs that a relay is left to the sweepers. While Redis is away, which is logged
-// elsewhere, it logs at debug level.
+// left logs that a relay is left to the sweepers. It logs at debug level while Redis is away,
+// because that is logged elsewhere.
 func (s *Store) left(ctx context.Context, what string, err error) {
 	level := slog.LevelWarn
 	if s.db.Away(err) {
@@ -96,9 +96,9 @@ func (s *Store) left(ctx context.Context, what string, err error) {
 	s.o.Logger.Log(ctx, level, what, "error", err)
 }
 
-// relayChange stores the new versions and writes the guard. The outbox rows stay. A sweeper
-// relays them once more when they are some seconds old, since a fail-over may lose the writes of
-// the old master's last second.
+// relayChange stores the new versions and writes the guard. The outbox rows stay. A sweeper relays
+// them once more when they are some seconds old, because a fail-over may lose writes of the old
+// master's last second.
 func (s *Store) relayChange(ctx context.Context, c settingsChange) error {
 	if err := s.storeVersions(ctx, c.writer, c.change.Users); err != nil || c.token == "" {
 		return err

@@ -23,7 +23,7 @@ type Pair struct {
 	Contact string `json:"contact"`
 }
 
-// Contact says that Owner calls Contact a contact, friend or family.
+// Contact says that Contact is a contact, friend or family of Owner.
 type Contact struct {
 	Owner        string `db:"owner"`
 	Contact      string `db:"contact"`
@@ -33,8 +33,8 @@ type Contact struct {
 	Version int64 `db:"-"`
 }
 
-// ContactWrite is the work that a committed write of a relationship leaves: the outbox row to
-// announce, "" when nothing changed.
+// ContactWrite is the work that remains after a committed write of a relationship: the outbox row
+// to announce, "" if nothing changed.
 type ContactWrite struct {
 	Created bool
 	Outbox  string
@@ -115,7 +115,7 @@ func (db *DB) putContacts(ctx context.Context, tx *sqlx.Tx, contacts []Contact) 
 	return err
 }
 
-// DeleteContact ends a relationship, also one that is not there.
+// DeleteContact ends a relationship. If there is none, nothing changes.
 func (db *DB) DeleteContact(ctx context.Context, owner, contact string) error {
 	_, err := db.RemoveContact(ctx, owner, contact)
 	return err
@@ -156,17 +156,17 @@ func (db *DB) Contacts(ctx context.Context, user, after string, limit int) ([]ap
 	return out, err
 }
 
-// ContactsOf lists everyone who calls that user a contact, by name, at most
-// limit of them, beginning after a name ("" for the first page). It reads the
-// index contacts_by_contact alone: its cost does not grow with the page's position.
+// ContactsOf lists everyone who has that user as a contact, by name, at most limit of them,
+// beginning after a name ("" for the first page). It reads only the index contacts_by_contact, so
+// that its cost does not grow with the position of the page.
 func (db *DB) ContactsOf(ctx context.Context, user, after string, limit int) ([]string, error) {
 	var owners []string
 	err := db.list(ctx, &owners, "SELECT owner FROM contacts"+db.d.whereContactIs(), user, user, after, limit)
 	return owners, err
 }
 
-// whereContactIs selects a page of the users who call a user (named twice) a contact, by name,
-// and reads nothing before the page.
+// whereContactIs selects a page of the users who have a user as a contact, by name, and reads
+// nothing before the page. The user is an argument twice.
 func (d dialect) whereContactIs() string {
 	return " WHERE contact " + d.pageFrom + " ? AND contact <= ? AND deleted = FALSE AND owner > ? ORDER BY contact, deleted, owner LIMIT ?"
 }

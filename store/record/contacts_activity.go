@@ -14,7 +14,7 @@ import (
 // Activity is a contact as a viewer sees it now.
 type Activity struct {
 	Contact      string
-	Relationship api.Relationship // what the viewer calls the contact
+	Relationship api.Relationship // what the contact is to the viewer
 	// LastUpload is the time of the newest upload of the contact that the viewer
 	// may see, in ms since the Unix epoch; nil when there is none.
 	LastUpload *int64
@@ -32,8 +32,8 @@ func newestUpload(v api.Visibility) string {
 }
 
 // activitySelect reads contacts with the newest upload that their viewer may see. It consists of
-// index look-ups alone: one for the contact, one for the opposite relationship, and one for each
-// visibility that the viewer is shown. from ends with the rows of contacts.
+// index look-ups only: one for the contact, one for the opposite relationship, and one for each
+// visibility that the viewer may see. from ends with the rows of contacts.
 func (d dialect) activitySelect(from string) string {
 	none := strconv.Itoa(noUpload)
 	return "SELECT c.owner, c.contact, c.relationship, " + d.greatest + "(" + newestUpload(api.VisiblePublic) +
@@ -49,9 +49,9 @@ type ActivityQuery struct {
 	Contacts []string
 }
 
-// Activities reads which of these users are contacts of their viewers now, and what the viewers
-// may see of them. It is one statement for all queries, which begins after the call. The result
-// has the shape of the queries; a user who is no contact has an entry without a name.
+// Activities reads which of these users are now contacts of their viewers, and which uploads the
+// viewers may see. It is one statement for all queries, and it begins after the call. The result
+// has the shape of the queries; a user who is not a contact has an entry without a name.
 func (db *DB) Activities(ctx context.Context, queries ...ActivityQuery) ([][]Activity, error) {
 	var found *activities
 	names := db.d.names.document(queries)
@@ -99,7 +99,7 @@ func appendQuote(text []byte, name string) []byte {
 	return text
 }
 
-// activities puts rows where they were asked for. A viewer may occur in several queries.
+// activities puts rows into the places of their queries. A viewer may occur in several queries.
 type activities struct {
 	queries []ActivityQuery
 	viewers map[string][]int
@@ -165,14 +165,14 @@ func (d dialect) activityPage() string {
 // Follower is a user whose recent contacts an owner's upload may change.
 type Follower struct {
 	User    string           `db:"follower"`
-	Follows bool             `db:"follows"` // calls the owner a contact
-	Shown   api.Relationship `db:"shown"`   // what the owner calls the follower; "": nothing
+	Follows bool             `db:"follows"` // has the owner as a contact
+	Shown   api.Relationship `db:"shown"`   // what the follower is to the owner; "": not a contact
 }
 
-// Followers reads a page of the users who may see an owner's uploads of a visibility, by name.
-// For public uploads these are all who call the owner a contact, otherwise all to whom the owner
-// has a relationship. The cost of a page does not grow with its position, nor when few users on
-// it may see the upload.
+// Followers reads a page of the users who may see an owner's uploads of a visibility, by name. For
+// public uploads these are all users who have the owner as a contact, and otherwise all contacts of
+// the owner. The cost of a page grows neither with its position nor if few users on it may see the
+// upload.
 func (db *DB) Followers(ctx context.Context, owner string, v api.Visibility, after string, limit int) ([]Follower, error) {
 	var page []Follower
 	var err error
@@ -184,8 +184,8 @@ func (db *DB) Followers(ctx context.Context, owner string, v api.Visibility, aft
 	return page, err
 }
 
-// calledSelect reads a page of the users to whom an owner has a relationship, and whether they
-// call the owner a contact.
+// calledSelect reads a page of the contacts of an owner, and whether they have the owner as a
+// contact.
 func calledSelect() string {
 	return "SELECT r.contact AS follower, c.owner IS NOT NULL AS follows, r.relationship AS shown FROM contacts r " +
 		"LEFT JOIN contacts c ON c.owner = r.contact AND c.contact = r.owner AND c.deleted = FALSE " +
@@ -193,8 +193,8 @@ func calledSelect() string {
 }
 
 // NewestUploads lists a contact's newest uploads that a viewer may see, newest first, at most
-// limit; a user who is no contact has none. One statement reads both relationships and decides
-// what they show.
+// limit. The list is empty if the user is not a contact. One statement reads both relationships and
+// applies them.
 func (db *DB) NewestUploads(ctx context.Context, viewer, contact string, limit int) ([]api.RecentUpload, error) {
 	var parts []string
 	var args []any

@@ -42,7 +42,7 @@ const maxReason = 128
 const insertDevice = "INSERT INTO devices (" + deviceColumns +
 	") VALUES (:token, :user_id, :platform, :topic, :environment, :state, :reason, :registered_at, :dropped_at)"
 
-// DeviceOwner names the user that a token belongs to; "" when unknown.
+// DeviceOwner names the user to whom a token belongs; "" if the token is unknown.
 func (db *DB) DeviceOwner(ctx context.Context, token string) (string, error) {
 	var user string
 	err := db.get(ctx, &user, "SELECT user_id FROM devices WHERE token = ?", token)
@@ -71,8 +71,8 @@ func (db *DB) DevicesByToken(ctx context.Context, tokens ...string) (map[string]
 	return found, nil
 }
 
-// DeviceWrite names the device of a write and the user who owned the token when the writer read
-// it ("" for nobody). If the owner is another one by now the write is ErrOwnerChanged.
+// DeviceWrite names the device of a write, and the user who owned the token when the writer read it
+// ("" for nobody). If the owner has changed since, the write fails with ErrOwnerChanged.
 type DeviceWrite struct {
 	User, Token, Owner string
 }
@@ -150,8 +150,8 @@ func (db *DB) saveDevice(ctx context.Context, tx *sqlx.Tx, row deviceRow) error 
 	return err
 }
 
-// makeRoom ensures that one more device fits. The device that was dropped longest ago is
-// removed; if api.MaxDevices devices still work, the new one is refused.
+// makeRoom makes sure that one more device fits. It removes the device that was dropped longest
+// ago. If api.MaxDevices devices are not dropped, the new one is refused.
 func makeRoom(ctx context.Context, tx *sqlx.Tx, user string) error {
 	var have []deviceRow
 	err := tx.SelectContext(ctx, &have, "SELECT "+deviceColumns+" FROM devices WHERE user_id = ? ORDER BY dropped_at", user)
@@ -166,8 +166,8 @@ func makeRoom(ctx context.Context, tx *sqlx.Tx, user string) error {
 	return err
 }
 
-// DeleteDevice removes a user's device; a token that is not this user's is
-// left alone, and that is no error.
+// DeleteDevice removes a user's device. If the token does not belong to this user, nothing changes,
+// and that is no error.
 func (db *DB) DeleteDevice(ctx context.Context, user, token string) (Change, error) {
 	return db.writeSettings(ctx, settingsWrite{users: []string{user}, token: token, do: func(ctx context.Context, tx *sqlx.Tx, _ int64) error {
 		return changed(tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ? AND user_id = ?", token, user))
@@ -179,14 +179,13 @@ type StateChange struct {
 	State        api.DeviceState // DeviceSuspect or DeviceDropped
 	Reason       string
 	RegisteredAt api.Time
-	// At is the moment from which APNs calls the token dead; the database's time when it is
-	// zero.
+	// At is the time since which the token is not active according to APNs. If it is zero, the
+	// database's time is used.
 	At api.Time
 }
 
-// SetDeviceState marks a device suspect or dropped. It changes nothing when the
-// device was registered again since RegisteredAt or later than At, when it is
-// gone, or when it already is dropped.
+// SetDeviceState marks a device as suspect or dropped. It changes nothing if the device was
+// registered again since RegisteredAt or later than At, if it is gone, or if it is already dropped.
 func (db *DB) SetDeviceState(ctx context.Context, w DeviceWrite, v StateChange) (Change, error) {
 	return db.writeSettings(ctx, settingsWrite{users: w.Users(), token: w.Token, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
 		row, err := db.lockDevice(ctx, tx, w)

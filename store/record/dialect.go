@@ -21,9 +21,9 @@ type dialect struct {
 	// its transactions begin by taking the only write lock.
 	forUpdate string
 	greatest  string // a function: the largest of its arguments
-	// pageFrom compares the first column of an index with the one value that is asked for,
-	// beside a <=, so that a page of the index begins where it should and not at the first row.
-	// With = MariaDB reads all rows before the page, with >= SQLite does.
+	// pageFrom compares the first column of an index with a single value, in addition to a <=, so
+	// that the database begins to read at the page and not at the first row. With = MariaDB reads
+	// all rows before the page, and with >= SQLite does.
 	pageFrom string
 	names    namesForm
 	mysql    bool
@@ -38,8 +38,8 @@ type namesForm struct {
 	viewer, contacts, to string // the text around a viewer's name and the names of the contacts
 }
 
-// jsonName is the type of a name in a document. It must be the type of the columns that the name
-// is looked up in, or no index would be used.
+// jsonName is the type of a name in a document. It must be the type of the columns with which the
+// name is compared, because otherwise no index would be used.
 const jsonName = "VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH "
 
 func mysqlDialect() dialect {
@@ -71,9 +71,9 @@ func sqliteDialect() dialect {
 	}
 }
 
-// onConflict ends an INSERT: when a row with this key exists, the columns
-// named in set take the values that the INSERT carried, and those named in
-// raise go up by one. Column names come from this package's code alone.
+// onConflict is the end of an INSERT: if a row with this key exists, the columns in set take the
+// values of the INSERT, and the columns in raise go up by one. Column names come only from the code
+// of this package.
 func (d dialect) onConflict(key string, set []string, raise ...string) string {
 	parts := make([]string, 0, len(set)+len(raise))
 	for _, c := range set {
@@ -89,7 +89,7 @@ func (d dialect) onConflict(key string, set []string, raise ...string) string {
 	return " ON CONFLICT (" + key + ") DO UPDATE SET " + list
 }
 
-// inserted is, in what follows onConflict, the value of a column that the INSERT carried.
+// inserted is, in the text after onConflict, the value of a column in the INSERT.
 func (d dialect) inserted(column string) string {
 	if d.mysql {
 		return "VALUES(" + column + ")"

@@ -1,6 +1,5 @@
-// Package record is the system of record: SQL, either MySQL/MariaDB or an
-// embedded SQLite file, in plain queries. Rows written here stay true, whatever
-// happens to Redis.
+// Package record is the system of record: SQL, either MySQL/MariaDB or an embedded SQLite file, in
+// plain queries. Its rows do not depend on Redis.
 //
 //	table          one row is                     key
 //	versions       a counter that processes poll  name
@@ -27,7 +26,7 @@
 // A commit whose answer was lost answers api.CodeUnknownOutcome. Deadlocks and
 // lock waits are retried a bounded number of times.
 //
-// A transaction locks in one order: versions, user_settings by user name, then
-// the rest. Every change that Redis must hear of leaves rows in the outbox in
-// the same transaction; the package that owns the kind relays and deletes them.
+// A transaction takes locks in one order: versions, user_settings by user name, then the rest.
+// Every change that also concerns Redis writes rows to the outbox in the same transaction. The
+// package to which the kind belongs relays and deletes them.
 package record

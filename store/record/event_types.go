@@ -129,7 +129,7 @@ func (r eventTypeRow) decode() (*api.EventType, error) {
 	return t, nil
 }
 
-// changed passes an error on, and turns "no row was touched" into errUnchanged.
+// changed returns the error, or errUnchanged if no row was changed.
 func changed(res sql.Result, err error) error {
 	if err != nil {
 		return err

@@ -13,10 +13,10 @@ import (
 	"fanfare/api"
 )
 
-// once makes a transaction that answers a POST happen once per idempotency key. f runs, and its
-// result is stored in the same transaction; a repeat gets the stored result in out instead.
-// Another body under the key is refused with CodeIdempotencyReused. If f refuses, everything is
-// rolled back, so that the same key may succeed later. Without a key f simply runs.
+// once runs the transaction of a POST once for each idempotency key. It runs f and stores the
+// result in the same transaction. A repeat gets the stored result in out instead. Another body with
+// the same key is refused with CodeIdempotencyReused. If f refuses, everything is rolled back, so
+// that the same key may succeed later. Without a key, once only runs f.
 //
 // out is a pointer to what f sets and JSON can carry.
 func (db *DB) once(ctx context.Context, i api.Idempotency, out any, f func(context.Context, *sqlx.Tx) error) (replayed bool, err error) {

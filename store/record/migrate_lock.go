@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// sqliteLocker lets one of several processes migrate an SQLite file. It is a row with a lease
-// that its owner keeps renewing, so that a killed process blocks the others for one lease only.
-// (goose brings such a lock for MySQL alone.)
+// sqliteLocker lets one of several processes migrate an SQLite file. The lock is a row with a lease
+// that its owner renews, so that a killed process blocks the others only for one lease. (goose has
+// such a lock only for MySQL.)
 type sqliteLocker struct {
 	owner string
 	stop  context.CancelFunc
@@ -79,14 +79,14 @@ func (l *sqliteLocker) keep(ctx context.Context, db *sql.DB) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				// If a renewal fails, the next one makes up for it.
+				// If a renewal fails, the next one extends the lease.
 				_, _ = l.take(ctx, db)
 			}
 		}
 	}()
 }
 
-// Unlock gives the turn to the next process.
+// Unlock releases the lock for the next process.
 func (l *sqliteLocker) Unlock(ctx context.Context, db *sql.DB) error {
 	l.stop()
 	<-l.done

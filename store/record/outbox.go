@@ -16,7 +16,7 @@ const (
 	KindGuard = "guard"
 )
 
-// OutboxRow is work that Redis still owes after a committed change.
+// OutboxRow is a committed change that still has to be relayed to Redis.
 type OutboxRow struct {
 	ID      string `db:"id"`
 	Kind    string `db:"kind"`
@@ -30,7 +30,7 @@ func NewOutboxRow(kind, subject, payload string) (OutboxRow, error) {
 	return OutboxRow{ID: id.String(), Kind: kind, Subject: subject, Payload: payload}, err
 }
 
-// announce leaves rows in the outbox as part of the transaction.
+// announce writes rows to the outbox as part of the transaction.
 func (db *DB) announce(ctx context.Context, tx *sqlx.Tx, out []OutboxRow) error {
 	args := make([]any, 0, 4*len(out))
 	for _, r := range out {
@@ -72,7 +72,7 @@ func (db *DB) OutboxPage(ctx context.Context, kind string, ageMS int64, after Op
 	return out, err
 }
 
-// OutboxLag counts the open rows of one kind and gives the age of the oldest.
+// OutboxLag returns the number of open rows of one kind and the age of the oldest.
 func (db *DB) OutboxLag(ctx context.Context, kind string) (open, ageMS int64, err error) {
 	var row struct {
 		Open int64 `db:"open_rows"`

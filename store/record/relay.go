@@ -19,15 +19,15 @@ const (
 	defaultRelayAge   = 5 * time.Second
 )
 
-// OutboxHandler does the work that rows of one kind stand for, oldest first, and returns the ids
-// of those that are done: they are deleted. The other rows, and all rows of a call that failed,
-// come again in a later round. Doing a row's work twice must do no harm.
+// OutboxHandler does the work of rows of one kind, oldest first, and returns the ids of the rows
+// that are done, which are then deleted. The other rows, and all rows of a call that failed, come
+// again in a later round. Doing the work of a row twice must do no harm.
 type OutboxHandler func(context.Context, []OutboxRow) (done []string, err error)
 
 // RelayOptions tune a Relay; the zero value works.
 type RelayOptions struct {
-	// Every is how often the outbox is read for rows that their writers left; default 1 s, at
-	// most 4 s.
+	// Every is how often the outbox is read for rows that were left behind; default 1 s, at most 4
+	// s.
 	Every time.Duration
 	// Age is how old such a row must be; default 5 s.
 	Age time.Duration
@@ -38,9 +38,9 @@ type RelayOptions struct {
 	Logger *slog.Logger
 }
 
-// Relay finishes what committed changes owe to Redis when their writers did not, because they
-// died or Redis was away. It also repeats changes that a master may have lost (store/devices),
-// and removes rows that no longer count. Any number of processes may run one.
+// Relay relays committed changes to Redis that their writers did not relay, because they died or
+// Redis was away. It also repeats changes that a master may have lost (store/devices), and removes
+// rows that are no longer needed. Any number of processes may run a Relay.
 type Relay struct {
 	db       *DB
 	o        RelayOptions
@@ -97,7 +97,7 @@ func (r *Relay) Sweep(ctx context.Context) error {
 	return all
 }
 
-// sweepKind goes on as long as whole pages are done at once.
+// sweepKind goes on as long as every row of a page is done at once.
 func (r *Relay) sweepKind(ctx context.Context, kind string, handle OutboxHandler) error {
 	for {
 		page, err := r.db.OutboxPage(ctx, kind, r.o.Age.Milliseconds(), r.after[kind], relayBatch)

@@ -24,8 +24,8 @@ type Sale struct {
 	HoldMS       int64      `db:"hold_ms" json:"hold_ms"`
 	IdleMS       int64      `db:"idle_ms" json:"idle_ms"`
 	Partitions   int        `db:"partitions" json:"partitions"`
-	// Loading names the loading that the settings come from: Redis' last reading of the sale from
-	// here, or the making of the sale.
+	// Loading identifies the load from which the settings come: the last time that Redis read the
+	// sale from SQL, or the making of the sale.
 	Loading string `db:"loading" json:"loading"`
 }
 
@@ -37,8 +37,8 @@ type SaleItem struct {
 
 const saleColumns = "id, version, starts_at, ends_at, per_user_limit, hold_ms, idle_ms, partitions, loading"
 
-// ErrFenced says that the settings to be written come from a Redis that is no longer the one
-// that last loaded the sale.
+// ErrFenced says that the settings to be written come from a Redis that is not the one that last
+// loaded the sale.
 var ErrFenced = api.Errorf(api.CodeUnavailable, "the sale was read from the record by another Redis since")
 
 // PutSale writes a sale's settings, and with them the changes of stock that they result from,
@@ -75,8 +75,8 @@ func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 	})
 }
 
-// LoadSale reads a sale's settings for a loading: from then on settings of an earlier loading
-// are not written. It returns nil when there is no such sale.
+// LoadSale reads a sale's settings for a load. From then on settings of an earlier load are
+// refused. It returns nil if there is no such sale.
 func (db *DB) LoadSale(ctx context.Context, id, loading string) (s *Sale, err error) {
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE sales SET loading = ? WHERE id = ?", loading, id); err != nil {

@@ -17,25 +17,23 @@ type UserVersion struct {
 	Version int64  `db:"version"`
 }
 
-// Change is what a committed write of settings leaves to be relayed to Redis:
-// new versions and the outbox rows that stand for the relay. An empty Change means
-// that everything was already so.
+// Change is what has to be relayed to Redis after a committed write of settings: the new versions
+// and the outbox rows. An empty Change means that nothing had to be changed.
 type Change struct {
 	Users  []UserVersion
 	Outbox []string
 }
 
-// settingsWrite is one write under the row locks of its users. token, if any,
-// gets a KindGuard row beside the KindSettings rows.
+// settingsWrite is one write under the row locks of its users. If token is set, there is a
+// KindGuard row in addition to the KindSettings rows.
 type settingsWrite struct {
 	users []string
 	token string
 	do    func(ctx context.Context, tx *sqlx.Tx, now int64) error
 }
 
-// writeSettings raises the users' versions, runs the write and leaves the
-// outbox rows, all in one transaction. A write that finds nothing to do
-// (errUnchanged) leaves everything as it was.
+// writeSettings raises the users' versions, runs the write and writes the outbox rows, all in one
+// transaction. A write that finds nothing to do (errUnchanged) changes nothing.
 func (db *DB) writeSettings(ctx context.Context, w settingsWrite) (Change, error) {
 	out, err := w.outbox()
 	if err != nil {
@@ -137,15 +135,15 @@ func (db *DB) PutOptOut(ctx context.Context, user, typ string) (Change, error) {
 	}})
 }
 
-// DeleteOptOut lets an event type through again, also when it was never refused.
+// DeleteOptOut ends an opt-out. If there is none, nothing changes.
 func (db *DB) DeleteOptOut(ctx context.Context, user, typ string) (Change, error) {
 	return db.writeSettings(ctx, settingsWrite{users: []string{user}, do: func(ctx context.Context, tx *sqlx.Tx, _ int64) error {
 		return changed(tx.ExecContext(ctx, "DELETE FROM opt_outs WHERE user_id = ? AND type = ?", user, typ))
 	}})
 }
 
-// PutMute mutes an object for a user until a time, for good without one; at
-// most api.MaxMutes of them. Mutes that are over do not count and are removed.
+// PutMute mutes an object for a user until a time, or without an end. A user can have at most
+// api.MaxMutes. Mutes that have ended do not count and are removed.
 func (db *DB) PutMute(ctx context.Context, user, object string, until *api.Time) (Change, error) {
 	var end *int64
 	if until != nil {
@@ -183,7 +181,7 @@ func (db *DB) putMute(ctx context.Context, tx *sqlx.Tx, m muteRow, now int64) er
 	return err
 }
 
-// DeleteMute ends a mute, also one that is not there.
+// DeleteMute ends a mute. If there is none, nothing changes.
 func (db *DB) DeleteMute(ctx context.Context, user, object string) (Change, error) {
 	return db.writeSettings(ctx, settingsWrite{users: []string{user}, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
 		return changed(tx.ExecContext(ctx, "DELETE FROM mutes WHERE user_id = ? AND (object = ? OR until <= ?)", user, object, now))

@@ -10,8 +10,8 @@ import (
 // snapshotChunk is the most users one query reads: a whole page of targeting.
 const snapshotChunk = 1000
 
-// Snapshot is what targeting needs of one user: the settings, and the devices that are sent to,
-// active and suspect. It is at least as new as Version.
+// Snapshot has the data of one user that targeting needs: the settings and the devices that get
+// notifications, active and suspect. It is at least as new as Version.
 type Snapshot struct {
 	Version int64
 	Devices []api.Device
@@ -133,7 +133,7 @@ func (db *DB) Devices(ctx context.Context, user string) ([]api.Device, error) {
 	return devices, nil
 }
 
-// Settings reads a user's opt-outs, mutes that last and all devices.
+// Settings reads a user's opt-outs, mutes that have not ended, and all devices.
 func (db *DB) Settings(ctx context.Context, user string) (*api.NotificationSettings, error) {
 	found := map[string]*Snapshot{user: {OptOuts: []string{}, Mutes: []api.Mute{}}}
 	if err := db.readOptOuts(ctx, []string{user}, found); err != nil {

@@ -28,8 +28,8 @@ func (r uploadRow) upload() *api.Upload {
 	return &api.Upload{ID: r.ID, Owner: r.Owner, Visibility: api.Visibility(r.Visibility), UploadedAt: api.AtMillis(r.UploadedAt)}
 }
 
-// UploadWrite is the work that a committed write of an upload leaves: the outbox rows to
-// announce, none when there is nothing to fan out.
+// UploadWrite is the work that remains after a committed write of an upload: the outbox rows to
+// announce, none if there is nothing to fan out.
 type UploadWrite struct {
 	Upload *api.Upload `json:"upload"`
 	// Created is false when the id was there already.
@@ -37,9 +37,9 @@ type UploadWrite struct {
 	Outbox  []string `json:"-"`
 }
 
-// PutUpload writes an upload, once per id. If the id is there already, also as that of a deleted
-// upload, the row stays as it is, and its open outbox rows are returned to be announced again.
-// replayed: the result is that of an earlier call with this idempotency key.
+// PutUpload writes an upload, once for each id. If the id was used before, even by a deleted
+// upload, the row stays unchanged, and its open outbox rows are returned so that they are announced
+// again. replayed says that the result is from an earlier call with this idempotency key.
 func (db *DB) PutUpload(ctx context.Context, r *api.UploadRequest, i api.Idempotency) (w UploadWrite, replayed bool, err error) {
 	out, err := NewOutboxRow(KindUpload, r.ID, "")
 	if err != nil {
@@ -162,8 +162,8 @@ func (db *DB) setVisibility(ctx context.Context, tx *sqlx.Tx, id string, v api.V
 	return w, db.announce(ctx, tx, []OutboxRow{out})
 }
 
-// DeleteUpload removes an upload, also one that is not there. The row stays for a
-// while, so that a late repeat of its POST does not bring it back.
+// DeleteUpload removes an upload. If there is none, nothing changes. The row stays for a while, so
+// that a late repeat of the POST does not bring the upload back.
 func (db *DB) DeleteUpload(ctx context.Context, id string) error {
 	err := db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		return changed(tx.ExecContext(ctx, "UPDATE uploads SET deleted = TRUE, updated_at = "+db.d.now+" WHERE id = ? AND deleted = FALSE", id))

@@ -13,8 +13,8 @@ const (
 	VersionUserTokens = "user_tokens"
 )
 
-// Version reads one counter: when the number changes, so has the data that it stands for. It is
-// one read by primary key, cheap enough to poll.
+// Version reads one counter. When the number has changed, its data has changed. It is one read by
+// primary key, cheap enough to poll.
 func (db *DB) Version(ctx context.Context, name string) (int64, error) {
 	var v int64
 	err := db.get(ctx, &v, "SELECT version FROM versions WHERE name = ?", name)

@@ -44,10 +44,10 @@ func (t *target) newClient(o Options, poolSize int) redis.UniversalClient {
 	}
 }
 
-// newBlocking makes the client for blocking reads. A Cluster's client would
-// send a read whose answer was lost again by itself, and the entries of the
-// first would stay pending unseen: it must not, and so it does not follow
-// redirections either. The error makes it read the map of slots again.
+// newBlocking makes the client for blocking reads. A Cluster's client would repeat a read whose
+// answer was lost, and the entries of the first read would stay pending unnoticed. So this client
+// repeats nothing and does not follow redirections either. A redirection makes it read the map of
+// slots again.
 func (t *target) newBlocking(o Options) redis.UniversalClient {
 	if t.kind != kindCluster {
 		return t.newClient(o, blockingPoolSize)
@@ -109,12 +109,12 @@ func (t *target) clusterOptions(o Options, poolSize int) *redis.ClusterOptions {
 	}
 }
 
-// mapParts is the share of the time left that asking for the map of slots may take: a
-// the client may ask a master that hangs, and the others must still get their turn.
+// mapParts is the share of the remaining time that reading the map of slots may take: the client
+// may ask a master that hangs, and time for the other masters must remain.
 const mapParts = 4
 
-// eachMaster calls f for every master, in a cluster at the same time and after asking for
-// the map of slots; without an answer the last one is good enough.
+// eachMaster calls f for every master, on a Cluster at the same time and after reading the map of
+// slots. If that fails, it uses the last map.
 func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
 	cluster, ok := c.(*redis.ClusterClient)
 	if !ok {
@@ -163,14 +163,14 @@ func poolOf(name string, c redis.UniversalClient) Pool {
 	return p
 }
 
-// LogLibrary sends the log lines of the client library to a logger, at debug: callers learn
-// of failures by their errors. It is one setting of the whole process.
+// LogLibrary sends the log lines of the client library to a logger, at level debug, because callers
+// get failures as errors. It is a setting of the whole process.
 func LogLibrary(log *slog.Logger) { redis.SetLogger(library{log}) }
 
 // library is the client library's logger.
 type library struct{ log *slog.Logger }
 
-// Printf is how the library logs.
+// Printf is called by the library to log.
 func (l library) Printf(ctx context.Context, format string, v ...any) {
 	if l.log.Enabled(ctx, slog.LevelDebug) {
 		l.log.DebugContext(ctx, "redis client", "said", fmt.Sprintf(format, v...))

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// clockFresh is how long the reading of a clock is reckoned on from.
+// clockFresh is how long the present time is computed from one reading of a clock.
 const clockFresh = 10 * time.Second
 
 // clockReadings are the last readings of the masters' clocks.
@@ -29,9 +29,8 @@ func (r clockReading) now() (now time.Time, fresh bool) {
 	return r.told.Add(passed), !r.at.IsZero() && passed < clockFresh
 }
 
-// Now is the time by the clock of the master that has a key, whatever the clock of
-// this machine says. It costs a round trip every 10 s, and is late by at most half
-// of one.
+// Now is the time by the clock of the master that has a key, independent of this machine's clock.
+// It costs a round trip every 10 s, and is late by at most half a round trip.
 func (db *DB) Now(ctx context.Context, key string) (time.Time, error) {
 	node, err := db.masterOf(ctx, key)
 	if err != nil {
@@ -60,10 +59,10 @@ func (db *DB) Now(ctx context.Context, key string) (time.Time, error) {
 	return told, nil
 }
 
-// Clock is the time by Redis' clock as Run or Check read it last, of several masters the
-// middle one, reckoned on by the time that has passed: at no cost, a little late, and
-// right whatever happens to this machine's clock. Before the first reading, and of an
-// embedded Redis, it is this machine's.
+// Clock is the time by Redis' clock: the last reading by Run or Check, of several masters the
+// middle one, plus the time that has passed since. It needs no round trip, is a little late, and
+// does not depend on this machine's clock. Before the first reading, and with an embedded Redis, it
+// is this machine's clock.
 func (db *DB) Clock() time.Time {
 	if r := db.present.Load(); r != nil {
 		now, _ := r.now()
@@ -72,7 +71,7 @@ func (db *DB) Clock() time.Time {
 	return time.Now()
 }
 
-// middle is the reading of which as many are later as earlier.
+// middle is the median of the readings.
 func middle(all []clockReading) *clockReading {
 	slices.SortFunc(all, func(a, b clockReading) int { return a.told.Add(b.at.Sub(a.at)).Compare(b.told) })
 	return &all[len(all)/2]

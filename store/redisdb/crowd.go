@@ -23,8 +23,8 @@ type Crowd[T any] struct {
 	of *batch.Crowd[T]
 }
 
-// NewCrowd makes a crowd. do runs the script for several items and notes the outcome in each;
-// it may take that much longer than its round trip.
+// NewCrowd makes a crowd. do runs the script for several items and records the outcome in each. In
+// addition to its round trip it may take the time longer.
 func NewCrowd[T any](db *DB, longer time.Duration, do func(context.Context, []T)) *Crowd[T] {
 	wait := crowdWaits * db.Timeout()
 	o := batch.Options{Most: crowdSize, Timeout: 2*wait + longer}

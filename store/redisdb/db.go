@@ -18,8 +18,8 @@ import (
 
 // Options say which Redis and how to use it. The zero value is an embedded one.
 type Options struct {
-	// URL is redis:// (rediss:// for TLS), redis+sentinel:// or redis+cluster://;
-	// empty or "embedded" is an in-process Redis that forgets all at its end.
+	// URL is redis:// (rediss:// for TLS), redis+sentinel:// or redis+cluster://. Empty or
+	// "embedded" is an in-process Redis that loses all data when it ends.
 	URL string
 	// Logger gets warnings and state changes; nil discards them.
 	Logger *slog.Logger
@@ -62,8 +62,8 @@ type DB struct {
 	present  atomic.Pointer[clockReading] // see Clock
 }
 
-// Open reads the URL and makes the clients. It dials nothing: a Redis that is
-// away shows in Ping and in the answers of the calls.
+// Open reads the URL and makes the clients. It dials nothing. If Redis is away, Ping and the calls
+// return errors.
 func Open(_ context.Context, o Options) (*DB, error) {
 	t, err := parseURL(o.URL)
 	if err != nil {
@@ -123,16 +123,16 @@ func (db *DB) Timeout() time.Duration { return db.o.Timeout }
 // Send writes whose outcome matters with Share or Pipeline.
 func (db *DB) Client() redis.UniversalClient { return db.client }
 
-// Blocking has connections of its own, for blocking reads and pub/sub.
+// Blocking is a client with separate connections, for blocking reads and pub/sub.
 func (db *DB) Blocking() redis.UniversalClient { return db.blocking }
 
 // ErrPartlyAway is in the chain of Ping's error while some masters of a Cluster serve their
 // slots and others do not.
 var ErrPartlyAway = errors.New("some masters of the Cluster are away")
 
-// Ping asks every master and gives the time the slowest took. A master that says that
-// its Cluster is down, as all do where cluster-require-full-coverage is on and one is
-// away, counts as away.
+// Ping asks every master and returns the time of the slowest. A master counts as away if it says
+// that its Cluster is down, as all masters do if one is away and cluster-require-full-coverage is
+// on.
 func (db *DB) Ping(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()

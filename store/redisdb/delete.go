@@ -14,9 +14,9 @@ var scripts embed.FS
 
 var keyDelete = MustScript(scripts, "lua/key_delete.lua")
 
-// DeleteIf makes the command that deletes a key while it holds this value: a
-// claim that its owner gives back. It answers 1, or 0 when the key has another value or
-// none. Sending it twice has the effect of sending it once.
+// DeleteIf makes the command that deletes a key if it has this value, such as a claim that its
+// owner gives back. It answers 1, or 0 if the key has another value or none. Sending it twice has
+// the effect of sending it once.
 func DeleteIf(ctx context.Context, key string, value any) *redis.Cmd {
 	return keyDelete.Cmd(ctx, []string{key}, value)
 }

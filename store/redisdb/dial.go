@@ -12,13 +12,12 @@ import (
 	"time"
 )
 
-// keepAlive finds a peer that vanished without a word while nothing was asked.
+// keepAlive detects a peer that vanished silently while the connection was idle.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// newDialer dials connections whose failures before the first answer count as
-// failures to dial: the first command is the client's own greeting, so no
-// command of ours can have run. A frozen Redis still accepts connections; only
-// this tells that nothing happened there.
+// newDialer dials connections on which failures before the first answer count as failures to dial.
+// The first command is the greeting of the client library, so no command of fanfare can have run. A
+// frozen Redis still accepts connections, and only in this way it is known that nothing happened.
 func newDialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
@@ -48,7 +47,7 @@ func (c refusedConn) Read([]byte) (int, error) { return 0, c.err }
 // Write fails.
 func (c refusedConn) Write([]byte) (int, error) { return 0, c.err }
 
-// Close has nothing to do, nor have the others.
+// Close and the other methods do nothing.
 func (refusedConn) Close() error                     { return nil }
 func (refusedConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
 func (refusedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
@@ -92,8 +91,8 @@ func (c *freshConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write does the same, also for an old connection of which a first write puts
-// nothing on the wire: its deadline had passed, or the peer had hung up.
+// Write does the same. It also does so for an older connection if the first write sends nothing,
+// because the deadline had passed or the peer had closed the connection.
 func (c *freshConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if n > 0 {
@@ -105,7 +104,7 @@ func (c *freshConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// asDialError makes a failure one to dial.
+// asDialError turns a failure into a failure to dial.
 func asDialError(conn net.Conn, err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -117,7 +116,7 @@ func asDialError(conn net.Conn, err error) error {
 // greeting.
 func beforeAnything(err error) error { return fmt.Errorf("before redis heard anything: %w", err) }
 
-// freshTCP shows its socket, by which the pool sees that a peer hung up.
+// freshTCP gives access to its socket, so that the pool notices a peer that closed the connection.
 type freshTCP struct{ freshConn }
 
 // SyscallConn gives the socket to the pool.

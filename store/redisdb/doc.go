@@ -1,6 +1,6 @@
-// Package redisdb opens Redis and carries every round trip to it: embedded
-// (miniredis, for trying things out in one process), one node, Sentinel or
-// Cluster, all behind the same few calls.
+// Package redisdb opens Redis and makes every round trip to it. Redis may be embedded (miniredis,
+// for trying things out in one process), a single node, Sentinel or Cluster; the calls are the
+// same.
 //
 // It owns no keys. Its promises:
 //

@@ -11,8 +11,8 @@ import (
 // tickEvery is how often the embedded clock moves: expiry is as coarse as that.
 const tickEvery = 250 * time.Millisecond
 
-// embedded is a Redis inside this process, on a loopback port that only this
-// process has the password of.
+// embedded is a Redis inside this process, on a loopback port with a password that only this
+// process has.
 type embedded struct {
 	server   *miniredis.Miniredis
 	password string
@@ -31,7 +31,7 @@ func (e *embedded) target() *target {
 	return &target{kind: kindSingle, addrs: []string{e.server.Addr()}, password: e.password}
 }
 
-// tick moves the clock by the time that passed: miniredis' TTLs stand still by
+// tick moves the clock by the time that has passed, because TTLs of miniredis do not run by
 // themselves.
 func (e *embedded) tick(ctx context.Context) error {
 	ticker := time.NewTicker(tickEvery)

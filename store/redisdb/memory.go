@@ -21,8 +21,8 @@ const (
 	fullPercent = 90
 )
 
-// Overloaded is nil, or an *api.Error with a RetryAfter while any master that
-// answers uses 90 % of its maxmemory or more. It asks nobody: Run watches.
+// Overloaded is nil, or an *api.Error with a RetryAfter while any master that answers uses 90 % of
+// its maxmemory or more. It makes no round trip: Run reads the memory.
 func (db *DB) Overloaded() error {
 	if e := db.full.Load(); e != nil {
 		return e
@@ -49,17 +49,17 @@ type Reading struct {
 	Used float64
 	// Limit is the sum of the masters' maxmemory in bytes; 0: one has none.
 	Limit int64
-	// ClockAhead is how far this machine's clock is ahead of that of a master, behind if it
-	// is negative: of the master where that is farthest. It is right to half a round trip.
+	// ClockAhead is how far this machine's clock is ahead of a master's clock, or behind if it is
+	// negative, for the master with the largest difference. It is accurate to half a round trip.
 	ClockAhead time.Duration
 }
 
-// Reading is what Run or Check read last; nil while no master answers, or Redis is
+// Reading is the last reading of Run or Check; nil while no master answers, or if Redis is
 // embedded.
 func (db *DB) Reading() *Reading { return db.reading.Load() }
 
-// readMemory judges by the masters that answer: the calls themselves say that one is
-// away. While none answers the last state stays.
+// readMemory decides by the masters that answer. The calls themselves report a master that is away.
+// While none answers, the last state stays.
 func (db *DB) readMemory(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, db.o.Timeout)
 	defer cancel()
@@ -128,7 +128,7 @@ func readMaster(ctx context.Context, c *redis.Client) (r Reading, clock clockRea
 	return r, clock, nil
 }
 
-// clockAhead is how far our clock is ahead of one that was read between two moments.
+// clockAhead is how far this machine's clock is ahead of a clock that was read between two times.
 func clockAhead(asked, answered, told time.Time) time.Duration {
 	return answered.Round(0).Sub(told) - answered.Sub(asked)/2
 }
@@ -144,10 +144,10 @@ func infoInt(text, name string) int64 {
 	return 0
 }
 
-// Check looks for settings with which Redis may lose work, and gives a sentence for each
-// finding. A Redis that does not answer, or hides its settings, is a finding too. The caller
-// reports an embedded Redis, which loses all work when the process ends. After Check there
-// is a Reading, and Clock is Redis' clock.
+// Check looks for settings with which Redis may lose work, and returns a sentence for each finding.
+// A Redis that does not answer, or does not show its settings, is also a finding. The caller
+// reports an embedded Redis, which loses all work when the process ends. After Check there is a
+// Reading, and Clock is Redis' clock.
 func (db *DB) Check(ctx context.Context) []string {
 	if db.embedded != nil {
 		return nil
@@ -174,8 +174,8 @@ func (db *DB) Check(ctx context.Context) []string {
 	return found
 }
 
-// wanted are the settings with which Redis loses no work; a master of a Cluster needs the
-// others as well.
+// wanted are the settings with which Redis loses no work. A master of a Cluster needs those of the
+// second list as well.
 var (
 	wanted = []setting{
 		{"maxmemory-policy", "noeviction", "queued work may be evicted"},

@@ -9,13 +9,13 @@ import (
 // tryAgainAfter is how long Avoid holds after a failure.
 const tryAgainAfter = 5 * time.Second
 
-// Outage remembers which parts of a whole (the shards of a queue) could not reach Redis when
-// they were tried last. It tells when the first went away and when the last is back, each
-// once. Its zero value works; it is safe for concurrent use.
+// Outage remembers which parts of a whole (the shards of a queue) could not reach Redis at their
+// last try. It reports once when the first part goes away, and once when the last part is back. The
+// zero value works. It is safe for concurrent use.
 type Outage struct {
 	away  atomic.Int64 // how many parts; read without the lock
 	mu    sync.Mutex
-	parts map[int]time.Time // those that are away, and when Avoid lets a caller try
+	parts map[int]time.Time // the parts that are away, and when Avoid lets a caller try again
 	since time.Time
 }
 

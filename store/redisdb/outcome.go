@@ -25,13 +25,13 @@ const (
 type outcome int
 
 const (
-	answered outcome = iota // a value, redis.Nil, or an error of the command's own
+	answered outcome = iota // a value, redis.Nil, or an error of the command itself
 	unsent                  // it never left, or the server refused to do anything
 	unknown                 // it may have run: the answer is lost
 	moved                   // another node has the slot
 	noScript                // the server does not know the script
 	full                    // refused for want of memory
-	silent                  // not sent, as its master hangs: another try is pointless
+	silent                  // not sent because its master hangs: another try is pointless
 )
 
 // refusals are answers by which a server says that it did nothing, because of
@@ -91,7 +91,7 @@ type notSent struct{ error }
 // Unwrap gives the error as it came.
 func (e notSent) Unwrap() error { return e.error }
 
-// Refused tells that a server answers and rejects the user or the password.
+// Refused tells whether a server answers and rejects the user or the password.
 func Refused(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "WRONGPASS") || strings.HasPrefix(reply.Error(), "NOAUTH"))
@@ -136,9 +136,8 @@ func (scriptError) RedisError() {}
 
 func (e scriptError) Error() string { return string(e) }
 
-// Err gives the error of a command that went through Client in the words of
-// the api package. Errors of the command's own (redis.Nil, WRONGTYPE) and
-// *api.Error come back as they are.
+// Err turns the error of a command that was sent through Client into an error of package api.
+// Errors of the command itself (redis.Nil, WRONGTYPE) and *api.Error are returned unchanged.
 func (db *DB) Err(err error, m Mode) error {
 	var known *api.Error
 	if err == nil || errors.As(err, &known) {
@@ -147,13 +146,13 @@ func (db *DB) Err(err error, m Mode) error {
 	return asError(classify(err), m, err)
 }
 
-// Away tells an error that says that Redis, or a master of a Cluster, was out of reach.
+// Away tells whether an error means that Redis, or a master of a Cluster, was out of reach.
 func (db *DB) Away(err error) bool {
 	code := api.CodeOf(db.Err(err, Read))
 	return code == api.CodeUnavailable || code == api.CodeUnknownOutcome
 }
 
-// asError puts an outcome into words; nil cause means a command was answered.
+// asError turns an outcome into an error. A nil cause means that a command was answered.
 func asError(v outcome, m Mode, cause error) error {
 	switch {
 	case v == answered:

@@ -18,9 +18,9 @@ const (
 	replicaMark = time.Minute
 )
 
-// Replicas sends writes and waits until enough replicas have each. A write has
-// a connection of its own for that: WAIT counts only what its own connection
-// wrote, and a connection that many share would be held up by the slowest.
+// Replicas sends writes and waits until enough replicas have each of them. Each write has its own
+// connection, because WAIT counts only the writes of its connection, and a shared connection would
+// have to wait for the slowest.
 type Replicas struct {
 	DB *DB
 	// Need is how many replicas must have a write, 1 or more.

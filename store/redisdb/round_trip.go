@@ -110,8 +110,8 @@ func (db *DB) pause(ctx context.Context, wait time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// loadParts is the share of a round trip's time that loading scripts may take: a
-// master that hangs must not cost the others their next try.
+// loadParts is the share of a round trip's time that loading scripts may take, so that commands for
+// other masters can be tried again if a master hangs.
 const loadParts = 4
 
 // load makes scripts known to all masters, and tells whether it succeeded. A failure shows
@@ -152,8 +152,8 @@ func (t *roundTrip) resend(ctx context.Context, again []int) {
 	t.db.ask(ctx, asked)
 }
 
-// send sends each command once to the node that should have it, all nodes at
-// the same time. Every command's error says what came of it.
+// send sends each command once to its node, to all nodes at the same time. The result is in the
+// error of each command.
 func (db *DB) send(ctx context.Context, cmds []redis.Cmder) {
 	if c, ok := db.client.(*redis.Client); ok {
 		pipe(ctx, c, cmds)

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxBatchBytes bounds what one shared round trip carries; a larger call has
-	// one of its own.
+	// maxBatchBytes is the largest size of a shared round trip. A larger call has its own round
+	// trip.
 	maxBatchBytes = 64 << 10
 	// maxWaiting bounds the calls that wait in one queue.
 	maxWaiting = 1 << 16
@@ -58,14 +58,14 @@ type callQueues struct {
 	running sync.WaitGroup
 }
 
-// Share sends commands with the next shared round trip, in the order given,
-// and waits for the answers. It returns nil when every command was answered;
-// each command then has its own value or error (redis.Nil, WRONGTYPE). Else it
-// returns an *api.Error: unavailable, unknown_outcome or overloaded.
+// Share sends commands with the next shared round trip, in the given order, and waits for the
+// answers. It returns nil if every command was answered. Each command then has its own value or
+// error (redis.Nil, WRONGTYPE). Otherwise Share returns an *api.Error: unavailable, unknown_outcome
+// or overloaded.
 //
-// After an error the round trip may still be in flight and use the commands and
-// their arguments: do not touch them. On a Cluster all commands should be of one
-// slot; others are sent too, but wait for each other.
+// After an error the round trip may still be in flight and use the commands and their arguments, so
+// the caller must not change them. On a Cluster all commands should be for one slot. Commands for
+// several slots are sent too, but wait for each other.
 func (db *DB) Share(ctx context.Context, m Mode, cmds ...redis.Cmder) error {
 	if len(cmds) == 0 {
 		return nil
@@ -92,8 +92,8 @@ func (db *DB) Share(ctx context.Context, m Mode, cmds ...redis.Cmder) error {
 	return q.wait(c)
 }
 
-// Pipeline sends commands at once, in a round trip of their own. Its result is
-// that of Share, but nothing is in flight any more when it returns.
+// Pipeline sends commands at once, in their own round trip. It returns what Share returns, but when
+// it returns, nothing is in flight any more.
 func (db *DB) Pipeline(ctx context.Context, m Mode, cmds ...redis.Cmder) error {
 	if _, err := sizeOf(cmds); err != nil || len(cmds) == 0 {
 		return err
@@ -107,8 +107,7 @@ func (db *DB) pipeline(ctx context.Context, m Mode, cmds []redis.Cmder) error {
 	return db.roundTrip(ctx, cmds).errorOf(m, 0, len(cmds))
 }
 
-// Eval runs one script with the next shared round trip. Its error is that of
-// Share, or the script's own.
+// Eval runs one script with the next shared round trip. Its error is from Share or from the script.
 func (db *DB) Eval(ctx context.Context, m Mode, s *Script, keys []string, args ...any) (any, error) {
 	cmd := s.Cmd(ctx, keys, args...)
 	if err := db.Share(ctx, m, cmd); err != nil {
@@ -154,8 +153,9 @@ func (db *DB) newQueue(addr string) *callQueue {
 	return q
 }
 
-// add appends a call. If no round trip is in flight, it starts one. leads: the caller, whose
-// context cannot end, makes the next round trip itself, which saves waking a goroutine.
+// add appends a call. If no round trip is in flight, it starts one. If the context of the call
+// cannot end, leads is true and the caller has to make that round trip itself, which saves waking a
+// goroutine.
 func (q *callQueue) add(c *call) (leads bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -196,7 +196,7 @@ func (q *callQueue) lead() {
 	q.db.queues.running.Done()
 }
 
-// start counts a running queue, unless the DB is closed.
+// start counts a running queue. It returns false if the DB is closed.
 func (all *callQueues) start() bool {
 	all.mu.RLock()
 	defer all.mu.RUnlock()

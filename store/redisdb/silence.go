@@ -14,8 +14,7 @@ import (
 var errSilent = errors.New("the master answers nothing")
 
 const (
-	// A master hangs if it has answered nothing after this part of a round trip's
-	// time-out.
+	// A master hangs if it has answered nothing after this share of a round trip's time-out.
 	silentParts = 2
 	// probeAgain is the wait between two probes of a master that hangs.
 	probeAgain = 100 * time.Millisecond
@@ -53,7 +52,7 @@ func (db *DB) pipeTo(ctx context.Context, node *redis.Client, cmds []redis.Cmder
 	}
 }
 
-// noneAnswered tells that every command ran into its time-out.
+// noneAnswered tells whether every command timed out.
 func noneAnswered(cmds []redis.Cmder) bool {
 	for _, cmd := range cmds {
 		if !isTimeout(cmd.Err()) {

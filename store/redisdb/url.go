@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// kind is the shape of a Redis installation.
+// kind is the kind of a Redis installation.
 type kind int
 
 const (
@@ -76,7 +76,7 @@ func parseURL(raw string) (*target, error) {
 	return &t, t.readQuery(query)
 }
 
-// readUser takes the credentials off the front of the authority.
+// readUser reads the credentials at the beginning of the authority.
 func (t *target) readUser(authority *string) error {
 	at := strings.LastIndexByte(*authority, '@')
 	if at < 0 {
@@ -140,8 +140,8 @@ func (t *target) readPath(path string) error {
 	return nil
 }
 
-// readQuery knows the credentials of the sentinels; anything else is refused,
-// so that a misspelt option is not ignored in silence.
+// readQuery reads the credentials of the sentinels. Anything else is refused, so that a misspelt
+// option is not ignored silently.
 func (t *target) readQuery(query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {

@@ -36,7 +36,7 @@ type cachedSale struct {
 	read    time.Duration // when present was asked for
 	changes int           // rises when present is forgotten
 
-	refusal   *api.Error // sold_out as Redis said it
+	refusal   *api.Error // sold_out, as Redis answered
 	available map[string]int64
 	until     time.Duration // when refusal may be outdated
 }
@@ -64,7 +64,7 @@ func (m *cache) entry(sale string) *cachedSale {
 	return k
 }
 
-// drop forgets everything about a sale.
+// drop removes everything about a sale.
 func (m *cache) drop(sale string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +74,7 @@ func (m *cache) drop(sale string) {
 	}
 }
 
-// dropState forgets a sale's numbers, but not that it is sold out. It is for changes that take
+// dropState removes a sale's numbers, but not that it is sold out. It is for changes that take
 // units and give none back.
 func (m *cache) dropState(sale string) {
 	m.mu.Lock()
@@ -107,8 +107,8 @@ func (m *cache) forget(sale string, k *cachedSale) {
 	m.reads.Forget(sale)
 }
 
-// putRefusal keeps a refusal until 100 ms after it was asked for, or until the
-// next hold is due, if that is earlier.
+// putRefusal keeps a refusal until 100 ms after the request to Redis, or until the next hold is
+// due, if that is earlier.
 func (m *cache) putRefusal(sale string, s *stock.SoldOut, err error, asked time.Duration) {
 	refusal, ok := err.(*api.Error)
 	if !m.on || !ok {
@@ -124,8 +124,8 @@ func (m *cache) putRefusal(sale string, s *stock.SoldOut, err error, asked time.
 	k.refusal, k.available, k.until = refusal, maps.Clone(s.Available), until
 }
 
-// soldOut refuses lines if a recent refusal knows all their skus, and one line asks for more
-// units than there were.
+// soldOut refuses lines if a recent refusal has all their skus, and one line asks for more units
+// than were available.
 func (m *cache) soldOut(sale string, lines []api.Line) error {
 	if !m.on {
 		return nil
@@ -147,7 +147,7 @@ func (m *cache) soldOut(sale string, lines []api.Line) error {
 	switch {
 	case !short:
 		return nil
-	case len(lines) == len(k.available): // the same skus: the answer is there
+	case len(lines) == len(k.available): // the same skus: the refusal can be used unchanged
 		return k.refusal
 	}
 	asked := make(map[string]int64, len(lines))
@@ -157,7 +157,7 @@ func (m *cache) soldOut(sale string, lines []api.Line) error {
 	return k.refusal.With("available", asked)
 }
 
-// sale gives a sale as it was at most 100 ms ago, else reads it. Callers that arrive while it is
+// sale returns a sale that was read at most 100 ms ago, or reads it. Callers that arrive during the
 // read share the answer, unless the sale changed in between.
 func (m *cache) sale(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
 	if !m.on {
@@ -176,8 +176,8 @@ func (m *cache) sale(ctx context.Context, sale string, read func(context.Context
 	}
 }
 
-// join gives a sale as it was at most 100 ms ago, else the read that is under way,
-// or a new one.
+// join returns a sale that was read at most 100 ms ago, or the read that is under way, or a new
+// one.
 func (m *cache) join(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, <-chan singleflight.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -192,7 +192,7 @@ func (m *cache) join(ctx context.Context, sale string, read func(context.Context
 // readTimeout bounds a shared read.
 const readTimeout = 5 * time.Second
 
-// fetch reads a sale, and remembers it if nothing has changed meanwhile.
+// fetch reads a sale, and remembers it if nothing has changed in the meantime.
 func (m *cache) fetch(ctx context.Context, sale string, read func(context.Context, string) (*api.Sale, error)) (*api.Sale, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

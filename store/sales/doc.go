@@ -1,5 +1,5 @@
-// Package sales is sales as clients know them: the live stock of store/stock in Redis, and
-// behind it the record in SQL. Redis decides, and its decisions are written to SQL.
+// Package sales has the sales of the API: the live stock of store/stock in Redis, and the record in
+// SQL. Redis decides, and its decisions are written to SQL.
 //
 //   - Settings are on record before a change is answered. If a process dies in between, a
 //     sweep completes the change.
@@ -12,7 +12,7 @@
 //     is available. Streams read from there too.
 //   - Tries of one user per second, and reservations under way in one process, are bounded.
 //
-// The package has one key of its own; the keys of the stock are in package stock:
+// The package has one key. The keys of the stock are in package stock:
 //
 //	key                          type     lifetime   what
 //	ff:{l:sale-restore:<sale>}   string   1 min      the right to bring a sale back (store/lock)

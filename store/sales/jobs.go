@@ -20,8 +20,8 @@ func (s *Store) Jobs() map[string]func(context.Context, *queue.Claimed) queue.Re
 	return map[string]func(context.Context, *queue.Claimed) queue.Result{JobOrder: s.writeOrder}
 }
 
-// writeOrder writes one order's row. Errors never use up attempts: the order is
-// owed.
+// writeOrder writes the row of an order. Errors never use up attempts, because the order has to be
+// written in any case.
 func (s *Store) writeOrder(ctx context.Context, c *queue.Claimed) queue.Result {
 	var o record.Order
 	if err := json.Unmarshal(c.Payload, &o); err != nil || o.Reservation == "" {

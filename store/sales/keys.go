@@ -1,5 +1,4 @@
 package sales
 
-// restoreLock is the name of the locks, one per sale, that give the right to
-// bring a sale back.
+// restoreLock is the name of the locks, one for each sale, that give the right to restore the sale.
 const restoreLock = "sale-restore"

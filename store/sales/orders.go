@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// relayLength is how many orders may wait for the relay; the sweeper enqueues orders
-	// that find no room.
+	// relayLength is how many orders may wait for the relay. If it is full, the sweeper enqueues
+	// further orders.
 	relayLength = 4096
 	// relayBatch is how many orders one enqueueing carries.
 	relayBatch = 256
 	// relayTime bounds one enqueueing.
 	relayTime = 5 * time.Second
 	// sweepPage is how many orders of a partition the sweeper enqueues at once. After it has
-	// enqueued all, it leaves the partition alone for sweepAgain, or for sweepRest times as
-	// long as that took, so that the jobs can do their work.
+	// enqueued all, it does not sweep the partition for sweepAgain, or for sweepRest times as long
+	// as the sweep took, so that the jobs can do their work.
 	sweepPage  = 500
 	sweepAgain = 5 * time.Second
 	sweepRest  = 10
@@ -53,8 +53,8 @@ func (s *Store) Orders(ctx context.Context, sale string, after api.Order, limit 
 	return out, err
 }
 
-// orderJob writes one order. Its unique id is the reservation: however often it
-// is enqueued, it is queued once.
+// orderJob is the job that writes one order. Its unique id is the reservation, so that it is queued
+// only once, however often it is enqueued.
 func orderJob(o stock.Order) queue.Job {
 	payload, _ := json.Marshal(record.Order(o)) // strings and numbers cannot fail
 	return queue.Job{Type: JobOrder, Unique: o.Reservation, Payload: payload}
@@ -106,7 +106,8 @@ func (s *Store) enqueue(ctx context.Context, orders []stock.Order) error {
 	return err
 }
 
-// sweptOrders has the time until which the sweeper leaves each partition's orders to their jobs.
+// sweptOrders has the time, for each partition, until which the sweeper leaves the orders to their
+// jobs.
 type sweptOrders struct {
 	mu    sync.Mutex
 	until map[stock.Ref]time.Time
@@ -167,8 +168,8 @@ const (
 	ordersPerWrite = 100
 )
 
-// newOrderWriter writes orders into SQL: those that arrive while one transaction
-// is under way share the next.
+// newOrderWriter makes the writer of orders into SQL. Orders that arrive while one transaction is
+// under way share the next.
 func newOrderWriter(write func(context.Context, []record.Order) error) *batch.Group[record.Order, struct{}] {
 	return batch.New(batch.Options{Most: ordersPerWrite, Timeout: ordersTime}, func(ctx context.Context, orders []record.Order) (struct{}, error) {
 		return struct{}{}, write(ctx, orders)
@@ -204,7 +205,7 @@ func (s *Store) acknowledge(ctx context.Context, sale string, orders []record.Or
 		err = s.live.RestoreOrders(ctx, sale, ordersOf(orders))
 	}
 	if errors.Is(err, stock.ErrAbsent) {
-		return nil // the sale is read from the record when somebody needs it
+		return nil // the sale is read from SQL when it is needed
 	}
 	return err
 }

@@ -64,13 +64,13 @@ func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 		s.o.Logger.WarnContext(ctx, "the lease for restoring a sale stays till its end", "sale", sale, "error", e)
 	}
 	if needsRestore(err) {
-		return nil // the sale changed meanwhile: the caller tries again and sees how
+		return nil // the sale changed in the meantime: the caller tries again
 	}
 	return err
 }
 
 // putMissing puts a sale on record that only Redis has, because SQL was away when the sale was
-// made. ErrAbsent: neither has it.
+// made. It returns ErrAbsent if Redis does not have the sale either.
 func (s *Store) putMissing(ctx context.Context, sale string) error {
 	row, err := s.rec.Sale(ctx, sale)
 	if err != nil {
@@ -172,8 +172,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// onStale restores a sale that the sweeper cannot work on, so that its holds end also when
-// nobody calls.
+// onStale restores a sale that the sweeper cannot work on, so that its holds end even if there are
+// no calls.
 func (s *Store) onStale(ctx context.Context, sale string) {
 	ctx, cancel := context.WithTimeout(ctx, restoreTime)
 	defer cancel()

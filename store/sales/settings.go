@@ -10,9 +10,9 @@ import (
 	"fanfare/store/stock"
 )
 
-// Put makes or changes a sale. SQL has the change before the answer; while SQL is away the
-// answer is CodeUnknownOutcome, and a sweep completes the change.
-// CodeVersionMismatch carries the present version and sale.
+// Put makes or changes a sale. SQL has the change before Put returns. If SQL is away, the error is
+// CodeUnknownOutcome, and a sweep completes the change. CodeVersionMismatch contains the present
+// version and sale.
 func (s *Store) Put(ctx context.Context, sale string, r *api.SaleRequest, m stock.Match) (*api.Sale, bool, error) {
 	defer s.cache.drop(sale)
 	change, err := s.put(ctx, stock.PutSale{Sale: sale, Request: r, Match: m})

@@ -27,19 +27,19 @@ type Options struct {
 	// MaxInFlight bounds the reservations that are under way at once in this
 	// process; default 1024. More are refused at once.
 	MaxInFlight int
-	// MinReplicas is how many replicas must have a change before its caller is
-	// told; default 0.
+	// MinReplicas is how many replicas must have a change before the caller gets the answer;
+	// default 0.
 	MinReplicas int
 	// OnReserve is called with the outcome of each try to reserve: "reserved", "replayed",
 	// a refusal's code, or "sold_out_local" for a refusal from memory. Default: nothing.
 	OnReserve func(outcome string)
-	// OnRestore is called after each try to bring a sale in line with the record, with
-	// "done" or "failed". A failed one is repeated. Default: nothing.
+	// OnRestore is called after each try to restore a sale from the record, with "done" or
+	// "failed". A failed restore is repeated. Default: nothing.
 	OnRestore func(outcome string)
 	// SweepAge is how old a waiting order must be before the sweeper assumes that its job
 	// was never enqueued; default 1 s.
 	SweepAge time.Duration
-	// Logger gets failures, all of which are retried; nil: silence.
+	// Logger receives failures, all of which are retried; nil: discarded.
 	Logger *slog.Logger
 }
 
@@ -62,8 +62,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Store is all sales: the live stock, and behind it the record. It is safe for
-// concurrent use.
+// Store has all sales: the live stock and the record. It is safe for concurrent use.
 type Store struct {
 	db   *redisdb.DB
 	live *stock.Live
@@ -96,7 +95,7 @@ func New(db *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Store, 
 	s.locker = lock.New(db, lock.Options{Name: restoreLock, Lease: restoreLease, Retention: time.Minute, MaxAttempts: 1 << 30})
 	options := stock.Options{Logger: o.Logger, MinReplicas: o.MinReplicas, OnSwept: s.onSwept, OnStale: s.onStale}
 	options.OnCompare = s.restoreOrders
-	if !db.Embedded() { // which has one run only
+	if !db.Embedded() { // an embedded Redis has only one run
 		options.RunID = stock.ServerRunID
 	}
 	s.live = stock.New(db, options)
@@ -117,8 +116,8 @@ func (s *Store) Run(ctx context.Context) error {
 // that runs it is enough; any number may.
 func (s *Store) Sweep(ctx context.Context) error { return s.live.Run(ctx) }
 
-// with runs f on the live stock of a sale. When Redis lost the sale, or was
-// failed over, the sale is first brought back from the record.
+// with runs f on the live stock of a sale. If Redis lost the sale or was failed over, the sale is
+// first restored from the record.
 func (s *Store) with(ctx context.Context, sale string, f func() error) error {
 	for {
 		err := f()

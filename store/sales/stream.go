@@ -36,8 +36,8 @@ type Watch struct {
 	seen int
 }
 
-// Watch subscribes to a sale: CodeSaleNotFound when there is none. The first Next gives its
-// present availability.
+// Watch subscribes to a sale. The error is CodeSaleNotFound if there is no such sale. The first
+// Next returns the present availability.
 func (s *Store) Watch(ctx context.Context, sale string) (*Watch, error) {
 	present, err := s.Sale(ctx, sale)
 	if err != nil {
@@ -74,7 +74,7 @@ func (w *Watch) Next() (api.Availability, bool) {
 	return k.latest, fresh
 }
 
-// Stop ends the watching. The last watcher of a sale ends the polling.
+// Stop ends the subscription. When the last one of a sale ends, polling ends.
 func (w *Watch) Stop() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
@@ -86,8 +86,8 @@ func (w *Watch) Stop() {
 	}
 }
 
-// poll reads a sale until nobody watches it, with a rest between two reads.
-// While Redis is away watchers hear nothing.
+// poll reads a sale, with a pause between reads, until nobody watches it. While Redis is away,
+// watchers get nothing.
 func (s *Store) poll(ctx context.Context, sale string, k *watched) {
 	for ctx.Err() == nil {
 		pause(ctx, streamEvery)

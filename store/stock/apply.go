@@ -21,9 +21,9 @@ func settingsArgs(s Settings) []any {
 	return args
 }
 
-// finishChange brings the other partitions up to a change of the first one, and spreads new
-// stock over them. If the process dies before it is done, a sweeper finishes it, or a call
-// that finds a partition behind.
+// finishChange applies a change of the first partition to the others, and spreads new stock over
+// them. If the process dies in between, a sweeper finishes the change, or a call that finds a
+// partition behind.
 func (e *editor) finishChange(ctx context.Context, sale string, partitions int, changed bool) error {
 	parts := e.remember(sale, partitions)
 	if changed {
@@ -57,8 +57,8 @@ func (e *editor) finishChange(ctx context.Context, sale string, partitions int, 
 	return e.mover.shareOut(ctx, parts, false)
 }
 
-// spread gives the others the settings of the first partition, as the caller read them, and
-// notes in the first one that they have them.
+// spread writes the settings of the first partition, as the caller read them, to the others, and
+// records in the first one that they have them.
 func (ps *partitions) spread(ctx context.Context, parts []*partition, first *partitionState) error {
 	if first.made {
 		found, err := ps.readStates(ctx, parts...)
@@ -91,7 +91,7 @@ func (ps *partitions) applyCmd(ctx context.Context, p *partition, s Settings, cl
 	return ps.scripts.apply.Cmd(ctx, keys, args...)
 }
 
-// flag is a yes or no as scripts read it.
+// flag is a bool in the form for scripts.
 func flag(yes bool) int {
 	if yes {
 		return 1
@@ -99,7 +99,7 @@ func flag(yes bool) int {
 	return 0
 }
 
-// raise raises numbers in a partition's settings; none of them ever falls.
+// raise raises numbers in a partition's settings. None of them ever falls.
 func (b *base) raise(ctx context.Context, p *partition, values map[string]string) error {
 	var cmds []redis.Cmder
 	for _, field := range slices.Sorted(maps.Keys(values)) {

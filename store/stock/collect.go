@@ -15,7 +15,7 @@ import (
 const (
 	// moveLease ends the right to move units of a process that died.
 	moveLease = 2 * time.Second
-	// moveAttempts are so many that the right to move units is never used up.
+	// moveAttempts is a number of attempts that is never used up.
 	moveAttempts = 1 << 30
 	// collectRounds bounds how often one reservation collects units: other users of the
 	// same home partition may take them first.
@@ -171,8 +171,8 @@ func (m *mover) provenShort(ctx context.Context, parts []*partition, g gathering
 	return shortageOf(s.now, g.want), nil
 }
 
-// unchanged tells that between two passes nothing was put back on sale and nothing
-// moved, and that nothing was on its way.
+// unchanged tells whether between two passes nothing was put back on sale and nothing moved, and
+// nothing was on its way.
 func unchanged(before, now []*partitionState) bool {
 	if before == nil || len(underway(before)) > 0 {
 		return false
@@ -221,8 +221,8 @@ func (m *mover) passOnce(ctx context.Context, parts []*partition) (found []*part
 	return found, more, m.allUsable(parts, found)
 }
 
-// allUsable is nil when all partitions may be worked on. A partition that has not been made
-// yet is no obstacle: it has no units to give.
+// allUsable is nil if all partitions may be worked on. A partition that has not been made yet is
+// allowed, because it has no units to give.
 func (m *mover) allUsable(parts []*partition, found []*partitionState) error {
 	for i, k := range found {
 		if k.status == answerAbsent && i > 0 {
@@ -270,7 +270,7 @@ func plan(parts []*partition, found []*partitionState, g gathering) (debits []de
 	return debits, true
 }
 
-// byWealth orders the other partitions by their available units of a sku, the most first.
+// byWealth orders the other partitions by their available units of a sku, largest first.
 func byWealth(found []*partitionState, but int, sku string) []int {
 	order := make([]int, 0, len(found))
 	for i := range found {

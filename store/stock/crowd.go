@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxReplicaWait is more than replicas may take to acknowledge a write.
+	// maxReplicaWait is longer than replicas may take to acknowledge a write.
 	maxReplicaWait = 2 * time.Second
 	// callerArgs is how many arguments of a script each caller adds.
 	callerArgs = 4
@@ -19,7 +19,7 @@ const (
 	crowdHead = 2
 )
 
-// call is one caller's part of a script that many share (lua/part_crowd.lua).
+// call is the call of one caller in a script that many share (lua/part_crowd.lua).
 type call struct {
 	once string // key of the idempotency record; "": none
 	args [callerArgs]any
@@ -27,7 +27,7 @@ type call struct {
 	// The answer:
 	status int64
 	head   []any // the values for all callers
-	answer []any // the values for this caller, the status first; nil: the status alone
+	answer []any // the values for this caller, beginning with the status; nil: only the status
 	err    error
 }
 

@@ -1,6 +1,6 @@
-// Package stock keeps the stock of flash sales in Redis: no unit is sold twice, none is lost,
-// and none is refused while it is there, as far as Redis keeps its own promises. The package
-// knows Redis alone; package store/sales puts SQL behind it.
+// Package stock has the stock of flash sales in Redis. As long as Redis keeps its writes, no unit
+// is sold twice, lost, or refused while it is available. The package uses only Redis; package
+// store/sales adds the record in SQL.
 //
 // All calls are methods of Live:
 //
@@ -13,17 +13,17 @@
 //	Figures                             numbers for operators
 //	Run                                 return due holds, finish what crashes left undone
 //
-// "The record" is what SQL has of a sale: its settings, its changes of stock and its orders.
-// A sale "owes" to the record what SQL does not have yet; Redis keeps it in outboxes until
+// "The record" is the data of a sale in SQL: its settings, its changes of stock and its orders.
+// Data that SQL does not have yet is "owed" to the record, and Redis keeps it in outboxes until
 // then. The ledger of a partition is its hash of reservations and users.
 //
-// ErrAbsent, ErrLoading and ErrStaleRun say that a sale has to be brought back
-// first. A change is published on ChangesChannel.
+// ErrAbsent, ErrLoading and ErrStaleRun say that a sale has to be restored first. A change is
+// published on ChangesChannel.
 //
-// Reservations of a partition that arrive while a script is under way share the next
-// script, and so do confirmations and releases. Callers who share a script are a crowd: each
-// of them gets an answer of his own. A caller who repeats a call because its answer was lost
-// gets the first answer, by the reservation's id.
+// Reservations of a partition that arrive while a script is under way share the next script, and so
+// do confirmations and releases. Callers that share a script are a crowd, and each of them gets its
+// own answer. A caller that repeats a call because the answer was lost gets the first answer, which
+// is found by the reservation's id.
 //
 // Keys, one set for each partition of a sale, each in one slot:
 //
@@ -43,8 +43,8 @@
 //	ff:{sales}:live                     hash     none            sale -> "<partitions> <another text after each change>", for sweepers
 //	ff:{l:sale:<sale>}                  string   1 min           the right to move units (store/lock)
 //
-// A sale's keys have no lifetime of their own. A sweeper removes them 8 days after the sale's
-// end, but not within an hour of reading them back, and only when nothing is left to do.
+// The keys of a sale do not expire by themselves. A sweeper removes them 8 days after the end of
+// the sale, but not within an hour after they were restored, and only if nothing is left to do.
 //
 // A reservation's record is "<state>|<user>|<created>|<expires>|<ended>|<the user's
 // reservation before>|<sku>=<units>,...", with "|<the user's reservation after>" once there is
@@ -89,7 +89,7 @@
 // the total. Oversold units are those sold beyond the total because Redis lost writes in a
 // fail-over; units that come back cover them before they are sold again.
 //
-// The first partition decides on changes of the sale. It adds and takes units itself, and
-// transfers bring units to the others, so that a change is one script. A user's reservations,
-// limit and idempotency keys are in the user's home partition alone.
+// The first partition decides on changes of the sale. It adds and takes units itself, and transfers
+// bring units to the other partitions, so that a change is one script. A user's reservations, limit
+// and idempotency keys are only in the user's home partition.
 package stock

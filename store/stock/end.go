@@ -16,7 +16,7 @@ type Ended struct {
 	Order *Order
 }
 
-// The answers of reservation_end.lua beside the common ones.
+// The statuses of reservation_end.lua, in addition to the common ones.
 const (
 	endUnknown = 7
 	endNotHeld = 8
@@ -25,7 +25,7 @@ const (
 // EndHold asks to confirm or to release a reservation.
 type EndHold struct {
 	Sale, ID string
-	// Sell sells it; otherwise its units go back.
+	// Sell: the reservation is sold; otherwise its units are given back.
 	Sell bool
 	// Owner, if not "", is the user who must have made it; a reservation of another user
 	// is not found.
@@ -33,8 +33,8 @@ type EndHold struct {
 	Once  api.Idempotency
 }
 
-// End makes a hold sold, or gives its units back, in one round trip. Repeated, it gives the
-// same answer. A reservation that was ended the other way, or has expired, is not_held, with
+// End sells a held reservation, or gives its units back, in one round trip. A repeat gets the same
+// answer. If the reservation was ended the other way or has expired, the error is not_held, with
 // its state.
 func (rs *reservations) End(ctx context.Context, e EndHold) (Ended, error) {
 	p, err := rs.partitionByID(ctx, e.Sale, e.ID)

@@ -18,10 +18,10 @@ import (
 
 // Options tunes a Live; the zero value works.
 type Options struct {
-	// Logger gets the sweeper's failures; nil: silence.
+	// Logger receives the sweeper's failures; nil: discarded.
 	Logger *slog.Logger
-	// MinReplicas is how many replicas must have a write whose success a client
-	// is told of (reserve, confirm, release, Put and Restock); default 0.
+	// MinReplicas is how many replicas must have a write before a client gets its answer (reserve,
+	// confirm, release, Put and Restock); default 0.
 	MinReplicas int
 	// RunID names the run of the server that has the keys: ServerRunID, or a name. Each
 	// partition stores the run in which it was made or loaded; calls under another run fail
@@ -44,8 +44,8 @@ type Options struct {
 // because a client's knowledge of it may be out of date when the script arrives.
 const ServerRunID = "*"
 
-// Live is the live stock of sales in Redis. It is safe for concurrent use. Each of its parts
-// has one duty; all of them stand on one base.
+// Live is the live stock of sales in Redis. It is safe for concurrent use. Each of its parts has
+// one task, and all of them use the same base.
 type Live struct {
 	*base
 	*partitions
@@ -65,7 +65,7 @@ type base struct {
 	scripts scripts
 	known   sync.Map       // sale -> []*partition
 	wake    chan struct{}  // has a value when the process has learned of another sale
-	send    redisdb.Sender // carries the writes whose success a client is told
+	send    redisdb.Sender // sends the writes whose success is reported to a client
 }
 
 // partitions reads the partitions of a sale, and brings those that are behind up to the
@@ -92,7 +92,7 @@ type reservations struct {
 	mover      *mover
 }
 
-// outbox tells what sales owe to the record, and notes what is on record.
+// outbox lists the data of sales that is not on record yet, and records what is.
 type outbox struct{ *base }
 
 // loader brings a sale back from the record.
@@ -148,7 +148,7 @@ func New(db *redisdb.DB, o Options) *Live {
 	}
 }
 
-// write sends one command whose success a client is told.
+// write sends one command whose success is reported to a client.
 func (b *base) write(ctx context.Context, cmd redis.Cmder) error {
 	return b.send(ctx, redisdb.Write, cmd)
 }

@@ -23,8 +23,8 @@ type finding struct {
 // maintainedAtOnce is how many partitions are maintained at the same time.
 const maintainedAtOnce = 16
 
-// maintenance maintains the partitions that sweeps found, while the sweeps go on. A partition
-// that finds no room is found again by the next sweep.
+// maintenance maintains the partitions that sweeps found, while the sweeps go on. If too many wait
+// already, the next sweep finds the partition again.
 type maintenance struct {
 	sweeper *sweeper
 	mu      sync.Mutex
@@ -97,7 +97,7 @@ func (sw *sweeper) isPartitioned(sale string) bool {
 	return ok && len(known.([]*partition)) > 1
 }
 
-// maintain does for a partition what its sweep could not do in one script.
+// maintain does the work for a partition that its sweep could not do in one script.
 func (sw *sweeper) maintain(ctx context.Context, f finding) error {
 	switch f.answer.status {
 	case answerStaleRun, answerLoading:
@@ -170,7 +170,7 @@ func (sw *sweeper) maintainAbsent(ctx context.Context, p *partition) error {
 		sw.o.OnStale(ctx, p.sale)
 		return nil
 	case errors.Is(err, ErrAbsent):
-		return nil // it is brought back when somebody asks for it
+		return nil // it is restored when it is needed
 	}
 	return err
 }

@@ -6,8 +6,8 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// sender carries the writes whose success a client is told. With MinReplicas it waits until so
-// many replicas have them; without, they share the round trips of all others.
+// sender sends the writes whose success is reported to a client. With MinReplicas it waits until
+// that many replicas have them. Without, they share the round trips of all other commands.
 func sender(db *redisdb.DB, minReplicas int) redisdb.Sender {
 	if minReplicas <= 0 {
 		return db.Share
@@ -15,7 +15,7 @@ func sender(db *redisdb.DB, minReplicas int) redisdb.Sender {
 	return (&redisdb.Replicas{DB: db, Need: minReplicas, Mark: waitKey, Wrote: wrote}).Send
 }
 
-// wrote tells whether a script changed something, or found its own earlier change.
+// wrote tells whether a script changed something, or found that an earlier run of it did.
 func wrote(cmd redis.Cmder) bool {
 	c, ok := cmd.(*redis.Cmd)
 	if !ok {

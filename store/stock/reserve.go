@@ -14,8 +14,8 @@ type ReserveStock struct {
 	Sale    string
 	Request *api.ReservationRequest
 	Once    api.Idempotency
-	// Call names the call (NewCall), the same at each try of it; "": each try is a call of
-	// its own.
+	// Call is the id of the call (NewCall), which is the same for each try; "": each try is a
+	// separate call.
 	Call string
 }
 
@@ -34,17 +34,17 @@ type Reserved struct {
 	SoldOut *SoldOut
 }
 
-// SoldOut tells how a sale stands that has not enough for a reservation.
+// SoldOut has the state of a sale that does not have enough units for a reservation.
 type SoldOut struct {
-	// Available is the number of units there are of each requested sku.
+	// Available is the number of available units of each requested sku.
 	Available map[string]int64
 	// NextDue is how long until the next hold ends; 0: there is none.
 	NextDue time.Duration
-	// Version is the sale's.
+	// Version is the version of the sale.
 	Version int64
 }
 
-// The answers of stock_reserve.lua beside the common ones.
+// The statuses of stock_reserve.lua, in addition to the common ones.
 const (
 	reserveElsewhere  = 7
 	reserveUnknownSKU = 8
@@ -103,7 +103,7 @@ const (
 	// reserveTries bounds how often a reservation is tried: each try before the last
 	// returned due holds or repaired something.
 	reserveTries = 1000
-	// repairs is how often one call corrects what its process knows of a sale.
+	// repairs is how often one call corrects the data that its process has of a sale.
 	repairs = 3
 )
 
@@ -147,7 +147,7 @@ func (rs *reservations) Reserve(ctx context.Context, r ReserveStock) (Reserved, 
 	return Reserved{}, errMoving()
 }
 
-// errMoving ends a call that found the sale changed at every one of its tries.
+// errMoving ends a call that found a changed sale at each of its tries.
 func errMoving() error {
 	e := api.Errorf(api.CodeOverloaded, "the sale keeps changing")
 	e.RetryAfter = time.Second

@@ -13,7 +13,7 @@ const (
 	farRest  = time.Minute
 )
 
-// rests are the sales that need no sweep for some time; nil: all sales are always swept.
+// rests has the sales that need no sweep for some time; nil: all sales are always swept.
 type rests map[string]rest
 
 // rest ends at a time, or when the sale's entry in the registry changes.
@@ -33,8 +33,8 @@ func (r rests) awake(sales map[string]registration, now time.Time) (awake []stri
 	return awake
 }
 
-// note lets those sales rest whose partitions were all swept at that time, have the same
-// settings, and need no maintenance.
+// note lets a sale rest if all its partitions were swept at that time, have the same settings, and
+// need no maintenance.
 func (r rests) note(sales map[string]registration, found []finding, at time.Time) {
 	if r == nil {
 		return

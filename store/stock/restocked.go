@@ -16,7 +16,7 @@ import (
 // key. When the call is repeated, its name shows that the change was made before.
 type Restocked struct {
 	Name string
-	// Version is the sale's after it.
+	// Version is the version of the sale after the change.
 	Version int64
 	// Answer is the idempotency record, and ExpiresAt its end in milliseconds since the
 	// Unix epoch, by Redis' clock.

@@ -32,15 +32,15 @@ type Item struct {
 	Total int64
 }
 
-// Values of Match.Version that are no version.
+// Values of Match.Version that are not a version.
 const (
-	// AnyVersion matches every sale there is (If-Match: *).
+	// AnyVersion matches every existing sale (If-Match: *).
 	AnyVersion int64 = -2
-	// NoVersion matches none.
+	// NoVersion matches no sale.
 	NoVersion int64 = -1
 )
 
-// Match is the condition of a change. Its zero value is none.
+// Match is the condition of a change. The zero value is no condition.
 type Match struct {
 	// Version must be the sale's present version (If-Match), or AnyVersion: there
 	// must be a sale. 0: no condition.
@@ -102,7 +102,7 @@ type Change struct {
 	Record Settings
 }
 
-// The answers of sale_put.lua and sale_restock.lua beside the common ones.
+// The statuses of sale_put.lua and sale_restock.lua, in addition to the common ones.
 const (
 	changeMismatch  = 7
 	putConflict     = 8
@@ -305,7 +305,7 @@ func errBounds() error {
 	return api.Errorf(api.CodeBounds, "a sku or the number of partitions cannot go, nor units that are held or sold")
 }
 
-// errMismatch carries the present sale and its version.
+// errMismatch is the error with the present sale and its version.
 func errMismatch(present *api.Sale) error {
 	e := api.Errorf(api.CodeVersionMismatch, "the sale is not the one that the condition asks for")
 	if present == nil {
@@ -314,8 +314,8 @@ func errMismatch(present *api.Sale) error {
 	return e.With("version", present.Version).With("sale", present)
 }
 
-// Settings reads a sale's settings from Redis, also those of a sale that cannot be worked on.
-// ErrAbsent.
+// Settings reads a sale's settings from Redis, even if the sale cannot be worked on. The error may
+// be ErrAbsent.
 func (x *outbox) Settings(ctx context.Context, sale string) (Settings, error) {
 	found, err := x.readStates(ctx, newPartition(sale, 0))
 	if err != nil {

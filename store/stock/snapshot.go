@@ -24,7 +24,7 @@ const (
 	snapshotRest = 10 * time.Millisecond
 )
 
-// takeSnapshots gives snapshots whose first read began after this call.
+// takeSnapshots returns snapshots whose first read began after this call.
 func (m *mover) takeSnapshots(ctx context.Context, parts []*partition) (*snapshots, error) {
 	first := parts[0]
 	first.snapshotsOnce.Do(func() {
@@ -34,7 +34,7 @@ func (m *mover) takeSnapshots(ctx context.Context, parts []*partition) (*snapsho
 	return s, m.db.Err(err, redisdb.Read)
 }
 
-// readInTurn is readTwice with a rest after each.
+// readInTurn makes a function that calls readTwice, with a pause after each call.
 func (m *mover) readInTurn() func(context.Context, [][]*partition) (*snapshots, error) {
 	rested := make(chan struct{}, 1)
 	rested <- struct{}{}

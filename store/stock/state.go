@@ -24,7 +24,7 @@ func (n *numbers) add(o numbers) {
 	n.oversold += o.oversold
 }
 
-// partitionState is one partition as a script read it, at one moment.
+// partitionState is the state of one partition at one moment, as a script read it.
 type partitionState struct {
 	status       int64
 	disowned     bool
@@ -167,8 +167,8 @@ func parseNumbers(text string) (n numbers) {
 // move meanwhile.
 const saleReads = 3
 
-// Sale reads a sale. Available + held + sold = total in every answer; a sale of
-// several partitions says whether the numbers are of one moment. ErrAbsent.
+// Sale reads a sale. In every answer, available + held + sold = total. For a sale of several
+// partitions the answer says whether the numbers are from one moment. The error may be ErrAbsent.
 func (ps *partitions) Sale(ctx context.Context, sale string) (*api.Sale, error) {
 	parts, err := ps.partitionsOf(ctx, sale)
 	if err != nil {

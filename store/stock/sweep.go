@@ -36,11 +36,10 @@ func (b *base) sweepCmd(ctx context.Context, p *partition) *redis.Cmd {
 	return b.scripts.sweep.Cmd(ctx, p.core(p.orders, p.out), b.o.RunID, sweptAtOnce)
 }
 
-// Run sweeps all live sales until ctx ends. It returns holds that are due, finishes transfers
-// and changes that crashes left undone, tells OnSwept what is not on record, and removes the
-// keys of sales that ended long ago. Any number of processes may run it. Due holds never wait
-// for the other work. A sale in which nothing can be due before a known time is not swept until
-// then.
+// Run sweeps all live sales until ctx ends. It returns holds that are due, finishes transfers and
+// changes that crashes left undone, calls OnSwept with data that is not on record, and removes the
+// keys of sales that ended long ago. Any number of processes may run it. Due holds never wait for
+// the other work. A sale in which nothing can be due before a known time is not swept until then.
 func (sw *sweeper) Run(ctx context.Context) error {
 	w := &maintenance{sweeper: sw, busy: map[*partition]bool{}}
 	defer w.running.Wait()
@@ -109,10 +108,10 @@ func (b *base) readSweep(cmd redis.Cmder) (sweepAnswer, error) {
 	}, nil
 }
 
-// more tells that more holds may be due than one sweep returns.
+// more tells whether more holds may be due than one sweep returns.
 func (a sweepAnswer) more() bool { return a.status == answerDone && a.returned == sweptAtOnce }
 
-// unrecorded tells that the present settings are not on record.
+// unrecorded tells whether the present settings are not on record.
 func (a sweepAnswer) unrecorded() bool { return a.recorded < a.version }
 
 const (
@@ -143,7 +142,7 @@ func (a sweepAnswer) compareFrom() int64 {
 	return a.compared - recordedLate.Milliseconds()
 }
 
-// retirable tells that the sale ended so long ago that its keys may be removed.
+// retirable tells whether the sale ended so long ago that its keys may be removed.
 func (a sweepAnswer) retirable() bool {
 	return a.now > max(a.ends+keptAfterEnd.Milliseconds(), a.opened+keptAfterOpening.Milliseconds())
 }

@@ -44,9 +44,9 @@ func (x *outbox) WaitingOrders(ctx context.Context, ref Ref, after Order, limit 
 // ordersAtOnce is how many reservations one command names.
 const ordersAtOnce = 500
 
-// OrdersRecorded notes that the orders of these reservations are on record, and tells how many
-// of the reservations are sold in Redis. After Redis lost writes some may be missing there, and
-// have to be restored. ErrAbsent.
+// OrdersRecorded records that the orders of these reservations are in SQL, and returns how many of
+// the reservations are sold in Redis. After Redis lost writes some may be missing there, and have
+// to be restored. The error may be ErrAbsent.
 func (x *outbox) OrdersRecorded(ctx context.Context, sale string, reservations ...string) (known int, err error) {
 	parts, err := x.partitionsOf(ctx, sale)
 	if err != nil {
