@@ -1,4 +1,4 @@
--- Numbers a message and keeps it: the least that any chat does.
+-- Gives a message an id and stores it: the least work of any chat.
 -- KEYS: 1 counter, 2 messages
 -- ARGV: 1 text
 -- RETURNS: the id

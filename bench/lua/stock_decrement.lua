@@ -1,4 +1,4 @@
--- Takes units from a counter if there are so many: the least that any sale does.
+-- Takes units from a counter if it has enough: the least work of any sale.
 -- KEYS: 1 counter
 -- ARGV: 1 units
 -- RETURNS: 1 taken, 0 not enough

@@ -29,8 +29,8 @@ type Options struct {
 	// Pagers read audiences by their kind (events.KindContactsOf, KindChat); an
 	// event of a kind without one becomes a dead letter.
 	Pagers map[string]Pager
-	// LiveKey names the key of Redis that exists while a user reads his chats
-	// on a live stream: an event to a chat does not go to him then. Default: none.
+	// LiveKey names the key of Redis that exists while a user has a live stream of chats. Such
+	// users get no notifications of events to a chat. Default: none.
 	LiveKey func(user string) string
 	// Deep is how many notifications may wait, in all shards together, before parts of large
 	// audiences that cannot go in one hop have to wait; default 2,000.

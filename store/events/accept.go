@@ -14,10 +14,11 @@ import (
 	"fanfare/store/queue"
 )
 
-// Accept takes an event in one round trip to Redis and without SQL. There are two exceptions: an
-// unknown type is read from the record, and ExpiresAt has Redis' clock read every 10 s. When it
-// returns nil the event can no longer be lost. replayed: the result is that of an earlier
-// request with the same key. The caller has checked the event with api.Validator.
+// Accept accepts an event in one round trip to Redis and without SQL. There are two exceptions: an
+// unknown type is read from the record, and an event with ExpiresAt needs Redis' clock, which is
+// read every 10 s. When it returns nil the event can no longer be lost. replayed says that the
+// result is from an earlier request with the same key. The caller must have checked the event with
+// api.Validator.
 func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempotency) (a *api.EventAccepted, replayed bool, err error) {
 	ids, replayed, err := s.accept(ctx, []api.EventRequest{*r}, once, nil)
 	if err != nil {
@@ -26,8 +27,8 @@ func (s *Store) Accept(ctx context.Context, r *api.EventRequest, once api.Idempo
 	return &api.EventAccepted{ID: ids[0]}, replayed, nil
 }
 
-// AcceptBatch takes all events or none, in one shard and one step. One bad
-// event refuses the whole batch, naming its index.
+// AcceptBatch accepts all events or none, in one shard and one step. One bad event refuses the
+// whole batch, and the error names its index.
 func (s *Store) AcceptBatch(ctx context.Context, r *api.EventBatchRequest, once api.Idempotency) (a *api.EventBatchAccepted, replayed bool, err error) {
 	inBatch := func(index int, err error) error { return prefixError(err, "events["+strconv.Itoa(index)+"]") }
 	ids, replayed, err := s.accept(ctx, r.Events, once, inBatch)
@@ -73,8 +74,8 @@ func (s *Store) accept(ctx context.Context, events []api.EventRequest, once api.
 	return idsOf(first, len(events)), false, nil
 }
 
-// replay handles a request that would be refused now, because its time is over or its type is
-// gone, but was accepted before under the same key.
+// replay handles a request that would be refused now, because the event has expired or its type was
+// deleted, but that was accepted before with the same key.
 func (s *Store) replay(ctx context.Context, shard int, record queue.Once, refusal error) ([]string, bool, error) {
 	if record.Key == "" {
 		return nil, false, refusal
@@ -90,8 +91,8 @@ func (s *Store) replay(ctx context.Context, shard int, record queue.Once, refusa
 	return ids, true, err
 }
 
-// shard chooses the event's shard: by the key when there is one, so that a replay finds its
-// record, else any shard.
+// shard chooses the event's shard: by the idempotency key if there is one, so that a replay finds
+// its record, and otherwise any shard.
 func (s *Store) shard(once api.Idempotency, now time.Time) int {
 	if once.Key == "" {
 		return s.shardOfTheMoment(now)
@@ -102,9 +103,9 @@ func (s *Store) shard(once api.Idempotency, now time.Time) int {
 // shardSlice is how long a process puts events without a key into one shard.
 const shardSlice = 5 * time.Millisecond
 
-// shardOfTheMoment is a random shard, another one each shardSlice. Events of the same moment
-// share targeting's batches, which cost as much for one event as for many. Processes differ by
-// their seed. A shard that cannot be reached is passed over, unless none can.
+// shardOfTheMoment is a random shard, which changes with each shardSlice. So events of the same
+// moment are targeted in one batch, which costs as much for one event as for many. Processes have
+// different seeds. A shard that cannot be reached is skipped, unless no shard can be reached.
 func (s *Store) shardOfTheMoment(now time.Time) int {
 	slice := uint64(now.UnixNano() / int64(shardSlice))
 	shards := s.o.Queue.Shards()
@@ -176,8 +177,8 @@ func (s *Store) job(ctx context.Context, id string, e *api.EventRequest, now tim
 	}, err
 }
 
-// checkExpiry refuses an event whose time is over by the clock of Redis, which decides later,
-// too. The clock of this server may differ.
+// checkExpiry refuses an event that has expired by the clock of Redis, which also decides later.
+// The clock of this server may differ.
 func (s *Store) checkExpiry(ctx context.Context, id string, at *api.Time) error {
 	if at == nil {
 		return nil
@@ -190,8 +191,8 @@ func (s *Store) checkExpiry(ctx context.Context, id string, at *api.Time) error 
 	return err
 }
 
-// storedAudience sorts out duplicate users and puts many of them into pages
-// beside the job.
+// storedAudience removes duplicate users. If there are many users, it puts them into pages that are
+// stored as the job's attachment.
 func storedAudience(a *api.Audience) (Audience, []string) {
 	if len(a.Users) == 0 {
 		return Audience{ContactsOf: a.ContactsOf, Chat: a.Chat}, nil

@@ -1,8 +1,7 @@
-// Package events accepts events, reports on them and knows the event types.
+// Package events accepts events, reports on them and has the event types.
 //
-// It owns no keys of its own: everything about an event lives in the slot of
-// its shard in the queues "events" and "notifications", written by the same
-// step that changes the queue:
+// It has no keys. Everything about an event is in the slots of the queues "events" and
+// "notifications", and is written in the same step that changes the queue:
 //
 //	what                     where                                        lifetime
 //	the entry and its page   queue events, the job's body                 until targeting is over
@@ -13,8 +12,8 @@
 //	a page that was split    queue events, idempotency record             MaxAge
 //	the shards' counters     queue notifications, group <event id>        retention after their last change
 //
-// The report is how far targeting has come, with its counts (progress.go). The process that
-// works on the event writes it whole. A large audience becomes parts (part.go), jobs of
-// the same queue. Counters of a notification shard: created,
-// delivered, failed, expired, retrying.
+// The report says how far targeting has come, with its counts (progress.go). The process that works
+// on the event always writes the whole report. A large audience becomes parts (part.go), which are
+// jobs of the same queue. A shard of notifications has the counters created, delivered, failed,
+// expired and retrying.
 package events

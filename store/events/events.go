@@ -11,10 +11,10 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Options say what a Store works on. DB, Queue, Notifications and Record are
-// needed; the rest may stay zero.
+// Options are what a Store works with. DB, Queue, Notifications and Record are required; the rest
+// may stay zero.
 type Options struct {
-	// DB is asked, without a round trip, whether Redis is nearly full.
+	// DB says, without a round trip, whether Redis is nearly full.
 	DB *redisdb.DB
 	// Queue is the queue "events", Notifications the queue "notifications".
 	Queue, Notifications *queue.Queue

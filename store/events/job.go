@@ -13,7 +13,7 @@ import (
 const (
 	// PageSize is how many users one page of an audience holds at most.
 	PageSize = 1000
-	// inlineUsers is the largest audience that travels in the job itself.
+	// inlineUsers is the largest audience that is in the job itself.
 	inlineUsers = 100
 	// PartSize is how many users of a large audience become one part.
 	PartSize = 100
@@ -38,16 +38,16 @@ const reasonMark = "!"
 // LabelPart counts the parts of an event that have ended.
 const LabelPart = "ended"
 
-// Job is an accepted event as its queue entry holds it: rendered, and with the
-// position where targeting goes on.
+// Job is an accepted event in its queue entry: rendered, and with the position at which targeting
+// continues.
 type Job struct {
 	Type     string      `json:"type"`
 	Actor    string      `json:"actor,omitempty"`
 	Object   string      `json:"object,omitempty"`
 	Audience Audience    `json:"audience"`
 	Push     render.Push `json:"push"`
-	// Of is the event that this job is a part of: the part has some users of its audience, all
-	// named. It is "" if the job is the event itself.
+	// Of is the id of the event if this job is a part of an event. A part has some users of the
+	// audience, listed by name. Of is "" if the job is the event itself.
 	Of string `json:"of,omitempty"`
 	// Parts is how many parts were made of the pages before Cursor.
 	Parts int64 `json:"parts,omitempty"`
@@ -56,9 +56,9 @@ type Job struct {
 	// Cursor is where the next page begins: a page's number, or the last name.
 	Cursor  string `json:"cursor,omitempty"`
 	Counted Counts `json:"counted,omitzero"`
-	// Missed are users of a small audience whose settings could not be read, or whose
-	// notifications could not be stored, while those of other users could. Counted is what these
-	// other users counted.
+	// Missed are users of a small audience whose settings could not be read, or whose notifications
+	// could not be stored, although those of other users could. Counted has the counts of these
+	// other users.
 	Missed []string `json:"missed,omitempty"`
 	// Sent counts the notifications of the pages before Cursor that have ended.
 	Sent Sent `json:"sent,omitzero"`
@@ -67,7 +67,7 @@ type Job struct {
 // Audience says which users are meant. Exactly one of its kinds is set.
 type Audience struct {
 	Users      []string `json:"users,omitempty"`
-	Pages      int      `json:"pages,omitempty"` // users, stored beside the job in so many pages
+	Pages      int      `json:"pages,omitempty"` // number of pages of users in the job's attachment
 	ContactsOf string   `json:"contacts_of,omitempty"`
 	Chat       string   `json:"chat,omitempty"`
 }
@@ -90,8 +90,8 @@ func (a *Audience) Kind() string {
 	return KindUsers
 }
 
-// JobOf takes the event out of a claimed job, which keeps nothing of it: the event belongs to
-// the caller alone.
+// JobOf takes the event out of a claimed job. The claimed job keeps no reference, so that the event
+// belongs only to the caller.
 func JobOf(c *queue.Claimed) (*Job, error) {
 	j, ok := c.Value.(*Job)
 	var err error
@@ -102,7 +102,7 @@ func JobOf(c *queue.Claimed) (*Job, error) {
 	return j, err
 }
 
-// DecodeJob reads what Encode wrote.
+// DecodeJob reads the form of Encode.
 func DecodeJob(payload []byte) (*Job, error) {
 	j := new(Job)
 	if err := json.Unmarshal(payload, j); err != nil {
@@ -111,7 +111,7 @@ func DecodeJob(payload []byte) (*Job, error) {
 	return j, nil
 }
 
-// Names never hold a blank, so a page of users is its names with blanks between.
+// Names never contain a blank, so a page of users is its names separated by blanks.
 func joinPage(users []string) string { return strings.Join(users, " ") }
 
 // SplitPage reads the users of one item of an event's attachment.

@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Encode writes the job for the queue, as encoding/json would by the fields' tags. It
-// leaves the rendered payload as it is, neither checked nor escaped a second time.
+// Encode writes the job for the queue, as encoding/json would according to the fields' tags. It
+// writes the rendered payload unchanged, without checking or escaping it a second time.
 func (j *Job) Encode() ([]byte, error) {
 	size := 256 + len(j.Push.Payload)
 	for _, names := range [][]string{j.Audience.Users, j.Missed} {
@@ -137,7 +137,7 @@ func (t *jsonText) texts(name string, all []string) {
 	t.b = append(t.b, ']')
 }
 
-// value writes what is rare.
+// value writes a rare member with encoding/json.
 func (t *jsonText) value(name string, v any) {
 	b, err := json.Marshal(v)
 	t.name(name)

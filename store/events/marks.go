@@ -6,14 +6,14 @@ import "strings"
 // label of a notification's end.
 const MarkStored = "stored"
 
-// MarkName names the mark of a notification: enough of its id.
+// MarkName is the name of a notification's mark: the beginning of the notification's id.
 func MarkName(id string) string { return id[:18] }
 
-// MarkText is a mark as the queue keeps it. It holds the user's name, so that a later run
-// does not count a user as suppressed who already got the notification.
+// MarkText is the text of a mark in the queue. It has the user's name, so that a later run does not
+// count a user as suppressed who already got the notification.
 func MarkText(mark, user string) string { return mark + " " + user }
 
-// ParseMark reads what MarkText made.
+// ParseMark reads the form of MarkText.
 func ParseMark(text string) (mark, user string) {
 	mark, user, _ = strings.Cut(text, " ")
 	return mark, user

@@ -9,10 +9,10 @@ import (
 	"fanfare/store/queue"
 )
 
-// AcceptNamed takes events that the server itself makes. Ids derive from the names, so that
-// accepting an event again has no effect, also for a while after its end
-// (FANFARE_TOMBSTONE_RETENTION). refused has an error for each event that could never be
-// accepted, such as one whose payload is too large; the other events are accepted.
+// AcceptNamed accepts events that the server itself makes. Their ids are derived from the names, so
+// that accepting an event again has no effect, even for a while after its end
+// (FANFARE_TOMBSTONE_RETENTION). refused has an error for each event that can never be accepted,
+// such as one whose payload is too large. The other events are accepted.
 func (s *Store) AcceptNamed(ctx context.Context, named ...api.NamedEvent) (refused []error, err error) {
 	if err := s.o.DB.Overloaded(); err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func (s *Store) NamedID(n *api.NamedEvent) string {
 	return queue.DeriveID(queue.NewID(s.o.Queue.Route(n.Route), n.At), sum[:], 0)
 }
 
-// Knows tells whether an event type is registered, as far as this process knows: its view is at
-// most Options.Poll old. Before any type could be read it says yes.
+// Knows tells whether an event type is registered. The view of this process is at most Options.Poll
+// old. Before the types could be read for the first time, it returns true.
 func (s *Store) Knows(ctx context.Context, name string) bool {
 	if s.types.snap.Load() == nil {
 		if err := s.types.reload(ctx); err != nil {

@@ -10,11 +10,11 @@ import (
 	"fanfare/store/queue"
 )
 
-// A large audience is split, page by page, into parts: jobs of the queue of events with some
-// users each, which are targeted and sent as small events are. All parts of a page are stored in
-// one step, which is remembered by the page's cursor. When the page is read again, perhaps with
-// other users, nothing is stored, and the event goes on where the first reading ended. A part's
-// counts are added to the event's group when the part ends.
+// A large audience is split, page by page, into parts: jobs of the queue of events with some users
+// each, which are targeted and sent like small events. All parts of a page are stored in one step,
+// which is remembered under the page's cursor. If the page is read again, perhaps with other users,
+// nothing is stored, and the event continues where the first read ended. When a part ends, its
+// counts are added to the event's group.
 
 // The names of a part's counts in its event's group.
 const (
@@ -31,7 +31,7 @@ func (j *Job) Event(id string) string {
 	return id
 }
 
-// PartCounts are what a part adds to its event's group.
+// PartCounts are the counts that a part adds to its event's group.
 func PartCounts(c Counts, s Sent) map[string]int64 {
 	all := map[string]int64{}
 	for name, n := range map[string]int64{
@@ -48,7 +48,7 @@ func PartCounts(c Counts, s Sent) map[string]int64 {
 	return all
 }
 
-// addParts adds what an event's parts have counted.
+// addParts adds the counts of an event's parts.
 func (p *progress) addParts(sums map[string]int64) {
 	p.counts = p.counts.Plus(Counts{Recipients: sums["recipients"], IsActor: sums["is_actor"], OptedOut: sums["opted_out"],
 		Muted: sums["muted"], NoDevice: sums["no_device"], Live: sums["live"]})
@@ -58,8 +58,8 @@ func (p *progress) addParts(sums map[string]int64) {
 	p.sent.addReasons(countFailed, sums)
 }
 
-// Split stores the users of a page of the event id as parts. It returns the cursor of the next
-// page and the number of this page's parts, both as the first call stored them.
+// Split stores the users of a page of an event as parts. It returns the cursor of the next page and
+// the number of parts, both from the first call for this page.
 func Split(ctx context.Context, q *queue.Queue, id string, j *Job, users []string, next string, keep time.Duration) (string, int64, error) {
 	shard := q.Route(id + j.Cursor)
 	var jobs []queue.Job

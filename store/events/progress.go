@@ -18,7 +18,7 @@ const (
 	stateExpired   = queue.StateExpired
 )
 
-// Counts are users of an audience, by the outcome for each.
+// Counts are numbers of users of an audience, by outcome.
 type Counts struct {
 	Recipients int64 `json:"r,omitempty"` // distinct users, whatever the outcome
 	IsActor    int64 `json:"a,omitempty"`
@@ -28,7 +28,7 @@ type Counts struct {
 	Live       int64 `json:"l,omitempty"`
 }
 
-// Plus adds up what two parts of an audience counted.
+// Plus adds the counts of two parts of an audience.
 func (c Counts) Plus(o Counts) Counts {
 	return Counts{c.Recipients + o.Recipients, c.IsActor + o.IsActor, c.OptedOut + o.OptedOut, c.Muted + o.Muted,
 		c.NoDevice + o.NoDevice, c.Live + o.Live}
@@ -39,12 +39,12 @@ func (c Counts) Suppressed() map[string]int64 {
 	return map[string]int64{"is_actor": c.IsActor, "opted_out": c.OptedOut, "muted": c.Muted, "no_device": c.NoDevice, "live": c.Live}
 }
 
-// Sent are the notifications of an event that the process that targeted it also sent, without
-// those that were stored to wait.
+// Sent counts the notifications of an event that were sent by the process that targeted it, without
+// those that were stored as jobs.
 type Sent struct {
 	Delivered, Failed, Expired int64
-	// Made is how many notifications the event has, stored ones included, if that is known. If
-	// it is 0, the number follows from those that have ended and those that were stored.
+	// Made is how many notifications the event has, including stored ones, if that is known. If it
+	// is 0, the number is the sum of those that have ended and those that were stored.
 	Made int64
 	// Why counts the failed notifications by reason.
 	Why map[string]int64 `json:",omitempty"`
@@ -87,8 +87,8 @@ func (s *Sent) addReasons(prefix string, counts map[string]int64) {
 	}
 }
 
-// progress is how far an event has come, as the queue keeps it beside the event. The owner of
-// the event writes it whole, in the step that ends the owner's work.
+// progress is how far an event has come; the queue stores it as the event's report. The process
+// that has claimed the event always writes the whole report, in the step that ends its work.
 type progress struct {
 	state  byte
 	typ    string
@@ -97,7 +97,7 @@ type progress struct {
 	parts  int64 // number of parts that the event was split into; their counts are added to these
 }
 
-// ReportTargeting is the report of an event of which part was targeted; sent counts its
+// ReportTargeting is the report of an event whose audience was partly targeted. sent counts its
 // notifications that have already ended.
 func (j *Job) ReportTargeting(all Counts, sent Sent) string {
 	return (&progress{stateTargeting, j.Type, all, sent, j.Parts}).text()
@@ -114,7 +114,7 @@ func (j *Job) ReportDone(all Counts, sent Sent) string {
 	return (&progress{state: stateDone, typ: j.Type, counts: all, sent: sent}).text()
 }
 
-// ReportExpired is the report of an event that was found after its time.
+// ReportExpired is the report of an event that had expired before it was targeted.
 func (j *Job) ReportExpired() string {
 	return (&progress{state: stateExpired, typ: j.Type}).text()
 }
@@ -131,9 +131,9 @@ func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) qu
 	return queue.Result{Report: j.ReportTargeted(all, sent), ReportTTL: reportTTL}
 }
 
-// text is the state's letter and the type, which holds no blank, then the counts up to the last
-// that is not 0, each behind a blank; a 0 is left out. The reasons of failed notifications
-// follow all counts.
+// text is the letter of the state and the type, which has no blank, followed by the counts up to
+// the last one that is not 0, each after a blank. A count of 0 is an empty text. The reasons of
+// failed notifications follow after all counts.
 func (p *progress) text() string {
 	b := make([]byte, 0, len(p.typ)+24)
 	b = append(append(b, p.state), p.typ...)
@@ -154,7 +154,7 @@ func (p *progress) text() string {
 	return string(b)
 }
 
-// parseProgress reads what text wrote.
+// parseProgress reads the form of text.
 func parseProgress(text string) (p progress, err error) {
 	p.state = text[0]
 	fields := strings.Split(text[1:], " ")

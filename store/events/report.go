@@ -10,10 +10,10 @@ import (
 	"fanfare/store/queue"
 )
 
-// Report says how far an event has come, with counts that stay true when work is repeated. It
-// reads the event's own record first, then the counts of its parts, then the counters of all
-// notification shards, each in one pipeline. Read in this order, an event whose targeting was
-// over shows every notification that it made. An event that is unknown or past its retention is
+// Report says how far an event has come, with counts that are right even if work is repeated. It
+// first reads the event's own report, then the counts of its parts, and then the counters of all
+// notification shards, each in one pipeline. In this order, an event whose targeting was over shows
+// every notification that it made. An event that is unknown, or whose retention is over, is
 // not_found.
 func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error) {
 	shard, ok := queue.ParseID(id)
@@ -32,7 +32,7 @@ func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error)
 		return nil, err
 	}
 	sent, parts := map[string]int64{}, map[string]int64{}
-	// A dead letter that is tried again is queued, too, and keeps its counts.
+	// A dead letter that is tried again is queued as well, and keeps its counts.
 	if event.state == stateDone || text == string(stateQueued)+event.typ {
 		return report(id, &event, sent), nil
 	}
@@ -55,7 +55,7 @@ func notFound(id string) error {
 	return api.Errorf(api.CodeNotFound, "there is no event %q, or its report is no longer kept", id)
 }
 
-// report puts the two records together.
+// report combines the event's report with the counters of its notifications.
 func report(id string, event *progress, sent map[string]int64) *api.EventReport {
 	c, s := &event.counts, &event.sent
 	r := &api.EventReport{
@@ -77,7 +77,7 @@ func report(id string, event *progress, sent map[string]int64) *api.EventReport 
 // maxReasons is how many reasons a report names.
 const maxReasons = 10
 
-// mostFrequent drops reasons whose count is back at zero, and the rarest beyond the limit.
+// mostFrequent removes reasons whose count is back at zero, and the rarest reasons over the limit.
 func mostFrequent(reasons map[string]int64) map[string]int64 {
 	maps.DeleteFunc(reasons, func(_ string, n int64) bool { return n <= 0 })
 	names := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
@@ -89,7 +89,7 @@ func mostFrequent(reasons map[string]int64) map[string]int64 {
 	return reasons
 }
 
-// stateOf names the state. A dead letter waits until somebody retries it.
+// stateOf returns the state. A dead letter is waiting until somebody retries it.
 func stateOf(event *progress, allEnded bool) api.EventState {
 	switch {
 	case event.state == stateExpired:

@@ -63,9 +63,9 @@ func (t *types) reload(ctx context.Context) error {
 	return nil
 }
 
-// templates finds the templates of an event's type. A type that the snapshot does not have is
-// read from the record before it is refused as unknown, unless the event has an alert of its own
-// and needs no type.
+// templates finds the templates of an event's type. A type that the snapshot does not have is read
+// from the record before it is refused as unknown, unless the event has its own alert and needs no
+// type.
 func (t *types) templates(ctx context.Context, e *api.EventRequest) (*render.TemplateSet, error) {
 	if t.snap.Load() == nil {
 		if err := t.reload(ctx); err != nil {
@@ -117,7 +117,7 @@ func (s *Store) EventTypes(ctx context.Context) ([]api.EventType, error) {
 	return s.o.Record.EventTypes(ctx)
 }
 
-// DeleteEventType forgets an event type. Events already accepted are not changed.
+// DeleteEventType deletes an event type. Events that were accepted before are not changed.
 func (s *Store) DeleteEventType(ctx context.Context, name string) error {
 	if err := s.o.Record.DeleteEventType(ctx, name); err != nil {
 		return err

@@ -25,8 +25,8 @@ func WantCode(t testing.TB, err error, want api.Code) {
 	}
 }
 
-// AtOnce runs n calls at the same time and fails the test for any error. Their context
-// ends at the first.
+// AtOnce runs n calls at the same time and fails the test for any error. The first error ends the
+// context of all calls.
 func AtOnce(t testing.TB, n int, call func(ctx context.Context, i int) error) {
 	t.Helper()
 	g, ctx := errgroup.WithContext(t.Context())

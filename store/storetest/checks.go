@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// maxLuaLines is where a body is certainly too long: Redis does nothing else
-// while it runs. The guide is 60.
+// maxLuaLines is the length from which a body is certainly too long, because Redis does nothing
+// else while it runs. The guideline is 60.
 const maxLuaLines = 90
 
-// Checks reads every Lua file of a package and fails the test for what breaks
-// the rules of CheckScript, with the line.
+// Checks reads every Lua file of a package and fails the test for each violation of the rules of
+// CheckScript, with its line.
 func Checks(t testing.TB, fsys fs.FS) {
 	t.Helper()
 	found := 0
@@ -42,8 +42,8 @@ func Checks(t testing.TB, fsys fs.FS) {
 	}
 }
 
-// CheckScript looks for what breaks the rules of one script (file systems hold
-// what it includes):
+// CheckScript finds violations of the rules for a script. The file systems have the files that it
+// includes. The rules:
 //
 //   - it begins with a header of comments: the purpose, then KEYS, ARGV and
 //     RETURNS;
@@ -74,7 +74,7 @@ type script struct {
 	purpose  bool
 	sections map[string]string // KEYS, ARGV, RETURNS: their text
 	raw      []string          // lines of the body
-	body     []string          // the same without comments
+	body     []string          // the same lines without comments
 	offset   int               // lines before the body
 	code     int               // lines of the body that are not empty
 	included []string          // lines of the included files, without comments
@@ -85,7 +85,7 @@ var section = regexp.MustCompile(`^--\s*(KEYS|ARGV|RETURNS)\b`)
 
 const includeLine = "-- @include "
 
-// readScript splits the comments at the top from the rest.
+// readScript separates the comments at the top from the rest.
 func readScript(text string, fsys fs.FS) *script {
 	s := &script{sections: map[string]string{}}
 	lines := strings.Split(text, "\n")
@@ -113,7 +113,7 @@ func readScript(text string, fsys fs.FS) *script {
 	return s
 }
 
-// include adds another file's lines, to see which arguments they use.
+// include adds another file's lines, to find the arguments that they use.
 func (s *script) include(name string, fsys fs.FS) {
 	text, err := fs.ReadFile(fsys, name)
 	if err != nil {
@@ -172,8 +172,8 @@ var (
 	wholeInLua   = regexp.MustCompile(`\b(KEYS|ARGV)\b\s*(?:[^\[\s]|$)`)
 )
 
-// listedIn gives the numbers of a section, the highest, and whether a rest of
-// any number follows.
+// listedIn returns the numbers in a section, the highest number, and whether a rest of any length
+// follows.
 func listedIn(text string) (listed map[int]bool, highest int, rest bool) {
 	listed = map[int]bool{}
 	for _, m := range number.FindAllStringSubmatch(text, -1) {
@@ -184,8 +184,8 @@ func listedIn(text string) (listed map[int]bool, highest int, rest bool) {
 	return listed, highest, restOfAny.MatchString(text)
 }
 
-// usedOf gives the first line (from 1) of each constant index, and whether an
-// index only shows when the script runs.
+// usedOf returns the first line (from 1) of each constant index, and whether there are indexes that
+// are known only when the script runs.
 func usedOf(name string, lines []string) (used map[int]int, dynamic bool) {
 	used = map[int]int{}
 	for i, line := range lines {
@@ -212,7 +212,7 @@ func usedOf(name string, lines []string) (used map[int]int, dynamic bool) {
 	return used, dynamic
 }
 
-// unbounded are calls whose cost grows with the data, and what bounds them.
+// unbounded has the calls whose cost grows with the data, and the options that limit them.
 var unbounded = []struct {
 	call, bound *regexp.Regexp
 	message     string
@@ -239,8 +239,7 @@ func (s *script) rangeProblems() []string {
 	return problems
 }
 
-// boundedAt looks for the excuse, or the bound in the statement, which may take
-// three lines.
+// boundedAt looks for the excuse, or for the limit in the statement, which may have three lines.
 func (s *script) boundedAt(i int, bound *regexp.Regexp) bool {
 	if strings.Contains(s.raw[i], excuse) || i > 0 && strings.Contains(s.raw[i-1], excuse) {
 		return true

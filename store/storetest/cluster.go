@@ -31,8 +31,8 @@ var sharedCluster struct {
 	cluster *RedisCluster
 }
 
-// Cluster is the cluster that all tests of this binary share. It has no
-// replicas; do not kill its nodes, make a PrivateCluster for that.
+// Cluster is the cluster that all tests of this binary share. It has no replicas. Tests must not
+// kill its nodes; they use a PrivateCluster for that.
 func Cluster(t testing.TB) *RedisCluster {
 	t.Helper()
 	SkipShort(t, "a Redis Cluster")
@@ -44,10 +44,10 @@ func Cluster(t testing.TB) *RedisCluster {
 	return sharedCluster.cluster
 }
 
-// aloneOnCluster is held by the test that has the shared cluster to itself.
+// aloneOnCluster is held by the test that uses the shared cluster exclusively.
 var aloneOnCluster sync.Mutex
 
-// emptyCluster is the shared cluster without a key, for this test alone.
+// emptyCluster is the shared cluster without any keys, for exclusive use by this test.
 func emptyCluster(t testing.TB) *RedisCluster {
 	t.Helper()
 	c := Cluster(t)
@@ -83,8 +83,8 @@ func mustStartShared(t testing.TB) *RedisCluster {
 	return c
 }
 
-// PrivateCluster starts three masters, each with that many replicas, for one
-// test: its nodes may be killed.
+// PrivateCluster starts three masters, each with the given number of replicas, for one test, which
+// may kill its nodes.
 func PrivateCluster(t testing.TB, replicas int, args ...string) *RedisCluster {
 	t.Helper()
 	SkipShort(t, "a Redis Cluster")
@@ -98,8 +98,8 @@ func PrivateCluster(t testing.TB, replicas int, args ...string) *RedisCluster {
 	return c
 }
 
-// ProxiedCluster is a PrivateCluster whose clients reach every master through a proxy:
-// the nodes announce the proxies' ports as theirs.
+// ProxiedCluster is a PrivateCluster whose clients reach every master through a proxy: the nodes
+// announce the ports of the proxies as their own.
 func ProxiedCluster(t testing.TB) ([]*Proxy, string) {
 	t.Helper()
 	c := PrivateCluster(t, 0)
@@ -126,10 +126,10 @@ func clusterArgs(busPort int) []string {
 	}
 }
 
-// URL is what redisdb.Options takes.
+// URL is the URL for redisdb.Options.
 func (c *RedisCluster) URL() string { return "redis+cluster://" + strings.Join(c.addrs, ",") }
 
-// mustForm makes the nodes one cluster and waits until all agree.
+// mustForm joins the nodes into one cluster and waits until all agree on it.
 func (c *RedisCluster) mustForm(t testing.TB, replicas int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -203,8 +203,7 @@ func mustFollow(ctx context.Context, t testing.TB, replica, master *redis.Client
 	}
 }
 
-// agree says whether every node sees all slots served, by masters that have
-// their replicas linked.
+// agree tells whether every node sees all slots served by masters whose replicas are linked.
 func agree(ctx context.Context, clients []*redis.Client, replicas int) bool {
 	for i, client := range clients {
 		info, err := client.ClusterInfo(ctx).Result()
@@ -227,13 +226,13 @@ func agree(ctx context.Context, clients []*redis.Client, replicas int) bool {
 	return true
 }
 
-// linked says whether a replica follows its master by now.
+// linked tells whether a replica follows its master.
 func linked(ctx context.Context, replica *redis.Client) bool {
 	text, err := replica.Info(ctx, "replication").Result()
 	return err == nil && strings.Contains(text, "master_link_status:up")
 }
 
-// MasterOf is the node that serves a key now; nil in a shared cluster.
+// MasterOf is the node that serves a key now; nil in the shared cluster.
 func (c *RedisCluster) MasterOf(t testing.TB, key string) *RedisServer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

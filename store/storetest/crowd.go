@@ -7,23 +7,22 @@ import (
 	"testing"
 )
 
-// Crowd are calls that arrive in an order while a script is under way, so that one
-// script answers them.
+// Crowd makes calls that arrive in a certain order while a script is under way, so that the next
+// script answers all of them.
 type Crowd struct {
 	t          testing.TB
 	script     string
 	scripts    atomic.Int64
-	held, open chan struct{} // the first script waits; it may run
+	held, open chan struct{} // closed when the first script waits; closed when it may run
 	all        sync.WaitGroup
 }
 
-// NewCrowd makes a crowd of the callers of one script, by its name: its Fault holds up the
-// first run.
+// NewCrowd makes a crowd of callers of the script with this name. Its Fault holds up the first run.
 func NewCrowd(t testing.TB, script string) *Crowd {
 	return &Crowd{t: t, script: script, held: make(chan struct{}), open: make(chan struct{})}
 }
 
-// Fault is a Fault, for Faulty.
+// Fault is the Fault for Faulty.
 func (c *Crowd) Fault(name string, answered bool) error {
 	if name == c.script && !answered && c.scripts.Add(1) == 1 {
 		close(c.held)
@@ -32,7 +31,8 @@ func (c *Crowd) Fault(name string, answered bool) error {
 	return nil
 }
 
-// Add makes a call and returns when it waits, the first when its script is held up.
+// Add makes a call and returns when the call waits. The first call waits when its script is held
+// up.
 func (c *Crowd) Add(ctx context.Context, call func(ctx context.Context)) {
 	j := joined{ctx, new(sync.Once), make(chan struct{})}
 	c.all.Go(func() { call(j) })
@@ -46,7 +46,7 @@ func (c *Crowd) Open() {
 	c.all.Wait()
 }
 
-// Release is Open, and checks how many scripts it took.
+// Release is Open, and checks the number of scripts that ran.
 func (c *Crowd) Release(scripts int64) {
 	c.t.Helper()
 	c.Open()
@@ -55,15 +55,15 @@ func (c *Crowd) Release(scripts int64) {
 	}
 }
 
-// joined is a context that tells when its call has joined a crowd: then the call
-// waits, also for the context's end.
+// joined is a context that shows when its call has joined a crowd: then the call waits, also for
+// the end of the context.
 type joined struct {
 	context.Context
 	once *sync.Once
 	told chan struct{}
 }
 
-// Done tells that somebody waits.
+// Done records that a call waits.
 func (j joined) Done() <-chan struct{} {
 	j.once.Do(func() { close(j.told) })
 	return j.Context.Done()

@@ -1,4 +1,4 @@
-// Package storetest gives tests real servers: Redis (one node, Sentinel,
-// Cluster, embedded), MariaDB and SQLite. Servers belong to the test that asks,
-// listen on free loopback ports and end with it; databases are fresh.
+// Package storetest starts real servers for tests: Redis (one node, Sentinel, Cluster, embedded),
+// MariaDB and SQLite. A server belongs to the test that starts it, listens on a free loopback port
+// and ends with the test. Databases are fresh.
 package storetest

@@ -16,38 +16,37 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Fault decides what happens to the commands of one process. It is asked about each
-// command twice: before the command is sent and, with answered set, when Redis has
-// answered it. The name is that of the script file without ".lua", or that of a plain
-// command in lower case. An error is what the process gets instead: before, the command is
-// not sent; after, its answer is lost.
+// Fault decides what happens to the commands of one process. It is called twice for each command:
+// before the command is sent and, with answered set, after Redis has answered it. name is the name
+// of the script file without ".lua", or of a plain command in lower case. If Fault returns an
+// error, the process gets that error: in the first case the command is not sent, and in the second
+// its answer is lost.
 type Fault func(name string, answered bool) error
 
-// What a Fault may return besides errors of its own, which stand for a connection that
-// broke.
+// Errors that a Fault may return. Any other error means a broken connection.
 var (
 	// ErrTwice runs the command a second time, as redisdb does when an answer was lost.
 	ErrTwice = errors.New("send again")
-	// ErrLost is a connection that broke: nobody knows whether the command ran.
+	// ErrLost is a broken connection: it is not known whether the command ran.
 	ErrLost = errors.New("the connection was lost")
 	// ErrCut is a Redis out of reach: the command did not run.
 	ErrCut = fmt.Errorf("cut off: %w", redis.ErrPoolTimeout)
-	// ErrNoRoom is what Redis says when its memory is full.
+	// ErrNoRoom is the error of a Redis whose memory is full.
 	ErrNoRoom = redisdb.ScriptError("OOM command not allowed when used memory > 'maxmemory'")
 )
 
 // faultTimeout is the deadline of a round trip on which a Fault may wait.
 const faultTimeout = time.Minute
 
-// Faulty opens the Redis of db once more, as another process does, and puts a fault on the
-// way to it. It has no background work: its Clock is the machine's.
+// Faulty opens the Redis of db once more, as another process does, with a fault between them. It
+// runs no background work, so that its Clock is the machine's clock.
 func Faulty(t testing.TB, db *redisdb.DB, f Fault) *redisdb.DB {
 	t.Helper()
 	return FaultyBy(t, db, NameOf, f)
 }
 
-// FaultyBy is Faulty with other names for the commands. The fault is not asked about those
-// whose name is "".
+// FaultyBy is Faulty with other names for the commands. The fault is not called for commands whose
+// name is "".
 func FaultyBy(t testing.TB, db *redisdb.DB, names func(redis.Cmder) string, f Fault) *redisdb.DB {
 	t.Helper()
 	faulty, err := redisdb.Open(t.Context(), redisdb.Options{URL: urlOf(db), Timeout: faultTimeout})
@@ -66,7 +65,7 @@ func FaultyBy(t testing.TB, db *redisdb.DB, names func(redis.Cmder) string, f Fa
 	return faulty
 }
 
-// urlOf is where a Redis is.
+// urlOf is the URL of a Redis.
 func urlOf(db *redisdb.DB) string {
 	if cluster, ok := db.Client().(*redis.ClusterClient); ok {
 		return "redis+cluster://" + strings.Join(cluster.Options().Addrs, ",")
@@ -79,12 +78,12 @@ func urlOf(db *redisdb.DB) string {
 	return u.String()
 }
 
-// faultHook asks a Fault about what a client sends to one node.
+// faultHook calls a Fault for the commands that a client sends to one node.
 type faultHook struct {
 	name  func(redis.Cmder) string
 	fault Fault
 	mu    sync.Mutex
-	asked map[redis.Cmder]error // under way, and those that failed: redisdb may send them again
+	asked map[redis.Cmder]error // commands under way, and commands that failed, which redisdb may send again
 }
 
 // DialHook changes nothing.
@@ -104,12 +103,13 @@ func (h *faultHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// send asks about all commands, sends those that may leave, and asks about their answers.
+// send calls the fault for all commands, sends those that are allowed, and calls the fault for
+// their answers.
 func (h *faultHook) send(cmds []redis.Cmder, next func([]redis.Cmder) error) error {
 	sent := slices.DeleteFunc(slices.Clone(cmds), func(cmd redis.Cmder) bool { return h.before(cmd) != nil })
 	if len(sent) > 0 {
 		if err := next(sent); err != nil && firstError(sent) == nil {
-			return err // of the new connection itself
+			return err // an error of the new connection itself
 		}
 	}
 	twice := slices.DeleteFunc(sent, func(cmd redis.Cmder) bool { return !h.after(cmd) })
@@ -119,9 +119,9 @@ func (h *faultHook) send(cmds []redis.Cmder, next func([]redis.Cmder) error) err
 	return firstError(cmds)
 }
 
-// before gives the error of a command that does not leave. One that failed already fails
-// again, as redisdb repeats what failed. One that left already, to a server that did not
-// know the script, is not asked about again.
+// before returns the error of a command that is not sent. A command that failed before fails again,
+// because redisdb repeats it. For a command that was sent before, to a server that did not know the
+// script, the fault is not called again.
 func (h *faultHook) before(cmd redis.Cmder) error {
 	name := h.name(cmd)
 	if name == "" {
@@ -140,7 +140,7 @@ func (h *faultHook) before(cmd redis.Cmder) error {
 	return err
 }
 
-// after takes an answer away if the fault says so. It tells whether the command runs again.
+// after removes an answer if the fault decides so. It tells whether the command runs again.
 func (h *faultHook) after(cmd redis.Cmder) (twice bool) {
 	name := h.name(cmd)
 	if name == "" || !isAnswer(cmd.Err()) {
@@ -166,8 +166,8 @@ func (h *faultHook) note(cmd redis.Cmder, err error) {
 	h.asked[cmd] = err
 }
 
-// ask runs the fault in a goroutine of its own: a check of the test that fails there ends
-// that goroutine alone, and the command counts as lost.
+// ask calls the fault in another goroutine. If a check of the test fails there, only that goroutine
+// ends, and the command counts as lost.
 func (h *faultHook) ask(name string, answered bool) error {
 	err, done := ErrLost, make(chan struct{})
 	go func() {
@@ -178,7 +178,7 @@ func (h *faultHook) ask(name string, answered bool) error {
 	return err
 }
 
-// NameOf is what a Fault knows a command by, "" for those of the connection itself.
+// NameOf is the name of a command for a Fault; "" for commands of the connection itself.
 func NameOf(cmd redis.Cmder) string {
 	switch name := cmd.Name(); name {
 	case "hello", "auth", "select", "client", "readonly", "asking", "cluster", "ping", "info", "script":
@@ -193,8 +193,8 @@ func NameOf(cmd redis.Cmder) string {
 	}
 }
 
-// isAnswer tells a command's own answer, which may be an error, from a server's refusal to
-// run it.
+// isAnswer tells whether err is the answer of the command itself, which may be an error, and not
+// the server's refusal to run it.
 func isAnswer(err error) bool {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return true
@@ -214,8 +214,8 @@ func firstError(cmds []redis.Cmder) error {
 	return nil
 }
 
-// Mortal is a process that is killed at its n-th contact with Redis: at an even one before
-// a step is sent, at an odd one after it was answered. Commands of one name that leave
+// Mortal simulates a process that is killed at its n-th contact with Redis: if n is even before a
+// step is sent, and if it is odd after the step was answered. Commands of one name that are sent
 // together are one step.
 type Mortal struct {
 	mu       sync.Mutex
@@ -228,7 +228,7 @@ type Mortal struct {
 // DieAt makes a process that is killed at its n-th contact.
 func DieAt(n int) *Mortal { return &Mortal{left: n + 1, answered: true} }
 
-// Fault is a Fault, for Faulty. From its death on nothing of the process reaches Redis.
+// Fault is the Fault for Faulty. After its death nothing of the process reaches Redis.
 func (m *Mortal) Fault(name string, answered bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// MySQLServer is a MariaDB of one test, which may kill it and start it again: what was
-// committed is there afterwards.
+// MySQLServer is a MariaDB of one test, which may kill it and start it again. Committed data
+// survives that.
 type MySQLServer struct {
 	t      testing.TB
 	dir    string
@@ -20,8 +20,8 @@ type MySQLServer struct {
 	cmd    *exec.Cmd
 }
 
-// PrivateMySQL starts a MariaDB of the test's own, with an empty database. It is killed
-// when the test ends.
+// PrivateMySQL starts a MariaDB for one test, with an empty database. It is killed when the test
+// ends.
 func PrivateMySQL(t testing.TB) *MySQLServer {
 	t.Helper()
 	SkipShort(t, "a MariaDB")
@@ -35,7 +35,7 @@ func PrivateMySQL(t testing.TB) *MySQLServer {
 	return s
 }
 
-// URL is that of the database.
+// URL is the URL of the database.
 func (s *MySQLServer) URL() string { return s.server + "fanfare" }
 
 // Kill ends the server at once, as kill -9 does, and waits for its end.
@@ -56,7 +56,7 @@ func (s *MySQLServer) Restart() {
 
 func (s *MySQLServer) mustStart(more ...string) {
 	s.t.Helper()
-	// With 2 a commit is in the kernel's hands before it is answered.
+	// With 2 the kernel has a commit before the commit is answered.
 	args := append(mysqlArgs(s.dir), "--port="+strconv.Itoa(s.port), "--innodb-flush-log-at-trx-commit=2")
 	cmd := exec.Command(mustFind(s.t, "mariadbd", "mysqld"), append(args, more...)...)
 	exited, err := launch(cmd)

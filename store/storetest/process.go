@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// launch starts a process of one test and tells of its end. Where the kernel
-// can, it kills the process when the test binary dies without cleaning up; it
-// watches the thread that started it, so that thread waits.
+// launch starts a process of one test and returns a channel for its end. If the kernel can, it
+// kills the process when the test binary dies without cleaning up. The kernel watches the thread
+// that started the process, so that thread waits.
 func launch(cmd *exec.Cmd) (exited chan struct{}, err error) {
 	exited = make(chan struct{})
 	started := make(chan error)
@@ -29,12 +29,12 @@ func launch(cmd *exec.Cmd) (exited chan struct{}, err error) {
 	return exited, <-started
 }
 
-// guardian runs a server until its standard input ends, which it does with the
-// test binary however that ends, and then removes the server's directory.
+// guardian runs a server until its standard input ends, and then removes the server's directory.
+// The input ends with the test binary, however that ends.
 const guardian = `dir=$1; shift; "$@" </dev/null >/dev/null 2>&1 & pid=$!; read -r _; kill -9 $pid; wait; rm -rf "$dir"`
 
-// launchForBinary starts a server that all tests of this binary share; dir
-// goes with it.
+// launchForBinary starts a server that all tests of this binary share. dir is removed with the
+// server.
 func launchForBinary(dir string, program string, args ...string) error {
 	cmd := exec.Command("/bin/sh", append([]string{"-c", guardian, "guardian", dir, program}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -49,7 +49,8 @@ func launchForBinary(dir string, program string, args ...string) error {
 	return cmd.Process.Release() // nobody waits for it
 }
 
-// lifelines are the standard inputs of shared servers: collected, they would be closed.
+// lifelines keeps the standard inputs of shared servers open: if they were collected, they would be
+// closed.
 var lifelines sync.Map
 
 // mustTempDir is a directory that outlives the test; launchForBinary removes it.

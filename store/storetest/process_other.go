@@ -4,5 +4,5 @@ package storetest
 
 import "os/exec"
 
-// dieWithParent can do nothing here: servers end by the tests' clean-up.
+// dieWithParent does nothing on this system: servers end with the clean-up of the tests.
 func dieWithParent(*exec.Cmd) {}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Fate is what becomes of some bytes on their way through a Proxy.
+// Fate is what happens to some bytes on their way through a Proxy.
 type Fate int
 
 // The fates.
@@ -24,8 +24,8 @@ const (
 	Reset        // they vanish, and the connection is reset on both sides
 )
 
-// Proxy stands between clients and one server on loopback, and does to their
-// connections what networks do. It ends with the test.
+// Proxy is between clients and one server on loopback, and simulates faults of a network. It ends
+// with the test.
 type Proxy struct {
 	listener net.Listener
 	target   string
@@ -37,7 +37,7 @@ type Proxy struct {
 	mu             sync.Mutex
 	cut            bool
 	held           chan struct{} // closed when what is held may go on; nil: nothing is held
-	resets         float64       // the share of what comes that is reset
+	resets         float64       // the probability of a reset for each piece of data
 	chance         *rand.Rand    // for resets
 	conns          map[*ProxyConn]bool
 	sent, answered func(*ProxyConn, []byte) Fate
@@ -45,7 +45,7 @@ type Proxy struct {
 
 // ProxyConn is one client's connection through a Proxy.
 type ProxyConn struct {
-	// Marked is for the test's own use.
+	// Marked is for use by the test.
 	Marked atomic.Bool
 
 	near, far net.Conn
@@ -73,7 +73,7 @@ func (c *ProxyConn) reset() {
 	c.close()
 }
 
-// NewProxy starts a proxy before a server at host:port.
+// NewProxy starts a proxy for the server at host:port.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -90,8 +90,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// ProxyTo starts a proxy before the server of a URL, and gives the URL that
-// leads through it.
+// ProxyTo starts a proxy for the server of a URL, and returns the URL of the proxy.
 func ProxyTo(t testing.TB, to string) (*Proxy, string) {
 	t.Helper()
 	u, err := url.Parse(to)
@@ -122,13 +121,13 @@ func (p *Proxy) Mend() {
 	p.cut = false
 }
 
-// Swallow makes the server a black hole, or ends that: connections stay, and
-// what clients send on them vanishes.
+// Swallow makes the server a black hole, or ends that: connections stay open, and the data that
+// clients send on them is lost.
 func (p *Proxy) Swallow(on bool) { p.swallow.Store(on) }
 
-// Hold makes the way a black hole, or ends that: connections are accepted and stay, and
-// what either side sends waits. It arrives in the end, as TCP sends it again, also of a
-// client that has hung up meanwhile.
+// Hold makes the connection a black hole, or ends that: connections are accepted and stay open, and
+// the data that either side sends waits. It arrives at the end, as TCP would send it again, even if
+// the client has hung up in the meantime.
 func (p *Proxy) Hold(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,7 +140,7 @@ func (p *Proxy) Hold(on bool) {
 	}
 }
 
-// awaitRelease waits while everything is held.
+// awaitRelease waits while data is held.
 func (p *Proxy) awaitRelease() {
 	p.mu.Lock()
 	held := p.held
@@ -151,19 +150,19 @@ func (p *Proxy) awaitRelease() {
 	}
 }
 
-// Resets resets a connection instead of passing something on, with that chance, by
-// numbers that begin with a seed; 0 ends it.
+// Resets resets a connection instead of passing data on, with the given probability. The random
+// numbers begin with a seed. 0 ends the resets.
 func (p *Proxy) Resets(chance float64, seed uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.resets, p.chance = chance, rand.New(rand.NewPCG(seed, seed))
 }
 
-// Delay holds back what comes, for so long each way; what follows does not wait for
-// what went before.
+// Delay delays data by the given time, each way. Later data does not wait for earlier data in
+// addition.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// Rate lets so many bytes a second pass, each way of each connection; 0 ends it.
+// Rate limits the bytes per second, each way of each connection; 0 ends the limit.
 func (p *Proxy) Rate(bytes int64) { p.rate.Store(bytes) }
 
 // Bytes is how many bytes came from either side.
@@ -180,14 +179,14 @@ func (p *Proxy) Conns() []*ProxyConn {
 	return out
 }
 
-// OnSent has f decide what becomes of what clients send, before it goes on.
+// OnSent lets f decide the fate of data that clients send, before it is passed on.
 func (p *Proxy) OnSent(f func(*ProxyConn, []byte) Fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sent = f
 }
 
-// OnAnswer has f decide what becomes of what the server answers.
+// OnAnswer lets f decide the fate of the server's answers.
 func (p *Proxy) OnAnswer(f func(*ProxyConn, []byte) Fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -204,7 +203,7 @@ func (p *Proxy) serve() {
 	}
 }
 
-// carry joins a connection with one to the server until one of them ends.
+// carry connects a client's connection with one to the server, until one of them ends.
 func (p *Proxy) carry(near net.Conn) {
 	defer near.Close()
 	far, err := net.Dial("tcp", p.target)
@@ -224,12 +223,12 @@ func (p *Proxy) carry(near net.Conn) {
 	p.pass(c, p.newWriter(near), far, p.answerFate)
 }
 
-// laterWriter writes to a connection as its proxy says: at a rate, and later.
+// laterWriter writes to a connection with the rate and the delay of its proxy.
 type laterWriter struct {
 	p        *Proxy
 	to       net.Conn
 	underway chan parcel
-	waiting  atomic.Int64 // parcels that are not written
+	waiting  atomic.Int64 // parcels that are not written yet
 }
 
 type parcel struct {
@@ -243,7 +242,7 @@ func (p *Proxy) newWriter(to net.Conn) *laterWriter {
 	return w
 }
 
-// paced is how many bytes go at once at a rate.
+// paced is how many bytes are written at once when there is a rate.
 const paced = 1 << 10
 
 // Write writes b, or keeps it for later.
@@ -268,7 +267,7 @@ func (w *laterWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Close ends the writer; what is under way may be lost.
+// Close ends the writer. Data that is under way may be lost.
 func (w *laterWriter) Close() error {
 	close(w.underway)
 	return nil
@@ -346,7 +345,7 @@ func (p *Proxy) answerFate(c *ProxyConn, b []byte) Fate {
 	return c.fate(b, hook, false)
 }
 
-// resetsNow draws whether what came is reset. The lock is held.
+// resetsNow decides at random whether to reset. The lock is held.
 func (p *Proxy) resetsNow() bool { return p.resets > 0 && p.chance.Float64() < p.resets }
 
 func (c *ProxyConn) fate(b []byte, hook func(*ProxyConn, []byte) Fate, hole bool) Fate {

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startTimeout is how long a server may take to answer; the machine may be very busy,
-// and there may be a long append-only file to read.
+// startTimeout is how long a server may take to answer. The machine may be very busy, and the
+// append-only file may be long.
 const startTimeout = 2 * time.Minute
 
 // RedisServer is a redis-server process of one test.
@@ -49,8 +49,8 @@ func redisFrom(t testing.TB, config string, args ...string) *RedisServer {
 	return s
 }
 
-// mustStartSomewhere tries other ports: another process may take one between
-// the look and the start.
+// mustStartSomewhere tries several ports, because another process may take a port between the check
+// and the start.
 func (s *RedisServer) mustStartSomewhere() {
 	s.t.Helper()
 	var err error
@@ -68,13 +68,13 @@ func (s *RedisServer) mustStartSomewhere() {
 // Addr is host:port.
 func (s *RedisServer) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
-// URL is what redisdb.Options takes.
+// URL is the URL for redisdb.Options.
 func (s *RedisServer) URL() string { return "redis://" + s.Addr() }
 
-// Port is the port it listens on, also after a restart.
+// Port is the port on which it listens, also after a restart.
 func (s *RedisServer) Port() int { return s.port }
 
-// Client is a plain client for a look from outside.
+// Client is a plain client with which a test reads Redis directly.
 func (s *RedisServer) Client() *redis.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *RedisServer) arguments() []string {
 		"--logfile", s.dir + "/redis.log", "--repl-diskless-sync-delay", "0",
 	}
 	if s.config != "" {
-		// A sentinel has nothing to keep and refuses to be told how.
+		// A sentinel has no data and refuses options for storing it.
 		args = []string{s.config, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir}
 	}
 	return append(args, s.args...)
@@ -156,7 +156,7 @@ func (s *RedisServer) awaitPong() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		err := s.Client().Ping(ctx).Err()
 		cancel()
-		// A password or TLS of the test's own is an answer too.
+		// An error about a password or TLS is an answer too.
 		if err == nil || redis.HasErrorPrefix(err, "NOAUTH") {
 			return nil
 		}

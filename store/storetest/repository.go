@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Root is the folder of this module, above the test's own.
+// Root is the root folder of this module.
 func Root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -26,7 +26,7 @@ func Root(t testing.TB) string {
 	}
 }
 
-// RepositoryFile is the text of a file of this module, named from its root.
+// RepositoryFile is the text of a file of this module. The name is relative to the root.
 func RepositoryFile(t testing.TB, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(Root(t), name))
@@ -36,8 +36,8 @@ func RepositoryFile(t testing.TB, name string) string {
 	return string(text)
 }
 
-// Lines is a writer that may be read while others still write. Its zero value
-// is empty and ready.
+// Lines is a writer that can be read while others write to it. The zero value is empty and ready to
+// use.
 type Lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -50,7 +50,7 @@ func (l *Lines) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// String is all that was written.
+// String is everything that was written so far.
 func (l *Lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

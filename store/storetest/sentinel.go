@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sentinels is how many watch; quorum is how many of them must agree.
+// sentinels is the number of sentinels; quorum is how many of them must agree.
 const (
 	sentinels  = 3
 	quorum     = 2
@@ -41,8 +41,7 @@ func Sentinel(t testing.TB) *RedisSentinel {
 	return s
 }
 
-// mustStartSentinel writes a configuration file, which a sentinel needs to keep
-// its state in.
+// mustStartSentinel writes a configuration file, because a sentinel keeps its state in it.
 func mustStartSentinel(t testing.TB, masterPort int) *RedisServer {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
@@ -56,7 +55,7 @@ func mustStartSentinel(t testing.TB, masterPort int) *RedisServer {
 	return redisFrom(t, file, "--sentinel")
 }
 
-// complete says whether each sentinel sees the others and the replica.
+// complete tells whether each sentinel sees the others and the replica.
 func (s *RedisSentinel) complete(ctx context.Context) bool {
 	for _, watcher := range s.watchers {
 		state, err := watcher.sentinelState(ctx)
@@ -73,7 +72,7 @@ func (s *RedisServer) sentinelState(ctx context.Context) (map[string]string, err
 	return client.Master(ctx, masterName).Result()
 }
 
-// URL is what redisdb.Options takes.
+// URL is the URL for redisdb.Options.
 func (s *RedisSentinel) URL() string {
 	addrs := make([]string, len(s.watchers))
 	for i, watcher := range s.watchers {
@@ -82,7 +81,7 @@ func (s *RedisSentinel) URL() string {
 	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + masterName
 }
 
-// Master is the server that the sentinels call the master now.
+// Master is the server that is the master now, according to the sentinels.
 func (s *RedisSentinel) Master(t testing.TB) *RedisServer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -7,11 +7,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Full tells whether tests run at the size of what they hold: FANFARE_TEST_FULL=1. They
-// are smaller by default, so that make test stays short.
+// Full tells whether tests run at the full size of the promises (FANFARE_TEST_FULL=1). By default
+// they are smaller, so that make test stays short.
 func Full() bool { return os.Getenv("FANFARE_TEST_FULL") == "1" }
 
-// Sized is a number of a promise, or without FANFARE_TEST_FULL its smaller stand-in.
+// Sized returns the number of a promise or, without FANFARE_TEST_FULL, a smaller one.
 func Sized(promise, otherwise int) int {
 	if Full() {
 		return promise
@@ -19,8 +19,8 @@ func Sized(promise, otherwise int) int {
 	return otherwise
 }
 
-// CheckModel is rapid.Check with at most so many rounds. A failure is made smaller in as
-// many as that takes.
+// CheckModel is rapid.Check with at most the given number of rounds. To make a failing example
+// smaller it may take more.
 func CheckModel(t *testing.T, rounds int, check func(*rapid.T)) {
 	t.Helper()
 	done, failed := 0, false

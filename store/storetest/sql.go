@@ -25,8 +25,8 @@ import (
 // mysql://user:password@host:port/; its user may create databases.
 const mysqlEnv = "FANFARE_TEST_MYSQL_URL"
 
-// sharedMySQL is the server of this test binary, started by the first test
-// that needs it: a second would cost seconds and a hundred megabytes.
+// sharedMySQL is the server of this test binary, which the first test that needs it starts. A
+// second server would take seconds and a hundred megabytes.
 var sharedMySQL struct {
 	sync.Mutex
 	url string
@@ -38,8 +38,8 @@ func SQLite(t testing.TB) string {
 	return "sqlite:" + filepath.Join(t.TempDir(), "fanfare.db")
 }
 
-// LockSQLite makes every write to a database of SQLite wait until it is unlocked,
-// while reads go on. The test must have the driver "sqlite" (store/record).
+// LockSQLite makes every write to an SQLite database wait until it is unlocked, while reads go on.
+// The test must import the driver "sqlite" (store/record).
 func LockSQLite(t testing.TB, url string) (unlock func()) {
 	t.Helper()
 	db, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
@@ -48,7 +48,7 @@ func LockSQLite(t testing.TB, url string) (unlock func()) {
 	}
 	db.SetMaxOpenConns(1)
 	Eventually(t, startTimeout, "SQLite is locked", func() bool {
-		_, err := db.Exec("BEGIN IMMEDIATE") // a write of another may be under way
+		_, err := db.Exec("BEGIN IMMEDIATE") // another write may be under way
 		return err == nil
 	})
 	unlock = sync.OnceFunc(func() { _ = db.Close() })
@@ -56,8 +56,8 @@ func LockSQLite(t testing.TB, url string) (unlock func()) {
 	return unlock
 }
 
-// MySQL is the URL of a fresh MariaDB database, dropped when the test ends. The
-// server is that of FANFARE_TEST_MYSQL_URL, else one of this test binary.
+// MySQL is the URL of a fresh MariaDB database, which is dropped when the test ends. The server is
+// the one in FANFARE_TEST_MYSQL_URL, or else one of this test binary.
 func MySQL(t testing.TB) string {
 	t.Helper()
 	SkipShort(t, "a MariaDB")
@@ -92,7 +92,7 @@ func mustExecSQL(t testing.TB, server, statement string) {
 	}
 }
 
-// execSQL runs one statement on a connection of its own.
+// execSQL runs one statement on a new connection.
 func execSQL(server, statement string) error {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -123,7 +123,7 @@ func mustSharedMySQL(t testing.TB) string {
 	return sharedMySQL.url
 }
 
-// mustStartMySQL makes a small MariaDB that does not care for the disk.
+// mustStartMySQL starts a small MariaDB that does not sync to disk.
 func mustStartMySQL(t testing.TB) string {
 	t.Helper()
 	dir := mustTempDir(t, "fanfare-mysql-")
@@ -156,7 +156,7 @@ func mustWriteUser(t testing.TB, dir string) (file, password string) {
 func installMySQL(t testing.TB, dir string) error {
 	args := []string{"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--auth-root-authentication-method=normal", "--skip-test-db"}
 	cmd := exec.Command(mustFind(t, "mariadb-install-db", "mysql_install_db"), append(args, userArg()...)...)
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // two at once disturb each other in a shared one
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // two servers disturb each other in a shared directory
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("install the tables of MariaDB: %w: %s", err, out)
@@ -164,7 +164,7 @@ func installMySQL(t testing.TB, dir string) error {
 	return nil
 }
 
-// mysqlArgs are small memory, no fsync, nothing but loopback.
+// mysqlArgs are options for small memory, no fsync, and loopback only.
 func mysqlArgs(dir string) []string {
 	args := []string{
 		"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--socket=" + filepath.Join(dir, "s"),

@@ -20,8 +20,8 @@ import (
 	"fanfare/store/redisdb"
 )
 
-// Eventually waits until cond holds and fails the test if it does not within
-// that time. what completes the sentence "did not happen: ...".
+// Eventually waits until cond is true, and fails the test if that takes longer than the given time.
+// what completes the sentence "did not happen: ...".
 func Eventually(t testing.TB, within time.Duration, what string, cond func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(within)
@@ -33,9 +33,9 @@ func Eventually(t testing.TB, within time.Duration, what string, cond func() boo
 	}
 }
 
-// Logger writes lines of this level and above to the test's log, which shows when the
-// test fails. It is silent after the test's end: what a test killed in the
-// middle may still speak then, to nobody.
+// Logger writes lines of this level and above to the test's log, which is shown if the test fails.
+// After the end of the test it discards lines, because processes that the test killed half-way may
+// still log.
 func Logger(t testing.TB, level slog.Level) *slog.Logger {
 	w := &testLog{out: t.Output()}
 	t.Cleanup(w.end)
@@ -60,8 +60,8 @@ func (w *testLog) end() {
 	w.out = io.Discard
 }
 
-// SkipShort skips a test in short mode (make quick), which has no time for what it
-// needs: a real server, the whole program, or many seconds.
+// SkipShort skips a test in short mode (make quick). It is for tests that need a real server, the
+// whole program, or many seconds.
 func SkipShort(t testing.TB, needs string) {
 	t.Helper()
 	if testing.Short() {
@@ -69,11 +69,10 @@ func SkipShort(t testing.TB, needs string) {
 	}
 }
 
-// FreePort is a loopback port that nobody listens on and that no other call
-// gives out while this process lives, be it in this process or in the test
-// binary of another package. It is below the range from which kernels take
-// ports for outgoing connections, so that a server can come back to it after a
-// while.
+// FreePort is a loopback port on which nobody listens. No other call returns the same port while
+// this process lives, neither in this process nor in the test binary of another package. The port
+// is below the range from which kernels take ports for outgoing connections, so that a server can
+// use it again later.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
@@ -90,14 +89,14 @@ func FreePort(t testing.TB) int {
 	return 0
 }
 
-// takenPorts are the locks on ports of this process; its end opens them.
+// takenPorts are the locks on ports of this process. They end with the process.
 var takenPorts struct {
 	sync.Mutex
 	files []*os.File
 }
 
-// takePort locks a file that stands for a port. A lock holds against other
-// opened files, whoever opened them.
+// takePort locks a file for a port. The lock applies to other open files of the same process as
+// well.
 func takePort(t testing.TB, port int) bool {
 	t.Helper()
 	dir := filepath.Join(os.TempDir(), "fanfare-test-ports")
@@ -155,18 +154,17 @@ func OpenWith(t testing.TB, o redisdb.Options) *redisdb.DB {
 	return db
 }
 
-// EachRedis runs a test on one real node, on the embedded Redis and on a
-// Cluster, as parallel subtests "redis", "embedded" and "cluster". Each node
-// and embedded Redis is fresh; the Cluster is shared by the test binary, so
-// use names of your own, or EachRedisAlone.
+// EachRedis runs a test on one real node, on the embedded Redis and on a Cluster, as parallel
+// subtests "redis", "embedded" and "cluster". Each node and embedded Redis is fresh. The Cluster is
+// shared by the tests of a binary, so each test must use its own names, or EachRedisAlone.
 func EachRedis(t *testing.T, fn func(t *testing.T, db *redisdb.DB)) {
 	t.Helper()
 	eachRedis(t, Cluster, fn)
 }
 
-// EachRedisAlone is EachRedis for tests that use the names of the product: each
-// has the Cluster, empty, to itself. All tests of a binary that use the Cluster
-// must be of this kind, or none.
+// EachRedisAlone is EachRedis for tests that use the real names of keys: each test uses the Cluster
+// exclusively, and it is empty. Either all tests of a binary that use the Cluster must be of this
+// kind, or none.
 func EachRedisAlone(t *testing.T, fn func(t *testing.T, db *redisdb.DB)) {
 	t.Helper()
 	eachRedis(t, emptyCluster, fn)
@@ -176,8 +174,7 @@ func eachRedis(t *testing.T, cluster func(testing.TB) *RedisCluster, fn func(t *
 	t.Helper()
 	for name, open := range map[string]func(t *testing.T) *redisdb.DB{
 		"redis": func(t *testing.T) *redisdb.DB { return Open(t, Redis(t).URL()) },
-		// Its scripts run in this process, where the race detector makes them
-		// many times slower than they are.
+		// Its scripts run in this process, where the race detector makes them many times slower.
 		"embedded": func(t *testing.T) *redisdb.DB {
 			return OpenWith(t, redisdb.Options{URL: "embedded", Timeout: 20 * time.Second})
 		},
@@ -190,7 +187,7 @@ func eachRedis(t *testing.T, cluster func(testing.TB) *RedisCluster, fn func(t *
 	}
 }
 
-// mustFind is the path of a server's program, which may lie in sbin.
+// mustFind is the path of a server's program, which may be in sbin.
 func mustFind(t testing.TB, names ...string) string {
 	t.Helper()
 	for _, name := range names {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Answer is what the stand-in does with one request that passed its checks.
-// The zero Answer is a 200.
+// Answer is the answer of the stand-in to one request that passed its checks. The zero Answer is a
+// 200.
 type Answer struct {
 	// Status is the HTTP status; 0 means 200.
 	Status int
@@ -28,8 +28,8 @@ type Answer struct {
 // Fault is something that goes wrong with a connection or a stream.
 type Fault int
 
-// The faults. "Taken" means that the request counts as delivered to the
-// device, though the client is not told.
+// The faults. "Taken" means that the request counts as delivered to the device, although the client
+// gets no answer.
 const (
 	NoFault Fault = iota
 	// Refuse resets the stream with REFUSED_STREAM: not taken.
@@ -50,14 +50,14 @@ const (
 	Drop
 	// DropUntaken closes the connection without an answer: not taken.
 	DropUntaken
-	// Hang never answers this request; the connection lives: taken.
+	// Hang never answers this request, and the connection stays open: taken.
 	Hang
 	// BlackHole makes the connection silent for good: nothing is read, answered
 	// or acknowledged any more, not even PING: taken.
 	BlackHole
 )
 
-// taken says whether a request met by this fault counts as delivered.
+// taken tells whether a request with this fault counts as delivered.
 func (f Fault) taken() bool {
 	return f != Refuse && f != GoAwayBefore && f != DropUntaken
 }
@@ -68,7 +68,7 @@ func OK() Answer { return Answer{Status: http.StatusOK} }
 // Fail is a refusal with Apple's reason.
 func Fail(status int, reason string) Answer { return Answer{Status: status, Reason: reason} }
 
-// Gone is a 410 with the time APNs found the token inactive.
+// Gone is a 410 with the time at which APNs found the token inactive.
 func Gone(reason string, at time.Time) Answer {
 	return Answer{Status: http.StatusGone, Reason: reason, Timestamp: at}
 }
@@ -76,7 +76,7 @@ func Gone(reason string, at time.Time) Answer {
 // After is a 200 after a delay.
 func After(d time.Duration) Answer { return Answer{Delay: d} }
 
-// Failing is a 200 that meets a fault.
+// Failing is a 200 with a fault.
 func Failing(f Fault) Answer { return Answer{Fault: f} }
 
 // status is the status that is sent.

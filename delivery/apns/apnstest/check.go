@@ -10,14 +10,14 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// headers are the parts of a request that Apple's rules are about.
+// headers are the parts of a request to which Apple's rules apply.
 type headers struct {
 	method, path  string
 	authorization string
 	duplicate     bool
 }
 
-// pushTypes are those Apple documents, with the topic suffix each needs.
+// pushTypes are the push types that Apple documents, with the topic suffix that each needs.
 var pushTypes = []string{
 	"alert", "background", "location", "voip", "complication", "fileprovider",
 	"mdm", "liveactivity", "pushtotalk", "widgets", "controls",
@@ -57,8 +57,8 @@ func (h *headers) read(r *Request, fields []hpack.HeaderField) {
 	}
 }
 
-// check applies Apple's rules to all but the provider token; ok is true when
-// nothing is wrong.
+// check applies all of Apple's rules except those for provider tokens. ok is true if the request
+// keeps them.
 func (s *Server) check(h *headers, r *Request, certificate bool) (Answer, bool) {
 	switch {
 	case h.method != http.MethodPost:
@@ -79,8 +79,8 @@ func (s *Server) check(h *headers, r *Request, certificate bool) (Answer, bool) 
 	return Answer{}, true
 }
 
-// badHeader returns Apple's reason for a 400, or "". A certificate may stand for
-// the topic, a provider token can't.
+// badHeader returns Apple's reason for a 400, or "". With a certificate the topic may be missing,
+// with a provider token it may not.
 func (s *Server) badHeader(r *Request, certificate bool) string {
 	switch {
 	case !isHex(r.Token):
@@ -124,13 +124,13 @@ func payloadLimit(pushType string) int {
 	return 4096
 }
 
-// isInt takes seconds since the epoch, 0 included.
+// isInt accepts seconds since the epoch, including 0.
 func isInt(s string) bool {
 	_, err := strconv.ParseInt(s, 10, 64)
 	return err == nil
 }
 
-// isHex takes device tokens in either case, of 32 bytes or more.
+// isHex accepts device tokens of 32 bytes or more, in upper or lower case.
 func isHex(s string) bool {
 	if len(s) < 64 || len(s)%2 != 0 {
 		return false
@@ -143,7 +143,7 @@ func isHex(s string) bool {
 	return true
 }
 
-// isUUID takes the canonical form alone: lowercase, 8-4-4-4-12.
+// isUUID accepts only the canonical form: lower case, 8-4-4-4-12.
 func isUUID(s string) bool {
 	if len(s) != 36 {
 		return false
@@ -163,7 +163,7 @@ func isUUID(s string) bool {
 	return true
 }
 
-// hexDigit takes lower case alone.
+// hexDigit accepts only lower case.
 func hexDigit(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
 
 // uuidBytes packs a UUID; anything else is zero.

@@ -22,8 +22,8 @@ const (
 	connWindow    = 1 << 30
 )
 
-// conn is one connection. Its reader goroutine does nearly everything; answers
-// that take their time come from timers, so that mu guards all of it.
+// conn is one connection. Its reader goroutine does nearly everything. Delayed answers come from
+// timers, so that mu guards all fields.
 type conn struct {
 	s       *Server
 	id      int
@@ -85,7 +85,7 @@ func (s *Server) accept() {
 	}
 }
 
-// serve is a connection's life. It is listed before its handshake, so that
+// serve runs a connection until its end. The connection is listed before its handshake, so that
 // Close and KillConnections reach it in any state.
 func (s *Server) serve(raw net.Conn) {
 	defer s.wg.Done()
@@ -119,7 +119,7 @@ func (s *Server) each(f func(*conn)) {
 	}
 }
 
-// violate notes a violation; the first hundred are enough to find the cause.
+// violate records a violation. The first hundred are enough to find the cause.
 func (s *Server) violate(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +159,7 @@ func (c *conn) begin(most uint32) {
 	c.fr.SetReuseFrames()
 	c.fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	c.enc = hpack.NewEncoder(&c.block)
-	c.proven, c.limit = c.cert, 1<<31-1 // no limit binds before it is acknowledged
+	c.proven, c.limit = c.cert, 1<<31-1 // a limit applies only after it is acknowledged
 	start := c.s.o.StartStreams
 	if c.cert {
 		start = most
@@ -174,8 +174,8 @@ func (c *conn) begin(most uint32) {
 	}
 }
 
-// read serves frames until the connection ends. Answers leave when nothing
-// more can be read at once, so that many share one write.
+// read serves frames until the connection ends. Answers are sent when no further frame can be read
+// at once, so that many answers share one write.
 func (c *conn) read() {
 	for {
 		if c.br.Buffered() == 0 {
@@ -222,8 +222,8 @@ func (c *conn) frame(f http2.Frame) bool {
 	return ok
 }
 
-// settings answers the client's settings, or notes that the client acknowledged ours: a limit
-// binds the client only from its acknowledgement on.
+// settings answers the client's settings, or records that the client acknowledged the server's. A
+// limit applies to the client only from its acknowledgement on.
 func (c *conn) settings(f *http2.SettingsFrame) {
 	if !f.IsAck() {
 		_ = c.fr.WriteSettingsAck()
@@ -245,7 +245,7 @@ func (c *conn) changeStreams(n uint32) {
 	}
 }
 
-// announce sends another limit, which binds once it is acknowledged.
+// announce sends another limit, which applies once it is acknowledged.
 func (c *conn) announce(n uint32) {
 	c.sent = append(c.sent, n)
 	_ = c.fr.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: n})
@@ -286,7 +286,7 @@ func (c *conn) newStream() *stream {
 	return &stream{}
 }
 
-// peak keeps the most streams that were ever open on one connection.
+// peak records the largest number of streams that were open on one connection.
 func (c *conn) peak() {
 	c.s.mu.Lock()
 	c.s.peak = max(c.s.peak, len(c.streams))
@@ -307,7 +307,7 @@ func (c *conn) data(f *http2.DataFrame) bool {
 	return !ok || !f.StreamEnded() || c.decide(f.StreamID, st)
 }
 
-// giveBack lets the client send as much as was received, see HoldWindows.
+// giveBack lets the client send as many bytes as were received, see HoldWindows.
 func (c *conn) giveBack() {
 	if c.s.holding.Load() {
 		return
@@ -324,7 +324,7 @@ func (c *conn) giveBack() {
 	}
 }
 
-// giveBackNow is giveBack from outside.
+// giveBackNow is giveBack for callers outside of the reader goroutine.
 func (c *conn) giveBackNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

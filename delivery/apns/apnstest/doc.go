@@ -3,7 +3,6 @@
 // answers and faults, and a ledger of what arrived. Tests start one with
 // Start, programs such as benchmarks with New.
 //
-// It speaks HTTP/2 frame by frame, so that it can do what a real server does
-// on a bad day: GOAWAY in the middle of requests, refused streams, settings
-// that change, connections that fall silent.
+// It implements HTTP/2 frame by frame, so that it can simulate the faults of a real server: GOAWAY
+// in the middle of requests, refused streams, settings that change, connections that become silent.
 package apnstest

@@ -30,7 +30,7 @@ const (
 // files is a directory of keys and certificates.
 type files struct {
 	dir    string
-	made   bool // the directory is ours to remove
+	made   bool // the directory was made here and has to be removed
 	key    *ecdsa.PrivateKey
 	server tls.Certificate
 	ca     *x509.CertPool
@@ -66,8 +66,8 @@ func (f *files) remove() {
 	}
 }
 
-// load reads what a server needs: its certificate, the CA, and the public half
-// of the key that provider tokens are signed by.
+// load reads the files that a server needs: its certificate, the CA, and the public part of the key
+// that signs provider tokens.
 func (f *files) load() error {
 	pair := filepath.Join(f.dir, serverFile)
 	var err error
@@ -105,8 +105,8 @@ func parseKey(raw []byte) (*ecdsa.PrivateKey, error) {
 	return ec, nil
 }
 
-// serverTLS takes client certificates of its own CA; clients with provider
-// tokens need none.
+// serverTLS accepts client certificates of the stand-in's CA. Clients with provider tokens need no
+// certificate.
 func (f *files) serverTLS() *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS12,
@@ -117,8 +117,8 @@ func (f *files) serverTLS() *tls.Config {
 	}
 }
 
-// writeAll makes every file. The .p8 key comes last: it says that the others
-// are complete.
+// writeAll makes every file. The .p8 key comes last, so that the other files are complete if it
+// exists.
 func writeAll(dir string) error {
 	ca, caKey, err := certificate("apnstest CA", nil, nil)
 	if err != nil {

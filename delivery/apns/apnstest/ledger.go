@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Request is one request that arrived whole, in the ledger.
+// Request is one request in the ledger, which has arrived completely.
 type Request struct {
 	Token      string
 	Topic      string
@@ -25,12 +25,12 @@ type Request struct {
 	// Status and Reason are the answer; Status 0: none was sent.
 	Status int
 	Reason string
-	// Taken: the device got it (a 200, or a fault after APNs took it).
+	// Taken: the device got the notification (a 200, or a fault after APNs accepted the request).
 	Taken bool
 }
 
-// Ledger is what arrived, in order. With Options.CountsOnly it keeps counts
-// alone, so that a million requests cost no memory.
+// Ledger has the requests that arrived, in order. With Options.CountsOnly it has only counts, so
+// that a million requests take no memory.
 type Ledger struct {
 	mu         sync.Mutex
 	changed    chan struct{} // closed and replaced when a waiter must count again
@@ -53,7 +53,7 @@ func newLedger(o *Options) *Ledger {
 	return l
 }
 
-// clear forgets everything; ids says whether apns-ids are counted from now on.
+// clear removes everything. ids says whether apns-ids are counted from now on.
 func (l *Ledger) clear(ids bool) {
 	l.requests, l.total, l.taken, l.left = nil, 0, 0, 0
 	l.statuses, l.reasons, l.ids = make(map[int]int), make(map[string]int), nil
@@ -89,10 +89,10 @@ func (l *Ledger) add(r *Request, id [16]byte) place {
 	return place{len(l.requests) - 1, l.resets}
 }
 
-// place is where a request is in a ledger that was reset so often.
+// place is the place of a request in the ledger, with the number of resets before it.
 type place struct{ index, resets int }
 
-// answered enters when a request's answer left.
+// answered records the time at which a request's answer was sent.
 func (l *Ledger) answered(p place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +105,7 @@ func (l *Ledger) answered(p place) {
 	}
 }
 
-// Reset forgets everything.
+// Reset removes everything.
 func (l *Ledger) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +134,7 @@ func (l *Ledger) Of(token string) []Request {
 	return out
 }
 
-// Total counts every request that arrived whole, whatever its answer.
+// Total counts every request that arrived completely, with any answer.
 func (l *Ledger) Total() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +148,7 @@ func (l *Ledger) Taken() int {
 	return l.taken
 }
 
-// Answered counts the answers that left.
+// Answered counts the answers that were sent.
 func (l *Ledger) Answered() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,8 +169,8 @@ func (l *Ledger) Reason(reason string) int {
 	return l.reasons[reason]
 }
 
-// IDs says how many distinct apns-ids were taken, and how many were taken
-// again: 0 repeats means exactly once. It needs Options.TrackIDs.
+// IDs returns how many distinct apns-ids were taken, and how many were taken again. 0 repeats means
+// exactly once. It needs Options.TrackIDs.
 func (l *Ledger) IDs() (distinct, repeats int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,7 +203,7 @@ func (l *Ledger) MustWait(t testing.TB, n int, within time.Duration) {
 	}
 }
 
-// wait looks at the ledger each time it has changed.
+// wait checks a condition each time the ledger has changed.
 func (l *Ledger) wait(within time.Duration, what string, ok func() bool) error {
 	timer := time.NewTimer(within)
 	defer timer.Stop()

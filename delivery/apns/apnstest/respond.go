@@ -27,8 +27,8 @@ func (c *conn) decide(id uint32, st *stream) bool {
 	return c.apply(id, a)
 }
 
-// authorize checks the provider token. After the first good one a connection
-// takes more than one stream.
+// authorize checks the provider token. After the first valid one a connection accepts more than one
+// stream.
 func (c *conn) authorize(r *Request) (Answer, bool) {
 	if reason := c.s.tokens.check(r.Bearer); reason != "" {
 		return Fail(http.StatusForbidden, reason), false
@@ -59,9 +59,8 @@ func (c *conn) possible(id uint32, a Answer) Answer {
 	return a
 }
 
-// record enters the request in the ledger with what will be answered, at its
-// arrival: the order of the ledger is the order of arrival. Payloads are copied
-// only to be kept.
+// record enters the request and its answer in the ledger when the request arrives, so that the
+// ledger is in the order of arrival. Payloads are copied only if they are kept.
 func (c *conn) record(r *Request, a *Answer) place {
 	r.Status, r.Reason = 0, ""
 	if a.Fault == NoFault || a.Fault == GoAwayAfter {
@@ -120,7 +119,7 @@ func (c *conn) reset(id uint32, code http2.ErrCode) bool {
 	return true
 }
 
-// latency is how long answers take: at least so long, and at random up to more.
+// latency is how long answers take: a minimum, and a random additional time.
 type latency struct{ least, more time.Duration }
 
 func (l *latency) draw() time.Duration {
@@ -187,7 +186,7 @@ func (c *conn) respond(id uint32, a Answer) {
 		_ = c.fr.WriteData(id, len(body) == 0, piece)
 	}
 	select {
-	case <-c.done: // nobody reads it any more
+	case <-c.done: // the connection has ended
 	default:
 		c.s.answered(st.place)
 	}
@@ -233,9 +232,9 @@ func (c *conn) blackHole() {
 	c.silent = true
 }
 
-// finish ends the connection after the last answer that follows a GOAWAY. It tells the client and
-// waits until the client closes, because closing with unread data would reset the connection and
-// discard the answer.
+// finish ends the connection after the last answer that follows a GOAWAY. It signals the end to the
+// client and waits until the client closes, because closing with unread data would reset the
+// connection and discard the answer.
 func (c *conn) finish() {
 	if !c.goAway || c.over || len(c.streams) > 0 {
 		return

@@ -20,7 +20,7 @@ func newScript() *script {
 	return &script{tokens: make(map[string][]Answer), topics: make(map[string][]Answer)}
 }
 
-// set replaces the answers for one key, none: takes them back.
+// set replaces the answers for one key. Without answers it removes the script.
 func (s *script) set(in map[string][]Answer, key string, answers []Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +32,7 @@ func (s *script) set(in map[string][]Answer, key string, answers []Answer) {
 	s.any.Store(s.ask != nil || len(s.tokens)+len(s.topics) > 0)
 }
 
-// setFunc replaces the function that is asked first; nil takes it back.
+// setFunc replaces the function that is called first; nil removes it.
 func (s *script) setFunc(f func(*Request) (Answer, bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *script) setFunc(f func(*Request) (Answer, bool)) {
 	s.any.Store(s.ask != nil || len(s.tokens)+len(s.topics) > 0)
 }
 
-// next is the answer for a request; the last one of a sequence stays.
+// next is the answer for a request. The last answer of a sequence repeats.
 func (s *script) next(r *Request) Answer {
 	if !s.any.Load() {
 		return Answer{}

@@ -20,12 +20,11 @@ const DefaultTopic = "com.example.app"
 type Options struct {
 	// Addr is where it listens; default 127.0.0.1 and a free port.
 	Addr string
-	// Dir is where the CA, the keys and the client certificates are written;
-	// default a fresh temporary directory that Close removes. Files that are
-	// there already are used, so that a second process can have the same.
+	// Dir is where the CA, the keys and the client certificates are written; default a fresh
+	// temporary directory that Close removes. Existing files are used, so that a second process can
+	// have the same files.
 	Dir string
-	// KeyID and TeamID are what provider tokens must carry; default KEYID12345
-	// and TEAMID1234.
+	// KeyID and TeamID must be in provider tokens; default KEYID12345 and TEAMID1234.
 	KeyID, TeamID string
 	// MaxStreams is MAX_CONCURRENT_STREAMS after the first good provider token
 	// (default 1000); StartStreams is what it is before (default 1). A
@@ -35,10 +34,10 @@ type Options struct {
 	// back (SETTINGS_INITIAL_WINDOW_SIZE); default and most 1 MiB, which no request
 	// fills. With any other the connection has 65,535, see HoldWindows.
 	Window uint32
-	// Topics, when not empty, are the only ones allowed (TopicDisallowed).
+	// Topics, if not empty, are the only allowed topics; others get TopicDisallowed.
 	Topics []string
-	// TokenUpdates, when positive, is how long a connection must keep its
-	// provider token: sooner is TooManyProviderTokenUpdates.
+	// TokenUpdates, if positive, is how long a connection must keep its provider token. An earlier
+	// change gets TooManyProviderTokenUpdates.
 	TokenUpdates time.Duration
 	// Latency is how long every answer takes unless a script says otherwise; see SetLatency.
 	Latency time.Duration
@@ -111,7 +110,7 @@ func Start(t testing.TB, o Options) *Server {
 	return s
 }
 
-// setDefaults fills in what the zero value leaves open.
+// setDefaults sets the fields that are zero to their defaults.
 func (o *Options) setDefaults() {
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
@@ -152,7 +151,7 @@ func (s *Server) CAFile() string { return filepath.Join(s.files.dir, caFile) }
 // TeamID.
 func (s *Server) KeyFile() string { return filepath.Join(s.files.dir, keyFile) }
 
-// OtherKeyFile holds a .p8 key that it does not know.
+// OtherKeyFile has a .p8 key that the stand-in does not know.
 func (s *Server) OtherKeyFile() string { return filepath.Join(s.files.dir, otherKeyFile) }
 
 // KeyID is the id of the key in KeyFile.
@@ -185,23 +184,23 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Script says how requests for a device are answered: one answer each, the
-// last one for all that follow. It goes before ScriptTopic and ScriptAll. No
-// answers: the script is taken back.
+// Script sets the answers to requests for a device: one answer each, and the last one for all
+// further requests. It takes precedence over ScriptTopic and ScriptAll. Without answers the script
+// is removed.
 func (s *Server) Script(token string, answers ...Answer) {
 	s.script.set(s.script.tokens, token, answers)
 }
 
-// ScriptTopic says how requests for a topic are answered, see Script.
+// ScriptTopic sets the answers to requests for a topic, see Script.
 func (s *Server) ScriptTopic(topic string, answers ...Answer) {
 	s.script.set(s.script.topics, topic, answers)
 }
 
-// ScriptAll says how all other requests are answered, see Script.
+// ScriptAll sets the answers to all other requests, see Script.
 func (s *Server) ScriptAll(answers ...Answer) { s.script.set(s.script.topics, "", answers) }
 
-// ScriptFunc asks f for each request before any other script; ok false leaves
-// the request to them. f runs in the connection's goroutine; nil takes it back.
+// ScriptFunc calls f for each request before any other script. If ok is false, the other scripts
+// decide. f runs in the connection's goroutine. nil removes it.
 func (s *Server) ScriptFunc(f func(*Request) (a Answer, ok bool)) { s.script.setFunc(f) }
 
 // SetMaxStreams changes MAX_CONCURRENT_STREAMS of every connection that is past
@@ -226,11 +225,11 @@ func (s *Server) GoAway() { s.each((*conn).goAwayNow) }
 // KillConnections closes every connection at once.
 func (s *Server) KillConnections() { s.each((*conn).kill) }
 
-// BlackHole makes every open connection silent for good; new ones work.
+// BlackHole makes every open connection silent for good. New connections work.
 func (s *Server) BlackHole() { s.each((*conn).blackHole) }
 
-// HoldWindows (true) lets no window of Options.Window grow, until HoldWindows(false):
-// then all windows get back the bytes they are owed.
+// HoldWindows(true) keeps all windows of Options.Window from growing until HoldWindows(false). Then
+// all windows get the bytes that were held back.
 func (s *Server) HoldWindows(on bool) {
 	s.holding.Store(on)
 	s.each((*conn).giveBackNow)
@@ -264,8 +263,8 @@ func (s *Server) PeakStreams() int {
 	return s.peak
 }
 
-// Violations names what clients did against HTTP/2 or Apple's rules for
-// connections, such as more streams than allowed.
+// Violations lists violations by clients of HTTP/2 or of Apple's rules for connections, such as
+// more streams than allowed.
 func (s *Server) Violations() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 )
 
-// tokenLife is how long APNs takes a provider token.
+// tokenLife is how long APNs accepts a provider token.
 const tokenLife = time.Hour
 
 // tokenChecker checks provider tokens. A signature is verified once per token.
@@ -20,7 +20,7 @@ type tokenChecker struct {
 	seen map[string]verdict
 }
 
-// verdict says of a token string whether it is genuine, and when it was issued.
+// verdict says whether a token is genuine, and when it was issued.
 type verdict struct {
 	ok     bool
 	issued time.Time
@@ -46,8 +46,8 @@ func (c *tokenChecker) check(bearer string) string {
 	return ""
 }
 
-// verdict remembers tokens, because a check of a signature costs more than all
-// else that a request does. A flood of bad tokens empties the memory.
+// verdict remembers tokens, because checking a signature costs more than all other work for a
+// request. A flood of bad tokens empties the memory.
 func (c *tokenChecker) verdict(bearer string) verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,12 +1,12 @@
--- Takes the right to build one user's index, or keeps it. From here on every
--- change is written into the index too, so that what is read from SQL after
--- this, together with the index, misses nothing.
+-- Takes the right to build one user's index, or extends it. From here on every change is
+-- written into the index too. So the contacts that are read from SQL after this, together
+-- with the index, are complete.
 -- KEYS: 1 recent (zset), 2 state (hash), 3 build (string)
 -- ARGV: 1 token, 2 lifetime of the right in ms, 3 lifetime of the index in ms,
 --       4 1 to begin with an empty index, 5 a holder whose token begins with this
---       gives way ('' for none), 6 1 to keep the right only: when it has ended, the
+--       loses the right ('' for none), 6 1 only to extend the right: if it has ended, the
 --       former holder does not know what was trimmed since
--- RETURNS: status 0 another process builds, or the right to keep has ended, 1 taken;
+-- RETURNS: status 0 another process builds, or the right to extend has ended, 1 taken;
 --          then the relations counter
 local recent, state, build = KEYS[1], KEYS[2], KEYS[3]
 local token, lease, lifetime, reset, yielding = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', ARGV[5]

@@ -1,5 +1,5 @@
--- Ends a build: adds what SQL has, keeps what is newer, and sets the floor to
--- the first that was left out, or to what was trimmed meanwhile.
+-- Ends a build: adds the contacts of SQL, keeps newer entries, and sets the floor to the
+-- first contact that was left out, or to the highest one that was trimmed in the meantime.
 -- KEYS: 1 recent (zset), 2 state (hash), 3 build (string)
 -- ARGV: 1 token, 2 relations counter before SQL was read, 3 most members,
 --       4 lifetime of the index in ms, 5 how much longer recent lives than

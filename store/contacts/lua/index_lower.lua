@@ -1,9 +1,9 @@
--- Lowers scores that SQL no longer bears out, each only if it still is what the
--- reader saw, and all only if nothing came in between that a score cannot show.
+-- Lowers scores that are higher than SQL's: each only if it is still the score that the
+-- reader saw, and all only if there was no change in between that no score shows.
 -- KEYS: 1 recent (zset), 2 state (hash)
 -- ARGV: 1 sequence that the reader saw, 2.. contact, score seen, score now
 --       ('' when there is none) in turn
--- RETURNS: 0 something came in between: nothing changed, 1 lowered
+-- RETURNS: 0 there was a change in between: nothing was lowered, 1 lowered
 local recent, state = KEYS[1], KEYS[2]
 local sequence = ARGV[1]
 local first, step = 2, 3

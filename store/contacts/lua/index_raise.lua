@@ -1,4 +1,4 @@
--- Raises one contact's score in the indexes of some users, those who have one.
+-- Raises one contact's score in the indexes of users. Users without an index are skipped.
 -- Running it twice is the same as once.
 -- KEYS: 1.. of each user in turn recent (zset), state (hash)
 -- ARGV: 1 contact, 2 score in ms, 3 most members, 4 how much longer recent

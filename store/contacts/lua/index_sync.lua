@@ -1,9 +1,9 @@
--- Writes what SQL says of one contact, unless another change of relationship
--- came between the reading of SQL and this write. A repeat of the same call finds
--- its own change and answers 2.
+-- Writes the state of one contact in SQL, unless there was another change of a relationship
+-- between the read of SQL and this write. A repeat of the same call finds its own change
+-- and answers 2.
 -- KEYS: 1 recent (zset), 2 state (hash)
 -- ARGV: 1 relations counter before SQL was read, 2 contact, 3 score in ms
---       ('' when the contact is not one, or has nothing to show), 4 most
+--       ('' if the user is not a contact, or has no visible upload), 4 most
 --       members, 5 how much longer recent lives than state, in ms
 -- RETURNS: status 0 there is no index, 1 written, 2 read SQL again; then after 1
 --          the members above the floor and 1 when there is a floor

@@ -1,4 +1,4 @@
--- The index of one user and its floor: nothing that was trimmed ranks above it.
+-- The index of one user and its floor: no trimmed entry ranks above the floor.
 -- KEYS: 1 recent (zset), 2 state (hash)
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
@@ -13,15 +13,15 @@ local function bytes_less(a, b)
   return #a < #b
 end
 
--- below tells whether the pair (score, member) ranks under another.
+-- below tells whether the pair (score, member) ranks below another.
 local function below(score, member, score2, member2)
   local a, b = tonumber(score), tonumber(score2)
   if a ~= b then return a < b end
   return bytes_less(member, member2)
 end
 
--- lift moves a floor up, never down; kind is 'f' (the floor) or 'b' (what was
--- trimmed since the present rebuild began).
+-- lift moves a floor up, never down. kind is 'f' (the floor) or 'b' (the highest entry that
+-- was trimmed since the present build began).
 local function lift(kind, score, member)
   local old = redis.call('HMGET', state, kind .. 's', kind .. 'm')
   if not old[1] or below(old[1], old[2], score, member) then
@@ -29,9 +29,8 @@ local function lift(kind, score, member)
   end
 end
 
--- trim keeps at most max of count members and remembers the highest that it removed.
--- A member that comes back with the same score must not seem unchanged: the sequence
--- moves.
+-- trim keeps at most max of count members and records the highest that it removed. A member
+-- that comes back with the same score must not seem unchanged, so the sequence rises.
 local function trim(count, max)
   local excess = count - max
   if excess <= 0 then return end
@@ -42,10 +41,10 @@ local function trim(count, max)
   redis.call('HINCRBY', state, 'q', 1)
 end
 
--- raise lets a member's score rise, never sink, within the cap. It tells
--- whether anything changed; when not, readers that are about to lower the
--- score must read again, so the state's sequence moves. left is the state's
--- lifetime in ms, nil if the caller does not know it.
+-- raise raises a member's score, never lowers it, within the cap. It returns whether
+-- anything changed. If not, readers that are about to lower the score must read again, so
+-- the sequence of the state rises. left is the lifetime of the state in ms; nil if the
+-- caller does not know it.
 local function raise(member, score, max, margin, left)
   if redis.call('ZADD', recent, 'GT', 'CH', score, member) == 0 then
     redis.call('HINCRBY', state, 'q', 1)

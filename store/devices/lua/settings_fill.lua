@@ -1,5 +1,5 @@
--- Fills a user's entry with what a reader found in SQL, unless somebody is
--- changing it, something newer is known, or the reader took too long.
+-- Fills a user's entry with the settings that a reader found in SQL, unless somebody is
+-- changing them, a newer version is known, or the reader took too long.
 -- KEYS: 1 settings (hash), 2 changing (zset)
 -- ARGV: 1 version read, 2 when the reader began in ms (Redis time), 3 longest
 --       allowed reading time in ms, 4 lifetime of the entry in ms,

@@ -1,5 +1,5 @@
 -- Stores the version of settings that a writer committed and ends the writer's mark. An
--- older entry goes. Version 0 only ends the mark. Running it twice is the same as once.
+-- older entry is removed. Version 0 only ends the mark. Running it twice is the same as once.
 -- KEYS: 1 settings (hash), 2 changing (zset)
 -- ARGV: 1 writer ('' for none), 2 version, 3 lifetime of the version in ms
 -- RETURNS: 0 stored, 1 a version at least as new was there
@@ -14,7 +14,7 @@ if new > 0 and (not known or known < new) then
   redis.call('PEXPIRE', settings, lifetime)
   status = 0
 end
--- Last: without the version the mark must stay.
+-- This comes last: the mark must stay if the version was not stored.
 if writer ~= '' then
   redis.call('ZREM', changing, writer)
 end

@@ -40,8 +40,7 @@ type Push struct {
 	NoRetryUnknown bool `json:"no_retry_unknown,omitempty"`
 }
 
-// DefaultTemplateSet renders events whose type does not exist but which have
-// their own alert.
+// DefaultTemplateSet renders events with their own alert whose type does not exist.
 func DefaultTemplateSet() *TemplateSet {
 	return &TemplateSet{pushType: api.PushAlert, priority: 10, collapse: true, retryUnknown: true}
 }
@@ -74,7 +73,7 @@ func NewTemplateSet(t *api.EventTypeRequest) (*TemplateSet, error) {
 	return s, nil
 }
 
-// checkText requires an alert type to have something to show; aps may bring it.
+// checkText requires that an alert type has something to show, which may be in aps.
 func (s *TemplateSet) checkText(t *api.EventTypeRequest) error {
 	if s.pushType != api.PushAlert || t.Title != "" || t.Body != "" {
 		return nil
@@ -90,7 +89,7 @@ func (s *TemplateSet) checkText(t *api.EventTypeRequest) error {
 	})
 }
 
-// addTypeFields adds the type's own fields where its aps does not set them.
+// addTypeFields adds the fields of the type that its aps does not set.
 func (s *TemplateSet) addTypeFields(t *api.EventTypeRequest) {
 	own := map[string]string{"category": t.Category, "thread-id": t.ThreadID}
 	if s.pushType != api.PushBackground {
@@ -110,7 +109,7 @@ func (s *TemplateSet) addTypeFields(t *api.EventTypeRequest) {
 // visible are the keys of aps that Apple forbids in a background push.
 var visible = []string{"alert", "badge", "sound"}
 
-// apsOnly are the push types whose payload comes from aps alone.
+// apsOnly are the push types whose payload comes only from aps.
 var apsOnly = map[api.PushType]bool{
 	api.PushLiveActivity: true, api.PushLocation: true, api.PushComplication: true, api.PushFileProvider: true,
 	api.PushMDM: true, api.PushPushToTalk: true, api.PushWidgets: true, api.PushControls: true,
@@ -141,8 +140,8 @@ func (s *TemplateSet) Render(id string, e *api.EventRequest) (*Push, error) {
 	return p, nil
 }
 
-// setExpiry notes how long the push is worth sending. A ttl of 0 asks APNs to try
-// once and leaves fanfare itself all the time it needs for that one try.
+// setExpiry sets how long the push is worth sending. A ttl of 0 asks APNs to try once, and does not
+// limit the time that fanfare needs for that one try.
 func (p *Push) setExpiry(ttl *int64, at *api.Time) {
 	switch {
 	case at != nil:
@@ -154,8 +153,8 @@ func (p *Push) setExpiry(ttl *int64, at *api.Time) {
 	}
 }
 
-// Begin turns a TTL into times, once; it tells whether there was one. Enqueued is Redis' time,
-// as are the clocks that ExpiresAt is compared with; the clock of the server that accepted the
+// Begin turns a TTL into times, once, and tells whether there was one. enqueued is Redis' time, and
+// so are the times with which ExpiresAt is compared. The clock of the server that accepted the
 // event may differ.
 func (p *Push) Begin(enqueued time.Time) bool {
 	if p.TTL == 0 {
@@ -171,9 +170,9 @@ func (p *Push) endAt(end time.Time) {
 	p.Expiration, p.ExpiresAt = &seconds, end.UnixMilli()
 }
 
-// renderAPS lays the event over the type, in this order: template, the type's aps, the event's
-// alert, the event's aps. Objects under "alert" are merged key by key; everything else is
-// replaced as a whole.
+// renderAPS merges four layers, in this order: the template, the type's aps, the event's alert, the
+// event's aps. A later layer takes precedence. Objects under "alert" are merged key by key;
+// everything else is replaced as a whole.
 func (s *TemplateSet) renderAPS(e *api.EventRequest) (map[string]json.RawMessage, error) {
 	own, err := parseAPS(s.pushType, e.APS)
 	if err != nil {
@@ -200,7 +199,7 @@ func (s *TemplateSet) renderAPS(e *api.EventRequest) (map[string]json.RawMessage
 	return aps, nil
 }
 
-// mergeMissing fills in what the upper layer left out.
+// mergeMissing adds the keys that the upper layer does not have.
 func mergeMissing(upper, lower map[string]json.RawMessage) {
 	for name, value := range lower {
 		if _, ok := upper[name]; !ok {
@@ -242,7 +241,7 @@ func setAlert(aps map[string]json.RawMessage, a api.Alert) {
 	aps["alert"] = over("alert", aps["alert"], appendAlert(make([]byte, 0, len(a.Title)+len(a.Body)+32), a))
 }
 
-// over lays a value of aps over a lower one.
+// over merges a value of aps with that of a lower layer.
 func over(name string, lower, upper json.RawMessage) json.RawMessage {
 	if name != "alert" || len(lower) == 0 || lower[0] != '{' || upper[0] != '{' {
 		return upper

@@ -8,24 +8,23 @@ import (
 	"fanfare/api"
 )
 
-// Template is a parsed title or body of an event type: text, {{.actor}},
-// {{.object}}, {{.data.name}} and {{if}}{{else}}{{end}}, nothing else. It is
-// safe for concurrent use; the zero value renders to nothing.
+// Template is a parsed title or body of an event type. It may have only text, {{.actor}},
+// {{.object}}, {{.data.name}} and {{if}}{{else}}{{end}}. It is safe for concurrent use. The zero
+// value renders an empty text.
 type Template struct {
 	root *parse.ListNode
 }
 
-// ParseTemplate reads a template. Whatever is not one of the few things a
-// template may hold is a CodeValidation error of the field named.
+// ParseTemplate reads a template. Anything that a template may not have is a CodeValidation error
+// of the given field.
 func ParseTemplate(field, text string) (*Template, error) {
 	if text == "" {
 		return &Template{}, nil
 	}
 	trees := map[string]*parse.Tree{}
 	tree := parse.New(field)
-	// ParseComments makes comments visible, so that they are refused like any
-	// other node; SkipFuncCheck lets `{{len .x}}` parse, so that it is refused
-	// for what it is.
+	// ParseComments keeps comments, so that they are refused like any other node. SkipFuncCheck
+	// lets `{{len .x}}` be parsed, so that its error names the function.
 	tree.Mode = parse.ParseComments | parse.SkipFuncCheck
 	if _, err := tree.Parse(text, "", "", trees); err != nil {
 		return nil, api.Invalid(field, "template", "is not a template: %s", parseMessage(err))
@@ -152,7 +151,8 @@ func renderNode(b *strings.Builder, n parse.Node, e *api.EventRequest) error {
 	return nil
 }
 
-// lookup finds the value of a name that checkPipe allowed; false: it is missing.
+// lookup finds the value of a name that checkPipe allowed. It returns false if the value is
+// missing.
 func lookup(p *parse.PipeNode, e *api.EventRequest) (string, bool) {
 	ident := p.Cmds[0].Args[0].(*parse.FieldNode).Ident
 	switch ident[0] {

@@ -65,8 +65,8 @@ func plain(s string) bool {
 	return ascii || utf8.ValidString(s) && !strings.ContainsAny(s, "\u2028\u2029") // JavaScript takes these two for ends of lines
 }
 
-// marshal writes values that cannot fail, without escaping <, > and & as if
-// for a web page: APNs counts the bytes.
+// marshal writes values that cannot fail. It does not escape <, > and &, which is only needed in
+// web pages, because APNs counts the bytes.
 func marshal(v any) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -1,6 +1,6 @@
 -- Ends a hold: done for good, failed (counted) or released (not counted), and wakes waiters.
--- The last holder's result is accepted after its lease too, as long as nobody has acquired
--- since. A repeat changes nothing.
+-- The last holder's result is accepted even after its lease, as long as nobody has acquired
+-- the lock since. A repeat changes nothing.
 -- KEYS: 1 the record
 -- ARGV: 1 fence, or the request that took the lock, 2 done, fail or release, 3 retention in ms, 4 channel
 -- RETURNS: 1 ok, 0 lost

@@ -1,4 +1,4 @@
--- Extends a lease, also one that is over if nobody has acquired since.
+-- Extends a lease, even if it is over, as long as nobody has acquired the lock since.
 -- KEYS: 1 the record
 -- ARGV: 1 fence, 2 lease in ms, 3 retention in ms
 -- RETURNS: 1 ok, 0 lost
