@@ -17,24 +17,23 @@ import (
 	"fanfare/store/storetest"
 )
 
-// ledger is what a stand-in for APNs took note of, in this process or another.
+// ledger is the ledger of a stand-in for APNs, in this process or another one.
 type ledger interface{ Requests() []apnstest.Request }
 
-// apnsEnv, when set, makes of this program a stand-in for APNs whose answers take so
-// long, see TestMain.
+// apnsEnv, if set, turns this program into a stand-in for APNs whose answers take the given time,
+// see TestMain.
 const apnsEnv = "FANFARE_TEST_APNS_LATENCY"
 
-// apnsProcess is a stand-in for APNs in a process of its own. The tests' process has so
-// much to do on a busy machine that it reads seconds late what was sent; where the time
-// of a sending decides, it must be right.
+// apnsProcess is a stand-in for APNs in its own process. On a busy machine the process of the tests
+// may read requests seconds late. Tests in which the time of a request matters use this stand-in.
 type apnsProcess struct {
 	t   testing.TB
 	url string
 	env []string
 }
 
-// startAPNs starts a stand-in whose answers take so long; it ends with the test, and
-// when the process of the tests ends.
+// startAPNs starts a stand-in whose answers take the given time. It ends with the test, or with the
+// process of the tests.
 func startAPNs(t testing.TB, latency time.Duration) *apnsProcess {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -57,15 +56,15 @@ func startAPNs(t testing.TB, latency time.Duration) *apnsProcess {
 	return p
 }
 
-// apnsHello is the first that the process says: where it is asked, and what its clients
-// are told.
+// apnsHello is the first output of the process: its address for the tests, and the configuration
+// for its clients.
 type apnsHello struct {
 	URL string
 	Env []string
 }
 
-// beAPNs is the process: it lasts as long as its standard input. It answers GET /N with
-// the requests but the first N.
+// beAPNs is the main function of the process, which runs until its standard input ends. It answers
+// GET /N with all requests except the first N.
 func beAPNs(latency string) error {
 	d, err := time.ParseDuration(latency)
 	if err != nil {
@@ -99,10 +98,10 @@ func beAPNs(latency string) error {
 // Env is the configuration of a fanfare process that sends here.
 func (p *apnsProcess) Env() []string { return p.env }
 
-// Requests are all that arrived so far, in order.
+// Requests are all requests that have arrived so far, in order.
 func (p *apnsProcess) Requests() []apnstest.Request { return p.mustAsk(0) }
 
-// mustAsk gives the requests but the first n.
+// mustAsk returns all requests except the first n.
 func (p *apnsProcess) mustAsk(n int) (requests []apnstest.Request) {
 	p.t.Helper()
 	resp, err := http.Get(fmt.Sprintf("%s/%d", p.url, n))

@@ -22,16 +22,15 @@ func (p *program) mustRegisterFor(user, topic string, n int) {
 		map[string]string{"platform": "apns", "topic": topic, "environment": "production"})
 }
 
-// One failing device, app or shard does not slow the others. More
-// notifications than a process works on at once fail, or hang, while others
-// are posted one by one.
+// One failing device, app or shard does not slow down the others. More notifications than a process
+// works on at once fail or hang, while others are posted one by one.
 func TestOneFailingDoesNotSlowTheOthers(t *testing.T) {
 	t.Parallel()
 	const failing = 3000
 	for name, trouble := range map[string]struct {
 		answer apnstest.Answer
-		users  int // that the failing notifications are for
-		before int // notifications that the app took right before, as fast as they came
+		users  int // number of users of the failing notifications
+		before int // number of notifications that the app accepted quickly just before
 	}{
 		"AppAnswers503":    {apnstest.Answer{Status: 503, Reason: "ServiceUnavailable"}, 100, 0},
 		"AppHangs":         {apnstest.Answer{Delay: 15 * time.Minute}, 100, 0},
@@ -48,12 +47,12 @@ func TestOneFailingDoesNotSlowTheOthers(t *testing.T) {
 			}
 			p.mustRegisterFor("first", "com.example.app", 999)
 			p.must(202, nil, "POST", "/v1/events", greeting("first"))
-			apns.MustWait(t, 1, 20*time.Second) // the connection is proven: it takes many streams
+			apns.MustWait(t, 1, 20*time.Second) // the connection is proven, so that it takes many streams
 			p.mustPostMany(trouble.before, trouble.users)
 			apns.MustWait(t, 1+trouble.before, time.Minute)
 			apns.ScriptTopic("com.example.broken", trouble.answer)
 			p.mustPostMany(failing, trouble.users)
-			if trouble.answer.Delay == 0 { // else others have to arrive before anything ends
+			if trouble.answer.Delay == 0 { // otherwise the others have to arrive before anything ends
 				storetest.Eventually(t, time.Minute, "targeting", func() bool { return p.depthOf("events") == 0 })
 			}
 			checkOthers(t, p, seen, 20)
@@ -61,8 +60,8 @@ func TestOneFailingDoesNotSlowTheOthers(t *testing.T) {
 	}
 }
 
-// checkOthers posts to n users of a healthy app, one after the other: each must
-// arrive soon.
+// checkOthers posts to n users of a healthy app, one after the other. Each notification must arrive
+// soon.
 func checkOthers(t *testing.T, p *program, seen *arrivals, n int) {
 	t.Helper()
 	worst := time.Duration(0)
@@ -74,7 +73,8 @@ func checkOthers(t *testing.T, p *program, seen *arrivals, n int) {
 		storetest.Eventually(t, 30*time.Second, "a notification of a healthy app", func() bool { return !seen.of(deviceToken(i)).IsZero() })
 		worst = max(worst, seen.of(deviceToken(i)).Sub(posted))
 	}
-	// Milliseconds on a quiet machine; far from the answers that others wait for.
+	// This takes milliseconds on a quiet machine, which is far less than the answers of the other
+	// app take.
 	if worst > 4*time.Second {
 		t.Errorf("a notification of a healthy app took %v", worst)
 	}
@@ -84,7 +84,7 @@ func checkOthers(t *testing.T, p *program, seen *arrivals, n int) {
 	t.Logf("the slowest of %d took %v", n, worst.Round(time.Millisecond))
 }
 
-// expect makes note look for a device.
+// expect lets note record the arrival at a device.
 func (a *arrivals) expect(token string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,8 +115,8 @@ func (p *program) metric(series string) string {
 	return string(found[1])
 }
 
-// Q20: what a person watches moves with what happens, with
-// APNs and with the log sender, and says nothing wild.
+// Q20: the metrics follow what happens, with APNs and with the log sender, and have plausible
+// values.
 func TestMetricsOfAServer(t *testing.T) {
 	t.Parallel()
 	for name, vars := range map[string]func(t *testing.T) []string{
@@ -150,7 +150,7 @@ func TestMetricsOfAServer(t *testing.T) {
 			} {
 				storetest.Eventually(t, 20*time.Second, series+" to be "+want, func() bool { return p.metric(series) == want })
 			}
-			for _, queue := range []string{"events"} { // events with one device need no other
+			for _, queue := range []string{"events"} { // events with one device need no other queue
 				var wakeup string
 				storetest.Eventually(t, 20*time.Second, "a wake-up in "+queue, func() bool {
 					wakeup = p.metric(`fanfare_queue_wakeup_seconds{queue="` + queue + `"}`)
@@ -166,8 +166,8 @@ func TestMetricsOfAServer(t *testing.T) {
 	}
 }
 
-// checkMetrics wants metrics that promtool has nothing against, the pools and what runs
-// among them.
+// checkMetrics requires metrics that promtool accepts, including those of the pools and of the
+// build.
 func checkMetrics(t *testing.T, p *program) {
 	t.Helper()
 	_, text, err := p.try("GET", "/metrics", nil)
@@ -193,7 +193,7 @@ func checkMetrics(t *testing.T, p *program) {
 	}
 }
 
-// checkSum looks whether the time from event to answer makes sense.
+// checkSum checks that the time from event to answer is plausible.
 func checkSum(t *testing.T, p *program) {
 	t.Helper()
 	sum, err := strconv.ParseFloat(p.metric("fanfare_event_to_answer_seconds_sum"), 64)

@@ -16,8 +16,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// mustServeShipped starts the program as it is shipped and waits until it is
-// ready.
+// mustServeShipped starts the program as it is shipped and waits until it is ready.
 func mustServeShipped(t testing.TB, vars ...string) *program {
 	t.Helper()
 	p := launchServerPath(t, mustBuildShipped(t), t.TempDir(), append([]string{"FANFARE_LOG_LEVEL=warn"}, vars...)...)
@@ -25,7 +24,7 @@ func mustServeShipped(t testing.TB, vars ...string) *program {
 	return p
 }
 
-// peakMemory is the most memory that the process ever had, in bytes.
+// peakMemory is the largest memory of the process so far, in bytes.
 func (p *program) peakMemory() int64 {
 	p.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -45,7 +44,7 @@ func (p *program) peakMemory() int64 {
 	return 0
 }
 
-// usedMemory is what Redis says it uses, in bytes.
+// usedMemory is the memory that Redis reports, in bytes.
 func usedMemory(t testing.TB, redis *storetest.RedisServer) int64 {
 	t.Helper()
 	text, err := redis.Client().Info(context.Background(), "memory").Result()
@@ -102,16 +101,16 @@ func (p *program) mustPostMany(n, devices int) {
 }
 
 const (
-	// processMemory is the contract's bound for a process before a backlog.
+	// processMemory is the promised bound of a process with a backlog.
 	processMemory = 150 << 20
-	// retainedPerEvent is its bound for what an ended one-device event leaves in
-	// Redis, without an idempotency key.
+	// retainedPerEvent is the promised bound of the memory that an ended one-device event without
+	// an idempotency key leaves in Redis.
 	retainedPerEvent = 400
 )
 
-// A backlog of 1,000,000: the memory of the processes
-// stays under 150 MB, Redis' memory follows the backlog, then the retention (at
-// most 400 bytes per one-device event), and the backlog drains.
+// With a backlog of 1,000,000 the memory of the processes stays under 150 MB. Redis' memory follows
+// the backlog and then the retention (at most 400 bytes per one-device event), and the backlog
+// drains.
 //
 // Not parallel: it measures (make capacity).
 func TestBacklogDrains(t *testing.T) {
@@ -120,7 +119,7 @@ func TestBacklogDrains(t *testing.T) {
 	vars := append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
 	front := mustServeShipped(t, append(vars, "FANFARE_ROLES=api,targeting,jobs")...)
 	front.mustRegister(devices)
-	front.mustPostMany(2*devices, devices) // caches are warm, scripts loaded
+	front.mustPostMany(2*devices, devices) // fill the caches and load the scripts
 	storetest.Eventually(t, time.Minute, "targeting", func() bool { return front.depthOf("events") == 0 })
 	before, began := usedMemory(t, redis), time.Now()
 	front.mustPostMany(n, devices)
@@ -154,11 +153,10 @@ func TestBacklogDrains(t *testing.T) {
 	}
 }
 
-// fanToken is where the tokens of followers begin.
+// fanToken is the first token of the followers.
 const fanToken = 1 << 24
 
-// mustFollow makes n users followers of one, each with a device, straight in
-// SQL.
+// mustFollow makes n users followers of one user, each with a device, directly in SQL.
 func mustFollow(t testing.TB, database, star string, n int) {
 	t.Helper()
 	mustInsert(t, database, "contacts (owner, contact, relationship, version, deleted, created_at, updated_at)", n, func(i int) string {
@@ -175,7 +173,7 @@ func mustInsertDevices(t testing.TB, database, user string, firstToken, n int) {
 	})
 }
 
-// mustInsert writes n rows, many at once.
+// mustInsert writes n rows, many in each statement.
 func mustInsert(t testing.TB, database, into string, n int, row func(i int) string) {
 	t.Helper()
 	db := mustOpenSQL(t, database)
@@ -214,7 +212,7 @@ func mustReport(t testing.TB, p *program, event string) (got report) {
 	return got
 }
 
-// arrivals notes when each of some devices was first reached.
+// arrivals records when each of some devices was first reached.
 type arrivals struct {
 	mu sync.Mutex
 	at map[string]time.Time
@@ -236,8 +234,7 @@ func (a *arrivals) of(token string) time.Time {
 	return a.at[token]
 }
 
-// A one-user event posted during a fan-out to 1,000,000 followers
-// arrives within 1 s.
+// A one-user event that is posted during a fan-out to 1,000,000 followers arrives within 1 s.
 //
 // Not parallel: it measures (make capacity).
 func TestOneUserEventDuringAFanOut(t *testing.T) {
@@ -258,12 +255,12 @@ func TestOneUserEventDuringAFanOut(t *testing.T) {
 	event["audience"] = map[string]any{"contacts_of": "star"}
 	began := time.Now()
 	p.must(202, &fanOut, "POST", "/v1/events", event)
-	apns.MustWait(t, 500, time.Minute) // it is under way
+	apns.MustWait(t, 500, time.Minute) // the fan-out is under way
 	sent, worst := 0, time.Hour
 	for sent < rounds*probes && worst > time.Second {
-		// Tests share the machine, which may take a moment from one round. Behind
-		// the fan-out every round would be late. Half of it is for what the events of
-		// one user take themselves.
+		// Other tests share the machine and may delay one round. If the events waited behind the
+		// fan-out, every round would be late. Half of the bound is for the time that one-user
+		// events take anyway.
 		worst = slowestOf(t, p, seen, sent, probes, func() { awaitMore(t, apns, followers/probes/rounds/2) })
 		sent += probes
 	}
@@ -286,8 +283,8 @@ func TestOneUserEventDuringAFanOut(t *testing.T) {
 	}
 }
 
-// slowestOf posts one-user events to n users, one after the other, and tells how
-// long the slowest took to arrive.
+// slowestOf posts one-user events to n users, one after the other, and returns how long the slowest
+// took to arrive.
 func slowestOf(t testing.TB, p *program, seen *arrivals, from, n int, rest func()) (worst time.Duration) {
 	t.Helper()
 	for i := from; i < from+n; i++ {

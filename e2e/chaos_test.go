@@ -11,7 +11,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// fleet is some servers that things happen to.
+// fleet is a number of servers with faults.
 type fleet struct {
 	mu      sync.Mutex
 	t       *testing.T
@@ -21,14 +21,14 @@ type fleet struct {
 	redis   *storetest.RedisServer
 }
 
-// all gives the servers of this moment.
+// all returns the present servers.
 func (f *fleet) all() []*program {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]*program(nil), f.servers...)
 }
 
-// suffer writes down a fault and gives its number.
+// suffer records a fault and returns its number.
 func (f *fleet) suffer(what string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -36,14 +36,14 @@ func (f *fleet) suffer(what string) int {
 	return len(f.faults) - 1
 }
 
-// recover ends a fault.
+// recover records the end of a fault.
 func (f *fleet) recover(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults[n].to = time.Now()
 }
 
-// kill ends a server with -9 and starts another in its place.
+// kill ends a server with kill -9 and starts another one in its place.
 func (f *fleet) kill() {
 	victim := rand.IntN(len(f.servers))
 	n := f.suffer("kill -9")
@@ -86,16 +86,15 @@ func (f *fleet) hangUp() {
 	f.recover(n)
 }
 
-// 5 servers, 10,000 events to 10,000 devices, while servers are
-// killed, frozen past their leases and cut off from Redis: every (event,
-// device) is there; repeats, under the same apns-id, only in the window that
-// A15 names.
+// 5 servers get 10,000 events to 10,000 devices while servers are killed, frozen past their leases
+// and cut off from Redis. Every (event, device) arrives. Repeats have the same apns-id and occur
+// only in the window of A15.
 func TestA15_ChaosLosesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 10_000
 	apns, redis := startAPNs(t, 100*time.Millisecond), storetest.Redis(t)
-	// Leases that a busy machine does not outwait: what is repeated then comes
-	// from our faults alone.
+	// These leases do not end only because the machine is busy, so that repeats are caused only by
+	// the faults of the test.
 	vars := quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t),
 		"FANFARE_NOTIFICATION_LEASE=6s", "FANFARE_JOB_LEASE=6s")...)
 	f := &fleet{t: t, vars: vars, redis: redis, servers: mustServeMany(t, 5, vars...)}
@@ -118,8 +117,8 @@ func TestA15_ChaosLosesNothing(t *testing.T) {
 	t.Logf("%d events, %d faults, %d repeats, all in the unknown window", n, len(f.faults), posts.checkLedger(t, apns, f.faults...))
 }
 
-// The same with events to 10 users, which are sent by who took them, and to 1,000,
-// which are split into parts.
+// The same with events to 10 users, which are sent by the process that accepted them, and to 1,000
+// users, which are split into parts.
 func TestA15_ChaosWithAudiences(t *testing.T) {
 	t.Parallel()
 	for audience, n := range map[int]int{10: 1000, 1000: 30} {
@@ -148,8 +147,7 @@ func TestA15_ChaosWithAudiences(t *testing.T) {
 	}
 }
 
-// The same with a random kill -9 and restart every second, for as long
-// as there is something to send.
+// The same with a random kill -9 and restart every second, as long as there is something to send.
 func TestA15_KilledEverySecond(t *testing.T) {
 	t.Parallel()
 	n := storetest.Sized(10_000, 2000)

@@ -24,16 +24,16 @@ type followed struct {
 	t     testing.TB
 	body  io.ReadCloser
 	lines *bufio.Scanner
-	last  string // the id to go on from
+	last  string // the id after which to go on
 }
 
-// mustFollow opens a stream that goes on after an event, "" for the beginning.
+// mustFollow opens a stream that goes on after an event; "" is the beginning.
 func (p *program) mustFollow(user, after string) *followed {
 	p.t.Helper()
 	return p.mustFollowBy(&http.Client{Transport: &http.Transport{}}, user, after)
 }
 
-// mustFollowBy is mustFollow with a client of the caller's.
+// mustFollowBy is mustFollow with the caller's HTTP client.
 func (p *program) mustFollowBy(own *http.Client, user, after string) *followed {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -47,7 +47,7 @@ func (p *program) mustFollowBy(own *http.Client, user, after string) *followed {
 	if p.key != "" {
 		req.Header.Set("Authorization", "Bearer "+p.key)
 	}
-	resp, err := own.Do(req) //nolint:bodyclose // the test's end does
+	resp, err := own.Do(req) //nolint:bodyclose // it is closed at the end of the test
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func (p *program) mustFollowBy(own *http.Client, user, after string) *followed {
 	return f
 }
 
-// texts reads events until there are n messages, and gives their texts.
+// texts reads events until there are n messages, and returns their texts.
 func (f *followed) texts(n int) (texts string) {
 	f.t.Helper()
 	for n > 0 && f.lines.Scan() {
@@ -104,8 +104,8 @@ func (p *program) mustSay(chat, sender string, texts ...string) {
 	}
 }
 
-// A stream goes on exactly where it left off after the kill -9 of
-// server and Redis. Whoever follows gets no push; whoever does not gets one.
+// A stream goes on exactly where it left off after a kill -9 of server and Redis. Users with a
+// stream get no push, and users without a stream get one.
 func TestChat(t *testing.T) {
 	t.Parallel()
 	apns := apnstest.Start(t, apnstest.Options{})
@@ -126,7 +126,8 @@ func TestChat(t *testing.T) {
 			}
 		}
 	}
-	// Each waits for the push before it: P5 promises no order to messages sent at once.
+	// Each message waits for the push of the previous one, because P5 promises no order for
+	// messages that are sent at the same time.
 	p.mustSay("team", "ann", "one")
 	arrived("1")
 	p.mustSay("team", "ann", "two")
@@ -149,13 +150,13 @@ func TestChat(t *testing.T) {
 	arrived("1", "2", "3", "4")
 	code, took := p.terminate()
 	f.ended()
-	if code != 0 || took > 8*time.Second { // with one stream open; drains take less than a second
+	if code != 0 || took > 8*time.Second { // one stream is open; draining takes less than a second
 		t.Errorf("exit code %d after %v with an open stream", code, took)
 	}
 }
 
-// FANFARE_SHUTDOWN_TIMEOUT: many open streams and a long poll do not hold up
-// the end; clients are told when to come back.
+// FANFARE_SHUTDOWN_TIMEOUT: many open streams and a long poll do not delay the stop, and clients
+// are told when to come back.
 func TestSIGTERMWithOpenStreams(t *testing.T) {
 	t.Parallel()
 	p := mustServe(t, t.TempDir(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL())
@@ -184,8 +185,8 @@ func TestSIGTERMWithOpenStreams(t *testing.T) {
 	}
 }
 
-// mustOpenStreams opens idle streams of as many users, 100 to a chat. Users and
-// chats begin with that name.
+// mustOpenStreams opens an idle stream for each of n users, with 100 users in each chat. The names
+// of users and chats begin with the given name.
 func (p *program) mustOpenStreams(name string, n int) (conns []net.Conn) {
 	p.t.Helper()
 	const room = 100
@@ -253,7 +254,7 @@ func (p *program) awaitStreams(n float64) {
 	storetest.Eventually(p.t, 30*time.Second, fmt.Sprint(n, " streams are open"), func() bool { return p.figure("fanfare_open_streams") == n })
 }
 
-// residentMemory is what the process holds in RAM, in bytes.
+// residentMemory is the resident memory of the process, in bytes.
 func (p *program) residentMemory() int64 {
 	p.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
@@ -272,13 +273,13 @@ func (p *program) memoryInUse() float64 {
 	return p.figure("go_memstats_heap_inuse_bytes") + p.figure("go_memstats_stack_inuse_bytes")
 }
 
-// 5,000 idle streams, fewer by default; the memory of each is measured, goroutines,
-// stacks and buffers included.
+// This opens 5,000 idle streams (fewer by default) and measures the memory of each, including
+// goroutines, stacks and buffers.
 func TestIdleStreamsMemory(t *testing.T) {
 	t.Parallel()
-	const bound = 18 << 10 // 12 KB when this was written
+	const bound = 18 << 10 // 12 KB at the time of writing
 	streams := storetest.Sized(5000, 2000)
-	p := mustServeShipped(t, "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "GOGC=4") // what is held, not what could be thrown away
+	p := mustServeShipped(t, "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "GOGC=4") // so that the heap has little garbage
 	p.mustOpenStreams("first", 100)
 	inUse, resident := p.memoryInUse(), p.residentMemory()
 	p.mustOpenStreams("idle", streams)

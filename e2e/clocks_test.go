@@ -18,13 +18,12 @@ import (
 	"fanfare/store/storetest"
 )
 
-// shifted is the program with a clock that is wrong by CLOCK_SHIFT_SECONDS, always or,
-// with CLOCK_JUMPS_EVERY_MS, in every other such span: time.Now is another, time that
-// passes is the same.
+// shifted is the program with a clock that is wrong by CLOCK_SHIFT_SECONDS: always or, with
+// CLOCK_JUMPS_EVERY_MS, in every other interval of that length. time.Now is wrong, and differences
+// of monotonic time are right.
 var shifted binary
 
-// The place in Go's package time where the present is asked for, and what is put
-// behind it.
+// The place in Go's package time that reads the clock, and the code that is inserted after it.
 const (
 	timeAsked = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
 	timeShift = "\tsec += clockShift(mono)\n"
@@ -54,7 +53,7 @@ var clockOfTests = sync.OnceValue(func() (c [2]int64) {
 `
 )
 
-// mustBuildShifted gives the path of the program, built over a package time of its own.
+// mustBuildShifted returns the path of the program, built with a changed package time.
 func mustBuildShifted(t testing.TB) string {
 	t.Helper()
 	storetest.SkipShort(t, "the whole program, with all that it needs")
@@ -77,7 +76,7 @@ func mustBuildShifted(t testing.TB) string {
 	return shifted.must(t, []string{"CGO_ENABLED=0"}, "-overlay="+overlay)
 }
 
-// mustServeShifted starts a server whose clock is wrong; jumps: only now and then.
+// mustServeShifted starts a server whose clock is wrong. With jumps it is wrong only at times.
 func mustServeShifted(t testing.TB, shift, jumps time.Duration, vars ...string) *program {
 	t.Helper()
 	addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
@@ -88,10 +87,10 @@ func mustServeShifted(t testing.TB, shift, jumps time.Duration, vars ...string) 
 	return p
 }
 
-// Redis' clock decides about leases, times to live, windows, holds and presence: a
-// server two minutes slow or fast, or whose clock jumps by two minutes and back, does all
-// of it right, beside one whose clock is right. Provider tokens alone go by the clock of
-// who sends.
+// Redis' clock decides about leases, times to live, windows, holds and presence. A server whose
+// clock is two minutes slow or fast, or jumps by two minutes and back, does all of this correctly,
+// together with a server whose clock is right. Only provider tokens follow the clock of the server
+// that sends.
 func TestClocksThatAreWrong(t *testing.T) {
 	t.Parallel()
 	if !storetest.Full() {
@@ -131,14 +130,14 @@ func TestClocksThatAreWrong(t *testing.T) {
 			})
 			t.Run("Token", func(t *testing.T) { checkTokens(t, p, right, keys) })
 			t.Run("Lease", func(t *testing.T) {
-				p.kill() // in its lease: what it had is taken over
+				p.kill() // within its lease: another process takes its work over
 				right.checkDelivery(t, apns)
 			})
 		})
 	}
 }
 
-// checkClock makes sure that the clock is as wrong as it should be, at least at times.
+// checkClock makes sure that the clock is wrong by the given amount, at least at times.
 func (p *program) checkClock(t *testing.T, shift time.Duration) {
 	t.Helper()
 	storetest.Eventually(t, 20*time.Second, "operators are told", func() bool {
@@ -187,8 +186,8 @@ func checkLifetimes(t *testing.T, p *program, apns *apnstest.Server) {
 	p.must(422, nil, "POST", "/v1/events", event)
 }
 
-// checkTokens makes sure that a token holds at once and until its end, whoever made it and
-// whoever reads it. A clock that jumps has time to do so.
+// checkTokens makes sure that a token is valid at once and until its end, whichever server made it
+// and whichever checks it. It takes long enough for a clock to jump.
 func checkTokens(t *testing.T, p, right *program, keys backendKey) {
 	t.Helper()
 	ours := keys.mustToken(t, "bob")
@@ -220,7 +219,7 @@ func (p *program) putSale(id string, from, to time.Duration, holdMS int64) {
 	})
 }
 
-// mustReserve takes a unit and gives its reservation, or the code of the refusal.
+// mustReserve takes a unit and returns the reservation, or the code of the refusal.
 func (p *program) mustReserve(sale string) (id, code string) {
 	p.t.Helper()
 	_, answer, err := p.try("POST", "/v1/sales/"+sale+"/reservations", map[string]any{"user": "u", "lines": []any{map[string]any{"sku": "s", "quantity": 1}}})

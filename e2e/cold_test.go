@@ -8,8 +8,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// Who is written to with many others leaves nothing in Redis: a large audience that
-// nobody wrote to lately must not fill it.
+// The users of a large audience leave nothing in Redis: a large audience that got no events lately
+// must not fill it.
 func TestP10_AnEventToManyLeavesNoSettings(t *testing.T) {
 	t.Parallel()
 	const followers = 2500

@@ -23,9 +23,8 @@ func (r *recentContacts) names() (names string) {
 	return names
 }
 
-// A whole server indexes uploads, is killed with -9 between them, and
-// answers rightly again; the index may live on a Redis of its own, and its
-// loss heals.
+// A whole server indexes uploads, is killed with kill -9 between them, and then answers correctly
+// again. The index may be in a separate Redis, and it is rebuilt after that Redis loses it.
 func TestRecentContacts(t *testing.T) {
 	t.Parallel()
 	t.Run("RealRedisOfItsOwnAndMariaDB", func(t *testing.T) {
@@ -71,8 +70,8 @@ func upload(p *program, owner, id string, ago time.Duration) {
 	})
 }
 
-// awaitRecent waits until carol's recent contacts are the wanted ones. An
-// answer that says it is complete must never lack anybody once it was right.
+// awaitRecent waits until carol's recent contacts are the expected ones. After that, an answer that
+// says that it is complete must never lack a contact.
 func awaitRecent(t *testing.T, p *program, want string) {
 	t.Helper()
 	var got recentContacts

@@ -13,31 +13,30 @@ import (
 	"fanfare/store/storetest"
 )
 
-// quickLease is short enough for take-overs within a test, and longer than a
-// busy machine holds a process up.
+// quickLease is short enough for take-overs within a test, and longer than a busy machine delays a
+// process.
 const quickLease = 3 * time.Second
 
-// quick is a set-up with short leases.
+// quick are settings with short leases.
 func quick(more ...string) []string {
 	return append([]string{"FANFARE_NOTIFICATION_LEASE=" + quickLease.String(), "FANFARE_JOB_LEASE=" + quickLease.String(), "FANFARE_RETRY_BASE=50ms", "FANFARE_LOG_LEVEL=warn"}, more...)
 }
 
-// poster posts n events, to users with one device each, and goes on through
-// restarts: every post is repeated under its idempotency key until it is
-// accepted.
+// poster posts n events, to users with one device each, and goes on during restarts: every post is
+// repeated with its idempotency key until it is accepted.
 type poster struct {
 	servers  func() []*program
 	n        int
 	accepted atomic.Int64
 	ids      []string // by number; "" while not accepted
 	done     chan error
-	// audience is how many users an event is for, of a thousand; 0: one of his own.
+	// audience is how many users, of a thousand, an event is for; 0: each event is for one user.
 	audience int
-	// batch is how many events go in one post; 0: one, not as a batch.
+	// batch is the number of events in one post; 0: a single event, not a batch.
 	batch int
-	// pace, when set, lets one post go each time it ticks.
+	// pace, if set, allows one post at each tick.
 	pace <-chan time.Time
-	// once posts each event a single time: what is refused stays out.
+	// once posts each event only once: refused events are not posted again.
 	once bool
 }
 
@@ -98,8 +97,8 @@ func (o *poster) postBatch(i int) error {
 	return err
 }
 
-// insist posts to one server after the other until it is accepted. With once
-// set, what is not accepted at the first try is left.
+// insist posts to one server after the other until the post is accepted. With once set, it tries
+// only once.
 func (o *poster) insist(i int, path string, body, accepted any) (bool, error) {
 	if o.pace != nil {
 		<-o.pace
@@ -129,18 +128,17 @@ func (o *poster) awaitAccepted(t testing.TB, n int) {
 	storetest.Eventually(t, 2*time.Minute, fmt.Sprintf("%d events accepted", n), func() bool { return int(o.accepted.Load()) >= n })
 }
 
-// checkLedger holds the ledger against what was accepted: every (event,
-// device) is there, under one apns-id, and a repeat is possible only when the
-// first sending came shortly before a fault, or while it lasted. It gives the
-// number of repeats, and logs which faults explain them.
+// checkLedger compares the ledger with the accepted events. Every (event, device) is there, under
+// one apns-id. A repeat is allowed only if the first request was sent shortly before or during a
+// fault. It returns the number of repeats, and logs the faults that explain them.
 func (o *poster) checkLedger(t *testing.T, apns ledger, faults ...fault) int {
 	t.Helper()
 	o.awaitAll(t, apns)
 	return checkRepeats(t, apns, faults...)
 }
 
-// checkRepeats makes sure that nothing was sent twice for which a fault is no reason. It
-// gives the number of repeats, and logs which faults explain them.
+// checkRepeats makes sure that every repeat is explained by a fault. It returns the number of
+// repeats, and logs the faults that explain them.
 func checkRepeats(t *testing.T, apns ledger, faults ...fault) int {
 	t.Helper()
 	first, repeats, causes := map[string]apnstest.Request{}, 0, map[string]int{}
@@ -167,8 +165,8 @@ func checkRepeats(t *testing.T, apns ledger, faults ...fault) int {
 	return repeats
 }
 
-// awaitAll waits until every accepted event is in the ledger: others, of whose
-// acceptance nobody was told, may have come before them.
+// awaitAll waits until every accepted event is in the ledger. Events whose acceptance was not
+// answered may be in it as well.
 func (o *poster) awaitAll(t *testing.T, apns ledger) {
 	t.Helper()
 	missing := map[string]int{}
@@ -201,7 +199,7 @@ func (o *poster) awaitAll(t *testing.T, apns ledger) {
 	})
 }
 
-// eventOf is the event that a request was for.
+// eventOf is the event of a request.
 func eventOf(t *testing.T, r apnstest.Request) string {
 	t.Helper()
 	var payload struct {
@@ -213,26 +211,25 @@ func eventOf(t *testing.T, r apnstest.Request) string {
 	return payload.Event
 }
 
-// fault is what was done to a process, a connection or Redis, and how long.
+// fault is a fault of a process, a connection or Redis, with its time.
 type fault struct {
 	what     string
 	from, to time.Time
 }
 
-// String is when it was, for messages.
+// String is the time of the fault, for messages.
 func (f fault) String() string {
 	return f.what + " " + clock(f.from) + "-" + clock(f.to)
 }
 
 func clock(t time.Time) string { return t.Format("15:04:05.000") }
 
-// now is a fault that is over at once, such as a kill.
+// now is a fault without duration, such as a kill.
 func now(what string) fault { return fault{what, time.Now(), time.Now()} }
 
-// unknownWindow names the fault that fell between two sendings, so close to the
-// answer to the first that its record may not have reached Redis; "" when there is
-// none. What has no answer was sent by a process that was killed; a busy stand-in may
-// have read it later.
+// unknownWindow names a fault between two requests that was so close to the answer to the first one
+// that its record may not have reached Redis; "" if there is none. A request without an answer was
+// sent by a process that was killed, and a busy stand-in may have read it later.
 func unknownWindow(first, second apnstest.Request, faults []fault) string {
 	latest, after := first.Answered, 500*time.Millisecond
 	if latest.IsZero() {
@@ -246,9 +243,9 @@ func unknownWindow(first, second apnstest.Request, faults []fault) string {
 	return ""
 }
 
-// 10,000 events (fewer by default) posted while the process is killed with -9 twice and
-// started again: the ledger has every (event, device). A15: a repeat is
-// possible only in the unknown window. When APNs takes its time thousands are in hand.
+// 10,000 events (fewer by default) are posted while the process is killed with kill -9 twice and
+// started again. The ledger has every (event, device). A15: a repeat is possible only in the
+// unknown window. If APNs is slow, thousands of requests are in flight.
 func TestKilledTwiceUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, latency := range []time.Duration{0, 100 * time.Millisecond} {
@@ -282,8 +279,8 @@ func killTwice(t *testing.T, latency time.Duration) {
 	t.Logf("%d events, 2 kills, %d repeats, all in the unknown window", n, posts.checkLedger(t, apns, kills...))
 }
 
-// Failure table: kill -9 of one of several servers under load: nothing
-// accepted is lost, the others take over within one lease.
+// Failure table: after a kill -9 of one of several servers under load nothing accepted is lost, and
+// the others take over within one lease.
 func TestOthersTakeOverWithinALease(t *testing.T) {
 	t.Parallel()
 	const n = 2000
@@ -325,7 +322,7 @@ func TestA15_FiveServersSendOnce(t *testing.T) {
 	if err := apns.WaitIDs(n, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range servers { // what was still to be written is written
+	for _, p := range servers { // results that were not written yet are written
 		if code, _ := p.terminate(); code != 0 {
 			t.Errorf("exit code %d", code)
 		}

@@ -9,7 +9,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// An embedded server says what a stop loses and what it keeps: that is what happens.
+// A server with embedded Redis says what a stop loses and what it keeps, and that is right.
 func TestEmbeddedStop(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -36,7 +36,7 @@ func TestEmbeddedStop(t *testing.T) {
 	}
 	sold := reserve()
 	p.must(200, nil, "POST", "/v1/sales/spring/reservations/"+sold+"/confirm", nil)
-	reserve() // and hold
+	reserve() // and hold it
 	orders := func() (list struct {
 		Items []struct{ Reservation string }
 	}) {

@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// hostileMemory bounds the memory of a process that hostile clients have been at.
+	// hostileMemory is the bound of the memory of a process after attacks by hostile clients.
 	hostileMemory = 400 << 20
-	// hostileSlower is how many times longer a healthy client's calls may take beside
-	// them, at the 99th percentile; what is below quietLeast counts as quietLeast.
+	// hostileSlower is how many times longer a healthy client's calls may take during an attack, at
+	// the 99th percentile. Times below quietLeast count as quietLeast.
 	hostileSlower = 3
 	quietLeast    = 5 * time.Millisecond
 )
 
-// Hostile clients of each kind, one after the other, neither slow down a healthy one nor
-// fill the memory of the process: heads that never end, 10,000 connections on which
-// nothing comes, 3,000 streams that are dropped as soon as they are open, deep and huge
-// JSON. How quick a healthy client is without them is seen at the same time, on a
-// process that nobody attacks: whatever else this machine is busy with slows down both.
+// Hostile clients of each kind, one after the other, neither slow down a healthy client nor fill
+// the memory of the process: heads that never end, 10,000 idle connections, 3,000 streams that are
+// dropped as soon as they are open, deep and huge JSON. The speed without an attack is measured at
+// the same time, on a process that is not attacked, because other work of the machine slows down
+// both.
 func TestHostileClients(t *testing.T) {
 	t.Parallel()
 	attacked, quiet := mustServeAlone(t), mustServeAlone(t)
-	healthyCalls(attacked, quiet) // caches are warm
+	healthyCalls(attacked, quiet) // fill the caches
 	for _, hostility := range []struct {
 		name  string
 		begin func(context.Context, *program, *sync.WaitGroup)
@@ -43,7 +43,7 @@ func TestHostileClients(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var clients sync.WaitGroup
 		hostility.begin(ctx, attacked, &clients)
-		// A window may have bad luck, a server that suffers all of them has none.
+		// One slow interval may be chance. If all intervals are slow, the attack is the cause.
 		storetest.Eventually(t, time.Minute, hostility.name+": a healthy client is as quick as without them", func() bool {
 			p99 := healthyCalls(attacked, quiet)
 			t.Logf("%s: p99 %v, %v without", hostility.name, p99[0], p99[1])
@@ -59,7 +59,7 @@ func TestHostileClients(t *testing.T) {
 	}
 }
 
-// mustServeAlone runs the program as it is shipped, with a Redis and a client of its own.
+// mustServeAlone runs the program as it is shipped, with its own Redis and client.
 func mustServeAlone(t *testing.T) *program {
 	t.Helper()
 	p := mustServeShipped(t, "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.SQLite(t), "FANFARE_LOG_LEVEL=error")
@@ -68,8 +68,8 @@ func mustServeAlone(t *testing.T) *program {
 	return p
 }
 
-// healthyCalls posts 200 events to each process, in turns, and gives the 99th
-// percentile of how long they took on each.
+// healthyCalls posts 200 events to each process, in turns, and returns the 99th percentile of the
+// times for each.
 func healthyCalls(processes ...*program) []time.Duration {
 	took := make([][]time.Duration, len(processes))
 	for range 200 {
@@ -100,8 +100,8 @@ func (p *program) dial(ctx context.Context, text string) net.Conn {
 	return conn
 }
 
-// crowd runs n clients until ctx ends, which rest between two calls, for they have no
-// processors of their own; it returns when each has made its first call.
+// crowd runs n clients until ctx ends. They pause between calls, because they share the processors.
+// It returns when each client has made its first call.
 func crowd(ctx context.Context, clients *sync.WaitGroup, n int, call func()) {
 	var first sync.WaitGroup
 	first.Add(n)
@@ -117,7 +117,7 @@ func crowd(ctx context.Context, clients *sync.WaitGroup, n int, call func()) {
 	first.Wait()
 }
 
-// rest waits, and tells whether ctx goes on.
+// rest waits, and returns false if ctx has ended.
 func rest(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -127,7 +127,7 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// headsWithoutEnd are 500 clients that send a line of a head every second.
+// headsWithoutEnd runs 500 clients that each send one line of a head every second.
 func headsWithoutEnd(ctx context.Context, p *program, clients *sync.WaitGroup) {
 	for range 500 {
 		clients.Go(func() {
@@ -146,7 +146,7 @@ func headsWithoutEnd(ctx context.Context, p *program, clients *sync.WaitGroup) {
 	}
 }
 
-// idleConnections are 10,000 on which a call was answered and nothing follows.
+// idleConnections opens 10,000 connections with one call each and then nothing.
 func idleConnections(ctx context.Context, p *program, clients *sync.WaitGroup) {
 	n := 10_000
 	var files syscall.Rlimit
@@ -184,7 +184,7 @@ func idleConnections(ctx context.Context, p *program, clients *sync.WaitGroup) {
 	})
 }
 
-// droppedStreams opens 3,000 streams and drops each at its head, and goes on with some.
+// droppedStreams opens 3,000 streams and drops each after its head, and then continues with a few.
 func droppedStreams(ctx context.Context, p *program, clients *sync.WaitGroup) {
 	drop := func() {
 		if conn := p.dial(ctx, "GET /v1/users/bob/messages/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"); conn != nil {
@@ -208,8 +208,8 @@ func droppedStreams(ctx context.Context, p *program, clients *sync.WaitGroup) {
 	crowd(ctx, clients, at, drop)
 }
 
-// deepAndHugeJSON are 5 clients that post what is nested a hundred thousand deep, a
-// number of a million digits, and a string larger than any body may be.
+// deepAndHugeJSON runs 5 clients that post JSON with a hundred thousand levels, a number of a
+// million digits, and a string larger than the limit of bodies.
 func deepAndHugeJSON(ctx context.Context, p *program, clients *sync.WaitGroup) {
 	bodies := []string{strings.Repeat(`{"data":[`, 100_000), `{"type":` + strings.Repeat("9", 1<<20) + `}`, `{"type":"` + strings.Repeat("x", 8<<20) + `"}`}
 	crowd(ctx, clients, 5, func() {
@@ -218,7 +218,7 @@ func deepAndHugeJSON(ctx context.Context, p *program, clients *sync.WaitGroup) {
 			req.Header.Set("Content-Type", "application/json")
 			resp, err := client.Do(req)
 			if err != nil {
-				continue // it hangs up on who sends too much
+				continue // the server closes the connection of a client that sends too much
 			}
 			_ = resp.Body.Close()
 			if resp.StatusCode < 400 || resp.StatusCode == 500 {

@@ -37,7 +37,7 @@ func TestAdminKeyFile(t *testing.T) {
 		t.Error("the key is in the log")
 	}
 	p.terminate()
-	if err := os.Remove(file); err != nil { // it is needed no more
+	if err := os.Remove(file); err != nil { // the file is not needed any more
 		t.Fatal(err)
 	}
 	p = mustServe(t, dir, "FANFARE_ADMIN_KEY_FILE="+file)

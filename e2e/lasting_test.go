@@ -14,8 +14,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// skipFaults skips a test of faults that last or come in pairs, which takes too long for
-// make test: make faults runs it, and in a short form make faults-short.
+// skipFaults skips a test of long faults or pairs of faults, which takes too long for make test.
+// make faults runs it, and make faults-short runs a short form.
 func skipFaults(t testing.TB) {
 	t.Helper()
 	if !storetest.Full() && os.Getenv("FANFARE_TEST_FAULTS") == "" {
@@ -23,8 +23,8 @@ func skipFaults(t testing.TB) {
 	}
 }
 
-// lasts is how long a fault lasts: as promised, or for a part of it that is longer
-// than the leases and deadlines of a set-up with short ones.
+// lasts is how long a fault lasts: the promised time, or a shorter time that is still longer than
+// the short leases and deadlines of the test.
 func lasts(promise, otherwise time.Duration) time.Duration {
 	if storetest.Full() {
 		return promise
@@ -32,7 +32,7 @@ func lasts(promise, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// placesOn finds names that live on one master of a Cluster, or none that does.
+// placesOn finds names whose keys are on one master of a Cluster, or names whose keys are not.
 func placesOn(t *testing.T, c *storetest.RedisCluster, name string, master *storetest.RedisServer, there bool) places {
 	t.Helper()
 	fits := func(keys ...string) bool {
@@ -57,9 +57,9 @@ func placesOn(t *testing.T, c *storetest.RedisCluster, name string, master *stor
 	return at
 }
 
-// One master of a Cluster and its replica stay away: what lives on the others goes on,
-// what lives there is answered 503 or waits, nobody is sent anything twice, and all that
-// was accepted is done when they are back.
+// One master of a Cluster and its replica stay away. Work on the other masters goes on, and work
+// that needs the missing one is answered 503 or waits. Nothing is sent twice, and all accepted work
+// is done when they are back.
 func TestAMasterAndItsReplicaStayAway(t *testing.T) {
 	t.Parallel()
 	skipFaults(t)
@@ -72,7 +72,7 @@ func TestAMasterAndItsReplicaStayAway(t *testing.T) {
 			c := storetest.PrivateCluster(t, 1, "--appendonly", "yes", "--cluster-require-full-coverage", "no")
 			apns := apnstest.Start(t, apnstest.Options{})
 			servers := mustServeMany(t, 2, quick(append(apns.Env(), "FANFARE_REDIS_URL="+c.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)...)
-			master, replica := c.Nodes[0], c.Nodes[3] // which follows it
+			master, replica := c.Nodes[0], c.Nodes[3] // which is its replica
 			others := newTraffic(t, "others", servers, apns, placesOn(t, c, "others", master, false))
 			gone := newTraffic(t, "gone", servers, apns, placesOn(t, c, "gone", master, true))
 			for _, w := range []*traffic{others, gone} {
@@ -81,16 +81,16 @@ func TestAMasterAndItsReplicaStayAway(t *testing.T) {
 			}
 			others.awaitDone(20)
 			gone.awaitDone(20)
-			way.leave(replica) // first, or it would take over
+			way.leave(replica) // first, because otherwise it would take over
 			way.leave(master)
 			left := time.Now()
-			<-time.After(2 * requestDeadline) // what was under way is answered; who is away is known
+			<-time.After(2 * requestDeadline) // pending requests are answered, and it is known which master is away
 			others.report("at first")
 			gone.report("at first")
 			<-time.After(lasts(time.Minute-2*requestDeadline, 4*time.Second))
 			others.checkGoesOn(kinds...)
 			gone.checkIsRefused()
-			servers[0].must(200, nil, "GET", "/readyz", nil) // a load balancer goes on with it
+			servers[0].must(200, nil, "GET", "/readyz", nil) // a load balancer keeps sending requests
 			if late := others.missing(time.Now().Add(-requestDeadline - answerLate)); len(late) > 0 {
 				t.Errorf("%d events to users who are not concerned are late", len(late))
 			}
@@ -109,8 +109,8 @@ func TestAMasterAndItsReplicaStayAway(t *testing.T) {
 	}
 }
 
-// A master of a Cluster dies under load: when its replica has taken over, which is a
-// matter of cluster-node-timeout, the server needs little more to write there again.
+// A master of a Cluster dies under load. cluster-node-timeout decides when its replica takes over.
+// After that the server can soon write there again.
 func TestWritesAreBackWithTheReplica(t *testing.T) {
 	t.Parallel()
 	skipFaults(t)
@@ -133,20 +133,20 @@ func TestWritesAreBackWithTheReplica(t *testing.T) {
 	w.awaitDone(1)
 	ours := time.Since(promoted)
 	t.Logf("promoted %v after the death, all is written again %v later", promoted.Sub(killed).Round(time.Millisecond), ours.Round(time.Millisecond))
-	// The map of slots is read each second, from a server that may be the dead one; the
-	// rest is what a busy machine needs.
+	// The map of slots is read each second, from a server that may be the dead one. The rest of the
+	// time is for a busy machine.
 	if ours > 8*time.Second {
 		t.Errorf("writes were back %v after there was a master", ours)
 	}
 	w.awaitDone(5)
-	w.end() // what the master did not send to its replica went down with it
+	w.end() // writes that the master had not sent to its replica are lost
 	w.report("in the end")
 }
 
-// SQL or APNs stays away, refusing or silent, under load: what does not need it goes on,
-// and when it is back all that was accepted is done, with nothing restarted. The short
-// form lasts longer than each timer of the server but those that are settings and the
-// 10 minutes for which users' settings stay in the cache.
+// SQL or APNs stays away under load and refuses connections or is silent. Work that does not need
+// it goes on. When it is back, all accepted work is done, and nothing has to be restarted. The
+// short form lasts longer than each timer of the server, except those that are settings and the 10
+// minutes for which users' settings stay in the cache.
 func TestSQLOrAPNsStaysAway(t *testing.T) {
 	t.Parallel()
 	skipFaults(t)
@@ -190,7 +190,7 @@ func TestSQLOrAPNsStaysAway(t *testing.T) {
 			w.awaitDone(10)
 			w.finish()
 			w.report("in the end")
-			w.checkPromises(lasts(10*time.Minute, 2*time.Minute)) // thousands wait, on a busy machine
+			w.checkPromises(lasts(10*time.Minute, 2*time.Minute)) // thousands of notifications wait, on a busy machine
 			t.Logf("all was done %v after it was back", time.Since(back).Round(time.Millisecond))
 		})
 	}
@@ -199,13 +199,14 @@ func TestSQLOrAPNsStaysAway(t *testing.T) {
 func hold(p *storetest.Proxy)    { p.Hold(true) }
 func release(p *storetest.Proxy) { p.Hold(false) }
 
-// Redis is at 100 % of maxmemory with notifications that have to be retried: it drains
-// by itself when APNs heals, with nothing restarted and nothing sent twice.
+// Redis is at 100 % of maxmemory with notifications that have to be retried. When APNs works again,
+// it drains by itself: nothing has to be restarted, and nothing is sent twice.
 func TestAFullRedisDrainsWhenAPNsHeals(t *testing.T) {
 	t.Parallel()
 	skipFaults(t)
-	// An empty Redis has 4 MiB here, of keys and scripts, and buffers of connections take up to
-	// 2 more: only what the events take is free again in the end, and that must be over a tenth.
+	// An empty Redis has 4 MiB here for keys and scripts, and buffers of connections take up to 2
+	// MiB more. Only the memory of the events is free again at the end, and that must be more than
+	// a tenth.
 	memory := storetest.Sized(20, 9) << 20
 	apns, redis := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t, "--maxmemory", fmt.Sprint(memory))
 	p := mustServe(t, t.TempDir(), quick(append(apns.Env(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t), "FANFARE_RETRY_MAX=2s", "FANFARE_LOG_LEVEL=error")...)...)
@@ -215,7 +216,7 @@ func TestAFullRedisDrainsWhenAPNsHeals(t *testing.T) {
 	if refusal.Code != "overloaded" || accepted == 0 {
 		t.Errorf("%d accepted, refused with %+v", accepted, refusal)
 	}
-	full := func() bool { // what others keep in this Redis
+	full := func() bool { // fill the rest of this Redis
 		err := redis.Client().Set(t.Context(), fmt.Sprint("filler-", rand.Int64()), strings.Repeat("x", 1<<10), 0).Err()
 		return err != nil && strings.HasPrefix(err.Error(), "OOM")
 	}
@@ -227,8 +228,8 @@ func TestAFullRedisDrainsWhenAPNsHeals(t *testing.T) {
 		}
 		return false
 	})
-	// Longer than the leases, and than the longest backoff; what is freed meanwhile is
-	// filled again.
+	// This is longer than the leases and the longest backoff. Memory that is freed in the meantime
+	// is filled again.
 	for until := time.Now().Add(lasts(time.Minute, 6*time.Second)); time.Now().Before(until); <-time.After(100 * time.Millisecond) {
 		for range 100 {
 			if full() {

@@ -30,8 +30,8 @@ var (
 	metricRow  = regexp.MustCompile("(?m)^\\| `(fanfare_\\w+)` \\| (\\w+) \\| ([^|]*)\\| [^|]+ \\|$")
 	labelInRow = regexp.MustCompile("`(\\w+)`")
 
-	// In an expression: a metric with what its labels must be, the labels that are left by
-	// by (...), and a label in a text.
+	// In an expression: a metric with the conditions on its labels, the labels in by (...), and a
+	// label in a text.
 	selector = regexp.MustCompile(`\b((?:fanfare|go|process)_\w+|up)\b(?:\{([^}]*)\})?`)
 	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
 	matcher  = regexp.MustCompile(`(\w+)(?:=~|!~|!=|=)"`)
@@ -64,7 +64,7 @@ func find(all map[string]*family, series string) *family {
 	return nil
 }
 
-// mustMetrics makes a server that has done something of all, and gives its metrics.
+// mustMetrics starts a server, uses every feature, and returns its metrics.
 func mustMetrics(t *testing.T) string {
 	t.Helper()
 	apns := apnstest.Start(t, apnstest.Options{})
@@ -91,8 +91,8 @@ func mustMetrics(t *testing.T) string {
 	return text
 }
 
-// The table of metrics, the alerts and the dashboard are about metrics that a server has,
-// with the labels that they have there; and the table has all of them.
+// The table of metrics, the alerts and the dashboard use only metrics that a server has, with their
+// real labels. The table has all metrics.
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	text := mustMetrics(t)
@@ -110,7 +110,7 @@ func TestMonitoring(t *testing.T) {
 	t.Run("Promtool", func(t *testing.T) { checkByPromtool(t, text) })
 }
 
-// checkTable compares the table of metrics with what a server shows.
+// checkTable compares the table of metrics with the metrics of a server.
 func checkTable(t *testing.T, all map[string]*family) {
 	t.Helper()
 	rows := map[string]bool{}
@@ -135,8 +135,7 @@ func checkTable(t *testing.T, all map[string]*family) {
 	}
 }
 
-// checkExpression looks for the metrics and labels of an expression, and for the labels in
-// the texts about it.
+// checkExpression checks the metrics and labels of an expression, and the labels in its texts.
 func checkExpression(t *testing.T, of, expr, texts string, all map[string]*family) {
 	t.Helper()
 	known, found := map[string]bool{"instance": true, "job": true, "le": true}, 0
@@ -204,8 +203,8 @@ func checkDashboard(t *testing.T, all map[string]*family) {
 	}
 }
 
-// checkByPromtool has Prometheus' own tool look at the rules and their tests, at the
-// expressions of the dashboard, and at metrics.
+// checkByPromtool lets Prometheus' own tool check the rules and their tests, the expressions of the
+// dashboard, and the metrics.
 func checkByPromtool(t *testing.T, metrics string) {
 	t.Helper()
 	tool, err := exec.LookPath("promtool")

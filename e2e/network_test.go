@@ -22,21 +22,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The addresses of a network. They exist in its own namespaces alone.
+// The addresses of a network. They exist only in the network's namespaces.
 const (
 	serverAddress = "10.77.0.1"
 	clientAddress = "10.77.0.2"
 	clientMAC     = "02:00:00:00:77:02"
 )
 
-// network is two network namespaces joined by a cable: one of a server, one of
+// network is a pair of network namespaces that are joined by a cable: one for a server and one for
 // its clients.
 type network struct {
 	t              testing.TB
 	server, client string
 }
 
-// mustNetwork makes the namespaces, or skips the test where it must not.
+// mustNetwork makes the namespaces, or skips the test if that is not allowed.
 func mustNetwork(t testing.TB) *network {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -69,18 +69,17 @@ func (n *network) ip(args ...string) {
 	}
 }
 
-// pull takes out the cable on the client's side.
+// pull disconnects the cable on the client's side.
 func (n *network) pull() { n.ip("-n", n.client, "link", "set", "cable", "down") }
 
-// swallow lets every packet go out and none arrive: the client's side has another
-// address by now, which the server is not told of.
+// swallow lets every packet leave and none arrive: the client's side gets another address, of which
+// the server does not know.
 func (n *network) swallow() {
 	n.ip("-n", n.server, "neighbour", "replace", clientAddress, "lladdr", clientMAC, "dev", "cable", "nud", "permanent")
 	n.ip("-n", n.client, "address", "del", clientAddress+"/24", "dev", "cable")
 }
 
-// mustServe starts a server in its namespace that sends pushes to the log, and
-// waits until it is ready.
+// mustServe starts a server in its namespace that logs pushes, and waits until it is ready.
 func (n *network) mustServe(secure bool) *program {
 	n.t.Helper()
 	dir := n.t.TempDir()
@@ -107,8 +106,7 @@ func browser(space string) *http.Client {
 	}}
 }
 
-// dialFrom dials from a namespace: a socket stays in that of the thread which
-// made it.
+// dialFrom dials from a namespace. A socket belongs to the namespace of the thread that made it.
 func dialFrom(ctx context.Context, space, kind, addr string) (net.Conn, error) {
 	there, err := os.Open(filepath.Join("/var/run/netns", space))
 	if err != nil {
@@ -132,22 +130,21 @@ func dialFrom(ctx context.Context, space, kind, addr string) (net.Conn, error) {
 	return c, err
 }
 
-// lostAfter is how long a client may count as live whom nothing reaches any
-// more, and how long his stream may stay open; promptly is what a busy machine
-// may need besides.
+// lostAfter is how long a client that nothing reaches may count as live, and how long its stream
+// may stay open. promptly is the additional time for a busy machine.
 const (
 	lostAfter = 30 * time.Second
 	promptly  = 15 * time.Second
 )
 
-// C14: whoever loses the network is pushed to at most 30 s later, and his stream
-// is closed. Whoever is still there stays live for longer than that.
+// C14: a user whose network is lost gets pushes at most 30 s later, and the user's stream is
+// closed. A user with a working connection stays live for longer than that.
 func TestC14_WhoLosesTheNetworkIsPushedTo(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]struct {
 		secure  bool // HTTP/2, where the lost streams share a connection
 		lose    func(*network)
-		talking time.Duration // how long after the loss the others begin to talk
+		talking time.Duration // how long after the loss the others begin to send
 	}{
 		"HTTP1LinkDownInSilence":     {false, (*network).pull, lostAfter},
 		"HTTP2PacketsDroppedInATalk": {true, (*network).swallow, 0},
@@ -173,8 +170,8 @@ func TestC14_WhoLosesTheNetworkIsPushedTo(t *testing.T) {
 	}
 }
 
-// loss is a chat of ann and bob, who lose the network, of one who is still here,
-// and of eve, who has no stream and talks.
+// loss is a chat of ann and bob, who lose the network, of a user whose connection works, and of
+// eve, who has no stream and sends messages.
 type loss struct {
 	*program
 	began   time.Time
@@ -182,10 +179,10 @@ type loss struct {
 	took    map[string]time.Duration
 }
 
-// tokensOfLoss are the beginnings of their device tokens, as the log shows them.
+// tokensOfLoss are the beginnings of the users' device tokens, as the log shows them.
 var tokensOfLoss = map[string]string{"here": "aaaaaaaa", "ann": "bbbbbbbb", "bob": "cccccccc"}
 
-// mustFollowAll opens the streams and sees a message on each of them.
+// mustFollowAll opens the streams and waits for a message on each of them.
 func (l *loss) mustFollowAll(n *network) {
 	l.t.Helper()
 	l.awaitDone("PUT", "/v1/event-types/chat.message", map[string]any{"title": "{{.actor}}", "body": "{{.data.text}}"})
@@ -209,13 +206,13 @@ func (l *loss) mustFollowAll(n *network) {
 	}
 }
 
-// awaitDone makes a request until it is done: a starved server may be late for
-// its embedded Redis.
+// awaitDone repeats a request until it succeeds, because a server without processor time may time
+// out on its embedded Redis.
 func (l *loss) awaitDone(method, path string, body any) {
 	l.t.Helper()
 	storetest.Eventually(l.t, 30*time.Second, method+" "+path, func() bool {
 		status, _, err := l.try(method, path, body)
-		return err == nil && (status/100 == 2 || status == http.StatusConflict) // done, now or before
+		return err == nil && (status/100 == 2 || status == http.StatusConflict) // done by this request or an earlier one
 	})
 }
 
@@ -223,8 +220,8 @@ func (l *loss) pushed(user string) bool {
 	return strings.Contains(l.stderr.String(), `"token":"`+tokensOfLoss[user]+`"`)
 }
 
-// mustBeNoticed looks each second, while eve talks, until all of what is awaited
-// has happened, and notes when. It must not take longer than is promised.
+// mustBeNoticed checks each second, while eve sends messages, until all expected things have
+// happened, and records when. It must not take longer than promised.
 func (l *loss) mustBeNoticed(awaited map[string]func() bool) {
 	l.t.Helper()
 	tick := time.NewTicker(time.Second)
@@ -232,7 +229,8 @@ func (l *loss) mustBeNoticed(awaited map[string]func() bool) {
 	for len(l.took) < len(awaited) {
 		since := time.Since(l.began)
 		if since >= l.talking {
-			// A starved server may refuse one; the next one comes in a second.
+			// A server without processor time may refuse a message. The next one is sent in a
+			// second.
 			_, _, _ = l.try("POST", "/v1/chats/team/messages", map[string]string{"sender": "eve", "text": fmt.Sprint("is anybody there after ", since)})
 		}
 		for what, happened := range awaited {

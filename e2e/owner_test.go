@@ -11,15 +11,14 @@ import (
 	"fanfare/store/storetest"
 )
 
-// P4: a dead letter that is retried goes to its device's owner on record and to
-// nobody else, however old it is: the note beside the queue, of who a token is
-// now, is gone by then.
+// P4: a retried dead letter, however old, is sent only if its device still belongs to the same user
+// on record. The guard of the token has expired by then.
 func TestP4_RetriedDeadLetterChecksTheOwner(t *testing.T) {
 	t.Parallel()
 	for name, now := range map[string]struct {
-		change    func(p *program) // what became of the device
+		change    func(p *program) // the change of the device
 		delivered int
-		topic     string // of what is sent
+		topic     string // topic of the notification that is sent
 	}{
 		"StillTheUsers":  {func(*program) {}, 1, "com.example.app"},
 		"AnotherUsers":   {func(p *program) { p.mustMove("eve", "com.example.app") }, 0, ""},
@@ -51,7 +50,7 @@ func TestP4_RetriedDeadLetterChecksTheOwner(t *testing.T) {
 	}
 }
 
-// P4: a retried dead letter waits while nobody can say whose its device is.
+// P4: a retried dead letter waits while the owner of its device cannot be read.
 func TestP4_RetriedDeadLetterWaitsForSQL(t *testing.T) {
 	t.Parallel()
 	w := deadLetterOf(t)
@@ -67,7 +66,7 @@ func TestP4_RetriedDeadLetterWaitsForSQL(t *testing.T) {
 	}
 }
 
-// P4: what waited is checked again at the send.
+// P4: a notification that waited is checked again when it is sent.
 func TestP4_WaitingNotificationChecksTheOwner(t *testing.T) {
 	t.Parallel()
 	apns, r := apnstest.Start(t, apnstest.Options{}), storetest.Redis(t)
@@ -92,8 +91,7 @@ func TestP4_WaitingNotificationChecksTheOwner(t *testing.T) {
 	}
 }
 
-// mustForgetOwners removes the notes of who each token is now, and what is
-// cached of users' devices.
+// mustForgetOwners removes the guards of all tokens and the cached settings of users.
 func mustForgetOwners(t testing.TB, r *storetest.RedisServer) {
 	t.Helper()
 	for _, pattern := range []string{"ff:*:guard:*", "ff:{u:*}:settings"} {
@@ -107,7 +105,7 @@ func mustForgetOwners(t testing.TB, r *storetest.RedisServer) {
 	}
 }
 
-// letter is a world with one dead letter of bob's device.
+// letter is a set-up with one dead letter for bob's device.
 type letter struct {
 	p     *program
 	apns  *apnstest.Server
@@ -116,8 +114,8 @@ type letter struct {
 	event string
 }
 
-// deadLetterOf makes the world: APNs refuses the notification for good, and
-// then takes everything.
+// deadLetterOf makes the set-up: APNs refuses the notification for good, and accepts everything
+// afterwards.
 func deadLetterOf(t *testing.T) *letter {
 	t.Helper()
 	w := &letter{apns: apnstest.Start(t, apnstest.Options{}), redis: storetest.Redis(t)}
@@ -152,8 +150,8 @@ func (w *letter) report() report {
 	return got
 }
 
-// mustRetry retries the dead letter after the note of who its token is now, and
-// whatever else was cached of devices, has ended.
+// mustRetry retries the dead letter after the guard of its token and the cached settings have
+// expired.
 func (w *letter) mustRetry() {
 	t := w.p.t
 	t.Helper()

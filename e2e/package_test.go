@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The linter's configuration is well-formed and of the form of version 2.
+// The linter's configuration is well-formed and has the format of version 2.
 func TestLinterConfiguration(t *testing.T) {
 	t.Parallel()
 	var file struct {
@@ -34,8 +34,8 @@ func TestLinterConfiguration(t *testing.T) {
 	}
 }
 
-// What the Dockerfile builds is one static file that knows its version, so
-// that an image without a shell or a C library can run it.
+// The Dockerfile builds one static file that knows its version, so that an image without a shell or
+// a C library can run it.
 func TestDockerfileBuildsAStaticBinary(t *testing.T) {
 	t.Parallel()
 	out := mustBuildShipped(t)
@@ -58,9 +58,9 @@ func TestDockerfileBuildsAStaticBinary(t *testing.T) {
 	}
 }
 
-// A release has a static binary for each platform, which knows its version, and sums
-// that are right; it leaves nothing in the tree that git would see. For the other
-// platforms the same line only has other names.
+// A release has a static binary for each platform, which knows its version, and correct checksums.
+// It leaves nothing in the tree that git would see. For the other platforms the same line has only
+// other names.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	storetest.SkipShort(t, "the whole program")
@@ -102,7 +102,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// systemd has nothing against the unit, and finds it hardened.
+// systemd accepts the unit and rates it as hardened.
 func TestSystemdUnit(t *testing.T) {
 	t.Parallel()
 	text := storetest.RepositoryFile(t, "deploy/fanfare.service")
@@ -125,7 +125,7 @@ func TestSystemdUnit(t *testing.T) {
 	}
 }
 
-// The image runs as a user without rights and asks its own health.
+// The image runs as a user without rights and has a health check.
 func TestDockerfile(t *testing.T) {
 	t.Parallel()
 	text := storetest.RepositoryFile(t, "Dockerfile")

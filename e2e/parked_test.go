@@ -16,20 +16,20 @@ import (
 	"fanfare/store/storetest"
 )
 
-// refusal is what APNs answers to an app whose configuration is wrong.
+// refusal is the answer of APNs to an app with a wrong configuration.
 func refusal() apnstest.Answer { return apnstest.Fail(403, "InvalidProviderToken") }
 
-// parkedWithin is how long notifications may stay parked after their app runs
-// again: the regular looks come once per lease, and the machine may be busy.
+// parkedWithin is how long notifications may stay parked after their app runs again. The regular
+// checks are made once per lease, and the machine may be busy.
 const parkedWithin = time.Minute
 
-// parkingVars are processes that probe a paused app only when they are told to.
+// parkingVars are settings with which processes probe a paused app only on request.
 func parkingVars(apns *apnstest.Server, redisURL, database string) []string {
 	return append(apns.Env(), "FANFARE_REDIS_URL="+redisURL, "FANFARE_DATABASE_URL="+database, "FANFARE_LOG_LEVEL=warn",
 		"FANFARE_NOTIFICATION_LEASE=4s", "FANFARE_APP_PROBE_INTERVAL=1h")
 }
 
-// mustPostTo posts an event to each of n users and gives the events' ids.
+// mustPostTo posts an event to each of n users and returns the ids of the events.
 func (p *program) mustPostTo(n int) []string {
 	p.t.Helper()
 	ids := make([]string, n)
@@ -42,8 +42,8 @@ func (p *program) mustPostTo(n int) []string {
 	return ids
 }
 
-// mustAllBeDelivered waits until every event is done and its notification
-// delivered; when that does not happen it says what is parked.
+// mustAllBeDelivered waits until every event is done and its notification delivered. If that does
+// not happen, it reports what is parked.
 func (p *program) mustAllBeDelivered(ids []string) {
 	p.t.Helper()
 	open := append([]string(nil), ids...)
@@ -70,7 +70,7 @@ func (p *program) mustAllBeDelivered(ids []string) {
 	})
 }
 
-// readyAPNs is what readyz says about the apps.
+// readyAPNs is the part of readyz about the apps.
 func (p *program) readyAPNs() api.Dependency {
 	p.t.Helper()
 	var r api.Readiness
@@ -98,9 +98,9 @@ func (p *program) mustPause(apns *apnstest.Server, n int) []string {
 
 func (p *program) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// A process is stopped while an app is paused and goes on, with what it knew,
-// after the app runs again: what it still parks is sent as well. A second round
-// finds processes that remember the first.
+// A process is frozen while an app is paused and continues, with its old view, after the app runs
+// again. The notifications that it still parks are sent as well. In a second round the processes
+// remember the first one.
 func TestParkedByAProcessThatWasStopped(t *testing.T) {
 	t.Parallel()
 	const paused, late, rounds = 20, 400, 2
@@ -121,7 +121,7 @@ func TestParkedByAProcessThatWasStopped(t *testing.T) {
 		stopped.signal(syscall.SIGSTOP)
 		apns.ScriptAll()
 		storetest.Eventually(t, parkedWithin, "the app runs again", func() bool {
-			other.signal(syscall.SIGHUP) // it may try at once
+			other.signal(syscall.SIGHUP) // let it probe at once
 			return front.readyAPNs().State == "ok"
 		})
 		other.signal(syscall.SIGSTOP)
@@ -137,8 +137,8 @@ func TestParkedByAProcessThatWasStopped(t *testing.T) {
 	}
 }
 
-// Redis is away when an app is to be paused, so that nobody knows of the pause;
-// what was parked for it, written when Redis is back, is sent again.
+// Redis is away when an app is to be paused, so that the pause is not recorded. The notifications
+// that are parked for it, when Redis is back, are sent again.
 func TestParkedByAPauseThatFailed(t *testing.T) {
 	t.Parallel()
 	const n = 20
@@ -148,7 +148,7 @@ func TestParkedByAPauseThatFailed(t *testing.T) {
 	vars := parkingVars(apns, url, storetest.MySQL(t))
 	p := mustServe(t, t.TempDir(), append(vars, "FANFARE_NOTIFICATION_LEASE=15s")...)
 	p.mustRegister(n)
-	p.mustAllBeDelivered(p.mustPostTo(1)) // the connection is proven: it takes many streams
+	p.mustAllBeDelivered(p.mustPostTo(1)) // the connection is proven, so that it takes many streams
 	slow := refusal()
 	slow.Delay = 2 * time.Second
 	apns.ScriptAll(slow)
@@ -163,8 +163,8 @@ func TestParkedByAPauseThatFailed(t *testing.T) {
 	p.mustAllBeDelivered(ids)
 }
 
-// What is parked is sent though nobody knows any more that its app was paused:
-// the note of the pause is gone, and the process that wrote it.
+// Parked notifications are sent even if the pause of their app is forgotten: the record of the
+// pause is gone, and so is the process that wrote it.
 func TestParkedUnderAForgottenPause(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) (string, redis.UniversalClient){
@@ -194,7 +194,7 @@ func TestParkedUnderAForgottenPause(t *testing.T) {
 	}
 }
 
-// mustForgetPauses removes the note of every pause.
+// mustForgetPauses removes the records of all pauses.
 func mustForgetPauses(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	if n, err := client.Del(context.WithoutCancel(t.Context()), "ff:{apps}:paused").Result(); n != 1 || err != nil {

@@ -11,8 +11,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// With FANFARE_METRICS_ADDR what is for operators is there and nowhere else:
-// metrics, the details of readiness, profiles.
+// With FANFARE_METRICS_ADDR the data for operators is served only there: metrics, the details of
+// readiness, profiles.
 func TestPrivateAddress(t *testing.T) {
 	t.Parallel()
 	private := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
@@ -24,7 +24,7 @@ func TestPrivateAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if status == 503 { // the machine may be so busy that not even the embedded Redis answers in time
+		if status == 503 { // the machine may be so busy that even the embedded Redis does not answer in time
 			p.awaitReady()
 			status, body, _ = there.try("GET", path, nil)
 		}
@@ -61,7 +61,7 @@ func TestPrivateAddress(t *testing.T) {
 	}
 }
 
-// Without it metrics and readiness are where they always were; profiles are nowhere.
+// Without it metrics and readiness are served with everything else, and profiles are not served.
 func TestNoPrivateAddress(t *testing.T) {
 	t.Parallel()
 	p := mustServe(t, t.TempDir())
@@ -76,8 +76,8 @@ func TestNoPrivateAddress(t *testing.T) {
 	}
 }
 
-// Without a terminal all that a server writes is JSON, a value a line: from the start
-// to the end, and when it cannot start.
+// Without a terminal everything that a server writes is JSON, one value per line, from the start to
+// the end and also if it cannot start.
 func TestAllOutputIsJSON(t *testing.T) {
 	t.Parallel()
 	serving := func(t *testing.T, vars ...string) *program {

@@ -1,6 +1,5 @@
-// Package e2e runs the whole program: the binary, real servers, faults, and the
-// README's tour. It imports none of the code that it tries, but the servers and
-// stand-ins of tests.
+// Package e2e tests the whole program: the binary, real servers, faults, and the README's tour. It
+// does not import the code under test, only test servers and stand-ins.
 package e2e
 
 import (
@@ -53,27 +52,28 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	built.path, shipped.path, shifted.path = filepath.Join(dir, "fanfare"), filepath.Join(dir, "fanfare-shipped"), filepath.Join(dir, "fanfare-shifted")
-	// Most of these tests wait most of the time: more of them at once than processors.
-	_ = flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)+1)) // -parallel comes after it
+	// Most of these tests wait most of the time, so more of them run at once than there are
+	// processors.
+	_ = flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)+1)) // the flag -parallel overrides it
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
 
-// mustBuild gives the path of the program, built with the race detector.
+// mustBuild returns the path of the program, built with the race detector.
 func mustBuild(t testing.TB) string {
 	t.Helper()
 	return built.must(t, nil, "-race")
 }
 
-// shipped is the program without the race detector, which takes several times
-// the memory and time: what has a bound in either is measured on this one.
+// shipped is the program without the race detector, which takes several times the memory and time.
+// Tests with bounds of memory or time use this one.
 var shipped binary
 
-// shippedVersion is what the program is told to be when it is shipped.
+// shippedVersion is the version of the shipped program.
 const shippedVersion = "v9.8.7"
 
-// mustBuildShipped gives the path of the program as the Dockerfile builds it.
+// mustBuildShipped returns the path of the program as the Dockerfile builds it.
 func mustBuildShipped(t testing.TB) string {
 	t.Helper()
 	flags := regexp.MustCompile(`(?s)go build -trimpath -ldflags="([^"]+)"`).FindStringSubmatch(storetest.RepositoryFile(t, "Dockerfile"))
@@ -106,14 +106,14 @@ type program struct {
 	cmd            *exec.Cmd
 	dir            string
 	base           string       // http://127.0.0.1:port
-	key            string       // API key, "" for none
+	key            string       // API key; "": none
 	http           *http.Client // nil: the client that all tests share
 	stdout, stderr storetest.Lines
 	exited         chan struct{}
 }
 
-// environment is what a child process gets: nothing of ours but what it needs
-// to run, so that a developer's own settings change no test.
+// environment is the environment of a child process. It has only what the process needs to run, so
+// that a developer's settings do not change a test.
 func environment(vars []string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(),
 		"GORACE=halt_on_error=1 exitcode=66 atexit_sleep_ms=10"}, vars...)
@@ -125,7 +125,7 @@ func launch(t testing.TB, dir string, args []string, vars ...string) *program {
 	return launchPath(t, mustBuild(t), dir, args, vars...)
 }
 
-// launchPath is launch for a program built otherwise.
+// launchPath is launch for another build of the program.
 func launchPath(t testing.TB, path, dir string, args []string, vars ...string) *program {
 	t.Helper()
 	p := &program{t: t, dir: dir, exited: make(chan struct{})}
@@ -143,8 +143,8 @@ func launchPath(t testing.TB, path, dir string, args []string, vars ...string) *
 	return p
 }
 
-// cleanup ends the process, shows what it said if the test failed, and fails
-// the test for a data race, or for a secret in the log.
+// cleanup ends the process, shows its output if the test failed, and fails the test if there was a
+// data race or a secret in the log.
 func (p *program) cleanup() {
 	p.kill()
 	text := p.stderr.String()
@@ -179,7 +179,7 @@ func launchServer(t testing.TB, dir string, vars ...string) *program {
 	return launchServerPath(t, mustBuild(t), dir, vars...)
 }
 
-// launchServerPath is launchServer for a program built otherwise.
+// launchServerPath is launchServer for another build of the program.
 func launchServerPath(t testing.TB, path, dir string, vars ...string) *program {
 	t.Helper()
 	addr := fmt.Sprintf("127.0.0.1:%d", storetest.FreePort(t))
@@ -188,9 +188,9 @@ func launchServerPath(t testing.TB, path, dir string, vars ...string) *program {
 	return p
 }
 
-// mustServeMany starts several servers at once, for tests of faults under load: as they
-// are shipped, which keeps their leases on a busy machine, and with the race detector
-// where everything is tried at full size.
+// mustServeMany starts several servers at once, for tests of faults under load. They are the
+// shipped program, so that they keep their leases on a busy machine, or have the race detector if
+// tests run at full size.
 func mustServeMany(t testing.TB, n int, vars ...string) []*program {
 	t.Helper()
 	path := mustBuildShipped(t)
@@ -207,7 +207,7 @@ func mustServeMany(t testing.TB, n int, vars ...string) []*program {
 	return out
 }
 
-// awaitReady waits until /readyz says 200.
+// awaitReady waits until /readyz answers 200.
 func (p *program) awaitReady() {
 	p.t.Helper()
 	deadline, why := time.Now().Add(30*time.Second), ""
@@ -226,13 +226,13 @@ func (p *program) awaitReady() {
 	p.t.Fatalf("the server did not become ready: %s\n%s", why, p.stderr.String())
 }
 
-// kill is kill -9.
+// kill ends the process like kill -9.
 func (p *program) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.exited
 }
 
-// terminate sends SIGTERM and gives the exit code and how long it took.
+// terminate sends SIGTERM and returns the exit code and the time.
 func (p *program) terminate() (int, time.Duration) {
 	p.t.Helper()
 	began := time.Now()
@@ -247,14 +247,14 @@ func (p *program) exitCode(within time.Duration) int {
 	case <-p.exited:
 		return p.cmd.ProcessState.ExitCode()
 	case <-time.After(within):
-		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // it then says where it hangs
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // it then prints where it hangs
 		<-p.exited
 		p.t.Fatalf("still running after %v:\n%s", within, p.stderr.String())
 		return -1
 	}
 }
 
-// mustRun runs a command to its end and gives its exit code and output.
+// mustRun runs a command to its end and returns its exit code and output.
 func mustRun(t testing.TB, dir string, args []string, vars ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	p := launch(t, dir, args, vars...)
@@ -262,11 +262,10 @@ func mustRun(t testing.TB, dir string, args []string, vars ...string) (code int,
 	return code, p.stdout.String(), p.stderr.String()
 }
 
-// client is shared by all tests; connections to servers that were killed are
-// made anew.
+// client is shared by all tests. It makes new connections to servers that were killed.
 var client = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 
-// try makes a request with a JSON body; nil sends none. Header is name, value...
+// try makes a request with a JSON body; nil: without a body. header is name, value, and so on.
 func (p *program) try(method, path string, body any, header ...string) (int, []byte, error) {
 	var reader io.Reader
 	if body != nil {
@@ -284,8 +283,8 @@ func (p *program) try(method, path string, body any, header ...string) (int, []b
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if method == http.MethodPut || method == http.MethodDelete {
-		// Sent again on a new connection when the server closed an unused one just
-		// then; an empty value is not sent itself.
+		// The request is sent again on a new connection if the server closed an idle one at that
+		// moment. The header with an empty value is not sent.
 		req.Header["Idempotency-Key"] = nil
 	}
 	if p.key != "" {
@@ -306,8 +305,8 @@ func (p *program) try(method, path string, body any, header ...string) (int, []b
 	return resp.StatusCode, answer, err
 }
 
-// must makes a request that must be answered with a status, and decodes the
-// answer into out unless that is nil.
+// must makes a request that must be answered with the given status, and decodes the answer into out
+// unless out is nil.
 func (p *program) must(want int, out any, method, path string, body any, header ...string) {
 	p.t.Helper()
 	status, answer, err := p.try(method, path, body, header...)
@@ -327,8 +326,8 @@ func (p *program) must(want int, out any, method, path string, body any, header 
 // deviceToken makes the n-th device token.
 func deviceToken(n int) string { return fmt.Sprintf("%064x", 0xabc000000+n) }
 
-// manyDevices is from how many on devices are written straight to SQL: a call
-// for each would take most of a test's time.
+// manyDevices is the number from which devices are written directly to SQL, because a call for each
+// would take most of a test's time.
 const manyDevices = 1000
 
 // mustRegister registers the devices user-0...n-1, one each.
@@ -358,7 +357,7 @@ func (p *program) setting(name string) string {
 	return ""
 }
 
-// each calls f for 0...n-1 from 16 goroutines and fails the test on an error.
+// each calls f for 0...n-1 from 16 goroutines and fails the test if there is an error.
 func (p *program) each(n int, f func(i int) error) {
 	p.t.Helper()
 	if err := spread(n, f); err != nil {
@@ -396,7 +395,7 @@ func spread(n int, f func(i int) error) error {
 	return errors.Join(fails...)
 }
 
-// greeting is an event with a text of its own to one user.
+// greeting is an event to one user with its own text.
 func greeting(users ...string) map[string]any {
 	return map[string]any{
 		"type":     "greeting",

@@ -11,8 +11,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// With real Redis, MariaDB and APNs stand-in, a posted event shows in
-// the stand-in's ledger within 1 s; the same on embedded parts.
+// With real Redis, MariaDB and a stand-in for APNs, a posted event is in the stand-in's ledger
+// within 1 s. The same holds with embedded parts.
 func TestPostReachesAPNs(t *testing.T) {
 	t.Parallel()
 	t.Run("RealRedisAndMariaDB", func(t *testing.T) {
@@ -67,7 +67,7 @@ func checkPush(t *testing.T, p *program, apns *apnstest.Server) {
 	checkReport(t, p, accepted.ID)
 }
 
-// checkRequest compares what reached APNs with what was posted.
+// checkRequest compares the request to APNs with the posted event.
 func checkRequest(t *testing.T, r apnstest.Request, event string) {
 	t.Helper()
 	if r.Topic != "com.example.app" || r.PushType != "alert" || r.Priority != "10" {
@@ -102,7 +102,7 @@ func mustJSON(t testing.TB, v any) string {
 	return string(b)
 }
 
-// report is what GET /v1/events/{id} answers.
+// report is the answer of GET /v1/events/{id}.
 type report struct {
 	State                                                           string
 	Recipients, Notifications, Delivered, Failed, Expired, Retrying int
@@ -125,7 +125,7 @@ func checkReport(t *testing.T, p *program, event string) {
 	}
 }
 
-// Nothing configured at all: embedded Redis, SQLite and log sender.
+// Without any configuration: embedded Redis, SQLite and the log sender.
 func TestLogSender(t *testing.T) {
 	t.Parallel()
 	p := mustServe(t, t.TempDir(), "FANFARE_LOG_FORMAT=text")

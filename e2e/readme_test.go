@@ -14,14 +14,14 @@ import (
 	"fanfare/store/storetest"
 )
 
-// step is one command of the README's tour and what it shows as its answer.
+// step is one command of the README's tour, and its answer in the README.
 type step struct {
 	line          int
 	command, want string
 }
 
-// mustTour reads the console blocks of the README: lines beginning with "$ "
-// are commands, those after them their answers.
+// mustTour reads the console blocks of the README. Lines that begin with "$ " are commands, and the
+// lines after them are their answers.
 func mustTour(t testing.TB) []step {
 	t.Helper()
 	text := storetest.RepositoryFile(t, "README.md")
@@ -43,7 +43,7 @@ func mustTour(t testing.TB) []step {
 	return steps
 }
 
-// What differs from run to run: ids, times, latencies, ports.
+// Values that differ from run to run: ids, times, latencies, ports.
 var varying = []struct {
 	pattern *regexp.Regexp
 	instead string
@@ -63,7 +63,7 @@ func steady(s string) string {
 	return strings.TrimSpace(strings.ReplaceAll(s, "\r", ""))
 }
 
-// The README's tour, tried as a new user would, reaches its end.
+// The README's tour works to its end for a new user.
 func TestTour(t *testing.T) {
 	t.Parallel()
 	steps, dir, root := mustTour(t), t.TempDir(), storetest.Root(t)
@@ -74,8 +74,8 @@ func TestTour(t *testing.T) {
 	before := mustNames(t, root)
 	shell := exec.Command("bash")
 	shell.Dir = root
-	// A reader runs the server in this folder. The test's has a folder of its
-	// own, with the database that `go run . keys create` must find.
+	// A reader runs the server in this folder. The server of the test has its own folder, with the
+	// database that `go run . keys create` must find.
 	shell.Env = environment(append(goSettings(), "FANFARE_DATABASE_URL=sqlite:"+filepath.Join(dir, "fanfare.db")))
 	var script strings.Builder
 	for i, s := range steps {
@@ -101,8 +101,8 @@ func TestTour(t *testing.T) {
 	}
 }
 
-// goSettings are what `go run` needs of the environment: where Go keeps its
-// things, and the race detector, with which the program is compiled already.
+// goSettings are the variables that `go run` needs: the folders of Go, and the race detector, with
+// which the program is already compiled.
 func goSettings() []string {
 	var out []string
 	for _, setting := range os.Environ() {
@@ -127,8 +127,7 @@ func mustNames(t testing.TB, dir string) []string {
 	return names
 }
 
-// patient gives a command of the tour more time than a person's machine needs:
-// the machine of a test may be busy.
+// patient gives a command of the tour more time, because the machine of a test may be busy.
 func patient(command, base string) string {
 	if strings.Contains(command, "/readyz") {
 		command = "for i in $(seq 50); do curl -sf " + base + "/readyz >/dev/null && break; sleep 0.2; done; " + command

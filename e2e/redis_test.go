@@ -15,8 +15,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// Failure table: Redis near maxmemory: from 90 % on accepts answer 503
-// `overloaded`; what was accepted finishes; it drains alone.
+// Failure table, Redis near maxmemory: from 90 % on accepts answer 503 `overloaded`, accepted work
+// finishes, and Redis drains by itself.
 func TestRedisNearMaxmemory(t *testing.T) {
 	t.Parallel()
 	apns := apnstest.Start(t, apnstest.Options{CountsOnly: true, TrackIDs: true})
@@ -32,8 +32,8 @@ func TestRedisNearMaxmemory(t *testing.T) {
 	if used < 10<<20*85/100 || used > 10<<20*103/100 {
 		t.Errorf("refused at %d of %d bytes", used, 10<<20)
 	}
-	front.must(200, nil, "GET", "/readyz", nil) // it can still do everything else
-	// Who drains it has to start although nothing fits any more.
+	front.must(200, nil, "GET", "/readyz", nil) // everything else still works
+	// The process that drains Redis has to start although Redis is full.
 	if err := redis.Client().ConfigSet(t.Context(), "maxmemory", fmt.Sprint(used*3/4)).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -51,8 +51,8 @@ func TestRedisNearMaxmemory(t *testing.T) {
 	t.Logf("%d events until the refusal, all sent", accepted)
 }
 
-// An outage of Redis makes a few lines of the log, however many callers it has, all of
-// them of one form, and the last says how long it took.
+// An outage of Redis causes only a few lines of the log, however many callers there are. All of
+// them have one form, and the last one says how long the outage took.
 func TestAnOutageMakesFewLines(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t, "--appendonly", "yes")
@@ -60,9 +60,9 @@ func TestAnOutageMakesFewLines(t *testing.T) {
 	before := len(p.stderr.String())
 	redis.Kill()
 	storetest.Eventually(t, time.Minute, "it notices", func() bool {
-		return strings.Count(p.stderr.String(), "Redis is away") >= 3 // one a queue
+		return strings.Count(p.stderr.String(), "Redis is away") >= 3 // one for each queue
 	})
-	// What it would say again and again, it says now.
+	// Lines that would be repeated are logged by now.
 	if refused := p.callAgain(3); refused < 8*3 {
 		t.Errorf("only %d calls were refused: this has tried nothing", refused)
 	}
@@ -81,8 +81,8 @@ func TestAnOutageMakesFewLines(t *testing.T) {
 	}
 }
 
-// callAgain calls, so many times from each of 16 callers, what needs Redis and what only
-// tells it of a change, and counts what was refused.
+// callAgain makes calls that need Redis and calls that only relay a change to it, the given number
+// of times from each of 16 callers, and counts the refusals.
 func (p *program) callAgain(times int) (refused int64) {
 	var n atomic.Int64
 	var all sync.WaitGroup
@@ -111,14 +111,14 @@ func (p *program) callAgain(times int) (refused int64) {
 	return n.Load()
 }
 
-// refused is a problem, with the wait that it asks for.
+// refused is a problem, with its Retry-After.
 type refused struct {
 	Code         string
 	RetryAfterMS int `json:"retry_after_ms"`
 }
 
-// postUntilRefused posts batches until one is refused with 503, and gives the
-// number of events accepted.
+// postUntilRefused posts batches until one is refused with 503, and returns the number of accepted
+// events.
 func (p *program) postUntilRefused(t testing.TB) (accepted int, r refused) {
 	t.Helper()
 	events := make([]any, 100)
@@ -143,10 +143,10 @@ func (p *program) postUntilRefused(t testing.TB) (accepted int, r refused) {
 	return 0, r
 }
 
-// journal is who was promised a notification, and when.
+// journal has the accepted events, with their users and times.
 type journal struct {
 	mu    sync.Mutex
-	began map[string]time.Time // by event: when its post was sent
+	began map[string]time.Time // by event: when it was posted
 }
 
 func (j *journal) add(event string, began time.Time) {
@@ -182,8 +182,8 @@ func (j *journal) post(n int, servers ...*program) error {
 	})
 }
 
-// missing lists the events that were accepted and not sent, but those posted
-// in a span of time.
+// missing lists the events that were accepted and not sent, except those that were posted in the
+// given interval.
 func (j *journal) missing(apns *apnstest.Server, from, to time.Time) (missing, excused int) {
 	sent := map[string]bool{}
 	for _, r := range apns.Requests() {
@@ -208,10 +208,9 @@ func (j *journal) missing(apns *apnstest.Server, from, to time.Time) (missing, e
 	return missing, excused
 }
 
-// Failure table: fail-over by Sentinel, and one Cluster master that dies, under
-// load: 503 meanwhile, the workers resume alone, and nothing acknowledged is
-// lost beyond Redis' own promise: what it acknowledged and had not yet sent to
-// its replica when it died.
+// Failure table: a fail-over by Sentinel and the death of a Cluster's master, under load. Calls are
+// answered 503 in the meantime, and the workers resume by themselves. Nothing acknowledged is lost,
+// except writes that Redis itself had not yet sent to its replica when it died.
 func TestRedisFailsOverUnderLoad(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) (url string, master func() *storetest.RedisServer){
@@ -232,7 +231,7 @@ func TestRedisFailsOverUnderLoad(t *testing.T) {
 	}
 }
 
-// checkFailOver posts all the while, and kills a master in the middle.
+// checkFailOver posts events all the time, and kills a master in between.
 func checkFailOver(t *testing.T, url string, master func() *storetest.RedisServer) {
 	t.Helper()
 	const n = 1500
@@ -250,8 +249,8 @@ func checkFailOver(t *testing.T, url string, master func() *storetest.RedisServe
 		t.Fatal(err)
 	}
 	healed := time.Since(killed)
-	// Replication lags by less than this; what was posted just before the death
-	// may be gone with the master.
+	// Replication lags by less than this. Events that were posted just before the death may be lost
+	// with the master.
 	lag := 2 * time.Second
 	var missing, excused int
 	storetest.Eventually(t, time.Minute, "every event that no master took with it", func() bool {
@@ -267,8 +266,8 @@ func checkFailOver(t *testing.T, url string, master func() *storetest.RedisServe
 	}
 }
 
-// Failure table: SIGSTOP past the lease, then SIGCONT: no send starts after the
-// lease's end; results say `lost` where another acquired.
+// Failure table: SIGSTOP past the lease, then SIGCONT. No send starts after the end of the lease,
+// and results are answered `lost` if another process took over.
 func TestFrozenPastTheLeaseSendsNothingAfter(t *testing.T) {
 	t.Parallel()
 	const n = 3000
@@ -276,7 +275,8 @@ func TestFrozenPastTheLeaseSendsNothingAfter(t *testing.T) {
 	ours, theirs := apnstest.Start(t, slow), apnstest.Start(t, slow)
 	shared := quick("FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))
 	frozen := mustServe(t, t.TempDir(), append(shared, ours.Env()...)...)
-	// It has room for few, so that there is work for the one that will be frozen.
+	// This process can claim only a few jobs, so that there is work for the one that will be
+	// frozen.
 	other := mustServe(t, t.TempDir(), append(append(shared, theirs.Env()...), "FANFARE_MAX_IN_FLIGHT=150")...)
 	other.mustRegister(n)
 	posts := &poster{n: n, batch: 50, servers: func() []*program { return []*program{other} }}
@@ -295,7 +295,7 @@ func TestFrozenPastTheLeaseSendsNothingAfter(t *testing.T) {
 	before := ours.Total()
 	_ = frozen.cmd.Process.Signal(syscall.SIGCONT)
 	frozen.awaitReady()
-	frozen.must(202, nil, "POST", "/v1/events", greeting("user-0")) // it works again
+	frozen.must(202, nil, "POST", "/v1/events", greeting("user-0")) // the process works again
 	storetest.Eventually(t, time.Minute, "one more", func() bool { return len(idsOf(ours, theirs)) == n+1 })
 	late := 0
 	taken := map[string]bool{}
@@ -307,8 +307,8 @@ func TestFrozenPastTheLeaseSendsNothingAfter(t *testing.T) {
 			late++
 		}
 	}
-	// What no lease can rule out is a stop between the last look at the lease and
-	// the write: at most what was just being written.
+	// No lease can rule out a stop between the last check of the lease and the write. At most the
+	// notifications that were just being written are repeated.
 	if late > 3 {
 		t.Errorf("%d sends started after their lease's end", late)
 	}

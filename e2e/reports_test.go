@@ -8,7 +8,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// Every accepted event has a report, however many one shard takes in a minute.
+// Every accepted event has a report, however many events one shard gets in a minute.
 func TestReportsOfABusyShard(t *testing.T) {
 	t.Parallel()
 	const batch = 100

@@ -24,8 +24,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// Configuration, FANFARE_ROLES: accepting and sending may be processes of
-// their own; readyz names the shards that nobody serves.
+// Configuration, FANFARE_ROLES: accepting and sending may be done by separate processes. readyz
+// names the shards that no process serves.
 func TestRolesApart(t *testing.T) {
 	t.Parallel()
 	apns := apnstest.Start(t, apnstest.Options{})
@@ -41,7 +41,7 @@ func TestRolesApart(t *testing.T) {
 	storetest.Eventually(t, 20*time.Second, "every shard is served", func() bool { return len(unserved(front)) == 0 })
 }
 
-// unserved gives the notes about shards that nobody serves.
+// unserved returns the notes about shards that no process serves.
 func unserved(p *program) []string {
 	p.t.Helper()
 	var r api.Readiness
@@ -55,8 +55,8 @@ func unserved(p *program) []string {
 	return out
 }
 
-// Configuration, FANFARE_SHARD_SET: two processes that serve half the shards
-// each send everything together, once.
+// Configuration, FANFARE_SHARD_SET: two processes that each serve half of the shards together send
+// everything once.
 func TestShardSets(t *testing.T) {
 	t.Parallel()
 	const n = 200
@@ -104,8 +104,8 @@ func mustCertificate(t testing.TB, dir string, serial int64) {
 	}
 }
 
-// Configuration, FANFARE_TLS_CERT_FILE: HTTPS with HTTP/2; SIGHUP puts a new
-// certificate in force without a restart.
+// Configuration, FANFARE_TLS_CERT_FILE: HTTPS with HTTP/2. SIGHUP loads a new certificate without a
+// restart.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -138,8 +138,8 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// Time-outs on every phase of the server: a client that never ends its
-// head is cut off after 5 s.
+// Every phase of a request has a time-out: a client that never ends its head is disconnected after
+// 5 s.
 func TestSlowHeadIsCutOff(t *testing.T) {
 	t.Parallel()
 	p := mustServe(t, t.TempDir())

@@ -12,14 +12,14 @@ import (
 	"fanfare/store/storetest"
 )
 
-// scene is a server with a fault, and where its dependencies are.
+// scene is a server with a fault, and the addresses of its dependencies.
 type scene struct {
 	*testing.T
 	server      *program
 	redis, apns string
 }
 
-// faults make what the sections of the runbook are about, by their titles.
+// faults make the faults of the runbook's sections, by their titles.
 var faults = map[string]func(*scene) *scene{
 	"Redis is away": func(s *scene) *scene {
 		redis := s.serve()
@@ -28,7 +28,7 @@ var faults = map[string]func(*scene) *scene{
 	},
 	"Redis is nearly full": func(s *scene) *scene {
 		redis := s.serve()
-		// Enough that what connections take and give back changes little.
+		// Enough that the memory of connections makes little difference.
 		storetest.Must(s, redis.Client().Set(s.Context(), "ballast", strings.Repeat("x", 16<<20), 0).Err())
 		storetest.Must(s, redis.Client().ConfigSet(s.Context(), "maxmemory", fmt.Sprint(usedMemory(s.T, redis)*100/95)).Err())
 		return s
@@ -160,7 +160,7 @@ var faults = map[string]func(*scene) *scene{
 	},
 }
 
-// cannotBeMade is what no test shows in seconds: make clocks does.
+// cannotBeMade is for a fault that no test can cause within seconds. make clocks tests it.
 var cannotBeMade = map[string][]string{"A clock is wrong": {`fanfare_redis_clock_ahead_seconds{redis="redis"} > 5`}}
 
 // vars are the settings of a server of the runbook.
@@ -212,8 +212,8 @@ func (s *scene) post(n int) {
 // phone is a device of the app that most tests use.
 var phone = map[string]string{"platform": "apns", "topic": "com.example.app", "environment": "production"}
 
-// insist makes a call until it works: the machine of a test may be so busy that a server
-// answers 503 in between.
+// insist repeats a call until it works, because the machine of a test may be so busy that a server
+// answers 503 at times.
 func (p *program) insist(method, path string, body any) {
 	p.t.Helper()
 	last := ""

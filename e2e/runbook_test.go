@@ -15,29 +15,29 @@ import (
 	"fanfare/store/storetest"
 )
 
-// runbookKey is the API key of the servers that the runbook's lines are tried on.
+// runbookKey is the API key of the servers on which the lines of the runbook are tested.
 const runbookKey = "ff_runbook_0123456789abcdefghijklmnopqrstuvwxyz"
 
-// chapter is a section of docs/operations.md: what an operator sees, and the shell lines.
+// chapter is a section of docs/operations.md: the symptoms, and the shell lines.
 type chapter struct {
 	title string
 	seen  []sight
 	lines string
 }
 
-// sight is where something shows, and what.
+// sight is a symptom and the place where it shows.
 type sight struct{ at, what string }
 
 var (
 	sightLine  = regexp.MustCompile("(?m)^\\| (`/readyz`|metric|log) \\| `([^`]+)` \\|$")
 	shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
-	// goesOn is a shell line that the next belongs to.
+	// goesOn matches a shell line that continues on the next line.
 	goesOn = regexp.MustCompile(`[\\|]\s*$`)
-	// comparison is a metric, with or without its labels, and what its value is.
+	// comparison is a metric, with or without labels, and its expected value.
 	comparison = regexp.MustCompile(`^(\w+)(\{[^}]*\})? (==|<|>) ([0-9.]+)$`)
 )
 
-// mustChapters reads the runbook: the lines that come before all, and its sections.
+// mustChapters reads the runbook: the lines before all sections, and the sections.
 func mustChapters(t testing.TB) (before string, all []chapter) {
 	t.Helper()
 	_, text, found := strings.Cut(storetest.RepositoryFile(t, "docs/operations.md"), "\n## When something is wrong\n")
@@ -60,7 +60,8 @@ func mustChapters(t testing.TB) (before string, all []chapter) {
 	return shellBlock.FindStringSubmatch(parts[0])[1], all
 }
 
-// Each fault of the runbook shows where it says, and its lines work while the fault lasts.
+// Each fault of the runbook has the symptoms that the runbook names, and the lines of its section
+// work during the fault.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	before, chapters := mustChapters(t)
@@ -102,8 +103,8 @@ func mustBlocks(t testing.TB, name, section string) (lines string) {
 	return lines
 }
 
-// The lines about users' own access work; so do those about keys, and with the last of
-// them all tokens that fanfare made end within 10 s.
+// The lines about users' own access work, and so do the lines about keys. With the last one all
+// tokens that fanfare made end within 10 s.
 func TestLinesAboutTokens(t *testing.T) {
 	t.Parallel()
 	s := &scene{T: t}
@@ -130,7 +131,7 @@ func TestLinesAboutTokens(t *testing.T) {
 	}
 }
 
-// mustShow waits until what an operator is told to see is there.
+// mustShow waits until a symptom shows.
 func (s *scene) mustShow(one sight) {
 	s.Helper()
 	last := ""
@@ -148,7 +149,7 @@ func (s *scene) mustShow(one sight) {
 	s.Fatalf("%s does not show %s:\n%s", one.at, one.what, last)
 }
 
-// shows tells whether it is there, and what is.
+// shows tells whether a symptom shows, and returns what was found.
 func (s *scene) shows(one sight) (bool, string) {
 	switch one.at {
 	case "log":
@@ -169,8 +170,8 @@ func (s *scene) shows(one sight) (bool, string) {
 	}
 }
 
-// holds tells whether a metric, or with fewer labels one of its series, is as a
-// comparison says.
+// holds tells whether a comparison is true for a metric or, if it has fewer labels, for one of its
+// series.
 func holds(what, text string) bool {
 	m := comparison.FindStringSubmatch(what)
 	if m == nil {
@@ -191,7 +192,7 @@ func holds(what, text string) bool {
 	return false
 }
 
-// hasLabels tells whether all labels that are wanted are among those of a series.
+// hasLabels tells whether a series has all the expected labels.
 func hasLabels(labels, wanted string) bool {
 	for label := range strings.SplitSeq(strings.Trim(wanted, "{}"), ",") {
 		if label != "" && !strings.Contains(labels, label) {
@@ -201,14 +202,14 @@ func hasLabels(labels, wanted string) bool {
 	return true
 }
 
-// again is a shell line that is tried three times: the machine of a test may be so busy
-// that a server answers 503 in between.
+// again is a shell function that tries a line three times, because the machine of a test may be so
+// busy that a server answers 503 at times.
 func again(line string) string {
 	return "for try in 1 2 3; do\n{\n" + line + "\n} && break\n[ $try != 3 ] || exit 1\nsleep 2\ndone\n"
 }
 
-// mustRunLines runs shell lines as an operator would, who has set his own addresses: none
-// may fail.
+// mustRunLines runs shell lines with the addresses of the test, as an operator would. None may
+// fail.
 func (s *scene) mustRunLines(lines string) {
 	s.Helper()
 	bin := s.TempDir()

@@ -7,9 +7,9 @@ import (
 	"fanfare/store/storetest"
 )
 
-// S14 and S17 together: the master dies while people buy, answers wait for a
-// replica, and the dead one comes back as a replica: nothing that was answered
-// is lost, nothing is sold twice, and the books agree.
+// S14 and S17 together: the master dies while people buy, answers wait for a replica, and the dead
+// master comes back as a replica. No answered reservation is lost, nothing is sold twice, and the
+// sums are right.
 func TestSaleThroughAFailOver(t *testing.T) {
 	t.Parallel()
 	sentinel := storetest.Sentinel(t)

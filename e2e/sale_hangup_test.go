@@ -15,8 +15,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// farAway is how long something takes to or from a server that is far away: most
-// of a call's time, so that who hangs up at random does it while Redis is asked.
+// farAway is the latency to a server that is far away. It is most of the time of a call, so that
+// clients that hang up at random do so while Redis is asked.
 const farAway = 2 * time.Millisecond
 
 // hangUp makes requests and ends each after a moment, until ctx ends.
@@ -41,7 +41,7 @@ func (p *program) hangUp(ctx context.Context, method string, next func() (path, 
 	}
 }
 
-// saleJSON is a sale of so many units in so many partitions.
+// saleJSON is a sale with a number of units and partitions.
 func saleJSON(t testing.TB, units, partitions int) string {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"items": []any{map[string]any{"sku": "s", "stock": units}}, "partitions": partitions,
@@ -54,9 +54,8 @@ func saleJSON(t testing.TB, units, partitions int) string {
 
 const readBack = "a sale is brought in line with the record"
 
-// S9 and S17: clients that hang up in the middle of their calls harm nobody else:
-// what others reserve, put and restock succeeds, each new sale is made, and no sale
-// is read back from the record.
+// S9 and S17: clients that hang up during their calls do not affect others. The reservations, PUTs
+// and restocks of others succeed, each new sale is made, and no sale is restored from the record.
 func TestSaleBesideClientsThatHangUp(t *testing.T) {
 	t.Parallel()
 	proxy, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
@@ -104,8 +103,8 @@ func TestSaleBesideClientsThatHangUp(t *testing.T) {
 	}
 }
 
-// mustDo makes a call that must succeed with a status; any goroutine may. A PUT
-// whose first answer a busy machine was too slow for says that the sale is there.
+// mustDo makes a call that must succeed with a status. Any goroutine may use it. A PUT whose first
+// answer timed out on a busy machine answers that the sale exists.
 func (m *market) mustDo(want int, method, path, body string) {
 	var v verdict
 	status, err := m.insist(&v, method, path, json.RawMessage(body), "Idempotency-Key", m.sale+path+body)
@@ -114,9 +113,8 @@ func (m *market) mustDo(want int, method, path, body string) {
 	}
 }
 
-// S13: the power fails while sales are made: the server is killed and Redis with
-// it, which keeps what it had, or nothing. Afterwards each id is usable: the sale
-// is there, or is not and can be made.
+// S13: the power fails while sales are made. The server and Redis are killed, and Redis keeps its
+// data or loses all of it. Afterwards each id is usable: either the sale exists, or it can be made.
 func TestSalesMadeThroughAPowerLoss(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []string{"yes", "no"} {
@@ -130,7 +128,7 @@ func TestSalesMadeThroughAPowerLoss(t *testing.T) {
 			p := mustServe(t, dir, vars...)
 			for round := range 3 {
 				unlock := func() {}
-				if round > 0 { // SQL, too, has stopped by then
+				if round > 0 { // SQL has stopped as well
 					unlock = storetest.LockSQLite(t, p.setting("FANFARE_DATABASE_URL"))
 				}
 				body := saleJSON(t, 5, 1+round%2)

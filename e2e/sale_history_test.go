@@ -18,11 +18,11 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// saleOp is one call of a history, and saleAnswer what came back.
+// saleOp is one call of a history, and saleAnswer is its answer.
 type saleOp struct {
 	kind   string // reserve, confirm, release, restock, get
 	user   string
-	units  int64 // wanted, or added to the stock
+	units  int64 // units to reserve, or to add to the stock
 	id     string
 	anyAge bool // the answer may come from memory
 }
@@ -33,11 +33,11 @@ type saleAnswer struct {
 	id     string
 	state  api.ReservationState
 	item   api.SaleItem
-	left   int64 // of a refusal: what is available, or remains to the user
+	left   int64 // in a refusal: the available units, or those that remain for the user
 }
 
-// saleState is the sale as a reader of the contract thinks of it. A value is
-// never changed once it is in a history.
+// saleState is the sale according to the contract. A value is never changed once it is in a
+// history.
 type saleState struct {
 	total, held, sold int64
 	reservations      map[string]booked
@@ -58,7 +58,7 @@ func (s saleState) item() api.SaleItem {
 	return api.SaleItem{SKU: "s", Total: s.total, Available: s.available(), Held: s.held, Sold: s.sold}
 }
 
-// with is the state with one reservation changed, held and sold counted anew.
+// with returns the state with one reservation changed, and with new sums of held and sold.
 func (s saleState) with(id string, b booked) saleState {
 	next := saleState{total: s.total, reservations: maps.Clone(s.reservations)}
 	next.reservations[id] = b
@@ -73,7 +73,7 @@ func (s saleState) with(id string, b booked) saleState {
 	return next
 }
 
-// taken is what a user holds and has bought.
+// taken is the number of units that a user holds or has bought.
 func (s saleState) taken(user string) int64 {
 	n := int64(0)
 	for _, r := range s.reservations {
@@ -84,8 +84,7 @@ func (s saleState) taken(user string) int64 {
 	return n
 }
 
-// saleModel says which answers a sale of so many units may give one after the
-// other.
+// saleModel defines the allowed sequences of answers of a sale with a number of units.
 func saleModel(units int64) porcupine.Model {
 	return porcupine.Model{
 		Init:  func() any { return saleState{total: units, reservations: map[string]booked{}} },
@@ -148,7 +147,7 @@ type recorder struct {
 	began   time.Time
 
 	mu      sync.Mutex
-	made    []string // reservations there are
+	made    []string // existing reservations
 	history []porcupine.Operation
 }
 
@@ -158,7 +157,7 @@ const fromMemory = 100 * time.Millisecond
 // run makes n calls one after the other.
 func (r *recorder) run(client, n int) error {
 	for range n {
-		if r.local { // so that the memory ends now and then
+		if r.local { // so that answers in memory expire at times
 			<-time.After(rand.N(fromMemory / 2))
 		}
 		op := r.choose(client)
@@ -168,7 +167,7 @@ func (r *recorder) run(client, n int) error {
 			return err
 		}
 		if op.anyAge = r.local && (op.kind == "get" || got.code == string(api.CodeSoldOut)); op.anyAge {
-			from -= fromMemory // it may have been true before it was asked for
+			from -= fromMemory // the answer may have been true before the call
 		}
 		r.mu.Lock()
 		if got.status == 201 {
@@ -180,7 +179,7 @@ func (r *recorder) run(client, n int) error {
 	return nil
 }
 
-// choose draws the next call.
+// choose chooses the next call at random.
 func (r *recorder) choose(client int) saleOp {
 	op := saleOp{kind: [...]string{"reserve", "reserve", "reserve", "confirm", "release", "restock", "get", "get"}[rand.IntN(8)]}
 	r.mu.Lock()
@@ -190,12 +189,12 @@ func (r *recorder) choose(client int) saleOp {
 	}
 	switch op.kind {
 	case "reserve":
-		// Users are shared by clients, and change: one may try ten times a second.
+		// Users are shared by clients and change, because a user may try only ten times a second.
 		op.user, op.units = fmt.Sprintf("user-%d-%d", len(r.history)/12, client%3), 1+rand.Int64N(4)
 	case "restock":
 		op.units = rand.Int64N(6) - 3
 	case "confirm", "release":
-		recent := r.made[max(0, len(r.made)-4):] // those that others look at too
+		recent := r.made[max(0, len(r.made)-4):] // the ones that other clients use too
 		op.id = recent[rand.IntN(len(recent))]
 	}
 	return op
@@ -212,7 +211,7 @@ func (r *recorder) call(op saleOp) (saleAnswer, error) {
 		State     api.ReservationState
 		Items     []api.SaleItem
 		Remaining int64
-		Available json.RawMessage // of an item a number, of a refusal an object
+		Available json.RawMessage // a number in an item, an object in a refusal
 	}
 	if err := json.Unmarshal(answer, &said); err != nil || status >= 500 || status == 429 {
 		return saleAnswer{}, fmt.Errorf("%s: %d %s %w", op.kind, status, answer, err)
@@ -243,14 +242,13 @@ func (op saleOp) request() (method, path string, body any) {
 	return "POST", "/reservations/" + op.id + "/" + op.kind, nil
 }
 
-// mustHistory lets some clients call at once and says whether the history is
-// one of the model's.
+// mustHistory lets some clients call at once and returns whether the model allows the history.
 func mustHistory(t *testing.T, sale string, local bool, servers ...*program) porcupine.CheckResult {
 	t.Helper()
 	const units = 8
 	clients, calls := 5, 14
 	if local {
-		clients, calls = 4, 10 // what may be old fits in many places: the check takes longer
+		clients, calls = 4, 10 // answers that may be old fit in many places, so that the check takes longer
 	}
 	r := &recorder{sale: sale, servers: servers, local: local, began: time.Now()}
 	var all sync.WaitGroup
@@ -267,9 +265,8 @@ func mustHistory(t *testing.T, sale string, local bool, servers ...*program) por
 	return porcupine.CheckOperationsTimeout(saleModel(units), r.history, time.Minute)
 }
 
-// Reserve, confirm, release, restock and get over real HTTP, through two
-// servers, are linearizable; with answers from memory so are they, if refusals
-// and reads may be 100 ms old.
+// Reserve, confirm, release, restock and get over real HTTP, through two servers, are linearizable.
+// With answers from memory they are too, if refusals and reads may be 100 ms old.
 func TestSaleHistoriesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	const histories = 25
@@ -288,7 +285,7 @@ func TestSaleHistoriesAreLinearizable(t *testing.T) {
 	}
 }
 
-// The same check rejects a sale that looks first and takes later.
+// The same check rejects a sale that first reads and later takes.
 func TestSaleHistoriesOfABrokenDoubleAreRejected(t *testing.T) {
 	t.Parallel()
 	rejected := 0
@@ -304,15 +301,15 @@ func TestSaleHistoriesOfABrokenDoubleAreRejected(t *testing.T) {
 	}
 }
 
-// brokenSale is what the common versions do: read, decide, and then decrement.
+// brokenSale makes a common mistake: it reads, decides, and then decrements.
 type brokenSale struct {
 	mu           sync.Mutex
 	item         api.SaleItem
 	reservations map[string]booked
-	another      chan struct{} // closed when another one looks
+	another      chan struct{} // closed when another caller reads
 }
 
-// ServeHTTP answers as fanfare does, but for its one mistake.
+// ServeHTTP answers like fanfare, except for its one mistake.
 func (b *brokenSale) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		User  string
@@ -343,8 +340,8 @@ func (b *brokenSale) change(f func()) api.SaleItem {
 	return b.item
 }
 
-// reserve is the mistake: between the look and the taking others look too. It waits for
-// one, so that what makes it go wrong is no matter of luck.
+// reserve makes the mistake: other callers read between its read and its decrement. It waits for
+// such a caller, so that the error does not depend on chance.
 func (b *brokenSale) reserve(user string, units int64) (int, any) {
 	var state saleState
 	another := make(chan struct{})

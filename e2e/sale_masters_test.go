@@ -9,9 +9,10 @@ import (
 	"fanfare/store/storetest"
 )
 
-// S9 and S17: a master is cut off, and goes on taking writes from one process after its replica
-// was promoted for the other. Nobody is told of a change of stock that is not on record, each is
-// in the total once, and an order that the first master sold shows on the second within 60 s.
+// S9 and S17: a master is cut off and still takes writes from one process after its replica was
+// promoted for the other process. No caller gets a success for a change of stock that is not on
+// record, each change is in the total once, and an order that the first master sold shows on the
+// second within 60 s.
 func TestSaleOnTwoMasters(t *testing.T) {
 	t.Parallel()
 	first := storetest.Redis(t)

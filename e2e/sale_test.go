@@ -15,7 +15,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// mustLoseAnswers gives a way to Redis that loses every 20th answer, with its
+// mustLoseAnswers returns the URL of a proxy to Redis that loses every 20th answer with its
 // connection, and counts them.
 func mustLoseAnswers(t testing.TB, redis *storetest.RedisServer) (url string, lost *atomic.Int64) {
 	t.Helper()
@@ -32,14 +32,14 @@ func mustLoseAnswers(t testing.TB, redis *storetest.RedisServer) (url string, lo
 	return url, lost
 }
 
-// market is a sale and the servers that sell.
+// market is a sale and the servers that sell it.
 type market struct {
 	t       *testing.T
 	sale    string
 	servers func() []*program
 
 	mu      sync.Mutex
-	sold    map[string]int64 // what was answered as sold: units by reservation
+	sold    map[string]int64 // units of reservations that were answered as sold
 	refused int
 }
 
@@ -58,8 +58,7 @@ func mustMarket(t *testing.T, sale string, servers func() []*program, units int6
 	return m
 }
 
-// insist asks servers at random until one gives an answer that is final, and
-// decodes it into out.
+// insist calls servers at random until one gives a final answer, and decodes it into out.
 func (m *market) insist(out any, method, path string, body any, header ...string) (int, error) {
 	deadline := time.Now().Add(time.Minute)
 	for {
@@ -75,13 +74,13 @@ func (m *market) insist(out any, method, path string, body any, header ...string
 	}
 }
 
-// verdict is what a buyer looks at: a reservation, or a problem.
+// verdict is the answer to a buyer: a reservation or a problem.
 type verdict struct {
 	ID, Code string
 	State    api.ReservationState
 }
 
-// reserve gives the reservation, "" when the sale is sold out.
+// reserve returns the reservation; "" if the sale is sold out.
 func (m *market) reserve(user string, units int64, key string) (string, error) {
 	var v verdict
 	status, err := m.insist(&v, "POST", "/reservations", map[string]any{"user": user, "lines": []any{map[string]any{"sku": "s", "quantity": units}}}, "Idempotency-Key", key)
@@ -99,7 +98,7 @@ func (m *market) reserve(user string, units int64, key string) (string, error) {
 	return "", fmt.Errorf("reserve: %d %+v", status, v)
 }
 
-// finish confirms or releases; a hold that has ended by then is fine.
+// finish confirms or releases. A hold that has expired by then is allowed.
 func (m *market) finish(id, how string, units int64) error {
 	var v verdict
 	status, err := m.insist(&v, "POST", "/reservations/"+id+"/"+how, nil)
@@ -132,7 +131,7 @@ func (m *market) whim(i int) error {
 	return m.finish(id, "confirm", units)
 }
 
-// item reads how the sku stands.
+// item reads the state of the sku.
 func (m *market) item() api.SaleItem {
 	m.t.Helper()
 	var s api.Sale
@@ -158,8 +157,7 @@ func (m *market) orders() []api.Order {
 	}
 }
 
-// settle waits until nothing is held and every sold unit has its row, and checks
-// that the books agree.
+// settle waits until nothing is held and every sold unit has its row, and checks the sums.
 func (m *market) settle(total, limit int64) api.SaleItem {
 	m.t.Helper()
 	var item api.SaleItem
@@ -199,8 +197,8 @@ func (m *market) settle(total, limit int64) api.SaleItem {
 	return item
 }
 
-// 1,000 buyers, 100 units, several server processes: exactly 100 are
-// sold, everybody else is told so, and every sold one has its row.
+// 1,000 buyers, 100 units and several server processes: exactly 100 units are sold, everybody else
+// gets sold_out, and every sold unit has its row.
 func TestSaleToAThousandBuyers(t *testing.T) {
 	t.Parallel()
 	servers := mustServeMany(t, 3, quick("FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
@@ -227,10 +225,9 @@ func TestSaleToAThousandBuyers(t *testing.T) {
 	}
 }
 
-// Random quantities, confirmations, releases and holds that are
-// forgotten, every 20th answer of Redis lost, servers killed with -9: at the end
-// nothing is held, nothing lost, nothing sold twice, every sold unit on record,
-// and what is left can be bought to the last unit.
+// Random quantities, confirmations, releases and forgotten holds, while every 20th answer of Redis
+// is lost and servers are killed with kill -9. At the end nothing is held, lost or sold twice,
+// every sold unit is on record, and the remaining units can be bought to the last one.
 func TestSaleThroughFaults(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t)
@@ -262,8 +259,9 @@ func TestSaleThroughFaults(t *testing.T) {
 	}
 }
 
-// sellOut buys what is left, one by one, and then no more. Each is confirmed, since its
-// hold may end before the last one is sold; one that ended by then is bought again.
+// sellOut buys the remaining units one by one, until the sale is sold out. Each is confirmed,
+// because its hold may expire before the last one is sold. A unit whose hold has expired is bought
+// again.
 func (m *market) sellOut(left int64) {
 	m.t.Helper()
 	for i := range left {
@@ -283,8 +281,8 @@ func (m *market) sellOut(left int64) {
 	}
 }
 
-// 8 partitions, 8 units, 8 users of one home partition: all 8 get one,
-// while servers are killed in the middle; and the units of all are there.
+// 8 partitions, 8 units and 8 users of one home partition: all 8 users get a unit although servers
+// are killed in between, and the sums are right.
 func TestSaleOfEightPartitionsToOneHome(t *testing.T) {
 	t.Parallel()
 	vars := quick("FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))

@@ -14,8 +14,8 @@ import (
 // secretForms are API keys, the tokens of devices and providers, and private keys.
 var secretForms = regexp.MustCompile(`\bff_[A-Za-z0-9]{4,}_[A-Za-z0-9]{16,}|\b[0-9a-fA-F]{64}\b|\beyJ[A-Za-z0-9_-]{10,}\.|Bearer \S{8}|BEGIN [A-Z ]*PRIVATE KEY`)
 
-// secretLine is the first line of a log that shows a secret, "" when none does. It
-// reads the log of every process of every test.
+// secretLine is the first line of a log that shows a secret; "" if there is none. It reads the log
+// of every process of every test.
 func (p *program) secretLine(log string) string {
 	secrets := []string{}
 	if p.key != "" {
@@ -42,8 +42,8 @@ func (p *program) secretLine(log string) string {
 	return ""
 }
 
-// No line of the log has a key, a token, a password or what users write, however much
-// is logged and whatever goes wrong.
+// No line of the log has a key, a token, a password or a user's text, at any log level and for any
+// error.
 func TestNoSecretIsLogged(t *testing.T) {
 	t.Parallel()
 	const password, hush = "swordfish-of-redis", "hush-hush"

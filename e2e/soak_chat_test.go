@@ -16,9 +16,8 @@ import (
 	"fanfare/api"
 )
 
-// room is a chat of the soak. Its archivist reads all of it and acknowledges nothing
-// that it has not read, its phone gets a push of each message, and one user follows
-// the streams of all rooms.
+// room is a chat of the soak. Its archivist reads all messages and acknowledges only what it has
+// read. Its phone gets a push of each message. One user follows the streams of all rooms.
 type room struct {
 	s     *soak
 	id    string
@@ -30,20 +29,20 @@ type room struct {
 	log  []string        // texts by id, as the archivist read them
 }
 
-// said is what came of a message.
+// said is the outcome of a message.
 type said struct {
 	outcome outcome
 	id      int64
 }
 
-// chatTraffic is what is said, and what was heard.
+// chatTraffic has the sent messages, and the messages that arrived on the stream.
 type chatTraffic struct {
 	s     *soak
 	rooms []*room
 
 	mu    sync.Mutex
 	heard map[string]int64 // by room: the last id on the stream
-	last  string           // where the stream left off
+	last  string           // the id of the last event of the stream
 }
 
 const soakRooms = 4
@@ -77,12 +76,12 @@ func (s *soak) prepareChat() *chatTraffic {
 // user is the name of a user of the room.
 func (rm *room) user(role string) string { return strings.Replace(rm.id, "room", role, 1) }
 
-// members are those who never leave.
+// members are the users who never leave.
 func (rm *room) members() []string {
 	return []string{rm.user("archivist"), rm.user("phone"), rm.user("talker0"), rm.user("talker1"), "follower"}
 }
 
-// say sends a message: mostly until it is answered, sometimes once.
+// say sends a message, mostly until it is answered, sometimes only once.
 func (rm *room) say(r *rand.Rand, sender, text string) {
 	call := rm.s.insist
 	if r.IntN(10) == 0 {
@@ -110,7 +109,7 @@ func (rm *room) say(r *rand.Rand, sender, text string) {
 	}
 }
 
-// read lets the archivist read on and, mostly, acknowledge.
+// read lets the archivist read further and, mostly, acknowledge.
 func (rm *room) read(r *rand.Rand) (more bool) {
 	var got api.ChatMessages
 	after := len(rm.log) // only the archivist's worker writes it
@@ -118,7 +117,7 @@ func (rm *room) read(r *rand.Rand) (more bool) {
 	if !rm.s.want(r, &got, []int{200}, "GET", path, nil) {
 		return false
 	}
-	if got.Gap { // Redis restarts, which is another epoch, and loses nothing
+	if got.Gap { // Redis restarts, so that there is another epoch, and loses nothing
 		rm.s.failf("%s after %d: a gap, epoch %s, was %s", rm.id, after, got.Epoch, rm.epoch)
 	}
 	rm.epoch = got.Epoch
@@ -145,7 +144,7 @@ func (s *soak) ack(r *rand.Rand, user string, acks map[string]int64) {
 	}
 }
 
-// ackPending reads what is pending, waiting a moment at times, and acknowledges it.
+// ackPending reads pending messages, waiting a moment at times, and acknowledges them.
 func (s *soak) ackPending(r *rand.Rand, user string) {
 	var got api.PendingChats
 	if !s.want(r, &got, []int{200}, "GET", fmt.Sprintf("/v1/users/%s/messages/pending?wait_ms=%d", user, r.IntN(2)*500), nil) {
@@ -184,8 +183,8 @@ func (rm *room) visit(r *rand.Rand, i int) {
 	rm.s.want(r, nil, []int{204}, "DELETE", path, nil)
 }
 
-// evening is a chat that is made, used and left by all: its ids are 1, 2, 3, and then
-// it is gone.
+// evening is a chat that is made, used and left by all members. Its ids are 1, 2, 3, and then it is
+// deleted.
 func (s *soak) evening(r *rand.Rand, i int) {
 	id, members := fmt.Sprint("evening-", i), []string{"ann", "bob"}
 	if !s.want(r, nil, []int{201}, "POST", "/v1/chats", map[string]any{"id": id, "creator": "ann", "members": members}, "Idempotency-Key", id) {
@@ -205,8 +204,8 @@ func (s *soak) evening(r *rand.Rand, i int) {
 	s.count("chats made and left by all", 1)
 }
 
-// follow reads the follower's stream, from one server after the other, each for a
-// while, and acknowledges what it heard at times.
+// follow reads the follower's stream, for a while from each server, and sometimes acknowledges what
+// it received.
 func (c *chatTraffic) follow() {
 	r := rand.New(rand.NewPCG(c.s.seed, hashOf("follow")))
 	for c.s.traffic.Err() == nil {
@@ -226,7 +225,7 @@ func (c *chatTraffic) follow() {
 	}
 }
 
-// listen reads a stream for so long, or until it ends.
+// listen reads a stream for a given time, or until it ends.
 func (c *chatTraffic) listen(ctx context.Context, r *rand.Rand, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -256,8 +255,8 @@ func (c *chatTraffic) listen(ctx context.Context, r *rand.Rand, d time.Duration)
 	c.hear(bufio.NewScanner(resp.Body))
 }
 
-// hear reads events: each message comes once, in the order of its chat, and no gap. A
-// message counts as heard when all of its event has come.
+// hear reads events. Each message comes once and in the order of its chat, and there is no gap. A
+// message counts as received when its event is complete.
 func (c *chatTraffic) hear(lines *bufio.Scanner) {
 	var kind, data, id string
 	for lines.Scan() {
@@ -297,7 +296,7 @@ func (c *chatTraffic) event(kind, data string) {
 	}
 }
 
-// check compares what was said with what the archivists read, the follower heard and
+// check compares the sent messages with those that the archivists read, the follower received and
 // the phones got.
 func (c *chatTraffic) check() {
 	r := rand.New(rand.NewPCG(c.s.seed, 2))

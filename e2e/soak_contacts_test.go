@@ -11,17 +11,17 @@ import (
 	"fanfare/store/storetest"
 )
 
-// contactsTraffic is users who call each other contacts and upload things. Each user's
-// worker is the only one that changes what is his, so that it knows what must be there.
+// contactsTraffic is users who have each other as contacts and upload things. Only the worker of a
+// user changes the user's data, so that the worker knows what must be there.
 type contactsTraffic struct {
 	s     *soak
 	users []*uploader
 }
 
-// uploader is a user: his uploads and whom he calls what.
+// uploader is a user with uploads and relationships.
 type uploader struct {
 	name    string
-	uploads map[string]api.Visibility // "" when deleted
+	uploads map[string]api.Visibility // "": deleted
 	calls   map[string]api.Relationship
 	ids     []string
 }
@@ -43,7 +43,7 @@ func (s *soak) prepareContacts() *contactsTraffic {
 	return c
 }
 
-// act changes something of the user's, or reads.
+// act changes some data of the user, or reads.
 func (c *contactsTraffic) act(r *rand.Rand, u *uploader, i int) {
 	s, other := c.s, fmt.Sprint("friend-", r.IntN(uploaders))
 	switch kind := r.IntN(12); {
@@ -87,7 +87,7 @@ func (c *contactsTraffic) change(r *rand.Rand, u *uploader, id string) {
 	}
 }
 
-// read asks for the recent contacts, which come newest first.
+// read reads the recent contacts, which must be newest first.
 func (c *contactsTraffic) read(r *rand.Rand, u *uploader) {
 	var got api.RecentContacts
 	if !c.s.want(r, &got, []int{200}, "GET", "/v1/users/"+u.name+"/recent-contacts?limit=10", nil) {
@@ -99,8 +99,7 @@ func (c *contactsTraffic) read(r *rand.Rand, u *uploader) {
 	c.s.count("readings of recent contacts", 1)
 }
 
-// check compares the record with what was answered, and the recent contacts with the
-// record.
+// check compares the record with the answers, and the recent contacts with the record.
 func (c *contactsTraffic) check() {
 	rec := c.mustRead()
 	for _, u := range c.users {
@@ -127,7 +126,7 @@ func (c *contactsTraffic) check() {
 	}
 }
 
-// onRecord is what SQL has.
+// onRecord is the data in SQL.
 type onRecord struct {
 	calls      map[string]map[string]string // owner, contact: relationship
 	visibility map[string]string            // by upload; "" when deleted
@@ -170,7 +169,7 @@ func (c *contactsTraffic) mustRead() onRecord {
 	return rec
 }
 
-// recent are a viewer's recent contacts as the contract says, R9.
+// recent are a viewer's recent contacts according to the contract (R9).
 func (rec *onRecord) recent(viewer string) string {
 	type active struct {
 		contact string
@@ -200,7 +199,7 @@ func (rec *onRecord) recent(viewer string) string {
 	return text
 }
 
-// different tells whose answer is not that of the record, "" when there is nobody.
+// different returns a user whose answer differs from the record; "" if there is none.
 func (c *contactsTraffic) different(rec onRecord) string {
 	for _, u := range c.users {
 		var got api.RecentContacts

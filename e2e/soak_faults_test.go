@@ -12,12 +12,12 @@ import (
 	"fanfare/delivery/apns/apnstest"
 )
 
-// soakFault is a fault and the slots that it met.
+// soakFault is a fault and the slots that it affected.
 type soakFault struct {
 	fault
 	slots []int
-	// loses: what was written to APNs and not yet recorded, or whose answer was under
-	// way, may be sent again.
+	// loses: notifications that were written to APNs and not recorded yet, or whose answer was
+	// under way, may be sent again.
 	loses bool
 }
 
@@ -30,15 +30,15 @@ type trouble struct {
 	begin, end func()
 }
 
-// frozen is the fault after which a process goes on with what it had begun.
+// frozen is the fault after which a process continues what it had begun.
 const frozen = "SIGSTOP past the lease"
 
 var allSlots = []int{0, 1, 2}
 
-// storm is how long faults follow one another before everything must come back.
+// storm is how long faults follow one another before everything must recover.
 const storm = 20 * time.Second
 
-// suffer lets faults happen until then: storms, and in a long soak a calm after each.
+// suffer causes faults until a given time: storms and, in a long soak, a calm after each.
 func (s *soak) suffer(until time.Time) {
 	r := rand.New(rand.NewPCG(s.seed, 1))
 	for time.Now().Before(until) {
@@ -52,25 +52,25 @@ func (s *soak) suffer(until time.Time) {
 	}
 }
 
-// between is up to so long, in steps that a seed repeats.
+// between is a random time up to a limit, in steps, so that a seed repeats it.
 func between(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(most/time.Millisecond)+1)) * time.Millisecond
 }
 
-// draw takes one or two faults.
+// draw chooses one or two faults.
 func (s *soak) draw(r *rand.Rand) []trouble {
 	first := s.trouble(r)
 	if r.IntN(4) > 0 {
 		return []trouble{first}
 	}
 	second := s.trouble(r)
-	if first.what == second.what { // one would end the other
+	if first.what == second.what { // the end of one would end the other
 		return []trouble{first}
 	}
 	return []trouble{first, second}
 }
 
-// strike lets faults happen at once, until the last is over.
+// strike causes faults at the same time, until the last one is over.
 func (s *soak) strike(all []trouble) {
 	from := len(s.faults)
 	for _, f := range all {
@@ -90,8 +90,8 @@ func (s *soak) strike(all []trouble) {
 	}
 }
 
-// trouble draws a fault, whom it meets and how long. Slot 0 is never killed, so that its
-// memory can be looked at.
+// trouble chooses a fault, the affected slots and the duration. Slot 0 is never killed, so that its
+// memory can be measured.
 func (s *soak) trouble(r *rand.Rand) trouble {
 	victim, lasts := r.IntN(3), between(r, 5*time.Second)
 	at := s.slots[victim]
@@ -136,15 +136,15 @@ func (s *soak) eachProxy(cut bool) func() {
 	}
 }
 
-// clientKill closes every connection to Redis; there may be no Redis just then.
+// clientKill closes every connection to Redis. Redis may be away at that moment.
 func (s *soak) clientKill() {
 	for _, kind := range []string{"normal", "pubsub"} {
 		_ = s.redis.Client().ClientKillByFilter(s.t.Context(), "TYPE", kind, "SKIPME", "yes").Err()
 	}
 }
 
-// badAPNs answers every second request with one of some answers. Tokens are only taken
-// from phones that register again.
+// badAPNs answers every second request with one of some answers. Only tokens of phones that
+// register again are refused as gone.
 func (s *soak) badAPNs(r *rand.Rand, lasts time.Duration, slots []int, what string, answers ...apnstest.Answer) trouble {
 	var n atomic.Uint64
 	seed := r.Uint64()
@@ -166,8 +166,8 @@ func (s *soak) badAPNs(r *rand.Rand, lasts time.Duration, slots []int, what stri
 	return trouble{fmt.Sprint("APNs: ", what), slots, len(slots) == 1, lasts + time.Second, set(bad), set(nil)}
 }
 
-// calm waits until every process is ready, lets the traffic go on for a moment, stops
-// it, and looks at memory.
+// calm waits until every process is ready, lets the traffic go on for a moment, stops it, and
+// measures memory.
 func (s *soak) calm() {
 	s.heal()
 	<-time.After(3 * time.Second)

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// flatness is what slot 0 held while the traffic stood still, once a storm.
+// flatness has the memory of slot 0 while the traffic was stopped, measured once for each storm.
 type flatness struct {
-	// heap is bytes after a collection, without buffers; buffers are those of connections
-	// to Redis and APNs, which are kept at their high-water mark, with a bound.
+	// heap is the heap in bytes after a collection, without buffers. buffers are the buffers of
+	// connections to Redis and APNs, which keep their largest size, up to a limit.
 	heap, buffers, goroutines []float64
-	profiles                  []map[string]float64 // of the heap: bytes in use by stack
+	profiles                  []map[string]float64 // profiles of the heap: bytes in use by stack
 }
 
 var (
@@ -29,7 +29,7 @@ var (
 	functionName   = regexp.MustCompile(`(?:fanfare/|github\.com/|net/http)[^+\s]+`)
 )
 
-// sample looks at slot 0, whose process is never killed.
+// sample measures slot 0, whose process is never killed.
 func (f *flatness) sample(s *soak) {
 	s.http.CloseIdleConnections()
 	<-time.After(time.Second)
@@ -49,12 +49,12 @@ func (f *flatness) sample(s *soak) {
 	s.t.Logf("%s sample %d: heap %.1f MiB and %.1f of buffers, %.0f goroutines", clock(time.Now()), n, f.heap[n]/(1<<20), f.buffers[n]/(1<<20), f.goroutines[n])
 }
 
-// profileRate is how many bytes a process allocates between two samples of its profile:
-// every buffer is among them.
+// profileRate is how many bytes a process allocates between two samples of its profile. It is so
+// small that every buffer is sampled.
 const profileRate = 8 << 10
 
-// heldBy estimates the bytes that a stack holds. The text of a profile has the samples as
-// they were taken: of what is smaller than profileRate not every object is one.
+// heldBy estimates the bytes that a stack holds. The text of a profile has only samples: of objects
+// smaller than profileRate not every one is sampled.
 func heldBy(stack string) float64 {
 	found := heldLine.FindStringSubmatch(stack)
 	if found == nil {
@@ -78,7 +78,7 @@ func (s *soak) profile(path string) string {
 	return string(text)
 }
 
-// figureOf is the number in the first line of a kind, 0 without one.
+// figureOf is the number in the first line with a prefix; 0 if there is none.
 func figureOf(text string, line *regexp.Regexp) float64 {
 	found := line.FindStringSubmatch(text)
 	if found == nil {
@@ -88,7 +88,7 @@ func figureOf(text string, line *regexp.Regexp) float64 {
 	return v
 }
 
-// quarters gives the medians of the second and of the last quarter.
+// quarters returns the medians of the second and of the last quarter.
 func quarters(all []float64) (second, last float64) {
 	n := len(all)
 	return median(all[n/4 : n/2]), median(all[n-n/4:])
@@ -99,10 +99,10 @@ func median(all []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// flatEnough is by how much the last quarter may be above the second.
+// flatEnough is by how much the last quarter may exceed the second.
 const flatEnough = 1.05
 
-// enough tells whether there are samples enough to tell growth from chance.
+// enough tells whether there are enough samples to distinguish growth from chance.
 func (f *flatness) enough() bool { return len(f.heap) >= 12 }
 
 // check compares the last quarter with the second; the first is the warm-up.
@@ -118,8 +118,7 @@ func (f *flatness) check(s *soak) {
 	}
 }
 
-// logGrown names what grew most from the second quarter to the last, by the means of
-// each stack's bytes.
+// logGrown logs the stacks whose mean bytes grew most from the second quarter to the last.
 func (f *flatness) logGrown(s *soak) {
 	grown, n := map[string]float64{}, len(f.profiles)
 	for i := range n / 4 {
@@ -136,7 +135,7 @@ func (f *flatness) logGrown(s *soak) {
 	}
 }
 
-// section is the soak's part of the file of results.
+// section is the section of the soak in the file of results.
 func (s *soak) section() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## Soak\n\n%s, %d cores, %s; %.0f minutes, seed %d. Everything that was accepted was compared\n"+
@@ -154,8 +153,7 @@ func (s *soak) section() string {
 	return b.String()
 }
 
-// writeSection puts a section into a file, in the place of the one with its heading, or
-// at the end.
+// writeSection replaces the section with the same heading in a file, or adds it at the end.
 func writeSection(path, section string) error {
 	old, err := os.ReadFile(path)
 	if err != nil {

@@ -11,23 +11,23 @@ import (
 
 // The users with a device, by number.
 const (
-	soakOptedOut = 10  // those below have opted out from the beginning
-	soakLeavers  = 30  // those below opt out and in again
-	soakFleeting = 60  // those below lose their devices to 410s, and register again
-	soakUsers    = 400 // the others get everything
-	followers    = 50  // the last so many call star a contact
-	lobby        = 40  // the so many before them are in a chat
+	soakOptedOut = 10  // users below this number have opted out from the beginning
+	soakLeavers  = 30  // users below this number opt out and in again
+	soakFleeting = 60  // users below this number lose their devices to 410s, and register again
+	soakUsers    = 400 // all other users get everything
+	followers    = 50  // the last users of this number have star as a contact
+	lobby        = 40  // the users of this number before them are in a chat
 )
 
 const soakType = "soak"
 
-// isFleeting tells whether a device may be taken by a 410.
+// isFleeting tells whether a device may be dropped by a 410.
 func isFleeting(token string) bool {
 	n, err := strconv.ParseInt(token, 16, 64)
 	return err == nil && n >= 0xabc000000+soakLeavers && n < 0xabc000000+soakFleeting
 }
 
-// posting is a call that posts events, all of them or none.
+// posting is a call that posts events, either all of them or none.
 type posting struct {
 	began  time.Time
 	state  outcome // answered: all are accepted
@@ -35,12 +35,12 @@ type posting struct {
 }
 
 type soakEvent struct {
-	key   string // travels in the payload
-	id    string // "" when the answer is unknown
+	key   string // is in the payload
+	id    string // "": the answer is unknown
 	users []int
 }
 
-// pushTraffic is what is posted, and what came of it.
+// pushTraffic has the posted events and their outcomes.
 type pushTraffic struct {
 	s        *soak
 	mu       sync.Mutex
@@ -48,8 +48,8 @@ type pushTraffic struct {
 	left     map[int][]absence // of the leavers
 }
 
-// absence is an opt-out: when it was asked for and answered, and when its end was asked
-// for (zero: it was not).
+// absence is an opt-out: when it was requested and answered, and when its end was requested (zero:
+// not yet).
 type absence struct{ asked, answered, back time.Time }
 
 func (s *soak) preparePush() *pushTraffic {
@@ -69,7 +69,7 @@ func (s *soak) preparePush() *pushTraffic {
 	for _, i := range starUsers() {
 		s.mustBe(201, nil, "PUT", fmt.Sprintf("/v1/users/user-%d/contacts/star", i), map[string]string{"relationship": "contact"})
 	}
-	// P1, P4: types and settings that were read at most 1 s ago may still be in force.
+	// P1, P4: types and settings that were read at most 1 s ago may still be used.
 	<-time.After(2 * time.Second)
 	for n := range 4 {
 		s.work("post", n, 700*time.Millisecond, func(r *rand.Rand, i int) { p.post(r, fmt.Sprintf("p%d-%d", n, i)) })
@@ -82,7 +82,7 @@ func (s *soak) preparePush() *pushTraffic {
 func lobbyUsers() []int { return numbers(soakUsers-followers-lobby, lobby) }
 func starUsers() []int  { return numbers(soakUsers-followers, followers) }
 
-// numbers are n numbers from a first one.
+// numbers are n consecutive numbers.
 func numbers(first, n int) []int {
 	out := make([]int, n)
 	for i := range out {
@@ -106,7 +106,7 @@ func (p *pushTraffic) post(r *rand.Rand, key string) {
 		body = it.event(key, starUsers(), map[string]any{"contacts_of": "star"})
 	case kind == 5:
 		body = it.event(key, lobbyUsers(), map[string]any{"chat": "lobby"})
-	case kind == 6: // more than a part of a fan-out has
+	case kind == 6: // more users than a part has
 		body = it.event(key, r.Perm(soakUsers)[:110+r.IntN(150)], nil)
 	case kind < 10:
 		body = it.event(key, r.Perm(soakUsers)[:2+r.IntN(20)], nil)
@@ -129,8 +129,8 @@ func (it *posting) event(key string, users []int, audience map[string]any) map[s
 	return map[string]any{"type": soakType, "audience": audience, "data": map[string]string{"post": key}}
 }
 
-// accept makes the call: mostly as a good client, who asks until there is an answer,
-// and sometimes once. Some ask again although they were answered.
+// accept makes the call: mostly until there is an answer, as a good client does, and sometimes only
+// once. Some calls are repeated although they were answered.
 func (p *pushTraffic) accept(r *rand.Rand, it *posting, path string, body any, key string) {
 	call, got := p.s.insist, reply{}
 	if r.IntN(10) == 0 {
@@ -158,7 +158,7 @@ func (p *pushTraffic) accept(r *rand.Rand, it *posting, path string, body any, k
 	p.postings = append(p.postings, it)
 }
 
-// ids posts and gives the ids of the events.
+// ids posts events and returns their ids.
 func (p *pushTraffic) ids(r *rand.Rand, call func(*rand.Rand, any, string, string, any, ...string) reply, path string, body any, key string) (reply, []string) {
 	var out struct {
 		ID    string
@@ -175,9 +175,9 @@ func (p *pushTraffic) ids(r *rand.Rand, call func(*rand.Rand, any, string, strin
 	return got, ids
 }
 
-// How long it may take until an opt-out shows: what was read at most 1 s ago is sent
-// (P4); what a server without Redis wrote is relayed by the sweep of the outbox (P10),
-// which may have to wait for SQL.
+// How long it may take until an opt-out has an effect. Settings that were read at most 1 s ago are
+// used (P4). A change that was written while Redis was away is relayed by the sweep of the outbox
+// (P10), which may have to wait for SQL.
 const (
 	showsWithin = 2 * time.Second
 	sweptWithin = 30 * time.Second
@@ -237,8 +237,8 @@ func (p *pushTraffic) check() {
 	p.checkReports()
 }
 
-// missing are notifications that were promised and are not there. When any of a call
-// of unknown outcome is there, all must be.
+// missing are notifications that were promised and did not arrive. If any notification of a call
+// with unknown outcome arrived, all must have arrived.
 func (p *pushTraffic) missing(there map[string][]sending) (missing []string) {
 	for _, it := range p.postings {
 		arrived, lacking := 0, []string{}
@@ -261,8 +261,8 @@ func (p *pushTraffic) missing(there map[string][]sending) (missing []string) {
 	return missing
 }
 
-// checkForbidden finds what must not have been sent: to users who had opted out, and
-// of calls that were answered as if nothing had happened.
+// checkForbidden finds notifications that must not have been sent: to users who had opted out, and
+// of calls that were answered as having no effect.
 func (p *pushTraffic) checkForbidden(there map[string][]sending) {
 	outcomes := map[outcome]int{}
 	for _, it := range p.postings {

@@ -16,8 +16,7 @@ type sending struct {
 	apnstest.Request
 }
 
-// sendings are all requests by what they tell whom: an event of ours to a token, or a
-// message of a chat to a token.
+// sendings are all requests, by notification: an event or a message of a chat, and a token.
 func (s *soak) sendings() map[string][]sending {
 	out := map[string][]sending{}
 	for n, at := range s.slots {
@@ -49,7 +48,7 @@ func pushKey(post, token string) string { return "event " + post + " " + token }
 
 func messageKey(chat, id, token string) string { return "message " + chat + "/" + id + " " + token }
 
-// taken are those that reached the device.
+// taken are the requests that reached the device.
 func taken(all []sending) (out []sending) {
 	for _, r := range all {
 		if r.Taken {
@@ -59,8 +58,8 @@ func taken(all []sending) (out []sending) {
 	return out
 }
 
-// checkRepeats: what was taken by APNs is sent again only when its record may not have
-// reached Redis (A15), or its answer not the sender (A10).
+// checkRepeats: a notification that APNs accepted is sent again only if its record may not have
+// reached Redis (A15), or its answer may not have reached the sender (A10).
 func (s *soak) checkRepeats() {
 	distinct := 0
 	for key, all := range s.sendings() {
@@ -90,8 +89,8 @@ func (s *soak) checkRepeats() {
 	s.count("notifications that reached APNs", distinct)
 }
 
-// The window around a fault: how long a record may have been under way before it, and
-// how late a busy stand-in may have read what was sent before it ended.
+// The window around a fault: how long before it a record may have been under way, and how late a
+// busy stand-in may have read requests that were sent before its end.
 const (
 	recordLag = 2 * time.Second
 	readLag   = 500 * time.Millisecond
@@ -107,7 +106,7 @@ func (s *soak) exposed(r sending) bool {
 	return r.Answered.IsZero() || slices.ContainsFunc(s.faults, func(f soakFault) bool { return f.exposes(r) })
 }
 
-// excuse names why a notification could be sent again, "" when there is no reason.
+// excuse is the reason why a notification could be sent again; "" if there is none.
 func (s *soak) excuse(first, second sending) string {
 	if first.Answered.IsZero() {
 		return "APNs' answer was lost"
@@ -116,7 +115,7 @@ func (s *soak) excuse(first, second sending) string {
 		if f.exposes(first) && second.At.After(f.from) {
 			return f.what
 		}
-		// A frozen process may write what it had begun, once.
+		// A frozen process may write a request that it had begun, once.
 		if f.what == frozen && slices.Contains(f.slots, second.slot) && second.At.After(f.from) && second.At.Before(f.to.Add(recordLag)) {
 			return f.what + ", begun before"
 		}
@@ -124,7 +123,7 @@ func (s *soak) excuse(first, second sending) string {
 	return ""
 }
 
-// faultsAround lists the faults that a span of time, or the few seconds before it, saw.
+// faultsAround lists the faults in an interval and in the few seconds before it.
 func (s *soak) faultsAround(from, to time.Time) string {
 	text := ""
 	for _, f := range s.faults {

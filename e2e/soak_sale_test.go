@@ -9,20 +9,20 @@ import (
 	"fanfare/api"
 )
 
-// soakSale is a sale and the ledger of what buyers were told. Every reservation that is
-// asked for once, and not until there is an answer, has a user of its own.
+// soakSale is a sale and the answers to its buyers. Every reservation that is requested only once,
+// without repeats, has its own user.
 type soakSale struct {
 	*market
-	holds bool // else a reservation is sold at once
+	holds bool // otherwise a reservation is sold at once
 
 	mu       sync.Mutex
 	total    int64
 	asked    map[string]bool    // reservations that may have been sold
 	released map[string]bool    // reservations that were answered as released
-	once     map[string]outcome // by user: what came of one call
+	once     map[string]outcome // by user: the outcome of one call
 }
 
-// salesTraffic is a sale after the other; buyers take from the latest few.
+// salesTraffic makes one sale after the other. Buyers use the latest few.
 type salesTraffic struct {
 	s     *soak
 	mu    sync.Mutex
@@ -41,7 +41,7 @@ func (s *soak) prepareSales() *salesTraffic {
 	for i := range latestSales {
 		t.open(r, -i-1)
 	}
-	// Each is kept in memory as long as it runs: so few that the memory stays flat.
+	// Each sale takes memory as long as it is open. There are so few that memory stays flat.
 	s.work("sales", 0, max(20*time.Second, s.length/30), t.open)
 	for n := range 3 {
 		s.work("buy", n, 700*time.Millisecond, func(r *rand.Rand, i int) { t.pick(r).buy(s, r, fmt.Sprintf("%d-%d", n, i)) })
@@ -113,7 +113,7 @@ func (m *soakSale) buy(s *soak, r *rand.Rand, key string) {
 		return
 	}
 	switch r.IntN(5) {
-	case 0: // its hold ends
+	case 0: // its hold expires
 	case 1:
 		m.finish(s, r, &got, "release", units)
 	default:
@@ -121,7 +121,7 @@ func (m *soakSale) buy(s *soak, r *rand.Rand, key string) {
 	}
 }
 
-// sell enters what was answered as sold.
+// sell records a reservation that was answered as sold.
 func (m *soakSale) sell(s *soak, id string, units int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +166,7 @@ func (m *soakSale) restock(s *soak, r *rand.Rand, i int) {
 	}
 }
 
-// look reads the sale: its numbers always sum up.
+// look reads the sale and checks that its numbers add up.
 func (m *soakSale) look(s *soak, r *rand.Rand) {
 	var got api.Sale
 	if !s.want(r, &got, []int{200}, "GET", m.path(""), nil) || got.Consistent != nil && !*got.Consistent {
@@ -177,7 +177,7 @@ func (m *soakSale) look(s *soak, r *rand.Rand) {
 	}
 }
 
-// check compares every sale with its orders, and buys what is left: nothing is lost,
+// check compares every sale with its orders, and buys the remaining units: nothing is lost, and
 // nothing is sold twice.
 func (t *salesTraffic) check() {
 	for _, m := range t.sales {
@@ -187,7 +187,7 @@ func (t *salesTraffic) check() {
 	}
 }
 
-// checkOrders finds an order only of what was sold, or may have been.
+// checkOrders checks that every order belongs to a reservation that was sold or may have been.
 func (m *soakSale) checkOrders(s *soak, rows []api.Order) {
 	byUser := map[string]int{}
 	for _, o := range rows {

@@ -20,12 +20,12 @@ import (
 	"fanfare/store/storetest"
 )
 
-// soakLease is longer than a busy machine holds a process up: what is repeated comes
-// from the faults alone.
+// soakLease is longer than a busy machine delays a process, so that repeats come only from the
+// faults.
 const soakLease = 6 * time.Second
 
-// slot is a place in the fleet: whatever process has it goes through one way to Redis
-// and sends to one stand-in, so that the ledger knows who sent what.
+// slot is a place in the fleet. The process in it uses one proxy to Redis and sends to one
+// stand-in, so that the ledger shows which process sent a request.
 type slot struct {
 	n       int
 	vars    []string
@@ -38,35 +38,35 @@ type slot struct {
 	program *program
 }
 
-// soak is mixed traffic of all features on three servers, random faults, and the ledger
-// of all that was accepted.
+// soak is mixed traffic of all features on three servers, random faults, and a ledger of everything
+// that was accepted.
 type soak struct {
 	t      *testing.T
 	seed   uint64
 	length time.Duration
-	long   bool // figures are written, and memory is looked at
+	long   bool // figures are written, and memory is measured
 	slots  [3]*slot
 	redis  *storetest.RedisServer
 	sql    *storetest.MySQLServer
 	http   *http.Client
 	faults []soakFault
 	flat   flatness
-	ever   []*program // every process there was
+	ever   []*program // all processes, including ended ones
 
 	traffic context.Context // workers go on until it ends
 	halt    context.CancelFunc
 	workers sync.WaitGroup
-	gate    sync.RWMutex // who has it for writing stops the traffic
+	gate    sync.RWMutex // holding it for writing stops the traffic
 
 	mu     sync.Mutex
-	counts map[string]int // what happened how often, for the figures
+	counts map[string]int // how often things happened, for the figures
 	wrong  int            // failures, of which the first are shown
 }
 
-// TestSoak is traffic of all four features on three servers of one Redis, one MariaDB
-// and one APNs each, with random faults, and afterwards a comparison of everything
-// that was accepted with what became of it. FANFARE_SOAK says how long (make soak), and
-// FANFARE_SOAK_SEED repeats the faults of another run. Without, it is a short run.
+// TestSoak runs traffic of all four features on three servers with one Redis, one MariaDB and a
+// stand-in for APNs each, with random faults. Afterwards it compares everything that was accepted
+// with its outcome. FANFARE_SOAK says how long (make soak), and FANFARE_SOAK_SEED repeats the
+// faults of another run. Without these it is a short run.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := newSoak(t)
@@ -104,12 +104,12 @@ func newSoak(t *testing.T) *soak {
 	}
 	t.Logf("a soak of %v; FANFARE_SOAK_SEED=%d has the same faults again", s.length, s.seed)
 	s.traffic, s.halt = context.WithCancel(t.Context())
-	t.Cleanup(s.workers.Wait) // after a failure, too
+	t.Cleanup(s.workers.Wait) // also after a failure
 	t.Cleanup(s.halt)
 	t.Cleanup(s.keepEvidence)
 	s.http = &http.Client{Timeout: 8 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 32}}
-	// The kernel has what was answered, whatever becomes of the process; nothing waits
-	// for the disk.
+	// The kernel has every answered write, even if the process is killed. Nothing waits for the
+	// disk.
 	s.redis = storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "no")
 	s.sql = storetest.PrivateMySQL(t)
 	for n := range s.slots {
@@ -135,8 +135,8 @@ func (s *soak) newSlot(n int) *slot {
 	return at
 }
 
-// launch starts a process in the place: in a long soak the program as it is shipped,
-// else the one with the race detector.
+// launch starts a process in the slot: in a long soak the shipped program, otherwise the one with
+// the race detector.
 func (at *slot) launch(s *soak) {
 	path := ""
 	if s.long {
@@ -152,14 +152,14 @@ func (at *slot) launch(s *soak) {
 	at.program = p
 }
 
-// now is the process of this moment.
+// now is the present process.
 func (at *slot) now() *program {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	return at.program
 }
 
-// all are the processes of this moment.
+// all are the present processes.
 func (s *soak) all() []*program {
 	var all []*program
 	for _, at := range s.slots {
@@ -168,9 +168,9 @@ func (s *soak) all() []*program {
 	return all
 }
 
-// work runs a worker until the traffic ends: f again and again, at random intervals
-// around every, and half as long again where other tests run beside it. What a call has
-// begun it finishes.
+// work runs a worker until the traffic ends: it calls f again and again at random intervals around
+// every, which are half as long again if other tests run at the same time. A call that has begun is
+// finished.
 func (s *soak) work(name string, n int, every time.Duration, f func(r *rand.Rand, i int)) {
 	if !s.long {
 		every += every / 2
@@ -197,7 +197,7 @@ func hashOf(name string) (sum uint64) {
 	return sum << 8
 }
 
-// outcome is what the ledger knows of a call.
+// outcome is the outcome of a call, as far as it is known.
 type outcome int
 
 // The outcomes.
@@ -207,7 +207,7 @@ const (
 	unknown                 // it may have happened
 )
 
-// reply is what came of a call.
+// reply is the answer to a call.
 type reply struct {
 	outcome outcome
 	status  int
@@ -216,7 +216,7 @@ type reply struct {
 	text    []byte
 }
 
-// once makes a call a single time, at any server, and decodes a success into out.
+// once makes a call only once, to any server, and decodes a success into out.
 func (s *soak) once(r *rand.Rand, out any, method, path string, body any, header ...string) reply {
 	servers := s.all()
 	status, text, err := servers[r.IntN(len(servers))].try(method, path, body, header...)
@@ -244,11 +244,11 @@ func (s *soak) once(r *rand.Rand, out any, method, path string, body any, header
 	return got
 }
 
-// patience is how long a good client asks again. No fault lasts longer than a part of it.
+// patience is how long a good client repeats a call. Every fault is much shorter.
 const patience = 3 * time.Minute
 
-// insist makes a call again and again until it is answered; one that makes something
-// must bring its Idempotency-Key.
+// insist repeats a call until it is answered. A call that makes something must have an
+// Idempotency-Key.
 func (s *soak) insist(r *rand.Rand, out any, method, path string, body any, header ...string) reply {
 	deadline := time.Now().Add(patience)
 	for {
@@ -257,7 +257,7 @@ func (s *soak) insist(r *rand.Rand, out any, method, path string, body any, head
 			return got
 		}
 		if s.traffic.Err() != nil && s.t.Failed() {
-			return got // nobody needs it any more
+			return got // the answer is not needed any more
 		}
 		s.count("calls repeated", 1)
 		if time.Now().After(deadline) {
@@ -268,7 +268,7 @@ func (s *soak) insist(r *rand.Rand, out any, method, path string, body any, head
 	}
 }
 
-// want insists on a call that must be answered with one of some statuses.
+// want repeats a call until it is answered with one of some statuses.
 func (s *soak) want(r *rand.Rand, out any, statuses []int, method, path string, body any, header ...string) bool {
 	got := s.insist(r, out, method, path, body, header...)
 	ok := got.outcome == answered && slices.Contains(statuses, got.status)
@@ -278,8 +278,8 @@ func (s *soak) want(r *rand.Rand, out any, statuses []int, method, path string, 
 	return ok
 }
 
-// mustBe is want for what is prepared before the traffic and read after it; what a
-// repeated call made before is 200.
+// mustBe is want for calls before and after the traffic. If an earlier try of the call made the
+// thing, the answer is 200.
 func (s *soak) mustBe(status int, out any, method, path string, body any) {
 	s.t.Helper()
 	r := rand.New(rand.NewPCG(s.seed, 0))
@@ -288,7 +288,7 @@ func (s *soak) mustBe(status int, out any, method, path string, body any) {
 	}
 }
 
-// failf says what is wrong; after the first few it only counts.
+// failf reports a failure. After the first few it only counts.
 func (s *soak) failf(format string, args ...any) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -308,7 +308,7 @@ func (s *soak) count(what string, n int) {
 	s.counts[what] += n
 }
 
-// eventually is storetest.Eventually for what takes long to look at.
+// eventually is storetest.Eventually for conditions that take long to check.
 func (s *soak) eventually(within time.Duration, what string, cond func() bool) bool {
 	s.t.Helper()
 	for deadline := time.Now().Add(within); !cond(); <-time.After(300 * time.Millisecond) {
@@ -320,7 +320,7 @@ func (s *soak) eventually(within time.Duration, what string, cond func() bool) b
 	return true
 }
 
-// queueFigures are those of GET /v1/stats that are zero when no work is left.
+// queueFigures are the figures of GET /v1/stats that are zero if no work is left.
 type queueFigures struct {
 	Name                                       string
 	Depth, Blocked, Scheduled, Retries, Parked int64
@@ -328,7 +328,7 @@ type queueFigures struct {
 	DeadLetters                                int64 `json:"dead_letters"`
 }
 
-// left describes the work that is not done, "" when there is none.
+// left describes the work that is not done; "" if there is none.
 func (s *soak) left() string {
 	var stats struct {
 		Queues   []queueFigures
@@ -371,8 +371,7 @@ func (s *soak) heal() {
 	}
 }
 
-// report shows the figures, and writes those of a soak that was long enough into a
-// file.
+// report shows the figures, and writes those of a long soak into a file.
 func (s *soak) report() {
 	lines := []string{}
 	for _, name := range slices.Sorted(maps.Keys(s.counts)) {
@@ -384,8 +383,7 @@ func (s *soak) report() {
 	}
 }
 
-// keepEvidence keeps what the processes of a long soak said, and the faults, when
-// something was wrong.
+// keepEvidence keeps the output of the processes and the faults of a long soak that failed.
 func (s *soak) keepEvidence() {
 	if !s.long || !s.t.Failed() {
 		return

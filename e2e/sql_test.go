@@ -9,8 +9,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// Failure table, SQL away: push goes on from the cache, the calls that need
-// SQL answer 503 unavailable, and it heals by itself.
+// Failure table, SQL away: push goes on from the cache, calls that need SQL answer 503 unavailable,
+// and the server recovers by itself.
 func TestSQLGoesAwayAndComesBack(t *testing.T) {
 	t.Parallel()
 	apns := apnstest.Start(t, apnstest.Options{})
@@ -38,7 +38,7 @@ func TestSQLGoesAwayAndComesBack(t *testing.T) {
 	apns.MustWait(t, 3, 30*time.Second)
 }
 
-// sqlState is what readyz, which stays 200, says about SQL.
+// sqlState is the state of SQL in readyz, which stays 200.
 func sqlState(p *program) string {
 	p.t.Helper()
 	var r api.Readiness

@@ -16,8 +16,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// Every problem is reported at once, at start; a usage error exits 2,
-// a start that fails 1.
+// Every problem is reported at once, at start. The exit code is 2 for a usage error and 1 for a
+// failed start.
 func TestStartRefusals(t *testing.T) {
 	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "broken")
@@ -73,9 +73,9 @@ func TestStartRefusals(t *testing.T) {
 	}
 }
 
-// A start does not need Redis or the database: the server listens at once, says that it
-// lives and what it waits for, and refuses everything else; when both are there it
-// serves. It never gives up.
+// A start does not need Redis or the database: the server listens at once, answers that it is alive
+// and what it waits for, and refuses everything else. When both are there, it serves. It never
+// gives up.
 func TestStartBeforeRedisAndTheDatabase(t *testing.T) {
 	t.Parallel()
 	redis, redisURL := storetest.ProxyTo(t, storetest.Redis(t).URL())
@@ -107,7 +107,7 @@ func TestStartBeforeRedisAndTheDatabase(t *testing.T) {
 	}
 }
 
-// SIGHUP ends no server: neither one that waits for what it needs, nor one that stops.
+// SIGHUP ends no server: neither one that waits for a dependency, nor one that stops.
 func TestSIGHUPWhileItStartsAndStops(t *testing.T) {
 	t.Parallel()
 	redis, redisURL := storetest.ProxyTo(t, storetest.Redis(t).URL())
@@ -133,8 +133,8 @@ func TestSIGHUPWhileItStartsAndStops(t *testing.T) {
 	}
 }
 
-// Eight processes may be the first ones of a new database and a new Redis, all at once:
-// one of them migrates, all of them serve, and what one writes the others read.
+// Eight processes may start at the same time on a new database and a new Redis. One of them
+// migrates, all of them serve, and each reads what the others write.
 func TestEightProcessesStartTogether(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(testing.TB) string{"SQLite": storetest.SQLite, "MariaDB": storetest.MySQL} {
@@ -166,7 +166,7 @@ func TestEightProcessesStartTogether(t *testing.T) {
 	}
 }
 
-// mustWaitFor waits until readyz says what the start waits for.
+// mustWaitFor waits until readyz names the dependency for which the start waits.
 func (p *program) mustWaitFor(variable string) {
 	p.t.Helper()
 	storetest.Eventually(p.t, 20*time.Second, "it says what it waits for: "+variable, func() bool {
@@ -185,8 +185,8 @@ func TestStopBeforeTheStartIsOver(t *testing.T) {
 	}
 }
 
-// Configuration: the number of shards is fixed at first start, another is
-// refused, saying what to do.
+// Configuration: the number of shards is fixed at the first start. Another number is refused, with
+// the steps to change it.
 func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	t.Parallel()
 	dir, redis := t.TempDir(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL()
@@ -251,9 +251,8 @@ func TestMigrateTwice(t *testing.T) {
 	}
 }
 
-// HTTP contract, keys and scopes: keys made and revoked on the command line are followed
-// by a running server within 10 s; once a first key exists the server is never
-// open again.
+// HTTP contract, keys and scopes: a running server knows keys that are made or revoked on the
+// command line within 10 s. Once a first key exists, the server is never open again.
 func TestKeysOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -286,8 +285,8 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 	}
 }
 
-// HTTP contract, keys and scopes: an open server answers loopback names, same-origin
-// callers and no proxies.
+// HTTP contract, keys and scopes: an open server answers loopback names and same-origin callers,
+// and no proxies.
 func TestOpenServerRules(t *testing.T) {
 	t.Parallel()
 	p := mustServe(t, t.TempDir())
@@ -310,8 +309,8 @@ func TestOpenServerRules(t *testing.T) {
 	}
 }
 
-// Configuration: embedded Redis is one process, kept by a lock file; the
-// lock goes with the process, however it ends.
+// Configuration: embedded Redis allows only one process, by a lock file. The lock ends with the
+// process, however the process ends.
 func TestSecondEmbeddedProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -324,8 +323,7 @@ func TestSecondEmbeddedProcessIsRefused(t *testing.T) {
 	mustServe(t, dir)
 }
 
-// A process reachable from outside starts once a key exists, and asks
-// for it.
+// A process that other machines can reach starts only if a key exists, and requires a key.
 func TestReachableServerWithAKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -347,8 +345,8 @@ func TestReachableServerWithAKey(t *testing.T) {
 	}
 }
 
-// A13: the apps file is read again on SIGHUP; a broken one keeps the old
-// configuration and says so.
+// A13: the apps file is read again on SIGHUP. If it is broken, the old configuration stays and the
+// error is logged.
 func TestSIGHUPReadsTheAppsFileAgain(t *testing.T) {
 	t.Parallel()
 	apns, dir := apnstest.Start(t, apnstest.Options{}), t.TempDir()

@@ -12,8 +12,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// SIGTERM under load: exit 0 within the time-out, no accepted event
-// lost, none sent twice.
+// SIGTERM under load: exit 0 within the time-out, no accepted event is lost, and none is sent
+// twice.
 func TestSIGTERMUnderLoad(t *testing.T) {
 	t.Parallel()
 	const n = 4000
@@ -45,8 +45,7 @@ func TestSIGTERMUnderLoad(t *testing.T) {
 	}
 }
 
-// HTTP contract, FANFARE_SHUTDOWN_TIMEOUT: also with Redis gone the process
-// ends in time.
+// HTTP contract, FANFARE_SHUTDOWN_TIMEOUT: the process ends in time even if Redis is gone.
 func TestSIGTERMWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t)
@@ -57,8 +56,8 @@ func TestSIGTERMWhileRedisIsAway(t *testing.T) {
 	}
 }
 
-// HTTP contract: with Redis out of reach, 503 within the request's deadline;
-// it heals by itself, and what was accepted before arrives.
+// HTTP contract: with Redis out of reach the answer is 503 within the request's deadline. The
+// server recovers by itself, and events that were accepted before arrive.
 func TestRedisStopsAndComesBack(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]struct{ stop, back func(*storetest.RedisServer) }{
@@ -94,9 +93,9 @@ func TestRedisStopsAndComesBack(t *testing.T) {
 	}
 }
 
-// checkRefusal posts while Redis is away. How long a refusal took is what the
-// server says of it, and the soonest counts: test and server may have to wait for a
-// processor longer than that, but without a deadline none would be in time.
+// checkRefusal posts while Redis is away. It takes the time of a refusal from the server's log, and
+// uses the shortest: test and server may have to wait for a processor, but without a deadline no
+// refusal would be in time.
 func checkRefusal(t *testing.T, p *program) {
 	t.Helper()
 	const posts = 3

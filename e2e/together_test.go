@@ -14,7 +14,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// faultsOfALink are what networks do to what passes, and how it ends.
+// faultsOfALink are the faults of a network link, and how to end them.
 var faultsOfALink = map[string]struct{ begin, end func(*storetest.Proxy) }{
 	"Latency":   {func(p *storetest.Proxy) { p.Delay(500 * time.Millisecond) }, func(p *storetest.Proxy) { p.Delay(0) }},
 	"Resets":    {func(p *storetest.Proxy) { p.Resets(0.05, 1) }, func(p *storetest.Proxy) { p.Resets(0, 1) }},
@@ -22,14 +22,14 @@ var faultsOfALink = map[string]struct{ begin, end func(*storetest.Proxy) }{
 	"Slow":      {func(p *storetest.Proxy) { p.Rate(10 << 10) }, func(p *storetest.Proxy) { p.Rate(0) }},
 }
 
-// links are the ways that a server's requests go.
+// links are the connections to a server's dependencies.
 var links = []string{"Redis", "SQL", "APNs"}
 
 // linkFault is a fault on one of the links.
 type linkFault struct{ link, fault string }
 
-// together lists each fault on each link, alone and in pairs; otherwise some pairs in
-// which each fault and each link is.
+// together lists each fault on each link, singly and in pairs. In the short form it lists some
+// pairs that contain every fault and every link.
 func together() (cases [][]linkFault) {
 	if !storetest.Full() {
 		return [][]linkFault{
@@ -53,10 +53,9 @@ func together() (cases [][]linkFault) {
 	return cases
 }
 
-// Faults of the links between a server and Redis, SQL and APNs, alone and in pairs: every
-// request is answered in time, with what was asked for or with a problem that says to try
-// again; nothing that was accepted is lost; and goroutines and connections come back to
-// where they were.
+// Faults of the links between a server and Redis, SQL and APNs, singly and in pairs. Every request
+// is answered in time, with success or with a problem that says to try again. No accepted work is
+// lost, and the numbers of goroutines and connections return to where they were.
 func TestFaultsOfLinks(t *testing.T) {
 	t.Parallel()
 	skipFaults(t)
@@ -117,14 +116,14 @@ func checkFaultsOfLinks(t *testing.T, faults []linkFault) {
 	}
 }
 
-// mostConnections is what a server keeps open to Redis: two pools of 32, for commands and
-// for pipelines, which may be full after a black hole; one for each shard of its three
-// queues that waits, and some for pub/sub. To SQL it is less.
+// mostConnections is how many connections a server keeps open to Redis: two pools of 32, for
+// commands and for pipelines, which may be full after a black hole; one for each shard of its three
+// queues; and some for pub/sub. It has fewer to SQL.
 const mostConnections = 2*32 + 3*8 + 4
 
 var goroutinesTotal = regexp.MustCompile(`goroutine profile: total (\d+)`)
 
-// goroutines is how many there are, as its private address tells.
+// goroutines is the number of goroutines, from the private address.
 func (p *program) goroutines(private string) int {
 	p.t.Helper()
 	status, body, err := (&program{base: "http://" + private}).try("GET", "/debug/pprof/goroutine?debug=1", nil)

@@ -18,22 +18,22 @@ import (
 	"fanfare/store/storetest"
 )
 
-// requestDeadline is FANFARE_REQUEST_TIMEOUT, within which every request is answered.
-// A busy machine may be late with the answer itself.
+// requestDeadline is FANFARE_REQUEST_TIMEOUT, within which every request is answered. On a busy
+// machine the answer itself may be late.
 const (
 	requestDeadline = 5 * time.Second
 	answerLate      = 5 * time.Second
 )
 
-// places are what the requests of a traffic are about. They are made by mustPrepare.
+// places are the names that the requests of a traffic use. mustPrepare makes the things.
 type places struct {
-	users        []int // by number of their devices
+	users        []int // by the number of the user's device
 	reader, chat string
 	sale         string
 }
 
-// traffic is clients of all parts, each of whom makes one request after the other and
-// takes note of what was promised to him.
+// traffic has clients of all features. Each client makes one request after the other and records
+// what was promised to it.
 type traffic struct {
 	t       *testing.T
 	name    string
@@ -46,8 +46,8 @@ type traffic struct {
 	mu      sync.Mutex
 	tallies map[string]*tally
 	events  map[string]accepted // by id
-	said    map[string]bool     // texts of messages that were sent
-	heard   map[string]int      // how often the stream brought a text
+	said    map[string]bool     // texts of sent messages
+	heard   map[string]int      // how often a text came on the stream
 	sold    map[string]bool     // reservations that were confirmed
 
 	stopAsking, stopListening context.CancelFunc
@@ -60,7 +60,7 @@ type accepted struct {
 	at    time.Time
 }
 
-// tally is what became of the requests of one kind.
+// tally counts the outcomes of requests of one kind.
 type tally struct {
 	done    int
 	refused map[string]int // by code
@@ -80,10 +80,10 @@ func newTraffic(t *testing.T, name string, servers []*program, apns *apnstest.Se
 	}
 }
 
-// stockOfTraffic is more than a traffic ever buys.
+// stockOfTraffic is more stock than a traffic ever buys.
 const stockOfTraffic = 1_000_000
 
-// mustPrepare makes what the requests are about.
+// mustPrepare makes the things that the requests use.
 func (w *traffic) mustPrepare() {
 	w.t.Helper()
 	p := w.servers[0]
@@ -122,7 +122,7 @@ func (w *traffic) start() {
 	w.listener.Go(func() { w.listen(listening) })
 }
 
-// finish ends the requests, and the stream when it has brought what was sent.
+// finish ends the requests, and ends the stream after all sent messages have arrived.
 func (w *traffic) finish() {
 	w.t.Helper()
 	w.stopAsking()
@@ -154,8 +154,8 @@ func (w *traffic) end() {
 	w.listener.Wait()
 }
 
-// ask makes a request and takes note of its answer: what it asks for, or a problem that
-// says to try again, in time.
+// ask makes a request and records its answer, which must come in time: success, or a problem that
+// says to try again.
 func (w *traffic) ask(kind string, i, want int, method, path string, body any, header ...string) (answer []byte, ok bool) {
 	began := time.Now()
 	status, answer, err := w.servers[i%len(w.servers)].try(method, path, body, header...)
@@ -231,7 +231,7 @@ func (w *traffic) lookForContacts(i int) {
 	}
 }
 
-// listen follows the reader's stream, opened again wherever it ended.
+// listen follows the reader's stream, and opens it again where it ended.
 func (w *traffic) listen(ctx context.Context) {
 	own := &http.Client{Transport: &http.Transport{}}
 	for last, i := "", 0; ctx.Err() == nil; i++ {
@@ -240,7 +240,7 @@ func (w *traffic) listen(ctx context.Context) {
 	}
 }
 
-// listenOnce reads a stream to its end, and gives the id to go on from.
+// listenOnce reads a stream to its end, and returns the id after which to go on.
 func (w *traffic) listenOnce(ctx context.Context, own *http.Client, p *program, last string) string {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+"/v1/users/"+w.reader+"/messages/stream", nil)
 	if err != nil {
@@ -269,7 +269,7 @@ func (w *traffic) listenOnce(ctx context.Context, own *http.Client, p *program, 
 	return last
 }
 
-// since is what was done and refused since the last call.
+// since counts the done and refused requests since the last call.
 func (w *traffic) since() map[string]tally {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -284,7 +284,7 @@ func (w *traffic) since() map[string]tally {
 	return out
 }
 
-// report logs and gives what was done and refused since the last call.
+// report logs and returns the numbers of done and refused requests since the last call.
 func (w *traffic) report(when string) map[string]tally {
 	w.t.Helper()
 	got := w.since()
@@ -295,10 +295,10 @@ func (w *traffic) report(when string) map[string]tally {
 	return got
 }
 
-// kinds are what its clients ask for.
+// kinds are the kinds of requests.
 var kinds = []string{"event", "message", "reserve", "confirm", "contacts"}
 
-// awaitDone waits until so many more requests of each kind are done.
+// awaitDone waits until a further number of requests of each kind are done.
 func (w *traffic) awaitDone(n int) {
 	w.t.Helper()
 	w.since()
@@ -309,8 +309,7 @@ func (w *traffic) awaitDone(n int) {
 	})
 }
 
-// checkGoesOn makes sure that nearly nothing of these kinds was refused since the last
-// report.
+// checkGoesOn makes sure that nearly no requests of these kinds were refused since the last report.
 func (w *traffic) checkGoesOn(kinds ...string) {
 	w.t.Helper()
 	got := w.report("goes on")
@@ -325,8 +324,8 @@ func (w *traffic) checkGoesOn(kinds ...string) {
 	}
 }
 
-// checkIsRefused makes sure that what cannot be done was refused since the last report,
-// and that events wait.
+// checkIsRefused makes sure that requests of these kinds were refused since the last report, and
+// that events wait.
 func (w *traffic) checkIsRefused() {
 	w.t.Helper()
 	got := w.report("is away")
@@ -340,8 +339,8 @@ func (w *traffic) checkIsRefused() {
 	}
 }
 
-// checkPromises waits until all that was accepted has been done, and makes sure that
-// nothing was done twice that must not be.
+// checkPromises waits until all accepted work has been done, and makes sure that nothing was done
+// twice that must not be.
 func (w *traffic) checkPromises(within time.Duration) {
 	w.t.Helper()
 	w.awaitNone(within, "events that were accepted are not sent", func() int { return len(w.missing(time.Now())) })
@@ -365,8 +364,7 @@ func (w *traffic) checkPromises(within time.Duration) {
 	})
 }
 
-// awaitNone waits until nothing is left of something, and tells how much was when it
-// does not happen.
+// awaitNone waits until a number is zero. If that does not happen, it reports the number.
 func (w *traffic) awaitNone(within time.Duration, what string, count func() int) {
 	w.t.Helper()
 	first, left := count(), 0
@@ -388,7 +386,7 @@ func (w *traffic) all() map[string]accepted {
 	return maps.Clone(w.events)
 }
 
-// missing are the events accepted before then that APNs has not got.
+// missing are the events that were accepted before a time and did not reach APNs.
 func (w *traffic) missing(before time.Time) (ids []string) {
 	sent := map[string]bool{}
 	for _, r := range w.apns.Requests() {

@@ -14,8 +14,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// Clients that never come to the end of their bodies shut nobody out, and a
-// process that many of them write to at once stays small.
+// Clients that never end their bodies do not keep other clients out, and the memory of a process
+// with many such clients stays small.
 func TestUploadsWithoutEnd(t *testing.T) {
 	t.Parallel()
 	t.Run("SlowOnesShutNobodyOut", func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestUploadsWithoutEnd(t *testing.T) {
 	})
 }
 
-// refusals is how many bodies the server did not take.
+// refusals is how many bodies the server refused.
 func (p *program) refusals() (n int) {
 	for _, code := range []string{"payload_too_large", "overloaded", "request_timeout"} {
 		v, _ := strconv.ParseFloat(p.metric(`fanfare_http_problems_total{code="`+code+`"}`), 64)
@@ -55,8 +55,8 @@ func (p *program) refusals() (n int) {
 	return n
 }
 
-// uploadWithoutEnd lets n clients post a batch whose body never ends, one chunk
-// after each pause; those that are cut off begin again until stop is called.
+// uploadWithoutEnd lets n clients post a batch whose body never ends, with a pause after each
+// chunk. Clients that are disconnected begin again until stop is called.
 func (p *program) uploadWithoutEnd(n int, chunk string, pause time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	var clients sync.WaitGroup
@@ -93,8 +93,8 @@ func (p *program) uploadOnce(ctx context.Context, chunk string, pause time.Durat
 	return err
 }
 
-// Clients that send all of their request before they read learn what was wrong
-// with it, however large it is.
+// Clients that send their whole request before they read get the error, however large the request
+// is.
 func TestTooLargeIsAnswered(t *testing.T) {
 	t.Parallel()
 	p := mustServe(t, t.TempDir())
@@ -117,7 +117,7 @@ func TestTooLargeIsAnswered(t *testing.T) {
 	}
 }
 
-// mustBeTold sends a whole request, and only then reads its answer to the end.
+// mustBeTold sends a whole request, and then reads its answer to the end.
 func (p *program) mustBeTold(t *testing.T, request string, want int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))

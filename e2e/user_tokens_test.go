@@ -57,7 +57,7 @@ func (k backendKey) mustToken(t testing.TB, user string) string {
 	return "Bearer " + text
 }
 
-// status is how a server answers a user's token.
+// status is the status with which a server answers a user's token.
 func (p *program) status(token string) int {
 	status, _, err := p.try("GET", "/v1/users/bob/chats", nil, "Authorization", token)
 	if err != nil {
@@ -66,8 +66,8 @@ func (p *program) status(token string) int {
 	return status
 }
 
-// Two servers, one Redis, one database: what one of them makes, gives or revokes holds on
-// the other, and the keys file is read again on SIGHUP.
+// Two servers share one Redis and one database. Tokens, tickets and revocations of one of them
+// apply on the other, and the keys file is read again on SIGHUP.
 func TestU1_UserTokensOnTwoServers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestU1_UserTokensOnTwoServers(t *testing.T) {
 		}
 	}
 	one.must(201, &ticket, "POST", "/v1/users/bob/tickets", nil, "Authorization", own)
-	two.key = "" // the ticket alone says who calls
+	two.key = "" // only the ticket identifies the caller
 	two.must(200, nil, "GET", "/v1/users/bob/messages/pending?wait_ms=1&ticket="+ticket["ticket"], nil)
 	one.key = ""
 	one.must(401, nil, "GET", "/v1/users/bob/messages/pending?wait_ms=1&ticket="+ticket["ticket"], nil)
