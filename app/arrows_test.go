@@ -46,7 +46,7 @@ func (s source) imports() []string {
 // at formats a position in the file.
 func (s source) at(p token.Pos) string { return s.set.Position(p).String() }
 
-// mustParseModule parses every Go file there is.
+// mustParseModule parses every Go file of the module.
 func mustParseModule(t testing.TB) []source {
 	t.Helper()
 	var out []source
@@ -137,10 +137,10 @@ func allowed(from, to string) bool {
 		return from == "app" || from == "openapi/gen" // the documents are handed to handlers, which they are made from
 	case from == to:
 		return true
-	case from == "store/stock" && to == "store/record": // live stock knows no SQL
+	case from == "store/stock" && to == "store/record": // live stock does not use SQL
 		return false
 	case from == "handlers/web":
-		return to == "api" // it knows no noun and no store
+		return to == "api" // it uses no noun and no store
 	case from == "openapi":
 		return false
 	case within(from, "store") && within(to, "store"):
@@ -256,8 +256,8 @@ func TestPackagesHaveNoImportCycle(t *testing.T) {
 	}
 }
 
-// Only store/* knows go-redis, only handlers knows chi, only delivery/apns knows
-// apns2, only delivery/h2 knows x/net/http2. Tests aside.
+// Only store/* imports go-redis, only handlers chi, only delivery/apns apns2, and only delivery/h2
+// x/net/http2. Tests are excepted.
 func TestLibrariesStayInTheirPackage(t *testing.T) {
 	t.Parallel()
 	rules := []struct {

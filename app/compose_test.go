@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// service is what the tests look at in compose.yaml.
+// service is the part of a service in compose.yaml that the tests check.
 type service struct {
 	Command     []string          `yaml:"command"`
 	Environment map[string]string `yaml:"environment"`
@@ -27,8 +27,8 @@ type service struct {
 	Security    []string          `yaml:"security_opt"`
 }
 
-// The compose file is well-formed, its settings for fanfare are understood,
-// and its Redis keeps what it is given.
+// The compose file is well-formed, its settings for fanfare are valid, and its Redis keeps its
+// data.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	var file struct {

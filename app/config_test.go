@@ -79,7 +79,7 @@ func TestConfigReadsEveryVariable(t *testing.T) {
 		!slices.Equal(c.AllowedOrigins, []string{"https://a.example", "capacitor://localhost"}) {
 		t.Errorf("%+v", c)
 	}
-	// All but the apps file, which stands instead of the key, was set above.
+	// Everything was set above, except the apps file, which replaces the key.
 	if got, want := len(c.settings()), len(variables())-1; got != want || len(environ) != want {
 		t.Errorf("%d variables were set and %d read, want %d: %v", len(environ), got, want, c.settings())
 	}
@@ -213,7 +213,7 @@ func TestConfigMasksSecrets(t *testing.T) {
 	}
 }
 
-// The tables of docs/configuration.md are what the binary prints.
+// The tables of docs/configuration.md are equal to those that the binary prints.
 func TestConfigTableInDocuments(t *testing.T) {
 	t.Parallel()
 	text := storetest.RepositoryFile(t, "docs/configuration.md")
@@ -235,7 +235,7 @@ func TestConfigTableInHelp(t *testing.T) {
 	}
 }
 
-// markdownTable makes the tables as docs/configuration.md has them.
+// markdownTable makes the tables in the form of docs/configuration.md.
 func markdownTable() string {
 	var b strings.Builder
 	for _, v := range variables() {
@@ -247,7 +247,7 @@ func markdownTable() string {
 	return b.String()
 }
 
-// markdownCode quotes a default that is a value, and leaves one that is words.
+// markdownCode quotes a default if it is a value, and not if it is words.
 func markdownCode(v variable) string {
 	if reflect.TypeFor[config]().Field(v.field).Tag.Get("shown") != "" {
 		return v.Default

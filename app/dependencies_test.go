@@ -11,8 +11,8 @@ import (
 // requirement is a line of go.mod.
 type requirement struct{ module, version string }
 
-// mustRequirements gives what go.mod requires, with the modules that the code
-// imports by itself first.
+// mustRequirements returns the requirements of go.mod, beginning with the modules that the code
+// imports directly.
 func mustRequirements(t testing.TB) (direct []requirement) {
 	t.Helper()
 	text := storetest.RepositoryFile(t, "go.mod")
@@ -47,7 +47,7 @@ func owner(path string, all []requirement) string {
 	return best
 }
 
-// The table of dependencies is what the code imports, in go.mod's versions.
+// The table of dependencies has the modules that the code imports, in the versions of go.mod.
 func TestDependencyTable(t *testing.T) {
 	t.Parallel()
 	table := storetest.RepositoryFile(t, "docs/dependencies.md")

@@ -30,8 +30,8 @@ func TestParseExpiry(t *testing.T) {
 	}
 }
 
-// Who has nothing but a key, such as one that leaked, ends it with that: it is named, and
-// shown nowhere.
+// A key can be revoked by its secret, for example if only the leaked key is known. The output names
+// the key and does not show the secret.
 func TestRevokeByTheKeyItself(t *testing.T) {
 	t.Parallel()
 	environ := []string{"FANFARE_DATABASE_URL=sqlite:" + filepath.Join(t.TempDir(), "x.db")}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Every package that starts goroutines or timers has tests that look, at their end, for
-// those that still run (goleak, in leak_test.go).
+// Every package that starts goroutines or timers checks at the end of its tests that none is still
+// running (goleak, in leak_test.go).
 func TestPackagesWithGoroutinesLookForLeaks(t *testing.T) {
 	t.Parallel()
 	starts, looks := map[string]string{}, map[string]bool{}

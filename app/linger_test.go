@@ -25,14 +25,14 @@ func patientPair(t *testing.T) (served *patientConn, client net.Conn) {
 	return conn.(*patientConn), client
 }
 
-// read reads a byte and gives the error.
+// read reads a byte and returns the error.
 func read(c net.Conn) error {
 	_, err := c.Read(make([]byte, 1))
 	return err
 }
 
-// A deadline for reading counts whenever it was set: before a read, while one waits, and
-// together with that for writes. The one set last counts.
+// A read deadline applies whenever it was set: before a read, while a read waits, and together with
+// the write deadline. The last one applies.
 func TestReadDeadline(t *testing.T) {
 	t.Parallel()
 	past := time.Unix(1, 0)

@@ -11,7 +11,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// HTTP has not ended as long as a stream is open that its server knows nothing of.
+// HTTP has not ended as long as a stream is open that has left its server.
 func TestTheEndWaitsForStreams(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

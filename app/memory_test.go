@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestGCPercent: what lives may grow to roomyHeap, or to twice itself.
+// TestGCPercent: the live heap may grow to roomyHeap, or to twice its size.
 func TestGCPercent(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -20,15 +20,15 @@ func TestGCPercent(t *testing.T) {
 	}
 }
 
-// TestAfterEachCollection: what fits GOGC runs at once and after each collection, not only
-// the first.
+// TestAfterEachCollection: the function that adapts GOGC runs at once and after each collection,
+// not only after the first.
 func TestAfterEachCollection(t *testing.T) {
 	t.Parallel()
 	runs := make(chan bool, 100)
 	afterEachCollection(func() {
 		select {
 		case runs <- true:
-		default: // the tests after this one collect as well
+		default: // later tests cause collections as well
 		}
 	})
 	for n := range 4 {

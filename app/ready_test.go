@@ -14,7 +14,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// However many ask whether a process is ready, Redis is asked once a second.
+// However many probes there are, Redis is asked once a second.
 func TestProbesShareOneReading(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t)
@@ -44,7 +44,7 @@ func TestProbesShareOneReading(t *testing.T) {
 	}
 }
 
-// readingsOf counts what every reading asks of Redis once: which apps are paused.
+// readingsOf counts the command that every reading sends to Redis once: the one for paused apps.
 func readingsOf(t *testing.T, redis *storetest.RedisServer) int {
 	t.Helper()
 	text, err := redis.Client().Info(t.Context(), "commandstats").Result()

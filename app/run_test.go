@@ -12,8 +12,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// Run is the whole program, and a test can call it: it ends with its context,
-// cleanly.
+// Run is the whole program, which a test can call. It ends cleanly with its context.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	t.Run("ServesUntilItsContextEnds", func(t *testing.T) {
@@ -65,14 +64,14 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// What a command says beside its answer has one form, also where it fails: text for a
-// person, JSON where that is asked for, and from a server without a terminal.
+// Messages of a command have one form, even if it fails: text by default, and JSON if that is
+// requested, or for a server without a terminal.
 func TestWhatIsSaidHasOneForm(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		line string
 		code int
-		json bool // by itself
+		json bool // by default
 	}{
 		{"migrate", 0, false}, {"keys create --name first --scopes admin", 0, false}, {"keys revoke nobody", 1, false}, {"keys rotate-token-key", 0, false},
 		{"keys craete", 2, false}, {"keys create --nam first", 2, false}, {"serv", 2, false}, {"healthcheck", 1, false},

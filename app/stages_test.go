@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// diary writes down what happened in which order.
+// diary records what happened, in order.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -24,7 +24,7 @@ func (d *diary) write(line string) {
 	d.lines = append(d.lines, line)
 }
 
-// worker is a loop that writes down when it stops.
+// worker is a loop that records when it stops.
 func (d *diary) worker(name string) loop {
 	return loop{name, func(ctx context.Context) error {
 		<-ctx.Done()
@@ -33,7 +33,7 @@ func (d *diary) worker(name string) loop {
 	}}
 }
 
-// Stop order is HTTP, delivery, jobs, Redis: the last started first.
+// The stop order is HTTP, delivery, jobs, Redis: the loop that started last stops first.
 func TestStagesStopTheLastStageFirst(t *testing.T) {
 	t.Parallel()
 	c, d := newStages(slog.New(slog.DiscardHandler)), &diary{}
@@ -92,8 +92,7 @@ func TestStagesReportALoopThatBreaks(t *testing.T) {
 	}
 }
 
-// HTTP contract: embedded is one process, kept by a lock file beside the
-// database.
+// HTTP contract: embedded Redis allows only one process, by a lock file beside the database.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

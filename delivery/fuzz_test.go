@@ -9,8 +9,8 @@ import (
 	"fanfare/store/events/render"
 )
 
-// FuzzMessage reads notifications as they stand in the queue: what is readable means
-// the same when it is written again.
+// FuzzMessage reads notifications in the form of the queue. A readable message has the same meaning
+// when it is written again.
 func FuzzMessage(f *testing.F) {
 	whole := &message{Token: "abcd", User: "bob", Topic: "t", Environment: api.EnvSandbox, Event: "event", Suspect: true, Refused: "no", RefusedSaid: "no!",
 		Push: render.Push{Payload: json.RawMessage(`{"event_id":"event"}`), CollapseID: "event", PushType: api.PushAlert, Priority: 5}}
@@ -19,7 +19,7 @@ func FuzzMessage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := decodeMessage("event", text)
-		if err != nil || m.Refused == "" && m.RefusedSaid != "" { // which nobody writes
+		if err != nil || m.Refused == "" && m.RefusedSaid != "" { // no such message is ever written
 			return
 		}
 		again, err := decodeMessage("event", m.encode())

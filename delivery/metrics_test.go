@@ -9,16 +9,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A14: what the log sender delivers counts as delivered, also in the rate and
-// in the time from the event to the answer.
+// A14: notifications of the log sender count as delivered, also in the rate and in the time from
+// the event to the answer.
 func TestA14_LogSenderShowsInTheMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry, nil)
 	accepted := time.Now().Add(-2 * time.Second).UnixMilli()
 	m.answered(silentSender().Send(t.Context(), &transport.Notification{}), accepted)
-	m.answered(transport.Answer{Outcome: transport.NotSent}, accepted)        // never reached anybody
-	m.answered(transport.Answer{Outcome: transport.UnknownOutcome}, accepted) // never answered
+	m.answered(transport.Answer{Outcome: transport.NotSent}, accepted)        // the request was not sent
+	m.answered(transport.Answer{Outcome: transport.UnknownOutcome}, accepted) // the request was not answered
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestA14_LogSenderShowsInTheMetrics(t *testing.T) {
 	}
 }
 
-// An alert on a counter sees only changes: each kind of alarm is there from the start.
+// An alert on a counter sees only changes, so each kind of alarm is present from the start.
 func TestAlarmsAreThereFromTheStart(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

@@ -21,8 +21,8 @@ type configured struct {
 
 func (c configured) Apps() []transport.AppState { return c.apps }
 
-// TestAppsOfClientsAreBounded: clients choose topics. What a process keeps for each
-// app does not grow with them, and an app that is configured keeps its name.
+// TestAppsOfClientsAreBounded: clients choose topics. The data that a process has by app does not
+// grow with them, and a configured app keeps its name.
 func TestAppsOfClientsAreBounded(t *testing.T) {
 	t.Parallel()
 	const topics = 3000
@@ -91,8 +91,8 @@ func gauges(t *testing.T, registry *prometheus.Registry, name string) map[string
 	return found
 }
 
-// TestBackoffsCostTheSameHoweverMany: a refusal does not pay for all the devices
-// that back off already.
+// TestBackoffsCostTheSameHoweverMany: the cost of a refusal does not grow with the number of
+// devices that back off already.
 func TestBackoffsCostTheSameHoweverMany(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -103,7 +103,7 @@ func TestBackoffsCostTheSameHoweverMany(t *testing.T) {
 		}
 		b.next("first", 0, now)
 		least = time.Hour
-		for range 10 { // the least: the machine may be busy
+		for range 10 { // use the shortest time, because the machine may be busy
 			began := time.Now()
 			for n := range 20 {
 				b.next(strings.Repeat("x", n), 0, now)

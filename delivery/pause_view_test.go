@@ -15,7 +15,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// heldReading holds the answers to readings of the paused apps.
+// heldReading delays the answers to readings of the paused apps.
 type heldReading struct{ read, release chan struct{} }
 
 func (h heldReading) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -31,8 +31,8 @@ func (h heldReading) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-// TestAPauseOutlivesTheReadingsBeforeIt: what was read before an app was paused here
-// says nothing of it, however late it comes: the storm breaker stays open.
+// TestAPauseOutlivesTheReadingsBeforeIt: a reading that began before an app was paused here does
+// not undo the pause, however late it arrives. The storm breaker stays open.
 func TestAPauseOutlivesTheReadingsBeforeIt(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, "")

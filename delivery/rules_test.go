@@ -23,8 +23,8 @@ import (
 
 func TestA2_NotificationID(t *testing.T) {
 	t.Parallel()
-	// Written down once: another value would be another notification to every
-	// phone that is still to get one.
+	// The expected value is written out, because another value would be another notification for
+	// every phone that has not got it yet.
 	const want = "198d2db6-0082-5c60-8f7b-b9824a616f37"
 	got := NotificationID("0seui1d6n75vqt9bavb81g8rjlm0kohe", strings.Repeat("ab", 32))
 	if got != want {
@@ -90,7 +90,7 @@ func TestEncoderWritesWhatDecodeReads(t *testing.T) {
 	}
 }
 
-// What is damaged is refused, never misread up to the payload.
+// A damaged message is refused and never misread, except within the payload.
 func TestDamagedMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	m := &message{Token: "abcd", User: "bob", Topic: "com.example", Environment: api.EnvProduction, Event: "event", Push: render.Push{CollapseID: "c", Payload: json.RawMessage(`{}`)}}
@@ -104,7 +104,7 @@ func TestDamagedMessagesAreRefused(t *testing.T) {
 		for _, b := range []byte{0, 0x7f, 0x80, 0xff} {
 			damaged := bytes.Clone(text)
 			damaged[n] = b
-			_, _ = decodeMessage("event", damaged) // it may be readable; it must not panic
+			_, _ = decodeMessage("event", damaged) // it may be readable, but it must not panic
 		}
 	}
 	if _, err := decodeMessage("event", []byte(`{"token":"abcd"}`)); err == nil {
@@ -242,8 +242,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestAWaitingMessageIsShort: millions may wait. What is common to most is a byte, and
-// everything is read again as it was, also what looks like it.
+// TestAWaitingMessageIsShort: millions may wait. Texts that most messages share take one byte, and
+// every message is read unchanged, even if it contains these bytes.
 func TestAWaitingMessageIsShort(t *testing.T) {
 	t.Parallel()
 	const event = "0seui1d6n75vqt9bavb81g8rjlm0kohe"

@@ -6,7 +6,7 @@ import (
 	"fanfare/delivery/logsender"
 )
 
-// silentSender takes every notification and says nothing of it.
+// silentSender delivers every notification without any output.
 func silentSender() *logsender.Sender {
 	return logsender.New(slog.New(slog.DiscardHandler), func() bool { return false })
 }

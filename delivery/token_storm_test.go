@@ -7,7 +7,7 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// observe shows the breaker n answers, for users from first on.
+// observe counts n answers, for users from first on.
 func observe(b *breaker, app string, first, n int, o transport.Outcome) (opened int) {
 	for i := range n {
 		if b.observe(app, fmt.Sprint(first+i), o) {
@@ -71,14 +71,14 @@ func TestBreakerForgets(t *testing.T) {
 	t.Parallel()
 	b := newBreaker(breakerOptions{window: 100})
 	observe(b, "a", 0, 100, transport.Delivered)
-	for i := range 10 { // a bad tenth at a time, long apart
+	for i := range 10 { // a tenth of bad answers at a time, with many answers in between
 		observe(b, "a", 1000+100*i, 10, transport.SuspectDevice)
 		observe(b, "a", 5000+100*i, 90, transport.Delivered)
 	}
 	if b.isOpen("a") {
 		t.Fatal("10 % of every window opened it")
 	}
-	for range 30 { // the same few tokens, good again each time
+	for range 30 { // the same few tokens, each time with a good answer
 		observe(b, "a", 9000, 15, transport.SuspectDevice)
 		observe(b, "a", 9000, 15, transport.Delivered)
 	}

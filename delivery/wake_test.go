@@ -13,8 +13,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// TestWakesOfOneAppLeaveOthersTheirProbes: an app of which much expires wakes its process
-// all the time; another, which is paused, is probed all the same.
+// TestWakesOfOneAppLeaveOthersTheirProbes: an app with many expiring notifications wakes its
+// process all the time. Another app, which is paused, is probed even so.
 func TestWakesOfOneAppLeaveOthersTheirProbes(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, storetest.Redis(t).URL())

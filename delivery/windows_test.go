@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// shelf is windows with a clock that stands still.
+// shelf makes windows with a clock that stands still.
 type shelf struct {
 	*windows
 	at time.Time
@@ -18,7 +18,7 @@ func newShelf(most int) *shelf {
 	return s
 }
 
-// takeAll takes room for one after the other, and tells how many got it.
+// takeAll takes room for one request after the other, and returns how many got it.
 func (s *shelf) takeAll(app string) (n int) {
 	for s.take(false, share{app, 1}) {
 		n++
@@ -26,8 +26,8 @@ func (s *shelf) takeAll(app string) (n int) {
 	return n
 }
 
-// serve lets an app answer every request in hand after a time, and begin as many more as
-// it may, for so many rounds; it tells how many were in hand last.
+// serve lets an app answer every request in flight after a time and begin as many more as it may,
+// for a number of rounds. It returns how many were in flight at the end.
 func (s *shelf) serve(app string, took time.Duration, rounds int) (n int) {
 	n = s.takeAll(app)
 	for range rounds {
@@ -42,7 +42,7 @@ func (s *shelf) serve(app string, took time.Duration, rounds int) (n int) {
 	return n
 }
 
-// wait lets somebody wait and notes in the text what becomes of him.
+// wait adds a waiter and records its outcome in the text.
 func (s *shelf) wait(name string, part bool, became *string, shares ...share) {
 	w := &waiter{shares: shares, part: part}
 	w.enter, w.refuse = func() { *became += name + " enters, " }, func() { *became += name + " goes, " }
@@ -51,8 +51,7 @@ func (s *shelf) wait(name string, part bool, became *string, shares ...share) {
 	}
 }
 
-// TestQ8_SlowAppsLeaveRoom: whatever an app takes, and others after it, there is room
-// for one more app.
+// TestQ8_SlowAppsLeaveRoom: however much some apps take, there is room for another app.
 func TestQ8_SlowAppsLeaveRoom(t *testing.T) {
 	t.Parallel()
 	s := newShelf(100)
@@ -66,8 +65,8 @@ func TestQ8_SlowAppsLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestA16_AWindowFollowsRateAndAnswerTime: an app begins with a small window, and has within
-// a few answer times what it needs; with two thirds of that for large audiences.
+// TestA16_AWindowFollowsRateAndAnswerTime: an app begins with a small window, which reaches the
+// needed size within a few answer times. Large audiences have two thirds of it.
 func TestA16_AWindowFollowsRateAndAnswerTime(t *testing.T) {
 	t.Parallel()
 	for _, took := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond} {
@@ -79,7 +78,8 @@ func TestA16_AWindowFollowsRateAndAnswerTime(t *testing.T) {
 			t.Errorf("an app that answers all after %v has %d in hand, want eight ninths of %d", took, n, InFlight)
 		}
 	}
-	// One that answers at once needs no more, and one that answers 100 a second neither.
+	// An app that answers at once needs no larger window, and neither does one that answers 100
+	// requests a second.
 	s := newShelf(InFlight)
 	s.take(false, share{"slow", 1})
 	for range 300 {
@@ -99,9 +99,9 @@ func TestA16_AWindowFollowsRateAndAnswerTime(t *testing.T) {
 	}
 }
 
-// TestA16_AnAppThatHangsKeepsLittle: without an answer for 2 s an app has a window of 100,
-// and nothing waits for it, whatever it was before; others find room. One answer, and it
-// has a window again.
+// TestA16_AnAppThatHangsKeepsLittle: without an answer for 2 s an app has a window of 100, whatever
+// it was before. Nothing waits for the app, and others find room. After one answer it has its
+// window again.
 func TestA16_AnAppThatHangsKeepsLittle(t *testing.T) {
 	t.Parallel()
 	s, became := newShelf(InFlight), ""
@@ -130,8 +130,9 @@ func TestA16_AnAppThatHangsKeepsLittle(t *testing.T) {
 	}
 }
 
-// TestA16_WhoWaitsForAWindow: those that find no room enter in their order as answers come,
-// parts of large audiences last; who waited too long goes, and who would is refused.
+// TestA16_WhoWaitsForAWindow: requests that find no room enter in order as answers come, with parts
+// of large audiences last. A request that has waited too long is refused, and one that would wait
+// too long is refused at once.
 func TestA16_WhoWaitsForAWindow(t *testing.T) {
 	t.Parallel()
 	s, became := newShelf(5), ""
@@ -173,7 +174,7 @@ func TestA16_WhoWaitsForAWindow(t *testing.T) {
 }
 
 // TestA16_AnEventOfTwoAppsHoldsUpNeither: an event to devices of two apps, one of which has no
-// room, waits for that one alone; requests of the other go on.
+// room, waits only for that app. Requests of the other app go on.
 func TestA16_AnEventOfTwoAppsHoldsUpNeither(t *testing.T) {
 	t.Parallel()
 	s, became := newShelf(InFlight), ""
@@ -185,7 +186,7 @@ func TestA16_AnEventOfTwoAppsHoldsUpNeither(t *testing.T) {
 	if became != "fast at once, both enters, " {
 		t.Errorf("while one of two apps has no room: %s", became)
 	}
-	// Both apps have no room: a waiter of one list goes on waiting in the other.
+	// Neither app has room: a waiter moves from one list to the other.
 	s.takeAll("fast")
 	became = ""
 	s.wait("both", false, &became, share{"fast", 1}, share{"slow", 1})
@@ -194,14 +195,14 @@ func TestA16_AnEventOfTwoAppsHoldsUpNeither(t *testing.T) {
 	if became != "fast enters, " {
 		t.Errorf("when the first of two apps has room: %s", became)
 	}
-	// The other one hangs: nobody waits for it.
+	// The other app hangs: nothing waits for it.
 	s.at = s.at.Add(hangsAfter + time.Millisecond)
 	s.leave("fast", false, time.Millisecond)
 	s.check()
 	if s.wait("late", false, &became, share{"fast", 1}, share{"slow", 1}); became != "fast enters, both goes, late refused, " {
 		t.Errorf("while one of two apps hangs: %s", became)
 	}
-	// What ends without asking the service is no answer.
+	// A request that ends without asking the service is not an answer.
 	s.leave("slow", false, 0)
 	if s.take(false, share{"slow", 1}) {
 		t.Error("an app that hangs has room again after a notification that was not sent")

@@ -202,8 +202,8 @@ func hasLabels(labels, wanted string) bool {
 	return true
 }
 
-// again is a shell function that tries a line three times, because the machine of a test may be so
-// busy that a server answers 503 at times.
+// again makes shell lines that try a line three times, because the machine of a test may be so busy
+// that a server answers 503 at times.
 func again(line string) string {
 	return "for try in 1 2 3; do\n{\n" + line + "\n} && break\n[ $try != 3 ] || exit 1\nsleep 2\ndone\n"
 }

@@ -12,7 +12,7 @@ import (
 	"fanfare/handlers"
 )
 
-// pathOf fills a pattern with names that are fine.
+// pathOf fills a pattern with valid names.
 func pathOf(pattern string) string {
 	return strings.NewReplacer("{user}", "bob", "{token}", token, "{type}", "photo.shared", "{object}", "album:42", "{id}", "x", "{contact}", "amy", "*", "").Replace(pattern)
 }

@@ -9,7 +9,7 @@ import (
 	"fanfare/api"
 )
 
-// bad is a call that is refused, and the whole answer.
+// bad is a refused call and its whole answer.
 type bad struct {
 	name   string
 	call   call
@@ -35,7 +35,7 @@ func run(t *testing.T, w *world, table []bad) {
 	}
 }
 
-// errorsOf writes the member "errors" for fields of one rule and message each.
+// errorsOf writes the member "errors" for fields, each with its rule and message.
 func errorsOf(fields ...string) string {
 	var list []api.FieldError
 	for i := 0; i+2 < len(fields); i += 3 {
@@ -50,7 +50,7 @@ func badJSON(field, message string) string {
 	return problem(api.CodeInvalidJSON, field+" "+message, errorsOf(field, "json", message))
 }
 
-// broken is the answer to one broken rule.
+// broken is the answer to a request that breaks one rule.
 func broken(field, rule, message string) string {
 	return problem(api.CodeValidation, field+" "+message, errorsOf(field, rule, message))
 }

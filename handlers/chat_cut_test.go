@@ -21,17 +21,16 @@ import (
 	"fanfare/store/storetest"
 )
 
-// The size of the cut test: in each of the chats all members write and all
-// follow, and their connections are cut so often in all.
+// The size of the test: in each chat all members send and all follow, and their connections are cut
+// the given number of times in total.
 type cutPlan struct {
 	chats, members, messages, cuts int
-	trouble                        func() // what else goes wrong, again and again
+	trouble                        func() // another fault, which is repeated
 }
 
-// C13: connections cut 1,000 times at random while 10,000 messages are sent (a fifth of
-// both by default):
-// every member has every message exactly once, in order, his own as well. In
-// between the subscription itself is cut.
+// C13: connections are cut 1,000 times at random while 10,000 messages are sent (a fifth of both by
+// default). Every member gets every message exactly once and in order, including the member's own.
+// In between the subscription itself is cut.
 func TestC13_CutAtRandom(t *testing.T) {
 	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
@@ -59,7 +58,7 @@ type cutRun struct {
 	cutPlan
 	store *chat.Store
 	name  string
-	texts []sync.Map // by chat: id -> text, as the senders were answered
+	texts []sync.Map // by chat: id -> text, from the answers to the senders
 	sent  []atomic.Int64
 	cut   atomic.Int64 // connections that were cut
 }
@@ -99,7 +98,7 @@ func (w *world) cutAtRandom(plan cutPlan) {
 func (c *cutRun) chat(n int) string   { return fmt.Sprintf("%schat%d", c.name, n) }
 func (c *cutRun) member(m int) string { return fmt.Sprintf("%suser%d", c.name, m) }
 
-// disturb makes the plan's trouble until stop is called.
+// disturb causes the plan's fault until stop is called.
 func (c *cutRun) disturb() (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -121,7 +120,7 @@ func (c *cutRun) disturb() (stop func()) {
 	}
 }
 
-// send sends a quarter of the messages, through the router but for its socket.
+// send sends a quarter of the messages, through the router but without a socket.
 func (c *cutRun) send(sender int) {
 	for i := sender; i < c.messages; i += 4 {
 		chat, from := i%c.cutPlan.chats, rand.IntN(c.members)
@@ -147,10 +146,10 @@ type receiver struct {
 	member   int
 	last     string // Last-Event-ID
 	received []int64
-	cuts     int // that are still to come
+	cuts     int // that are still to be made
 }
 
-// listen follows as one member until he has received everything.
+// listen follows as one member until the member has received everything.
 func (c *cutRun) listen(m int, ready func()) {
 	defer ready()
 	e := &receiver{cutRun: c, member: m, received: make([]int64, c.cutPlan.chats), cuts: c.cuts / c.members}
@@ -178,8 +177,8 @@ func (e *receiver) complete() bool {
 	return sum == int64(e.messages)
 }
 
-// budget is after how many bytes the connection is cut: so that the cuts are
-// spread over all that is to come.
+// budget is the number of bytes after which the connection is cut. It spreads the cuts over all
+// remaining data.
 func (e *receiver) budget() int64 {
 	if e.cuts == 0 {
 		return 1 << 40
@@ -191,8 +190,8 @@ func (e *receiver) budget() int64 {
 	return rand.Int64N(2*left*200/int64(e.cuts+1) + 2)
 }
 
-// connect follows until the connection is cut. A client that has not had an id
-// yet can't go on anywhere: the first connection has one before it is cut.
+// connect follows until the connection is cut. A client without an id cannot continue, so the first
+// connection is cut only after it has an id.
 func (e *receiver) connect(first bool, ready func()) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -256,10 +255,10 @@ func (e *receiver) receive(event event) error {
 			return fmt.Errorf("received %s after %d", event.data, e.received[chat])
 		}
 		e.received[chat] = m.ID
-		if text, ok := e.texts[chat].Load(m.ID); ok && text != m.Text { // the sender may not have his answer yet
+		if text, ok := e.texts[chat].Load(m.ID); ok && text != m.Text { // the sender may not have the answer yet
 			return fmt.Errorf("received %s instead of %q", event.data, text)
 		}
-		// Most acknowledge now and then; somebody never does, so that all is kept.
+		// Most members acknowledge at times. One member never does, so that all messages are kept.
 		if e.member > 1 && rand.IntN(50) == 0 {
 			_, err := e.store.Ack(context.Background(), e.cutRun.member(e.member), map[string]int64{m.Chat: m.ID})
 			return err
@@ -272,13 +271,13 @@ func (e *receiver) receive(event event) error {
 // errCut ends a connection that was cut.
 var errCut = errors.New("cut")
 
-// cutReader cuts a connection after some bytes, wherever that is.
+// cutReader cuts a connection after some bytes, at any place.
 type cutReader struct {
 	from io.Reader
 	left int64
 }
 
-// Read reads no further than the cut.
+// Read reads up to the cut.
 func (r *cutReader) Read(p []byte) (int, error) {
 	if r.left == 0 {
 		return 0, errCut

@@ -26,25 +26,25 @@ const (
 	linearSeeds   = 50
 )
 
-// What a client asks of the chat.
+// The calls of a client.
 const (
 	linearSend = iota
 	linearRead
 	linearAck
-	linearLook // at his unread count
+	linearLook // reads the unread count
 )
 
-// chatCall is one call: who, what, and the message id or text it names.
+// chatCall is one call: the user, the kind, and the message id or text.
 type chatCall struct {
 	kind, user int
 	id         int64
 	text       string
 }
 
-// chatAnswer is what it was answered.
+// chatAnswer is the answer to a call.
 type chatAnswer struct {
 	status     int
-	id         int64 // sent, or acked
+	id         int64 // of the sent message, or the acked position
 	last       int64
 	first      int64
 	unread     int64
@@ -52,7 +52,8 @@ type chatAnswer struct {
 	ids, texts string
 }
 
-// chatState is what a chat is: who said what, and how far each has acknowledged.
+// chatState is the state of a chat: its messages with their senders, and the positions of the
+// members.
 type chatState struct {
 	senders []int
 	texts   []string
@@ -61,17 +62,17 @@ type chatState struct {
 
 func (s chatState) last() int64 { return int64(len(s.texts)) }
 
-// first is the first message that somebody has not acknowledged.
+// first is the first message that some member has not acknowledged.
 func (s chatState) first() int64 { return slices.Min(s.acked[:]) + 1 }
 
-// pass moves a position over one's own messages that follow it (C5).
+// pass moves a position over the user's own messages that follow it (C5).
 func (s *chatState) pass(user int) {
 	for s.acked[user] < s.last() && s.senders[s.acked[user]] == user {
 		s.acked[user]++
 	}
 }
 
-// chatModel is a chat as one thread would serve it.
+// chatModel is a chat that is served sequentially.
 func chatModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return chatState{} },
@@ -133,7 +134,8 @@ type chatClient struct {
 	client    *http.Client
 }
 
-// user names a member: of this chat alone, so that his list of chats is short.
+// user names a member, who is a member of this chat only, so that the user's list of chats is
+// short.
 func (c *chatClient) user(n int) string { return fmt.Sprint(c.chat, "-user", n) }
 
 func (c *chatClient) do(method, path, body string, into any) int {
@@ -232,10 +234,9 @@ func (w *world) linearizable(url string, seed uint64) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(chatModel(), c.history(seed), time.Minute)
 }
 
-// Send, read and ack over real HTTP are linearizable: each looks as if
-// it happened at one moment between its call and its answer. A server that
-// marks read what it shows, or shows an old answer, is found out by the same
-// check.
+// Send, read and ack over real HTTP are linearizable: each seems to happen at one moment between
+// its call and its answer. The same check rejects a server that marks messages as read when it
+// shows them, and one that shows old answers.
 func TestC1_Linearizable(t *testing.T) {
 	t.Parallel()
 	w := setupOn(t, storetest.Open(t, storetest.Redis(t).URL()))
@@ -260,7 +261,8 @@ func TestC1_Linearizable(t *testing.T) {
 	}
 }
 
-// ackingReads is a server that acknowledges what it shows, a known fault (C15).
+// ackingReads is a server that acknowledges the messages that it shows, which is a known fault
+// (C15).
 func ackingReads(w *world) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		a := httptest.NewRecorder()
@@ -274,7 +276,7 @@ func ackingReads(w *world) http.Handler {
 	})
 }
 
-// staleReads is a server that keeps answers for a moment.
+// staleReads is a server that caches answers for a moment.
 func staleReads(w *world) http.Handler {
 	type kept struct {
 		answer *httptest.ResponseRecorder

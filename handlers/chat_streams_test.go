@@ -18,10 +18,10 @@ import (
 	"fanfare/store/storetest"
 )
 
-// soon is how long a test waits for what takes milliseconds.
+// soon is how long a test waits for something that takes milliseconds.
 const soon = 30 * time.Second
 
-// workChats runs what the chats need in the background until the test ends.
+// workChats runs the background loops of the chats until the test ends.
 func (w *world) workChats() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -36,7 +36,7 @@ func (w *world) workChats() {
 	})
 }
 
-// event is one server-sent event as a browser would hand it out.
+// event is one server-sent event as a browser would deliver it.
 type event struct {
 	id, name, data string
 	retry          bool
@@ -49,7 +49,7 @@ type follower struct {
 	res    *http.Response
 	lines  *bufio.Reader
 	cancel context.CancelFunc
-	last   string // the id to go on from
+	last   string // the id after which to go on
 }
 
 // follow opens a stream; headers are "Name: value" lines.
@@ -83,7 +83,7 @@ func (w *world) tryFollow(user, last string, headers ...string) (*follower, erro
 	return f, nil
 }
 
-// streamClient has a connection for each stream.
+// streamClient is a client that opens a connection for each stream.
 func (w *world) streamClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 }
@@ -124,8 +124,7 @@ func (f *follower) next() (e event, err error) {
 	}
 }
 
-// want reads events until one has data, which must be this; "*" stands for any
-// string in it.
+// want reads events until one has data, and compares the data. In want, "*" matches any string.
 func (f *follower) want(name, data string) {
 	f.t.Helper()
 	e := f.wantData()
@@ -171,7 +170,7 @@ func (f *follower) wantMessages(chat string, first, last int) {
 	}
 }
 
-// wantEnd reads to the end of the stream, which must have no data before it.
+// wantEnd reads to the end of the stream, which must have no more data.
 func (f *follower) wantEnd() {
 	f.t.Helper()
 	late := time.AfterFunc(soon, f.cancel)
@@ -198,7 +197,7 @@ func (w *world) mustChat(id string, members ...string) {
 	w.post("/v1/chats", string(body)).wants(w.t, 201, `{"id":"`+id+`","epoch":"*","members":["`+strings.Join(members, `","`)+`"]}`)
 }
 
-// mustSend sends the messages m<first> ... m<last>, which get these ids.
+// mustSend sends the messages m<first> ... m<last>, which get the ids first to last.
 func (w *world) mustSend(chat, sender string, first, last int) {
 	w.t.Helper()
 	for id := first; id <= last; id++ {
@@ -217,7 +216,7 @@ func TestC13_BacklogThenLive(t *testing.T) {
 	eachRedis(t, func(t *testing.T, w *world) {
 		w.workChats()
 		w.mustChat("one", "ann", "bob")
-		w.mustSend("one", "ann", 1, 60) // more than one page of the log
+		w.mustSend("one", "ann", 1, 60) // this is more than one page of the log
 		w.mustAck("bob", "one", 3)
 		f := w.follow("bob", "")
 		if f.res.Header.Get("X-Accel-Buffering") != "no" || f.res.Header.Get("Cache-Control") != "no-cache, no-store" {
@@ -225,7 +224,7 @@ func TestC13_BacklogThenLive(t *testing.T) {
 		}
 		f.wantMessages("one", 4, 60)
 		w.mustSend("one", "ann", 61, 61)
-		w.mustSend("one", "bob", 62, 62) // one's own comes as well
+		w.mustSend("one", "bob", 62, 62) // the user's own message comes as well
 		f.wantMessages("one", 61, 62)
 	})
 }
@@ -296,11 +295,11 @@ func TestC13_JoinsAndLeavesReachAnOpenStream(t *testing.T) {
 		w.mustChat("old", "ann", "bob")
 		f := w.follow("bob", "")
 		took := time.Hour
-		for range 3 { // the machine may take a moment from one of them
+		for range 3 { // the machine may delay one of them
 			w.del("/v1/chats/new/members/bob")
 			w.del("/v1/chats/new/members/ann")
 			w.del("/v1/chats/new/members/eve")
-			w.mustChat("new", "ann", "eve") // who has not seen it yet, so that it is kept
+			w.mustChat("new", "ann", "eve") // she has not seen the message, so that it is kept
 			w.mustSend("new", "ann", 1, 4)
 			began := time.Now()
 			if a := w.put("/v1/chats/new/members/bob", `{"from":"start"}`); a.status != 201 {
@@ -321,7 +320,7 @@ func TestC13_JoinsAndLeavesReachAnOpenStream(t *testing.T) {
 		}
 		w.mustSend("new", "ann", 6, 6)
 		w.mustSend("old", "ann", 1, 1)
-		f.wantMessages("old", 1, 1) // and nothing of the other before
+		f.wantMessages("old", 1, 1) // and no message of the other chat before it
 	})
 }
 
@@ -403,7 +402,7 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 	}
 }
 
-// A stream that was opened while the server had no API key ends when it has one.
+// A stream that was opened while the server had no API key ends when the server gets one.
 func TestStreamEndsWithTheFirstKey(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -417,8 +416,8 @@ func TestStreamEndsWithTheFirstKey(t *testing.T) {
 	}
 }
 
-// A long poll tells nothing to a key that was revoked while it waited, nor, without a key,
-// on a server that has one since.
+// A long poll returns nothing to a key that was revoked while it waited, nor to a caller without a
+// key if the server has got a key in the meantime.
 func TestLongPollEndsWithItsKey(t *testing.T) {
 	t.Parallel()
 	for name, revoked := range map[string]bool{"Revoked": true, "FirstKey": false} {

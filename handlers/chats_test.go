@@ -94,8 +94,7 @@ func TestUserChatsArePaged(t *testing.T) {
 	}
 }
 
-// Whatever happens to the chat that a page ended with, the pages after it have
-// every other chat once.
+// Whatever happens to the last chat of a page, the following pages have every other chat once.
 func TestUserChatsArePagedWhileTheCursorsChatMoves(t *testing.T) {
 	t.Parallel()
 	const chats, limit = 9, 3
@@ -246,7 +245,7 @@ func TestIdempotentChats(t *testing.T) {
 			w.mustChat("third", "ann")
 			w.post("/v1/chats/third/messages", `{"sender":"bob","text":"x"}`, key).wants(t, 403, problem(api.CodeNotAMember, "*"))
 			w.put("/v1/chats/third/members/bob", "")
-			w.post("/v1/chats/third/messages", `{"sender":"bob","text":"x"}`, key).wants(t, 201, `{"id":1,"sent_at":"*"}`) // refusals are not kept
+			w.post("/v1/chats/third/messages", `{"sender":"bob","text":"x"}`, key).wants(t, 201, `{"id":1,"sent_at":"*"}`) // refusals are not stored
 		})
 		t.Run("acks", func(t *testing.T) {
 			ack := "/v1/users/bob/messages/ack"
@@ -254,7 +253,7 @@ func TestIdempotentChats(t *testing.T) {
 			w.post(ack, `{"acks":{"other":1,"none":1}}`, key).wants(t, 200, `{"acked":{"other":1},"errors":{"none":{"code":"not_found"}}}`)
 			w.mustSend("other", "ann", 2, 2)
 			w.mustAck("bob", "other", 2)
-			for _, body := range []string{`{"acks":{"other":1}}`, `{"acks":{"other":2}}`} { // no record is kept
+			for _, body := range []string{`{"acks":{"other":1}}`, `{"acks":{"other":2}}`} { // no record is stored
 				a := w.post(ack, body, key).wants(t, 200, `{"acked":{"other":2}}`)
 				if a.header.Get("Idempotent-Replayed") != "" {
 					t.Errorf("an ack says that it is a replay: %s", body)
@@ -314,7 +313,7 @@ func TestLongPoll(t *testing.T) {
 		}
 		t.Run("a message comes", func(t *testing.T) {
 			got := poll()
-			w.mustSend("team", "bob", 2, 2) // one's own is no news
+			w.mustSend("team", "bob", 2, 2) // the user's own message is not unread
 			w.mustSend("team", "ann", 3, 3)
 			(<-got).wants(t, 200, `{"chats":[{"id":"team","epoch":"*","unread":1,"gap":false,"first_id":2,"items":[{"id":3,"sender":"ann","text":"m3","sent_at":"*"}]}]}`)
 			w.mustAck("bob", "team", 3)
@@ -327,8 +326,8 @@ func TestLongPoll(t *testing.T) {
 	})
 }
 
-// C14: while the type of pushes is not registered, a message leaves nothing that would
-// have to be looked at and cleared.
+// C14: as long as the event type of pushes is not registered, a message leaves nothing that would
+// have to be swept.
 func TestC14_NothingIsDueWithoutItsType(t *testing.T) {
 	t.Parallel()
 	for name, registered := range map[string]bool{"Registered": true, "Unknown": false} {

@@ -125,7 +125,7 @@ func TestRecentContacts(t *testing.T) {
 	}
 	rebuild := call{method: "POST", path: "/v1/users/me/recent-contacts/rebuild", headers: []string{"Idempotency-Key: r"}}
 	empty := rebuild
-	empty.body = "{}" // is no more than none, so the same request
+	empty.body = "{}" // an empty object is the same as no body, so it is the same request
 	one, two := w.do(rebuild), w.do(empty)
 	if one.status != 202 || two.body != one.body || two.header.Get("Idempotent-Replayed") != "true" {
 		t.Fatalf("%+v, then %+v", one, two)

@@ -21,8 +21,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// mustChromium finds the browser. Where CI is set its absence is a failure:
-// there the page has to be tried.
+// mustChromium finds the browser. If CI is set, a missing browser is a failure, because there the
+// page has to be tested.
 func mustChromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -37,7 +37,7 @@ func mustChromium(t *testing.T) string {
 	return ""
 }
 
-// browser is a page of a fresh browser, and all it complained about.
+// browser is a page of a fresh browser, and all errors that the browser reported.
 type browser struct {
 	ctx  context.Context
 	mu   sync.Mutex
@@ -72,8 +72,7 @@ func enable[P any](command cdp.Command[P, cdp.Empty], params P) chromedp.Action[
 	})
 }
 
-// note keeps what a person would see as an error in the browser's console, and
-// any look at another server.
+// note records errors of the browser's console, and any request to another server.
 func (b *browser) note(event any) {
 	complaint := ""
 	switch e := event.(type) {
@@ -99,13 +98,13 @@ func (b *browser) note(event any) {
 	}
 }
 
-// click waits for what the selector finds and clicks on it.
+// click waits for the element of a selector and clicks on it.
 func (b *browser) click(t *testing.T, selector string) {
 	t.Helper()
 	b.wants(t, "click "+selector, chromedp.Do(b.ctx, chromedp.WaitVisible(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector))))
 }
 
-// text waits for what the selector finds and reads it.
+// text waits for the element of a selector and reads its text.
 func (b *browser) text(t *testing.T, selector string) string {
 	t.Helper()
 	b.wants(t, "see "+selector, chromedp.Do(b.ctx, chromedp.WaitVisible(chromedp.CSS(selector))))
@@ -133,8 +132,8 @@ func (b *browser) complaints() []string {
 	return append([]string(nil), b.bad...)
 }
 
-// execute opens an operation, tries it with the values that are filled in
-// already, and reads the status and the body that the page then shows.
+// execute opens an operation, executes it with the values that are filled in, and reads the status
+// and the body that the page then shows.
 func (b *browser) execute(t *testing.T, block string) (status, body string) {
 	t.Helper()
 	b.click(t, block+" .opblock-summary-control")
@@ -191,7 +190,7 @@ func (b *browser) authorize(t *testing.T, key string) {
 	b.click(t, ".auth-btn-wrapper .btn-done")
 }
 
-// wantsSilence fails when the browser had anything to complain about.
+// wantsSilence fails if the browser reported any error.
 func (b *browser) wantsSilence(t *testing.T) {
 	t.Helper()
 	for _, complaint := range b.complaints() {

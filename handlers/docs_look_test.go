@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// A stream that is tried in the page ends after a few seconds, with how to go on; the
-// page then does the next call.
+// A stream that is executed in the page ends after a few seconds, with a note on how to continue.
+// The page can then make the next call.
 func TestStreamsEndInTheDocs(t *testing.T) {
 	t.Parallel()
 	storetest.SkipShort(t, "a browser")
@@ -34,7 +34,7 @@ func TestStreamsEndInTheDocs(t *testing.T) {
 	b.wantsSilence(t)
 }
 
-// The page follows the colours that a reader prefers, and can be read in both.
+// The page follows the colour scheme that a reader prefers, and is readable in both.
 func TestDocsInLightAndDark(t *testing.T) {
 	t.Parallel()
 	storetest.SkipShort(t, "a browser")
@@ -56,7 +56,7 @@ func TestDocsInLightAndDark(t *testing.T) {
 				".info .title", ".info .description p", ".info code", ".opblock-summary-description", ".live-responses-table h5", darkInBoth,
 			} {
 				background, contrast := b.colours(t, picture, selector)
-				if contrast < 4.5 { // what WCAG 2.2 wants of text (1.4.3)
+				if contrast < 4.5 { // WCAG 2.2 requires this for text (1.4.3)
 					t.Errorf("%s: contrast %.1f", selector, contrast)
 				}
 				if selector != darkInBoth && !fits(background) {
@@ -68,14 +68,14 @@ func TestDocsInLightAndDark(t *testing.T) {
 	}
 }
 
-// prefers sets what colours the browser's user likes.
+// prefers sets the preferred colour scheme of the browser.
 func (b *browser) prefers(t *testing.T, scheme string) {
 	t.Helper()
 	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
 	b.wants(t, "prefer "+scheme, chromedp.Do(b.ctx, enable(emulation.SetEmulatedMedia, media)))
 }
 
-// picture is what the browser shows.
+// picture is a screenshot of the browser.
 func (b *browser) picture(t *testing.T) image.Image {
 	t.Helper()
 	shot, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
@@ -85,8 +85,8 @@ func (b *browser) picture(t *testing.T) image.Image {
 	return picture
 }
 
-// colours looks at an element in a picture: the luminance of its most frequent colour,
-// 0 to 1, and the contrast to the colour farthest from it.
+// colours measures an element in a picture: the luminance of its most frequent colour, 0 to 1, and
+// the contrast to the colour that differs most from it.
 func (b *browser) colours(t *testing.T, picture image.Image, selector string) (background, contrast float64) {
 	t.Helper()
 	sides, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]float64](
@@ -109,7 +109,7 @@ func (b *browser) colours(t *testing.T, picture image.Image, selector string) (b
 	return background, contrast
 }
 
-// next is the pixel after another one, row by row.
+// next is the pixel after a given one, row by row.
 func next(at image.Point, within image.Rectangle) image.Point {
 	if at.X++; at.X == within.Max.X {
 		at = image.Pt(within.Min.X, at.Y+1)

@@ -35,7 +35,7 @@ func mustDocument(t *testing.T) *document {
 	return &document{doc, router}
 }
 
-// wants fails unless the document allows this answer to this call.
+// wants fails unless the document allows the answer to the call.
 func (d *document) wants(t *testing.T, c call, a answer) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), c.method, c.path, strings.NewReader(c.body))
@@ -71,7 +71,7 @@ func example(path, method string, op *openapi3.Operation) (c call, complete bool
 		name, ok := p.Value.Example.(string)
 		complete = complete && ok
 		if p.Value.In == openapi3.ParameterInQuery {
-			c.path += "?" + p.Value.Name + "=" + url.QueryEscape(name) // one at most has to be there
+			c.path += "?" + p.Value.Name + "=" + url.QueryEscape(name) // at most one is required
 			continue
 		}
 		c.path = strings.ReplaceAll(c.path, "{"+p.Value.Name+"}", url.PathEscape(name))
@@ -90,8 +90,8 @@ func endless(op *openapi3.Operation) bool {
 	return fine != nil && fine.Value.Content["text/event-stream"] != nil
 }
 
-// TestExamples does what a reader does first: every call as its examples say,
-// in an order in which each finds what it needs.
+// TestExamples makes every call with the values of its examples, in an order in which each call
+// finds the things that it needs.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	w, d := setup(t), mustDocument(t)
@@ -103,7 +103,7 @@ func TestExamples(t *testing.T) {
 			}
 			c, complete := example(path, method, op)
 			if !complete || endless(op) || op.OperationID == "postTicket" {
-				continue // it needs an id or a token that the server made, or never ends
+				continue // the call needs an id or a token that the server made, or never ends
 			}
 			a := w.do(c)
 			if a.status >= 300 {
@@ -114,8 +114,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestAnswersMatchTheDocument compares what cannot be reached by examples:
-// things with ids of ours, and refusals.
+// TestAnswersMatchTheDocument compares answers that examples cannot reach: those with ids that the
+// server made, and refusals.
 func TestAnswersMatchTheDocument(t *testing.T) {
 	t.Parallel()
 	w, d := setup(t), mustDocument(t)

@@ -23,13 +23,13 @@ import (
 	"fanfare/store/storetest"
 )
 
-// edgeBody is a small body, such as most calls have.
+// edgeBody is a small body, as most calls have.
 const edgeBody = `{"user":"alice","lines":[{"sku":"sneaker:42","quantity":1}]}`
 
 // edgeEvent is an event to one user.
 const edgeEvent = `{"type":"photo.shared","actor":"alice","object":"album:42","audience":{"users":["bob"]},"data":{"album":"Summer"}}`
 
-// edgeRequest is what postReservation takes, edgeEventRequest what postEvent does.
+// edgeRequest is the request type of postReservation, and edgeEventRequest that of postEvent.
 type (
 	edgeRequest struct {
 		Sale        string `path:"sale" validate:"identifier"`
@@ -58,12 +58,11 @@ var edgeCalls = []struct {
 	{name: "event with Idempotency-Key", path: "/v1/events", body: edgeEvent, header: "Idempotency-Key: 5f0c7a9e-2a8f-4f7e\r\n"},
 }
 
-// BenchmarkEdge is what the HTTP edge costs with no store behind it: bare
-// net/http that reads and writes the same JSON, and fanfare with an API key,
-// strict JSON, rules, limits, metrics, log and headers. The first half calls the
-// handlers, the second goes over loopback connections that are kept open.
-// cpu-ns/op is what the processors did, client included, whatever else they did
-// meanwhile.
+// BenchmarkEdge measures the cost of the HTTP edge without a store: bare net/http that reads and
+// writes the same JSON, and fanfare with an API key, strict JSON, rules, limits, metrics, log and
+// headers. The first half calls the handlers directly, and the second half uses loopback
+// connections that stay open. cpu-ns/op is the processor time of the whole process, including the
+// client.
 func BenchmarkEdge(b *testing.B) {
 	edge, key := mustEdge(b)
 	bare := http.HandlerFunc(bareReservation)
@@ -82,7 +81,7 @@ func BenchmarkEdge(b *testing.B) {
 	}
 }
 
-// mustEdge is everything that stands before the stores, and an API key for it.
+// mustEdge makes everything before the stores, and an API key for it.
 func mustEdge(b *testing.B) (http.Handler, string) {
 	b.Helper()
 	rec := storetest.Record(b, storetest.SQLite(b))
@@ -103,8 +102,7 @@ func mustEdge(b *testing.B) (http.Handler, string) {
 	}), key
 }
 
-// edgeAccept renders an event, which is all that is done with it before Redis is
-// asked.
+// edgeAccept renders an event, which is all the work before the call of Redis.
 func edgeAccept(templates *render.TemplateSet) func(context.Context, *edgeEventRequest) (*web.Reply[api.EventAccepted], error) {
 	const id = "0f5bv1cb2h5i1k6rthd7gfs3kq4m4o3e"
 	return func(_ context.Context, in *edgeEventRequest) (*web.Reply[api.EventAccepted], error) {
@@ -115,8 +113,8 @@ func edgeAccept(templates *render.TemplateSet) func(context.Context, *edgeEventR
 	}
 }
 
-// edgeReservation answers as a store would: refusals come from memory, and who
-// asks Redis waits for the deadline too.
+// edgeReservation answers like a store: refusals come from memory, and other calls also wait for
+// the deadline.
 func edgeReservation(ctx context.Context, in *edgeRequest) (*web.Reply[api.Reservation], error) {
 	switch in.Sale {
 	case "sold_out":
@@ -137,8 +135,7 @@ func newReservation(r *api.ReservationRequest) *api.Reservation {
 	return &api.Reservation{ID: "0n1c81h5qjm2s8", User: r.User, Lines: r.Lines, State: api.ReservationHeld, ExpiresAt: &until}
 }
 
-// bareReservation reads and writes the same with net/http and encoding/json
-// alone.
+// bareReservation reads and writes the same, only with net/http and encoding/json.
 func bareReservation(w http.ResponseWriter, r *http.Request) {
 	var in api.ReservationRequest
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
@@ -150,7 +147,7 @@ func bareReservation(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(newReservation(&in))
 }
 
-// edgeText is a request as it goes over the wire.
+// edgeText is a request as it is sent over the wire.
 func edgeText(path, body, key, header string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", path, len(body))
@@ -172,7 +169,7 @@ func (d *discard) WriteHeader(status int)          { d.status = status }
 func (d *discard) Write(p []byte) (int, error)     { return len(p), nil }
 func (d *discard) SetReadDeadline(time.Time) error { return nil }
 
-// benchHandler calls h itself: what net/http does is not counted.
+// benchHandler calls h directly, so that the work of net/http is not counted.
 func benchHandler(b *testing.B, h http.Handler, request []byte) {
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(request)))
 	storetest.Must(b, err)
@@ -200,7 +197,7 @@ func benchHandler(b *testing.B, h http.Handler, request []byte) {
 // answers that all have the same length.
 func benchLoopback(b *testing.B, h http.Handler, request []byte) {
 	server := httptest.NewUnstartedServer(h)
-	server.Config.ReadHeaderTimeout, server.Config.ReadTimeout = 5*time.Second, 30*time.Second // as app has them
+	server.Config.ReadHeaderTimeout, server.Config.ReadTimeout = 5*time.Second, 30*time.Second // the same as in app
 	server.Config.WriteTimeout, server.Config.IdleTimeout = 35*time.Second, 120*time.Second
 	server.Start()
 	defer server.Close()
@@ -220,7 +217,7 @@ func benchLoopback(b *testing.B, h http.Handler, request []byte) {
 	b.ReportMetric(float64(cpuTime()-began)/float64(b.N), "cpu-ns/op")
 }
 
-// exchange sends and reads as long as next says.
+// exchange sends and reads as long as next returns true.
 func exchange(address string, request []byte, next func() bool) error {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -244,7 +241,7 @@ func exchange(address string, request []byte, next func() bool) error {
 	return nil
 }
 
-// firstAnswer reads an answer, which may come in parts.
+// firstAnswer reads an answer, which may arrive in several pieces.
 func firstAnswer(conn net.Conn) (text []byte, err error) {
 	buf := make([]byte, 4<<10)
 	for !whole(text) {
@@ -257,7 +254,7 @@ func firstAnswer(conn net.Conn) (text []byte, err error) {
 	return text, nil
 }
 
-// whole tells whether text is an answer to its end.
+// whole tells whether text is a complete answer.
 func whole(text []byte) bool {
 	answer, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(text)), nil)
 	if err != nil {
@@ -268,7 +265,7 @@ func whole(text []byte) bool {
 	return err == nil
 }
 
-// cpuTime is what this process has used of the processors.
+// cpuTime is the processor time that this process has used.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

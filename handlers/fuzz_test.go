@@ -14,9 +14,9 @@ import (
 	"fanfare/handlers"
 )
 
-// FuzzRequest sends strangers' requests to every route: names in the path, a query,
-// headers and a body. Each is answered; no answer is a fault of ours, and a refusal is
-// a problem as the contract has it.
+// FuzzRequest sends arbitrary requests to every route: names in the path, a query, headers and a
+// body. Each request is answered, no answer is an internal error, and a refusal is a problem
+// according to the contract.
 func FuzzRequest(f *testing.F) {
 	w := setup(f)
 	w.workChats()
@@ -68,7 +68,7 @@ func fillPattern(pattern, name string) string {
 	return strings.Join(parts, "/")
 }
 
-// streamRecorder is a client that leaves when a stream has begun.
+// streamRecorder is a client that disconnects when a stream has begun.
 type streamRecorder struct {
 	*httptest.ResponseRecorder
 	leave context.CancelFunc
@@ -80,7 +80,7 @@ func (r *streamRecorder) SetWriteDeadline(time.Time) error { return nil }
 
 func mustBeAnswered(t *testing.T, what string, a *httptest.ResponseRecorder) {
 	t.Helper()
-	if a.Code < 400 || a.Code == http.StatusPreconditionFailed && a.Body.Len() == 0 { // which net/http says of a document
+	if a.Code < 400 || a.Code == http.StatusPreconditionFailed && a.Body.Len() == 0 { // net/http answers so for a document
 		if a.Code != http.StatusNoContent && a.Body.Len() > 0 && a.Header().Get("Content-Type") == "application/json" && !json.Valid(a.Body.Bytes()) {
 			t.Fatalf("%s: %d %s", what, a.Code, a.Body)
 		}

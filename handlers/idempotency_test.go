@@ -134,8 +134,8 @@ func eachRedis(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-// TestIdempotentAtOnce sends one event many times at the same moment: one of
-// the answers is the first, the others repeat it.
+// TestIdempotentAtOnce sends one event many times at the same moment. One of the answers is the
+// first, and the others repeat it.
 func TestIdempotentAtOnce(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, w *world) {

@@ -62,7 +62,7 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-// wantHeader compares a header with a pattern: seconds go by while tests run.
+// wantHeader compares a header with a pattern, because seconds pass while tests run.
 func wantHeader(t *testing.T, a answer, name, want string) {
 	t.Helper()
 	if got := a.header.Get(name); !regexp.MustCompile("^" + want + "$").MatchString(got) {
@@ -70,7 +70,7 @@ func wantHeader(t *testing.T, a answer, name, want string) {
 	}
 }
 
-// mustBegin sends the head of a request whose body never comes to its end.
+// mustBegin sends the head of a request whose body never ends.
 func (w *world) mustBegin(method, path string, headers ...string) net.Conn {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
@@ -82,7 +82,7 @@ func (w *world) mustBegin(method, path string, headers ...string) net.Conn {
 	return conn
 }
 
-// TestLoadShedding fills the one place there is with a request that goes on.
+// TestLoadShedding fills the only place with a request that does not end.
 func TestLoadShedding(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(o *handlers.Options) { o.Web.MaxInFlight, o.Web.RequestTimeout = 1, time.Minute })
@@ -91,7 +91,7 @@ func TestLoadShedding(t *testing.T) {
 		if w.get("/v1/event-types").status == 503 {
 			return true
 		}
-		_ = slow.Close() // it came when we had the place
+		_ = slow.Close() // the request arrived while the place was taken
 		slow = w.mustBegin("POST", "/v1/events")
 		return false
 	})
@@ -117,8 +117,8 @@ func TestRoomForBodies(t *testing.T) {
 	w.put("/v1/users/bob/opt-outs/x", "").wants(t, 204, "")
 }
 
-// TestRoomForBodiesOnTheirWay: bodies take the room of what has come, not of what
-// they announce, or of what they may have when they announce nothing.
+// TestRoomForBodiesOnTheirWay: a body counts with the bytes that have arrived, and not with its
+// announced length or its limit.
 func TestRoomForBodiesOnTheirWay(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(o *handlers.Options) { o.Web.MaxBodyBytes, o.Web.RequestTimeout = 16<<20, time.Minute })
@@ -193,7 +193,8 @@ func TestRedisAway(t *testing.T) {
 	})
 }
 
-// TestRedisHangs stops Redis in mid-air: the deadline answers, and honestly.
+// TestRedisHangs freezes Redis during a call: the call is answered at its deadline, with the right
+// outcome.
 func TestRedisHangs(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t)

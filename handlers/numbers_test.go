@@ -9,8 +9,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// Answers to an Idempotency-Key are kept for 24 h. The number is the contract's,
-// written out; for answers in SQL store/record has it.
+// Answers to an Idempotency-Key are kept for 24 h. The test has the number of the contract. For
+// answers in SQL the test is in store/record.
 func TestIdempotencyKeysLiveADay(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, storetest.Redis(t).URL())
@@ -47,7 +47,7 @@ func TestIdempotencyKeysLiveADay(t *testing.T) {
 	}
 }
 
-// lifetimes are those of the records of answers.
+// lifetimes are the lifetimes of the records of answers.
 func lifetimes(t testing.TB, db *redisdb.DB) map[string]time.Duration {
 	t.Helper()
 	keys, err := db.Client().Keys(t.Context(), "*").Result()

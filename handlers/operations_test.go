@@ -173,8 +173,9 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// A parameter that a call does not know is refused as an unknown field is: a misspelt
-// limit would be none. Probes take what load balancers add.
+// A parameter that a call does not know is refused like an unknown field, because otherwise a
+// misspelt limit would have no effect. Probes accept any parameters, because load balancers may add
+// some.
 func TestUnknownParameters(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -8,10 +8,10 @@ import (
 	"fanfare/store/storetest"
 )
 
-// What contacts and sales owe is in /metrics, as it is in the stats.
+// The backlogs of contacts and sales are in /metrics, as they are in the stats.
 func TestOwedMetrics(t *testing.T) {
 	t.Parallel()
-	w := setup(t) // nobody works on its jobs
+	w := setup(t) // no process works on the jobs
 	text := w.scrape(t, "fanfare_contacts_pending")
 	for _, want := range []string{"fanfare_contacts_pending 0", "fanfare_contacts_lag_seconds 0", "fanfare_sale_waiting_orders 0", "fanfare_sale_orders_lag_seconds 0", "fanfare_sale_oversold_units 0", "fanfare_sale_open_sales 0", "fanfare_sale_unread_sales 0",
 		"fanfare_ready 1"} {

@@ -108,7 +108,7 @@ func TestPreferences(t *testing.T) {
 	w.get(settings).wants(t, 200, `{"opt_outs":[],"mutes":[],"devices":[]}`)
 	until := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond).Format("2006-01-02T15:04:05.000Z07:00")
 	w.put("/v1/users/bob/opt-outs/photo.shared", "").wants(t, 204, "")
-	w.put("/v1/users/bob/opt-outs/photo.shared", "{}").wants(t, 204, "") // no more than none
+	w.put("/v1/users/bob/opt-outs/photo.shared", "{}").wants(t, 204, "") // an empty object is the same as no body
 	w.put("/v1/users/bob/mutes/album:42", "").wants(t, 204, "")
 	w.put("/v1/users/bob/mutes/album:43", `{}`).wants(t, 204, "")
 	w.put("/v1/users/bob/mutes/album:44", `{"until":"`+until+`"}`).wants(t, 204, "")
@@ -136,7 +136,7 @@ func TestC14_EveryChatCanBeMuted(t *testing.T) {
 	}
 }
 
-// What the templates would print must come with the event.
+// An event must have everything that the templates print.
 func TestEventsBringWhatIsPrinted(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

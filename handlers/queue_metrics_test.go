@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Q20: depth, blocked, oldest age, leases recovered, wake-up latency and shards
-// that nobody serves, of every queue, from /metrics.
+// Q20: /metrics has depth, blocked, oldest age, leases recovered, wake-up latency and unserved
+// shards of every queue.
 func TestQ20_QueueMetrics(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -34,8 +34,8 @@ func TestQ20_QueueMetrics(t *testing.T) {
 	}
 }
 
-// scrape reads /metrics until it has a figure: on a busy machine Redis may not answer in
-// time for the first.
+// scrape reads /metrics until it has a figure, because on a busy machine Redis may not answer the
+// first scrape in time.
 func (w *world) scrape(t testing.TB, figure string) (text string) {
 	t.Helper()
 	storetest.Eventually(t, time.Minute, figure, func() bool {
@@ -45,7 +45,7 @@ func (w *world) scrape(t testing.TB, figure string) (text string) {
 	return text
 }
 
-// Scrapes are cheap: however many come, Redis is asked once in three seconds.
+// Scrapes are cheap: however many there are, Redis is asked once in three seconds.
 func TestQueueMetricsAreReadOnceForManyScrapes(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t)
@@ -70,8 +70,8 @@ func TestQueueMetricsAreReadOnceForManyScrapes(t *testing.T) {
 	}
 }
 
-// While Redis is away a scrape is answered all the same, without the queues'
-// figures: an old figure would say that all is well.
+// While Redis is away a scrape is answered without the queues' figures, because old figures would
+// look as if all were well.
 func TestQueueMetricsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t)
@@ -88,7 +88,7 @@ func TestQueueMetricsWithoutRedis(t *testing.T) {
 	}
 }
 
-// Stats and metrics of a queue agree with what is in it.
+// Stats and metrics of a queue agree with its content.
 func TestStatsOfAnEmptyQueue(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

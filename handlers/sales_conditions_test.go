@@ -11,8 +11,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// S9: conditions are those of RFC 9110 (13.1): lists, and * for whatever is there. A
-// weak tag names nothing to replace.
+// S9: conditions are those of RFC 9110 (13.1): lists, and * for any existing sale. A weak tag never
+// matches in If-Match.
 func TestS9_ConditionsAreLists(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -20,13 +20,13 @@ func TestS9_ConditionsAreLists(t *testing.T) {
 	stock := 5
 	put := func(header string) answer {
 		t.Helper()
-		stock++ // each is a change, if it may be made
+		stock++ // each call is a change, if it is allowed
 		return w.do(call{method: "PUT", path: path, body: saleBody(fmt.Sprintf(`[{"sku":"a","stock":%d}]`, stock)), headers: strings.Split(header, "\n")})
 	}
 	tag := put("If-None-Match: *").header.Get("ETag")
-	long := strings.TrimPrefix(tag, `"1`) // the rest of version 1's tag, which follows another version below
+	long := strings.TrimPrefix(tag, `"1`) // the rest of the tag of version 1, which is used with another version below
 	for _, c := range []struct {
-		header string // at a version that rises with each change
+		header string // the version rises with each change
 		status int
 	}{
 		{`If-Match: "zz", "1"`, 200}, // 2
@@ -69,8 +69,8 @@ func TestS9_ConditionsAreLists(t *testing.T) {
 	}
 }
 
-// S9: the ETag of a sale is one of all that the answer says, so that 304 means that
-// nothing of it has changed; for a change it means its version.
+// S9: the ETag of a sale covers the whole answer, so that 304 means that nothing in it has changed.
+// As the condition of a change only the version in it counts.
 func TestS9_TheETagCoversWhatIsAvailable(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -109,7 +109,7 @@ func TestS9_TheETagCoversWhatIsAvailable(t *testing.T) {
 	}
 	storetest.Eventually(t, 10*time.Second, "what it was before", func() bool { return unless(first).status == 304 })
 
-	// Both tags are of version 1, and so is what is to be replaced.
+	// Both tags are of version 1, and so is the sale that is replaced.
 	restocked := w.post(path+"/stock", `{"sku":"a","delta":1}`, "If-Match: "+second.header.Get("ETag"))
 	restocked.wants(t, 200, `{"sku":"a","total":10,"available":10,"held":0,"sold":0}`)
 	if a := w.post(path+"/stock", `{"sku":"a","delta":1}`, "If-Match: "+first); a.status != 412 {

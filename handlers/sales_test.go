@@ -16,7 +16,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// workSales runs all that sales need in the background until the test ends.
+// workSales runs the background loops of the sales until the test ends.
 func (w *world) workSales() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -32,7 +32,7 @@ func (w *world) workSales() {
 	})
 }
 
-// window is a sale's window that began an hour ago, as members of its JSON.
+// window is a window of a sale that began an hour ago, as members of JSON.
 func window() string {
 	now := time.Now()
 	return fmt.Sprintf(`"starts_at":%q,"ends_at":%q`, stamp(now.Add(-time.Hour)), stamp(now.Add(time.Hour)))
@@ -107,7 +107,7 @@ func TestSale(t *testing.T) {
 	}
 }
 
-// awaitOrders waits until so many orders are on record.
+// awaitOrders waits until n orders are on record.
 func (w *world) awaitOrders(sale string, n int) {
 	w.t.Helper()
 	storetest.Eventually(w.t, 20*time.Second, fmt.Sprintf("%d orders on record", n), func() bool {
@@ -214,7 +214,7 @@ func TestS9_CompareAndSet(t *testing.T) {
 	for _, tag := range []string{`"1"`, `"7"`, `"x"`, `W/"2"`, `"02"`, `""`} {
 		old := w.do(put(path, body(7)).with("If-Match: " + tag))
 		old.wants(t, 412, refused(6, 2))
-		wantHeader(t, old, "ETag", `"2"`) // one answer has all that the next try needs
+		wantHeader(t, old, "ETag", `"2"`) // the answer has everything for the next try
 	}
 	w.do(put(path, body(7)).with(`If-Match: *`)).wants(t, 200, present(7, 3))
 	w.do(post(path+"/stock", `{"sku":"a","delta":1}`).with(`If-Match: "2"`)).wants(t, 412, refused(7, 3))
@@ -255,7 +255,7 @@ func TestSaleIdempotency(t *testing.T) {
 	wantHeader(t, one, "Idempotent-Replayed", "")
 	wantHeader(t, two, "Idempotent-Replayed", "true")
 	w.post("/v1/sales/s/reservations", more, key).wants(t, 422, problem(api.CodeIdempotencyReused, "*"))
-	// Another user's key is another key.
+	// The same key of another user is a different key.
 	w.post("/v1/sales/s/reservations", strings.Replace(buy, "alice", "bob", 1), key).wants(t, 201, `{"id":"*","user":"bob","lines":[{"sku":"a","quantity":2}],"state":"held","expires_at":"*"}`)
 
 	path := "/v1/sales/s/reservations/" + one.member(t, "id")
@@ -274,7 +274,7 @@ func TestSaleIdempotency(t *testing.T) {
 		}
 	}
 	w.post("/v1/sales/s/stock", `{"sku":"a","delta":5}`, key).wants(t, 422, problem(api.CodeIdempotencyReused, "*"))
-	// A refusal is not kept: the same key may win later.
+	// A refusal is not stored: the same key may succeed later.
 	big := `{"user":"carol","lines":[{"sku":"a","quantity":10}]}`
 	w.post("/v1/sales/s/reservations", big, "Idempotency-Key: k2").wants(t, 409, problem(api.CodeSoldOut, "*", `"available":{"a":9}`))
 	w.post("/v1/sales/s/stock", `{"sku":"a","delta":1}`)
@@ -414,7 +414,7 @@ func TestBadSales(t *testing.T) {
 	buy := func(body string) call { return post(path+"/reservations", body) }
 	sale := func(body string) call { return put(path, body) }
 	times := `"starts_at":"2026-01-01T00:00:00Z","ends_at":"2026-01-02T00:00:00Z"`
-	many := func(n int, one string) string { // n items with names of their own
+	many := func(n int, one string) string { // n items with different names
 		var all []string
 		for i := range n {
 			all = append(all, fmt.Sprintf(one, i))

@@ -16,8 +16,8 @@ const (
 	changes = 10 // of each writer
 )
 
-// eachPartitioning runs a test on a sale of "s", of which there is none yet, in
-// one partition and in several.
+// eachPartitioning runs a test on a sale of "s" that does not exist yet, with one partition and
+// with several.
 func eachPartitioning(t *testing.T, fn func(t *testing.T, w *world, body func(stock int) string)) {
 	t.Helper()
 	for _, partitions := range []int{1, 3} {
@@ -37,7 +37,7 @@ func eachPartitioning(t *testing.T, fn func(t *testing.T, w *world, body func(st
 	}
 }
 
-// together makes all calls of all writers, and gives their answers.
+// together makes all calls of all writers at the same time, and returns their answers.
 func (w *world) together(make func(writer, n int) call) (answers []answer) {
 	w.t.Helper()
 	var all sync.WaitGroup
@@ -64,9 +64,9 @@ func restockByOne(headers ...string) call {
 	return call{method: "POST", path: "/v1/sales/spring/stock", body: `{"sku":"s","delta":1}`, headers: headers}
 }
 
-// S9: the total and the ETag of an answer to a change of stock are of one moment,
-// however many change the sale at once: who adds to a total of n by that ETag
-// knows what he adds to. The same key answers the same, with the same ETag.
+// S9: the total and the ETag in the answer to a change of stock are from one moment, however many
+// callers change the sale at the same time. So a caller that adds stock with that ETag knows the
+// previous total. The same key gets the same answer, with the same ETag.
 func TestS9_ARestockAnswersItsOwnVersion(t *testing.T) {
 	t.Parallel()
 	eachPartitioning(t, func(t *testing.T, w *world, _ func(int) string) {
@@ -90,8 +90,8 @@ func TestS9_ARestockAnswersItsOwnVersion(t *testing.T) {
 	})
 }
 
-// matches checks that an answer about a sale that began with no units at version 1,
-// to which each change added one, has the total of its ETag's version.
+// matches checks that an answer has the total that belongs to the version in its ETag. The sale
+// began without units at version 1, and each change added one.
 func (a answer) matches(t testing.TB) int64 {
 	t.Helper()
 	var item api.SaleItem
@@ -104,8 +104,7 @@ func (a answer) matches(t testing.TB) int64 {
 	return item.Total
 }
 
-// S9: If-Match: * asks whether there is a sale, and for no version: no change of
-// others refuses it.
+// S9: If-Match: * requires only that the sale exists, so that changes by others do not refuse it.
 func TestS9_AnyVersionMatches(t *testing.T) {
 	t.Parallel()
 	eachPartitioning(t, func(t *testing.T, w *world, body func(int) string) {
@@ -131,8 +130,8 @@ func TestS9_AnyVersionMatches(t *testing.T) {
 	})
 }
 
-// S9: a PUT answers the sale that it made of it, with that version and ETag, and
-// not what another has made of it since.
+// S9: a PUT answers with the sale as this PUT made it, with its version and ETag, and not with a
+// later change by another caller.
 func TestS9_APutAnswersItsOwnVersion(t *testing.T) {
 	t.Parallel()
 	eachPartitioning(t, func(t *testing.T, w *world, body func(int) string) {

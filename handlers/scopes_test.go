@@ -12,8 +12,8 @@ import (
 	"fanfare/handlers"
 )
 
-// mayCall is who may call what: the scopes of which one is enough, as the contract
-// has them. It is written out here, not taken from the table of routes.
+// mayCall lists for each route the scopes of which one is enough, according to the contract. It is
+// written out here and not taken from the table of routes.
 var mayCall = map[string]string{
 	"GET /healthz":      "anybody",
 	"GET /readyz":       "anybody",
@@ -81,8 +81,8 @@ var mayCall = map[string]string{
 	"POST /v1/sales/{sale}/reservations/{id}/release": "sales sales:buy admin",
 }
 
-// Every route is called without a key and with a key of each scope alone: 401, 403
-// for each that is not its own, and neither for each that is.
+// Every route is called without a key and with a key of each single scope. The answer is 401
+// without a key, 403 for each scope that is not sufficient, and neither for each that is.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -123,7 +123,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// status is what a call is answered with, without waiting for a body that may not end.
+// status is the status of an answer. It does not wait for a body that may not end.
 func (w *world) status(t testing.TB, c call) int {
 	t.Helper()
 	res, err := w.open(t, c)
@@ -134,7 +134,7 @@ func (w *world) status(t testing.TB, c call) int {
 	return res.StatusCode
 }
 
-// open sends a call and gives its answer as soon as the head is there.
+// open sends a call and returns the answer as soon as its head has arrived.
 func (w *world) open(t testing.TB, c call) (*http.Response, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), c.method, w.url+c.path, c.reader())

@@ -12,8 +12,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// BenchmarkStreams sends messages to a chat that 1,000 streams follow, readers
-// in the same process; an operation is one message to all of them.
+// BenchmarkStreams sends messages to a chat that 1,000 streams follow, with the readers in the same
+// process. An operation is one message to all of them.
 func BenchmarkStreams(b *testing.B) {
 	const streams = 1000
 	w := setupOn(b, storetest.Open(b, storetest.Redis(b).URL()))
@@ -54,7 +54,7 @@ func (w *world) mustOpen(user string) net.Conn {
 	return c
 }
 
-// readEvents reads so many messages.
+// readEvents reads n messages.
 func readEvents(b *testing.B, c net.Conn, n int) {
 	lines := bufio.NewScanner(c)
 	for n > 0 && lines.Scan() {

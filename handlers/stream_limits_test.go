@@ -17,11 +17,12 @@ import (
 	"fanfare/store/storetest"
 )
 
-// shortTimeout is what these servers give a request; a busy machine keeps it.
+// shortTimeout is the time-out of requests of these servers, which is long enough for a busy
+// machine.
 const shortTimeout = 2 * time.Second
 
-// A stream is the same over HTTP/2, where deadlines are those of one stream of
-// many on a connection.
+// A stream behaves the same over HTTP/2, where deadlines apply to one of many streams on a
+// connection.
 func TestStreamsOverHTTP2(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -46,12 +47,12 @@ func TestStreamsOverHTTP2(t *testing.T) {
 	f := &follower{t: t, res: res, lines: bufio.NewReader(res.Body), cancel: cancel}
 	w.mustSend("team", "ann", 1, 1)
 	f.wantMessages("team", 1, 1)
-	time.AfterFunc(shortTimeout*3/2, func() { w.mustSend("team", "ann", 2, 2) }) // long after the server's time-outs
+	time.AfterFunc(shortTimeout*3/2, func() { w.mustSend("team", "ann", 2, 2) }) // after the server's time-outs
 	f.wantMessages("team", 2, 2)
 }
 
-// C14: a heartbeat that has arrived renews the presence of whoever follows, over
-// HTTP/1 and HTTP/2, and where nobody can tell what has arrived.
+// C14: a heartbeat that has arrived renews the presence of the stream's user, over HTTP/1 and
+// HTTP/2, and also where it is not known what has arrived.
 func TestC14_HeartbeatsRenewPresence(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]struct {
@@ -93,8 +94,8 @@ func TestC14_HeartbeatsRenewPresence(t *testing.T) {
 	}
 }
 
-// The server's time-outs are for requests that are answered at once: a stream
-// and a long poll outlast them.
+// The server's time-outs are for requests that are answered at once. A stream and a long poll
+// outlast them.
 func TestStreamsOutlastTheTimeouts(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -112,8 +113,8 @@ func TestStreamsOutlastTheTimeouts(t *testing.T) {
 	f.wantMessages("team", 1, 1)
 }
 
-// C13: a reader that takes nothing is cut off; the others go on, and nothing is
-// buffered for him without bound.
+// C13: a reader that reads nothing is disconnected. The others go on, and the amount that is
+// buffered for this reader is limited.
 func TestC13_SlowReaderIsCut(t *testing.T) {
 	t.Parallel()
 	w := setupOn(t, storetest.Open(t, storetest.Redis(t).URL()))
@@ -142,7 +143,7 @@ func TestC13_SlowReaderIsCut(t *testing.T) {
 	}
 }
 
-// A stream stays open while Redis is away, and goes on by itself.
+// A stream stays open while Redis is away, and continues by itself.
 func TestC13_StreamOutlivesRedis(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -160,7 +161,7 @@ func TestC13_StreamOutlivesRedis(t *testing.T) {
 		t.Fatalf("a stream without Redis: %d %s", a.status, a.body)
 	}
 	redis.Restart()
-	// The client's pool remembers for a second that nobody listened.
+	// The client's pool remembers for a second that the connection was refused.
 	storetest.Eventually(t, soon, "Redis is reached again", func() bool { return w.get("/v1/chats/team").status == 200 })
 	w.mustSend("team", "ann", 3, 3)
 	f.wantMessages("team", 3, 3)
@@ -168,8 +169,8 @@ func TestC13_StreamOutlivesRedis(t *testing.T) {
 	f.wantMessages("team", 4, 4)
 }
 
-// C13: pub/sub only hints. A message that was published while the subscription
-// was cut comes as soon as it stands again, also when none follows it.
+// C13: pub/sub is only a hint. A message that was published while the subscription was cut comes as
+// soon as the subscription is back, even if no other message follows.
 func TestC13_LostHints(t *testing.T) {
 	t.Parallel()
 	redis := storetest.Redis(t)
@@ -184,7 +185,7 @@ func TestC13_LostHints(t *testing.T) {
 		storetest.Must(t, <-killed)
 		began := time.Now()
 		f.wantMessages("team", id, id)
-		if took := time.Since(began); took > 10*time.Second { // the next comparison would be later
+		if took := time.Since(began); took > 10*time.Second { // the next regular comparison would be later
 			t.Fatalf("message %d took %v", id, took)
 		}
 	}

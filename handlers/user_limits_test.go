@@ -38,7 +38,8 @@ func (w *world) mustEnter(method, path, header string) {
 	}
 }
 
-// wantStream opens a stream and fails unless it is answered so; want is "" for one that opens.
+// wantStream opens a stream and fails unless the answer is as given. want is "" if the stream
+// opens.
 func (w *world) wantStream(want string, status int, user, header string) *follower {
 	w.t.Helper()
 	f, err := w.tryFollow(user, "", header)
@@ -54,8 +55,8 @@ func (w *world) wantStream(want string, status int, user, header string) *follow
 	return f
 }
 
-// C13, U5: a user has 32 streams in a process, whoever opens them for him, and everybody else
-// has the rest.
+// C13, U5: a user has 32 streams in a process, whichever keys and tokens open them, and everybody
+// else has the rest.
 func TestU5_StreamsOfOneUser(t *testing.T) {
 	t.Parallel()
 	w, admin := setupLimits(t, func(*handlers.Options) {})
@@ -67,7 +68,7 @@ func TestU5_StreamsOfOneUser(t *testing.T) {
 	for _, header := range []string{alice, admin} {
 		w.wantStream(refused, 429, "alice", header)
 	}
-	w.wantStream(refused, 429, "%61lice", admin) // the same name
+	w.wantStream(refused, 429, "%61lice", admin) // the same user name, escaped
 	w.wantStream("", 200, "bob", w.mustToken("bob"))
 	w.wantStream("", 200, "eve", admin)
 	w.do(get("/v1/users/alice/messages/pending?wait_ms=1").with(alice)).wants(t, 200, `{"chats":[]}`)
@@ -102,8 +103,8 @@ func TestU5_LongPollsOfOneUser(t *testing.T) {
 	}
 }
 
-// U5: a user has 32 requests under way. What is a backend's alone is not among them: it can
-// still end the user's tokens.
+// U5: a user has 32 requests under way. Calls that only backends can make do not count: a backend
+// can still end the user's tokens.
 func TestU5_RequestsOfOneUser(t *testing.T) {
 	t.Parallel()
 	w, admin := setupLimits(t, func(o *handlers.Options) { o.Web.RequestTimeout = time.Minute })
@@ -139,7 +140,7 @@ func TestU5_TokensLeaveRoomForKeys(t *testing.T) {
 	w.do(get("/v1/users/eve/chats").with(admin)).wants(t, 200, `{"items":[]}`)
 }
 
-// C13: an API key opens as many streams as there may be, unless it has a limit of its own.
+// C13: an API key can open all streams of the process, unless API keys have their own limit.
 func TestC13_StreamsOfOneKey(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]int64{"NoLimit": 0, "Limit": 3} {
@@ -166,7 +167,7 @@ func TestC13_StreamsOfOneKey(t *testing.T) {
 	}
 }
 
-// What has ended gives its places back, however it ended.
+// Requests and streams give their places back, however they end.
 func TestPlacesComeBack(t *testing.T) {
 	t.Parallel()
 	w, _ := setupLimits(t, func(o *handlers.Options) { o.Web.UserMaxStreams, o.Web.UserMaxPolls, o.Web.UserMaxInFlight = 1, 1, 1 })

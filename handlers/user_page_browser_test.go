@@ -19,8 +19,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// examplePage serves the page of the documents with its own small backend: it gives
-// bob a token and a ticket of fanfare's, which is at base and called with an API key.
+// examplePage serves the example page with its own small backend, which gives bob a token and a
+// ticket. The backend calls fanfare at base with an API key.
 func examplePage(w *world, key, base *string) http.Handler {
 	page := storetest.RepositoryFile(w.t, "docs/user-access.html")
 	mux := http.NewServeMux()
@@ -57,7 +57,7 @@ func (b *browser) lines(t *testing.T, selector string) []string {
 	return strings.Split(text, "\n")
 }
 
-// shows waits until the elements that a selector finds have these texts, in this order.
+// shows waits until the elements of a selector have these texts, in this order.
 func (b *browser) shows(t *testing.T, selector string, want ...string) {
 	t.Helper()
 	var got []string
@@ -72,7 +72,7 @@ func (b *browser) shows(t *testing.T, selector string, want ...string) {
 	})
 }
 
-// streams counts how often the page has opened the stream of a user's messages.
+// streams counts how often the page has opened the stream of messages.
 func (b *browser) streams() int {
 	return strings.Count(strings.Join(b.complaints(), "\n"), "/messages/stream?ticket=")
 }
@@ -89,7 +89,7 @@ func TestU7_APageOfAnotherOrigin(t *testing.T) {
 	w.workSales()
 	fanfare, err := url.Parse(w.url)
 	storetest.Must(t, err)
-	cable := storetest.NewProxy(t, fanfare.Host) // between the page and fanfare; its backend has its own
+	cable := storetest.NewProxy(t, fanfare.Host) // between the page and fanfare; the backend uses another connection
 	base, key := "http://"+cable.Addr(), "Authorization: Bearer "+w.mustKey(api.ScopeTokens)
 	page = examplePage(w, &key, &base)
 	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"],"message":"hello"}`, admin)
@@ -136,8 +136,8 @@ func TestU7_APageOfAnotherOrigin(t *testing.T) {
 	}
 }
 
-// A message whose answer is lost is sent once, however often its text is sent again; and no
-// link makes a page of production talk to another server.
+// A message whose answer is lost is sent only once, however often the user sends it again. No link
+// can make a page in production call another server.
 func TestTheExamplePageSendsOnceAndToItsOwnServer(t *testing.T) {
 	t.Parallel()
 	storetest.SkipShort(t, "a browser")
@@ -146,7 +146,7 @@ func TestTheExamplePageSendsOnceAndToItsOwnServer(t *testing.T) {
 	var lost, strange atomic.Int32
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { page.ServeHTTP(w, r) }))
 	t.Cleanup(site.Close)
-	public := strings.Replace(site.URL, "127.0.0.1", "app.localhost", 1) // not the name of a machine to itself
+	public := strings.Replace(site.URL, "127.0.0.1", "app.localhost", 1) // not a loopback name
 	w, admin := setupUsers(t, func(o *handlers.Options) { o.Web.AllowedOrigins = []string{public} })
 	w.workChats()
 	var losing atomic.Bool
@@ -184,8 +184,8 @@ func TestTheExamplePageSendsOnceAndToItsOwnServer(t *testing.T) {
 	}
 }
 
-// The README's way to a chat in a browser: a server without keys, and the page of the
-// documents on any web server of this machine, without a backend.
+// The README's chat in a browser works: a server without keys, and the example page on any web
+// server of this machine, without a backend.
 func TestThePageOfTheTour(t *testing.T) {
 	t.Parallel()
 	storetest.SkipShort(t, "a browser")

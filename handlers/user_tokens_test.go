@@ -22,8 +22,8 @@ import (
 	"fanfare/store/usertokens"
 )
 
-// userRoutes is what a user token opens, and with which scope. Whoever opens another
-// route must say so here as well.
+// userRoutes lists the routes that take user tokens, with their scopes. A route that is opened to
+// user tokens must be added here as well.
 var userRoutes = map[string]api.UserScope{
 	"PUT /v1/users/{user}/devices/{token}":            "devices",
 	"GET /v1/users/{user}/devices":                    "devices",
@@ -54,7 +54,7 @@ var userRoutes = map[string]api.UserScope{
 	"POST /v1/users/{user}/tickets":                   web.AnyUser,
 }
 
-// setupUsers opens a server with an API key made, so that the server is not open.
+// setupUsers starts a server with an API key, so that the server is not open.
 func setupUsers(t testing.TB, change ...func(*handlers.Options)) (w *world, admin string) {
 	w = setup(t, change...)
 	return w, "Authorization: Bearer " + w.mustKey(api.ScopeAdmin)
@@ -76,7 +76,7 @@ func (w *world) mustTokenOf(user string, ttl time.Duration, scopes ...api.UserSc
 	return made.Token
 }
 
-// forged is a token with another signature, wherever that ends by chance.
+// forged is a token with another signature.
 func forged(token string) string {
 	at := strings.LastIndex(token, ".") + 1
 	other := "A"
@@ -86,7 +86,7 @@ func forged(token string) string {
 	return token[:at] + other + token[at+1:]
 }
 
-// userPath fills a pattern with names, with that of a user where it takes one.
+// userPath fills a pattern with names, and with the given user where it has one.
 func userPath(pattern, user string) string {
 	return strings.NewReplacer("{user}", user, "{token}", token, "{type}", "a", "{object}", "b", "{contact}", "amy",
 		"{chat}", "team", "{sale}", "spring", "{id}", "x").Replace(pattern)
@@ -144,7 +144,7 @@ func TestU2_TheTableOfRoutes(t *testing.T) {
 	}
 }
 
-// headOf gives the status of an answer that may never end.
+// headOf returns the status of an answer that may never end.
 func (w *world) headOf(c call) int {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -174,7 +174,7 @@ func TestU2_UsersConfirmOnlyWhereTheyMay(t *testing.T) {
 	}
 }
 
-// U2: users choose no topic that nothing is sent to: such devices would wake the operator.
+// U2: a user token cannot register a topic without an app, because such devices would raise alarms.
 func TestU2_UsersRegisterOnlyForAppsThatAreThere(t *testing.T) {
 	t.Parallel()
 	w, admin := setupUsers(t, func(o *handlers.Options) {
@@ -219,7 +219,7 @@ func TestU2_ChatsOfAMember(t *testing.T) {
 		w.do(get("/v1/chats/team/members").with(alice)).wants(t, 200, `{"items":[{"user":"alice","acked":2,"joined_at":"*"},{"user":"bob","acked":0,"joined_at":"*"}]}`)
 
 		hidden := problem(api.CodeNotFound, "there is no such chat, or you are not a member")
-		for _, chat := range []string{"team", "nowhere"} { // a stranger cannot tell them apart
+		for _, chat := range []string{"team", "nowhere"} { // a user who is not a member cannot tell them apart
 			w.do(get("/v1/chats/"+chat).with(eve)).wants(t, 404, hidden)
 			w.do(get("/v1/chats/"+chat+"/members").with(eve)).wants(t, 404, hidden)
 			w.do(get("/v1/chats/"+chat+"/messages").with(eve)).wants(t, 404, hidden)
@@ -257,7 +257,7 @@ func TestU2_ReservationsOfTheirUser(t *testing.T) {
 		w.do(get("/v1/sales/spring/reservations?user=alice").with(eve)).wants(t, 403, foreign)
 		w.do(get("/v1/sales/spring/reservations/"+id).with(alice)).wants(t, 200, held.body)
 		other := id[:len(id)-1] + map[bool]string{true: "1", false: "0"}[id[len(id)-1] == '0']
-		for _, one := range []string{id, other} { // another's is as if it were not there
+		for _, one := range []string{id, other} { // the reservation of another user looks as if it did not exist
 			missing := problem(api.CodeNotFound, fmt.Sprintf("there is no reservation %q in this sale", one))
 			w.do(get("/v1/sales/spring/reservations/"+one).with(eve)).wants(t, 404, missing)
 			w.post("/v1/sales/spring/reservations/"+one+"/release", "", eve).wants(t, 404, missing)
@@ -345,7 +345,7 @@ func TestU6_WhatIsWrongWithATokenIsNotTold(t *testing.T) {
 	}
 }
 
-// U6: what strangers send from an address never locks out the others behind it.
+// U6: wrong tokens from an address never lock out other users at that address.
 func TestU6_StrangersLockNobodyOut(t *testing.T) {
 	t.Parallel()
 	w, admin := setupUsers(t)
@@ -377,7 +377,7 @@ func TestU6_StrangersLockNobodyOut(t *testing.T) {
 func TestU5_RatePerUser(t *testing.T) {
 	t.Parallel()
 	w, admin := setupUsers(t, func(o *handlers.Options) { o.Web.UserRateLimit = web.RateLimit{Requests: 2, Window: time.Hour} })
-	for left := 1; left >= 0; left-- { // whatever token the user has
+	for left := 1; left >= 0; left-- { // with any token of the user
 		a := w.do(get("/v1/users/alice/chats").with(w.mustToken("alice", api.UserScopes[:1+left]...))).wants(t, 200, `{"items":[]}`)
 		wantHeader(t, a, "RateLimit-Policy", `"user";q=2;w=3600`)
 		wantHeader(t, a, "RateLimit", fmt.Sprintf(`"user";r=%d;t=\d+`, left))
@@ -397,7 +397,7 @@ func (w *world) mustTicket(user, token string) string {
 	return a.member(w.t, "ticket")
 }
 
-// followURL opens a stream as an EventSource does: by its URL alone.
+// followURL opens a stream like an EventSource: only with its URL.
 func (w *world) followURL(path string) *follower {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -582,10 +582,10 @@ func (r *readsOf) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// wantsBye reads to the stream's end: a bye within 10 s of a moment, and nothing more.
+// wantsBye reads to the end of the stream: a bye within 10 s of the given time, and nothing more.
 func (f *follower) wantsBye(reason string, after time.Time) {
 	f.t.Helper()
-	defer time.AfterFunc(soon, f.close).Stop() // one that never ends is an error, not a test that hangs
+	defer time.AfterFunc(soon, f.close).Stop() // a stream that never ends is an error and must not let the test hang
 	var last event
 	for {
 		e, err := f.next()
@@ -711,9 +711,8 @@ func TestU4_AnOpenServerAdmitsThisMachine(t *testing.T) {
 	})
 }
 
-// A membership that ends while a call is on its way is seen by that call's own script:
-// there is no second look that could be out of date. So the calls cost what they cost
-// with an API key, one script each.
+// The script of a call itself checks the membership, so that there is no separate check that could
+// be out of date. So the calls cost the same as with an API key, one script each.
 func TestU2_MembershipIsCheckedInTheCallsOwnScript(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
@@ -722,7 +721,7 @@ func TestU2_MembershipIsCheckedInTheCallsOwnScript(t *testing.T) {
 	w.post("/v1/chats", `{"id":"team","creator":"alice"}`, admin)
 	alice := w.mustToken("alice")
 	scripts := func(c call) int64 {
-		w.do(c) // it knows the script now
+		w.do(c) // Redis has the script now
 		count := func() (n int64) {
 			for line := range strings.Lines(server.Client().Info(t.Context(), "commandstats").Val()) {
 				if rest, is := strings.CutPrefix(line, "cmdstat_evalsha:calls="); is {

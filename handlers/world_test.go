@@ -30,10 +30,10 @@ import (
 	"fanfare/store/usertokens"
 )
 
-// token is a device token that nothing is wrong with.
+// token is a valid device token.
 const token = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
 
-// world is a server over stores of its own, as main would open it.
+// world is a server with its own stores, opened like in the program.
 type world struct {
 	t        testing.TB
 	url      string
@@ -45,7 +45,7 @@ type world struct {
 	pusher   *chat.Pusher
 	closing  chan struct{}
 	streams  sync.WaitGroup
-	stopping func() // what main does first when it stops
+	stopping func() // the first step of a stop
 	devices  *devices.Store
 	contacts *contacts.Store
 	sales    *sales.Store
@@ -62,7 +62,7 @@ func setup(t testing.TB, change ...func(*handlers.Options)) *world {
 	return setupOn(t, storetest.Open(t, "embedded"), change...)
 }
 
-// setupOn opens a server on SQLite and that Redis.
+// setupOn opens a server on SQLite and the given Redis.
 func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *world {
 	t.Helper()
 	rec, err := record.Open(t.Context(), record.Options{URL: storetest.SQLite(t)})
@@ -109,8 +109,8 @@ func mustQueue(t testing.TB, db *redisdb.DB, name string) *queue.Queue {
 	return q
 }
 
-// serve puts the handler behind a real server, since headers, limits and
-// deadlines of bodies only exist there.
+// serve runs the handler in a real server, because headers, limits and deadlines of bodies exist
+// only there.
 func (w *world) serve() {
 	server := httptest.NewServer(w.handler)
 	w.t.Cleanup(server.Close)
@@ -134,7 +134,7 @@ type call struct {
 	chunked            bool
 }
 
-// answer is what came back.
+// answer is the answer to a call.
 type answer struct {
 	status int
 	header http.Header
@@ -214,8 +214,8 @@ func (w *world) del(path string) answer {
 	return w.do(call{method: "DELETE", path: path})
 }
 
-// wants fails unless the status and the whole body are these. In want, "*"
-// stands for any string or number: ids and times.
+// wants fails unless the status and the whole body are equal. In want, "*" matches any string or
+// number, such as ids and times.
 func (a answer) wants(t testing.TB, status int, want string) answer {
 	t.Helper()
 	if a.status != status {
@@ -235,7 +235,7 @@ func (a answer) wants(t testing.TB, status int, want string) answer {
 	return a
 }
 
-// same compares JSON values; "*" in want stands for any string or number.
+// same compares JSON values. "*" in want matches any string or number.
 func same(got, want any) bool {
 	if want == "*" {
 		return got != nil
@@ -281,8 +281,8 @@ func (a answer) member(t testing.TB, name string) string {
 	return value
 }
 
-// problem is the whole body of a problem without facts; detail ends it, and
-// more are further members such as `"errors":[...]`.
+// problem is the whole body of a problem. detail is its last common member, and more are further
+// members such as `"errors":[...]`.
 func problem(code api.Code, detail string, more ...string) string {
 	m := api.MeaningOf(code)
 	head, _ := json.Marshal(map[string]any{

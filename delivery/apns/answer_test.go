@@ -87,7 +87,7 @@ func TestA5_PushTypesAndPriorities(t *testing.T) {
 	}
 }
 
-// The payload goes out as it was rendered: apns2 would escape and so lengthen it.
+// The payload is sent as it was rendered; apns2 would escape it and make it longer.
 func TestPayloadIsNotTouched(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{})
@@ -134,7 +134,7 @@ func TestA11_StrangeAnswersKeepTheirStatus(t *testing.T) {
 			t.Parallel()
 			w := setup(t, apnstest.Options{})
 			w.ScriptAll(row.answer)
-			for range 2 { // the connection lives on
+			for range 2 { // the connection stays open
 				a := w.send(testNote(0))
 				if a.Outcome != row.want || a.Status != row.answer.Status || a.Err != nil {
 					t.Fatalf("got %s %d %v, want %s", a.Outcome, a.Status, a.Err, row.want)

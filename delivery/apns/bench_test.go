@@ -24,10 +24,10 @@ import (
 
 const benchInFlight = 512
 
-// BenchmarkSend compares the sender, by Send and by Start, with stock apns2 against
-// the same stand-in, turn by turn. It reports rates, the median of their ratios to
-// stock, and CPU time and allocations per notification; both have the stand-in's
-// in them, which is the same for all.
+// BenchmarkSend compares the sender, with Send and with Start, with stock apns2, in turns and
+// against the same stand-in. It reports rates, the median of their ratios to stock, and CPU time
+// and allocations per notification. The latter include those of the stand-in, which are the same
+// for all.
 func BenchmarkSend(b *testing.B) {
 	s := apnstest.Start(b, apnstest.Options{CountsOnly: true})
 	ours := mustNew(b, optionsFor(s))
@@ -70,7 +70,7 @@ func BenchmarkSend(b *testing.B) {
 		b.ReportMetric(medianOf(cpu), way.name+"-cpu-us")
 		b.ReportMetric(medianOf(allocs), way.name+"-allocs")
 	}
-	b.ReportMetric(0, "ns/op") // of a whole turn: says nothing
+	b.ReportMetric(0, "ns/op") // the time of a whole turn has no meaning
 }
 
 func medianOf(v []float64) float64 {
@@ -78,8 +78,8 @@ func medianOf(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// cost is what a number of notifications took: how many a second, and each
-// one's CPU time in microseconds and allocations.
+// cost is the cost of a number of notifications: the rate per second, and the CPU time in
+// microseconds and the allocations of each.
 type cost struct{ rate, cpu, allocs float64 }
 
 // mustCost measures n notifications.
@@ -99,7 +99,7 @@ func mustCost(b *testing.B, n int, run func(n int) (failed int64)) cost {
 	return cost{rate: per / took.Seconds(), cpu: float64(cpu.Nanoseconds()) / 1000 / per, allocs: float64(after.Mallocs-before.Mallocs) / per}
 }
 
-// cpuTime is what this process used so far.
+// cpuTime is the CPU time that this process has used so far.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
@@ -109,8 +109,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// inFlight sends n notifications, benchInFlight at a time, each by a goroutine
-// that waits.
+// inFlight sends n notifications, benchInFlight at a time, each from a goroutine that waits.
 func inFlight(notes []*transport.Notification, n int, send func(*transport.Notification) bool) int64 {
 	var next, failed atomic.Int64
 	var wg sync.WaitGroup
@@ -146,7 +145,7 @@ func started(s *Sender, notes []*transport.Notification, n int) int64 {
 	return failed.Load()
 }
 
-// pushStock sends as apns2 does.
+// pushStock sends through apns2.
 func pushStock(c *apns2.Client, n *transport.Notification) bool {
 	r, err := c.Push(&apns2.Notification{
 		ApnsID: n.ID, DeviceToken: n.Token, Topic: n.Topic, CollapseID: n.CollapseID,
@@ -155,7 +154,7 @@ func pushStock(c *apns2.Client, n *transport.Notification) bool {
 	return err == nil && r.Sent()
 }
 
-// mustStock is apns2 as it comes, but for the roots it trusts.
+// mustStock is apns2 unchanged, except for the trusted roots.
 func mustStock(b *testing.B, s *apnstest.Server) *apns2.Client {
 	b.Helper()
 	key, err := apnstoken.AuthKeyFromFile(s.KeyFile())

@@ -134,7 +134,7 @@ func TestA1_URLs(t *testing.T) {
 	}
 }
 
-// A server whose certificate is not signed by our roots gets nothing.
+// A server whose certificate is not signed by the trusted roots gets nothing.
 func TestA1_ServerIsVerified(t *testing.T) {
 	t.Parallel()
 	s, other := apnstest.Start(t, apnstest.Options{}), apnstest.Start(t, apnstest.Options{})
@@ -146,7 +146,7 @@ func TestA1_ServerIsVerified(t *testing.T) {
 	}
 }
 
-// Two environments with one key at one address: never the same connection.
+// Two environments with one key at one address never share a connection.
 func TestA7_EnvironmentsDoNotShareConnections(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{})
@@ -166,7 +166,7 @@ func TestA7_EnvironmentsDoNotShareConnections(t *testing.T) {
 	}
 }
 
-// Two servers and three apps at once: each request goes to its own app's server.
+// Two servers and three apps at the same time: each request goes to the server of its app.
 func TestA7_NoRequestChangesAnothersHost(t *testing.T) {
 	t.Parallel()
 	one, two := apnstest.Start(t, apnstest.Options{}), apnstest.Start(t, apnstest.Options{})
@@ -232,8 +232,8 @@ func TestA13_NoApp(t *testing.T) {
 	}
 }
 
-// A topic that APNs refuses wakes an operator only if he has named it: with a key for all
-// topics clients choose them.
+// A topic that APNs refuses raises an alarm only if the configuration names it: with a key for all
+// topics clients choose the topics.
 func TestA13_TopicsOfClientsAreQuiet(t *testing.T) {
 	t.Parallel()
 	s := apnstest.Start(t, apnstest.Options{Topics: []string{"one"}})
@@ -305,7 +305,7 @@ func TestA13_Reload(t *testing.T) {
 	})
 }
 
-// A reload under load loses no request and repeats none.
+// A reload under load neither loses nor repeats a request.
 func TestA13_ReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{TrackIDs: true, CountsOnly: true})
@@ -329,7 +329,7 @@ func TestA13_ReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// The key of the variables serves what the file does not name.
+// The key of the variables is used for topics that the file does not name.
 func TestA13_FileBeforeVariables(t *testing.T) {
 	t.Parallel()
 	s, own := apnstest.Start(t, apnstest.Options{}), apnstest.Start(t, apnstest.Options{})
@@ -338,7 +338,7 @@ func TestA13_FileBeforeVariables(t *testing.T) {
 	a := mustNew(t, o)
 	w := &world{Server: s, t: t, sender: a}
 	w.mustDeliver(noteFor(0, "two", api.EnvProduction))
-	if got := w.send(noteFor(0, "one", api.EnvProduction)); got.Outcome != transport.NotSent { // its CA is another
+	if got := w.send(noteFor(0, "one", api.EnvProduction)); got.Outcome != transport.NotSent { // its certificate is from another CA
 		t.Fatalf("got %s", got.Outcome)
 	}
 	var names []string
@@ -350,7 +350,7 @@ func TestA13_FileBeforeVariables(t *testing.T) {
 	}
 }
 
-// Every problem is reported at once, with what to mend.
+// Every problem is reported at once, with what to correct.
 func TestA13_EveryProblemAtOnce(t *testing.T) {
 	t.Parallel()
 	s := apnstest.Start(t, apnstest.Options{})
@@ -405,7 +405,7 @@ func TestA13_BadCertificates(t *testing.T) {
 	}
 }
 
-// Topics are made by clients; they may not fill the memory.
+// Clients choose topics, so topics must not fill the memory.
 func TestTopicsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{})

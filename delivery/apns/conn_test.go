@@ -19,8 +19,8 @@ import (
 
 func TestA6_OneUntilFirstAnswer(t *testing.T) {
 	t.Parallel()
-	// This peer would allow a thousand at once; Apple's rule for provider tokens
-	// is to wait for the first answer.
+	// This peer would allow a thousand streams at once, but Apple's rule for provider tokens is to
+	// wait for the first answer.
 	w := setup(t, apnstest.Options{StartStreams: 1000})
 	var early atomic.Int32
 	w.ScriptFunc(func(r *apnstest.Request) (apnstest.Answer, bool) {
@@ -52,9 +52,9 @@ func TestA6_PeerStartsAtOne(t *testing.T) {
 	}
 }
 
-// An app whose first requests on every new connection hang holds up no other:
-// the others get a connection of their own long before those are given up, also
-// when the app has had all that it may have.
+// An app whose first requests on every new connection hang holds up no other app. The others get a
+// connection long before these requests are given up, even if the app has all the connections that
+// it may have.
 func TestA6_AHangingAppLeavesAConnectionToOthers(t *testing.T) {
 	t.Parallel()
 	for name, tried := range map[string]int{"AtTheFirst": 1, "AtTheLast": 3} {
@@ -84,8 +84,8 @@ func TestA6_AHangingAppLeavesAConnectionToOthers(t *testing.T) {
 	}
 }
 
-// The peer's limit binds also when it falls while requests flow, from its
-// acknowledgement on, and more waiting requests than streams never stall.
+// The peer's limit also applies if it is lowered while requests are sent, from its acknowledgement
+// on. Requests never stall if more of them wait than there are streams.
 func TestA6_PeerLowersLimit(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{MaxStreams: 500, Latency: 2 * time.Millisecond})
@@ -129,7 +129,7 @@ func TestA6_AtMost900Streams32Connections(t *testing.T) {
 			for i := range tt.requests {
 				wg.Go(func() { w.sender.Send(ctx, testNote(i)) })
 			}
-			full := min(tt.requests, tt.conns*(tt.streams+1)) // the first of each was answered
+			full := min(tt.requests, tt.conns*(tt.streams+1)) // the first request of each was answered
 			if err := w.WaitTotal(full, 30*time.Second); err != nil {
 				t.Error(err)
 			}
@@ -162,7 +162,7 @@ func TestA8_BlackHole(t *testing.T) {
 	storetest.Eventually(t, 20*time.Second, "the silent connection is closed", func() bool { return w.sender.Apps()[0].Connections == 1 })
 }
 
-// A connection that is slow but alive answers PINGs and is not given up.
+// A slow connection that answers PINGs is not given up.
 func TestA8_SlowIsNotDead(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{}, func(o *Options) {
@@ -175,7 +175,7 @@ func TestA8_SlowIsNotDead(t *testing.T) {
 	}
 }
 
-// A first request that is never answered holds up others for a moment only.
+// A first request that is never answered holds up others only for a moment.
 func TestA8_SilentFirstStream(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{}, func(o *Options) { o.ReadIdle, o.PingTimeout = 200*time.Millisecond, 10*time.Second })
@@ -224,7 +224,7 @@ func TestA9_GoAwayAtOrBelowLFinishes(t *testing.T) {
 	}
 }
 
-// GOAWAY again and again under load: each request is delivered, none twice.
+// Repeated GOAWAYs under load: each request is delivered, and none twice.
 func TestA9_GoAwayUnderLoad(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{TrackIDs: true, CountsOnly: true, Latency: time.Millisecond},
@@ -248,7 +248,7 @@ func TestA9_GoAwayUnderLoad(t *testing.T) {
 	}
 }
 
-// REFUSED_STREAM says the same for one request.
+// REFUSED_STREAM has the same meaning for one request.
 func TestA9_RefusedStream(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{})
@@ -283,7 +283,7 @@ func TestA10_ConnectionLostIsUnknownOutcome(t *testing.T) {
 	}
 }
 
-// What was never written is never called unknown.
+// A request that was never written never has an unknown outcome.
 func TestA10_NotSentWithoutConnection(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{})
@@ -302,7 +302,7 @@ func TestA10_NotSentWithoutConnection(t *testing.T) {
 	}
 }
 
-// A server that cannot be reached is not dialled by every request.
+// A server that cannot be reached is not dialled for every request.
 func TestA10_DialsBackOff(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -318,14 +318,14 @@ func TestA10_DialsBackOff(t *testing.T) {
 	if took := time.Since(start); took > 5*time.Second {
 		t.Fatalf("1,000 refusals took %v", took)
 	}
-	_ = w.sender.Close() // nobody writes to the log any more
+	_ = w.sender.Close() // so that nothing is logged after this
 	if n := strings.Count(log.String(), "no connection to APNs"); n < 1 || n > 6 {
 		t.Fatalf("the log has it %d times:\n%s", n, log.String())
 	}
 }
 
-// Connections that die under load: every request is delivered, not sent or of
-// unknown outcome; those that were not sent never arrived.
+// Connections die under load. Every request is delivered, not sent, or of unknown outcome, and
+// requests that were not sent never arrived.
 func TestA10_KilledConnectionsUnderLoad(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{TrackIDs: true, Latency: 2 * time.Millisecond})

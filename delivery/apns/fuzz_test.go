@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// FuzzAnswer reads what a push service, or what stands before it, answers.
+// FuzzAnswer reads arbitrary answers of a push service or of a proxy in front of it.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{"", `{"reason":"BadDeviceToken"}`, `{"reason":"Unregistered","timestamp":1700000000000}`, `{"reason":"x y"}`, `{"timestamp":-1}`, `{"reason":1}`, "<html>", "120",
 		"-1", "99999999999999999999", "Wed, 21 Oct 2037 07:28:00 GMT", "1e3"} {

@@ -13,8 +13,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// answerRows is the contract's table, row by row: what APNs says and what it
-// means for the notification.
+// answerRows is the table of the contract: the answers of APNs, and their meaning for the
+// notification.
 var answerRows = []struct {
 	status int
 	reason string
@@ -48,7 +48,7 @@ var answerRows = []struct {
 	{403, "UnrelatedKeyIdInToken", transport.PauseApp},
 	{400, "IdleTimeout", transport.Again},
 	{503, "Shutdown", transport.Again},
-	{403, "ExpiredProviderToken", transport.PauseApp}, // again, and after three times a pause
+	{403, "ExpiredProviderToken", transport.PauseApp}, // sent again, and paused after three times
 	{410, "Unregistered", transport.DropDevice},
 	{410, "ExpiredToken", transport.DropDevice},
 	{429, "TooManyRequests", transport.BackoffDevice},
@@ -90,7 +90,7 @@ func TestAnswersTable(t *testing.T) {
 	}
 }
 
-// No row of the code's table may be missing above.
+// No row of the table in the code may be missing above.
 func TestAnswersTableIsWhole(t *testing.T) {
 	t.Parallel()
 	tested := make(map[answer]bool)
@@ -107,7 +107,7 @@ func TestAnswersTableIsWhole(t *testing.T) {
 	}
 }
 
-// 410's time is milliseconds, which apns2 cuts to seconds.
+// The time of a 410 is in milliseconds; apns2 truncates it to seconds.
 func TestGoneTimestampInMilliseconds(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{})
@@ -127,7 +127,7 @@ func TestRetryAfter(t *testing.T) {
 	}{
 		{"", 0, 0}, {"7", 7 * time.Second, 7 * time.Second}, {"-3", 0, 0}, {"soon", 0, 0},
 		{time.Now().Add(time.Minute).UTC().Format(http.TimeFormat), 50 * time.Second, time.Minute},
-		// nobody waits for 68 years.
+		// no notification waits for 68 years.
 		{"3600", time.Hour, time.Hour}, {"2147483647", time.Hour, time.Hour}, {"99999999999999999999", time.Hour, time.Hour},
 		{"-99999999999999999999", 0, 0}, {"9223372036", time.Hour, time.Hour},
 		{"Fri, 31 Dec 9999 23:59:59 GMT", time.Hour, time.Hour}, {"Thu, 01 Jan 1970 00:00:00 GMT", 0, 0},
@@ -140,7 +140,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// 400 IdleTimeout and 503 Shutdown are as GOAWAY: a new connection, at once.
+// 400 IdleTimeout and 503 Shutdown are treated like GOAWAY: sent again at once on a new connection.
 func TestShutdownMovesToNewConnection(t *testing.T) {
 	t.Parallel()
 	for _, a := range []apnstest.Answer{apnstest.Fail(400, "IdleTimeout"), apnstest.Fail(503, "Shutdown")} {
@@ -162,9 +162,8 @@ func TestShutdownMovesToNewConnection(t *testing.T) {
 	}
 }
 
-// A server that answers so on every connection is left alone for a while: each
-// notification stops soon and says when to come back, and few connections are
-// opened, however many notifications there are.
+// If a server answers so on every connection, there is a pause: each notification ends soon with a
+// time for the next try, and few connections are opened, however many notifications there are.
 func TestShutdownForEverIsNoStorm(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []apnstest.Answer{
@@ -178,7 +177,7 @@ func TestShutdownForEverIsNoStorm(t *testing.T) {
 			for i := range 500 {
 				a := w.send(testNote(i))
 				switch {
-				case a.Outcome == transport.NotSent && a.Err != nil: // not even tried
+				case a.Outcome == transport.NotSent && a.Err != nil: // it was not even tried
 				case a.Outcome != transport.Again || a.RetryAfter < againAfter || answer.RetryAfter != "" && a.RetryAfter != 30*time.Second:
 					t.Fatalf("got %s after %v: %v", a.Outcome, a.RetryAfter, a.Err)
 				default:
@@ -195,8 +194,8 @@ func TestShutdownForEverIsNoStorm(t *testing.T) {
 	}
 }
 
-// 503 ServiceUnavailable halves what the app may have under way, once per
-// round, and it recovers.
+// 503 ServiceUnavailable halves the requests that the app may have under way, once per round, and
+// the limit recovers.
 func TestServiceUnavailableHalvesConcurrency(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{StartStreams: 1000})
@@ -226,7 +225,7 @@ func (w *world) limit() int {
 	return -1
 }
 
-// One app that is told to slow down does not slow another.
+// An app that is asked to slow down does not slow down another app.
 func TestSlowAppSlowsNoOther(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{StartStreams: 1000})
@@ -244,7 +243,7 @@ func TestSlowAppSlowsNoOther(t *testing.T) {
 	w.ScriptTopic("com.example.slow", apnstest.After(time.Minute))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	for range 2 { // one is under way, which is all that the limit allows; one waits
+	for range 2 { // one is under way, which the limit allows, and one waits
 		go func() {
 			for ctx.Err() == nil {
 				w.sender.Send(ctx, slow)

@@ -56,7 +56,7 @@ func mustNew(t testing.TB, o Options) *Sender {
 // deviceToken is the i-th device token.
 func deviceToken(i int) string { return fmt.Sprintf("%064x", i+1) }
 
-// testNote is a good notification for the i-th device.
+// testNote is a valid notification for the i-th device.
 func testNote(i int) *transport.Notification {
 	return &transport.Notification{
 		ID:    uuid.NewSHA1(uuid.Nil, []byte(deviceToken(i))).String(),
@@ -129,7 +129,7 @@ func TestSendMany(t *testing.T) {
 	t.Logf("peak %d on %d connections", w.PeakStreams(), w.Accepted())
 }
 
-// The lease is asked right before the request leaves, on every try.
+// MaySend is called right before the request is written, on every try.
 func TestAliveIsAskedBeforeTheWrite(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{})
@@ -151,22 +151,23 @@ func TestAliveIsAskedBeforeTheWrite(t *testing.T) {
 	}
 }
 
-// the lease is asked again when the body had to wait for a window of
-// HTTP/2's: it may have ended meanwhile.
+// MaySend is called again if the body had to wait for a flow-control window, because the lease
+// may have ended in the meantime.
 func TestLeaseIsAskedAfterFlowControl(t *testing.T) {
 	t.Parallel()
 	for _, alive := range []bool{true, false} {
 		t.Run(fmt.Sprint(alive), func(t *testing.T) {
 			t.Parallel()
 			w := setup(t, apnstest.Options{Window: 10})
-			w.mustDeliver(testNote(0)) // its settings are known from here on
+			w.mustDeliver(testNote(0)) // the peer's settings are known from here on
 			w.HoldWindows(true)
 			var may atomic.Bool
 			may.Store(true)
 			n, done := testNote(1), make(chan transport.Answer, 1)
 			n.MaySend = may.Load
 			w.sender.Start(t.Context(), n, func(a transport.Answer) { done <- a })
-			// The stand-in holds back a second one, too: the first is as far as it gets.
+			// The stand-in also holds back a second request, so that only the first one gets this
+			// far.
 			w.sender.Start(t.Context(), testNote(2), func(transport.Answer) {})
 			storetest.Eventually(t, 20*time.Second, "both to wait for their windows", func() bool { return w.PeakStreams() == 2 })
 			may.Store(alive)
@@ -197,7 +198,7 @@ func TestSmallWindows(t *testing.T) {
 	}
 }
 
-// Start sends without a goroutine for each: one after the other, and one answer for each.
+// Start sends without a goroutine for each notification, and there is one answer for each.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{TrackIDs: true})
@@ -223,8 +224,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// The end of a context is NotSent while the request waits, UnknownOutcome once
-// it was written.
+// The end of a context leads to NotSent while the request waits, and to UnknownOutcome once it was
+// written.
 func TestContextEnds(t *testing.T) {
 	t.Parallel()
 	w := setup(t, apnstest.Options{})
@@ -235,7 +236,7 @@ func TestContextEnds(t *testing.T) {
 	if err := w.WaitTotal(1, 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	go func() { second <- w.sender.Send(ctx, testNote(1)) }() // waits: one until the first answer
+	go func() { second <- w.sender.Send(ctx, testNote(1)) }() // it waits, because only one request is allowed until the first answer
 	storetest.Eventually(t, 20*time.Second, "both are under way", func() bool { return w.inFlight() == 2 })
 	cancel()
 	if a := <-first; a.Outcome != transport.UnknownOutcome {

@@ -140,8 +140,8 @@ func (w *world) bearers() map[int][]string {
 	return out
 }
 
-// Five hours of one connection: its token changes, never within 20 minutes (the
-// stand-in would answer TooManyProviderTokenUpdates), and never gets too old.
+// Five hours of one connection: its token changes, but never within 20 minutes (the stand-in would
+// answer TooManyProviderTokenUpdates), and is never too old.
 func TestA12_OneConnectionForHours(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -155,8 +155,8 @@ func TestA12_OneConnectionForHours(t *testing.T) {
 	}
 }
 
-// A connection opened late in the token's life starts with a fresh one, and an
-// older connection keeps its own.
+// A connection that is opened late in the token's life starts with a fresh token, and an older
+// connection keeps its token.
 func TestA12_LateConnectionStartsFresh(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -186,7 +186,7 @@ func TestA12_ExpiredTokenIsRenewedOnce(t *testing.T) {
 	ours.add(0)
 	old := w.sender.Apps()[0].TokenIssued
 	got := outcomesOf(w.sendMany(0, 100))
-	// The new token is half an hour old by the server's clock: good.
+	// The new token is half an hour old by the server's clock, so it is valid.
 	if got[transport.Delivered] != 100 || !w.sender.Apps()[0].TokenIssued.After(old) {
 		t.Fatalf("got %v", got)
 	}
@@ -209,15 +209,15 @@ func TestA12_ExpiredTokenPausesAfterThree(t *testing.T) {
 	w.mustDeliver(testNote(0))
 }
 
-// A token found expired is replaced on its connection once in 20 minutes. The
-// second time the connection is retired, and the next one starts with the new token.
+// An expired token is replaced on its connection once in 20 minutes. The second time the connection
+// is retired, and the next connection starts with the new token.
 func TestA12_SecondExpiredTokenRetiresTheConnection(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	w := setup(t, apnstest.Options{Now: c.now, TokenUpdates: 20 * time.Minute}, func(o *Options) { o.Now = c.now })
 	w.mustDeliver(testNote(0))
 	c.add(26 * time.Minute)
-	for _, l := range w.sender.apps.Load().links { // as a new connection elsewhere would
+	for _, l := range w.sender.apps.Load().links { // like a new connection elsewhere
 		mustFresh(t, l.source)
 	}
 	for i, wait := range []time.Duration{10 * time.Minute, 15 * time.Minute} {
@@ -244,7 +244,7 @@ func TestA12_TooManyUpdatesFreezes(t *testing.T) {
 	if a := w.send(testNote(1)); a.Outcome != transport.PauseApp {
 		t.Fatalf("got %s", a.Outcome)
 	}
-	c.add(10 * time.Minute) // 50 minutes: past its life, but frozen
+	c.add(10 * time.Minute) // 50 minutes: the token is too old, but new tokens are frozen
 	w.mustDeliver(testNote(1))
 	if n := len(w.bearers()[1]); n != 1 {
 		t.Fatalf("%d tokens", n)
@@ -294,7 +294,7 @@ func TestA12_KeyThatCannotSignStopsTheStart(t *testing.T) {
 	}
 }
 
-// A wrong key is refused by APNs, not by us: the app pauses.
+// A wrong key is refused by APNs and not by the sender: the app is paused.
 func TestA12_UnknownKeyPausesTheApp(t *testing.T) {
 	t.Parallel()
 	s := apnstest.Start(t, apnstest.Options{})

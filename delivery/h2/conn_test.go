@@ -20,7 +20,7 @@ import (
 func TestRequestOnTheWire(t *testing.T) {
 	t.Parallel()
 	p := setup(t, nil)
-	for i, wantSize := range []int{100, 50} { // the table of headers knows them the second time
+	for i, wantSize := range []int{100, 50} { // the second time they are in the header table
 		_, done := p.start([]byte("body"), nil)
 		h := mustFrame[*http2.MetaHeadersFrame](p)
 		got := fmt.Sprint(h.PseudoValue("method"), h.PseudoValue("scheme"), h.PseudoValue("authority"), h.PseudoValue("path"), h.RegularFields()[0])
@@ -37,7 +37,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	}
 }
 
-// Answers in all their shapes.
+// Answers of every form.
 func TestAnswersOnTheWire(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("z", 10_000)
@@ -109,8 +109,8 @@ func TestAnswersOnTheWire(t *testing.T) {
 	}
 }
 
-// A body is read up to what an answer may be, whatever the peer sends; the
-// connection lives on and its window is given back.
+// A body is read up to the limit, whatever the peer sends. The connection stays open and its window
+// is given back.
 func TestHugeAnswerIsCutOff(t *testing.T) {
 	t.Parallel()
 	p := setup(t, nil)
@@ -151,8 +151,8 @@ func TestHugeAnswerIsCutOff(t *testing.T) {
 	}
 }
 
-// while a body waits for a window the lease may end. The check is asked
-// again before the last of it leaves, and a no takes the request back.
+// while a body waits for a window the lease may end. The check is called again before the end
+// of the body is written, and false withholds the request.
 func TestCheckIsAskedAfterWaitingForAWindow(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -200,7 +200,7 @@ func TestCheckIsAskedAfterWaitingForAWindow(t *testing.T) {
 // mustSettingsLate sends settings without waiting for their acknowledgement.
 func (p *peer) mustSettingsLate(s ...http2.Setting) { _ = p.WriteSettings(s...) }
 
-// mustData is the next frame that is no acknowledgement.
+// mustData is the next frame that is not an acknowledgement.
 func (p *peer) mustData() http2.Frame {
 	p.t.Helper()
 	for {
@@ -214,7 +214,7 @@ func (p *peer) mustData() http2.Frame {
 	}
 }
 
-// Settings of the peer's that requests keep to.
+// Requests keep to the settings of the peer.
 func TestPeerSettings(t *testing.T) {
 	t.Parallel()
 	p := setup(t, nil)
@@ -246,7 +246,7 @@ func TestPeerSettings(t *testing.T) {
 	third.must(t)
 }
 
-// Streams have 31 bits of numbers: then another connection is needed.
+// Stream ids have 31 bits. After the last one another connection is needed.
 func TestStreamNumbersRunOut(t *testing.T) {
 	t.Parallel()
 	p := setup(t, nil)
@@ -269,7 +269,7 @@ func TestStreamNumbersRunOut(t *testing.T) {
 	}
 }
 
-// GOAWAY, RST_STREAM and the loss of the connection say who was processed.
+// GOAWAY, RST_STREAM and the loss of the connection tell which requests may have been processed.
 func TestWhoWasProcessed(t *testing.T) {
 	t.Parallel()
 	p := setup(t, nil)
@@ -297,7 +297,7 @@ func TestWhoWasProcessed(t *testing.T) {
 	}
 }
 
-// A call that is ended by its caller is reset, unless it has not begun.
+// A call that its caller cancels is reset, unless it has not begun.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	p := setup(t, nil)
@@ -326,7 +326,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// slowPeer is a connection that takes nothing until it is allowed to.
+// slowPeer is a connection that accepts no data until it is allowed to.
 type slowPeer struct {
 	net.Conn
 	allow chan struct{}
@@ -344,9 +344,8 @@ func (p *slowPeer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Failure table: no send starts after the lease's end, also what was written
-// for the connection and not yet sent when the process was stopped. What never
-// left is known to be unprocessed.
+// Failure table: no send starts after the end of the lease, not even of data that was buffered when
+// the process was stopped. Data that was never sent is known to be unprocessed.
 func TestHeldUpFramesAreNeverSent(t *testing.T) {
 	t.Parallel()
 	const within = 20 * time.Millisecond
@@ -358,7 +357,7 @@ func TestHeldUpFramesAreNeverSent(t *testing.T) {
 	c := newConn(New("", nil, o), raw, raw)
 	first, second := make(results, 1), make(results, 1)
 	c.NewCall([]byte("first"), nil, first).Start("/", nil)
-	c.start() // the greeting goes behind, which this peer does not mind
+	c.start() // the preface is sent afterwards, which this peer accepts
 	<-slow.began
 	c.NewCall([]byte("second"), nil, second).Start("/", nil)
 	storetest.Eventually(t, 5*time.Second, "the second write to be late", func() bool {
@@ -386,7 +385,7 @@ func TestHeldUpFramesAreNeverSent(t *testing.T) {
 	}
 }
 
-// A silent peer is asked by PING, and given up when it says nothing.
+// A silent peer gets a PING, and the connection is given up if there is no answer.
 func TestSilentPeerIsGivenUp(t *testing.T) {
 	t.Parallel()
 	p := setup(t, func(o *Options) { o.ReadIdle, o.PingTimeout = 50*time.Millisecond, 300*time.Millisecond })
@@ -394,14 +393,14 @@ func TestSilentPeerIsGivenUp(t *testing.T) {
 	mustFrame[*http2.MetaHeadersFrame](p)
 	mustFrame[*http2.DataFrame](p)
 	_ = p.WritePing(true, mustFrame[*http2.PingFrame](p).Data)
-	mustFrame[*http2.PingFrame](p) // it is asked again
+	mustFrame[*http2.PingFrame](p) // a second PING
 	if r := done.must(t); !errors.Is(r.Err, errSilent) {
 		t.Fatalf("got %+v", r)
 	}
 }
 
-// A process that was stopped between a PING and its end must not take the peer for
-// dead: the answer waits to be read.
+// A process that was stopped between a PING and its time-out must not take the peer for dead,
+// because the answer is waiting to be read.
 func TestStoppedProcessAsksAgain(t *testing.T) {
 	t.Parallel()
 	p := setup(t, nil)
@@ -419,7 +418,7 @@ func TestStoppedProcessAsksAgain(t *testing.T) {
 	}
 }
 
-// A peer that makes us answer and reads nothing takes no memory without bound.
+// A peer that causes answers and reads nothing takes only limited memory.
 func TestFloodedConnectionEnds(t *testing.T) {
 	t.Parallel()
 	ours, theirs := mustPipe(t)

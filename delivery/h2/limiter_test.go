@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// enter asks for room in a limiter.
-func enter(p *Pool, l *Limiter) (*Waiter, room) {
-	r := make(room, 1)
+// enter lets a new waiter acquire through a limiter.
+func enter(p *Pool, l *Limiter) (*Waiter, grants) {
+	r := make(grants, 1)
 	w := &Waiter{Limiter: l, Context: context.Background(), Owner: r}
 	p.Acquire(w)
 	return w, r
 }
 
-// limited is a pool that lets all in and has a connection for none: they wait.
+// limited is a pool whose limiter admits all waiters and that has no connection, so that they wait.
 func limited(now func() time.Time) (*Pool, *Limiter) {
 	p := New("", nil, testOptions())
 	p.dialing = true
@@ -75,7 +75,7 @@ func TestLimiterLetsWaitersIn(t *testing.T) {
 	if !second.entered {
 		t.Fatal("the one who waited was not let in")
 	}
-	for range 2 { // while it waits, and before it asks again
+	for range 2 { // while it waits, and before its next Acquire
 		waits, r := enter(p, l)
 		p.Cancel(waits, context.Canceled)
 		if got := <-r; !errors.Is(got.err, context.Canceled) {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// testOptions are those of a pool in tests.
+// testOptions are the options of a pool in tests.
 func testOptions() Options {
 	return Options{
 		Name: "the test server", Host: "example.com", Logger: slog.New(slog.DiscardHandler), DialTimeout: 10 * time.Second,
@@ -127,7 +127,7 @@ func (r results) must(t testing.TB) *Result {
 	}
 }
 
-// start begins a call and gives its coming result.
+// start begins a call and returns a channel for its result.
 func (p *peer) start(body []byte, check func() bool) (*Call, results) {
 	r := make(results, 1)
 	call := p.conn.NewCall(body, check, r)
@@ -135,19 +135,19 @@ func (p *peer) start(body []byte, check func() bool) (*Call, results) {
 	return call, r
 }
 
-// room is the owner of waiters.
-type room chan acquired
+// grants is an owner of waiters, which gets the connections.
+type grants chan acquired
 
 type acquired struct {
 	conn *Conn
 	err  error
 }
 
-func (r room) Acquired(c *Conn, err error) { r <- acquired{c, err} }
+func (r grants) Acquired(c *Conn, err error) { r <- acquired{c, err} }
 
-// acquire is Pool.Acquire for one who waits.
+// acquire calls Pool.Acquire and waits for the result.
 func acquire(ctx context.Context, p *Pool, group string) (*Conn, error) {
-	r := make(room, 1)
+	r := make(grants, 1)
 	w := &Waiter{Group: group, Context: ctx, Owner: r}
 	p.Acquire(w)
 	select {

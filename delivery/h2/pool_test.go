@@ -35,7 +35,7 @@ func mustServe(t testing.TB, h http.HandlerFunc, change func(*Options)) (*httpte
 	return s, p
 }
 
-// post sends one body and waits for what becomes of it.
+// post sends one body and waits for the result.
 func post(ctx context.Context, p *Pool, data []byte, check func() bool) (*Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -82,8 +82,8 @@ func TestPoolKeepsAConnection(t *testing.T) {
 	}
 }
 
-// net/http's server has windows of its own: bodies far larger than them arrive
-// whole, many at once.
+// net/http's server has flow-control windows. Bodies that are far larger arrive completely, many at
+// the same time.
 func TestLargeBodiesArriveWhole(t *testing.T) {
 	t.Parallel()
 	_, p := mustServe(t, func(w http.ResponseWriter, r *http.Request) {
@@ -151,8 +151,8 @@ func TestCallTellsHowFarItCame(t *testing.T) {
 	}
 }
 
-// A server whose only answer on each connection is that another one is wanted is
-// not dialled in a loop, and one that works again is found.
+// A server that asks for another connection on each connection is not dialled in a loop. When it
+// works again, requests succeed.
 func TestRefusedConnectionsAreOpenedEverMoreSlowly(t *testing.T) {
 	t.Parallel()
 	_, p := mustServe(t, echo, nil)
@@ -183,7 +183,7 @@ func TestRefusedConnectionsAreOpenedEverMoreSlowly(t *testing.T) {
 	}
 }
 
-// mustOpen lets so many requests begin and stay, and gives back how to end them.
+// mustOpen begins n requests that stay open, and returns a function that ends them.
 func mustOpen(t *testing.T, p *Pool, n int) (end func()) {
 	t.Helper()
 	var conns []*Conn
@@ -202,7 +202,7 @@ func mustOpen(t *testing.T, p *Pool, n int) (end func()) {
 	}
 }
 
-// mustHave waits until a pool has so many connections.
+// mustHave waits until a pool has n connections.
 func mustHave(t *testing.T, p *Pool, n int) {
 	t.Helper()
 	storetest.Eventually(t, 20*time.Second, "the connections that are needed", func() bool {
@@ -211,11 +211,12 @@ func mustHave(t *testing.T, p *Pool, n int) {
 	})
 }
 
-// TestA6_ConnectionsWithoutNeedAreClosed: more requests than a connection takes open
-// others, which are closed when they have had none for a while, and opened again.
+// TestA6_ConnectionsWithoutNeedAreClosed: if there are more requests than one connection takes,
+// others are opened. They are closed when they have had no request for a while, and are opened
+// again when needed.
 func TestA6_ConnectionsWithoutNeedAreClosed(t *testing.T) {
 	t.Parallel()
-	const streams = 250 // that the server allows on each
+	const streams = 250 // the limit of the server for each connection
 	_, p := mustServe(t, echo, func(o *Options) { o.IdleAfter = 100 * time.Millisecond })
 	for range 2 {
 		end := mustOpen(t, p, 2*streams+1)
@@ -228,8 +229,8 @@ func TestA6_ConnectionsWithoutNeedAreClosed(t *testing.T) {
 	}
 }
 
-// TestABackoffEnds: requests that wait while new connections are not to be opened get one
-// when that is over, though nothing else happens.
+// TestABackoffEnds: requests that wait during a backoff get a new connection when the backoff is
+// over, even if nothing else happens.
 func TestABackoffEnds(t *testing.T) {
 	t.Parallel()
 	_, p := mustServe(t, echo, nil)

@@ -47,7 +47,7 @@ func TestA14_LogSender(t *testing.T) {
 	}
 }
 
-// A server that is open to its own machine alone may show what would be on the phone.
+// A server that is open only to its own machine may show the texts of notifications.
 func TestA14_TextsWhereTheyMayBeShown(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -20,7 +20,8 @@ func TestDeferOrRetry(t *testing.T) {
 	}
 }
 
-// TestP6_FewPartsAskSQL: parts that find too many before them wait; the first always go on.
+// TestP6_FewPartsAskSQL: if too many parts ask SQL already, further parts wait. The first ones
+// always go on.
 func TestP6_FewPartsAskSQL(t *testing.T) {
 	t.Parallel()
 	var s sqlPages

@@ -18,7 +18,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// talk is a pipeline with chats before it.
+// talk is a pipeline with a store of chats.
 type talk struct {
 	*pipeline
 	chats  *chat.Store
@@ -26,8 +26,8 @@ type talk struct {
 	pusher *chat.Pusher
 }
 
-// talking makes a world in which messages of chats are pushed. Nothing of the
-// chats runs yet but what streams need.
+// talking makes a set-up in which messages of chats are pushed. Of the chats only the loops that
+// streams need are running.
 func talking(t testing.TB, db *redisdb.DB) *talk {
 	t.Helper()
 	chats := chat.New(db, chat.Options{})
@@ -87,7 +87,7 @@ func (k *talk) mustSubscribe(user string) *live.Stream {
 	return st
 }
 
-// pushed is what APNs got of a message.
+// pushed is a message in a request to APNs.
 type pushed struct {
 	EventID string            `json:"event_id"`
 	Object  string            `json:"object"`
@@ -95,7 +95,7 @@ type pushed struct {
 	Data    map[string]string `json:"data"`
 }
 
-// mustArrive waits for so many requests at APNs and reads their payloads.
+// mustArrive waits for n requests at APNs and reads their payloads.
 func (k *talk) mustArrive(n int) (all []pushed) {
 	k.Helper()
 	storetest.Eventually(k, soon, fmt.Sprint(n, " pushes"), func() bool { return k.apns.Total() >= n })
@@ -158,7 +158,7 @@ func (k *talk) tokenOf(user string) string {
 	return list.Items[0].Token
 }
 
-// A user's presence ends with his last stream, and not with one of two.
+// A user's presence ends with the user's last stream, and not with one of two.
 func TestC14_PresenceEndsWithTheStream(t *testing.T) {
 	t.Parallel()
 	k := talking(t, storetest.Open(t, ""))
@@ -190,7 +190,7 @@ func TestC14_PresenceEndsWithTheStream(t *testing.T) {
 	}
 }
 
-// eventOf finds the id of a message's event: accepting it again tells.
+// eventOf finds the id of a message's event by accepting it again.
 func (k *talk) eventOf(chat string, sent *api.ChatMessageSent) string {
 	k.Helper()
 	info, err := k.chats.Chat(k.Context(), chat, "")
@@ -200,8 +200,8 @@ func (k *talk) eventOf(chat string, sent *api.ChatMessageSent) string {
 	return k.first.events.NamedID(&api.NamedEvent{Name: fmt.Sprintf("chat %s %s %d", chat, info.Epoch, sent.ID), Route: chat, At: sent.SentAt.Time})
 }
 
-// Several processes find the same messages due, and a sweeper as well: each
-// member is told once of each.
+// Several processes and a sweeper find the same messages due. Each member gets one notification of
+// each message.
 func TestC14_OncePerMessage(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
@@ -237,8 +237,8 @@ func TestC14_OncePerMessage(t *testing.T) {
 	})
 }
 
-// A process that dies after sending a message and before its push leaves it to
-// the sweeper of another.
+// If a process dies after it sent a message and before it made the push, the sweeper of another
+// process makes the push.
 func TestC14_SweeperPushesWhatACrashLeft(t *testing.T) {
 	t.Parallel()
 	k := talking(t, storetest.Open(t, ""))

@@ -46,7 +46,7 @@ func (s *scripted) sent() []transport.Notification {
 	return append([]transport.Notification{}, s.seen...)
 }
 
-// answering makes a world whose sender gives these answers, the last for ever.
+// answering makes a set-up whose sender gives these answers. The last answer repeats.
 func answering(t *testing.T, o options, answers ...transport.Answer) (*pipeline, *scripted) {
 	t.Helper()
 	s := &scripted{answer: func(*transport.Notification) transport.Answer {
@@ -180,9 +180,9 @@ func TestOutcomesEndOrGoOn(t *testing.T) {
 	for _, tt := range []struct {
 		outcome transport.Outcome
 		answer  transport.Answer
-		want    counts // of 1 recipient; `ok` follows the answer
+		want    counts // for 1 recipient; `ok` follows the answer
 		sends   int
-		why     string // of the one that failed
+		why     string // of the failed notification
 	}{
 		{transport.Delivered, ok, counts{1, 1, 1, 0, 0}, 1, ""},
 		{transport.FailMessage, transport.Answer{Status: 418}, counts{1, 1, 0, 1, 0}, 1, "other"},
@@ -310,8 +310,8 @@ func TestWorkOlderThanMaxAgeEndsAsExpired(t *testing.T) {
 	}
 }
 
-// A device whose send hangs keeps nothing of its own in hand: what comes for it
-// is postponed, and arrives once the device answers again.
+// While a send to a device hangs, the process holds no further notifications for the device: they
+// are postponed, and arrive once the device answers again.
 func TestSlowDeviceKeepsNothingInHand(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{})
@@ -351,7 +351,7 @@ func TestBackoffOfOneDeviceLeavesOthersAlone(t *testing.T) {
 		t.Errorf("another device waited until the slow one had %d requests", n)
 	}
 	storetest.Eventually(t, soon, "the first to be deferred", func() bool { return p.mustReport(slow).Retrying == 1 })
-	third := p.mustPost(hello("slow")) // which finds nothing under way
+	third := p.mustPost(hello("slow")) // no other send is under way
 	p.mustEnd(slow, api.EventDone)
 	p.mustEnd(second, api.EventDone)
 	p.mustEnd(third, api.EventDone)
@@ -402,7 +402,7 @@ func TestAnswersChangeTheDevice(t *testing.T) {
 			p.apns.Script(token(1), apnstest.Gone("Unregistered", tt.at(p.device("bob", 1).RegisteredAt.Time)))
 			p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 0, 1, 0})
 			if tt.want == api.DeviceActive {
-				p.first.stop() // it ends when all verdicts are written
+				p.first.stop() // it ends when all states of devices are written
 				if d := p.device("bob", 1); d.State != tt.want {
 					t.Errorf("device %+v", d)
 				}

@@ -9,9 +9,9 @@ import (
 	"fanfare/store/storetest"
 )
 
-// TestA15_TheLastEndIsRecordedWhenTheEventGoesOn: one notification of an event can't be
-// stored, so that the event is tried again. The other one ends after that, as the last:
-// it is not sent once more.
+// TestA15_TheLastEndIsRecordedWhenTheEventGoesOn: one notification of an event cannot be stored, so
+// that the event is tried again. The other notification ends after that, as the last one, and is
+// not sent again.
 func TestA15_TheLastEndIsRecordedWhenTheEventGoesOn(t *testing.T) {
 	t.Parallel()
 	server, refused := storetest.Redis(t), make(chan bool)

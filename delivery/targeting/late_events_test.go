@@ -59,9 +59,9 @@ func fans(n int) (users []string) {
 	return users
 }
 
-// TestP9_WhatWasBegunInTimeIsNotExpired: a process stored an event's notifications, or its
-// parts, and died before it could say so. Whoever finds the event after its time reports
-// what was sent.
+// TestP9_WhatWasBegunInTimeIsNotExpired: a process stored an event's notifications or parts and
+// died before it recorded that. The process that finds the event after its expiry reports the
+// notifications that were sent.
 func TestP9_WhatWasBegunInTimeIsNotExpired(t *testing.T) {
 	t.Parallel()
 	const many = 150 // parts of 100 and of 50
@@ -75,7 +75,7 @@ func TestP9_WhatWasBegunInTimeIsNotExpired(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		event *api.EventRequest
-		begin func(t *testing.T, p *pipeline, id string) // what is stored has no end: all of it is sent
+		begin func(t *testing.T, p *pipeline, id string) // the stored notifications do not expire, so that all are sent
 		state api.EventState
 		sent  int64
 	}{
@@ -122,9 +122,9 @@ func TestP9_WhatWasBegunInTimeIsNotExpired(t *testing.T) {
 	}
 }
 
-// TestP8_BehindASlowDatabase: a process has claimed some events and waits for SQL, which
-// reads the audience of one of them. What expires meanwhile is not sent, whether its
-// audience was read before or comes after. An event that needs no SQL does not wait.
+// TestP8_BehindASlowDatabase: a process has claimed some events and waits for SQL, which reads the
+// audience of one of them. Events that expire in the meantime are not sent, whether their audience
+// was read before or is read later. An event that needs no SQL does not wait.
 func TestP8_BehindASlowDatabase(t *testing.T) {
 	t.Parallel()
 	reading, release := make(chan bool), make(chan bool)
@@ -143,7 +143,7 @@ func TestP8_BehindASlowDatabase(t *testing.T) {
 	end := api.At(time.Now().Add(6 * time.Second))
 	at, named := *hello("bob"), *contactsOf("star")
 	at.ExpiresAt, named.ExpiresAt = &end, &end
-	batch := &api.EventBatchRequest{Events: []api.EventRequest{named, *contactsOf("nobody"), named, at}} // which is claimed together
+	batch := &api.EventBatchRequest{Events: []api.EventRequest{named, *contactsOf("nobody"), named, at}} // these are claimed together
 	posted, _, err := p.first.events.AcceptBatch(t.Context(), batch, api.Idempotency{Scope: p.scope, Key: "batch"})
 	storetest.Must(t, err)
 	p.first.start()
@@ -166,8 +166,8 @@ func TestP8_BehindASlowDatabase(t *testing.T) {
 	}
 }
 
-// TestP6_AFirstPageThatCouldNotBeReadIsSplit: an audience that could not be read at first
-// is as new as it was.
+// TestP6_AFirstPageThatCouldNotBeReadIsSplit: an audience that could not be read at first is
+// treated like a new one.
 func TestP6_AFirstPageThatCouldNotBeReadIsSplit(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64

@@ -13,9 +13,9 @@ import (
 	"fanfare/store/storetest"
 )
 
-// TestWhoLostAnEventStoresNothingOfIt: a process is cut off while it reads an audience,
-// until another has targeted the event and the queue has forgotten what that stored. Back
-// again it knows that its lease is over, and leaves the event alone.
+// TestWhoLostAnEventStoresNothingOfIt: a process is cut off while it reads an audience, until
+// another process has targeted the event and the tombstones of its notifications have expired. When
+// it is back, it knows that its lease is over and stores nothing.
 func TestWhoLostAnEventStoresNothingOfIt(t *testing.T) {
 	t.Parallel()
 	reading, goOn := make(chan struct{}), make(chan struct{})

@@ -15,7 +15,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-// watched notes when MaySend was asked for what was then written.
+// watched records, for each request, when MaySend was last called before it was written.
 type watched struct {
 	transport.Sender
 	mu      sync.Mutex
@@ -23,7 +23,7 @@ type watched struct {
 	written map[string]time.Time // by notification
 }
 
-// watching gives a process APNs' sender, watched.
+// watching gives a process the sender to APNs, wrapped in watched.
 func watching() (*watched, func(*pipeline) transport.Sender) {
 	s := &watched{begun: map[string]int{}, written: map[string]time.Time{}}
 	return s, func(p *pipeline) transport.Sender {
@@ -64,7 +64,7 @@ func (s *watched) tries(token string) int {
 	return s.begun[token]
 }
 
-// mustChangeHands gives alice's device to bob and returns when that was answered.
+// mustChangeHands gives alice's device to bob and returns the time of the answer.
 func (p *pipeline) mustChangeHands() time.Time {
 	p.Helper()
 	storetest.Must(p, p.first.devices.DeleteDevice(p.Context(), "alice", token(1)))
@@ -73,8 +73,8 @@ func (p *pipeline) mustChangeHands() time.Time {
 	return at
 }
 
-// mustStayPrivate waits until alice's events have ended, and makes sure that nothing of
-// them was written to what is bob's device by now, and nothing twice.
+// mustStayPrivate waits until alice's events have ended, and makes sure that nothing of them was
+// written to the device after it became bob's, and nothing twice.
 func (p *pipeline) mustStayPrivate(s *watched, ids []string, gone time.Time) {
 	p.Helper()
 	for _, id := range ids {
@@ -108,8 +108,8 @@ func (p *pipeline) mustStayPrivate(s *watched, ids []string, gone time.Time) {
 	}
 }
 
-// TestP4_NothingGoesToTheNextOwner: APNs is slow, and eight texts for alice wait one
-// behind the other when her device becomes bob's.
+// TestP4_NothingGoesToTheNextOwner: APNs is slow, and eight texts for alice wait one after the
+// other when her device becomes bob's.
 func TestP4_NothingGoesToTheNextOwner(t *testing.T) {
 	t.Parallel()
 	slow := []time.Duration{time.Second, 3 * time.Second, 5 * time.Second}
@@ -132,7 +132,7 @@ func TestP4_NothingGoesToTheNextOwner(t *testing.T) {
 				}
 				under := 1
 				if hops == "OneHop" && took <= 5*time.Second {
-					under = 2 // the others are jobs of their own by now, and claimed
+					under = 2 // the others have become separate jobs and are claimed
 				}
 				storetest.Must(t, p.apns.WaitTotal(under, soon+20*time.Second))
 				p.mustStayPrivate(s, ids, p.mustChangeHands())
@@ -154,8 +154,8 @@ func TestP4_NothingGoesToTheNextOwner(t *testing.T) {
 	}
 }
 
-// TestP4_NothingGoesToTheNextOwnerAfterA503: APNs asked to slow down, and what is for
-// alice waits until fewer requests are under way.
+// TestP4_NothingGoesToTheNextOwnerAfterA503: APNs asked to slow down, and the notifications for
+// alice wait until fewer requests are under way.
 func TestP4_NothingGoesToTheNextOwnerAfterA503(t *testing.T) {
 	t.Parallel()
 	s, sender := watching()

@@ -12,8 +12,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// holding is a Sender that keeps a notification until the test lets it go, as one that
-// waits for a connection does. Then it asks MaySend.
+// holding is a Sender that keeps a notification until the test releases it, like a sender that
+// waits for a connection. Then it calls MaySend.
 type holding struct {
 	transport.Sender
 	held    chan held
@@ -23,7 +23,7 @@ type holding struct {
 
 type held struct {
 	goOn   chan struct{}
-	asked  chan bool // what MaySend said
+	asked  chan bool // the result of MaySend
 	inHand time.Time
 }
 
@@ -59,8 +59,8 @@ func (s starting) Start(ctx context.Context, n *transport.Notification, done fun
 	go func() { done(s.Send(ctx, n)) }()
 }
 
-// mustHold posts an event for bob until one is sent in one hop, and keeps that: a busy
-// machine may be so slow that what is known of his device is old before.
+// mustHold posts events for bob until one is sent in one hop, and holds that one. On a busy machine
+// the data of the device may be too old before.
 func (h *holding) mustHold(p *pipeline) (id string, one held) {
 	p.Helper()
 	storetest.Eventually(p, soon, "an event to go in one hop", func() bool {
@@ -81,9 +81,9 @@ func (h *holding) mustHold(p *pipeline) (id string, one held) {
 	return id, one
 }
 
-// TestP4_WhatWaitsAtTheSenderIsCheckedAgain: an event is about to be sent to bob's device
-// when the sender has no connection, or Redis stalls. Meanwhile the device becomes eve's,
-// who does not get what was for him.
+// TestP4_WhatWaitsAtTheSenderIsCheckedAgain: an event is about to be sent to bob's device when the
+// sender has no connection, or Redis stalls. In the meantime the device becomes eve's, and she does
+// not get bob's notification.
 func TestP4_WhatWaitsAtTheSenderIsCheckedAgain(t *testing.T) {
 	t.Parallel()
 	for name, starts := range map[string]bool{"Start": true, "Send": false} {
@@ -129,7 +129,7 @@ func TestP4_WhatWaitsAtTheSenderIsCheckedAgain(t *testing.T) {
 			}
 			server.Resume()
 			close(h.open)
-			// Somebody who takes the event over finds no device of bob's at all.
+			// A process that takes the event over finds no device of bob.
 			if r := p.mustEnd(id, api.EventDone); r.Delivered > 0 || h.written.Load() > 0 {
 				t.Errorf("it was sent; report %+v", r)
 			}
@@ -137,5 +137,5 @@ func TestP4_WhatWaitsAtTheSenderIsCheckedAgain(t *testing.T) {
 	}
 }
 
-// lease leaves a busy machine time to go on after half of it.
+// lease is long enough that a busy machine continues after half of it.
 const lease = 4 * time.Second

@@ -34,8 +34,8 @@ func (p *pipeline) mustKeysOf(kind string) []string {
 	return p.mustKeys("ff:{q:notifications:*}:" + kind + "*")
 }
 
-// TestAnEventForNobodyIsReadInOnePlace: nobody got it, so its own report says all, and
-// no shard of the notifications has to be asked.
+// TestAnEventForNobodyIsReadInOnePlace: if nobody got an event, its own report is complete, and no
+// shard of notifications is read.
 func TestAnEventForNobodyIsReadInOnePlace(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{})
@@ -50,8 +50,8 @@ func TestAnEventForNobodyIsReadInOnePlace(t *testing.T) {
 	}
 }
 
-// TestP5_OneHopStoresNothingBetween: an event with one device is sent by who took
-// it, in the order of the events, and what it was is in the event's report alone.
+// TestP5_OneHopStoresNothingBetween: an event with one device is sent by the process that claimed
+// it, in the order of the events, and only the event's report has the result.
 func TestP5_OneHopStoresNothingBetween(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{})
@@ -107,8 +107,8 @@ func TestP4_WhatWaitsInMemoryIsCheckedAgain(t *testing.T) {
 	}
 }
 
-// TestA15_OneHopIsTakenOver: a process dies with requests under way. Another takes
-// the events over, in two hops, and what was recorded is not sent again.
+// TestA15_OneHopIsTakenOver: a process dies with requests under way. Another process takes the
+// events over, in two hops, and does not send recorded notifications again.
 func TestA15_OneHopIsTakenOver(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
@@ -132,7 +132,7 @@ func TestA15_OneHopIsTakenOver(t *testing.T) {
 			}
 			return done == devices-1
 		})
-		p.first.stop() // hands back what hangs
+		p.first.stop() // gives the hanging notifications back
 		p.process().start()
 		for _, id := range ids {
 			p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 1, 0, 0})
@@ -143,9 +143,9 @@ func TestA15_OneHopIsTakenOver(t *testing.T) {
 	})
 }
 
-// TestA15_EndsAreRecordedAsTheyCome: one of an event's devices hangs. The others' ends
-// are on record at once: the report says so, and when the process dies whoever takes
-// the event over sends to that one alone.
+// TestA15_EndsAreRecordedAsTheyCome: one of an event's devices hangs. The ends of the others are
+// recorded at once: the report shows them, and when the process dies, the process that takes the
+// event over sends only to that device.
 func TestA15_EndsAreRecordedAsTheyCome(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
@@ -175,7 +175,7 @@ func TestA15_EndsAreRecordedAsTheyCome(t *testing.T) {
 	if stored := p.mustKeysOf("jobs"); len(stored) > 0 {
 		t.Errorf("stored between targeting and sending: %v", stored)
 	}
-	if err := own.Close(); err != nil { // from now on nothing of it reaches Redis
+	if err := own.Close(); err != nil { // from now on this process does not reach Redis
 		t.Fatal(err)
 	}
 	p.process().start()
@@ -186,8 +186,8 @@ func TestA15_EndsAreRecordedAsTheyCome(t *testing.T) {
 	storetest.Eventually(t, soon, "no marks of an event that is done", func() bool { return len(p.mustKeys("ff:{q:events:*}:marks:*")) == 0 })
 }
 
-// TestP9_ATakenOverEventIsTargetedAnew: a process dies with one of two notifications
-// under way. Whoever takes the event over does not count it if its device is gone by then.
+// TestP9_ATakenOverEventIsTargetedAnew: a process dies with one of two notifications under way. The
+// process that takes the event over does not count that notification if its device is gone by then.
 func TestP9_ATakenOverEventIsTargetedAnew(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
@@ -212,14 +212,14 @@ func TestP9_ATakenOverEventIsTargetedAnew(t *testing.T) {
 	}
 }
 
-// TestQ8_VerdictsHoldNoPlace: a device's end waits for SQL, and the only place of its
-// app does not wait with it.
+// TestQ8_VerdictsHoldNoPlace: the state of a device waits for SQL, but the only place of the app is
+// free.
 func TestQ8_VerdictsHoldNoPlace(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{delivery: func(o *delivery.Options) { o.InFlight = 2 }})
 	p.mustDevice("gone", 1)
 	p.mustDevice("fine", 2)
-	for _, user := range []string{"gone", "fine"} { // what they want is cached now
+	for _, user := range []string{"gone", "fine"} { // their settings are cached now
 		p.mustEnd(p.mustPost(hello(user)), api.EventDone)
 	}
 	db, err := sql.Open("sqlite", strings.TrimPrefix(p.o.sql, "sqlite:"))
@@ -237,7 +237,7 @@ func TestQ8_VerdictsHoldNoPlace(t *testing.T) {
 	}
 	p.apns.Script(token(1), apnstest.Fail(410, "Unregistered"))
 	best := time.Hour
-	for round := 0; round < 10 && best > aSecond; round++ { // one that the machine did not disturb
+	for round := 0; round < 10 && best > aSecond; round++ { // the round with the least disturbance by the machine
 		p.mustCounts(p.mustEnd(p.mustPost(hello("gone")), api.EventDone), counts{1, 1, 0, 1, 0})
 		began := time.Now()
 		p.mustEnd(p.mustPost(hello("fine")), api.EventDone)
@@ -254,8 +254,8 @@ func TestQ8_VerdictsHoldNoPlace(t *testing.T) {
 // user is the n-th test user.
 func user(n int) string { return "user-" + strings.Repeat("x", n%3) + string(rune('a'+n)) }
 
-// TestQ10_WhatWaitsKeepsItsAttempt: a failure in one hop uses up the first attempt of
-// the notification that is stored for it.
+// TestQ10_WhatWaitsKeepsItsAttempt: a failure in one hop uses up the first attempt of the stored
+// notification.
 func TestQ10_WhatWaitsKeepsItsAttempt(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{queue: func(o *queue.Options) {

@@ -14,9 +14,9 @@ import (
 	"fanfare/store/storetest"
 )
 
-// TestPausedAppsDoNotFillRedis: with all the memory that parked notifications may take, the
-// newest fail, which their reports and one alarm say, and are no dead letters; those of
-// other apps are sent. The older ones wait, also when one was tried meanwhile, and are sent
+// TestPausedAppsDoNotFillRedis: when parked notifications take all the memory that they may, the
+// newest fail. Their reports and one alarm show that, and they are not dead letters. Notifications
+// of other apps are sent. The older ones wait, even if one was probed in the meantime, and are sent
 // when the app resumes.
 func TestPausedAppsDoNotFillRedis(t *testing.T) {
 	t.Parallel()
@@ -56,7 +56,7 @@ func TestPausedAppsDoNotFillRedis(t *testing.T) {
 			t.Errorf("%d dead letters, %v", stats.DeadLetters, err)
 		}
 		p.mustCounts(p.mustEnd(p.mustPost(hello("eve")), api.EventDone), counts{1, 1, 1, 0, 0})
-		for range 3 { // refused again, and back
+		for range 3 { // refused again, and parked again
 			before := p.requests(badTopic)
 			p.first.delivery.ProbeNow()
 			storetest.Eventually(t, soon, "one to be tried", func() bool { return p.requests(badTopic) > before && p.parked() == waits })
@@ -69,7 +69,7 @@ func TestPausedAppsDoNotFillRedis(t *testing.T) {
 	})
 }
 
-// counted is a counter with these labels' values.
+// counted is the value of a counter with the given labels.
 func counted(t *testing.T, r *prometheus.Registry, name string, values ...string) float64 {
 	t.Helper()
 	families, err := r.Gather()

@@ -12,8 +12,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// TestA15_EndsOfAPartAreRecordedAsTheyCome: a process dies while one device of a part of a
-// large audience hangs. Whoever takes the part over sends to that one alone.
+// TestA15_EndsOfAPartAreRecordedAsTheyCome: a process dies while one device of a part of a large
+// audience hangs. The process that takes the part over sends only to that device.
 func TestA15_EndsOfAPartAreRecordedAsTheyCome(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
@@ -34,7 +34,7 @@ func TestA15_EndsOfAPartAreRecordedAsTheyCome(t *testing.T) {
 		marks := p.mustKeys("ff:{q:events:*}:marks:*")
 		return len(marks) == 1 && p.db.Client().HLen(t.Context(), marks[0]).Val() == 99 && p.mustReport(id).Delivered == 50
 	})
-	storetest.Must(t, own.Close()) // from now on nothing of it reaches Redis
+	storetest.Must(t, own.Close()) // from now on this process does not reach Redis
 	p.process().start()
 	p.mustCounts(p.mustEnd(id, api.EventDone), counts{fans, fans, fans, 0, 0})
 	if distinct, repeats := p.apns.IDs(); distinct != fans || p.apns.Total() != fans+1 {

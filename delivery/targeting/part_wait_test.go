@@ -13,8 +13,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// TestAPartThatWaitsReadsNoSettings: while the app of a large audience has no room, its
-// parts wait, and Redis is not asked for their users' settings with each try.
+// TestAPartThatWaitsReadsNoSettings: while the app of a large audience has no room, the parts wait,
+// and the settings of their users are not read at each try.
 func TestAPartThatWaitsReadsNoSettings(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
@@ -36,7 +36,8 @@ func TestAPartThatWaitsReadsNoSettings(t *testing.T) {
 	if found == nil {
 		t.Fatal("no settings were read")
 	}
-	// Once to be refused and once to go, and again for those that come in turns.
+	// The settings are read once to be refused and once to be sent, and again for parts that take
+	// turns.
 	n, _ := strconv.Atoi(found[1])
 	t.Logf("%d readings for %d users", n, fans)
 	if n > 3*fans {

@@ -20,7 +20,7 @@ const (
 	goodTopic = apnstest.DefaultTopic
 )
 
-// refusing is a world in which APNs refuses one topic's configuration.
+// refusing is a set-up in which APNs refuses the configuration of one topic.
 func refusing(t *testing.T, o options) *pipeline {
 	t.Helper()
 	p := setup(t, o)
@@ -67,7 +67,7 @@ func TestPausedAppKeepsItsMessagesAndOthersGoOn(t *testing.T) {
 		if a := p.pausedApp(); a.Reason != "InvalidProviderToken" {
 			t.Errorf("paused %+v", a)
 		}
-		// While it is paused one notification per interval is tried, this one.
+		// While the app is paused, one notification per interval is sent as a probe: this one.
 		var ids []string
 		for range 20 {
 			ids = append(ids, p.mustPost(hello("bob", "eve")))
@@ -76,7 +76,7 @@ func TestPausedAppKeepsItsMessagesAndOthersGoOn(t *testing.T) {
 		if n := p.requests(badTopic); n > 2 {
 			t.Errorf("%d requests of a paused app", n)
 		}
-		// The other app's may be on their way still when the last is parked.
+		// Notifications of the other app may still be under way when the last one is parked.
 		storetest.Eventually(t, soon, "the other app's to arrive", func() bool { return p.requests(goodTopic) >= 20 })
 		storetest.Eventually(t, soon, "the first to be counted", func() bool { return p.mustReport(ids[0]).Delivered == 1 })
 		if n := p.requests(goodTopic); n != 20 {
@@ -85,7 +85,7 @@ func TestPausedAppKeepsItsMessagesAndOthersGoOn(t *testing.T) {
 		if r := p.mustReport(ids[0]); r.Delivered != 1 || r.Retrying != 1 || r.State != api.EventSending {
 			t.Errorf("report %+v", r)
 		}
-		// The configuration is put right, and read again.
+		// The configuration is corrected and read again.
 		p.apns.ScriptTopic(badTopic, apnstest.OK())
 		p.first.delivery.ProbeNow()
 		for _, id := range ids {
@@ -107,7 +107,7 @@ func TestPausedAppIsProbedOncePerIntervalInTheCluster(t *testing.T) {
 		p.mustPost(hello("bob"))
 	}
 	storetest.Eventually(t, soon, "all to be parked", func() bool { return p.parked() >= 9 })
-	parked := time.Now() // what a process knows of the pause may be a second old
+	parked := time.Now() // the view that a process has of the pause may be a second old
 	storetest.Eventually(t, soon, "every process to know", func() bool { return time.Since(parked) > time.Second })
 	before, began := p.requests(badTopic), time.Now()
 	storetest.Eventually(t, soon, "four probes", func() bool { return p.requests(badTopic) >= before+4 })
@@ -155,7 +155,7 @@ func TestReportsOfWaitingNotificationsLiveLonger(t *testing.T) {
 		keys, err := client.Keys(t.Context(), "ff:*:group:*").Result()
 		reports, err2 := client.Keys(t.Context(), "ff:*:report:*").Result()
 		keys = append(keys, reports...)
-		if err != nil || err2 != nil || len(keys) < 3 { // the event's and those of two notification shards
+		if err != nil || err2 != nil || len(keys) < 3 { // the keys of the event and of two shards of notifications
 			return false
 		}
 		for _, key := range keys {
@@ -168,8 +168,8 @@ func TestReportsOfWaitingNotificationsLiveLonger(t *testing.T) {
 	storetest.Eventually(t, soon, "the other notification to be delivered", func() bool { return p.mustReport(id).Delivered == 1 })
 }
 
-// One app answers 503 to everything: the other's notifications are as fast as
-// ever.
+// APNs answers 503 to everything of one app. The notifications of the other app are as fast as
+// before.
 func TestFailingAppDoesNotSlowOthers(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{})
@@ -200,8 +200,8 @@ func TestFailingAppDoesNotSlowOthers(t *testing.T) {
 	p.mustEnd(failing[0], api.EventDone)
 }
 
-// A process is killed: it can no longer reach Redis, and what it had claimed is
-// taken over after the lease. Repeats are only what it had under way.
+// A process is killed: it can no longer reach Redis, and its claimed work is taken over after the
+// lease. Only notifications that it had under way are repeated.
 func TestKilledProcessIsTakenOver(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
@@ -230,7 +230,7 @@ func TestKilledProcessIsTakenOver(t *testing.T) {
 	p.mustCounts(p.mustEnd(id, api.EventDone), counts{fans, fans, fans, 0, 0})
 	distinct, repeats := p.apns.IDs()
 	t.Logf("%d requests, %d repeats", p.apns.Total(), repeats)
-	if distinct != fans || repeats > 750+8*200 { // under way, and marks of 8 shards on their way
+	if distinct != fans || repeats > 750+8*200 { // notifications under way, and marks of 8 shards that were not written yet
 		t.Errorf("%d distinct, %d repeats; at most what one process has in flight", distinct, repeats)
 	}
 }

@@ -26,11 +26,11 @@ import (
 	"fanfare/store/storetest"
 )
 
-// soon is how long a test waits for what takes milliseconds: the machine may
-// be busy with other tests.
+// soon is how long a test waits for something that takes milliseconds, because the machine may be
+// busy with other tests.
 const soon = 60 * time.Second
 
-// options of a test world; the zero value is a private Redis and SQLite.
+// options are the options of a set-up. The zero value is a private Redis and SQLite.
 type options struct {
 	db       *redisdb.DB   // default: a redis-server of its own
 	sql      string        // default: a SQLite file
@@ -42,10 +42,10 @@ type options struct {
 	queue    func(*queue.Options)
 	events   func(*events.Options)
 	idle     bool // start no process
-	twoHops  bool // targeting and delivery are told apart, as in processes of one role
+	twoHops  bool // targeting does not hand events to delivery, as in processes with one role
 }
 
-// pipeline is everything between a posted event and APNs, on real parts.
+// pipeline is everything between a posted event and APNs, with real parts.
 type pipeline struct {
 	testing.TB
 	o     options
@@ -53,11 +53,11 @@ type pipeline struct {
 	rec   *record.DB
 	apns  *apnstest.Server
 	first *process // accepts, and works unless options.idle
-	scope string   // of this world's idempotency keys: a Cluster is shared
+	scope string   // scope of the idempotency keys of this set-up, because a Cluster is shared
 	posts atomic.Int64
 }
 
-// process is what one server process has of its own.
+// process is one server process, with its stores and workers.
 type process struct {
 	*pipeline
 	queueOfEvents, queueOfNotes *queue.Queue
@@ -104,7 +104,7 @@ func (p *pipeline) process() *process {
 		p.o.queue(&qo)
 		p.o.queue(&no)
 	}
-	no.MaxAge = -1 // as in app: delivery ends what is too old
+	no.MaxAge = -1 // as in app: delivery ends notifications that are too old
 	s := &process{pipeline: p, queueOfEvents: queue.New(p.db, qo), queueOfNotes: queue.New(p.db, no), stop: func() {}}
 	for _, q := range []*queue.Queue{s.queueOfEvents, s.queueOfNotes} {
 		if err := q.Init(p.Context()); err != nil {
@@ -177,12 +177,12 @@ func (s *process) start() {
 	s.Cleanup(s.stop)
 }
 
-// silentSender takes every notification and says nothing of it.
+// silentSender delivers every notification without any output.
 func silentSender() *logsender.Sender {
 	return logsender.New(slog.New(slog.DiscardHandler), func() bool { return false })
 }
 
-// token is the n-th test device's.
+// token is the token of the n-th test device.
 func token(n int) string { return fmt.Sprintf("%064x", n+1) }
 
 // prefixOf begins the keys of a token's shard of notifications.
@@ -246,7 +246,7 @@ func (p *pipeline) mustReport(id string) *api.EventReport {
 	return r
 }
 
-// mustEnd waits until an event is in a state, and gives its report.
+// mustEnd waits until an event is in a state, and returns its report.
 func (p *pipeline) mustEnd(id string, state api.EventState) *api.EventReport {
 	p.Helper()
 	var last *api.EventReport
@@ -268,7 +268,7 @@ func (p *pipeline) mustEnd(id string, state api.EventState) *api.EventReport {
 	return last
 }
 
-// counts of a report, for comparing in one go.
+// counts are the counts of a report, so that they can be compared at once.
 type counts struct{ recipients, notifications, delivered, failed, expired int64 }
 
 func countsOf(r *api.EventReport) counts {

@@ -9,11 +9,11 @@ import (
 	"fanfare/store/storetest"
 )
 
-// waiting is a Sender that is no Starter.
+// waiting is a Sender that is not a Starter.
 type waiting struct{ transport.Sender }
 
-// TestQ8_AnAppGetsItsPlaceBack: what waited while its device was registered again goes
-// through another app, and the place it had is its first app's again.
+// TestQ8_AnAppGetsItsPlaceBack: a notification waits while its device is registered again for
+// another app. It is sent through that app, and its place is given back to the first app.
 func TestQ8_AnAppGetsItsPlaceBack(t *testing.T) {
 	t.Parallel()
 	for name, sender := range map[string]transport.Sender{

@@ -4,9 +4,9 @@ package targeting_test
 
 import "time"
 
-// raceEnabled says how large a measuring test may be, and aSecond what the
-// second of a promise is for it: the race detector makes everything several
-// times slower. The whole-program tests measure the program as it is shipped.
+// raceEnabled reduces the size of tests that measure, and aSecond is the bound for a promised
+// second: the race detector makes everything several times slower. The tests of the whole program
+// measure the shipped program.
 const (
 	raceEnabled = true
 	aSecond     = 5 * time.Second

@@ -11,9 +11,9 @@ import (
 	"fanfare/store/storetest"
 )
 
-// TestWhoWasReachedIsNotLeftOut: a process dies with one of an event's sends under way.
-// Until another takes the event over, users who got theirs opt out, mute, and give up
-// their device: each user is counted once, as reached.
+// TestWhoWasReachedIsNotLeftOut: a process dies with one of an event's sends under way. Before
+// another process takes the event over, users who got their notification opt out, mute, and remove
+// their device. Each of them is counted once, as delivered.
 func TestWhoWasReachedIsNotLeftOut(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
@@ -34,7 +34,7 @@ func TestWhoWasReachedIsNotLeftOut(t *testing.T) {
 	event.Object = "album:1"
 	id := p.mustPost(event)
 	storetest.Eventually(t, soon, "all but one to be on record", func() bool { return p.mustReport(id).Delivered == users-1 })
-	if err := own.Close(); err != nil { // from now on nothing of it reaches Redis
+	if err := own.Close(); err != nil { // from now on this process does not reach Redis
 		t.Fatal(err)
 	}
 	devices := p.first.devices

@@ -12,9 +12,9 @@ import (
 	"fanfare/store/storetest"
 )
 
-// awayShard finds a master of a Cluster on which there are shards of notifications, and
-// neither what an event needs that is to be targeted meanwhile nor the shard of events
-// named; it says whether a shard of notifications is there.
+// awayShard finds a master of a Cluster that has shards of notifications, but neither the given
+// shard of events nor anything else that targeting an event needs. It returns a function that tells
+// whether a shard of notifications is on that master.
 func awayShard(t *testing.T, c *storetest.RedisCluster, events int) (away *storetest.RedisServer, isAway func(shard int) bool) {
 	t.Helper()
 	needed := map[*storetest.RedisServer]bool{}
@@ -32,13 +32,13 @@ func awayShard(t *testing.T, c *storetest.RedisCluster, events int) (away *store
 	return nil, nil
 }
 
-// TestAShardThatIsAwayHoldsUpItsOwnUsersAlone: of a batch of events those users wait
-// whose device's shard is away. The others are sent to, once: also when that takes so long
-// that the queue forgets what it stored.
+// TestAShardThatIsAwayHoldsUpItsOwnUsersAlone: in a batch of events only users whose device's shard
+// is away wait. The others get their notifications once, even if the outage is so long that the
+// tombstones of stored notifications expire.
 func TestAShardThatIsAwayHoldsUpItsOwnUsersAlone(t *testing.T) {
 	t.Parallel()
 	cluster := storetest.PrivateCluster(t, 0)
-	for _, node := range cluster.Nodes { // or all would refuse
+	for _, node := range cluster.Nodes { // otherwise all masters would refuse
 		storetest.Must(t, node.Client().ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
 	}
 	db := storetest.OpenWith(t, redisdb.Options{URL: cluster.URL(), Timeout: 500 * time.Millisecond})
@@ -78,7 +78,7 @@ func TestAShardThatIsAwayHoldsUpItsOwnUsersAlone(t *testing.T) {
 			return err == nil && len(stats.Unserved) == 0
 		})
 	}
-	p.mustEnd(p.mustPost(hello("nobody")), api.EventDone) // and every master the scripts
+	p.mustEnd(p.mustPost(hello("nobody")), api.EventDone) // and every master has the scripts
 	away.Pause()
 	defer away.Resume()
 	a, _, err := p.first.events.AcceptBatch(t.Context(), batch, once)
@@ -127,7 +127,7 @@ func TestAShardThatIsAwayHoldsUpItsOwnUsersAlone(t *testing.T) {
 			return true
 		})
 	}
-	for _, node := range cluster.Nodes { // the tombstones' time is over
+	for _, node := range cluster.Nodes { // the tombstones have expired
 		if node != away {
 			keys, err := node.Client().Keys(t.Context(), "ff:{q:notifications:*}:done:*").Result()
 			storetest.Must(t, err)

@@ -19,9 +19,9 @@ import (
 	"fanfare/store/storetest"
 )
 
-// hangingSQL is a world whose SQL can be made to hang for longer than any test waits. Its
-// queues have one shard: what is posted before the start is one batch. The users user0,
-// user1 ... have a device of that number; those below cached are in the cache.
+// hangingSQL is a set-up whose SQL can be made to hang for longer than any test waits. Its queues
+// have one shard, so that events that are posted before the start are one batch. The users user0,
+// user1 and so on each have the device of that number. The users below cached are in the cache.
 func hangingSQL(t *testing.T, users, cached int) (*pipeline, *storetest.Proxy) {
 	t.Helper()
 	proxy, url := storetest.ProxyTo(t, storetest.MySQL(t))
@@ -48,7 +48,7 @@ func (p *pipeline) mustCache(user string) {
 	})
 }
 
-// mustArrive waits until so many requests have come for the n-th device.
+// mustArrive waits until a number of requests have arrived for the n-th device.
 func (p *pipeline) mustArrive(n, requests int) {
 	p.Helper()
 	storetest.Eventually(p, soon, fmt.Sprintf("%d requests for device %d", requests, n), func() bool {
@@ -96,7 +96,7 @@ func TestP6_SQLHangs(t *testing.T) {
 					t.Fatalf("request %d is %s, want %s", n, r.ID, want[n])
 				}
 			}
-			for range 16 { // the next batches
+			for range 16 { // for the next batches
 				p.mustPost(hello("user0"))
 			}
 			p.mustArrive(0, 2*len(want))
@@ -108,8 +108,9 @@ func TestP6_SQLHangs(t *testing.T) {
 	}
 }
 
-// TestP6_CachedUsersBesideAHundredAudiencesThatHang: each event to a cached user arrives
-// although SQL answers none of the hundred events posted before, which arrive in the end.
+// TestP6_CachedUsersBesideAHundredAudiencesThatHang: each event to a cached user arrives although
+// SQL does not answer for any of the hundred events that were posted before. These arrive at the
+// end.
 func TestP6_CachedUsersBesideAHundredAudiencesThatHang(t *testing.T) {
 	t.Parallel()
 	p, proxy := hangingSQL(t, 1, 1)
@@ -133,9 +134,9 @@ func TestP6_CachedUsersBesideAHundredAudiencesThatHang(t *testing.T) {
 	p.mustArrive(0, 301)
 }
 
-// TestP5_EventsWithAUserInCommonKeepTheirOrder: of one batch an event to a cached user
-// waits for an earlier one that also goes to a user who is not cached, also when so many
-// users stand between them that their settings are read in several steps.
+// TestP5_EventsWithAUserInCommonKeepTheirOrder: within one batch an event to a cached user waits
+// for an earlier event that goes to the same user and to one who is not cached, even if so many
+// users are between them that their settings are read in several steps.
 func TestP5_EventsWithAUserInCommonKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	p, proxy := hangingSQL(t, 3, 2)
@@ -162,8 +163,8 @@ func TestP5_EventsWithAUserInCommonKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestP6_AfterOneFailureTheRestIsNotRead: after SQL failed once the other audiences of a
-// batch wait without asking it.
+// TestP6_AfterOneFailureTheRestIsNotRead: after SQL failed once, the other audiences of a batch
+// wait without asking SQL.
 func TestP6_AfterOneFailureTheRestIsNotRead(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -191,8 +192,8 @@ func TestP6_AfterOneFailureTheRestIsNotRead(t *testing.T) {
 	}
 }
 
-// TestA15_UsersWhoAreNotCachedAreSentToOnce: many events to users who are not cached, more
-// than may wait for SQL at a time, make one request each.
+// TestA15_UsersWhoAreNotCachedAreSentToOnce: many events to users who are not cached, more than may
+// wait for SQL at a time, lead to one request each.
 func TestA15_UsersWhoAreNotCachedAreSentToOnce(t *testing.T) {
 	t.Parallel()
 	const many, batch = 3000, 100

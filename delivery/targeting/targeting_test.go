@@ -24,8 +24,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// mustManyDevices writes devices straight into SQLite, one for each user
-// <prefix>000000 and on, and makes them all contacts of `star`.
+// mustManyDevices writes devices directly into SQLite, one for each user <prefix>000000 and so on,
+// and makes these users contacts of `star`.
 func (p *pipeline) mustManyDevices(n int) {
 	p.Helper()
 	db, err := sql.Open("sqlite", strings.TrimPrefix(p.o.sql, "sqlite:"))
@@ -62,7 +62,7 @@ func TestP3_EachSuppressedUserCountsOnceInOrder(t *testing.T) {
 	storetest.EachSQL(t, func(t *testing.T, url string) {
 		p := setup(t, options{db: storetest.Open(t, ""), sql: url})
 		d := p.first.devices
-		// Each user has every later reason for silence as well.
+		// Each user has every later reason for suppression as well.
 		for n, user := range []string{"actor", "out", "muted", "fine"} {
 			p.mustDevice(user, n)
 		}
@@ -105,7 +105,7 @@ func TestP4_SettingsAreReadAtTargeting(t *testing.T) {
 func TestP6_PagesOfUsers(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedisAlone(t, func(t *testing.T, db *redisdb.DB) {
-		n := storetest.Sized(2500, 1250) // more than a page, and not a number of whole parts
+		n := storetest.Sized(2500, 1250) // more than a page, and not a multiple of the size of a part
 		p := setup(t, options{db: db})
 		p.mustManyDevices(n)
 		var users []string
@@ -148,11 +148,10 @@ func contactsOf(user string) *api.EventRequest {
 	return &api.EventRequest{Type: "hello", Audience: api.Audience{ContactsOf: user}, Alert: &api.Alert{Title: "Hello"}}
 }
 
-// A worker that dies between storing a page's parts and moving the cursor leaves its
-// parts; the next one reads the page again, perhaps with other users, stores nothing
-// and goes on where the first reading ended.
-// However the report is read meanwhile, it never shows more than there is and
-// never takes anything back.
+// A worker dies between storing the parts of a page and moving the cursor. The next worker reads
+// the page again, perhaps with other users, stores nothing, and continues where the first read
+// ended. In the meantime the report never shows more than the true counts, and counts never go
+// back.
 func TestP9_RedoingAPageCountsNothingTwice(t *testing.T) {
 	t.Parallel()
 	var died atomic.Bool
@@ -168,7 +167,7 @@ func TestP9_RedoingAPageCountsNothingTwice(t *testing.T) {
 	p.mustManyDevices(1500)
 	id := p.mustPost(contactsOf("star"))
 	var users []string
-	for i := range 900 { // as many as there were then
+	for i := range 900 { // as many as before
 		users = append(users, fmt.Sprintf("fan%06d", i))
 	}
 	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
@@ -185,9 +184,9 @@ func TestP9_RedoingAPageCountsNothingTwice(t *testing.T) {
 	}
 }
 
-// TestP9_AnAudienceThatGrowsGoesOnAsItBegan: an event was small when it was sent, and
-// when another takes it over it is not: what was recorded is not sent again, and what
-// one counted is not lost.
+// TestP9_AnAudienceThatGrowsGoesOnAsItBegan: an event was small when it was sent, and is large when
+// another process takes it over. Recorded notifications are not sent again, and their counts are
+// not lost.
 func TestP9_AnAudienceThatGrowsGoesOnAsItBegan(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
@@ -231,7 +230,7 @@ func TestP9_AnAudienceThatShrinksGoesOnAsItBegan(t *testing.T) {
 	p := setup(t, options{idle: true})
 	p.mustManyDevices(100)
 	id := p.mustPost(contactsOf("star"))
-	release := p.mustHold() // by a process that splits it and dies
+	release := p.mustHold() // the process splits it and dies
 	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
 		Push: render.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
 	if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, fans(101), "", time.Hour); n != 2 || err != nil {
@@ -246,9 +245,9 @@ func TestP9_AnAudienceThatShrinksGoesOnAsItBegan(t *testing.T) {
 	}
 }
 
-// TestP9_PartsThatComeLateAreThoseThatWereSent: a process claims a large audience and is
-// not heard of again; what it sends to Redis comes late, when another has targeted the
-// event. It changes nothing: that one split the page, too, since nothing was sent as a whole.
+// TestP9_PartsThatComeLateAreThoseThatWereSent: a process claims a large audience and stalls. Its
+// writes to Redis arrive late, after another process has targeted the event. They change nothing:
+// the other process split the page as well, because the event had not been sent as a whole.
 func TestP9_PartsThatComeLateAreThoseThatWereSent(t *testing.T) {
 	t.Parallel()
 	const many = 150
@@ -264,7 +263,7 @@ func TestP9_PartsThatComeLateAreThoseThatWereSent(t *testing.T) {
 	if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, fans(many), "", time.Hour); n != 2 || err != nil {
 		t.Fatal(n, err)
 	}
-	p.mustPost(hello("nobody")) // what is behind the late parts
+	p.mustPost(hello("nobody")) // an event after the late parts
 	storetest.Eventually(t, soon, "nothing to wait", func() bool { return p.first.queueOfEvents.Depth(0) == 0 })
 	p.mustCounts(p.mustReport(id), want)
 	if n := p.apns.Total(); n != many {
@@ -272,9 +271,9 @@ func TestP9_PartsThatComeLateAreThoseThatWereSent(t *testing.T) {
 	}
 }
 
-// TestP9_AnEmptyAudienceEndsAfterWhatWasStored: somebody stored an event's notification
-// and died; for whoever takes the event over nobody is left, and the event is done only
-// when that notification is.
+// TestP9_AnEmptyAudienceEndsAfterWhatWasStored: a process stored an event's notification and died.
+// When another process takes the event over, the audience is empty. The event is done only when the
+// stored notification is.
 func TestP9_AnEmptyAudienceEndsAfterWhatWasStored(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{idle: true})
@@ -291,8 +290,8 @@ func TestP9_AnEmptyAudienceEndsAfterWhatWasStored(t *testing.T) {
 	p.mustCounts(p.mustEndTrue(id, want), want)
 }
 
-// mustEndTrue waits until an event is done and compares every report on the way
-// with the one before and with what the last may show.
+// mustEndTrue waits until an event is done. It compares every report in between with the previous
+// report and with the final counts.
 func (p *pipeline) mustEndTrue(id string, most counts) *api.EventReport {
 	p.Helper()
 	var r *api.EventReport
@@ -317,7 +316,7 @@ func (c counts) exceeds(o counts) bool {
 	return c.recipients > o.recipients || c.notifications > o.notifications || c.delivered > o.delivered || c.failed > o.failed || c.expired > o.expired
 }
 
-// note is a notification as targeting writes it.
+// note is a notification in the form of targeting.
 func (p *pipeline) note(event, user, token string) queue.Job {
 	push := render.Push{Payload: json.RawMessage(`{"aps":{"alert":"x"}}`), PushType: api.PushAlert, Priority: 10}
 	device := &api.Device{Token: token, Topic: apnstest.DefaultTopic, Environment: api.EnvProduction, RegisteredAt: api.AtMillis(1)}
@@ -327,8 +326,8 @@ func (p *pipeline) note(event, user, token string) queue.Job {
 	return note
 }
 
-// The figure of the contract is a fan-out to 1,000,000; what decides is how
-// many notifications may be in front of another's, which does not depend on it.
+// The contract has a fan-out to 1,000,000. The number of notifications that may be before that of
+// another event matters, and it does not depend on the size of the fan-out.
 //
 //nolint:paralleltest // a promise about time: it runs before the parallel tests, alone
 func TestP6_OneUserEventDuringFanOutArrivesWithinASecond(t *testing.T) {
@@ -374,7 +373,8 @@ func TestP6_OneUserEventDuringFanOutArrivesWithinASecond(t *testing.T) {
 	}
 }
 
-// most is what nine of ten took at most: one may meet the machine's other work.
+// most is the time within which nine of ten arrived; one may be delayed by other work of the
+// machine.
 func most(took []time.Duration) time.Duration {
 	slices.Sort(took)
 	return took[len(took)*9/10]
@@ -409,13 +409,13 @@ func TestP8_NotificationsFoundLateCountAsExpired(t *testing.T) {
 	p.mustCounts(r, counts{1, 1, 0, 0, 1})
 }
 
-// SQL away: users in the cache are served, the others wait and follow.
+// SQL is away: cached users are served, and the others wait and follow later.
 func TestSQLAwayCachedUsersGoOn(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{idle: true})
 	p.mustDevice("cached", 1)
 	p.mustDevice("cold", 2)
-	// A process that has its record taken away, and one that has not.
+	// A process that loses its record, and one that does not.
 	warm := p.process()
 	warm.start()
 	p.mustEnd(p.mustPost(hello("cached")), api.EventDone)

@@ -14,16 +14,16 @@ import (
 	"fanfare/store/storetest"
 )
 
-// mustBrief makes an event type whose notifications live so many seconds, and an
-// event of it to bob.
+// mustBrief makes an event type whose notifications live for some seconds, and an event of this
+// type to bob.
 func (p *pipeline) mustBrief(seconds int64) *api.EventRequest {
 	p.Helper()
 	p.mustType("brief", api.EventTypeRequest{Title: "T", TTLSeconds: &seconds})
 	return &api.EventRequest{Type: "brief", Audience: api.Audience{Users: []string{"bob"}}}
 }
 
-// TestP8_TTLCountsByRedisClock: a time to live begins when Redis has the event,
-// whatever the clock of the server that took it says.
+// TestP8_TTLCountsByRedisClock: a time to live begins when Redis has the event, independent of the
+// clock of the server that accepted it.
 func TestP8_TTLCountsByRedisClock(t *testing.T) {
 	t.Parallel()
 	for name, wrong := range map[string]time.Duration{"Slow": -2 * time.Minute, "Fast": 2 * time.Minute} {
@@ -45,8 +45,8 @@ func TestP8_TTLCountsByRedisClock(t *testing.T) {
 	}
 }
 
-// TestP8_TTLGoesOnAcrossADeadLetter: an event that failed and is tried again has the
-// end that it had at first.
+// TestP8_TTLGoesOnAcrossADeadLetter: an event that failed and is tried again keeps its first
+// expiry.
 func TestP8_TTLGoesOnAcrossADeadLetter(t *testing.T) {
 	t.Parallel()
 	p := setup(t, options{

@@ -12,16 +12,16 @@ import (
 	"fanfare/store/storetest"
 )
 
-// mustSuspect makes the n-th device of a user one that was refused once.
+// mustSuspect makes the n-th device of a user suspect.
 func (p *pipeline) mustSuspect(user string, n int) {
 	p.Helper()
 	p.mustDevice(user, n)
 	storetest.Must(p, p.first.devices.MarkSuspect(p.Context(), token(n), "BadDeviceToken", p.device(user, n).RegisteredAt))
 }
 
-// A refusal counts against the registration that it met, not against one from before:
-// a device that was suspect when it was targeted, and was registered again since, is
-// suspect after its first refusal, and not dropped.
+// A refusal counts for the present registration and not for an earlier one: a device that was
+// suspect when it was targeted, and was registered again since, is suspect and not dropped after
+// its first refusal.
 func TestRefusalsCountSinceTheLastRegistration(t *testing.T) {
 	t.Parallel()
 	refused := transport.Answer{Outcome: transport.SuspectDevice, Status: 400, Reason: "BadDeviceToken"}
@@ -35,14 +35,14 @@ func TestRefusalsCountSinceTheLastRegistration(t *testing.T) {
 	}
 	p.first.start()
 	p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 0, 1, 0})
-	p.first.stop() // it ends when all verdicts are written
+	p.first.stop() // it ends when all states of devices are written
 	if d := p.device("bob", 1); d.State != api.DeviceSuspect {
 		t.Errorf("device %+v", d)
 	}
 }
 
-// The storm breaker needs 50 users: of devices that were suspect before, a process
-// drops at most 49 before it opens, and none after, whatever else is in the air.
+// The storm breaker needs 50 users. Of devices that were suspect before, a process drops at most 49
+// before the breaker opens, and none afterwards, whatever else is under way.
 func TestStormKeepsSuspectDevices(t *testing.T) {
 	t.Parallel()
 	const n, most = 120, 49
@@ -66,7 +66,7 @@ func TestStormKeepsSuspectDevices(t *testing.T) {
 	if app := state[transport.AppOf(apnstest.DefaultTopic, api.EnvProduction)]; app.State != apps.Paused {
 		t.Errorf("the app is %+v", app)
 	}
-	p.first.stop() // it ends when all verdicts are written
+	p.first.stop() // it ends when all states of devices are written
 	dropped := 0
 	for i, user := range users {
 		if p.device(user, i).State == api.DeviceDropped {
@@ -78,8 +78,8 @@ func TestStormKeepsSuspectDevices(t *testing.T) {
 	}
 }
 
-// One user may register 50 tokens, all made up: he counts once, and nobody else's
-// notifications wait for it.
+// One user may register 50 invented tokens. The user counts once, and the notifications of other
+// users do not wait.
 func TestOneUserPausesNoApp(t *testing.T) {
 	t.Parallel()
 	answer := func(n *transport.Notification) transport.Answer {
@@ -93,7 +93,7 @@ func TestOneUserPausesNoApp(t *testing.T) {
 	for i := range 50 {
 		p.mustDevice("mallory", 1+i)
 	}
-	for _, state := range []api.DeviceState{api.DeviceSuspect, api.DeviceDropped} { // none is kept for a storm
+	for _, state := range []api.DeviceState{api.DeviceSuspect, api.DeviceDropped} { // none of them counts for a storm
 		p.mustEnd(p.mustPost(hello("mallory")), api.EventDone)
 		storetest.Eventually(t, soon, "the made-up devices to be "+string(state), func() bool {
 			for i := range 50 {

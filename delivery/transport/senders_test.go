@@ -10,7 +10,7 @@ import (
 	"fanfare/api"
 )
 
-// service is a sender that says who it is in every answer.
+// service is a sender that names itself in every answer.
 type service struct {
 	name   string
 	broken error
@@ -66,7 +66,7 @@ func TestSenders(t *testing.T) {
 	}
 }
 
-// bothWays sends by Send and by Start.
+// bothWays sends with Send and with Start.
 func bothWays(s Sender, n *Notification) map[string]Answer {
 	done := make(chan Answer, 1)
 	Start(context.Background(), s, n, func(a Answer) { done <- a })

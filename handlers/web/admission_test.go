@@ -48,7 +48,7 @@ func (l *admission) mustGrow(t *testing.T, from, to int64) {
 	}
 }
 
-// visit stays in the room for a moment, with a body of size bytes.
+// visit holds a body of size bytes for a moment.
 func (l *admission) visit(size int64) error {
 	if err := l.grow(0, 1); err != nil {
 		return err

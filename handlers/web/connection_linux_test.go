@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// mustConnect gives both ends of a TCP connection.
+// mustConnect returns both ends of a TCP connection.
 func mustConnect(t testing.TB) (here, there *net.TCPConn) {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -56,7 +56,7 @@ func mustFill(t testing.TB, c *net.TCPConn) (written int64) {
 	}
 }
 
-// await waits until a receipt says that it has arrived.
+// await waits until a receipt shows that the data has arrived.
 func (r *receipt) await(t testing.TB, c *net.TCPConn) {
 	t.Helper()
 	deadline := time.NewTimer(30 * time.Second)
@@ -70,15 +70,15 @@ func (r *receipt) await(t testing.TB, c *net.TCPConn) {
 	}
 }
 
-// A heartbeat has arrived when TCP says so, whatever is written after it; one
-// that is only written has not.
+// A heartbeat has arrived when TCP has acknowledged it, whatever is written after it. A heartbeat
+// that was only written has not.
 func TestReceipt(t *testing.T) {
 	t.Parallel()
 	here, there := mustConnect(t)
 	mustWrite(t, here, 3)
 	new(receipt).await(t, here)
 
-	written := mustFill(t, here) // who does not read acknowledges no more than fits in his buffer
+	written := mustFill(t, here) // a client that does not read acknowledges only what fits into its buffer
 	r := &receipt{}
 	for range 100 {
 		if r.arrived(here) {
@@ -91,7 +91,7 @@ func TestReceipt(t *testing.T) {
 	if _, err := io.CopyN(io.Discard, there, 3+written); err != nil {
 		t.Fatal(err)
 	}
-	mustFill(t, here) // from now on something is always underway
+	mustFill(t, here) // from now on some data is always under way
 	r.await(t, here)
 	if _, open, err := acknowledged(here); err != nil || open == 0 {
 		t.Errorf("%d bytes are not acknowledged, %v: this has tried nothing", open, err)
@@ -106,7 +106,7 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// The connection is found below TLS, and not where there is no TCP.
+// The connection is found below TLS, and it is nil if there is no TCP.
 func TestKeepConnection(t *testing.T) {
 	t.Parallel()
 	here, _ := mustConnect(t)

@@ -30,7 +30,7 @@ type following struct {
 	open    sync.WaitGroup
 	reg     *prometheus.Registry
 	log     storetest.Lines
-	taken   atomic.Int64 // connections that net/http has given away
+	taken   atomic.Int64 // connections that were taken from net/http
 }
 
 // setupStream serves a method as a stream.
@@ -57,8 +57,8 @@ func setupStream(t *testing.T, method func(context.Context, *Nothing, *Stream) e
 	return f
 }
 
-// mustAsk opens the stream as a version of HTTP/1, with more lines in the head, and
-// gives the connection and the answer as it came.
+// mustAsk opens the stream with a version of HTTP/1 and additional lines in the head, and returns
+// the connection and the raw answer.
 func (f *following) mustAsk(version, lines string) (net.Conn, *bufio.Reader) {
 	f.t.Helper()
 	c, err := net.Dial("tcp", f.addr)
@@ -70,7 +70,7 @@ func (f *following) mustAsk(version, lines string) (net.Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
-// answered is an answer whose body the test's end closes.
+// answered is an answer whose body is closed at the end of the test.
 type answered struct{ *http.Response }
 
 // mustAnswer reads the head of an answer.
@@ -82,7 +82,7 @@ func (f *following) mustAnswer(from *bufio.Reader) answered {
 	return answered{res}
 }
 
-// figures is the sum of all metrics of a name: values, or how many were observed.
+// figures is the sum of all metrics with a name: their values, or the numbers of observations.
 func (f *following) figures(name string) (sum float64) {
 	f.t.Helper()
 	families, err := f.reg.Gather()
@@ -97,7 +97,7 @@ func (f *following) figures(name string) (sum float64) {
 	return sum
 }
 
-// wantEnded waits for the end of all streams, which gave back what they had taken.
+// wantEnded waits for the end of all streams, and checks that they gave everything back.
 func (f *following) wantEnded() {
 	f.t.Helper()
 	f.open.Wait()
@@ -119,8 +119,8 @@ func quiet(ctx context.Context, _ *Nothing, out *Stream) error {
 	return out.Await(ctx, nil)
 }
 
-// A stream over HTTP/1.1 goes on without its request's handler, and nobody sees that
-// from outside: not in the answer, nor in metrics and log.
+// A stream over HTTP/1.1 goes on without its request's handler, which cannot be seen from outside:
+// neither in the answer nor in metrics or log.
 func TestStreamsLeaveTheirHandlers(t *testing.T) {
 	t.Parallel()
 	f := setupStream(t, quiet)
@@ -167,7 +167,7 @@ func TestStreamsLeaveTheirHandlers(t *testing.T) {
 	}
 }
 
-// What a method returns before its stream has begun is the answer, as for any call.
+// An error that a method returns before its stream has begun is the answer, as for any call.
 func TestStreamsThatDoNotBegin(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -191,7 +191,7 @@ func TestStreamsThatDoNotBegin(t *testing.T) {
 	}
 }
 
-// A panic in a stream that has begun cuts it off, and nothing else.
+// A panic in a stream that has begun ends only that stream.
 func TestStreamsThatPanic(t *testing.T) {
 	t.Parallel()
 	f := setupStream(t, func(_ context.Context, _ *Nothing, out *Stream) error {
@@ -208,8 +208,7 @@ func TestStreamsThatPanic(t *testing.T) {
 	}
 }
 
-// A stream ends when its client has gone, and when the client sends much where
-// nothing is to be sent.
+// A stream ends when its client has gone, and when the client sends much data.
 func TestStreamsEndWithTheirClients(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(net.Conn) error{
@@ -232,7 +231,7 @@ func TestStreamsEndWithTheirClients(t *testing.T) {
 			}
 		})
 	}
-	t.Run("ALine", func(t *testing.T) { // some send a line more after their request
+	t.Run("ALine", func(t *testing.T) { // some clients send an additional line after their request
 		t.Parallel()
 		f := setupStream(t, quiet)
 		c, from := f.mustAsk("1.1", "")
@@ -247,7 +246,7 @@ func TestStreamsEndWithTheirClients(t *testing.T) {
 	})
 }
 
-// Requests that cannot leave their connection are streams all the same.
+// Requests that cannot leave their handler are streams as well.
 func TestStreamsThatStay(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ version, lines string }{

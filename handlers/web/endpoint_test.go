@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// conditional is what a later noun will take: a header beside path and query.
+// conditional is a request with a header in addition to path and query.
 type conditional struct {
 	Name    string `path:"name" validate:"identifier"`
 	Depth   int64  `query:"depth" default:"3" validate:"max=9"`
@@ -46,7 +46,7 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// Where fanfare itself serves TLS, browsers are told to come back over TLS.
+// If fanfare itself serves TLS, browsers are told to come back over TLS.
 func TestStrictTransport(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{"https://localhost/": "max-age=31536000", "http://localhost/": ""} {

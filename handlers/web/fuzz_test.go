@@ -11,8 +11,8 @@ import (
 	"fanfare/api"
 )
 
-// FuzzDecode: every body is taken, or refused with the place of the mistake; what is
-// taken reads the same in its canonical form.
+// FuzzDecode: every body is either accepted, or refused with the place of the mistake. An accepted
+// body has the same meaning in its canonical form.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"events":[{"type":"a","audience":{"users":["bob"]},"data":{"a/b":"x"}}]}`, `{"events":[{"audience":{"users":[1]}}]}`,
@@ -36,8 +36,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// mustBeToldWell checks what a caller is told of a body: short, and nothing of it
-// breaks the answer or the log.
+// mustBeToldWell checks the error text about a body: it is short, and nothing in it breaks the
+// answer or the log.
 func mustBeToldWell(t *testing.T, body []byte, err error) {
 	t.Helper()
 	e, ok := err.(*api.Error)
@@ -70,7 +70,7 @@ func mustBeProblem(t *testing.T, e *api.Error) {
 	}
 }
 
-// FuzzText: headers, cursors and tags of strangers.
+// FuzzText: arbitrary headers, cursors and tags.
 func FuzzText(f *testing.F) {
 	for _, seed := range []string{"", `"1"`, `W/"1"`, `"-1"`, `"01"`, `"9223372036854775808"`, "*", `"a\"b"`, `"a\\"`, "MWE", "MQ", "!", "Bearer x", "bearer  ",
 		"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "500/s", "\x00", "\xff", "ü", strings.Repeat("x", 300)} {

@@ -9,7 +9,7 @@ import (
 	"fanfare/api"
 )
 
-// Buckets of users who are gone are forgotten, and none too early.
+// Buckets of users without requests are removed, and none too early.
 func TestU5_RatesOfManyUsers(t *testing.T) {
 	t.Parallel()
 	l := newRates(RateLimit{Requests: 2, Window: time.Minute}, "user", "user")

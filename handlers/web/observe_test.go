@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestHalfAnAnswer panics after an answer has begun: the connection is cut, so
-// that the caller does not take the half for the whole.
+// TestHalfAnAnswer panics after an answer has begun. The connection is cut, so that the caller does
+// not take a part for the whole answer.
 func TestHalfAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := New(Options{})
@@ -37,8 +37,8 @@ func TestHalfAnAnswer(t *testing.T) {
 	}
 }
 
-// However many requests fail while something is away, one a minute is a warning, with how
-// many there were; what is refused otherwise has its own line.
+// However many requests fail while something is away, there is one warning a minute, with their
+// number. Other refusals have their own lines.
 func TestOneWarningAMinute(t *testing.T) {
 	t.Parallel()
 	var lines bytes.Buffer
@@ -66,7 +66,7 @@ func TestOneWarningAMinute(t *testing.T) {
 	}
 }
 
-// TestDurations: whoever asks first, each status has one histogram.
+// TestDurations: each status has one histogram, even if it is first used concurrently.
 func TestDurations(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
@@ -108,7 +108,7 @@ func TestLevels(t *testing.T) {
 		want   slog.Level
 	}{
 		{200, nil, slog.LevelDebug},
-		{503, nil, slog.LevelDebug}, // /readyz, asked every second
+		{503, nil, slog.LevelDebug}, // /readyz is requested every second
 		{404, api.Errorf(api.CodeNotFound, "x"), slog.LevelInfo},
 		{500, api.Errorf(api.CodeInternal, "x"), slog.LevelError},
 		{503, api.Errorf(api.CodeUnavailable, "x"), slog.LevelWarn},

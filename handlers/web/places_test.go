@@ -7,8 +7,8 @@ import (
 	"fanfare/api"
 )
 
-// Nobody holds more than his own bound or all together more than there is, and nothing
-// stays behind.
+// No holder has more places than its limit, all together have at most the total, and all places are
+// given back.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	k := newRequests(&Options{MaxInFlight: 10, UserMaxInFlight: 3})

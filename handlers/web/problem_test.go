@@ -22,7 +22,7 @@ func TestFactsDoNotShadow(t *testing.T) {
 	}
 }
 
-// TestProblemText: what is written by hand is what the encoder would write.
+// TestProblemText: the text that is written by hand is equal to that of the encoder.
 func TestProblemText(t *testing.T) {
 	t.Parallel()
 	type whole struct {
@@ -51,8 +51,8 @@ func TestProblemText(t *testing.T) {
 	}
 }
 
-// TestDeadlines says what a caller is told when time is up: a call that only
-// reads did nothing, one that writes may have.
+// TestDeadlines: after a time-out, a call that only reads is answered as unavailable, and a call
+// that writes as having an unknown outcome.
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	for method, want := range map[string]api.Code{"GET": api.CodeUnavailable, "HEAD": api.CodeUnavailable, "PUT": api.CodeUnknownOutcome, "POST": api.CodeUnknownOutcome, "DELETE": api.CodeUnknownOutcome} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// U6: whose address a caller has, behind proxies and without.
+// U6: the address of a caller, with and without proxies.
 func TestCaller(t *testing.T) {
 	t.Parallel()
 	var trusted Proxies

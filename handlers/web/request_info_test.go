@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// mustBegin gives the info of a request that ends when leave is called.
+// mustBegin returns the info of a request that ends when leave is called.
 func mustBegin(t testing.TB) (info *requestInfo, leave context.CancelFunc) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
@@ -29,8 +29,8 @@ func ended(ctx context.Context, t testing.TB) error {
 	}
 }
 
-// A request is its own context: whatever waits for it ends with its deadline or
-// with its caller, whichever comes first.
+// A request is its own context, which ends with its deadline or with its caller, whichever comes
+// first.
 func TestRequestContext(t *testing.T) {
 	t.Parallel()
 	t.Run("the deadline ends it, and what was made of it", func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"fanfare/api"
 )
 
-// TestTicketsAreBounded: strangers' tickets, for which Redis is asked, have the deadline
-// of a request and count among those that are answered.
+// TestTicketsAreBounded: requests with tickets, for which Redis is asked, have the deadline of a
+// request and count against the limit of requests in flight.
 func TestTicketsAreBounded(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan time.Time, 1), make(chan struct{})

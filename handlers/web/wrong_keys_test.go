@@ -46,8 +46,8 @@ func TestWrongKeys(t *testing.T) {
 	})
 }
 
-// U6: where an address has sent too many false signatures, two tokens are checked at a
-// time, another waits for a second at most, and nobody else does.
+// U6: if an address has sent too many false signatures, two of its tokens are checked at a time,
+// and others wait for at most a second. Other addresses do not wait.
 func TestU6_FewChecksForAnAddressOfFalseSignatures(t *testing.T) {
 	t.Parallel()
 	begun, end := make(chan struct{}), make(chan struct{})

@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Nothing that a test began goes on after the tests.
+// No goroutine that a test started runs after the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
