@@ -78,11 +78,18 @@ func (d *Delivery) SendAtOnce(ctx context.Context, e *OneHop, to []Recipient) bo
 	works := d.works(e, to)
 	shares := sharesOf(works)
 	if d.windows.take(e.part(), shares...) {
-		e.Begun()
+		e.begin()
 		d.beginAll(ctx, works)
 		return true
 	}
 	return d.waitForWindow(ctx, e, works, shares)
+}
+
+// begin reports that the notifications have begun. It drops the callbacks, which hold on to all
+// that was read for the event.
+func (e *OneHop) begin() {
+	e.Begun()
+	e.Begun, e.GiveBack = nil, nil
 }
 
 // works builds the event's notifications.
@@ -109,7 +116,7 @@ func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 func (d *Delivery) waitForWindow(ctx context.Context, e *OneHop, works []work, shares Shares) bool {
 	w := &waiter{shares: shares, part: e.part()}
 	w.enter = func() {
-		e.Begun()
+		e.begin()
 		e.Group.Go(func() { d.beginAll(ctx, works) })
 		e.Group.Done()
 	}
@@ -119,7 +126,7 @@ func (d *Delivery) waitForWindow(ctx context.Context, e *OneHop, works []work, s
 			e.GiveBack(shares)
 			return
 		}
-		e.Begun()
+		e.begin()
 		e.Group.Go(func() { d.postponeAll(ctx, works) })
 	}
 	e.Group.Add(1)
