@@ -207,11 +207,11 @@ func appendEntry(args []any, e *entry) []any {
 func (l *producer) applyCall(c *call, answer []any, sent time.Time) {
 	l.worked()
 	l.depth.Store(redisdb.Number(answer[callWaiting]))
+	if c.session != nil {
+		c.session.worker.applyClaim(c, answer, sent) // before the callers are answered, see RunNoticing
+	}
 	l.answerRequests(c, redisdb.Text(answer[callAnswer]))
-	switch {
-	case c.session != nil:
-		c.session.worker.applyClaim(c, answer, sent)
-	case len(c.requests) > 0:
+	if c.session == nil && len(c.requests) > 0 {
 		l.checkSoon(c.ctx)
 	}
 }

@@ -13,6 +13,7 @@ import (
 // process is what the workers of a process have in common during one call of Run.
 type process struct {
 	handle    Handler
+	notice    func(c *Claimed) // see RunNoticing
 	limiter   *limiter
 	started   time.Time
 	jobs      context.Context // parent of every job's context
@@ -54,10 +55,18 @@ type run struct {
 // contexts, hands back what is still unfinished, uncounted, and returns. It
 // survives any absence of Redis. Run it once per Queue and process.
 func (q *Queue) Run(ctx context.Context, h Handler) error {
+	return q.RunNoticing(ctx, func(*Claimed) {}, h)
+}
+
+// RunNoticing is Run, and also calls notice on each claimed job before h gets it. If this process
+// claims a job with the call that enqueues it, notice comes before Enqueue returns. So for jobs
+// that are enqueued one after the other, also in different shards, the calls of notice have the
+// same order. Redis' answers wait for notice, so it must be quick.
+func (q *Queue) RunNoticing(ctx context.Context, notice func(c *Claimed), h Handler) error {
 	writes := context.WithoutCancel(ctx)
 	jobs, stopJobs := context.WithCancel(writes)
 	defer stopJobs()
-	p := &process{handle: h, limiter: newLimiter(q.o.InFlight, q.o.Room), started: time.Now(),
+	p := &process{handle: h, notice: notice, limiter: newLimiter(q.o.InFlight, q.o.Room), started: time.Now(),
 		jobs: jobs, writes: writes, isolating: make(chan struct{}, 1)}
 	r := &run{q: q, process: p}
 	for _, n := range q.o.Serve {

@@ -272,6 +272,7 @@ func (w *worker) begin(c *call, answer []any, sent time.Time) []*Claimed {
 			continue
 		}
 		one.Now, one.here, one.asked = now, here, sent
+		w.process.notice(one)
 		batch = append(batch, one)
 	}
 	w.mu.Lock()
