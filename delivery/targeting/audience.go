@@ -29,6 +29,8 @@ type page struct {
 	marks   map[string]string    // marks of earlier notifications, see events.MarkText
 	reached map[string]bool      // users who have a marked notification
 	sent    events.Sent          // notifications with a mark that have ended
+	turn    *turn                // its place among the events of its users; nil: none, or it was given up
+	taken   time.Time            // when it took that
 	dated   bool                 // the job's time to live was turned into an expiry, which the queue does not have yet
 }
 

@@ -18,9 +18,6 @@ type sqlPages struct {
 	parts   int             // parts of large audiences that are worked on
 }
 
-// waiting are the users of events that wait for SQL. Later events to them wait, too.
-type waiting map[string]bool
-
 // eventsOfAPart is how many small events a part counts as, among those that ask SQL.
 const eventsOfAPart = 10
 
@@ -78,31 +75,60 @@ func (t *Targeting) leaveToSQL(ctx context.Context, shard int, pages []*page) {
 	taken, begin := t.sql.add(shard, pages, t.mostForSQL())
 	for _, p := range pages[taken:] {
 		p.c.Finish(queue.Result{Outcome: queue.Defer, Untouched: true, Reason: "many events wait for SQL"})
+		t.turns.end(p)
 	}
 	if !begin {
 		return
 	}
 	t.sending.Go(func() {
 		for pages := t.sql.next(shard, 0); pages != nil; pages = t.sql.next(shard, len(pages)) {
-			t.work(ctx, alive(pages), nil)
+			t.workInTurn(ctx, pages)
 		}
 	})
 }
 
-// divide separates the pages that have users who are not cached, and the pages behind them
-// that share a user with one of these, so that they keep their order. The cold pages are left
-// as if they had never been read.
-func (users waiting) divide(pages []*page) (warm, cold []*page) {
+// workInTurn works on pages of one shard in their order, those of other shards that have an
+// earlier turn with the same users first.
+func (t *Targeting) workInTurn(ctx context.Context, pages []*page) {
+	for len(pages) > 0 {
+		n := 0
+		for n < len(pages) && len(t.turns.elsewhere(pages[n])) == 0 {
+			n++
+		}
+		if n == 0 {
+			if t.turns.await(ctx, pages[0]); ctx.Err() == nil {
+				continue
+			}
+			n = 1
+		}
+		t.work(ctx, alive(slices.Clone(pages[:n])), false)
+		for _, p := range pages[:n] {
+			t.turns.end(p)
+		}
+		pages = pages[n:]
+	}
+}
+
+// behind tells whether a page has to wait for events to the same users that are not among the
+// given pages.
+func (t *Targeting) behind(p *page, pages []*page) bool {
+	return slices.ContainsFunc(t.turns.pending(p), func(b *turn) bool {
+		return !slices.ContainsFunc(pages, func(p *page) bool { return p.turn == b })
+	})
+}
+
+// divide separates the pages with users who are not cached, or whose settings were not read
+// because the pages are behind others, and the pages behind these. The cold pages are left as if
+// they had never been read.
+func (t *Targeting) divide(pages []*page) (warm, cold []*page) {
 	for _, p := range pages {
 		missed := slices.ContainsFunc(p.targets, func(d devices.Target) bool { return d.Err != nil })
-		if !missed && !slices.ContainsFunc(p.others, func(user string) bool { return users[user] }) {
+		if !p.read.IsZero() && !missed && !t.behind(p, warm) {
 			warm = append(warm, p)
 			continue
 		}
-		cold = append(cold, &page{c: p.c, job: p.job, dated: p.dated})
-		for _, user := range p.others {
-			users[user] = true
-		}
+		cold = append(cold, &page{c: p.c, job: p.job, dated: p.dated, turn: p.turn, taken: p.taken})
+		p.turn = nil
 	}
 	return warm, cold
 }

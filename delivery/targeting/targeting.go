@@ -64,6 +64,7 @@ type Targeting struct {
 	events, notifications backlog
 	sending               sync.WaitGroup // counts what Delivery sends at once, and the goroutines that ask SQL
 	sql                   sqlPages
+	turns                 turns
 }
 
 // New makes a Targeting. It starts nothing.
@@ -97,9 +98,28 @@ func New(o Options) *Targeting {
 
 // Run targets events until ctx ends and everything it began is finished or handed back.
 func (t *Targeting) Run(ctx context.Context) error {
-	err := t.o.Events.Run(ctx, t.target)
+	err := t.o.Events.RunNoticing(ctx, t.notice, t.target)
 	t.sending.Wait()
 	return err
+}
+
+// notice gives an event that this process accepted its turn, in the order of acceptance.
+func (t *Targeting) notice(c *queue.Claimed) {
+	if _, accepted := c.Value.(*events.Job); !accepted {
+		return
+	}
+	if p := open(c); p != nil {
+		t.takeTurn(p, p.job.Audience.Users)
+		c.Value = p
+	}
+}
+
+// takeTurn gives a page its turn with its users, if it has none yet and there are only so many
+// that they are targeted together.
+func (t *Targeting) takeTurn(p *page, users []string) {
+	if p.turn == nil && p.taken.IsZero() && len(users) > 0 && len(users) <= events.PartSize && !p.begun() {
+		p.turn, p.taken = t.turns.take(p.c.Shard, users), time.Now()
+	}
 }
 
 // mostPages is how many pages of large audiences are split in one go.
@@ -118,21 +138,24 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 			pages = append(pages, p)
 		}
 	}
-	cold := t.work(ctx, pages, waiting{})
+	cold := t.work(ctx, pages, true)
+	for _, p := range pages {
+		t.turns.end(p)
+	}
 	t.leaveToSQL(ctx, batch[0].Shard, append(cold, named...))
 }
 
 // work reads the audiences of pages and targets them: small ones together, then large ones
-// page by page. Parts are worked on beside it, so that nobody waits for them. With
-// unresolved users it asks no SQL: it returns the pages that need it, untouched, and adds
-// their users. Otherwise SQL is asked until it fails once; the rest goes back unread.
-func (t *Targeting) work(ctx context.Context, pages []*page, unresolved waiting) (cold []*page) {
+// page by page. Parts are worked on beside it, so that nobody waits for them. From the cache
+// alone it asks no SQL, and returns, untouched, the pages that need it or that are behind
+// others. Otherwise SQL is asked until it fails once; the rest goes back unread.
+func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (cold []*page) {
 	var small, parts, large []*page
 	var away error // why SQL is no longer asked
 	users := 0
 	resolve := func() {
 		var left []*page
-		left, away = t.resolveSmall(ctx, small, unresolved, away)
+		left, away = t.resolveSmall(ctx, small, fromCache, away)
 		cold, small, users = append(cold, left...), nil, 0
 	}
 	for _, p := range pages {
@@ -157,6 +180,9 @@ func (t *Targeting) work(ctx context.Context, pages []*page, unresolved waiting)
 			if users+len(p.users) > events.PageSize {
 				resolve()
 			}
+			if fromCache {
+				t.takeTurn(p, p.users) // of a chat, or accepted by another process
+			}
 			small, users = append(small, p), users+len(p.users)
 		}
 	}
@@ -170,17 +196,18 @@ func (t *Targeting) work(ctx context.Context, pages []*page, unresolved waiting)
 
 // resolveSmall targets small audiences, and returns those that need SQL if it must not be
 // asked. If SQL is away only cached users are targeted, and the other pages go back.
-func (t *Targeting) resolveSmall(ctx context.Context, pages []*page, unresolved waiting, away error) ([]*page, error) {
+func (t *Targeting) resolveSmall(ctx context.Context, pages []*page, fromCache bool, away error) ([]*page, error) {
 	if away == nil {
-		cold, err := t.resolve(ctx, pages, unresolved)
-		if unresolved == nil && delivery.Passing(err) {
+		cold, err := t.resolve(ctx, pages, fromCache)
+		if !fromCache && delivery.Passing(err) {
 			away = err
 		}
 		return cold, away
 	}
-	cold, _ := t.resolve(ctx, pages, waiting{})
+	cold, _ := t.resolve(ctx, pages, true)
 	for _, p := range cold {
 		t.postpone(p, "sql_away", away)
+		t.turns.end(p)
 	}
 	return nil, away
 }
@@ -195,7 +222,7 @@ func (t *Targeting) resolveParts(ctx context.Context, parts []*page) {
 		return
 	}
 	t.sending.Go(func() {
-		_, _ = t.resolve(ctx, parts, nil)
+		_, _ = t.resolve(ctx, parts, false)
 		t.sql.addParts(-len(parts), 0)
 	})
 }
@@ -312,6 +339,10 @@ func (t *Targeting) split(ctx context.Context, p *page) {
 
 // open decodes an event. It returns nil if the event cannot be read, and has ended it then.
 func open(c *queue.Claimed) *page {
+	if p, opened := c.Value.(*page); opened {
+		c.Value = nil
+		return p
+	}
 	j, err := events.JobOf(c)
 	if err != nil {
 		c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})

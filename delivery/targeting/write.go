@@ -18,19 +18,23 @@ const maxMissed = 40 << 10
 
 // resolve targets pages together: it reads all settings, writes all notifications, and then
 // finishes each page with its counts. When it is repeated after a crash it writes the same ids,
-// and the counts go with the one finish that the queue accepts. With unresolved users it asks
-// no SQL, returns the pages that need it, of which nothing has begun, and adds their users. The
+// and the counts go with the one finish that the queue accepts. From the cache alone it asks no
+// SQL, and returns the pages that need it or are behind others, of which nothing has begun. The
 // error comes from reading the settings.
-func (t *Targeting) resolve(ctx context.Context, pages []*page, unresolved waiting) (cold []*page, err error) {
+func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) (cold []*page, err error) {
 	if pages = slices.DeleteFunc(pages, t.waitsForWindow); len(pages) == 0 {
 		return nil, nil
 	}
 	if pages = t.recall(ctx, pages); len(pages) == 0 {
 		return nil, nil
 	}
-	err = t.settings(ctx, pages, unresolved != nil)
-	if unresolved != nil {
-		pages, cold = unresolved.divide(pages)
+	first := pages
+	if fromCache {
+		first = slices.DeleteFunc(slices.Clone(pages), func(p *page) bool { return t.behind(p, pages) })
+	}
+	err = t.settings(ctx, first, fromCache)
+	if fromCache {
+		pages, cold = t.divide(pages)
 	}
 	var stored []*page
 	for _, p := range pages {
@@ -44,6 +48,9 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page, unresolved waiti
 		}
 	}
 	t.store(ctx, alive(stored))
+	for _, p := range pages {
+		t.turns.end(p)
+	}
 	return cold, err
 }
 
