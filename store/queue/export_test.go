@@ -64,7 +64,10 @@ type Stepper struct {
 
 // NewStepper makes a process for shard 0 and begins its session.
 func NewStepper(q *Queue) (*Stepper, error) {
-	process := &process{limiter: newLimiter(1<<20, endless), started: time.Now(), jobs: context.Background(), writes: context.Background()}
+	process := &process{
+		notice: func(*Claimed) {}, limiter: newLimiter(1<<20, endless), started: time.Now(),
+		jobs: context.Background(), writes: context.Background(),
+	}
 	p := &Stepper{q, newWorker(process, q.shards[0])}
 	p.w.sender.next = func() *call { return nil } // nothing happens by itself
 	p.w.sender.renew()
