@@ -171,10 +171,9 @@ func (s *side) noted(ctx context.Context) []spent {
 // scriptNames returns the names of the scripts of the store by their hashes.
 func scriptNames() map[string]string {
 	names := map[string]string{}
-	for _, file := range got(filepath.Glob("store/*/lua/*.lua")) {
+	for _, file := range append(got(filepath.Glob("store/*/lua/*.lua")), got(filepath.Glob("store/*/*/lua/*.lua"))...) {
 		room, name, _ := strings.Cut(filepath.ToSlash(file), "/lua/")
-		// A script may include parts of another package.
-		script, err := redisdb.NewScript(os.DirFS(room), "lua/"+name, os.DirFS("store/queue"))
+		script, err := redisdb.NewScript(os.DirFS(room), "lua/"+name)
 		if err == nil {
 			names[script.SHA()] = name
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"fanfare/delivery/apns/apnstest"
-	"fanfare/store/queue"
+	"fanfare/store/queue/shard"
 	"fanfare/store/storetest"
 )
 
@@ -220,7 +220,7 @@ func TestRedisFailsOverUnderLoad(t *testing.T) {
 		},
 		"Cluster": func(t *testing.T) (string, func() *storetest.RedisServer) {
 			c := storetest.PrivateCluster(t, 1)
-			return c.URL(), func() *storetest.RedisServer { return c.MasterOf(t, queue.Prefix("notifications", 0, 8)) }
+			return c.URL(), func() *storetest.RedisServer { return c.MasterOf(t, shard.Prefix("notifications", 0, 8)) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

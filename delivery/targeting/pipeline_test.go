@@ -21,6 +21,7 @@ import (
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/queue"
+	"fanfare/store/queue/shard"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
@@ -188,7 +189,7 @@ func token(n int) string { return fmt.Sprintf("%064x", n+1) }
 // prefixOf begins the keys of a token's shard of notifications.
 func (p *pipeline) prefixOf(token string) string {
 	q := p.first.queueOfNotes
-	return queue.Prefix(q.Name(), q.Route(token), q.Shards())
+	return shard.Prefix(q.Name(), q.Route(token), q.Shards())
 }
 
 func (p *pipeline) mustDevice(user string, n int) {

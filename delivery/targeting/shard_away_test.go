@@ -8,6 +8,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/queue"
+	"fanfare/store/queue/shard"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -18,11 +19,11 @@ import (
 func awayShard(t *testing.T, c *storetest.RedisCluster, events int) (away *storetest.RedisServer, isAway func(shard int) bool) {
 	t.Helper()
 	needed := map[*storetest.RedisServer]bool{}
-	for _, key := range []string{"ff:{apps}", "ff:{q:events}:meta", "ff:{q:notifications}:meta", queue.Prefix("events", events, 8)} {
+	for _, key := range []string{"ff:{apps}", "ff:{q:events}:meta", "ff:{q:notifications}:meta", shard.Prefix("events", events, 8)} {
 		needed[c.MasterOf(t, key)] = true
 	}
-	masterOf := func(shard int) *storetest.RedisServer {
-		return c.MasterOf(t, queue.Prefix("notifications", shard, 8))
+	masterOf := func(n int) *storetest.RedisServer {
+		return c.MasterOf(t, shard.Prefix("notifications", n, 8))
 	}
 	for shard := range 8 {
 		if away = masterOf(shard); !needed[away] {

@@ -7,6 +7,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/queue"
+	"fanfare/store/queue/shard"
 	"fanfare/store/storetest"
 )
 
@@ -19,9 +20,9 @@ func TestAccept_OneMasterAway(t *testing.T) {
 	db := storetest.Open(t, cluster.URL())
 	w := setupOn(t, db, storetest.SQLite(t))
 	isAway := map[int]bool{}
-	away := cluster.MasterOf(t, queue.Prefix("events", 0, w.queue.Shards()))
-	for shard := range w.queue.Shards() {
-		isAway[shard] = cluster.MasterOf(t, queue.Prefix("events", shard, w.queue.Shards())) == away
+	away := cluster.MasterOf(t, shard.Prefix("events", 0, w.queue.Shards()))
+	for n := range w.queue.Shards() {
+		isAway[n] = cluster.MasterOf(t, shard.Prefix("events", n, w.queue.Shards())) == away
 	}
 	w.mustAccept(event("ann"), api.Idempotency{})
 	away.Pause()

@@ -22,7 +22,7 @@ func TestWhatIsDueHoldsNoGoroutine(t *testing.T) {
 	if err := pprof.Lookup("goroutine").WriteTo(&all, 1); err != nil {
 		t.Fatal(err)
 	}
-	if bytes.Contains(all.Bytes(), []byte(".wakeMaintainer")) {
+	if bytes.Contains(all.Bytes(), []byte(".WakeMaintainer")) {
 		t.Errorf("goroutines wait to tell the maintainer:\n%s", all.Bytes())
 	}
 }

@@ -99,7 +99,7 @@ func TestEnqueueOnce(t *testing.T) {
 		if replayed, _, err := call(queue.Once{}); replayed || err != nil {
 			t.Errorf("no key: %v %v", replayed, err)
 		}
-		if n := len(w.mustState(0).records); n != 4 {
+		if n := len(w.mustState(0).Records); n != 4 {
 			t.Errorf("%d jobs, want 4", n)
 		}
 		if d := w.q.Depth(0); d != 4 {

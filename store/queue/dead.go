@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/api"
+	"fanfare/store/queue/shard"
 	"fanfare/store/redisdb"
 )
 
@@ -24,12 +24,6 @@ const (
 	deadTaken    = 4
 	deadAlready  = 5
 )
-
-// deadBounds are what a shard keeps of its dead letters.
-type deadBounds struct {
-	most      int
-	retention time.Duration
-}
 
 // DeadID is the public id of a dead letter: queue, shard and job.
 func (q *Queue) DeadID(shard int, id string) string {
@@ -108,7 +102,7 @@ func (q *Queue) deadBefore(ctx context.Context, before deadPosition, limit int) 
 	cmds := make([]redis.Cmder, q.o.Shards)
 	for shard := range cmds {
 		end := fmt.Sprintf("%d-%d", before.ms, before.seq)
-		cmds[shard] = redis.NewXMessageSliceCmd(ctx, "xrevrange", q.shards[shard].deadKey(), end, "-", "count", limit+1)
+		cmds[shard] = redis.NewXMessageSliceCmd(ctx, "xrevrange", q.shards[shard].DeadKey(), end, "-", "count", limit+1)
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, err
@@ -147,22 +141,22 @@ func (q *Queue) deadLetter(d deadEntry) api.DeadLetter {
 // on rising. With once.Key it is idempotent over calls; retrying one that is
 // queued already is no error.
 func (q *Queue) RetryDead(ctx context.Context, dead string, once Once) (replayed bool, stored string, err error) {
-	shard, id, err := q.parseDead(dead)
+	n, id, err := q.parseDead(dead)
 	if err != nil {
 		return false, "", err
 	}
-	args := append([]any{id, ms(q.o.GroupRetention), ms(q.o.reportTTL())}, onceArgs(once)...)
+	args := append([]any{id, shard.MS(q.o.GroupRetention), shard.MS(q.common.ReportTTL())}, shard.OnceArgs(once)...)
 	if once.Key == "" {
 		args[3] = ""
 	}
-	value, err := q.db.Eval(ctx, redisdb.Write, q.common.scripts.deadRetry, q.shards[shard].keys(), args...)
+	value, err := q.db.Eval(ctx, redisdb.Write, q.common.Scripts.DeadRetry, q.shards[n].Keys(), args...)
 	if err != nil {
 		return false, "", err
 	}
 	answer := value.([]any)
 	switch redisdb.Number(answer[0]) {
 	case deadQueued, deadAlready:
-		q.shards[shard].checkSoon(context.WithoutCancel(ctx))
+		q.shards[n].CheckSoon(context.WithoutCancel(ctx))
 		return false, once.Answer, nil
 	case deadReplayed:
 		return true, redisdb.Text(answer[1]), nil
@@ -176,11 +170,11 @@ func (q *Queue) RetryDead(ctx context.Context, dead string, once Once) (replayed
 
 // DeleteDead forgets a dead letter.
 func (q *Queue) DeleteDead(ctx context.Context, dead string) error {
-	shard, id, err := q.parseDead(dead)
+	n, id, err := q.parseDead(dead)
 	if err != nil {
 		return err
 	}
-	value, err := q.db.Eval(ctx, redisdb.Write, q.common.scripts.deadDelete, q.shards[shard].keys(), id)
+	value, err := q.db.Eval(ctx, redisdb.Write, q.common.Scripts.DeadDelete, q.shards[n].Keys(), id)
 	if err != nil {
 		return err
 	}

@@ -183,12 +183,15 @@ func TestQ19_ADeadLetterWhoseIDLivesAgain(t *testing.T) {
 	t.Parallel()
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		w := setup(t, db, func(o *queue.Options) { o.Retention = 50 * time.Millisecond; o.Lease = time.Hour })
-		p := w.mustStep()
+		var runs atomic.Int64
+		always := func(r queue.Result) queue.Handler {
+			return queue.Each(func(context.Context, *queue.Claimed) queue.Result { runs.Add(1); return r })
+		}
 		job := queue.Job{ID: queue.NewID(0, epoch), Payload: []byte("same")}
 		w.mustEnqueue(job)
-		if answer, err := p.Finish(mustClaim(t, p, 1)[0], queue.Result{Outcome: queue.Dead}); err != nil || answer != "2" {
-			t.Fatal(answer, err)
-		}
+		stop := w.run(always(queue.Result{Outcome: queue.Dead}))
+		w.mustBeEmpty()
+		stop()
 		eventually(t, "the tombstone is over", func() bool {
 			again, err := w.q.Enqueue(t.Context(), job)
 			return err == nil && again[0].New
@@ -196,8 +199,10 @@ func TestQ19_ADeadLetterWhoseIDLivesAgain(t *testing.T) {
 		if _, _, err := w.q.RetryDead(t.Context(), w.q.DeadID(0, job.ID), queue.Once{}); err != nil {
 			t.Fatal(err)
 		}
-		if batch, err := p.Claim(5); err != nil || len(batch) != 1 {
-			t.Errorf("%d jobs of one id, %v", len(batch), err)
+		w.another().run(always(queue.Result{}))
+		w.mustBeEmpty()
+		if n := runs.Load(); n != 2 {
+			t.Errorf("%d runs, want that of the dead letter and one more", n)
 		}
 	})
 }

@@ -1,13 +1,19 @@
 package queue
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"strconv"
+	"math/rand/v2"
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"fanfare/api"
+	"fanfare/store/queue/shard"
+	"fanfare/store/redisdb"
 )
 
 // Enqueue stores jobs, of any shards. Those of one shard are stored together, in
@@ -25,67 +31,46 @@ func (q *Queue) Enqueue(ctx context.Context, jobs ...Job) ([]Enqueued, error) {
 	out := make([]Enqueued, len(jobs))
 	parts := q.parts(context.WithoutCancel(ctx), entries)
 	if len(parts) == 1 {
-		if err = q.shards[parts[0].shard].producer.do(ctx, parts[0].request); err == nil {
-			parts[0].read(out)
+		if err = parts[0].producer.Do(ctx, parts[0].Request); err == nil {
+			parts[0].Read(out, parts[0].index)
 		}
 		return out, err
 	}
 	for _, p := range parts {
-		q.shards[p.shard].producer.add(p.request)
+		p.producer.Add(p.Request)
 	}
 	for _, p := range parts {
-		if waitErr := q.shards[p.shard].producer.wait(ctx, p.request); waitErr != nil {
+		if waitErr := p.producer.Wait(ctx, p.Request); waitErr != nil {
 			err = waitErr
 			continue
 		}
-		p.read(out)
+		p.Read(out, p.index)
 	}
 	return out, err
 }
 
 // part is what one call of Enqueue stores in one script.
 type part struct {
-	*request
-	shard int
-	index []int // places in the caller's list
+	*shard.Request
+	producer *shard.Producer
+	index    []int // places in the caller's list
 }
 
 // parts groups jobs by shard, keeping their order within it.
-func (q *Queue) parts(ctx context.Context, entries []*entry) []*part {
+func (q *Queue) parts(ctx context.Context, entries []*shard.Entry) []*part {
 	var out []*part
 	open := map[int]*part{}
 	for i, e := range entries {
-		size := e.size()
-		p := open[e.job.Shard]
-		if p == nil || len(p.index) == enqueueJobs || p.bytes+size > enqueueBytes {
-			p = &part{request: &request{ctx: ctx, done: make(chan struct{})}, shard: e.job.Shard}
-			open[e.job.Shard] = p
+		p := open[e.Job.Shard]
+		if p == nil || !p.Add(e) {
+			p = &part{Request: shard.NewRequest(ctx, Once{}, nil), producer: q.shards[e.Job.Shard].Producer}
+			p.Add(e)
+			open[e.Job.Shard] = p
 			out = append(out, p)
 		}
-		p.index, p.entries, p.bytes = append(p.index, i), append(p.entries, e), p.bytes+size
+		p.index = append(p.index, i)
 	}
 	return out
-}
-
-// size is about how many bytes the job takes on the wire.
-func (e *entry) size() int {
-	size := len(e.job.Payload) + 64
-	for _, a := range e.job.Attachment {
-		size += len(a)
-	}
-	return size
-}
-
-// read puts an answer where the jobs were in the caller's list.
-func (p *part) read(out []Enqueued) {
-	known := p.known
-	for n, i := range p.index {
-		out[i] = Enqueued{ID: p.entries[n].job.ID, New: true}
-		if !p.entries[n].plain() && len(known) >= 2 {
-			out[i] = Enqueued{ID: known[0], New: known[1] == "1"}
-			known = known[2:]
-		}
-	}
 }
 
 // EnqueueOnce stores jobs of one shard in one step, together with the record
@@ -100,44 +85,49 @@ func (q *Queue) EnqueueOnce(ctx context.Context, once Once, jobs ...Job) (replay
 	if err != nil {
 		return false, "", err
 	}
-	r := &request{ctx: context.WithoutCancel(ctx), once: once, entries: entries, done: make(chan struct{})}
-	shard := entries[0].job.Shard
+	n := entries[0].Job.Shard
 	for _, e := range entries {
-		r.bytes += e.size()
-		if e.job.Shard != shard {
-			return false, "", fmt.Errorf("enqueue once in %s: jobs of shards %d and %d", q.o.Name, shard, e.job.Shard)
+		if e.Job.Shard != n {
+			return false, "", fmt.Errorf("enqueue once in %s: jobs of shards %d and %d", q.o.Name, n, e.Job.Shard)
 		}
 	}
-	if err := q.shards[shard].producer.do(ctx, r); err != nil {
+	r := shard.NewRequest(context.WithoutCancel(ctx), once, entries)
+	if err := q.shards[n].Producer.Do(ctx, r); err != nil {
 		return false, "", err
 	}
-	switch r.status {
-	case onceReplayed:
-		return true, r.stored, nil
-	case onceReused:
-		return false, "", api.IdempotencyReused()
-	}
-	return false, once.Answer, nil
+	return r.Once()
 }
 
-// onceArgs are the idempotency record's name, digest, answer and lifetime.
-func onceArgs(once Once) []any {
-	ttl := once.TTL
-	if ttl <= 0 {
-		ttl = defaultOnceTTL
+// Replay reads what EnqueueOnce stored under a key in a shard, writing nothing:
+// for a request that would be refused by now but was answered before. The same
+// key with another body is idempotency_key_reused.
+func (q *Queue) Replay(ctx context.Context, n int, once Once) (stored string, found bool, err error) {
+	cmd := redis.NewStringCmd(ctx, "get", q.shards[n].OnceKey(once.Key))
+	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
+		return "", false, err
 	}
-	return []any{onceName(once.Key), once.Body[:], once.Answer, ms(ttl)}
+	value, err := cmd.Bytes()
+	if errors.Is(err, redis.Nil) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("read idempotency record in %s shard %d: %w", q.o.Name, n, err)
+	}
+	rest, same := bytes.CutPrefix(value, once.Body[:])
+	if !same {
+		return "", false, api.IdempotencyReused()
+	}
+	return string(rest), true, nil
 }
 
 // entries checks jobs and gives each an id and a shard.
-func (q *Queue) entries(jobs []Job) ([]*entry, error) {
+func (q *Queue) entries(jobs []Job) ([]*shard.Entry, error) {
 	now := time.Now()
-	all := make([]entry, len(jobs))
-	out := make([]*entry, len(jobs))
+	all := make([]shard.Entry, len(jobs))
+	out := make([]*shard.Entry, len(jobs))
 	for i := range jobs {
-		e := &all[i]
-		e.job, e.failures, out[i] = jobs[i], jobs[i].Failures, e
-		j := &e.job
+		all[i].Job, out[i] = jobs[i], &all[i]
+		j := &all[i].Job
 		if err := q.check(j); err != nil {
 			return nil, err
 		}
@@ -146,12 +136,7 @@ func (q *Queue) entries(jobs []Job) ([]*entry, error) {
 			j.Shard = q.shardOf(j)
 			j.ID = NewID(j.Shard, now)
 		}
-		if !fresh {
-			e.named = named
-		}
-		if e.report = j.Report != ""; len(j.Attachment) > 0 {
-			e.attachments = strconv.Itoa(len(j.Attachment))
-		}
+		all[i].Init(fresh)
 	}
 	return out, nil
 }
@@ -164,7 +149,7 @@ func (q *Queue) shardOf(j *Job) int {
 	case j.Unique != "":
 		return q.Route(j.Unique)
 	}
-	return q.Route(randomText(9))
+	return rand.IntN(q.o.Shards)
 }
 
 // check refuses what would not fit, or would break a job's text.
@@ -192,12 +177,4 @@ func (q *Queue) check(j *Job) error {
 		return api.Invalid("shard", "max", "%d does not exist: queue %s has %d", j.Shard, q.o.Name, q.o.Shards)
 	}
 	return nil
-}
-
-// ms is a duration in milliseconds; what is positive is at least 1.
-func ms(d time.Duration) int64 {
-	if d > 0 && d < time.Millisecond {
-		return 1
-	}
-	return d.Milliseconds()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/store/queue/shard"
 	"fanfare/store/redisdb"
 )
 
@@ -18,7 +19,7 @@ import (
 func (q *Queue) Groups(ctx context.Context, group string) (map[string]int64, error) {
 	cmds := make([]redis.Cmder, q.o.Shards)
 	for shard := range cmds {
-		key, field := q.shards[shard].groupKey(group)
+		key, field := q.shards[shard].GroupKey(group)
 		cmds[shard] = redis.NewStringCmd(ctx, "hget", key, field)
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
@@ -58,9 +59,9 @@ func addCounts(sums map[string]int64, record string) error {
 
 // SetGuard stores the companion record that claims of jobs with this Guard
 // return, for ttl. The value "" deletes it.
-func (q *Queue) SetGuard(ctx context.Context, shard int, name, value string, ttl time.Duration) error {
-	key := q.shards[shard].guardKey(name)
-	var cmd redis.Cmder = redis.NewStatusCmd(ctx, "set", key, value, "px", ms(ttl))
+func (q *Queue) SetGuard(ctx context.Context, n int, name, value string, ttl time.Duration) error {
+	key := q.shards[n].GuardKey(name)
+	var cmd redis.Cmder = redis.NewStatusCmd(ctx, "set", key, value, "px", shard.MS(ttl))
 	if value == "" {
 		cmd = redis.NewIntCmd(ctx, "del", key)
 	}
@@ -68,14 +69,37 @@ func (q *Queue) SetGuard(ctx context.Context, shard int, name, value string, ttl
 		return err
 	}
 	if err := cmd.Err(); err != nil {
-		return fmt.Errorf("set guard in %s shard %d: %w", q.o.Name, shard, err)
+		return fmt.Errorf("set guard in %s shard %d: %w", q.o.Name, n, err)
 	}
 	return nil
 }
 
+// Marks reads the marks that earlier owners left of jobs, in one round trip: a map for
+// each job.
+func (q *Queue) Marks(ctx context.Context, jobs ...*Claimed) ([]map[string]string, error) {
+	cmds := make([]redis.Cmder, len(jobs))
+	for i, c := range jobs {
+		cmds[i] = redis.NewMapStringStringCmd(ctx, "hgetall", q.shards[c.Shard].MarksKey(c.ID))
+	}
+	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+		return nil, err
+	}
+	out := make([]map[string]string, len(jobs))
+	for i, c := range jobs {
+		var err error
+		if out[i], err = cmds[i].(*redis.MapStringStringCmd).Result(); err != nil {
+			return nil, fmt.Errorf("read the marks of job %s: %w", c.ID, err)
+		}
+		if len(out[i]) > 0 {
+			c.NoteMarks()
+		}
+	}
+	return out, nil
+}
+
 // Attachment reads one item of a claimed job's attachment.
 func (q *Queue) Attachment(ctx context.Context, c *Claimed, index int) (string, error) {
-	cmd := redis.NewStringCmd(ctx, "lindex", q.shards[c.Shard].attachKey(c.ID), index)
+	cmd := redis.NewStringCmd(ctx, "lindex", q.shards[c.Shard].AttachKey(c.ID), index)
 	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
 		return "", err
 	}
@@ -98,7 +122,7 @@ const (
 // Report reads the report of a job that was enqueued with one; "": nobody knows of
 // such a job any more.
 func (q *Queue) Report(ctx context.Context, shard int, id string) (string, error) {
-	key, field := q.shards[shard].reportKey(id)
+	key, field := q.shards[shard].ReportKey(id)
 	cmd := redis.NewStringCmd(ctx, "hget", key, field)
 	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
 		return "", err

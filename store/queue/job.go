@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"time"
+
+	"fanfare/store/queue/shard"
 )
 
 // The limits of a job. Sizes are bytes.
@@ -63,57 +65,34 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Job is one piece of work.
-type Job struct {
-	// ID and Shard name the job. With ID "" the queue makes one and routes by
-	// Key, else Unique, else at random. With an ID, Shard says where it is.
-	// Enqueueing an id again has no effect, also a while after its end, unless it
-	// is Fresh.
-	ID    string
-	Shard int
-	// Fresh says that NewID made ID for this job just now, so that no other has
-	// it: nothing needs to be looked up, nor remembered after its end.
-	Fresh bool
-	// Type chooses the handler, see ByType.
-	Type string
-	// Key is the conflict key: two jobs of one key never run at once.
-	Key string
-	// Unique is free only when no live job has it.
-	Unique string
-	// Group counts its jobs in this shard: `created` rises when the id is new,
-	// the Result's Label at its end.
-	Group string
-	// Counts are added to the group's record when the job is new.
-	Counts map[string]int64
-	// Report, if not empty, is what Queue.Report tells of the job until a result
-	// brings another. Its first letter is the state, see StateQueued. Such a job has
-	// an ID of NewID's form.
-	Report string
-	// Guard names a companion record in this slot (SetGuard); a claim returns
-	// its present value. A retried dead letter has none: it may be older than
-	// any guard.
-	Guard string
-	// Payload is at most MaxPayload bytes.
-	Payload []byte
-	// Value goes with the job as long as it does not leave this process: if the call that
-	// stored the job claims it too, the claimed job has the value, else nil. Only plain
-	// jobs have one: those with nothing but an id, a payload and perhaps a report.
-	Value any
-	// Attachment is stored beside, kept till the job ends, and read item by item
-	// with Queue.Attachment.
-	Attachment []string
-	// Delay keeps the job from starting, counted from its enqueueing.
-	Delay time.Duration
-	// Failures are attempts that were used up before it was enqueued.
-	Failures int
-}
+// What a queue is given and gives is described where the engine of a shard uses it.
+type (
+	// Job is one piece of work.
+	Job = shard.Job
+	// Enqueued answers for one job.
+	Enqueued = shard.Enqueued
+	// Once makes an enqueueing idempotent over many calls.
+	Once = shard.Once
+	// Claimed is a job that this process may work on until its lease ends.
+	Claimed = shard.Claimed
+	// Result is what a handler says about a job.
+	Result = shard.Result
+	// Outcome is how a claimed job goes on.
+	Outcome = shard.Outcome
+	// ParkedName says that jobs are parked under a name in a shard.
+	ParkedName = shard.ParkedName
+)
 
-// Enqueued answers for one job. New is false when the id, or the unique id,
-// was there already: then ID is the one that is.
-type Enqueued struct {
-	ID  string
-	New bool
-}
+// The outcomes.
+const (
+	Done     = shard.Done
+	Retry    = shard.Retry
+	Defer    = shard.Defer
+	Dead     = shard.Dead
+	Continue = shard.Continue
+	Park     = shard.Park
+	Release  = shard.Release
+)
 
 // CountNew counts those that were not there before.
 func CountNew(made []Enqueued) (n int) {
@@ -125,72 +104,32 @@ func CountNew(made []Enqueued) (n int) {
 	return n
 }
 
-// Once makes an enqueueing idempotent over many calls.
-type Once struct {
-	// Key is the caller's idempotency key with its scope; "": none.
-	Key string
-	// Body is a digest of the request; another one under the same key is
-	// refused with idempotency_key_reused.
-	Body [32]byte
-	// Answer is stored and given to replays.
-	Answer string
-	// TTL of the record; default 24 h.
-	TTL time.Duration
-}
-
-// Outcome is how a claimed job goes on.
-type Outcome int
-
-// The outcomes.
-const (
-	// Done ends the job.
-	Done Outcome = iota
-	// Retry is a failure of the job itself: counted, again after a backoff (or
-	// Result.Delay), dead with reason max_attempts when it was the last attempt.
-	Retry
-	// Defer is not the job's fault: again after Result.Delay (or a backoff),
-	// uncounted, dead with reason max_age when it is older than MaxAge.
-	Defer
-	// Dead gives the job up; it becomes a dead letter.
-	Dead
-	// Continue puts the job, with Result.Payload, behind what waits; its
-	// attempts start again.
-	Continue
-	// Park moves the job, uncounted, to the parked stream Result.Parked, until
-	// Unpark.
-	Park
-	// Release hands the job back at once, uncounted.
-	Release
-)
-
-// Result is what a handler says about a job.
-type Result struct {
-	Outcome Outcome
-	// Label is counted in the job's group at its end; default "done" for Done,
-	// "failed" for Dead (also by max_attempts or max_age).
-	Label string
-	// Counts are added to the group, exactly once with the outcome.
-	Counts map[string]int64
-	// Report replaces the job's; "" keeps it. It stays for ReportTTL, at least
-	// ReportRetention.
-	Report    string
-	ReportTTL time.Duration
-	// Payload replaces the job's when it goes on; nil keeps it.
-	Payload []byte
-	Delay   time.Duration
-	Parked  string
-	// Reason and Err tell people why (Dead, Retry, Defer).
-	Reason string
-	Err    string
-	// Untouched says that nothing of the job was begun (Defer, Release): the next claim is
-	// the First, if this one was.
-	Untouched bool
-}
-
 // Handler works on claimed jobs. It must call Finish on each, now or later and
 // from any goroutine; the queue bounds the unfinished ones by InFlight and
 // renews their leases. ctx ends when Run is stopped and its Drain is over.
 type Handler func(ctx context.Context, batch []*Claimed)
+
+// Each makes a handler that calls f on every job in a goroutine of its own. f's
+// context is the job's.
+func Each(f func(ctx context.Context, c *Claimed) Result) Handler {
+	return func(_ context.Context, batch []*Claimed) {
+		for _, c := range batch {
+			go func() { c.Finish(f(c.Context(), c)) }()
+		}
+	}
+}
+
+// ByType makes a handler of one function per type. A job of another type
+// becomes a dead letter with reason unknown_type.
+func ByType(types map[string]func(ctx context.Context, c *Claimed) Result) Handler {
+	return Each(func(ctx context.Context, c *Claimed) Result {
+		f, ok := types[c.Type]
+		if !ok {
+			return Result{Outcome: Dead, Reason: "unknown_type", Err: "no handler for type " + c.Type}
+		}
+		return f(ctx, c)
+	})
+}
 
 var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
@@ -218,8 +157,8 @@ func putHead(b []byte, head uint64) {
 }
 
 // ParseID reads the shard of an id made by NewID.
-func ParseID(id string) (shard int, ok bool) {
-	if len(id) != newIDLength {
+func ParseID(id string) (n int, ok bool) {
+	if len(id) != shard.IDLength {
 		return 0, false
 	}
 	b, err := idText.DecodeString(id)

@@ -26,13 +26,13 @@ func TestADelayIsHardlyLonger(t *testing.T) {
 			w.mustEnqueue(queue.Job{ID: fmt.Sprint("a", delay.Milliseconds()), Delay: delay})
 			after := mustRedisTime(t, w)
 			slot := int64(-1)
-			fmt.Sscanf(w.mustState(0).dueAt[fmt.Sprint("a", delay.Milliseconds())], "%d", &slot)
+			fmt.Sscanf(w.mustState(0).DueAt[fmt.Sprint("a", delay.Milliseconds())], "%d", &slot)
 			most := min(delay/32, 512*time.Millisecond)
 			if first, last := before.Add(delay), after.Add(delay+most); slot < first.UnixMilli() || slot > last.UnixMilli()+1 {
 				t.Errorf("delay %v: due at %d, not between %d and %d", delay, slot, first.UnixMilli(), last.UnixMilli())
 			}
 		}
-		if problems := w.mustState(0).problems(); len(problems) > 0 {
+		if problems := w.mustState(0).Problems(); len(problems) > 0 {
 			t.Error(strings.Join(problems, "\n"))
 		}
 	})

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,16 +12,25 @@ import (
 	"fanfare/store/storetest"
 )
 
-// mustPark claims n jobs and parks them.
-func mustPark(t *testing.T, w *world, p *queue.Stepper, n int) (last *queue.Claimed) {
+// claimTo has a process hand what it claims to the test.
+func (w *world) claimTo(claims chan *queue.Claimed) {
+	w.run(func(_ context.Context, batch []*queue.Claimed) {
+		for _, c := range batch {
+			claims <- c
+		}
+	})
+}
+
+// mustPark stores n jobs and parks them.
+func mustPark(t *testing.T, w *world, claims <-chan *queue.Claimed, n int) (last *queue.Claimed) {
 	t.Helper()
+	before := len(w.mustState(0).Parked)
 	for range n {
 		w.mustEnqueue(queue.Job{Payload: []byte(strings.Repeat("x", 200))})
-		last = mustClaim(t, p, 1)[0]
-		if answer, err := p.Finish(last, queue.Result{Outcome: queue.Park, Parked: "app"}); err != nil || answer != "1" {
-			t.Fatal(answer, err)
-		}
+		last = <-claims
+		last.Finish(queue.Result{Outcome: queue.Park, Parked: "app"})
 	}
+	eventually(t, "they are parked", func() bool { return len(w.mustState(0).Parked) == before+n })
 	return last
 }
 
@@ -31,22 +41,21 @@ func TestParkedJobsHaveABound(t *testing.T) {
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		w := setup(t, db, func(o *queue.Options) { o.Lease, o.ParkedBytes = time.Hour, 20*400 })
 		one, other := w.another(), w.another()
-		p, err := queue.NewStepper(one.q)
-		storetest.Must(t, err)
-		second, err := queue.NewStepper(other.q)
-		storetest.Must(t, err)
-		old := mustPark(t, w, p, 3)
+		claims := make(chan *queue.Claimed, 100)
+		one.claimTo(claims)
+		old := mustPark(t, w, claims, 3)
 		if !one.q.MayPark("x", old.EnqueuedAt, old.Clock()) {
 			t.Error("no room for a fourth job")
 		}
 		const posts = 24 // of 375 bytes each: more than may be parked
-		mustPark(t, w, p, posts-3)
-		storetest.Must(t, second.Maintain())
-		late := func(q *queue.Queue, p *queue.Stepper) (c *queue.Claimed) {
+		mustPark(t, w, claims, posts-3)
+		other.claimTo(claims) // its first look tells it
+		late := func(q *queue.Queue) (c *queue.Claimed) {
 			t.Helper()
 			eventually(t, "a job that was enqueued later may not be parked", func() bool {
 				w.mustEnqueue(queue.Job{})
-				c = mustClaim(t, p, 1)[0]
+				c = <-claims
+				c.Finish(queue.Result{})
 				return !q.MayPark("x", c.EnqueuedAt, c.Clock())
 			})
 			if !q.MayPark("x", old.EnqueuedAt, old.Clock()) {
@@ -54,8 +63,8 @@ func TestParkedJobsHaveABound(t *testing.T) {
 			}
 			return c
 		}
-		late(other.q, second)
-		c := late(one.q, p)
+		late(other.q)
+		c := late(one.q)
 		unpark := func(n int) {
 			t.Helper()
 			if moved, err := one.q.Unpark(t.Context(), 0, "app", n); err != nil || moved != n {
@@ -80,8 +89,8 @@ func TestParkedJobsMayTakeAShareOfRedis(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)
 	w := setup(t, storetest.Open(t, server.URL()), func(o *queue.Options) { o.Lease = time.Hour })
-	p, err := queue.NewStepper(w.q)
-	storetest.Must(t, err)
+	claims := make(chan *queue.Claimed, 100)
+	w.claimTo(claims)
 	bound := func(limit int64) int64 {
 		t.Helper()
 		storetest.Must(t, server.Client().ConfigSet(t.Context(), "maxmemory", fmt.Sprint(limit)).Err())
@@ -91,37 +100,10 @@ func TestParkedJobsMayTakeAShareOfRedis(t *testing.T) {
 	if n := bound(0); n != 0 {
 		t.Errorf("without maxmemory the bound is %d", n)
 	}
-	if c := mustPark(t, w, p, 20); !w.q.MayPark("x", c.EnqueuedAt, c.Clock()) {
+	if c := mustPark(t, w, claims, 20); !w.q.MayPark("x", c.EnqueuedAt, c.Clock()) {
 		t.Error("without maxmemory there is a bound")
 	}
 	if n := bound(100_000_000); n != 30_000_000 {
 		t.Errorf("the bound is %d", n)
-	}
-}
-
-// TestWhatIsParkedIsWeighed: what is counted for a parked job is what it takes, about.
-func TestWhatIsParkedIsWeighed(t *testing.T) {
-	t.Parallel()
-	server := storetest.Redis(t)
-	w := setup(t, storetest.Open(t, server.URL()), func(o *queue.Options) { o.Lease = time.Hour })
-	p, err := queue.NewStepper(w.q)
-	storetest.Must(t, err)
-	used := func() (n int64) {
-		t.Helper()
-		v, err := server.Client().InfoMap(t.Context(), "memory").Result()
-		storetest.Must(t, err)
-		fmt.Sscan(v["Memory"]["used_memory"], &n)
-		return n
-	}
-	mustPark(t, w, p, 100)
-	const jobs = 2000
-	before := used()
-	mustPark(t, w, p, jobs)
-	took := (used() - before) / jobs
-	var counted int64
-	fmt.Sscan(server.Client().HGet(t.Context(), w.prefix(0)+"stats", "parkedb").Val(), &counted)
-	counted /= jobs + 100
-	if t.Logf("a parked job takes %d bytes, counted as %d", took, counted); took > counted*3/2 || took < counted/2 {
-		t.Errorf("a parked job takes %d bytes, counted as %d", took, counted)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fanfare/store/queue"
+	"fanfare/store/queue/queuetest"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -312,8 +313,8 @@ func TestQ12_StopStartsNothingAndHandsBack(t *testing.T) {
 			t.Errorf("the stop took %v", took)
 		}
 		w.mustBeConsistent()
-		for id, head := range w.mustState(0).texts {
-			if numberOf(head[8]) != 0 || numberOf(head[9]) != 0 {
+		for id, head := range w.mustState(0).Texts {
+			if queuetest.NumberOf(head[8]) != 0 || queuetest.NumberOf(head[9]) != 0 {
 				t.Errorf("job %s was not handed back uncounted: %q", id, head)
 			}
 		}
@@ -340,5 +341,26 @@ func TestQ14_UniqueID(t *testing.T) {
 				t.Errorf("after %s: %+v, %v", how, next, err)
 			}
 		}
+	})
+}
+
+// TestQ6_ASilentProcessHasThreeLeases: a process that worked and has nothing in hand any
+// more is soon given the time of one that is idle.
+func TestQ6_ASilentProcessHasThreeLeases(t *testing.T) {
+	t.Parallel()
+	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
+		const lease = 8 * time.Second
+		w := setup(t, db, func(o *queue.Options) { o.Lease = lease })
+		done := make(chan bool, 1)
+		w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result { done <- true; return queue.Result{} }))
+		eventually(t, "the worker is there", func() bool {
+			return db.Client().ZCard(t.Context(), w.prefix(0)+"owners").Val() == 1
+		})
+		w.mustEnqueue(queue.Job{})
+		<-done
+		storetest.Eventually(t, lease*3/4, "its lease is that of an idle one", func() bool { // before its next look
+			ends, err := db.Client().ZRangeWithScores(t.Context(), w.prefix(0)+"owners", 0, -1).Result()
+			return err == nil && len(ends) == 1 && time.Until(time.UnixMilli(int64(ends[0].Score))) > 2*lease
+		})
 	})
 }

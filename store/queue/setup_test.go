@@ -1,17 +1,14 @@
 package queue_test
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"fanfare/store/queue"
+	"fanfare/store/queue/queuetest"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -27,8 +24,7 @@ type world struct {
 // setup makes a queue of one shard with short times.
 func setup(t testing.TB, db *redisdb.DB, change ...func(*queue.Options)) *world {
 	t.Helper()
-	o := queue.Options{Name: "t" + queue.NewID(0, time.Now())[8:16], Shards: 1, Lease: 400 * time.Millisecond,
-		RetryBase: 10 * time.Millisecond, RetryMax: 200 * time.Millisecond, Logger: storetest.Logger(t, slog.LevelInfo)}
+	o := queuetest.Options(t)
 	for _, f := range change {
 		f(&o)
 	}
@@ -52,24 +48,7 @@ func (w *world) another(change ...func(*queue.Options)) *world {
 // mustEnqueue stores jobs and returns their ids.
 func (w *world) mustEnqueue(jobs ...queue.Job) []string {
 	w.t.Helper()
-	for i := range jobs { // named here, so that it may be tried again
-		if j := &jobs[i]; j.ID == "" {
-			j.Shard = w.q.Route(cmp.Or(j.Key, j.Unique, fmt.Sprint(rand.Int64())))
-			j.ID = queue.NewID(j.Shard, time.Now())
-		}
-	}
-	stored, err := w.q.Enqueue(w.t.Context(), jobs...)
-	for try := 0; err != nil && try < 10; try++ { // a machine may be too busy for its time-outs
-		stored, err = w.q.Enqueue(w.t.Context(), jobs...)
-	}
-	if err != nil {
-		w.t.Fatalf("enqueue: %v", err)
-	}
-	ids := make([]string, len(stored))
-	for i, s := range stored {
-		ids[i] = s.ID
-	}
-	return ids
+	return queuetest.MustEnqueue(w.t, w.q, jobs...)
 }
 
 // run starts a worker; the function returned stops it and waits for its end.

@@ -30,10 +30,10 @@ const (
 // and recovered leases count since the queue began; WakeupMS is this process's
 // mean from enqueueing to claiming of jobs that woke an idle worker.
 func (q *Queue) Stats(ctx context.Context) (api.QueueStats, error) {
-	out := api.QueueStats{Name: q.o.Name, WakeupMS: float64(q.common.wakeup.Load()) / 1000}
+	out := api.QueueStats{Name: q.o.Name, WakeupMS: float64(q.common.Wakeup.Load()) / 1000}
 	cmds := make([]redis.Cmder, q.o.Shards)
 	for shard := range cmds {
-		cmds[shard] = q.common.scripts.stats.Cmd(ctx, q.shards[shard].keys())
+		cmds[shard] = q.common.Scripts.Stats.Cmd(ctx, q.shards[shard].Keys())
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return out, err

@@ -119,42 +119,6 @@ func TestQ5_ADelayedJobWakesNobodyDead(t *testing.T) {
 	}
 }
 
-// TestAWakeUpIsPutBackOnce: what tells of a delayed job goes back when a dead connection
-// was given it, and stays there while nobody reads.
-func TestAWakeUpIsPutBackOnce(t *testing.T) {
-	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour })
-		p, err := queue.NewStepper(w.another().q)
-		storetest.Must(t, err)
-		w.mustEnqueue(queue.Job{Delay: time.Hour})
-		if n, err := p.Block(t.Context()); err != nil || n != 1 {
-			t.Fatalf("a blocking read was given %d entries, %v", n, err)
-		}
-		ready := w.prefix(0) + "ready"
-		pending := func() int64 {
-			storetest.Must(t, p.Maintain())
-			v, err := db.Client().XPending(t.Context(), ready, "g").Result()
-			storetest.Must(t, err)
-			return v.Count
-		}
-		eventually(t, "it is put back", func() bool { return pending() == 0 })
-		for range 3 {
-			storetest.Must(t, p.Maintain())
-		}
-		if n := db.Client().XLen(t.Context(), ready).Val(); n != 1 {
-			t.Errorf("%d entries wait, not the one wake-up", n)
-		}
-		if jobs, err := p.Claim(10); err != nil || len(jobs) != 0 {
-			t.Errorf("%d jobs were claimed, %v", len(jobs), err)
-		}
-		if n := db.Client().XLen(t.Context(), ready).Val(); n != 0 {
-			t.Errorf("%d entries are left after a claim", n)
-		}
-		w.mustBeConsistent()
-	})
-}
-
 // TestQ12_StopsBesideADeadBlockingConnection: a blocking read that never
 // comes back does not keep a process from draining and leaving.
 func TestQ12_StopsBesideADeadBlockingConnection(t *testing.T) {
@@ -192,28 +156,6 @@ func TestQ12_StopsBesideADeadBlockingConnection(t *testing.T) {
 	w.mustBeEmpty()
 }
 
-// TestNobodyBlocksWithoutALife: a session ends while its shard waits for a free place. Who
-// blocked then would look at nothing, and begin no session, until something is enqueued.
-func TestNobodyBlocksWithoutALife(t *testing.T) {
-	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		w := setup(t, db)
-		p, err := queue.NewStepper(w.q)
-		storetest.Must(t, err)
-		p.EndSession()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if _, err := p.Block(ctx); err != nil || ctx.Err() != nil {
-			t.Errorf("it blocked: %v, %v", err, ctx.Err())
-		}
-		storetest.Must(t, p.Begin())
-		w.mustEnqueue(queue.Job{})
-		if n, err := p.Block(t.Context()); err != nil || n != 1 {
-			t.Errorf("with another session it was given %d entries, %v", n, err)
-		}
-	})
-}
-
 // blockedClients counts the blocking reads that Redis knows of.
 func (w *world) blockedClients() (n int) {
 	v, err := w.db.Client().InfoMap(w.t.Context(), "clients").Result()
@@ -222,44 +164,6 @@ func (w *world) blockedClients() (n int) {
 	}
 	fmt.Sscan(v["Clients"]["blocked_clients"], &n)
 	return n
-}
-
-// TestConsumersGoWithTheirLives: one whose session ended, with a job in hand, and one
-// of whose session Redis knows nothing any more.
-func TestConsumersGoWithTheirLives(t *testing.T) {
-	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour })
-		w.mustEnqueue(queue.Job{}, queue.Job{}, queue.Job{})
-		lives := map[string]*queue.Stepper{}
-		for _, name := range []string{"crashed", "forgotten", "present"} {
-			p, err := queue.NewStepper(w.another().q)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if batch, err := p.Claim(1); err != nil || len(batch) != 1 {
-				t.Fatal(batch, err)
-			}
-			lives[name] = p
-		}
-		owners := w.prefix(0) + "owners"
-		db.Client().ZAdd(t.Context(), owners, redis.Z{Score: 1, Member: lives["crashed"].Session()})
-		db.Client().ZRem(t.Context(), owners, lives["forgotten"].Session())
-		if err := lives["present"].Maintain(); err != nil {
-			t.Fatal(err)
-		}
-		for _, stream := range []string{"main", "ready", "alone"} {
-			for _, c := range db.Client().XInfoConsumers(t.Context(), w.prefix(0)+stream, "g").Val() {
-				if c.Name != lives["present"].Session() {
-					t.Errorf("%s has the consumer %s", stream, c.Name)
-				}
-			}
-		}
-		if batch, err := lives["present"].Claim(10); err != nil || len(batch) != 2 {
-			t.Errorf("%d of 2 jobs came back, %v", len(batch), err)
-		}
-		w.mustBeConsistent()
-	})
 }
 
 // deadRead is the blocking read of a process that was stopped: it takes one entry of
@@ -358,11 +262,13 @@ func TestQ5_WhatIsBroughtBackIsNotLeftToTheDead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			mustStartSoon(t, func(w *world) time.Duration {
-				p, checks := w.mustStep(), w.count("check")
+				checks := w.count("check")
 				id := w.mustEnqueue(queue.Job{})[0]
-				if _, err := p.Finish(mustClaim(t, p, 1)[0], queue.Result{Outcome: outcome, Parked: "app"}); err != nil {
-					t.Fatal(err)
-				}
+				stop := w.another().run(queue.Each(func(context.Context, *queue.Claimed) queue.Result {
+					return queue.Result{Outcome: outcome, Parked: "app"}
+				}))
+				eventually(t, "it is put aside", func() bool { s := w.mustState(0); return len(s.Dead)+len(s.Parked) == 1 })
+				stop()
 				eventually(w.t, "who enqueued is content", func() bool { return checks.Load() > 0 })
 				w.deadRead()
 				started, worker := make(chan time.Time, 1), w.another()

@@ -1,7 +1,6 @@
-package queue_test
+package shard_test
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,32 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fanfare/store/queue"
+	"fanfare/store/queue/shard"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
 
-// mustStep makes a process whose every step is taken by hand.
-func (w *world) mustStep() *queue.Stepper {
-	w.t.Helper()
-	p, err := queue.NewStepper(w.another().q)
-	storetest.Must(w.t, err)
-	return p
-}
-
-// mustClaim claims exactly n jobs.
-func mustClaim(t testing.TB, p *queue.Stepper, n int) []*queue.Claimed {
-	t.Helper()
-	batch, err := p.Claim(n)
-	if err != nil || len(batch) != n {
-		t.Fatalf("claimed %d of %d jobs, %v", len(batch), n, err)
-	}
-	return batch
-}
-
 // leaseLeft is how long a process' lease on shard 0 lasts.
-func (w *world) leaseLeft(p *queue.Stepper) time.Duration {
+func (w *world) leaseLeft(p *shard.Stepper) time.Duration {
 	w.t.Helper()
-	end, err := w.db.Client().ZScore(w.t.Context(), w.prefix(0)+"owners", p.Session()).Result()
+	end, err := w.db.Client().ZScore(w.t.Context(), w.prefix()+"owners", p.Session()).Result()
 	storetest.Must(w.t, err)
 	return time.Until(time.UnixMilli(int64(end)))
 }
@@ -46,7 +28,7 @@ func TestALifeIsAboveAllBefore(t *testing.T) {
 	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
 		w := setup(t, db)
 		last := time.Now().Add(time.Hour).UnixMicro()
-		storetest.Must(t, db.Client().Set(t.Context(), w.prefix(0)+"epoch", last, 0).Err())
+		storetest.Must(t, db.Client().Set(t.Context(), w.prefix()+"epoch", last, 0).Err())
 		for range 2 {
 			name := w.mustStep().Session()
 			epoch, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
@@ -67,7 +49,7 @@ func TestQ6_AClaimHasOneLease(t *testing.T) {
 		const lease = time.Hour
 		w := setup(t, db, func(o *queue.Options) { o.Lease = lease })
 		p, q := w.mustStep(), w.mustStep()
-		wantLease := func(when string, p *queue.Stepper, leases time.Duration) {
+		wantLease := func(when string, p *shard.Stepper, leases time.Duration) {
 			t.Helper()
 			if left := w.leaseLeft(p); left > leases*lease || left < leases*lease-lease/2 {
 				t.Errorf("%s the lease lasts for %v, want %v", when, left, leases*lease)
@@ -87,45 +69,24 @@ func TestQ6_AClaimHasOneLease(t *testing.T) {
 			t.Fatalf("claimed %d jobs, %v", len(batch), err)
 		}
 		wantLease("after a claim that found nothing", p, 3)
-		read := redis.XReadGroupArgs{Group: "g", Consumer: p.Session(), Streams: []string{w.prefix(0) + "main", ">"}, Count: 1}
+		read := redis.XReadGroupArgs{Group: "g", Consumer: p.Session(), Streams: []string{w.prefix() + "main", ">"}, Count: 1}
 		w.mustEnqueue(queue.Job{})
 		storetest.Must(t, db.Client().XReadGroup(t.Context(), &read).Err()) // a call under way claims
 		storetest.Must(t, p.Maintain())
 		wantLease("after a look that left before a claim", p, 1)
-		if batch, err := q.EnqueueAndClaim(1, queue.Job{}); err != nil || len(batch) != 1 {
+		if batch, err := q.EnqueueAndClaim(1, queue.Job{ID: queue.NewID(0, epoch)}); err != nil || len(batch) != 1 {
 			t.Fatalf("claimed %d jobs, %v", len(batch), err)
 		}
 		wantLease("after an enqueueing that claimed", q, 1)
 		w.mustEnqueue(queue.Job{})
 		c = mustClaim(t, q, 1)[0]
-		if batch, err := q.EnqueueAndClaim(1, queue.Job{}); err != nil || len(batch) != 1 {
+		if batch, err := q.EnqueueAndClaim(1, queue.Job{ID: queue.NewID(0, epoch)}); err != nil || len(batch) != 1 {
 			t.Fatalf("claimed %d jobs, %v", len(batch), err)
 		}
 		if _, err := q.Finish(c, queue.Result{}); err != nil { // made before the other call was answered
 			t.Fatal(err)
 		}
 		wantLease("after a result beside which another call claimed", q, 1)
-	})
-}
-
-// TestQ6_ASilentProcessHasThreeLeases: a process that worked and has nothing in hand any
-// more is soon given the time of one that is idle.
-func TestQ6_ASilentProcessHasThreeLeases(t *testing.T) {
-	t.Parallel()
-	storetest.EachRedis(t, func(t *testing.T, db *redisdb.DB) {
-		const lease = 8 * time.Second
-		w := setup(t, db, func(o *queue.Options) { o.Lease = lease })
-		done := make(chan bool, 1)
-		w.run(queue.Each(func(context.Context, *queue.Claimed) queue.Result { done <- true; return queue.Result{} }))
-		eventually(t, "the worker is there", func() bool {
-			return db.Client().ZCard(t.Context(), w.prefix(0)+"owners").Val() == 1
-		})
-		w.mustEnqueue(queue.Job{})
-		<-done
-		storetest.Eventually(t, lease*3/4, "its lease is that of an idle one", func() bool { // before its next look
-			ends, err := db.Client().ZRangeWithScores(t.Context(), w.prefix(0)+"owners", 0, -1).Result()
-			return err == nil && len(ends) == 1 && time.Until(time.UnixMilli(int64(ends[0].Score))) > 2*lease
-		})
 	})
 }
 
@@ -144,7 +105,7 @@ func TestK9_ARepeatedResultRenewsTheLease(t *testing.T) {
 			t.Fatal(answer, err)
 		}
 		soon := redis.Z{Member: p.Session(), Score: float64(time.Now().Add(time.Minute).UnixMilli())}
-		storetest.Must(t, db.Client().ZAddXX(t.Context(), w.prefix(0)+"owners", soon).Err())
+		storetest.Must(t, db.Client().ZAddXX(t.Context(), w.prefix()+"owners", soon).Err())
 		if answer, err := p.Again(first, queue.Result{}); err != nil || answer != "1" {
 			t.Fatal(answer, err)
 		}
@@ -166,7 +127,7 @@ func TestQ7_ALifeEndsBeforeItIsEmptied(t *testing.T) {
 			w.mustEnqueue(queue.Job{})
 		}
 		batch := mustClaim(t, late, jobs)
-		storetest.Must(t, db.Client().ZAdd(t.Context(), w.prefix(0)+"owners", redis.Z{Member: late.Session(), Score: 1}).Err())
+		storetest.Must(t, db.Client().ZAdd(t.Context(), w.prefix()+"owners", redis.Z{Member: late.Session(), Score: 1}).Err())
 		if more, err := other.Look(); err != nil || !more {
 			t.Fatalf("the first step put all back: %v", err)
 		}
@@ -189,7 +150,7 @@ func TestP9_ALostResultCountsNothing(t *testing.T) {
 		group := queue.NewID(0, epoch)
 		p := w.mustStep()
 		w.mustEnqueue(queue.Job{Group: group})
-		c, main := mustClaim(t, p, 1)[0], w.prefix(0)+"main"
+		c, main := mustClaim(t, p, 1)[0], w.prefix()+"main"
 		entry, err := db.Client().XRange(t.Context(), main, "-", "+").Result()
 		storetest.Must(t, err)
 		storetest.Must(t, db.Client().XAck(t.Context(), main, "g", entry[0].ID).Err())

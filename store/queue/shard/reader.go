@@ -1,4 +1,4 @@
-package queue
+package shard
 
 import (
 	"context"
@@ -23,9 +23,9 @@ const (
 	pauseAfterError = 100 * time.Millisecond
 )
 
-// attend waits for new entries of the shard until ctx ends: calls claim while there is
+// Attend waits for new entries of the shard until ctx ends: calls claim while there is
 // work, then a blocking read waits.
-func (w *worker) attend(ctx context.Context) {
+func (w *Worker) Attend(ctx context.Context) {
 	wire := &reader{worker: w}
 	defer wire.close()
 	for ctx.Err() == nil {
@@ -53,7 +53,7 @@ func (w *worker) attend(ctx context.Context) {
 
 // pauseAfter waits a moment after an error. If Redis lost the consumer groups, it ends the
 // session instead; the next one makes them again.
-func (w *worker) pauseAfter(ctx context.Context, err error) {
+func (w *Worker) pauseAfter(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -80,7 +80,7 @@ func sleep(ctx context.Context, d time.Duration) {
 // reader waits for entries on a connection of its own. It knows the id of the connection,
 // so that a stop can end the wait at once.
 type reader struct {
-	worker *worker
+	worker *Worker
 	home   *redis.Client // the node that has the shard
 	conn   *redis.Conn
 	id     int64
@@ -222,20 +222,20 @@ func (r *reader) blockFor(ctx context.Context, conn *redis.Conn, limit time.Dura
 	return arrived, nil
 }
 
-func (w *worker) setBlocked(since time.Time) {
+func (w *Worker) setBlocked(since time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.blocked = since
 }
 
 // blockedSince tells since when the reader waits; zero: it does not wait.
-func (w *worker) blockedSince() time.Time {
+func (w *Worker) blockedSince() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.blocked
 }
 
-func (w *worker) drainWakes() {
+func (w *Worker) drainWakes() {
 	select {
 	case <-w.wakeReader:
 	default:

@@ -1,4 +1,4 @@
-package queue
+package shard
 
 import (
 	"context"
@@ -42,12 +42,12 @@ type call struct {
 	ctx      context.Context // never ends
 	script   *redisdb.Script
 	args     []any // those after the common ones
-	requests []*request
+	requests []*Request
 	late     *batch.Late // timer shared by requests that nobody else waits with; stopped with the answer
 	results  []ended
 	marks    []*marked
 	unmark   []string       // jobs whose marks are deleted
-	stored   map[int]*entry // the jobs that it stores, by the position of their text in the arguments
+	stored   map[int]*Entry // the jobs that it stores, by the position of their text in the arguments
 
 	session *session // the session that claims; nil: nobody claims
 	room    int      // places taken for the jobs that it claims
@@ -66,7 +66,7 @@ type call struct {
 // call with results is repeated until it is answered, and no newer call leaves before
 // that: so a lost answer loses no work.
 type sender struct {
-	*shard
+	*Shard
 	next  func() *call // makes the call that leaves now; nil: the sender stops
 	apply func(c *call, answer []any, sent time.Time)
 	// fail is called after each error; over: the call is not sent again.
@@ -212,7 +212,7 @@ func (l *sender) try(c *call) (done bool, err error) {
 		}
 		return true, nil
 	case callForgotten:
-		l.o.Logger.Warn("Redis forgot what it had answered", "shard", l.n)
+		l.Logger.Warn("Redis forgot what it had answered", "shard", l.n)
 		if c.session != nil {
 			c.session.worker.process.inBackground(func() { c.session.compare() })
 		}
@@ -268,13 +268,13 @@ func (l *sender) send(c *call) ([]any, error) {
 		most = 0
 	}
 	args := make([]any, 0, 10+len(c.reclaim)+len(c.args))
-	args = append(args, name, l.series, strconv.FormatUint(c.number, 10), strconv.FormatUint(l.answered, 10), ms(memoTTL),
-		ms(l.o.Lease), most, claimBytes, mode, len(c.reclaim))
+	args = append(args, name, l.series, strconv.FormatUint(c.number, 10), strconv.FormatUint(l.answered, 10), MS(memoTTL),
+		MS(l.Lease), most, claimBytes, mode, len(c.reclaim))
 	for _, a := range c.reclaim {
 		args = append(args, a.place)
 	}
 	args = append(args, c.args...)
-	cmd := c.script.Cmd(c.ctx, l.keys(), args...)
+	cmd := c.script.Cmd(c.ctx, l.Keys(), args...)
 	if err := l.db.Share(c.ctx, redisdb.Write, cmd); err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func (l *sender) send(c *call) ([]any, error) {
 		err = errors.New("too few values")
 	}
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("run %v in %s shard %d: %w", c.script, l.o.Name, l.n, err)
+		return nil, fmt.Errorf("run %v in %s shard %d: %w", c.script, l.Name, l.n, err)
 	}
 	return answer, nil
 }

@@ -1,4 +1,4 @@
-package queue
+package shard
 
 import (
 	"context"
@@ -121,7 +121,7 @@ func (r *results) takeGone() (dropped []ended) {
 }
 
 // finish hands in a result.
-func (w *worker) finish(c *Claimed, r Result) {
+func (w *Worker) finish(c *Claimed, r Result) {
 	w.mu.Lock()
 	e := ended{c: c, r: r}
 	if c.gone {
@@ -137,10 +137,10 @@ func (w *worker) finish(c *Claimed, r Result) {
 }
 
 // nextCall makes a call with the waiting results, which claims jobs if more may wait.
-func (w *worker) nextCall() *call {
+func (w *Worker) nextCall() *call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := &call{ctx: w.process.writes, script: w.scripts.finish, session: w.session, alone: w.claims.alone}
+	c := &call{ctx: w.process.writes, script: w.Scripts.finish, session: w.session, alone: w.claims.alone}
 	defer func() {
 		if c.room == 0 { // it may have been woken for places that another shard can use
 			w.process.limiter.pass()
@@ -154,7 +154,7 @@ func (w *worker) nextCall() *call {
 	case c.alone != nil:
 		w.claims.alone = nil
 	case !w.results.failing && !w.stopped && w.claims.some():
-		w.takeRoom(c, w.o.Batch)
+		w.takeRoom(c, w.Batch)
 	}
 	records, claims := len(c.results)+len(c.marks) > 0, c.room > 0 || c.alone != nil
 	if !records && !claims && !w.results.failing { // after a failure a call asks whether Redis is back
@@ -166,11 +166,11 @@ func (w *worker) nextCall() *call {
 
 // fill writes the arguments, in the order of call_finish.lua: the jobs whose end
 // changes nothing but their entry come first.
-func (w *worker) fill(c *call) {
-	o := &w.o
+func (w *Worker) fill(c *call) {
+	o := &w.Options
 	age := int64(-1)
 	if o.MaxAge > 0 {
-		age = ms(o.MaxAge)
+		age = MS(o.MaxAge)
 	}
 	var plain, other []ended
 	reportTTL := o.ReportRetention
@@ -184,7 +184,7 @@ func (w *worker) fill(c *call) {
 	}
 	c.results = append(plain, other...)
 	c.args = make([]any, 0, 9+3*len(plain)+12*len(other)+8*len(c.marks))
-	c.args = append(c.args, ms(o.Retention), ms(o.GroupRetention), ms(reportTTL), o.MaxAttempts, age, len(plain), len(other), len(c.marks), len(c.unmark))
+	c.args = append(c.args, MS(o.Retention), MS(o.GroupRetention), MS(reportTTL), o.MaxAttempts, age, len(plain), len(other), len(c.marks), len(c.unmark))
 	for _, e := range plain {
 		c.args = append(c.args, e.c.place, e.c.ID, e.r.Report)
 	}
@@ -217,7 +217,7 @@ func appendResult(args []any, c *Claimed, r *Result) []any {
 	if r.Payload != nil {
 		payload = "1" + string(r.Payload)
 	}
-	return append(args, c.place, outcome, c.entry.head(), fence, label, countsText(r.Counts), ms(c.Wait(*r)), payload, r.Parked, r.Reason, r.Err, r.Report)
+	return append(args, c.place, outcome, c.entry.head(), fence, label, countsText(r.Counts), MS(c.Wait(*r)), payload, r.Parked, r.Reason, r.Err, r.Report)
 }
 
 // countsText is what changes in a group, as scripts read it; "": nothing does.
@@ -230,9 +230,9 @@ func countsText(counts map[string]int64) string {
 }
 
 // applyCall ends the jobs whose results are recorded and hands out the claimed ones.
-func (w *worker) applyCall(c *call, answer []any, sent time.Time) {
-	w.depth.Store(redisdb.Number(answer[callWaiting]))
-	w.parked.tell(redisdb.Number(answer[callParked]))
+func (w *Worker) applyCall(c *call, answer []any, sent time.Time) {
+	w.Depth.Store(redisdb.Number(answer[callWaiting]))
+	w.NoteParked(redisdb.Number(answer[callParked]))
 	answers := redisdb.Text(answer[callAnswer])
 	if len(answers) < len(c.results) {
 		answers += strings.Repeat(string(finishLost), len(c.results)-len(answers))
@@ -244,10 +244,10 @@ func (w *worker) applyCall(c *call, answer []any, sent time.Time) {
 		back = back || e.r.Outcome == Release || e.r.Outcome == Continue || e.c.Key != ""
 	}
 	if back { // it, or the next of its key, may run
-		w.checkSoon(c.ctx)
+		w.CheckSoon(c.ctx)
 	}
 	if waits {
-		w.wakeMaintainer(0) // the maintainer learns when they are due
+		w.WakeMaintainer(0) // the maintainer learns when they are due
 	}
 	w.mu.Lock()
 	for _, e := range c.results {
@@ -263,7 +263,7 @@ func (w *worker) applyCall(c *call, answer []any, sent time.Time) {
 }
 
 // failCall keeps the results of a failed call: they leave again.
-func (w *worker) failCall(c *call, err error, over bool) {
+func (w *Worker) failCall(c *call, err error, over bool) {
 	w.noteFailure()
 	w.failClaim(c, over)
 	if !over {
@@ -274,7 +274,7 @@ func (w *worker) failCall(c *call, err error, over bool) {
 	giveUp := w.results.putBack(c, api.CodeOf(err) == api.CodeInternal)
 	w.mu.Unlock()
 	if giveUp {
-		w.o.Logger.Error("Redis refuses results: the lease on their jobs is given up", "shard", w.n, "error", err)
+		w.Logger.Error("Redis refuses results: the lease on their jobs is given up", "shard", w.n, "error", err)
 		c.session.end()
 	}
 	w.dropGone()
@@ -285,7 +285,7 @@ func (w *worker) failCall(c *call, err error, over bool) {
 }
 
 // awaitFlush waits until calls succeed again and every result that waited is recorded.
-func (w *worker) awaitFlush(ctx context.Context) {
+func (w *Worker) awaitFlush(ctx context.Context) {
 	w.mu.Lock()
 	for w.results.failing && ctx.Err() == nil {
 		changed := w.changed
@@ -300,11 +300,11 @@ func (w *worker) awaitFlush(ctx context.Context) {
 }
 
 // tell logs results that were lost or made a job dead.
-func (w *worker) tell(e ended, answer byte) {
+func (w *Worker) tell(e ended, answer byte) {
 	if answer == '1' {
 		return
 	}
-	log := w.o.Logger.With("shard", w.n, "job", e.c.ID, "type", e.c.Type)
+	log := w.Logger.With("shard", w.n, "job", e.c.ID, "type", e.c.Type)
 	switch answer {
 	case finishLost:
 		e.c.lost.Store(true)

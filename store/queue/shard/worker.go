@@ -1,4 +1,4 @@
-package queue
+package shard
 
 import (
 	"context"
@@ -85,9 +85,9 @@ func (b *inbox) take() (jobs []*Claimed) {
 
 // worker is what a process does in one shard: it has a session, claims jobs, hands them to
 // the handler and has their results recorded.
-type worker struct {
-	*shard
-	process    *process
+type Worker struct {
+	*Shard
+	process    *Process
 	sender     sender // sends results and claims
 	wakeReader chan struct{}
 
@@ -103,21 +103,22 @@ type worker struct {
 	blocked time.Time // the reader blocks since then; zero: it does not
 }
 
-func newWorker(p *process, s *shard) *worker {
-	w := &worker{shard: s, process: p, wakeReader: make(chan struct{}, 1), live: map[*Claimed]struct{}{}, changed: make(chan struct{})}
+// NewWorker makes a worker. It starts nothing.
+func NewWorker(p *Process, s *Shard) *Worker {
+	w := &Worker{Shard: s, process: p, wakeReader: make(chan struct{}, 1), live: map[*Claimed]struct{}{}, changed: make(chan struct{})}
 	w.results.marks = map[*Claimed]*marked{}
-	w.sender = sender{shard: s, next: w.nextCall, apply: w.applyCall, fail: w.failCall, resolve: w.resolve}
+	w.sender = sender{Shard: s, next: w.nextCall, apply: w.applyCall, fail: w.failCall, resolve: w.resolve}
 	return w
 }
 
 // announce wakes all goroutines that wait for a change. The lock is held.
-func (w *worker) announce() {
+func (w *Worker) announce() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
 // await waits until a condition holds, which is evaluated under the lock, or ctx ends.
-func (w *worker) await(ctx context.Context, what func() bool) bool {
+func (w *Worker) await(ctx context.Context, what func() bool) bool {
 	for ctx.Err() == nil {
 		w.mu.Lock()
 		ok, changed := what(), w.changed
@@ -134,7 +135,7 @@ func (w *worker) await(ctx context.Context, what func() bool) bool {
 }
 
 // wantMore notes that entries may wait in the shard, and has a call claim them.
-func (w *worker) wantMore(arrived ...unclaimed) {
+func (w *Worker) wantMore(arrived ...unclaimed) {
 	w.mu.Lock()
 	w.claims.want(arrived...)
 	w.mu.Unlock()
@@ -144,7 +145,7 @@ func (w *worker) wantMore(arrived ...unclaimed) {
 // takeRoom takes places for the jobs that a call may claim. The lock is held. If none is
 // free, the limiter wakes this shard when one is. A call may use the places that its own
 // results free, unless other shards wait for places.
-func (w *worker) takeRoom(c *call, most int) {
+func (w *Worker) takeRoom(c *call, most int) {
 	limiter := w.process.limiter
 	most = min(most, limiter.room())
 	c.room = limiter.take(most)
@@ -161,13 +162,13 @@ func (w *worker) takeRoom(c *call, most int) {
 
 // claimWith lets an enqueueing call claim as many jobs as it stores or, if more entries may
 // wait, a batch.
-func (w *worker) claimWith(c *call, jobs int) {
+func (w *Worker) claimWith(c *call, jobs int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.session == nil || w.stopped || w.results.failing {
 		return
 	}
-	most := w.o.Batch
+	most := w.Batch
 	if !w.claims.wantsMore {
 		most = min(most, jobs)
 	}
@@ -179,13 +180,13 @@ func (w *worker) claimWith(c *call, jobs int) {
 }
 
 // giveRoom gives back the places of a call that is over, except those of its own results.
-func (w *worker) giveRoom(c *call) {
+func (w *Worker) giveRoom(c *call) {
 	w.process.limiter.release(c.room - c.reuse)
 	c.room, c.reuse = 0, 0
 }
 
 // failClaim notes a failed call and, when the call is over, takes its claim back.
-func (w *worker) failClaim(c *call, over bool) {
+func (w *Worker) failClaim(c *call, over bool) {
 	w.mu.Lock()
 	w.results.failing = true
 	if over {
@@ -199,19 +200,19 @@ func (w *worker) failClaim(c *call, over bool) {
 		w.giveRoom(c)
 	}
 	w.sender.wake()
-	w.producer.wake()
-	w.wakeMaintainer(0) // the lost answer may have said that a delayed job is due
+	w.Producer.wake()
+	w.WakeMaintainer(0) // the lost answer may have said that a delayed job is due
 }
 
 // resolve compares the jobs of this process with those that Redis has for the session.
-func (w *worker) resolve() {
+func (w *Worker) resolve() {
 	if l := w.present(); l != nil {
 		w.process.inBackground(func() { l.compare() })
 	}
 }
 
 // applyClaim hands out the jobs that a call claimed and gives back unused places.
-func (w *worker) applyClaim(c *call, answer []any, sent time.Time) {
+func (w *Worker) applyClaim(c *call, answer []any, sent time.Time) {
 	l := c.session
 	if redisdb.Number(answer[callAlive]) == 0 {
 		w.process.limiter.release(c.room - c.reuse + len(c.results))
@@ -227,7 +228,7 @@ func (w *worker) applyClaim(c *call, answer []any, sent time.Time) {
 		w.worked()
 	}
 	if redisdb.Number(answer[callDue]) == 1 {
-		w.wakeMaintainer(0)
+		w.WakeMaintainer(0)
 	}
 	batch := w.begin(c, answer, sent)
 	if c.alone != nil {
@@ -261,7 +262,7 @@ func (w *worker) applyClaim(c *call, answer []any, sent time.Time) {
 }
 
 // begin makes the claimed jobs of an answer; sent is when the call left.
-func (w *worker) begin(c *call, answer []any, sent time.Time) []*Claimed {
+func (w *Worker) begin(c *call, answer []any, sent time.Time) []*Claimed {
 	us, _ := strconv.ParseInt(redisdb.Text(answer[callClock]), 10, 64)
 	now, here := time.UnixMicro(us), time.Now()
 	jobs := answer[callJobs:]
@@ -272,7 +273,7 @@ func (w *worker) begin(c *call, answer []any, sent time.Time) []*Claimed {
 			continue
 		}
 		one.Now, one.here, one.asked = now, here, sent
-		w.process.notice(one)
+		w.process.callbacks.Notice(one)
 		batch = append(batch, one)
 	}
 	w.mu.Lock()
@@ -288,27 +289,27 @@ func (w *worker) begin(c *call, answer []any, sent time.Time) []*Claimed {
 }
 
 // read makes one claimed job. A job that the same call stored is still in memory.
-func (w *worker) read(one *Claimed, c *call, v []any) bool {
+func (w *Worker) read(one *Claimed, c *call, v []any) bool {
 	one.place = redisdb.Text(v[0])
-	var e *entry
+	var e *Entry
 	if at, ok := v[1].(int64); ok {
 		e = c.stored[int(at)]
 	}
 	if e == nil {
 		var err error
 		if e, err = parseEntry([]byte(redisdb.Text(v[1]))); err != nil {
-			w.o.Logger.Error("a job cannot be read", "shard", w.n, "entry", one.place, "error", err)
+			w.Logger.Error("a job cannot be read", "shard", w.n, "entry", one.place, "error", err)
 			return false
 		}
 	}
-	one.entry, one.Job = *e, e.job
+	one.entry, one.Job = *e, e.Job
 	// The result needs the head alone.
-	one.entry.job.Payload, one.entry.job.Value, one.entry.job.Counts = nil, nil, nil
+	one.entry.Job.Payload, one.entry.Job.Value, one.entry.Job.Counts = nil, nil, nil
 	one.Shard = w.n
 	one.GuardValue = redisdb.Text(v[2])
 	one.Attempt, one.Fence = e.failures+1, max(c.session.epoch, e.fence+1)
 	one.worker, one.session = w, c.session
-	one.First = e.failures == 0 && e.lost == 0 && e.fence == 0 && e.job.Delay == 0
+	one.First = e.failures == 0 && e.lost == 0 && e.fence == 0 && e.Job.Delay == 0
 	since := e.since
 	if since == 0 {
 		text, _, _ := strings.Cut(one.place[1:], "-")
@@ -320,7 +321,7 @@ func (w *worker) read(one *Claimed, c *call, v []any) bool {
 
 // handOut gives the claimed jobs to the handler in the order of the claims. Jobs that
 // arrive while the handler works are the next batch.
-func (w *worker) handOut() {
+func (w *Worker) handOut() {
 	for {
 		w.mu.Lock()
 		batch, stopped := w.inbox.take(), w.stopped
@@ -334,25 +335,35 @@ func (w *worker) handOut() {
 			}
 			continue
 		}
-		w.process.handle(w.process.jobs, batch)
+		w.process.callbacks.Handle(w.process.jobs, batch)
 	}
 }
 
-// stop ends claiming for good.
-func (w *worker) stop() {
+// Attach lets the calls that enqueue claim for the worker, or not any more.
+func (w *Worker) Attach(on bool) {
+	p := w.Producer
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.worker = nil; on {
+		p.worker = w
+	}
+}
+
+// Stop ends claiming for good.
+func (w *Worker) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = true
 	w.announce()
 }
 
-func (w *worker) isStopped() bool {
+func (w *Worker) isStopped() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stopped
 }
 
-func (w *worker) unfinished() []*Claimed {
+func (w *Worker) unfinished() []*Claimed {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := make([]*Claimed, 0, len(w.live))
@@ -362,9 +373,9 @@ func (w *worker) unfinished() []*Claimed {
 	return out
 }
 
-// releaseAll hands back every job whose handler has not answered. From then on
+// ReleaseAll hands back every job whose handler has not answered. From then on
 // the handler's Alive is false and its Finish has no effect.
-func (w *worker) releaseAll() {
+func (w *Worker) ReleaseAll() {
 	for _, c := range w.unfinished() {
 		if c.finished.CompareAndSwap(false, true) {
 			c.lose()
@@ -375,10 +386,10 @@ func (w *worker) releaseAll() {
 
 // noteWakeup keeps a moving mean of the time from enqueueing to claiming of
 // jobs that found a worker idle.
-func (c *common) noteWakeup(took time.Duration) {
+func (c *Common) noteWakeup(took time.Duration) {
 	is := max(took.Microseconds(), 1)
-	if old := c.wakeup.Load(); old > 0 {
+	if old := c.Wakeup.Load(); old > 0 {
 		is = (old*7 + is) / 8
 	}
-	c.wakeup.Store(is)
+	c.Wakeup.Store(is)
 }

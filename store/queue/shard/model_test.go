@@ -1,4 +1,4 @@
-package queue_test
+package shard_test
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,8 @@ import (
 	"pgregory.net/rapid"
 
 	"fanfare/store/queue"
+	"fanfare/store/queue/queuetest"
+	"fanfare/store/queue/shard"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -29,20 +30,20 @@ type modelJob struct {
 	failures, lost  int
 	fence           int64
 	claim           *queue.Claimed
-	holder          *queue.Stepper
+	holder          *shard.Stepper
 }
 
 // oldClaim is a claim that was superseded, and who had it.
 type oldClaim struct {
 	c *queue.Claimed
-	p *queue.Stepper
+	p *shard.Stepper
 }
 
 // model is the reference and the real queue side by side.
 type model struct {
 	t     *rapid.T
 	w     *world
-	procs []*queue.Stepper
+	procs []*shard.Stepper
 	jobs  map[string]*modelJob
 	line  map[string][]string // by key: its head and those behind it
 	old   []oldClaim
@@ -59,10 +60,10 @@ func TestModel(t *testing.T) {
 			rounds = storetest.Sized(100, 15) // its Lua is slow
 		}
 		storetest.CheckModel(t, rounds, func(rt *rapid.T) {
-			w := setup(t, db, func(o *queue.Options) { o.Lease = time.Hour; o.MaxAttempts = modelAttempts })
+			w := setup(t, db, func(o *queue.Options) { o.MaxAttempts = modelAttempts })
 			m := &model{t: rt, w: w, jobs: map[string]*modelJob{}, line: map[string][]string{}}
 			for range 2 {
-				m.procs = append(m.procs, mustStepper(rt, w.another().q))
+				m.procs = append(m.procs, mustStepper(rt, w.common(db)))
 			}
 			rt.Repeat(map[string]func(*rapid.T){
 				"enqueue": m.enqueue, "claim": m.claim, "claimAll": m.claimAll, "finish": m.finish, "finishOld": m.finishOld,
@@ -72,15 +73,7 @@ func TestModel(t *testing.T) {
 	})
 }
 
-func mustStepper(t rapid.TB, q *queue.Queue) *queue.Stepper {
-	p, err := queue.NewStepper(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func (m *model) process(t *rapid.T) *queue.Stepper {
+func (m *model) process(t *rapid.T) *shard.Stepper {
 	return m.procs[rapid.IntRange(0, len(m.procs)-1).Draw(t, "process")]
 }
 
@@ -211,7 +204,7 @@ func (m *model) take(t *rapid.T, n int) {
 	}
 }
 
-func (m *model) begin(t *rapid.T, p *queue.Stepper, batch []*queue.Claimed) {
+func (m *model) begin(t *rapid.T, p *shard.Stepper, batch []*queue.Claimed) {
 	for _, c := range batch {
 		j := m.jobs[c.ID]
 		if j == nil || j.state != "ready" || string(c.Payload) != j.id {
@@ -295,7 +288,7 @@ func (m *model) renew(t *rapid.T) {
 // are dead. It goes on under another session.
 func (m *model) crash(t *rapid.T) {
 	p := m.process(t)
-	m.w.db.Client().ZAdd(context.Background(), m.w.prefix(0)+"owners", redis.Z{Score: 1, Member: p.Session()})
+	m.w.db.Client().ZAdd(context.Background(), m.w.prefix()+"owners", redis.Z{Score: 1, Member: p.Session()})
 	for _, j := range m.inOrder() {
 		if j.state != "running" || j.holder != p {
 			continue
@@ -328,7 +321,7 @@ func (m *model) inOrder() (all []*modelJob) {
 
 // hasten lets the time of a delayed job come.
 func (w *world) hasten(id string) {
-	ctx, c, later := context.Background(), w.db.Client(), w.prefix(0)+"later"
+	ctx, c, later := context.Background(), w.db.Client(), w.prefix()+"later"
 	for _, slot := range c.ZRange(ctx, later, 0, -1).Val() {
 		for _, text := range c.LRange(ctx, later+":"+slot, 0, -1).Val() {
 			if slot != "1" && strings.HasPrefix(text[1:], id+"\x1f") {
@@ -374,16 +367,16 @@ func (m *model) retryDead(t *rapid.T) {
 
 // check compares everything that Redis holds with the reference.
 func (m *model) check(t *rapid.T) {
-	s := m.w.mustState(0)
-	if problems := s.problems(); len(problems) > 0 {
+	s := m.w.mustState()
+	if problems := s.Problems(); len(problems) > 0 {
 		t.Fatal(strings.Join(problems, "\n"))
 	}
 	for id, j := range m.jobs {
-		head, there := s.texts[id]
-		if record := s.records[id]; there != live(j) || (record != "") != (live(j) && j.named) {
+		head, there := s.Texts[id]
+		if record := s.Records[id]; there != live(j) || (record != "") != (live(j) && j.named) {
 			t.Fatalf("job %+v: %v %q", j, head, record)
 		}
-		if there && (!slices.Contains(s.in(j.state), id) || numberOf(head[8]) != j.failures || numberOf(head[9]) != j.lost) {
+		if there && (!slices.Contains(s.In(j.state), id) || queuetest.NumberOf(head[8]) != j.failures || queuetest.NumberOf(head[9]) != j.lost) {
 			t.Fatalf("job %+v has the head %q", j, head)
 		}
 		if got, err := m.w.q.Report(context.Background(), 0, id); err != nil || got != j.report {
@@ -391,24 +384,13 @@ func (m *model) check(t *rapid.T) {
 		}
 	}
 	for key, line := range m.line {
-		if len(line) > 0 && s.heads[key] != line[0] || len(line) == 0 && s.heads[key] != "" {
-			t.Fatalf("the head of %s is %q, of the reference %v", key, s.heads[key], line)
+		if len(line) > 0 && s.Heads[key] != line[0] || len(line) == 0 && s.Heads[key] != "" {
+			t.Fatalf("the head of %s is %q, of the reference %v", key, s.Heads[key], line)
 		}
 	}
-	if len(s.texts) != len(slices.DeleteFunc(keysOf(m.jobs), func(id string) bool { return !live(m.jobs[id]) })) {
+	if len(s.Texts) != len(slices.DeleteFunc(keysOf(m.jobs), func(id string) bool { return !live(m.jobs[id]) })) {
 		t.Fatal("jobs that the reference does not know")
 	}
-}
-
-// in lists the jobs in the places where those of a state are.
-func (s *shardState) in(state string) []string {
-	switch state {
-	case "later":
-		return s.later
-	case "blocked":
-		return s.waiting
-	}
-	return slices.Concat(s.streams["m"], s.streams["r"], s.streams["a"])
 }
 
 func keysOf(jobs map[string]*modelJob) (ids []string) {
@@ -416,10 +398,4 @@ func keysOf(jobs map[string]*modelJob) (ids []string) {
 		ids = append(ids, id)
 	}
 	return ids
-}
-
-// numberOf reads a number of a head, in which 0 is left out.
-func numberOf(field string) int {
-	n, _ := strconv.Atoi(field)
-	return n
 }

@@ -1,14 +1,6 @@
-package queue
+package shard
 
-import (
-	"cmp"
-	"context"
-	"fmt"
-
-	"github.com/redis/go-redis/v9"
-
-	"fanfare/store/redisdb"
-)
+import "cmp"
 
 // marked is what was marked of one job since the last call.
 type marked struct {
@@ -99,27 +91,9 @@ func (r *results) putMarksBack(all []*marked) {
 	}
 }
 
-// Marks reads the marks that earlier owners left of jobs, in one round trip: a map for
-// each job.
-func (q *Queue) Marks(ctx context.Context, jobs ...*Claimed) ([]map[string]string, error) {
-	cmds := make([]redis.Cmder, len(jobs))
-	for i, c := range jobs {
-		cmds[i] = redis.NewMapStringStringCmd(ctx, "hgetall", q.shards[c.Shard].marksKey(c.ID))
-	}
-	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
-		return nil, err
-	}
-	out := make([]map[string]string, len(jobs))
-	for i, c := range jobs {
-		var err error
-		if out[i], err = cmds[i].(*redis.MapStringStringCmd).Result(); err != nil {
-			return nil, fmt.Errorf("read the marks of job %s: %w", c.ID, err)
-		}
-		if len(out[i]) > 0 {
-			c.worker.mu.Lock()
-			c.marked = true
-			c.worker.mu.Unlock()
-		}
-	}
-	return out, nil
+// NoteMarks notes that marks of the job are on record, which go when it is done.
+func (c *Claimed) NoteMarks() {
+	c.worker.mu.Lock()
+	defer c.worker.mu.Unlock()
+	c.marked = true
 }

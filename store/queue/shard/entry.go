@@ -1,4 +1,4 @@
-package queue
+package shard
 
 import (
 	"bytes"
@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"strings"
 )
+
+// IDLength is that of the ids that the queue makes.
+const IDLength = 32
 
 // The kinds of a job's text, its first letter. A plain job has nothing but an id
 // and a payload: no key, no guard, no history; a full one names everything. Of
@@ -17,15 +20,14 @@ const (
 	kindFullReport  = 'G'
 	fullFields      = 12
 	separator       = 0x1f // of the fields of a head
-	newIDLength     = 32
-	named           = "1" // has a record while it lives and a tombstone after its end
+	named           = "1"  // has a record while it lives and a tombstone after its end
 )
 
-// entry is a job as Redis keeps it, wherever it is: one text of a kind, a head and
+// Entry is a job as Redis keeps it, wherever it is: one text of a kind, a head and
 // a payload (lua/part_shard.lua). Whatever becomes of the job before its end is in
 // the head: so a job needs no record beside it, unless it is to be found by its id.
-type entry struct {
-	job            Job
+type Entry struct {
+	Job            Job
 	since          int64 // when it was enqueued in ms; 0: its entry's id tells
 	attachments    string
 	failures, lost int
@@ -34,22 +36,42 @@ type entry struct {
 	report         bool
 }
 
+// Init completes an entry that has its Job. Nobody else has the id of a fresh one.
+func (e *Entry) Init(fresh bool) {
+	e.failures, e.report = e.Job.Failures, e.Job.Report != ""
+	if !fresh {
+		e.named = named
+	}
+	if len(e.Job.Attachment) > 0 {
+		e.attachments = strconv.Itoa(len(e.Job.Attachment))
+	}
+}
+
+// size is about how many bytes the job takes on the wire.
+func (e *Entry) size() int {
+	size := len(e.Job.Payload) + 64
+	for _, a := range e.Job.Attachment {
+		size += len(a)
+	}
+	return size
+}
+
 // plain tells whether the job can be of the short kind.
-func (e *entry) plain() bool {
-	j := &e.job
+func (e *Entry) plain() bool {
+	j := &e.Job
 	if e.named != "" || j.Key != "" || j.Unique != "" || j.Type != "" || j.Group != "" || j.Guard != "" {
 		return false
 	}
-	return len(j.ID) == newIDLength && j.Delay == 0 && len(j.Counts) == 0 && e.since == 0 && e.attachments == "" &&
+	return len(j.ID) == IDLength && j.Delay == 0 && len(j.Counts) == 0 && e.since == 0 && e.attachments == "" &&
 		e.failures == 0 && e.lost == 0 && e.fence == 0
 }
 
 // head is the text without the payload.
-func (e *entry) head() string {
+func (e *Entry) head() string {
 	var b strings.Builder
-	j := &e.job
+	j := &e.Job
 	if e.plain() {
-		b.Grow(newIDLength + 2)
+		b.Grow(IDLength + 2)
 		b.WriteByte(e.kind(kindPlain, kindPlainReport))
 		b.WriteString(j.ID)
 		b.WriteByte(0)
@@ -72,7 +94,7 @@ func (e *entry) head() string {
 	return b.String()
 }
 
-func (e *entry) kind(without, with byte) byte {
+func (e *Entry) kind(without, with byte) byte {
 	if e.report {
 		return with
 	}
@@ -80,30 +102,30 @@ func (e *entry) kind(without, with byte) byte {
 }
 
 // text is the whole.
-func (e *entry) text() []byte {
+func (e *Entry) text() []byte {
 	head := e.head()
-	b := make([]byte, 0, len(head)+len(e.job.Payload))
-	return append(append(b, head...), e.job.Payload...)
+	b := make([]byte, 0, len(head)+len(e.Job.Payload))
+	return append(append(b, head...), e.Job.Payload...)
 }
 
 // parseEntry reads a text. Its payload is a part of it.
-func parseEntry(text []byte) (*entry, error) {
+func parseEntry(text []byte) (*Entry, error) {
 	zero := bytes.IndexByte(text, 0)
 	if zero < 1 {
 		return nil, fmt.Errorf("a job's text without a head")
 	}
-	e := &entry{report: text[0] == kindPlainReport || text[0] == kindFullReport}
-	e.job.Payload = text[zero+1:]
+	e := &Entry{report: text[0] == kindPlainReport || text[0] == kindFullReport}
+	e.Job.Payload = text[zero+1:]
 	head := string(text[1:zero])
 	if text[0] == kindPlain || text[0] == kindPlainReport {
-		e.job.ID = head
+		e.Job.ID = head
 		return e, nil
 	}
 	v := strings.Split(head, string(rune(separator)))
 	if len(v) != fullFields {
 		return nil, fmt.Errorf("a job's head of %d fields", len(v))
 	}
-	j := &e.job
+	j := &e.Job
 	j.ID, j.Type, j.Key, j.Unique, j.Group, j.Guard, e.attachments, e.named = v[0], v[1], v[2], v[3], v[4], v[5], v[7], v[11]
 	e.since, _ = strconv.ParseInt(v[6], 10, 64) // written by this package
 	e.failures, _ = strconv.Atoi(v[8])
@@ -113,7 +135,7 @@ func parseEntry(text []byte) (*entry, error) {
 }
 
 // bare tells whether the job's end changes nothing but its entry and its report.
-func (e *entry) bare() bool {
-	j := &e.job
+func (e *Entry) bare() bool {
+	j := &e.Job
 	return e.named == "" && j.Key == "" && j.Unique == "" && j.Group == "" && e.attachments == ""
 }

@@ -1,4 +1,4 @@
-package queue
+package shard
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // its jobs are, and one lease on all of them. A session that is over never comes back;
 // the worker begins another one under a new name.
 type session struct {
-	worker *worker
+	worker *Worker
 	name   string
 	epoch  int64 // above that of every earlier session; the fence of its claims
 
@@ -38,7 +38,7 @@ func (l *session) extend(sent time.Time, idle bool) {
 	since := int64(sent.Sub(w.process.started))
 	for old := l.renewed.Load(); since > old; old = l.renewed.Load() {
 		if l.renewed.CompareAndSwap(old, since) {
-			l.deadline.Store(since + int64(w.o.Lease))
+			l.deadline.Store(since + int64(w.Lease))
 			l.idle.Store(idle)
 			return
 		}
@@ -46,18 +46,18 @@ func (l *session) extend(sent time.Time, idle bool) {
 }
 
 // beginSession begins a session and makes the consumer groups that an emptied Redis lost.
-func (w *worker) beginSession(ctx context.Context) error {
-	if err := w.init(ctx); err != nil {
+func (w *Worker) beginSession(ctx context.Context) error {
+	if err := w.Init(ctx); err != nil {
 		return err
 	}
-	cmd := w.scripts.begin.Cmd(ctx, w.keys(), strings.ReplaceAll(randomText(6), "-", "_"), ms(w.o.Lease))
+	cmd := w.Scripts.begin.Cmd(ctx, w.Keys(), strings.ReplaceAll(randomText(6), "-", "_"), MS(w.Lease))
 	sent := time.Now()
 	if err := w.trip(ctx, cmd); err != nil {
 		return err
 	}
 	name, err := cmd.Text()
 	if err != nil {
-		return fmt.Errorf("begin in %s shard %d: %w", w.o.Name, w.n, err)
+		return fmt.Errorf("begin in %s shard %d: %w", w.Name, w.n, err)
 	}
 	l := &session{worker: w, name: name}
 	l.epoch, _ = strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
@@ -71,7 +71,7 @@ func (w *worker) beginSession(ctx context.Context) error {
 }
 
 // present is the current session, nil if there is none.
-func (w *worker) present() *session {
+func (w *Worker) present() *session {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.session
@@ -105,7 +105,7 @@ func (l *session) end() {
 	default:
 	}
 	if len(held) > 0 {
-		w.o.Logger.Warn("lease lost", "shard", w.n, "jobs", len(held))
+		w.Logger.Warn("lease lost", "shard", w.n, "jobs", len(held))
 	}
 	for _, c := range held {
 		c.lose()
@@ -114,7 +114,7 @@ func (l *session) end() {
 }
 
 // dropGone forgets the results of jobs that other processes have now.
-func (w *worker) dropGone() {
+func (w *Worker) dropGone() {
 	w.mu.Lock()
 	dropped := w.takeGone()
 	w.mu.Unlock()
@@ -123,7 +123,7 @@ func (w *worker) dropGone() {
 
 // takeGone removes the waiting results and marks of jobs that other processes have now,
 // and returns these results. The lock is held.
-func (w *worker) takeGone() (dropped []ended) {
+func (w *Worker) takeGone() (dropped []ended) {
 	dropped = w.results.takeGone()
 	for _, e := range dropped {
 		delete(w.live, e.c)
@@ -133,7 +133,7 @@ func (w *worker) takeGone() (dropped []ended) {
 }
 
 // lost ends jobs whose results do not count any more.
-func (w *worker) lost(dropped ...ended) {
+func (w *Worker) lost(dropped ...ended) {
 	for _, e := range dropped {
 		w.tell(e, finishLost)
 		e.c.conclude()
@@ -168,11 +168,11 @@ func (l *session) compareOnce() error {
 		}
 	}
 	w.mu.Unlock()
-	args := []any{l.name, ms(w.o.Retention), ms(w.o.GroupRetention), ms(w.o.ReportRetention)}
+	args := []any{l.name, MS(w.Retention), MS(w.GroupRetention), MS(w.ReportRetention)}
 	for place := range held {
 		args = append(args, place)
 	}
-	cmd := w.scripts.compare.Cmd(w.process.writes, w.keys(), args...)
+	cmd := w.Scripts.compare.Cmd(w.process.writes, w.Keys(), args...)
 	if err := w.trip(w.process.writes, cmd); err != nil {
 		return err
 	}
@@ -204,16 +204,13 @@ func (l *session) compareOnce() error {
 	return nil
 }
 
-// A lease is renewed after a quarter of its time and checked ten times in it. A lease
-// whose renewals succeed never has less than half of its time left (Fresh).
-const (
-	renewParts = 4
-	lookParts  = 10
-)
+// A lease is renewed after a quarter of its time. A lease whose renewals succeed never has
+// less than half of its time left (Fresh).
+const renewParts = 4
 
-// keep asks for a look at the shard, which renews the lease, while jobs are under way and
+// Keep is to be called ten times in a lease. It asks for a look at the shard, which renews the lease, while jobs are under way and
 // once after the last of them.
-func (w *worker) keep() {
+func (w *Worker) Keep() {
 	l, clock := w.present(), w.process.clock()
 	if l == nil || !w.busy() && l.idle.Load() {
 		return
@@ -221,14 +218,14 @@ func (w *worker) keep() {
 	if clock >= l.deadline.Load() {
 		w.overdue(l)
 	}
-	if clock-l.renewed.Load() >= int64(w.o.Lease/renewParts) {
-		w.wakeMaintainer(0)
+	if clock-l.renewed.Load() >= int64(w.Lease/renewParts) {
+		w.WakeMaintainer(0)
 	}
 }
 
 // overdue ends the contexts of the jobs of a session whose lease is over by the clock of
 // this process. Their results may still count.
-func (w *worker) overdue(l *session) {
+func (w *Worker) overdue(l *session) {
 	for _, c := range w.unfinished() {
 		if c.session == l && !c.lost.Load() {
 			c.lose()
@@ -236,8 +233,37 @@ func (w *worker) overdue(l *session) {
 	}
 }
 
-func (w *worker) busy() bool {
+func (w *Worker) busy() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.live) > 0
+}
+
+// Leave ends the session, in as many steps as it takes: jobs that it still has pending go
+// back.
+func (w *Worker) Leave(ctx context.Context) {
+	if err := w.leave(ctx); err != nil {
+		w.failed("leave shard", err)
+	}
+}
+
+func (w *Worker) leave(ctx context.Context) error {
+	l, ends, enqueues := w.present(), w.sender.leave(), w.Producer.leave()
+	for l != nil && ctx.Err() == nil {
+		cmd := w.Scripts.end.Cmd(ctx, w.Keys(), l.name, MS(w.Retention), MS(w.GroupRetention), MS(w.ReportRetention), ends, enqueues)
+		if err := w.db.Pipeline(ctx, redisdb.Write, cmd); err != nil {
+			return err
+		}
+		answer, err := cmd.Slice()
+		if err != nil {
+			if isNoGroup(err) {
+				return nil
+			}
+			return fmt.Errorf("leave %s shard %d: %w", w.Name, w.n, err)
+		}
+		if redisdb.NumberAt(answer, 1) == 1 {
+			return nil
+		}
+	}
+	return ctx.Err()
 }

@@ -1,8 +1,7 @@
-package queue
+package shard
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -16,15 +15,12 @@ type limiter struct {
 	mu      sync.Mutex
 	free    int
 	total   int
-	room    func() int    // Options.Room
+	room    func() int    // how many more jobs the handler has use for
 	looking bool          // a timer will look at room again
 	quiet   bool          // nothing new may start: a job runs alone
-	asking  []*worker     // shards that found no free place, in the order in which they asked
+	asking  []*Worker     // shards that found no free place, in the order in which they asked
 	changed chan struct{} // closed, and made again, at every change
 }
-
-// endless is the room of a handler without Options.Room.
-func endless() int { return math.MaxInt }
 
 func newLimiter(total int, room func() int) *limiter {
 	return &limiter{free: total, total: total, room: room, changed: make(chan struct{})}
@@ -68,7 +64,7 @@ func (g *limiter) shut() bool {
 
 // ask has a shard woken when places are free, at once if some came free since it looked.
 // Shards are woken in turns: a free place belongs to no shard.
-func (g *limiter) ask(w *worker) {
+func (g *limiter) ask(w *Worker) {
 	g.mu.Lock()
 	if !slices.Contains(g.asking, w) {
 		g.asking = append(g.asking, w)
@@ -90,7 +86,7 @@ func (g *limiter) pass() {
 }
 
 // next is the shard to wake because places are free; nil: none. The lock is held.
-func (g *limiter) next() *worker {
+func (g *limiter) next() *Worker {
 	if len(g.asking) == 0 || g.shut() {
 		return nil
 	}
@@ -122,7 +118,7 @@ func (g *limiter) release(n int) {
 }
 
 // announce wakes all goroutines that wait and returns the shard to wake. The lock is held.
-func (g *limiter) announce() *worker {
+func (g *limiter) announce() *Worker {
 	close(g.changed)
 	g.changed = make(chan struct{})
 	return g.next()

@@ -1,4 +1,4 @@
-package queue
+package shard
 
 import (
 	"context"
@@ -12,19 +12,19 @@ import (
 // told is a shard of a worker without Redis, which counts how often its sender looked
 // for work.
 type told struct {
-	*worker
+	*Worker
 	looked atomic.Int64
 }
 
 // mustShards makes shards of one worker with one place. What their lanes would send is
 // dropped.
 func mustShards(t *testing.T, n int) (*limiter, []*told) {
-	q := New(&redisdb.DB{}, Options{Name: "t", Shards: n})
-	p := &process{limiter: newLimiter(1, endless), started: time.Now(), jobs: t.Context(), writes: t.Context()}
+	c := New(&redisdb.DB{}, Options{Name: "t", Shards: n, Batch: 100})
+	p := NewProcess(t.Context(), t.Context(), 1, Callbacks{Room: endless})
 	shards := make([]*told, n)
 	for i := range shards {
-		s := &told{worker: newWorker(p, q.shards[i])}
-		s.session = &session{worker: s.worker, name: "l-1"}
+		s := &told{Worker: NewWorker(p, c.Shard(i))}
+		s.session = &session{worker: s.Worker, name: "l-1"}
 		s.sender.next = func() *call {
 			s.looked.Add(1)
 			s.nextCall()
@@ -68,7 +68,7 @@ func TestQ5_APlaceThatCameFreeBeforeTheQuestion(t *testing.T) {
 				t.Fatal("there was a place")
 			}
 			free()
-			g.ask(shards[0].worker)
+			g.ask(shards[0].Worker)
 			rest(shards)
 			if n := shards[0].looked.Load(); n != 1 || !g.unasked() {
 				t.Errorf("told %d times", n)
@@ -81,22 +81,22 @@ func TestQ5_APlaceThatCameFreeBeforeTheQuestion(t *testing.T) {
 // not use. The next in turn is told then, and nobody for ever.
 func TestQ5_WhoTakesNoPlacePassesOn(t *testing.T) {
 	t.Parallel()
-	for name, set := range map[string]func(s *worker){
-		"NothingToClaim": func(*worker) {},
-		"WithoutALife":   func(s *worker) { s.session, s.claims.wantsMore = nil, true },
-		"Stopped":        func(s *worker) { s.stopped, s.claims.wantsMore = true, true },
-		"Troubled":       func(s *worker) { s.results.failing, s.claims.wantsMore = true, true },
-		"OneAlone":       func(s *worker) { s.claims.alone = &aloneClaim{} },
+	for name, set := range map[string]func(s *Worker){
+		"NothingToClaim": func(*Worker) {},
+		"WithoutALife":   func(s *Worker) { s.session, s.claims.wantsMore = nil, true },
+		"Stopped":        func(s *Worker) { s.stopped, s.claims.wantsMore = true, true },
+		"Troubled":       func(s *Worker) { s.results.failing, s.claims.wantsMore = true, true },
+		"OneAlone":       func(s *Worker) { s.claims.alone = &aloneClaim{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, shards := mustShards(t, 3)
 			g.take(1)
 			for _, s := range shards {
-				g.ask(s.worker)
+				g.ask(s.Worker)
 			}
-			set(shards[0].worker)
-			set(shards[1].worker)
+			set(shards[0].Worker)
+			set(shards[1].Worker)
 			shards[2].claims.wantsMore = true
 			g.release(1)
 			rest(shards)

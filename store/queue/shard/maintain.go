@@ -1,4 +1,4 @@
-package queue
+package shard
 
 import (
 	"context"
@@ -41,14 +41,15 @@ type upkeep struct {
 
 // maintainer looks at one shard from time to time.
 type maintainer struct {
-	w       *worker
+	w       *Worker
 	suspect time.Time // since when entries wait while the reader blocks; zero: they do not
 }
 
-// run lets delayed jobs start when they are due and brings back what dead
+// Maintain lets delayed jobs start when they are due and brings back what dead
 // processes left. It looks once per lease, because that is how late a death may
 // be noticed, and when something is known to be due.
-func (m *maintainer) run(ctx context.Context) {
+func (w *Worker) Maintain(ctx context.Context) {
+	m := &maintainer{w: w}
 	next, clean, told := time.Now(), time.Now(), &m.w.alarm
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -90,12 +91,12 @@ func (m *maintainer) run(ctx context.Context) {
 // leases are looked at.
 func (m *maintainer) lingerAfterAbsence(ctx context.Context) {
 	for ctx.Err() == nil {
-		if m.w.db.Pipeline(ctx, redisdb.Read, redis.NewIntCmd(ctx, "exists", m.w.keys()[0])) == nil {
+		if m.w.db.Pipeline(ctx, redisdb.Read, redis.NewIntCmd(ctx, "exists", m.w.Keys()[0])) == nil {
 			break
 		}
 		sleep(ctx, pauseAfterError)
 	}
-	sleep(ctx, min(m.w.o.Lease/lingerParts, lingerMost))
+	sleep(ctx, min(m.w.Lease/lingerParts, lingerMost))
 	m.w.awaitFlush(ctx) // results of this process may still wait
 }
 
@@ -110,7 +111,7 @@ func (m *maintainer) after(ctx context.Context, l *session, u upkeep, err error)
 		l.end()
 	}
 	if u.lost > 0 { // nothing starts again after a process that held no job
-		m.w.o.Logger.Warn("leases ended, jobs start again", "shard", m.w.n, "processes", u.ended, "jobs", u.lost)
+		m.w.Logger.Warn("leases ended, jobs start again", "shard", m.w.n, "processes", u.ended, "jobs", u.lost)
 	}
 	if u.alone > 0 && !m.w.isStopped() {
 		go m.runAlone(ctx)
@@ -121,7 +122,7 @@ func (m *maintainer) after(ctx context.Context, l *session, u upkeep, err error)
 	if u.more {
 		return 0
 	}
-	wait := m.w.o.Lease - time.Duration(rand.Int64N(int64(m.w.o.Lease)/8+1))
+	wait := m.w.Lease - time.Duration(rand.Int64N(int64(m.w.Lease)/8+1))
 	if m.checkReader(u.waiting) {
 		wait = min(wait, lookAfter)
 	}
@@ -142,9 +143,9 @@ func flag(yes bool) int {
 // look runs one bounded step of maintenance.
 func (m *maintainer) look(ctx context.Context, l *session, orphans bool) (u upkeep, err error) {
 	w, busy := m.w, m.w.busy()
-	cmd := w.scripts.look.Cmd(ctx, w.keys(), l.name, ms(w.o.Lease), flag(busy),
-		ms(w.o.Retention), ms(w.o.GroupRetention), ms(w.o.ReportRetention), maxLost, ms(w.dead.retention), w.dead.most,
-		ms(servedLeases*w.o.Lease), flag(orphans), w.sender.name(), w.producer.name(), ms(memoTTL))
+	cmd := w.Scripts.look.Cmd(ctx, w.Keys(), l.name, MS(w.Lease), flag(busy),
+		MS(w.Retention), MS(w.GroupRetention), MS(w.ReportRetention), maxLost, MS(w.DeadRetention), w.MaxDead,
+		MS(servedLeases*w.Lease), flag(orphans), w.sender.name(), w.Producer.name(), MS(memoTTL))
 	sent := time.Now()
 	if err := w.trip(ctx, cmd); err != nil {
 		return u, err
@@ -154,12 +155,12 @@ func (m *maintainer) look(ctx context.Context, l *session, orphans bool) (u upke
 		err = fmt.Errorf("%d values", len(v))
 	}
 	if err != nil {
-		return u, fmt.Errorf("maintain %s shard %d: %w", w.o.Name, w.n, err)
+		return u, fmt.Errorf("maintain %s shard %d: %w", w.Name, w.n, err)
 	}
 	u = upkeep{alive: redisdb.Number(v[0]) == 1, wake: time.Duration(redisdb.Number(v[1])) * time.Millisecond,
 		more: redisdb.Number(v[2]) == 1, ended: redisdb.Number(v[3]), lost: redisdb.Number(v[4]), alone: redisdb.Number(v[5]),
 		waiting: redisdb.Number(v[6]) > 0, parked: redisdb.ListAt(v, 7)}
-	w.parked.tell(redisdb.Number(v[8]))
+	w.NoteParked(redisdb.Number(v[8]))
 	if u.alive {
 		l.extend(sent, !busy)
 	}
@@ -182,7 +183,7 @@ func (m *maintainer) runAlone(ctx context.Context) {
 	}
 	<-p.isolating
 	if ran {
-		m.w.wakeMaintainer(0)
+		m.w.WakeMaintainer(0)
 	}
 }
 
@@ -191,7 +192,7 @@ func (m *maintainer) runAlone(ctx context.Context) {
 // a lease is not of that kind: other jobs start beside it. False: there was none.
 func (m *maintainer) oneAlone(ctx context.Context) (ran bool) {
 	p := m.w.process
-	if !p.limiter.alone(ctx, m.w.o.Lease) {
+	if !p.limiter.alone(ctx, m.w.Lease) {
 		return false
 	}
 	defer p.limiter.together()
@@ -204,8 +205,8 @@ func (m *maintainer) oneAlone(ctx context.Context) (ran bool) {
 		c.Finish(Result{Outcome: Release})
 		return false
 	}
-	go p.handle(p.jobs, []*Claimed{c})
-	limit := time.NewTimer(m.w.o.Lease)
+	go p.callbacks.Handle(p.jobs, []*Claimed{c})
+	limit := time.NewTimer(m.w.Lease)
 	defer limit.Stop()
 	select {
 	case <-c.ended:

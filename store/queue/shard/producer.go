@@ -1,4 +1,4 @@
-package queue
+package shard
 
 import (
 	"context"
@@ -21,11 +21,11 @@ const (
 	onceReused   = 3
 )
 
-// request is what one caller enqueues in one shard.
-type request struct {
+// Request is what one caller enqueues in one shard.
+type Request struct {
 	ctx     context.Context // the values of the caller's context, without its end
 	once    Once
-	entries []*entry
+	entries []*Entry
 	bytes   int
 	sent    bool // guarded by its producer
 	done    chan struct{}
@@ -38,9 +38,61 @@ type request struct {
 	known  []string // for every entry that is not plain: its id, and "1" if it is new
 }
 
+// NewRequest makes a request of entries of one shard. ctx never ends.
+func NewRequest(ctx context.Context, once Once, entries []*Entry) *Request {
+	r := &Request{ctx: ctx, once: once, entries: entries, done: make(chan struct{})}
+	for _, e := range entries {
+		r.bytes += e.size()
+	}
+	return r
+}
+
+// Add adds an entry, unless the request would be too large for one call.
+func (r *Request) Add(e *Entry) bool {
+	size := e.size()
+	if n := len(r.entries); n == enqueueJobs || n > 0 && r.bytes+size > enqueueBytes {
+		return false
+	}
+	r.entries, r.bytes = append(r.entries, e), r.bytes+size
+	return true
+}
+
+// Read puts an answer where the jobs were in the caller's list.
+func (r *Request) Read(out []Enqueued, index []int) {
+	known := r.known
+	for n, i := range index {
+		out[i] = Enqueued{ID: r.entries[n].Job.ID, New: true}
+		if !r.entries[n].plain() && len(known) >= 2 {
+			out[i] = Enqueued{ID: known[0], New: known[1] == "1"}
+			known = known[2:]
+		}
+	}
+}
+
+// Once tells what became of an idempotent request: whether it was replayed, and the answer
+// that is stored.
+func (r *Request) Once() (replayed bool, stored string, err error) {
+	switch r.status {
+	case onceReplayed:
+		return true, r.stored, nil
+	case onceReused:
+		return false, "", api.IdempotencyReused()
+	}
+	return false, r.once.Answer, nil
+}
+
+// OnceArgs are the idempotency record's name, digest, answer and lifetime.
+func OnceArgs(once Once) []any {
+	ttl := once.TTL
+	if ttl <= 0 {
+		ttl = defaultOnceTTL
+	}
+	return []any{onceName(once.Key), once.Body[:], once.Answer, MS(ttl)}
+}
+
 // end answers the caller. Only the first end counts: a call may be answered after its
 // callers were told that it failed.
-func (r *request) end(err error) {
+func (r *Request) end(err error) {
 	if !r.over() {
 		r.err = err
 		close(r.done)
@@ -48,7 +100,7 @@ func (r *request) end(err error) {
 }
 
 // over tells whether the caller was answered.
-func (r *request) over() bool {
+func (r *Request) over() bool {
 	select {
 	case <-r.done:
 		return true
@@ -57,28 +109,28 @@ func (r *request) over() bool {
 	}
 }
 
-// producer enqueues the jobs of a process in one shard. If the process works on the shard
+// Producer enqueues the jobs of a process in one shard. If the process works on the shard
 // too, the same script claims the next jobs there.
-type producer struct {
+type Producer struct {
 	sender
 	mu      sync.Mutex
-	waiting []*request
-	worker  *worker // works on the shard in this process; nil: nobody does
+	waiting []*Request
+	worker  *Worker // works on the shard in this process; nil: nobody does
 }
 
-func newProducer(s *shard) *producer {
-	l := &producer{}
-	l.sender = sender{shard: s, next: l.nextCall, apply: l.applyCall, fail: l.failCall, resolve: l.resolve}
+func newProducer(s *Shard) *Producer {
+	l := &Producer{}
+	l.sender = sender{Shard: s, next: l.nextCall, apply: l.applyCall, fail: l.failCall, resolve: l.resolve}
 	return l
 }
 
-// add hands in a request and wakes the sender.
-func (l *producer) add(r *request) {
+// Add hands in a request and wakes the sender.
+func (l *Producer) Add(r *Request) {
 	l.put(r)
 	l.wake()
 }
 
-func (l *producer) put(r *request) {
+func (l *Producer) put(r *Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.waiting) == 0 {
@@ -89,22 +141,22 @@ func (l *producer) put(r *request) {
 	l.waiting = append(l.waiting, r)
 }
 
-// do hands in a request and waits for its end. If no call is in flight and the caller's
+// Do hands in a request and waits for its end. If no call is in flight and the caller's
 // deadline is far enough away, the caller makes the round trip itself, which saves waking
 // another goroutine. It may have to wait for a round trip of other shards.
-func (l *producer) do(ctx context.Context, r *request) error {
+func (l *Producer) Do(ctx context.Context, r *Request) error {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < 2*l.db.Timeout() {
-		l.add(r)
+		l.Add(r)
 	} else {
 		l.put(r)
 		l.lead()
 	}
-	return l.wait(ctx, r)
+	return l.Wait(ctx, r)
 }
 
-// wait ends with the answer or with the caller's context. A request that has not left by
+// Wait ends with the answer or with the caller's context. A request that has not left by
 // then is taken back.
-func (l *producer) wait(ctx context.Context, r *request) error {
+func (l *Producer) Wait(ctx context.Context, r *Request) error {
 	if r.late.Wait(r.done) {
 		return r.err
 	}
@@ -121,12 +173,12 @@ func (l *producer) wait(ctx context.Context, r *request) error {
 	if r.sent {
 		return api.Errorf(api.CodeUnknownOutcome, "the answer of Redis did not come in time: %v", context.Cause(ctx))
 	}
-	l.waiting = slices.DeleteFunc(l.waiting, func(other *request) bool { return other == r })
+	l.waiting = slices.DeleteFunc(l.waiting, func(other *Request) bool { return other == r })
 	return l.db.Err(context.Cause(ctx), redisdb.Write)
 }
 
 // nextCall makes a call of the waiting requests.
-func (l *producer) nextCall() *call {
+func (l *Producer) nextCall() *call {
 	l.mu.Lock()
 	taken, jobs, bytes := 0, 0, 0
 	for _, r := range l.waiting {
@@ -147,7 +199,7 @@ func (l *producer) nextCall() *call {
 	if taken == 0 && (!l.unresolved || worker == nil) {
 		return nil
 	}
-	c := &call{script: l.scripts.enqueue, requests: all, late: together}
+	c := &call{script: l.Scripts.enqueue, requests: all, late: together}
 	if taken > 0 {
 		c.ctx = all[0].ctx
 	} else { // the call only asks whether Redis is back
@@ -163,19 +215,19 @@ func (l *producer) nextCall() *call {
 }
 
 // fill writes the arguments, in the order of call_enqueue.lua.
-func (l *producer) fill(c *call, jobs int) {
-	o := &l.o
+func (l *Producer) fill(c *call, jobs int) {
+	o := &l.Options
 	c.args = make([]any, 0, 3+5*len(c.requests)+2*jobs)
-	c.args = append(c.args, ms(o.GroupRetention), ms(o.reportTTL()), len(c.requests))
+	c.args = append(c.args, MS(o.GroupRetention), MS(o.ReportTTL()), len(c.requests))
 	if c.session != nil {
-		c.stored = make(map[int]*entry, jobs)
+		c.stored = make(map[int]*Entry, jobs)
 	}
 	common := 10 + len(c.reclaim) // how many arguments come before these
 	for _, r := range c.requests {
 		if r.once.Key == "" {
 			c.args = append(c.args, "")
 		} else {
-			c.args = append(c.args, onceArgs(r.once)...)
+			c.args = append(c.args, OnceArgs(r.once)...)
 		}
 		c.args = append(c.args, len(r.entries))
 		for _, e := range r.entries {
@@ -188,37 +240,37 @@ func (l *producer) fill(c *call, jobs int) {
 }
 
 // appendEntry adds a job's arguments, in the order of part_enqueue.lua.
-func appendEntry(args []any, e *entry) []any {
+func appendEntry(args []any, e *Entry) []any {
 	args = append(args, e.text())
 	if e.plain() {
 		if e.report {
-			args = append(args, e.job.Report)
+			args = append(args, e.Job.Report)
 		}
 		return args
 	}
-	args = append(args, e.job.Report, max(0, ms(e.job.Delay)), countsText(e.job.Counts), len(e.job.Attachment))
-	for _, a := range e.job.Attachment {
+	args = append(args, e.Job.Report, max(0, MS(e.Job.Delay)), countsText(e.Job.Counts), len(e.Job.Attachment))
+	for _, a := range e.Job.Attachment {
 		args = append(args, a)
 	}
 	return args
 }
 
 // applyCall answers each request and hands out the claimed jobs.
-func (l *producer) applyCall(c *call, answer []any, sent time.Time) {
+func (l *Producer) applyCall(c *call, answer []any, sent time.Time) {
 	l.worked()
-	l.depth.Store(redisdb.Number(answer[callWaiting]))
+	l.Depth.Store(redisdb.Number(answer[callWaiting]))
 	if c.session != nil {
-		c.session.worker.applyClaim(c, answer, sent) // before the callers are answered, see RunNoticing
+		c.session.worker.applyClaim(c, answer, sent) // before the callers are answered, see RunNoticing of the queue
 	}
 	l.answerRequests(c, redisdb.Text(answer[callAnswer]))
 	if c.session == nil && len(c.requests) > 0 {
-		l.checkSoon(c.ctx)
+		l.CheckSoon(c.ctx)
 	}
 }
 
 // resolve compares what the shard's session holds with Redis, after a call may have
 // claimed jobs that this process does not know of.
-func (l *producer) resolve() {
+func (l *Producer) resolve() {
 	l.mu.Lock()
 	worker := l.worker
 	l.mu.Unlock()
@@ -227,7 +279,7 @@ func (l *producer) resolve() {
 	}
 }
 
-func (l *producer) answerRequests(c *call, text string) {
+func (l *Producer) answerRequests(c *call, text string) {
 	if c.late != nil {
 		c.late.Stop()
 	}
@@ -235,7 +287,7 @@ func (l *producer) answerRequests(c *call, text string) {
 	if text != "" {
 		if err := json.Unmarshal([]byte(text), &answers); err != nil || len(answers) != len(c.requests) {
 			for _, r := range c.requests {
-				r.end(fmt.Errorf("enqueue in %s shard %d: the answer %q is none", l.o.Name, l.n, text))
+				r.end(fmt.Errorf("enqueue in %s shard %d: the answer %q is none", l.Name, l.n, text))
 			}
 			return
 		}
@@ -253,7 +305,7 @@ func (l *producer) answerRequests(c *call, text string) {
 }
 
 // read notes a request's own answer.
-func (r *request) read(answer []any) {
+func (r *Request) read(answer []any) {
 	status, _ := answer[0].(float64)
 	r.status = int64(status)
 	if r.status == onceReplayed && len(answer) > 1 {
@@ -273,7 +325,7 @@ func (r *request) read(answer []any) {
 // failCall tells the callers at once; a call that may have claimed jobs goes on without
 // them. Requests that wait behind it have not left: they are refused while Redis is away,
 // else they leave with the next call.
-func (l *producer) failCall(c *call, err error, over bool) {
+func (l *Producer) failCall(c *call, err error, over bool) {
 	l.noteFailure()
 	away := l.db.Away(err)
 	if away {

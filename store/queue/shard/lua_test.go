@@ -1,4 +1,4 @@
-package queue_test
+package shard_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fanfare/store/queue"
+	"fanfare/store/queue/shard"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -19,9 +19,9 @@ const mostLua = 400
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	storetest.Checks(t, queue.Lua)
+	storetest.Checks(t, shard.Lua)
 	for _, name := range mustLuaFiles(t) {
-		script, err := redisdb.NewScript(queue.Lua, "lua/"+name)
+		script, err := redisdb.NewScript(shard.Lua, "lua/"+name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ var (
 
 func mustPart(t *testing.T, name string) (p part) {
 	t.Helper()
-	text, err := fs.ReadFile(queue.Lua, "lua/"+name)
+	text, err := fs.ReadFile(shard.Lua, "lua/"+name)
 	storetest.Must(t, err)
 	list := func(text string) []string {
 		return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \n-", r) })
@@ -158,7 +158,7 @@ func missing(taken, includes []string, parts map[string]part) (problems []string
 
 func mustLuaFiles(t *testing.T) (names []string) {
 	t.Helper()
-	entries, err := fs.ReadDir(queue.Lua, "lua")
+	entries, err := fs.ReadDir(shard.Lua, "lua")
 	storetest.Must(t, err)
 	for _, e := range entries {
 		names = append(names, e.Name())

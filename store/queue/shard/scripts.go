@@ -1,0 +1,32 @@
+package shard
+
+import (
+	"embed"
+	"sync"
+
+	"fanfare/store/redisdb"
+)
+
+// Lua holds this package's scripts.
+//
+//go:embed lua/*.lua
+var Lua embed.FS
+
+// Scripts are the scripts of a shard; each is called from exactly one method.
+type Scripts struct {
+	enqueue, finish                      *redisdb.Script
+	begin, compare, end                  *redisdb.Script
+	look, check                          *redisdb.Script
+	Unpark, Stats, DeadRetry, DeadDelete *redisdb.Script
+}
+
+// loadScripts reads them, once in a process.
+var loadScripts = sync.OnceValue(func() *Scripts {
+	get := func(name string) *redisdb.Script { return redisdb.MustScript(Lua, "lua/"+name+".lua") }
+	return &Scripts{
+		enqueue: get("call_enqueue"), finish: get("call_finish"),
+		begin: get("session_begin"), compare: get("session_compare"), end: get("session_end"),
+		look: get("shard_look"), check: get("shard_check"),
+		Unpark: get("parked_move"), Stats: get("shard_stats"), DeadRetry: get("dead_retry"), DeadDelete: get("dead_delete"),
+	}
+})
