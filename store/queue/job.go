@@ -65,33 +65,21 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// What a queue is given and gives is described where the engine of a shard uses it.
+// These types are described where the engine of a shard uses them.
 type (
-	// Job is one piece of work.
-	Job = shard.Job
-	// Enqueued answers for one job.
-	Enqueued = shard.Enqueued
-	// Once makes an enqueueing idempotent over many calls.
-	Once = shard.Once
-	// Claimed is a job that this process may work on until its lease ends.
-	Claimed = shard.Claimed
-	// Result is what a handler says about a job.
-	Result = shard.Result
-	// Outcome is how a claimed job goes on.
-	Outcome = shard.Outcome
-	// ParkedName says that jobs are parked under a name in a shard.
-	ParkedName = shard.ParkedName
+	Job        = shard.Job        // one piece of work
+	Enqueued   = shard.Enqueued   // the answer for one job
+	Once       = shard.Once       // makes an enqueueing idempotent over many calls
+	Claimed    = shard.Claimed    // a job that this process may work on until its lease ends
+	Result     = shard.Result     // what a handler says about a job
+	Outcome    = shard.Outcome    // how a claimed job goes on
+	ParkedName = shard.ParkedName // says that jobs are parked under a name in a shard
 )
 
-// The outcomes.
+// The outcomes, described there as well.
 const (
-	Done     = shard.Done
-	Retry    = shard.Retry
-	Defer    = shard.Defer
-	Dead     = shard.Dead
-	Continue = shard.Continue
-	Park     = shard.Park
-	Release  = shard.Release
+	Done, Retry, Defer, Dead = shard.Done, shard.Retry, shard.Defer, shard.Dead
+	Continue, Park, Release  = shard.Continue, shard.Park, shard.Release
 )
 
 // CountNew counts those that were not there before.

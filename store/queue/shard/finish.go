@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -92,15 +93,25 @@ func (r *results) putBack(c *call, refused bool) (giveUp bool) {
 	if giveUp = r.refused >= refusedTries; giveUp {
 		r.refused = 0
 	}
-	r.putMarksBack(c.marks)
 	r.waiting = append(c.results, r.waiting...)
+	for _, m := range c.marks {
+		if m.c.gone {
+			r.unrecorded.Add(-m.parts())
+			continue
+		}
+		if later := r.marks[m.c]; later != nil {
+			m.fields = append(m.fields, later.fields...)
+			m.report = cmp.Or(later.report, m.report)
+		}
+		r.marks[m.c] = m
+	}
 	return giveUp
 }
 
 // takeGone removes the results and marks of jobs that other processes have now, and
 // returns these results.
 func (r *results) takeGone() (dropped []ended) {
-	kept := []ended(nil)
+	var kept []ended
 	for _, e := range r.waiting {
 		if e.c.gone {
 			dropped = append(dropped, e)
@@ -109,9 +120,10 @@ func (r *results) takeGone() (dropped []ended) {
 			kept = append(kept, e)
 		}
 	}
-	for c := range r.marks {
+	for c, m := range r.marks {
 		if c.gone {
-			r.dropMarks(c)
+			r.unrecorded.Add(-m.parts())
+			delete(r.marks, c)
 		}
 	}
 	if r.waiting = kept; r.none() {
@@ -153,7 +165,7 @@ func (w *Worker) nextCall() *call {
 	switch {
 	case c.alone != nil:
 		w.claims.alone = nil
-	case !w.results.failing && !w.stopped && w.claims.some():
+	case !w.results.failing && !w.stopped.Load() && w.claims.some():
 		w.takeRoom(c, w.Batch)
 	}
 	records, claims := len(c.results)+len(c.marks) > 0, c.room > 0 || c.alone != nil
@@ -286,17 +298,7 @@ func (w *Worker) failCall(c *call, err error, over bool) {
 
 // awaitFlush waits until calls succeed again and every result that waited is recorded.
 func (w *Worker) awaitFlush(ctx context.Context) {
-	w.mu.Lock()
-	for w.results.failing && ctx.Err() == nil {
-		changed := w.changed
-		w.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-		w.mu.Lock()
-	}
-	w.mu.Unlock()
+	w.await(ctx, func() bool { return !w.results.failing })
 }
 
 // tell logs results that were lost or made a job dead.

@@ -17,6 +17,7 @@ const (
 	enqueueBytes = 1 << 20          // payloads of one enqueueing call, when there are several requests
 	finishJobs   = 200              // results of one finishing call
 	memoTTL      = 10 * time.Minute // how long a call is remembered
+	nameLength   = 10               // of the random names of sessions and series, 5 bits each
 	group        = "g"              // the consumer group of every stream
 	readConsumer = "reader"         // the consumer of all blocking reads
 	form         = "7:"             // begins the number of shards in meta: the form of the keys

@@ -51,12 +51,9 @@ func (g *limiter) shut() bool {
 		g.looking = true
 		time.AfterFunc(lookForRoom, func() {
 			g.mu.Lock()
+			defer g.mu.Unlock()
 			g.looking = false
-			w := g.announce()
-			g.mu.Unlock()
-			if w != nil {
-				w.sender.wake()
-			}
+			g.announce()
 		})
 	}
 	return true
@@ -66,11 +63,11 @@ func (g *limiter) shut() bool {
 // Shards are woken in turns: a free place belongs to no shard.
 func (g *limiter) ask(w *Worker) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	if !slices.Contains(g.asking, w) {
 		g.asking = append(g.asking, w)
 	}
-	g.mu.Unlock()
-	g.pass()
+	g.wakeNext()
 }
 
 // pass wakes the next shard in turn while places are free. release wakes one shard, which
@@ -78,21 +75,18 @@ func (g *limiter) ask(w *Worker) {
 // without a place, so the chain ends.
 func (g *limiter) pass() {
 	g.mu.Lock()
-	w := g.next()
-	g.mu.Unlock()
-	if w != nil {
-		w.sender.wake()
-	}
+	defer g.mu.Unlock()
+	g.wakeNext()
 }
 
-// next is the shard to wake because places are free; nil: none. The lock is held.
-func (g *limiter) next() *Worker {
-	if len(g.asking) == 0 || g.shut() {
-		return nil
+// wakeNext wakes the shard that has asked for the longest time, if places are free. The
+// lock is held.
+func (g *limiter) wakeNext() {
+	if len(g.asking) > 0 && !g.shut() {
+		w := g.asking[0]
+		g.asking = g.asking[1:]
+		w.sender.wake()
 	}
-	w := g.asking[0]
-	g.asking = g.asking[1:]
-	return w
 }
 
 // unasked tells that no shard waits for places and no job is to run alone, so that a call
@@ -109,19 +103,16 @@ func (g *limiter) release(n int) {
 		return
 	}
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.free += n
-	w := g.announce()
-	g.mu.Unlock()
-	if w != nil {
-		w.sender.wake()
-	}
+	g.announce()
 }
 
-// announce wakes all goroutines that wait and returns the shard to wake. The lock is held.
-func (g *limiter) announce() *Worker {
+// announce wakes all goroutines that wait, and the next shard. The lock is held.
+func (g *limiter) announce() {
 	close(g.changed)
 	g.changed = make(chan struct{})
-	return g.next()
+	g.wakeNext()
 }
 
 // wait calls try under the lock until it returns true or ctx ends.
@@ -166,14 +157,13 @@ func (g *limiter) alone(ctx context.Context, limit time.Duration) bool {
 // together ends what alone began. The job itself releases the place that alone took.
 func (g *limiter) together() {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.quiet = false
-	asking := g.asking
-	g.asking = nil
-	g.announce()
-	g.mu.Unlock()
-	for _, w := range asking {
+	for _, w := range g.asking {
 		w.sender.wake()
 	}
+	g.asking = nil
+	g.announce()
 }
 
 // idle waits until no job is unfinished.

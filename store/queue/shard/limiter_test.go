@@ -84,7 +84,7 @@ func TestQ5_WhoTakesNoPlacePassesOn(t *testing.T) {
 	for name, set := range map[string]func(s *Worker){
 		"NothingToClaim": func(*Worker) {},
 		"WithoutALife":   func(s *Worker) { s.session, s.claims.wantsMore = nil, true },
-		"Stopped":        func(s *Worker) { s.stopped, s.claims.wantsMore = true, true },
+		"Stopped":        func(s *Worker) { s.Stop(); s.claims.wantsMore = true },
 		"Troubled":       func(s *Worker) { s.results.failing, s.claims.wantsMore = true, true },
 		"OneAlone":       func(s *Worker) { s.claims.alone = &aloneClaim{} },
 	} {

@@ -113,7 +113,7 @@ func (m *maintainer) after(ctx context.Context, l *session, u upkeep, err error)
 	if u.lost > 0 { // nothing starts again after a process that held no job
 		m.w.Logger.Warn("leases ended, jobs start again", "shard", m.w.n, "processes", u.ended, "jobs", u.lost)
 	}
-	if u.alone > 0 && !m.w.isStopped() {
+	if u.alone > 0 && !m.w.stopped.Load() {
 		go m.runAlone(ctx)
 	}
 	if u.waiting {
@@ -201,7 +201,7 @@ func (m *maintainer) oneAlone(ctx context.Context) (ran bool) {
 		p.limiter.release(1)
 		return false
 	}
-	if m.w.isStopped() {
+	if m.w.stopped.Load() {
 		c.Finish(Result{Outcome: Release})
 		return false
 	}
@@ -221,7 +221,7 @@ func (m *maintainer) oneAlone(ctx context.Context) (ran bool) {
 func (m *maintainer) claimAlone(ctx context.Context) *Claimed {
 	a := &aloneClaim{got: make(chan *Claimed, 1)}
 	m.w.mu.Lock()
-	if m.w.session == nil || m.w.results.failing || m.w.stopped {
+	if m.w.session == nil || m.w.results.failing || m.w.stopped.Load() {
 		m.w.mu.Unlock()
 		return nil
 	}

@@ -1,7 +1,5 @@
 package shard
 
-import "cmp"
-
 // marked is what was marked of one job since the last call.
 type marked struct {
 	c      *Claimed
@@ -44,14 +42,6 @@ func (r *results) mark(c *Claimed, name, value, report string) {
 // parts is how many parts were marked.
 func (m *marked) parts() int64 { return int64(len(m.fields) / 2) }
 
-// dropMarks forgets the marks of a job.
-func (r *results) dropMarks(c *Claimed) {
-	if m := r.marks[c]; m != nil {
-		r.unrecorded.Add(-m.parts())
-		delete(r.marks, c)
-	}
-}
-
 // takeMarks takes the marks that a call with these results is to write: a job that is
 // done needs none. gone are jobs whose marks are deleted.
 func (r *results) takeMarks(ending []ended) (all []*marked, gone []string) {
@@ -74,21 +64,6 @@ func (r *results) takeMarks(ending []ended) (all []*marked, gone []string) {
 		delete(r.marks, c)
 	}
 	return all, gone
-}
-
-// putMarksBack keeps the marks of a call that did not run.
-func (r *results) putMarksBack(all []*marked) {
-	for _, m := range all {
-		if m.c.gone {
-			r.unrecorded.Add(-m.parts())
-			continue
-		}
-		if later := r.marks[m.c]; later != nil {
-			m.fields = append(m.fields, later.fields...)
-			m.report = cmp.Or(later.report, m.report)
-		}
-		r.marks[m.c] = m
-	}
 }
 
 // NoteMarks notes that marks of the job are on record, which go when it is done.

@@ -39,8 +39,12 @@ func NewProcess(jobs, writes context.Context, places int, callbacks Callbacks) *
 // clock is the time since the process was made, monotonic.
 func (p *Process) clock() int64 { return int64(time.Since(p.started)) }
 
-// Idle waits until no job is unfinished; false: ctx ended before.
-func (p *Process) Idle(ctx context.Context) bool { return p.limiter.idle(ctx) }
+// Idle waits until no job is unfinished, at most for a time, and tells whether none is.
+func (p *Process) Idle(limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(p.writes, limit)
+	defer cancel()
+	return p.limiter.idle(ctx)
+}
 
 // inBackground runs f in a goroutine that Close waits for. After Close it does nothing.
 func (p *Process) inBackground(f func()) {

@@ -124,6 +124,13 @@ func newProducer(s *Shard) *Producer {
 	return l
 }
 
+// attach lets the calls that enqueue claim for a worker; nil: for none.
+func (p *Producer) attach(w *Worker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.worker = w
+}
+
 // Add hands in a request and wakes the sender.
 func (l *Producer) Add(r *Request) {
 	l.put(r)

@@ -26,6 +26,7 @@ const (
 // Attend waits for new entries of the shard until ctx ends: calls claim while there is
 // work, then a blocking read waits.
 func (w *Worker) Attend(ctx context.Context) {
+	w.Producer.attach(w)
 	wire := &reader{worker: w}
 	defer wire.close()
 	for ctx.Err() == nil {

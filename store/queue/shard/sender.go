@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"runtime"
@@ -251,7 +252,7 @@ func (l *sender) leave() string {
 func (l *sender) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.series, l.number, l.answered, l.last = randomText(6), 0, 0, time.Now()
+	l.series, l.number, l.answered, l.last = rand.Text()[:nameLength], 0, 0, time.Now()
 }
 
 // send is one try of a call.

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -50,7 +51,7 @@ func (w *Worker) beginSession(ctx context.Context) error {
 	if err := w.Init(ctx); err != nil {
 		return err
 	}
-	cmd := w.Scripts.begin.Cmd(ctx, w.Keys(), strings.ReplaceAll(randomText(6), "-", "_"), MS(w.Lease))
+	cmd := w.Scripts.begin.Cmd(ctx, w.Keys(), rand.Text()[:nameLength], MS(w.Lease))
 	sent := time.Now()
 	if err := w.trip(ctx, cmd); err != nil {
 		return err
@@ -204,13 +205,16 @@ func (l *session) compareOnce() error {
 	return nil
 }
 
-// A lease is renewed after a quarter of its time. A lease whose renewals succeed never has
-// less than half of its time left (Fresh).
-const renewParts = 4
+const (
+	// renewParts: a lease is renewed after a quarter of its time. A lease whose renewals
+	// succeed never has less than half of its time left (Fresh).
+	renewParts = 4
+	leaveTime  = 2 * time.Second
+)
 
-// Keep is to be called ten times in a lease. It asks for a look at the shard, which renews the lease, while jobs are under way and
-// once after the last of them.
-func (w *Worker) Keep() {
+// CheckLease is to be called ten times in a lease. It asks for a look at the shard, which
+// renews the lease, while jobs are under way and once after the last of them.
+func (w *Worker) CheckLease() {
 	l, clock := w.present(), w.process.clock()
 	if l == nil || !w.busy() && l.idle.Load() {
 		return
@@ -239,9 +243,12 @@ func (w *Worker) busy() bool {
 	return len(w.live) > 0
 }
 
-// Leave ends the session, in as many steps as it takes: jobs that it still has pending go
-// back.
-func (w *Worker) Leave(ctx context.Context) {
+// Leave ends the session, in as many steps as it takes in leaveTime: jobs that it still has
+// pending go back.
+func (w *Worker) Leave() {
+	w.Producer.attach(nil)
+	ctx, cancel := context.WithTimeout(w.process.writes, leaveTime)
+	defer cancel()
 	if err := w.leave(ctx); err != nil {
 		w.failed("leave shard", err)
 	}

@@ -93,7 +93,7 @@ func (w *world) attend(worker *shard.Worker) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); worker.Attend(ctx) }()
-	w.t.Cleanup(func() { cancel(); <-done; worker.Stop(); worker.Leave(context.Background()) })
+	w.t.Cleanup(func() { cancel(); <-done; worker.Stop(); worker.Leave() })
 }
 
 // endless is the room of a handler that has always use for more.

@@ -2,8 +2,6 @@ package shard
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -85,13 +83,6 @@ func (c *Common) Shard(n int) *Shard {
 	s.alarm.came = make(chan struct{}, 1)
 	s.Producer = newProducer(s)
 	return s
-}
-
-// randomText is n random bytes as text.
-func randomText(n int) string {
-	b := make([]byte, n)
-	rand.Read(b) // never fails
-	return base64.RawURLEncoding.EncodeToString(b)
 }
 
 // MS is a duration in milliseconds; what is positive is at least 1.

@@ -2,9 +2,12 @@ package shard
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fanfare/store/redisdb"
@@ -90,6 +93,7 @@ type Worker struct {
 	process    *Process
 	sender     sender // sends results and claims
 	wakeReader chan struct{}
+	stopped    atomic.Bool // nothing is claimed any more
 
 	mu      sync.Mutex
 	session *session // nil: it ended, or has not begun
@@ -97,7 +101,6 @@ type Worker struct {
 	results results
 	claims  claims
 	inbox   inbox
-	stopped bool          // nothing is claimed any more
 	changed chan struct{} // closed, and made again, when one of these changes
 
 	blocked time.Time // the reader blocks since then; zero: it does not
@@ -165,7 +168,7 @@ func (w *Worker) takeRoom(c *call, most int) {
 func (w *Worker) claimWith(c *call, jobs int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.session == nil || w.stopped || w.results.failing {
+	if w.session == nil || w.stopped.Load() || w.results.failing {
 		return
 	}
 	most := w.Batch
@@ -324,7 +327,7 @@ func (w *Worker) read(one *Claimed, c *call, v []any) bool {
 func (w *Worker) handOut() {
 	for {
 		w.mu.Lock()
-		batch, stopped := w.inbox.take(), w.stopped
+		batch, stopped := w.inbox.take(), w.stopped.Load()
 		w.mu.Unlock()
 		if len(batch) == 0 {
 			return
@@ -339,38 +342,17 @@ func (w *Worker) handOut() {
 	}
 }
 
-// Attach lets the calls that enqueue claim for the worker, or not any more.
-func (w *Worker) Attach(on bool) {
-	p := w.Producer
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.worker = nil; on {
-		p.worker = w
-	}
-}
-
-// Stop ends claiming for good.
+// Stop ends claiming for good: no call that is made later claims.
 func (w *Worker) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stopped = true
-	w.announce()
-}
-
-func (w *Worker) isStopped() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.stopped
+	w.stopped.Store(true)
 }
 
 func (w *Worker) unfinished() []*Claimed {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := make([]*Claimed, 0, len(w.live))
-	for c := range w.live {
-		out = append(out, c)
-	}
-	return out
+	return slices.Collect(maps.Keys(w.live))
 }
 
 // ReleaseAll hands back every job whose handler has not answered. From then on
