@@ -1,28 +1,20 @@
 // Package queue is a durable queue on Redis Streams: shards, leases, retries,
 // conflict keys, unique ids, delays, groups that count, reports, dead letters.
 //
-// This package has what callers see: a Queue with its Options, enqueueing (enqueue.go), the
-// work of a process (run.go), dead letters (dead.go), parked jobs (control.go), groups,
-// guards, reports and attachments (group.go) and figures (stats.go). The package shard does
-// the work in one shard, and its comment describes the keys, how a job is stored and what
-// happens to it.
-//
-// # Shards and processes
-//
-// A job belongs to one shard, which its conflict key, its unique id or its id chooses
-// (Route). All that concerns several shards is done here, mostly in one round trip for all
-// of them. Run has a worker for each shard that it serves and one look at all leases, ten
-// times a lease.
+// This package has what callers see: a Queue and its Options, enqueueing, the work of a
+// process (Run), dead letters, parked jobs, groups, reports and figures. What happens in one
+// shard is the package shard: its comment says how a job is stored, what a lease is, what a
+// call sent twice does, and lists the Redis keys.
 //
 // The places of a process (InFlight) belong to no shard: shards that found none are woken
-// in turns (limiter.go). Calls use the places that their results free, unless other
+// in turns (shard/limiter.go). Calls use the places that their results free, unless other
 // shards wait for places.
 //
 // # Parts of a job
 //
-// A handler that does a job in parts marks the parts that have ended (marks.go). Marks
+// A handler that does a job in parts marks the parts that have ended (Claimed.Mark). Marks
 // leave with the results, before that of the job itself. A process that takes the job
-// over reads them.
+// over reads them (Marks).
 //
 // # What is promised, and what is not
 //

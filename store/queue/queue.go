@@ -54,21 +54,18 @@ func New(db *redisdb.DB, o Options) *Queue {
 	return q
 }
 
+// or gives v a default.
+func or[T int | time.Duration](v *T, standard T) {
+	if *v <= 0 {
+		*v = standard
+	}
+}
+
 func (o Options) withDefaults() Options {
-	orInt := func(v *int, d int) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	or := func(v *time.Duration, d time.Duration) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
 	if o.MaxAge == 0 {
 		o.MaxAge = defaultMaxAge
 	}
-	orInt(&o.Shards, defaultShards)
+	or(&o.Shards, defaultShards)
 	o.Shards = min(o.Shards, MaxShards)
 	or(&o.Lease, defaultLease)
 	or(&o.Retention, defaultRetention)
@@ -76,9 +73,9 @@ func (o Options) withDefaults() Options {
 	or(&o.ReportRetention, o.GroupRetention)
 	or(&o.RetryBase, defaultRetryBase)
 	or(&o.RetryMax, defaultRetryMax)
-	orInt(&o.MaxAttempts, defaultMaxAttempts)
-	orInt(&o.Batch, defaultBatch)
-	orInt(&o.InFlight, defaultInFlight)
+	or(&o.MaxAttempts, defaultMaxAttempts)
+	or(&o.Batch, defaultBatch)
+	or(&o.InFlight, defaultInFlight)
 	if o.Room == nil {
 		o.Room = func() int { return math.MaxInt }
 	}

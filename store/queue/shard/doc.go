@@ -1,7 +1,7 @@
-// Package shard is the engine of one shard of a queue: its keys, its scripts, and what a
-// process does there. Shard is what every process has of a shard; its Producer enqueues
-// jobs. Worker is what a process that works on the shard has besides, and Process what the
-// workers of a process share. Callers use the package queue.
+// Package shard is the engine of one shard of a queue: its keys and scripts, and what a
+// process does with them. A Shard is there in every process; its Producer enqueues jobs. A
+// process that runs jobs has a Worker for each shard that it serves, and a Process with what
+// its workers share. Callers use the package queue.
 //
 // # A job is one text
 //
@@ -50,7 +50,7 @@
 // within half a second, any process puts the entry back.
 //
 // A look at each shard, once a lease and when something is due, lets delayed jobs start,
-// ends sessions whose lease is over and names parked jobs (maintain.go, ParkedNames). With
+// ends sessions whose lease is over and names parked jobs (maintain.go, Names). With
 // 8 shards and a lease of 10 s an idle worker sends 0.9 commands a second, with 30 s 0.4.
 //
 // # Running twice

@@ -31,9 +31,8 @@ func (p *Stepper) EndSession() { p.w.present().end() }
 
 // Block waits in a blocking read, as an idle process does, and counts what it was given.
 func (p *Stepper) Block(ctx context.Context) (int, error) {
-	r := &reader{worker: p.w}
-	defer r.close()
-	arrived, err := r.wait(ctx)
+	defer p.w.reader.close()
+	arrived, err := p.w.reader.wait(ctx)
 	return len(arrived), err
 }
 

@@ -31,15 +31,8 @@ func (c *Common) metaKey() string { return "ff:{q:" + c.Name + "}:meta" }
 // refused before it runs, instead of stopping midway at a key that has moved already.
 func (s *Shard) Keys() []string { return []string{s.prefix + "jobs", s.prefix + "never"} }
 
-func (s *Shard) stream(letter byte) string {
-	switch letter {
-	case 'm':
-		return s.prefix + "main"
-	case 'r':
-		return s.prefix + "ready"
-	}
-	return s.prefix + "alone"
-}
+// streams are those whose entries a blocking read waits for.
+func (s *Shard) streams() (ready, main string) { return s.prefix + "ready", s.prefix + "main" }
 
 // GroupKey names the hash with a group's record, and the record's field there;
 // part_group.lua has the same rule.

@@ -132,20 +132,12 @@ func (m *maintainer) after(ctx context.Context, l *session, u upkeep, err error)
 	return max(wait, time.Millisecond)
 }
 
-// flag is a boolean as scripts read it.
-func flag(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
 // look runs one bounded step of maintenance.
 func (m *maintainer) look(ctx context.Context, l *session, orphans bool) (u upkeep, err error) {
 	w, busy := m.w, m.w.busy()
-	cmd := w.Scripts.look.Cmd(ctx, w.Keys(), l.name, MS(w.Lease), flag(busy),
+	cmd := w.Scripts.look.Cmd(ctx, w.Keys(), l.name, MS(w.Lease), busy,
 		MS(w.Retention), MS(w.GroupRetention), MS(w.ReportRetention), maxLost, MS(w.DeadRetention), w.MaxDead,
-		MS(servedLeases*w.Lease), flag(orphans), w.sender.name(), w.Producer.name(), MS(memoTTL))
+		MS(servedLeases*w.Lease), orphans, w.sender.name(), w.Producer.name(), MS(memoTTL))
 	sent := time.Now()
 	if err := w.trip(ctx, cmd); err != nil {
 		return u, err
@@ -249,12 +241,12 @@ func (m *maintainer) checkReader(waiting bool) (suspect bool) {
 	if m.w.embedded {
 		return false // there is no connection that could be dead
 	}
-	since := m.w.blockedSince()
-	if !waiting || since.IsZero() {
+	since := m.w.reader.blocked.Load()
+	if !waiting || since == nil {
 		m.suspect = time.Time{}
 		return false
 	}
-	if !m.suspect.After(since) {
+	if !m.suspect.After(*since) {
 		m.suspect = time.Now()
 		return true
 	}
@@ -262,9 +254,6 @@ func (m *maintainer) checkReader(waiting bool) (suspect bool) {
 		return true
 	}
 	m.suspect = time.Time{}
-	select {
-	case m.w.wakeReader <- struct{}{}:
-	default:
-	}
+	m.w.reader.end()
 	return false
 }

@@ -207,14 +207,9 @@ func (l *Producer) nextCall() *call {
 		return nil
 	}
 	c := &call{script: l.Scripts.enqueue, requests: all, late: together}
-	if taken > 0 {
-		c.ctx = all[0].ctx
-	} else { // the call only asks whether Redis is back
+	if taken == 0 { // the call only asks whether Redis is back
 		c.ctx = worker.process.writes
-		l.fill(c, 0)
-		return c
-	}
-	if worker != nil {
+	} else if c.ctx = all[0].ctx; worker != nil {
 		worker.claimWith(c, jobs)
 	}
 	l.fill(c, jobs)

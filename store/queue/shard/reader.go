@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,8 +28,7 @@ const (
 // work, then a blocking read waits.
 func (w *Worker) Attend(ctx context.Context) {
 	w.Producer.attach(w)
-	wire := &reader{worker: w}
-	defer wire.close()
+	defer w.reader.close()
 	for ctx.Err() == nil {
 		if w.present() == nil {
 			if err := w.beginSession(ctx); err != nil {
@@ -42,7 +42,7 @@ func (w *Worker) Attend(ctx context.Context) {
 		if !w.process.limiter.open(ctx) {
 			continue
 		}
-		arrived, err := wire.wait(ctx)
+		arrived, err := w.reader.wait(ctx)
 		if err != nil && w.present() != nil {
 			w.pauseAfter(ctx, err)
 		}
@@ -81,10 +81,20 @@ func sleep(ctx context.Context, d time.Duration) {
 // reader waits for entries on a connection of its own. It knows the id of the connection,
 // so that a stop can end the wait at once.
 type reader struct {
-	worker *Worker
-	home   *redis.Client // the node that has the shard
-	conn   *redis.Conn
-	id     int64
+	worker  *Worker
+	ended   chan struct{}             // holds one value when the wait has to end
+	blocked atomic.Pointer[time.Time] // since when it waits; nil: it does not
+	home    *redis.Client             // the node that has the shard
+	conn    *redis.Conn
+	id      int64
+}
+
+// end ends the wait: the session is over, or the connection may be dead.
+func (r *reader) end() {
+	select {
+	case r.ended <- struct{}{}:
+	default:
+	}
 }
 
 func (r *reader) close() {
@@ -103,7 +113,7 @@ func (r *reader) open(ctx context.Context) error {
 	case *redis.Client:
 		r.home = c
 	case *redis.ClusterClient:
-		node, err := c.MasterForKey(ctx, r.worker.stream('m'))
+		node, err := c.MasterForKey(ctx, r.worker.Keys()[0])
 		if err != nil {
 			return fmt.Errorf("find node of shard: %w", err)
 		}
@@ -127,15 +137,19 @@ func (r *reader) open(ctx context.Context) error {
 // It returns the entries, which the next call claims.
 func (r *reader) wait(ctx context.Context) ([]unclaimed, error) {
 	w := r.worker
-	w.drainWakes()
+	select {
+	case <-r.ended:
+	default:
+	}
 	if w.present() == nil {
-		return nil, nil // that wake-up may have been for the end of the session: nothing else would end the wait
+		return nil, nil // that may have been for the end of the session: nothing else would end the wait
 	}
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
-	w.setBlocked(time.Now())
-	defer w.setBlocked(time.Time{})
+	now := time.Now()
+	r.blocked.Store(&now)
+	defer r.blocked.Store(nil)
 	type got struct {
 		arrived []unclaimed
 		err     error
@@ -153,7 +167,7 @@ func (r *reader) wait(ctx context.Context) ([]unclaimed, error) {
 				r.close()
 			}
 			return g.arrived, g.err
-		case <-w.wakeReader:
+		case <-r.ended:
 			r.unblock(ctx)
 			r.conn = nil // the connection may be dead: its goroutine ends by the time-out
 			go func() {
@@ -203,7 +217,7 @@ func (r *reader) block(ctx context.Context, conn *redis.Conn) ([]unclaimed, erro
 }
 
 func (r *reader) blockFor(ctx context.Context, conn *redis.Conn, limit time.Duration) ([]unclaimed, error) {
-	ready, main := r.worker.stream('r'), r.worker.stream('m')
+	ready, main := r.worker.streams()
 	streams, err := conn.XReadGroup(ctx, &redis.XReadGroupArgs{Group: group, Consumer: readConsumer,
 		Streams: []string{ready, main, ">", ">"}, Count: 1, Block: limit}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -221,24 +235,4 @@ func (r *reader) blockFor(ctx context.Context, conn *redis.Conn, limit time.Dura
 		}
 	}
 	return arrived, nil
-}
-
-func (w *Worker) setBlocked(since time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.blocked = since
-}
-
-// blockedSince tells since when the reader waits; zero: it does not wait.
-func (w *Worker) blockedSince() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.blocked
-}
-
-func (w *Worker) drainWakes() {
-	select {
-	case <-w.wakeReader:
-	default:
-	}
 }

@@ -21,7 +21,6 @@ import (
 const (
 	callDone      = 1
 	callForgotten = 2 // Redis lost an answered call: nothing was done
-
 )
 
 // Values of a call's answer by position; callGiven values a job follow.

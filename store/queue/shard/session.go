@@ -92,24 +92,19 @@ func (l *session) end() {
 		close(alone.got)
 		w.claims.alone = nil
 	}
-	var held []*Claimed
+	held := 0
 	for c := range w.live {
 		if c.session == l {
 			c.gone = true
-			held = append(held, c)
+			c.lose()
+			held++
 		}
 	}
 	dropped := w.takeGone() // before a call of the next session takes these results along
 	w.mu.Unlock()
-	select {
-	case w.wakeReader <- struct{}{}: // the goroutine that blocks there has to begin another session
-	default:
-	}
-	if len(held) > 0 {
-		w.Logger.Warn("lease lost", "shard", w.n, "jobs", len(held))
-	}
-	for _, c := range held {
-		c.lose()
+	w.reader.end() // its goroutine has to begin another session
+	if held > 0 {
+		w.Logger.Warn("lease lost", "shard", w.n, "jobs", held)
 	}
 	w.lost(dropped...)
 }
@@ -193,14 +188,10 @@ func (l *session) compareOnce() error {
 	for _, place := range lost {
 		if c := held[redisdb.Text(place)]; c != nil {
 			c.gone = true
-		}
-	}
-	w.mu.Unlock()
-	for _, place := range lost {
-		if c := held[redisdb.Text(place)]; c != nil {
 			c.lose()
 		}
 	}
+	w.mu.Unlock()
 	w.dropGone()
 	return nil
 }

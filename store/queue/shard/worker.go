@@ -86,14 +86,13 @@ func (b *inbox) take() (jobs []*Claimed) {
 	return jobs
 }
 
-// worker is what a process does in one shard: it has a session, claims jobs, hands them to
+// Worker is what a process does in one shard: it has a session, claims jobs, hands them to
 // the handler and has their results recorded.
 type Worker struct {
 	*Shard
-	process    *Process
-	sender     sender // sends results and claims
-	wakeReader chan struct{}
-	stopped    atomic.Bool // nothing is claimed any more
+	process *Process
+	sender  sender      // sends results and claims
+	stopped atomic.Bool // nothing is claimed any more
 
 	mu      sync.Mutex
 	session *session // nil: it ended, or has not begun
@@ -103,13 +102,14 @@ type Worker struct {
 	inbox   inbox
 	changed chan struct{} // closed, and made again, when one of these changes
 
-	blocked time.Time // the reader blocks since then; zero: it does not
+	reader reader
 }
 
 // NewWorker makes a worker. It starts nothing.
 func NewWorker(p *Process, s *Shard) *Worker {
-	w := &Worker{Shard: s, process: p, wakeReader: make(chan struct{}, 1), live: map[*Claimed]struct{}{}, changed: make(chan struct{})}
+	w := &Worker{Shard: s, process: p, live: map[*Claimed]struct{}{}, changed: make(chan struct{})}
 	w.results.marks = map[*Claimed]*marked{}
+	w.reader.worker, w.reader.ended = w, make(chan struct{}, 1)
 	w.sender = sender{Shard: s, next: w.nextCall, apply: w.applyCall, fail: w.failCall, resolve: w.resolve}
 	return w
 }
