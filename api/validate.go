@@ -44,6 +44,7 @@ func NewValidator() *Validator {
 	v.RegisterStructValidation(eventTypeRules, EventTypeRequest{})
 	v.RegisterStructValidation(saleRules, SaleRequest{})
 	v.RegisterStructValidation(reservationRules, ReservationRequest{})
+	v.RegisterStructValidation(topicUsersRules, TopicUsersRequest{})
 	return &Validator{engine: v}
 }
 
@@ -227,20 +228,35 @@ func reservationRules(sl validator.StructLevel) {
 	uniqueSKUs(sl, "lines", skus)
 }
 
-// uniqueSKUs reports each sku that a list repeats. If a sku is not an identifier, only the rule
-// identifier reports it.
+// uniqueSKUs reports each sku that a list repeats.
 func uniqueSKUs(sl validator.StructLevel, list string, skus []string) {
-	first := make(map[string]int, len(skus))
-	for i, sku := range skus {
-		before, again := first[sku]
+	unique(sl, map[string]string{}, skus, func(i int) string { return fmt.Sprintf("%s[%d].sku", list, i) })
+}
+
+// unique reports each name that was seen before, and notes the fields of the others. If a name is
+// not an identifier, only the rule identifier reports it.
+func unique(sl validator.StructLevel, seen map[string]string, names []string, field func(int) string) {
+	for i, name := range names {
+		before, again := seen[name]
 		switch {
 		case !again:
-			first[sku] = i
-		case ValidIdentifier(sku):
-			what := fmt.Sprintf("%s of %s[%d]", sku, list, before)
-			sl.ReportError(sku, fmt.Sprintf("%s[%d].sku", list, i), "SKU", "unique", what)
+			seen[name] = field(i)
+		case ValidIdentifier(name):
+			what := name + " of " + strings.TrimSuffix(before, ".sku")
+			sl.ReportError(name, field(i), "", "unique", what)
 		}
 	}
+}
+
+// topicUsersRules requires a user, and refuses one who is named twice.
+func topicUsersRules(sl validator.StructLevel) {
+	r := current[TopicUsersRequest](sl)
+	if len(r.Add)+len(r.Remove) == 0 {
+		sl.ReportError(r.Add, "add", "Add", "required", "a user, or one in remove")
+	}
+	seen := map[string]string{}
+	unique(sl, seen, r.Add, func(i int) string { return fmt.Sprintf("add[%d]", i) })
+	unique(sl, seen, r.Remove, func(i int) string { return fmt.Sprintf("remove[%d]", i) })
 }
 
 // apsRules requires aps to be a JSON object of at most MaxAPS bytes.

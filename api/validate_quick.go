@@ -54,7 +54,7 @@ func quickStruct(t reflect.Type) quick {
 	switch t {
 	case reflect.TypeFor[ReservationRequest]():
 		checks = append(checks, func(v reflect.Value) bool { return oneLine(v.Addr().Interface().(*ReservationRequest)) })
-	case reflect.TypeFor[Audience](), reflect.TypeFor[EventRequest](), reflect.TypeFor[EventTypeRequest](), reflect.TypeFor[SaleRequest]():
+	case reflect.TypeFor[Audience](), reflect.TypeFor[EventRequest](), reflect.TypeFor[EventTypeRequest](), reflect.TypeFor[SaleRequest](), reflect.TypeFor[TopicUsersRequest]():
 		return unsure // these types have rules between fields
 	}
 	return all(checks)

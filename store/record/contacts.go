@@ -168,5 +168,5 @@ func (db *DB) ContactsOf(ctx context.Context, user, after string, limit int) ([]
 // whereContactIs selects a page of the users who have a user as a contact, by name, and reads
 // nothing before the page. The user is an argument twice.
 func (d dialect) whereContactIs() string {
-	return " WHERE contact " + d.pageFrom + " ? AND contact <= ? AND deleted = FALSE AND owner > ? ORDER BY contact, deleted, owner LIMIT ?"
+	return " WHERE " + d.is("contact") + " AND deleted = FALSE AND owner > ? ORDER BY contact, deleted, owner LIMIT ?"
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jmoiron/sqlx"
+
 	"fanfare/api"
 	"fanfare/store/record"
 	"fanfare/store/storetest"
@@ -296,23 +298,49 @@ func TestPagesCostTheSameAnywhere(t *testing.T) {
 		rows = append(rows, record.Contact{Owner: name, Contact: "star", Relationship: "contact"}, record.Contact{Owner: "star", Contact: name, Relationship: "friend"})
 	}
 	storetest.Must(t, db.PutContacts(t.Context(), rows...))
+	mustInsert(t, db, "topic_members (topic, user_id, joined_at)", n, func(i int) string { return fmt.Sprintf("('star', 'u%05d', 1)", i) })
+	mustInsert(t, db, devicesInto, n, func(i int) string { return deviceValues(i, api.DeviceActive) })
 	conn, err := db.SQL().Connx(t.Context())
 	storetest.Must(t, err)
 	defer conn.Close()
 	for query, names := range db.PageQueries("star") {
-		_, err := conn.ExecContext(t.Context(), "FLUSH STATUS")
-		storetest.Must(t, err)
-		got, err := conn.QueryxContext(t.Context(), query, append(names, "u09000", limit)...)
-		storetest.Must(t, err)
-		page := 0
-		for got.Next() {
-			page++
-		}
-		storetest.Must(t, got.Err())
-		var read int
-		storetest.Must(t, conn.GetContext(t.Context(), &read, "SELECT SUM(VARIABLE_VALUE) FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME LIKE 'HANDLER_READ%'"))
-		if page != limit || read > 20*limit {
+		if page, read := mustCountReads(t, conn, query, append(names, "u09000", limit)...); page != limit || read > 20*limit {
 			t.Errorf("%d rows read for a page of %d: %s", read, page, query)
 		}
 	}
+}
+
+// mustCountReads runs a query, and counts its rows and the rows that MariaDB read for it.
+func mustCountReads(t testing.TB, conn *sqlx.Conn, query string, args ...any) (rows, read int) {
+	t.Helper()
+	_, err := conn.ExecContext(t.Context(), "FLUSH STATUS")
+	storetest.Must(t, err)
+	got, err := conn.QueryxContext(t.Context(), query, args...)
+	storetest.Must(t, err)
+	for got.Next() {
+		rows++
+	}
+	storetest.Must(t, got.Err())
+	storetest.Must(t, conn.GetContext(t.Context(), &read, "SELECT SUM(VARIABLE_VALUE) FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME LIKE 'HANDLER_READ%'"))
+	return rows, read
+}
+
+// mustInsert writes n rows into a table, many at once.
+func mustInsert(t testing.TB, db *record.DB, into string, n int, row func(i int) string) {
+	t.Helper()
+	rows := make([]string, n)
+	for i := range rows {
+		rows[i] = row(i)
+	}
+	for part := range slices.Chunk(rows, 1000) {
+		_, err := db.SQL().Exec("INSERT INTO " + into + " VALUES " + strings.Join(part, ", "))
+		storetest.Must(t, err)
+	}
+}
+
+const devicesInto = "devices (token, user_id, platform, topic, environment, state, registered_at)"
+
+// deviceValues is a device of the user u<i>.
+func deviceValues(i int, state api.DeviceState) string {
+	return fmt.Sprintf("('%s', 'u%05d', 'apns', 'com.example.app', 'production', '%s', 1)", token(i), i, state)
 }

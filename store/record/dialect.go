@@ -20,7 +20,9 @@ type dialect struct {
 	// forUpdate ends a SELECT that locks the rows it reads. SQLite needs none:
 	// its transactions begin by taking the only write lock.
 	forUpdate string
-	greatest  string // a function: the largest of its arguments
+	// forShare does the same, and lets others read the rows with it, too.
+	forShare string
+	greatest string // a function: the largest of its arguments
 	// pageFrom compares the first column of an index with a single value, in addition to a <=, so
 	// that the database begins to read at the page and not at the first row. With = MariaDB reads
 	// all rows before the page, and with >= SQLite does.
@@ -47,6 +49,7 @@ func mysqlDialect() dialect {
 		name: "mysql", goose: goose.DialectMySQL, driver: "mysql", mysql: true, maxOpen: 32,
 		now:       "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
 		forUpdate: " FOR UPDATE",
+		forShare:  " LOCK IN SHARE MODE",
 		greatest:  "GREATEST",
 		pageFrom:  ">=",
 		names: namesForm{
@@ -87,6 +90,11 @@ func (d dialect) onConflict(key string, set []string, raise ...string) string {
 		return " ON DUPLICATE KEY UPDATE " + list
 	}
 	return " ON CONFLICT (" + key + ") DO UPDATE SET " + list
+}
+
+// is compares the first column of an index with one value, which is given twice. See pageFrom.
+func (d dialect) is(column string) string {
+	return column + " " + d.pageFrom + " ? AND " + column + " <= ?"
 }
 
 // inserted is, in the text after onConflict, the value of a column in the INSERT.

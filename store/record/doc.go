@@ -9,6 +9,8 @@
 //	opt_outs       a refused event type           user_id, type
 //	mutes          a muted object, perhaps until  user_id, object
 //	contacts       a relationship, with version   owner, contact
+//	topic_members  a user who is in a topic       topic, user_id
+//	open_topics    a topic that users may join    topic
 //	uploads        an upload, also a deleted one  id
 //	sales          a sale's settings, versioned   id
 //	restocks       a change of stock, kept 24 h   sale, hash of scope and key

@@ -87,13 +87,7 @@ func ids(out []OutboxRow) []string {
 // lockSettings takes the users' row locks in the order of their names and
 // raises their versions. It also reads the database's clock.
 func (db *DB) lockSettings(ctx context.Context, tx *sqlx.Tx, users []string) ([]UserVersion, int64, error) {
-	args := make([]any, len(users))
-	for i, u := range slices.Sorted(slices.Values(users)) {
-		args[i] = u
-	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO user_settings (user_id, version) VALUES "+rows("(?, 1)", len(users))+
-		db.d.onConflict("user_id", nil, "version"), args...)
-	if err != nil {
+	if err := lockRows(ctx, tx, users, "(?, 1)", db.d.onConflict("user_id", nil, "version")); err != nil {
 		return nil, 0, err
 	}
 	var found []struct {
@@ -112,6 +106,28 @@ func (db *DB) lockSettings(ctx context.Context, tx *sqlx.Tx, users []string) ([]
 		versions[i] = f.UserVersion
 	}
 	return versions, found[0].Now, nil
+}
+
+// lockUsers takes the users' row locks in the order of their names and leaves their versions as
+// they are.
+func (db *DB) lockUsers(ctx context.Context, tx *sqlx.Tx, users []string) error {
+	return lockRows(ctx, tx, users, "(?, 0)", db.d.onConflict("user_id", []string{"user_id"}))
+}
+
+// lockRows locks rows of user_settings by writing them: a new row has these values, and one that
+// exists is changed as onConflict says.
+func lockRows(ctx context.Context, tx *sqlx.Tx, users []string, values, onConflict string) error {
+	for part := range slices.Chunk(slices.Sorted(slices.Values(users)), chunk) {
+		args := make([]any, len(part))
+		for i, u := range part {
+			args[i] = u
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO user_settings (user_id, version) VALUES "+rows(values, len(part))+onConflict, args...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // PutOptOut refuses an event type for a user; at most api.MaxOptOuts of them.

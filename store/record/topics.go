@@ -1,0 +1,213 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
+)
+
+// JoinTopic makes a user a member of a topic; it is no error if the user is one. With onlyOpen the
+// answer is api.CodeForbidden unless the topic is open, whether anybody is in it or not.
+func (db *DB) JoinTopic(ctx context.Context, user, topic string, onlyOpen bool) error {
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		if err := db.lockUsers(ctx, tx, []string{user}); err != nil {
+			return err
+		}
+		if onlyOpen {
+			if err := db.wantOpen(ctx, tx, topic); err != nil {
+				return err
+			}
+		}
+		full, err := db.addMembers(ctx, tx, topic, []string{user})
+		if len(full) > 0 {
+			return api.Invalid("topic", "max", "would be one more than the %d topics a user may be in", api.MaxTopics)
+		}
+		return err
+	})
+}
+
+// LeaveTopic ends a user's membership, also one that is not there.
+func (db *DB) LeaveTopic(ctx context.Context, user, topic string) error {
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		return removeMembers(ctx, tx, topic, []string{user})
+	})
+}
+
+// ChangeTopic makes users members of a topic and ends the memberships of others, all or none, once
+// per idempotency key. It refuses users who are in api.MaxTopics topics already.
+func (db *DB) ChangeTopic(ctx context.Context, topic string, r *api.TopicUsersRequest, once api.Idempotency) (replayed bool, err error) {
+	var done struct{}
+	return db.once(ctx, once, &done, func(ctx context.Context, tx *sqlx.Tx) error {
+		if err := db.lockUsers(ctx, tx, r.Add); err != nil {
+			return err
+		}
+		full, err := db.addMembers(ctx, tx, topic, r.Add)
+		if err == nil {
+			err = tooManyTopics(r.Add, full)
+		}
+		if err != nil {
+			return err
+		}
+		return removeMembers(ctx, tx, topic, r.Remove)
+	})
+}
+
+// tooManyTopics names the users who cannot be in one more topic.
+func tooManyTopics(added, full []string) error {
+	var fields []api.FieldError
+	for i, user := range added {
+		if slices.Contains(full, user) {
+			fields = append(fields, api.FieldError{Field: fmt.Sprintf("add[%d]", i), Rule: "max",
+				Message: fmt.Sprintf("would be in more than the %d topics a user may be in", api.MaxTopics)})
+		}
+	}
+	return api.InvalidFields(fields)
+}
+
+// addMembers makes members of the users who are none yet. The users are locked. It returns those
+// who are in api.MaxTopics topics; if there are any, the transaction must not be committed.
+func (db *DB) addMembers(ctx context.Context, tx *sqlx.Tx, topic string, users []string) (full []string, err error) {
+	for part := range slices.Chunk(users, chunk) {
+		members, err := selectNames(ctx, tx, "SELECT user_id FROM topic_members WHERE topic = ? AND user_id IN (?)", topic, part)
+		if err != nil {
+			return nil, err
+		}
+		missing := slices.DeleteFunc(slices.Clone(part), func(user string) bool { return slices.Contains(members, user) })
+		if len(missing) == 0 {
+			continue
+		}
+		some, err := selectNames(ctx, tx, "SELECT user_id FROM topic_members WHERE user_id IN (?) GROUP BY user_id HAVING COUNT(*) >= ?", missing, api.MaxTopics)
+		if err != nil {
+			return nil, err
+		}
+		if full = append(full, some...); len(full) > 0 {
+			continue
+		}
+		args := make([]any, 0, 2*len(missing))
+		for _, user := range missing {
+			args = append(args, topic, user)
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO topic_members (topic, user_id, joined_at) VALUES "+rows("(?, ?, "+db.d.now+")", len(missing)), args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return full, nil
+}
+
+func removeMembers(ctx context.Context, tx *sqlx.Tx, topic string, users []string) error {
+	for part := range slices.Chunk(users, chunk) {
+		query, args, err := in("DELETE FROM topic_members WHERE topic = ? AND user_id IN (?)", topic, part)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, query, args...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func selectNames(ctx context.Context, tx *sqlx.Tx, query string, args ...any) (names []string, err error) {
+	if query, args, err = in(query, args...); err == nil {
+		err = tx.SelectContext(ctx, &names, query, args...)
+	}
+	return names, err
+}
+
+// wantOpen refuses a topic that is not open. The lock makes a call that closes the topic wait, so
+// that no user joins by themselves after it was answered.
+func (db *DB) wantOpen(ctx context.Context, tx *sqlx.Tx, topic string) error {
+	var open bool
+	err := tx.GetContext(ctx, &open, "SELECT COUNT(*) FROM open_topics WHERE topic = ?"+db.d.forShare, topic)
+	if err == nil && !open {
+		err = api.Errorf(api.CodeForbidden, "users may join this topic only through the backend")
+	}
+	return err
+}
+
+// SetTopicOpen says whether users may join a topic by themselves.
+func (db *DB) SetTopicOpen(ctx context.Context, topic string, open bool) error {
+	query := "DELETE FROM open_topics WHERE topic = ?"
+	if open {
+		verb, end := db.d.insertNew("topic")
+		query = verb + " INTO open_topics (topic, created_at) VALUES (?, " + db.d.now + ")" + end
+	}
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		_, err := tx.ExecContext(ctx, query, topic)
+		return err
+	})
+}
+
+// TopicOpen tells whether users may join a topic by themselves.
+func (db *DB) TopicOpen(ctx context.Context, topic string) (open bool, err error) {
+	err = db.get(ctx, &open, "SELECT COUNT(*) FROM open_topics WHERE topic = ?", topic)
+	return open, err
+}
+
+// membership is one side of a row of topic_members.
+type membership struct {
+	Name     string `db:"name"`
+	JoinedAt int64  `db:"joined_at"`
+}
+
+// UserTopics lists the topics that a user is in by name, at most limit of them, beginning after a
+// name ("" for the first page).
+func (db *DB) UserTopics(ctx context.Context, user, after string, limit int) ([]api.UserTopic, error) {
+	var found []membership
+	err := db.list(ctx, &found, "SELECT topic AS name, joined_at FROM topic_members WHERE user_id = ? AND topic > ? ORDER BY topic LIMIT ?", user, after, limit)
+	out := make([]api.UserTopic, len(found))
+	for i, m := range found {
+		out[i] = api.UserTopic{Topic: m.Name, JoinedAt: api.AtMillis(m.JoinedAt)}
+	}
+	return out, err
+}
+
+// TopicMembers lists the members of a topic by name, at most limit of them, beginning after a name.
+// The cost of a page does not grow with its position.
+func (db *DB) TopicMembers(ctx context.Context, topic, after string, limit int) ([]api.TopicUser, error) {
+	var found []membership
+	err := db.list(ctx, &found, "SELECT user_id AS name, joined_at FROM topic_members"+db.d.whereTopicIs(), topic, topic, after, limit)
+	out := make([]api.TopicUser, len(found))
+	for i, m := range found {
+		out[i] = api.TopicUser{User: m.Name, JoinedAt: api.AtMillis(m.JoinedAt)}
+	}
+	return out, err
+}
+
+// TopicUsers names the users that TopicMembers lists.
+func (db *DB) TopicUsers(ctx context.Context, topic, after string, limit int) (users []string, err error) {
+	err = db.list(ctx, &users, "SELECT user_id FROM topic_members"+db.d.whereTopicIs(), topic, topic, after, limit)
+	return users, err
+}
+
+// whereTopicIs selects a page of the members of a topic (named twice) by name.
+func (d dialect) whereTopicIs() string {
+	return " WHERE " + d.is("topic") + " AND user_id > ? ORDER BY topic, user_id LIMIT ?"
+}
+
+// UsersWithDevice names the users with a device that is sent to, by name, at most limit of them,
+// beginning after a name. It reads the index devices_by_state alone: neither a page's position nor
+// the number of dropped devices changes its cost. The first name is not used: it is that of an
+// audience, and this one has none.
+func (db *DB) UsersWithDevice(ctx context.Context, _, after string, limit int) (users []string, err error) {
+	active, suspect := string(api.DeviceActive), string(api.DeviceSuspect)
+	err = db.list(ctx, &users, db.d.usersWithDevice(), active, active, after, limit, suspect, suspect, after, limit, limit)
+	return users, err
+}
+
+// usersWithDevice reads a page of the users with devices of two states, in one statement, so that
+// a device that changes from one to the other is not missed.
+func (d dialect) usersWithDevice() string {
+	one := "SELECT * FROM (" + d.usersWithState() + ")"
+	return one + " a UNION " + one + " b ORDER BY user_id LIMIT ?"
+}
+
+// usersWithState selects a page of the users with a device of a state (named twice), by name.
+func (d dialect) usersWithState() string {
+	return "SELECT user_id FROM devices WHERE " + d.is("state") + " AND user_id > ? GROUP BY state, user_id ORDER BY state, user_id LIMIT ?"
+}
