@@ -29,6 +29,8 @@ type Audience struct {
 	Users      []string `json:"users,omitempty" validate:"omitempty,min=1,max=10000,dive,identifier" example:"bob"`
 	ContactsOf string   `json:"contacts_of,omitempty" validate:"omitempty,identifier"`
 	Chat       string   `json:"chat,omitempty" validate:"omitempty,identifier"`
+	Topic      string   `json:"topic,omitempty" validate:"omitempty,identifier"`
+	All        bool     `json:"all,omitempty"`
 }
 
 // Alert is the visible text of a notification. It is not a template.

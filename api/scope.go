@@ -5,9 +5,11 @@ import "time"
 // Scope is a right that an API key gives.
 type Scope string
 
-// The scopes of API keys. ScopeAdmin covers all scopes, and ScopeSales covers ScopeSalesBuy.
+// The scopes of API keys. ScopeAdmin covers all scopes, and ScopeSales covers ScopeSalesBuy. A key
+// with ScopePush also needs ScopePushAll to post events to all users.
 const (
 	ScopePush     Scope = "push"
+	ScopePushAll  Scope = "push:all"
 	ScopeContacts Scope = "contacts"
 	ScopeChat     Scope = "chat"
 	ScopeSales    Scope = "sales"
@@ -18,7 +20,7 @@ const (
 )
 
 // Scopes lists every scope in the order in which documents show them.
-var Scopes = []Scope{ScopePush, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeTokens, ScopeOps, ScopeAdmin}
+var Scopes = []Scope{ScopePush, ScopePushAll, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeTokens, ScopeOps, ScopeAdmin}
 
 // Covers tells whether a key with scope s may make calls that need other.
 func (s Scope) Covers(other Scope) bool {

@@ -159,13 +159,13 @@ func current[T any](sl validator.StructLevel) *T {
 func audienceRules(sl validator.StructLevel) {
 	a := current[Audience](sl)
 	kinds := 0
-	for _, given := range [...]bool{a.Users != nil, a.ContactsOf != "", a.Chat != ""} {
+	for _, given := range [...]bool{a.Users != nil, a.ContactsOf != "", a.Chat != "", a.Topic != "", a.All} {
 		if given {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		sl.ReportError(a, "", "", "exactly_one", "users, contacts_of, chat")
+		sl.ReportError(a, "", "", "exactly_one", "users, contacts_of, chat, topic, all")
 	}
 }
 

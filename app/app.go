@@ -190,7 +190,10 @@ func (a *app) openWorkers() {
 	}
 	a.targeting = targeting.New(targeting.Options{
 		Events: a.eventQueue, Notifications: a.notificationQueue, Devices: a.devices, Delivery: atOnce,
-		Pagers: map[string]targeting.Pager{events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames},
+		Pagers: map[string]targeting.Pager{
+			events.KindContactsOf: a.record.ContactsOf, events.KindChat: a.chats.MemberNames,
+			events.KindTopic: a.record.TopicUsers, events.KindAll: a.record.UsersWithDevice,
+		},
 		MaxAge: c.MaxAge, ReportTTL: c.MaxAge + c.EventRetention, LiveKey: live.PresenceKey, InFlight: c.MaxInFlight, Metrics: a.metrics, Logger: a.log,
 	})
 }
@@ -258,7 +261,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Keys: a.keys, Tokens: a.tokens, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales,
+		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales,
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
 		TakesDevice: a.sender.Takes, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,

@@ -76,20 +76,12 @@ type listContactsRequest struct {
 //	@Success	200		{object}	api.ContactList	"A page, by name"
 //	@Router		/v1/users/{user}/contacts [get]
 func (s *server) listContacts(ctx context.Context, in *listContactsRequest) (*web.Reply[api.ContactList], error) {
-	after, err := web.OpenCursor(in.Cursor)
+	name := func(c *api.Contact) string { return c.Contact }
+	items, next, err := web.ReadPage(ctx, in.Page, s.contacts.Contacts, in.User, name)
 	if err != nil {
 		return nil, err
 	}
-	limit := int(in.Limit)
-	items, err := s.contacts.Contacts(ctx, in.User, after, limit+1)
-	if err != nil {
-		return nil, err
-	}
-	list := &api.ContactList{Items: items}
-	if len(items) > limit {
-		list.Items, list.Next = items[:limit], web.SealCursor(items[limit-1].Contact)
-	}
-	return web.OK(list), nil
+	return web.OK(&api.ContactList{Items: items, Next: next}), nil
 }
 
 type recentContactsRequest struct {

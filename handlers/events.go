@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"fmt"
 
 	"fanfare/api"
 	"fanfare/handlers/web"
@@ -19,9 +20,10 @@ type postEventRequest struct {
 //	@Description	crashes. Its recipients are found afterwards: opt-outs, mutes and devices are read then. The actor never gets a
 //	@Description	notification of the event. `GET /v1/events/{id}` shows how far the event has come.
 //	@Description
-//	@Description	`audience` has exactly one of `users` (1 to 10,000), `contacts_of` (everyone who has that user as a contact) and
-//	@Description	`chat` (its members). `data` (flat strings, at most 2 KiB) fills the type's templates and is sent in the
-//	@Description	payload. `alert` replaces the templates; with it the type need not be registered.
+//	@Description	`audience` has exactly one of `users` (1 to 10,000), `contacts_of` (everyone who has that user as a contact), `chat`
+//	@Description	(its members), `topic` (its members) and `all` (`true`: every user with an active device; the key also needs the scope
+//	@Description	`push:all`). `data` (flat strings, at most 2 KiB) fills the type's templates and is sent in the payload. `alert`
+//	@Description	replaces the templates; with it the type need not be registered.
 //	@Tags			push
 //	@ID				postEvent
 //	@Accept			json
@@ -31,10 +33,14 @@ type postEventRequest struct {
 //	@Success		202				{object}	api.EventAccepted	"Accepted: from here on it is not lost"
 //	@Header			202				{string}	Idempotent-Replayed	"true if this is the first answer again"
 //	@Header			202				{string}	Location			"The URL of the event's report"
+//	@Failure		403				{object}	api.Problem			"forbidden: the key lacks the scope `push`, or `push:all` for an event to all users"
 //	@Failure		413				{object}	api.Problem			"payload_too_large: an event may have at most 1 MiB"
 //	@Failure		422				{object}	api.Problem			"validation_failed, unknown_event_type (no such type and no alert), already_expired, idempotency_key_reused"
 //	@Router			/v1/events [post]
 func (s *server) postEvent(ctx context.Context, in *postEventRequest) (*web.Reply[api.EventAccepted], error) {
+	if err := mayReach(ctx, &in.Body, alone); err != nil {
+		return nil, err
+	}
 	event, replayed, err := s.events.Accept(ctx, &in.Body, in.Idempotency)
 	if err != nil {
 		return nil, err
@@ -60,15 +66,37 @@ type postEventBatchRequest struct {
 //	@Param			batch			body		api.EventBatchRequest	true	"The events"
 //	@Success		202				{object}	api.EventBatchAccepted	"All accepted"
 //	@Header			202				{string}	Idempotent-Replayed		"true if this is the first answer again"
+//	@Failure		403				{object}	api.Problem				"forbidden: the key lacks the scope `push`, or `push:all` and one of the events is to all users"
 //	@Failure		413				{object}	api.Problem				"payload_too_large: a batch may have at most 4 MiB"
 //	@Failure		422				{object}	api.Problem				"as for a single event; errors name the field with the event's index, such as events[3].type"
 //	@Router			/v1/events/batch [post]
 func (s *server) postEventBatch(ctx context.Context, in *postEventBatchRequest) (*web.Reply[api.EventBatchAccepted], error) {
+	for i := range in.Body.Events {
+		if err := mayReach(ctx, &in.Body.Events[i], i); err != nil {
+			return nil, err
+		}
+	}
 	events, replayed, err := s.events.AcceptBatch(ctx, &in.Body, in.Idempotency)
 	if err != nil {
 		return nil, err
 	}
 	return web.Accepted(events).Replayed(replayed), nil
+}
+
+// alone is the index of an event that is not in a batch.
+const alone = -1
+
+// mayReach refuses an event to all users if the caller's key lacks the scope for it. index is the
+// event's place in its batch.
+func mayReach(ctx context.Context, e *api.EventRequest, index int) error {
+	if !e.Audience.All || web.Allows(ctx, api.ScopePushAll) {
+		return nil
+	}
+	field := "audience.all"
+	if index != alone {
+		field = fmt.Sprintf("events[%d].%s", index, field)
+	}
+	return api.Errorf(api.CodeForbidden, "%s needs the scope %s, which this API key lacks", field, api.ScopePushAll).With("scope", api.ScopePushAll)
 }
 
 type getEventRequest struct {

@@ -52,6 +52,14 @@ func (s *server) routes() []web.Route {
 		route("DELETE", "/v1/users/{user}/mutes/{object}", api.ScopePush, web.Handle(s.deleteMute)).For(api.UserScopeDevices),
 		route("GET", "/v1/users/{user}/notification-settings", api.ScopePush, web.Handle(s.getSettings)).For(api.UserScopeDevices),
 
+		route("PUT", "/v1/users/{user}/topics/{topic}", api.ScopePush, web.Handle(s.joinTopic)).For(api.UserScopeDevices),
+		route("DELETE", "/v1/users/{user}/topics/{topic}", api.ScopePush, web.Handle(s.leaveTopic)).For(api.UserScopeDevices),
+		route("GET", "/v1/users/{user}/topics", api.ScopePush, web.Handle(s.listUserTopics)).For(api.UserScopeDevices),
+		route("PUT", "/v1/topics/{topic}", api.ScopePush, web.Handle(s.putTopic)),
+		route("GET", "/v1/topics/{topic}", api.ScopePush, web.Handle(s.getTopic)),
+		route("POST", "/v1/topics/{topic}/users", api.ScopePush, web.Handle(s.changeTopic).WithMaxBody(api.MaxTopicBody)),
+		route("GET", "/v1/topics/{topic}/users", api.ScopePush, web.Handle(s.listTopicUsers)),
+
 		route("PUT", "/v1/users/{user}/contacts/{contact}", api.ScopeContacts, web.Handle(s.putContact)),
 		route("DELETE", "/v1/users/{user}/contacts/{contact}", api.ScopeContacts, web.Handle(s.deleteContact)),
 		route("GET", "/v1/users/{user}/contacts", api.ScopeContacts, web.Handle(s.listContacts)).For(api.UserScopeContacts),

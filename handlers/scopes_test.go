@@ -43,6 +43,13 @@ var mayCall = map[string]string{
 	"PUT /v1/users/{user}/mutes/{object}":        "push admin",
 	"DELETE /v1/users/{user}/mutes/{object}":     "push admin",
 	"GET /v1/users/{user}/notification-settings": "push admin",
+	"PUT /v1/users/{user}/topics/{topic}":        "push admin",
+	"DELETE /v1/users/{user}/topics/{topic}":     "push admin",
+	"GET /v1/users/{user}/topics":                "push admin",
+	"PUT /v1/topics/{topic}":                     "push admin",
+	"GET /v1/topics/{topic}":                     "push admin",
+	"POST /v1/topics/{topic}/users":              "push admin",
+	"GET /v1/topics/{topic}/users":               "push admin",
 
 	"PUT /v1/users/{user}/contacts/{contact}":       "contacts admin",
 	"DELETE /v1/users/{user}/contacts/{contact}":    "contacts admin",
@@ -88,7 +95,7 @@ func TestScopes(t *testing.T) {
 	w := setup(t)
 	w.workChats()
 	bearers := map[string]string{}
-	for _, scope := range []string{"push", "contacts", "chat", "sales", "sales:buy", "tokens", "ops", "admin"} {
+	for _, scope := range []string{"push", "push:all", "contacts", "chat", "sales", "sales:buy", "tokens", "ops", "admin"} {
 		bearers[scope] = "Authorization: Bearer " + w.mustKey(api.Scope(scope))
 	}
 	if len(bearers) != len(api.Scopes) {

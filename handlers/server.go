@@ -13,6 +13,7 @@ import (
 	"fanfare/store/devices"
 	"fanfare/store/events"
 	"fanfare/store/queue"
+	"fanfare/store/record"
 	"fanfare/store/sales"
 	"fanfare/store/usertokens"
 
@@ -25,6 +26,8 @@ type Options struct {
 	Events  *events.Store
 	Devices *devices.Store
 	Keys    *apikeys.Store
+	// Record has the topics: they are in SQL alone.
+	Record *record.DB
 	// Tokens are the user tokens and tickets.
 	Tokens *usertokens.Store
 	// Contacts are the recent contacts; if nil, the stats do not contain their lag.
@@ -64,6 +67,7 @@ type Options struct {
 type server struct {
 	events   *events.Store
 	devices  *devices.Store
+	record   *record.DB
 	contacts *contacts.Store
 	chats    *chat.Store
 	live     *live.Hub
@@ -103,7 +107,7 @@ func newServer(o Options) *server {
 	}
 	return &server{
 		tokens: o.Tokens, confirming: confirming,
-		events: o.Events, devices: o.Devices, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.queues(),
+		events: o.Events, devices: o.Devices, record: o.Record, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.queues(),
 		takes: o.TakesDevice, ready: o.Ready, delivered: o.DeliveredPerSecond, web: web.New(o.Web), messages: messages,
 		metrics: figures.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,
 	}

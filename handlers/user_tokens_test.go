@@ -33,6 +33,9 @@ var userRoutes = map[string]api.UserScope{
 	"PUT /v1/users/{user}/mutes/{object}":             "devices",
 	"DELETE /v1/users/{user}/mutes/{object}":          "devices",
 	"GET /v1/users/{user}/notification-settings":      "devices",
+	"PUT /v1/users/{user}/topics/{topic}":             "devices",
+	"DELETE /v1/users/{user}/topics/{topic}":          "devices",
+	"GET /v1/users/{user}/topics":                     "devices",
 	"GET /v1/users/{user}/contacts":                   "contacts",
 	"GET /v1/users/{user}/recent-contacts":            "contacts",
 	"GET /v1/users/{user}/recent-contacts/uploads":    "contacts",
@@ -89,7 +92,7 @@ func forged(token string) string {
 // userPath fills a pattern with names, and with the given user where it has one.
 func userPath(pattern, user string) string {
 	return strings.NewReplacer("{user}", user, "{token}", token, "{type}", "a", "{object}", "b", "{contact}", "amy",
-		"{chat}", "team", "{sale}", "spring", "{id}", "x").Replace(pattern)
+		"{chat}", "team", "{sale}", "spring", "{topic}", "news", "{id}", "x").Replace(pattern)
 }
 
 func TestU2_TheTableOfRoutes(t *testing.T) {
@@ -98,6 +101,7 @@ func TestU2_TheTableOfRoutes(t *testing.T) {
 	w.workChats()
 	w.post("/v1/chats", `{"id":"team","creator":"alice"}`, admin).wants(t, 201, `{"id":"team","epoch":"*","members":["alice"]}`)
 	w.do(put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":3}]`)).with(admin))
+	w.do(put("/v1/topics/news", `{"open":true}`).with(admin))
 	all := w.mustToken("alice")
 	seen := map[string]bool{}
 	for _, rt := range handlers.Routes() {

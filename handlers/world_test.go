@@ -65,7 +65,21 @@ func setup(t testing.TB, change ...func(*handlers.Options)) *world {
 // setupOn opens a server on SQLite and the given Redis.
 func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *world {
 	t.Helper()
-	rec, err := record.Open(t.Context(), record.Options{URL: storetest.SQLite(t)})
+	return setupSQL(t, db, storetest.SQLite(t), change...)
+}
+
+// eachSQL runs a test on a Redis server and each database.
+func eachSQL(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	storetest.EachSQL(t, func(t *testing.T, url string) {
+		f(t, setupSQL(t, storetest.Open(t, storetest.Redis(t).URL()), url))
+	})
+}
+
+// setupSQL opens a server on that Redis and that database.
+func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers.Options)) *world {
+	t.Helper()
+	rec, err := record.Open(t.Context(), record.Options{URL: url})
 	storetest.Must(t, err)
 	t.Cleanup(func() { _ = rec.Close() })
 	storetest.Must(t, rec.Migrate(t.Context()))
@@ -87,7 +101,7 @@ func setupOn(t testing.TB, db *redisdb.DB, change ...func(*handlers.Options)) *w
 	w.chats = chat.New(db, chat.Options{})
 	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	o := handlers.Options{
-		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Keys: w.keys, Tokens: w.tokens,
+		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens,
 		Chats: w.chats, Live: w.live, Pusher: w.pusher,
 		EventQueue: w.queue, NotificationQueue: notifications, JobQueue: w.jobs,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),

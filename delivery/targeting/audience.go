@@ -48,7 +48,7 @@ func (p *page) large() bool { return !p.part() && (p.job.Cursor != "" || p.job.A
 
 // named tells whether SQL is asked for the page's users.
 func (p *page) named() bool {
-	return p.job.Audience.Kind() == events.KindContactsOf && len(p.job.Missed) == 0 && !p.part()
+	return p.job.Audience.InSQL() && len(p.job.Missed) == 0 && !p.part()
 }
 
 // readPage reads the users at the cursor and says where to go on.
@@ -74,14 +74,14 @@ func (t *Targeting) readPage(ctx context.Context, p *page) (users []string, next
 	return events.SplitPage(item), next, err
 }
 
-// readNamed reads a page of an audience that is looked up by a name.
+// readNamed reads a page of an audience that does not name its users.
 func (t *Targeting) readNamed(ctx context.Context, p *page) ([]string, string, error) {
 	a := &p.job.Audience
 	pager := t.o.Pagers[a.Kind()]
 	if pager == nil {
 		return nil, "", fmt.Errorf("%w: %s", errNoPager, a.Kind())
 	}
-	users, err := pager(ctx, a.ContactsOf+a.Chat, p.job.Cursor, events.PageSize)
+	users, err := pager(ctx, a.Name(), p.job.Cursor, events.PageSize)
 	if err != nil || len(users) < events.PageSize {
 		return users, "", err
 	}

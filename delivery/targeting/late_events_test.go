@@ -73,12 +73,16 @@ func TestP9_WhatWasBegunInTimeIsNotExpired(t *testing.T) {
 			t.Fatal(n, err)
 		}
 	}
-	for name, tt := range map[string]struct {
+	type begun struct {
 		event *api.EventRequest
 		begin func(t *testing.T, p *pipeline, id string) // the stored notifications do not expire, so that all are sent
 		state api.EventState
 		sent  int64
-	}{
+	}
+	splitOf := func(f fanOut) begun {
+		return begun{f.event(), func(t *testing.T, p *pipeline, id string) { t.Helper(); split(t, p, id, f.audience) }, api.EventDone, many}
+	}
+	for name, tt := range map[string]begun{
 		"Nothing": {hello("bob"), func(*testing.T, *pipeline, string) {}, api.EventExpired, 0},
 		"Stored": {hello("bob"), func(t *testing.T, p *pipeline, id string) {
 			t.Helper()
@@ -91,10 +95,7 @@ func TestP9_WhatWasBegunInTimeIsNotExpired(t *testing.T) {
 			t.Helper()
 			split(t, p, id, events.Audience{Pages: 1})
 		}, api.EventDone, many},
-		"SplitContacts": {contactsOf("star"), func(t *testing.T, p *pipeline, id string) {
-			t.Helper()
-			split(t, p, id, events.Audience{ContactsOf: "star"})
-		}, api.EventDone, many},
+		"SplitContacts": splitOf(fanOuts[0]), "SplitTopic": splitOf(fanOuts[1]), "SplitAll": splitOf(fanOuts[2]),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,22 +171,21 @@ func TestP8_BehindASlowDatabase(t *testing.T) {
 // treated like a new one.
 func TestP6_AFirstPageThatCouldNotBeReadIsSplit(t *testing.T) {
 	t.Parallel()
-	var reads atomic.Int64
-	p := setup(t, options{apns: apnstest.Options{TrackIDs: true}, target: func(o *targeting.Options) {
-		read := o.Pagers[events.KindContactsOf]
-		o.Pagers = map[string]targeting.Pager{events.KindContactsOf: func(ctx context.Context, id, after string, limit int) ([]string, error) {
+	eachFanOut(t, func(t *testing.T, f fanOut) {
+		var reads atomic.Int64
+		p := setup(t, options{apns: apnstest.Options{TrackIDs: true}, target: readingBy(func(ctx context.Context, id, after string, limit int, read targeting.Pager) ([]string, error) {
 			if reads.Add(1) == 1 {
 				return nil, api.Errorf(api.CodeUnavailable, "SQL is away")
 			}
 			return read(ctx, id, after, limit)
-		}}
-	}})
-	const many = 150
-	p.mustManyDevices(many)
-	id := p.mustPost(contactsOf("star"))
-	p.mustCounts(p.mustEnd(id, api.EventDone), counts{many, many, many, 0, 0})
-	_, parts, found, err := events.SplitBefore(t.Context(), p.first.queueOfEvents, id, "")
-	if err != nil || !found || parts != 2 || reads.Load() < 2 {
-		t.Errorf("split %v into %d parts after %d readings, %v", found, parts, reads.Load(), err)
-	}
+		})})
+		const many = 150
+		p.mustManyDevices(many)
+		id := p.mustPost(f.event())
+		p.mustCounts(p.mustEnd(id, api.EventDone), counts{many, many, many, 0, 0})
+		_, parts, found, err := events.SplitBefore(t.Context(), p.first.queueOfEvents, id, "")
+		if err != nil || !found || parts != 2 || reads.Load() < 2 {
+			t.Errorf("split %v into %d parts after %d readings, %v", found, parts, reads.Load(), err)
+		}
+	})
 }

@@ -8,7 +8,6 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/targeting"
-	"fanfare/store/events"
 	"fanfare/store/queue"
 	"fanfare/store/storetest"
 )
@@ -18,45 +17,44 @@ import (
 // it is back, it knows that its lease is over and stores nothing.
 func TestWhoLostAnEventStoresNothingOfIt(t *testing.T) {
 	t.Parallel()
-	reading, goOn := make(chan struct{}), make(chan struct{})
-	var held atomic.Bool
-	server := storetest.Redis(t)
-	p := setup(t, options{
-		db: storetest.Open(t, server.URL()), idle: true, twoHops: true,
-		queue: func(o *queue.Options) { o.Lease, o.Retention = time.Second, time.Millisecond },
-		target: func(o *targeting.Options) {
-			read := o.Pagers[events.KindContactsOf]
-			o.Pagers = map[string]targeting.Pager{events.KindContactsOf: func(ctx context.Context, id, after string, limit int) ([]string, error) {
+	eachFanOut(t, func(t *testing.T, f fanOut) {
+		reading, goOn := make(chan struct{}), make(chan struct{})
+		var held atomic.Bool
+		server := storetest.Redis(t)
+		p := setup(t, options{
+			db: storetest.Open(t, server.URL()), idle: true, twoHops: true,
+			queue: func(o *queue.Options) { o.Lease, o.Retention = time.Second, time.Millisecond },
+			target: readingBy(func(ctx context.Context, id, after string, limit int, read targeting.Pager) ([]string, error) {
 				users, err := read(context.WithoutCancel(ctx), id, after, limit)
 				if held.CompareAndSwap(false, true) {
 					close(reading)
 					<-goOn
 				}
 				return users, err
-			}}
-		},
+			}),
+		})
+		p.mustManyDevices(5)
+		proxy, url := storetest.ProxyTo(t, server.URL())
+		victim := p.processOn(storetest.Open(t, url))
+		victim.start()
+		id := p.mustPost(f.event())
+		<-reading
+		proxy.Cut()
+		other := p.process()
+		other.start()
+		p.mustCounts(p.mustEnd(id, api.EventDone), counts{5, 5, 5, 0, 0})
+		proxy.Mend()
+		storetest.Eventually(t, soon, "the process that was cut off to be back", func() bool {
+			return victim.db.Client().Ping(t.Context()).Err() == nil
+		})
+		close(goOn)
+		victim.stop() // when it is done with the event
+		other.mustDrain()
+		if n := p.apns.Total(); n != 5 {
+			t.Errorf("%d requests to 5 devices", n)
+		}
+		p.mustCounts(p.mustReport(id), counts{5, 5, 5, 0, 0})
 	})
-	p.mustManyDevices(5)
-	proxy, url := storetest.ProxyTo(t, server.URL())
-	victim := p.processOn(storetest.Open(t, url))
-	victim.start()
-	id := p.mustPost(contactsOf("star"))
-	<-reading
-	proxy.Cut()
-	other := p.process()
-	other.start()
-	p.mustCounts(p.mustEnd(id, api.EventDone), counts{5, 5, 5, 0, 0})
-	proxy.Mend()
-	storetest.Eventually(t, soon, "the process that was cut off to be back", func() bool {
-		return victim.db.Client().Ping(t.Context()).Err() == nil
-	})
-	close(goOn)
-	victim.stop() // when it is done with the event
-	other.mustDrain()
-	if n := p.apns.Total(); n != 5 {
-		t.Errorf("%d requests to 5 devices", n)
-	}
-	p.mustCounts(p.mustReport(id), counts{5, 5, 5, 0, 0})
 }
 
 // mustDrain waits until no notification waits or is sent.

@@ -139,7 +139,9 @@ func (s *process) openWorkers(log *slog.Logger) {
 	s.delivery = delivery.New(do)
 	to := targeting.Options{
 		Events: s.queueOfEvents, Notifications: s.queueOfNotes, Devices: s.devices, Logger: log,
-		Pagers: map[string]targeting.Pager{events.KindContactsOf: s.rec.ContactsOf},
+		Pagers: map[string]targeting.Pager{
+			events.KindContactsOf: s.rec.ContactsOf, events.KindTopic: s.rec.TopicUsers, events.KindAll: s.rec.UsersWithDevice,
+		},
 	}
 	if !s.o.twoHops {
 		to.Delivery = s.delivery

@@ -61,8 +61,8 @@ func TestP6_SQLHangs(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]func(p *pipeline){
 		"audiences": func(p *pipeline) {
-			for range 20 {
-				p.mustPost(contactsOf("star"))
+			for n := range 20 {
+				p.mustPost(fanOuts[n%len(fanOuts)].event())
 			}
 		},
 		"settings": func(p *pipeline) {

@@ -26,8 +26,8 @@ type Options struct {
 	// Delivery, if this process has one, sends the notifications of small events and of
 	// parts at once.
 	Delivery *delivery.Delivery
-	// Pagers read audiences by their kind (events.KindContactsOf, KindChat); an
-	// event of a kind without one becomes a dead letter.
+	// Pagers read audiences by their kind (events.KindContactsOf and the others, but
+	// KindUsers); an event of a kind without one becomes a dead letter.
 	Pagers map[string]Pager
 	// LiveKey names the key of Redis that exists while a user has a live stream of chats. Such
 	// users get no notifications of events to a chat. Default: none.

@@ -24,8 +24,8 @@ import (
 	"fanfare/store/storetest"
 )
 
-// mustManyDevices writes devices directly into SQLite, one for each user <prefix>000000 and so on,
-// and makes these users contacts of `star`.
+// mustManyDevices writes devices directly into SQLite, one for each user fan000000 and so on. All of
+// them have `star` as a contact and are in the topic `star`.
 func (p *pipeline) mustManyDevices(n int) {
 	p.Helper()
 	db, err := sql.Open("sqlite", strings.TrimPrefix(p.o.sql, "sqlite:"))
@@ -43,6 +43,9 @@ func (p *pipeline) mustManyDevices(n int) {
 		_, err := tx.ExecContext(p.Context(), `INSERT INTO devices (token, user_id, platform, topic, environment, state, reason, registered_at, dropped_at)
 			VALUES (?, ?, 'apns', ?, 'production', 'active', '', 1, NULL)`, token(1_000_000+i), user, apnstest.DefaultTopic)
 		if err != nil {
+			p.Fatal(err)
+		}
+		if _, err := tx.ExecContext(p.Context(), "INSERT INTO topic_members (topic, user_id, joined_at) VALUES ('star', ?, 1)", user); err != nil {
 			p.Fatal(err)
 		}
 		contacts = append(contacts, record.Contact{Owner: user, Contact: "star", Relationship: "contact"})
@@ -120,32 +123,28 @@ func TestP6_PagesOfUsers(t *testing.T) {
 	})
 }
 
-func TestP6_PagesOfContactsByName(t *testing.T) {
+func TestP6_PagesByName(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	var cursors []string
-	p := setup(t, options{target: func(o *targeting.Options) {
-		read := o.Pagers[events.KindContactsOf]
-		o.Pagers = map[string]targeting.Pager{events.KindContactsOf: func(ctx context.Context, id, after string, limit int) ([]string, error) {
+	eachFanOut(t, func(t *testing.T, f fanOut) {
+		var mu sync.Mutex
+		var cursors []string
+		p := setup(t, options{target: readingBy(func(ctx context.Context, id, after string, limit int, read targeting.Pager) ([]string, error) {
 			mu.Lock()
 			cursors = append(cursors, fmt.Sprintf("%s>%s/%d", id, after, limit))
 			mu.Unlock()
 			return read(ctx, id, after, limit)
-		}}
-	}})
-	p.mustManyDevices(2000)
-	r := p.mustEnd(p.mustPost(contactsOf("star")), api.EventDone)
-	p.mustCounts(r, counts{2000, 2000, 2000, 0, 0})
-	mu.Lock()
-	defer mu.Unlock()
-	want := []string{"star>/1000", "star>fan000999/1000", "star>fan001999/1000"}
-	if got := slices.Compact(cursors); !slices.Equal(got, want) {
-		t.Errorf("pages %v, want %v", got, want)
-	}
-}
-
-func contactsOf(user string) *api.EventRequest {
-	return &api.EventRequest{Type: "hello", Audience: api.Audience{ContactsOf: user}, Alert: &api.Alert{Title: "Hello"}}
+		})})
+		p.mustManyDevices(2000)
+		r := p.mustEnd(p.mustPost(f.event()), api.EventDone)
+		p.mustCounts(r, counts{2000, 2000, 2000, 0, 0})
+		mu.Lock()
+		defer mu.Unlock()
+		name := f.audience.Name()
+		want := []string{name + ">/1000", name + ">fan000999/1000", name + ">fan001999/1000"}
+		if got := slices.Compact(cursors); !slices.Equal(got, want) {
+			t.Errorf("pages %v, want %v", got, want)
+		}
+	})
 }
 
 // A worker dies between storing the parts of a page and moving the cursor. The next worker reads
@@ -154,34 +153,28 @@ func contactsOf(user string) *api.EventRequest {
 // back.
 func TestP9_RedoingAPageCountsNothingTwice(t *testing.T) {
 	t.Parallel()
-	var died atomic.Bool
-	p := setup(t, options{idle: true, target: func(o *targeting.Options) {
-		read := o.Pagers[events.KindContactsOf]
-		o.Pagers = map[string]targeting.Pager{events.KindContactsOf: func(ctx context.Context, id, after string, limit int) ([]string, error) {
+	eachFanOut(t, func(t *testing.T, f fanOut) {
+		var died atomic.Bool
+		p := setup(t, options{idle: true, target: readingBy(func(ctx context.Context, id, after string, limit int, read targeting.Pager) ([]string, error) {
 			if after == "fan000899" && died.CompareAndSwap(false, true) {
 				return nil, api.Errorf(api.CodeUnavailable, "cut off in the middle")
 			}
 			return read(ctx, id, after, limit)
-		}}
-	}})
-	p.mustManyDevices(1500)
-	id := p.mustPost(contactsOf("star"))
-	var users []string
-	for i := range 900 { // as many as before
-		users = append(users, fmt.Sprintf("fan%06d", i))
-	}
-	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
-		Push: render.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
-	if next, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, users, "fan000899", time.Hour); next != "fan000899" || n != 9 || err != nil {
-		t.Fatal(next, n, err)
-	}
-	p.first.start()
-	want := counts{1500, 1500, 1500, 0, 0}
-	r := p.mustEndTrue(id, want)
-	p.mustCounts(r, want)
-	if n := p.apns.Total(); n != 1500 || !died.Load() {
-		t.Errorf("%d requests, want 1500; died %v", n, died.Load())
-	}
+		})})
+		p.mustManyDevices(1500)
+		id := p.mustPost(f.event())
+		users := fans(900) // as many as there were then
+		if next, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, f.job(), users, "fan000899", time.Hour); next != "fan000899" || n != 9 || err != nil {
+			t.Fatal(next, n, err)
+		}
+		p.first.start()
+		want := counts{1500, 1500, 1500, 0, 0}
+		r := p.mustEndTrue(id, want)
+		p.mustCounts(r, want)
+		if n := p.apns.Total(); n != 1500 || !died.Load() {
+			t.Errorf("%d requests, want 1500; died %v", n, died.Load())
+		}
+	})
 }
 
 // TestP9_AnAudienceThatGrowsGoesOnAsItBegan: an event was small when it was sent, and is large when
@@ -189,60 +182,59 @@ func TestP9_RedoingAPageCountsNothingTwice(t *testing.T) {
 // not lost.
 func TestP9_AnAudienceThatGrowsGoesOnAsItBegan(t *testing.T) {
 	t.Parallel()
-	server := storetest.Redis(t)
-	var read atomic.Int64
-	p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, apns: apnstest.Options{TrackIDs: true},
-		queue: func(o *queue.Options) { o.Lease = time.Second },
-		target: func(o *targeting.Options) {
-			all := o.Pagers[events.KindContactsOf]
-			o.Pagers = map[string]targeting.Pager{events.KindContactsOf: func(ctx context.Context, id, after string, limit int) ([]string, error) {
-				users, err := all(ctx, id, after, limit)
-				if read.Add(1) == 1 && err == nil {
+	eachFanOut(t, func(t *testing.T, f fanOut) {
+		server := storetest.Redis(t)
+		var reads atomic.Int64
+		p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, apns: apnstest.Options{TrackIDs: true},
+			queue: func(o *queue.Options) { o.Lease = time.Second },
+			target: readingBy(func(ctx context.Context, id, after string, limit int, read targeting.Pager) ([]string, error) {
+				users, err := read(ctx, id, after, limit)
+				if reads.Add(1) == 1 && err == nil {
 					users = users[:100]
 				}
 				return users, err
-			}}
-		}})
-	p.mustManyDevices(120)
-	p.apns.Script(token(1_000_007), apnstest.Failing(apnstest.Hang), apnstest.OK())
-	own, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.processOn(own).start()
-	id := p.mustPost(contactsOf("star"))
-	storetest.Eventually(t, soon, "all but one to be on record", func() bool { return p.mustReport(id).Delivered == 99 })
-	if err := own.Close(); err != nil { // from now on nothing of it reaches Redis
-		t.Fatal(err)
-	}
-	p.process().start()
-	want := counts{120, 120, 120, 0, 0}
-	p.mustCounts(p.mustEndTrue(id, want), want)
-	if n := p.apns.Total(); n != 121 {
-		t.Errorf("%d requests, want 121", n)
-	}
+			})})
+		p.mustManyDevices(120)
+		p.apns.Script(token(1_000_007), apnstest.Failing(apnstest.Hang), apnstest.OK())
+		own, err := redisdb.Open(t.Context(), redisdb.Options{URL: server.URL()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.processOn(own).start()
+		id := p.mustPost(f.event())
+		storetest.Eventually(t, soon, "all but one to be on record", func() bool { return p.mustReport(id).Delivered == 99 })
+		if err := own.Close(); err != nil { // from now on nothing of it reaches Redis
+			t.Fatal(err)
+		}
+		p.process().start()
+		want := counts{120, 120, 120, 0, 0}
+		p.mustCounts(p.mustEndTrue(id, want), want)
+		if n := p.apns.Total(); n != 121 {
+			t.Errorf("%d requests, want 121", n)
+		}
+	})
 }
 
 // TestP9_AnAudienceThatShrinksGoesOnAsItBegan: an event was split, and then its audience
 // is small.
 func TestP9_AnAudienceThatShrinksGoesOnAsItBegan(t *testing.T) {
 	t.Parallel()
-	p := setup(t, options{idle: true})
-	p.mustManyDevices(100)
-	id := p.mustPost(contactsOf("star"))
-	release := p.mustHold() // the process splits it and dies
-	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
-		Push: render.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
-	if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, fans(101), "", time.Hour); n != 2 || err != nil {
-		t.Fatal(n, err)
-	}
-	release()
-	p.first.start()
-	r := p.mustEndTrue(id, counts{101, 100, 100, 0, 0})
-	p.mustCounts(r, counts{101, 100, 100, 0, 0})
-	if n := p.apns.Total(); n != 100 || r.Suppressed.NoDevice != 1 {
-		t.Errorf("%d requests, want 100; report %+v", n, r)
-	}
+	eachFanOut(t, func(t *testing.T, f fanOut) {
+		p := setup(t, options{idle: true})
+		p.mustManyDevices(100)
+		id := p.mustPost(f.event())
+		release := p.mustHold() // by a process that splits it and dies
+		if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, f.job(), fans(101), "", time.Hour); n != 2 || err != nil {
+			t.Fatal(n, err)
+		}
+		release()
+		p.first.start()
+		r := p.mustEndTrue(id, counts{101, 100, 100, 0, 0})
+		p.mustCounts(r, counts{101, 100, 100, 0, 0})
+		if n := p.apns.Total(); n != 100 || r.Suppressed.NoDevice != 1 {
+			t.Errorf("%d requests, want 100; report %+v", n, r)
+		}
+	})
 }
 
 // TestP9_PartsThatComeLateAreThoseThatWereSent: a process claims a large audience and stalls. Its
@@ -250,25 +242,25 @@ func TestP9_AnAudienceThatShrinksGoesOnAsItBegan(t *testing.T) {
 // the other process split the page as well, because the event had not been sent as a whole.
 func TestP9_PartsThatComeLateAreThoseThatWereSent(t *testing.T) {
 	t.Parallel()
-	const many = 150
-	p := setup(t, options{idle: true})
-	p.mustManyDevices(many)
-	id := p.mustPost(contactsOf("star"))
-	p.mustHold()()
-	p.first.start()
-	want := counts{many, many, many, 0, 0}
-	p.mustCounts(p.mustEndTrue(id, want), want)
-	job := &events.Job{Type: "hello", Audience: events.Audience{ContactsOf: "star"}, AcceptedAt: time.Now().UnixMilli(),
-		Push: render.Push{Payload: []byte(`{"aps":{"alert":"x"}}`), PushType: "alert", Priority: 10}}
-	if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, job, fans(many), "", time.Hour); n != 2 || err != nil {
-		t.Fatal(n, err)
-	}
-	p.mustPost(hello("nobody")) // an event after the late parts
-	storetest.Eventually(t, soon, "nothing to wait", func() bool { return p.first.queueOfEvents.Depth(0) == 0 })
-	p.mustCounts(p.mustReport(id), want)
-	if n := p.apns.Total(); n != many {
-		t.Errorf("%d requests, want %d", n, many)
-	}
+	eachFanOut(t, func(t *testing.T, f fanOut) {
+		const many = 150
+		p := setup(t, options{idle: true})
+		p.mustManyDevices(many)
+		id := p.mustPost(f.event())
+		p.mustHold()()
+		p.first.start()
+		want := counts{many, many, many, 0, 0}
+		p.mustCounts(p.mustEndTrue(id, want), want)
+		if _, n, err := events.Split(t.Context(), p.first.queueOfEvents, id, f.job(), fans(many), "", time.Hour); n != 2 || err != nil {
+			t.Fatal(n, err)
+		}
+		p.mustPost(hello("nobody")) // what is behind the late parts
+		storetest.Eventually(t, soon, "nothing to wait", func() bool { return p.first.queueOfEvents.Depth(0) == 0 })
+		p.mustCounts(p.mustReport(id), want)
+		if n := p.apns.Total(); n != many {
+			t.Errorf("%d requests, want %d", n, many)
+		}
+	})
 }
 
 // TestP9_AnEmptyAudienceEndsAfterWhatWasStored: a process stored an event's notification and died.

@@ -77,6 +77,13 @@ func (s *Server) spend(info *requestInfo, h http.Header) error {
 	return s.rates.take(info.keyID(), info.started, h)
 }
 
+// Allows tells whether the caller may also do what needs a further scope than the route's. Without
+// a key a server lets everybody do everything who may call it at all.
+func Allows(ctx context.Context, need api.Scope) bool {
+	info := infoOf(ctx)
+	return info.user == nil && (info.key == nil || info.key.Allows(need))
+}
+
 // identifyKey finds the request's key and checks that it covers the scope.
 func (s *Server) identifyKey(r *http.Request, info *requestInfo, need api.Scope, secret string, ok bool) error {
 	if !ok {

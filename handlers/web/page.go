@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/base64"
 	"slices"
 	"strings"
@@ -35,6 +36,24 @@ func PageOf[T any](p Page, items []T, name func(*T) string) ([]T, string, error)
 	}
 	rest = rest[:p.Limit]
 	return rest, SealCursor(name(&rest[len(rest)-1])), nil
+}
+
+// ReadPage reads the wanted page of a list that a store has in the order of names, which are
+// identifiers. of says whose list it is.
+func ReadPage[T any](ctx context.Context, p Page, read func(ctx context.Context, of, after string, limit int) ([]T, error), of string, name func(*T) string) ([]T, string, error) {
+	after, err := OpenCursor(p.Cursor)
+	if err == nil && after != "" && !api.ValidIdentifier(after) {
+		err = BadCursor()
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	limit := int(p.Limit)
+	items, err := read(ctx, of, after, limit+1)
+	if err != nil || len(items) <= limit {
+		return items, "", err
+	}
+	return items[:limit], SealCursor(name(&items[limit-1])), nil
 }
 
 // SealCursor makes the content of a cursor opaque to callers.

@@ -22,6 +22,10 @@ func example(operationID string) any {
 		return map[string]any{"events": []any{eventExample("bob"), eventExample("carol")}}
 	case "putMute":
 		return map[string]any{"until": "2126-01-02T15:04:05.000Z"}
+	case "putTopic":
+		return map[string]any{"open": true}
+	case "changeTopic":
+		return map[string]any{"add": []any{"bob", "carol"}, "remove": []any{"dave"}}
 	case "putContact":
 		return map[string]any{"relationship": "friend"}
 	case "postUpload":
@@ -72,6 +76,8 @@ func parameterExample(name string) any {
 		return "album:42"
 	case "sale":
 		return "spring"
+	case "topic":
+		return "news"
 	case "token":
 		return "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"
 	default:

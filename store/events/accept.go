@@ -195,7 +195,7 @@ func (s *Store) checkExpiry(ctx context.Context, id string, at *api.Time) error 
 // stored as the job's attachment.
 func storedAudience(a *api.Audience) (Audience, []string) {
 	if len(a.Users) == 0 {
-		return Audience{ContactsOf: a.ContactsOf, Chat: a.Chat}, nil
+		return Audience{ContactsOf: a.ContactsOf, Chat: a.Chat, Topic: a.Topic, All: a.All}, nil
 	}
 	users := a.Users
 	if len(users) > 1 {

@@ -178,6 +178,8 @@ func TestP1_AcceptIsOneRoundTripWithoutSQL(t *testing.T) {
 		"one user":   {Type: "t", Actor: "al", Audience: api.Audience{Users: []string{"a"}}},
 		"many users": {Type: "t", Actor: "al", Audience: api.Audience{Users: users}},
 		"contacts":   {Type: "t", Actor: "al", Audience: api.Audience{ContactsOf: "a"}},
+		"topic":      {Type: "t", Actor: "al", Audience: api.Audience{Topic: "a"}},
+		"all":        {Type: "t", Actor: "al", Audience: api.Audience{All: true}},
 		"own alert":  event("a"),
 	} {
 		for _, key := range []string{"", "key-" + name} {

@@ -30,6 +30,8 @@ func TestAnEventInMemoryIsTheOneStored(t *testing.T) {
 		event("b", "a", "b"), event(many[:100]...),
 		{Type: "typed", Actor: "a\"<b>\u2028", Object: "o", Audience: api.Audience{ContactsOf: "c"}, Data: map[string]string{"k": "v"}},
 		{Type: "t", Audience: api.Audience{Chat: "c"}, Alert: &api.Alert{Body: "<&>"}, ExpiresAt: &at, CollapseID: "é"},
+		{Type: "t", Audience: api.Audience{Topic: "c"}, Alert: &api.Alert{Body: "x"}},
+		{Type: "t", Audience: api.Audience{All: true}, Alert: &api.Alert{Body: "x"}},
 	}
 	claimed := make(chan *queue.Claimed, 1000)
 	ctx, cancel := context.WithCancel(t.Context())

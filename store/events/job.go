@@ -70,6 +70,8 @@ type Audience struct {
 	Pages      int      `json:"pages,omitempty"` // number of pages of users in the job's attachment
 	ContactsOf string   `json:"contacts_of,omitempty"`
 	Chat       string   `json:"chat,omitempty"`
+	Topic      string   `json:"topic,omitempty"`
+	All        bool     `json:"all,omitempty"`
 }
 
 // The kinds of an audience.
@@ -77,6 +79,8 @@ const (
 	KindUsers      = "users"
 	KindContactsOf = "contacts_of"
 	KindChat       = "chat"
+	KindTopic      = "topic"
+	KindAll        = "all"
 )
 
 // Kind names the kind of audience.
@@ -86,9 +90,19 @@ func (a *Audience) Kind() string {
 		return KindContactsOf
 	case a.Chat != "":
 		return KindChat
+	case a.Topic != "":
+		return KindTopic
+	case a.All:
+		return KindAll
 	}
 	return KindUsers
 }
+
+// Name is the name with which the audience is looked up; "" if it lists its users, or means all.
+func (a *Audience) Name() string { return a.ContactsOf + a.Chat + a.Topic }
+
+// InSQL tells whether the users are read from SQL.
+func (a *Audience) InSQL() bool { return a.ContactsOf != "" || a.Topic != "" || a.All }
 
 // JobOf takes the event out of a claimed job. The claimed job keeps no reference, so that the event
 // belongs only to the caller.

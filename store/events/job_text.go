@@ -48,6 +48,8 @@ func (a *Audience) encode(t *jsonText) {
 	t.number("pages", int64(a.Pages))
 	t.optional("contacts_of", a.ContactsOf)
 	t.optional("chat", a.Chat)
+	t.optional("topic", a.Topic)
+	t.flag("all", a.All)
 }
 
 func (j *Job) encodePush(t *jsonText) {
@@ -67,10 +69,7 @@ func (j *Job) encodePush(t *jsonText) {
 	}
 	t.number("expires_at", p.ExpiresAt)
 	t.number("ttl", p.TTL)
-	if p.NoRetryUnknown {
-		t.name("no_retry_unknown")
-		t.b = append(t.b, "true"...)
-	}
+	t.flag("no_retry_unknown", p.NoRetryUnknown)
 }
 
 // jsonText writes objects of JSON, member by member. The first error stays.
@@ -121,6 +120,14 @@ func (t *jsonText) number(name string, n int64) {
 	if n != 0 {
 		t.name(name)
 		t.b = strconv.AppendInt(t.b, n, 10)
+	}
+}
+
+// flag writes true, and false not at all.
+func (t *jsonText) flag(name string, on bool) {
+	if on {
+		t.name(name)
+		t.b = append(t.b, "true"...)
 	}
 }
 
