@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context, *fanfare.ClientWithResponses) error{push, chat, sale} {
+	for _, part := range []func(context.Context, *fanfare.ClientWithResponses) error{push, topics, chat, sale} {
 		if err := part(ctx, c); err != nil {
 			return err
 		}
@@ -64,9 +64,42 @@ func push(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	if err := must(http.StatusCreated, device, err); err != nil {
 		return err
 	}
-	event, err := c.PostEventWithResponse(ctx, &fanfare.PostEventParams{IdempotencyKey: new("go-photo-1")}, fanfare.EventRequest{
+	return tell(ctx, c, "go-photo-1", fanfare.Audience{Users: &[]string{"go-bob"}})
+}
+
+// topics has the user of push join an open topic and posts an event to it.
+func topics(ctx context.Context, c *fanfare.ClientWithResponses) error {
+	opened, err := c.PutTopicWithResponse(ctx, "go-news", fanfare.TopicRequest{Open: true})
+	if err := must(http.StatusNoContent, opened, err); err != nil {
+		return err
+	}
+	joined, err := c.JoinTopicWithResponse(ctx, "go-bob", "go-news")
+	if err := must(http.StatusNoContent, joined, err); err != nil {
+		return err
+	}
+	changed, err := c.ChangeTopicWithResponse(ctx, "go-news", nil, fanfare.TopicUsersRequest{Add: &[]string{"go-carol"}, Remove: &[]string{"go-dave"}})
+	if err := must(http.StatusNoContent, changed, err); err != nil {
+		return err
+	}
+	members, err := c.ListTopicUsersWithResponse(ctx, "go-news", nil)
+	if err := must(http.StatusOK, members, err); err != nil {
+		return err
+	}
+	if items := members.JSON200.Items; len(items) != 2 || items[0].User != "go-bob" || items[1].User != "go-carol" {
+		return fmt.Errorf("members: %s", members.Body)
+	}
+	left, err := c.LeaveTopicWithResponse(ctx, "go-carol", "go-news")
+	if err := must(http.StatusNoContent, left, err); err != nil {
+		return err
+	}
+	return tell(ctx, c, "go-news-1", fanfare.Audience{Topic: new("go-news")})
+}
+
+// tell posts an event to an audience with one device and waits until it is delivered.
+func tell(ctx context.Context, c *fanfare.ClientWithResponses, key string, audience fanfare.Audience) error {
+	event, err := c.PostEventWithResponse(ctx, &fanfare.PostEventParams{IdempotencyKey: new(key)}, fanfare.EventRequest{
 		Type:     "photo.shared",
-		Audience: fanfare.Audience{Users: &[]string{"go-bob"}},
+		Audience: audience,
 		Alert:    &fanfare.Alert{Title: new("New photo"), Body: new("alice shared Summer")},
 	})
 	if err := must(http.StatusAccepted, event, err); err != nil {

@@ -18,6 +18,11 @@ function good<T>({ data, error, response }: Answer<T>): T {
   return data;
 }
 
+// An answer without a body.
+function done({ error, response }: Answer<unknown>) {
+  assert.equal(response.status, 204, `${error?.code}: ${error?.detail}`);
+}
+
 async function push() {
   const token = "75".repeat(32);
   const device = good(await api.PUT("/v1/users/{user}/devices/{token}", {
@@ -25,11 +30,31 @@ async function push() {
     body: { platform: "apns", topic: "com.example.app", environment: "sandbox" },
   }));
   assert.equal(device.state, "active");
+  await tell("ts-photo-1", { users: ["ts-bob"] });
+}
+
+// Has the user of push join an open topic and posts an event to it.
+async function topics() {
+  const topic = "ts-news";
+  done(await api.PUT("/v1/topics/{topic}", { params: { path: { topic } }, body: { open: true } }));
+  done(await api.PUT("/v1/users/{user}/topics/{topic}", { params: { path: { user: "ts-bob", topic } } }));
+  done(await api.POST("/v1/topics/{topic}/users", {
+    params: { path: { topic } },
+    body: { add: ["ts-carol"], remove: ["ts-dave"] },
+  }));
+  const members = good(await api.GET("/v1/topics/{topic}/users", { params: { path: { topic } } }));
+  assert.deepEqual(members.items.map(({ user }) => user), ["ts-bob", "ts-carol"]);
+  done(await api.DELETE("/v1/users/{user}/topics/{topic}", { params: { path: { user: "ts-carol", topic } } }));
+  await tell("ts-news-1", { topic });
+}
+
+// Posts an event to an audience with one device and waits until it is delivered.
+async function tell(key: string, audience: components["schemas"]["Audience"]) {
   const { id } = good(await api.POST("/v1/events", {
-    params: { header: { "Idempotency-Key": "ts-photo-1" } },
+    params: { header: { "Idempotency-Key": key } },
     body: {
       type: "photo.shared",
-      audience: { users: ["ts-bob"] },
+      audience,
       alert: { title: "New photo", body: "alice shared Summer" },
     },
   }));
@@ -104,6 +129,7 @@ async function sale() {
 }
 
 await push();
+await topics();
 await chat();
 await sale();
 console.log("the client in TypeScript did all it tried");
