@@ -46,6 +46,21 @@ func (s *stage) posts(fans int, servers ...*process) []side {
 	}
 }
 
+// audiences compares an event to a topic, and one to all users, with one to the contacts of a
+// user, who are as many.
+func audiences(w *world) []side {
+	fans := w.few(followers)
+	s := w.stage(plan{users: 1, fans: fans, topic: true})
+	s.warm("user-%d", s.users)
+	s.warm("fan-%d", fans)
+	to := func(name string, each int, post []byte) side {
+		return s.delivering(name, 1, each, func(int) []byte { return post }, []*process{s.server})
+	}
+	return []side{
+		to("contacts", fans, toFans), to("topic", fans, toAudience(`{"topic":"star"}`)), to("all", fans+s.users, toAudience(`{"all":true}`)),
+	}
+}
+
 // delivering is a side that posts for one round and waits for the last notification.
 func (s *stage) delivering(name string, callers, each int, render func(n int) []byte, servers []*process) side {
 	n := min(devices, 200_000/each+1)

@@ -37,6 +37,7 @@ func token(n int) string { return fmt.Sprintf("%064x", 0xabc0000000+n) }
 type plan struct {
 	users int                 // number of users, each with a device; 0: there is no stand-in for APNs either
 	fans  int                 // number of followers of the user "star", each with a device
+	topic bool                // the followers are in the topic "star", too
 	fill  func(into inserter) // writes more rows into the database
 	maria bool                // the database is MariaDB, not SQLite
 	bare  bool                // the baselines are started as well
@@ -109,6 +110,9 @@ func (s *stage) fill(p plan) {
 	into.devices("user-%d", 0, p.users, apnstest.DefaultTopic)
 	into.devices("fan-%d", fanToken, p.fans, apnstest.DefaultTopic)
 	into.contacts(p.fans, func(i int) (string, string) { return fmt.Sprintf("fan-%d", i), "star" })
+	if p.topic {
+		into.rows("topic_members (topic, user_id, joined_at)", p.fans, func(i int) string { return fmt.Sprintf("('star','fan-%d',1)", i) })
+	}
 	if p.fill != nil {
 		p.fill(into)
 	}
@@ -157,7 +161,12 @@ func event(audience string) string {
 }
 
 // toFans is a POST of an event to all followers.
-var toFans = request(http.MethodPost, "/v1/events", event(`{"contacts_of":"star"}`))
+var toFans = toAudience(`{"contacts_of":"star"}`)
+
+// toAudience renders a POST of an event to an audience.
+func toAudience(audience string) []byte {
+	return request(http.MethodPost, "/v1/events", event(audience))
+}
 
 // post renders an event to n of the users, beginning with user number first.
 func post(first, n, of int) []byte {
@@ -165,7 +174,7 @@ func post(first, n, of int) []byte {
 	for i := range list {
 		list[i] = fmt.Sprintf(`"user-%d"`, (first+i)%of)
 	}
-	return request(http.MethodPost, "/v1/events", event(`{"users":[`+strings.Join(list, ",")+`]}`))
+	return toAudience(`{"users":[` + strings.Join(list, ",") + `]}`)
 }
 
 // batch renders n events, each to one of the users, whose names have the given form.

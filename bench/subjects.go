@@ -99,6 +99,8 @@ const (
 	oneOf1   = "one process, 1 partition"
 	peer     = "asynq v0.26"
 	cached   = "all cached"
+	// followed100k is what the other fan-outs from SQL are compared with.
+	followed100k = "contacts_of, 100,000 devices"
 )
 
 // subjects are the subjects with rows, in the order of the sections.
@@ -121,6 +123,10 @@ func pushSubjects() []subject {
 			{"push stage alone (delivery/apns, no queue)", "stage rate", "/s", "stock rate", stock, atLeast(1.8)},
 			{"Redis, processor time per one-device event at saturation", "one redis", "µs", "", "", valueAtMost(25)},
 			{"fanfare, processor time per one-device event at saturation", "one fanfare", "µs", "", "", valueAtMost(90)},
+		}},
+		{name: "audiences", section: "Push", sides: audiences, rows: []want{
+			{"delivered, one event to a topic of 100,000 devices", "topic rate", "/s", "contacts rate", followed100k, atLeast(.95)},
+			{"delivered, one event to all users, 100,000 devices", "all rate", "/s", "contacts rate", followed100k, atLeast(.95)},
 		}},
 		{name: "latency", section: "Push", sides: latency, rows: []want{
 			{"POST to arrival at 200/s, p50", "ours p50", "ms", "", "", valueAtMost(.8)},
