@@ -15,7 +15,7 @@ const (
 	soakLeavers  = 30  // users below this number opt out and in again
 	soakFleeting = 60  // users below this number lose their devices to 410s, and register again
 	soakUsers    = 400 // all other users get everything
-	followers    = 50  // the last users of this number have star as a contact
+	followers    = 50  // the last users of this number have star as a contact, and are in the topic star
 	lobby        = 40  // the users of this number before them are in a chat
 )
 
@@ -68,6 +68,7 @@ func (s *soak) preparePush() *pushTraffic {
 	s.mustBe(201, nil, "POST", "/v1/chats", map[string]any{"id": "lobby", "creator": members[0], "members": members})
 	for _, i := range starUsers() {
 		s.mustBe(201, nil, "PUT", fmt.Sprintf("/v1/users/user-%d/contacts/star", i), map[string]string{"relationship": "contact"})
+		s.mustBe(204, nil, "PUT", fmt.Sprintf("/v1/users/user-%d/topics/star", i), nil)
 	}
 	// P1, P4: types and settings that were read at most 1 s ago may still be used.
 	<-time.After(2 * time.Second)
@@ -103,7 +104,7 @@ func (p *pushTraffic) post(r *rand.Rand, key string) {
 		}
 		path, body = "/v1/events/batch", map[string]any{"events": all}
 	case kind == 4:
-		body = it.event(key, starUsers(), map[string]any{"contacts_of": "star"})
+		body = it.event(key, starUsers(), map[string]any{[]string{"contacts_of", "topic"}[r.IntN(2)]: "star"})
 	case kind == 5:
 		body = it.event(key, lobbyUsers(), map[string]any{"chat": "lobby"})
 	case kind == 6: // more users than a part has
