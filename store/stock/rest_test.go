@@ -15,23 +15,17 @@ import (
 	"fanfare/store/storetest"
 )
 
-// statOf is a figure that a server has of a command since it began.
-func statOf(t testing.TB, c *redis.Client, command, name string) int {
+// calls counts how often a server ran a command since it began.
+func calls(t testing.TB, c *redis.Client, command string) int {
 	t.Helper()
 	text, err := c.Info(t.Context(), "commandstats").Result()
 	storetest.Must(t, err)
 	_, text, _ = strings.Cut(text, "cmdstat_"+command+":")
 	text, _, _ = strings.Cut(text, "\r\n")
-	_, text, _ = strings.Cut(","+text, ","+name+"=")
+	_, text, _ = strings.Cut(text, "calls=")
 	text, _, _ = strings.Cut(text, ",")
 	n, _ := strconv.Atoi(text)
 	return n
-}
-
-// calls counts how often a server ran a command.
-func calls(t testing.TB, c *redis.Client, command string) int {
-	t.Helper()
-	return statOf(t, c, command, "calls")
 }
 
 // A sale that begins in a week, one in which nothing is held, one that is over, and one with
