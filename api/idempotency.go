@@ -4,7 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"strings"
+	"time"
 )
+
+// IdempotencyTTL is how long the answer to a POST with an Idempotency-Key is kept.
+const IdempotencyTTL = 24 * time.Hour
 
 // Idempotency makes a POST take effect only once. The zero value, without a Key, has no effect. The
 // server sets the fields, so the validator skips them.

@@ -1,7 +1,5 @@
 package api
 
-import "time"
-
 // The limits of the HTTP contract. Sizes are bytes unless said otherwise.
 const (
 	MaxIdentifier     = 128      // a client-chosen id
@@ -21,5 +19,4 @@ const (
 	MaxOptOuts        = 1000     // per user
 	DefaultPageSize   = 50       // ?limit= of lists
 	MaxPageSize       = 500      // ?limit= of lists
-	IdempotencyTTL    = 24 * time.Hour
 )

@@ -49,7 +49,7 @@ func (q *Queue) Enqueue(ctx context.Context, jobs ...Job) ([]Enqueued, error) {
 	return out, err
 }
 
-// part is what one call of Enqueue stores in one script.
+// part has the jobs that one call of Enqueue stores with one script.
 type part struct {
 	*shard.Request
 	producer *shard.Producer
@@ -76,7 +76,7 @@ func (q *Queue) parts(ctx context.Context, entries []*shard.Entry) []*part {
 // EnqueueOnce stores jobs of one shard in one step, together with the record
 // that makes the whole call idempotent. A replay stores nothing and returns the
 // first call's answer; the key with another body is idempotency_key_reused.
-// It leaves with what others enqueue in the shard: one round trip for a request.
+// The jobs are sent together with other callers' jobs for the shard, in one round trip.
 func (q *Queue) EnqueueOnce(ctx context.Context, once Once, jobs ...Job) (replayed bool, stored string, err error) {
 	if len(jobs) == 0 {
 		return false, "", nil
@@ -98,9 +98,9 @@ func (q *Queue) EnqueueOnce(ctx context.Context, once Once, jobs ...Job) (replay
 	return r.Once()
 }
 
-// Replay reads what EnqueueOnce stored under a key in a shard, writing nothing:
-// for a request that would be refused by now but was answered before. The same
-// key with another body is idempotency_key_reused.
+// Replay reads what EnqueueOnce stored under a key in a shard. It writes nothing. It serves
+// requests that would be refused now but were accepted before. The same key with another
+// body is idempotency_key_reused.
 func (q *Queue) Replay(ctx context.Context, n int, once Once) (stored string, found bool, err error) {
 	cmd := redis.NewStringCmd(ctx, "get", q.shards[n].OnceKey(once.Key))
 	if err := q.db.Share(ctx, redisdb.Read, cmd); err != nil {
@@ -152,7 +152,7 @@ func (q *Queue) shardOf(j *Job) int {
 	return rand.IntN(q.o.Shards)
 }
 
-// check refuses what would not fit, or would break a job's text.
+// check refuses jobs whose fields are too long or contain a separator.
 func (q *Queue) check(j *Job) error {
 	names := [...]struct{ field, value, forbidden string }{
 		{"id", j.ID, " :{}\x1f\x00"}, {"type", j.Type, "{}\x1f\x00"}, {"key", j.Key, "{}\x1f\x00"},

@@ -27,7 +27,7 @@ type Claimed struct {
 	asked    time.Time // the same before the claim was sent
 	worker   *Worker
 	session  *session
-	entry    Entry  // without its payload
+	past     past
 	place    string // letter of the stream and the entry's id
 	lost     atomic.Bool
 	finished atomic.Bool
@@ -47,9 +47,9 @@ func (c *Claimed) Clock() time.Time { return c.Now.Add(time.Since(c.here)) }
 func (c *Claimed) GuardAge() time.Duration { return time.Since(c.asked) }
 
 // Alive tells that the lease is not over, by a clock that only goes forward
-// and was read before the claim was sent. Ask immediately before each write to
-// the outside; what no lease can rule out is a pause between the question and
-// the write.
+// and was read before the claim was sent. Call it right before each write to
+// another system. No lease can rule out a pause between this call and the
+// write.
 func (c *Claimed) Alive() bool {
 	return !c.lost.Load() && !c.session.over.Load() && c.worker.process.clock() < c.session.deadline.Load()
 }
@@ -99,7 +99,7 @@ func (c *Claimed) Finish(r Result) {
 		return
 	}
 	if r.Outcome == Retry && c.worker.process.jobs.Err() != nil {
-		r.Outcome = Release // it was told to stop: not its fault
+		r.Outcome = Release // the process is stopping, so the failure does not count
 	}
 	c.worker.finish(c, r)
 }
@@ -185,8 +185,8 @@ type marked struct {
 	report string
 }
 
-// Mark notes that a part of the job has ended and how, so that whoever takes the
-// job over knows (Queue.Marks), and replaces the job's report unless it is "". Marks
+// Mark notes that a part of the job has ended and how, so that the process that takes
+// the job over can read it (Queue.Marks), and replaces the job's report unless it is "". Marks
 // are gathered as results are, and written with or before the job's own result; they
 // stay until the job is done, at most MaxAge or GroupRetention. Call it before Finish.
 // Marks of a job that another process took over are not written.

@@ -27,7 +27,12 @@ const (
 // a payload (lua/part_shard.lua). Whatever becomes of the job before its end is in
 // the head: so a job needs no record beside it, unless it is to be found by its id.
 type Entry struct {
-	Job            Job
+	Job Job
+	past
+}
+
+// past is what a job's head tells beside the Job itself.
+type past struct {
 	since          int64 // when it was enqueued in ms; 0: its entry's id tells
 	attachments    string
 	failures, lost int
@@ -57,8 +62,9 @@ func (e *Entry) size() int {
 }
 
 // plain tells whether the job can be of the short kind.
-func (e *Entry) plain() bool {
-	j := &e.Job
+func (e *Entry) plain() bool { return e.past.plain(&e.Job) }
+
+func (e *past) plain(j *Job) bool {
 	if e.named != "" || j.Key != "" || j.Unique != "" || j.Type != "" || j.Group != "" || j.Guard != "" {
 		return false
 	}
@@ -66,11 +72,10 @@ func (e *Entry) plain() bool {
 		e.failures == 0 && e.lost == 0 && e.fence == 0
 }
 
-// head is the text without the payload.
-func (e *Entry) head() string {
+// head is the text of a job without its payload.
+func (e *past) head(j *Job) string {
 	var b strings.Builder
-	j := &e.Job
-	if e.plain() {
+	if e.plain(j) {
 		b.Grow(IDLength + 2)
 		b.WriteByte(e.kind(kindPlain, kindPlainReport))
 		b.WriteString(j.ID)
@@ -94,16 +99,16 @@ func (e *Entry) head() string {
 	return b.String()
 }
 
-func (e *Entry) kind(without, with byte) byte {
+func (e *past) kind(without, with byte) byte {
 	if e.report {
 		return with
 	}
 	return without
 }
 
-// text is the whole.
+// text is the head followed by the payload.
 func (e *Entry) text() []byte {
-	head := e.head()
+	head := e.head(&e.Job)
 	b := make([]byte, 0, len(head)+len(e.Job.Payload))
 	return append(append(b, head...), e.Job.Payload...)
 }
@@ -114,7 +119,7 @@ func parseEntry(text []byte) (*Entry, error) {
 	if zero < 1 {
 		return nil, fmt.Errorf("a job's text without a head")
 	}
-	e := &Entry{report: text[0] == kindPlainReport || text[0] == kindFullReport}
+	e := &Entry{past: past{report: text[0] == kindPlainReport || text[0] == kindFullReport}}
 	e.Job.Payload = text[zero+1:]
 	head := string(text[1:zero])
 	if text[0] == kindPlain || text[0] == kindPlainReport {
@@ -135,7 +140,6 @@ func parseEntry(text []byte) (*Entry, error) {
 }
 
 // bare tells whether the job's end changes nothing but its entry and its report.
-func (e *Entry) bare() bool {
-	j := &e.Job
+func (e *past) bare(j *Job) bool {
 	return e.named == "" && j.Key == "" && j.Unique == "" && j.Group == "" && e.attachments == ""
 }

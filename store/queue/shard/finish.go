@@ -56,7 +56,7 @@ func (r *results) add(e ended, now int64) {
 	r.since.CompareAndSwap(0, max(now, 1))
 }
 
-// take gives what waits to a call, as much of it as one call takes.
+// take moves waiting results and marks into a call, up to its limit.
 func (r *results) take(c *call) {
 	n := min(len(r.waiting), finishJobs)
 	c.results = r.waiting[:n:n]
@@ -213,7 +213,7 @@ func (w *Worker) fill(c *call) {
 
 // plain tells that the job is done and nothing but its entry and report has to change.
 func (e *ended) plain() bool {
-	return e.r.Outcome == Done && e.c.entry.bare() && len(e.r.Counts) == 0
+	return e.r.Outcome == Done && e.c.past.bare(&e.c.Job) && len(e.r.Counts) == 0
 }
 
 // appendResult adds a result's arguments, in the order of call_finish.lua.
@@ -224,15 +224,15 @@ func appendResult(args []any, c *Claimed, r *Result) []any {
 	}
 	payload, fence := "", c.Fence
 	if r.Untouched {
-		fence = c.entry.fence
+		fence = c.past.fence
 	}
 	if r.Payload != nil {
 		payload = "1" + string(r.Payload)
 	}
-	return append(args, c.place, outcome, c.entry.head(), fence, label, countsText(r.Counts), MS(c.Wait(*r)), payload, r.Parked, r.Reason, r.Err, r.Report)
+	return append(args, c.place, outcome, c.past.head(&c.Job), fence, label, countsText(r.Counts), MS(c.Wait(*r)), payload, r.Parked, r.Reason, r.Err, r.Report)
 }
 
-// countsText is what changes in a group, as scripts read it; "": nothing does.
+// countsText encodes the changes to a group's counters for scripts; "" means no change.
 func countsText(counts map[string]int64) string {
 	if len(counts) == 0 {
 		return ""

@@ -48,7 +48,7 @@ type Job struct {
 }
 
 // Enqueued answers for one job. New is false when the id, or the unique id,
-// was there already: then ID is the one that is.
+// was there already: then ID is the id of the job that exists.
 type Enqueued struct {
 	ID  string
 	New bool
@@ -82,7 +82,7 @@ const (
 	Defer
 	// Dead gives the job up; it becomes a dead letter.
 	Dead
-	// Continue puts the job, with Result.Payload, behind what waits; its
+	// Continue puts the job, with Result.Payload, at the end of the queue; its
 	// attempts start again.
 	Continue
 	// Park moves the job, uncounted, to the parked stream Result.Parked, until

@@ -9,8 +9,6 @@ import (
 
 // Lifetimes and bounds that are not configuration.
 const (
-	defaultOnceTTL = 24 * time.Hour
-
 	maxLost      = 8                // leases that may end before a job is dead
 	claimBytes   = 1 << 20          // payloads of one claim
 	enqueueJobs  = 100              // jobs of one enqueueing call, when they are of several requests

@@ -21,7 +21,7 @@ const (
 	onceReused   = 3
 )
 
-// Request is what one caller enqueues in one shard.
+// Request has the jobs that one caller enqueues in one shard.
 type Request struct {
 	ctx     context.Context // the values of the caller's context, without its end
 	once    Once
@@ -85,7 +85,7 @@ func (r *Request) Once() (replayed bool, stored string, err error) {
 func OnceArgs(once Once) []any {
 	ttl := once.TTL
 	if ttl <= 0 {
-		ttl = defaultOnceTTL
+		ttl = api.IdempotencyTTL
 	}
 	return []any{onceName(once.Key), once.Body[:], once.Answer, MS(ttl)}
 }
@@ -203,7 +203,7 @@ func (l *Producer) nextCall() *call {
 		together = all[taken-1].late
 	}
 	l.mu.Unlock()
-	if taken == 0 && (!l.unresolved || worker == nil) {
+	if taken == 0 && (!l.compareAfter || worker == nil) {
 		return nil
 	}
 	c := &call{script: l.Scripts.enqueue, requests: all, late: together}
@@ -224,7 +224,7 @@ func (l *Producer) fill(c *call, jobs int) {
 	if c.session != nil {
 		c.stored = make(map[int]*Entry, jobs)
 	}
-	common := 10 + len(c.reclaim) // how many arguments come before these
+	before := commonArgs + len(c.reclaim)
 	for _, r := range c.requests {
 		if r.once.Key == "" {
 			c.args = append(c.args, "")
@@ -234,7 +234,8 @@ func (l *Producer) fill(c *call, jobs int) {
 		c.args = append(c.args, len(r.entries))
 		for _, e := range r.entries {
 			if c.stored != nil {
-				c.stored[common+len(c.args)+1] = e
+				// A claim answers with the position of a job's text in ARGV, which begins with 1.
+				c.stored[before+len(c.args)+1] = e
 			}
 			c.args = appendEntry(c.args, e)
 		}

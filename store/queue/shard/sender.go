@@ -21,9 +21,13 @@ import (
 const (
 	callDone      = 1
 	callForgotten = 2 // Redis lost an answered call: nothing was done
+	callOutdated  = 3 // a later call of the series was done already: nothing was done
 )
 
-// Values of a call's answer by position; callGiven values a job follow.
+// commonArgs is the number of arguments that all calls begin with (send, lua/part_call.lua).
+const commonArgs = 10
+
+// Values of a call's answer by position. After them come callGiven values for each claimed job.
 const (
 	callStatus = iota
 	callAlive
@@ -36,8 +40,8 @@ const (
 	callGiven = 3
 )
 
-// call is one numbered call: what it brings to a shard and the room for what it
-// claims there.
+// call is one numbered call to a shard, with the jobs, results and marks that it sends and the
+// number of jobs that it may claim.
 type call struct {
 	ctx      context.Context // never ends
 	script   *redisdb.Script
@@ -82,10 +86,10 @@ type sender struct {
 
 	series string // changed by the sender's goroutine alone, under the lock
 	// Only that goroutine reads and writes the rest.
-	number     uint64    // of the last call
-	answered   uint64    // of the last answered call
-	unresolved bool      // a call may have claimed jobs and was given up
-	last       time.Time // when an answered call was sent last
+	number       uint64    // of the last call
+	answered     uint64    // of the last answered call
+	compareAfter bool      // a call that may have claimed jobs was given up: compare after the next answer
+	last         time.Time // when the last answered call was sent
 }
 
 // wake has the sender look for work.
@@ -155,13 +159,18 @@ func (l *sender) await() {
 	}
 }
 
-// deliver sends a call until it is answered, or known not to have run.
+// deliver sends a call until it ends, in one of three ways. It is answered; or it failed and
+// certainly did not run; or it is given up although it may have run. In the third case its number
+// is used up, and the jobs that it may have claimed are found by a comparison after the next
+// answer (resolve).
 func (l *sender) deliver(c *call) {
 	c.began, c.number = time.Now(), l.number+1
-	for unresolved := false; ; {
-		if l.series == "" || time.Since(l.last) > memoTTL/2 && (!unresolved || time.Since(c.began) > memoTTL/2) {
+	for mayHaveRun := false; ; {
+		// Redis forgets an answered call after memoTTL. A series that may be forgotten soon is not
+		// continued, but a call that may have run stays in its series as long as Redis would know it.
+		if l.series == "" || time.Since(l.last) > memoTTL/2 && (!mayHaveRun || time.Since(c.began) > memoTTL/2) {
 			// The call runs again, and an earlier try may have claimed jobs already.
-			l.unresolved = l.unresolved || unresolved && c.session != nil
+			l.compareAfter = l.compareAfter || mayHaveRun && c.session != nil
 			l.renew()
 			c.number = 1
 		}
@@ -174,13 +183,13 @@ func (l *sender) deliver(c *call) {
 			continue // the call leaves again in a new series
 		}
 		code := api.CodeOf(err)
-		unresolved = unresolved || code == api.CodeUnknownOutcome
+		mayHaveRun = mayHaveRun || code == api.CodeUnknownOutcome
 		// An error of the server means that this try changed nothing, even if it is a
 		// repeat. An error before the call left says nothing of an earlier try.
-		over := !unresolved || code == api.CodeOverloaded || code == api.CodeInternal || !l.mustKnow(c)
-		if over && unresolved { // an earlier try may have run
+		over := !mayHaveRun || code == api.CodeOverloaded || code == api.CodeInternal || !l.mustKnow(c)
+		if over && mayHaveRun {
 			l.number = c.number // used up: the next call does not get this one's answer, and Redis refuses a late copy of it
-			l.unresolved = l.unresolved || c.session != nil
+			l.compareAfter = l.compareAfter || c.session != nil
 		}
 		l.fail(c, err, over)
 		if over {
@@ -206,8 +215,8 @@ func (l *sender) try(c *call) (done bool, err error) {
 	case callDone:
 		l.number, l.answered = c.number, c.number
 		l.apply(c, answer, sent)
-		if l.unresolved {
-			l.unresolved = false
+		if l.compareAfter {
+			l.compareAfter = false
 			l.resolve()
 		}
 		return true, nil
@@ -216,6 +225,7 @@ func (l *sender) try(c *call) (done bool, err error) {
 		if c.session != nil {
 			c.session.worker.process.inBackground(func() { c.session.compare() })
 		}
+	case callOutdated: // it leaves again in a new series
 	}
 	l.renew()
 	return false, nil
@@ -267,7 +277,7 @@ func (l *sender) send(c *call) ([]any, error) {
 	if c.session == nil {
 		most = 0
 	}
-	args := make([]any, 0, 10+len(c.reclaim)+len(c.args))
+	args := make([]any, 0, commonArgs+len(c.reclaim)+len(c.args))
 	args = append(args, name, l.series, strconv.FormatUint(c.number, 10), strconv.FormatUint(l.answered, 10), MS(memoTTL),
 		MS(l.Lease), most, claimBytes, mode, len(c.reclaim))
 	for _, a := range c.reclaim {

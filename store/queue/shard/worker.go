@@ -37,7 +37,7 @@ func (cs *claims) want(arrived ...unclaimed) {
 	cs.unclaimed = append(cs.unclaimed, arrived...)
 }
 
-// some tells that a call would find something, as far as one knows.
+// some tells whether jobs probably wait to be claimed.
 func (cs *claims) some() bool { return cs.wantsMore || len(cs.unclaimed) > 0 }
 
 // take gives a call that has places the entries that it is to reclaim.
@@ -86,7 +86,7 @@ func (b *inbox) take() (jobs []*Claimed) {
 	return jobs
 }
 
-// Worker is what a process does in one shard: it has a session, claims jobs, hands them to
+// Worker does the work of a process in one shard: it has a session, claims jobs, hands them to
 // the handler and has their results recorded.
 type Worker struct {
 	*Shard
@@ -216,17 +216,17 @@ func (w *Worker) resolve() {
 
 // applyClaim hands out the jobs that a call claimed and gives back unused places.
 func (w *Worker) applyClaim(c *call, answer []any, sent time.Time) {
-	l := c.session
+	session := c.session
 	if redisdb.Number(answer[callAlive]) == 0 {
-		w.process.limiter.release(c.room - c.reuse + len(c.results))
+		w.process.limiter.release(c.freed(0))
 		if c.alone != nil {
 			close(c.alone.got)
 		}
-		l.end()
+		session.end()
 		return
 	}
 	if len(c.results)+len(c.marks) > 0 || len(answer) > callJobs {
-		l.extend(sent, false)
+		session.extend(sent, false)
 	} else {
 		w.worked()
 	}
@@ -243,7 +243,7 @@ func (w *Worker) applyClaim(c *call, answer []any, sent time.Time) {
 		w.process.limiter.release(len(c.results))
 		return
 	}
-	w.process.limiter.release(c.room - c.reuse + len(c.results) - len(batch))
+	w.process.limiter.release(c.freed(len(batch)))
 	w.mu.Lock()
 	w.claims.found(c, len(batch))
 	goOn, start := w.claims.some() || !w.results.none(), w.inbox.put(batch)
@@ -263,6 +263,11 @@ func (w *Worker) applyClaim(c *call, answer []any, sent time.Time) {
 		w.sender.wake()
 	}
 }
+
+// freed is the number of places that an answered call which claimed so many jobs gives back: those
+// that were taken for it and those of its results, without those of the claimed jobs. Reused
+// places are among both and count once.
+func (c *call) freed(claimed int) int { return c.room - c.reuse + len(c.results) - claimed }
 
 // begin makes the claimed jobs of an answer; sent is when the call left.
 func (w *Worker) begin(c *call, answer []any, sent time.Time) []*Claimed {
@@ -305,9 +310,8 @@ func (w *Worker) read(one *Claimed, c *call, v []any) bool {
 			return false
 		}
 	}
-	one.entry, one.Job = *e, e.Job
-	// The result needs the head alone.
-	one.entry.Job.Payload, one.entry.Job.Value, one.entry.Job.Counts = nil, nil, nil
+	one.past, one.Job = e.past, e.Job
+	one.Counts = nil // they were added when the job was stored
 	one.Shard = w.n
 	one.GuardValue = redisdb.Text(v[2])
 	one.Attempt, one.Fence = e.failures+1, max(c.session.epoch, e.fence+1)

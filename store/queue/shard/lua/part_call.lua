@@ -29,8 +29,8 @@ local function answer(call, status, alive, text)
   return out
 end
 
--- known answers a call that is not to be done, also to a session that is not alive: nil
--- when it is to be done.
+-- known returns the answer for a call that must not run again, also to a session that is
+-- not alive, and nil for a call that must run.
 local function known(call, alive)
   local memo = redis.call('GET', call.memo)
   local seen = memo and tonumber(string.match(memo, '^%d+')) or 0

@@ -1,6 +1,6 @@
--- What is told of a job while it lives and after its end: a text that the caller
--- chose, whose first letter is the state. Reports of one part of a second share a
--- small hash, under the rest of their ids: what arrives together is written together.
+-- A job's report, while it lives and after its end: a text that the caller chose, whose
+-- first letter is the state. Reports of the same 32nd of a second share a small hash,
+-- under the rest of their ids, so that they are written together.
 -- KEYS: none
 -- ARGV: none
 -- RETURNS: nothing; it only defines functions
