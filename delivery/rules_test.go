@@ -42,7 +42,7 @@ func TestA2_NotificationID(t *testing.T) {
 func TestEveryOutcomeHasAResult(t *testing.T) {
 	t.Parallel()
 	for o := transport.Delivered; o <= transport.NoApp; o++ {
-		if results[o] == nil {
+		if resultOf[o] == nil {
 			t.Errorf("no result for %s", o)
 		}
 	}

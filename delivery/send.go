@@ -187,11 +187,11 @@ func withheld(a transport.Answer) bool {
 // atOnceAgain tells whether the service only asks for another connection.
 func atOnceAgain(a transport.Answer) bool { return a.Outcome == transport.Again && a.RetryAfter == 0 }
 
-// handleAnswer turns an answer into a result, by the table `results`.
+// handleAnswer turns an answer into a result, by the table resultOf.
 func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer) {
 	w.hanging, w.took = a.Status == 0 && a.Outcome != transport.Delivered, a.Took
 	d.resume(ctx, w, a)
-	r := results[a.Outcome](d, w, a)
+	r := resultOf[a.Outcome](d, w, a)
 	if r.Reason == "" {
 		r.Reason = a.Reason
 	}
@@ -205,9 +205,9 @@ func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer
 	d.updateDevice(ctx, w, a)
 }
 
-// results has the result for each outcome. Done ends the notification, Retry uses up an attempt, and
+// resultOf has the result for each outcome. Done ends the notification, Retry uses up an attempt, and
 // Defer does not. A result without a delay gets the backoff of the queue.
-var results = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answer) queue.Result{
+var resultOf = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answer) queue.Result{
 	transport.Delivered: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
 		d.backoff.forget(w.m.Token)
 		return queue.Result{Outcome: queue.Done, Label: events.LabelDelivered}

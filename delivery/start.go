@@ -50,7 +50,7 @@ func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, beg
 		return
 	}
 	w.took = a.Took
-	d.finish(ctx, w, results[a.Outcome](d, w, a))
+	d.finish(ctx, w, resultOf[a.Outcome](d, w, a))
 	if d.storm.observe(d.names.of(w.m.app()), w.m.User, a.Outcome) {
 		w.group.Go(func() { d.stormed(ctx, w.m.app()) })
 	}

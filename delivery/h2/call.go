@@ -68,9 +68,11 @@ type Call struct {
 	window  int64 // the peer's flow-control window for it
 	waits   bool  // is in the connection's blocked list
 	over    error // Cancel was called
-	end     uint64
-	timer   *time.Timer
-	next    *Call
+	// endsAt is the position in the connection's output after the last byte of the request; 0 until
+	// the request is buffered completely. While it is above out.taken, the peer cannot have the request.
+	endsAt uint64
+	timer  *time.Timer
+	next   *Call
 }
 
 // Owner gets the result of its call, once. Any goroutine that sees the call end may call Answered, so
@@ -89,7 +91,7 @@ func (c *Conn) NewCall(data []byte, check func() bool, owner Owner) *Call {
 func (call *Call) Start(path string, fields []Field) {
 	c := call.conn
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndNotify()
 	if err := c.refuses(call, path, fields); err != nil {
 		c.end(call, err)
 		return
@@ -153,7 +155,7 @@ func (c *Conn) field(f Field) { _ = c.enc.WriteField(f) }
 func (call *Call) Cancel(err error) {
 	c := call.conn
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndNotify()
 	call.over = err
 	if c.under(call) {
 		c.reset(call, call.lost(err))
@@ -170,7 +172,7 @@ func (call *Call) lost(cause error) error {
 	switch {
 	case call.result.Status != 0:
 		return nil
-	case call.end == 0:
+	case call.endsAt == 0:
 		return unprocessed(cause)
 	}
 	return cause
@@ -185,7 +187,7 @@ func (c *Conn) reset(call *Call, err error) {
 	c.end(call, err)
 }
 
-// end takes a call off the connection; unlock tells its owner.
+// end takes a call off the connection; unlockAndNotify tells its owner.
 func (c *Conn) end(call *Call, err error) {
 	delete(c.calls, call.id)
 	if call.timer != nil {
@@ -217,7 +219,7 @@ func (c *Conn) began(call *Call, h *head, ended bool) {
 // finish ends a call whose answer is complete. If the peer answered before it had the whole
 // request, the rest is not sent.
 func (c *Conn) finish(call *Call) {
-	if call.end == 0 {
+	if call.endsAt == 0 {
 		c.reset(call, nil)
 		return
 	}

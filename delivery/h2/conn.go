@@ -63,7 +63,7 @@ type Conn struct {
 	block    bytes.Buffer
 	calls    map[uint32]*Call
 	blocked  []*Call // calls whose bodies wait for a window
-	ended    *Call   // calls that unlock tells, linked by next
+	ended    *Call   // calls that unlockAndNotify tells, linked by next
 	last     *Call   // last call of ended
 	nextID   uint32
 	streams  int   // MAX_CONCURRENT_STREAMS as acknowledged
@@ -86,7 +86,7 @@ func (c *Conn) Gone() bool { return c.gone.Load() }
 // Retire lets the connection take no more requests; it ends with its last one.
 func (c *Conn) Retire() {
 	c.pool.mu.Lock()
-	defer c.pool.unlock()
+	defer c.pool.unlockAndNotify()
 	c.pool.retire(c)
 }
 
@@ -214,8 +214,8 @@ func (c *Conn) fail(err error) {
 	}
 	c.err = err
 	for _, call := range c.calls {
-		if call.end > c.out.taken {
-			call.end = 0
+		if call.endsAt > c.out.taken {
+			call.endsAt = 0
 		}
 		c.end(call, call.lost(err))
 	}
@@ -228,8 +228,8 @@ func (c *Conn) fail(err error) {
 	notify(ended)
 }
 
-// unlock unlocks, and tells the owners of the calls that ended meanwhile.
-func (c *Conn) unlock() {
+// unlockAndNotify unlocks, and tells the owners of the calls that ended meanwhile.
+func (c *Conn) unlockAndNotify() {
 	ended := c.takeEnded()
 	c.mu.Unlock()
 	notify(ended)

@@ -79,7 +79,7 @@ type Pool struct {
 	ending map[*Conn]struct{}
 	// waiters are served in the order they came.
 	waiters    list.List // of *Waiter
-	told, last *Waiter   // waiters that unlock tells, linked by next
+	told, last *Waiter   // waiters that unlockAndNotify tells, linked by next
 	dialing    bool
 	cancelDial context.CancelFunc
 	failures   int // dials and useless connections in a row
@@ -134,7 +134,7 @@ func (p *Pool) untried(group string) (n int) {
 // because it shows that the server works on its requests.
 func (p *Pool) Release(c *Conn, use Use) {
 	p.mu.Lock()
-	defer p.unlock()
+	defer p.unlockAndNotify()
 	c.inFlight--
 	switch use {
 	case Answered:
@@ -181,7 +181,7 @@ func (p *Pool) lower(c *Conn, streams int) {
 // connection.
 func (p *Pool) raise(c *Conn, streams int) {
 	p.mu.Lock()
-	defer p.unlock()
+	defer p.unlockAndNotify()
 	c.peer = streams
 	if !p.o.FirstAlone {
 		c.proven = true
@@ -233,7 +233,7 @@ func (p *Pool) dialIfNeeded() {
 // retry checks after a backoff whether a connection is still needed.
 func (p *Pool) retry() {
 	p.mu.Lock()
-	defer p.unlock()
+	defer p.unlockAndNotify()
 	p.retrying = false
 	p.dispatch()
 }
@@ -260,7 +260,7 @@ func (p *Pool) endUnused(c *Conn) {
 	}
 	c.idle = time.AfterFunc(p.o.IdleAfter, func() {
 		p.mu.Lock()
-		defer p.unlock()
+		defer p.unlockAndNotify()
 		if c.inFlight == 0 && len(p.conns) > 1 {
 			c.useful = true // not a failure
 			p.retire(c)
@@ -288,7 +288,7 @@ func (p *Pool) open(ctx context.Context, wait time.Duration) {
 	}
 	c, err := p.dial(ctx)
 	p.mu.Lock()
-	defer p.unlock()
+	defer p.unlockAndNotify()
 	p.dialing = false
 	switch p.err = err; {
 	case err != nil:
@@ -312,7 +312,7 @@ func (p *Pool) open(ctx context.Context, wait time.Duration) {
 // that is never answered must not hold up all others.
 func (p *Pool) markSlow(c *Conn) {
 	p.mu.Lock()
-	defer p.unlock()
+	defer p.unlockAndNotify()
 	c.slow = true
 	p.dispatch()
 }
@@ -376,7 +376,7 @@ func (p *Pool) endIfIdle(c *Conn) {
 // Requests that wait get ErrClosed.
 func (p *Pool) Close() {
 	p.mu.Lock()
-	defer p.unlock()
+	defer p.unlockAndNotify()
 	p.closed = true
 	p.cancelDial()
 	p.failWaiters(ErrClosed)

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	frameHeader = 9               // bytes before each frame's own
+	frameHeader = 9               // length of a frame's header in bytes
 	giveBack    = firstWindow / 4 // received bytes that are returned to the peer's window at once
 )
 
@@ -102,8 +102,8 @@ func (h *head) add(f hpack.HeaderField) {
 // take is a copy of the fields.
 func (h *head) take() []Field { return append([]Field(nil), h.fields...) }
 
-// onHeader takes a fragment of headers. Headers that are not an answer's, such as 100 Continue and
-// trailers, are decoded too, because the header table depends on them.
+// onHeader takes a fragment of headers. Headers that do not belong to a final answer, such as 100
+// Continue and trailers, are decoded too, because the header table depends on them.
 func (c *Conn) onHeader(fragment []byte, ended bool) error {
 	h := &c.answer
 	h.size += frameHeader + len(fragment) // an empty one counts, too
@@ -120,7 +120,7 @@ func (c *Conn) onHeader(fragment []byte, ended bool) error {
 		return fmt.Errorf("read headers: %w", err)
 	}
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndNotify()
 	call, ok := c.calls[h.stream]
 	switch {
 	case !ok, h.status/100 == 1 && !h.ended:
@@ -136,7 +136,7 @@ func (c *Conn) onHeader(fragment []byte, ended bool) error {
 // not waited for.
 func (c *Conn) onData(f *http2.DataFrame) error {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndNotify()
 	if c.owed += f.Length; c.owed >= giveBack {
 		_ = c.framer.WriteWindowUpdate(0, c.owed)
 		c.owed = 0
@@ -161,7 +161,7 @@ func (c *Conn) onData(f *http2.DataFrame) error {
 // onReset ends a call that the peer ended.
 func (c *Conn) onReset(f *http2.RSTStreamFrame) {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndNotify()
 	cause := http2.StreamError{StreamID: f.StreamID, Code: f.ErrCode}
 	call, ok := c.calls[f.StreamID]
 	switch {
@@ -197,7 +197,7 @@ func (c *Conn) onSettings(f *http2.SettingsFrame) error {
 		err = c.flooded()
 	}
 	allowed = c.streams
-	c.unlock()
+	c.unlockAndNotify()
 	c.pool.raise(c, min(allowed, MaxStreams))
 	return err
 }
@@ -226,7 +226,7 @@ func (c *Conn) apply(s http2.Setting) error {
 // onWindow resumes bodies that waited for a window.
 func (c *Conn) onWindow(f *http2.WindowUpdateFrame) error {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndNotify()
 	if f.StreamID == 0 {
 		c.window += int64(f.Increment)
 	} else if call, ok := c.calls[f.StreamID]; ok {
@@ -262,7 +262,7 @@ func (c *Conn) flooded() error {
 func (c *Conn) onGoAway(f *http2.GoAwayFrame) {
 	c.Retire()
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndNotify()
 	for id, call := range c.calls {
 		if id > f.LastStreamID {
 			c.end(call, unprocessed(http2.GoAwayError{LastStreamID: f.LastStreamID, ErrCode: f.ErrCode}))

@@ -37,7 +37,7 @@ type Waiter struct {
 // ErrLimited, so that they do not pile up.
 func (p *Pool) Acquire(w *Waiter) {
 	p.mu.Lock()
-	defer p.unlock()
+	defer p.unlockAndNotify()
 	switch l := w.Limiter; {
 	case l == nil || w.entered || w.over != nil:
 		p.queue(w)
@@ -54,7 +54,7 @@ func (p *Pool) Acquire(w *Waiter) {
 // Leave leaves the limiter. pace is what the last answer says about the pace.
 func (p *Pool) Leave(w *Waiter, pace Pace) {
 	p.mu.Lock()
-	defer p.unlock()
+	defer p.unlockAndNotify()
 	l := w.Limiter
 	if !w.entered {
 		return
@@ -72,7 +72,7 @@ func (p *Pool) Leave(w *Waiter, pace Pace) {
 // Cancel ends the waiting of a waiter, now or when it next asks for room.
 func (p *Pool) Cancel(w *Waiter, err error) {
 	p.mu.Lock()
-	defer p.unlock()
+	defer p.unlockAndNotify()
 	w.over = err
 	if w.in != nil {
 		p.tell(w, nil, err)
@@ -121,7 +121,7 @@ func (p *Pool) give(w *Waiter, c *Conn) {
 	p.tell(w, c, nil)
 }
 
-// tell ends the waiting of a waiter. unlock then calls its owner.
+// tell ends the waiting of a waiter. unlockAndNotify then calls its owner.
 func (p *Pool) tell(w *Waiter, c *Conn, err error) {
 	w.stopWaiting()
 	w.conn, w.err, w.next = c, err, nil
@@ -133,8 +133,8 @@ func (p *Pool) tell(w *Waiter, c *Conn, err error) {
 	p.last = w
 }
 
-// unlock unlocks the pool, and then calls the owners of the waiters whose waiting is over.
-func (p *Pool) unlock() {
+// unlockAndNotify unlocks the pool, and then calls the owners of the waiters whose waiting is over.
+func (p *Pool) unlockAndNotify() {
 	told := p.told
 	p.told, p.last = nil, nil
 	p.mu.Unlock()

@@ -124,7 +124,7 @@ func (c *Conn) pump(call *Call) {
 		call.window -= n
 		c.window -= n
 		if whole {
-			call.end = c.out.end()
+			call.endsAt = c.out.end()
 			return
 		}
 	}

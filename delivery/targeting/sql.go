@@ -117,18 +117,18 @@ func (t *Targeting) behind(p *page, pages []*page) bool {
 	})
 }
 
-// divide separates the pages with users who are not cached, or whose settings were not read
-// because the pages are behind others, and the pages behind these. The cold pages are left as if
-// they had never been read.
-func (t *Targeting) divide(pages []*page) (warm, cold []*page) {
+// divide separates the pages that continue in the goroutine that asks SQL: those with users who are
+// not cached, those whose settings were not read because they are behind others, and those behind
+// these. They are left as if they had never been read.
+func (t *Targeting) divide(pages []*page) (warm, forSQL []*page) {
 	for _, p := range pages {
 		missed := slices.ContainsFunc(p.targets, func(d devices.Target) bool { return d.Err != nil })
 		if !p.read.IsZero() && !missed && !t.behind(p, warm) {
 			warm = append(warm, p)
 			continue
 		}
-		cold = append(cold, &page{c: p.c, job: p.job, dated: p.dated, turn: p.turn, taken: p.taken})
+		forSQL = append(forSQL, &page{c: p.c, job: p.job, dated: p.dated, turn: p.turn, taken: p.taken})
 		p.turn = nil
 	}
-	return warm, cold
+	return warm, forSQL
 }

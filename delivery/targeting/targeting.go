@@ -138,25 +138,25 @@ func (t *Targeting) target(ctx context.Context, batch []*queue.Claimed) {
 			pages = append(pages, p)
 		}
 	}
-	cold := t.work(ctx, pages, true)
+	forSQL := t.work(ctx, pages, true)
 	for _, p := range pages {
 		t.turns.end(p)
 	}
-	t.leaveToSQL(ctx, batch[0].Shard, append(cold, named...))
+	t.leaveToSQL(ctx, batch[0].Shard, append(forSQL, named...))
 }
 
 // work reads the audiences of pages and targets them: small ones together, then large ones
 // page by page. Parts are worked on beside it, so that nobody waits for them. From the cache
 // alone it asks no SQL, and returns, untouched, the pages that need it or that are behind
 // others. Otherwise SQL is asked until it fails once; the rest goes back unread.
-func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (cold []*page) {
+func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (forSQL []*page) {
 	var small, parts, large []*page
 	var away error // why SQL is no longer asked
 	users := 0
 	resolve := func() {
 		var left []*page
 		left, away = t.resolveSmall(ctx, small, fromCache, away)
-		cold, small, users = append(cold, left...), nil, 0
+		forSQL, small, users = append(forSQL, left...), nil, 0
 	}
 	for _, p := range pages {
 		if p.named() && slices.ContainsFunc(small, func(s *page) bool { return !s.named() }) {
@@ -191,29 +191,29 @@ func (t *Targeting) work(ctx context.Context, pages []*page, fromCache bool) (co
 		t.resolveParts(ctx, some)
 	}
 	t.nextPages(ctx, large, away)
-	return cold
+	return forSQL
 }
 
 // resolveSmall targets small audiences, and returns those that need SQL if it must not be
 // asked. If SQL is away only cached users are targeted, and the other pages go back.
 func (t *Targeting) resolveSmall(ctx context.Context, pages []*page, fromCache bool, away error) ([]*page, error) {
 	if away == nil {
-		cold, err := t.resolve(ctx, pages, fromCache)
+		forSQL, err := t.resolve(ctx, pages, fromCache)
 		if !fromCache && delivery.Passing(err) {
 			away = err
 		}
-		return cold, away
+		return forSQL, away
 	}
-	cold, _ := t.resolve(ctx, pages, true)
-	for _, p := range cold {
+	forSQL, _ := t.resolve(ctx, pages, true)
+	for _, p := range forSQL {
 		t.postpone(p, "sql_away", away)
 		t.turns.end(p)
 	}
 	return nil, away
 }
 
-// resolveParts targets parts in a goroutine. So many ask SQL at a time that it keeps up; more
-// go back to the queue.
+// resolveParts targets parts in a goroutine. Only as many ask SQL at a time as it can answer; the
+// others go back to the queue.
 func (t *Targeting) resolveParts(ctx context.Context, parts []*page) {
 	if !t.sql.addParts(len(parts), t.mostForSQL()/eventsOfAPart) {
 		for _, p := range parts {
@@ -312,7 +312,7 @@ func (t *Targeting) wait(p *page, least time.Duration, why string) {
 	p.c.Finish(queue.Result{Outcome: queue.Defer, Delay: delivery.Jitter(wait), Untouched: true, Reason: why})
 }
 
-// split stores a page as parts and goes on with the next one, behind what waits.
+// split stores a page as parts and goes on with the next one, at the end of the queue.
 func (t *Targeting) split(ctx context.Context, p *page) {
 	if !p.c.Alive() {
 		p.c.Finish(queue.Result{Outcome: queue.Release})

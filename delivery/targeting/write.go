@@ -21,7 +21,7 @@ const maxMissed = 40 << 10
 // and the counts go with the one finish that the queue accepts. From the cache alone it asks no
 // SQL, and returns the pages that need it or are behind others, of which nothing has begun. The
 // error comes from reading the settings.
-func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) (cold []*page, err error) {
+func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) (forSQL []*page, err error) {
 	if pages = slices.DeleteFunc(pages, t.waitsForWindow); len(pages) == 0 {
 		return nil, nil
 	}
@@ -34,7 +34,7 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) 
 	}
 	err = t.settings(ctx, first, fromCache)
 	if fromCache {
-		pages, cold = t.divide(pages)
+		pages, forSQL = t.divide(pages)
 	}
 	var stored []*page
 	for _, p := range pages {
@@ -51,7 +51,7 @@ func (t *Targeting) resolve(ctx context.Context, pages []*page, fromCache bool) 
 	for _, p := range pages {
 		t.turns.end(p)
 	}
-	return cold, err
+	return forSQL, err
 }
 
 // store writes the notifications of pages, and finishes each page with its counts. Only users
@@ -281,7 +281,7 @@ func (p *page) miss(user string, err error) {
 	p.counts.Recipients--
 }
 
-// finish ends the event or the part, or puts it behind what waits, for the missed users.
+// finish ends the event or the part, or puts it at the end of the queue, for the missed users.
 func (t *Targeting) finish(p *page) {
 	if !p.goesOn() {
 		t.postpone(p, "missed_users", p.err)
