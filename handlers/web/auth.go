@@ -77,8 +77,8 @@ func (s *Server) spend(info *requestInfo, h http.Header) error {
 	return s.rates.take(info.keyID(), info.started, h)
 }
 
-// Allows tells whether the caller may also do what needs a further scope than the route's. Without
-// a key a server lets everybody do everything who may call it at all.
+// Allows tells whether the caller also has this scope, in addition to the scope of the route. A
+// server without keys allows everything to every caller that it accepts.
 func Allows(ctx context.Context, need api.Scope) bool {
 	info := infoOf(ctx)
 	return info.user == nil && (info.key == nil || info.key.Allows(need))

@@ -65,7 +65,7 @@ type Options struct {
 	Streams *sync.WaitGroup
 }
 
-// Server is what a table's endpoints share.
+// Server has the state that all endpoints of a route table share.
 type Server struct {
 	starting     func() error
 	hasKeys      func() bool
