@@ -6,6 +6,7 @@ import "time"
 const (
 	MaxChatMembers         = 1000                // members named in one POST /v1/chats
 	MaxMessageText         = 4000                // characters of a message
+	MaxMessageData         = 1 << 10             // data of a message, as JSON
 	MaxPollWait            = 30 * time.Second    // ?wait_ms= of a long poll
 	DefaultChatMaxMessages = 10_000              // FANFARE_CHAT_MAX_MESSAGES
 	DefaultChatMaxAge      = 30 * 24 * time.Hour // FANFARE_CHAT_MAX_AGE
@@ -82,6 +83,9 @@ type ChatMessageRequest struct {
 	// Sender may be left out with a user token: the token's user is then the sender.
 	Sender string `json:"sender" validate:"required,identifier" subject:"self" example:"alice"`
 	Text   string `json:"text" validate:"text" example:"hello"`
+	// Data is what an app adds to the text, such as the id of a picture: flat string values, at most
+	// 1 KiB as JSON. fanfare does not look at it.
+	Data map[string]string `json:"data,omitempty" validate:"omitempty,maxjson=1024" example:"picture:p1"`
 }
 
 // ChatMessageSent is the answer to a message: its id, which is one more than the id of the previous
@@ -93,10 +97,11 @@ type ChatMessageSent struct {
 
 // ChatMessage is one message.
 type ChatMessage struct {
-	ID     int64  `json:"id" example:"1"`
-	Sender string `json:"sender" example:"alice"`
-	Text   string `json:"text" example:"hello"`
-	SentAt Time   `json:"sent_at" swaggertype:"string" format:"date-time"`
+	ID     int64             `json:"id" example:"1"`
+	Sender string            `json:"sender" example:"alice"`
+	Text   string            `json:"text" example:"hello"`
+	Data   map[string]string `json:"data,omitempty" example:"picture:p1"`
+	SentAt Time              `json:"sent_at" swaggertype:"string" format:"date-time"`
 }
 
 // ChatMessages is the answer of GET /v1/chats/{chat}/messages, ascending. Gap is true if messages
@@ -162,11 +167,12 @@ type Acks struct {
 
 // StreamMessage is the data of a stream's `message` event.
 type StreamMessage struct {
-	Chat   string `json:"chat" example:"team"`
-	ID     int64  `json:"id" example:"1"`
-	Sender string `json:"sender" example:"alice"`
-	Text   string `json:"text" example:"hello"`
-	SentAt Time   `json:"sent_at" swaggertype:"string" format:"date-time"`
+	Chat   string            `json:"chat" example:"team"`
+	ID     int64             `json:"id" example:"1"`
+	Sender string            `json:"sender" example:"alice"`
+	Text   string            `json:"text" example:"hello"`
+	Data   map[string]string `json:"data,omitempty" example:"picture:p1"`
+	SentAt Time              `json:"sent_at" swaggertype:"string" format:"date-time"`
 }
 
 // StreamGap is the data of a stream's `gap` event: the messages before FirstID are no longer kept, or

@@ -15,7 +15,7 @@ type EventRequest struct {
 	Audience Audience `json:"audience"`
 	// Data is sent in the payload and fills the type's templates: flat string values, at most
 	// 2 KiB as JSON.
-	Data map[string]string `json:"data,omitempty" validate:"-"`
+	Data map[string]string `json:"data,omitempty" validate:"omitempty,maxjson=2048"`
 	// Alert replaces the type's templates; with it the type need not exist.
 	Alert *Alert `json:"alert,omitempty"`
 	// APS is merged into the payload's aps object; at most 2 KiB.

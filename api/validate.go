@@ -30,6 +30,7 @@ type Validator struct {
 //	identifier  what ValidIdentifier takes; identifier=object what ValidObject takes
 //	token       what NormalToken takes
 //	maxbytes=N  a string of at most N bytes (max counts characters)
+//	maxjson=N   string values of at most N bytes as JSON
 //	printable   a string without control characters
 //	text        a message's text: 1 to MaxMessageText characters
 func NewValidator() *Validator {
@@ -130,6 +131,10 @@ func fieldRules() map[string]validator.Func {
 			most, err := strconv.Atoi(f.Param())
 			return err == nil && len(f.Field().String()) <= most
 		},
+		"maxjson": func(f validator.FieldLevel) bool {
+			most, err := strconv.Atoi(f.Param())
+			return err == nil && dataFits(f.Field(), most)
+		},
 		"printable": func(f validator.FieldLevel) bool { return printable(f.Field().String()) },
 	}
 }
@@ -169,25 +174,24 @@ func audienceRules(sl validator.StructLevel) {
 	}
 }
 
-// eventRules limits the free-form JSON of an event.
+// eventRules limits the aps object of an event and refuses an empty alert.
 func eventRules(sl validator.StructLevel) {
 	e := current[EventRequest](sl)
-	if tooMuchData(e.Data) {
-		sl.ReportError(e.Data, "data", "Data", "max", fmt.Sprint(MaxData))
-	}
 	apsRules(sl, e.APS)
 	if e.Alert != nil && *e.Alert == (Alert{}) {
 		sl.ReportError(e.Alert, "alert", "Alert", "required", "title or body")
 	}
 }
 
-// tooMuchData encodes data only if it could exceed MaxData when every byte is escaped.
-func tooMuchData(data map[string]string) bool {
-	most := len(`{}`)
+// dataFits tells whether a map of strings has at most so many bytes as JSON. It is encoded only if it
+// could have more when every byte is escaped.
+func dataFits(v reflect.Value, most int) bool {
+	data, ok := v.Interface().(map[string]string)
+	size := len(`{}`)
 	for name, value := range data {
-		most += 6*(len(name)+len(value)) + len(`"":"",`)
+		size += 6*(len(name)+len(value)) + len(`"":"",`)
 	}
-	return most > MaxData && jsonSize(data) > MaxData
+	return ok && (size <= most || jsonSize(data) <= most)
 }
 
 // eventTypeRules checks the rules between fields of an event type that do not depend on its

@@ -10,7 +10,7 @@ import (
 
 // ruleName is the name that callers see for a rule. Callers need not know how lengths are counted.
 func ruleName(tag string) string {
-	if tag == "maxbytes" {
+	if tag == "maxbytes" || tag == "maxjson" {
 		return "max"
 	}
 	return tag
@@ -44,7 +44,7 @@ func message(f validator.FieldError) string {
 			return "repeats " + f.Param()
 		}
 		return "must name each value once"
-	case "min", "max", "maxbytes":
+	case "min", "max", "maxbytes", "maxjson":
 		return boundMessage(f)
 	}
 	return "breaks the rule " + f.Tag()

@@ -145,6 +145,8 @@ func quickRule(t reflect.Type, name, param string) quick {
 		return func(v reflect.Value) bool { return validText(v.String()) }
 	case name == "maxbytes" && text && err == nil:
 		return func(v reflect.Value) bool { return int64(len(v.String())) <= n }
+	case name == "maxjson" && err == nil:
+		return func(v reflect.Value) bool { return dataFits(v, int(n)) }
 	case name == "oneof" && text:
 		values := strings.Fields(param)
 		return func(v reflect.Value) bool { return slices.Contains(values, v.String()) }

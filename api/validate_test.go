@@ -32,6 +32,7 @@ func TestValidatorTakes(t *testing.T) {
 		"2 KiB of aps":         event(func(e *api.EventRequest) { e.APS = aps(api.MaxAPS) }),
 		"spaces in aps":        event(func(e *api.EventRequest) { e.APS = json.RawMessage(`{` + strings.Repeat(" ", 3000) + `}`) }),
 		"aps null":             event(func(e *api.EventRequest) { e.APS = json.RawMessage(`null`) }),
+		"1 KiB of data":        &api.ChatMessageRequest{Sender: "ann", Text: "x", Data: map[string]string{"x": strings.Repeat("x", api.MaxMessageData-len(`{"x":""}`))}},
 		"a body alone":         event(func(e *api.EventRequest) { e.Alert = &api.Alert{Body: "x"} }),
 		"64 bytes of collapse": event(func(e *api.EventRequest) { e.CollapseID = strings.Repeat("x", 64) }),
 		"256 bytes of title":   &api.EventTypeRequest{Title: strings.Repeat("ü", 128)},
@@ -65,6 +66,7 @@ func TestValidatorRefuses(t *testing.T) {
 		want  string // field and rule
 	}{
 		"data one byte over":   {event(func(e *api.EventRequest) { e.Data = map[string]string{"x": strings.Repeat("x", api.MaxData)} }), "data max"},
+		"a message's data":     {&api.ChatMessageRequest{Sender: "ann", Text: "x", Data: map[string]string{"x": strings.Repeat("x", api.MaxMessageData-7)}}, "data max"},
 		"aps one byte over":    {event(func(e *api.EventRequest) { e.APS = aps(api.MaxAPS + 1) }), "aps max"},
 		"aps a string":         {event(func(e *api.EventRequest) { e.APS = json.RawMessage(`"x"`) }), "aps object"},
 		"an actor with spaces": {event(func(e *api.EventRequest) { e.Actor = "a b" }), "actor identifier"},

@@ -21,14 +21,15 @@ type postMessageRequest struct {
 //	@Description	kept messages with lower ids. Members with an open stream receive the message at once. The other members get a
 //	@Description	push notification if the event type `chat.message` is registered. Its actor is the sender, its object is
 //	@Description	`chat:<id>`, which members can mute, and its data has `chat`, `message_id` and `text` (the first 500 bytes of
-//	@Description	the text).
+//	@Description	the text). The message's own `data` is for apps that read the chat: pages and streams show it beside the text,
+//	@Description	and pushes do not have it.
 //	@Tags			group chat
 //	@ID				postMessage
 //	@Accept			json
 //	@Produce		json
 //	@Param			chat			path		string					true	"The chat"	example(team)
 //	@Param			Idempotency-Key	header		string					false	"Makes the call safe to repeat for 24 h; unique per chat and sender"	minlength(1)	maxlength(255)
-//	@Param			message			body		api.ChatMessageRequest	true	"The message: 1 to 4,000 characters, kept as they are"
+//	@Param			message			body		api.ChatMessageRequest	true	"The message: 1 to 4,000 characters and at most 1 KiB of data, kept as they are"
 //	@Success		201				{object}	api.ChatMessageSent		"Sent"
 //	@Header			201				{string}	Idempotent-Replayed		"true if this is the first answer again"
 //	@Failure		403				{object}	api.Problem				"not_a_member"
@@ -41,7 +42,7 @@ func (s *server) postMessage(ctx context.Context, in *postMessageRequest) (*web.
 	}
 	push := s.pushes(ctx)
 	sent, replayed, err := s.chats.Send(ctx, chat.Outgoing{
-		Chat: in.Chat, Sender: in.Body.Sender, Text: in.Body.Text, Push: push, Once: in.Idempotency,
+		Chat: in.Chat, Sender: in.Body.Sender, Text: in.Body.Text, Data: in.Body.Data, Push: push, Once: in.Idempotency,
 	})
 	if err != nil {
 		return nil, asStranger(ctx, err)

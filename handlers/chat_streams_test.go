@@ -229,6 +229,23 @@ func TestC13_BacklogThenLive(t *testing.T) {
 	})
 }
 
+// C16: streams have the data, in the backlog and live.
+func TestC16_DataOnStreams(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		w.workChats()
+		w.mustChat("team", "ann", "bob")
+		send := func() {
+			w.post("/v1/chats/team/messages", `{"sender":"ann","text":"look","data":{"picture":"p1","":"<"}}`).wants(t, 201, `{"id":"*","sent_at":"*"}`)
+		}
+		send()
+		f := w.follow("bob", "")
+		f.want("message", `{"chat":"team","id":1,"sender":"ann","text":"look","data":{"picture":"p1","":"<"},"sent_at":"*"}`)
+		send()
+		f.want("message", `{"chat":"team","id":2,"sender":"ann","text":"look","data":{"picture":"p1","":"<"},"sent_at":"*"}`)
+	})
+}
+
 func TestC13_ReconnectGoesOnExactly(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, w *world) {

@@ -209,6 +209,43 @@ func TestC12_Text(t *testing.T) {
 	}
 }
 
+// C16: data goes with the text, and back as it was sent.
+func TestC16_Data(t *testing.T) {
+	t.Parallel()
+	eachRedis(t, func(t *testing.T, w *world) {
+		w.mustChat("team", "ann", "bob")
+		most := strings.Repeat("x", api.MaxMessageData-len(`{"x":""}`))
+		var items []string
+		for i, data := range []string{`{"picture":"p1","of":"album:42"}`, `{"":"","\u0000":"<\u2028\ud83d\ude00\\"}`, `{"x":"` + most + `"}`} {
+			w.post("/v1/chats/team/messages", `{"sender":"ann","text":"look","data":`+data+`}`).wants(t, 201, fmt.Sprintf(`{"id":%d,"sent_at":"*"}`, i+1))
+			items = append(items, fmt.Sprintf(`{"id":%d,"sender":"ann","text":"look","data":%s,"sent_at":"*"}`, i+1, data))
+		}
+		for _, none := range []string{`{}`, `null`} { // an empty object is no data
+			w.post("/v1/chats/team/messages", `{"sender":"ann","text":"look","data":`+none+`}`).wants(t, 201, `{"id":"*","sent_at":"*"}`)
+			items = append(items, fmt.Sprintf(`{"id":%d,"sender":"ann","text":"look","sent_at":"*"}`, len(items)+1))
+		}
+		w.get("/v1/chats/team/messages?user=bob").wants(t, 200, `{"items":[`+strings.Join(items, ",")+`],"last_id":5,"first_id":1,"epoch":"*","gap":false}`)
+		w.get("/v1/users/bob/messages/pending").wants(t, 200,
+			`{"chats":[{"id":"team","epoch":"*","unread":5,"gap":false,"first_id":1,"items":[`+strings.Join(items, ",")+`]}]}`)
+
+		for data, rule := range map[string]string{`{"x":"` + most + `y"}`: "max", `{"\u0001":"` + most[:1012] + `"}`: "max"} {
+			w.post("/v1/chats/team/messages", `{"sender":"ann","text":"look","data":`+data+`}`).
+				wants(t, 422, problem(api.CodeValidation, "data must be at most 1024 bytes as JSON", errorsOf("data", rule, "must be at most 1024 bytes as JSON")))
+		}
+		for data, is := range map[string]string{`{"x":{"y":"z"}}`: "an object", `{"x":["y"]}`: "an array"} { // flat
+			w.post("/v1/chats/team/messages", `{"sender":"ann","text":"look","data":`+data+`}`).wants(t, 400, badJSON("data.x", "must be a string, not "+is))
+		}
+		w.post("/v1/chats/team/messages", `{"sender":"ann","data":{"picture":"p1"}}`).
+			wants(t, 422, problem(api.CodeValidation, "*", errorsOf("text", "text", "*"))) // data is beside a text, not instead of it
+
+		once := post("/v1/chats/team/messages", `{"sender":"ann","text":"look","data":{"picture":"p1"}}`).with("Idempotency-Key: k")
+		first := w.do(once).wants(t, 201, `{"id":6,"sent_at":"*"}`)
+		w.do(once).wants(t, 201, first.body)
+		w.post("/v1/chats/team/messages", `{"sender":"ann","text":"look","data":{"picture":"p2"}}`, "Idempotency-Key: k").
+			wants(t, 422, problem(api.CodeIdempotencyReused, "*")) // C2: other data is another message
+	})
+}
+
 func TestIdempotentChats(t *testing.T) {
 	t.Parallel()
 	eachRedis(t, func(t *testing.T, w *world) {

@@ -135,6 +135,17 @@ func chat(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	if first.Chat != chat || first.Sender != "go-alice" || first.Text != "hello" {
 		return fmt.Errorf("the stream begins with %+v", first)
 	}
+	sent, err := c.PostMessageWithResponse(ctx, chat, nil, fanfare.ChatMessageRequest{Sender: "go-alice", Text: "look", Data: &map[string]string{"picture": "p1"}})
+	if err := must(http.StatusCreated, sent, err); err != nil {
+		return err
+	}
+	page, err := c.ListMessagesWithResponse(ctx, chat, &fanfare.ListMessagesParams{User: "go-bob", After: new(int64(sent.JSON201.Id - 1))})
+	if err := must(http.StatusOK, page, err); err != nil {
+		return err
+	}
+	if items := page.JSON200.Items; len(items) != 1 || items[0].Data == nil || (*items[0].Data)["picture"] != "p1" {
+		return fmt.Errorf("messages: %s", page.Body)
+	}
 	acked, err := c.AckMessagesWithResponse(ctx, "go-bob", nil, fanfare.AckRequest{Acks: map[string]int64{chat: first.Id}})
 	if err := must(http.StatusOK, acked, err); err != nil {
 		return err

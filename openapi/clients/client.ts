@@ -76,6 +76,14 @@ async function chat() {
   }));
   const first = await firstMessage("ts-bob");
   assert.deepEqual([first.chat, first.sender, first.text], [id, "ts-alice", "hello"]);
+  const sent = good(await api.POST("/v1/chats/{chat}/messages", {
+    params: { path: { chat: id } },
+    body: { sender: "ts-alice", text: "look", data: { picture: "p1" } },
+  }));
+  const page = good(await api.GET("/v1/chats/{chat}/messages", {
+    params: { path: { chat: id }, query: { user: "ts-bob", after: sent.id - 1 } },
+  }));
+  assert.deepEqual(page.items.map((m) => m.data), [{ picture: "p1" }]);
   const { acked } = good(await api.POST("/v1/users/{user}/messages/ack", {
     params: { path: { user: "ts-bob" } },
     body: { acks: { [id]: first.id } },

@@ -37,7 +37,7 @@ func example(operationID string) any {
 	case "joinChat":
 		return map[string]any{"from": string(api.JoinStart)}
 	case "postMessage":
-		return map[string]any{"sender": "alice", "text": "hello"}
+		return map[string]any{"sender": "alice", "text": "hello", "data": map[string]any{"picture": "p1"}}
 	case "ackMessages":
 		return map[string]any{"acks": map[string]any{"team": 1, "family": 7}}
 	case "putSale":

@@ -90,6 +90,8 @@ var words = map[string]string{
 	"members":                   "The members",
 	"ChatRequest.members":       "The first members, besides the creator",
 	"message":                   "What is wrong, as a sentence",
+	"ChatMessage.data":          "The data that the sender added to the text; absent: none",
+	"StreamMessage.data":        "The data that the sender added to the text; absent: none",
 	"StreamMessageEvent.data":   "A message of one of the user's chats",
 	"AvailabilityEvent.data":    "The available units and the sale's state",
 	"muted":                     "Users who muted the object",

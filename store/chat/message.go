@@ -5,12 +5,40 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+
 	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
-// The log has a message as "<time in ms> <sender> <text>" at the position of its id. It is
-// published as "<epoch> <id> " followed by the same. The text comes last and may contain anything.
+// The log has a message as "<time in ms> <sender> <content>" at the position of its id. It is
+// published as "<epoch> <id> " followed by the same. The content comes last: the text, which may
+// contain any characters, and, if the message has data, dataMark and the data as JSON. An older
+// process takes all of that for the text.
+
+// dataMark is a byte that no text has, because it does not occur in UTF-8.
+const dataMark = "\xff"
+
+// encodeContent makes the content of a message.
+func encodeContent(text string, data map[string]string) (string, error) {
+	if len(data) == 0 {
+		return text, nil
+	}
+	encoded, err := json.Marshal(data)
+	if err != nil {
+		return "", fmt.Errorf("encode the data of a message: %w", err)
+	}
+	return text + dataMark + string(encoded), nil
+}
+
+// decodeContent reads the content of a message.
+func decodeContent(content string) (text string, data map[string]string, err error) {
+	text, encoded, found := strings.Cut(content, dataMark)
+	if found {
+		err = json.Unmarshal([]byte(encoded), &data)
+	}
+	return text, data, err
+}
 
 // decodeEntry reads a message of the log.
 func decodeEntry(id int64, entry string) (api.ChatMessage, error) {
@@ -22,7 +50,11 @@ func decodeEntry(id int64, entry string) (api.ChatMessage, error) {
 	if err != nil {
 		return api.ChatMessage{}, fmt.Errorf("time of message %d: %w", id, err)
 	}
-	return api.ChatMessage{ID: id, Sender: parts[1], Text: parts[2], SentAt: api.AtMillis(at)}, nil
+	text, data, err := decodeContent(parts[2])
+	if err != nil {
+		return api.ChatMessage{}, fmt.Errorf("data of message %d: %w", id, err)
+	}
+	return api.ChatMessage{ID: id, Sender: parts[1], Text: text, Data: data, SentAt: api.AtMillis(at)}, nil
 }
 
 // decodeEntries reads messages with consecutive ids.

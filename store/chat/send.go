@@ -19,8 +19,10 @@ import (
 type Outgoing struct {
 	// Chat and Sender are identifiers; the sender must be a member.
 	Chat, Sender string
-	// Text is kept byte for byte.
+	// Text is kept byte for byte, and so are the strings of Data, which may be nil. Both must be
+	// UTF-8.
 	Text string
+	Data map[string]string
 	// Push says that members without a stream should get a push: the message is due until PushDone.
 	Push bool
 	// Once makes the call safe to repeat. Its scope need not name the sender.
@@ -31,6 +33,7 @@ type Outgoing struct {
 // run.
 type sending struct {
 	Outgoing
+	content        string               // the text with the data, as the log has them
 	record, digest string               // of the Idempotency-Key; "" if there is none
 	indexed        *redis.FloatSliceCmd // whether the sender's index has the chat; nil on a Cluster
 
@@ -47,6 +50,9 @@ func (s *Store) Send(ctx context.Context, m Outgoing) (sent *api.ChatMessageSent
 		return nil, false, err
 	}
 	one := &sending{Outgoing: m}
+	if one.content, err = encodeContent(m.Text, m.Data); err != nil {
+		return nil, false, err
+	}
 	if m.Once.Key != "" {
 		one.record, one.digest = recordKey(m.Chat, m.Once.Name(m.Chat, m.Sender)), digestOf(m.Once)
 	}
@@ -187,7 +193,7 @@ func appendMessages(args []any, messages []*sending) []any {
 		args = append(args, m.Sender)
 	}
 	for _, m := range messages {
-		args = append(args, m.Text)
+		args = append(args, m.content)
 	}
 	for i := 0; i < len(messages) && records > 0; i++ {
 		args = append(args, messages[i].digest)

@@ -16,7 +16,16 @@ type Message struct {
 }
 
 func newMessage(chat string, m *api.ChatMessage) *Message {
-	return &Message{StreamMessage: api.StreamMessage{Chat: chat, ID: m.ID, Sender: m.Sender, Text: m.Text, SentAt: m.SentAt}}
+	return &Message{StreamMessage: api.StreamMessage{Chat: chat, ID: m.ID, Sender: m.Sender, Text: m.Text, Data: m.Data, SentAt: m.SentAt}}
+}
+
+// size is about how many bytes the message takes in memory.
+func (m *Message) size() int {
+	n := len(m.Text) + len(m.Sender)
+	for name, value := range m.Data {
+		n += len(name) + len(value)
+	}
+	return n
 }
 
 // Encoded is the message as encode writes it. encode is called only once, for all streams. The text

@@ -43,3 +43,18 @@ func TestAMessageForNobodyIsNotKept(t *testing.T) {
 		t.Errorf("%d bytes of %d messages are kept", kept.used.Load(), len(top.ring))
 	}
 }
+
+// C16: data counts against what is kept in memory, as text does.
+func TestDataCountsInMemory(t *testing.T) {
+	t.Parallel()
+	top, kept := &topic{chat: "team", on: new(feed), known: true, epoch: "e", listeners: streamSet{one: &Stream{}}}, &budget{}
+	if top.receive("e 1 1700000000000 ann hi\xff"+`{"of":"a1"}`, kept) {
+		t.Fatal("the topic is stale")
+	}
+	if want := int64(len("ann") + len("hi") + len("of") + len("a1")); kept.used.Load() != want {
+		t.Errorf("%d bytes are kept, want %d", kept.used.Load(), want)
+	}
+	if top.drop(kept); kept.used.Load() != 0 {
+		t.Errorf("%d bytes stay counted", kept.used.Load())
+	}
+}

@@ -178,7 +178,7 @@ func (t *topic) update(epoch string, last int64, kept *budget) {
 // keep keeps a message for the streams, and drops the oldest messages over the limits. If the last
 // stream has left in the meantime, it keeps nothing, because nobody would drop the message.
 func (t *topic) keep(m *Message, kept *budget) {
-	size := len(m.Text) + len(m.Sender)
+	size := m.size()
 	if kept.used.Load() > keptTotal || t.listeners.size() == 0 {
 		t.drop(kept)
 		return
@@ -192,7 +192,7 @@ func (t *topic) keep(m *Message, kept *budget) {
 }
 
 func (t *topic) dropOldest(kept *budget) {
-	size := len(t.ring[0].Text) + len(t.ring[0].Sender)
+	size := t.ring[0].size()
 	t.bytes -= size
 	kept.used.Add(-int64(size))
 	t.ring[0] = nil // frees the message
