@@ -4,6 +4,9 @@ import "time"
 
 // The limits of the recent contacts.
 const (
+	MaxContactBatch     = 1000    // contacts in one POST /v1/users/{user}/contacts/batch
+	MaxContactBatchBody = 1 << 20 // bytes of one
+
 	MaxUploadAhead  = 5 * time.Minute // how far in the future an upload may be
 	DefaultIndexMax = 120             // FANFARE_CONTACTS_MAX
 	DefaultIndexMin = 10              // FANFARE_CONTACTS_MIN
@@ -70,8 +73,13 @@ type ContactRequest struct {
 
 // Contact is one of a user's contacts.
 type Contact struct {
-	Contact      string       `json:"contact" example:"bob"`
-	Relationship Relationship `json:"relationship" enums:"contact,friend,family" example:"friend"`
+	Contact      string       `json:"contact" validate:"required,identifier" example:"bob"`
+	Relationship Relationship `json:"relationship" validate:"required,oneof=contact friend family" enums:"contact,friend,family" example:"friend"`
+}
+
+// ContactBatchRequest is the body of POST /v1/users/{user}/contacts/batch. No contact is named twice.
+type ContactBatchRequest struct {
+	Contacts []Contact `json:"contacts" validate:"required,min=1,max=1000,dive"`
 }
 
 // ContactList is the answer of GET /v1/users/{user}/contacts.

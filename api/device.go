@@ -1,5 +1,11 @@
 package api
 
+// The limits of POST /v1/devices/batch.
+const (
+	MaxDeviceBatch     = 1000    // devices in one call
+	MaxDeviceBatchBody = 1 << 20 // bytes
+)
+
 // Environment is the APNs environment that a token belongs to.
 type Environment string
 
@@ -23,6 +29,21 @@ const (
 // DeviceRequest is the body of PUT /v1/users/{user}/devices/{token}.
 type DeviceRequest struct {
 	Platform    string      `json:"platform" validate:"required,oneof=apns" example:"apns"`
+	Topic       string      `json:"topic" validate:"required,identifier" example:"com.example.app"`
+	Environment Environment `json:"environment" validate:"required,oneof=production sandbox" example:"production"`
+}
+
+// DeviceBatchRequest is the body of POST /v1/devices/batch: devices of any number of users. No token
+// is named twice, in upper or lower case.
+type DeviceBatchRequest struct {
+	Devices []DeviceEntry `json:"devices" validate:"required,min=1,max=1000,dive"`
+}
+
+// DeviceEntry is one device of a DeviceBatchRequest.
+type DeviceEntry struct {
+	User        string      `json:"user" validate:"required,identifier" example:"bob"`
+	Token       string      `json:"token" validate:"required,token"`
+	Platform    string      `json:"platform" validate:"required,oneof=apns" enums:"apns" example:"apns"`
 	Topic       string      `json:"topic" validate:"required,identifier" example:"com.example.app"`
 	Environment Environment `json:"environment" validate:"required,oneof=production sandbox" example:"production"`
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,8 +17,9 @@ import (
 )
 
 // maxFieldErrors bounds how many failing fields one response lists, so that a batch of a million
-// bad values does not become a response many times its size.
-const maxFieldErrors = 1000
+// bad values does not become a response many times its size. It is enough for every field of
+// MaxDeviceBatch devices, so that each wrong device is named.
+const maxFieldErrors = 5 * MaxDeviceBatch
 
 // Validator checks values against the rules in their validate tags, and the rules between fields
 // that tags cannot express. It is safe for concurrent use.
@@ -46,6 +49,8 @@ func NewValidator() *Validator {
 	v.RegisterStructValidation(saleRules, SaleRequest{})
 	v.RegisterStructValidation(reservationRules, ReservationRequest{})
 	v.RegisterStructValidation(topicUsersRules, TopicUsersRequest{})
+	v.RegisterStructValidation(deviceBatchRules, DeviceBatchRequest{})
+	v.RegisterStructValidation(contactBatchRules, ContactBatchRequest{})
 	return &Validator{engine: v}
 }
 
@@ -261,6 +266,49 @@ func topicUsersRules(sl validator.StructLevel) {
 	seen := map[string]string{}
 	unique(sl, seen, r.Add, func(i int) string { return fmt.Sprintf("add[%d]", i) })
 	unique(sl, seen, r.Remove, func(i int) string { return fmt.Sprintf("remove[%d]", i) })
+}
+
+// deviceBatchRules refuses a token that a batch names twice.
+func deviceBatchRules(sl validator.StructLevel) {
+	reportRepeats(sl, current[DeviceBatchRequest](sl).repeats(), "devices[%d]", ".token")
+}
+
+// contactBatchRules refuses a contact that a batch names twice.
+func contactBatchRules(sl validator.StructLevel) {
+	reportRepeats(sl, current[ContactBatchRequest](sl).repeats(), "contacts[%d]", ".contact")
+}
+
+// reportRepeats reports the field of each entry of a list that repeats an earlier entry.
+func reportRepeats(sl validator.StructLevel, repeats map[int]int, entry, field string) {
+	for _, i := range slices.Sorted(maps.Keys(repeats)) {
+		sl.ReportError(i, fmt.Sprintf(entry+field, i), "", "unique", fmt.Sprintf(entry, repeats[i]))
+	}
+}
+
+func (r *DeviceBatchRequest) repeats() map[int]int {
+	return repeats(r.Devices, func(d *DeviceEntry) string {
+		token, _ := NormalToken(d.Token)
+		return token
+	})
+}
+
+func (r *ContactBatchRequest) repeats() map[int]int {
+	return repeats(r.Contacts, func(c *Contact) string { return c.Contact })
+}
+
+// repeats returns, by index, the entries whose name is that of an earlier entry, each with the
+// index of the first entry of that name. The name "" does not count, because other rules report it.
+func repeats[T any](list []T, name func(*T) string) map[int]int {
+	seen, again := make(map[string]int, len(list)), map[int]int{}
+	for i := range list {
+		n := name(&list[i])
+		if first, known := seen[n]; known && n != "" {
+			again[i] = first
+		} else {
+			seen[n] = i
+		}
+	}
+	return again
 }
 
 // apsRules requires aps to be a JSON object of at most MaxAPS bytes.

@@ -54,6 +54,10 @@ func quickStruct(t reflect.Type) quick {
 	switch t {
 	case reflect.TypeFor[ReservationRequest]():
 		checks = append(checks, func(v reflect.Value) bool { return oneLine(v.Addr().Interface().(*ReservationRequest)) })
+	case reflect.TypeFor[DeviceBatchRequest]():
+		checks = append(checks, func(v reflect.Value) bool { return len(v.Addr().Interface().(*DeviceBatchRequest).repeats()) == 0 })
+	case reflect.TypeFor[ContactBatchRequest]():
+		checks = append(checks, func(v reflect.Value) bool { return len(v.Addr().Interface().(*ContactBatchRequest).repeats()) == 0 })
 	case reflect.TypeFor[Audience](), reflect.TypeFor[EventRequest](), reflect.TypeFor[EventTypeRequest](), reflect.TypeFor[SaleRequest](), reflect.TypeFor[TopicUsersRequest]():
 		return unsure // these types have rules between fields
 	}
@@ -141,6 +145,11 @@ func quickRule(t reflect.Type, name, param string) quick {
 	case name == "identifier" && text:
 		valid := identifierRule(param)
 		return func(v reflect.Value) bool { return valid(v.String()) }
+	case name == "token" && text:
+		return func(v reflect.Value) bool {
+			_, ok := NormalToken(v.String())
+			return ok
+		}
 	case name == "text" && text:
 		return func(v reflect.Value) bool { return validText(v.String()) }
 	case name == "maxbytes" && text && err == nil:

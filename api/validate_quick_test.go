@@ -14,6 +14,7 @@ func requests() []any {
 	return []any{
 		&EventRequest{}, &EventBatchRequest{}, &EventTypeRequest{}, &DeviceRequest{}, &ReservationRequest{}, &StockRequest{}, &SaleRequest{},
 		&ChatRequest{}, &ChatMessageRequest{}, &AckRequest{}, &ContactRequest{}, &UploadRequest{}, &JoinRequest{}, &VisibilityRequest{}, &MuteRequest{},
+		&DeviceBatchRequest{}, &ContactBatchRequest{},
 	}
 }
 
@@ -52,7 +53,7 @@ func either[T any](t *rapid.T, ordinary T, others ...T) T {
 func fillAny(t *rapid.T, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
-		v.SetString(either(t, "bob", "", "", "a b", strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("ü", 33),
+		v.SetString(either(t, "bob", "", "", "a b", strings.Repeat("ab", 32), strings.Repeat("AB", 32), strings.Repeat("a", 65), strings.Repeat("x", 128), strings.Repeat("x", 129), strings.Repeat("ü", 33),
 			strings.Repeat("\x01", 400), "sandbox", "apns", "friend", "public", "now", strings.Repeat("<", 2049)))
 	case reflect.Int, reflect.Int64:
 		v.SetInt(either[int64](t, 1, 0, -1, 5, 10, 1000, 1001, 1<<53))
@@ -120,6 +121,8 @@ func TestQuickTakesWhatIsOrdinary(t *testing.T) {
 	for _, request := range []any{
 		&ReservationRequest{User: "alice", Lines: []Line{{SKU: "sneaker:42", Quantity: 1}}},
 		&ChatMessageRequest{Sender: "alice", Text: "hello"},
+		&DeviceBatchRequest{Devices: []DeviceEntry{{"bob", strings.Repeat("ab", 32), "apns", "x", "sandbox"}, {"bob", strings.Repeat("cd", 32), "apns", "x", "sandbox"}}},
+		&ContactBatchRequest{Contacts: []Contact{{"bob", "friend"}, {"amy", "family"}}},
 	} {
 		if !rules.sound(reflect.ValueOf(request).Elem()) {
 			t.Errorf("%+v is left to the validator", request)

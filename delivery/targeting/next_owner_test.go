@@ -181,3 +181,33 @@ func TestP4_NothingGoesToTheNextOwnerAfterA503(t *testing.T) {
 		p.mustCounts(p.mustEnd(id, api.EventDone), counts{1, 1, 1, 0, 0})
 	}
 }
+
+// TestP13_NothingGoesToTheNextOwner: the same, when a batch gives the device to bob.
+func TestP13_NothingGoesToTheNextOwner(t *testing.T) {
+	t.Parallel()
+	for _, hops := range []string{"OneHop", "TwoHops"} {
+		t.Run(hops, func(t *testing.T) {
+			t.Parallel()
+			s, sender := watching()
+			p := setup(t, options{db: storetest.Open(t, storetest.Redis(t).URL()), sender: sender, twoHops: hops == "TwoHops"})
+			p.apns.SetLatency(time.Second, 0)
+			p.mustDevice("alice", 1)
+			var ids []string
+			for range 8 {
+				ids = append(ids, p.mustPost(hello("alice")))
+			}
+			storetest.Must(t, p.apns.WaitTotal(1, soon))
+			var batch []api.DeviceEntry
+			for n, user := range []string{"carl", "bob", "amy"} {
+				batch = append(batch, api.DeviceEntry{User: user, Token: token(n), Platform: "apns", Topic: apnstest.DefaultTopic, Environment: api.EnvProduction})
+			}
+			_, err := p.first.devices.PutDevices(t.Context(), batch, api.Idempotency{})
+			storetest.Must(t, err)
+			p.mustStayPrivate(s, ids, time.Now())
+			p.apns.SetLatency(0, 0)
+			for _, user := range []string{"carl", "bob", "amy"} {
+				p.mustCounts(p.mustEnd(p.mustPost(hello(user)), api.EventDone), counts{1, 1, 1, 0, 0})
+			}
+		})
+	}
+}

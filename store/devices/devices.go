@@ -3,6 +3,7 @@ package devices
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"fanfare/api"
 	"fanfare/store/record"
@@ -30,6 +31,40 @@ func (s *Store) PutDevice(ctx context.Context, user, token string, r *api.Device
 	return d, created, nil
 }
 
+// PutDevices registers a batch of devices, all or none, once per idempotency key, each as PutDevice
+// does. The errors name the devices that would be one more than their users may have.
+func (s *Store) PutDevices(ctx context.Context, list []api.DeviceEntry, once api.Idempotency) (replayed bool, err error) {
+	b := record.DeviceBatch{Devices: slices.Clone(list)}
+	tokens := make([]string, len(list))
+	for i := range b.Devices {
+		if tokens[i], err = normal(list[i].Token); err != nil {
+			return false, err
+		}
+		b.Devices[i].Token = tokens[i]
+	}
+	// The first try expects no token of another user: few batches have one.
+	for try := range maxMoves {
+		if try > 0 {
+			if b.Owners, err = s.rec.DeviceOwners(ctx, tokens); err != nil {
+				return false, err
+			}
+		}
+		err = s.write(ctx, b.Subjects().Users, tokens, func(ctx context.Context) (c record.Change, err error) {
+			c, replayed, err = s.rec.PutDevices(ctx, b, once)
+			return c, err
+		})
+		if !errors.Is(err, record.ErrOwnerChanged) {
+			return replayed, err
+		}
+	}
+	return false, moving()
+}
+
+// moving is the error for a token whose owner changed at each try.
+func moving() error {
+	return api.Errorf(api.CodeUnavailable, "the token is moving between users").Because(record.ErrOwnerChanged)
+}
+
 // DeleteDevice removes a user's device. It is no error if the device is not there or belongs to
 // another user.
 func (s *Store) DeleteDevice(ctx context.Context, user, token string) error {
@@ -37,7 +72,7 @@ func (s *Store) DeleteDevice(ctx context.Context, user, token string) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, []string{user}, token, func(ctx context.Context) (record.Change, error) {
+	return s.write(ctx, []string{user}, []string{token}, func(ctx context.Context) (record.Change, error) {
 		return s.rec.DeleteDevice(ctx, user, token)
 	})
 }
@@ -87,12 +122,12 @@ func (s *Store) writeDevice(ctx context.Context, user, token string, do func(con
 		if w.User == "" {
 			return nil
 		}
-		err = s.write(ctx, w.Users(), token, func(ctx context.Context) (record.Change, error) { return do(ctx, w) })
+		err = s.write(ctx, w.Users(), []string{token}, func(ctx context.Context) (record.Change, error) { return do(ctx, w) })
 		if !errors.Is(err, record.ErrOwnerChanged) {
 			return err
 		}
 	}
-	return api.Errorf(api.CodeUnavailable, "the token is moving between users").Because(record.ErrOwnerChanged)
+	return moving()
 }
 
 func normal(token string) (string, error) {

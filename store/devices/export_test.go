@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"fanfare/store/queue"
 	"fanfare/store/record"
 )
 
@@ -37,10 +38,10 @@ func (s *Store) BeforeRelay(f func()) {
 
 // BeforeGuard runs f between the reading of the record and the first guard write.
 func (s *Store) BeforeGuard(f func()) {
-	set, once := s.setGuard, sync.Once{}
-	s.setGuard = func(ctx context.Context, token, value string) error {
+	set, once := s.setGuards, sync.Once{}
+	s.setGuards = func(ctx context.Context, guards []queue.Guard) error {
 		once.Do(f)
-		return set(ctx, token, value)
+		return set(ctx, guards)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 const StateGone api.DeviceState = "gone"
 
 // Guard says to whom a token belongs now. It is stored in the slot of the token's notifications
-// (queue.Queue.SetGuard in the shard Route(token), under GuardName), so that a claim reads it
+// (queue.Queue.SetGuardss in the shard Route(token), under GuardName), so that a claim reads it
 // without another round trip. It is written after every registration, removal and change of state,
 // and is kept longer than any work that was queued before. So if there is no guard, nothing has
 // changed for that time. A retried dead letter may be older, and uses Store.GuardOf.

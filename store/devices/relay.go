@@ -2,12 +2,13 @@ package devices
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
+	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 )
@@ -18,8 +19,6 @@ const (
 	// guardRounds is how often a guard is written again because the record changed while the
 	// guard was written.
 	guardRounds = 4
-	// guardsAtOnce bounds concurrent guard writes; they share round trips.
-	guardsAtOnce = 32
 )
 
 // Outbox returns the handlers that relay changes of settings to Redis, by kind of row. They
@@ -30,7 +29,32 @@ func (s *Store) Outbox() map[string]record.OutboxHandler {
 		record.KindGuard: relaySubjects(func(ctx context.Context, tokens []string) error {
 			return s.writeGuards(ctx, tokens...)
 		}),
+		record.KindDevices: s.relayBatches,
 	}
+}
+
+// relayBatches relays batches of devices one after the other. A batch that cannot be relayed holds
+// up no other.
+func (s *Store) relayBatches(ctx context.Context, rows []record.OutboxRow) (done []string, all error) {
+	for _, row := range rows {
+		if err := s.relayBatch(ctx, row); err != nil {
+			all = errors.Join(all, fmt.Errorf("relay outbox row %s: %w", row.ID, err))
+			continue
+		}
+		done = append(done, row.ID)
+	}
+	return done, all
+}
+
+func (s *Store) relayBatch(ctx context.Context, row record.OutboxRow) error {
+	var of record.BatchSubjects
+	if err := json.Unmarshal([]byte(row.Payload), &of); err != nil {
+		return err
+	}
+	if err := s.relayUsers(ctx, of.Users); err != nil {
+		return err
+	}
+	return s.writeGuards(ctx, of.Tokens...)
 }
 
 // relaySubjects relays the subjects of rows, each once: either all are done, or none is.
@@ -69,8 +93,13 @@ func (s *Store) writeGuards(ctx context.Context, tokens ...string) error {
 	if err != nil {
 		return err
 	}
+	return s.writeGuardsOf(ctx, tokens, truth)
+}
+
+// writeGuardsOf is writeGuards for a caller that has read or written the devices.
+func (s *Store) writeGuardsOf(ctx context.Context, tokens []string, truth map[string]record.OwnedDevice) error {
 	for range guardRounds {
-		if err := s.setGuards(ctx, tokens, truth); err != nil {
+		if err := s.setGuards(ctx, s.guardsOf(tokens, truth)); err != nil {
 			return err
 		}
 		now, err := s.rec.DevicesByToken(ctx, tokens...)
@@ -86,15 +115,12 @@ func (s *Store) writeGuards(ctx context.Context, tokens ...string) error {
 	return errors.New("write guards: the devices keep changing")
 }
 
-func (s *Store) setGuards(ctx context.Context, tokens []string, truth map[string]record.OwnedDevice) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(guardsAtOnce)
-	for _, t := range tokens {
-		g.Go(func() error {
-			return s.setGuard(ctx, t, guardIn(truth, t))
-		})
+func (s *Store) guardsOf(tokens []string, truth map[string]record.OwnedDevice) []queue.Guard {
+	guards := make([]queue.Guard, len(tokens))
+	for i, t := range tokens {
+		guards[i] = queue.Guard{Shard: s.guards.Route(t), Name: GuardName(t), Value: guardIn(truth, t)}
 	}
-	return g.Wait()
+	return guards
 }
 
 func guardIn(truth map[string]record.OwnedDevice, token string) string {

@@ -46,5 +46,5 @@ func (s *Store) Settings(ctx context.Context, user string) (*api.NotificationSet
 }
 
 func (s *Store) writeUser(ctx context.Context, user string, do func(context.Context) (record.Change, error)) error {
-	return s.write(ctx, []string{user}, "", do)
+	return s.write(ctx, []string{user}, nil, do)
 }

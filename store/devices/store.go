@@ -42,24 +42,25 @@ type Store struct {
 	mark, store, fill *redisdb.Script
 	// relay relays a committed change to Redis. Tests replace it to simulate a process that dies
 	// between commit and relay.
-	relay func(context.Context, settingsChange) error
-	// setGuard writes one guard. Tests replace it to act between the read of the record and the
+	relay  func(context.Context, settingsChange) error
+	guards *queue.Queue
+	// setGuards writes guards. Tests replace it to act between the read of the record and the
 	// write.
-	setGuard func(ctx context.Context, token, value string) error
+	setGuards func(context.Context, []queue.Guard) error
 }
 
 // New makes a store. guards is the queue of notifications, whose slots hold the guards of their
 // tokens. It starts nothing; the relay takes the handlers of Outbox.
 func New(db *redisdb.DB, rec *record.DB, guards *queue.Queue, o Options) *Store {
 	s := &Store{
-		db: db, rec: rec, o: o.withDefaults(),
+		db: db, rec: rec, guards: guards, o: o.withDefaults(),
 		mark:  redisdb.MustScript(scripts, "lua/settings_mark.lua"),
 		store: redisdb.MustScript(scripts, "lua/settings_store.lua"),
 		fill:  redisdb.MustScript(scripts, "lua/settings_fill.lua"),
 	}
 	s.relay = s.relayChange
-	s.setGuard = func(ctx context.Context, token, value string) error {
-		return guards.SetGuard(ctx, guards.Route(token), GuardName(token), value, s.o.GuardTTL)
+	s.setGuards = func(ctx context.Context, list []queue.Guard) error {
+		return guards.SetGuards(ctx, s.o.GuardTTL, list...)
 	}
 	return s
 }

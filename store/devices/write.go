@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,19 +15,22 @@ import (
 )
 
 // redisPatience limits each call of Redis during a write of SQL, so that the write finishes within
-// its deadline if Redis is away.
-const redisPatience = time.Second
+// its deadline if Redis is away. A batch gets a little more for each of its users.
+const redisPatience, patiencePerUser = time.Second, 500 * time.Microsecond
+
+// patience is how long a call of Redis for so many users may take.
+func patience(users int) time.Duration { return redisPatience + time.Duration(users)*patiencePerUser }
 
 // settingsChange is a committed write that must be relayed to Redis.
 type settingsChange struct {
 	writer string // the writer whose marks end
 	change record.Change
-	token  string // the token whose guard is written; "" for none
+	tokens []string // the tokens whose guards are written
 }
 
 // write makes one change in SQL while its users are marked (P10), and relays it to Redis. It also
 // works while Redis is away: a sweeper relays the outbox rows later.
-func (s *Store) write(ctx context.Context, users []string, token string, do func(context.Context) (record.Change, error)) error {
+func (s *Store) write(ctx context.Context, users, tokens []string, do func(context.Context) (record.Change, error)) error {
 	writer := rand.Text()
 	start := time.Now()
 	marked := s.markUsers(ctx, writer, users)
@@ -40,18 +44,22 @@ func (s *Store) write(ctx context.Context, users []string, token string, do func
 		s.unmarkUsers(ctx, writer, users, marked)
 		return err
 	case marked:
-		s.relayNow(ctx, settingsChange{writer: writer, change: change, token: token})
+		s.relayNow(ctx, settingsChange{writer: writer, change: change, tokens: tokens})
 	}
 	return nil
 }
 
 // markUsers tells whether every mark is set.
 func (s *Store) markUsers(ctx context.Context, writer string, users []string) bool {
-	ctx, cancel := context.WithTimeout(ctx, redisPatience)
+	ctx, cancel := context.WithTimeout(ctx, patience(len(users)))
 	defer cancel()
-	cmds := make([]redis.Cmder, len(users))
-	for i, u := range users {
-		cmds[i] = s.mark.Cmd(ctx, []string{settingsKey(u), changingKey(u)}, writer, markTTL.Milliseconds())
+	var cmds []redis.Cmder
+	for part := range slices.Chunk(users, s.together()) {
+		keys := make([]string, 0, 2*len(part))
+		for _, u := range part {
+			keys = append(keys, settingsKey(u), changingKey(u))
+		}
+		cmds = append(cmds, s.mark.Cmd(ctx, keys, writer, markTTL.Milliseconds()))
 	}
 	if err := s.send(ctx, cmds); err != nil {
 		s.left(ctx, "settings are written without a mark; the outbox will be swept", err)
@@ -66,7 +74,7 @@ func (s *Store) unmarkUsers(ctx context.Context, writer string, users []string, 
 	if !marked {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(len(users)))
 	defer cancel()
 	versions := make([]record.UserVersion, len(users))
 	for i, u := range users {
@@ -79,7 +87,7 @@ func (s *Store) unmarkUsers(ctx context.Context, writer string, users []string, 
 
 // relayNow relays at once. If that fails, a sweeper relays later.
 func (s *Store) relayNow(ctx context.Context, c settingsChange) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(len(c.change.Users)))
 	defer cancel()
 	if err := s.relay(ctx, c); err != nil {
 		s.left(ctx, "a change of settings was not relayed at once; the outbox will be swept", err)
@@ -100,19 +108,39 @@ func (s *Store) left(ctx context.Context, what string, err error) {
 // them once more when they are some seconds old, because a fail-over may lose writes of the old
 // master's last second.
 func (s *Store) relayChange(ctx context.Context, c settingsChange) error {
-	if err := s.storeVersions(ctx, c.writer, c.change.Users); err != nil || c.token == "" {
+	if err := s.storeVersions(ctx, c.writer, c.change.Users); err != nil || len(c.tokens) == 0 {
 		return err
 	}
-	return s.writeGuards(ctx, c.token)
+	if c.change.Devices == nil {
+		return s.writeGuards(ctx, c.tokens...)
+	}
+	return s.writeGuardsOf(ctx, c.tokens, c.change.Devices)
 }
 
 func (s *Store) storeVersions(ctx context.Context, writer string, versions []record.UserVersion) error {
-	cmds := make([]redis.Cmder, len(versions))
-	for i, v := range versions {
-		cmds[i] = s.store.Cmd(ctx, []string{settingsKey(v.User), changingKey(v.User)},
-			writer, v.Version, versionTTL.Milliseconds())
+	var cmds []redis.Cmder
+	for part := range slices.Chunk(versions, s.together()) {
+		keys, args := make([]string, 0, 2*len(part)), make([]any, 0, 2+len(part))
+		args = append(args, writer, versionTTL.Milliseconds())
+		for _, v := range part {
+			keys, args = append(keys, settingsKey(v.User), changingKey(v.User)), append(args, v.Version)
+		}
+		cmds = append(cmds, s.store.Cmd(ctx, keys, args...))
 	}
 	return s.send(ctx, cmds)
+}
+
+// usersAtOnce is how many users one script marks, or stores the versions of. It occupies Redis for
+// well under a millisecond.
+const usersAtOnce = 100
+
+// together is how many users one script may write: on a Cluster only one, because each user is in
+// another slot.
+func (s *Store) together() int {
+	if s.db.Cluster() {
+		return 1
+	}
+	return usersAtOnce
 }
 
 // send runs scripts of several users in one round trip and returns the first failure.

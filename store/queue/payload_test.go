@@ -21,7 +21,7 @@ func TestQ17_AnyPayload(t *testing.T) {
 		payloads := []string{"", "{}", "ünï\u2028\x00 \r\n$5", strings.Repeat("x", queue.MaxPayload), "same", "same", `{"i":"t","p":null}`}
 		var got, guards seen
 		for _, p := range payloads {
-			if err := w.q.SetGuard(t.Context(), 0, "guard", "ab:c", time.Minute); err != nil {
+			if err := w.q.SetGuards(t.Context(), time.Minute, queue.Guard{Name: "guard", Value: "ab:c"}); err != nil {
 				t.Fatal(err)
 			}
 			w.mustEnqueue(queue.Job{Type: "t y p e", Key: "ke y\n:", Group: "gr:oup", Guard: "guard", Payload: []byte(p),

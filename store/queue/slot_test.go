@@ -20,7 +20,7 @@ func TestAllKeysOfAShardShareASlot(t *testing.T) {
 		w := setup(t, db)
 		jobs := []queue.Job{{Type: "dead", Key: "k", Unique: "u", Group: queue.NewID(0, epoch), Guard: "g", Attachment: []string{"a"}},
 			{Key: "held"}, {Key: "held"}, {Delay: time.Hour}, {Type: "park"}, {Type: "ok"}}
-		if err := w.q.SetGuard(t.Context(), 0, "g", "v", time.Minute); err != nil {
+		if err := w.q.SetGuards(t.Context(), time.Minute, queue.Guard{Name: "g", Value: "v"}); err != nil {
 			t.Fatal(err)
 		}
 		w.mustEnqueue(jobs...)

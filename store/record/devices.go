@@ -145,16 +145,19 @@ func (db *DB) addDevice(ctx context.Context, tx *sqlx.Tx, row deviceRow) error {
 }
 
 func (db *DB) saveDevice(ctx context.Context, tx *sqlx.Tx, row deviceRow) error {
-	_, err := tx.NamedExecContext(ctx, insertDevice+
-		db.d.onConflict("token", []string{"user_id", "platform", "topic", "environment", "state", "reason", "registered_at", "dropped_at"}), row)
+	_, err := tx.NamedExecContext(ctx, insertDevice+db.d.onDevice(), row)
 	return err
+}
+
+// onDevice ends an INSERT that replaces the rows of known tokens.
+func (d dialect) onDevice() string {
+	return d.onConflict("token", []string{"user_id", "platform", "topic", "environment", "state", "reason", "registered_at", "dropped_at"})
 }
 
 // makeRoom makes sure that one more device fits. It removes the device that was dropped longest
 // ago. If api.MaxDevices devices are not dropped, the new one is refused.
 func makeRoom(ctx context.Context, tx *sqlx.Tx, user string) error {
-	var have []deviceRow
-	err := tx.SelectContext(ctx, &have, "SELECT "+deviceColumns+" FROM devices WHERE user_id = ? ORDER BY dropped_at", user)
+	have, err := devicesOf(ctx, tx, user)
 	if err != nil || len(have) < api.MaxDevices {
 		return err
 	}
@@ -164,6 +167,13 @@ func makeRoom(ctx context.Context, tx *sqlx.Tx, user string) error {
 	}
 	_, err = tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ?", have[i].Token)
 	return err
+}
+
+// devicesOf reads the devices of a user. Those that were dropped longest ago come first among those
+// that were dropped.
+func devicesOf(ctx context.Context, tx *sqlx.Tx, user string) (have []deviceRow, err error) {
+	err = tx.SelectContext(ctx, &have, "SELECT "+deviceColumns+" FROM devices WHERE user_id = ? ORDER BY dropped_at", user)
+	return have, err
 }
 
 // DeleteDevice removes a user's device. If the token does not belong to this user, nothing changes,

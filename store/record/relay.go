@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// relayBatch is how many outbox rows a handler gets at once.
-	relayBatch = 500
+	// relayBatch is how many outbox rows a handler gets at once, and relayLarge how many of a kind
+	// whose rows name up to a thousand subjects each.
+	relayBatch, relayLarge = 500, 10
 	// maxRelayEvery keeps the promise P10: the change of a writer that died becomes visible
 	// before its mark in Redis ends.
 	maxRelayEvery     = 4 * time.Second
@@ -46,6 +47,7 @@ type Relay struct {
 	o        RelayOptions
 	handlers map[string]OutboxHandler
 	after    map[string]OpenRow // where the next round begins, by kind; only Sweep uses it
+	behind   bool               // the last round left rows of a kind to the next one; only Run and Sweep use it
 	purges   []*purge
 }
 
@@ -76,10 +78,14 @@ func (r *Relay) Run(ctx context.Context) error {
 			heldUp = away
 			r.o.Logger.InfoContext(ctx, "outbox", "held_up", away, "error", err)
 		}
+		rest := r.o.Every/2 + rand.N(r.o.Every/2)
+		if r.behind {
+			rest = 0
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(r.o.Every/2 + rand.N(r.o.Every/2)):
+		case <-time.After(rest):
 		}
 	}
 }
@@ -89,6 +95,7 @@ func (r *Relay) Run(ctx context.Context) error {
 // must not run twice at once.
 func (r *Relay) Sweep(ctx context.Context) error {
 	var all error
+	r.behind = false
 	for kind, handle := range r.handlers {
 		if err := r.sweepKind(ctx, kind, handle); err != nil {
 			all = errors.Join(all, fmt.Errorf("outbox rows of kind %s: %w", kind, err))
@@ -97,10 +104,15 @@ func (r *Relay) Sweep(ctx context.Context) error {
 	return all
 }
 
-// sweepKind goes on as long as every row of a page is done at once.
+// sweepKind goes on as long as every row of a page is done at once. If large rows take longer than
+// Every, the next round goes on with them, so that the other kinds have their turn.
 func (r *Relay) sweepKind(ctx context.Context, kind string, handle OutboxHandler) error {
+	most, began := relayBatch, time.Now()
+	if kind == KindDevices {
+		most = relayLarge
+	}
 	for {
-		page, err := r.db.OutboxPage(ctx, kind, r.o.Age.Milliseconds(), r.after[kind], relayBatch)
+		page, err := r.db.OutboxPage(ctx, kind, r.o.Age.Milliseconds(), r.after[kind], most)
 		if err != nil {
 			return err
 		}
@@ -116,11 +128,15 @@ func (r *Relay) sweepKind(ctx context.Context, kind string, handle OutboxHandler
 		if deleted := r.db.DeleteOutbox(ctx, done...); err == nil {
 			err = deleted
 		}
-		if len(page) == relayBatch {
-			r.after[kind] = page[relayBatch-1]
+		if len(page) == most {
+			r.after[kind] = page[most-1]
 		}
-		if err != nil || len(done) < relayBatch {
+		if err != nil || len(done) < most {
 			return err
+		}
+		if most == relayLarge && time.Since(began) > r.o.Every {
+			r.behind = true
+			return nil
 		}
 	}
 }

@@ -22,6 +22,8 @@ type UserVersion struct {
 type Change struct {
 	Users  []UserVersion
 	Outbox []string
+	// Devices are the devices of a batch as they were written, by token.
+	Devices map[string]OwnedDevice
 }
 
 // settingsWrite is one write under the row locks of its users. If token is set, there is a

@@ -20,7 +20,7 @@ type Claimed struct {
 	First bool
 	// EnqueuedAt and Now (the moment of the claim) are Redis' time.
 	EnqueuedAt, Now time.Time
-	// GuardValue is what SetGuard stored for the job's Guard, "" if nothing.
+	// GuardValue is what SetGuards stored for the job's Guard, "" if nothing.
 	GuardValue string
 
 	here     time.Time // this process's clock at Now

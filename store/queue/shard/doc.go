@@ -96,7 +96,7 @@
 //	report:<6 of the id> hash    rest of the id: report         ReportRetention, or MaxAge
 //	group:<6 of the id>  hash    rest of the group: counts      GroupRetention
 //	idem:<digest>        string  digest of the body, answer     Once.TTL (24 h)
-//	guard:<name>         string  companion record               as SetGuard says
+//	guard:<name>         string  companion record               as SetGuards says
 //	dead                 stream  dead letters                   7 days, 100,000
 //	deadids              hash    job: its dead letter           with it
 //	stats                hash    counters                       for ever

@@ -28,7 +28,7 @@ type Job struct {
 	// brings another. Its first letter is the state, see StateQueued. Such a job has
 	// an ID of NewID's form.
 	Report string
-	// Guard names a companion record in this slot (SetGuard); a claim returns
+	// Guard names a companion record in this slot (SetGuards); a claim returns
 	// its present value. A retried dead letter has none: it may be older than
 	// any guard.
 	Guard string

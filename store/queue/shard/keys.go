@@ -39,7 +39,7 @@ func (s *Shard) GroupKey(name string) (key, field string) {
 	return s.prefix + "group:" + name[:n], name[n:]
 }
 
-// GuardKey names the companion record that SetGuard stores.
+// GuardKey names the companion record that SetGuards stores.
 func (s *Shard) GuardKey(name string) string { return s.prefix + "guard:" + name }
 
 // MarksKey names the hash with the marks of a job.

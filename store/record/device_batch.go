@@ -1,0 +1,252 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
+)
+
+// KindDevices: a batch of devices was registered; subject is the id of its row, payload the
+// BatchSubjects as JSON (store/devices). Builds that do not know the kind leave the row alone.
+const KindDevices = "devices"
+
+// BatchSubjects names what a batch of devices changed: the users whose settings have a new version,
+// among them those who lost a token, and the tokens.
+type BatchSubjects struct {
+	Users  []string `json:"users"`
+	Tokens []string `json:"tokens"`
+}
+
+// DeviceBatch is a batch of devices, with the users who owned the tokens when the writer read
+// them. No token occurs twice, and each is in lower case.
+type DeviceBatch struct {
+	Devices []api.DeviceEntry
+	Owners  map[string]string // by token; a token without an owner is absent
+}
+
+// Subjects names what the batch changes, each list in order.
+func (b DeviceBatch) Subjects() BatchSubjects {
+	users, tokens := make(map[string]struct{}, len(b.Devices)), make([]string, len(b.Devices))
+	for i := range b.Devices {
+		users[b.Devices[i].User], tokens[i] = struct{}{}, b.Devices[i].Token
+		if owner := b.Owners[tokens[i]]; owner != "" {
+			users[owner] = struct{}{}
+		}
+	}
+	slices.Sort(tokens)
+	return BatchSubjects{Users: slices.Sorted(maps.Keys(users)), Tokens: tokens}
+}
+
+// firstVersion is the version of a user's first change of settings.
+const firstVersion = 1
+
+func userVersions(list []UserVersion) map[string]int64 {
+	versions := make(map[string]int64, len(list))
+	for _, v := range list {
+		versions[v.User] = v.Version
+	}
+	return versions
+}
+
+// DeviceOwners names the users to whom tokens belong; unknown tokens are absent.
+func (db *DB) DeviceOwners(ctx context.Context, tokens []string) (map[string]string, error) {
+	found, err := db.DevicesByToken(ctx, tokens...)
+	owners := make(map[string]string, len(found))
+	for token, d := range found {
+		owners[token] = d.User
+	}
+	return owners, err
+}
+
+// PutDevices registers a batch of devices as PutDevice does each of them, all or none, once per
+// idempotency key. It refuses devices that would be one more than their users may have, and names
+// each of them. A Change without users is the replay of an earlier call.
+func (db *DB) PutDevices(ctx context.Context, b DeviceBatch, once api.Idempotency) (c Change, replayed bool, err error) {
+	subjects := b.Subjects()
+	payload, err := json.Marshal(subjects)
+	if err != nil {
+		return c, false, fmt.Errorf("encode the subjects of a batch: %w", err)
+	}
+	row, err := NewOutboxRow(KindDevices, "", string(payload))
+	if err != nil {
+		return c, false, err
+	}
+	row.Subject = row.ID
+	var done struct{}
+	replayed, err = db.once(ctx, once, &done, func(ctx context.Context, tx *sqlx.Tx) error {
+		users, now, err := db.lockSettings(ctx, tx, subjects.Users)
+		if err != nil {
+			return err
+		}
+		written, err := db.putDevices(ctx, tx, b, subjects.Tokens, userVersions(users), now)
+		if err != nil {
+			return err
+		}
+		c = Change{Users: users, Outbox: []string{row.ID}, Devices: written}
+		return db.announce(ctx, tx, []OutboxRow{row})
+	})
+	if err != nil || replayed {
+		return Change{}, replayed, err
+	}
+	return c, false, nil
+}
+
+// putDevices writes the rows of a batch in the order of their tokens, so that two batches lock them
+// in the same order. versions are those of the users by now.
+func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, b DeviceBatch, tokens []string, versions map[string]int64, now int64) (map[string]OwnedDevice, error) {
+	old, err := db.lockDevices(ctx, tx, b, tokens)
+	if err != nil {
+		return nil, err
+	}
+	if err := makeRooms(ctx, tx, b.Devices, old, versions); err != nil {
+		return nil, err
+	}
+	written := make(map[string]OwnedDevice, len(b.Devices))
+	added, saved := make([]deviceRow, 0, len(b.Devices)), make([]deviceRow, 0, len(old))
+	for i := range b.Devices {
+		d := &b.Devices[i]
+		row := deviceRow{Token: d.Token, User: d.User, Platform: d.Platform, Topic: d.Topic,
+			Environment: string(d.Environment), State: string(api.DeviceActive), RegisteredAt: now}
+		if had, known := old[d.Token]; known {
+			row.RegisteredAt = max(now, had.RegisteredAt+1)
+			saved = append(saved, row)
+		} else {
+			added = append(added, row)
+		}
+		written[d.Token] = OwnedDevice{User: d.User, Device: row.device()}
+	}
+	if err := insertDevices(ctx, tx, added, ""); duplicate(err) {
+		return nil, ErrOwnerChanged // another writer was faster, as in addDevice
+	} else if err != nil {
+		return nil, err
+	}
+	return written, insertDevices(ctx, tx, saved, db.d.onDevice())
+}
+
+// lockDevices reads the rows of tokens under their locks, by token.
+func (db *DB) lockDevices(ctx context.Context, tx *sqlx.Tx, b DeviceBatch, tokens []string) (map[string]deviceRow, error) {
+	old := make(map[string]deviceRow, len(tokens))
+	for part := range slices.Chunk(tokens, chunk) {
+		query, args, err := in("SELECT "+deviceColumns+" FROM devices WHERE token IN (?) ORDER BY token"+db.d.forUpdate, part)
+		if err != nil {
+			return nil, err
+		}
+		var found []deviceRow
+		if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			old[r.Token] = r
+		}
+	}
+	for i := range b.Devices {
+		d := &b.Devices[i]
+		if r, known := old[d.Token]; known && r.User != d.User && r.User != b.Owners[d.Token] {
+			return nil, ErrOwnerChanged
+		}
+	}
+	return old, nil
+}
+
+// insertDevices writes rows in the order of their tokens.
+func insertDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, onConflict string) error {
+	slices.SortFunc(list, func(a, b deviceRow) int { return strings.Compare(a.Token, b.Token) })
+	for part := range slices.Chunk(list, chunk) {
+		args := make([]any, 0, 9*len(part))
+		for _, r := range part {
+			args = append(args, r.Token, r.User, r.Platform, r.Topic, r.Environment, r.State, r.Reason, r.RegisteredAt, r.DroppedAt)
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO devices ("+deviceColumns+") VALUES "+
+			rows("(?, ?, ?, ?, ?, ?, ?, ?, ?)", len(part))+onConflict, args...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeRooms makes sure that the new devices of each user fit, as makeRoom does for one device. It
+// names the devices of the batch that do not.
+func makeRooms(ctx context.Context, tx *sqlx.Tx, devices []api.DeviceEntry, old map[string]deviceRow, versions map[string]int64) error {
+	more, to := map[string][]int{}, make(map[string]string, len(devices))
+	for i := range devices {
+		d := &devices[i]
+		to[d.Token] = d.User
+		if had, known := old[d.Token]; !known || had.User != d.User {
+			more[d.User] = append(more[d.User], i)
+		}
+	}
+	tight, err := tightUsers(ctx, tx, more, versions)
+	if err != nil {
+		return err
+	}
+	var full []int
+	for _, user := range slices.Sorted(maps.Keys(tight)) {
+		// A device that the batch gives to another user leaves, and one that it revives stays.
+		have := slices.DeleteFunc(tight[user], func(d deviceRow) bool { return to[d.Token] != "" && to[d.Token] != user })
+		excess := len(have) + len(more[user]) - api.MaxDevices
+		for _, d := range have {
+			if excess > 0 && d.State == string(api.DeviceDropped) && to[d.Token] == "" {
+				excess--
+				if _, err := tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ?", d.Token); err != nil {
+					return err
+				}
+			}
+		}
+		full = append(full, more[user][len(more[user])-max(excess, 0):]...)
+	}
+	return tooManyDevices(full)
+}
+
+// tooManyDevices names the devices of a batch that would be more than their users may have.
+func tooManyDevices(full []int) error {
+	slices.Sort(full)
+	fields := make([]api.FieldError, len(full))
+	for i, n := range full {
+		fields[i] = api.FieldError{Field: fmt.Sprintf("devices[%d].token", n), Rule: "max",
+			Message: fmt.Sprintf("would be one more than the %d devices a user may have", api.MaxDevices)}
+	}
+	return api.InvalidFields(fields)
+}
+
+// tightUsers returns the devices on record of those users who would have too many with more of
+// them, by user. Users whose first version this is have no device yet.
+func tightUsers(ctx context.Context, tx *sqlx.Tx, more map[string][]int, versions map[string]int64) (map[string][]deviceRow, error) {
+	has := map[string]int{}
+	known := slices.DeleteFunc(slices.Sorted(maps.Keys(more)), func(user string) bool { return versions[user] == firstVersion })
+	for part := range slices.Chunk(known, chunk) {
+		query, args, err := in("SELECT user_id, COUNT(*) AS devices FROM devices WHERE user_id IN (?) GROUP BY user_id", part)
+		if err != nil {
+			return nil, err
+		}
+		var counts []struct {
+			User    string `db:"user_id"`
+			Devices int    `db:"devices"`
+		}
+		if err := tx.SelectContext(ctx, &counts, query, args...); err != nil {
+			return nil, err
+		}
+		for _, c := range counts {
+			has[c.User] = c.Devices
+		}
+	}
+	tight := map[string][]deviceRow{}
+	for user, added := range more {
+		if has[user]+len(added) <= api.MaxDevices {
+			continue
+		}
+		have, err := devicesOf(ctx, tx, user)
+		if err != nil {
+			return nil, err
+		}
+		tight[user] = have
+	}
+	return tight, nil
+}

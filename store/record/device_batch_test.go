@@ -1,0 +1,252 @@
+package record_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/store/record"
+	"fanfare/store/storetest"
+)
+
+func entry(user string, n int) api.DeviceEntry {
+	return api.DeviceEntry{User: user, Token: token(n), Platform: "apns", Topic: "com.example.app", Environment: api.EnvSandbox}
+}
+
+// putBatch registers a batch as devices.Store does, in the name of the owners.
+func putBatch(ctx context.Context, db *record.DB, once api.Idempotency, list ...api.DeviceEntry) (record.Change, bool, error) {
+	var tokens []string
+	for _, d := range list {
+		tokens = append(tokens, d.Token)
+	}
+	owners, err := db.DeviceOwners(ctx, tokens)
+	if err != nil {
+		return record.Change{}, false, err
+	}
+	return db.PutDevices(ctx, record.DeviceBatch{Devices: list, Owners: owners}, once)
+}
+
+func mustPutBatch(t testing.TB, db *record.DB, list ...api.DeviceEntry) record.Change {
+	t.Helper()
+	c, _, err := putBatch(t.Context(), db, api.Idempotency{}, list...)
+	storetest.Must(t, err)
+	return c
+}
+
+// mustTokens lists a user's devices as their numbers, with the state of those that are not active.
+func mustTokens(t testing.TB, db *record.DB, user string) (out []string) {
+	t.Helper()
+	for _, d := range mustDevices(t, db, user) {
+		text := strings.TrimLeft(d.Token, "0")
+		if d.State != api.DeviceActive {
+			text += " " + string(d.State)
+		}
+		out = append(out, text)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func mustDrop(t testing.TB, db *record.DB, n int, at int64) {
+	t.Helper()
+	found, err := db.DevicesByToken(t.Context(), token(n))
+	storetest.Must(t, err)
+	registered := found[token(n)].RegisteredAt
+	mustSetState(t, db, token(n), record.StateChange{State: api.DeviceDropped, Reason: "x", RegisteredAt: registered, At: api.AtMillis(registered.UnixMilli() + at)})
+}
+
+// TestP13_ABatchIsWhatItsCallsWouldBe: new devices, one that registers again, one that was dropped,
+// and one of another user, in one transaction with one row in the outbox.
+func TestP13_ABatchIsWhatItsCallsWouldBe(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		again, _, _ := mustPut(t, db, "alice", token(1))
+		mustPut(t, db, "alice", token(2))
+		mustDrop(t, db, 2, 1000)
+		moved, _, _ := mustPut(t, db, "bob", token(3))
+		before := mustCount(t, db, "outbox")
+		c := mustPutBatch(t, db, entry("carl", 4), entry("alice", 3), entry("alice", 2), entry("alice", 1))
+		want := []record.UserVersion{{User: "alice", Version: 4}, {User: "bob", Version: 2}, {User: "carl", Version: 1}}
+		if !slices.Equal(c.Users, want) || len(c.Outbox) != 1 || mustCount(t, db, "outbox") != before+1 {
+			t.Fatalf("%+v", c)
+		}
+		for user, want := range map[string][]string{"alice": {"1", "2", "3"}, "bob": nil, "carl": {"4"}} {
+			if got := mustTokens(t, db, user); !slices.Equal(got, want) {
+				t.Errorf("%s has %v, want %v", user, got, want)
+			}
+		}
+		found, err := db.DevicesByToken(t.Context(), token(1), token(2), token(3))
+		storetest.Must(t, err)
+		if !found[token(1)].RegisteredAt.After(again.RegisteredAt.Time) || !found[token(3)].RegisteredAt.After(moved.RegisteredAt.Time) {
+			t.Error("a registration is not later than the one before")
+		}
+		if d := found[token(2)]; d.Reason != "" || d.DroppedAt != nil {
+			t.Errorf("revived: %+v", d)
+		}
+	})
+}
+
+// TestP13_ALargeBatch has more devices than one statement.
+func TestP13_ALargeBatch(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		list := make([]api.DeviceEntry, api.MaxDeviceBatch)
+		for i := range list {
+			list[i] = entry(fmt.Sprintf("u%04d", i), len(list)-i)
+		}
+		for version := int64(1); version < 3; version++ {
+			c := mustPutBatch(t, db, list...)
+			if len(c.Users) != len(list) || c.Users[999] != (record.UserVersion{User: "u0999", Version: version}) {
+				t.Fatalf("%d users, the last %+v", len(c.Users), c.Users[len(c.Users)-1])
+			}
+		}
+		if n := mustCount(t, db, "devices"); n != len(list) {
+			t.Fatalf("%d devices", n)
+		}
+	})
+}
+
+// TestP13_AFiftyFirstDevice: a batch is refused as a whole and names each device that does not fit.
+// What leaves the user in the same batch, and what was dropped longest ago, makes room.
+func TestP13_AFiftyFirstDevice(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		var full []api.DeviceEntry
+		for i := range api.MaxDevices {
+			full = append(full, entry("alice", i))
+		}
+		mustPutBatch(t, db, full...)
+		refused := func(t *testing.T, want []string, list ...api.DeviceEntry) {
+			t.Helper()
+			outbox, devices := mustCount(t, db, "outbox"), mustCount(t, db, "devices")
+			_, _, err := putBatch(t.Context(), db, api.Idempotency{}, list...)
+			var no *api.Error
+			if !errors.As(err, &no) || no.Code != api.CodeValidation {
+				t.Fatalf("answered with %v", err)
+			}
+			var got []string
+			for _, f := range no.Fields {
+				got = append(got, f.Field)
+				if f.Rule != "max" || f.Message != "would be one more than the 50 devices a user may have" {
+					t.Errorf("%+v", f)
+				}
+			}
+			if !slices.Equal(got, want) || mustCount(t, db, "outbox") != outbox || mustCount(t, db, "devices") != devices {
+				t.Errorf("named %v, want %v; %d devices, %d before", got, want, mustCount(t, db, "devices"), devices)
+			}
+		}
+		refused(t, []string{"devices[1].token", "devices[3].token"}, entry("bob", 90), entry("alice", 91), entry("alice", 7), entry("alice", 92))
+		many := make([]api.DeviceEntry, 0, 60)
+		for i := range 60 {
+			many = append(many, entry("carl", 1000+i))
+		}
+		refused(t, []string{"devices[51].token", "devices[52].token"}, append([]api.DeviceEntry{entry("bob", 90)}, many[:52]...)...)
+		mustDrop(t, db, 10, 3000)
+		mustDrop(t, db, 11, 2000)
+		mustDrop(t, db, 12, 1000)
+		t.Run("TheOneDroppedLongestAgoGoes", func(t *testing.T) {
+			mustPutBatch(t, db, entry("alice", 90), entry("alice", 12)) // 12 is revived and stays
+			got := mustTokens(t, db, "alice")
+			if len(got) != api.MaxDevices || slices.Contains(got, "b dropped") || !slices.Contains(got, "a dropped") || !slices.Contains(got, "c") {
+				t.Errorf("%v", got)
+			}
+		})
+		t.Run("WhatLeavesMakesRoom", func(t *testing.T) {
+			mustPutBatch(t, db, entry("alice", 91), entry("alice", 92), entry("bob", 0))
+			if got := mustTokens(t, db, "alice"); len(got) != api.MaxDevices || slices.Contains(got, "a dropped") {
+				t.Errorf("%d devices: %v", len(got), got)
+			}
+			if got := mustTokens(t, db, "bob"); len(got) != 1 {
+				t.Errorf("bob has %v", got)
+			}
+			refused(t, []string{"devices[2].token"}, entry("bob", 1), entry("alice", 93), entry("alice", 94))
+		})
+	})
+}
+
+// TestP13_AnOldOwnerIsNoticed: a batch that knows another owner than there is now changes nothing.
+func TestP13_AnOldOwnerIsNoticed(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		mustPut(t, db, "bob", token(1))
+		for _, owners := range []map[string]string{nil, {token(1): "alice"}} {
+			_, _, err := db.PutDevices(t.Context(), record.DeviceBatch{Devices: []api.DeviceEntry{entry("carl", 2), entry("carl", 1)}, Owners: owners}, api.Idempotency{})
+			if !errors.Is(err, record.ErrOwnerChanged) || mustCount(t, db, "devices") != 1 {
+				t.Fatalf("owners %v: %v", owners, err)
+			}
+		}
+	})
+}
+
+// TestP13_ARepeatChangesNothing: a repeat with the same key does not bring back what was removed
+// since, and a batch that was refused may be sent again.
+func TestP13_ARepeatChangesNothing(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		once := api.Idempotency{Scope: "s", Key: "k", Body: [32]byte{1}}
+		var full []api.DeviceEntry
+		for i := range api.MaxDevices + 1 {
+			full = append(full, entry("bob", i))
+		}
+		_, _, err := putBatch(t.Context(), db, once, full...)
+		storetest.WantCode(t, err, api.CodeValidation)
+		for n := range 2 {
+			c, replayed, err := putBatch(t.Context(), db, once, entry("alice", 100))
+			if err != nil || replayed != (n == 1) || len(c.Users)+len(c.Outbox) != 2*(1-n) {
+				t.Fatalf("call %d: %+v, %t, %v", n, c, replayed, err)
+			}
+			_, err = db.DeleteDevice(t.Context(), "alice", token(100))
+			storetest.Must(t, err)
+			if n := mustCount(t, db, "devices"); n != 0 {
+				t.Errorf("%d devices", n)
+			}
+		}
+		once.Body = [32]byte{2}
+		_, _, err = putBatch(t.Context(), db, once, entry("alice", 101))
+		storetest.WantCode(t, err, api.CodeIdempotencyReused)
+	})
+}
+
+// TestP13_AnEarlierBuildLeavesTheRow: a relay that does not know the kind of the row neither reports
+// it nor removes it.
+func TestP13_AnEarlierBuildLeavesTheRow(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		mustPutBatch(t, db, entry("alice", 1), entry("bob", 2))
+		forbidden := func(_ context.Context, rows []record.OutboxRow) ([]string, error) {
+			t.Errorf("it was handed %+v", rows)
+			return nil, nil
+		}
+		handlers := map[string]record.OutboxHandler{}
+		for _, kind := range []string{record.KindSettings, record.KindGuard, record.KindContact, record.KindUpload} {
+			handlers[kind] = forbidden
+		}
+		storetest.Must(t, db.NewRelay(record.RelayOptions{Age: 1}, handlers).Sweep(t.Context()))
+		if n := mustCount(t, db, "outbox"); n != 1 {
+			t.Errorf("%d rows are left", n)
+		}
+	})
+}
+
+// TestP13_ManyBatchesHoldUpNoOtherRows: the relay of batches is cut into pieces, and ends.
+func TestP13_ManyBatchesHoldUpNoOtherRows(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		for i := range 25 {
+			mustPutBatch(t, db, entry("alice", i))
+		}
+		relay := db.NewRelay(record.RelayOptions{Every: 1, Age: 1}, map[string]record.OutboxHandler{
+			record.KindDevices: func(_ context.Context, rows []record.OutboxRow) ([]string, error) { return ids(rows), nil },
+		})
+		for _, left := range []int{15, 5, 0} {
+			storetest.Must(t, relay.Sweep(t.Context()))
+			if n := mustCount(t, db, "outbox"); n != left {
+				t.Fatalf("%d rows are left, want %d", n, left)
+			}
+		}
+	})
+}
