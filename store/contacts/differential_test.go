@@ -56,8 +56,10 @@ func plan(r *rand.Rand, n int) []operation {
 		}
 		op.upload = fmt.Sprint("up", r.IntN(max(1, uploads)))
 		switch k := r.IntN(100); {
-		case k < 40:
+		case k < 32:
 			op.what = "put"
+		case k < 40:
+			op.what = "batch"
 		case k < 52:
 			op.what = "remove"
 		case k < 77:
@@ -98,6 +100,8 @@ func (w *world) apply(ctx context.Context, op operation) (err error) {
 	switch op.what {
 	case "put":
 		_, _, err = w.PutContact(ctx, op.user, op.peer, &api.ContactRequest{Relationship: op.relation})
+	case "batch":
+		_, err = w.PutContacts(ctx, op.user, neighbours(op.peer, op.relation), api.Idempotency{})
 	case "remove":
 		err = w.DeleteContact(ctx, op.user, op.peer)
 	case "upload":
@@ -117,6 +121,16 @@ func (w *world) apply(ctx context.Context, op operation) (err error) {
 		return nil
 	}
 	return err
+}
+
+// neighbours are a few users, beginning with one, as contacts.
+func neighbours(user string, r api.Relationship) []api.Contact {
+	i, _ := strconv.Atoi(user[1:])
+	list := make([]api.Contact, 5)
+	for k := range list {
+		list[k] = api.Contact{Contact: fmt.Sprintf("u%03d", (i+k)%diffUsers), Relationship: r}
+	}
+	return list
 }
 
 // applyAll does the operations of a window at once, window after window.

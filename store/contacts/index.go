@@ -142,6 +142,28 @@ func (x *index) relations(ctx context.Context, user string) (string, bool, error
 	return counter, err == nil, err
 }
 
+// indexed returns those users who have an index.
+func (x *index) indexed(ctx context.Context, users []string) ([]string, error) {
+	cmds := make([]redis.Cmder, len(users))
+	for i, user := range users {
+		cmds[i] = redis.NewIntCmd(ctx, "exists", stateKey(user))
+	}
+	if err := x.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
+		return nil, err
+	}
+	var found []string
+	for i, cmd := range cmds {
+		n, err := cmd.(*redis.IntCmd).Result()
+		if err != nil {
+			return nil, fmt.Errorf("look for an index: %w", err)
+		}
+		if n > 0 {
+			found = append(found, users[i])
+		}
+	}
+	return found, nil
+}
+
 // The answers of index_sync.lua.
 const (
 	syncNoIndex = 0
@@ -155,14 +177,24 @@ type synced struct {
 	floor           bool
 }
 
-// sync writes the time of one contact that SQL returned after relations was read. If at is nil, it
-// removes the contact.
-func (x *index) sync(ctx context.Context, user, relations, contact string, at *int64) (synced, error) {
-	score := ""
-	if at != nil {
-		score = entry{contact, *at}.score()
+// present is the time of a contact in SQL; nil: the contact is removed from the index.
+type present struct {
+	contact string
+	at      *int64
+}
+
+// sync writes the times of contacts that SQL returned after relations was read.
+func (x *index) sync(ctx context.Context, user, relations string, contacts ...present) (synced, error) {
+	args := make([]any, 0, 3+2*len(contacts))
+	args = append(args, relations, x.max, recentMargin.Milliseconds())
+	for _, c := range contacts {
+		score := ""
+		if c.at != nil {
+			score = entry{c.contact, *c.at}.score()
+		}
+		args = append(args, c.contact, score)
 	}
-	reply, err := x.reply(ctx, redisdb.Write, x.syncScript, indexKeys(user), relations, contact, score, x.max, recentMargin.Milliseconds())
+	reply, err := x.reply(ctx, redisdb.Write, x.syncScript, indexKeys(user), args...)
 	if err != nil {
 		return synced{}, fmt.Errorf("sync index: %w", err)
 	}

@@ -121,24 +121,29 @@ func (s *Store) contactChanged(ctx context.Context, _ *queue.Claimed, t *task) (
 // syncTries is how often a change is read again because of other changes in between.
 const syncTries = 10
 
-// syncOne writes the present state of one contact into a user's index. The counter is read before
-// SQL and compared at the write, so that jobs of the same user end with the newest version, in any
-// order and even at the same time.
+// syncOne writes the present state of one contact into a user's index.
 func (s *Store) syncOne(ctx context.Context, user, contact string) error {
+	return s.sync(ctx, user, []string{contact})
+}
+
+// sync writes the present state of some contacts into a user's index. The counter is read before
+// SQL and compared at the write, so that changes of the same user end with the newest version, in
+// any order and even at the same time.
+func (s *Store) sync(ctx context.Context, user string, contacts []string) error {
 	for range syncTries {
 		relations, ok, err := s.index.relations(ctx, user)
 		if err != nil || !ok {
 			return err
 		}
-		found, err := s.truth.ask(ctx, record.ActivityQuery{Viewer: user, Contacts: []string{contact}})
+		found, err := s.truth.ask(ctx, record.ActivityQuery{Viewer: user, Contacts: contacts})
 		if err != nil {
 			return err
 		}
-		a := found[0]
-		if a.Contact != "" && a.LastUpload == nil {
-			return nil // a fan-out may know a newer upload than this read: only reads remove a contact
+		changes := changesOf(contacts, found)
+		if len(changes) == 0 {
+			return nil
 		}
-		out, err := s.index.sync(ctx, user, relations, contact, a.LastUpload)
+		out, err := s.index.sync(ctx, user, relations, changes...)
 		if err != nil || out.status == syncNoIndex {
 			return err
 		}
@@ -150,6 +155,19 @@ func (s *Store) syncOne(ctx context.Context, user, contact string) error {
 		}
 	}
 	return fmt.Errorf("sync contact: the contacts of %s keep changing", user)
+}
+
+// changesOf makes the changes of an index from the answers of SQL. It leaves out contacts without
+// a visible upload: a fan-out may know a newer upload than this answer, and only reads remove a
+// contact.
+func changesOf(contacts []string, found []record.Activity) []present {
+	changes := make([]present, 0, len(contacts))
+	for i, a := range found {
+		if a.Contact == "" || a.LastUpload != nil {
+			changes = append(changes, present{contacts[i], a.LastUpload})
+		}
+	}
+	return changes
 }
 
 // rebuild fills a user's index up, or builds it from nothing. The right to build belongs to the

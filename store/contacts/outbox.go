@@ -3,23 +3,88 @@ package contacts
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"fanfare/store/queue"
 	"fanfare/store/record"
 )
 
 // kinds are the kinds of outbox rows that this package relays.
-func kinds() []string { return []string{record.KindContact, record.KindUpload} }
+func kinds() []string { return []string{record.KindContact, record.KindContacts, record.KindUpload} }
 
 // Outbox announces changes again whose jobs are not done, because the process that committed them
-// died or Redis lost the jobs. A change has at most one live job, and that job deletes its row.
+// died or Redis lost the jobs. A change has at most one live job, and that job deletes its row. A
+// batch of contacts has no job: processes of an earlier build would not know its type, and would
+// make a dead letter of it.
 func (s *Store) Outbox() map[string]record.OutboxHandler {
-	all := map[string]record.OutboxHandler{}
-	for _, kind := range kinds() {
-		all[kind] = s.announceAgain
+	return map[string]record.OutboxHandler{
+		record.KindContact: s.announceAgain, record.KindUpload: s.announceAgain, record.KindContacts: s.relayBatches,
 	}
-	return all
+}
+
+const (
+	// batchPatience is how long a call waits until its batch is in the indexes.
+	batchPatience = 2 * time.Second
+	// syncsAtOnce bounds the indexes of contacts that are written at once; they share round trips
+	// and statements.
+	syncsAtOnce = 32
+)
+
+// relayNow relays a batch at once and closes its row. If that fails, the sweeper relays it.
+func (s *Store) relayNow(ctx context.Context, row record.OutboxRow) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchPatience)
+	defer cancel()
+	err := s.relayBatch(ctx, row)
+	if err == nil {
+		err = s.close(ctx, row.ID)
+	}
+	if err != nil {
+		s.o.Logger.DebugContext(ctx, "a batch of contacts waits for the sweeper", "error", err)
+	}
+}
+
+// relayBatches relays batches of contacts one after the other. A batch that cannot be relayed holds
+// up no other.
+func (s *Store) relayBatches(ctx context.Context, rows []record.OutboxRow) (done []string, all error) {
+	for _, row := range rows {
+		if err := s.relayBatch(ctx, row); err != nil {
+			all = errors.Join(all, fmt.Errorf("relay outbox row %s: %w", row.ID, err))
+			continue
+		}
+		done = append(done, row.ID)
+	}
+	return done, all
+}
+
+// relayBatch updates the owner's index, and those of the contacts, as contactChanged does for one
+// of them.
+func (s *Store) relayBatch(ctx context.Context, row record.OutboxRow) error {
+	owner, contacts := row.Subject, []string{}
+	if err := json.Unmarshal([]byte(row.Payload), &contacts); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(contacts, raiseBatch) {
+		if err := s.sync(ctx, owner, part); err != nil {
+			return err
+		}
+	}
+	indexed, err := s.index.indexed(ctx, contacts)
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(syncsAtOnce)
+	for _, contact := range indexed {
+		if contact != owner {
+			g.Go(func() error { return s.syncOne(ctx, contact, owner) })
+		}
+	}
+	return g.Wait()
 }
 
 // announceAgain enqueues the rows that can be read. A row that cannot be read is logged and holds

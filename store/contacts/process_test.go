@@ -30,6 +30,7 @@ type process struct {
 	Role, Redis, SQL string
 	Options          Options
 	Upload           string
+	Batch            bool
 	Relay            record.RelayOptions
 }
 
@@ -71,10 +72,15 @@ func (p *process) play(ctx context.Context) error {
 		return jobs.Run(ctx, queue.ByType(s.Jobs()))
 	}
 	// dies between commit and enqueue
-	s.announce = func(context.Context, ...queue.Job) { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
-	if p.Upload == "" {
+	die := func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
+	s.announce = func(context.Context, ...queue.Job) { die() }
+	s.batched = func(context.Context, record.OutboxRow) { die() }
+	switch {
+	case p.Batch:
+		_, err = s.PutContacts(ctx, "me", []api.Contact{{Contact: "a", Relationship: "friend"}}, api.Idempotency{})
+	case p.Upload == "":
 		_, _, err = s.PutContact(ctx, "me", "a", &api.ContactRequest{Relationship: "friend"})
-	} else {
+	default:
 		_, _, _, err = s.PostUpload(ctx, uploadOf(p.Upload, "a", 50), api.Idempotency{})
 	}
 	return fmt.Errorf("it lives: %w", err)

@@ -146,9 +146,13 @@ func (w *world) redisURL() string {
 
 func TestR12_KilledBetweenCommitAndEnqueue(t *testing.T) {
 	t.Parallel()
-	for _, upload := range []string{"", "u1"} {
-		t.Run("Upload="+upload, func(t *testing.T) {
+	for _, change := range []string{"Contact", "Batch", "Upload"} {
+		t.Run(change, func(t *testing.T) {
 			t.Parallel()
+			upload := ""
+			if change == "Upload" {
+				upload = "u1"
+			}
 			w := setup(t, storetest.Redis(t).URL(), storetest.MySQL(t), Options{})
 			w.relay = quick
 			if upload == "" {
@@ -157,7 +161,7 @@ func TestR12_KilledBetweenCommitAndEnqueue(t *testing.T) {
 				storetest.Must(t, w.rec.PutContacts(t.Context(), record.Contact{Owner: "me", Contact: "a", Relationship: "friend"}))
 			}
 			w.want(t, "me", 1, "")
-			p := &process{Role: "dies", Redis: w.redisURL(), SQL: w.sqlURL, Upload: upload}
+			p := &process{Role: "dies", Redis: w.redisURL(), SQL: w.sqlURL, Upload: upload, Batch: change == "Batch"}
 			if err := p.start(t).Wait(); err == nil || err.Error() != "signal: killed" {
 				t.Fatalf("it did not die between commit and enqueue: %v", err)
 			}

@@ -334,7 +334,7 @@ func TestLowerIsCompareAndSet(t *testing.T) {
 		"ARelationship": func(t *testing.T, w *world) {
 			r, _, err := w.index.relations(t.Context(), "me")
 			storetest.Must(t, err)
-			_, err = w.index.sync(t.Context(), "me", r, "a", at(50))
+			_, err = w.index.sync(t.Context(), "me", r, present{"a", at(50)})
 			storetest.Must(t, err)
 		},
 		"AnotherReader": func(t *testing.T, w *world) {

@@ -267,7 +267,7 @@ func TestR7_ALateWriterReadsAgain(t *testing.T) {
 		before, _, err := w.index.relations(t.Context(), "me")
 		storetest.Must(t, err) // a job has read: not a contact
 		w.do(t, w.put(t, "me", "c"))
-		out, err := w.index.sync(t.Context(), "me", before, "c", nil)
+		out, err := w.index.sync(t.Context(), "me", before, present{"c", nil})
 		if err != nil || out.status != syncMoved {
 			t.Fatalf("an old view was written: %+v, %v", out, err)
 		}

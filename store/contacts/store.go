@@ -83,6 +83,8 @@ type Store struct {
 	// announce enqueues a committed change. Tests replace it to simulate a process that dies
 	// between commit and enqueue.
 	announce func(context.Context, ...queue.Job)
+	// batched relays a committed batch of contacts at once. Tests replace it for the same reason.
+	batched func(context.Context, record.OutboxRow)
 }
 
 // closeTimeout limits the deletion of outbox rows.
@@ -107,7 +109,7 @@ func New(redis *redisdb.DB, rec *record.DB, jobs *queue.Queue, o Options) (*Stor
 		scans: make(chan struct{}, o.Scans), fullScans: make(chan struct{}, o.Scans),
 		readScans: make(chan struct{}, max(1, o.Scans/4)),
 	}
-	s.announce = s.enqueue
+	s.announce, s.batched = s.enqueue, s.relayNow
 	s.done = batch.New(batch.Options{Timeout: closeTimeout}, func(ctx context.Context, rows []string) (struct{}, error) {
 		return struct{}{}, rec.DeleteOutbox(ctx, rows...)
 	})

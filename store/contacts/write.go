@@ -24,6 +24,24 @@ func (s *Store) PutContact(ctx context.Context, user, contact string, r *api.Con
 	return &api.Contact{Contact: contact, Relationship: r.Relationship}, w.Created, nil
 }
 
+// PutContacts makes users contacts of one user, or changes the relationships, all or none, once per
+// idempotency key. It updates the indexes at once if it can; the sweeper does so otherwise.
+func (s *Store) PutContacts(ctx context.Context, user string, list []api.Contact, once api.Idempotency) (replayed bool, err error) {
+	version := s.index.db.Clock().UnixMilli()
+	contacts := make([]record.Contact, len(list))
+	for i, c := range list {
+		contacts[i] = record.Contact{Owner: user, Contact: c.Contact, Relationship: string(c.Relationship), Version: version}
+	}
+	row, replayed, err := s.rec.PutContactBatch(ctx, user, contacts, once)
+	if err != nil {
+		return false, fmt.Errorf("put contacts: %w", err)
+	}
+	if row.ID != "" {
+		s.batched(ctx, row)
+	}
+	return replayed, nil
+}
+
 // DeleteContact ends a relationship. If there is none, nothing changes.
 func (s *Store) DeleteContact(ctx context.Context, user, contact string) error {
 	w, err := s.rec.RemoveContact(ctx, user, contact)

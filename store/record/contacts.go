@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jmoiron/sqlx"
 
@@ -16,6 +17,14 @@ import (
 // KindContact says that a relationship changed; subject is its owner, payload the Pair
 // as JSON (store/contacts).
 const KindContact = "contact"
+
+// KindContacts says that a batch of relationships changed; subject is their owner, payload the names
+// of the contacts as a JSON list (store/contacts). Builds that do not know the kind leave the row
+// alone.
+const KindContacts = "contacts"
+
+// contactKinds are the kinds of rows whose subject is the owner of relationships.
+const contactKinds = "kind IN ('" + KindContact + "', '" + KindContacts + "')"
 
 // Pair names a relationship: the owner, and the contact.
 type Pair struct {
@@ -70,6 +79,70 @@ func (db *DB) PutContact(ctx context.Context, c Contact) (w ContactWrite, err er
 		return ContactWrite{}, nil
 	}
 	return w, err
+}
+
+// PutContactBatch writes relationships of one owner, all or none, once per idempotency key. It
+// returns the outbox row of those that it changed; if it changed none, the row has no id.
+func (db *DB) PutContactBatch(ctx context.Context, owner string, contacts []Contact, once api.Idempotency) (row OutboxRow, replayed bool, err error) {
+	contacts = slices.Clone(contacts)
+	slices.SortFunc(contacts, func(a, b Contact) int { return strings.Compare(a.Contact, b.Contact) }) // batches lock rows in one order
+	var done struct{}
+	replayed, err = db.once(ctx, once, &done, func(ctx context.Context, tx *sqlx.Tx) error {
+		row = OutboxRow{}
+		changed, err := db.lockChanged(ctx, tx, owner, contacts)
+		if err != nil || len(changed) == 0 {
+			return err
+		}
+		for part := range slices.Chunk(changed, chunk) {
+			if err := db.putContacts(ctx, tx, part); err != nil {
+				return err
+			}
+		}
+		if row, err = contactsOutbox(owner, changed); err != nil {
+			return err
+		}
+		return db.announce(ctx, tx, []OutboxRow{row})
+	})
+	if err != nil || replayed {
+		return OutboxRow{}, replayed, err
+	}
+	return row, false, nil
+}
+
+// lockChanged locks the rows of an owner's contacts and returns those contacts whose row would
+// change.
+func (db *DB) lockChanged(ctx context.Context, tx *sqlx.Tx, owner string, contacts []Contact) ([]Contact, error) {
+	same := make(map[string]string, len(contacts))
+	for part := range slices.Chunk(contacts, chunk) {
+		names := make([]string, len(part))
+		for i, c := range part {
+			names[i] = c.Contact
+		}
+		query, args, err := in("SELECT contact, relationship FROM contacts WHERE owner = ? AND contact IN (?) AND deleted = FALSE ORDER BY contact"+db.d.forUpdate, owner, names)
+		if err != nil {
+			return nil, err
+		}
+		var found []Contact
+		if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
+			return nil, err
+		}
+		for _, c := range found {
+			same[c.Contact] = c.Relationship
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(contacts), func(c Contact) bool { return same[c.Contact] == c.Relationship }), nil
+}
+
+func contactsOutbox(owner string, contacts []Contact) (OutboxRow, error) {
+	names := make([]string, len(contacts))
+	for i, c := range contacts {
+		names[i] = c.Contact
+	}
+	payload, err := json.Marshal(names)
+	if err != nil {
+		return OutboxRow{}, fmt.Errorf("encode contacts: %w", err)
+	}
+	return NewOutboxRow(KindContacts, owner, string(payload))
 }
 
 // lockContact reads a relationship under its lock; nil when there never was one.

@@ -32,8 +32,8 @@ func (db *DB) UsersWithDeviceQuery(after string, limit int) (string, []any) {
 // PurgePlans are the selections of what is deleted, each with its index.
 func (db *DB) PurgePlans() map[string]string {
 	return map[string]string{
-		db.d.deleteSome("uploads", "id", db.deletedBefore("kind = 'upload' AND subject = uploads.id")):                   "uploads_deleted",
-		db.d.deleteSome("contacts", "owner, contact", db.deletedBefore("kind = 'contact' AND subject = contacts.owner")): "contacts_deleted",
+		db.d.deleteSome("uploads", "id", db.deletedBefore("kind = 'upload' AND subject = uploads.id")):                "uploads_deleted",
+		db.d.deleteSome("contacts", "owner, contact", db.deletedBefore(contactKinds+" AND subject = contacts.owner")): "contacts_deleted",
 	}
 }
 

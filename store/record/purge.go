@@ -88,7 +88,7 @@ func (db *DB) PurgeUploads(ctx context.Context, ago time.Duration) (more bool, e
 
 // PurgeContacts forgets relationships that ended that long ago, of owners without work left.
 func (db *DB) PurgeContacts(ctx context.Context, ago time.Duration) (more bool, err error) {
-	where := db.deletedBefore("kind = '" + KindContact + "' AND subject = contacts.owner")
+	where := db.deletedBefore(contactKinds + " AND subject = contacts.owner")
 	return db.deleteOld(ctx, "contacts", "owner, contact", where, ago.Milliseconds())
 }
 

@@ -108,7 +108,7 @@ func (r *Relay) Sweep(ctx context.Context) error {
 // Every, the next round goes on with them, so that the other kinds have their turn.
 func (r *Relay) sweepKind(ctx context.Context, kind string, handle OutboxHandler) error {
 	most, began := relayBatch, time.Now()
-	if kind == KindDevices {
+	if kind == KindDevices || kind == KindContacts {
 		most = relayLarge
 	}
 	for {
