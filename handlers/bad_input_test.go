@@ -130,6 +130,8 @@ func TestBadBodies(t *testing.T) {
 		{"over 64 KiB where none is taken", chunked(put("/v1/users/bob/opt-outs/x", pad(64<<10))), 413, big(64 << 10)},
 		{"over 64 KiB", put(types, pad(64<<10)), 413, big(64 << 10)},
 		{"over 64 KiB in chunks", chunked(put(types, pad(64<<10))), 413, big(64 << 10)},
+		{"a batch of devices over 1 MiB", post("/v1/devices/batch", pad(1<<20)), 413, big(1 << 20)},
+		{"a batch of contacts over 1 MiB", post("/v1/users/bob/contacts/batch", pad(1<<20)), 413, big(1 << 20)},
 		{"users of a topic over 1 MiB", post("/v1/topics/news/users", pad(1<<20)), 413, big(1 << 20)},
 		{"an event over 1 MiB", post("/v1/events", pad(1<<20)), 413, big(1 << 20)},
 		{"an event over 1 MiB in chunks", chunked(post("/v1/events", pad(1<<20))), 413, big(1 << 20)},

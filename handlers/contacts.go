@@ -36,6 +36,37 @@ func (s *server) putContact(ctx context.Context, in *putContactRequest) (*web.Re
 	return web.Put(contact, created), nil
 }
 
+type putContactsRequest struct {
+	User        string `path:"user" validate:"identifier"`
+	Idempotency api.Idempotency
+	Body        api.ContactBatchRequest
+}
+
+// putContacts adds many contacts.
+//
+//	@Summary		Add many contacts
+//	@Description	For moving in from another system: makes 1 to 1,000 users contacts of one user, each as
+//	@Description	`PUT /v1/users/{user}/contacts/{contact}` does, and either all or none. The errors name each wrong contact by its index,
+//	@Description	such as `contacts[3].relationship`. A contact may be in the batch only once. Not for user tokens.
+//	@Tags			recent contacts
+//	@ID				putContacts
+//	@Accept			json
+//	@Param			user			path	string					true	"The user who has the contacts"	example(alice)
+//	@Param			Idempotency-Key	header	string					false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Param			batch			body	api.ContactBatchRequest	true	"The contacts"
+//	@Success		204				"All are contacts"
+//	@Header			204				{string}	Idempotent-Replayed	"true if this is the first answer again"
+//	@Failure		413				{object}	api.Problem	"payload_too_large: the body may have at most 1 MiB"
+//	@Failure		422				{object}	api.Problem	"validation_failed (also for a contact that is in the batch twice), idempotency_key_reused"
+//	@Router			/v1/users/{user}/contacts/batch [post]
+func (s *server) putContacts(ctx context.Context, in *putContactsRequest) (*web.Reply[web.Nothing], error) {
+	replayed, err := s.contacts.PutContacts(ctx, in.User, in.Body.Contacts, in.Idempotency)
+	if err != nil {
+		return nil, err
+	}
+	return web.NoContent().Replayed(replayed), nil
+}
+
 type deleteContactRequest struct {
 	User    string `path:"user" validate:"identifier"`
 	Contact string `path:"contact" validate:"identifier"`

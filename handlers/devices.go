@@ -45,6 +45,36 @@ func (s *server) putDevice(ctx context.Context, in *putDeviceRequest) (*web.Repl
 	return web.Put(device, created), nil
 }
 
+type putDevicesRequest struct {
+	Idempotency api.Idempotency
+	Body        api.DeviceBatchRequest
+}
+
+// putDevices registers many devices.
+//
+//	@Summary		Register many devices
+//	@Description	For moving in from another system: registers 1 to 1,000 devices of any users in one step, each as
+//	@Description	`PUT /v1/users/{user}/devices/{token}` does, and either all or none. The errors name each wrong device by its index, such as
+//	@Description	`devices[3].token`. If all devices are valid, they name those that would be the 51st or a later one of their users. A token
+//	@Description	may be in the batch only once. Not for user tokens.
+//	@Tags			push
+//	@ID				putDevices
+//	@Accept			json
+//	@Param			Idempotency-Key	header	string					false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Param			batch			body	api.DeviceBatchRequest	true	"The devices"
+//	@Success		204				"All are registered"
+//	@Header			204				{string}	Idempotent-Replayed	"true if this is the first answer again"
+//	@Failure		413				{object}	api.Problem	"payload_too_large: the body may have at most 1 MiB"
+//	@Failure		422				{object}	api.Problem	"validation_failed (also for a token that is in the batch twice, and for the 51st device of a user), idempotency_key_reused"
+//	@Router			/v1/devices/batch [post]
+func (s *server) putDevices(ctx context.Context, in *putDevicesRequest) (*web.Reply[web.Nothing], error) {
+	replayed, err := s.devices.PutDevices(ctx, in.Body.Devices, in.Idempotency)
+	if err != nil {
+		return nil, err
+	}
+	return web.NoContent().Replayed(replayed), nil
+}
+
 type listDevicesRequest struct {
 	User string `path:"user" validate:"identifier"`
 	web.Page

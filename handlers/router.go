@@ -42,6 +42,7 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/events/batch", api.ScopePush, web.Handle(s.postEventBatch).WithMaxBody(api.MaxBatchBody)),
 		route("GET", "/v1/events/{id}", api.ScopePush, web.Handle(s.getEvent)),
 
+		route("POST", "/v1/devices/batch", api.ScopePush, web.Handle(s.putDevices).WithMaxBody(api.MaxDeviceBatchBody)),
 		route("PUT", "/v1/users/{user}/devices/{token}", api.ScopePush, web.Handle(s.putDevice)).For(api.UserScopeDevices),
 		route("GET", "/v1/users/{user}/devices", api.ScopePush, web.Handle(s.listDevices)).For(api.UserScopeDevices),
 		route("DELETE", "/v1/users/{user}/devices/{token}", api.ScopePush, web.Handle(s.deleteDevice)).For(api.UserScopeDevices),
@@ -60,6 +61,7 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/topics/{topic}/users", api.ScopePush, web.Handle(s.changeTopic).WithMaxBody(api.MaxTopicBody)),
 		route("GET", "/v1/topics/{topic}/users", api.ScopePush, web.Handle(s.listTopicUsers)),
 
+		route("POST", "/v1/users/{user}/contacts/batch", api.ScopeContacts, web.Handle(s.putContacts).WithMaxBody(api.MaxContactBatchBody)),
 		route("PUT", "/v1/users/{user}/contacts/{contact}", api.ScopeContacts, web.Handle(s.putContact)),
 		route("DELETE", "/v1/users/{user}/contacts/{contact}", api.ScopeContacts, web.Handle(s.deleteContact)),
 		route("GET", "/v1/users/{user}/contacts", api.ScopeContacts, web.Handle(s.listContacts)).For(api.UserScopeContacts),

@@ -35,6 +35,7 @@ var mayCall = map[string]string{
 	"POST /v1/events":                            "push admin",
 	"POST /v1/events/batch":                      "push admin",
 	"GET /v1/events/{id}":                        "push admin",
+	"POST /v1/devices/batch":                     "push admin",
 	"PUT /v1/users/{user}/devices/{token}":       "push admin",
 	"GET /v1/users/{user}/devices":               "push admin",
 	"DELETE /v1/users/{user}/devices/{token}":    "push admin",
@@ -51,6 +52,7 @@ var mayCall = map[string]string{
 	"POST /v1/topics/{topic}/users":              "push admin",
 	"GET /v1/topics/{topic}/users":               "push admin",
 
+	"POST /v1/users/{user}/contacts/batch":          "contacts admin",
 	"PUT /v1/users/{user}/contacts/{contact}":       "contacts admin",
 	"DELETE /v1/users/{user}/contacts/{contact}":    "contacts admin",
 	"GET /v1/users/{user}/contacts":                 "contacts admin",

@@ -1,6 +1,10 @@
 package main
 
-import "fanfare/api"
+import (
+	"strings"
+
+	"fanfare/api"
+)
 
 // example is a body that the call accepts unchanged; "Try it out" starts with it. In their order the
 // examples are a tour: register a type and a device, post events, read the report.
@@ -14,6 +18,8 @@ func example(operationID string) any {
 		return map[string]any{
 			"platform": "apns", "topic": "com.example.app", "environment": string(api.EnvSandbox),
 		}
+	case "putDevices":
+		return map[string]any{"devices": []any{deviceExample("bob", "a"), deviceExample("carol", "b")}}
 	case "postToken":
 		return map[string]any{"scopes": []any{"chat", "devices"}, "ttl_seconds": 3600}
 	case "postEvent":
@@ -26,6 +32,10 @@ func example(operationID string) any {
 		return map[string]any{"open": true}
 	case "changeTopic":
 		return map[string]any{"add": []any{"bob", "carol"}, "remove": []any{"dave"}}
+	case "putContacts":
+		return map[string]any{"contacts": []any{
+			map[string]any{"contact": "bob", "relationship": "friend"}, map[string]any{"contact": "carol", "relationship": "family"},
+		}}
 	case "putContact":
 		return map[string]any{"relationship": "friend"}
 	case "postUpload":
@@ -51,6 +61,13 @@ func example(operationID string) any {
 		return map[string]any{"user": "alice", "lines": []any{map[string]any{"sku": "sneaker:42", "quantity": 1}}}
 	default:
 		return nil
+	}
+}
+
+// deviceExample is a device whose token repeats a digit.
+func deviceExample(user, digit string) map[string]any {
+	return map[string]any{
+		"user": user, "token": strings.Repeat(digit, api.MinTokenHex), "platform": "apns", "topic": "com.example.app", "environment": string(api.EnvSandbox),
 	}
 }
 

@@ -164,6 +164,9 @@ var words = map[string]string{
 	"waiting_orders":            "Confirmed reservations whose order is not on record yet",
 	"wakeup_ms":                 "Mean time from enqueueing a job to claiming it, over the jobs that woke an idle worker of this process, in ms",
 
+	"ContactBatchRequest.contacts": "The contacts; either all are added or none. None is in the list twice",
+	"DeviceBatchRequest.devices":   "The devices; either all are registered or none. No token is in the list twice",
+
 	"Problem.available": "The available units, by sku (`sold_out`)",
 	"Problem.limit":     "The largest size that a payload may have, in bytes (`validation_failed`)",
 	"Problem.max_bytes": "The largest size that the body may have, in bytes (`payload_too_large`)",
