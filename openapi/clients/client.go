@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context, *fanfare.ClientWithResponses) error{push, topics, chat, sale} {
+	for _, part := range []func(context.Context, *fanfare.ClientWithResponses) error{push, topics, movingIn, chat, sale} {
 		if err := part(ctx, c); err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func must(want int, a answer, err error) error {
 
 func push(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	device, err := c.PutDeviceWithResponse(ctx, "go-bob", strings.Repeat("60", 32), fanfare.DeviceRequest{
-		Platform: fanfare.Apns, Topic: "com.example.app", Environment: fanfare.EnvSandbox,
+		Platform: fanfare.DeviceRequestPlatformApns, Topic: "com.example.app", Environment: fanfare.EnvSandbox,
 	})
 	if err := must(http.StatusCreated, device, err); err != nil {
 		return err
@@ -93,6 +93,39 @@ func topics(ctx context.Context, c *fanfare.ClientWithResponses) error {
 		return err
 	}
 	return tell(ctx, c, "go-news-1", fanfare.Audience{Topic: new("go-news")})
+}
+
+// movingIn sends devices and contacts in batches, and one that is refused.
+func movingIn(ctx context.Context, c *fanfare.ClientWithResponses) error {
+	devices := fanfare.DeviceBatchRequest{Devices: []fanfare.DeviceEntry{{
+		User: "go-erin", Token: strings.Repeat("61", 32), Platform: fanfare.DeviceEntryPlatformApns, Topic: "com.example.app", Environment: fanfare.EnvSandbox,
+	}}}
+	taken, err := c.PutDevicesWithResponse(ctx, &fanfare.PutDevicesParams{IdempotencyKey: new("go-devices-1")}, devices)
+	if err := must(http.StatusNoContent, taken, err); err != nil {
+		return err
+	}
+	devices.Devices = append(devices.Devices, devices.Devices[0])
+	refused, err := c.PutDevicesWithResponse(ctx, nil, devices)
+	if err := must(http.StatusUnprocessableEntity, refused, err); err != nil {
+		return err
+	}
+	if bad := *refused.ApplicationproblemJSON422.Errors; len(bad) != 1 || bad[0].Field != "devices[1].token" {
+		return fmt.Errorf("refused with %s", refused.Body)
+	}
+	added, err := c.PutContactsWithResponse(ctx, "go-erin", nil, fanfare.ContactBatchRequest{Contacts: []fanfare.Contact{
+		{Contact: "go-bob", Relationship: fanfare.RelationFriend}, {Contact: "go-carol", Relationship: fanfare.RelationFamily},
+	}})
+	if err := must(http.StatusNoContent, added, err); err != nil {
+		return err
+	}
+	listed, err := c.ListContactsWithResponse(ctx, "go-erin", nil)
+	if err := must(http.StatusOK, listed, err); err != nil {
+		return err
+	}
+	if items := listed.JSON200.Items; len(items) != 2 || items[1].Contact != "go-carol" {
+		return fmt.Errorf("contacts: %s", listed.Body)
+	}
+	return tell(ctx, c, "go-photo-2", fanfare.Audience{Users: &[]string{"go-erin"}})
 }
 
 // tell posts an event to an audience with one device and waits until it is delivered.

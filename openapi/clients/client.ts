@@ -48,6 +48,25 @@ async function topics() {
   await tell("ts-news-1", { topic });
 }
 
+// Sends devices and contacts in batches, and one that is refused.
+async function movingIn() {
+  const device = { user: "ts-erin", token: "76".repeat(32), platform: "apns", topic: "com.example.app", environment: "sandbox" } as const;
+  done(await api.POST("/v1/devices/batch", {
+    params: { header: { "Idempotency-Key": "ts-devices-1" } },
+    body: { devices: [device] },
+  }));
+  const { error } = await api.POST("/v1/devices/batch", { params: {}, body: { devices: [device, device] } });
+  assert.deepEqual(error?.errors?.map(({ field }) => field), ["devices[1].token"]);
+  const path = { user: "ts-erin" };
+  done(await api.POST("/v1/users/{user}/contacts/batch", {
+    params: { path },
+    body: { contacts: [{ contact: "ts-bob", relationship: "friend" }, { contact: "ts-carol", relationship: "family" }] },
+  }));
+  const contacts = good(await api.GET("/v1/users/{user}/contacts", { params: { path } }));
+  assert.deepEqual(contacts.items.map(({ contact }) => contact), ["ts-bob", "ts-carol"]);
+  await tell("ts-photo-2", { users: ["ts-erin"] });
+}
+
 // Posts an event to an audience with one device and waits until it is delivered.
 async function tell(key: string, audience: components["schemas"]["Audience"]) {
   const { id } = good(await api.POST("/v1/events", {
@@ -138,6 +157,7 @@ async function sale() {
 
 await push();
 await topics();
+await movingIn();
 await chat();
 await sale();
 console.log("the client in TypeScript did all it tried");
