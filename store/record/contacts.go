@@ -87,7 +87,7 @@ func (db *DB) PutContactBatch(ctx context.Context, owner string, contacts []Cont
 	contacts = slices.Clone(contacts)
 	slices.SortFunc(contacts, func(a, b Contact) int { return strings.Compare(a.Contact, b.Contact) }) // batches lock rows in one order
 	var done struct{}
-	replayed, err = db.once(ctx, once, &done, func(ctx context.Context, tx *sqlx.Tx) error {
+	replayed, err = db.onceInTurn(ctx, once, &done, func(ctx context.Context, tx *sqlx.Tx) error {
 		row = OutboxRow{}
 		changed, err := db.lockChanged(ctx, tx, owner, contacts)
 		if err != nil || len(changed) == 0 {

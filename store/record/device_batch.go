@@ -80,7 +80,7 @@ func (db *DB) PutDevices(ctx context.Context, b DeviceBatch, once api.Idempotenc
 	}
 	row.Subject = row.ID
 	var done struct{}
-	replayed, err = db.once(ctx, once, &done, func(ctx context.Context, tx *sqlx.Tx) error {
+	replayed, err = db.onceInTurn(ctx, once, &done, func(ctx context.Context, tx *sqlx.Tx) error {
 		users, now, err := db.lockSettings(ctx, tx, subjects.Users)
 		if err != nil {
 			return err

@@ -41,6 +41,20 @@ func (db *DB) once(ctx context.Context, i api.Idempotency, out any, f func(conte
 	return replayed, err
 }
 
+// onceInTurn is once for a batch. Batches of this process wait for each other before they wait for
+// the database.
+func (db *DB) onceInTurn(ctx context.Context, i api.Idempotency, out any, f func(context.Context, *sqlx.Tx) error) (replayed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, db.timeout)
+	defer cancel()
+	select {
+	case db.large <- struct{}{}:
+		defer func() { <-db.large }()
+	case <-ctx.Done():
+		return false, fail("wait for other batches", ctx.Err())
+	}
+	return db.once(ctx, i, out, f)
+}
+
 // onceID names a key within its scope; neither is stored in the clear.
 func onceID(i api.Idempotency) string {
 	sum := i.Digest()

@@ -34,6 +34,8 @@ const (
 	// lockWait is how long one statement waits for another transaction's lock
 	// before the whole transaction is tried again.
 	lockWait = time.Second
+	// batchesAtOnce is how many batches of devices or contacts a process writes at once.
+	batchesAtOnce = 2
 	// sqliteBusy is the same for SQLite, short because its wait cannot be
 	// interrupted by a deadline.
 	sqliteBusy = 100 * time.Millisecond
@@ -47,7 +49,10 @@ type DB struct {
 	timeout time.Duration
 	// writer lets one transaction of this process at a time into SQLite, so
 	// that waiting for a turn respects deadlines; nil for MySQL.
-	writer     chan struct{}
+	writer chan struct{}
+	// large has a slot for each batch of this process that may be written at once, so that a small
+	// write does not wait for all batches that came before it.
+	large      chan struct{}
 	activities statement
 }
 
@@ -60,7 +65,7 @@ func Open(_ context.Context, o Options) (*DB, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	db := &DB{log: o.Logger, timeout: o.Timeout}
+	db := &DB{log: o.Logger, timeout: o.Timeout, large: make(chan struct{}, batchesAtOnce)}
 	pool, err := db.pool(o)
 	if err != nil {
 		return nil, err
@@ -78,7 +83,7 @@ func Open(_ context.Context, o Options) (*DB, error) {
 
 func (db *DB) pool(o Options) (*sql.DB, error) {
 	if file, ok := strings.CutPrefix(o.URL, "sqlite:"); ok && file != "" {
-		db.d, db.writer = sqliteDialect(), make(chan struct{}, 1)
+		db.d, db.writer, db.large = sqliteDialect(), make(chan struct{}, 1), make(chan struct{}, 1)
 		return sqlitePool(file)
 	}
 	if strings.HasPrefix(o.URL, "mysql://") {
