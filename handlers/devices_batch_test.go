@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"fanfare/api"
+	"fanfare/store/storetest"
 )
 
 const tokenRule = "must be hex of even length, 64 to 200 digits"
@@ -114,7 +116,13 @@ func TestP13_TheLargestBatch(t *testing.T) {
 			strings.Repeat("u", api.MaxIdentifier-4), i, i, strings.Repeat("t", api.MaxIdentifier))
 	}
 	for range 2 {
-		w.do(deviceBatch(list...)).wants(t, 204, "")
+		storetest.Eventually(t, time.Minute, "the batch to be taken", func() bool {
+			a := w.do(deviceBatch(list...))
+			if a.status != 204 && a.status != 503 { // a busy machine may not do it in time
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			return a.status == 204
+		})
 	}
 }
 
