@@ -206,6 +206,8 @@ func storeSubjects() []subject {
 			{"recent-contacts with 100,000 contacts, one caller, p50", "big p50", "ms", "small p50", "with 10 contacts", atMost(1.2)},
 			{"upload, indexes of its followers, MariaDB", "upload rate", "/s", "", "", valueAtLeast(100_000)},
 		}},
+		{name: "moving-in", section: "Stores", sides: movingIn, profiles: map[string]string{"devices": "sqlite devices many", "contacts": "sqlite contacts many"},
+			rows: slices.Concat(movingRows("sqlite", "SQLite"), movingRows("mariadb", "MariaDB"))},
 		{name: "reads", section: "Stores", sides: reads, profiles: map[string]string{"event": "event"}, rows: []want{
 			{"GET /v1/events/{id}", "event rate", "/s", "event hash rate", hgetall, atLeast(.8)},
 			{"GET /v1/sales/{id}", "sale rate", "/s", "sale hash rate", hgetall, atLeast(.8)},
@@ -217,6 +219,17 @@ func storeSubjects() []subject {
 			{"1,000 streams on one chat, messages to readers", "ours rate", "/s", "", "", valueAtLeast(150_000)},
 		}},
 	}
+}
+
+// movingRows are the rows about moving in, on one database.
+func movingRows(db, title string) (rows []want) {
+	for _, what := range []string{"devices", "contacts"} {
+		name := db + " " + what + " "
+		rows = append(rows,
+			want{what + " a second, 1,000 a call, 8 callers, " + title, name + "many rate", "/s", name + "one rate", "one a call, 8 callers", atLeast(20)},
+			want{"the same one a call beside these batches, p99", name + "beside p99", "ms", name + "one p99", "without batches", atMost(2)})
+	}
+	return rows
 }
 
 // growthSubjects are the subjects of -growth, each with its own section.
