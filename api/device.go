@@ -6,6 +6,16 @@ const (
 	MaxDeviceBatchBody = 1 << 20 // bytes
 )
 
+// Platform is the push service that issued a device's token.
+type Platform string
+
+// The platforms, see ParseToken.
+const (
+	PlatformAPNs    Platform = "apns"
+	PlatformFCM     Platform = "fcm"
+	PlatformWebPush Platform = "webpush"
+)
+
 // Environment is the APNs environment that a token belongs to.
 type Environment string
 

@@ -30,17 +30,45 @@ func identifierByte(c byte) bool {
 	return strings.IndexByte("._:@-", c) >= 0
 }
 
-// NormalToken returns a device token in its stored form, lower-case hex, and whether s is a token:
-// hex of even length, MinTokenHex to MaxTokenHex digits.
-func NormalToken(s string) (string, bool) {
-	if len(s) < MinTokenHex || len(s) > MaxTokenHex || len(s)%2 != 0 {
-		return "", false
+// ParseToken returns a device token in its stored form, and the platform that issued it, which the
+// token's form tells (W1). The forms exclude each other:
+//
+//	apns     MinTokenHex to MaxTokenHex hex digits, an even number; stored in lower case
+//	webpush  "wp." and 43 characters of base64url, a SHA-256
+//	fcm      any other MinDeviceToken to MaxDeviceToken characters of A-Za-z0-9_:.-
+//
+// Text that is no token has no platform.
+func ParseToken(s string) (token string, p Platform) {
+	hash, isHash := strings.CutPrefix(s, "wp.")
+	switch {
+	case len(s) >= MinTokenHex && len(s) <= MaxTokenHex && len(s)%2 == 0 && consistsOf(s, "abcdefABCDEF"):
+		return strings.ToLower(s), PlatformAPNs
+	case isHash && len(hash) == tokenHash && consistsOf(hash, letters+"_-"):
+		return s, PlatformWebPush
+	case len(s) >= MinDeviceToken && len(s) <= MaxDeviceToken && consistsOf(s, letters+"_:.-"):
+		return s, PlatformFCM
 	}
-	s = strings.ToLower(s)
+	return "", ""
+}
+
+// tokenHash is the length of the SHA-256 in a browser's token.
+const tokenHash = 43
+
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// consistsOf tells whether a text has only digits and these other bytes.
+func consistsOf(s, others string) bool {
 	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return "", false
+		if (s[i] < '0' || s[i] > '9') && strings.IndexByte(others, s[i]) < 0 {
+			return false
 		}
 	}
-	return s, true
+	return true
+}
+
+// NormalToken returns a device token in its stored form, and whether a device can register with it:
+// only APNs' devices can.
+func NormalToken(s string) (string, bool) {
+	token, platform := ParseToken(s)
+	return token, platform == PlatformAPNs
 }

@@ -3,8 +3,10 @@ package api
 // The limits of the HTTP contract. Sizes are bytes unless said otherwise.
 const (
 	MaxIdentifier     = 128      // a client-chosen id
-	MinTokenHex       = 64       // hex digits of a device token
-	MaxTokenHex       = 200      // hex digits of a device token
+	MinTokenHex       = 64       // hex digits of an APNs device token
+	MaxTokenHex       = 200      // hex digits of an APNs device token
+	MinDeviceToken    = 20       // an FCM registration token
+	MaxDeviceToken    = 512      // any device token
 	MaxBody           = 64 << 10 // most request bodies
 	MaxEventBody      = 1 << 20  // POST /v1/events
 	MaxBatchBody      = 4 << 20  // POST /v1/events/batch

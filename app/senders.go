@@ -3,6 +3,7 @@ package app
 import (
 	"log/slog"
 
+	"fanfare/api"
 	"fanfare/delivery/apns"
 	"fanfare/delivery/logsender"
 	"fanfare/delivery/transport"
@@ -10,8 +11,8 @@ import (
 
 // services opens the sender of each push service; a service without credentials has none. A new
 // service is a line here.
-var services = map[transport.Platform]func(*config, *slog.Logger) (transport.Sender, error){
-	transport.APNs: openAPNs,
+var services = map[api.Platform]func(*config, *slog.Logger) (transport.Sender, error){
+	api.PlatformAPNs: openAPNs,
 }
 
 // openSender opens the senders of all push services that have credentials. When

@@ -14,7 +14,9 @@ import (
 func FuzzMessage(f *testing.F) {
 	whole := &message{Token: "abcd", User: "bob", Topic: "t", Environment: api.EnvSandbox, Event: "event", Suspect: true, Refused: "no", RefusedSaid: "no!",
 		Push: render.Push{Payload: json.RawMessage(`{"event_id":"event"}`), CollapseID: "event", PushType: api.PushAlert, Priority: 5}}
-	for _, seed := range []string{string(whole.encode()), string(whole.marked()), "", "\x01", "\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", `{"token":"a"}`} {
+	other := *whole
+	other.Token, other.Environment = "wp.abcd", ""
+	for _, seed := range []string{string(whole.encode()), string(whole.marked()), string(other.encode()), "", "\x01", "\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", `{"token":"a"}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -44,10 +44,10 @@ type message struct {
 	Token        string          `json:"token"`
 	User         string          `json:"user"`
 	Topic        string          `json:"topic"`
-	Environment  api.Environment `json:"environment"`
-	RegisteredAt int64           `json:"registered_at"` // Unix ms
-	Event        string          `json:"event"`         // its group
-	AcceptedAt   int64           `json:"accepted_at"`   // Unix ms
+	Environment  api.Environment `json:"environment,omitempty"` // "" unless the platform is APNs
+	RegisteredAt int64           `json:"registered_at"`         // Unix ms
+	Event        string          `json:"event"`                 // its group
+	AcceptedAt   int64           `json:"accepted_at"`           // Unix ms
 	Push         render.Push     `json:"push"`
 	// Suspect says that the service refused the device once before.
 	Suspect bool `json:"suspect,omitempty"`
@@ -76,14 +76,17 @@ func ShowMessage(group string, text []byte) json.RawMessage {
 	return shown
 }
 
-// The encoding of a message: messageForm, the device's fields (appendDevice), the event's fields
+// The encoding of a message: its form, the device's fields (appendDevice), the event's fields
 // (appendEvent), and the payload up to the end. Strings are length-prefixed and numbers are
 // varints. It is short because millions may wait. A hexadecimal token is stored as the
 // bytes that it stands for, and the event's id is taken from the job's group. In the payload, the id
 // and other texts that most payloads share are replaced by bytes that never occur in JSON.
 const (
 	messageForm = 3
-	eventByte   = 1
+	// otherForm is the form of messages to other platforms than APNs, which have no environment.
+	// Processes that know APNs alone refuse it, and do not send such a message to APNs.
+	otherForm = 4
+	eventByte = 1
 )
 
 // commonText pairs each replacement byte with the text that it stands for, which many payloads
@@ -151,7 +154,11 @@ func appendText(b []byte, s string) []byte {
 
 func (m *message) appendDevice(b []byte) []byte {
 	token, inHex := packToken(m.Token)
-	b = append(b, messageForm, flag(m.Suspect, isSuspect)|flag(m.Retrying, isRetrying)|flag(m.Refused != "", isRefused)|
+	form := byte(messageForm)
+	if m.Environment == "" {
+		form = otherForm
+	}
+	b = append(b, form, flag(m.Suspect, isSuspect)|flag(m.Retrying, isRetrying)|flag(m.Refused != "", isRefused)|
 		flag(m.Environment == api.EnvSandbox, isSandbox)|flag(inHex, isHex))
 	b = appendText(appendText(appendText(b, token), m.User), m.Topic)
 	b = binary.AppendVarint(b, m.RegisteredAt)
@@ -209,7 +216,8 @@ func (e *encoder) message(user string, d *api.Device) []byte {
 // decodeMessage decodes the payload of a job in the event's group.
 func decodeMessage(event string, text []byte) (*message, error) {
 	r := &fields{rest: text}
-	if form := r.byte(); form != messageForm {
+	form := r.byte()
+	if form != messageForm && form != otherForm {
 		return nil, fmt.Errorf("a notification of form %d", form)
 	}
 	flags := r.byte()
@@ -217,7 +225,10 @@ func decodeMessage(event string, text []byte) (*message, error) {
 		Event: event, Token: r.text(), User: r.text(), Topic: r.text(), Environment: api.EnvProduction, RegisteredAt: r.number(),
 		Suspect: flags&isSuspect != 0, Retrying: flags&isRetrying != 0,
 	}
-	if flags&isSandbox != 0 {
+	switch {
+	case form == otherForm:
+		m.Environment = ""
+	case flags&isSandbox != 0:
 		m.Environment = api.EnvSandbox
 	}
 	if flags&isHex != 0 {
@@ -299,8 +310,19 @@ func (m *message) marked() []byte {
 	return again.encode()
 }
 
+// platform is the push service that issued the token. Only APNs has environments.
+func (m *message) platform() api.Platform {
+	if m.Environment != "" {
+		return api.PlatformAPNs
+	}
+	_, p := api.ParseToken(m.Token)
+	return p
+}
+
 // app names the app that this message goes through.
-func (m *message) app() string { return transport.AppOf(m.Topic, m.Environment) }
+func (m *message) app() string {
+	return transport.AppOf(m.platform(), m.Topic, string(m.Environment))
+}
 
 func (m *message) registeredAt() time.Time { return time.UnixMilli(m.RegisteredAt) }
 
@@ -312,7 +334,7 @@ func (m *message) expired(now time.Time) bool {
 // notification builds the Notification for the Sender.
 func (m *message) notification(id string, maySend func() bool) *transport.Notification {
 	n := &transport.Notification{
-		ID: id, Platform: transport.APNs, Token: m.Token, Topic: m.Topic, Environment: m.Environment,
+		ID: id, Platform: m.platform(), Token: m.Token, Topic: m.Topic, Environment: m.Environment,
 		PushType: m.Push.PushType, Priority: m.Push.Priority, CollapseID: m.Push.CollapseID,
 		Payload: m.Push.Payload, MaySend: maySend,
 	}

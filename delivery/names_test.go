@@ -26,7 +26,7 @@ func (c configured) Apps() []transport.AppState { return c.apps }
 func TestAppsOfClientsAreBounded(t *testing.T) {
 	t.Parallel()
 	const topics = 3000
-	own := transport.AppOf("com.example.own", api.EnvProduction)
+	own := transport.AppOf(api.PlatformAPNs, "com.example.own", "production")
 	registry := prometheus.NewRegistry()
 	d := New(Options{
 		Sender:  configured{silentSender(), []transport.AppState{{App: own}}},

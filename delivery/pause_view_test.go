@@ -39,7 +39,7 @@ func TestAPauseOutlivesTheReadingsBeforeIt(t *testing.T) {
 	held := heldReading{make(chan struct{}, 100), make(chan struct{})}
 	db.Client().AddHook(held)
 	d := New(Options{Sender: silentSender(), Apps: apps.New(db)})
-	app := transport.AppOf("com.example.app", api.EnvProduction)
+	app := transport.AppOf(api.PlatformAPNs, "com.example.app", "production")
 	var reading, storm sync.WaitGroup
 	reading.Go(func() { d.pauses.refresh(t.Context()) })
 	<-held.read // Redis has answered: nothing is paused

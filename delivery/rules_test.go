@@ -90,6 +90,61 @@ func TestEncoderWritesWhatDecodeReads(t *testing.T) {
 	}
 }
 
+// W1: a message goes to the sender of its token's platform, whether it waited in the queue or not.
+func TestW1_AMessageGoesToItsPlatform(t *testing.T) {
+	t.Parallel()
+	const event = "0qqgk90o3q97mu3iev50vl7a1q0g1qh3"
+	for _, row := range []struct {
+		token    string
+		env      api.Environment
+		platform api.Platform
+		app      string
+	}{
+		{strings.Repeat("ab", 32), api.EnvProduction, api.PlatformAPNs, "com.example/production"},
+		{strings.Repeat("ab", 32), api.EnvSandbox, api.PlatformAPNs, "com.example/sandbox"},
+		{strings.Repeat("ab", 20), "", api.PlatformFCM, "com.example/fcm"},
+		{"cA:" + strings.Repeat("x_-", 50), "", api.PlatformFCM, "com.example/fcm"},
+		{"wp." + strings.Repeat("a", 43), "", api.PlatformWebPush, "com.example/webpush:"},
+	} {
+		d := &api.Device{Token: row.token, Topic: "com.example", Environment: row.env}
+		waiting, err := decodeMessage(event, newEncoder(event, &events.Job{}).message("bob", d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		atOnce := new(Delivery).works(&OneHop{Claim: &queue.Claimed{}, Job: &events.Job{}}, []Recipient{{"bob", d}})
+		for way, m := range map[string]*message{"waiting": waiting, "at once": atOnce[0].m} {
+			n := m.notification("id", nil)
+			if n.Platform != row.platform || n.Token != row.token || n.Environment != row.env || m.app() != row.app {
+				t.Errorf("%s, %s: %+v through %s", row.token, way, n, m.app())
+			}
+		}
+		if atOnce[0].app != row.app {
+			t.Errorf("%s waits for room of %s", row.token, atOnce[0].app)
+		}
+	}
+}
+
+// W1: the waiting message of a device of APNs has the bytes that it had before there were other
+// platforms. Processes of that time refuse the message of another platform, so that they never send
+// it to APNs.
+func TestW1_TheBytesOfAWaitingMessage(t *testing.T) {
+	t.Parallel()
+	const event = "0qqgk90o3q97mu3iev50vl7a1q0g1qh3"
+	m := &message{
+		Token: strings.Repeat("ab", 32), User: "bob", Topic: "com.example.app", Environment: api.EnvProduction, RegisteredAt: 99, Event: event, AcceptedAt: 42,
+		Push: render.Push{PushType: api.PushAlert, Priority: 10, CollapseID: event, Payload: json.RawMessage(
+			`{"aps":{"alert":{"title":"Hello","body":"world"},"sound":"default"},"event_id":"` + event + `","type":"t"}`)},
+	}
+	const rest = "\x03bob\x0fcom.example.app\xc6\x01\x0cT\x02Hello\x04world\"},\x0f\x07\x01\x0et\"}"
+	if got, want := string(m.encode()), "\x03\x10 "+strings.Repeat("\xab", 32)+rest; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	m.Token, m.Environment = "an-fcm-token-of-30-characters-", ""
+	if got, want := string(m.encode()), "\x04\x00\x1ean-fcm-token-of-30-characters-"+rest; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // A damaged message is refused and never misread, except within the payload.
 func TestDamagedMessagesAreRefused(t *testing.T) {
 	t.Parallel()

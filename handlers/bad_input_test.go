@@ -158,6 +158,7 @@ func TestBadFields(t *testing.T) {
 		{"token too short", put("/v1/users/bob/devices/abcd", device), 422, broken("token", "token", "must be hex of even length, 64 to 200 digits")},
 		{"token of odd length", put("/v1/users/bob/devices/"+token+"a", device), 422, broken("token", "token", "must be hex of even length, 64 to 200 digits")},
 		{"token that is not hex", put("/v1/users/bob/devices/"+token[:62]+"zz", device), 422, broken("token", "token", "must be hex of even length, 64 to 200 digits")},
+		{"token of a browser", put("/v1/users/bob/devices/wp."+token[:43], device), 422, broken("token", "token", "must be hex of even length, 64 to 200 digits")},
 		{"every failing field at once", put("/v1/users/a%20b/devices/"+token, `{"platform":"fcm","environment":"test"}`), 422,
 			problem(api.CodeValidation, "user "+identifierRule+" (and 3 more)", errorsOf("user", "identifier", identifierRule,
 				"platform", "oneof", "must be one of apns", "topic", "required", "is required", "environment", "oneof", "must be one of production, sandbox"))},

@@ -47,7 +47,7 @@ type app struct {
 func (a *app) state() transport.AppState {
 	s := transport.AppState{
 		Topic: a.topic, Environment: a.env, URL: a.link.url, Auth: a.link.auth,
-		App: transport.AppOf(a.topic, a.env),
+		App: transport.AppOf(api.PlatformAPNs, a.topic, string(a.env)),
 	}
 	n, err := a.link.pool.State()
 	s.Connections = n

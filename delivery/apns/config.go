@@ -132,7 +132,7 @@ func (c *configuration) addFile(o *Options) error {
 	seen := make(map[string]bool)
 	for i := range apps {
 		a, err := apps[i].config(o)
-		if name := transport.AppOf(apps[i].Topic, apps[i].Environment); err == nil && seen[name] {
+		if name := transport.AppOf(api.PlatformAPNs, apps[i].Topic, string(apps[i].Environment)); err == nil && seen[name] {
 			err = fmt.Errorf("%s is there twice", name)
 		} else {
 			seen[name] = true

@@ -215,10 +215,10 @@ func TestA13_NoApp(t *testing.T) {
 	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
 	for _, n := range []*transport.Notification{noteFor(1, "two", api.EnvProduction), noteFor(1, "one", api.EnvSandbox)} {
 		if got := w.send(n); got.Outcome != transport.NoApp {
-			t.Errorf("%s: got %s", transport.AppOf(n.Topic, n.Environment), got.Outcome)
+			t.Errorf("%s: got %s", transport.AppOf(api.PlatformAPNs, n.Topic, string(n.Environment)), got.Outcome)
 		}
 		if a.Takes(&api.DeviceRequest{Topic: n.Topic, Environment: n.Environment}) {
-			t.Errorf("%s: devices may register", transport.AppOf(n.Topic, n.Environment))
+			t.Errorf("%s: devices may register", transport.AppOf(api.PlatformAPNs, n.Topic, string(n.Environment)))
 		}
 	}
 	if w.Total() != 1 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
@@ -218,7 +219,7 @@ func TestServiceUnavailableHalvesConcurrency(t *testing.T) {
 // limit is the concurrency limit of the default topic.
 func (w *world) limit() int {
 	for _, a := range w.sender.Apps() {
-		if a.App == transport.AppOf(apnstest.DefaultTopic, testNote(0).Environment) {
+		if a.App == transport.AppOf(api.PlatformAPNs, apnstest.DefaultTopic, string(testNote(0).Environment)) {
 			return a.Limit
 		}
 	}

@@ -64,7 +64,7 @@ func (s *Sender) Takes(*api.DeviceRequest) bool { return true }
 
 // remember keeps an app for Apps.
 func (s *Sender) remember(n *transport.Notification) {
-	name := transport.AppOf(n.Topic, n.Environment)
+	name := transport.AppOf(n.Platform, n.Topic, string(n.Environment))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.apps[name]; !ok && len(s.apps) < maxApps {

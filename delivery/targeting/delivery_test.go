@@ -430,7 +430,7 @@ func TestStormDropsNoDeviceAndPausesTheApp(t *testing.T) {
 	state := apps.New(p.db)
 	storetest.Eventually(t, soon, "the app to be paused", func() bool {
 		all, err := state.Apps(t.Context())
-		return err == nil && all[transport.AppOf(apnstest.DefaultTopic, api.EnvProduction)].State == apps.Paused
+		return err == nil && all[transport.AppOf(api.PlatformAPNs, apnstest.DefaultTopic, "production")].State == apps.Paused
 	})
 	storetest.Eventually(t, soon, "the others to be parked", func() bool {
 		stats, err := p.first.queueOfNotes.Stats(t.Context())

@@ -36,7 +36,7 @@ func (p *pipeline) pausedApp() apps.App {
 	if err != nil {
 		p.Fatal(err)
 	}
-	return all[transport.AppOf(badTopic, api.EnvProduction)]
+	return all[transport.AppOf(api.PlatformAPNs, badTopic, "production")]
 }
 
 func (p *pipeline) parked() int64 {

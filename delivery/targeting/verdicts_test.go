@@ -63,7 +63,7 @@ func TestStormKeepsSuspectDevices(t *testing.T) {
 	p.mustEnd(p.mustPost(hello(users...)), api.EventDone)
 	state, err := apps.New(p.db).Apps(t.Context())
 	storetest.Must(t, err)
-	if app := state[transport.AppOf(apnstest.DefaultTopic, api.EnvProduction)]; app.State != apps.Paused {
+	if app := state[transport.AppOf(api.PlatformAPNs, apnstest.DefaultTopic, "production")]; app.State != apps.Paused {
 		t.Errorf("the app is %+v", app)
 	}
 	p.first.stop() // it ends when all states of devices are written

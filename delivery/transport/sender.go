@@ -56,9 +56,10 @@ type Notification struct {
 	// ID is a lowercase UUID, the same on every retry.
 	ID string
 	// Platform is the push service that issued the device's token.
-	Platform    Platform
-	Token       string
-	Topic       string
+	Platform api.Platform
+	Token    string
+	Topic    string
+	// Environment is "" unless the platform is APNs.
 	Environment api.Environment
 	PushType    api.PushType
 	// Priority is 1, 5 or 10; 0 leaves it to the service.
@@ -112,7 +113,7 @@ func (a Answer) Drops(registeredAt time.Time) bool {
 
 // AppState describes one app for readyz and metrics; it holds no secret.
 type AppState struct {
-	App         string // AppOf(Topic, Environment)
+	App         string // AppOf its platform, topic and place
 	Topic       string // "*": any topic
 	Environment api.Environment
 	URL         string
@@ -128,7 +129,14 @@ type AppState struct {
 	LastError string
 }
 
-// AppOf names the app of a topic in an environment. The name has one slash, which no topic can have.
-func AppOf(topic string, env api.Environment) string {
-	return topic + "/" + string(env)
+// AppOf names the app of a topic on a platform (W4). The place is the environment on APNs, the origin
+// of the push service in Web Push, and nothing on FCM. The name has one slash, which no topic can have.
+func AppOf(p api.Platform, topic, place string) string {
+	switch p {
+	case api.PlatformFCM:
+		place = "fcm"
+	case api.PlatformWebPush:
+		place = "webpush:" + place
+	}
+	return topic + "/" + place
 }

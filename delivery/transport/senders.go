@@ -9,15 +9,9 @@ import (
 	"fanfare/api"
 )
 
-// Platform names a push service.
-type Platform string
-
-// APNs is Apple's push service.
-const APNs Platform = "apns"
-
 // Senders combines several senders, by platform. A notification goes to the sender of its platform. If
 // there is none, the answer is NoApp.
-type Senders map[Platform]Sender
+type Senders map[api.Platform]Sender
 
 var (
 	_ Sender  = Senders(nil)
@@ -44,7 +38,7 @@ func (s Senders) Start(ctx context.Context, n *Notification, done func(Answer)) 
 
 // Takes implements Sender: it asks the sender of the device's platform.
 func (s Senders) Takes(r *api.DeviceRequest) bool {
-	sender, ok := s[Platform(r.Platform)]
+	sender, ok := s[api.Platform(r.Platform)]
 	return ok && sender.Takes(r)
 }
 
@@ -87,7 +81,7 @@ func (s Senders) each(do func(Sender) error) error {
 
 // inOrder lists the senders, always in the same order.
 func (s Senders) inOrder() []Sender {
-	platforms := make([]Platform, 0, len(s))
+	platforms := make([]api.Platform, 0, len(s))
 	for p := range s {
 		platforms = append(platforms, p)
 	}

@@ -38,14 +38,14 @@ func TestSenders(t *testing.T) {
 	if !all.Takes(&api.DeviceRequest{Platform: "two", Topic: "Two"}) {
 		t.Error("an app that is there is not taken")
 	}
-	for platform, want := range map[Platform]string{"one": "One 7", "two": "Two 7"} {
+	for platform, want := range map[api.Platform]string{"one": "One 7", "two": "Two 7"} {
 		for way, got := range bothWays(all, &Notification{ID: "7", Platform: platform}) {
 			if got.ID != want {
 				t.Errorf("%s: a notification of %s went to %q", way, platform, got.ID)
 			}
 		}
 	}
-	for _, platform := range []Platform{"", "three"} {
+	for _, platform := range []api.Platform{"", "three"} {
 		for way, got := range bothWays(all, &Notification{ID: "7", Platform: platform}) {
 			if got.Outcome != NoApp || got.Err == nil {
 				t.Errorf("%s: platform %q without a sender: %+v", way, platform, got)
@@ -71,4 +71,20 @@ func bothWays(s Sender, n *Notification) map[string]Answer {
 	done := make(chan Answer, 1)
 	Start(context.Background(), s, n, func(a Answer) { done <- a })
 	return map[string]Answer{"Send": s.Send(context.Background(), n), "Start": <-done}
+}
+
+// W4: each app has a name of its own.
+func TestW4_NamesOfApps(t *testing.T) {
+	t.Parallel()
+	for want, got := range map[string]string{
+		"shop/production":                 AppOf(api.PlatformAPNs, "shop", "production"),
+		"shop/sandbox":                    AppOf(api.PlatformAPNs, "shop", "sandbox"),
+		"shop/fcm":                        AppOf(api.PlatformFCM, "shop", ""),
+		"shop/webpush:fcm.googleapis.com": AppOf(api.PlatformWebPush, "shop", "fcm.googleapis.com"),
+		"shop/webpush:*.push.apple.com":   AppOf(api.PlatformWebPush, "shop", "*.push.apple.com"),
+	} {
+		if got != want {
+			t.Errorf("%s is called %s", want, got)
+		}
+	}
 }
