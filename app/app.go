@@ -287,7 +287,7 @@ func (a *app) handlers() (public, private http.Handler) {
 // reload is the reaction to SIGHUP: it reads apps, keys of user tokens and certificates again, and
 // paused apps are probed at once. A file that cannot be read changes nothing.
 func (a *app) reload(front *front) {
-	if err := a.sender.Reload(); err != nil {
+	if err := a.configure(a.sender); err != nil {
 		a.log.Error("the apps were not reloaded; the old ones stay", "error", err)
 	} else {
 		a.log.Info("the apps were reloaded")

@@ -43,9 +43,10 @@ type config struct {
 	APNsKeyFile  string `env:"FANFARE_APNS_KEY_FILE" shown:"none: log sender" desc:".p8 key that signs for every topic and both environments; without it and without an apps file notifications are only logged"`
 	APNsKeyID    string `env:"FANFARE_APNS_KEY_ID" shown:"none" desc:"id of that key"`
 	APNsTeamID   string `env:"FANFARE_APNS_TEAM_ID" shown:"none" desc:"team that the key belongs to"`
-	APNsAppsFile string `env:"FANFARE_APNS_APPS_FILE" shown:"none" desc:"several apps: JSON {\"apps\": [{\"topic\", \"environment\", \"url\"?, \"key_file\", \"key_id\", \"team_id\" or \"cert_file\", \"cert_password\"?}]}; goes before the key above, read again on SIGHUP"`
+	APNsAppsFile string `env:"FANFARE_APNS_APPS_FILE" shown:"none" desc:"the former name of FANFARE_APPS_FILE"`
 
-	MaxInFlight        int           `group:"Push" env:"FANFARE_MAX_IN_FLIGHT" envDefault:"16000" desc:"requests to push services that this process has under way at once, at most eight ninths of them for one app; a killed process may cause that many to be sent a second time. About 3 KB of memory each"`
+	AppsFile           string        `group:"Push" env:"FANFARE_APPS_FILE" shown:"none" desc:"several apps: JSON {\"apps\": [{\"platform\"?, \"topic\", \"environment\", \"url\"?, \"key_file\", \"key_id\", \"team_id\" or \"cert_file\", \"cert_password\"?}]}, platform apns; goes before FANFARE_APNS_KEY_FILE, read again on SIGHUP, all of it or nothing"`
+	MaxInFlight        int           `env:"FANFARE_MAX_IN_FLIGHT" envDefault:"16000" desc:"requests to push services that this process has under way at once, at most eight ninths of them for one app; a killed process may cause that many to be sent a second time. About 3 KB of memory each"`
 	NotificationLease  time.Duration `env:"FANFARE_NOTIFICATION_LEASE" envDefault:"10s" desc:"another process takes over a notification whose process did not renew its lease for this long"`
 	JobLease           time.Duration `env:"FANFARE_JOB_LEASE" envDefault:"30s" desc:"the same for events and background jobs; in a process that also sends, events have the shorter of the two"`
 	MaxAttempts        int           `env:"FANFARE_MAX_ATTEMPTS" envDefault:"8" desc:"failures of a job before it becomes a dead letter; failures of a dependency do not count"`
@@ -99,8 +100,25 @@ func (c *config) has(role string) bool { return slices.Contains(c.Roles, role) }
 // embedded tells whether Redis lives in this process.
 func (c *config) embedded() bool { return c.RedisURL == "" || c.RedisURL == "embedded" }
 
-// sendsToAPNs tells whether there are credentials. Without them, notifications are only logged.
-func (c *config) sendsToAPNs() bool { return c.APNsKeyFile != "" || c.APNsAppsFile != "" }
+// sends tells whether there are credentials. Without them, notifications are only logged.
+func (c *config) sends() bool {
+	_, file := c.appsFile()
+	return c.APNsKeyFile != "" || file != ""
+}
+
+// The variables of the apps file: its name and its former name.
+const (
+	appsFileVariable   = "FANFARE_APPS_FILE"
+	formerAppsVariable = "FANFARE_APNS_APPS_FILE"
+)
+
+// appsFile is the apps file, "" for none, and the variable that names it.
+func (c *config) appsFile() (variable, file string) {
+	if c.APNsAppsFile != "" {
+		return formerAppsVariable, c.APNsAppsFile
+	}
+	return appsFileVariable, c.AppsFile
+}
 
 // problems are all errors of a configuration, one sentence each, beginning with the variable's
 // name.

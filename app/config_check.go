@@ -166,10 +166,13 @@ func (c *config) checkAPNs() problems {
 		missing("FANFARE_APNS_KEY_ID", c.APNsKeyID)
 		missing("FANFARE_APNS_TEAM_ID", c.APNsTeamID)
 	}
-	if !keyed && c.APNsAppsFile == "" {
+	if c.AppsFile != "" && c.APNsAppsFile != "" {
+		p = append(p, formerAppsVariable+": is the former name of "+appsFileVariable+"; set one of them")
+	}
+	if _, file := c.appsFile(); !keyed && file == "" {
 		for name, value := range map[string]string{"FANFARE_APNS_URL": c.APNsURL, "FANFARE_APNS_CA_FILE": c.APNsCAFile} {
 			if value != "" {
-				p = append(p, name+": means nothing without FANFARE_APNS_KEY_FILE or FANFARE_APNS_APPS_FILE")
+				p = append(p, name+": means nothing without FANFARE_APNS_KEY_FILE or "+appsFileVariable)
 			}
 		}
 		slices.Sort(p)
@@ -286,7 +289,8 @@ func (c *config) checkFiles() problems {
 	for _, f := range []struct{ name, path string }{
 		{"FANFARE_APNS_CA_FILE", c.APNsCAFile},
 		{"FANFARE_APNS_KEY_FILE", c.APNsKeyFile},
-		{"FANFARE_APNS_APPS_FILE", c.APNsAppsFile},
+		{appsFileVariable, c.AppsFile},
+		{formerAppsVariable, c.APNsAppsFile},
 		{"FANFARE_USER_KEYS_FILE", c.UserKeysFile},
 		{"FANFARE_TLS_CERT_FILE", c.TLSCertFile},
 		{"FANFARE_TLS_KEY_FILE", c.TLSKeyFile},

@@ -174,7 +174,7 @@ func (a *app) notes() []string {
 	if a.record.Embedded() {
 		notes = append(notes, "the database is a file: "+a.config.DatabaseURL)
 	}
-	if !a.config.sendsToAPNs() {
+	if !a.config.sends() {
 		notes = append(notes, "no APNs credentials: notifications are only logged (log sender)")
 	}
 	if a.config.showsProfiles() {

@@ -9,39 +9,35 @@ import (
 	"fanfare/delivery/transport"
 )
 
-// services opens the sender of each push service; a service without credentials has none. A new
-// service is a line here.
-var services = map[api.Platform]func(*config, *slog.Logger) (transport.Sender, error){
-	api.PlatformAPNs: openAPNs,
+// services makes the sender of each push service. A new service is a line here.
+var services = map[api.Platform]func(*config, *slog.Logger) transport.Sender{
+	api.PlatformAPNs: newAPNs,
 }
 
-// openSender opens the senders of all push services that have credentials. When
-// none has, notifications are logged.
+// openSender makes the senders of all push services and configures them. Without any credentials,
+// notifications are logged.
 func (a *app) openSender() (transport.Sender, error) {
-	senders := transport.Senders{}
-	for platform, open := range services {
-		sender, err := open(a.config, a.log)
-		if err != nil {
-			return nil, err
-		}
-		if sender != nil {
-			senders[platform] = sender
-		}
-	}
-	if len(senders) == 0 {
+	if !a.config.sends() {
 		// Somebody is trying out an open server on their own machine, so texts may be shown.
 		return logsender.New(a.log, func() bool { return !a.keys.Any() }), nil
 	}
-	return senders, nil
+	senders := transport.Senders{}
+	for platform, newSender := range services {
+		senders[platform] = newSender(a.config, a.log)
+	}
+	return senders, a.configure(senders)
 }
 
-// openAPNs opens the sender to APNs.
-func openAPNs(c *config, log *slog.Logger) (transport.Sender, error) {
-	if !c.sendsToAPNs() {
-		return nil, nil
-	}
+// configure reads the apps file and the files with credentials, for all senders at once.
+func (a *app) configure(s transport.Sender) error {
+	variable, file := a.config.appsFile()
+	return transport.Configure(s, variable, file)
+}
+
+// newAPNs makes the sender to APNs.
+func newAPNs(c *config, log *slog.Logger) transport.Sender {
 	return apns.New(apns.Options{
 		URL: c.APNsURL, CAFile: c.APNsCAFile, KeyFile: c.APNsKeyFile, KeyID: c.APNsKeyID, TeamID: c.APNsTeamID,
-		AppsFile: c.APNsAppsFile, SendWithin: c.NotificationLease / 2, Logger: log,
+		SendWithin: c.NotificationLease / 2, Logger: log,
 	})
 }

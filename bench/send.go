@@ -70,7 +70,8 @@ func notificationID(n int) string { return fmt.Sprintf("%08x-0000-5000-8000-%012
 
 // stage sends through the push stage of fanfare.
 func (t target) stage() sendFunc {
-	sender := got(apns.New(apns.Options{URL: t.url, CAFile: t.ca, KeyFile: t.key, KeyID: keyID, TeamID: teamID}))
+	sender := apns.New(apns.Options{URL: t.url, CAFile: t.ca, KeyFile: t.key, KeyID: keyID, TeamID: teamID})
+	must(transport.Configure(sender, "", ""))
 	return func(ctx context.Context, n int) error {
 		a := sender.Send(ctx, &transport.Notification{
 			ID: notificationID(n), Token: token(n % devices), Topic: apnstest.DefaultTopic,

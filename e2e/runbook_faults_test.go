@@ -76,7 +76,7 @@ var faults = map[string]func(*scene) *scene{
 		apns, file := apnstest.Start(s, apnstest.Options{}), filepath.Join(s.TempDir(), "apps.json")
 		storetest.Must(s, os.WriteFile(file, fmt.Appendf(nil, `{"apps":[{"topic":"com.example.app","environment":"production","url":%q,"key_file":%q,"key_id":%q,"team_id":%q}]}`,
 			apns.URL(), apns.KeyFile(), apns.KeyID(), apns.TeamID()), 0o600))
-		s.serve("FANFARE_APNS_APPS_FILE="+file, "FANFARE_APNS_CA_FILE="+apns.CAFile())
+		s.serve("FANFARE_APPS_FILE="+file, "FANFARE_APNS_CA_FILE="+apns.CAFile())
 		s.server.insist("PUT", "/v1/users/lost/devices/"+deviceToken(7), map[string]string{"platform": "apns", "topic": "com.example.unknown", "environment": "production"})
 		s.server.insist("POST", "/v1/events", greeting("lost"))
 		return s

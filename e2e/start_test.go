@@ -29,6 +29,8 @@ func TestStartRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = taken.Close() })
+	wrongApps := filepath.Join(t.TempDir(), "apps.json")
+	storetest.Must(t, os.WriteFile(wrongApps, []byte(`{"apps": [{"topic": "{}"}, {"platform": "pigeon"}, {"platform": 7}]}`), 0o600))
 	guarded := storetest.Redis(t)
 	if err := guarded.Client().ConfigSet(t.Context(), "requirepass", "right").Err(); err != nil {
 		t.Fatal(err)
@@ -49,7 +51,10 @@ func TestStartRefusals(t *testing.T) {
 		"RevokeNothing":  {[]string{"keys", "revoke"}, nil, 2, []string{"keys revoke <id>"}},
 		"PortTaken":      {nil, []string{"FANFARE_ADDR=" + taken.Addr().String()}, 1, []string{"FANFARE_ADDR", "in use", "lsof -nP -iTCP:"}},
 		"KeyCannotSign":  {nil, []string{"FANFARE_APNS_KEY_FILE=" + broken, "FANFARE_APNS_KEY_ID=K", "FANFARE_APNS_TEAM_ID=T"}, 1, []string{"FANFARE_APNS_KEY_FILE"}},
-		"BrokenAppsFile": {nil, []string{"FANFARE_APNS_APPS_FILE=" + broken}, 1, []string{"FANFARE_APNS_APPS_FILE"}},
+		"BrokenAppsFile": {nil, []string{"FANFARE_APPS_FILE=" + broken}, 1, []string{"FANFARE_APPS_FILE: " + broken}},
+		"BrokenApps": {
+			nil, []string{"FANFARE_APNS_APPS_FILE=" + wrongApps}, 1, []string{"FANFARE_APNS_APPS_FILE", "apps[0]: topic:", "apps[0]: environment:", "apps[1]: platform:", "apps[2]: json:"},
+		},
 		"BrokenUserKeys": {nil, []string{"FANFARE_USER_KEYS_FILE=" + broken}, 1, []string{"FANFARE_USER_KEYS_FILE: is not a JSON Web Key Set"}},
 		"BrokenCert":     {nil, []string{"FANFARE_TLS_CERT_FILE=" + broken, "FANFARE_TLS_KEY_FILE=" + broken}, 1, []string{"FANFARE_TLS_CERT_FILE"}},
 		"OpenToTheWorld": {nil, []string{"FANFARE_ADDR=0.0.0.0:0", "FANFARE_REDIS_URL=embedded"}, 1, []string{"no API key", "fanfare keys create"}},

@@ -1,18 +1,13 @@
 package apns
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/sideshow/apns2"
@@ -23,16 +18,16 @@ import (
 
 // The variables that errors name, so that an operator knows what to correct.
 const (
-	varURL      = "FANFARE_APNS_URL"
-	varCAFile   = "FANFARE_APNS_CA_FILE"
-	varKeyFile  = "FANFARE_APNS_KEY_FILE"
-	varKeyID    = "FANFARE_APNS_KEY_ID"
-	varTeamID   = "FANFARE_APNS_TEAM_ID"
-	varAppsFile = "FANFARE_APNS_APPS_FILE"
+	varURL     = "FANFARE_APNS_URL"
+	varCAFile  = "FANFARE_APNS_CA_FILE"
+	varKeyFile = "FANFARE_APNS_KEY_FILE"
+	varKeyID   = "FANFARE_APNS_KEY_ID"
+	varTeamID  = "FANFARE_APNS_TEAM_ID"
 )
 
-// appFile is one app of FANFARE_APNS_APPS_FILE.
+// appFile is one app of the apps file.
 type appFile struct {
+	Platform     api.Platform    `json:"platform"` // apns, or absent
 	Topic        string          `json:"topic"`
 	Environment  api.Environment `json:"environment"`
 	URL          string          `json:"url"`
@@ -72,21 +67,17 @@ func (c *configuration) account(a *appConfig) account {
 	return account{url: a.url.String(), env: a.env, sum: a.creds.sum, ca: c.caSum}
 }
 
-// readConfiguration reads everything that the options name and reports all
+// readConfiguration reads everything that the options and the apps name and reports all
 // problems at once.
-func readConfiguration(o *Options) (*configuration, error) {
+func readConfiguration(o *Options, apps []transport.AppEntry) (*configuration, error) {
 	c := &configuration{}
 	roots, raw, err := readCA(o.CAFile)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", varCAFile, err)
 	}
 	c.roots, c.caSum = roots, sha256.Sum256(raw)
-	errs := []error{err, c.addKey(o), c.addFile(o)}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(err, c.addKey(o), c.addApps(o, apps)); err != nil {
 		return nil, err
-	}
-	if len(c.apps) == 0 {
-		return nil, fmt.Errorf("set %s or %s", varKeyFile, varAppsFile)
 	}
 	return c, nil
 }
@@ -119,91 +110,52 @@ func (c *configuration) addKey(o *Options) error {
 	return nil
 }
 
-// addFile adds the apps of the file.
-func (c *configuration) addFile(o *Options) error {
-	if o.AppsFile == "" {
-		return nil
-	}
-	apps, err := readApps(o.AppsFile)
-	if err != nil {
-		return fmt.Errorf("%s: %w", varAppsFile, err)
-	}
+// addApps adds the apps of the apps file.
+func (c *configuration) addApps(o *Options, apps []transport.AppEntry) error {
 	var errs []error
 	seen := make(map[string]bool)
 	for i := range apps {
-		a, err := apps[i].config(o)
-		if name := transport.AppOf(api.PlatformAPNs, apps[i].Topic, string(apps[i].Environment)); err == nil && seen[name] {
-			err = fmt.Errorf("%s is there twice", name)
-		} else {
-			seen[name] = true
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %s: apps[%d]: %w", varAppsFile, o.AppsFile, i, err))
+		e, a := &apps[i], appFile{}
+		if err := e.Decode(&a); err != nil {
+			errs = append(errs, e.Wrong(err))
 			continue
 		}
-		c.apps = append(c.apps, a)
+		app, wrong := a.config(o, e)
+		name := transport.AppOf(api.PlatformAPNs, a.Topic, string(a.Environment))
+		if seen[name] {
+			wrong = append(wrong, fmt.Errorf("%s is there twice", name))
+		}
+		seen[name] = true
+		c.apps, errs = append(c.apps, app), append(errs, e.Wrong(wrong...))
 	}
 	return errors.Join(errs...)
 }
 
-// readApps reads the file strictly: an unknown name is probably misspelt, and a key under a misspelt
-// name would be ignored.
-func readApps(file string) ([]appFile, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read apps: %w", err)
-	}
-	var doc struct {
-		Apps []appFile `json:"apps"`
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&doc); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("%s: more than one JSON value", file)
-	}
-	if len(doc.Apps) == 0 {
-		return nil, fmt.Errorf("%s: no apps", file)
-	}
-	return doc.Apps, nil
-}
-
-// config checks one app of the file and reads its credentials. Files are named
-// relative to the apps file.
-func (a *appFile) config(o *Options) (appConfig, error) {
+// config checks an app and reads its credentials. It lists everything that is wrong.
+func (a *appFile) config(o *Options, e *transport.AppEntry) (appConfig, []error) {
+	var wrong []error
 	if !api.ValidIdentifier(a.Topic) {
-		return appConfig{}, fmt.Errorf("topic: %q is no topic", a.Topic)
+		wrong = append(wrong, fmt.Errorf("topic: %q is no topic", a.Topic))
 	}
 	if a.Environment != api.EnvProduction && a.Environment != api.EnvSandbox {
-		return appConfig{}, fmt.Errorf("environment: must be production or sandbox, not %q", a.Environment)
+		wrong = append(wrong, fmt.Errorf("environment: must be production or sandbox, not %q", a.Environment))
 	}
 	u, err := serverURL(a.URL, o.URL, a.Environment)
 	if err != nil {
-		return appConfig{}, fmt.Errorf("url: %w", err)
+		wrong = append(wrong, fmt.Errorf("url: %w", err))
 	}
-	creds, err := a.credentials(filepath.Dir(o.AppsFile), o.now())
-	if err != nil {
-		return appConfig{}, err
-	}
-	return appConfig{topic: a.Topic, env: a.Environment, url: u, creds: creds}, nil
+	creds, err := a.credentials(e, o.now())
+	return appConfig{topic: a.Topic, env: a.Environment, url: u, creds: creds}, append(wrong, err)
 }
 
 // credentials reads the key or the certificate of an app. Exactly one of them must be named: with both
 // it would not be clear which one is used.
-func (a *appFile) credentials(dir string, now time.Time) (*credentials, error) {
-	at := func(file string) string {
-		if filepath.IsAbs(file) {
-			return file
-		}
-		return filepath.Join(dir, file)
-	}
+func (a *appFile) credentials(e *transport.AppEntry, now time.Time) (*credentials, error) {
 	switch {
 	case (a.KeyFile == "") == (a.CertFile == ""):
 		return nil, errors.New("key_file, cert_file: exactly one must be set")
 	case a.CertFile != "":
-		c, err := readCertificate(at(a.CertFile), a.CertPassword, now)
+		c, err := readCertificate(e.Path(a.CertFile), a.CertPassword, now)
 		if err != nil {
 			return nil, fmt.Errorf("cert_file: %w", err)
 		}
@@ -211,7 +163,7 @@ func (a *appFile) credentials(dir string, now time.Time) (*credentials, error) {
 	case a.KeyID == "" || a.TeamID == "":
 		return nil, errors.New("key_id, team_id: must be set with key_file")
 	}
-	c, err := readKey(at(a.KeyFile), a.KeyID, a.TeamID)
+	c, err := readKey(e.Path(a.KeyFile), a.KeyID, a.TeamID)
 	if err != nil {
 		return nil, fmt.Errorf("key_file: %w", err)
 	}

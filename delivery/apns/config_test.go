@@ -79,7 +79,7 @@ func TestA1_CertificateAuth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			app["topic"], app["environment"], app["url"] = "com.example."+name, "sandbox", s.URL()
-			a := mustNew(t, Options{CAFile: s.CAFile(), AppsFile: mustAppsFile(t, "", app)})
+			a := mustNew(t, Options{CAFile: s.CAFile()}, mustAppsFile(t, "", app))
 			w := &world{Server: s, t: t, sender: a}
 			w.Reset()
 			w.mustDeliver(noteFor(1, app["topic"], api.EnvSandbox))
@@ -184,7 +184,7 @@ func TestA7_NoRequestChangesAnothersHost(t *testing.T) {
 	}
 	file := mustAppsFile(t, "", fileApp(one, "one", api.EnvProduction), fileApp(two, "two", api.EnvProduction),
 		fileApp(two, "one", api.EnvSandbox))
-	w := &world{Server: one, t: t, sender: mustNew(t, Options{CAFile: roots, AppsFile: file})}
+	w := &world{Server: one, t: t, sender: mustNew(t, Options{CAFile: roots}, file)}
 	done := make(chan []transport.Answer)
 	for _, app := range []struct {
 		topic string
@@ -210,7 +210,7 @@ func TestA7_NoRequestChangesAnothersHost(t *testing.T) {
 func TestA13_NoApp(t *testing.T) {
 	t.Parallel()
 	s := apnstest.Start(t, apnstest.Options{})
-	a := mustNew(t, Options{CAFile: s.CAFile(), AppsFile: mustAppsFile(t, "", fileApp(s, "one", api.EnvProduction))})
+	a := mustNew(t, Options{CAFile: s.CAFile()}, mustAppsFile(t, "", fileApp(s, "one", api.EnvProduction)))
 	w := &world{Server: s, t: t, sender: a}
 	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
 	for _, n := range []*transport.Notification{noteFor(1, "two", api.EnvProduction), noteFor(1, "one", api.EnvSandbox)} {
@@ -239,8 +239,7 @@ func TestA13_TopicsOfClientsAreQuiet(t *testing.T) {
 	s := apnstest.Start(t, apnstest.Options{Topics: []string{"one"}})
 	w := &world{Server: s, t: t, sender: mustNew(t, Options{
 		URL: s.URL(), CAFile: s.CAFile(), KeyFile: s.KeyFile(), KeyID: s.KeyID(), TeamID: s.TeamID(),
-		AppsFile: mustAppsFile(t, "", fileApp(s, "two", api.EnvProduction)),
-	})}
+	}, mustAppsFile(t, "", fileApp(s, "two", api.EnvProduction)))}
 	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
 	for topic, quiet := range map[string]bool{"two": false, "three": true} {
 		if got := w.send(noteFor(1, topic, api.EnvProduction)); got.Outcome != transport.PauseApp || got.Quiet != quiet {
@@ -257,14 +256,12 @@ func TestA13_Reload(t *testing.T) {
 	t.Parallel()
 	s := apnstest.Start(t, apnstest.Options{})
 	file := mustAppsFile(t, "", fileApp(s, "one", api.EnvProduction))
-	w := &world{Server: s, t: t, sender: mustNew(t, Options{CAFile: s.CAFile(), AppsFile: file})}
+	w := &world{Server: s, t: t, sender: mustNew(t, Options{CAFile: s.CAFile()}, file)}
 	w.mustDeliver(noteFor(0, "one", api.EnvProduction))
 
 	t.Run("an app more keeps the connection", func(t *testing.T) {
 		mustAppsFile(t, file, fileApp(s, "one", api.EnvProduction), fileApp(s, "two", api.EnvProduction))
-		if err := w.sender.Reload(); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, configure(w.sender, file))
 		w.mustDeliver(noteFor(1, "two", api.EnvProduction))
 		w.mustDeliver(noteFor(1, "one", api.EnvProduction))
 		if s.Accepted() != 1 {
@@ -281,7 +278,7 @@ func TestA13_Reload(t *testing.T) {
 			func() { _ = os.Remove(file) },
 		} {
 			write()
-			if err := w.sender.Reload(); err == nil || !strings.Contains(err.Error(), "FANFARE_APNS_APPS_FILE") {
+			if err := configure(w.sender, file); err == nil || !strings.Contains(err.Error(), "FANFARE_APPS_FILE") {
 				t.Fatalf("got %v", err)
 			}
 			w.mustDeliver(noteFor(2, "one", api.EnvProduction))
@@ -292,9 +289,7 @@ func TestA13_Reload(t *testing.T) {
 		next := fileApp(s, "one", api.EnvProduction)
 		next["key_file"] = s.OtherKeyFile()
 		mustAppsFile(t, file, next)
-		if err := w.sender.Reload(); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, configure(w.sender, file))
 		if a := w.send(noteFor(3, "one", api.EnvProduction)); a.Reason != "InvalidProviderToken" {
 			t.Fatalf("got %s", a.Reason)
 		}
@@ -322,9 +317,7 @@ func TestA13_ReloadUnderLoad(t *testing.T) {
 			}
 			return
 		case <-time.After(10 * time.Millisecond):
-			if err := w.sender.Reload(); err != nil {
-				t.Fatal(err)
-			}
+			storetest.Must(t, configure(w.sender, ""))
 		}
 	}
 }
@@ -334,8 +327,7 @@ func TestA13_FileBeforeVariables(t *testing.T) {
 	t.Parallel()
 	s, own := apnstest.Start(t, apnstest.Options{}), apnstest.Start(t, apnstest.Options{})
 	o := optionsFor(s)
-	o.AppsFile = mustAppsFile(t, "", fileApp(own, "one", api.EnvProduction))
-	a := mustNew(t, o)
+	a := mustNew(t, o, mustAppsFile(t, "", fileApp(own, "one", api.EnvProduction)))
 	w := &world{Server: s, t: t, sender: a}
 	w.mustDeliver(noteFor(0, "two", api.EnvProduction))
 	if got := w.send(noteFor(0, "one", api.EnvProduction)); got.Outcome != transport.NotSent { // its certificate is from another CA
@@ -362,7 +354,7 @@ func TestA13_EveryProblemAtOnce(t *testing.T) {
 	file := mustAppsFile(t, "",
 		change("topic", "{}"), change("environment", "test"), change("url", "http://x"), change("key_file", "nowhere.p8"),
 		change("key_id", ""), change("cert_file", "x"), fileApp(s, "same", api.EnvSandbox), fileApp(s, "same", api.EnvSandbox))
-	_, err := New(Options{CAFile: file, AppsFile: file, KeyID: "K", KeyFile: "x", URL: "https://x"})
+	err := configure(New(Options{CAFile: file, KeyID: "K", KeyFile: "x", URL: "https://x"}), file)
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -378,9 +370,6 @@ func TestA13_EveryProblemAtOnce(t *testing.T) {
 	}
 	if strings.Contains(err.Error(), "apps[6]") {
 		t.Errorf("a good app is blamed:\n%v", err)
-	}
-	if _, err := New(Options{}); err == nil || !strings.Contains(err.Error(), "FANFARE_APNS_KEY_FILE") {
-		t.Errorf("nothing configured: %v", err)
 	}
 }
 

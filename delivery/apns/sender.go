@@ -19,14 +19,10 @@ import (
 // maxTopics is how many topics of a key for all topics are tracked one by one.
 const maxTopics = 1000
 
-// errClosed says that the sender was closed.
-var errClosed = errors.New("the sender was closed")
-
 // anyTopic stands for every topic in AppState.
 const anyTopic = "*"
 
-// Options configure a Sender. KeyFile or AppsFile must be set; everything else has a default. If both
-// are set, the apps of the file take precedence.
+// Options configure a Sender. All have a default. Apps of the apps file take precedence over KeyFile.
 type Options struct {
 	// URL is the base URL of every app that names none; default Apple's server
 	// for the environment.
@@ -35,8 +31,6 @@ type Options struct {
 	CAFile string
 	// KeyFile (.p8), KeyID and TeamID sign for every topic in both environments.
 	KeyFile, KeyID, TeamID string
-	// AppsFile names several apps, see docs/configuration.md.
-	AppsFile string
 	// Logger receives configurations and failing connections; default none.
 	Logger *slog.Logger
 	// Timeout limits one Send, including the wait for a connection; default 20 s.
@@ -78,7 +72,7 @@ func (o *Options) now() time.Time {
 type Sender struct {
 	o      Options
 	apps   atomic.Pointer[appTable]
-	mu     sync.Mutex // serializes Reload and Close
+	mu     sync.Mutex // serializes take and Close
 	closed bool
 }
 
@@ -87,43 +81,44 @@ var (
 	_ transport.Starter = (*Sender)(nil)
 )
 
-// New reads and checks keys and certificates. It does not connect. Its error names every variable and
-// file that is wrong.
-func New(o Options) (*Sender, error) {
+// New makes a sender without apps: transport.Configure gives it some. It reads and connects nothing.
+func New(o Options) *Sender {
 	o.setDefaults()
 	s := &Sender{o: o}
 	s.apps.Store(&appTable{})
-	if err := s.Reload(); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s
 }
 
-// Reload implements transport.Sender: keys, certificates and the apps file are read
-// again. Apps whose credentials did not change keep their connections.
-func (s *Sender) Reload() error {
+// Prepare implements transport.Sender: keys, certificates and roots are read again. Its error names
+// every variable, file and field that is wrong. Apps whose credentials did not change keep their
+// connections.
+func (s *Sender) Prepare(apps []transport.AppEntry) (take func(), err error) {
+	c, err := readConfiguration(&s.o, apps)
+	if err != nil {
+		return nil, err
+	}
+	next, err := s.apps.Load().next(c, &s.o)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		s.take(next)
+		s.o.Logger.Info("APNs apps configured", "apps", len(c.apps), "accounts", len(next.links))
+	}, nil
+}
+
+// take replaces the apps, and closes the connections that no app uses any more.
+func (s *Sender) take(next *appTable) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return errClosed
+		return
 	}
-	c, err := readConfiguration(&s.o)
-	if err != nil {
-		return err
-	}
-	old := s.apps.Load()
-	next, err := old.next(c, &s.o)
-	if err != nil {
-		return err
-	}
-	s.apps.Store(next)
-	for key, l := range old.links {
-		if _, kept := next.links[key]; !kept {
+	for key, l := range s.apps.Swap(next).links {
+		if next.links[key] != l {
 			l.pool.Close()
 		}
 	}
-	s.o.Logger.Info("APNs apps configured", "apps", len(c.apps), "accounts", len(next.links))
-	return nil
 }
 
 // Close implements transport.Sender.

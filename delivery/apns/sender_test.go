@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -43,14 +44,17 @@ func optionsFor(s *apnstest.Server) Options {
 	}
 }
 
-func mustNew(t testing.TB, o Options) *Sender {
+func mustNew(t testing.TB, o Options, appsFile ...string) *Sender {
 	t.Helper()
-	a, err := New(o)
-	if err != nil {
-		t.Fatalf("make the sender: %v", err)
-	}
+	a := New(o)
 	t.Cleanup(func() { _ = a.Close() })
+	storetest.Must(t, configure(a, strings.Join(appsFile, "")))
 	return a
+}
+
+// configure lets a sender read its configuration again, with this apps file unless it is "".
+func configure(a *Sender, appsFile string) error {
+	return transport.Configure(a, "FANFARE_APPS_FILE", appsFile)
 }
 
 // deviceToken is the i-th device token.
@@ -276,7 +280,8 @@ func TestCloseEndsEverything(t *testing.T) {
 		t.Fatalf("after the close: %s", a.Outcome)
 	}
 	storetest.Eventually(t, 20*time.Second, "the connection is closed", func() bool { return w.Connections() == 0 })
-	if err := w.sender.Reload(); err == nil {
-		t.Fatal("a closed sender was reloaded")
+	storetest.Must(t, configure(w.sender, "")) // it stays closed
+	if a := w.send(testNote(3)); a.Outcome != transport.NotSent {
+		t.Fatalf("configured again after the close: %s", a.Outcome)
 	}
 }

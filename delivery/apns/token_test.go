@@ -285,7 +285,7 @@ func TestA12_KeyThatCannotSignStopsTheStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := New(Options{KeyFile: row.file, KeyID: "K", TeamID: "T"})
+			err := configure(New(Options{KeyFile: row.file, KeyID: "K", TeamID: "T"}), "")
 			if err == nil || !strings.Contains(err.Error(), "FANFARE_APNS_KEY_FILE") ||
 				!strings.Contains(err.Error(), row.file) || !strings.Contains(err.Error(), row.want) {
 				t.Fatalf("got %v", err)

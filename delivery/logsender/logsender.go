@@ -100,8 +100,8 @@ func (s *Sender) Apps() []transport.AppState {
 // Reasons implements transport.Sender; no service gives any.
 func (s *Sender) Reasons() []string { return nil }
 
-// Reload implements transport.Sender; there is nothing to read.
-func (s *Sender) Reload() error { return nil }
+// Prepare implements transport.Sender; there is nothing to read.
+func (s *Sender) Prepare([]transport.AppEntry) (func(), error) { return func() {}, nil }
 
 // Close implements transport.Sender.
 func (s *Sender) Close() error { return nil }

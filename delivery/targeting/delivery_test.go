@@ -34,11 +34,11 @@ func (s *scripted) Send(_ context.Context, n *transport.Notification) transport.
 	return answer(n)
 }
 
-func (s *scripted) Takes(*api.DeviceRequest) bool { return true }
-func (s *scripted) Apps() []transport.AppState    { return nil }
-func (s *scripted) Reasons() []string             { return []string{"BadDeviceToken", "Unregistered"} }
-func (s *scripted) Reload() error                 { return nil }
-func (s *scripted) Close() error                  { return nil }
+func (s *scripted) Takes(*api.DeviceRequest) bool                { return true }
+func (s *scripted) Apps() []transport.AppState                   { return nil }
+func (s *scripted) Reasons() []string                            { return []string{"BadDeviceToken", "Unregistered"} }
+func (s *scripted) Prepare([]transport.AppEntry) (func(), error) { return func() {}, nil }
+func (s *scripted) Close() error                                 { return nil }
 
 func (s *scripted) sent() []transport.Notification {
 	s.mu.Lock()

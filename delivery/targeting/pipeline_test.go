@@ -153,12 +153,10 @@ func (s *process) openWorkers(log *slog.Logger) {
 }
 
 func (p *pipeline) mustAPNs() transport.Sender {
-	sender, err := apns.New(apns.Options{
+	sender := apns.New(apns.Options{
 		URL: p.apns.URL(), CAFile: p.apns.CAFile(), KeyFile: p.apns.KeyFile(), KeyID: p.apns.KeyID(), TeamID: p.apns.TeamID(),
 	})
-	if err != nil {
-		p.Fatal(err)
-	}
+	storetest.Must(p, transport.Configure(sender, "", ""))
 	return sender
 }
 

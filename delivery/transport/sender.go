@@ -27,9 +27,10 @@ type Sender interface {
 	// Reasons lists the reasons that the service documents for its answers. Only these become labels of
 	// metrics; all others are counted as "other".
 	Reasons() []string
-	// Reload reads the configuration again (SIGHUP). If the new one is not valid, the old one stays
-	// and the error says why.
-	Reload() error
+	// Prepare reads the configuration again: the files with credentials, and the sender's apps of the
+	// apps file. It changes nothing, and returns a function that takes the new configuration over.
+	// Its error names every mistake. See Configure.
+	Prepare(apps []AppEntry) (take func(), err error)
 	// Close ends idle connections at once and the others with their requests.
 	Close() error
 }

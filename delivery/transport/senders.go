@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"fanfare/api"
@@ -45,8 +46,8 @@ func (s Senders) Takes(r *api.DeviceRequest) bool {
 // Apps implements Sender: the apps of all.
 func (s Senders) Apps() []AppState {
 	var all []AppState
-	for _, sender := range s.inOrder() {
-		all = append(all, sender.Apps()...)
+	for _, p := range s.platforms() {
+		all = append(all, s[p].Apps()...)
 	}
 	return all
 }
@@ -61,34 +62,42 @@ func (s Senders) Reasons() []string {
 	return slices.Compact(all)
 }
 
-// Reload implements Sender: each sender with a valid configuration takes it over, even if another
-// sender fails.
-func (s Senders) Reload() error { return s.each(Sender.Reload) }
+// Prepare implements Sender: each sender gets the apps of its platform. The senders take their new
+// configurations over only if all are valid.
+func (s Senders) Prepare(apps []AppEntry) (take func(), err error) {
+	var errs []error
+	of := map[api.Platform][]AppEntry{}
+	for i := range apps {
+		p := apps[i].Platform
+		if of[p] = append(of[p], apps[i]); s[p] == nil {
+			errs = append(errs, apps[i].Wrong(fmt.Errorf("platform: there is no sender for %q, only for %v", p, s.platforms())))
+		}
+	}
+	var takes []func()
+	for _, p := range s.platforms() {
+		take, err := s[p].Prepare(of[p])
+		takes, errs = append(takes, take), append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return func() {
+		for _, take := range takes {
+			take()
+		}
+	}, nil
+}
 
 // Close implements Sender.
-func (s Senders) Close() error { return s.each(Sender.Close) }
-
-// each calls do on every sender and joins the errors, each with its platform before it.
-func (s Senders) each(do func(Sender) error) error {
+func (s Senders) Close() error {
 	var errs []error
-	for platform, sender := range s {
-		if err := do(sender); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", platform, err))
+	for _, p := range s.platforms() {
+		if err := s[p].Close(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// inOrder lists the senders, always in the same order.
-func (s Senders) inOrder() []Sender {
-	platforms := make([]api.Platform, 0, len(s))
-	for p := range s {
-		platforms = append(platforms, p)
-	}
-	slices.Sort(platforms)
-	senders := make([]Sender, len(platforms))
-	for i, p := range platforms {
-		senders[i] = s[p]
-	}
-	return senders
-}
+// platforms lists the senders' platforms, always in the same order.
+func (s Senders) platforms() []api.Platform { return slices.Sorted(maps.Keys(s)) }
