@@ -45,6 +45,30 @@ func mustDevices(t testing.TB, db *record.DB, user string) []api.Device {
 	return list
 }
 
+// W1: the longest token fits into its row and into the outbox row of its guard, and tokens that differ
+// only in case are two devices.
+func TestW1_TheLongestTokenFits(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		long := strings.Repeat("aZ_:.-90", api.MaxDeviceToken/8)
+		other := long[:api.MaxDeviceToken-1] + "1"
+		for _, tok := range []string{long, other, strings.ToLower(long)} {
+			mustPut(t, db, "alice", tok)
+		}
+		list := mustDevices(t, db, "alice")
+		owned, err := db.DevicesByToken(t.Context(), long)
+		storetest.Must(t, err)
+		if len(list) != 3 || owned[long].User != "alice" || owned[long].Token != long {
+			t.Errorf("%d devices, %+v", len(list), owned)
+		}
+		rows, err := db.OutboxPage(t.Context(), record.KindGuard, 0, record.OpenRow{}, 10)
+		storetest.Must(t, err)
+		if !slices.ContainsFunc(rows, func(r record.OpenRow) bool { return r.Subject == long }) {
+			t.Errorf("the outbox has %+v", rows)
+		}
+	})
+}
+
 func TestDevices(t *testing.T) {
 	t.Parallel()
 	eachRecord(t, func(t *testing.T, db *record.DB) {

@@ -1,0 +1,5 @@
+-- +goose Up
+SELECT 1; -- SQLite's texts have no bound
+
+-- +goose Down
+SELECT 1;
