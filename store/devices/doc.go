@@ -20,6 +20,9 @@
 // the cache and does not fill it (Query.NoFill). No reader fills the cache of a Redis that uses
 // more than 70 % of its maxmemory.
 //
+// A device of another platform than APNs has a form of its own in d and in its guard, which processes
+// that know APNs alone take for a miss (W18).
+//
 // An earlier form had the version in a separate key, ff:{u:<user>}:version. Processes of that form
 // read these entries correctly: without d they find no entry. But their writers store no v, and
 // remove an existing one. So while processes of both forms run, a slow reader may fill the cache

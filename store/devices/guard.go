@@ -42,27 +42,36 @@ func (g Guard) Reaches(user string) bool {
 }
 
 // EncodeGuard writes a guard as one line: state|registered_at|environment|topic|user. None of these
-// can contain a bar.
+// can contain a bar. The guard of a device of another platform than APNs, which has no environment, has
+// an empty part more, so that processes that know APNs alone do not read it.
 func EncodeGuard(g Guard) string {
 	var at int64
 	if !g.RegisteredAt.IsZero() {
 		at = g.RegisteredAt.UnixMilli()
 	}
-	return strings.Join([]string{string(g.State), strconv.FormatInt(at, 10), string(g.Environment), g.Topic, g.User}, "|")
+	line := strings.Join([]string{string(g.State), strconv.FormatInt(at, 10), string(g.Environment), g.Topic, g.User}, "|")
+	if g.otherPlatform() {
+		line += "|"
+	}
+	return line
 }
+
+// otherPlatform tells whether this is a device, and not one of APNs.
+func (g Guard) otherPlatform() bool { return g.Environment == "" && g.State != StateGone }
 
 // ParseGuard reads the form of EncodeGuard. It returns false for any other text, including "".
 func ParseGuard(s string) (Guard, bool) {
 	part := strings.Split(s, "|")
-	if len(part) != 5 {
+	if len(part) < 5 {
 		return Guard{}, false
 	}
 	at, err := strconv.ParseInt(part[1], 10, 64)
-	if err != nil {
-		return Guard{}, false
+	g := Guard{State: api.DeviceState(part[0]), RegisteredAt: api.AtMillis(at),
+		Environment: api.Environment(part[2]), Topic: part[3], User: part[4]}
+	if g.otherPlatform() {
+		return g, err == nil && len(part) == 6 && part[5] == ""
 	}
-	return Guard{State: api.DeviceState(part[0]), RegisteredAt: api.AtMillis(at),
-		Environment: api.Environment(part[2]), Topic: part[3], User: part[4]}, true
+	return g, err == nil && len(part) == 5
 }
 
 // GuardOf says to whom a token of this user belongs now, from the user's settings in the cache or

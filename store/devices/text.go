@@ -10,6 +10,9 @@ import (
 // The text of a user's devices in the cache has the fields that targeting needs. Each device ends
 // with deviceEnd, and each of its fields with fieldEnd. No field can contain either. It is not
 // JSON, because it is parsed for every notification.
+//
+// A device of another platform than APNs, which has no environment, has one more field, which is empty.
+// So processes that know APNs alone take the text for another form and do not send to the device.
 const (
 	deviceEnd, fieldEnd = "\x1e", "\x1f"
 	deviceFields        = 5
@@ -22,6 +25,9 @@ func devicesText(list []api.Device) string {
 		for _, v := range [deviceFields]string{d.Token, d.Topic, string(d.Environment), string(d.State),
 			strconv.FormatInt(d.RegisteredAt.UnixMilli(), 10)} {
 			b.WriteString(v)
+			b.WriteString(fieldEnd)
+		}
+		if d.Environment == "" {
 			b.WriteString(fieldEnd)
 		}
 		b.WriteString(deviceEnd)
@@ -41,7 +47,11 @@ func parseDevices(text string) ([]api.Device, bool) {
 			}
 		}
 		at, err := strconv.ParseInt(v[4], 10, 64)
-		rest, ok := strings.CutPrefix(text, deviceEnd)
+		end := deviceEnd
+		if v[2] == "" {
+			end = fieldEnd + deviceEnd
+		}
+		rest, ok := strings.CutPrefix(text, end)
 		if err != nil || !ok {
 			return nil, false
 		}

@@ -1,0 +1,56 @@
+package devices
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"fanfare/api"
+)
+
+// W18: a user's cached settings and the guard of a token have, for devices of APNs, the bytes that
+// they had before there were other platforms. Processes of that time read the settings of a user with
+// another device as a miss, and its guard as none.
+func TestW18_TextsOfOtherPlatformsHaveAnotherForm(t *testing.T) {
+	t.Parallel()
+	device := func(token string, env api.Environment) api.Device {
+		return api.Device{Token: token, Topic: "shop", Environment: env, State: api.DeviceSuspect, RegisteredAt: api.AtMillis(7)}
+	}
+	one, two := device("ab", api.EnvProduction), device("cd", api.EnvSandbox)
+	other := device("an-fcm-token-of-30-characters-", "")
+	const fieldsOf = "ab\x1fshop\x1fproduction\x1fsuspect\x1f7\x1f\x1ecd\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1f\x1e"
+	for want, list := range map[string][]api.Device{
+		"":       {},
+		fieldsOf: {one, two},
+		fieldsOf + other.Token + "\x1fshop\x1f\x1fsuspect\x1f7\x1f\x1f\x1e": {one, two, other},
+	} {
+		if got := devicesText(list); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if again, ok := parseDevices(want); !ok || !reflect.DeepEqual(again, list) {
+			t.Errorf("%q is read as %+v, %v", want, again, ok)
+		}
+	}
+	for want, g := range map[string]Guard{
+		"suspect|7|production|shop|bob": {User: "bob", RegisteredAt: one.RegisteredAt, Topic: "shop", Environment: api.EnvProduction, State: api.DeviceSuspect},
+		"suspect|7||shop|bob|":          {User: "bob", RegisteredAt: one.RegisteredAt, Topic: "shop", State: api.DeviceSuspect},
+		"gone|0|||":                     {RegisteredAt: api.AtMillis(0), State: StateGone},
+	} {
+		if got := EncodeGuard(g); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if again, ok := ParseGuard(want); !ok || again != g {
+			t.Errorf("%q is read as %+v, %v", want, again, ok)
+		}
+	}
+	// What a later version adds is another form here as well.
+	later := strings.TrimSuffix(devicesText([]api.Device{other}), deviceEnd) + "more" + fieldEnd + deviceEnd
+	if _, ok := parseDevices(later); ok {
+		t.Errorf("%q is read", later)
+	}
+	for _, bad := range []string{"suspect|7||shop|bob", "suspect|7||shop|bob|more", "suspect|7|production|shop|bob|", "gone|0||||"} {
+		if _, ok := ParseGuard(bad); ok {
+			t.Errorf("%q is read", bad)
+		}
+	}
+}
