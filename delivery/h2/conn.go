@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -120,7 +122,7 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 			return nil, err
 		}
 	}
-	dialled, err := (&net.Dialer{KeepAlive: tcpKeepAlive}).DialContext(ctx, "tcp", p.addr)
+	dialled, err := (&net.Dialer{KeepAlive: tcpKeepAlive, Control: p.checkAddress}).DialContext(ctx, "tcp", p.addr)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", p.o.Name, err)
 	}
@@ -134,6 +136,18 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 	c.value = value
 	c.start()
 	return c, nil
+}
+
+// checkAddress is the net.Dialer's Control: it gets the resolved address, before the connection.
+func (p *Pool) checkAddress(_, address string, _ syscall.RawConn) error {
+	if p.o.CheckAddress == nil {
+		return nil
+	}
+	addr, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	return p.o.CheckAddress(addr)
 }
 
 // handshake refuses a server that verifies but does not speak HTTP/2.

@@ -3,11 +3,20 @@ package h2
 import (
 	"container/list"
 	"errors"
+	"fmt"
 	"time"
 )
 
 // ErrLimited says that the server asked to slow down, and that enough requests are under way.
 var ErrLimited = errors.New("the server asked to slow down; enough requests are under way")
+
+// RestError ends the waiting of a request whose limiter rests.
+type RestError struct{ Left time.Duration }
+
+// Error says how long the rest lasts.
+func (e *RestError) Error() string {
+	return fmt.Sprintf("the server asked to send nothing for another %v", e.Left.Round(time.Millisecond))
+}
 
 // recoverEvery is how long a limit stays before it grows by a tenth.
 const recoverEvery = time.Second
@@ -36,6 +45,7 @@ type Limiter struct {
 	limit    int // 0: none
 	round    int // rises with each halving
 	changed  time.Time
+	rests    time.Time // until when it lets no request in
 	waiting  list.List // of *Waiter
 }
 
@@ -75,10 +85,44 @@ func (l *Limiter) halve() {
 // grow raises the limit until it has no effect any more.
 func (l *Limiter) grow() {
 	l.limit += max(l.limit/10, 1)
-	if l.limit >= MaxConns*MaxStreams {
+	if l.limit >= l.pool.o.Conns*MaxStreams {
 		l.limit = 0
 	}
 	l.changed = l.now()
+}
+
+// Rest lets no request in for some time; of two rests the one that ends later counts. Requests that
+// wait, for the limiter or for a connection, and those that come meanwhile fail with a RestError.
+// Requests that have a connection go on.
+func (l *Limiter) Rest(d time.Duration) {
+	p := l.pool
+	p.mu.Lock()
+	defer p.unlockAndNotify()
+	if until := l.now().Add(d); until.After(l.rests) {
+		l.rests = until
+	}
+	err := l.resting()
+	for _, waiting := range []*list.List{&l.waiting, &p.waiters} {
+		for e := waiting.Front(); e != nil && err != nil; {
+			w, next := e.Value.(*Waiter), e.Next()
+			if w.Limiter == l {
+				p.tell(w, nil, err)
+			}
+			e = next
+		}
+	}
+}
+
+// resting returns a RestError during a rest.
+func (l *Limiter) resting() error {
+	if l.rests.IsZero() {
+		return nil
+	}
+	if left := l.rests.Sub(l.now()); left > 0 {
+		return &RestError{left}
+	}
+	l.rests = time.Time{}
+	return nil
 }
 
 // State returns the number of requests under way and the limit; limit 0: no limit.

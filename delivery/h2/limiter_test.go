@@ -92,3 +92,43 @@ func TestLimiterLetsWaitersIn(t *testing.T) {
 		t.Fatalf("%d are under way at the end, %d wait", n, l.waiting.Len())
 	}
 }
+
+// A limiter that rests lets nothing in, and no request of others waits for that.
+func TestALimiterRests(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	p, l := limited(func() time.Time { return now })
+	other, others := enter(p, p.NewLimiter(time.Now))
+	slow, _ := enter(p, l)
+	p.Leave(slow, Slower)        // limit 1
+	queued, first := enter(p, l) // waits for a connection
+	_, second := enter(p, l)     // waits for the limiter
+	mustRest := func(r grants, want time.Duration) {
+		t.Helper()
+		var rest *RestError
+		if got := <-r; !errors.As(got.err, &rest) || rest.Left != want {
+			t.Fatalf("got %+v, want a rest of %v", got, want)
+		}
+	}
+	l.Rest(time.Minute)
+	l.Rest(time.Second) // does not make it shorter
+	mustRest(first, time.Minute)
+	mustRest(second, time.Minute)
+	now = now.Add(59 * time.Second)
+	_, third := enter(p, l)
+	mustRest(third, time.Second)
+	p.Acquire(queued) // to be sent again
+	mustRest(first, time.Second)
+	p.Leave(queued, Unsaid)
+	if len(others) != 0 || other.in == nil {
+		t.Error("a request through another limiter does not wait any more")
+	}
+	now = now.Add(time.Second)
+	again, _ := enter(p, l)
+	if !again.entered || again.in == nil {
+		t.Errorf("after the rest: %+v", again)
+	}
+	if n, limit := l.State(); n != 1 || limit != 1 {
+		t.Errorf("%d are under way of %d", n, limit)
+	}
+}

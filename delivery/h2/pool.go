@@ -8,13 +8,14 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
 )
 
 const (
-	// MaxConns is how many connections of a pool take requests at once.
+	// MaxConns is Options.Conns by default.
 	MaxConns = 32
 	// MaxStreams is how many requests one connection has under way at most,
 	// whatever its peer allows.
@@ -38,7 +39,7 @@ var ErrClosed = errors.New("the connections were closed")
 // errRefused says that the server accepts new connections and then asks for another one each time.
 var errRefused = errors.New("the server asks for another connection each time")
 
-// Options of a Pool. All are required except IdleAfter, FirstAlone and Attach.
+// Options of a Pool. Name, Host, Logger and the times up to SendWithin are required.
 type Options struct {
 	// Name is the server's name in errors and in the log.
 	Name string
@@ -53,9 +54,15 @@ type Options struct {
 	// SendWithin is how long written data may wait for the connection to take it. After that the
 	// connection is given up, so that no request is sent late.
 	SendWithin time.Duration
+	// Conns is how many connections take requests at once, default MaxConns.
+	Conns int
 	// A connection that has no request for IdleAfter, default 1 min, is closed while there
-	// is another one.
+	// is another one, or, with CloseLast, even if it is the last one.
 	IdleAfter time.Duration
+	CloseLast bool
+	// CheckAddress, when set, is called before each connection with the address that the host's name
+	// was resolved to. Its error counts as a dial error, and that address is not connected to.
+	CheckAddress func(netip.AddrPort) error
 	// FirstAlone lets a new connection take a single request until the first answer has come. If it
 	// is false, a single request until the peer has sent its limit.
 	FirstAlone bool
@@ -64,7 +71,7 @@ type Options struct {
 	Attach func() (any, error)
 }
 
-// Pool holds the connections of one client to one server: at most MaxConns that
+// Pool holds the connections of one client to one server: at most Options.Conns that
 // take requests, and those that are ending. A request waits, in order, until a
 // connection has room for its stream.
 type Pool struct {
@@ -104,7 +111,7 @@ const (
 
 // New makes a pool for a host and port, without a connection.
 func New(addr string, cfg *tls.Config, o Options) *Pool {
-	o.IdleAfter = cmp.Or(o.IdleAfter, defaultIdleAfter)
+	o.IdleAfter, o.Conns = cmp.Or(o.IdleAfter, defaultIdleAfter), cmp.Or(o.Conns, MaxConns)
 	return &Pool{addr: addr, tls: cfg, o: o, ending: make(map[*Conn]struct{}), cancelDial: func() {}}
 }
 
@@ -148,7 +155,7 @@ func (p *Pool) Release(c *Conn, use Use) {
 	}
 	if c.gone.Load() {
 		p.endIfIdle(c)
-	} else if c.inFlight == 0 && c != p.conns[0] {
+	} else if c.inFlight == 0 && (c != p.conns[0] || p.o.CloseLast) {
 		p.endUnused(c)
 	}
 	p.dispatch()
@@ -199,7 +206,7 @@ func (p *Pool) hasRoom() bool {
 // slow are at most as many as the proven ones, and at least one may be open, so that their
 // number doubles within an answer time.
 func (p *Pool) dialIfNeeded() {
-	if p.closed || p.dialing || len(p.conns) >= MaxConns {
+	if p.closed || p.dialing || len(p.conns) >= p.o.Conns {
 		return
 	}
 	proven, fresh := p.proven(), 0
@@ -261,7 +268,7 @@ func (p *Pool) endUnused(c *Conn) {
 	c.idle = time.AfterFunc(p.o.IdleAfter, func() {
 		p.mu.Lock()
 		defer p.unlockAndNotify()
-		if c.inFlight == 0 && len(p.conns) > 1 {
+		if c.inFlight == 0 && (len(p.conns) > 1 || p.o.CloseLast) {
 			c.useful = true // not a failure
 			p.retire(c)
 		}

@@ -7,8 +7,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -227,6 +230,62 @@ func TestA6_ConnectionsWithoutNeedAreClosed(t *testing.T) {
 	if p.failures > 0 {
 		t.Errorf("the end of connections without need counts as %d failures", p.failures)
 	}
+}
+
+// A pool has as many connections as it may, and with CloseLast none that nobody needs.
+func TestConnectionsAreBoundedAndTheLastOneIsClosed(t *testing.T) {
+	t.Parallel()
+	const streams = 250 // the limit of the server for each connection
+	_, p := mustServe(t, echo, func(o *Options) { o.Conns, o.IdleAfter, o.CloseLast = 2, 100*time.Millisecond, true })
+	for range 2 {
+		end := mustOpen(t, p, 2*streams)
+		waits := make(grants, 1)
+		w := &Waiter{Group: "group", Context: t.Context(), Owner: waits}
+		p.Acquire(w)
+		mustHave(t, p, 2)
+		if p.mu.Lock(); p.dialing || len(waits) > 0 {
+			t.Error("a third connection is opened")
+		}
+		p.mu.Unlock()
+		end()
+		got := <-waits
+		storetest.Must(t, got.err)
+		p.Release(got.conn, Answered)
+		mustHave(t, p, 0)
+	}
+	if p.failures > 0 {
+		t.Errorf("the end of connections without need counts as %d failures", p.failures)
+	}
+}
+
+// The check of addresses sees what the host's name was resolved to, and what it refuses is not
+// connected to.
+func TestAddressesAreCheckedAtConnect(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("a private address")
+	seen, allow := make(chan netip.AddrPort, 100), false
+	s, p := mustServe(t, echo, func(o *Options) {
+		o.CheckAddress = func(addr netip.AddrPort) error {
+			seen <- addr
+			if allow {
+				return nil
+			}
+			return refused
+		}
+	})
+	_, port, _ := net.SplitHostPort(p.addr)
+	p.addr = net.JoinHostPort("localhost", port)
+	if _, err := post(t.Context(), p, []byte("x"), nil); !errors.Is(err, refused) {
+		t.Errorf("got %v", err)
+	}
+	if addr := <-seen; !addr.Addr().IsLoopback() || strconv.Itoa(int(addr.Port())) != port {
+		t.Errorf("asked about %v", addr)
+	}
+	allow, p.addr = true, s.Listener.Addr().String()
+	storetest.Eventually(t, 20*time.Second, "an answer", func() bool {
+		r, err := post(t.Context(), p, []byte("x"), nil)
+		return err == nil && r.Status == 200
+	})
 }
 
 // TestABackoffEnds: requests that wait during a backoff get a new connection when the backoff is

@@ -34,12 +34,19 @@ type Waiter struct {
 // Acquire waits for room for one request, without blocking: Acquired of the waiter's owner is called
 // with the connection, perhaps before Acquire returns. The first Acquire enters the limiter, until
 // Leave. At most as many requests wait there as may be under way; the others fail at once with
-// ErrLimited, so that they do not pile up.
+// ErrLimited, so that they do not pile up. While the limiter rests, all fail with a RestError.
 func (p *Pool) Acquire(w *Waiter) {
 	p.mu.Lock()
 	defer p.unlockAndNotify()
-	switch l := w.Limiter; {
-	case l == nil || w.entered || w.over != nil:
+	l := w.Limiter
+	if l == nil || w.over != nil {
+		p.queue(w)
+		return
+	}
+	switch err := l.resting(); {
+	case err != nil:
+		p.tell(w, nil, err)
+	case w.entered:
 		p.queue(w)
 	case l.hasRoom():
 		l.enter(w)
