@@ -228,7 +228,7 @@ var resultOf = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answ
 		return queue.Result{Outcome: queue.Defer, Delay: max(a.RetryAfter, time.Millisecond)}
 	},
 	transport.Retry: func(_ *Delivery, _ *work, a transport.Answer) queue.Result {
-		return queue.Result{Outcome: queue.Retry, Label: events.LabelFailed, Delay: a.RetryAfter, Reason: reasonOf(a), Err: saidOf(a)}
+		return queue.Result{Outcome: queue.Retry, Label: events.LabelFailed, Delay: a.RetryAfter, Least: a.Least, Reason: reasonOf(a), Err: saidOf(a)}
 	},
 	transport.RetryUncounted: func(d *Delivery, w *work, a transport.Answer) queue.Result {
 		return queue.Result{Outcome: queue.Defer, Delay: a.RetryAfter}

@@ -24,11 +24,12 @@ type scripted struct {
 	mu     sync.Mutex
 	answer func(*transport.Notification) transport.Answer
 	seen   []transport.Notification
+	at     []time.Time // of each send
 }
 
 func (s *scripted) Send(_ context.Context, n *transport.Notification) transport.Answer {
 	s.mu.Lock()
-	s.seen = append(s.seen, *n)
+	s.seen, s.at = append(s.seen, *n), append(s.at, time.Now())
 	answer := s.answer
 	s.mu.Unlock()
 	return answer(n)
@@ -214,6 +215,23 @@ func TestOutcomesEndOrGoOn(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Q10: a push service that wants no repeat before some time gets none, whether the notification was
+// sent in one hop or claimed, and the attempts count as usual.
+func TestQ10_ALeastBackoff(t *testing.T) {
+	t.Parallel()
+	const least = 700 * time.Millisecond
+	again := transport.Answer{Outcome: transport.Retry, Status: 500, Least: least}
+	quick := func(o *queue.Options) { o.RetryBase, o.RetryMax = time.Millisecond, 2*time.Millisecond }
+	p, s := answering(t, options{queue: quick}, again, again, transport.Answer{Outcome: transport.Delivered})
+	p.mustCounts(p.mustEnd(p.mustPost(hello("bob")), api.EventDone), counts{1, 1, 1, 0, 0})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sends := s.at
+	if len(sends) != 3 || sends[1].Sub(sends[0]) < least || sends[2].Sub(sends[1]) < least {
+		t.Errorf("sent at %v, not %v apart", sends, least)
 	}
 }
 

@@ -99,6 +99,8 @@ type Answer struct {
 	Took time.Duration
 	// RetryAfter is how long the service asks to wait; 0: it did not say.
 	RetryAfter time.Duration
+	// Least (Retry only) is the shortest backoff that the service asks its callers for; 0: none.
+	Least time.Duration
 	// Err explains an answer without a status.
 	Err error
 }

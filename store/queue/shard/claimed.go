@@ -106,7 +106,7 @@ func (c *Claimed) Finish(r Result) {
 
 // Wait is how long the job waits after a result: what it says or, after Retry and
 // Defer, full jitter over an exponential backoff by its failures, or, if it only ever
-// deferred, by its age.
+// deferred, by its age; at least the result's Least.
 func (c *Claimed) Wait(r Result) time.Duration {
 	if r.Delay > 0 || r.Outcome != Retry && r.Outcome != Defer {
 		return r.Delay
@@ -120,7 +120,7 @@ func (c *Claimed) Wait(r Result) time.Duration {
 	} else {
 		limit = max(limit, c.Now.Sub(c.EnqueuedAt)/2)
 	}
-	return time.Duration(rand.Int64N(int64(min(limit, o.RetryMax)))) + time.Millisecond
+	return max(r.Least, time.Duration(rand.Int64N(int64(min(limit, o.RetryMax))))+time.Millisecond)
 }
 
 const (

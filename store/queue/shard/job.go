@@ -107,7 +107,10 @@ type Result struct {
 	// Payload replaces the job's when it goes on; nil keeps it.
 	Payload []byte
 	Delay   time.Duration
-	Parked  string
+	// Least is how long the job waits at least after Retry or Defer, if the backoff is shorter. It may
+	// be longer than RetryMax. A Delay replaces both.
+	Least  time.Duration
+	Parked string
 	// Reason and Err tell people why (Dead, Retry, Defer).
 	Reason string
 	Err    string
