@@ -95,13 +95,14 @@ type ChatMessageSent struct {
 	SentAt Time  `json:"sent_at" swaggertype:"string" format:"date-time"`
 }
 
-// ChatMessage is one message.
+// ChatMessage is one message. If it is Redacted, its Text is "", and it has no Data.
 type ChatMessage struct {
-	ID     int64             `json:"id" example:"1"`
-	Sender string            `json:"sender" example:"alice"`
-	Text   string            `json:"text" example:"hello"`
-	Data   map[string]string `json:"data,omitempty" example:"picture:p1"`
-	SentAt Time              `json:"sent_at" swaggertype:"string" format:"date-time"`
+	ID       int64             `json:"id" example:"1"`
+	Sender   string            `json:"sender" example:"alice"`
+	Text     string            `json:"text" example:"hello"`
+	Data     map[string]string `json:"data,omitempty" example:"picture:p1"`
+	Redacted bool              `json:"redacted,omitempty"`
+	SentAt   Time              `json:"sent_at" swaggertype:"string" format:"date-time"`
 }
 
 // ChatMessages is the answer of GET /v1/chats/{chat}/messages, ascending. Gap is true if messages
@@ -165,14 +166,23 @@ type Acks struct {
 	Errors map[string]ChatError `json:"errors,omitempty"`
 }
 
-// StreamMessage is the data of a stream's `message` event.
+// StreamMessage is the data of a stream's `message` event. If the message was redacted before it was
+// delivered, its Text is "", and it has no Data.
 type StreamMessage struct {
-	Chat   string            `json:"chat" example:"team"`
-	ID     int64             `json:"id" example:"1"`
-	Sender string            `json:"sender" example:"alice"`
-	Text   string            `json:"text" example:"hello"`
-	Data   map[string]string `json:"data,omitempty" example:"picture:p1"`
-	SentAt Time              `json:"sent_at" swaggertype:"string" format:"date-time"`
+	Chat     string            `json:"chat" example:"team"`
+	ID       int64             `json:"id" example:"1"`
+	Sender   string            `json:"sender" example:"alice"`
+	Text     string            `json:"text" example:"hello"`
+	Data     map[string]string `json:"data,omitempty" example:"picture:p1"`
+	Redacted bool              `json:"redacted,omitempty"`
+	SentAt   Time              `json:"sent_at" swaggertype:"string" format:"date-time"`
+}
+
+// StreamRedacted is the data of a stream's `redacted` event: a message that was delivered before has
+// been redacted.
+type StreamRedacted struct {
+	Chat string `json:"chat" example:"team"`
+	ID   int64  `json:"id" example:"1"`
 }
 
 // StreamGap is the data of a stream's `gap` event: the messages before FirstID are no longer kept, or
@@ -186,7 +196,8 @@ type StreamGap struct {
 // StreamEvents lists the events of GET /v1/users/{user}/messages/stream. A field's name is the name of
 // an event, and the field's type is the data of that event, as JSON.
 type StreamEvents struct {
-	Message *StreamMessage `json:"message"`
-	Gap     *StreamGap     `json:"gap"`
-	Bye     *Bye           `json:"bye"`
+	Message  *StreamMessage  `json:"message"`
+	Redacted *StreamRedacted `json:"redacted"`
+	Gap      *StreamGap      `json:"gap"`
+	Bye      *Bye            `json:"bye"`
 }

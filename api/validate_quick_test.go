@@ -123,6 +123,7 @@ func TestQuickTakesWhatIsOrdinary(t *testing.T) {
 		&ChatMessageRequest{Sender: "alice", Text: "hello"},
 		&DeviceBatchRequest{Devices: []DeviceEntry{{"bob", strings.Repeat("ab", 32), "apns", "x", "sandbox"}, {"bob", strings.Repeat("cd", 32), "apns", "x", "sandbox"}}},
 		&ContactBatchRequest{Contacts: []Contact{{"bob", "friend"}, {"amy", "family"}}},
+		&ChatMessageRequest{Sender: "alice", Text: "hello", Data: map[string]string{"picture": "p1"}},
 	} {
 		if !rules.sound(reflect.ValueOf(request).Elem()) {
 			t.Errorf("%+v is left to the validator", request)

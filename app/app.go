@@ -165,6 +165,7 @@ func (a *app) openNouns() error {
 	a.devices = devices.New(a.redis, a.record, a.notificationQueue, devices.Options{Logger: a.log, GuardTTL: a.config.MaxAge + time.Hour})
 	a.events = events.New(events.Options{
 		DB: a.redis, Queue: a.eventQueue, Notifications: a.notificationQueue, Record: a.record, Logger: a.log, OnAccepted: a.metrics.Accepted,
+		MaxAge: a.config.MaxAge,
 	})
 	a.openChat()
 	a.apps = apps.New(a.redis)
@@ -180,7 +181,7 @@ func (a *app) openNouns() error {
 func (a *app) openWorkers() {
 	c := a.config
 	a.delivery = delivery.New(delivery.Options{
-		Queue: a.notificationQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Metrics: a.metrics, Logger: a.log,
+		Queue: a.notificationQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Events: a.events, Metrics: a.metrics, Logger: a.log,
 		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, RetryBase: c.RetryBase, RetryMax: c.RetryMax, InFlight: c.MaxInFlight,
 	})
 	// A process with both roles sends small events and parts at once.

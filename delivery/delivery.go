@@ -12,6 +12,7 @@ import (
 	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/devices"
+	"fanfare/store/events"
 	"fanfare/store/queue"
 )
 
@@ -23,6 +24,9 @@ type Options struct {
 	Sender  transport.Sender
 	Devices *devices.Store
 	Apps    *apps.Store
+	// Events knows which notifications of chats are not to be sent, because their messages were
+	// redacted; default: none.
+	Events  *events.Store
 	Metrics *Metrics
 	// Logger receives paused apps, alarms and failures; default: discarded.
 	Logger *slog.Logger

@@ -122,7 +122,7 @@ func (m *Metrics) reasonLabel(reason string) string {
 // documents.
 func (m *Metrics) endLabel(r queue.Result) string {
 	switch r.Reason {
-	case "device_gone", "no_app", "app_paused", "unknown_outcome", "bad_payload":
+	case "device_gone", "no_app", "app_paused", "unknown_outcome", "bad_payload", redactedReason:
 		return r.Reason
 	}
 	return m.reasonLabel(r.Reason)

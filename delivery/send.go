@@ -36,6 +36,7 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 		d.bury(ctx, w)
 		return
 	}
+	d.mayBeRedacted(ctx, w) // for ended, which does not wait
 	if r, ended := d.ended(ctx, w); ended {
 		d.finish(ctx, w, r)
 		if r.Outcome == queue.Done && d.pauses.last(app).State == apps.Paused {
@@ -54,6 +55,30 @@ func (d *Delivery) handle(ctx context.Context, w *work) {
 	d.handleAnswer(ctx, w, d.send(w, 0))
 }
 
+// redactedReason is why a notification of a message fails whose text was removed.
+const redactedReason = "redacted"
+
+// redacted tells whether a notification is about a message of a chat that was redacted. unsure says
+// that this is not known, because the view of this process is too old.
+func (d *Delivery) redacted(w *work) (is, unsure bool) {
+	if d.o.Events == nil || !w.m.Push.OfMessage() {
+		return false, false
+	}
+	is, fresh := d.o.Events.Withdrawn(w.m.Event)
+	return is, !fresh
+}
+
+// mayBeRedacted reads again what was redacted, if the view is too old. While Redis cannot be read, it
+// returns true for every message.
+func (d *Delivery) mayBeRedacted(ctx context.Context, w *work) bool {
+	is, unsure := d.redacted(w)
+	if unsure {
+		d.o.Events.RefreshWithdrawn(ctx)
+		is, unsure = d.redacted(w)
+	}
+	return is || unsure
+}
+
 // postpone defers a notification without checking it. The delay grows with the notification's
 // age, so that the backlog of an app that hangs is claimed only a few times.
 func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
@@ -61,13 +86,17 @@ func (d *Delivery) postpone(ctx context.Context, w *work, why string) {
 	d.finish(ctx, w, queue.Result{Outcome: queue.Defer, Delay: Jitter(wait), Reason: why})
 }
 
-// ended tells whether the notification goes no further now: the device no longer belongs to this
-// user, the notification has expired, or the owner of the device cannot be read or was read too long
-// ago.
+// ended tells whether the notification goes no further now: its message was redacted, the device no
+// longer belongs to this user, the notification has expired, or the owner of the device or what was
+// redacted cannot be read or was read too long ago.
 func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 	now := w.Clock()
 	age := now.Sub(w.enqueued)
 	expired := w.m.expired(now) || age > d.o.MaxAge
+	redacted, unsure := d.redacted(w)
+	if redacted {
+		return failed(redactedReason), true
+	}
 	// A guard outlives everything that was queued before it was written. If there is none, the
 	// device has not changed since the notification was queued. This does not hold for a retried
 	// dead letter, which may be older.
@@ -89,7 +118,7 @@ func (d *Delivery) ended(ctx context.Context, w *work) (queue.Result, bool) {
 		return failed("device_gone"), true
 	case expired:
 		return queue.Result{Outcome: queue.Done, Label: events.LabelExpired}, true
-	case w.stale():
+	case w.stale() || unsure:
 		return queue.Result{Outcome: queue.Defer, Delay: w.recheckDelay()}, true
 	case known:
 		w.update(g)
@@ -151,15 +180,16 @@ func failed(reason string) queue.Result {
 // tries is how often the Sender was called already. The Sender calls sendable right before it writes
 // a request, so that no send starts whose result could not be recorded before the lease ends. If
 // Redis is away or the process gets no processor time, notifications wait instead of being sent
-// twice. A notification that waited too long is not sent: its device is read again first.
+// twice. A notification that waited too long is not sent: its device is read again first. The next
+// claim also ends a notification whose message was redacted in the meantime.
 func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 	ctx := w.Context()
-	n := w.m.notification(w.id, w.sendable)
+	n := w.m.notification(w.id, func() bool { return d.sendable(w) })
 	for tries < atOnce {
 		if ctx.Err() != nil || !w.AwaitFresh(ctx) {
 			return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
 		}
-		if w.stale() {
+		if w.stale() || d.mayBeRedacted(ctx, w) {
 			return transport.Answer{Outcome: transport.Again, RetryAfter: w.recheckDelay()}
 		}
 		a = d.o.Sender.Send(ctx, n)
@@ -175,9 +205,12 @@ func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 	return a
 }
 
-// sendable tells whether a notification may be written now: its result can be recorded, and its
-// device was read recently.
-func (w *work) sendable() bool { return w.Fresh() && !w.stale() }
+// sendable tells whether a notification may be written now: its result can be recorded, its device was
+// read recently, and its message is known not to be redacted.
+func (d *Delivery) sendable(w *work) bool {
+	redacted, unsure := d.redacted(w)
+	return w.Fresh() && !w.stale() && !redacted && !unsure
+}
 
 // withheld tells whether a request was not written because it was not sendable.
 func withheld(a transport.Answer) bool {

@@ -17,7 +17,7 @@ func (d *Delivery) start(ctx context.Context, w *work) bool {
 	}
 	began := time.Now()
 	w.group.Add(1)
-	sender.Start(ctx, w.m.notification(w.id, w.sendable), func(a transport.Answer) {
+	sender.Start(ctx, w.m.notification(w.id, func() bool { return d.sendable(w) }), func(a transport.Answer) {
 		defer w.group.Done()
 		d.started(ctx, w, a, began)
 	})

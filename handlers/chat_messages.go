@@ -107,6 +107,45 @@ func (s *server) listMessages(ctx context.Context, in *listMessagesRequest) (*we
 	return web.OK(page), nil
 }
 
+type deleteMessageRequest struct {
+	Chat string `path:"chat" validate:"identifier"`
+	ID   int64  `path:"id" validate:"min=1"`
+}
+
+// deleteMessage redacts a message.
+//
+//	@Summary		Redact a message
+//	@Description	Removes text and data of a message for good. Its id, sender and time stay, with `redacted: true` and an empty
+//	@Description	`text`, so that ids have no holes and unread counts do not change. Open streams get `event: redacted`, and
+//	@Description	readers who were away see it when they read the messages again. A push notification of the message that was not
+//	@Description	sent yet ends as failed with the reason `redacted`; at most a second after the answer no text of it is sent any
+//	@Description	more. A user token redacts only its own user's messages; an API key redacts any message, for moderation. Doing it
+//	@Description	again has no effect. Messages that are no longer kept cannot be redacted.
+//	@Tags			group chat
+//	@ID				deleteMessage
+//	@Param			chat	path	string		true	"The chat"	example(team)
+//	@Param			id		path	int			true	"The id of the message"	minimum(1)	example(7)
+//	@Success		204		"Redacted, now or before"
+//	@Failure		403		{object}	api.Problem	"forbidden: it is a message of another user"
+//	@Failure		404		{object}	api.Problem	"not_found: there is no such chat, or it does not keep such a message"
+//	@Router			/v1/chats/{chat}/messages/{id} [delete]
+func (s *server) deleteMessage(ctx context.Context, in *deleteMessageRequest) (*web.Reply[web.Nothing], error) {
+	user := caller(ctx)
+	done, err := s.chats.Redact(ctx, in.Chat, chat.Redaction{From: in.ID, To: in.ID, Sender: user, Member: user})
+	if err != nil {
+		return nil, asStranger(ctx, err)
+	}
+	switch err := s.events.Withdraw(ctx, done.Pushes...); {
+	case err != nil:
+		return nil, err
+	case done.Others > 0:
+		return nil, api.Errorf(api.CodeForbidden, "message %d of chat %s is not %s's", in.ID, in.Chat, user)
+	case done.Visible == 0:
+		return nil, api.Errorf(api.CodeNotFound, "chat %s keeps no message %d", in.Chat, in.ID)
+	}
+	return web.NoContent(), nil
+}
+
 type ackRequest struct {
 	User string `path:"user" validate:"identifier"`
 	// Idempotency is checked but not used: an ack can be repeated without it.

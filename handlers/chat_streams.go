@@ -190,6 +190,8 @@ func streamEvent(e *live.Event) web.StreamEvent {
 		if text, err := e.Message.Encoded(web.Encode); err == nil {
 			out.Data = web.Encoded(text)
 		}
+	case e.Redacted != nil:
+		out.Name, out.Data = "redacted", e.Redacted
 	case e.Gap != nil:
 		out.Name, out.Data = "gap", e.Gap
 	}

@@ -74,6 +74,7 @@ var mayCall = map[string]string{
 	"DELETE /v1/chats/{chat}/members/{user}":          "chat admin",
 	"POST /v1/chats/{chat}/messages":                  "chat admin",
 	"GET /v1/chats/{chat}/messages":                   "chat admin",
+	"DELETE /v1/chats/{chat}/messages/{id}":           "chat admin",
 	"GET /v1/users/{user}/chats":                      "chat admin",
 	"GET /v1/users/{user}/messages/pending":           "chat admin",
 	"POST /v1/users/{user}/messages/ack":              "chat admin",

@@ -208,4 +208,6 @@ func TestThePageOfTheTour(t *testing.T) {
 	b.wants(t, "type", chromedp.Do(b.ctx, chromedp.WaitVisible(text), chromedp.SendKeys(text, "hi there")))
 	b.click(t, "#send")
 	b.shows(t, "#messages li", "alice: hello", "bob: hi there")
+	w.del("/v1/chats/team/messages/1").wants(t, 204, "")
+	b.shows(t, "#messages li", "(removed)", "bob: hi there")
 }

@@ -44,6 +44,7 @@ var userRoutes = map[string]api.UserScope{
 	"DELETE /v1/chats/{chat}/members/{user}":          "chat",
 	"POST /v1/chats/{chat}/messages":                  "chat",
 	"GET /v1/chats/{chat}/messages":                   "chat",
+	"DELETE /v1/chats/{chat}/messages/{id}":           "chat",
 	"GET /v1/users/{user}/chats":                      "chat",
 	"GET /v1/users/{user}/messages/pending":           "chat",
 	"POST /v1/users/{user}/messages/ack":              "chat",

@@ -28,13 +28,17 @@ type talk struct {
 
 // talking makes a set-up in which messages of chats are pushed. Of the chats only the loops that
 // streams need are running.
-func talking(t testing.TB, db *redisdb.DB) *talk {
+func talking(t testing.TB, db *redisdb.DB, change ...func(*options)) *talk {
 	t.Helper()
 	chats := chat.New(db, chat.Options{})
-	p := setup(t, options{db: db, target: func(o *targeting.Options) {
+	o := options{db: db, target: func(o *targeting.Options) {
 		o.Pagers[events.KindChat] = chats.MemberNames
 		o.LiveKey = live.PresenceKey
-	}})
+	}}
+	for _, f := range change {
+		f(&o)
+	}
+	p := setup(t, o)
 	k := &talk{pipeline: p, chats: chats, live: live.New(chats, db, nil)}
 	k.pusher = k.newPusher()
 	p.mustType(api.ChatMessageType, api.EventTypeRequest{Title: "{{.actor}}", Body: "{{.data.text}}"})

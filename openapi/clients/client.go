@@ -179,6 +179,17 @@ func chat(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	if items := page.JSON200.Items; len(items) != 1 || items[0].Data == nil || (*items[0].Data)["picture"] != "p1" {
 		return fmt.Errorf("messages: %s", page.Body)
 	}
+	redacted, err := c.DeleteMessageWithResponse(ctx, chat, sent.JSON201.Id)
+	if err := must(http.StatusNoContent, redacted, err); err != nil {
+		return err
+	}
+	page, err = c.ListMessagesWithResponse(ctx, chat, &fanfare.ListMessagesParams{User: "go-bob", After: new(sent.JSON201.Id - 1)})
+	if err := must(http.StatusOK, page, err); err != nil {
+		return err
+	}
+	if m := page.JSON200.Items[0]; m.Redacted == nil || !*m.Redacted || m.Text != "" || m.Data != nil {
+		return fmt.Errorf("messages after a redaction: %s", page.Body)
+	}
 	acked, err := c.AckMessagesWithResponse(ctx, "go-bob", nil, fanfare.AckRequest{Acks: map[string]int64{chat: first.Id}})
 	if err := must(http.StatusOK, acked, err); err != nil {
 		return err

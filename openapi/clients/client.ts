@@ -103,6 +103,11 @@ async function chat() {
     params: { path: { chat: id }, query: { user: "ts-bob", after: sent.id - 1 } },
   }));
   assert.deepEqual(page.items.map((m) => m.data), [{ picture: "p1" }]);
+  done(await api.DELETE("/v1/chats/{chat}/messages/{id}", { params: { path: { chat: id, id: sent.id } } }));
+  const after = good(await api.GET("/v1/chats/{chat}/messages", {
+    params: { path: { chat: id }, query: { user: "ts-bob", after: sent.id - 1 } },
+  }));
+  assert.deepEqual(after.items.map((m) => [m.text, m.data, m.redacted]), [["", undefined, true]]);
   const { acked } = good(await api.POST("/v1/users/{user}/messages/ack", {
     params: { path: { user: "ts-bob" } },
     body: { acks: { [id]: first.id } },

@@ -169,7 +169,7 @@ func checkParameters(t *testing.T, op *openapi3.Operation, rt handlers.Route) {
 	t.Helper()
 	for _, name := range regexp.MustCompile(`{(\w+)}`).FindAllStringSubmatch(rt.Pattern, -1) {
 		p := op.Parameters.GetByInAndName("path", name[1])
-		if p == nil || !p.Required || p.Schema.Value.Pattern == "" {
+		if p == nil || !p.Required || p.Schema.Value.Pattern == "" && p.Schema.Value.Min == nil {
 			t.Errorf("path parameter %s is missing or without a rule", name[1])
 		}
 	}

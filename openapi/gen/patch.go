@@ -148,6 +148,10 @@ func patchParameter(p *openapi3.Parameter) {
 	}
 	schema := p.Schema.Value
 	p.Example = parameterExample(p.Name)
+	if schema.Type.Is("integer") {
+		p.Example = 7
+		return
+	}
 	if p.Name == "token" {
 		schema.Pattern = fmt.Sprintf("^([0-9a-fA-F]{2}){%d,%d}$", api.MinTokenHex/2, api.MaxTokenHex/2)
 		return

@@ -26,6 +26,15 @@ type PushBatch struct {
 	More bool
 }
 
+// epochOf is the epoch in the name of a message's push: the push may have been posted under the
+// epoch before this run.
+func (b *PushBatch) epochOf(id int64) string {
+	if id <= b.Since {
+		return b.Was
+	}
+	return b.Epoch
+}
+
 // DuePushes lists chats in which pushes have been due for the given time, by Redis' clock, up to
 // limit from each of the 256 buckets, in one pipeline.
 func (s *Store) DuePushes(ctx context.Context, olderThan time.Duration, limit int) ([]string, error) {

@@ -14,7 +14,8 @@ import (
 // The log has a message as "<time in ms> <sender> <content>" at the position of its id. It is
 // published as "<epoch> <id> " followed by the same. The content comes last: the text, which may
 // contain any characters, and, if the message has data, dataMark and the data as JSON. An older
-// process takes all of that for the text.
+// process takes all of that for the text. A redacted message has no content; every other message
+// has a text.
 
 // dataMark is a byte that no text has, because it does not occur in UTF-8.
 const dataMark = "\xff"
@@ -54,7 +55,7 @@ func decodeEntry(id int64, entry string) (api.ChatMessage, error) {
 	if err != nil {
 		return api.ChatMessage{}, fmt.Errorf("data of message %d: %w", id, err)
 	}
-	return api.ChatMessage{ID: id, Sender: parts[1], Text: text, Data: data, SentAt: api.AtMillis(at)}, nil
+	return api.ChatMessage{ID: id, Sender: parts[1], Text: text, Data: data, Redacted: text == "", SentAt: api.AtMillis(at)}, nil
 }
 
 // decodeEntries reads messages with consecutive ids.
@@ -70,7 +71,7 @@ func decodeEntries(first int64, entries []any) ([]api.ChatMessage, error) {
 }
 
 // DecodePublished reads a text that was published on a MessageChannel: the chat's epoch and the
-// message.
+// message. A message that is redacted is published again, without its content.
 func DecodePublished(payload string) (epoch string, m api.ChatMessage, err error) {
 	parts := strings.SplitN(payload, " ", 3)
 	if len(parts) != 3 {

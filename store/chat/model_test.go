@@ -91,8 +91,10 @@ func (m *modelWorld) step() []string {
 		got, do = m.sendOne(chat, user)
 	case n < 73:
 		got, do = m.ackOne(chat, user)
-	case n < 87:
+	case n < 83:
 		got, do = m.joinOne(chat, user)
+	case n < 87:
+		got, do = m.redactSome(chat, user)
 	case n < 99 || m.random.IntN(2) == 0:
 		storetest.Must(m.t, m.Leave(m.ctx(), chat, user))
 		do = func(r *reference, _ int64) string { r.leave(chat, user); return "" }
@@ -158,6 +160,28 @@ func (m *modelWorld) ackOne(chat, user string) (string, func(*reference, int64) 
 	return fmt.Sprint("ack ", acked, api.CodeOf(err)), func(r *reference, now int64) string {
 		acked, code := r.ack(chat, user, id, now)
 		return fmt.Sprint("ack ", acked, code)
+	}
+}
+
+func (m *modelWorld) redactSome(chat, user string) (string, func(*reference, int64) string) {
+	r := Redaction{From: 1, To: 1 + int64(m.random.IntN(3))}
+	if c := m.ref.chats[chat]; c != nil {
+		r.From = max(0, c.last()-int64(m.random.IntN(12)))
+		r.To = r.From + int64(m.random.IntN(3))
+	}
+	switch m.random.IntN(3) {
+	case 0:
+		r.Sender = user
+	case 1:
+		r.Sender, r.Member = user, user
+	}
+	done, err := m.Redact(m.ctx(), chat, r)
+	if err != nil {
+		done = &Redacted{}
+	}
+	return fmt.Sprint("redact ", r, done.Visible, done.Others, api.CodeOf(err)), func(ref *reference, now int64) string {
+		visible, others, code := ref.redact(chat, r, now)
+		return fmt.Sprint("redact ", r, visible, others, code)
 	}
 }
 

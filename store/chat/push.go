@@ -182,15 +182,16 @@ func (p *Pusher) pushOneBatch(ctx context.Context, chat string) (more bool, err 
 }
 
 // post makes events of messages. If the text makes the payload too large, the event has no text. A
-// message of which no event can be made is dropped with a warning.
+// message of which no event can be made is dropped with a warning. Redacted messages are left out.
 func (p *Pusher) post(ctx context.Context, chat string, due PushBatch) error {
-	events := make([]api.NamedEvent, len(due.Messages))
+	var events []api.NamedEvent
 	for i := range due.Messages {
-		epoch := due.Epoch
-		if due.Messages[i].ID <= due.Since {
-			epoch = due.Was // the event may have been posted under this epoch
+		if m := &due.Messages[i]; !m.Redacted {
+			events = append(events, pushEvent(chat, due.epochOf(m.ID), m))
 		}
-		events[i] = pushEvent(chat, epoch, &due.Messages[i])
+	}
+	if len(events) == 0 {
+		return nil
 	}
 	refused, err := p.o.Post(ctx, events...)
 	if err != nil {

@@ -30,6 +30,7 @@ type refChat struct {
 type refMessage struct {
 	sender, text string
 	at           int64
+	redacted     bool
 }
 
 // refMember knows the last message before the join: only what came later is his own.
@@ -134,7 +135,7 @@ func (r *reference) send(chat, user, text, key string, at int64) (id int64, repl
 	if m.acked == c.last() {
 		m.acked++
 	}
-	c.messages = append(c.messages, refMessage{user, text, at})
+	c.messages = append(c.messages, refMessage{sender: user, text: text, at: at})
 	if key != "" {
 		c.records[user+" "+key] = c.last()
 	}
@@ -158,6 +159,22 @@ func (r *reference) ack(chat, user string, id, now int64) (int64, api.Code) {
 		c.trim()
 	}
 	return m.acked, ""
+}
+
+func (r *reference) redact(chat string, which Redaction, now int64) (visible, others int, code api.Code) {
+	c, member, code := r.find(chat, which.Member)
+	if c == nil || which.Member != "" && member == nil {
+		return 0, 0, code
+	}
+	for id := max(which.From, r.first(c, now)); id <= min(which.To, c.last()); id++ {
+		if which.Sender != "" && c.messages[id-1].sender != which.Sender {
+			others++
+			continue
+		}
+		c.messages[id-1].redacted = true
+		visible++
+	}
+	return visible, others, ""
 }
 
 func (r *reference) join(chat, user string, fromStart bool, now int64) (bool, api.Code) {
@@ -205,6 +222,9 @@ func (r *reference) show(chats, users []string, now int64) string {
 		}
 		for i := r.first(c, now); i <= c.last(); i++ {
 			m := c.messages[i-1]
+			if m.redacted {
+				m.text = ""
+			}
 			fmt.Fprintf(&b, "  %d %s %s %s\n", i, m.sender, m.text, time.UnixMilli(m.at).UTC().Format(time.TimeOnly+".000"))
 		}
 	}

@@ -1,7 +1,7 @@
 // Package events accepts events, reports on them and has the event types.
 //
-// It has no keys. Everything about an event is in the slots of the queues "events" and
-// "notifications", and is written in the same step that changes the queue:
+// Everything about an event is in the slots of the queues "events" and "notifications", and is
+// written in the same step that changes the queue. One key is beside them:
 //
 //	what                     where                                        lifetime
 //	the entry and its page   queue events, the job's body                 until targeting is over
@@ -11,9 +11,14 @@
 //	what its parts counted   queue events, group <event id>               retention after their last change
 //	a page that was split    queue events, idempotency record             MaxAge
 //	the shards' counters     queue notifications, group <event id>        retention after their last change
+//	withdrawn events         ff:{withdrawn}:events, a stream              MaxAge and 7 days
 //
 // The report says how far targeting has come, with its counts (progress.go). The process that works
 // on the event always writes the whole report. A large audience becomes parts (part.go), which are
 // jobs of the same queue. A shard of notifications has the counters created, delivered, failed,
 // expired and retrying.
+//
+// An event that the server itself made can be withdrawn (withdrawn.go): its notifications are then not
+// written any more. A process that sends has the withdrawn events in memory, and reads the new ones
+// while it has notifications that may be withdrawn.
 package events

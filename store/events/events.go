@@ -21,6 +21,8 @@ type Options struct {
 	Record               *record.DB
 	// Logger receives failures to read the types; default: nothing is logged.
 	Logger *slog.Logger
+	// MaxAge is how long a notification may wait; default 24 h. It should be the same as the queue's.
+	MaxAge time.Duration
 	// Poll is how often the version of the event types is read; default 500 ms.
 	Poll time.Duration
 	// OnAccepted is called with the size of every batch of new events, for metrics.
@@ -34,6 +36,8 @@ type Store struct {
 	o     Options
 	types *types
 	seed  uint64 // for shardOfTheMoment
+
+	withdrawn withdrawn
 }
 
 // New makes a Store. It starts nothing.
@@ -44,13 +48,18 @@ func New(o Options) *Store {
 	if o.Poll <= 0 {
 		o.Poll = 500 * time.Millisecond
 	}
+	if o.MaxAge <= 0 {
+		o.MaxAge = 24 * time.Hour
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.OnAccepted == nil {
 		o.OnAccepted = func(int) {}
 	}
-	return &Store{o: o, types: &types{rec: o.Record, log: o.Logger}, seed: rand.Uint64()}
+	return &Store{
+		o: o, types: &types{rec: o.Record, log: o.Logger}, seed: rand.Uint64(), withdrawn: withdrawn{events: map[string]int64{}, keep: o.MaxAge + deadLetters},
+	}
 }
 
 // Run keeps the event types of this process fresh until ctx ends. While the record is away, the

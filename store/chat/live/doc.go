@@ -10,7 +10,8 @@
 // that master does not pass them on. Pub/sub may lose messages and is only a hint. A stream has its
 // positions in its chats. It takes the messages after them from memory, and reads those that were
 // not received from the log. Every 15 s, and after each new subscription, the last id in memory is
-// compared with the log.
+// compared with the log. A message that is redacted replaces the one in memory, and streams that have
+// delivered it tell their clients.
 //
 // A user is present while a process has a stream of the user and the data that is written to it
 // arrives. Users who are present get no pushes of chats.

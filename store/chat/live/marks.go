@@ -3,6 +3,8 @@ package live
 import (
 	"sync"
 	"time"
+
+	"fanfare/api"
 )
 
 const (
@@ -11,6 +13,9 @@ const (
 	// rereadSoon is how long a stream waits until it reads chats again that are on a master of a
 	// Cluster which is away. Such a read takes long.
 	rereadSoon = 5 * time.Second
+	// mostRedacted is how many redactions wait for a reader. One that is so far behind is not told
+	// of more; it sees them when it reads the messages again.
+	mostRedacted = 10_000
 )
 
 // marks tell the reader of a stream which chats may have something new. Topics and timers set them
@@ -19,10 +24,11 @@ type marks struct {
 	wake chan struct{} // has a value while there may be something to read
 
 	mu           sync.Mutex
-	chatsChanged bool                // the user may have joined or left chats
-	dirty        map[string]struct{} // chats that may have more than was delivered
-	retry        *time.Timer         // wakes the reader after a failure
-	reread       *time.Timer         // lets chats be read again that could not be read
+	chatsChanged bool                 // the user may have joined or left chats
+	dirty        map[string]struct{}  // chats that may have more than was delivered
+	redacted     []api.StreamRedacted // messages that were redacted
+	retry        *time.Timer          // wakes the reader after a failure
+	reread       *time.Timer          // lets chats be read again that could not be read
 }
 
 // rereadLater lets the stream read the user's chats again soon.
@@ -52,6 +58,25 @@ func (m *marks) mark(chat string) {
 	}
 	m.mu.Unlock()
 	m.wakeReader()
+}
+
+// markRedacted records that a message was redacted, and wakes the reader.
+func (m *marks) markRedacted(r api.StreamRedacted) {
+	m.mu.Lock()
+	if len(m.redacted) < mostRedacted {
+		m.redacted = append(m.redacted, r)
+	}
+	m.mu.Unlock()
+	m.wakeReader()
+}
+
+// takeRedacted returns the messages that were redacted since the last call.
+func (m *marks) takeRedacted() []api.StreamRedacted {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.redacted
+	m.redacted = nil
+	return all
 }
 
 func (m *marks) wakeReader() {

@@ -22,12 +22,14 @@ const (
 	refreshPatience = time.Second
 )
 
-// Event is one event of a stream: a message, a gap, or only a new ID.
+// Event is one event of a stream: a message, a redaction, a gap, or only a new ID.
 type Event struct {
 	// ID has the positions after this event. A client that sends it back continues there.
 	ID      string
 	Message *Message
-	Gap     *api.StreamGap
+	// Redacted is a message that was delivered before.
+	Redacted *api.StreamRedacted
+	Gap      *api.StreamGap
 }
 
 // Stream delivers all chats of a user to one client: every message after the user's position
@@ -161,6 +163,7 @@ func (st *Stream) close() {
 // Refresh is Read for a long poll. It only updates the list of chats to which the stream listens.
 func (st *Stream) Refresh(ctx context.Context) error {
 	chatsChanged, _ := st.takeMarks()
+	st.takeRedacted() // the long poll reads the messages again anyway
 	if !chatsChanged {
 		return nil
 	}
@@ -174,7 +177,7 @@ func (st *Stream) Refresh(ctx context.Context) error {
 // Redis is away Read returns nothing, and Wake has a value again later.
 func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 	chatsChanged, dirty := st.takeMarks()
-	events := st.queued
+	events := st.tellRedacted(st.queued)
 	st.queued = nil
 	if chatsChanged {
 		patient, cancel := context.WithTimeout(ctx, refreshPatience)
@@ -195,6 +198,17 @@ func (st *Stream) Read(ctx context.Context) ([]Event, error) {
 		st.restoreMarks(false, dirty, 0)
 	}
 	return events, nil
+}
+
+// tellRedacted adds the redactions of messages that were delivered. A message that comes later comes
+// without its text: it is redacted in the log and in memory before its stream is marked.
+func (st *Stream) tellRedacted(events []Event) []Event {
+	for _, r := range st.takeRedacted() {
+		if c := st.cursor(r.Chat); c != nil && r.ID <= c.position {
+			events = append(events, Event{ID: st.eventID(), Redacted: &r})
+		}
+	}
+	return events
 }
 
 // retryLater puts the marks back if Redis is away. It returns every other error, which ends the

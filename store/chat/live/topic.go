@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fanfare/api"
 	"fanfare/store/chat"
 )
 
@@ -98,12 +99,15 @@ func (t *topic) mark() {
 	t.markAll()
 }
 
-func (t *topic) markAll() {
+func (t *topic) markAll() { t.each(func(st *Stream) { st.mark(t.chat) }) }
+
+// each calls f for every listener. The lock is held.
+func (t *topic) each(f func(*Stream)) {
 	if t.listeners.one != nil {
-		t.listeners.one.mark(t.chat)
+		f(t.listeners.one)
 	}
 	for st := range t.listeners.others {
-		st.mark(t.chat)
+		f(st)
 	}
 }
 
@@ -145,8 +149,11 @@ func (t *topic) receive(payload string, kept *budget) (stale bool) {
 	epoch, m, err := chat.DecodePublished(payload)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if m.Redacted {
+		t.redact(epoch, &m, kept)
+	}
 	switch {
-	case err != nil || epoch != t.epoch || !t.known:
+	case err != nil || epoch != t.epoch || !t.known || m.Redacted && m.ID > t.last:
 		return true
 	case m.ID <= t.last:
 		return false
@@ -157,6 +164,24 @@ func (t *topic) receive(payload string, kept *budget) (stale bool) {
 	t.keep(newMessage(t.chat, &m), kept)
 	t.markAll()
 	return false
+}
+
+// redact takes the text of a message out of memory, and tells the streams.
+func (t *topic) redact(epoch string, m *api.ChatMessage, kept *budget) {
+	if len(t.ring) > 0 && epoch == t.epoch {
+		if i := m.ID - t.ring[0].ID; i >= 0 && i < int64(len(t.ring)) {
+			was := t.ring[i]
+			t.ring[i] = newMessage(t.chat, m) // readers may still have the one before
+			t.count(t.ring[i].size()-was.size(), kept)
+		}
+	}
+	t.each(func(st *Stream) { st.markRedacted(api.StreamRedacted{Chat: t.chat, ID: m.ID}) })
+}
+
+// count adds to the size of the messages.
+func (t *topic) count(size int, kept *budget) {
+	t.bytes += size
+	kept.used.Add(int64(size))
 }
 
 // update takes epoch and last id from a read. The read may be older than messages that were
@@ -178,23 +203,19 @@ func (t *topic) update(epoch string, last int64, kept *budget) {
 // keep keeps a message for the streams, and drops the oldest messages over the limits. If the last
 // stream has left in the meantime, it keeps nothing, because nobody would drop the message.
 func (t *topic) keep(m *Message, kept *budget) {
-	size := m.size()
 	if kept.used.Load() > keptTotal || t.listeners.size() == 0 {
 		t.drop(kept)
 		return
 	}
 	t.ring = append(t.ring, m)
-	t.bytes += size
-	kept.used.Add(int64(size))
+	t.count(m.size(), kept)
 	for len(t.ring) > keptMessages || t.bytes > keptBytes {
 		t.dropOldest(kept)
 	}
 }
 
 func (t *topic) dropOldest(kept *budget) {
-	size := t.ring[0].size()
-	t.bytes -= size
-	kept.used.Add(-int64(size))
+	t.count(-t.ring[0].size(), kept)
 	t.ring[0] = nil // frees the message
 	t.ring = t.ring[1:]
 }

@@ -12,6 +12,7 @@
 --          the epoch
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
+-- @include lua/part_tell.lua
 -- @include lua/part_append.lua
 local RECORD = KEYS[3]
 local epoch, digest, ttl, members, member_channel, creator, text, channel, push = unpack(ARGV, OWN)

@@ -14,6 +14,7 @@
 --          another body, "4" the sender is no member, "-1 <what>" an error
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
+-- @include lua/part_tell.lua
 -- @include lua/part_append.lua
 local CALL = KEYS[#KEYS]
 local call_ttl, record_ttl, channels, chats = unpack(ARGV, OWN, OWN + 3)

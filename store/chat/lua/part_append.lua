@@ -46,13 +46,6 @@ local function enter_own(c, senders, nth, ttl)
   end
 end
 
--- tell publishes a message. On a channel with a tag, as on a Cluster, it publishes only in
--- the slot, if the server can do that (from 7.0 on).
-local function tell(channel, text)
-  if string.find(channel, '{', 1, true) and type(redis.pcall('SPUBLISH', channel, text)) == 'number' then return end
-  call('PUBLISH', channel, text)
-end
-
 -- leading counts the messages at the beginning that have the sender of the first one.
 local function leading(senders)
   for i = 2, #senders do

@@ -40,6 +40,14 @@ type Push struct {
 	NoRetryUnknown bool `json:"no_retry_unknown,omitempty"`
 }
 
+// OfMessage tells whether the push may be about a message of a chat, and so be withdrawn: its event
+// has the type of such events. Every payload ends with the type (renderPayload).
+func (p *Push) OfMessage() bool {
+	const end = `,"type":"` + api.ChatMessageType + `"}`
+	n := len(p.Payload) - len(end)
+	return n >= 0 && string(p.Payload[n:]) == end
+}
+
 // DefaultTemplateSet renders events with their own alert whose type does not exist.
 func DefaultTemplateSet() *TemplateSet {
 	return &TemplateSet{pushType: api.PushAlert, priority: 10, collapse: true, retryUnknown: true}
