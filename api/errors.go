@@ -1,9 +1,12 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -46,46 +49,87 @@ const (
 	CodeOverloaded        Code = "overloaded"
 )
 
-// Meaning is what a code implies: its HTTP status, a title for people, and whether the same
-// request may succeed later.
+// Meaning is what a code implies.
 type Meaning struct {
-	Status    int
-	Title     string
+	Status int
+	// Title is the same for every problem of the code.
+	Title string
+	// Retryable: the same request, unchanged, may succeed later.
 	Retryable bool
+	// About says, in Markdown, when the code is answered and what helps. It is in the table of
+	// docs/spec/http.md, which is generated.
+	About string
 }
 
-// errorTable is the only place that decides a code's status and whether to retry.
+// errorTable is the only place that decides what a code implies.
 var errorTable = map[Code]Meaning{
-	CodeInvalidJSON:       {http.StatusBadRequest, "The body is not the JSON this call takes", false},
-	CodeInvalidRequest:    {http.StatusBadRequest, "The request is malformed", false},
-	CodeUnauthorized:      {http.StatusUnauthorized, "A valid API key or user token is needed", false},
-	CodeForbidden:         {http.StatusForbidden, "Not allowed", false},
-	CodeNotAMember:        {http.StatusForbidden, "Not a member of this chat", false},
-	CodeNotFound:          {http.StatusNotFound, "Not found", false},
-	CodeSaleNotFound:      {http.StatusNotFound, "No such sale", false},
-	CodeMethodNotAllowed:  {http.StatusMethodNotAllowed, "Method not allowed", false},
-	CodeRequestTimeout:    {http.StatusRequestTimeout, "The body did not arrive in time", true},
-	CodeConflict:          {http.StatusConflict, "Conflict", false},
-	CodeBounds:            {http.StatusConflict, "Outside the bounds of what is held and sold", false},
-	CodeNotStarted:        {http.StatusConflict, "The sale has not started", true},
-	CodeSoldOut:           {http.StatusConflict, "Sold out", true},
-	CodeLimitReached:      {http.StatusConflict, "The user's limit is reached", false},
-	CodeNotHeld:           {http.StatusConflict, "The reservation is not held", false},
-	CodeEnded:             {http.StatusGone, "The sale has ended", false},
-	CodeVersionMismatch:   {http.StatusPreconditionFailed, "The version has changed", false},
-	CodePayloadTooLarge:   {http.StatusRequestEntityTooLarge, "The body is too large", false},
-	CodeUnsupportedMedia:  {http.StatusUnsupportedMediaType, "Unsupported media type", false},
-	CodeMisdirected:       {http.StatusMisdirectedRequest, "Misdirected request", false},
-	CodeValidation:        {http.StatusUnprocessableEntity, "The request breaks a rule", false},
-	CodeUnknownEventType:  {http.StatusUnprocessableEntity, "Unknown event type", false},
-	CodeUnknownApp:        {http.StatusUnprocessableEntity, "No such app", false},
-	CodeAlreadyExpired:    {http.StatusUnprocessableEntity, "Already expired", false},
-	CodeIdempotencyReused: {http.StatusUnprocessableEntity, "The idempotency key was used for another request", false},
-	CodeRateLimited:       {http.StatusTooManyRequests, "Too many requests", true},
-	CodeInternal:          {http.StatusInternalServerError, "Internal error", true},
-	CodeUnavailable:       {http.StatusServiceUnavailable, "A dependency is out of reach; nothing happened", true},
-	CodeUnknownOutcome:    {http.StatusServiceUnavailable, "The outcome is unknown; the same Idempotency-Key finds out", true},
-	CodeOverloaded:        {http.StatusServiceUnavailable, "Overloaded", true},
+	CodeInvalidJSON: {http.StatusBadRequest, "The body is not the JSON this call takes", false,
+		"The body is not JSON, or has an unknown field, a duplicate key or a wrong type. `detail` names the field"},
+	CodeInvalidRequest: {http.StatusBadRequest, "The request is malformed", false,
+		"The Idempotency-Key is malformed, the call takes no such key or no API key, or the body broke off"},
+	CodeUnauthorized: {http.StatusUnauthorized, "A valid API key or user token is needed", false,
+		"The API key, user token or ticket is missing, wrong or revoked, or it has expired"},
+	CodeForbidden: {http.StatusForbidden, "Not allowed", false,
+		"The API key or user token does not give access to this. `scope` names the scope that it lacks"},
+	CodeNotAMember: {http.StatusForbidden, "Not a member of this chat", false,
+		"The user is not a member of the chat"},
+	CodeNotFound: {http.StatusNotFound, "Not found", false,
+		"There is nothing at this path or of this id, or it is no longer kept"},
+	CodeSaleNotFound: {http.StatusNotFound, "No such sale", false,
+		"There is no sale of this id"},
+	CodeMethodNotAllowed: {http.StatusMethodNotAllowed, "Method not allowed", false,
+		"The path takes other methods, which the header `Allow` lists"},
+	CodeRequestTimeout: {http.StatusRequestTimeout, "The body did not arrive in time", true,
+		"The body did not arrive in time. Nothing happened"},
+	CodeConflict: {http.StatusConflict, "Conflict", false,
+		"There is something of this id with other content, or the job of a dead letter was queued again already"},
+	CodeBounds: {http.StatusConflict, "Outside the bounds of what is held and sold", false,
+		"The change would take away a sku, a partition, or units that are held or sold"},
+	CodeNotStarted: {http.StatusConflict, "The sale has not started", true,
+		"The sale starts in `retry_after_ms`"},
+	CodeSoldOut: {http.StatusConflict, "Sold out", true,
+		"Fewer units are available than the request asks for; `available` has their number. Held units may come back"},
+	CodeLimitReached: {http.StatusConflict, "The user's limit is reached", false,
+		"The user may hold and buy `remaining` more units in this sale"},
+	CodeNotHeld: {http.StatusConflict, "The reservation is not held", false,
+		"The reservation was sold or released, or it has expired; `state` says which"},
+	CodeEnded: {http.StatusGone, "The sale has ended", false,
+		"The sale has ended"},
+	CodeVersionMismatch: {http.StatusPreconditionFailed, "The version has changed", false,
+		"The condition in `If-Match` or `If-None-Match` does not hold. The answer has the present content, its `version` and its ETag"},
+	CodePayloadTooLarge: {http.StatusRequestEntityTooLarge, "The body is too large", false,
+		"The body has more than `max_bytes`"},
+	CodeUnsupportedMedia: {http.StatusUnsupportedMediaType, "Unsupported media type", false,
+		"The body was not sent as `application/json` in UTF-8 without a Content-Encoding"},
+	CodeMisdirected: {http.StatusMisdirectedRequest, "Misdirected request", false,
+		"As long as no API key was ever made, the server answers only requests to localhost"},
+	CodeValidation: {http.StatusUnprocessableEntity, "The request breaks a rule", false,
+		"`errors` lists every field that breaks a rule"},
+	CodeUnknownEventType: {http.StatusUnprocessableEntity, "Unknown event type", false,
+		"The event's type is not registered, and the event has no `alert`"},
+	CodeUnknownApp: {http.StatusUnprocessableEntity, "No such app", false,
+		"The server that answered has no app for the device's topic and environment"},
+	CodeAlreadyExpired: {http.StatusUnprocessableEntity, "Already expired", false,
+		"The event's `expires_at` is in the past"},
+	CodeIdempotencyReused: {http.StatusUnprocessableEntity, "The idempotency key was used for another request", false,
+		"The same Idempotency-Key came with another body before"},
+	CodeRateLimited: {http.StatusTooManyRequests, "Too many requests", true,
+		"The API key, the user or the address has too many requests or streams, or has sent too many wrong keys. Wait for `Retry-After`"},
+	CodeInternal: {http.StatusInternalServerError, "Internal error", true,
+		"A fault of the server; its log has it under the `request_id`. A change may have happened"},
+	CodeUnavailable: {http.StatusServiceUnavailable, "A dependency is out of reach; nothing happened", true,
+		"Redis or the database is out of reach. Nothing happened"},
+	CodeUnknownOutcome: {http.StatusServiceUnavailable, "The outcome is unknown; the same Idempotency-Key finds out", true,
+		"A change may have happened. Repeat the call with the same Idempotency-Key to find out"},
+	CodeOverloaded: {http.StatusServiceUnavailable, "Overloaded", true,
+		"The server has too much to do, or Redis' memory is nearly full. Nothing happened"},
+}
+
+// Codes lists all codes, by status and then by name.
+func Codes() []Code {
+	return slices.SortedFunc(maps.Keys(errorTable), func(a, b Code) int {
+		return cmp.Or(cmp.Compare(errorTable[a].Status, errorTable[b].Status), cmp.Compare(a, b))
+	})
 }
 
 // MeaningOf says what a code implies. An unknown code means CodeInternal.

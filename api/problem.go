@@ -12,6 +12,8 @@ type Problem struct {
 	Detail string `json:"detail,omitempty" example:"type must be 1 to 128 bytes of A-Z a-z 0-9 . _ : @ -"`
 	// Code is stable: programs can branch on it, but not on the sentences.
 	Code Code `json:"code" example:"validation_failed"`
+	// Retryable says whether the same request, unchanged, may succeed later. It follows from the code.
+	Retryable bool `json:"retryable" example:"false"`
 	// RequestID is the id under which the server's log has the request.
 	RequestID string `json:"request_id" example:"QV7Z2M6JKX4T3YRN5WAHBCDEFG"`
 	// Errors names every field that broke a rule.

@@ -301,7 +301,7 @@ func problem(code api.Code, detail string, more ...string) string {
 	m := api.MeaningOf(code)
 	head, _ := json.Marshal(map[string]any{
 		"type": "urn:fanfare:problem:" + string(code), "title": m.Title, "status": m.Status,
-		"detail": detail, "code": code, "request_id": "*",
+		"detail": detail, "code": code, "retryable": m.Retryable, "request_id": "*",
 	})
 	return strings.TrimSuffix(string(head), "}") + strings.Join(append([]string{""}, more...), ",") + "}"
 }

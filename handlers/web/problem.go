@@ -41,7 +41,7 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	body, err := appendProblem(make([]byte, 0, 512), &api.Problem{
 		Type: problemType + string(e.Code), Title: m.Title, Status: m.Status, Detail: detail(e, m),
-		Code: e.Code, RequestID: info.id, Errors: e.Fields, RetryAfterMS: wait.Milliseconds(),
+		Code: e.Code, Retryable: m.Retryable, RequestID: info.id, Errors: e.Fields, RetryAfterMS: wait.Milliseconds(),
 	}, e.Facts)
 	writeBody(w, m.Status, problemMedia, body, err)
 }
@@ -56,6 +56,7 @@ func appendProblem(b []byte, p *api.Problem, facts map[string]any) (_ []byte, er
 		b = appendString(append(b, `,"detail":`...), p.Detail)
 	}
 	b = appendString(append(b, `,"code":`...), string(p.Code))
+	b = strconv.AppendBool(append(b, `,"retryable":`...), p.Retryable)
 	b = appendString(append(b, `,"request_id":`...), p.RequestID)
 	if len(p.Errors) > 0 {
 		errors, err := encode(p.Errors)
@@ -119,7 +120,7 @@ func appendFacts(b []byte, facts map[string]any) ([]byte, error) {
 	slices.Sort(names)
 	for _, name := range names {
 		switch name {
-		case "type", "title", "status", "detail", "code", "request_id", "errors", "retry_after_ms":
+		case "type", "title", "status", "detail", "code", "retryable", "request_id", "errors", "retry_after_ms":
 			continue
 		}
 		value, err := encode(facts[name])
@@ -138,7 +139,7 @@ var encodeOptions = json.JoinOptions(
 )
 
 // encodingFailed is the response when even the problem cannot be encoded as JSON.
-const encodingFailed = `{"type":"about:blank","title":"Internal error","status":500,"code":"internal"}`
+const encodingFailed = `{"type":"about:blank","title":"Internal error","status":500,"code":"internal","retryable":true}`
 
 // encode writes v in the form of every response.
 func encode(v any) ([]byte, error) { return json.Marshal(v, encodeOptions) }

@@ -15,8 +15,8 @@ import (
 func TestFactsDoNotShadow(t *testing.T) {
 	t.Parallel()
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
-	fail(w, r, api.Errorf(api.CodeSoldOut, "sold out").With("available", map[string]int{"a": 0}).With("status", "mine"))
-	want := `{"type":"urn:fanfare:problem:sold_out","title":"Sold out","status":409,"detail":"sold out","code":"sold_out","request_id":"","available":{"a":0}}` + "\n"
+	fail(w, r, api.Errorf(api.CodeSoldOut, "sold out").With("available", map[string]int{"a": 0}).With("status", "mine").With("retryable", "never"))
+	want := `{"type":"urn:fanfare:problem:sold_out","title":"Sold out","status":409,"detail":"sold out","code":"sold_out","retryable":true,"request_id":"","available":{"a":0}}` + "\n"
 	if w.Body.String() != want {
 		t.Errorf("%s", w.Body)
 	}
@@ -31,7 +31,7 @@ func TestProblemText(t *testing.T) {
 	}
 	for name, p := range map[string]whole{
 		"nothing":    {},
-		"a sentence": {Problem: api.Problem{Type: "urn:x", Title: "Sold out", Status: 409, Detail: "there is not enough left", Code: api.CodeSoldOut, RequestID: "QV7Z"}},
+		"a sentence": {Problem: api.Problem{Type: "urn:x", Title: "Sold out", Status: 409, Detail: "there is not enough left", Code: api.CodeSoldOut, Retryable: true, RequestID: "QV7Z"}},
 		"odd signs":  {Problem: api.Problem{Detail: "\"<a>\" & \\ \n\x00\u2028 \xff ü", RequestID: "a.b_c-d"}},
 		"fields": {Problem: api.Problem{Status: 422, RetryAfterMS: 12, Errors: []api.FieldError{
 			{Field: "users[3]", Rule: "max", Message: "must be <\xff>"}, {Field: "b"},

@@ -1,11 +1,13 @@
 // Command gen writes the OpenAPI document: swag reads the handlers' comments
 // and the types of package api into Swagger 2.0, kin-openapi converts that to OpenAPI 3.0, and gen
-// adds what neither can express, from the server's route table.
+// adds what neither can express, from the server's route table. It also writes the table of codes
+// into docs/spec/http.md.
 package main
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -35,7 +37,19 @@ func write(root string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(root, "openapi", "openapi.json"), doc, 0o644)
+	name := filepath.Join(root, "docs", "spec", "http.md")
+	contract, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	fresh, err := withCodes(string(contract))
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(root, "openapi", "openapi.json"), doc, 0o644),
+		os.WriteFile(name, []byte(fresh), 0o644),
+	)
 }
 
 // generate makes the document from the sources below root.

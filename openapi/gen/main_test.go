@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,9 +12,11 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"fanfare/api"
 	"fanfare/handlers"
 	"fanfare/handlers/web"
 	"fanfare/openapi"
+	"fanfare/store/storetest"
 )
 
 // mustLoad reads the committed document.
@@ -239,4 +242,30 @@ func TestProblems(t *testing.T) {
 			t.Error("the document is not JSON")
 		}
 	})
+}
+
+// The contract has every code that the server answers with, and what the code says about it.
+func TestCodesAreInTheContract(t *testing.T) {
+	t.Parallel()
+	contract := storetest.RepositoryFile(t, "docs/spec/http.md")
+	fresh, err := withCodes(contract)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fresh != contract {
+		t.Errorf("docs/spec/http.md is stale: run go generate ./openapi\n%s", firstDifference(contract, fresh))
+	}
+	if _, err := withCodes("no table"); err == nil {
+		t.Error("a contract without a table is taken")
+	}
+	for _, code := range mustLoad(t).Components.Schemas["Code"].Value.Enum {
+		if m := api.MeaningOf(api.Code(code.(string))); m.About == "" || !strings.Contains(contract, fmt.Sprintf("| %d | `%s` | ", m.Status, code)) {
+			t.Errorf("%s is not in the table of codes", code)
+		}
+	}
+	for _, code := range api.Codes() {
+		if about := api.MeaningOf(code).About; about == "" || strings.ContainsAny(about, "|\n") || strings.HasSuffix(about, ".") {
+			t.Errorf("%s: %q does not fit into a table", code, about)
+		}
+	}
 }

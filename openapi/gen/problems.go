@@ -98,7 +98,7 @@ func problemExample(code api.Code) map[string]any {
 	m := api.MeaningOf(code)
 	e := map[string]any{
 		"type": "urn:fanfare:problem:" + string(code), "title": m.Title, "status": m.Status, "detail": details[code],
-		"code": string(code), "request_id": "QV7Z2M6JKX4T3YRN5WAHBCDEFG",
+		"code": string(code), "retryable": m.Retryable, "request_id": "QV7Z2M6JKX4T3YRN5WAHBCDEFG",
 	}
 	for name, value := range facts[code] {
 		e[name] = value
