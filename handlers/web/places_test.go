@@ -41,10 +41,21 @@ func (k *kind) visit(t *testing.T, info *requestInfo) error {
 	defer k.leave(info)
 	k.places.mu.Lock()
 	defer k.places.mu.Unlock()
-	for _, c := range k.claims(info) {
+	claims, count := k.claims(info)
+	for _, c := range claims[:count] {
 		if n := k.places.held[c.holder]; n < 1 || n > c.most {
 			t.Errorf("%v holds %d, at most %d", c.holder, n, c.most)
 		}
 	}
 	return nil
+}
+
+// A call takes its places and gives them back without allocating.
+func TestPlacesTakeNoMemory(t *testing.T) { //nolint:paralleltest // the allocations of other tests would be counted
+	k := newRequests(&Options{MaxInFlight: 10, UserMaxInFlight: 3})
+	k.places.perKey = 4
+	info := &requestInfo{subject: "alice", byUser: true, key: &api.Key{ID: "a"}}
+	if n := testing.AllocsPerRun(1000, func() { _ = k.visit(t, info) }); n != 0 {
+		t.Errorf("%v allocations for a call", n)
+	}
 }

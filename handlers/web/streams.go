@@ -55,7 +55,7 @@ func newStreams(o *Options) *streams {
 		full: "the server has as many open streams as it can hold; try again",
 	}
 	l := &streams{
-		open: &kind{room, "open streams", o.UserMaxStreams}, polls: &kind{room, "long polls", o.UserMaxPolls},
+		open: newKind(room, "open streams", o.UserMaxStreams), polls: newKind(room, "long polls", o.UserMaxPolls),
 		closing: o.Closing, detached: o.Streams,
 	}
 	l.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
