@@ -9,6 +9,7 @@ import (
 
 type putEventTypeRequest struct {
 	Type string `path:"type" validate:"identifier"`
+	Condition
 	Body api.EventTypeRequest
 }
 
@@ -20,22 +21,34 @@ type putEventTypeRequest struct {
 //	@Description	prints an actor, an object or a name of `data` that the event does not have. A type with `push_type`
 //	@Description	`background` needs neither title nor body and must not have priority 10. A change takes effect within a second;
 //	@Description	events that were accepted before keep their look.
+//	@Description
+//	@Description	Without `If-Match` and `If-None-Match` the call replaces what is there. With one of them it is a compare-and-set: if
+//	@Description	the condition does not hold, 412 `version_mismatch` contains the present type, its revision as `version`, and its
+//	@Description	ETag.
 //	@Tags			push
 //	@ID				putEventType
 //	@Accept			json
 //	@Produce		json
-//	@Param			type		path		string					true	"The type's name"
-//	@Param			event_type	body		api.EventTypeRequest	true	"How its events look"
-//	@Success		200			{object}	api.EventType			"Replaced"
-//	@Success		201			{object}	api.EventType			"Registered"
-//	@Failure		422			{object}	api.Problem				"validation_failed, also if a template uses anything else"
+//	@Param			type			path		string					true	"The type's name"
+//	@Param			If-Match		header		string					false	"ETags of the revisions to replace, or *"
+//	@Param			If-None-Match	header		string					false	"*: only if there is no such type yet; ETags: only if the type is at none of these revisions"
+//	@Param			event_type		body		api.EventTypeRequest	true	"How its events look"
+//	@Success		200				{object}	api.EventType			"Replaced"
+//	@Success		201				{object}	api.EventType			"Registered"
+//	@Header			200,201			{string}	ETag					"The revision and a digest of the answer"
+//	@Failure		412				{object}	api.Problem				"version_mismatch, with version and event_type"
+//	@Failure		422				{object}	api.Problem				"validation_failed, also if a template uses anything else"
 //	@Router			/v1/event-types/{type} [put]
 func (s *server) putEventType(ctx context.Context, in *putEventTypeRequest) (*web.Reply[api.EventType], error) {
-	t, created, err := s.events.PutEventType(ctx, in.Type, &in.Body)
+	match, err := in.match()
 	if err != nil {
 		return nil, err
 	}
-	return web.Put(t.InForce(), created), nil
+	t, created, err := s.events.PutEventType(ctx, in.Type, &in.Body, match)
+	if err != nil {
+		return nil, err
+	}
+	return web.Put(t.InForce(), created).Tagged(t.Revision), nil
 }
 
 type listEventTypesRequest struct {
@@ -68,40 +81,58 @@ func (s *server) listEventTypes(ctx context.Context, in *listEventTypesRequest) 
 	return web.OK(&api.EventTypeList{Items: items, Next: next}), nil
 }
 
-type eventTypeRequest struct {
-	Type string `path:"type" validate:"identifier"`
+type getEventTypeRequest struct {
+	Type        string `path:"type" validate:"identifier"`
+	IfNoneMatch string `header:"If-None-Match"`
 }
 
 // getEventType shows an event type.
 //
 //	@Summary		Show an event type
 //	@Description	As it was registered, with the defaults that are in force: `push_type`, `collapse` and `retry_unknown` are always there.
+//	@Description	With `If-None-Match` an unchanged answer is 304 without a body.
 //	@Tags			push
 //	@ID				getEventType
 //	@Produce		json
-//	@Param			type	path		string			true	"The type's name"
-//	@Success		200		{object}	api.EventType	"The type"
-//	@Failure		404		{object}	api.Problem		"not_found"
+//	@Param			type			path		string			true	"The type's name"
+//	@Param			If-None-Match	header		string			false	"ETags that the caller has, or *"
+//	@Success		200				{object}	api.EventType	"The type"
+//	@Success		304				"Nothing has changed"
+//	@Header			200,304			{string}	ETag			"The revision and a digest of the answer"
+//	@Failure		404				{object}	api.Problem		"not_found"
 //	@Router			/v1/event-types/{type} [get]
-func (s *server) getEventType(ctx context.Context, in *eventTypeRequest) (*web.Reply[api.EventType], error) {
+func (s *server) getEventType(ctx context.Context, in *getEventTypeRequest) (*web.Reply[api.EventType], error) {
 	t, err := s.events.EventType(ctx, in.Type)
 	if err != nil {
 		return nil, err
 	}
-	return web.OK(t.InForce()), nil
+	return web.OK(t.InForce()).Tagged(t.Revision).UnlessMatched(in.IfNoneMatch), nil
+}
+
+type deleteEventTypeRequest struct {
+	Type string `path:"type" validate:"identifier"`
+	Condition
 }
 
 // deleteEventType removes an event type.
 //
 //	@Summary		Remove an event type
-//	@Description	Events that were accepted are still sent as they were. Removing a type that is not there changes nothing.
+//	@Description	Events that were accepted are still sent as they were. Removing a type that is not there changes nothing. With
+//	@Description	`If-Match` or `If-None-Match` the type is removed only if the condition holds.
 //	@Tags			push
 //	@ID				deleteEventType
-//	@Param			type	path	string	true	"The type's name"
-//	@Success		204		"Removed, or not there"
+//	@Param			type			path	string	true	"The type's name"
+//	@Param			If-Match		header	string	false	"ETags of the revisions to remove, or *"
+//	@Param			If-None-Match	header	string	false	"ETags: only if the type is at none of these revisions"
+//	@Success		204				"Removed, or not there"
+//	@Failure		412				{object}	api.Problem	"version_mismatch, with version and event_type"
 //	@Router			/v1/event-types/{type} [delete]
-func (s *server) deleteEventType(ctx context.Context, in *eventTypeRequest) (*web.Reply[web.Nothing], error) {
-	if err := s.events.DeleteEventType(ctx, in.Type); err != nil {
+func (s *server) deleteEventType(ctx context.Context, in *deleteEventTypeRequest) (*web.Reply[web.Nothing], error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.events.DeleteEventType(ctx, in.Type, match); err != nil {
 		return nil, err
 	}
 	return web.NoContent(), nil

@@ -211,7 +211,7 @@ func (p *pipeline) mustDeviceOf(user, token, topic string) {
 
 func (p *pipeline) mustType(name string, r api.EventTypeRequest) {
 	p.Helper()
-	if _, _, err := p.first.events.PutEventType(p.Context(), name, &r); err != nil {
+	if _, _, err := p.first.events.PutEventType(p.Context(), name, &r, api.Match{}); err != nil {
 		p.Fatal(err)
 	}
 }

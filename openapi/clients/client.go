@@ -64,7 +64,27 @@ func push(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	if err := must(http.StatusCreated, device, err); err != nil {
 		return err
 	}
+	if err := eventType(ctx, c, "go-photo.shared"); err != nil {
+		return err
+	}
 	return tell(ctx, c, "go-photo-1", fanfare.Audience{Users: &[]string{"go-bob"}})
+}
+
+// eventType makes an event type once. Somebody who made it before would be told so, with what is there.
+func eventType(ctx context.Context, c *fanfare.ClientWithResponses, name string) error {
+	absent := &fanfare.PutEventTypeParams{IfNoneMatch: new("*")}
+	made, err := c.PutEventTypeWithResponse(ctx, name, absent, fanfare.EventTypeRequest{Title: new("New photo")})
+	if err := must(http.StatusCreated, made, err); err != nil {
+		return err
+	}
+	again, err := c.PutEventTypeWithResponse(ctx, name, absent, fanfare.EventTypeRequest{Title: new("Other")})
+	if err := must(http.StatusPreconditionFailed, again, err); err != nil {
+		return err
+	}
+	if p := again.ApplicationproblemJSON412; p.Code != fanfare.CodeVersionMismatch || p.Retryable || p.EventType.Revision != 1 {
+		return fmt.Errorf("refused with %s", again.Body)
+	}
+	return nil
 }
 
 // topics has the user of push join an open topic and posts an event to it.
@@ -239,7 +259,7 @@ func sale(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	if err := must(http.StatusConflict, refused, err); err != nil {
 		return err
 	}
-	if p := refused.ApplicationproblemJSON409; p.Code != fanfare.CodeSoldOut || (*p.Available)["sneaker:42"] != 1 {
+	if p := refused.ApplicationproblemJSON409; p.Code != fanfare.CodeSoldOut || !p.Retryable || (*p.Available)["sneaker:42"] != 1 {
 		return fmt.Errorf("refused with %s", refused.Body)
 	}
 	sold, err := c.ConfirmReservationWithResponse(ctx, "go-spring", reserved.JSON201.Id, nil)

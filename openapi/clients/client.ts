@@ -30,7 +30,16 @@ async function push() {
     body: { platform: "apns", topic: "com.example.app", environment: "sandbox" },
   }));
   assert.equal(device.state, "active");
+  await eventType("ts-photo.shared");
   await tell("ts-photo-1", { users: ["ts-bob"] });
+}
+
+// Makes an event type once. Somebody who made it before would be told so, with what is there.
+async function eventType(type: string) {
+  const params = { path: { type }, header: { "If-None-Match": "*" } };
+  const made = good(await api.PUT("/v1/event-types/{type}", { params, body: { title: "New photo" } }));
+  const { error } = await api.PUT("/v1/event-types/{type}", { params, body: { title: "Other" } });
+  assert.deepEqual([error?.code, error?.retryable, error?.event_type], ["version_mismatch", false, made]);
 }
 
 // Has the user of push join an open topic and posts an event to it.
@@ -153,6 +162,7 @@ async function sale() {
     body: { user: "ts-bob", lines },
   });
   assert.equal(error?.code, "sold_out");
+  assert.equal(error.retryable, true);
   assert.equal(error.available?.["sneaker:42"], 1);
   const sold = good(await api.POST("/v1/sales/{sale}/reservations/{id}/confirm", {
     params: { path: { ...path, id: reserved.id } },

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,6 +73,7 @@ func TestTheExamplesShowWhatTheCallsDo(t *testing.T) {
 		"POST /v1/sales/{sale}/reservations 409":              "limit_reached not_started sold_out",
 		"PUT /v1/sales/{sale} 409":                            "bounds conflict",
 		"PUT /v1/sales/{sale} 412":                            "version_mismatch",
+		"DELETE /v1/event-types/{type} 412":                   "version_mismatch",
 		"POST /v1/events 413":                                 "payload_too_large",
 		"POST /v1/events 422":                                 "already_expired idempotency_key_reused unknown_event_type validation_failed",
 		"POST /v1/events/batch 422":                           "validation_failed",
@@ -84,6 +86,12 @@ func TestTheExamplesShowWhatTheCallsDo(t *testing.T) {
 		examples := all[call[:at]].Responses.Value(call[at+1:]).Value.Content[problemJSON].Examples
 		if got := strings.Join(sortedKeys(examples), " "); got != want {
 			t.Errorf("%s: %s, want %s", call, got, want)
+		}
+	}
+	for call, thing := range map[string]string{"PUT /v1/sales/{sale}": "sale", "PUT /v1/event-types/{type}": "event_type"} {
+		mismatch := all[call].Responses.Status(412).Value.Content[problemJSON].Examples["version_mismatch"].Value.Value.(map[string]any)
+		if _, has := mismatch[thing]; !has || (mismatch["sale"] != nil) == (mismatch["event_type"] != nil) {
+			t.Errorf("%s shows %v", call, mismatch)
 		}
 	}
 	confirmed := all["POST /v1/sales/{sale}/reservations/{id}/confirm"].Responses.Status(200).Value.Content["application/json"].Example
@@ -181,8 +189,13 @@ func TestProblemHasItsFacts(t *testing.T) {
 	if units := problem.Properties["available"].Value.AdditionalProperties.Schema; units == nil || !units.Value.Type.Is("integer") {
 		t.Error("available has no units")
 	}
-	if sale := problem.Properties["sale"]; sale == nil || sale.Value.AllOf[0].Ref != "#/components/schemas/Sale" {
-		t.Error("sale is no Sale")
+	for name, schema := range map[string]string{"sale": "Sale", "event_type": "EventType"} {
+		if thing := problem.Properties[name]; thing == nil || thing.Value.AllOf[0].Ref != "#/components/schemas/"+schema {
+			t.Errorf("%s is no %s", name, schema)
+		}
+	}
+	if !slices.Contains(problem.Required, "retryable") || !problem.Properties["retryable"].Value.Type.Is("boolean") {
+		t.Error("a problem need not say whether it is retryable")
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"regexp"
+	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -26,7 +27,7 @@ var details = map[api.Code]string{
 	api.CodeLimitReached:      "this user may have 1 more",
 	api.CodeNotHeld:           "the reservation is expired",
 	api.CodeEnded:             "the sale has ended",
-	api.CodeVersionMismatch:   "the sale is not the one that the condition asks for",
+	api.CodeVersionMismatch:   "it is not the version that the condition asks for",
 	api.CodePayloadTooLarge:   "the body may have at most 65536 bytes",
 	api.CodeUnsupportedMedia:  "the body must be sent as Content-Type: application/json",
 	api.CodeMisdirected:       "without an API key this server answers only to localhost",
@@ -49,7 +50,7 @@ var facts = map[api.Code]map[string]any{
 	api.CodeSoldOut:         {"available": map[string]any{"sneaker:42": 0}},
 	api.CodeLimitReached:    {"remaining": 1},
 	api.CodeNotHeld:         {"state": "expired"},
-	api.CodeVersionMismatch: {"version": 2, "sale": saleExample},
+	api.CodeVersionMismatch: {"version": 2, "sale": saleExample, "event_type": eventTypeExample},
 	api.CodePayloadTooLarge: {"max_bytes": api.MaxBody},
 	api.CodeRateLimited:     {"retry_after_ms": 1000},
 	api.CodeUnavailable:     {"retry_after_ms": 1000},
@@ -63,6 +64,11 @@ var facts = map[api.Code]map[string]any{
 var saleExample = map[string]any{
 	"id": "spring", "state": "open", "items": []any{map[string]any{"sku": "sneaker:42", "total": 150, "available": 147, "held": 2, "sold": 1}},
 	"starts_at": "2026-01-01T00:00:00.000Z", "ends_at": "2126-01-01T00:00:00.000Z", "per_user_limit": 2, "hold_ms": 600000, "version": 2,
+}
+
+var eventTypeExample = map[string]any{
+	"type": "photo.shared", "title": "New photo", "body": "{{.actor}} shared {{.data.album}}", "push_type": "alert", "collapse": true,
+	"retry_unknown": true, "revision": 2, "created_at": "2026-01-02T15:04:05.000Z", "updated_at": "2026-01-02T15:04:06.000Z",
 }
 
 // typical is the code of a status whose description names no code.
@@ -89,19 +95,22 @@ func problemMedia(status int, about string) *openapi3.MediaType {
 	media := openapi3.NewMediaType().WithSchemaRef(openapi3.NewSchemaRef(problemRef, nil))
 	media.Examples = openapi3.Examples{}
 	for _, code := range codesIn(about, status) {
-		media.Examples[string(code)] = &openapi3.ExampleRef{Value: openapi3.NewExample(problemExample(code))}
+		media.Examples[string(code)] = &openapi3.ExampleRef{Value: openapi3.NewExample(problemExample(code, about))}
 	}
 	return media
 }
 
-func problemExample(code api.Code) map[string]any {
+// problemExample shows a problem. Of the things that it may contain, it has those that about names.
+func problemExample(code api.Code, about string) map[string]any {
 	m := api.MeaningOf(code)
 	e := map[string]any{
 		"type": "urn:fanfare:problem:" + string(code), "title": m.Title, "status": m.Status, "detail": details[code],
 		"code": string(code), "retryable": m.Retryable, "request_id": "QV7Z2M6JKX4T3YRN5WAHBCDEFG",
 	}
 	for name, value := range facts[code] {
-		e[name] = value
+		if (name != "sale" && name != "event_type") || strings.Contains(about, name) {
+			e[name] = value
+		}
 	}
 	return e
 }

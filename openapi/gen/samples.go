@@ -53,6 +53,7 @@ var samples = map[string]any{
 	"DeadLetter.kind":            "job",
 	"DeadLetter.payload":         map[string]any{"sale": "spring"},
 	"DeadLetter.reason":          "max_attempts",
+	"Problem.event_type":         nil,
 	"Problem.sale":               nil,
 	"ready":                      true,
 	"recipients":                 2,

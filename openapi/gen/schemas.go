@@ -13,7 +13,7 @@ import (
 func patchSchemas(schemas openapi3.Schemas) {
 	shown := schemas["EventType"].Value // see api.EventType.InForce
 	shown.Required = append(shown.Required, "push_type", "collapse", "retry_unknown")
-	addFacts(schemas["Problem"].Value, schemas["Sale"])
+	addFacts(schemas)
 	addStreamEvents(schemas)
 	for schema, ref := range schemas {
 		for name, property := range ref.Value.Properties {
@@ -26,7 +26,8 @@ func patchSchemas(schemas openapi3.Schemas) {
 }
 
 // addFacts adds the members that only problems of some codes have.
-func addFacts(problem *openapi3.Schema, sale *openapi3.SchemaRef) {
+func addFacts(schemas openapi3.Schemas) {
+	problem := schemas["Problem"].Value
 	integer, text := openapi3.NewInt64Schema, openapi3.NewStringSchema
 	units := openapi3.NewObjectSchema().WithAdditionalProperties(integer())
 	for name, schema := range map[string]*openapi3.Schema{
@@ -35,7 +36,9 @@ func addFacts(problem *openapi3.Schema, sale *openapi3.SchemaRef) {
 	} {
 		problem.WithProperty(name, schema)
 	}
-	problem.Properties["sale"] = openapi3.NewSchemaRef("#/components/schemas/Sale", sale.Value)
+	for name, schema := range map[string]string{"sale": "Sale", "event_type": "EventType"} {
+		problem.Properties[name] = openapi3.NewSchemaRef("#/components/schemas/"+schema, schemas[schema].Value)
+	}
 }
 
 // described gives a property its description, from the table words or else from the field's comment.

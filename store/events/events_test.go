@@ -81,7 +81,7 @@ func (w *world) store(db *redisdb.DB, rec *record.DB) *events.Store {
 
 func (w *world) mustType(name string, r api.EventTypeRequest) {
 	w.Helper()
-	if _, _, err := w.events.PutEventType(w.Context(), name, &r); err != nil {
+	if _, _, err := w.events.PutEventType(w.Context(), name, &r, api.Match{}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -466,7 +466,7 @@ func TestP7_WhatIsSentIsTheRevisionAtAcceptance(t *testing.T) {
 	id, _ := w.mustAccept(&api.EventRequest{Type: "t", Audience: api.Audience{Users: []string{"a"}}}, api.Idempotency{})
 	w.mustType("t", api.EventTypeRequest{Title: "second"})
 	later, _ := w.mustAccept(&api.EventRequest{Type: "t", Audience: api.Audience{Users: []string{"a"}}}, api.Idempotency{})
-	if err := w.events.DeleteEventType(t.Context(), "t"); err != nil {
+	if err := w.events.DeleteEventType(t.Context(), "t", api.Match{}); err != nil {
 		t.Fatal(err)
 	}
 	got := w.mustClaim(2)

@@ -93,13 +93,13 @@ func (t *types) fromRecord(ctx context.Context, name string) (*render.TemplateSe
 	return render.NewTemplateSet(&found.EventTypeRequest)
 }
 
-// PutEventType checks and stores an event type; created tells whether it is
+// PutEventType checks and stores an event type, if the condition holds; created tells whether it is
 // new. Other processes know it within a second.
-func (s *Store) PutEventType(ctx context.Context, name string, r *api.EventTypeRequest) (t *api.EventType, created bool, err error) {
+func (s *Store) PutEventType(ctx context.Context, name string, r *api.EventTypeRequest, m api.Match) (t *api.EventType, created bool, err error) {
 	if _, err := render.NewTemplateSet(r); err != nil {
 		return nil, false, err
 	}
-	t, created, err = s.o.Record.PutEventType(ctx, name, r)
+	t, created, err = s.o.Record.PutEventType(ctx, name, r, m)
 	if err != nil {
 		return nil, false, err
 	}
@@ -117,9 +117,9 @@ func (s *Store) EventTypes(ctx context.Context) ([]api.EventType, error) {
 	return s.o.Record.EventTypes(ctx)
 }
 
-// DeleteEventType deletes an event type. Events that were accepted before are not changed.
-func (s *Store) DeleteEventType(ctx context.Context, name string) error {
-	if err := s.o.Record.DeleteEventType(ctx, name); err != nil {
+// DeleteEventType deletes an event type, if the condition holds. Events that were accepted before are not changed.
+func (s *Store) DeleteEventType(ctx context.Context, name string, m api.Match) error {
+	if err := s.o.Record.DeleteEventType(ctx, name, m); err != nil {
 		return err
 	}
 	s.reloadTypes(ctx)

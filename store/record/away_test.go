@@ -154,7 +154,7 @@ func TestConcurrentWritesOfTheSameThingAllSucceed(t *testing.T) {
 				return err
 			},
 			"EventType": func(ctx context.Context, i int) error {
-				_, _, err := db.PutEventType(ctx, "like", &api.EventTypeRequest{Title: fmt.Sprint(i)})
+				_, _, err := db.PutEventType(ctx, "like", &api.EventTypeRequest{Title: fmt.Sprint(i)}, api.Match{})
 				return err
 			},
 			"Contacts": func(ctx context.Context, i int) error {

@@ -25,9 +25,10 @@ type eventTypeRow struct {
 
 const eventTypeColumns = "type, revision, definition, deleted, created_at, updated_at"
 
-// PutEventType creates or replaces a type and raises its revision. The same
-// definition again changes nothing. Every change raises VersionEventTypes.
-func (db *DB) PutEventType(ctx context.Context, typ string, r *api.EventTypeRequest) (*api.EventType, bool, error) {
+// PutEventType creates or replaces a type and raises its revision, if the condition holds for the
+// present revision; otherwise api.CodeVersionMismatch. The same definition again changes nothing.
+// Every change raises VersionEventTypes.
+func (db *DB) PutEventType(ctx context.Context, typ string, r *api.EventTypeRequest, m api.Match) (*api.EventType, bool, error) {
 	definition, err := json.Marshal(r)
 	if err != nil {
 		return nil, false, fmt.Errorf("put event type %s: %w", typ, err)
@@ -35,7 +36,7 @@ func (db *DB) PutEventType(ctx context.Context, typ string, r *api.EventTypeRequ
 	var row eventTypeRow
 	var created bool
 	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-		row, created, err = db.putEventType(ctx, tx, typ, string(definition))
+		row, created, err = db.putEventType(ctx, tx, typ, string(definition), m)
 		return err
 	})
 	if err != nil && !errors.Is(err, errUnchanged) {
@@ -45,20 +46,16 @@ func (db *DB) PutEventType(ctx context.Context, typ string, r *api.EventTypeRequ
 	return t, created, err
 }
 
-func (db *DB) putEventType(ctx context.Context, tx *sqlx.Tx, typ, definition string) (eventTypeRow, bool, error) {
-	var row eventTypeRow
-	if err := db.raise(ctx, tx, VersionEventTypes); err != nil {
+func (db *DB) putEventType(ctx context.Context, tx *sqlx.Tx, typ, definition string, m api.Match) (eventTypeRow, bool, error) {
+	row, err := db.eventTypeToChange(ctx, tx, typ, m)
+	if err != nil {
 		return row, false, err
 	}
 	now, err := db.now(ctx, tx)
 	if err != nil {
 		return row, false, err
 	}
-	err = tx.GetContext(ctx, &row, "SELECT "+eventTypeColumns+" FROM event_types WHERE type = ?", typ)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return row, false, err
-	}
-	created := errors.Is(err, sql.ErrNoRows) || row.Deleted
+	created := row.present() == 0
 	if !created && row.Definition == definition {
 		return row, false, errUnchanged
 	}
@@ -71,6 +68,43 @@ func (db *DB) putEventType(ctx context.Context, tx *sqlx.Tx, typ, definition str
 		") VALUES (:type, :revision, :definition, :deleted, :created_at, :updated_at)"+
 		db.d.onConflict("type", []string{"revision", "definition", "deleted", "created_at", "updated_at"}), row)
 	return row, created, err
+}
+
+// eventTypeToChange reads a type's row, which may be none or that of a deleted type, and checks the
+// condition of a change. Raising the version first makes other changes wait.
+func (db *DB) eventTypeToChange(ctx context.Context, tx *sqlx.Tx, typ string, m api.Match) (row eventTypeRow, err error) {
+	if err := db.raise(ctx, tx, VersionEventTypes); err != nil {
+		return row, err
+	}
+	err = tx.GetContext(ctx, &row, "SELECT "+eventTypeColumns+" FROM event_types WHERE type = ?", typ)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return row, err
+	}
+	if !m.Holds(row.present()) {
+		return row, row.mismatch()
+	}
+	return row, nil
+}
+
+// present is the revision of a type that is there, and 0 of one that is not.
+func (r eventTypeRow) present() int64 {
+	if r.Deleted {
+		return 0
+	}
+	return r.Revision
+}
+
+// mismatch is the error of a condition that does not hold, with the present type and its revision.
+func (r eventTypeRow) mismatch() error {
+	e := api.Errorf(api.CodeVersionMismatch, "the event type is not the one that the condition asks for")
+	if r.present() == 0 {
+		return e
+	}
+	t, err := r.decode()
+	if err != nil {
+		return err
+	}
+	return e.With("version", t.Revision).With("event_type", t.InForce())
 }
 
 // EventType reads one type; api.CodeNotFound when there is none.
@@ -104,16 +138,19 @@ func (db *DB) EventTypes(ctx context.Context) ([]api.EventType, error) {
 	return types, nil
 }
 
-// DeleteEventType removes a type; removing one that is not there is no error
-// and changes nothing. Events that were accepted are not changed.
-func (db *DB) DeleteEventType(ctx context.Context, typ string) error {
+// DeleteEventType removes a type, if the condition holds for the present revision; otherwise
+// api.CodeVersionMismatch. Without a condition, removing one that is not there is no error and
+// changes nothing. Events that were accepted are not changed.
+func (db *DB) DeleteEventType(ctx context.Context, typ string, m api.Match) error {
 	err := db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
-		if err := db.raise(ctx, tx, VersionEventTypes); err != nil {
-			return err
+		row, err := db.eventTypeToChange(ctx, tx, typ, m)
+		if err == nil && row.present() == 0 {
+			return errUnchanged
 		}
-		res, err := tx.ExecContext(ctx, "UPDATE event_types SET deleted = TRUE, updated_at = "+db.d.now+
-			" WHERE type = ? AND deleted = FALSE", typ)
-		return changed(res, err)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, "UPDATE event_types SET deleted = TRUE, updated_at = "+db.d.now+" WHERE type = ?", typ)
+		}
+		return err
 	})
 	if errors.Is(err, errUnchanged) {
 		return nil

@@ -70,7 +70,7 @@ func TestEventTypes(t *testing.T) {
 		ctx, before := t.Context(), mustVersion(t, db, record.VersionEventTypes)
 		ttl := int64(60)
 		r := &api.EventTypeRequest{Title: "Grüße 🎉", Body: "{{.actor}}", TTLSeconds: &ttl, APS: []byte(`{"badge":1}`)}
-		made, created, err := db.PutEventType(ctx, "photo.shared", r)
+		made, created, err := db.PutEventType(ctx, "photo.shared", r, api.Match{})
 		storetest.Must(t, err)
 		if !created || made.Revision != 1 || made.Title != r.Title || string(made.APS) != string(r.APS) || *made.TTLSeconds != 60 {
 			t.Fatalf("created %v: %+v", created, made)
@@ -82,21 +82,21 @@ func TestEventTypes(t *testing.T) {
 			t.Fatalf("version %d, want %d", v, before+1)
 		}
 		t.Run("SameAgainChangesNothing", func(t *testing.T) {
-			again, created, err := db.PutEventType(ctx, "photo.shared", r)
+			again, created, err := db.PutEventType(ctx, "photo.shared", r, api.Match{})
 			storetest.Must(t, err)
 			if created || again.Revision != 1 || mustVersion(t, db, record.VersionEventTypes) != before+1 {
 				t.Fatalf("created %v: %+v", created, again)
 			}
 		})
 		t.Run("ReplacingRaisesTheRevision", func(t *testing.T) {
-			next, created, err := db.PutEventType(ctx, "photo.shared", &api.EventTypeRequest{Title: "x"})
+			next, created, err := db.PutEventType(ctx, "photo.shared", &api.EventTypeRequest{Title: "x"}, api.Match{})
 			storetest.Must(t, err)
 			if created || next.Revision != 2 || !next.CreatedAt.Equal(made.CreatedAt.Time) || next.TTLSeconds != nil {
 				t.Fatalf("created %v: %+v", created, next)
 			}
 		})
 		t.Run("NamesAreCaseSensitiveAndListedInOrder", func(t *testing.T) {
-			_, created, err := db.PutEventType(ctx, "Photo.shared", r)
+			_, created, err := db.PutEventType(ctx, "Photo.shared", r, api.Match{})
 			storetest.Must(t, err)
 			all, err := db.EventTypes(ctx)
 			storetest.Must(t, err)
@@ -106,14 +106,14 @@ func TestEventTypes(t *testing.T) {
 		})
 		t.Run("DeletedIsGoneAndItsRevisionNeverComesBack", func(t *testing.T) {
 			before := mustVersion(t, db, record.VersionEventTypes)
-			storetest.Must(t, db.DeleteEventType(ctx, "photo.shared"))
-			storetest.Must(t, db.DeleteEventType(ctx, "photo.shared"))
+			storetest.Must(t, db.DeleteEventType(ctx, "photo.shared", api.Match{}))
+			storetest.Must(t, db.DeleteEventType(ctx, "photo.shared", api.Match{}))
 			_, err := db.EventType(ctx, "photo.shared")
 			storetest.WantCode(t, err, api.CodeNotFound)
 			if v := mustVersion(t, db, record.VersionEventTypes); v != before+1 {
 				t.Fatalf("two deletions raised the version from %d to %d", before, v)
 			}
-			back, created, err := db.PutEventType(ctx, "photo.shared", &api.EventTypeRequest{Title: "x"})
+			back, created, err := db.PutEventType(ctx, "photo.shared", &api.EventTypeRequest{Title: "x"}, api.Match{})
 			storetest.Must(t, err)
 			if !created || back.Revision != 3 {
 				t.Fatalf("created %v: %+v", created, back)

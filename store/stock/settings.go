@@ -32,33 +32,15 @@ type Item struct {
 	Total int64
 }
 
-// Values of Match.Version that are not a version.
-const (
-	// AnyVersion matches every existing sale (If-Match: *).
-	AnyVersion int64 = -2
-	// NoVersion matches no sale.
-	NoVersion int64 = -1
-)
+// Match is the condition of a change.
+type Match = api.Match
 
-// Match is the condition of a change. The zero value is no condition.
-type Match struct {
-	// Version must be the sale's present version (If-Match), or AnyVersion: there
-	// must be a sale. 0: no condition.
-	Version int64
-	// Others are further versions that match (If-Match with several tags).
-	Others []int64
-	// Except are versions that the sale must not have (If-None-Match with tags).
-	// There need not be a sale.
-	Except []int64
-	// Absent: there must be no such sale (If-None-Match: *).
-	Absent bool
-}
-
-func (m Match) text() string {
+// matchText writes a condition for lua/part_match.lua.
+func matchText(m Match) string {
 	switch {
 	case m.Absent:
 		return "absent"
-	case m.Version == AnyVersion:
+	case m.Version == api.AnyVersion:
 		return "*"
 	case m.Version != 0:
 		return listed(append([]int64{m.Version}, m.Others...))
@@ -68,7 +50,6 @@ func (m Match) text() string {
 	return ""
 }
 
-// listed writes versions for lua/part_match.lua.
 func listed(versions []int64) string {
 	b := []byte{','}
 	for _, v := range versions {
@@ -217,7 +198,7 @@ func (e *editor) tryPut(ctx context.Context, first *partition, p PutSale, s Sett
 	if p.New {
 		mayMake = 1
 	}
-	args := []any{e.o.RunID, requestLifetime.Milliseconds(), p.Match.text(), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
+	args := []any{e.o.RunID, requestLifetime.Milliseconds(), matchText(p.Match), mayMake, sweptAtOnce, ChangesChannel(p.Sale)}
 	keys := first.core(first.totals, first.once(request), first.out)
 	cmd := e.scripts.put.Cmd(ctx, keys, append(args, settingsArgs(s)...)...)
 	if err := e.write(ctx, cmd); err != nil {

@@ -326,7 +326,7 @@ func (w *liveWorld) ended(r *api.SaleRequest, parts []*partition, ago time.Durat
 	past := api.At(w.now().Add(-ago))
 	starts := api.At(past.Add(-time.Hour))
 	r.StartsAt, r.EndsAt = &starts, &past
-	c, err := w.Put(ctx, PutSale{Sale: w.sale, Request: r, Match: Match{Version: AnyVersion}})
+	c, err := w.Put(ctx, PutSale{Sale: w.sale, Request: r, Match: Match{Version: api.AnyVersion}})
 	if err != nil {
 		return err
 	}
