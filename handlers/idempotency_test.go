@@ -1,11 +1,14 @@
 package handlers_test
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
 	"fanfare/api"
+	"fanfare/handlers"
 	"fanfare/store/storetest"
 )
 
@@ -40,10 +43,49 @@ func TestIdempotencyKey(t *testing.T) {
 		t.Parallel()
 		w.post("/v1/events", anEvent, "Idempotency-Key: "+strings.Repeat("x", 255)).wants(t, 202, `{"id":"*"}`)
 	})
-	t.Run("a PUT has no use for one", func(t *testing.T) {
-		t.Parallel()
-		w.do(put("/v1/users/bob/opt-outs/a", "").with("Idempotency-Key: ")).wants(t, 204, "")
-	})
+}
+
+// GET, PUT, PATCH and DELETE accept an Idempotency-Key, even a malformed one, and it has no effect on
+// them: another body under the same key is another change.
+func TestIdempotencyKeyWithoutEffect(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.post("/v1/uploads", `{"id":"photo","owner":"bob","visibility":"public"}`)
+	w.put("/v1/sales/s", saleBody(`[{"sku":"a","stock":1}]`))
+	named := map[string]string{"type": "photo.shared", "user": "bob", "token": token, "id": "photo", "sale": "s"}
+	tried := 0
+	for _, rt := range handlers.Routes() {
+		if rt.Method == "POST" || !strings.HasPrefix(rt.Pattern, "/v1/") || strings.HasSuffix(rt.Pattern, "/stream") {
+			continue
+		}
+		path := regexp.MustCompile(`{(\w+)}`).ReplaceAllStringFunc(rt.Pattern, func(name string) string {
+			return cmp.Or(named[strings.Trim(name, "{}")], "x")
+		})
+		tried++
+		bare := w.do(call{method: rt.Method, path: path})
+		for _, keys := range [][]string{{"Idempotency-Key: k"}, {"Idempotency-Key: k"}, {"Idempotency-Key: "}, {"Idempotency-Key: a", "Idempotency-Key: b"}} {
+			if a := w.do(call{method: rt.Method, path: path}.with(keys...)); a.status != bare.status || a.header.Get("Idempotent-Replayed") != "" {
+				t.Errorf("%s %s with %q: %d %v %s, without %d", rt.Method, path, keys, a.status, a.header, a.body, bare.status)
+			}
+		}
+	}
+	if tried < 30 {
+		t.Errorf("only %d calls were tried", tried)
+	}
+	const key = "Idempotency-Key: k"
+	for revision, title := range []string{"a", "b", "a"} {
+		a := w.do(put("/v1/event-types/x", `{"title":"`+title+`"}`).with(key))
+		if !strings.Contains(a.body, fmt.Sprintf(`"title":"%s","push_type":"alert","collapse":true,"retry_unknown":true,"revision":%d`, title, revision+1)) {
+			t.Errorf("change %d: %d %s", revision+1, a.status, a.body)
+		}
+	}
+	w.post("/v1/uploads", `{"id":"photo2","owner":"bob","visibility":"public"}`)
+	for _, visibility := range []string{"friends", "private", "friends"} {
+		a := w.do(call{method: "PATCH", path: "/v1/uploads/photo2", body: `{"visibility":"` + visibility + `"}`}.with(key))
+		if a.status != 200 || a.member(t, "visibility") != visibility {
+			t.Errorf("%s: %d %s", visibility, a.status, a.body)
+		}
+	}
 }
 
 func TestIdempotentEvents(t *testing.T) {
