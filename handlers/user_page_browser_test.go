@@ -13,37 +13,89 @@ import (
 	"testing"
 
 	"fanfare/api"
+	"fanfare/docs/session"
 	"fanfare/handlers"
 	"fanfare/store/storetest"
 
 	"github.com/chromedp/chromedp"
 )
 
-// examplePage serves the example page with its own small backend, which gives bob a token and a
-// ticket. The backend calls fanfare at base with an API key.
-func examplePage(w *world, key, base *string) http.Handler {
+// examplePage serves the example page beside the example of its backend, to bob, who is logged in
+// once he has opened the page. The backend calls fanfare itself; base is where the page calls it.
+func examplePage(w *world, key, base string) http.Handler {
 	page := storetest.RepositoryFile(w.t, "docs/user-access.html")
+	backend := session.Backend{Fanfare: w.url, Public: base, Key: key, User: loggedIn}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(out http.ResponseWriter, _ *http.Request) {
+		http.SetCookie(out, &http.Cookie{Name: "user", Value: "bob", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		out.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = out.Write([]byte(page))
 	})
 	mux.HandleFunc("GET /favicon.ico", func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(http.StatusNoContent) })
-	mux.HandleFunc("POST /session", func(out http.ResponseWriter, _ *http.Request) {
-		made, err := w.try(post("/v1/users/bob/tokens", `{"scopes":["chat","buy"],"ttl_seconds":900}`).with(*key))
-		if err != nil || made.status != http.StatusCreated {
-			out.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		token := made.member(w.t, "token")
-		ticket, err := w.try(post("/v1/users/bob/tickets", "").with("Authorization: Bearer " + token))
-		if err != nil || ticket.status != http.StatusCreated {
-			out.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		_ = json.NewEncoder(out).Encode(map[string]string{"fanfare": *base, "user": "bob", "token": token, "ticket": ticket.member(w.t, "ticket")})
-	})
+	mux.Handle("POST /session", backend.Handler())
 	return mux
+}
+
+// loggedIn is the user in the cookie.
+func loggedIn(r *http.Request) string {
+	cookie, err := r.Cookie("user")
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
+// The example's backend gives its page's user a token for that user alone. It refuses strangers and
+// pages of other origins, and shows nobody its API key.
+func TestTheExampleSession(t *testing.T) {
+	t.Parallel()
+	w, admin := setupUsers(t)
+	w.workChats()
+	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"]}`, admin)
+	key := w.mustKey(api.ScopeTokens)
+	ask := func(b session.Backend, user, origin string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, "https://app.example.com/session", nil)
+		r.Header.Set("Origin", origin)
+		if user != "" {
+			r.AddCookie(&http.Cookie{Name: "user", Value: user})
+		}
+		out := httptest.NewRecorder()
+		b.Handler().ServeHTTP(out, r)
+		return out
+	}
+	const own = "https://app.example.com"
+	good := session.Backend{Fanfare: w.url, Public: "https://fanfare.example.com", Key: key, User: loggedIn}
+
+	answer := ask(good, "bob", own)
+	var made struct{ Fanfare, User, Token, Ticket string }
+	if err := json.Unmarshal(answer.Body.Bytes(), &made); err != nil || made.Fanfare != good.Public || made.User != "bob" || answer.Header().Get("Cache-Control") != "no-store" {
+		t.Fatalf("%d %v %s", answer.Code, answer.Header(), answer.Body)
+	}
+	token := "Authorization: Bearer " + made.Token
+	for path, status := range map[string]int{"/v1/users/bob/chats": 200, "/v1/chats/team/messages": 200, "/v1/users/alice/chats": 403, "/v1/users/bob/devices": 403} {
+		if a := w.do(get(path).with(token)); a.status != status {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	wait := "/v1/users/bob/messages/pending?ticket=" + made.Ticket
+	if first, second := w.get(wait), w.get(wait); first.status != 200 || second.status != 401 {
+		t.Errorf("the ticket opens %d, then %d", first.status, second.status)
+	}
+
+	away := good
+	away.Key = "ff_wrong_0123456789abcdefghijklmnopqrstuvwxyz"
+	for name, refused := range map[string]struct {
+		answer *httptest.ResponseRecorder
+		status int
+	}{
+		"nobody is logged in": {ask(good, "", own), 401},
+		"another origin":      {ask(good, "bob", "https://evil.example"), 403},
+		"a wrong key":         {ask(away, "bob", own), 502},
+	} {
+		if said := refused.answer.Body.String(); refused.answer.Code != refused.status || strings.Contains(said, "token") || strings.Contains(said, "ff_") {
+			t.Errorf("%s: %d %s", name, refused.answer.Code, said)
+		}
+	}
 }
 
 // lines are the texts of all elements that a selector finds.
@@ -90,8 +142,7 @@ func TestU7_APageOfAnotherOrigin(t *testing.T) {
 	fanfare, err := url.Parse(w.url)
 	storetest.Must(t, err)
 	cable := storetest.NewProxy(t, fanfare.Host) // between the page and fanfare; the backend uses another connection
-	base, key := "http://"+cable.Addr(), "Authorization: Bearer "+w.mustKey(api.ScopeTokens)
-	page = examplePage(w, &key, &base)
+	page = examplePage(w, w.mustKey(api.ScopeTokens), "http://"+cable.Addr())
 	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"],"message":"hello"}`, admin)
 	w.do(put("/v1/sales/spring", saleBody(`[{"sku":"shoe","stock":2}]`)).with(admin))
 	say := func(text string) {
@@ -161,8 +212,7 @@ func TestTheExamplePageSendsOnceAndToItsOwnServer(t *testing.T) {
 	t.Cleanup(front.Close)
 	stranger := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strange.Add(1) }))
 	t.Cleanup(stranger.Close)
-	key := "Authorization: Bearer " + w.mustKey(api.ScopeTokens)
-	page = examplePage(w, &key, &front.URL)
+	page = examplePage(w, w.mustKey(api.ScopeTokens), front.URL)
 	w.post("/v1/chats", `{"id":"team","creator":"alice","members":["bob"]}`, admin)
 
 	b := mustBrowser(t, site.URL)
