@@ -64,6 +64,8 @@ missing() {
 	{ find_program mariadbd mysqld && find_program mariadb-install-db mysql_install_db; } >/dev/null || echo mariadb-server
 	find_program chromium chromium-browser google-chrome >/dev/null || echo chromium
 	find_program promtool >/dev/null || echo prometheus # its tool, for docs/monitoring
+	find_program nginx >/dev/null || echo nginx # these two for docs/proxies.md
+	find_program caddy >/dev/null || echo caddy
 	# Root may make network namespaces, in which tests cut connections.
 	find_program ip >/dev/null || echo iproute2
 	# The race detector needs a C compiler.
