@@ -66,17 +66,24 @@ func steady(s string) string {
 // The README's tour works to its end for a new user.
 func TestTour(t *testing.T) {
 	t.Parallel()
-	steps, dir, root := mustTour(t), t.TempDir(), storetest.Root(t)
+	dir := t.TempDir()
+	mustTakeTour(t, dir, "FANFARE_DATABASE_URL=sqlite:"+filepath.Join(dir, "fanfare.db"))
+}
+
+// mustTakeTour runs the README's tour on a server with these settings, and returns the server.
+func mustTakeTour(t *testing.T, dir string, vars ...string) *program {
+	t.Helper()
+	steps, root := mustTour(t), storetest.Root(t)
 	if len(steps) < 10 {
 		t.Fatalf("the tour has only %d commands", len(steps))
 	}
-	p := mustServe(t, dir)
+	// A reader runs the server in this folder. The server of the test has its own folder, with the
+	// database that `go run . keys create` must find.
+	p := mustServe(t, dir, vars...)
 	before := mustNames(t, root)
 	shell := exec.Command("bash")
 	shell.Dir = root
-	// A reader runs the server in this folder. The server of the test has its own folder, with the
-	// database that `go run . keys create` must find.
-	shell.Env = environment(append(goSettings(), "FANFARE_DATABASE_URL=sqlite:"+filepath.Join(dir, "fanfare.db")))
+	shell.Env = environment(append(goSettings(), "FANFARE_DATABASE_URL="+p.setting("FANFARE_DATABASE_URL")))
 	var script strings.Builder
 	for i, s := range steps {
 		fmt.Fprintf(&script, "echo '=== %d'\n%s\necho\n", i, patient(strings.ReplaceAll(s.command, "http://127.0.0.1:8080", p.base), p.base))
@@ -99,6 +106,7 @@ func TestTour(t *testing.T) {
 	if after := mustNames(t, root); !slices.Equal(before, after) {
 		t.Errorf("the tour leaves files behind: %q, before %q", after, before)
 	}
+	return p
 }
 
 // goSettings are the variables that `go run` needs: the folders of Go, and the race detector, with
