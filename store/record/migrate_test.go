@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fanfare/api"
 	"fanfare/migrations"
 	"fanfare/store/record"
 	"fanfare/store/storetest"
@@ -38,6 +39,28 @@ func TestMigrate(t *testing.T) {
 	t.Run("AgainChangesNothing", func(t *testing.T) {
 		t.Parallel()
 		eachRecord(t, func(t *testing.T, db *record.DB) { storetest.Must(t, db.Migrate(t.Context())) })
+	})
+	t.Run("AnEarlierVersionStartsOnALaterSchema", func(t *testing.T) {
+		t.Parallel()
+		eachRecord(t, func(t *testing.T, db *record.DB) {
+			for _, step := range []string{
+				"INSERT INTO goose_db_version (version_id, is_applied) VALUES (99998, TRUE), (99999, TRUE)",
+				"CREATE TABLE later (id INTEGER PRIMARY KEY)",
+				"ALTER TABLE event_types ADD COLUMN later INTEGER NOT NULL DEFAULT 7",
+				"ALTER TABLE devices ADD COLUMN later INTEGER NOT NULL DEFAULT 7",
+			} {
+				_, err := db.SQL().Exec(step)
+				storetest.Must(t, err)
+			}
+			storetest.Must(t, db.Migrate(t.Context()))
+			_, _, err := db.PutEventType(t.Context(), "photo.shared", &api.EventTypeRequest{Title: "x"}, api.Match{})
+			storetest.Must(t, err)
+			_, err = db.EventType(t.Context(), "photo.shared")
+			storetest.Must(t, err)
+			if have, want, err := db.SchemaVersion(t.Context()); err != nil || have != 99999 || want >= have {
+				t.Errorf("schema %d of %d, %v", have, want, err)
+			}
+		})
 	})
 	t.Run("AStarterKilledInMidMigrationBlocksNobodyForLong", func(t *testing.T) {
 		t.Parallel()
