@@ -1,6 +1,9 @@
 package api
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // The limits of sales.
 const (
@@ -33,8 +36,8 @@ const (
 	ReservationExpired  ReservationState = "expired"
 )
 
-// SaleRequest is the body of PUT /v1/sales/{sale}: the whole sale. Stock is the total of a sku,
-// including the units that are held or sold.
+// SaleRequest is the body of PUT /v1/sales/{sale}: the whole sale. A Sale, as GET gives it, is such a
+// body too, changed or not.
 type SaleRequest struct {
 	Items []SaleStock `json:"items" validate:"required,min=1,max=100,dive"`
 	// The window is [starts_at, ends_at) by Redis' clock.
@@ -48,15 +51,30 @@ type SaleRequest struct {
 	IdleMS *int64 `json:"idle_ms,omitempty" validate:"omitnil,min=1,max=2592000000" extensions:"x-nullable"`
 	// Partitions is the number of Redis slots over which a busy sale is spread; it cannot change.
 	Partitions *int64 `json:"partitions,omitempty" validate:"omitnil,min=1,max=64" default:"1" example:"1"`
+
+	// ID, if it is given, must be that of the path. The others have no effect.
+	ID         string    `json:"id,omitempty" validate:"omitempty,identifier" example:"spring"`
+	State      SaleState `json:"state,omitempty" enums:"upcoming,open,sold_out,ended"`
+	Version    int64     `json:"version,omitempty" example:"1"`
+	Consistent *bool     `json:"consistent,omitempty"`
 }
 
-// SaleStock is one sku of a SaleRequest.
+// SaleStock is one sku of a SaleRequest. Stock or Total is given, or both with the same number: the
+// units of the sku, including those that are held or sold. The other numbers have no effect.
 type SaleStock struct {
-	SKU   string `json:"sku" validate:"required,identifier" example:"sneaker:42"`
-	Stock *int64 `json:"stock" validate:"required,min=0,max=9007199254740991" example:"100"`
+	SKU       string `json:"sku" validate:"required,identifier" example:"sneaker:42"`
+	Stock     *int64 `json:"stock,omitempty" validate:"omitnil,min=0,max=9007199254740991" example:"100"`
+	Total     *int64 `json:"total,omitempty" validate:"omitnil,min=0,max=9007199254740991" example:"100"`
+	Available int64  `json:"available,omitempty" example:"97"`
+	Held      int64  `json:"held,omitempty" example:"2"`
+	Sold      int64  `json:"sold,omitempty" example:"1"`
 }
 
-// Sale is the present state of a sale. For every item, available + held + sold = total.
+// Units is the sku's total. The request has been validated.
+func (s *SaleStock) Units() int64 { return *cmp.Or(s.Stock, s.Total) }
+
+// Sale is the present state of a sale, with all its settings: one that is not set is null. For every
+// item, available + held + sold = total.
 type Sale struct {
 	ID           string     `json:"id" example:"spring"`
 	State        SaleState  `json:"state" enums:"upcoming,open,sold_out,ended"`
@@ -65,9 +83,8 @@ type Sale struct {
 	EndsAt       Time       `json:"ends_at" swaggertype:"string" format:"date-time"`
 	PerUserLimit *int64     `json:"per_user_limit" extensions:"x-nullable"`
 	HoldMS       int64      `json:"hold_ms" example:"600000"`
-	IdleMS       int64      `json:"idle_ms,omitempty"`
-	// Partitions is left out if there is only one.
-	Partitions int64 `json:"partitions,omitempty"`
+	IdleMS       *int64     `json:"idle_ms" extensions:"x-nullable"`
+	Partitions   int64      `json:"partitions" example:"1"`
 	// Version counts the changes by PUT and by stock calls. The ETag contains it.
 	Version int64 `json:"version" example:"1"`
 	// Consistent is set only for a sale of several partitions. It is false if units moved between
@@ -82,6 +99,21 @@ type SaleItem struct {
 	Available int64  `json:"available" example:"97"`
 	Held      int64  `json:"held" example:"2"`
 	Sold      int64  `json:"sold" example:"1"`
+}
+
+// ListedSale is a sale in a list. Its stock is in the answer of GET /v1/sales/{sale}.
+type ListedSale struct {
+	ID       string    `json:"id" example:"spring"`
+	State    SaleState `json:"state" enums:"upcoming,open,sold_out,ended"`
+	StartsAt Time      `json:"starts_at" swaggertype:"string" format:"date-time"`
+	EndsAt   Time      `json:"ends_at" swaggertype:"string" format:"date-time"`
+	Version  int64     `json:"version" example:"1"`
+}
+
+// SaleList is the answer of GET /v1/sales.
+type SaleList struct {
+	Items []ListedSale `json:"items"`
+	Next  string       `json:"next,omitempty"`
 }
 
 // StockRequest is the body of POST /v1/sales/{sale}/stock.

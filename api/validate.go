@@ -209,7 +209,8 @@ func eventTypeRules(sl validator.StructLevel) {
 	apsRules(sl, t.APS)
 }
 
-// saleRules refuses a sale that ends before it starts, or lists a sku twice.
+// saleRules refuses a sale that ends before it starts, lists a sku twice, or lists one without its
+// stock or with two numbers for it.
 func saleRules(sl validator.StructLevel) {
 	r := current[SaleRequest](sl)
 	if r.StartsAt != nil && r.EndsAt != nil && !r.StartsAt.Before(r.EndsAt.Time) {
@@ -217,7 +218,14 @@ func saleRules(sl validator.StructLevel) {
 	}
 	skus := make([]string, len(r.Items))
 	for i := range r.Items {
-		skus[i] = r.Items[i].SKU
+		item := &r.Items[i]
+		skus[i] = item.SKU
+		switch {
+		case item.Stock == nil && item.Total == nil:
+			sl.ReportError(item.Stock, fmt.Sprintf("items[%d].stock", i), "", "required", "")
+		case item.Stock != nil && item.Total != nil && *item.Stock != *item.Total:
+			sl.ReportError(item.Total, fmt.Sprintf("items[%d].total", i), "", "equal", "stock")
+		}
 	}
 	uniqueSKUs(sl, "items", skus)
 }

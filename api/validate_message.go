@@ -37,6 +37,8 @@ func message(f validator.FieldError) string {
 		return "must be a JSON object"
 	case "background":
 		return "must not be 10 for a background push"
+	case "equal":
+		return "must equal " + f.Param() + ", or be left out"
 	case "after":
 		return "must be after " + f.Param()
 	case "unique":

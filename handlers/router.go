@@ -85,6 +85,7 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/users/{user}/messages/ack", api.ScopeChat, web.Handle(s.ackMessages)).For(api.UserScopeChat),
 		route("GET", "/v1/users/{user}/messages/stream", api.ScopeChat, web.HandleStream(s.streamMessages)).For(api.UserScopeChat),
 
+		route("GET", "/v1/sales", api.ScopeSales, web.Handle(s.listSales)),
 		route("PUT", "/v1/sales/{sale}", api.ScopeSales, web.Handle(s.putSale)),
 		route("GET", "/v1/sales/{sale}", api.ScopeSalesBuy, web.Handle(s.getSale)).For(api.UserScopeBuy),
 		route("POST", "/v1/sales/{sale}/stock", api.ScopeSales, web.Handle(s.postStock)),

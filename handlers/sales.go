@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +20,8 @@ type putSaleRequest struct {
 //
 //	@Summary		Make or change a sale
 //	@Description	Makes the sale or replaces it as a whole. `stock` is the total of a sku, including the units that are held or
-//	@Description	sold. With `If-Match` (ETags of the versions to replace, or * for any) or `If-None-Match: *` the call is a
+//	@Description	sold; `total` means the same. So a sale that was read can be sent back changed: `state`, `version`, `available`,
+//	@Description	`held`, `sold` and `consistent` have no effect, and `id` must be that of the path. With `If-Match` (ETags of the versions to replace, or * for any) or `If-None-Match: *` the call is a
 //	@Description	compare-and-set: if the version does not match, 412 `version_mismatch` contains the present version, sale and
 //	@Description	ETag, so that no second read is needed. Reservations do not change the version. Without either header, a sale
 //	@Description	that exists with other content is refused with 409 `conflict`. 409 `bounds` refuses to remove a sku, to change
@@ -43,11 +45,46 @@ func (s *server) putSale(ctx context.Context, in *putSaleRequest) (*web.Reply[ap
 	if err != nil {
 		return nil, err
 	}
+	if id := in.Body.ID; id != "" && id != in.Sale {
+		return nil, api.Invalid("id", "equal", "must equal the sale of the path, or be left out")
+	}
 	sale, created, err := s.sales.Put(ctx, in.Sale, &in.Body, match)
 	if err != nil {
 		return nil, err
 	}
 	return web.Put(sale, created).Tagged(sale.Version), nil
+}
+
+type listSalesRequest struct {
+	State string `query:"state" validate:"omitempty,oneof=upcoming open sold_out ended"`
+	web.Page
+}
+
+// listSales lists sales.
+//
+//	@Summary		List sales
+//	@Description	Lists the sales on record by id, also those that ended. A page may be short, or even empty, if only some of its sales are
+//	@Description	in the state that is asked for: there are more as long as there is `next`. `GET /v1/sales/{sale}` shows a sale's stock.
+//	@Tags			flash sale
+//	@ID				listSales
+//	@Produce		json
+//	@Param			state	query		string			false	"Only sales in this state"	Enums(upcoming, open, sold_out, ended)
+//	@Param			limit	query		int				false	"Items per page"	minimum(1)	maximum(500)	default(50)
+//	@Param			cursor	query		string			false	"The `next` of the previous page"
+//	@Success		200		{object}	api.SaleList	"A page"
+//	@Router			/v1/sales [get]
+func (s *server) listSales(ctx context.Context, in *listSalesRequest) (*web.Reply[api.SaleList], error) {
+	read := func(ctx context.Context, _, after string, limit int) ([]api.ListedSale, error) {
+		return s.sales.List(ctx, after, limit)
+	}
+	items, next, err := web.ReadPage(ctx, in.Page, read, "", func(l *api.ListedSale) string { return l.ID })
+	if err != nil {
+		return nil, err
+	}
+	items = slices.DeleteFunc(items, func(l api.ListedSale) bool {
+		return l.State == "" || in.State != "" && string(l.State) != in.State
+	})
+	return web.OK(&api.SaleList{Items: items, Next: next}), nil
 }
 
 type saleRequest struct {

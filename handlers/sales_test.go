@@ -52,7 +52,7 @@ func TestSale(t *testing.T) {
 	body := saleBody(`[{"sku":"shoe","stock":3},{"sku":"hat","stock":2}]`, `"per_user_limit":4`, `"hold_ms":60000`)
 	sale := func(state, shoe, hat, version string) string {
 		return `{"id":"spring","state":"` + state + `","items":[{"sku":"shoe",` + shoe + `},{"sku":"hat",` + hat +
-			`}],"starts_at":"*","ends_at":"*","per_user_limit":4,"hold_ms":60000,"version":` + version + `}`
+			`}],"starts_at":"*","ends_at":"*","per_user_limit":4,"hold_ms":60000,"idle_ms":null,"partitions":1,"version":` + version + `}`
 	}
 	const full, three = `"total":3,"available":3,"held":0,"sold":0`, `"total":2,"available":2,"held":0,"sold":0`
 
@@ -195,7 +195,7 @@ func TestS9_CompareAndSet(t *testing.T) {
 	w := setup(t)
 	body := func(stock int) string { return saleBody(fmt.Sprintf(`[{"sku":"a","stock":%d}]`, stock)) }
 	present := func(stock, version int) string {
-		return fmt.Sprintf(`{"id":"s","state":"open","items":[{"sku":"a","total":%d,"available":%d,"held":0,"sold":0}],"starts_at":"*","ends_at":"*","per_user_limit":null,"hold_ms":600000,"version":%d}`, stock, stock, version)
+		return fmt.Sprintf(`{"id":"s","state":"open","items":[{"sku":"a","total":%d,"available":%d,"held":0,"sold":0}],"starts_at":"*","ends_at":"*","per_user_limit":null,"hold_ms":600000,"idle_ms":null,"partitions":1,"version":%d}`, stock, stock, version)
 	}
 	refused := func(stock, version int) string {
 		return problem(api.CodeVersionMismatch, "*", fmt.Sprintf(`"version":%d,"sale":%s`, version, present(stock, version)))
@@ -225,7 +225,7 @@ func TestS9_CompareAndSet(t *testing.T) {
 	w.do(put(path, saleBody(`[{"sku":"a","stock":8}]`, `"partitions":2`)).with(`If-Match: *`)).wants(t, 409, problem(api.CodeBounds, "*"))
 	w.post(path+"/reservations", `{"user":"u","lines":[{"sku":"a","quantity":3}]}`)
 	w.do(put(path, body(2)).with(`If-Match: *`)).wants(t, 409, problem(api.CodeBounds, "*"))
-	w.do(put(path, body(3)).with(`If-Match: "4"`)).wants(t, 200, `{"id":"s","state":"sold_out","items":[{"sku":"a","total":3,"available":0,"held":3,"sold":0}],"starts_at":"*","ends_at":"*","per_user_limit":null,"hold_ms":600000,"version":5}`)
+	w.do(put(path, body(3)).with(`If-Match: "4"`)).wants(t, 200, `{"id":"s","state":"sold_out","items":[{"sku":"a","total":3,"available":0,"held":3,"sold":0}],"starts_at":"*","ends_at":"*","per_user_limit":null,"hold_ms":600000,"idle_ms":null,"partitions":1,"version":5}`)
 	t.Run("of two writers one wins", func(t *testing.T) {
 		t.Parallel()
 		w.put("/v1/sales/race", body(1))
@@ -434,6 +434,13 @@ func TestBadSales(t *testing.T) {
 				{"field":"items[4].sku","rule":"unique","message":"repeats a of items[0]"}]`)},
 		{"a bad sku", sale(`{"items":[{"sku":"a b","stock":1}],` + times + `}`), 422, broken("items[0].sku", "identifier", identifierRule)},
 		{"no stock", sale(`{"items":[{"sku":"a"}],` + times + `}`), 422, broken("items[0].stock", "required", "is required")},
+		{"a negative total", sale(`{"items":[{"sku":"a","total":-1}],` + times + `}`), 422, broken("items[0].total", "min", "must be at least 0")},
+		{"a total beside another stock", sale(`{"items":[{"sku":"a","stock":1},{"sku":"b","stock":1,"total":2}],` + times + `}`), 422, broken("items[1].total", "equal", "must equal stock, or be left out")},
+		{"the id of another sale", sale(`{"id":"t",` + items + `,` + times + `}`), 422, broken("id", "equal", "must equal the sale of the path, or be left out")},
+		{"a bad id", sale(`{"id":"a b",` + items + `,` + times + `}`), 422, broken("id", "identifier", identifierRule)},
+		{"a list of a state that no sale has", get("/v1/sales?state=sold"), 422, broken("state", "oneof", "must be one of upcoming, open, sold_out, ended")},
+		{"a list of 501", get("/v1/sales?limit=501"), 422, broken("limit", "max", "must be at most 500")},
+		{"a list after no sale", get("/v1/sales?cursor=MXt9"), 422, broken("cursor", "cursor", "is not a cursor that a list gave as next")},
 		{"negative stock", sale(`{"items":[{"sku":"a","stock":-1}],` + times + `}`), 422, broken("items[0].stock", "min", "must be at least 0")},
 		{"stock above 2^53 - 1", sale(`{"items":[{"sku":"a","stock":9007199254740992}],` + times + `}`), 422, broken("items[0].stock", "max", "must be at most 9007199254740991")},
 		{"stock of 1.5", sale(`{"items":[{"sku":"a","stock":1.5}],` + times + `}`), 400, badJSON("items[0].stock", "must be an integer, not the number 1.5")},

@@ -243,7 +243,7 @@ func firstMessage(ctx context.Context, c *fanfare.ClientWithResponses, user stri
 
 func sale(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	made, err := c.PutSaleWithResponse(ctx, "go-spring", nil, fanfare.SaleRequest{
-		Items:    []fanfare.SaleStock{{Sku: "sneaker:42", Stock: 3}},
+		Items:    []fanfare.SaleStock{{Sku: "sneaker:42", Stock: new(int64(3))}},
 		StartsAt: time.Now().Add(-time.Hour), EndsAt: time.Now().Add(time.Hour),
 	})
 	if err := must(http.StatusCreated, made, err); err != nil {
@@ -268,6 +268,13 @@ func sale(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	}
 	if sold.JSON200.State != fanfare.ReservationSold {
 		return fmt.Errorf("confirmed: %s", sold.Body)
+	}
+	open, err := c.ListSalesWithResponse(ctx, &fanfare.ListSalesParams{State: new(fanfare.ListSalesParamsStateOpen)})
+	if err := must(http.StatusOK, open, err); err != nil {
+		return err
+	}
+	if items := open.JSON200.Items; len(items) == 0 || items[0].Id != "go-spring" {
+		return fmt.Errorf("open sales: %s", open.Body)
 	}
 	return nil
 }

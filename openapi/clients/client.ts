@@ -168,6 +168,9 @@ async function sale() {
     params: { path: { ...path, id: reserved.id } },
   }));
   assert.equal(sold.state, "sold");
+  const read = good(await api.GET("/v1/sales/{sale}", { params: { path } }));
+  const same = good(await api.PUT("/v1/sales/{sale}", { params: { path }, body: read }));
+  assert.equal(same.version, 1);
 }
 
 await push();

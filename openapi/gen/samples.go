@@ -59,6 +59,7 @@ var samples = map[string]any{
 	"recipients":                 2,
 	"revision":                   1,
 	"Sale.per_user_limit":        2,
+	"Sale.idle_ms":               60000,
 	"Sale.state":                 "open",
 	"type":                       "photo.shared",
 	"Problem.type":               "urn:fanfare:problem:validation_failed",

@@ -1,5 +1,8 @@
 package main
 
+// unheeded describes what a body may contain because an answer contains it.
+const unheeded = "Accepted, as a part of the answer of GET, and has no effect"
+
 // words describes the properties whose Go fields have no comment. An entry for "Schema.name" takes
 // precedence over the entry for "name", which applies to all types.
 var words = map[string]string{
@@ -70,13 +73,23 @@ var words = map[string]string{
 	"ChatMessageSent.id":        "The id of the message in its chat; ids rise by one",
 	"StreamMessage.id":          "The id of the message in its chat; ids rise by one",
 	"ChatRequest.id":            "The id of the chat; absent: the server makes one",
-	"idle_ms":                   "The sale ends if nobody reserves for this time, in ms; absent: never",
+	"idle_ms":                   "The sale ends if nobody reserves for this time, in ms; null: never",
 	"in_flight":                 "Jobs that a process is working on",
 	"is_actor":                  "Users who are the event's actor",
 	"items":                     "The items",
 	"ChatMessages.items":        "The messages, ascending",
 	"PendingChat.items":         "The messages above `acked`, ascending, including the user's own",
 	"Sale.items":                "The skus, each with its stock",
+	"ListedSale.version":        "Counts the changes by PUT and by stock calls",
+	"SaleRequest.id":            "The sale, as in the path; may be left out",
+	"SaleRequest.state":         unheeded,
+	"SaleRequest.version":       unheeded + ": only `If-Match` makes the call a compare-and-set",
+	"SaleRequest.consistent":    unheeded,
+	"SaleStock.stock":           "The total of the sku, including the units that are held or sold. Either this or `total` is needed",
+	"SaleStock.total":           "The same as `stock`; if both are there they must be equal",
+	"SaleStock.available":       unheeded,
+	"SaleStock.held":            unheeded,
+	"SaleStock.sold":            unheeded,
 	"SaleRequest.items":         "The skus, each with its stock; none can be removed later",
 	"EventBatchAccepted.items":  "The accepted events, in the order of the request",
 	"joined_at":                 "When the user joined",
@@ -112,7 +125,7 @@ var words = map[string]string{
 	"oversold":                  "Units sold beyond the total because a fail-over of Redis lost writes, by sale and sku; absent: none",
 	"owner":                     "The user who uploaded it",
 	"parked":                    "Jobs that are set aside because their app is paused",
-	"partitions":                "The number of slots of Redis over which the sale is spread; absent: 1",
+	"partitions":                "The number of slots of Redis over which the sale is spread",
 	"payload":                   "The job, as it was enqueued",
 	"pending":                   "Jobs that are still to be done",
 	"per_user_limit":            "How many units one user may hold and buy in all; null: no limit",

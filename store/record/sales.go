@@ -88,6 +88,13 @@ func (db *DB) LoadSale(ctx context.Context, id, loading string) (s *Sale, err er
 	return s, err
 }
 
+// Sales lists sales by id, at most limit of them, beginning after an id ("" for the first page). It
+// leaves out their items.
+func (db *DB) Sales(ctx context.Context, after string, limit int) (found []Sale, err error) {
+	err = db.list(ctx, &found, "SELECT "+saleColumns+" FROM sales WHERE id > ? ORDER BY id LIMIT ?", after, limit)
+	return found, err
+}
+
 // Sale reads a sale's settings; nil when there is none.
 func (db *DB) Sale(ctx context.Context, id string) (*Sale, error) {
 	return readSale(ctx, id, db.get)

@@ -6,7 +6,7 @@
 //
 //	Put, Restock                        make and change a sale
 //	Reserve, End                        make a reservation, confirm or release it
-//	Sale, Reservation, Reservations     read
+//	Sale, Reservation, Reservations, Now    read
 //	Settings, UnrecordedSettings, UnrecordedRestocks, WaitingOrders    read what SQL should have
 //	SettingsRecorded, OrdersRecorded    note that SQL has it
 //	Load, RestoreOrders, RestoreRestocks, Open    bring a sale back from SQL

@@ -161,6 +161,12 @@ func (b *base) share(ctx context.Context, m redisdb.Mode, cmds ...redis.Cmder) e
 	return b.db.Share(ctx, m, cmds...)
 }
 
+// Now is the time in ms since the Unix epoch by the clock that decides about a sale's window.
+func (b *base) Now(ctx context.Context, sale string) (int64, error) {
+	now, err := b.db.Now(ctx, newPartition(sale, 0).settings)
+	return now.UnixMilli(), err
+}
+
 // usable turns a script's answer about the whole sale into an error; nil: it can be worked on.
 func (b *base) usable(sale string, status int64) error {
 	switch status {

@@ -145,7 +145,7 @@ func settingsOf(sale string, r *api.SaleRequest) Settings {
 		HoldMS: or(r.HoldMS, api.DefaultHold.Milliseconds()), IdleMS: or(r.IdleMS, 0), Partitions: int(or(r.Partitions, 1)),
 	}
 	for _, item := range r.Items {
-		s.Items = append(s.Items, Item{SKU: item.SKU, Total: *item.Stock})
+		s.Items = append(s.Items, Item{SKU: item.SKU, Total: item.Units()})
 	}
 	return s
 }

@@ -262,14 +262,8 @@ func saleOf(found []*partitionState) *api.Sale {
 	first := found[0]
 	s := first.settings
 	out := &api.Sale{
-		ID: s.ID, StartsAt: api.AtMillis(s.StartsAt), EndsAt: api.AtMillis(s.EndsAt), HoldMS: s.HoldMS, IdleMS: s.IdleMS, Version: s.Version,
-		Items: make([]api.SaleItem, len(s.Items)),
-	}
-	if s.PerUserLimit > 0 {
-		out.PerUserLimit = &s.PerUserLimit
-	}
-	if s.Partitions > 1 {
-		out.Partitions = int64(s.Partitions)
+		ID: s.ID, StartsAt: api.AtMillis(s.StartsAt), EndsAt: api.AtMillis(s.EndsAt), HoldMS: s.HoldMS, Partitions: int64(s.Partitions),
+		Version: s.Version, Items: make([]api.SaleItem, len(s.Items)), PerUserLimit: unlessZero(s.PerUserLimit), IdleMS: unlessZero(s.IdleMS),
 	}
 	left := int64(0)
 	for i, item := range s.Items {
@@ -278,6 +272,14 @@ func saleOf(found []*partitionState) *api.Sale {
 	}
 	out.State = stateAt(found, left)
 	return out
+}
+
+// unlessZero is nil for a setting that is not set.
+func unlessZero(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
 }
 
 // itemOf adds one sku up over all partitions. The total does not contain oversold units: they

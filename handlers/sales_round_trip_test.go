@@ -1,0 +1,131 @@
+package handlers_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/storetest"
+)
+
+// S18: what GET gave can be sent back by PUT, unchanged or changed. Its numbers of units, version,
+// state and consistent have no effect.
+func TestS18_PutTakesWhatGetGave(t *testing.T) {
+	t.Parallel()
+	eachSQL(t, func(t *testing.T, w *world) {
+		for i, settings := range []string{`"per_user_limit":null,"idle_ms":null`, `"per_user_limit":4,"hold_ms":0,"idle_ms":3600000`, `"partitions":3`} {
+			path := fmt.Sprintf("/v1/sales/s%d", i)
+			w.put(path, saleBody(`[{"sku":"a","stock":9},{"sku":"b","total":0}]`, settings))
+			w.post(path+"/reservations", `{"user":"u","lines":[{"sku":"a","quantity":2}]}`)
+			w.post(path+"/stock", `{"sku":"a","delta":1}`)
+			read := w.get(path)
+			for _, match := range []string{"", "If-Match: *", "If-Match: " + read.header.Get("ETag")} {
+				again := call{method: "PUT", path: path, body: read.body}
+				if match != "" {
+					again = again.with(match)
+				}
+				w.do(again).wants(t, 200, read.body)
+			}
+			more := strings.Replace(read.body, `"total":10`, `"total":12`, 1)
+			more = strings.Replace(more, `"version":2`, `"version":1`, 1) // an old version in the body refuses nothing
+			more = strings.NewReplacer(`"available":8`, `"available":1`, `"state":"open"`, `"state":"ended"`).Replace(more)
+			w.do(put(path, more)).wants(t, 409, problem(api.CodeConflict, "*"))
+			w.do(put(path, more).with(`If-Match: "1"`)).wants(t, 412, problem(api.CodeVersionMismatch, "*", `"version":2,"sale":`+read.body))
+			changed := strings.Replace(read.body, `"total":10,"available":8`, `"total":12,"available":10`, 1)
+			changed = strings.Replace(changed, `"version":2`, `"version":3`, 1)
+			w.do(put(path, more).with(`If-Match: "2"`)).wants(t, 200, changed)
+			w.do(put(path, strings.Replace(changed, `"total":0`, `"total":1,"stock":1`, 1)).with(`If-Match: *`)).
+				wants(t, 200, strings.NewReplacer(`"total":0,"available":0`, `"total":1,"available":1`, `"version":3`, `"version":4`).Replace(changed))
+		}
+	})
+}
+
+// S18: a sale always shows all its settings, and a setting that is not set as null.
+func TestS18_ASaleShowsAllItsSettings(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	want := func(limit, hold, idle, partitions, more string) string {
+		return `{"id":"s","state":"open","items":[{"sku":"a","total":1,"available":1,"held":0,"sold":0}],"starts_at":"*","ends_at":"*","per_user_limit":` +
+			limit + `,"hold_ms":` + hold + `,"idle_ms":` + idle + `,"partitions":` + partitions + `,"version":1` + more + `}`
+	}
+	for name, c := range map[string]struct{ settings, want string }{
+		"none": {`"hold_ms":null`, want("null", "600000", "null", "1", "")},
+		"all":  {`"per_user_limit":2,"hold_ms":5000,"idle_ms":1000000,"partitions":2`, want("2", "5000", "1000000", "2", `,"consistent":true`)},
+	} {
+		w.put("/v1/sales/"+name, saleBody(`[{"sku":"a","stock":1}]`, c.settings)).wants(t, 201, strings.Replace(c.want, `"s"`, `"`+name+`"`, 1))
+	}
+}
+
+// listed reads a list of sales page by page, as "<id> <state> <version>".
+func (w *world) listed(query string, pages *int) (sales []string) {
+	w.t.Helper()
+	for cursor := ""; ; {
+		*pages++
+		var page api.SaleList
+		storetest.Must(w.t, json.Unmarshal([]byte(w.get("/v1/sales?"+query+cursor).body), &page))
+		for _, s := range page.Items {
+			sales = append(sales, fmt.Sprint(s.ID, " ", s.State, " ", s.Version))
+		}
+		if page.Next == "" {
+			return sales
+		}
+		cursor = "&cursor=" + page.Next
+	}
+}
+
+// S19: the sales on record are listed by id, with their states by Redis' clock, in pages. A filter
+// leaves no sale out, and pages may be short.
+func TestS19_SalesAreListed(t *testing.T) {
+	t.Parallel()
+	eachSQL(t, func(t *testing.T, w *world) {
+		w.get("/v1/sales").wants(t, 200, `{"items":[]}`)
+		now := time.Now()
+		times := func(from, to time.Duration) string {
+			return fmt.Sprintf(`{"items":[{"sku":"a","stock":1}],"starts_at":%q,"ends_at":%q}`, stamp(now.Add(from)), stamp(now.Add(to)))
+		}
+		w.put("/v1/sales/over", times(-2*time.Hour, -time.Hour))
+		w.put("/v1/sales/soon", times(time.Hour, 2*time.Hour))
+		w.put("/v1/sales/gone", times(-time.Hour, time.Hour))
+		w.post("/v1/sales/gone/reservations", `{"user":"u","lines":[{"sku":"a","quantity":1}]}`)
+		w.put("/v1/sales/idle", saleBody(`[{"sku":"a","stock":1}]`, `"idle_ms":1`))
+		w.put("/v1/sales/open", times(-time.Hour, time.Hour))
+		w.post("/v1/sales/open/stock", `{"sku":"a","delta":1}`)
+		w.get("/v1/sales?limit=1").wants(t, 200, `{"items":[{"id":"gone","state":"sold_out","starts_at":"`+stamp(now.Add(-time.Hour))+
+			`","ends_at":"`+stamp(now.Add(time.Hour))+`","version":1}],"next":"*"}`)
+		all := []string{"gone sold_out 1", "idle ended 1", "open open 2", "over ended 1", "soon upcoming 1"}
+		for limit := range 6 {
+			pages := 0
+			if got := w.listed(fmt.Sprint("limit=", limit+1), &pages); !slices.Equal(got, all) || pages != (len(all)+limit)/(limit+1) {
+				t.Errorf("by %d: %v in %d pages", limit+1, got, pages)
+			}
+			for _, state := range []string{"upcoming", "open", "sold_out", "ended"} {
+				want := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !strings.Contains(s, " "+state+" ") })
+				if got := w.listed(fmt.Sprint("state=", state, "&limit=", limit+1), &pages); !slices.Equal(got, want) {
+					t.Errorf("%s by %d: %v", state, limit+1, got)
+				}
+			}
+		}
+	})
+}
+
+// S19, S7: a list brings no sale back into Redis that cannot sell now, and a sale that may sell now is
+// brought back.
+func TestS19_AListBringsOldSalesNotBack(t *testing.T) {
+	t.Parallel()
+	w := setupOn(t, storetest.Open(t, storetest.Redis(t).URL()))
+	now := time.Now()
+	w.put("/v1/sales/over", fmt.Sprintf(`{"items":[{"sku":"a","stock":1}],"starts_at":%q,"ends_at":%q}`, stamp(now.Add(-2*time.Hour)), stamp(now.Add(-time.Hour))))
+	w.put("/v1/sales/open", saleBody(`[{"sku":"a","stock":1}]`))
+	storetest.Must(t, w.db.Client().FlushAll(t.Context()).Err())
+	pages := 0
+	if got := w.listed("", &pages); !slices.Equal(got, []string{"open open 1", "over ended 1"}) {
+		t.Errorf("%v", got)
+	}
+	if keys := w.db.Client().Keys(t.Context(), "ff:{sale:*:0}:sale").Val(); !slices.Equal(keys, []string{"ff:{sale:open:0}:sale"}) {
+		t.Errorf("%v", keys)
+	}
+}
