@@ -32,6 +32,9 @@ const (
 	CodeSoldOut           Code = "sold_out"
 	CodeLimitReached      Code = "limit_reached"
 	CodeNotHeld           Code = "not_held"
+	CodeSaleOpen          Code = "sale_open"
+	CodeOwed              Code = "owed"
+	CodeIDUsed            Code = "id_used"
 	CodeEnded             Code = "ended"
 	CodeVersionMismatch   Code = "version_mismatch"
 	CodePayloadTooLarge   Code = "payload_too_large"
@@ -93,6 +96,12 @@ var errorTable = map[Code]Meaning{
 		"The user may hold and buy `remaining` more units in this sale"},
 	CodeNotHeld: {http.StatusConflict, "The reservation is not held", false,
 		"The reservation was sold or released, or it has expired; `state` says which"},
+	CodeSaleOpen: {http.StatusConflict, "The sale sells", false,
+		"The sale sells now. It can be deleted before it starts and after it ended"},
+	CodeOwed: {http.StatusConflict, "The sale has holds, or orders that are not on record yet", true,
+		"A hold of the sale lives, or a confirmation is not on record yet"},
+	CodeIDUsed: {http.StatusConflict, "The id was used by a deleted sale", false,
+		"Reservations were made in a deleted sale of this id, so that the id is not free again"},
 	CodeEnded: {http.StatusGone, "The sale has ended", false,
 		"The sale has ended"},
 	CodeVersionMismatch: {http.StatusPreconditionFailed, "The version has changed", false,

@@ -88,6 +88,7 @@ func (s *server) routes() []web.Route {
 		route("GET", "/v1/sales", api.ScopeSales, web.Handle(s.listSales)),
 		route("PUT", "/v1/sales/{sale}", api.ScopeSales, web.Handle(s.putSale)),
 		route("GET", "/v1/sales/{sale}", api.ScopeSalesBuy, web.Handle(s.getSale)).For(api.UserScopeBuy),
+		route("DELETE", "/v1/sales/{sale}", api.ScopeSales, web.Handle(s.deleteSale)),
 		route("POST", "/v1/sales/{sale}/stock", api.ScopeSales, web.Handle(s.postStock)),
 		route("POST", "/v1/sales/{sale}/reservations", api.ScopeSalesBuy, web.Handle(s.postReservation)).For(api.UserScopeBuy),
 		route("GET", "/v1/sales/{sale}/reservations", api.ScopeSalesBuy, web.Handle(s.listReservations)).For(api.UserScopeBuy),

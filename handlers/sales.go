@@ -25,7 +25,8 @@ type putSaleRequest struct {
 //	@Description	compare-and-set: if the version does not match, 412 `version_mismatch` contains the present version, sale and
 //	@Description	ETag, so that no second read is needed. Reservations do not change the version. Without either header, a sale
 //	@Description	that exists with other content is refused with 409 `conflict`. 409 `bounds` refuses to remove a sku, to change
-//	@Description	the number of partitions, and to set a stock below the units that are held or sold.
+//	@Description	the number of partitions, and to set a stock below the units that are held or sold. 409 `id_used`: a sale of this id
+//	@Description	was deleted after reservations were made in it.
 //	@Tags			flash sale
 //	@ID				putSale
 //	@Accept			json
@@ -37,7 +38,7 @@ type putSaleRequest struct {
 //	@Success		200				{object}	api.Sale		"Was there already: the sale as it is now"
 //	@Success		201				{object}	api.Sale		"Made"
 //	@Header			200,201			{string}	ETag			"The version and a digest of the answer"
-//	@Failure		409				{object}	api.Problem		"conflict, bounds"
+//	@Failure		409				{object}	api.Problem		"conflict, bounds, id_used"
 //	@Failure		412				{object}	api.Problem		"version_mismatch, with version and sale"
 //	@Router			/v1/sales/{sale} [put]
 func (s *server) putSale(ctx context.Context, in *putSaleRequest) (*web.Reply[api.Sale], error) {
@@ -85,6 +86,38 @@ func (s *server) listSales(ctx context.Context, in *listSalesRequest) (*web.Repl
 		return l.State == "" || in.State != "" && string(l.State) != in.State
 	})
 	return web.OK(&api.SaleList{Items: items, Next: next}), nil
+}
+
+type deleteSaleRequest struct {
+	Sale string `path:"sale" validate:"identifier"`
+	Condition
+}
+
+// deleteSale deletes a sale.
+//
+//	@Summary		Delete a sale
+//	@Description	Deletes a sale that has not begun, or that has ended. While it sells the answer is 409 `sale_open`. While a hold lives,
+//	@Description	or an order is not on record yet, it is 409 `owed`. The orders stay, and `GET /v1/sales/{sale}/orders` still lists
+//	@Description	them. The id is free again only if no reservation was ever made in the sale. With `If-Match` a sale of another
+//	@Description	version is not deleted. Deleting a sale that does not exist is 204 as well.
+//	@Tags			flash sale
+//	@ID				deleteSale
+//	@Param			sale			path	string	true	"The sale"	example(spring)
+//	@Param			If-Match		header	string	false	"ETags of the versions to delete, or *"
+//	@Param			If-None-Match	header	string	false	"ETags of versions that are not to be deleted"
+//	@Success		204				"Is deleted"
+//	@Failure		409				{object}	api.Problem	"sale_open, owed"
+//	@Failure		412				{object}	api.Problem	"version_mismatch, with version and sale"
+//	@Router			/v1/sales/{sale} [delete]
+func (s *server) deleteSale(ctx context.Context, in *deleteSaleRequest) (*web.Reply[web.Nothing], error) {
+	match, err := in.match()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.sales.Delete(ctx, in.Sale, match); err != nil {
+		return nil, err
+	}
+	return web.NoContent(), nil
 }
 
 type saleRequest struct {
@@ -171,7 +204,7 @@ type listOrdersRequest struct {
 //
 //	@Summary		List a sale's orders
 //	@Description	Lists the confirmed reservations that are on record, oldest first. A row follows its confirmation within
-//	@Description	moments; `/v1/stats` shows how many rows are still to be written.
+//	@Description	moments; `/v1/stats` shows how many rows are still to be written. A sale that was deleted still has its orders.
 //	@Tags			flash sale
 //	@ID				listOrders
 //	@Produce		json

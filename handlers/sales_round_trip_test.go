@@ -129,3 +129,71 @@ func TestS19_AListBringsOldSalesNotBack(t *testing.T) {
 		t.Errorf("%v", keys)
 	}
 }
+
+// S20 over HTTP: the answers to a deletion, and what is left afterwards.
+func TestS20_DeletionOverHTTP(t *testing.T) {
+	t.Parallel()
+	eachSQL(t, func(t *testing.T, w *world) {
+		w.workSales()
+		const path = "/v1/sales/s"
+		now := time.Now()
+		body := func(from, to time.Duration) string {
+			return fmt.Sprintf(`{"items":[{"sku":"a","stock":2}],"starts_at":%q,"ends_at":%q}`, stamp(now.Add(from)), stamp(now.Add(to)))
+		}
+		del := func(headers ...string) answer { return w.do(call{method: "DELETE", path: path, headers: headers}) }
+		gone := problem(api.CodeSaleNotFound, "there is no such sale")
+		del().wants(t, 204, "")
+		del("If-Match: *").wants(t, 412, problem(api.CodeVersionMismatch, "*"))
+		del(`If-Match: 1`).wants(t, 422, broken("If-Match", "etag", `must be ETags such as "7" or "7", "8", or *`))
+		upcoming := w.put(path, body(time.Hour, 2*time.Hour))
+		del(`If-Match: "2"`).wants(t, 412, problem(api.CodeVersionMismatch, "*", `"version":1,"sale":`+upcoming.body))
+		del(`If-None-Match: "1"`).wants(t, 412, problem(api.CodeVersionMismatch, "*", `"version":1,"sale":`+upcoming.body))
+		del("If-Match: "+upcoming.header.Get("ETag")).wants(t, 204, "")
+		w.get(path).wants(t, 404, gone)
+		w.get(path+"/orders").wants(t, 404, gone)
+		w.get("/v1/sales").wants(t, 200, `{"items":[]}`)
+
+		if a := w.put(path, body(-time.Hour, time.Hour)); a.status != 201 {
+			t.Errorf("a free id: %d %s", a.status, a.body)
+		}
+		del().wants(t, 409, problem(api.CodeSaleOpen, "*"))
+		id := w.post(path+"/reservations", `{"user":"u","lines":[{"sku":"a","quantity":2}]}`).member(t, "id")
+		w.do(put(path, body(-2*time.Hour, -time.Hour)).with("If-Match: *"))
+		del().wants(t, 409, problem(api.CodeOwed, "*"))
+		w.post(path+"/reservations/"+id+"/confirm", "")
+		w.awaitOrders("s", 1)
+		storetest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return del().status == 204 })
+		for _, where := range []string{"", "/reservations/" + id, "/reservations?user=u", "/stream"} {
+			w.get(path+where).wants(t, 404, gone)
+		}
+		w.get("/v1/sales").wants(t, 200, `{"items":[]}`)
+		w.get(path+"/orders").wants(t, 200, `{"items":[{"reservation":"`+id+`","user":"u","lines":[{"sku":"a","quantity":2}],"created_at":"*"}]}`)
+		w.post(path+"/reservations/"+id+"/confirm", "").wants(t, 404, gone)
+		w.put(path, body(-time.Hour, time.Hour)).wants(t, 409, problem(api.CodeIDUsed, "*"))
+		storetest.Must(t, w.db.Client().FlushAll(t.Context()).Err())
+		w.put(path, body(-time.Hour, time.Hour)).wants(t, 409, problem(api.CodeIDUsed, "*"))
+		del().wants(t, 204, "")
+	})
+}
+
+// S20: a stream of a deleted sale ends.
+func TestS20_TheStreamEnds(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	now := time.Now()
+	w.put("/v1/sales/s", fmt.Sprintf(`{"items":[{"sku":"a","stock":2}],"starts_at":%q,"ends_at":%q}`, stamp(now.Add(time.Hour)), stamp(now.Add(2*time.Hour))))
+	ended := make(chan answer, 1)
+	go func() { ended <- w.get("/v1/sales/s/stream") }()
+	storetest.Eventually(t, 20*time.Second, "the stream is deleted under its reader", func() bool {
+		w.del("/v1/sales/s")
+		select {
+		case a := <-ended:
+			if a.status == 404 {
+				t.Log("it was deleted before the stream began")
+			}
+			return true
+		default:
+			return false
+		}
+	})
+}

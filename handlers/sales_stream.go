@@ -16,7 +16,7 @@ type streamSaleRequest struct {
 //	@Summary		Follow a sale
 //	@Description	Sends server-sent events: `event: stock` with the available units of each sku and the sale's state. The first
 //	@Description	event has the present state, and every change follows, at most 10 a second. A client that reconnects gets the
-//	@Description	present state and needs nothing from before. A stream that was opened with a user token or a ticket ends with
+//	@Description	present state and needs nothing from before. The stream of a sale that is deleted ends. A stream that was opened with a user token or a ticket ends with
 //	@Description	`event: bye`, whose `reason` is `expired` or `revoked`, within 10 s of the end of the token.
 //	@Tags			flash sale
 //	@ID				streamSale
@@ -40,6 +40,9 @@ func (s *server) streamSale(ctx context.Context, in *streamSaleRequest, out *web
 			return err
 		}
 		now, fresh := watch.Next()
+		if watch.Deleted() {
+			return nil
+		}
 		if !fresh {
 			continue
 		}

@@ -81,6 +81,7 @@ var mayCall = map[string]string{
 	"GET /v1/users/{user}/messages/stream":            "chat admin",
 	"GET /v1/sales":                                   "sales admin",
 	"PUT /v1/sales/{sale}":                            "sales admin",
+	"DELETE /v1/sales/{sale}":                         "sales admin",
 	"POST /v1/sales/{sale}/stock":                     "sales admin",
 	"GET /v1/sales/{sale}/orders":                     "sales admin",
 	"GET /v1/sales/{sale}":                            "sales sales:buy admin",

@@ -276,5 +276,12 @@ func sale(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	if items := open.JSON200.Items; len(items) == 0 || items[0].Id != "go-spring" {
 		return fmt.Errorf("open sales: %s", open.Body)
 	}
+	kept, err := c.DeleteSaleWithResponse(ctx, "go-spring", nil)
+	if err := must(http.StatusConflict, kept, err); err != nil {
+		return err
+	}
+	if p := kept.ApplicationproblemJSON409; p.Code != fanfare.CodeSaleOpen {
+		return fmt.Errorf("deleted: %s", kept.Body)
+	}
 	return nil
 }

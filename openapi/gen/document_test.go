@@ -71,7 +71,8 @@ func TestTheExamplesShowWhatTheCallsDo(t *testing.T) {
 	all := operations(mustLoad(t))
 	for call, want := range map[string]string{
 		"POST /v1/sales/{sale}/reservations 409":              "limit_reached not_started sold_out",
-		"PUT /v1/sales/{sale} 409":                            "bounds conflict",
+		"PUT /v1/sales/{sale} 409":                            "bounds conflict id_used",
+		"DELETE /v1/sales/{sale} 409":                         "owed sale_open",
 		"PUT /v1/sales/{sale} 412":                            "version_mismatch",
 		"DELETE /v1/event-types/{type} 412":                   "version_mismatch",
 		"POST /v1/events 413":                                 "payload_too_large",

@@ -13,6 +13,7 @@
 //	open_topics    a topic that users may join    topic
 //	uploads        an upload, also a deleted one  id
 //	sales          a sale's settings, versioned   id
+//	deleted_sales  an id of a deleted sale        id
 //	restocks       a change of stock, kept 24 h   sale, hash of scope and key
 //	orders         a reservation that was sold    reservation
 //	outbox         work that Redis still owes     id

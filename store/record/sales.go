@@ -43,8 +43,8 @@ var ErrFenced = api.Errorf(api.CodeUnavailable, "the sale was read from the reco
 
 // PutSale writes a sale's settings, and with them the changes of stock that they result from,
 // unless the same or a newer version is on record. Late and repeated writes therefore do no
-// harm. If the loading of the settings is not the sale's on record, it returns ErrFenced and
-// writes nothing.
+// harm. It writes nothing and returns ErrFenced if the loading of the settings is not the sale's on
+// record, and ErrDeleted if the sale was deleted and these are not the settings of a later one.
 func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 	items, err := json.Marshal(s.Items)
 	if err != nil {
@@ -57,13 +57,18 @@ func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 		if err != nil {
 			return err
 		}
-		var loading string
-		err = tx.GetContext(ctx, &loading, "SELECT loading FROM sales WHERE id = ?"+db.d.forUpdate, s.ID)
+		var present Sale
+		err = tx.GetContext(ctx, &present, "SELECT version, loading FROM sales WHERE id = ?"+db.d.forUpdate, s.ID)
 		if err != nil {
 			return err
 		}
-		if loading != s.Loading {
+		if present.Loading != s.Loading {
 			return ErrFenced
+		}
+		if present.Version == 0 { // the row was made just now
+			if err := db.mayBeNew(ctx, tx, &s); err != nil {
+				return err
+			}
 		}
 		_, err = tx.ExecContext(ctx, "UPDATE sales SET version = ?, item_totals = ?, starts_at = ?, ends_at = ?, "+
 			"per_user_limit = ?, hold_ms = ?, idle_ms = ?, partitions = ?, updated_at = "+db.d.now+" WHERE id = ? AND version < ?",

@@ -156,3 +156,118 @@ func TestS9_WhoKnowsNoLoadingCannotWrite(t *testing.T) {
 		}
 	})
 }
+
+// S20: a deleted sale's settings and changes of stock are gone, and its orders stay. Nothing that
+// belongs to it can be written any more. A later sale can, by its name, unless the id was used.
+func TestS20_ADeletedSale(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		ctx := t.Context()
+		for id, sold := range map[string]int{"free": 0, "sold": 1, "autumn": 0} {
+			s := aSale(id, 3)
+			s.Loading = "l1"
+			storetest.Must(t, db.PutSale(ctx, s, record.Restock{Name: "monday", Version: 1, Answer: "a", ExpiresAt: 1000}))
+			for n := range sold {
+				storetest.Must(t, db.PutOrders(ctx, []record.Order{anOrder(id, n, api.Line{SKU: "a", Quantity: 1})}))
+			}
+		}
+		deletion := func(id, name string, used bool) record.DeletedSale {
+			return record.DeletedSale{ID: id, Deletion: name, Used: used}
+		}
+		for _, refused := range []error{db.DeleteSale(ctx, deletion("free", "d1", false), "l0"), db.DeleteSale(ctx, deletion("none", "d1", false), "")} {
+			if !errors.Is(refused, record.ErrFenced) {
+				t.Errorf("another loading: %v", refused)
+			}
+		}
+		if d, err := db.DeletedSale(ctx, "free"); d != nil || err != nil {
+			t.Errorf("%+v, %v", d, err)
+		}
+		for id, used := range map[string]bool{"free": false, "sold": false, "autumn": true} {
+			storetest.Must(t, db.DeleteSale(ctx, deletion(id, "d1", used), "l1"))
+			d, err := db.DeletedSale(ctx, id)
+			if want := deletion(id, "d1", id != "free"); err != nil || d == nil || *d != want {
+				t.Errorf("%+v, %v, want %+v", d, err, want)
+			}
+			row, err := db.Sale(ctx, id)
+			restocks, err2 := db.Restocks(ctx, id, 9, "", 10)
+			if row != nil || len(restocks) > 0 || err != nil || err2 != nil {
+				t.Errorf("%s: %+v, %+v, %v, %v", id, row, restocks, err, err2)
+			}
+			late := aSale(id, 4)
+			late.Loading = "l1"
+			if err := db.PutSale(ctx, late); !errors.Is(err, record.ErrDeleted) {
+				t.Errorf("%s is written again: %v", id, err)
+			}
+		}
+		if orders, err := db.Orders(ctx, "sold", record.Order{}, 9); len(orders) != 1 || err != nil {
+			t.Errorf("%+v, %v", orders, err)
+		}
+		later := aSale("autumn", 1)
+		later.Loading = "d1.l2"
+		if err := db.PutSale(ctx, later); !errors.Is(err, record.ErrDeleted) {
+			t.Errorf("a used id: %v", err)
+		}
+		later.ID = "free"
+		for range 2 {
+			storetest.Must(t, db.PutSale(ctx, later))
+		}
+		storetest.Must(t, db.DeleteSale(ctx, deletion("free", "d2", false), "d1.l2"))
+		if err := db.PutSale(ctx, later); !errors.Is(err, record.ErrDeleted) {
+			t.Errorf("the second sale after its deletion: %v", err)
+		}
+	})
+}
+
+// S20: of a deletion and a writing of the same sale that come together the deletion wins: either it is
+// refused or nothing is on record afterwards.
+func TestS20_ADeletionBesideWrites(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		for round := range 20 {
+			id := fmt.Sprint("s", round)
+			s := aSale(id, 1)
+			s.Loading = "l1"
+			storetest.Must(t, db.PutSale(t.Context(), s))
+			storetest.AtOnce(t, 6, func(ctx context.Context, i int) error {
+				if i == 3 {
+					return db.DeleteSale(ctx, record.DeletedSale{ID: id, Deletion: "d1"}, "l1")
+				}
+				late := s
+				late.Version = int64(2 + i)
+				if err := db.PutSale(ctx, late); !errors.Is(err, record.ErrDeleted) {
+					return err
+				}
+				return nil
+			})
+			if row, err := db.Sale(t.Context(), id); row != nil || err != nil {
+				t.Fatalf("%+v, %v", row, err)
+			}
+		}
+	})
+}
+
+// Sales are listed by id, without what was deleted.
+func TestSalesAreListed(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		for _, id := range []string{"c", "a", "d", "b"} {
+			storetest.Must(t, db.PutSale(t.Context(), aSale(id, 2)))
+		}
+		storetest.Must(t, db.DeleteSale(t.Context(), record.DeletedSale{ID: "b", Deletion: "d1"}, ""))
+		var got []string
+		for after := ""; ; {
+			page, err := db.Sales(t.Context(), after, 2)
+			storetest.Must(t, err)
+			if len(page) == 0 {
+				break
+			}
+			for _, s := range page {
+				got = append(got, fmt.Sprint(s.ID, " ", s.Version, " ", s.EndsAt))
+			}
+			after = page[len(page)-1].ID
+		}
+		if fmt.Sprint(got) != "[a 2 2000 c 2 2000 d 2 2000]" {
+			t.Errorf("%v", got)
+		}
+	})
+}

@@ -240,5 +240,9 @@ func (s *Store) onMessage(event any) {
 		s.cache.dropAll()
 		return
 	}
-	s.cache.drop(stock.SaleOfChannel(message.Channel))
+	sale := stock.SaleOfChannel(message.Channel)
+	if message.Payload == stock.Deleted {
+		s.live.Forget(sale)
+	}
+	s.cache.drop(sale)
 }

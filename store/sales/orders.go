@@ -32,14 +32,21 @@ const (
 )
 
 // Orders lists a sale's orders from the record, oldest first, at most limit of
-// them, beginning after an order (the zero Order for the first page).
+// them, beginning after an order (the zero Order for the first page). A sale that was deleted still
+// has its orders.
 func (s *Store) Orders(ctx context.Context, sale string, after api.Order, limit int) ([]api.Order, error) {
 	settings, err := s.rec.Sale(ctx, sale)
 	if err != nil {
 		return nil, err
 	}
 	if settings == nil {
-		return nil, stock.ErrAbsent
+		deleted, err := s.rec.DeletedSale(ctx, sale)
+		if err != nil {
+			return nil, err
+		}
+		if deleted == nil || !deleted.Used {
+			return nil, stock.ErrAbsent
+		}
 	}
 	from := record.Order{Reservation: after.Reservation}
 	if after.Reservation != "" {

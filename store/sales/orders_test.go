@@ -217,7 +217,7 @@ func TestS13_TheRebuilderDies(t *testing.T) {
 	s := setup(t)
 	p := s.mustStart(Options{})
 	p.mustPut(s.sale, request(3, 60_000, 1))
-	settings, err := p.rec.LoadSale(t.Context(), s.sale, stock.NewLoading())
+	settings, err := p.rec.LoadSale(t.Context(), s.sale, stock.NewLoading(""))
 	storetest.Must(t, err)
 	storetest.Must(t, p.db.Client().FlushAll(t.Context()).Err())
 	answer, err := p.locker.TryAcquire(t.Context(), s.sale)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"fanfare/api"
@@ -49,28 +50,36 @@ func (s *Store) restoreOnce(ctx context.Context, sale string) error {
 	if err := s.putMissing(ctx, sale); err != nil {
 		return err
 	}
-	answer, err := s.locker.TryAcquire(ctx, sale)
-	if err != nil {
-		return err
-	}
-	if answer.Status != lock.Acquired {
-		pause(ctx, restorePoll)
-		return nil
-	}
-	held, stop := answer.Lease.Keep(ctx)
-	err = s.reload(held, sale)
-	stop()
-	if _, e := answer.Lease.Release(ctx); e != nil {
-		s.o.Logger.WarnContext(ctx, "the lease for restoring a sale stays till its end", "sale", sale, "error", e)
-	}
+	err := s.alone(ctx, sale, func(ctx context.Context) error { return s.reload(ctx, sale) })
 	if needsRestore(err) {
 		return nil // the sale changed in the meantime: the caller tries again
 	}
 	return err
 }
 
+// alone runs f in one process at a time: with the right to restore or delete a sale. If another
+// process has the right, it waits a moment and returns stock.ErrLoading.
+func (s *Store) alone(ctx context.Context, sale string, f func(context.Context) error) error {
+	answer, err := s.locker.TryAcquire(ctx, sale)
+	if err != nil {
+		return err
+	}
+	if answer.Status != lock.Acquired {
+		pause(ctx, restorePoll)
+		return stock.ErrLoading
+	}
+	held, stop := answer.Lease.Keep(ctx)
+	err = f(held)
+	stop()
+	if _, e := answer.Lease.Release(ctx); e != nil {
+		s.o.Logger.WarnContext(ctx, "the lease for restoring a sale stays till its end", "sale", sale, "error", e)
+	}
+	return err
+}
+
 // putMissing puts a sale on record that only Redis has, because SQL was away when the sale was
-// made. It returns ErrAbsent if Redis does not have the sale either.
+// made. It returns ErrAbsent if Redis does not have the sale either, or has it because a deletion was
+// lost.
 func (s *Store) putMissing(ctx context.Context, sale string) error {
 	row, err := s.rec.Sale(ctx, sale)
 	if err != nil {
@@ -94,7 +103,11 @@ func (s *Store) reload(ctx context.Context, sale string) error {
 	if _, err := s.live.Sale(ctx, sale); !needsRestore(err) {
 		return err
 	}
-	row, err := s.rec.LoadSale(ctx, sale, stock.NewLoading())
+	after, err := s.removeEarlier(ctx, sale)
+	if err != nil {
+		return err
+	}
+	row, err := s.rec.LoadSale(ctx, sale, stock.NewLoading(after))
 	if err != nil {
 		return fmt.Errorf("read sale %s: %w", sale, err)
 	}
@@ -111,6 +124,23 @@ func (s *Store) reload(ctx context.Context, sale string) error {
 	}
 	s.o.OnRestore("done")
 	return nil
+}
+
+// removeEarlier removes what Redis still has of an earlier sale with the same id, because it lost the
+// deletion. It returns the deletion's name; "": no sale with this id was deleted.
+func (s *Store) removeEarlier(ctx context.Context, sale string) (string, error) {
+	deleted, err := s.rec.DeletedSale(ctx, sale)
+	if err != nil || deleted == nil {
+		return "", err
+	}
+	present, err := s.live.Settings(ctx, sale)
+	if err == nil && !strings.HasPrefix(present.Loading, deleted.Deletion) {
+		err = s.live.FinishDelete(ctx, sale, present.Loading)
+	}
+	if errors.Is(err, stock.ErrAbsent) {
+		err = nil
+	}
+	return deleted.Deletion, err
 }
 
 // load puts settings, changes of stock and all orders back; opening follows. Each step may be

@@ -15,28 +15,44 @@ import (
 // version and sale.
 func (s *Store) Put(ctx context.Context, sale string, r *api.SaleRequest, m stock.Match) (*api.Sale, bool, error) {
 	defer s.cache.drop(sale)
-	change, err := s.put(ctx, stock.PutSale{Sale: sale, Request: r, Match: m})
-	if err != nil {
-		return nil, false, err
+	for {
+		change, err := s.put(ctx, stock.PutSale{Sale: sale, Request: r, Match: m})
+		if err != nil {
+			return nil, false, err
+		}
+		err = s.recordSale(ctx, change.Record)
+		if errors.Is(err, stock.ErrAbsent) {
+			continue // it was deleted meanwhile
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		return change.Sale, change.Created, nil
 	}
-	if err := s.recordSale(ctx, change.Record); err != nil {
-		return nil, false, err
-	}
-	return change.Sale, change.Created, nil
 }
 
-// put changes a live sale, or makes one that is neither live nor on record.
+// put changes a live sale, or makes one that is neither live nor on record. The error is
+// CodeIDUsed if a deleted sale had the id and reservations.
 func (s *Store) put(ctx context.Context, p stock.PutSale) (change stock.Change, err error) {
 	try := func() error {
 		change, err = s.live.Put(ctx, p)
 		return err
 	}
 	err = s.with(ctx, p.Sale, try)
-	if errors.Is(err, stock.ErrAbsent) {
-		p.New = true
-		err = s.with(ctx, p.Sale, try)
+	if !errors.Is(err, stock.ErrAbsent) {
+		return change, err
 	}
-	return change, err
+	deleted, err := s.rec.DeletedSale(ctx, p.Sale)
+	switch {
+	case err != nil:
+		return change, err
+	case deleted != nil && deleted.Used:
+		return change, api.Errorf(api.CodeIDUsed, "a sale with this id was deleted, and it had reservations")
+	case deleted != nil:
+		p.After = deleted.Deletion
+	}
+	p.New = true
+	return change, s.with(ctx, p.Sale, try)
 }
 
 // Restocked is the result of AddStock.
@@ -67,9 +83,12 @@ func (s *Store) AddStock(ctx context.Context, sale string, r *api.StockRequest, 
 }
 
 // recordSale writes settings into SQL and then clears the outbox. The change has been made in
-// Redis, so an error of SQL leaves the outcome unknown.
+// Redis, so an error of SQL leaves the outcome unknown. ErrAbsent: the sale was deleted.
 func (s *Store) recordSale(ctx context.Context, settings stock.Settings) error {
 	restocks, err := s.putOnRecord(ctx, settings)
+	if errors.Is(err, stock.ErrAbsent) {
+		return stock.ErrAbsent
+	}
 	if err != nil {
 		return api.Errorf(api.CodeUnknownOutcome, "the sale was changed, but the database did not confirm it yet").Because(err)
 	}
@@ -81,7 +100,7 @@ func (s *Store) recordSale(ctx context.Context, settings stock.Settings) error {
 
 // putOnRecord writes settings into SQL, and in the same transaction the changes of stock that led
 // to them. If SQL refuses them, because another Redis has loaded the sale since, they are taken
-// back.
+// back. ErrAbsent: the sale was deleted, and has left Redis.
 func (s *Store) putOnRecord(ctx context.Context, settings stock.Settings) ([]stock.Restocked, error) {
 	restocks, err := s.live.UnrecordedRestocks(ctx, settings.ID, settings.Version)
 	if err == nil {
@@ -89,6 +108,11 @@ func (s *Store) putOnRecord(ctx context.Context, settings stock.Settings) ([]sto
 	}
 	if errors.Is(err, record.ErrFenced) {
 		err = errors.Join(err, s.live.Disown(ctx, settings, restocks))
+	}
+	if errors.Is(err, record.ErrDeleted) {
+		if err = s.live.FinishDelete(ctx, settings.ID, settings.Loading); err == nil {
+			return nil, stock.ErrAbsent
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("record sale %s: %w", settings.ID, err)
@@ -103,6 +127,9 @@ func (s *Store) finishSettings(ctx context.Context, sale string) error {
 		return err
 	}
 	restocks, err := s.putOnRecord(ctx, settings)
+	if errors.Is(err, stock.ErrAbsent) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ type watched struct {
 	stop     context.CancelFunc
 	latest   api.Availability
 	version  int // rises with every change of latest
+	deleted  bool
 	watchers map[*Watch]struct{}
 }
 
@@ -32,6 +33,7 @@ type watched struct {
 type Watch struct {
 	hub  *hub
 	sale string
+	of   *watched
 	wake chan struct{}
 	seen int
 }
@@ -57,6 +59,7 @@ func (s *Store) Watch(ctx context.Context, sale string) (*Watch, error) {
 		s.hub.sales[sale] = k
 		go s.poll(polling, sale, k)
 	}
+	w.of = k
 	k.watchers[w] = struct{}{}
 	return w, nil
 }
@@ -68,36 +71,60 @@ func (w *Watch) Wake() <-chan struct{} { return w.wake }
 func (w *Watch) Next() (api.Availability, bool) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	k := w.hub.sales[w.sale]
-	fresh := w.seen != k.version
-	w.seen = k.version
-	return k.latest, fresh
+	fresh := w.seen != w.of.version
+	w.seen = w.of.version
+	return w.of.latest, fresh
+}
+
+// Deleted tells whether the sale was deleted. Then Next has nothing new any more.
+func (w *Watch) Deleted() bool {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	return w.of.deleted
 }
 
 // Stop ends the subscription. When the last one of a sale ends, polling ends.
 func (w *Watch) Stop() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	k := w.hub.sales[w.sale]
-	delete(k.watchers, w)
-	if len(k.watchers) == 0 {
-		k.stop()
-		delete(w.hub.sales, w.sale)
+	delete(w.of.watchers, w)
+	if len(w.of.watchers) == 0 {
+		w.hub.end(w.sale, w.of)
 	}
 }
 
-// poll reads a sale, with a pause between reads, until nobody watches it. While Redis is away,
-// watchers get nothing.
+// end ends the polling of a sale. Callers hold mu.
+func (h *hub) end(sale string, k *watched) {
+	k.stop()
+	if h.sales[sale] == k {
+		delete(h.sales, sale)
+	}
+}
+
+// poll reads a sale, with a pause between reads, until nobody watches it or it was deleted. While
+// Redis is away, watchers get nothing.
 func (s *Store) poll(ctx context.Context, sale string, k *watched) {
 	for ctx.Err() == nil {
 		pause(ctx, streamEvery)
 		reading, cancel := context.WithTimeout(ctx, readTimeout)
 		present, err := s.Sale(reading, sale)
 		cancel()
-		if err == nil {
+		switch {
+		case err == nil:
 			s.hub.publish(k, availabilityOf(present))
+		case api.CodeOf(err) == api.CodeSaleNotFound:
+			s.hub.publishDeleted(sale, k)
 		}
 	}
+}
+
+// publishDeleted tells the watchers of a sale that it was deleted.
+func (h *hub) publishDeleted(sale string, k *watched) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k.deleted = true
+	h.end(sale, k)
+	k.wakeAll()
 }
 
 // publish wakes the watchers of a sale if its availability changed.
@@ -109,6 +136,11 @@ func (h *hub) publish(k *watched, now api.Availability) {
 	}
 	k.latest = now
 	k.version++
+	k.wakeAll()
+}
+
+// wakeAll wakes all watchers of a sale. Callers hold the hub's mu.
+func (k *watched) wakeAll() {
 	for w := range k.watchers {
 		select {
 		case w.wake <- struct{}{}:

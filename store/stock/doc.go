@@ -7,6 +7,7 @@
 //	Put, Restock                        make and change a sale
 //	Reserve, End                        make a reservation, confirm or release it
 //	Sale, Reservation, Reservations, Now    read
+//	BeginDelete, FinishDelete, CancelDelete, Forget    delete a sale
 //	Settings, UnrecordedSettings, UnrecordedRestocks, WaitingOrders    read what SQL should have
 //	SettingsRecorded, OrdersRecorded    note that SQL has it
 //	Load, RestoreOrders, RestoreRestocks, Open    bring a sale back from SQL
@@ -39,7 +40,7 @@
 //	ff:{sale:<sale>:<n>}:once:<hash>    string   24 h or 1 min   idempotency record, or answer to one request
 //	ff:{sale:<sale>:<n>}:wait           string   1 min           mark before WAIT
 //	ff:{sale:<sale>:0}:restocks         hash     see below       call of a change of stock not on record -> "<end> <its idempotency record>"
-//	ff:{sale:<sale>:0}:changes          channel                  each new version
+//	ff:{sale:<sale>:0}:changes          channel                  each new version, or "deleted"
 //	ff:{sales}:live                     hash     none            sale -> "<partitions> <another text after each change>", for sweepers
 //	ff:{l:sale:<sale>}                  string   1 min           the right to move units (store/lock)
 //
@@ -63,7 +64,8 @@
 //	terms       the first six of them in one text, for a quick read
 //	run_id      the run of the server that the partition belongs to, see ErrStaleRun; "?" after
 //	            the record refused a change, see Disown
-//	closed      the sale is being loaded from the record, see ErrLoading
+//	closed      the sale is being loaded from the record, see ErrLoading, or deleted: then it
+//	            names the deletion
 //	loading     names the load that the partition comes from, or the call that made the sale;
 //	            units move only between partitions of one loading, and SQL takes changes only
 //	            from the latest one

@@ -63,6 +63,11 @@ func (p *partition) core(more ...string) []string {
 	return append([]string{p.settings, p.stock, p.reservations, p.due}, more...)
 }
 
+// all are the keys of the partition that have no lifetime, the settings first.
+func (p *partition) all() []string {
+	return p.core(p.orders, p.out, p.seen, p.totals, p.restocks)
+}
+
 // once is the key of a request's idempotency record, by the hash of the request's name.
 func (p *partition) once(name string) string { return p.prefix + "once:" + name }
 

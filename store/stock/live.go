@@ -186,8 +186,9 @@ func unexpected(s *redisdb.Script, answer any) error {
 	return fmt.Errorf("run %s: answered %+v", s.Name(), answer)
 }
 
-// NewLoading names a loading: see Load.
-func NewLoading() string { return newRequest() }
+// NewLoading names a loading of a sale, or the making of one: see Load. after names the deletion of the
+// sale that had the id before; "": there was none.
+func NewLoading(after string) string { return after + newRequest()[len(after):] }
 
 // newRequest names one request or transfer: 128 random bits.
 func newRequest() string {

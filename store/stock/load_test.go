@@ -22,7 +22,7 @@ func (w *liveWorld) emptied(parts []*partition) {
 
 // begun begins a loading of settings, and gives its name.
 func (w *liveWorld) begun(ctx context.Context, on Settings) (loading string, err error) {
-	on.Loading = NewLoading()
+	on.Loading = NewLoading("")
 	return on.Loading, w.Load(ctx, on)
 }
 

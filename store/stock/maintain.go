@@ -206,8 +206,7 @@ func (sw *sweeper) retire(ctx context.Context, parts []*partition) error {
 func (sw *sweeper) retireAll(ctx context.Context, parts []*partition, remove bool) (bool, error) {
 	cmds := make([]redis.Cmder, len(parts))
 	for i, p := range parts {
-		keys := []string{p.settings, p.due, p.orders, p.out, p.restocks, p.stock, p.reservations, p.totals, p.seen}
-		cmds[i] = sw.scripts.retire.Cmd(ctx, keys, keptAfterEnd.Milliseconds(), keptAfterOpening.Milliseconds(), flag(remove))
+		cmds[i] = sw.scripts.retire.Cmd(ctx, p.all(), keptAfterEnd.Milliseconds(), keptAfterOpening.Milliseconds(), flag(remove))
 	}
 	if err := sw.share(ctx, redisdb.Write, cmds...); err != nil {
 		return false, err

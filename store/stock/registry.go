@@ -105,10 +105,10 @@ func (e *editor) makeRoom(ctx context.Context, s Settings) error {
 }
 
 // unregister lets sweepers forget a sale.
-func (sw *sweeper) unregister(ctx context.Context, sale string) error {
-	sw.known.Delete(sale)
+func (b *base) unregister(ctx context.Context, sale string) error {
+	b.known.Delete(sale)
 	cmd := redis.NewIntCmd(ctx, "hdel", saleRegistry, sale)
-	if err := sw.share(ctx, redisdb.Write, cmd); err != nil {
+	if err := b.share(ctx, redisdb.Write, cmd); err != nil {
 		return err
 	}
 	return cmd.Err()

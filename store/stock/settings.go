@@ -65,6 +65,8 @@ type PutSale struct {
 	Match   Match
 	// New: SQL has no such sale, so that it may be made.
 	New bool
+	// After names the deletion of the sale that had the id before; "": there was none.
+	After string
 }
 
 // Change is the result of a PUT or of a change of stock.
@@ -161,7 +163,7 @@ func (e *editor) Put(ctx context.Context, p PutSale) (Change, error) {
 			return Change{}, err
 		}
 	}
-	first, request := newPartition(p.Sale, 0), newRequest()
+	first, request := newPartition(p.Sale, 0), NewLoading(p.After)
 	answer, err := e.change(ctx, p.Sale, func() (changeAnswer, error) { return e.tryPut(ctx, first, p, s, request) })
 	if err != nil {
 		return Change{}, err
@@ -280,6 +282,14 @@ func (e *editor) refusedPut(ctx context.Context, sale string, answer changeAnswe
 		return c, errBounds()
 	}
 	return c, unexpected(e.scripts.put, answer)
+}
+
+// OfNone is the refusal of a change of a sale that does not exist; nil: the condition allows that.
+func OfNone(m Match) error {
+	if m.Version == 0 {
+		return nil
+	}
+	return errMismatch(nil)
 }
 
 func errBounds() error {

@@ -237,6 +237,10 @@ func (ps *partitions) readOpen(ctx context.Context, parts []*partition) ([]*part
 				return nil, err
 			}
 		}
+		if found[0].settings.Partitions != len(parts) {
+			ps.Forget(parts[0].sale) // it was deleted and made anew
+			return nil, ErrStaleRun
+		}
 		if !missing {
 			return found, nil
 		}

@@ -1,11 +1,11 @@
 -- Removes a partition if the sale ended long ago, was not read back lately, and has nothing left
 -- to do. It takes a moment whatever the size: Redis frees the memory in the background.
--- KEYS: 1 sale, 2 due (zset), 3 orders (zset), 4 out (hash), then all other keys of
---       the partition
+-- KEYS: 1 sale, 2 stock, 3 reservations, 4 due (zset), 5 orders (zset), 6 out (hash), then all
+--       other keys of the partition
 -- ARGV: 1 how long after its end in ms, 2 how long after it was opened, 3 whether to
 --       remove it (1), or to see whether it may be removed
 -- RETURNS: 0 it is too early or something is left, 1 removed, or it may be removed
-local SALE, DUE, ORDERS, OUT = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local SALE, DUE, ORDERS, OUT = KEYS[1], KEYS[4], KEYS[5], KEYS[6]
 local kept, opened_for, remove = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 local t = redis.call('TIME')
 local s = redis.call('HMGET', SALE, 'ends', 'opened')

@@ -1,0 +1,155 @@
+package stock
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/redisdb"
+)
+
+// Deletion is a sale that was closed in order to be deleted.
+type Deletion struct {
+	Sale string
+	// Name names this deletion: see NewLoading.
+	Name string
+	// Loading is the load that the sale comes from.
+	Loading string
+	// Used: a reservation was made in the sale, or may have been before Redis lost it.
+	Used bool
+}
+
+// nameLength is how many hex digits name a deletion: half of those that name a loading.
+const nameLength = 16
+
+// The statuses of sale_close.lua, in addition to the common ones.
+const (
+	closeMismatch = 7
+	closeSells    = 8
+	closeOwes     = 9
+)
+
+// BeginDelete closes a sale so that it can be deleted. Until FinishDelete or CancelDelete, calls fail
+// with ErrLoading. The caller has the right to load the sale; a load ends the deletion. Refusals are
+// version_mismatch with the present sale, sale_open while the sale sells, and owed while a hold lives
+// or an order is not on record. A refused sale goes on.
+func (e *editor) BeginDelete(ctx context.Context, sale string, m Match) (Deletion, error) {
+	parts, err := e.partitionsOf(ctx, sale)
+	if err != nil {
+		return Deletion{}, err
+	}
+	found, err := e.partitions.readOpen(ctx, parts)
+	if err != nil {
+		return Deletion{}, err
+	}
+	d, used := Deletion{Sale: sale, Name: newRequest()[:nameLength]}, int64(0)
+	for _, k := range found {
+		used = max(used, k.used)
+	}
+	for _, p := range parts {
+		status, err := e.closePartition(ctx, p, &d, m, used)
+		if err == nil && status == answerDone {
+			continue
+		}
+		// An error may have come after the partition was closed.
+		if e := e.CancelDelete(ctx, d); err == nil && e != nil {
+			err = e
+		}
+		if err == nil {
+			err = e.refusedDelete(ctx, sale, status)
+		}
+		return Deletion{}, err
+	}
+	return d, nil
+}
+
+// closePartition closes one partition, and notes in d what its script answers.
+func (e *editor) closePartition(ctx context.Context, p *partition, d *Deletion, m Match, used int64) (status int64, err error) {
+	for range changeTries {
+		cmd := e.scripts.close.Cmd(ctx, p.core(p.orders), e.o.RunID, d.Name, flag(p.index == 0), matchText(m), used, sweptAtOnce)
+		if err := e.share(ctx, redisdb.Write, cmd); err != nil {
+			return 0, err
+		}
+		v, err := reply(e.scripts.close, cmd)
+		if err != nil {
+			return 0, err
+		}
+		switch status = redisdb.NumberAt(v, 0); status {
+		case answerAgain:
+			continue
+		case answerDone:
+			if p.index == 0 {
+				d.Loading = redisdb.TextAt(v, 1)
+			}
+			d.Used = d.Used || redisdb.NumberAt(v, 2) == 1
+		}
+		return status, nil
+	}
+	return 0, errMoving()
+}
+
+// refusedDelete turns a refusal into its error.
+func (e *editor) refusedDelete(ctx context.Context, sale string, status int64) error {
+	switch status {
+	case closeMismatch:
+		present, err := e.partitions.Sale(ctx, sale)
+		if err != nil {
+			return err
+		}
+		return errMismatch(present)
+	case closeSells:
+		return api.Errorf(api.CodeSaleOpen, "the sale sells; it can be deleted before it starts and after it has ended")
+	case closeOwes:
+		return api.Errorf(api.CodeOwed, "a hold has not ended yet, or an order is not on record yet")
+	}
+	if err := e.usable(sale, status); err != nil {
+		return err
+	}
+	return unexpected(e.scripts.close, status)
+}
+
+// CancelDelete opens a sale again that is not deleted after all.
+func (e *editor) CancelDelete(ctx context.Context, d Deletion) error {
+	return e.remove(ctx, d.Sale, false, d.Name)
+}
+
+// FinishDelete removes what Redis has of a sale that is not on record any more, unless it comes from
+// another load. ChangesChannel gets Deleted.
+func (e *editor) FinishDelete(ctx context.Context, sale, loading string) error {
+	defer e.known.Delete(sale)
+	if err := e.unregister(ctx, sale); err != nil { // a sale that is made meanwhile enters the registry again
+		return err
+	}
+	return e.remove(ctx, sale, true, loading)
+}
+
+func (e *editor) remove(ctx context.Context, sale string, remove bool, from string) error {
+	parts, err := e.partitionsOf(ctx, sale)
+	if errors.Is(err, ErrAbsent) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	cmds := make([]redis.Cmder, len(parts))
+	for i, p := range parts {
+		channel := ""
+		if remove && i == 0 {
+			channel = ChangesChannel(sale)
+		}
+		cmds[i] = e.scripts.remove.Cmd(ctx, p.all(), flag(remove), from, channel)
+	}
+	if err := e.share(ctx, redisdb.Write, cmds...); err != nil {
+		return err
+	}
+	return firstError(cmds)
+}
+
+// Deleted is what ChangesChannel gets in place of a version when a sale was deleted.
+const Deleted = "deleted"
+
+// Forget forgets what this process knows of a sale that was deleted: another with the same id may
+// have other partitions.
+func (b *base) Forget(sale string) { b.known.Delete(sale) }

@@ -1,0 +1,145 @@
+package stock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"fanfare/api"
+	"fanfare/store/storetest"
+)
+
+// left lists the keys of the sale that have no lifetime.
+func (w *liveWorld) left() (keys []string) {
+	w.t.Helper()
+	ctx := context.Background()
+	look := func(c redis.UniversalClient) error {
+		for _, key := range c.Keys(ctx, "ff:{sale:"+w.sale+":*").Val() {
+			if c.TTL(ctx, key).Val() < 0 {
+				keys = append(keys, key)
+			}
+		}
+		return nil
+	}
+	if cluster, ok := w.db.Client().(*redis.ClusterClient); ok {
+		storetest.Must(w.t, cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error { return look(c) }))
+		return keys
+	}
+	storetest.Must(w.t, look(w.db.Client()))
+	return keys
+}
+
+// S20: a closed sale answers no call, and goes on as it was when it is opened again. What is removed
+// leaves no key. A deletion that another load overtook removes nothing.
+func TestS20_CloseAndRemove(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		ctx := t.Context()
+		w.mustOpen(offer{stock: map[string]int64{"s": 9, "a": 4}, starts: time.Hour, ends: 2 * time.Hour, partitions: 3})
+		before := w.numbers("s") + " and " + w.numbers("a")
+		d, err := w.BeginDelete(ctx, w.sale, Match{Version: 1})
+		storetest.Must(t, err)
+		if d.Used || d.Loading == "" || len(d.Name) != nameLength {
+			t.Errorf("%+v", d)
+		}
+		_, err = w.Sale(ctx, w.sale)
+		storetest.WantCode(t, err, api.CodeUnavailable)
+		_, err = w.reserve("u", units("s", 1))
+		storetest.WantCode(t, err, api.CodeUnavailable)
+		_, err = w.BeginDelete(ctx, w.sale, Match{})
+		storetest.WantCode(t, err, api.CodeUnavailable)
+		storetest.Must(t, w.CancelDelete(ctx, Deletion{Sale: w.sale, Name: "another"}))
+		if _, err = w.Sale(ctx, w.sale); err == nil {
+			t.Error("another deletion opened it")
+		}
+		storetest.Must(t, w.CancelDelete(ctx, d))
+		if after := w.numbers("s") + " and " + w.numbers("a"); after != before {
+			t.Errorf("%s became %s", before, after)
+		}
+		storetest.Must(t, w.FinishDelete(ctx, w.sale, "another load"))
+		w.want("s", "9 0 0 9")
+		d, err = w.BeginDelete(ctx, w.sale, Match{})
+		storetest.Must(t, err)
+		for range 2 {
+			storetest.Must(t, w.FinishDelete(ctx, w.sale, d.Loading))
+		}
+		if keys := w.left(); len(keys) > 0 {
+			t.Errorf("left: %v", keys)
+		}
+		if live, err := w.LiveSales(ctx); err != nil || live[w.sale] != 0 {
+			t.Errorf("%v, %v", live, err)
+		}
+		_, err = w.BeginDelete(ctx, w.sale, Match{})
+		storetest.WantCode(t, err, api.CodeSaleNotFound)
+	})
+}
+
+// S20: what a partition owes refuses the deletion, whichever it is, and no partition stays closed. Each
+// script that runs twice answers the same.
+func TestS20_EachPartitionIsAsked(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		twice := w.faulty(Options{}, func(name string, answered bool) error {
+			if answered && strings.HasPrefix(name, "sale_") {
+				return storetest.ErrTwice
+			}
+			return nil
+		})
+		for user := range 6 {
+			w := newLiveWorld(t, w.db)
+			r := w.mustOpen(offer{stock: map[string]int64{"s": 9}, partitions: 4})
+			held := w.mustReserve(fmt.Sprint("u", user), units("s", 1))
+			_, err := w.BeginDelete(t.Context(), w.sale, Match{})
+			storetest.WantCode(t, err, api.CodeSaleOpen)
+			r.StartsAt, r.EndsAt = new(api.At(r.StartsAt.Add(-2*time.Hour))), new(api.At(r.EndsAt.Add(-2*time.Hour)))
+			_, err = w.Put(t.Context(), PutSale{Sale: w.sale, Request: r, Match: Match{Version: 1}})
+			storetest.Must(t, err)
+			_, err = twice.BeginDelete(t.Context(), w.sale, Match{})
+			storetest.WantCode(t, err, api.CodeOwed)
+			e, err := w.End(t.Context(), EndHold{Sale: w.sale, ID: held.ID, Sell: user%2 == 0})
+			storetest.Must(t, err)
+			if e.Order != nil {
+				_, err = twice.BeginDelete(t.Context(), w.sale, Match{})
+				storetest.WantCode(t, err, api.CodeOwed)
+				_, err = w.OrdersRecorded(t.Context(), w.sale, held.ID)
+				storetest.Must(t, err)
+			}
+			d, err := twice.BeginDelete(t.Context(), w.sale, Match{Version: 2})
+			storetest.Must(t, err)
+			if !d.Used {
+				t.Error("nobody knows that it was used")
+			}
+			storetest.Must(t, twice.FinishDelete(t.Context(), w.sale, d.Loading))
+			if keys := w.left(); len(keys) > 0 {
+				t.Errorf("left: %v", keys)
+			}
+		}
+	})
+}
+
+// S20: a hold that is over does not refuse a deletion, however many there are.
+func TestS20_HoldsThatAreOver(t *testing.T) {
+	t.Parallel()
+	eachLive(t, func(t *testing.T, w *liveWorld) {
+		const holds = 2*sweptAtOnce + 50
+		r := w.mustOpen(offer{stock: map[string]int64{"s": holds}, hold: 1})
+		for n := range holds {
+			w.mustReserve(fmt.Sprint("u", n), units("s", 1))
+		}
+		ends := api.At(w.now())
+		r.EndsAt = &ends
+		_, err := w.Put(t.Context(), PutSale{Sale: w.sale, Request: r, Match: Match{Version: 1}})
+		storetest.Must(t, err)
+		storetest.Eventually(t, patience, "all holds are over", func() bool {
+			_, err := w.BeginDelete(t.Context(), w.sale, Match{})
+			if err != nil {
+				storetest.WantCode(t, err, api.CodeOwed)
+			}
+			return err == nil
+		})
+	})
+}
