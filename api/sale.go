@@ -146,7 +146,7 @@ type Reservation struct {
 	ExpiresAt *Time            `json:"expires_at,omitempty" swaggertype:"string" format:"date-time"`
 }
 
-// ReservationList is the answer of GET /v1/sales/{sale}/reservations?user=.
+// ReservationList is the answer of GET /v1/sales/{sale}/reservations.
 type ReservationList struct {
 	Items []Reservation `json:"items"`
 	Next  string        `json:"next,omitempty"`

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"slices"
 
 	"fanfare/api"
 	"fanfare/handlers/web"
@@ -46,30 +47,38 @@ func (s *server) postReservation(ctx context.Context, in *postReservationRequest
 }
 
 type listReservationsRequest struct {
-	Sale string `path:"sale" validate:"identifier"`
-	User string `query:"user" validate:"identifier"`
+	Sale  string `path:"sale" validate:"identifier"`
+	User  string `query:"user" validate:"omitempty,identifier"`
+	State string `query:"state" validate:"omitempty,oneof=held sold released expired"`
 	web.Page
 }
 
-// listReservations lists a user's reservations.
+// listReservations lists the reservations of a user, or of all users.
 //
-//	@Summary	List a user's reservations
-//	@Tags		flash sale
-//	@ID			listReservations
-//	@Produce	json
-//	@Param		sale	path		string				true	"The sale"	example(spring)
-//	@Param		user	query		string				true	"The user; may be left out with a user token"	example(alice)
-//	@Param		limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
-//	@Param		cursor	query		string				false	"The `next` of the previous page"
-//	@Success	200		{object}	api.ReservationList	"A page, newest first"
-//	@Failure	404		{object}	api.Problem			"sale_not_found"
-//	@Router		/v1/sales/{sale}/reservations [get]
+//	@Summary		List reservations
+//	@Description	Lists a user's reservations, newest first. Without `user` it lists those of all users, which needs a key with the scope
+//	@Description	`sales`: first those that are not sold, by the end of their holds, and then those that are sold, oldest first, without
+//	@Description	`expires_at`. A reservation that changes while pages are read may come twice; none is left out. Reservations that were
+//	@Description	released or have expired are listed for an hour. With `state` a page may be short, or even empty: there are more as
+//	@Description	long as there is `next`.
+//	@Tags			flash sale
+//	@ID				listReservations
+//	@Produce		json
+//	@Param			sale	path		string				true	"The sale"	example(spring)
+//	@Param			user	query		string				false	"The user; with a user token always its own user"	example(alice)
+//	@Param			state	query		string				false	"Only reservations in this state"	Enums(held, sold, released, expired)
+//	@Param			limit	query		int					false	"Items per page"	minimum(1)	maximum(500)	default(50)
+//	@Param			cursor	query		string				false	"The `next` of the previous page"
+//	@Success		200		{object}	api.ReservationList	"A page"
+//	@Failure		403		{object}	api.Problem			"forbidden: the key lacks the scope `sales:buy`, or `sales` without `user`; with a user token also: another user"
+//	@Failure		404		{object}	api.Problem			"sale_not_found"
+//	@Router			/v1/sales/{sale}/reservations [get]
 func (s *server) listReservations(ctx context.Context, in *listReservationsRequest) (*web.Reply[api.ReservationList], error) {
 	after, err := web.OpenCursor(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	items, next, err := s.sales.Reservations(ctx, in.Sale, in.User, after, int(in.Limit))
+	items, next, err := s.reservations(ctx, in, after)
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +87,18 @@ func (s *server) listReservations(ctx context.Context, in *listReservationsReque
 		list.Next = web.SealCursor(next)
 	}
 	return web.OK(list), nil
+}
+
+func (s *server) reservations(ctx context.Context, in *listReservationsRequest, after string) (items []api.Reservation, next string, err error) {
+	state := api.ReservationState(in.State)
+	if in.User != "" {
+		items, next, err = s.sales.Reservations(ctx, in.Sale, in.User, after, int(in.Limit))
+		return slices.DeleteFunc(items, func(r api.Reservation) bool { return state != "" && r.State != state }), next, err
+	}
+	if !web.Allows(ctx, api.ScopeSales) {
+		return nil, "", api.Errorf(api.CodeForbidden, "without user this call needs the scope %s, which this API key lacks", api.ScopeSales).With("scope", api.ScopeSales)
+	}
+	return s.sales.EveryReservation(ctx, in.Sale, state, after, int(in.Limit))
 }
 
 type reservationRequest struct {

@@ -260,6 +260,7 @@ func TestU2_ReservationsOfTheirUser(t *testing.T) {
 		id := held.member(t, "id")
 		w.do(get("/v1/sales/spring/reservations").with(alice)).wants(t, 200, `{"items":[`+held.body+`]}`)
 		w.do(get("/v1/sales/spring/reservations?user=alice").with(eve)).wants(t, 403, foreign)
+		w.do(get("/v1/sales/spring/reservations").with(eve)).wants(t, 200, `{"items":[]}`) // her own
 		w.do(get("/v1/sales/spring/reservations/"+id).with(alice)).wants(t, 200, held.body)
 		other := id[:len(id)-1] + map[bool]string{true: "1", false: "0"}[id[len(id)-1] == '0']
 		for _, one := range []string{id, other} { // the reservation of another user looks as if it did not exist

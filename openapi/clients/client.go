@@ -276,6 +276,13 @@ func sale(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	if items := open.JSON200.Items; len(items) == 0 || items[0].Id != "go-spring" {
 		return fmt.Errorf("open sales: %s", open.Body)
 	}
+	all, err := c.ListReservationsWithResponse(ctx, "go-spring", &fanfare.ListReservationsParams{State: new(fanfare.ListReservationsParamsStateSold)})
+	if err := must(http.StatusOK, all, err); err != nil {
+		return err
+	}
+	if items := all.JSON200.Items; len(items) != 1 || items[0].Id != reserved.JSON201.Id {
+		return fmt.Errorf("sold: %s", all.Body)
+	}
 	kept, err := c.DeleteSaleWithResponse(ctx, "go-spring", nil)
 	if err := must(http.StatusConflict, kept, err); err != nil {
 		return err

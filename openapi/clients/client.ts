@@ -171,6 +171,8 @@ async function sale() {
   const read = good(await api.GET("/v1/sales/{sale}", { params: { path } }));
   const same = good(await api.PUT("/v1/sales/{sale}", { params: { path }, body: read }));
   assert.equal(same.version, 1);
+  const all = good(await api.GET("/v1/sales/{sale}/reservations", { params: { path } }));
+  assert.deepEqual(all.items.map((r) => r.id), [reserved.id]);
   const { error: kept } = await api.DELETE("/v1/sales/{sale}", { params: { path } });
   assert.equal(kept?.code, "sale_open");
 }

@@ -2,11 +2,14 @@ package sales
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"fanfare/api"
 	"fanfare/store/record"
+	"fanfare/store/stock"
 )
 
 // listedAtOnce is how many sales of a page are read from Redis at the same time.
@@ -53,4 +56,94 @@ func (s *Store) stateOf(ctx context.Context, row *record.Sale) (api.SaleState, e
 		return "", err
 	}
 	return present.State, nil
+}
+
+// listPlace is a place in the list of all reservations of a sale. The orders on record come last: their
+// reservations move there from Redis, so that none is left out.
+type listPlace struct {
+	onRecord bool
+	live     stock.ListAt
+	order    record.Order
+}
+
+// The forms of the text of a place.
+const (
+	placeLive     = "live %d %d %s"
+	placeOnRecord = "record %d %s"
+)
+
+func (p listPlace) String() string {
+	if p.onRecord {
+		return fmt.Sprintf(placeOnRecord, p.order.CreatedAt, p.order.Reservation)
+	}
+	return fmt.Sprintf(placeLive, p.live.Set, p.live.Score, p.live.ID)
+}
+
+// parsePlace reads a place; "" is the beginning of the list.
+func parsePlace(text string) (p listPlace, ok bool) {
+	if text == "" {
+		return p, true
+	}
+	if n, _ := fmt.Sscanf(text, placeLive, &p.live.Set, &p.live.Score, &p.live.ID); n == 3 {
+		return p, p.live.Set >= 0 && p.live.Score >= 0
+	}
+	n, _ := fmt.Sscanf(text, placeOnRecord, &p.order.CreatedAt, &p.order.Reservation)
+	p.onRecord = true
+	return p, n == 2
+}
+
+// EveryReservation lists the reservations of all users of a sale in one state ("" for any), beginning
+// at a cursor that an earlier call gave as next ("" for the first page). Those that are not sold come
+// first. A page has at most limit of them, and fewer if others were read that are in another state. A
+// reservation that changes while pages are read may come again; none is left out.
+func (s *Store) EveryReservation(ctx context.Context, sale string, state api.ReservationState, cursor string, limit int) (items []api.Reservation, next string, err error) {
+	at, ok := parsePlace(cursor)
+	if !ok {
+		return nil, "", api.Invalid("cursor", "cursor", "is not one that this list gave")
+	}
+	goesOn := true
+	if at.onRecord {
+		_, err = s.Sale(ctx, sale)
+	} else {
+		items, goesOn, err = s.unrecorded(ctx, sale, state, &at, limit)
+	}
+	if err == nil && at.onRecord {
+		items, goesOn, err = s.addRecorded(ctx, sale, items, &at, limit)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if goesOn {
+		next = at.String()
+	}
+	return slices.DeleteFunc(items, func(r api.Reservation) bool { return state != "" && r.State != state }), next, nil
+}
+
+// unrecorded reads the reservations from a place on that are not on record as orders, and moves the place
+// behind them.
+func (s *Store) unrecorded(ctx context.Context, sale string, state api.ReservationState, at *listPlace, limit int) (items []api.Reservation, goesOn bool, err error) {
+	sold := state == api.ReservationSold
+	unsold := state != "" && !sold
+	var next *stock.ListAt
+	err = s.with(ctx, sale, func() error {
+		items, next, err = s.live.EveryReservation(ctx, sale, at.live, sold, unsold, limit)
+		return err
+	})
+	if next != nil {
+		at.live = *next
+		return items, true, err
+	}
+	at.onRecord = !unsold
+	return items, at.onRecord, err
+}
+
+// addRecorded adds the reservations of the orders on record from a place on.
+func (s *Store) addRecorded(ctx context.Context, sale string, items []api.Reservation, at *listPlace, limit int) ([]api.Reservation, bool, error) {
+	room := limit - len(items)
+	orders, err := s.rec.Orders(ctx, sale, at.order, room+1)
+	for _, o := range orders[:min(room, len(orders))] {
+		items = append(items, api.Reservation{ID: o.Reservation, User: o.User, Lines: o.Lines, State: api.ReservationSold})
+		at.order = o
+	}
+	return items, len(orders) > room, err
 }

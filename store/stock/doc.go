@@ -6,7 +6,7 @@
 //
 //	Put, Restock                        make and change a sale
 //	Reserve, End                        make a reservation, confirm or release it
-//	Sale, Reservation, Reservations, Now    read
+//	Sale, Reservation, Reservations, EveryReservation, Now    read
 //	BeginDelete, FinishDelete, CancelDelete, Forget    delete a sale
 //	Settings, UnrecordedSettings, UnrecordedRestocks, WaitingOrders    read what SQL should have
 //	SettingsRecorded, OrdersRecorded    note that SQL has it

@@ -19,26 +19,12 @@ type Ref struct {
 // first, at most limit, beginning after one (the zero Order for the first page).
 func (x *outbox) WaitingOrders(ctx context.Context, ref Ref, after Order, limit int) ([]Order, error) {
 	p := newPartition(ref.Sale, ref.Partition)
-	cmd := x.scripts.waiting.Cmd(ctx, []string{p.settings, p.orders, p.reservations}, limit, after.Reservation, after.CreatedAt)
-	if err := x.share(ctx, redisdb.Read, cmd); err != nil {
-		return nil, err
+	found, _, err := x.page(ctx, p, p.orders, place{after.CreatedAt, after.Reservation}, limit)
+	orders := make([]Order, len(found))
+	for i := range found {
+		orders[i] = found[i].order(ref.Sale)
 	}
-	answer, err := reply(x.scripts.waiting, cmd)
-	if err != nil {
-		return nil, err
-	}
-	if err := x.usable(ref.Sale, redisdb.NumberAt(answer, 0)); err != nil {
-		return nil, err
-	}
-	orders := make([]Order, 0, len(answer)/2)
-	for i := 1; i+1 < len(answer); i += 2 {
-		r, err := parseStored(redisdb.TextAt(answer, i), redisdb.TextAt(answer, i+1))
-		if err != nil {
-			return nil, err
-		}
-		orders = append(orders, r.order(ref.Sale))
-	}
-	return orders, nil
+	return orders, err
 }
 
 // ordersAtOnce is how many reservations one command names.
