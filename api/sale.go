@@ -47,6 +47,9 @@ type SaleRequest struct {
 	PerUserLimit *int64 `json:"per_user_limit,omitempty" validate:"omitnil,min=1,max=9007199254740991" extensions:"x-nullable" example:"2"`
 	// HoldMS is how long a reservation waits for its confirmation, in ms; 0: it is sold at once. Default: 10 minutes.
 	HoldMS *int64 `json:"hold_ms,omitempty" validate:"omitnil,min=0,max=2592000000" default:"600000" example:"600000"`
+	// MaxHoldMS is the longest time, in ms, from the making of a reservation to the end of its hold, if
+	// the hold is extended; at least HoldMS. Absent: holds cannot be extended.
+	MaxHoldMS *int64 `json:"max_hold_ms,omitempty" validate:"omitnil,min=1,max=2592000000" extensions:"x-nullable" example:"1800000"`
 	// IdleMS ends the sale if nobody reserves for this time, in ms; absent: never.
 	IdleMS *int64 `json:"idle_ms,omitempty" validate:"omitnil,min=1,max=2592000000" extensions:"x-nullable"`
 	// Partitions is the number of Redis slots over which a busy sale is spread; it cannot change.
@@ -83,6 +86,7 @@ type Sale struct {
 	EndsAt       Time       `json:"ends_at" swaggertype:"string" format:"date-time"`
 	PerUserLimit *int64     `json:"per_user_limit" extensions:"x-nullable"`
 	HoldMS       int64      `json:"hold_ms" example:"600000"`
+	MaxHoldMS    *int64     `json:"max_hold_ms" extensions:"x-nullable"`
 	IdleMS       *int64     `json:"idle_ms" extensions:"x-nullable"`
 	Partitions   int64      `json:"partitions" example:"1"`
 	// Version counts the changes by PUT and by stock calls. The ETag contains it.
@@ -134,6 +138,12 @@ type ReservationRequest struct {
 	// User may be left out with a user token: then it is the token's user.
 	User  string `json:"user" validate:"required,identifier" subject:"self" example:"alice"`
 	Lines []Line `json:"lines" validate:"required,min=1,max=20,dive"`
+}
+
+// ExtendRequest is the body of POST /v1/sales/{sale}/reservations/{id}/extend.
+type ExtendRequest struct {
+	// HoldMS is how long the hold shall last from now, in ms.
+	HoldMS *int64 `json:"hold_ms" validate:"required,min=1,max=2592000000" example:"600000"`
 }
 
 // Reservation is a user's claim on units. ExpiresAt is when a held reservation expires; a reservation

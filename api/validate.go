@@ -209,12 +209,19 @@ func eventTypeRules(sl validator.StructLevel) {
 	apsRules(sl, t.APS)
 }
 
-// saleRules refuses a sale that ends before it starts, lists a sku twice, or lists one without its
-// stock or with two numbers for it.
+// saleRules refuses a sale that ends before it starts, whose longest hold is shorter than its hold, that
+// lists a sku twice, or lists one without its stock or with two numbers for it.
 func saleRules(sl validator.StructLevel) {
 	r := current[SaleRequest](sl)
 	if r.StartsAt != nil && r.EndsAt != nil && !r.StartsAt.Before(r.EndsAt.Time) {
 		sl.ReportError(r.EndsAt, "ends_at", "EndsAt", "after", "starts_at")
+	}
+	hold := DefaultHold.Milliseconds()
+	if r.HoldMS != nil {
+		hold = *r.HoldMS
+	}
+	if r.MaxHoldMS != nil && *r.MaxHoldMS < hold {
+		sl.ReportError(*r.MaxHoldMS, "max_hold_ms", "MaxHoldMS", "min", fmt.Sprint(hold, ", as hold_ms is"))
 	}
 	skus := make([]string, len(r.Items))
 	for i := range r.Items {

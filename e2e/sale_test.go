@@ -115,7 +115,20 @@ func (m *market) finish(id, how string, units int64) error {
 	return nil
 }
 
-// whim is a buyer who takes 1 to 3 units and then confirms, releases or forgets.
+// extend lets a hold last longer, if the sale allows it. A hold that has expired by then is allowed.
+func (m *market) extend(id string) error {
+	var v struct {
+		verdict
+		ExpiresAt time.Time `json:"expires_at"`
+	}
+	status, err := m.insist(&v, "POST", "/reservations/"+id+"/extend", map[string]any{"hold_ms": 5000})
+	if err == nil && (status != 200 || v.State != api.ReservationHeld || v.ExpiresAt.IsZero()) && v.State != api.ReservationExpired {
+		err = fmt.Errorf("extend: %d %+v", status, v)
+	}
+	return err
+}
+
+// whim is a buyer who takes 1 to 3 units and then confirms, perhaps later, releases or forgets.
 func (m *market) whim(i int) error {
 	units := 1 + rand.Int64N(3)
 	id, err := m.reserve(fmt.Sprintf("user-%d", i%200), units, fmt.Sprintf("buy-%d", i))
@@ -127,6 +140,10 @@ func (m *market) whim(i int) error {
 		return nil
 	case 1:
 		return m.finish(id, "release", units)
+	case 2:
+		if err := m.extend(id); err != nil {
+			return err
+		}
 	}
 	return m.finish(id, "confirm", units)
 }
@@ -236,7 +253,7 @@ func TestSaleThroughFaults(t *testing.T) {
 	f := &fleet{t: t, vars: vars, servers: mustServeMany(t, 3, vars...)}
 	const units, limit, buyers = 300, 6, 400
 	more := func(partitions int) map[string]any {
-		return map[string]any{"partitions": partitions, "per_user_limit": limit, "hold_ms": 3000}
+		return map[string]any{"partitions": partitions, "per_user_limit": limit, "hold_ms": 3000, "max_hold_ms": 8000}
 	}
 	markets := []*market{mustMarket(t, "one", f.all, units, more(1)), mustMarket(t, "eight", f.all, units, more(8))}
 	done := make(chan error, len(markets))

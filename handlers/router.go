@@ -95,6 +95,7 @@ func (s *server) routes() []web.Route {
 		route("GET", "/v1/sales/{sale}/reservations/{id}", api.ScopeSalesBuy, web.Handle(s.getReservation)).For(api.UserScopeBuy),
 		route("POST", "/v1/sales/{sale}/reservations/{id}/confirm", api.ScopeSalesBuy, web.Handle(s.confirmReservation)).For(s.confirming),
 		route("POST", "/v1/sales/{sale}/reservations/{id}/release", api.ScopeSalesBuy, web.Handle(s.releaseReservation)).For(api.UserScopeBuy),
+		route("POST", "/v1/sales/{sale}/reservations/{id}/extend", api.ScopeSalesBuy, web.Handle(s.extendReservation)),
 		route("GET", "/v1/sales/{sale}/orders", api.ScopeSales, web.Handle(s.listOrders)),
 		route("GET", "/v1/sales/{sale}/stream", api.ScopeSalesBuy, web.HandleStream(s.streamSale)).For(api.UserScopeBuy),
 	}

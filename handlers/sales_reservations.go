@@ -184,3 +184,38 @@ func (s *server) releaseReservation(ctx context.Context, in *endReservationReque
 	}
 	return web.OK(reservation).Replayed(replayed), nil
 }
+
+type extendReservationRequest struct {
+	Sale        string `path:"sale" validate:"identifier"`
+	ID          string `path:"id" validate:"identifier"`
+	Idempotency api.Idempotency
+	Body        api.ExtendRequest
+}
+
+// extendReservation moves the end of a hold.
+//
+//	@Summary		Extend a hold
+//	@Description	Lets a hold last `hold_ms` from now, but not longer than the sale's `max_hold_ms` from the making of the reservation,
+//	@Description	and never shorter than before. The answer has the `expires_at` that results. In a sale without `max_hold_ms` it stays as it
+//	@Description	was. A reservation that is not held any more is refused with 409 `not_held` and its `state`. Not for user tokens.
+//	@Tags			flash sale
+//	@ID				extendReservation
+//	@Accept			json
+//	@Produce		json
+//	@Param			sale			path		string				true	"The sale"	example(spring)
+//	@Param			id				path		string				true	"The reservation"
+//	@Param			Idempotency-Key	header		string				false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Param			hold			body		api.ExtendRequest	true	"How long the hold shall last"
+//	@Success		200				{object}	api.Reservation		"Held"
+//	@Header			200				{string}	Idempotent-Replayed	"true if this is the first answer again"
+//	@Failure		404				{object}	api.Problem			"sale_not_found, not_found"
+//	@Failure		409				{object}	api.Problem			"not_held"
+//	@Failure		422				{object}	api.Problem			"validation_failed, idempotency_key_reused"
+//	@Router			/v1/sales/{sale}/reservations/{id}/extend [post]
+func (s *server) extendReservation(ctx context.Context, in *extendReservationRequest) (*web.Reply[api.Reservation], error) {
+	reservation, replayed, err := s.sales.Extend(ctx, stock.ExtendHold{Sale: in.Sale, ID: in.ID, HoldMS: *in.Body.HoldMS, Once: in.Idempotency})
+	if err != nil {
+		return nil, err
+	}
+	return web.OK(reservation).Replayed(replayed), nil
+}

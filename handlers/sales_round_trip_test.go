@@ -17,7 +17,7 @@ import (
 func TestS18_PutTakesWhatGetGave(t *testing.T) {
 	t.Parallel()
 	eachSQL(t, func(t *testing.T, w *world) {
-		for i, settings := range []string{`"per_user_limit":null,"idle_ms":null`, `"per_user_limit":4,"hold_ms":0,"idle_ms":3600000`, `"partitions":3`} {
+		for i, settings := range []string{`"per_user_limit":null,"idle_ms":null`, `"per_user_limit":4,"hold_ms":0,"max_hold_ms":60000,"idle_ms":3600000`, `"partitions":3`} {
 			path := fmt.Sprintf("/v1/sales/s%d", i)
 			w.put(path, saleBody(`[{"sku":"a","stock":9},{"sku":"b","total":0}]`, settings))
 			w.post(path+"/reservations", `{"user":"u","lines":[{"sku":"a","quantity":2}]}`)
@@ -48,13 +48,13 @@ func TestS18_PutTakesWhatGetGave(t *testing.T) {
 func TestS18_ASaleShowsAllItsSettings(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	want := func(limit, hold, idle, partitions, more string) string {
+	want := func(limit, hold, longest, idle, partitions, more string) string {
 		return `{"id":"s","state":"open","items":[{"sku":"a","total":1,"available":1,"held":0,"sold":0}],"starts_at":"*","ends_at":"*","per_user_limit":` +
-			limit + `,"hold_ms":` + hold + `,"idle_ms":` + idle + `,"partitions":` + partitions + `,"version":1` + more + `}`
+			limit + `,"hold_ms":` + hold + `,"max_hold_ms":` + longest + `,"idle_ms":` + idle + `,"partitions":` + partitions + `,"version":1` + more + `}`
 	}
 	for name, c := range map[string]struct{ settings, want string }{
-		"none": {`"hold_ms":null`, want("null", "600000", "null", "1", "")},
-		"all":  {`"per_user_limit":2,"hold_ms":5000,"idle_ms":1000000,"partitions":2`, want("2", "5000", "1000000", "2", `,"consistent":true`)},
+		"none": {`"hold_ms":null`, want("null", "600000", "null", "null", "1", "")},
+		"all":  {`"per_user_limit":2,"hold_ms":5000,"max_hold_ms":6000,"idle_ms":1000000,"partitions":2`, want("2", "5000", "6000", "1000000", "2", `,"consistent":true`)},
 	} {
 		w.put("/v1/sales/"+name, saleBody(`[{"sku":"a","stock":1}]`, c.settings)).wants(t, 201, strings.Replace(c.want, `"s"`, `"`+name+`"`, 1))
 	}
@@ -196,4 +196,36 @@ func TestS20_TheStreamEnds(t *testing.T) {
 			return false
 		}
 	})
+}
+
+// S22 over HTTP: a hold is extended by a backend, and never by a user.
+func TestS22_ExtensionOverHTTP(t *testing.T) {
+	t.Parallel()
+	w, admin := setupUsers(t)
+	buyer := "Authorization: Bearer " + w.mustKey(api.ScopeSalesBuy)
+	w.do(put("/v1/sales/s", saleBody(`[{"sku":"a","stock":9}]`, `"hold_ms":60000`, `"max_hold_ms":120000`)).with(admin))
+	made := w.post("/v1/sales/s/reservations", `{"user":"u","lines":[{"sku":"a","quantity":2}]}`, buyer)
+	path := "/v1/sales/s/reservations/" + made.member(t, "id")
+	w.post(path+"/extend", `{"hold_ms":60000}`, w.mustToken("u")).wants(t, 403, problem(api.CodeForbidden, "a user token does not open this call"))
+	at := func(a answer) time.Time {
+		t.Helper()
+		when, err := time.Parse(time.RFC3339, a.member(t, "expires_at"))
+		storetest.Must(t, err)
+		return when
+	}
+	longest := at(made).Add(time.Minute)
+	held := `{"id":"*","user":"u","lines":[{"sku":"a","quantity":2}],"state":"held","expires_at":"` + stamp(longest) + `"}`
+	for i, replayed := range []string{"", "true"} {
+		a := w.post(path+"/extend", `{"hold_ms":3600000}`, buyer, "Idempotency-Key: k").wants(t, 200, held)
+		wantHeader(t, a, "Idempotent-Replayed", replayed)
+		if t.Failed() {
+			t.Fatalf("try %d", i)
+		}
+	}
+	w.post(path+"/extend", `{"hold_ms":3600001}`, buyer, "Idempotency-Key: k").wants(t, 422, problem(api.CodeIdempotencyReused, "*"))
+	w.do(get(path).with(buyer)).wants(t, 200, held)
+	w.post(path+"/release", "", buyer)
+	w.post(path+"/extend", `{"hold_ms":1}`, buyer).wants(t, 409, problem(api.CodeNotHeld, "*", `"state":"released"`))
+	w.post("/v1/sales/s/reservations/x/extend", `{"hold_ms":1}`, buyer).wants(t, 404, problem(api.CodeNotFound, "*"))
+	w.post("/v1/sales/t/reservations/x/extend", `{"hold_ms":1}`, buyer).wants(t, 404, problem(api.CodeSaleNotFound, "*"))
 }

@@ -52,7 +52,7 @@ func TestSale(t *testing.T) {
 	body := saleBody(`[{"sku":"shoe","stock":3},{"sku":"hat","stock":2}]`, `"per_user_limit":4`, `"hold_ms":60000`)
 	sale := func(state, shoe, hat, version string) string {
 		return `{"id":"spring","state":"` + state + `","items":[{"sku":"shoe",` + shoe + `},{"sku":"hat",` + hat +
-			`}],"starts_at":"*","ends_at":"*","per_user_limit":4,"hold_ms":60000,"idle_ms":null,"partitions":1,"version":` + version + `}`
+			`}],"starts_at":"*","ends_at":"*","per_user_limit":4,"hold_ms":60000,"max_hold_ms":null,"idle_ms":null,"partitions":1,"version":` + version + `}`
 	}
 	const full, three = `"total":3,"available":3,"held":0,"sold":0`, `"total":2,"available":2,"held":0,"sold":0`
 
@@ -195,7 +195,7 @@ func TestS9_CompareAndSet(t *testing.T) {
 	w := setup(t)
 	body := func(stock int) string { return saleBody(fmt.Sprintf(`[{"sku":"a","stock":%d}]`, stock)) }
 	present := func(stock, version int) string {
-		return fmt.Sprintf(`{"id":"s","state":"open","items":[{"sku":"a","total":%d,"available":%d,"held":0,"sold":0}],"starts_at":"*","ends_at":"*","per_user_limit":null,"hold_ms":600000,"idle_ms":null,"partitions":1,"version":%d}`, stock, stock, version)
+		return fmt.Sprintf(`{"id":"s","state":"open","items":[{"sku":"a","total":%d,"available":%d,"held":0,"sold":0}],"starts_at":"*","ends_at":"*","per_user_limit":null,"hold_ms":600000,"max_hold_ms":null,"idle_ms":null,"partitions":1,"version":%d}`, stock, stock, version)
 	}
 	refused := func(stock, version int) string {
 		return problem(api.CodeVersionMismatch, "*", fmt.Sprintf(`"version":%d,"sale":%s`, version, present(stock, version)))
@@ -225,7 +225,7 @@ func TestS9_CompareAndSet(t *testing.T) {
 	w.do(put(path, saleBody(`[{"sku":"a","stock":8}]`, `"partitions":2`)).with(`If-Match: *`)).wants(t, 409, problem(api.CodeBounds, "*"))
 	w.post(path+"/reservations", `{"user":"u","lines":[{"sku":"a","quantity":3}]}`)
 	w.do(put(path, body(2)).with(`If-Match: *`)).wants(t, 409, problem(api.CodeBounds, "*"))
-	w.do(put(path, body(3)).with(`If-Match: "4"`)).wants(t, 200, `{"id":"s","state":"sold_out","items":[{"sku":"a","total":3,"available":0,"held":3,"sold":0}],"starts_at":"*","ends_at":"*","per_user_limit":null,"hold_ms":600000,"idle_ms":null,"partitions":1,"version":5}`)
+	w.do(put(path, body(3)).with(`If-Match: "4"`)).wants(t, 200, `{"id":"s","state":"sold_out","items":[{"sku":"a","total":3,"available":0,"held":3,"sold":0}],"starts_at":"*","ends_at":"*","per_user_limit":null,"hold_ms":600000,"max_hold_ms":null,"idle_ms":null,"partitions":1,"version":5}`)
 	t.Run("of two writers one wins", func(t *testing.T) {
 		t.Parallel()
 		w.put("/v1/sales/race", body(1))
@@ -359,6 +359,7 @@ func TestSaleScopes(t *testing.T) {
 		{get("/v1/sales/s/reservations/x"), true},
 		{post("/v1/sales/s/reservations/x/confirm", ""), true},
 		{post("/v1/sales/s/reservations/x/release", ""), true},
+		{post("/v1/sales/s/reservations/x/extend", `{"hold_ms":1}`), true},
 	} {
 		if got := as(c.call, sales); got == 401 || got == 403 {
 			t.Errorf("%s %s: sales gets %d", c.call.method, c.call.path, got)
@@ -452,6 +453,12 @@ func TestBadSales(t *testing.T) {
 		{"a limit of 0", sale(`{` + items + `,` + times + `,"per_user_limit":0}`), 422, broken("per_user_limit", "min", "must be at least 1")},
 		{"a negative hold", sale(`{` + items + `,` + times + `,"hold_ms":-1}`), 422, broken("hold_ms", "min", "must be at least 0")},
 		{"a hold of 31 days", sale(`{` + items + `,` + times + `,"hold_ms":2678400000}`), 422, broken("hold_ms", "max", "must be at most 2592000000")},
+		{"a longest hold below the hold", sale(`{` + items + `,` + times + `,"hold_ms":60000,"max_hold_ms":59999}`), 422, broken("max_hold_ms", "min", "must be at least 60000, as hold_ms is")},
+		{"a longest hold below the default", sale(`{` + items + `,` + times + `,"max_hold_ms":599999}`), 422, broken("max_hold_ms", "min", "must be at least 600000, as hold_ms is")},
+		{"a longest hold of 31 days", sale(`{` + items + `,` + times + `,"max_hold_ms":2678400000}`), 422, broken("max_hold_ms", "max", "must be at most 2592000000")},
+		{"an extension by nothing", post(path+"/reservations/x/extend", `{}`), 422, broken("hold_ms", "required", "is required")},
+		{"an extension by 0", post(path+"/reservations/x/extend", `{"hold_ms":0}`), 422, broken("hold_ms", "min", "must be at least 1")},
+		{"an extension by 31 days", post(path+"/reservations/x/extend", `{"hold_ms":2678400000}`), 422, broken("hold_ms", "max", "must be at most 2592000000")},
 		{"no time to idle", sale(`{` + items + `,` + times + `,"idle_ms":0}`), 422, broken("idle_ms", "min", "must be at least 1")},
 		{"no partition", sale(`{` + items + `,` + times + `,"partitions":0}`), 422, broken("partitions", "min", "must be at least 1")},
 		{"65 partitions", sale(`{` + items + `,` + times + `,"partitions":65}`), 422, broken("partitions", "max", "must be at most 64")},

@@ -83,6 +83,7 @@ var mayCall = map[string]string{
 	"PUT /v1/sales/{sale}":                            "sales admin",
 	"DELETE /v1/sales/{sale}":                         "sales admin",
 	"POST /v1/sales/{sale}/stock":                     "sales admin",
+	"POST /v1/sales/{sale}/reservations/{id}/extend":  "sales sales:buy admin",
 	"GET /v1/sales/{sale}/orders":                     "sales admin",
 	"GET /v1/sales/{sale}":                            "sales sales:buy admin",
 	"GET /v1/sales/{sale}/stream":                     "sales sales:buy admin",

@@ -244,7 +244,7 @@ func firstMessage(ctx context.Context, c *fanfare.ClientWithResponses, user stri
 func sale(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	made, err := c.PutSaleWithResponse(ctx, "go-spring", nil, fanfare.SaleRequest{
 		Items:    []fanfare.SaleStock{{Sku: "sneaker:42", Stock: new(int64(3))}},
-		StartsAt: time.Now().Add(-time.Hour), EndsAt: time.Now().Add(time.Hour),
+		StartsAt: time.Now().Add(-time.Hour), EndsAt: time.Now().Add(time.Hour), MaxHoldMs: new(int64(1_800_000)),
 	})
 	if err := must(http.StatusCreated, made, err); err != nil {
 		return err
@@ -261,6 +261,13 @@ func sale(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	}
 	if p := refused.ApplicationproblemJSON409; p.Code != fanfare.CodeSoldOut || !p.Retryable || (*p.Available)["sneaker:42"] != 1 {
 		return fmt.Errorf("refused with %s", refused.Body)
+	}
+	longer, err := c.ExtendReservationWithResponse(ctx, "go-spring", reserved.JSON201.Id, nil, fanfare.ExtendRequest{HoldMs: 900_000})
+	if err := must(http.StatusOK, longer, err); err != nil {
+		return err
+	}
+	if !longer.JSON200.ExpiresAt.After(*reserved.JSON201.ExpiresAt) {
+		return fmt.Errorf("extended: %s, before %s", longer.Body, reserved.Body)
 	}
 	sold, err := c.ConfirmReservationWithResponse(ctx, "go-spring", reserved.JSON201.Id, nil)
 	if err := must(http.StatusOK, sold, err); err != nil {

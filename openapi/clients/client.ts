@@ -149,6 +149,7 @@ async function sale() {
       items: [{ sku: "sneaker:42", stock: 3 }],
       starts_at: "2026-01-01T00:00:00Z",
       ends_at: "2099-01-01T00:00:00Z",
+      max_hold_ms: 1800000,
     },
   }));
   assert.deepEqual([made.version, made.items[0]?.available], [1, 3]);
@@ -164,6 +165,11 @@ async function sale() {
   assert.equal(error?.code, "sold_out");
   assert.equal(error.retryable, true);
   assert.equal(error.available?.["sneaker:42"], 1);
+  const longer = good(await api.POST("/v1/sales/{sale}/reservations/{id}/extend", {
+    params: { path: { ...path, id: reserved.id } },
+    body: { hold_ms: 900000 },
+  }));
+  assert.ok(longer.expires_at! > reserved.expires_at!);
   const sold = good(await api.POST("/v1/sales/{sale}/reservations/{id}/confirm", {
     params: { path: { ...path, id: reserved.id } },
   }));

@@ -57,6 +57,8 @@ func example(operationID string) any {
 		}
 	case "postStock":
 		return map[string]any{"sku": "sneaker:42", "delta": 50}
+	case "extendReservation":
+		return map[string]any{"hold_ms": 600000}
 	case "postReservation":
 		return map[string]any{"user": "alice", "lines": []any{map[string]any{"sku": "sneaker:42", "quantity": 1}}}
 	default:

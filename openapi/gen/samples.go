@@ -60,6 +60,7 @@ var samples = map[string]any{
 	"revision":                   1,
 	"Sale.per_user_limit":        2,
 	"Sale.idle_ms":               60000,
+	"Sale.max_hold_ms":           1800000,
 	"Sale.state":                 "open",
 	"type":                       "photo.shared",
 	"Problem.type":               "urn:fanfare:problem:validation_failed",

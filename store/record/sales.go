@@ -13,7 +13,7 @@ import (
 )
 
 // Sale is a sale's settings as they are on record. Times are milliseconds since
-// the Unix epoch; a PerUserLimit or IdleMS of 0 is none.
+// the Unix epoch; a PerUserLimit, IdleMS or MaxHoldMS of 0 is none.
 type Sale struct {
 	ID           string     `db:"id" json:"id"`
 	Version      int64      `db:"version" json:"version"`
@@ -22,6 +22,7 @@ type Sale struct {
 	EndsAt       int64      `db:"ends_at" json:"ends_at"`
 	PerUserLimit int64      `db:"per_user_limit" json:"per_user_limit"`
 	HoldMS       int64      `db:"hold_ms" json:"hold_ms"`
+	MaxHoldMS    int64      `db:"max_hold_ms" json:"max_hold_ms"`
 	IdleMS       int64      `db:"idle_ms" json:"idle_ms"`
 	Partitions   int        `db:"partitions" json:"partitions"`
 	// Loading identifies the load from which the settings come: the last time that Redis read the
@@ -35,7 +36,7 @@ type SaleItem struct {
 	Total int64  `json:"total"`
 }
 
-const saleColumns = "id, version, starts_at, ends_at, per_user_limit, hold_ms, idle_ms, partitions, loading"
+const saleColumns = "id, version, starts_at, ends_at, per_user_limit, hold_ms, max_hold_ms, idle_ms, partitions, loading"
 
 // ErrFenced says that the settings to be written come from a Redis that is not the one that last
 // loaded the sale.
@@ -53,7 +54,7 @@ func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
 		verb, end := db.d.insertNew("id")
 		_, err := tx.ExecContext(ctx, verb+" INTO sales ("+saleColumns+", item_totals, created_at, updated_at) "+
-			"VALUES (?, 0, 0, 0, 0, 0, 0, 0, ?, '[]', "+db.d.now+", "+db.d.now+")"+end, s.ID, s.Loading)
+			"VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0, ?, '[]', "+db.d.now+", "+db.d.now+")"+end, s.ID, s.Loading)
 		if err != nil {
 			return err
 		}
@@ -71,8 +72,8 @@ func (db *DB) PutSale(ctx context.Context, s Sale, restocks ...Restock) error {
 			}
 		}
 		_, err = tx.ExecContext(ctx, "UPDATE sales SET version = ?, item_totals = ?, starts_at = ?, ends_at = ?, "+
-			"per_user_limit = ?, hold_ms = ?, idle_ms = ?, partitions = ?, updated_at = "+db.d.now+" WHERE id = ? AND version < ?",
-			s.Version, string(items), s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.IdleMS, s.Partitions, s.ID, s.Version)
+			"per_user_limit = ?, hold_ms = ?, max_hold_ms = ?, idle_ms = ?, partitions = ?, updated_at = "+db.d.now+" WHERE id = ? AND version < ?",
+			s.Version, string(items), s.StartsAt, s.EndsAt, s.PerUserLimit, s.HoldMS, s.MaxHoldMS, s.IdleMS, s.Partitions, s.ID, s.Version)
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 func aSale(id string, version int64) record.Sale {
 	return record.Sale{
 		ID: id, Version: version, Items: []record.SaleItem{{SKU: "b", Total: 1<<53 - 1}, {SKU: "a", Total: version}},
-		StartsAt: 1000, EndsAt: 2000, PerUserLimit: 2, HoldMS: 600_000, IdleMS: 5, Partitions: 8,
+		StartsAt: 1000, EndsAt: 2000, PerUserLimit: 2, HoldMS: 600_000, MaxHoldMS: 900_000, IdleMS: 5, Partitions: 8,
 	}
 }
 

@@ -93,6 +93,19 @@ func (s *Store) End(ctx context.Context, e stock.EndHold) (*api.Reservation, boo
 	return &ended.Reservation, ended.Replayed, nil
 }
 
+// Extend moves the end of a hold, as stock.Live.Extend does.
+func (s *Store) Extend(ctx context.Context, e stock.ExtendHold) (*api.Reservation, bool, error) {
+	var extended stock.Ended
+	err := s.with(ctx, e.Sale, func() (err error) {
+		extended, err = s.live.Extend(ctx, e)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return &extended.Reservation, extended.Replayed, nil
+}
+
 // order hands an order to the relay.
 func (s *Store) order(ctx context.Context, o *stock.Order) {
 	if o == nil {

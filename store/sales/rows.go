@@ -9,7 +9,7 @@ import (
 func settingsRow(s stock.Settings) record.Sale {
 	row := record.Sale{
 		ID: s.ID, Version: s.Version, StartsAt: s.StartsAt, EndsAt: s.EndsAt, PerUserLimit: s.PerUserLimit,
-		HoldMS: s.HoldMS, IdleMS: s.IdleMS, Partitions: s.Partitions, Loading: s.Loading,
+		HoldMS: s.HoldMS, MaxHoldMS: s.MaxHoldMS, IdleMS: s.IdleMS, Partitions: s.Partitions, Loading: s.Loading,
 	}
 	for _, item := range s.Items {
 		row.Items = append(row.Items, record.SaleItem(item))
@@ -21,7 +21,7 @@ func settingsRow(s stock.Settings) record.Sale {
 func settingsOf(row *record.Sale) stock.Settings {
 	s := stock.Settings{
 		ID: row.ID, Version: row.Version, StartsAt: row.StartsAt, EndsAt: row.EndsAt, PerUserLimit: row.PerUserLimit,
-		HoldMS: row.HoldMS, IdleMS: row.IdleMS, Partitions: row.Partitions, Loading: row.Loading,
+		HoldMS: row.HoldMS, MaxHoldMS: row.MaxHoldMS, IdleMS: row.IdleMS, Partitions: row.Partitions, Loading: row.Loading,
 	}
 	for _, item := range row.Items {
 		s.Items = append(s.Items, stock.Item(item))

@@ -54,8 +54,8 @@ func (e *editor) BeginDelete(ctx context.Context, sale string, m Match) (Deletio
 			continue
 		}
 		// An error may have come after the partition was closed.
-		if e := e.CancelDelete(ctx, d); err == nil && e != nil {
-			err = e
+		if opened := e.CancelDelete(ctx, d); err == nil {
+			err = opened
 		}
 		if err == nil {
 			err = e.refusedDelete(ctx, sale, status)

@@ -5,7 +5,7 @@
 // All calls are methods of Live:
 //
 //	Put, Restock                        make and change a sale
-//	Reserve, End                        make a reservation, confirm or release it
+//	Reserve, End, Extend                make a reservation, confirm or release it, extend its hold
 //	Sale, Reservation, Reservations, EveryReservation, Now    read
 //	BeginDelete, FinishDelete, CancelDelete, Forget    delete a sale
 //	Settings, UnrecordedSettings, UnrecordedRestocks, WaitingOrders    read what SQL should have
@@ -60,7 +60,7 @@
 // The fields of the hash sale:
 //
 //	version     rises with each change of the settings or totals
-//	starts, ends, limit, hold, idle, partitions, skus    the settings
+//	starts, ends, limit, hold, idle, partitions, max_hold, skus    the settings
 //	terms       the first six of them in one text, for a quick read
 //	run_id      the run of the server that the partition belongs to, see ErrStaleRun; "?" after
 //	            the record refused a change, see Disown

@@ -2,12 +2,13 @@ package stock
 
 import (
 	"context"
+	"strconv"
 
 	"fanfare/api"
 	"fanfare/store/redisdb"
 )
 
-// Ended is the answer to a confirmation or a release.
+// Ended is the answer to a confirmation, a release or an extension.
 type Ended struct {
 	Reservation api.Reservation
 	// Replayed: the same idempotency key was answered before.
@@ -45,14 +46,38 @@ func (rs *reservations) End(ctx context.Context, e EndHold) (Ended, error) {
 	if e.Sell {
 		wanted = "s"
 	}
-	c := &call{args: [callerArgs]any{e.ID, wanted + e.Owner, "", newRequest()}}
-	if e.Once.Key != "" {
-		c.once, c.args[2] = p.once(e.Once.Name()), e.Once.Body[:]
+	return rs.change(ctx, p, e.ID, wanted+e.Owner, e.Once)
+}
+
+// ExtendHold asks to extend the hold of a reservation.
+type ExtendHold struct {
+	Sale, ID string
+	// HoldMS is how long the hold shall last from now.
+	HoldMS int64
+	Once   api.Idempotency
+}
+
+// Extend moves the end of a hold, in one round trip: to HoldMS from now, but not beyond the sale's
+// MaxHoldMS from the making of the reservation, and never to an earlier time. The answer has the end.
+// If the reservation is not held any more, the error is not_held, with its state.
+func (rs *reservations) Extend(ctx context.Context, e ExtendHold) (Ended, error) {
+	p, err := rs.partitionByID(ctx, e.Sale, e.ID)
+	if err != nil {
+		return Ended{}, err
+	}
+	return rs.change(ctx, p, e.ID, "h"+strconv.FormatInt(e.HoldMS, 10), e.Once)
+}
+
+// change ends a hold or extends it. wanted is what lua/reservation_end.lua takes.
+func (rs *reservations) change(ctx context.Context, p *partition, id, wanted string, once api.Idempotency) (Ended, error) {
+	c := &call{args: [callerArgs]any{id, wanted, "", newRequest()}}
+	if once.Key != "" {
+		c.once, c.args[2] = p.once(once.Name()), once.Body[:]
 	}
 	if err := join(ctx, p.ends, c); err != nil {
 		return Ended{}, err
 	}
-	return rs.ended(e.Sale, e.ID, readEnd(c))
+	return rs.ended(p.sale, id, readEnd(c))
 }
 
 // endAnswer is a caller's answer from lua/reservation_end.lua.

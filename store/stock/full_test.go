@@ -15,12 +15,13 @@ func TestS6_HoldsEndThoughRedisIsFull(t *testing.T) {
 	for name, end := range map[string]func(w *liveWorld, due, held string) error{
 		"Swept":    func(w *liveWorld, _, _ string) error { return w.Sweep(context.Background()) },
 		"Released": func(w *liveWorld, _, held string) error { return w.endAll(held, "r") },
+		"Extended": func(w *liveWorld, _, held string) error { return w.endAll(held, "h1200000", held, "r") },
 		"TooLate":  func(w *liveWorld, due, _ string) error { return w.endAll(due, "s") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newLiveWorld(t, storetest.Open(t, storetest.Redis(t).URL()))
-			w.mustOpen(offer{stock: map[string]int64{"s": 9}})
+			w.mustOpen(offer{stock: map[string]int64{"s": 9}, maxHold: 3_600_000})
 			due, held := w.mustReserve("u", units("s", 2)).ID, w.mustReserve("v", units("s", 3)).ID
 			paid := w.mustReserve("w", units("s", 4)).ID
 			w.overdue(due)
@@ -28,7 +29,7 @@ func TestS6_HoldsEndThoughRedisIsFull(t *testing.T) {
 			if err := end(w, due, held); err != nil {
 				t.Errorf("while Redis is full: %v", err)
 			}
-			if want := map[string]string{"Swept": "2 7 0 9", "Released": "3 6 0 9", "TooLate": "2 7 0 9"}[name]; w.numbers("s") != want {
+			if want := map[string]string{"Swept": "2 7 0 9", "Released": "3 6 0 9", "Extended": "3 6 0 9", "TooLate": "2 7 0 9"}[name]; w.numbers("s") != want {
 				t.Errorf("%s, want %s", w.numbers("s"), want)
 			}
 			// Who shares a script with one of them is not refused for it either.

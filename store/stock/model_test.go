@@ -115,7 +115,7 @@ func TestModel(t *testing.T) {
 }
 
 func newMachine(rt *rapid.T, w *liveWorld, partitions int64) *machine {
-	o := offer{stock: map[string]int64{"a": rapid.Int64Range(0, 12).Draw(rt, "a"), "b": rapid.Int64Range(0, 6).Draw(rt, "b")}, partitions: partitions}
+	o := offer{stock: map[string]int64{"a": rapid.Int64Range(0, 12).Draw(rt, "a"), "b": rapid.Int64Range(0, 6).Draw(rt, "b")}, partitions: partitions, maxHold: 3_600_000}
 	o.limit = rapid.SampledFrom([]int64{0, 4, 9}).Draw(rt, "limit")
 	x := &machine{T: rt, w: w, m: &reference{total: maps.Clone(o.stock), limit: o.limit, holds: map[string]*refReservation{}}, version: 1}
 	x.request = w.mustOpen(o)
@@ -124,7 +124,7 @@ func newMachine(rt *rapid.T, w *liveWorld, partitions int64) *machine {
 
 func (x *machine) run() {
 	x.Repeat(map[string]func(*rapid.T){
-		"reserve": x.reserve, "crowd": x.crowd, "again": x.reserveAgain, "confirm": x.confirm, "release": x.release, "overdue": x.overdue, "sweep": x.sweep,
+		"reserve": x.reserve, "crowd": x.crowd, "again": x.reserveAgain, "confirm": x.confirm, "release": x.release, "extend": x.extend, "overdue": x.overdue, "sweep": x.sweep,
 		"restock": x.restock, "put": x.put, "": x.compare,
 	})
 }
@@ -234,6 +234,18 @@ func (x *machine) end(rt *rapid.T, sell bool, state api.ReservationState) {
 	}
 	if (err == nil) != (r.state == state) || e.Reservation.State != r.state {
 		rt.Fatalf("%s: %+v %v, it is %s", state, e, err, r.state)
+	}
+}
+
+// extend moves the end of a hold, which changes no number.
+func (x *machine) extend(rt *rapid.T) {
+	id, r := x.pick(rt)
+	e, err := x.w.Extend(context.Background(), ExtendHold{Sale: x.w.sale, ID: id, HoldMS: 1_200_000})
+	if r.due {
+		r.state, r.due = api.ReservationExpired, false
+	}
+	if (err == nil) != (r.state == api.ReservationHeld) || e.Reservation.State != r.state {
+		rt.Fatalf("extended: %+v %v, it is %s", e, err, r.state)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Settings are a sale without the state of its stock. Times are milliseconds since the Unix
-// epoch; a PerUserLimit or IdleMS of 0 means that there is none.
+// epoch; a PerUserLimit, IdleMS or MaxHoldMS of 0 means that there is none.
 type Settings struct {
 	ID           string
 	Version      int64
@@ -20,6 +20,7 @@ type Settings struct {
 	EndsAt       int64
 	PerUserLimit int64
 	HoldMS       int64
+	MaxHoldMS    int64
 	IdleMS       int64
 	Partitions   int
 	// Loading names the load that the sale comes from, or the call that made it.
@@ -144,7 +145,7 @@ func settingsOf(sale string, r *api.SaleRequest) Settings {
 	}
 	s := Settings{
 		ID: sale, StartsAt: r.StartsAt.UnixMilli(), EndsAt: r.EndsAt.UnixMilli(), PerUserLimit: or(r.PerUserLimit, 0),
-		HoldMS: or(r.HoldMS, api.DefaultHold.Milliseconds()), IdleMS: or(r.IdleMS, 0), Partitions: int(or(r.Partitions, 1)),
+		HoldMS: or(r.HoldMS, api.DefaultHold.Milliseconds()), IdleMS: or(r.IdleMS, 0), MaxHoldMS: or(r.MaxHoldMS, 0), Partitions: int(or(r.Partitions, 1)),
 	}
 	for _, item := range r.Items {
 		s.Items = append(s.Items, Item{SKU: item.SKU, Total: item.Units()})

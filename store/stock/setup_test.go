@@ -71,6 +71,7 @@ type offer struct {
 	stock                         map[string]int64
 	starts, ends                  time.Duration // from now by Redis' clock
 	limit, hold, idle, partitions int64
+	maxHold                       int64
 }
 
 func (w *liveWorld) request(o offer) *api.SaleRequest {
@@ -92,6 +93,9 @@ func (w *liveWorld) request(o offer) *api.SaleRequest {
 	if o.hold != 0 {
 		hold := max(o.hold, 0) // -1 sells at once
 		r.HoldMS = &hold
+	}
+	if o.maxHold > 0 {
+		r.MaxHoldMS = &o.maxHold
 	}
 	if o.idle > 0 {
 		r.IdleMS = &o.idle

@@ -76,6 +76,7 @@ const (
 	fieldBalances
 	fieldMade
 	fieldLoading
+	fieldMaxHold
 )
 
 func (b *base) stateCmd(ctx context.Context, p *partition) *redis.Cmd {
@@ -129,7 +130,7 @@ func parseState(p *partition, script *redisdb.Script, answer []any) (*partitionS
 	k.settings = Settings{
 		ID: p.sale, Version: integer(s, fieldVersion), StartsAt: integer(s, fieldStarts), EndsAt: integer(s, fieldEnds),
 		PerUserLimit: integer(s, fieldLimit), HoldMS: integer(s, fieldHold), IdleMS: integer(s, fieldIdle), Partitions: int(integer(s, fieldPartitions)),
-		Loading: redisdb.TextAt(s, fieldLoading),
+		Loading: redisdb.TextAt(s, fieldLoading), MaxHoldMS: integer(s, fieldMaxHold),
 	}
 	k.readNumbers(answer, strings.Split(redisdb.TextAt(s, fieldSKUs), ","))
 	k.out = readTransfers(p, k.settings.Loading, redisdb.ListAt(answer, stateTransfers))
@@ -267,7 +268,7 @@ func saleOf(found []*partitionState) *api.Sale {
 	s := first.settings
 	out := &api.Sale{
 		ID: s.ID, StartsAt: api.AtMillis(s.StartsAt), EndsAt: api.AtMillis(s.EndsAt), HoldMS: s.HoldMS, Partitions: int64(s.Partitions),
-		Version: s.Version, Items: make([]api.SaleItem, len(s.Items)), PerUserLimit: unlessZero(s.PerUserLimit), IdleMS: unlessZero(s.IdleMS),
+		Version: s.Version, Items: make([]api.SaleItem, len(s.Items)), PerUserLimit: unlessZero(s.PerUserLimit), IdleMS: unlessZero(s.IdleMS), MaxHoldMS: unlessZero(s.MaxHoldMS),
 	}
 	left := int64(0)
 	for i, item := range s.Items {

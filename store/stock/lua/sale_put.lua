@@ -7,7 +7,7 @@
 --       (see matches), 4 1 to make one
 --       that is not there, 5 most due holds to return,
 --       6 channel for the new version, 7 starts, 8 ends, 9 limit, 10 hold,
---       11 idle, 12 partitions, 13.. sku and total in turn
+--       11 idle, 12 partitions, 13 max_hold, 14.. sku and total in turn
 -- RETURNS: {1 done, 0 unchanged, 1 made or 2 changed, the partition as state gives it},
 --          {4, 5, 6 as unusable}, {7 the condition does not hold}, {8 the sale differs and
 --          there is no condition}, {9 a sku is missing, partitions differ, or a total is below
@@ -20,7 +20,7 @@
 -- @include lua/part_match.lua
 local TOTALS, REQUEST, OUT = KEYS[5], KEYS[6], KEYS[7]
 local run, ttl, condition, new, bound, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', tonumber(ARGV[5]), ARGV[6]
-local at, first, step = 7, 13, 2
+local at, first, step = 7, 14, 2
 
 local before = redis.call('GET', REQUEST)
 if before then return { 1, tonumber(before), state(run, TOTALS, OUT) } end
