@@ -302,8 +302,10 @@ func reportRepeats(sl validator.StructLevel, repeats map[int]int, entry, field s
 
 func (r *DeviceBatchRequest) repeats() map[int]int {
 	return repeats(r.Devices, func(d *DeviceEntry) string {
-		token, _ := NormalToken(d.Token)
-		return token
+		if token, ok := NormalToken(d.Token); ok {
+			return token
+		}
+		return "" // another rule reports it
 	})
 }
 

@@ -102,8 +102,8 @@ func TestExamples(t *testing.T) {
 				continue
 			}
 			c, complete := example(path, method, op)
-			if !complete || endless(op) || op.OperationID == "postTicket" {
-				continue // the call needs an id or a token that the server made, or never ends
+			if !complete || endless(op) || op.OperationID == "postTicket" || op.OperationID == "deleteSale" {
+				continue // the call needs an id or a token that the server made, or never ends, or the example's sale sells
 			}
 			a := w.do(c)
 			if a.status >= 300 {
