@@ -16,7 +16,6 @@ import (
 )
 
 const (
-	keyWithdrawn = "ff:{withdrawn}:events"
 	// deadLetters is how long a notification may be kept as a dead letter, after it has waited.
 	deadLetters = 7 * 24 * time.Hour
 	// withdrawnFresh is how old the view of the withdrawn events may be when a notification is

@@ -31,7 +31,7 @@ func (p *process) mustEnd(sale string, r *api.SaleRequest) {
 	ends := api.At(time.Now().Add(-time.Minute))
 	over := *r
 	over.EndsAt = &ends
-	_, _, err := p.Put(p.t.Context(), sale, &over, stock.Match{Version: stock.AnyVersion})
+	_, _, err := p.Put(p.t.Context(), sale, &over, stock.Match{Version: api.AnyVersion})
 	storetest.Must(p.t, err)
 }
 
@@ -115,7 +115,7 @@ func TestS20_ASaleIsDeletedUnlessItSellsOrOwes(t *testing.T) {
 					t.Errorf("%d orders, %v", len(orders), err)
 				}
 				storetest.Must(t, p.Delete(t.Context(), s.sale, stock.Match{})) // again
-				mustError(t, p.Delete(t.Context(), s.sale, stock.Match{Version: stock.AnyVersion}), api.CodeVersionMismatch)
+				mustError(t, p.Delete(t.Context(), s.sale, stock.Match{Version: api.AnyVersion}), api.CodeVersionMismatch)
 			})
 		}
 	})
