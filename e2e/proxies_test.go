@@ -147,7 +147,7 @@ func (p *program) checkPassed() {
 			p.t.Errorf("%s: %d %s %v", path, status, answer, err)
 		}
 	}
-	// fanfare itself refuses what is a little too large.
+	// fanfare itself refuses a body that is a little too large.
 	body := map[string]any{"events": []any{map[string]any{"type": strings.Repeat("x", 4<<20)}}}
 	if status, answer, err := p.try("POST", "/v1/events/batch", body); err != nil || status != 413 || !strings.Contains(string(answer), `"max_bytes":4194304`) {
 		p.t.Errorf("a large body: %d %.200s %v", status, answer, err)

@@ -121,7 +121,8 @@ func (l lastEvent) id() string {
 //
 //	@Summary		Follow all chats of a user
 //	@Description	Sends server-sent events. `message` has `{chat, id, sender, text, data, sent_at}`: every message above the
-//	@Description	user's position is sent once, in the order of its chat, including the user's own. `gap` has `{chat, first_id, epoch}`:
+//	@Description	user's position is sent once, in the order of its chat, including the user's own. `redacted` has
+//	@Description	`{chat, id}`: a message that was sent before was redacted. `gap` has `{chat, first_id, epoch}`:
 //	@Description	earlier messages are no longer kept, or the chat was deleted and made again. Joining and leaving take effect at
 //	@Description	once. To go on exactly after an event, send its id as `Last-Event-ID` when you open the stream again; browsers
 //	@Description	do so by themselves. Without that header a stream begins at the acknowledged positions. Delivery does not

@@ -21,7 +21,8 @@ type putSaleRequest struct {
 //	@Summary		Make or change a sale
 //	@Description	Makes the sale or replaces it as a whole. `stock` is the total of a sku, including the units that are held or
 //	@Description	sold; `total` means the same. So a sale that was read can be sent back changed: `state`, `version`, `available`,
-//	@Description	`held`, `sold` and `consistent` have no effect, and `id` must be that of the path. With `If-Match` (ETags of the versions to replace, or * for any) or `If-None-Match: *` the call is a
+//	@Description	`held`, `sold` and `consistent` have no effect, and `id` must be that of the path. With `If-Match`
+//	@Description	(ETags of the versions to replace, or * for any) or `If-None-Match: *` the call is a
 //	@Description	compare-and-set: if the version does not match, 412 `version_mismatch` contains the present version, sale and
 //	@Description	ETag, so that no second read is needed. Reservations do not change the version. Without either header, a sale
 //	@Description	that exists with other content is refused with 409 `conflict`. 409 `bounds` refuses to remove a sku, to change

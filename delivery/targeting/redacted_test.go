@@ -167,8 +167,8 @@ func TestC19_ADeadLetter(t *testing.T) {
 	}
 }
 
-// C19: pushes of messages wait while what is redacted cannot be read; other notifications do not, and
-// cost no reading.
+// C19: pushes of messages wait while the list of redacted messages cannot be read. Other notifications
+// do not wait, and cost no reading.
 func TestC19_ReadingWhatIsRedacted(t *testing.T) {
 	t.Parallel()
 	server := storetest.Redis(t)

@@ -32,7 +32,7 @@ func (e *AppEntry) Path(file string) string {
 	return filepath.Join(e.dir, file)
 }
 
-// Wrong joins what is wrong with the entry, each with the entry's place; nil for nothing. An error
+// Wrong joins the mistakes of the entry, each with the entry's place; nil if there are none. An error
 // begins with the name of its field.
 func (e *AppEntry) Wrong(errs ...error) error {
 	var all []error

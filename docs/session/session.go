@@ -33,7 +33,7 @@ func (b *Backend) Handler() http.Handler {
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(b.answer))
 }
 
-// answer makes a token for the user who is logged in, and with it a ticket for one stream.
+// answer makes a token for the logged-in user, and with it a ticket for one stream.
 func (b *Backend) answer(w http.ResponseWriter, r *http.Request) {
 	user := b.User(r)
 	if user == "" {
