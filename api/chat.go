@@ -169,13 +169,8 @@ type Acks struct {
 // StreamMessage is the data of a stream's `message` event. If the message was redacted before it was
 // delivered, its Text is "", and it has no Data.
 type StreamMessage struct {
-	Chat     string            `json:"chat" example:"team"`
-	ID       int64             `json:"id" example:"1"`
-	Sender   string            `json:"sender" example:"alice"`
-	Text     string            `json:"text" example:"hello"`
-	Data     map[string]string `json:"data,omitempty" example:"picture:p1"`
-	Redacted bool              `json:"redacted,omitempty"`
-	SentAt   Time              `json:"sent_at" swaggertype:"string" format:"date-time"`
+	Chat string `json:"chat" example:"team"`
+	ChatMessage
 }
 
 // StreamRedacted is the data of a stream's `redacted` event: a message that was delivered before has

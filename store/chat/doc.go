@@ -47,8 +47,9 @@
 // and so nothing that counts or compares ids changes.
 //
 // The script that stores a message publishes the whole message on MessageChannel. The script that
-// redacts a message publishes it again without its text. Scripts that change memberships publish
-// the change on MembershipChannel. Package live serves streams and long polls from these. It uses
-// the channels, DecodePublished, Heads, Positions and ReadMany of this package. Messages are pushed to phones by the Pusher of the process that took them. The key due
-// lists the chats with pushes due, so that a sweeper finds pushes that a crash left behind.
+// redacts a message publishes it again without its text. Scripts that change memberships publish the
+// change on MembershipChannel. Package live serves streams and long polls from these. It uses the
+// channels, DecodePublished, Heads, Positions and ReadMany of this package. Messages are pushed to
+// phones by the Pusher of the process that took them. The key due lists the chats with pushes due, so
+// that a sweeper finds pushes that a crash left behind.
 package chat

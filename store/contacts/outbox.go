@@ -3,7 +3,6 @@ package contacts
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -23,7 +22,7 @@ func kinds() []string { return []string{record.KindContact, record.KindContacts,
 // make a dead letter of it.
 func (s *Store) Outbox() map[string]record.OutboxHandler {
 	return map[string]record.OutboxHandler{
-		record.KindContact: s.announceAgain, record.KindUpload: s.announceAgain, record.KindContacts: s.relayBatches,
+		record.KindContact: s.announceAgain, record.KindUpload: s.announceAgain, record.KindContacts: record.RowByRow(s.relayBatch),
 	}
 }
 
@@ -46,19 +45,6 @@ func (s *Store) relayNow(ctx context.Context, row record.OutboxRow) {
 	if err != nil {
 		s.o.Logger.DebugContext(ctx, "a batch of contacts waits for the sweeper", "error", err)
 	}
-}
-
-// relayBatches relays batches of contacts one after the other. A batch that cannot be relayed holds
-// up no other.
-func (s *Store) relayBatches(ctx context.Context, rows []record.OutboxRow) (done []string, all error) {
-	for _, row := range rows {
-		if err := s.relayBatch(ctx, row); err != nil {
-			all = errors.Join(all, fmt.Errorf("relay outbox row %s: %w", row.ID, err))
-			continue
-		}
-		done = append(done, row.ID)
-	}
-	return done, all
 }
 
 // relayBatch updates the owner's index, and those of the contacts, as contactChanged does for one

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -29,23 +28,11 @@ func (s *Store) Outbox() map[string]record.OutboxHandler {
 		record.KindGuard: relaySubjects(func(ctx context.Context, tokens []string) error {
 			return s.writeGuards(ctx, tokens...)
 		}),
-		record.KindDevices: s.relayBatches,
+		record.KindDevices: record.RowByRow(s.relayBatch),
 	}
 }
 
-// relayBatches relays batches of devices one after the other. A batch that cannot be relayed holds
-// up no other.
-func (s *Store) relayBatches(ctx context.Context, rows []record.OutboxRow) (done []string, all error) {
-	for _, row := range rows {
-		if err := s.relayBatch(ctx, row); err != nil {
-			all = errors.Join(all, fmt.Errorf("relay outbox row %s: %w", row.ID, err))
-			continue
-		}
-		done = append(done, row.ID)
-	}
-	return done, all
-}
-
+// relayBatch relays the users and then the tokens of a batch of devices.
 func (s *Store) relayBatch(ctx context.Context, row record.OutboxRow) error {
 	var of record.BatchSubjects
 	if err := json.Unmarshal([]byte(row.Payload), &of); err != nil {

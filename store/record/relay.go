@@ -25,6 +25,21 @@ const (
 // again in a later round. Doing the work of a row twice must do no harm.
 type OutboxHandler func(context.Context, []OutboxRow) (done []string, err error)
 
+// RowByRow is a handler that does the work of one row after the other. A row whose work fails holds up
+// no other.
+func RowByRow(relay func(context.Context, OutboxRow) error) OutboxHandler {
+	return func(ctx context.Context, rows []OutboxRow) (done []string, all error) {
+		for _, row := range rows {
+			if err := relay(ctx, row); err != nil {
+				all = errors.Join(all, fmt.Errorf("relay outbox row %s: %w", row.ID, err))
+				continue
+			}
+			done = append(done, row.ID)
+		}
+		return done, all
+	}
+}
+
 // RelayOptions tune a Relay; the zero value works.
 type RelayOptions struct {
 	// Every is how often the outbox is read for rows that were left behind; default 1 s, at most 4

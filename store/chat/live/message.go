@@ -16,9 +16,7 @@ type Message struct {
 }
 
 func newMessage(chat string, m *api.ChatMessage) *Message {
-	return &Message{StreamMessage: api.StreamMessage{
-		Chat: chat, ID: m.ID, Sender: m.Sender, Text: m.Text, Data: m.Data, Redacted: m.Redacted, SentAt: m.SentAt,
-	}}
+	return &Message{StreamMessage: api.StreamMessage{Chat: chat, ChatMessage: *m}}
 }
 
 // size is about how many bytes the message takes in memory.
