@@ -166,8 +166,12 @@ func (t *topic) receive(payload string, kept *budget) (stale bool) {
 	return false
 }
 
-// redact takes the text of a message out of memory, and tells the streams.
+// redact takes the text of a message out of memory, and tells the streams. A message of another epoch
+// is none that they have delivered: the chat was deleted and made again.
 func (t *topic) redact(epoch string, m *api.ChatMessage, kept *budget) {
+	if t.known && epoch != t.epoch {
+		return
+	}
 	if len(t.ring) > 0 && epoch == t.epoch {
 		if i := m.ID - t.ring[0].ID; i >= 0 && i < int64(len(t.ring)) {
 			was := t.ring[i]
