@@ -103,7 +103,7 @@ func (s *soak) trouble(r *rand.Rand) trouble {
 		return trouble{frozen, []int{victim}, true, soakLease + time.Second + lasts/2,
 			func() { _ = at.now().cmd.Process.Signal(syscall.SIGSTOP) }, func() { _ = at.now().cmd.Process.Signal(syscall.SIGCONT) }}
 	case 5, 6:
-		return trouble{"kill -9 of Redis", allSlots, true, lasts, s.redis.Kill, s.redis.Restart}
+		return trouble{"kill -9 of Redis", allSlots, true, lasts, func() { s.redisKills.Add(1); s.redis.Kill() }, s.redis.Restart}
 	case 7, 8:
 		return trouble{"Redis cut off from one process", []int{victim}, true, 2 * lasts, at.proxy.Cut, at.proxy.Mend}
 	case 9:

@@ -93,7 +93,7 @@ func (s *soak) checkRepeats() {
 // busy stand-in may have read requests that were sent before its end.
 const (
 	recordLag = 2 * time.Second
-	readLag   = 500 * time.Millisecond
+	readLag   = 2 * time.Second
 )
 
 // exposes tells whether a fault may have kept the record of a sending from Redis.

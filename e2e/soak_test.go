@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,8 +51,10 @@ type soak struct {
 	sql    *storetest.MySQLServer
 	http   *http.Client
 	faults []soakFault
-	flat   flatness
-	ever   []*program // all processes, including ended ones
+	// redisKills counts the kills of Redis.
+	redisKills atomic.Int64
+	flat       flatness
+	ever       []*program // all processes, including ended ones
 
 	traffic context.Context // workers go on until it ends
 	halt    context.CancelFunc
