@@ -155,7 +155,7 @@ func TestC18_ARedactionDuringADelivery(t *testing.T) {
 	if top.receive("e 1 1700000000000 ann ", kept) {
 		t.Error("the topic is stale")
 	}
-	st.deliver(nil, c, news) // what was read before
+	st.deliver(nil, c, news)                        // what was read before
 	top.receive("other 1 1700000000000 ann ", kept) // of a chat of the same name
 	events := st.tellRedacted(nil)
 	if len(events) != 1 || events[0].Redacted.ID != 1 || events[0].Redacted.Chat != "team" {
