@@ -188,7 +188,7 @@ main() {
 	export GOGC=400
 	step go vet -race ./... # what it compiles, the tests use, which need no part of it again
 	# Those that take longest begin first, and beside them those that mostly wait.
-	step go test -race -vet=off -p 3 -timeout 15m ./e2e ./handlers ./store/redisdb ./store/chat/live ./store/lock ./store/apikeys ./store/sales \
+	step go test -race -vet=off -p 2 -timeout 30m ./e2e ./handlers ./store/redisdb ./store/chat/live ./store/lock ./store/apikeys ./store/sales \
 		./delivery ./store/queue ./store/contacts ./store/stock ./... "$@"
 	say "passed"
 }
