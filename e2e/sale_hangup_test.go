@@ -61,8 +61,10 @@ func TestSaleBesideClientsThatHangUp(t *testing.T) {
 	proxy, url := storetest.ProxyTo(t, storetest.Redis(t).URL())
 	proxy.Delay(farAway)
 	p := mustServe(t, t.TempDir(), quick("FANFARE_REDIS_URL="+url, "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)
+	all := func() []*program { return []*program{p} }
 	for partitions := range 2 {
-		p.must(201, nil, "PUT", fmt.Sprint("/v1/sales/rush-", partitions), json.RawMessage(saleJSON(t, 100_000, 1+3*partitions)))
+		m := &market{t: t, sale: fmt.Sprint("rush-", partitions), servers: all}
+		m.mustDo(201, "PUT", "", saleJSON(t, 100_000, 1+3*partitions))
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var impatient sync.WaitGroup
@@ -77,7 +79,6 @@ func TestSaleBesideClientsThatHangUp(t *testing.T) {
 			p.hangUp(ctx, "PUT", func() (string, string) { return fmt.Sprint("/v1/sales/hang-", n.Add(1)%50), saleJSON(t, 5, 1+i%2) })
 		})
 	}
-	all := func() []*program { return []*program{p} }
 	var patient sync.WaitGroup
 	for i := range 4 {
 		patient.Go(func() {

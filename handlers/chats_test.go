@@ -370,7 +370,7 @@ func TestC14_NothingIsDueWithoutItsType(t *testing.T) {
 	for name, registered := range map[string]bool{"Registered": true, "Unknown": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := setup(t)
+			w := setupOn(t, storetest.Open(t, storetest.Redis(t).URL()))
 			if registered {
 				w.put("/v1/event-types/chat.message", `{"title":"{{.actor}}","body":"{{.data.text}}"}`)
 			}

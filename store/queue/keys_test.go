@@ -250,7 +250,7 @@ func TestQ4_TheNextOfAKeyStartsAtOnce(t *testing.T) {
 					}
 					return queue.Result{}
 				}))
-				storetest.Eventually(t, 3*time.Second, "the second job started", func() bool { return got.len() == 2 })
+				storetest.Eventually(t, 30*time.Second, "the second job started", func() bool { return got.len() == 2 })
 				w.mustBeConsistent()
 			})
 		}
@@ -262,7 +262,7 @@ func TestQ4_TheNextOfAKeyStartsAtOnce(t *testing.T) {
 			var got seen
 			before := time.Now()
 			w.run(queue.Each(func(ctx context.Context, c *queue.Claimed) queue.Result { got.add(c.ID); return queue.Result{} }))
-			storetest.Eventually(t, 3*time.Second, "both jobs ran", func() bool { return got.len() == 2 })
+			storetest.Eventually(t, 30*time.Second, "both jobs ran", func() bool { return got.len() == 2 })
 			t.Logf("both ran %v after the death", time.Since(before))
 			w.mustBeEmpty()
 		})
