@@ -19,7 +19,7 @@ func TestEmbeddedStop(t *testing.T) {
 	if _, body, err := p.try("GET", "/readyz", nil); err != nil || !strings.Contains(string(body), note) {
 		t.Errorf("readyz: %s %v", body, err)
 	}
-	storetest.Eventually(t, 10*time.Second, "the note at start", func() bool { return strings.Contains(p.stderr.String(), note) })
+	storetest.Eventually(t, 30*time.Second, "the note at start", func() bool { return strings.Contains(p.stderr.String(), note) })
 
 	p.must(201, nil, "PUT", "/v1/event-types/hello", map[string]any{"title": "Hello"})
 	p.must(201, nil, "PUT", "/v1/users/bob/devices/"+deviceToken(1), map[string]string{"platform": "apns", "topic": "com.example.app", "environment": "sandbox"})
@@ -43,7 +43,7 @@ func TestEmbeddedStop(t *testing.T) {
 		p.must(200, &list, "GET", "/v1/sales/spring/orders", nil)
 		return list
 	}
-	storetest.Eventually(t, 10*time.Second, "the order on record", func() bool { return len(orders().Items) == 1 })
+	storetest.Eventually(t, 30*time.Second, "the order on record", func() bool { return len(orders().Items) == 1 })
 	var event struct{ ID string }
 	p.must(202, &event, "POST", "/v1/events", map[string]any{"type": "hello", "audience": map[string]any{"users": []string{"bob"}}}, "Idempotency-Key", "once")
 	p.must(200, nil, "GET", "/v1/events/"+event.ID, nil)
@@ -70,7 +70,7 @@ func TestEmbeddedStop(t *testing.T) {
 	}
 	p.must(200, nil, "GET", "/v1/event-types/hello", nil)
 	var recent struct{ Items []any }
-	storetest.Eventually(t, 10*time.Second, "contacts and uploads", func() bool {
+	storetest.Eventually(t, 30*time.Second, "contacts and uploads", func() bool {
 		p.must(200, &recent, "GET", "/v1/users/carol/recent-contacts", nil)
 		return len(recent.Items) == 1
 	})

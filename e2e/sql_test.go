@@ -19,17 +19,17 @@ func TestSQLGoesAwayAndComesBack(t *testing.T) {
 		"FANFARE_DATABASE_URL="+url)...)
 	p.mustRegister(2)
 	p.must(202, nil, "POST", "/v1/events", greeting("user-0")) // now user-0 is in the cache
-	apns.MustWait(t, 1, 10*time.Second)
+	apns.MustWait(t, 1, 30*time.Second)
 
 	proxy.Cut()
-	storetest.Eventually(t, 10*time.Second, "readyz says that SQL is down", func() bool { return sqlState(p) == "down" })
+	storetest.Eventually(t, 30*time.Second, "readyz says that SQL is down", func() bool { return sqlState(p) == "down" })
 	var problem struct{ Code string }
 	p.must(503, &problem, "PUT", "/v1/users/user-2/opt-outs/greeting", nil)
 	if problem.Code != "unavailable" {
 		t.Errorf("code %q", problem.Code)
 	}
 	p.must(202, nil, "POST", "/v1/events", greeting("user-0"))
-	apns.MustWait(t, 2, 10*time.Second)
+	apns.MustWait(t, 2, 30*time.Second)
 	p.must(202, nil, "POST", "/v1/events", greeting("user-1")) // not in the cache: it waits
 
 	proxy.Mend()

@@ -88,7 +88,7 @@ func TestStartBeforeRedisAndTheDatabase(t *testing.T) {
 	redis.Cut()
 	sql.Cut()
 	p := launchServer(t, t.TempDir(), "FANFARE_REDIS_URL="+redisURL, "FANFARE_DATABASE_URL="+database)
-	storetest.Eventually(t, 10*time.Second, "it lives", func() bool {
+	storetest.Eventually(t, 30*time.Second, "it lives", func() bool {
 		status, _, err := p.try("GET", "/healthz", nil)
 		return err == nil && status == 200
 	})
@@ -209,7 +209,7 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 func TestBanner(t *testing.T) {
 	t.Parallel()
 	p := mustServe(t, t.TempDir(), "FANFARE_LOG_FORMAT=text")
-	storetest.Eventually(t, 5*time.Second, "the banner", func() bool {
+	storetest.Eventually(t, 30*time.Second, "the banner", func() bool {
 		said := p.stdout.String()
 		for _, want := range []string{p.base, p.base + "/docs/", "curl ", "embedded", "log sender", "fanfare.db", "no API key"} {
 			if !strings.Contains(said, want) {
@@ -372,7 +372,7 @@ func TestSIGHUPReadsTheAppsFileAgain(t *testing.T) {
 		var accepted struct{ ID string }
 		var got report
 		p.must(202, &accepted, "POST", "/v1/events", greeting("user-0"))
-		storetest.Eventually(t, 10*time.Second, "the event is done", func() bool {
+		storetest.Eventually(t, 30*time.Second, "the event is done", func() bool {
 			p.must(200, &got, "GET", "/v1/events/"+accepted.ID, nil)
 			return got.State == "done"
 		})
@@ -383,8 +383,8 @@ func TestSIGHUPReadsTheAppsFileAgain(t *testing.T) {
 	}
 	write(`{"apps":[`)
 	_ = p.cmd.Process.Signal(syscall.SIGHUP)
-	storetest.Eventually(t, 5*time.Second, "a word about the broken file", func() bool { return strings.Contains(p.stderr.String(), file) })
+	storetest.Eventually(t, 30*time.Second, "a word about the broken file", func() bool { return strings.Contains(p.stderr.String(), file) })
 	write(`{"apps":[` + app("com.example.app") + `,` + app("com.example.other") + `]}`)
 	_ = p.cmd.Process.Signal(syscall.SIGHUP)
-	storetest.Eventually(t, 10*time.Second, "the new app works", func() bool { return failed() == 0 })
+	storetest.Eventually(t, 30*time.Second, "the new app works", func() bool { return failed() == 0 })
 }

@@ -23,7 +23,7 @@ func TestUploadsWithoutEnd(t *testing.T) {
 		p := mustServe(t, t.TempDir())
 		stop := p.uploadWithoutEnd(100, "x", 100*time.Millisecond)
 		defer stop()
-		storetest.Eventually(t, 20*time.Second, "most uploads are under way", func() bool {
+		storetest.Eventually(t, time.Minute, "most uploads are under way", func() bool {
 			n, err := strconv.ParseFloat(p.metric("fanfare_http_in_flight_requests"), 64)
 			return err == nil && n >= 60
 		})

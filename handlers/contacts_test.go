@@ -108,7 +108,7 @@ func TestRecentContacts(t *testing.T) {
 	w.workContacts()
 	bob := `{"contact":"bob","relationship":"friend","last_upload_at":"2026-01-02T03:04:01.000Z"}`
 	amy := `{"contact":"amy","relationship":"friend","last_upload_at":"2026-01-02T03:04:00.000Z"}`
-	storetest.Eventually(t, 10*time.Second, "the fan-out is done", func() bool {
+	storetest.Eventually(t, 30*time.Second, "the fan-out is done", func() bool {
 		return strings.Contains(w.get("/v1/stats").body, `"contacts":{"pending":0,`)
 	})
 	w.want("GET", "/v1/users/me/recent-contacts", "", 200, `{"items":[`+bob+`,`+amy+`],"complete":true}`)

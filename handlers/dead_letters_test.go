@@ -28,7 +28,7 @@ func mustDie(t *testing.T, q *queue.Queue, n int) {
 			return queue.Result{Outcome: queue.Dead, Reason: "test", Err: "it would not"}
 		}))
 	}()
-	storetest.Eventually(t, 10*time.Second, "all are dead", func() bool {
+	storetest.Eventually(t, 30*time.Second, "all are dead", func() bool {
 		list, err := q.DeadLetters(t.Context(), "", n)
 		return err == nil && len(list.Items) == n
 	})

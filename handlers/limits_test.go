@@ -189,7 +189,7 @@ func TestRedisAway(t *testing.T) {
 	}
 	t.Run("heals by itself", func(t *testing.T) {
 		redis.Restart()
-		storetest.Eventually(t, 15*time.Second, "events are accepted again", func() bool { return w.do(event).status == 202 })
+		storetest.Eventually(t, 30*time.Second, "events are accepted again", func() bool { return w.do(event).status == 202 })
 	})
 }
 

@@ -360,7 +360,7 @@ func TestHeldUpFramesAreNeverSent(t *testing.T) {
 	c.start() // the preface is sent afterwards, which this peer accepts
 	<-slow.began
 	c.NewCall([]byte("second"), nil, second).Start("/", nil)
-	storetest.Eventually(t, 5*time.Second, "the second write to be late", func() bool {
+	storetest.Eventually(t, 30*time.Second, "the second write to be late", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return time.Since(c.out.since) > within

@@ -80,7 +80,7 @@ func TestTakeProbe(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustChange(t, true)(s.TakeProbe(t.Context(), "a/production", 50*time.Millisecond))
-		storetest.Eventually(t, 5*time.Second, "the interval to end", func() bool {
+		storetest.Eventually(t, 30*time.Second, "the interval to end", func() bool {
 			ok, err := s.TakeProbe(t.Context(), "a/production", time.Minute)
 			return ok && err == nil
 		})

@@ -216,7 +216,7 @@ func TestR12_TheSameUploadAgainIsAnnouncedAgain(t *testing.T) {
 		if err != nil || created {
 			t.Fatalf("created %t, %v", created, err)
 		}
-		storetest.Eventually(t, 10*time.Second, "the fan-out is done", func() bool { return slices.Equal(w.members(t, "me"), []string{"a@50"}) })
+		storetest.Eventually(t, 30*time.Second, "the fan-out is done", func() bool { return slices.Equal(w.members(t, "me"), []string{"a@50"}) })
 	})
 }
 
@@ -277,7 +277,7 @@ func TestR13_TheRightToBuildExpires(t *testing.T) {
 			t.Fatal(mine, err)
 		}
 		w.want(t, "me", 1, "")
-		storetest.Eventually(t, 5*time.Second, "a read builds the index", func() bool {
+		storetest.Eventually(t, 30*time.Second, "a read builds the index", func() bool {
 			return w.mustRecent(t, "me", 1) == "" && w.state(t, "me", "u") == ""
 		})
 	})

@@ -137,7 +137,7 @@ func TestP13_AWriterKilledBetweenCommitAndRelay(t *testing.T) {
 			t.Fatalf("a row younger than the relay's age was relayed: %d left", n)
 		}
 		mustRelay(t, w, quick)
-		storetest.Eventually(t, 10*time.Second, "the outbox to be swept", func() bool { return mustBatches(t, w) == 0 })
+		storetest.Eventually(t, 30*time.Second, "the outbox to be swept", func() bool { return mustBatches(t, w) == 0 })
 		if g := mustGuard(t, w, token(1)); !g.Reaches("bob") || g.Reaches("alice") {
 			t.Errorf("guard %+v", g)
 		}
@@ -169,7 +169,7 @@ func TestP13_WhatAMasterLostIsToldAgain(t *testing.T) {
 	storetest.Eventually(t, 20*time.Second, "the batch to be told again", func() bool {
 		return len(mustTarget(t, w.store, devices.Query{User: "alice"}).Devices) == 0 && mustGuard(t, w, token(1)).Reaches("bob")
 	})
-	storetest.Eventually(t, 10*time.Second, "the outbox to be swept", func() bool { return mustBatches(t, w) == 0 })
+	storetest.Eventually(t, 30*time.Second, "the outbox to be swept", func() bool { return mustBatches(t, w) == 0 })
 }
 
 // TestP13_BatchesAgainstEverything: batches with the same tokens in opposite order, single calls and

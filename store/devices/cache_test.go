@@ -218,7 +218,7 @@ func TestOutbox_AWriterKilledBetweenCommitAndRelay(t *testing.T) {
 			t.Fatalf("rows younger than the relay's age were relayed: %d left", n)
 		}
 		mustRelay(t, w, quick)
-		storetest.Eventually(t, 10*time.Second, "the outbox is swept", func() bool { return mustOutbox(t, w) == 0 })
+		storetest.Eventually(t, 30*time.Second, "the outbox is swept", func() bool { return mustOutbox(t, w) == 0 })
 		if g := mustGuard(t, w, token(1)); !g.Reaches("bob") || g.Reaches("alice") {
 			t.Fatalf("guard %+v", g)
 		}
@@ -239,7 +239,7 @@ func TestP10_AChangeThatRedisMissedIsSweptIn(t *testing.T) {
 		cut := devices.New(away, w.rec, queue.New(away, queue.Options{Name: "notifications"}), devices.Options{})
 		storetest.Must(t, cut.PutOptOut(ctx, "alice", "like"))
 		mustRelay(t, w, record.RelayOptions{})
-		storetest.Eventually(t, 10*time.Second, "the stale entry goes", func() bool { return mustTarget(t, w.store, like).OptedOut })
+		storetest.Eventually(t, 30*time.Second, "the stale entry goes", func() bool { return mustTarget(t, w.store, like).OptedOut })
 	})
 }
 
@@ -262,8 +262,8 @@ func TestRedisAway(t *testing.T) {
 	}
 	server.Restart()
 	relay := w.rec.NewRelay(quick, w.store.Outbox())
-	storetest.Eventually(t, 10*time.Second, "the outbox is swept", func() bool { return relay.Sweep(ctx) == nil && mustOutbox(t, w) == 0 })
-	storetest.Eventually(t, 10*time.Second, "the cache is used again", func() bool {
+	storetest.Eventually(t, 30*time.Second, "the outbox is swept", func() bool { return relay.Sweep(ctx) == nil && mustOutbox(t, w) == 0 })
+	storetest.Eventually(t, 30*time.Second, "the cache is used again", func() bool {
 		got := mustTarget(t, w.store, like)
 		_, hit := w.store.Cached(ctx, "alice", "like")
 		return got.OptedOut && hit

@@ -76,7 +76,7 @@ func TestDevicesAndSettings(t *testing.T) {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		relay := w.rec.NewRelay(quick, s.Outbox())
-		storetest.Eventually(t, 10*time.Second, "the outbox to be swept", func() bool { return relay.Sweep(ctx) == nil && mustOutbox(t, w) == 0 })
+		storetest.Eventually(t, 30*time.Second, "the outbox to be swept", func() bool { return relay.Sweep(ctx) == nil && mustOutbox(t, w) == 0 })
 	})
 }
 
@@ -111,7 +111,7 @@ func TestTargets(t *testing.T) {
 			}
 		})
 		t.Run("AMuteEndsInTheCacheToo", func(t *testing.T) {
-			storetest.Eventually(t, 5*time.Second, "the mute ends", func() bool {
+			storetest.Eventually(t, 30*time.Second, "the mute ends", func() bool {
 				return !mustTarget(t, s, queries[0]).Muted
 			})
 			if _, hit := s.Cached(ctx, alice, "like"); !hit {
@@ -199,7 +199,7 @@ func TestConcurrentWritesOfOneTokenAllSucceed(t *testing.T) {
 		})
 		// A relay may give up while others keep changing the token.
 		mustRelay(t, w, quick)
-		storetest.Eventually(t, 10*time.Second, "the outbox is empty", func() bool { return mustOutbox(t, w) == 0 })
+		storetest.Eventually(t, 30*time.Second, "the outbox is empty", func() bool { return mustOutbox(t, w) == 0 })
 		truth, err := w.rec.DevicesByToken(t.Context(), token(1))
 		storetest.Must(t, err)
 		g, owner := mustGuard(t, w, token(1)), truth[token(1)].User

@@ -39,7 +39,7 @@ func TestP10_WhatAMasterLostIsToldAgain(t *testing.T) {
 			mustGuard(t, w, token(1)).Reaches("bob") && mustGuard(t, w, token(2)).State == devices.StateGone
 	})
 	t.Logf("right again after %v", time.Since(lost).Round(time.Millisecond))
-	storetest.Eventually(t, 10*time.Second, "the outbox to be swept", func() bool { return mustOutbox(t, w) == 0 })
+	storetest.Eventually(t, 30*time.Second, "the outbox to be swept", func() bool { return mustOutbox(t, w) == 0 })
 }
 
 // mustCopy copies all of Redis, and gives what puts it back as it was then.

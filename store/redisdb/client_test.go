@@ -29,7 +29,7 @@ func TestPoolsShowEveryConnection(t *testing.T) {
 	}
 	all.Wait()
 	var open, there int64
-	storetest.Eventually(t, 10*time.Second, "the pools show what Redis has", func() bool {
+	storetest.Eventually(t, 30*time.Second, "the pools show what Redis has", func() bool {
 		open = 0
 		for _, p := range db.Pools() {
 			open += p.Open

@@ -162,7 +162,7 @@ func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t, "embedded")
 	mustNil(t, db.Share(t.Context(), redisdb.Write, redis.NewCmd(t.Context(), "set", "k", "v", "px", 300)))
-	storetest.Eventually(t, 10*time.Second, "the key expires", func() bool {
+	storetest.Eventually(t, 30*time.Second, "the key expires", func() bool {
 		get := redis.NewCmd(t.Context(), "get", "k")
 		return db.Share(t.Context(), redisdb.Read, get) == nil && get.Err() == redis.Nil
 	})

@@ -135,7 +135,7 @@ func TestMemory(t *testing.T) {
 	mustNil(t, w.Overloaded())
 	mustNil(t, w.server.Client().Set(t.Context(), "ballast", make([]byte, 1<<20), 0).Err())
 	mustNil(t, w.server.Client().ConfigSet(t.Context(), "maxmemory", "1mb").Err())
-	storetest.Eventually(t, 10*time.Second, "overloaded", func() bool { return w.Overloaded() != nil })
+	storetest.Eventually(t, 30*time.Second, "overloaded", func() bool { return w.Overloaded() != nil })
 	var e *api.Error
 	if err := w.Overloaded(); !errors.As(err, &e) || e.Code != api.CodeOverloaded || e.RetryAfter <= 0 {
 		t.Errorf("got %v", err)
@@ -145,7 +145,7 @@ func TestMemory(t *testing.T) {
 	script := mustScript(t, "redis.call('SET', KEYS[1], 'v') return 1").Cmd(t.Context(), []string{"k"})
 	mustCode(t, w.Share(t.Context(), redisdb.Write, script), api.CodeOverloaded)
 	mustNil(t, w.server.Client().ConfigSet(t.Context(), "maxmemory", "1gb").Err())
-	storetest.Eventually(t, 10*time.Second, "room again", func() bool { return w.Overloaded() == nil })
+	storetest.Eventually(t, 30*time.Second, "room again", func() bool { return w.Overloaded() == nil })
 }
 
 // TestMemoryOneMasterAway: what the other masters say counts, and a master that was

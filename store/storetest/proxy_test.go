@@ -43,7 +43,7 @@ func TestProxy(t *testing.T) {
 		p.Cut()
 		broken(t, ping)
 		p.Mend()
-		storetest.Eventually(t, 10*time.Second, "it answers again", func() bool { return ping() == nil })
+		storetest.Eventually(t, 30*time.Second, "it answers again", func() bool { return ping() == nil })
 	})
 	t.Run("SwallowAll", func(t *testing.T) {
 		t.Parallel()
@@ -51,7 +51,7 @@ func TestProxy(t *testing.T) {
 		p.Swallow(true)
 		broken(t, ping)
 		p.Swallow(false)
-		storetest.Eventually(t, 10*time.Second, "it answers again", func() bool { return ping() == nil })
+		storetest.Eventually(t, 30*time.Second, "it answers again", func() bool { return ping() == nil })
 	})
 	t.Run("SwallowOne", func(t *testing.T) {
 		t.Parallel()
@@ -60,7 +60,7 @@ func TestProxy(t *testing.T) {
 			c.Swallow()
 		}
 		broken(t, ping)
-		storetest.Eventually(t, 10*time.Second, "a new connection answers", func() bool { return ping() == nil })
+		storetest.Eventually(t, 30*time.Second, "a new connection answers", func() bool { return ping() == nil })
 	})
 	t.Run("Delay", func(t *testing.T) {
 		t.Parallel()
@@ -92,7 +92,7 @@ func TestProxy(t *testing.T) {
 			t.Error("the answer came through")
 		}
 		p.Hold(false)
-		storetest.Eventually(t, 10*time.Second, "what was held arrives", func() bool { return client.Get(t.Context(), "n").Val() == "1" })
+		storetest.Eventually(t, 30*time.Second, "what was held arrives", func() bool { return client.Get(t.Context(), "n").Val() == "1" })
 	})
 	t.Run("Resets", func(t *testing.T) {
 		t.Parallel()
@@ -107,7 +107,7 @@ func TestProxy(t *testing.T) {
 			t.Errorf("a reset shows as %v", err)
 		}
 		p.Resets(0, 1)
-		storetest.Eventually(t, 10*time.Second, "it answers again", func() bool { return ping() == nil })
+		storetest.Eventually(t, 30*time.Second, "it answers again", func() bool { return ping() == nil })
 	})
 	t.Run("LoseAnAnswer", func(t *testing.T) {
 		t.Parallel()

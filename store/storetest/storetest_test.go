@@ -34,7 +34,7 @@ func TestSentinel(t *testing.T) {
 		t.Error("the first server is not the master")
 	}
 	db := storetest.Open(t, s.URL())
-	storetest.Eventually(t, 10*time.Second, "the master answers", func() bool {
+	storetest.Eventually(t, 30*time.Second, "the master answers", func() bool {
 		_, err := db.Ping(t.Context())
 		return err == nil
 	})
@@ -64,7 +64,7 @@ func TestRedisServer(t *testing.T) {
 		t.Error("a frozen server answers")
 	}
 	s.Resume()
-	storetest.Eventually(t, 10*time.Second, "the server answers again", func() bool {
+	storetest.Eventually(t, 30*time.Second, "the server answers again", func() bool {
 		return s.Client().Ping(t.Context()).Err() == nil
 	})
 }
