@@ -108,7 +108,7 @@ func (w *world) runUntilKilled(h queue.Handler) (kill func()) {
 		return nil
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { _ = w.q.Run(ctx, h) }()
+	killed.Go(func() { _ = w.q.Run(ctx, h) })
 	kill = func() { dead.Store(true); cancel() }
 	w.t.Cleanup(kill)
 	return kill
