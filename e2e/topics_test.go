@@ -26,7 +26,8 @@ func TestP12_KilledDuringAFanOut(t *testing.T) {
 			t.Parallel()
 			n := storetest.Sized(50_000, 10_000)
 			apns, database := startAPNs(t, 100*time.Millisecond), storetest.MySQL(t)
-			servers := mustServeMany(t, 2, quick(append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+database)...)...)
+			servers := mustServeMany(t, 2, quick(append(apns.Env(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+database,
+				"FANFARE_MAX_IN_FLIGHT=200")...)...) // so that the fan-out takes seconds
 			mustFollow(t, database, "star", n)
 			mustFillTopic(t, database, "star", n)
 			event := greeting("")
