@@ -41,6 +41,9 @@ type DeviceRequest struct {
 	Platform    string      `json:"platform" validate:"required,oneof=apns" example:"apns"`
 	Topic       string      `json:"topic" validate:"required,identifier" example:"com.example.app"`
 	Environment Environment `json:"environment" validate:"required,oneof=production sandbox" example:"production"`
+	// Locale chooses the texts of notifications: a language, perhaps with a region, such as de or de-AT; at
+	// most 35 bytes. Absent: the default texts.
+	Locale string `json:"locale,omitempty" validate:"omitempty,locale" example:"de-AT"`
 }
 
 // DeviceBatchRequest is the body of POST /v1/devices/batch: devices of any number of users. No token
@@ -56,6 +59,7 @@ type DeviceEntry struct {
 	Platform    string      `json:"platform" validate:"required,oneof=apns" enums:"apns" example:"apns"`
 	Topic       string      `json:"topic" validate:"required,identifier" example:"com.example.app"`
 	Environment Environment `json:"environment" validate:"required,oneof=production sandbox" example:"production"`
+	Locale      string      `json:"locale,omitempty" validate:"omitempty,locale" example:"de-AT"`
 }
 
 // Device is a registered device.
@@ -64,6 +68,7 @@ type Device struct {
 	Platform     string      `json:"platform"`
 	Topic        string      `json:"topic"`
 	Environment  Environment `json:"environment"`
+	Locale       string      `json:"locale,omitempty" example:"de-AT"`
 	State        DeviceState `json:"state"`
 	Reason       string      `json:"reason,omitempty"`
 	RegisteredAt Time        `json:"registered_at"`

@@ -46,6 +46,18 @@ type EventTypeRequest struct {
 	// false, such a notification ends as failed(unknown_outcome).
 	RetryUnknown *bool           `json:"retry_unknown,omitempty" default:"true"`
 	APS          json.RawMessage `json:"aps,omitempty" swaggertype:"object"`
+	// Localized has the texts in other languages, by locale, such as de or de-AT. A device gets each text in
+	// its locale, else in the language of its locale, else as the type's own title and body. Locales are
+	// compared without regard to case. At most 20, and 8 KiB as JSON.
+	Localized map[string]LocalizedText `json:"localized,omitempty" validate:"omitempty,max=20,dive,keys,locale,endkeys"`
+}
+
+// LocalizedText is the text of an event type in one language: a title, a body, or both.
+type LocalizedText struct {
+	// Title is a template as the type's title is; at most 256 bytes.
+	Title string `json:"title,omitempty" validate:"maxbytes=256" example:"Neues Foto"`
+	// Body is a template as the type's body is; at most 2,048 bytes.
+	Body string `json:"body,omitempty" validate:"maxbytes=2048" example:"{{.actor}} hat {{.data.album}} geteilt"`
 }
 
 // EventType is an event type on record. Revision rises with every change. An event keeps the revision

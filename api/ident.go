@@ -30,6 +30,20 @@ func identifierByte(c byte) bool {
 	return strings.IndexByte("._:@-", c) >= 0
 }
 
+// ValidLocale tells whether s is a language, perhaps with a region, such as de or de-AT: parts of letters
+// and digits with hyphens between them, the first of 2 to 8 letters, the others of 1 to 8 bytes.
+func ValidLocale(s string) bool {
+	for i, part := range strings.Split(s, "-") {
+		if len(part) == 0 || len(part) > 8 || !consistsOf(part, letters) {
+			return false
+		}
+		if i == 0 && (len(part) < 2 || strings.ContainsAny(part, "0123456789")) {
+			return false
+		}
+	}
+	return len(s) <= MaxLocale
+}
+
 // ParseToken returns a device token in its stored form, and the platform that issued it, which the
 // token's form tells (W1). The forms exclude each other:
 //

@@ -13,6 +13,9 @@ const (
 	MaxBatchEvents    = 1000     // events in one batch
 	MaxAPS            = 2 << 10  // the aps object, as JSON
 	MaxData           = 2 << 10  // the data object, as JSON
+	MaxLocale         = 35       // a device's locale
+	MaxLanguages      = 20       // languages of an event type, beside the default
+	MaxLocalized      = 8 << 10  // their templates, as JSON, and the texts of an event in them
 	MaxPayload        = 4096     // rendered APNs payload
 	MaxVoIPPayload    = 5120     // rendered APNs payload, push type voip
 	MaxIdempotencyKey = 255      // printable bytes

@@ -19,7 +19,7 @@ import (
 // maxFieldErrors bounds how many failing fields one response lists, so that a batch of a million
 // bad values does not become a response many times its size. It is enough for every field of
 // MaxDeviceBatch devices, so that each wrong device is named.
-const maxFieldErrors = 5 * MaxDeviceBatch
+const maxFieldErrors = 6 * MaxDeviceBatch
 
 // Validator checks values against the rules in their validate tags, and the rules between fields
 // that tags cannot express. It is safe for concurrent use.
@@ -32,6 +32,7 @@ type Validator struct {
 //
 //	identifier  what ValidIdentifier takes; identifier=object what ValidObject takes
 //	token       what NormalToken takes
+//	locale      what ValidLocale takes
 //	maxbytes=N  a string of at most N bytes (max counts characters)
 //	maxjson=N   string values of at most N bytes as JSON
 //	printable   a string without control characters
@@ -131,7 +132,8 @@ func fieldRules() map[string]validator.Func {
 			_, ok := NormalToken(f.Field().String())
 			return ok
 		},
-		"text": func(f validator.FieldLevel) bool { return validText(f.Field().String()) },
+		"locale": func(f validator.FieldLevel) bool { return ValidLocale(f.Field().String()) },
+		"text":   func(f validator.FieldLevel) bool { return validText(f.Field().String()) },
 		"maxbytes": func(f validator.FieldLevel) bool {
 			most, err := strconv.Atoi(f.Param())
 			return err == nil && len(f.Field().String()) <= most
@@ -207,6 +209,25 @@ func eventTypeRules(sl validator.StructLevel) {
 		sl.ReportError(t.Priority, "priority", "Priority", "background", "")
 	}
 	apsRules(sl, t.APS)
+	localizedRules(sl, t.Localized)
+}
+
+// localizedRules requires a text in each language, and names each language once.
+func localizedRules(sl validator.StructLevel, texts map[string]LocalizedText) {
+	names, seen := slices.Sorted(maps.Keys(texts)), map[string]string{}
+	for _, name := range names {
+		field, same := "localized["+name+"]", strings.ToLower(name)
+		if texts[name] == (LocalizedText{}) {
+			sl.ReportError(texts[name], field, "", "required", "title or body")
+		}
+		if other := seen[same]; other != "" {
+			sl.ReportError(texts[name], field, "", "unique", other)
+		}
+		seen[same] = name
+	}
+	if jsonSize(texts) > MaxLocalized {
+		sl.ReportError(json.RawMessage{}, "localized", "Localized", "max", fmt.Sprint(MaxLocalized))
+	}
 }
 
 // saleRules refuses a sale that ends before it starts, whose longest hold is shorter than its hold, that

@@ -25,6 +25,8 @@ func message(f validator.FieldError) string {
 		return fmt.Sprintf("must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", MaxIdentifier)
 	case "token":
 		return fmt.Sprintf("must be hex of even length, %d to %d digits", MinTokenHex, MaxTokenHex)
+	case "locale":
+		return fmt.Sprintf("must be a language, perhaps with a region, such as de or de-AT, at most %d bytes", MaxLocale)
 	case "text":
 		return fmt.Sprintf("must be 1 to %d characters", MaxMessageText)
 	case "oneof":
@@ -77,13 +79,13 @@ func verb(f validator.FieldError) string {
 }
 
 // counted tells whether a field's items are counted rather than its bytes: lists, and maps of
-// numbers.
+// numbers or of structs.
 func counted(f validator.FieldError) bool {
 	switch f.Kind() {
 	case reflect.Slice:
 		return f.Type().Elem().Kind() != reflect.Uint8
 	case reflect.Map:
-		return f.Type().Elem().Kind() == reflect.Int64
+		return f.Type().Elem().Kind() != reflect.String
 	default:
 		return false
 	}

@@ -150,6 +150,8 @@ func quickRule(t reflect.Type, name, param string) quick {
 			_, ok := NormalToken(v.String())
 			return ok
 		}
+	case name == "locale" && text:
+		return func(v reflect.Value) bool { return ValidLocale(v.String()) }
 	case name == "text" && text:
 		return func(v reflect.Value) bool { return validText(v.String()) }
 	case name == "maxbytes" && text && err == nil:

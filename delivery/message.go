@@ -197,20 +197,30 @@ func (m *message) encode() []byte {
 }
 
 // encoder encodes the messages of one event. The common part, mostly the payload, is encoded
-// once.
-type encoder struct{ common []byte }
+// once for each language.
+type encoder struct {
+	event  string
+	job    *events.Job
+	common map[string][]byte // by language
+}
 
 func newEncoder(event string, j *events.Job) *encoder {
-	return &encoder{common: appendEvent(nil, event, j.AcceptedAt, &j.Push)}
+	return &encoder{event: event, job: j, common: map[string][]byte{}}
 }
 
 // message encodes the message to one device.
 func (e *encoder) message(user string, d *api.Device) []byte {
+	language := e.job.Push.Language(d.Locale)
+	common, ok := e.common[language]
+	if !ok {
+		common = appendEvent(nil, e.event, e.job.AcceptedAt, e.job.Push.In(language))
+		e.common[language] = common
+	}
 	m := message{
 		Token: d.Token, User: user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
 		Suspect: d.State == api.DeviceSuspect,
 	}
-	return append(m.appendDevice(make([]byte, 0, len(e.common)+len(d.Token)+len(user)+len(d.Topic)+16)), e.common...)
+	return append(m.appendDevice(make([]byte, 0, len(common)+len(d.Token)+len(user)+len(d.Topic)+16)), common...)
 }
 
 // decodeMessage decodes the payload of a job in the event's group.

@@ -9,6 +9,7 @@ import (
 	"fanfare/api"
 	"fanfare/store/devices"
 	"fanfare/store/events"
+	"fanfare/store/events/render"
 	"fanfare/store/queue"
 )
 
@@ -97,10 +98,15 @@ func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 	n, id := len(to), e.id()
 	e.left, e.sent.Made = n, int64(n)
 	messages, works := make([]message, n), make([]work, n)
+	pushes := map[string]*render.Push{} // by language
 	for i, r := range to {
+		language := e.Job.Push.Language(r.Device.Locale)
+		if pushes[language] == nil {
+			pushes[language] = e.Job.Push.In(language)
+		}
 		messages[i] = message{
 			Token: r.Device.Token, User: r.User, Topic: r.Device.Topic, Environment: r.Device.Environment,
-			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: e.Job.Push,
+			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *pushes[language],
 			Suspect: r.Device.State == api.DeviceSuspect,
 		}
 		works[i] = work{

@@ -55,6 +55,17 @@ func broken(field, rule, message string) string {
 	return problem(api.CodeValidation, field+" "+message, errorsOf(field, rule, message))
 }
 
+const localeRule = "must be a language, perhaps with a region, such as de or de-AT, at most 35 bytes"
+
+// languages are n members of an event type's localized, each with a body of this size.
+func languages(n, size int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`"x%c":{"body":"%s"}`, 'a'+i, strings.Repeat("b", size))
+	}
+	return strings.Join(all, ",")
+}
+
 const identifierRule = "must be 1 to 128 bytes of A-Z a-z 0-9 . _ : @ -"
 
 func post(path, body string) call { return call{method: "POST", path: path, body: body} }
@@ -180,6 +191,15 @@ func TestBadFields(t *testing.T) {
 		{"a background push of priority 10", put("/v1/event-types/a", `{"push_type":"background","priority":10}`), 422, broken("priority", "background", "must not be 10 for a background push")},
 		{"an unknown push type", put("/v1/event-types/a", `{"title":"x","push_type":"loud"}`), 422,
 			broken("push_type", "oneof", "must be one of alert, background, location, voip, complication, fileprovider, mdm, liveactivity, pushtotalk, widgets, controls")},
+		{"a language that is none", put("/v1/event-types/a", `{"title":"x","localized":{"d":{"title":"y"}}}`), 422, broken("localized[d]", "locale", localeRule)},
+		{"a language without a text", put("/v1/event-types/a", `{"title":"x","localized":{"de":{}}}`), 422, broken("localized[de]", "required", "needs title or body")},
+		{"a language twice", put("/v1/event-types/a", `{"title":"x","localized":{"de":{"title":"y"},"DE":{"title":"y"}}}`), 422, broken("localized[de]", "unique", "repeats DE")},
+		{"21 languages", put("/v1/event-types/a", `{"title":"x","localized":{`+languages(21, 1)+`}}`), 422, broken("localized", "max", "must have at most 20 items")},
+		{"languages of more than 8 KiB", put("/v1/event-types/a", `{"title":"x","localized":{`+languages(8, 1024)+`}}`), 422, broken("localized", "max", "must be at most 8192 bytes as JSON")},
+		{"a text over 2,048 bytes in a language", put("/v1/event-types/a", `{"title":"x","localized":{`+languages(1, 2049)+`}}`), 422, broken("localized[xa].body", "max", "must be at most 2048 bytes")},
+		{"an unknown member of a language", put("/v1/event-types/a", `{"title":"x","localized":{"de":{"titel":"y"}}}`), 400, badJSON("localized.de.titel", "is not a field of this call")},
+		{"a locale that is none", put("/v1/users/bob/devices/"+token, strings.Replace(device, "{", `{"locale":"de_AT",`, 1)), 422, broken("locale", "locale", localeRule)},
+		{"a locale of 36 bytes", put("/v1/users/bob/devices/"+token, strings.Replace(device, "{", `{"locale":"de`+strings.Repeat("-a", 17)+`",`, 1)), 422, broken("locale", "locale", localeRule)},
 		{"a priority there is not", put("/v1/event-types/a", `{"title":"x","priority":7}`), 422, broken("priority", "oneof", "must be one of 1, 5, 10")},
 		{"a negative time to live", put("/v1/event-types/a", `{"title":"x","ttl_seconds":-1}`), 422, broken("ttl_seconds", "min", "must be at least 0")},
 	})

@@ -22,7 +22,8 @@ type putDeviceRequest struct {
 //	@Description	Call this whenever the app starts, with the device token that it got from APNs (hex, in upper or lower case).
 //	@Description	Registering again revives a device that APNs had declared gone. A token that belonged to another user leaves
 //	@Description	that user. A user can have at most 50 devices. With a user token, there must be an app for the topic and
-//	@Description	environment.
+//	@Description	environment. The locale chooses among the texts that event types have in several languages; without one the
+//	@Description	device gets the default texts.
 //	@Tags			push
 //	@ID				putDevice
 //	@Accept			json

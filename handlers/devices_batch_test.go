@@ -94,11 +94,11 @@ func TestP13_EveryWrongDeviceIsNamed(t *testing.T) {
 	w := setup(t)
 	list := make([]string, api.MaxDeviceBatch)
 	for i := range list {
-		list[i] = `{"user":"{","token":"x","platform":"x","topic":"{","environment":"x"}`
+		list[i] = `{"user":"{","token":"x","platform":"x","topic":"{","environment":"x","locale":"_"}`
 	}
 	a := w.do(deviceBatch(list...))
 	for i := range list {
-		for _, field := range []string{"user", "token", "platform", "topic", "environment"} {
+		for _, field := range []string{"user", "token", "platform", "topic", "environment", "locale"} {
 			if name := fmt.Sprintf(`"devices[%d].%s"`, i, field); !strings.Contains(a.body, name) {
 				t.Fatalf("%d: %s is not named", a.status, name)
 			}

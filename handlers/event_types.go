@@ -19,7 +19,9 @@ type putEventTypeRequest struct {
 //	@Description	Defines how events of this type look on a phone. `title` and `body` are templates that may use text,
 //	@Description	`{{.actor}}`, `{{.object}}`, `{{.data.name}}` and `{{if}}{{else}}{{end}}`. An event is refused if its template
 //	@Description	prints an actor, an object or a name of `data` that the event does not have. A type with `push_type`
-//	@Description	`background` needs neither title nor body and must not have priority 10. A change takes effect within a second;
+//	@Description	`background` needs neither title nor body and must not have priority 10. `localized` has the texts in other languages:
+//	@Description	a device gets each text in the locale that it registered with, else in the language of that locale, else as the type's
+//	@Description	own. A change takes effect within a second;
 //	@Description	events that were accepted before keep their look.
 //	@Description
 //	@Description	Without `If-Match` and `If-None-Match` the call replaces what is there. With one of them it is a compare-and-set: if

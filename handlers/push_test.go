@@ -33,6 +33,12 @@ func TestEventTypes(t *testing.T) {
 			}
 		}
 	})
+	t.Run("texts in other languages are shown as they were given", func(t *testing.T) {
+		const texts = `"localized":{"de":{"title":"y"},"de-AT":{"title":"z","body":"{{.actor}}"},"fr":{"body":"w"}}`
+		w.put("/v1/event-types/hello", `{"title":"x",`+texts+`}`).
+			wants(t, 201, `{"type":"hello","title":"x","push_type":"alert","collapse":true,"retry_unknown":true,`+texts+`,"revision":1,`+times+`}`)
+		w.del("/v1/event-types/hello").wants(t, 204, "")
+	})
 	t.Run("an alert needs a text", func(t *testing.T) {
 		if a := w.put(path, `{}`); a.status != 422 {
 			t.Errorf("%d %s", a.status, a.body)
@@ -75,6 +81,14 @@ func TestDevices(t *testing.T) {
 	w.put(path+"/"+strings.ToUpper(token), request).wants(t, 201, device)
 	w.put(path+"/"+token, request).wants(t, 200, device)
 	w.get(path).wants(t, 200, `{"items":[`+device+`]}`)
+	t.Run("a locale is kept as it was given, until the next registration", func(t *testing.T) {
+		located := strings.Replace(device, `"state"`, `"locale":"de-aT","state"`, 1)
+		w.put(path+"/"+token, `{"platform":"apns","topic":"com.example.app","environment":"sandbox","locale":"de-aT"}`).wants(t, 200, located)
+		w.get(path).wants(t, 200, `{"items":[`+located+`]}`)
+		w.get("/v1/users/bob/notification-settings").wants(t, 200, `{"opt_outs":[],"mutes":[],"devices":[`+located+`]}`)
+		w.put(path+"/"+token, request).wants(t, 200, device)
+		w.get(path).wants(t, 200, `{"items":[`+device+`]}`)
+	})
 	t.Run("a token moves to the user who registers it", func(t *testing.T) {
 		if a := w.put("/v1/users/carol/devices/"+token, request); a.status != 201 && a.status != 200 {
 			t.Errorf("%d %s", a.status, a.body)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -327,4 +328,45 @@ func TestPipeline(t *testing.T) {
 			t.Errorf("payload %s\nwant %s", req.Payload, want)
 		}
 	})
+}
+
+// W5: devices of one event get the texts of their locales, in one hop and in two, and from the cache
+// as from SQL. A device that registers without a locale gets the default texts from then on.
+func TestW5_DevicesGetTheirLanguages(t *testing.T) {
+	t.Parallel()
+	for name, twoHops := range map[string]bool{"OneHop": false, "TwoHops": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := setup(t, options{twoHops: twoHops})
+			p.mustType("hello", api.EventTypeRequest{Title: "Hello", Body: "{{.actor}}", Localized: map[string]api.LocalizedText{
+				"de": {Title: "Hallo"}, "de-AT": {Title: "Servus"},
+			}})
+			register := func(n int, locale string) {
+				t.Helper()
+				r := &api.DeviceRequest{Platform: "apns", Topic: apnstest.DefaultTopic, Environment: api.EnvProduction, Locale: locale}
+				_, _, err := p.first.devices.PutDevice(t.Context(), "bob", token(n), r)
+				storetest.Must(t, err)
+			}
+			want := map[string]string{}
+			for n, row := range [][2]string{{"", "Hello"}, {"de-CH", "Hallo"}, {"de-AT", "Servus"}, {"en-US", "Hello"}, {"DE", "Hallo"}} {
+				register(n, row[0])
+				want[token(n)] = row[1]
+			}
+			check := func() {
+				t.Helper()
+				p.apns.Reset()
+				p.mustCounts(p.mustEnd(p.mustPost(&api.EventRequest{Type: "hello", Actor: "amy", Audience: api.Audience{Users: []string{"bob"}}}), api.EventDone), counts{1, 5, 5, 0, 0})
+				for _, r := range p.apns.Requests() {
+					if !strings.Contains(string(r.Payload), `{"alert":{"title":"`+want[r.Token]+`","body":"amy"}}`) {
+						t.Errorf("%s got %s, want %s", r.Token, r.Payload, want[r.Token])
+					}
+				}
+			}
+			check() // from SQL
+			check() // from the cache
+			register(2, "")
+			want[token(2)] = "Hello"
+			check()
+		})
+	}
 }

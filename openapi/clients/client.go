@@ -59,10 +59,13 @@ func must(want int, a answer, err error) error {
 
 func push(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	device, err := c.PutDeviceWithResponse(ctx, "go-bob", strings.Repeat("60", 32), fanfare.DeviceRequest{
-		Platform: fanfare.DeviceRequestPlatformApns, Topic: "com.example.app", Environment: fanfare.EnvSandbox,
+		Platform: fanfare.DeviceRequestPlatformApns, Topic: "com.example.app", Environment: fanfare.EnvSandbox, Locale: new("de-AT"),
 	})
 	if err := must(http.StatusCreated, device, err); err != nil {
 		return err
+	}
+	if locale := device.JSON201.Locale; locale == nil || *locale != "de-AT" {
+		return fmt.Errorf("registered without the locale: %s", device.Body)
 	}
 	if err := eventType(ctx, c, "go-photo.shared"); err != nil {
 		return err

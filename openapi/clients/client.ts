@@ -27,9 +27,10 @@ async function push() {
   const token = "75".repeat(32);
   const device = good(await api.PUT("/v1/users/{user}/devices/{token}", {
     params: { path: { user: "ts-bob", token } },
-    body: { platform: "apns", topic: "com.example.app", environment: "sandbox" },
+    body: { platform: "apns", topic: "com.example.app", environment: "sandbox", locale: "de-AT" },
   }));
   assert.equal(device.state, "active");
+  assert.equal(device.locale, "de-AT");
   await eventType("ts-photo.shared");
   await tell("ts-photo-1", { users: ["ts-bob"] });
 }

@@ -38,6 +38,7 @@ var samples = map[string]any{
 	"StreamGapEvent.id":          streamID,
 	"EventType.push_type":        "alert",
 	"EventType.collapse":         true,
+	"EventType.localized":        nil,
 	"EventType.retry_unknown":    true,
 	"RecentUpload.id":            "photo:42",
 	"first_id":                   1,

@@ -94,6 +94,7 @@ var words = map[string]string{
 	"SaleRequest.items":         "The skus, each with its stock; none can be removed later",
 	"EventBatchAccepted.items":  "The accepted events, in the order of the request",
 	"joined_at":                 "When the user joined",
+	"locale":                    "Chooses the texts of notifications; absent: the default texts",
 	"kind":                      "The kind of job that was given up",
 	"lag_ms":                    "The age of the oldest change that is still to be written, in ms; 0: there is none",
 	"last_error":                "The last answer of the push service, or the last error",

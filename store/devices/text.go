@@ -11,8 +11,9 @@ import (
 // with deviceEnd, and each of its fields with fieldEnd. No field can contain either. It is not
 // JSON, because it is parsed for every notification.
 //
-// A device of another platform than APNs, which has no environment, has one more field, which is empty.
-// So processes that know APNs alone take the text for another form and do not send to the device.
+// A device with a locale has one more field, the locale, and so has every device of another platform than
+// APNs, which has no environment. Processes that know APNs alone take the text with such a device for
+// another form, so that they do not send to a device of another platform.
 const (
 	deviceEnd, fieldEnd = "\x1e", "\x1f"
 	deviceFields        = 5
@@ -27,7 +28,8 @@ func devicesText(list []api.Device) string {
 			b.WriteString(v)
 			b.WriteString(fieldEnd)
 		}
-		if d.Environment == "" {
+		if d.Locale != "" || d.Environment == "" {
+			b.WriteString(d.Locale)
 			b.WriteString(fieldEnd)
 		}
 		b.WriteString(deviceEnd)
@@ -39,25 +41,22 @@ func devicesText(list []api.Device) string {
 func parseDevices(text string) ([]api.Device, bool) {
 	list := make([]api.Device, 0, strings.Count(text, deviceEnd))
 	for text != "" {
-		var v [deviceFields]string
-		for i := range v {
-			var ok bool
-			if v[i], text, ok = strings.Cut(text, fieldEnd); !ok {
+		line, rest, ended := strings.Cut(text, fieldEnd+deviceEnd)
+		var v [deviceFields + 1]string
+		n := 0
+		for more := true; more; n++ {
+			if n == len(v) {
 				return nil, false
 			}
+			v[n], line, more = strings.Cut(line, fieldEnd)
 		}
 		at, err := strconv.ParseInt(v[4], 10, 64)
-		end := deviceEnd
-		if v[2] == "" {
-			end = fieldEnd + deviceEnd
-		}
-		rest, ok := strings.CutPrefix(text, end)
-		if err != nil || !ok {
+		if !ended || n < deviceFields || err != nil {
 			return nil, false
 		}
 		text = rest
 		list = append(list, api.Device{Token: v[0], Topic: v[1], Environment: api.Environment(v[2]),
-			State: api.DeviceState(v[3]), RegisteredAt: api.AtMillis(at)})
+			State: api.DeviceState(v[3]), RegisteredAt: api.AtMillis(at), Locale: v[5]})
 	}
 	return list, true
 }

@@ -8,7 +8,7 @@ import (
 	"fanfare/api"
 )
 
-// W18: a user's cached settings and the guard of a token have, for devices of APNs, the bytes that
+// W18: a user's cached settings and the guard of a token have, for devices of APNs without a locale, the bytes that
 // they had before there were other platforms. Processes of that time read the settings of a user with
 // another device as a miss, and its guard as none.
 func TestW18_TextsOfOtherPlatformsHaveAnotherForm(t *testing.T) {
@@ -17,12 +17,14 @@ func TestW18_TextsOfOtherPlatformsHaveAnotherForm(t *testing.T) {
 		return api.Device{Token: token, Topic: "shop", Environment: env, State: api.DeviceSuspect, RegisteredAt: api.AtMillis(7)}
 	}
 	one, two := device("ab", api.EnvProduction), device("cd", api.EnvSandbox)
-	other := device("an-fcm-token-of-30-characters-", "")
+	other, german := device("an-fcm-token-of-30-characters-", ""), device("ef", api.EnvSandbox)
+	german.Locale = "de-AT"
 	const fieldsOf = "ab\x1fshop\x1fproduction\x1fsuspect\x1f7\x1f\x1ecd\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1f\x1e"
 	for want, list := range map[string][]api.Device{
 		"":       {},
 		fieldsOf: {one, two},
 		fieldsOf + other.Token + "\x1fshop\x1f\x1fsuspect\x1f7\x1f\x1f\x1e": {one, two, other},
+		"ef\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1fde-AT\x1f\x1e" + fieldsOf: {german, one, two},
 	} {
 		if got := devicesText(list); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -45,8 +47,10 @@ func TestW18_TextsOfOtherPlatformsHaveAnotherForm(t *testing.T) {
 	}
 	// What a later version adds is another form here as well.
 	later := strings.TrimSuffix(devicesText([]api.Device{other}), deviceEnd) + "more" + fieldEnd + deviceEnd
-	if _, ok := parseDevices(later); ok {
-		t.Errorf("%q is read", later)
+	for _, bad := range []string{later, fieldsOf[:len(fieldsOf)-1], strings.Replace(fieldsOf, fieldEnd, "", 1)} {
+		if _, ok := parseDevices(bad); ok {
+			t.Errorf("%q is read", bad)
+		}
 	}
 	for _, bad := range []string{"suspect|7||shop|bob", "suspect|7||shop|bob|more", "suspect|7|production|shop|bob|", "gone|0||||"} {
 		if _, ok := ParseGuard(bad); ok {

@@ -3,6 +3,8 @@ package events
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -59,6 +61,19 @@ func (j *Job) encodePush(t *jsonText) {
 		t.b = append(t.b, "null"...)
 	}
 	t.b = append(t.b, p.Payload...)
+	if l := p.Languages; l != nil {
+		t.object("languages", func() {
+			t.name("head")
+			t.b = strconv.AppendInt(t.b, int64(l.Head), 10)
+			t.name("tail")
+			t.b = strconv.AppendInt(t.b, int64(l.Tail), 10)
+			t.object("middle", func() {
+				for _, name := range slices.Sorted(maps.Keys(l.Middle)) {
+					t.text(name, l.Middle[name])
+				}
+			})
+		})
+	}
 	t.text("push_type", string(p.PushType))
 	t.name("priority")
 	t.b = strconv.AppendInt(t.b, int64(p.Priority), 10)

@@ -113,7 +113,7 @@ func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, b DeviceBatch, tokens
 	for i := range b.Devices {
 		d := &b.Devices[i]
 		row := deviceRow{Token: d.Token, User: d.User, Platform: d.Platform, Topic: d.Topic,
-			Environment: string(d.Environment), State: string(api.DeviceActive), RegisteredAt: now}
+			Environment: string(d.Environment), Locale: d.Locale, State: string(api.DeviceActive), RegisteredAt: now}
 		if had, known := old[d.Token]; known {
 			row.RegisteredAt = max(now, had.RegisteredAt+1)
 			saved = append(saved, row)
@@ -159,12 +159,12 @@ func (db *DB) lockDevices(ctx context.Context, tx *sqlx.Tx, b DeviceBatch, token
 func insertDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, onConflict string) error {
 	slices.SortFunc(list, func(a, b deviceRow) int { return strings.Compare(a.Token, b.Token) })
 	for part := range slices.Chunk(list, chunk) {
-		args := make([]any, 0, 9*len(part))
+		args := make([]any, 0, 10*len(part))
 		for _, r := range part {
-			args = append(args, r.Token, r.User, r.Platform, r.Topic, r.Environment, r.State, r.Reason, r.RegisteredAt, r.DroppedAt)
+			args = append(args, r.Token, r.User, r.Platform, r.Topic, r.Environment, r.Locale, r.State, r.Reason, r.RegisteredAt, r.DroppedAt)
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO devices ("+deviceColumns+") VALUES "+
-			rows("(?, ?, ?, ?, ?, ?, ?, ?, ?)", len(part))+onConflict, args...)
+			rows("(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", len(part))+onConflict, args...)
 		if err != nil {
 			return err
 		}

@@ -69,7 +69,9 @@ func TestP13_ABatchIsWhatItsCallsWouldBe(t *testing.T) {
 		mustDrop(t, db, 2, 1000)
 		moved, _, _ := mustPut(t, db, "bob", token(3))
 		before := mustCount(t, db, "outbox")
-		c := mustPutBatch(t, db, entry("carl", 4), entry("alice", 3), entry("alice", 2), entry("alice", 1))
+		located := entry("alice", 3)
+		located.Locale = "de-AT"
+		c := mustPutBatch(t, db, entry("carl", 4), located, entry("alice", 2), entry("alice", 1))
 		want := []record.UserVersion{{User: "alice", Version: 4}, {User: "bob", Version: 2}, {User: "carl", Version: 1}}
 		if !slices.Equal(c.Users, want) || len(c.Outbox) != 1 || mustCount(t, db, "outbox") != before+1 {
 			t.Fatalf("%+v", c)
@@ -83,6 +85,9 @@ func TestP13_ABatchIsWhatItsCallsWouldBe(t *testing.T) {
 		storetest.Must(t, err)
 		if !found[token(1)].RegisteredAt.After(again.RegisteredAt.Time) || !found[token(3)].RegisteredAt.After(moved.RegisteredAt.Time) {
 			t.Error("a registration is not later than the one before")
+		}
+		if found[token(3)].Locale != "de-AT" || found[token(2)].Locale != "" {
+			t.Errorf("the locales are %q and %q", found[token(3)].Locale, found[token(2)].Locale)
 		}
 		if d := found[token(2)]; d.Reason != "" || d.DroppedAt != nil {
 			t.Errorf("revived: %+v", d)

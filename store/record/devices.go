@@ -28,19 +28,20 @@ type deviceRow struct {
 	Platform     string `db:"platform"`
 	Topic        string `db:"topic"`
 	Environment  string `db:"environment"`
+	Locale       string `db:"locale"`
 	State        string `db:"state"`
 	Reason       string `db:"reason"`
 	RegisteredAt int64  `db:"registered_at"`
 	DroppedAt    *int64 `db:"dropped_at"`
 }
 
-const deviceColumns = "token, user_id, platform, topic, environment, state, reason, registered_at, dropped_at"
+const deviceColumns = "token, user_id, platform, topic, environment, locale, state, reason, registered_at, dropped_at"
 
 // maxReason is the size of the column reason.
 const maxReason = 128
 
 const insertDevice = "INSERT INTO devices (" + deviceColumns +
-	") VALUES (:token, :user_id, :platform, :topic, :environment, :state, :reason, :registered_at, :dropped_at)"
+	") VALUES (:token, :user_id, :platform, :topic, :environment, :locale, :state, :reason, :registered_at, :dropped_at)"
 
 // DeviceOwner names the user to whom a token belongs; "" if the token is unknown.
 func (db *DB) DeviceOwner(ctx context.Context, token string) (string, error) {
@@ -101,7 +102,7 @@ func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest
 			}
 		}
 		row := deviceRow{Token: w.Token, User: w.User, Platform: r.Platform, Topic: r.Topic,
-			Environment: string(r.Environment), State: string(api.DeviceActive), RegisteredAt: now}
+			Environment: string(r.Environment), Locale: r.Locale, State: string(api.DeviceActive), RegisteredAt: now}
 		if old != nil {
 			row.RegisteredAt = max(now, old.RegisteredAt+1)
 		}
@@ -151,7 +152,7 @@ func (db *DB) saveDevice(ctx context.Context, tx *sqlx.Tx, row deviceRow) error 
 
 // onDevice ends an INSERT that replaces the rows of known tokens.
 func (d dialect) onDevice() string {
-	return d.onConflict("token", []string{"user_id", "platform", "topic", "environment", "state", "reason", "registered_at", "dropped_at"})
+	return d.onConflict("token", []string{"user_id", "platform", "topic", "environment", "locale", "state", "reason", "registered_at", "dropped_at"})
 }
 
 // makeRoom makes sure that one more device fits. It removes the device that was dropped longest
@@ -241,7 +242,7 @@ func shorten(reason string) string {
 
 func (r deviceRow) device() api.Device {
 	d := api.Device{Token: r.Token, Platform: r.Platform, Topic: r.Topic, Environment: api.Environment(r.Environment),
-		State: api.DeviceState(r.State), Reason: r.Reason, RegisteredAt: api.AtMillis(r.RegisteredAt)}
+		Locale: r.Locale, State: api.DeviceState(r.State), Reason: r.Reason, RegisteredAt: api.AtMillis(r.RegisteredAt)}
 	if r.DroppedAt != nil {
 		at := api.AtMillis(*r.DroppedAt)
 		d.DroppedAt = &at

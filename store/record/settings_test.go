@@ -69,6 +69,37 @@ func TestW1_TheLongestTokenFits(t *testing.T) {
 	})
 }
 
+// W1: a device's locale is kept as given until it registers again. A process of an earlier version, which
+// knows no locales, registers devices without one.
+func TestW1_LocalesAreOnRecord(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		longest := strings.Repeat("abcdefg-", 4) + "abc"
+		for _, locale := range []string{"de-AT", longest, ""} {
+			r := request()
+			r.Locale = locale
+			owner, err := db.DeviceOwner(t.Context(), token(1))
+			storetest.Must(t, err)
+			d, _, _, err := db.PutDevice(t.Context(), record.DeviceWrite{User: "alice", Token: token(1), Owner: owner}, r)
+			storetest.Must(t, err)
+			mustSetState(t, db, token(1), record.StateChange{State: api.DeviceSuspect, RegisteredAt: d.RegisteredAt})
+			snapshots, err := db.Snapshots(t.Context(), []string{"alice"})
+			storetest.Must(t, err)
+			for _, got := range []string{d.Locale, mustDevices(t, db, "alice")[0].Locale, snapshots["alice"].Devices[0].Locale} {
+				if got != locale {
+					t.Errorf("the locale is %q, want %q", got, locale)
+				}
+			}
+		}
+		_, err := db.SQL().Exec("INSERT INTO devices (token, user_id, platform, topic, environment, state, reason, registered_at) " +
+			"VALUES ('" + token(2) + "', 'bob', 'apns', 't', 'sandbox', 'active', '', 1)")
+		storetest.Must(t, err)
+		if list := mustDevices(t, db, "bob"); len(list) != 1 || list[0].Locale != "" {
+			t.Errorf("%+v", list)
+		}
+	})
+}
+
 func TestDevices(t *testing.T) {
 	t.Parallel()
 	eachRecord(t, func(t *testing.T, db *record.DB) {

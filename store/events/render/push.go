@@ -20,15 +20,20 @@ type TemplateSet struct {
 	ttl          *int64
 	collapse     bool
 	retryUnknown bool
+	// languages has the same type with the texts of another language, by locale in lower case.
+	languages map[string]*TemplateSet
+	language  string // "" in the default language
 }
 
-// Push is one rendered notification, the same for every device of an event:
+// Push is one rendered notification, the same for every device of an event with the same language:
 // the payload and what goes into APNs' headers.
 type Push struct {
-	Payload    json.RawMessage `json:"payload"`
-	PushType   api.PushType    `json:"push_type"`
-	Priority   int             `json:"priority"`
-	CollapseID string          `json:"collapse_id,omitempty"`
+	Payload json.RawMessage `json:"payload"`
+	// Languages has the payloads in other languages; nil: every device gets Payload.
+	Languages  *Languages   `json:"languages,omitempty"`
+	PushType   api.PushType `json:"push_type"`
+	Priority   int          `json:"priority"`
+	CollapseID string       `json:"collapse_id,omitempty"`
 	// Expiration is apns-expiration in Unix seconds; nil: the header is absent,
 	// 0: APNs tries once and stores nothing.
 	Expiration *int64 `json:"expiration,omitempty"`
@@ -69,15 +74,18 @@ func NewTemplateSet(t *api.EventTypeRequest) (*TemplateSet, error) {
 	s.ttl = t.TTLSeconds
 	s.collapse = t.Collapse == nil || *t.Collapse
 	s.retryUnknown = t.RetryUnknown == nil || *t.RetryUnknown
-	var errs [4]error
+	var errs [5]error
 	s.title, errs[0] = ParseTemplate("title", t.Title)
 	s.body, errs[1] = ParseTemplate("body", t.Body)
 	s.aps, errs[2] = parseAPS(s.pushType, t.APS)
 	errs[3] = s.checkText(t)
+	texts, err := parseLocalized(t.Localized)
+	errs[4] = err
 	if err := joinInvalid(errs[:]); err != nil {
 		return nil, err
 	}
 	s.addTypeFields(t)
+	s.addLanguages(texts)
 	return s, nil
 }
 
@@ -129,16 +137,16 @@ var apsOnly = map[api.PushType]bool{
 // that the push type does not allow is a CodeValidation error. The rules that
 // api.Validator checks are not checked again.
 func (s *TemplateSet) Render(id string, e *api.EventRequest) (*Push, error) {
-	aps, err := s.renderAPS(e)
+	payload, err := s.renderPayload(id, e)
 	if err != nil {
 		return nil, err
 	}
-	payload, err := s.renderPayload(id, e, aps)
+	languages, err := s.renderLanguages(id, e, payload)
 	if err != nil {
 		return nil, err
 	}
 	p := &Push{
-		Payload: payload, PushType: s.pushType, Priority: s.priority,
+		Payload: payload, Languages: languages, PushType: s.pushType, Priority: s.priority,
 		CollapseID: e.CollapseID, NoRetryUnknown: !s.retryUnknown,
 	}
 	if p.CollapseID == "" && s.collapse && s.pushType == api.PushAlert {
@@ -287,7 +295,11 @@ func parseAPS(p api.PushType, raw json.RawMessage) (map[string]json.RawMessage, 
 
 // renderPayload writes the whole payload. Every object is ordered by names, so that equal events
 // give equal bytes.
-func (s *TemplateSet) renderPayload(id string, e *api.EventRequest, aps map[string]json.RawMessage) (json.RawMessage, error) {
+func (s *TemplateSet) renderPayload(id string, e *api.EventRequest) (json.RawMessage, error) {
+	aps, err := s.renderAPS(e)
+	if err != nil {
+		return nil, err
+	}
 	payload := appendObject(append(make([]byte, 0, 384), `{"aps":`...), aps, appendRaw)
 	if len(e.Data) > 0 {
 		payload = appendObject(append(payload, `,"data":`...), e.Data, appendQuote)
@@ -302,7 +314,11 @@ func (s *TemplateSet) renderPayload(id string, e *api.EventRequest, aps map[stri
 		limit = api.MaxVoIPPayload
 	}
 	if len(payload) > limit {
-		return nil, api.Invalid("payload", "max", "would be %d bytes; the limit for %s is %d", len(payload), s.pushType, limit).
+		in := ""
+		if s.language != "" {
+			in = " in " + s.language
+		}
+		return nil, api.Invalid("payload", "max", "would be %d bytes%s; the limit for %s is %d", len(payload), in, s.pushType, limit).
 			With("size", len(payload)).With("limit", limit)
 	}
 	return payload, nil

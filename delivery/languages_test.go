@@ -1,0 +1,46 @@
+package delivery
+
+import (
+	"strings"
+	"testing"
+
+	"fanfare/api"
+	"fanfare/store/events"
+	"fanfare/store/events/render"
+	"fanfare/store/queue"
+)
+
+// W5: each device of an event gets the payload of its language, whether it waited in the queue or not.
+func TestW5_EachDeviceGetsItsLanguage(t *testing.T) {
+	t.Parallel()
+	set, err := render.NewTemplateSet(&api.EventTypeRequest{Title: "Hello", Localized: map[string]api.LocalizedText{"de": {Title: "Hallo"}, "fr": {Title: "Salut"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	push, err := set.Render("ev1", &api.EventRequest{Type: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := &events.Job{Push: *push}
+	e := newEncoder("ev1", job)
+	var to []Recipient
+	for _, locale := range []string{"", "de-AT", "fr", "de", "en"} {
+		to = append(to, Recipient{"bob", &api.Device{Token: strings.Repeat("ab", 32), Environment: api.EnvProduction, Locale: locale}})
+	}
+	works := new(Delivery).works(&OneHop{Claim: &queue.Claimed{}, Job: job}, to)
+	for i, want := range []string{"Hello", "Hallo", "Salut", "Hallo", "Hello"} {
+		waiting, err := decodeMessage("ev1", e.message("bob", to[i].Device))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for way, m := range map[string]*message{"waiting": waiting, "at once": works[i].m} {
+			payload := `{"aps":{"alert":{"title":"` + want + `"}},"event_id":"ev1","type":"t"}`
+			if string(m.Push.Payload) != payload || m.Push.Languages != nil {
+				t.Errorf("%q, %s: %s, want %s", to[i].Device.Locale, way, m.Push.Payload, payload)
+			}
+		}
+	}
+	if len(e.common) != 3 || &works[1].m.Push.Payload[0] != &works[3].m.Push.Payload[0] {
+		t.Error("a language is made more than once")
+	}
+}
