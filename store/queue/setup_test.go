@@ -89,7 +89,7 @@ func (s *seen) len() int { return len(s.all()) }
 
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	storetest.Eventually(t, time.Minute, what, cond)
+	storetest.Eventually(t, 3*time.Minute, what, cond)
 }
 
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
