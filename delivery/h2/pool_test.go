@@ -40,7 +40,7 @@ func mustServe(t testing.TB, h http.HandlerFunc, change func(*Options)) (*httpte
 
 // post sends one body and waits for the result.
 func post(ctx context.Context, p *Pool, data []byte, check func() bool) (*Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	conn, err := acquire(ctx, p, "group")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 const (
 	handshakeTime = 10 * time.Second
-	lingerTime    = time.Second // for a client to close after our last frame
+	lingerTime    = 30 * time.Second // for a client to close after our last frame, also on a busy machine
 	maxWindow     = 1 << 20
 	connWindow    = 1 << 30
 )
