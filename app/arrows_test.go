@@ -27,7 +27,7 @@ type source struct {
 // testOnly tells whether a package is only for tests and benchmarks, such as the stand-in beside each
 // sender.
 func testOnly(pkg string) bool {
-	return pkg == "store/storetest" || pkg == "store/queue/queuetest" || pkg == "delivery/apns/apnstest"
+	return pkg == "store/storetest" || pkg == "store/queue/queuetest" || pkg == "delivery/apns/apnstest" || pkg == "delivery/fcm/fcmtest"
 }
 
 // test tells whether the file is compiled for tests only.
@@ -122,10 +122,12 @@ func deliveryFloor(pkg string) int {
 	switch pkg {
 	case "delivery/transport", "delivery/h2":
 		return 0
+	case "delivery/exchange":
+		return 1
 	case "delivery/targeting":
-		return 2
+		return 3
 	}
-	return 1
+	return 2
 }
 
 // allowed tells whether a production file of one package may import another.
@@ -179,6 +181,7 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 		{"store/redisdb", "store/queue"}, {"store/queue", "store/events"}, {"store/queue/shard", "store/queue"}, {"store/events", "store/queue/shard"}, {"store/lock", "store/queue/shard"}, {"store/devices", "store/storetest"}, {"handlers", "delivery/apns/apnstest"}, {"app", "e2e"}, {"handlers", "app"},
 		{"delivery", "delivery/targeting"}, {"delivery/targeting", "handlers"}, {"delivery", "delivery/apns"}, {"delivery/apns", "delivery"}, {"delivery/transport", "delivery/apns"}, {"delivery/h2", "delivery/transport"},
 		{"delivery/apns", "delivery/apns/apnstest"}, {"handlers", "delivery/transport"}, {"delivery/logsender", "delivery/apns"},
+		{"delivery/fcm", "delivery/apns"}, {"delivery/fcm", "delivery/fcm/fcmtest"}, {"delivery/exchange", "delivery/fcm"},
 		{"handlers", "openapi"}, {"openapi", "handlers"}, {"openapi", "api"}, {"handlers/web", "openapi"}, {"handlers/web", "handlers"}, {"handlers/web", "store/events"},
 		{"store/stock", "store/sales"}, {"store/stock", "store/record"},
 		{"store/chat", "store/chat/live"}, {"store/chat/live", "store/events"}, {"store/events/render", "store/queue"},

@@ -2,44 +2,28 @@ package apns
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
+	"fanfare/delivery/exchange"
 	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
 )
 
-const (
-	maxReason     = 64
-	maxRetryAfter = time.Hour // bounds what APNs may ask for
-)
+const maxReason = 64
 
 // answerOf turns the result of a call into an answer.
 func answerOf(r *h2.Result) transport.Answer {
 	if r.Status == 0 {
-		return failure(r.Err)
+		return exchange.Unanswered("APNs", r.Err)
 	}
-	a := transport.Answer{Status: r.Status, ID: r.Get("apns-id"), RetryAfter: retryAfter(r.Get("retry-after"))}
+	a := transport.Answer{Status: r.Status, ID: r.Get("apns-id"), RetryAfter: exchange.RetryAfter(r.Get("retry-after"))}
 	if a.Status != http.StatusOK {
 		a.Reason, a.GoneAt = parseAnswer(r.Body)
 	}
 	a.Outcome = classify(a.Status, a.Reason)
 	return a
-}
-
-// failure is the answer to a call that got no response. A server that never got the whole request
-// cannot have processed it. In every other case that is unknown.
-func failure(err error) transport.Answer {
-	switch {
-	case errors.Is(err, h2.ErrWithheld):
-		return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
-	case errors.Is(err, h2.ErrUnprocessed):
-		return transport.Answer{Outcome: transport.NotSent, Err: err}
-	}
-	return transport.Answer{Outcome: transport.UnknownOutcome, Err: fmt.Errorf("await APNs' answer: %w", err)}
 }
 
 // parseAnswer reads APNs' JSON; anything else has no reason.
@@ -66,19 +50,4 @@ func validReason(s string) bool {
 		}
 	}
 	return len(s) <= maxReason
-}
-
-// retryAfter reads a Retry-After header: seconds or a date; 0 if it is neither.
-// No answer makes a notification wait for longer than maxRetryAfter.
-func retryAfter(s string) time.Duration {
-	if s == "" {
-		return 0
-	}
-	var wait time.Duration
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-		wait = time.Duration(min(n, int64(maxRetryAfter/time.Second))) * time.Second
-	} else if at, err := http.ParseTime(s); err == nil {
-		wait = time.Until(at)
-	}
-	return min(max(wait, 0), maxRetryAfter)
 }

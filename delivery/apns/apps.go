@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/delivery/exchange"
 	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
 )
@@ -29,7 +30,7 @@ func newLink(c *configuration, a *appConfig, source *tokenSource, o *Options) *l
 		po.FirstAlone, po.Attach = true, func() (any, error) { return newConnToken(source) }
 	}
 	return &link{
-		pool: h2.New(address(a.url), c.tlsConfig(a), po), source: source,
+		pool: h2.New(exchange.Address(a.url), c.tlsConfig(a), po), source: source,
 		url: a.url.String(), auth: a.creds.auth(), now: o.now,
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"time"
 
 	"github.com/sideshow/apns2"
 
 	"fanfare/api"
+	"fanfare/delivery/exchange"
 	"fanfare/delivery/transport"
 )
 
@@ -71,7 +71,7 @@ func (c *configuration) account(a *appConfig) account {
 // problems at once.
 func readConfiguration(o *Options, apps []transport.AppEntry) (*configuration, error) {
 	c := &configuration{}
-	roots, raw, err := readCA(o.CAFile)
+	roots, raw, err := exchange.ReadCA(o.CAFile)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", varCAFile, err)
 	}
@@ -181,31 +181,12 @@ func serverURL(own, general string, env api.Environment) (*url.URL, error) {
 	} else if s == "" {
 		s = apns2.HostProduction
 	}
-	u, err := url.Parse(s)
-	if err != nil {
-		return nil, fmt.Errorf("parse base URL: %w", err)
-	}
-	if u.Scheme != "https" || u.Hostname() == "" || u.User != nil || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
-		return nil, fmt.Errorf("%q is no base URL such as https://host or https://host:2197", s)
-	}
-	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
-}
-
-// address is the host and port to dial.
-func address(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = "443"
-	}
-	return net.JoinHostPort(u.Hostname(), port)
+	return exchange.BaseURL(s)
 }
 
 // tlsConfig is what connections of an app are opened with.
 func (c *configuration) tlsConfig(a *appConfig) *tls.Config {
-	t := &tls.Config{
-		MinVersion: tls.VersionTLS12, RootCAs: c.roots,
-		ServerName: a.url.Hostname(), NextProtos: []string{"h2"},
-	}
+	t := exchange.TLS(a.url, c.roots)
 	if a.creds.cert != nil {
 		t.Certificates = []tls.Certificate{*a.creds.cert}
 	}

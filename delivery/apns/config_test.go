@@ -13,6 +13,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/exchange"
 	"fanfare/delivery/transport"
 	"fanfare/store/storetest"
 )
@@ -123,7 +124,7 @@ func TestA1_URLs(t *testing.T) {
 		{"https://[::1]:1", "https://x", api.EnvSandbox, "https://[::1]:1", "[::1]:1"},
 	} {
 		u, err := serverURL(row.own, row.general, row.env)
-		if err != nil || u.String() != row.want || address(u) != row.addr {
+		if err != nil || u.String() != row.want || exchange.Address(u) != row.addr {
 			t.Errorf("%v: got %v %v", row, u, err)
 		}
 	}

@@ -96,19 +96,3 @@ func withLeaf(cert *tls.Certificate) (*tls.Certificate, error) {
 	cert.Leaf = leaf
 	return cert, nil
 }
-
-// readCA reads the roots to trust; "" means the system's.
-func readCA(file string) (*x509.CertPool, []byte, error) {
-	if file == "" {
-		return nil, nil, nil
-	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read CA: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(raw) {
-		return nil, nil, errors.New("no PEM certificate in " + file)
-	}
-	return pool, raw, nil
-}

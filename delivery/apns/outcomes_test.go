@@ -9,6 +9,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/exchange"
 	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
 	"fanfare/store/storetest"
@@ -179,7 +180,7 @@ func TestShutdownForEverIsNoStorm(t *testing.T) {
 				a := w.send(testNote(i))
 				switch {
 				case a.Outcome == transport.NotSent && a.Err != nil: // it was not even tried
-				case a.Outcome != transport.Again || a.RetryAfter < againAfter || answer.RetryAfter != "" && a.RetryAfter != 30*time.Second:
+				case a.Outcome != transport.Again || a.RetryAfter < exchange.AgainAfter || answer.RetryAfter != "" && a.RetryAfter != 30*time.Second:
 					t.Fatalf("got %s after %v: %v", a.Outcome, a.RetryAfter, a.Err)
 				default:
 					asked++

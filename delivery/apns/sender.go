@@ -168,7 +168,6 @@ func (s *Sender) Start(ctx context.Context, n *transport.Notification, done func
 	case len(n.Payload) == 0:
 		done(transport.Answer{Outcome: transport.OurBug, Reason: apns2.ReasonPayloadEmpty, Err: errors.New("the payload is empty")})
 	default:
-		p := newPush(ctx, a, n, s.o.Timeout, done)
-		a.link.pool.Acquire(&p.waiter)
+		newPush(ctx, a, n, s.o.Timeout, done).Try()
 	}
 }

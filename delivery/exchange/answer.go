@@ -1,0 +1,42 @@
+package exchange
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"fanfare/delivery/h2"
+	"fanfare/delivery/transport"
+)
+
+// maxRetryAfter bounds what a service may ask for.
+const maxRetryAfter = time.Hour
+
+// Unanswered is the answer to a call of this service that got no response. A server that never got the
+// whole request cannot have processed it. In every other case that is unknown.
+func Unanswered(service string, err error) transport.Answer {
+	switch {
+	case errors.Is(err, h2.ErrWithheld):
+		return transport.Answer{Outcome: transport.NotSent, Err: transport.ErrMayNotSend}
+	case errors.Is(err, h2.ErrUnprocessed):
+		return transport.Answer{Outcome: transport.NotSent, Err: err}
+	}
+	return transport.Answer{Outcome: transport.UnknownOutcome, Err: fmt.Errorf("await %s's answer: %w", service, err)}
+}
+
+// RetryAfter reads a Retry-After header: seconds or a date; 0 if it is neither. No answer makes a
+// notification wait for longer than an hour.
+func RetryAfter(s string) time.Duration {
+	if s == "" {
+		return 0
+	}
+	var wait time.Duration
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		wait = time.Duration(min(n, int64(maxRetryAfter/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(s); err == nil {
+		wait = time.Until(at)
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}
