@@ -18,8 +18,12 @@ func (e *RestError) Error() string {
 	return fmt.Sprintf("the server asked to send nothing for another %v", e.Left.Round(time.Millisecond))
 }
 
-// recoverEvery is how long a limit stays before it grows by a tenth.
-const recoverEvery = time.Second
+const (
+	// recoverEvery is how long a limit stays before it grows by a tenth.
+	recoverEvery = time.Second
+	// coldAfter is after how long without a request a limiter is cold, see Limiter.StartWith.
+	coldAfter = time.Minute
+)
 
 // Pace is what an answer says about how many requests may be under way.
 type Pace uint8
@@ -45,6 +49,8 @@ type Limiter struct {
 	limit    int // 0: none
 	round    int // rises with each halving
 	changed  time.Time
+	first    int       // the limit with which it begins when it is cold; 0: none
+	used     time.Time // when the last request left
 	rests    time.Time // until when it lets no request in
 	waiting  list.List // of *Waiter
 }
@@ -52,6 +58,20 @@ type Limiter struct {
 // NewLimiter makes a limiter without a limit, for waiters of this pool; now is its
 // clock.
 func (p *Pool) NewLimiter(now func() time.Time) *Limiter { return &Limiter{pool: p, now: now} }
+
+// StartWith lets the limiter begin with this limit, which then grows as after a halving: at first, and
+// after each minute without a request. It is called before the limiter is used.
+func (l *Limiter) StartWith(limit int) *Limiter {
+	l.first = limit
+	return l
+}
+
+// warmUp sets the limit of a limiter that is cold.
+func (l *Limiter) warmUp() {
+	if now := l.now(); l.first > 0 && l.inFlight == 0 && now.Sub(l.used) >= coldAfter {
+		l.limit, l.changed, l.used = l.first, now, now
+	}
+}
 
 // hasRoom tells whether one more request may be under way.
 func (l *Limiter) hasRoom() bool { return l.limit == 0 || l.inFlight < l.limit }
@@ -71,6 +91,9 @@ func (l *Limiter) leave(round int, pace Pace) {
 		l.grow()
 	}
 	l.inFlight--
+	if l.first > 0 {
+		l.used = l.now()
+	}
 }
 
 // halve lowers the limit, once for all requests of a round.

@@ -132,3 +132,41 @@ func TestALimiterRests(t *testing.T) {
 		t.Errorf("%d are under way of %d", n, limit)
 	}
 }
+
+// W12: a limiter that starts with a limit does so at first and after each minute without a request.
+func TestLimiterStartsAgainAfterAMinute(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	p, l := limited(func() time.Time { return now })
+	l.StartWith(100)
+	use := func(after time.Duration) int {
+		now = now.Add(after)
+		w, _ := enter(p, l)
+		p.Leave(w, Fine)
+		_, limit := l.State()
+		return limit
+	}
+	if limit := use(0); limit != 100 {
+		t.Fatalf("it starts with %d", limit)
+	}
+	if limit := use(time.Second); limit != 110 {
+		t.Fatalf("after a second it is %d", limit)
+	}
+	for range 40 {
+		use(time.Second)
+	}
+	if _, limit := l.State(); limit <= 1000 {
+		t.Fatalf("after 40 s of requests it is %d", limit)
+	}
+	w, _ := enter(p, l)
+	if now = now.Add(time.Hour); use(0) <= 1000 { // a request is under way
+		t.Error("it started again during a request")
+	}
+	p.Leave(w, Unsaid)
+	if limit := use(59 * time.Second); limit <= 1000 {
+		t.Error("it started again before a minute was over")
+	}
+	if limit := use(time.Minute); limit != 100 {
+		t.Errorf("after a minute it is %d", limit)
+	}
+}

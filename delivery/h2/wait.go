@@ -43,6 +43,7 @@ func (p *Pool) Acquire(w *Waiter) {
 		p.queue(w)
 		return
 	}
+	l.warmUp()
 	switch err := l.resting(); {
 	case err != nil:
 		p.tell(w, nil, err)

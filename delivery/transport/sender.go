@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"fanfare/api"
@@ -86,6 +87,8 @@ type Answer struct {
 	// Status and Reason are from the service's answer; Status 0: there was no answer.
 	Status int
 	Reason string
+	// Said is what the service said beside the reason, for people: at most 300 bytes.
+	Said string
 	// ID is the id under which the service accepted the notification.
 	ID string
 	// Quiet (PauseApp only) says that the service refuses the app's topic, and that only clients, not
@@ -120,7 +123,7 @@ type AppState struct {
 	Topic       string // "*": any topic
 	Environment api.Environment
 	URL         string
-	Auth        string // kind of credentials: "token", "certificate" or "log"
+	Auth        string // kind of credentials: "token", "certificate", "service account" or "log"
 	Connections int    // open, shared with apps of the same credentials and URL
 	InFlight    int    // requests of this app under way
 	// Limit is how many requests of this app may be under way: it is halved when
@@ -142,4 +145,16 @@ func AppOf(p api.Platform, topic, place string) string {
 		place = "webpush:" + place
 	}
 	return topic + "/" + place
+}
+
+// PlatformOfApp is the platform of an app by its name.
+func PlatformOfApp(name string) api.Platform {
+	_, place, _ := strings.Cut(name, "/")
+	switch {
+	case place == "fcm":
+		return api.PlatformFCM
+	case strings.HasPrefix(place, "webpush:"):
+		return api.PlatformWebPush
+	}
+	return api.PlatformAPNs
 }

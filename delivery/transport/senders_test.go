@@ -89,6 +89,15 @@ func TestW4_NamesOfApps(t *testing.T) {
 		if got != want {
 			t.Errorf("%s is called %s", want, got)
 		}
+		platform := api.PlatformAPNs
+		if place := strings.TrimPrefix(got, "shop/"); place == "fcm" {
+			platform = api.PlatformFCM
+		} else if strings.HasPrefix(place, "webpush:") {
+			platform = api.PlatformWebPush
+		}
+		if p := PlatformOfApp(got); p != platform {
+			t.Errorf("%s is an app of %s", got, p)
+		}
 	}
 }
 

@@ -1,0 +1,117 @@
+package fcm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"fanfare/delivery/exchange"
+	"fanfare/delivery/h2"
+	"fanfare/delivery/transport"
+)
+
+const (
+	// maxRefused is how many 401 answers one notification may get.
+	maxRefused = 3
+	// maxTTL is how long FCM keeps a message at most.
+	maxTTL = 28 * 24 * time.Hour
+	// androidHead begins every payload.
+	androidHead = `{"android":{`
+	// installationID is the length of a Firebase Installation ID.
+	installationID = 22
+)
+
+// push is one notification on its way to FCM.
+type push struct {
+	exchange.Exchange
+	ctx     context.Context
+	app     *app
+	token   *accessToken
+	refused int
+}
+
+// start sends a notification. It ends at the latest with ctx or after its time-out.
+func start(ctx context.Context, a *app, n *transport.Notification, o *Options, done func(transport.Answer)) {
+	body, err := message(n, o.now())
+	if err != nil {
+		done(transport.Answer{Outcome: transport.OurBug, Err: err})
+		return
+	}
+	p := &push{ctx: ctx, app: a}
+	p.Init(ctx, p, n, exchange.Options{Pool: a.link.pool, Limiter: a.limiter, Timeout: o.Timeout, Body: body, Done: done})
+	p.Try()
+}
+
+// message adds the device and the time to live to the payload, which the event's devices share.
+func message(n *transport.Notification, now time.Time) ([]byte, error) {
+	rest, ok := bytes.CutPrefix(n.Payload, []byte(androidHead))
+	if !ok || len(rest) == 0 || rest[0] != '"' {
+		return nil, errors.New("the payload is none of FCM")
+	}
+	b := append(make([]byte, 0, len(n.Payload)+len(n.Token)+64), `{"message":{"token":"`...)
+	if isInstallationID(n.Token) {
+		b = append(b[:0], `{"message":{"fid":"`...)
+	}
+	b = append(append(b, n.Token...), `",`...)
+	b = append(b, androidHead[1:]...)
+	if n.Expiration != nil {
+		left := min(max(n.Expiration.Sub(now), 0), maxTTL)
+		b = append(strconv.AppendInt(append(b, `"ttl":"`...), int64(left.Seconds()), 10), `s",`...)
+	}
+	return append(append(b, rest...), '}'), nil
+}
+
+// isInstallationID tells a Firebase Installation ID from a registration token.
+func isInstallationID(token string) bool {
+	if len(token) != installationID || token[0] < 'c' || token[0] > 'f' {
+		return false
+	}
+	for _, c := range []byte(token) {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// Try implements exchange.Owner: a request needs an access token first.
+func (p *push) Try() {
+	p.app.link.source.get(p.ctx, func(t *accessToken, err error) {
+		if err != nil {
+			p.Fail(err)
+			return
+		}
+		p.token = t
+		p.Acquire()
+	})
+}
+
+// Post implements exchange.Owner.
+func (p *push) Post(_ *h2.Conn, call *h2.Call) error {
+	call.Start(p.app.link.path, []h2.Field{
+		{Name: "content-type", Value: "application/json; charset=utf-8"},
+		{Name: "authorization", Value: p.token.bearer},
+	})
+	return nil
+}
+
+// Judge implements exchange.Owner.
+func (p *push) Judge(_ *h2.Conn, r *h2.Result) (transport.Answer, h2.Use) {
+	if r.Status == 0 {
+		return exchange.Unanswered("FCM", r.Err), h2.Unanswered
+	}
+	a := answerOf(r)
+	switch {
+	case a.Outcome == transport.Again: // the access token was refused
+		p.app.link.source.refused(p.token)
+		if p.refused++; p.refused == maxRefused {
+			a.Outcome = transport.PauseApp
+		}
+	case a.Status == http.StatusTooManyRequests && a.Outcome == transport.RetryUncounted:
+		p.app.limiter.Rest(a.RetryAfter)
+	}
+	return a, h2.Answered
+}
