@@ -16,6 +16,18 @@ const (
 	PlatformWebPush Platform = "webpush"
 )
 
+// PlatformOf is the platform of a registered device's token. Only APNs has environments.
+func PlatformOf(token string, e Environment) Platform {
+	if e != "" {
+		return PlatformAPNs
+	}
+	_, p := ParseToken(token)
+	return p
+}
+
+// PlatformOf is the push service that issued the device's token.
+func (d *Device) PlatformOf() Platform { return PlatformOf(d.Token, d.Environment) }
+
 // Environment is the APNs environment that a token belongs to.
 type Environment string
 
@@ -38,12 +50,40 @@ const (
 
 // DeviceRequest is the body of PUT /v1/users/{user}/devices/{token}.
 type DeviceRequest struct {
-	Platform    string      `json:"platform" validate:"required,oneof=apns" example:"apns"`
-	Topic       string      `json:"topic" validate:"required,identifier" example:"com.example.app"`
-	Environment Environment `json:"environment" validate:"required,oneof=production sandbox" example:"production"`
+	Platform string `json:"platform" validate:"required,oneof=apns fcm" enums:"apns,fcm" example:"apns"`
+	Topic    string `json:"topic" validate:"required,identifier" example:"com.example.app"`
+	// Environment is where an APNs token was issued. The platform apns needs one, and no other has any.
+	Environment Environment `json:"environment,omitempty" validate:"omitempty,oneof=production sandbox" example:"production"`
 	// Locale chooses the texts of notifications: a language, perhaps with a region, such as de or de-AT; at
 	// most 35 bytes. Absent: the default texts.
 	Locale string `json:"locale,omitempty" validate:"omitempty,locale" example:"de-AT"`
+}
+
+// environmentRule is the rule that an environment breaks, "" for none: APNs needs one, and no other
+// platform has any (W1).
+func environmentRule(platform string, e Environment) string {
+	switch {
+	case platform == string(PlatformAPNs) && e == "":
+		return "required"
+	case platform == string(PlatformFCM) && (e == EnvProduction || e == EnvSandbox): // oneof reports any other
+		return "apns"
+	}
+	return ""
+}
+
+// ofPlatform tells whether a token has the form of a platform (W1). Other rules report what is no token
+// or no platform.
+func ofPlatform(token, platform string) bool {
+	_, of := ParseToken(token)
+	return of == Platform(platform) || of == "" || platform != string(PlatformAPNs) && platform != string(PlatformFCM)
+}
+
+// CheckToken returns a CodeValidation error if the token has not the form of the device's platform.
+func (r *DeviceRequest) CheckToken(token string) error {
+	if ofPlatform(token, r.Platform) {
+		return nil
+	}
+	return Invalid("token", "token", "is not a token of %s", r.Platform)
 }
 
 // DeviceBatchRequest is the body of POST /v1/devices/batch: devices of any number of users. No token
@@ -56,9 +96,9 @@ type DeviceBatchRequest struct {
 type DeviceEntry struct {
 	User        string      `json:"user" validate:"required,identifier" example:"bob"`
 	Token       string      `json:"token" validate:"required,token"`
-	Platform    string      `json:"platform" validate:"required,oneof=apns" enums:"apns" example:"apns"`
+	Platform    string      `json:"platform" validate:"required,oneof=apns fcm" enums:"apns,fcm" example:"apns"`
 	Topic       string      `json:"topic" validate:"required,identifier" example:"com.example.app"`
-	Environment Environment `json:"environment" validate:"required,oneof=production sandbox" example:"production"`
+	Environment Environment `json:"environment,omitempty" validate:"omitempty,oneof=production sandbox" example:"production"`
 	Locale      string      `json:"locale,omitempty" validate:"omitempty,locale" example:"de-AT"`
 }
 
@@ -67,7 +107,7 @@ type Device struct {
 	Token        string      `json:"token"`
 	Platform     string      `json:"platform"`
 	Topic        string      `json:"topic"`
-	Environment  Environment `json:"environment"`
+	Environment  Environment `json:"environment,omitempty"`
 	Locale       string      `json:"locale,omitempty" example:"de-AT"`
 	State        DeviceState `json:"state"`
 	Reason       string      `json:"reason,omitempty"`

@@ -7,7 +7,7 @@ import (
 	"fanfare/api"
 )
 
-// W1: the form of a token tells its platform, and only devices of APNs can register.
+// W1: the form of a token tells its platform, and devices of APNs and FCM can register.
 func TestW1_TheFormOfATokenTellsItsPlatform(t *testing.T) {
 	t.Parallel()
 	hex, hash := strings.Repeat("aB", 32), strings.Repeat("aB_-0", 9)[:43]
@@ -50,7 +50,7 @@ func TestW1_TheFormOfATokenTellsItsPlatform(t *testing.T) {
 		if again, same := api.ParseToken(token); platform != "" && (again != token || same != platform) {
 			t.Errorf("%q is read again as %q of %q", token, again, same)
 		}
-		if normal, ok := api.NormalToken(row.token); ok != (row.platform == api.PlatformAPNs) || ok && normal != want {
+		if normal, ok := api.NormalToken(row.token); ok != (row.platform == api.PlatformAPNs || row.platform == api.PlatformFCM) || ok && normal != want {
 			t.Errorf("%q registers as %q: %v", row.token, normal, ok)
 		}
 	}

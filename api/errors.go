@@ -43,6 +43,7 @@ const (
 	CodeValidation        Code = "validation_failed"
 	CodeUnknownEventType  Code = "unknown_event_type"
 	CodeUnknownApp        Code = "unknown_app"
+	CodeReservedKey       Code = "reserved_key"
 	CodeAlreadyExpired    Code = "already_expired"
 	CodeIdempotencyReused Code = "idempotency_key_reused"
 	CodeRateLimited       Code = "rate_limited"
@@ -116,6 +117,8 @@ var errorTable = map[Code]Meaning{
 		"`errors` lists every field that breaks a rule"},
 	CodeUnknownEventType: {http.StatusUnprocessableEntity, "Unknown event type", false,
 		"The event's type is not registered, and the event has no `alert`"},
+	CodeReservedKey: {http.StatusUnprocessableEntity, "A name in data is reserved", false,
+		"The event's `data` has a name that FCM or fanfare uses, and the server that answered has an app of FCM. `errors` lists every such name"},
 	CodeUnknownApp: {http.StatusUnprocessableEntity, "No such app", false,
 		"The server that answered has no app for the device's topic and environment"},
 	CodeAlreadyExpired: {http.StatusUnprocessableEntity, "Already expired", false,

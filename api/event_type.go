@@ -46,6 +46,9 @@ type EventTypeRequest struct {
 	// false, such a notification ends as failed(unknown_outcome).
 	RetryUnknown *bool           `json:"retry_unknown,omitempty" default:"true"`
 	APS          json.RawMessage `json:"aps,omitempty" swaggertype:"object"`
+	// FCM is merged into the android member of messages to FCM, over what fanfare sets; at most 2 KiB. It
+	// cannot have collapse_key, data, priority and ttl, which other fields set.
+	FCM json.RawMessage `json:"fcm,omitempty" swaggertype:"object"`
 	// Localized has the texts in other languages, by locale, such as de or de-AT. A device gets each text in
 	// its locale, else in the language of its locale, else as the type's own title and body. Locales are
 	// compared without regard to case. At most 20, and 8 KiB as JSON.

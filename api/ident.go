@@ -81,8 +81,8 @@ func consistsOf(s, others string) bool {
 }
 
 // NormalToken returns a device token in its stored form, and whether a device can register with it:
-// only APNs' devices can.
+// APNs' and FCM's can.
 func NormalToken(s string) (string, bool) {
 	token, platform := ParseToken(s)
-	return token, platform == PlatformAPNs
+	return token, platform == PlatformAPNs || platform == PlatformFCM
 }

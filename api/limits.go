@@ -16,7 +16,8 @@ const (
 	MaxLocale         = 35       // a device's locale
 	MaxLanguages      = 20       // languages of an event type, beside the default
 	MaxLocalized      = 8 << 10  // their templates, as JSON, and the texts of an event in them
-	MaxPayload        = 4096     // rendered APNs payload
+	MaxFCM            = 2 << 10  // the fcm object, as JSON
+	MaxPayload        = 4096     // rendered APNs payload, and the keys and values of a message to FCM
 	MaxVoIPPayload    = 5120     // rendered APNs payload, push type voip
 	MaxIdempotencyKey = 255      // printable bytes
 	MaxDevices        = 50       // per user

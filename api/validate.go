@@ -50,6 +50,8 @@ func NewValidator() *Validator {
 	v.RegisterStructValidation(saleRules, SaleRequest{})
 	v.RegisterStructValidation(reservationRules, ReservationRequest{})
 	v.RegisterStructValidation(topicUsersRules, TopicUsersRequest{})
+	v.RegisterStructValidation(deviceRules, DeviceRequest{})
+	v.RegisterStructValidation(deviceEntryRules, DeviceEntry{})
 	v.RegisterStructValidation(deviceBatchRules, DeviceBatchRequest{})
 	v.RegisterStructValidation(contactBatchRules, ContactBatchRequest{})
 	return &Validator{engine: v}
@@ -184,7 +186,8 @@ func audienceRules(sl validator.StructLevel) {
 // eventRules limits the aps object of an event and refuses an empty alert.
 func eventRules(sl validator.StructLevel) {
 	e := current[EventRequest](sl)
-	apsRules(sl, e.APS)
+	objectRules(sl, e.APS, "aps", MaxAPS)
+	objectRules(sl, e.FCM, "fcm", MaxFCM)
 	if e.Alert != nil && *e.Alert == (Alert{}) {
 		sl.ReportError(e.Alert, "alert", "Alert", "required", "title or body")
 	}
@@ -208,7 +211,8 @@ func eventTypeRules(sl validator.StructLevel) {
 	if t.PushType == PushBackground && t.Priority == 10 {
 		sl.ReportError(t.Priority, "priority", "Priority", "background", "")
 	}
-	apsRules(sl, t.APS)
+	objectRules(sl, t.APS, "aps", MaxAPS)
+	objectRules(sl, t.FCM, "fcm", MaxFCM)
 	localizedRules(sl, t.Localized)
 }
 
@@ -304,6 +308,27 @@ func topicUsersRules(sl validator.StructLevel) {
 	unique(sl, seen, r.Remove, func(i int) string { return fmt.Sprintf("remove[%d]", i) })
 }
 
+// deviceRules requires an environment of a device of APNs, and refuses that of another.
+func deviceRules(sl validator.StructLevel) {
+	r := current[DeviceRequest](sl)
+	reportEnvironment(sl, r.Platform, r.Environment)
+}
+
+func reportEnvironment(sl validator.StructLevel, platform string, e Environment) {
+	if rule := environmentRule(platform, e); rule != "" {
+		sl.ReportError(e, "environment", "Environment", rule, "")
+	}
+}
+
+// deviceEntryRules does the same, and refuses a token of another platform.
+func deviceEntryRules(sl validator.StructLevel) {
+	e := current[DeviceEntry](sl)
+	reportEnvironment(sl, e.Platform, e.Environment)
+	if !ofPlatform(e.Token, e.Platform) {
+		sl.ReportError(e.Token, "token", "Token", "token", e.Platform)
+	}
+}
+
 // deviceBatchRules refuses a token that a batch names twice.
 func deviceBatchRules(sl validator.StructLevel) {
 	reportRepeats(sl, current[DeviceBatchRequest](sl).repeats(), "devices[%d]", ".token")
@@ -349,21 +374,21 @@ func repeats[T any](list []T, name func(*T) string) map[int]int {
 	return again
 }
 
-// apsRules requires aps to be a JSON object of at most MaxAPS bytes.
-func apsRules(sl validator.StructLevel, aps json.RawMessage) {
-	if len(aps) == 0 || string(aps) == "null" {
+// objectRules requires a field to be a JSON object of at most so many bytes.
+func objectRules(sl validator.StructLevel, object json.RawMessage, field string, most int) {
+	if len(object) == 0 || string(object) == "null" {
 		return
 	}
-	if aps[0] != '{' {
-		sl.ReportError(aps, "aps", "APS", "object", "")
+	if object[0] != '{' {
+		sl.ReportError(object, field, field, "object", "")
 		return
 	}
-	if len(aps) <= MaxAPS {
+	if len(object) <= most {
 		return
 	}
 	var compact bytes.Buffer
-	if json.Compact(&compact, aps) == nil && compact.Len() > MaxAPS {
-		sl.ReportError(aps, "aps", "APS", "max", fmt.Sprint(MaxAPS))
+	if json.Compact(&compact, object) == nil && compact.Len() > most {
+		sl.ReportError(object, field, field, "max", fmt.Sprint(most))
 	}
 }
 

@@ -24,7 +24,12 @@ func message(f validator.FieldError) string {
 	case "identifier":
 		return fmt.Sprintf("must be 1 to %d bytes of A-Z a-z 0-9 . _ : @ -", MaxIdentifier)
 	case "token":
-		return fmt.Sprintf("must be hex of even length, %d to %d digits", MinTokenHex, MaxTokenHex)
+		if f.Param() != "" {
+			return "is not a token of " + f.Param()
+		}
+		return TokenRule
+	case "apns":
+		return "is for the platform apns alone"
 	case "locale":
 		return fmt.Sprintf("must be a language, perhaps with a region, such as de or de-AT, at most %d bytes", MaxLocale)
 	case "text":
@@ -53,6 +58,10 @@ func message(f validator.FieldError) string {
 	}
 	return "breaks the rule " + f.Tag()
 }
+
+// TokenRule says what a token must be.
+var TokenRule = fmt.Sprintf("must be a token of APNs (hex of even length, %d to %d digits) or FCM (%d to %d characters of A-Z a-z 0-9 _ : . -)",
+	MinTokenHex, MaxTokenHex, MinDeviceToken, MaxDeviceToken)
 
 func requiredMessage(f validator.FieldError) string {
 	if f.Param() != "" {

@@ -54,6 +54,16 @@ func quickStruct(t reflect.Type) quick {
 	switch t {
 	case reflect.TypeFor[ReservationRequest]():
 		checks = append(checks, func(v reflect.Value) bool { return oneLine(v.Addr().Interface().(*ReservationRequest)) })
+	case reflect.TypeFor[DeviceRequest]():
+		checks = append(checks, func(v reflect.Value) bool {
+			r := v.Addr().Interface().(*DeviceRequest)
+			return environmentRule(r.Platform, r.Environment) == ""
+		})
+	case reflect.TypeFor[DeviceEntry]():
+		checks = append(checks, func(v reflect.Value) bool {
+			e := v.Addr().Interface().(*DeviceEntry)
+			return environmentRule(e.Platform, e.Environment) == "" && ofPlatform(e.Token, e.Platform)
+		})
 	case reflect.TypeFor[DeviceBatchRequest]():
 		checks = append(checks, func(v reflect.Value) bool { return len(v.Addr().Interface().(*DeviceBatchRequest).repeats()) == 0 })
 	case reflect.TypeFor[ContactBatchRequest]():

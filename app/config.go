@@ -45,7 +45,7 @@ type config struct {
 	APNsTeamID   string `env:"FANFARE_APNS_TEAM_ID" shown:"none" desc:"team that the key belongs to"`
 	APNsAppsFile string `env:"FANFARE_APNS_APPS_FILE" shown:"none" desc:"the former name of FANFARE_APPS_FILE"`
 
-	AppsFile           string        `group:"Push" env:"FANFARE_APPS_FILE" shown:"none" desc:"several apps: JSON {\"apps\": [{\"platform\"?, \"topic\", \"environment\", \"url\"?, \"key_file\", \"key_id\", \"team_id\" or \"cert_file\", \"cert_password\"?}]}, platform apns; goes before FANFARE_APNS_KEY_FILE, read again on SIGHUP, all of it or nothing"`
+	AppsFile           string        `group:"Push" env:"FANFARE_APPS_FILE" shown:"none" desc:"several apps: JSON {\"apps\": [{\"topic\", \"environment\", \"url\"?, \"key_file\", \"key_id\", \"team_id\" or \"cert_file\", \"cert_password\"?}, {\"platform\": \"fcm\", \"topic\", \"service_account_file\", \"url\"?, \"token_url\"?, \"ca_file\"?}]}; goes before FANFARE_APNS_KEY_FILE, read again on SIGHUP, all of it or nothing"`
 	MaxInFlight        int           `env:"FANFARE_MAX_IN_FLIGHT" envDefault:"16000" desc:"requests to push services that this process has under way at once, at most eight ninths of them for one app; a killed process may cause that many to be sent a second time. About 3 KB of memory each"`
 	NotificationLease  time.Duration `env:"FANFARE_NOTIFICATION_LEASE" envDefault:"10s" desc:"another process takes over a notification whose process did not renew its lease for this long"`
 	JobLease           time.Duration `env:"FANFARE_JOB_LEASE" envDefault:"30s" desc:"the same for events and background jobs; in a process that also sends, events have the shorter of the two"`

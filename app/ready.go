@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"fanfare/api"
+	"fanfare/delivery/transport"
 	"fanfare/store/redisdb"
 )
 
@@ -73,7 +75,8 @@ func (a *app) askOnce(ctx context.Context) ([]api.Dependency, []string) {
 func (a *app) ask(ctx context.Context) ([]api.Dependency, []string) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	var redis, index, sql, apns, workers api.Dependency
+	var redis, index, sql, workers api.Dependency
+	var senders []api.Dependency
 	var unserved []string
 	var asked sync.WaitGroup
 	asked.Go(func() { redis = ping(ctx, "redis", a.redis.Ping) })
@@ -81,7 +84,7 @@ func (a *app) ask(ctx context.Context) ([]api.Dependency, []string) {
 		asked.Go(func() { index = ping(ctx, "contacts_redis", a.contactsRedis.Ping) })
 	}
 	asked.Go(func() { sql = ping(ctx, "sql", a.record.Ping) })
-	asked.Go(func() { apns = a.readyAPNs(ctx) })
+	asked.Go(func() { senders = a.readySenders(ctx) })
 	asked.Go(func() { workers, unserved = a.readyWorkers(ctx) })
 	asked.Wait()
 	if redis.State == stateOK {
@@ -89,7 +92,7 @@ func (a *app) ask(ctx context.Context) ([]api.Dependency, []string) {
 			redis.State, redis.Detail = stateDegraded, "nearly full: nothing is accepted"
 		}
 	}
-	dependencies := []api.Dependency{redis, sql, apns, workers}
+	dependencies := slices.Concat([]api.Dependency{redis, sql}, senders, []api.Dependency{workers})
 	if index.Name != "" {
 		dependencies = append(dependencies, index)
 	}
@@ -110,26 +113,42 @@ func ping(ctx context.Context, name string, ask func(context.Context) (time.Dura
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// readyAPNs names apps that are paused or can't be reached.
-func (a *app) readyAPNs(ctx context.Context) api.Dependency {
+// readySenders names, for APNs and for each other platform with apps, the apps that are paused or can't be
+// reached.
+func (a *app) readySenders(ctx context.Context) []api.Dependency {
 	began := time.Now()
-	trouble := map[string]bool{}
-	for _, app := range a.sender.Apps() {
-		if app.LastError != "" {
-			trouble[app.App+" can't be reached"] = true
+	trouble := map[api.Platform]map[string]bool{api.PlatformAPNs: {}}
+	note := func(app, text string) {
+		p := transport.PlatformOfApp(app)
+		if trouble[p] == nil {
+			trouble[p] = map[string]bool{}
 		}
+		if text != "" {
+			trouble[p][text] = true
+		}
+	}
+	for _, app := range a.sender.Apps() {
+		text := ""
+		if app.LastError != "" {
+			text = app.App + " can't be reached"
+		}
+		note(app.App, text)
 	}
 	paused, err := a.apps.Apps(ctx)
 	if err == nil {
 		for name, app := range paused {
-			trouble[fmt.Sprintf("%s is %s: %s", name, app.State, app.Reason)] = true
+			note(name, fmt.Sprintf("%s is %s: %s", name, app.State, app.Reason))
 		}
 	}
-	d := api.Dependency{Name: "apns", State: stateOK, LatencyMS: milliseconds(time.Since(began))}
-	if len(trouble) > 0 {
-		d.State, d.Detail = stateDegraded, strings.Join(sorted(trouble), "; ")
+	var out []api.Dependency
+	for _, p := range slices.Sorted(maps.Keys(trouble)) {
+		d := api.Dependency{Name: string(p), State: stateOK, LatencyMS: milliseconds(time.Since(began))}
+		if len(trouble[p]) > 0 {
+			d.State, d.Detail = stateDegraded, strings.Join(sorted(trouble[p]), "; ")
+		}
+		out = append(out, d)
 	}
-	return d
+	return out
 }
 
 func sorted(set map[string]bool) []string {

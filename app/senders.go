@@ -5,6 +5,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/apns"
+	"fanfare/delivery/fcm"
 	"fanfare/delivery/logsender"
 	"fanfare/delivery/transport"
 )
@@ -12,6 +13,7 @@ import (
 // services makes the sender of each push service. A new service is a line here.
 var services = map[api.Platform]func(*config, *slog.Logger) transport.Sender{
 	api.PlatformAPNs: newAPNs,
+	api.PlatformFCM:  newFCM,
 }
 
 // openSender makes the senders of all push services and configures them. Without any credentials,
@@ -40,4 +42,16 @@ func newAPNs(c *config, log *slog.Logger) transport.Sender {
 		URL: c.APNsURL, CAFile: c.APNsCAFile, KeyFile: c.APNsKeyFile, KeyID: c.APNsKeyID, TeamID: c.APNsTeamID,
 		SendWithin: c.NotificationLease / 2, Logger: log,
 	})
+}
+
+// newFCM makes the sender to FCM.
+func newFCM(c *config, log *slog.Logger) transport.Sender {
+	return fcm.New(fcm.Options{SendWithin: c.NotificationLease / 2, Logger: log})
+}
+
+// sendsToFCM tells whether this process has an app of FCM.
+func (a *app) sendsToFCM() bool {
+	senders, _ := a.sender.(transport.Senders)
+	sender, ok := senders[api.PlatformFCM].(*fcm.Sender)
+	return ok && sender.HasApps()
 }

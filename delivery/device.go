@@ -106,13 +106,21 @@ func reasonOf(a transport.Answer) string {
 	return a.Outcome.String()
 }
 
+// pauseReason is why an app is paused: also in the service's own words, which may name what is missing.
+func pauseReason(a transport.Answer) string {
+	if a.Said == "" {
+		return reasonOf(a)
+	}
+	return reasonOf(a) + ": " + a.Said
+}
+
 // saidOf renders an answer for people. It becomes the last error of a dead letter.
 func saidOf(a transport.Answer) string {
 	switch {
 	case a.Err != nil:
 		return a.Err.Error()
 	case a.Status != 0:
-		return strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, a.Reason))
+		return strings.TrimSpace(fmt.Sprintf("%d %s %s", a.Status, a.Reason, a.Said))
 	}
 	return reasonOf(a)
 }

@@ -27,6 +27,7 @@ func TestW5_EachDeviceGetsItsLanguage(t *testing.T) {
 	for _, locale := range []string{"", "de-AT", "fr", "de", "en"} {
 		to = append(to, Recipient{"bob", &api.Device{Token: strings.Repeat("ab", 32), Environment: api.EnvProduction, Locale: locale}})
 	}
+	to = append(to, Recipient{"bob", &api.Device{Token: strings.Repeat("fcm-", 10), Topic: "t", Locale: "de"}})
 	works := new(Delivery).works(&OneHop{Claim: &queue.Claimed{}, Job: job}, to)
 	for i, want := range []string{"Hello", "Hallo", "Salut", "Hallo", "Hello"} {
 		waiting, err := decodeMessage("ev1", e.message("bob", to[i].Device))
@@ -40,7 +41,17 @@ func TestW5_EachDeviceGetsItsLanguage(t *testing.T) {
 			}
 		}
 	}
-	if len(e.common) != 3 || &works[1].m.Push.Payload[0] != &works[3].m.Push.Payload[0] {
-		t.Error("a language is made more than once")
+	const onFCM = `{"android":{"notification":{"tag":"ev1","title":"Hallo"},"priority":"HIGH"},"data":{"event_id":"ev1","type":"t"}}`
+	waiting, err := decodeMessage("ev1", e.message("bob", to[5].Device))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for way, m := range map[string]*message{"waiting": waiting, "at once": works[5].m} {
+		if string(m.Push.Payload) != onFCM || m.platform() != api.PlatformFCM || m.app() != "t/fcm" || m.Push.CollapseID != "ev1" {
+			t.Errorf("FCM, %s: %+v", way, m)
+		}
+	}
+	if len(e.common) != 4 || &works[1].m.Push.Payload[0] != &works[3].m.Push.Payload[0] {
+		t.Error("a form is made more than once")
 	}
 }

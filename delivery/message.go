@@ -197,24 +197,24 @@ func (m *message) encode() []byte {
 }
 
 // encoder encodes the messages of one event. The common part, mostly the payload, is encoded
-// once for each language.
+// once for each platform and language.
 type encoder struct {
 	event  string
 	job    *events.Job
-	common map[string][]byte // by language
+	common map[*render.Push][]byte
 }
 
 func newEncoder(event string, j *events.Job) *encoder {
-	return &encoder{event: event, job: j, common: map[string][]byte{}}
+	return &encoder{event: event, job: j, common: map[*render.Push][]byte{}}
 }
 
 // message encodes the message to one device.
 func (e *encoder) message(user string, d *api.Device) []byte {
-	language := e.job.Push.Language(d.Locale)
-	common, ok := e.common[language]
+	push := e.job.PushFor(d)
+	common, ok := e.common[push]
 	if !ok {
-		common = appendEvent(nil, e.event, e.job.AcceptedAt, e.job.Push.In(language))
-		e.common[language] = common
+		common = appendEvent(nil, e.event, e.job.AcceptedAt, push)
+		e.common[push] = common
 	}
 	m := message{
 		Token: d.Token, User: user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
@@ -320,14 +320,8 @@ func (m *message) marked() []byte {
 	return again.encode()
 }
 
-// platform is the push service that issued the token. Only APNs has environments.
-func (m *message) platform() api.Platform {
-	if m.Environment != "" {
-		return api.PlatformAPNs
-	}
-	_, p := api.ParseToken(m.Token)
-	return p
-}
+// platform is the push service that issued the token.
+func (m *message) platform() api.Platform { return api.PlatformOf(m.Token, m.Environment) }
 
 // app names the app that this message goes through.
 func (m *message) app() string {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"fanfare/api"
 	"fanfare/delivery/transport"
 	"fanfare/store/queue"
 
@@ -15,16 +16,31 @@ import (
 // senders.
 type Metrics struct {
 	accepted   prometheus.Counter
-	targeted   prometheus.Counter
+	targeted   *prometheus.CounterVec
 	suppressed *prometheus.CounterVec
 	sent       *prometheus.CounterVec
 	ended      *prometheus.CounterVec
-	latency    prometheus.Histogram
+	latency    *prometheus.HistogramVec
+	apns       platformMetrics
 	breaker    *prometheus.GaugeVec
 	paused     *prometheus.GaugeVec
 	alarms     *prometheus.CounterVec
 	rate       rate
 	reasons    map[string]bool // those that may be labels
+}
+
+// platformMetrics are those of one platform, for which no label has to be looked up.
+type platformMetrics struct {
+	targeted prometheus.Counter
+	latency  prometheus.Observer
+}
+
+// of has the metrics of a platform.
+func (m *Metrics) of(p api.Platform) platformMetrics {
+	if p == api.PlatformAPNs {
+		return m.apns
+	}
+	return platformMetrics{m.targeted.WithLabelValues(string(p)), m.latency.WithLabelValues(string(p))}
 }
 
 // NewMetrics makes the metrics and registers them, unless the registry is nil. Reasons are the
@@ -38,18 +54,19 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 	}
 	m := &Metrics{
 		accepted:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: "fanfare", Name: "events_accepted_total", Help: "Events that were accepted."}),
-		targeted:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: "fanfare", Name: "notifications_targeted_total", Help: "Notifications that were made for devices."}),
+		targeted:   counter("notifications_targeted_total", "Notifications that were made for devices.", "platform"),
 		suppressed: counter("recipients_suppressed_total", "Users who got no notification, by the first reason that applied.", "reason"),
-		sent:       counter("apns_answers_total", "Answers to sends, by outcome and by the reason that APNs gave.", "outcome", "reason"),
-		ended:      counter("notifications_ended_total", "Notifications that have ended, by state and reason.", "state", "reason"),
+		sent:       counter("apns_answers_total", "Answers to sends, by outcome and by the reason that the push service gave.", "platform", "outcome", "reason"),
+		ended:      counter("notifications_ended_total", "Notifications that have ended, by state and reason.", "platform", "state", "reason"),
 		breaker:    gauge("apns_breaker_open", "1 while the storm breaker of an app is open in this process; apps beyond the first 1,000 share other."),
 		paused:     gauge("apns_app_paused", "1 while an app is paused, 0.5 while its messages are on their way back; of the app other their sum."),
 		alarms:     counter("alarms_total", "Conditions that an operator should look at.", "kind"),
-		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "fanfare", Name: "event_to_answer_seconds", Help: "Time from the acceptance of an event to the answer of APNs.",
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "fanfare", Name: "event_to_answer_seconds", Help: "Time from the acceptance of an event to the answer of the push service.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
-		}),
+		}, []string{"platform"}),
 	}
+	m.apns = platformMetrics{m.targeted.WithLabelValues(string(api.PlatformAPNs)), m.latency.WithLabelValues(string(api.PlatformAPNs))}
 	for _, kind := range []string{alarmStorm, alarmPaused, alarmOurBug, alarmNoApp, alarmParkedFull, alarmEmptied} { // they start at 0, so that an alert sees the first alarm as well
 		m.alarms.WithLabelValues(kind)
 	}
@@ -66,8 +83,8 @@ func NewMetrics(r prometheus.Registerer, reasons []string) *Metrics {
 // Accepted counts events; hand it to the events store.
 func (m *Metrics) Accepted(n int) { m.accepted.Add(float64(n)) }
 
-// Targeted counts notifications that were made for devices.
-func (m *Metrics) Targeted(n int) { m.targeted.Add(float64(n)) }
+// Targeted counts a notification that was made for a device.
+func (m *Metrics) Targeted(d *api.Device) { m.of(d.PlatformOf()).targeted.Inc() }
 
 // Suppressed counts users who were not notified for a reason.
 func (m *Metrics) Suppressed(reason string, n int64) {
@@ -79,14 +96,19 @@ func (m *Metrics) Suppressed(reason string, n int64) {
 // DeliveredPerSecond is this process's mean rate of deliveries over the last minute.
 func (m *Metrics) DeliveredPerSecond() float64 { return m.rate.mean(time.Now()) }
 
+// end counts a notification that has ended with this result.
+func (m *Metrics) end(p api.Platform, r queue.Result) {
+	m.ended.WithLabelValues(string(p), r.Label, m.endLabel(r)).Inc()
+}
+
 // answered counts one answer of the Sender.
-func (m *Metrics) answered(a transport.Answer, accepted int64) {
-	m.sent.WithLabelValues(a.Outcome.String(), m.reasonLabel(a.Reason)).Inc()
+func (m *Metrics) answered(p api.Platform, a transport.Answer, accepted int64) {
+	m.sent.WithLabelValues(string(p), a.Outcome.String(), m.reasonLabel(a.Reason)).Inc()
 	if a.Status == 0 && a.Outcome != transport.Delivered { // the log sender delivers without a status
 		return
 	}
 	now := time.Now()
-	m.latency.Observe(max(0, float64(now.UnixMilli()-accepted)/1000))
+	m.of(p).latency.Observe(max(0, float64(now.UnixMilli()-accepted)/1000))
 	if a.Outcome == transport.Delivered {
 		m.rate.add(now)
 	}

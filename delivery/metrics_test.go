@@ -1,10 +1,13 @@
 package delivery
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"fanfare/api"
 	"fanfare/delivery/transport"
+	"fanfare/store/queue"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -16,9 +19,9 @@ func TestA14_LogSenderShowsInTheMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry, nil)
 	accepted := time.Now().Add(-2 * time.Second).UnixMilli()
-	m.answered(silentSender().Send(t.Context(), &transport.Notification{}), accepted)
-	m.answered(transport.Answer{Outcome: transport.NotSent}, accepted)        // the request was not sent
-	m.answered(transport.Answer{Outcome: transport.UnknownOutcome}, accepted) // the request was not answered
+	m.answered(api.PlatformAPNs, silentSender().Send(t.Context(), &transport.Notification{}), accepted)
+	m.answered(api.PlatformAPNs, transport.Answer{Outcome: transport.NotSent}, accepted)        // the request was not sent
+	m.answered(api.PlatformAPNs, transport.Answer{Outcome: transport.UnknownOutcome}, accepted) // the request was not answered
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -53,5 +56,38 @@ func TestAlarmsAreThereFromTheStart(t *testing.T) {
 	}
 	if kinds != 6 {
 		t.Errorf("%d kinds of alarms, want 6", kinds)
+	}
+}
+
+// W7: what is counted for notifications is counted for each platform.
+func TestW7_MetricsHaveThePlatform(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry, nil)
+	for n, d := range []*api.Device{{Token: strings.Repeat("fcm-", 10)}, {Token: strings.Repeat("ab", 32), Environment: api.EnvSandbox}} {
+		for range n + 1 {
+			m.Targeted(d)
+			m.answered(d.PlatformOf(), transport.Answer{Outcome: transport.Delivered, Status: 200}, time.Now().UnixMilli())
+			m.end(d.PlatformOf(), queue.Result{Label: "delivered"})
+		}
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"fanfare_apns_answers_total", "fanfare_notifications_targeted_total", "fanfare_notifications_ended_total", "fanfare_event_to_answer_seconds"} {
+		got := map[string]float64{}
+		for _, f := range families {
+			for _, s := range f.GetMetric() {
+				for _, l := range s.GetLabel() {
+					if f.GetName() == name && l.GetName() == "platform" {
+						got[l.GetValue()] += s.GetCounter().GetValue() + float64(s.GetHistogram().GetSampleCount())
+					}
+				}
+			}
+		}
+		if len(got) != 2 || got["fcm"] != 1 || got["apns"] != 2 {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

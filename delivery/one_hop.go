@@ -9,7 +9,6 @@ import (
 	"fanfare/api"
 	"fanfare/store/devices"
 	"fanfare/store/events"
-	"fanfare/store/events/render"
 	"fanfare/store/queue"
 )
 
@@ -98,15 +97,10 @@ func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 	n, id := len(to), e.id()
 	e.left, e.sent.Made = n, int64(n)
 	messages, works := make([]message, n), make([]work, n)
-	pushes := map[string]*render.Push{} // by language
 	for i, r := range to {
-		language := e.Job.Push.Language(r.Device.Locale)
-		if pushes[language] == nil {
-			pushes[language] = e.Job.Push.In(language)
-		}
 		messages[i] = message{
 			Token: r.Device.Token, User: r.User, Topic: r.Device.Topic, Environment: r.Device.Environment,
-			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *pushes[language],
+			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *e.Job.PushFor(r.Device),
 			Suspect: r.Device.State == api.DeviceSuspect,
 		}
 		works[i] = work{
@@ -223,7 +217,7 @@ func (d *Delivery) postponeAll(ctx context.Context, works []work) {
 func (d *Delivery) finishEvent(ctx context.Context, w *work, r queue.Result) {
 	switch r.Outcome {
 	case queue.Done:
-		d.o.Metrics.ended.WithLabelValues(r.Label, d.o.Metrics.endLabel(r)).Inc()
+		d.o.Metrics.end(w.m.platform(), r)
 		if r.Label == events.LabelFailed {
 			r.Label = events.FailedBy(d.o.Metrics.endLabel(r))
 		}

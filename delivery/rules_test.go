@@ -107,11 +107,18 @@ func TestW1_AMessageGoesToItsPlatform(t *testing.T) {
 		{"wp." + strings.Repeat("a", 43), "", api.PlatformWebPush, "com.example/webpush:"},
 	} {
 		d := &api.Device{Token: row.token, Topic: "com.example", Environment: row.env}
-		waiting, err := decodeMessage(event, newEncoder(event, &events.Job{}).message("bob", d))
+		if row.platform == api.PlatformWebPush { // nothing is made for browsers
+			if m := (&message{Token: row.token, Topic: "com.example"}); m.platform() != row.platform || m.app() != row.app {
+				t.Errorf("%s is sent to %s through %s", row.token, m.platform(), m.app())
+			}
+			continue
+		}
+		job := &events.Job{Push: render.Push{PushType: api.PushAlert, Payload: json.RawMessage(`{"aps":{"alert":"hi"}}`)}}
+		waiting, err := decodeMessage(event, newEncoder(event, job).message("bob", d))
 		if err != nil {
 			t.Fatal(err)
 		}
-		atOnce := new(Delivery).works(&OneHop{Claim: &queue.Claimed{}, Job: &events.Job{}}, []Recipient{{"bob", d}})
+		atOnce := new(Delivery).works(&OneHop{Claim: &queue.Claimed{}, Job: job}, []Recipient{{"bob", d}})
 		for way, m := range map[string]*message{"waiting": waiting, "at once": atOnce[0].m} {
 			n := m.notification("id", nil)
 			if n.Platform != row.platform || n.Token != row.token || n.Environment != row.env || m.app() != row.app {
@@ -264,14 +271,15 @@ func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry, nil)
 	m.Accepted(3)
-	m.targeted.Add(2)
+	m.Targeted(&api.Device{Token: strings.Repeat("ab", 32), Environment: api.EnvSandbox})
+	m.Targeted(&api.Device{Token: strings.Repeat("fcm-", 10)})
 	m.suppressed.WithLabelValues("muted").Inc()
-	m.answered(transport.Answer{Outcome: transport.Delivered, Status: 200}, time.Now().UnixMilli())
-	m.answered(transport.Answer{Outcome: transport.FailMessage, Status: 400, Reason: "WhateverAStrangerWrites"}, time.Now().UnixMilli())
+	m.answered(api.PlatformAPNs, transport.Answer{Outcome: transport.Delivered, Status: 200}, time.Now().UnixMilli())
+	m.answered(api.PlatformFCM, transport.Answer{Outcome: transport.FailMessage, Status: 400, Reason: "WhateverAStrangerWrites"}, time.Now().UnixMilli())
 	m.breaker.WithLabelValues("a/production").Set(1)
 	m.paused.WithLabelValues("a/production").Set(1)
 	m.alarm("storm")
-	m.ended.WithLabelValues("failed", m.endLabel(failed("device_gone"))).Inc()
+	m.end(api.PlatformFCM, failed("device_gone"))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -197,7 +197,7 @@ func (d *Delivery) send(w *work, tries int) (a transport.Answer) {
 			continue // not written: wait for the lease's renewal, or for the next claim
 		}
 		tries++
-		d.o.Metrics.answered(a, w.m.AcceptedAt)
+		d.o.Metrics.answered(w.m.platform(), a, w.m.AcceptedAt)
 		if !atOnceAgain(a) || ctx.Err() != nil {
 			return a
 		}
@@ -232,7 +232,7 @@ func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer
 		r.Err = a.Err.Error()
 	}
 	if a.Outcome == transport.PauseApp {
-		d.pause(ctx, w.m.app(), reasonOf(a), a.Quiet)
+		d.pause(ctx, w.m.app(), pauseReason(a), a.Quiet)
 	}
 	d.finish(ctx, w, r)
 	d.updateDevice(ctx, w, a)
@@ -313,7 +313,7 @@ func (d *Delivery) finish(ctx context.Context, w *work, r queue.Result) {
 	}
 	switch r.Outcome {
 	case queue.Done, queue.Dead:
-		d.o.Metrics.ended.WithLabelValues(r.Label, d.o.Metrics.endLabel(r)).Inc()
+		d.o.Metrics.end(w.m.platform(), r)
 		if w.m.Retrying {
 			r.Counts = plus(r.Counts, events.CountRetrying, -1)
 		}

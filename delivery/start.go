@@ -43,7 +43,7 @@ func (d *Delivery) fit(ctx context.Context, w *work) bool {
 // other answer is handled in its own goroutine, because other answers wait for this call to return.
 func (d *Delivery) started(ctx context.Context, w *work, a transport.Answer, began time.Time) {
 	if !withheld(a) {
-		d.o.Metrics.answered(a, w.m.AcceptedAt)
+		d.o.Metrics.answered(w.m.platform(), a, w.m.AcceptedAt)
 	}
 	if a.Outcome != transport.Delivered || time.Since(began) > slowSend {
 		w.group.Go(func() { d.handleToken(ctx, w, &a, began) })

@@ -140,18 +140,18 @@ func TestMetricsOfAServer(t *testing.T) {
 				p.must(202, nil, "POST", "/v1/events", event)
 			}
 			for series, want := range map[string]string{
-				"fanfare_events_accepted_total": "3", "fanfare_notifications_targeted_total": "3",
-				`fanfare_recipients_suppressed_total{reason="no_device"}`:        "3",
-				`fanfare_apns_answers_total{outcome="delivered",reason=""}`:      "3",
-				`fanfare_notifications_ended_total{reason="",state="delivered"}`: "3",
-				"fanfare_event_to_answer_seconds_count":                          "3",
-				`fanfare_queue_depth{queue="notifications"}`:                     "0",
-				`fanfare_queue_blocked{queue="notifications"}`:                   "0",
-				`fanfare_queue_in_flight{queue="notifications"}`:                 "0",
-				`fanfare_queue_dead_letters{queue="notifications"}`:              "0",
-				`fanfare_queue_leases_recovered_total{queue="notifications"}`:    "0",
-				`fanfare_queue_unserved_shards{queue="notifications"}`:           "0",
-				`fanfare_queue_oldest_age_seconds{queue="notifications"}`:        "0",
+				"fanfare_events_accepted_total": "3", `fanfare_notifications_targeted_total{platform="apns"}`: "3",
+				`fanfare_recipients_suppressed_total{reason="no_device"}`:                        "3",
+				`fanfare_apns_answers_total{outcome="delivered",platform="apns",reason=""}`:      "3",
+				`fanfare_notifications_ended_total{platform="apns",reason="",state="delivered"}`: "3",
+				`fanfare_event_to_answer_seconds_count{platform="apns"}`:                         "3",
+				`fanfare_queue_depth{queue="notifications"}`:                                     "0",
+				`fanfare_queue_blocked{queue="notifications"}`:                                   "0",
+				`fanfare_queue_in_flight{queue="notifications"}`:                                 "0",
+				`fanfare_queue_dead_letters{queue="notifications"}`:                              "0",
+				`fanfare_queue_leases_recovered_total{queue="notifications"}`:                    "0",
+				`fanfare_queue_unserved_shards{queue="notifications"}`:                           "0",
+				`fanfare_queue_oldest_age_seconds{queue="notifications"}`:                        "0",
 			} {
 				storetest.Eventually(t, 20*time.Second, series+" to be "+want, func() bool { return p.metric(series) == want })
 			}
@@ -201,7 +201,7 @@ func checkMetrics(t *testing.T, p *program) {
 // checkSum checks that the time from event to answer is plausible.
 func checkSum(t *testing.T, p *program) {
 	t.Helper()
-	sum, err := strconv.ParseFloat(p.metric("fanfare_event_to_answer_seconds_sum"), 64)
+	sum, err := strconv.ParseFloat(p.metric(`fanfare_event_to_answer_seconds_sum{platform="apns"}`), 64)
 	if err != nil || sum < 0 || sum > 60 {
 		t.Errorf("3 answers took %v s (%v)", sum, err)
 	}

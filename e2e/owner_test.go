@@ -42,7 +42,7 @@ func TestP4_RetriedDeadLetterChecksTheOwner(t *testing.T) {
 					t.Errorf("it went out for %s, want %s", r.Topic, now.topic)
 				}
 			}
-			gone := w.p.metric(`fanfare_notifications_ended_total{reason="device_gone",state="failed"}`)
+			gone := w.p.metric(`fanfare_notifications_ended_total{platform="apns",reason="device_gone",state="failed"}`)
 			if want := fmt.Sprint(1 - now.delivered); gone != want && (gone != "" || want != "0") {
 				t.Errorf("%s ended as device_gone, want %s", gone, want)
 			}

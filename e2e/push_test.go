@@ -112,6 +112,7 @@ type report struct {
 	State                                                           string
 	Recipients, Notifications, Delivered, Failed, Expired, Retrying int
 	Suppressed                                                      map[string]int
+	FailedBy                                                        map[string]int `json:"failed_by"`
 }
 
 // checkReport waits until the event is done and compares its counts.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"fanfare/api"
 	"fanfare/handlers/web"
@@ -19,8 +18,9 @@ type putDeviceRequest struct {
 // putDevice registers a device.
 //
 //	@Summary		Register a device
-//	@Description	Call this whenever the app starts, with the device token that it got from APNs (hex, in upper or lower case).
-//	@Description	Registering again revives a device that APNs had declared gone. A token that belonged to another user leaves
+//	@Description	Call this whenever the app starts, with the device token that it got from APNs (hex, in upper or lower case) or
+//	@Description	the registration token or installation id that it got from FCM. A device of APNs has an environment, and no other has.
+//	@Description	Registering again revives a device that its push service had declared gone. A token that belonged to another user leaves
 //	@Description	that user. A user can have at most 50 devices. With a user token, there must be an app for the topic and
 //	@Description	environment. The locale chooses among the texts that event types have in several languages; without one the
 //	@Description	device gets the default texts.
@@ -29,17 +29,20 @@ type putDeviceRequest struct {
 //	@Accept			json
 //	@Produce		json
 //	@Param			user	path		string				true	"The user"
-//	@Param			token	path		string				true	"The APNs device token, hex"
+//	@Param			token	path		string				true	"The device token of APNs, hex, or the token or installation id of FCM"
 //	@Param			device	body		api.DeviceRequest	true	"How to send to the device"
 //	@Success		200		{object}	api.Device			"Registered again"
 //	@Success		201		{object}	api.Device			"Registered"
-//	@Failure		422		{object}	api.Problem			"validation_failed (also for the 51st device of a user), unknown_app (no such topic and environment, to a user token)"
+//	@Failure		422		{object}	api.Problem			"validation_failed (also for the 51st device of a user), unknown_app (no app for the device, to a user token)"
 //	@Router			/v1/users/{user}/devices/{token} [put]
 func (s *server) putDevice(ctx context.Context, in *putDeviceRequest) (*web.Reply[api.Device], error) {
+	if err := in.Body.CheckToken(in.Token); err != nil {
+		return nil, err
+	}
 	if web.UserOf(ctx) != nil && !s.takes(&in.Body) {
 		return nil, api.Errorf(api.CodeUnknownApp, "no app is configured for this topic and environment")
 	}
-	device, created, err := s.devices.PutDevice(ctx, in.User, strings.ToLower(in.Token), &in.Body)
+	device, created, err := s.devices.PutDevice(ctx, in.User, in.Token, &in.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -120,11 +123,11 @@ type deleteDeviceRequest struct {
 //	@Tags			push
 //	@ID				deleteDevice
 //	@Param			user	path	string	true	"The user"
-//	@Param			token	path	string	true	"The APNs device token, hex"
+//	@Param			token	path	string	true	"The device's token"
 //	@Success		204		"Removed, or did not exist"
 //	@Router			/v1/users/{user}/devices/{token} [delete]
 func (s *server) deleteDevice(ctx context.Context, in *deleteDeviceRequest) (*web.Reply[web.Nothing], error) {
-	if err := s.devices.DeleteDevice(ctx, in.User, strings.ToLower(in.Token)); err != nil {
+	if err := s.devices.DeleteDevice(ctx, in.User, in.Token); err != nil {
 		return nil, err
 	}
 	return web.NoContent(), nil

@@ -10,7 +10,10 @@ import (
 	"fanfare/store/storetest"
 )
 
-const tokenRule = "must be hex of even length, 64 to 200 digits"
+const tokenRule = "must be a token of APNs (hex of even length, 64 to 200 digits) or FCM (20 to 512 characters of A-Z a-z 0-9 _ : . -)"
+
+// fcmToken is a registration token of FCM.
+const fcmToken = "cAb3-_xyz:APA91bEXAMPLE_of-a-token"
 
 // aDevice is a device of a batch.
 func aDevice(user string, n int) string {
@@ -26,6 +29,9 @@ func TestP13_Batch(t *testing.T) {
 	t.Parallel()
 	eachSQL(t, func(t *testing.T, w *world) {
 		w.put(fmt.Sprintf("/v1/users/amy/devices/%064x", 255), `{"platform":"apns","topic":"other","environment":"production"}`).wants(t, 201, `"*"`)
+		onFCM := `{"token":"` + fcmToken + `","platform":"fcm","topic":"com.example.app","locale":"de"`
+		w.do(deviceBatch(`{"user":"dan",`+onFCM[1:]+`}`)).wants(t, 204, "")
+		w.get("/v1/users/dan/devices").wants(t, 200, `{"items":[`+onFCM+`,"state":"active","registered_at":"*"}]}`)
 		upper := strings.Replace(aDevice("bob", 255), "ff", "FF", 1)
 		w.do(deviceBatch(upper, aDevice("bob", 1), aDevice("carl", 2))).wants(t, 204, "")
 		item := func(n int) string {
@@ -83,7 +89,12 @@ func TestBadDeviceBatches(t *testing.T) {
 		{"a bad user", deviceBatch(aDevice("bob", 1), aDevice("{x}", 2)), 422, broken("devices[1].user", "identifier", identifierRule)},
 		{"a token twice", deviceBatch(aDevice("bob", 0xab), aDevice("bob", 2), strings.Replace(aDevice("amy", 0xab), "ab", "AB", 1)), 422,
 			broken("devices[2].token", "unique", "repeats devices[0]")},
-		{"a bad token twice", post(batch, strings.Replace(`{"devices":[D,D]}`, "D", strings.Replace(aDevice("bob", 1), "000001", "00000x", 1), 2)), 422, problem(api.CodeValidation,
+		{"a token of another platform", deviceBatch(aDevice("bob", 1), strings.Replace(aDevice("bob", 2), `apns","topic":"com.example.app","environment":"sandbox"`, `fcm","topic":"x"`, 1)), 422,
+			broken("devices[1].token", "token", "is not a token of fcm")},
+		{"no environment on APNs", deviceBatch(strings.Replace(aDevice("bob", 1), `,"environment":"sandbox"`, "", 1)), 422, broken("devices[0].environment", "required", "is required")},
+		{"an environment on FCM", deviceBatch(`{"user":"bob","token":"` + fcmToken + `","platform":"fcm","topic":"x","environment":"sandbox"}`), 422,
+			broken("devices[0].environment", "apns", "is for the platform apns alone")},
+		{"a bad token twice", post(batch, strings.Replace(`{"devices":[D,D]}`, "D", strings.Replace(aDevice("bob", 1), "000001", "00000/", 1), 2)), 422, problem(api.CodeValidation,
 			"devices[0].token "+tokenRule+" (and 1 more)", `"errors":[{"field":"devices[0].token","rule":"token","message":"`+tokenRule+`"},{"field":"devices[1].token","rule":"token","message":"`+tokenRule+`"}]`)},
 	})
 }

@@ -35,7 +35,7 @@ type postEventRequest struct {
 //	@Header			202				{string}	Location			"The URL of the event's report"
 //	@Failure		403				{object}	api.Problem			"forbidden: the key lacks the scope `push`, or `push:all` for an event to all users"
 //	@Failure		413				{object}	api.Problem			"payload_too_large: an event may have at most 1 MiB"
-//	@Failure		422				{object}	api.Problem			"validation_failed, unknown_event_type (no such type and no alert), already_expired, idempotency_key_reused"
+//	@Failure		422				{object}	api.Problem			"validation_failed, unknown_event_type (no such type and no alert), reserved_key (a name of `data` that FCM or fanfare uses), already_expired, idempotency_key_reused"
 //	@Router			/v1/events [post]
 func (s *server) postEvent(ctx context.Context, in *postEventRequest) (*web.Reply[api.EventAccepted], error) {
 	if err := mayReach(ctx, &in.Body, alone); err != nil {

@@ -89,6 +89,15 @@ func TestDevices(t *testing.T) {
 		w.put(path+"/"+token, request).wants(t, 200, device)
 		w.get(path).wants(t, 200, `{"items":[`+device+`]}`)
 	})
+	t.Run("a device of FCM has no environment, and its token keeps its case", func(t *testing.T) {
+		registered := `{"token":"` + fcmToken + `","platform":"fcm","topic":"com.example.app","state":"active","registered_at":"*"}`
+		w.put("/v1/users/eve/devices/"+fcmToken, `{"platform":"fcm","topic":"com.example.app"}`).wants(t, 201, registered)
+		w.get("/v1/users/eve/devices").wants(t, 200, `{"items":[`+registered+`]}`)
+		w.del("/v1/users/eve/devices/"+strings.ToLower(fcmToken)).wants(t, 204, "")
+		w.get("/v1/users/eve/devices").wants(t, 200, `{"items":[`+registered+`]}`)
+		w.del("/v1/users/eve/devices/"+fcmToken).wants(t, 204, "")
+		w.get("/v1/users/eve/devices").wants(t, 200, `{"items":[]}`)
+	})
 	t.Run("a token moves to the user who registers it", func(t *testing.T) {
 		if a := w.put("/v1/users/carol/devices/"+token, request); a.status != 201 && a.status != 200 {
 			t.Errorf("%d %s", a.status, a.body)

@@ -72,14 +72,17 @@ func (s *Sender) remember(n *transport.Notification) {
 	}
 }
 
-// alertOf reads the text that a payload shows; it is empty when the payload can't be read.
+// alertOf reads the text that a payload of APNs or FCM shows; it is empty when the payload can't be read.
 func alertOf(payload []byte) (alert api.Alert) {
 	var doc struct {
 		APS struct {
 			Alert json.RawMessage `json:"alert"`
 		} `json:"aps"`
+		Android struct {
+			Notification json.RawMessage `json:"notification"`
+		} `json:"android"`
 	}
-	if json.Unmarshal(payload, &doc) != nil || json.Unmarshal(doc.APS.Alert, &alert) != nil {
+	if json.Unmarshal(payload, &doc) != nil || json.Unmarshal(slices.Concat(doc.APS.Alert, doc.Android.Notification), &alert) != nil { // it has one of them
 		return api.Alert{}
 	}
 	return alert

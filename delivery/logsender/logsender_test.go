@@ -41,6 +41,12 @@ func TestA14_LogSender(t *testing.T) {
 	if apps := s.Apps(); len(apps) != 1 || apps[0].Auth != "log" || apps[0].App != "com.example.app/production" {
 		t.Errorf("got %+v", apps)
 	}
+	fcm := &transport.Notification{ID: n.ID, Platform: api.PlatformFCM, Token: "fcm-token-of-a-phone", Topic: "shop",
+		Payload: []byte(`{"android":{"notification":{"title":"Grüße","tag":"1"},"priority":"HIGH"},"data":{"type":"t"}}`)}
+	s.Send(context.Background(), fcm)
+	if text := strings.TrimPrefix(out.String(), log); !strings.Contains(text, "topic=shop token=fcm-toke title_length=5") || s.Apps()[1].App != "shop/fcm" {
+		t.Errorf("a device of FCM:\n%s", text)
+	}
 	n.MaySend = func() bool { return false }
 	if a := s.Send(context.Background(), n); a.Outcome != transport.NotSent {
 		t.Errorf("without a lease: %s", a.Outcome)

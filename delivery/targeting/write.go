@@ -68,13 +68,23 @@ func (t *Targeting) store(ctx context.Context, pages []*page) {
 	if made == nil { // none was stored
 		made = make([]queue.Enqueued, len(jobs))
 	}
-	t.o.Metrics.Targeted(queue.CountNew(made))
 	for _, p := range pages {
-		if n := len(p.found); err != nil {
+		n := len(p.found)
+		t.countNew(p, made[:n])
+		if err != nil {
 			p.missUnstored(made[:n], err)
-			made = made[n:]
 		}
+		made = made[n:]
 		t.finish(p)
+	}
+}
+
+// countNew counts the page's notifications that were stored now, and not before.
+func (t *Targeting) countNew(p *page, made []queue.Enqueued) {
+	for i, m := range made {
+		if m.New {
+			t.o.Metrics.Targeted(p.found[i].Device)
+		}
 	}
 }
 
@@ -172,7 +182,9 @@ func (t *Targeting) counted(p *page) {
 		t.refused.note(p.event(), nil)
 	}
 	t.count(p)
-	t.o.Metrics.Targeted(len(p.found))
+	for _, f := range p.found {
+		t.o.Metrics.Targeted(f.Device)
+	}
 }
 
 // excludeActor lists the page's users without the actor, who is never notified.
@@ -245,14 +257,14 @@ func (t *Targeting) choose(p *page) {
 			leaveOut(&p.counts.OptedOut)
 		case target.Muted:
 			leaveOut(&p.counts.Muted)
-		case len(target.Devices) == 0:
+		case !p.meant(target.Devices):
 			leaveOut(&p.counts.NoDevice)
 		case target.Marked:
 			leaveOut(&p.counts.Live)
 		default:
 			for d := range target.Devices {
-				if !p.marked(&target.Devices[d]) {
-					p.found = append(p.found, delivery.Recipient{User: user, Device: &target.Devices[d]})
+				if device := &target.Devices[d]; p.job.PushFor(device) != nil && !p.marked(device) {
+					p.found = append(p.found, delivery.Recipient{User: user, Device: device})
 				}
 			}
 		}
@@ -260,6 +272,16 @@ func (t *Targeting) choose(p *page) {
 	if !p.goesOn() {
 		p.found = nil // the whole page goes later, rather than half of it twice
 	}
+}
+
+// meant tells whether the event is meant for one of a user's devices.
+func (p *page) meant(list []api.Device) bool {
+	for i := range list {
+		if p.job.PushFor(&list[i]) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // markOf names the mark of the page's notification to a device.

@@ -59,7 +59,7 @@ func must(want int, a answer, err error) error {
 
 func push(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	device, err := c.PutDeviceWithResponse(ctx, "go-bob", strings.Repeat("60", 32), fanfare.DeviceRequest{
-		Platform: fanfare.DeviceRequestPlatformApns, Topic: "com.example.app", Environment: fanfare.EnvSandbox, Locale: new("de-AT"),
+		Platform: fanfare.DeviceRequestPlatformApns, Topic: "com.example.app", Environment: new(fanfare.EnvSandbox), Locale: new("de-AT"),
 	})
 	if err := must(http.StatusCreated, device, err); err != nil {
 		return err
@@ -121,7 +121,7 @@ func topics(ctx context.Context, c *fanfare.ClientWithResponses) error {
 // movingIn sends devices and contacts in batches, and one that is refused.
 func movingIn(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	devices := fanfare.DeviceBatchRequest{Devices: []fanfare.DeviceEntry{{
-		User: "go-erin", Token: strings.Repeat("61", 32), Platform: fanfare.DeviceEntryPlatformApns, Topic: "com.example.app", Environment: fanfare.EnvSandbox,
+		User: "go-erin", Token: strings.Repeat("61", 32), Platform: fanfare.DeviceEntryPlatformApns, Topic: "com.example.app", Environment: new(fanfare.EnvSandbox),
 	}}}
 	taken, err := c.PutDevicesWithResponse(ctx, &fanfare.PutDevicesParams{IdempotencyKey: new("go-devices-1")}, devices)
 	if err := must(http.StatusNoContent, taken, err); err != nil {

@@ -76,7 +76,7 @@ func TestTheExamplesShowWhatTheCallsDo(t *testing.T) {
 		"PUT /v1/sales/{sale} 412":                            "version_mismatch",
 		"DELETE /v1/event-types/{type} 412":                   "version_mismatch",
 		"POST /v1/events 413":                                 "payload_too_large",
-		"POST /v1/events 422":                                 "already_expired idempotency_key_reused unknown_event_type validation_failed",
+		"POST /v1/events 422":                                 "already_expired idempotency_key_reused reserved_key unknown_event_type validation_failed",
 		"POST /v1/events/batch 422":                           "validation_failed",
 		"GET /v1/stats 503":                                   "overloaded unavailable unknown_outcome",
 		"GET /v1/users/{user}/messages/stream 503":            "overloaded unavailable",

@@ -36,6 +36,7 @@ var details = map[api.Code]string{
 	api.CodeMisdirected:       "without an API key this server answers only to localhost",
 	api.CodeValidation:        "user must be 1 to 128 bytes of A-Z a-z 0-9 . _ : @ -",
 	api.CodeUnknownEventType:  "there is no event type photo.shared, and the event has no alert",
+	api.CodeReservedKey:       "data.from is a name that FCM or fanfare uses",
 	api.CodeUnknownApp:        "no app is configured for this topic and environment",
 	api.CodeAlreadyExpired:    "expires_at is past",
 	api.CodeIdempotencyReused: "this Idempotency-Key was used with another body",

@@ -39,6 +39,7 @@ var samples = map[string]any{
 	"EventType.push_type":        "alert",
 	"EventType.collapse":         true,
 	"EventType.localized":        nil,
+	"EventType.fcm":              nil,
 	"EventType.retry_unknown":    true,
 	"RecentUpload.id":            "photo:42",
 	"first_id":                   1,

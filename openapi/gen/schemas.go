@@ -85,7 +85,7 @@ func patchProperty(name string, property *openapi3.Schema) {
 	switch {
 	case name == "until" || strings.HasSuffix(name, "_at"):
 		property.Format = "date-time"
-	case name == "aps" || name == "payload":
+	case name == "aps" || name == "fcm" || name == "payload":
 		property.AdditionalProperties = openapi3.AdditionalProperties{Has: openapi3.Ptr(true)}
 	}
 }

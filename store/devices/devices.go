@@ -133,7 +133,7 @@ func (s *Store) writeDevice(ctx context.Context, user, token string, do func(con
 func normal(token string) (string, error) {
 	t, ok := api.NormalToken(token)
 	if !ok {
-		return "", api.Invalid("token", "token", "must be %d to %d hex digits, an even number", api.MinTokenHex, api.MaxTokenHex)
+		return "", api.Invalid("token", "token", "%s", api.TokenRule)
 	}
 	return t, nil
 }

@@ -54,7 +54,10 @@ func (s *Store) accept(ctx context.Context, events []api.EventRequest, once api.
 	record := onceRecord(once, first, len(events))
 	jobs := make([]queue.Job, len(events))
 	for i := range events {
-		if jobs[i], err = s.job(ctx, nthID(first, i), &events[i], now); err != nil {
+		if jobs[i], err = s.job(ctx, nthID(first, i), &events[i], now); err == nil && s.o.ToFCM() {
+			err = jobs[i].Value.(*Job).Push.CheckFCM(&events[i])
+		}
+		if err != nil {
 			if atIndex != nil {
 				err = atIndex(i, err)
 			}

@@ -25,6 +25,9 @@ type Options struct {
 	MaxAge time.Duration
 	// Poll is how often the version of the event types is read; default 500 ms.
 	Poll time.Duration
+	// ToFCM tells whether this process sends to FCM: then events are checked against its rules as well
+	// (W6). Default: it does not.
+	ToFCM func() bool
 	// OnAccepted is called with the size of every batch of new events, for metrics.
 	OnAccepted func(n int)
 	// Now is the clock; default time.Now.
@@ -53,6 +56,9 @@ func New(o Options) *Store {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.ToFCM == nil {
+		o.ToFCM = func() bool { return false }
 	}
 	if o.OnAccepted == nil {
 		o.OnAccepted = func(int) {}

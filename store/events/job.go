@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"fanfare/api"
 	"fanfare/store/events/render"
 	"fanfare/store/queue"
 )
@@ -62,7 +63,13 @@ type Job struct {
 	Missed []string `json:"missed,omitempty"`
 	// Sent counts the notifications of the pages before Cursor that have ended.
 	Sent Sent `json:"sent,omitzero"`
+
+	variants render.Variants
 }
+
+// PushFor is the push as a device gets it, the same for all devices of a platform and language; nil if
+// the event is not meant for the device's platform.
+func (j *Job) PushFor(d *api.Device) *render.Push { return j.variants.Of(&j.Push, d) }
 
 // Audience says which users are meant. Exactly one of its kinds is set.
 type Audience struct {

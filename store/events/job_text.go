@@ -74,6 +74,10 @@ func (j *Job) encodePush(t *jsonText) {
 			})
 		})
 	}
+	if p.FCM != nil {
+		t.name("fcm")
+		t.b = append(t.b, p.FCM...)
+	}
 	t.text("push_type", string(p.PushType))
 	t.name("priority")
 	t.b = strconv.AppendInt(t.b, int64(p.Priority), 10)

@@ -17,6 +17,7 @@ type TemplateSet struct {
 	priority     int
 	title, body  *Template
 	aps          map[string]json.RawMessage // sound, category, thread-id and the type's own aps
+	fcm          map[string]json.RawMessage
 	ttl          *int64
 	collapse     bool
 	retryUnknown bool
@@ -30,10 +31,12 @@ type TemplateSet struct {
 type Push struct {
 	Payload json.RawMessage `json:"payload"`
 	// Languages has the payloads in other languages; nil: every device gets Payload.
-	Languages  *Languages   `json:"languages,omitempty"`
-	PushType   api.PushType `json:"push_type"`
-	Priority   int          `json:"priority"`
-	CollapseID string       `json:"collapse_id,omitempty"`
+	Languages *Languages `json:"languages,omitempty"`
+	// FCM is merged into the android member of messages to FCM.
+	FCM        json.RawMessage `json:"fcm,omitempty"`
+	PushType   api.PushType    `json:"push_type"`
+	Priority   int             `json:"priority"`
+	CollapseID string          `json:"collapse_id,omitempty"`
 	// Expiration is apns-expiration in Unix seconds; nil: the header is absent,
 	// 0: APNs tries once and stores nothing.
 	Expiration *int64 `json:"expiration,omitempty"`
@@ -46,11 +49,10 @@ type Push struct {
 }
 
 // OfMessage tells whether the push may be about a message of a chat, and so be withdrawn: its event
-// has the type of such events. Every payload ends with the type (renderPayload).
+// has the type of such events. Every payload ends with the type.
 func (p *Push) OfMessage() bool {
 	const end = `,"type":"` + api.ChatMessageType + `"}`
-	n := len(p.Payload) - len(end)
-	return n >= 0 && string(p.Payload[n:]) == end
+	return bytes.HasSuffix(p.Payload, []byte(end)) || bytes.HasSuffix(p.Payload, []byte(end+"}")) // FCM's data ends there
 }
 
 // DefaultTemplateSet renders events with their own alert whose type does not exist.
@@ -74,13 +76,14 @@ func NewTemplateSet(t *api.EventTypeRequest) (*TemplateSet, error) {
 	s.ttl = t.TTLSeconds
 	s.collapse = t.Collapse == nil || *t.Collapse
 	s.retryUnknown = t.RetryUnknown == nil || *t.RetryUnknown
-	var errs [5]error
+	var errs [6]error
 	s.title, errs[0] = ParseTemplate("title", t.Title)
 	s.body, errs[1] = ParseTemplate("body", t.Body)
 	s.aps, errs[2] = parseAPS(s.pushType, t.APS)
 	errs[3] = s.checkText(t)
 	texts, err := parseLocalized(t.Localized)
 	errs[4] = err
+	s.fcm, errs[5] = parseFCM(t.FCM)
 	if err := joinInvalid(errs[:]); err != nil {
 		return nil, err
 	}
@@ -145,8 +148,12 @@ func (s *TemplateSet) Render(id string, e *api.EventRequest) (*Push, error) {
 	if err != nil {
 		return nil, err
 	}
+	fcm, err := s.renderFCM(e)
+	if err != nil {
+		return nil, err
+	}
 	p := &Push{
-		Payload: payload, Languages: languages, PushType: s.pushType, Priority: s.priority,
+		Payload: payload, Languages: languages, FCM: fcm, PushType: s.pushType, Priority: s.priority,
 		CollapseID: e.CollapseID, NoRetryUnknown: !s.retryUnknown,
 	}
 	if p.CollapseID == "" && s.collapse && s.pushType == api.PushAlert {
@@ -271,19 +278,9 @@ func over(name string, lower, upper json.RawMessage) json.RawMessage {
 
 // parseAPS reads an aps object; nil for none.
 func parseAPS(p api.PushType, raw json.RawMessage) (map[string]json.RawMessage, error) {
-	if raw == nil {
-		return nil, nil
-	}
-	var small bytes.Buffer
-	if err := json.Compact(&small, raw); err != nil || small.Len() == 0 || small.Bytes()[0] != '{' {
-		return nil, api.Invalid("aps", "object", "must be a JSON object")
-	}
-	var aps map[string]json.RawMessage
-	if err := json.Unmarshal(small.Bytes(), &aps); err != nil {
-		return nil, api.Invalid("aps", "object", "must be a JSON object")
-	}
-	if p != api.PushBackground {
-		return aps, nil
+	aps, err := parseObject("aps", raw)
+	if err != nil || p != api.PushBackground {
+		return aps, err
 	}
 	for _, name := range visible {
 		if _, ok := aps[name]; ok {
@@ -291,6 +288,18 @@ func parseAPS(p api.PushType, raw json.RawMessage) (map[string]json.RawMessage, 
 		}
 	}
 	return aps, nil
+}
+
+// parseObject reads the JSON object of a field, without blanks; nil for none.
+func parseObject(field string, raw json.RawMessage) (object map[string]json.RawMessage, err error) {
+	if raw == nil {
+		return nil, nil
+	}
+	var small bytes.Buffer
+	if json.Compact(&small, raw) != nil || !isObject(small.Bytes()) || json.Unmarshal(small.Bytes(), &object) != nil {
+		return nil, api.Invalid(field, "object", "must be a JSON object")
+	}
+	return object, nil
 }
 
 // renderPayload writes the whole payload. Every object is ordered by names, so that equal events
