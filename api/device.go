@@ -57,6 +57,9 @@ type DeviceRequest struct {
 	// Locale chooses the texts of notifications: a language, perhaps with a region, such as de or de-AT; at
 	// most 35 bytes. Absent: the default texts.
 	Locale string `json:"locale,omitempty" validate:"omitempty,locale" example:"de-AT"`
+	// Replaces is the token that the device had before: that device of the same user is removed in the same
+	// step. One that is not there, or is another user's, is left alone.
+	Replaces string `json:"replaces,omitempty" validate:"omitempty,token"`
 }
 
 // environmentRule is the rule that an environment breaks, "" for none: APNs needs one, and no other

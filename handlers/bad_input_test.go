@@ -173,6 +173,7 @@ func TestBadFields(t *testing.T) {
 		{"token of APNs for FCM", put("/v1/users/bob/devices/"+token, `{"platform":"fcm","topic":"x"}`), 422, broken("token", "token", "is not a token of fcm")},
 		{"an environment on FCM", put("/v1/users/bob/devices/"+fcmToken, `{"platform":"fcm","topic":"x","environment":"sandbox"}`), 422, broken("environment", "apns", "is for the platform apns alone")},
 		{"no environment on APNs", put("/v1/users/bob/devices/"+token, `{"platform":"apns","topic":"x"}`), 422, broken("environment", "required", "is required")},
+		{"a bad token to replace", put("/v1/users/bob/devices/"+token, strings.Replace(device, "{", `{"replaces":"x",`, 1)), 422, broken("replaces", "token", tokenRule)},
 		{"a ttl in fcm", put("/v1/event-types/a", `{"title":"x","fcm":{"ttl":"1s"}}`), 422, broken("fcm.ttl", "reserved", "is set by ttl_seconds or expires_at")},
 		{"fcm as a list", put("/v1/event-types/a", `{"title":"x","fcm":[]}`), 422, broken("fcm", "object", "must be a JSON object")},
 		{"fcm over 2 KiB", put("/v1/event-types/a", `{"title":"x","fcm":{"a":"`+strings.Repeat("a", 2048)+`"}}`), 422, broken("fcm", "max", "must be at most 2048 bytes as JSON")},

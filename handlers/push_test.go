@@ -98,6 +98,18 @@ func TestDevices(t *testing.T) {
 		w.del("/v1/users/eve/devices/"+fcmToken).wants(t, 204, "")
 		w.get("/v1/users/eve/devices").wants(t, 200, `{"items":[]}`)
 	})
+	t.Run("a registration replaces the user's own former token", func(t *testing.T) {
+		replacing := func(former string) string { return strings.Replace(request, "{", `{"replaces":"`+former+`",`, 1) }
+		for range 2 { // again, when it is not there any more
+			w.put(path+"/"+strings.Repeat("ab", 32), replacing(strings.ToUpper(token)))
+			w.get(path).wants(t, 200, `{"items":[`+strings.Replace(device, token, strings.Repeat("ab", 32), 1)+`]}`)
+		}
+		w.put("/v1/users/eve/devices/"+strings.Repeat("cd", 32), replacing(strings.Repeat("ab", 32))).wants(t, 201, `"*"`)
+		w.put(path+"/"+token, replacing(strings.Repeat("ab", 32))).wants(t, 201, device)
+		w.put(path+"/"+token, replacing(token)).wants(t, 200, device)
+		w.get(path).wants(t, 200, `{"items":[`+device+`]}`)
+		w.del("/v1/users/eve/devices/"+strings.Repeat("cd", 32)).wants(t, 204, "")
+	})
 	t.Run("a token moves to the user who registers it", func(t *testing.T) {
 		if a := w.put("/v1/users/carol/devices/"+token, request); a.status != 201 && a.status != 200 {
 			t.Errorf("%d %s", a.status, a.body)

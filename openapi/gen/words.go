@@ -40,6 +40,7 @@ var words = map[string]string{
 	"dropped_at":                "The time since which nothing is sent to the device",
 	"ends_at":                   "When the sale ends, by Redis' clock; at this time it is over",
 	"environment":               "The APNs environment to which the token belongs; only devices of APNs have one",
+	"replaces":                  "The token that the device had before: that device of the same user is removed in the same step",
 	"fcm":                       "Fields that are merged into the android member of messages to FCM, over what fanfare sets; at most 2 KiB",
 	"epoch":                     "Identifies the chat: a chat that is deleted and made again under the same id has another epoch",
 	"error":                     "Why this chat could not be read completely; absent: it was",

@@ -19,9 +19,15 @@ func (s *Store) PutDevice(ctx context.Context, user, token string, r *api.Device
 	if err != nil {
 		return nil, false, err
 	}
+	replaces := ""
+	if r.Replaces != "" {
+		if replaces, err = normal(r.Replaces); err != nil {
+			return nil, false, err
+		}
+	}
 	var d *api.Device
 	var created bool
-	err = s.writeDevice(ctx, user, token, func(ctx context.Context, w record.DeviceWrite) (c record.Change, err error) {
+	err = s.writeDevice(ctx, record.DeviceWrite{User: user, Token: token, Replaces: replaces}, func(ctx context.Context, w record.DeviceWrite) (c record.Change, err error) {
 		d, created, c, err = s.rec.PutDevice(ctx, w, r)
 		return c, err
 	})
@@ -101,7 +107,7 @@ func (s *Store) Drop(ctx context.Context, token, reason string, at, registeredAt
 }
 
 func (s *Store) setState(ctx context.Context, token string, v record.StateChange) error {
-	return s.writeDevice(ctx, "", token, func(ctx context.Context, w record.DeviceWrite) (record.Change, error) {
+	return s.writeDevice(ctx, record.DeviceWrite{Token: token}, func(ctx context.Context, w record.DeviceWrite) (record.Change, error) {
 		return s.rec.SetDeviceState(ctx, w, v)
 	})
 }
@@ -109,20 +115,20 @@ func (s *Store) setState(ctx context.Context, token string, v record.StateChange
 // writeDevice reads the owner of the token, so that the right users are marked, and starts again if
 // the owner changed in the meantime. Without a user the write is made for the owner, and nothing is
 // written for a token without an owner.
-func (s *Store) writeDevice(ctx context.Context, user, token string, do func(context.Context, record.DeviceWrite) (record.Change, error)) error {
+func (s *Store) writeDevice(ctx context.Context, w record.DeviceWrite, do func(context.Context, record.DeviceWrite) (record.Change, error)) error {
+	user := w.User
 	for range maxMoves {
-		owner, err := s.rec.DeviceOwner(ctx, token)
+		owner, err := s.rec.DeviceOwner(ctx, w.Token)
 		if err != nil {
 			return err
 		}
-		w := record.DeviceWrite{User: user, Token: token, Owner: owner}
-		if w.User == "" {
+		if w.User, w.Owner = user, owner; user == "" {
 			w.User = owner
 		}
 		if w.User == "" {
 			return nil
 		}
-		err = s.write(ctx, w.Users(), []string{token}, func(ctx context.Context) (record.Change, error) { return do(ctx, w) })
+		err = s.write(ctx, w.Users(), w.Tokens(), func(ctx context.Context) (record.Change, error) { return do(ctx, w) })
 		if !errors.Is(err, record.ErrOwnerChanged) {
 			return err
 		}

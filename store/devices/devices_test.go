@@ -154,6 +154,35 @@ func TestP4_GuardFollowsTheDevice(t *testing.T) {
 	})
 }
 
+// W3: a registration removes the token that it replaces, if it is the user's own: nothing more goes to it, not
+// even what waits. A full user has room for the new one.
+func TestW3_AReplacedTokenGetsNothing(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		for i := range api.MaxDevices {
+			mustPut(t, w.store, "bob", token(i))
+		}
+		mustPut(t, w.store, "eve", token(100))
+		r := &api.DeviceRequest{Platform: "apns", Topic: "t", Environment: api.EnvSandbox, Replaces: token(1)}
+		before := mustOutbox(t, w)
+		_, created, err := w.store.PutDevice(t.Context(), "bob", token(200), r)
+		storetest.Must(t, err)
+		if g := mustGuard(t, w, token(1)); !created || g.State != devices.StateGone || !mustGuard(t, w, token(200)).Reaches("bob") {
+			t.Errorf("the replaced token: %+v", g)
+		}
+		if n := mustOutbox(t, w) - before; n != 3 {
+			t.Errorf("%d rows of the outbox, want one of the user and of both tokens", n)
+		}
+		r.Replaces = token(100)
+		if _, _, err := w.store.PutDevice(t.Context(), "bob", token(200), r); err != nil || !mustGuard(t, w, token(100)).Reaches("eve") {
+			t.Errorf("another user's token: %v", err)
+		}
+		if target := mustTarget(t, w.store, devices.Query{User: "bob", Type: "t"}); len(target.Devices) != api.MaxDevices {
+			t.Errorf("bob has %d devices", len(target.Devices))
+		}
+	})
+}
+
 func TestP4_AnOlderRelayNeverHasTheLastWord(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

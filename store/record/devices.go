@@ -73,9 +73,18 @@ func (db *DB) DevicesByToken(ctx context.Context, tokens ...string) (map[string]
 }
 
 // DeviceWrite names the device of a write, and the user who owned the token when the writer read it
-// ("" for nobody). If the owner has changed since, the write fails with ErrOwnerChanged.
+// ("" for nobody). If the owner has changed since, the write fails with ErrOwnerChanged. Replaces, if
+// set, is another token of the user, whose device PutDevice removes.
 type DeviceWrite struct {
-	User, Token, Owner string
+	User, Token, Owner, Replaces string
+}
+
+// Tokens lists the tokens that the write touches.
+func (w DeviceWrite) Tokens() []string {
+	if w.Replaces == "" || w.Replaces == w.Token {
+		return []string{w.Token}
+	}
+	return []string{w.Token, w.Replaces}
 }
 
 // Users lists the users whose settings the write touches.
@@ -89,9 +98,15 @@ func (w DeviceWrite) Users() []string {
 // PutDevice registers a token for a user, takes it from the user who had it
 // and revives it if it was dropped. Each registration gets a later
 // registered_at than the one before. A user has at most api.MaxDevices; the
-// devices dropped longest ago make room. created: new for this user.
+// devices dropped longest ago make room. A device that it replaces is removed first. created: new for
+// this user.
 func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest) (d *api.Device, created bool, c Change, err error) {
-	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), token: w.Token, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
+	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
+		for _, token := range w.Tokens()[1:] {
+			if _, err := tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ? AND user_id = ?", token, w.User); err != nil {
+				return err
+			}
+		}
 		old, err := db.lockDevice(ctx, tx, w)
 		if err != nil {
 			return err
@@ -180,7 +195,7 @@ func devicesOf(ctx context.Context, tx *sqlx.Tx, user string) (have []deviceRow,
 // DeleteDevice removes a user's device. If the token does not belong to this user, nothing changes,
 // and that is no error.
 func (db *DB) DeleteDevice(ctx context.Context, user, token string) (Change, error) {
-	return db.writeSettings(ctx, settingsWrite{users: []string{user}, token: token, do: func(ctx context.Context, tx *sqlx.Tx, _ int64) error {
+	return db.writeSettings(ctx, settingsWrite{users: []string{user}, tokens: []string{token}, do: func(ctx context.Context, tx *sqlx.Tx, _ int64) error {
 		return changed(tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ? AND user_id = ?", token, user))
 	}})
 }
@@ -198,7 +213,7 @@ type StateChange struct {
 // SetDeviceState marks a device as suspect or dropped. It changes nothing if the device was
 // registered again since RegisteredAt or later than At, if it is gone, or if it is already dropped.
 func (db *DB) SetDeviceState(ctx context.Context, w DeviceWrite, v StateChange) (Change, error) {
-	return db.writeSettings(ctx, settingsWrite{users: w.Users(), token: w.Token, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
+	return db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
 		row, err := db.lockDevice(ctx, tx, w)
 		if err != nil {
 			return err

@@ -26,12 +26,11 @@ type Change struct {
 	Devices map[string]OwnedDevice
 }
 
-// settingsWrite is one write under the row locks of its users. If token is set, there is a
-// KindGuard row in addition to the KindSettings rows.
+// settingsWrite is one write under the row locks of its users. There is a KindGuard row for each token in
+// addition to the KindSettings rows.
 type settingsWrite struct {
-	users []string
-	token string
-	do    func(ctx context.Context, tx *sqlx.Tx, now int64) error
+	users, tokens []string
+	do            func(ctx context.Context, tx *sqlx.Tx, now int64) error
 }
 
 // writeSettings raises the users' versions, runs the write and writes the outbox rows, all in one
@@ -63,19 +62,24 @@ func (db *DB) writeSettings(ctx context.Context, w settingsWrite) (Change, error
 }
 
 func (w settingsWrite) outbox() ([]OutboxRow, error) {
-	out := make([]OutboxRow, 0, len(w.users)+1)
-	for _, u := range w.users {
-		row, err := NewOutboxRow(KindSettings, u, "")
-		if err != nil {
-			return nil, err
+	out := make([]OutboxRow, 0, len(w.users)+len(w.tokens))
+	add := func(kind string, subjects []string) error {
+		for _, subject := range subjects {
+			row, err := NewOutboxRow(kind, subject, "")
+			if err != nil {
+				return err
+			}
+			out = append(out, row)
 		}
-		out = append(out, row)
+		return nil
 	}
-	if w.token == "" {
-		return out, nil
+	if err := add(KindSettings, w.users); err != nil {
+		return nil, err
 	}
-	row, err := NewOutboxRow(KindGuard, w.token, "")
-	return append(out, row), err
+	if err := add(KindGuard, w.tokens); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func ids(out []OutboxRow) []string {
