@@ -139,7 +139,7 @@ type RecentUpload struct {
 	Visibility Visibility `json:"visibility" enums:"public,contacts,friends,family,private"`
 }
 
-// Rebuild is the answer of POST .../recent-contacts/rebuild: the id of the job that rebuilds.
+// Rebuild is the answer of POST .../recent-contacts/rebuild: the id of its operation.
 type Rebuild struct {
 	ID string `json:"id"`
 }

@@ -86,3 +86,7 @@ func NormalToken(s string) (string, bool) {
 	token, platform := ParseToken(s)
 	return token, platform == PlatformAPNs || platform == PlatformFCM
 }
+
+// ErasedUser stands for a user who was erased, where something remains of what the user did or was
+// part of. It is no identifier, so no user has it.
+const ErasedUser = "~"

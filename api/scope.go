@@ -15,12 +15,14 @@ const (
 	ScopeSales    Scope = "sales"
 	ScopeSalesBuy Scope = "sales:buy"
 	ScopeTokens   Scope = "tokens"
-	ScopeOps      Scope = "ops"
-	ScopeAdmin    Scope = "admin"
+	// ScopeUsersErase erases users. Of the other scopes only ScopeAdmin covers it.
+	ScopeUsersErase Scope = "users:erase"
+	ScopeOps        Scope = "ops"
+	ScopeAdmin      Scope = "admin"
 )
 
 // Scopes lists every scope in the order in which documents show them.
-var Scopes = []Scope{ScopePush, ScopePushAll, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeTokens, ScopeOps, ScopeAdmin}
+var Scopes = []Scope{ScopePush, ScopePushAll, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeTokens, ScopeUsersErase, ScopeOps, ScopeAdmin}
 
 // Covers tells whether a key with scope s may make calls that need other.
 func (s Scope) Covers(other Scope) bool {

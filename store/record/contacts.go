@@ -30,6 +30,8 @@ const contactKinds = "kind IN ('" + KindContact + "', '" + KindContacts + "')"
 type Pair struct {
 	Owner   string `json:"owner"`
 	Contact string `json:"contact"`
+	// Operation is the id of the operation that ended the relationship, if one did.
+	Operation string `json:"operation,omitempty"`
 }
 
 // Contact says that Contact is a contact, friend or family of Owner.
@@ -156,11 +158,16 @@ func (db *DB) lockContact(ctx context.Context, tx *sqlx.Tx, c Contact) (*contact
 }
 
 func contactOutbox(c Contact) (OutboxRow, error) {
-	payload, err := json.Marshal(Pair{Owner: c.Owner, Contact: c.Contact})
+	return Pair{Owner: c.Owner, Contact: c.Contact}.outbox()
+}
+
+// outbox makes the row that says that a relationship changed.
+func (p Pair) outbox() (OutboxRow, error) {
+	payload, err := json.Marshal(p)
 	if err != nil {
 		return OutboxRow{}, fmt.Errorf("encode contact: %w", err)
 	}
-	return NewOutboxRow(KindContact, c.Owner, string(payload))
+	return NewOutboxRow(KindContact, p.Owner, string(payload))
 }
 
 // PutContacts writes relationships, any number, for imports. It leaves no outbox rows, so the

@@ -17,6 +17,7 @@
 //	restocks       a change of stock, kept 24 h   sale, hash of scope and key
 //	orders         a reservation that was sold    reservation
 //	outbox         work that Redis still owes     id
+//	operations     what an operation has done     id
 //	api_keys       an API key, hashed             id
 //	token_keys     a key that signs user tokens   id
 //	idempotency    a POST's answer, kept 24 h     hash of scope and key

@@ -41,6 +41,7 @@ func (db *DB) purges(deletedRetention time.Duration) []*purge {
 	}
 	return []*purge{
 		{what: "idempotency records", some: db.PurgeIdempotency},
+		{what: "operations", some: db.PurgeOperations},
 		{what: "restocks", some: db.PurgeRestocks},
 		{what: "revocations", some: whole(db.PurgeRevocations)},
 		{what: "token keys", some: whole(db.PurgeTokenKeys)},

@@ -93,7 +93,7 @@ func ids(out []OutboxRow) []string {
 // lockSettings takes the users' row locks in the order of their names and
 // raises their versions. It also reads the database's clock.
 func (db *DB) lockSettings(ctx context.Context, tx *sqlx.Tx, users []string) ([]UserVersion, int64, error) {
-	if err := lockRows(ctx, tx, users, "(?, 1)", db.d.onConflict("user_id", nil, "version")); err != nil {
+	if err := lockRows(ctx, tx, users, db.firstVersion(), db.d.onConflict("user_id", nil, "version")); err != nil {
 		return nil, 0, err
 	}
 	var found []struct {
@@ -117,8 +117,12 @@ func (db *DB) lockSettings(ctx context.Context, tx *sqlx.Tx, users []string) ([]
 // lockUsers takes the users' row locks in the order of their names and leaves their versions as
 // they are.
 func (db *DB) lockUsers(ctx context.Context, tx *sqlx.Tx, users []string) error {
-	return lockRows(ctx, tx, users, "(?, 0)", db.d.onConflict("user_id", []string{"user_id"}))
+	return lockRows(ctx, tx, users, db.firstVersion(), db.d.onConflict("user_id", []string{"user_id"}))
 }
+
+// firstVersion is a new row of user_settings. Its version begins with the database's clock in ms, so
+// that it is above all versions of an earlier row of the same user, who was erased.
+func (db *DB) firstVersion() string { return "(?, " + db.d.now + ")" }
 
 // lockRows locks rows of user_settings by writing them: a new row has these values, and one that
 // exists is changed as onConflict says.
@@ -199,7 +203,7 @@ func (db *DB) putMute(ctx context.Context, tx *sqlx.Tx, m muteRow, now int64) er
 		return api.Invalid("object", "max", "would be one more than the %d mutes a user may have", api.MaxMutes)
 	}
 	_, err = tx.ExecContext(ctx, "INSERT INTO mutes (user_id, object, until, created_at) VALUES (?, ?, ?, ?)"+
-		db.d.onConflict("user_id, object", []string{"until"}), m.User, m.Object, m.Until, now)
+		db.d.onConflict("user_id, object", []string{"until", "created_at"}), m.User, m.Object, m.Until, now)
 	return err
 }
 

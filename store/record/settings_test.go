@@ -104,7 +104,7 @@ func TestDevices(t *testing.T) {
 	t.Parallel()
 	eachRecord(t, func(t *testing.T, db *record.DB) {
 		first, created, c := mustPut(t, db, "alice", token(1))
-		if !created || first.State != api.DeviceActive || len(c.Users) != 1 || c.Users[0] != (record.UserVersion{User: "alice", Version: 1}) || len(c.Outbox) != 2 {
+		if !created || first.State != api.DeviceActive || len(c.Users) != 1 || c.Users[0].User != "alice" || c.Users[0].Version < 1 || len(c.Outbox) != 2 {
 			t.Fatalf("created %v: %+v %+v", created, first, c)
 		}
 		t.Run("EachRegistrationIsLater", func(t *testing.T) {
@@ -229,8 +229,10 @@ func TestOptOutLimit(t *testing.T) {
 		if c, err := db.PutOptOut(ctx, "alice", "last"); err != nil || len(c.Users) != 0 {
 			t.Fatalf("the same opt-out again: %+v, %v", c, err)
 		}
+		before, err := db.UserVersions(ctx, []string{"alice"})
+		storetest.Must(t, err)
 		c, err := db.DeleteOptOut(ctx, "alice", "last")
-		if err != nil || c.Users[0].Version != 2 {
+		if err != nil || c.Users[0].Version != before["alice"]+1 {
 			t.Fatalf("%+v, %v", c, err)
 		}
 		if c, err := db.DeleteOptOut(ctx, "alice", "last"); err != nil || len(c.Users) != 0 {
@@ -326,10 +328,10 @@ func TestSnapshots(t *testing.T) {
 		found, err := db.Snapshots(ctx, users)
 		storetest.Must(t, err)
 		alice, bob := found["alice"], found["bob"]
-		if alice.Version != 3 || len(alice.Devices) != 1 || alice.Devices[0].Token != token(2) {
+		if alice.Version < 3 || len(alice.Devices) != 1 || alice.Devices[0].Token != token(2) {
 			t.Fatalf("alice: %+v", alice)
 		}
-		if bob.Version != 2 || len(bob.OptOuts) != 1 || len(bob.Mutes) != 1 || found["nobody"].Version != 0 || len(found) != len(users) {
+		if bob.Version < 2 || len(bob.OptOuts) != 1 || len(bob.Mutes) != 1 || found["nobody"].Version != 0 || len(found) != len(users) {
 			t.Fatalf("bob: %+v, nobody: %+v", bob, found["nobody"])
 		}
 	})
@@ -348,7 +350,7 @@ func TestVersionsRiseInTheOrderOfCommits(t *testing.T) {
 		})
 		slices.Sort(seen)
 		for i, v := range seen {
-			if v != int64(i+1) {
+			if v != seen[0]+int64(i) {
 				t.Fatalf("versions %v", seen)
 			}
 		}

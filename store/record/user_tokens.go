@@ -92,14 +92,19 @@ func (db *DB) RevokeTokens(ctx context.Context, user string, second int64, once 
 		if err != nil {
 			return err
 		}
-		// Where a clock was set back, a token that was made since may be a second newer than the
-		// last revocation.
-		upTo := db.d.inserted("up_to")
-		_, err = tx.ExecContext(ctx, "INSERT INTO token_revocations (user_id, up_to, version) SELECT ?, ?, version FROM versions WHERE name = ?"+
-			db.d.onConflict("user_id", []string{"version"})+", up_to = "+db.d.greatest+"("+upTo+", up_to + ("+upTo+" < up_to))",
-			user, max(now/1000, second), VersionUserTokens)
-		return err
+		return db.revoke(ctx, tx, user, max(now/1000, second))
 	})
+}
+
+// revoke writes a revocation. VersionUserTokens was raised for it.
+func (db *DB) revoke(ctx context.Context, tx *sqlx.Tx, user string, second int64) error {
+	// Where a clock was set back, a token that was made since may be a second newer than the
+	// last revocation.
+	upTo := db.d.inserted("up_to")
+	_, err := tx.ExecContext(ctx, "INSERT INTO token_revocations (user_id, up_to, version) SELECT ?, ?, version FROM versions WHERE name = ?"+
+		db.d.onConflict("user_id", []string{"version"})+", up_to = "+db.d.greatest+"("+upTo+", up_to + ("+upTo+" < up_to))",
+		user, second, VersionUserTokens)
+	return err
 }
 
 // Revocations reads the first revocations that were made after a version, oldest first.

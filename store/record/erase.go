@@ -1,0 +1,307 @@
+package record
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	"fanfare/api"
+)
+
+// The kinds of data that are counted when a user is erased.
+const (
+	ErasedDevices  = "devices"
+	ErasedSettings = "settings" // opt-outs and mutes
+	ErasedTopics   = "topics"
+	ErasedContacts = "contacts"
+	ErasedUploads  = "uploads"
+	ErasedAnswers  = "idempotency_records"
+)
+
+// ErasedName stands for an erased user in the revocations, so that the end of the user's tokens
+// stays on record without the user's name. It is no identifier, so no user has it.
+func ErasedName(user string) string {
+	sum := sha256.Sum256([]byte(user))
+	return erasedMark + base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+const erasedMark = "#"
+
+// IsErasedName tells whether a name was made by ErasedName.
+func IsErasedName(name string) bool { return strings.HasPrefix(name, erasedMark) }
+
+// StartErasure begins the operation that erases a user, and ends all tokens of the user that were
+// issued up to that second, as RevokeTokens does. While such an operation runs, its id is returned
+// and nothing changes. redisMS is Redis' clock in ms since the Unix epoch. The operation counts as
+// begun at the end of the second, by each clock.
+func (db *DB) StartErasure(ctx context.Context, user string, redisMS int64) (id string, err error) {
+	o := NewOperation{Action: api.ActionErase, Subject: user, Kind: KindErase, Since: endOfSecond(redisMS)}
+	id, _, err = db.startOperation(ctx, o, api.Idempotency{}, func(ctx context.Context, tx *sqlx.Tx, id string, now int64) error {
+		if err := db.raise(ctx, tx, VersionUserTokens); err != nil {
+			return err
+		}
+		second := max(now, redisMS) / 1000
+		_, err := tx.ExecContext(ctx, "UPDATE operations SET created_at = ? WHERE id = ?", endOfSecond(now), id)
+		return errors.Join(err, db.revoke(ctx, tx, user, second), db.revoke(ctx, tx, ErasedName(user), second))
+	})
+	return id, err
+}
+
+func endOfSecond(ms int64) int64 { return ms/1000*1000 + 999 }
+
+// EndErasure puts on record that a user is erased, and what was kept, by kind. The revocation of
+// the user's tokens stays under ErasedName alone.
+func (db *DB) EndErasure(ctx context.Context, o *Operation, kept map[string]int64) error {
+	return db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, "UPDATE operations SET kept = ? WHERE id = ?", countsText(kept), o.ID); err != nil {
+			return err
+		}
+		if err := db.endOperation(ctx, tx, o.ID); err != nil {
+			return err
+		}
+		if err := db.raise(ctx, tx, VersionUserTokens); err != nil {
+			return err
+		}
+		var upTo []int64
+		if err := tx.SelectContext(ctx, &upTo, "SELECT up_to FROM token_revocations WHERE user_id = ?"+db.d.forUpdate, o.Subject); err != nil || len(upTo) == 0 {
+			return err
+		}
+		if err := db.revoke(ctx, tx, ErasedName(o.Subject), upTo[0]); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "DELETE FROM token_revocations WHERE user_id = ?", o.Subject)
+		return err
+	})
+}
+
+// EraseSettings removes the devices, opt-outs, mutes and topics that a user had when the operation
+// began, and counts them. It returns the tokens of the devices.
+func (db *DB) EraseSettings(ctx context.Context, o *Operation) (c Change, tokens []string, err error) {
+	settings, err := NewOutboxRow(KindSettings, o.Subject, o.ID)
+	if err != nil {
+		return Change{}, nil, err
+	}
+	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		c, tokens = Change{}, nil
+		users, _, err := db.lockSettings(ctx, tx, []string{o.Subject})
+		if err != nil {
+			return err
+		}
+		old := " WHERE user_id = ? AND "
+		if err := tx.SelectContext(ctx, &tokens, "SELECT token FROM devices"+old+"registered_at <= ?", o.Subject, o.CreatedAt); err != nil {
+			return err
+		}
+		removed := map[string]int64{}
+		for _, table := range []struct{ kind, rows string }{
+			{ErasedDevices, "devices" + old + "registered_at"}, {ErasedSettings, "opt_outs" + old + "created_at"},
+			{ErasedSettings, "mutes" + old + "created_at"}, {ErasedTopics, "topic_members" + old + "joined_at"},
+		} {
+			if err := deleteCounted(ctx, tx, removed, table.kind, "DELETE FROM "+table.rows+" <= ?", o.Subject, o.CreatedAt); err != nil {
+				return err
+			}
+		}
+		if len(removed) == 0 {
+			return errUnchanged
+		}
+		out := []OutboxRow{settings}
+		for _, token := range tokens {
+			guard, err := NewOutboxRow(KindGuard, token, o.ID)
+			if err != nil {
+				return err
+			}
+			out = append(out, guard)
+		}
+		c = Change{Users: users, Outbox: ids(out)}
+		return errors.Join(db.announce(ctx, tx, out), db.countRemoved(ctx, tx, o.ID, removed))
+	})
+	if errors.Is(err, errUnchanged) {
+		return Change{}, nil, nil
+	}
+	return c, tokens, err
+}
+
+// deleteCounted deletes rows and adds their number to counts, if there are any.
+func deleteCounted(ctx context.Context, tx *sqlx.Tx, counts map[string]int64, kind, query string, args ...any) error {
+	result, err := tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	n, err := result.RowsAffected()
+	if n > 0 {
+		counts[kind] += n
+	}
+	return err
+}
+
+// EraseUploads forgets a page of the uploads that a user had when the operation began, deleted
+// ones too, counts them, and returns how many they were. OpenErasure sees fan-outs of theirs that
+// still run.
+func (db *DB) EraseUploads(ctx context.Context, o *Operation) (n int, err error) {
+	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		var uploads []string
+		err := tx.SelectContext(ctx, &uploads, "SELECT id FROM uploads WHERE owner = ? AND created_at <= ? LIMIT ?"+db.d.forUpdate, o.Subject, o.CreatedAt, chunk)
+		if n = len(uploads); err != nil || n == 0 {
+			return err
+		}
+		for _, query := range []string{"DELETE FROM uploads WHERE id IN (?)", "UPDATE outbox SET payload = '" + o.ID + "' WHERE kind = '" + KindUpload + "' AND subject IN (?)"} {
+			query, args, err := in(query, uploads)
+			if err == nil {
+				_, err = tx.ExecContext(ctx, query, args...)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return db.countRemoved(ctx, tx, o.ID, map[string]int64{ErasedUploads: int64(n)})
+	})
+	return n, err
+}
+
+// EraseContacts forgets a page of the relationships of a user, in both directions: those that were
+// there when the operation began, and ended ones. It counts them, and returns how many they were.
+// Users who had this user as a contact are announced: their outbox rows with the relationships.
+func (db *DB) EraseContacts(ctx context.Context, o *Operation) (n int, rows map[string]Pair, err error) {
+	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		removed := map[string]int64{}
+		where := " AND (deleted = TRUE OR updated_at <= ?)"
+		own := db.d.deleteSome("contacts", "owner, contact", "owner = ?"+where)
+		if err := deleteCounted(ctx, tx, removed, ErasedContacts, own, o.Subject, o.CreatedAt, chunk); err != nil {
+			return err
+		}
+		var owners []string
+		err := tx.SelectContext(ctx, &owners, "SELECT owner FROM contacts WHERE contact = ?"+where+" LIMIT ?"+db.d.forUpdate, o.Subject, o.CreatedAt, chunk)
+		if err != nil {
+			return err
+		}
+		rows = make(map[string]Pair, len(owners))
+		if len(owners) > 0 {
+			query, args, err := in("DELETE FROM contacts WHERE contact = ? AND owner IN (?)", o.Subject, owners)
+			if err == nil {
+				err = deleteCounted(ctx, tx, removed, ErasedContacts, query, args...)
+			}
+			if err != nil {
+				return err
+			}
+			out := make([]OutboxRow, len(owners))
+			for i, owner := range owners {
+				p := Pair{Owner: owner, Contact: o.Subject, Operation: o.ID}
+				if out[i], err = p.outbox(); err != nil {
+					return err
+				}
+				rows[out[i].ID] = p
+			}
+			if err := db.announce(ctx, tx, out); err != nil {
+				return err
+			}
+		}
+		if n = int(removed[ErasedContacts]); n == 0 {
+			return nil
+		}
+		return db.countRemoved(ctx, tx, o.ID, removed)
+	})
+	return n, rows, err
+}
+
+// EraseAnswers takes a user's name out of the answers that are kept for idempotency keys, from an
+// id on ("" for the first page). It returns where the next page begins; "" after the last one.
+func (db *DB) EraseAnswers(ctx context.Context, o *Operation, after string) (next string, n int, err error) {
+	owner := `"owner":"` + o.Subject + `"`
+	var page []struct {
+		ID    string `db:"id"`
+		Named bool   `db:"named"`
+	}
+	err = db.list(ctx, &page, "SELECT id, INSTR(answer, ?) > 0 AND created_at <= ? AS named FROM idempotency WHERE id > ? ORDER BY id LIMIT ?", owner, o.CreatedAt, after, answersPage)
+	if err != nil {
+		return "", 0, err
+	}
+	var named []string
+	for _, row := range page {
+		if row.Named {
+			named = append(named, row.ID)
+		}
+	}
+	if n = len(named); n > 0 {
+		err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+			query, args, err := in("UPDATE idempotency SET answer = REPLACE(answer, ?, ?) WHERE id IN (?)", owner, `"owner":""`, named)
+			if err == nil {
+				_, err = tx.ExecContext(ctx, query, args...)
+			}
+			if err != nil {
+				return err
+			}
+			return db.countRemoved(ctx, tx, o.ID, map[string]int64{ErasedAnswers: int64(n)})
+		})
+	}
+	if len(page) == answersPage {
+		next = page[answersPage-1].ID
+	}
+	return next, n, err
+}
+
+// answersPage and ordersPage are how many rows one statement looks at.
+const answersPage, ordersPage = 2000, 5000
+
+// OpenErasure counts the rows of the outbox that name a user or belong to the operation, and were
+// there when it began or made by it.
+func (db *DB) OpenErasure(ctx context.Context, o *Operation) (n int64, err error) {
+	quoted := `"` + o.Subject + `"`
+	err = db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE kind IN (?, ?, ?, ?, ?) AND (INSTR(payload, ?) > 0"+
+		" OR created_at <= ? AND (kind IN (?, ?, ?) AND subject = ? OR kind = ? AND INSTR(payload, ?) > 0))",
+		KindSettings, KindGuard, KindContact, KindUpload, KindRebuild, o.ID, o.CreatedAt, KindSettings, KindContact, KindRebuild, o.Subject, KindContact, quoted)
+	return n, err
+}
+
+// OpenUploads counts the fan-outs of uploads that the operation has removed.
+func (db *DB) OpenUploads(ctx context.Context, o *Operation) (n int64, err error) {
+	err = db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE kind = ? AND payload = ?", KindUpload, o.ID)
+	return n, err
+}
+
+// ForgetSettings removes the row with the version of a user's settings, unless the user has any. It
+// tells whether there is no row, and a version above all those that there were.
+func (db *DB) ForgetSettings(ctx context.Context, user string) (gone bool, version int64, err error) {
+	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+		gone = false
+		var versions []int64
+		if err := tx.SelectContext(ctx, &versions, "SELECT version FROM user_settings WHERE user_id = ?"+db.d.forUpdate, user); err != nil {
+			return err
+		}
+		for _, table := range []string{"devices", "opt_outs", "mutes", "topic_members"} {
+			var n int
+			if err := tx.GetContext(ctx, &n, "SELECT COUNT(*) FROM "+table+" WHERE user_id = ?", user); err != nil || n > 0 {
+				return err
+			}
+		}
+		if _, err := tx.ExecContext(ctx, "DELETE FROM user_settings WHERE user_id = ?", user); err != nil {
+			return err
+		}
+		gone = true
+		version, err = db.now(ctx, tx)
+		return err
+	})
+	return gone, version, err
+}
+
+// OrdersOf counts the orders of a user. It goes through all orders, in pages.
+func (db *DB) OrdersOf(ctx context.Context, user string) (n int64, err error) {
+	for after := ""; ; {
+		var page struct {
+			Last string `db:"last"`
+			Rows int    `db:"seen"`
+			His  int64  `db:"his"`
+		}
+		err := db.get(ctx, &page, "SELECT COALESCE(MAX(reservation), '') AS last, COUNT(*) AS seen, COALESCE(SUM(user_id = ?), 0) AS his"+
+			" FROM (SELECT reservation, user_id FROM orders WHERE reservation > ? ORDER BY reservation LIMIT ?) page", user, after, ordersPage)
+		if err != nil {
+			return 0, err
+		}
+		n, after = n+page.His, page.Last
+		if page.Rows < ordersPage {
+			return n, nil
+		}
+	}
+}
