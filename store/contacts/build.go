@@ -255,7 +255,7 @@ func (s *Store) buildOnce(ctx context.Context, user string) (built, error) {
 	ranked, status, err := s.run(ctx, b, s.o.InlinePages)
 	switch {
 	case err == nil && status == buildUnfinished:
-		s.announce(ctx, rebuildJob(user, fillUp))
+		s.announce(ctx, rebuildJob(user))
 	case status != buildOK:
 		b.release(ctx)
 	}

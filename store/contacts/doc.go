@@ -9,7 +9,7 @@
 //
 // The fields of the state: q rises with every change that no score shows. r rises with every change
 // of a relationship. u exists while the index is being built for the first time. fs and fm are the
-// score and the contact of the floor. bs and bm are the highest entry that was trimmed since the
+// score and the contact of the floor ("~", above all contacts, once it is no longer one). bs and bm are the highest entry that was trimmed since the
 // present build began.
 //
 // An index with a state and without u has this property: every contact whose newest visible upload

@@ -56,21 +56,17 @@ func uploadJob(row, upload string) queue.Job {
 	return queue.Job{Type: JobUpload, Unique: row, Payload: task{Outbox: row, Upload: upload}.encode()}
 }
 
-// The kinds of a rebuild. For each user there is at most one live job of each kind, and one of
-// these runs at a time. The two kinds that begin with an empty index do the same, so that while one
-// of them runs, another rebuild can be requested.
-const (
-	fillUp    = ""
-	fromEmpty = "anew:"
-	onceMore  = "again:"
-)
+// rebuildJob fills a user's index up. A user has at most one live job of this kind, and at most one
+// rebuild of a user runs at a time.
+func rebuildJob(user string) queue.Job {
+	return queue.Job{Type: JobRebuild, Key: rebuildKey(user), Unique: rebuildKey(user), Payload: task{User: user}.encode()}
+}
 
-// rebuildJob builds one user's index.
-func rebuildJob(user, purpose string) queue.Job {
-	key := "rebuild:" + user
-	return queue.Job{Type: JobRebuild, Key: key, Unique: purpose + key, Payload: task{
-		User: user, Reset: purpose == fromEmpty || purpose == onceMore,
-	}.encode()}
+func rebuildKey(user string) string { return "rebuild:" + user }
+
+// requestedRebuild builds a user's index from nothing. Its outbox row is that of its operation.
+func requestedRebuild(row, user string) queue.Job {
+	return queue.Job{Type: JobRebuild, Key: rebuildKey(user), Unique: row, Payload: task{Outbox: row, User: user, Reset: true}.encode()}
 }
 
 // errLost ends a job whose lease is over, so that another process may have the job.
@@ -149,7 +145,7 @@ func (s *Store) sync(ctx context.Context, user string, contacts []string) error 
 		}
 		if out.status == syncWritten {
 			if out.floor && out.trusted < int64(s.o.Min) {
-				s.announce(ctx, rebuildJob(user, fillUp))
+				s.announce(ctx, rebuildJob(user))
 			}
 			return nil
 		}
@@ -173,6 +169,11 @@ func changesOf(contacts []string, found []record.Activity) []present {
 // rebuild fills a user's index up, or builds it from nothing. The right to build belongs to the
 // job's id, so that a process that takes the job over has the right too.
 func (s *Store) rebuild(ctx context.Context, c *queue.Claimed, t *task) (bool, error) {
+	if t.Outbox != "" { // who asks from here on gets another rebuild, because this one has begun
+		if open, err := s.rec.EndTurn(ctx, t.Outbox); err != nil || !open {
+			return false, err
+		}
+	}
 	leave, ok := enter(ctx, s.fullScans, scanPatience)
 	if !ok {
 		return false, errLater
@@ -187,5 +188,8 @@ func (s *Store) rebuild(ctx context.Context, c *queue.Claimed, t *task) (bool, e
 		return false, errLater
 	}
 	_, status, err := s.run(ctx, b, 0)
+	if err == nil && status != buildMoved && t.Outbox != "" {
+		err = s.rec.EndOperation(ctx, t.Outbox)
+	}
 	return status == buildMoved, err
 }

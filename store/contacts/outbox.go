@@ -14,7 +14,9 @@ import (
 )
 
 // kinds are the kinds of outbox rows that this package relays.
-func kinds() []string { return []string{record.KindContact, record.KindContacts, record.KindUpload} }
+func kinds() []string {
+	return []string{record.KindContact, record.KindContacts, record.KindUpload, record.KindRebuild}
+}
 
 // Outbox announces changes again whose jobs are not done, because the process that committed them
 // died or Redis lost the jobs. A change has at most one live job, and that job deletes its row. A
@@ -22,7 +24,8 @@ func kinds() []string { return []string{record.KindContact, record.KindContacts,
 // make a dead letter of it.
 func (s *Store) Outbox() map[string]record.OutboxHandler {
 	return map[string]record.OutboxHandler{
-		record.KindContact: s.announceAgain, record.KindUpload: s.announceAgain, record.KindContacts: record.RowByRow(s.relayBatch),
+		record.KindContact: s.announceAgain, record.KindUpload: s.announceAgain, record.KindRebuild: s.announceAgain,
+		record.KindContacts: record.RowByRow(s.relayBatch),
 	}
 }
 
@@ -91,8 +94,11 @@ func (s *Store) announceAgain(ctx context.Context, rows []record.OutboxRow) ([]s
 
 // jobOf makes the job of an outbox row.
 func jobOf(row record.OutboxRow) (queue.Job, error) {
-	if row.Kind == record.KindUpload {
+	switch row.Kind {
+	case record.KindUpload:
 		return uploadJob(row.ID, row.Subject), nil
+	case record.KindRebuild:
+		return requestedRebuild(row.ID, row.Subject), nil
 	}
 	var p record.Pair
 	if err := json.Unmarshal([]byte(row.Payload), &p); err != nil {

@@ -3,6 +3,7 @@ package contacts
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -317,7 +318,7 @@ func TestR13_AJobGoesBeforeReads(t *testing.T) {
 			t.Fatal(mine, err)
 		}
 		w.work(t)
-		w.enqueue(t.Context(), rebuildJob("me", fillUp))
+		w.enqueue(t.Context(), rebuildJob("me"))
 		want := w.bruteForce(t, "me", 2)
 		storetest.Eventually(t, 20*time.Second, "the index is built", func() bool { return w.mustRecent(t, "me", 2) == want })
 		if status, err := read.fill(t.Context(), &ranking{}); err != nil || status != buildLost {
@@ -332,34 +333,76 @@ func TestR13_AJobGoesBeforeReads(t *testing.T) {
 func TestR13_RebuildsThatAreAskedForAreShared(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, Options{}, func(t *testing.T, w *world) {
-		ask := func(key string) {
+		ask := func(key string) string {
 			t.Helper()
-			_, replayed, err := w.Rebuild(t.Context(), "me", api.Idempotency{Scope: "k /v1", Key: key})
+			r, replayed, err := w.Rebuild(t.Context(), "me", api.Idempotency{Scope: "k /v1", Key: key})
 			if err != nil || replayed {
 				t.Fatal(replayed, err)
 			}
+			return r.ID
 		}
 		live := func() int64 {
 			q, err := w.jobs.Stats(t.Context())
 			storetest.Must(t, err)
 			return q.Depth + q.InFlight + q.Scheduled + q.Blocked
 		}
+		first := ask("")
 		for i := range 20 {
-			ask("")
-			ask(fmt.Sprint("key-", i))
+			if id := ask(fmt.Sprint("key-", i)); id != first {
+				t.Fatalf("operation %s, want %s again", id, first)
+			}
 		}
-		if n := live(); n != 2 {
-			t.Fatalf("%d jobs after 40 calls, want 2", n)
+		if n := live(); n != 1 {
+			t.Fatalf("%d jobs after 21 calls, want 1", n)
 		}
 		w.forbidScans()
 		w.work(t)
 		w.mustHave(t, "me", 3)
-		ask("")
+		storetest.Eventually(t, testPatience, "the rebuild has begun, so that a call begins another one", func() bool { return ask("") != first })
+		second := ask("")
 		if n := live(); n != 2 {
-			t.Fatalf("%d jobs after a call while one has begun, want 2", n)
+			t.Fatalf("%d jobs after calls while one has begun, want 2", n)
+		}
+		for _, id := range []string{first, second} {
+			if o := w.mustOperation(t, id); o.State != api.OperationRunning {
+				t.Errorf("operation %+v, want it to run", o)
+			}
 		}
 		w.allowScans()
 		w.waitForJobs(t)
+		w.wantMembers(t, "me", strings.Fields(w.bruteForce(t, "me", 10))...)
+		for _, id := range []string{first, second} {
+			want := api.Operation{ID: id, Action: api.ActionRebuild, State: api.OperationDone, Removed: map[string]int64{}, Kept: map[string]int64{}}
+			if o := w.mustOperation(t, id); !reflect.DeepEqual(*o, want) {
+				t.Errorf("operation %+v, want %+v", *o, want)
+			}
+		}
+	})
+}
+
+func (w *world) mustOperation(t testing.TB, id string) *api.Operation {
+	t.Helper()
+	o, err := w.rec.Operation(t.Context(), id)
+	storetest.Must(t, err)
+	return o
+}
+
+// A rebuild whose job is lost, because Redis was emptied, is done even so, and its operation says
+// so only then.
+func TestR13_ARebuildOutlivesRedis(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, Options{}, func(t *testing.T, w *world) {
+		w.relay = quick
+		w.mustHave(t, "me", 3)
+		r, _, err := w.Rebuild(t.Context(), "me", api.Idempotency{})
+		storetest.Must(t, err)
+		storetest.Must(t, w.db.Client().FlushAll(t.Context()).Err())
+		storetest.Must(t, w.jobs.Init(t.Context()))
+		if o := w.mustOperation(t, r.ID); o.State != api.OperationRunning {
+			t.Errorf("%+v before any process works", o)
+		}
+		w.work(t)
+		storetest.Eventually(t, testPatience, "the operation is done", func() bool { return w.mustOperation(t, r.ID).State == api.OperationDone })
 		w.wantMembers(t, "me", strings.Fields(w.bruteForce(t, "me", 10))...)
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"fanfare/api"
 	"fanfare/store/queue"
@@ -110,37 +109,19 @@ func (s *Store) DeleteUpload(ctx context.Context, id string) error {
 	return nil
 }
 
-// Rebuild enqueues a job that builds a user's index again from nothing. The job begins after the
-// call. Calls that come while such a job waits share it, so that a user has at most one job that
-// runs and one that waits. Rebuild returns an id of the call. replayed says that the id is from an
-// earlier call.
+// Rebuild begins an operation that builds a user's index again from nothing. A call gets the
+// operation that waits, if there is one, so that a user has at most one rebuild that runs and one
+// that waits. replayed says that the answer is from an earlier call.
 func (s *Store) Rebuild(ctx context.Context, user string, once api.Idempotency) (r *api.Rebuild, replayed bool, err error) {
-	job := rebuildJob(user, fromEmpty)
-	job.Shard = s.jobs.Route(job.Key)
-	job.ID = queue.NewID(job.Shard, time.Now())
-	r = &api.Rebuild{ID: job.ID}
-	if once.Key != "" {
-		record := queue.Once{Key: once.Name(), Body: once.Body, TTL: api.IdempotencyTTL, Answer: job.ID}
-		replayed, r.ID, err = s.jobs.EnqueueOnce(ctx, record, job)
-	}
-	if err == nil && !replayed {
-		err = s.enqueueRebuild(ctx, job, rebuildJob(user, onceMore))
-	}
+	o := record.NewOperation{Action: api.ActionRebuild, Subject: user, Kind: record.KindRebuild, OutboxSubject: user, Since: s.index.db.Clock().UnixMilli()}
+	id, replayed, err := s.rec.StartOperation(ctx, o, once)
 	if err != nil {
 		return nil, false, fmt.Errorf("rebuild recent contacts: %w", err)
 	}
-	return r, replayed, nil
-}
-
-// enqueueRebuild enqueues a job, and a second one if the first is merged into another job, which
-// may have begun. The id that is returned tells into which. If the second is merged too, one of the
-// two still waits or began after the call.
-func (s *Store) enqueueRebuild(ctx context.Context, first, second queue.Job) error {
-	got, err := s.jobs.Enqueue(ctx, first)
-	if err == nil && got[0].ID != first.ID {
-		_, err = s.jobs.Enqueue(ctx, second)
+	if !replayed {
+		s.announce(ctx, requestedRebuild(id, user))
 	}
-	return err
+	return &api.Rebuild{ID: id}, replayed, nil
 }
 
 // enqueue announces committed changes. If the queue is away, no change is lost: the outbox rows

@@ -23,6 +23,7 @@ for i = first, #ARGV - step + 1, step do
   local contact, score = ARGV[i], ARGV[i + 1]
   if score == '' then
     redis.call('ZREM', recent, contact)
+    unname(contact)
     redis.call('HINCRBY', state, 'q', 1)
   else
     raise(contact, score, max, margin)

@@ -29,6 +29,15 @@ local function lift(kind, score, member)
   end
 end
 
+-- unname takes the name of a contact out of the floors. BEYOND is above all contacts, so
+-- that the floor only rises.
+local BEYOND = '~'
+local function unname(contact)
+  for _, field in ipairs({ 'fm', 'bm' }) do
+    if redis.call('HGET', state, field) == contact then redis.call('HSET', state, field, BEYOND) end
+  end
+end
+
 -- trim keeps at most max of count members and records the highest that it removed. A member
 -- that comes back with the same score must not seem unchanged, so the sequence rises.
 local function trim(count, max)
