@@ -55,3 +55,6 @@ func SetDeadBounds(q *Queue, most int, retention time.Duration) {
 
 // ParkedBound is what parked jobs may take.
 func ParkedBound(q *Queue) int64 { return q.parkedBytes() }
+
+// MarksKey names the marks of a job.
+func MarksKey(q *Queue, n int, id string) string { return q.shards[n].MarksKey(id) }

@@ -156,6 +156,18 @@ func ParseID(id string) (n int, ok bool) {
 	return int(b[3]<<6 | b[4]>>2), true
 }
 
+// MadeBefore tells whether NewID made an id up to a time, to a 32nd of a second. An id has only a
+// part of its time: it is taken to have been made within half a year before or after.
+func MadeBefore(id string, at time.Time) bool {
+	b, err := idText.DecodeString(id)
+	if err != nil || len(b) != 20 {
+		return false
+	}
+	const turns = 1 << 30 // parts until they begin again
+	made, until := int64(binary.BigEndian.Uint64(b)>>34), int64(at.Sub(idEpoch)/(time.Second/idParts))
+	return ((until-made)%turns+turns)%turns < turns/2
+}
+
 // DeriveID makes the id of a batch's n-th job: of the shard of the first and of its time,
 // of which many jobs take the next parts; a digest of at least 16 bytes is the rest. The
 // same gives the same.

@@ -13,7 +13,8 @@ type Job struct {
 	// Fresh says that NewID made ID for this job just now, so that no other has
 	// it: nothing needs to be looked up, nor remembered after its end.
 	Fresh bool
-	// Type chooses the handler, see ByType.
+	// Type chooses the handler, see ByType. A queue with one handler may use it for something else
+	// by which it finds jobs (Queue.Edit).
 	Type string
 	// Key is the conflict key: two jobs of one key never run at once.
 	Key string

@@ -17,6 +17,7 @@ type Scripts struct {
 	enqueue, finish                      *redisdb.Script
 	begin, compare, end                  *redisdb.Script
 	look, check                          *redisdb.Script
+	rewrite, renameAttached, renameMarks *redisdb.Script
 	Unpark, Stats, DeadRetry, DeadDelete *redisdb.Script
 }
 
@@ -27,6 +28,7 @@ var loadScripts = sync.OnceValue(func() *Scripts {
 		enqueue: get("call_enqueue"), finish: get("call_finish"),
 		begin: get("session_begin"), compare: get("session_compare"), end: get("session_end"),
 		look: get("shard_look"), check: get("shard_check"),
+		rewrite: get("job_rewrite"), renameAttached: get("attachment_rename"), renameMarks: get("marks_rename"),
 		Unpark: get("parked_move"), Stats: get("shard_stats"), DeadRetry: get("dead_retry"), DeadDelete: get("dead_delete"),
 	}
 })
