@@ -147,10 +147,10 @@ func Jobs(q *queue.Queue, event string, j *events.Job, to []Recipient) []queue.J
 	if len(to) == 0 {
 		return nil
 	}
-	enc, jobs := newEncoder(event, j), make([]queue.Job, len(to))
+	enc, jobs, actor := newEncoder(event, j), make([]queue.Job, len(to)), actorMark(j.Actor)
 	for i, r := range to {
 		jobs[i] = queue.Job{
-			ID: jobID(event, r.Device.Token), Shard: q.Route(r.Device.Token), Group: event,
+			ID: jobID(event, r.Device.Token), Shard: q.Route(r.Device.Token), Group: event, Type: actor,
 			Guard: devices.GuardName(r.Device.Token), Payload: enc.message(r.User, r.Device),
 		}
 	}
@@ -236,7 +236,7 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 		return
 	}
 	job := queue.Job{
-		ID: jobID(w.m.Event, w.m.Token), Shard: d.o.Queue.Route(w.m.Token), Group: w.m.Event, Guard: devices.GuardName(w.m.Token), Delay: w.event.Claim.Wait(r), Counts: r.Counts,
+		ID: jobID(w.m.Event, w.m.Token), Shard: d.o.Queue.Route(w.m.Token), Group: w.m.Event, Type: actorMark(w.event.Job.Actor), Guard: devices.GuardName(w.m.Token), Delay: w.event.Claim.Wait(r), Counts: r.Counts,
 	}
 	switch r.Outcome {
 	case queue.Dead:

@@ -66,18 +66,25 @@ func memberOf(user string, facts []any) (*api.ChatMember, error) {
 // Leave ends a user's membership. If there is none, nothing changes. The user's messages stay for
 // the others. When the last member leaves, the chat is deleted.
 func (s *Store) Leave(ctx context.Context, chat, user string) error {
+	_, err := s.leave(ctx, chat, user, "")
+	return err
+}
+
+// leave ends a membership, unless it began after the latest stamp ("": whenever it began). It tells
+// whether there was one.
+func (s *Store) leave(ctx context.Context, chat, user, latest string) (left bool, err error) {
 	keys := append(chatKeys(chat), recordKey(chat, newRequest()))
-	cmd := s.chatCmdWith(ctx, s.leaveScript, keys, user, MembershipChannel(user), requestTTL.Milliseconds())
+	cmd := s.chatCmdWith(ctx, s.leaveScript, keys, user, MembershipChannel(user), requestTTL.Milliseconds(), latest)
 	reply, err := s.runScript(ctx, redisdb.Write, cmd)
 	if err != nil {
-		return fmt.Errorf("leave chat %s: %w", chat, err)
+		return false, fmt.Errorf("leave chat %s: %w", chat, err)
 	}
 	s.removeFromIndex(ctx, chat, user, redisdb.Text(reply[1]))
 	// A join in the meantime may have found the old entry and written none.
 	if _, facts, err := s.readChat(ctx, chat, user); err == nil && len(facts) > 0 {
 		s.writeEntry(ctx, chat, user, redisdb.Text(facts[0]))
 	}
-	return nil
+	return redisdb.Text(reply[1]) != "", nil
 }
 
 // removeFromIndex removes the chat from a user's index if the entry still has the stamp of the join

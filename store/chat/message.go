@@ -55,7 +55,11 @@ func decodeEntry(id int64, entry string) (api.ChatMessage, error) {
 	if err != nil {
 		return api.ChatMessage{}, fmt.Errorf("data of message %d: %w", id, err)
 	}
-	return api.ChatMessage{ID: id, Sender: parts[1], Text: text, Data: data, Redacted: text == "", SentAt: api.AtMillis(at)}, nil
+	sender := parts[1]
+	if sender == api.ErasedUser {
+		sender = ""
+	}
+	return api.ChatMessage{ID: id, Sender: sender, Text: text, Data: data, Redacted: text == "", SentAt: api.AtMillis(at)}, nil
 }
 
 // decodeEntries reads messages with consecutive ids.

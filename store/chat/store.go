@@ -55,7 +55,7 @@ type Store struct {
 	sendScript, readScript, pendingScript, ackScript *redisdb.Script
 	redactScript                                     *redisdb.Script
 	putScript, dropScript, pageScript                *redisdb.Script
-	claimScript                                      *redisdb.Script
+	claimScript, eraseScript                         *redisdb.Script
 	pushDueScript, pushReadScript, pushDoneScript    *redisdb.Script
 }
 
@@ -78,7 +78,7 @@ func New(db *redisdb.DB, o Options) *Store {
 		pendingScript: get("message_pending"), ackScript: get("message_ack"),
 		redactScript: get("message_redact"),
 		putScript:    get("index_put"), dropScript: get("index_drop"), pageScript: get("index_page"),
-		claimScript:   get("key_claim"),
+		claimScript: get("key_claim"), eraseScript: get("message_erase"),
 		pushDueScript: get("push_due"), pushReadScript: get("push_read"), pushDoneScript: get("push_done"),
 	}
 	s.crowds = s.newCrowds()

@@ -6,6 +6,9 @@
 //	ff:{u:<user>}:changing     zset    10 s            writers between mark and store, scored by the end of their mark
 //	guard of a token           queue   25 h            who the device is now: see Guard (FANFARE_MAX_AGE and an hour)
 //
+// The version of a user without a row begins with the clock of SQL, so that it goes on above all
+// versions of an earlier row, which is removed when the user is erased.
+//
 // An entry without d is a miss. It has the newest version that a writer stored, for a minute, so
 // that no older fill is accepted.
 //

@@ -39,7 +39,7 @@ type Store struct {
 	rec *record.DB
 	o   Options
 
-	mark, store, fill *redisdb.Script
+	mark, store, fill, forget *redisdb.Script
 	// relay relays a committed change to Redis. Tests replace it to simulate a process that dies
 	// between commit and relay.
 	relay  func(context.Context, settingsChange) error
@@ -54,9 +54,10 @@ type Store struct {
 func New(db *redisdb.DB, rec *record.DB, guards *queue.Queue, o Options) *Store {
 	s := &Store{
 		db: db, rec: rec, guards: guards, o: o.withDefaults(),
-		mark:  redisdb.MustScript(scripts, "lua/settings_mark.lua"),
-		store: redisdb.MustScript(scripts, "lua/settings_store.lua"),
-		fill:  redisdb.MustScript(scripts, "lua/settings_fill.lua"),
+		mark:   redisdb.MustScript(scripts, "lua/settings_mark.lua"),
+		store:  redisdb.MustScript(scripts, "lua/settings_store.lua"),
+		fill:   redisdb.MustScript(scripts, "lua/settings_fill.lua"),
+		forget: redisdb.MustScript(scripts, "lua/settings_forget.lua"),
 	}
 	s.relay = s.relayChange
 	s.setGuards = func(ctx context.Context, list []queue.Guard) error {

@@ -8,6 +8,7 @@
 //	Reserve, End, Extend                make a reservation, confirm or release it, extend its hold
 //	Sale, Reservation, Reservations, EveryReservation, Now    read
 //	BeginDelete, FinishDelete, CancelDelete, Forget    delete a sale
+//	EraseUser                           take a user out, but for what was sold
 //	Settings, UnrecordedSettings, UnrecordedRestocks, WaitingOrders    read what SQL should have
 //	SettingsRecorded, OrdersRecorded    note that SQL has it
 //	Load, RestoreOrders, RestoreRestocks, Open    bring a sale back from SQL

@@ -15,9 +15,9 @@ var luaFiles embed.FS
 
 // scripts are this package's scripts; each is called from exactly one method.
 type scripts struct {
-	reserve, end, get, list, read, sweep, retire, page *redisdb.Script
-	put, restock, apply, raise, open, disown           *redisdb.Script
-	debit, credit, balance, restore, close, remove     *redisdb.Script
+	reserve, end, get, list, read, sweep, retire, page, erase *redisdb.Script
+	put, restock, apply, raise, open, disown                  *redisdb.Script
+	debit, credit, balance, restore, close, remove            *redisdb.Script
 }
 
 // loadScripts reads the scripts, once in a process.
@@ -28,7 +28,7 @@ var loadScripts = sync.OnceValue(func() scripts {
 func readScripts(get func(name string) *redisdb.Script) scripts {
 	return scripts{
 		reserve: get("stock_reserve"), end: get("reservation_end"), get: get("reservation_get"), list: get("reservation_list"),
-		read: get("partition_read"), sweep: get("sale_sweep"), retire: get("sale_retire"), page: get("reservation_page"),
+		read: get("partition_read"), sweep: get("sale_sweep"), retire: get("sale_retire"), page: get("reservation_page"), erase: get("user_erase"),
 		put: get("sale_put"), restock: get("sale_restock"), apply: get("settings_apply"),
 		raise: get("settings_raise"), open: get("sale_open"), disown: get("sale_disown"), debit: get("transfer_debit"),
 		credit: get("transfer_credit"), balance: get("stock_balance"), restore: get("order_restore"),

@@ -5,8 +5,11 @@ import (
 	"encoding/base64"
 )
 
+// ticketPrefix begins the keys of tickets.
+const ticketPrefix = "ff:{ticket:"
+
 // ticketKey is the key of a ticket that waits to be taken.
 func ticketKey(ticket string) string {
 	sum := sha256.Sum256([]byte(ticket))
-	return "ff:{ticket:" + base64.RawURLEncoding.EncodeToString(sum[:18]) + "}:of"
+	return ticketPrefix + base64.RawURLEncoding.EncodeToString(sum[:18]) + "}:of"
 }

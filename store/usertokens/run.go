@@ -43,6 +43,9 @@ func (s *Store) Load(ctx context.Context) error {
 			return fmt.Errorf("read revocations: %w", err)
 		}
 		for _, r := range list { // apply these revocations now, even if a later page fails
+			if record.IsErasedName(r.User) {
+				s.erased.Store(true)
+			}
 			if upTo, is := s.revoked.Load(r.User); !is || upTo.(int64) < r.UpTo {
 				s.revoked.Store(r.User, r.UpTo)
 			}

@@ -49,8 +49,10 @@ type Store struct {
 	keys       atomic.Pointer[keySet]   // fanfare's own keys and those of the file
 	own        atomic.Pointer[[]ownKey] // oldest first; nil before the first Load
 	remembered remembered
-	// revoked has, by user, the second up to which tokens are ended (int64).
+	// revoked has, by user, the second up to which tokens are ended (int64). Users who were erased
+	// are in it under record.ErasedName; erased tells that there are any.
 	revoked sync.Map
+	erased  atomic.Bool
 
 	mu       sync.Mutex // guards the fields below
 	fileKeys keySet
@@ -173,10 +175,39 @@ func (s *Store) Ended(u *api.User) api.ByeReason {
 	if _, known := (*s.keys.Load())[u.KeyID]; !known {
 		return api.ByeRevoked
 	}
-	if upTo, is := s.revoked.Load(u.ID); is && u.IssuedAt.Unix() <= upTo.(int64) {
+	if upTo, is := s.endedUpTo(u.ID); is && u.IssuedAt.Unix() <= upTo {
 		return api.ByeRevoked
 	}
 	return ""
+}
+
+// endedUpTo is the second up to which a user's tokens are ended, if any are.
+func (s *Store) endedUpTo(user string) (second int64, is bool) {
+	if upTo, known := s.revoked.Load(user); known {
+		second, is = upTo.(int64), true
+	}
+	if upTo, known := s.erasedUpTo(user); known {
+		second, is = max(second, upTo), true
+	}
+	return second, is
+}
+
+// erasedUpTo is the second in which a user was erased last, if that is less than a day ago.
+func (s *Store) erasedUpTo(user string) (second int64, is bool) {
+	if !s.erased.Load() {
+		return 0, false
+	}
+	upTo, is := s.revoked.Load(record.ErasedName(user))
+	if is {
+		second = upTo.(int64)
+	}
+	return second, is
+}
+
+// Erased tells whether a user was erased since a time: what the user had open then has ended.
+func (s *Store) Erased(user string, since time.Time) bool {
+	upTo, is := s.erasedUpTo(user)
+	return is && since.Unix() <= upTo
 }
 
 // Issue makes a token for a user. A token that is made in the second of a revocation counts as
@@ -187,8 +218,8 @@ func (s *Store) Issue(user string, r *api.TokenRequest) (*api.Token, error) {
 		return nil, errNoSigner()
 	}
 	issued := s.now().Unix()
-	if upTo, is := s.revoked.Load(user); is {
-		issued = max(issued, upTo.(int64)+1)
+	if upTo, is := s.endedUpTo(user); is {
+		issued = max(issued, upTo+1)
 	}
 	expires := time.Unix(issued, 0).Add(r.TTL())
 	scopes := make([]string, len(r.Scopes))
@@ -241,13 +272,33 @@ func (s *Store) Revoke(ctx context.Context, user string, once api.Idempotency) (
 	if replayed, err = s.rec.RevokeTokens(ctx, user, second, once); err != nil {
 		return false, fmt.Errorf("revoke tokens: %w", err)
 	}
+	s.applyRevocation(ctx, user, !replayed)
+	return replayed, nil
+}
+
+// Erase begins the operation that erases a user, and returns its id. It ends the user's tokens as
+// Revoke does, in the same transaction. While such an operation runs its id is returned, and nothing
+// else happens.
+func (s *Store) Erase(ctx context.Context, user string) (operation string, err error) {
+	now, err := s.db.Now(ctx, ticketKey(user))
+	if err != nil {
+		return "", fmt.Errorf("erase a user: %w", err)
+	}
+	if operation, err = s.rec.StartErasure(ctx, user, max(now.UnixMilli(), s.now().UnixMilli())); err != nil {
+		return "", fmt.Errorf("erase a user: %w", err)
+	}
+	s.applyRevocation(ctx, user, true)
+	return operation, nil
+}
+
+// applyRevocation reads a new revocation of a user's tokens, and waits until its second is over.
+func (s *Store) applyRevocation(ctx context.Context, user string, wait bool) {
 	if err := s.Load(ctx); err != nil {
 		s.o.Logger.WarnContext(ctx, "tokens were revoked but the record was not read again yet", "error", err)
 	}
-	if upTo, is := s.revoked.Load(user); is && !replayed {
-		s.awaitSecondAfter(ctx, upTo.(int64))
+	if upTo, is := s.endedUpTo(user); is && wait {
+		s.awaitSecondAfter(ctx, upTo)
 	}
-	return replayed, nil
 }
 
 // awaitSecondAfter waits until a second is over by the clock that tokens are checked with. If the

@@ -1,14 +1,14 @@
 -- Ends a user's membership. When the last member leaves, the chat is deleted. Records of
 -- idempotency keys expire by themselves.
 -- KEYS: 1 meta (string), 2 due (zset) of the bucket, 3 record (string) of this call
--- ARGV: 1 user, 2 channel of the user's chats, 3 lifetime of the record in ms, after those of
---       part_chat.lua
+-- ARGV: 1 user, 2 channel of the user's chats, 3 lifetime of the record in ms, 4 the latest stamp
+--       of a join that may end, or '', after those of part_chat.lua
 -- RETURNS: status 0 no such chat, 1 left, 2 left and was the last, 4 was no
 --          member; then the stamp of the join that ended, or ''
 -- @include lua/part_chat.lua
 -- @include lua/part_trim.lua
 local CALL = KEYS[3]
-local user, channel, call_ttl = unpack(ARGV, OWN)
+local user, channel, call_ttl, latest = unpack(ARGV, OWN)
 
 -- A client that lost the reply sends the same call again. By then the user may have joined
 -- again, and must not lose that membership.
@@ -22,7 +22,7 @@ end
 local c = load()
 if not c then return answer(0, '') end
 local join = join_of(user)
-if not join then return answer(4, '') end
+if not join or latest ~= '' and tonumber(join.made) > tonumber(latest) then return answer(4, '') end
 redis.call('ZREM', MEMBERS, user)
 redis.call('ZREM', JOINS, join.entry)
 redis.call('UNLINK', own_of(user))

@@ -1,0 +1,66 @@
+package devices_test
+
+import (
+	"testing"
+	"time"
+
+	"fanfare/api"
+	"fanfare/store/devices"
+	"fanfare/store/storetest"
+)
+
+// E4: what an erased user had is gone from the record, from the cache and from the guards. A user
+// who registers again meanwhile keeps the new device and its guard.
+func TestE4_DevicesAndSettingsOfAnErasedUser(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		ctx, s := t.Context(), w.store
+		mustPut(t, s, "alice", token(1))
+		mustPut(t, s, "alice", token(2))
+		mustPut(t, s, "bob", token(3))
+		storetest.Must(t, s.PutOptOut(ctx, "alice", "like"))
+		if got := mustTarget(t, s, devices.Query{User: "alice", Type: "like"}); !got.OptedOut || len(got.Devices) != 2 {
+			t.Fatalf("%+v", got)
+		}
+		id, err := w.rec.StartErasure(ctx, "alice", time.Now().UnixMilli())
+		storetest.Must(t, err)
+		o, err := w.rec.OpenOperation(ctx, id)
+		storetest.Must(t, err)
+		storetest.Eventually(t, time.Minute, "the second of the beginning is over", func() bool { return time.Now().UnixMilli() > o.CreatedAt+1 })
+		mustPut(t, s, "alice", token(2))
+		for n, want := range []bool{true, false} {
+			if found, err := s.Erase(ctx, o); err != nil || found != want {
+				t.Fatalf("round %d: found %t, %v", n, found, err)
+			}
+		}
+		got := mustTarget(t, s, devices.Query{User: "alice", Type: "like"})
+		if got.OptedOut || len(got.Devices) != 1 || got.Devices[0].Token != token(2) {
+			t.Errorf("after it %+v", got)
+		}
+		if g := mustGuard(t, w, token(1)); g.State != devices.StateGone || g.User != "" {
+			t.Errorf("guard %+v", g)
+		}
+		if g := mustGuard(t, w, token(2)); !g.Reaches("alice") {
+			t.Errorf("guard of the new device %+v", g)
+		}
+		storetest.Must(t, s.Forget(ctx, "alice"))
+		if got := mustTarget(t, s, devices.Query{User: "alice"}); len(got.Devices) != 1 {
+			t.Errorf("after Forget %+v", got)
+		}
+		storetest.Must(t, s.DeleteDevice(ctx, "alice", token(2)))
+		mustTarget(t, s, devices.Query{User: "alice"})
+		for range 2 {
+			storetest.Must(t, s.Forget(ctx, "alice"))
+		}
+		if keys := w.db.Client().Keys(ctx, "ff:{u:alice}:*").Val(); len(keys) > 0 {
+			t.Errorf("keys %v", keys)
+		}
+		mustPut(t, s, "alice", token(1))
+		if got := mustTarget(t, s, devices.Query{User: "alice"}); len(got.Devices) != 1 {
+			t.Errorf("who comes back has %+v", got)
+		}
+		if got := mustTarget(t, s, devices.Query{User: "bob"}); len(got.Devices) != 1 || got.Devices[0].State != api.DeviceActive {
+			t.Errorf("bob has %+v", got)
+		}
+	})
+}
