@@ -24,6 +24,7 @@ import (
 	"fanfare/store/chat/live"
 	"fanfare/store/contacts"
 	"fanfare/store/devices"
+	"fanfare/store/erasure"
 	"fanfare/store/events"
 	"fanfare/store/queue"
 	"fanfare/store/record"
@@ -58,6 +59,7 @@ type app struct {
 	apps     *apps.Store
 	contacts *contacts.Store
 	sales    *sales.Store
+	erasure  *erasure.Store
 
 	chats   *chat.Store
 	streams *live.Hub
@@ -99,6 +101,7 @@ func build(ctx context.Context, c *config, log *slog.Logger) (*app, error) {
 		return nil, err
 	}
 	a.openWorkers()
+	a.openErasure()
 	return a, nil
 }
 
@@ -232,6 +235,7 @@ func (a *app) jobLoops() []loop {
 func (a *app) jobHandlers() map[string]func(context.Context, *queue.Claimed) queue.Result {
 	all := a.contacts.Jobs()
 	maps.Copy(all, a.sales.Jobs())
+	maps.Copy(all, a.erasure.Handlers())
 	return all
 }
 
@@ -239,6 +243,7 @@ func (a *app) jobHandlers() map[string]func(context.Context, *queue.Claimed) que
 func (a *app) outbox() *record.Relay {
 	all := a.devices.Outbox()
 	maps.Copy(all, a.contacts.Outbox())
+	maps.Copy(all, a.erasure.Outbox())
 	return a.record.NewRelay(record.RelayOptions{DeletedRetention: a.config.DeletedRetention, Logger: a.log}, all)
 }
 
@@ -262,7 +267,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales,
+		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales,
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
 		TakesDevice: a.sender.Takes, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,

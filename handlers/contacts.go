@@ -182,7 +182,8 @@ type rebuildRequest struct {
 //
 //	@Summary		Rebuild a user's recent contacts
 //	@Description	Builds the index again from SQL, in the background. This is needed only after contacts were written into the
-//	@Description	database by hand: an index that is lost or too old is rebuilt automatically.
+//	@Description	database by hand: an index that is lost or too old is rebuilt automatically. The id is that of an operation
+//	@Description	(`GET /v1/operations/{id}`). Calls that come while a rebuild of this user waits get its id.
 //	@Tags			recent contacts
 //	@ID				rebuildRecentContacts
 //	@Produce		json
@@ -190,6 +191,7 @@ type rebuildRequest struct {
 //	@Param			Idempotency-Key	header		string		false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
 //	@Success		202				{object}	api.Rebuild	"The rebuild will be done"
 //	@Header			202				{string}	Idempotent-Replayed	"true if this is the first answer again"
+//	@Header			202				{string}	Location			"The URL of the operation"
 //	@Failure		422				{object}	api.Problem	"validation_failed, idempotency_key_reused"
 //	@Router			/v1/users/{user}/recent-contacts/rebuild [post]
 func (s *server) rebuildRecentContacts(ctx context.Context, in *rebuildRequest) (*web.Reply[api.Rebuild], error) {
@@ -197,5 +199,5 @@ func (s *server) rebuildRecentContacts(ctx context.Context, in *rebuildRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return web.Accepted(rebuild).Replayed(replayed), nil
+	return web.Accepted(rebuild).At(operationPath(rebuild.ID)).Replayed(replayed), nil
 }

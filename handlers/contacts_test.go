@@ -127,6 +127,7 @@ func TestRecentContacts(t *testing.T) {
 	empty := rebuild
 	empty.body = "{}" // an empty object is the same as no body, so it is the same request
 	one, two := w.do(rebuild), w.do(empty)
+	wantHeader(t, one, "Location", "/v1/operations/"+one.member(t, "id"))
 	if one.status != 202 || two.body != one.body || two.header.Get("Idempotent-Replayed") != "true" {
 		t.Fatalf("%+v, then %+v", one, two)
 	}

@@ -231,3 +231,26 @@ func TestDocs(t *testing.T) {
 		w.get(path).wants(t, 404, problem(api.CodeNotFound, "there is nothing at this path"))
 	}
 }
+
+// Only keys that may begin an operation see it, and keys of operators.
+func TestE1_WhoSeesAnOperation(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.workContacts()
+	key := func(scope api.Scope) string { return "Authorization: Bearer " + w.mustKey(scope) }
+	id := w.post("/v1/users/me/recent-contacts/rebuild", "", key(api.ScopeContacts)).wants(t, 202, `{"id":"*"}`).member(t, "id")
+	path := "/v1/operations/" + id
+	storetest.Eventually(t, 30*time.Second, "the rebuild is done", func() bool {
+		return w.do(call{method: "GET", path: path}.with(key(api.ScopeOps))).member(t, "state") == "done"
+	})
+	done := `{"id":"` + id + `","action":"contacts.rebuild","state":"done","removed":{},"kept":{}}`
+	for _, scope := range api.Scopes {
+		a := w.do(call{method: "GET", path: path}.with(key(scope)))
+		if scope == api.ScopeContacts || scope == api.ScopeOps || scope == api.ScopeAdmin {
+			a.wants(t, 200, done)
+		} else {
+			a.wants(t, 403, problem(api.CodeForbidden, "this API key lacks the scope contacts", `"scope":"contacts"`))
+		}
+	}
+	w.do(call{method: "GET", path: "/v1/operations/unknown"}.with(key(api.ScopeAdmin))).wants(t, 404, problem(api.CodeNotFound, "there is no operation unknown, or it is no longer kept"))
+}

@@ -29,6 +29,9 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/dead-letters/{id}/retry", api.ScopeOps, web.Handle(s.retryDeadLetter)),
 		route("DELETE", "/v1/dead-letters/{id}", api.ScopeOps, web.Handle(s.deleteDeadLetter)),
 
+		route("GET", "/v1/operations/{id}", web.AnyKey, web.Handle(s.getOperation)),
+
+		route("DELETE", "/v1/users/{user}", api.ScopeUsersErase, web.Handle(s.eraseUser)),
 		route("POST", "/v1/users/{user}/tokens", api.ScopeTokens, web.Handle(s.postToken).Secret()),
 		route("POST", "/v1/users/{user}/tokens/revoke", api.ScopeTokens, web.Handle(s.revokeTokens)),
 		route("POST", "/v1/users/{user}/tickets", api.ScopeTokens, web.Handle(s.postTicket).Secret()).For(web.AnyUser),

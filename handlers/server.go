@@ -30,6 +30,9 @@ type Options struct {
 	Record *record.DB
 	// Tokens are the user tokens and tickets.
 	Tokens *usertokens.Store
+	// Erase begins the operation that erases a user, and returns its id; default: Tokens.Erase,
+	// which leaves the work to the relay of the outbox.
+	Erase func(ctx context.Context, user string) (string, error)
 	// Contacts are the recent contacts; if nil, the stats do not contain their lag.
 	Contacts *contacts.Store
 	// Chats are the chats, and Live is for their streams and long polls. Pusher makes push
@@ -76,6 +79,7 @@ type server struct {
 	tokens   *usertokens.Store
 	queues   []deadQueue
 
+	erase     func(ctx context.Context, user string) (string, error)
 	takes     func(*api.DeviceRequest) bool
 	ready     func(context.Context) api.Readiness
 	delivered func() float64
@@ -108,7 +112,7 @@ func newServer(o Options) *server {
 	return &server{
 		tokens: o.Tokens, confirming: confirming,
 		events: o.Events, devices: o.Devices, record: o.Record, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.queues(),
-		takes: o.TakesDevice, ready: o.Ready, delivered: o.DeliveredPerSecond, web: web.New(o.Web), messages: messages,
+		erase: o.Erase, takes: o.TakesDevice, ready: o.Ready, delivered: o.DeliveredPerSecond, web: web.New(o.Web), messages: messages,
 		metrics: figures.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,
 	}
 }
@@ -118,6 +122,9 @@ func (o Options) withDefaults() Options {
 		o.Ready = func(context.Context) api.Readiness {
 			return api.Readiness{Ready: true, Dependencies: []api.Dependency{}}
 		}
+	}
+	if o.Erase == nil {
+		o.Erase = o.Tokens.Erase
 	}
 	if o.TakesDevice == nil {
 		o.TakesDevice = func(*api.DeviceRequest) bool { return true }
@@ -135,7 +142,7 @@ func (o Options) withDefaults() Options {
 		o.Web.Registry = prometheus.NewRegistry()
 	}
 	o.Web.HasKeys, o.Web.Authenticate = o.Keys.Any, o.Keys.Authenticate
-	o.Web.Users = web.Users{Recall: o.Tokens.Recall, Verify: o.Tokens.Verify, Take: o.Tokens.TakeTicket, Ended: o.Tokens.Ended}
+	o.Web.Users = web.Users{Recall: o.Tokens.Recall, Verify: o.Tokens.Verify, Take: o.Tokens.TakeTicket, Ended: o.Tokens.Ended, Erased: o.Tokens.Erased}
 	return o
 }
 

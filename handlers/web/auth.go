@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"time"
 
 	"fanfare/api"
 )
@@ -101,7 +102,7 @@ func (s *Server) identifyKey(r *http.Request, info *requestInfo, need api.Scope,
 		return err
 	}
 	info.key, info.secret = key, secret
-	if !key.Allows(need) {
+	if need != AnyKey && !key.Allows(need) {
 		return api.Errorf(api.CodeForbidden, "this API key lacks the scope %s", need).With("scope", need)
 	}
 	return nil
@@ -112,8 +113,8 @@ func keyNeeded() error {
 }
 
 // StillAllowed is for calls that take long. It returns unauthorized if the key or user token of the
-// request has ended in the meantime, or if the request came without a key and the first key was made
-// in the meantime.
+// request has ended in the meantime, if the request came without a key and the first key was made
+// in the meantime, or if the request is about a user who was erased in the meantime.
 func (s *Server) StillAllowed(ctx context.Context) error {
 	info := infoOf(ctx)
 	if info.user != nil {
@@ -121,6 +122,9 @@ func (s *Server) StillAllowed(ctx context.Context) error {
 			return api.Errorf(api.CodeUnauthorized, "the user token is not valid any more")
 		}
 		return nil
+	}
+	if info.subject != "" && s.users.Erased != nil && s.users.Erased(info.subject, info.started) {
+		return api.Errorf(api.CodeUnauthorized, "the user was erased")
 	}
 	if info.key == nil {
 		if s.hasKeys() {
@@ -175,6 +179,8 @@ type Users struct {
 	Take func(ctx context.Context, ticket string) (*api.User, error)
 	// Ended says why a user's token or ticket is no longer valid; "" while it is.
 	Ended func(*api.User) api.ByeReason
+	// Erased tells whether a user was erased since a time; nil: nobody is.
+	Erased func(user string, since time.Time) bool
 }
 
 // UserOf is the calling user. It is nil for a call with an API key, and on a server without keys.

@@ -14,6 +14,10 @@ import (
 // Open is the scope of routes that need no key.
 const Open api.Scope = ""
 
+// AnyKey is the scope of routes that every API key may call. What it gets there is decided by the
+// method, with Allows.
+const AnyKey api.Scope = "*"
+
 // unmatched is the route label of requests without a route.
 const unmatched = "unmatched"
 

@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context, *fanfare.ClientWithResponses) error{push, topics, movingIn, chat, sale} {
+	for _, part := range []func(context.Context, *fanfare.ClientWithResponses) error{push, topics, movingIn, chat, sale, erase} {
 		if err := part(ctx, c); err != nil {
 			return err
 		}
@@ -149,6 +149,24 @@ func movingIn(ctx context.Context, c *fanfare.ClientWithResponses) error {
 		return fmt.Errorf("contacts: %s", listed.Body)
 	}
 	return tell(ctx, c, "go-photo-2", fanfare.Audience{Users: &[]string{"go-erin"}})
+}
+
+// erase erases a user and waits until that is done.
+func erase(ctx context.Context, c *fanfare.ClientWithResponses) error {
+	begun, err := c.EraseUserWithResponse(ctx, "go-carol")
+	if err := must(http.StatusAccepted, begun, err); err != nil {
+		return err
+	}
+	for {
+		operation, err := c.GetOperationWithResponse(ctx, begun.JSON202.Id)
+		if err := must(http.StatusOK, operation, err); err != nil {
+			return err
+		}
+		if operation.JSON200.State == "done" {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 // tell posts an event to an audience with one device and waits until it is delivered.

@@ -77,6 +77,17 @@ async function movingIn() {
   await tell("ts-photo-2", { users: ["ts-erin"] });
 }
 
+// Erases a user and waits until that is done.
+async function erase() {
+  const { id } = good(await api.DELETE("/v1/users/{user}", { params: { path: { user: "ts-carol" } } }));
+  for (let i = 0; i < 600; i++) {
+    const operation = good(await api.GET("/v1/operations/{id}", { params: { path: { id } } }));
+    if (operation.state === "done") return;
+    await sleep(100);
+  }
+  assert.fail("the user was not erased in a minute");
+}
+
 // Posts an event to an audience with one device and waits until it is delivered.
 async function tell(key: string, audience: components["schemas"]["Audience"]) {
   const { id } = good(await api.POST("/v1/events", {
@@ -189,4 +200,5 @@ await topics();
 await movingIn();
 await chat();
 await sale();
+await erase();
 console.log("the client in TypeScript did all it tried");

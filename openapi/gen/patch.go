@@ -85,9 +85,13 @@ func ticketScheme() *openapi3.SecurityScheme {
 func patchAccess(op *openapi3.Operation, rt handlers.Route) {
 	may := func(scheme string) { op.Security.With(openapi3.NewSecurityRequirement().Authenticate(scheme)) }
 	needs := "Needs a key with the scope `" + string(rt.Scope) + "`."
-	if rt.User == web.AnyUser {
+	switch {
+	case rt.User == web.AnyUser:
 		needs = "Needs a user token."
-	} else {
+	case rt.Scope == web.AnyKey: // the description says what a key needs
+		needs = ""
+		fallthrough
+	default:
 		may(bearer)
 	}
 	with := ""

@@ -8,6 +8,8 @@ const unheeded = "Accepted, as a part of the answer of GET, and has no effect"
 var words = map[string]string{
 	"acked":                     "The id up to which the user has acknowledged; 0: none yet",
 	"Acks.acked":                "The present positions, by chat",
+	"action":                    "What the operation does",
+	"Operation.state":           "`done`: everything is done",
 	"acks":                      "The last message that the user has seen, by chat",
 	"actor":                     "The user who caused the event; gets no notification of it",
 	"add":                       "Users who become members; users who are members already stay members",

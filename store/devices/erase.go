@@ -12,7 +12,7 @@ import (
 // and tells whether there were any. What waits for one of the devices ends as device_gone.
 func (s *Store) Erase(ctx context.Context, o *record.Operation) (found bool, err error) {
 	var tokens []string
-	err = s.write(ctx, []string{o.Subject}, "", func(ctx context.Context) (c record.Change, err error) {
+	err = s.write(ctx, []string{o.Subject}, nil, func(ctx context.Context) (c record.Change, err error) {
 		c, tokens, err = s.rec.EraseSettings(ctx, o)
 		found = len(c.Outbox) > 0
 		return c, err

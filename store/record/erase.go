@@ -249,9 +249,10 @@ const answersPage, ordersPage = 2000, 5000
 // there when it began or made by it.
 func (db *DB) OpenErasure(ctx context.Context, o *Operation) (n int64, err error) {
 	quoted := `"` + o.Subject + `"`
-	err = db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE kind IN (?, ?, ?, ?, ?) AND (INSTR(payload, ?) > 0"+
-		" OR created_at <= ? AND (kind IN (?, ?, ?) AND subject = ? OR kind = ? AND INSTR(payload, ?) > 0))",
-		KindSettings, KindGuard, KindContact, KindUpload, KindRebuild, o.ID, o.CreatedAt, KindSettings, KindContact, KindRebuild, o.Subject, KindContact, quoted)
+	err = db.get(ctx, &n, "SELECT COUNT(*) FROM outbox WHERE kind IN (?, ?, ?, ?, ?, ?, ?) AND (INSTR(payload, ?) > 0"+
+		" OR created_at <= ? AND (kind IN (?, ?, ?, ?) AND subject = ? OR kind IN (?, ?, ?) AND INSTR(payload, ?) > 0))",
+		KindSettings, KindGuard, KindContact, KindUpload, KindRebuild, KindContacts, KindDevices, o.ID, o.CreatedAt,
+		KindSettings, KindContact, KindContacts, KindRebuild, o.Subject, KindContact, KindContacts, KindDevices, quoted)
 	return n, err
 }
 
