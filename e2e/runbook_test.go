@@ -234,3 +234,16 @@ func (s *scene) mustRunLines(lines string) {
 		s.Errorf("%v:\n%s", err, tail(string(out), 6000))
 	}
 }
+
+// E2: the lines about erasing a user work, and end when the user is erased.
+func TestE2_LinesAboutErasingAUser(t *testing.T) {
+	t.Parallel()
+	s := &scene{T: t}
+	s.serve()
+	s.server.must(204, nil, "PUT", "/v1/users/the-user/topics/news", nil)
+	s.mustRunLines(mustBlocks(t, "docs/operations.md", "Erasing a user"))
+	status, answer, err := s.server.try("GET", "/v1/users/the-user/topics", nil)
+	if err != nil || status != 200 || strings.Contains(string(answer), "news") {
+		t.Errorf("%d %s, %v", status, answer, err)
+	}
+}
