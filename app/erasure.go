@@ -125,15 +125,11 @@ func (a *app) eraseReservations(ctx context.Context, o *record.Operation) (erasu
 	}, err
 }
 
-// keysOfErasure matches the keys that eraseKeys looks at: chats, marks of events, records of sales,
-// and tickets.
-const keysOfErasure = "ff:{[cqst]*}:*"
-
 // eraseKeys looks for the user in keys that nothing lists by user. It goes through the names of all
 // keys.
 func (a *app) eraseKeys(ctx context.Context, o *record.Operation) (erasure.Found, error) {
 	found, mu := erasure.Found{Removed: map[string]int64{}}, sync.Mutex{}
-	err := a.redis.Walk(ctx, keysOfErasure, func(ctx context.Context, keys []string) error {
+	err := a.redis.Walk(ctx, erasure.Keys, func(ctx context.Context, keys []string) error {
 		mu.Lock() // the masters of a Cluster are walked through at the same time
 		defer mu.Unlock()
 		chats := chat.ChatsOf(keys)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -44,16 +43,6 @@ func (s *Store) LeaveAll(ctx context.Context, user string, until time.Time) (lef
 			return left, nil
 		}
 	}
-}
-
-// ChatsOf lists the chats whose keys are among these keys of Redis. Each chat has one of them.
-func ChatsOf(keys []string) (chats []string) {
-	for _, key := range keys {
-		if _, chat, found := strings.Cut(key, "}:meta:"); found && strings.HasPrefix(key, "ff:{chat:") {
-			chats = append(chats, chat)
-		}
-	}
-	return chats
 }
 
 // LeaveUnlisted does the same as LeaveAll in the given chats, which the user's index may have lost.

@@ -3,6 +3,7 @@ package chat
 import (
 	"hash/crc32"
 	"strconv"
+	"strings"
 	"time"
 
 	"fanfare/api"
@@ -74,3 +75,13 @@ const (
 	// a crash: a join writes the entry before the membership.
 	repairAge = 60 * time.Second
 )
+
+// ChatsOf lists the chats whose keys are among these keys of Redis. Each chat has one of them.
+func ChatsOf(keys []string) (chats []string) {
+	for _, key := range keys {
+		if _, chat, found := strings.Cut(key, "}:meta:"); found && strings.HasPrefix(key, "ff:{chat:") {
+			chats = append(chats, chat)
+		}
+	}
+	return chats
+}

@@ -55,11 +55,6 @@ func (rs *reservations) EraseUser(ctx context.Context, sale, user string, until 
 	}
 }
 
-// IsRecord tells whether a key of Redis is the idempotency record of a call for a sale.
-func IsRecord(key string) bool {
-	return strings.HasPrefix(key, "ff:{sale:") && strings.Contains(key, "}:once:")
-}
-
 // RecordOf tells whether the value of an idempotency record is a reservation that a user made up
 // to a time in ms.
 func RecordOf(value, user string, until int64) bool {

@@ -87,3 +87,8 @@ func waitKey(key string) string {
 	tag, _, _ := strings.Cut(key, "}")
 	return tag + "}:wait"
 }
+
+// IsRecord tells whether a key of Redis is the idempotency record of a call for a sale.
+func IsRecord(key string) bool {
+	return strings.HasPrefix(key, "ff:{sale:") && strings.Contains(key, "}:once:")
+}
