@@ -39,7 +39,8 @@ type Operation struct {
 	ID     string         `json:"id"`
 	Action Action         `json:"action" enums:"users.erase,contacts.rebuild"`
 	State  OperationState `json:"state" enums:"running,done"`
-	// Removed and Kept count, by kind, what the operation removed so far, and what it leaves.
+	// Removed is what the operation has removed so far: numbers by kind.
 	Removed map[string]int64 `json:"removed"`
-	Kept    map[string]int64 `json:"kept"`
+	// Kept is what the operation leaves: numbers by kind.
+	Kept map[string]int64 `json:"kept"`
 }

@@ -3,6 +3,7 @@ package devices_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -223,8 +224,8 @@ func TestOutbox_AWriterKilledBetweenCommitAndRelay(t *testing.T) {
 			t.Fatalf("guard %+v", g)
 		}
 		settings, _ := devices.Keys("alice")
-		if v := w.db.Client().HGet(ctx, settings, "v").Val(); v != "3" {
-			t.Fatalf("version %q was stored", v)
+		if v, want := w.db.Client().HGet(ctx, settings, "v").Val(), mustVersion(t, w, "alice"); v != want {
+			t.Fatalf("version %q was stored, want %s", v, want)
 		}
 	})
 }
@@ -423,4 +424,12 @@ func TestP10_ARedisThatFillsUpCachesNothing(t *testing.T) {
 			t.Errorf("at %d %% of maxmemory: cached %v", c.percent, hit)
 		}
 	}
+}
+
+// mustVersion is the version of a user's settings on record. It begins with SQL's clock.
+func mustVersion(t *testing.T, w *world, user string) string {
+	t.Helper()
+	versions, err := w.rec.UserVersions(t.Context(), []string{user})
+	storetest.Must(t, err)
+	return strconv.FormatInt(versions[user], 10)
 }

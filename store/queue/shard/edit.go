@@ -161,11 +161,28 @@ func (s *Shard) RenameAttached(ctx context.Context, id, word, other string) (int
 
 // RenameMarks replaces the last word of a job's marks, and returns how many marks had it.
 func (s *Shard) RenameMarks(ctx context.Context, id, word, other string) (int64, error) {
-	return s.rename(ctx, s.Scripts.renameMarks, id, word, other)
+	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", s.MarksKey(id))
+	if err := s.db.Share(ctx, redisdb.Read, cmd); err != nil {
+		return 0, err
+	}
+	marks, err := cmd.Result()
+	if err != nil {
+		return 0, fmt.Errorf("read marks of %s shard %d: %w", s.Name, s.n, err)
+	}
+	var values []any
+	for name, text := range marks {
+		if rest, has := strings.CutSuffix(text, " "+word); has {
+			values = append(values, name, text, rest+" "+other)
+		}
+	}
+	if len(values) == 0 {
+		return 0, nil
+	}
+	return s.rename(ctx, s.Scripts.renameMarks, append([]any{id, len(values)}, values...)...)
 }
 
-func (s *Shard) rename(ctx context.Context, script *redisdb.Script, id, word, other string) (int64, error) {
-	value, err := s.db.Eval(ctx, redisdb.Write, script, s.Keys(), id, word, other)
+func (s *Shard) rename(ctx context.Context, script *redisdb.Script, args ...any) (int64, error) {
+	value, err := s.db.Eval(ctx, redisdb.Write, script, s.Keys(), args...)
 	if err != nil {
 		return 0, fmt.Errorf("rename in %s shard %d: %w", s.Name, s.n, err)
 	}

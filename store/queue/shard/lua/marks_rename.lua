@@ -1,15 +1,13 @@
--- Replaces the last word of marks of a job, which are words separated by blanks.
+-- Replaces marks of a job that are still as they were read.
 -- KEYS: 1 the shard's records, 2 a key that never exists
--- ARGV: 1 id of the job, 2 the word, 3 the other word
--- RETURNS: how many marks had it
+-- ARGV: 1 id of the job, 2 number of values, which follow: for each mark its name, what was
+--       read, and the new text
+-- RETURNS: how many marks were replaced
 -- @include lua/part_shard.lua
-local marks, word, other = P .. 'marks:' .. ARGV[1], ' ' .. ARGV[2], ' ' .. ARGV[3]
-local found = 0
-local all = redis.call('HGETALL', marks)
-for i = 1, #all, 2 do
-  local text = all[i + 1]
-  if string.sub(text, -#word) == word then
-    redis.call('HSET', marks, all[i], string.sub(text, 1, -#word - 1) .. other)
+local marks, found = P .. 'marks:' .. ARGV[1], 0
+for i = 3, 2 + tonumber(ARGV[2]), 3 do
+  if redis.call('HGET', marks, ARGV[i]) == ARGV[i + 1] then
+    redis.call('HSET', marks, ARGV[i], ARGV[i + 2])
     found = found + 1
   end
 end
