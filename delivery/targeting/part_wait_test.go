@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"fanfare/api"
 	"fanfare/delivery"
-	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/transport"
+	"fanfare/store/queue/shard"
 	"fanfare/store/storetest"
 )
 
@@ -17,11 +19,20 @@ import (
 // and the settings of their users are not read at each try.
 func TestAPartThatWaitsReadsNoSettings(t *testing.T) {
 	t.Parallel()
-	server := storetest.Redis(t)
-	p := setup(t, options{db: storetest.Open(t, server.URL()), idle: true, delivery: func(o *delivery.Options) { o.InFlight = 200 }})
-	const fans = 400 // four parts, of which one has room
+	server, answers := storetest.Redis(t), make(chan bool)
+	release := sync.OnceFunc(func() { close(answers) })
+	defer release()
+	sender := &scripted{answer: func(*transport.Notification) transport.Answer {
+		<-answers // the app has no room until then
+		return transport.Answer{Outcome: transport.Delivered, Status: 200}
+	}}
+	p := setup(t, options{
+		db: storetest.Open(t, server.URL()), sqlTime: time.Minute, idle: true,
+		sender:   func(*pipeline) transport.Sender { return sender },
+		delivery: func(o *delivery.Options) { o.InFlight = 200 },
+	})
+	const fans, most = 400, 100 // four parts, of which one has room
 	p.mustManyDevices(fans)
-	p.apns.ScriptTopic(apnstest.DefaultTopic, apnstest.Answer{Delay: 2500 * time.Millisecond})
 	var users []string
 	for n := range fans {
 		users = append(users, fmt.Sprintf("fan%06d", n))
@@ -29,18 +40,46 @@ func TestAPartThatWaitsReadsNoSettings(t *testing.T) {
 	id := p.mustPost(hello(users...))
 	storetest.Must(t, server.Client().ConfigResetStat(t.Context()).Err())
 	p.first.start()
+	const tries = 9 // of three parts
+	waits := map[string]bool{}
+	storetest.Eventually(t, soon, "the parts to be tried again and again", func() bool {
+		p.mustNoteWaits(waits)
+		return len(waits) >= tries
+	})
+	if n := len(sender.sent()); n != most {
+		t.Errorf("%d notifications are under way, want %d", n, most)
+	}
+	// Each part reads the settings once, to be sent or to be refused.
+	if n := mustCalls(t, server, "hmget"); n < 2*most || n > fans {
+		t.Errorf("the settings of %d users were read %d times while %d parts waited %d times", fans, n, fans/most-1, len(waits))
+	}
+	release()
 	p.mustCounts(p.mustEnd(id, api.EventDone), counts{fans, fans, fans, 0, 0})
+}
+
+// mustNoteWaits notes the times for which jobs of the queue of events wait.
+func (p *pipeline) mustNoteWaits(waits map[string]bool) {
+	p.Helper()
+	q := p.first.queueOfEvents
+	for n := range q.Shards() {
+		times, err := p.db.Client().ZRange(p.Context(), shard.Prefix(q.Name(), n, q.Shards())+"later", 0, -1).Result()
+		storetest.Must(p, err)
+		for _, at := range times {
+			waits[fmt.Sprint(n, " ", at)] = true
+		}
+	}
+}
+
+// mustCalls reads how often a command was called since the statistics of a Redis were reset.
+func mustCalls(t testing.TB, server *storetest.RedisServer, command string) int {
+	t.Helper()
 	stats, err := server.Client().Info(t.Context(), "commandstats").Result()
 	storetest.Must(t, err)
-	found := regexp.MustCompile(`cmdstat_hmget:calls=(\d+)`).FindStringSubmatch(stats)
+	found := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(stats)
 	if found == nil {
-		t.Fatal("no settings were read")
+		t.Fatalf("%s was not called", command)
 	}
-	// The settings are read once to be refused and once to be sent, and again for parts that take
-	// turns.
-	n, _ := strconv.Atoi(found[1])
-	t.Logf("%d readings for %d users", n, fans)
-	if n > 3*fans {
-		t.Errorf("the settings of %d users were read %d times", fans, n)
-	}
+	n, err := strconv.Atoi(found[1])
+	storetest.Must(t, err)
+	return n
 }
