@@ -44,17 +44,6 @@ func (b DeviceBatch) Subjects() BatchSubjects {
 	return BatchSubjects{Users: slices.Sorted(maps.Keys(users)), Tokens: tokens}
 }
 
-// firstVersion is the version of a user's first change of settings.
-const firstVersion = 1
-
-func userVersions(list []UserVersion) map[string]int64 {
-	versions := make(map[string]int64, len(list))
-	for _, v := range list {
-		versions[v.User] = v.Version
-	}
-	return versions
-}
-
 // DeviceOwners names the users to whom tokens belong; unknown tokens are absent.
 func (db *DB) DeviceOwners(ctx context.Context, tokens []string) (map[string]string, error) {
 	found, err := db.DevicesByToken(ctx, tokens...)
@@ -85,7 +74,7 @@ func (db *DB) PutDevices(ctx context.Context, b DeviceBatch, once api.Idempotenc
 		if err != nil {
 			return err
 		}
-		written, err := db.putDevices(ctx, tx, b, subjects.Tokens, userVersions(users), now)
+		written, err := db.putDevices(ctx, tx, b, subjects.Tokens, now)
 		if err != nil {
 			return err
 		}
@@ -99,13 +88,13 @@ func (db *DB) PutDevices(ctx context.Context, b DeviceBatch, once api.Idempotenc
 }
 
 // putDevices writes the rows of a batch in the order of their tokens, so that two batches lock them
-// in the same order. versions are those of the users by now.
-func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, b DeviceBatch, tokens []string, versions map[string]int64, now int64) (map[string]OwnedDevice, error) {
+// in the same order.
+func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, b DeviceBatch, tokens []string, now int64) (map[string]OwnedDevice, error) {
 	old, err := db.lockDevices(ctx, tx, b, tokens)
 	if err != nil {
 		return nil, err
 	}
-	if err := makeRooms(ctx, tx, b.Devices, old, versions); err != nil {
+	if err := makeRooms(ctx, tx, b.Devices, old); err != nil {
 		return nil, err
 	}
 	written := make(map[string]OwnedDevice, len(b.Devices))
@@ -174,7 +163,7 @@ func insertDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, onConflic
 
 // makeRooms makes sure that the new devices of each user fit, as makeRoom does for one device. It
 // names the devices of the batch that do not.
-func makeRooms(ctx context.Context, tx *sqlx.Tx, devices []api.DeviceEntry, old map[string]deviceRow, versions map[string]int64) error {
+func makeRooms(ctx context.Context, tx *sqlx.Tx, devices []api.DeviceEntry, old map[string]deviceRow) error {
 	more, to := map[string][]int{}, make(map[string]string, len(devices))
 	for i := range devices {
 		d := &devices[i]
@@ -183,7 +172,7 @@ func makeRooms(ctx context.Context, tx *sqlx.Tx, devices []api.DeviceEntry, old 
 			more[d.User] = append(more[d.User], i)
 		}
 	}
-	tight, err := tightUsers(ctx, tx, more, versions)
+	tight, err := tightUsers(ctx, tx, more)
 	if err != nil {
 		return err
 	}
@@ -217,11 +206,10 @@ func tooManyDevices(full []int) error {
 }
 
 // tightUsers returns the devices on record of those users who would have too many with more of
-// them, by user. Users whose first version this is have no device yet.
-func tightUsers(ctx context.Context, tx *sqlx.Tx, more map[string][]int, versions map[string]int64) (map[string][]deviceRow, error) {
+// them, by user.
+func tightUsers(ctx context.Context, tx *sqlx.Tx, more map[string][]int) (map[string][]deviceRow, error) {
 	has := map[string]int{}
-	known := slices.DeleteFunc(slices.Sorted(maps.Keys(more)), func(user string) bool { return versions[user] == firstVersion })
-	for part := range slices.Chunk(known, chunk) {
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(more)), chunk) {
 		query, args, err := in("SELECT user_id, COUNT(*) AS devices FROM devices WHERE user_id IN (?) GROUP BY user_id", part)
 		if err != nil {
 			return nil, err
