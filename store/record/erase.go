@@ -293,14 +293,14 @@ func (db *DB) OrdersOf(ctx context.Context, user string) (n int64, err error) {
 		var page struct {
 			Last string `db:"last"`
 			Rows int    `db:"seen"`
-			His  int64  `db:"his"`
+			Own  int64  `db:"own"`
 		}
-		err := db.get(ctx, &page, "SELECT COALESCE(MAX(reservation), '') AS last, COUNT(*) AS seen, COALESCE(SUM(user_id = ?), 0) AS his"+
+		err := db.get(ctx, &page, "SELECT COALESCE(MAX(reservation), '') AS last, COUNT(*) AS seen, COALESCE(SUM(user_id = ?), 0) AS own"+
 			" FROM (SELECT reservation, user_id FROM orders WHERE reservation > ? ORDER BY reservation LIMIT ?) page", user, after, ordersPage)
 		if err != nil {
 			return 0, err
 		}
-		n, after = n+page.His, page.Last
+		n, after = n+page.Own, page.Last
 		if page.Rows < ordersPage {
 			return n, nil
 		}
