@@ -297,7 +297,7 @@ func sale(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	if sold.JSON200.State != fanfare.ReservationSold {
 		return fmt.Errorf("confirmed: %s", sold.Body)
 	}
-	open, err := c.ListSalesWithResponse(ctx, &fanfare.ListSalesParams{State: new(fanfare.ListSalesParamsStateOpen)})
+	open, err := c.ListSalesWithResponse(ctx, &fanfare.ListSalesParams{State: new(fanfare.ListSalesParamsState("open"))})
 	if err := must(http.StatusOK, open, err); err != nil {
 		return err
 	}
