@@ -30,7 +30,7 @@ import (
 
 // soon is how long a test waits for something that takes milliseconds, because the machine may be
 // busy with other tests.
-const soon = 60 * time.Second
+const soon = 3 * time.Minute
 
 // options are the options of a set-up. The zero value is a private Redis and SQLite.
 type options struct {
