@@ -304,7 +304,7 @@ func sale(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	if items := open.JSON200.Items; len(items) == 0 || items[0].Id != "go-spring" {
 		return fmt.Errorf("open sales: %s", open.Body)
 	}
-	all, err := c.ListReservationsWithResponse(ctx, "go-spring", &fanfare.ListReservationsParams{State: new(fanfare.ListReservationsParamsStateSold)})
+	all, err := c.ListReservationsWithResponse(ctx, "go-spring", &fanfare.ListReservationsParams{State: new(fanfare.ListReservationsParamsState("sold"))})
 	if err := must(http.StatusOK, all, err); err != nil {
 		return err
 	}
