@@ -55,6 +55,7 @@ func TestW10_Messages(t *testing.T) {
 		"TextOfFCM":    {api.EventTypeRequest{APS: json.RawMessage(`{"badge":1}`), FCM: json.RawMessage(`{"notification":{"title":"F"}}`)}, api.EventRequest{}, shown(`{"tag":"ev1","title":"F"}`)},
 		"Background":   {api.EventTypeRequest{PushType: api.PushBackground}, api.EventRequest{Data: map[string]string{"a": "1"}}, `{"android":{"priority":"NORMAL"},"data":{"a":"1",` + end},
 		"VoIP":         {api.EventTypeRequest{PushType: api.PushVoIP, Title: "T"}, api.EventRequest{}, ""},
+		"VoIPWithFCM":  {api.EventTypeRequest{PushType: api.PushVoIP, Title: "T", FCM: json.RawMessage(`{"notification":{"title":"F"}}`)}, api.EventRequest{}, ""},
 		"LiveActivity": {api.EventTypeRequest{PushType: api.PushLiveActivity, APS: json.RawMessage(`{"event":"update"}`)}, api.EventRequest{}, ""},
 		"FCM": {api.EventTypeRequest{Title: "T", FCM: json.RawMessage(`{"notification": {"icon": "i", "title": "over", "a": {"x": 1, "y": 2}}, "restricted_package_name": "p"}`)},
 			api.EventRequest{FCM: json.RawMessage(`{"notification":{"icon":"own","a":{"y":3}}}`)},
