@@ -58,7 +58,7 @@ type listReservationsRequest struct {
 //	@Summary		List reservations
 //	@Description	Lists a user's reservations, newest first. Without `user` it lists those of all users, which needs a key with the scope
 //	@Description	`sales`: first those that are not sold, by the end of their holds, and then those that are sold, oldest first, without
-//	@Description	`expires_at`. A reservation that changes while pages are read may come twice; none is left out. Reservations that were
+//	@Description	`expires_at`. A reservation that changes between two pages may come twice; none is left out. Reservations that were
 //	@Description	released or have expired are listed for an hour. With `state` a page may be short, or even empty: there are more as
 //	@Description	long as there is `next`.
 //	@Tags			flash sale

@@ -95,7 +95,7 @@ func parsePlace(text string) (p listPlace, ok bool) {
 // EveryReservation lists the reservations of all users of a sale in one state ("" for any), beginning
 // at a cursor that an earlier call gave as next ("" for the first page). Those that are not sold come
 // first. A page has at most limit of them, and fewer if others were read that are in another state. A
-// reservation that changes while pages are read may come again; none is left out.
+// reservation that changes between two pages may come again; none is left out.
 func (s *Store) EveryReservation(ctx context.Context, sale string, state api.ReservationState, cursor string, limit int) (items []api.Reservation, next string, err error) {
 	at, ok := parsePlace(cursor)
 	if !ok {
@@ -139,11 +139,13 @@ func (s *Store) unrecorded(ctx context.Context, sale string, state api.Reservati
 
 // addRecorded adds the reservations of the orders on record from a place on.
 func (s *Store) addRecorded(ctx context.Context, sale string, items []api.Reservation, at *listPlace, limit int) ([]api.Reservation, bool, error) {
-	room := limit - len(items)
+	live, room := items, limit-len(items)
 	orders, err := s.rec.Orders(ctx, sale, at.order, room+1)
 	for _, o := range orders[:min(room, len(orders))] {
-		items = append(items, api.Reservation{ID: o.Reservation, User: o.User, Lines: o.Lines, State: api.ReservationSold})
 		at.order = o
+		if !slices.ContainsFunc(live, func(r api.Reservation) bool { return r.ID == o.Reservation }) { // it went on record meanwhile
+			items = append(items, api.Reservation{ID: o.Reservation, User: o.User, Lines: o.Lines, State: api.ReservationSold})
+		}
 	}
 	return items, len(orders) > room, err
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fanfare/api"
+	"fanfare/store/record"
 	"fanfare/store/stock"
 	"fanfare/store/storetest"
 )
@@ -111,5 +112,22 @@ func TestS21_NoneIsLeftOutWhileOrdersGoOnRecord(t *testing.T) {
 	}
 	if len(left) > 0 {
 		t.Errorf("left out: %v", left)
+	}
+}
+
+// S21: an order that goes on record while a page is read is listed once in it.
+func TestS21_APageListsEachReservationOnce(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	p := s.mustStart(Options{})
+	p.mustPut(s.sale, request(9, 60_000, 1))
+	r := p.mustBuy(s.sale, "u1", 1)
+	p.mustConfirm(s.sale, r.ID)
+	storetest.Must(t, p.rec.PutOrders(t.Context(), []record.Order{{Sale: s.sale, Reservation: r.ID, User: "u1", Lines: r.Lines, CreatedAt: 1}}))
+	for _, state := range []api.ReservationState{"", api.ReservationSold} {
+		items, _, err := p.EveryReservation(t.Context(), s.sale, state, "", 9)
+		if err != nil || len(items) != 1 || items[0].ID != r.ID || items[0].State != api.ReservationSold {
+			t.Errorf("state %q: %+v, %v", state, items, err)
+		}
 	}
 }
