@@ -5,6 +5,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/apns"
+	"fanfare/delivery/exchange"
 	"fanfare/delivery/fcm"
 	"fanfare/delivery/logsender"
 	"fanfare/delivery/transport"
@@ -40,13 +41,17 @@ func (a *app) configure(s transport.Sender) error {
 func newAPNs(c *config, log *slog.Logger) transport.Sender {
 	return apns.New(apns.Options{
 		URL: c.APNsURL, CAFile: c.APNsCAFile, KeyFile: c.APNsKeyFile, KeyID: c.APNsKeyID, TeamID: c.APNsTeamID,
-		SendWithin: c.NotificationLease / 2, Logger: log,
+		Settings: senderSettings(c, log),
 	})
 }
 
 // newFCM makes the sender to FCM.
 func newFCM(c *config, log *slog.Logger) transport.Sender {
-	return fcm.New(fcm.Options{SendWithin: c.NotificationLease / 2, Logger: log})
+	return fcm.New(fcm.Options{Settings: senderSettings(c, log)})
+}
+
+func senderSettings(c *config, log *slog.Logger) exchange.Settings {
+	return exchange.Settings{SendWithin: c.NotificationLease / 2, Logger: log}
 }
 
 // sendsToFCM tells whether this process has an app of FCM.

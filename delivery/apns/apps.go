@@ -22,16 +22,13 @@ type link struct {
 
 // newLink makes the link of an app's account; source is nil with a certificate.
 func newLink(c *configuration, a *appConfig, source *tokenSource, o *Options) *link {
-	po := h2.Options{
-		Name: "APNs", Host: a.url.Host, Logger: o.Logger,
-		DialTimeout: o.DialTimeout, ReadIdle: o.ReadIdle, PingTimeout: o.PingTimeout, SendWithin: o.SendWithin,
-	}
+	po := o.Pool("APNs", a.url.Host)
 	if source != nil { // APNs takes one request until it has seen a provider token
 		po.FirstAlone, po.Attach = true, func() (any, error) { return newConnToken(source) }
 	}
 	return &link{
 		pool: h2.New(exchange.Address(a.url), c.tlsConfig(a), po), source: source,
-		url: a.url.String(), auth: a.creds.auth(), now: o.now,
+		url: a.url.String(), auth: a.creds.auth(), now: o.Now,
 	}
 }
 
@@ -153,7 +150,7 @@ func (t *appTable) keep(topic string, env api.Environment, l *link, o *Options) 
 	if ok && old.link == l {
 		return old
 	}
-	return &app{topic: topic, env: env, link: l, limiter: l.pool.NewLimiter(o.now)}
+	return &app{topic: topic, env: env, link: l, limiter: l.pool.NewLimiter(o.Now)}
 }
 
 // link finds or makes the link of an app: of this table, of the old one, or new.
@@ -188,7 +185,7 @@ func (t *appTable) source(c *credentials, sources map[[32]byte]*tokenSource, o *
 	if s, ok := sources[c.sum]; ok {
 		return s, nil
 	}
-	s, err := newTokenSource(c, o.now)
+	s, err := newTokenSource(c, o.Now)
 	if err != nil {
 		return nil, err
 	}

@@ -144,7 +144,7 @@ func (a *appFile) config(o *Options, e *transport.AppEntry) (appConfig, []error)
 	if err != nil {
 		wrong = append(wrong, fmt.Errorf("url: %w", err))
 	}
-	creds, err := a.credentials(e, o.now())
+	creds, err := a.credentials(e, o.Now())
 	return appConfig{topic: a.Topic, env: a.Environment, url: u, creds: creds}, append(wrong, err)
 }
 

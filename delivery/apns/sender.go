@@ -4,15 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sideshow/apns2"
 
 	"fanfare/api"
+	"fanfare/delivery/exchange"
 	"fanfare/delivery/transport"
 )
 
@@ -24,6 +23,7 @@ const anyTopic = "*"
 
 // Options configure a Sender. All have a default. Apps of the apps file take precedence over KeyFile.
 type Options struct {
+	exchange.Settings
 	// URL is the base URL of every app that names none; default Apple's server
 	// for the environment.
 	URL string
@@ -31,41 +31,6 @@ type Options struct {
 	CAFile string
 	// KeyFile (.p8), KeyID and TeamID sign for every topic in both environments.
 	KeyFile, KeyID, TeamID string
-	// Logger receives configurations and failing connections; default none.
-	Logger *slog.Logger
-	// Timeout limits one Send, including the wait for a connection; default 20 s.
-	Timeout time.Duration
-	// DialTimeout limits connecting and the TLS handshake; default 10 s.
-	DialTimeout time.Duration
-	// A connection that is silent for ReadIdle (5 s) gets a PING; silent for
-	// PingTimeout (5 s) more it is given up.
-	ReadIdle, PingTimeout time.Duration
-	// SendWithin is how long a request may wait for the connection to take it after MaySend returned
-	// true. After that the connection is given up, so that the request is not sent late. It should
-	// be half a lease; default 5 s.
-	SendWithin time.Duration
-	// Now is the clock of provider tokens; default time.Now.
-	Now func() time.Time
-}
-
-// setDefaults sets the fields that are zero to their defaults.
-func (o *Options) setDefaults() {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	o.Timeout = cmp.Or(o.Timeout, 20*time.Second)
-	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
-	o.ReadIdle = cmp.Or(o.ReadIdle, 5*time.Second)
-	o.PingTimeout = cmp.Or(o.PingTimeout, 5*time.Second)
-	o.SendWithin = cmp.Or(o.SendWithin, 5*time.Second)
-}
-
-// now is the clock for provider tokens and for the expiry of certificates.
-func (o *Options) now() time.Time {
-	if o.Now != nil {
-		return o.Now()
-	}
-	return time.Now()
 }
 
 // Sender sends to Apple's servers. It connects with the first notification.
@@ -83,7 +48,7 @@ var (
 
 // New makes a sender without apps: transport.Configure gives it some. It reads and connects nothing.
 func New(o Options) *Sender {
-	o.setDefaults()
+	o.SetDefaults()
 	s := &Sender{o: o}
 	s.apps.Store(&appTable{})
 	return s

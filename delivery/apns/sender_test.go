@@ -14,6 +14,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/exchange"
 	"fanfare/delivery/transport"
 	"fanfare/store/storetest"
 )
@@ -40,7 +41,7 @@ func setup(t testing.TB, o apnstest.Options, changes ...func(*Options)) *world {
 func optionsFor(s *apnstest.Server) Options {
 	return Options{
 		URL: s.URL(), CAFile: s.CAFile(), KeyFile: s.KeyFile(), KeyID: s.KeyID(), TeamID: s.TeamID(),
-		Timeout: 30 * time.Second,
+		Settings: exchange.Settings{Timeout: 30 * time.Second},
 	}
 }
 

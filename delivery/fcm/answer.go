@@ -129,7 +129,7 @@ func parseRefusal(body []byte) (f refusal) {
 	return f
 }
 
-// add reads one of the details. What has another form is left out.
+// add reads one of the details. Details of an unknown form are left out.
 func (f *refusal) add(text json.RawMessage) {
 	var d struct {
 		Type            string `json:"@type"`

@@ -29,11 +29,10 @@ func newLink(c *appConfig, o *Options) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	po := o.Pool("FCM", c.url.Host)
+	po.Conns = maxConns
 	return &link{
-		pool: h2.New(exchange.Address(c.url), exchange.TLS(c.url, c.roots), h2.Options{
-			Name: "FCM", Host: c.url.Host, Logger: o.Logger, Conns: maxConns,
-			DialTimeout: o.DialTimeout, ReadIdle: o.ReadIdle, PingTimeout: o.PingTimeout, SendWithin: o.SendWithin,
-		}),
+		pool:   h2.New(exchange.Address(c.url), exchange.TLS(c.url, c.roots), po),
 		source: source, path: "/v1/projects/" + c.account.ProjectID + "/messages:send", url: c.url.String(),
 	}, nil
 }
@@ -94,7 +93,7 @@ func (t *appTable) next(apps []appConfig, o *Options) (*appTable, error) {
 			n.apps[c.topic] = old
 			continue
 		}
-		n.apps[c.topic] = &app{topic: c.topic, link: l, limiter: l.pool.NewLimiter(o.now).StartWith(coldLimit)}
+		n.apps[c.topic] = &app{topic: c.topic, link: l, limiter: l.pool.NewLimiter(o.Now).StartWith(coldLimit)}
 	}
 	return n, nil
 }

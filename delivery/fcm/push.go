@@ -35,7 +35,7 @@ type push struct {
 
 // start sends a notification. It ends at the latest with ctx or after its time-out.
 func start(ctx context.Context, a *app, n *transport.Notification, o *Options, done func(transport.Answer)) {
-	body, err := message(n, o.now())
+	body, err := message(n, o.Now())
 	if err != nil {
 		done(transport.Answer{Outcome: transport.OurBug, Err: err})
 		return

@@ -3,55 +3,21 @@ package fcm
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"fanfare/api"
+	"fanfare/delivery/exchange"
 	"fanfare/delivery/transport"
 )
 
 // Options configure a Sender. All have a default.
 type Options struct {
-	// Logger receives configurations and failing connections; default none.
-	Logger *slog.Logger
-	// Timeout limits one Send, including the wait for an access token and a connection; default 20 s.
-	Timeout time.Duration
+	exchange.Settings
 	// TokenTimeout limits one request to a token endpoint; default 10 s.
 	TokenTimeout time.Duration
-	// DialTimeout limits connecting and the TLS handshake; default 10 s.
-	DialTimeout time.Duration
-	// A connection that is silent for ReadIdle (5 s) gets a PING; silent for PingTimeout (5 s) more it is
-	// given up.
-	ReadIdle, PingTimeout time.Duration
-	// SendWithin is how long a request may wait for the connection to take it after MaySend returned
-	// true. After that the connection is given up, so that the request is not sent late. It should be half
-	// a lease; default 5 s.
-	SendWithin time.Duration
-	// Now is the clock of access tokens, times to live and limits; default time.Now.
-	Now func() time.Time
-}
-
-// setDefaults sets the fields that are zero to their defaults.
-func (o *Options) setDefaults() {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	o.Timeout = cmp.Or(o.Timeout, 20*time.Second)
-	o.TokenTimeout = cmp.Or(o.TokenTimeout, fetchWithin)
-	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
-	o.ReadIdle = cmp.Or(o.ReadIdle, 5*time.Second)
-	o.PingTimeout = cmp.Or(o.PingTimeout, 5*time.Second)
-	o.SendWithin = cmp.Or(o.SendWithin, 5*time.Second)
-}
-
-func (o *Options) now() time.Time {
-	if o.Now != nil {
-		return o.Now()
-	}
-	return time.Now()
 }
 
 // Sender sends to FCM. It connects with the first notification.
@@ -69,7 +35,8 @@ var (
 
 // New makes a sender without apps: transport.Configure gives it some. It reads and connects nothing.
 func New(o Options) *Sender {
-	o.setDefaults()
+	o.SetDefaults()
+	o.TokenTimeout = cmp.Or(o.TokenTimeout, fetchWithin)
 	s := &Sender{o: o}
 	s.apps.Store(&appTable{})
 	return s

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fanfare/api"
+	"fanfare/delivery/exchange"
 	"fanfare/delivery/fcm/fcmtest"
 	"fanfare/delivery/transport"
 	"fanfare/store/storetest"
@@ -34,7 +35,7 @@ type world struct {
 func setup(t testing.TB, o fcmtest.Options, changes ...func(*Options)) *world {
 	t.Helper()
 	s := fcmtest.Start(t, o)
-	so := Options{Timeout: time.Minute}
+	so := Options{Settings: exchange.Settings{Timeout: time.Minute}}
 	for _, change := range changes {
 		change(&so)
 	}

@@ -68,7 +68,7 @@ func newTokenSource(c *appConfig, o *Options) (*tokenSource, error) {
 	tls := exchange.TLS(c.url, c.roots)
 	tls.ServerName, tls.NextProtos = "", nil // of the token endpoint
 	s := &tokenSource{
-		account: c.account, url: c.tokenURL, now: o.now, log: o.Logger, cancel: func() {},
+		account: c.account, url: c.tokenURL, now: o.Now, log: o.Logger, cancel: func() {},
 		client: &http.Client{
 			Transport:     &http.Transport{TLSClientConfig: tls, DisableKeepAlives: true},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -133,7 +133,7 @@ func (s *tokenSource) refused(t *accessToken) {
 	}
 }
 
-// fetch asks for a token, and tells everybody who waits for it.
+// fetch asks for a token, and passes it or the error to all waiting calls.
 func (s *tokenSource) fetch(ctx context.Context) {
 	t, err := s.ask(ctx)
 	s.mu.Lock()

@@ -1,0 +1,52 @@
+package exchange
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+
+	"fanfare/delivery/h2"
+)
+
+// Settings are the options that all senders over HTTP/2 have. All have a default.
+type Settings struct {
+	// Logger receives configurations and failing connections; default none.
+	Logger *slog.Logger
+	// Timeout limits one Send, including the wait for a connection and, if the service needs one, for
+	// an access token; default 20 s.
+	Timeout time.Duration
+	// DialTimeout limits connecting and the TLS handshake; default 10 s.
+	DialTimeout time.Duration
+	// A connection that is silent for ReadIdle (5 s) gets a PING; silent for PingTimeout (5 s) more it is
+	// given up.
+	ReadIdle, PingTimeout time.Duration
+	// SendWithin is how long a request may wait for the connection to take it after MaySend returned
+	// true. After that the connection is given up, so that the request is not sent late. It should be half
+	// a lease; default 5 s.
+	SendWithin time.Duration
+	// Now is the clock of tokens, certificates and times to live; default time.Now.
+	Now func() time.Time
+}
+
+// SetDefaults sets the fields that are zero to their defaults.
+func (o *Settings) SetDefaults() {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Timeout = cmp.Or(o.Timeout, 20*time.Second)
+	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
+	o.ReadIdle = cmp.Or(o.ReadIdle, 5*time.Second)
+	o.PingTimeout = cmp.Or(o.PingTimeout, 5*time.Second)
+	o.SendWithin = cmp.Or(o.SendWithin, 5*time.Second)
+}
+
+// Pool is how connections to a service are made; the host is that of its base URL.
+func (o *Settings) Pool(service, host string) h2.Options {
+	return h2.Options{
+		Name: service, Host: host, Logger: o.Logger,
+		DialTimeout: o.DialTimeout, ReadIdle: o.ReadIdle, PingTimeout: o.PingTimeout, SendWithin: o.SendWithin,
+	}
+}
