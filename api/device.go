@@ -74,8 +74,8 @@ func environmentRule(platform string, e Environment) string {
 	return ""
 }
 
-// ofPlatform tells whether a token has the form of a platform (W1). Other rules report what is no token
-// or no platform.
+// ofPlatform tells whether a token has the form of a platform (W1). It accepts tokens without any known
+// form and unknown platforms, because other rules report these.
 func ofPlatform(token, platform string) bool {
 	_, of := ParseToken(token)
 	return of == Platform(platform) || of == "" || platform != string(PlatformAPNs) && platform != string(PlatformFCM)

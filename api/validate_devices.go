@@ -1,0 +1,75 @@
+package api
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/go-playground/validator/v10"
+)
+
+// deviceRules requires an environment of a device of APNs, and refuses that of another.
+func deviceRules(sl validator.StructLevel) {
+	r := current[DeviceRequest](sl)
+	reportEnvironment(sl, r.Platform, r.Environment)
+}
+
+func reportEnvironment(sl validator.StructLevel, platform string, e Environment) {
+	if rule := environmentRule(platform, e); rule != "" {
+		sl.ReportError(e, "environment", "Environment", rule, "")
+	}
+}
+
+// deviceEntryRules does the same, and refuses a token of another platform.
+func deviceEntryRules(sl validator.StructLevel) {
+	e := current[DeviceEntry](sl)
+	reportEnvironment(sl, e.Platform, e.Environment)
+	if !ofPlatform(e.Token, e.Platform) {
+		sl.ReportError(e.Token, "token", "Token", "token", e.Platform)
+	}
+}
+
+// deviceBatchRules refuses a token that a batch names twice.
+func deviceBatchRules(sl validator.StructLevel) {
+	reportRepeats(sl, current[DeviceBatchRequest](sl).repeats(), "devices[%d]", ".token")
+}
+
+// contactBatchRules refuses a contact that a batch names twice.
+func contactBatchRules(sl validator.StructLevel) {
+	reportRepeats(sl, current[ContactBatchRequest](sl).repeats(), "contacts[%d]", ".contact")
+}
+
+// reportRepeats reports the field of each entry of a list that repeats an earlier entry.
+func reportRepeats(sl validator.StructLevel, repeats map[int]int, entry, field string) {
+	for _, i := range slices.Sorted(maps.Keys(repeats)) {
+		sl.ReportError(i, fmt.Sprintf(entry+field, i), "", "unique", fmt.Sprintf(entry, repeats[i]))
+	}
+}
+
+func (r *DeviceBatchRequest) repeats() map[int]int {
+	return repeats(r.Devices, func(d *DeviceEntry) string {
+		if token, ok := NormalToken(d.Token); ok {
+			return token
+		}
+		return "" // another rule reports it
+	})
+}
+
+func (r *ContactBatchRequest) repeats() map[int]int {
+	return repeats(r.Contacts, func(c *Contact) string { return c.Contact })
+}
+
+// repeats returns, by index, the entries whose name is that of an earlier entry, each with the
+// index of the first entry of that name. The name "" does not count, because other rules report it.
+func repeats[T any](list []T, name func(*T) string) map[int]int {
+	seen, again := make(map[string]int, len(list)), map[int]int{}
+	for i := range list {
+		n := name(&list[i])
+		if first, known := seen[n]; known && n != "" {
+			again[i] = first
+		} else {
+			seen[n] = i
+		}
+	}
+	return again
+}
