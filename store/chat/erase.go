@@ -49,7 +49,7 @@ func (s *Store) LeaveAll(ctx context.Context, user string, until time.Time) (lef
 func (s *Store) LeaveUnlisted(ctx context.Context, user string, until time.Time, chats ...string) (left int64, err error) {
 	cmds := make([]redis.Cmder, len(chats))
 	for i, chat := range chats {
-		cmds[i] = redis.NewFloatCmd(ctx, "zscore", bucketTag(bucketOf(chat))+"members:"+chat, user)
+		cmds[i] = redis.NewFloatCmd(ctx, "zscore", membersKey(chat), user)
 	}
 	if len(cmds) == 0 {
 		return 0, nil

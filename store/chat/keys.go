@@ -28,6 +28,9 @@ func bucketTag(bucket int) string {
 
 func metaKey(chat string) string { return bucketTag(bucketOf(chat)) + "meta:" + chat }
 
+// membersKey has the members of a chat, with what each has acknowledged.
+func membersKey(chat string) string { return bucketTag(bucketOf(chat)) + "members:" + chat }
+
 func dueKey(bucket int) string { return bucketTag(bucket) + "due" }
 
 // recordKey is the record of a request, in the slot of its chat.

@@ -273,8 +273,6 @@ func (w *world) setMeta(chat string, numbers map[int]int64) {
 // The keys of a chat beside meta; the scripts make them from its name.
 func logKey(chat string) string { return bucketTag(bucketOf(chat)) + "log:" + chat }
 
-func membersKey(chat string) string { return bucketTag(bucketOf(chat)) + "members:" + chat }
-
 func joinsKey(chat string) string { return bucketTag(bucketOf(chat)) + "joins:" + chat }
 
 func ownKey(chat, user string) string { return bucketTag(bucketOf(chat)) + "own:" + chat + "/" + user }
