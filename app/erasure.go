@@ -178,7 +178,7 @@ func (a *app) awaitOutbox(ctx context.Context, o *record.Operation) (erasure.Fou
 	return erasure.Found{Busy: open > 0}, err
 }
 
-// eraseRest counts the orders, which are kept, and removes what is left of the user's settings.
+// eraseRest counts the orders, which are kept, and removes the version of the user's settings.
 func (a *app) eraseRest(ctx context.Context, o *record.Operation) (erasure.Found, error) {
 	orders, err := a.record.OrdersOf(ctx, o.Subject)
 	if err != nil {

@@ -106,7 +106,7 @@ func reasonOf(a transport.Answer) string {
 	return a.Outcome.String()
 }
 
-// pauseReason is why an app is paused: also in the service's own words, which may name what is missing.
+// pauseReason is why an app is paused, with the service's own words, which may name a missing permission.
 func pauseReason(a transport.Answer) string {
 	if a.Said == "" {
 		return reasonOf(a)

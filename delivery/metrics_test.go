@@ -59,7 +59,7 @@ func TestAlarmsAreThereFromTheStart(t *testing.T) {
 	}
 }
 
-// W7: what is counted for notifications is counted for each platform.
+// W7: the counters of notifications have the platform as a label.
 func TestW7_MetricsHaveThePlatform(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

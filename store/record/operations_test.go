@@ -113,7 +113,7 @@ func mustErase(t testing.TB, db *record.DB, user string) *record.Operation {
 	storetest.Must(t, err)
 	o, err := db.OpenOperation(t.Context(), id)
 	storetest.Must(t, err)
-	time.Sleep(time.Until(time.UnixMilli(o.CreatedAt + 2)))
+	<-time.After(time.Until(time.UnixMilli(o.CreatedAt + 2)))
 	return o
 }
 
