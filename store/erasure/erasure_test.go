@@ -137,6 +137,30 @@ func TestE7_DoneOnlyWhenNothingIsFound(t *testing.T) {
 	}
 }
 
+// E7: whatever a pass finds, and also a step that has to wait, keeps the operation from being done, long
+// after the 10 s that it takes at least.
+func TestE7_NotDoneWhileAStepFindsSomething(t *testing.T) {
+	t.Parallel()
+	for name, found := range map[string]erasure.Found{"Counted": {Counted: true}, "Busy": {Busy: true}, "Removed": {Removed: map[string]int64{"things": 1}}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const until = 14 * time.Second
+			began := time.Now()
+			w := setup(t, func(string, int) (erasure.Found, error) {
+				if time.Since(began) < until {
+					return found, nil
+				}
+				return erasure.Found{}, nil
+			})
+			w.work()
+			w.mustEnd(w.mustErase("alice"))
+			if took := time.Since(began); took < until {
+				t.Errorf("done after %v", took)
+			}
+		})
+	}
+}
+
 // E7: the work is done although the process that was called died before it enqueued the job, and
 // although Redis was emptied.
 func TestE7_TheOutboxBeginsItAgain(t *testing.T) {

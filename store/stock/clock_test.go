@@ -30,8 +30,8 @@ func (w *liveWorld) at(moment time.Time) *liveWorld {
 	return standing
 }
 
-// S6: a hold ends in the very millisecond that expires_at names: for a confirmation or a
-// release, for readers, for the sweeper, and for another user who wants its unit.
+// S6: a hold ends in the very millisecond that expires_at names: for a confirmation, a
+// release or an extension, for readers, for the sweeper, and for another user who wants its unit.
 func TestS6_AHoldEndsToTheMillisecond(t *testing.T) {
 	t.Parallel()
 	overFor := map[string]func(w *liveWorld, hold string) (bool, error){
@@ -41,6 +41,10 @@ func TestS6_AHoldEndsToTheMillisecond(t *testing.T) {
 		},
 		"release": func(w *liveWorld, hold string) (bool, error) {
 			e, err := w.End(t.Context(), EndHold{Sale: w.sale, ID: hold})
+			return e.Reservation.State == api.ReservationExpired, expected(err, api.CodeNotHeld)
+		},
+		"extend": func(w *liveWorld, hold string) (bool, error) {
+			e, err := w.extend(hold, api30Days)
 			return e.Reservation.State == api.ReservationExpired, expected(err, api.CodeNotHeld)
 		},
 		"read": func(w *liveWorld, hold string) (bool, error) {
@@ -66,7 +70,7 @@ func TestS6_AHoldEndsToTheMillisecond(t *testing.T) {
 		for what, isOver := range overFor {
 			for _, over := range []bool{false, true} {
 				w := newLiveWorld(t, db)
-				w.mustOpen(offer{stock: map[string]int64{"s": 1}})
+				w.mustOpen(offer{stock: map[string]int64{"s": 1}, maxHold: api30Days})
 				hold := w.mustReserve("u", units("s", 1))
 				if got, err := isOver(w.at(edge(hold.ExpiresAt.Time, over)), hold.ID); got != over || err != nil {
 					t.Errorf("%s: over is %t, want %t; %v", what, got, over, err)
