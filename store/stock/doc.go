@@ -70,7 +70,7 @@
 //	loading     names the load that the partition comes from, or the call that made the sale;
 //	            units move only between partitions of one loading, and SQL takes changes only
 //	            from the latest one
-//	opened      when that load ended
+//	opened      when a load ended before which Redis may have lost something
 //	compared    when orders on record were last read again after it
 //	used        when somebody reserved last
 //	moves       counts transfers that left or arrived

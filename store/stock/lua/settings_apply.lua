@@ -1,5 +1,6 @@
 -- Brings one partition that is behind to a version of the sale's settings: those of the first
--- partition, or for a load those on record. Naturally idempotent. It gives no stock.
+-- partition, or for a load those on record. Naturally idempotent. It gives no stock. A partition
+-- that a load makes belongs to no run before it is opened: by that sale_open sees that Redis lost it.
 -- KEYS: 1 sale, 2 stock, 3 totals (hash)
 -- ARGV: 1 run (see run_id), 2 1 to close it, 3 1 for the first partition, which has the totals,
 --       4 the load that closes it, or that the first partition comes from,
@@ -15,7 +16,7 @@ local at, first, step = 6, 13, 2
 local old = redis.call('HGET', SALE, 'version')
 if close then redis.call('HSET', SALE, 'closed', '@' .. run) end
 if close or not old then redis.call('HSET', SALE, 'loading', loading) end
-if not old then redis.call('HSET', SALE, 'run_id', run) end
+if not old and not close then redis.call('HSET', SALE, 'run_id', run) end
 if tonumber(old or 0) >= tonumber(version) then return 1 end
 redis.call('HSET', SALE, 'version', version)
 write_settings(at, first, step)
