@@ -116,6 +116,8 @@ type Device struct {
 	Reason       string      `json:"reason,omitempty"`
 	RegisteredAt Time        `json:"registered_at"`
 	DroppedAt    *Time       `json:"dropped_at,omitempty"`
+	// Target is where a browser's notifications go, see Subscription.Target; "" on other platforms.
+	Target string `json:"-"`
 }
 
 // DeviceList is the answer of GET /v1/users/{user}/devices.

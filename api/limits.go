@@ -7,6 +7,7 @@ const (
 	MaxTokenHex       = 200      // hex digits of an APNs device token
 	MinDeviceToken    = 20       // an FCM registration token
 	MaxDeviceToken    = 512      // any device token
+	MaxEndpoint       = 2048     // the endpoint of a browser's subscription
 	MaxBody           = 64 << 10 // most request bodies
 	MaxEventBody      = 1 << 20  // POST /v1/events
 	MaxBatchBody      = 4 << 20  // POST /v1/events/batch

@@ -60,7 +60,9 @@ type Notification struct {
 	// Platform is the push service that issued the device's token.
 	Platform api.Platform
 	Token    string
-	Topic    string
+	// Target is where a browser's notifications go, see api.Subscription.Target; "" on other platforms.
+	Target string
+	Topic  string
 	// Environment is "" unless the platform is APNs.
 	Environment api.Environment
 	PushType    api.PushType
