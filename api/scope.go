@@ -5,8 +5,8 @@ import "time"
 // Scope is a right that an API key gives.
 type Scope string
 
-// The scopes of API keys. ScopeAdmin covers all scopes, and ScopeSales covers ScopeSalesBuy. A key
-// with ScopePush also needs ScopePushAll to post events to all users.
+// The scopes of API keys. ScopeAdmin covers all scopes, ScopeSales covers ScopeSalesBuy, and ScopeOps
+// covers ScopeOpsRead. A key with ScopePush also needs ScopePushAll to post events to all users.
 const (
 	ScopePush     Scope = "push"
 	ScopePushAll  Scope = "push:all"
@@ -17,16 +17,18 @@ const (
 	ScopeTokens   Scope = "tokens"
 	// ScopeUsersErase erases users. Of the other scopes only ScopeAdmin covers it.
 	ScopeUsersErase Scope = "users:erase"
-	ScopeOps        Scope = "ops"
-	ScopeAdmin      Scope = "admin"
+	// ScopeOpsRead reads what operators look at, and changes nothing.
+	ScopeOpsRead Scope = "ops:read"
+	ScopeOps     Scope = "ops"
+	ScopeAdmin   Scope = "admin"
 )
 
 // Scopes lists every scope in the order in which documents show them.
-var Scopes = []Scope{ScopePush, ScopePushAll, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeTokens, ScopeUsersErase, ScopeOps, ScopeAdmin}
+var Scopes = []Scope{ScopePush, ScopePushAll, ScopeContacts, ScopeChat, ScopeSales, ScopeSalesBuy, ScopeTokens, ScopeUsersErase, ScopeOpsRead, ScopeOps, ScopeAdmin}
 
 // Covers tells whether a key with scope s may make calls that need other.
 func (s Scope) Covers(other Scope) bool {
-	return s == ScopeAdmin || s == other || (s == ScopeSales && other == ScopeSalesBuy)
+	return s == ScopeAdmin || s == other || (s == ScopeSales && other == ScopeSalesBuy) || (s == ScopeOps && other == ScopeOpsRead)
 }
 
 // Key is an API key without its secret, so that it can be shown.

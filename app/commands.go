@@ -71,8 +71,9 @@ and stock for flash sales, on Redis and SQL.
   fanfare                     serve; with nothing configured, embedded on 127.0.0.1:8080
   fanfare keys create --name NAME --scopes a,b [--expires 90d] [--json]
                               print a new API key, once; scopes: push, push:all, contacts,
-                              chat, sales, sales:buy, tokens, ops, admin; it may expire after so
-                              many days (90d) or hours (12h), or on a day (2027-01-31)
+                              chat, sales, sales:buy, tokens, users:erase, ops:read, ops, admin;
+                              it may expire after so many days (90d) or hours (12h), or on a day
+                              (2027-01-31)
   fanfare keys list [--json]  show id, name, scopes, created, last used, expires, revoked
   fanfare keys revoke <id>    end a key, and say which; running servers follow within 10 s
   fanfare keys rotate-token-key [--end-tokens]

@@ -80,21 +80,21 @@ type operationRequest struct {
 //
 //	@Summary		Show an operation
 //	@Description	Shows how far work has come that goes on after its call was answered: erasing a user, or rebuilding recent contacts.
-//	@Description	An operation is shown to API keys that may begin it, and to keys with the scope `ops`. It is kept for 30 days after it
-//	@Description	is done, and does not contain the name of a user.
+//	@Description	An operation is shown to API keys that may begin it, and to keys with the scope `ops:read`. It is kept for 30 days after
+//	@Description	it is done, and does not contain the name of a user.
 //	@Tags			operations
 //	@ID				getOperation
 //	@Produce		json
 //	@Param			id	path		string			true	"The id that the call answered"
 //	@Success		200	{object}	api.Operation	"The operation"
-//	@Failure		403	{object}	api.Problem		"forbidden: the key may not begin such an operation and lacks the scope ops"
+//	@Failure		403	{object}	api.Problem		"forbidden: the key may not begin such an operation and lacks the scope ops:read"
 //	@Router			/v1/operations/{id} [get]
 func (s *server) getOperation(ctx context.Context, in *operationRequest) (*web.Reply[api.Operation], error) {
 	o, err := s.record.Operation(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	if need := o.Action.Scope(); !web.Allows(ctx, need) && !web.Allows(ctx, api.ScopeOps) {
+	if need := o.Action.Scope(); !web.Allows(ctx, need) && !web.Allows(ctx, api.ScopeOpsRead) {
 		return nil, api.Errorf(api.CodeForbidden, "this API key lacks the scope %s", need).With("scope", need)
 	}
 	return web.OK(o), nil

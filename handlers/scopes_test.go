@@ -23,12 +23,12 @@ var mayCall = map[string]string{
 	"GET /docs":         "anybody",
 	"GET /docs/*":       "anybody",
 
-	"GET /v1/stats":                    "ops admin",
-	"GET /v1/dead-letters":             "ops admin",
+	"GET /v1/stats":                    "ops:read ops admin",
+	"GET /v1/dead-letters":             "ops:read ops admin",
 	"POST /v1/dead-letters/{id}/retry": "ops admin",
 	"DELETE /v1/dead-letters/{id}":     "ops admin",
 
-	"GET /v1/operations/{id}": "push push:all contacts chat sales sales:buy tokens users:erase ops admin", // see TestE1_WhoSeesAnOperation
+	"GET /v1/operations/{id}": "push push:all contacts chat sales sales:buy tokens users:erase ops:read ops admin", // see TestE1_WhoSeesAnOperation
 
 	"GET /v1/event-types":                        "push admin",
 	"PUT /v1/event-types/{type}":                 "push admin",
@@ -104,7 +104,7 @@ func TestScopes(t *testing.T) {
 	w := setup(t)
 	w.workChats()
 	bearers := map[string]string{}
-	for _, scope := range []string{"push", "push:all", "contacts", "chat", "sales", "sales:buy", "tokens", "users:erase", "ops", "admin"} {
+	for _, scope := range []string{"push", "push:all", "contacts", "chat", "sales", "sales:buy", "tokens", "users:erase", "ops:read", "ops", "admin"} {
 		bearers[scope] = "Authorization: Bearer " + w.mustKey(api.Scope(scope))
 	}
 	if len(bearers) != len(api.Scopes) {
