@@ -5,14 +5,20 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"fanfare/delivery/h2"
 	"fanfare/delivery/transport"
 )
 
-// maxRetryAfter bounds what a service may ask for.
-const maxRetryAfter = time.Hour
+const (
+	// maxRetryAfter bounds what a service may ask for.
+	maxRetryAfter = time.Hour
+	maxSaid       = 300 // bytes
+)
 
 // Unanswered is the answer to a call of this service that got no response. A server that never got the
 // whole request cannot have processed it. In every other case that is unknown.
@@ -39,4 +45,26 @@ func RetryAfter(s string) time.Duration {
 		wait = time.Until(at)
 	}
 	return min(max(wait, 0), maxRetryAfter)
+}
+
+// Said is what a service said, on one line of at most 300 bytes, see transport.Answer.
+func Said(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	return Cut(strings.TrimSpace(text), maxSaid)
+}
+
+// Cut shortens a text to this many bytes, between characters.
+func Cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
 }

@@ -56,14 +56,14 @@ type Exchange struct {
 	over error    // why the exchange must end
 }
 
-// Options of an Exchange; all are required.
+// Options of an Exchange; all but Limiter and Body are required.
 type Options struct {
 	Pool *h2.Pool
-	// Limiter is the app's, of the pool.
+	// Limiter is the app's, of the pool; nil: no answer lowers the number of requests under way.
 	Limiter *h2.Limiter
 	// Timeout ends the exchange.
 	Timeout time.Duration
-	// Body is what is posted, on every try.
+	// Body is what is posted, until SetBody.
 	Body []byte
 	// Done gets the answer, once.
 	Done func(transport.Answer)
@@ -100,6 +100,9 @@ func (x *Exchange) use(call *h2.Call) error {
 	x.call = call
 	return cmp.Or(x.over, x.waiter.Context.Err())
 }
+
+// SetBody sets what is posted. It is called in Try.
+func (x *Exchange) SetBody(body []byte) { x.body = body }
 
 // Acquire waits for room on a connection.
 func (x *Exchange) Acquire() { x.pool.Acquire(&x.waiter) }

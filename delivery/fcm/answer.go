@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"fanfare/delivery/exchange"
 	"fanfare/delivery/h2"
@@ -14,7 +12,6 @@ import (
 )
 
 const (
-	maxSaid = 300 // bytes
 	maxName = 256 // bytes
 	maxCode = 64  // bytes
 	// projectRest is how long an app sends nothing after the project's quota was used up, unless FCM says
@@ -57,11 +54,11 @@ func answerOf(r *h2.Result) transport.Answer {
 			Name string `json:"name"`
 		}
 		_ = json.Unmarshal(r.Body, &doc)
-		a.Outcome, a.ID = transport.Delivered, cut(doc.Name, maxName)
+		a.Outcome, a.ID = transport.Delivered, exchange.Cut(doc.Name, maxName)
 		return a
 	}
 	f := parseRefusal(r.Body)
-	a.Reason, a.Said = f.code, said(f.message)
+	a.Reason, a.Said = f.code, exchange.Said(f.message)
 	a.Outcome = classify(r.Status, f)
 	switch {
 	case a.Outcome == transport.Retry:
@@ -168,26 +165,4 @@ func validCode(s string) string {
 		return ""
 	}
 	return s
-}
-
-// said is what a service said, on one line of at most maxSaid bytes.
-func said(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
-	return cut(strings.TrimSpace(text), maxSaid)
-}
-
-// cut shortens a text to this many bytes, between characters.
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most]
 }

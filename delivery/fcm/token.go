@@ -187,7 +187,7 @@ func readToken(status int, body []byte, asked time.Time) (*accessToken, error) {
 	err := json.Unmarshal(body, &doc)
 	switch {
 	case status != http.StatusOK:
-		return nil, fmt.Errorf("the token endpoint answers %s", said(fmt.Sprintf("%d %s %s", status, doc.Error, doc.Description)))
+		return nil, fmt.Errorf("the token endpoint answers %s", exchange.Said(fmt.Sprintf("%d %s %s", status, doc.Error, doc.Description)))
 	case err != nil:
 		return nil, errors.New("the answer of the token endpoint is not JSON")
 	case doc.Token == "" || len(doc.Token) > maxToken || strings.ContainsFunc(doc.Token, func(r rune) bool { return r <= ' ' || r > '~' }):

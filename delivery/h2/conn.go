@@ -122,7 +122,7 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 			return nil, err
 		}
 	}
-	dialled, err := (&net.Dialer{KeepAlive: tcpKeepAlive, Control: p.checkAddress}).DialContext(ctx, "tcp", p.addr)
+	dialled, err := (&net.Dialer{KeepAlive: tcpKeepAlive, Control: p.checkAddress, Resolver: p.o.Resolver}).DialContext(ctx, "tcp", p.addr)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", p.o.Name, err)
 	}

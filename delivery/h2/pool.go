@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -63,6 +64,8 @@ type Options struct {
 	// CheckAddress, when set, is called before each connection with the address that the host's name
 	// was resolved to. Its error counts as a dial error, and that address is not connected to.
 	CheckAddress func(netip.AddrPort) error
+	// Resolver resolves the host's name; nil is Go's own.
+	Resolver *net.Resolver
 	// FirstAlone lets a new connection take a single request until the first answer has come. If it
 	// is false, a single request until the peer has sent its limit.
 	FirstAlone bool
