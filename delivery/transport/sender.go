@@ -13,7 +13,7 @@ import (
 // request was complete. The service never got the whole request.
 var ErrMayNotSend = errors.New("the lease or the device data was too old when the notification was about to be written")
 
-// Sender sends notifications to a push service. delivery/apns and delivery/logsender implement it, and
+// Sender sends notifications to a push service. delivery/apns, fcm, webpush and logsender implement it, and
 // Senders combines several. All methods may be called by many goroutines at once.
 type Sender interface {
 	// Send sends n and waits for the answer. It never returns a zero Outcome. If ctx ends first, the
@@ -125,7 +125,7 @@ type AppState struct {
 	Topic       string // "*": any topic
 	Environment api.Environment
 	URL         string
-	Auth        string // kind of credentials: "token", "certificate", "service account" or "log"
+	Auth        string // kind of credentials: "token", "certificate", "service account", "VAPID" or "log"
 	Connections int    // open, shared with apps of the same credentials and URL
 	InFlight    int    // requests of this app under way
 	// Limit is how many requests of this app may be under way: it is halved when
