@@ -27,7 +27,9 @@ type source struct {
 // testOnly tells whether a package is only for tests and benchmarks, such as the stand-in beside each
 // sender.
 func testOnly(pkg string) bool {
-	return pkg == "store/storetest" || pkg == "store/queue/queuetest" || pkg == "delivery/apns/apnstest" || pkg == "delivery/fcm/fcmtest"
+	return slices.Contains([]string{
+		"store/storetest", "store/queue/queuetest", "delivery/apns/apnstest", "delivery/fcm/fcmtest", "delivery/webpush/webpushtest",
+	}, pkg)
 }
 
 // test tells whether the file is compiled for tests only.
@@ -181,7 +183,7 @@ func TestAllowedKnowsTheForbiddenArrows(t *testing.T) {
 		{"store/redisdb", "store/queue"}, {"store/queue", "store/events"}, {"store/queue/shard", "store/queue"}, {"store/events", "store/queue/shard"}, {"store/lock", "store/queue/shard"}, {"store/devices", "store/storetest"}, {"handlers", "delivery/apns/apnstest"}, {"app", "e2e"}, {"handlers", "app"},
 		{"delivery", "delivery/targeting"}, {"delivery/targeting", "handlers"}, {"delivery", "delivery/apns"}, {"delivery/apns", "delivery"}, {"delivery/transport", "delivery/apns"}, {"delivery/h2", "delivery/transport"},
 		{"delivery/apns", "delivery/apns/apnstest"}, {"handlers", "delivery/transport"}, {"delivery/logsender", "delivery/apns"},
-		{"delivery/fcm", "delivery/apns"}, {"delivery/fcm", "delivery/fcm/fcmtest"}, {"delivery/exchange", "delivery/fcm"},
+		{"delivery/fcm", "delivery/apns"}, {"delivery/fcm", "delivery/fcm/fcmtest"}, {"delivery/exchange", "delivery/fcm"}, {"delivery/webpush", "delivery/fcm"}, {"delivery/webpush", "delivery/webpush/webpushtest"},
 		{"handlers", "openapi"}, {"openapi", "handlers"}, {"openapi", "api"}, {"handlers/web", "openapi"}, {"handlers/web", "handlers"}, {"handlers/web", "store/events"},
 		{"store/stock", "store/sales"}, {"store/stock", "store/record"},
 		{"store/chat", "store/chat/live"}, {"store/chat/live", "store/events"}, {"store/events/render", "store/queue"},

@@ -34,6 +34,7 @@ func commands() map[string]command {
 		"migrate":     {withoutArguments("migrate", migrate)},
 		"healthcheck": {withoutArguments("healthcheck", healthcheck)},
 		"keys":        {parseKeys},
+		"vapid":       {parseVAPID},
 	}
 }
 
@@ -79,14 +80,17 @@ and stock for flash sales, on Redis and SQL.
   fanfare keys rotate-token-key [--end-tokens]
                               make a new key for the user tokens that fanfare makes; those
                               of the key before stand until they end, or end within 10 s
+  fanfare vapid create [--file F]
+                              make a key for Web Push: write the private key to F, default
+                              vapid-private.pem, and print the public key
   fanfare migrate             bring the database's tables up to date (serve does it too)
   fanfare healthcheck         ask the server at FANFARE_ADDR; exit 0 if it lives
   fanfare version             print the version
   fanfare --help              print this
 
-SIGTERM drains and stops; SIGHUP reads the keys, certificates and the apps file of
-APNs, the keys of user tokens and the TLS certificate again and lets paused apps try
-at once.
+SIGTERM drains and stops; SIGHUP reads the apps file with all keys and certificates
+that it names, the keys of user tokens and the TLS certificate again and lets paused
+apps try at once.
 
 Configuration is by environment variables:
 

@@ -45,7 +45,9 @@ type config struct {
 	APNsTeamID   string `env:"FANFARE_APNS_TEAM_ID" shown:"none" desc:"team that the key belongs to"`
 	APNsAppsFile string `env:"FANFARE_APNS_APPS_FILE" shown:"none" desc:"the former name of FANFARE_APPS_FILE"`
 
-	AppsFile           string        `group:"Push" env:"FANFARE_APPS_FILE" shown:"none" desc:"several apps: JSON {\"apps\": [{\"topic\", \"environment\", \"url\"?, \"key_file\", \"key_id\", \"team_id\" or \"cert_file\", \"cert_password\"?}, {\"platform\": \"fcm\", \"topic\", \"service_account_file\", \"url\"?, \"token_url\"?, \"ca_file\"?}]}; goes before FANFARE_APNS_KEY_FILE, read again on SIGHUP, all of it or nothing"`
+	AppsFile           string        `group:"Push" env:"FANFARE_APPS_FILE" shown:"none" desc:"several apps: JSON {\"apps\": [{\"topic\", \"environment\", \"url\"?, \"key_file\", \"key_id\", \"team_id\" or \"cert_file\", \"cert_password\"?}, {\"platform\": \"fcm\", \"topic\", \"service_account_file\", \"url\"?, \"token_url\"?, \"ca_file\"?}, {\"platform\": \"webpush\", \"topic\", \"public_key\", \"private_key_file\", \"subject\", \"ca_file\"?, \"connect_to\"?}]}; goes before FANFARE_APNS_KEY_FILE, read again on SIGHUP, all of it or nothing"`
+	WebPushOrigins     []string      `env:"FANFARE_WEBPUSH_ORIGINS" shown:"those of Chrome, Edge, Firefox and Safari" desc:"hosts of further push services of browsers, such as push.example.com,*.push.example.com; * for all: then users choose which public hosts fanfare connects to"`
+	WebPushAllowNets   web.Proxies   `env:"FANFARE_WEBPUSH_ALLOW_NETS" shown:"none" desc:"for tests: networks, such as 127.0.0.0/8, that fanfare connects to for Web Push although their addresses are not public"`
 	MaxInFlight        int           `env:"FANFARE_MAX_IN_FLIGHT" envDefault:"16000" desc:"requests to push services that this process has under way at once, at most eight ninths of them for one app; a killed process may cause that many to be sent a second time. About 3 KB of memory each"`
 	NotificationLease  time.Duration `env:"FANFARE_NOTIFICATION_LEASE" envDefault:"10s" desc:"another process takes over a notification whose process did not renew its lease for this long"`
 	JobLease           time.Duration `env:"FANFARE_JOB_LEASE" envDefault:"30s" desc:"the same for events and background jobs; in a process that also sends, events have the shorter of the two"`
@@ -141,7 +143,7 @@ func parseConfig(environ []string) (*config, error) {
 	err := env.ParseWithOptions(c, env.Options{Environment: trimmed(vars)})
 	bad, parsed := parseProblems(err, vars)
 	found = append(found, parsed...)
-	for _, list := range [][]string{c.Roles, c.AllowedOrigins} {
+	for _, list := range [][]string{c.Roles, c.AllowedOrigins, c.WebPushOrigins} {
 		for i, one := range list {
 			list[i] = strings.TrimSpace(one)
 		}

@@ -26,6 +26,7 @@ func (c *config) check() problems {
 	p = append(p, c.checkRoles()...)
 	p = append(p, c.checkShards()...)
 	p = append(p, c.checkAPNs()...)
+	p = append(p, c.checkWebPush()...)
 	p = append(p, c.checkTimes()...)
 	p = append(p, c.checkContacts()...)
 	p = append(p, c.checkChats()...)
@@ -179,6 +180,18 @@ func (c *config) checkAPNs() problems {
 	}
 	if u, err := url.Parse(c.APNsURL); c.APNsURL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
 		p = append(p, "FANFARE_APNS_URL: is not https://host[:port]")
+	}
+	return p
+}
+
+func (c *config) checkWebPush() problems {
+	var p problems
+	for _, origin := range c.WebPushOrigins {
+		name := strings.TrimPrefix(origin, "*.")
+		host, _, ok := api.ParseEndpoint("https://" + name + "/")
+		if origin != "*" && (!ok || host != name) {
+			p = append(p, fmt.Sprintf("FANFARE_WEBPUSH_ORIGINS: %q is no host such as push.example.com, *.push.example.com or *", origin))
+		}
 	}
 	return p
 }

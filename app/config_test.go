@@ -61,7 +61,7 @@ func TestConfigReadsEveryVariable(t *testing.T) {
 		"FANFARE_SALE_MIN_REPLICAS=1", "FANFARE_SALE_MAX_IN_FLIGHT=64", "FANFARE_SALE_LOCAL=off",
 		"FANFARE_ROLES= api , jobs", "FANFARE_SHARDS=16", "FANFARE_SHARD_SET=0-3, 7,3", "FANFARE_APNS_URL=https://127.0.0.1:2197",
 		"FANFARE_APNS_CA_FILE=" + file, "FANFARE_APNS_KEY_FILE=" + file, "FANFARE_APNS_KEY_ID=K", "FANFARE_APNS_TEAM_ID=T",
-		"FANFARE_MAX_IN_FLIGHT=700", "FANFARE_NOTIFICATION_LEASE=1s", "FANFARE_JOB_LEASE=2s", "FANFARE_MAX_ATTEMPTS=3", "FANFARE_RETRY_BASE=1ms", "FANFARE_RETRY_MAX=1m",
+		"FANFARE_WEBPUSH_ORIGINS=push.example.com, *", "FANFARE_WEBPUSH_ALLOW_NETS=127.0.0.0/8", "FANFARE_MAX_IN_FLIGHT=700", "FANFARE_NOTIFICATION_LEASE=1s", "FANFARE_JOB_LEASE=2s", "FANFARE_MAX_ATTEMPTS=3", "FANFARE_RETRY_BASE=1ms", "FANFARE_RETRY_MAX=1m",
 		"FANFARE_MAX_AGE=1h", "FANFARE_APP_PROBE_INTERVAL=5s", "FANFARE_PAUSED_BYTES=1000000", "FANFARE_EVENT_RETENTION=10m", "FANFARE_TOMBSTONE_RETENTION=20m",
 		"FANFARE_DELETED_RETENTION=48h",
 		"FANFARE_CHAT_MAX_MESSAGES=500", "FANFARE_CHAT_MAX_AGE=48h", "FANFARE_MAX_STREAMS=100", "FANFARE_KEY_MAX_STREAMS=50",
@@ -155,6 +155,11 @@ func TestConfigProblems(t *testing.T) {
 		"ProxyByName":            {"FANFARE_TRUSTED_PROXIES=10.0.0.0/8,proxy", "FANFARE_TRUSTED_PROXIES: \"10.0.0.0/8,proxy\" is not a list of networks such as"},
 		"UserKeysNowhere":        {"FANFARE_USER_KEYS_FILE=/does/not/exist", "FANFARE_USER_KEYS_FILE: open /does/not/exist"},
 		"UserRateWithoutUnit":    {"FANFARE_USER_RATE_LIMIT=20", "FANFARE_USER_RATE_LIMIT: \"20\" is not a rate"},
+		"PushOriginWithScheme":   {"FANFARE_WEBPUSH_ORIGINS=push.example.com,https://a.example", "FANFARE_WEBPUSH_ORIGINS: \"https://a.example\" is no host such as"},
+		"PushOriginInCapitals":   {"FANFARE_WEBPUSH_ORIGINS=*.A.example", "FANFARE_WEBPUSH_ORIGINS: \"*.A.example\" is no host"},
+		"PushOriginIsAnAddress":  {"FANFARE_WEBPUSH_ORIGINS=127.0.0.1", "FANFARE_WEBPUSH_ORIGINS: \"127.0.0.1\" is no host"},
+		"PushOriginWithPort":     {"FANFARE_WEBPUSH_ORIGINS=a.example:443", "FANFARE_WEBPUSH_ORIGINS: \"a.example:443\" is no host"},
+		"PushNetByName":          {"FANFARE_WEBPUSH_ALLOW_NETS=localhost", "FANFARE_WEBPUSH_ALLOW_NETS: \"localhost\" is not a list of networks such as"},
 		"RateWithoutUnit":        {"FANFARE_RATE_LIMIT=500", "FANFARE_RATE_LIMIT: \"500\" is not a rate"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"log/slog"
+	"slices"
 
 	"fanfare/api"
 	"fanfare/delivery/apns"
@@ -9,12 +10,14 @@ import (
 	"fanfare/delivery/fcm"
 	"fanfare/delivery/logsender"
 	"fanfare/delivery/transport"
+	"fanfare/delivery/webpush"
 )
 
 // services makes the sender of each push service. A new service is a line here.
 var services = map[api.Platform]func(*config, *slog.Logger) transport.Sender{
-	api.PlatformAPNs: newAPNs,
-	api.PlatformFCM:  newFCM,
+	api.PlatformAPNs:    newAPNs,
+	api.PlatformFCM:     newFCM,
+	api.PlatformWebPush: newWebPush,
 }
 
 // openSender makes the senders of all push services and configures them. Without any credentials,
@@ -50,6 +53,16 @@ func newFCM(c *config, log *slog.Logger) transport.Sender {
 	return fcm.New(fcm.Options{Settings: senderSettings(c, log)})
 }
 
+// newWebPush makes the sender to browsers.
+func newWebPush(c *config, log *slog.Logger) transport.Sender {
+	return webpush.New(webpush.Options{Settings: senderSettings(c, log), Origins: c.pushOrigins(), AllowNets: c.WebPushAllowNets})
+}
+
+// pushOrigins lists the hosts of push services of browsers.
+func (c *config) pushOrigins() api.PushOrigins {
+	return slices.Concat(api.KnownPushOrigins, c.WebPushOrigins)
+}
+
 func senderSettings(c *config, log *slog.Logger) exchange.Settings {
 	return exchange.Settings{SendWithin: c.NotificationLease / 2, Logger: log}
 }
@@ -59,4 +72,14 @@ func (a *app) sendsToFCM() bool {
 	senders, _ := a.sender.(transport.Senders)
 	sender, ok := senders[api.PlatformFCM].(*fcm.Sender)
 	return ok && sender.HasApps()
+}
+
+// webPushKey is the key with which pages subscribe to a topic's app of Web Push; ok is false without one.
+func (a *app) webPushKey(topic string) (key string, ok bool) {
+	senders, _ := a.sender.(transport.Senders)
+	sender, is := senders[api.PlatformWebPush].(*webpush.Sender)
+	if !is {
+		return "", false
+	}
+	return sender.PublicKey(topic)
 }
