@@ -1,7 +1,5 @@
 package api
 
-import "time"
-
 // Scope is a right that an API key gives.
 type Scope string
 
@@ -29,25 +27,4 @@ var Scopes = []Scope{ScopePush, ScopePushAll, ScopeContacts, ScopeChat, ScopeSal
 // Covers tells whether a key with scope s may make calls that need other.
 func (s Scope) Covers(other Scope) bool {
 	return s == ScopeAdmin || s == other || (s == ScopeSales && other == ScopeSalesBuy) || (s == ScopeOps && other == ScopeOpsRead)
-}
-
-// Key is an API key without its secret, so that it can be shown.
-type Key struct {
-	ID        string     `json:"id"`
-	Name      string     `json:"name"`
-	Scopes    []Scope    `json:"scopes"`
-	CreatedAt Time       `json:"created_at"`
-	LastUsed  *Time      `json:"last_used_at,omitempty"`
-	ExpiresAt *Time      `json:"expires_at,omitempty"` // nil: it does not expire
-	RevokedAt *time.Time `json:"revoked_at,omitempty"`
-}
-
-// Allows tells whether the key covers a scope.
-func (k *Key) Allows(need Scope) bool {
-	for _, s := range k.Scopes {
-		if s.Covers(need) {
-			return true
-		}
-	}
-	return false
 }

@@ -212,12 +212,12 @@ func parseCreate(args []string) (action, error) {
 		return nil, err
 	}
 	return withKeys(func(ctx context.Context, store *apikeys.Store, to outputs) error {
-		secret, key, err := store.Create(ctx, strings.TrimSpace(*name), scopes, until)
+		secret, key, err := store.Create(ctx, *name, scopes, until)
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(to.out, madeKey{key, secret})
+			return printJSON(to.out, api.NewKey{Key: *key, Secret: secret})
 		}
 		fmt.Fprintln(to.out, secret)
 		to.say("key %s (%s) is made; it is shown this once", key.ID, key.Name)

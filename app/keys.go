@@ -17,12 +17,6 @@ import (
 	"fanfare/store/usertokens"
 )
 
-// madeKey is what `keys create --json` prints. The secret is never shown again.
-type madeKey struct {
-	*api.Key
-	Secret string `json:"key"`
-}
-
 func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")

@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"fanfare/store/storetest"
 )
 
 // The first key comes from a file, which is read only while no key was ever made.
@@ -74,6 +77,38 @@ func TestKeysAsJSON(t *testing.T) {
 	for _, bad := range []string{"yesterday", "-1d", "2020-01-01"} {
 		if code, _, errs := mustRun(t, dir, []string{"keys", "create", "--name", "ci", "--scopes", "push", "--expires", bad}); code != 2 || !strings.Contains(errs, bad) {
 			t.Errorf("%s: exit code %d: %s", bad, code, errs)
+		}
+	}
+}
+
+// A key that one server made works on the others, and ends on all of them when one has revoked it.
+func TestN19_OtherServersFollow(t *testing.T) {
+	t.Parallel()
+	vars := []string{"FANFARE_REDIS_URL=" + storetest.Redis(t).URL(), "FANFARE_DATABASE_URL=" + storetest.MySQL(t), "FANFARE_LOG_LEVEL=debug"}
+	key := mustCreateKey(t, t.TempDir(), "admin", vars...)
+	servers := mustServeMany(t, 2, vars...)
+	one, other := servers[0], servers[1]
+	one.key, other.key = key, key
+	var made struct{ ID, Key string }
+	one.must(201, &made, "POST", "/v1/keys", map[string]any{"name": "looks on", "scopes": []string{"ops:read"}})
+	answers := func(p *program, want int) func() bool {
+		return func() bool {
+			status, _, err := p.try("GET", "/v1/stats", nil, "Authorization", "Bearer "+made.Key)
+			return err == nil && status == want
+		}
+	}
+	if !answers(one, 200)() {
+		t.Error("the server that made the key does not take it at once")
+	}
+	storetest.Eventually(t, 30*time.Second, "the other server takes the key", answers(other, 200))
+	other.must(204, nil, "DELETE", "/v1/keys/"+made.ID, nil)
+	if !answers(other, 401)() {
+		t.Error("the server that revoked the key takes it still")
+	}
+	storetest.Eventually(t, 30*time.Second, "the first server refuses the key", answers(one, 401))
+	for _, p := range servers {
+		if strings.Contains(p.stderr.String(), made.Key) {
+			t.Error("the key is in the log")
 		}
 	}
 }

@@ -180,6 +180,9 @@ func (s *server) retryDeadLetter(ctx context.Context, in *retryDeadLetterRequest
 	if err != nil {
 		return nil, err
 	}
+	if !replayed {
+		s.web.LogChange(ctx, "dead_letters.retry", in.ID)
+	}
 	return web.Accepted(&api.DeadLetterRetried{ID: cmp.Or(stored, in.ID)}).Replayed(replayed), nil
 }
 
@@ -205,5 +208,6 @@ func (s *server) deleteDeadLetter(ctx context.Context, in *deleteDeadLetterReque
 	if err := q.DeleteDead(ctx, in.ID); err != nil {
 		return nil, err
 	}
+	s.web.LogChange(ctx, "dead_letters.delete", in.ID)
 	return web.NoContent(), nil
 }

@@ -29,6 +29,10 @@ func (s *server) routes() []web.Route {
 		route("POST", "/v1/dead-letters/{id}/retry", api.ScopeOps, web.Handle(s.retryDeadLetter)),
 		route("DELETE", "/v1/dead-letters/{id}", api.ScopeOps, web.Handle(s.deleteDeadLetter)),
 
+		route("GET", "/v1/keys", api.ScopeAdmin, web.Handle(s.listKeys)),
+		route("POST", "/v1/keys", api.ScopeAdmin, web.Handle(s.postKey).Secret()),
+		route("DELETE", "/v1/keys/{id}", api.ScopeAdmin, web.Handle(s.deleteKey)),
+
 		route("GET", "/v1/operations/{id}", web.AnyKey, web.Handle(s.getOperation)),
 
 		route("DELETE", "/v1/users/{user}", api.ScopeUsersErase, web.Handle(s.eraseUser)),

@@ -28,6 +28,10 @@ var mayCall = map[string]string{
 	"POST /v1/dead-letters/{id}/retry": "ops admin",
 	"DELETE /v1/dead-letters/{id}":     "ops admin",
 
+	"GET /v1/keys":         "admin",
+	"POST /v1/keys":        "admin",
+	"DELETE /v1/keys/{id}": "admin",
+
 	"GET /v1/operations/{id}": "push push:all contacts chat sales sales:buy tokens users:erase ops:read ops admin", // see TestE1_WhoSeesAnOperation
 
 	"GET /v1/event-types":                        "push admin",

@@ -76,6 +76,7 @@ type server struct {
 	live     *live.Hub
 	pusher   *chat.Pusher
 	sales    *sales.Store
+	keys     *apikeys.Store
 	tokens   *usertokens.Store
 	queues   []deadQueue
 
@@ -110,7 +111,7 @@ func newServer(o Options) *server {
 		confirming = api.UserScopeBuy
 	}
 	return &server{
-		tokens: o.Tokens, confirming: confirming,
+		keys: o.Keys, tokens: o.Tokens, confirming: confirming,
 		events: o.Events, devices: o.Devices, record: o.Record, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.queues(),
 		erase: o.Erase, takes: o.TakesDevice, ready: o.Ready, delivered: o.DeliveredPerSecond, web: web.New(o.Web), messages: messages,
 		metrics: figures.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,

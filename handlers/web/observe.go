@@ -164,6 +164,13 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, took time.D
 	s.logger.LogAttrs(info, level, "request", attrs...)
 }
 
+// LogChange writes the line about a change that an operator made: which API key made it, what was done,
+// and the id or name of what it was done to. The target must not be a secret, and no user's name.
+func (s *Server) LogChange(ctx context.Context, action, target string) {
+	info := infoOf(ctx)
+	s.logger.InfoContext(ctx, "change", "action", action, "target", target, "key", info.keyID(), "request_id", info.id)
+}
+
 // outageLines keeps an outage from filling the log. Of the requests that fail, one in each outagePause
 // logs a warning, with the number of requests that failed since the previous warning.
 type outageLines struct {

@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context, *fanfare.ClientWithResponses) error{push, topics, movingIn, chat, sale, erase} {
+	for _, part := range []func(context.Context, *fanfare.ClientWithResponses) error{push, topics, movingIn, chat, sale, erase, keys} {
 		if err := part(ctx, c); err != nil {
 			return err
 		}
@@ -167,6 +167,31 @@ func erase(ctx context.Context, c *fanfare.ClientWithResponses) error {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+}
+
+// keys makes the first key of the server, after which every call needs one, and revokes it.
+func keys(ctx context.Context, c *fanfare.ClientWithResponses) error {
+	made, err := c.PostKeyWithResponse(ctx, fanfare.KeyRequest{Name: "go", Scopes: []fanfare.Scope{fanfare.ScopeAdmin}})
+	if err := must(http.StatusCreated, made, err); err != nil {
+		return err
+	}
+	bearer := func(_ context.Context, r *http.Request) error {
+		r.Header.Set("Authorization", "Bearer "+made.JSON201.Key)
+		return nil
+	}
+	listed, err := c.ListKeysWithResponse(ctx, nil, bearer)
+	if err := must(http.StatusOK, listed, err); err != nil {
+		return err
+	}
+	if items := listed.JSON200.Items; len(items) != 1 || items[0].Id != made.JSON201.Id || items[0].RevokedAt != nil {
+		return fmt.Errorf("keys: %s", listed.Body)
+	}
+	ended, err := c.DeleteKeyWithResponse(ctx, made.JSON201.Id, bearer)
+	if err := must(http.StatusNoContent, ended, err); err != nil {
+		return err
+	}
+	listed, err = c.ListKeysWithResponse(ctx, nil, bearer)
+	return must(http.StatusUnauthorized, listed, err)
 }
 
 // tell posts an event to an audience with one device and waits until it is delivered.

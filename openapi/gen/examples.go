@@ -20,6 +20,8 @@ func example(operationID string) any {
 		}
 	case "putDevices":
 		return map[string]any{"devices": []any{deviceExample("bob", "a"), deviceExample("carol", "b")}}
+	case "postKey":
+		return map[string]any{"name": "dashboard", "scopes": []any{"ops:read"}, "expires_at": later}
 	case "postToken":
 		return map[string]any{"scopes": []any{"chat", "devices"}, "ttl_seconds": 3600}
 	case "postEvent":

@@ -34,7 +34,6 @@ const (
 	// staleAfter is how old the last successful reading may be before an unknown
 	// key is answered with "unavailable" instead of "unauthorized".
 	staleAfter = 10 * time.Second
-	maxName    = 255
 	maxID      = 32
 	minRandom  = 32 // 128 bits, if they are random hex
 )
@@ -82,10 +81,12 @@ func New(rec *record.DB, o Options) *Store {
 	return &Store{rec: rec, o: o, used: map[string]time.Time{}}
 }
 
-// Create makes a key and returns its secret, which is never shown again. The
-// key works in this process at once, and until expires; nil: for good.
+// Create makes a key and returns its secret, which is never shown again. Blanks around the name are
+// removed. The key works in this process at once, and until expires, which must be in the future by
+// this server's clock; nil: for good.
 func (s *Store) Create(ctx context.Context, name string, scopes []api.Scope, expires *api.Time) (string, *api.Key, error) {
-	if err := checkKey(name, scopes); err != nil {
+	name = strings.TrimSpace(name)
+	if err := checkKey(name, scopes, expires); err != nil {
 		return "", nil, err
 	}
 	id, random := newSecret()
@@ -123,9 +124,12 @@ func CheckSecret(secret string) error {
 	return nil
 }
 
-func checkKey(name string, scopes []api.Scope) error {
-	if strings.TrimSpace(name) == "" || len(name) > maxName || !utf8.ValidString(name) {
-		return api.Invalid("name", "required", "must be 1 to %d bytes", maxName)
+func checkKey(name string, scopes []api.Scope, expires *api.Time) error {
+	if name == "" || len(name) > api.MaxKeyName || !utf8.ValidString(name) {
+		return api.Invalid("name", "required", "must be 1 to %d bytes", api.MaxKeyName)
+	}
+	if expires != nil && !time.Now().Before(expires.Time) {
+		return api.Invalid("expires_at", "future", "must be in the future")
 	}
 	if len(scopes) == 0 {
 		return api.Invalid("scopes", "required", "must name at least one scope")

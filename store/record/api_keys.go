@@ -99,18 +99,12 @@ func (db *DB) RevokeKey(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return noKey(id, err)
+		n, err := res.RowsAffected()
+		if err == nil && n == 0 { // the id is not told: it may be a whole key that was mistaken for one
+			err = api.Errorf(api.CodeNotFound, "there is no such key")
 		}
-		return nil
-	})
-}
-
-func noKey(id string, err error) error {
-	if err != nil {
 		return err
-	}
-	return api.Errorf(api.CodeNotFound, "there is no key %s", id)
+	})
 }
 
 // TouchKeys notes when keys were last used; a later time on record stays. It does not raise
@@ -141,8 +135,7 @@ func (r keyRow) key() StoredKey {
 		k.ExpiresAt = new(api.AtMillis(*r.ExpiresAt))
 	}
 	if r.RevokedAt != nil {
-		at := time.UnixMilli(*r.RevokedAt).UTC()
-		k.RevokedAt = &at
+		k.RevokedAt = new(api.AtMillis(*r.RevokedAt))
 	}
 	return k
 }
