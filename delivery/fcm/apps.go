@@ -30,7 +30,7 @@ func newLink(c *appConfig, o *Options) (*link, error) {
 		return nil, err
 	}
 	po := o.Pool("FCM", c.url.Host)
-	po.Conns = maxConns
+	po.Conns, po.OnePath = maxConns, true
 	return &link{
 		pool:   h2.New(exchange.Address(c.url), exchange.TLS(c.url, c.roots), po),
 		source: source, path: "/v1/projects/" + c.account.ProjectID + "/messages:send", url: c.url.String(),

@@ -142,7 +142,7 @@ func (c *Conn) writeHeaders(call *Call, path string, fields []Field) {
 	c.field(Field{Name: ":method", Value: http.MethodPost})
 	c.field(Field{Name: ":scheme", Value: "https"})
 	c.field(Field{Name: ":authority", Value: c.pool.o.Host})
-	c.field(Field{Name: ":path", Value: path, Sensitive: true})
+	c.field(Field{Name: ":path", Value: path, Sensitive: !c.pool.o.OnePath})
 	for _, f := range fields {
 		c.field(f)
 	}

@@ -37,6 +37,25 @@ func TestRequestOnTheWire(t *testing.T) {
 	}
 }
 
+// A path that all requests share is sent as one byte from the second request on.
+func TestOnePathIsSentOnce(t *testing.T) {
+	t.Parallel()
+	second := map[bool]int{}
+	for _, one := range []bool{false, true} {
+		p := setup(t, func(o *Options) { o.OnePath = one })
+		p.ReadMetaHeaders = nil
+		p.mustSettings()
+		for range 2 {
+			p.start(nil, nil)
+			second[one] = len(mustFrame[*http2.HeadersFrame](p).HeaderBlockFragment())
+			mustFrame[*http2.DataFrame](p)
+		}
+	}
+	if second[false]-second[true] < len("/path")-1 {
+		t.Errorf("%d bytes with a path of its own, %d with the same one", second[false], second[true])
+	}
+}
+
 // Answers of every form.
 func TestAnswersOnTheWire(t *testing.T) {
 	t.Parallel()

@@ -61,6 +61,9 @@ type Options struct {
 	// is another one, or, with CloseLast, even if it is the last one.
 	IdleAfter time.Duration
 	CloseLast bool
+	// OnePath says that all requests have the same path. It then enters the connection's header table,
+	// and takes a byte or two from the second request on.
+	OnePath bool
 	// CheckAddress, when set, is called before each connection with the address that the host's name
 	// was resolved to. Its error counts as a dial error, and that address is not connected to.
 	CheckAddress func(netip.AddrPort) error
