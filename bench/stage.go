@@ -35,13 +35,16 @@ func token(n int) string { return fmt.Sprintf("%064x", 0xabc0000000+n) }
 
 // plan says what a stage has in addition to Redis and fanfare.
 type plan struct {
-	users int                 // number of users, each with a device; 0: there is no stand-in for APNs either
-	fans  int                 // number of followers of the user "star", each with a device
-	topic bool                // the followers are in the topic "star", too
-	fill  func(into inserter) // writes more rows into the database
-	maria bool                // the database is MariaDB, not SQLite
-	bare  bool                // the baselines are started as well
-	env   []string            // settings of fanfare
+	users int  // number of users, each with a device; 0: there is no stand-in for APNs either
+	fans  int  // number of followers of the user "star", each with a device
+	topic bool // the followers are in the topic "star", too
+	// androids is the number of users with a device of FCM. If it is not 0, one stand-in for all platforms
+	// takes the place of that for APNs.
+	androids int
+	fill     func(into inserter) // writes more rows into the database
+	maria    bool                // the database is MariaDB, not SQLite
+	bare     bool                // the baselines are started as well
+	env      []string            // settings of fanfare
 }
 
 // stage is a whole set-up: Redis, a database, fanfare, the baselines, and the stand-in for APNs,
@@ -70,6 +73,9 @@ func (w *world) stage(p plan) *stage {
 		s.apns = got(apnstest.New(apnstest.Options{CountsOnly: true, OnRequest: s.note}))
 		w.ends = append(w.ends, func() { _ = s.apns.Close() })
 		s.env = append(s.env, s.apns.Env()...)
+	}
+	if p.androids > 0 {
+		s.env = append(s.env, s.allPlatforms()...)
 	}
 	if p.users > 0 || p.fill != nil {
 		s.fill(p)
@@ -109,6 +115,7 @@ func (s *stage) fill(p plan) {
 	into := inserter{db}
 	into.devices("user-%d", 0, p.users, apnstest.DefaultTopic)
 	into.devices("fan-%d", fanToken, p.fans, apnstest.DefaultTopic)
+	into.androids(p.androids)
 	into.contacts(p.fans, func(i int) (string, string) { return fmt.Sprintf("fan-%d", i), "star" })
 	if p.topic {
 		into.rows("topic_members (topic, user_id, joined_at)", p.fans, func(i int) string { return fmt.Sprintf("('star','fan-%d',1)", i) })

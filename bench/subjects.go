@@ -128,6 +128,9 @@ func pushSubjects() []subject {
 			{"delivered, one event to a topic of 100,000 devices", "topic rate", "/s", "contacts rate", followed100k, atLeast(.95)},
 			{"delivered, one event to all users, 100,000 devices", "all rate", "/s", "contacts rate", followed100k, atLeast(.95)},
 		}},
+		{name: "platforms", section: "Push", sides: platforms, rows: []want{
+			{"delivered to FCM, 100 events per batch POST", "fcm rate", "/s", "apns rate", "the same to APNs, same stand-in", atLeast(.9)},
+		}},
 		{name: "latency", section: "Push", sides: latency, rows: []want{
 			{"POST to arrival at 200/s, p50", "ours p50", "ms", "", "", valueAtMost(.8)},
 			{"POST to arrival at 200/s, p99", "ours p99", "ms", "", "", valueAtMost(3)},
