@@ -81,18 +81,26 @@ const (
 // EventReport is the answer of GET /v1/events/{id}. The counts are right even if work was done again
 // after a crash. Recipients are distinct users before suppression.
 type EventReport struct {
-	ID            string     `json:"id"`
-	Type          string     `json:"type"`
-	State         EventState `json:"state"`
-	Recipients    int64      `json:"recipients"`
-	Notifications int64      `json:"notifications"`
-	Delivered     int64      `json:"delivered"`
-	Failed        int64      `json:"failed"`
-	Expired       int64      `json:"expired"`
-	Retrying      int64      `json:"retrying"`
+	ID         string     `json:"id"`
+	Type       string     `json:"type"`
+	State      EventState `json:"state"`
+	Recipients int64      `json:"recipients"`
+	PlatformCounts
+	// Platforms has the same numbers for each platform that has notifications; they add up to those of
+	// the event.
+	Platforms map[Platform]PlatformCounts `json:"platforms,omitempty"`
 	// FailedBy counts the failed notifications by reason, at most the 10 most frequent reasons.
 	FailedBy   map[string]int64 `json:"failed_by,omitempty"`
 	Suppressed SuppressedCounts `json:"suppressed"`
+}
+
+// PlatformCounts are numbers of notifications, of an event or of one platform of it.
+type PlatformCounts struct {
+	Notifications int64 `json:"notifications"`
+	Delivered     int64 `json:"delivered"`
+	Failed        int64 `json:"failed"`
+	Expired       int64 `json:"expired"`
+	Retrying      int64 `json:"retrying"`
 }
 
 // SuppressedCounts counts the users who got no notification. Each counts once, under the first reason

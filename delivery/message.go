@@ -46,7 +46,7 @@ type message struct {
 	Topic        string          `json:"topic"`
 	Environment  api.Environment `json:"environment,omitempty"` // "" unless the platform is APNs
 	RegisteredAt int64           `json:"registered_at"`         // Unix ms
-	Event        string          `json:"event"`                 // its group
+	Event        string          `json:"event"`                 // see events.GroupOf
 	AcceptedAt   int64           `json:"accepted_at"`           // Unix ms
 	Push         render.Push     `json:"push"`
 	// Suspect says that the service refused the device once before.
@@ -223,9 +223,9 @@ func (e *encoder) message(user string, d *api.Device) []byte {
 	return append(m.appendDevice(make([]byte, 0, len(common)+len(d.Token)+len(user)+len(d.Topic)+16)), common...)
 }
 
-// decodeMessage decodes the payload of a job in the event's group.
-func decodeMessage(event string, text []byte) (*message, error) {
-	r := &fields{rest: text}
+// decodeMessage decodes the payload of a job in this group.
+func decodeMessage(group string, text []byte) (*message, error) {
+	event, r := events.EventOfGroup(group), &fields{rest: text}
 	form := r.byte()
 	if form != messageForm && form != otherForm {
 		return nil, fmt.Errorf("a notification of form %d", form)

@@ -95,7 +95,7 @@ func (e *OneHop) begin() {
 // works builds the event's notifications.
 func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 	n, id := len(to), e.id()
-	e.left, e.sent.Made = n, int64(n)
+	e.left = n
 	messages, works := make([]message, n), make([]work, n)
 	for i, r := range to {
 		messages[i] = message{
@@ -107,6 +107,7 @@ func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 			lease: e.Claim, event: e, id: NotificationID(id, r.Device.Token), m: &messages[i], enqueued: e.Claim.EnqueuedAt,
 			app: messages[i].app(), group: e.Group,
 		}
+		e.sent.Make(messages[i].platform(), 1)
 	}
 	return works
 }
@@ -150,14 +151,14 @@ func Jobs(q *queue.Queue, event string, j *events.Job, to []Recipient) []queue.J
 	enc, jobs, actor := newEncoder(event, j), make([]queue.Job, len(to)), actorMark(j.Actor)
 	for i, r := range to {
 		jobs[i] = queue.Job{
-			ID: jobID(event, r.Device.Token), Shard: q.Route(r.Device.Token), Group: event, Type: actor,
+			ID: jobID(event, r.Device.Token), Shard: q.Route(r.Device.Token), Group: events.GroupOf(event, r.Device.PlatformOf()), Type: actor,
 			Guard: devices.GuardName(r.Device.Token), Payload: enc.message(r.User, r.Device),
 		}
 	}
 	return jobs
 }
 
-// end notes that a notification has ended under a label, or was stored.
+// end notes that a notification has ended, or was stored.
 func (e *OneHop) end(w *work, mark string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -221,7 +222,7 @@ func (d *Delivery) finishEvent(ctx context.Context, w *work, r queue.Result) {
 		if r.Label == events.LabelFailed {
 			r.Label = events.FailedBy(d.o.Metrics.endLabel(r))
 		}
-		w.event.end(w, r.Label)
+		w.event.end(w, events.MarkOf(w.m.platform(), r.Label))
 	case queue.Release:
 		w.event.undo(r)
 	default:
@@ -236,7 +237,8 @@ func (d *Delivery) store(ctx context.Context, w *work, r queue.Result) {
 		return
 	}
 	job := queue.Job{
-		ID: jobID(w.m.Event, w.m.Token), Shard: d.o.Queue.Route(w.m.Token), Group: w.m.Event, Type: actorMark(w.event.Job.Actor), Guard: devices.GuardName(w.m.Token), Delay: w.event.Claim.Wait(r), Counts: r.Counts,
+		ID: jobID(w.m.Event, w.m.Token), Shard: d.o.Queue.Route(w.m.Token), Group: events.GroupOf(w.m.Event, w.m.platform()), Type: actorMark(w.event.Job.Actor),
+		Guard: devices.GuardName(w.m.Token), Delay: w.event.Claim.Wait(r), Counts: r.Counts,
 	}
 	switch r.Outcome {
 	case queue.Dead:

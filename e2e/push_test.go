@@ -113,7 +113,11 @@ type report struct {
 	Recipients, Notifications, Delivered, Failed, Expired, Retrying int
 	Suppressed                                                      map[string]int
 	FailedBy                                                        map[string]int `json:"failed_by"`
+	Platforms                                                       map[string]counts
 }
+
+// counts are the numbers of one platform in a report.
+type counts struct{ Notifications, Delivered, Failed, Expired, Retrying int }
 
 // checkReport waits until the event is done and compares its counts.
 func checkReport(t *testing.T, p *program, event string) {

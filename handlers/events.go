@@ -110,8 +110,9 @@ type getEventRequest struct {
 //	@Description	distinct users before suppression. Each suppressed user counts once, under the first reason that applies:
 //	@Description	is_actor, opted_out, muted, no_device, live (an event to a chat is not sent to members who follow their chats on
 //	@Description	a stream at that moment). `done` means that every notification is delivered, failed or expired. `failed_by`
-//	@Description	counts the failed notifications by their 10 most frequent reasons. A report is kept for 24 h after the event's
-//	@Description	end (`FANFARE_EVENT_RETENTION`).
+//	@Description	counts the failed notifications by their 10 most frequent reasons. `platforms` has the numbers of each push
+//	@Description	service; they add up to those of the event. A report is kept for 24 h after the event's end
+//	@Description	(`FANFARE_EVENT_RETENTION`).
 //	@Tags			push
 //	@ID				getEvent
 //	@Produce		json

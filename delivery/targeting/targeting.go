@@ -266,8 +266,9 @@ func (t *Targeting) splits(ctx context.Context, p *page) bool {
 // madeWhole tells whether a process stored or sent notifications of the event itself rather than
 // of its parts.
 func (t *Targeting) madeWhole(ctx context.Context, p *page) (bool, error) {
-	if made, err := t.o.Notifications.Groups(ctx, p.c.ID); len(made) > 0 || err != nil {
-		return len(made) > 0, err
+	made, err := events.Stored(ctx, t.o.Notifications, p.c.ID)
+	if err != nil || slices.ContainsFunc(made, func(counts map[string]int64) bool { return len(counts) > 0 }) {
+		return err == nil, err
 	}
 	marks, err := t.o.Events.Marks(ctx, p.c)
 	return err == nil && len(marks[0]) > 0, err

@@ -2,8 +2,7 @@ package events
 
 import "strings"
 
-// MarkStored is the mark of a notification that became a job of its own. Every other mark is the
-// label of a notification's end.
+// MarkStored is the mark of a notification that became a job of its own. Every other mark is a MarkOf.
 const MarkStored = "stored"
 
 // MarkName is the name of a notification's mark: the beginning of the notification's id.

@@ -36,25 +36,42 @@ func PartCounts(c Counts, s Sent) map[string]int64 {
 	all := map[string]int64{}
 	for name, n := range map[string]int64{
 		"recipients": c.Recipients, "is_actor": c.IsActor, "opted_out": c.OptedOut, "muted": c.Muted, "no_device": c.NoDevice, "live": c.Live,
-		countDelivered: s.Delivered, countFailed: s.Failed, countExpired: s.Expired,
 	} {
 		if n > 0 {
 			all[name] = n
 		}
 	}
+	eachEnds(&s, func(ending string, e *Ends) {
+		for name, n := range map[string]int64{countDelivered: e.Delivered, countFailed: e.Failed, countExpired: e.Expired} {
+			if n > 0 {
+				all[name+ending] = n
+			}
+		}
+	})
 	for why, n := range s.Why {
 		all[countFailed+reasonMark+why] = n
 	}
 	return all
 }
 
+// eachEnds visits the numbers of all platforms, and then those of each of the OtherPlatforms with the
+// ending of their names.
+func eachEnds(s *Sent, visit func(ending string, e *Ends)) {
+	visit("", &s.Ends)
+	for i, ending := range groupEndings {
+		visit(ending, &s.Others[i])
+	}
+}
+
 // addParts adds the counts of an event's parts.
 func (p *progress) addParts(sums map[string]int64) {
 	p.counts = p.counts.Plus(Counts{Recipients: sums["recipients"], IsActor: sums["is_actor"], OptedOut: sums["opted_out"],
 		Muted: sums["muted"], NoDevice: sums["no_device"], Live: sums["live"]})
-	p.sent.Delivered += sums[countDelivered]
-	p.sent.Failed += sums[countFailed]
-	p.sent.Expired += sums[countExpired]
+	eachEnds(&p.sent, func(ending string, e *Ends) {
+		e.Delivered += sums[countDelivered+ending]
+		e.Failed += sums[countFailed+ending]
+		e.Expired += sums[countExpired+ending]
+	})
 	p.sent.addReasons(countFailed, sums)
 }
 

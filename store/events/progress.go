@@ -2,10 +2,12 @@ package events
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"fanfare/api"
 	"fanfare/store/queue"
 )
 
@@ -39,31 +41,54 @@ func (c Counts) Suppressed() map[string]int64 {
 	return map[string]int64{"is_actor": c.IsActor, "opted_out": c.OptedOut, "muted": c.Muted, "no_device": c.NoDevice, "live": c.Live}
 }
 
-// Sent counts the notifications of an event that were sent by the process that targeted it, without
-// those that were stored as jobs.
-type Sent struct {
+// Ends are numbers of notifications, by how they ended.
+type Ends struct {
 	Delivered, Failed, Expired int64
-	// Made is how many notifications the event has, including stored ones, if that is known. If it
+	// Made is how many notifications there are, including stored ones, if that is known. If it
 	// is 0, the number is the sum of those that have ended and those that were stored.
 	Made int64
-	// Why counts the failed notifications by reason.
-	Why map[string]int64 `json:",omitempty"`
 }
 
 // none tells whether nothing was counted.
-func (s *Sent) none() bool { return s.Delivered+s.Failed+s.Expired+s.Made == 0 }
+func (e *Ends) none() bool { return *e == Ends{} }
 
-// Count counts one notification under the label of its end.
-func (s *Sent) Count(label string) {
+// Sent counts the notifications of an event that were sent by the process that targeted it, without
+// those that were stored as jobs.
+type Sent struct {
+	Ends
+	// Why counts the failed notifications by reason.
+	Why map[string]int64 `json:",omitempty"`
+	// Others are those of the numbers that belong to each of the OtherPlatforms; the rest is APNs'.
+	Others [len(OtherPlatforms)]Ends `json:",omitzero"`
+}
+
+// Make counts n notifications that an event has on a platform.
+func (s *Sent) Make(p api.Platform, n int64) {
+	s.on(p, func(e *Ends) { e.Made += n })
+}
+
+// Count counts one notification under its mark, which is not MarkStored.
+func (s *Sent) Count(mark string) {
+	p, label := platformOf(mark)
 	label, why, _ := strings.Cut(label, reasonMark)
-	switch label {
-	case LabelDelivered:
-		s.Delivered++
-	case LabelExpired:
-		s.Expired++
-	default:
-		s.Failed++
-		s.because(why, 1)
+	s.on(p, func(e *Ends) {
+		switch label {
+		case LabelDelivered:
+			e.Delivered++
+		case LabelExpired:
+			e.Expired++
+		default:
+			e.Failed++
+		}
+	})
+	s.because(why, 1)
+}
+
+// on counts in the numbers of all platforms, and in those of one that is not APNs.
+func (s *Sent) on(p api.Platform, count func(*Ends)) {
+	count(&s.Ends)
+	if i := slices.Index(OtherPlatforms[:], p); i >= 0 {
+		count(&s.Others[i])
 	}
 }
 
@@ -131,24 +156,41 @@ func (j *Job) End(all Counts, sent Sent, ended bool, reportTTL time.Duration) qu
 	return queue.Result{Report: j.ReportTargeted(all, sent), ReportTTL: reportTTL}
 }
 
+// beforeOthers is how many numbers a report has without those of other platforms than APNs.
+const beforeOthers = 11
+
+// numbers lists the numbers of a report in the order of its text. Processes that know APNs alone read the
+// first beforeOthers of them.
+func (p *progress) numbers() []*int64 {
+	c, s := &p.counts, &p.sent
+	all := []*int64{&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired, &s.Made, &p.parts}
+	for i := range s.Others {
+		e := &s.Others[i]
+		all = append(all, &e.Made, &e.Delivered, &e.Failed, &e.Expired)
+	}
+	return all
+}
+
 // text is the letter of the state and the type, which has no blank, followed by the counts up to
 // the last one that is not 0, each after a blank. A count of 0 is an empty text. The reasons of
-// failed notifications follow after all counts.
+// failed notifications follow after the counts, and at least after those of APNs.
 func (p *progress) text() string {
 	b := make([]byte, 0, len(p.typ)+24)
 	b = append(append(b, p.state), p.typ...)
-	c, s := &p.counts, &p.sent
-	numbers := [...]int64{c.Recipients, c.IsActor, c.OptedOut, c.Muted, c.NoDevice, c.Live, s.Delivered, s.Failed, s.Expired, s.Made, p.parts}
-	used := len(numbers)
-	for used > 0 && numbers[used-1] == 0 && len(s.Why) == 0 {
+	numbers := p.numbers()
+	used, least := len(numbers), 0
+	if len(p.sent.Why) > 0 {
+		least = beforeOthers
+	}
+	for used > least && *numbers[used-1] == 0 {
 		used--
 	}
 	for _, n := range numbers[:used] {
-		if b = append(b, ' '); n != 0 {
-			b = strconv.AppendInt(b, n, 10)
+		if b = append(b, ' '); *n != 0 {
+			b = strconv.AppendInt(b, *n, 10)
 		}
 	}
-	for why, n := range s.Why {
+	for why, n := range p.sent.Why {
 		b = strconv.AppendInt(append(append(append(b, ' '), why...), '='), n, 10)
 	}
 	return string(b)
@@ -159,8 +201,7 @@ func parseProgress(text string) (p progress, err error) {
 	p.state = text[0]
 	fields := strings.Split(text[1:], " ")
 	p.typ = fields[0]
-	c, s := &p.counts, &p.sent
-	numbers := [...]*int64{&c.Recipients, &c.IsActor, &c.OptedOut, &c.Muted, &c.NoDevice, &c.Live, &s.Delivered, &s.Failed, &s.Expired, &s.Made, &p.parts}
+	numbers := p.numbers()
 	for i, field := range fields[1:] {
 		var n int64
 		why, number, reason := strings.Cut(field, "=")
@@ -173,7 +214,7 @@ func parseProgress(text string) (p progress, err error) {
 			}
 		}
 		if reason {
-			s.because(why, n)
+			p.sent.because(why, n)
 		} else if i < len(numbers) {
 			*numbers[i] = n
 		}

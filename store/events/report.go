@@ -31,21 +31,24 @@ func (s *Store) Report(ctx context.Context, id string) (*api.EventReport, error)
 	if err != nil {
 		return nil, err
 	}
-	sent, parts := map[string]int64{}, map[string]int64{}
+	sent := make([]map[string]int64, 1+len(groupEndings))
+	ended := int64(0)
 	// A dead letter that is tried again is queued as well, and keeps its counts.
 	if event.state == stateDone || text == string(stateQueued)+event.typ {
 		return report(id, &event, sent), nil
 	}
 	if event.parts > 0 {
-		if parts, err = s.o.Queue.Groups(ctx, id); err != nil {
+		parts, err := s.o.Queue.Groups(ctx, id)
+		if err != nil {
 			return nil, err
 		}
 		event.addParts(parts)
+		ended = parts[LabelPart]
 	}
-	if sent, err = s.o.Notifications.Groups(ctx, id); err != nil {
+	if sent, err = Stored(ctx, s.o.Notifications, id); err != nil {
 		return nil, err
 	}
-	if event.state == stateTargeted && parts[LabelPart] < event.parts {
+	if event.state == stateTargeted && ended < event.parts {
 		event.state = stateTargeting
 	}
 	return report(id, &event, sent), nil
@@ -55,23 +58,62 @@ func notFound(id string) error {
 	return api.Errorf(api.CodeNotFound, "there is no event %q, or its report is no longer kept", id)
 }
 
-// report combines the event's report with the counters of its notifications.
-func report(id string, event *progress, sent map[string]int64) *api.EventReport {
+// report combines the event's report with the counters of its notifications: those of APNs, and of each
+// of the OtherPlatforms.
+func report(id string, event *progress, sent []map[string]int64) *api.EventReport {
 	c, s := &event.counts, &event.sent
+	all := map[string]int64{}
+	for _, counts := range sent {
+		for name, n := range counts {
+			all[name] += n
+		}
+	}
 	r := &api.EventReport{
-		ID: id, Type: event.typ, Recipients: c.Recipients,
-		Notifications: max(s.Made, s.Delivered+s.Failed+s.Expired+sent[CountCreated]),
-		Delivered:     s.Delivered + sent[LabelDelivered], Failed: s.Failed + sent[LabelFailed], Expired: s.Expired + sent[LabelExpired],
+		ID: id, Type: event.typ, Recipients: c.Recipients, PlatformCounts: countsOf(&s.Ends, all),
 		Suppressed: api.SuppressedCounts{
 			IsActor: c.IsActor, OptedOut: c.OptedOut, Muted: c.Muted, NoDevice: c.NoDevice, Live: c.Live,
 		},
 	}
-	ended := r.Delivered + r.Failed + r.Expired
-	r.Retrying = max(0, min(sent[CountRetrying], r.Notifications-ended))
-	s.addReasons(LabelFailed, sent)
+	r.Platforms = platforms(r.PlatformCounts, s, sent)
+	s.addReasons(LabelFailed, all)
 	r.FailedBy = mostFrequent(s.Why)
-	r.State = stateOf(event, r.Notifications == ended)
+	r.State = stateOf(event, r.Notifications == r.Delivered+r.Failed+r.Expired)
 	return r
+}
+
+// countsOf combines what was sent in one hop with the counters of notifications that were stored.
+func countsOf(e *Ends, stored map[string]int64) api.PlatformCounts {
+	p := api.PlatformCounts{
+		Notifications: max(e.Made, e.Delivered+e.Failed+e.Expired+stored[CountCreated]),
+		Delivered:     e.Delivered + stored[LabelDelivered], Failed: e.Failed + stored[LabelFailed], Expired: e.Expired + stored[LabelExpired],
+	}
+	p.Retrying = max(0, min(stored[CountRetrying], p.Notifications-p.Delivered-p.Failed-p.Expired))
+	return p
+}
+
+// platforms divides the numbers by platform; nil if there are no notifications. What does not belong to
+// another platform belongs to APNs.
+func platforms(all api.PlatformCounts, s *Sent, sent []map[string]int64) map[api.Platform]api.PlatformCounts {
+	if all.Notifications == 0 {
+		return nil
+	}
+	out, apns := map[api.Platform]api.PlatformCounts{}, all
+	for i, p := range OtherPlatforms {
+		n := countsOf(&s.Others[i], sent[1+i])
+		if n.Notifications == 0 {
+			continue
+		}
+		out[p] = n
+		apns.Notifications -= n.Notifications
+		apns.Delivered -= n.Delivered
+		apns.Failed -= n.Failed
+		apns.Expired -= n.Expired
+		apns.Retrying -= n.Retrying
+	}
+	if apns.Notifications > 0 {
+		out[api.PlatformAPNs] = apns
+	}
+	return out
 }
 
 // maxReasons is how many reasons a report names.

@@ -17,21 +17,40 @@ import (
 // Groups adds a group's counts up over all shards, in one pipeline. There are none when
 // no shard knows the group.
 func (q *Queue) Groups(ctx context.Context, group string) (map[string]int64, error) {
+	sums, err := q.GroupsLike(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	return sums[0], nil
+}
+
+// GroupsLike reads a group's counts as Groups does, and with them, for as little, those of the groups that
+// have the same name with one of these endings, in this order.
+func (q *Queue) GroupsLike(ctx context.Context, group string, endings ...string) ([]map[string]int64, error) {
 	cmds := make([]redis.Cmder, q.o.Shards)
 	for shard := range cmds {
 		key, field := q.shards[shard].GroupKey(group)
-		cmds[shard] = redis.NewStringCmd(ctx, "hget", key, field)
+		args := []any{"hmget", key, field}
+		for _, ending := range endings {
+			args = append(args, field+ending)
+		}
+		cmds[shard] = redis.NewSliceCmd(ctx, args...)
 	}
 	if err := q.db.Pipeline(ctx, redisdb.Read, cmds...); err != nil {
 		return nil, err
 	}
-	sums := map[string]int64{}
+	sums := make([]map[string]int64, 1+len(endings))
+	for i := range sums {
+		sums[i] = map[string]int64{}
+	}
 	for _, cmd := range cmds {
-		record, err := cmd.(*redis.StringCmd).Result()
-		if err == nil {
-			err = addCounts(sums, record)
+		records, err := cmd.(*redis.SliceCmd).Result()
+		for i := 0; err == nil && i < len(records); i++ {
+			if record, ok := records[i].(string); ok {
+				err = addCounts(sums[i], record)
+			}
 		}
-		if err != nil && !errors.Is(err, redis.Nil) {
+		if err != nil {
 			return nil, fmt.Errorf("read group %s: %w", group, err)
 		}
 	}

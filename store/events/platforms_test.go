@@ -1,0 +1,98 @@
+package events
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+
+	"fanfare/api"
+)
+
+// W7: of what was sent in one hop, in parts and in jobs of their own, each platform has its numbers, and
+// together they are those of the event.
+func TestW7_NumbersByPlatform(t *testing.T) {
+	t.Parallel()
+	var sent Sent
+	for p, marks := range map[api.Platform][]string{
+		api.PlatformAPNs:    {LabelDelivered, LabelDelivered, FailedBy("BadTopic")},
+		api.PlatformFCM:     {LabelDelivered, FailedBy("UNREGISTERED"), LabelExpired},
+		api.PlatformWebPush: {LabelExpired, LabelDelivered, LabelDelivered, LabelDelivered},
+	} {
+		sent.Make(p, int64(len(marks))+1) // and one that was stored
+		for _, label := range marks {
+			sent.Count(MarkOf(p, label))
+		}
+	}
+	p, err := parseProgress((&Job{Type: "t"}).ReportTargeted(Counts{Recipients: 4}, sent))
+	if err != nil || p.sent.Ends != sent.Ends || p.sent.Others != sent.Others || !maps.Equal(p.sent.Why, sent.Why) {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	p.addParts(PartCounts(Counts{}, sent)) // a part of which 3 more were stored
+	stored := []map[string]int64{
+		{CountCreated: 2, LabelDelivered: 1, CountRetrying: 1},
+		{CountCreated: 2, LabelFailed: 1, FailedBy("UNREGISTERED"): 1, CountRetrying: 1},
+		{CountCreated: 2, LabelExpired: 2},
+	}
+	r := report("x", &p, stored)
+	want := map[api.Platform]api.PlatformCounts{
+		api.PlatformAPNs:    {Notifications: 8, Delivered: 5, Failed: 2, Retrying: 1},
+		api.PlatformFCM:     {Notifications: 8, Delivered: 2, Failed: 3, Expired: 2, Retrying: 1},
+		api.PlatformWebPush: {Notifications: 10, Delivered: 6, Expired: 4},
+	}
+	if !maps.Equal(r.Platforms, want) {
+		t.Errorf("%+v", r.Platforms)
+	}
+	if all := (api.PlatformCounts{Notifications: 26, Delivered: 13, Failed: 5, Expired: 6, Retrying: 2}); r.PlatformCounts != all {
+		t.Errorf("together %+v", r.PlatformCounts)
+	}
+	if r.FailedBy["UNREGISTERED"] != 3 || r.FailedBy["BadTopic"] != 2 {
+		t.Errorf("%v", r.FailedBy)
+	}
+	if r := report("x", &progress{typ: "t"}, make([]map[string]int64, 3)); r.Platforms != nil {
+		t.Errorf("an event without notifications: %+v", r.Platforms)
+	}
+}
+
+// W7, W18: what is stored of an event to APNs alone is what it was: its report, the counts of its parts, what
+// its job keeps, its marks and its group.
+func TestW18_APNsAloneStoresNothingMore(t *testing.T) {
+	t.Parallel()
+	var sent Sent
+	for _, label := range []string{LabelDelivered, LabelDelivered, LabelExpired} {
+		sent.Count(MarkOf(api.PlatformAPNs, label))
+	}
+	j := &Job{Type: "greeting"}
+	if text := j.ReportTargeted(Counts{Recipients: 3}, sent); text != "Sgreeting 3      2  1" {
+		t.Errorf("%q", text)
+	}
+	sent.Make(api.PlatformAPNs, 4)
+	sent.Count(MarkOf(api.PlatformAPNs, FailedBy("BadTopic")))
+	if text := j.ReportDone(Counts{Recipients: 3, Live: 1}, sent); text != "Dgreeting 3     1 2 1 1 4  BadTopic=1" {
+		t.Errorf("%q", text)
+	}
+	if text, err := json.Marshal(sent); err != nil || string(text) != `{"Delivered":2,"Failed":1,"Expired":1,"Made":4,"Why":{"BadTopic":1}}` {
+		t.Errorf("%s, %v", text, err)
+	}
+	if counts := PartCounts(Counts{}, sent); len(counts) != 4 {
+		t.Errorf("%v", counts)
+	}
+	if GroupOf("event", api.PlatformAPNs) != "event" || MarkOf(api.PlatformAPNs, LabelFailed) != LabelFailed {
+		t.Error("a group or a mark is longer")
+	}
+}
+
+// A process that knows APNs alone reads the numbers of all platforms in a report, and no others.
+func TestW18_OldProcessesReadTheSums(t *testing.T) {
+	t.Parallel()
+	var sent Sent
+	sent.Count(MarkOf(api.PlatformFCM, FailedBy("UNREGISTERED")))
+	text := (&Job{Type: "t", Parts: 7}).ReportTargeted(Counts{Recipients: 3}, sent)
+	numbers := strings.Split(text, " ")[1:]
+	if len(numbers) < beforeOthers || numbers[beforeOthers-1] != "7" || numbers[7] != "1" || !strings.HasSuffix(text, " UNREGISTERED=1") {
+		t.Errorf("%q", text)
+	}
+	if g := GroupOf("event", api.PlatformFCM); EventOfGroup(g) != "event" || EventOfGroup("event") != "event" {
+		t.Errorf("%q", g)
+	}
+}
