@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,11 +26,22 @@ type android struct {
 
 func serveAndroid(t *testing.T, vars ...string) *android {
 	t.Helper()
-	dir := t.TempDir()
-	a := &android{apns: apnstest.Start(t, apnstest.Options{}), fcm: fcmtest.Start(t, fcmtest.Options{}), file: filepath.Join(dir, "apps.json")}
-	a.mustWriteApps(t, a.fcm.AccountFile())
-	a.program = mustServe(t, dir, append(vars, "FANFARE_APPS_FILE="+a.file, "FANFARE_APNS_CA_FILE="+a.apns.CAFile())...)
+	a := androidFiles(t)
+	a.program = mustServe(t, t.TempDir(), append(vars, a.vars()...)...)
 	return a
+}
+
+// androidFiles starts the stand-ins for both, and writes the apps file.
+func androidFiles(t *testing.T) *android {
+	t.Helper()
+	a := &android{apns: apnstest.Start(t, apnstest.Options{}), fcm: fcmtest.Start(t, fcmtest.Options{}), file: filepath.Join(t.TempDir(), "apps.json")}
+	a.mustWriteApps(t, a.fcm.AccountFile())
+	return a
+}
+
+// vars are the settings of a server with both apps.
+func (a *android) vars() []string {
+	return []string{"FANFARE_APPS_FILE=" + a.file, "FANFARE_APNS_CA_FILE=" + a.apns.CAFile()}
 }
 
 // mustWriteApps writes the apps file.
@@ -80,7 +92,7 @@ func TestW5_OneEventToAllPlatforms(t *testing.T) {
 	a.mustRegisterFCM("eve", 2, "")
 	for range 2 {
 		r := a.mustEnd(a.mustPost(map[string]any{"type": "hello", "audience": map[string]any{"users": []string{"bob", "eve"}}, "data": map[string]string{"album": "1"}}))
-		if r.Notifications != 3 || r.Delivered != 3 {
+		if r.Notifications != 3 || r.Delivered != 3 || !maps.Equal(r.Platforms, map[string]counts{"apns": {Notifications: 1, Delivered: 1}, "fcm": {Notifications: 2, Delivered: 2}}) {
 			t.Fatalf("%+v", r)
 		}
 	}

@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/fcm/fcmtest"
+	"fanfare/store/storetest"
+)
+
+// fcmLedger shows what FCM got as if it were a ledger of APNs: the tag in place of the apns-id, and the n-th
+// device of FCM in place of the n-th of APNs.
+type fcmLedger struct{ *fcmtest.Server }
+
+func (l fcmLedger) Requests() (list []apnstest.Request) {
+	conns := map[string]int{}
+	for _, r := range l.Server.Requests() {
+		if conns[r.Conn] == 0 {
+			conns[r.Conn] = len(conns) + 1
+		}
+		n, shown := 0, struct{ Tag string }{}
+		_, _ = fmt.Sscanf(r.Message.Token, "cToken-%d_", &n)
+		_ = json.Unmarshal(r.Message.Android.Notification, &shown)
+		payload, _ := json.Marshal(map[string]string{"event_id": r.Message.Data["event_id"]})
+		list = append(list, apnstest.Request{Token: deviceToken(n), ID: shown.Tag, Payload: payload, Connection: conns[r.Conn], At: r.At, Answered: r.Answered})
+	}
+	return list
+}
+
+// mustRegisterBoth registers a device of APNs and one of FCM for each of user-0...n-1.
+func (p *program) mustRegisterBoth(n int) {
+	p.t.Helper()
+	p.mustRegister(n)
+	const batch = 500
+	p.each((n+batch-1)/batch, func(i int) error {
+		var list []map[string]string
+		for k := i * batch; k < min((i+1)*batch, n); k++ {
+			list = append(list, map[string]string{"user": fmt.Sprint("user-", k), "token": fcmDevice(k), "platform": "fcm", "topic": "com.example.app"})
+		}
+		status, answer, err := p.try("POST", "/v1/devices/batch", map[string]any{"devices": list})
+		if err == nil && status != 204 {
+			err = fmt.Errorf("%d %s", status, answer)
+		}
+		return err
+	})
+}
+
+// checkPlatforms waits until an event is done, and checks that its platforms have these numbers.
+func checkPlatforms(t *testing.T, p *program, id string, want map[string]counts) {
+	t.Helper()
+	var r report
+	storetest.Eventually(t, 2*time.Minute, "event "+id+" is done", func() bool {
+		status, answer, err := p.try("GET", "/v1/events/"+id, nil)
+		r = report{}
+		return err == nil && status == 200 && json.Unmarshal(answer, &r) == nil && r.State == "done"
+	})
+	var sum counts
+	for _, c := range r.Platforms {
+		sum.Notifications += c.Notifications
+		sum.Delivered += c.Delivered
+		sum.Failed += c.Failed
+		sum.Expired += c.Expired
+		sum.Retrying += c.Retrying
+	}
+	if all := (counts{r.Notifications, r.Delivered, r.Failed, r.Expired, r.Retrying}); !maps.Equal(r.Platforms, want) || sum != all {
+		t.Errorf("event %s: %+v", id, r)
+	}
+}
+
+// W17, W7: servers get events to users with a device of each platform, while one of them is killed with kill
+// -9 every second. Every device gets every event; repeats have the same apns-id or tag, and occur only in
+// the window of A15. The reports count each platform once.
+func TestW17_KilledEverySecondOnAllPlatforms(t *testing.T) {
+	t.Parallel()
+	n := storetest.Sized(10_000, 1000)
+	a, redis := androidFiles(t), storetest.Redis(t)
+	f := &fleet{t: t, redis: redis, vars: quick(append(a.vars(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)}
+	f.servers = mustServeMany(t, storetest.Sized(5, 3), f.vars...)
+	f.servers[0].mustRegisterBoth(n)
+	pace := time.NewTicker(40 * time.Millisecond)
+	defer pace.Stop()
+	posts := &poster{n: n, batch: 20, pace: pace.C, servers: f.all}
+	posts.start()
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	for kills := 0; len(a.apns.Requests())+len(a.fcm.Requests()) < 2*n && kills < 60; kills++ {
+		<-every.C
+		f.kill()
+	}
+	if err := <-posts.done; err != nil {
+		t.Fatal(err)
+	}
+	for name, l := range map[string]ledger{"APNs": a.apns, "FCM": fcmLedger{a.fcm}} {
+		t.Logf("%s: %d events, %d kills, %d repeats, all in the unknown window", name, n, len(f.faults), posts.checkLedger(t, l, f.faults...))
+	}
+	if no := a.fcm.Refused(); len(no) > 0 {
+		t.Errorf("FCM refused %v", no)
+	}
+	each := counts{Notifications: 1, Delivered: 1}
+	for _, id := range posts.ids {
+		checkPlatforms(t, f.servers[0], id, map[string]counts{"apns": each, "fcm": each})
+	}
+}
+
+// W17: while FCM does not answer, refuses, or has paused its app, APNs gets everything, also of events to
+// devices of both; and when FCM is well again, its devices get theirs.
+func TestW17_APlatformHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for name, no := range map[string]fcmtest.Answer{
+		"Hangs":   {Fault: fcmtest.Hang},
+		"Refuses": {Status: 503, RPC: "UNAVAILABLE"},
+		"Pauses":  {Status: 403, RPC: "PERMISSION_DENIED", Message: "no"},
+		"Errs":    {Status: 500, RPC: "INTERNAL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := storetest.Sized(5000, 1200)
+			a := androidFiles(t)
+			var well atomic.Bool
+			a.fcm.Script(func(*fcmtest.Request) fcmtest.Answer {
+				if well.Load() {
+					return fcmtest.Answer{}
+				}
+				return no
+			})
+			f := &fleet{t: t, vars: append(a.vars(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t),
+				"FANFARE_APP_PROBE_INTERVAL=1s", "FANFARE_MAX_ATTEMPTS=100", "FANFARE_RETRY_MAX=5s", "FANFARE_LOG_LEVEL=error")}
+			f.servers = mustServeMany(t, 1, f.vars...)
+			f.servers[0].mustRegisterBoth(n)
+			posts := &poster{n: n, batch: 20, servers: f.all}
+			posts.start()
+			if err := <-posts.done; err != nil {
+				t.Fatal(err)
+			}
+			posts.awaitAll(t, a.apns) // FCM has taken nothing yet that it answered
+			well.Store(true)
+			storetest.Eventually(t, 3*time.Minute, "FCM gets everything", func() bool {
+				got := map[string]bool{}
+				for _, r := range a.fcm.Requests() {
+					if r.Taken && r.Status == 200 {
+						got[r.Message.Token+r.Message.Data["event_id"]] = true
+					}
+				}
+				return len(got) == n
+			})
+			each := counts{Notifications: 1, Delivered: 1}
+			for i := 0; i < n; i += n / 10 {
+				checkPlatforms(t, f.servers[0], posts.ids[i], map[string]counts{"apns": each, "fcm": each})
+			}
+		})
+	}
+}
