@@ -37,12 +37,18 @@ func Document() http.Handler { return serve("openapi.json", "application/json") 
 func JSON() []byte { return read("openapi.json") }
 
 // UI serves Swagger UI below /docs/: the page, the start script, and the assets of the swgui
-// module. Any other path goes to notFound.
+// module. Below /docs/webpush/ it serves an example of a page that subscribes to Web Push, with its service
+// worker. Any other path goes to notFound.
 func UI(notFound http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/docs/{$}", withPolicy(serve("page/index.html", "text/html; charset=utf-8")))
 	mux.Handle("/docs/start.js", serve("page/start.js", "text/javascript; charset=utf-8"))
 	mux.Handle("/docs/page.css", serve("page/page.css", "text/css; charset=utf-8"))
+	mux.Handle("/docs/webpush/{$}", withPolicy(serve("page/webpush/index.html", "text/html; charset=utf-8")))
+	for _, name := range []string{"page.js", "worker.js"} {
+		mux.Handle("/docs/webpush/"+name, serve("page/webpush/"+name, "text/javascript; charset=utf-8"))
+	}
+	mux.Handle("/docs/webpush/page.css", serve("page/webpush/page.css", "text/css; charset=utf-8"))
 	mux.Handle("/docs/", http.StripPrefix("/docs", assets(notFound)))
 	return mux
 }

@@ -1,0 +1,28 @@
+// A service worker that shows fanfare's notifications. Copy it to your own site; pages register it with
+// navigator.serviceWorker.register('worker.js').
+
+self.addEventListener('push', (event) => event.waitUntil(show(event.data.json())))
+
+// show shows a notification. A push that shows none costs the permission after a while.
+function show({ title, body, tag, icon, badge, image, actions, require_interaction, ...rest }) {
+  return self.registration.showNotification(title ?? '', {
+    body, tag, icon, badge, image, actions, // one with the same tag is replaced
+    requireInteraction: require_interaction ?? false,
+    renotify: Boolean(tag),
+    data: rest, // event_id, type, object, data, url
+  })
+}
+
+self.addEventListener('notificationclick', (event) => {
+  event.notification.close()
+  event.waitUntil(bringUp(event.notification.data.url))
+})
+
+// bringUp brings the notification's page to the front, or opens it. Without a url, that is the page that is
+// open already, else the site's first one.
+async function bringUp(url) {
+  const windows = await self.clients.matchAll({ type: 'window', includeUncontrolled: true })
+  const wanted = url && new URL(url, self.location).href
+  const found = windows.find((w) => !wanted || w.url === wanted)
+  return found ? found.focus() : self.clients.openWindow(wanted ?? '/')
+}
