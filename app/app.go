@@ -30,6 +30,7 @@ import (
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/sales"
+	"fanfare/store/servers"
 	"fanfare/store/usertokens"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,6 +58,7 @@ type app struct {
 	devices  *devices.Store
 	events   *events.Store
 	apps     *apps.Store
+	servers  *servers.Store
 	contacts *contacts.Store
 	sales    *sales.Store
 	erasure  *erasure.Store
@@ -172,6 +174,7 @@ func (a *app) openNouns() error {
 	})
 	a.openChat()
 	a.apps = apps.New(a.redis)
+	a.servers = servers.New(a.redis, servers.Options{Logger: a.log})
 	a.contacts, err = contacts.New(a.contactsRedis, a.record, a.jobQueue, contacts.Options{
 		Max: a.config.ContactsMax, Min: a.config.ContactsMin, Logger: a.log,
 	})
@@ -221,7 +224,7 @@ func (a *app) redisLoops() []loop {
 
 // jobLoops are the loops that keep the stores fresh, and those of the background jobs.
 func (a *app) jobLoops() []loop {
-	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}}, a.saleLoops()...)
+	loops := append([]loop{{"keys", a.keys.Run}, {"user tokens", a.tokens.Run}, {"event types", a.events.Run}, {"servers", a.sayAlive}}, a.saleLoops()...)
 	loops = append(loops, a.chatLoops()...)
 	if a.config.has(roleJobs) {
 		loops = append(loops, loop{"outbox", a.outbox().Run}, loop{"jobs", func(ctx context.Context) error {
@@ -267,7 +270,7 @@ func (a *app) handlers() (public, private http.Handler) {
 		hidden = "/metrics"
 	}
 	whole := handlers.New(handlers.Options{
-		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales,
+		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers,
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
 		TakesDevice: a.sender.Takes, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,

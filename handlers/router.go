@@ -25,6 +25,7 @@ func (s *server) routes() []web.Route {
 		route("GET", "/docs/*", web.Open, web.HandlePlain(s.docs)),
 
 		route("GET", "/v1/stats", api.ScopeOpsRead, web.Handle(s.getStats)),
+		route("GET", "/v1/servers", api.ScopeOpsRead, web.Handle(s.listServers)),
 		route("GET", "/v1/dead-letters", api.ScopeOpsRead, web.Handle(s.listDeadLetters)),
 		route("POST", "/v1/dead-letters/{id}/retry", api.ScopeOps, web.Handle(s.retryDeadLetter)),
 		route("DELETE", "/v1/dead-letters/{id}", api.ScopeOps, web.Handle(s.deleteDeadLetter)),

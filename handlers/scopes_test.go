@@ -24,6 +24,7 @@ var mayCall = map[string]string{
 	"GET /docs/*":       "anybody",
 
 	"GET /v1/stats":                    "ops:read ops admin",
+	"GET /v1/servers":                  "ops:read ops admin",
 	"GET /v1/dead-letters":             "ops:read ops admin",
 	"POST /v1/dead-letters/{id}/retry": "ops admin",
 	"DELETE /v1/dead-letters/{id}":     "ops admin",

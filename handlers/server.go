@@ -15,6 +15,7 @@ import (
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/sales"
+	"fanfare/store/servers"
 	"fanfare/store/usertokens"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,6 +44,8 @@ type Options struct {
 	// UserConfirm lets users confirm their own reservations. Default: only API keys can, so that a
 	// backend confirms once the buyer has paid.
 	UserConfirm bool
+	// Servers lists the processes.
+	Servers *servers.Store
 	// Sales are the sales; if nil, the stats do not contain their backlog.
 	Sales *sales.Store
 	// The queues behind stats and dead letters; a nil queue is left out.
@@ -78,6 +81,7 @@ type server struct {
 	sales    *sales.Store
 	keys     *apikeys.Store
 	tokens   *usertokens.Store
+	servers  *servers.Store
 	queues   []deadQueue
 
 	erase     func(ctx context.Context, user string) (string, error)
@@ -111,7 +115,7 @@ func newServer(o Options) *server {
 		confirming = api.UserScopeBuy
 	}
 	return &server{
-		keys: o.Keys, tokens: o.Tokens, confirming: confirming,
+		keys: o.Keys, tokens: o.Tokens, servers: o.Servers, confirming: confirming,
 		events: o.Events, devices: o.Devices, record: o.Record, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.queues(),
 		erase: o.Erase, takes: o.TakesDevice, ready: o.Ready, delivered: o.DeliveredPerSecond, web: web.New(o.Web), messages: messages,
 		metrics: figures.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,

@@ -26,6 +26,7 @@ import (
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/sales"
+	"fanfare/store/servers"
 	"fanfare/store/storetest"
 	"fanfare/store/usertokens"
 )
@@ -101,7 +102,7 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	w.chats = chat.New(db, chat.Options{})
 	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	o := handlers.Options{
-		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens,
+		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}),
 		Chats: w.chats, Live: w.live, Pusher: w.pusher,
 		EventQueue: w.queue, NotificationQueue: notifications, JobQueue: w.jobs,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
