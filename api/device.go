@@ -1,9 +1,11 @@
 package api
 
+import "slices"
+
 // The limits of POST /v1/devices/batch.
 const (
 	MaxDeviceBatch     = 1000    // devices in one call
-	MaxDeviceBatchBody = 1 << 20 // bytes
+	MaxDeviceBatchBody = 4 << 20 // bytes
 )
 
 // Platform is the push service that issued a device's token.
@@ -60,6 +62,19 @@ type DeviceRequest struct {
 	// Replaces is the token that the device had before: that device of the same user is removed in the same
 	// step. One that is not there, or is another user's, is left alone.
 	Replaces string `json:"replaces,omitempty" validate:"omitempty,token"`
+	// Target is where a browser's notifications go, see Subscription.Target; "" on other platforms. It comes
+	// from a BrowserRequest.
+	Target string `json:"-"`
+}
+
+// TokenField is the field of the request that gives the token.
+func (r *DeviceRequest) TokenField() string { return tokenField(r.Target != "") }
+
+func tokenField(browser bool) string {
+	if browser {
+		return "subscription.endpoint"
+	}
+	return "token"
 }
 
 // environmentRule is the rule that an environment breaks, "" for none: APNs needs one, and no other
@@ -68,7 +83,7 @@ func environmentRule(platform string, e Environment) string {
 	switch {
 	case platform == string(PlatformAPNs) && e == "":
 		return "required"
-	case platform == string(PlatformFCM) && (e == EnvProduction || e == EnvSandbox): // oneof reports any other
+	case (platform == string(PlatformFCM) || platform == string(PlatformWebPush)) && (e == EnvProduction || e == EnvSandbox): // oneof reports any other
 		return "apns"
 	}
 	return ""
@@ -78,7 +93,7 @@ func environmentRule(platform string, e Environment) string {
 // form and unknown platforms, because other rules report these.
 func ofPlatform(token, platform string) bool {
 	_, of := ParseToken(token)
-	return of == Platform(platform) || of == "" || platform != string(PlatformAPNs) && platform != string(PlatformFCM)
+	return of == Platform(platform) || of == "" || !slices.Contains([]Platform{PlatformAPNs, PlatformFCM, PlatformWebPush}, Platform(platform))
 }
 
 // CheckToken returns a CodeValidation error if the token has not the form of the device's platform.
@@ -97,20 +112,65 @@ type DeviceBatchRequest struct {
 
 // DeviceEntry is one device of a DeviceBatchRequest.
 type DeviceEntry struct {
-	User        string      `json:"user" validate:"required,identifier" example:"bob"`
-	Token       string      `json:"token" validate:"required,token"`
-	Platform    string      `json:"platform" validate:"required,oneof=apns fcm" enums:"apns,fcm" example:"apns"`
+	User string `json:"user" validate:"required,identifier" example:"bob"`
+	// Token is the device's token. A browser has a subscription instead.
+	Token       string      `json:"token,omitempty" validate:"omitempty,token"`
+	Platform    string      `json:"platform" validate:"required,oneof=apns fcm webpush" enums:"apns,fcm,webpush" example:"apns"`
 	Topic       string      `json:"topic" validate:"required,identifier" example:"com.example.app"`
 	Environment Environment `json:"environment,omitempty" validate:"omitempty,oneof=production sandbox" example:"production"`
-	Locale      string      `json:"locale,omitempty" validate:"omitempty,locale" example:"de-AT"`
+	// Subscription has the endpoint and the keys of a browser, which has no token.
+	Subscription *Subscription `json:"subscription,omitempty"`
+	Locale       string        `json:"locale,omitempty" validate:"omitempty,locale" example:"de-AT"`
+}
+
+// StoredToken is the device's token in its stored form; "" if it has none.
+func (e *DeviceEntry) StoredToken() string {
+	if e.Subscription != nil {
+		return TokenOfEndpoint(e.Subscription.Endpoint)
+	}
+	token, _ := NormalToken(e.Token)
+	return token
+}
+
+// TokenField is the field that gives the token.
+func (e *DeviceEntry) TokenField() string { return tokenField(e.Subscription != nil) }
+
+// Target is where a browser's notifications go, see Subscription.Target; "" on other platforms.
+func (e *DeviceEntry) Target() string {
+	if e.Subscription == nil {
+		return ""
+	}
+	return e.Subscription.Target()
+}
+
+// broken is the field of the entry that breaks a rule of its platform, with the rule; "" for none. A browser
+// has a subscription and no token, and every other device a token and no subscription.
+func (e *DeviceEntry) broken() (field, rule string) {
+	browser := e.Platform == string(PlatformWebPush)
+	switch {
+	case browser && e.Token != "":
+		return "token", "derived"
+	case browser && e.Subscription == nil:
+		return "subscription", "required"
+	case browser:
+	case e.Subscription != nil:
+		return "subscription", "webpush"
+	case e.Token == "":
+		return "token", "required"
+	case !ofPlatform(e.Token, e.Platform):
+		return "token", "token"
+	}
+	return "", ""
 }
 
 // Device is a registered device.
 type Device struct {
-	Token        string      `json:"token"`
-	Platform     string      `json:"platform"`
-	Topic        string      `json:"topic"`
-	Environment  Environment `json:"environment,omitempty"`
+	Token       string      `json:"token"`
+	Platform    string      `json:"platform"`
+	Topic       string      `json:"topic"`
+	Environment Environment `json:"environment,omitempty"`
+	// Origin is the scheme and the host of a browser's endpoint.
+	Origin       string      `json:"origin,omitempty" example:"https://fcm.googleapis.com"`
 	Locale       string      `json:"locale,omitempty" example:"de-AT"`
 	State        DeviceState `json:"state"`
 	Reason       string      `json:"reason,omitempty"`

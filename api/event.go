@@ -21,7 +21,9 @@ type EventRequest struct {
 	// APS is merged into the payload's aps object; at most 2 KiB.
 	APS json.RawMessage `json:"aps,omitempty" validate:"-" swaggertype:"object"`
 	// FCM is laid over the event type's fcm, member by member, objects merged; at most 2 KiB.
-	FCM        json.RawMessage `json:"fcm,omitempty" validate:"-" swaggertype:"object"`
+	FCM json.RawMessage `json:"fcm,omitempty" validate:"-" swaggertype:"object"`
+	// WebPush is laid over the event type's webpush, member by member; at most 2 KiB.
+	WebPush    *WebPushOptions `json:"webpush,omitempty"`
 	CollapseID string          `json:"collapse_id,omitempty" validate:"maxbytes=64,printable"`
 	ExpiresAt  *Time           `json:"expires_at,omitempty" validate:"-" swaggertype:"string" format:"date-time"`
 }

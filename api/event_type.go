@@ -49,10 +49,39 @@ type EventTypeRequest struct {
 	// FCM is merged into the android member of messages to FCM, over what fanfare sets; at most 2 KiB. It
 	// cannot have collapse_key, data, priority and ttl, which other fields set.
 	FCM json.RawMessage `json:"fcm,omitempty" swaggertype:"object"`
+	// WebPush has members of what pages get beside the text; at most 2 KiB.
+	WebPush *WebPushOptions `json:"webpush,omitempty"`
 	// Localized has the texts in other languages, by locale, such as de or de-AT. A device gets each text in
 	// its locale, else in the language of its locale, else as the type's own title and body. Locales are
 	// compared without regard to case. At most 20, and 8 KiB as JSON.
 	Localized map[string]LocalizedText `json:"localized,omitempty" validate:"omitempty,max=20,dive,keys,locale,endkeys"`
+}
+
+// WebPushOptions are what a page's service worker shows and does beside the text. Addresses may be relative
+// to the page's.
+type WebPushOptions struct {
+	// Icon is the address of a picture beside the text.
+	Icon string `json:"icon,omitempty" example:"/icon.png"`
+	// Badge is the address of a picture in one colour, for places without room for a text.
+	Badge string `json:"badge,omitempty" example:"/badge.png"`
+	// Image is the address of a large picture.
+	Image string `json:"image,omitempty" example:"/photos/42.jpg"`
+	// URL is the address that a click opens.
+	URL string `json:"url,omitempty" example:"/albums/42"`
+	// Actions are buttons.
+	Actions []WebPushAction `json:"actions,omitempty" validate:"omitempty,dive"`
+	// RequireInteraction keeps the notification until somebody closes it.
+	RequireInteraction *bool `json:"require_interaction,omitempty"`
+}
+
+// WebPushAction is a button of a notification.
+type WebPushAction struct {
+	// Action names the button in the event that a click makes.
+	Action string `json:"action" validate:"required" example:"like"`
+	// Title is the button's text.
+	Title string `json:"title" validate:"required" example:"Like"`
+	// Icon is the address of the button's picture.
+	Icon string `json:"icon,omitempty" example:"/like.png"`
 }
 
 // LocalizedText is the text of an event type in one language: a title, a body, or both.

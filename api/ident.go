@@ -80,11 +80,10 @@ func consistsOf(s, others string) bool {
 	return true
 }
 
-// NormalToken returns a device token in its stored form, and whether a device can register with it:
-// APNs' and FCM's can.
+// NormalToken returns a device token in its stored form, and whether it has the form of any platform.
 func NormalToken(s string) (string, bool) {
 	token, platform := ParseToken(s)
-	return token, platform == PlatformAPNs || platform == PlatformFCM
+	return token, platform != ""
 }
 
 // ErasedUser stands for a user who was erased, where something remains of what the user did or was

@@ -18,7 +18,9 @@ const (
 	MaxLanguages      = 20       // languages of an event type, beside the default
 	MaxLocalized      = 8 << 10  // their templates, as JSON, and the texts of an event in them
 	MaxFCM            = 2 << 10  // the fcm object, as JSON
+	MaxWebPush        = 2 << 10  // the webpush object, as JSON
 	MaxPayload        = 4096     // rendered APNs payload, and the keys and values of a message to FCM
+	MaxWebPushPayload = 3993     // what a page gets
 	MaxVoIPPayload    = 5120     // rendered APNs payload, push type voip
 	MaxIdempotencyKey = 255      // printable bytes
 	MaxDevices        = 50       // per user

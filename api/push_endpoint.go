@@ -11,7 +11,7 @@ import (
 // Subscription is what PushSubscription.toJSON() gives in a browser.
 type Subscription struct {
 	// Endpoint is a URL of the browser's push service: https, at most 2,048 bytes.
-	Endpoint string `json:"endpoint" validate:"required"`
+	Endpoint string `json:"endpoint" validate:"required,endpoint" example:"https://fcm.googleapis.com/fcm/send/cAb3-xyz"`
 	// ExpirationTime is accepted as the browser gives it, and has no effect.
 	ExpirationTime *float64         `json:"expirationTime,omitempty"`
 	Keys           SubscriptionKeys `json:"keys"`
@@ -20,8 +20,10 @@ type Subscription struct {
 // SubscriptionKeys are the keys with which notifications to a browser are encrypted (RFC 8291): base64url,
 // with or without padding.
 type SubscriptionKeys struct {
-	P256dh string `json:"p256dh" validate:"required"` // a point on P-256, uncompressed
-	Auth   string `json:"auth" validate:"required"`   // 16 bytes
+	// P256dh is a point on P-256, uncompressed.
+	P256dh string `json:"p256dh" validate:"required,p256dh" example:"BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"`
+	// Auth is 16 bytes.
+	Auth string `json:"auth" validate:"required,auth" example:"BTBZMqHH6r4Tts7J_aSIgg"`
 }
 
 // TokenOfEndpoint is the token of the device that a browser is (W2): "wp." and the SHA-256 of its

@@ -19,7 +19,7 @@ import (
 // maxFieldErrors bounds how many failing fields one response lists, so that a batch of a million
 // bad values does not become a response many times its size. It is enough for every field of
 // MaxDeviceBatch devices, so that each wrong device is named.
-const maxFieldErrors = 6 * MaxDeviceBatch
+const maxFieldErrors = 9 * MaxDeviceBatch
 
 // Validator checks values against the rules in their validate tags, and the rules between fields
 // that tags cannot express. It is safe for concurrent use.
@@ -33,6 +33,9 @@ type Validator struct {
 //	identifier  what ValidIdentifier takes; identifier=object what ValidObject takes
 //	token       what NormalToken takes
 //	locale      what ValidLocale takes
+//	endpoint    what ParseEndpoint takes
+//	p256dh      an uncompressed point on P-256 in base64url
+//	auth        16 bytes in base64url
 //	maxbytes=N  a string of at most N bytes (max counts characters)
 //	maxjson=N   string values of at most N bytes as JSON
 //	printable   a string without control characters
@@ -135,6 +138,12 @@ func fieldRules() map[string]validator.Func {
 			return ok
 		},
 		"locale": func(f validator.FieldLevel) bool { return ValidLocale(f.Field().String()) },
+		"endpoint": func(f validator.FieldLevel) bool {
+			_, _, ok := ParseEndpoint(f.Field().String())
+			return ok
+		},
+		"p256dh": func(f validator.FieldLevel) bool { return validPoint(f.Field().String()) },
+		"auth":   func(f validator.FieldLevel) bool { return validAuth(f.Field().String()) },
 		"text":   func(f validator.FieldLevel) bool { return validText(f.Field().String()) },
 		"maxbytes": func(f validator.FieldLevel) bool {
 			most, err := strconv.Atoi(f.Param())
@@ -188,6 +197,7 @@ func eventRules(sl validator.StructLevel) {
 	e := current[EventRequest](sl)
 	objectRules(sl, e.APS, "aps", MaxAPS)
 	objectRules(sl, e.FCM, "fcm", MaxFCM)
+	webPushRules(sl, e.WebPush)
 	if e.Alert != nil && *e.Alert == (Alert{}) {
 		sl.ReportError(e.Alert, "alert", "Alert", "required", "title or body")
 	}
@@ -213,7 +223,15 @@ func eventTypeRules(sl validator.StructLevel) {
 	}
 	objectRules(sl, t.APS, "aps", MaxAPS)
 	objectRules(sl, t.FCM, "fcm", MaxFCM)
+	webPushRules(sl, t.WebPush)
 	localizedRules(sl, t.Localized)
+}
+
+// webPushRules limits a webpush object.
+func webPushRules(sl validator.StructLevel, o *WebPushOptions) {
+	if o != nil && jsonSize(o) > MaxWebPush {
+		sl.ReportError(json.RawMessage{}, "webpush", "WebPush", "max", fmt.Sprint(MaxWebPush))
+	}
 }
 
 // localizedRules requires a text in each language, and names each language once.

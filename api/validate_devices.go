@@ -20,39 +20,39 @@ func reportEnvironment(sl validator.StructLevel, platform string, e Environment)
 	}
 }
 
-// deviceEntryRules does the same, and refuses a token of another platform.
+// deviceEntryRules does the same, and requires the token or the subscription of the platform.
 func deviceEntryRules(sl validator.StructLevel) {
 	e := current[DeviceEntry](sl)
 	reportEnvironment(sl, e.Platform, e.Environment)
-	if !ofPlatform(e.Token, e.Platform) {
-		sl.ReportError(e.Token, "token", "Token", "token", e.Platform)
+	if field, rule := e.broken(); rule != "" {
+		param := ""
+		if rule == "token" {
+			param = e.Platform
+		}
+		sl.ReportError(e.Token, field, "", rule, param)
 	}
 }
 
-// deviceBatchRules refuses a token that a batch names twice.
+// deviceBatchRules refuses a token or an endpoint that a batch names twice.
 func deviceBatchRules(sl validator.StructLevel) {
-	reportRepeats(sl, current[DeviceBatchRequest](sl).repeats(), "devices[%d]", ".token")
+	r := current[DeviceBatchRequest](sl)
+	reportRepeats(sl, r.repeats(), "devices[%d]", func(i int) string { return r.Devices[i].TokenField() })
 }
 
 // contactBatchRules refuses a contact that a batch names twice.
 func contactBatchRules(sl validator.StructLevel) {
-	reportRepeats(sl, current[ContactBatchRequest](sl).repeats(), "contacts[%d]", ".contact")
+	reportRepeats(sl, current[ContactBatchRequest](sl).repeats(), "contacts[%d]", func(int) string { return "contact" })
 }
 
 // reportRepeats reports the field of each entry of a list that repeats an earlier entry.
-func reportRepeats(sl validator.StructLevel, repeats map[int]int, entry, field string) {
+func reportRepeats(sl validator.StructLevel, repeats map[int]int, entry string, field func(i int) string) {
 	for _, i := range slices.Sorted(maps.Keys(repeats)) {
-		sl.ReportError(i, fmt.Sprintf(entry+field, i), "", "unique", fmt.Sprintf(entry, repeats[i]))
+		sl.ReportError(i, fmt.Sprintf(entry+"."+field(i), i), "", "unique", fmt.Sprintf(entry, repeats[i]))
 	}
 }
 
 func (r *DeviceBatchRequest) repeats() map[int]int {
-	return repeats(r.Devices, func(d *DeviceEntry) string {
-		if token, ok := NormalToken(d.Token); ok {
-			return token
-		}
-		return "" // another rule reports it
-	})
+	return repeats(r.Devices, (*DeviceEntry).StoredToken)
 }
 
 func (r *ContactBatchRequest) repeats() map[int]int {

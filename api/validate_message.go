@@ -30,6 +30,16 @@ func message(f validator.FieldError) string {
 		return TokenRule
 	case "apns":
 		return "is for the platform apns alone"
+	case "webpush":
+		return "is for the platform webpush alone"
+	case "derived":
+		return "must be left out: the endpoint of the subscription gives it"
+	case "endpoint":
+		return fmt.Sprintf("must be a URL with https, port 443 and the name of a host, at most %d bytes", MaxEndpoint)
+	case "p256dh":
+		return "must be an uncompressed point on P-256 in base64url"
+	case "auth":
+		return "must be 16 bytes in base64url"
 	case "locale":
 		return fmt.Sprintf("must be a language, perhaps with a region, such as de or de-AT, at most %d bytes", MaxLocale)
 	case "text":
@@ -60,8 +70,8 @@ func message(f validator.FieldError) string {
 }
 
 // TokenRule says what a token must be.
-var TokenRule = fmt.Sprintf("must be a token of APNs (hex of even length, %d to %d digits) or FCM (%d to %d characters of A-Z a-z 0-9 _ : . -)",
-	MinTokenHex, MaxTokenHex, MinDeviceToken, MaxDeviceToken)
+var TokenRule = fmt.Sprintf("must be a token of APNs (hex of even length, %d to %d digits), FCM (%d to %d characters of A-Z a-z 0-9 _ : . -) or a browser (wp. and %d of base64url)",
+	MinTokenHex, MaxTokenHex, MinDeviceToken, MaxDeviceToken, tokenHash)
 
 func requiredMessage(f validator.FieldError) string {
 	if f.Param() != "" {

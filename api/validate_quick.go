@@ -62,7 +62,8 @@ func quickStruct(t reflect.Type) quick {
 	case reflect.TypeFor[DeviceEntry]():
 		checks = append(checks, func(v reflect.Value) bool {
 			e := v.Addr().Interface().(*DeviceEntry)
-			return environmentRule(e.Platform, e.Environment) == "" && ofPlatform(e.Token, e.Platform)
+			_, rule := e.broken()
+			return environmentRule(e.Platform, e.Environment) == "" && rule == ""
 		})
 	case reflect.TypeFor[DeviceBatchRequest]():
 		checks = append(checks, func(v reflect.Value) bool { return len(v.Addr().Interface().(*DeviceBatchRequest).repeats()) == 0 })

@@ -121,7 +121,7 @@ func TestQuickTakesWhatIsOrdinary(t *testing.T) {
 	for _, request := range []any{
 		&ReservationRequest{User: "alice", Lines: []Line{{SKU: "sneaker:42", Quantity: 1}}},
 		&ChatMessageRequest{Sender: "alice", Text: "hello"},
-		&DeviceBatchRequest{Devices: []DeviceEntry{{"bob", strings.Repeat("ab", 32), "apns", "x", "sandbox", "de"}, {"bob", strings.Repeat("cd", 32), "apns", "x", "sandbox", "de"}}},
+		&DeviceBatchRequest{Devices: []DeviceEntry{{"bob", strings.Repeat("ab", 32), "apns", "x", "sandbox", nil, "de"}, {"bob", strings.Repeat("cd", 32), "apns", "x", "sandbox", nil, "de"}}},
 		&ContactBatchRequest{Contacts: []Contact{{"bob", "friend"}, {"amy", "family"}}},
 		&ChatMessageRequest{Sender: "alice", Text: "hello", Data: map[string]string{"picture": "p1"}},
 	} {

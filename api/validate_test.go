@@ -94,8 +94,8 @@ func TestValidatorRefuses(t *testing.T) {
 
 func TestValidatorIsBounded(t *testing.T) {
 	t.Parallel()
-	e := event(func(e *api.EventRequest) { e.Audience.Users = make([]string, 7000) })
-	if bad := api.NewValidator().Check(e); len(bad) != 6*api.MaxDeviceBatch {
+	e := event(func(e *api.EventRequest) { e.Audience.Users = make([]string, 9500) })
+	if bad := api.NewValidator().Check(e); len(bad) != 9*api.MaxDeviceBatch {
 		t.Errorf("lists %d fields", len(bad))
 	}
 }

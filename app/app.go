@@ -170,7 +170,7 @@ func (a *app) openNouns() error {
 	a.devices = devices.New(a.redis, a.record, a.notificationQueue, devices.Options{Logger: a.log, GuardTTL: a.config.MaxAge + time.Hour})
 	a.events = events.New(events.Options{
 		DB: a.redis, Queue: a.eventQueue, Notifications: a.notificationQueue, Record: a.record, Logger: a.log, OnAccepted: a.metrics.Accepted,
-		MaxAge: a.config.MaxAge, ToFCM: a.sendsToFCM,
+		MaxAge: a.config.MaxAge, SendsTo: a.sendsTo,
 	})
 	a.openChat()
 	a.apps = apps.New(a.redis)
@@ -188,7 +188,7 @@ func (a *app) openWorkers() {
 	c := a.config
 	a.delivery = delivery.New(delivery.Options{
 		Queue: a.notificationQueue, Sender: a.sender, Devices: a.devices, Apps: a.apps, Events: a.events, Metrics: a.metrics, Logger: a.log,
-		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, RetryBase: c.RetryBase, RetryMax: c.RetryMax, InFlight: c.MaxInFlight,
+		ProbeEvery: c.AppProbeInterval, MaxAge: c.MaxAge, RetryBase: c.RetryBase, RetryMax: c.RetryMax, InFlight: c.MaxInFlight, PushOrigins: c.pushOrigins(),
 	})
 	// A process with both roles sends small events and parts at once.
 	var atOnce *delivery.Delivery
@@ -272,7 +272,7 @@ func (a *app) handlers() (public, private http.Handler) {
 	whole := handlers.New(handlers.Options{
 		Events: a.events, Devices: a.devices, Record: a.record, Keys: a.keys, Tokens: a.tokens, Erase: a.erasure.Erase, UserConfirm: bool(a.config.UserConfirm), Contacts: a.contacts, Sales: a.sales, Servers: a.servers,
 		EventQueue: a.eventQueue, NotificationQueue: a.notificationQueue, JobQueue: a.jobQueue,
-		TakesDevice: a.sender.Takes, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
+		TakesDevice: a.sender.Takes, PushOrigins: a.config.pushOrigins(), PublicKey: a.webPushKey, Ready: a.readyFor, DeliveredPerSecond: a.metrics.DeliveredPerSecond,
 		Chats: a.chats, Live: a.streams, Pusher: a.pusher,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{

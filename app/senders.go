@@ -67,10 +67,10 @@ func senderSettings(c *config, log *slog.Logger) exchange.Settings {
 	return exchange.Settings{SendWithin: c.NotificationLease / 2, Logger: log}
 }
 
-// sendsToFCM tells whether this process has an app of FCM.
-func (a *app) sendsToFCM() bool {
+// sendsTo tells whether this process has an app of a platform.
+func (a *app) sendsTo(p api.Platform) bool {
 	senders, _ := a.sender.(transport.Senders)
-	sender, ok := senders[api.PlatformFCM].(*fcm.Sender)
+	sender, ok := senders[p].(interface{ HasApps() bool })
 	return ok && sender.HasApps()
 }
 

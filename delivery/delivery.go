@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"fanfare/api"
 	"fanfare/delivery/transport"
 	"fanfare/store/apps"
 	"fanfare/store/devices"
@@ -39,6 +40,9 @@ type Options struct {
 	// RetryBase and RetryMax bound the backoff of a device and of lost
 	// connections; defaults 500 ms and 5 min.
 	RetryBase, RetryMax time.Duration
+	// PushOrigins lists the push services of browsers, by which their apps are named. Default
+	// api.KnownPushOrigins.
+	PushOrigins api.PushOrigins
 	// InFlight limits the requests that a process has under way. One app can have at most eight
 	// ninths of them. Default InFlight.
 	InFlight int
@@ -56,6 +60,9 @@ func (o Options) withDefaults() Options {
 	or(&o.RetryMax, 5*time.Minute)
 	if o.InFlight <= 0 {
 		o.InFlight = InFlight
+	}
+	if o.PushOrigins == nil {
+		o.PushOrigins = api.KnownPushOrigins
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -160,7 +167,7 @@ func (d *Delivery) take(ctx context.Context, batch []*queue.Claimed) {
 			c.Finish(queue.Result{Outcome: queue.Dead, Reason: "bad_payload", Err: err.Error()})
 			continue
 		}
-		d.admit(ctx, &work{lease: c, claimed: c, enqueued: c.EnqueuedAt, id: NotificationID(m.Event, m.Token), m: m, app: m.app(), group: &d.wg})
+		d.admit(ctx, &work{lease: c, claimed: c, enqueued: c.EnqueuedAt, id: NotificationID(m.Event, m.Token), m: m, app: d.app(m), group: &d.wg})
 	}
 }
 

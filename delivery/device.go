@@ -24,7 +24,7 @@ const (
 // queue, so that a slow or absent SQL does not hold up sends. If the write fails, the answer to the
 // next send leads to the same write again.
 func (d *Delivery) updateDevice(ctx context.Context, w *work, a transport.Answer) {
-	app := w.m.app()
+	app := d.app(w.m)
 	if judgesToken(a.Outcome) {
 		d.watchStorm(ctx, app, w.m.User, a.Outcome)
 	}

@@ -71,7 +71,7 @@ const erased = 1
 // without takes the content and the user out of a notification.
 func (x *erasing) without(m *message) *message {
 	if m.User == x.o.Subject {
-		m.User = api.ErasedUser
+		m.User, m.Target = api.ErasedUser, ""
 	}
 	m.Refused, m.RefusedSaid = "", ""
 	m.Push = render.Push{Payload: []byte("{}"), PushType: m.Push.PushType, Priority: m.Push.Priority, ExpiresAt: erased}

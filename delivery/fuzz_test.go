@@ -16,7 +16,9 @@ func FuzzMessage(f *testing.F) {
 		Push: render.Push{Payload: json.RawMessage(`{"event_id":"event"}`), CollapseID: "event", PushType: api.PushAlert, Priority: 5}}
 	other := *whole
 	other.Token, other.Environment = "wp.abcd", ""
-	for _, seed := range []string{string(whole.encode()), string(whole.marked()), string(other.encode()), "", "\x01", "\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", `{"token":"a"}`} {
+	browser := other
+	browser.Target = "https://a.b/x p a"
+	for _, seed := range []string{string(whole.encode()), string(whole.marked()), string(other.encode()), string(browser.encode()), "", "\x01", "\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", `{"token":"a"}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -28,7 +28,8 @@ func TestW5_EachDeviceGetsItsLanguage(t *testing.T) {
 		to = append(to, Recipient{"bob", &api.Device{Token: strings.Repeat("ab", 32), Environment: api.EnvProduction, Locale: locale}})
 	}
 	to = append(to, Recipient{"bob", &api.Device{Token: strings.Repeat("fcm-", 10), Topic: "t", Locale: "de"}})
-	works := new(Delivery).works(&OneHop{Claim: &queue.Claimed{}, Job: job}, to)
+	d := new(Delivery)
+	works := d.works(&OneHop{Claim: &queue.Claimed{}, Job: job}, to)
 	for i, want := range []string{"Hello", "Hallo", "Salut", "Hallo", "Hello"} {
 		waiting, err := decodeMessage("ev1", e.message("bob", to[i].Device))
 		if err != nil {
@@ -47,7 +48,7 @@ func TestW5_EachDeviceGetsItsLanguage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for way, m := range map[string]*message{"waiting": waiting, "at once": works[5].m} {
-		if string(m.Push.Payload) != onFCM || m.platform() != api.PlatformFCM || m.app() != "t/fcm" || m.Push.CollapseID != "ev1" {
+		if string(m.Push.Payload) != onFCM || m.platform() != api.PlatformFCM || d.app(m) != "t/fcm" || m.Push.CollapseID != "ev1" {
 			t.Errorf("FCM, %s: %+v", way, m)
 		}
 	}

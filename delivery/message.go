@@ -45,6 +45,7 @@ type message struct {
 	User         string          `json:"user"`
 	Topic        string          `json:"topic"`
 	Environment  api.Environment `json:"environment,omitempty"` // "" unless the platform is APNs
+	Target       string          `json:"-"`                     // a browser's, as in api.Device; secret
 	RegisteredAt int64           `json:"registered_at"`         // Unix ms
 	Event        string          `json:"event"`                 // see events.GroupOf
 	AcceptedAt   int64           `json:"accepted_at"`           // Unix ms
@@ -60,16 +61,18 @@ type message struct {
 	Retrying bool `json:"retrying,omitempty"`
 }
 
-// ShowMessage renders a notification's queue entry as JSON, for its dead letter.
+// ShowMessage renders a notification's queue entry as JSON, for its dead letter. Of a browser's endpoint it
+// shows the origin alone, and nothing of its keys.
 func ShowMessage(group string, text []byte) json.RawMessage {
 	m, err := decodeMessage(group, text)
 	if err != nil {
 		return text
 	}
 	shown, err := json.Marshal(struct {
-		ID string `json:"id"` // at the push service
+		ID     string `json:"id"` // at the push service
+		Origin string `json:"origin,omitempty"`
 		*message
-	}{NotificationID(m.Event, m.Token), m})
+	}{NotificationID(m.Event, m.Token), api.OriginOf(m.Target), m})
 	if err != nil {
 		return text
 	}
@@ -86,7 +89,9 @@ const (
 	// otherForm is the form of messages to other platforms than APNs, which have no environment.
 	// Processes that know APNs alone refuse it, and do not send such a message to APNs.
 	otherForm = 4
-	eventByte = 1
+	// browserForm is the form of messages to browsers, which have a target as well.
+	browserForm = 5
+	eventByte   = 1
 )
 
 // commonText pairs each replacement byte with the text that it stands for, which many payloads
@@ -155,13 +160,19 @@ func appendText(b []byte, s string) []byte {
 func (m *message) appendDevice(b []byte) []byte {
 	token, inHex := packToken(m.Token)
 	form := byte(messageForm)
-	if m.Environment == "" {
+	switch {
+	case m.Target != "":
+		form = browserForm
+	case m.Environment == "":
 		form = otherForm
 	}
 	b = append(b, form, flag(m.Suspect, isSuspect)|flag(m.Retrying, isRetrying)|flag(m.Refused != "", isRefused)|
 		flag(m.Environment == api.EnvSandbox, isSandbox)|flag(inHex, isHex))
 	b = appendText(appendText(appendText(b, token), m.User), m.Topic)
 	b = binary.AppendVarint(b, m.RegisteredAt)
+	if form == browserForm {
+		b = appendText(b, m.Target)
+	}
 	if m.Refused != "" {
 		b = appendText(appendText(b, m.Refused), m.RefusedSaid)
 	}
@@ -218,16 +229,16 @@ func (e *encoder) message(user string, d *api.Device) []byte {
 	}
 	m := message{
 		Token: d.Token, User: user, Topic: d.Topic, Environment: d.Environment, RegisteredAt: d.RegisteredAt.UnixMilli(),
-		Suspect: d.State == api.DeviceSuspect,
+		Target: d.Target, Suspect: d.State == api.DeviceSuspect,
 	}
-	return append(m.appendDevice(make([]byte, 0, len(common)+len(d.Token)+len(user)+len(d.Topic)+16)), common...)
+	return append(m.appendDevice(make([]byte, 0, len(common)+len(d.Token)+len(user)+len(d.Topic)+len(d.Target)+16)), common...)
 }
 
 // decodeMessage decodes the payload of a job in this group.
 func decodeMessage(group string, text []byte) (*message, error) {
 	event, r := events.EventOfGroup(group), &fields{rest: text}
 	form := r.byte()
-	if form != messageForm && form != otherForm {
+	if form < messageForm || form > browserForm {
 		return nil, fmt.Errorf("a notification of form %d", form)
 	}
 	flags := r.byte()
@@ -236,6 +247,9 @@ func decodeMessage(group string, text []byte) (*message, error) {
 		Suspect: flags&isSuspect != 0, Retrying: flags&isRetrying != 0,
 	}
 	switch {
+	case form == browserForm:
+		m.Target = r.text()
+		fallthrough
 	case form == otherForm:
 		m.Environment = ""
 	case flags&isSandbox != 0:
@@ -323,9 +337,13 @@ func (m *message) marked() []byte {
 // platform is the push service that issued the token.
 func (m *message) platform() api.Platform { return api.PlatformOf(m.Token, m.Environment) }
 
-// app names the app that this message goes through.
-func (m *message) app() string {
-	return transport.AppOf(m.platform(), m.Topic, string(m.Environment))
+// app names the app that a message goes through.
+func (d *Delivery) app(m *message) string {
+	place := string(m.Environment)
+	if m.Target != "" {
+		place = d.o.PushOrigins.OfTarget(m.Target)
+	}
+	return transport.AppOf(m.platform(), m.Topic, place)
 }
 
 func (m *message) registeredAt() time.Time { return time.UnixMilli(m.RegisteredAt) }
@@ -338,7 +356,7 @@ func (m *message) expired(now time.Time) bool {
 // notification builds the Notification for the Sender.
 func (m *message) notification(id string, maySend func() bool) *transport.Notification {
 	n := &transport.Notification{
-		ID: id, Platform: m.platform(), Token: m.Token, Topic: m.Topic, Environment: m.Environment,
+		ID: id, Platform: m.platform(), Token: m.Token, Target: m.Target, Topic: m.Topic, Environment: m.Environment,
 		PushType: m.Push.PushType, Priority: m.Push.Priority, CollapseID: m.Push.CollapseID,
 		Payload: m.Push.Payload, MaySend: maySend,
 	}

@@ -101,11 +101,11 @@ func (d *Delivery) works(e *OneHop, to []Recipient) []work {
 		messages[i] = message{
 			Token: r.Device.Token, User: r.User, Topic: r.Device.Topic, Environment: r.Device.Environment,
 			RegisteredAt: r.Device.RegisteredAt.UnixMilli(), Event: id, AcceptedAt: e.Job.AcceptedAt, Push: *e.Job.PushFor(r.Device),
-			Suspect: r.Device.State == api.DeviceSuspect,
+			Target: r.Device.Target, Suspect: r.Device.State == api.DeviceSuspect,
 		}
 		works[i] = work{
 			lease: e.Claim, event: e, id: NotificationID(id, r.Device.Token), m: &messages[i], enqueued: e.Claim.EnqueuedAt,
-			app: messages[i].app(), group: e.Group,
+			app: d.app(&messages[i]), group: e.Group,
 		}
 		e.sent.Make(messages[i].platform(), 1)
 	}

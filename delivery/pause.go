@@ -33,7 +33,7 @@ func (d *Delivery) ProbeNow() {
 // maySend tells whether a notification may be sent to its app now. A paused app gets one per
 // interval in the whole cluster.
 func (d *Delivery) maySend(ctx context.Context, w *work) bool {
-	app := w.m.app()
+	app := d.app(w.m)
 	if d.pauses.app(ctx, app).State != apps.Paused {
 		return true
 	}
@@ -49,10 +49,10 @@ func (d *Delivery) maySend(ctx context.Context, w *work) bool {
 // take all the memory that they may, the newest end here.
 func (d *Delivery) parking(w *work) queue.Result {
 	if d.o.Queue.MayPark(w.m.Token, w.enqueued, w.Clock()) {
-		return queue.Result{Outcome: queue.Park, Parked: w.m.app()}
+		return queue.Result{Outcome: queue.Park, Parked: d.app(w.m)}
 	}
 	if !d.parkedFull.Swap(true) {
-		d.alarm(alarmParkedFull, "app", w.m.app())
+		d.alarm(alarmParkedFull, "app", d.app(w.m))
 	}
 	return failed("app_paused")
 }
@@ -77,7 +77,7 @@ func (d *Delivery) pause(ctx context.Context, app, reason string, quiet bool) {
 // resume lets a paused app run again when an answer shows that the service accepts its
 // configuration.
 func (d *Delivery) resume(ctx context.Context, w *work, a transport.Answer) {
-	app := w.m.app()
+	app := d.app(w.m)
 	if !w.probe || !accepts(a, d.pauses.last(app).Reason) {
 		return
 	}

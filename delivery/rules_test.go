@@ -94,6 +94,7 @@ func TestEncoderWritesWhatDecodeReads(t *testing.T) {
 func TestW1_AMessageGoesToItsPlatform(t *testing.T) {
 	t.Parallel()
 	const event = "0qqgk90o3q97mu3iev50vl7a1q0g1qh3"
+	delivery := &Delivery{o: Options{PushOrigins: api.PushOrigins{"*.push.apple.com", "*"}}}
 	for _, row := range []struct {
 		token    string
 		env      api.Environment
@@ -104,25 +105,24 @@ func TestW1_AMessageGoesToItsPlatform(t *testing.T) {
 		{strings.Repeat("ab", 32), api.EnvSandbox, api.PlatformAPNs, "com.example/sandbox"},
 		{strings.Repeat("ab", 20), "", api.PlatformFCM, "com.example/fcm"},
 		{"cA:" + strings.Repeat("x_-", 50), "", api.PlatformFCM, "com.example/fcm"},
-		{"wp." + strings.Repeat("a", 43), "", api.PlatformWebPush, "com.example/webpush:"},
+		{"wp." + strings.Repeat("a", 43), "", api.PlatformWebPush, "com.example/webpush:*.push.apple.com"},
+		{"wp." + strings.Repeat("b", 43), "", api.PlatformWebPush, "com.example/webpush:other"},
 	} {
 		d := &api.Device{Token: row.token, Topic: "com.example", Environment: row.env}
-		if row.platform == api.PlatformWebPush { // nothing is made for browsers
-			if m := (&message{Token: row.token, Topic: "com.example"}); m.platform() != row.platform || m.app() != row.app {
-				t.Errorf("%s is sent to %s through %s", row.token, m.platform(), m.app())
-			}
-			continue
+		if row.platform == api.PlatformWebPush {
+			host := map[byte]string{'a': "web.push.apple.com", 'b': "push.example.com"}[row.token[3]]
+			d.Target = (&api.Subscription{Endpoint: "https://" + host + "/x", Keys: api.SubscriptionKeys{P256dh: "p", Auth: "a"}}).Target()
 		}
 		job := &events.Job{Push: render.Push{PushType: api.PushAlert, Payload: json.RawMessage(`{"aps":{"alert":"hi"}}`)}}
 		waiting, err := decodeMessage(event, newEncoder(event, job).message("bob", d))
 		if err != nil {
 			t.Fatal(err)
 		}
-		atOnce := new(Delivery).works(&OneHop{Claim: &queue.Claimed{}, Job: job}, []Recipient{{"bob", d}})
+		atOnce := delivery.works(&OneHop{Claim: &queue.Claimed{}, Job: job}, []Recipient{{"bob", d}})
 		for way, m := range map[string]*message{"waiting": waiting, "at once": atOnce[0].m} {
 			n := m.notification("id", nil)
-			if n.Platform != row.platform || n.Token != row.token || n.Environment != row.env || m.app() != row.app {
-				t.Errorf("%s, %s: %+v through %s", row.token, way, n, m.app())
+			if n.Platform != row.platform || n.Token != row.token || n.Environment != row.env || n.Target != d.Target || delivery.app(m) != row.app {
+				t.Errorf("%s, %s: %+v through %s", row.token, way, n, delivery.app(m))
 			}
 		}
 		if atOnce[0].app != row.app {
@@ -149,6 +149,28 @@ func TestW18_TheBytesOfAWaitingMessage(t *testing.T) {
 	m.Token, m.Environment = "an-fcm-token-of-30-characters-", ""
 	if got, want := string(m.encode()), "\x04\x00\x1ean-fcm-token-of-30-characters-"+rest; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+	m.Token, m.Target = "wp."+strings.Repeat("a", 43), "https://a.b/x p a"
+	browser := "\x05\x00." + m.Token + strings.Replace(rest, "\xc6\x01", "\xc6\x01\x11"+m.Target, 1)
+	if got := string(m.encode()); got != browser {
+		t.Errorf("%q, want %q", got, browser)
+	}
+}
+
+// W2: a dead letter shows the origin of a browser's endpoint, and nothing else of its target.
+func TestW2_DeadLettersHideTargets(t *testing.T) {
+	t.Parallel()
+	s := api.Subscription{Endpoint: "https://web.push.apple.com/secret", Keys: api.SubscriptionKeys{P256dh: "point", Auth: "auth"}}
+	m := &message{Token: api.TokenOfEndpoint(s.Endpoint), Target: s.Target(), User: "bob", Topic: "shop", Event: "e1", Refused: "BadRequest",
+		Push: render.Push{PushType: api.PushAlert, Priority: 10, CollapseID: "e1", Payload: json.RawMessage(`{"title":"x"}`)}}
+	shown := string(ShowMessage("e1", m.encode()))
+	if !strings.Contains(shown, `"origin":"https://web.push.apple.com"`) || !strings.Contains(shown, `"token":"wp.`) {
+		t.Errorf("shown as %s", shown)
+	}
+	for _, secret := range []string{"secret", "point", `"auth"`} {
+		if strings.Contains(shown, secret) {
+			t.Errorf("%s is shown: %s", secret, shown)
+		}
 	}
 }
 

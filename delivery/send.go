@@ -31,7 +31,7 @@ const (
 
 // handle brings one claimed notification to a result.
 func (d *Delivery) handle(ctx context.Context, w *work) {
-	app := w.m.app()
+	app := d.app(w.m)
 	if w.m.Refused != "" {
 		d.bury(ctx, w)
 		return
@@ -166,9 +166,10 @@ func (w *work) recheckDelay() time.Duration {
 	return max(recheckLeast, (age / recheckShare).Truncate(recheckLeast))
 }
 
-// update applies the device's current registration to the message.
+// update applies the device's current registration to the message: a browser is sent to with its newest
+// keys.
 func (w *work) update(g devices.Guard) {
-	w.m.Topic, w.m.Environment, w.m.RegisteredAt = g.Topic, g.Environment, g.RegisteredAt.UnixMilli()
+	w.m.Topic, w.m.Environment, w.m.RegisteredAt, w.m.Target = g.Topic, g.Environment, g.RegisteredAt.UnixMilli(), g.Target
 	w.m.Suspect = g.State == api.DeviceSuspect
 }
 
@@ -232,7 +233,7 @@ func (d *Delivery) handleAnswer(ctx context.Context, w *work, a transport.Answer
 		r.Err = a.Err.Error()
 	}
 	if a.Outcome == transport.PauseApp {
-		d.pause(ctx, w.m.app(), pauseReason(a), a.Quiet)
+		d.pause(ctx, d.app(w.m), pauseReason(a), a.Quiet)
 	}
 	d.finish(ctx, w, r)
 	d.updateDevice(ctx, w, a)
@@ -249,12 +250,12 @@ var resultOf = map[transport.Outcome]func(d *Delivery, w *work, a transport.Answ
 	transport.SuspectDevice: func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
 	transport.DropDevice:    func(_ *Delivery, _ *work, a transport.Answer) queue.Result { return failed(a.Reason) },
 	transport.OurBug: func(d *Delivery, w *work, a transport.Answer) queue.Result {
-		d.alarm(alarmOurBug, "app", w.m.app(), "reason", reasonOf(a))
+		d.alarm(alarmOurBug, "app", d.app(w.m), "reason", reasonOf(a))
 		return queue.Result{Outcome: queue.Dead, Label: events.LabelFailed, Reason: reasonOf(a), Err: saidOf(a)}
 	},
 	transport.PauseApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result { return d.parking(w) },
 	transport.NoApp: func(d *Delivery, w *work, _ transport.Answer) queue.Result {
-		d.alarm(alarmNoApp, "app", w.m.app())
+		d.alarm(alarmNoApp, "app", d.app(w.m))
 		return failed("no_app")
 	},
 	transport.Again: func(_ *Delivery, _ *work, a transport.Answer) queue.Result {

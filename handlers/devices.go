@@ -3,6 +3,7 @@ package handlers
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"fanfare/api"
@@ -39,14 +40,64 @@ func (s *server) putDevice(ctx context.Context, in *putDeviceRequest) (*web.Repl
 	if err := in.Body.CheckToken(in.Token); err != nil {
 		return nil, err
 	}
-	if web.UserOf(ctx) != nil && !s.takes(&in.Body) {
-		return nil, api.Errorf(api.CodeUnknownApp, "no app is configured for this topic and environment")
+	if err := s.checkApp(ctx, &in.Body); err != nil {
+		return nil, err
 	}
 	device, created, err := s.devices.PutDevice(ctx, in.User, in.Token, &in.Body)
 	if err != nil {
 		return nil, err
 	}
 	return web.Put(device, created), nil
+}
+
+// checkApp refuses a user's own registration if there is no app for it.
+func (s *server) checkApp(ctx context.Context, d *api.DeviceRequest) error {
+	if web.UserOf(ctx) != nil && !s.takes(d) {
+		return api.Errorf(api.CodeUnknownApp, "no app is configured for this topic and environment")
+	}
+	return nil
+}
+
+type postDeviceRequest struct {
+	User        string `path:"user" validate:"identifier"`
+	Idempotency api.Idempotency
+	Body        api.BrowserRequest
+}
+
+// postDevice registers a browser.
+//
+//	@Summary		Register a browser
+//	@Description	Takes the subscription that `PushSubscription.toJSON()` gives in a page. Call this whenever the page has subscribed or
+//	@Description	its subscription may have changed. The answer has the browser's token, `wp.` and the SHA-256 of the endpoint in base64url,
+//	@Description	by which it can be removed. The same endpoint with other keys replaces them. The keys and the endpoint are never shown
+//	@Description	again. The endpoint must be at a push service to which the server sends. Otherwise this is as
+//	@Description	`PUT /v1/users/{user}/devices/{token}` for other devices.
+//	@Tags			push
+//	@ID				postDevice
+//	@Accept			json
+//	@Produce		json
+//	@Param			user			path		string				true	"The user"
+//	@Param			Idempotency-Key	header		string				false	"Makes the call safe to repeat for 24 h"	minlength(1)	maxlength(255)
+//	@Param			device			body		api.BrowserRequest	true	"The browser"
+//	@Success		200				{object}	api.Device			"Registered again"
+//	@Success		201				{object}	api.Device			"Registered"
+//	@Header			200				{string}	Idempotent-Replayed	"true if this is the first answer again"
+//	@Header			201				{string}	Idempotent-Replayed	"true if this is the first answer again"
+//	@Failure		422				{object}	api.Problem			"validation_failed (also for the 51st device of a user), unknown_app (no app for the topic, to a user token), idempotency_key_reused"
+//	@Router			/v1/users/{user}/devices [post]
+func (s *server) postDevice(ctx context.Context, in *postDeviceRequest) (*web.Reply[api.Device], error) {
+	if err := api.InvalidFields(s.origins.Unlisted("subscription.endpoint", in.Body.Subscription.Endpoint)); err != nil {
+		return nil, err
+	}
+	_, device := in.Body.Device()
+	if err := s.checkApp(ctx, device); err != nil {
+		return nil, err
+	}
+	done, err := s.devices.PutBrowser(ctx, in.User, &in.Body, in.Idempotency)
+	if err != nil {
+		return nil, err
+	}
+	return web.Put(done.Device, done.Created).Replayed(done.Replayed), nil
 }
 
 type putDevicesRequest struct {
@@ -58,7 +109,7 @@ type putDevicesRequest struct {
 //
 //	@Summary		Register many devices
 //	@Description	For moving in from another system: registers 1 to 1,000 devices of any users in one step, each as
-//	@Description	`PUT /v1/users/{user}/devices/{token}` does, and either all or none. The errors name each wrong device by its index, such as
+//	@Description	`PUT /v1/users/{user}/devices/{token}` does, or, with a subscription, `POST /v1/users/{user}/devices`, and either all or none. The errors name each wrong device by its index, such as
 //	@Description	`devices[3].token`. If all devices are valid, they name those that would be the 51st or a later one of their users. A token
 //	@Description	may be in the batch only once. Not for user tokens.
 //	@Tags			push
@@ -68,10 +119,19 @@ type putDevicesRequest struct {
 //	@Param			batch			body	api.DeviceBatchRequest	true	"The devices"
 //	@Success		204				"All are registered"
 //	@Header			204				{string}	Idempotent-Replayed	"true if this is the first answer again"
-//	@Failure		413				{object}	api.Problem	"payload_too_large: the body may have at most 1 MiB"
+//	@Failure		413				{object}	api.Problem	"payload_too_large: the body may have at most 4 MiB"
 //	@Failure		422				{object}	api.Problem	"validation_failed (also for a token that is in the batch twice, and for the 51st device of a user), idempotency_key_reused"
 //	@Router			/v1/devices/batch [post]
 func (s *server) putDevices(ctx context.Context, in *putDevicesRequest) (*web.Reply[web.Nothing], error) {
+	var unlisted []api.FieldError
+	for i := range in.Body.Devices {
+		if b := in.Body.Devices[i].Subscription; b != nil {
+			unlisted = append(unlisted, s.origins.Unlisted(fmt.Sprintf("devices[%d].subscription.endpoint", i), b.Endpoint)...)
+		}
+	}
+	if err := api.InvalidFields(unlisted); err != nil {
+		return nil, err
+	}
 	replayed, err := s.devices.PutDevices(ctx, in.Body.Devices, in.Idempotency)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"fanfare/store/storetest"
 )
 
-const tokenRule = "must be a token of APNs (hex of even length, 64 to 200 digits) or FCM (20 to 512 characters of A-Z a-z 0-9 _ : . -)"
+const tokenRule = "must be a token of APNs (hex of even length, 64 to 200 digits), FCM (20 to 512 characters of A-Z a-z 0-9 _ : . -) or a browser (wp. and 43 of base64url)"
 
 // fcmToken is a registration token of FCM.
 const fcmToken = "cAb3-_xyz:APA91bEXAMPLE_of-a-token"

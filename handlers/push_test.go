@@ -39,6 +39,13 @@ func TestEventTypes(t *testing.T) {
 			wants(t, 201, `{"type":"hello","title":"x","push_type":"alert","collapse":true,"retry_unknown":true,`+texts+`,"revision":1,`+times+`}`)
 		w.del("/v1/event-types/hello").wants(t, 204, "")
 	})
+	t.Run("what pages get is shown as it was given", func(t *testing.T) {
+		const look = `"webpush":{"icon":"/i.png","badge":"/b.png","image":"m","url":"/a","actions":[{"action":"like","title":"Like","icon":"l"}],"require_interaction":false}`
+		w.put("/v1/event-types/look", `{"title":"x",`+look+`}`).
+			wants(t, 201, `{"type":"look","title":"x","push_type":"alert","collapse":true,"retry_unknown":true,`+look+`,"revision":1,`+times+`}`)
+		w.post("/v1/events", strings.Replace(anEvent, "{", `{`+look+`,`, 1)).wants(t, 202, `{"id":"*"}`)
+		w.del("/v1/event-types/look").wants(t, 204, "")
+	})
 	t.Run("an alert needs a text", func(t *testing.T) {
 		if a := w.put(path, `{}`); a.status != 422 {
 			t.Errorf("%d %s", a.status, a.body)

@@ -24,6 +24,8 @@ func (s *server) routes() []web.Route {
 		route("GET", "/docs", web.Open, web.HandlePlain(http.RedirectHandler("/docs/", http.StatusMovedPermanently))),
 		route("GET", "/docs/*", web.Open, web.HandlePlain(s.docs)),
 
+		route("GET", "/v1/webpush/{topic}/key", web.Open, web.Handle(s.getPushKey)).ForPages(),
+
 		route("GET", "/v1/stats", api.ScopeOpsRead, web.Handle(s.getStats)),
 		route("GET", "/v1/servers", api.ScopeOpsRead, web.Handle(s.listServers)),
 		route("GET", "/v1/dead-letters", api.ScopeOpsRead, web.Handle(s.listDeadLetters)),
@@ -52,6 +54,7 @@ func (s *server) routes() []web.Route {
 
 		route("POST", "/v1/devices/batch", api.ScopePush, web.Handle(s.putDevices).WithMaxBody(api.MaxDeviceBatchBody)),
 		route("PUT", "/v1/users/{user}/devices/{token}", api.ScopePush, web.Handle(s.putDevice)).For(api.UserScopeDevices),
+		route("POST", "/v1/users/{user}/devices", api.ScopePush, web.Handle(s.postDevice)).For(api.UserScopeDevices),
 		route("GET", "/v1/users/{user}/devices", api.ScopePush, web.Handle(s.listDevices)).For(api.UserScopeDevices),
 		route("DELETE", "/v1/users/{user}/devices/{token}", api.ScopePush, web.Handle(s.deleteDevice)).For(api.UserScopeDevices),
 

@@ -23,6 +23,8 @@ var mayCall = map[string]string{
 	"GET /docs":         "anybody",
 	"GET /docs/*":       "anybody",
 
+	"GET /v1/webpush/{topic}/key": "anybody",
+
 	"GET /v1/stats":                    "ops:read ops admin",
 	"GET /v1/servers":                  "ops:read ops admin",
 	"GET /v1/dead-letters":             "ops:read ops admin",
@@ -44,6 +46,7 @@ var mayCall = map[string]string{
 	"GET /v1/events/{id}":                        "push admin",
 	"POST /v1/devices/batch":                     "push admin",
 	"PUT /v1/users/{user}/devices/{token}":       "push admin",
+	"POST /v1/users/{user}/devices":              "push admin",
 	"GET /v1/users/{user}/devices":               "push admin",
 	"DELETE /v1/users/{user}/devices/{token}":    "push admin",
 	"PUT /v1/users/{user}/opt-outs/{type}":       "push admin",

@@ -54,6 +54,11 @@ type Options struct {
 	// TakesDevice tells whether there is an app for a device. With a user token, other devices
 	// cannot be registered. Default: there is an app for every device.
 	TakesDevice func(*api.DeviceRequest) bool
+	// PushOrigins lists the push services whose browsers can register; default api.KnownPushOrigins.
+	PushOrigins api.PushOrigins
+	// PublicKey is the public key of the app of Web Push for a topic, in base64url; ok is false if there is
+	// none. Default: there are no such apps.
+	PublicKey func(topic string) (key string, ok bool)
 
 	// Ready reports the state of the dependencies; default: always ready.
 	Ready func(context.Context) api.Readiness
@@ -86,6 +91,8 @@ type server struct {
 
 	erase     func(ctx context.Context, user string) (string, error)
 	takes     func(*api.DeviceRequest) bool
+	origins   api.PushOrigins
+	publicKey func(topic string) (string, bool)
 	ready     func(context.Context) api.Readiness
 	delivered func() float64
 
@@ -117,7 +124,7 @@ func newServer(o Options) *server {
 	return &server{
 		keys: o.Keys, tokens: o.Tokens, servers: o.Servers, confirming: confirming,
 		events: o.Events, devices: o.Devices, record: o.Record, contacts: o.Contacts, chats: o.Chats, live: o.Live, pusher: o.Pusher, sales: o.Sales, queues: o.queues(),
-		erase: o.Erase, takes: o.TakesDevice, ready: o.Ready, delivered: o.DeliveredPerSecond, web: web.New(o.Web), messages: messages,
+		erase: o.Erase, takes: o.TakesDevice, origins: o.PushOrigins, publicKey: o.PublicKey, ready: o.Ready, delivered: o.DeliveredPerSecond, web: web.New(o.Web), messages: messages,
 		metrics: figures.before(promhttp.HandlerFor(o.Web.Registry, promhttp.HandlerOpts{})), document: o.Document, docs: o.Docs,
 	}
 }
@@ -133,6 +140,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.TakesDevice == nil {
 		o.TakesDevice = func(*api.DeviceRequest) bool { return true }
+	}
+	if o.PushOrigins == nil {
+		o.PushOrigins = api.KnownPushOrigins
+	}
+	if o.PublicKey == nil {
+		o.PublicKey = func(string) (string, bool) { return "", false }
 	}
 	if o.DeliveredPerSecond == nil {
 		o.DeliveredPerSecond = func() float64 { return 0 }

@@ -26,6 +26,7 @@ import (
 // user tokens must be added here as well.
 var userRoutes = map[string]api.UserScope{
 	"PUT /v1/users/{user}/devices/{token}":            "devices",
+	"POST /v1/users/{user}/devices":                   "devices",
 	"GET /v1/users/{user}/devices":                    "devices",
 	"DELETE /v1/users/{user}/devices/{token}":         "devices",
 	"PUT /v1/users/{user}/opt-outs/{type}":            "devices",
@@ -134,6 +135,9 @@ func TestU2_TheTableOfRoutes(t *testing.T) {
 				c.path = userPath(rt.Pattern, "bob")
 				if rt.Method == "PUT" && strings.Contains(rt.Pattern, "/devices/") {
 					c.body = `{"platform":"apns","topic":"a.b","environment":"sandbox"}`
+				}
+				if rt.Method == "POST" && strings.HasSuffix(rt.Pattern, "/devices") {
+					c.body = browserBody("")
 				}
 				if strings.HasSuffix(rt.Pattern, "/ack") {
 					c.body = `{"acks":{"team":1}}`

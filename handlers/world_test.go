@@ -103,7 +103,7 @@ func setupSQL(t testing.TB, db *redisdb.DB, url string, change ...func(*handlers
 	w.live, w.pusher = live.New(w.chats, db, nil), chat.NewPusher(w.chats, chat.PusherOptions{Post: happened.AcceptNamed})
 	o := handlers.Options{
 		Contacts: w.contacts, Sales: w.sales, Events: happened, Devices: w.devices, Record: rec, Keys: w.keys, Tokens: w.tokens, Servers: servers.New(db, servers.Options{}),
-		Chats: w.chats, Live: w.live, Pusher: w.pusher,
+		Chats: w.chats, Live: w.live, Pusher: w.pusher, PublicKey: func(string) (string, bool) { return "BKey", true },
 		EventQueue: w.queue, NotificationQueue: notifications, JobQueue: w.jobs,
 		Document: openapi.Document(), Docs: openapi.UI(web.NotFound),
 		Web: web.Options{Closing: w.closing, Streams: &w.streams, Logger: slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))},

@@ -64,7 +64,11 @@ func (s *Sender) Takes(*api.DeviceRequest) bool { return true }
 
 // remember keeps an app for Apps.
 func (s *Sender) remember(n *transport.Notification) {
-	name := transport.AppOf(n.Platform, n.Topic, string(n.Environment))
+	place := string(n.Environment)
+	if n.Target != "" {
+		place = api.KnownPushOrigins.OfTarget(n.Target)
+	}
+	name := transport.AppOf(n.Platform, n.Topic, place)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.apps[name]; !ok && len(s.apps) < maxApps {
@@ -72,9 +76,11 @@ func (s *Sender) remember(n *transport.Notification) {
 	}
 }
 
-// alertOf reads the text that a payload of APNs or FCM shows; it is empty when the payload can't be read.
+// alertOf reads the text that a payload of APNs, FCM or a page shows; it is empty when the payload can't be
+// read.
 func alertOf(payload []byte) (alert api.Alert) {
 	var doc struct {
+		api.Alert
 		APS struct {
 			Alert json.RawMessage `json:"alert"`
 		} `json:"aps"`
@@ -82,7 +88,13 @@ func alertOf(payload []byte) (alert api.Alert) {
 			Notification json.RawMessage `json:"notification"`
 		} `json:"android"`
 	}
-	if json.Unmarshal(payload, &doc) != nil || json.Unmarshal(slices.Concat(doc.APS.Alert, doc.Android.Notification), &alert) != nil { // it has one of them
+	if json.Unmarshal(payload, &doc) != nil {
+		return api.Alert{}
+	}
+	if doc.APS.Alert == nil && doc.Android.Notification == nil {
+		return doc.Alert
+	}
+	if json.Unmarshal(slices.Concat(doc.APS.Alert, doc.Android.Notification), &alert) != nil { // it has one of them
 		return api.Alert{}
 	}
 	return alert

@@ -30,12 +30,20 @@ type Route struct {
 	Scope api.Scope
 	// User is the scope that a user token needs for the route; "": the route takes no user token.
 	User api.UserScope
+	// Pages lets pages of every origin read the answers, which say nothing about users.
+	Pages bool
 	Endpoint
 }
 
 // For opens the route to user tokens with a scope.
 func (rt Route) For(scope api.UserScope) Route {
 	rt.User = scope
+	return rt
+}
+
+// ForPages opens the route to pages of every origin.
+func (rt Route) ForPages() Route {
+	rt.Pages = true
 	return rt
 }
 
@@ -152,7 +160,10 @@ func (s *Server) mount(rt Route) *mounted {
 	if rt.User != "" {
 		run = s.shared(run)
 	}
+	if rt.Pages {
+		run = toAllPages(run)
+	}
 	m := s.meters.mounted(rt.Pattern, run)
-	m.users = rt.User != ""
+	m.users = rt.User != "" || rt.Pages
 	return m
 }

@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context, *fanfare.ClientWithResponses) error{push, topics, movingIn, chat, sale, erase, keys} {
+	for _, part := range []func(context.Context, *fanfare.ClientWithResponses) error{push, browsers, topics, movingIn, chat, sale, erase, keys} {
 		if err := part(ctx, c); err != nil {
 			return err
 		}
@@ -118,10 +118,33 @@ func topics(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	return tell(ctx, c, "go-news-1", fanfare.Audience{Topic: new("go-news")})
 }
 
+// browsers registers a browser with what its page has, and removes it.
+func browsers(ctx context.Context, c *fanfare.ClientWithResponses) error {
+	added, err := c.PostDeviceWithResponse(ctx, "go-page", &fanfare.PostDeviceParams{IdempotencyKey: new("go-browser-1")}, fanfare.BrowserRequest{
+		Platform: fanfare.BrowserRequestPlatformWebpush, Topic: "shop", Subscription: fanfare.Subscription{
+			Endpoint: "https://fcm.googleapis.com/fcm/send/go", Keys: fanfare.SubscriptionKeys{
+				P256dh: "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4", Auth: "BTBZMqHH6r4Tts7J_aSIgg",
+			},
+		},
+	})
+	if err := must(http.StatusCreated, added, err); err != nil {
+		return err
+	}
+	if origin := added.JSON201.Origin; origin == nil || *origin != "https://fcm.googleapis.com" {
+		return fmt.Errorf("registered as %s", added.Body)
+	}
+	removed, err := c.DeleteDeviceWithResponse(ctx, "go-page", added.JSON201.Token)
+	if err := must(http.StatusNoContent, removed, err); err != nil {
+		return err
+	}
+	key, err := c.GetPushKeyWithResponse(ctx, "shop")
+	return must(http.StatusNotFound, key, err)
+}
+
 // movingIn sends devices and contacts in batches, and one that is refused.
 func movingIn(ctx context.Context, c *fanfare.ClientWithResponses) error {
 	devices := fanfare.DeviceBatchRequest{Devices: []fanfare.DeviceEntry{{
-		User: "go-erin", Token: strings.Repeat("61", 32), Platform: fanfare.DeviceEntryPlatformApns, Topic: "com.example.app", Environment: new(fanfare.EnvSandbox),
+		User: "go-erin", Token: new(strings.Repeat("61", 32)), Platform: fanfare.DeviceEntryPlatformApns, Topic: "com.example.app", Environment: new(fanfare.EnvSandbox),
 	}}}
 	taken, err := c.PutDevicesWithResponse(ctx, &fanfare.PutDevicesParams{IdempotencyKey: new("go-devices-1")}, devices)
 	if err := must(http.StatusNoContent, taken, err); err != nil {

@@ -58,6 +58,27 @@ async function topics() {
   await tell("ts-news-1", { topic });
 }
 
+// Registers a browser with what its page has, and removes it.
+async function browsers() {
+  const path = { user: "ts-page" };
+  const browser = good(await api.POST("/v1/users/{user}/devices", {
+    params: { path, header: { "Idempotency-Key": "ts-browser-1" } },
+    body: {
+      platform: "webpush",
+      topic: "shop",
+      subscription: {
+        endpoint: "https://fcm.googleapis.com/fcm/send/ts",
+        expirationTime: null,
+        keys: { p256dh: "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4", auth: "BTBZMqHH6r4Tts7J_aSIgg" },
+      },
+    },
+  }));
+  assert.equal(browser.origin, "https://fcm.googleapis.com");
+  done(await api.DELETE("/v1/users/{user}/devices/{token}", { params: { path: { ...path, token: browser.token } } }));
+  const { response } = await api.GET("/v1/webpush/{topic}/key", { params: { path: { topic: "shop" } } });
+  assert.equal(response.status, 404);
+}
+
 // Sends devices and contacts in batches, and one that is refused.
 async function movingIn() {
   const device = { user: "ts-erin", token: "76".repeat(32), platform: "apns", topic: "com.example.app", environment: "sandbox" } as const;
@@ -196,6 +217,7 @@ async function sale() {
 }
 
 await push();
+await browsers();
 await topics();
 await movingIn();
 await chat();

@@ -18,6 +18,16 @@ func example(operationID string) any {
 		return map[string]any{
 			"platform": "apns", "topic": "com.example.app", "environment": string(api.EnvSandbox),
 		}
+	case "postDevice":
+		return map[string]any{
+			"platform": string(api.PlatformWebPush), "topic": "shop",
+			"subscription": map[string]any{
+				"endpoint": "https://fcm.googleapis.com/fcm/send/cAb3-xyz", "expirationTime": nil,
+				"keys": map[string]any{ // those of RFC 8291's example
+					"p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4", "auth": "BTBZMqHH6r4Tts7J_aSIgg",
+				},
+			},
+		}
 	case "putDevices":
 		return map[string]any{"devices": []any{deviceExample("bob", "a"), deviceExample("carol", "b")}}
 	case "postKey":

@@ -80,13 +80,16 @@ func goName(word, name string) bool {
 	return strings.EqualFold(word, strings.ReplaceAll(name, "_", "")) && word[:1] != strings.ToLower(word[:1])
 }
 
-// patchProperty adds what Go types do not express: times, and JSON that is passed on unchanged.
+// patchProperty adds what Go types do not express: times, JSON that is passed on unchanged, and null where
+// browsers write it.
 func patchProperty(name string, property *openapi3.Schema) {
 	switch {
 	case name == "until" || strings.HasSuffix(name, "_at"):
 		property.Format = "date-time"
 	case name == "aps" || name == "fcm" || name == "payload":
 		property.AdditionalProperties = openapi3.AdditionalProperties{Has: openapi3.Ptr(true)}
+	case name == "expirationTime":
+		property.Nullable = true
 	}
 }
 

@@ -3,6 +3,7 @@ package devices
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"fanfare/api"
@@ -19,22 +20,28 @@ func (s *Store) PutDevice(ctx context.Context, user, token string, r *api.Device
 	if err != nil {
 		return nil, false, err
 	}
-	replaces := ""
+	done, err := s.register(ctx, record.DeviceWrite{User: user, Token: token}, r)
+	return done.Device, done.Created, err
+}
+
+// PutBrowser registers a browser for a user as PutDevice does a token, once per idempotency key. The same
+// endpoint with other keys replaces them.
+func (s *Store) PutBrowser(ctx context.Context, user string, r *api.BrowserRequest, once api.Idempotency) (record.Registered, error) {
+	token, device := r.Device()
+	return s.register(ctx, record.DeviceWrite{User: user, Token: token, Once: once}, device)
+}
+
+func (s *Store) register(ctx context.Context, w record.DeviceWrite, r *api.DeviceRequest) (done record.Registered, err error) {
 	if r.Replaces != "" {
-		if replaces, err = normal(r.Replaces); err != nil {
-			return nil, false, err
+		if w.Replaces, err = normal(r.Replaces); err != nil {
+			return done, err
 		}
 	}
-	var d *api.Device
-	var created bool
-	err = s.writeDevice(ctx, record.DeviceWrite{User: user, Token: token, Replaces: replaces}, func(ctx context.Context, w record.DeviceWrite) (c record.Change, err error) {
-		d, created, c, err = s.rec.PutDevice(ctx, w, r)
+	err = s.writeDevice(ctx, w, func(ctx context.Context, w record.DeviceWrite) (c record.Change, err error) {
+		done, c, err = s.rec.PutDevice(ctx, w, r)
 		return c, err
 	})
-	if err != nil {
-		return nil, false, err
-	}
-	return d, created, nil
+	return done, err
 }
 
 // PutDevices registers a batch of devices, all or none, once per idempotency key, each as PutDevice
@@ -43,8 +50,8 @@ func (s *Store) PutDevices(ctx context.Context, list []api.DeviceEntry, once api
 	b := record.DeviceBatch{Devices: slices.Clone(list)}
 	tokens := make([]string, len(list))
 	for i := range b.Devices {
-		if tokens[i], err = normal(list[i].Token); err != nil {
-			return false, err
+		if tokens[i] = list[i].StoredToken(); tokens[i] == "" {
+			return false, api.Invalid(fmt.Sprintf("devices[%d].token", i), "token", "%s", api.TokenRule)
 		}
 		b.Devices[i].Token = tokens[i]
 	}

@@ -10,6 +10,7 @@ import (
 
 	"fanfare/api"
 	"fanfare/store/devices"
+	"fanfare/store/record"
 	"fanfare/store/redisdb"
 	"fanfare/store/storetest"
 )
@@ -211,35 +212,103 @@ func TestGuardFormat(t *testing.T) {
 	}
 }
 
+// P4, P10: whoever writes last, the guard and the cache have what is on record in the end, with the keys of
+// a browser's last registration.
 func TestConcurrentWritesOfOneTokenAllSucceed(t *testing.T) {
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
-		other := w.another(devices.Options{})
-		storetest.AtOnce(t, 24, func(ctx context.Context, i int) error {
-			s := w.store
-			if i%2 == 0 {
-				s = other
-			}
-			if i%6 == 5 {
-				return s.DeleteDevice(ctx, fmt.Sprint("user", i%3), token(1))
-			}
-			_, _, err := s.PutDevice(ctx, fmt.Sprint("user", i%3), token(1), &api.DeviceRequest{Platform: "apns", Topic: "x", Environment: api.EnvSandbox})
+	const endpoint = "https://fcm.googleapis.com/x"
+	put := map[string]func(ctx context.Context, s *devices.Store, user string) error{
+		token(1): func(ctx context.Context, s *devices.Store, user string) error {
+			_, _, err := s.PutDevice(ctx, user, token(1), &api.DeviceRequest{Platform: "apns", Topic: "x", Environment: api.EnvSandbox})
 			return err
-		})
-		// A relay may give up while others keep changing the token.
-		mustRelay(t, w, quick)
-		storetest.Eventually(t, 30*time.Second, "the outbox is empty", func() bool { return mustOutbox(t, w) == 0 })
-		truth, err := w.rec.DevicesByToken(t.Context(), token(1))
-		storetest.Must(t, err)
-		g, owner := mustGuard(t, w, token(1)), truth[token(1)].User
-		if owner != "" && !g.Reaches(owner) || owner == "" && g.State != devices.StateGone {
-			t.Fatalf("on record with %q, guard %+v", owner, g)
-		}
-		for i := range 3 {
-			user := fmt.Sprint("user", i)
-			if n := len(mustTarget(t, w.store, devices.Query{User: user}).Devices); (n == 1) != (user == owner) {
-				t.Errorf("%s has %d devices, the owner is %q", user, n, owner)
+		},
+		api.TokenOfEndpoint(endpoint): func(ctx context.Context, s *devices.Store, user string) error {
+			r := &api.BrowserRequest{Platform: "webpush", Topic: "x", Subscription: storetest.Subscription(t, endpoint)}
+			_, err := s.PutBrowser(ctx, user, r, api.Idempotency{})
+			return err
+		},
+	}
+	for token, put := range put {
+		eachWorld(t, func(t *testing.T, w *world) {
+			other := w.another(devices.Options{})
+			storetest.AtOnce(t, 24, func(ctx context.Context, i int) error {
+				s := w.store
+				if i%2 == 0 {
+					s = other
+				}
+				if i%6 == 5 {
+					return s.DeleteDevice(ctx, fmt.Sprint("user", i%3), token)
+				}
+				return put(ctx, s, fmt.Sprint("user", i%3))
+			})
+			// A relay may give up while others keep changing the token.
+			mustRelay(t, w, quick)
+			storetest.Eventually(t, 30*time.Second, "the outbox is empty", func() bool { return mustOutbox(t, w) == 0 })
+			truth, err := w.rec.DevicesByToken(t.Context(), token)
+			storetest.Must(t, err)
+			g, owner := mustGuard(t, w, token), truth[token].User
+			if owner != "" && !g.Reaches(owner) || owner == "" && g.State != devices.StateGone || g.Target != truth[token].Target {
+				t.Fatalf("on record with %q, guard %+v", owner, g)
 			}
+			for i := range 3 {
+				user := fmt.Sprint("user", i)
+				found := mustTarget(t, w.store, devices.Query{User: user}).Devices
+				if (len(found) == 1) != (user == owner) || len(found) == 1 && found[0].Target != truth[token].Target {
+					t.Errorf("%s has %d devices, the owner is %q", user, len(found), owner)
+				}
+			}
+		})
+	}
+}
+
+// W2: the same endpoint with other keys replaces them, in the guard, in the cache and on record. A repeat under
+// the idempotency key of the former registration changes nothing.
+func TestW2_NewKeysReplaceThose(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		const endpoint = "https://fcm.googleapis.com/x"
+		first, second := storetest.Subscription(t, endpoint), storetest.Subscription(t, endpoint)
+		put := func(s api.Subscription, key string) record.Registered {
+			t.Helper()
+			done, err := w.store.PutBrowser(t.Context(), "bob", &api.BrowserRequest{Platform: "webpush", Topic: "shop", Subscription: s, Locale: "de", Replaces: token(1)},
+				api.Idempotency{Scope: "bob", Key: key})
+			storetest.Must(t, err)
+			return done
+		}
+		mustPut(t, w.store, "bob", token(1))
+		for range 2 {
+			if done := put(first, "1"); !done.Created {
+				t.Errorf("registered %+v", done)
+			}
+		}
+		check := func(want api.Subscription) {
+			t.Helper()
+			g := mustGuard(t, w, api.TokenOfEndpoint(endpoint))
+			if g.Target != want.Target() || g.Topic != "shop" || !g.Reaches("bob") || mustGuard(t, w, token(1)).State != devices.StateGone {
+				t.Errorf("guard %+v", g)
+			}
+			for _, from := range []string{"SQL", "the cache"} {
+				found := mustTarget(t, w.store, devices.Query{User: "bob"}).Devices
+				if len(found) != 1 || found[0].Target != want.Target() || found[0].Locale != "de" || found[0].PlatformOf() != api.PlatformWebPush {
+					t.Errorf("from %s: %+v", from, found)
+				}
+			}
+			if cached, hit := w.store.Cached(t.Context(), "bob", ""); !hit || len(cached.Devices) != 1 || cached.Devices[0].Target != want.Target() {
+				t.Errorf("cached: %v %+v", hit, cached)
+			}
+		}
+		check(first)
+		if done := put(second, "2"); done.Created || done.Replayed {
+			t.Errorf("registered again %+v", done)
+		}
+		check(second)
+		if done := put(first, "1"); !done.Created || !done.Replayed {
+			t.Errorf("replayed %+v", done)
+		}
+		check(second)
+		g, err := w.store.GuardOf(t.Context(), "bob", api.TokenOfEndpoint(endpoint))
+		if err != nil || g.Target != second.Target() {
+			t.Errorf("the guard of a retried dead letter: %+v, %v", g, err)
 		}
 	})
 }

@@ -26,6 +26,7 @@ type Guard struct {
 	Topic        string
 	Environment  api.Environment
 	State        api.DeviceState // StateGone when the token was removed
+	Target       string          // a browser's, as in api.Device
 }
 
 // GuardName names the guard of a token. It is short because every waiting notification carries
@@ -43,7 +44,8 @@ func (g Guard) Reaches(user string) bool {
 
 // EncodeGuard writes a guard as one line: state|registered_at|environment|topic|user. None of these
 // can contain a bar. The guard of a device of another platform than APNs, which has no environment, has
-// an empty part more, so that processes that know APNs alone do not read it.
+// one part more, so that processes that know APNs alone do not read it: a browser's target, and for FCM
+// an empty one.
 func EncodeGuard(g Guard) string {
 	var at int64
 	if !g.RegisteredAt.IsZero() {
@@ -51,7 +53,7 @@ func EncodeGuard(g Guard) string {
 	}
 	line := strings.Join([]string{string(g.State), strconv.FormatInt(at, 10), string(g.Environment), g.Topic, g.User}, "|")
 	if g.otherPlatform() {
-		line += "|"
+		line += "|" + g.Target
 	}
 	return line
 }
@@ -69,7 +71,12 @@ func ParseGuard(s string) (Guard, bool) {
 	g := Guard{State: api.DeviceState(part[0]), RegisteredAt: api.AtMillis(at),
 		Environment: api.Environment(part[2]), Topic: part[3], User: part[4]}
 	if g.otherPlatform() {
-		return g, err == nil && len(part) == 6 && part[5] == ""
+		if len(part) != 6 {
+			return Guard{}, false
+		}
+		g.Target = part[5]
+		_, isTarget := api.ParseTarget(g.Target)
+		return g, err == nil && (g.Target == "" || isTarget)
 	}
 	return g, err == nil && len(part) == 5
 }
@@ -84,7 +91,7 @@ func (s *Store) GuardOf(ctx context.Context, user, token string) (Guard, error) 
 	}
 	for _, d := range targets[0].Devices {
 		if d.Token == token {
-			return Guard{User: user, RegisteredAt: d.RegisteredAt, Topic: d.Topic, Environment: d.Environment, State: d.State}, nil
+			return guardFor(user, &d), nil
 		}
 	}
 	return Guard{State: StateGone}, nil
@@ -95,5 +102,9 @@ func guardOf(d record.OwnedDevice, known bool) string {
 	if !known {
 		return EncodeGuard(Guard{State: StateGone})
 	}
-	return EncodeGuard(Guard{User: d.User, RegisteredAt: d.RegisteredAt, Topic: d.Topic, Environment: d.Environment, State: d.State})
+	return EncodeGuard(guardFor(d.User, &d.Device))
+}
+
+func guardFor(user string, d *api.Device) Guard {
+	return Guard{User: user, RegisteredAt: d.RegisteredAt, Topic: d.Topic, Environment: d.Environment, State: d.State, Target: d.Target}
 }

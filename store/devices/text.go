@@ -12,8 +12,8 @@ import (
 // JSON, because it is parsed for every notification.
 //
 // A device with a locale has one more field, the locale, and so has every device of another platform than
-// APNs, which has no environment. Processes that know APNs alone take the text with such a device for
-// another form, so that they do not send to a device of another platform.
+// APNs, which has no environment. A browser has one field more, its target. Processes that do not know a
+// device's platform take the text with such a device for another form, so that they do not send to it.
 const (
 	deviceEnd, fieldEnd = "\x1e", "\x1f"
 	deviceFields        = 5
@@ -32,6 +32,10 @@ func devicesText(list []api.Device) string {
 			b.WriteString(d.Locale)
 			b.WriteString(fieldEnd)
 		}
+		if d.Target != "" {
+			b.WriteString(d.Target)
+			b.WriteString(fieldEnd)
+		}
 		b.WriteString(deviceEnd)
 	}
 	return b.String()
@@ -42,7 +46,7 @@ func parseDevices(text string) ([]api.Device, bool) {
 	list := make([]api.Device, 0, strings.Count(text, deviceEnd))
 	for text != "" {
 		line, rest, ended := strings.Cut(text, fieldEnd+deviceEnd)
-		var v [deviceFields + 1]string
+		var v [deviceFields + 2]string
 		n := 0
 		for more := true; more; n++ {
 			if n == len(v) {
@@ -51,12 +55,12 @@ func parseDevices(text string) ([]api.Device, bool) {
 			v[n], line, more = strings.Cut(line, fieldEnd)
 		}
 		at, err := strconv.ParseInt(v[4], 10, 64)
-		if !ended || n < deviceFields || err != nil {
+		d := api.Device{Token: v[0], Topic: v[1], Environment: api.Environment(v[2]),
+			State: api.DeviceState(v[3]), RegisteredAt: api.AtMillis(at), Locale: v[5], Target: v[6]}
+		if !ended || n < deviceFields || err != nil || (n == len(v)) != (d.PlatformOf() == api.PlatformWebPush) {
 			return nil, false
 		}
-		text = rest
-		list = append(list, api.Device{Token: v[0], Topic: v[1], Environment: api.Environment(v[2]),
-			State: api.DeviceState(v[3]), RegisteredAt: api.AtMillis(at), Locale: v[5]})
+		text, list = rest, append(list, d)
 	}
 	return list, true
 }

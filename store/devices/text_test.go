@@ -19,12 +19,16 @@ func TestW18_TextsOfOtherPlatformsHaveAnotherForm(t *testing.T) {
 	one, two := device("ab", api.EnvProduction), device("cd", api.EnvSandbox)
 	other, german := device("an-fcm-token-of-30-characters-", ""), device("ef", api.EnvSandbox)
 	german.Locale = "de-AT"
+	target := "https://fcm.googleapis.com/x point auth"
+	browser := device(api.TokenOfEndpoint("x"), "")
+	browser.Target = target
 	const fieldsOf = "ab\x1fshop\x1fproduction\x1fsuspect\x1f7\x1f\x1ecd\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1f\x1e"
 	for want, list := range map[string][]api.Device{
 		"":       {},
 		fieldsOf: {one, two},
-		fieldsOf + other.Token + "\x1fshop\x1f\x1fsuspect\x1f7\x1f\x1f\x1e": {one, two, other},
-		"ef\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1fde-AT\x1f\x1e" + fieldsOf: {german, one, two},
+		fieldsOf + other.Token + "\x1fshop\x1f\x1fsuspect\x1f7\x1f\x1f\x1e":                     {one, two, other},
+		browser.Token + "\x1fshop\x1f\x1fsuspect\x1f7\x1f\x1f" + target + "\x1f\x1e" + fieldsOf: {browser, one, two},
+		"ef\x1fshop\x1fsandbox\x1fsuspect\x1f7\x1fde-AT\x1f\x1e" + fieldsOf:                     {german, one, two},
 	} {
 		if got := devicesText(list); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -36,6 +40,7 @@ func TestW18_TextsOfOtherPlatformsHaveAnotherForm(t *testing.T) {
 	for want, g := range map[string]Guard{
 		"suspect|7|production|shop|bob": {User: "bob", RegisteredAt: one.RegisteredAt, Topic: "shop", Environment: api.EnvProduction, State: api.DeviceSuspect},
 		"suspect|7||shop|bob|":          {User: "bob", RegisteredAt: one.RegisteredAt, Topic: "shop", State: api.DeviceSuspect},
+		"suspect|7||shop|bob|" + target: {User: "bob", RegisteredAt: one.RegisteredAt, Topic: "shop", State: api.DeviceSuspect, Target: target},
 		"gone|0|||":                     {RegisteredAt: api.AtMillis(0), State: StateGone},
 	} {
 		if got := EncodeGuard(g); got != want {
@@ -47,12 +52,16 @@ func TestW18_TextsOfOtherPlatformsHaveAnotherForm(t *testing.T) {
 	}
 	// What a later version adds is another form here as well.
 	later := strings.TrimSuffix(devicesText([]api.Device{other}), deviceEnd) + "more" + fieldEnd + deviceEnd
-	for _, bad := range []string{later, fieldsOf[:len(fieldsOf)-1], strings.Replace(fieldsOf, fieldEnd, "", 1)} {
+	laterBrowser := strings.TrimSuffix(devicesText([]api.Device{browser}), deviceEnd) + "more" + fieldEnd + deviceEnd
+	// A process that does not know browsers caches what it reads of one without the target.
+	withoutTarget := strings.Replace(devicesText([]api.Device{browser}), target+fieldEnd, "", 1)
+	ofAPNs := strings.Replace(fieldsOf, "\x1f\x1e", "\x1f\x1f"+target+"\x1f\x1e", 1)
+	for _, bad := range []string{later, laterBrowser, withoutTarget, ofAPNs, fieldsOf[:len(fieldsOf)-1], strings.Replace(fieldsOf, fieldEnd, "", 1)} {
 		if _, ok := parseDevices(bad); ok {
 			t.Errorf("%q is read", bad)
 		}
 	}
-	for _, bad := range []string{"suspect|7||shop|bob", "suspect|7||shop|bob|more", "suspect|7|production|shop|bob|", "gone|0||||"} {
+	for _, bad := range []string{"suspect|7||shop|bob", "suspect|7||shop|bob|more", "suspect|7||shop|bob|" + target + "|more", "suspect|7|production|shop|bob|" + target, "suspect|7|production|shop|bob|", "gone|0||||"} {
 		if _, ok := ParseGuard(bad); ok {
 			t.Errorf("%q is read", bad)
 		}

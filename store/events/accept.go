@@ -54,8 +54,8 @@ func (s *Store) accept(ctx context.Context, events []api.EventRequest, once api.
 	record := onceRecord(once, first, len(events))
 	jobs := make([]queue.Job, len(events))
 	for i := range events {
-		if jobs[i], err = s.job(ctx, nthID(first, i), &events[i], now); err == nil && s.o.ToFCM() {
-			err = jobs[i].Value.(*Job).Push.CheckFCM(&events[i])
+		if jobs[i], err = s.job(ctx, nthID(first, i), &events[i], now); err == nil {
+			err = jobs[i].Value.(*Job).Push.Check(&events[i], s.o.SendsTo)
 		}
 		if err != nil {
 			if atIndex != nil {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"fanfare/api"
 	"fanfare/store/queue"
 	"fanfare/store/record"
 	"fanfare/store/redisdb"
@@ -25,9 +26,9 @@ type Options struct {
 	MaxAge time.Duration
 	// Poll is how often the version of the event types is read; default 500 ms.
 	Poll time.Duration
-	// ToFCM tells whether this process sends to FCM: then events are checked against its rules as well
-	// (W6). Default: it does not.
-	ToFCM func() bool
+	// SendsTo tells whether this process has an app of a platform: then events are checked against the
+	// platform's rules as well (W6). APNs' are always checked. Default: it has none.
+	SendsTo func(api.Platform) bool
 	// OnAccepted is called with the size of every batch of new events, for metrics.
 	OnAccepted func(n int)
 	// Now is the clock; default time.Now.
@@ -57,8 +58,8 @@ func New(o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.ToFCM == nil {
-		o.ToFCM = func() bool { return false }
+	if o.SendsTo == nil {
+		o.SendsTo = func(api.Platform) bool { return false }
 	}
 	if o.OnAccepted == nil {
 		o.OnAccepted = func(int) {}

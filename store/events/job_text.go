@@ -74,10 +74,8 @@ func (j *Job) encodePush(t *jsonText) {
 			})
 		})
 	}
-	if p.FCM != nil {
-		t.name("fcm")
-		t.b = append(t.b, p.FCM...)
-	}
+	t.raw("fcm", p.FCM)
+	t.raw("webpush", p.WebPush)
 	t.text("push_type", string(p.PushType))
 	t.name("priority")
 	t.b = strconv.AppendInt(t.b, int64(p.Priority), 10)
@@ -125,6 +123,14 @@ func (t *jsonText) quote(s string) {
 func (t *jsonText) text(name, s string) {
 	t.name(name)
 	t.quote(s)
+}
+
+// raw writes JSON unchanged, unless there is none.
+func (t *jsonText) raw(name string, value json.RawMessage) {
+	if value != nil {
+		t.name(name)
+		t.b = append(t.b, value...)
+	}
 }
 
 // optional writes a text unless it is empty.

@@ -102,7 +102,7 @@ func (db *DB) putDevices(ctx context.Context, tx *sqlx.Tx, b DeviceBatch, tokens
 	for i := range b.Devices {
 		d := &b.Devices[i]
 		row := deviceRow{Token: d.Token, User: d.User, Platform: d.Platform, Topic: d.Topic,
-			Environment: string(d.Environment), Locale: d.Locale, State: string(api.DeviceActive), RegisteredAt: now}
+			Environment: string(d.Environment), Locale: d.Locale, Target: d.Target(), State: string(api.DeviceActive), RegisteredAt: now}
 		if had, known := old[d.Token]; known {
 			row.RegisteredAt = max(now, had.RegisteredAt+1)
 			saved = append(saved, row)
@@ -148,12 +148,12 @@ func (db *DB) lockDevices(ctx context.Context, tx *sqlx.Tx, b DeviceBatch, token
 func insertDevices(ctx context.Context, tx *sqlx.Tx, list []deviceRow, onConflict string) error {
 	slices.SortFunc(list, func(a, b deviceRow) int { return strings.Compare(a.Token, b.Token) })
 	for part := range slices.Chunk(list, chunk) {
-		args := make([]any, 0, 10*len(part))
+		args := make([]any, 0, 11*len(part))
 		for _, r := range part {
-			args = append(args, r.Token, r.User, r.Platform, r.Topic, r.Environment, r.Locale, r.State, r.Reason, r.RegisteredAt, r.DroppedAt)
+			args = append(args, r.Token, r.User, r.Platform, r.Topic, r.Environment, r.Locale, r.Target, r.State, r.Reason, r.RegisteredAt, r.DroppedAt)
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO devices ("+deviceColumns+") VALUES "+
-			rows("(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", len(part))+onConflict, args...)
+			rows("(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", len(part))+onConflict, args...)
 		if err != nil {
 			return err
 		}
@@ -191,15 +191,15 @@ func makeRooms(ctx context.Context, tx *sqlx.Tx, devices []api.DeviceEntry, old 
 		}
 		full = append(full, more[user][len(more[user])-max(excess, 0):]...)
 	}
-	return tooManyDevices(full)
+	return tooManyDevices(devices, full)
 }
 
 // tooManyDevices names the devices of a batch that would be more than their users may have.
-func tooManyDevices(full []int) error {
+func tooManyDevices(devices []api.DeviceEntry, full []int) error {
 	slices.Sort(full)
 	fields := make([]api.FieldError, len(full))
 	for i, n := range full {
-		fields[i] = api.FieldError{Field: fmt.Sprintf("devices[%d].token", n), Rule: "max",
+		fields[i] = api.FieldError{Field: fmt.Sprintf("devices[%d].%s", n, devices[n].TokenField()), Rule: "max",
 			Message: fmt.Sprintf("would be one more than the %d devices a user may have", api.MaxDevices)}
 	}
 	return api.InvalidFields(fields)

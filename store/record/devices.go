@@ -29,19 +29,20 @@ type deviceRow struct {
 	Topic        string `db:"topic"`
 	Environment  string `db:"environment"`
 	Locale       string `db:"locale"`
+	Target       string `db:"target"`
 	State        string `db:"state"`
 	Reason       string `db:"reason"`
 	RegisteredAt int64  `db:"registered_at"`
 	DroppedAt    *int64 `db:"dropped_at"`
 }
 
-const deviceColumns = "token, user_id, platform, topic, environment, locale, state, reason, registered_at, dropped_at"
+const deviceColumns = "token, user_id, platform, topic, environment, locale, target, state, reason, registered_at, dropped_at"
 
 // maxReason is the size of the column reason.
 const maxReason = 128
 
 const insertDevice = "INSERT INTO devices (" + deviceColumns +
-	") VALUES (:token, :user_id, :platform, :topic, :environment, :locale, :state, :reason, :registered_at, :dropped_at)"
+	") VALUES (:token, :user_id, :platform, :topic, :environment, :locale, :target, :state, :reason, :registered_at, :dropped_at)"
 
 // DeviceOwner names the user to whom a token belongs; "" if the token is unknown.
 func (db *DB) DeviceOwner(ctx context.Context, token string) (string, error) {
@@ -74,9 +75,11 @@ func (db *DB) DevicesByToken(ctx context.Context, tokens ...string) (map[string]
 
 // DeviceWrite names the device of a write, and the user who owned the token when the writer read it
 // ("" for nobody). If the owner has changed since, the write fails with ErrOwnerChanged. Replaces, if
-// set, is another token of the user, whose device PutDevice removes.
+// set, is another token of the user, whose device PutDevice removes. Once is the idempotency key of the
+// registration.
 type DeviceWrite struct {
 	User, Token, Owner, Replaces string
+	Once                         api.Idempotency
 }
 
 // Tokens lists the tokens that the write touches.
@@ -95,13 +98,22 @@ func (w DeviceWrite) Users() []string {
 	return []string{w.User, w.Owner}
 }
 
+// Registered is what PutDevice did. It is kept for the idempotency key, and has nothing of a browser's
+// keys.
+type Registered struct {
+	Device *api.Device `json:"device"`
+	// Created tells whether the device is new for the user.
+	Created bool `json:"created"`
+	// Replayed tells that an earlier call with the same key did it.
+	Replayed bool `json:"-"`
+}
+
 // PutDevice registers a token for a user, takes it from the user who had it
 // and revives it if it was dropped. Each registration gets a later
 // registered_at than the one before. A user has at most api.MaxDevices; the
-// devices dropped longest ago make room. A device that it replaces is removed first. created: new for
-// this user.
-func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest) (d *api.Device, created bool, c Change, err error) {
-	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
+// devices dropped longest ago make room. A device that it replaces is removed first.
+func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest) (done Registered, c Change, err error) {
+	c, err = db.writeSettings(ctx, settingsWrite{users: w.Users(), tokens: w.Tokens(), once: w.Once, answer: &done, do: func(ctx context.Context, tx *sqlx.Tx, now int64) error {
 		for _, token := range w.Tokens()[1:] {
 			if _, err := tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ? AND user_id = ?", token, w.User); err != nil {
 				return err
@@ -111,27 +123,29 @@ func (db *DB) PutDevice(ctx context.Context, w DeviceWrite, r *api.DeviceRequest
 		if err != nil {
 			return err
 		}
-		if created = old == nil || old.User != w.User; created {
-			if err := makeRoom(ctx, tx, w.User); err != nil {
+		done.Created = old == nil || old.User != w.User
+		if done.Created {
+			if err := makeRoom(ctx, tx, w.User, r); err != nil {
 				return err
 			}
 		}
-		row := deviceRow{Token: w.Token, User: w.User, Platform: r.Platform, Topic: r.Topic,
-			Environment: string(r.Environment), Locale: r.Locale, State: string(api.DeviceActive), RegisteredAt: now}
+		row := deviceRow{Token: w.Token, User: w.User, Platform: r.Platform, Topic: r.Topic, Environment: string(r.Environment),
+			Locale: r.Locale, Target: r.Target, State: string(api.DeviceActive), RegisteredAt: now}
 		if old != nil {
 			row.RegisteredAt = max(now, old.RegisteredAt+1)
 		}
 		dev := row.device()
-		d = &dev
+		done.Device = &dev
 		if old == nil {
 			return db.addDevice(ctx, tx, row)
 		}
 		return db.saveDevice(ctx, tx, row)
 	}})
 	if err != nil {
-		return nil, false, Change{}, err
+		return Registered{}, Change{}, err
 	}
-	return d, created, c, nil
+	done.Replayed = len(c.Outbox) == 0
+	return done, c, nil
 }
 
 // lockDevice reads a token's row under its lock; nil when there is none.
@@ -167,19 +181,19 @@ func (db *DB) saveDevice(ctx context.Context, tx *sqlx.Tx, row deviceRow) error 
 
 // onDevice ends an INSERT that replaces the rows of known tokens.
 func (d dialect) onDevice() string {
-	return d.onConflict("token", []string{"user_id", "platform", "topic", "environment", "locale", "state", "reason", "registered_at", "dropped_at"})
+	return d.onConflict("token", []string{"user_id", "platform", "topic", "environment", "locale", "target", "state", "reason", "registered_at", "dropped_at"})
 }
 
 // makeRoom makes sure that one more device fits. It removes the device that was dropped longest
 // ago. If api.MaxDevices devices are not dropped, the new one is refused.
-func makeRoom(ctx context.Context, tx *sqlx.Tx, user string) error {
+func makeRoom(ctx context.Context, tx *sqlx.Tx, user string, r *api.DeviceRequest) error {
 	have, err := devicesOf(ctx, tx, user)
 	if err != nil || len(have) < api.MaxDevices {
 		return err
 	}
 	i := slices.IndexFunc(have, func(r deviceRow) bool { return r.State == string(api.DeviceDropped) })
 	if i < 0 {
-		return api.Invalid("token", "max", "would be one more than the %d devices a user may have", api.MaxDevices)
+		return api.Invalid(r.TokenField(), "max", "would be one more than the %d devices a user may have", api.MaxDevices)
 	}
 	_, err = tx.ExecContext(ctx, "DELETE FROM devices WHERE token = ?", have[i].Token)
 	return err
@@ -257,7 +271,7 @@ func shorten(reason string) string {
 
 func (r deviceRow) device() api.Device {
 	d := api.Device{Token: r.Token, Platform: r.Platform, Topic: r.Topic, Environment: api.Environment(r.Environment),
-		Locale: r.Locale, State: api.DeviceState(r.State), Reason: r.Reason, RegisteredAt: api.AtMillis(r.RegisteredAt)}
+		Locale: r.Locale, Target: r.Target, Origin: api.OriginOf(r.Target), State: api.DeviceState(r.State), Reason: r.Reason, RegisteredAt: api.AtMillis(r.RegisteredAt)}
 	if r.DroppedAt != nil {
 		at := api.AtMillis(*r.DroppedAt)
 		d.DroppedAt = &at

@@ -27,21 +27,24 @@ type Change struct {
 }
 
 // settingsWrite is one write under the row locks of its users. There is a KindGuard row for each token in
-// addition to the KindSettings rows.
+// addition to the KindSettings rows. With an idempotency key (once) it is done once, and answer, a pointer to
+// what do sets, is kept.
 type settingsWrite struct {
 	users, tokens []string
+	once          api.Idempotency
+	answer        any
 	do            func(ctx context.Context, tx *sqlx.Tx, now int64) error
 }
 
 // writeSettings raises the users' versions, runs the write and writes the outbox rows, all in one
-// transaction. A write that finds nothing to do (errUnchanged) changes nothing.
+// transaction. A write that finds nothing to do (errUnchanged) changes nothing, and so does a replay.
 func (db *DB) writeSettings(ctx context.Context, w settingsWrite) (Change, error) {
 	out, err := w.outbox()
 	if err != nil {
 		return Change{}, err
 	}
 	var c Change
-	err = db.inTx(ctx, func(ctx context.Context, tx *sqlx.Tx) error {
+	replayed, err := db.once(ctx, w.once, w.answer, func(ctx context.Context, tx *sqlx.Tx) error {
 		users, now, err := db.lockSettings(ctx, tx, w.users)
 		if err != nil {
 			return err
@@ -55,7 +58,7 @@ func (db *DB) writeSettings(ctx context.Context, w settingsWrite) (Change, error
 	if errors.Is(err, errUnchanged) {
 		return Change{}, nil
 	}
-	if err != nil {
+	if err != nil || replayed {
 		return Change{}, err
 	}
 	return c, nil

@@ -24,9 +24,9 @@ func mustPut(t testing.TB, db *record.DB, user, tok string) (*api.Device, bool, 
 	t.Helper()
 	owner, err := db.DeviceOwner(t.Context(), tok)
 	storetest.Must(t, err)
-	d, created, c, err := db.PutDevice(t.Context(), record.DeviceWrite{User: user, Token: tok, Owner: owner}, request())
+	done, c, err := db.PutDevice(t.Context(), record.DeviceWrite{User: user, Token: tok, Owner: owner}, request())
 	storetest.Must(t, err)
-	return d, created, c
+	return done.Device, done.Created, c
 }
 
 func mustSetState(t testing.TB, db *record.DB, tok string, v record.StateChange) record.Change {
@@ -80,8 +80,9 @@ func TestW1_LocalesAreOnRecord(t *testing.T) {
 			r.Locale = locale
 			owner, err := db.DeviceOwner(t.Context(), token(1))
 			storetest.Must(t, err)
-			d, _, _, err := db.PutDevice(t.Context(), record.DeviceWrite{User: "alice", Token: token(1), Owner: owner}, r)
+			done, _, err := db.PutDevice(t.Context(), record.DeviceWrite{User: "alice", Token: token(1), Owner: owner}, r)
 			storetest.Must(t, err)
+			d := done.Device
 			mustSetState(t, db, token(1), record.StateChange{State: api.DeviceSuspect, RegisteredAt: d.RegisteredAt})
 			snapshots, err := db.Snapshots(t.Context(), []string{"alice"})
 			storetest.Must(t, err)
@@ -96,6 +97,56 @@ func TestW1_LocalesAreOnRecord(t *testing.T) {
 		storetest.Must(t, err)
 		if list := mustDevices(t, db, "bob"); len(list) != 1 || list[0].Locale != "" {
 			t.Errorf("%+v", list)
+		}
+	})
+}
+
+// W2: the longest target fits, stays when a push service refuses the device, and goes with the next
+// registration. The answer that is kept for an idempotency key has nothing of it but the origin.
+func TestW2_TargetsAreOnRecord(t *testing.T) {
+	t.Parallel()
+	eachRecord(t, func(t *testing.T, db *record.DB) {
+		longest := "https://fcm.googleapis.com/" + strings.Repeat("e", api.MaxEndpoint-len("https://fcm.googleapis.com/"))
+		tok, once := api.TokenOfEndpoint(longest), api.Idempotency{Scope: "s", Key: "k"}
+		put := func(s api.Subscription, once api.Idempotency) record.Registered {
+			t.Helper()
+			owner, err := db.DeviceOwner(t.Context(), tok)
+			storetest.Must(t, err)
+			r := &api.DeviceRequest{Platform: "webpush", Topic: "shop", Target: s.Target()}
+			done, _, err := db.PutDevice(t.Context(), record.DeviceWrite{User: "alice", Token: tok, Owner: owner, Once: once}, r)
+			storetest.Must(t, err)
+			return done
+		}
+		first, second := storetest.Subscription(t, longest), storetest.Subscription(t, longest)
+		before := put(first, once)
+		if !before.Created || before.Replayed || before.Device.Target != first.Target() || before.Device.Origin != "https://fcm.googleapis.com" {
+			t.Errorf("registered %+v", before)
+		}
+		mustSetState(t, db, tok, record.StateChange{State: api.DeviceSuspect, RegisteredAt: before.Device.RegisteredAt})
+		if d := mustDevices(t, db, "alice")[0]; d.Target != first.Target() || d.State != api.DeviceSuspect {
+			t.Errorf("suspect %+v", d)
+		}
+		if done := put(second, api.Idempotency{}); done.Created || !done.Device.RegisteredAt.After(before.Device.RegisteredAt.Time) {
+			t.Errorf("registered again %+v", done)
+		}
+		again := put(first, once)
+		if d := again.Device; !again.Created || !again.Replayed || d.Token != tok || d.Origin != before.Device.Origin || d.Target != "" ||
+			d.State != api.DeviceActive || !d.RegisteredAt.Equal(before.Device.RegisteredAt.Time) {
+			t.Errorf("replayed %+v", d)
+		}
+		snapshots, err := db.Snapshots(t.Context(), []string{"alice"})
+		storetest.Must(t, err)
+		owned, err := db.DevicesByToken(t.Context(), tok)
+		storetest.Must(t, err)
+		for _, got := range []string{mustDevices(t, db, "alice")[0].Target, snapshots["alice"].Devices[0].Target, owned[tok].Target} {
+			if got != second.Target() {
+				t.Errorf("the target is %q, want %q", got, second.Target())
+			}
+		}
+		var answers string
+		storetest.Must(t, db.SQL().QueryRow("SELECT answer FROM idempotency").Scan(&answers))
+		if strings.Contains(answers, "eeee") || strings.Contains(answers, first.Keys.Auth) || strings.Contains(answers, first.Keys.P256dh) {
+			t.Errorf("the answer is kept as %s", answers)
 		}
 	})
 }
@@ -125,7 +176,7 @@ func TestDevices(t *testing.T) {
 		})
 		t.Run("AWriterWithAnOldOwnerIsToldSo", func(t *testing.T) {
 			for _, owner := range []string{"", "alice"} {
-				_, _, _, err := db.PutDevice(t.Context(), record.DeviceWrite{User: "carol", Token: token(1), Owner: owner}, request())
+				_, _, err := db.PutDevice(t.Context(), record.DeviceWrite{User: "carol", Token: token(1), Owner: owner}, request())
 				if !errors.Is(err, record.ErrOwnerChanged) {
 					t.Fatalf("owner %q: %v", owner, err)
 				}
@@ -199,7 +250,7 @@ func TestDeviceLimit(t *testing.T) {
 			d, _, _ := mustPut(t, db, "alice", token(i))
 			devices = append(devices, d)
 		}
-		_, _, _, err := db.PutDevice(t.Context(), record.DeviceWrite{User: "alice", Token: token(99)}, request())
+		_, _, err := db.PutDevice(t.Context(), record.DeviceWrite{User: "alice", Token: token(99)}, request())
 		storetest.WantCode(t, err, api.CodeValidation)
 		mustPut(t, db, "alice", token(0)) // one that is there may register again
 		for i, at := range []int64{2000, 1000} {

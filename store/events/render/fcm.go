@@ -72,17 +72,8 @@ func (p *Push) fcm() (*fcmMessage, bool) {
 	if p.PushType != api.PushAlert && p.PushType != api.PushBackground {
 		return nil, false
 	}
-	var doc struct {
-		APS struct {
-			Alert json.RawMessage `json:"alert"`
-			Sound json.RawMessage `json:"sound"`
-		} `json:"aps"`
-		Data    map[string]string `json:"data"`
-		EventID string            `json:"event_id"`
-		Object  string            `json:"object"`
-		Type    string            `json:"type"`
-	}
-	if json.Unmarshal(p.Payload, &doc) != nil {
+	doc, ok := p.rendered()
+	if !ok {
 		return nil, false
 	}
 	m := &fcmMessage{data: doc.Data, own: [][2]string{{"event_id", doc.EventID}, {"object", doc.Object}, {"type", doc.Type}}}
@@ -94,7 +85,7 @@ func (p *Push) fcm() (*fcmMessage, bool) {
 		m.android["collapse_key"] = marshal(p.CollapseID)
 	}
 	if p.PushType == api.PushAlert {
-		m.android["notification"] = appendObject(nil, p.shown(doc.APS.Alert, doc.APS.Sound), appendRaw)
+		m.android["notification"] = appendObject(nil, p.shown(&doc), appendRaw)
 	}
 	var own map[string]json.RawMessage
 	_ = json.Unmarshal(p.FCM, &own)
@@ -108,14 +99,8 @@ func (p *Push) fcm() (*fcmMessage, bool) {
 }
 
 // shown are the members of android.notification that come from the alert and the sound of aps.
-func (p *Push) shown(alert, sound json.RawMessage) map[string]json.RawMessage {
-	var text struct {
-		Title string `json:"title"`
-		Body  string `json:"body"`
-	}
-	if json.Unmarshal(alert, &text) != nil {
-		_ = json.Unmarshal(alert, &text.Body)
-	}
+func (p *Push) shown(doc *rendered) map[string]json.RawMessage {
+	text, sound := doc.text(), doc.APS.Sound
 	var name string
 	if json.Unmarshal(sound, &name) != nil {
 		var critical struct {
@@ -187,9 +172,9 @@ func (p *Push) forFCM() *Push {
 	return &out
 }
 
-// CheckFCM checks what FCM does not take (W6): names of data that FCM or fanfare uses, and a message that
+// checkFCM checks what FCM does not take (W6): names of data that FCM or fanfare uses, and a message that
 // is too large in one of its languages.
-func (p *Push) CheckFCM(e *api.EventRequest) error {
+func (p *Push) checkFCM(e *api.EventRequest) error {
 	var fields []api.FieldError
 	for _, name := range slices.Sorted(maps.Keys(e.Data)) {
 		if reservedName(name) {
@@ -201,25 +186,12 @@ func (p *Push) CheckFCM(e *api.EventRequest) error {
 		err.Fields = fields
 		return err
 	}
-	languages := []string{""}
-	if p.Languages != nil {
-		languages = append(languages, slices.Sorted(maps.Keys(p.Languages.Middle))...)
-	}
-	for _, language := range languages {
-		m, ok := p.In(language).fcm()
-		if !ok {
-			continue
+	return p.checkSize(api.PlatformFCM, api.MaxPayload, func(in *Push) int {
+		if m, ok := in.fcm(); ok {
+			return m.size()
 		}
-		if size := m.size(); size > api.MaxPayload {
-			in := ""
-			if language != "" {
-				in = " in " + language
-			}
-			return api.Invalid("payload", "max", "would be %d bytes%s on fcm; the limit is %d", size, in, api.MaxPayload).
-				With("platform", api.PlatformFCM).With("size", size).With("limit", api.MaxPayload)
-		}
-	}
-	return nil
+		return 0
+	})
 }
 
 // fcmOurs are the members of data that fanfare sets.

@@ -18,6 +18,7 @@ type TemplateSet struct {
 	title, body  *Template
 	aps          map[string]json.RawMessage // sound, category, thread-id and the type's own aps
 	fcm          map[string]json.RawMessage
+	webpush      map[string]json.RawMessage
 	ttl          *int64
 	collapse     bool
 	retryUnknown bool
@@ -33,7 +34,9 @@ type Push struct {
 	// Languages has the payloads in other languages; nil: every device gets Payload.
 	Languages *Languages `json:"languages,omitempty"`
 	// FCM is merged into the android member of messages to FCM.
-	FCM        json.RawMessage `json:"fcm,omitempty"`
+	FCM json.RawMessage `json:"fcm,omitempty"`
+	// WebPush is merged into what pages get.
+	WebPush    json.RawMessage `json:"webpush,omitempty"`
 	PushType   api.PushType    `json:"push_type"`
 	Priority   int             `json:"priority"`
 	CollapseID string          `json:"collapse_id,omitempty"`
@@ -84,6 +87,7 @@ func NewTemplateSet(t *api.EventTypeRequest) (*TemplateSet, error) {
 	texts, err := parseLocalized(t.Localized)
 	errs[4] = err
 	s.fcm, errs[5] = parseFCM(t.FCM)
+	s.webpush = membersOf(t.WebPush)
 	if err := joinInvalid(errs[:]); err != nil {
 		return nil, err
 	}
@@ -153,7 +157,7 @@ func (s *TemplateSet) Render(id string, e *api.EventRequest) (*Push, error) {
 		return nil, err
 	}
 	p := &Push{
-		Payload: payload, Languages: languages, FCM: fcm, PushType: s.pushType, Priority: s.priority,
+		Payload: payload, Languages: languages, FCM: fcm, WebPush: s.renderWebPush(e), PushType: s.pushType, Priority: s.priority,
 		CollapseID: e.CollapseID, NoRetryUnknown: !s.retryUnknown,
 	}
 	if p.CollapseID == "" && s.collapse && s.pushType == api.PushAlert {

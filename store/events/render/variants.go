@@ -1,6 +1,12 @@
 package render
 
-import "fanfare/api"
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"fanfare/api"
+)
 
 // Variants has a push in the forms in which devices get it: by platform and language. Each is made once,
 // when the first device needs it.
@@ -36,6 +42,70 @@ func (p *Push) as(v variant) *Push {
 		return in
 	case api.PlatformFCM:
 		return in.forFCM()
+	case api.PlatformWebPush:
+		return in.forWebPush()
+	}
+	return nil
+}
+
+// rendered is what the payload of APNs says. The messages for other platforms are made from it.
+type rendered struct {
+	APS struct {
+		Alert json.RawMessage `json:"alert"`
+		Sound json.RawMessage `json:"sound"`
+	} `json:"aps"`
+	Data    map[string]string `json:"data"`
+	EventID string            `json:"event_id"`
+	Object  string            `json:"object"`
+	Type    string            `json:"type"`
+}
+
+// rendered reads the payload, which must be in one language; false if it is no such payload.
+func (p *Push) rendered() (r rendered, ok bool) {
+	err := json.Unmarshal(p.Payload, &r)
+	return r, err == nil
+}
+
+// text is the text that the push shows, whatever set it; empty for none.
+func (r *rendered) text() (text api.Alert) {
+	if json.Unmarshal(r.APS.Alert, &text) != nil {
+		_ = json.Unmarshal(r.APS.Alert, &text.Body)
+	}
+	return text
+}
+
+// Check checks an event's push for what the platforms to which this process sends do not take (W6), beside
+// APNs, for which Render has checked it.
+func (p *Push) Check(e *api.EventRequest, sendsTo func(api.Platform) bool) error {
+	if sendsTo(api.PlatformFCM) {
+		if err := p.checkFCM(e); err != nil {
+			return err
+		}
+	}
+	if !sendsTo(api.PlatformWebPush) {
+		return nil
+	}
+	return p.checkSize(api.PlatformWebPush, api.MaxWebPushPayload, func(in *Push) int {
+		payload, _ := in.page()
+		return len(payload)
+	})
+}
+
+// checkSize refuses a push that is larger on a platform than its limit, in bytes, in one of its languages.
+func (p *Push) checkSize(platform api.Platform, limit int, sizeOf func(in *Push) int) error {
+	languages := []string{""}
+	if p.Languages != nil {
+		languages = append(languages, slices.Sorted(maps.Keys(p.Languages.Middle))...)
+	}
+	for _, language := range languages {
+		size, in := sizeOf(p.In(language)), ""
+		if language != "" {
+			in = " in " + language
+		}
+		if size > limit {
+			return api.Invalid("payload", "max", "would be %d bytes%s on %s; the limit is %d", size, in, platform, limit).
+				With("platform", platform).With("size", size).With("limit", limit)
+		}
 	}
 	return nil
 }
