@@ -14,14 +14,15 @@ import (
 
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/fcm/fcmtest"
+	"fanfare/delivery/webpush/webpushtest"
 )
 
 // platforms compares the platforms with each other. All have the same stand-in, so that its own cost does
 // not depend on the platform; it is not the one of the other rows, which is lighter and checks more.
 func platforms(w *world) []side {
-	s := w.stage(plan{users: devices, androids: devices})
+	s := w.stage(plan{users: devices, others: devices})
 	var sides []side
-	for _, of := range []struct{ name, user string }{{"apns", "user-%d"}, {"fcm", "android-%d"}} {
+	for _, of := range []struct{ name, user string }{{"apns", "user-%d"}, {"fcm", "android-%d"}, {"webpush", "browser-%d"}} {
 		s.warm(of.user, devices)
 		sides = append(sides, s.delivering(of.name, 16, 100, func(n int) []byte { return batch(of.user, n, 100, devices) }, []*process{s.server}))
 	}
@@ -31,12 +32,20 @@ func platforms(w *world) []side {
 // android is the token of the n-th device of FCM.
 func android(n int) string { return fmt.Sprintf("cToken-%d_:APA91b-of-the-benchmark", n) }
 
-// androids writes a device of FCM for each of n users.
-func (in inserter) androids(n int) {
-	in.rows("devices (token, user_id, platform, topic, environment, state, registered_at)", n, func(i int) string {
-		return fmt.Sprintf("('%s','android-%d','fcm','%s','','active',1)", android(i), i, apnstest.DefaultTopic)
+// others writes a device of FCM for each of n users, and a browser for each of n others.
+func (in inserter) others(n int, p *webpushtest.Server) {
+	const columns = "devices (token, user_id, platform, topic, environment, state, registered_at, target)"
+	in.rows(columns, n, func(i int) string {
+		return fmt.Sprintf("('%s','android-%d','fcm','%s','','active',1,'')", android(i), i, apnstest.DefaultTopic)
+	})
+	in.rows(columns, n, func(i int) string {
+		b := got(p.Subscribe(pushHost))
+		return fmt.Sprintf("('%s','browser-%d','webpush','%s','','active',1,'%s')", b.Token(), i, apnstest.DefaultTopic, b.Target())
 	})
 }
+
+// pushHost is the host of the browsers' push service: the one that the certificate of httptest names.
+const pushHost = "example.com"
 
 // allPlatforms starts one stand-in for all platforms, and returns the settings of fanfare for it.
 func (s *stage) allPlatforms() []string {
@@ -47,16 +56,20 @@ func (s *stage) allPlatforms() []string {
 	dir := s.redis.cmd.Dir
 	ca := filepath.Join(dir, "all.pem")
 	must(os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
-	// The accounts alone are of the strict stand-ins.
-	f := got(fcmtest.New(fcmtest.Options{Dir: dir}))
-	s.ends = append(s.ends, f.Close)
+	// The accounts, keys and subscriptions are those of the strict stand-ins.
+	f, p := got(fcmtest.New(fcmtest.Options{Dir: dir})), got(webpushtest.New(webpushtest.Options{Dir: dir}))
+	s.ends = append(s.ends, f.Close, p.Close)
+	s.browsers = p
+	browsers := p.App(apnstest.DefaultTopic)
+	browsers["ca_file"], browsers["connect_to"] = ca, server.Listener.Addr().String()
 	apps := got(json.Marshal(map[string]any{"apps": []map[string]string{
 		{"topic": apnstest.DefaultTopic, "environment": "production", "url": server.URL, "key_file": s.apns.KeyFile(), "key_id": s.apns.KeyID(), "team_id": s.apns.TeamID()},
 		{"platform": "fcm", "topic": apnstest.DefaultTopic, "url": server.URL, "token_url": server.URL + "/token", "service_account_file": f.AccountFile(), "ca_file": ca},
+		browsers,
 	}}))
 	file := filepath.Join(dir, "apps.json")
 	must(os.WriteFile(file, apps, 0o600))
-	return []string{"FANFARE_APPS_FILE=" + file, "FANFARE_APNS_CA_FILE=" + ca}
+	return []string{"FANFARE_APPS_FILE=" + file, "FANFARE_APNS_CA_FILE=" + ca, "FANFARE_WEBPUSH_ORIGINS=" + pushHost, "FANFARE_WEBPUSH_ALLOW_NETS=127.0.0.0/8"}
 }
 
 // takeAny accepts a request of any platform.

@@ -16,6 +16,7 @@ import (
 	_ "modernc.org/sqlite" // the driver of most stages' database
 
 	"fanfare/delivery/apns/apnstest"
+	"fanfare/delivery/webpush/webpushtest"
 )
 
 const (
@@ -38,13 +39,13 @@ type plan struct {
 	users int  // number of users, each with a device; 0: there is no stand-in for APNs either
 	fans  int  // number of followers of the user "star", each with a device
 	topic bool // the followers are in the topic "star", too
-	// androids is the number of users with a device of FCM. If it is not 0, one stand-in for all platforms
-	// takes the place of that for APNs.
-	androids int
-	fill     func(into inserter) // writes more rows into the database
-	maria    bool                // the database is MariaDB, not SQLite
-	bare     bool                // the baselines are started as well
-	env      []string            // settings of fanfare
+	// others is the number of users with a device of FCM, and of those with a browser. If it is not 0, one
+	// stand-in for all platforms takes the place of that for APNs.
+	others int
+	fill   func(into inserter) // writes more rows into the database
+	maria  bool                // the database is MariaDB, not SQLite
+	bare   bool                // the baselines are started as well
+	env    []string            // settings of fanfare
 }
 
 // stage is a whole set-up: Redis, a database, fanfare, the baselines, and the stand-in for APNs,
@@ -52,6 +53,7 @@ type plan struct {
 type stage struct {
 	*world
 	apns          *apnstest.Server
+	browsers      *webpushtest.Server // makes subscriptions
 	redis, server *process
 	bare          *process
 	database      database
@@ -74,7 +76,7 @@ func (w *world) stage(p plan) *stage {
 		w.ends = append(w.ends, func() { _ = s.apns.Close() })
 		s.env = append(s.env, s.apns.Env()...)
 	}
-	if p.androids > 0 {
+	if p.others > 0 {
 		s.env = append(s.env, s.allPlatforms()...)
 	}
 	if p.users > 0 || p.fill != nil {
@@ -115,7 +117,9 @@ func (s *stage) fill(p plan) {
 	into := inserter{db}
 	into.devices("user-%d", 0, p.users, apnstest.DefaultTopic)
 	into.devices("fan-%d", fanToken, p.fans, apnstest.DefaultTopic)
-	into.androids(p.androids)
+	if p.others > 0 {
+		into.others(p.others, s.browsers)
+	}
 	into.contacts(p.fans, func(i int) (string, string) { return fmt.Sprintf("fan-%d", i), "star" })
 	if p.topic {
 		into.rows("topic_members (topic, user_id, joined_at)", p.fans, func(i int) string { return fmt.Sprintf("('star','fan-%d',1)", i) })

@@ -130,6 +130,7 @@ func pushSubjects() []subject {
 		}},
 		{name: "platforms", section: "Push", sides: platforms, rows: []want{
 			{"delivered to FCM, 100 events per batch POST", "fcm rate", "/s", "apns rate", "the same to APNs, same stand-in", atLeast(.9)},
+			{"delivered to browsers, 100 events per batch POST", "webpush rate", "/s", "apns rate", "the same to APNs, same stand-in", atLeast(.4)},
 		}},
 		{name: "latency", section: "Push", sides: latency, rows: []want{
 			{"POST to arrival at 200/s, p50", "ours p50", "ms", "", "", valueAtMost(.8)},
