@@ -13,6 +13,7 @@ import (
 
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/fcm/fcmtest"
+	"fanfare/delivery/webpush/webpushtest"
 	"fanfare/store/storetest"
 )
 
@@ -21,7 +22,8 @@ type android struct {
 	*program
 	apns *apnstest.Server
 	fcm  *fcmtest.Server
-	file string // the apps file
+	web  *webpushtest.Server // nil: there is no app of Web Push
+	file string              // the apps file
 }
 
 func serveAndroid(t *testing.T, vars ...string) *android {
@@ -47,9 +49,15 @@ func (a *android) vars() []string {
 // mustWriteApps writes the apps file.
 func (a *android) mustWriteApps(t *testing.T, account string) {
 	t.Helper()
-	text := fmt.Appendf(nil, `{"apps":[{"topic":"com.example.app","environment":"production","url":%q,"key_file":%q,"key_id":%q,"team_id":%q},
-		{"platform":"fcm","topic":"com.example.app","url":%q,"service_account_file":%q,"ca_file":%q}]}`,
-		a.apns.URL(), a.apns.KeyFile(), a.apns.KeyID(), a.apns.TeamID(), a.fcm.URL(), account, a.fcm.CAFile())
+	apps := []map[string]string{
+		{"topic": "com.example.app", "environment": "production", "url": a.apns.URL(), "key_file": a.apns.KeyFile(), "key_id": a.apns.KeyID(), "team_id": a.apns.TeamID()},
+		{"platform": "fcm", "topic": "com.example.app", "url": a.fcm.URL(), "service_account_file": account, "ca_file": a.fcm.CAFile()},
+	}
+	if a.web != nil {
+		apps = append(apps, a.web.App("com.example.app"))
+	}
+	text, err := json.Marshal(map[string]any{"apps": apps})
+	storetest.Must(t, err)
 	storetest.Must(t, os.WriteFile(a.file, text, 0o600))
 }
 

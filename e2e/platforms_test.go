@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"fanfare/delivery/apns/apnstest"
 	"fanfare/delivery/fcm/fcmtest"
+	"fanfare/delivery/webpush/webpushtest"
 	"fanfare/store/storetest"
 )
 
@@ -32,15 +34,58 @@ func (l fcmLedger) Requests() (list []apnstest.Request) {
 	return list
 }
 
-// mustRegisterBoth registers a device of APNs and one of FCM for each of user-0...n-1.
-func (p *program) mustRegisterBoth(n int) {
+// everywhere are stand-ins for all platforms, and browsers.
+type everywhere struct {
+	*android
+	browsers []*webpushtest.Browser
+	number   map[*webpushtest.Browser]int
+}
+
+// standEverywhere starts the stand-ins for all platforms, with n browsers, and writes the apps file.
+func standEverywhere(t *testing.T, n int) *everywhere {
+	t.Helper()
+	e := &everywhere{android: androidFiles(t), number: map[*webpushtest.Browser]int{}}
+	e.web = webpushtest.Start(t, webpushtest.Options{})
+	e.mustWriteApps(t, e.fcm.AccountFile())
+	for i := range n {
+		b := e.web.MustSubscribe(t, "fcm.googleapis.com")
+		e.browsers, e.number[b] = append(e.browsers, b), i
+	}
+	return e
+}
+
+func (e *everywhere) vars() []string {
+	return append(e.android.vars(), "FANFARE_WEBPUSH_ALLOW_NETS=127.0.0.0/8")
+}
+
+// webLedger shows what the browsers' push service got as if it were a ledger of APNs.
+type webLedger struct{ *everywhere }
+
+func (l webLedger) Requests() (list []apnstest.Request) {
+	conns := map[string]int{}
+	for _, r := range l.web.Requests() {
+		if conns[r.Conn] == 0 {
+			conns[r.Conn] = len(conns) + 1
+		}
+		var shown struct{ Tag string }
+		_ = json.Unmarshal(r.Payload, &shown)
+		list = append(list, apnstest.Request{Token: deviceToken(l.number[r.Browser]), ID: shown.Tag, Payload: r.Payload, Connection: conns[r.Conn], At: r.At, Answered: r.Answered})
+	}
+	return list
+}
+
+// mustRegister registers a device of each platform for each of user-0...n-1.
+func (e *everywhere) mustRegister(p *program) {
 	p.t.Helper()
+	n := len(e.browsers)
 	p.mustRegister(n)
-	const batch = 500
+	const batch = 250
 	p.each((n+batch-1)/batch, func(i int) error {
-		var list []map[string]string
+		var list []map[string]any
 		for k := i * batch; k < min((i+1)*batch, n); k++ {
-			list = append(list, map[string]string{"user": fmt.Sprint("user-", k), "token": fcmDevice(k), "platform": "fcm", "topic": "com.example.app"})
+			user := fmt.Sprint("user-", k)
+			list = append(list, map[string]any{"user": user, "token": fcmDevice(k), "platform": "fcm", "topic": "com.example.app"},
+				map[string]any{"user": user, "platform": "webpush", "topic": "com.example.app", "subscription": e.browsers[k].Subscription})
 		}
 		status, answer, err := p.try("POST", "/v1/devices/batch", map[string]any{"devices": list})
 		if err == nil && status != 204 {
@@ -78,37 +123,37 @@ func checkPlatforms(t *testing.T, p *program, id string, want map[string]counts)
 func TestW17_KilledEverySecondOnAllPlatforms(t *testing.T) {
 	t.Parallel()
 	n := storetest.Sized(10_000, 1000)
-	a, redis := androidFiles(t), storetest.Redis(t)
+	a, redis := standEverywhere(t, n), storetest.Redis(t)
 	f := &fleet{t: t, redis: redis, vars: quick(append(a.vars(), "FANFARE_REDIS_URL="+redis.URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t))...)}
 	f.servers = mustServeMany(t, storetest.Sized(5, 3), f.vars...)
-	f.servers[0].mustRegisterBoth(n)
+	a.mustRegister(f.servers[0])
 	pace := time.NewTicker(40 * time.Millisecond)
 	defer pace.Stop()
 	posts := &poster{n: n, batch: 20, pace: pace.C, servers: f.all}
 	posts.start()
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
-	for kills := 0; len(a.apns.Requests())+len(a.fcm.Requests()) < 2*n && kills < 60; kills++ {
+	for kills := 0; len(a.apns.Requests())+len(a.fcm.Requests())+len(a.web.Requests()) < 3*n && kills < 60; kills++ {
 		<-every.C
 		f.kill()
 	}
 	if err := <-posts.done; err != nil {
 		t.Fatal(err)
 	}
-	for name, l := range map[string]ledger{"APNs": a.apns, "FCM": fcmLedger{a.fcm}} {
+	for name, l := range map[string]ledger{"APNs": a.apns, "FCM": fcmLedger{a.fcm}, "Web Push": webLedger{a}} {
 		t.Logf("%s: %d events, %d kills, %d repeats, all in the unknown window", name, n, len(f.faults), posts.checkLedger(t, l, f.faults...))
 	}
-	if no := a.fcm.Refused(); len(no) > 0 {
-		t.Errorf("FCM refused %v", no)
+	if no := slices.Concat(a.fcm.Refused(), a.web.Refused()); len(no) > 0 {
+		t.Errorf("refused: %v", no)
 	}
 	each := counts{Notifications: 1, Delivered: 1}
 	for _, id := range posts.ids {
-		checkPlatforms(t, f.servers[0], id, map[string]counts{"apns": each, "fcm": each})
+		checkPlatforms(t, f.servers[0], id, map[string]counts{"apns": each, "fcm": each, "webpush": each})
 	}
 }
 
-// W17: while FCM does not answer, refuses, or has paused its app, APNs gets everything, also of events to
-// devices of both; and when FCM is well again, its devices get theirs.
+// W17: while FCM does not answer, refuses, or has paused its app, APNs and browsers get everything, also of
+// events to devices of all three; and when FCM is well again, its devices get theirs.
 func TestW17_APlatformHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	for name, no := range map[string]fcmtest.Answer{
@@ -120,7 +165,7 @@ func TestW17_APlatformHoldsUpNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := storetest.Sized(5000, 1200)
-			a := androidFiles(t)
+			a := standEverywhere(t, n)
 			var well atomic.Bool
 			a.fcm.Script(func(*fcmtest.Request) fcmtest.Answer {
 				if well.Load() {
@@ -131,13 +176,14 @@ func TestW17_APlatformHoldsUpNoOther(t *testing.T) {
 			f := &fleet{t: t, vars: append(a.vars(), "FANFARE_REDIS_URL="+storetest.Redis(t).URL(), "FANFARE_DATABASE_URL="+storetest.MySQL(t),
 				"FANFARE_APP_PROBE_INTERVAL=1s", "FANFARE_MAX_ATTEMPTS=100", "FANFARE_RETRY_MAX=5s", "FANFARE_LOG_LEVEL=error")}
 			f.servers = mustServeMany(t, 1, f.vars...)
-			f.servers[0].mustRegisterBoth(n)
+			a.mustRegister(f.servers[0])
 			posts := &poster{n: n, batch: 20, servers: f.all}
 			posts.start()
 			if err := <-posts.done; err != nil {
 				t.Fatal(err)
 			}
 			posts.awaitAll(t, a.apns) // FCM has taken nothing yet that it answered
+			posts.awaitAll(t, webLedger{a})
 			well.Store(true)
 			storetest.Eventually(t, 3*time.Minute, "FCM gets everything", func() bool {
 				got := map[string]bool{}
@@ -150,7 +196,7 @@ func TestW17_APlatformHoldsUpNoOther(t *testing.T) {
 			})
 			each := counts{Notifications: 1, Delivered: 1}
 			for i := 0; i < n; i += n / 10 {
-				checkPlatforms(t, f.servers[0], posts.ids[i], map[string]counts{"apns": each, "fcm": each})
+				checkPlatforms(t, f.servers[0], posts.ids[i], map[string]counts{"apns": each, "fcm": each, "webpush": each})
 			}
 		})
 	}

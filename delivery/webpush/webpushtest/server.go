@@ -49,8 +49,10 @@ type Request struct {
 	Expires time.Time
 	Conn    string // the client's address, which names the connection
 	At      time.Time
-	Status  int  // of the answer; 0: none was sent
-	Taken   bool // the browser got the message
+	// Answered is when the answer left; zero: it did not, or the client had gone.
+	Answered time.Time
+	Status   int  // of the answer; 0: none was sent
+	Taken    bool // the browser got the message
 }
 
 // Server is a running stand-in. Its methods may be called at any time.
@@ -278,12 +280,17 @@ func (s *Server) push(w http.ResponseWriter, r *http.Request) {
 	if script != nil {
 		a = script(&req)
 	}
-	s.note(&req, &a)
+	place := s.note(&req, &a)
 	s.answer(w, r.Context(), &req, &a)
+	if r.Context().Err() == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.requests[place].Answered = s.o.Now()
+	}
 }
 
-// note puts a request into the ledger.
-func (s *Server) note(req *Request, a *Answer) {
+// note puts a request into the ledger, and returns its place there.
+func (s *Server) note(req *Request, a *Answer) int {
 	req.Taken = a.status()/100 == 2 && a.Fault != Untaken
 	if a.Fault == NoFault || a.Fault == GoAway {
 		req.Status = a.status()
@@ -291,6 +298,7 @@ func (s *Server) note(req *Request, a *Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, *req)
+	return len(s.requests) - 1
 }
 
 // answer sends the answer, or lets its fault happen.
