@@ -95,7 +95,7 @@ func parseRevoke(args []string) (action, error) {
 			return err
 		}
 		if err := store.Revoke(ctx, id); err != nil {
-			return err
+			return fmt.Errorf("key %s: %w", id, err)
 		}
 		for _, k := range all {
 			switch {
