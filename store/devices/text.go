@@ -57,7 +57,8 @@ func parseDevices(text string) ([]api.Device, bool) {
 		at, err := strconv.ParseInt(v[4], 10, 64)
 		d := api.Device{Token: v[0], Topic: v[1], Environment: api.Environment(v[2]),
 			State: api.DeviceState(v[3]), RegisteredAt: api.AtMillis(at), Locale: v[5], Target: v[6]}
-		if !ended || n < deviceFields || err != nil || (n == len(v)) != (d.PlatformOf() == api.PlatformWebPush) {
+		browser := d.PlatformOf() == api.PlatformWebPush
+		if !ended || n < deviceFields || err != nil || (n == len(v)) != browser || (d.Target != "") != browser {
 			return nil, false
 		}
 		text, list = rest, append(list, d)
